@@ -1,0 +1,89 @@
+"""The errors tec raises: what failed, where in the user's program, and how to mend it.
+
+Every error that a user's input can cause is a `TecError`. The message is complete in itself: the first line says
+what failed; `where` (the user's file:line) and `hint` (what would work) follow on lines of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NamedTuple
+
+_TEC_ROOT = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Loc(NamedTuple):
+    """A place in the user's program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def caller_loc() -> Loc | None:
+    """The innermost frame outside tec: the user's line. Walks raw frames (0.15 us), never `inspect.stack` (200 us)."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_TEC_ROOT) and not name.startswith("<"):
+            return Loc(name, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+class TecError(Exception):
+    """Base of all errors of tec.
+
+    Parameters: `message`, the first line or lines; `where`, the user's file:line (found from the call stack where it is
+    left out and `locate` is true); `hint`, how to mend it.
+    """
+
+    def __init__(self, message: str, *, where: Loc | None = None, hint: str | None = None, locate: bool = True):
+        self.message = message
+        self.where = where if where is not None else (caller_loc() if locate else None)
+        self.hint = hint
+        text = message
+        if self.where is not None:
+            text += f"\n  at {self.where}"
+        if hint:
+            text += f"\n  hint: {hint}"
+        super().__init__(text)
+
+
+class ExprError(TecError):
+    """An expression that has no meaning: wrong types, a Tensor used as a bool, a bad index."""
+
+
+class ScheduleError(TecError):
+    """A schedule primitive that cannot be applied; shows the loop nest."""
+
+
+class LoweringError(TecError):
+    """A scheduled computation that cannot be turned into loops, or breaks a limit of the target."""
+
+
+class CodegenError(TecError):
+    """Loop IR that a code generator cannot express, or an LLVM failure."""
+
+
+class TargetError(TecError):
+    """An unknown target, chip or option."""
+
+
+class DeviceError(TecError):
+    """A device that is not there, or a driver call that failed."""
+
+
+class ArgumentError(TecError):
+    """A compiled function called with the wrong arguments."""
+
+
+class ImportModelError(TecError):
+    """A model file or graph that cannot be taken in."""
+
+
+class PackageError(TecError):
+    """A saved module that is damaged, foreign or of another version."""

@@ -1,0 +1,586 @@
+"""Builders: expressions from Python values, with conversion, type promotion and constant folding.
+
+What the operators of `ExprOps` call. Type promotion: a Python number takes the other side's type; otherwise the wider
+of the two floats, the float over the integer, the wider integer; signed and unsigned give the signed type that holds
+both (as NumPy); float16 with bfloat16 gives float32.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..errors import ExprError
+from . import expr as E
+from .dtype import dtype_info, int_range, normalize_dtype, with_lanes
+
+# ---- constants and conversion
+
+
+def round_float(value: float, dtype: str) -> float:
+    """`value` rounded to a float dtype (nearest even; overflow gives infinity)."""
+    if dtype == "float64":
+        return value
+    if dtype == "float32":
+        with np.errstate(all="ignore"):
+            return float(np.float32(value))
+    if dtype == "float16":
+        with np.errstate(all="ignore"):
+            return float(np.float16(value))
+    if dtype == "bfloat16":
+        if math.isnan(value) or math.isinf(value):
+            return value
+        with np.errstate(all="ignore"):
+            bits = struct.unpack("<I", struct.pack("<f", float(np.float32(value))))[0]
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+        return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+    return value
+
+
+def wrap_int(value: int, dtype: str) -> int:
+    """`value` reduced into an integer dtype, two's complement."""
+    info = dtype_info(dtype)
+    value &= (1 << info.bits) - 1
+    return value - (1 << info.bits) if info.kind == "int" and value >> (info.bits - 1) else value
+
+
+def const(value: Any, dtype: Any = None) -> E.Expr:
+    """A constant. Without `dtype`: bool, int32 (int64 where it does not fit) or float32. A vector dtype broadcasts."""
+    if isinstance(value, np.generic):
+        dtype = dtype or normalize_dtype(value.dtype)
+        value = value.item()
+    if dtype is None:
+        if isinstance(value, bool):
+            dtype = "bool"
+        elif isinstance(value, int):
+            dtype = "int32" if -(2**31) <= value < 2**31 else "int64"
+        elif isinstance(value, float):
+            dtype = "float32"
+        else:
+            raise ExprError(f"cannot make a constant of {value!r} ({type(value).__name__})")
+    info = dtype_info(normalize_dtype(dtype))
+    if info.lanes > 1:
+        return E.Broadcast(const(value, info.element), info.lanes)
+    if info.kind == "bool":
+        return E.IntImm(int(bool(value)), "bool")
+    if info.is_float:
+        return E.FloatImm(round_float(float(value), info.name), info.name)
+    if info.is_int:
+        if isinstance(value, float) and not value.is_integer():
+            raise ExprError(f"{value} is not a value of {info.name}", hint="cast, or use a float tensor")
+        low, high = int_range(info.name)
+        number = int(value)
+        if not low <= number <= high:
+            raise ExprError(f"{number} does not fit {info.name} ({low} to {high})")
+        return E.IntImm(number, info.name)
+    raise ExprError(f"no constants of type {info.name}")
+
+
+def convert(value: Any, like: str | None = None) -> E.Expr:
+    """An Expr from an Expr, a Python or NumPy number, an IterVar or anything with `asexpr()`.
+
+    A Python number becomes a constant of `like`'s element type where it can hold it.
+    """
+    if isinstance(value, E.Expr):
+        return value
+    as_expr = getattr(value, "asexpr", None)
+    if as_expr is not None:
+        result: E.Expr = as_expr()
+        return result
+    if isinstance(value, (bool, np.bool_)):
+        return const(bool(value), "bool")
+    if isinstance(value, (int, float)) and not isinstance(value, np.generic):
+        if like is not None:
+            info = dtype_info(like)
+            if info.is_float or (info.is_int and isinstance(value, int)):
+                return const(value, info.element)
+        return const(value)
+    if isinstance(value, np.generic):
+        return const(value)
+    if isinstance(value, str):
+        return E.StringImm(value)
+    raise ExprError(
+        f"{value!r} ({type(value).__name__}) cannot be part of a tensor expression",
+        hint="index a tensor to get a value of it: A[i, j]",
+    )
+
+
+def const_value(e: Any) -> int | float | None:
+    """The Python number an expression is, or None."""
+    if isinstance(e, (E.IntImm, E.FloatImm)):
+        return e.value
+    if isinstance(e, (int, float)):
+        return e
+    return None
+
+
+@lru_cache(maxsize=4096)
+def promote(a: str, b: str) -> str:
+    """The common element-wise type of two dtypes (see the module's rules); raises ExprError where there is none."""
+    if a == b:
+        return a
+    x, y = dtype_info(a), dtype_info(b)
+    lanes = max(x.lanes, y.lanes)
+    if x.lanes != y.lanes and min(x.lanes, y.lanes) != 1:
+        raise ExprError(f"vectors of {x.lanes} and {y.lanes} lanes do not combine")
+    return with_lanes(_promote_elements(x.element, y.element), lanes)
+
+
+def _promote_elements(a: str, b: str) -> str:
+    if a == b:
+        return a
+    x, y = dtype_info(a), dtype_info(b)
+    if "handle" in (a, b):
+        raise ExprError(f"a pointer does not combine with {b if a == 'handle' else a}")
+    if x.is_float and y.is_float:
+        if x.bits != y.bits:
+            return a if x.bits > y.bits else b
+        return "float32"
+    if x.is_float or y.is_float:
+        return a if x.is_float else b
+    if x.kind == "bool" or y.kind == "bool":
+        return b if x.kind == "bool" else a
+    if x.kind == y.kind:
+        return a if x.bits > y.bits else b
+    signed, unsigned = (x, y) if x.kind == "int" else (y, x)
+    bits = signed.bits if signed.bits > unsigned.bits else 2 * unsigned.bits
+    if bits > 64:
+        raise ExprError("int64 and uint64 have no common integer type", hint="cast one side: x.astype('int64')")
+    return f"int{bits}"
+
+
+def cast(dtype: Any, value: Any) -> E.Expr:
+    """`value` as `dtype`; constants are folded, a scalar given a vector dtype is broadcast."""
+    e = convert(value)
+    dtype = normalize_dtype(dtype)
+    if e.dtype == dtype:
+        return e
+    src, dst = dtype_info(e.dtype), dtype_info(dtype)
+    if src.lanes == 1 and dst.lanes > 1:
+        return E.Broadcast(cast(dst.element, e), dst.lanes)
+    if src.lanes != dst.lanes:
+        raise ExprError(f"cannot cast {e.dtype} to {dtype}: lanes differ")
+    if isinstance(e, E.Broadcast):
+        return E.Broadcast(cast(dst.element, e.value), dst.lanes)
+    if isinstance(e, E.IntImm):
+        if dst.is_int:
+            return E.IntImm(wrap_int(e.value, dtype), dtype)
+        if dst.is_float or dst.kind == "bool":
+            return const(e.value, dtype)
+    if isinstance(e, E.FloatImm):
+        if dst.is_float:
+            return const(e.value, dtype)
+        if dst.is_int and math.isfinite(e.value):
+            low, high = int_range(dtype)
+            return E.IntImm(min(max(int(e.value), low), high), dtype)
+        if dst.kind == "bool":
+            return const(e.value != 0, "bool")
+    return E.Cast(dtype, e)
+
+
+def match(a: Any, b: Any) -> tuple[E.Expr, E.Expr]:
+    """Both operands as Exprs of one dtype."""
+    like = getattr(a, "dtype", None) or getattr(b, "dtype", None)
+    like = like if isinstance(like, str) else None
+    x, y = convert(a, like), convert(b, like)
+    if x.dtype == y.dtype:
+        return x, y
+    common = promote(x.dtype, y.dtype)
+    return cast(common, x), cast(common, y)
+
+
+# ---- arithmetic
+
+
+def _folder(int_op: Callable[[int, int], int] | None, float_op: Callable[[float, float], float] | None) -> Callable[[E.Expr, E.Expr], E.Expr | None]:
+    def fold(a: E.Expr, b: E.Expr) -> E.Expr | None:
+        if isinstance(a, E.IntImm) and isinstance(b, E.IntImm) and int_op is not None and a.dtype != "bool":
+            return E.IntImm(wrap_int(int_op(a.value, b.value), a.dtype), a.dtype)
+        if isinstance(a, E.FloatImm) and isinstance(b, E.FloatImm) and float_op is not None:
+            try:
+                return E.FloatImm(round_float(float_op(a.value, b.value), a.dtype), a.dtype)
+            except (OverflowError, ZeroDivisionError):
+                return None
+        return None
+
+    return fold
+
+
+def trunc_div(a: int, b: int) -> int:
+    """Integer division toward zero."""
+    q = abs(a) // abs(b)
+    return q if (a < 0) == (b < 0) else -q
+
+
+def trunc_mod(a: int, b: int) -> int:
+    """The remainder that goes with `trunc_div`."""
+    return a - b * trunc_div(a, b)
+
+
+FOLD: dict[type, Callable[[E.Expr, E.Expr], E.Expr | None]] = {
+    E.Add: _folder(operator.add, operator.add),
+    E.Sub: _folder(operator.sub, operator.sub),
+    E.Mul: _folder(operator.mul, operator.mul),
+    E.Div: _folder(trunc_div, operator.truediv),
+    E.Mod: _folder(trunc_mod, None),
+    E.FloorDiv: _folder(operator.floordiv, None),
+    E.FloorMod: _folder(operator.mod, None),
+    E.Min: _folder(min, min),
+    E.Max: _folder(max, max),
+}
+
+
+def is_const(e: E.Expr, value: int | float) -> bool:
+    """Whether `e` is the scalar constant `value` (a float zero must be +0.0)."""
+    if isinstance(e, E.IntImm):
+        return e.value == value
+    return isinstance(e, E.FloatImm) and e.value == value and not (e.value == 0 and math.copysign(1, e.value) < 0)
+
+
+def _no_bool(what: str, a: E.Expr) -> None:
+    if a.dtype.startswith("bool"):
+        raise ExprError(f"{what} of bools", hint="use tec.all / tec.any / ~ for logic, or cast to int32 first")
+
+
+def _arith(a: E.Expr, b: E.Expr) -> tuple[E.Expr, E.Expr]:
+    """bools count as int32 in arithmetic, as in Python."""
+    if a.dtype.startswith("bool"):
+        lanes = dtype_info(a.dtype).lanes
+        return cast(with_lanes("int32", lanes), a), cast(with_lanes("int32", lanes), b)
+    return a, b
+
+
+def add(a: Any, b: Any) -> E.Expr:
+    x, y = _arith(*match(a, b))
+    folded = FOLD[E.Add](x, y)
+    if folded is not None:
+        return folded
+    if isinstance(y, E.IntImm) and y.value == 0:
+        return x
+    if isinstance(x, E.IntImm) and x.value == 0:
+        return y
+    return E.Add(x, y)
+
+
+def sub(a: Any, b: Any) -> E.Expr:
+    x, y = _arith(*match(a, b))
+    folded = FOLD[E.Sub](x, y)
+    if folded is not None:
+        return folded
+    if isinstance(y, E.IntImm) and y.value == 0:
+        return x
+    if x is y and dtype_info(x.dtype).is_int and dtype_info(x.dtype).lanes == 1:
+        return E.IntImm(0, x.dtype)
+    return E.Sub(x, y)
+
+
+def mul(a: Any, b: Any) -> E.Expr:
+    x, y = _arith(*match(a, b))
+    folded = FOLD[E.Mul](x, y)
+    if folded is not None:
+        return folded
+    for one, other in ((x, y), (y, x)):
+        if is_const(one, 1):
+            return other
+        if isinstance(one, E.IntImm) and one.value == 0:
+            return one
+    return E.Mul(x, y)
+
+
+def _divide(cls: type, a: Any, b: Any, what: str) -> E.Expr:
+    x, y = _arith(*match(a, b))
+    if is_const(y, 0) and isinstance(y, E.IntImm):
+        raise ExprError(f"{what} by zero")
+    if dtype_info(x.dtype).is_float and cls is not E.Div:
+        if cls is E.FloorDiv:
+            return call("floor", E.Div(x, y))
+        if cls is E.Mod:
+            return call("fmod", x, y)
+        return sub(x, mul(call("floor", E.Div(x, y)), y))
+    folded = FOLD[cls](x, y)
+    if folded is not None:
+        return folded
+    if isinstance(y, E.IntImm) and y.value == 1:
+        return E.IntImm(0, x.dtype) if cls in (E.Mod, E.FloorMod) else x
+    if isinstance(x, E.IntImm) and x.value == 0:
+        return x
+    result: E.Expr = cls(x, y)
+    return result
+
+
+def truediv(a: Any, b: Any) -> E.Expr:
+    x, y = match(a, b)
+    if not dtype_info(x.dtype).is_float:
+        raise ExprError(
+            f"`/` of two integers ({x.dtype}) could mean several things",
+            hint="use // (tec.floordiv), tec.truncdiv, tec.indexdiv, or cast to a float type first",
+        )
+    return _divide(E.Div, x, y, "division")
+
+
+def floordiv(a: Any, b: Any) -> E.Expr:
+    return _divide(E.FloorDiv, a, b, "division")
+
+
+def floormod(a: Any, b: Any) -> E.Expr:
+    return _divide(E.FloorMod, a, b, "remainder of a division")
+
+
+def truncdiv(a: Any, b: Any) -> E.Expr:
+    return _divide(E.Div, a, b, "division")
+
+
+def truncmod(a: Any, b: Any) -> E.Expr:
+    return _divide(E.Mod, a, b, "remainder of a division")
+
+
+def _extremum(cls: type, a: Any, b: Any) -> E.Expr:
+    x, y = match(a, b)
+    folded = FOLD[cls](x, y)
+    if folded is not None and not any(isinstance(v, E.FloatImm) and math.isnan(v.value) for v in (x, y)):
+        return folded
+    result: E.Expr = x if x is y else cls(x, y)
+    return result
+
+
+def minimum(a: Any, b: Any) -> E.Expr:
+    return _extremum(E.Min, a, b)
+
+
+def maximum(a: Any, b: Any) -> E.Expr:
+    return _extremum(E.Max, a, b)
+
+
+def neg(a: Any) -> E.Expr:
+    x = convert(a)
+    if isinstance(x, E.IntImm) and x.dtype != "bool":
+        return E.IntImm(wrap_int(-x.value, x.dtype), x.dtype)
+    if isinstance(x, E.FloatImm):
+        return E.FloatImm(-x.value, x.dtype)
+    info = dtype_info(x.dtype)
+    if info.is_float:  # -0.0 - x is an exact negation, signed zeros included
+        return E.Sub(const(-0.0, x.dtype), x)
+    return sub(const(0, x.dtype if info.kind != "bool" else "int32"), x)
+
+
+# ---- comparison and logic
+
+_COMPARE: dict[str, tuple[type, Callable[[Any, Any], bool]]] = {
+    "lt": (E.LT, operator.lt), "le": (E.LE, operator.le), "gt": (E.GT, operator.gt),
+    "ge": (E.GE, operator.ge), "eq": (E.EQ, operator.eq), "ne": (E.NE, operator.ne),
+}  # fmt: skip
+
+
+def compare(how: str, a: Any, b: Any) -> E.Expr:
+    """One of lt, le, gt, ge, eq, ne."""
+    cls, op = _COMPARE[how]
+    x, y = match(a, b)
+    if isinstance(x, (E.IntImm, E.FloatImm)) and isinstance(y, (E.IntImm, E.FloatImm)):
+        return const(op(x.value, y.value), "bool")
+    if x is y and dtype_info(x.dtype).is_int and dtype_info(x.dtype).lanes == 1:
+        return const(how in ("le", "ge", "eq"), "bool")
+    result: E.Expr = cls(x, y)
+    return result
+
+
+def as_bool(a: Any) -> E.Expr:
+    x = convert(a)
+    return x if x.dtype.startswith("bool") else cast(with_lanes("bool", dtype_info(x.dtype).lanes), x)
+
+
+def logical_and(a: Any, b: Any) -> E.Expr:
+    x, y = match(as_bool(a), as_bool(b))
+    for one, other in ((x, y), (y, x)):
+        if isinstance(one, E.IntImm):
+            return other if one.value else one
+    return x if x is y else E.And(x, y)
+
+
+def logical_or(a: Any, b: Any) -> E.Expr:
+    x, y = match(as_bool(a), as_bool(b))
+    for one, other in ((x, y), (y, x)):
+        if isinstance(one, E.IntImm):
+            return one if one.value else other
+    return x if x is y else E.Or(x, y)
+
+
+def logical_not(a: Any) -> E.Expr:
+    x = as_bool(a)
+    if isinstance(x, E.IntImm):
+        return const(not x.value, "bool")
+    return x.a if isinstance(x, E.Not) else E.Not(x)
+
+
+def all_of(*conds: Any) -> E.Expr:
+    """The conjunction; true for no conditions."""
+    result: E.Expr = E.IntImm(1, "bool")
+    for c in conds:
+        result = logical_and(result, c)
+    return result
+
+
+def any_of(*conds: Any) -> E.Expr:
+    """The disjunction; false for no conditions."""
+    result: E.Expr = E.IntImm(0, "bool")
+    for c in conds:
+        result = logical_or(result, c)
+    return result
+
+
+def select(cond: Any, a: Any, b: Any) -> E.Expr:
+    """Both sides are evaluated; use `if_then_else` to guard an access."""
+    c = as_bool(cond)
+    x, y = match(a, b)
+    if isinstance(c, E.IntImm):
+        return x if c.value else y
+    lanes = dtype_info(c.dtype).lanes
+    if lanes > 1 and dtype_info(x.dtype).lanes == 1:
+        x, y = E.Broadcast(x, lanes), E.Broadcast(y, lanes)
+    return E.Select(c, x, y)
+
+
+def if_then_else(cond: Any, a: Any, b: Any) -> E.Expr:
+    """Only the chosen side is evaluated."""
+    c = as_bool(cond)
+    x, y = match(a, b)
+    if isinstance(c, E.IntImm):
+        return x if c.value else y
+    return E.Call("if_then_else", (c, x, y), x.dtype)
+
+
+# ---- bit operations and calls
+
+
+def _bitwise(op: str, a: Any, b: Any, fold: Callable[[int, int], int]) -> E.Expr:
+    x, y = match(a, b)
+    info = dtype_info(x.dtype)
+    if not (info.is_int or info.kind == "bool"):
+        raise ExprError(f"bit operation on {x.dtype}", hint="bit operations take integers; reinterpret the float first")
+    if isinstance(x, E.IntImm) and isinstance(y, E.IntImm):
+        return E.IntImm(wrap_int(fold(x.value, y.value), x.dtype), x.dtype)
+    return E.Call(op, (x, y), x.dtype)
+
+
+def bitwise_and(a: Any, b: Any) -> E.Expr:
+    x, y = match(a, b)
+    return logical_and(x, y) if x.dtype.startswith("bool") else _bitwise("bitand", x, y, operator.and_)
+
+
+def bitwise_or(a: Any, b: Any) -> E.Expr:
+    x, y = match(a, b)
+    return logical_or(x, y) if x.dtype.startswith("bool") else _bitwise("bitor", x, y, operator.or_)
+
+
+def bitwise_xor(a: Any, b: Any) -> E.Expr:
+    x, y = match(a, b)
+    return compare("ne", x, y) if x.dtype.startswith("bool") else _bitwise("bitxor", x, y, operator.xor)
+
+
+def bitwise_not(a: Any) -> E.Expr:
+    x = convert(a)
+    if x.dtype.startswith("bool"):
+        return logical_not(x)
+    if isinstance(x, E.IntImm):
+        return E.IntImm(wrap_int(~x.value, x.dtype), x.dtype)
+    if not dtype_info(x.dtype).is_int:
+        raise ExprError(f"bit operation on {x.dtype}", hint="bit operations take integers")
+    return E.Call("bitnot", (x,), x.dtype)
+
+
+def _shift(op: str, a: Any, b: Any, fold: Callable[[int, int], int]) -> E.Expr:
+    x, y = match(a, b)
+    if isinstance(y, E.IntImm) and not 0 <= y.value < dtype_info(x.dtype).bits:
+        raise ExprError(f"shift of {x.dtype} by {y.value}", hint=f"shift by 0 to {dtype_info(x.dtype).bits - 1}")
+    return _bitwise(op, x, y, fold)
+
+
+def left_shift(a: Any, b: Any) -> E.Expr:
+    return _shift("shl", a, b, operator.lshift)
+
+
+def right_shift(a: Any, b: Any) -> E.Expr:
+    return _shift("shr", a, b, operator.rshift)
+
+
+def power(a: Any, b: Any) -> E.Expr:
+    x, y = match(a, b)
+    if not dtype_info(x.dtype).is_float:
+        raise ExprError(f"power of {x.dtype}", hint="cast to a float type first")
+    return E.Call("pow", (x, y), x.dtype)
+
+
+def absolute(a: Any) -> E.Expr:
+    x = convert(a)
+    if isinstance(x, E.IntImm):
+        return E.IntImm(wrap_int(abs(x.value), x.dtype), x.dtype)
+    if isinstance(x, E.FloatImm):
+        return E.FloatImm(abs(x.value), x.dtype)
+    return x if dtype_info(x.dtype).kind in ("uint", "bool") else E.Call("abs", (x,), x.dtype)
+
+
+def call(op: str, *args: Any, dtype: str | None = None, **attrs: Any) -> E.Expr:
+    """A Call of a known operation; the result has the first argument's dtype unless `dtype` says otherwise."""
+    from .intrin import INTRINS
+
+    if op not in INTRINS:
+        raise ExprError(f"unknown operation {op!r}")
+    converted = tuple(convert(a) for a in args)
+    return E.Call(op, converted, dtype or (converted[0].dtype if converted else "int32"), attrs or None)
+
+
+def reinterpret(dtype: str, value: Any) -> E.Expr:
+    x = convert(value)
+    return x if x.dtype == dtype else E.Call("reinterpret", (x,), dtype)
+
+
+# ---- memory
+
+
+def _as_indices(indices: Any) -> tuple[E.Expr, ...]:
+    items = indices if isinstance(indices, (tuple, list)) else (indices,)
+    return tuple(convert(i) for i in items)
+
+
+def buffer_load(buffer: Any, indices: Any, dtype: str | None = None) -> E.Expr:
+    """A load; a vector `dtype` takes that many neighbours along the last axis."""
+    idx = _as_indices(indices)
+    if len(idx) != len(buffer.shape):
+        raise ExprError(f"buffer {buffer.name} has {len(buffer.shape)} dimensions, indexed with {len(idx)}")
+    lanes = dtype_info(dtype).lanes if dtype else 1
+    if lanes > 1:
+        idx = (*idx[:-1], E.Ramp(idx[-1], const(1, idx[-1].dtype), lanes))
+    load = E.BufferLoad(buffer, idx)
+    if dtype and load.dtype != dtype:
+        raise ExprError(f"buffer {buffer.name} holds {buffer.dtype}, loaded as {dtype}")
+    return load
+
+
+def buffer_store(buffer: Any, indices: Any, value: Any) -> Any:
+    """A store of a scalar, or of a vector to neighbours along the last axis."""
+    from .stmt import BufferStore
+
+    idx = _as_indices(indices)
+    if len(idx) != len(buffer.shape):
+        raise ExprError(f"buffer {buffer.name} has {len(buffer.shape)} dimensions, indexed with {len(idx)}")
+    val = convert(value, buffer.dtype)
+    lanes = dtype_info(val.dtype).lanes
+    val = cast(with_lanes(buffer.dtype, lanes), val)
+    if lanes > 1 and not isinstance(idx[-1], E.Ramp):
+        idx = (*idx[:-1], E.Ramp(idx[-1], const(1, idx[-1].dtype), lanes))
+    return BufferStore(buffer, val, idx)
+
+
+def access_ptr(buffer: Any, access_mask: str | int = "rw", offset: Any = 0) -> E.Expr:
+    """Call("access_ptr"): a pointer to the buffer's element [0, ..., 0] plus `offset` elements."""
+    rw = {1: "r", 2: "w", 3: "rw"}.get(access_mask, access_mask)
+    if rw not in ("r", "w", "rw"):
+        raise ExprError(f"access mask {access_mask!r}", hint='use "r", "w" or "rw"')
+    idx = [const(0) for _ in buffer.shape] or [const(0)]
+    first = E.BufferLoad(buffer, tuple(idx))
+    return E.Call("access_ptr", (first, convert(offset)), "handle", {"rw": rw})

@@ -1,0 +1,99 @@
+"""Data types: plain strings ("float32", "int8x4") so that users can hand them to NumPy; facts about them are cached here.
+
+A dtype string is a kind, a bit width and, for vectors, `x` lanes: float16/32/64, bfloat16, int8..64, uint8..64, bool,
+handle (a pointer). `float8_e4m3` and `float8_e5m2` name the 8-bit floats where a target has them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..errors import ExprError
+
+_SCALARS = {
+    "bool": ("bool", 1), "handle": ("handle", 64), "bfloat16": ("bfloat", 16),
+    "float8_e4m3": ("float8_e4m3", 8), "float8_e5m2": ("float8_e5m2", 8),
+    **{f"float{b}": ("float", b) for b in (16, 32, 64)},
+    **{f"{s}int{b}": (s + "int", b) for s in ("", "u") for b in (4, 8, 16, 32, 64)},
+}  # fmt: skip
+_VECTOR = re.compile(r"(bool|handle|bfloat16|float8_e4m3|float8_e5m2|u?int\d+|float\d+?)(?:x(\d+))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class DTypeInfo:
+    """What a dtype string means. `bits` is of one lane; bool is 1 bit wide and stored as one byte."""
+
+    name: str
+    kind: str  # "int", "uint", "float", "bfloat", "bool", "handle", "float8_*"
+    bits: int
+    lanes: int
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in ("float", "bfloat") or self.kind.startswith("float8")
+
+    @property
+    def is_int(self) -> bool:
+        """Signed or unsigned integer; not bool."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind == "int" or self.is_float
+
+    @property
+    def element(self) -> str:
+        """The dtype of one lane."""
+        return self.name.partition("x")[0] if self.lanes > 1 else self.name
+
+    @property
+    def bytes(self) -> int:
+        """Storage of one lane, in bytes."""
+        return max(1, (self.bits + 7) // 8)
+
+
+@lru_cache(maxsize=None)
+def dtype_info(dtype: str) -> DTypeInfo:
+    """Parse a dtype string; raises ExprError on an unknown one."""
+    match = _VECTOR.match(dtype) if isinstance(dtype, str) else None
+    if match is None or match[1] not in _SCALARS:
+        raise ExprError(f"unknown dtype {dtype!r}", hint="use float32, float16, bfloat16, float64, int8..int64, uint8..uint64, bool, or a vector such as float32x4")
+    kind, bits = _SCALARS[match[1]]
+    lanes = int(match[2]) if match[2] else 1
+    return DTypeInfo(dtype, kind, bits, lanes)
+
+
+def with_lanes(dtype: str, lanes: int) -> str:
+    """The same element type with another number of lanes."""
+    element = dtype_info(dtype).element
+    return element if lanes == 1 else f"{element}x{lanes}"
+
+
+def normalize_dtype(dtype: Any) -> str:
+    """A dtype string from what a user may give: a string, a NumPy dtype or type, or None (float32)."""
+    if dtype is None:
+        return "float32"
+    if isinstance(dtype, str):
+        return dtype_info({"float": "float32", "int": "int32", "double": "float64", "half": "float16"}.get(dtype, dtype)).name
+    if dtype is float:
+        return "float32"
+    if dtype is int:
+        return "int32"
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    return dtype_info(name).name
+
+
+def int_range(dtype: str) -> tuple[int, int]:
+    """Smallest and largest value of an integer (or bool) dtype."""
+    info = dtype_info(dtype)
+    if info.kind == "int":
+        return -(1 << (info.bits - 1)), (1 << (info.bits - 1)) - 1
+    return 0, (1 << info.bits) - 1

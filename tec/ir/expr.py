@@ -1,0 +1,441 @@
+"""Expressions: the whole grammar.
+
+    expr := Var | IntImm | FloatImm | StringImm
+          | Add | Sub | Mul | Div | Mod | FloorDiv | FloorMod | Min | Max          (a, b of one dtype)
+          | EQ | NE | LT | LE | GT | GE | And | Or | Not                           (bool)
+          | Select | Cast | Let | Call | BufferLoad | Ramp | Broadcast | Shuffle
+          | TensorRead | Reduce                                                    (te level only; gone after schedule)
+
+Nodes are immutable by convention: a rewrite makes new nodes and returns the same object where nothing changed.
+`==` builds an EQ node; `is` and `structural_equal` compare nodes. `bool(expr)` raises. Building through the operators
+and the helper functions of `tec.ir.build` folds constants and promotes types; the classes themselves do neither.
+Division: `Div`/`Mod` on integers truncate (C); `FloorDiv`/`FloorMod` floor (Python's `//`, `%`). `Div` on floats divides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..errors import ExprError, Loc
+from .dtype import dtype_info, with_lanes
+
+if TYPE_CHECKING:
+    from .buffer import Buffer
+
+
+class ExprOps:
+    """The Python operators, for everything that stands for a value: Expr, IterVar, Tensor, TensorSlice.
+
+    Each goes through `tec.ir.build`, which converts operands, promotes types and folds constants.
+    """
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __add__(self, other: Any) -> Any: return _build.add(self, other)
+    def __radd__(self, other: Any) -> Any: return _build.add(other, self)
+    def __sub__(self, other: Any) -> Any: return _build.sub(self, other)
+    def __rsub__(self, other: Any) -> Any: return _build.sub(other, self)
+    def __mul__(self, other: Any) -> Any: return _build.mul(self, other)
+    def __rmul__(self, other: Any) -> Any: return _build.mul(other, self)
+    def __truediv__(self, other: Any) -> Any: return _build.truediv(self, other)
+    def __rtruediv__(self, other: Any) -> Any: return _build.truediv(other, self)
+    def __floordiv__(self, other: Any) -> Any: return _build.floordiv(self, other)
+    def __rfloordiv__(self, other: Any) -> Any: return _build.floordiv(other, self)
+    def __mod__(self, other: Any) -> Any: return _build.floormod(self, other)
+    def __rmod__(self, other: Any) -> Any: return _build.floormod(other, self)
+    def __pow__(self, other: Any) -> Any: return _build.power(self, other)
+    def __rpow__(self, other: Any) -> Any: return _build.power(other, self)
+    def __neg__(self) -> Any: return _build.neg(self)
+    def __pos__(self) -> Any: return self
+    def __abs__(self) -> Any: return _build.absolute(self)
+    def __lshift__(self, other: Any) -> Any: return _build.left_shift(self, other)
+    def __rlshift__(self, other: Any) -> Any: return _build.left_shift(other, self)
+    def __rshift__(self, other: Any) -> Any: return _build.right_shift(self, other)
+    def __rrshift__(self, other: Any) -> Any: return _build.right_shift(other, self)
+    def __and__(self, other: Any) -> Any: return _build.bitwise_and(self, other)
+    def __rand__(self, other: Any) -> Any: return _build.bitwise_and(other, self)
+    def __or__(self, other: Any) -> Any: return _build.bitwise_or(self, other)
+    def __ror__(self, other: Any) -> Any: return _build.bitwise_or(other, self)
+    def __xor__(self, other: Any) -> Any: return _build.bitwise_xor(self, other)
+    def __rxor__(self, other: Any) -> Any: return _build.bitwise_xor(other, self)
+    def __invert__(self) -> Any: return _build.bitwise_not(self)
+    def __lt__(self, other: Any) -> Any: return _build.compare("lt", self, other)
+    def __le__(self, other: Any) -> Any: return _build.compare("le", self, other)
+    def __gt__(self, other: Any) -> Any: return _build.compare("gt", self, other)
+    def __ge__(self, other: Any) -> Any: return _build.compare("ge", self, other)
+    def __eq__(self, other: Any) -> Any: return _build.compare("eq", self, other)
+    def __ne__(self, other: Any) -> Any: return _build.compare("ne", self, other)
+
+    def equal(self, other: Any) -> Any:
+        """The EQ node; the same as `self == other`."""
+        return _build.compare("eq", self, other)
+
+    def astype(self, dtype: Any) -> Any:
+        """This value converted to `dtype`."""
+        return _build.cast(dtype, self)
+
+    def __bool__(self) -> NoReturn:
+        raise ExprError(
+            f"the truth value of a symbolic {type(self).__name__} is not known while the program is being built",
+            hint="use tec.all(...), tec.any(...), tec.if_then_else(cond, a, b) or tec.select in place of and, or, not, if and chained comparisons",
+        )
+
+
+class Expr(ExprOps):
+    """Base of all expressions. `dtype` is a string (see `tec.ir.dtype`)."""
+
+    __slots__ = ("__weakref__",)
+    dtype: str
+
+    def __str__(self) -> str:
+        from .printer import expr_to_text
+
+        return expr_to_text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def node(cls: type) -> type:
+    """A plain slots dataclass whose equality stays `ExprOps`'s and whose repr is the printer's."""
+    return dataclass(slots=True, eq=False, repr=False)(cls)
+
+
+# ---- leaves
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Var(Expr):
+    """A scalar variable, known by identity. `is_size` says that it is not negative (`tec.size_var`, loop extents)."""
+
+    name: str
+    dtype: str = "int32"
+    is_size: bool = False
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class IntImm(Expr):
+    """An integer or bool constant; bool is 0 or 1 with dtype "bool"."""
+
+    value: int
+    dtype: str = "int32"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FloatImm(Expr):
+    """A floating constant, held as a Python float (already rounded to `dtype` by `tec.ir.build.const`)."""
+
+    value: float
+    dtype: str = "float32"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class StringImm(Expr):
+    value: str
+    dtype: str = "handle"
+
+
+# ---- arithmetic: a and b have one dtype, which is the result's
+
+
+class BinaryExpr(Expr):
+    __slots__ = ("a", "b", "dtype")
+    __match_args__ = ("a", "b")
+    a: Expr
+    b: Expr
+
+    def __init__(self, a: Expr, b: Expr):
+        self.a = a
+        self.b = b
+        self.dtype = a.dtype
+
+
+class Add(BinaryExpr):
+    __slots__ = ()
+
+
+class Sub(BinaryExpr):
+    __slots__ = ()
+
+
+class Mul(BinaryExpr):
+    __slots__ = ()
+
+
+class Div(BinaryExpr):
+    __slots__ = ()
+
+
+class Mod(BinaryExpr):
+    __slots__ = ()
+
+
+class FloorDiv(BinaryExpr):
+    __slots__ = ()
+
+
+class FloorMod(BinaryExpr):
+    __slots__ = ()
+
+
+class Min(BinaryExpr):
+    """minimum; on floats NaN loses (IEEE minNum), as `llvm.minnum`."""
+
+    __slots__ = ()
+
+
+class Max(BinaryExpr):
+    __slots__ = ()
+
+
+class CmpExpr(Expr):
+    __slots__ = ("a", "b", "dtype")
+    __match_args__ = ("a", "b")
+    a: Expr
+    b: Expr
+
+    def __init__(self, a: Expr, b: Expr):
+        self.a = a
+        self.b = b
+        lanes = dtype_info(a.dtype).lanes
+        self.dtype = "bool" if lanes == 1 else f"boolx{lanes}"
+
+
+class EQ(CmpExpr):
+    __slots__ = ()
+
+
+class NE(CmpExpr):
+    """Unequal; on floats true where either side is NaN. The other comparisons are then false."""
+
+    __slots__ = ()
+
+
+class LT(CmpExpr):
+    __slots__ = ()
+
+
+class LE(CmpExpr):
+    __slots__ = ()
+
+
+class GT(CmpExpr):
+    __slots__ = ()
+
+
+class GE(CmpExpr):
+    __slots__ = ()
+
+
+class And(BinaryExpr):
+    """Logical and of bools; both sides may be evaluated, the right one is guarded only under IfThenElse / if_then_else."""
+
+    __slots__ = ()
+
+
+class Or(BinaryExpr):
+    __slots__ = ()
+
+
+class Not(Expr):
+    __slots__ = ("a", "dtype")
+    __match_args__ = ("a",)
+
+    def __init__(self, a: Expr):
+        self.a = a
+        self.dtype = a.dtype
+
+
+# ---- the rest
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Select(Expr):
+    """`cond ? a : b`, both sides evaluated. For a guarded access use Call("if_then_else", (cond, a, b))."""
+
+    cond: Expr
+    a: Expr
+    b: Expr
+    dtype: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dtype = self.a.dtype
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Cast(Expr):
+    """Conversion. float->int truncates toward zero (saturating, NaN to 0); int->int wraps; ->bool is `!= 0`."""
+
+    dtype: str
+    value: Expr
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Let(Expr):
+    var: Var
+    value: Expr
+    body: Expr
+    dtype: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dtype = self.body.dtype
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Call(Expr):
+    """An operation of the table in `tec.ir.intrin`: math functions, bit operations, shuffles, barriers, matrix units.
+
+    `attrs` are compile-time facts (a matrix shape, a symbol's name); None where there are none.
+    """
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: str
+    attrs: dict[str, Any] | None = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BufferLoad(Expr):
+    """`buffer[indices]`. The last index may be a vector (Ramp): the result then has its lanes.
+
+    `predicate` (bool of the same lanes) switches lanes off; switched-off lanes read 0.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    predicate: Expr | None = None
+    dtype: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        lanes = dtype_info(self.indices[-1].dtype).lanes if self.indices else 1
+        own = dtype_info(self.buffer.dtype).lanes
+        self.dtype = self.buffer.dtype if lanes == 1 else with_lanes(self.buffer.dtype, lanes * own)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Ramp(Expr):
+    """The vector base, base + stride, ... of `lanes` lanes; base and stride are scalars."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+    dtype: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dtype = with_lanes(self.base.dtype, self.lanes)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Broadcast(Expr):
+    value: Expr
+    lanes: int
+    dtype: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dtype = with_lanes(self.value.dtype, self.lanes)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Shuffle(Expr):
+    """Lanes picked from the concatenation of `vectors` (scalars count as one lane) by constant `indices`."""
+
+    vectors: tuple[Expr, ...]
+    indices: tuple[int, ...]
+    dtype: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dtype = with_lanes(self.vectors[0].dtype, len(self.indices))
+
+
+# ---- te level
+
+
+@dataclass(slots=True, eq=False)
+class Range:
+    """`min <= x < min + extent`."""
+
+    min: Expr
+    extent: Expr
+
+
+class IterKind:
+    """What an iteration variable may do. Strings, so that they print."""
+
+    DATA = "data"  # a spatial axis: order free
+    REDUCE = "reduce"
+    THREAD = "thread"  # a launch index, from thread_axis
+    ORDERED = "ordered"  # scan's time axis
+    OPAQUE = "opaque"  # order and extent fixed by an extern op
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class IterVar(ExprOps):
+    """An axis: a variable, its domain and its kind. Used as a value it stands for its variable."""
+
+    var: Var
+    dom: Range | None
+    kind: str = IterKind.DATA
+    thread_tag: str = ""
+    loc: Loc | None = None
+
+    @property
+    def name(self) -> str:
+        return self.var.name
+
+    @property
+    def dtype(self) -> str:
+        return self.var.dtype
+
+    def asexpr(self) -> Expr:
+        return self.var
+
+    def __repr__(self) -> str:
+        dom = f"[{self.dom.min}, {self.dom.min} + {self.dom.extent})" if self.dom else ""
+        return f"iter_var({self.var.name}{', ' + dom if dom else ''}{', ' + self.thread_tag if self.thread_tag else ''}, {self.kind})"
+
+
+@dataclass(slots=True, eq=False)
+class CommReducer:
+    """A commutative, associative combiner over tuples: `result[i]` in terms of `lhs` and `rhs`, with `identity`."""
+
+    lhs: tuple[Var, ...]
+    rhs: tuple[Var, ...]
+    result: tuple[Expr, ...]
+    identity: tuple[Expr, ...]
+    name: str = "reduce"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Reduce(Expr):
+    """A reduction of the tuple `source` over `axis` where `condition` holds; this node is its `value_index`-th value.
+
+    `init`, where not empty, replaces the combiner's identity as the start value.
+    """
+
+    combiner: CommReducer
+    source: tuple[Expr, ...]
+    axis: tuple[IterVar, ...]
+    condition: Expr
+    value_index: int = 0
+    init: tuple[Expr, ...] = ()
+    dtype: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dtype = self.source[self.value_index].dtype
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class TensorRead(Expr):
+    """`tensor[indices]`; `tensor` is a `tec.te.Tensor` (its `op`, `value_index`, `shape`, `dtype`)."""
+
+    tensor: Any
+    indices: tuple[Expr, ...]
+    dtype: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dtype = self.tensor.dtype
+
+
+from . import build as _build  # noqa: E402  (the operators need the builders, which need the classes)

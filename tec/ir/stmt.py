@@ -1,0 +1,147 @@
+"""Statements: the whole grammar.
+
+    stmt := BufferStore | For | While | IfThenElse | Seq | LetStmt | Alloc | Attr | Assert | Evaluate | AllReduce
+
+Loops run `min <= var < min + extent`, step 1. Immutable by convention, as expressions are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import Loc
+from .buffer import Buffer
+from .expr import CommReducer, Expr, IntImm, Var
+
+
+class Stmt:
+    __slots__ = ("__weakref__",)
+
+    def __str__(self) -> str:
+        from .printer import stmt_to_text
+
+        return stmt_to_text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class ForKind:
+    SERIAL = "serial"
+    PARALLEL = "parallel"  # CPU thread pool
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    THREAD = "thread"  # bound to `thread`: blockIdx.{x,y,z}, threadIdx.{x,y,z}, vthread
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BufferStore(Stmt):
+    """`buffer[indices] = value`; the last index may be a Ramp, `value` then has its lanes. `loc`: the te statement."""
+
+    buffer: Buffer
+    value: Expr
+    indices: tuple[Expr, ...]
+    predicate: Expr | None = None
+    loc: Loc | None = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class For(Stmt):
+    """A loop. For ForKind.THREAD `thread` names the launch index; loops over one index may nest or follow each other:
+    each then runs its body for those threads whose index is within its extent."""
+
+    var: Var
+    min: Expr
+    extent: Expr
+    body: Stmt
+    kind: str = ForKind.SERIAL
+    thread: str = ""
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class While(Stmt):
+    cond: Expr
+    body: Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class IfThenElse(Stmt):
+    cond: Expr
+    then: Stmt
+    orelse: Stmt | None = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Seq(Stmt):
+    stmts: tuple[Stmt, ...]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class LetStmt(Stmt):
+    var: Var
+    value: Expr
+    body: Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Alloc(Stmt):
+    """Storage for `buffer` while `body` runs; contents are undefined at first."""
+
+    buffer: Buffer
+    body: Stmt
+    annotations: dict[str, Any] = field(default_factory=dict)  # double_buffer, storage_align, ...
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Attr(Stmt):
+    """A note on `body`: pragmas ("pragma.unroll_explicit"), "prefetch", "extern", ..."""
+
+    key: str
+    value: Any
+    body: Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Assert(Stmt):
+    cond: Expr
+    message: str
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Evaluate(Stmt):
+    """An expression for its effect: a barrier, a call with side effects."""
+
+    value: Expr
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AllReduce(Stmt):
+    """Combine `values` of all threads along `threads` (loop variables bound to threadIdx.*) where `predicate` holds
+    (others contribute the identity); afterwards `dests[i][0]` of each of these threads holds the i-th result."""
+
+    combiner: CommReducer
+    values: tuple[Expr, ...]
+    predicate: Expr
+    dests: tuple[Buffer, ...]
+    threads: tuple[Var, ...]
+    loc: Loc | None = None
+
+
+NOP = Evaluate(IntImm(0))
+
+
+def seq(*stmts: Stmt | None) -> Stmt:
+    """The statements in order, nested Seqs flattened, None and no-ops left out."""
+    flat: list[Stmt] = []
+    for s in stmts:
+        if s is None or (isinstance(s, Evaluate) and isinstance(s.value, IntImm)):
+            continue
+        if isinstance(s, Seq):
+            flat.extend(s.stmts)
+        else:
+            flat.append(s)
+    if not flat:
+        return NOP
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))

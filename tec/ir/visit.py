@@ -1,0 +1,314 @@
+"""Walks over expressions and statements: children, post-order visits, rewriting, substitution, free variables.
+
+`map_expr`/`map_stmt` rebuild a node from rewritten children and return the same object where no child changed. Passes
+with a few special node types use `Rewriter` tables: a `dict[type, handler]`, no class hierarchy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from . import expr as E
+from . import stmt as S
+
+ExprFn = Callable[[E.Expr], E.Expr]
+StmtFn = Callable[[S.Stmt], S.Stmt]
+
+
+def _map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
+    out = tuple([f(x) for x in items])
+    for x, y in zip(items, out):
+        if x is not y:
+            return out
+    return items
+
+
+def _leaf(e: Any, f: ExprFn) -> E.Expr:
+    return e  # type: ignore[no-any-return]
+
+
+def _binary(e: Any, f: ExprFn) -> E.Expr:
+    a, b = f(e.a), f(e.b)
+    return e if a is e.a and b is e.b else type(e)(a, b)
+
+
+def _not(e: E.Not, f: ExprFn) -> E.Expr:
+    a = f(e.a)
+    return e if a is e.a else E.Not(a)
+
+
+def _select(e: E.Select, f: ExprFn) -> E.Expr:
+    c, a, b = f(e.cond), f(e.a), f(e.b)
+    return e if c is e.cond and a is e.a and b is e.b else E.Select(c, a, b)
+
+
+def _cast(e: E.Cast, f: ExprFn) -> E.Expr:
+    v = f(e.value)
+    return e if v is e.value else E.Cast(e.dtype, v)
+
+
+def _let(e: E.Let, f: ExprFn) -> E.Expr:
+    v, b = f(e.value), f(e.body)
+    return e if v is e.value and b is e.body else E.Let(e.var, v, b)
+
+
+def _call(e: E.Call, f: ExprFn) -> E.Expr:
+    args = _map_tuple(e.args, f)
+    return e if args is e.args else E.Call(e.op, args, e.dtype, e.attrs)
+
+
+def _load(e: E.BufferLoad, f: ExprFn) -> E.Expr:
+    idx = _map_tuple(e.indices, f)
+    p = f(e.predicate) if e.predicate is not None else None
+    return e if idx is e.indices and p is e.predicate else E.BufferLoad(e.buffer, idx, p)
+
+
+def _ramp(e: E.Ramp, f: ExprFn) -> E.Expr:
+    b, s = f(e.base), f(e.stride)
+    return e if b is e.base and s is e.stride else E.Ramp(b, s, e.lanes)
+
+
+def _broadcast(e: E.Broadcast, f: ExprFn) -> E.Expr:
+    v = f(e.value)
+    return e if v is e.value else E.Broadcast(v, e.lanes)
+
+
+def _shuffle(e: E.Shuffle, f: ExprFn) -> E.Expr:
+    v = _map_tuple(e.vectors, f)
+    return e if v is e.vectors else E.Shuffle(v, e.indices)
+
+
+def _reduce(e: E.Reduce, f: ExprFn) -> E.Expr:
+    src, c, init = _map_tuple(e.source, f), f(e.condition), _map_tuple(e.init, f)
+    if src is e.source and c is e.condition and init is e.init:
+        return e
+    return E.Reduce(e.combiner, src, e.axis, c, e.value_index, init)
+
+
+def _read(e: E.TensorRead, f: ExprFn) -> E.Expr:
+    idx = _map_tuple(e.indices, f)
+    return e if idx is e.indices else E.TensorRead(e.tensor, idx)
+
+
+_MAP: dict[type, Callable[[Any, ExprFn], E.Expr]] = {
+    **{t: _leaf for t in (E.Var, E.IntImm, E.FloatImm, E.StringImm)},
+    **{t: _binary for t in (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max)},
+    **{t: _binary for t in (E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or)},
+    E.Not: _not, E.Select: _select, E.Cast: _cast, E.Let: _let, E.Call: _call, E.BufferLoad: _load, E.Ramp: _ramp,
+    E.Broadcast: _broadcast, E.Shuffle: _shuffle, E.Reduce: _reduce, E.TensorRead: _read,
+}  # fmt: skip
+
+
+def map_expr(e: E.Expr, f: ExprFn) -> E.Expr:
+    """`e` with `f` applied to each direct child."""
+    return _MAP[type(e)](e, f)
+
+
+def children(e: E.Expr) -> tuple[E.Expr, ...]:
+    """The direct children of an expression."""
+    out: list[E.Expr] = []
+
+    def keep(x: E.Expr) -> E.Expr:
+        out.append(x)
+        return x
+
+    map_expr(e, keep)
+    return tuple(out)
+
+
+def map_stmt(s: S.Stmt, fs: StmtFn, fe: ExprFn) -> S.Stmt:
+    """`s` with `fs` applied to each direct child statement and `fe` to each direct expression."""
+    match s:
+        case S.BufferStore():
+            v, idx = fe(s.value), _map_tuple(s.indices, fe)
+            p = fe(s.predicate) if s.predicate is not None else None
+            same = v is s.value and idx is s.indices and p is s.predicate
+            return s if same else S.BufferStore(s.buffer, v, idx, p, s.loc)
+        case S.For():
+            lo, ext, body = fe(s.min), fe(s.extent), fs(s.body)
+            same = lo is s.min and ext is s.extent and body is s.body
+            return s if same else S.For(s.var, lo, ext, body, s.kind, s.thread, s.annotations)
+        case S.Seq():
+            stmts = _map_tuple(s.stmts, fs)
+            return s if stmts is s.stmts else S.seq(*stmts)
+        case S.IfThenElse():
+            c, t = fe(s.cond), fs(s.then)
+            e = fs(s.orelse) if s.orelse is not None else None
+            return s if c is s.cond and t is s.then and e is s.orelse else S.IfThenElse(c, t, e)
+        case S.LetStmt():
+            v, body = fe(s.value), fs(s.body)
+            return s if v is s.value and body is s.body else S.LetStmt(s.var, v, body)
+        case S.Alloc():
+            body = fs(s.body)
+            return s if body is s.body else S.Alloc(s.buffer, body, s.annotations)
+        case S.Attr():
+            body = fs(s.body)
+            v = fe(s.value) if isinstance(s.value, E.Expr) else s.value
+            return s if body is s.body and v is s.value else S.Attr(s.key, v, body)
+        case S.Evaluate():
+            v = fe(s.value)
+            return s if v is s.value else S.Evaluate(v)
+        case S.AllReduce():
+            vals, p = _map_tuple(s.values, fe), fe(s.predicate)
+            same = vals is s.values and p is s.predicate
+            return s if same else S.AllReduce(s.combiner, vals, p, s.dests, s.threads, s.loc)
+        case S.Assert():
+            c = fe(s.cond)
+            return s if c is s.cond else S.Assert(c, s.message)
+        case S.While():
+            c, body = fe(s.cond), fs(s.body)
+            return s if c is s.cond and body is s.body else S.While(c, body)
+    raise TypeError(f"not a statement: {type(s).__name__}")
+
+
+class Rewriter:
+    """A bottom-up or top-down rewrite from two tables.
+
+    `exprs[type](node, rewriter)` and `stmts[type](node, rewriter)` take over for their node types and may call
+    `rewriter.expr_children(node)` / `rewriter.stmt_children(node)`; every other node is rebuilt from its children.
+    Shared subexpressions are rewritten once where `memo` is true.
+    """
+
+    def __init__(
+        self,
+        exprs: Mapping[type, Callable[[Any, Rewriter], E.Expr]] | None = None,
+        stmts: Mapping[type, Callable[[Any, Rewriter], S.Stmt]] | None = None,
+        memo: bool = False,
+    ):
+        self.exprs = exprs or {}
+        self.stmts = stmts or {}
+        self._memo: dict[int, tuple[E.Expr, E.Expr]] | None = {} if memo else None
+
+    def expr(self, e: E.Expr) -> E.Expr:
+        if self._memo is not None:
+            hit = self._memo.get(id(e))
+            if hit is not None:
+                return hit[1]
+        handler = self.exprs.get(type(e))
+        out = handler(e, self) if handler is not None else _MAP[type(e)](e, self.expr)
+        if self._memo is not None:
+            self._memo[id(e)] = (e, out)
+        return out
+
+    def stmt(self, s: S.Stmt) -> S.Stmt:
+        handler = self.stmts.get(type(s))
+        return handler(s, self) if handler is not None else map_stmt(s, self.stmt, self.expr)
+
+    def expr_children(self, e: E.Expr) -> E.Expr:
+        return _MAP[type(e)](e, self.expr)
+
+    def stmt_children(self, s: S.Stmt) -> S.Stmt:
+        return map_stmt(s, self.stmt, self.expr)
+
+
+def walk_exprs(e: E.Expr) -> Iterator[E.Expr]:
+    """Every subexpression, `e` last; a node met twice comes once."""
+    seen: set[int] = set()
+
+    def go(x: E.Expr) -> Iterator[E.Expr]:
+        if id(x) in seen:
+            return
+        seen.add(id(x))
+        for c in children(x):
+            yield from go(c)
+        yield x
+
+    yield from go(e)
+
+
+def visit(root: E.Expr | S.Stmt, expr: Callable[[E.Expr], None] | None = None, stmt: Callable[[S.Stmt], None] | None = None) -> None:
+    """Call `expr` and `stmt` on every node below `root`, children first. An expression met twice is visited once."""
+    seen: set[int] = set()
+
+    def fe(e: E.Expr) -> E.Expr:
+        if id(e) not in seen:
+            seen.add(id(e))
+            map_expr(e, fe)
+            if expr is not None:
+                expr(e)
+        return e
+
+    def fs(s: S.Stmt) -> S.Stmt:
+        map_stmt(s, fs, fe if expr is not None else _same)
+        if stmt is not None:
+            stmt(s)
+        return s
+
+    if isinstance(root, E.Expr):
+        fe(root)
+    else:
+        fs(root)
+
+
+def _same(e: E.Expr) -> E.Expr:
+    return e
+
+
+def substitute(e: E.Expr, values: Mapping[E.Var, E.Expr]) -> E.Expr:
+    """`e` with variables replaced (by identity); rebuilt nodes are folded by the builders of `tec.ir.build`."""
+    return substituter(values)(e)
+
+
+def substituter(values: Mapping[E.Var, E.Expr]) -> ExprFn:
+    """A substitution to be used many times; memoised on node identity."""
+    memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+
+    def go(e: E.Expr) -> E.Expr:
+        t = type(e)
+        if t is E.Var:
+            return values.get(e, e)  # type: ignore[call-overload,no-any-return]
+        if t is E.IntImm or t is E.FloatImm:
+            return e
+        hit = memo.get(id(e))
+        if hit is not None:
+            return hit[1]
+        out = _MAP[t](e, go)
+        if out is not e:
+            folder = _REBUILD.get(t)
+            if folder is not None:
+                out = folder(out.a, out.b)  # type: ignore[attr-defined]
+        memo[id(e)] = (e, out)
+        return out
+
+    return go
+
+
+def substitute_stmt(s: S.Stmt, values: Mapping[E.Var, E.Expr]) -> S.Stmt:
+    """`s` with variables replaced in every expression."""
+    fe = substituter(values)
+
+    def fs(x: S.Stmt) -> S.Stmt:
+        return map_stmt(x, fs, fe)
+
+    return fs(s)
+
+
+def free_vars(root: E.Expr | S.Stmt) -> list[E.Var]:
+    """Variables used and not bound inside (loops, lets), in order of appearance; buffers' data pointers not counted."""
+    bound: set[int] = set()
+    used: dict[int, E.Var] = {}
+
+    def on_expr(e: E.Expr) -> None:
+        if type(e) is E.Var:
+            used.setdefault(id(e), e)
+        elif type(e) is E.Let:
+            bound.add(id(e.var))
+        elif type(e) is E.Reduce:
+            bound.update(id(a.var) for a in e.axis)
+
+    def on_stmt(s: S.Stmt) -> None:
+        if isinstance(s, (S.For, S.LetStmt)):
+            bound.add(id(s.var))
+
+    visit(root, on_expr, on_stmt)
+    return [v for k, v in used.items() if k not in bound]
+
+
+from . import build as _b  # noqa: E402
+
+_REBUILD: dict[type, Callable[[Any, Any], E.Expr]] = {
+    E.Add: _b.add, E.Sub: _b.sub, E.Mul: _b.mul, E.Div: _b.truncdiv, E.Mod: _b.truncmod, E.FloorDiv: _b.floordiv,
+    E.FloorMod: _b.floormod, E.Min: _b.minimum, E.Max: _b.maximum, E.And: _b.logical_and, E.Or: _b.logical_or,
+    **{c: (lambda how: lambda a, b: _b.compare(how, a, b))(h) for c, h in ((E.EQ, "eq"), (E.NE, "ne"), (E.LT, "lt"), (E.LE, "le"), (E.GT, "gt"), (E.GE, "ge"))},
+}  # fmt: skip
