@@ -1,0 +1,43 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both set up .venv by themselves.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.tec-setup
+
+.PHONY: setup demo test check bench conformance fuzz networks docs clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[dev]'
+	touch $(STAMP)
+
+demo: setup
+	$(PY) tutorials/demo.py
+
+test: setup
+	$(PY) -m pytest -m "not slow and not gpu"
+
+check: setup
+	$(VENV)/bin/ruff check tec frontends tests benchmarks tutorials
+	$(VENV)/bin/ruff format --check tec frontends tests benchmarks tutorials
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: setup
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[bench]'
+	for b in gemm_cpu math_cpu compile_time emulator; do OPENBLAS_CORETYPE=SkylakeX $(PY) benchmarks/$$b.py || exit 1; done
+
+conformance: setup
+	$(PY) -m pytest -m slow tests/conformance
+
+fuzz: setup
+	$(PY) -m pytest -m slow tests/fuzz
+
+networks: setup
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[bench]'
+	$(PY) -m pytest -m slow tests/networks
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,175 @@
+"""From loop IR to the plain data a built module carries: signatures, and the host program of a GPU build.
+
+The forms are those of docs/architecture.md, "Runtime data"; the runtime reads them without the compiler.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import CodegenError
+from ..ir import (
+    EQ, GE, GT, LE, LT, NE, Add, Alloc, And, Assert, Attr, Buffer, BufferLoad, Call, Cast, Evaluate, Expr, FloatImm,
+    FloorDiv, FloorMod, For, Func, IfThenElse, IntImm, LetStmt, Max, Min, Mul, Not, Or, Select, Seq, Stmt, Sub, Var,
+)  # fmt: skip
+from ..ir.visit import substitute_stmt, visit
+
+_OPS = {
+    Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Min: "min", Max: "max", EQ: "eq",
+    NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge", And: "and", Or: "or",
+}  # fmt: skip
+
+
+def expr_data(e: Any) -> Any:
+    """An index expression as plain data: int, variable name, or [op, operands...]."""
+    if isinstance(e, int):
+        return e
+    if isinstance(e, (IntImm, FloatImm)):
+        return e.value
+    if isinstance(e, Var):
+        return e.name
+    op = _OPS.get(type(e))
+    if op is not None:
+        return [op, expr_data(e.a), expr_data(e.b)]
+    match e:
+        case Cast() if not e.value.dtype.startswith("float"):
+            return expr_data(e.value)
+        case Select():
+            return ["select", expr_data(e.cond), expr_data(e.a), expr_data(e.b)]
+        case Not():
+            return ["eq", expr_data(e.a), 0]
+        case Call(op="if_then_else"):
+            return ["select", *[expr_data(a) for a in e.args]]
+        case Call(op="likely"):
+            return expr_data(e.args[0])
+    raise CodegenError(
+        f"the host side cannot evaluate {e}",
+        hint="shapes and launch sizes are integer expressions of the arguments' shapes",
+    )
+
+
+def written_params(func: Func) -> set[str]:
+    """Names of the parameters that the function's body stores to (or hands to something that may)."""
+    if "writes" in func.attrs:
+        return set(func.attrs["writes"])
+    by_data = {id(p.data): p.name for p in func.params if isinstance(p, Buffer)}
+    out: set[str] = set()
+
+    def mark(data: Var) -> None:
+        name = by_data.get(id(data))
+        if name is not None:
+            out.add(name)
+
+    def on_stmt(s: Stmt) -> None:
+        buffer = getattr(s, "buffer", None)
+        if type(s).__name__ == "BufferStore" and buffer is not None:
+            mark(buffer.data)
+
+    def on_expr(e: Expr) -> None:
+        if isinstance(e, Call) and (e.op.startswith("atomic_") or e.op in ("access_ptr", "address_of")):
+            load = e.args[0]
+            if isinstance(load, BufferLoad) and not (e.op == "access_ptr" and (e.attrs or {}).get("rw") == "r"):
+                mark(load.buffer.data)
+
+    visit(func.body, on_expr, on_stmt)
+    return out
+
+
+def signature(func: Func) -> dict[str, Any]:
+    """The call signature of a function as plain data."""
+    writes = written_params(func)
+    buffers: dict[str, Buffer] = {b.name: b for b in func.attrs.get("param_buffers", ()) if isinstance(b, Buffer)}
+    params: list[dict[str, Any]] = []
+    for p in func.params:
+        if isinstance(p, Var):
+            params.append({"name": p.name, "kind": "scalar", "dtype": p.dtype})
+            continue
+        b = buffers.get(p.name, p)
+        params.append({
+            "name": p.name,
+            "kind": "tensor",
+            "dtype": p.dtype,
+            "shape": [expr_data(d) for d in b.shape],
+            "strides": [expr_data(d) for d in b.strides] or None,
+            "offset": expr_data(b.elem_offset),
+            "writes": p.name in writes,
+            "align": p.align_bytes,
+        })  # fmt: skip
+    return {"params": params, "implicit": [{"name": v.name, "dtype": v.dtype} for v in func.implicit_vars()]}
+
+
+def host_program(host: Func) -> list[dict[str, Any]]:
+    """The host side of a GPU function as a list of steps."""
+    return _steps(host.body)
+
+
+def _steps(s: Stmt) -> list[dict[str, Any]]:
+    match s:
+        case Seq():
+            return [step for x in s.stmts for step in _steps(x)]
+        case Alloc():
+            size: Any = 1
+            for d in s.buffer.shape:
+                size = size * d if isinstance(size, int) and isinstance(d, int) else _mul(size, d)
+            name = s.buffer.data.name
+            return [
+                {"op": "alloc", "name": name, "dtype": s.buffer.dtype, "size": expr_data(size)},
+                *_steps(s.body),
+                {"op": "free", "name": name},
+            ]
+        case For():
+            return [
+                {
+                    "op": "for",
+                    "var": s.var.name,
+                    "min": expr_data(s.min),
+                    "extent": expr_data(s.extent),
+                    "body": _steps(s.body),
+                }
+            ]
+        case IfThenElse():
+            return [
+                {
+                    "op": "if",
+                    "cond": expr_data(s.cond),
+                    "then": _steps(s.then),
+                    "else": _steps(s.orelse) if s.orelse else [],
+                }
+            ]
+        case LetStmt():
+            return _steps(substitute_stmt(s.body, {s.var: s.value}))
+        case Attr():
+            return _steps(s.body)
+        case Assert():
+            return [{"op": "assert", "cond": expr_data(s.cond), "message": s.message}]
+        case Evaluate(value=Call(op="launch")):
+            return [_launch(s.value)]  # type: ignore[arg-type]
+        case Evaluate(value=IntImm()):
+            return []
+    raise CodegenError(f"the host side of a GPU function cannot run {type(s).__name__}: {s}")
+
+
+def _mul(a: Any, b: Any) -> Any:
+    from ..ir import build
+
+    return build.mul(a, b)
+
+
+def _launch(call: Call) -> dict[str, Any]:
+    attrs = call.attrs or {}
+    args: list[dict[str, Any]] = []
+    for a in call.args:
+        if isinstance(a, BufferLoad):
+            args.append({"buffer": a.buffer.data.name})
+        elif a.dtype == "handle" and isinstance(a, Var):
+            args.append({"buffer": a.name})
+        else:
+            args.append({"scalar": expr_data(a), "dtype": a.dtype})
+    return {
+        "op": "launch",
+        "kernel": attrs["kernel"],
+        "grid": [expr_data(x) for x in attrs["grid"]],
+        "block": [expr_data(x) for x in attrs["block"]],
+        "dyn_shared": expr_data(attrs.get("dyn_shared", 0)),
+        "args": args,
+    }

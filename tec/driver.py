@@ -1,0 +1,197 @@
+"""lower() and build(): from a schedule to a module. The pass list below is the whole pipeline, top to bottom.
+
+`TEC_DUMP=name[,name]` (or `all`) prints the IR after those passes to stderr; `TEC_VERIFY=1` verifies it after each.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .errors import ArgumentError, TecError
+from .ir import Buffer, Func, IRModule, Var
+from .target import Target, as_target
+
+Pass = Callable[[Func, Target], Func]
+
+# (pass, stage of the result). Each lives in tec/ir/passes/<name>.py as a function of that name.
+PIPELINE: tuple[tuple[str, str], ...] = (
+    ("simplify", "loops"),
+    ("unify_threads", "loops"),
+    ("inject_prefetch", "loops"),
+    ("inject_vthread", "loops"),
+    ("pipeline", "loops"),
+    ("partition_loops", "loops"),
+    ("flatten_buffers", "flat"),
+    ("simplify", "flat"),
+    ("vectorize", "flat"),
+    ("unroll", "flat"),
+    ("remove_noop", "flat"),
+    ("plan_storage", "flat"),
+    ("insert_barriers", "flat"),
+    ("lower_allreduce", "flat"),
+    ("lower_math", "lowered"),
+    ("simplify", "lowered"),
+    ("remove_noop", "lowered"),
+)
+SIMPLE_MODE_PASSES = 2  # simple_mode stops here: loops that are still those of the schedule
+
+
+def _find_pass(name: str) -> Pass:
+    module = importlib.import_module(f"tec.ir.passes.{name}")
+    found: Pass = getattr(module, name)
+    return found
+
+
+def run_passes(func: Func, target: Target, passes: Sequence[tuple[str, str]] = PIPELINE) -> Func:
+    """The passes in order, with dumping and verification as the environment asks."""
+    dump = set(filter(None, os.environ.get("TEC_DUMP", "").split(",")))
+    check = os.environ.get("TEC_VERIFY") == "1"
+    for name, stage in passes:
+        func = _find_pass(name)(func, target)
+        if name in dump or "all" in dump:
+            print(f"# after {name}\n{func}\n", file=sys.stderr)
+        if check:
+            from .ir.verify import verify
+
+            verify(func, stage)
+    return func
+
+
+def lower(
+    sch: Any,
+    args: Sequence[Any] | None = None,
+    name: str = "main",
+    simple_mode: bool = False,
+    binds: dict[Any, Buffer] | None = None,
+    target: Any = None,
+) -> IRModule:
+    """Loop IR of a schedule.
+
+    sch: a Schedule (or a Func or IRModule, which only runs the passes). args: the function's parameters in order:
+    Tensors, Buffers, Vars. simple_mode keeps the schedule's own loops; otherwise the whole pipeline runs for `target`
+    (the current target by default). binds: tensor -> Buffer from `tec.decl_buffer`, for layouts of one's own.
+    Returns an IRModule with one function. Raises ScheduleError, LoweringError.
+    """
+    tgt = as_target(target)
+    passes = PIPELINE[:SIMPLE_MODE_PASSES] if simple_mode else PIPELINE
+    funcs: list[Func]
+    if isinstance(sch, Func):
+        funcs = [sch]
+    elif isinstance(sch, IRModule):
+        funcs = list(sch)
+    else:
+        funcs = [_to_loops(sch, args, name, binds)]
+    return IRModule({f.name: run_passes(f, tgt, passes) for f in funcs})
+
+
+def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, Buffer] | None) -> Func:
+    from .schedule import Schedule, to_loops
+
+    if not isinstance(sch, Schedule):
+        raise ArgumentError(
+            f"expected a Schedule, got {type(sch).__name__}",
+            hint="tec.build(tec.create_schedule(C.op), [A, B, C], ...)",
+        )
+    if args is None:
+        raise ArgumentError(
+            "the function's parameters are missing", hint="give the list of tensors: tec.build(s, [A, B, C], ...)"
+        )
+    if not name.isidentifier():
+        raise ArgumentError(f"{name!r} is no function name", hint="use letters, digits and underscores")
+    return to_loops(sch, list(args), name=name, binds=binds)
+
+
+def build(
+    inputs: Any,
+    args: Sequence[Any] | None = None,
+    target: Any = None,
+    target_host: Any = None,
+    name: str = "main",
+    binds: dict[Any, Buffer] | None = None,
+) -> Any:
+    """Compile a schedule (or loop IR) to a runtime Module.
+
+    inputs: a Schedule with `args` (Tensors, Buffers, Vars in call order), a Func, an IRModule, or a list of them.
+    target: text or Target, the current one by default. target_host: the CPU that launches; "llvm" is the only kind.
+    For a GPU the result's `imported_modules[0]` holds the device code; for the CPU the module holds all.
+    Raises ScheduleError, LoweringError, CodegenError, TargetError.
+    """
+    tgt = as_target(target)
+    if target_host is not None and as_target(target_host).kind != "llvm":
+        raise TecError(f"target_host {target_host!r} is not a CPU target", hint='use target_host="llvm"')
+    with tgt:
+        if isinstance(inputs, (list, tuple)):
+            loops = [f for item in inputs for f in (item if isinstance(item, IRModule) else [item])]
+        elif isinstance(inputs, IRModule):
+            loops = list(inputs)
+        elif isinstance(inputs, Func):
+            loops = [inputs]
+        else:
+            loops = [_to_loops(inputs, args, name, binds)]
+        for f in loops:
+            if not isinstance(f, Func):
+                raise ArgumentError(
+                    f"expected loop IR, got {type(f).__name__}", hint="build a Schedule, a Func or an IRModule"
+                )
+        lowered = [run_passes(f, tgt) for f in loops]
+        return build_gpu(lowered, tgt) if tgt.is_gpu else build_cpu(lowered, tgt)
+
+
+def build_cpu(lowered: list[Func], target: Target) -> Any:
+    """A CPU module of functions of stage "lowered"; the first is the entry."""
+    from .codegen import build_cpu as generate
+    from .codegen.signature import signature
+    from .runtime import Module
+
+    code = generate(lowered, target)
+    return Module.host(
+        target=str(target),
+        entry_name=lowered[0].name,
+        signatures={f.name: signature(f) for f in lowered},
+        image=code.object,
+        sources={"ir": "\n\n".join(map(str, lowered)), "llvm": code.llvm, "asm": lambda: code.asm},
+        messages={f.name: f.attrs.get("asserts", []) for f in lowered},
+    )
+
+
+def build_gpu(lowered: list[Func], target: Target) -> Any:
+    """A module of host programs over one device module; the first function is the entry."""
+    from .codegen import build_kernels
+    from .codegen.signature import host_program, signature
+    from .ir.passes.split_host_device import split_host_device
+    from .runtime import Module
+
+    hosts: list[Func] = []
+    kernels: list[Func] = []
+    for f in lowered:
+        host, own = split_host_device(f, target)
+        hosts.append(host)
+        kernels.extend(own)
+    code = build_kernels(kernels, target)
+    device = Module.device(
+        target=str(target),
+        image=code.image,
+        asm=code.asm,
+        kernels=code.kernels,
+        sources={
+            "ir": "\n\n".join(map(str, kernels)),
+            "llvm": code.llvm,
+            "asm": code.asm,
+            **({"ptx": code.asm} if target.kind == "cuda" else {}),
+        },
+    )
+    return Module.program(
+        target=str(target),
+        entry_name=hosts[0].name,
+        signatures={f.name: signature(f) for f in lowered},
+        programs={h.name: host_program(h) for h in hosts},
+        sources={"ir": "\n\n".join(map(str, hosts))},
+        device=device,
+    )
+
+
+__all__ = ["PIPELINE", "Var", "build", "build_cpu", "build_gpu", "lower", "run_passes"]

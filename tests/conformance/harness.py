@@ -1,0 +1,180 @@
+"""The conformance table's machinery: a kernel, its inputs, its NumPy reference, its tolerance; and the devices it runs on.
+
+A case gives one te definition and up to two ways to schedule it (for CPUs and for GPUs). `run_case(case, device)` builds
+and runs it there and holds the result against the reference.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tec
+from tec import te
+
+Array = np.ndarray
+
+
+@dataclass
+class Case:
+    """One row of the table.
+
+    make() -> (args, schedule_of): args are te tensors (and vars), outputs last; `schedules` maps "cpu"/"gpu" to a function
+    that takes (schedule, target). inputs(rng) gives arrays for all args but the outputs; reference(*inputs) the outputs.
+    """
+
+    name: str
+    make: Callable[[], Program]
+    inputs: Callable[[np.random.Generator], list[Any]]
+    reference: Callable[..., Any]
+    rtol: float = 1e-5
+    atol: float = 1e-6
+    needs: Callable[[tec.Target], bool] = field(default=lambda target: True)
+    kinds: tuple[str, ...] = ("cpu", "gpu")
+
+
+@dataclass
+class Program:
+    """A te program with its schedules."""
+
+    args: list[Any]
+    outputs: list[Any]
+    cpu: Callable[[Any, tec.Target], None] | None = None
+    gpu: Callable[[Any, tec.Target], None] | None = None
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(
+    name: str, inputs: Callable[[np.random.Generator], list[Any]], reference: Callable[..., Any], **options: Any
+) -> Callable[[Callable[[], Program]], Callable[[], Program]]:
+    """Register a program under `name`."""
+
+    def register(make: Callable[[], Program]) -> Callable[[], Program]:
+        assert name not in CASES, name
+        CASES[name] = Case(name, make, inputs, reference, **options)
+        return make
+
+    return register
+
+
+# ---- schedules that many cases share
+
+
+def cpu_elementwise(*tensors: Any, lanes: int = 16) -> Callable[[Any, tec.Target], None]:
+    """Fuse all axes, split off a vector, run the rest in parallel."""
+
+    def apply(s: Any, target: tec.Target) -> None:
+        for t in tensors:
+            fused = s[t].fuse(*t.op.axis) if len(t.op.axis) > 1 else t.op.axis[0]
+            outer, inner = s[t].split(fused, factor=lanes)
+            s[t].vectorize(inner)
+            s[t].parallel(outer)
+
+    return apply
+
+
+def gpu_elementwise(*tensors: Any, threads: int = 64) -> Callable[[Any, tec.Target], None]:
+    """Fuse all axes and bind them to blocks and threads."""
+
+    def apply(s: Any, target: tec.Target) -> None:
+        for t in tensors:
+            bind_all(s, t, threads)
+
+    return apply
+
+
+def bind_all(s: Any, t: Any, threads: int = 64) -> tuple[Any, Any]:
+    """Fuse the data axes of `t` and bind them to blockIdx.x and threadIdx.x."""
+    axes = s[t].op.axis
+    fused = s[t].fuse(*axes) if len(axes) > 1 else axes[0]
+    bx, tx = s[t].split(fused, factor=threads)
+    s[t].bind(bx, te.thread_axis("blockIdx.x"))
+    s[t].bind(tx, te.thread_axis("threadIdx.x"))
+    return bx, tx
+
+
+# ---- devices
+
+_EMULATED = ("gfx90a", "gfx942", "gfx1100")
+
+
+def targets() -> dict[str, tuple[str, str]]:
+    """Device name -> (target, kind of schedule)."""
+    table = {
+        "interp": ("llvm", "cpu"),
+        "interp-gpu": ("rocm -mcpu=gfx942", "gpu"),
+        "interp-gpu32": ("rocm -mcpu=gfx1100", "gpu"),
+        "cpu": ("llvm", "cpu"),
+    }
+    for chip in _EMULATED:
+        table[chip] = (f"rocm -mcpu={chip}", "gpu")
+    table["cuda"] = ("cuda -arch=sm_90", "gpu")
+    return table
+
+
+def device_for(name: str) -> Any:
+    """The runtime device for a device name of the table."""
+    if name == "cpu":
+        return tec.cpu(0)
+    if name == "cuda":
+        return tec.cuda(0)
+    return tec.rocm_emu(name, check=os.environ.get("TEC_CHECK", "bounds"))
+
+
+def rng_for(case: Case) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(case.name.encode()))
+
+
+def to_host(array: Any) -> Array:
+    """float64 or integer view of a result for comparison."""
+    a = np.asarray(array)
+    return a.astype(np.float64) if a.dtype.kind == "f" or a.dtype.name in ("bfloat16", "float16") else a
+
+
+def compare(case: Case, got: list[Any], want: list[Any]) -> None:
+    for k, (g, w) in enumerate(zip(got, want, strict=True)):
+        g, w = to_host(g), to_host(w)
+        assert g.shape == w.shape, f"output {k}: shape {g.shape}, expected {w.shape}"
+        if w.dtype.kind == "f":
+            np.testing.assert_allclose(
+                g, w, rtol=case.rtol, atol=case.atol, equal_nan=True, err_msg=f"{case.name}, output {k}"
+            )
+        else:
+            np.testing.assert_array_equal(g, w, err_msg=f"{case.name}, output {k}")
+
+
+def run_case(case: Case, device_name: str) -> None:
+    """Build, run and check one case on one device."""
+    text, kind = targets()[device_name]
+    target = tec.Target(text)
+    rng = rng_for(case)
+    inputs = case.inputs(rng)
+    want = case.reference(*inputs)
+    want = list(want) if isinstance(want, (tuple, list)) else [want]
+    with target:
+        program = case.make()
+        s = tec.create_schedule([t.op for t in program.outputs])
+        apply = program.cpu if kind == "cpu" else program.gpu
+        if apply is not None:
+            apply(s, target)
+    outs = [np.zeros(w.shape, w.dtype) for w in (np.asarray(w) for w in want)]
+    if device_name.startswith("interp"):
+        from tec.ir.interp import run
+
+        func = next(iter(tec.lower(s, program.args, name=case.name, simple_mode=True)))
+        run(func, [*inputs, *outs])
+        compare(case, outs, want)
+        return
+    module = tec.build(s, program.args, target, name=case.name)
+    dev = device_for(device_name)
+    args = [tec.nd.array(x, dev) if isinstance(x, np.ndarray) else x for x in inputs]
+    results = [tec.nd.array(o, dev) for o in outs]
+    module(*args, *results)
+    compare(case, [r.numpy() for r in results], want)
