@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -57,12 +57,15 @@ class DTypeInfo:
         return max(1, (self.bits + 7) // 8)
 
 
-@lru_cache(maxsize=None)
+@cache
 def dtype_info(dtype: str) -> DTypeInfo:
     """Parse a dtype string; raises ExprError on an unknown one."""
     match = _VECTOR.match(dtype) if isinstance(dtype, str) else None
     if match is None or match[1] not in _SCALARS:
-        raise ExprError(f"unknown dtype {dtype!r}", hint="use float32, float16, bfloat16, float64, int8..int64, uint8..uint64, bool, or a vector such as float32x4")
+        raise ExprError(
+            f"unknown dtype {dtype!r}",
+            hint="use float32, float16, bfloat16, float64, int8..int64, uint8..uint64, bool, or a vector such as float32x4",
+        )
     kind, bits = _SCALARS[match[1]]
     lanes = int(match[2]) if match[2] else 1
     return DTypeInfo(dtype, kind, bits, lanes)
@@ -79,7 +82,9 @@ def normalize_dtype(dtype: Any) -> str:
     if dtype is None:
         return "float32"
     if isinstance(dtype, str):
-        return dtype_info({"float": "float32", "int": "int32", "double": "float64", "half": "float16"}.get(dtype, dtype)).name
+        return dtype_info(
+            {"float": "float32", "int": "int32", "double": "float64", "half": "float16"}.get(dtype, dtype)
+        ).name
     if dtype is float:
         return "float32"
     if dtype is int:

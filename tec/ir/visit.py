@@ -92,9 +92,9 @@ def _read(e: E.TensorRead, f: ExprFn) -> E.Expr:
 
 
 _MAP: dict[type, Callable[[Any, ExprFn], E.Expr]] = {
-    **{t: _leaf for t in (E.Var, E.IntImm, E.FloatImm, E.StringImm)},
-    **{t: _binary for t in (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max)},
-    **{t: _binary for t in (E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or)},
+    **dict.fromkeys((E.Var, E.IntImm, E.FloatImm, E.StringImm), _leaf),
+    **dict.fromkeys((E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max), _binary),
+    **dict.fromkeys((E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or), _binary),
     E.Not: _not, E.Select: _select, E.Cast: _cast, E.Let: _let, E.Call: _call, E.BufferLoad: _load, E.Ramp: _ramp,
     E.Broadcast: _broadcast, E.Shuffle: _shuffle, E.Reduce: _reduce, E.TensorRead: _read,
 }  # fmt: skip
@@ -217,7 +217,9 @@ def walk_exprs(e: E.Expr) -> Iterator[E.Expr]:
     yield from go(e)
 
 
-def visit(root: E.Expr | S.Stmt, expr: Callable[[E.Expr], None] | None = None, stmt: Callable[[S.Stmt], None] | None = None) -> None:
+def visit(
+    root: E.Expr | S.Stmt, expr: Callable[[E.Expr], None] | None = None, stmt: Callable[[S.Stmt], None] | None = None
+) -> None:
     """Call `expr` and `stmt` on every node below `root`, children first. An expression met twice is visited once."""
     seen: set[int] = set()
 
