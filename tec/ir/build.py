@@ -198,7 +198,9 @@ def match(a: Any, b: Any) -> tuple[E.Expr, E.Expr]:
 # ---- arithmetic
 
 
-def _folder(int_op: Callable[[int, int], int] | None, float_op: Callable[[float, float], float] | None) -> Callable[[E.Expr, E.Expr], E.Expr | None]:
+def _folder(
+    int_op: Callable[[int, int], int] | None, float_op: Callable[[float, float], float] | None
+) -> Callable[[E.Expr, E.Expr], E.Expr | None]:
     def fold(a: E.Expr, b: E.Expr) -> E.Expr | None:
         if isinstance(a, E.IntImm) and isinstance(b, E.IntImm) and int_op is not None and a.dtype != "bool":
             return E.IntImm(wrap_int(int_op(a.value, b.value), a.dtype), a.dtype)
@@ -578,7 +580,8 @@ def buffer_store(buffer: Any, indices: Any, value: Any) -> Any:
 
 def access_ptr(buffer: Any, access_mask: str | int = "rw", offset: Any = 0) -> E.Expr:
     """Call("access_ptr"): a pointer to the buffer's element [0, ..., 0] plus `offset` elements."""
-    rw = {1: "r", 2: "w", 3: "rw"}.get(access_mask, access_mask)
+    masks: dict[str | int, str | int] = {1: "r", 2: "w", 3: "rw"}
+    rw = masks.get(access_mask, access_mask)
     if rw not in ("r", "w", "rw"):
         raise ExprError(f"access mask {access_mask!r}", hint='use "r", "w" or "rw"')
     idx = [const(0) for _ in buffer.shape] or [const(0)]

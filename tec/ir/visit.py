@@ -24,8 +24,8 @@ def _map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ..
     return items
 
 
-def _leaf(e: Any, f: ExprFn) -> E.Expr:
-    return e  # type: ignore[no-any-return]
+def _leaf(e: E.Expr, f: ExprFn) -> E.Expr:
+    return e
 
 
 def _binary(e: Any, f: ExprFn) -> E.Expr:
