@@ -1,0 +1,196 @@
+"""Hand-written computations: `extern` (statements in place of a lambda) and `decl_tensor_intrin` (what tensorize puts in)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ExprError
+from ..ir import build
+from ..ir.buffer import Buffer
+from ..ir.expr import Expr
+from ..ir.stmt import Evaluate, Stmt
+from .build import as_dtype, as_shape, check_name, decl_buffer
+from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
+from .tags import current_tag
+from .tensor import Tensor
+
+
+def extern(
+    shape: Any,
+    inputs: Tensor | Sequence[Tensor],
+    fcompute: Callable[[list[Buffer], list[Buffer]], Any],
+    name: str = "extern",
+    dtype: Any = None,
+    in_buffers: Sequence[Buffer] | None = None,
+    out_buffers: Sequence[Buffer] | None = None,
+    tag: str = "",
+    attrs: dict[str, Any] | None = None,
+) -> Any:
+    """One or more tensors computed by statements of one's own.
+
+    `shape`: a shape, or a list of shapes for several outputs; `dtype`: one, or one an output (by default the inputs' common
+    type); `fcompute(ins, outs)` gets a Buffer for each input and output and returns a statement (from `tec.te.ir_builder`,
+    or an expression such as `tec.call_extern(...)`).
+
+    >>> def gen(ins, outs):
+    ...     ib = tec.te.ir_builder.create()
+    ...     a, b = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+    ...     with ib.for_range(0, n, "i") as i:
+    ...         b[i] = a[i] + 1.0
+    ...     return ib.get()
+    >>> B = tec.extern((n,), [A], gen, dtype="float32")
+    """
+    check_name(name, "extern")
+    what = f"extern {name}"
+    sources: list[Tensor] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    for t in sources:
+        if not isinstance(t, Tensor):
+            raise ExprError(
+                f"input {t!r} of {what} is no tensor",
+                hint="pass tensors; other values can be used in the function directly",
+            )
+    many = isinstance(shape, (list, tuple)) and len(shape) > 0 and isinstance(shape[0], (list, tuple))
+    shapes = [as_shape(s, what) for s in (shape if many else [shape])]
+    ins = _placeholders(in_buffers, [(t.shape, t.dtype, t.op.name) for t in sources], f"in_buffers of {what}")
+    dtypes = _output_dtypes(dtype, sources, len(shapes), what, out_buffers)
+    names = [name if len(shapes) == 1 else f"{name}_v{k}" for k in range(len(shapes))]
+    outs = _placeholders(out_buffers, list(zip(shapes, dtypes, names)), f"out_buffers of {what}")
+    if not callable(fcompute):
+        raise ExprError(f"{what} takes a function (ins, outs), not {fcompute!r}")
+    body = as_stmt(fcompute(list(ins), list(outs)), what)
+    op = ExternOp(name, sources, ins, outs, body, tag or current_tag(), attrs)
+    return op.outputs if len(outs) > 1 else op.outputs[0]
+
+
+def _output_dtypes(
+    dtype: Any, inputs: list[Tensor], count: int, what: str, out_buffers: Sequence[Buffer] | None
+) -> list[str]:
+    if dtype is None and out_buffers is not None:
+        return [b.dtype for b in out_buffers]
+    if dtype is None:
+        kinds = {t.dtype for t in inputs}
+        if len(kinds) != 1:
+            raise ExprError(f"{what} needs dtype=: its inputs are {', '.join(sorted(kinds)) or 'none'}")
+        return [kinds.pop()] * count
+    if isinstance(dtype, (list, tuple)):
+        if len(dtype) != count:
+            raise ExprError(f"{what} has {count} shapes and {len(dtype)} dtypes")
+        return [as_dtype(d, what) for d in dtype]
+    return [as_dtype(dtype, what)] * count
+
+
+def _placeholders(given: Sequence[Buffer] | None, wanted: list[tuple[Any, str, str]], what: str) -> list[Buffer]:
+    if given is None:
+        return [decl_buffer(shape, dtype, name) for shape, dtype, name in wanted]
+    if len(given) != len(wanted) or not all(isinstance(b, Buffer) for b in given):
+        raise ExprError(f"{what}: {len(wanted)} Buffers are needed, given {given!r}")
+    for b, (shape, dtype, _) in zip(given, wanted):
+        if b.dtype != dtype or len(b.shape) != len(shape):
+            raise ExprError(
+                f"{what}: buffer {b.name} is {b.dtype} of {b.ndim} dimensions, the tensor {dtype} of {len(shape)}"
+            )
+    return list(given)
+
+
+def as_stmt(value: Any, what: str) -> Stmt:
+    """A statement from what a user's function returned."""
+    if isinstance(value, Stmt):
+        return value
+    if isinstance(value, Expr):
+        return Evaluate(value)
+    if value is None:
+        raise ExprError(f"the function of {what} returns None", hint="return ib.get()")
+    raise ExprError(
+        f"the function of {what} returns {value!r}, which is no statement", hint="return ib.get() or a call"
+    )
+
+
+# ---- tensor intrinsics
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class TensorIntrin:
+    """What `tensorize` replaces loops with.
+
+    op: the compute it stands for; inputs: its tensors; buffers: one for each input, then one for each output; body: the
+    statement for the whole; reduce_init and reduce_update, where given, for a reduction that continues over outer loops.
+    """
+
+    name: str
+    op: Operation
+    inputs: tuple[Tensor, ...]
+    buffers: tuple[Buffer, ...]
+    body: Stmt | None
+    reduce_init: Stmt | None
+    reduce_update: Stmt | None
+    scalar_params: tuple[Expr, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"TensorIntrin({self.name})"
+
+
+def decl_tensor_intrin(
+    op: Operation,
+    fcompute: Callable[..., Any],
+    name: str = "tensor_intrin",
+    binds: Mapping[Tensor, Buffer] | None = None,
+    scalar_params: Any = None,
+    default_buffer_params: Mapping[str, Any] | None = None,
+) -> TensorIntrin:
+    """Declares a tensor intrinsic: the computation `op` and the statements that perform it.
+
+    `fcompute(ins, outs)` gets Buffers and returns a statement, or three: (body, reduce_init, reduce_update), of which body
+    or init may be None. `binds` names the layout of a tensor's buffer (decl_buffer, with symbolic strides where regions of
+    larger tensors are meant); others are row-major with an offset of their own. Raises ExprError.
+    """
+    check_name(name, "tensor intrinsic")
+    what = f"tensor intrinsic {name}"
+    if isinstance(op, Tensor):
+        op = op.op
+    if not isinstance(op, ComputeOp):
+        raise ExprError(f"{what} needs the compute that it stands for, not {op!r}", hint="pass C.op")
+    for t in op.inputs:
+        if not isinstance(t.op, PlaceholderOp):
+            raise ExprError(
+                f"{what}: input {t.name} is itself computed",
+                hint="the compute of an intrinsic reads placeholders alone",
+            )
+    binds = dict(binds or {})
+    params = {"offset_factor": 1, **(default_buffer_params or {})}
+    tensors = [*op.inputs, *op.outputs]
+    for t in binds:
+        if t not in tensors:
+            raise ExprError(f"{what}: binds names {t!r}, which is neither an input nor an output")
+    buffers = []
+    for t in tensors:
+        bound = binds.get(t)
+        if bound is None:
+            bound = decl_buffer(t.shape, t.dtype, t.op.name, **params)
+        elif bound.ndim != t.ndim or bound.dtype != t.dtype:
+            raise ExprError(
+                f"{what}: buffer {bound.name} is {bound.dtype} of {bound.ndim} dimensions, tensor {t.name} is {t.dtype} of {t.ndim}"
+            )
+        buffers.append(bound)
+    n = len(op.inputs)
+    scalars = tuple(build.convert(s) for s in scalar_params or ())
+    ins, outs = buffers[:n], buffers[n:]
+    result = fcompute(ins, outs, list(scalars)) if scalars else fcompute(ins, outs)
+    parts = list(result) if isinstance(result, (tuple, list)) else [result]
+    if not 1 <= len(parts) <= 3:
+        raise ExprError(
+            f"the function of {what} returns {len(parts)} statements",
+            hint="body, or (body, reduce_init, reduce_update)",
+        )
+    if len(parts) == 2:  # (init, update), as te allows
+        parts = [None, *parts]
+    parts += [None] * (3 - len(parts))
+    if all(p is None for p in parts):
+        raise ExprError(f"the function of {what} returns None", hint="return ib.get()")
+    if parts[1] is not None and parts[2] is None:
+        raise ExprError(f"{what} has a reduce_init without a reduce_update")
+    body, first, update = (None if p is None else as_stmt(p, what) for p in parts)
+    if (first is not None or update is not None) and not op.reduce_axis:
+        raise ExprError(f"{what} has reduce statements, but {op.name} is no reduction")
+    return TensorIntrin(name, op, op.inputs, tuple(buffers), body, first, update, scalars)

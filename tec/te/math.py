@@ -1,0 +1,284 @@
+"""Functions on values: arithmetic, comparisons by choice, math functions, bit operations, calls of outside code.
+
+Each takes expressions or Python numbers and gives an expression. Math functions work in the type of their argument; an
+integer argument is refused (cast it first), but for those that are exact on integers (abs, floor, ceil, round, sign).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..errors import ExprError
+from ..ir import build
+from ..ir.build import floordiv, floormod, if_then_else, reinterpret, select, truncdiv, truncmod
+from ..ir.dtype import dtype_info, normalize_dtype, with_lanes
+from ..ir.expr import Call, Expr, StringImm
+from .tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., Expr])
+
+
+def _float(name: str, x: Any) -> Expr:
+    e = build.const(float(x)) if isinstance(x, int) and not isinstance(x, bool) else build.convert(x)
+    if not dtype_info(e.dtype).is_float:
+        raise ExprError(
+            f"tec.{name} of a value of type {e.dtype}: {e}", hint=f"cast it: tec.{name}(x.astype('float32'))"
+        )
+    return e
+
+
+def _floats(name: str, x: Any, y: Any) -> tuple[Expr, Expr]:
+    a, b = build.match(x, y)
+    return _float(name, a), _float(name, b)
+
+
+def _unary(name: str, doc: str) -> Callable[[Any], Expr]:
+    def function(x: Any) -> Expr:
+        e = _float(name, x)
+        return Call(name, (e,), e.dtype)
+
+    return _named(function, name, doc)
+
+
+def _rounding(name: str, doc: str) -> Callable[[Any], Expr]:
+    def function(x: Any) -> Expr:
+        e = build.convert(x)
+        return Call(name, (e,), e.dtype) if dtype_info(e.dtype).is_float else e
+
+    return _named(function, name, doc + " Integers stay as they are.")
+
+
+def _binary(name: str, doc: str) -> Callable[[Any, Any], Expr]:
+    def function(x: Any, y: Any) -> Expr:
+        a, b = _floats(name, x, y)
+        return Call(name, (a, b), a.dtype)
+
+    return _named(function, name, doc)
+
+
+def _bits(name: str, doc: str) -> Callable[[Any], Expr]:
+    def function(x: Any) -> Expr:
+        e = build.convert(x)
+        if not dtype_info(e.dtype).is_int:
+            raise ExprError(f"tec.{name} of a value of type {e.dtype}: {e}", hint="it takes integers")
+        return Call(name, (e,), e.dtype)
+
+    return _named(function, name, doc)
+
+
+def _named(function: F, name: str, doc: str) -> F:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+# ---- float functions
+
+exp = _unary("exp", "e to the power x.")
+exp2 = _unary("exp2", "2 to the power x.")
+exp10 = _unary("exp10", "10 to the power x.")
+expm1 = _unary("expm1", "exp(x) - 1, accurate near 0.")
+log = _unary("log", "Natural logarithm; NaN below 0, -inf at 0.")
+log2 = _unary("log2", "Logarithm to base 2.")
+log10 = _unary("log10", "Logarithm to base 10.")
+log1p = _unary("log1p", "log(1 + x), accurate near 0.")
+sqrt = _unary("sqrt", "Square root, correctly rounded; NaN below 0.")
+rsqrt = _unary("rsqrt", "1 / sqrt(x).")
+sin = _unary("sin", "Sine of x in radians, with range reduction for large x.")
+cos = _unary("cos", "Cosine of x in radians, with range reduction for large x.")
+tan = _unary("tan", "Tangent of x in radians.")
+asin = _unary("asin", "Arc sine, in radians; NaN outside of [-1, 1].")
+acos = _unary("acos", "Arc cosine, in radians; NaN outside of [-1, 1].")
+atan = _unary("atan", "Arc tangent, in radians.")
+sinh = _unary("sinh", "Hyperbolic sine.")
+cosh = _unary("cosh", "Hyperbolic cosine.")
+tanh = _unary("tanh", "Hyperbolic tangent.")
+asinh = _unary("asinh", "Inverse hyperbolic sine.")
+acosh = _unary("acosh", "Inverse hyperbolic cosine; NaN below 1.")
+atanh = _unary("atanh", "Inverse hyperbolic tangent; NaN outside of [-1, 1].")
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
+erf = _unary("erf", "The error function.")
+
+floor = _rounding("floor", "The largest whole number not above x, as a float.")
+ceil = _rounding("ceil", "The smallest whole number not below x, as a float.")
+trunc = _rounding("trunc", "x without its fraction.")
+round = _rounding("round", "The nearest whole number, halves away from zero.")
+nearbyint = _rounding("nearbyint", "The nearest whole number, halves to even.")
+
+atan2 = _binary("atan2", "The angle of the point (y, x): atan2(y, x).")
+fmod = _binary("fmod", "The remainder of x / y with the sign of x (C's fmod).")
+copysign = _binary("copysign", "The magnitude of x with the sign of y.")
+hypot = _binary("hypot", "sqrt(x*x + y*y) without overflow in between.")
+
+
+def pow(x: Any, y: Any) -> Expr:
+    """x to the power y, both floats. A negative x with a whole y has its sign; with another y it gives NaN."""
+    a, b = _floats("pow", x, y)
+    return build.power(a, b)
+
+
+power = pow
+
+
+def ldexp(x: Any, exponent: Any) -> Expr:
+    """x * 2**exponent; `exponent` is an integer."""
+    a, b = _float("ldexp", x), build.convert(exponent)
+    if not dtype_info(b.dtype).is_int:
+        raise ExprError(f"the exponent of tec.ldexp is {b.dtype}: {b}", hint="it takes an integer")
+    return Call("ldexp", (a, build.cast(with_lanes("int32", dtype_info(b.dtype).lanes), b)), a.dtype)
+
+
+def fma(x: Any, y: Any, z: Any) -> Expr:
+    """x*y + z with one rounding."""
+    a, b = _floats("fma", x, y)
+    a, c = _floats("fma", a, z)
+    return Call("fma", (a, build.cast(a.dtype, b), c), a.dtype)
+
+
+def abs(x: Any) -> Expr:
+    """The absolute value."""
+    return build.absolute(x)
+
+
+def sign(x: Any) -> Expr:
+    """-1, 0 or 1 in the type of x; NaN gives NaN."""
+    e = build.convert(x)
+    info = dtype_info(e.dtype)
+    if info.kind == "bool":
+        return e
+    zero, one = build.const(0, e.dtype), build.const(1, e.dtype)
+    below = build.select(build.compare("lt", e, zero), build.neg(one), e if info.is_float else zero)
+    return build.select(build.compare("gt", e, zero), one, below)
+
+
+def _classify(name: str, doc: str, of_int: bool) -> Callable[[Any], Expr]:
+    def function(x: Any) -> Expr:
+        e = build.convert(x)
+        info = dtype_info(e.dtype)
+        kind = with_lanes("bool", info.lanes)
+        return Call(name, (e,), kind) if info.is_float else build.const(of_int, kind)
+
+    return _named(function, name, doc)
+
+
+isnan = _classify("isnan", "Whether x is NaN.", False)
+isinf = _classify("isinf", "Whether x is plus or minus infinity.", False)
+isfinite = _classify("isfinite", "Whether x is neither infinite nor NaN.", True)
+
+# ---- integers
+
+popcount = _bits("popcount", "The number of one bits.")
+clz = _bits("clz", "The number of leading zero bits; the width for 0.")
+ctz = _bits("ctz", "The number of trailing zero bits; the width for 0.")
+bitwise_and, bitwise_or, bitwise_xor, bitwise_not = (
+    build.bitwise_and,
+    build.bitwise_or,
+    build.bitwise_xor,
+    build.bitwise_not,
+)
+
+
+def indexdiv(a: Any, b: Any) -> Expr:
+    """Division of index values, which are not negative: a // b."""
+    return build.floordiv(a, b)
+
+
+def indexmod(a: Any, b: Any) -> Expr:
+    """The remainder of index values, which are not negative: a % b."""
+    return build.floormod(a, b)
+
+
+def div(a: Any, b: Any) -> Expr:
+    """C's division: exact on floats, toward zero on integers."""
+    return build.truncdiv(a, b)
+
+
+def minimum(a: Any, b: Any) -> Expr:
+    """The smaller value; of a number and NaN the number."""
+    return build.minimum(a, b)
+
+
+def maximum(a: Any, b: Any) -> Expr:
+    """The larger value; of a number and NaN the number."""
+    return build.maximum(a, b)
+
+
+def cast(dtype: Any, value: Any) -> Expr:
+    """`value` as `dtype`: float to int truncates and saturates, int to int wraps. Also takes (value, dtype)."""
+    if isinstance(value, str) and not isinstance(dtype, str):
+        dtype, value = value, dtype
+    return build.cast(normalize_dtype(dtype), value)
+
+
+def likely(condition: Any) -> Expr:
+    """The condition, expected to hold."""
+    c = build.as_bool(condition)
+    return Call("likely", (c,), c.dtype)
+
+
+# ---- calls of outside code
+
+
+def _call(op: str, key: str, dtype: Any, name: Any, args: tuple[Any, ...]) -> Expr:
+    if not isinstance(name, str) or not name:
+        raise ExprError(f"{op} takes (dtype, name, *args); the name is {name!r}")
+    for a in args:
+        if isinstance(a, Tensor) and a.ndim:
+            raise ExprError(
+                f"tensor {a.name} as an argument of {name}",
+                hint="pass values, or pointers inside tec.extern: buffer.access_ptr('r')",
+            )
+    return Call(op, tuple(build.convert(a) for a in args), normalize_dtype(dtype), {key: name})
+
+
+def call_extern(dtype: Any, name: str, *args: Any) -> Expr:
+    """A call of the C function `name` (CPU), which may do anything; its order with other effects is kept."""
+    return _call("call_extern", "symbol", dtype, name, args)
+
+
+def call_pure_extern(dtype: Any, name: str, *args: Any) -> Expr:
+    """A call of the C function `name` (CPU) whose result depends on its arguments alone."""
+    return _call("call_pure_extern", "symbol", dtype, name, args)
+
+
+def call_llvm_intrin(dtype: Any, name: str, *args: Any) -> Expr:
+    """A call of an LLVM intrinsic by its full name, such as "llvm.amdgcn.s.sleep"."""
+    return _call("call_llvm_intrin", "name", dtype, name, args)
+
+
+def call_llvm_pure_intrin(dtype: Any, name: str, *args: Any) -> Expr:
+    """A call of an LLVM intrinsic without effects."""
+    return _call("call_llvm_pure_intrin", "name", dtype, name, args)
+
+
+def call_intrin(dtype: Any, name: str, *args: Any, **attrs: Any) -> Expr:
+    """A call of an operation of tec's own table (`tec.ir.intrin`), such as "barrier" or "shuffle_xor"."""
+    from ..ir.intrin import INTRINS
+
+    name = name.removeprefix("tir.") if isinstance(name, str) else name
+    known = INTRINS.get(name)
+    if known is None:
+        raise ExprError(
+            f"unknown operation {name!r}", hint="tec.ir.intrin lists them; tec.call_extern calls a C function"
+        )
+    if known.nargs not in (-1, len(args)):
+        raise ExprError(
+            f"{name} takes {known.nargs} argument{'s'[: known.nargs != 1]}, given {len(args)}", hint=known.doc or None
+        )
+    return Call(
+        name,
+        tuple(StringImm(a) if isinstance(a, str) else build.convert(a) for a in args),
+        normalize_dtype(dtype),
+        attrs or None,
+    )
+
+
+__all__ = [
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+    "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_pure_extern", "cast", "ceil", "clz", "copysign",
+    "cos", "cosh", "ctz", "div", "erf", "exp", "exp10", "exp2", "expm1", "floor", "floordiv", "floormod", "fma", "fmod", "hypot",
+    "if_then_else", "indexdiv", "indexmod", "isfinite", "isinf", "isnan", "ldexp", "likely", "log", "log10", "log1p", "log2",
+    "maximum", "minimum", "nearbyint", "popcount", "pow", "power", "reinterpret", "round", "rsqrt", "select", "sigmoid", "sign",
+    "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "truncdiv", "truncmod",
+]  # fmt: skip

@@ -1,0 +1,203 @@
+"""Reductions: sum, min, max, prod, any, all, and reducers of the user's own (tuples too, as argmax needs).
+
+A reducer called with `axis=` makes a `Reduce`; `tec.max(a, b)` and the like with values alone combine them directly.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import ExprError
+from ..ir import build
+from ..ir.dtype import dtype_info
+from ..ir.expr import CommReducer, Expr, IterKind, IterVar, Reduce, Var
+from .build import infinity, max_value, min_value
+
+__all__ = ["all", "any", "comm_reducer", "max", "min", "prod", "sum"]
+
+
+class Reducer:
+    """What `comm_reducer` gives: call it with an expression (or a tuple) and `axis=`."""
+
+    def __init__(self, combine: Callable[[Any, Any], Any], identity: Callable[..., Any], name: str):
+        self.combine = combine
+        self.identity = identity
+        self.__name__ = self.name = name
+        # One combiner a tuple of dtypes, so that the values of one reduction share theirs.
+        self._combiners: dict[tuple[str, ...], CommReducer] = {}
+
+    def __call__(self, expr: Any, *more: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+        """The reduction of `expr` over `axis` (an axis or a list) where `where` holds, starting with `init`."""
+        if axis is None and len(more) == 1 and _is_axis(more[0]):
+            axis, more = more[0], ()
+        if axis is None:
+            return self._directly((expr, *more), where, init)
+        if more:
+            raise ExprError(
+                f"{self.name} takes either values or an axis, not both", hint=f"tec.{self.name}(a[k], axis=k)"
+            )
+        axes = self._axes(axis)
+        sources = tuple(build.convert(e) for e in expr) if isinstance(expr, (tuple, list)) else (build.convert(expr),)
+        for e in sources:
+            if isinstance(e, Reduce):
+                raise ExprError(
+                    f"{self.name} of a reduction: reductions do not nest",
+                    hint="list all axes in one: axis=[k, l], or make the inner one a tensor of its own",
+                )
+        combiner = self._combiner(tuple(e.dtype for e in sources), isinstance(expr, (tuple, list)))
+        condition = build.const(True) if where is None else build.convert(where)
+        if condition.dtype != "bool":
+            raise ExprError(
+                f"where= of {self.name} is {condition.dtype}, not bool: {condition}", hint="write a comparison"
+            )
+        start = self._start(init, sources)
+        values = [Reduce(combiner, sources, axes, condition, k, start) for k in range(len(sources))]
+        return tuple(values) if isinstance(expr, (tuple, list)) else values[0]
+
+    def _directly(self, values: tuple[Any, ...], where: Any, init: Any) -> Any:
+        if len(values) < 2 or where is not None or init is not None:
+            raise ExprError(
+                f"{self.name} needs an axis to reduce over",
+                hint=f"tec.{self.name}(A[i, k], axis=k) with k = tec.reduce_axis(...)",
+            )
+        result = values[0]
+        for v in values[1:]:
+            result = self.combine(result, v)
+        return build.convert(result)
+
+    def _axes(self, axis: Any) -> tuple[IterVar, ...]:
+        items = list(axis) if isinstance(axis, (tuple, list)) else [axis]
+        if not items:
+            raise ExprError(f"{self.name} over no axis", hint="axis=k or axis=[k, l]")
+        for a in items:
+            if not isinstance(a, IterVar):
+                shown = f"{a!r} ({type(a).__name__})"
+                raise ExprError(
+                    f"axis of {self.name} is {shown}", hint="an axis comes from tec.reduce_axis((begin, end))"
+                )
+            if a.kind != IterKind.REDUCE:
+                raise ExprError(
+                    f"axis {a.name} of {self.name} is a {a.kind} axis", hint="make it by tec.reduce_axis((begin, end))"
+                )
+        if len({id(a) for a in items}) != len(items):
+            raise ExprError(f"{self.name} lists an axis twice")
+        return tuple(items)
+
+    def _combiner(self, dtypes: tuple[str, ...], is_tuple: bool) -> CommReducer:
+        hit = self._combiners.get(dtypes)
+        if hit is not None:
+            return hit
+        n = len(dtypes)
+        lhs = tuple(Var(f"x{k}" if n > 1 else "x", t) for k, t in enumerate(dtypes))
+        rhs = tuple(Var(f"y{k}" if n > 1 else "y", t) for k, t in enumerate(dtypes))
+        if is_tuple:
+            result, identity = self.combine(lhs, rhs), self.identity(*dtypes)
+        else:
+            result, identity = self.combine(lhs[0], rhs[0]), self.identity(dtypes[0])
+        results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        identities = tuple(identity) if isinstance(identity, (tuple, list)) else (identity,)
+        if len(results) != n or len(identities) != n:
+            raise ExprError(
+                f"reducer {self.name} combines {len(results)} values with {len(identities)} identities, and is given {n}"
+            )
+        cast = tuple(_typed(r, t, f"the combination of {self.name}") for r, t in zip(results, dtypes))
+        start = tuple(_typed(i, t, f"the identity of {self.name}") for i, t in zip(identities, dtypes))
+        self._combiners[dtypes] = CommReducer(lhs, rhs, cast, start, self.name)
+        return self._combiners[dtypes]
+
+    def _start(self, init: Any, sources: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if init is None:
+            return ()
+        items = init if isinstance(init, (tuple, list)) else (init,)
+        if len(items) != len(sources):
+            raise ExprError(f"{self.name} has {len(sources)} values and {len(items)} init values")
+        return tuple(_typed(i, s.dtype, f"init of {self.name}") for i, s in zip(items, sources))
+
+
+def _typed(value: Any, dtype: str, what: str) -> Expr:
+    """`value` as an expression of `dtype`; numbers convert, other types must agree."""
+    e = build.convert(value, dtype)
+    if e.dtype == dtype:
+        return e
+    if build.const_value(e) is not None:
+        return build.cast(dtype, e)
+    raise ExprError(f"{what} is {e.dtype}, its value {dtype}", hint="cast one of them")
+
+
+def _is_axis(value: Any) -> bool:
+    return isinstance(value, IterVar) or (
+        isinstance(value, (list, tuple)) and len(value) > 0 and isinstance(value[0], IterVar)
+    )
+
+
+def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce") -> Reducer:
+    """A reducer of one's own.
+
+    `fcombine(x, y)` is commutative and associative, on values or on tuples; `fidentity(dtype, ...)` gives its identity.
+
+    >>> argmax = tec.comm_reducer(
+    ...     lambda x, y: (tec.select(x[1] >= y[1], x[0], y[0]), tec.select(x[1] >= y[1], x[1], y[1])),
+    ...     lambda t0, t1: (tec.const(-1, t0), tec.min_value(t1)), name="argmax")
+    >>> idx, val = tec.compute((m,), lambda i: argmax((k.var, A[i, k]), axis=k))
+    """
+    if not callable(fcombine) or not callable(fidentity):
+        raise ExprError("comm_reducer takes two functions: combine(x, y) and identity(dtype)")
+    try:
+        inspect.signature(fcombine).bind(None, None)
+    except TypeError:
+        raise ExprError("the combiner of a reducer takes two values, x and y") from None
+    except ValueError:
+        pass  # a builtin without a signature
+    return Reducer(fcombine, fidentity, name)
+
+
+def _lowest(dtype: str) -> Expr:
+    """The identity of max: -inf for floats, so that a maximum of -inf stays what it is."""
+    return build.neg(infinity(dtype)) if dtype_info(dtype).is_float and "e4m3" not in dtype else min_value(dtype)
+
+
+def _highest(dtype: str) -> Expr:
+    return infinity(dtype) if dtype_info(dtype).is_float and "e4m3" not in dtype else max_value(dtype)
+
+
+sum = comm_reducer(lambda x, y: build.add(x, y), lambda t: build.const(0, t), name="sum")
+prod = comm_reducer(lambda x, y: build.mul(x, y), lambda t: build.const(1, t), name="prod")
+min = comm_reducer(lambda x, y: build.minimum(x, y), _highest, name="min")
+max = comm_reducer(lambda x, y: build.maximum(x, y), _lowest, name="max")
+_all = comm_reducer(lambda x, y: build.logical_and(x, y), lambda t: build.const(True), name="all")
+_any = comm_reducer(lambda x, y: build.logical_or(x, y), lambda t: build.const(False), name="any")
+
+
+def all(*conditions: Any, axis: Any = None, where: Any = None, init: Any = None) -> Expr:
+    """Whether all conditions hold; with `axis=`, whether the one condition holds everywhere along it."""
+    return _logic(_all, build.all_of, conditions, axis, where, init)
+
+
+def any(*conditions: Any, axis: Any = None, where: Any = None, init: Any = None) -> Expr:
+    """Whether a condition holds; with `axis=`, whether the one condition holds somewhere along it."""
+    return _logic(_any, build.any_of, conditions, axis, where, init)
+
+
+def _logic(
+    reducer: Reducer, direct: Callable[..., Expr], conditions: tuple[Any, ...], axis: Any, where: Any, init: Any
+) -> Expr:
+    if axis is None and len(conditions) == 2:
+        first, second = conditions
+        if _is_axis(second):
+            conditions, axis = (first,), second
+    if not conditions:
+        raise ExprError(f"tec.{reducer.name}() of no conditions")
+    exprs = [build.convert(c) for c in conditions]
+    for e in exprs:
+        if not dtype_info(e.dtype).kind == "bool":
+            raise ExprError(
+                f"tec.{reducer.name} of a value of type {e.dtype}: {e}", hint="write a comparison such as x != 0"
+            )
+    if axis is None:
+        return direct(*exprs)
+    if len(exprs) != 1:
+        raise ExprError(f"tec.{reducer.name} over an axis takes one condition, not {len(exprs)}")
+    result: Expr = reducer(exprs[0], axis=axis, where=where, init=init)
+    return result
