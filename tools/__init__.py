@@ -1,0 +1,1 @@
+"""Tools for people who work on tec: not part of the package."""

