@@ -1,0 +1,235 @@
+"""Matrix units: which lane and register holds which element, for every instruction that tec uses.
+
+A matrix instruction computes D = A*B + C for a whole wavefront: A is m x k, B is k x n, C and D are m x n, `blocks` times
+side by side. Each lane holds some elements of each operand in a vector; `MatrixInstr` says which. The same formulas
+serve the lowering (on expressions), the interpreter and the tests (on integers and arrays).
+
+Units, and where their layouts are written down:
+
+- "mfma" (CDNA): AMD Instinct MI300 (CDNA3) ISA, 7.1.4.2 "Matrix layout"; the 64-bit form has its own row order.
+- "wmma" (RDNA3): RDNA3 ISA, 7.9: A and B are held twice, once in each half of the wavefront.
+- "wmma.gfx12" (RDNA4): RDNA4 ISA, 7.12: every element is held once.
+- "mma.sync" (NVIDIA, sm_80 on): PTX ISA, 9.7.14.5 "Matrix multiply-accumulate operation using mma instruction".
+
+A and B may be handed over with k a multiple of the instruction's own: the lane's vector is then longer, and the unit is
+run once for each part. That reorders k in A and B alike, so the product stays the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..errors import CodegenError
+from . import expr as E
+from .dtype import dtype_info, with_lanes
+
+UNITS = ("mfma", "wmma", "wmma.gfx12", "mma.sync")
+_UNIT_OF_FAMILY = {
+    "cdna1": "mfma", "cdna2": "mfma", "cdna3": "mfma", "cdna4": "mfma",
+    "rdna3": "wmma", "rdna4": "wmma.gfx12", "sm": "mma.sync",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixInstr:
+    """One shape of one matrix unit. in_dtype: element type of A and B ("tf32": float32 storage, 19 bits used)."""
+
+    unit: str
+    in_dtype: str
+    acc_dtype: str
+    m: int
+    n: int
+    k: int
+    blocks: int = 1
+    wave: int = 64
+
+    @property
+    def storage_dtype(self) -> str:
+        """The dtype that A and B are stored in."""
+        return "float32" if self.in_dtype == "tf32" else self.in_dtype
+
+    @property
+    def copies(self) -> int:
+        """How often an element of A and B is held."""
+        return self.wave // 16 if self.unit == "wmma" else 1
+
+    @property
+    def a_elems(self) -> int:
+        """Elements of A in one lane's vector."""
+        return self.m * self.k * self.blocks * self.copies // self.wave
+
+    @property
+    def b_elems(self) -> int:
+        return self.k * self.n * self.blocks * self.copies // self.wave
+
+    @property
+    def acc_elems(self) -> int:
+        return self.m * self.n * self.blocks // self.wave
+
+    def elems(self, role: str) -> int:
+        """Elements in one lane's vector of operand "a", "b" or "acc"."""
+        return {"a": self.a_elems, "b": self.b_elems, "acc": self.acc_elems}[role]
+
+    def shape(self, role: str) -> tuple[int, int]:
+        """Rows and columns of an operand: a is m x k, b is k x n, acc is m x n."""
+        return {"a": (self.m, self.k), "b": (self.k, self.n), "acc": (self.m, self.n)}[role]
+
+    def dtype(self, role: str) -> str:
+        """The dtype of one lane's vector."""
+        return with_lanes(self.acc_dtype if role == "acc" else self.storage_dtype, self.elems(role))
+
+    # Coordinates. `lane` and `i` (the place in the lane's vector) are ints, NumPy arrays or index expressions.
+
+    def coords(self, role: str, lane: Any, i: Any) -> tuple[Any, Any, Any]:
+        """(block, row, column) of element `i` of lane `lane`."""
+        if role == "a":
+            block, row, k = self._a(lane, i)
+            return block, row, k
+        if role == "b":
+            if self.unit == "mma.sync":
+                return self._sync_b(lane, i)
+            # B is laid out as the transpose of A is.
+            block, col, k = self._a(lane, i, self.n)
+            return block, k, col
+        return self._acc(lane, i)
+
+    def _a(self, lane: Any, i: Any, rows: int = 0) -> tuple[Any, Any, Any]:
+        m = rows or self.m
+        if self.unit == "mma.sync":
+            per, group, in_group = self._sync(lane)
+            # Registers of 4 bytes alternate between rows r and r + 8, then move on in k.
+            return lane * 0, group + 8 * (i // per % 2), in_group * per + i % per + 4 * per * (i // (2 * per))
+        if self.unit == "wmma":
+            return lane * 0, lane % m, i + lane * 0
+        group = lane // m
+        return group % self.blocks, lane % m, group // self.blocks * self.a_elems + i
+
+    def _sync(self, lane: Any) -> tuple[int, Any, Any]:
+        return 32 // dtype_info(self.storage_dtype).bits, lane // 4, lane % 4
+
+    def _sync_b(self, lane: Any, i: Any) -> tuple[Any, Any, Any]:
+        per, group, in_group = self._sync(lane)
+        return lane * 0, in_group * per + i % per + 4 * per * (i // per), group + i * 0
+
+    def _acc(self, lane: Any, i: Any) -> tuple[Any, Any, Any]:
+        n = self.n
+        if self.unit == "mma.sync":
+            return lane * 0, lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2
+        if self.unit == "wmma":
+            return lane * 0, i * (self.wave // 16) + lane // 16, lane % 16 + i * 0
+        if self.unit == "wmma.gfx12":
+            return lane * 0, lane // 16 * self.acc_elems + i, lane % 16 + i * 0
+        groups = self.wave // n
+        # Neighbouring rows in one lane: 4, but 1 for 64-bit elements.
+        run = 1 if self.acc_dtype == "float64" else 4
+        per_block = min(groups, self.m // run)
+        regs = self.m // per_block
+        r = i % regs
+        block = lane // n // per_block + i // regs * (groups // per_block)
+        return block, r // run * (run * per_block) + lane // n % per_block * run + r % run, lane % n + i * 0
+
+    def attrs(self) -> dict[str, Any]:
+        """What a Call of "mma" carries."""
+        return {
+            "unit": self.unit, "m": self.m, "n": self.n, "k": self.k, "blocks": self.blocks,
+            "in_dtype": self.in_dtype, "acc_dtype": self.acc_dtype, "wave": self.wave,
+        }  # fmt: skip
+
+    def call(self, a: E.Expr, b: E.Expr, c: E.Expr) -> E.Call:
+        """The Call that computes c + a*b from the lanes' vectors."""
+        for role, e in (("a", a), ("b", b), ("acc", c)):
+            if e.dtype != self.dtype(role):
+                raise CodegenError(f"operand {role} of a matrix product is {e.dtype}, want {self.dtype(role)}")
+        return E.Call("mma", (a, b, c), c.dtype, self.attrs())
+
+    @property
+    def name(self) -> str:
+        blocks = f"x{self.blocks}b" if self.blocks > 1 else ""
+        return f"{self.unit} {self.acc_dtype} {self.m}x{self.n}x{self.k}{blocks} {self.in_dtype}"
+
+
+def instr_of(attrs: dict[str, Any]) -> MatrixInstr:
+    """The MatrixInstr that a Call of "mma" names."""
+    return MatrixInstr(
+        attrs["unit"],
+        attrs["in_dtype"],
+        attrs["acc_dtype"],
+        attrs["m"],
+        attrs["n"],
+        attrs["k"],
+        attrs["blocks"],
+        attrs["wave"],
+    )
+
+
+def instructions(target: Any) -> list[MatrixInstr]:
+    """All matrix instructions of a target's chip, in the order of Target's table. `target`: a tec.target.Target."""
+    unit = _UNIT_OF_FAMILY.get(target.chip.family)
+    if unit is None or (unit.startswith("wmma") and target.wavefront_size != 32):
+        return []
+    return [MatrixInstr(unit, i, a, m, n, k, b, target.wavefront_size) for i, a, m, n, k, b in target.chip.matrix]
+
+
+def native_k(instr: MatrixInstr, target: Any) -> int | None:
+    """The k that the chip's unit runs at once for this shape: the largest that divides `instr.k`; None without one."""
+    same = [
+        i.k
+        for i in instructions(target)
+        if (i.in_dtype, i.acc_dtype, i.m, i.n, i.blocks) == (instr.in_dtype, instr.acc_dtype, instr.m, instr.n, instr.blocks)
+        and i.unit == instr.unit and i.wave == instr.wave and instr.k % i.k == 0
+    ]  # fmt: skip
+    return max(same, default=None)
+
+
+def find(
+    target: Any, in_dtype: str, m: int | None = None, n: int | None = None, k: int | None = None, blocks: int = 1
+) -> MatrixInstr | None:
+    """The chip's instruction for an input dtype and, where given, a shape; k may be a multiple of the unit's on CDNA."""
+    for i in instructions(target):
+        if i.in_dtype == in_dtype and i.blocks == blocks and m in (None, i.m) and n in (None, i.n):
+            if k in (None, i.k):
+                return i
+            if i.unit == "mfma" and k % i.k == 0:
+                return MatrixInstr(i.unit, i.in_dtype, i.acc_dtype, i.m, i.n, k, i.blocks, i.wave)
+    return None
+
+
+# ---- reference
+
+
+@lru_cache(maxsize=64)
+def _table(instr: MatrixInstr, role: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    lane = np.arange(instr.wave)[:, None]
+    i = np.arange(instr.elems(role))[None, :]
+    block, row, col = (np.broadcast_to(x, (instr.wave, instr.elems(role))) for x in instr.coords(role, lane, i))
+    return block, row, col
+
+
+def gather(instr: MatrixInstr, role: str, matrices: np.ndarray) -> np.ndarray:
+    """The lanes' vectors [wave, elems] of an operand given as [blocks, rows, columns]."""
+    result: np.ndarray = matrices[_table(instr, role)]
+    return result
+
+
+def scatter(instr: MatrixInstr, role: str, vectors: np.ndarray) -> np.ndarray:
+    """The operand [blocks, rows, columns] that the lanes' vectors [wave, elems] hold."""
+    result = np.zeros((instr.blocks, *instr.shape(role)), vectors.dtype)
+    result[_table(instr, role)] = vectors
+    return result
+
+
+def compute(instr: MatrixInstr, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """What one wavefront computes: D's vectors [wave, elems] from those of A, B and C.
+
+    Floats are multiplied and summed in float64 and rounded once to the accumulator's type; integers wrap.
+    """
+    wide = np.int64 if instr.acc_dtype == "int32" else np.float64
+    da, db, dc = (scatter(instr, r, np.asarray(x).astype(wide)) for r, x in (("a", a), ("b", b), ("acc", c)))
+    d = dc + np.matmul(da, db)
+    if wide is np.int64:
+        d = (d & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    return gather(instr, "acc", d.astype(instr.acc_dtype))
