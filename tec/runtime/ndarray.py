@@ -1,0 +1,572 @@
+"""NDArray: an array in a device's memory, and the functions of `tec.nd` that make one.
+
+`nd.array(x, dev)` copies; `nd.from_numpy(x)` and `nd.from_dlpack(x)` share memory. On the CPU `np.asarray(a)` shares
+memory too, `a.numpy()` copies. Strides count elements, as DLPack's do. Memory belongs to a `Storage`, which arrays,
+their views, NumPy views of them and DLPack capsules keep alive; it goes when the last of them goes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DeviceError
+from . import dlpack
+from .allocator import MemoryStats
+from .device import Device, as_device, cpu, cuda, host_memory, rocm
+from .dtypes import dtype_name, itemsize, numpy_dtype
+
+_ALIGN = 64
+
+
+class _CpuCount:
+    """Bytes and blocks that live CPU arrays hold."""
+
+    lock = threading.RLock()  # a garbage collection inside may free another array
+    used = peak = blocks = allocs = 0
+
+    @classmethod
+    def add(cls, nbytes: int, blocks: int) -> None:
+        with cls.lock:
+            cls.used += nbytes
+            cls.blocks += blocks
+            if blocks > 0:
+                cls.allocs += 1
+                cls.peak = max(cls.peak, cls.used)
+
+
+def cpu_memory() -> MemoryStats:
+    """What arrays hold of the host's memory."""
+    free, total = host_memory()
+    return MemoryStats(_CpuCount.used, 0, _CpuCount.peak, _CpuCount.blocks, _CpuCount.allocs, 0, free, total)
+
+
+class Storage:
+    """A piece of a device's memory: allocated here, or somebody else's, kept alive through `owner`."""
+
+    __slots__ = ("address", "nbytes", "device", "owner", "_own", "__weakref__")
+
+    def __init__(self, device: Device, nbytes: int, address: int | None = None, owner: Any = None):
+        self._own = False
+        self.device = device
+        self.nbytes = nbytes
+        self.owner = owner
+        if address is not None:
+            self.address = address
+        elif device.allocator is None:
+            try:
+                raw = np.empty(nbytes + _ALIGN, np.uint8)
+            except (MemoryError, ValueError):
+                raise DeviceError(f"out of memory on {device}: {nbytes} bytes asked for") from None
+            start = raw.__array_interface__["data"][0]
+            self.address = (start + _ALIGN - 1) & -_ALIGN
+            self.owner = raw
+            self._own = True
+            _CpuCount.add(nbytes, 1)
+        else:
+            self.address = device.allocator.alloc(nbytes)
+            self._own = True
+
+    def __del__(self) -> None:
+        if self._own:
+            self._own = False
+            if self.device.allocator is None:
+                _CpuCount.add(-self.nbytes, -1)
+            else:
+                self.device.allocator.free(self.address)
+
+
+def compact_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def is_compact(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the strides are row-major's; those of extents 0 and 1 do not count."""
+    if 0 in shape:
+        return True
+    step = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1:
+            if stride != step:
+                return False
+            step *= extent
+    return True
+
+
+class NDArray:
+    """An array in a device's memory.
+
+    `address` is that of element 0. `layout` is what a compiled function's argument check depends on, as one hashable
+    tuple: dtype, shape, strides (None when compact), device, writable, alignment in bytes up to 64.
+    """
+
+    __slots__ = ("address", "device", "dtype", "layout", "shape", "storage", "_strides", "__weakref__")
+    __array_priority__ = 0
+    __hash__ = object.__hash__
+
+    def __init__(
+        self,
+        storage: Storage,
+        address: int,
+        shape: tuple[int, ...],
+        dtype: str,
+        strides: tuple[int, ...] | None = None,
+        writable: bool = True,
+    ):
+        if strides is not None and is_compact(shape, strides):
+            strides = None
+        self.storage = storage
+        self.address = address
+        self.shape = shape
+        self.dtype = dtype
+        self.device = storage.device
+        self._strides = strides
+        low = address | _ALIGN
+        self.layout = (dtype, shape, strides, storage.device, writable, low & -low)
+
+    # ---- what it is
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * itemsize(self.dtype)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index to the next, a dimension each."""
+        return compact_strides(self.shape) if self._strides is None else self._strides
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self._strides is None
+
+    @property
+    def writable(self) -> bool:
+        return self.layout[4]
+
+    @property
+    def ctx(self) -> Device:
+        """The device, under the name that te programs use."""
+        return self.device
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array without dimensions")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        text = np.array2string(self._host_view_or_copy(), threshold=50, separator=", ")
+        return f"<tec.NDArray {self.shape} {self.dtype} on {self.device}>\n{text}"
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def item(self) -> Any:
+        """The one element, as a Python scalar."""
+        if self.size != 1:
+            raise ArgumentError(f"item() of an array of {self.size} elements")
+        return self.numpy().item()
+
+    # ---- to and from NumPy
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A copy in NumPy. Waits for the work that is queued on the current stream."""
+        return self._copy_to_host() if self.device.driver is not None else self._cpu_view().copy()
+
+    asnumpy = numpy
+
+    def _host_view_or_copy(self) -> np.ndarray[Any, Any]:
+        return self._cpu_view() if self.device.driver is None else self._copy_to_host()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self.device.driver is None:
+            array = self._cpu_view()
+            if dtype is not None and array.dtype != dtype:
+                if copy is False:
+                    raise ValueError(f"{self.dtype} as {np.dtype(dtype)} needs a copy")
+                return array.astype(dtype)
+            return array.copy() if copy else array
+        if copy is False:
+            raise ValueError(f"an array on {self.device} cannot be seen by NumPy without a copy")
+        array = self._copy_to_host()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def _cpu_view(self) -> np.ndarray[Any, Any]:
+        held = numpy_dtype(self.dtype)
+        if self.size == 0:
+            return np.empty(self.shape, held)
+        low, high = _span(self.shape, self.strides)
+        size = itemsize(self.dtype)
+        raw = (ctypes.c_char * ((high - low + 1) * size)).from_address(self.address + low * size)
+        raw._storage = self.storage  # NumPy keeps `raw`, and `raw` the memory
+        strides = tuple(s * size for s in self.strides)
+        view: np.ndarray[Any, Any] = np.ndarray(self.shape, held, raw, -low * size, strides)
+        if not self.writable:
+            view.flags.writeable = False
+        return view
+
+    def _copy_to_host(self) -> np.ndarray[Any, Any]:
+        device = self.device
+        held = numpy_dtype(self.dtype)
+        if self.size == 0:
+            return np.empty(self.shape, held)
+        self._forbid_capture()
+        size = itemsize(self.dtype)
+        low, high = (0, self.size - 1) if self._strides is None else _span(self.shape, self._strides)
+        host = np.empty(high - low + 1, held)
+        stream = device.local.stream
+        device.driver.copy_from_device(  # type: ignore[union-attr]
+            device.index, host.__array_interface__["data"][0], self.address + low * size, host.nbytes, stream
+        )
+        if stream is not None:
+            device.driver.stream_synchronize(device.index, stream)  # type: ignore[union-attr]
+        if self._strides is None:
+            return host.reshape(self.shape)
+        strides = tuple(s * size for s in self._strides)
+        return np.ndarray(self.shape, held, host, -low * size, strides).copy()
+
+    def copyfrom(self, source: Any) -> NDArray:
+        """Fill from an NDArray, NumPy array, DLPack object or nested sequence of the same shape; dtypes are cast."""
+        if not isinstance(source, NDArray):
+            if not isinstance(source, np.ndarray) and hasattr(source, "__dlpack__"):
+                source = from_dlpack(source)
+            else:
+                source = np.asarray(source)
+        if tuple(source.shape) != self.shape:
+            raise ArgumentError(f"copy of shape {tuple(source.shape)} into an array of shape {self.shape}")
+        if not self.writable:
+            raise ArgumentError("copy into a read-only array")
+        if isinstance(source, NDArray):
+            return source.copyto(self)
+        self._copy_from_host(source)
+        return self
+
+    def _copy_from_host(self, source: np.ndarray[Any, Any]) -> None:
+        if self.size == 0:
+            return
+        held = numpy_dtype(self.dtype)
+        if self.device.driver is None:
+            np.copyto(self._cpu_view(), source, casting="unsafe")
+            return
+        self._forbid_capture()
+        device = self.device
+        host = np.ascontiguousarray(source, held)
+        base = host.__array_interface__["data"][0]
+        stream = device.local.stream
+        size = itemsize(self.dtype)
+        for offset, start, count in _runs(self.shape, self.strides):
+            device.driver.copy_to_device(  # type: ignore[union-attr]
+                device.index, self.address + offset * size, base + start * size, count * size, stream
+            )
+        if stream is not None:
+            device.driver.stream_synchronize(device.index, stream)  # type: ignore[union-attr]
+
+    def copyto(self, target: Any) -> NDArray:
+        """Copy into an NDArray of the same shape, or onto a device as a new array. Returns the target."""
+        if not isinstance(target, NDArray):
+            made = empty(self.shape, self.dtype, target)
+            return self.copyto(made)
+        if target.shape != self.shape:
+            raise ArgumentError(f"copy of shape {self.shape} into an array of shape {target.shape}")
+        if not target.writable:
+            raise ArgumentError("copy into a read-only array")
+        device = self.device
+        if (
+            device.driver is not None
+            and device is target.device
+            and self.dtype == target.dtype
+            and self._strides is None
+            and target._strides is None
+        ):
+            if self.size:
+                stream = device.local.stream
+                if device.capturing is not None:
+                    device.capturing.keep.append((self.storage, target.storage))
+                device.driver.copy_on_device(device.index, target.address, self.address, self.nbytes, stream)
+            return target
+        target._copy_from_host(self._host_view_or_copy())
+        return target
+
+    def to(self, device: Any) -> NDArray:
+        """This array if it is on `device`, else a copy there."""
+        target = as_device(device)
+        return self if target is self.device else self.copyto(target)
+
+    def astype(self, dtype: Any) -> NDArray:
+        """A copy of another dtype, made on the host."""
+        made = empty(self.shape, dtype, self.device)
+        made._copy_from_host(self._host_view_or_copy())
+        return made
+
+    def _forbid_capture(self) -> None:
+        if self.device.capturing is not None:
+            raise DeviceError(
+                "a copy between host and device inside dev.capture()", hint="copy before or after the block"
+            )
+
+    # ---- views
+
+    def reshape(self, *shape: Any) -> NDArray:
+        """A view of another shape; the array must be compact. One extent may be -1."""
+        new = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        extents = [int(n) for n in new]
+        if extents.count(-1) == 1:
+            rest = prod(n for n in extents if n != -1)
+            extents[extents.index(-1)] = self.size // rest if rest else 0
+        if any(n < 0 for n in extents) or prod(extents) != self.size:
+            raise ArgumentError(f"shape {self.shape} ({self.size} elements) cannot become {tuple(new)}")
+        if self._strides is not None:
+            raise ArgumentError("reshape of an array that is not compact", hint="a.copyto(a.device).reshape(...)")
+        return NDArray(self.storage, self.address, tuple(extents), self.dtype, None, self.writable)
+
+    def read_only(self) -> NDArray:
+        """A view that compiled functions and copies may not write to."""
+        return NDArray(self.storage, self.address, self.shape, self.dtype, self._strides, False)
+
+    def __getitem__(self, key: Any) -> NDArray:
+        """A view: integers, slices, `...` and None."""
+        keys = list(key) if isinstance(key, tuple) else [key]
+        given = sum(k is not None and k is not Ellipsis for k in keys)
+        if given > self.ndim:
+            raise IndexError(f"{given} indices for {self.ndim} dimensions")
+        if sum(k is Ellipsis for k in keys) > 1:
+            raise IndexError("more than one ... in an index")
+        if Ellipsis not in keys:
+            keys.append(Ellipsis)
+        at = next(i for i, k in enumerate(keys) if k is Ellipsis)
+        keys[at : at + 1] = [slice(None)] * (self.ndim - given)
+        shape: list[int] = []
+        strides: list[int] = []
+        offset = dim = 0
+        for k in keys:
+            if k is None:
+                shape.append(1)
+                strides.append(0)
+                continue
+            extent, stride = self.shape[dim], self.strides[dim]
+            if isinstance(k, slice):
+                start, stop, step = k.indices(extent)
+                count = len(range(start, stop, step))
+                offset += start * stride if count else 0
+                shape.append(count)
+                strides.append(stride * step)
+            elif hasattr(k, "__index__") and not isinstance(k, bool):
+                i = k.__index__()
+                if not -extent <= i < extent:
+                    raise IndexError(f"index {i} of dimension {dim}, which has extent {extent}")
+                offset += (i % extent) * stride
+            else:
+                raise IndexError(f"an index of type {type(k).__name__}: views take integers, slices, ... and None")
+            dim += 1
+        address = self.address + offset * itemsize(self.dtype)
+        return NDArray(self.storage, address, tuple(shape), self.dtype, tuple(strides), self.writable)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        view = self[key]
+        if not isinstance(value, NDArray) or value.shape != view.shape:
+            value = np.broadcast_to(np.asarray(value), view.shape)
+        view.copyfrom(value)
+
+    def __iter__(self) -> Iterator[NDArray]:
+        return (self[i] for i in range(len(self)))
+
+    # ---- DLPack
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _dlpack_device(self.device)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule over this array's memory, as the DLPack protocol has it. Raises BufferError where it cannot be."""
+        versioned = max_version is not None and max_version[0] >= 1
+        here = _dlpack_device(self.device)
+        array, copied = self, False
+        if dl_device is not None and tuple(dl_device) != here:
+            if tuple(dl_device) != (dlpack.CPU, 0):
+                raise BufferError(f"an array on {self.device} cannot be exported to DLPack device {tuple(dl_device)}")
+            if copy is False:
+                raise BufferError(f"an array on {self.device} cannot be exported to the CPU without a copy")
+            array, copied = self.copyto(cpu()), True
+        elif copy:
+            array, copied = self.copyto(self.device), True
+        if not array.writable and not versioned:
+            raise BufferError("a read-only array needs a versioned capsule: __dlpack__(max_version=(1, 0))")
+        if array.device.driver is None:
+            if stream is not None and dl_device is None:
+                raise BufferError("stream must be None for an array on the CPU")
+        elif array.device.is_emulated:
+            raise BufferError(
+                f"{self.device} is no device that others know; take a copy with dl_device=({dlpack.CPU}, 0) or .numpy()"
+            )
+        elif stream != -1:
+            # The consumer's stream may be any; waiting here orders our work before its first use.
+            array.device.driver.stream_synchronize(array.device.index, array.device.local.stream)
+        return dlpack.make_capsule(
+            address=array.address,
+            shape=array.shape,
+            strides=array.strides,
+            dtype=array.dtype,
+            device=_dlpack_device(array.device),
+            owner=array.storage,
+            versioned=versioned,
+            read_only=not array.writable,
+            copied=copied,
+        )
+
+
+def _dlpack_device(device: Device) -> tuple[int, int]:
+    kinds = {"cpu": dlpack.CPU, "cuda": dlpack.CUDA, "rocm": dlpack.ROCM}
+    return kinds[device.kind], 0 if device.kind == "cpu" else device.index
+
+
+def _span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+    """The lowest and highest element offset that an array touches; it must not be empty."""
+    ends = [(n - 1) * s for n, s in zip(shape, strides)]
+    return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
+
+
+def _runs(shape: tuple[int, ...], strides: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
+    """(element offset, row-major index, count) of each contiguous run."""
+    count, inner = 1, len(shape)
+    while inner and (shape[inner - 1] == 1 or strides[inner - 1] == count):
+        count *= shape[inner - 1]
+        inner -= 1
+    for number, index in enumerate(np.ndindex(*shape[:inner])):
+        yield sum(i * s for i, s in zip(index, strides)), number * count, count
+
+
+# ---- tec.nd
+
+
+def _check_shape(shape: Any) -> tuple[int, ...]:
+    extents = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    try:
+        result = tuple(n.__index__() for n in extents)
+    except AttributeError:
+        raise ArgumentError(f"not a shape: {shape!r}", hint="a shape is a tuple of integers") from None
+    if any(n < 0 for n in result):
+        raise ArgumentError(f"negative extent in shape {result}")
+    return result
+
+
+def empty(shape: Any, dtype: Any = "float32", dev: Any = None) -> NDArray:
+    """A new array on `dev` (the CPU when left out), not initialised."""
+    extents = _check_shape(shape)
+    name = dtype_name(dtype)
+    device = as_device(dev)
+    storage = Storage(device, prod(extents) * itemsize(name))
+    return NDArray(storage, storage.address, extents, name)
+
+
+def zeros(shape: Any, dtype: Any = "float32", dev: Any = None) -> NDArray:
+    """A new array of zeros on `dev`."""
+    made = empty(shape, dtype, dev)
+    if made.nbytes:
+        if made.device.driver is None:
+            ctypes.memset(made.address, 0, made.nbytes)
+        else:
+            made.device.driver.memset(made.device.index, made.address, 0, made.nbytes, made.device.local.stream)
+    return made
+
+
+def array(x: Any, dev: Any = None, dtype: Any = None) -> NDArray:
+    """A copy of `x` (array, NDArray, DLPack object, nested sequence) on `dev`.
+
+    The dtype is that of `x` (NumPy's for a sequence) unless given.
+    """
+    if isinstance(x, NDArray):
+        device = x.device if dev is None else as_device(dev)
+        if dtype is None or dtype_name(dtype) == x.dtype:
+            return x.copyto(device)
+        return empty(x.shape, dtype, device).copyfrom(x)
+    if not isinstance(x, np.ndarray):
+        if hasattr(x, "__dlpack__"):
+            try:
+                return array(from_dlpack(x), dev if dev is not None else cpu(), dtype)
+            except BufferError:
+                pass  # NumPy may know another way to it
+        try:
+            x = np.asarray(x)
+        except ValueError as error:
+            raise ArgumentError(f"nd.array cannot take this: {error}") from None
+    name = dtype_name(x.dtype.newbyteorder("=") if dtype is None else dtype)
+    made = empty(x.shape, name, dev)
+    made._copy_from_host(x)
+    return made
+
+
+def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:
+    """A CPU array that shares `x`'s memory; read-only when `x` is."""
+    if not isinstance(x, np.ndarray):
+        raise ArgumentError(
+            f"nd.from_numpy takes a NumPy array, not {type(x).__name__}", hint="nd.array(x) takes anything"
+        )
+    name = dtype_name(x.dtype)
+    size = x.itemsize
+    strides = None
+    if not x.flags.c_contiguous:
+        if any(s % size for s in x.strides):
+            raise ArgumentError(
+                f"strides of {x.strides} bytes are no multiples of the {size}-byte element",
+                hint="np.ascontiguousarray(x)",
+            )
+        strides = tuple(s // size for s in x.strides)
+    address = x.__array_interface__["data"][0]
+    return NDArray(Storage(cpu(), x.nbytes, address, x), address, x.shape, name, strides, x.flags.writeable)
+
+
+def from_dlpack(x: Any) -> NDArray:
+    """An array that shares the memory of `x`, which has `__dlpack__` (PyTorch, CuPy, JAX, NumPy, ...) or is a capsule."""
+    capsule = x
+    if hasattr(x, "__dlpack__"):
+        kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else dlpack.CPU
+        # CUDA numbers its default stream 1 in DLPack, HIP 0; producers order their work before it.
+        stream = {dlpack.CUDA: 1, dlpack.CUDA_MANAGED: 1, dlpack.ROCM: 0}.get(int(kind))
+        kwargs: dict[str, Any] = {} if stream is None else {"stream": stream}
+        try:
+            capsule = x.__dlpack__(max_version=dlpack.VERSION, **kwargs)
+        except TypeError:
+            capsule = x.__dlpack__(**kwargs)
+    t = dlpack.open_capsule(capsule)
+    kind, index = t.device
+    if kind in (dlpack.CPU, dlpack.CUDA_HOST, dlpack.ROCM_HOST):
+        device = cpu()
+    elif kind in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+        device = cuda(index)
+    elif kind == dlpack.ROCM:
+        device = rocm(index)
+    else:
+        raise BufferError(f"no tec device for DLPack device type {kind}")
+    storage = Storage(device, prod(t.shape) * itemsize(t.dtype), t.address, t.owner)
+    return NDArray(storage, t.address, t.shape, t.dtype, t.strides, not t.read_only)
