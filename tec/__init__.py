@@ -1,0 +1,103 @@
+"""tec: a tensor-expression compiler.
+
+    import tec
+    n = tec.var("n")
+    A = tec.placeholder((n,), name="A")
+    B = tec.compute(A.shape, lambda i: A[i] + 1.0, name="B")
+    s = tec.create_schedule(B.op)
+    f = tec.build(s, [A, B], "llvm")
+
+Every public name is in the table below and is imported when it is first used, so that `import tec` costs little and a
+program that only runs saved modules never loads the compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from . import errors
+from .errors import (
+    ArgumentError,
+    CodegenError,
+    DeviceError,
+    ExprError,
+    ImportModelError,
+    LoweringError,
+    PackageError,
+    ScheduleError,
+    TargetError,
+    TecError,
+)
+
+__version__ = "0.1.0"
+
+_TE_NAMES = """
+    Tensor TensorSlice TensorIntrin Var
+    var size_var const placeholder compute scan extern reduce_axis thread_axis comm_reducer tag_scope topo_order
+    decl_buffer decl_tensor_intrin ir_builder max_value min_value infinity
+    sum min max prod any all if_then_else select cast reinterpret likely
+    floordiv floormod truncdiv truncmod indexdiv indexmod div
+    exp exp2 exp10 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh
+    sigmoid erf pow power fmod hypot copysign fma ldexp floor ceil trunc round nearbyint abs sign minimum maximum
+    isnan isinf isfinite popcount clz ctz bitwise_and bitwise_or bitwise_xor bitwise_not
+    call_extern call_pure_extern call_llvm_intrin call_llvm_pure_intrin call_intrin
+"""
+
+# Public name -> (module, attribute there; "" for the module itself).
+_LAZY: dict[str, tuple[str, str]] = {
+    **{name: (".te", name) for name in _TE_NAMES.split()},
+    "te": (".te", ""),
+    "ir": (".ir", ""),
+    # schedules
+    "schedule": (".schedule", ""),
+    "create_schedule": (".schedule", "create_schedule"),
+    # from a schedule to a module
+    "driver": (".driver", ""),
+    "lower": (".driver", "lower"),
+    "build": (".driver", "build"),
+    "target": (".target", ""),
+    "Target": (".target", "Target"),
+    # devices, arrays, compiled modules
+    "runtime": (".runtime", ""),
+    "nd": (".runtime.nd", ""),
+    "NDArray": (".runtime", "NDArray"),
+    "Device": (".runtime", "Device"),
+    "Module": (".runtime", "Module"),
+    "cpu": (".runtime", "cpu"),
+    "rocm": (".runtime", "rocm"),
+    "cuda": (".runtime", "cuda"),
+    "rocm_emu": (".runtime", "rocm_emu"),
+    "device": (".runtime", "device"),
+    "load_module": (".runtime", "load_module"),
+    "profile": (".runtime", "profile"),
+    # networks
+    "ops": (".ops", ""),
+    "graph": (".graph", ""),
+    "compile": (".graph", "compile"),
+    "load": (".graph", "load"),
+}
+
+__all__ = [
+    "ArgumentError", "CodegenError", "DeviceError", "ExprError", "ImportModelError", "LoweringError", "PackageError",
+    "ScheduleError", "TargetError", "TecError", "errors", *_LAZY,
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    entry = _LAZY.get(name)
+    if entry is None:
+        raise AttributeError(f"module 'tec' has no attribute {name!r}")
+    module = import_module(entry[0], __name__)
+    value = getattr(module, entry[1]) if entry[1] else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if TYPE_CHECKING:
+    from . import driver, graph, ir, ops, runtime, schedule, target, te  # noqa: F401
+    from .te import *  # noqa: F403
