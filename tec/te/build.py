@@ -279,16 +279,15 @@ def _check_bodies(bodies: tuple[Expr, ...], own: set[int], what: str) -> None:
         roots = [e for r in reduces[:1] for e in (*r.source, r.condition, *r.init)]
     else:
         roots = list(bodies)
-    for root in roots:
-        for e in walk_exprs(root):
-            t = type(e)
-            if t is Reduce:
-                raise ExprError(
-                    f"{what}: a reduction must be the outermost expression of a compute",
-                    hint="make the reduction a tensor of its own and read it: S = tec.compute(..., lambda i: tec.sum(...))",
-                )
-            if isinstance(e, Var) and id(e) not in inside and _AXIS_VARS.get(id(e)) is e:
-                _stray_axis(e, what)
+    nodes = [e for root in roots for e in walk_exprs(root)]
+    if any(type(e) is Reduce for e in nodes):
+        raise ExprError(
+            f"{what}: a reduction must be the outermost expression of a compute",
+            hint="make the reduction a tensor of its own and read it: S = tec.compute(..., lambda i: tec.sum(...))",
+        )
+    for e in nodes:
+        if isinstance(e, Var) and id(e) not in inside and _AXIS_VARS.get(id(e)) is e:
+            _stray_axis(e, what)
 
 
 def _stray_axis(v: Var, what: str) -> None:

@@ -90,6 +90,7 @@ class Reducer:
         if hit is not None:
             return hit
         n = len(dtypes)
+        _check_arity(self.identity, n, f"the identity of reducer {self.name}")
         lhs = tuple(Var(f"x{k}" if n > 1 else "x", t) for k, t in enumerate(dtypes))
         rhs = tuple(Var(f"y{k}" if n > 1 else "y", t) for k, t in enumerate(dtypes))
         if is_tuple:
@@ -126,6 +127,17 @@ def _typed(value: Any, dtype: str, what: str) -> Expr:
     raise ExprError(f"{what} is {e.dtype}, its value {dtype}", hint="cast one of them")
 
 
+def _check_arity(f: Callable[..., Any], count: int, what: str) -> None:
+    try:
+        inspect.signature(f).bind(*[None] * count)
+    except TypeError:
+        raise ExprError(
+            f"{what} must take {count} argument{'s'[: count != 1]}", hint="combine(x, y), identity(dtype, ...)"
+        ) from None
+    except ValueError:
+        pass  # a builtin without a signature
+
+
 def _is_axis(value: Any) -> bool:
     return isinstance(value, IterVar) or (
         isinstance(value, (list, tuple)) and len(value) > 0 and isinstance(value[0], IterVar)
@@ -144,12 +156,7 @@ def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., A
     """
     if not callable(fcombine) or not callable(fidentity):
         raise ExprError("comm_reducer takes two functions: combine(x, y) and identity(dtype)")
-    try:
-        inspect.signature(fcombine).bind(None, None)
-    except TypeError:
-        raise ExprError("the combiner of a reducer takes two values, x and y") from None
-    except ValueError:
-        pass  # a builtin without a signature
+    _check_arity(fcombine, 2, f"the combiner of reducer {name}")
     return Reducer(fcombine, fidentity, name)
 
 
