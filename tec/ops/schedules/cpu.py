@@ -1,0 +1,180 @@
+"""CPU schedules: vectors along the innermost axis, threads over the outer ones, reductions in registers.
+
+Kinds, in the order they are tried: a tagged template (matmul, conv2d_nchwc), rows with several reductions over them
+(softmax, normalisation), one reduction with its epilogue, elementwise; what is left runs stage by stage.
+"""
+
+from __future__ import annotations
+
+from ...schedule import Schedule, create_schedule
+from ...target import Target
+from ...te import ComputeOp, Operation, Tensor
+from . import conv, matmul
+from .analysis import Group, analyze, const_shape, extent, reduce_size, size_of
+
+PARALLEL_FROM = 16 * 1024  # elements times reduction length below which a thread start costs more than it brings
+
+
+def schedule(outputs: list[Tensor], target: Target) -> Schedule:
+    """The CPU schedule of a group."""
+    s = create_schedule([t.op for t in outputs])
+    group = analyze(outputs)
+    inline_injective(s, group)
+    reductions = group.reductions()
+    for op in group.ops:
+        if op.tag in matmul.TAGS and matmul.schedule_cpu(s, group, op, target):
+            return s
+        if op.tag in conv.TAGS and conv.schedule_cpu(s, group, op, target):
+            return s
+    if len(reductions) > 1 and rows(s, group, reductions, target):
+        return s
+    if len(reductions) == 1 and with_epilogue(s, group, reductions[0], target):
+        return s
+    for op in group.ops:
+        if isinstance(op, ComputeOp) and (group.is_output(op) or op.reduce_axis):
+            (reduction if op.reduce_axis else elementwise)(s, op, target)
+    return s
+
+
+def inline_injective(s: Schedule, group: Group) -> None:
+    """Computes without a reduction that are no outputs go into their readers."""
+    for op in group.ops:
+        if (
+            isinstance(op, ComputeOp)
+            and not op.reduce_axis
+            and not group.is_output(op)
+            and op.num_outputs == 1
+            and op.tag != "keep"
+        ):
+            if all(isinstance(c, ComputeOp) for c in group.consumers.get(op, [])):
+                s[op].compute_inline()
+
+
+def lanes_for(dtype: str, target: Target) -> int:
+    """Lanes of a vector register for a dtype (at least 4)."""
+    bits = {"64": 8, "16": 2, "t8": 1}.get(dtype[-2:], 4)
+    return max(4, target.vector_bytes // bits if bits >= 4 else 16)
+
+
+def work(op: Operation) -> int:
+    """Multiply-adds, roughly; large where sizes are symbolic."""
+    elems = size_of(op.output(0).shape)
+    return (elems if elems is not None else 1 << 30) * (reduce_size(op) or 1)
+
+
+def elementwise(s: Schedule, op: ComputeOp, target: Target) -> None:
+    """Outer axes fused over threads, the innermost split into vectors."""
+    stage = s[op]
+    axes = list(op.axis)
+    if not axes:
+        return
+    lanes = lanes_for(op.output(0).dtype, target)
+    total = size_of(op.output(0).shape)
+    inner = extent(axes[-1].dom.extent) if axes[-1].dom is not None else None
+    if inner is not None and inner % lanes and total is not None and total % lanes == 0 and len(axes) > 1:
+        axes = [stage.fuse(*axes)]
+        inner = total
+    outer, vec = stage.split(axes[-1], factor=lanes if inner is None or inner >= lanes else max(inner, 1))
+    if inner is None or inner >= 4:
+        stage.vectorize(vec)
+    loops = [*axes[:-1], outer]
+    if work(op) >= PARALLEL_FROM:
+        stage.parallel(stage.fuse(*loops) if len(loops) > 1 else loops[0])
+
+
+def reduction(s: Schedule, op: ComputeOp, target: Target) -> None:
+    """A reduction that stands alone: threads over the data axes; vectors along the last data axis, or along the reduced one."""
+    stage = s[op]
+    axes = list(op.axis)
+    last_extent = const_shape(op.output(0))[-1] if axes else 1
+    lanes = lanes_for(op.output(0).dtype, target)
+    if axes and (last_extent is None or last_extent >= lanes) and _reads_contiguously(op, axes[-1].var):
+        outer, vec = stage.split(axes[-1], factor=lanes)
+        stage.reorder(*axes[:-1], outer, *op.reduce_axis, vec)
+        stage.vectorize(vec)
+        axes = [*axes[:-1], outer]
+    if axes and work(op) >= PARALLEL_FROM:
+        stage.parallel(stage.fuse(*axes) if len(axes) > 1 else axes[0])
+
+
+def _reads_contiguously(op: ComputeOp, var: object) -> bool:
+    """Whether the axis `var` is the last index of every read that depends on it."""
+    from ...ir import TensorRead
+    from ...ir.visit import free_vars, walk_exprs
+
+    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    for e in reads:
+        for k, i in enumerate(e.indices):
+            if any(v is var for v in free_vars(i)) and k != len(e.indices) - 1:
+                return False
+    return True
+
+
+def with_epilogue(s: Schedule, group: Group, red: ComputeOp, target: Target) -> bool:
+    """One reduction and an injective output that reads it elementwise: the reduction computed inside the output's loops."""
+    if group.is_output(red) or len(group.output_ops) != 1:
+        return False
+    out = group.output_ops[0]
+    if not isinstance(out, ComputeOp) or out.reduce_axis or not out.axis:
+        return False
+    if len(out.axis) != len(red.axis) or size_of(out.output(0).shape) != size_of(red.output(0).shape):
+        return False
+    stage = s[out]
+    if len(out.axis) == 1:
+        outer, inner = stage.split(out.axis[0], factor=16)
+        s[red].compute_at(stage, outer)
+        loops = [outer]
+    else:
+        loops = list(out.axis[:-1])
+        s[red].compute_at(stage, out.axis[-2])
+    last = red.axis[-1]
+    n = extent(last.dom.extent) if last.dom is not None else None
+    lanes = lanes_for(red.output(0).dtype, target)
+    if (n is None or n >= lanes) and len(out.axis) > 1 and _reads_contiguously(red, last.var):
+        o, vec = s[red].split(last, factor=lanes)
+        s[red].reorder(*red.axis[:-1], o, *red.reduce_axis, vec)
+        s[red].vectorize(vec)
+    if work(red) >= PARALLEL_FROM and loops:
+        stage.parallel(stage.fuse(*loops) if len(loops) > 1 else loops[0])
+    return True
+
+
+def rows(s: Schedule, group: Group, reductions: list[ComputeOp], target: Target) -> bool:
+    """Several reductions over the trailing axes of the output's rows: one pass of loops a row, everything else inside."""
+    if len(group.output_ops) != 1:
+        return False
+    out = group.output_ops[0]
+    if not isinstance(out, ComputeOp) or out.reduce_axis:
+        return False
+    lead = min(len([a for a in red.axis if extent(a.dom.extent) != 1]) for red in reductions) if reductions else 0  # type: ignore[union-attr]
+    outer = _common_rows(out, reductions)
+    if outer is None or outer == 0 or lead == 0:
+        return False
+    stage = s[out]
+    for red in reductions:
+        s[red].compute_at(stage, out.axis[outer - 1])
+    inner = out.axis[-1]
+    n = extent(inner.dom.extent) if inner.dom is not None else None
+    lanes = lanes_for(out.output(0).dtype, target)
+    if outer < len(out.axis) and (n is None or n >= lanes):
+        _, vec = stage.split(inner, factor=lanes)
+        stage.vectorize(vec)
+    loops = list(out.axis[:outer])
+    if work(out) >= PARALLEL_FROM // 4:
+        stage.parallel(stage.fuse(*loops) if len(loops) > 1 else loops[0])
+    return True
+
+
+def _common_rows(out: ComputeOp, reductions: list[ComputeOp]) -> int | None:
+    """How many leading axes of the output all reductions share with it (equal extents); None where that is no row pattern."""
+    shape = const_shape(out.output(0))
+    best = len(shape) - 1
+    for red in reductions:
+        own = const_shape(red.output(0))
+        k = 0
+        while k < min(len(own), len(shape)) and own[k] == shape[k]:
+            k += 1
+        if any(d != 1 for d in own[k:]):
+            return None
+        best = min(best, k)
+    return best
