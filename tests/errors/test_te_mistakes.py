@@ -61,7 +61,7 @@ MISTAKES = {
     "if on an expression": (lambda: compute_of(lambda i: V[i] if V[i] > 0 else 0.0), "truth value"),
     "and between conditions": (lambda: compute_of(lambda i: te.select(V[i] > 0 and V[i] < 1, 1.0, 0.0)), "truth value"),
     "a chained comparison": (lambda: compute_of(lambda i: te.select(0 < V[i] < 1, 1.0, 0.0)), "truth value"),
-    "iterating over a tensor": (lambda: [v for v in V], "cannot be iterated over"),
+    "iterating over a tensor": (lambda: next(iter(V)), "cannot be iterated over"),
     "len of a tensor": (lambda: len(V), "len() of tensor V"),
     "a tensor compared with a number": (lambda: V == 3, "stands here for one value"),
     # shapes and types
