@@ -137,34 +137,50 @@ def build(
                 raise ArgumentError(
                     f"expected loop IR, got {type(f).__name__}", hint="build a Schedule, a Func or an IRModule"
                 )
-        lowered = [run_passes(f, tgt) for f in loops]
-        return build_gpu(lowered, tgt) if tgt.is_gpu else build_cpu(lowered, tgt)
+        return build_gpu(loops, tgt) if tgt.is_gpu else build_cpu(loops, tgt)
 
 
-def build_cpu(lowered: list[Func], target: Target) -> Any:
-    """A CPU module of functions of stage "lowered"; the first is the entry."""
+def _lower_all(loops: list[Func], target: Target) -> tuple[list[Func], dict[str, dict[str, Any]]]:
+    """The functions of stage "lowered" and their signatures."""
+    from .codegen.signature import signature, unique_names
+
+    lowered = []
+    signatures = {}
+    for f in loops:
+        unique_names(f)
+        low = run_passes(f, target)
+        lowered.append(low)
+        if low.name in signatures:
+            raise ArgumentError(f"two functions are called {low.name}")
+        signatures[low.name] = signature(f, low)
+    return lowered, signatures
+
+
+def build_cpu(loops: list[Func], target: Target) -> Any:
+    """A CPU module of functions of stage "loops"; the first is the entry."""
     from .codegen import build_cpu as generate
-    from .codegen.signature import signature
     from .runtime import Module
 
+    lowered, signatures = _lower_all(loops, target)
     code = generate(lowered, target)
     return Module.host(
         target=str(target),
         entry_name=lowered[0].name,
-        signatures={f.name: signature(f) for f in lowered},
+        signatures=signatures,
         image=code.object,
         sources={"ir": "\n\n".join(map(str, lowered)), "llvm": code.llvm, "asm": lambda: code.asm},
         messages={f.name: f.attrs.get("asserts", []) for f in lowered},
     )
 
 
-def build_gpu(lowered: list[Func], target: Target) -> Any:
+def build_gpu(loops: list[Func], target: Target) -> Any:
     """A module of host programs over one device module; the first function is the entry."""
     from .codegen import build_kernels
-    from .codegen.signature import host_program, signature
+    from .codegen.signature import host_program
     from .ir.passes.split_host_device import split_host_device
     from .runtime import Module
 
+    lowered, signatures = _lower_all(loops, target)
     hosts: list[Func] = []
     kernels: list[Func] = []
     for f in lowered:
@@ -187,7 +203,7 @@ def build_gpu(lowered: list[Func], target: Target) -> Any:
     return Module.program(
         target=str(target),
         entry_name=hosts[0].name,
-        signatures={f.name: signature(f) for f in lowered},
+        signatures=signatures,
         programs={h.name: host_program(h) for h in hosts},
         sources={"ir": "\n\n".join(map(str, hosts))},
         device=device,

@@ -108,23 +108,44 @@ def written_params(func: Func) -> set[str]:
     return out
 
 
-def signature(func: Func) -> dict[str, Any]:
-    """The call signature of a function as plain data."""
-    writes = written_params(func)
-    buffers: dict[str, Buffer] = {b.name: b for b in func.attrs.get("param_buffers", ()) if isinstance(b, Buffer)}
+def unique_names(func: Func) -> None:
+    """Give parameters, size variables and allocated buffers that share a name a number each, in place.
+
+    The runtime knows them by name; the IR by identity. Names that are already unique stay.
+    """
+    named: list[Any] = [*func.params, *func.implicit_vars()]
+
+    def on_stmt(s: Stmt) -> None:
+        if isinstance(s, Alloc):
+            named.append(s.buffer)
+
+    visit(func.body, None, on_stmt)
+    taken: set[str] = set()
+    for item in named:
+        name, k = item.name, 1
+        while name in taken:
+            name, k = f"{item.name}_{k}", k + 1
+        taken.add(name)
+        item.name = name
+        if isinstance(item, Buffer):
+            item.data.name = name
+
+
+def signature(func: Func, lowered: Func) -> dict[str, Any]:
+    """The call signature of a function as plain data: parameters of stage "loops", effects of stage "lowered"."""
+    writes = written_params(lowered)
     params: list[dict[str, Any]] = []
     for p in func.params:
         if isinstance(p, Var):
             params.append({"name": p.name, "kind": "scalar", "dtype": p.dtype})
             continue
-        b = buffers.get(p.name, p)
         params.append({
             "name": p.name,
             "kind": "tensor",
             "dtype": p.dtype,
-            "shape": [expr_data(d) for d in b.shape],
-            "strides": [expr_data(d) for d in b.strides] or None,
-            "offset": expr_data(b.elem_offset),
+            "shape": [expr_data(d) for d in p.shape],
+            "strides": [expr_data(d) for d in p.strides] or None,
+            "offset": expr_data(p.elem_offset),
             "writes": p.name in writes,
             "align": p.align_bytes,
         })  # fmt: skip
