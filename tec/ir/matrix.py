@@ -233,3 +233,41 @@ def compute(instr: MatrixInstr, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> 
     if wide is np.int64:
         d = (d & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
     return gather(instr, "acc", d.astype(instr.acc_dtype))
+
+
+# ---- as text: how a fragment operation of loop IR names its instruction
+
+
+def instr_to_text(instr: MatrixInstr) -> str:
+    """`mfma float16 float32 32x32x8x1 64`; read back by `instr_from_text`."""
+    i = instr
+    return f"{i.unit} {i.in_dtype} {i.acc_dtype} {i.m}x{i.n}x{i.k}x{i.blocks} {i.wave}"
+
+
+def instr_from_text(text: str) -> MatrixInstr:
+    """The MatrixInstr of `instr_to_text`'s text. Raises CodegenError."""
+    try:
+        unit, in_dtype, acc_dtype, shape, wave = text.split()
+        m, n, k, blocks = map(int, shape.split("x"))
+        if unit not in UNITS:
+            raise ValueError(unit)
+        return MatrixInstr(unit, in_dtype, acc_dtype, m, n, k, blocks, int(wave))
+    except ValueError:
+        raise CodegenError(f"not a matrix instruction: {text!r}") from None
+
+
+@lru_cache(maxsize=64)
+def run_of(instr: MatrixInstr, role: str) -> tuple[int, int]:
+    """(axis, length): the longest aligned runs of a lane's elements along which one coordinate grows by one and the other
+    stands still; axis 0 is the row, 1 the column."""
+    elems = instr.elems(role)
+    _, row, col = _table(instr, role)
+    length = elems
+    while length > 1:
+        if elems % length == 0:
+            for axis, moving, still in ((1, col, row), (0, row, col)):
+                m, s = (x.reshape(instr.wave, -1, length) for x in (moving, still))
+                if (np.diff(m, axis=2) == 1).all() and (np.diff(s, axis=2) == 0).all():
+                    return axis, length
+        length -= 1
+    return 1, 1

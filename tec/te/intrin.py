@@ -1,0 +1,247 @@
+"""Ready-made tensor intrinsics: matrix units (MFMA, WMMA, mma.sync) and dot products, for `Stage.tensorize`.
+
+A matrix product on a matrix unit keeps its tiles in fragments, register tiles that a wavefront holds together:
+
+>>> mx = te.intrin.matrix(target, "float16", trans_b=True)          # the chip's first shape for float16; B is [n, k]
+>>> AF, BF = s.cache_read(AS, "fragment.a", [C]), s.cache_read(BS, "fragment.b", [C])
+>>> CF = s.cache_write(C, "fragment.acc")
+>>> s[CF].tensorize(ii, mx.mma)       # loops m, n, k of the instruction's shape; the product's init becomes a fill
+>>> s[AF].tensorize(ai, mx.load_a)    # loops m, k
+>>> s[BF].tensorize(bi, mx.load_b)    # loops k, n ([n, k] loops where trans_b)
+>>> s[C].tensorize(ci, mx.store)      # loops m, n
+
+Bind threadIdx.y and z to wavefronts and leave threadIdx.x, of the wavefront's size, to the intrinsics. Which lane holds
+which element is written down in `tec.ir.matrix`; the loops in each intrinsic's body say what it computes, and
+`tec.ir.passes.lower_fragments` hands them to the lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import TargetError
+from ..ir import build
+from ..ir.buffer import Buffer
+from ..ir.dtype import dtype_info
+from ..ir.expr import Expr, Var
+from ..ir.matrix import MatrixInstr, find, instr_to_text, instructions
+from ..ir.stmt import Attr, BufferStore, For, Stmt, seq
+from ..target import Target, as_target
+from .build import compute, decl_buffer, placeholder, reduce_axis
+from .extern import TensorIntrin, decl_tensor_intrin
+from .reducer import sum as sum_
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixIntrins:
+    """The intrinsics of one matrix instruction. `fill` is used by `mma`'s init; the others are tensorized by the user."""
+
+    instr: MatrixInstr
+    load_a: TensorIntrin
+    load_b: TensorIntrin
+    mma: TensorIntrin
+    store: TensorIntrin
+    fill: TensorIntrin
+
+    @property
+    def name(self) -> str:
+        return self.instr.name
+
+
+def shapes(target: Any = None, in_dtype: str | None = None) -> list[MatrixInstr]:
+    """The matrix instructions of a target (the current one by default), in the chip table's order."""
+    return [i for i in instructions(as_target(target)) if in_dtype in (None, i.in_dtype) and i.blocks == 1]
+
+
+def matrix(
+    target: Any = None,
+    in_dtype: str = "float16",
+    m: int | None = None,
+    n: int | None = None,
+    k: int | None = None,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    out_dtype: str | None = None,
+) -> MatrixIntrins:
+    """The intrinsics of a target's matrix unit for `in_dtype` and, where given, a shape.
+
+    trans_a: A is indexed [k, m]; trans_b: B is indexed [n, k]. On CDNA k may be a multiple of the unit's own, so that a
+    lane reads longer runs from shared memory. out_dtype: what `store` converts to (the accumulator's type by default).
+    Raises TargetError where the chip has no such shape.
+    """
+    tgt: Target = as_target(target)
+    instr = find(tgt, in_dtype, m, n, k)
+    if instr is None:
+        known = "; ".join(i.name for i in shapes(tgt)) or "none"
+        shape = "x".join("?" if x is None else str(x) for x in (m, n, k))
+        raise TargetError(f"{tgt} has no matrix instruction {shape} for {in_dtype}", hint=f"it has: {known}")
+    return _intrins(instr, trans_a, trans_b, out_dtype or instr.acc_dtype)
+
+
+def get(name: str) -> MatrixIntrins:
+    """The intrinsics of an instruction by its name, as `names()` lists them: "mfma float32 32x32x8 float16"."""
+    for instr in _all():
+        if instr.name == name:
+            return _intrins(instr, False, False, instr.acc_dtype)
+    raise TargetError(f"unknown matrix instruction {name!r}", hint="te.intrin.names() lists them")
+
+
+def names() -> list[str]:
+    """The names of all matrix instructions of all chips."""
+    return [i.name for i in _all()]
+
+
+def _all() -> list[MatrixInstr]:
+    from ..target import CHIPS
+
+    found: dict[MatrixInstr, None] = {}
+    for chip in CHIPS.values():
+        if chip.matrix:
+            found.update(
+                dict.fromkeys(shapes(f"cuda -arch={chip.name}" if chip.family == "sm" else f"rocm -mcpu={chip.name}"))
+            )
+    return list(found)
+
+
+# ---- building
+
+
+def _loops(names: str, extents: tuple[int, ...], body: Callable[..., Stmt]) -> Stmt:
+    variables = [Var(name) for name in names]
+    stmt = body(*variables)
+    for var, extent in zip(reversed(variables), reversed(extents)):
+        stmt = For(var, build.const(0), build.const(extent), stmt)
+    return stmt
+
+
+def _region(shape: tuple[int, int], dtype: str, name: str, scope: str) -> Buffer:
+    """A region of a larger buffer: any row stride, any offset."""
+    return decl_buffer(shape, dtype, name, strides=[Var(f"{name}_stride"), 1], scope=scope, offset_factor=1)
+
+
+def _swap(x: Any, y: Any, swap: bool) -> tuple[Any, Any]:
+    return (y, x) if swap else (x, y)
+
+
+def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -> MatrixIntrins:
+    text = instr_to_text(instr)
+    storage, acc = instr.storage_dtype, instr.acc_dtype
+    tag = instr.name.replace(" ", "_").replace(".", "_")
+    m, n, k = instr.m, instr.n, instr.k
+
+    def load(role: str, trans: bool) -> TensorIntrin:
+        shape = _swap(*instr.shape(role), trans)
+        src = placeholder(shape, storage, f"src_{role}")
+        dst = compute(shape, lambda i, j: src[i, j], name=f"frag_{role}")
+
+        def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+            def store(row: Var, col: Var) -> Stmt:
+                at = _swap(row, col, trans)
+                stmt: Stmt = outs[0].vstore(at, ins[0].vload(at))
+                return stmt
+
+            return Attr(f"fragment.{role}", text, _loops("rc", instr.shape(role), store))
+
+        binds = {
+            src: _region(shape, storage, f"src_{role}", "shared"),
+            dst: _region(shape, storage, f"frag_{role}", f"fragment.{role}"),
+        }
+        return decl_tensor_intrin(dst.op, body, f"{tag}_load_{role}", binds)
+
+    def fill_body(out: Buffer) -> Stmt:
+        return Attr("fragment.acc", text, _loops("rc", (m, n), lambda r, c: out.vstore((r, c), build.const(0, acc))))
+
+    def fill() -> TensorIntrin:
+        out = compute((m, n), lambda i, j: build.const(0, acc), name="frag_acc")
+        binds = {out: _region((m, n), acc, "frag_acc", "fragment.acc")}
+        return decl_tensor_intrin(out.op, lambda ins, outs: fill_body(outs[0]), f"{tag}_fill", binds)
+
+    def mma() -> TensorIntrin:
+        shape_a, shape_b = _swap(m, k, trans_a), _swap(k, n, trans_b)
+        a, b = placeholder(shape_a, storage, "a"), placeholder(shape_b, storage, "b")
+        kk = reduce_axis((0, k), "kk")
+
+        def product(i: Any, j: Any) -> Any:
+            x, y = a[_swap(i, kk, trans_a)], b[_swap(kk, j, trans_b)]
+            return sum_(_wide(x, acc) * _wide(y, acc), axis=kk)
+
+        c = compute((m, n), product, name="acc")
+
+        def body(ins: list[Buffer], outs: list[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
+            def step(i: Var, j: Var, r: Var) -> Stmt:
+                x, y = ins[0].vload(_swap(i, r, trans_a)), ins[1].vload(_swap(r, j, trans_b))
+                return BufferStore(outs[0], outs[0].vload((i, j)) + _wide(x, acc) * _wide(y, acc), (i, j))
+
+            update = Attr("fragment.mma", text, _loops("ijk", (m, n, k), step))
+            init = fill_body(outs[0])
+            return seq(init, update), init, update
+
+        binds = {
+            a: _region(shape_a, storage, "a", "fragment.a"),
+            b: _region(shape_b, storage, "b", "fragment.b"),
+            c: _region((m, n), acc, "acc", "fragment.acc"),
+        }
+        return decl_tensor_intrin(c.op, body, f"{tag}_mma", binds)
+
+    def store() -> TensorIntrin:
+        src = placeholder((m, n), acc, "frag_acc")
+        dst = compute((m, n), lambda i, j: _wide(src[i, j], out_dtype), name="out")
+
+        def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+            def one(r: Var, c: Var) -> Stmt:
+                stmt: Stmt = outs[0].vstore((r, c), _wide(ins[0].vload((r, c)), out_dtype))
+                return stmt
+
+            return Attr("fragment.acc", text, _loops("rc", (m, n), one))
+
+        binds = {
+            src: _region((m, n), acc, "frag_acc", "fragment.acc"),
+            dst: _region((m, n), out_dtype, "out", "global"),
+        }
+        return decl_tensor_intrin(dst.op, body, f"{tag}_store", binds)
+
+    return MatrixIntrins(instr, load("a", trans_a), load("b", trans_b), mma(), store(), fill())
+
+
+def _wide(e: Any, dtype: str) -> Expr:
+    return e if e.dtype == dtype else build.cast(dtype, e)
+
+
+# ---- dot products
+
+
+def dot4(in_dtype: str = "int8") -> TensorIntrin:
+    """c[0] = sum over 4 of a[k] * b[k] in int32 (v_dot4 and its like); a and b are int8 or uint8, both alike."""
+    return _dot("dot4", in_dtype, "int32", 4)
+
+
+def dot2(in_dtype: str = "float16") -> TensorIntrin:
+    """c[0] = sum over 2 of a[k] * b[k] in float32 (v_dot2_f32_f16 and its like)."""
+    return _dot("dot2", in_dtype, "float32", 2)
+
+
+def _dot(op: str, in_dtype: str, acc: str, width: int) -> TensorIntrin:
+    wanted = ("int8", "uint8") if op == "dot4" else ("float16", "bfloat16")
+    if dtype_info(in_dtype).name not in wanted:
+        raise TargetError(f"{op} takes {' or '.join(wanted)}, not {in_dtype}")
+    a, b = placeholder((width,), in_dtype, "a"), placeholder((width,), in_dtype, "b")
+    kk = reduce_axis((0, width), "kk")
+    c = compute((1,), lambda i: sum_(_wide(a[kk], acc) * _wide(b[kk], acc), axis=kk), name="c")
+
+    def body(ins: list[Buffer], outs: list[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
+        x, y = (buf.vload((0,), f"{in_dtype}x{width}") for buf in ins)
+
+        def step(start: Expr) -> Stmt:
+            return BufferStore(outs[0], build.call(op, x, y, start, dtype=acc), (build.const(0),))
+
+        init: Stmt = outs[0].vstore((0,), build.const(0, acc))
+        return step(build.const(0, acc)), init, step(outs[0].vload((0,)))
+
+    binds = {
+        t: decl_buffer(t.shape, t.dtype, t.op.name, strides=[1], offset_factor=width if t is not c else 1)
+        for t in (a, b, c)
+    }
+    return decl_tensor_intrin(c.op, body, f"{op}_{in_dtype}", binds)
