@@ -1,0 +1,241 @@
+"""Make every buffer one-dimensional: strides, offsets and storage_align become index arithmetic.
+
+In: multi-dimensional loads and stores. Out: each buffer has one dimension and each access one index. Parameters of the
+function that the user never named (sizes taken from shapes) become explicit scalar parameters at the end, in the order
+of `Func.implicit_vars`, so the calling convention does not depend on what is left of the shapes.
+
+Index types: int32 where the buffer has fewer than 2**31 elements for certain, or where one index alone addresses it;
+int64 for other global buffers; always int32 for shared and local memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import LoweringError
+from ...target import Target
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..arith import Analyzer
+from ..buffer import Buffer
+from ..dtype import dtype_info
+from ..func import Func
+from ..visit import map_expr, map_stmt
+
+_INT32_MAX = 2**31 - 1
+
+
+class _Flat:
+    """A flattened buffer: the new buffer, its strides, and the type its index arithmetic is done in."""
+
+    __slots__ = ("buffer", "dtype", "strides")
+
+    def __init__(self, buffer: Buffer, strides: tuple[E.Expr, ...], dtype: str | None):
+        self.buffer = buffer
+        self.strides = strides
+        self.dtype = dtype
+
+
+def flatten_buffers(func: Func, target: Target) -> Func:
+    """Every buffer with one dimension; see the module."""
+    analyzer = Analyzer()
+    flats: dict[int, _Flat] = {}
+    params: list[Buffer | E.Var] = []
+    for p in func.params:
+        if isinstance(p, Buffer):
+            flat = _flatten(p, {}, analyzer)
+            flats[id(p)] = flat
+            params.append(flat.buffer)
+        else:
+            params.append(p)
+    params.extend(func.implicit_vars())
+    body = _Flattener(flats, analyzer).stmt(func.body)
+    return Func(func.name, tuple(params), body, func.attrs)
+
+
+def _aligned(annotation: Any) -> dict[int, tuple[int, int]]:
+    """{axis: (factor, offset)} of a storage_align annotation, which is such a dict or a list of (axis, factor, offset)."""
+    if not annotation:
+        return {}
+    if isinstance(annotation, dict):
+        return {int(k): (int(v[0]), int(v[1])) for k, v in annotation.items()}
+    if annotation and isinstance(annotation[0], int):
+        annotation = [annotation]
+    return {int(a): (int(f), int(o)) for a, f, o in annotation}
+
+
+def _flatten(buffer: Buffer, annotations: dict[str, Any], analyzer: Analyzer) -> _Flat:
+    shape = buffer.shape
+    align = _aligned(annotations.get("storage_align"))
+    strides: list[E.Expr] = list(buffer.strides)
+    one = E.IntImm(1)
+    if not strides:
+        stride: E.Expr = one
+        for axis in range(len(shape) - 1, -1, -1):
+            if axis in align:
+                factor, offset = align[axis]
+                if isinstance(stride, E.IntImm):
+                    stride = E.IntImm(stride.value + (factor + offset - stride.value % factor) % factor, stride.dtype)
+                else:
+                    stride = B.add(stride, B.floormod(B.sub(factor + offset, B.floormod(stride, factor)), factor))
+            strides.insert(0, stride)
+            stride = B.mul(stride, shape[axis])
+        total = stride
+    else:
+        total = one
+        for extent, st in zip(shape, strides):
+            total = B.add(total, B.mul(B.sub(extent, 1), st))
+    on_chip = buffer.scope != "global"
+    dtype: str | None = "int32"
+    if len(shape) == 1 and isinstance(strides[0], E.IntImm) and strides[0].value == 1:
+        dtype = None  # the index as it stands
+        flat_shape: tuple[E.Expr, ...] = shape
+    else:
+        count = _wide_product(shape, strides, analyzer)
+        if on_chip:
+            if count is None:
+                raise LoweringError(
+                    f"the size of {buffer.name} ({buffer.scope} memory) is not a constant: {total}",
+                    where=buffer.loc,
+                    hint="shared and local buffers need constant sizes: split with constant factors before compute_at",
+                    locate=False,
+                )
+        elif count is None or count > _INT32_MAX:
+            dtype = "int64"
+            total = _total64(shape, strides)
+        flat_shape = (total,)
+    if not shape:
+        flat_shape, dtype = (one,), "int32"
+    flat = buffer
+    if len(shape) != 1 or buffer.strides or not (isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0):
+        flat = Buffer(
+            buffer.name, buffer.dtype, flat_shape, (), 0, buffer.scope, buffer.align_bytes, buffer.data, buffer.loc
+        )
+    return _Flat(flat, tuple(strides), dtype)
+
+
+def _wide_product(shape: tuple[E.Expr, ...], strides: list[E.Expr], analyzer: Analyzer) -> int | None:
+    """An upper bound of the elements spanned, or None."""
+    span = 1
+    for extent, stride in zip(shape, strides):
+        hi_extent, hi_stride = _upper(extent, analyzer), _upper(stride, analyzer)
+        if hi_extent is None or hi_stride is None:
+            return None
+        span += max(hi_extent - 1, 0) * hi_stride
+    return span
+
+
+def _upper(e: E.Expr, analyzer: Analyzer) -> int | None:
+    if isinstance(e, E.IntImm):
+        return e.value
+    hi = analyzer.const_int_bound(e)[1]
+    if hi is None or hi >= _INT32_MAX:
+        return None
+    return int(hi)
+
+
+def _total64(shape: tuple[E.Expr, ...], strides: list[E.Expr]) -> E.Expr:
+    total: E.Expr = E.IntImm(1, "int64")
+    for extent, stride in zip(shape, strides):
+        total = B.add(total, B.mul(B.sub(B.cast("int64", extent), 1), _widen(stride)))
+    return total
+
+
+def _widen(e: E.Expr) -> E.Expr:
+    """`e` computed in int64 throughout: products of sizes must not wrap first."""
+    if e.dtype == "int64":
+        return e
+    if isinstance(e, (E.Mul, E.Add, E.Sub)):
+        x, y = _widen(e.a), _widen(e.b)
+        if isinstance(e, E.Mul):
+            return B.mul(x, y)
+        return B.add(x, y) if isinstance(e, E.Add) else B.sub(x, y)
+    return B.cast("int64", e)
+
+
+class _Flattener:
+    def __init__(self, flats: dict[int, _Flat], analyzer: Analyzer):
+        self.flats = flats
+        self.analyzer = analyzer
+        self.memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+
+    def expr(self, e: E.Expr) -> E.Expr:
+        t = type(e)
+        if t is E.Var or t is E.IntImm or t is E.FloatImm:
+            return e
+        hit = self.memo.get(id(e))
+        if hit is not None:
+            return hit[1]
+        out = map_expr(e, self.expr)
+        if type(out) is E.BufferLoad:
+            flat = self.flat_of(out.buffer)
+            out = E.BufferLoad(flat.buffer, (self.index(flat, out.indices),), out.predicate)
+        self.memo[id(e)] = (e, out)
+        return out
+
+    def flat_of(self, buffer: Buffer) -> _Flat:
+        flat = self.flats.get(id(buffer))
+        if flat is None:
+            raise LoweringError(f"buffer {buffer.name} is neither a parameter nor allocated", where=buffer.loc)
+        return flat
+
+    def index(self, flat: _Flat, indices: tuple[E.Expr, ...]) -> E.Expr:
+        if not indices:
+            return E.IntImm(0)
+        if len(indices) == 1 and flat.dtype is None:
+            return self.analyzer.simplify(indices[0])
+        dtype = flat.dtype or "int32"
+        total: E.Expr = E.IntImm(0, dtype)
+        vector: E.Expr | None = None
+        for i, stride in zip(indices, flat.strides):
+            if dtype_info(i.dtype).lanes > 1:
+                vector = _vector_term(i, stride, dtype)
+                continue
+            if dtype == "int64":
+                total = B.add(total, B.mul(B.cast("int64", i), _widen(stride)))
+            else:
+                total = B.add(total, B.mul(B.cast(dtype, i), B.cast(dtype, stride)))
+        total = self.analyzer.simplify(total)
+        if vector is None:
+            return total
+        if isinstance(vector, E.Ramp):
+            return E.Ramp(self.analyzer.simplify(B.add(total, vector.base)), vector.stride, vector.lanes)
+        return E.Add(E.Broadcast(total, dtype_info(vector.dtype).lanes), vector)
+
+    def stmt(self, s: S.Stmt) -> S.Stmt:
+        if isinstance(s, S.BufferStore):
+            flat = self.flat_of(s.buffer)
+            index = self.index(flat, tuple([self.expr(i) for i in s.indices]))
+            pred = self.expr(s.predicate) if s.predicate is not None else None
+            return S.BufferStore(flat.buffer, self.expr(s.value), (index,), pred, s.loc)
+        if isinstance(s, S.Alloc):
+            if s.buffer.scope.startswith("fragment") and len(s.buffer.shape) == 1:
+                self.flats[id(s.buffer)] = _Flat(s.buffer, (E.IntImm(1),), None)
+            else:
+                self.flats[id(s.buffer)] = _flatten(s.buffer, s.annotations, self.analyzer)
+            body = self.stmt(s.body)
+            rest = {k: v for k, v in s.annotations.items() if k != "storage_align"}
+            return S.Alloc(self.flats[id(s.buffer)].buffer, body, rest)
+        if isinstance(s, S.For):
+            lo, extent = self.expr(s.min), self.expr(s.extent)
+            self.analyzer.bind(s.var, E.Range(lo, extent))
+            body = self.stmt(s.body)
+            return S.For(s.var, lo, extent, body, s.kind, s.thread, s.annotations)
+        if isinstance(s, S.AllReduce):
+            out = map_stmt(s, self.stmt, self.expr)
+            assert isinstance(out, S.AllReduce)
+            dests = tuple([self.flat_of(d).buffer for d in s.dests])
+            return S.AllReduce(s.combiner, out.values, out.predicate, dests, s.threads, s.loc)
+        return map_stmt(s, self.stmt, self.expr)
+
+
+def _vector_term(i: E.Expr, stride: E.Expr, dtype: str) -> E.Expr:
+    lanes = dtype_info(i.dtype).lanes
+    if isinstance(i, E.Ramp):
+        step = B.cast(dtype, stride)
+        return E.Ramp(B.mul(B.cast(dtype, i.base), step), B.mul(B.cast(dtype, i.stride), step), lanes)
+    wide = B.cast(f"{dtype}x{lanes}", i)
+    if isinstance(stride, E.IntImm) and stride.value == 1:
+        return wide
+    return E.Mul(wide, E.Broadcast(B.cast(dtype, stride), lanes))

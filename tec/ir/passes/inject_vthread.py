@@ -1,0 +1,189 @@
+"""Turn virtual threads into code of one thread: the work of all of them, side by side.
+
+In: loops of kind thread over "vthread". Out: none left. A loop that does not depend on the virtual thread is kept once,
+with the virtual threads inside of it, so that their work interleaves (strided tiles, no bank conflicts, independent
+chains of instructions); a buffer that each virtual thread fills with its own values gets a copy for each.
+"""
+
+from __future__ import annotations
+
+from ...target import Target
+from .. import expr as E
+from .. import stmt as S
+from ..buffer import Buffer
+from ..func import Func
+from ..visit import map_stmt, visit
+from .rewrite_util import clone, const_int
+
+
+def inject_vthread(func: Func, target: Target) -> Func:
+    """No vthread loop left; see the module."""
+    return func.with_body(_stmt(func.body))
+
+
+def _keep(e: E.Expr) -> E.Expr:
+    return e
+
+
+def _stmt(s: S.Stmt) -> S.Stmt:
+    out = map_stmt(s, _stmt, _keep)
+    if isinstance(out, S.For) and out.kind == S.ForKind.THREAD and out.thread == "vthread":
+        extent = const_int(out.extent)
+        if extent == 1:
+            return clone(out.body, {out.var: out.min})
+        if extent is None:
+            return S.For(out.var, out.min, out.extent, out.body)
+        return _Injector(out).stmt(out.body)
+    return out
+
+
+class _Injector:
+    def __init__(self, loop: S.For):
+        self.loop = loop
+        self.varying: set[int] = {id(loop.var)}  # variables that depend on the virtual thread
+        self.touched = self._touched(loop.body)
+        self.copies: dict[int, Buffer] = {}
+
+    def _touched(self, body: S.Stmt) -> set[int]:
+        """Buffers allocated inside whose contents depend on the virtual thread."""
+        local: set[int] = set()
+        visit(body, None, lambda s: local.add(id(s.buffer)) if isinstance(s, S.Alloc) else None)
+        touched: set[int] = set()
+        while True:
+            before = len(touched), len(self.varying)
+
+            def depends(root: E.Expr) -> bool:
+                hit = False
+
+                def on_expr(e: E.Expr) -> None:
+                    nonlocal hit
+                    hit = hit or id(e) in self.varying or (type(e) is E.BufferLoad and id(e.buffer) in touched)
+
+                visit(root, on_expr)
+                return hit
+
+            def go(s: S.Stmt, under: bool) -> None:
+                if isinstance(s, S.For):
+                    under = under or depends(s.min) or depends(s.extent)
+                elif isinstance(s, S.LetStmt):
+                    if depends(s.value):
+                        self.varying.add(id(s.var))
+                elif isinstance(s, (S.IfThenElse, S.While)):
+                    under = under or depends(s.cond)
+                elif isinstance(s, S.BufferStore) and id(s.buffer) in local:
+                    if under or any(depends(e) for e in (s.value, *s.indices)):
+                        touched.add(id(s.buffer))
+                elif isinstance(s, S.AllReduce) and any(depends(e) for e in (*s.values, s.predicate)):
+                    touched.update(id(d) for d in s.dests)
+                elif isinstance(s, S.Evaluate):
+                    self._written_by_call(s.value, depends(s.value) or under, local, touched)
+
+                def child(x: S.Stmt) -> S.Stmt:
+                    go(x, under)
+                    return x
+
+                map_stmt(s, child, _keep)
+
+            go(body, False)
+            if before == (len(touched), len(self.varying)):
+                return touched
+
+    @staticmethod
+    def _written_by_call(e: E.Expr, depends: bool, local: set[int], touched: set[int]) -> None:
+        if not depends:
+            return
+
+        def on_expr(x: E.Expr) -> None:
+            if type(x) is E.Call and x.op in ("access_ptr", "address_of") and isinstance(x.args[0], E.BufferLoad):
+                if id(x.args[0].buffer) in local:
+                    touched.add(id(x.args[0].buffer))
+
+        visit(e, on_expr)
+
+    def depends(self, root: E.Expr | S.Stmt) -> bool:
+        hit = False
+
+        def on_expr(e: E.Expr) -> None:
+            nonlocal hit
+            hit = hit or id(e) in self.varying or (type(e) is E.BufferLoad and id(e.buffer) in self.touched)
+
+        def on_stmt(s: S.Stmt) -> None:
+            nonlocal hit
+            if isinstance(s, S.BufferStore):
+                hit = hit or id(s.buffer) in self.touched
+            elif isinstance(s, S.AllReduce):
+                hit = hit or any(id(d) in self.touched for d in s.dests)
+
+        visit(root, on_expr, on_stmt)
+        return hit
+
+    def stmt(self, s: S.Stmt) -> S.Stmt:
+        match s:
+            case S.Seq():
+                return S.seq(*[self.stmt(x) for x in s.stmts])
+            case S.Alloc() if not _holds_allreduce(s.body):
+                if id(s.buffer) not in self.touched:
+                    return S.Alloc(s.buffer, self.stmt(s.body), s.annotations)
+                old = s.buffer
+                shape = (self.loop.extent, *old.shape)
+                new = Buffer(old.name, old.dtype, shape, (), 0, old.scope, old.align_bytes, None, old.loc)
+                self.copies[id(old)] = new
+                align = s.annotations.get("storage_align")
+                notes = dict(s.annotations)
+                if align:
+                    entries = [(a, *fo) for a, fo in align.items()] if isinstance(align, dict) else align
+                    entries = [entries] if isinstance(entries[0], int) else entries
+                    notes["storage_align"] = [(a + 1, f, o) for a, f, o in entries]
+                return S.Alloc(new, self.stmt(s.body), notes)
+            case _ if not self.depends(s):
+                return s
+            case S.For() if not (self.depends(s.min) or self.depends(s.extent)):
+                return S.For(s.var, s.min, s.extent, self.stmt(s.body), s.kind, s.thread, s.annotations)
+            case S.IfThenElse() if not self.depends(s.cond):
+                orelse = self.stmt(s.orelse) if s.orelse is not None else None
+                return S.IfThenElse(s.cond, self.stmt(s.then), orelse)
+            case S.LetStmt() if not self.depends(s.value):
+                return S.LetStmt(s.var, s.value, self.stmt(s.body))
+            case S.Attr():
+                return S.Attr(s.key, s.value, self.stmt(s.body))
+        return self.each(s)
+
+    def each(self, s: S.Stmt) -> S.Stmt:
+        """`s` once for each virtual thread."""
+        var = E.Var(self.loop.var.name, self.loop.var.dtype)
+        body = self._own_copy(clone(s, {self.loop.var: var}), var)
+        return S.For(var, self.loop.min, self.loop.extent, body, S.ForKind.UNROLLED)
+
+    def _own_copy(self, s: S.Stmt, var: E.Var) -> S.Stmt:
+        if not self.copies:
+            return s
+        which = E.Sub(var, self.loop.min) if not (const_int(self.loop.min) == 0) else var
+
+        def fe(e: E.Expr) -> E.Expr:
+            from ..visit import map_expr
+
+            out = map_expr(e, fe)
+            if type(out) is E.BufferLoad and id(out.buffer) in self.copies:
+                return E.BufferLoad(self.copies[id(out.buffer)], (which, *out.indices), out.predicate)
+            return out
+
+        def fs(x: S.Stmt) -> S.Stmt:
+            out = map_stmt(x, fs, fe)
+            if isinstance(out, S.BufferStore) and id(out.buffer) in self.copies:
+                return S.BufferStore(
+                    self.copies[id(out.buffer)], out.value, (which, *out.indices), out.predicate, out.loc
+                )
+            return out
+
+        return fs(s)
+
+
+def _holds_allreduce(s: S.Stmt) -> bool:
+    found = False
+
+    def on_stmt(x: S.Stmt) -> None:
+        nonlocal found
+        found = found or isinstance(x, S.AllReduce)
+
+    visit(s, None, on_stmt)
+    return found

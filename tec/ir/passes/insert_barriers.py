@@ -1,0 +1,360 @@
+"""Put barriers where a thread may touch what another thread of its work-group wrote, and nowhere else.
+
+In: kernels as launch nests, without barriers (but for those a user wrote). Out: `Evaluate(barrier)` between a shared
+write and a read of the same element by another thread, between a read and the write that replaces it, also from one
+iteration of a loop to the next. One upward walk gives, for each statement, the accesses before its first barrier (head)
+and after its last (tail); neighbours are compared tail against head (see `thread_conflicts`). Global buffers that one
+kernel both writes and reads are ordered within a work-group in the same way.
+
+A barrier is reached by all threads: under a condition that differs between threads the condition moves inward past the
+barrier, and where it cannot, LoweringError names the place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...errors import LoweringError
+from ...target import Target
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..func import Func
+from ..visit import map_stmt, substitute, visit
+from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, Access, const_int, expr_accesses, guarded, is_launch_loop
+from .thread_conflicts import Conflicts, SharedAccess
+
+
+def insert_barriers(func: Func, target: Target) -> Func:
+    """Barriers where threads share memory; see the module."""
+
+    def host(s: S.Stmt) -> S.Stmt:
+        if is_launch_loop(s):
+            return _kernel(s)
+        return map_stmt(s, host, _keep)
+
+    if not target.is_gpu:
+        return func
+    return func.with_body(host(func.body))
+
+
+def _keep(e: E.Expr) -> E.Expr:
+    return e
+
+
+def barrier(scope: str = "shared") -> S.Stmt:
+    """The statement at which all threads of the work-group meet."""
+    return S.Evaluate(E.Call("barrier", (), "int32", {"scope": scope}))
+
+
+def _kernel(root: S.Stmt) -> S.Stmt:
+    nest: list[S.For] = []
+    body = root
+    while isinstance(body, S.For) and is_launch_loop(body):
+        nest.append(body)
+        body = body.body
+    threads = [(f.var, const_int(f.extent) or 0) for f in nest if f.thread in THREAD_TAGS]
+    if any(n < 1 for _, n in threads):
+        return root  # split_host_device says what is wrong
+    watched = _watched(body)
+    if not watched:
+        return root
+    new = _Walk(threads, watched).walk(body).stmt
+    for f in reversed(nest):
+        new = S.For(f.var, f.min, f.extent, new, f.kind, f.thread, f.annotations)
+    return new
+
+
+def _watched(body: S.Stmt) -> set[int]:
+    """Buffers whose accesses may need order: shared ones, and global ones both written and read here."""
+    written: set[int] = set()
+    read: set[int] = set()
+    shared: set[int] = set()
+
+    def on_expr(e: E.Expr) -> None:
+        if type(e) is E.BufferLoad:
+            (shared if e.buffer.scope in SHARED_SCOPES else read).add(id(e.buffer))
+
+    def on_stmt(s: S.Stmt) -> None:
+        if isinstance(s, S.BufferStore):
+            if s.buffer.scope in SHARED_SCOPES:
+                shared.add(id(s.buffer))
+            elif s.buffer.scope == "global":
+                written.add(id(s.buffer))
+
+    visit(body, on_expr, on_stmt)
+    return shared | (written & read)
+
+
+@dataclass(slots=True)
+class _Summary:
+    stmt: S.Stmt
+    head: list[SharedAccess] = field(default_factory=list)
+    tail: list[SharedAccess] = field(default_factory=list)
+    barrier: bool = False  # whether every path through it meets a barrier
+
+
+class _DivergentError(Exception):
+    """Internal: a barrier is needed where not all threads come by."""
+
+    def __init__(self, access: SharedAccess):
+        self.access = access
+
+
+class _Walk:
+    def __init__(self, threads: list[tuple[E.Var, int]], watched: set[int]):
+        self.conflicts = Conflicts(threads)
+        self.watched = watched
+        self.varying = {id(v) for v, n in threads if n > 1}
+        self.lets: dict[E.Var, E.Expr] = {}
+        self.divergent = False
+
+    # ---- helpers
+
+    def accesses(self, exprs: list[E.Expr | None]) -> list[SharedAccess]:
+        found: list[SharedAccess] = []
+        for e in exprs:
+            if e is not None:
+                found.extend(self.shared(a) for a in expr_accesses(e) if id(a.buffer) in self.watched)
+        return found
+
+    def shared(self, a: Access) -> SharedAccess:
+        index = a.indices[0] if len(a.indices) == 1 else None
+        if index is not None and self.lets:
+            index = substitute(index, self.lets)
+        return SharedAccess(a.buffer, index, a.is_write, a.loc, atomic=a.atomic)
+
+    def meet(self, tail: list[SharedAccess], head: list[SharedAccess]) -> SharedAccess | None:
+        """The access of `head` that must wait for one of `tail`."""
+        for b in head:
+            for a in tail:
+                if a.buffer is b.buffer and (a.is_write or b.is_write) and self._ordered(a, b):
+                    if self.divergent and b.buffer.scope == "global":
+                        continue
+                    return b
+        return None
+
+    def _ordered(self, a: SharedAccess, b: SharedAccess) -> bool:
+        if a.buffer.scope == "global" and a.index is not None and b.index is not None:
+            # Sizes that are not constant keep enumeration from seeing that each thread stays with its own element.
+            from ..structural import structural_equal
+
+            if structural_equal(a.index, b.index):
+                return False
+        return self.conflicts.meet(a, b)
+
+    def is_varying(self, e: E.Expr) -> bool:
+        """Whether `e` may differ between the threads of a work-group."""
+        found = False
+
+        def on_expr(x: E.Expr) -> None:
+            nonlocal found
+            if (
+                id(x) in self.varying
+                or (type(x) is E.BufferLoad and x.buffer.scope not in ("global", *SHARED_SCOPES))
+                or (
+                    type(x) is E.Call
+                    and x.op in ("shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx", "wave_lane", "ballot")
+                )
+            ):
+                found = True
+
+        visit(e, on_expr)
+        return found
+
+    def sync(self, why: SharedAccess) -> S.Stmt:
+        if self.divergent:
+            raise _DivergentError(why)
+        return barrier("shared" if why.buffer.scope in SHARED_SCOPES else "global")
+
+    # ---- statements
+
+    def walk(self, s: S.Stmt) -> _Summary:
+        match s:
+            case S.Seq():
+                return self.sequence(list(s.stmts))
+            case S.For():
+                return self.loop(s)
+            case S.While():
+                return self.while_loop(s)
+            case S.IfThenElse():
+                return self.branch(s)
+            case S.LetStmt():
+                return self.let(s)
+            case S.Alloc():
+                inner = self.walk(s.body)
+                inner.stmt = s if inner.stmt is s.body else S.Alloc(s.buffer, inner.stmt, s.annotations)
+                return inner
+            case S.Attr():
+                inner = self.walk(s.body)
+                inner.stmt = s if inner.stmt is s.body else S.Attr(s.key, s.value, inner.stmt)
+                return inner
+            case S.Evaluate() if isinstance(s.value, E.Call) and s.value.op == "barrier":
+                return _Summary(s, barrier=True)
+            case S.BufferStore():
+                found = self.accesses([s.value, *s.indices, s.predicate])
+                if id(s.buffer) in self.watched:
+                    found.append(self.shared(Access(s.buffer, s.indices, True, s.loc)))
+                return _Summary(s, found, list(found))
+            case S.AllReduce():
+                found = self.accesses([*s.values, s.predicate])
+                return _Summary(s, found, list(found))
+            case S.Evaluate():
+                found = self.accesses([s.value])
+                return _Summary(s, found, list(found))
+            case S.Assert():
+                found = self.accesses([s.cond])
+                return _Summary(s, found, list(found))
+        raise TypeError(f"not a statement: {type(s).__name__}")
+
+    def sequence(self, stmts: list[S.Stmt]) -> _Summary:
+        out: list[S.Stmt] = []
+        total = _Summary(S.NOP)
+        for x in stmts:
+            part = self.walk(x)
+            why = self.meet(total.tail, part.head)
+            if why is not None:
+                out.append(self.sync(why))
+                total.tail = []
+                total.barrier = True
+            if not total.barrier:
+                total.head = total.head + part.head
+            total.tail = part.tail if part.barrier else total.tail + part.tail
+            total.barrier = total.barrier or part.barrier
+            out.append(part.stmt)
+        total.stmt = S.seq(*out)
+        return total
+
+    def loop(self, s: S.For) -> _Summary:
+        bounds = self.accesses([s.min, s.extent])
+        varying = self.is_varying(s.min) or self.is_varying(s.extent)
+        outer = self.divergent
+        self.divergent = outer or varying
+        try:
+            body = self.walk(s.body)
+            # From one iteration to a later one: the next where a barrier stands between, any where none does.
+            if body.barrier:
+                later = [a.substituted({s.var: B.add(s.var, 1)}) for a in body.head]
+                why = self.meet(body.tail, later)
+            else:
+                tail = [a.with_loop(s.var, s.min, s.extent) for a in body.tail]
+                why = self.meet(tail, [_in_loop(a, s) for a in body.head])
+            stmt = body.stmt
+            if why is not None:
+                stmt = S.seq(self.sync(why), stmt)
+                body.head = []
+                body.barrier = True
+        except _DivergentError as e:
+            if outer:
+                raise
+            raise self.error(e) from None
+        finally:
+            self.divergent = outer
+        new = s if stmt is s.body else S.For(s.var, s.min, s.extent, stmt, s.kind, s.thread, s.annotations)
+        head = bounds + [a.with_loop(s.var, s.min, s.extent) for a in body.head]
+        tail = [a.with_loop(s.var, s.min, s.extent) for a in body.tail]
+        extent = const_int(s.extent)
+        sure = body.barrier and extent is not None and extent > 0
+        return _Summary(new, head, tail if sure else bounds + tail, sure)
+
+    def while_loop(self, s: S.While) -> _Summary:
+        cond = self.accesses([s.cond])
+        outer = self.divergent
+        self.divergent = outer or self.is_varying(s.cond)
+        try:
+            body = self.walk(s.body)
+            stmt = body.stmt
+            why = self.meet(body.tail, cond + body.head)
+            if why is not None:
+                # The condition is read again after the body: the barrier stands at the body's end.
+                stmt = S.seq(stmt, self.sync(why))
+                body.tail = []
+        except _DivergentError as e:
+            if outer:
+                raise
+            raise self.error(e) from None
+        finally:
+            self.divergent = outer
+        unknown = [SharedAccess(a.buffer, None, a.is_write, a.loc) for a in (*body.head, *body.tail)]
+        return _Summary(S.While(s.cond, stmt), cond + unknown, cond + unknown)
+
+    def branch(self, s: S.IfThenElse) -> _Summary:
+        conds = self.accesses([s.cond])
+        outer = self.divergent
+        self.divergent = outer or self.is_varying(s.cond)
+        try:
+            then = self.walk(s.then)
+            orelse = self.walk(s.orelse) if s.orelse is not None else _Summary(S.NOP)
+        except _DivergentError as e:
+            if outer:
+                raise
+            self.divergent = outer
+            return self.sink(s, e)
+        finally:
+            self.divergent = outer
+        plain = substitute(s.cond, self.lets) if self.lets else s.cond
+        negated = B.logical_not(plain)
+        head = conds + [a.with_cond(plain) for a in then.head] + [a.with_cond(negated) for a in orelse.head]
+        tail = conds + [a.with_cond(plain) for a in then.tail] + [a.with_cond(negated) for a in orelse.tail]
+        stmt: S.Stmt = s
+        if then.stmt is not s.then or (s.orelse is not None and orelse.stmt is not s.orelse):
+            stmt = S.IfThenElse(s.cond, then.stmt, orelse.stmt if s.orelse is not None else None)
+        return _Summary(stmt, head, tail, then.barrier and orelse.barrier)
+
+    def sink(self, s: S.IfThenElse, why: _DivergentError) -> _Summary:
+        """`s` with its condition moved inward, so that barriers stand outside of it."""
+        if any(True for _ in expr_accesses(s.cond)):
+            raise self.error(why)
+        moved = guarded(s.cond, s.then)
+        if s.orelse is not None:
+            moved = S.seq(moved, guarded(B.logical_not(s.cond), s.orelse))
+        if isinstance(moved, S.IfThenElse):
+            raise self.error(why)
+        return self.walk(moved)
+
+    def let(self, s: S.LetStmt) -> _Summary:
+        own = self.accesses([s.value])
+        if self.is_varying(s.value):
+            self.varying.add(id(s.var))
+        reads_memory = any(True for _ in expr_accesses(s.value))
+        if not reads_memory:
+            self.lets[s.var] = substitute(s.value, self.lets) if self.lets else s.value
+        inner = self.walk(s.body)
+        self.lets.pop(s.var, None)
+        if reads_memory:  # an index that uses the variable is then unknown
+            inner.head = [_forget(a, s.var) for a in inner.head]
+            inner.tail = [_forget(a, s.var) for a in inner.tail]
+        why = self.meet(own, inner.head)
+        new = s if inner.stmt is s.body else S.LetStmt(s.var, s.value, inner.stmt)
+        if why is not None:
+            new = S.LetStmt(s.var, s.value, S.seq(self.sync(why), inner.stmt))
+            return _Summary(new, own, inner.tail, True)
+        return _Summary(new, own + inner.head, inner.tail if inner.barrier else own + inner.tail, inner.barrier)
+
+    def error(self, why: _DivergentError) -> LoweringError:
+        a = why.access
+        return LoweringError(
+            f"the accesses of {a.buffer.name} need a barrier inside of a condition or a loop that differs between threads",
+            where=a.loc or a.buffer.loc,
+            hint="a barrier is reached by all threads or none: move the shared-memory stage out of the condition (compute_at an outer axis), or make the extents divide",
+            locate=False,
+        )
+
+
+def _forget(a: SharedAccess, var: E.Var) -> SharedAccess:
+    if a.index is None:
+        return a
+    used = False
+
+    def on_expr(e: E.Expr) -> None:
+        nonlocal used
+        used = used or e is var
+
+    visit(a.index, on_expr)
+    return SharedAccess(a.buffer, None, a.is_write, a.loc, atomic=a.atomic) if used else a
+
+
+def _in_loop(a: SharedAccess, s: S.For) -> SharedAccess:
+    """The access in an iteration of its own: its loop variable is another one."""
+    var = E.Var(s.var.name, s.var.dtype)
+    return a.substituted({s.var: var}).with_loop(var, s.min, s.extent)

@@ -1,0 +1,96 @@
+"""Drop what does nothing: empty loops and branches, conditions that are constants, storage that nobody touches."""
+
+from __future__ import annotations
+
+from ...target import Target
+from .. import expr as E
+from .. import stmt as S
+from ..func import Func
+from ..visit import map_stmt, visit
+from .rewrite_util import clone, const_int, has_effect
+
+
+def remove_noop(func: Func, target: Target) -> Func:
+    """The function without statements that have no effect."""
+    return func.with_body(_stmt(func.body))
+
+
+def _is_noop(s: S.Stmt) -> bool:
+    return isinstance(s, S.Evaluate) and not has_effect(s.value)
+
+
+def _keep(e: E.Expr) -> E.Expr:
+    return e
+
+
+def _stmt(s: S.Stmt) -> S.Stmt:
+    out = map_stmt(s, _stmt, _keep)
+    match out:
+        case S.Evaluate():
+            return S.NOP if _is_noop(out) else out
+        case S.Seq():
+            kept = [x for x in out.stmts if not _is_noop(x)]
+            return out if len(kept) == len(out.stmts) else S.seq(*kept)
+        case S.For():
+            extent = const_int(out.extent)
+            if _is_noop(out.body) or (extent is not None and extent <= 0):
+                return S.NOP
+            if extent == 1 and out.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED, S.ForKind.PARALLEL):
+                return clone(out.body, {out.var: out.min})
+        case S.IfThenElse():
+            return _branch(out)
+        case S.Attr() if _is_noop(out.body):
+            return S.NOP
+        case S.LetStmt():
+            if _is_noop(out.body):
+                return S.Evaluate(out.value) if has_effect(out.value) else S.NOP
+        case S.Alloc():
+            if _is_noop(out.body):
+                return S.NOP
+            if not _is_used(out):
+                return out.body
+        case S.BufferStore():
+            return S.NOP if _stores_itself(out) else out
+    return out
+
+
+def _branch(s: S.IfThenElse) -> S.Stmt:
+    if isinstance(s.cond, E.IntImm):
+        return s.then if s.cond.value else (s.orelse or S.NOP)
+    orelse = None if s.orelse is not None and _is_noop(s.orelse) else s.orelse
+    if _is_noop(s.then):
+        if orelse is None:
+            return S.Evaluate(s.cond) if has_effect(s.cond) else S.NOP
+        return S.IfThenElse(E.Not(s.cond), orelse)
+    return s if orelse is s.orelse else S.IfThenElse(s.cond, s.then, orelse)
+
+
+def _stores_itself(s: S.BufferStore) -> bool:
+    """`A[i] = A[i]`."""
+    v = s.value
+    if (
+        not isinstance(v, E.BufferLoad)
+        or v.buffer is not s.buffer
+        or v.predicate is not None
+        or s.predicate is not None
+    ):
+        return False
+    return all(a is b for a, b in zip(v.indices, s.indices))
+
+
+def _is_used(s: S.Alloc) -> bool:
+    used = False
+
+    def on_expr(e: E.Expr) -> None:
+        nonlocal used
+        used = used or (type(e) is E.BufferLoad and e.buffer is s.buffer)
+
+    def on_stmt(x: S.Stmt) -> None:
+        nonlocal used
+        if isinstance(x, S.BufferStore):
+            used = used or x.buffer is s.buffer
+        elif isinstance(x, S.AllReduce):
+            used = used or any(d is s.buffer for d in x.dests)
+
+    visit(s.body, on_expr, on_stmt)
+    return used

@@ -1,0 +1,309 @@
+"""Helpers that several passes share: cloning with fresh names, guards that let barriers through, memory effects.
+
+`clone` copies a statement with fresh loop variables and buffers, for passes that repeat a body. `guarded` puts a
+condition around a statement without enclosing anything that all threads must reach together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import Loc
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..buffer import Buffer
+from ..intrin import INTRINS
+from ..visit import map_stmt, substituter, visit
+
+SHARED_SCOPES = ("shared", "shared.dyn")
+BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+LAUNCH_TAGS = BLOCK_TAGS + THREAD_TAGS
+
+
+def const_int(e: Any) -> int | None:
+    """The value of an integer constant, else None."""
+    if isinstance(e, E.IntImm):
+        return e.value
+    return e if isinstance(e, int) else None
+
+
+def is_launch_loop(s: S.Stmt) -> bool:
+    """Whether `s` is a loop over a launch index (not a virtual thread)."""
+    return isinstance(s, S.For) and s.kind == S.ForKind.THREAD and s.thread != "vthread"
+
+
+# ---- buffers replaced
+
+
+def replace_buffers_expr(
+    swap: Mapping[int, Buffer], fe: Callable[[E.Expr], E.Expr]
+) -> Callable[[Any, Callable[[E.Expr], E.Expr]], E.Expr]:
+    """A handler for BufferLoad that swaps buffers by identity and rewrites indices with `fe`."""
+
+    def on_load(e: E.BufferLoad, _: Callable[[E.Expr], E.Expr]) -> E.Expr:
+        new = swap.get(id(e.buffer))
+        idx = tuple([fe(i) for i in e.indices])
+        pred = fe(e.predicate) if e.predicate is not None else None
+        if new is None and all(a is b for a, b in zip(idx, e.indices)) and pred is e.predicate:
+            return e
+        return E.BufferLoad(new or e.buffer, idx, pred)
+
+    return on_load
+
+
+class Cloner:
+    """Copies statements, substituting variables and giving fresh loop variables, let variables and buffers."""
+
+    def __init__(self, values: Mapping[E.Var, E.Expr], fresh: bool = True):
+        self.values: dict[E.Var, E.Expr] = dict(values)
+        self.buffers: dict[int, Buffer] = {}
+        self.fresh = fresh
+        self._reset()
+
+    def _reset(self) -> None:
+        self._vars = substituter(self.values)
+        self._memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+
+    def expr(self, e: E.Expr) -> E.Expr:
+        if not self.buffers:
+            return self._vars(e)
+        return self._swap(self._vars(e))
+
+    def _swap(self, e: E.Expr) -> E.Expr:
+        from ..visit import map_expr
+
+        t = type(e)
+        if t is E.Var or t is E.IntImm or t is E.FloatImm:
+            return e
+        hit = self._memo.get(id(e))
+        if hit is not None:
+            return hit[1]
+        out = map_expr(e, self._swap)
+        if type(out) is E.BufferLoad:
+            new = self.buffers.get(id(out.buffer))
+            if new is not None:
+                out = E.BufferLoad(new, out.indices, out.predicate)
+        self._memo[id(e)] = (e, out)
+        return out
+
+    def bind(self, var: E.Var) -> E.Var:
+        """A fresh variable that stands for `var` from here on."""
+        if not self.fresh:
+            return var
+        new = E.Var(var.name, var.dtype, var.is_size)
+        self.values[var] = new
+        self._reset()
+        return new
+
+    def stmt(self, s: S.Stmt) -> S.Stmt:
+        t = type(s)
+        if t is S.BufferStore:
+            out = map_stmt(s, self.stmt, self.expr)
+            new = self.buffers.get(id(s.buffer))  # type: ignore[attr-defined]
+            if new is not None:
+                return S.BufferStore(new, out.value, out.indices, out.predicate, out.loc)  # type: ignore[attr-defined]
+            return out
+        if isinstance(s, S.For):
+            lo, extent = self.expr(s.min), self.expr(s.extent)
+            var = self.bind(s.var)
+            body = self.stmt(s.body)
+            if var is s.var and lo is s.min and extent is s.extent and body is s.body:
+                return s
+            return S.For(var, lo, extent, body, s.kind, s.thread, s.annotations)
+        if isinstance(s, S.LetStmt):
+            value = self.expr(s.value)
+            var = self.bind(s.var)
+            return S.LetStmt(var, value, self.stmt(s.body))
+        if isinstance(s, S.Alloc) and self.fresh:
+            old = s.buffer
+            shape = tuple([self.expr(x) for x in old.shape])
+            new_buffer = Buffer(
+                old.name, old.dtype, shape, old.strides, old.elem_offset, old.scope, old.align_bytes, None, old.loc
+            )  # type: ignore[arg-type]
+            self.buffers[id(old)] = new_buffer
+            self._memo = {}
+            return S.Alloc(new_buffer, self.stmt(s.body), s.annotations)
+        if isinstance(s, S.AllReduce):
+            out = map_stmt(s, self.stmt, self.expr)
+            assert isinstance(out, S.AllReduce)
+            threads = tuple([_as_var(self.values.get(v, v), v) for v in s.threads])
+            dests = tuple([self.buffers.get(id(d), d) for d in s.dests])
+            return S.AllReduce(s.combiner, out.values, out.predicate, dests, threads, s.loc)
+        return map_stmt(s, self.stmt, self.expr)
+
+
+def _as_var(e: E.Expr, fallback: E.Var) -> E.Var:
+    while isinstance(e, E.Cast):
+        e = e.value
+    return e if isinstance(e, E.Var) else fallback
+
+
+def clone(s: S.Stmt, values: Mapping[E.Var, E.Expr]) -> S.Stmt:
+    """`s` with variables replaced and everything it binds renewed."""
+    return Cloner(values).stmt(s)
+
+
+# ---- what a statement touches
+
+
+@dataclass(slots=True)
+class Access:
+    """One access of a buffer: where, whether it writes, and the statement's place in the user's program."""
+
+    buffer: Buffer
+    indices: tuple[E.Expr, ...]
+    is_write: bool
+    loc: Loc | None = None
+    atomic: bool = False
+
+
+def expr_accesses(e: E.Expr, loc: Loc | None = None) -> Iterator[Access]:
+    """Loads, atomics and pointers taken in an expression (a pointer counts by its attrs' `rw`)."""
+    found: list[Access] = []
+    pointed: set[int] = set()
+
+    def on_expr(x: E.Expr) -> None:
+        if type(x) is E.Call and x.args and isinstance(x.args[0], E.BufferLoad):
+            head = x.args[0]
+            if x.op in ("access_ptr", "address_of"):
+                rw = (x.attrs or {}).get("rw", "rw")
+                pointed.add(id(head))
+                if "r" in rw:
+                    found.append(Access(head.buffer, (), False, loc))
+                if "w" in rw:
+                    found.append(Access(head.buffer, (), True, loc))
+            elif x.op.startswith("atomic_"):
+                pointed.add(id(head))
+                found.append(Access(head.buffer, head.indices, True, loc, atomic=True))
+            elif x.op == "async_copy" and len(x.args) > 1 and isinstance(x.args[1], E.BufferLoad):
+                pointed.add(id(head))
+                pointed.add(id(x.args[1]))
+                found.append(Access(head.buffer, (), True, loc))
+                found.append(Access(x.args[1].buffer, (), False, loc))
+            elif x.op == "prefetch":
+                pointed.add(id(head))
+
+    visit(e, on_expr)
+
+    def on_load(x: E.Expr) -> None:
+        if type(x) is E.BufferLoad and id(x) not in pointed:
+            found.append(Access(x.buffer, x.indices, False, loc))
+
+    visit(e, on_load)
+    yield from found
+
+
+def has_effect(e: E.Expr) -> bool:
+    """Whether evaluating `e` does more than give a value."""
+    found = False
+
+    def on_expr(x: E.Expr) -> None:
+        nonlocal found
+        if type(x) is E.Call and INTRINS[x.op].effect not in ("pure", "read"):
+            found = True
+
+    visit(e, on_expr)
+    return found
+
+
+def has_call(root: E.Expr | S.Stmt, *ops: str) -> bool:
+    """Whether a call of one of `ops` stands below `root`."""
+    found = False
+
+    def on_expr(x: E.Expr) -> None:
+        nonlocal found
+        if type(x) is E.Call and x.op in ops:
+            found = True
+
+    visit(root, on_expr)
+    return found
+
+
+def stmt_size(s: S.Stmt) -> int:
+    """Stores, evaluations and the like below `s`: the measure of code size that unrolling uses."""
+    count = 0
+
+    def on_stmt(x: S.Stmt) -> None:
+        nonlocal count
+        if isinstance(x, (S.BufferStore, S.Evaluate, S.AllReduce)):
+            count += 1
+
+    visit(s, None, on_stmt)
+    return count
+
+
+# ---- guards
+
+
+def needs_all_threads(s: S.Stmt) -> bool:
+    """Whether something below `s` may need all threads of the work-group together: a reduction over threads, a barrier,
+    or shared memory both written and read."""
+    written: set[int] = set()
+    read: set[int] = set()
+    sync = False
+
+    def on_expr(e: E.Expr) -> None:
+        nonlocal sync
+        if type(e) is E.BufferLoad:
+            if e.buffer.scope in SHARED_SCOPES:
+                read.add(id(e.buffer))
+        elif type(e) is E.Call and e.op in ("barrier", "mma", "ldmatrix"):
+            sync = True
+
+    def on_stmt(x: S.Stmt) -> None:
+        nonlocal sync
+        if isinstance(x, S.AllReduce):
+            sync = True
+        elif isinstance(x, S.BufferStore) and x.buffer.scope in SHARED_SCOPES:
+            written.add(id(x.buffer))
+
+    visit(s, on_expr, on_stmt)
+    return sync or bool(written & read)
+
+
+def guarded(cond: E.Expr, s: S.Stmt, variables: frozenset[int] = frozenset()) -> S.Stmt:
+    """`if cond: s`, with the condition moved inward past whatever all threads must reach together.
+
+    `variables`: ids of variables bound inside `s` do not matter, since every binder is fresh.
+    """
+    if isinstance(cond, E.IntImm):
+        return s if cond.value else S.NOP
+    if not needs_all_threads(s):
+        return S.IfThenElse(cond, s)
+    match s:
+        case S.Seq():
+            return S.seq(*[guarded(cond, x) for x in s.stmts])
+        case S.For():
+            return S.For(s.var, s.min, s.extent, guarded(cond, s.body), s.kind, s.thread, s.annotations)
+        case S.Alloc():
+            return S.Alloc(s.buffer, guarded(cond, s.body), s.annotations)
+        case S.Attr():
+            return S.Attr(s.key, s.value, guarded(cond, s.body))
+        case S.LetStmt() if not _touches_memory(s.value):
+            return S.LetStmt(s.var, s.value, guarded(cond, s.body))
+        case S.AllReduce():
+            return S.AllReduce(s.combiner, s.values, B.logical_and(cond, s.predicate), s.dests, s.threads, s.loc)
+        case S.IfThenElse():
+            then = guarded(B.logical_and(cond, s.cond), s.then)
+            if s.orelse is None:
+                return then
+            return S.seq(then, guarded(B.logical_and(cond, B.logical_not(s.cond)), s.orelse))
+        case S.Evaluate() if isinstance(s.value, E.Call) and s.value.op == "barrier":
+            return s
+    return S.IfThenElse(cond, s)
+
+
+def _touches_memory(e: E.Expr) -> bool:
+    found = False
+
+    def on_expr(x: E.Expr) -> None:
+        nonlocal found
+        if type(x) is E.BufferLoad:
+            found = True
+
+    visit(e, on_expr)
+    return found

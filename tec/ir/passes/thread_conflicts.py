@@ -1,0 +1,301 @@
+"""Do two accesses of one buffer, made by different threads of a work-group, meet in one element?
+
+`Conflicts.meet(first, second)` decides by enumeration: the index of each access is evaluated for every thread and every
+value of the loops around it, and the owners of the elements are compared. What is the same for all threads (block
+indices, loops around both accesses) must cancel, or be periodic (the `k % 2` of a double buffer); what cannot be
+evaluated counts as a conflict. Enumeration takes swizzles, paddings and fused indices in its stride, where interval
+arithmetic would give up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from ...errors import Loc
+from .. import build as B
+from .. import expr as E
+from ..arith import Analyzer
+from ..buffer import Buffer
+from ..visit import substitute, visit
+
+_LIMIT = 1 << 19  # index values that one comparison may enumerate
+Array = Any
+
+
+@dataclass(slots=True)
+class SharedAccess:
+    """An access with the loops between it and the place of comparison, and the conditions on the way."""
+
+    buffer: Buffer
+    index: E.Expr | None  # None: somewhere in the buffer
+    is_write: bool
+    loc: Loc | None = None
+    loops: list[tuple[E.Var, E.Expr, E.Expr]] = field(default_factory=list)
+    conds: list[E.Expr] = field(default_factory=list)
+    atomic: bool = False
+
+    def with_loop(self, var: E.Var, lo: E.Expr, extent: E.Expr) -> SharedAccess:
+        return SharedAccess(
+            self.buffer, self.index, self.is_write, self.loc, [*self.loops, (var, lo, extent)], self.conds, self.atomic
+        )
+
+    def with_cond(self, cond: E.Expr) -> SharedAccess:
+        return SharedAccess(
+            self.buffer, self.index, self.is_write, self.loc, self.loops, [*self.conds, cond], self.atomic
+        )
+
+    def substituted(self, values: dict[E.Var, E.Expr]) -> SharedAccess:
+        index = substitute(self.index, values) if self.index is not None else None
+        conds = [substitute(c, values) for c in self.conds]
+        loops = [(v, substitute(lo, values), substitute(n, values)) for v, lo, n in self.loops]
+        return SharedAccess(self.buffer, index, self.is_write, self.loc, loops, conds, self.atomic)
+
+
+class _UnknownError(Exception):
+    """Internal: an expression that cannot be evaluated here."""
+
+
+class Conflicts:
+    """threads: the launch's thread variables with their extents."""
+
+    def __init__(self, threads: list[tuple[E.Var, int]]):
+        self.threads = threads
+        self.count = 1
+        self.env: dict[int, Array] = {}
+        ids = 1
+        for _, extent in threads:
+            ids *= extent
+        lane = np.arange(ids, dtype=np.int64)
+        for var, extent in threads:
+            self.env[id(var)] = lane % extent
+            lane = lane // extent
+        self.count = ids
+        self._known: dict[tuple[int, int, bool], bool] = {}
+
+    def meet(self, first: SharedAccess, second: SharedAccess) -> bool:
+        """Whether two threads may touch one element, one of them writing, the first access before the second."""
+        if first.buffer is not second.buffer or not (first.is_write or second.is_write) or self.count == 1:
+            return False
+        if first.atomic and second.atomic:
+            return False
+        if first.index is None or second.index is None:
+            return True
+        try:
+            return self._meet(first, second)
+        except _UnknownError:
+            return True
+
+    def _meet(self, first: SharedAccess, second: SharedAccess) -> bool:
+        uniform_a, own_a, loops_a = self._split(first)
+        uniform_b, own_b, loops_b = self._split(second)
+        a, who_a = self._elements(own_a, loops_a, first.conds)
+        b, who_b = self._elements(own_b, loops_b, second.conds)
+        for shift in self._shifts(uniform_a, uniform_b):
+            if _overlap(a + shift, who_a, b, who_b):
+                return True
+        return False
+
+    # ---- the parts of an index
+
+    def _split(self, access: SharedAccess) -> tuple[_Terms, _Terms, _Loops]:
+        """The index's terms: those that are the same for all threads, and those of threads and inner loops; the loops."""
+        inner = {id(v) for v, _, _ in access.loops}
+        uniform: _Terms = []
+        own: _Terms = []
+        assert access.index is not None
+        index = access.index
+        loops = access.loops
+        if isinstance(index, E.Ramp):
+            lane = E.Var("lane", index.base.dtype)
+            loops = [*loops, (lane, E.IntImm(0), E.IntImm(index.lanes))]
+            inner.add(id(lane))
+            index = B.add(index.base, B.mul(index.stride, lane))
+        elif isinstance(index, E.Broadcast):
+            index = index.value
+        for sign, term in _terms(index, 1):
+            kinds = self._kinds(term, inner)
+            if kinds == {"uniform"} or not kinds:
+                (uniform if kinds else own).append((sign, term))
+            elif "uniform" in kinds:
+                raise _UnknownError
+            else:
+                own.append((sign, term))
+        return uniform, own, loops
+
+    def _kinds(self, term: E.Expr, inner: set[int]) -> set[str]:
+        kinds: set[str] = set()
+
+        def on_expr(e: E.Expr) -> None:
+            if type(e) is E.Var:
+                kinds.add("thread" if id(e) in self.env else "inner" if id(e) in inner else "uniform")
+            elif type(e) is E.BufferLoad:
+                raise _UnknownError
+
+        visit(term, on_expr)
+        return kinds
+
+    def _elements(self, terms: _Terms, loops: _Loops, conds: list[E.Expr]) -> tuple[Array, Array]:
+        """Every element that the access may touch, and the thread that does."""
+        used: set[int] = set()
+        for e in (*[t for _, t in terms], *conds):
+            visit(e, lambda x: used.add(id(x)))
+        env: dict[int, Array] = dict(self.env)
+        shape = [self.count]
+        axes: list[tuple[E.Var, int, int]] = []
+        for var, lo, extent in loops:
+            if id(var) not in used:
+                continue
+            n, first = _known_int(extent), _known_int(lo)
+            if n is None or first is None:
+                raise _UnknownError
+            axes.append((var, first, n))
+            shape.append(n)
+        if int(np.prod(shape)) > _LIMIT:
+            raise _UnknownError
+        rank = len(shape)
+        for key in env:
+            env[key] = env[key].reshape([self.count] + [1] * (rank - 1))
+        for k, (var, first, n) in enumerate(axes):
+            env[id(var)] = (first + np.arange(n, dtype=np.int64)).reshape([1] * (k + 1) + [n] + [1] * (rank - k - 2))
+        total: Array = np.zeros(shape, dtype=np.int64)
+        for sign, term in terms:
+            total = total + sign * evaluate(term, env)
+        owner = np.broadcast_to(np.arange(self.count).reshape([self.count] + [1] * (rank - 1)), shape)
+        mask = np.ones(shape, dtype=bool)
+        for c in conds:
+            try:
+                mask &= np.broadcast_to(evaluate(c, env), shape).astype(bool)
+            except _UnknownError:
+                continue  # the access may happen
+        return total[mask], owner[mask]
+
+    def _shifts(self, a: _Terms, b: _Terms) -> list[int]:
+        """The values that the difference of the uniform parts may take."""
+        diff: E.Expr = E.IntImm(0)
+        for sign, term in a:
+            diff = B.add(diff, term) if sign > 0 else B.sub(diff, term)
+        for sign, term in b:
+            diff = B.sub(diff, term) if sign > 0 else B.add(diff, term)
+        diff = Analyzer().simplify(diff)
+        if isinstance(diff, E.IntImm):
+            return [diff.value]
+        period, variables = _period(diff)
+        if period is None or len(variables) != 1 or period > 64:
+            raise _UnknownError
+        values = evaluate(diff, {id(variables[0]): np.arange(period, dtype=np.int64)})
+        return sorted({int(v) for v in np.atleast_1d(values)})
+
+
+_Terms = list[tuple[int, E.Expr]]
+_Loops = list[tuple[E.Var, E.Expr, E.Expr]]
+
+
+def _terms(e: E.Expr, sign: int) -> _Terms:
+    if isinstance(e, E.Add):
+        return _terms(e.a, sign) + _terms(e.b, sign)
+    if isinstance(e, E.Sub):
+        return _terms(e.a, sign) + _terms(e.b, -sign)
+    if isinstance(e, E.Mul) and isinstance(e.b, E.IntImm) and isinstance(e.a, (E.Add, E.Sub)):
+        return [(s, E.Mul(t, e.b)) for s, t in _terms(e.a, sign)]
+    return [(sign, e)]
+
+
+def _known_int(e: E.Expr) -> int | None:
+    return e.value if isinstance(e, E.IntImm) else None
+
+
+def _period(diff: E.Expr) -> tuple[int | None, list[E.Var]]:
+    """The period of an expression that depends on its variables through remainders alone, and those variables."""
+    variables: dict[int, E.Var] = {}
+    period = 1
+    ok = True
+
+    def go(e: E.Expr, inside: bool) -> None:
+        nonlocal period, ok
+        if type(e) is E.Var:
+            variables[id(e)] = e
+            ok = ok and inside
+        elif type(e) is E.FloorMod and isinstance(e.b, E.IntImm) and not inside:
+            period = period * e.b.value // gcd(period, e.b.value)
+            go(e.a, True)
+        elif type(e) in (E.Add, E.Sub):
+            go(e.a, inside)  # type: ignore[attr-defined]
+            go(e.b, inside)  # type: ignore[attr-defined]
+        elif type(e) is E.Mul and isinstance(e.b, E.IntImm):
+            go(e.a, inside)
+        elif type(e) is E.Cast:
+            go(e.value, inside)
+        elif type(e) is not E.IntImm:
+            ok = False
+
+    go(diff, False)
+    return (period if ok else None), list(variables.values())
+
+
+def _overlap(a: Array, who_a: Array, b: Array, who_b: Array) -> bool:
+    """Whether some element of `a` is also in `b` under another thread."""
+    if a.size == 0 or b.size == 0:
+        return False
+    low = min(int(a.min()), int(b.min()))
+    size = max(int(a.max()), int(b.max())) - low + 1
+    if size > 1 << 24:
+        raise _UnknownError
+    first = np.full(size, -1, dtype=np.int64)
+    last = np.full(size, -1, dtype=np.int64)
+    first[a - low] = who_a
+    last[(a - low)[::-1]] = who_a[::-1]
+    # Where several threads hold an element, the two orders of assignment leave different owners.
+    seen_first, seen_last = first[b - low], last[b - low]
+    hit = seen_first >= 0
+    return bool(np.any(hit & ((seen_first != who_b) | (seen_last != who_b))))
+
+
+_NUMPY: dict[type, Callable[[Array, Array], Array]] = {
+    E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.FloorDiv: np.floor_divide, E.FloorMod: np.mod,
+    E.Min: np.minimum, E.Max: np.maximum, E.EQ: np.equal, E.NE: np.not_equal, E.LT: np.less, E.LE: np.less_equal,
+    E.GT: np.greater, E.GE: np.greater_equal, E.And: np.logical_and, E.Or: np.logical_or,
+}  # fmt: skip
+_CALLS: dict[str, Callable[..., Array]] = {
+    "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
+    "likely": lambda x: x,
+}  # fmt: skip
+
+
+def evaluate(e: E.Expr, env: dict[int, Array]) -> Array:
+    """An integer expression over arrays of values."""
+    t = type(e)
+    if isinstance(e, E.IntImm):
+        return np.int64(e.value)
+    if t is E.Var:
+        value = env.get(id(e))
+        if value is None:
+            raise _UnknownError
+        return value
+    op = _NUMPY.get(t)
+    if op is not None:
+        a, b = evaluate(e.a, env), evaluate(e.b, env)  # type: ignore[attr-defined]
+        if t in (E.FloorDiv, E.FloorMod) and np.any(b == 0):
+            raise _UnknownError
+        return op(a, b)
+    if isinstance(e, (E.Div, E.Mod)):
+        a, b = evaluate(e.a, env), evaluate(e.b, env)
+        if np.any(b == 0):
+            raise _UnknownError
+        return np.fmod(a, b) if t is E.Mod else (a - np.fmod(a, b)) // b
+    if isinstance(e, E.Cast) and ("int" in e.dtype):
+        return evaluate(e.value, env)
+    if isinstance(e, E.Not):
+        return np.logical_not(evaluate(e.a, env))
+    if isinstance(e, E.Select):
+        return np.where(evaluate(e.cond, env), evaluate(e.a, env), evaluate(e.b, env))
+    if isinstance(e, E.Call):
+        if e.op in _CALLS:
+            return _CALLS[e.op](*[evaluate(a, env) for a in e.args])
+        if e.op == "if_then_else":
+            return np.where(*[evaluate(a, env) for a in e.args])
+    raise _UnknownError

@@ -1,0 +1,157 @@
+"""Make one launch index out of the nested and consecutive thread loops of a kernel.
+
+In: stage "loops", where each stage binds its own loops: loops over one tag may nest or follow each other.
+Out: each kernel region is a nest of one loop a tag (blockIdx.* outside threadIdx.*) around a body without launch loops.
+A loop whose extent is below the launch's runs under a guard. A store that stands outside of the loops over some tag
+happens once, so the other threads of that tag are masked off.
+"""
+
+from __future__ import annotations
+
+from ...errors import LoweringError
+from ...target import Target
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..func import Func
+from ..visit import free_vars, map_stmt, substituter, visit
+from .rewrite_util import LAUNCH_TAGS, SHARED_SCOPES, THREAD_TAGS, const_int, guarded, has_effect, is_launch_loop
+
+
+def unify_threads(func: Func, target: Target) -> Func:
+    """One loop for each launch index of each kernel; see the module."""
+
+    def host(s: S.Stmt) -> S.Stmt:
+        if isinstance(s, S.For) and s.kind == S.ForKind.THREAD:
+            return _unify_kernel(s)
+        return map_stmt(s, host, lambda e: e)
+
+    return func.with_body(host(func.body))
+
+
+def _same_extent(a: E.Expr, b: E.Expr) -> bool:
+    if a is b:
+        return True
+    x, y = const_int(a), const_int(b)
+    if x is not None or y is not None:
+        return x == y
+    from ..structural import structural_equal
+
+    return bool(structural_equal(a, b))
+
+
+def _launch_extents(root: S.For) -> dict[str, E.Expr]:
+    """The launch extent of each tag: the largest of its loops' extents."""
+    extents: dict[str, E.Expr] = {}
+    bound: set[int] = set()
+
+    def go(s: S.Stmt, lets: dict[E.Var, E.Expr]) -> None:
+        def child(x: S.Stmt) -> S.Stmt:
+            go(x, lets)
+            return x
+
+        if isinstance(s, S.For):
+            bound.add(id(s.var))
+            if is_launch_loop(s):
+                if s.thread not in LAUNCH_TAGS:
+                    raise LoweringError(
+                        f"unknown thread tag {s.thread!r}", hint=f"tags: {', '.join(LAUNCH_TAGS)}, vthread"
+                    )
+                for v in free_vars(s.extent):
+                    if id(v) in bound:
+                        raise LoweringError(
+                            f"the extent of {s.thread}, {s.extent}, changes inside the kernel",
+                            hint="a launch index needs an extent known before the kernel starts; split with a constant factor, then bind",
+                        )
+                extent = B.cast("int32", s.extent)
+                old = extents.get(s.thread)
+                if old is None:
+                    extents[s.thread] = extent
+                elif not _same_extent(old, extent):
+                    extents[s.thread] = B.maximum(old, extent)
+        elif isinstance(s, S.LetStmt):
+            bound.add(id(s.var))
+        map_stmt(s, child, lambda e: e)
+
+    go(root, {})
+    return extents
+
+
+def _unify_kernel(root: S.For) -> S.Stmt:
+    extents = _launch_extents(root)
+    if not extents:
+        return root
+    launch = {tag: E.Var(tag.replace(".", "_")) for tag in LAUNCH_TAGS if tag in extents}
+    many = {tag for tag in launch if const_int(extents[tag]) != 1}
+    values: dict[E.Var, E.Expr] = {}
+    sub = substituter(values)
+
+    def bind(s: S.For) -> None:
+        nonlocal sub
+        new = B.add(B.cast(s.var.dtype, launch[s.thread]), sub(s.min))
+        if values.get(s.var) is not new:
+            values[s.var] = new
+            sub = substituter(values)
+
+    def once(s: S.Stmt, active: frozenset[str], tags: set[str]) -> S.Stmt:
+        """`s` for the first thread along the tags that no loop around it covers."""
+        missing = [t for t in launch if t in tags and t in many and t not in active]
+        if not missing:
+            return s
+        return S.IfThenElse(B.all_of(*[B.compare("eq", launch[t], 0) for t in missing]), s)
+
+    def rewrite(s: S.Stmt, active: frozenset[str]) -> S.Stmt:
+        if isinstance(s, S.For) and is_launch_loop(s):
+            bind(s)
+            extent = B.cast("int32", sub(s.extent))
+            body = rewrite(s.body, active | {s.thread})
+            if _same_extent(extents[s.thread], extent):
+                return body
+            return guarded(B.compare("lt", launch[s.thread], extent), body)
+        if isinstance(s, S.AllReduce):
+            out = map_stmt(s, _no_stmt, sub)
+            assert isinstance(out, S.AllReduce)
+            threads = tuple([_launch_var(values.get(v, v)) for v in s.threads])
+            return S.AllReduce(s.combiner, out.values, out.predicate, s.dests, threads, s.loc)
+        out = map_stmt(s, lambda x: rewrite(x, active), lambda e: sub(e))
+        if isinstance(out, S.BufferStore):
+            if out.buffer.scope == "global":
+                return once(out, active, set(launch))
+            if out.buffer.scope in SHARED_SCOPES:
+                return once(out, active, set(THREAD_TAGS))
+        elif isinstance(out, S.Evaluate) and has_effect(out.value) and _is_store_like(out.value):
+            return once(out, active, set(launch))
+        return out
+
+    body = rewrite(root, frozenset())
+    for tag in reversed(list(launch)):
+        body = S.For(launch[tag], E.IntImm(0), extents[tag], body, S.ForKind.THREAD, tag)
+    return body
+
+
+def _is_store_like(e: E.Expr) -> bool:
+    """Whether an expression's effect is on memory of its own (an atomic), not on its lanes together."""
+    found = False
+
+    def on_expr(x: E.Expr) -> None:
+        nonlocal found
+        if type(x) is E.Call and x.op.startswith("atomic_"):
+            found = True
+
+    visit(e, on_expr)
+    return found
+
+
+def _launch_var(e: E.Expr) -> E.Var:
+    while not isinstance(e, E.Var):
+        if isinstance(e, E.Cast):
+            e = e.value
+        elif isinstance(e, E.Add) and isinstance(e.b, E.IntImm):
+            e = e.a
+        else:
+            raise LoweringError(f"a reduction runs over {e}, which is no thread index")
+    return e
+
+
+def _no_stmt(s: S.Stmt) -> S.Stmt:
+    return s

@@ -1,0 +1,135 @@
+"""Repeat the bodies of loops: those asked for, and those whose repetition turns arrays into registers.
+
+Unrolled are loops of kind "unrolled" with constant extent; serial loops under a pragma `auto_unroll_max_step` as long as
+the repeated body stays below that many steps (`unroll_explicit` false only marks them for the code generator); and on a
+GPU short serial loops that index memory of a thread (scope "local" or a fragment), which lives in registers only where
+every index is a constant. A loop of kind "unrolled" whose extent is not constant stays a loop, marked for the code
+generator (annotation "unroll").
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...target import Target
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..func import Func
+from ..visit import map_stmt, visit
+from .rewrite_util import clone, const_int, stmt_size
+
+_MAX_EXPLICIT = 1 << 14  # statements that an unrolled loop may become
+_MAX_REGISTER_STEPS = 1024
+_MAX_REGISTER_EXTENT = 64
+
+
+class _Options:
+    __slots__ = ("explicit", "max_extent", "max_step")
+
+    def __init__(self, max_step: int = 0, explicit: bool = True, max_extent: int = 1 << 30):
+        self.max_step = max_step
+        self.explicit = explicit
+        self.max_extent = max_extent
+
+    def with_pragma(self, key: str, value: Any) -> _Options:
+        number = const_int(value)
+        amount = 1 if number is None else number
+        name = key.removeprefix("pragma.").removeprefix("pragma_")
+        out = _Options(self.max_step, self.explicit, self.max_extent)
+        if name == "auto_unroll_max_step":
+            out.max_step = amount
+        elif name == "auto_unroll_max_extent":
+            out.max_extent = amount
+        elif name == "unroll_explicit":
+            out.explicit = bool(amount)
+        return out
+
+
+_PRAGMAS = {
+    f"pragma{dot}{n}" for dot in "._" for n in ("auto_unroll_max_step", "auto_unroll_max_extent", "unroll_explicit")
+}
+
+
+def unroll(func: Func, target: Target) -> Func:
+    """The function with its unrolled loops written out; see the module."""
+    return func.with_body(_stmt(func.body, _Options(), target.is_gpu))
+
+
+def _stmt(s: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
+    if isinstance(s, S.Attr) and s.key in _PRAGMAS:
+        return _stmt(s.body, options.with_pragma(s.key, s.value), gpu)
+    if isinstance(s, S.For):
+        for key, value in s.annotations.items():
+            if key in _PRAGMAS:
+                options = options.with_pragma(key, value)
+        body = _stmt(s.body, options, gpu)
+        return _loop(s, body, options, gpu)
+    return map_stmt(s, lambda x: _stmt(x, options, gpu), _keep)
+
+
+def _keep(e: E.Expr) -> E.Expr:
+    return e
+
+
+def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
+    extent = const_int(loop.extent)
+    if loop.kind == S.ForKind.UNROLLED:
+        if extent is not None and extent * max(1, stmt_size(body)) <= _MAX_EXPLICIT:
+            return repeat(loop.var, loop.min, extent, body)
+        return S.For(loop.var, loop.min, loop.extent, body, S.ForKind.SERIAL, "", {**loop.annotations, "unroll": True})
+    if loop.kind == S.ForKind.SERIAL and extent is not None:
+        steps = extent * max(1, stmt_size(body))
+        if 0 < steps <= options.max_step and extent <= options.max_extent:
+            if options.explicit:
+                return repeat(loop.var, loop.min, extent, body)
+            return S.For(loop.var, loop.min, loop.extent, body, loop.kind, "", {**loop.annotations, "unroll": True})
+        if (
+            gpu
+            and extent <= _MAX_REGISTER_EXTENT
+            and steps <= _MAX_REGISTER_STEPS
+            and _indexes_registers(loop.var, body)
+        ):
+            return repeat(loop.var, loop.min, extent, body)
+        if extent == 1:
+            return repeat(loop.var, loop.min, 1, body)
+    if body is loop.body:
+        return loop
+    return S.For(loop.var, loop.min, loop.extent, body, loop.kind, loop.thread, loop.annotations)
+
+
+def repeat(var: E.Var, lo: E.Expr, extent: int, body: S.Stmt) -> S.Stmt:
+    """`body` once for each value of `var`, in order."""
+    return S.seq(*[clone(body, {var: B.add(lo, k)}) for k in range(extent)])
+
+
+def _indexes_registers(var: E.Var, body: S.Stmt) -> bool:
+    found = False
+
+    def uses(indices: tuple[E.Expr, ...]) -> bool:
+        hit = False
+
+        def on_var(x: E.Expr) -> None:
+            nonlocal hit
+            hit = hit or x is var
+
+        for i in indices:
+            visit(i, on_var)
+        return hit
+
+    def on_expr(e: E.Expr) -> None:
+        nonlocal found
+        if type(e) is E.BufferLoad and not found and _in_registers(e.buffer.scope):
+            found = uses(e.indices)
+
+    def on_stmt(s: S.Stmt) -> None:
+        nonlocal found
+        if isinstance(s, S.BufferStore) and not found and _in_registers(s.buffer.scope):
+            found = uses(s.indices)
+
+    visit(body, on_expr, on_stmt)
+    return found
+
+
+def _in_registers(scope: str) -> bool:
+    return scope == "local" or scope.startswith("fragment")

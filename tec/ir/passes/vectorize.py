@@ -1,0 +1,503 @@
+"""Turn loops of kind "vectorized" into vector operations.
+
+In: flat buffers; For(kind=vectorized) of constant extent. Out: no vectorized loop; the loop variable is a Ramp, values
+that depend on it are vectors, loads and stores have vector indices. A condition on the variable becomes a predicate of
+the stores (and of the loads that it guards). What has no vector form (inner loops whose bounds depend on the variable,
+calls of functions outside, whiles) runs lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import LoweringError
+from ...target import Target
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..arith import Analyzer
+from ..buffer import Buffer
+from ..dtype import dtype_info, with_lanes
+from ..func import Func
+from ..intrin import INTRINS
+from ..visit import map_stmt, visit
+from .rewrite_util import clone, const_int
+
+_MAX_LANES = 1024
+
+
+class _CannotVectorizeError(Exception):
+    """Internal: this statement has no vector form."""
+
+
+def vectorize(func: Func, target: Target) -> Func:
+    """No loop of kind "vectorized" left; see the module."""
+    analyzer = Analyzer()
+
+    def stmt(s: S.Stmt) -> S.Stmt:
+        if isinstance(s, S.For):
+            analyzer.bind(s.var, E.Range(s.min, s.extent))
+            body = stmt(s.body)
+            if s.kind == S.ForKind.VECTORIZED:
+                return _vector_loop(s, body, analyzer)
+            return s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+        return map_stmt(s, stmt, _keep)
+
+    return func.with_body(stmt(func.body))
+
+
+def _keep(e: E.Expr) -> E.Expr:
+    return e
+
+
+def _vector_loop(loop: S.For, body: S.Stmt, analyzer: Analyzer) -> S.Stmt:
+    lanes = const_int(loop.extent)
+    if lanes is None:
+        raise LoweringError(
+            f"the vectorized loop over {loop.var.name} has the extent {loop.extent}, which is not a constant",
+            hint="split the axis by a constant factor and vectorize the inner axis",
+        )
+    if lanes == 0:
+        return S.NOP
+    if lanes == 1:
+        return clone(body, {loop.var: loop.min})
+    if lanes > _MAX_LANES:
+        return S.For(loop.var, loop.min, loop.extent, body)
+    return _Vectorizer(loop.var, loop.min, lanes, analyzer).statement(body)
+
+
+def lanes_of(e: E.Expr) -> int:
+    return dtype_info(e.dtype).lanes
+
+
+def widen(e: E.Expr, lanes: int) -> E.Expr:
+    """`e` as a vector of `lanes` lanes."""
+    return e if lanes_of(e) == lanes else E.Broadcast(e, lanes)
+
+
+class _Vectorizer:
+    def __init__(self, var: E.Var, lo: E.Expr, lanes: int, analyzer: Analyzer):
+        self.var = var
+        self.lo = lo
+        self.lanes = lanes
+        self.analyzer = analyzer
+        self.lets: dict[E.Var, E.Expr] = {}
+        self.grown: dict[int, Buffer] = {}
+        self.predicates: list[E.Expr] = []  # vector conditions that hold where we are
+        self.memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+
+    # ---- statements
+
+    def statement(self, s: S.Stmt) -> S.Stmt:
+        """The vector form of `s`, or `s` lane by lane."""
+        saved = list(self.predicates), dict(self.lets), dict(self.grown)
+        try:
+            return self.stmt(s)
+        except _CannotVectorizeError:
+            self.predicates, self.lets, self.grown = saved
+            self.memo.clear()
+            if self.grown or self.lets:
+                raise  # lanes of outer storage are laid out already: an outer statement must go lane by lane
+            return self.scalarize(s)
+
+    def scalarize(self, s: S.Stmt) -> S.Stmt:
+        var = E.Var(self.var.name, self.var.dtype)
+        body = clone(s, {self.var: var})
+        if self.predicates:
+            raise _CannotVectorizeError
+        return S.For(var, self.lo, E.IntImm(self.lanes, self.lo.dtype), body)
+
+    def uses_var(self, e: E.Expr | S.Stmt) -> bool:
+        found = False
+
+        def on_expr(x: E.Expr) -> None:
+            nonlocal found
+            if x is self.var or x in self.lets or (type(x) is E.BufferLoad and id(x.buffer) in self.grown):
+                found = True
+
+        visit(e, on_expr)
+        return found
+
+    def stmt(self, s: S.Stmt) -> S.Stmt:
+        match s:
+            case S.BufferStore():
+                return self.store(s)
+            case S.Seq():
+                return S.seq(*[self.statement(x) for x in s.stmts])
+            case S.For():
+                if self.uses_var(s.min) or self.uses_var(s.extent):
+                    raise _CannotVectorizeError
+                self.analyzer.bind(s.var, E.Range(s.min, s.extent))
+                body = self.statement(s.body)
+                return S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+            case S.IfThenElse():
+                return self.branch(s)
+            case S.LetStmt():
+                value = self.expr(s.value)
+                if lanes_of(value) == lanes_of(s.value):
+                    return S.LetStmt(s.var, value, self.statement(s.body))
+                new = E.Var(s.var.name, value.dtype)
+                self.lets[s.var] = new
+                self.memo.clear()
+                body = self.stmt(s.body)
+                del self.lets[s.var]
+                self.memo.clear()
+                return S.LetStmt(new, value, body)
+            case S.Alloc():
+                return self.alloc(s)
+            case S.Attr():
+                value = self.expr(s.value) if isinstance(s.value, E.Expr) else s.value
+                return S.Attr(s.key, value, self.statement(s.body))
+            case S.Evaluate():
+                if self.uses_var(s.value):
+                    raise _CannotVectorizeError
+                return self.repeat(s)
+            case S.Assert() if not self.uses_var(s.cond):
+                return s
+        raise _CannotVectorizeError
+
+    def repeat(self, s: S.Stmt) -> S.Stmt:
+        """A statement that does not depend on the lane: its effect happens once for each lane all the same."""
+        if self.predicates:
+            raise _CannotVectorizeError
+        if (
+            isinstance(s, S.Evaluate)
+            and isinstance(s.value, E.Call)
+            and INTRINS[s.value.op].effect in ("barrier", "pure")
+        ):
+            return s
+        raise _CannotVectorizeError
+
+    def store(self, s: S.BufferStore) -> S.Stmt:
+        index = self.index(s.buffer, s.indices)
+        value = self.expr(s.value)
+        lanes = max(lanes_of(index), lanes_of(value))
+        buffer = self.grown.get(id(s.buffer), s.buffer)
+        if lanes == 1 and not self.predicates:
+            if _stores_what_is_read(s, s.value):
+                raise _CannotVectorizeError  # an update, once for each lane
+            return S.BufferStore(buffer, value, (index,), self._own(s.predicate), s.loc)
+        if lanes_of(index) == 1 or dtype_info(s.buffer.dtype).lanes > 1:
+            raise _CannotVectorizeError  # all lanes write one element: their order counts
+        if lanes != self.lanes:
+            raise _CannotVectorizeError
+        pred = self._own(s.predicate)
+        conds = [*self.predicates, *([pred] if pred is not None else [])]
+        return S.BufferStore(buffer, widen(value, lanes), (widen(index, lanes),), self.conjunction(conds), s.loc)
+
+    def _own(self, predicate: E.Expr | None) -> E.Expr | None:
+        return None if predicate is None else self.expr(predicate)
+
+    def conjunction(self, conds: list[E.Expr]) -> E.Expr | None:
+        if not conds:
+            return None
+        out = widen(conds[0], self.lanes)
+        for c in conds[1:]:
+            out = E.And(out, widen(c, self.lanes))
+        return out
+
+    def branch(self, s: S.IfThenElse) -> S.Stmt:
+        cond = self.expr(strip_likely(s.cond))
+        if lanes_of(cond) == 1:
+            then = self.statement(s.then)
+            orelse = self.statement(s.orelse) if s.orelse is not None else None
+            return S.IfThenElse(cond if self.uses_var(s.cond) else s.cond, then, orelse)
+        # The condition itself must be free of what the branch changes, as its lanes are all taken beforehand.
+        if s.orelse is not None and _stores_what_is_read(s.then, s.cond):
+            raise _CannotVectorizeError
+        if _stores_what_is_read(s.then, s.cond) and isinstance(s.then, S.Seq):
+            raise _CannotVectorizeError
+        then = self.under(cond, s.then)
+        if s.orelse is None:
+            return then
+        return S.seq(then, self.under(E.Not(cond), s.orelse))
+
+    def under(self, cond: E.Expr, s: S.Stmt) -> S.Stmt:
+        self.predicates.append(cond)
+        self.memo.clear()
+        try:
+            return self.stmt(s)
+        finally:
+            self.predicates.pop()
+            self.memo.clear()
+
+    def alloc(self, s: S.Alloc) -> S.Stmt:
+        """A buffer made anew in each iteration gets a copy for each lane, lanes side by side."""
+        old = s.buffer
+        if not self.uses_var(s.body) or old.scope not in ("local", "global"):
+            return S.Alloc(old, self.statement(s.body), s.annotations)
+        new = Buffer(
+            old.name, old.dtype, (B.mul(old.shape[0], self.lanes),), (), 0, old.scope, old.align_bytes, None, old.loc
+        )
+        self.grown[id(old)] = new
+        self.memo.clear()
+        body = self.stmt(s.body)
+        del self.grown[id(old)]
+        self.memo.clear()
+        return S.Alloc(new, body, s.annotations)
+
+    # ---- expressions
+
+    def index(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr:
+        if len(indices) != 1:
+            raise LoweringError(f"{buffer.name} is not flat: run flatten_buffers before vectorize", locate=False)
+        i = self.expr(indices[0])
+        if id(buffer) in self.grown:
+            if lanes_of(i) == 1:
+                return E.Ramp(self.analyzer.simplify(B.mul(i, self.lanes)), E.IntImm(1, i.dtype), self.lanes)
+            dtype = dtype_info(i.dtype).element
+            lane = E.Ramp(E.IntImm(0, dtype), E.IntImm(1, dtype), self.lanes)
+            return self.binary(E.Add, self.binary(E.Mul, i, E.IntImm(self.lanes, dtype)), lane)
+        return i
+
+    def expr(self, e: E.Expr) -> E.Expr:
+        if e is self.var:
+            return E.Ramp(self.lo, E.IntImm(1, e.dtype), self.lanes)
+        t = type(e)
+        if t is E.Var:
+            return self.lets.get(e, e)  # type: ignore[call-overload,no-any-return]
+        if t is E.IntImm or t is E.FloatImm or t is E.StringImm:
+            return e
+        hit = self.memo.get(id(e))
+        if hit is not None:
+            return hit[1]
+        out = _EXPR[t](self, e)
+        self.memo[id(e)] = (e, out)
+        return out
+
+    def binary(self, cls: type, a: E.Expr, b: E.Expr) -> E.Expr:
+        la, lb = lanes_of(a), lanes_of(b)
+        if la == 1 and lb == 1:
+            out: E.Expr = cls(a, b)
+            return _fold(out)
+        lanes = max(la, lb)
+        if la != lb and min(la, lb) != 1:
+            raise _CannotVectorizeError
+        if cls in (E.Add, E.Sub) and dtype_info(a.dtype).is_int:
+            build = B.add if cls is E.Add else B.sub
+            if isinstance(a, E.Ramp) and lb == 1:
+                return E.Ramp(self.analyzer.simplify(build(a.base, b)), a.stride, lanes)
+            if isinstance(b, E.Ramp) and la == 1:
+                stride = b.stride if cls is E.Add else B.neg(b.stride)
+                return E.Ramp(self.analyzer.simplify(build(a, b.base)), stride, lanes)
+            if isinstance(a, E.Ramp) and isinstance(b, E.Ramp):
+                stride = self.analyzer.simplify(build(a.stride, b.stride))
+                base = self.analyzer.simplify(build(a.base, b.base))
+                return E.Broadcast(base, lanes) if B.is_const(stride, 0) else E.Ramp(base, stride, lanes)
+        if cls is E.Mul and dtype_info(a.dtype).is_int:
+            for ramp, other in ((a, b), (b, a)):
+                if isinstance(ramp, E.Ramp) and lanes_of(other) == 1:
+                    return E.Ramp(
+                        self.analyzer.simplify(B.mul(ramp.base, other)),
+                        self.analyzer.simplify(B.mul(ramp.stride, other)),
+                        lanes,
+                    )
+        if cls in (E.FloorDiv, E.FloorMod) and isinstance(a, E.Ramp):
+            split = self.split_ramp(cls, a, b)
+            if split is not None:
+                return split
+        result: E.Expr = cls(widen(a, lanes), widen(b, lanes))
+        return result
+
+    def split_ramp(self, cls: type, ramp: E.Ramp, divisor: E.Expr) -> E.Expr | None:
+        """`ramp // c` and `ramp % c` where no lane crosses a multiple of c: one value, and a Ramp again."""
+        c, step = const_int(divisor), const_int(ramp.stride)
+        if c is None or step is None or c <= 0 or step < 0:
+            return None
+        rest = self.analyzer.simplify(B.floormod(ramp.base, c))
+        high = self.analyzer.const_int_bound(rest)[1]
+        coeff, base = self.analyzer.modular(ramp.base)
+        if coeff:
+            # base of the ramp is base + k*coeff: the residues modulo c are base + multiples of gcd(coeff, c).
+            from math import gcd
+
+            g = gcd(int(coeff), c)
+            most = c - g + int(base) % g
+            high = most if high is None else min(high, most)
+        elif coeff == 0:
+            high = int(base) % c
+        if high is None or high + step * (ramp.lanes - 1) >= c:
+            return None
+        if cls is E.FloorDiv:
+            return E.Broadcast(self.analyzer.simplify(B.floordiv(ramp.base, c)), ramp.lanes)
+        return E.Ramp(rest, ramp.stride, ramp.lanes)
+
+    def guarded_by(self, cond: E.Expr, e: E.Expr) -> E.Expr:
+        self.predicates.append(cond)
+        self.memo, saved = {}, self.memo
+        try:
+            return self.expr(e)
+        finally:
+            self.predicates.pop()
+            self.memo = saved
+
+
+def _fold(e: Any) -> E.Expr:
+    folder = B.FOLD.get(type(e))
+    if folder is not None:
+        return folder(e.a, e.b) or e
+    return e  # type: ignore[no-any-return]
+
+
+def strip_likely(e: E.Expr) -> E.Expr:
+    """A condition without its `likely` marks."""
+    if type(e) is E.Call and e.op == "likely":
+        return strip_likely(e.args[0])
+    if type(e) is E.And:
+        a, b = strip_likely(e.a), strip_likely(e.b)
+        return e if a is e.a and b is e.b else E.And(a, b)
+    return e
+
+
+def _stores_what_is_read(s: S.Stmt, e: E.Expr) -> bool:
+    read: set[int] = set()
+
+    def on_expr(x: E.Expr) -> None:
+        if type(x) is E.BufferLoad:
+            read.add(id(x.buffer))
+
+    visit(e, on_expr)
+    found = False
+
+    def on_stmt(x: S.Stmt) -> None:
+        nonlocal found
+        if isinstance(x, S.BufferStore) and id(x.buffer) in read:
+            found = True
+
+    visit(s, None, on_stmt)
+    return found
+
+
+def _binary(v: _Vectorizer, e: Any) -> E.Expr:
+    a, b = v.expr(e.a), v.expr(e.b)
+    if a is e.a and b is e.b:
+        return e  # type: ignore[no-any-return]
+    return v.binary(type(e), a, b)
+
+
+def _not(v: _Vectorizer, e: E.Not) -> E.Expr:
+    a = v.expr(e.a)
+    return e if a is e.a else E.Not(a)
+
+
+def _select(v: _Vectorizer, e: E.Select) -> E.Expr:
+    c, a, b = v.expr(e.cond), v.expr(e.a), v.expr(e.b)
+    if c is e.cond and a is e.a and b is e.b:
+        return e
+    lanes = max(lanes_of(c), lanes_of(a), lanes_of(b))
+    if lanes_of(c) == 1 and lanes > 1:
+        c = E.Broadcast(c, lanes)
+    return E.Select(c, widen(a, lanes), widen(b, lanes))
+
+
+def _cast(v: _Vectorizer, e: E.Cast) -> E.Expr:
+    x = v.expr(e.value)
+    if x is e.value:
+        return e
+    lanes = lanes_of(x)
+    dst, src = dtype_info(e.dtype), dtype_info(x.dtype)
+    if isinstance(x, E.Ramp) and dst.is_int and src.is_int and dst.bits >= src.bits:
+        # Index arithmetic does not overflow, so widening goes through the Ramp.
+        return E.Ramp(B.cast(dst.element, x.base), B.cast(dst.element, x.stride), lanes)
+    if isinstance(x, E.Broadcast):
+        return E.Broadcast(B.cast(dst.element, x.value), lanes)
+    return E.Cast(with_lanes(e.dtype, lanes), x)
+
+
+def _let(v: _Vectorizer, e: E.Let) -> E.Expr:
+    value = v.expr(e.value)
+    if lanes_of(value) == lanes_of(e.value):
+        body = v.expr(e.body)
+        return e if value is e.value and body is e.body else E.Let(e.var, value, body)
+    new = E.Var(e.var.name, value.dtype)
+    v.lets[e.var] = new
+    v.memo, saved = {}, v.memo
+    body = v.expr(e.body)
+    v.memo = saved
+    del v.lets[e.var]
+    return E.Let(new, value, body)
+
+
+def _any_lane(cond: E.Expr) -> E.Expr | None:
+    """The scalar condition that says whether some lane of `cond` is on, where one lane decides."""
+    if not isinstance(cond, (E.LT, E.LE, E.GT, E.GE)):
+        return None
+    sides = []
+    falling = isinstance(cond, (E.LT, E.LE))
+    for side, first_wins in ((cond.a, falling), (cond.b, not falling)):
+        if isinstance(side, E.Broadcast):
+            sides.append(side.value)
+        elif isinstance(side, E.Ramp) and (step := const_int(side.stride)) is not None:
+            first = first_wins if step >= 0 else not first_wins
+            sides.append(side.base if first else B.add(side.base, B.mul(side.stride, side.lanes - 1)))
+        else:
+            return None
+    if isinstance(cond.a, E.Ramp) and isinstance(cond.b, E.Ramp):
+        return None
+    result: E.Expr = type(cond)(sides[0], sides[1])
+    return result
+
+
+def _load(v: _Vectorizer, e: E.BufferLoad) -> E.Expr:
+    index = v.index(e.buffer, e.indices)
+    pred = v._own(e.predicate)
+    buffer = v.grown.get(id(e.buffer), e.buffer)
+    if lanes_of(index) == 1 and (pred is None or lanes_of(pred) == 1):
+        if v.predicates:
+            # One address for all lanes: load it once, if any lane is on.
+            some = _any_lane(v.predicates[0]) if len(v.predicates) == 1 and pred is None else None
+            if some is not None:
+                load = E.BufferLoad(buffer, (index,))
+                return E.Call("if_then_else", (some, load, B.const(0, load.dtype)), load.dtype)
+            index = E.Broadcast(index, v.lanes)
+        elif index is e.indices[0] and buffer is e.buffer and pred is e.predicate:
+            return e
+        else:
+            return E.BufferLoad(buffer, (index,), pred)
+    if dtype_info(e.buffer.dtype).lanes > 1 or lanes_of(index) not in (1, v.lanes):
+        raise _CannotVectorizeError
+    conds = [*v.predicates, *([pred] if pred is not None else [])]
+    index = widen(index, v.lanes)
+    return E.BufferLoad(buffer, (index,), v.conjunction(conds))
+
+
+def _call(v: _Vectorizer, e: E.Call) -> E.Expr:
+    if e.op == "likely":
+        return v.expr(e.args[0])
+    if e.op == "if_then_else":
+        cond = v.expr(strip_likely(e.args[0]))
+        if lanes_of(cond) == 1:
+            a, b = v.expr(e.args[1]), v.expr(e.args[2])
+            lanes = max(lanes_of(a), lanes_of(b))
+            return E.Call(e.op, (cond, widen(a, lanes), widen(b, lanes)), with_lanes(e.dtype, lanes))
+        a = v.guarded_by(cond, e.args[1])
+        b = v.guarded_by(E.Not(cond), e.args[2])
+        return E.Select(cond, widen(a, v.lanes), widen(b, v.lanes))
+    args = tuple([v.expr(a) for a in e.args])
+    if all(a is b for a, b in zip(args, e.args)):
+        return e
+    lanes = max([lanes_of(a) for a in args], default=1)
+    if lanes == 1:
+        return E.Call(e.op, args, e.dtype, e.attrs)
+    info = INTRINS[e.op]
+    if info.lanes == "map" or (e.op == "reinterpret" and dtype_info(e.dtype).bits == dtype_info(e.args[0].dtype).bits):
+        return E.Call(e.op, tuple([widen(a, lanes) for a in args]), with_lanes(e.dtype, lanes), e.attrs)
+    if info.effect == "pure" and all(lanes_of(a) in (1, lanes) for a in args) and not v.predicates:
+        picked = [tuple([E.Shuffle((a,), (k,)) if lanes_of(a) == lanes else a for a in args]) for k in range(lanes)]
+        return E.Shuffle(tuple([E.Call(e.op, p, e.dtype, e.attrs) for p in picked]), tuple(range(lanes)))
+    raise _CannotVectorizeError
+
+
+def _vector_leaf(v: _Vectorizer, e: E.Expr) -> E.Expr:
+    if v.uses_var(e):
+        raise _CannotVectorizeError  # a vector inside of a vectorized loop: lane by lane
+    return e
+
+
+_EXPR: dict[type, Callable[[_Vectorizer, Any], E.Expr]] = {
+    **dict.fromkeys((E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.And, E.Or), _binary),
+    **dict.fromkeys((E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE), _binary),
+    E.Not: _not, E.Select: _select, E.Cast: _cast, E.Let: _let, E.BufferLoad: _load, E.Call: _call,
+    E.Ramp: _vector_leaf, E.Broadcast: _vector_leaf, E.Shuffle: _vector_leaf,
+}  # fmt: skip
