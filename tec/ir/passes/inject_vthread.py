@@ -13,7 +13,7 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..func import Func
 from ..visit import map_stmt, visit
-from .rewrite_util import clone, const_int
+from .rewrite_util import clone, const_int, reshaped
 
 
 def inject_vthread(func: Func, target: Target) -> Func:
@@ -125,8 +125,7 @@ class _Injector:
                 if id(s.buffer) not in self.touched:
                     return S.Alloc(s.buffer, self.stmt(s.body), s.annotations)
                 old = s.buffer
-                shape = (self.loop.extent, *old.shape)
-                new = Buffer(old.name, old.dtype, shape, (), 0, old.scope, old.align_bytes, None, old.loc)
+                new = reshaped(old, (self.loop.extent, *old.shape))
                 self.copies[id(old)] = new
                 align = s.annotations.get("storage_align")
                 notes = dict(s.annotations)

@@ -21,7 +21,16 @@ from .. import expr as E
 from .. import stmt as S
 from ..func import Func
 from ..visit import map_stmt, substitute, visit
-from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, Access, const_int, expr_accesses, guarded, is_launch_loop
+from .rewrite_util import (
+    SHARED_SCOPES,
+    THREAD_TAGS,
+    Access,
+    const_int,
+    expr_accesses,
+    guarded,
+    is_launch_loop,
+    same_expr,
+)
 from .thread_conflicts import Conflicts, SharedAccess
 
 
@@ -137,9 +146,7 @@ class _Walk:
     def _ordered(self, a: SharedAccess, b: SharedAccess) -> bool:
         if a.buffer.scope == "global" and a.index is not None and b.index is not None:
             # Sizes that are not constant keep enumeration from seeing that each thread stays with its own element.
-            from ..structural import structural_equal
-
-            if structural_equal(a.index, b.index):
+            if same_expr(a.index, b.index):
                 return False
         return self.conflicts.meet(a, b)
 

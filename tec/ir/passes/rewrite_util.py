@@ -6,7 +6,7 @@ condition around a statement without enclosing anything that all threads must re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
 from ..intrin import INTRINS
-from ..visit import map_stmt, substituter, visit
+from ..visit import children, map_expr, map_stmt, substituter, visit
 
 SHARED_SCOPES = ("shared", "shared.dyn")
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -36,23 +36,30 @@ def is_launch_loop(s: S.Stmt) -> bool:
     return isinstance(s, S.For) and s.kind == S.ForKind.THREAD and s.thread != "vthread"
 
 
-# ---- buffers replaced
+def reshaped(old: Buffer, shape: tuple[E.Expr, ...], strides: tuple[E.Expr, ...] = ()) -> Buffer:
+    """A fresh buffer like `old` with another shape."""
+    return Buffer(old.name, old.dtype, shape, strides, 0, old.scope, old.align_bytes, loc=old.loc)
 
 
-def replace_buffers_expr(
-    swap: Mapping[int, Buffer], fe: Callable[[E.Expr], E.Expr]
-) -> Callable[[Any, Callable[[E.Expr], E.Expr]], E.Expr]:
-    """A handler for BufferLoad that swaps buffers by identity and rewrites indices with `fe`."""
-
-    def on_load(e: E.BufferLoad, _: Callable[[E.Expr], E.Expr]) -> E.Expr:
-        new = swap.get(id(e.buffer))
-        idx = tuple([fe(i) for i in e.indices])
-        pred = fe(e.predicate) if e.predicate is not None else None
-        if new is None and all(a is b for a, b in zip(idx, e.indices)) and pred is e.predicate:
-            return e
-        return E.BufferLoad(new or e.buffer, idx, pred)
-
-    return on_load
+def same_expr(a: E.Expr, b: E.Expr) -> bool:
+    """Whether two expressions are the same tree over the same variables and buffers."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or a.dtype != b.dtype:
+        return False
+    if isinstance(a, (E.IntImm, E.FloatImm, E.StringImm)):
+        return bool(a.value == b.value)  # type: ignore[attr-defined]
+    if isinstance(a, (E.Var, E.Let, E.Reduce, E.TensorRead)):
+        return False
+    if isinstance(a, E.BufferLoad) and isinstance(b, E.BufferLoad):
+        if a.buffer is not b.buffer or (a.predicate is None) != (b.predicate is None):
+            return False
+    if isinstance(a, E.Call) and isinstance(b, E.Call) and (a.op != b.op or a.attrs != b.attrs):
+        return False
+    if isinstance(a, E.Shuffle) and isinstance(b, E.Shuffle) and a.indices != b.indices:
+        return False
+    x, y = children(a), children(b)
+    return len(x) == len(y) and all(same_expr(p, q) for p, q in zip(x, y))
 
 
 class Cloner:
@@ -74,8 +81,6 @@ class Cloner:
         return self._swap(self._vars(e))
 
     def _swap(self, e: E.Expr) -> E.Expr:
-        from ..visit import map_expr
-
         t = type(e)
         if t is E.Var or t is E.IntImm or t is E.FloatImm:
             return e
@@ -121,9 +126,7 @@ class Cloner:
         if isinstance(s, S.Alloc) and self.fresh:
             old = s.buffer
             shape = tuple([self.expr(x) for x in old.shape])
-            new_buffer = Buffer(
-                old.name, old.dtype, shape, old.strides, old.elem_offset, old.scope, old.align_bytes, None, old.loc
-            )  # type: ignore[arg-type]
+            new_buffer = reshaped(old, shape, old.strides)
             self.buffers[id(old)] = new_buffer
             self._memo = {}
             return S.Alloc(new_buffer, self.stmt(s.body), s.annotations)

@@ -9,7 +9,7 @@ buffer argument is the buffer's data pointer variable. On a CPU target the host 
 
 from __future__ import annotations
 
-from ...errors import LoweringError
+from ...errors import Loc, LoweringError
 from ...target import Target
 from .. import build as B
 from .. import expr as E
@@ -138,24 +138,24 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
     return Func(name, params, body, attrs), S.Evaluate(E.Call("launch", loads, "int32", launch_attrs))
 
 
-def _thread_extent(threads: dict[str, tuple[E.Var, E.Expr]], tag: str, where: object) -> int:
+def _thread_extent(threads: dict[str, tuple[E.Var, E.Expr]], tag: str, where: Loc | None) -> int:
     if tag not in threads:
         return 1
     n = const_int(threads[tag][1])
     if n is None:
         raise LoweringError(
             f"the extent of {tag} is {threads[tag][1]}, which is not a constant",
-            where=where,  # type: ignore[arg-type]
+            where=where,
             hint="split the axis by a constant factor and bind the inner axis to threads, the outer one to blocks",
             locate=False,
         )
     if n < 1:
-        raise LoweringError(f"the extent of {tag} is {n}", where=where, locate=False)  # type: ignore[arg-type]
+        raise LoweringError(f"the extent of {tag} is {n}", where=where, locate=False)
     return n
 
 
-def _first_loc(body: S.Stmt) -> object:
-    found: list[object] = []
+def _first_loc(body: S.Stmt) -> Loc | None:
+    found: list[Loc] = []
 
     def on_stmt(s: S.Stmt) -> None:
         if isinstance(s, (S.BufferStore, S.AllReduce)) and s.loc is not None:

@@ -15,7 +15,16 @@ from .. import expr as E
 from .. import stmt as S
 from ..func import Func
 from ..visit import free_vars, map_stmt, substituter, visit
-from .rewrite_util import LAUNCH_TAGS, SHARED_SCOPES, THREAD_TAGS, const_int, guarded, has_effect, is_launch_loop
+from .rewrite_util import (
+    LAUNCH_TAGS,
+    SHARED_SCOPES,
+    THREAD_TAGS,
+    const_int,
+    guarded,
+    has_effect,
+    is_launch_loop,
+    same_expr,
+)
 
 
 def unify_threads(func: Func, target: Target) -> Func:
@@ -32,12 +41,7 @@ def unify_threads(func: Func, target: Target) -> Func:
 def _same_extent(a: E.Expr, b: E.Expr) -> bool:
     if a is b:
         return True
-    x, y = const_int(a), const_int(b)
-    if x is not None or y is not None:
-        return x == y
-    from ..structural import structural_equal
-
-    return bool(structural_equal(a, b))
+    return same_expr(a, b)
 
 
 def _launch_extents(root: S.For) -> dict[str, E.Expr]:

@@ -22,7 +22,7 @@ from ..dtype import dtype_info, with_lanes
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import map_stmt, visit
-from .rewrite_util import clone, const_int
+from .rewrite_util import clone, const_int, reshaped
 
 _MAX_LANES = 1024
 
@@ -227,9 +227,7 @@ class _Vectorizer:
         old = s.buffer
         if not self.uses_var(s.body) or old.scope not in ("local", "global"):
             return S.Alloc(old, self.statement(s.body), s.annotations)
-        new = Buffer(
-            old.name, old.dtype, (B.mul(old.shape[0], self.lanes),), (), 0, old.scope, old.align_bytes, None, old.loc
-        )
+        new = reshaped(old, (B.mul(old.shape[0], self.lanes),))
         self.grown[id(old)] = new
         self.memo.clear()
         body = self.stmt(s.body)
