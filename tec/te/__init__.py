@@ -20,6 +20,7 @@ from .build import (
     thread_axis,
     var,
 )  # fmt: skip
+from .evaluate import evaluate
 from .extern import TensorIntrin, decl_tensor_intrin, extern
 from .math import (
     abs,
@@ -101,7 +102,7 @@ __all__ = [
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
     "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin",
     "call_pure_extern", "cast", "ceil", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh", "ctz",
-    "decl_buffer", "decl_tensor_intrin", "div", "erf", "exp", "exp10", "exp2", "expm1", "extern", "floor", "floordiv",
+    "decl_buffer", "decl_tensor_intrin", "div", "erf", "evaluate", "exp", "exp10", "exp2", "expm1", "extern", "floor", "floordiv",
     "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "ir_builder", "isfinite",
     "isinf", "isnan", "ldexp", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "maximum", "min",
     "min_value", "minimum", "nearbyint", "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "reinterpret",
