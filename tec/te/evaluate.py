@@ -186,9 +186,8 @@ def _scan(op: ScanOp, values: dict[Tensor, Array], env: dict[E.Var, Array]) -> l
         x[:begin] = values[i]
         states.append(x)
     for t in range(begin, begin + steps):
-        known = {k: v for k, v in values.items() if not _needs(k, op.state_placeholder)}
         got = evaluate(
-            op.update, {**known, **dict(zip(op.state_placeholder, states))}, {v: int(x) for v, x in env.items()}
+            op.update, {**values, **dict(zip(op.state_placeholder, states))}, {v: int(x) for v, x in env.items()}
         )
         for x, u in zip(states, got):
             x[t] = u[t]
