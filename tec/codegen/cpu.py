@@ -1,0 +1,377 @@
+"""The CPU back end: `int32 f(void** buffers, int64_t* scalars)` for each function, in one position-independent ELF object.
+
+Buffer parameters need only their element's natural alignment, so that any array of the caller can be taken without a
+copy. `parallel` loops become a function of their own, `body(closure, begin, end)`, that `tec_parallel_for` runs; storage
+that is large or has no constant size comes from `tec_alloc`. float64 transcendental functions go to libm; bfloat16 is
+16 bits of integer, since the hardware's conversions flush denormals.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar
+
+from ..errors import CodegenError
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.buffer import Buffer
+from ..ir.dtype import dtype_info, with_lanes
+from ..ir.func import Func
+from ..ir.visit import visit
+from ..target import Target
+from . import cache, llvm_util
+from .emitter import Emitter, alias_groups, written_buffers
+from .emitter_core import quote
+
+_LIBM = frozenset(
+    "exp exp2 exp10 log log2 log10 log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf pow atan2 hypot".split()
+)
+_OUT_OF_MEMORY = -1
+_ALLOC = ("tec_alloc", "declare noalias ptr @tec_alloc(i64) nounwind")
+_FREE = ("tec_free", "declare void @tec_free(ptr) nounwind")
+_PARALLEL = ("tec_parallel_for", "declare i32 @tec_parallel_for(ptr, ptr, i64) nounwind")
+
+
+@dataclass
+class HostCode:
+    """CPU code: the object, the LLVM IR it came from, and the messages of each function's assertions in order.
+
+    `asm` (a property) makes the assembly when it is asked for.
+    """
+
+    object: bytes
+    llvm: str
+    machine: llvm_util.Machine
+    messages: dict[str, list[str]] = field(default_factory=dict)
+    speed: int = 3
+    _asm: str | None = None
+
+    @property
+    def asm(self) -> str:
+        """Assembly of the same module, from a fresh parse."""
+        if self._asm is None:
+            self._asm = llvm_util.compile_text(self.llvm, self.machine, "asm", self.speed)
+        return self._asm
+
+
+class CpuEmitter(Emitter):
+    """The deltas of a CPU: the function frame, heap storage, parallel loops, libm."""
+
+    exact_half_from_double: ClassVar[bool] = False
+
+    def __init__(self, target: Target, machine: llvm_util.Machine):
+        super().__init__(target)
+        self.machine = machine
+        self.is_x86 = machine.triple.startswith(("x86_64", "i686"))
+        self.intrinsic_prefixes = ("llvm.x86.",) if self.is_x86 else ("llvm.aarch64.",)  # type: ignore[misc]
+        self.wide = target.vector_bytes if self.is_x86 else 16
+        self.gather_bits = (32, 64) if self.wide == 64 else ()  # type: ignore[misc]
+        self.messages: dict[str, list[str]] = {}
+        self.cleanups: list[str] = []
+        self.in_parallel = False
+        self.stack_bytes = 0
+
+    # ---- functions
+
+    def function(self, f: Func) -> None:
+        if f.attrs.get("threads"):
+            raise self.error("a kernel with launch indices cannot run on a CPU", hint="build it for a GPU target")
+        self.begin_frame()
+        self.messages[f.name] = []
+        self.cleanups, self.in_parallel, self.stack_bytes = [], False, 0
+        writes = written_buffers(f)
+        self.begin_aliases(alias_groups(f))
+        k = n_scalars = 0
+        for p in f.params:
+            if isinstance(p, Buffer):
+                self._buffer_param(p, k, id(p.data) not in writes)
+                k += 1
+        for v in (*[p for p in f.params if not isinstance(p, Buffer)], *f.implicit_vars()):
+            self._scalar_slot(v, n_scalars)
+            n_scalars += 1
+        self.stmt(f.body)
+        self.line("ret i32 0")
+        args = "ptr noalias readonly captures(none) %buffers, ptr noalias readonly captures(none) %scalars"
+        self._close(f"define i32 {quote(f.name)}({args})")
+
+    def _close(self, head: str) -> None:
+        self.functions += [
+            f"{head} {self.attributes(self._cpu_attributes())} {{",
+            "entry:",
+            *self.allocas,
+            *self.out,
+            "}",
+            "",
+        ]
+
+    def _cpu_attributes(self) -> str:
+        words = ["nounwind", '"no-trapping-math"="true"']
+        if self.wide == 64:
+            words.append('"prefer-vector-width"="512"')
+        if self.machine.cpu:
+            words.append(f'"target-cpu"="{self.machine.cpu}"')
+        if self.machine.features:
+            words.append(f'"target-features"="{self.machine.features}"')
+        return " ".join(words)
+
+    def _buffer_param(self, b: Buffer, k: int, read_only: bool) -> None:
+        element = dtype_info(b.dtype)
+        align = element.bytes  # of the caller's arrays no more is asked
+        slot = self.op(f"getelementptr inbounds ptr, ptr %buffers, i64 {k}") if k else "%buffers"
+        notes = f", !align {self.int_meta(align)}"
+        count = self.elements(b)
+        if count and not b.strides:
+            notes += f", !dereferenceable {self.int_meta(count * element.bytes * element.lanes)}"
+        pointer = self.op(f"load ptr, ptr {slot}, align 8, !invariant.load {self.meta('!{}')}{notes}")
+        self.bind_buffer(b, pointer, 0, align, read_only)
+
+    def _scalar_slot(self, v: E.Var, k: int) -> None:
+        t = self.type_of(v.dtype)
+        slot = self.op(f"getelementptr inbounds i64, ptr %scalars, i64 {k}") if k else "%scalars"
+        word = self.op(f"load i64, ptr {slot}, align 8, !invariant.load {self.meta('!{}')}")
+        if t.kind == "handle":
+            value = self.op(f"inttoptr i64 {word} to ptr")
+        elif t.kind == "bool":
+            value = self.op(f"icmp ne i64 {word}, 0")
+        elif t.info.is_float and not self.is_soft(v.dtype):
+            bits = word if t.info.bits == 64 else self.op(f"trunc i64 {word} to i{t.info.bits}")
+            value = self.op(f"bitcast i{t.info.bits} {bits} to {t.reg}")
+        else:
+            value = word if t.info.bits == 64 else self.op(f"trunc i64 {word} to {t.reg}")
+        self.bind(v, value)
+
+    # ---- failures
+
+    def _leave(self, code: str) -> None:
+        for pointer in reversed(self.cleanups):
+            self.line(f"call void @tec_free(ptr {pointer})")
+        self.line(f"ret i32 {code}")
+
+    def assert_failed(self, s: S.Assert) -> None:
+        messages = self.messages[self.func_name]
+        messages.append(s.message)
+        self._leave(str(len(messages)))
+
+    # ---- storage
+
+    def alloc_local(self, s: S.Alloc) -> None:
+        count = self.elements(s.buffer)
+        info = dtype_info(s.buffer.dtype)
+        size = (count or 0) * info.bytes * info.lanes
+        if count is None or size > self.stack_limit_bytes or self.stack_bytes + size > 4 * self.stack_limit_bytes:
+            self._alloc_heap(s)
+            return
+        self.stack_bytes += size
+        super().alloc_local(s)
+
+    def alloc_global(self, s: S.Alloc) -> None:
+        count = self.elements(s.buffer)
+        info = dtype_info(s.buffer.dtype)
+        if count is not None and count * info.bytes * info.lanes <= 4096:
+            self.alloc_local(s)
+        else:
+            self._alloc_heap(s)
+
+    def _alloc_heap(self, s: S.Alloc) -> None:
+        self.memo_clear()
+        info = dtype_info(s.buffer.dtype)
+        total = str(info.bytes * info.lanes)
+        for d in s.buffer.shape:
+            n = self.convert(self.index(d), d.dtype, "int64")
+            total = self.op(f"mul nuw nsw i64 {total}, {n}")
+        self.declarations.setdefault(*_ALLOC)
+        self.declarations.setdefault(*_FREE)
+        pointer = self.op(f"call noalias align 64 ptr @tec_alloc(i64 {total})")
+        failed, ok = self.label("nomemory"), self.label("allocated")
+        self.branch_if(self.op(f"icmp eq ptr {pointer}, null"), failed, ok, self.expected(False))
+        self.place(failed)
+        self._leave(str(_OUT_OF_MEMORY))
+        self.place(ok)
+        self.bind_buffer(s.buffer, pointer, 0, 64)
+        self.cleanups.append(pointer)
+        self.stmt(s.body)
+        self.cleanups.pop()
+        self.line(f"call void @tec_free(ptr {pointer})")
+
+    # ---- parallel loops
+
+    def parallel(self, s: S.For) -> None:
+        """Outline the body; nested parallel loops run in their thread."""
+        one = isinstance(s.extent, E.IntImm) and s.extent.value <= 1
+        if self.in_parallel or one:
+            self.serial(s)
+            return
+        self.memo_clear()
+        low = self.index(s.min)
+        n = self.convert(self.index(s.extent), s.extent.dtype, "int64")
+        variables, buffers = self._captured(s)
+        slots: list[tuple[str, str, int]] = []  # type, value, byte offset
+        size = 0
+        for type_, value, bytes_ in [("ptr", self.pointers[b].value, 8) for b in buffers] + [
+            (self.reg(v.dtype), self.vars[id(v)], _slot_bytes(v.dtype)) for v in variables
+        ] + [(self.reg(s.var.dtype), low, 8)]:  # fmt: skip
+            size = -(-size // bytes_) * bytes_
+            slots.append((type_, value, size))
+            size += bytes_
+        self.counter += 1
+        closure = f"%closure.{self.counter}"
+        self.allocas.append(f"  {closure} = alloca [{size} x i8], align 64")
+        for type_, value, at in slots:
+            self.line(f"store {type_} {value}, ptr {self._slot(closure, at)}, align {min(8, at & -at) if at else 8}")
+        name = f"{self.func_name}.parallel{self.counter}"
+        self._outline(s, name, variables, buffers, slots)
+        self.declarations.setdefault(*_PARALLEL)
+        rc = self.op(f"call i32 @tec_parallel_for(ptr {quote(name)}, ptr {closure}, i64 {n})")
+        failed, ok = self.label("failed"), self.label("ok")
+        self.branch_if(self.op(f"icmp ne i32 {rc}, 0"), failed, ok, self.expected(False))
+        self.place(failed)
+        self._leave(rc)
+        self.place(ok)
+
+    def _slot(self, closure: str, at: int) -> str:
+        return self.op(f"getelementptr inbounds i8, ptr {closure}, i64 {at}") if at else closure
+
+    def _captured(self, s: S.For) -> tuple[list[E.Var], list[int]]:
+        """Variables and buffers (by id of their data) from around the loop that its body uses."""
+        variables: dict[int, E.Var] = {}
+        buffers: dict[int, None] = {}
+
+        def expr(e: E.Expr) -> None:
+            if type(e) is E.Var and id(e) in self.vars and e is not s.var:
+                variables[id(e)] = e
+            elif type(e) is E.BufferLoad and id(e.buffer.data) in self.pointers:
+                buffers[id(e.buffer.data)] = None
+
+        def stmt(x: S.Stmt) -> None:
+            if isinstance(x, S.BufferStore) and id(x.buffer.data) in self.pointers:
+                buffers[id(x.buffer.data)] = None
+            elif isinstance(x, S.Alloc):
+                for d in x.buffer.shape:
+                    visit(d, expr)
+
+        visit(s.body, expr, stmt)
+        return [v for v in variables.values() if self.vars[id(v)][0] == "%"], list(buffers)
+
+    def _outline(
+        self, s: S.For, name: str, variables: list[E.Var], buffers: list[int], slots: list[tuple[str, str, int]]
+    ) -> None:
+        saved = (
+            self.out,
+            self.allocas,
+            self.block,
+            dict(self.vars),
+            dict(self.pointers),
+            self.cleanups,
+            self.stack_bytes,
+        )
+        self.out, self.allocas, self.block, self.cleanups, self.stack_bytes = [], [], "entry", [], 0
+        self.in_parallel = True
+        self.memo_clear()
+        values = [
+            self.op(
+                f"load {t}, ptr {self._slot('%closure', at)}, align {min(8, at & -at) if at else 8}, !invariant.load {self.meta('!{}')}"
+            )
+            for t, _, at in slots
+        ]
+        for b, value in zip(buffers, values):
+            self.pointers[b] = self.pointers[b]._replace(value=value)
+        for v, value in zip(variables, values[len(buffers) :]):
+            self.vars[id(v)] = value
+        t = self.reg(s.var.dtype)
+        begin, end = "%begin", "%end"
+        if t != "i64":
+            begin, end = (self.op(f"trunc nsw i64 {x} to {t}") for x in (begin, end))
+        if not (isinstance(s.min, E.IntImm) and s.min.value == 0):
+            begin, end = (self.op(f"add nsw {t} {x}, {values[-1]}") for x in (begin, end))
+        self.counted_loop(s.var, begin, end, s.body, True, self.loop_metadata(s), self.is_nonneg(s.min))
+        self.line("ret i32 0")
+        self._close(f"define internal i32 {quote(name)}(ptr noalias readonly %closure, i64 %begin, i64 %end)")
+        self.out, self.allocas, self.block, self.vars, self.pointers, self.cleanups, self.stack_bytes = saved
+        self.in_parallel = False
+        self.memo_clear()
+
+    # ---- math
+
+    def native_math(self, op: str, dtype: str) -> str | None:
+        exact = super().native_math(op, dtype)
+        if exact is not None:
+            return exact
+        return op + ("f" if dtype == "float32" else "") if op in _LIBM and dtype in ("float32", "float64") else None
+
+    def math(self, e: E.Call) -> str:
+        """float16 goes through float32 where libm is called."""
+        info = dtype_info(e.dtype)
+        if info.kind == "float" and info.bits == 16 and super().native_math(e.op, info.element) is None:
+            wide = with_lanes("float32", info.lanes)
+            args = [self.convert(self.expr(a), a.dtype, wide) for a in e.args]
+            name = self.native_math(e.op, "float32")
+            if name is not None:
+                return self.convert(self.math_values(name, args, [self.reg(wide)] * len(args), wide), wide, e.dtype)
+        return super().math(e)
+
+
+def _slot_bytes(dtype: str) -> int:
+    info = dtype_info(dtype)
+    return max(8, 1 << (info.bytes * info.lanes - 1).bit_length())
+
+
+# ---- building
+
+
+@lru_cache(maxsize=64)
+def machine_of(target: Target) -> llvm_util.Machine:
+    """The LLVM machine of a CPU target: the host by default, always ELF."""
+    if target.kind != "llvm":
+        raise CodegenError(f"{target} is not a CPU target", locate=False)
+    triple = target.mtriple or _host_triple()
+    cpu, features = target.mcpu, target.mattr
+    if not target.mtriple and cpu in ("", "native", "host"):
+        cpu, host = llvm_util.host_cpu()
+        features = ",".join(x for x in (host, features) if x)
+    arch = triple.split("-")[0]
+    if arch not in ("x86_64", "aarch64", "arm64"):
+        raise CodegenError(
+            f"no CPU code is made for {triple!r}",
+            hint="-mtriple is an x86_64 or aarch64 one, such as aarch64-unknown-linux-gnu",
+            locate=False,
+        )
+    if not cpu:
+        cpu = "x86-64" if arch == "x86_64" else "generic"
+    if features:
+        features = ",".join(f if f[0] in "+-" else "+" + f for f in features.split(",") if f)
+    return llvm_util.Machine(triple, cpu, features)
+
+
+def _host_triple() -> str:
+    """An ELF triple of the host: the loader is tec's own on every system."""
+    arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+    return f"{arch}-pc-windows-elf" if sys.platform == "win32" else f"{arch}-unknown-linux-gnu"
+
+
+def emit_cpu(funcs: list[Func], target: Target) -> tuple[str, dict[str, list[str]]]:
+    """The LLVM IR text of CPU functions, and the messages of their assertions."""
+    machine = machine_of(target)
+    emitter = CpuEmitter(target, machine)
+    emitter.triple = machine.triple  # type: ignore[misc]
+    emitter.layout = llvm_util.data_layout(machine)  # type: ignore[misc]
+    text = emitter.emit(funcs)
+    return text, emitter.messages
+
+
+def build_cpu(funcs: list[Func], target: Target, speed: int = 3) -> HostCode:
+    """Compile functions of stage "lowered" for a CPU target; objects come from the disk cache where they are known.
+
+    Raises CodegenError for what cannot be expressed.
+    """
+    with llvm_util.timed("emit text"):
+        text, messages = emit_cpu(funcs, target)
+    machine = machine_of(target)
+    key = cache.key_of(text, machine.triple, machine.cpu, machine.features, str(speed), llvm_util.llvm_version())
+    obj = cache.load(key)
+    if obj is None:
+        obj = llvm_util.compile_text(text, machine, "object", speed)
+        cache.store(key, obj)
+    return HostCode(obj, text, machine, messages, speed)

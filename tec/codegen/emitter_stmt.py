@@ -1,0 +1,276 @@
+"""Statements: loops as phis, branches, allocations, asserts.
+
+A serial loop is written bottom-tested behind a guard (none where the extent is a positive constant), which is the shape
+that LLVM's loop passes want. Local storage becomes allocas of the entry block, which LLVM turns into registers where the
+indices are constant after unrolling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.buffer import Buffer
+from ..ir.dtype import dtype_info
+from .emitter_memory import Memory
+
+StmtHandler = Callable[[Any, Any], None]
+FULL_UNROLL_LIMIT = 64  # iterations of a loop marked "unrolled" that are written out for certain
+
+
+class Statements(Memory):
+    """Handlers for every statement."""
+
+    stmt_handlers: ClassVar[dict[type, StmtHandler]] = {}
+    alloca_space: ClassVar[int] = 0
+    stack_limit_bytes: ClassVar[int] = 1 << 16
+
+    def stmt(self, s: S.Stmt) -> None:
+        """Write a statement."""
+        handler = self.stmt_handlers.get(type(s))
+        if handler is None:
+            raise self.error(f"{type(s).__name__} cannot reach code generation")
+        handler(self, s)
+
+    def buffer_store(self, s: S.BufferStore) -> None:
+        self.memo_clear()
+        if s.loc is not None:
+            self.loc = s.loc
+        self.store(s)
+
+    def sequence(self, s: S.Seq) -> None:
+        for child in s.stmts:
+            self.stmt(child)
+
+    def evaluate(self, s: S.Evaluate) -> None:
+        self.memo_clear()
+        if not isinstance(s.value, (E.IntImm, E.FloatImm)):
+            self.expr(s.value)
+
+    def let_stmt(self, s: S.LetStmt) -> None:
+        self.memo_clear()
+        is_index = dtype_info(s.var.dtype).is_int and self._only_indices(s.value)
+        self.bind(s.var, self.index(s.value) if is_index else self.expr(s.value), s.value if is_index else None)
+        self.stmt(s.body)
+
+    def _only_indices(self, e: E.Expr) -> bool:
+        """Whether an expression is arithmetic on variables and constants alone."""
+        t = type(e)
+        if t is E.Var or t is E.IntImm:
+            return True
+        return isinstance(e, E.BinaryExpr) and self._only_indices(e.a) and self._only_indices(e.b)
+
+    def attr(self, s: S.Attr) -> None:
+        self.stmt(s.body)
+
+    # ---- control flow
+
+    def if_then(self, s: S.IfThenElse) -> None:
+        self.memo_clear()
+        if isinstance(s.cond, E.IntImm):
+            chosen = s.then if s.cond.value else s.orelse
+            if chosen is not None:
+                self.stmt(chosen)
+            return
+        weights = ""
+        if isinstance(s.cond, E.Call) and s.cond.op == "likely":
+            weights = self.expected(True)
+        cond = self.expr(s.cond)
+        then, join = self.label("then"), self.label("endif")
+        orelse = self.label("else") if s.orelse is not None else join
+        self.branch_if(cond, then, orelse, weights)
+        self.place(then)
+        self.stmt(s.then)
+        self.branch(join)
+        if s.orelse is not None:
+            self.place(orelse)
+            self.stmt(s.orelse)
+            self.branch(join)
+        self.place(join)
+        self.memo_clear()
+
+    def for_loop(self, s: S.For) -> None:
+        if s.kind == S.ForKind.THREAD:
+            raise self.error(
+                f"loop {s.var.name!r} is bound to {s.thread}, which this target does not launch",
+                hint="bind loops on GPU targets only",
+            )
+        if s.kind == S.ForKind.PARALLEL:
+            self.parallel(s)
+        else:
+            self.serial(s)
+
+    def parallel(self, s: S.For) -> None:
+        """A loop over a thread pool; one thread runs it where there is none."""
+        self.serial(s)
+
+    def serial(self, s: S.For) -> None:
+        self.memo_clear()
+        extent = s.extent.value if isinstance(s.extent, E.IntImm) else None
+        if extent is not None and extent <= 0:
+            return
+        low = self.index(s.min)
+        if extent == 1:
+            self.bind(s.var, low, s.min)
+            self.stmt(s.body)
+            return
+        t = self.reg(s.var.dtype)
+        if isinstance(s.min, E.IntImm) and extent is not None:
+            end = self.int_const(s.min.value + extent, s.var.dtype)
+        else:
+            end = self.index(s.extent)
+            if not (isinstance(s.min, E.IntImm) and s.min.value == 0):
+                end = self.op(f"add nsw {t} {low}, {end}")
+        self.counted_loop(
+            s.var,
+            low,
+            end,
+            s.body,
+            extent is None,
+            self.loop_metadata(s),
+            self.is_nonneg(s.min),
+            self.multiple_of(s.min) if extent == 1 else 1,
+        )
+
+    def counted_loop(
+        self, var: E.Var, low: str, end: str, body: S.Stmt, guard: bool, metadata: str, nonneg: bool, multiple: int = 1
+    ) -> None:
+        """`for var in [low, end)`; with `guard` the range may be empty."""
+        t = self.reg(var.dtype)
+        header, latch, done = self.label("loop"), self.label("latch"), self.label("done")
+        before = self.block
+        if guard:
+            entry = self.label("enter")
+            self.branch_if(self.op(f"icmp slt {t} {low}, {end}"), entry, done)
+            self.place(entry)
+            before = entry
+        self.branch(header)
+        self.place(header)
+        self.counter += 1
+        i = f"%{_clean(var.name)}.{self.counter}"
+        nuw = "nuw nsw" if nonneg else "nsw"
+        step = f"%next{self.counter}"
+        self.out.append(f"  {i} = phi {t} [ {low}, %{before} ], [ {step}, %{latch} ]")
+        self.bind(var, i)
+        if nonneg:
+            self.nonneg_vars.add(id(var))
+        self.multiples[id(var)] = multiple
+        self.stmt(body)
+        self.branch(latch)
+        self.place(latch)
+        self.out.append(f"  {step} = add {nuw} {t} {i}, 1")
+        self.branch_if(self.op(f"icmp slt {t} {step}, {end}"), header, done, metadata)
+        self.place(done)
+        self.memo_clear()
+
+    def loop_metadata(self, s: S.For) -> str:
+        """What a loop's kind and annotations ask of LLVM's loop passes."""
+        hints: list[str] = []
+        notes = s.annotations
+        if s.kind == S.ForKind.UNROLLED:
+            small = isinstance(s.extent, E.IntImm) and s.extent.value <= FULL_UNROLL_LIMIT
+            hints.append('!{!"llvm.loop.unroll.full"}' if small else '!{!"llvm.loop.unroll.enable"}')
+        elif "unroll" in notes:
+            n = int(notes["unroll"])
+            hints.append('!{!"llvm.loop.unroll.disable"}' if n <= 1 else f'!{{!"llvm.loop.unroll.count", i32 {n}}}')
+        if s.kind == S.ForKind.VECTORIZED:
+            hints.append('!{!"llvm.loop.vectorize.enable", i1 true}')
+        elif notes.get("vectorize") is False:
+            hints.append('!{!"llvm.loop.vectorize.enable", i1 false}')
+        if not hints:
+            return ""
+        return f", !llvm.loop {self.meta_distinct(', '.join(self.meta(h) for h in hints))}"
+
+    def while_loop(self, s: S.While) -> None:
+        header, body, done = self.label("while"), self.label("body"), self.label("done")
+        self.branch(header)
+        self.place(header)
+        self.memo_clear()
+        cond = self.expr(s.cond)
+        self.branch_if(cond, body, done)
+        self.place(body)
+        self.stmt(s.body)
+        self.branch(header)
+        self.place(done)
+        self.memo_clear()
+
+    def assertion(self, s: S.Assert) -> None:
+        self.memo_clear()
+        if isinstance(s.cond, E.IntImm) and s.cond.value:
+            return
+        cond = self.expr(s.cond)
+        failed, ok = self.label("failed"), self.label("ok")
+        self.branch_if(cond, ok, failed, self.expected(True))
+        self.place(failed)
+        self.assert_failed(s)
+        self.place(ok)
+
+    def assert_failed(self, s: S.Assert) -> None:
+        """End the block of a failed assertion."""
+        raise self.error("an assertion inside a kernel has nowhere to report to")
+
+    # ---- storage
+
+    def alloc(self, s: S.Alloc) -> None:
+        scope = s.buffer.scope
+        if scope == "local" or scope.startswith("fragment"):
+            self.alloc_local(s)
+        elif scope.startswith("shared"):
+            self.alloc_shared(s)
+        elif scope == "global":
+            self.alloc_global(s)
+        else:
+            raise self.error(
+                f"buffer {s.buffer.name!r} has unknown scope {scope!r}",
+                hint='scopes: "global", "shared", "shared.dyn", "local", "fragment.*"',
+            )
+
+    def elements(self, buffer: Buffer) -> int | None:
+        """How many elements a buffer has, where that is constant."""
+        total = 1
+        for d in buffer.shape:
+            if not isinstance(d, E.IntImm):
+                return None
+            total *= d.value
+        return total
+
+    def alloc_local(self, s: S.Alloc) -> None:
+        """An alloca of the entry block."""
+        count = self.elements(s.buffer)
+        if count is None:
+            raise self.error(
+                f"local buffer {s.buffer.name!r} has no constant size",
+                hint="local storage is registers; attach it where its extents are constant",
+            )
+        t = self.type_of(s.buffer.dtype)
+        size = t.info.bytes * t.info.lanes * max(count, 1)
+        align = min(64, max(t.info.bytes, 1 << (size - 1).bit_length() if size < 64 else 64))
+        self.counter += 1
+        name = f"%{_clean(s.buffer.name)}.{self.counter}"
+        space = f", addrspace({self.alloca_space})" if self.alloca_space else ""
+        self.allocas.append(f"  {name} = alloca [{max(count, 1)} x {t.mem}], align {align}{space}")
+        self.bind_buffer(s.buffer, name, self.alloca_space, align)
+        self.stmt(s.body)
+
+    def alloc_shared(self, s: S.Alloc) -> None:
+        raise self.error(f"buffer {s.buffer.name!r} has scope {s.buffer.scope!r}, which only GPU targets have")
+
+    def alloc_global(self, s: S.Alloc) -> None:
+        raise self.error(
+            f"buffer {s.buffer.name!r} of scope 'global' is allocated inside a kernel",
+            hint="compute it at the root, or give it scope 'shared' or 'local'",
+        )
+
+
+def _clean(name: str) -> str:
+    """A user's name as part of an LLVM one."""
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in name) or "x"
+
+
+STMT_HANDLERS: dict[type, StmtHandler] = {
+    S.BufferStore: Statements.buffer_store, S.Seq: Statements.sequence, S.Evaluate: Statements.evaluate,
+    S.LetStmt: Statements.let_stmt, S.Attr: Statements.attr, S.IfThenElse: Statements.if_then, S.For: Statements.for_loop,
+    S.While: Statements.while_loop, S.Assert: Statements.assertion, S.Alloc: Statements.alloc,
+}  # fmt: skip
