@@ -163,13 +163,16 @@ def build_cpu(loops: list[Func], target: Target) -> Any:
 
     lowered, signatures = _lower_all(loops, target)
     code = generate(lowered, target)
-    return Module.host(
-        target=str(target),
-        entry_name=lowered[0].name,
-        signatures=signatures,
+    return Module(
+        "llvm",
+        lowered[0].name,
+        functions={
+            f.name: {"signature": signatures[f.name], "asserts": code.messages.get(f.name, [])} for f in lowered
+        },
         image=code.object,
         sources={"ir": "\n\n".join(map(str, lowered)), "llvm": code.llvm, "asm": lambda: code.asm},
-        messages={f.name: f.attrs.get("asserts", []) for f in lowered},
+        target=str(target),
+        support=code.support,
     )
 
 
@@ -188,25 +191,25 @@ def build_gpu(loops: list[Func], target: Target) -> Any:
         hosts.append(host)
         kernels.extend(own)
     code = build_kernels(kernels, target)
-    device = Module.device(
-        target=str(target),
+    device = Module(
+        target.kind,
         image=code.image,
-        asm=code.asm,
-        kernels=code.kernels,
         sources={
             "ir": "\n\n".join(map(str, kernels)),
             "llvm": code.llvm,
             "asm": code.asm,
             **({"ptx": code.asm} if target.kind == "cuda" else {}),
         },
-    )
-    return Module.program(
         target=str(target),
-        entry_name=hosts[0].name,
-        signatures=signatures,
-        programs={h.name: host_program(h) for h in hosts},
+        attrs={"kernels": code.kernels},
+    )
+    return Module(
+        "llvm",
+        hosts[0].name,
+        functions={h.name: {"signature": signatures[h.name], "program": host_program(h)} for h in hosts},
         sources={"ir": "\n\n".join(map(str, hosts))},
-        device=device,
+        imported=[device],
+        target=str(target),
     )
 
 
