@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ def unknown(dtype: Any) -> ArgumentError:
     return ArgumentError(f"the runtime holds no dtype {dtype!r}", hint="dtypes: " + ", ".join(_TABLE))
 
 
-@lru_cache(maxsize=None)
+@cache
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """The NumPy dtype that holds `dtype`."""
     if dtype in _ML_DTYPES:
@@ -56,7 +56,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     return np.dtype(dtype)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _name_of(dtype: Any) -> str:
     name = np.dtype(dtype).name
     return _FROM_ML.get(name, name)
@@ -141,7 +141,7 @@ _F32_LIMIT = float.fromhex("0x1.ffffffp127")  # half way to 2**128: this and mor
 _F16_LIMIT = 65520.0
 
 
-@lru_cache(maxsize=None)
+@cache
 def scalar_packer(dtype: str) -> Callable[[Any], Any]:
     """A function from a Python or NumPy scalar to what `struct.pack(struct_code(dtype), ...)` takes.
 

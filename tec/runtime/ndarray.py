@@ -49,7 +49,7 @@ def cpu_memory() -> MemoryStats:
 class Storage:
     """A piece of a device's memory: allocated here, or somebody else's, kept alive through `owner`."""
 
-    __slots__ = ("address", "nbytes", "device", "owner", "_own", "__weakref__")
+    __slots__ = ("__weakref__", "_own", "address", "device", "nbytes", "owner")
 
     def __init__(self, device: Device, nbytes: int, address: int | None = None, owner: Any = None):
         self._own = False
@@ -111,7 +111,7 @@ class NDArray:
     tuple: dtype, shape, strides (None when compact), device, writable, alignment in bytes up to 64.
     """
 
-    __slots__ = ("address", "device", "dtype", "layout", "shape", "storage", "_strides", "__weakref__")
+    __slots__ = ("__weakref__", "_strides", "address", "device", "dtype", "layout", "shape", "storage")
     __array_priority__ = 0
     __hash__ = object.__hash__
 

@@ -1,0 +1,284 @@
+"""Function: one compiled function of a module, with the quick way through its argument check.
+
+What a call needs depends on the arguments' layouts (dtype, shape, strides, device, writability, alignment) and on the
+scalars that sizes depend on. The first call with given layouts checks everything and keeps a plan; further calls find
+the plan with one dictionary look-up, check that outputs share no memory with other arguments, pack, and go.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DeviceError, TecError
+from . import device as devices
+from .arguments import Checker
+from .device import Device
+from .dtypes import itemsize, struct_code
+from .ndarray import NDArray
+from .program import Plan, Program, execute
+
+if TYPE_CHECKING:
+    from .module import Module
+
+_MAX_PLANS = 512
+_Pair = tuple[int, int]
+
+
+class Function:
+    """A function of a module: call it with its tensors and scalars, outputs included, in the order of the signature."""
+
+    def __init__(self, module: Module, name: str, spec: dict[str, Any]):
+        self.module = module
+        self.name = name
+        self.kind = module.device_kind
+        self.checker = Checker(name, spec.get("signature"), self.kind)
+        self.asserts: list[str] = [str(a) for a in spec.get("asserts") or ()]
+        self.program: Program | None = None
+        steps = spec.get("program")
+        if steps is not None:
+            self.program = Program(
+                name,
+                steps,
+                [p.name for p in self.checker.tensors],
+                [(p.name, p.dtype) for p in self.checker.scalars],
+                {*self.checker.implicit, *(p.offset for p in self.checker.tensors if isinstance(p.offset, str))},
+            )
+        # Scalars that sizes depend on: their values belong to a plan's key.
+        self._key_scalars = self.checker.shape_scalars | (
+            self.program.key_scalars if self.program is not None else set()
+        )
+        self.plans: dict[Any, Any] = {}
+        self._call: Callable[..., None] = self._make_gpu_call() if self.program is not None else self._make_cpu_call()
+
+    def __call__(self, *args: Any) -> None:
+        self._call(*args)
+
+    def __repr__(self) -> str:
+        return f"<tec.Function {self.prototype} on {self.kind}>"
+
+    @property
+    def prototype(self) -> str:
+        """The signature in one line."""
+        return self.checker.prototype
+
+    # ---- shared by both kinds
+
+    def _pairs(self) -> list[_Pair]:
+        """Pairs of tensors that must not overlap, by their place among the tensors; only a few are checked each call."""
+        if self.checker.alias_ok:
+            return []
+        tensors = self.checker.tensors
+        return [
+            (i, j)
+            for i, p in enumerate(tensors)
+            for j, q in enumerate(tensors)
+            if i != j and p.writes and not (q.writes and j < i)
+        ]
+
+    def _key(self, args: Sequence[Any]) -> Any:
+        """What a plan depends on. Raises AttributeError where an argument is no NDArray."""
+        key_scalars = self._key_scalars
+        return tuple(
+            [
+                a.layout if p.is_tensor else (a if p.name in key_scalars else None)
+                for p, a in zip(self.checker.params, args)
+            ]
+        )
+
+    def _remember(self, key: Any, plan: Any) -> None:
+        if len(self.plans) >= _MAX_PLANS:
+            self.plans.clear()
+        self.plans[key] = plan
+
+    def _spans(self, args: Sequence[Any]) -> list[int]:
+        """Bytes from the first element on that each tensor may touch; no bound where a view runs backwards."""
+        spans = []
+        for p in self.checker.tensors:
+            a: NDArray = args[p.index]
+            if a.size and min(a.strides, default=0) < 0:
+                return [1 << 62] * len(self.checker.tensors)
+            reach = sum((n - 1) * s for n, s in zip(a.shape, a.strides)) + 1 if a.size else 0
+            spans.append(reach * itemsize(a.dtype))
+        return spans
+
+    # ---- CPU
+
+    def _make_cpu_call(self) -> Callable[..., None]:
+        """The call: a closure over all it needs. The ABI is `int32 f(void** buffers, int64_t* scalars)`."""
+        checker = self.checker
+        plans = self.plans
+        pairs = self._pairs()
+        n_args = len(checker.params)
+        scalars = [(p.index, p) for p in checker.scalars]
+        pack_pointers = struct.Struct(f"={len(checker.tensors)}Q").pack
+        pack_scalars = struct.Struct(
+            "<" + "".join(_slot(p.dtype) for p in checker.scalars) + "q" * len(checker.implicit)
+        ).pack
+        tensor_at = [p.index for p in checker.tensors]
+        cpu0 = devices.cpu(0)
+        code: list[Any] = []
+
+        def prepare(args: Sequence[Any]) -> tuple[Any, tuple[int, ...], list[int]]:
+            """Check the arguments in full, and keep what follows from their layouts."""
+            checker.device(args)
+            env = checker.bind(args)
+            if not code:
+                code.append(self.module.cpu_function(self.name))
+            implicit = tuple(int(env[n]) for n in checker.implicit)
+            fixed = b"" if scalars else pack_scalars(*implicit)
+            plan = (fixed, implicit, self._spans(args))
+            self._remember(self._key([_hashable(a) for a in args]), plan)
+            return plan
+
+        def run(args: Sequence[Any], plan: tuple[Any, tuple[int, ...], list[int]]) -> None:
+            fixed, implicit, spans = plan
+            pointers = [args[i].address for i in tensor_at]
+            for i, j in pairs:
+                if pointers[i] < pointers[j] + spans[j] and pointers[j] < pointers[i] + spans[i]:
+                    checker.overlap(args)
+            if scalars:
+                fixed = pack_scalars(*[checker.scalar(p, args[i]) for i, p in scalars], *implicit)
+            if cpu0.profile is not None:
+                status = cpu0.profile.call(cpu0, self.name, lambda: code[0](pack_pointers(*pointers), fixed))
+            else:
+                status = code[0](pack_pointers(*pointers), fixed)
+            if status:
+                self._fail(status)
+
+        def slow(args: Sequence[Any]) -> None:
+            converted, after = checker.convert(args)
+            run(converted, prepare(converted))
+            for step in after:
+                step()
+
+        if scalars:
+
+            def call(*args: Any) -> None:
+                if len(args) == n_args:
+                    try:
+                        plan = plans.get(self._key(args))
+                    except (AttributeError, TypeError):
+                        plan = None
+                    if plan is not None:
+                        run(args, plan)
+                        return
+                slow(args)
+
+            return call
+
+        def call_tensors(*args: Any) -> None:
+            try:
+                plan = plans.get(tuple([a.layout for a in args]))
+            except AttributeError:
+                plan = None
+            if plan is None:
+                slow(args)
+                return
+            fixed, _, spans = plan
+            pointers = [a.address for a in args]
+            for i, j in pairs:
+                if pointers[i] < pointers[j] + spans[j] and pointers[j] < pointers[i] + spans[i]:
+                    checker.overlap(args)
+            if cpu0.profile is not None:
+                status = cpu0.profile.call(cpu0, self.name, lambda: code[0](pack_pointers(*pointers), fixed))
+            else:
+                status = code[0](pack_pointers(*pointers), fixed)
+            if status:
+                self._fail(status)
+
+        return call_tensors
+
+    def _fail(self, status: int) -> None:
+        if 0 < status <= len(self.asserts):
+            raise TecError(f"{self.name}: {self.asserts[status - 1]}")
+        raise TecError(f"{self.name}: assertion {status - 1} in the compiled function failed")
+
+    # ---- GPU
+
+    def _make_gpu_call(self) -> Callable[..., None]:
+        """The call of a GPU function: find or make the plan, fill the slots, run the launches."""
+        checker = self.checker
+        program = self.program
+        assert program is not None
+        plans = self.plans
+        pairs = self._pairs()
+        n_args = len(checker.params)
+        scalars = checker.scalars
+        tensor_at = [p.index for p in checker.tensors]
+        blank = [0] * (program.n_slots - len(tensor_at) - len(scalars))
+        key_scalars = self._key_scalars
+
+        def prepare(args: Sequence[Any]) -> tuple[Device, Plan, list[int]]:
+            device = checker.device(args)
+            if device is None:
+                device = devices.as_device(f"{self.kind}:0")
+            env = checker.bind(args)
+            for p in checker.tensors:
+                if isinstance(p.offset, str):
+                    env.setdefault(p.offset, 0)
+            plan = program.specialise(env, lambda kernel: self.module.kernel(device, kernel))
+            found = (device, plan, self._spans(args))
+            self._remember(self._key([_hashable(a) for a in args]), found)
+            return found
+
+        def run(args: Sequence[Any], found: tuple[Device, Plan, list[int]]) -> None:
+            device, plan, spans = found
+            values = [args[i].address for i in tensor_at]
+            for i, j in pairs:
+                if values[i] < values[j] + spans[j] and values[j] < values[i] + spans[i]:
+                    checker.overlap(args)
+            if scalars:
+                values += [checker.scalar(p, args[p.index]) for p in scalars]
+            if device.capturing is not None:
+                device.capturing.keep.append([args[i].storage for i in tensor_at])
+            entries = plan.entries
+            if entries is None:
+                execute(device, program.walk(plan.env, lambda k: self.module.kernel(device, k)), values + blank)
+            elif plan.launches_only and device.profile is None:
+                launch = device.driver.launch  # type: ignore[union-attr]
+                stream = device.local.stream
+                try:
+                    for _, function, grid, block, shared, pack, getter, _ in entries:
+                        launch(function, grid, block, shared, pack(*getter(values)), stream)
+                except struct.error as error:
+                    raise DeviceError(f"{self.name}: kernel arguments do not fit their types: {error}") from None
+            else:
+                execute(device, entries, values + blank)
+
+        def call(*args: Any) -> None:
+            if len(args) == n_args:
+                try:
+                    if key_scalars:
+                        found = plans.get(self._key(args))
+                    elif scalars:
+                        found = plans.get(tuple([a.layout if type(a) is NDArray else None for a in args]))
+                    else:
+                        found = plans.get(tuple([a.layout for a in args]))
+                except (AttributeError, TypeError):
+                    found = None
+                if found is not None:
+                    run(args, found)
+                    return
+            converted, after = checker.convert(args)
+            run(converted, prepare(converted))
+            for step in after:
+                step()
+
+        return call
+
+
+def _hashable(a: Any) -> Any:
+    """A scalar argument as a key: NumPy's are hashable, and a 0-d array becomes its element."""
+    return a if isinstance(a, NDArray) or not hasattr(a, "item") else a.item()
+
+
+def _slot(dtype: str) -> str:
+    """The struct code of a scalar in an 8-byte slot: integers widened, floats as their bits in the low end."""
+    code = struct_code(dtype)
+    if code in "bhiq":
+        return "q"
+    if code in "BHIQ?" and dtype not in ("bfloat16",):
+        return "Q"
+    return code + {2: "6x", 4: "4x", 8: "", 1: "7x"}[itemsize(dtype)]

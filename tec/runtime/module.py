@@ -1,0 +1,314 @@
+"""Module: what `tec.build` gives back and `load_module` reads. Callable, inspectable, saveable.
+
+A module of kind "llvm" holds the host side: CPU code, or the host programs of a GPU build whose device code is
+`imported_modules[0]` (kind "rocm" or "cuda"). Each compiled function is a `Function`; a module call goes to the entry
+function. Everything here is plain data and bytes: no compiler is needed to run it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..errors import ArgumentError, DeviceError, TecError
+from ..target import CHIPS, Target
+from . import device as devices
+from .device import Device
+from .function import Function
+
+Source = str | Callable[[], str]
+_DEFAULT_SOURCES = ("llvm", "ptx", "asm", "ir")
+
+
+class Module:
+    """Compiled code with what is needed to run it.
+
+    Parameters: `kind` "llvm", "rocm" or "cuda"; `entry_name`, the function that a call of the module runs; `signature`
+    and `program` of that function, or `functions`, several by name as `{"signature": ..., "program": ...}`; `image`, the
+    ELF object, code object or PTX; `sources` by kind, as text or as functions that make it; `imported`, the device
+    modules; `target`, as text; `asserts`, the messages of a CPU function's assertions; `support`, objects that `image`
+    is linked against (the thread pool); `attrs`, JSON-able extras (kernel resources and the like).
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        entry_name: str = "",
+        signature: Mapping[str, Any] | None = None,
+        *,
+        program: Sequence[Any] | None = None,
+        functions: Mapping[str, Mapping[str, Any]] | None = None,
+        image: bytes = b"",
+        sources: Mapping[str, Source] | None = None,
+        imported: Iterable[Module] = (),
+        target: Any = "",
+        asserts: Sequence[str] = (),
+        support: Sequence[bytes] = (),
+        attrs: Mapping[str, Any] | None = None,
+    ):
+        self.kind = kind
+        self.image = bytes(image)
+        self.sources: dict[str, Source] = dict(sources or {})
+        self.imported_modules: list[Module] = list(imported)
+        self.target = str(target)
+        self.support = [bytes(s) for s in support]
+        self.attrs: dict[str, Any] = dict(attrs or {})
+        specs = {name: dict(spec) for name, spec in (functions or {}).items()}
+        if signature is not None:
+            specs[entry_name] = {"signature": dict(signature), "program": program, "asserts": list(asserts)}
+        self.entry_name = entry_name or next(iter(specs), "")
+        self.specs = specs
+        self._lock = threading.RLock()
+        self._functions: dict[str, Function] = {}
+        self._loaded: dict[Device, tuple[Any, dict[str, Any]]] = {}
+        self._cpu: Any = None
+        self._entry: Callable[..., None] | None = None
+        if self.entry_name in specs:
+            self._entry = self[self.entry_name]._call
+
+    def __repr__(self) -> str:
+        names = ", ".join(f.prototype for f in map(self.__getitem__, self.specs))
+        code = f"{len(self.image)} bytes of code" if self.image else ""
+        inner = f"imports {self.imported_modules}" if self.imported_modules else ""
+        return f"<tec.Module {self.kind} " + "; ".join(x for x in (names, self.target, code, inner) if x) + ">"
+
+    # ---- functions
+
+    def __call__(self, *args: Any) -> None:
+        """Run the entry function. Arrays that it writes are arguments too; nothing is returned."""
+        if self._entry is None:
+            raise ArgumentError(
+                f"this {self.kind} module holds kernels without a host side and cannot be called",
+                hint="call the module that imports it",
+            )
+        self._entry(*args)
+
+    def __getitem__(self, name: str) -> Function:
+        function = self._functions.get(name)
+        if function is None:
+            spec = self.specs.get(name)
+            if spec is None:
+                raise ArgumentError(
+                    f"no function {name!r} in the module", hint=f"functions: {', '.join(self.specs) or 'none'}"
+                )
+            with self._lock:
+                function = self._functions.setdefault(name, Function(self, name, spec))
+        return function
+
+    get_function = __getitem__
+
+    @property
+    def function_names(self) -> list[str]:
+        return list(self.specs)
+
+    @property
+    def signature(self) -> dict[str, Any]:
+        """The entry function's signature, as plain data."""
+        return self.specs[self.entry_name]["signature"]  # type: ignore[no-any-return]
+
+    @property
+    def program(self) -> list[Any] | None:
+        """The entry function's host program, as plain data; None for CPU code."""
+        return self.specs[self.entry_name].get("program")
+
+    @property
+    def device_kind(self) -> str:
+        """Where the functions run: "cpu", "rocm" or "cuda"."""
+        for m in self.imported_modules:
+            if m.kind in ("rocm", "cuda"):
+                return m.kind
+        return "cpu" if self.kind == "llvm" else self.kind
+
+    # ---- what it is made of
+
+    def get_source(self, kind: str | None = None) -> str:
+        """Source text: "ir" (loop IR), "llvm", "asm", "ptx" ("sass" for CUDA code where nvdisasm is installed).
+
+        A host module without that text gives its device module's.
+        """
+        if kind is None:
+            kind = next((k for k in _DEFAULT_SOURCES if k in self.sources), None)
+            if kind is None:
+                if self.imported_modules:
+                    return self.imported_modules[0].get_source()
+                raise ArgumentError(f"this {self.kind} module keeps no source text")
+        text = self.sources.get(kind)
+        if text is None:
+            if kind == "sass" and self.kind == "cuda":
+                return self._sass()
+            for m in self.imported_modules:
+                try:
+                    return m.get_source(kind)
+                except ArgumentError:
+                    continue
+            raise ArgumentError(
+                f"no source of kind {kind!r} in this {self.kind} module",
+                hint=f"kinds: {', '.join(self._source_kinds()) or 'none'}",
+            )
+        if callable(text):
+            text = self.sources[kind] = text()
+        return text
+
+    def _source_kinds(self) -> list[str]:
+        kinds = list(self.sources) + (["sass"] if self.kind == "cuda" else [])
+        for m in self.imported_modules:
+            kinds += [k for k in m._source_kinds() if k not in kinds]
+        return kinds
+
+    def get_binary(self) -> bytes:
+        """The code: a code object (rocm), PTX text (cuda) or an ELF object (llvm)."""
+        if not self.image and self.imported_modules:
+            return self.imported_modules[0].get_binary()
+        return self.image
+
+    def _sass(self) -> str:
+        tool = shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
+        if tool is None:
+            raise ArgumentError(
+                "no SASS: nvdisasm was not found", hint="it comes with the CUDA toolkit; put it on PATH"
+            )
+        cubin = devices.cuda(0).driver.link(0, self.image)  # type: ignore[union-attr]
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as f:
+            f.write(cubin)
+            f.flush()
+            done = subprocess.run([tool, f.name], capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            raise DeviceError(f"nvdisasm failed: {done.stderr.strip()[:500]}")
+        return done.stdout
+
+    # ---- code on a device
+
+    def kernel(self, device: Device, name: str) -> Any:
+        """The driver's handle of a kernel on a device; loads the code there at the first use."""
+        for m in [m for m in self.imported_modules if m.kind == device.kind] or [self]:
+            handles = m._load(device)[1]
+            handle = handles.get(name)
+            if handle is not None:
+                return handle
+            if m is self or len(self.imported_modules) == 1:
+                break
+        driver = device.driver
+        assert driver is not None
+        handle = handles[name] = driver.get_function(m._load(device)[0], name)
+        return handle
+
+    def _load(self, device: Device) -> tuple[Any, dict[str, Any]]:
+        loaded = self._loaded.get(device)
+        if loaded is None:
+            with self._lock:
+                loaded = self._loaded.get(device)
+                if loaded is None:
+                    self._check_chip(device)
+                    # Only the software GPU reads the assembly; making it may cost a compilation.
+                    asm = self.get_source("asm") if device.is_emulated and "asm" in self.sources else None
+                    handle = device.driver.load_module(device.index, self.image, asm)  # type: ignore[union-attr]
+                    loaded = self._loaded[device] = (handle, {})
+        return loaded
+
+    def _check_chip(self, device: Device) -> None:
+        if not self.target:
+            return
+        try:
+            chip = Target(self.target).mcpu
+        except TecError:
+            return
+        there = device.arch.split(":")[0]
+        if self.kind == "rocm" and there.startswith("gfx") and chip != there and "generic" not in chip:
+            raise DeviceError(
+                f"the code was built for {chip}, and {device} is a {there}",
+                hint=f'build with tec.Target("rocm -mcpu={there}")',
+            )
+        if self.kind == "cuda" and there in CHIPS and int(chip.removeprefix("sm_")) > int(there.removeprefix("sm_")):
+            raise DeviceError(
+                f"the code was built for {chip}, and {device} is an older {there}",
+                hint=f'build with tec.Target("cuda -arch={there}")',
+            )
+
+    def cpu_function(self, name: str) -> Callable[[bytes, bytes], int]:
+        """The machine-code function on the CPU."""
+        with self._lock:
+            if self._cpu is None:
+                from .cpu import CpuCode
+
+                self._cpu = CpuCode(self.image, self.support)
+            return self._cpu.function(name)  # type: ignore[no-any-return]
+
+    def __del__(self) -> None:
+        for device, (handle, _) in getattr(self, "_loaded", {}).items():
+            try:
+                device.driver.unload_module(handle)  # type: ignore[union-attr]
+            except Exception:
+                continue  # the driver may be gone at interpreter exit
+
+    # ---- measuring and saving
+
+    def time_evaluator(
+        self, name: str | None = None, dev: Any = None, number: int = 10, repeat: int = 1, **options: Any
+    ) -> Any:
+        """`time_evaluator(name, dev, number, repeat)(*args)`: seconds a call, `repeat` times the mean of `number` calls.
+
+        Options: `min_repeat_ms` raises `number` until a repeat takes that long; `warmup` calls go before (1).
+        """
+        from .timing import TimeEvaluator
+
+        return TimeEvaluator(self[name or self.entry_name], dev, number, repeat, **options)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the module, with all it needs to run, to a package file (`.tecmod`); see `load_module`."""
+        from .package import write_package
+
+        blobs: dict[str, bytes] = {}
+        meta = {"module": self.to_data(blobs)}
+        write_package(path, "module", meta, blobs)
+
+    def to_data(self, blobs: dict[str, bytes], prefix: str = "code") -> dict[str, Any]:
+        """The module as JSON-able data; its bytes go into `blobs` under names that start with `prefix`."""
+
+        def put(name: str, data: bytes) -> str:
+            blobs[f"{prefix}/{name}"] = data
+            return f"{prefix}/{name}"
+
+        return {
+            "kind": self.kind,
+            "entry_name": self.entry_name,
+            "functions": self.specs,
+            "target": self.target,
+            "attrs": self.attrs,
+            "image": put("image", self.image) if self.image else None,
+            "support": [put(f"support{i}", s) for i, s in enumerate(self.support)],
+            "sources": {k: put(f"source.{k}", self.get_source(k).encode()) for k in self.sources},
+            "imported": [m.to_data(blobs, f"{prefix}/{i}") for i, m in enumerate(self.imported_modules)],
+        }
+
+    @staticmethod
+    def from_data(data: Any, blob: Callable[[str], bytes]) -> Module:
+        """The module of `to_data`; `blob` gives the bytes of a name. PackageError where the data is not in form."""
+        from .package import damaged
+
+        try:
+            return Module(
+                str(data["kind"]),
+                str(data["entry_name"]),
+                functions=data["functions"],
+                image=blob(data["image"]) if data["image"] else b"",
+                sources={str(k): blob(v).decode() for k, v in data["sources"].items()},
+                imported=[Module.from_data(m, blob) for m in data["imported"]],
+                target=str(data["target"]),
+                support=[blob(s) for s in data["support"]],
+                attrs=data["attrs"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise damaged(f"{type(error).__name__}: {error}") from None
+
+
+def load_module(path: str | os.PathLike[str]) -> Module:
+    """Read a module that `Module.save` wrote. PackageError for a damaged or foreign file."""
+    from .package import read_package
+
+    package = read_package(path, "module")
+    return Module.from_data(package.meta.get("module"), package.blob)
