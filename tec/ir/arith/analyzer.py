@@ -1,0 +1,250 @@
+"""The Analyzer: what schedules and passes ask about expressions.
+
+    ana = Analyzer()
+    ana.bind(i, Range(0, 16)); ana.bind(j, Range(0, 4))
+    ana.simplify((i * 4 + j) // 4)          # i
+    ana.can_prove(i * 4 + j < 64)           # True
+    ana.int_set(i * 4 + j, {j: Range(0, 4)})  # [i*4, i*4 + 3]
+    with ana.constraint(i < 8): ...
+
+Index arithmetic (int32, int64 variables) is taken not to overflow and divisors not to be 0; values from memory are
+taken to be anything that their dtype holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from .. import expr as E
+from ..build import convert
+from ..dtype import dtype_info
+from .divmod import take_out
+from .facts import INDEX_DTYPES, INF, factors
+from .int_set import IntSet, SetEvaluator, as_int_set
+from .linear import Lin
+from .simplifier import Simplifier
+
+
+class Analyzer(Simplifier):
+    """Facts about variables in scope, and the simplification, proofs and intervals that follow from them."""
+
+    # ---- the scope
+
+    def bind(self, var: E.Var, value: Any) -> None:
+        """Let `var` range over a Range or IntSet, or stand for an expression. A second bind replaces the first."""
+        self._held.append(var)
+        self.intern(var)
+        self._unbind(var)
+        if isinstance(value, E.Range):
+            low = self.simp(self.intern(convert(value.min)))
+            extent = self.simp(self.intern(convert(value.extent)))
+            if type(extent) is E.IntImm and extent.value == 1 and low.dtype == var.dtype:
+                self._subst[id(var)] = low
+                self.forget()
+                return
+            self._bind_interval(
+                var, low, self.simp(self.make(E.Sub, self.make(E.Add, low, extent), self.imm(1, extent.dtype)))
+            )
+        elif isinstance(value, IntSet):
+            low_, high_ = (None if x is None else self.simp(self.intern(x)) for x in (value.min, value.max))
+            self._bind_interval(var, low_, high_)
+        else:
+            e = self.simp(self.intern(convert(value, var.dtype)))
+            self._subst[id(var)] = e
+        self.forget()
+
+    def bind_modulus(self, var: E.Var, coeff: int, base: int = 0) -> None:
+        """Let `var` be congruent to `base` modulo `coeff`."""
+        self._held.append(var)
+        self._var_mods[id(var)] = (coeff, base % coeff if coeff else base)
+        self.forget()
+
+    def _unbind(self, var: E.Var) -> None:
+        key = id(var)
+        self._var_bounds.pop(key, None)
+        self._var_mods.pop(key, None)
+        self._subst.pop(key, None)
+        if self._nonneg:
+            self._nonneg = [k for k in self._nonneg if key not in k.terms]
+            self._known = {k: v for k, v in self._known.items() if all(i != key for i, _ in k)}
+        self.forget()
+
+    def _bind_interval(self, var: E.Var, low: E.Expr | None, high: E.Expr | None) -> None:
+        lo = self.bound(low)[0] if low is not None else -INF
+        hi = self.bound(high)[1] if high is not None else INF
+        self._var_bounds[id(var)] = (max(lo, 0) if var.is_size else lo, hi)
+        self.forget()
+        if var.dtype not in INDEX_DTYPES:
+            return
+        me = Lin.of(var)
+        if low is not None and type(low) is not E.IntImm:
+            self.assume_nonneg(me.plus(self.trusted_lin(low), -1))
+        if high is not None and type(high) is not E.IntImm:
+            self.assume_nonneg(self.trusted_lin(high).plus(me, -1))
+
+    @contextmanager
+    def constraint(self, cond: Any) -> Iterator[None]:
+        """A `with` block in which `cond` holds."""
+        saved = self.save()
+        c = self.simp(self.intern(convert(cond)))
+        self.assume(c)
+        try:
+            yield
+        finally:
+            self.restore(saved)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A `with` block whose binds and constraints end with it."""
+        saved = self.save()
+        try:
+            yield
+        finally:
+            self.restore(saved)
+
+    def add_constraint(self, cond: Any) -> None:
+        """Let `cond` hold from here on (to the end of the innermost `scope` or `constraint`)."""
+        self.assume(self.simp(self.intern(convert(cond))))
+
+    # ---- questions
+
+    def simplify(self, e: Any) -> Any:
+        """An equal expression, no larger; `e` itself where there is nothing to do. Takes numbers and IterVars too."""
+        e = convert(e)
+        c = self.intern(e)
+        out = self.simp(c)
+        return e if out is c else out
+
+    def can_prove(self, cond: Any) -> bool:
+        """Whether `cond` follows from the scope. False says nothing."""
+        out = self.simp(self.intern(convert(cond)))
+        if type(out) is E.IntImm:
+            return bool(out.value)
+        if type(out) is E.And:
+            return self.can_prove(out.a) and self.can_prove(out.b)
+        if type(out) is E.Or:
+            return self.can_prove(out.a) or self.can_prove(out.b)
+        return False
+
+    def can_prove_equal(self, a: Any, b: Any) -> bool:
+        """Whether two integer expressions are always equal."""
+        x, y = convert(a), convert(b)
+        if x is y:
+            return True
+        if x.dtype != y.dtype and x.dtype in INDEX_DTYPES and y.dtype in INDEX_DTYPES:
+            x, y = (v if v.dtype == "int64" else E.Cast("int64", v) for v in (x, y))
+        cx, cy = self.simp(self.intern(x)), self.simp(self.intern(y))
+        return cx is cy or (cx.dtype == cy.dtype and self.can_prove(E.EQ(cx, cy)))
+
+    def const_int_bound(self, e: Any) -> tuple[int | None, int | None]:
+        """The least and greatest value as Python ints, None where unbounded."""
+        out = self.simp(self.intern(convert(e)))
+        lo, hi = self.bound(out)
+        return (None if lo <= -INF else lo), (None if hi >= INF else hi)
+
+    def modular(self, e: Any) -> tuple[int, int]:
+        """(coeff, base) with e == base modulo coeff; coeff 0 for the constant base, 1 where nothing is known."""
+        return self.modulus(self.simp(self.intern(convert(e))))
+
+    # ---- sets
+
+    def int_set(self, e: Any, domain: Mapping[E.Var, Any]) -> IntSet:
+        """The values of `e` while each variable of `domain` ranges over its IntSet, Range or (min, max) pair."""
+        return SetEvaluator(self, domain).eval(self.simp(self.intern(convert(e))))
+
+    def int_sets(self, exprs: Iterable[Any], domain: Mapping[E.Var, Any]) -> list[IntSet]:
+        """`int_set` of several expressions over one domain."""
+        ev = SetEvaluator(self, domain)
+        return [ev.eval(self.simp(self.intern(convert(e)))) for e in exprs]
+
+    def union(self, sets: Iterable[Any]) -> IntSet:
+        """The smallest interval that holds all the sets."""
+        ev = SetEvaluator(self, {})
+        fixed = []
+        for s in map(as_int_set, sets):
+            low = None if s.min is None else self.simp(self.intern(s.min))
+            high = low if s.min is s.max else None if s.max is None else self.simp(self.intern(s.max))
+            fixed.append(IntSet(low, high))
+        return ev.union(fixed)
+
+    def simplify_range(self, s: IntSet) -> E.Range:
+        """Min and simplified extent of a bounded set."""
+        r = s.to_range()
+        return E.Range(self.simplify(r.min), self.simplify(r.extent))
+
+    # ---- shapes of expressions
+
+    def detect_linear(self, e: Any, variables: Sequence[E.Var]) -> list[E.Expr] | None:
+        """[c0, c1, ..., base] with e == c0*v0 + c1*v1 + ... + base, the coefficients and base free of the variables; or None."""
+        out = self.simp(self.intern(convert(e)))
+        if out.dtype not in INDEX_DTYPES:
+            return None
+        form = self.trusted_lin(out)
+        ids = {id(v): i for i, v in enumerate(variables)}
+        ev = SetEvaluator(self, {v: IntSet() for v in variables})
+        coeffs, base = [Lin() for _ in variables], Lin(form.const)
+        for atom, c in form.terms.values():
+            if not ev.varies(atom):
+                base = base.plus(Lin.of(atom), c)
+                continue
+            parts = list(factors(atom))
+            moving = [p for p in parts if ev.varies(p)]
+            if len(moving) != 1 or id(moving[0]) not in ids:
+                return None
+            take_out(parts, moving[0])
+            factor = Lin.of(self.monomial(tuple(parts))) if parts else Lin(1)
+            i = ids[id(moving[0])]
+            coeffs[i] = coeffs[i].plus(factor, c)
+        return [self.from_lin(x, out.dtype) for x in (*coeffs, base)]
+
+    def detect_clip_bound(self, cond: Any, variables: Sequence[E.Var]) -> list[IntSet] | None:
+        """For a conjunction of comparisons, the interval of each variable in which it may hold, exactly; or None where some part
+        is not a bound on one variable with coefficient 1 or -1 (or does not hold a variable at all)."""
+        out = self.simp(self.intern(convert(cond)))
+        sets: list[IntSet] = [IntSet() for _ in variables]
+        ev = SetEvaluator(self, {v: IntSet() for v in variables})
+        for part in conjuncts(out):
+            p: Any = part
+            if type(p) is E.Call and p.op == "likely":
+                p = p.args[0]
+            if type(p) not in (E.LT, E.LE, E.GT, E.GE, E.EQ) or p.a.dtype not in INDEX_DTYPES:
+                return None
+            a, b = (p.a, p.b) if type(p) not in (E.GT, E.GE) else (p.b, p.a)
+            form = self.trusted_lin(b).plus(self.trusted_lin(a), -1).shifted(-1 if type(p) in (E.LT, E.GT) else 0)
+            moving = [(x, c) for x, c in form.terms.values() if ev.varies(x)]
+            if len(moving) != 1:
+                return None
+            atom, c = moving[0]
+            at = next((i for i, v in enumerate(variables) if v is atom), None)
+            if at is None:
+                return None
+            limit = self._solve(form.without(atom), c, a.dtype)
+            if limit is None:
+                return None
+            s = sets[at]
+            if c > 0 or type(p) is E.EQ:
+                s = IntSet(limit if s.min is None else self.simp(self.make(E.Max, s.min, limit)), s.max)
+            if c < 0 or type(p) is E.EQ:
+                s = IntSet(s.min, limit if s.max is None else self.simp(self.make(E.Min, s.max, limit)))
+            sets[at] = s
+        return sets
+
+    def _solve(self, rest: Lin, c: int, dtype: str) -> E.Expr | None:
+        """The bound on x from c*x + rest >= 0: ceil(-rest / c) below for c > 0, floor(rest / -c) above for c < 0."""
+        form = rest.scaled(-1).shifted(c - 1) if c > 0 else rest
+        e = self.from_lin(form, dtype)
+        return self.simp(self.make(E.FloorDiv, e, self.imm(abs(c), dtype)))
+
+
+def conjuncts(cond: E.Expr) -> list[E.Expr]:
+    """The parts of nested Ands."""
+    if type(cond) is E.And:
+        return [*conjuncts(cond.a), *conjuncts(cond.b)]
+    return [cond]
+
+
+def is_index(e: E.Expr) -> bool:
+    """Whether `e` is a scalar of an index dtype."""
+    return e.dtype in INDEX_DTYPES and dtype_info(e.dtype).lanes == 1

@@ -1,0 +1,532 @@
+"""What is known of an expression: its canonical node, linear form, constant bounds, modulus, and what the scope implies.
+
+Nodes are interned in one table an analyzer, so that equal expressions are one object here (and nowhere else in the
+compiler). Facts hold for int32 and int64 index arithmetic, which is taken not to overflow; a value that comes from data
+(a load, a call) may be anything its dtype holds, and a linear form with such an atom is trusted beyond ring
+identities only where its bounds fit the dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import Any
+
+from .. import expr as E
+from ..build import wrap_int
+from ..dtype import dtype_info, int_range
+from ..intrin import INTRINS
+from ..visit import map_expr
+from .linear import Lin
+
+INF = 1 << 100  # bounds at or beyond INF // 2 mean "unbounded"
+_HALF = INF >> 1
+INDEX_DTYPES = ("int32", "int64")
+Bound = tuple[int, int]
+_EVERYTHING: Bound = (-INF, INF)
+_MAX_PRODUCT_TERMS = 8
+
+
+def clamp(lo: int, hi: int) -> Bound:
+    """Bounds with everything beyond half of INF read as infinite."""
+    return (-INF if lo <= -_HALF else lo), (INF if hi >= _HALF else hi)
+
+
+def is_data(e: E.Expr) -> bool:
+    """Whether an atom's value comes from memory or from a call rather than from loops and shapes."""
+    t = type(e)
+    if t is E.BufferLoad or t is E.TensorRead or t is E.Reduce:
+        return True
+    if t is E.Call:
+        return e.op not in ("likely", "if_then_else", "wave_lane")  # type: ignore[attr-defined]
+    return False
+
+
+class Facts:
+    """Interning, linear forms, bounds and moduli; the scope's variables and constraints."""
+
+    def __init__(self) -> None:
+        self._table: dict[Any, E.Expr] = {}
+        self._canon: dict[int, tuple[E.Expr, E.Expr]] = {}
+        self._serial: dict[int, int] = {}
+        self._lin: dict[int, Lin] = {}
+        self._data: dict[int, bool] = {}
+        self._bounds: dict[int, Bound] = {}
+        self._mods: dict[int, tuple[int, int]] = {}
+        # the scope
+        self._var_bounds: dict[int, Bound] = {}
+        self._var_mods: dict[int, tuple[int, int]] = {}
+        self._known: dict[Any, Bound] = {}  # bounds of linear forms (without constants), by normalized terms
+        self._nonneg: list[Lin] = []  # forms known to be >= 0, for proofs by elimination
+        self._true: dict[int, bool] = {}  # conditions known to hold (or not), by id of the interned node
+        self._held: list[E.Expr] = []
+
+    # ---- interning
+
+    def intern(self, e: E.Expr) -> E.Expr:
+        """The canonical node structurally equal to `e`."""
+        hit = self._canon.get(id(e))
+        if hit is not None:
+            return hit[1]
+        t = type(e)
+        c = self._put(e) if t is E.Var or t is E.IntImm or t is E.FloatImm else self._put(map_expr(e, self.intern))
+        self._canon[id(e)] = (e, c)
+        return c
+
+    def _put(self, e: E.Expr) -> E.Expr:
+        key = _key(e)
+        c = self._table.get(key)
+        if c is None:
+            c = self._table[key] = e
+            self._serial[id(c)] = len(self._serial)
+            self._canon[id(c)] = (c, c)
+        return c
+
+    def mk(self, cls: Callable[[E.Expr, E.Expr], E.Expr], a: E.Expr, b: E.Expr) -> E.Expr:
+        """The canonical binary node of canonical operands."""
+        c = self._table.get((cls, id(a), id(b)))
+        return c if c is not None else self._put(cls(a, b))
+
+    def imm(self, value: int, dtype: str) -> E.Expr:
+        c = self._table.get((E.IntImm, value, dtype))
+        return c if c is not None else self._put(E.IntImm(value, dtype))
+
+    # ---- linear forms
+
+    def lin(self, e: E.Expr) -> Lin:
+        """The linear form of a canonical int32/int64 expression; the expression itself as one atom where it has no other."""
+        hit = self._lin.get(id(e))
+        if hit is not None:
+            return hit
+        t = type(e)
+        if t is E.IntImm:
+            out = Lin(e.value)  # type: ignore[attr-defined]
+        elif t is E.Add:
+            out = self.lin(e.a).plus(self.lin(e.b))  # type: ignore[attr-defined]
+        elif t is E.Sub:
+            out = self.lin(e.a).plus(self.lin(e.b), -1)  # type: ignore[attr-defined]
+        elif t is E.Mul:
+            out = self._product(e)
+        else:
+            out = Lin.of(e)
+        self._lin[id(e)] = out
+        return out
+
+    def _product(self, e: Any) -> Lin:
+        la, lb = self.lin(e.a), self.lin(e.b)
+        if not lb.terms:
+            return la.scaled(lb.const)
+        if not la.terms:
+            return lb.scaled(la.const)
+        if (len(la.terms) + 1) * (len(lb.terms) + 1) > _MAX_PRODUCT_TERMS + 1:
+            a, b = self.rebuild(la, e.dtype), self.rebuild(lb, e.dtype)
+            if self._serial[id(a)] > self._serial[id(b)]:
+                a, b = b, a
+            return Lin.of(self.mk(E.Mul, a, b))
+        out = Lin(la.const * lb.const)
+        if lb.const:
+            out = out.plus(Lin(0, la.terms), lb.const)
+        if la.const:
+            out = out.plus(Lin(0, lb.terms), la.const)
+        for x, cx in la.terms.values():
+            for y, cy in lb.terms.values():
+                out = out.plus(Lin.of(self.monomial((*factors(x), *factors(y))), cx * cy))
+        return out
+
+    def monomial(self, parts: tuple[E.Expr, ...]) -> E.Expr:
+        """The canonical product of atoms."""
+        parts = tuple(sorted(parts, key=lambda p: self._serial[id(p)]))
+        out = parts[0]
+        for p in parts[1:]:
+            out = self.mk(E.Mul, out, p)
+        if len(parts) > 1:
+            self._lin[id(out)] = Lin.of(out)
+        return out
+
+    def rebuild(self, form: Lin, dtype: str) -> E.Expr:
+        """The canonical expression of a linear form: terms in order of first appearance, a positive one first, the constant last."""
+        k = form.const
+        if not form.terms:
+            return self.imm(wrap_int(k, dtype), dtype)
+        serial = self._serial
+        terms = sorted(form.terms.values(), key=lambda t: serial[id(t[0])])
+        low, high = int_range(dtype)
+        if not -high <= k <= high or any(not -high <= c <= high for _, c in terms):  # wraps, as the machine does
+            k = wrap_int(k, dtype)
+            terms = [(a, w) for a, c in terms if (w := wrap_int(c, dtype))]
+            if k == low or not terms or any(c == low for _, c in terms):
+                return self._rebuild_wrapped(k, terms, dtype)
+        first = next((i for i, t in enumerate(terms) if t[1] > 0), None)
+        if first is None and k > 0:
+            acc, k = self.imm(k, dtype), 0
+        else:
+            atom, c = terms.pop(first or 0)
+            acc = atom if c == 1 else self.mk(E.Mul, atom, self.imm(c, dtype))
+        for atom, c in terms:
+            step = atom if abs(c) == 1 else self.mk(E.Mul, atom, self.imm(abs(c), dtype))
+            acc = self.mk(E.Add if c > 0 else E.Sub, acc, step)
+        if k:
+            acc = self.mk(E.Add if k > 0 else E.Sub, acc, self.imm(abs(k), dtype))
+        return acc
+
+    def _rebuild_wrapped(self, k: int, terms: list[tuple[E.Expr, int]], dtype: str) -> E.Expr:
+        """As `rebuild`, by additions alone: the smallest value of a dtype has no negative."""
+        acc: E.Expr | None = None
+        for atom, c in terms:
+            step = atom if c == 1 else self.mk(E.Mul, atom, self.imm(c, dtype))
+            acc = step if acc is None else self.mk(E.Add, acc, step)
+        if acc is None:
+            return self.imm(k, dtype)
+        return self.mk(E.Add, acc, self.imm(k, dtype)) if k else acc
+
+    # ---- overflow
+
+    def has_data(self, e: E.Expr) -> bool:
+        """Whether a value from memory or a call is anywhere below `e`."""
+        hit = self._data.get(id(e))
+        if hit is None:
+            found = is_data(e)
+            if not found and type(e) not in (E.Var, E.IntImm):
+
+                def look(x: E.Expr) -> E.Expr:
+                    nonlocal found
+                    found = found or self.has_data(x)
+                    return x
+
+                map_expr(e, look)
+            hit = self._data[id(e)] = found
+        return hit
+
+    def trusted(self, form: Lin, dtype: str) -> bool:
+        """Whether the form's mathematical value is the machine's: no data in it, or bounds that fit the dtype."""
+        if not any(self.has_data(a) for a, _ in form.terms.values()):
+            return True
+        lo, hi = self.bound_lin(form)
+        low, high = int_range(dtype)
+        return low <= lo and hi <= high
+
+    def trusted_lin(self, e: E.Expr) -> Lin:
+        """The linear form of `e` where its value is the machine's, else `e` as one atom."""
+        form = self.lin(e)
+        return form if self.trusted(form, e.dtype) else Lin.of(e)
+
+    # ---- bounds
+
+    def bound(self, e: E.Expr) -> Bound:
+        """Smallest and largest value of a canonical scalar integer or bool expression (+-INF: unbounded)."""
+        hit = self._bounds.get(id(e))
+        if hit is not None:
+            return hit
+        t = type(e)
+        if t is E.IntImm:
+            v: int = e.value  # type: ignore[attr-defined]
+            return (v, v)
+        if t is E.Var:
+            out = self._var_bounds.get(id(e), (0 if e.is_size else -INF, INF))  # type: ignore[attr-defined]
+            if e.dtype not in INDEX_DTYPES:
+                out = self._within_dtype(out, e.dtype)
+        elif t is E.Add or t is E.Sub or t is E.Mul:
+            if e.dtype in INDEX_DTYPES:
+                form = self.lin(e)
+                if len(form.terms) == 1 and e is next(iter(form.terms.values()))[0]:
+                    out = self._bound_product(e)
+                else:
+                    out = self.bound_lin(form)
+                if self.has_data(e):
+                    low, high = int_range(e.dtype)
+                    out = out if low <= out[0] and out[1] <= high else (low, high)
+            else:
+                out = self._dtype_bound(e)
+        else:
+            handler = _BOUND.get(t)
+            out = handler(self, e) if handler is not None else self._dtype_bound(e)
+        if t is not E.Var and self._var_bounds:
+            known = self._var_bounds.get(id(e))
+            if known is not None:
+                out = (max(out[0], known[0]), min(out[1], known[1]))
+        self._bounds[id(e)] = out
+        return out
+
+    def _dtype_bound(self, e: E.Expr) -> Bound:
+        info = dtype_info(e.dtype)
+        if info.lanes == 1 and (info.is_int or info.kind == "bool"):
+            return int_range(e.dtype)
+        return _EVERYTHING
+
+    def _within_dtype(self, b: Bound, dtype: str) -> Bound:
+        """`b`, unless it leaves the dtype, where wrapping may give anything."""
+        info = dtype_info(dtype)
+        if not (info.is_int or info.kind == "bool") or info.lanes > 1:
+            return _EVERYTHING
+        low, high = int_range(dtype)
+        return b if low <= b[0] and b[1] <= high else (low, high)
+
+    def _bound_product(self, e: Any) -> Bound:
+        (a, b), (c, d) = self.bound(e.a), self.bound(e.b)
+        if e.a is e.b:
+            hi = max(a * a, b * b)
+            return clamp(0 if a <= 0 <= b else min(a * a, b * b), hi)
+        ps = (a * c, a * d, b * c, b * d)
+        return clamp(min(ps), max(ps))
+
+    def bound_lin(self, form: Lin) -> Bound:
+        """Bounds of a linear form, from those of its atoms and from the scope's constraints."""
+        lo = hi = form.const
+        for atom, c in form.terms.values():
+            a, b = self.bound(atom)
+            if c > 0:
+                lo += c * a
+                hi += c * b
+            else:
+                lo += c * b
+                hi += c * a
+        lo, hi = clamp(lo, hi)
+        if self._known and len(form.terms) > 1:
+            key, scale = self.normalized(form)
+            known = self._known.get(key)
+            if known is not None:
+                a, b = known if scale > 0 else (-known[1], -known[0])
+                s = abs(scale)
+                a, b = clamp(a * s, b * s)
+                lo, hi = max(lo, a + form.const if a > -INF else -INF), min(hi, b + form.const if b < INF else INF)
+        return lo, hi
+
+    def normalized(self, form: Lin) -> tuple[Any, int]:
+        """A key of the form's terms up to a factor, and the factor: terms == factor * normalized terms."""
+        g = form.factor()
+        items = sorted((key, c) for key, (_, c) in form.terms.items())
+        if items and items[0][1] < 0:
+            g = -g
+        return tuple((k, c // g) for k, c in items), g
+
+    # ---- moduli
+
+    def modulus(self, e: E.Expr) -> tuple[int, int]:
+        """(m, r): e == r modulo m, 0 <= r < m; m is 0 where e is the constant r, 1 where nothing is known."""
+        hit = self._mods.get(id(e))
+        if hit is not None:
+            return hit
+        t = type(e)
+        out = (1, 0)
+        if t is E.IntImm:
+            return (0, e.value)  # type: ignore[attr-defined]
+        if t is E.Var:
+            out = self._var_mods.get(id(e), (1, 0))
+        elif t in (E.Add, E.Sub, E.Mul) and e.dtype in INDEX_DTYPES:
+            form = self.lin(e)
+            if len(form.terms) == 1 and e is next(iter(form.terms.values()))[0]:
+                (m, r), (n, s) = self.modulus(e.a), self.modulus(e.b)  # type: ignore[attr-defined]
+                out = _norm_mod(gcd(m * n, gcd(m * s, n * r)), r * s)
+            else:
+                out = self.modulus_lin(form)
+            if self.has_data(e) and out[0] & (out[0] - 1):
+                out = out if self.trusted(form, e.dtype) else (1, 0)
+        elif t is E.FloorMod and type(e.b) is E.IntImm and e.b.value > 0:  # type: ignore[attr-defined]
+            m, r = self.modulus(e.a)  # type: ignore[attr-defined]
+            out = _norm_mod(gcd(m, e.b.value), r)  # type: ignore[attr-defined]
+        elif t is E.FloorDiv and type(e.b) is E.IntImm and e.b.value > 0:  # type: ignore[attr-defined]
+            m, r = self.modulus(e.a)  # type: ignore[attr-defined]
+            if m and m % e.b.value == 0:  # type: ignore[attr-defined]
+                out = _norm_mod(m // e.b.value, r // e.b.value)  # type: ignore[attr-defined]
+        elif t in (E.Min, E.Max, E.Select):
+            (m, r), (n, s) = self.modulus(e.a), self.modulus(e.b)  # type: ignore[attr-defined]
+            out = _norm_mod(gcd(gcd(m, n), abs(r - s)), r)
+        elif t is E.Cast and e.dtype in INDEX_DTYPES and e.value.dtype in INDEX_DTYPES:  # type: ignore[attr-defined]
+            out = self.modulus(e.value)  # type: ignore[attr-defined]
+        self._mods[id(e)] = out
+        return out
+
+    def modulus_lin(self, form: Lin) -> tuple[int, int]:
+        m, r = 0, form.const
+        for atom, c in form.terms.values():
+            n, s = self.modulus(atom)
+            m = gcd(m, abs(c * n))
+            r += c * s
+        return _norm_mod(m, r)
+
+
+def _norm_mod(m: int, r: int) -> tuple[int, int]:
+    return (m, r % m if m else r)
+
+
+def factors(atom: E.Expr) -> tuple[E.Expr, ...]:
+    """The atoms whose product a monomial is."""
+    if type(atom) is E.Mul and type(atom.b) is not E.IntImm:
+        return (*factors(atom.a), *factors(atom.b))
+    return (atom,)
+
+
+# ---- keys of nodes with canonical children
+
+
+def _attr_key(attrs: Any) -> Any:
+    return None if not attrs else tuple(sorted((k, repr(v)) for k, v in attrs.items()))
+
+
+def _key(e: Any) -> Any:
+    t = type(e)
+    if t is E.Var:
+        return id(e)
+    if t is E.IntImm:
+        return (t, e.value, e.dtype)
+    if t is E.FloatImm:
+        return (t, repr(e.value), e.dtype)
+    if t is E.StringImm:
+        return (t, e.value)
+    if t is E.Cast:
+        return (t, e.dtype, id(e.value))
+    if t is E.Not:
+        return (t, id(e.a))
+    if t is E.Select:
+        return (t, id(e.cond), id(e.a), id(e.b))
+    if t is E.BufferLoad:
+        return (t, id(e.buffer), id(e.predicate) if e.predicate is not None else 0, *[id(i) for i in e.indices])
+    if t is E.Call:
+        known = INTRINS.get(e.op)
+        if known is None or known.effect != "pure" or e.op in ("undef", "address_of", "access_ptr"):
+            return (t, id(e))
+        return (t, e.op, e.dtype, _attr_key(e.attrs), *[id(a) for a in e.args])
+    if t is E.TensorRead:
+        return (t, id(e.tensor), *[id(i) for i in e.indices])
+    if t is E.Ramp:
+        return (t, id(e.base), id(e.stride), e.lanes)
+    if t is E.Broadcast:
+        return (t, id(e.value), e.lanes)
+    if t is E.Shuffle:
+        return (t, e.indices, *[id(v) for v in e.vectors])
+    if t is E.Reduce or t is E.Let:
+        return (t, id(e))
+    return (t, id(e.a), id(e.b))
+
+
+# ---- bounds of the other nodes
+
+
+def _scalar_index(e: E.Expr) -> bool:
+    return e.dtype in INDEX_DTYPES
+
+
+def _b_floordiv(f: Facts, e: Any) -> Bound:
+    (a, b), (c, d) = f.bound(e.a), f.bound(e.b)
+    if e.a.dtype not in INDEX_DTYPES and not (c > 0 and dtype_info(e.dtype).lanes == 1):
+        return f._dtype_bound(e)
+    if c > 0:
+        qs = (
+            a // c,
+            a // d if d < INF else (0 if a >= 0 else -1),
+            b // c,
+            b // d if d < INF else (0 if b >= 0 else -1),
+        )
+        return clamp(min(qs), max(qs))
+    return _EVERYTHING if _scalar_index(e) else f._dtype_bound(e)
+
+
+def _b_floormod(f: Facts, e: Any) -> Bound:
+    (a, b), (c, d) = f.bound(e.a), f.bound(e.b)
+    if c <= 0 or dtype_info(e.dtype).lanes > 1:
+        return _EVERYTHING if _scalar_index(e) else f._dtype_bound(e)
+    if a >= 0 and b < c:
+        return (a, b)
+    if c == d and d < INF:
+        if a > -INF and b < INF and a // c == b // c:
+            return (a % c, b % c)
+        m, r = f.modulus(e.a)
+        g = gcd(m, c)
+        if m == 0 or g == c:
+            return (r % c, r % c)
+        return (r % g, c - g + r % g) if g > 1 else (0, c - 1)
+    return (0, d - 1 if d < INF else INF) if a < 0 or b >= d - 1 else (0, b)
+
+
+def _b_div(f: Facts, e: Any) -> Bound:
+    (a, b), (c, d) = f.bound(e.a), f.bound(e.b)
+    if dtype_info(e.dtype).lanes > 1 or c <= 0:
+        return f._dtype_bound(e) if not _scalar_index(e) else _EVERYTHING
+
+    def q(x: int, y: int) -> int:
+        if y >= INF:
+            return 0
+        return abs(x) // y * (1 if x >= 0 else -1)
+
+    qs = (q(a, c), q(a, d), q(b, c), q(b, d))
+    return clamp(min(qs), max(qs))
+
+
+def _b_mod(f: Facts, e: Any) -> Bound:
+    (a, b), (c, d) = f.bound(e.a), f.bound(e.b)
+    if dtype_info(e.dtype).lanes > 1 or c <= 0:
+        return f._dtype_bound(e) if not _scalar_index(e) else _EVERYTHING
+    top = d - 1 if d < INF else INF
+    return (0 if a >= 0 else max(a, -top)), (0 if b <= 0 else min(b, top))
+
+
+def _b_min(f: Facts, e: Any) -> Bound:
+    (a, b), (c, d) = f.bound(e.a), f.bound(e.b)
+    return min(a, c), min(b, d)
+
+
+def _b_max(f: Facts, e: Any) -> Bound:
+    (a, b), (c, d) = f.bound(e.a), f.bound(e.b)
+    return max(a, c), max(b, d)
+
+
+def _b_select(f: Facts, e: Any) -> Bound:
+    (a, b), (c, d) = f.bound(e.a), f.bound(e.b)
+    return min(a, c), max(b, d)
+
+
+def _b_cast(f: Facts, e: E.Cast) -> Bound:
+    src = dtype_info(e.value.dtype)
+    if not (src.is_int or src.kind == "bool") or src.lanes > 1:
+        return f._dtype_bound(e)
+    inner = f.bound(e.value)
+    if e.dtype in INDEX_DTYPES and e.value.dtype in INDEX_DTYPES:
+        if e.dtype == "int64" or not f.has_data(e.value):
+            return inner  # index values are taken to fit
+    return f._within_dtype(inner, e.dtype)
+
+
+def _b_call(f: Facts, e: E.Call) -> Bound:
+    info = dtype_info(e.dtype)
+    if info.lanes > 1 or not (info.is_int or info.kind == "bool"):
+        return _EVERYTHING
+    if e.op == "likely":
+        return f.bound(e.args[0])
+    if e.op == "if_then_else":
+        (a, b), (c, d) = f.bound(e.args[1]), f.bound(e.args[2])
+        return min(a, c), max(b, d)
+    if e.op == "bitand":
+        tops = [hi for lo, hi in map(f.bound, e.args) if 0 <= lo and hi < INF]
+        return (0, min(tops)) if tops else int_range(e.dtype)
+    if e.op == "shr":
+        (a, b), (c, d) = f.bound(e.args[0]), f.bound(e.args[1])
+        if c == d and 0 <= c < 64 and -INF < a and b < INF:
+            return a >> c, b >> c
+        return (0, b) if a >= 0 else int_range(e.dtype)
+    if e.op == "shl":
+        (a, b), (c, d) = f.bound(e.args[0]), f.bound(e.args[1])
+        if c == d and 0 <= c < 64:
+            return f._within_dtype(clamp(a << c, b << c), e.dtype)
+    if e.op == "abs":
+        a, b = f.bound(e.args[0])
+        return f._within_dtype((0 if a <= 0 <= b else min(abs(a), abs(b)), max(abs(a), abs(b))), e.dtype)
+    if e.op in ("popcount", "clz", "ctz"):
+        return 0, info.bits
+    if e.op == "wave_lane":
+        return 0, 63
+    return int_range(e.dtype)
+
+
+def _b_let(f: Facts, e: E.Let) -> Bound:
+    return f.bound(e.body)
+
+
+def _b_bool(f: Facts, e: E.Expr) -> Bound:
+    return (0, 1)
+
+
+_BOUND: dict[type, Callable[[Facts, Any], Bound]] = {
+    E.FloorDiv: _b_floordiv, E.FloorMod: _b_floormod, E.Div: _b_div, E.Mod: _b_mod, E.Min: _b_min, E.Max: _b_max,
+    E.Select: _b_select, E.Cast: _b_cast, E.Call: _b_call, E.Let: _b_let,
+    **dict.fromkeys((E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or, E.Not), _b_bool),
+}  # fmt: skip
