@@ -55,6 +55,22 @@ class Analyzer(Simplifier):
             self._subst[id(var)] = e
         self.forget()
 
+    def bind_value(self, var: E.Var, value: E.Expr) -> None:
+        """Let `var` have `value`: stand for it where it is a constant or a variable, share its bounds otherwise."""
+        e = self.simp(self.intern(value))
+        if type(e) in (E.Var, E.IntImm, E.FloatImm):
+            self.bind(var, e)
+            return
+        self._held.append(var)
+        self._unbind(var)
+        info = dtype_info(e.dtype)
+        if info.is_int and info.lanes == 1 and var.dtype == e.dtype:
+            self._var_bounds[id(var)] = self.bound(e)
+            self._var_mods[id(var)] = self.modulus(e)
+            if self.has_data(e):
+                self._data[id(var)] = True
+        self.forget()
+
     def bind_modulus(self, var: E.Var, coeff: int, base: int = 0) -> None:
         """Let `var` be congruent to `base` modulo `coeff`."""
         self._held.append(var)

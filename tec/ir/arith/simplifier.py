@@ -346,7 +346,7 @@ class Simplifier(Facts):
 
 
 def _has_nan(*es: E.Expr) -> bool:
-    return any(type(e) is E.FloatImm and e.value != e.value for e in es)  # type: ignore[attr-defined]
+    return any(type(e) is E.FloatImm and e.value != e.value for e in es)
 
 
 # ---- handlers: children first, then what is known of the node
