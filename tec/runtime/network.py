@@ -1,0 +1,269 @@
+"""Network: a whole compiled network, run step by step over one planned arena of memory.
+
+In: a Module with one function a fused group (equal groups share one), parameters as arrays, and a plan of plain data:
+
+    inputs, outputs   [{"name", "dtype", "shape": [expr...]}]
+    values            {name: {"dtype", "shape": [expr...], "place": "input"|"output"|"param"|"arena"|"alias", "of": name, "offset": expr}}
+    steps             [{"function", "args": [value name or {"scalar": expr}]}]
+    arena_bytes       expr
+
+Symbolic sizes are bound from the inputs' shapes at each run. `run({"input": x})` gives a list of NumPy arrays. Steps call the
+functions with arrays whose addresses do not change between runs of equal shapes, so checks and packing happen once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, PackageError
+from . import device as devices
+from . import exprs
+from .device import Device
+from .module import Module
+from .ndarray import NDArray, Storage, array, empty
+from .package import damaged, read_package, write_package
+
+_MAX_BINDINGS = 8  # sets of shapes whose memory is kept
+
+
+@dataclass(slots=True)
+class _Bound:
+    """A network with memory for given sizes on a device."""
+
+    env: dict[str, int]
+    arrays: dict[str, NDArray]
+    calls: list[tuple[Any, list[Any]]]
+    keep: list[Any] = field(default_factory=list)
+
+
+class Network:
+    """A compiled network. Made by `tec.compile`, or read back by `tec.load`.
+
+    `run(inputs, device)`; `get_source(kind)`, `get_binary()`; `save(path)`; `inputs`, `outputs` (names, dtypes, shapes);
+    `module`, the code; `params`, the weights by name.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        plan: Mapping[str, Any],
+        params: Mapping[str, Any],
+        report: Mapping[str, Any] | None = None,
+    ):
+        self.module = module
+        self.plan = dict(plan)
+        self.params = dict(params)
+        self.report: dict[str, Any] = dict(report or {})
+        self._check_plan()
+        self._bound: dict[Any, _Bound] = {}
+        self._weights: dict[Device, dict[str, NDArray]] = {}
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        ins = ", ".join(
+            f"{i['name']}: {i['dtype']}{tuple(exprs.text(d) if not isinstance(d, int) else d for d in i['shape'])}"
+            for i in self.inputs
+        )
+        return f"<tec.Network({ins}) {len(self.plan['steps'])} steps, {self.module.target}>"
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        return list(self.plan["inputs"])
+
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        return list(self.plan["outputs"])
+
+    def _check_plan(self) -> None:
+        try:
+            values = self.plan["values"]
+            for io in (*self.plan["inputs"], *self.plan["outputs"]):
+                if io["name"] not in values:
+                    raise damaged(f"{io['name']!r} is no value of the network")
+            for name, v in values.items():
+                if v["place"] not in ("input", "output", "param", "arena", "alias"):
+                    raise damaged(f"{name!r} lies in {v['place']!r}")
+                if v["place"] == "param" and name not in self.params:
+                    raise damaged(f"parameter {name!r} is missing")
+                for e in (*v["shape"], v.get("offset", 0)):
+                    exprs.compile_expr(e)
+            for step in self.plan["steps"]:
+                if step["function"] not in self.module.specs:
+                    raise damaged(f"function {step['function']!r} is missing")
+                for a in step["args"]:
+                    if isinstance(a, str) and a not in values:
+                        raise damaged(f"{a!r} is no value of the network")
+            exprs.compile_expr(self.plan["arena_bytes"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise damaged(f"{type(error).__name__}: {error}") from None
+
+    # ---- sources
+
+    def get_source(self, kind: str | None = None) -> str:
+        """ "ir", "llvm", "asm" of the whole network's code."""
+        return self.module.get_source(kind)
+
+    def get_binary(self) -> bytes:
+        """The code object (rocm), PTX (cuda) or ELF object (llvm) of the whole network."""
+        return self.module.get_binary()
+
+    # ---- running
+
+    def run(self, inputs: Mapping[str, Any] | Sequence[Any], device: Any = None) -> list[np.ndarray[Any, Any]]:
+        """The network's outputs for `inputs` (by name, or in order): NumPy arrays. `device` defaults to the target's first.
+
+        Raises ArgumentError for a missing, unknown or misshapen input.
+        """
+        dev = self._device(device)
+        given = self._arrange(inputs)
+        with self._lock:
+            bound = self._bind(dev, given)
+            for spec in self.plan["inputs"]:
+                bound.arrays[spec["name"]].copyfrom(given[spec["name"]])
+            for function, args in bound.calls:
+                function(*args)
+            return [np.array(bound.arrays[o["name"]].numpy()) for o in self.plan["outputs"]]
+
+    __call__ = run
+
+    def _device(self, device: Any) -> Device:
+        kind = self.module.device_kind
+        if device is None:
+            return devices.cpu(0) if kind == "cpu" else devices.as_device(f"{kind}:0")
+        dev: Device = devices.as_device(device)
+        if dev.kind != kind:
+            raise ArgumentError(
+                f"the network was compiled for {self.module.target}, and {dev} is no device for it",
+                hint=f"use a {kind} device",
+            )
+        return dev
+
+    def _arrange(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+        names = [i["name"] for i in self.plan["inputs"]]
+        expected = "; ".join(
+            f"{i['name']}: {i['dtype']} ({', '.join(exprs.text(d) for d in i['shape'])})" for i in self.plan["inputs"]
+        )
+        if not isinstance(inputs, Mapping):
+            if isinstance(inputs, np.ndarray) or not isinstance(inputs, Sequence):
+                inputs = [inputs]
+            if len(inputs) != len(names):
+                raise ArgumentError(
+                    f"{len(inputs)} inputs given, the network has {len(names)}", hint=f"inputs: {expected}"
+                )
+            inputs = dict(zip(names, inputs))
+        missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]
+        if missing or unknown:
+            what = [f"missing: {', '.join(missing)}"] * bool(missing) + [
+                f"unknown: {', '.join(map(str, unknown))}"
+            ] * bool(unknown)
+            raise ArgumentError(f"the network's inputs do not fit ({'; '.join(what)})", hint=f"inputs: {expected}")
+        out: dict[str, Any] = {}
+        for spec in self.plan["inputs"]:
+            x = inputs[spec["name"]]
+            out[spec["name"]] = a = (
+                x
+                if isinstance(x, NDArray)
+                else array(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else np.asarray(x))
+            )
+            if a.dtype != spec["dtype"]:
+                raise ArgumentError(
+                    f"input {spec['name']} is {a.dtype}, the network takes {spec['dtype']}",
+                    hint=f"x.astype({spec['dtype']!r})",
+                )
+            if len(a.shape) != len(spec["shape"]):
+                raise ArgumentError(
+                    f"input {spec['name']} has shape {a.shape}, the network takes ({', '.join(exprs.text(d) for d in spec['shape'])})"
+                )
+        return out
+
+    def _sizes(self, given: Mapping[str, Any]) -> dict[str, int]:
+        """The symbolic sizes, from the inputs' shapes."""
+        env: dict[str, int] = {}
+        for known_only in (False, True):
+            for spec in self.plan["inputs"]:
+                shape = given[spec["name"]].shape
+                for d, (e, n) in enumerate(zip(spec["shape"], shape)):
+                    if isinstance(e, str) and not known_only:
+                        if env.setdefault(e, n) != n:
+                            raise ArgumentError(
+                                f"size {e} is {env[e]} elsewhere and {n} in dimension {d} of input {spec['name']}"
+                            )
+                    elif known_only and not isinstance(e, str) and exprs.evaluate(exprs.compile_expr(e), env) != n:
+                        raise ArgumentError(
+                            f"input {spec['name']} has shape {tuple(shape)}, the network takes ({', '.join(exprs.text(x) for x in spec['shape'])})"
+                        )
+        return env
+
+    def _bind(self, dev: Device, given: Mapping[str, Any]) -> _Bound:
+        key = (dev, tuple(given[s["name"]].shape for s in self.plan["inputs"]))
+        bound = self._bound.get(key)
+        if bound is None:
+            if len(self._bound) >= _MAX_BINDINGS:
+                self._bound.pop(next(iter(self._bound)))
+            bound = self._bound[key] = self._make(dev, self._sizes(given))
+        return bound
+
+    def _make(self, dev: Device, env: dict[str, int]) -> _Bound:
+        def value(e: Any) -> int:
+            return int(exprs.evaluate(exprs.compile_expr(e), env))
+
+        weights = self._weights.get(dev)
+        if weights is None:
+            weights = self._weights[dev] = {n: array(p, dev) for n, p in self.params.items()}
+        arena = Storage(dev, max(value(self.plan["arena_bytes"]), 1))
+        arrays: dict[str, NDArray] = {}
+
+        def place(name: str) -> NDArray:
+            found = arrays.get(name)
+            if found is not None:
+                return found
+            v = self.plan["values"][name]
+            shape = tuple(value(d) for d in v["shape"])
+            if v["place"] == "param":
+                made = weights[name]
+            elif v["place"] == "arena":
+                made = NDArray(arena, arena.address + value(v["offset"]), shape, v["dtype"])
+            elif v["place"] == "alias":
+                base = place(v["of"])
+                made = NDArray(base.storage, base.address, shape, v["dtype"])
+            else:
+                made = empty(shape, v["dtype"], dev)
+            arrays[name] = made
+            return made
+
+        for name in self.plan["values"]:
+            place(name)
+        calls = []
+        for step in self.plan["steps"]:
+            function = self.module[step["function"]]
+            args = [arrays[a] if isinstance(a, str) else value(a["scalar"]) for a in step["args"]]
+            calls.append((function, args))
+        return _Bound(env, arrays, calls, [arena])
+
+    # ---- saving
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the network, with its weights and all it needs to run, to a `.tec` package; see `tec.load`."""
+        blobs: dict[str, bytes] = {}
+        meta = {"plan": self.plan, "module": self.module.to_data(blobs), "report": self.report}
+        write_package(path, "network", meta, blobs, self.params)
+
+
+def load(path: str | os.PathLike[str]) -> Network:
+    """Read a network that `Network.save` wrote; needs numpy and tec.runtime alone. PackageError for a damaged file."""
+    package = read_package(path, "network")
+    meta = package.meta
+    plan = meta.get("plan")
+    if not isinstance(plan, dict):
+        raise PackageError("the package is damaged: it has no plan", hint="compile and save it again")
+    params = {n: package.array(n) for n in package.array_names}
+    report = meta.get("report")
+    return Network(
+        Module.from_data(meta.get("module"), package.blob), plan, params, report if isinstance(report, dict) else None
+    )
