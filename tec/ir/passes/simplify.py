@@ -6,6 +6,9 @@ where nothing changed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ...target import Target
 from .. import expr as E
 from .. import stmt as S
@@ -95,7 +98,7 @@ class _Walk:
         return s if all(a is b for a, b in zip(out, s.stmts)) else S.seq(*out)
 
 
-_HANDLERS = {
+_HANDLERS: dict[type, Callable[[_Walk, Any], S.Stmt]] = {
     S.For: _Walk.loop,
     S.IfThenElse: _Walk.branch,
     S.LetStmt: _Walk.let,
