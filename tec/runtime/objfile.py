@@ -19,7 +19,7 @@ from typing import Any
 from ..errors import DeviceError, PackageError
 from .elfobject import MACHINES, PAGE, link_object, parse_object
 
-_HOST = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+HOST = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
 
 
 class LoadedObject:
@@ -37,7 +37,7 @@ class LoadedObject:
 
     def function(self, name: str, restype: Any = ctypes.c_int32, *argtypes: Any) -> Any:
         """The function as a ctypes callable; by default `int32 f(void**, int64*)` with both as plain addresses."""
-        made = ctypes.CFUNCTYPE(restype, *(argtypes or (ctypes.c_void_p, ctypes.c_void_p)))(self.address(name))
+        made: Any = ctypes.CFUNCTYPE(restype, *(argtypes or (ctypes.c_void_p, ctypes.c_void_p)))(self.address(name))
         made.owner = self
         return made
 
@@ -49,9 +49,9 @@ def load_object(image: bytes, symbols: Mapping[str, int] | None = None) -> Loade
     Raises PackageError for a damaged or foreign object, or a name that nobody defines.
     """
     obj = parse_object(bytes(image))
-    if MACHINES[obj.machine] != _HOST:
+    if MACHINES[obj.machine] != HOST:
         raise PackageError(
-            f"this code is for {MACHINES[obj.machine]}, this machine is {_HOST}",
+            f"this code is for {MACHINES[obj.machine]}, this machine is {HOST}",
             hint="build it with the matching -mtriple, or without",
             locate=False,
         )
@@ -89,7 +89,7 @@ def _protect(address: int, size: int, prot: int) -> None:
 
 def _flush_instructions(address: int, size: int) -> None:
     """AArch64 keeps instruction and data caches apart. Linux cleans pages that turn executable; others have a call for it."""
-    if _HOST == "aarch64" and size:
+    if HOST == "aarch64" and size:
         for name in ("__clear_cache", "sys_icache_invalidate"):
             flush = outside_symbol(name)
             if flush:

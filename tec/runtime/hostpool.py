@@ -1,0 +1,66 @@
+"""The helpers that CPU code calls (`tec_parallel_for`, `tec_alloc`, `tec_free`): one thread pool a process.
+
+Their machine code is part of tec (`_pool_data`, made from tec/codegen/pool.py), so neither packages nor their users need a
+compiler. Threads: TEC_NUM_THREADS, else the cores this process may run on. After a fork the child starts its own workers.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import os
+import threading
+import zlib
+
+from .objfile import HOST, LoadedObject, load_object
+
+HELPERS = ("tec_parallel_for", "tec_alloc", "tec_free")
+_LOCK = threading.Lock()
+_POOL: LoadedObject | None = None  # never unloaded: its workers run in it
+
+
+def default_threads() -> int:
+    """TEC_NUM_THREADS, or the number of cores this process may use."""
+    text = os.environ.get("TEC_NUM_THREADS", "")
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return os.cpu_count() or 1
+
+
+def pool() -> LoadedObject | None:
+    """The loaded pool; None on a machine that tec has none for."""
+    global _POOL
+    if _POOL is None:
+        with _LOCK:
+            if _POOL is None:
+                from ._pool_data import OBJECTS
+
+                packed = OBJECTS.get(HOST)
+                if packed is None:
+                    return None
+                loaded = load_object(zlib.decompress(base64.b85decode(packed)))
+                _configure(loaded, default_threads())
+                if hasattr(os, "register_at_fork"):
+                    os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(loaded.address("tec_pool_reset")))
+                _POOL = loaded
+    return _POOL
+
+
+def _configure(loaded: LoadedObject, threads: int) -> None:
+    loaded.function("tec_pool_configure", None, ctypes.c_int32)(threads)
+
+
+def set_num_threads(threads: int | None = None) -> None:
+    """Use this many threads in parallel loops, the calling one counted; None takes the default again."""
+    loaded = pool()
+    if loaded is not None:
+        _configure(loaded, default_threads() if threads is None else max(1, int(threads)))
+
+
+def symbols() -> dict[str, int]:
+    """Addresses of the helpers; empty on a machine without a pool."""
+    loaded = pool()
+    return {name: loaded.address(name) for name in HELPERS} if loaded is not None else {}
