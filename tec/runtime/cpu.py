@@ -1,8 +1,8 @@
 """Loads CPU code: an ELF object becomes callable functions `int32 f(void** buffers, int64_t* scalars)`.
 
 `objfile` maps and relocates the object. The helpers that compiled code calls (`tec_parallel_for`, `tec_alloc`,
-`tec_free`) come from support objects that travel with the module, loaded once a process by content; where none brings
-them, plain stand-ins on libc are used (a serial loop, aligned allocation).
+`tec_free`) come from support objects that travel with the module, loaded once a process by content, else from
+`hostpool`; on a machine without a pool plain stand-ins on libc are used (a serial loop, aligned allocation).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import DeviceError
+from . import hostpool
 
 HELPERS = ("tec_parallel_for", "tec_alloc", "tec_free")
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p)
@@ -32,7 +33,7 @@ class CpuCode:
         symbols: dict[str, int] = {}
         for obj in support:
             symbols.update(_support(obj))
-        for name, address in stand_ins().items():
+        for name, address in (hostpool.symbols() or stand_ins()).items():
             symbols.setdefault(name, address)
         self._object = load_object(image, symbols)
 
