@@ -1,0 +1,317 @@
+"""Bound inference: the range of every loop, from consumers to producers.
+
+In: a normalized Schedule and the stages that must be computed whole. Out: a Range for each IterVar. For each stage, in
+reverse order: `demand` of every consumer (which of its loops run while one step of the attachment loop does, hence
+which part of the tensor is read), `union` over consumers, `extents_down` through the relations. A loop of the consumer
+runs ("is relaxed") where it is inside the attachment; a launch index is relaxed where the memory scope is shared by its
+threads: every index for global memory, threadIdx for shared memory, none for registers. After TVM's te (InferBound).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir.buffer import GLOBAL, LOCAL, SHARED
+from ..ir.visit import walk_exprs
+from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
+from ..te.tensor import Tensor
+from .affine import Facts
+from .relations import Ranges, Sets
+from .schedule import Schedule
+from .sets import EVERYTHING, Evaluator, Interval, cover, from_range, point, union
+from .show import fail, fixed_loops
+from .stage import AttachKind, Stage
+
+Region = list[Interval]
+
+
+class Read(NamedTuple):
+    """One access of a tensor in a body."""
+
+    tensor: Tensor
+    indices: tuple[E.Expr, ...]
+
+
+class Bounds:
+    """What bound inference finds: `ranges` of all loops, `facts` about their variables."""
+
+    def __init__(self, sch: Schedule, whole: set[Stage]):
+        self.sch = sch
+        self.whole = whole
+        self.ranges: Ranges = {}
+        self.facts = Facts()
+        self.paths: dict[int, list[tuple[Stage, E.IterVar]]] = {}
+        self.scopes: dict[int, str] = {}
+        self._reads: dict[int, list[Read]] = {}
+        self._envs: dict[tuple[int, int, int], Evaluator] = {}
+        self._bind_symbols()
+
+    def _bind_symbols(self) -> None:
+        """Shapes are not negative; an operation's own axes stay within their domains."""
+        for stage in self.sch.stages:
+            op = stage.op
+            for t in op.outputs:
+                for d in t.shape:
+                    if isinstance(d, E.Var):
+                        self.facts.bind(d, 0, None)
+        for stage in self.sch.stages:
+            for iv in stage.op.root_iter_vars():
+                if iv.dom is not None:
+                    self._bind(iv.var, iv.dom)
+
+    def _bind(self, var: E.Var, r: E.Range) -> None:
+        lo = self.facts.bounds(r.min)[0]
+        top = self.facts.bounds(B.sub(B.add(r.min, r.extent), 1))[1]
+        self.facts.bind(var, lo, top)
+
+    # ---- attachment
+
+    def path(self, stage: Stage) -> list[tuple[Stage, E.IterVar]]:
+        """The loops around a stage, innermost first."""
+        hit = self.paths.get(id(stage))
+        if hit is not None:
+            return hit
+        out: list[tuple[Stage, E.IterVar]] = []
+        at = stage.placement
+        while at.attach in (AttachKind.SCOPE, AttachKind.SCAN):
+            parent, iv = at.attach_stage, at.attach_ivar
+            assert parent is not None
+            k = next((k for k, x in enumerate(parent.leaf) if x is iv), None)
+            if k is None:
+                raise fail(
+                    self.sch, f"{stage.name} is computed at a loop of {parent.name} that is no more", mark=stage,
+                    hint="split and fuse first, then compute_at",
+                )  # fmt: skip
+            out += [(parent, x) for x in reversed(parent.leaf[: k + 1])]
+            at = parent.placement
+        self.paths[id(stage)] = out
+        return out
+
+    def scope(self, stage: Stage) -> str:
+        """The memory scope: as set, else by the launch indices around: none global, blockIdx shared, threadIdx local."""
+        if stage.scope:
+            return stage.scope
+        hit = self.scopes.get(id(stage))
+        if hit is None:
+            rank = max((_thread_rank(s.thread_of(iv)) for s, iv in self.path(stage)), default=-1)
+            hit = self.scopes[id(stage)] = (GLOBAL, SHARED, LOCAL)[rank + 1]
+        return hit
+
+    # ---- the inference
+
+    def infer(self) -> None:
+        for stage in reversed(self.sch.stages):
+            if isinstance(stage.op, PlaceholderOp):
+                continue
+            self._root_ranges(stage)
+            self._pass_down(stage)
+
+    def _root_ranges(self, stage: Stage) -> None:
+        op = stage.op
+        for iv in op.root_iter_vars():
+            assert iv.dom is not None
+            self.ranges[iv] = iv.dom
+        at = stage.placement
+        if stage in self.whole or not isinstance(op, ComputeOp):
+            if at.attach == AttachKind.SCOPE and not isinstance(op, ComputeOp):
+                self._check_inside(stage)
+            return
+        demand: Region | None = None
+        for consumer in self.sch.readers(stage):
+            region = self._demand(stage, consumer)
+            if region is None:
+                continue
+            demand = region if demand is None else [union(a, b, self.facts) for a, b in zip(demand, region)]
+        if demand is None:
+            return
+        for iv, interval in zip(op.axis, demand):
+            assert iv.dom is not None
+            dtype = iv.var.dtype
+            r = cover(interval, iv.dom, self.facts)
+            self.ranges[iv] = E.Range(B.cast(dtype, r.min), B.cast(dtype, r.extent))
+            self.facts.bind(iv.var, *self._value_bounds(self.ranges[iv]))
+
+    def _value_bounds(self, r: E.Range) -> tuple[int | None, int | None]:
+        lo = self.facts.bounds(r.min)[0]
+        return lo, self.facts.bounds(B.sub(B.add(r.min, r.extent), 1))[1]
+
+    def _pass_down(self, stage: Stage) -> None:
+        fixed = fixed_loops(stage)
+        for iv in stage.env:
+            assert iv.dom is not None
+            self.ranges[iv] = iv.dom
+            self._bind(iv.var, iv.dom)
+        for r in stage.relations:
+            r.extents_down(self.ranges, fixed)
+            for child in r.children:
+                extent = self.facts.simplify(self.ranges[child].extent)
+                self.ranges[child] = E.Range(self.ranges[child].min, extent)
+        for iv in stage.all:
+            if iv in self.ranges:
+                self._bind(iv.var, self.ranges[iv])
+        for iv in stage.leaf:
+            thread = stage.attrs[iv].thread if iv in stage.attrs else None
+            if thread is not None and thread.dom is not None:
+                have, most = self.ranges[iv].extent, thread.dom.extent
+                if not self.facts.le(have, most) and isinstance(have, E.IntImm):
+                    raise fail(
+                        self.sch, f"loop {iv.name} of {stage.name} has {have} steps and is bound to {thread.thread_tag} of extent {most}",
+                        mark=iv, hint=f"split by factor={most}, or leave the thread axis without an extent",
+                    )  # fmt: skip
+
+    def _check_inside(self, stage: Stage) -> None:
+        for consumer in self.sch.readers(stage):
+            self._relaxed(stage, consumer)
+
+    # ---- demand
+
+    def _relaxed(self, stage: Stage, consumer: Stage) -> tuple[dict[E.IterVar, bool], dict[E.Var, Interval]]:
+        """Which loops of `consumer` run while `stage` stays in memory, and the loops around it that do too."""
+        at = stage.placement
+        rank = _scope_rank(self.scope(stage))
+        found = False
+
+        def runs(s: Stage, iv: E.IterVar) -> bool:
+            tag = s.thread_of(iv)
+            return rank <= _thread_rank(tag) if tag else not found
+
+        own: dict[E.IterVar, bool] = {}
+        around: dict[E.Var, Interval] = {}
+        for iv in reversed(consumer.leaf):
+            if at.attach_stage is consumer and at.attach_ivar is iv:
+                found = True
+            own[iv] = runs(consumer, iv)
+        for s, iv in self.path(consumer):
+            if at.attach_stage is s and at.attach_ivar is iv:
+                found = True
+            if runs(s, iv):
+                around[iv.var] = from_range(self.ranges[iv])
+        if not found and at.attach in (AttachKind.SCOPE, AttachKind.SCAN):
+            parent = at.attach_stage
+            assert parent is not None and at.attach_ivar is not None
+            raise fail(
+                self.sch, f"{stage.name} is computed in loop {at.attach_ivar.name} of {parent.name}, but {consumer.name}, which reads it, is not",
+                mark=consumer, note="reads it outside",
+                hint=f"s[{stage.name}].compute_root(), or compute {consumer.name} in the same loop",
+            )  # fmt: skip
+        return own, around
+
+    def _evaluator(self, stage: Stage, consumer: Stage) -> Evaluator:
+        """Evaluates expressions over the axes of `consumer` to what it covers while one copy of `stage` is live."""
+        at = stage.placement
+        key = (id(consumer), id(at.attach_ivar), _scope_rank(self.scope(stage)))
+        hit = self._envs.get(key)
+        if hit is not None:
+            return hit
+        own, around = self._relaxed(stage, consumer)
+        sets: Sets = {}
+        for iv, runs in own.items():
+            r = self.ranges[iv]
+            if isinstance(r.extent, E.IntImm) and r.extent.value == 1:
+                sets[iv] = point(r.min)
+            else:
+                sets[iv] = from_range(r) if runs else point(iv.var)
+        for rel in reversed(consumer.relations):
+            rel.domain_up(sets, self.ranges, self.facts)
+        outer = Evaluator(around, self.facts) if around else None
+        env: dict[E.Var, Interval] = {}
+        for iv in consumer.op.root_iter_vars():
+            s = sets.get(iv) or from_range(self.ranges[iv])
+            if outer is not None and s.lo is not None and s.hi is not None:
+                if s.is_point:
+                    s = outer(self.facts.simplify(s.lo))
+                else:
+                    s = Interval(outer(self.facts.simplify(s.lo)).lo, outer(self.facts.simplify(s.hi)).hi)
+            env[iv.var] = s
+        hit = self._envs[key] = Evaluator(env, self.facts)
+        return hit
+
+    def _demand(self, stage: Stage, consumer: Stage) -> Region | None:
+        op = consumer.op
+        if isinstance(op, ComputeOp):
+            return self._demand_compute(stage, consumer, op)
+        if isinstance(op, ScanOp):
+            return self._demand_scan(stage, consumer, op)
+        if isinstance(op, ExternOp):
+            self._relaxed(stage, consumer)
+            return [Interval(B.const(0, d.dtype), B.sub(d, 1)) for d in stage.op.output(0).shape]
+        return None
+
+    def _demand_compute(self, stage: Stage, consumer: Stage, op: ComputeOp) -> Region | None:
+        evaluate = self._evaluator(stage, consumer)
+        out: Region | None = None
+        for read in self.reads(op):
+            if self.sch.stage_map.get(read.tensor.op) is not stage:
+                continue
+            region = [self._clamp(evaluate(self.facts.simplify(i)), d) for i, d in zip(read.indices, read.tensor.shape)]
+            out = region if out is None else [union(a, b, self.facts) for a, b in zip(out, region)]
+        return out
+
+    def _demand_scan(self, stage: Stage, consumer: Stage, op: ScanOp) -> Region | None:
+        """The update is needed for one time (a point of the time loop) and all of space; the init whole."""
+        t = stage.op.output(0)
+        full = [Interval(B.const(0, d.dtype), B.sub(d, 1)) for d in t.shape]
+        if any(self.sch.stage_map.get(u.op) is stage for u in op.update):
+            evaluate = self._evaluator(stage, consumer)
+            full[0] = evaluate(op.scan_axis.var)
+        return full
+
+    def _clamp(self, s: Interval, extent: E.Expr) -> Interval:
+        """Reads outside of the shape are guarded by whoever makes them: an end that is surely outside moves in."""
+        facts, zero = self.facts, B.const(0, extent.dtype)
+        last = B.sub(extent, 1)
+        if s.lo is None or s.hi is None:
+            return EVERYTHING
+        lo, hi = s.lo, s.hi
+        if s.is_point:
+            return s
+        if facts.le(lo, zero) and (facts.le(zero, hi) or facts.le(last, hi)):
+            lo = zero
+        if facts.le(last, hi) and (facts.le(lo, last) or lo is zero):
+            hi = last
+        return s if lo is s.lo and hi is s.hi else Interval(lo, hi)
+
+    def reads(self, op: ComputeOp) -> list[Read]:
+        """Every access in the body of `op`."""
+        hit = self._reads.get(id(op))
+        if hit is None:
+            hit = self._reads[id(op)] = body_reads(op)
+        return hit
+
+
+def body_reads(op: ComputeOp) -> list[Read]:
+    seen: set[int] = set()
+    out: list[Read] = []
+    first = op.body[0]
+    roots = [*first.source, first.condition, *first.init] if isinstance(first, E.Reduce) else list(op.body)
+    for root in roots:
+        for e in walk_exprs(root):
+            if type(e) is E.TensorRead and id(e) not in seen:
+                seen.add(id(e))
+                out.append(Read(e.tensor, e.indices))
+    return out
+
+
+def _thread_rank(tag: str) -> int:
+    """0 for blockIdx, 1 for threadIdx and vthread, -1 for no launch index."""
+    if not tag:
+        return -1
+    return 0 if tag.startswith("blockIdx") else 1
+
+
+def _scope_rank(scope: str) -> int:
+    """Which launch indices share the memory: rank <= a thread's rank means that index is relaxed."""
+    if scope.startswith("global"):
+        return 0
+    return 1 if scope.startswith("shared") else 2
+
+
+def infer_bounds(sch: Schedule, whole: set[Stage] | None = None) -> Bounds:
+    """The ranges of all loops of a normalized schedule; `whole` (the outputs by default) are computed in full."""
+    full = set(whole or ())
+    full.update(s for s in sch.stages if s.is_output)
+    bounds = Bounds(sch, full)
+    bounds.infer()
+    return bounds

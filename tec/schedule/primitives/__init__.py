@@ -1,0 +1,1 @@
+"""The schedule primitives, by theme: each checks its arguments, then changes the stage."""

@@ -1,0 +1,1 @@
+"""Externs, scans and prefetches."""

@@ -1,0 +1,291 @@
+"""Relations between the loops of a stage: Split, Fuse, Rebase, Singleton.
+
+Each is one class with its propagations beside each other:
+
+- `extents_down(ranges)`: parent ranges -> child ranges (what the loops run over);
+- `index_up(values, ranges)`: child values -> parent values (what the loops' variables mean);
+- `index_down(values, ranges)`: parent values -> child values (where a parent's value is found);
+- `domain_up(sets, ranges, facts)`: child intervals -> parent intervals (what is touched while children run);
+- `mask_up(flags)`, `mask_down(flags)`: a set of bits follows the loops (which loops stem from a reduction);
+- `needs_check(flags, ranges, facts)`: which parents may run past their range and need a guard.
+
+All dicts are keyed by IterVar. Every relation leaves ranges of children starting at 0. tests/unit/schedule proves the
+propagations against each other by exhaustion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir import build as B
+from ..ir.expr import Expr, IntImm, IterVar, Range
+from .affine import Facts
+from .sets import Interval, point
+
+Ranges = dict[IterVar, Range]
+Values = dict[IterVar, Expr]
+Sets = dict[IterVar, Interval]
+Flags = dict[IterVar, int]
+
+
+def ceildiv(a: Any, b: Any) -> Expr:
+    """a / b rounded up, for b > 0."""
+    return B.floordiv(B.add(a, B.sub(b, 1)), b)
+
+
+def from_zero(extent: Expr) -> Range:
+    return Range(B.const(0, extent.dtype), extent)
+
+
+def _whole(s: Interval, r: Range, facts: Facts) -> bool:
+    """Whether a set is all of a range."""
+    if s.lo is None or s.hi is None:
+        return False
+    return facts.le(s.lo, r.min) and facts.le(B.sub(B.add(r.min, r.extent), 1), s.hi)
+
+
+@dataclass(slots=True, eq=False)
+class Split:
+    """parent -> outer, inner with parent = outer * inner extent + inner. Exactly one of factor and nparts is given.
+
+    fixed: the inner loop keeps the whole factor even where the parent is shorter (a thread's or intrinsic's extent).
+    """
+
+    parent: IterVar
+    outer: IterVar
+    inner: IterVar
+    factor: Expr | None = None
+    nparts: Expr | None = None
+
+    @property
+    def parents(self) -> tuple[IterVar, ...]:
+        return (self.parent,)
+
+    @property
+    def children(self) -> tuple[IterVar, ...]:
+        return (self.outer, self.inner)
+
+    def extents_down(self, ranges: Ranges, fixed: frozenset[IterVar] | set[IterVar] = frozenset()) -> None:
+        extent = ranges[self.parent].extent
+        if self.factor is not None:
+            factor = B.cast(extent.dtype, self.factor)
+            if self.inner not in fixed and isinstance(factor, IntImm) and isinstance(extent, IntImm):
+                factor = B.const(max(1, min(factor.value, extent.value)), extent.dtype)
+            ranges[self.inner] = from_zero(factor)
+            ranges[self.outer] = from_zero(ceildiv(extent, factor))
+        else:
+            assert self.nparts is not None
+            parts = B.cast(extent.dtype, self.nparts)
+            if self.outer not in fixed and isinstance(parts, IntImm) and isinstance(extent, IntImm):
+                parts = B.const(max(1, min(parts.value, extent.value)), extent.dtype)
+            ranges[self.outer] = from_zero(parts)
+            ranges[self.inner] = from_zero(ceildiv(extent, parts))
+
+    def index_up(self, values: Values, ranges: Ranges) -> None:
+        if self.outer not in values or self.inner not in values:
+            return
+        step = ranges[self.inner].extent
+        value = B.add(B.mul(values[self.outer], step), values[self.inner])
+        values[self.parent] = B.add(value, ranges[self.parent].min)
+
+    def index_down(self, values: Values, ranges: Ranges) -> None:
+        if self.parent not in values:
+            return
+        at = B.sub(values[self.parent], ranges[self.parent].min)
+        step = ranges[self.inner].extent
+        values[self.outer] = B.floordiv(at, step)
+        values[self.inner] = B.floormod(at, step)
+
+    def domain_up(self, sets: Sets, ranges: Ranges, facts: Facts) -> None:
+        if self.outer not in sets and self.inner not in sets:
+            return
+        outer, inner = sets[self.outer], sets[self.inner]
+        whole = ranges[self.parent]
+        if _whole(outer, ranges[self.outer], facts) and _whole(inner, ranges[self.inner], facts):
+            sets[self.parent] = Interval(whole.min, B.sub(B.add(whole.min, whole.extent), 1))
+            return
+        step = ranges[self.inner].extent
+        ends = []
+        for o, i in zip(outer, inner):
+            ends.append(None if o is None or i is None else B.add(B.add(B.mul(o, step), i), whole.min))
+        sets[self.parent] = (
+            point(ends[0]) if outer.is_point and inner.is_point and ends[0] is not None else Interval(*ends)
+        )
+
+    def mask_up(self, flags: Flags) -> None:
+        if self.outer in flags or self.inner in flags:
+            bits = flags.get(self.outer, 0) | flags.get(self.inner, 0)
+            flags[self.parent] = flags.get(self.parent, 0) | bits
+
+    def mask_down(self, flags: Flags) -> None:
+        if self.parent in flags:
+            for child in self.children:
+                flags[child] = flags.get(child, 0) | flags[self.parent]
+
+    def needs_check(self, flags: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> None:
+        below = flags.get(self.outer, False) or flags.get(self.inner, False)
+        product = B.mul(ranges[self.outer].extent, ranges[self.inner].extent)
+        flags[self.parent] = below or not facts.le(product, ranges[self.parent].extent)
+
+
+@dataclass(slots=True, eq=False)
+class Fuse:
+    """outer, inner -> fused with fused = outer * inner extent + inner."""
+
+    outer: IterVar
+    inner: IterVar
+    fused: IterVar
+
+    @property
+    def parents(self) -> tuple[IterVar, ...]:
+        return (self.outer, self.inner)
+
+    @property
+    def children(self) -> tuple[IterVar, ...]:
+        return (self.fused,)
+
+    def extents_down(self, ranges: Ranges, fixed: frozenset[IterVar] | set[IterVar] = frozenset()) -> None:
+        ranges[self.fused] = from_zero(B.mul(ranges[self.outer].extent, ranges[self.inner].extent))
+
+    def index_up(self, values: Values, ranges: Ranges) -> None:
+        if self.fused not in values:
+            return
+        value, step = values[self.fused], ranges[self.inner].extent
+        values[self.outer] = B.add(B.floordiv(value, step), ranges[self.outer].min)
+        values[self.inner] = B.add(B.floormod(value, step), ranges[self.inner].min)
+
+    def index_down(self, values: Values, ranges: Ranges) -> None:
+        if self.outer not in values or self.inner not in values:
+            return
+        o = B.sub(values[self.outer], ranges[self.outer].min)
+        i = B.sub(values[self.inner], ranges[self.inner].min)
+        values[self.fused] = B.add(B.mul(o, ranges[self.inner].extent), i)
+
+    def domain_up(self, sets: Sets, ranges: Ranges, facts: Facts) -> None:
+        s = sets.get(self.fused)
+        if s is None:
+            return
+        outer, inner = ranges[self.outer], ranges[self.inner]
+        whole_inner = Interval(inner.min, B.sub(B.add(inner.min, inner.extent), 1))
+        if s.lo is None or s.hi is None or _whole(s, ranges[self.fused], facts):
+            sets[self.outer] = Interval(outer.min, B.sub(B.add(outer.min, outer.extent), 1))
+            sets[self.inner] = whole_inner
+            return
+        step = inner.extent
+        first = B.floordiv(s.lo, step)
+        if s.is_point:
+            sets[self.outer] = point(facts.simplify(B.add(first, outer.min)))
+            sets[self.inner] = point(facts.simplify(B.add(B.floormod(s.lo, step), inner.min)))
+            return
+        last = B.floordiv(s.hi, step)
+        if facts.equal(first, last):  # within one row
+            sets[self.outer] = point(facts.simplify(B.add(first, outer.min)))
+            low, high = B.floormod(s.lo, step), B.floormod(s.hi, step)
+            sets[self.inner] = Interval(facts.simplify(B.add(low, inner.min)), facts.simplify(B.add(high, inner.min)))
+            return
+        sets[self.outer] = Interval(facts.simplify(B.add(first, outer.min)), facts.simplify(B.add(last, outer.min)))
+        sets[self.inner] = whole_inner
+
+    def mask_up(self, flags: Flags) -> None:
+        if self.fused in flags:
+            for parent in self.parents:
+                flags[parent] = flags.get(parent, 0) | flags[self.fused]
+
+    def mask_down(self, flags: Flags) -> None:
+        if self.outer in flags or self.inner in flags:
+            bits = flags.get(self.outer, 0) | flags.get(self.inner, 0)
+            flags[self.fused] = flags.get(self.fused, 0) | bits
+
+    def needs_check(self, flags: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> None:
+        # A fused loop that runs too far makes the outer value too large; the inner one is a remainder.
+        flags[self.outer] = flags.get(self.fused, False)
+        flags[self.inner] = False
+
+
+@dataclass(slots=True, eq=False)
+class Rebase:
+    """parent -> rebased, which runs from 0."""
+
+    parent: IterVar
+    rebased: IterVar
+
+    @property
+    def parents(self) -> tuple[IterVar, ...]:
+        return (self.parent,)
+
+    @property
+    def children(self) -> tuple[IterVar, ...]:
+        return (self.rebased,)
+
+    def extents_down(self, ranges: Ranges, fixed: frozenset[IterVar] | set[IterVar] = frozenset()) -> None:
+        ranges[self.rebased] = from_zero(ranges[self.parent].extent)
+
+    def index_up(self, values: Values, ranges: Ranges) -> None:
+        if self.rebased in values:
+            values[self.parent] = B.add(values[self.rebased], ranges[self.parent].min)
+
+    def index_down(self, values: Values, ranges: Ranges) -> None:
+        if self.parent in values:
+            values[self.rebased] = B.sub(values[self.parent], ranges[self.parent].min)
+
+    def domain_up(self, sets: Sets, ranges: Ranges, facts: Facts) -> None:
+        s = sets.get(self.rebased)
+        if s is None:
+            return
+        low = ranges[self.parent].min
+        if s.is_point:
+            assert s.lo is not None
+            sets[self.parent] = point(facts.simplify(B.add(s.lo, low)))
+        else:
+            sets[self.parent] = Interval(
+                None if s.lo is None else facts.simplify(B.add(s.lo, low)),
+                None if s.hi is None else facts.simplify(B.add(s.hi, low)),
+            )
+
+    def mask_up(self, flags: Flags) -> None:
+        if self.rebased in flags:
+            flags[self.parent] = flags.get(self.parent, 0) | flags[self.rebased]
+
+    def mask_down(self, flags: Flags) -> None:
+        if self.parent in flags:
+            flags[self.rebased] = flags.get(self.rebased, 0) | flags[self.parent]
+
+    def needs_check(self, flags: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> None:
+        flags[self.parent] = flags.get(self.rebased, False)
+
+
+@dataclass(slots=True, eq=False)
+class Singleton:
+    """A loop of one step that stems from nothing: a place to attach to in a stage of no loops."""
+
+    iter: IterVar
+    parents: tuple[IterVar, ...] = field(default=(), init=False)
+
+    @property
+    def children(self) -> tuple[IterVar, ...]:
+        return (self.iter,)
+
+    def extents_down(self, ranges: Ranges, fixed: frozenset[IterVar] | set[IterVar] = frozenset()) -> None:
+        ranges[self.iter] = from_zero(B.const(1))
+
+    def index_up(self, values: Values, ranges: Ranges) -> None:
+        pass
+
+    def index_down(self, values: Values, ranges: Ranges) -> None:
+        values[self.iter] = B.const(0)
+
+    def domain_up(self, sets: Sets, ranges: Ranges, facts: Facts) -> None:
+        pass
+
+    def mask_up(self, flags: Flags) -> None:
+        pass
+
+    def mask_down(self, flags: Flags) -> None:
+        flags.setdefault(self.iter, 0)
+
+    def needs_check(self, flags: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> None:
+        pass
+
+
+Relation = Split | Fuse | Rebase | Singleton

@@ -1,0 +1,183 @@
+"""Schedule: the stages of a computation in order, and the primitives that change several of them.
+
+`create_schedule` makes one stage an operation. A stage's operation may be replaced (cache_write, rfactor, inlining): the
+tensors that the user holds stay valid, `s[T]` finds the stage of any tensor or operation it ever had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..errors import ScheduleError, caller_loc
+from ..te.operation import Operation, topo_order
+from ..te.tensor import Tensor
+from .stage import AttachKind, Stage
+from .trace import Trace
+
+
+class Schedule:
+    """Made by `create_schedule`. `s[T]` is the stage of tensor (or operation) T; `print(s)` shows the loops."""
+
+    def __init__(self, outputs: Sequence[Operation]):
+        self.outputs = tuple(outputs)
+        self.stages: list[Stage] = []
+        self.groups: list[Stage] = []
+        self.stage_map: dict[Operation, Stage] = {}
+        self._names: dict[str, int] = {}
+        for op in topo_order(list(outputs)):
+            self.add_stage(op)
+        for op in outputs:
+            self.stage_map[op].is_output = True
+        self._attach_scans()
+        self.trace = Trace(self)
+
+    # ---- stages
+
+    def add_stage(self, op: Operation, at: int | None = None) -> Stage:
+        """A new stage for `op`, at a place in the order (the end by default)."""
+        stage = Stage(self, op, self.unique_name(op.name))
+        stage.loc = op.loc
+        self.stages.insert(len(self.stages) if at is None else at, stage)
+        self.stage_map[op] = stage
+        return stage
+
+    def unique_name(self, name: str) -> str:
+        n = self._names.get(name)
+        if n is None:
+            self._names[name] = 1
+            return name
+        self._names[name] = n + 1
+        return self.unique_name(f"{name}_{n}")
+
+    def set_stage_op(self, stage: Stage, op: Operation, fresh: bool = False) -> None:
+        """`stage` computes `op` from now on; `fresh` forgets its loops."""
+        if fresh:
+            stage.set_op(op)
+        else:
+            stage.replace_op(op)
+        self.stage_map[op] = stage
+
+    def find(self, key: Any) -> Stage | None:
+        """The stage of a tensor, operation or stage; None where it is not of this schedule."""
+        if isinstance(key, Stage):
+            return key if key.sch is self else None
+        op = key.op if isinstance(key, Tensor) else key
+        return self.stage_map.get(op) if isinstance(op, Operation) else None
+
+    def __getitem__(self, key: Any) -> Stage:
+        stage = self.find(key)
+        if stage is not None:
+            return stage
+        if isinstance(key, (Tensor, Operation)):
+            raise ScheduleError(
+                f"{key.name} is not part of this schedule",
+                hint=f"its stages: {', '.join(s.name for s in self.stages)}",
+            )
+        raise ScheduleError(f"s[...] takes a tensor or an operation, not {key!r}")
+
+    def __contains__(self, key: Any) -> bool:
+        return self.find(key) is not None
+
+    def __iter__(self) -> Iterator[Stage]:
+        return iter(self.stages)
+
+    def readers(self, stage: Stage) -> list[Stage]:
+        """The stages that read an output of `stage`, in order."""
+        return [s for s in self.stages if any(self.stage_map.get(t.op) is stage for t in s.op.inputs)]
+
+    def _attach_scans(self) -> None:
+        """Updates of a scan, and what only they need, are computed inside its time loop."""
+        from .scan import attach_updates
+
+        attach_updates(self)
+
+    # ---- primitives over several stages
+
+    def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
+        """A copy of `tensor` in `scope`, which `readers` (tensors or operations) read instead. Returns the copy."""
+        from .primitives import cache
+
+        items = list(readers) if isinstance(readers, (list, tuple)) else [readers]
+        out = cache.cache_read(self, tensor, scope, items)
+        self.note(None, "cache_read", (tensor, scope, items), {}, out)
+        return out
+
+    def cache_write(self, tensor: Any, scope: str) -> Any:
+        """Compute `tensor` (or all outputs of one operation, as a list) in `scope` and copy it out afterwards.
+
+        Returns the tensor in `scope` (a list for a list), which now has the computation: schedule its axes.
+        """
+        from .primitives import cache
+
+        out = cache.cache_write(self, tensor, scope)
+        self.note(None, "cache_write", (tensor, scope), {}, out)
+        return out
+
+    def rfactor(self, tensor: Tensor, axis: Any, factor_axis: int = 0) -> Any:
+        """Split a reduction in two along its loop `axis`: partial results for each value of `axis`, then their reduction.
+
+        factor_axis: where the new axis stands in the partial tensor's shape. Returns the partial tensor (a list where
+        the reduction has several values).
+        """
+        from .primitives import rfactor
+
+        out = rfactor.rfactor(self, tensor, axis, factor_axis)
+        self.note(None, "rfactor", (tensor, axis, factor_axis), {}, out)
+        return out
+
+    def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Stage:
+        """The stages between `inputs` and `outputs` as one, to be placed together by compute_at."""
+        from .primitives import attach
+
+        outs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+        ins = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+        group = attach.create_group(self, outs, ins, include_inputs)
+        self.note(None, "create_group", (outs, ins), {"include_inputs": include_inputs}, group)
+        return group
+
+    def normalize(self) -> Schedule:
+        """A copy that is ready for lowering: inlined, every loop from 0. This schedule stays as it is."""
+        from .normalize import normalize
+
+        return normalize(self)
+
+    # ---- text
+
+    def note(
+        self, stage: Stage | None, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None
+    ) -> None:
+        self.trace.add(stage, method, args, kwargs, out)
+
+    def __str__(self) -> str:
+        from .show import schedule_text
+
+        return schedule_text(self)
+
+    __repr__ = __str__
+
+
+def create_schedule(ops: Any) -> Schedule:
+    """A schedule that computes `ops` (tensors, operations or a list of them), each stage in loops of its own.
+
+    >>> s = tec.create_schedule(C.op)
+    >>> bx, tx = s[C].split(C.op.axis[0], factor=64)
+    """
+    items = list(ops) if isinstance(ops, (list, tuple)) else [ops]
+    if not items:
+        raise ScheduleError("create_schedule of nothing", hint="give the output: tec.create_schedule(C.op)")
+    found: list[Operation] = []
+    for item in items:
+        op = item.op if isinstance(item, Tensor) else item
+        if not isinstance(op, Operation):
+            raise ScheduleError(
+                f"create_schedule takes operations or tensors, not {item!r} ({type(item).__name__})",
+                where=caller_loc(),
+                hint="tec.create_schedule(C.op)",
+            )
+        if op not in found:
+            found.append(op)
+    return Schedule(found)
+
+
+__all__ = ["AttachKind", "Schedule", "Stage", "create_schedule"]

@@ -1,0 +1,328 @@
+"""From a schedule to loop IR.
+
+In: a Schedule and the function's parameters. Out: a Func of stage "loops": multi-dimensional loads and stores, an Alloc
+for each intermediate where it is attached and of the size needed there, loops with their kinds, guards as
+`if likely(cond)` where a split does not divide, AllReduce for reductions over threads.
+
+`lower_stage` modules: reductions in `reduction.py`, tensor intrinsics in `tensorize.py`, externs and scans in
+`regions.py`; this one walks the tree of attachments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import LoweringError, caller_loc
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.buffer import Buffer
+from ..ir.func import Func
+from ..ir.visit import Rewriter
+from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
+from .bounds import Bounds, infer_bounds
+from .places import Args, Place, Places
+from .relations import Values
+from .schedule import Schedule
+from .sets import Evaluator, Interval
+from .show import fail
+from .stage import AttachKind, LoopAttr, Stage
+
+_SERIAL = LoopAttr()
+_KINDS = {
+    "serial": S.ForKind.SERIAL, "parallel": S.ForKind.PARALLEL, "vectorized": S.ForKind.VECTORIZED,
+    "unrolled": S.ForKind.UNROLLED,
+}  # fmt: skip
+
+
+def to_loops(sch: Schedule, args: Sequence[Any], name: str = "main", binds: dict[Any, Buffer] | None = None) -> Func:
+    """The loop IR of a schedule.
+
+    args: the parameters in call order: Tensors, Buffers (with `binds`: {tensor: buffer}) and Vars; all inputs and
+    outputs must be there. Returns a Func of stage "loops". Raises ScheduleError, LoweringError, ArgumentError.
+    """
+    given = Args(sch, args, binds)
+    norm = sch.normalize()
+    index = {id(s): t for s, t in zip(sch.stages + sch.groups, _twins(sch, norm)) if t is not None}
+    tensors: dict[tuple[int, int], Buffer] = {}
+    for stage, k, buffer in given.order:
+        twin = index.get(id(stage))
+        if twin is None or twin not in norm.stages:
+            raise fail(sch, f"parameter {stage.name} is inlined; it has no values of its own", mark=stage)
+        tensors[(id(twin), k)] = buffer
+    whole = {s for s in norm.stages if any((id(s), k) in tensors for k in range(s.op.num_outputs))}
+    bounds = infer_bounds(norm, whole)
+    places = Places(norm, bounds, tensors)
+    body = Lowering(norm, bounds, places).run()
+    writes = [b.name for s, _, b in given.order if not isinstance(s.op, PlaceholderOp)]
+    return Func(name, tuple(given.params), body, {"writes": tuple(writes), "loc": caller_loc()})
+
+
+def _twins(sch: Schedule, norm: Schedule) -> list[Stage | None]:
+    """The normalized schedule's stage of each stage and group."""
+    out: list[Stage | None] = [norm.stage_map.get(s.op) for s in sch.stages]
+    return out + [None] * len(sch.groups)
+
+
+class Lowering:
+    """Makes the loops of every stage; see the module."""
+
+    def __init__(self, sch: Schedule, bounds: Bounds, places: Places):
+        self.sch = sch
+        self.bounds = bounds
+        self.facts = bounds.facts
+        self.ranges = bounds.ranges
+        self.places = places
+        self.allocated: set[int] = set()
+        self.attached: dict[tuple[int, int], list[Stage]] = {}
+        self.roots: list[Stage] = []
+        for stage in sch.stages:
+            if isinstance(stage.op, PlaceholderOp):
+                continue
+            at = stage.placement
+            if at.attach in (AttachKind.SCOPE, AttachKind.SCAN):
+                self.attached.setdefault((id(at.attach_stage), id(at.attach_ivar)), []).append(stage)
+            else:
+                self.roots.append(stage)
+        whole = {iv.var: Interval(r.min, B.sub(B.add(r.min, r.extent), 1)) for iv, r in bounds.ranges.items()}
+        self.everywhere = Evaluator(whole, self.facts)
+
+    def run(self) -> S.Stmt:
+        return self.pipeline(self.roots, S.NOP)
+
+    # ---- attachments
+
+    def pipeline(self, stages: list[Stage], body: S.Stmt) -> S.Stmt:
+        """`body` with the stages before it, each in storage that lasts until its end."""
+        owned: list[list[Place]] = []
+        for stage in stages:
+            mine = []
+            for k in range(stage.op.num_outputs):
+                place = self.places.output(stage, k)
+                if not place.is_arg and id(place.buffer) not in self.allocated:
+                    self.allocated.add(id(place.buffer))
+                    mine.append(place)
+            owned.append(mine)
+        for stage, mine in zip(reversed(stages), reversed(owned)):
+            body = S.seq(self.produce(stage), body)
+            for place in reversed(mine):
+                body = S.Alloc(place.buffer, body, self.storage_notes(place))
+        return body
+
+    def storage_notes(self, place: Place) -> dict[str, Any]:
+        notes: dict[str, Any] = {}
+        stage = place.stage
+        if stage.double_buffered:
+            notes["double_buffer"] = True
+        align = {k: stage.attrs[a].align for k, a in enumerate(stage.op.axis) if a in stage.attrs}
+        align = {k: v for k, v in align.items() if v is not None}
+        if align:
+            notes["storage_align"] = align
+        return notes
+
+    def inside(self, stage: Stage, iv: E.IterVar, body: S.Stmt) -> S.Stmt:
+        """The body of loop `iv`, with what is computed there."""
+        found = self.attached.get((id(stage), id(iv)))
+        return self.pipeline(found, body) if found else body
+
+    # ---- one stage
+
+    def produce(self, stage: Stage) -> S.Stmt:
+        op = stage.op
+        if isinstance(op, ComputeOp):
+            from .reduction import lower_reduction
+            from .tensorize import lower_tensorized, tensorized_at
+
+            at = tensorized_at(stage)
+            if at is not None:
+                return lower_tensorized(self, stage, op, at)
+            if isinstance(op.body[0], E.Reduce):
+                return lower_reduction(self, stage, op)
+            return self.lower_map(stage, op)
+        if isinstance(op, ExternOp):
+            from .regions import lower_extern
+
+            return lower_extern(self, stage, op)
+        if isinstance(op, ScanOp):
+            from .regions import lower_scan
+
+            return lower_scan(self, stage, op)
+        raise LoweringError(f"cannot lower {op!r}")
+
+    def lower_map(self, stage: Stage, op: ComputeOp) -> S.Stmt:
+        """A compute without reduction: loops, guard, stores."""
+        values = self.leaf_values(stage)
+        self.root_values(stage, values)
+        rewrite = self.body_rewriter(op, values)
+        at = [values[a] for a in op.axis]
+        body = self.store_all(stage, op, at, [rewrite(e) for e in op.body])
+        body = self.guarded(stage, self.predicates(stage, values), body)
+        return self.nest(stage, stage.leaf, self.with_store_predicate(stage, body))
+
+    def store_all(self, stage: Stage, op: ComputeOp, at: list[E.Expr], values: list[E.Expr]) -> S.Stmt:
+        return S.seq(*[self.store(stage, k, at, v) for k, v in enumerate(values)])
+
+    def store(self, stage: Stage, k: int, at: Sequence[E.Expr], value: E.Expr) -> S.Stmt:
+        place = self.places.output(stage, k)
+        return S.BufferStore(place.buffer, value, self.index(place, at), None, stage.op.loc)
+
+    def load(self, stage: Stage, k: int, at: Sequence[E.Expr]) -> E.Expr:
+        place = self.places.output(stage, k)
+        return E.BufferLoad(place.buffer, self.index(place, at))
+
+    def index(self, place: Place, at: Sequence[E.Expr]) -> tuple[E.Expr, ...]:
+        """Where element `at` of the tensor stands in its buffer."""
+        out = []
+        for i, low in zip(at, place.mins):
+            if not B.is_const(low, 0):
+                i = B.sub(i, low)
+            out.append(self.facts.simplify(i))
+        return tuple(out)
+
+    # ---- values, bodies, guards
+
+    def leaf_values(self, stage: Stage) -> Values:
+        """The value of each loop: its variable, or 0 where it has one step."""
+        out: Values = {}
+        for iv in stage.leaf:
+            r = self.ranges[iv]
+            one = isinstance(r.extent, E.IntImm) and r.extent.value == 1 and not stage.thread_of(iv)
+            out[iv] = r.min if one else iv.var
+        return out
+
+    def root_values(self, stage: Stage, values: Values) -> None:
+        """Fill in the values of the operation's axes from those of the loops."""
+        for r in reversed(stage.relations):
+            r.index_up(values, self.ranges)
+        for iv in stage.op.root_iter_vars():
+            if iv in values:
+                values[iv] = self.facts.simplify(values[iv])
+
+    def body_rewriter(self, op: ComputeOp, values: Values) -> Any:
+        """A function that makes loads of reads, and loop values of axes."""
+        subs = {id(iv.var): values[iv] for iv in op.root_iter_vars() if iv in values}
+
+        def on_var(e: E.Var, r: Rewriter) -> E.Expr:
+            return subs.get(id(e), e)
+
+        def on_read(e: E.TensorRead, r: Rewriter) -> E.Expr:
+            place = self.places.of(e.tensor)
+            return E.BufferLoad(place.buffer, self.index(place, [r.expr(i) for i in e.indices]))
+
+        return Rewriter({E.Var: on_var, E.TensorRead: on_read}, memo=True).expr
+
+    def predicates(self, stage: Stage, values: Values, skip: Sequence[E.IterVar] = ()) -> list[E.Expr]:
+        """Conditions for the loops to be within the axes' ranges, and these within the tensor's shape."""
+        checks: dict[E.IterVar, bool] = dict.fromkeys(stage.leaf, False)
+        for r in reversed(stage.relations):
+            r.needs_check(checks, self.ranges, self.facts)
+        out: list[E.Expr] = []
+        for iv in stage.op.root_iter_vars():
+            if any(iv is x for x in skip) or iv.kind == E.IterKind.OPAQUE:
+                continue
+            value, r, dom = values[iv], self.ranges[iv], iv.dom
+            assert dom is not None
+            span = self.everywhere(value)
+            if checks.get(iv):
+                end = self.facts.simplify(B.add(r.min, r.extent))
+                if not self._below(value, span, end):
+                    out.append(B.compare("lt", value, end))
+            if r is dom:
+                continue
+            if not (self.facts.le(dom.min, value) or (span.lo is not None and self.facts.le(dom.min, span.lo))):
+                out.append(B.compare("ge", value, dom.min))
+            end = B.add(dom.min, dom.extent)
+            if not self._below(value, span, end):
+                out.append(B.compare("lt", value, end))
+        return _distinct(out)
+
+    def _below(self, value: E.Expr, span: Interval, end: E.Expr) -> bool:
+        return self.facts.lt(value, end) or (span.hi is not None and self.facts.lt(span.hi, end))
+
+    def guarded(self, stage: Stage, conds: Sequence[E.Expr], body: S.Stmt) -> S.Stmt:
+        for c in reversed(conds):
+            body = S.IfThenElse(E.Call("likely", (c,), "bool"), body)
+        return body
+
+    def with_store_predicate(self, stage: Stage, body: S.Stmt) -> S.Stmt:
+        if stage.store_predicate is None:
+            return body
+        return S.IfThenElse(self.in_threads(stage, stage.store_predicate), body)
+
+    def in_threads(self, stage: Stage, e: E.Expr) -> E.Expr:
+        """`e` with the variables of thread axes as those of the loops around that are bound to them."""
+        from ..ir.visit import free_vars, substitute
+
+        loops: dict[str, E.Var] = {}
+        thread_vars: dict[int, str] = {}
+        around = [(stage, iv) for iv in stage.leaf] + self.bounds.path(stage)
+        for s, iv in around:
+            tag = s.thread_of(iv)
+            if tag:
+                loops.setdefault(tag, iv.var)
+        for s in self.sch.stages:
+            for a in s.attrs.values():
+                if a.thread is not None:
+                    thread_vars[id(a.thread.var)] = a.thread.thread_tag
+        values: dict[E.Var, E.Expr] = {}
+        for v in free_vars(e):
+            tag = thread_vars.get(id(v), v.name.replace("_", ".") if v.name.startswith("threadIdx_") else "")
+            if tag and tag in loops:
+                values[v] = loops[tag]
+            elif any(v is iv.var for _, iv in around) or (v.is_size and not tag):
+                continue
+            else:
+                raise fail(
+                    self.sch, f"the store predicate of {stage.name} uses {v.name}, which no loop around it is bound to",
+                    mark=stage, hint="bind a loop of the stage to that thread axis",
+                )  # fmt: skip
+        return substitute(e, values)
+
+    # ---- loops
+
+    def nest(self, stage: Stage, loops: Sequence[E.IterVar], body: S.Stmt, attach: bool = True) -> S.Stmt:
+        """`body` in `loops` (outermost first), each with what is attached to it."""
+        for iv in reversed(loops):
+            if attach:
+                body = self.inside(stage, iv, body)
+            body = self.loop(stage, iv, iv.var, body)
+        return body
+
+    def loop(self, stage: Stage, iv: E.IterVar, var: E.Var, body: S.Stmt) -> S.Stmt:
+        """One loop around `body`; none for a single step."""
+        extent = self.ranges[iv].extent
+        a = stage.attrs.get(iv, _SERIAL)
+        for tensor, distance in a.prefetches:
+            from .regions import prefetch_stmt
+
+            body = S.seq(prefetch_stmt(self, stage, iv, tensor, distance), body)
+        zero = B.const(0, var.dtype)
+        extent = B.cast(var.dtype, extent)
+        tag = stage.thread_of(iv)
+        if tag:
+            out: S.Stmt = S.For(var, zero, extent, body, S.ForKind.THREAD, tag)
+        elif isinstance(extent, E.IntImm) and extent.value == 1:
+            out = body
+        else:
+            if a.kind == "vectorized" and not isinstance(extent, E.IntImm):
+                raise fail(
+                    self.sch, f"loop {iv.name} of {stage.name} is vectorized, and its extent is {extent}, not a constant",
+                    mark=iv, hint="split it with a constant factor and vectorize the inner loop",
+                )  # fmt: skip
+            out = S.For(var, zero, extent, body, _KINDS.get(a.kind, S.ForKind.SERIAL))
+        for key, value in reversed(a.pragmas):
+            out = S.Attr(f"pragma.{key}", value, out)
+        return out
+
+
+def _distinct(conds: list[E.Expr]) -> list[E.Expr]:
+    """Conditions without repetitions (the range's end and the shape's are often the same)."""
+    out: list[E.Expr] = []
+    seen: set[tuple[Any, str, str]] = set()
+    for c in conds:
+        key = (type(c), str(getattr(c, "a", c)), str(getattr(c, "b", "")))
+        if key not in seen:
+            seen.add(key)
+            out.append(c)
+    return out
