@@ -9,12 +9,13 @@ from .device import Device, as_device, cpu, cuda, cuda_exists, rocm, rocm_emu, r
 from .ndarray import NDArray
 
 if TYPE_CHECKING:
-    from .module import Function, Module, load_module
+    from .function import Function
+    from .module import Module, load_module
     from .profiling import Profile, profile
     from .stream import Event, Stream
 
 _LAZY = {
-    "Module": "module", "Function": "module", "load_module": "module",
+    "Module": "module", "Function": "function", "load_module": "module",
     "Profile": "profiling", "profile": "profiling", "Stream": "stream", "Event": "stream",
 }  # fmt: skip
 

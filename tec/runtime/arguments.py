@@ -135,7 +135,7 @@ class Checker:
             return copy
         if not array.writable:
             return copy.read_only()
-        after.append(lambda: array._copy_from_host(copy._cpu_view()) and None)
+        after.append(lambda: array._copy_from_host(copy._cpu_view()))
         return copy
 
     # ---- checks

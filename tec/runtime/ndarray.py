@@ -222,7 +222,7 @@ class NDArray:
             return np.empty(self.shape, held)
         low, high = _span(self.shape, self.strides)
         size = itemsize(self.dtype)
-        raw = (ctypes.c_char * ((high - low + 1) * size)).from_address(self.address + low * size)
+        raw: Any = (ctypes.c_char * ((high - low + 1) * size)).from_address(self.address + low * size)
         raw._storage = self.storage  # NumPy keeps `raw`, and `raw` the memory
         strides = tuple(s * size for s in self.strides)
         view: np.ndarray[Any, Any] = np.ndarray(self.shape, held, raw, -low * size, strides)
