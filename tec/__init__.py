@@ -60,7 +60,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "Target": (".target", "Target"),
     # devices, arrays, compiled modules
     "runtime": (".runtime", ""),
-    "nd": (".runtime.nd", ""),
+    "nd": (".runtime.ndarray", ""),
     "NDArray": (".runtime", "NDArray"),
     "Device": (".runtime", "Device"),
     "Module": (".runtime", "Module"),

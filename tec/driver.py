@@ -172,7 +172,7 @@ def build_cpu(loops: list[Func], target: Target) -> Any:
         image=code.object,
         sources={"ir": "\n\n".join(map(str, lowered)), "llvm": code.llvm, "asm": lambda: code.asm},
         target=str(target),
-        support=code.support,
+        support=getattr(code, "support", ()),
     )
 
 
