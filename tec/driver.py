@@ -20,6 +20,7 @@ Pass = Callable[[Func, Target], Func]
 # (pass, stage of the result). Each lives in tec/ir/passes/<name>.py as a function of that name.
 PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "loops"),
+    ("lower_fragments", "loops"),
     ("unify_threads", "loops"),
     ("inject_prefetch", "loops"),
     ("inject_vthread", "loops"),
@@ -37,7 +38,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "lowered"),
     ("remove_noop", "lowered"),
 )
-SIMPLE_MODE_PASSES = 2  # simple_mode stops here: loops that are still those of the schedule
+SIMPLE_MODE_PASSES = 3  # simple_mode stops here: loops that are still those of the schedule
 
 
 def _find_pass(name: str) -> Pass:
