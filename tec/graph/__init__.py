@@ -1,0 +1,23 @@
+"""The operator graph, its passes, and compiling a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .graph import Graph, Node, Value, run_graph
+
+
+def __getattr__(name: str) -> Any:
+    # compile and load pull in the whole compiler and the runtime: on first use only.
+    if name == "compile":
+        from .compile import compile
+
+        return compile
+    if name == "load":
+        from ..runtime.network import load
+
+        return load
+    raise AttributeError(f"module 'tec.graph' has no attribute {name!r}")
+
+
+__all__ = ["Graph", "Node", "Value", "compile", "load", "run_graph"]

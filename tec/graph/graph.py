@@ -1,0 +1,292 @@
+"""The operator graph: values, nodes, constants; what frontends make, passes change and the network compiler takes.
+
+A `Value` has a name, a dtype and a shape of ints. A `Node` applies an operator (`tec.ops.OPS`) to values. Nodes stand in
+an order in which every value is made before it is used; `networkx()` gives the same as a MultiDiGraph for topology.
+`Graph.add` infers the types and works out at once what depends on constants alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from .. import te
+from ..errors import ImportModelError, TecError
+from ..ops import OpDef, TensorType, get_op
+from ..te.evaluate import evaluate, np_dtype
+
+# A constant larger than this many bytes is folded by a pass, when the graph is compiled, not while it is made.
+FOLD_LIMIT = 1 << 22
+
+
+class Value:
+    """A tensor in a graph. `node` made it (None for an input or a constant); `data` holds a constant's array."""
+
+    __slots__ = ("data", "name", "node", "type")
+
+    def __init__(self, name: str, type: TensorType, node: Node | None = None, data: Any = None):
+        self.name = name
+        self.type = type
+        self.node = node
+        self.data = data
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def is_const(self) -> bool:
+        return self.data is not None
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """`op` applied to `inputs` with `attrs`; `origin` names the node of the model that it came from."""
+
+    op: str
+    inputs: list[Value]
+    attrs: dict[str, Any]
+    outputs: list[Value] = field(default_factory=list)
+    origin: str = ""
+
+    @property
+    def definition(self) -> OpDef:
+        return get_op(self.op)
+
+    def __repr__(self) -> str:
+        attrs = ", ".join(f"{k}={v!r}" for k, v in self.attrs.items())
+        outs = ", ".join(map(repr, self.outputs))
+        args = ", ".join(f"%{v.name}" for v in self.inputs)
+        return f"{outs} = {self.op}({args}{', ' if attrs and args else ''}{attrs})"
+
+
+class Graph:
+    """Nodes in order, inputs and outputs. `params` are the constants that nodes use, by name."""
+
+    def __init__(self, name: str = "main"):
+        self.name = name
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.output_names: list[str] = []
+        self.nodes: list[Node] = []
+        self._names: dict[str, int] = {}
+
+    # ---- building
+
+    def unique_name(self, name: str) -> str:
+        """`name`, with a number behind it where it is taken."""
+        name = name or "v"
+        count = self._names.get(name)
+        if count is None:
+            self._names[name] = 1
+            return name
+        while True:
+            candidate = f"{name}_{count}"
+            count += 1
+            if candidate not in self._names:
+                self._names[name] = count
+                self._names[candidate] = 1
+                return candidate
+
+    def input(self, name: str, dtype: str, shape: Sequence[int]) -> Value:
+        """A new input of the graph."""
+        value = Value(self.unique_name(name), TensorType(dtype, tuple(int(n) for n in shape)))
+        self.inputs.append(value)
+        return value
+
+    def constant(self, array: Any, name: str = "const", dtype: str | None = None) -> Value:
+        """A constant; `dtype` names a type that NumPy's own name does not."""
+        data = np.asarray(array)
+        kind = dtype or dtype_of(data)
+        return Value(self.unique_name(name), TensorType(kind, tuple(data.shape)), None, data)
+
+    def add(
+        self, op: str, inputs: Sequence[Value], attrs: dict[str, Any] | None = None, name: str = "", origin: str = ""
+    ) -> list[Value]:
+        """The outputs of a new node; constants where all its inputs are small constants. Raises ImportModelError."""
+        attrs = {k: v for k, v in (attrs or {}).items() if v is not None}
+        definition = get_op(op)
+        try:
+            types = definition.infer([v.type for v in inputs], attrs)
+        except ImportModelError:
+            raise
+        except (TecError, KeyError, IndexError, ValueError, TypeError) as e:
+            given = ", ".join(str(v.type) for v in inputs)
+            raise ImportModelError(f"{op}({given}) with {attrs}: {e}") from None
+        if inputs and all(v.is_const for v in inputs) and _foldable(inputs, types):
+            arrays = run_op(definition, attrs, [v.data for v in inputs], [v.type for v in inputs], types)
+            return [Value(self.unique_name(name or op), t, None, a) for t, a in zip(types, arrays)]
+        node = Node(op, list(inputs), attrs, origin=origin)
+        node.outputs = [
+            Value(self.unique_name(name or op) if k == 0 else self.unique_name(f"{name or op}.{k}"), t, node)
+            for k, t in enumerate(types)
+        ]
+        self.nodes.append(node)
+        return node.outputs
+
+    def set_outputs(self, values: Iterable[Value], names: Iterable[str] | None = None) -> None:
+        self.outputs = list(values)
+        self.output_names = list(names) if names is not None else [v.name for v in self.outputs]
+
+    # ---- looking at it
+
+    def constants(self) -> list[Value]:
+        """Constants that nodes or outputs use, each once, in order of first use."""
+        seen: dict[Value, None] = {}
+        for v in [*(v for n in self.nodes for v in n.inputs), *self.outputs]:
+            if v.is_const:
+                seen.setdefault(v)
+        return list(seen)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {v.name: v.data for v in self.constants()}
+
+    def users(self) -> dict[Value, list[Node]]:
+        """The nodes that read each value; a node that reads it twice comes twice."""
+        out: dict[Value, list[Node]] = {}
+        for n in self.nodes:
+            for v in n.inputs:
+                out.setdefault(v, []).append(n)
+        return out
+
+    def networkx(self) -> Any:
+        """The graph as a networkx MultiDiGraph: nodes are Node objects and input/constant Values, edges carry the value."""
+        g = nx.MultiDiGraph(name=self.name)
+        for v in [*self.inputs, *self.constants()]:
+            g.add_node(v, label=v.name)
+        for n in self.nodes:
+            g.add_node(n, label=n.op)
+            for k, v in enumerate(n.inputs):
+                g.add_edge(v.node if v.node is not None else v, n, value=v, index=k)
+        return g
+
+    def sort(self) -> None:
+        """Puts the nodes in topological order (stable); ImportModelError on a cycle."""
+        g: Any = nx.DiGraph()
+        g.add_nodes_from(self.nodes)
+        g.add_edges_from((v.node, n) for n in self.nodes for v in n.inputs if v.node is not None)
+        position = {n: k for k, n in enumerate(self.nodes)}
+        try:
+            self.nodes = list(nx.lexicographical_topological_sort(g, key=position.__getitem__))
+        except (nx.NetworkXUnfeasible, KeyError):
+            raise ImportModelError(f"graph {self.name} has a cycle or a value that nothing makes") from None
+
+    def check(self) -> None:
+        """Every value is made once, before its use, and types are what inference gives. Raises ImportModelError."""
+        made = {*self.inputs}
+        for n in self.nodes:
+            for v in n.inputs:
+                if not v.is_const and v not in made:
+                    raise ImportModelError(f"graph {self.name}: {n} reads %{v.name}, which nothing before it makes")
+            types = n.definition.infer([v.type for v in n.inputs], n.attrs)
+            if types != [v.type for v in n.outputs]:
+                raise ImportModelError(f"graph {self.name}: {n} should give {', '.join(map(str, types))}")
+            made.update(n.outputs)
+        for v in self.outputs:
+            if not v.is_const and v not in made:
+                raise ImportModelError(f"graph {self.name}: nothing makes output %{v.name}")
+
+    def flops(self) -> int:
+        """Arithmetic of one run: multiply and add count each; one for each element of anything else."""
+        total = 0
+        for n in self.nodes:
+            types, outs = [v.type for v in n.inputs], [v.type for v in n.outputs]
+            total += n.definition.flops(types, outs, n.attrs) if n.definition.flops else sum(t.size for t in outs)
+        return total
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __str__(self) -> str:
+        lines = [f"graph {self.name}({', '.join(map(repr, self.inputs))}):"]
+        lines += [f"  const {v!r}" for v in self.constants()]
+        lines += [f"  {n!r}" for n in self.nodes]
+        lines.append("  return " + ", ".join(f"%{v.name}" for v in self.outputs))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def dot(self) -> str:
+        """The graph in the DOT language."""
+        ids: dict[Any, str] = {}
+
+        def ident(x: Any) -> str:
+            return ids.setdefault(x, f"n{len(ids)}")
+
+        def quote(text: str) -> str:
+            return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+        lines = [f"digraph {quote(self.name)} {{", "  node [shape=box];"]
+        for v in self.inputs:
+            lines.append(f"  {ident(v)} [label={quote(repr(v))}, shape=oval];")
+        for v in self.constants():
+            lines.append(f"  {ident(v)} [label={quote(repr(v))}, shape=note];")
+        for n in self.nodes:
+            lines.append(f"  {ident(n)} [label={quote(n.op)}];")
+            for v in n.inputs:
+                lines.append(f"  {ident(v.node or v)} -> {ident(n)} [label={quote(str(v.type))}];")
+        for v, name in zip(self.outputs, self.output_names):
+            lines.append(f"  out_{ident(v)} [label={quote(name)}, shape=oval];")
+            lines.append(f"  {ident(v.node or v)} -> out_{ident(v)};")
+        return "\n".join([*lines, "}"])
+
+
+def dtype_of(array: Any) -> str:
+    """The tec dtype of a NumPy array."""
+    name = str(array.dtype.name)
+    return {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
+
+
+def _foldable(inputs: Sequence[Value], types: Sequence[TensorType]) -> bool:
+    size = max([v.type.size for v in inputs] + [t.size for t in types])
+    return size * 8 <= FOLD_LIMIT
+
+
+def run_op(
+    op: OpDef, attrs: dict[str, Any], arrays: Sequence[Any], types: Sequence[TensorType], outs: list[TensorType]
+) -> list[Any]:
+    """The values of one operator, by the meaning of its te definition."""
+    tensors = [te.placeholder(t.shape, t.dtype, name=f"x{k}") for k, t in enumerate(types)]
+    results = op.compute(attrs, tensors, outs)
+    got = evaluate(results, dict(zip(tensors, arrays)))
+    return [np.asarray(a, np_dtype(t.dtype)) for a, t in zip(got, outs)]
+
+
+def run_graph(graph: Graph, feeds: dict[str, Any]) -> list[Any]:
+    """The outputs of a graph for given inputs, operator by operator: the reference that compiled networks are held against."""
+    values: dict[Value, Any] = {}
+    for v in graph.inputs:
+        if v.name not in feeds:
+            raise ImportModelError(f"no array for input {v.name}", hint=f"inputs: {', '.join(map(repr, graph.inputs))}")
+        values[v] = np.asarray(feeds[v.name])
+        if values[v].shape != v.shape:
+            raise ImportModelError(f"input {v.name} has shape {values[v].shape}, not {v.shape}")
+
+    def get(v: Value) -> Any:
+        return v.data if v.is_const else values[v]
+
+    for n in graph.nodes:
+        outs = run_op(
+            n.definition, n.attrs, [get(v) for v in n.inputs], [v.type for v in n.inputs], [v.type for v in n.outputs]
+        )
+        values.update(zip(n.outputs, outs))
+    return [get(v) for v in graph.outputs]

@@ -1,0 +1,22 @@
+"""Operators: te definitions by family, with type inference and fusion kinds. `OPS` is the table."""
+
+from . import conv, elementwise, matmul, norm, pool, reduce, shape
+from .registry import (
+    BROADCAST,
+    COMPLEX,
+    ELEMENTWISE,
+    INJECTIVE,
+    KINDS,
+    OPAQUE,
+    OPS,
+    REDUCTION,
+    OpDef,
+    TensorType,
+    get_op,
+    register,
+)
+
+__all__ = [
+    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "conv",
+    "elementwise", "get_op", "matmul", "norm", "pool", "reduce", "register", "shape",
+]  # fmt: skip

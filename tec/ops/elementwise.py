@@ -1,0 +1,234 @@
+"""Element by element: math functions, activations, casts; and the operators of two and three inputs that broadcast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import te
+from ..ir.dtype import dtype_info
+from ..te import Tensor
+from .registry import (
+    BROADCAST,
+    ELEMENTWISE,
+    Attrs,
+    TensorType,
+    broadcast_bool,
+    broadcast_index,
+    broadcast_shapes,
+    broadcast_type,
+    fail,
+    register,
+    same_type,
+    to_bool,
+)
+
+# ---- one input
+
+
+def _c(value: float, x: Any) -> Any:
+    return te.const(value, x.dtype)
+
+
+def _unary(name: str, f: Callable[..., Any], infer: Any = same_type) -> None:
+    def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+        x = inputs[0]
+        return [te.compute(x.shape, lambda *i: f(x(*i), **attrs), name=name)]
+
+    register(name, ELEMENTWISE, infer)(compute)
+
+
+for _name in (
+    "exp log sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf floor ceil trunc abs sign "
+    "log1p expm1 exp2 log2"
+).split():
+    _unary(_name, getattr(te, _name))
+_unary("round_even", te.nearbyint)
+_unary("neg", lambda x: -x)
+_unary("identity", lambda x: x)
+_unary("isnan", te.isnan, to_bool)
+_unary("isfinite", te.isfinite, to_bool)
+_unary("logical_not", lambda x: te.bitwise_not(x), to_bool)
+_unary("bitwise_not", te.bitwise_not)
+_unary("reciprocal", lambda x: _c(1, x) / x)
+_unary("square", lambda x: x * x)
+_unary("relu", lambda x: te.max(x, _c(0, x)))
+_unary("leaky_relu", lambda x, alpha: te.select(x < 0, x * _c(alpha, x), x))
+_unary("thresholded_relu", lambda x, alpha: te.select(x > _c(alpha, x), x, _c(0, x)))
+_unary("elu", lambda x, alpha=1.0: te.select(x < 0, te.expm1(x) * _c(alpha, x), x))
+_unary("celu", lambda x, alpha: te.max(x, _c(0, x)) + te.min(_c(0, x), te.expm1(x / _c(alpha, x)) * _c(alpha, x)))
+_unary("selu", lambda x, alpha, gamma: te.select(x > 0, x, te.expm1(x) * _c(alpha, x)) * _c(gamma, x))
+_unary("hard_sigmoid", lambda x, alpha, beta: te.max(_c(0, x), te.min(_c(1, x), x * _c(alpha, x) + _c(beta, x))))
+_unary("hard_swish", lambda x: x * te.max(_c(0, x), te.min(_c(1, x), x * _c(1 / 6, x) + _c(0.5, x))))
+# log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|).
+_unary("softplus", lambda x: te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x))))
+_unary("softsign", lambda x: x / (te.abs(x) + _c(1, x)))
+_unary("silu", lambda x, alpha=1.0: x * te.sigmoid(x * _c(alpha, x)))
+_unary("mish", lambda x: x * te.tanh(te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x)))))
+_unary("gelu", lambda x: x * _c(0.5, x) * (_c(1, x) + te.erf(x * _c(math.sqrt(0.5), x))))
+_unary(
+    "gelu_tanh",
+    lambda x: x * _c(0.5, x) * (_c(1, x) + te.tanh(_c(math.sqrt(2 / math.pi), x) * (x + _c(0.044715, x) * x * x * x))),
+)
+
+
+def _shrink(x: Any, lambd: float, bias: float) -> Any:
+    low, high = x + _c(bias, x), x - _c(bias, x)
+    return te.select(x < _c(-lambd, x), low, te.select(x > _c(lambd, x), high, _c(0, x)))
+
+
+def _clip(x: Any, low: float | None = None, high: float | None = None) -> Any:
+    if low is not None:
+        x = te.max(x, _c(low, x))
+    return te.min(x, _c(high, x)) if high is not None else x
+
+
+def _isinf(x: Any, positive: bool = True, negative: bool = True) -> Any:
+    if positive and negative:
+        return te.isinf(x)
+    inf = te.infinity(x.dtype)
+    return x == inf if positive else x == -inf if negative else te.const(False)
+
+
+_unary("shrink", _shrink)
+_unary("clip", _clip)
+_unary("isinf", _isinf, to_bool)
+
+
+def _cast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    dtype_info(attrs["dtype"])
+    return [TensorType(attrs["dtype"], types[0].shape)]
+
+
+@register("cast", ELEMENTWISE, _cast_type)
+def _cast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`dtype`: the new type. Float to int truncates and saturates, int to int wraps."""
+    x = inputs[0]
+    return [te.compute(x.shape, lambda *i: x(*i).astype(attrs["dtype"]), name="cast")]
+
+
+def _bitcast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    if dtype_info(types[0].dtype).bytes != dtype_info(attrs["dtype"]).bytes:
+        raise fail(f"bits of {types[0].dtype} as {attrs['dtype']}: the sizes differ")
+    return [TensorType(attrs["dtype"], types[0].shape)]
+
+
+@register("bitcast", ELEMENTWISE, _bitcast_type)
+def _bitcast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The same bits as another type of the same size."""
+    x = inputs[0]
+    return [te.compute(x.shape, lambda *i: te.reinterpret(attrs["dtype"], x(*i)), name="bitcast")]
+
+
+# ---- two inputs
+
+
+def _binary(name: str, f: Callable[[Any, Any], Any], infer: Any = broadcast_type) -> None:
+    def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+        a, b = inputs
+        shape_a, shape_b = [d.value for d in a.shape], [d.value for d in b.shape]
+        return [
+            te.compute(
+                outputs[0].shape,
+                lambda *i: f(a(*broadcast_index(shape_a, i)), b(*broadcast_index(shape_b, i))),
+                name=name,
+            )
+        ]
+
+    register(name, BROADCAST, infer)(compute)
+
+
+def _power(a: Any, b: Any) -> Any:
+    if dtype_info(a.dtype).is_float:
+        return te.pow(a, b)
+    return te.nearbyint(te.pow(a.astype("float64"), b.astype("float64"))).astype(a.dtype)
+
+
+def _shift(f: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A shift that gives 0 from the type's width on."""
+
+    def shift(a: Any, b: Any) -> Any:
+        bits = dtype_info(a.dtype).bits
+        return te.select(
+            b >= te.const(bits, b.dtype), te.const(0, a.dtype), f(a, te.min(b, te.const(bits - 1, b.dtype)))
+        )
+
+    return shift
+
+
+def _floor_mod(a: Any, b: Any) -> Any:
+    if not dtype_info(a.dtype).is_float:
+        return te.floormod(a, b)
+    r = te.fmod(a, b)
+    return te.select(te.all(r != _c(0, r), (r < _c(0, r)) != (b < _c(0, b))), r + b, r)
+
+
+for _name, _f in {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": te.div,
+    "floor_mod": _floor_mod,
+    "trunc_mod": te.truncmod,
+    "power": _power,
+    "maximum": te.maximum,
+    "minimum": te.minimum,
+    "bitwise_and": te.bitwise_and,
+    "bitwise_or": te.bitwise_or,
+    "bitwise_xor": te.bitwise_xor,
+    "shift_left": _shift(lambda a, b: a << b),
+    "shift_right": _shift(lambda a, b: a >> b),
+    "prelu": lambda a, b: te.select(a < _c(0, a), a * b, a),
+    "atan2": te.atan2,
+}.items():
+    _binary(_name, _f)
+for _name, _f in {
+    "equal": lambda a, b: a == b if a.dtype != "bool" else te.bitwise_not(a ^ b),
+    "not_equal": lambda a, b: a != b if a.dtype != "bool" else a ^ b,
+    "less": lambda a, b: a < b,
+    "less_equal": lambda a, b: a <= b,
+    "greater": lambda a, b: a > b,
+    "greater_equal": lambda a, b: a >= b,
+    "logical_and": lambda a, b: te.all(a, b),
+    "logical_or": lambda a, b: te.any(a, b),
+    "logical_xor": lambda a, b: a ^ b,
+}.items():
+    _binary(_name, _f, broadcast_bool)
+
+
+# ---- three inputs
+
+
+def _where_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    cond, a, b = types
+    if cond.dtype != "bool" or a.dtype != b.dtype:
+        raise fail(f"where takes a bool and two values of one type, not {cond}, {a}, {b}")
+    return [TensorType(a.dtype, broadcast_shapes(cond.shape, a.shape, b.shape))]
+
+
+@register("where", BROADCAST, _where_type)
+def _where(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`cond ? a : b`, element by element."""
+    shapes = [[d.value for d in t.shape] for t in inputs]
+
+    def body(*i: Any) -> Any:
+        cond, a, b = (t(*broadcast_index(s, i)) for t, s in zip(inputs, shapes))
+        return te.select(cond, a, b)
+
+    return [te.compute(outputs[0].shape, body, name="where")]
+
+
+def _broadcast_to_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    shape = tuple(attrs["shape"])
+    if broadcast_shapes(types[0].shape, shape) != shape:
+        raise fail(f"{types[0]} does not broadcast to {shape}")
+    return [TensorType(types[0].dtype, shape)]
+
+
+@register("broadcast_to", BROADCAST, _broadcast_to_type)
+def _broadcast_to(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`shape`: the new shape."""
+    x = inputs[0]
+    shape = [d.value for d in x.shape]
+    return [te.compute(outputs[0].shape, lambda *i: x(*broadcast_index(shape, i)), name="broadcast_to")]

@@ -1,0 +1,128 @@
+"""Normalizations that take several passes over a row: softmax, layer norm, root-mean-square norm; local response norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..te import Tensor
+from .reduce import reduction
+from .registry import OPAQUE, Attrs, TensorType, fail, normalize_axis, register, same_type, static_shape
+
+
+def _softmax_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    for a in attrs["axes"]:
+        normalize_axis(a, types[0].ndim)
+    return [types[0]]
+
+
+def _softmax_parts(x: Tensor, axes: Sequence[int]) -> tuple[Any, Any, Any]:
+    """(largest, sum of exp, index of a row) over `axes`, in float32 at least."""
+    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    shape = static_shape(x)
+    kept = tuple(n for k, n in enumerate(shape) if k not in axes)
+
+    def row(i: Any) -> Any:
+        return [v for k, v in enumerate(i) if k not in axes]
+
+    top = reduction(x, kept, axes, False, te.max, None, "softmax_max")
+    total = reduction(
+        x, kept, axes, False, te.sum, lambda e, i: te.exp(e.astype(acc) - top(*row(i)).astype(acc)), "softmax_sum"
+    )
+    return top, total, row
+
+
+@register("softmax", OPAQUE, _softmax_type, tags=["row"])
+def _softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """exp(x) over its sum along `axes`, with the row's maximum taken off first."""
+    x = inputs[0]
+    axes = sorted(normalize_axis(a, x.ndim) for a in attrs["axes"])
+    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    top, total, row = _softmax_parts(x, axes)
+
+    def body(*i: Any) -> Any:
+        return (te.exp(x(*i).astype(acc) - top(*row(i)).astype(acc)) / total(*row(i))).astype(x.dtype)
+
+    return [te.compute(x.shape, body, name="softmax")]
+
+
+@register("log_softmax", OPAQUE, _softmax_type, tags=["row"])
+def _log_softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """log(softmax(x)) along `axes`."""
+    x = inputs[0]
+    axes = sorted(normalize_axis(a, x.ndim) for a in attrs["axes"])
+    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    top, total, row = _softmax_parts(x, axes)
+
+    def body(*i: Any) -> Any:
+        return (x(*i).astype(acc) - top(*row(i)).astype(acc) - te.log(total(*row(i)))).astype(x.dtype)
+
+    return [te.compute(x.shape, body, name="log_softmax")]
+
+
+def _layer_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x = types[0]
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    row = TensorType(attrs.get("stash_dtype", "float32"), (*x.shape[:axis], *[1] * (x.ndim - axis)))
+    return [x, row, row]
+
+
+@register("layer_norm", OPAQUE, _layer_type, tags=["row"])
+def _layer_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """(x - mean) / sqrt(variance + `epsilon`) over the dimensions from `axis` on; also mean and 1 / deviation of each row.
+
+    Two passes: the variance is the mean of squared differences, which does not cancel.
+    """
+    x = inputs[0]
+    shape = static_shape(x)
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    acc = "float64" if x.dtype == "float64" else "float32"
+    axes = list(range(axis, x.ndim))
+    count = 1
+    for n in shape[axis:]:
+        count *= n
+    scale = te.const(1.0 / max(count, 1), acc)
+    kept = shape[:axis]
+    total = reduction(x, kept, axes, False, te.sum, lambda e, i: e.astype(acc), "layer_sum")
+
+    def centred(e: Any, i: Any) -> Any:
+        d = e.astype(acc) - total(*i[:axis]) * scale
+        return d * d
+
+    square = reduction(x, kept, axes, False, te.sum, centred, "layer_square")
+    eps = te.const(attrs["epsilon"], acc)
+
+    def inverse(i: Any) -> Any:
+        return te.const(1, acc) / te.sqrt(square(*i[:axis]) * scale + eps)
+
+    y = te.compute(
+        x.shape,
+        lambda *i: ((x(*i).astype(acc) - total(*i[:axis]) * scale) * inverse(i)).astype(x.dtype),
+        name="layer_norm",
+    )
+    mean = te.compute(
+        outputs[1].shape, lambda *i: (total(*i[:axis]) * scale).astype(outputs[1].dtype), name="layer_mean"
+    )
+    inv = te.compute(outputs[2].shape, lambda *i: inverse(i).astype(outputs[2].dtype), name="layer_inverse")
+    return [y, mean, inv]
+
+
+@register("lrn", OPAQUE, same_type)
+def _lrn(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
+    x = inputs[0]
+    if x.ndim < 2:
+        raise fail("local response normalization of fewer than two dimensions")
+    size, channels = attrs["size"], static_shape(x)[1]
+    before = (size - 1) // 2
+    k = te.reduce_axis((0, size), "k")
+
+    def squares(*i: Any) -> Any:
+        c = i[1] + k - before
+        e = x(i[0], c, *i[2:])
+        return te.sum(te.if_then_else(te.all(c >= 0, c < channels), e * e, te.const(0, x.dtype)), axis=k)
+
+    total = te.compute(x.shape, squares, name="lrn_sum")
+    alpha, bias, beta = (te.const(attrs[n], x.dtype) for n in ("alpha", "bias", "beta"))
+    return [te.compute(x.shape, lambda *i: x(*i) / te.pow(bias + total(*i) * (alpha / size), beta), name="lrn")]

@@ -1,0 +1,208 @@
+"""Pooling: maxima (with indices), averages and p-norms of windows; and resampling along one dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..te import Tensor
+from .conv import padded
+from .reduce import _ARG
+from .registry import OPAQUE, REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
+
+
+def _pool_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x = types[0]
+    nd = x.ndim - 2
+    lists = [attrs[k] for k in ("kernel", "strides", "dilations", "before", "after", "out_space")]
+    if nd < 1 or any(len(v) != nd for v in lists) or min(attrs["strides"]) < 1:
+        raise fail(f"pooling of {x} with {attrs}")
+    out = TensorType(x.dtype, (*x.shape[:2], *attrs["out_space"]))
+    if any(n < 1 for n in out.shape[2:]):
+        raise fail(f"pooling of {x}: the window is larger than the padded input")
+    return [out, TensorType("int64", out.shape)] if attrs.get("indices") else [out]
+
+
+def _work(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
+    n = outs[0].size
+    for k in attrs["kernel"]:
+        n *= k
+    return n
+
+
+def _window(attrs: Attrs) -> tuple[list[Any], Any]:
+    """Reduce axes of the window, and the input place for an output place."""
+    rs = [te.reduce_axis((0, n), f"r{k}") for k, n in enumerate(attrs["kernel"])]
+
+    def at(space: Sequence[Any], before: Sequence[int]) -> list[Any]:
+        return [
+            i * s + r * d - b if b else i * s + r * d
+            for i, s, r, d, b in zip(space, attrs["strides"], rs, attrs["dilations"], before)
+        ]
+
+    return rs, at
+
+
+@register("max_pool", REDUCTION, _pool_type, flops=_work)
+def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The largest element of each window. `kernel`, `strides`, `dilations`, `before`, `after`, `out_space`; `indices` also
+    gives its place in the flattened input (`column_major` counts the spatial dimensions so)."""
+    x = inputs[0]
+    rs, at = _window(attrs)
+    lowest = te.max.identity(x.dtype)
+    if not attrs.get("indices"):
+        p = padded(x, attrs["before"], attrs["after"], lowest)
+        zeros = [0] * len(rs)
+        return [
+            te.compute(
+                outputs[0].shape, lambda n, c, *i: te.max(p(n, c, *at(i, zeros)), axis=rs), name="max_pool", tag="pool"
+            )
+        ]
+    shape = static_shape(x)
+    space = shape[2:]
+
+    def pair(n: Any, c: Any, *i: Any) -> Any:
+        place = at(i, attrs["before"])
+        inside = te.all(*[te.all(k >= 0, k < m) for k, m in zip(place, space)])
+        order = list(zip(place, space))
+        flat: Any = 0
+        for k, m in reversed(order) if attrs.get("column_major") else order:
+            flat = flat * m + k
+        total = 1
+        for m in space:
+            total *= m
+        flat = (n * shape[1] + c) * total + flat
+        value = te.if_then_else(inside, x(n, c, *place), lowest)
+        return _ARG[True, False]((te.select(inside, flat, -1), value), axis=rs)
+
+    where, best = te.compute(outputs[0].shape, pair, name="max_pool")
+    return [best, te.compute(outputs[1].shape, lambda *i: where(*i).astype("int64"), name="max_pool_index")]
+
+
+def _counted(attrs: Attrs, x: Tensor, include_pad: bool) -> Any:
+    """How many elements of an output place's window count: those inside the input (or inside the padded input)."""
+
+    def count(space: Sequence[Any]) -> Any:
+        total: Any = 1
+        for i, s, k, d, b, a, n in zip(
+            space,
+            attrs["strides"],
+            attrs["kernel"],
+            attrs["dilations"],
+            attrs["before"],
+            attrs["after"],
+            static_shape(x)[2:],
+        ):
+            low, high = (-b, n + attrs.get("pad_after", attrs["after"])[0] * 0 + a) if include_pad else (0, n)
+            first = i * s - b
+            # Window places first + r*d for 0 <= r < k, of which those in [low, high) count.
+            begin = te.max(0, te.floordiv(low - first + d - 1, d))
+            end = te.min(k, te.floordiv(high - first + d - 1, d))
+            total = total * te.max(end - begin, 0)
+        return total
+
+    return count
+
+
+@register("avg_pool", REDUCTION, _pool_type, flops=_work)
+def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The mean of each window; `include_pad` counts padding as zeros, else it is left out. Others as max_pool.
+
+    `counted_after`: the padding that counts, where `after` was widened for a last window that overhangs.
+    """
+    x = inputs[0]
+    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    p = padded(x, attrs["before"], attrs["after"])
+    rs, at = _window(attrs)
+    zeros = [0] * len(rs)
+    total = te.compute(
+        outputs[0].shape,
+        lambda n, c, *i: te.sum(p(n, c, *at(i, zeros)).astype(acc), axis=rs),
+        name="avg_pool_sum",
+        tag="pool",
+    )
+    counted = {**attrs, "after": attrs.get("counted_after", attrs["after"])}
+    count = _counted(counted, x, attrs.get("include_pad", False))
+    return [
+        te.compute(
+            outputs[0].shape,
+            lambda n, c, *i: (total(n, c, *i) / te.cast(acc, count(i))).astype(x.dtype),
+            name="avg_pool",
+        )
+    ]
+
+
+@register("lp_pool", REDUCTION, _pool_type, flops=_work)
+def _lp_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The p-norm (`p`) of each window; others as max_pool."""
+    x, p = inputs[0], attrs["p"]
+    source = padded(x, attrs["before"], attrs["after"])
+    rs, at = _window(attrs)
+    zeros = [0] * len(rs)
+
+    def value(e: Any) -> Any:
+        return te.abs(e) if p == 1 else e * e if p == 2 else te.pow(te.abs(e), float(p))
+
+    total = te.compute(
+        outputs[0].shape,
+        lambda n, c, *i: te.sum(value(source(n, c, *at(i, zeros))), axis=rs),
+        name="lp_sum",
+        tag="pool",
+    )
+    root = (lambda e: e) if p == 1 else te.sqrt if p == 2 else (lambda e: te.pow(e, 1.0 / p))
+    return [te.compute(outputs[0].shape, lambda *i: root(total(*i)), name="lp_pool")]
+
+
+def _resample_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x, index, weight = types
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    if index.shape != weight.shape or index.ndim != 2:
+        raise fail(f"resample of {x}: index {index}, weights {weight}")
+    return [TensorType(x.dtype, (*x.shape[:axis], index.shape[1], *x.shape[axis + 1 :]))]
+
+
+@register("resample", REDUCTION, _resample_type)
+def _resample(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """out[.., o, ..] = sum over t of weight[t, o] * x[.., index[t, o], ..] along `axis`: any linear interpolation."""
+    x, index, weight = inputs
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    taps, acc = static_shape(index)[0], weight.dtype
+
+    def term(i: Any, t: Any) -> Any:
+        return x(*i[:axis], index(t, i[axis]), *i[axis + 1 :])
+
+    if attrs.get("nearest"):
+        return [te.compute(outputs[0].shape, lambda *i: term(i, 0), name="resample")]
+
+    def body(*i: Any) -> Any:
+        total = term(i, 0).astype(acc) * weight(0, i[axis])
+        for t in range(1, taps):
+            total = total + term(i, t).astype(acc) * weight(t, i[axis])
+        if x.dtype != acc and not x.dtype.startswith(("float", "bfloat")):
+            total = te.nearbyint(total)
+        return total.astype(x.dtype)
+
+    return [te.compute(outputs[0].shape, body, name="resample")]
+
+
+def _unpool_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    return [TensorType(types[0].dtype, tuple(attrs["shape"]))]
+
+
+@register("max_unpool", OPAQUE, _unpool_type)
+def _max_unpool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The inverse of max_pool with indices: each element at its place in `shape`, zeros elsewhere."""
+    x, index = inputs
+    shape = outputs[0].shape
+    lead, space = static_shape(x)[:2], static_shape(x)[2:]
+    rs = [te.reduce_axis((0, n), f"r{k}") for k, n in enumerate(space)]
+    del lead
+
+    def body(n: Any, c: Any, *i: Any) -> Any:
+        flat: Any = n * shape[1] + c
+        for k, m in zip(i, shape[2:]):
+            flat = flat * m + k
+        return te.sum(te.select(index(n, c, *rs) == flat.astype("int64"), x(n, c, *rs), te.const(0, x.dtype)), axis=rs)
+
+    return [te.compute(shape, body, name="max_unpool")]

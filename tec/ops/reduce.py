@@ -1,0 +1,213 @@
+"""Reductions over dimensions: sum, max, min, prod, any, all, argmax, argmin, running sums, top-k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..te import Tensor
+from .registry import OPAQUE, REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
+
+_WIDE = {"float16": "float32", "bfloat16": "float32"}
+
+
+def _axes(attrs: Attrs, ndim: int) -> tuple[int, ...]:
+    axes = tuple(sorted(normalize_axis(a, ndim) for a in attrs["axes"]))
+    if len(set(axes)) != len(axes):
+        raise fail(f"an axis twice in {tuple(attrs['axes'])}")
+    return axes
+
+
+def _reduced(types: Sequence[TensorType], attrs: Attrs) -> tuple[int, ...]:
+    axes = _axes(attrs, types[0].ndim)
+    kept = enumerate(types[0].shape)
+    return tuple(1 if k in axes else n for k, n in kept if attrs.get("keepdims", True) or k not in axes)
+
+
+def _reduce_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    return [TensorType(types[0].dtype, _reduced(types, attrs))]
+
+
+def _work(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
+    return types[0].size
+
+
+def reduction(
+    x: Tensor,
+    out_shape: Sequence[int],
+    axes: Sequence[int],
+    keepdims: bool,
+    reducer: Any,
+    value: Any = None,
+    name: str = "reduce",
+) -> Any:
+    """`reducer` over `axes` of `value(x[...])`; value also gets the full index, as in `value(element, index)`."""
+    shape = static_shape(x)
+    rs = [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
+
+    def body(*i: Any) -> Any:
+        data = iter(v for d, v in enumerate(i) if not keepdims or d not in axes)
+        index = [rs[axes.index(d)] if d in axes else next(data) for d in range(len(shape))]
+        e = x(*index)
+        return reducer(value(e, index) if value else e, axis=rs)
+
+    return te.compute(tuple(out_shape), body, name=name)
+
+
+def _reducer(name: str, reducer: Any, value: Any = None) -> None:
+    def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+        x, out = inputs[0], outputs[0]
+        axes = _axes(attrs, x.ndim)
+        f = (lambda e, i: value(e)) if value else None
+        if not axes:
+            return [te.compute(x.shape, lambda *i: value(x(*i)) if value else x(*i), name=name)]
+        if x.dtype in _WIDE and name in ("sum", "prod", "sum_square", "sum_abs", "mean"):
+            wide = _WIDE[x.dtype]
+            g = lambda e, i: value(e.astype(wide)) if value else e.astype(wide)  # noqa: E731
+            r = reduction(x, out.shape, axes, attrs.get("keepdims", True), reducer, g, name)
+            return [te.compute(out.shape, lambda *i: r(*i).astype(x.dtype), name=f"{name}_cast")]
+        return [reduction(x, out.shape, axes, attrs.get("keepdims", True), reducer, f, name)]
+
+    compute.__doc__ = f"The {name} over `axes`; `keepdims` keeps them with extent 1."
+    register(f"reduce_{name}", REDUCTION, _reduce_type, flops=_work)(compute)
+
+
+_reducer("sum", te.sum)
+_reducer("prod", te.prod)
+_reducer("max", te.max)
+_reducer("min", te.min)
+_reducer("any", te.any)
+_reducer("all", te.all)
+_reducer("sum_square", te.sum, lambda e: e * e)
+_reducer("sum_abs", te.sum, te.abs)
+
+
+@register("reduce_mean", REDUCTION, _reduce_type, flops=_work)
+def _mean(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The mean over `axes`; `keepdims` keeps them with extent 1. Integers divide toward zero."""
+    x, out = inputs[0], outputs[0]
+    axes = _axes(attrs, x.ndim)
+    count = 1
+    for a in axes:
+        count *= static_shape(x)[a]
+    if not axes:
+        return [te.compute(x.shape, lambda *i: x(*i), name="mean")]
+    wide = _WIDE.get(x.dtype, x.dtype)
+    total = reduction(x, out.shape, axes, attrs.get("keepdims", True), te.sum, lambda e, i: e.astype(wide), "mean_sum")
+    if wide.startswith("float"):
+        # An empty mean is NaN.
+        scale = te.const(1.0 / count if count else float("nan"), wide)
+        return [te.compute(out.shape, lambda *i: (total(*i) * scale).astype(x.dtype), name="mean")]
+    return [te.compute(out.shape, lambda *i: te.truncdiv(total(*i), te.const(max(count, 1), wide)), name="mean")]
+
+
+def _arg_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    return [TensorType("int64", _reduced(types, {**attrs, "axes": (attrs["axis"],)}))]
+
+
+def arg_reducer(largest: bool, last: bool) -> Any:
+    """A reducer over (index, value): the place of the largest or smallest value, the first or last of equals."""
+
+    def first(x: Any, y: Any) -> Any:
+        better = x[1] > y[1] if largest else x[1] < y[1]
+        sooner = x[0] >= y[0] if last else x[0] <= y[0]
+        # The identity's index is -1, which must lose against every other.
+        return te.any(better, te.all(x[1] == y[1], te.any(y[0] < 0, te.all(x[0] >= 0, sooner))))
+
+    def combine(x: Any, y: Any) -> Any:
+        keep = first(x, y)
+        return te.select(keep, x[0], y[0]), te.select(keep, x[1], y[1])
+
+    worst = te.max if largest else te.min
+    return te.comm_reducer(
+        combine, lambda t0, t1: (te.const(-1, t0), worst.identity(t1)), name="argmax" if largest else "argmin"
+    )
+
+
+# One reducer object each, so that equal operators have equal definitions.
+_ARG = {(largest, last): arg_reducer(largest, last) for largest in (True, False) for last in (True, False)}
+
+
+def _arg(name: str, largest: bool) -> None:
+    def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+        x, out = inputs[0], outputs[0]
+        axis = normalize_axis(attrs["axis"], x.ndim)
+        reducer = _ARG[largest, bool(attrs.get("last", False))]
+        pair = reduction(
+            x,
+            out.shape,
+            [axis],
+            attrs.get("keepdims", True),
+            lambda v, axis: reducer(v, axis=axis),
+            lambda e, i: (i[axis].var, e),
+            name,
+        )
+        return [te.compute(out.shape, lambda *i: pair[0](*i).astype("int64"), name=f"{name}_index")]
+
+    compute.__doc__ = f"The index of the {'largest' if largest else 'smallest'} element along `axis`; `last` takes the last of equals."
+    register(name, REDUCTION, _arg_type, flops=_work)(compute)
+
+
+_arg("argmax", True)
+_arg("argmin", False)
+
+
+def _cumulate(name: str, reducer: Any) -> None:
+    def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+        x = inputs[0]
+        axis = normalize_axis(attrs["axis"], x.ndim)
+        n = static_shape(x)[axis]
+        k = te.reduce_axis((0, n), "k")
+        strict, back = attrs.get("exclusive", False), attrs.get("reverse", False)
+
+        def body(*i: Any) -> Any:
+            a, b = (i[axis], k) if back else (k, i[axis])
+            return reducer(x(*i[:axis], k, *i[axis + 1 :]), axis=k, where=a < b if strict else a <= b)
+
+        return [te.compute(x.shape, body, name=name)]
+
+    compute.__doc__ = (
+        f"The running {name[3:]} along `axis`; `exclusive` leaves the element itself out, `reverse` runs from the end."
+    )
+    register(name, REDUCTION, lambda types, attrs: [types[0]], flops=_work)(compute)
+
+
+_cumulate("cumsum", te.sum)
+_cumulate("cumprod", te.prod)
+
+
+def _topk_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x = types[0]
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    if not 0 <= attrs["k"] <= x.shape[axis]:
+        raise fail(f"the first {attrs['k']} along axis {axis} of {x}")
+    shape = (*x.shape[:axis], attrs["k"], *x.shape[axis + 1 :])
+    return [TensorType(x.dtype, shape), TensorType("int64", shape)]
+
+
+@register("topk", OPAQUE, _topk_type)
+def _topk(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The `k` largest (`largest`) or smallest elements along `axis` in order, and their indices; of equals the first comes first.
+
+    By rank: an element's place is the number of elements that come before it, which every element can count on its own.
+    """
+    x, out = inputs[0], outputs[0]
+    axis, largest = normalize_axis(attrs["axis"], x.ndim), attrs.get("largest", True)
+    n = static_shape(x)[axis]
+    j = te.reduce_axis((0, n), "j")
+
+    def before(*i: Any) -> Any:
+        mine, other = x(*i), x(*i[:axis], j, *i[axis + 1 :])
+        ahead = other > mine if largest else other < mine
+        return te.sum(te.any(ahead, te.all(other == mine, j < i[axis])).astype("int32"), axis=j)
+
+    rank = te.compute(x.shape, before, name="topk_rank")
+    m = te.reduce_axis((0, n), "m")
+    where = te.compute(
+        out.shape,
+        lambda *i: te.max(te.select(rank(*i[:axis], m, *i[axis + 1 :]) == i[axis], m, 0), axis=m),
+        name="topk_where",
+    )
+    values = te.compute(out.shape, lambda *i: x(*i[:axis], where(*i), *i[axis + 1 :]), name="topk")
+    return [values, te.compute(out.shape, lambda *i: where(*i).astype("int64"), name="topk_index")]

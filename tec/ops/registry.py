@@ -1,0 +1,152 @@
+"""Operators of a graph: for each a name, type inference, a te definition and how it may be fused.
+
+An operator works on tensors of known shape. `infer(types, attrs) -> types` checks its inputs and gives the outputs' types;
+`compute(attrs, inputs, outputs) -> tensors` writes it down in te. Attributes are plain data (ints, floats, strings,
+tuples), so that equal operators can be found by comparing them. What an input's *value* decides (a shape, an axis) is an
+attribute here: a frontend has to know it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..errors import ImportModelError
+from ..te import Tensor
+
+# How an operator's output element depends on its inputs, from what fuses easiest to what does not fuse:
+ELEMENTWISE = "elementwise"  # same index of inputs of the same shape
+BROADCAST = "broadcast"  # same index, inputs may be smaller
+INJECTIVE = "injective"  # one element of each input, found by index arithmetic
+REDUCTION = "reduction"  # many elements of one input
+COMPLEX = "complex"  # a contraction; elementwise work may follow it in the same kernel
+OPAQUE = "opaque"  # several stages of its own
+KINDS = (ELEMENTWISE, BROADCAST, INJECTIVE, REDUCTION, COMPLEX, OPAQUE)
+
+Attrs = dict[str, Any]
+
+
+class TensorType(NamedTuple):
+    """dtype and shape of a value in a graph; dimensions are ints."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+Infer = Callable[[Sequence[TensorType], Attrs], list[TensorType]]
+Compute = Callable[[Attrs, list[Tensor], list[TensorType]], list[Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    """An operator. `flops(types, out_types, attrs)`: its arithmetic, for reports; None counts one an output element."""
+
+    name: str
+    infer: Infer
+    compute: Compute
+    kind: str
+    doc: str = ""
+    flops: Callable[[Sequence[TensorType], Sequence[TensorType], Attrs], int] | None = None
+    tags: frozenset[str] = field(default_factory=frozenset)
+
+
+OPS: dict[str, OpDef] = {}
+
+
+def register(
+    name: str, kind: str, infer: Infer, *, flops: Any = None, tags: Sequence[str] = ()
+) -> Callable[[Compute], Compute]:
+    """Decorator: the decorated te definition, with its inference, becomes the operator `name`."""
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r} of operator {name}")
+
+    def add(compute: Compute) -> Compute:
+        OPS[name] = OpDef(name, infer, compute, kind, (compute.__doc__ or "").strip(), flops, frozenset(tags))
+        return compute
+
+    return add
+
+
+def get_op(name: str) -> OpDef:
+    """The operator of that name; ImportModelError where there is none."""
+    op = OPS.get(name)
+    if op is None:
+        raise ImportModelError(f"unknown operator {name!r}", hint="tec.ops.OPS lists the operators")
+    return op
+
+
+# ---- inference that many operators share
+
+
+def fail(message: str) -> ImportModelError:
+    return ImportModelError(message)
+
+
+def same_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    """The output is like the first input."""
+    return [types[0]]
+
+
+def to_bool(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    return [TensorType("bool", types[0].shape)]
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The common shape under NumPy's rule; ImportModelError where there is none."""
+    ndim = max((len(s) for s in shapes), default=0)
+    out = []
+    for k in range(ndim):
+        dims = {s[k - ndim + len(s)] for s in shapes if k - ndim + len(s) >= 0} - {1}
+        if len(dims) > 1:
+            raise fail(
+                f"shapes {', '.join(str(tuple(s)) for s in shapes)} do not broadcast: dimension {k} is {sorted(dims)}"
+            )
+        out.append(dims.pop() if dims else 1)
+    return tuple(out)
+
+
+def broadcast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    """All inputs of one dtype, which is the output's."""
+    dtypes = {t.dtype for t in types}
+    if len(dtypes) != 1:
+        raise fail(f"inputs of different types: {', '.join(map(str, types))}")
+    return [TensorType(types[0].dtype, broadcast_shapes(*(t.shape for t in types)))]
+
+
+def broadcast_bool(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    return [TensorType("bool", broadcast_type(types, attrs)[0].shape)]
+
+
+def normalize_axis(axis: int, ndim: int) -> int:
+    """`axis` counted from the front; ImportModelError where there is no such dimension."""
+    if not -ndim <= axis < ndim:
+        raise fail(f"axis {axis} of a tensor of {ndim} dimensions")
+    return axis % ndim if ndim else 0
+
+
+# ---- index helpers for te definitions
+
+
+def broadcast_index(shape: Sequence[int], index: Sequence[Any]) -> tuple[Any, ...]:
+    """The index into a tensor of `shape` that broadcasts to where `index` points."""
+    tail = index[len(index) - len(shape) :]
+    return tuple(0 if n == 1 else i for n, i in zip(shape, tail))
+
+
+def static_shape(t: Tensor) -> tuple[int, ...]:
+    """The shape of a te tensor of a graph: all constants."""
+    return tuple(d.value for d in t.shape)

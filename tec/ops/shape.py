@@ -1,0 +1,452 @@
+"""Moving elements: reshape, transpose, slice, concat, pad, tile, gather, scatter, one-hot, iota."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..te import Tensor
+from .registry import INJECTIVE, OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape
+
+# ---- reshape and transpose
+
+
+def _reshape_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    shape = tuple(attrs["shape"])
+    if math.prod(shape) != types[0].size:
+        raise fail(f"{types[0]} has {types[0].size} elements, shape {shape} has {math.prod(shape)}")
+    return [TensorType(types[0].dtype, shape)]
+
+
+def reshape_index(old: Sequence[int], new: Sequence[int], index: Sequence[Any]) -> list[Any]:
+    """The index into shape `old` of the element at `index` of shape `new`.
+
+    Runs of dimensions with equal products are mapped on their own, so that untouched dimensions keep their variable.
+    """
+    out: list[Any] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        i0, j0 = i, j
+        a = old[i] if i < len(old) else 1
+        b = new[j] if j < len(new) else 1
+        i, j = min(i + 1, len(old)), min(j + 1, len(new))
+        while a != b:
+            if a < b and i < len(old):
+                a, i = a * old[i], i + 1
+            elif j < len(new):
+                b, j = b * new[j], j + 1
+            else:
+                a, i = a * old[i], i + 1
+        flat: Any = 0
+        for k in range(j0, j):
+            flat = flat * new[k] + index[k] if new[k] != 1 else flat
+        group: list[Any] = []
+        real = [k for k in range(i0, i) if old[k] != 1]
+        for k in reversed(range(i0, i)):
+            if old[k] == 1:
+                group.append(0)
+            elif real and k == real[0]:
+                group.append(flat)
+            else:
+                group.append(te.indexmod(flat, old[k]) if not isinstance(flat, int) else 0)
+                flat = te.indexdiv(flat, old[k]) if not isinstance(flat, int) else 0
+        out.extend(reversed(group))
+    return out
+
+
+@register("reshape", INJECTIVE, _reshape_type, tags=["view"])
+def _reshape(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`shape`: the new shape, of as many elements; row-major order is kept."""
+    x = inputs[0]
+    old, new = static_shape(x), outputs[0].shape
+    if 0 in new:
+        return [te.compute(new, lambda *i: te.const(0, x.dtype), name="reshape")]
+    return [te.compute(new, lambda *i: x(*reshape_index(old, new, i)), name="reshape")]
+
+
+def _transpose_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    perm = attrs["perm"]
+    if sorted(perm) != list(range(types[0].ndim)):
+        raise fail(f"perm {tuple(perm)} does not permute the dimensions of {types[0]}")
+    return [TensorType(types[0].dtype, tuple(types[0].shape[p] for p in perm))]
+
+
+@register("transpose", INJECTIVE, _transpose_type)
+def _transpose(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`perm`: output dimension k is input dimension perm[k]."""
+    x, perm = inputs[0], attrs["perm"]
+
+    def body(*i: Any) -> Any:
+        index = [None] * len(perm)
+        for k, p in enumerate(perm):
+            index[p] = i[k]
+        return x(*index)
+
+    return [te.compute(outputs[0].shape, body, name="transpose")]
+
+
+# ---- slice, concat, pad, tile
+
+
+def _slice_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    starts, steps, sizes = attrs["starts"], attrs["steps"], attrs["sizes"]
+    for k, (n, b, s, c) in enumerate(zip(types[0].shape, starts, steps, sizes)):
+        if s == 0 or c < 0 or (c and not (0 <= b < n and 0 <= b + (c - 1) * s < n)):
+            raise fail(f"slice of dimension {k} of {types[0]}: start {b}, step {s}, {c} elements")
+    return [TensorType(types[0].dtype, tuple(sizes))]
+
+
+@register("slice", INJECTIVE, _slice_type)
+def _slice(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`starts`, `steps`, `sizes`, one a dimension, resolved to the tensor's shape: element k is start + k * step."""
+    x, starts, steps = inputs[0], attrs["starts"], attrs["steps"]
+    if outputs[0].size == 0:
+        return [te.compute(outputs[0].shape, lambda *i: te.const(0, x.dtype), name="slice")]
+    return [te.compute(outputs[0].shape, lambda *i: x(*[b + k * s for k, b, s in zip(i, starts, steps)]), name="slice")]
+
+
+def _concat_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    first = types[0]
+    axis = normalize_axis(attrs["axis"], first.ndim)
+    for t in types[1:]:
+        same = t.ndim == first.ndim and all(a == b for k, (a, b) in enumerate(zip(t.shape, first.shape)) if k != axis)
+        if t.dtype != first.dtype or not same:
+            raise fail(f"concat along axis {axis} of {', '.join(map(str, types))}")
+    shape = list(first.shape)
+    shape[axis] = sum(t.shape[axis] for t in types)
+    return [TensorType(first.dtype, tuple(shape))]
+
+
+@register("concat", INJECTIVE, _concat_type)
+def _concat(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`axis`: the inputs one after another along it."""
+    axis = normalize_axis(attrs["axis"], outputs[0].ndim)
+    parts, begin = [], 0
+    for t in inputs:
+        n = static_shape(t)[axis]
+        if n:
+            parts.append((begin, t))
+            begin += n
+
+    def body(*i: Any) -> Any:
+        def read(begin: int, t: Tensor) -> Any:
+            return t(*i[:axis], i[axis] - begin, *i[axis + 1 :])
+
+        if not parts:
+            return te.const(0, outputs[0].dtype)
+        value = read(*parts[-1])
+        for (begin, t), (end, _) in zip(reversed(parts[:-1]), reversed(parts[1:])):
+            value = te.if_then_else(i[axis] < end, read(begin, t), value)
+        return value
+
+    return [te.compute(outputs[0].shape, body, name="concat")]
+
+
+def _pad_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    before, after = attrs["before"], attrs["after"]
+    shape = tuple(n + b + a for n, b, a in zip(types[0].shape, before, after))
+    if len(before) != types[0].ndim or len(after) != types[0].ndim or any(n < 0 for n in shape):
+        raise fail(f"padding {tuple(before)}, {tuple(after)} of {types[0]}")
+    mode = attrs.get("mode", "constant")
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        raise fail(f"unknown padding mode {mode!r}")
+    if mode == "reflect" and any(n == 0 and (b > 0 or a > 0) for n, b, a in zip(types[0].shape, before, after)):
+        raise fail("reflection of an empty dimension")
+    return [TensorType(types[0].dtype, shape)]
+
+
+def _reflect(i: Any, n: int) -> Any:
+    """Index i (any sign) mirrored into [0, n): period 2n - 2."""
+    if n == 1:
+        return 0
+    m = te.floormod(i, 2 * n - 2)
+    return te.min(m, 2 * n - 2 - m)
+
+
+@register("pad", INJECTIVE, _pad_type)
+def _pad(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`before`, `after`, one a dimension (negative ones crop); `mode`: constant (of `value` or the second input), reflect, edge, wrap."""
+    x = inputs[0]
+    shape, before, after = static_shape(x), attrs["before"], attrs["after"]
+    mode = attrs.get("mode", "constant")
+
+    def body(*i: Any) -> Any:
+        index = [k - b if b else k for k, b in zip(i, before)]
+        if mode == "constant":
+            conds = []
+            for k, n, b, a in zip(index, shape, before, after):
+                conds += [k >= 0] * (b > 0) + [k < n] * (a > 0)
+            fill = inputs[1](*[0] * inputs[1].ndim) if len(inputs) > 1 else te.const(attrs.get("value", 0), x.dtype)
+            if not conds:
+                return x(*index)
+            return te.if_then_else(te.all(*conds), x(*index), fill) if 0 not in shape else fill
+        for d, (n, b, a) in enumerate(zip(shape, before, after)):
+            if b or a:
+                k = index[d]
+                index[d] = (
+                    _reflect(k, n)
+                    if mode == "reflect"
+                    else te.floormod(k, n)
+                    if mode == "wrap"
+                    else te.max(te.min(k, n - 1), 0)
+                )
+        return x(*index)
+
+    return [te.compute(outputs[0].shape, body, name="pad")]
+
+
+def _tile_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    return [TensorType(types[0].dtype, tuple(n * r for n, r in zip(types[0].shape, attrs["repeats"], strict=True)))]
+
+
+@register("tile", INJECTIVE, _tile_type)
+def _tile(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`repeats`: how often, one a dimension."""
+    x = inputs[0]
+    shape = static_shape(x)
+    if outputs[0].size == 0:
+        return [te.compute(outputs[0].shape, lambda *i: te.const(0, x.dtype), name="tile")]
+    return [te.compute(outputs[0].shape, lambda *i: x(*[te.indexmod(k, n) for k, n in zip(i, shape)]), name="tile")]
+
+
+# ---- gather
+
+
+def wrap_index(index: Any, n: int) -> Any:
+    """A 32-bit index into [0, n) from one that may count from the end."""
+    k = index.astype("int32")
+    if index.dtype.startswith("uint"):
+        return k
+    return te.select(k < 0, k + n, k)
+
+
+def _gather_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x, index = types
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    return [TensorType(x.dtype, x.shape[:axis] + index.shape + x.shape[axis + 1 :])]
+
+
+@register("gather", INJECTIVE, _gather_type)
+def _gather(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """Slices of the first input along `axis`, picked by the second; negative indices count from the end."""
+    x, index = inputs
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    n, rank = static_shape(x)[axis], index.ndim
+    if outputs[0].size == 0:
+        return [te.compute(outputs[0].shape, lambda *i: te.const(0, x.dtype), name="gather")]
+    return [
+        te.compute(
+            outputs[0].shape,
+            lambda *i: x(*i[:axis], wrap_index(index(*i[axis : axis + rank]), n), *i[axis + rank :]),
+            name="gather",
+        )
+    ]
+
+
+def _gather_elements_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x, index = types
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    if x.ndim != index.ndim or any(b > a for k, (a, b) in enumerate(zip(x.shape, index.shape)) if k != axis):
+        raise fail(f"gather_elements of {x} by {index}")
+    return [TensorType(x.dtype, index.shape)]
+
+
+@register("gather_elements", INJECTIVE, _gather_elements_type)
+def _gather_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """out[i, j, k] = x[i, index[i, j, k], k] for `axis` 1."""
+    x, index = inputs
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    n = static_shape(x)[axis]
+    return [
+        te.compute(
+            outputs[0].shape, lambda *i: x(*i[:axis], wrap_index(index(*i), n), *i[axis + 1 :]), name="gather_elements"
+        )
+    ]
+
+
+def _gather_nd_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x, index = types
+    b = attrs.get("batch_dims", 0)
+    depth = index.shape[-1]
+    if x.shape[:b] != index.shape[:b] or b + depth > x.ndim:
+        raise fail(f"gather_nd of {x} by {index} with {b} batch dimensions")
+    return [TensorType(x.dtype, index.shape[:-1] + x.shape[b + depth :])]
+
+
+@register("gather_nd", INJECTIVE, _gather_nd_type)
+def _gather_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The last dimension of the index is a point in the dimensions after `batch_dims`."""
+    x, index = inputs
+    b = attrs.get("batch_dims", 0)
+    depth, lead = static_shape(index)[-1], index.ndim - 1
+    shape = static_shape(x)
+
+    def body(*i: Any) -> Any:
+        point = [wrap_index(index(*i[:lead], k), shape[b + k]) for k in range(depth)]
+        return x(*i[:b], *point, *i[lead:])
+
+    return [te.compute(outputs[0].shape, body, name="gather_nd")]
+
+
+# ---- scatter: for each element of the output the updates that point to it are looked up, in order, so that no two
+# threads write one place and the last update wins on every target.
+
+_COMBINE = {"add": te.sum, "mul": te.prod, "max": te.max, "min": te.min}
+
+
+def _scatter_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x, index, update = types
+    if attrs.get("reduction", "none") not in ("none", *_COMBINE):
+        raise fail(f"unknown reduction {attrs['reduction']!r} of a scatter")
+    if update.dtype != x.dtype:
+        raise fail(f"scatter of {update} into {x}")
+    if "axis" in attrs:
+        normalize_axis(attrs["axis"], x.ndim)
+        if index.shape != update.shape or index.ndim != x.ndim:
+            raise fail(f"scatter into {x}: index {index}, updates {update}")
+    elif update.shape != index.shape[:-1] + x.shape[index.shape[-1] :]:
+        raise fail(f"scatter_nd into {x}: index {index}, updates {update}")
+    return [x]
+
+
+def _combine_all(x: Tensor, axes: list[Any], reduction: str, hits: Any, value: Any, name: str) -> list[Tensor]:
+    """x combined with `value(i)` wherever `hits(i)` holds along `axes`."""
+    reducer = _COMBINE[reduction]
+    found = te.compute(x.shape, lambda *i: reducer(value(i), axis=axes, where=hits(i)), name=f"{name}_found")
+    both = {"add": lambda a, b: a + b, "mul": lambda a, b: a * b, "max": te.maximum, "min": te.minimum}[reduction]
+    return [te.compute(x.shape, lambda *i: both(x(*i), found(*i)), name=name)]
+
+
+@register("scatter_elements", OPAQUE, _scatter_type)
+def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """out = x, then out[i, index[i, j], ...] = update[i, j, ...] along `axis`; `reduction`: none, add, mul, max, min."""
+    x, index, update = inputs
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    n = static_shape(x)[axis]
+    count = static_shape(index)
+    if 0 in count:
+        return [te.compute(x.shape, lambda *i: x(*i), name="scatter")]
+    k = te.reduce_axis((0, count[axis]), "k")
+
+    def at(i: Any) -> tuple[Any, ...]:
+        return (*i[:axis], k, *i[axis + 1 :])
+
+    def safe(i: Any) -> tuple[Any, ...]:
+        return tuple(
+            te.min(a, c - 1) if c < d else a
+            for a, c, d in zip(at(i), count, static_shape(x)[:axis] + (count[axis],) + static_shape(x)[axis + 1 :])
+        )
+
+    def hits(i: Any) -> Any:
+        inside = [a < c for d, (a, c) in enumerate(zip(i, count)) if d != axis and c < static_shape(x)[d]]
+        return te.all(wrap_index(index(*safe(i)), n) == i[axis], *inside)
+
+    reduction = attrs.get("reduction", "none")
+    if reduction != "none":
+        return _combine_all(x, [k], reduction, hits, lambda i: update(*safe(i)), "scatter")
+    last = te.compute(x.shape, lambda *i: te.max(te.select(hits(i), k, -1), axis=k), name="scatter_last")
+
+    def body(*i: Any) -> Any:
+        found = last(*i)
+        place = [te.min(a, c - 1) if d != axis else te.max(found, 0) for d, (a, c) in enumerate(zip(i, count))]
+        return te.if_then_else(found >= 0, update(*place), x(*i))
+
+    return [te.compute(x.shape, body, name="scatter")]
+
+
+@register("scatter_nd", OPAQUE, _scatter_type)
+def _scatter_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """out = x, then out[index[p]] = update[p] for each point p of the leading dimensions of the index; `reduction` as above."""
+    x, index, update = inputs
+    shape, lead, depth = static_shape(x), static_shape(index)[:-1], static_shape(index)[-1]
+    if 0 in lead:
+        return [te.compute(x.shape, lambda *i: x(*i), name="scatter_nd")]
+    axes = [te.reduce_axis((0, n), f"p{k}") for k, n in enumerate(lead)]
+
+    def hits(i: Any) -> Any:
+        return te.all(te.const(True), *[wrap_index(index(*axes, d), shape[d]) == i[d] for d in range(depth)])
+
+    reduction = attrs.get("reduction", "none")
+    if reduction != "none":
+        return _combine_all(x, axes, reduction, hits, lambda i: update(*axes, *i[depth:]), "scatter_nd")
+    flat: Any = 0
+    for a, n in zip(axes, lead):
+        flat = flat * n + a
+    place = shape[:depth] or (1,)
+    last = te.compute(
+        place,
+        lambda *i: te.max(
+            te.select(hits(i), flat, -1) if axes else te.select(hits(i), 0, -1), axis=axes or [te.reduce_axis((0, 1))]
+        ),
+        name="scatter_last",
+    )
+
+    def body(*i: Any) -> Any:
+        found = last(*i[:depth]) if depth else last(0)
+        rest, point = te.max(found, 0), []
+        for n in reversed(lead):
+            point.append(te.indexmod(rest, n))
+            rest = te.indexdiv(rest, n)
+        return te.if_then_else(found >= 0, update(*reversed(point), *i[depth:]), x(*i))
+
+    return [te.compute(x.shape, body, name="scatter_nd")]
+
+
+# ---- made from indices
+
+
+def _one_hot_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    axis = normalize_axis(attrs["axis"], types[0].ndim + 1)
+    shape = types[0].shape
+    return [TensorType(types[1].dtype, (*shape[:axis], attrs["depth"], *shape[axis:]))]
+
+
+@register("one_hot", INJECTIVE, _one_hot_type)
+def _one_hot(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`depth` classes along `axis`; the second input holds the values [off, on]."""
+    index, values = inputs
+    axis, depth = normalize_axis(attrs["axis"], index.ndim + 1), attrs["depth"]
+
+    def body(*i: Any) -> Any:
+        k = index(*i[:axis], *i[axis + 1 :])
+        k = k.astype("int32")
+        k = te.select(k < 0, k + depth, k)
+        return te.select(k == i[axis], values(1), values(0))
+
+    return [te.compute(outputs[0].shape, body, name="one_hot")]
+
+
+@register("trilu", INJECTIVE, lambda types, attrs: [types[0]])
+def _trilu(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The upper (`upper`) or lower triangle of the last two dimensions, from diagonal `k`; zero elsewhere."""
+    x, k, upper = inputs[0], attrs["k"], attrs["upper"]
+    zero = te.const(0, x.dtype)
+
+    def body(*i: Any) -> Any:
+        inside = i[-1] - i[-2] >= k if upper else i[-1] - i[-2] <= k
+        return te.select(inside, x(*i), zero)
+
+    return [te.compute(outputs[0].shape, body, name="trilu")]
+
+
+def _reverse_sequence_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    if {attrs["batch_axis"], attrs["time_axis"]} != {0, 1}:
+        raise fail("reverse_sequence: batch and time are the first two dimensions")
+    return [types[0]]
+
+
+@register("reverse_sequence", INJECTIVE, _reverse_sequence_type)
+def _reverse_sequence(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The first `lengths[b]` steps of each batch entry in reverse order; `batch_axis`, `time_axis`."""
+    x, lengths = inputs
+    batch, time = attrs["batch_axis"], attrs["time_axis"]
+
+    def body(*i: Any) -> Any:
+        n = lengths(i[batch]).astype("int32")
+        index = list(i)
+        index[time] = te.select(i[time] < n, n - 1 - i[time], i[time])
+        return x(*index)
+
+    return [te.compute(outputs[0].shape, body, name="reverse_sequence")]
