@@ -68,7 +68,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "rocm": (".runtime", "rocm"),
     "cuda": (".runtime", "cuda"),
     "rocm_emu": (".runtime", "rocm_emu"),
-    "device": (".runtime", "device"),
+    "device": (".runtime", "as_device"),
     "load_module": (".runtime", "load_module"),
     "profile": (".runtime", "profile"),
     # networks

@@ -82,13 +82,14 @@ _NAMES = {False: (b"dltensor", b"used_dltensor"), True: (b"dltensor_versioned", 
 _EXPORTED: dict[int, tuple[Any, Any, Any]] = {}
 
 
-@_DELETER
-def _delete(address: int, pop: Any = _EXPORTED.pop) -> None:
+def _release(address: int, pop: Any = _EXPORTED.pop) -> None:
     pop(address, None)
 
 
-@ctypes.PYFUNCTYPE(None, c_void_p)
-def _destroy_capsule(
+_delete = _DELETER(_release)
+
+
+def _destroy(
     capsule: int,
     # Bound here: a lookup that falls through to the builtins would trip over a pending exception.
     is_valid: Any = _is_valid,
@@ -97,7 +98,7 @@ def _destroy_capsule(
     restore: Any = _restore,
     pointers: Any = c_void_p * 3,
     byref: Any = byref,
-    names: Any = tuple(n[0] for n in _NAMES.values()),
+    names: Any = (b"dltensor", b"dltensor_versioned"),
     pop: Any = _EXPORTED.pop,
 ) -> None:
     """Runs when a capsule dies. A frame that ends in an exception drops its capsule while the exception is set: put
@@ -108,6 +109,9 @@ def _destroy_capsule(
         if is_valid(capsule, name):  # not taken over by a consumer, which renames it
             pop(get_pointer(capsule, name), None)
     restore(e[0], e[1], e[2])
+
+
+_destroy_capsule = ctypes.PYFUNCTYPE(None, c_void_p)(_destroy)
 
 
 def make_capsule(

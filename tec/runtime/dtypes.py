@@ -49,16 +49,18 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             return np.dtype(_UINT[_TABLE[dtype][0]])
-        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+        small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+        return small
     if dtype == "handle":
         return np.dtype(np.uint64)
     itemsize(dtype)
-    return np.dtype(dtype)
+    held: np.dtype[Any] = np.dtype(dtype)
+    return held
 
 
 @cache
 def _name_of(dtype: Any) -> str:
-    name = np.dtype(dtype).name
+    name: str = np.dtype(dtype).name
     return _FROM_ML.get(name, name)
 
 

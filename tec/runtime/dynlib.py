@@ -19,7 +19,7 @@ from .surface import Dim3
 
 def find_library(names: Iterable[str]) -> tuple[Any, str, list[str]]:
     """(library, its name, why the earlier ones failed); the library is None where none loads."""
-    failures = []
+    failures: list[str] = []
     for name in names:
         try:
             return ctypes.CDLL(name), name, failures

@@ -172,7 +172,8 @@ class Module:
             raise ArgumentError(
                 "no SASS: nvdisasm was not found", hint="it comes with the CUDA toolkit; put it on PATH"
             )
-        cubin = devices.cuda(0).driver.link(0, self.image)  # type: ignore[union-attr]
+        driver: Any = devices.cuda(0).driver
+        cubin = driver.link(0, self.image)
         with tempfile.NamedTemporaryFile(suffix=".cubin") as f:
             f.write(cubin)
             f.flush()
@@ -236,7 +237,8 @@ class Module:
                 from .cpu import CpuCode
 
                 self._cpu = CpuCode(self.image, self.support)
-            return self._cpu.function(name)  # type: ignore[no-any-return]
+            code: Callable[[bytes, bytes], int] = self._cpu.function(name)
+            return code
 
     def __del__(self) -> None:
         for device, (handle, _) in getattr(self, "_loaded", {}).items():
