@@ -41,11 +41,12 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     wo, wi = final.split(w, factor=tile)
     final.reorder(n, co, oh, wo, wi, c)
     final.vectorize(c)
+    outer = final.fuse(n, co, oh)
+    final.parallel(outer)
     acc.compute_at(final, wo)
     _, _, _, aw, ac = acc.op.axis
     reduce = list(acc.op.reduce_axis)
     acc.reorder(*reduce, *acc.op.axis[:3], aw, ac)
     acc.vectorize(ac)
     acc.unroll(aw)
-    final.parallel(final.fuse(n, co, oh))
     return True

@@ -121,12 +121,12 @@ def with_epilogue(s: Schedule, group: Group, red: ComputeOp, target: Target) -> 
         return False
     stage = s[out]
     if len(out.axis) == 1:
-        outer, inner = stage.split(out.axis[0], factor=16)
-        s[red].compute_at(stage, outer)
-        loops = [outer]
+        outer, _ = stage.split(out.axis[0], factor=16)
     else:
-        loops = list(out.axis[:-1])
-        s[red].compute_at(stage, out.axis[-2])
+        outer = stage.fuse(*out.axis[:-1]) if len(out.axis) > 2 else out.axis[0]
+    if work(red) >= PARALLEL_FROM:
+        stage.parallel(outer)
+    s[red].compute_at(stage, outer)
     last = red.axis[-1]
     n = extent(last.dom.extent) if last.dom is not None else None
     lanes = lanes_for(red.output(0).dtype, target)
@@ -134,8 +134,6 @@ def with_epilogue(s: Schedule, group: Group, red: ComputeOp, target: Target) -> 
         o, vec = s[red].split(last, factor=lanes)
         s[red].reorder(*red.axis[:-1], o, *red.reduce_axis, vec)
         s[red].vectorize(vec)
-    if work(red) >= PARALLEL_FROM and loops:
-        stage.parallel(stage.fuse(*loops) if len(loops) > 1 else loops[0])
     return True
 
 
@@ -151,17 +149,17 @@ def rows(s: Schedule, group: Group, reductions: list[ComputeOp], target: Target)
     if outer is None or outer == 0 or lead == 0:
         return False
     stage = s[out]
+    lead_loop = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
+    if work(out) >= PARALLEL_FROM // 4:
+        stage.parallel(lead_loop)
     for red in reductions:
-        s[red].compute_at(stage, out.axis[outer - 1])
+        s[red].compute_at(stage, lead_loop)
     inner = out.axis[-1]
     n = extent(inner.dom.extent) if inner.dom is not None else None
     lanes = lanes_for(out.output(0).dtype, target)
     if outer < len(out.axis) and (n is None or n >= lanes):
         _, vec = stage.split(inner, factor=lanes)
         stage.vectorize(vec)
-    loops = list(out.axis[:outer])
-    if work(out) >= PARALLEL_FROM // 4:
-        stage.parallel(stage.fuse(*loops) if len(loops) > 1 else loops[0])
     return True
 
 

@@ -51,10 +51,15 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     axes = list(final.op.axis)
     io, ii = final.split(axes[-2], factor=height)
     jo, ji = final.split(axes[-1], factor=width)
-    final.reorder(*axes[:-2], io, jo, ii, ji)
+    # The column panel outermost: its part of B stays in the second-level cache while the rows go by.
+    final.reorder(*axes[:-2], jo, io, ii, ji)
     final.vectorize(ji) if n % width == 0 else None
     acc = s[cached]
-    acc.compute_at(final, jo)
+    loops = [*axes[:-2], jo, io]
+    outer = final.fuse(*loops)
+    if 2 * m * n * (size_of([mm.reduce_axis[0].dom.extent]) or 1) >= 1 << 18:
+        final.parallel(outer)
+    acc.compute_at(final, outer)
     acc.set_scope("local")
     *lead, ci, cj = acc.op.axis
     (k,) = acc.op.reduce_axis
@@ -65,9 +70,6 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     acc.unroll(cjo)
     acc.unroll(ci)
     acc.unroll(ki)
-    loops = [*axes[:-2], io, jo]
-    if 2 * m * n * (size_of([k.dom.extent]) or 1) >= 1 << 18:
-        final.parallel(final.fuse(*loops))
     return True
 
 
