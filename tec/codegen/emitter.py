@@ -19,6 +19,9 @@ In: `Func`s of stage "lowered" (1-D buffers, no te nodes; thread indices as `att
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from ..ir import expr as E
@@ -34,6 +37,7 @@ from .emitter_memory import Memory
 from .emitter_stmt import STMT_HANDLERS, Statements, StmtHandler, _clean
 
 __all__ = ["Emitter", "quote"]
+MAX_FRAMES = 12000  # about 4000 nested nodes
 
 
 class Emitter(Statements):
@@ -57,7 +61,8 @@ class Emitter(Statements):
             flags = f.attrs.get("fast_math")
             self.set_fast_math(self.target.fast_math if flags is None else tuple(flags))
             try:
-                self.function(f)
+                with deep_recursion():
+                    self.function(f)
             except RecursionError:
                 raise self.error(
                     "an expression is nested too deeply to make code for",
@@ -150,6 +155,17 @@ class Emitter(Statements):
     def thread_index(self, tag: str, extent: E.Expr) -> str:
         """The i32 value of a launch index."""
         raise self.error(f"this target has no launch index {tag}")
+
+
+@contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Room for sums of some thousand terms. Bounded: LLVM's own passes recurse too, and a full stack there ends the process."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, MAX_FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def alias_groups(f: Func) -> list[tuple[Buffer, ...]]:

@@ -47,9 +47,18 @@ def test_integer_arithmetic_is_numpys(dtype, lanes):
     a, b = samples(dtype, 1), samples(dtype, 2)
     b[3] = -1 if dtype.startswith("int") else 1
     with np.errstate(all="ignore"):
-        trunc = np.where(b == 0, 0, np.sign(a.astype(object) * b.astype(object)) * (abs(a.astype(object)) // np.where(b == 0, 1, abs(b.astype(object)))))
+        trunc = np.where(
+            b == 0,
+            0,
+            np.sign(a.astype(object) * b.astype(object))
+            * (abs(a.astype(object)) // np.where(b == 0, 1, abs(b.astype(object)))),
+        )
         trunc = np.array([int(x) for x in trunc], object)
-        wrap = np.array([int(x) & ((1 << dtype_info(dtype).bits) - 1) for x in trunc], np.uint64).astype(f"u{dtype.lstrip('u')}").view(dtype)
+        wrap = (
+            np.array([int(x) & ((1 << dtype_info(dtype).bits) - 1) for x in trunc], np.uint64)
+            .astype(f"u{dtype.lstrip('u')}")
+            .view(dtype)
+        )
         rem = np.where(b == 0, 0, a - wrap * b)
         cases = [
             (Add, a + b), (Sub, a - b), (Mul, a * b), (Min, np.minimum(a, b)), (Max, np.maximum(a, b)),
@@ -69,7 +78,9 @@ def test_division_by_constants(dtype, k, lanes):
     c = B.const(k, dtype)
     for node, want in ((FloorDiv, a // np.array(k, dtype)), (FloorMod, a % np.array(k, dtype))):
         with np.errstate(all="ignore"):
-            got = run(lambda x: node(x, c if lanes == 1 else B.const(k, f"{dtype}x{lanes}")), [dtype], dtype, [a], lanes)
+            got = run(
+                lambda x: node(x, c if lanes == 1 else B.const(k, f"{dtype}x{lanes}")), [dtype], dtype, [a], lanes
+            )
         np.testing.assert_array_equal(got, want)
 
 
@@ -104,7 +115,10 @@ def test_floats_saturate_into_integers(src, lanes):
     a[20:26] = np.array([3e38, -3e38, 1e10, -1e10, 300.0, -129.0], "f8").astype(src)
     for dst in INTS:
         t = np.iinfo(dst)
-        exact = [0 if np.isnan(x) else t.max if x >= float(t.max) else t.min if x <= float(t.min) else int(x) for x in a.astype("f8")]
+        exact = [
+            0 if np.isnan(x) else t.max if x >= float(t.max) else t.min if x <= float(t.min) else int(x)
+            for x in a.astype("f8")
+        ]
         got = run(lambda x: Cast(dst if lanes == 1 else f"{dst}x{lanes}", x), [src], dst, [a], lanes)
         np.testing.assert_array_equal(got, np.array(exact, dst), err_msg=dst)
 
@@ -131,7 +145,9 @@ def test_double_to_half_rounds_once():
     with np.errstate(all="ignore"):
         want = a.astype("f2")
     for lanes in LANES:
-        got = run(lambda x: Cast("float16" if lanes == 1 else f"float16x{lanes}", x), ["float64"], "float16", [a], lanes)
+        got = run(
+            lambda x: Cast("float16" if lanes == 1 else f"float16x{lanes}", x), ["float64"], "float16", [a], lanes
+        )
         np.testing.assert_array_equal(got, want)
 
 
@@ -146,16 +162,24 @@ def test_bits(dtype, lanes):
         "bitand": a & b, "bitor": a | b, "bitxor": a ^ b, "mulhi": np.array([(int(x) * int(y)) >> bits for x, y in zip(a, b)], dtype),
     }  # fmt: skip
     for op, want in table.items():
-        np.testing.assert_array_equal(run(lambda x, y: B.call(op, x, y), [dtype] * 2, dtype, [a, b], lanes), want, err_msg=op)
-    np.testing.assert_array_equal(run(lambda x, y: B.call("shl", x, y), [dtype] * 2, dtype, [a, shift], lanes), a << shift)
-    np.testing.assert_array_equal(run(lambda x, y: B.call("shr", x, y), [dtype] * 2, dtype, [a, shift], lanes), a >> shift)
+        np.testing.assert_array_equal(
+            run(lambda x, y: B.call(op, x, y), [dtype] * 2, dtype, [a, b], lanes), want, err_msg=op
+        )
+    np.testing.assert_array_equal(
+        run(lambda x, y: B.call("shl", x, y), [dtype] * 2, dtype, [a, shift], lanes), a << shift
+    )
+    np.testing.assert_array_equal(
+        run(lambda x, y: B.call("shr", x, y), [dtype] * 2, dtype, [a, shift], lanes), a >> shift
+    )
     text = [f"{int(x):0{bits}b}" for x in u]
     counts = {
         "popcount": [t.count("1") for t in text], "clz": [len(t) - len(t.lstrip("0")) for t in text],
         "ctz": [len(t) - len(t.rstrip("0")) for t in text],
     }  # fmt: skip
     for op, want in counts.items():
-        np.testing.assert_array_equal(run(lambda x: B.call(op, x), [dtype], dtype, [a], lanes), np.array(want), err_msg=op)
+        np.testing.assert_array_equal(
+            run(lambda x: B.call(op, x), [dtype], dtype, [a], lanes), np.array(want), err_msg=op
+        )
 
 
 @pytest.mark.parametrize("lanes", LANES)
@@ -164,14 +188,31 @@ def test_native_math(dtype, lanes):
     a, b = samples(dtype, 13), samples(dtype, 14)
     half_away = np.trunc(np.abs(a.astype("f8")) + 0.5) * np.sign(a)
     with np.errstate(all="ignore"):
-        table = {"sqrt": np.sqrt(a), "floor": np.floor(a), "ceil": np.ceil(a), "trunc": np.trunc(a), "nearbyint": np.rint(a), "abs": np.abs(a), "round": half_away.astype(dtype)}
+        table = {
+            "sqrt": np.sqrt(a),
+            "floor": np.floor(a),
+            "ceil": np.ceil(a),
+            "trunc": np.trunc(a),
+            "nearbyint": np.rint(a),
+            "abs": np.abs(a),
+            "round": half_away.astype(dtype),
+        }
         for op, want in table.items():
             np.testing.assert_array_equal(run(lambda x: B.call(op, x), [dtype], dtype, [a], lanes), want, err_msg=op)
-        for op, want in {"copysign": np.copysign(a, b), "fmod": np.fmod(a, b), "min_nan": np.minimum(a, b), "max_nan": np.maximum(a, b)}.items():
-            np.testing.assert_array_equal(run(lambda x, y: B.call(op, x, y), [dtype] * 2, dtype, [a, b], lanes), want, err_msg=op)
+        for op, want in {
+            "copysign": np.copysign(a, b),
+            "fmod": np.fmod(a, b),
+            "min_nan": np.minimum(a, b),
+            "max_nan": np.maximum(a, b),
+        }.items():
+            np.testing.assert_array_equal(
+                run(lambda x, y: B.call(op, x, y), [dtype] * 2, dtype, [a, b], lanes), want, err_msg=op
+            )
     for op, want in {"isnan": np.isnan(a), "isinf": np.isinf(a), "isfinite": np.isfinite(a)}.items():
         out = "bool" if lanes == 1 else f"boolx{lanes}"
-        np.testing.assert_array_equal(run(lambda x: B.call(op, x, dtype=out), [dtype], "bool", [a], lanes), want, err_msg=op)
+        np.testing.assert_array_equal(
+            run(lambda x: B.call(op, x, dtype=out), [dtype], "bool", [a], lanes), want, err_msg=op
+        )
 
 
 @pytest.mark.parametrize("lanes", LANES)
@@ -206,6 +247,11 @@ def test_logic_and_select(lanes):
 
 
 def test_fast_math_is_the_users_choice():
-    for target, word in (("llvm", "fmul contract"), ("llvm -fast-math", "fmul fast"), ("llvm -fast-math=none", "fmul <"), ("llvm -fast-math=nnan,nsz", "fmul nnan nsz")):
+    for target, word in (
+        ("llvm", "fmul contract"),
+        ("llvm -fast-math", "fmul fast"),
+        ("llvm -fast-math=none", "fmul <"),
+        ("llvm -fast-math=nnan,nsz", "fmul nnan nsz"),
+    ):
         text = elementwise(Mul, ["float32"] * 2, "float32", 16, 8, target).code.llvm
         assert word in text, target
