@@ -1,11 +1,70 @@
-"""Leaves the function as it is."""
+"""Expand math functions into arithmetic, the same on every target.
+
+In: Calls of float math. Out: only what every code generator lowers by itself: sqrt, floor, ceil, trunc, round,
+nearbyint, abs, copysign, fma, ldexp, fmod, minimum and maximum. float16 and bfloat16 compute in float32 and round once.
+float64 is expanded too, apart from sin, cos and tan on a CPU, which call libm: their reduction of huge angles costs a
+vector unit more than the calls.
+"""
 
 from __future__ import annotations
 
 from ...target import Target
+from .. import expr as E
+from ..dtype import dtype_info, with_lanes
 from ..func import Func
+from ..visit import Rewriter
+from .math_builder import MathBuilder
+from .math_functions import FUNCTIONS
+
+# Lowered natively everywhere in float32 and float64; half formats go through float32 all the same.
+_NATIVE = frozenset(("sqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fmod", "ldexp", "min_nan", "max_nan"))
+_EXACT = frozenset(("abs", "copysign", "fma"))
+_LIBM_F64 = frozenset(("sin", "cos", "tan"))
 
 
 def lower_math(func: Func, target: Target) -> Func:
-    """The function itself."""
-    return func
+    """Math functions as arithmetic; see the module."""
+
+    def on_call(e: E.Call, rw: Rewriter) -> E.Expr:
+        out = rw.expr_children(e)
+        assert isinstance(out, E.Call)
+        if out.op in FUNCTIONS or out.op in _NATIVE:
+            return expand(out, target)
+        return out
+
+    return func.with_body(Rewriter(exprs={E.Call: on_call}, memo=True).stmt(func.body))  # type: ignore[dict-item]
+
+
+def expand(e: E.Call, target: Target) -> E.Expr:
+    """One call of a math function, its arguments already lowered."""
+    info = dtype_info(e.dtype)
+    if not info.is_float:
+        return e
+    if info.bits < 32:
+        wide = with_lanes("float32", info.lanes)
+        args = tuple([E.Cast(wide, a) if dtype_info(a.dtype).is_float else a for a in e.args])
+        return E.Cast(e.dtype, expand(E.Call(e.op, args, wide, e.attrs), target))
+    if e.op in _NATIVE:
+        return e
+    if info.bits == 64 and e.op in _LIBM_F64 and not target.is_gpu:
+        return _libm(e)
+    m = MathBuilder(e.dtype, target)
+    args = tuple([m.let(a, f"x{k}") for k, a in enumerate(e.args)])
+    return m.finish(FUNCTIONS[e.op](m, *args))
+
+
+def _libm(e: E.Call) -> E.Expr:
+    """The C library's function, lane by lane."""
+    lanes = dtype_info(e.dtype).lanes
+    attrs = {"symbol": e.op}
+    if lanes == 1:
+        return E.Call("call_pure_extern", e.args, e.dtype, attrs)
+    names = [E.Var(f"v{k}", a.dtype) for k, a in enumerate(e.args)]
+    element = dtype_info(e.dtype).element
+    parts = tuple([
+        E.Call("call_pure_extern", tuple([E.Shuffle((v,), (k,)) for v in names]), element, attrs) for k in range(lanes)
+    ])  # fmt: skip
+    result: E.Expr = E.Shuffle(parts, tuple(range(lanes)))
+    for v, a in reversed(list(zip(names, e.args))):
+        result = E.Let(v, a, result)
+    return result
