@@ -1,0 +1,22 @@
+"""An AMD GPU in software: runs, checks and measures AMDGPU kernels without the hardware. See docs/emulator.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .driver import EmuDriver
+
+_drivers: dict[tuple[Any, ...], EmuDriver] = {}
+
+
+def get_driver(chip: str, **options: Any) -> EmuDriver:
+    """The driver of the emulated `chip` ("gfx942"), one for each set of options (see `EmuDriver`)."""
+    from .driver import EmuDriver, parse_checks
+
+    checks = parse_checks(options.pop("check", "bounds"))
+    key = (chip, checks, tuple(sorted(options.items())))
+    found = _drivers.get(key)
+    if found is None:
+        found = _drivers[key] = EmuDriver(chip, checks, **options)
+    return found

@@ -1,0 +1,39 @@
+"""The blocks of memory that translated code and this library share: their layouts, in one place.
+
+`CTX`: one a thread, offsets in bytes. `STATE`: one a wave; scalars first (128 of 4 bytes), then SCC and the resume point,
+then the vector registers. `PARAMS`: one a launch, read by the driver loop that sets up each work-group.
+"""
+
+from __future__ import annotations
+
+CTX = {
+    "status": 0, "site": 8, "lane": 16, "address": 24, "wave": 32, "group": 40, "lds": 48, "lds_bytes": 56,
+    "allocs": 64, "alloc_count": 72, "cache": 80, "symbols": 88, "stop": 96, "budget": 104, "scratch": 112,
+    "scratch_bytes": 120, "detail": 128, "states": 136, "counters": 144, "group_x": 152, "group_y": 160,
+    "group_z": 168, "shadow": 176, "epoch": 184, "scratch_all": 192, "scratch_stride": 200,
+}  # fmt: skip
+CTX_BYTES = 256
+
+# Faults, by number.
+FAULTS = {
+    1: "out of bounds", 2: "misaligned", 3: "LDS access out of bounds", 4: "scratch access out of bounds",
+    5: "misaligned LDS access", 6: "instruction budget spent", 7: "stopped", 8: "race", 9: "uninitialized read",
+    10: "misaligned scratch access", 11: "waves at different barriers", 12: "unsupported buffer resource",
+    13: "trap",
+}  # fmt: skip
+
+STATE_SCC = 512
+STATE_RESUME = 516
+STATE_VGPRS = 1024
+
+PARAMS = {
+    "next": 0, "total": 8, "grid_x": 16, "grid_y": 24, "waves": 32, "state_bytes": 40, "sgprs": 48, "vgprs": 56,
+    "exec": 64, "place_x": 72, "place_y": 80, "place_z": 88, "lds_bytes": 96, "vgpr_count": 104, "lanes": 112,
+    "ttmp_mode": 120, "budget": 128, "scratch_sgpr": 136, "groups_done": 144,
+}  # fmt: skip
+PARAMS_BYTES = 256
+
+
+def state_bytes(lanes: int, vgprs: int) -> int:
+    """Bytes of one wave's state, a multiple of 64."""
+    return STATE_VGPRS + 4 * lanes * vgprs

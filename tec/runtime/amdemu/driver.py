@@ -1,0 +1,289 @@
+"""`EmuDriver`: the driver surface (`tec.runtime.surface.Driver`) over an AMD GPU in software.
+
+A launch runs at once and on the calling stream's behalf: streams order trivially, and a fault is raised where the launch
+stands. Events carry the host's clock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tec.errors import DeviceError
+
+from ..codeobject import CodeObject, KernelInfo, read_code_object
+from ..surface import DeviceAttributes, Dim3
+from . import launch as launching
+from .asmparse import KernelText, chip_of, parse_kernel
+from .chips import CHIPS
+from .errors import EmulationError
+from .jit import Jit, get_jit
+from .memory import DeviceMemory
+from .translate import Translation, translate
+from .wave import Options
+
+CHECKS = frozenset({"bounds", "race", "init", "wait"})
+
+
+def parse_checks(check: str | Iterable[str]) -> frozenset[str]:
+    """ "bounds,race" or a set of names; "all" is every one. Bounds are always checked."""
+    names = set(check.replace(" ", "").split(",")) if isinstance(check, str) else set(check)
+    if "all" in names:
+        names = set(CHECKS)
+    unknown = names - CHECKS - {""}
+    if unknown:
+        raise DeviceError(
+            f"no emulator check called {sorted(unknown)[0]!r}", hint=f"one or more of: {', '.join(sorted(CHECKS))}, all"
+        )
+    return frozenset(names & CHECKS) | {"bounds"}
+
+
+@dataclass(slots=True)
+class Compiled:
+    """One translation of a kernel, loaded."""
+
+    translation: Translation
+    address: int
+    lanes: int
+    options: Options
+    counter_count: int
+    keep: object
+
+
+class EmuModule:
+    """A loaded code object: its kernels, its data in device memory, its assembly."""
+
+    def __init__(self, driver: EmuDriver, code: CodeObject, asm: str):
+        self.driver, self.code, self.asm = driver, code, asm
+        self.base: int | None = None
+        self.functions: dict[str, EmuFunction] = {}
+        self._load_data()
+
+    def _load_data(self) -> None:
+        """Map the segments that hold no code, so that constants have addresses."""
+        end = max((s.vaddr + s.memory_bytes for s in self.code.segments), default=0)
+        if not any(
+            s.defined and not n.endswith(".kd") and n not in self.code.kernels for n, s in self.code.symbols.items()
+        ):
+            return
+        self.base = self.driver.memory.alloc(max(1, end), "data of a code object")
+        ctypes.memset(self.base, 0, end)
+        for s in self.code.segments:
+            ctypes.memmove(self.base + s.vaddr, s.data, len(s.data))
+        for r in self.code.relocations:
+            symbol = self.code.symbols.get(r.symbol)
+            if r.kind == 13:  # RELATIVE64
+                value = self.base + r.addend
+            elif r.kind == 3 and symbol is not None and symbol.defined:  # ABS64
+                value = self.base + symbol.value + r.addend
+            else:
+                raise EmulationError(f"dynamic relocation {r.kind} against {r.symbol!r}")
+            ctypes.c_uint64.from_address(self.base + r.offset).value = value
+
+    def symbol_addresses(self, names: list[str]) -> np.ndarray:
+        out = np.zeros(len(names), np.uint64)
+        for i, name in enumerate(names):
+            symbol = self.code.symbols.get(name)
+            if symbol is None or not symbol.defined or self.base is None:
+                raise EmulationError(
+                    f"the code object exports no symbol {name!r}",
+                    hint="keep the local symbols of constants in the linked object (.symtab)",
+                )
+            out[i] = self.base + symbol.value
+        return out
+
+    def unload(self) -> None:
+        if self.base is not None:
+            self.driver.memory.free(self.base)
+            self.base = None
+        self.functions.clear()
+
+
+class EmuFunction:
+    """A kernel of a module; translated and compiled at its first launch, once for each assumption."""
+
+    def __init__(self, module: EmuModule, info: KernelInfo):
+        self.module, self.info = module, info
+        self.text: KernelText = parse_kernel(module.asm, info.name)
+        self._variants: dict[tuple[Any, ...], Compiled] = {}
+        self._lock = threading.Lock()
+        # Float modes: round to nearest, denormals kept, in every type.
+        if (info.rsrc1 >> 12) & 15 != 0 or (info.rsrc1 >> 16) & 15 != 15:
+            raise EmulationError(
+                f"float mode {(info.rsrc1 >> 12) & 255:#x} is not modelled (round to nearest, denormals kept: 0xf0)",
+                kernel=info.name,
+                hint='compile without "denormal-fp-math" attributes',
+            )
+
+    def compiled(self, full: bool, many: bool) -> Compiled:
+        driver = self.module.driver
+        key = (full, many, driver.checks, driver.profile)
+        with self._lock:
+            found = self._variants.get(key)
+            if found is None:
+                found = self._variants[key] = self._compile(full, many)
+            return found
+
+    def _compile(self, full: bool, many: bool) -> Compiled:
+        driver = self.module.driver
+        options = Options(
+            driver.chip.name, self.info.wavefront_size, full, driver.checks, driver.profile, vgpr_count=self.info.vgprs
+        )
+        translation = translate(self.text, options, "wave", many)
+        jit = driver.jit
+        support = jit.load_support()
+        body = jit.compile(translation.ir, 1, "registers")
+        needed = {n: a for n, a in support.items() if f"@{n}(" in translation.ir}
+        addresses, keep = jit.link(body, ["wave"], needed)
+        return Compiled(translation, addresses["wave"], self.info.wavefront_size, options, 0, keep)
+
+
+class EmuDriver:
+    """One emulated chip behind the driver surface.
+
+    `check`: which checks run ("bounds" always does): "race", "init", "wait", or "all". `budget`: how many instructions a
+    work-group's loops may take. `threads`: how many host threads run work-groups.
+    """
+
+    kind = "emu"
+
+    def __init__(
+        self,
+        chip: str,
+        check: str | Iterable[str] = "bounds",
+        *,
+        budget: int | None = None,
+        threads: int | None = None,
+        memory_bytes: int | None = None,
+    ):
+        if chip not in CHIPS:
+            raise DeviceError(f"no emulated chip {chip!r}", hint=f"one of: {', '.join(CHIPS)}")
+        self.chip = CHIPS[chip]
+        self.checks = parse_checks(check)
+        self.profile = False
+        self.budget = budget or int(os.environ.get("TEC_EMULATOR_BUDGET", str(1 << 36)))
+        self.threads = threads or launching.thread_count()
+        self.memory = DeviceMemory(memory_bytes or self.chip.memory_bytes)
+        self.observer: Callable[..., None] | None = None
+        self._jit: Jit | None = None
+
+    @property
+    def jit(self) -> Jit:
+        if self._jit is None:
+            self._jit = get_jit()
+        return self._jit
+
+    def device_count(self) -> int:
+        return 1
+
+    def _ordinal(self, ordinal: int) -> None:
+        if ordinal != 0:
+            raise DeviceError(f"no emulated device {ordinal}: there is one, number 0")
+
+    def attributes(self, ordinal: int) -> DeviceAttributes:
+        self._ordinal(ordinal)
+        c = self.chip
+        return DeviceAttributes(
+            name=f"{c.product} (emulated)", arch=c.name, compute_units=c.compute_units, lds_bytes=c.lds_bytes,
+            wavefront_size=c.wavefront_size, total_memory_bytes=self.memory.total_bytes, max_threads_per_block=1024,
+            clock_khz=c.clock_mhz * 1000, extra={"memory_gbps": c.memory_gbps, "emulated": True},
+        )  # fmt: skip
+
+    # Code.
+    def load_module(self, ordinal: int, image: bytes, asm: str | None = None) -> EmuModule:
+        self._ordinal(ordinal)
+        code = read_code_object(image)
+        if code.chip != self.chip.name:
+            raise EmulationError(
+                f"a code object for {code.chip} cannot run on {self.chip.name}", hint=f"compile it for {self.chip.name}"
+            )
+        if asm is None:
+            raise EmulationError("the emulator runs a kernel's assembly, and this module was saved without it")
+        named = chip_of(asm)
+        if named is not None and named != code.chip:
+            raise EmulationError(f"the assembly is for {named}, the code object for {code.chip}")
+        return EmuModule(self, code, asm)
+
+    def get_function(self, module: EmuModule, name: str) -> EmuFunction:
+        found = module.functions.get(name)
+        if found is None:
+            info = module.code.kernels.get(name)
+            if info is None:
+                have = ", ".join(module.code.kernels) or "none"
+                raise EmulationError(f"no kernel {name!r} in this module", hint=f"it has: {have}")
+            found = module.functions[name] = EmuFunction(module, info)
+        return found
+
+    def unload_module(self, module: EmuModule) -> None:
+        module.unload()
+
+    # Memory.
+    def alloc(self, ordinal: int, nbytes: int) -> int:
+        self._ordinal(ordinal)
+        return self.memory.alloc(nbytes)
+
+    def free(self, ordinal: int, address: int) -> None:
+        self.memory.free(address)
+
+    def memory_info(self, ordinal: int) -> tuple[int, int]:
+        return self.memory.total_bytes - self.memory.used_bytes, self.memory.total_bytes
+
+    def copy_to_device(self, ordinal: int, dst: int, src_host: int, nbytes: int, stream: Any = None) -> None:
+        self.memory.check_range(dst, nbytes, "copy to device")
+        ctypes.memmove(dst, src_host, nbytes)
+
+    def copy_from_device(self, ordinal: int, dst_host: int, src: int, nbytes: int, stream: Any = None) -> None:
+        self.memory.check_range(src, nbytes, "copy from device")
+        ctypes.memmove(dst_host, src, nbytes)
+
+    def copy_on_device(self, ordinal: int, dst: int, src: int, nbytes: int, stream: Any = None) -> None:
+        self.memory.check_range(src, nbytes, "copy on device, source")
+        self.memory.check_range(dst, nbytes, "copy on device, destination")
+        ctypes.memmove(dst, src, nbytes)
+
+    def memset(self, ordinal: int, dst: int, byte: int, nbytes: int, stream: Any = None) -> None:
+        self.memory.check_range(dst, nbytes, "memset")
+        ctypes.memset(dst, byte & 255, nbytes)
+
+    # Work.
+    def launch(
+        self, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, stream: Any = None
+    ) -> None:
+        launching.run(self, function, grid, block, shared_bytes, kernargs)
+
+    def synchronize(self, ordinal: int) -> None:
+        self._ordinal(ordinal)
+
+    def stream_create(self, ordinal: int) -> Any:
+        self._ordinal(ordinal)
+        return object()
+
+    def stream_destroy(self, ordinal: int, stream: Any) -> None:
+        pass
+
+    def stream_synchronize(self, ordinal: int, stream: Any) -> None:
+        pass
+
+    def event_create(self, ordinal: int) -> Any:
+        return [None]
+
+    def event_destroy(self, ordinal: int, event: Any) -> None:
+        pass
+
+    def event_record(self, ordinal: int, event: Any, stream: Any = None) -> None:
+        event[0] = time.perf_counter()
+
+    def event_synchronize(self, ordinal: int, event: Any) -> None:
+        pass
+
+    def event_elapsed_ms(self, ordinal: int, start: Any, stop: Any) -> float:
+        if start[0] is None or stop[0] is None:
+            raise DeviceError("an event that was not recorded")
+        return float(stop[0] - start[0]) * 1e3

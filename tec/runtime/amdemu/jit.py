@@ -1,0 +1,190 @@
+"""LLVM IR text to host code, with a disk cache of the compiled objects.
+
+The support library and every kernel are objects, linked by LLVM's JITLink. An object is kept on disk under the hash of its
+IR, the host's name and features, and LLVM's version; the oldest files go once the folder is over its limit.
+`TEC_CACHE_DIR` moves the folder; `TEC_CACHE_LIMIT_MB` (default 512) sets the limit; 0 turns the cache off.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import threading
+from typing import Any
+
+_lock = threading.RLock()
+
+
+def cache_folder() -> str:
+    base = os.environ.get("TEC_CACHE_DIR")
+    if not base:
+        base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tec")
+    return os.path.join(base, "amdemu")
+
+
+def _limit_bytes() -> int:
+    try:
+        return int(float(os.environ.get("TEC_CACHE_LIMIT_MB", "512")) * 2**20)
+    except ValueError:
+        return 512 * 2**20
+
+
+class DiskCache:
+    """Files by key. A failed read or write is a miss: the cache is never a reason to fail."""
+
+    def path(self, key: str) -> str:
+        return os.path.join(cache_folder(), key[:2], key + ".o")
+
+    def get(self, key: str) -> bytes | None:
+        if _limit_bytes() <= 0:
+            return None
+        path = self.path(key)
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+            digest, body = data[:32], data[32:]
+            if hashlib.sha256(body).digest() != digest:
+                return None
+            os.utime(path)
+        except OSError:
+            return None
+        return body
+
+    def put(self, key: str, body: bytes) -> None:
+        if _limit_bytes() <= 0:
+            return
+        path = self.path(key)
+        temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(temporary, "wb") as file:
+                file.write(hashlib.sha256(body).digest() + body)
+            os.replace(temporary, path)
+            self._trim()
+        except OSError:
+            return
+
+    def _trim(self) -> None:
+        """Remove the files unused for longest until the folder is within three quarters of its limit."""
+        files = []
+        for folder, _, names in os.walk(cache_folder()):
+            for name in names:
+                full = os.path.join(folder, name)
+                try:
+                    stat = os.stat(full)
+                except OSError:
+                    continue
+                files.append((stat.st_mtime, stat.st_size, full))
+        total, limit = sum(f[1] for f in files), _limit_bytes()
+        if total <= limit:
+            return
+        for _, size, full in sorted(files):
+            try:
+                os.unlink(full)
+            except OSError:
+                continue
+            total -= size
+            if total <= limit * 3 // 4:
+                return
+
+
+class Jit:
+    """The process's compiler: one instance, made at first use."""
+
+    def __init__(self) -> None:
+        import llvmlite
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.llvm = llvm
+        self.host = llvm.get_host_cpu_name()
+        self.features = llvm.get_host_cpu_features().flatten()
+        self.salt = f"{llvmlite.__version__}|{llvm.llvm_version_info}|{self.host}|{self.features}|1"
+        self.cache = DiskCache()
+        self.lljit = llvm.create_lljit_compiler(self._machine(2), use_jit_link=True)
+        self.resources: list[Any] = []
+        self.support: dict[str, int] = {}
+        self._count = 0
+
+    def _machine(self, level: int) -> Any:
+        target = self.llvm.Target.from_default_triple()
+        return target.create_target_machine(
+            cpu=self.host, features=self.features, opt=level, jit=True, reloc="pic", codemodel="jitdefault"
+        )
+
+    def compile(self, ir: str, level: int, passes: str) -> bytes:
+        """The object of an IR module, from the disk where it is there. `passes`: "full" or "registers"."""
+        key = hashlib.sha256(f"{self.salt}|{level}|{passes}|".encode() + ir.encode()).hexdigest()
+        found = self.cache.get(key)
+        if found is not None:
+            return found
+        llvm = self.llvm
+        machine = self._machine(level)
+        module = llvm.parse_assembly(ir)
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=level)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+        builder = llvm.create_pass_builder(machine, options)
+        if passes == "full":
+            manager = builder.getModulePassManager()
+        else:
+            manager = llvm.create_new_module_pass_manager()
+            manager.add_sroa_pass()
+            manager.add_instruction_combine_pass()
+            manager.add_simplify_cfg_pass()
+            manager.add_aggressive_dce_pass()
+        manager.run(module, builder)
+        body: bytes = machine.emit_object(module)
+        self.cache.put(key, body)
+        return body
+
+    def link(self, body: bytes, export: list[str], imports: dict[str, int]) -> tuple[dict[str, int], Any]:
+        """Load an object; returns the addresses of `export` and what keeps it loaded."""
+        with _lock:
+            self._count += 1
+            builder = self.llvm.JITLibraryBuilder().add_object_img(body).add_current_process()
+            for name, address in imports.items():
+                builder.import_symbol(name, address)
+            for name in export:
+                builder.export_symbol(name)
+            tracker = builder.link(self.lljit, f"amdemu{self._count}")
+            return {name: tracker[name] for name in export}, tracker
+
+    def load_support(self) -> dict[str, int]:
+        """The support library's functions by name."""
+        with _lock:
+            if not self.support:
+                from .support import exported, library_ir
+
+                body = self.compile(_unique_declares(library_ir()), 2, "full")
+                self.support, tracker = self.link(body, exported(), {})
+                self.resources.append(tracker)
+            return self.support
+
+
+def _unique_declares(ir: str) -> str:
+    seen: set[str] = set()
+    lines = []
+    for line in ir.split("\n"):
+        if line.startswith("declare"):
+            if line in seen:
+                continue
+            seen.add(line)
+        lines.append(line)
+    return "\n".join(lines)
+
+
+_jit: Jit | None = None
+
+
+def get_jit() -> Jit:
+    global _jit
+    with _lock:
+        if _jit is None:
+            _jit = Jit()
+        return _jit
+
+
+WaveRunner = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

@@ -1,0 +1,324 @@
+"""One launch: the first state of the waves, the threads that run work-groups, faults to errors.
+
+Work-groups are taken from a shared counter by `tec_run` on several threads; ctypes lets the interpreter lock go for as long
+as it runs. The caller waits in short steps, so Ctrl-C stops a launch at its next backward branch or work-group.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..codeobject import KernelInfo
+from ..surface import Dim3
+from .chips import Chip
+from .context import CTX, CTX_BYTES, FAULTS, PARAMS, PARAMS_BYTES, state_bytes
+from .errors import EmulationError, Fault, KernelFault
+from .jit import WaveRunner
+
+if TYPE_CHECKING:
+    from .driver import Compiled, EmuDriver, EmuFunction
+
+_pool: ThreadPoolExecutor | None = None
+_UNSET = 1 << 63
+
+
+def pool() -> ThreadPoolExecutor:
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(thread_count(), "amdemu")
+    return _pool
+
+
+def thread_count() -> int:
+    """`TEC_EMULATOR_THREADS`, or the CPUs that this process may use."""
+    asked = os.environ.get("TEC_EMULATOR_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def aligned(nbytes: int, fill: int | None = None) -> tuple[np.ndarray, int]:
+    """A buffer and the first 64-byte boundary in it."""
+    buffer = np.empty(nbytes + 64, np.uint8)
+    if fill is not None:
+        buffer.fill(fill)
+    return buffer, (buffer.ctypes.data + 63) & ~63
+
+
+def kernarg_block(info: KernelInfo, kernargs: bytes, grid: Dim3, block: Dim3, dynamic_lds: int = 0) -> bytes:
+    """The explicit arguments with the hidden ones that the metadata asks for, padded to the segment's size."""
+    explicit = max((a.offset + a.size for a in info.explicit_args), default=0)
+    if not explicit <= len(kernargs) <= (explicit + 15) // 8 * 8:
+        raise EmulationError(
+            f"{len(kernargs)} bytes of kernel arguments, but its parameters take {explicit}", kernel=info.name
+        )
+    data = bytearray(max(info.kernarg_bytes, len(kernargs)))
+    data[: len(kernargs)] = kernargs
+    axis = {"x": 0, "y": 1, "z": 2}
+    for arg in info.args:
+        if not arg.hidden:
+            continue
+        kind = arg.kind.removeprefix("hidden_")
+        value = 0
+        if kind.startswith("block_count_"):
+            value = grid[axis[kind[-1]]]
+        elif kind.startswith("group_size_"):
+            value = block[axis[kind[-1]]]
+        elif kind == "grid_dims":
+            value = 3 if grid[2] * block[2] > 1 else 2 if grid[1] * block[1] > 1 else 1
+        elif kind == "dynamic_lds_size":
+            value = dynamic_lds
+        elif kind == "shared_base":
+            value = 1
+        elif kind == "private_base":
+            value = 2
+        data[arg.offset : arg.offset + arg.size] = value.to_bytes(arg.size, "little")
+    return bytes(data)
+
+
+@dataclass(slots=True)
+class _Registers:
+    sgprs: np.ndarray
+    places: tuple[int, int, int]
+
+
+def initial_sgprs(chip: Chip, info: KernelInfo, kernarg: int, dispatch: int, block: bytes) -> _Registers:
+    """User SGPRs in the descriptor's order, then where the work-group ids go."""
+    sgprs = np.zeros(128, np.uint32)
+    at = 0
+
+    def put(value: int, words: int) -> None:
+        nonlocal at
+        for i in range(words):
+            sgprs[at + i] = (value >> (32 * i)) & 0xFFFFFFFF
+        at += words
+
+    p = info.properties
+    if p & 1:  # private segment buffer: only its swizzle bit means something here
+        put(0, 1)
+        put(1 << 31, 1)
+        put(0xFFFFFFFF, 1)
+        put(0, 1)
+    if p & 2:
+        put(dispatch, 2)
+    if p & 4:
+        put(0, 2)
+    if p & 8:
+        put(kernarg, 2)
+    if p & 16:
+        put(1, 2)
+    if p & 32:  # flat scratch init
+        put(0, 2)
+    if p & 64:
+        put(info.private_bytes, 1)
+    if info.kernarg_preload_dwords:
+        raise EmulationError("preloaded kernel arguments are not modelled", kernel=info.name)
+    at = max(at, info.user_sgprs)
+    places = [-1, -1, -1]
+    if not chip.ttmp_ids:
+        for i in range(3):
+            if info.rsrc2 & (1 << (7 + i)):
+                places[i] = at
+                at += 1
+    if at > 102:
+        raise EmulationError(f"{at} initial SGPRs", kernel=info.name)
+    return _Registers(sgprs, (places[0], places[1], places[2]))
+
+
+def initial_vgprs(chip: Chip, lanes: int, waves: int, block: Dim3) -> tuple[np.ndarray, np.ndarray]:
+    """v0 to v2 of each wave (work-item ids), and each wave's EXEC."""
+    bx, by, bz = block
+    total = bx * by * bz
+    ids = np.arange(waves * lanes, dtype=np.uint32)
+    x, y, z = ids % bx, ids // bx % by, ids // (bx * by)
+    v = np.zeros((waves, 3, lanes), np.uint32)
+    if chip.packed_ids:
+        v[:, 0] = (x | (y << 10) | (z << 20)).reshape(waves, lanes)
+    else:
+        v[:, 0], v[:, 1], v[:, 2] = (a.reshape(waves, lanes) for a in (x, y, z))
+    on = (ids < total).reshape(waves, lanes)
+    exec_ = np.array([sum(1 << int(i) for i in np.flatnonzero(row)) for row in on], np.uint64)
+    return v, exec_
+
+
+class _Thread:
+    """What one thread needs: context, LDS, states, scratch, site caches."""
+
+    def __init__(self, compiled: Compiled, chip: Chip, lds: int, waves: int, scratch: int, shared: dict[str, int]):
+        lanes = compiled.lanes
+        self.ctx_buffer, self.ctx = aligned(CTX_BYTES, 0)
+        self.lds_buffer, lds_at = aligned(lds + 64)
+        per_wave = state_bytes(lanes, compiled.translation.vgprs)
+        self.state_buffer, states = aligned(per_wave * waves, 0xFF)
+        stride = (scratch * lanes + 63) // 64 * 64
+        self.scratch_buffer, scratch_at = aligned(stride * waves + 64, 0xFF)
+        self.cache = np.zeros((max(1, len(compiled.translation.sites)), 2), np.uint64)
+        self.cache[:, 0] = _UNSET
+        self.counters = np.zeros(max(1, compiled.counter_count), np.uint64)
+        self._put("lds", lds_at)
+        self._put("lds_bytes", lds)
+        self._put("states", states)
+        self._put("scratch_all", scratch_at)
+        self._put("scratch_stride", stride)
+        self._put("scratch_bytes", scratch)
+        self._put("cache", self.cache.ctypes.data)
+        self._put("counters", self.counters.ctypes.data)
+        for name, value in shared.items():
+            self._put(name, value)
+
+    def _put(self, name: str, value: int) -> None:
+        ctypes.c_uint64.from_address(self.ctx + CTX[name]).value = value
+
+    def get(self, name: str) -> int:
+        return ctypes.c_uint64.from_address(self.ctx + CTX[name]).value
+
+
+def run(driver: EmuDriver, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes) -> None:
+    """Run a kernel to its end; raises `EmulationError` where it cannot or faults."""
+    info, chip = function.info, driver.chip
+    _check_launch(chip, info, grid, block, shared_bytes)
+    lanes = info.wavefront_size
+    threads_of_group = block[0] * block[1] * block[2]
+    waves = (threads_of_group + lanes - 1) // lanes
+    compiled = function.compiled(full=threads_of_group % lanes == 0, many=waves > 1)
+    args = kernarg_block(info, kernargs, grid, block, shared_bytes)
+    room = max(64, (len(args) + 63) // 64 * 64)
+    arg_buffer, arg_at = aligned(room, 0)
+    ctypes.memmove(arg_at, args, len(args))
+    packet = struct.pack("<HHHHHHIII", 0, 3, *block, 0, *(g * b for g, b in zip(grid, block)))
+    packet_buffer, packet_at = aligned(64, 0)
+    ctypes.memmove(packet_at, packet, len(packet))
+    memory = driver.memory
+    memory.register(arg_at, room, f"kernel arguments of {info.name}", arg_buffer)
+    memory.register(packet_at, 64, "dispatch packet", packet_buffer)
+    try:
+        table = memory.table()
+        symbols = function.module.symbol_addresses(compiled.translation.symbols)
+        if len(symbols):
+            memory.register(symbols.ctypes.data, symbols.nbytes, "symbol addresses", symbols)
+            table = memory.table()
+        try:
+            _execute(driver, function, compiled, grid, block, waves, info.lds_bytes + shared_bytes, arg_at, packet_at,
+                     args, table, symbols)  # fmt: skip
+        finally:
+            if len(symbols):
+                memory.unregister(symbols.ctypes.data)
+    finally:
+        memory.unregister(arg_at)
+        memory.unregister(packet_at)
+
+
+def _check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
+    if min(grid) < 1:
+        raise EmulationError(f"grid {grid}: every dimension must be 1 or more", kernel=info.name)
+    if min(block) < 1:
+        raise EmulationError(f"work-group {block}: every dimension must be 1 or more", kernel=info.name)
+    size = block[0] * block[1] * block[2]
+    if size > 1024 or max(block) > 1024:
+        raise EmulationError(f"work-group {block} has {size} threads; {chip.name} allows 1024", kernel=info.name)
+    if size > info.max_workgroup_size:
+        raise EmulationError(
+            f"work-group {block} has {size} threads, but the kernel was compiled for at most {info.max_workgroup_size}",
+            kernel=info.name, hint='compile it with a larger "amdgpu-flat-work-group-size"',
+        )  # fmt: skip
+    if info.required_workgroup_size and tuple(block) != info.required_workgroup_size:
+        raise EmulationError(
+            f"work-group {block}, but the kernel requires {info.required_workgroup_size}", kernel=info.name
+        )
+    if shared_bytes < 0 or info.lds_bytes + shared_bytes > chip.lds_bytes:
+        raise EmulationError(
+            f"{info.lds_bytes} bytes of LDS and {shared_bytes} dynamic; {chip.name} has {chip.lds_bytes} a work-group",
+            kernel=info.name,
+        )
+    if max(grid) >= 2**32:
+        raise EmulationError(f"grid {grid} is too large", kernel=info.name)
+
+
+def _execute(
+    driver: EmuDriver, function: EmuFunction, compiled: Compiled, grid: Dim3, block: Dim3, waves: int, lds: int,
+    arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: np.ndarray,
+) -> None:  # fmt: skip
+    info, chip = function.info, driver.chip
+    lanes = compiled.lanes
+    registers = initial_sgprs(chip, info, arg_at, packet_at, args)
+    vgprs, exec_ = initial_vgprs(chip, lanes, waves, block)
+    stop = np.zeros(16, np.uint32)
+    total = grid[0] * grid[1] * grid[2]
+    params_buffer, params = aligned(PARAMS_BYTES, 0)
+    values = {
+        "total": total, "grid_x": grid[0], "grid_y": grid[1], "waves": waves,
+        "state_bytes": state_bytes(lanes, compiled.translation.vgprs), "sgprs": registers.sgprs.ctypes.data,
+        "vgprs": vgprs.ctypes.data, "exec": exec_.ctypes.data, "place_x": registers.places[0],
+        "place_y": registers.places[1], "place_z": registers.places[2], "lds_bytes": lds, "vgpr_count": 3,
+        "lanes": lanes, "ttmp_mode": int(chip.ttmp_ids), "budget": driver.budget,
+    }  # fmt: skip
+    for name, value in values.items():
+        ctypes.c_int64.from_address(params + PARAMS[name]).value = value
+    shared = {
+        "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols.ctypes.data, "stop": stop.ctypes.data,
+    }  # fmt: skip
+    scratch = (info.private_bytes + 3) // 4 * 4
+    count = max(1, min(driver.threads, total))
+    threads = [_Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
+    runner = WaveRunner(driver.jit.load_support()["tec_run"])
+
+    def work(thread: _Thread) -> int:
+        rc: int = runner(thread.ctx, compiled.address, params)
+        if rc:
+            stop[0] = 1
+        return rc
+
+    futures: list[Future[int]] = [pool().submit(work, t) for t in threads]
+    try:
+        while wait(futures, timeout=0.1).not_done:
+            pass
+    except BaseException:
+        stop[0] = 1
+        wait(futures)
+        raise
+    for future in futures:
+        future.result()
+    faulted = [t for t in threads if t.get("status") not in (0, 7)]
+    if faulted:
+        raise _fault(driver, function, compiled, faulted[0], lds)
+    if driver.observer is not None:
+        driver.observer(function, compiled, grid, block, threads)
+    del params_buffer
+
+
+def _fault(driver: EmuDriver, function: EmuFunction, compiled: Compiled, thread: _Thread, lds: int) -> EmulationError:
+    """The error that a thread's context describes."""
+    kind = thread.get("status")
+    line, instruction = compiled.translation.sites[thread.get("site")]
+    group = (thread.get("group_x"), thread.get("group_y"), thread.get("group_z"))
+    address = thread.get("address")
+    name = function.info.name
+    if kind == 6:
+        return EmulationError(
+            f"the instruction budget of {driver.budget} is spent: a loop that does not end?", kernel=name, line=line,
+            instruction=instruction, hint="raise the budget with TEC_EMULATOR_BUDGET if the kernel is just long",
+        )  # fmt: skip
+    if kind == 12:
+        return EmulationError(
+            "a buffer resource with a stride is not modelled", kernel=name, line=line, instruction=instruction
+        )
+    detail = ""
+    if kind in (1, 2):
+        detail = driver.memory.describe(address)
+    elif kind in (3, 5):
+        detail = f"the work-group has {lds} bytes of LDS"
+    elif kind in (4, 10):
+        detail = f"a lane has {function.info.private_bytes} bytes of scratch"
+    statement = function.text.statements.get(line)
+    if statement:
+        detail += f"\n  from {statement}"
+    fault = Fault(FAULTS.get(kind, f"fault {kind}"), name, instruction, line, thread.get("lane"), group,
+                  thread.get("wave"), address, detail)  # fmt: skip
+    return KernelFault(fault)

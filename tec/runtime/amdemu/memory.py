@@ -1,0 +1,143 @@
+"""Device memory of an emulated GPU: host memory, with a registry of what is allocated.
+
+Addresses are real host addresses, so that translated code loads through them; every allocation stands between guard zones,
+and the registry (a table of base and size, sorted) is what each access is held against. Freed ranges are remembered for
+the messages alone.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+
+from tec.errors import DeviceError
+
+GUARD_BYTES = 256
+_ALIGN = 256
+
+
+@dataclass(slots=True)
+class Allocation:
+    base: int
+    size: int
+    label: str
+    keep: object  # what holds the host memory
+    shadow: np.ndarray | None = None
+
+
+class DeviceMemory:
+    """The allocations of one device."""
+
+    def __init__(self, total_bytes: int):
+        self.total_bytes = total_bytes
+        self.used_bytes = 0
+        self.live: dict[int, Allocation] = {}
+        self.bases: list[int] = []
+        self.freed: list[tuple[int, int, str]] = []
+        self.lock = threading.RLock()
+        self._table: np.ndarray | None = None
+        self._serial = 0
+
+    def alloc(self, nbytes: int, label: str = "") -> int:
+        """A fresh range of `nbytes`, filled with 0xff (NaN as a float) so that a read before a write shows."""
+        if nbytes < 0:
+            raise DeviceError(f"cannot allocate {nbytes} bytes")
+        with self.lock:
+            if self.used_bytes + nbytes > self.total_bytes:
+                raise DeviceError(
+                    f"out of device memory: {nbytes} bytes wanted, {self.total_bytes - self.used_bytes} of {self.total_bytes} free"
+                )
+            room = max(1, nbytes) + 2 * GUARD_BYTES + _ALIGN
+            try:
+                buffer = np.empty(room, np.uint8)
+            except MemoryError:
+                raise DeviceError(f"the host has no memory for {nbytes} bytes") from None
+            base = (buffer.ctypes.data + GUARD_BYTES + _ALIGN - 1) // _ALIGN * _ALIGN
+            if nbytes <= 1 << 24:
+                ctypes.memset(base, 0xFF, nbytes)
+            self._serial += 1
+            self._insert(Allocation(base, nbytes, label or f"allocation {self._serial}", buffer))
+            self.used_bytes += nbytes
+            return base
+
+    def register(self, base: int, size: int, label: str, keep: object) -> None:
+        """Memory that something else holds (a kernarg buffer, a code object's data) as accessible."""
+        with self.lock:
+            self._insert(Allocation(base, size, label, keep))
+
+    def unregister(self, base: int) -> None:
+        with self.lock:
+            self._remove(base)
+
+    def free(self, base: int) -> None:
+        with self.lock:
+            allocation = self.live.get(base)
+            if allocation is None:
+                known = next((f"; {label} was freed before" for b, _, label in self.freed if b == base), "")
+                raise DeviceError(f"cannot free {base:#x}: no allocation starts there{known}")
+            self._remove(base)
+            self.used_bytes -= allocation.size
+            self.freed.append((base, allocation.size, allocation.label))
+            del self.freed[:-64]
+
+    def _insert(self, allocation: Allocation) -> None:
+        self.live[allocation.base] = allocation
+        bisect.insort(self.bases, allocation.base)
+        self._table = None
+
+    def _remove(self, base: int) -> None:
+        del self.live[base]
+        self.bases.remove(base)
+        self._table = None
+
+    def table(self) -> np.ndarray:
+        """(base, size) rows, sorted by base: what translated code searches."""
+        with self.lock:
+            if self._table is None:
+                rows = [(b, self.live[b].size) for b in self.bases]
+                self._table = np.array(rows, np.uint64).reshape(-1, 2)
+            return self._table
+
+    def find(self, address: int) -> Allocation | None:
+        with self.lock:
+            i = bisect.bisect_right(self.bases, address) - 1
+            if i >= 0:
+                allocation = self.live[self.bases[i]]
+                if address < allocation.base + max(1, allocation.size):
+                    return allocation
+            return None
+
+    def check_range(self, address: int, nbytes: int, what: str) -> None:
+        """Raise unless the whole range lies in one allocation."""
+        if nbytes == 0:
+            return
+        allocation = self.find(address)
+        if allocation is None or address + nbytes > allocation.base + allocation.size:
+            raise DeviceError(
+                f"{what}: {nbytes} bytes at {address:#x} are not within one allocation; " + self.describe(address)
+            )
+
+    def describe(self, address: int) -> str:
+        """Where an address lies, for a message."""
+        if address == 0:
+            return "a null pointer"
+        allocation = self.find(address)
+        if allocation is not None:
+            return f"{address - allocation.base} bytes into {allocation.label} ({allocation.size} bytes at {allocation.base:#x})"
+        for base, size, label in reversed(self.freed):
+            if base <= address < base + size:
+                return f"{address - base} bytes into {label}, which was freed"
+        if address < 4096:
+            return "a null pointer plus a small offset"
+        with self.lock:
+            near = [self.live[b] for b in self.bases]
+        if not near:
+            return "the device has no allocation"
+        best = min(near, key=lambda a: min(abs(address - a.base), abs(address - (a.base + a.size))))
+        if address >= best.base:
+            return f"{address - best.base - best.size} bytes past the end of {best.label} ({best.size} bytes at {best.base:#x})"
+        return f"{best.base - address} bytes before {best.label} ({best.size} bytes at {best.base:#x})"

@@ -1,0 +1,160 @@
+"""`tec_run`: takes work-groups from the launch's shared counter, sets their waves up, and runs them to the end.
+
+A wave function returns 0 at its end, n > 0 at barrier n, or a negative number after a fault. All live waves of a group
+advance to a barrier (or their end) before any passes it.
+"""
+
+from __future__ import annotations
+
+from .context import CTX, PARAMS, STATE_RESUME, STATE_VGPRS
+
+
+def _field(base: str, table: dict[str, int], name: str, ty: str = "i64") -> str:
+    return f"  %{name}_q = getelementptr i8, ptr {base}, i64 {table[name]}\n  %{name} = load {ty}, ptr %{name}_q\n"
+
+
+def run_function() -> str:
+    fields = "".join(
+        _field("%params", PARAMS, n, "ptr" if n in ("sgprs", "vgprs", "exec") else "i64")
+        for n in ("total", "grid_x", "grid_y", "waves", "state_bytes", "sgprs", "vgprs", "exec", "place_x", "place_y",
+                  "place_z", "lds_bytes", "vgpr_count", "lanes", "ttmp_mode", "budget", "scratch_sgpr")
+    )  # fmt: skip
+    ctx = "".join(
+        _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all")
+    ) + _field("%ctx", CTX, "scratch_stride")  # fmt: skip
+
+    def put(place: str, value: str) -> str:
+        """Store a work-group id into SGPR number %place where that is not negative."""
+        return f"""
+  %has_{place} = icmp sge i64 %{place}, 0
+  br i1 %has_{place}, label %put_{place}, label %past_{place}
+put_{place}:
+  %{place}_at = getelementptr i32, ptr %st, i64 %{place}
+  %{place}_v = trunc i64 {value} to i32
+  store i32 %{place}_v, ptr %{place}_at
+  br label %past_{place}
+past_{place}:
+"""
+
+    return f"""
+define i32 @tec_run(ptr %ctx, ptr %fn, ptr %params) {{
+entry:
+{fields}{ctx}
+  %next_p = getelementptr i8, ptr %params, i64 {PARAMS["next"]}
+  %done_p = getelementptr i8, ptr %params, i64 {PARAMS["groups_done"]}
+  %wave_p = getelementptr i8, ptr %ctx, i64 {CTX["wave"]}
+  %group_p = getelementptr i8, ptr %ctx, i64 {CTX["group"]}
+  %gx_p = getelementptr i8, ptr %ctx, i64 {CTX["group_x"]}
+  %gy_p = getelementptr i8, ptr %ctx, i64 {CTX["group_y"]}
+  %gz_p = getelementptr i8, ptr %ctx, i64 {CTX["group_z"]}
+  %budget_p = getelementptr i8, ptr %ctx, i64 {CTX["budget"]}
+  %scratch_p = getelementptr i8, ptr %ctx, i64 {CTX["scratch"]}
+  %lane_bytes = mul i64 %lanes, 4
+  %vbytes = mul i64 %vgpr_count, %lane_bytes
+  br label %group_loop
+group_loop:
+  %stopped = load volatile i32, ptr %stop
+  %isstop = icmp ne i32 %stopped, 0
+  br i1 %isstop, label %finished, label %take
+take:
+  %g = atomicrmw add ptr %next_p, i64 1 monotonic
+  %more = icmp ult i64 %g, %total
+  br i1 %more, label %setup, label %finished
+finished:
+  ret i32 0
+setup:
+  store i64 %g, ptr %group_p
+  store i64 %budget, ptr %budget_p
+  %gx = urem i64 %g, %grid_x
+  %gyz = udiv i64 %g, %grid_x
+  %gy = urem i64 %gyz, %grid_y
+  %gz = udiv i64 %gyz, %grid_y
+  store i64 %gx, ptr %gx_p
+  store i64 %gy, ptr %gy_p
+  store i64 %gz, ptr %gz_p
+  call void @llvm.memset.p0.i64(ptr %lds, i8 -1, i64 %lds_bytes, i1 false)
+  br label %wave_setup
+wave_setup:
+  %w = phi i64 [ 0, %setup ], [ %w1, %wave_next ]
+  %so = mul i64 %w, %state_bytes
+  %st = getelementptr i8, ptr %states, i64 %so
+  call void @llvm.memcpy.p0.p0.i64(ptr %st, ptr %sgprs, i64 512, i1 false)
+  %zero_p = getelementptr i8, ptr %st, i64 512
+  call void @llvm.memset.p0.i64(ptr %zero_p, i8 0, i64 64, i1 false)
+  %first_p = getelementptr i8, ptr %st, i64 {STATE_RESUME}
+  store i32 0, ptr %first_p
+  %ep = getelementptr i64, ptr %exec, i64 %w
+  %ev = load i64, ptr %ep
+  %est = getelementptr i8, ptr %st, i64 504
+  store i64 %ev, ptr %est
+  %vst = getelementptr i8, ptr %st, i64 {STATE_VGPRS}
+  %vo = mul i64 %w, %vbytes
+  %vsrc = getelementptr i8, ptr %vgprs, i64 %vo
+  call void @llvm.memcpy.p0.p0.i64(ptr %vst, ptr %vsrc, i64 %vbytes, i1 false)
+  {put("place_x", "%gx")}{put("place_y", "%gy")}{put("place_z", "%gz")}
+  %tt = icmp ne i64 %ttmp_mode, 0
+  br i1 %tt, label %ttmp, label %wave_next
+ttmp:
+  %t9 = getelementptr i8, ptr %st, i64 {4 * 117}
+  %t9v = trunc i64 %gx to i32
+  store i32 %t9v, ptr %t9
+  %t7 = getelementptr i8, ptr %st, i64 {4 * 115}
+  %gzs = shl i64 %gz, 16
+  %gyz16 = or i64 %gzs, %gy
+  %t7v = trunc i64 %gyz16 to i32
+  store i32 %t7v, ptr %t7
+  %t8 = getelementptr i8, ptr %st, i64 {4 * 116}
+  %w32 = trunc i64 %w to i32
+  %t8v = shl i32 %w32, 25
+  store i32 %t8v, ptr %t8
+  br label %wave_next
+wave_next:
+  %w1 = add i64 %w, 1
+  %wmore = icmp ult i64 %w1, %waves
+  br i1 %wmore, label %wave_setup, label %rounds
+rounds:
+  br label %round
+round:
+  br label %step
+step:
+  %i = phi i64 [ 0, %round ], [ %i1, %stepped ]
+  %alive = phi i64 [ 0, %round ], [ %alive1, %stepped ]
+  %io = mul i64 %i, %state_bytes
+  %ist = getelementptr i8, ptr %states, i64 %io
+  %rp = getelementptr i8, ptr %ist, i64 {STATE_RESUME}
+  %res = load i32, ptr %rp
+  %ended = icmp slt i32 %res, 0
+  br i1 %ended, label %stepped, label %call
+call:
+  store i64 %i, ptr %wave_p
+  %sco = mul i64 %i, %scratch_stride
+  %scp = getelementptr i8, ptr %scratch_all, i64 %sco
+  store ptr %scp, ptr %scratch_p
+  %r = call i32 %fn(ptr %ist, ptr %ctx, i32 %res)
+  %fault = icmp slt i32 %r, 0
+  br i1 %fault, label %faulted, label %fine
+faulted:
+  ret i32 %r
+fine:
+  %isend = icmp eq i32 %r, 0
+  %rn = select i1 %isend, i32 -1, i32 %r
+  store i32 %rn, ptr %rp
+  %live = zext i1 %isend to i64
+  %live1 = xor i64 %live, 1
+  br label %stepped
+stepped:
+  %plus = phi i64 [ 0, %step ], [ %live1, %fine ]
+  %alive1 = add i64 %alive, %plus
+  %i1 = add i64 %i, 1
+  %imore = icmp ult i64 %i1, %waves
+  br i1 %imore, label %step, label %round_end
+round_end:
+  %any = icmp ne i64 %alive1, 0
+  br i1 %any, label %round, label %group_done
+group_done:
+  %dn = atomicrmw add ptr %done_p, i64 1 monotonic
+  br label %group_loop
+}}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""

@@ -1,0 +1,129 @@
+"""LDS opcodes: ds_ loads, stores, atomics; and the lane exchanges that share the unit's path.
+
+Source: AMD ISA manuals, "Data share operations". gfx11 renamed read/write to load/store and write2 to store_2addr.
+"""
+
+from __future__ import annotations
+
+from .asmparse import Inst, Operand
+from .table import custom
+from .table_mem import access, atomic_call, buffer_slot, put_data, write_loaded
+from .wave import Wave
+
+_LOADS = {
+    "b32": ("b32", 1, ""), "b64": ("b64", 2, ""), "b96": ("b96", 3, ""), "b128": ("b128", 4, ""),
+    "u8": ("u8", 1, ""), "i8": ("i8", 1, ""), "u16": ("u16", 1, ""), "i16": ("i16", 1, ""),
+    "u8_d16": ("u8", 1, "lo"), "u8_d16_hi": ("u8", 1, "hi"), "i8_d16": ("i8", 1, "lo"), "i8_d16_hi": ("i8", 1, "hi"),
+    "u16_d16": ("u16", 1, "lo"), "u16_d16_hi": ("u16", 1, "hi"),
+}  # fmt: skip
+_STORES = {
+    "b32": ("b32", 1, ""), "b64": ("b64", 2, ""), "b96": ("b96", 3, ""), "b128": ("b128", 4, ""),
+    "b8": ("u8", 1, ""), "b16": ("u16", 1, ""), "b8_d16_hi": ("u8", 1, "hi"), "b16_d16_hi": ("u16", 1, "hi"),
+}  # fmt: skip
+_ATOMICS = {
+    "add_u32": ("add", 32), "sub_u32": ("sub", 32), "min_i32": ("smin", 32), "max_i32": ("smax", 32),
+    "min_u32": ("umin", 32), "max_u32": ("umax", 32), "and_b32": ("and", 32), "or_b32": ("or", 32),
+    "xor_b32": ("xor", 32), "inc_u32": ("inc", 32), "dec_u32": ("dec", 32), "add_f32": ("fadd", 32),
+    "min_f32": ("fmin", 32), "max_f32": ("fmax", 32), "min_num_f32": ("fmin", 32), "max_num_f32": ("fmax", 32),
+    "add_u64": ("add", 64), "sub_u64": ("sub", 64), "min_i64": ("smin", 64), "max_i64": ("smax", 64),
+    "min_u64": ("umin", 64), "max_u64": ("umax", 64), "and_b64": ("and", 64), "or_b64": ("or", 64),
+    "xor_b64": ("xor", 64), "inc_u64": ("inc", 64), "dec_u64": ("dec", 64), "add_f64": ("fadd", 64),
+    "min_f64": ("fmin", 64), "max_f64": ("fmax", 64), "pk_add_f16": ("pk_add_f16", 32),
+    "pk_add_bf16": ("pk_add_bf16", 32),
+}  # fmt: skip
+
+
+def _address(w: Wave, inst: Inst, op: Operand, extra: int = 0) -> str:
+    if op.kind != "v" or op.count != 1:
+        raise w.fail(f"LDS address {op.text}")
+    if inst.take("gds") is not None:
+        raise w.fail("GDS")
+    base = w.reg("v", op.index)
+    return w.v.add(base, w.v.const("i32", extra)) if extra else base
+
+
+def _load(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        dst, addr = inst.operands
+        access(w, "lds", "ld", what, _address(w, inst, addr, inst.take_int("offset")), w.exec_bits())
+        write_loaded(w, dst, dwords, place)
+
+    return handler
+
+
+def _store(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        addr, data = inst.operands
+        put_data(w, data, dwords, place)
+        access(w, "lds", "st", what, _address(w, inst, addr, inst.take_int("offset")), w.exec_bits())
+
+    return handler
+
+
+def _load2(what: str, dwords: int, stride: int):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        dst, addr = inst.operands
+        if dst.count != 2 * dwords:
+            raise w.fail(f"{dst.text} as {2 * dwords} dwords")
+        for i in (0, 1):
+            where = _address(w, inst, addr, stride * inst.take_int(f"offset{i}"))
+            access(w, "lds", "ld", what, where, w.exec_bits(), buffer_slot(w, i * dwords))
+        write_loaded(w, dst, 2 * dwords, "")
+
+    return handler
+
+
+def _store2(what: str, dwords: int, stride: int):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        addr, first, second = inst.operands
+        for i, data in enumerate((first, second)):
+            put_data(w, data, dwords)
+            where = _address(w, inst, addr, stride * inst.take_int(f"offset{i}"))
+            access(w, "lds", "st", what, where, w.exec_bits())
+
+    return handler
+
+
+def _atomic(operation: str, bits: int, returns: bool, swapped: bool = False):  # type: ignore[no-untyped-def]
+    dwords = bits // 32
+
+    def handler(w: Wave, inst: Inst) -> None:
+        ops = list(inst.operands)
+        dst = ops.pop(0) if returns else None
+        addr, *data = ops
+        if swapped:  # ds_cmpst: the compare value comes first
+            data.reverse()
+        for i, op in enumerate(data):
+            put_data(w, op, dwords, first=i * dwords)
+        where = _address(w, inst, addr, inst.take_int("offset"))
+        atomic_call(w, "lds", operation, bits, where, w.exec_bits())
+        if dst is not None:
+            write_loaded(w, dst, dwords, "")
+
+    return handler
+
+
+for _n, _spec in _LOADS.items():
+    custom(f"ds_read_{_n} ds_load_{_n}", "lds")(_load(*_spec))
+for _n, _spec in _STORES.items():
+    custom(f"ds_write_{_n} ds_store_{_n}", "lds")(_store(*_spec))
+for _n, _dw in (("b32", 1), ("b64", 2)):
+    custom(f"ds_read2_{_n} ds_load_2addr_{_n}", "lds")(_load2(_n, _dw, 4 * _dw))
+    custom(f"ds_read2st64_{_n} ds_load_2addr_stride64_{_n}", "lds")(_load2(_n, _dw, 256 * _dw))
+    custom(f"ds_write2_{_n} ds_store_2addr_{_n}", "lds")(_store2(_n, _dw, 4 * _dw))
+    custom(f"ds_write2st64_{_n} ds_store_2addr_stride64_{_n}", "lds")(_store2(_n, _dw, 256 * _dw))
+for _n, (_op, _bits) in _ATOMICS.items():
+    custom(f"ds_{_n}", "lds")(_atomic(_op, _bits, False))
+    _stem, _ty = _n.rsplit("_", 1)
+    custom(f"ds_{_stem}_rtn_{_ty}", "lds")(_atomic(_op, _bits, True))
+for _bits in (32, 64):
+    custom(f"ds_wrxchg_rtn_b{_bits} ds_storexchg_rtn_b{_bits}", "lds")(_atomic("swap", _bits, True))
+    custom(f"ds_cmpst_b{_bits}", "lds")(_atomic("cmpswap", _bits, False, True))
+    custom(f"ds_cmpst_rtn_b{_bits}", "lds")(_atomic("cmpswap", _bits, True, True))
+    custom(f"ds_cmpstore_b{_bits}", "lds")(_atomic("cmpswap", _bits, False))
+    custom(f"ds_cmpstore_rtn_b{_bits}", "lds")(_atomic("cmpswap", _bits, True))
+
+
+@custom("ds_nop", "lds")
+def _nop(w: Wave, inst: Inst) -> None:
+    pass

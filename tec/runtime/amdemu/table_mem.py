@@ -1,0 +1,442 @@
+"""Memory opcodes: s_load, global_, flat_, scratch_ and buffer_ loads, stores and atomics.
+
+Source: AMD ISA manuals, chapters "Scalar memory", "Vector memory (buffer)", "Flat memory". gfx11 renamed the widths (dwordx2
+became b64, ubyte u8); both spellings are rows. Cache-policy modifiers (glc, sc0, nt, scope:...) change no value here.
+"""
+
+from __future__ import annotations
+
+from .asmparse import Inst, Operand
+from .table import custom
+from .wave import Wave
+
+POLICY = ("glc", "slc", "dlc", "sc0", "sc1", "nt", "scope", "th", "nv")
+# suffix -> (access of the support library, dwords, half-register placement: "", "lo", "hi")
+LOADS = {
+    "dword": ("b32", 1, ""), "dwordx2": ("b64", 2, ""), "dwordx3": ("b96", 3, ""), "dwordx4": ("b128", 4, ""),
+    "ubyte": ("u8", 1, ""), "sbyte": ("i8", 1, ""), "ushort": ("u16", 1, ""), "sshort": ("i16", 1, ""),
+    "ubyte_d16": ("u8", 1, "lo"), "ubyte_d16_hi": ("u8", 1, "hi"), "sbyte_d16": ("i8", 1, "lo"),
+    "sbyte_d16_hi": ("i8", 1, "hi"), "short_d16": ("u16", 1, "lo"), "short_d16_hi": ("u16", 1, "hi"),
+    "b32": ("b32", 1, ""), "b64": ("b64", 2, ""), "b96": ("b96", 3, ""), "b128": ("b128", 4, ""),
+    "u8": ("u8", 1, ""), "i8": ("i8", 1, ""), "u16": ("u16", 1, ""), "i16": ("i16", 1, ""),
+    "d16_u8": ("u8", 1, "lo"), "d16_hi_u8": ("u8", 1, "hi"), "d16_i8": ("i8", 1, "lo"), "d16_hi_i8": ("i8", 1, "hi"),
+    "d16_b16": ("u16", 1, "lo"), "d16_hi_b16": ("u16", 1, "hi"),
+}  # fmt: skip
+STORES = {
+    "dword": ("b32", 1, ""), "dwordx2": ("b64", 2, ""), "dwordx3": ("b96", 3, ""), "dwordx4": ("b128", 4, ""),
+    "byte": ("u8", 1, ""), "short": ("u16", 1, ""), "byte_d16_hi": ("u8", 1, "hi"), "short_d16_hi": ("u16", 1, "hi"),
+    "b32": ("b32", 1, ""), "b64": ("b64", 2, ""), "b96": ("b96", 3, ""), "b128": ("b128", 4, ""),
+    "b8": ("u8", 1, ""), "b16": ("u16", 1, ""), "d16_hi_b8": ("u8", 1, "hi"), "d16_hi_b16": ("u16", 1, "hi"),
+}  # fmt: skip
+# opcode stem -> (operation of the support library, bits)
+ATOMICS = {
+    "add": ("add", 32), "sub": ("sub", 32), "smin": ("smin", 32), "smax": ("smax", 32), "umin": ("umin", 32),
+    "umax": ("umax", 32), "and": ("and", 32), "or": ("or", 32), "xor": ("xor", 32), "swap": ("swap", 32),
+    "inc": ("inc", 32), "dec": ("dec", 32), "cmpswap": ("cmpswap", 32), "add_f32": ("fadd", 32),
+    "add_f64": ("fadd", 64), "min_f64": ("fmin", 64), "max_f64": ("fmax", 64),
+    "pk_add_f16": ("pk_add_f16", 32), "pk_add_bf16": ("pk_add_bf16", 32),
+    "add_u32": ("add", 32), "sub_u32": ("sub", 32), "min_i32": ("smin", 32), "max_i32": ("smax", 32),
+    "min_u32": ("umin", 32), "max_u32": ("umax", 32), "and_b32": ("and", 32), "or_b32": ("or", 32),
+    "xor_b32": ("xor", 32), "swap_b32": ("swap", 32), "inc_u32": ("inc", 32), "dec_u32": ("dec", 32),
+    "cmpswap_b32": ("cmpswap", 32), "min_f32": ("fmin", 32), "max_f32": ("fmax", 32),
+    "min_num_f32": ("fmin", 32), "max_num_f32": ("fmax", 32), "min_num_f64": ("fmin", 64), "max_num_f64": ("fmax", 64),
+    "add_u64": ("add", 64), "sub_u64": ("sub", 64), "min_i64": ("smin", 64), "max_i64": ("smax", 64),
+    "min_u64": ("umin", 64), "max_u64": ("umax", 64), "and_b64": ("and", 64), "or_b64": ("or", 64),
+    "xor_b64": ("xor", 64), "swap_b64": ("swap", 64), "inc_u64": ("inc", 64), "dec_u64": ("dec", 64),
+    "cmpswap_b64": ("cmpswap", 64),
+}  # fmt: skip
+for _n in ("add", "sub", "smin", "smax", "umin", "umax", "and", "or", "xor", "swap", "inc", "dec", "cmpswap"):
+    ATOMICS[_n + "_x2"] = (_n, 64)
+
+
+def take_policy(inst: Inst) -> None:
+    for name in POLICY:
+        inst.mods.pop(name, None)
+
+
+def buffer_slot(w: Wave, k: int) -> str:
+    """Pointer to dword k of the transfer buffer."""
+    return w.out.emit(f"getelementptr i8, ptr %mbuf, i64 {4 * w.lanes * k}") if k else "%mbuf"
+
+
+def put_data(w: Wave, op: Operand, dwords: int, hi: str = "", first: int = 0) -> None:
+    """Registers of operand `op` to the transfer buffer."""
+    if op.kind not in ("v", "a") or (op.count != dwords and not (op.count == 1 and dwords == 1)):
+        raise w.fail(f"{op.text} as {dwords} dwords of data")
+    for k in range(dwords):
+        value = w.reg(op.kind, op.index + k)
+        if hi == "hi" or op.half == "h":
+            value = w.v.lshr(value, w.v.const("i32", 16))
+        w.out.put(f"store {w.v.type('i32')} {value}, ptr {buffer_slot(w, first + k)}, align 64")
+
+
+def get_data(w: Wave, k: int) -> str:
+    return w.out.emit(f"load {w.v.type('i32')}, ptr {buffer_slot(w, k)}, align 64")
+
+
+def write_loaded(w: Wave, op: Operand, dwords: int, place: str, first: int = 0) -> None:
+    """The transfer buffer to the registers of operand `op`."""
+    if op.kind not in ("v", "a") or op.count != dwords:
+        raise w.fail(f"{op.text} as the destination of {dwords} dwords")
+    values = [get_data(w, first + k) for k in range(dwords)]
+    for k, value in enumerate(values):
+        if place or op.half:
+            value = half_insert(w, op, value, "hi" if place == "hi" or op.half == "h" else "lo")
+        w.write_reg(op.kind, op.index + k, value)
+
+
+def half_insert(w: Wave, op: Operand, value: str, place: str) -> str:
+    """16 bits into one half of the register, the other half kept."""
+    o = w.v
+    old = w.reg(op.kind, op.index)
+    low = o.const("i32", 0xFFFF)
+    if place == "hi":
+        return o.or_(o.shl(value, o.const("i32", 16)), o.and_(old, low))
+    return o.or_(o.and_(value, low), o.and_(old, o.const("i32", 0xFFFF0000)))
+
+
+def access(w: Wave, space: str, verb: str, what: str, address: str, mask: str, buffer: str = "%mbuf") -> None:
+    """Call the support library for all lanes of `mask` (bits) and leave on a fault."""
+    at = "i64" if space == "global" else "i32"
+    name = f"@tec_{verb}_{space}_{what}_{w.lanes}"
+    vector = w.v.type(at)
+    w.out.declares.add(f"declare i32 {name}(ptr, {vector}, {w.mask_type}, ptr, i32)")
+    rc = w.out.emit(
+        f"call i32 {name}(ptr {buffer}, {vector} {address}, {w.mask_type} {mask}, ptr %ctx, i32 {w.site()})"  # type: ignore[attr-defined]
+    )
+    w.leave_on_fault(rc)  # type: ignore[attr-defined]
+
+
+# Addresses.
+
+
+def global_address(w: Wave, inst: Inst, vaddr: Operand, saddr: Operand | None) -> str:
+    """vaddr pair, or SGPR pair plus a 32-bit vaddr, plus the signed offset; as vectors of i64."""
+    o = w.v
+    offset = inst.take_int("offset")
+    if saddr is None or (saddr.kind == "special" and saddr.text in ("off", "null")):
+        if vaddr.kind != "v" or vaddr.count != 2:
+            raise w.fail(f"address {vaddr.text}")
+        base = w.vgpr64("v", vaddr.index)
+    else:
+        if vaddr.kind != "v" or vaddr.count != 1 or saddr.kind != "s" or saddr.count != 2:
+            raise w.fail(f"address {vaddr.text}, {saddr.text}")
+        scalar = w.sgpr64(saddr.index)
+        if offset:
+            scalar = w.s.add(scalar, str(offset), "i64")
+            offset = 0
+        base = o.add(o.zext("i32", "i64", w.reg("v", vaddr.index)), o.splat("i64", scalar), "i64")
+    return o.add(base, o.const("i64", offset), "i64") if offset else base
+
+
+def scratch_address(w: Wave, inst: Inst, vaddr: Operand, saddr: Operand) -> str:
+    """Byte offset within the lane's scratch, as vectors of i32."""
+    o = w.v
+    total = o.const("i32", inst.take_int("offset"))
+    if vaddr.kind == "v":
+        total = o.add(w.reg("v", vaddr.index), total)
+    elif not (vaddr.kind == "special" and vaddr.text == "off"):
+        raise w.fail(f"scratch address {vaddr.text}")
+    if saddr.kind == "s":
+        total = o.add(total, o.splat("i32", w.reg("s", saddr.index)))
+    elif not (saddr.kind == "special" and saddr.text in ("off", "null")):
+        raise w.fail(f"scratch address {saddr.text}")
+    return total
+
+
+def _flat_split(w: Wave, address: str) -> list[tuple[str, str, str]]:
+    """(space, address, mask bits) three times: a flat address lies in LDS or scratch by its upper half."""
+    o = w.v
+    high = o.trunc("i64", "i32", o.lshr(address, o.const("i64", 32), "i64"))
+    low = o.trunc("i64", "i32", address)
+    execs = w.exec_bits()
+    in_lds = w.to_bits(o.icmp("eq", "i32", high, o.const("i32", 1)))
+    in_scratch = w.to_bits(o.icmp("eq", "i32", high, o.const("i32", 2)))
+    lds, scratch = w.s.and_(in_lds, execs, w.mask_type), w.s.and_(in_scratch, execs, w.mask_type)
+    rest = w.s.and_(execs, w.s.not_(w.s.or_(lds, scratch, w.mask_type), w.mask_type), w.mask_type)
+    return [("global", address, rest), ("lds", low, lds), ("scratch", low, scratch)]
+
+
+def _merge(w: Wave, parts: list[tuple[str, str, str]], what: str, dwords: int) -> None:
+    """Loads from several spaces, joined in the transfer buffer."""
+    values: list[str] = []
+    for i, (space, address, mask) in enumerate(parts):
+        access(w, space, "ld", what, address, mask)
+        loaded = [get_data(w, k) for k in range(dwords)]
+        if i:
+            chosen = w.from_bits(mask)
+            loaded = [w.v.select(chosen, "i32", new, old) for new, old in zip(loaded, values)]
+        values = loaded
+    for k, value in enumerate(values):
+        w.out.put(f"store {w.v.type('i32')} {value}, ptr {buffer_slot(w, k)}, align 64")
+
+
+# Loads and stores.
+
+
+def _load(space: str, what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        take_policy(inst)
+        ops = inst.operands
+        if space == "flat":
+            _merge(w, _flat_split(w, global_address(w, inst, ops[1], None)), what, dwords)
+        elif space == "global":
+            access(w, "global", "ld", what, global_address(w, inst, ops[1], ops[2]), w.exec_bits())
+        else:
+            access(w, "scratch", "ld", what, scratch_address(w, inst, ops[1], ops[2]), w.exec_bits())
+        write_loaded(w, ops[0], dwords, place)
+
+    return handler
+
+
+def _store(space: str, what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        take_policy(inst)
+        ops = inst.operands
+        put_data(w, ops[1], dwords, place)
+        if space == "flat":
+            for part, address, mask in _flat_split(w, global_address(w, inst, ops[0], None)):
+                access(w, part, "st", what, address, mask)
+        elif space == "global":
+            access(w, "global", "st", what, global_address(w, inst, ops[0], ops[2]), w.exec_bits())
+        else:
+            access(w, "scratch", "st", what, scratch_address(w, inst, ops[0], ops[2]), w.exec_bits())
+
+    return handler
+
+
+def _atomic(space: str, operation: str, bits: int):  # type: ignore[no-untyped-def]
+    dwords = bits // 32
+
+    def handler(w: Wave, inst: Inst) -> None:
+        take_policy(inst)
+        ops = list(inst.operands)
+        returns = len(ops) == (4 if space == "global" else 3)
+        dst = ops.pop(0) if returns else None
+        total = dwords * (2 if operation == "cmpswap" else 1)
+        put_data(w, ops[1], total)
+        address = global_address(w, inst, ops[0], ops[2] if space == "global" else None)
+        if space == "global":
+            atomic_call(w, "global", operation, bits, address, w.exec_bits())  # fmt: skip
+        else:
+            # An atomic on scratch is left to the global check, which refuses the address.
+            (_, whole, rest), (_, low, lds), (_, _, scratch) = _flat_split(w, address)
+            atomic_call(w, "global", operation, bits, whole, w.s.or_(rest, scratch, w.mask_type))
+            atomic_call(w, "lds", operation, bits, low, lds)
+        if dst is not None:
+            write_loaded(w, dst, dwords, "")
+
+    return handler
+
+
+def atomic_call(w: Wave, space: str, operation: str, bits: int, address: str, mask: str) -> None:
+    at = "i64" if space == "global" else "i32"
+    name = f"@tec_atomic_{space}_{operation}_{bits}_{w.lanes}"
+    vector = w.v.type(at)
+    w.out.declares.add(f"declare i32 {name}(ptr, {vector}, {w.mask_type}, ptr, i32)")
+    rc = w.out.emit(
+        f"call i32 {name}(ptr %mbuf, {vector} {address}, {w.mask_type} {mask}, ptr %ctx, i32 {w.site()})"  # type: ignore[attr-defined]
+    )
+    w.leave_on_fault(rc)  # type: ignore[attr-defined]
+
+
+# Buffers: a resource of four SGPRs. Raw ones (stride 0) are modelled, and the swizzled one that scratch uses on gfx9.
+
+
+def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: Operand, nbytes: int) -> list[tuple[str, str, str]]:  # fmt: skip
+    o, s = w.v, w.s
+    offen = inst.take("offen") is not None
+    if "idxen" in inst.mods or "addr64" in inst.mods or "lds" in inst.mods:
+        raise w.fail("an indexed buffer access")
+    if rsrc.kind != "s" or rsrc.count != 4:
+        raise w.fail(f"buffer resource {rsrc.text}")
+    take_policy(inst)
+    offset = o.const("i32", inst.take_int("offset"))
+    if offen:
+        offset = o.add(w.reg("v", vaddr.index), offset)
+    elif not (vaddr.kind == "special" and vaddr.text == "off"):
+        raise w.fail(f"buffer address {vaddr.text}")
+    scalar = w.scalar(soffset)
+    word1, records = w.reg("s", rsrc.index + 1), w.reg("s", rsrc.index + 2)
+    swizzled = s.icmp("slt", "i32", word1, "0")
+    stride = s.icmp("ne", "i32", s.and_(word1, str(0x3FFF0000)), "0")
+    bad = s.and_(stride, s.not_(swizzled, "i1"), "i1")
+    w.fault_if(bad, 12)  # type: ignore[attr-defined]
+    execs = w.exec_bits()
+    scratch_mask = s.select(swizzled, w.mask_type, execs, "0")
+    # A raw access outside num_records reads 0 and is not written: the hardware's rule, no fault. The scalar offset takes
+    # no part in that check on gfx9; gfx10 and later include it. Checked with it here, in 64 bits.
+    whole = o.add(o.zext("i32", "i64", offset), o.splat("i64", s.zext("i32", "i64", scalar)), "i64")
+    end = o.add(whole, o.const("i64", nbytes), "i64")
+    inside = o.icmp("ule", "i64", end, o.splat("i64", s.zext("i32", "i64", records)))
+    raw = s.and_(w.to_bits(inside), execs, w.mask_type)
+    raw = s.select(swizzled, w.mask_type, "0", raw)
+    base = s.and_(w.sgpr64(rsrc.index), str((1 << 48) - 1), "i64")
+    address = o.add(whole, o.splat("i64", base), "i64")
+    return [("global", address, raw), ("scratch", o.add(offset, o.splat("i32", scalar)), scratch_mask)]
+
+
+def _buffer_load(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
+    from .support import ACCESSES
+
+    def handler(w: Wave, inst: Inst) -> None:
+        ops = inst.operands
+        parts = _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESSES[what][0])
+        _merge_zero(w, parts, what, dwords)
+        write_loaded(w, ops[0], dwords, place)
+
+    return handler
+
+
+def _merge_zero(w: Wave, parts: list[tuple[str, str, str]], what: str, dwords: int) -> None:
+    """As `_merge`, and 0 in the lanes of neither mask."""
+    values: list[str] = []
+    for i, (space, address, mask) in enumerate(parts):
+        access(w, space, "ld", what, address, mask)
+        chosen = w.from_bits(mask)
+        old = values if i else [w.v.const("i32", 0)] * dwords
+        values = [w.v.select(chosen, "i32", get_data(w, k), old[k]) for k in range(dwords)]
+    for k, value in enumerate(values):
+        w.out.put(f"store {w.v.type('i32')} {value}, ptr {buffer_slot(w, k)}, align 64")
+
+
+def _buffer_store(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
+    from .support import ACCESSES
+
+    def handler(w: Wave, inst: Inst) -> None:
+        ops = inst.operands
+        put_data(w, ops[0], dwords, place)
+        for space, address, mask in _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESSES[what][0]):
+            access(w, space, "st", what, address, mask)
+
+    return handler
+
+
+def _buffer_atomic(operation: str, bits: int):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        ops = inst.operands
+        returns = any(m in inst.mods for m in ("glc", "sc0")) or "RETURN" in inst.mods.get("th", "")
+        put_data(w, ops[0], bits // 32 * (2 if operation == "cmpswap" else 1))
+        parts = _buffer_parts(w, inst, ops[1], ops[2], ops[3], bits // 8)
+        space, address, mask = parts[0]
+        atomic_call(w, space, operation, bits, address, mask)
+        if returns:
+            op = ops[0]
+            width = Operand(op.kind, op.text, op.index, bits // 32)
+            write_loaded(w, width, bits // 32, "")
+
+    return handler
+
+
+for _suffix, _spec in LOADS.items():
+    custom(f"global_load_{_suffix}", "vmem")(_load("global", *_spec))
+    custom(f"flat_load_{_suffix}", "vmem")(_load("flat", *_spec))
+    custom(f"scratch_load_{_suffix}", "vmem")(_load("scratch", *_spec))
+    custom(f"buffer_load_{_suffix}", "vmem")(_buffer_load(*_spec))
+for _suffix, _spec in STORES.items():
+    custom(f"global_store_{_suffix}", "vmem")(_store("global", *_spec))
+    custom(f"flat_store_{_suffix}", "vmem")(_store("flat", *_spec))
+    custom(f"scratch_store_{_suffix}", "vmem")(_store("scratch", *_spec))
+    custom(f"buffer_store_{_suffix}", "vmem")(_buffer_store(*_spec))
+for _suffix, (_operation, _bits) in ATOMICS.items():
+    custom(f"global_atomic_{_suffix}", "vmem")(_atomic("global", _operation, _bits))
+    custom(f"flat_atomic_{_suffix}", "vmem")(_atomic("flat", _operation, _bits))
+    custom(f"buffer_atomic_{_suffix}", "vmem")(_buffer_atomic(_operation, _bits))
+
+
+# Scalar loads.
+
+
+def _s_load(dwords: int):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        take_policy(inst)
+        s = w.s
+        ops = inst.operands
+        base = w.sgpr64(ops[1].index)
+        address = base
+        if len(ops) > 2:
+            offset = ops[2]
+            if offset.kind == "int":
+                address = s.add(base, str(int(offset.value)), "i64")
+            elif not (offset.kind == "special" and offset.text in ("null", "off")):
+                address = s.add(base, s.zext("i32", "i64", w.scalar(offset)), "i64")
+        extra = inst.take_int("offset")
+        if extra:
+            address = s.add(address, str(extra), "i64")
+        _scalar_read(w, ops[0], address, dwords)
+
+    return handler
+
+
+def _scalar_read(w: Wave, dst: Operand, address: str, dwords: int) -> None:
+    if dst.kind != "s" or dst.count != dwords:
+        raise w.fail(f"{dst.text} as {dwords} dwords")
+    name = f"@tec_scalar_{dwords}"
+    w.out.declares.add(f"declare i32 {name}(i64, ptr, i32)")
+    rc = w.out.emit(f"call i32 {name}(i64 {address}, ptr %ctx, i32 {w.site()})")  # type: ignore[attr-defined]
+    w.leave_on_fault(rc)  # type: ignore[attr-defined]
+    pointer = w.out.emit(f"inttoptr i64 {address} to ptr")
+    for k in range(dwords):
+        at = w.out.emit(f"getelementptr i8, ptr {pointer}, i64 {4 * k}")
+        w.set_reg("s", dst.index + k, w.out.emit(f"load i32, ptr {at}, align 4"))
+
+
+for _names, _dwords in (("dword b32", 1), ("dwordx2 b64", 2), ("dwordx3 b96", 3), ("dwordx4 b128", 4), ("dwordx8 b256", 8),
+                        ("dwordx16 b512", 16)):  # fmt: skip
+    for _n2 in _names.split():
+        custom(f"s_load_{_n2}", "smem")(_s_load(_dwords))
+
+
+def _s_load_narrow(bits: int, signed: bool):  # type: ignore[no-untyped-def]
+    """gfx12: bytes and 16-bit words; the dword that holds them is what is checked."""
+
+    def handler(w: Wave, inst: Inst) -> None:
+        take_policy(inst)
+        s = w.s
+        ops = inst.operands
+        address = w.sgpr64(ops[1].index)
+        offset = ops[2]
+        if offset.kind == "int":
+            address = s.add(address, str(int(offset.value)), "i64")
+        elif offset.kind == "s":
+            address = s.add(address, s.zext("i32", "i64", w.scalar(offset)), "i64")
+        address = s.add(address, str(inst.take_int("offset")), "i64")
+        aligned = s.and_(address, "-4", "i64")
+        spot = Operand("s", ops[0].text, ops[0].index, 1)
+        _scalar_read(w, spot, aligned, 1)
+        shift = s.shl(s.trunc("i64", "i32", s.and_(address, "3", "i64")), "3")
+        value = s.lshr(w.reg("s", spot.index), shift)
+        up = s.shl(value, str(32 - bits))
+        w.set_reg("s", spot.index, s.bin("ashr" if signed else "lshr", "i32", up, str(32 - bits)))
+
+    return handler
+
+
+for _n3, _b3, _s3 in (("u8", 8, False), ("i8", 8, True), ("u16", 16, False), ("i16", 16, True)):
+    custom(f"s_load_{_n3}", "smem")(_s_load_narrow(_b3, _s3))
+
+
+def _buffer_scalar(dwords: int):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        take_policy(inst)
+        s = w.s
+        ops = inst.operands
+        base = s.and_(w.sgpr64(ops[1].index), str((1 << 48) - 1), "i64")
+        offset = w.scalar(ops[2]) if ops[2].kind != "special" else "0"
+        offset = s.add(offset, str(inst.take_int("offset")))
+        _scalar_read(w, ops[0], s.add(base, s.zext("i32", "i64", offset), "i64"), dwords)
+
+    return handler
+
+
+for _names, _dwords in (("dword b32", 1), ("dwordx2 b64", 2), ("b96", 3), ("dwordx4 b128", 4), ("dwordx8 b256", 8),
+                        ("dwordx16 b512", 16)):  # fmt: skip
+    for _n2 in _names.split():
+        custom(f"s_buffer_load_{_n2}", "smem")(_buffer_scalar(_dwords))
+
+
+# Caches: nothing to do, as all waves see one memory.
+@custom("buffer_wbl2 buffer_inv buffer_gl0_inv buffer_gl1_inv buffer_wbinvl1 buffer_wbinvl1_vol buffer_invl2 "
+        "global_inv global_wb global_wbinv", "wait")  # fmt: skip
+def _cache(w: Wave, inst: Inst) -> None:
+    take_policy(inst)

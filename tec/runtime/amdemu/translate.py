@@ -1,0 +1,344 @@
+"""One kernel's instructions to the LLVM IR of a function that runs one wave.
+
+`i32 wave(ptr state, ptr ctx, i32 resume)`: registers are loaded from the state, the program runs from the resume point,
+and the function returns 0 at s_endpgm, n at barrier n (registers stored back), -1 after a fault. Every backward branch pays
+for the instructions of its loop from the budget and looks at the stop flag, so no program runs for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from .asmparse import Inst, KernelText, Operand
+from .context import CTX, STATE_SCC, STATE_VGPRS
+from .table import lookup
+from .wave import EXEC, VCC, Options, Wave
+
+_WRITES_EXEC = re.compile(r"s_\w*(saveexec|wrexec)|v_cmpx_")
+
+
+@dataclass(slots=True)
+class Translation:
+    """What `translate` makes: the IR, and what is needed to run it and to tell of its faults."""
+
+    ir: str
+    symbol: str
+    sites: list[tuple[int, str]]  # (assembly line, instruction) of each place that may fault
+    symbols: list[str]  # the data symbols whose addresses it reads, in order
+    vgprs: int  # vector registers in the state: VGPRs, then AGPRs
+    agpr_base: int
+    barriers: int
+    classes: dict[str, int]  # static count of instructions by class
+    blocks: list[dict[str, int]] = field(default_factory=list)  # instructions by class of each basic block
+
+
+class Translator(Wave):
+    """The walk over the instructions; `Wave` has the registers."""
+
+    def __init__(self, kernel: KernelText, options: Options, waves_many: bool = True):
+        writes_exec = any(_writes_exec(i) for i in kernel.insts)
+        super().__init__(
+            kernel.name,
+            options if not writes_exec or not options.full else _with_full(options, False),
+        )
+        self.text = kernel
+        self.many = waves_many
+        self.sites: list[tuple[int, str]] = []
+        self.symbols: list[str] = []
+        self.barrier_count = 0
+        self.classes: dict[str, int] = {}
+        self.blocks: list[dict[str, int]] = []
+        self.since_getpc: int | None = None
+        self.terminated = False
+        self.position = 0
+
+    # What the tables call.
+    def site(self) -> int:
+        """A number for this instruction as a place that may fault."""
+        assert self.inst is not None
+        self.sites.append((self.inst.line, self.inst.text))
+        return len(self.sites) - 1
+
+    def leave_on_fault(self, rc: str) -> None:
+        bad = self.out.emit(f"icmp ne i32 {rc}, 0")
+        on = self.out.fresh_label("ok")
+        self.out.put(f"br i1 {bad}, label %fault, label %{on}, !prof !0")
+        self.out.label(on)
+
+    def fault_if(self, condition: str, kind: int) -> None:
+        """Leave with a fault of this kind where the scalar condition holds."""
+        bad, on = self.out.fresh_label("bad"), self.out.fresh_label("ok")
+        self.out.put(f"br i1 {condition}, label %{bad}, label %{on}, !prof !0")
+        self.out.label(bad)
+        self.out.declares.add("declare i32 @tec_fault(ptr, i64, i32, i64, i64)")
+        self.out.emit(f"call i32 @tec_fault(ptr %ctx, i64 {kind}, i32 {self.site()}, i64 0, i64 0)")
+        self.out.put("br label %fault")
+        self.out.label(on)
+
+    def ctx_load(self, name: str, ty: str) -> str:
+        at = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX[name]}")
+        return self.out.emit(f"load {ty}, ptr {at}")
+
+    def symbol(self, op: Operand) -> str:
+        """A data symbol's address, half by half. s_getpc_b64 gives 0 here, so `sym@rel32@lo` must give all of it.
+
+        The addend counts from the address of the literal itself: 4 for the word after s_getpc, 8 more for the high
+        half's; what is over that is an offset into the symbol.
+        """
+        parts = op.reloc.split("@")
+        if parts[0] not in ("rel32", "gotpcrel32", "abs32") or len(parts) != 2:
+            raise self.fail(f"relocation {op.reloc}")
+        expected = 0
+        if parts[0] != "abs32":
+            if self.since_getpc is None:
+                raise self.fail("a pc-relative symbol with no s_getpc_b64 before it")
+            expected = 4 + self.since_getpc
+        delta = op.addend - expected
+        if delta < 0:
+            raise self.fail(f"addend of {op.text}@{op.reloc}")
+        if op.text not in self.symbols:
+            self.symbols.append(op.text)
+        table = self.ctx_load("symbols", "ptr")
+        slot = self.out.emit(f"getelementptr i64, ptr {table}, i64 {self.symbols.index(op.text)}")
+        if parts[0] == "gotpcrel32":
+            address = self.out.emit(f"ptrtoint ptr {slot} to i64")
+        else:
+            address = self.out.emit(f"load i64, ptr {slot}")
+        address = self.s.add(address, str(delta), "i64")
+        lo, hi = self.s.unpack(address)
+        return hi if parts[1] == "hi" else lo
+
+    # Control flow.
+    def label_name(self, label: str) -> str:
+        return "L" + re.sub(r"\W", "_", label)
+
+    def target(self, op: Operand) -> str:
+        if op.kind != "label" or op.text not in self.text.labels:
+            raise self.fail(f"branch target {op.text!r}")
+        return op.text
+
+    def branch(self, label: str, condition: str | None = None) -> None:
+        """To `label` where the condition (an i1; None: always) holds, else on."""
+        goal = self.label_name(label)
+        after = self.out.fresh_label("next")
+        backward = self.text.labels[label] <= self.position
+        if not backward:
+            self.out.put(f"br i1 {condition}, label %{goal}, label %{after}" if condition else f"br label %{goal}")
+        else:
+            pay = self.out.fresh_label("loop")
+            self.out.put(f"br i1 {condition}, label %{pay}, label %{after}" if condition else f"br label %{pay}")
+            self.out.label(pay)
+            cost = self.position - self.text.labels[label] + 1
+            at = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['budget']}")
+            left = self.s.sub(self.out.emit(f"load i64, ptr {at}"), str(cost), "i64")
+            self.out.put(f"store i64 {left}, ptr {at}")
+            stop = self.out.emit("load volatile i32, ptr %stop")
+            stopped = self.s.icmp("ne", "i32", stop, "0")
+            spent = self.s.icmp("slt", "i64", left, "0")
+            leave = self.s.or_(stopped, spent, "i1")
+            out = self.out.fresh_label("leave")
+            self.out.put(f"br i1 {leave}, label %{out}, label %{goal}, !prof !0")
+            self.out.label(out)
+            kind = self.s.select(stopped, "i64", "7", "6")
+            self.out.declares.add("declare i32 @tec_fault(ptr, i64, i32, i64, i64)")
+            self.out.emit(f"call i32 @tec_fault(ptr %ctx, i64 {kind}, i32 {self.site()}, i64 0, i64 0)")
+            self.out.put("br label %fault")
+        self.out.label(after)
+        self.terminated = condition is None
+        self.new_block() if condition is None else None
+
+    def conditional(self, inst: Inst) -> str:
+        name = inst.op.removeprefix("s_cbranch_")
+        if name in ("scc0", "scc1"):
+            value = self.scc()
+            return value if name == "scc1" else self.s.not_(value, "i1")
+        if name in ("vccz", "vccnz", "execz", "execnz"):
+            bits = self.mask_bits(VCC if name.startswith("vcc") else EXEC)
+            if self.full and name.startswith("exec"):
+                bits = "-1"
+            return self.s.icmp("ne" if name.endswith("nz") else "eq", self.mask_type, bits, "0")
+        raise self.fail(f"branch {inst.op}")
+
+    def barrier(self) -> None:
+        if not self.many:
+            return
+        self.barrier_count += 1
+        n = self.barrier_count
+        self.out.lines.append(f"\0save {n}")
+        self.out.put(f"ret i32 {n}")
+        self.out.label(f"resume{n}")
+        self.out.lines.append(f"\0load {n}")
+        self.new_block()
+
+    def instruction(self, inst: Inst) -> None:
+        self.inst = inst
+        self.dpp_mask = None
+        op = inst.op
+        if self.since_getpc is not None:
+            self.since_getpc += 0
+        if op == "s_endpgm":
+            self._class("branch")
+            self.out.put("ret i32 0")
+            self.out.label(self.out.fresh_label("dead"))
+            self.terminated = True
+            self.new_block()
+        elif op == "s_branch":
+            self._class("branch")
+            self.branch(self.target(inst.operands[0]))
+        elif op.startswith("s_cbranch_"):
+            self._class("branch")
+            self.branch(self.target(inst.operands[0]), self.conditional(inst))
+        elif op in ("s_barrier", "s_barrier_wait"):
+            self._class("barrier")
+            if inst.operands and inst.operands[0].value != -1:
+                raise self.fail("a named barrier")
+            self.barrier()
+        elif op in ("s_barrier_signal", "s_barrier_leave"):
+            self._class("barrier")
+            if inst.operands and inst.operands[0].value != -1:
+                raise self.fail("a named barrier")
+        elif op == "s_trap":
+            self._class("other")
+            self.fault_if("true", 13)
+        elif op == "s_getpc_b64":
+            self._class("salu")
+            self.write_scalar(inst.operands[0], "0", "i64")
+            self.since_getpc = 0
+        else:
+            self.ordinary(inst)
+            if self.since_getpc is not None:
+                # Words since s_getpc: an opcode, and one more where it has a symbol for a literal.
+                self.since_getpc += 4 + 4 * any(o.kind == "symbol" for o in inst.operands)
+                if self.since_getpc > 64:
+                    self.since_getpc = None
+        if inst.mods:
+            raise self.fail("modifier " + ", ".join(f"{k}:{v}" if v else k for k, v in inst.mods.items()))
+
+    def ordinary(self, inst: Inst) -> None:
+        row = lookup(self, inst)
+        self._class(row.kind)
+        if inst.dual is None:
+            self.op_sel_bits = self._op_sel(inst, row.kind)
+            row.handler(self, inst)
+            return
+        second = inst.dual
+        self.deferred = []
+        for half in (inst, second):
+            self.inst = half
+            self.op_sel_bits = []
+            lookup(self, half).handler(self, half)
+        self.inst = inst
+        self.flush_deferred()
+        if second.mods:
+            raise self.fail("modifier " + ", ".join(second.mods))
+
+    def _op_sel(self, inst: Inst, kind: str) -> list[int]:
+        """op_sel for opcodes that are not packed; those read it by themselves."""
+        if kind in ("packed", "matrix", "lane") or "op_sel" not in inst.mods:
+            return []
+        return inst.take_list("op_sel") or []
+
+    def _class(self, kind: str) -> None:
+        self.classes[kind] = self.classes.get(kind, 0) + 1
+
+    # The function.
+    def run(self, symbol: str) -> Translation:
+        starts: dict[int, list[str]] = {}
+        for label, index in self.text.labels.items():
+            starts.setdefault(index, []).append(label)
+        for index, inst in enumerate(self.text.insts):
+            self.position = index
+            for label in starts.get(index, ()):
+                self.out.put(f"br label %{self.label_name(label)}")
+                self.out.label(self.label_name(label))
+                self.new_block()
+                self.since_getpc = None
+            self.instruction(inst)
+        for index, labels in starts.items():
+            if index >= len(self.text.insts):
+                for label in labels:
+                    self.out.put(f"br label %{self.label_name(label)}")
+                    self.out.label(self.label_name(label))
+        self.out.put("unreachable")
+        return self._finish(symbol)
+
+    def _finish(self, symbol: str) -> Translation:
+        vector = self.v.type("i32")
+        agpr_base = max((i for k, i in self.regs if k == "v"), default=0) + 1
+        agpr_base = max(agpr_base, 3)
+        vgprs = agpr_base + max((i + 1 for k, i in self.regs if k == "a"), default=0)
+
+        def offset(kind: str, index: int) -> int:
+            if kind == "s":
+                return 4 * index
+            return STATE_VGPRS + 4 * self.lanes * (index + (agpr_base if kind == "a" else 0))
+
+        regs = sorted(self.regs)
+
+        def move(load: bool, tag: str) -> list[str]:
+            lines = []
+            for i, (kind, index) in enumerate(regs):
+                ty = "i32" if kind == "s" else vector
+                name = f"%{tag}{i}"
+                align = ", align 64" if kind != "s" else ""
+                lines.append(f"  {name}p = getelementptr i8, ptr %st, i64 {offset(kind, index)}")
+                if load:
+                    lines.append(f"  {name} = load {ty}, ptr {name}p{align}")
+                    lines.append(f"  store {ty} {name}, ptr %{kind}{index}")
+                else:
+                    lines.append(f"  {name} = load {ty}, ptr %{kind}{index}")
+                    lines.append(f"  store {ty} {name}, ptr {name}p{align}")
+            lines.append(f"  %{tag}sp = getelementptr i8, ptr %st, i64 {STATE_SCC}")
+            if load:
+                lines += [f"  %{tag}s = load i1, ptr %{tag}sp", f"  store i1 %{tag}s, ptr %scc"]
+            else:
+                lines += [f"  %{tag}s = load i1, ptr %scc", f"  store i1 %{tag}s, ptr %{tag}sp"]
+            return lines
+
+        lines = [
+            f"define i32 @{symbol}(ptr noalias %st, ptr noalias %ctx, i32 %resume) {{",
+            "entry:",
+            *(f"  %{k}{i} = alloca {'i32' if k == 's' else vector}" for k, i in regs),
+            "  %scc = alloca i1",
+            f"  %mbuf = alloca [16 x {vector}], align 64",
+            f"  %stop_p = getelementptr i8, ptr %ctx, i64 {CTX['stop']}",
+            "  %stop = load ptr, ptr %stop_p",
+        ]
+        cases = " ".join(f"i32 {n}, label %resume{n}" for n in range(1, self.barrier_count + 1))
+        lines.append(f"  switch i32 %resume, label %start [ {cases} ]")
+        lines.append("start:")
+        lines += move(True, "r0_")
+        for line in self.out.lines:
+            if line[0] == "\0":
+                verb, n = line[1:].split()
+                lines += move(verb == "load", f"{verb}{n}_")
+            else:
+                lines.append(line)
+        lines += ["fault:", "  ret i32 -1", "}"]
+        lines += sorted(self.out.declares)
+        lines.append('!0 = !{!"branch_weights", i32 1, i32 1000}')
+        return Translation(
+            "\n".join(lines), symbol, self.sites, self.symbols, vgprs, agpr_base, self.barrier_count, self.classes
+        )
+
+
+def _with_full(options: Options, full: bool) -> Options:
+    from dataclasses import replace
+
+    return replace(options, full=full)
+
+
+def _writes_exec(inst: Inst) -> bool:
+    if _WRITES_EXEC.match(inst.op):
+        return True
+    dst = inst.operands[0] if inst.operands else None
+    return dst is not None and dst.kind == "s" and dst.index <= EXEC + 1 and dst.index + dst.count > EXEC
+
+
+def translate(kernel: KernelText, options: Options, symbol: str, waves_many: bool = True) -> Translation:
+    """The IR of `kernel` under `options`; raises `UnsupportedInstruction` at the first thing not modelled."""
+    from . import opcodes
+
+    opcodes.load()
+    return Translator(kernel, options, waves_many).run(symbol)

@@ -1,0 +1,439 @@
+"""Registers of one wavefront while its kernel is translated: reads and writes with every operand modifier.
+
+Registers are allocas (`%s7` an i32, `%v3` and `%a3` vectors of one i32 a lane) that LLVM promotes to values. Within a
+basic block the last value of each register is also kept here, by type, so that few loads and bit casts are written at all.
+EXEC is the register pair s126:127; a vector write keeps the old value of lanes that EXEC leaves out, unless the
+translator knows that all lanes are on (`full`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .asmparse import Inst, Operand, float_bits
+from .dpp import dpp_source, sdwa_insert, sdwa_select
+from .errors import UnsupportedInstruction
+from .ops import BITS, Ops, Out
+
+VCC, EXEC, M0, FLAT_SCRATCH = 106, 126, 124, 102
+FLOATS = frozenset(("f16", "bf16", "f32", "f64"))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What one translation assumes and adds. `full`: every wave starts with all its lanes on."""
+
+    chip: str
+    lanes: int
+    full: bool
+    checks: frozenset[str] = frozenset({"bounds"})
+    profile: bool = False
+    accum_offset: int = 0
+    vgpr_count: int = 256
+
+
+@dataclass(slots=True)
+class _State:
+    typed: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
+    pairs: dict[int, str] = field(default_factory=dict)
+    masks: dict[int, str] = field(default_factory=dict)
+
+
+class Wave:
+    """The translator's view of the machine. `v` writes vector IR, `s` scalar IR; both to the same function."""
+
+    def __init__(self, kernel: str, options: Options):
+        self.kernel = kernel
+        self.options = options
+        self.lanes = options.lanes
+        self.chip = options.chip
+        digits = options.chip.removeprefix("gfx")
+        self.gfx = int(digits[:-2])  # 9, 10, 11, 12
+        self.cdna3 = options.chip in ("gfx940", "gfx941", "gfx942", "gfx950")
+        self.out = Out()
+        self.v = Ops(self.out, options.lanes)
+        self.s = Ops(self.out, 0)
+        self.regs: set[tuple[str, int]] = set()
+        self.state = _State()
+        self.inst: Inst | None = None
+        self.dpp_mask: str | None = None  # lanes that this instruction may write, beyond EXEC
+        self.full = options.full  # EXEC is known to be all ones here
+        self.deferred: list[tuple[tuple[str, int], str]] | None = None  # VOPD: writes held back
+        self.mask_type = f"i{self.lanes}"
+
+    # Errors.
+    def fail(self, what: str) -> UnsupportedInstruction:
+        inst = self.inst
+        return UnsupportedInstruction(
+            f"not modelled on {self.chip}: {what}",
+            kernel=self.kernel,
+            line=inst.line if inst else None,
+            instruction=inst.text if inst else None,
+        )
+
+    def new_block(self) -> None:
+        self.state = _State()
+
+    # Raw registers.
+    def reg(self, kind: str, index: int) -> str:
+        """The i32 (scalar or vector) in a register."""
+        return self._typed(kind, index, "i32")
+
+    def _typed(self, kind: str, index: int, t: str) -> str:
+        """A register's value seen as a 32-bit type."""
+        key = (kind, index)
+        known = self.state.typed.get(key)
+        if known is None:
+            known = self.state.typed[key] = {}
+            self.regs.add(key)
+            ty = (self.s if kind == "s" else self.v).type("i32")
+            known["i32"] = self.out.emit(f"load {ty}, ptr %{kind}{index}")
+        value = known.get(t)
+        if value is None:
+            ops = self.s if kind == "s" else self.v
+            first = next(iter(known))
+            value = known[t] = ops.bitcast(first, t, known[first])
+        return value
+
+    def set_reg(self, kind: str, index: int, value: str, t: str = "i32") -> None:
+        """Write a whole register, EXEC not considered."""
+        key = (kind, index)
+        if kind == "s":
+            base = index & ~1
+            for k in (base, index - 1, index):
+                self.state.pairs.pop(k, None)
+                self.state.masks.pop(k, None)
+            if index in (EXEC, EXEC + 1):
+                self.full = False
+        if self.deferred is not None:
+            self.deferred.append((key, value if t == "i32" else self.v.bitcast(t, "i32", value)))
+            return
+        self.regs.add(key)
+        self.state.typed[key] = {t: value}
+        ops = self.s if kind == "s" else self.v
+        self.out.put(f"store {ops.type(t)} {value}, ptr %{kind}{index}")
+
+    def flush_deferred(self) -> None:
+        writes, self.deferred = self.deferred or [], None
+        for (kind, index), value in writes:
+            self.set_reg(kind, index, value)
+
+    def sgpr64(self, index: int) -> str:
+        value = self.state.pairs.get(index)
+        if value is None:
+            value = self.s.pack(self.reg("s", index), self.reg("s", index + 1))
+            self.state.pairs[index] = value
+        return value
+
+    def set_sgpr64(self, index: int, value: str) -> None:
+        if self.options.profile or value[0] == "%":
+            lo, hi = self.s.unpack(value)
+        else:
+            bits = int(value) & 0xFFFFFFFFFFFFFFFF
+            lo, hi = self.s.const("i32", bits & 0xFFFFFFFF), self.s.const("i32", bits >> 32)
+        self.set_reg("s", index, lo)
+        self.set_reg("s", index + 1, hi)
+        self.state.pairs[index] = value
+
+    # Lane masks.
+    def mask_bits(self, index: int) -> str:
+        """The lane mask in SGPR `index` (a pair in wave64) as an integer of one bit a lane."""
+        return self.sgpr64(index) if self.lanes == 64 else self.reg("s", index)
+
+    def set_mask_bits(self, index: int, bits: str) -> None:
+        if self.lanes == 64:
+            self.set_sgpr64(index, bits)
+        else:
+            self.set_reg("s", index, bits)
+
+    def mask(self, index: int) -> str:
+        """The lane mask in SGPR `index` as a vector of i1."""
+        value = self.state.masks.get(index)
+        if value is None:
+            value = self.out.emit(f"bitcast {self.mask_type} {self.mask_bits(index)} to {self.v.type('i1')}")
+            self.state.masks[index] = value
+        return value
+
+    def to_bits(self, mask: str) -> str:
+        return self.out.emit(f"bitcast {self.v.type('i1')} {mask} to {self.mask_type}")
+
+    def from_bits(self, bits: str) -> str:
+        return self.out.emit(f"bitcast {self.mask_type} {bits} to {self.v.type('i1')}")
+
+    def exec_bits(self) -> str:
+        return "-1" if self.full else self.mask_bits(EXEC)
+
+    def exec_mask(self) -> str:
+        return self.v.const("i1", 1) if self.full else self.mask(EXEC)
+
+    def set_mask_operand(self, op: Operand, mask: str) -> None:
+        """A compare's result: inactive lanes give 0."""
+        bits = self.to_bits(mask)
+        if not self.full:
+            bits = self.s.and_(bits, self.exec_bits(), self.mask_type)
+            mask = ""
+        if op.kind == "special" and op.text == "null":
+            return
+        if op.kind != "s":
+            raise self.fail(f"lane mask written to {op.text}")
+        self.set_mask_bits(op.index, bits)
+        if mask and op.index != EXEC:
+            self.state.masks[op.index] = mask
+
+    # Scalar operands.
+    def literal(self, op: Operand, t: str) -> int:
+        """The bits that a constant operand stands for, where type `t` is wanted."""
+        bits = BITS[t]
+        if op.kind == "float":
+            fmt = {"f64": "d", "i64": "d", "f16": "e", "i16": "e"}.get(t, "f")
+            if t == "bf16":
+                return float_bits(op.value, "f") >> 16
+            return float_bits(op.value, fmt)
+        value = int(op.value)
+        if t == "f64" and not -16 <= value <= 64:
+            if value >> 32 and value >> 32 != -1:
+                return value  # a 64-bit literal (gfx12.5)
+            return (value & 0xFFFFFFFF) << 32  # a 32-bit literal is the upper half of a double
+        return value & ((1 << bits) - 1)
+
+    def scalar(self, op: Operand, t: str = "i32") -> str:
+        """A scalar operand's value as an integer type (i16, i32 or i64) or a float type."""
+        self.no_modifiers(op, t)
+        ops = self.s
+        integer = "i" + str(BITS[t])
+        if op.kind in ("int", "float"):
+            bits = ops.const(integer, self.literal(op, t))
+            return bits if integer == t else self._const_float(t, self.literal(op, t))
+        if op.kind == "s":
+            if BITS[t] == 64:
+                return ops.bitcast("i64", t, self.sgpr64(op.index))
+            if BITS[t] == 32:
+                return self._typed("s", op.index, t)
+            return ops.bitcast("i16", t, ops.trunc("i32", "i16", self.reg("s", op.index)))
+        if op.kind == "special":
+            value = self.special(op.text)
+            if value is not None:
+                if BITS[t] == 64:
+                    return value
+                return ops.trunc("i64", integer, value) if value[0] == "%" else value
+        if op.kind == "symbol":
+            return self.symbol(op)
+        raise self.fail(f"operand {op.text!r} as a scalar {t}")
+
+    def _const_float(self, t: str, bits: int) -> str:
+        """A float constant by its bits (NaNs included), through a bit cast that LLVM folds."""
+        return self.s.bitcast("i" + str(BITS[t]), t, self.s.const("i" + str(BITS[t]), bits))
+
+    def special(self, name: str) -> str | None:
+        """A special scalar source, as an i64."""
+        if name == "null":
+            return "0"
+        if name in ("scc", "src_scc"):
+            return self.s.zext("i1", "i64", self.scc())
+        if name in ("src_vccz", "src_execz"):
+            bits = self.mask_bits(VCC if name == "src_vccz" else EXEC)
+            return self.s.zext("i1", "i64", self.s.icmp("eq", self.mask_type, bits, "0"))
+        if name in ("src_shared_base", "src_private_base"):
+            return str((1 if name == "src_shared_base" else 2) << 32)
+        return None
+
+    def symbol(self, op: Operand) -> str:
+        raise self.fail(f"symbol operand {op.text}")
+
+    def no_modifiers(self, op: Operand, t: str) -> None:
+        if op.neg or op.abs or op.sext:
+            raise self.fail(f"operand modifier of {op.text!r} on type {t}")
+
+    def scc(self) -> str:
+        return self.out.emit("load i1, ptr %scc")
+
+    def set_scc(self, value: str) -> None:
+        self.out.put(f"store i1 {value}, ptr %scc")
+
+    def write_scalar(self, op: Operand, value: str, t: str = "i32") -> None:
+        if op.kind == "special" and op.text == "null":
+            return
+        if op.kind != "s":
+            raise self.fail(f"scalar result to {op.text!r}")
+        if BITS[t] == 64:
+            self.set_sgpr64(op.index, self.s.bitcast(t, "i64", value))
+        elif t in ("i32", "f32"):
+            self.set_reg("s", op.index, value, t)
+        else:
+            bits = self.s.bitcast(t, "i16", value)
+            self.set_reg("s", op.index, self.s.zext("i16", "i32", bits))
+
+    # Vector operands.
+    def source(self, position: int, t: str) -> str:
+        """Operand `position` of the instruction as a vector of `t`, all its modifiers applied.
+
+        Position 1 is src0, the operand that DPP and SDWA read through.
+        """
+        inst = self.inst
+        assert inst is not None
+        if position >= len(inst.operands):
+            raise self.fail(f"operand {position} is missing")
+        op = inst.operands[position]
+        if BITS[t] == 64:
+            value = self._source64(op, t)
+        elif BITS[t] == 16:
+            value = self._source16(inst, op, position, t)
+        elif inst.encoding in ("dpp", "dpp8", "e64_dpp", "sdwa") and position in (1, 2):
+            value = self.v.bitcast("i32", t, self.routed(inst, op, position))
+        elif op.kind in ("v", "a"):
+            if op.half:
+                raise self.fail(f"half register {op.text} as {t}")
+            value = self._typed(op.kind, op.index, t)
+        else:
+            bare = Operand(op.kind, op.text, op.index, op.count, op.half, op.value, reloc=op.reloc, addend=op.addend)
+            value = self.v.splat(t, self.scalar(bare, t))
+        if op.neg or op.abs:
+            value = self._float_modifiers(op, t, value)
+        if op.sext and inst.encoding != "sdwa":
+            raise self.fail("sext() outside SDWA")
+        return value
+
+    def routed(self, inst: Inst, op: Operand, position: int) -> str:
+        """src0 or src1 as raw bits after DPP or SDWA."""
+        if op.kind in ("v", "a"):
+            raw = self.reg(op.kind, op.index)
+        else:
+            raw = self.v.splat("i32", self.scalar(Operand(op.kind, op.text, op.index, op.count, value=op.value), "i32"))
+        if inst.encoding == "sdwa":
+            return sdwa_select(self, inst, op, position, raw)
+        if position != 1:
+            return raw
+        return dpp_source(self, inst, raw)
+
+    def _float_modifiers(self, op: Operand, t: str, value: str) -> str:
+        if t not in FLOATS:
+            raise self.fail(f"neg or abs on an operand of type {t}")
+        ops, bits = self.v, BITS[t]
+        integer = f"i{bits}"
+        if op.abs:
+            value = ops.bitcast(
+                integer,
+                t,
+                ops.and_(ops.bitcast(t, integer, value), ops.const(integer, (1 << (bits - 1)) - 1), integer),
+            )
+        if op.neg:
+            value = ops.fneg(t, value)
+        return value
+
+    def _source64(self, op: Operand, t: str) -> str:
+        if op.kind in ("v", "a"):
+            if op.count != 2:
+                raise self.fail(f"{op.text} as a 64-bit operand")
+            value = self.vgpr64(op.kind, op.index)
+            return self.v.bitcast("i64", t, value)
+        bare = Operand(op.kind, op.text, op.index, op.count, op.half, op.value)
+        return self.v.splat(t, self.scalar(bare, t))
+
+    def vgpr64(self, kind: str, index: int) -> str:
+        key = (kind + "64", index)
+        known = self.state.typed.get(key)
+        lo, hi = self.reg(kind, index), self.reg(kind, index + 1)
+        if known and known["lo"] == lo and known["hi"] == hi:
+            return known["i64"]
+        value = self.v.pack(lo, hi)
+        self.state.typed[key] = {"lo": lo, "hi": hi, "i64": value}
+        return value
+
+    def _source16(self, inst: Inst, op: Operand, position: int, t: str) -> str:
+        if inst.encoding in ("dpp", "dpp8", "e64_dpp", "sdwa") and position in (1, 2):
+            if op.half == "h":
+                raise self.fail("DPP on a high half register")
+            raw = self.routed(inst, op, position)
+        elif op.kind in ("v", "a"):
+            raw = self.reg(op.kind, op.index)
+            if op.half == "h" or self.op_sel(position):
+                raw = self.v.lshr(raw, self.v.const("i32", 16))
+        elif op.kind == "s":
+            raw = self.v.splat("i32", self.reg("s", op.index))
+            if self.op_sel(position):
+                raw = self.v.lshr(raw, self.v.const("i32", 16))
+        elif op.kind in ("int", "float"):
+            bits = self.literal(op, t)
+            return self.v.bitcast("i16", t, self.v.const("i16", bits))
+        else:
+            raise self.fail(f"operand {op.text!r} as {t}")
+        return self.v.bitcast("i16", t, self.v.trunc("i32", "i16", raw))
+
+    def op_sel(self, position: int) -> bool:
+        """Whether operand `position` (0 is the destination, the last bit of op_sel) uses its high half."""
+        inst = self.inst
+        assert inst is not None
+        sel = self.op_sel_bits
+        if not sel:
+            return False
+        i = len(sel) - 1 if position == 0 else position - 1
+        if position and i >= len(sel) - 1:
+            return False
+        return bool(sel[i])
+
+    op_sel_bits: list[int] = []
+
+    # Vector results.
+    def write(self, position: int, value: str, t: str, keep_high: bool = False) -> None:
+        """A result to the VGPR operand at `position`: output modifiers, 16-bit rules, SDWA, EXEC and DPP masks."""
+        inst = self.inst
+        assert inst is not None
+        op = inst.operands[position]
+        if t in FLOATS:
+            value = self.output_modifiers(inst, t, value)
+        if op.kind not in ("v", "a"):
+            raise self.fail(f"vector result to {op.text!r}")
+        if BITS[t] == 64:
+            value = self.v.bitcast(t, "i64", value)
+            lo, hi = self.v.unpack(value)
+            self.write_reg(op.kind, op.index, lo)
+            self.write_reg(op.kind, op.index + 1, hi)
+            if self.full and self.dpp_mask is None and self.deferred is None:
+                self.state.typed[(op.kind + "64", op.index)] = {"lo": lo, "hi": hi, "i64": value}
+            return
+        if BITS[t] == 16:
+            wide = self.v.zext("i16", "i32", self.v.bitcast(t, "i16", value))
+            if inst.encoding == "sdwa":
+                wide = sdwa_insert(self, inst, op, wide)
+            elif op.half or (position == 0 and self.op_sel_bits) or self.gfx >= 10 or keep_high:
+                old = self.reg(op.kind, op.index)
+                if op.half == "h" or (position == 0 and self.op_sel(0)):
+                    wide = self.v.or_(
+                        self.v.shl(wide, self.v.const("i32", 16)), self.v.and_(old, self.v.const("i32", 0xFFFF))
+                    )
+                else:
+                    wide = self.v.or_(wide, self.v.and_(old, self.v.const("i32", 0xFFFF0000)))
+            self.write_reg(op.kind, op.index, wide)
+            return
+        if op.half:
+            raise self.fail(f"a result of type {t} to half register {op.text}")
+        if inst.encoding == "sdwa":
+            value, t = sdwa_insert(self, inst, op, self.v.bitcast(t, "i32", value)), "i32"
+        self.write_reg(op.kind, op.index, value, t)
+
+    def write_reg(self, kind: str, index: int, value: str, t: str = "i32") -> None:
+        """Write a vector register in the lanes that EXEC and DPP leave on."""
+        if not self.full:
+            value = self.v.select(self.exec_mask(), t, value, self._typed(kind, index, t))
+        if self.dpp_mask is not None:
+            value = self.v.select(self.dpp_mask, t, value, self._typed(kind, index, t))
+        self.set_reg(kind, index, value, t)
+
+    def output_modifiers(self, inst: Inst, t: str, value: str) -> str:
+        ops = self.v
+        mul, div = inst.take("mul"), inst.take("div")
+        if mul or div:
+            factor = {("2", None): 2.0, ("4", None): 4.0, (None, "2"): 0.5}.get((mul, div))
+            if factor is None:
+                raise self.fail(f"output modifier mul:{mul} div:{div}")
+            value = ops.bin("fmul", t, value, ops.const(t, factor))
+        if inst.take("clamp") is not None:
+            value = self.clamp01(t, value)
+        return value
+
+    def clamp01(self, t: str, value: str) -> str:
+        """To [0, 1]; NaN gives 0 (DX10_CLAMP, which amdhsa sets)."""
+        ops = self.v
+        zero, one = ops.const(t, 0.0), ops.const(t, 1.0)
+        value = ops.select(ops.fcmp("ogt", t, value, zero), t, value, zero)
+        return ops.select(ops.fcmp("olt", t, value, one), t, value, one)
