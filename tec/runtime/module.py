@@ -243,7 +243,7 @@ class Module:
     def __del__(self) -> None:
         for device, (handle, _) in getattr(self, "_loaded", {}).items():
             try:
-                device.driver.unload_module(handle)  # type: ignore[union-attr]
+                device.driver.unload_module(handle)
             except Exception:
                 continue  # the driver may be gone at interpreter exit
 
