@@ -3,5 +3,6 @@
 from .schedule import Schedule, create_schedule
 from .stage import Stage
 from .to_loops import to_loops
+from .trace import Trace, replay
 
-__all__ = ["Schedule", "Stage", "create_schedule", "to_loops"]
+__all__ = ["Schedule", "Stage", "Trace", "create_schedule", "replay", "to_loops"]

@@ -197,11 +197,11 @@ class Facts:
         out = self._rewrite(e)
         if out is not e and type(out) is not t:
             return self._terms(out)
-        if t is E.Cast and self._is_index(out.value):  # type: ignore[attr-defined]
-            bounds = self.bounds(out.value)  # type: ignore[attr-defined]
-            return {(self._atom((t, out.dtype, self._frozen(out.value)), out, bounds),): 1}  # type: ignore[attr-defined]
+        if t is E.Cast and self._is_index(out.value):
+            bounds = self.bounds(out.value)
+            return {(self._atom((t, out.dtype, self._frozen(out.value)), out, bounds),): 1}
         if t is E.Select or (t is E.Call and e.op == "if_then_else"):
-            a, b = (out.a, out.b) if isinstance(out, E.Select) else out.args[1:]  # type: ignore[attr-defined]
+            a, b = (out.a, out.b) if isinstance(out, E.Select) else out.args[1:]
             (alo, ahi), (blo, bhi) = self.bounds(a), self.bounds(b)
             lo = None if alo is None or blo is None else min(alo, blo)
             hi = None if ahi is None or bhi is None else max(ahi, bhi)
@@ -308,7 +308,7 @@ class Facts:
         return self._mod_atom(rest, c, dtype)
 
     def _mod_atom(self, rest: Terms, c: int, dtype: str) -> Terms:
-        g = _common({k: v for k, v in rest.items()}, c)
+        g = _common(dict(rest.items()), c)
         if g > 1 and all(v % g == 0 for v in rest.values()):  # (g*x) % (g*d) = g * (x % d)
             inner = self._remainder_terms({k: v // g for k, v in rest.items()}, c // g, dtype)
             return {k: v * g for k, v in inner.items()}

@@ -220,7 +220,7 @@ class Bounds:
         for iv in consumer.op.root_iter_vars():
             s = sets.get(iv) or from_range(self.ranges[iv])
             if outer is not None and s.lo is not None and s.hi is not None:
-                if s.is_point:
+                if s.is_point and s.lo is not None:
                     s = outer(self.facts.simplify(s.lo))
                 else:
                     s = Interval(outer(self.facts.simplify(s.lo)).lo, outer(self.facts.simplify(s.hi)).hi)

@@ -20,6 +20,7 @@ from .stage import AttachKind, Stage
 def clone(sch: Schedule) -> Schedule:
     """Stages of their own, everything else shared."""
     new: Schedule = copy.copy(sch)
+    new.trace = None  # type: ignore[assignment]  # nothing is recorded on a copy
     twin: dict[int, Stage] = {}
     for s in (*sch.stages, *sch.groups):
         t = copy.copy(s)

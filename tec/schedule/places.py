@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from ..errors import ArgumentError, LoweringError
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.buffer import GLOBAL, Buffer
+from ..ir.visit import substitute
 from ..te.operation import ComputeOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .bounds import Bounds
@@ -19,13 +20,37 @@ from .stage import Stage
 
 
 @dataclass(slots=True, eq=False)
+class Layout:
+    """From transform_layout: `apply` takes an index of the tensor to one of the buffer, whose shape is `shape`."""
+
+    apply: Callable[[Sequence[E.Expr]], list[E.Expr]]
+    shape: tuple[E.Expr, ...]
+
+
+@dataclass(slots=True, eq=False)
 class Place:
-    """`buffer` holds the tensor's elements from `mins` on: tensor[i] is buffer[i - mins]."""
+    """`buffer` holds the tensor's elements from `mins` on: tensor[i] is buffer[i - mins].
+
+    layout: the buffer is indexed by layout.apply(i) instead. rolling: dimension and size of a circular buffer, where
+    tensor[i] is at i modulo the size.
+    """
 
     buffer: Buffer
     mins: tuple[E.Expr, ...]
     stage: Stage
     is_arg: bool = False
+    layout: Layout | None = None
+    rolling: tuple[int, E.Expr] | None = None
+
+    def index(self, at: Sequence[E.Expr]) -> list[E.Expr]:
+        """Where element `at` of the tensor stands in the buffer; not simplified."""
+        if self.layout is not None:
+            return self.layout.apply(list(at))
+        out = [i if B.is_const(low, 0) else B.sub(i, low) for i, low in zip(at, self.mins)]
+        if self.rolling is not None:
+            d, size = self.rolling
+            out[d] = B.floormod(out[d], B.cast(out[d].dtype, size))
+        return out
 
 
 def clean(name: str) -> str:
@@ -76,12 +101,13 @@ class Args:
         key = (id(stage), t.value_index)
         if key in self.tensors:
             raise ArgumentError(f"parameter {k}, tensor {t.name}, is given twice", hint="list each tensor once")
+        shape = stage.layout.shape if stage.layout is not None else t.shape
         if buffer is None:
-            buffer = Buffer(self._unique(t.name), t.dtype, t.shape, loc=stage.op.loc)
-        elif buffer.dtype != t.dtype or len(buffer.shape) != t.ndim:
+            buffer = Buffer(self._unique(t.name), t.dtype, shape, loc=stage.op.loc)
+        elif buffer.dtype != t.dtype or len(buffer.shape) != len(shape):
             raise ArgumentError(
                 f"buffer {buffer.name} ({buffer.dtype}, {len(buffer.shape)} dimensions) cannot hold {t.name} "
-                f"({t.dtype}, {t.ndim} dimensions)"
+                f"({t.dtype}, {len(shape)} dimensions)"
             )
         elif buffer.scope != GLOBAL:
             raise ArgumentError(
@@ -170,7 +196,7 @@ class Places:
         zeros = tuple([B.const(0, d.dtype) for d in t.shape])
         arg = self.args.get((id(stage), index))
         if arg is not None:
-            return Place(arg, zeros, stage, True)
+            return Place(arg, zeros, stage, True, stage.layout)
         if isinstance(stage.op, PlaceholderOp):
             raise LoweringError(
                 f"input {t.name} is not among the parameters", hint=f"add it to the list: [..., {t.name}]"
@@ -180,6 +206,13 @@ class Places:
             ranges = [self.bounds.ranges[iv] for iv in stage.op.axis]
             shape = tuple([r.extent for r in ranges])
             mins = tuple([self.bounds.facts.simplify(r.min) for r in ranges])
+        rolling = None
+        if stage.layout is not None:
+            shape, mins = stage.layout.shape, zeros
+        elif stage.rolling:
+            rolling = rolling_dim(self.bounds, stage)
+            if rolling is not None:
+                mins = tuple([zeros[d] if d == rolling[0] else m for d, m in enumerate(mins)])
         scope = self.bounds.scope(stage)
         if scope != GLOBAL and not all(isinstance(d, E.IntImm) for d in shape):
             raise fail(
@@ -187,4 +220,34 @@ class Places:
                 mark=stage, hint="compute it in a loop whose step needs a constant part of it; split with constant factors",
             )  # fmt: skip
         name = clean(stage.name) + (f"_v{index}" if stage.op.num_outputs > 1 else "")
-        return Place(Buffer(name, t.dtype, shape, scope=scope, loc=stage.op.loc), mins, stage)
+        buffer = Buffer(name, t.dtype, shape, scope=scope, loc=stage.op.loc)
+        return Place(buffer, mins, stage, False, stage.layout, rolling)
+
+
+def rolling_dim(bounds: Bounds, stage: Stage) -> tuple[int, E.Expr] | None:
+    """The dimension along which neighbouring steps of the attachment loop overlap, and the region's size there.
+
+    None where the loop has one step or nothing overlaps. Raises ScheduleError where the steps do not follow each other.
+    """
+    parent, loop = stage.placement.attach_stage, stage.placement.attach_ivar
+    assert parent is not None and loop is not None
+    if parent.thread_of(loop) or parent.attr(loop).kind == "parallel":
+        raise fail(
+            bounds.sch, f"rolling_buffer of {stage.name} along {loop.name}, whose steps do not follow each other",
+            mark=loop, hint="compute_at a serial loop",
+        )  # fmt: skip
+    found: tuple[int, E.Expr] | None = None
+    for d, iv in enumerate(stage.op.axis):
+        r = bounds.ranges[iv]
+        step = bounds.facts.simplify(B.sub(substitute(r.min, {loop.var: B.add(loop.var, 1)}), r.min))
+        if B.is_const(step, 0):
+            continue
+        if not isinstance(step, E.IntImm) or step.value < 0 or not isinstance(r.extent, E.IntImm) or found is not None:
+            raise fail(
+                bounds.sch, f"rolling_buffer of {stage.name}: the region does not move along one dimension with {loop.name}",
+                mark=loop, hint="compute_at the loop over the dimension that rolls",
+            )  # fmt: skip
+        if step.value >= r.extent.value:
+            return None
+        found = (d, r.extent)
+    return found

@@ -18,6 +18,7 @@ from ..ir.visit import substituter
 from ..te.operation import ComputeOp
 from .places import clean
 from .relations import Values
+from .sets import Evaluator, Interval
 from .stage import Stage
 
 if TYPE_CHECKING:
@@ -63,11 +64,9 @@ def init_nest(low: Lowering, stage: Stage, op: ComputeOp, values: Values, loops:
     return body
 
 
-def with_fresh(low: Lowering, spans: dict[E.Var, object]) -> None:
+def with_fresh(low: Lowering, spans: dict[E.Var, Interval]) -> None:
     """Let guards be decided for loop variables made after bound inference."""
-    from .sets import Evaluator
-
-    low.everywhere = Evaluator({**low.everywhere.env, **spans}, low.facts)  # type: ignore[dict-item]
+    low.everywhere = Evaluator({**low.everywhere.env, **spans}, low.facts)
 
 
 def update(low: Lowering, stage: Stage, op: ComputeOp, values: Values) -> S.Stmt:

@@ -40,6 +40,7 @@ class Schedule:
         stage.loc = op.loc
         self.stages.insert(len(self.stages) if at is None else at, stage)
         self.stage_map[op] = stage
+        self._see(stage, op)
         return stage
 
     def unique_name(self, name: str) -> str:
@@ -57,6 +58,12 @@ class Schedule:
         else:
             stage.replace_op(op)
         self.stage_map[op] = stage
+        self._see(stage, op)
+
+    def _see(self, stage: Stage, op: Operation) -> None:
+        trace = getattr(self, "trace", None)
+        if trace is not None:
+            trace.see(stage, op)
 
     def find(self, key: Any) -> Stage | None:
         """The stage of a tensor, operation or stage; None where it is not of this schedule."""

@@ -18,6 +18,7 @@ from .relations import Relation
 if TYPE_CHECKING:
     from ..te.operation import Operation
     from ..te.tensor import Tensor
+    from .places import Layout
     from .schedule import Schedule
 
 
@@ -61,7 +62,7 @@ class Stage:
         self.store_predicate: Expr | None = None
         self.double_buffered = False
         self.rolling = False
-        self.layout: Callable[..., Any] | None = None
+        self.layout: Layout | None = None
         self.leaf: list[IterVar] = []
         self.all: list[IterVar] = []
         if op is not None:

@@ -19,7 +19,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.func import Func
-from ..ir.visit import Rewriter
+from ..ir.visit import Rewriter, substitute
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from .bounds import Bounds, infer_bounds
 from .places import Args, Place, Places
@@ -76,6 +76,7 @@ class Lowering:
         self.places = places
         self.allocated: set[int] = set()
         self.attached: dict[tuple[int, int], list[Stage]] = {}
+        self.outside: dict[tuple[int, int], list[Place]] = {}  # storage around a loop
         self.roots: list[Stage] = []
         for stage in sch.stages:
             if isinstance(stage.op, PlaceholderOp):
@@ -107,7 +108,11 @@ class Lowering:
         for stage, mine in zip(reversed(stages), reversed(owned)):
             body = S.seq(self.produce(stage), body)
             for place in reversed(mine):
-                body = S.Alloc(place.buffer, body, self.storage_notes(place))
+                if place.rolling is not None:  # lives from one step of the loop to the next
+                    at = stage.placement
+                    self.outside.setdefault((id(at.attach_stage), id(at.attach_ivar)), []).append(place)
+                else:
+                    body = S.Alloc(place.buffer, body, self.storage_notes(place))
         return body
 
     def storage_notes(self, place: Place) -> dict[str, Any]:
@@ -173,12 +178,7 @@ class Lowering:
 
     def index(self, place: Place, at: Sequence[E.Expr]) -> tuple[E.Expr, ...]:
         """Where element `at` of the tensor stands in its buffer."""
-        out = []
-        for i, low in zip(at, place.mins):
-            if not B.is_const(low, 0):
-                i = B.sub(i, low)
-            out.append(self.facts.simplify(i))
-        return tuple(out)
+        return tuple([self.facts.simplify(i) for i in place.index(at)])
 
     # ---- values, bodies, guards
 
@@ -221,21 +221,36 @@ class Lowering:
         for iv in stage.op.root_iter_vars():
             if any(iv is x for x in skip) or iv.kind == E.IterKind.OPAQUE:
                 continue
-            value, r, dom = values[iv], self.ranges[iv], iv.dom
+            value, own, dom = values[iv], self.ranges[iv], iv.dom
             assert dom is not None
             span = self.everywhere(value)
             if checks.get(iv):
-                end = self.facts.simplify(B.add(r.min, r.extent))
+                end = self.facts.simplify(B.add(own.min, own.extent))
                 if not self._below(value, span, end):
                     out.append(B.compare("lt", value, end))
-            if r is dom:
+            if own is dom:
                 continue
             if not (self.facts.le(dom.min, value) or (span.lo is not None and self.facts.le(dom.min, span.lo))):
                 out.append(B.compare("ge", value, dom.min))
             end = B.add(dom.min, dom.extent)
             if not self._below(value, span, end):
                 out.append(B.compare("lt", value, end))
-        return _distinct(out)
+        return _distinct([*self.unrolled_before(stage, values), *out])
+
+    def unrolled_before(self, stage: Stage, values: Values) -> list[E.Expr]:
+        """For a rolling buffer: not what an earlier step of the attachment loop has computed."""
+        if not stage.rolling:
+            return []
+        place = self.places.output(stage, 0)
+        if place.rolling is None:
+            return []
+        loop = stage.placement.attach_ivar
+        assert loop is not None
+        iv = stage.op.axis[place.rolling[0]]
+        r = self.ranges[iv]
+        before = substitute(r.min, {loop.var: B.sub(loop.var, 1)})
+        fresh = B.compare("ge", values[iv], self.facts.simplify(B.add(before, r.extent)))
+        return [B.logical_or(B.compare("eq", loop.var, 0), fresh)]
 
     def _below(self, value: E.Expr, span: Interval, end: E.Expr) -> bool:
         return self.facts.lt(value, end) or (span.hi is not None and self.facts.lt(span.hi, end))
@@ -252,7 +267,7 @@ class Lowering:
 
     def in_threads(self, stage: Stage, e: E.Expr) -> E.Expr:
         """`e` with the variables of thread axes as those of the loops around that are bound to them."""
-        from ..ir.visit import free_vars, substitute
+        from ..ir.visit import free_vars
 
         loops: dict[str, E.Var] = {}
         thread_vars: dict[int, str] = {}
@@ -313,6 +328,8 @@ class Lowering:
             out = S.For(var, zero, extent, body, _KINDS.get(a.kind, S.ForKind.SERIAL))
         for key, value in reversed(a.pragmas):
             out = S.Attr(f"pragma.{key}", value, out)
+        for place in self.outside.pop((id(stage), id(iv)), ()):
+            out = S.Alloc(place.buffer, out, self.storage_notes(place))
         return out
 
 

@@ -138,7 +138,7 @@ def prefetch(stage: Stage, tensor: Any, loop: Any, offset: Any) -> None:
     try:
         distance = B.convert(offset)
     except ExprError:
-        distance = None  # type: ignore[assignment]
+        distance = None
     if distance is None or not dtype_info(distance.dtype).is_int:
         raise fail(stage, f"prefetch of {tensor.name} by {offset!r} steps", mark=iv, hint="a whole number of steps")
     stage.attr(iv).prefetches.append((tensor, distance))

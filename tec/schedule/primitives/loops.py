@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -93,7 +94,7 @@ def fuse(stage: Stage, axes: tuple[Any, ...]) -> IterVar:
         stage.all.append(one)
         return one
     loops = [check_loop(stage, a, "fuse") for a in axes]
-    for a, b in zip(loops, loops[1:]):
+    for a, b in itertools.pairwise(loops):
         if a is b:
             raise fail(stage, f"fuse of {a.name} with itself", mark=a)
         if a.kind != b.kind:
