@@ -12,6 +12,8 @@ def __getattr__(name: str) -> Any:
     if name == "compile":
         from .compile import compile
 
+        # The submodule has the same name; the function is what users mean.
+        globals()["compile"] = compile
         return compile
     if name == "load":
         from ..runtime.network import load

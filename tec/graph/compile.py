@@ -1,6 +1,407 @@
-"""tec.compile: an operator graph to one module: graph passes, groups, te computes, schedules, kernels, memory plan, program.
+"""tec.compile: an operator graph to one module: graph passes, groups, te computes, schedules, functions, memory plan.
 
-In: a Graph with shapes and dtypes inferred and `FusedGroup`s formed (tec/graph/passes/fuse.py): each group has
-`inputs` (value names), `outputs` (value names), `nodes` in topological order; each node's operator gives its te compute.
-Out: a `tec.runtime.network.Network`. Groups equal by structural hash share one kernel.
+In: a path, a frontend's model or a Graph. Out: a `tec.runtime.network.Network`. Groups that are equal but for their names and
+their weights share one function. Whole compiled networks are kept in the disk cache by content.
 """
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..driver import build
+from ..errors import ImportModelError, TecError
+from ..ops.registry import TensorType
+from ..ops.schedules import schedule_group
+from ..runtime.network import Network
+from ..schedule import to_loops
+from ..target import Target, as_target
+from ..te.evaluate import np_dtype
+from . import memory
+from .graph import Graph, Value
+from .passes.fuse import FusedGroup, fuse
+
+
+def compile(
+    model: Any,
+    target: Any = None,
+    shapes: Mapping[str, Any] | None = None,
+    dtype: str | None = None,
+    cache: bool = True,
+    progress: Any = None,
+) -> Network:
+    """Compile a whole network.
+
+    model: a path to an ONNX file, a ModelProto, or a `tec.graph.Graph`. target: text or Target ("llvm", "rocm
+    -mcpu=gfx942", "cuda"). shapes: input name -> shape, for inputs whose model leaves dimensions open. dtype: "float16"
+    for mixed precision. progress: a callable that takes (done, total, what); by default lines go to a terminal's stderr.
+    Raises ImportModelError, LoweringError, CodegenError.
+    """
+    tgt = as_target(target)
+    key = _cache_key(model, tgt, shapes, dtype) if cache else None
+    if key is not None:
+        found = _from_cache(key)
+        if found is not None:
+            return found
+    graph = _as_graph(model, shapes)
+    net = compile_graph(graph, tgt, dtype=dtype, progress=progress or _terminal_progress())
+    if key is not None:
+        _to_cache(key, net)
+    return net
+
+
+def _as_graph(model: Any, shapes: Mapping[str, Any] | None) -> Graph:
+    if isinstance(model, Graph):
+        return model
+    for point in entry_points(group="tec.frontends"):
+        frontend = point.load()()
+        if frontend.accepts(model):
+            graph: Graph = frontend.from_model(model, shapes)
+            return graph
+    raise ImportModelError(
+        f"no frontend takes {type(model).__name__} {str(model)[:80]!r}",
+        hint="give the path of an .onnx file, an onnx ModelProto or a tec.graph.Graph",
+    )
+
+
+@dataclass
+class _Unit:
+    """One function to be made, and the groups that run it."""
+
+    name: str
+    func: Any
+    inputs: list[int]  # which of the group's inputs are arguments
+    groups: list[FusedGroup] = field(default_factory=list)
+
+
+def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progress: Any = None) -> Network:
+    """Compile a graph for a target; see `compile`."""
+    from .passes import optimize
+
+    start = time.perf_counter()
+    with target:
+        graph = optimize(graph, target, dtype)
+        groups = fuse(graph)
+        units: dict[Any, _Unit] = {}
+        steps: list[tuple[FusedGroup, _Unit]] = []
+        real = [g for g in groups if not g.is_alias]
+        for k, group in enumerate(real):
+            signature = _signature(group)
+            unit = units.get(signature)
+            if unit is None:
+                unit = units[signature] = _make_unit(group, len(units), target)
+            unit.groups.append(group)
+            steps.append((group, unit))
+            if progress is not None:
+                progress(k + 1, len(real) + 1, str(group))
+        lowered_s = time.perf_counter() - start
+        module = build([u.func for u in units.values()], target=target) if units else build(_nothing(), target=target)
+        if progress is not None:
+            progress(len(real) + 1, len(real) + 1, "code")
+    plan, params = _plan(graph, groups, steps)
+    report = {
+        "functions": {u.name: [str(n.op) for n in u.groups[0].nodes] for u in units.values()},
+        "origins": {u.name: [g.nodes[-1].origin for g in u.groups] for u in units.values()},
+        "lower_seconds": lowered_s,
+        "compile_seconds": time.perf_counter() - start,
+        "arena_bytes": plan["arena_bytes"],
+        "arena_lower_bound": plan.pop("lower_bound"),
+        "flops": graph.flops(),
+    }
+    return Network(module, plan, params, report)
+
+
+def _nothing() -> Any:
+    from ..ir import NOP, Func
+
+    return Func("nothing", (), NOP)
+
+
+def _inline_constant(v: Value) -> bool:
+    return bool(v.is_const and v.type.size == 1 and not v.dtype.startswith("float8"))
+
+
+def _signature(group: FusedGroup) -> Any:
+    """What makes two groups the same function: operators, attributes, wiring, types, the values of scalars."""
+    inputs = group.inputs
+    index: dict[Value, Any] = {}
+    for k, v in enumerate(inputs):
+        index[v] = ("in", k)
+    wiring = []
+    for k, n in enumerate(group.nodes):
+        wiring.append((n.op, repr(sorted(n.attrs.items())), tuple(index[v] for v in n.inputs)))
+        for j, v in enumerate(n.outputs):
+            index[v] = ("out", k, j)
+    wiring.append(("live", "", tuple(index[v] for v in group.outputs)))
+    types = tuple((v.type, np.asarray(v.data).tobytes() if _inline_constant(v) else None) for v in inputs)
+    return tuple(wiring), types
+
+
+def _make_unit(group: FusedGroup, number: int, target: Target) -> _Unit:
+    """The te program of a group, scheduled and turned into loops."""
+    inputs = group.inputs
+    tensors: dict[Value, Any] = {}
+    args: list[Any] = []
+    used: list[int] = []
+    for k, v in enumerate(inputs):
+        if _inline_constant(v):
+            number_value = (
+                np.asarray(v.data).reshape(()).item()
+                if v.dtype != "bfloat16"
+                else float(np.asarray(v.data).astype(np.float32).reshape(()))
+            )
+            tensors[v] = te.compute(
+                v.shape, (lambda value, kind: lambda *i: te.const(value, kind))(number_value, v.dtype), name="scalar"
+            )
+        else:
+            tensors[v] = te.placeholder(v.shape, v.dtype, name=f"x{k}")
+            args.append(tensors[v])
+            used.append(k)
+    for n in group.nodes:
+        outs = n.definition.compute(n.attrs, [tensors[v] for v in n.inputs], [v.type for v in n.outputs])
+        for v, t in zip(n.outputs, outs):
+            tensors[v] = t
+    outputs = [_as_output(tensors[v], v.type) for v in group.outputs]
+    name = _name(group, number)
+    try:
+        sch = schedule_group(outputs, target)
+        func = to_loops(sch, [*args, *outputs], name=name)
+    except TecError as error:
+        raise type(error)(
+            f"while compiling {group} ({group.nodes[-1].origin}): {error.message}",
+            where=error.where,
+            hint=error.hint,
+            locate=False,
+        ) from error
+    return _Unit(name, func, used)
+
+
+def _as_output(t: Any, type_: TensorType) -> Any:
+    """A tensor that can be an output: a compute of its own where the operator gave one of its inputs back."""
+    if isinstance(t.op, te.PlaceholderOp):
+        return te.compute(type_.shape, lambda *i: t(*i), name="copy")
+    return t
+
+
+def _name(group: FusedGroup, number: int) -> str:
+    words = [n.op for n in group.nodes]
+    text = "_".join(dict.fromkeys(words))
+    return f"f{number}_{text[:48]}"
+
+
+# ---- the plan
+
+
+def _plan(
+    graph: Graph, groups: list[FusedGroup], steps: list[tuple[FusedGroup, _Unit]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    values: dict[str, dict[str, Any]] = {}
+    params: dict[str, Any] = {}
+    names: dict[Value, str] = {}
+    roots: dict[Value, Value] = {}
+    order = {g: k for k, g in enumerate(groups)}
+    for g in groups:
+        if g.is_alias:
+            source = g.nodes[0].inputs[0]
+            roots[g.outputs[0]] = roots.get(source, source)
+
+    def root(v: Value) -> Value:
+        return roots.get(v, v)
+
+    def entry(v: Value, place: str, **extra: Any) -> str:
+        name = names.get(v)
+        if name is None:
+            name = names[v] = v.name
+            values[name] = {"dtype": v.dtype, "shape": list(v.shape), "place": place, **extra}
+        return name
+
+    inputs = [{"name": entry(v, "input"), "dtype": v.dtype, "shape": list(v.shape)} for v in graph.inputs]
+    # Outputs get arrays of their own, under the network's names for them.
+    outputs, copies = [], []
+    taken: set[Value] = set()
+    for v, name in zip(graph.outputs, graph.output_names):
+        if v.is_const or v in graph.inputs or root(v) in graph.inputs or root(v) in taken or root(v) is not v:
+            copies.append((v, name))
+        else:
+            taken.add(v)
+            names[v] = name
+            values[name] = {"dtype": v.dtype, "shape": list(v.shape), "place": "output"}
+        outputs.append({"name": name, "dtype": v.dtype, "shape": list(v.shape)})
+
+    first: dict[Value, int] = {}
+    last: dict[Value, int] = {}
+    for g in groups:
+        for v in g.inputs:
+            if not v.is_const:
+                last[root(v)] = max(last.get(root(v), 0), order[g])
+        for v in g.outputs:
+            if root(v) is v:
+                first[v] = order[g]
+                last.setdefault(v, order[g])
+    for v, _ in copies:
+        if not v.is_const:
+            last[root(v)] = len(groups)
+    lifetimes = [
+        memory.Lifetime(v.name, v.type.size * np_dtype(v.dtype).itemsize, first[v], last[v])
+        for v in first
+        if v not in names
+    ]
+    offsets, arena = memory.plan(lifetimes)
+    by_name = {v.name: v for v in first}
+    for life in lifetimes:
+        entry(by_name[life.name], "arena", offset=offsets[life.name])
+
+    def use(v: Value) -> str:
+        if v in names:
+            return names[v]
+        if v.is_const:
+            params[v.name] = _param(v)
+            return entry(v, "param")
+        return entry(v, "alias", of=use(root(v)))
+
+    planned = []
+    for g, unit in steps:
+        ins = g.inputs
+        planned.append(
+            {"function": unit.name, "args": [*[use(ins[k]) for k in unit.inputs], *[use(v) for v in g.outputs]]}
+        )
+    plan: dict[str, Any] = {
+        "inputs": inputs,
+        "outputs": outputs,
+        "values": values,
+        "steps": planned,
+        "arena_bytes": arena,
+        "lower_bound": memory.lower_bound(lifetimes),
+    }
+    for v, name in copies:
+        source = use(v)
+        values[name + "'" if name in values else name] = {
+            "dtype": v.dtype,
+            "shape": list(v.shape),
+            "place": "alias",
+            "of": source,
+        }
+        if name in values and values[name].get("of") != source:
+            for o in outputs:
+                if o["name"] == name:
+                    o["value"] = name + "'"
+    return plan, params
+
+
+def _param(v: Value) -> Any:
+    return np.ascontiguousarray(np.asarray(v.data, np_dtype(v.dtype)))
+
+
+# ---- the cache and progress
+
+
+def _cache_key(model: Any, target: Target, shapes: Any, dtype: str | None) -> str | None:
+    if os.environ.get("TEC_CACHE_DISABLE"):
+        return None
+    h = hashlib.sha256()
+    if isinstance(model, (str, os.PathLike)):
+        try:
+            with open(model, "rb") as f:
+                h.update(f.read())
+        except OSError:
+            return None
+        folder = os.path.dirname(os.path.abspath(model))
+        h.update(folder.encode())  # external data lies beside the file
+    elif hasattr(model, "SerializeToString"):
+        h.update(model.SerializeToString())
+    else:
+        return None
+    from ..codegen import llvm_util
+    from ..target import host_features
+
+    h.update(
+        repr(
+            (
+                str(target),
+                host_features() if target.is_host else "",
+                sorted((shapes or {}).items()),
+                dtype,
+                _source_stamp(),
+                getattr(llvm_util, "LLVM_VERSION", ""),
+            )
+        ).encode()
+    )
+    return h.hexdigest()
+
+
+def _source_stamp() -> str:
+    """What the compiler's own sources look like: a changed compiler never serves old code."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    h = hashlib.sha256()
+    for folder, dirs, files in os.walk(root):
+        dirs.sort()
+        for name in sorted(files):
+            if name.endswith(".py"):
+                st = os.stat(os.path.join(folder, name))
+                h.update(f"{name} {st.st_size} {st.st_mtime_ns};".encode())
+    return h.hexdigest()
+
+
+def _cache_path(key: str) -> str:
+    root = os.environ.get("TEC_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tec"
+    )
+    return os.path.join(root, "networks", key + ".tec")
+
+
+def _from_cache(key: str) -> Network | None:
+    from ..runtime.network import load
+
+    path = _cache_path(key)
+    if not os.path.exists(path):
+        return None
+    try:
+        net = load(path)
+        os.utime(path)
+        return net
+    except TecError:
+        try:
+            os.unlink(path)
+        except OSError:
+            pass
+        return None
+
+
+_NETWORK_CACHE_BYTES = 4 << 30
+
+
+def _to_cache(key: str, net: Network) -> None:
+    path = _cache_path(key)
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        net.save(path)
+        files = sorted(((e.stat().st_mtime, e.stat().st_size, e.path) for e in os.scandir(folder)), reverse=True)
+        total = 0
+        for _, size, other in files:
+            total += size
+            if total > _NETWORK_CACHE_BYTES:
+                os.unlink(other)
+    except (OSError, TecError):
+        return  # a cache that cannot be written costs time, not the result
+
+
+def _terminal_progress() -> Any:
+    """A line that counts up on a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int, what: str) -> None:
+        end = "\n" if done == total else ""
+        print(f"\r\x1b[Kcompiling {done}/{total} {what[:60]}", end=end, file=sys.stderr, flush=True)
+
+    return show

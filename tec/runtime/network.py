@@ -128,7 +128,7 @@ class Network:
                 bound.arrays[spec["name"]].copyfrom(given[spec["name"]])
             for function, args in bound.calls:
                 function(*args)
-            return [np.array(bound.arrays[o["name"]].numpy()) for o in self.plan["outputs"]]
+            return [np.array(bound.arrays[o.get("value", o["name"])].numpy()) for o in self.plan["outputs"]]
 
     __call__ = run
 

@@ -19,7 +19,10 @@ def schedule(outputs: list[Tensor], target: Target) -> Schedule:
     """The CPU schedule of a group."""
     s = create_schedule([t.op for t in outputs])
     group = analyze(outputs)
-    inline_injective(s, group)
+    pads = [op for op in group.ops if op.tag == "pad" and any(c.tag in conv.TAGS for c in group.consumers.get(op, []))]
+    inline_injective(s, group, keep=pads)
+    for op in pads:
+        elementwise(s, op, target)  # type: ignore[arg-type]
     reductions = group.reductions()
     for op in group.ops:
         if op.tag in matmul.TAGS and matmul.schedule_cpu(s, group, op, target):
@@ -36,18 +39,19 @@ def schedule(outputs: list[Tensor], target: Target) -> Schedule:
     return s
 
 
-def inline_injective(s: Schedule, group: Group) -> None:
-    """Computes without a reduction that are no outputs go into their readers."""
+def inline_injective(s: Schedule, group: Group, keep: list[Operation] | None = None) -> None:
+    """Computes without a reduction that are no outputs go into their readers, but for those to `keep`."""
     for op in group.ops:
         if (
-            isinstance(op, ComputeOp)
-            and not op.reduce_axis
-            and not group.is_output(op)
-            and op.num_outputs == 1
-            and op.tag != "keep"
+            not isinstance(op, ComputeOp)
+            or op.reduce_axis
+            or group.is_output(op)
+            or op.num_outputs != 1
+            or (keep and op in keep)
         ):
-            if all(isinstance(c, ComputeOp) for c in group.consumers.get(op, [])):
-                s[op].compute_inline()
+            continue
+        if all(isinstance(c, ComputeOp) for c in group.consumers.get(op, [])):
+            s[op].compute_inline()
 
 
 def lanes_for(dtype: str, target: Target) -> int:

@@ -1,0 +1,144 @@
+"""Fusion: nodes into groups, each of which becomes one function.
+
+Every group has one output value, so merging a group into its only reader can never make a cycle. A group has at most one
+anchor (a contraction, a reduction, a row operator); elementwise work follows an anchor of the same shape, injective chains
+run together and into a reduction that reads them. A reshape stays alone: it costs nothing (an alias of its input). A node
+with several outputs stays alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...ops.registry import BROADCAST, COMPLEX, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION
+from ..graph import Graph, Node, Value
+
+_ANCHORS = (COMPLEX, REDUCTION, OPAQUE)
+_MAX_NODES = 24  # longer chains gain nothing and cost compile time
+
+
+@dataclass(eq=False)
+class FusedGroup:
+    """Nodes that run as one function. `inputs`: values from outside, constants included, in order of first use."""
+
+    nodes: list[Node] = field(default_factory=list)
+    anchor: Node | None = None
+    unused: set[Value] = field(default_factory=set)  # outputs of the last node that nothing reads
+
+    @property
+    def outputs(self) -> list[Value]:
+        """What the group makes for others."""
+        return [v for v in self.nodes[-1].outputs if v not in self.unused]
+
+    @property
+    def inputs(self) -> list[Value]:
+        made = {v for n in self.nodes for v in n.outputs}
+        return list(dict.fromkeys(v for n in self.nodes for v in n.inputs if v not in made))
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether the group only looks at its input under another shape."""
+        return len(self.nodes) == 1 and "view" in self.nodes[0].definition.tags and not self.nodes[0].inputs[0].is_const
+
+    def __repr__(self) -> str:
+        return f"group({' -> '.join(n.op for n in self.nodes)})"
+
+
+def fuse(graph: Graph) -> list[FusedGroup]:
+    """The groups, in an order in which they can run."""
+    readers = graph.users()
+    outputs = set(graph.outputs)
+    of: dict[Node, FusedGroup] = {}
+    for node in graph.nodes:
+        group = FusedGroup()
+        if _may_fuse(node):
+            for producer in _mergeable(node, of, readers, outputs):
+                if group.anchor is not None and producer.anchor is not None:
+                    continue
+                if _anchor_of(node) is not None and producer.anchor is not None:
+                    continue
+                if len(group.nodes) + len(producer.nodes) >= _MAX_NODES:
+                    continue
+                group.nodes.extend(producer.nodes)
+                group.anchor = group.anchor or producer.anchor
+        group.nodes.append(node)
+        if _anchor_of(node) is not None:
+            group.anchor = node
+        for n in group.nodes:
+            of[n] = group
+    position = {n: k for k, n in enumerate(graph.nodes)}
+    groups = list(dict.fromkeys(of[n] for n in graph.nodes))
+    for g in groups:
+        g.nodes.sort(key=position.__getitem__)
+        g.unused = {v for v in g.nodes[-1].outputs if v not in readers and v not in outputs}
+    return sorted(groups, key=lambda g: position[g.nodes[-1]])
+
+
+def _may_fuse(node: Node) -> bool:
+    return len(node.outputs) == 1 and "view" not in node.definition.tags
+
+
+def _anchor_of(node: Node) -> Node | None:
+    return node if node.definition.kind in _ANCHORS else None
+
+
+def _mergeable(
+    node: Node, of: dict[Node, FusedGroup], readers: dict[Value, list[Node]], outputs: set[Value]
+) -> list[FusedGroup]:
+    """Groups of producers that may run inside the node's own group."""
+    found: list[FusedGroup] = []
+    for v in node.inputs:
+        producer = v.node
+        if producer is None or v in outputs or any(r is not node for r in readers[v]):
+            continue
+        group = of[producer]
+        if group in found or not _may_fuse(producer) or group.outputs[0] is not v:
+            continue
+        if _allowed(group, node, v):
+            found.append(group)
+    # An anchored producer first: its group takes the node in; the others are inlined.
+    return sorted(found, key=lambda g: g.anchor is None)
+
+
+def _allowed(group: FusedGroup, node: Node, v: Value) -> bool:
+    kind = node.definition.kind
+    if group.anchor is not None:
+        same = node.outputs[0].shape == v.shape
+        return (
+            kind in (ELEMENTWISE, BROADCAST)
+            and same
+            and group.anchor.outputs[0].shape == v.shape
+            and len(group.anchor.outputs) == 1
+        )
+    if kind in (ELEMENTWISE, BROADCAST, INJECTIVE):
+        # An expensive function behind a broadcast would be computed once for each copy.
+        return node.outputs[0].type.size <= 4 * v.type.size or _cheap(group)
+    if kind == REDUCTION:
+        return True
+    if kind == OPAQUE:
+        return "row" in node.definition.tags and _cheap(group)
+    return False
+
+
+_EXPENSIVE = {
+    "exp",
+    "log",
+    "erf",
+    "tanh",
+    "sigmoid",
+    "gelu",
+    "gelu_tanh",
+    "softplus",
+    "mish",
+    "silu",
+    "pow",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+}
+
+
+def _cheap(group: FusedGroup) -> bool:
+    return not any(n.op in _EXPENSIVE for n in group.nodes)
