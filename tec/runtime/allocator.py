@@ -101,7 +101,7 @@ class CachingAllocator:
                 self._cached -= size
                 self._hits += 1
             else:
-                address = self._from_driver(size, nbytes)
+                address, size = self._from_driver(size, nbytes)
             self._live[address] = size
             self._used += size
             if self._used > self._peak:
@@ -117,21 +117,22 @@ class CachingAllocator:
             finally:
                 self._lock.release()
 
-    def _from_driver(self, size: int, nbytes: int) -> int:
-        try:
-            address = self.driver.alloc(self.ordinal, size)
-        except DeviceError as first:
-            if self._cached or self._pending:
+    def _from_driver(self, size: int, nbytes: int) -> tuple[int, int]:
+        """(address, block bytes). After a failure: once more without the cache, once more without the rounding."""
+        least = size if self.exact else max(_MIN_BLOCK, -(-nbytes // _MIN_BLOCK) * _MIN_BLOCK)
+        tries = [size, size, *([least] if least < size else [])]
+        for number, block in enumerate(tries):
+            try:
+                address = self.driver.alloc(self.ordinal, block)
+            except DeviceError as error:
+                if number == len(tries) - 1 or not (self._cached or self._pending or block > least):
+                    raise self._out_of_memory(nbytes, error) from None
                 self._release_pending()
                 self._empty()
-                try:
-                    address = self.driver.alloc(self.ordinal, size)
-                except DeviceError as second:
-                    raise self._out_of_memory(nbytes, second) from None
             else:
-                raise self._out_of_memory(nbytes, first) from None
-        self._driver_allocs += 1
-        return address
+                self._driver_allocs += 1
+                return address, block
+        raise AssertionError("unreachable")
 
     def _out_of_memory(self, nbytes: int, cause: DeviceError) -> DeviceError:
         try:
