@@ -293,6 +293,18 @@ class CpuEmitter(Emitter):
         self.in_parallel = False
         self.memo_clear()
 
+    def store_contiguous(self, buffer: Buffer, base: E.Expr, value: str, dtype: str, mask: str) -> None:
+        """LLVM 22's AArch64 back end fails on storing three bytes truncated from 64 bits: three stores then."""
+        t = self.type_of(dtype)
+        if self.is_x86 or t.info.lanes != 3 or t.info.bytes != 1 or mask:
+            super().store_contiguous(buffer, base, value, dtype, mask)
+            return
+        address, p = self.address(buffer, base)
+        for i in range(3):
+            x = self.op(f"extractelement {t.mem} {value}, i64 {i}")
+            at = self.op(f"getelementptr inbounds i8, ptr {address}, i64 {i}")
+            self.line(f"store i8 {x}, ptr {at}, align 1{p.suffix}")
+
     # ---- math
 
     def native_math(self, op: str, dtype: str) -> str | None:

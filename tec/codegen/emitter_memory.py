@@ -346,16 +346,16 @@ class Memory(Calls):
             mask = (
                 "" if s.predicate is None else self.reverse(self.mask_of(s.predicate, lanes), f"<{lanes} x i1>", lanes)
             )
-            self._store_contiguous(s.buffer, self._lowest(form[0], lanes), value, dtype, mask)
+            self.store_contiguous(s.buffer, self._lowest(form[0], lanes), value, dtype, mask)
         elif form is not None and form[1] == 1:
             mask = "" if s.predicate is None else self.mask_of(s.predicate, t.info.lanes)
-            self._store_contiguous(s.buffer, form[0], value, dtype, mask)
+            self.store_contiguous(s.buffer, form[0], value, dtype, mask)
         elif t.info.lanes != lanes:
             raise self.error(f"buffer {s.buffer.name!r} of {s.buffer.dtype} is stored with a strided vector index")
         else:
             self._store_lanes(s, index, form, value, lanes, dtype)
 
-    def _store_contiguous(self, buffer: Buffer, base: E.Expr, value: str, dtype: str, mask: str) -> None:
+    def store_contiguous(self, buffer: Buffer, base: E.Expr, value: str, dtype: str, mask: str) -> None:
         t = self.type_of(dtype)
         address, p = self.address(buffer, base)
         align = self.alignment(p, buffer, base, t.info.bytes * t.info.lanes)

@@ -145,8 +145,8 @@ def test_alignment_is_what_is_provable():
     )
     text = compile_func(Func("main", (a, out), body)).code.llvm
     assert "load <8 x float>, ptr %v" in text and "align 4" in text  # the caller's array: no promise
-    assert [line for line in text.splitlines() if "store <8 x float>" in line][0].count("align 32")
-    assert [line for line in text.splitlines() if "load <4 x float>" in line][0].count("align 8")
+    assert next(line for line in text.splitlines() if "store <8 x float>" in line).count("align 32")
+    assert next(line for line in text.splitlines() if "load <4 x float>" in line).count("align 8")
 
 
 def test_unaligned_arrays_are_taken():

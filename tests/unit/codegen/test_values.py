@@ -1,5 +1,7 @@
 """Every operation on every type against NumPy, scalar and in vectors."""
 
+# ruff: noqa: B023 (each lambda runs before the loop moves on)
+
 from __future__ import annotations
 
 import ml_dtypes
