@@ -1,0 +1,61 @@
+"""The ONNX frontend of tec: models become operator graphs.
+
+    graph, params = tec_onnx.from_onnx("model.onnx", shape={"input": (1, 3, 224, 224)})
+
+`backend` is an `onnx.backend.base.Backend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tec import ImportModelError
+from tec.graph import Graph, Value
+
+from . import (  # noqa: F401  (the converters register themselves)
+    ops_math,
+    ops_nn,
+    ops_quant,
+    ops_reduce,
+    ops_shape,
+)
+from .importer import CONVERTERS, NeedsValue, bind_shapes, import_model, input_info, unsupported
+from .reader import load_model
+
+
+def from_onnx(
+    model: Any,
+    shape: Mapping[str, Sequence[int]] | None = None,
+    dtype: str | None = None,
+    freeze: Mapping[str, Any] | None = None,
+) -> tuple[Graph, dict[str, Any]]:
+    """The operator graph of an ONNX model, and its weights by name.
+
+    model: a path, bytes or a ModelProto. shape: {input: shape}, or {dimension's name: size}; needed where the model
+    leaves dimensions open. freeze: {input: array} makes inputs constant, as those must be that decide on shapes.
+    dtype: "float16" converts the network's arithmetic. Raises ImportModelError.
+    """
+    proto = load_model(model)
+    frozen = dict(freeze or {})
+    shapes = bind_shapes(proto, {**(shape or {}), **{k: v.shape for k, v in frozen.items() if hasattr(v, "shape")}})
+    graph, outputs = import_model(proto, shapes, frozen)
+    for value, info in zip(outputs, proto.graph.output):
+        if not isinstance(value, Value):
+            raise ImportModelError(
+                f"output {info.name!r} is a sequence or an optional", hint="such models run through a session"
+            )
+    graph.set_outputs(outputs, [o.name for o in proto.graph.output])
+    if dtype is not None:
+        from tec.graph.passes.mixed_precision import mixed_precision
+
+        graph = mixed_precision(graph, dtype)
+    return graph, graph.params
+
+
+def load(model: Any, shapes: Mapping[str, Sequence[int]] | None = None, dtype: str | None = None) -> Graph:
+    """The graph alone: what `tec.compile` calls for a path or a ModelProto."""
+    return from_onnx(model, shapes, dtype)[0]
+
+
+__all__ = ["CONVERTERS", "NeedsValue", "from_onnx", "input_info", "load", "load_model", "unsupported"]

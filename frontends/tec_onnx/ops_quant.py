@@ -1,0 +1,214 @@
+"""ONNX operators of quantized networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tec import ImportModelError
+from tec.graph import Value
+
+from . import reader
+from .importer import Call, onnx_op
+from .ops_math import convert, host_dtype
+from .ops_nn import channel_shape, convolution, matmul_values
+from .ops_shape import axis_of
+
+_RANGE = {
+    "int8": (-128, 127),
+    "uint8": (0, 255),
+    "int16": (-32768, 32767),
+    "uint16": (0, 65535),
+    "int32": (-(2**31), 2**31 - 1),
+}
+
+
+def spread(c: Call, value: Value, x: Value, axis: int, block: int = 0) -> Value:
+    """A scale or zero point brought to broadcast against `x`: one value, one an index of `axis`, or one a block."""
+    if value.type.size == 1 and not block:
+        return c.reshape(value, ())
+    if block:
+        repeated = np.repeat(np.arange(value.shape[axis]), block)[: x.shape[axis]]
+        return c.op("gather", value, c.const(repeated.astype(np.int64)), axis=axis)
+    return c.reshape(value, (*[1] * axis, value.type.size, *[1] * (x.ndim - axis - 1)))
+
+
+def quantize(c: Call, x: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
+    """round(x / scale) + zero, saturated to `dtype`; scale and zero broadcast."""
+    wide = "float32" if x.dtype in ("float16", "bfloat16", "int32") else x.dtype
+    y = c.op("round_even", c.op("divide", c.cast(x, wide), c.cast(scale, wide)))
+    if zero is not None:
+        y = c.op("add", y, c.cast(zero, wide))
+    low, high = _RANGE[dtype]
+    return c.cast(c.op("clip", y, low=float(low), high=float(high)), dtype)
+
+
+@onnx_op("QuantizeLinear")
+def quantize_linear(c: Call) -> Value:
+    x, scale = c[0], c[1]
+    zero = c.get(2)
+    given = c.attr("output_dtype", 0)
+    dtype = zero.dtype if zero is not None else reader.dtype_name(given) if given else "uint8"
+    axis = axis_of(c.attr("axis", 1), x.ndim) if scale.type.size > 1 or c.attr("block_size", 0) else 0
+    block = c.attr("block_size", 0)
+    precision = c.attr("precision", 0)
+    factor = spread(c, scale, x, axis, block)
+    if host_dtype(dtype):
+        return _quantize_on_host(c, x, factor, zero, dtype, axis, block)
+    shift = spread(c, zero, x, axis, block) if zero is not None else None
+    if precision:
+        x, factor = (c.cast(v, reader.dtype_name(precision)) for v in (x, factor))
+    return quantize(c, x, factor, shift, dtype)
+
+
+def _quantize_on_host(c: Call, x: Value, factor: Value, zero: Value | None, dtype: str, axis: int, block: int) -> Value:
+    from .casts import cast_on_host
+
+    y = c.op("divide", c.cast(x, "float32"), c.cast(factor, "float32"))
+    if dtype.startswith(("int", "uint")):
+        low, high = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}[dtype]
+        y = c.op("round_even", y)
+        if zero is not None:
+            shift = c.const(np.asarray(c.importer.value_of(zero)).astype(np.float32))
+            y = c.op("add", y, spread(c, shift, x, axis, block))
+        y = c.op("clip", y, low=float(low), high=float(high))
+    return c.graph.constant(
+        cast_on_host(c.importer.value_of(y, f"a tensor of {dtype}"), dtype, True), "quantized", dtype
+    )
+
+
+@onnx_op("DequantizeLinear")
+def dequantize_linear(c: Call) -> Value:
+    x, scale, zero = c[0], c[1], c.get(2)
+    given = c.attr("output_dtype", 0)
+    dtype = reader.dtype_name(given) if given else scale.dtype
+    block = c.attr("block_size", 0)
+    axis = axis_of(c.attr("axis", 1), x.ndim) if scale.type.size > 1 or block else 0
+    wide = "float32" if x.dtype in ("int8", "uint8", "int16", "uint16", "int32") or host_dtype(x.dtype) else x.dtype
+    y = convert(c, x, wide)
+    if zero is not None:
+        y = c.op("subtract", y, spread(c, convert(c, zero, wide), x, axis, block))
+    y = c.op("multiply", y, c.cast(spread(c, scale, x, axis, block), wide))
+    return c.cast(y, dtype)
+
+
+def _centred(c: Call, x: Value, zero: Value | None, shape: tuple[int, ...] | None = None) -> Value:
+    """x - zero in int32; bytes without a zero point stay bytes."""
+    if zero is None or (zero.is_const and not np.any(zero.data)):
+        return x
+    shift = (
+        c.reshape(zero, shape)
+        if shape is not None and zero.type.size > 1
+        else c.reshape(zero, ())
+        if zero.type.size == 1
+        else zero
+    )
+    return c.op("subtract", c.cast(x, "int32"), c.cast(shift, "int32"))
+
+
+def _same(c: Call, a: Value, b: Value) -> tuple[Value, Value]:
+    small = {"int8", "uint8"}
+    return (a, b) if {a.dtype, b.dtype} <= small else (c.cast(a, "int32"), c.cast(b, "int32"))
+
+
+def integer_matmul(c: Call, a: Value, b: Value, za: Value | None, zb: Value | None) -> Value:
+    """An int32 product of quantized matrices; zero points by tensor, by row of a or by column of b."""
+    rows = (*za.shape, 1) if za is not None and za.ndim == 1 and za.type.size > 1 else None
+    return matmul_values(c, *_same(c, _centred(c, a, za, rows), _centred(c, b, zb)), out_dtype="int32")
+
+
+@onnx_op("MatMulInteger")
+def matmul_integer(c: Call) -> Value:
+    return integer_matmul(c, c[0], c[1], c.get(2), c.get(3))
+
+
+@onnx_op("ConvInteger")
+def conv_integer(c: Call) -> Value:
+    x, w = c[0], c[1]
+    zw = c.get(3)
+    shape = (w.shape[0], *[1] * (w.ndim - 1))
+    return convolution(c, *_same(c, _centred(c, x, c.get(2)), _centred(c, w, zw, shape)))
+
+
+def _requantize(c: Call, y: Value, scale: Value, out_scale: Value, zero: Value) -> Value:
+    """An int32 result times `scale`, quantized."""
+    real = c.op("multiply", c.cast(y, "float32"), c.cast(scale, "float32"))
+    return quantize(c, real, c.cast(c.reshape(out_scale, ()), "float32"), c.reshape(zero, ()), zero.dtype)
+
+
+@onnx_op("QLinearMatMul")
+def qlinear_matmul(c: Call) -> Value:
+    a, sa, za, b, sb, zb, sy, zy = (c[k] for k in range(8))
+    y = integer_matmul(c, a, b, za, zb)
+    left = c.reshape(sa, ()) if sa.type.size == 1 else c.reshape(sa, (sa.type.size, 1))
+    right = c.reshape(sb, ()) if sb.type.size == 1 else c.reshape(sb, (1, sb.type.size))
+    return _requantize(c, y, c.op("multiply", left, right), sy, zy)
+
+
+@onnx_op("QLinearConv")
+def qlinear_conv(c: Call) -> Value:
+    x, sx, zx, w, sw, zw, sy, zy = (c[k] for k in range(8))
+    shape = (w.shape[0], *[1] * (w.ndim - 1))
+    y = convolution(c, *_same(c, _centred(c, x, zx), _centred(c, w, zw, shape)))
+    if c.has(8):
+        y = c.op("add", y, c.reshape(c[8], channel_shape(c[8], y.ndim)))
+    scale = c.op("multiply", c.reshape(sx, ()), c.reshape(sw, () if sw.type.size == 1 else channel_shape(sw, y.ndim)))
+    return _requantize(c, y, scale, sy, zy)
+
+
+@onnx_op("DynamicQuantizeLinear")
+def dynamic_quantize_linear(c: Call) -> Any:
+    from .importer import Outputs
+
+    x = c[0]
+    axes = tuple(range(x.ndim))
+    zero = c.like(0, x)
+    high = c.op("maximum", c.op("reduce_max", x, axes=axes, keepdims=False), zero)
+    low = c.op("minimum", c.op("reduce_min", x, axes=axes, keepdims=False), zero)
+    scale = c.op("divide", c.op("subtract", high, low), c.like(255.0, x))
+    safe = c.op("where", c.op("equal", scale, zero), c.like(1.0, x), scale)
+    point = c.op("round_even", c.op("clip", c.op("divide", c.op("neg", low), safe), low=0.0, high=255.0))
+    shift = c.cast(point, "uint8")
+    return Outputs([quantize(c, x, safe, shift, "uint8"), scale, shift])
+
+
+def _dynamic(c: Call, x: Value) -> tuple[Value, Value, Value]:
+    y, scale, zero = dynamic_quantize_linear(Only(c, [x]))
+    return y, scale, zero
+
+
+class Only:
+    """A call with other inputs, for converters that build on each other."""
+
+    def __init__(self, c: Call, inputs: list[Any]):
+        self._c = c
+        self.inputs = inputs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._c, name)
+
+    def __getitem__(self, k: int) -> Value:
+        value = self.inputs[k]
+        if not isinstance(value, Value):
+            raise ImportModelError(f"input {k} is missing")
+        return value
+
+    def get(self, k: int) -> Any:
+        return self.inputs[k] if k < len(self.inputs) else None
+
+    def has(self, k: int) -> bool:
+        return self.get(k) is not None
+
+
+@onnx_op("DynamicQuantizeMatMul", "MatMulIntegerToFloat", domain="com.microsoft")
+def dynamic_quantize_matmul(c: Call) -> Value:
+    if c.op_type == "DynamicQuantizeMatMul":
+        a, sa, za = _dynamic(c, c[0])
+        b, sb, zb, bias = c[1], c[2], c.get(3), c.get(4)
+    else:
+        a, b, sa, sb = c[0], c[1], c[2], c[3]
+        za, zb, bias = c.get(4), c.get(5), c.get(6)
+    y = c.cast(integer_matmul(c, a, b, za, zb), "float32")
+    y = c.op("multiply", y, c.op("multiply", c.reshape(sa, ()), sb if sb.type.size > 1 else c.reshape(sb, ())))
+    return c.op("add", y, bias) if bias is not None else y

@@ -1,0 +1,385 @@
+"""ONNX operators that move elements or make tensors: shapes, slices, gathers, scatters, padding, constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tec import ImportModelError
+from tec.graph import Value
+
+from . import reader
+from .importer import Call, Outputs, onnx_op
+
+
+def axis_of(axis: int, ndim: int) -> int:
+    if not -ndim <= axis < max(ndim, 1):
+        raise ImportModelError(f"axis {axis} of a tensor of {ndim} dimensions")
+    return axis % ndim if ndim else 0
+
+
+# ---- constants
+
+
+@onnx_op("Constant")
+def constant(c: Call) -> Value:
+    for name, value in c.attrs.items():
+        if name in ("value", "sparse_value"):
+            array = np.asarray(value)
+        elif name == "value_float":
+            array = np.float32(value)
+        elif name == "value_int":
+            array = np.int64(value)
+        elif name == "value_floats":
+            array = np.array(value, np.float32)
+        elif name == "value_ints":
+            array = np.array(value, np.int64)
+        elif name in ("value_string", "value_strings"):
+            array = np.array(value, dtype=object)
+        else:
+            continue
+        return c.graph.constant(array, "const", "string" if array.dtype == object else None)
+    raise ImportModelError("a Constant without a value")
+
+
+@onnx_op("ConstantOfShape")
+def constant_of_shape(c: Call) -> Value:
+    shape = c.ints(0)
+    if any(n < 0 for n in shape):
+        raise ImportModelError(f"shape {shape} has a negative dimension")
+    value = np.asarray(c.attr("value", np.zeros(1, np.float32))).reshape(-1)[0]
+    return c.const(np.broadcast_to(value, shape))
+
+
+@onnx_op("EyeLike")
+def eye_like(c: Call) -> Value:
+    dtype = reader.dtype_name(c.attr("dtype")) if "dtype" in c.attrs else c[0].dtype
+    return c.const(np.eye(*c[0].shape, k=c.attr("k", 0)), dtype)
+
+
+@onnx_op("Range")
+def range_(c: Call) -> Value:
+    start, limit, delta = (np.asarray(c.array(k)).reshape(()) for k in range(3))
+    count = max(math.ceil((limit - start) / delta), 0)
+    return c.const(start + np.arange(count).astype(start.dtype) * delta, c[0].dtype)
+
+
+# ---- shapes
+
+
+@onnx_op("Shape")
+def shape(c: Call) -> Value:
+    dims = c[0].shape
+    n = len(dims)
+    start, end = c.attr("start", 0), c.attr("end", n)
+    start, end = (min(max(v + n if v < 0 else v, 0), n) for v in (start, end))
+    return c.const(np.array(dims[start : max(end, start)], np.int64))
+
+
+@onnx_op("Size")
+def size(c: Call) -> Value:
+    return c.const(np.int64(c[0].type.size))
+
+
+@onnx_op("Reshape")
+def reshape(c: Call) -> Value:
+    x = c[0]
+    want = list(c.attr("shape")) if c.opset < 5 else c.ints(1)
+    if not c.attr("allowzero", 0):
+        want = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(want)]
+    if want.count(-1) > 1 or any(n < -1 for n in want):
+        raise ImportModelError(f"shape {want} has more than one unknown dimension")
+    if -1 in want:
+        rest = math.prod(n for n in want if n != -1)
+        if rest == 0 or x.type.size % rest:
+            raise ImportModelError(f"{x.type} cannot take the shape {want}")
+        want[want.index(-1)] = x.type.size // rest
+    return _reshaped(c, x, want)
+
+
+def _reshaped(c: Call, x: Value, shape: Sequence[int]) -> Value:
+    if x.dtype == "string" or (x.is_const and math.prod(shape) == x.type.size):
+        return c.graph.constant(np.reshape(x.data, tuple(shape)), "reshape", x.dtype)
+    return c.reshape(x, shape)
+
+
+@onnx_op("Flatten")
+def flatten(c: Call) -> Value:
+    x = c[0]
+    axis = c.attr("axis", 1)
+    axis = axis + x.ndim if axis < 0 else axis
+    return c.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+
+
+@onnx_op("Squeeze")
+def squeeze(c: Call) -> Value:
+    x = c[0]
+    axes = c.ints(1) if c.opset >= 13 and c.has(1) else c.attr("axes")
+    chosen = [k for k, n in enumerate(x.shape) if n == 1] if axes is None else [axis_of(a, x.ndim) for a in axes]
+    for a in chosen:
+        if x.shape[a] != 1:
+            raise ImportModelError(f"dimension {a} of {x.type} is not 1")
+    return _reshaped(c, x, [n for k, n in enumerate(x.shape) if k not in chosen])
+
+
+@onnx_op("Unsqueeze")
+def unsqueeze(c: Call) -> Value:
+    x = c[0]
+    axes = c.ints(1) if c.opset >= 13 else c.attr("axes")
+    ndim = x.ndim + len(axes)
+    places = {axis_of(a, ndim) for a in axes}
+    if len(places) != len(axes):
+        raise ImportModelError(f"axes {axes} of Unsqueeze repeat one")
+    rest = iter(x.shape)
+    return _reshaped(c, x, [1 if k in places else next(rest) for k in range(ndim)])
+
+
+@onnx_op("Transpose")
+def transpose(c: Call) -> Value:
+    x = c[0]
+    return c.transpose(x, c.attr("perm", list(range(x.ndim))[::-1]))
+
+
+@onnx_op("Expand")
+def expand(c: Call) -> Value:
+    from tec.ops.registry import broadcast_shapes
+
+    return c.broadcast(c[0], broadcast_shapes(c[0].shape, c.ints(1)))
+
+
+@onnx_op("Tile")
+def tile(c: Call) -> Value:
+    return c.op("tile", c[0], repeats=tuple(c.ints(1)))
+
+
+@onnx_op("DepthToSpace")
+def depth_to_space(c: Call) -> Value:
+    x, b = c[0], c.attr("blocksize")
+    n, ch, h, w = x.shape
+    if c.attr("mode", "DCR") == "DCR":
+        y = c.transpose(c.reshape(x, (n, b, b, ch // (b * b), h, w)), (0, 3, 4, 1, 5, 2))
+    else:
+        y = c.transpose(c.reshape(x, (n, ch // (b * b), b, b, h, w)), (0, 1, 4, 2, 5, 3))
+    return c.reshape(y, (n, ch // (b * b), h * b, w * b))
+
+
+@onnx_op("SpaceToDepth")
+def space_to_depth(c: Call) -> Value:
+    x, b = c[0], c.attr("blocksize")
+    n, ch, h, w = x.shape
+    y = c.reshape(x, (n, ch, h // b, b, w // b, b))
+    perm = (0, 3, 5, 1, 2, 4) if c.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    return c.reshape(c.transpose(y, perm), (n, ch * b * b, h // b, w // b))
+
+
+# ---- concat, split, slice, pad
+
+
+@onnx_op("Concat")
+def concat(c: Call) -> Value:
+    values = [c[k] for k in range(len(c.inputs))]
+    return concat_values(c, values, c.attr("axis", 1))
+
+
+def concat_values(c: Call, values: Sequence[Value], axis: int) -> Value:
+    if any(v.dtype == "string" for v in values):
+        return c.host(lambda *a: np.concatenate(a, axis), *values)
+    return values[0] if len(values) == 1 else c.op("concat", *values, axis=axis_of(axis, values[0].ndim))
+
+
+@onnx_op("Split")
+def split(c: Call) -> Outputs:
+    x = c[0]
+    axis = axis_of(c.attr("axis", 0), x.ndim)
+    n = x.shape[axis]
+    sizes = c.ints(1) if c.opset >= 13 and c.has(1) else c.attr("split")
+    if sizes is None:
+        parts = c.attr("num_outputs", c.num_outputs)
+        step = -(-n // parts)
+        sizes = [min(step, max(n - k * step, 0)) for k in range(parts)]
+    if sum(sizes) != n:
+        raise ImportModelError(f"split of {x.type} along {axis} into {sizes}")
+    return Outputs(split_value(c, x, axis, sizes))
+
+
+def split_value(c: Call, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+    out, start = [], 0
+    for s in sizes:
+        out.append(c.slice(x, axis, start, s))
+        start += s
+    return out
+
+
+@onnx_op("Slice")
+def slice_(c: Call) -> Value:
+    x = c[0]
+    if c.opset < 10:
+        starts, ends = c.attr("starts"), c.attr("ends")
+        axes, steps = c.attr("axes"), None
+    else:
+        starts, ends = c.ints(1), c.ints(2)
+        axes, steps = c.ints(3) if c.has(3) else None, c.ints(4) if c.has(4) else None
+    axes = list(range(len(starts))) if axes is None else axes
+    steps = [1] * len(starts) if steps is None else steps
+    begin, stride, count = [0] * x.ndim, [1] * x.ndim, list(x.shape)
+    for a, lo, hi, s in zip(axes, starts, ends, steps):
+        a = axis_of(a, x.ndim)
+        if s == 0:
+            raise ImportModelError("a slice with step 0")
+        picked = range(
+            *slice(None if lo < -(2**60) else lo, hi if abs(hi) < 2**60 else _end(hi, s), s).indices(x.shape[a])
+        )
+        if lo < 0 and s < 0 and lo < -x.shape[a]:
+            picked = range(0)
+        begin[a], stride[a], count[a] = (picked.start if len(picked) else 0), s, len(picked)
+    if begin == [0] * x.ndim and stride == [1] * x.ndim and count == list(x.shape):
+        return x
+    if x.dtype == "string":
+        index = tuple(np.arange(n) * s + b for b, s, n in zip(begin, stride, count))
+        return c.host(lambda a: a[np.ix_(*index)], x)
+    return c.op("slice", x, starts=tuple(begin), steps=tuple(stride), sizes=tuple(count))
+
+
+def _end(end: int, step: int) -> int | None:
+    """INT_MAX and INT_MIN mean "to the end" in the direction of the step; the other way, nothing."""
+    return None if (end > 0) == (step > 0) else end
+
+
+@onnx_op("Pad")
+def pad(c: Call) -> Value:
+    x = c[0]
+    mode = c.attr("mode", "constant")
+    fill: list[Value] = []
+    attrs: dict[str, Any] = {"mode": mode}
+    if c.opset < 11:
+        pads = c.attr("pads", c.attr("paddings"))
+        attrs["value"] = c.attr("value", 0.0)
+        axes = list(range(x.ndim))
+    else:
+        pads = c.ints(1)
+        axes = [axis_of(a, x.ndim) for a in c.ints(3)] if c.has(3) else list(range(x.ndim))
+        if c.has(2) and mode == "constant":
+            if c[2].is_const and c[2].type.size == 1 and np.asarray(c[2].data).dtype.kind in "fiu":
+                attrs["value"] = np.asarray(c[2].data).reshape(-1)[0].item()
+            else:
+                fill = [c.cast(c.reshape(c[2], ()), x.dtype)]
+    before, after = [0] * x.ndim, [0] * x.ndim
+    for k, a in enumerate(axes):
+        before[a], after[a] = int(pads[k]), int(pads[k + len(axes)])
+    if not any(before) and not any(after):
+        return x
+    return c.op("pad", x, *fill, before=tuple(before), after=tuple(after), **attrs)
+
+
+# ---- gather, scatter
+
+
+@onnx_op("Gather")
+def gather(c: Call) -> Value:
+    x, index = c[0], c[1]
+    axis = axis_of(c.attr("axis", 0), x.ndim)
+    if x.dtype == "string":
+        return c.host(lambda a, i: np.asarray(np.take(a, i, axis), object), x, index)
+    if index.is_const and index.ndim == 0 and not x.is_const:
+        k = int(index.data)
+        n = x.shape[axis]
+        if not -n <= k < n:
+            raise ImportModelError(f"index {k} is outside of dimension {axis} of {x.type}")
+        return c.squeeze(c.slice(x, axis, k % n, 1), axis)
+    if index.is_const:
+        data = np.asarray(index.data)
+        n = x.shape[axis]
+        if data.size and (data.min() < -n or data.max() >= n):
+            raise ImportModelError(f"indices {data.min()} to {data.max()} leave dimension {axis} of {x.type}")
+    return c.op("gather", x, index, axis=axis)
+
+
+@onnx_op("GatherElements")
+def gather_elements(c: Call) -> Value:
+    return c.op("gather_elements", c[0], c[1], axis=axis_of(c.attr("axis", 0), c[0].ndim))
+
+
+@onnx_op("GatherND")
+def gather_nd(c: Call) -> Value:
+    return c.op("gather_nd", c[0], c[1], batch_dims=c.attr("batch_dims", 0))
+
+
+@onnx_op("Scatter", "ScatterElements")
+def scatter_elements(c: Call) -> Value:
+    axis = axis_of(c.attr("axis", 0), c[0].ndim)
+    return c.op("scatter_elements", c[0], c[1], c[2], axis=axis, reduction=c.attr("reduction", "none"))
+
+
+@onnx_op("ScatterND")
+def scatter_nd(c: Call) -> Value:
+    return c.op("scatter_nd", c[0], c[1], c[2], reduction=c.attr("reduction", "none"))
+
+
+@onnx_op("TensorScatter")
+def tensor_scatter(c: Call) -> Value:
+    """Writes `update` into a cache along `axis`, from a place of its own for each batch entry; circular mode wraps."""
+    cache, update = c[0], c[1]
+    axis = axis_of(c.attr("axis", -2), cache.ndim)
+    batch, n, length = cache.shape[0], cache.shape[axis], update.shape[axis]
+    start = c.cast(c[2], "int64") if c.has(2) else c.const(np.zeros(batch, np.int64))
+    steps = c.const(np.arange(length, dtype=np.int64))
+    place = c.op("add", c.reshape(start, (batch, 1)), c.reshape(steps, (1, length)))
+    if c.attr("mode", "linear") == "circular":
+        place = c.op("floor_mod", place, c.const(np.int64(n)))
+    shape = [1] * cache.ndim
+    shape[0], shape[axis] = batch, length
+    index = c.broadcast(c.reshape(place, shape), update.shape)
+    return c.op("scatter_elements", cache, index, update, axis=axis, reduction="none")
+
+
+@onnx_op("OneHot")
+def one_hot(c: Call) -> Value:
+    depth = int(np.asarray(c.array(1)).reshape(-1)[0])
+    return c.op("one_hot", c.cast(c[0], "int64"), c[2], depth=depth, axis=c.attr("axis", -1))
+
+
+@onnx_op("Trilu")
+def trilu(c: Call) -> Value:
+    k = int(np.asarray(c.array(1)).reshape(-1)[0]) if c.has(1) else 0
+    return c.op("trilu", c[0], k=k, upper=bool(c.attr("upper", 1)))
+
+
+@onnx_op("ReverseSequence")
+def reverse_sequence(c: Call) -> Value:
+    return c.op("reverse_sequence", c[0], c[1], batch_axis=c.attr("batch_axis", 1), time_axis=c.attr("time_axis", 0))
+
+
+@onnx_op("ArrayFeatureExtractor", domain="ai.onnx.ml")
+def array_feature_extractor(c: Call) -> Value:
+    x = c[0]
+    y = c.op("gather", x, c.reshape(c[1], (c[1].type.size,)), axis=x.ndim - 1)
+    return c.reshape(y, (1, y.shape[0])) if x.ndim == 1 else y
+
+
+@onnx_op("Col2Im")
+def col2im(c: Call) -> Value:
+    """Columns of windows added up into an image: a transposed convolution with one-hot weights."""
+    x = c[0]
+    image, block = c.ints(1), c.ints(2)
+    nd = len(image)
+    dil, st = c.attr("dilations", [1] * nd), c.attr("strides", [1] * nd)
+    pads = c.attr("pads", [0] * 2 * nd)
+    window = math.prod(block)
+    channels = x.shape[1] // window
+    space = [(n + pads[k] + pads[k + nd] - dil[k] * (block[k] - 1) - 1) // st[k] + 1 for k, n in enumerate(image)]
+    cols = c.reshape(x, (x.shape[0] * channels, window, *space))
+    weights = c.const(np.eye(window).reshape(window, 1, *block), x.dtype)
+    y = c.op(
+        "conv_transpose",
+        cols,
+        weights,
+        strides=tuple(st),
+        dilations=tuple(dil),
+        before=tuple(pads[:nd]),
+        out_space=tuple(image),
+        groups=1,
+    )
+    return c.reshape(y, (x.shape[0], channels, *image))

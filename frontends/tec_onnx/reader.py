@@ -1,0 +1,186 @@
+"""Reading ONNX models: files, external data, tensors, attributes. Everything that a damaged file can break is checked here.
+
+In: a path, bytes or a ModelProto. Out: a ModelProto with its weights at hand, and NumPy arrays with tec's dtype names.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import helper, numpy_helper
+
+from tec import ImportModelError
+
+# ONNX element type -> tec dtype name.
+DTYPES: dict[int, str] = {
+    onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.DOUBLE: "float64", onnx.TensorProto.FLOAT16: "float16",
+    onnx.TensorProto.BFLOAT16: "bfloat16", onnx.TensorProto.INT8: "int8", onnx.TensorProto.INT16: "int16",
+    onnx.TensorProto.INT32: "int32", onnx.TensorProto.INT64: "int64", onnx.TensorProto.UINT8: "uint8",
+    onnx.TensorProto.UINT16: "uint16", onnx.TensorProto.UINT32: "uint32", onnx.TensorProto.UINT64: "uint64",
+    onnx.TensorProto.BOOL: "bool", onnx.TensorProto.STRING: "string",
+}  # fmt: skip
+
+
+def dtype_name(elem_type: int) -> str:
+    """The tec dtype of an ONNX element type; types that only the host handles keep NumPy's name."""
+    known = DTYPES.get(elem_type)
+    if known is not None:
+        return known
+    try:
+        name = np.dtype(helper.tensor_dtype_to_np_dtype(elem_type)).name
+    except (KeyError, TypeError, ValueError):
+        raise ImportModelError(f"unknown ONNX element type {elem_type}") from None
+    return {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
+
+
+def elem_type(dtype: str) -> int:
+    """The ONNX element type of a tec dtype."""
+    for k, v in DTYPES.items():
+        if v == dtype:
+            return k
+    import ml_dtypes
+
+    name = {"float8_e4m3": "float8_e4m3fn"}.get(dtype, dtype)
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(getattr(ml_dtypes, name))))
+
+
+def load_model(model: Any) -> onnx.ModelProto:
+    """A ModelProto from a path, bytes or a ModelProto, weights included. Raises ImportModelError."""
+    if isinstance(model, onnx.ModelProto):
+        return _checked(model)
+    if isinstance(model, (bytes, bytearray)):
+        return _checked(_parse(bytes(model), "the model"))
+    if not isinstance(model, (str, os.PathLike)):
+        raise ImportModelError(f"not a model: {type(model).__name__}", hint="give a path, bytes or an onnx.ModelProto")
+    path = os.fspath(model)
+    try:
+        with open(path, "rb") as f:
+            data = f.read()
+    except OSError as e:
+        raise ImportModelError(f"cannot read {path}: {e.strerror or e}") from None
+    proto = _parse(data, path)
+    _load_external(proto, os.path.dirname(os.path.abspath(path)))
+    return _checked(proto)
+
+
+def _parse(data: bytes, what: str) -> onnx.ModelProto:
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, ValueError, RuntimeError):
+        raise ImportModelError(f"{what} is no ONNX model: the file is damaged or of another kind") from None
+    return proto
+
+
+def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
+    if not proto.HasField("graph") or not proto.graph.output:
+        raise ImportModelError(
+            "the model has no graph, or a graph without outputs", hint="the file may be damaged or empty"
+        )
+    if not proto.opset_import:
+        raise ImportModelError("the model names no operator set")
+    newest = onnx.defs.onnx_opset_version()
+    for entry in proto.opset_import:
+        if entry.domain in ("", "ai.onnx") and not 1 <= entry.version <= newest + 1:
+            raise ImportModelError(
+                f"operator set {entry.version} is not known", hint=f"up to {newest} with this onnx package"
+            )
+    return proto
+
+
+def opsets(entries: Any) -> dict[str, int]:
+    """{domain: version}; the default domain is ""."""
+    return {("" if e.domain == "ai.onnx" else e.domain): e.version for e in entries}
+
+
+# ---- external data
+
+
+def _all_tensors(graph: onnx.GraphProto) -> Any:
+    yield from graph.initializer
+    for node in graph.node:
+        for a in node.attribute:
+            if a.HasField("t"):
+                yield a.t
+            yield from a.tensors
+            if a.HasField("g"):
+                yield from _all_tensors(a.g)
+            for g in a.graphs:
+                yield from _all_tensors(g)
+
+
+def _load_external(proto: onnx.ModelProto, folder: str) -> None:
+    """Reads weights that lie in files of their own; only inside the model's folder."""
+    base = os.path.realpath(folder)
+    for t in _all_tensors(proto.graph):
+        if t.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        info = {e.key: e.value for e in t.external_data}
+        location = info.get("location", "")
+        path = os.path.realpath(os.path.join(base, location))
+        if not location or os.path.isabs(location) or os.path.commonpath([base, path]) != base:
+            raise ImportModelError(f"weights of {t.name!r} lie outside of the model's folder: {location!r}")
+        try:
+            offset, length = int(info.get("offset", 0)), int(info["length"]) if "length" in info else None
+            size = os.path.getsize(path)
+            if offset < 0 or offset > size or (length is not None and (length < 0 or offset + length > size)):
+                raise ImportModelError(
+                    f"weights of {t.name!r}: {location} has {size} bytes, the model wants {length} from {offset}"
+                )
+            with open(path, "rb") as f:
+                f.seek(offset)
+                t.raw_data = f.read(length if length is not None else -1)
+        except (OSError, ValueError) as e:
+            raise ImportModelError(f"cannot read the weights of {t.name!r} from {location}: {e}") from None
+        t.data_location = onnx.TensorProto.DEFAULT
+        del t.external_data[:]
+
+
+# ---- tensors and attributes
+
+
+def tensor_array(t: onnx.TensorProto) -> Any:
+    """The NumPy array of a TensorProto; strings as an object array of str."""
+    dtype_name(t.data_type)
+    if any(d < 0 for d in t.dims):
+        raise ImportModelError(f"tensor {t.name!r} has a negative dimension")
+    if t.data_location == onnx.TensorProto.EXTERNAL:
+        raise ImportModelError(f"the weights of {t.name!r} are in another file", hint="give the model by its path")
+    try:
+        array = numpy_helper.to_array(t)
+    except Exception as e:
+        raise ImportModelError(f"tensor {t.name!r} is damaged: {e}") from None
+    if t.data_type == onnx.TensorProto.STRING:
+        array = np.array(
+            [s.decode() if isinstance(s, bytes) else str(s) for s in array.reshape(-1)], dtype=object
+        ).reshape(array.shape)
+    return array
+
+
+def sparse_array(t: onnx.SparseTensorProto) -> Any:
+    """The dense array of a SparseTensorProto."""
+    values, indices = tensor_array(t.values), tensor_array(t.indices)
+    out = np.zeros(int(np.prod(t.dims)), values.dtype)
+    flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), tuple(t.dims))
+    out[flat] = values
+    return out.reshape(tuple(t.dims))
+
+
+def attribute(a: onnx.AttributeProto) -> Any:
+    """An attribute's value: numbers, str, arrays, GraphProto, TypeProto, lists of them."""
+    value = helper.get_attribute_value(a)
+    if a.type == onnx.AttributeProto.STRING:
+        return value.decode()
+    if a.type == onnx.AttributeProto.STRINGS:
+        return [s.decode() for s in value]
+    if a.type == onnx.AttributeProto.TENSOR:
+        return tensor_array(value)
+    if a.type == onnx.AttributeProto.SPARSE_TENSOR:
+        return sparse_array(value)
+    if a.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS):
+        return list(value)
+    return value
