@@ -66,11 +66,16 @@ def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed
     optimised = _optimise(text, machine, speed)
     shapes = {f.name: _block_shape(f) for f in kernels}
     if target.kind == "cuda":
-        from .nvptx import finish_ptx
+        from .nvptx import dynamic_shared_bytes, finish_ptx
 
         asm = finish_ptx(_emit(optimised, machine, "asm"), target)
         facts: dict[str, dict[str, Any]] = {
-            f.name: {"threads": shapes[f.name], "lds_bytes": f.attrs.get("lds_bytes", 0)} for f in kernels
+            f.name: {
+                "threads": shapes[f.name],
+                "lds_bytes": f.attrs.get("lds_bytes", 0),
+                "dynamic_shared_bytes": dynamic_shared_bytes(f, target),
+            }
+            for f in kernels
         }
         return DeviceCode(text, b"", asm.encode() + b"\0", facts, machine, optimised, asm)
     key = cache.key_of(optimised, machine.triple, machine.cpu, machine.features, "device", llvm_util.llvm_version())

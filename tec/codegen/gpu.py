@@ -89,7 +89,7 @@ class GpuEmitter(Emitter):
                     f"shared buffer {s.buffer.name!r} has no constant size",
                     hint='split by constant factors, or give it scope "shared.dyn"',
                 )
-            name = quote("tec.dynamic_shared")
+            name = quote("tec_dynamic_shared")
             line = f"{name} = external addrspace({SHARED_SPACE}) global [0 x i8], align {self.max_shared_align}"
             if line not in self.globals:
                 self.globals.append(line)

@@ -134,7 +134,9 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
         "writes": tuple(sorted(written)),
         **{k: v for k, v in func.attrs.items() if k in ("fast_math", "noalias", "loc")},
     }
-    launch_attrs = {"kernel": name, "grid": grid, "block": tuple(E.IntImm(n) for n in block), "dyn_shared": E.IntImm(0)}
+    # More than a kernel may have by itself is asked for at the launch, each buffer at a 16-byte boundary.
+    dynamic = sum(-(-n // 16) * 16 for _, n in parts) if lds > target.static_lds_bytes else 0
+    launch_attrs = {"kernel": name, "grid": grid, "block": tuple(E.IntImm(n) for n in block), "dyn_shared": E.IntImm(dynamic)}
     return Func(name, params, body, attrs), S.Evaluate(E.Call("launch", loads, "int32", launch_attrs))
 
 

@@ -1,0 +1,278 @@
+"""NVPTX: the deltas of the emitter for sm_70 to sm_121; PTX text is what comes out.
+
+No libdevice: math that PTX has no instruction for was expanded before. Shared memory beyond the 48 KB that a kernel may
+have by itself becomes one dynamic array, which the launch asks for. Matrix products are mma.sync, fed by ldmatrix;
+copies in the background are cp.async (sm_80 on).
+Sources: LLVM's "User Guide for NVPTX Back-end"; NVIDIA's "PTX ISA" 8.x (shfl.sync, mma, ldmatrix, cp.async).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import ClassVar
+
+from ..errors import TargetError
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.dtype import dtype_info, with_lanes
+from ..ir.func import Func
+from ..ir.matrix import MatrixInstr, instr_of, native_k
+from ..ir.visit import visit
+from ..target import Target
+from .emitter_call import CallHandler
+from .emitter_core import quote
+from .gpu import SHARED_SPACE, GpuEmitter
+from .llvm_util import Machine
+
+TRIPLE = "nvptx64-nvidia-cuda"
+ALL_LANES = "-1"
+# The lowest PTX version that knows a chip: it loads on the oldest drivers.
+_PTX_OF = {70: 63, 72: 63, 75: 63, 80: 70, 86: 71, 87: 74, 89: 78, 90: 78, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
+_SHUFFLES = {"shuffle_xor": "bfly", "shuffle_up": "up", "shuffle_down": "down", "shuffle_idx": "idx"}
+
+
+class NvptxEmitter(GpuEmitter):
+    """LLVM IR of CUDA kernels."""
+
+    intrinsic_prefixes: ClassVar[tuple[str, ...]] = ("llvm.nvvm.",)
+    shared_initial: ClassVar[str] = "undef"
+    index_intrinsics: ClassVar[dict[str, str]] = {
+        **{f"threadIdx.{c}": f"llvm.nvvm.read.ptx.sreg.tid.{c}" for c in "xyz"},
+        **{f"blockIdx.{c}": f"llvm.nvvm.read.ptx.sreg.ctaid.{c}" for c in "xyz"},
+    }
+
+    def __init__(self, target: Target):
+        super().__init__(target)
+        self.sm = int(target.mcpu.removeprefix("sm_"))
+
+    # ---- kernels
+
+    def kernel_convention(self) -> str:
+        return "ptx_kernel "
+
+    def function(self, f: Func) -> None:
+        self.dynamic_offset: int | None = 0 if f.attrs.get("lds_bytes", 0) > self.target.static_lds_bytes else None
+        super().function(f)
+
+    def function_attributes(self, f: Func) -> str:
+        x, y, z = self.block_shape
+        words = ["nounwind", "mustprogress", f'"nvvm.reqntid"="{x},{y},{z}"']
+        blocks = f.attrs.get("min_blocks")
+        if blocks:
+            words.append(f'"nvvm.minctasm"="{blocks}"')
+        return " ".join(words)
+
+    def alloc_shared(self, s: S.Alloc) -> None:
+        count = self.elements(s.buffer)
+        if self.dynamic_offset is None or count is None:
+            super().alloc_shared(s)
+            return
+        # Pieces of the dynamic array, one behind the other.
+        info = dtype_info(s.buffer.dtype)
+        array = quote("tec_dynamic_shared")
+        line = f"{array} = external addrspace({SHARED_SPACE}) global [0 x i8], align {self.max_shared_align}"
+        if line not in self.globals:
+            self.globals.append(line)
+        place = array
+        if self.dynamic_offset:
+            place = self.op(
+                f"getelementptr inbounds i8, ptr addrspace({SHARED_SPACE}) {array}, i32 {self.dynamic_offset}"
+            )
+        size = count * info.bytes * info.lanes
+        self.dynamic_offset += -(-size // self.max_shared_align) * self.max_shared_align
+        self.bind_buffer(s.buffer, place, SHARED_SPACE, self.max_shared_align)
+        self.stmt(s.body)
+
+    # ---- work-groups and warps
+
+    def barrier(self, e: E.Call) -> str:
+        if (e.attrs or {}).get("scope", "shared") == "wave":
+            self.intrinsic("llvm.nvvm.bar.warp.sync", "void", [("i32", ALL_LANES)])
+        else:
+            self.intrinsic("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
+        return "0"
+
+    def lane(self) -> str:
+        return self.intrinsic("llvm.nvvm.read.ptx.sreg.laneid", "i32", [], "range(i32 0, 32) ")
+
+    def active(self) -> str:
+        return self.intrinsic("llvm.nvvm.activemask", "i32", [])
+
+    def wave_lane(self, e: E.Call) -> str:
+        return self.convert(self.lane(), "int32", e.dtype)
+
+    def ballot(self, e: E.Call) -> str:
+        args = [("i32", self.active()), ("i1", self.expr(e.args[0]))]
+        return self.convert(self.intrinsic("llvm.nvvm.vote.ballot.sync", "i32", args), "uint32", e.dtype)
+
+    def readfirstlane(self, e: E.Call) -> str:
+        mask = self.active()
+        first = self.intrinsic("llvm.cttz.i32", "i32", [("i32", mask), ("i1", "true")])
+        return self.in_words(self.expr(e.args[0]), e.dtype, lambda w: self._shuffle("idx", w, first, "31", mask))
+
+    def _shuffle(self, how: str, word: str, lane: str, clamp: str, mask: str = ALL_LANES) -> str:
+        args = [("i32", mask), ("i32", word), ("i32", lane), ("i32", clamp)]
+        return self.intrinsic(f"llvm.nvvm.shfl.sync.{how}.i32", "i32", args)
+
+    def shuffle(self, e: E.Call) -> str:
+        width = self.shuffle_width(e)
+        value = self.expr(e.args[0])
+        lane = self.convert(self.expr(e.args[1]), e.args[1].dtype, "int32")
+        if e.op == "shuffle_xor" and isinstance(e.args[1], E.IntImm) and not 0 <= e.args[1].value < width:
+            raise self.error(f"shuffle_xor with mask {e.args[1].value} over {width} lanes")
+        # Bits 8 to 12 hold the lanes that name a segment, bits 0 to 4 its last lane (first for `up`).
+        clamp = str((32 - width) << 8 | (0 if e.op == "shuffle_up" else 31))
+        return self.in_words(value, e.dtype, lambda w: self._shuffle(_SHUFFLES[e.op], w, lane, clamp))
+
+    # ---- atomics, math
+
+    atomic_scope = 'syncscope("device") '
+
+    def scope_of_atomic(self, scope: str) -> str:
+        return 'syncscope("block") ' if scope.startswith("shared") else self.atomic_scope
+
+    def native_math(self, op: str, dtype: str) -> str | None:
+        return "llvm.ldexp" if op == "ldexp" and dtype != "float16" else super().native_math(op, dtype)
+
+    # ---- dot products and matrix units
+
+    def dot(self, e: E.Call) -> str:
+        a, b = (dtype_info(x.dtype) for x in e.args[:2])
+        if e.op != "dot4" or not a.lanes == b.lanes == 4 or {a.bits, b.bits} != {8}:
+            return super().dot(e)
+        name = "llvm.nvvm.idp4a." + ".".join("s" if x.is_signed else "u" for x in (a, b))
+        args = [("i32", self.op(f"bitcast <4 x i8> {self.expr(x)} to i32")) for x in e.args[:2]]
+        return self.intrinsic(name, "i32", [*args, ("i32", self.expr(e.args[2]))])
+
+    def mma(self, e: E.Call) -> str:
+        instr = instr_of(e.attrs or {})
+        if native_k(instr, self.target) != instr.k:
+            raise self.error(
+                f"mma.sync has no {instr.name} on {self.target.mcpu}",
+                hint="tec.te.intrin.shapes(target) lists what it has",
+            )
+        a, b, c = (self.expr(x) for x in e.args)
+        shape = f"llvm.nvvm.mma.m{instr.m}n{instr.n}k{instr.k}.row.col"
+        name = {"float16": ".f32.f32", "bfloat16": ".bf16", "tf32": ".tf32", "int8": ".s8", "uint8": ".u8"}[
+            instr.in_dtype
+        ]
+        word = "<2 x half>" if instr.in_dtype == "float16" else "i32"
+        one = "float" if instr.acc_dtype == "float32" else "i32"
+        args = [(word, w) for role, v in (("a", a), ("b", b)) for w in self._words(v, instr, role, word)]
+        args += [(one, x) for x in self.lanes_of(c, e.dtype)]
+        out = self.intrinsic(shape + name, f"{{ {', '.join([one] * 4)} }}", args)
+        return self.vector_of(
+            [self.op(f"extractvalue {{ {', '.join([one] * 4)} }} {out}, {k}") for k in range(4)], e.dtype
+        )
+
+    def _words(self, value: str, instr: MatrixInstr, role: str, word: str) -> list[str]:
+        """An operand's vector as 32-bit registers."""
+        dtype = instr.dtype(role)
+        info = dtype_info(dtype)
+        n = info.bits * info.lanes // 32
+        if info.bits == 32:
+            return [self.op(f"bitcast float {x} to i32") for x in self.lanes_of(value, dtype)]
+        many = (
+            self.op(f"bitcast {self.reg(dtype)} {value} to <{n} x i32>")
+            if n > 1
+            else self.op(f"bitcast {self.reg(dtype)} {value} to i32")
+        )
+        words = [self.op(f"extractelement <{n} x i32> {many}, i64 {k}") for k in range(n)] if n > 1 else [many]
+        return words if word == "i32" else [self.op(f"bitcast i32 {w} to {word}") for w in words]
+
+    def ldmatrix(self, e: E.Call) -> str:
+        """(element of shared memory, this lane's row): 8x8 tiles of 16-bit elements; attrs num (1, 2, 4) and trans."""
+        attrs = e.attrs or {}
+        num, info = int(attrs.get("num", 4)), dtype_info(e.dtype)
+        if num not in (1, 2, 4) or info.bits * info.lanes != 32 * num:
+            raise self.error(
+                f"ldmatrix of {num} tiles as {e.dtype}", hint="1, 2 or 4 tiles give 2, 4 or 8 elements of 16 bits"
+            )
+        pointer, type_ = self.element_pointer(self.load_of(e.args[0], e.op))
+        if type_ != f"ptr addrspace({SHARED_SPACE})":
+            raise self.error("ldmatrix reads shared memory alone")
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{num}{'.trans' if attrs.get('trans') else ''}.b16.p3"
+        result = "i32" if num == 1 else f"{{ {', '.join(['i32'] * num)} }}"
+        out = self.intrinsic(name, result, [(type_, pointer)])
+        words = [out] if num == 1 else [self.op(f"extractvalue {result} {out}, {k}") for k in range(num)]
+        whole = self.vector_of(words, with_lanes("int32", num))
+        return self.op(f"bitcast {'i32' if num == 1 else f'<{num} x i32>'} {whole} to {self.reg(e.dtype)}")
+
+    # ---- copies in the background
+
+    def async_copy(self, e: E.Call) -> str:
+        """cp.async where it is aligned to its size, of 4, 8 or 16 bytes; a load and a store else."""
+        dst, src = self.load_of(e.args[0], e.op), self.load_of(e.args[1], e.op)
+        n = e.args[2] if len(e.args) > 2 else E.IntImm(1)
+        info = dtype_info(src.buffer.dtype)
+        size = n.value * info.bytes * info.lanes if isinstance(n, E.IntImm) else 0
+        (to, to_p), (start, start_p) = self._at(dst), self._at(src)
+        spaces = (to_p.type, start_p.type) == ("ptr addrspace(3)", "ptr addrspace(1)")
+        aligned = (
+            size in (4, 8, 16) and self._align(to_p, dst, size) >= size and self._align(start_p, src, size) >= size
+        )
+        if not (self.target.chip.async_lds and spaces and aligned):
+            return self.copy_now(e)
+        how = "cg" if size == 16 else "ca"
+        self.intrinsic(
+            f"llvm.nvvm.cp.async.{how}.shared.global.{size}", "void", [(to_p.type, to), (start_p.type, start)]
+        )
+        return "0"
+
+    def async_commit(self, e: E.Call) -> str:
+        if self.target.chip.async_lds:
+            self.intrinsic("llvm.nvvm.cp.async.commit.group", "void", [])
+        return "0"
+
+    def async_wait(self, e: E.Call) -> str:
+        if self.target.chip.async_lds:
+            self.intrinsic("llvm.nvvm.cp.async.wait.group", "void", [("i32", str(int((e.attrs or {}).get("n", 0))))])
+        return "0"
+
+    calls: ClassVar[dict[str, CallHandler]] = {
+        **GpuEmitter.calls,
+        "barrier": barrier, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
+        **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix,
+        "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
+        **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def machine_of(target: Target) -> Machine:
+    """The LLVM target machine; `-ptx=78` chooses a PTX version, by default the lowest that knows the chip."""
+    least = _PTX_OF[int(target.mcpu.removeprefix("sm_"))]
+    asked = target.options.get("ptx", "")
+    if asked:
+        digits = asked.replace(".", "")
+        if not digits.isdigit() or int(digits) < least:
+            raise TargetError(
+                f"PTX version {asked!r}", hint=f"{target.mcpu} needs {least // 10}.{least % 10} or later: -ptx={least}"
+            )
+        least = int(digits)
+    return Machine(TRIPLE, target.mcpu, f"+ptx{least}", 3, "small")
+
+
+def finish_ptx(ptx: str, target: Target) -> str:
+    """LLVM's PTX without what only its own tools read."""
+    return re.sub(r"\n{3,}", "\n\n", ptx)
+
+
+def dynamic_shared_bytes(f: Func, target: Target) -> int:
+    """Bytes of dynamic shared memory that a launch of the kernel asks for: all of it, where it is beyond the static limit."""
+    total = int(f.attrs.get("lds_bytes", 0))
+    if total <= target.static_lds_bytes:
+        return 0
+    size = 0
+
+    def on_stmt(s: S.Stmt) -> None:
+        nonlocal size
+        if isinstance(s, S.Alloc) and s.buffer.scope.startswith("shared"):
+            info, n = dtype_info(s.buffer.dtype), 1
+            for d in s.buffer.shape:
+                n *= d.value if isinstance(d, E.IntImm) else 0
+            size += -(-n * info.bytes * info.lanes // 16) * 16
+
+    visit(f.body, None, on_stmt)
+    return size

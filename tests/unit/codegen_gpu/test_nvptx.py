@@ -1,0 +1,135 @@
+"""PTX: everything compiles, instructions are the ones meant, ptxas takes it where it is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tec.codegen.device import build_kernels
+from tec.codegen.nvptx import machine_of
+from tec.errors import CodegenError, TargetError
+from tec.ir import Alloc, BufferLoad, BufferStore, Call, Evaluate, Func, Ramp, seq
+from tec.ir import build as B
+from tec.target import Target
+
+from . import kernels as K
+from .test_amdgpu import compiled
+
+QUICK = {"sm_70", "sm_90"}
+CHIPS = ["sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
+
+
+@pytest.mark.parametrize("chip", [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in CHIPS])
+def test_every_kernel_compiles(chip: str) -> None:
+    done = compiled(f"cuda -arch={chip}")
+    assert not {n: x["error"] for n, x in done.items() if "error" in x}
+    assert len(done) > 140
+    assert not [n for n, x in done.items() if ".extern .func" in x["asm"]], "calls of functions that nobody brings"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wanted"),
+    [
+        ("mma_mma_sync_float32_16x8x16_float16", r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16\.f16\.f32"),
+        ("mma_mma_sync_float32_16x8x16_bfloat16", r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16\.bf16\.f32"),
+        ("mma_mma_sync_int32_16x8x32_int8", r"mma\.sync\.aligned\.m16n8k32\.row\.col(\.satfinite)?\.s32\.s8\.s8\.s32"),
+        ("dot4_int8", r"dp4a\.s32\.s32"),
+        ("dot4_uint8", r"dp4a\.u32\.u32"),
+        ("shuffle_float32", r"shfl\.sync\.bfly\.b32\s+%r\d+, %r\d+, 16, 31, -1"),
+        ("shuffle_float32", r"shfl\.sync\.up\.b32\s+%r\d+, %r\d+, 3, 4096, -1"),
+        ("barriers", r"bar\.sync\s+0"),
+        ("barriers", r"bar\.warp\.sync"),
+        ("async_copies", r"cp\.async\.cg\.shared\.global .*, 16"),
+        ("async_copies", r"cp\.async\.wait_group\s+0"),
+        ("vector_float32x4", r"ld\.global(\.nc)?\.v4\.b32"),
+        ("guarded", r"ld\.global\.nc"),
+        ("guarded", r"\.reqntid 64, 1, 1"),
+        ("atomic_int32_global", r"atom(\.relaxed\.gpu)?\.global\.add"),
+        ("atomic_float32_shared", r"atom(\.relaxed\.cta)?\.shared\.add\.f32"),
+        ("wave_ops", r"vote\.sync\.ballot\.b32"),
+    ],
+)
+def test_instruction_selection(kernel: str, wanted: str) -> None:
+    assert re.search(wanted, compiled("cuda -arch=sm_90")[kernel]["asm"])
+
+
+def test_ptx_version() -> None:
+    assert ".version 6.3" in compiled("cuda -arch=sm_70")["guarded"]["asm"]
+    code = build_kernels([K.guarded()], Target("cuda -arch=sm_90 -ptx=8.3"))
+    assert ".version 8.3" in code.asm and code.image.decode().rstrip("\0") == code.asm and code.object == b""
+    with pytest.raises(TargetError, match="PTX version"):
+        machine_of(Target("cuda -arch=sm_90 -ptx=70"))
+    with pytest.raises(TargetError, match="PTX version"):
+        machine_of(Target("cuda -arch=sm_90 -ptx=new"))
+
+
+def big_shared(elements: int) -> Func:
+    a = K.buf("a", "float32")
+    parts = [K.buf(f"s{k}", "float32", elements, scope="shared") for k in range(2)]
+
+    def body(i: Any) -> Any:
+        t = B.floormod(i, B.const(64))
+        put = [BufferStore(s, BufferLoad(a, (i,)), (t,)) for s in parts]
+        total = BufferLoad(parts[0], (B.const(1),)) + BufferLoad(parts[1], (B.const(2),))
+        inner = seq(*put, Evaluate(Call("barrier", (), "int32")), BufferStore(a, total, (i,)))
+        return Alloc(parts[0], Alloc(parts[1], inner))
+
+    return K.kernel("big", [a], body, lds_bytes=8 * elements)
+
+
+def test_much_shared_memory_is_dynamic() -> None:
+    target = Target("cuda -arch=sm_90")
+    small, big = build_kernels([big_shared(6000)], target), build_kernels([big_shared(8001)], target)
+    assert ".extern .shared" not in small.asm and small.kernels["big"]["dynamic_shared_bytes"] == 0
+    assert ".extern .shared" in big.asm and big.kernels["big"]["dynamic_shared_bytes"] == 2 * 32016
+
+
+def ldmatrix(num: int, trans: bool, dtype: str = "") -> Func:
+    a, c = K.buf("a", "float16", 4 * K.N), K.buf("c", "float16", 64 * 2 * num)
+    s = K.buf("s", "float16", 512, scope="shared")
+
+    def body(i: Any) -> Any:
+        t = B.floormod(i, B.const(32))
+        put = BufferStore(s, BufferLoad(a, (i,)), (t,))
+        row = BufferLoad(s, (B.mul(t, 8),))
+        got = Call("ldmatrix", (row,), dtype or f"float16x{2 * num}", {"num": num, "trans": trans})
+        store = BufferStore(c, got, (Ramp(B.mul(t, 2 * num), B.const(1), 2 * num),))
+        return Alloc(s, seq(put, Evaluate(Call("barrier", (), "int32")), store))
+
+    return K.kernel("ldm", [a, c], body, 32, 1)
+
+
+@pytest.mark.parametrize("num", [1, 2, 4])
+@pytest.mark.parametrize("trans", [False, True])
+def test_ldmatrix(num: int, trans: bool) -> None:
+    asm = build_kernels([ldmatrix(num, trans)], Target("cuda -arch=sm_80")).asm
+    assert f"ldmatrix.sync.aligned.m8n8.x{num}{'.trans' if trans else ''}.shared.b16" in asm
+
+
+def test_mistakes_are_codegen_errors() -> None:
+    with pytest.raises(CodegenError, match="ldmatrix of 4"):
+        build_kernels([ldmatrix(4, False, "float16x2")], Target("cuda -arch=sm_80"))
+    wmma = K.matrix.find(Target("rocm -mcpu=gfx1100"), "float16")
+    assert wmma is not None
+    with pytest.raises(CodegenError, match=r"mma\.sync has no"):
+        build_kernels([K.product(wmma)], Target("cuda -arch=sm_80"))
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas")
+@pytest.mark.parametrize("chip", ["sm_75", "sm_90"])
+def test_ptxas_takes_it(chip: str, tmp_path: Path) -> None:
+    for name, x in compiled(f"cuda -arch={chip}").items():
+        source = tmp_path / "k.ptx"
+        source.write_text(x["asm"])
+        done = subprocess.run(
+            ["ptxas", f"-arch={chip}", str(source), "-o", str(tmp_path / "k.o")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{name}: {done.stderr}"
