@@ -62,15 +62,11 @@ def compile(
 def _as_graph(model: Any, shapes: Mapping[str, Any] | None) -> Graph:
     if isinstance(model, Graph):
         return model
-    for point in entry_points(group="tec.frontends"):
-        frontend = point.load()()
-        if frontend.accepts(model):
-            graph: Graph = frontend.from_model(model, shapes)
-            return graph
-    raise ImportModelError(
-        f"no frontend takes {type(model).__name__} {str(model)[:80]!r}",
-        hint="give the path of an .onnx file, an onnx ModelProto or a tec.graph.Graph",
-    )
+    points = list(entry_points(group="tec.frontends"))
+    if not points:
+        raise ImportModelError("no frontend is installed", hint='pip install "tec[onnx]"')
+    graph: Graph = points[0].load()(model, shapes)
+    return graph
 
 
 @dataclass
@@ -85,7 +81,7 @@ class _Unit:
 
 def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progress: Any = None) -> Network:
     """Compile a graph for a target; see `compile`."""
-    from .passes import optimize
+    from .optimize import optimize
 
     start = time.perf_counter()
     with target:

@@ -1,0 +1,22 @@
+"""Graph passes, one a file: each takes a Graph and gives a Graph. `optimize` is the list, in order."""
+
+from __future__ import annotations
+
+from ..target import Target
+from .graph import Graph
+
+
+def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
+    """All graph passes for a target; `dtype` "float16" asks for mixed precision."""
+    from .passes.common_subexpressions import common_subexpressions
+    from .passes.dead_code import dead_code
+    from .passes.fold_scale import fold_scale
+    from .passes.layout import blocked_layout
+
+    graph = dead_code(graph)
+    graph = common_subexpressions(graph)
+    graph = fold_scale(graph)
+    graph = dead_code(graph)
+    if not target.is_gpu:
+        graph = blocked_layout(graph, target)
+    return dead_code(graph)
