@@ -38,7 +38,7 @@ def compile_expr(e: Any, depth: int = 0) -> Compiled:
     if isinstance(e, str):
         return operator.itemgetter(e)
     if depth > _MAX_DEPTH or not isinstance(e, (list, tuple)) or not e:
-        raise PackageError(f"not an expression: {text(e)[:80]}", locate=False)
+        raise PackageError(f"not an expression: {_brief(e)}", locate=False)
     op = e[0]
     parts = [compile_expr(x, depth + 1) for x in e[1:]]
     if op == "select" and len(parts) == 3:
@@ -46,7 +46,7 @@ def compile_expr(e: Any, depth: int = 0) -> Compiled:
         return lambda env: a(env) if cond(env) else b(env)
     function = BINARY.get(op) if isinstance(op, str) else None
     if function is None or len(parts) != 2:
-        raise PackageError(f"not an expression: {text(e)[:80]}", locate=False)
+        raise PackageError(f"not an expression: {_brief(e)}", locate=False)
     return _binary(function, parts[0], parts[1])
 
 
@@ -84,11 +84,18 @@ def names(e: Any) -> Iterator[str]:
             yield from names(x)
 
 
+def _brief(e: Any) -> str:
+    try:
+        return repr(e)[:80]
+    except RecursionError:
+        return "nested too deeply"
+
+
 def text(e: Any) -> str:
     """An expression as a user would write it."""
     if isinstance(e, (list, tuple)) and e:
         op, args = e[0], [text(x) for x in e[1:]]
-        if op in _SYMBOL and len(args) == 2:
+        if isinstance(op, str) and op in _SYMBOL and len(args) == 2:
             return f"({args[0]} {_SYMBOL[op]} {args[1]})"
         return f"{op}({', '.join(args)})"
     return str(e)
