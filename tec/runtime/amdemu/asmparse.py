@@ -146,7 +146,7 @@ class _Parser:
                 break
         found = self._plain(text)
         return Operand(
-            found.kind, raw, found.index, found.count, found.half, found.value, neg, is_abs, sext,
+            found.kind, found.text if found.kind == "symbol" else raw, found.index, found.count, found.half, found.value, neg, is_abs, sext,
             found.reloc, found.addend,
         )  # fmt: skip
 

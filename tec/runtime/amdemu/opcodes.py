@@ -10,6 +10,15 @@ def load() -> None:
     global _loaded
     if _loaded:
         return
-    from . import table_flow, table_lds, table_mem, table_salu, table_vfloat, table_vint  # noqa: F401
+    from . import (  # noqa: F401
+        table_flow,
+        table_lane,
+        table_lds,
+        table_mem,
+        table_packed,
+        table_salu,
+        table_vfloat,
+        table_vint,
+    )
 
     _loaded = True

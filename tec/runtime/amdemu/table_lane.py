@@ -1,0 +1,193 @@
+"""Opcodes that move data between lanes: readlane, writelane, mbcnt, swizzle, permute, permlane.
+
+Source: AMD ISA manuals, "Data share operations" (ds_swizzle, ds_permute, ds_bpermute) and the VOP3 descriptions of permlane.
+A lane that EXEC leaves out gives 0 to those who read it, but for v_readlane, v_writelane and v_permlane with fetch-inactive.
+"""
+
+from __future__ import annotations
+
+from .asmparse import Inst
+from .table import custom
+from .wave import Wave
+
+
+def _index(w: Wave, inst: Inst, position: int) -> str:
+    op = inst.operands[position]
+    lane = w.scalar(op)
+    return w.s.and_(lane, str(w.lanes - 1)) if lane[0] == "%" else str(int(lane) & (w.lanes - 1))
+
+
+@custom("v_readlane_b32", "lane")
+def _readlane(w: Wave, inst: Inst) -> None:
+    source = w.reg(inst.operands[1].kind, inst.operands[1].index)
+    lane = _index(w, inst, 2)
+    w.write_scalar(inst.operands[0], w.out.emit(f"extractelement {w.v.type('i32')} {source}, i32 {lane}"))
+
+
+@custom("v_readfirstlane_b32", "lane")
+def _readfirstlane(w: Wave, inst: Inst) -> None:
+    op = inst.operands[1]
+    if op.kind not in ("v", "a"):
+        w.write_scalar(inst.operands[0], w.scalar(op))
+        return
+    source = w.reg(op.kind, op.index)
+    if w.full:
+        lane = "0"
+    else:
+        bits = w.exec_bits()
+        first = w.s.trunc("i64", "i32", w.s.call("cttz", "i64", bits)) if w.lanes == 64 else w.s.call("cttz", "i32", bits)
+        lane = w.s.and_(first, str(w.lanes - 1))  # EXEC = 0 reads lane 0
+    w.write_scalar(inst.operands[0], w.out.emit(f"extractelement {w.v.type('i32')} {source}, i32 {lane}"))
+
+
+@custom("v_writelane_b32", "lane")
+def _writelane(w: Wave, inst: Inst) -> None:
+    dst = inst.operands[0]
+    value, lane = w.scalar(inst.operands[1]), _index(w, inst, 2)
+    old = w.reg(dst.kind, dst.index)
+    new = w.out.emit(f"insertelement {w.v.type('i32')} {old}, i32 {value}, i32 {lane}")
+    w.set_reg(dst.kind, dst.index, new)
+
+
+def _mbcnt(w: Wave, inst: Inst, high: bool) -> None:
+    """How many bits of the mask stand below this lane, within its half of the wave; plus src1."""
+    lanes = range(w.lanes)
+    below = [((1 << max(0, min(32, l - (32 if high else 0)))) - 1) & 0xFFFFFFFF for l in lanes]
+    below = [b - (1 << 32) if b >> 31 else b for b in below]
+    mask = w.source(1, "i32")
+    count = w.v.call("ctpop", "i32", w.v.and_(mask, w.v.vector_const("i32", below)))
+    w.write(0, w.v.add(count, w.source(2, "i32")), "i32")
+
+
+custom("v_mbcnt_lo_u32_b32", "lane")(lambda w, inst: _mbcnt(w, inst, False))
+custom("v_mbcnt_hi_u32_b32", "lane")(lambda w, inst: _mbcnt(w, inst, True))
+
+
+def _visible(w: Wave, value: str) -> str:
+    """Inactive lanes show 0."""
+    return value if w.full else w.v.select(w.exec_mask(), "i32", value, w.v.const("i32", 0))
+
+
+@custom("ds_swizzle_b32", "lane")
+def _swizzle(w: Wave, inst: Inst) -> None:
+    offset = inst.take_int("offset")
+    source = _visible(w, w.reg("v", inst.operands[1].index))
+    if offset >= 0xC000:
+        raise w.fail("swizzle in rotate or FFT mode")
+    if offset & 0x8000:
+        lanes = [(l & ~3) | ((offset >> (2 * (l & 3))) & 3) for l in range(w.lanes)]
+    else:
+        keep, set_, flip = offset & 31, (offset >> 5) & 31, (offset >> 10) & 31
+        lanes = [(l & ~31) | ((((l & 31) & keep) | set_) ^ flip) for l in range(w.lanes)]
+    w.write(0, shuffle(w, source, lanes), "i32")
+
+
+def shuffle(w: Wave, value: str, lanes: list[int]) -> str:
+    ty = w.v.type("i32")
+    order = f"<{w.lanes} x i32> <" + ", ".join(f"i32 {l}" for l in lanes) + ">"
+    return w.out.emit(f"shufflevector {ty} {value}, {ty} poison, {order}")
+
+
+def dynamic_gather(w: Wave, value: str, lanes: str) -> str:
+    """value[lanes[i]] in lane i; the indices must be in range."""
+    ty = w.v.type("i32")
+    w.out.put(f"store {ty} {value}, ptr %mbuf, align 64")
+    wide = w.v.zext("i32", "i64", lanes)
+    pointers = w.out.emit(f"getelementptr i32, ptr %mbuf, {w.v.type('i64')} {wide}")
+    name = f"@llvm.masked.gather.v{w.lanes}i32.v{w.lanes}p0"
+    w.out.declares.add(f"declare {ty} {name}({w.v.type('ptr')}, {w.v.type('i1')}, {ty})")
+    return w.out.emit(
+        f"call {ty} {name}({w.v.type('ptr')} align 4 {pointers}, {w.v.type('i1')} {w.v.const('i1', 1)}, {ty} poison)"
+    )
+
+
+def _lane_of_bytes(w: Wave, inst: Inst, position: int) -> str:
+    address = w.reg("v", inst.operands[position].index)
+    offset = inst.take_int("offset")
+    if offset:
+        address = w.v.add(address, w.v.const("i32", offset))
+    return w.v.and_(w.v.lshr(address, w.v.const("i32", 2)), w.v.const("i32", w.lanes - 1))
+
+
+@custom("ds_bpermute_b32", "lane")
+def _bpermute(w: Wave, inst: Inst) -> None:
+    data = inst.operands[2]
+    source = _visible(w, w.reg(data.kind, data.index))
+    w.write(0, dynamic_gather(w, source, _lane_of_bytes(w, inst, 1)), "i32")
+
+
+@custom("ds_permute_b32", "lane")
+def _permute(w: Wave, inst: Inst) -> None:
+    """Each lane sends; the highest sender wins, a lane that nobody sends to gets 0."""
+    ty = w.v.type("i32")
+    data = inst.operands[2]
+    source = w.reg(data.kind, data.index)
+    wide = w.v.zext("i32", "i64", _lane_of_bytes(w, inst, 1))
+    w.out.put(f"store {ty} zeroinitializer, ptr %mbuf, align 64")
+    pointers = w.out.emit(f"getelementptr i32, ptr %mbuf, {w.v.type('i64')} {wide}")
+    name = f"@llvm.masked.scatter.v{w.lanes}i32.v{w.lanes}p0"
+    w.out.declares.add(f"declare void {name}({ty}, {w.v.type('ptr')}, {w.v.type('i1')})")
+    w.out.put(f"call void {name}({ty} {source}, {w.v.type('ptr')} align 4 {pointers}, {w.v.type('i1')} {w.exec_mask()})")
+    w.write(0, w.out.emit(f"load {ty}, ptr %mbuf, align 64"), "i32")
+
+
+def _permlane16(w: Wave, inst: Inst, cross: bool) -> None:
+    """Within a row (or from the other row of the pair): 16 selectors of 4 bits in two scalars. op_sel: [fetch inactive,
+    bound control]."""
+    sel = inst.take_list("op_sel") or [0, 0]
+    fetch_inactive, bound_control = bool(sel[0]), bool(sel[1])
+    lo, hi = w.scalar(inst.operands[2]), w.scalar(inst.operands[3])
+    o = w.v
+    lanes = range(w.lanes)
+    word = o.select(o.vector_const("i1", [int(l & 8 == 0) for l in lanes]), "i32", o.splat("i32", lo), o.splat("i32", hi))
+    pick = o.and_(o.lshr(word, o.vector_const("i32", [4 * (l & 7) for l in lanes])), o.const("i32", 15))
+    source_lane = o.or_(pick, o.vector_const("i32", [(l & ~15) ^ (16 if cross else 0) for l in lanes]))
+    value = w.reg("v", inst.operands[1].index)
+    result = dynamic_gather(w, value, source_lane)
+    if not w.full and not fetch_inactive:
+        active = o.zext("i1", "i32", w.exec_mask())
+        valid = o.icmp("ne", "i32", dynamic_gather(w, active, source_lane), o.const("i32", 0))
+        old = o.const("i32", 0) if bound_control else w.reg("v", inst.operands[0].index)
+        result = o.select(valid, "i32", result, old)
+    w.write(0, result, "i32")
+
+
+custom("v_permlane16_b32", "lane")(lambda w, inst: _permlane16(w, inst, False))
+custom("v_permlanex16_b32", "lane")(lambda w, inst: _permlane16(w, inst, True))
+
+
+@custom("v_permlane64_b32", "lane")
+def _permlane64(w: Wave, inst: Inst) -> None:
+    value = w.reg("v", inst.operands[1].index)
+    w.write(0, shuffle(w, value, [l ^ 32 for l in range(64)]) if w.lanes == 64 else value, "i32")
+
+
+def _swap_rows(w: Wave, inst: Inst, row: int) -> None:
+    """gfx950: the odd rows (of `row` lanes) of the first register trade places with the even rows of the second."""
+    first, second = inst.operands[0], inst.operands[1]
+    if "fi" in inst.mods or "bound_ctrl" in inst.mods:
+        raise w.fail("permlane swap with fi or bound_ctrl")
+    a, b = w.reg("v", first.index), w.reg("v", second.index)
+    ty = w.v.type("i32")
+
+    def mix(order: list[int]) -> str:
+        text = f"<{w.lanes} x i32> <" + ", ".join(f"i32 {x}" for x in order) + ">"
+        return w.out.emit(f"shufflevector {ty} {a}, {ty} {b}, {text}")
+
+    n = w.lanes
+    new_a = mix([l if not (l // row) & 1 else n + l - row for l in range(n)])
+    new_b = mix([n + l if (l // row) & 1 else l + row for l in range(n)])
+    w.write_reg("v", first.index, new_a)
+    w.write_reg("v", second.index, new_b)
+
+
+custom("v_permlane16_swap_b32", "lane")(lambda w, inst: _swap_rows(w, inst, 16))
+custom("v_permlane32_swap_b32", "lane")(lambda w, inst: _swap_rows(w, inst, 32))
+
+
+@custom("v_swap_b32", "valu")
+def _swap(w: Wave, inst: Inst) -> None:
+    first, second = inst.operands
+    a, b = w.reg(first.kind, first.index), w.reg(second.kind, second.index)
+    w.write_reg(first.kind, first.index, b)
+    w.write_reg(second.kind, second.index, a)
