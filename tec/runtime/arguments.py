@@ -199,8 +199,11 @@ class Checker:
 
     def scalar(self, p: Param, value: Any) -> Any:
         """A scalar argument as what is packed."""
-        if isinstance(value, NDArray) or (isinstance(value, np.ndarray) and value.ndim):
-            raise self.error(f"{p} is an array, a {p.dtype} number is wanted")
+        if type(value) not in (int, float, bool):
+            if isinstance(value, NDArray) or (isinstance(value, np.ndarray) and value.ndim):
+                raise self.error(f"{p} is an array, a {p.dtype} number is wanted")
+            if not hasattr(value, "__index__") and not hasattr(value, "__float__"):
+                raise self.error(f"{p} is {value!r}, a {p.dtype} number is wanted")
         try:
             return p.pack(value)  # type: ignore[misc]
         except ArgumentError as error:
