@@ -128,9 +128,8 @@ def _over_threads(low: Lowering, stage: Stage, op: ComputeOp) -> S.Stmt:
     condition = rewrite(first.condition)
     loc = stage.op.loc
     accs: list[Buffer] = []
-    if any(low.ranges[iv].extent is not None and not _single(low, iv) for iv in serial) or _attached(
-        low, stage, serial
-    ):
+    shares: tuple[E.Expr, ...]
+    if any(not _single(low, iv) for iv in serial) or _attached(low, stage, serial):
         accs = [Buffer(f"{name}_part{k or ''}", e.dtype, (one,), scope=LOCAL) for k, e in enumerate(sources)]
         start = S.seq(*[S.BufferStore(b, e, (zero,), None, loc) for b, e in zip(accs, identity)])
         old: list[E.Expr] = [E.BufferLoad(b, (zero,)) for b in accs]
@@ -139,12 +138,12 @@ def _over_threads(low: Lowering, stage: Stage, op: ComputeOp) -> S.Stmt:
             step = S.IfThenElse(condition, step)
         step = low.guarded(stage, everything, step)
         step = _wrap(low, stage, order, serial, step)
-        shares: tuple[E.Expr, ...] = tuple([E.BufferLoad(b, (zero,)) for b in accs])
+        shares = tuple([E.BufferLoad(b, (zero,)) for b in accs])
         combined = S.seq(start, step, S.AllReduce(first.combiner, shares, B.const(True), tuple(dests), threads, loc))
     else:
         predicate = B.all_of(*everything, condition)
-        combined = S.AllReduce(first.combiner, tuple(sources), predicate, tuple(dests), threads, loc)
-        combined = _attach_serial(low, stage, serial, combined)
+        shares = tuple([B.if_then_else(predicate, v, e) for v, e in zip(sources, identity)])
+        combined = S.AllReduce(first.combiner, shares, B.const(True), tuple(dests), threads, loc)
     at = [values[a] for a in op.axis]
     results: list[E.Expr] = [E.BufferLoad(b, (zero,)) for b in dests]
     if first.init:
@@ -166,10 +165,6 @@ def _single(low: Lowering, iv: E.IterVar) -> bool:
 
 def _attached(low: Lowering, stage: Stage, loops: list[E.IterVar]) -> bool:
     return any((id(stage), id(iv)) in low.attached for iv in loops)
-
-
-def _attach_serial(low: Lowering, stage: Stage, serial: list[E.IterVar], body: S.Stmt) -> S.Stmt:
-    return body
 
 
 def _wrap(low: Lowering, stage: Stage, order: list[E.IterVar], loops: list[E.IterVar], body: S.Stmt) -> S.Stmt:
