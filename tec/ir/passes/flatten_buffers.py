@@ -184,7 +184,8 @@ class _Flattener:
         if not indices:
             return E.IntImm(0)
         if len(indices) == 1 and flat.dtype is None:
-            return self.analyzer.simplify(indices[0])
+            only: E.Expr = self.analyzer.simplify(indices[0])
+            return only
         dtype = flat.dtype or "int32"
         total: E.Expr = E.IntImm(0, dtype)
         vector: E.Expr | None = None

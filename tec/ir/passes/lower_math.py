@@ -32,7 +32,7 @@ def lower_math(func: Func, target: Target) -> Func:
             return expand(out, target)
         return out
 
-    return func.with_body(Rewriter(exprs={E.Call: on_call}, memo=True).stmt(func.body))  # type: ignore[dict-item]
+    return func.with_body(Rewriter(exprs={E.Call: on_call}, memo=True).stmt(func.body))
 
 
 def expand(e: E.Call, target: Target) -> E.Expr:

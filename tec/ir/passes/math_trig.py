@@ -69,8 +69,8 @@ def _payne_hanek_f32(m: M, x: E.Expr) -> tuple[E.Expr, E.Expr]:
     wide = with_lanes("uint64", m.lanes)
     bits = m.let(m.to_bits(m.abs(x)), "bits")
     # x = mant * 2**s; bits of 2/pi of weight 2**-j with j <= s - 2 give multiples of 4.
-    mant = E.Cast(wide, m.call("bitor", m.bit_and(bits, m.i(0x7FFFFF)), m.i(0x800000)))
-    mant = m.let(mant, "mant")
+    mant = m.call("bitor", m.bit_and(bits, m.i(0x7FFFFF)), m.i(0x800000))
+    mant = m.let(E.Cast(wide, mant), "mant")
     skip = m.let(E.Sub(m.shr(bits, 23), m.i(150 + 2 - 32)), "skip")  # one zero word stands in front
     index = m.let(m.shr(skip, 5), "index")
     offset = m.let(E.Cast(wide, m.bit_and(skip, m.i(31))), "offset")

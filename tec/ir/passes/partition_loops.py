@@ -1,11 +1,275 @@
-"""Leaves the function as it is."""
+"""Split off the part of a loop where guards can fail, so that the rest runs without them.
+
+In: loops whose bodies hold `if likely(cond)` from splits that do not divide. Out: up to three loops over consecutive
+ranges; in the main one the conditions are gone, the ones before and after keep them. The range where a condition holds
+for every iteration of the loops (and for every thread) inside is found with interval sets and solved for the loop's
+variable; a condition that does not solve stays everywhere. On a GPU the same is done for block indices where a
+vectorized loop is guarded: a branch on the block chooses between the two bodies.
+"""
 
 from __future__ import annotations
 
 from ...target import Target
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..arith import Analyzer
 from ..func import Func
+from ..visit import map_stmt, visit
+from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, needs_all_threads, stmt_size
+
+_MAX_STATEMENTS = 600  # what the repeated bodies may add up to
+_MAX_DEPTH = 3  # loops around each other that are split
 
 
 def partition_loops(func: Func, target: Target) -> Func:
-    """The function itself."""
-    return func
+    """Loops without guards, and their ragged ends; see the module."""
+    if not _has_likely(func.body):
+        return func
+    return func.with_body(_Partitioner().stmt(func.body, 0))
+
+
+def _has_likely(s: S.Stmt) -> bool:
+    found = False
+
+    def on_stmt(x: S.Stmt) -> None:
+        nonlocal found
+        found = found or (isinstance(x, S.IfThenElse) and any(_is_likely(c) for c in _conjuncts(x.cond)))
+
+    visit(s, None, on_stmt)
+    return found
+
+
+def _is_likely(e: E.Expr) -> bool:
+    return type(e) is E.Call and e.op == "likely"
+
+
+def _conjuncts(e: E.Expr) -> list[E.Expr]:
+    """The conditions that must all hold; `likely(a and b)` counts as `likely(a) and likely(b)`."""
+    if type(e) is E.And:
+        return [*_conjuncts(e.a), *_conjuncts(e.b)]
+    if type(e) is E.Call and e.op == "likely" and type(e.args[0]) is E.And:
+        return [E.Call("likely", (c,), "bool") for c in _conjuncts(e.args[0])]
+    return [e]
+
+
+class _Guard:
+    """A likely condition below a loop, with the variables that range freely between the two."""
+
+    __slots__ = ("cond", "domain", "vector")
+
+    def __init__(self, cond: E.Expr, domain: dict[E.Var, E.Range], vector: bool):
+        self.cond = cond
+        self.domain = domain
+        self.vector = vector
+
+
+class _Partitioner:
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self.threads: dict[E.Var, E.Range] = {}
+
+    def stmt(self, s: S.Stmt, depth: int) -> S.Stmt:
+        if isinstance(s, S.For):
+            return self.loop(s, depth)
+        return map_stmt(s, lambda x: self.stmt(x, depth), _keep)
+
+    def loop(self, s: S.For, depth: int) -> S.Stmt:
+        rng = E.Range(s.min, s.extent)
+        self.analyzer.bind(s.var, rng)
+        if s.kind == S.ForKind.THREAD and s.thread in THREAD_TAGS:
+            self.threads[s.var] = rng
+        serial = s.kind in (S.ForKind.SERIAL, S.ForKind.PARALLEL, S.ForKind.UNROLLED)
+        block = s.kind == S.ForKind.THREAD and s.thread in BLOCK_TAGS
+        if (serial or block) and depth < _MAX_DEPTH and stmt_size(s.body) * 2 <= _MAX_STATEMENTS:
+            guards = [g for g in self.guards(s.body) if _uses(g.cond, s.var)]
+            if block:
+                guards = [g for g in guards if g.vector]
+            if guards:
+                out = self.block(s, guards, depth) if block else self.split(s, guards, depth)
+                if out is not None:
+                    return out
+        return self.plain(s, depth)
+
+    def plain(self, s: S.For, depth: int) -> S.For:
+        body = self.stmt(s.body, depth)
+        return s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+
+    def guards(self, body: S.Stmt) -> list[_Guard]:
+        found: list[_Guard] = []
+
+        def go(s: S.Stmt, domain: dict[E.Var, E.Range], vectors: frozenset[E.Var]) -> None:
+            if isinstance(s, S.For):
+                domain = {**domain, s.var: E.Range(s.min, s.extent)}
+                if s.kind == S.ForKind.VECTORIZED:
+                    vectors = vectors | {s.var}
+            elif isinstance(s, S.IfThenElse):
+                for c in _conjuncts(s.cond):
+                    if _is_likely(c):
+                        found.append(_Guard(c, domain, any(_uses(c, v) for v in vectors)))
+
+            def child(x: S.Stmt) -> S.Stmt:
+                go(x, domain, vectors)
+                return x
+
+            map_stmt(s, child, _keep)
+
+        go(body, dict(self.threads), frozenset())
+        return found
+
+    def holds(self, guards: list[_Guard], var: E.Var) -> tuple[list[E.Expr], E.Expr | None, E.Expr | None]:
+        """The conditions that solve for `var`, and the least and greatest value of it with which all of them hold."""
+        solved: list[E.Expr] = []
+        low: E.Expr | None = None
+        high: E.Expr | None = None
+        ana = self.analyzer
+        for g in guards:
+            inner = g.cond.args[0]  # type: ignore[attr-defined]
+            slack = _slack(inner)
+            if slack is None:
+                continue
+            domain = {v: r for v, r in g.domain.items() if v is not var and _uses(slack, v)}
+            if any(_uses(x, var) or _uses_any(x, domain) for r in domain.values() for x in (r.min, r.extent)):
+                continue
+            worst = ana.int_set(slack, domain).min
+            if worst is None or not _uses(worst, var):
+                continue
+            bounds = ana.detect_clip_bound(E.GE(worst, B.const(0, worst.dtype)), [var])
+            if bounds is None:
+                continue
+            b = bounds[0]
+            if b.min is not None:
+                low = b.min if low is None else B.maximum(low, b.min)
+            if b.max is not None:
+                high = b.max if high is None else B.minimum(high, b.max)
+            solved.append(g.cond)
+        return solved, low, high
+
+    def split(self, s: S.For, guards: list[_Guard], depth: int) -> S.Stmt | None:
+        ana = self.analyzer
+        solved, low, high = self.holds(guards, s.var)
+        if not solved:
+            return None
+        begin = s.min
+        end = ana.simplify(B.add(s.min, s.extent))
+        first, last = begin, end  # the main range
+        if low is not None and not ana.can_prove(E.LE(low, begin)):
+            first = ana.simplify(B.minimum(B.maximum(B.cast(begin.dtype, low), begin), end))
+        if high is not None:
+            stop = B.add(B.cast(end.dtype, high), 1)
+            if not ana.can_prove(E.GE(stop, end)):
+                last = ana.simplify(B.maximum(B.minimum(stop, end), first))
+        main_extent = ana.simplify(B.sub(last, first))
+        if ana.can_prove(E.LE(main_extent, B.const(0, main_extent.dtype))):
+            return None
+        parts: list[S.Stmt] = []
+        edge = S.ForKind.SERIAL if s.kind == S.ForKind.PARALLEL else s.kind
+
+        def part(lo: E.Expr, extent: E.Expr, body: S.Stmt, kind: str) -> None:
+            var = E.Var(s.var.name, s.var.dtype)
+            self.analyzer.bind(var, E.Range(lo, extent))
+            piece = self.stmt(clone(body, {s.var: var}), depth + 1)
+            parts.append(S.For(var, lo, extent, piece, kind, s.thread, s.annotations))
+
+        if first is not begin:
+            extent = ana.simplify(B.sub(first, begin))
+            short = ana.can_prove(E.LE(extent, B.const(1, extent.dtype)))
+            part(begin, extent, s.body, edge if short else s.kind)
+        part(first, main_extent, _without(s.body, solved), s.kind)
+        if last is not end:
+            extent = ana.simplify(B.sub(end, last))
+            short = ana.can_prove(E.LE(extent, B.const(1, extent.dtype)))
+            part(last, extent, s.body, edge if short else s.kind)
+        return S.seq(*parts)
+
+    def block(self, s: S.For, guards: list[_Guard], depth: int) -> S.Stmt | None:
+        """Blocks whose threads are all inside take a body without guards."""
+        inner = s.body
+        nest: list[S.For] = []
+        while isinstance(inner, S.For) and inner.kind == S.ForKind.THREAD:
+            nest.append(inner)
+            inner = inner.body
+        if needs_all_threads(inner):
+            return None
+        for f in nest:
+            self.analyzer.bind(f.var, E.Range(f.min, f.extent))
+        solved, low, high = self.holds(guards, s.var)
+        if not solved:
+            return None
+        conds = []
+        if low is not None:
+            conds.append(B.compare("ge", s.var, low))
+        if high is not None:
+            conds.append(B.compare("le", s.var, high))
+        cond = self.analyzer.simplify(B.all_of(*conds))
+        if isinstance(cond, E.IntImm) and not cond.value:
+            return None
+        fast = clone(_without(inner, solved), {})
+        body: S.Stmt = S.IfThenElse(cond, fast, inner)
+        body = self.stmt(body, depth + 1)
+        for f in reversed(nest):
+            body = S.For(f.var, f.min, f.extent, body, f.kind, f.thread, f.annotations)
+        return S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+
+
+def _keep(e: E.Expr) -> E.Expr:
+    return e
+
+
+def _slack(cond: E.Expr) -> E.Expr | None:
+    """An integer expression that is not negative just where `cond` holds."""
+    if isinstance(cond, (E.GT, E.GE)):
+        cond = (E.LT if isinstance(cond, E.GT) else E.LE)(cond.b, cond.a)
+    if not isinstance(cond, (E.LT, E.LE)) or cond.a.dtype not in ("int32", "int64"):
+        return None
+    if _loads(cond):
+        return None
+    slack: E.Expr = B.sub(cond.b, cond.a)
+    return B.sub(slack, 1) if isinstance(cond, E.LT) else slack
+
+
+def _loads(e: E.Expr) -> bool:
+    found = False
+
+    def on_expr(x: E.Expr) -> None:
+        nonlocal found
+        found = found or type(x) is E.BufferLoad or type(x) is E.Let
+
+    visit(e, on_expr)
+    return found
+
+
+def _uses(e: E.Expr, var: E.Var) -> bool:
+    found = False
+
+    def on_expr(x: E.Expr) -> None:
+        nonlocal found
+        found = found or x is var
+
+    visit(e, on_expr)
+    return found
+
+
+def _uses_any(e: E.Expr, variables: dict[E.Var, E.Range]) -> bool:
+    return any(_uses(e, v) for v in variables)
+
+
+def _without(s: S.Stmt, solved: list[E.Expr]) -> S.Stmt:
+    """`s` with the conditions `solved` taken to hold."""
+    gone = {id(c) for c in solved}
+    texts = [c.args[0] for c in solved]  # type: ignore[attr-defined]
+
+    def holds(c: E.Expr) -> bool:
+        return id(c) in gone or (_is_likely(c) and any(c.args[0] is t for t in texts))  # type: ignore[attr-defined]
+
+    def fs(x: S.Stmt) -> S.Stmt:
+        out = map_stmt(x, fs, _keep)
+        if isinstance(out, S.IfThenElse):
+            kept = [c for c in _conjuncts(x.cond) if not holds(c)]  # type: ignore[attr-defined]
+            if len(kept) < len(_conjuncts(out.cond)):
+                if not kept:
+                    return out.then
+                return S.IfThenElse(B.all_of(*kept), out.then, out.orelse)
+        return out
+
+    return fs(s)

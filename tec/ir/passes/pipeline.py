@@ -1,11 +1,298 @@
-"""Leaves the function as it is."""
+"""Overlap the filling of shared memory with the work on it (double buffering and deeper software pipelines).
+
+In: a serial loop whose body allocates shared buffers with the annotation `double_buffer`, fills them and uses them; or a
+loop with the pragma `software_pipeline` n. Out, for n stages (2 for double_buffer):
+
+    fill slot 0 .. n-2                                  prologue
+    for k in range(extent - (n-1)):
+        registers = what step k+n-1 will need           the loads are under way while we compute
+        compute step k from slot k % n
+        slot (k+n-1) % n = registers
+    compute the last n-1 steps                          epilogue
+
+The fill goes through registers where it is a nest of loops around stores; otherwise it writes its slot directly, before
+the compute. One barrier a step is left for insert_barriers to place. On a CPU the annotations are dropped.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
 from ...target import Target
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..arith import Analyzer
+from ..buffer import Buffer
+from ..dtype import dtype_info
 from ..func import Func
+from ..visit import map_expr, map_stmt, visit
+from .rewrite_util import SHARED_SCOPES, clone, const_int
+
+_PRAGMA = "pragma.software_pipeline"
+_MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared memory
 
 
 def pipeline(func: Func, target: Target) -> Func:
-    """The function itself."""
-    return func
+    """Loops over double-buffered shared memory as software pipelines; see the module."""
+
+    def fs(s: S.Stmt, stages: int) -> S.Stmt:
+        if isinstance(s, S.Attr) and s.key == _PRAGMA:
+            return fs(s.body, max(2, const_int(s.value) or 2))
+        if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
+            body = fs(s.body, 0)
+            s = s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+            found = _find(s, stages) if target.is_gpu else None
+            return _Pipeline(s, found, stages or 2).build() if found is not None else s
+        return map_stmt(s, lambda x: fs(x, stages if isinstance(s, S.Attr) else 0), _keep)
+
+    return func.with_body(_drop_notes(fs(func.body, 0)))
+
+
+def _keep(e: E.Expr) -> E.Expr:
+    return e
+
+
+def _drop_notes(s: S.Stmt) -> S.Stmt:
+    out = map_stmt(s, _drop_notes, _keep)
+    if isinstance(out, S.Alloc) and "double_buffer" in out.annotations:
+        return S.Alloc(out.buffer, out.body, {k: v for k, v in out.annotations.items() if k != "double_buffer"})
+    return out
+
+
+@dataclass
+class _Body:
+    """A loop body taken apart: wrappers around it, the pipelined buffers, the fills and the rest in order."""
+
+    wrappers: list[S.Stmt] = field(default_factory=list)
+    buffers: list[tuple[Buffer, dict[str, Any]]] = field(default_factory=list)
+    fills: list[S.Stmt] = field(default_factory=list)
+    rest: list[S.Stmt] = field(default_factory=list)
+
+
+def _find(loop: S.For, stages: int) -> _Body | None:
+    """The parts of a loop that can be pipelined, or None."""
+    out = _Body()
+    parts: list[S.Stmt] = []
+    body: S.Stmt | None = loop.body
+    while (
+        body is not None
+    ):  # Alloc(a, Seq(fill a, Alloc(b, Seq(fill b, work)))): one list of statements, and the wrappers
+        if isinstance(body, S.Alloc):
+            pipelined = body.buffer.scope in SHARED_SCOPES and (stages or body.annotations.get("double_buffer"))
+            if pipelined:
+                out.buffers.append((body.buffer, body.annotations))
+            else:
+                out.wrappers.append(body)
+            body = body.body
+        elif isinstance(body, S.Attr):
+            out.wrappers.append(body)
+            body = body.body
+        elif isinstance(body, S.Seq):
+            parts.extend(body.stmts[:-1])
+            body = body.stmts[-1]
+        else:
+            parts.append(body)
+            body = None
+    if not out.buffers or const_int(loop.extent) in (0, 1):
+        return None
+    mine = {id(b) for b, _ in out.buffers}
+    fill_reads: set[int] = set()
+    made: set[int] = set()
+    used = False
+    for s in parts:
+        reads, writes = _touched(s)
+        if writes & mine:
+            # A fill must stand by itself, and before every use.
+            if used or not writes <= mine or reads & mine:
+                return None
+            fill_reads |= reads
+            out.fills.append(s)
+        else:
+            used = used or bool(reads & mine)
+            made |= writes
+            out.rest.append(s)
+    if fill_reads & made:  # a step's fill needs what the step before computes
+        return None
+    return out if out.fills and out.rest else None
+
+
+def _touched(s: S.Stmt) -> tuple[set[int], set[int]]:
+    reads: set[int] = set()
+    writes: set[int] = set()
+
+    def on_expr(e: E.Expr) -> None:
+        if type(e) is E.BufferLoad:
+            reads.add(id(e.buffer))
+        elif type(e) is E.Call and e.op in ("access_ptr", "address_of") and isinstance(e.args[0], E.BufferLoad):
+            writes.add(id(e.args[0].buffer))
+
+    def on_stmt(x: S.Stmt) -> None:
+        if isinstance(x, S.BufferStore):
+            writes.add(id(x.buffer))
+        elif isinstance(x, S.AllReduce):
+            writes.update(id(d) for d in x.dests)
+
+    visit(s, on_expr, on_stmt)
+    return reads, writes
+
+
+class _Pipeline:
+    def __init__(self, loop: S.For, body: _Body, stages: int):
+        self.loop = loop
+        self.body = body
+        self.stages = stages
+        self.ana = Analyzer()
+        self.slots = {id(b): _with_slots(b, stages) for b, _ in body.buffers}
+
+    def build(self) -> S.Stmt:
+        loop, n = self.loop, self.stages - 1
+        extent = const_int(loop.extent)
+        simplify = self.ana.simplify
+        known = extent is not None and extent >= self.stages
+        one = loop.var.dtype
+        parts: list[S.Stmt] = []
+        for j in range(n):
+            fill = self.fill(B.add(loop.min, B.const(j, one)), B.const(j, one))
+            parts.append(fill if known else S.IfThenElse(B.compare("gt", loop.extent, j), fill))
+        main_extent = simplify(B.sub(loop.extent, n) if known else B.maximum(B.sub(loop.extent, n), 0))
+        var = E.Var(loop.var.name, one)
+        step = B.sub(var, loop.min)
+        ahead = B.add(var, n)
+        loads, stores, registers = self.staged_fill(ahead, B.floormod(B.add(step, n), self.stages))
+        work = self.wrapped(clone(S.seq(*self.body.rest), {}), var, B.floormod(step, self.stages))
+        inside: S.Stmt = S.seq(loads, work, stores)
+        for r in reversed(registers):
+            inside = S.Alloc(r, inside)
+        parts.append(S.For(var, loop.min, main_extent, inside, loop.kind, loop.thread, loop.annotations))
+        tail_min = simplify(B.add(loop.min, main_extent))
+        if extent is not None and n == 1 and known:
+            at = simplify(B.sub(tail_min, loop.min))
+            last = self.wrapped(clone(S.seq(*self.body.rest), {}), tail_min, simplify(B.floormod(at, self.stages)))
+            parts.append(last)
+        else:
+            tail = E.Var(loop.var.name, one)
+            tail_extent = simplify(B.sub(loop.extent, main_extent))
+            slot = B.floormod(B.sub(tail, loop.min), self.stages)
+            rest = self.wrapped(clone(S.seq(*self.body.rest), {}), tail, slot)
+            parts.append(S.For(tail, tail_min, tail_extent, rest))
+        out = S.seq(*parts)
+        for b, notes in reversed(self.body.buffers):
+            out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
+        return out
+
+    def fill(self, step: E.Expr, slot: E.Expr) -> S.Stmt:
+        """The fills of one step, straight into a slot."""
+        return self.wrapped(clone(S.seq(*self.body.fills), {}), step, slot)
+
+    def wrapped(self, s: S.Stmt, step: E.Expr, slot: E.Expr) -> S.Stmt:
+        """`s` for one step of the loop, its pipelined buffers replaced by their slot, inside of the body's wrappers."""
+        for w in reversed(self.body.wrappers):
+            if isinstance(w, S.Alloc):
+                if _names(s, w.buffer):
+                    s = S.Alloc(w.buffer, s, w.annotations)
+            elif isinstance(w, S.Attr):
+                s = S.Attr(w.key, w.value, s)
+        return self.in_slot(clone(s, {self.loop.var: step}), slot)
+
+    def in_slot(self, s: S.Stmt, slot: E.Expr) -> S.Stmt:
+        def fe(e: E.Expr) -> E.Expr:
+            out = map_expr(e, fe)
+            if type(out) is E.BufferLoad and id(out.buffer) in self.slots:
+                return E.BufferLoad(self.slots[id(out.buffer)], (slot, *out.indices), out.predicate)
+            return out
+
+        def fs(x: S.Stmt) -> S.Stmt:
+            out = map_stmt(x, fs, fe)
+            if isinstance(out, S.BufferStore) and id(out.buffer) in self.slots:
+                return S.BufferStore(
+                    self.slots[id(out.buffer)], out.value, (slot, *out.indices), out.predicate, out.loc
+                )
+            return out
+
+        return fs(s)
+
+    # ---- through registers
+
+    def staged_fill(self, step: E.Expr, slot: E.Expr) -> tuple[S.Stmt | None, S.Stmt, list[Buffer]]:
+        """(loads into registers, stores from them into the slot, the registers); without loads where a fill is no plain
+        nest of loops or too large, and then the stores are the whole fill."""
+        loads: list[S.Stmt] = []
+        stores: list[S.Stmt] = []
+        registers: list[Buffer] = []
+        room = _MAX_REGISTER_BYTES
+        for f in self.body.fills:
+            staged = _through_registers(f, room)
+            if staged is None:
+                return self.fill(step, slot), S.NOP, []
+            load, store, register, used = staged
+            room -= used
+            loads.append(load)
+            stores.append(store)
+            registers.append(register)
+        return (
+            self.wrapped(clone(S.seq(*loads), {}), step, slot),
+            self.wrapped(clone(S.seq(*stores), {}), step, slot),
+            registers,
+        )
+
+
+def _through_registers(s: S.Stmt, room: int) -> tuple[S.Stmt, S.Stmt, Buffer, int] | None:
+    """A nest of constant loops and conditions around one store, as a nest that loads and a nest that stores."""
+    loops: list[S.For] = []
+    x = s
+    while not isinstance(x, S.BufferStore):
+        if isinstance(x, S.For) and x.kind != S.ForKind.THREAD and const_int(x.extent) is not None:
+            loops.append(x)
+            x = x.body
+        elif isinstance(x, S.IfThenElse) and x.orelse is None:
+            x = x.then
+        else:
+            return None
+    info = dtype_info(x.value.dtype)
+    if info.lanes > 1:
+        return None
+    shape = tuple([f.extent for f in loops]) or (E.IntImm(1),)
+    count = 1
+    for e in shape:
+        count *= const_int(e) or 1
+    used = count * info.bytes
+    if used > room:
+        return None
+    register = Buffer(f"{x.buffer.name}_next", x.value.dtype, shape, scope="local", loc=x.buffer.loc)
+    at = tuple([B.sub(f.var, f.min) for f in loops]) or (E.IntImm(0),)
+    load = _replace_leaf(s, S.BufferStore(register, x.value, at, None, x.loc))
+    store = _replace_leaf(s, S.BufferStore(x.buffer, E.BufferLoad(register, at), x.indices, x.predicate, x.loc))
+    return load, clone(store, {}), register, used
+
+
+def _replace_leaf(s: S.Stmt, leaf: S.Stmt) -> S.Stmt:
+    if isinstance(s, S.For):
+        return S.For(s.var, s.min, s.extent, _replace_leaf(s.body, leaf), s.kind, s.thread, s.annotations)
+    if isinstance(s, S.IfThenElse):
+        return S.IfThenElse(s.cond, _replace_leaf(s.then, leaf))
+    return leaf
+
+
+def _with_slots(b: Buffer, stages: int) -> Buffer:
+    strides: tuple[E.Expr, ...] = ()
+    if b.strides:
+        strides = (B.mul(b.shape[0], b.strides[0]), *b.strides)
+    return Buffer(b.name, b.dtype, (E.IntImm(stages), *b.shape), strides, 0, b.scope, b.align_bytes, loc=b.loc)
+
+
+def _shifted_notes(notes: dict[str, Any]) -> dict[str, Any]:
+    """Annotations of a buffer that got one more dimension in front."""
+    out = {k: v for k, v in notes.items() if k not in ("double_buffer", "storage_align")}
+    align = notes.get("storage_align")
+    if align:
+        entries = [(a, *fo) for a, fo in align.items()] if isinstance(align, dict) else align
+        entries = [entries] if isinstance(entries[0], int) else entries
+        out["storage_align"] = [(a + 1, f, o) for a, f, o in entries]
+    return out
+
+
+def _names(s: S.Stmt, buffer: Buffer) -> bool:
+    reads, writes = _touched(s)
+    return id(buffer) in reads or id(buffer) in writes

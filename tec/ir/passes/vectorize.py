@@ -331,11 +331,11 @@ class _Vectorizer:
             self.memo = saved
 
 
-def _fold(e: Any) -> E.Expr:
+def _fold(e: E.Expr) -> E.Expr:
     folder = B.FOLD.get(type(e))
-    if folder is not None:
+    if folder is not None and isinstance(e, E.BinaryExpr):
         return folder(e.a, e.b) or e
-    return e  # type: ignore[no-any-return]
+    return e
 
 
 def strip_likely(e: E.Expr) -> E.Expr:
