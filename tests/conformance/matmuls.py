@@ -126,7 +126,7 @@ def _double_buffer() -> Program:
     def gpu(s: Any, target: Any) -> None:
         _gpu_tiled(16, 8, 8)(s, a, b, c)
         for stage in s.stages:
-            if stage.op.name.startswith(("A.shared", "B.shared")) and "local" not in stage.op.name:
+            if stage.op.name.startswith(("A_shared", "B_shared")) and "local" not in stage.op.name:
                 stage.double_buffer()
 
     return Program([a, b, c], [c], None, gpu)
