@@ -213,10 +213,20 @@ def _plan(
     def root(v: Value) -> Value:
         return roots.get(v, v)
 
+    taken_names = {v.name for v in graph.inputs} | set(graph.output_names)
+
+    def fresh(v: Value) -> str:
+        """A name that no other value has: passes may have left two values with one."""
+        name, k = v.name, 1
+        while name in taken_names:
+            name, k = f"{v.name}.{k}", k + 1
+        taken_names.add(name)
+        return name
+
     def entry(v: Value, place: str, **extra: Any) -> str:
         name = names.get(v)
         if name is None:
-            name = names[v] = v.name
+            name = names[v] = v.name if place == "input" else fresh(v)
             values[name] = {"dtype": v.dtype, "shape": list(v.shape), "place": place, **extra}
         return name
 
@@ -247,12 +257,12 @@ def _plan(
         if not v.is_const:
             last[root(v)] = len(groups)
     lifetimes = [
-        memory.Lifetime(v.name, v.type.size * np_dtype(v.dtype).itemsize, first[v], last[v])
+        memory.Lifetime(str(id(v)), v.type.size * np_dtype(v.dtype).itemsize, first[v], last[v])
         for v in first
         if v not in names
     ]
     offsets, arena = memory.plan(lifetimes)
-    by_name = {v.name: v for v in first}
+    by_name = {str(id(v)): v for v in first}
     for life in lifetimes:
         entry(by_name[life.name], "arena", offset=offsets[life.name])
 
@@ -260,8 +270,9 @@ def _plan(
         if v in names:
             return names[v]
         if v.is_const:
-            params[v.name] = _param(v)
-            return entry(v, "param")
+            name = entry(v, "param")
+            params[name] = _param(v)
+            return name
         return entry(v, "alias", of=use(root(v)))
 
     planned = []
