@@ -1,8 +1,8 @@
 """Profiles: `with tec.profile(dev) as p:` collects each launch in the block, with its time and geometry.
 
 Times come from a pair of the device's events around each launch on a GPU, from the clock on the CPU. A driver that
-counts (the software GPU) is asked for its counters after each launch (`last_counters(ordinal) -> dict`), and for its
-estimate of the time (`"time_ns"` among the counters), which is then shown instead of the host's time.
+counts (the software GPU) is told to (`set_counting(ordinal, on)`) and asked for its counters after each launch
+(`last_counters(ordinal) -> dict`); its own estimate of the time (`"time_ns"` among them) is then shown instead.
 `print(p)` shows a table a kernel; `p.save_trace(path)` writes a Chrome trace (chrome://tracing, Perfetto).
 """
 
@@ -52,12 +52,14 @@ class Profile:
                 "profile inside dev.capture()", hint="profile the calls themselves, or the graph's launch"
             )
         self.device.sync()
+        self._count(True)
         self._outer, self.device.profile = self.device.profile, self
         self._begin = time.perf_counter_ns()
         return self
 
     def __exit__(self, *exc: Any) -> None:
         self.device.profile = self._outer
+        self._count(self._outer is not None)
         try:
             self.device.sync()
         except DeviceError:
@@ -77,6 +79,11 @@ class Profile:
                 launch.start_ns += shift
             self._outer.launches += self.launches
             self._outer._events += [None] * len(self.launches)
+
+    def _count(self, on: bool) -> None:
+        count = getattr(self.device.driver, "set_counting", None)
+        if count is not None:
+            count(self.device.index, on)
 
     # ---- called by the runtime
 
@@ -160,6 +167,13 @@ class Profile:
                 f"{r['name']:<{width}}  {r['calls']:>5}  {r['total_ns'] / 1e3:>10.2f}  {r['mean_ns'] / 1e3:>10.2f}  "
                 f"{r['min_ns'] / 1e3:>10.2f}  {r['share'] * 100:>5.1f}%  {geometry}".rstrip()
             )
+            counted = [
+                f"{k} {v:,.4g}" if isinstance(v, float) else f"{k} {v:,}"
+                for k, v in r["counters"].items()
+                if k != "time_ns"
+            ]
+            for i in range(0, len(counted), 6):
+                lines.append("    " + ", ".join(counted[i : i + 6]))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -4,6 +4,11 @@ libamdhip64 (`hip.py`), libcuda (`cuda.py`) and the software GPU (`amdemu`) each
 kernarg packing, NDArrays, streams, events and profiling above this line are the same code for all of them.
 Addresses are plain integers; handles are opaque to the caller. Every method raises `DeviceError` (or a child of it)
 on failure and leaves the device usable. Handles passed in belong to the same driver and ordinal.
+
+A driver may have more, which the runtime uses where it is there: `exact_alloc = True` (no caching above it),
+`stream_wait_event(ordinal, stream, event)`, graphs (`capture_begin(ordinal, stream)`, `capture_end(ordinal, stream) ->
+graph`, `graph_launch(ordinal, graph, stream)`, `graph_destroy(ordinal, graph)`), and for profiles `set_counting(ordinal,
+on)` and `last_counters(ordinal) -> dict` (numbers of the last launch by name; "time_ns" is the driver's own time).
 """
 
 from __future__ import annotations

@@ -285,6 +285,8 @@ def test_profile(tmp_path):
     dev = fake_device({"vadd": vadd})
     f = Module("llvm", "f", VADD_SIGNATURE, program=VADD_PROGRAM, imported=[Module("rocm", image=b"x")])
     a, b, c = (nd.zeros(100, "float32", dev) for _ in range(3))
+    counting = []
+    dev.driver.set_counting = lambda ordinal, on: counting.append(on)
     dev.driver.last_counters = lambda ordinal: {"valu": 3, "bytes": 1200}
     f(a, b, c)
     with profile(dev) as p:
@@ -301,6 +303,7 @@ def test_profile(tmp_path):
         and row["counters"] == {"valu": 9, "bytes": 3600}
         and row["share"] == 1.0
     )
+    assert counting == [True, True, True, False] and "valu 9, bytes 3,600" in str(p)
     assert "vadd" in str(p) and "2 x 64" in str(p) and "<td>vadd</td>" in p._repr_html_()
     p.save_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
