@@ -9,6 +9,7 @@ from .graph import Graph
 def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     """All graph passes for a target; `dtype` "float16" asks for mixed precision."""
     from .passes.common_subexpressions import common_subexpressions
+    from .passes.conv_gemm import conv_as_gemm
     from .passes.dead_code import dead_code
     from .passes.fold_scale import fold_scale
     from .passes.layout import blocked_layout
@@ -17,6 +18,5 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     graph = common_subexpressions(graph)
     graph = fold_scale(graph)
     graph = dead_code(graph)
-    if not target.is_gpu:
-        graph = blocked_layout(graph, target)
+    graph = conv_as_gemm(graph) if target.is_gpu else blocked_layout(graph, target)
     return dead_code(graph)

@@ -23,7 +23,7 @@ def schedule(outputs: list[Tensor], target: Target) -> Schedule:
     """The GPU schedule of a group."""
     s = create_schedule([t.op for t in outputs])
     group = analyze(outputs)
-    inline_injective(s, group)
+    inline_injective(s, group, keep=[op for op in group.ops if op.tag == "im2col"])
     for op in group.ops:
         if op.tag in matmul.TAGS and matmul.schedule_gpu(s, group, op, target):
             return s

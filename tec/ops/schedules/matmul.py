@@ -14,7 +14,7 @@ from ...target import Target
 from ...te import ComputeOp, Operation, thread_axis
 from .analysis import Group, const_shape, largest_divisor, size_of
 
-TAGS = ("matmul",)
+TAGS = ("matmul", "conv_gemm")
 
 
 def _anchor_and_output(group: Group, op: Operation) -> tuple[ComputeOp, ComputeOp] | None:
@@ -74,43 +74,50 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
 
 
 def schedule_gpu(s: Schedule, group: Group, op: Operation, target: Target) -> bool:
-    """Shared-memory tiling; returns False for products too small for it."""
+    """Shared-memory tiling; returns False for products too small for it.
+
+    The product's axes are (batch..., m, n...): tag "conv_gemm" has two axes for n, the output's rows and columns.
+    """
     pair = _anchor_and_output(group, op)
     if pair is None or len(op.axis) < 2 or len(op.reduce_axis) != 1:
         return False
     mm, out = pair
-    *lead_shape, m, n = (int(d or 0) for d in const_shape(mm.output(0)))
+    columns = 2 if mm.tag == "conv_gemm" else 1
+    shape = [int(d or 0) for d in const_shape(mm.output(0))]
+    m, n = shape[-columns - 1], 1
+    for d in shape[-columns:]:
+        n *= d
     k_size = size_of(a.dom.extent for a in mm.reduce_axis if a.dom is not None) or 0
-    if m < 16 or n < 16 or k_size < 8:
+    if m < 8 or n < 8 or k_size < 4:
         return False
     tile_m, tile_n = (64 if m >= 48 else 32 if m >= 24 else 16), (64 if n >= 48 else 32 if n >= 24 else 16)
-    step = 16
     ty_n, tx_n = min(16, tile_m // 4), min(16, tile_n // 4)
+    step = 16 if k_size >= 16 else 8 if k_size >= 8 else 4
     final = s[out.output(0)]
     cached = s.cache_write(out.output(0), "local") if out is mm else mm.output(0)
     acc = s[cached]
-    if out is not mm:
-        acc.set_scope("local")
+    acc.set_scope("local")
     tiles = [_shared_tile(s, t, cached) for t in acc.op.inputs]
     tx, ty = thread_axis((0, tx_n), "threadIdx.x"), thread_axis((0, ty_n), "threadIdx.y")
-    *lead, i, j = final.op.axis
+    axes = list(final.op.axis)
+    lead, i, js = axes[: -columns - 1], axes[-columns - 1], axes[-columns:]
+    j = final.fuse(*js) if columns > 1 else js[0]
     io, ii = final.split(i, factor=tile_m)
     jo, ji = final.split(j, factor=tile_n)
-    iv, ti = final.split(ii, factor=ty_n)
-    jt, jv = final.split(ji, nparts=tx_n)
-    final.reorder(*lead, io, jo, ti, jt, iv, jv)
+    ti, iv = final.split(ii, nparts=ty_n)
+    tj, jv = final.split(ji, nparts=tx_n)
+    final.reorder(*lead, io, jo, ti, tj, iv, jv)
     if lead:
         final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
-    for axis, thread in ((io, thread_axis("blockIdx.y")), (jo, thread_axis("blockIdx.x")), (ti, ty), (jt, tx)):
+    for axis, thread in ((io, thread_axis("blockIdx.y")), (jo, thread_axis("blockIdx.x")), (ti, ty), (tj, tx)):
         final.bind(axis, thread)
-    acc.compute_at(final, jt)
+    acc.compute_at(final, tj)
     (k,) = acc.op.reduce_axis
     ko, ki = acc.split(k, factor=step)
-    *alead, ci, cj = acc.op.axis
-    acc.reorder(*alead, ko, ki, ci, cj)
-    acc.unroll(ci)
-    acc.unroll(cj)
-    acc.unroll(ki)
+    own = list(acc.op.axis)
+    acc.reorder(ko, ki, *own)
+    for axis in own[-columns - 1 :]:
+        acc.unroll(axis)
     for tile in tiles:
         stage = s[tile]
         stage.compute_at(acc, ko)
@@ -123,5 +130,8 @@ def schedule_gpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
 
 
 def _shared_tile(s: Schedule, t: Any, reader: Any) -> Any:
-    """The stage that fills the shared tile of an operand: an injective producer computed straight into it, or a cache_read."""
+    """The stage that fills the shared tile of an operand: an im2col computed straight into it, or a copy."""
+    if t.op.tag == "im2col":
+        s[t].set_scope("shared")
+        return t
     return s.cache_read(t, "shared", [reader])
