@@ -14,6 +14,7 @@ def load() -> None:
         table_flow,
         table_lane,
         table_lds,
+        table_matrix,
         table_mem,
         table_packed,
         table_salu,

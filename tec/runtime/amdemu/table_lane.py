@@ -35,7 +35,9 @@ def _readfirstlane(w: Wave, inst: Inst) -> None:
         lane = "0"
     else:
         bits = w.exec_bits()
-        first = w.s.trunc("i64", "i32", w.s.call("cttz", "i64", bits)) if w.lanes == 64 else w.s.call("cttz", "i32", bits)
+        first = (
+            w.s.trunc("i64", "i32", w.s.call("cttz", "i64", bits)) if w.lanes == 64 else w.s.call("cttz", "i32", bits)
+        )
         lane = w.s.and_(first, str(w.lanes - 1))  # EXEC = 0 reads lane 0
     w.write_scalar(inst.operands[0], w.out.emit(f"extractelement {w.v.type('i32')} {source}, i32 {lane}"))
 
@@ -127,7 +129,9 @@ def _permute(w: Wave, inst: Inst) -> None:
     pointers = w.out.emit(f"getelementptr i32, ptr %mbuf, {w.v.type('i64')} {wide}")
     name = f"@llvm.masked.scatter.v{w.lanes}i32.v{w.lanes}p0"
     w.out.declares.add(f"declare void {name}({ty}, {w.v.type('ptr')}, {w.v.type('i1')})")
-    w.out.put(f"call void {name}({ty} {source}, {w.v.type('ptr')} align 4 {pointers}, {w.v.type('i1')} {w.exec_mask()})")
+    w.out.put(
+        f"call void {name}({ty} {source}, {w.v.type('ptr')} align 4 {pointers}, {w.v.type('i1')} {w.exec_mask()})"
+    )
     w.write(0, w.out.emit(f"load {ty}, ptr %mbuf, align 64"), "i32")
 
 
@@ -139,7 +143,9 @@ def _permlane16(w: Wave, inst: Inst, cross: bool) -> None:
     lo, hi = w.scalar(inst.operands[2]), w.scalar(inst.operands[3])
     o = w.v
     lanes = range(w.lanes)
-    word = o.select(o.vector_const("i1", [int(l & 8 == 0) for l in lanes]), "i32", o.splat("i32", lo), o.splat("i32", hi))
+    word = o.select(
+        o.vector_const("i1", [int(l & 8 == 0) for l in lanes]), "i32", o.splat("i32", lo), o.splat("i32", hi)
+    )
     pick = o.and_(o.lshr(word, o.vector_const("i32", [4 * (l & 7) for l in lanes])), o.const("i32", 15))
     source_lane = o.or_(pick, o.vector_const("i32", [(l & ~15) ^ (16 if cross else 0) for l in lanes]))
     value = w.reg("v", inst.operands[1].index)

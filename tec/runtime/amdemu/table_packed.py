@@ -171,7 +171,9 @@ def _pk_mov(w: Wave, inst: Inst) -> None:
 def _mix_source(w: Wave, op: Operand, half: int, is16: int, neg: int, absolute: int) -> str:
     o = w.v
     if is16:
-        value = o.fpext("f16", "f32", _half(w, Operand(op.kind, op.text, op.index, op.count, op.half, op.value), "f16", half))
+        value = o.fpext(
+            "f16", "f32", _half(w, Operand(op.kind, op.text, op.index, op.count, op.half, op.value), "f16", half)
+        )
     elif op.kind in ("v", "a"):
         value = w._typed(op.kind, op.index, "f32")
     else:

@@ -52,6 +52,7 @@ class Translator(Wave):
         self.since_getpc: int | None = None
         self.terminated = False
         self.position = 0
+        self.functions: dict[str, str] = {}  # helpers that go into the same module
 
     # What the tables call.
     def site(self) -> int:
@@ -65,6 +66,10 @@ class Translator(Wave):
         on = self.out.fresh_label("ok")
         self.out.put(f"br i1 {bad}, label %fault, label %{on}, !prof !0")
         self.out.label(on)
+
+    def library(self, name: str, ir: str) -> None:
+        """A function that this kernel needs in its own module; also the buffers that matrix helpers work on."""
+        self.functions.setdefault(name, ir)
 
     def fault_if(self, condition: str, kind: int) -> None:
         """Leave with a fault of this kind where the scalar condition holds."""
@@ -302,6 +307,15 @@ class Translator(Wave):
             *(f"  %{k}{i} = alloca {'i32' if k == 's' else vector}" for k, i in regs),
             "  %scc = alloca i1",
             f"  %mbuf = alloca [16 x {vector}], align 64",
+            *(
+                [
+                    f"  %xacc = alloca [32 x {vector}], align 64",
+                    f"  %xa = alloca [8 x {vector}], align 64",
+                    f"  %xb = alloca [8 x {vector}], align 64",
+                ]
+                if self.functions
+                else []
+            ),
             f"  %stop_p = getelementptr i8, ptr %ctx, i64 {CTX['stop']}",
             "  %stop = load ptr, ptr %stop_p",
         ]
@@ -316,7 +330,11 @@ class Translator(Wave):
             else:
                 lines.append(line)
         lines += ["fault:", "  ret i32 -1", "}"]
-        lines += sorted(self.out.declares)
+        declares = set(self.out.declares)
+        for text in self.functions.values():
+            for line in text.split("\n"):
+                (declares.add if line.startswith("declare") else lines.append)(line)
+        lines += sorted(declares)
         lines.append('!0 = !{!"branch_weights", i32 1, i32 1000}')
         return Translation(
             "\n".join(lines), symbol, self.sites, self.symbols, vgprs, agpr_base, self.barrier_count, self.classes

@@ -1,0 +1,221 @@
+"""The rows of MFMA and WMMA. One row serves each mnemonic of `matrix.parse_mfma`; WMMA shapes are 16 x 16 x 16 (and 32).
+
+Source: see `matrix`. EXEC is not looked at: matrix instructions compute in all lanes.
+"""
+
+from __future__ import annotations
+
+from .asmparse import Inst, Operand
+from .matrix import Mfma, element, function_name, mfma_function, parse_mfma
+from .ops import Ops
+from .table import custom
+from .table_packed import Selectors
+from .wave import Wave
+
+_SHAPES_F32 = ("32x32x1{b2}f32", "16x16x1{b4}f32", "4x4x1{b16}f32", "32x32x2{}f32", "16x16x4{}f32")
+_SHAPES_F16 = ("32x32x4{b2}T", "16x16x4{b4}T", "4x4x4{b16}T", "32x32x8{}T", "16x16x16{}T")
+
+
+def _names() -> list[str]:
+    names = []
+
+    def both(out: str, pattern: str, tail90: str = "", tail94: str = "") -> None:
+        """gfx90a's spelling and gfx942's."""
+        size, _, rest = pattern.partition("{")
+        blocks, _, source = rest.partition("}")
+        names.append(f"v_mfma_{out}_{size}{source}{tail90}")
+        names.append(f"v_mfma_{out}_{size}_{blocks[1:] + 'b_' if blocks else ''}{source}{tail94}")
+
+    for shape in _SHAPES_F32:
+        both("f32", shape)
+    for shape in _SHAPES_F16:
+        both("f32", shape.replace("T", "f16"))
+        both("f32", shape.replace("T", "bf16"), "_1k")
+    for shape in ("32x32x2{b2}bf16", "16x16x2{b4}bf16", "4x4x2{b16}bf16", "32x32x4{}bf16", "16x16x8{}bf16"):
+        both("f32", shape)
+    for shape in ("32x32x4{b2}i8", "16x16x4{b4}i8", "4x4x4{b16}i8", "32x32x8{}i8", "16x16x16{}i8"):
+        both("i32", shape)
+    names += ["v_mfma_f64_16x16x4f64", "v_mfma_f64_16x16x4_f64", "v_mfma_f64_4x4x4f64", "v_mfma_f64_4x4x4_4b_f64"]
+    names += ["v_mfma_i32_32x32x16_i8", "v_mfma_i32_16x16x32_i8", "v_mfma_i32_32x32x32_i8", "v_mfma_i32_16x16x64_i8"]
+    names += ["v_mfma_f32_32x32x4_xf32", "v_mfma_f32_16x16x8_xf32"]
+    names += [f"v_mfma_f32_{s}_{t}" for s in ("32x32x16", "16x16x32") for t in ("f16", "bf16")]
+    names += [
+        f"v_mfma_f32_{s}_{a}_{b}" for s in ("32x32x16", "16x16x32") for a in ("fp8", "bf8") for b in ("fp8", "bf8")
+    ]
+    return sorted(set(names))
+
+
+def _store_operand(w: Wave, op: Operand, regs: int, buffer: str) -> None:
+    if op.kind in ("v", "a"):
+        if op.count != regs:
+            raise w.fail(f"{op.text} as {regs} registers")
+        values = [w.reg(op.kind, op.index + k) for k in range(regs)]
+    elif op.kind in ("int", "float"):
+        values = [w.v.const("i32", w.literal(op, "f32"))] * regs
+    else:
+        raise w.fail(f"matrix operand {op.text!r}")
+    for k, value in enumerate(values):
+        at = w.out.emit(f"getelementptr i8, ptr {buffer}, i64 {4 * w.lanes * k}")
+        w.out.put(f"store {w.v.type('i32')} {value}, ptr {at}, align 64")
+
+
+def _mfma(shape: Mfma):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        if shape.source in ("fp8_fp8", "fp8_bf8", "bf8_fp8", "bf8_bf8") and w.chip == "gfx950":
+            raise w.fail("OCP 8-bit floats in MFMA")
+        for name in ("cbsz", "abid", "blgp"):
+            if inst.take_int(name):
+                raise w.fail(f"{name} (a broadcast or permuted operand)")
+        dst, a, b, c = inst.operands
+        if any(op.neg or op.abs for op in (a, b, c)):
+            raise w.fail("a modifier on a matrix operand")
+        if shape.out == "f64" and c.kind in ("int", "float") and c.value:
+            raise w.fail("an f64 constant other than 0")
+        w.library(function_name(shape), mfma_function(shape, w.chip == "gfx90a"))  # type: ignore[attr-defined]
+        _store_operand(w, c, shape.out_regs, "%xacc")
+        _store_operand(w, a, shape.a_regs, "%xa")
+        _store_operand(w, b, shape.a_regs, "%xb")
+        w.out.put(f"call void @{function_name(shape)}(ptr %xacc, ptr %xa, ptr %xb)")
+        _take_results(w, dst, shape.out_regs)
+
+    return handler
+
+
+def _take_results(w: Wave, dst: Operand, regs: int) -> None:
+    if dst.kind not in ("v", "a") or dst.count != regs:
+        raise w.fail(f"{dst.text} as {regs} registers")
+    for k in range(regs):
+        at = w.out.emit(f"getelementptr i8, ptr %xacc, i64 {4 * w.lanes * k}")
+        w.set_reg(dst.kind, dst.index + k, w.out.emit(f"load {w.v.type('i32')}, ptr {at}, align 64"))
+
+
+for _name in _names():
+    _shape = parse_mfma(_name)
+    assert _shape is not None, _name
+    custom(_name, "matrix")(_mfma(_shape))
+
+
+# WMMA. gfx11: a lane holds a whole row of A (16 k), lanes 16-31 repeat lanes 0-15; result row 2 q + lane div 16.
+# gfx12: lanes 0-15 hold k 0..7, lanes 16-31 k 8..15; result row 8 (lane div 16) + q.
+
+
+def _gather_lanes(o: Ops, t: str, value: str, lanes: list[int]) -> str:
+    ty = o.type(t)
+    order = f"<{o.lanes} x i32> <" + ", ".join(f"i32 {l}" for l in lanes) + ">"
+    return o.out.emit(f"shufflevector {ty} {value}, {ty} poison, {order}")
+
+
+def _wmma(out: str, source_a: str, source_b: str, result: str = ""):  # type: ignore[no-untyped-def]
+    """`out`: f32 or i32; `result`: f16 or bf16 where the accumulator is narrow."""
+
+    def handler(w: Wave, inst: Inst) -> None:
+        if w.lanes != 32:
+            raise w.fail("WMMA in wave64")
+        o = w.v
+        new = w.gfx >= 12
+        sel = Selectors(inst, 3)
+        clamp = inst.take("clamp") is not None
+        dst, a, b, c = inst.operands
+        integer = out == "i32"
+        if integer:
+            bits = {"iu8": 8, "iu4": 4}[source_a]
+            kinds = [("i" if sel.neg_lo[i] else "u") + str(bits) for i in (0, 1)]
+        else:
+            kinds = [source_a, source_b]
+            if any(sel.neg_lo[:2]) or any(sel.neg_hi[:2]):
+                raise w.fail("neg_lo or neg_hi on WMMA's A or B")
+        element_bits = {"f16": 16, "bf16": 16, "iu8": 8, "iu4": 4, "fp8": 8, "bf8": 8}[source_a]
+        per_lane = 8 if new else 16
+        regs = per_lane * element_bits // 32
+        elements: list[list[str]] = []
+        for op, kind in ((a, kinds[0]), (b, kinds[1])):
+            if op.kind != "v" or op.count != regs:
+                raise w.fail(f"{op.text} as {regs} registers")
+            words = [w.reg("v", op.index + k) for k in range(regs)]
+            elements.append([_element(o, words, i, kind, new) for i in range(per_lane)])
+        rows = [(lambda q: [(8 * (l // 16) + q) if new else (2 * q + l // 16) for l in range(32)])(q) for q in range(8)]
+        t = "i32" if integer else "f32"
+        acc = _wmma_accumulator(w, c, sel, result, new, integer)
+        for half in range(2 if new else 1):
+            for i in range(per_lane):
+                column = _gather_lanes(o, t, elements[1][i], [16 * half + l % 16 for l in range(32)])
+                for q in range(8):
+                    row = _gather_lanes(o, t, elements[0][i], [16 * half + r for r in rows[q]])
+                    if integer:
+                        acc[q] = o.add(acc[q], o.mul(row, column))
+                    else:
+                        acc[q] = o.fma("f32", row, column, acc[q])
+        if clamp and integer:
+            raise w.fail("WMMA with a saturating result")
+        _wmma_results(w, dst, acc, sel, result, new, t)
+
+    return handler
+
+
+def _element(o: Ops, words: list[str], i: int, kind: str, ocp: bool) -> str:
+    if kind in ("i4", "u4"):
+        up = o.shl(words[i // 8], o.const("i32", 28 - 4 * (i % 8)))
+        return o.bin("ashr" if kind == "i4" else "lshr", "i32", up, o.const("i32", 28))
+    if kind in ("fp8", "bf8"):
+        from .float8 import decode
+
+        byte = o.and_(o.lshr(words[i // 4], o.const("i32", 8 * (i % 4))), o.const("i32", 255))
+        return decode(o, byte, kind, fnuz=not ocp)
+    return element(o, words, i, kind, False)
+
+
+def _wmma_accumulator(w: Wave, c: Operand, sel: Selectors, result: str, new: bool, integer: bool) -> list[str]:
+    o = w.v
+    if c.kind in ("int", "float"):
+        if integer:
+            return [o.const("i32", int(c.value))] * 8
+        return [o.const("f32", c.value if c.kind == "float" else 0.0)] * 8
+    t = "i32" if integer else "f32"
+    if not result:
+        if c.count != 8:
+            raise w.fail(f"{c.text} as 8 registers")
+        acc = [w._typed("v", c.index + q, t) for q in range(8)]
+    else:
+        acc = []
+        for q in range(8):
+            word = w.reg("v", c.index + (q // 2 if new else q))
+            high = q % 2 if new else sel.lo[2]
+            bits = o.lshr(word, o.const("i32", 16)) if high else word
+            acc.append(o.fpext(result, "f32", o.bitcast("i16", result, o.trunc("i32", "i16", bits))))
+    if not integer:
+        if sel.neg_hi[2]:
+            acc = [o.call("fabs", "f32", x) for x in acc]
+        if sel.neg_lo[2]:
+            acc = [o.fneg("f32", x) for x in acc]
+    return acc
+
+
+def _wmma_results(w: Wave, dst: Operand, acc: list[str], sel: Selectors, result: str, new: bool, t: str) -> None:
+    o = w.v
+    if not result:
+        for q, value in enumerate(acc):
+            w.set_reg("v", dst.index + q, value, t)
+        return
+    halves = [o.zext("i16", "i32", o.bitcast(result, "i16", o.fptrunc("f32", result, x))) for x in acc]
+    if new:
+        for k in range(4):
+            w.set_reg("v", dst.index + k, o.or_(halves[2 * k], o.shl(halves[2 * k + 1], o.const("i32", 16))))
+        return
+    for q, half in enumerate(halves):
+        old = w.reg("v", dst.index + q)
+        if sel.lo[2]:
+            value = o.or_(o.shl(half, o.const("i32", 16)), o.and_(old, o.const("i32", 0xFFFF)))
+        else:
+            value = o.or_(half, o.and_(old, o.const("i32", 0xFFFF0000)))
+        w.set_reg("v", dst.index + q, value)
+
+
+custom("v_wmma_f32_16x16x16_f16", "matrix")(_wmma("f32", "f16", "f16"))
+custom("v_wmma_f32_16x16x16_bf16", "matrix")(_wmma("f32", "bf16", "bf16"))
+custom("v_wmma_f16_16x16x16_f16", "matrix")(_wmma("f32", "f16", "f16", "f16"))
+custom("v_wmma_bf16_16x16x16_bf16", "matrix")(_wmma("f32", "bf16", "bf16", "bf16"))
+custom("v_wmma_i32_16x16x16_iu8", "matrix")(_wmma("i32", "iu8", "iu8"))
+custom("v_wmma_i32_16x16x16_iu4", "matrix")(_wmma("i32", "iu4", "iu4"))
+for _a in ("fp8", "bf8"):
+    for _b in ("fp8", "bf8"):
+        custom(f"v_wmma_f32_16x16x16_{_a}_{_b}", "matrix", (12,))(_wmma("f32", _a, _b))
