@@ -178,12 +178,33 @@ class Arithmetic(Core):
         return self.op(f"xor {self.reg(e.dtype)} {self.expr(e.a)}, {self.splat('true', e.dtype)}")
 
     def select(self, e: E.Select) -> str:
-        cond, a, b = self.expr(e.cond), self.expr(e.a), self.expr(e.b)
         lanes = dtype_info(e.cond.dtype).lanes
         if lanes not in (1, dtype_info(e.dtype).lanes):
             raise self.error(f"select of {e.dtype} by {e.cond.dtype}")
+        if type(e.cond) is E.Call and e.cond.op == "likely" and not isinstance(e.b, (E.Var, E.IntImm, E.FloatImm, E.Broadcast)):
+            return self.select_likely(e)
+        cond, a, b = self.expr(e.cond), self.expr(e.a), self.expr(e.b)
         r = self.reg(e.dtype)
         return self.op(f"select {self.reg(e.cond.dtype)} {cond}, {r} {a}, {r} {b}")
+
+    def select_likely(self, e: E.Select) -> str:
+        """A select whose condition nearly always holds: the other side is computed only where a lane needs it."""
+        ct, r = self.reg(e.cond.dtype), self.reg(e.dtype)
+        cond, a = self.expr(e.cond), self.expr(e.a)
+        every = cond
+        if dtype_info(e.cond.dtype).lanes > 1:
+            every = self.intrinsic(f"llvm.vector.reduce.and.{self.mangle(e.cond.dtype)}", "i1", [(ct, cond)])
+        rare, join, before = self.label("rare"), self.label("join"), self.block
+        self.branch_if(every, join, rare, self.expected(True))
+        self.place(rare)
+        mark = self.memo_mark()
+        b = self.expr(e.b)
+        self.memo_release(mark)
+        mixed = self.op(f"select {ct} {cond}, {r} {a}, {r} {b}")
+        after = self.block
+        self.branch(join)
+        self.place(join)
+        return self.phi(r, (a, before), (mixed, after))
 
     def let(self, e: E.Let) -> str:
         value = self.expr(e.value)
