@@ -2,8 +2,9 @@
 
 Angles up to 2**17 (2**28 in float64) are reduced by pi/2 held in three parts: with fused multiply-adds the first
 subtraction is exact, as pi/2's first part has one bit less than the format. Larger ones go through integers (Payne and
-Hanek 1983): only the bits of 2/pi that matter for the angle's exponent are multiplied with its significand. A scalar
-takes that path behind a branch; a vector computes both and selects.
+Hanek 1983): only the bits of 2/pi that matter for the angle's exponent are multiplied with its significand. A
+vector takes that path where one of its lanes needs it, a scalar of a GPU behind a branch; a scalar of a CPU computes
+both and selects, so that loops of scalars vectorize.
 """
 
 from __future__ import annotations
@@ -43,14 +44,17 @@ def _reduce_far(m: M, x: E.Expr) -> tuple[E.Expr, E.Expr]:
 
 def _branched(m: M, x: E.Expr, rest: Callable[[M, E.Expr, E.Expr], E.Expr]) -> E.Expr:
     """`rest(m, r, q)` of the reduction of x."""
-    if not (m.scalar_branches and m.lanes == 1):
+    if m.lanes == 1 and not m.scalar_branches:
         return rest(m, *_reduce(m, x))
     sides = []
     for reduce in (_reduce_near, _reduce_far):
         own = m.fresh()
         r, q = reduce(own, x)
         sides.append(own.finish(rest(own, own.let(r, "r"), own.let(q, "q"))))
-    return m.call("if_then_else", _is_near(m, x), *sides, dtype=m.dtype)
+    near = _is_near(m, x)
+    if m.lanes == 1:
+        return m.call("if_then_else", near, *sides, dtype=m.dtype)
+    return E.Select(E.Call("likely", (near,), near.dtype), sides[0], sides[1])
 
 
 def _pick(m: M, words: list[int], index: E.Expr, hi: int, ahead: int) -> E.Expr:
