@@ -37,6 +37,8 @@ def compile_expr(e: Any, depth: int = 0) -> Compiled:
         return e
     if isinstance(e, str):
         return operator.itemgetter(e)
+    if hasattr(e, "__index__"):
+        return int(e.__index__())
     if depth > _MAX_DEPTH or not isinstance(e, (list, tuple)) or not e:
         raise PackageError(f"not an expression: {_brief(e)}", locate=False)
     op = e[0]

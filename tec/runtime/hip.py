@@ -122,7 +122,7 @@ class HipDriver(GpuDriver):
         status = self.lib.function("hipInit")(0)
         # Without a GPU, versions answer hipInit with "no device" or "invalid device"; the count then says 0.
         if status not in (0, _NO_DEVICE, _INVALID_DEVICE):
-            raise self.lib.failed("hipInit", status)
+            raise DeviceError(f"no AMD GPU was found: {self.lib.failed('hipInit', status).message}")
 
     def _describe(self, status: int) -> str:
         texts = []

@@ -186,17 +186,21 @@ class Module:
 
     def kernel(self, device: Device, name: str) -> Any:
         """The driver's handle of a kernel on a device; loads the code there at the first use."""
-        for m in [m for m in self.imported_modules if m.kind == device.kind] or [self]:
-            handles = m._load(device)[1]
-            handle = handles.get(name)
-            if handle is not None:
-                return handle
-            if m is self or len(self.imported_modules) == 1:
-                break
         driver = device.driver
         assert driver is not None
-        handle = handles[name] = driver.get_function(m._load(device)[0], name)
-        return handle
+        missing: DeviceError | None = None
+        for m in [m for m in self.imported_modules if m.kind == device.kind] or [self]:
+            loaded, handles = m._load(device)
+            handle = handles.get(name)
+            if handle is None:
+                try:
+                    handle = handles[name] = driver.get_function(loaded, name)
+                except DeviceError as error:
+                    missing = missing or error
+                    continue
+            return handle
+        assert missing is not None
+        raise missing
 
     def _load(self, device: Device) -> tuple[Any, dict[str, Any]]:
         loaded = self._loaded.get(device)

@@ -518,7 +518,7 @@ def array(x: Any, dev: Any = None, dtype: Any = None) -> NDArray:
                 pass  # NumPy may know another way to it
         try:
             x = np.asarray(x)
-        except ValueError as error:
+        except (ValueError, TypeError, RuntimeError) as error:
             raise ArgumentError(f"nd.array cannot take this: {error}") from None
     name = dtype_name(x.dtype.newbyteorder("=") if dtype is None else dtype)
     made = empty(x.shape, name, dev)
