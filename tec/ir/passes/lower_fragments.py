@@ -1,7 +1,8 @@
 """Give register tiles their lanes: fragment buffers become per-lane registers, tile loops become what each lane does.
 
 In, stage "loops": buffers of scope fragment.a/b/acc with the shapes of matrices, touched only inside of
-`Attr("fragment.<role>", instruction, For row: For col: store)` (fill, load, store, element-wise work on a tile) and
+`Attr("fragment.<role>", instruction, For row: For col: store)` (fill, load, store, element-wise work on a tile; a pragma of
+that name does as well) and
 `Attr("fragment.mma", instruction, For i: For j: For k: acc += a * b)`. These loops say what is computed; the instruction
 (text of `tec.ir.matrix`) says which lane holds what. Out: local buffers [tiles..., elements of a lane], each tile
 operation under a loop over threadIdx.x of the wavefront's size, products as Calls of "mma". The loops around that choose
@@ -24,7 +25,7 @@ from ..matrix import MatrixInstr
 from ..visit import free_vars, map_expr, map_stmt, substituter, visit
 from .rewrite_util import const_int
 
-_PREFIX = "fragment."
+_PREFIXES = ("fragment.", "pragma.fragment.")
 _MAX_UNROLL = 64
 
 
@@ -84,9 +85,9 @@ class _Lowering:
         return instr
 
     def _collect(self, s: S.Stmt) -> None:
-        if not (isinstance(s, S.Attr) and s.key.startswith(_PREFIX)):
+        if not (isinstance(s, S.Attr) and s.key.startswith(_PREFIXES)):
             return
-        role = s.key[len(_PREFIX) :]
+        role = _role(s)
         instr = self._instr(s)
         if role == "mma":
             i, j, k, _ = self._nest(s.body, (instr.m, instr.n, instr.k), s.key)
@@ -173,10 +174,10 @@ class _Lowering:
                     hint="tensorize its loops with te.intrin",
                 )
             return S.Alloc(fragment.local, self._rewrite(s.body))
-        if isinstance(s, S.Attr) and s.key.startswith(_PREFIX):
+        if isinstance(s, S.Attr) and s.key.startswith(_PREFIXES):
             instr = self._instr(s)
             lane = E.Var("lane")
-            body = self._product(s, instr) if s.key == _PREFIX + "mma" else self._tile(s, instr, lane)
+            body = self._product(s, instr) if _role(s) == "mma" else self._tile(s, instr, lane)
             return S.For(lane, B.const(0), B.const(instr.wave), body, S.ForKind.THREAD, "threadIdx.x")
         if isinstance(s, S.BufferStore) and s.buffer.scope in FRAGMENT_SCOPES:
             raise self._stray(s.buffer)
@@ -231,7 +232,7 @@ class _Lowering:
 
     def _tile(self, s: S.Attr, instr: MatrixInstr, lane: E.Var) -> S.Stmt:
         """Element-wise work on one tile: each lane runs over the elements that it holds."""
-        role = s.key[len(_PREFIX) :]
+        role = _role(s)
         row, col, inner = self._nest(s.body, instr.shape(role), s.key)
         axis, length = matrix.run_of(instr, role)
         zero = substituter({row: B.const(0, row.dtype), col: B.const(0, col.dtype)})
@@ -280,6 +281,11 @@ class _Lowering:
                 )
             return S.For(s.var, s.min, s.extent, s.body, S.ForKind.UNROLLED, s.thread, s.annotations)
         return s
+
+
+def _role(s: S.Attr) -> str:
+    """Which operand a tile operation is about, or "mma"."""
+    return s.key.rpartition("fragment.")[2]
 
 
 def _loads(e: E.Expr) -> list[E.BufferLoad]:

@@ -69,13 +69,13 @@ def expm1(m: M, x: E.Expr) -> E.Expr:
 
 def tanh(m: M, x: E.Expr) -> E.Expr:
     a = m.let(m.abs(x), "a")
-    b = m.clamp(a, 0.0, 9.5 if m.is_f32 else 20.0)
+    b = m.let(m.clamp(a, 0.0, 9.5 if m.is_f32 else 20.0), "b")
     n, r = _exp_steps(m, m.let(m.add(b, b), "b2"))
-    e = m.mul(_exp_reduced(m, r), m.power_of_two(m.small_int(n)))
-    large = m.sub(m.f(1.0), m.div(m.f(2.0), m.add(e, m.f(1.0))))
-    z = m.let(m.mul(a, a), "z")
-    small = m.mad(m.mul(a, z), m.poly(m.table("TANH"), z), a)
-    return m.copysign(m.select(E.LT(a, m.f(0.6)), small, large), x)
+    # With t = e**(2a) - 1, tanh is t / (t + 2). For small a is n = 0 and t the polynomial alone: nothing cancels.
+    p = m.mad(m.poly(m.table("EXP"), r), m.mul(r, r), r)
+    s = m.let(m.power_of_two(m.small_int(n)), "s")
+    t = m.let(m.mad(s, p, m.sub(s, m.f(1.0))), "t")
+    return m.copysign(m.div(t, m.add(t, m.f(2.0))), x)
 
 
 def sigmoid(m: M, x: E.Expr) -> E.Expr:

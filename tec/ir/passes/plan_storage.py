@@ -1,11 +1,249 @@
-"""Leaves the function as it is."""
+"""Let storage of disjoint lifetimes share, and move allocations out of loops.
+
+In: flat buffers. Out: within a region (a kernel, the body of a parallel loop, the rest of the function) each shared or
+global allocation whose size does not change inside the region stands at the region's top, and buffers of one scope and
+type whose uses do not overlap are one buffer. Contents never survive their Alloc, so meaning does not change; where
+threads share memory, insert_barriers (which runs later) orders the uses.
+
+Lifetimes: statements are numbered in order; a buffer lives from its first use to its last, stretched over every loop that
+lies between its allocation and a use. In a kernel two buffers used in one loop only share when shared memory would not
+suffice otherwise: sharing them costs a barrier in each iteration.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from ...target import Target
+from .. import expr as E
+from .. import stmt as S
+from ..buffer import Buffer
+from ..dtype import dtype_info
 from ..func import Func
+from ..visit import free_vars, map_expr, map_stmt, visit
+from .rewrite_util import const_int, is_launch_loop, reshaped, same_expr
+
+_SMALL_BYTES = 4096  # of an array on a CPU's stack, which costs nothing where it stands
 
 
 def plan_storage(func: Func, target: Target) -> Func:
-    """The function itself."""
-    return func
+    """The function with its storage planned; see the module."""
+    return func.with_body(_region(func.body, target, in_kernel=False))
+
+
+@dataclass(slots=True)
+class _Life:
+    """A buffer that may move to the region's top: its uses, and the loops between its Alloc and them."""
+
+    alloc: S.Alloc
+    depth: int  # loops of the region around the Alloc
+    first: int = 1 << 60
+    last: int = -1
+    outer_loop: int | None = None  # the outermost loop of the region around the Alloc
+
+
+@dataclass(slots=True)
+class _Scan:
+    lives: dict[int, _Life] = field(default_factory=dict)
+    position: int = 0
+    loops: list[int] = field(default_factory=list)  # positions of the loops around
+    ends: dict[int, int] = field(default_factory=dict)
+    reach: dict[int, list[int]] = field(default_factory=dict)  # buffer -> loops between its Alloc and its uses
+    parallel: int = 0  # parallel loops around: what they allocate is each iteration's own
+
+
+def _keep(e: E.Expr) -> E.Expr:
+    return e
+
+
+def _region(body: S.Stmt, target: Target, in_kernel: bool) -> S.Stmt:
+    """Plan one region; regions inside of it come first."""
+
+    def inner(s: S.Stmt) -> S.Stmt:
+        if is_launch_loop(s) and not in_kernel:
+            nest: list[S.For] = []
+            x = s
+            while is_launch_loop(x):
+                assert isinstance(x, S.For)
+                nest.append(x)
+                x = x.body
+            out = _region(x, target, in_kernel=True)
+            for f in reversed(nest):
+                out = S.For(f.var, f.min, f.extent, out, f.kind, f.thread, f.annotations)
+            return out
+        if isinstance(s, S.For) and s.kind == S.ForKind.PARALLEL:
+            return S.For(s.var, s.min, s.extent, _region(s.body, target, in_kernel), s.kind, s.thread, s.annotations)
+        return map_stmt(s, inner, _keep)
+
+    body = inner(body)
+    scan = _Scan()
+    _scan(body, scan, _bound_inside(body), target, in_kernel)
+    if not scan.lives:
+        return body
+    for key, life in scan.lives.items():
+        for loop in scan.reach.get(key, ()):
+            life.first = min(life.first, loop)
+            life.last = max(life.last, scan.ends[loop])
+    used = [life for life in scan.lives.values() if life.last >= 0]
+    total = sum(_bytes(x.alloc.buffer) or 0 for x in used)
+    crowded = in_kernel and total > target.lds_bytes
+    swap = _share(used, not in_kernel or crowded)
+    moved: dict[int, Buffer] = {id(x.alloc.buffer): swap.get(id(x.alloc.buffer), x.alloc.buffer) for x in used}
+    body = _without_allocs(body, set(scan.lives), moved)
+    placed: dict[int, Buffer] = {}
+    for b in moved.values():
+        placed.setdefault(id(b), b)
+    for b in reversed(list(placed.values())):
+        body = S.Alloc(b, body)
+    return body
+
+
+def _bound_inside(body: S.Stmt) -> set[int]:
+    bound: set[int] = set()
+
+    def on_stmt(s: S.Stmt) -> None:
+        if isinstance(s, (S.For, S.LetStmt)):
+            bound.add(id(s.var))
+
+    visit(body, None, on_stmt)
+    return bound
+
+
+def _bytes(b: Buffer) -> int | None:
+    n = const_int(b.shape[0]) if len(b.shape) == 1 else None
+    info = dtype_info(b.dtype)
+    return None if n is None else n * info.bytes * info.lanes
+
+
+def _movable(s: S.Alloc, bound: set[int], target: Target, in_kernel: bool) -> bool:
+    b = s.buffer
+    if len(b.shape) != 1 or s.annotations or any(id(v) in bound for v in free_vars(b.shape[0])):
+        return False
+    if in_kernel:
+        return b.scope == "shared"
+    if b.scope != "global":
+        return False
+    size = _bytes(b)
+    return target.is_gpu or size is None or size > _SMALL_BYTES
+
+
+def _scan(s: S.Stmt, scan: _Scan, bound: set[int], target: Target, in_kernel: bool) -> None:
+    """Number the statements and note the uses of what may move."""
+
+    def use(b: Buffer) -> None:
+        life = scan.lives.get(id(b))
+        if life is not None:
+            life.first = min(life.first, scan.position)
+            life.last = max(life.last, scan.position)
+            between = scan.loops[life.depth :]
+            if between:
+                scan.reach.setdefault(id(b), []).append(between[0])
+
+    def on_expr(e: E.Expr) -> None:
+        if type(e) is E.BufferLoad:
+            use(e.buffer)
+
+    def fe(e: E.Expr) -> E.Expr:
+        visit(e, on_expr)
+        return e
+
+    def fs(x: S.Stmt) -> S.Stmt:
+        _scan(x, scan, bound, target, in_kernel)
+        return x
+
+    scan.position += 1
+    if isinstance(s, S.Alloc):
+        if not scan.parallel and _movable(s, bound, target, in_kernel):
+            scan.lives[id(s.buffer)] = _Life(s, len(scan.loops), outer_loop=scan.loops[0] if scan.loops else None)
+        fs(s.body)
+        return
+    if isinstance(s, S.BufferStore):
+        use(s.buffer)
+    elif isinstance(s, S.AllReduce):
+        for d in s.dests:
+            use(d)
+    if isinstance(s, (S.For, S.While)):
+        at = scan.position
+        if isinstance(s, S.For):
+            fe(s.min)
+            fe(s.extent)
+        scan.loops.append(at)
+        parallel = isinstance(s, S.For) and s.kind == S.ForKind.PARALLEL
+        scan.parallel += parallel
+        if isinstance(s, S.While):
+            fe(s.cond)
+        fs(s.body)
+        scan.loops.pop()
+        scan.parallel -= parallel
+        scan.position += 1
+        scan.ends[at] = scan.position
+        return
+    map_stmt(s, fs, fe)
+
+
+def _share(lives: list[_Life], freely: bool) -> dict[int, Buffer]:
+    """Old buffer -> the buffer that it becomes; greedy over lifetimes by their start."""
+    groups: list[list[_Life]] = []
+    for life in sorted(lives, key=lambda x: x.first):
+        home = None
+        for g in groups:
+            if _fits(g, life) and all(_apart(o, life, freely) for o in g):
+                home = g
+                break
+        if home is None:
+            groups.append([life])
+        else:
+            home.append(life)
+    swap: dict[int, Buffer] = {}
+    for g in groups:
+        if len(g) == 1:
+            continue
+        first = g[0].alloc.buffer
+        size = max((x.alloc.buffer.shape[0] for x in g), key=lambda e: const_int(e) or 0)
+        align = max(x.alloc.buffer.align_bytes for x in g)
+        merged = reshaped(first, (size,))
+        merged.align_bytes = align
+        for x in g:
+            swap[id(x.alloc.buffer)] = merged
+    return swap
+
+
+def _fits(group: list[_Life], life: _Life) -> bool:
+    a, b = group[0].alloc.buffer, life.alloc.buffer
+    if a.dtype != b.dtype or a.scope != b.scope:
+        return False
+    known = const_int(a.shape[0]) is not None and const_int(b.shape[0]) is not None
+    return known or same_expr(a.shape[0], b.shape[0])
+
+
+def _apart(a: _Life, b: _Life, freely: bool) -> bool:
+    if a.first <= b.last and b.first <= a.last:
+        return False
+    return freely or a.outer_loop is None or a.outer_loop != b.outer_loop
+
+
+def _without_allocs(s: S.Stmt, gone: set[int], moved: dict[int, Buffer]) -> S.Stmt:
+    memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+
+    def fe(e: E.Expr) -> E.Expr:
+        hit = memo.get(id(e))
+        if hit is not None:
+            return hit[1]
+        out = map_expr(e, fe)
+        if type(out) is E.BufferLoad and id(out.buffer) in moved:
+            out = E.BufferLoad(moved[id(out.buffer)], out.indices, out.predicate)
+        memo[id(e)] = (e, out)
+        return out
+
+    def fs(x: S.Stmt) -> S.Stmt:
+        if isinstance(x, S.Alloc) and id(x.buffer) in gone:
+            return fs(x.body)
+        out = map_stmt(x, fs, fe)
+        if isinstance(out, S.BufferStore) and id(out.buffer) in moved:
+            return S.BufferStore(moved[id(out.buffer)], out.value, out.indices, out.predicate, out.loc)
+        if isinstance(out, S.AllReduce):
+            dests = tuple([moved.get(id(d), d) for d in out.dests])
+            return S.AllReduce(out.combiner, out.values, out.predicate, dests, out.threads, out.loc)
+        return out
+
+    return fs(s)
