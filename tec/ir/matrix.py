@@ -17,7 +17,7 @@ run once for each part. That reorders k in A and B alike, so the product stays t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -46,6 +46,7 @@ class MatrixInstr:
     k: int
     blocks: int = 1
     wave: int = 64
+    swap: bool = False  # compute the transpose, from B^T and A^T: a lane then holds neighbours of a row of C
 
     @property
     def storage_dtype(self) -> str:
@@ -95,7 +96,8 @@ class MatrixInstr:
             # B is laid out as the transpose of A is.
             block, col, k = self._a(lane, i, self.n)
             return block, k, col
-        return self._acc(lane, i)
+        block, row, col = self._acc(lane, i)
+        return (block, col, row) if self.swap else (block, row, col)
 
     def _a(self, lane: Any, i: Any, rows: int = 0) -> tuple[Any, Any, Any]:
         m = rows or self.m
@@ -144,7 +146,8 @@ class MatrixInstr:
         for role, e in (("a", a), ("b", b), ("acc", c)):
             if e.dtype != self.dtype(role):
                 raise CodegenError(f"operand {role} of a matrix product is {e.dtype}, want {self.dtype(role)}")
-        return E.Call("mma", (a, b, c), c.dtype, self.attrs())
+        # What A^T is to the unit as its second operand, A is as its first: only the order changes.
+        return E.Call("mma", (b, a, c) if self.swap else (a, b, c), c.dtype, self.attrs())
 
     @property
     def name(self) -> str:
@@ -186,15 +189,26 @@ def native_k(instr: MatrixInstr, target: Any) -> int | None:
 
 
 def find(
-    target: Any, in_dtype: str, m: int | None = None, n: int | None = None, k: int | None = None, blocks: int = 1
+    target: Any,
+    in_dtype: str,
+    m: int | None = None,
+    n: int | None = None,
+    k: int | None = None,
+    blocks: int = 1,
+    swap: bool = False,
 ) -> MatrixInstr | None:
-    """The chip's instruction for an input dtype and, where given, a shape; k may be a multiple of the unit's on CDNA."""
+    """The chip's instruction for an input dtype and, where given, a shape; k may be a multiple of the unit's on CDNA.
+
+    swap: let a lane hold neighbours of a row of C (of a column else); on square shapes alone.
+    """
     for i in instructions(target):
         if i.in_dtype == in_dtype and i.blocks == blocks and m in (None, i.m) and n in (None, i.n):
+            if swap and i.m != i.n:
+                continue
             if k in (None, i.k):
-                return i
+                return replace(i, swap=swap)
             if i.unit == "mfma" and k % i.k == 0:
-                return MatrixInstr(i.unit, i.in_dtype, i.acc_dtype, i.m, i.n, k, i.blocks, i.wave)
+                return replace(i, k=k, swap=swap)
     return None
 
 
@@ -239,19 +253,19 @@ def compute(instr: MatrixInstr, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> 
 
 
 def instr_to_text(instr: MatrixInstr) -> str:
-    """`mfma float16 float32 32x32x8x1 64`; read back by `instr_from_text`."""
+    """`mfma float16 float32 32x32x8x1 64`, with ` swap` behind it where that is on; `instr_from_text` reads it."""
     i = instr
-    return f"{i.unit} {i.in_dtype} {i.acc_dtype} {i.m}x{i.n}x{i.k}x{i.blocks} {i.wave}"
+    return f"{i.unit} {i.in_dtype} {i.acc_dtype} {i.m}x{i.n}x{i.k}x{i.blocks} {i.wave}{' swap' if i.swap else ''}"
 
 
 def instr_from_text(text: str) -> MatrixInstr:
     """The MatrixInstr of `instr_to_text`'s text. Raises CodegenError."""
     try:
-        unit, in_dtype, acc_dtype, shape, wave = text.split()
+        unit, in_dtype, acc_dtype, shape, wave, *swap = text.split()
         m, n, k, blocks = map(int, shape.split("x"))
-        if unit not in UNITS:
-            raise ValueError(unit)
-        return MatrixInstr(unit, in_dtype, acc_dtype, m, n, k, blocks, int(wave))
+        if unit not in UNITS or swap not in ([], ["swap"]):
+            raise ValueError(text)
+        return MatrixInstr(unit, in_dtype, acc_dtype, m, n, k, blocks, int(wave), bool(swap))
     except ValueError:
         raise CodegenError(f"not a matrix instruction: {text!r}") from None
 

@@ -49,6 +49,11 @@ class MatrixIntrins:
     def name(self) -> str:
         return self.instr.name
 
+    def on_tile(self, stage: Any, axis: Any, role: str = "acc") -> None:
+        """Let the lanes that hold a tile do the element-wise loops of `stage` from `axis` on (rows, then columns, of an
+        operand's tile): epilogues, conversions, whatever tensorize has no intrinsic for."""
+        stage.pragma(axis, f"fragment.{role}", instr_to_text(self.instr))
+
 
 def shapes(target: Any = None, in_dtype: str | None = None) -> list[MatrixInstr]:
     """The matrix instructions of a target (the current one by default), in the chip table's order."""
@@ -65,15 +70,17 @@ def matrix(
     trans_a: bool = False,
     trans_b: bool = False,
     out_dtype: str | None = None,
+    swap: bool = False,
 ) -> MatrixIntrins:
     """The intrinsics of a target's matrix unit for `in_dtype` and, where given, a shape.
 
     trans_a: A is indexed [k, m]; trans_b: B is indexed [n, k]. On CDNA k may be a multiple of the unit's own, so that a
     lane reads longer runs from shared memory. out_dtype: what `store` converts to (the accumulator's type by default).
+    swap: a lane's accumulators are neighbours in a row (of square tiles), so that stores to row-major memory are wide.
     Raises TargetError where the chip has no such shape.
     """
     tgt: Target = as_target(target)
-    instr = find(tgt, in_dtype, m, n, k)
+    instr = find(tgt, in_dtype, m, n, k, swap=swap)
     if instr is None:
         known = "; ".join(i.name for i in shapes(tgt)) or "none"
         shape = "x".join("?" if x is None else str(x) for x in (m, n, k))
@@ -129,7 +136,7 @@ def _swap(x: Any, y: Any, swap: bool) -> tuple[Any, Any]:
 def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -> MatrixIntrins:
     text = instr_to_text(instr)
     storage, acc = instr.storage_dtype, instr.acc_dtype
-    tag = instr.name.replace(" ", "_").replace(".", "_")
+    tag = instr.name.replace(" ", "_").replace(".", "_") + ("_swap" if instr.swap else "")
     m, n, k = instr.m, instr.n, instr.k
 
     def load(role: str, trans: bool) -> TensorIntrin:

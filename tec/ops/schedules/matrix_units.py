@@ -1,0 +1,221 @@
+"""Matrix products on matrix units: MFMA, WMMA, mma.sync, one template.
+
+A work-group of four wavefronts computes a tile of C. A step of k brings tiles of A and B into shared memory in 16-byte
+pieces, rows padded by 16 bytes so that the lanes' 16-byte reads spread over the banks; each wavefront then feeds its part
+of them to the matrix unit from registers (see tec.te.intrin). An elementwise epilogue works on the accumulators where
+they lie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir import Cast, Expr, Mul, Reduce, TensorRead
+from ...ir.dtype import dtype_info
+from ...ir.matrix import MatrixInstr
+from ...schedule import Schedule
+from ...target import Target
+from ...te import ComputeOp, Tensor, intrin, thread_axis
+from .analysis import const_shape, extent
+
+_PIECE_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Rows and columns of C of a work-group, its wavefronts along them, k of a step, and the instruction's shape."""
+
+    m: int
+    n: int
+    k: int
+    waves_m: int
+    waves_n: int
+    instr_m: int
+    instr_n: int
+    instr_k: int
+
+    @property
+    def waves(self) -> int:
+        return self.waves_m * self.waves_n
+
+
+@dataclass(frozen=True)
+class Product:
+    """The two operands of a product, and whether A is [k, m] and B is [n, k]."""
+
+    a: Tensor
+    b: Tensor
+    trans_a: bool
+    trans_b: bool
+    m: int
+    n: int
+    k: int
+
+
+def operands(mm: ComputeOp) -> Product | None:
+    """The operands of sum_k A[..., i, k] * B[..., k, j] in any order of the last two indices; None for another form."""
+    body = mm.body[0]
+    if not isinstance(body, Reduce) or len(mm.body) != 1 or body.combiner.name != "sum" or len(mm.reduce_axis) != 1:
+        return None
+    source = body.source[0]
+    if not isinstance(source, Mul) or len(mm.axis) < 2:
+        return None
+    i, j, k = mm.axis[-2].var, mm.axis[-1].var, mm.reduce_axis[0].var
+    dims = const_shape(mm.output(0))
+    dom = mm.reduce_axis[0].dom
+    size_k = extent(dom.extent) if dom is not None else None
+    if dims[-1] is None or dims[-2] is None or size_k is None:
+        return None
+    found: dict[str, tuple[Tensor, bool]] = {}
+    for e in (source.a, source.b):
+        read: Expr = e
+        while isinstance(read, Cast):
+            read = read.value
+        if not isinstance(read, TensorRead) or len(read.indices) < 2:
+            return None
+        x, y = read.indices[-2:]
+        for name, pair in (("a", (i, k)), ("b", (k, j))):
+            for trans in (False, True):
+                want = pair[::-1] if trans else pair
+                if x is want[0] and y is want[1]:
+                    found[name] = (read.tensor, trans)
+    if set(found) != {"a", "b"} or found["a"][0].dtype != found["b"][0].dtype or found["a"][0] is found["b"][0]:
+        return None
+    (a, trans_a), (b, trans_b) = found["a"], found["b"]
+    return Product(a, b, trans_a, trans_b, dims[-2], dims[-1], size_k)
+
+
+def choose(p: Product, acc_dtype: str, target: Target) -> Tiling | None:
+    """A tiling for the product on this chip; None where its matrix unit does not fit."""
+    in_dtype = p.a.dtype
+    known = [i for i in intrin.shapes(target, in_dtype) if i.acc_dtype == acc_dtype]
+    if not known or p.m < 16 or p.n < 16:
+        return None
+    piece = _PIECE_BYTES // dtype_info(in_dtype).bytes
+    for tile_m, tile_n, wm, wn in ((128, 128, 2, 2), (64, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1)):
+        if (tile_m > 32 and p.m < 3 * tile_m // 4) or (tile_n > 32 and p.n < 3 * tile_n // 4):
+            continue
+        if tile_m > 64 and p.m * p.n < 64 * tile_m * tile_n:
+            continue  # too few work-groups to fill a GPU
+        for i in sorted(known, key=lambda x: -x.m * x.n):
+            if tile_m // wm % i.m or tile_n // wn % i.n or (i.m * i.n == 1024 and tile_m < 64):
+                continue
+            instr_k = i.k * max(1, piece // i.a_elems) if i.unit == "mfma" else i.k
+            for step in _steps(in_dtype, target):
+                threads = wm * wn * i.wave
+                pieces = (tile_m * step // piece, tile_n * step // piece)
+                if step % instr_k == 0 and p.k % step == 0 and all(x % threads == 0 for x in pieces):
+                    return Tiling(tile_m, tile_n, step, wm, wn, i.m, i.n, instr_k)
+    return None
+
+
+def _steps(in_dtype: str, target: Target) -> tuple[int, ...]:
+    """Sizes of a step of k, best first: 128 bytes a row on CDNA, 64 where registers are fewer."""
+    most = (128 if target.chip.family.startswith("cdna") else 64) // dtype_info(in_dtype).bytes
+    return (most, most // 2, most // 4)
+
+
+def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None) -> bool:
+    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); False where the unit does not fit."""
+    p = operands(mm)
+    if p is None:
+        return False
+    tiling = tiling or choose(p, mm.output(0).dtype, target)
+    if tiling is None:
+        return False
+    t = tiling
+    square = t.instr_m == t.instr_n
+    mx = intrin.matrix(
+        target, p.a.dtype, t.instr_m, t.instr_n, t.instr_k, trans_a=p.trans_a, trans_b=p.trans_b, swap=square
+    )
+    if out is mm:
+        acc_tensor = s.cache_write(mm.output(0), "fragment.acc")
+        final = s[mm.output(0)]
+    else:
+        acc_tensor, final = mm.output(0), s[out.output(0)]
+        s[acc_tensor].set_scope("fragment.acc")
+    acc = s[acc_tensor]
+    staged = []
+    for tensor, role in ((p.a, "a"), (p.b, "b")):
+        shared = s.cache_read(tensor, "shared", [acc_tensor])
+        staged.append((shared, s.cache_read(shared, f"fragment.{role}", [acc_tensor]), role))
+    at = _output(final, t, mx)
+    inner = _product(acc, final, at, t, mx)
+    for shared, fragment, role in staged:
+        _operand(s, shared, fragment, role, acc, inner, t, mx, p)
+    return True
+
+
+def _threads(t: Tiling, wave: int) -> tuple[Any, Any, Any]:
+    return (
+        thread_axis((0, wave), "threadIdx.x"),
+        thread_axis((0, t.waves_n), "threadIdx.y"),
+        thread_axis((0, t.waves_m), "threadIdx.z"),
+    )
+
+
+def _output(final: Any, t: Tiling, mx: intrin.MatrixIntrins) -> Any:
+    """Tiles of the output over blocks, wavefronts and matrix tiles. Returns the wavefront's axis."""
+    *lead, i, j = final.op.axis
+    bi, i = final.split(i, factor=t.m)
+    bj, j = final.split(j, factor=t.n)
+    wi, i = final.split(i, nparts=t.waves_m)
+    wj, j = final.split(j, nparts=t.waves_n)
+    ti, ii = final.split(i, factor=t.instr_m)
+    tj, jj = final.split(j, factor=t.instr_n)
+    final.reorder(*lead, bi, bj, wi, wj, ti, tj, ii, jj)
+    if lead:
+        final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
+    _, ty, tz = _threads(t, mx.instr.wave)
+    for axis, thread in ((bi, thread_axis("blockIdx.y")), (bj, thread_axis("blockIdx.x")), (wi, tz), (wj, ty)):
+        final.bind(axis, thread)
+    mx.on_tile(final, ii)
+    return wj
+
+
+def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins) -> tuple[Any, Any]:
+    """The accumulator's loops. Returns the axes of a step and of a part of it."""
+    acc.compute_at(final, at)
+    *lead, i, j = acc.op.axis
+    (k,) = acc.op.reduce_axis
+    ko, ki = acc.split(k, factor=t.k)
+    ki, kk = acc.split(ki, factor=t.instr_k)
+    ti, ii = acc.split(i, factor=t.instr_m)
+    tj, jj = acc.split(j, factor=t.instr_n)
+    acc.reorder(*lead, ko, ki, ti, tj, ii, jj, kk)
+    acc.unroll(ki)
+    acc.tensorize(ii, mx.mma)
+    return ko, ki
+
+
+def _operand(
+    s: Schedule, shared: Any, fragment: Any, role: str, acc: Any, inner: tuple[Any, Any], t: Tiling,
+    mx: intrin.MatrixIntrins, p: Product,
+) -> None:  # fmt: skip
+    """One operand: global memory to shared memory each step, shared memory to registers each part of a step."""
+    ko, ki = inner
+    instr: MatrixInstr = mx.instr
+    trans = p.trans_a if role == "a" else p.trans_b
+    rows, cols = instr.shape(role)[::-1] if trans else instr.shape(role)
+    f = s[fragment]
+    f.compute_at(acc, ki)
+    *_, x, y = f.op.axis
+    xo, xi = f.split(x, factor=rows)
+    yo, yi = f.split(y, factor=cols)
+    f.reorder(xo, yo, xi, yi)
+    f.tensorize(xi, mx.load_a if role == "a" else mx.load_b)
+    stage = s[shared]
+    stage.compute_at(acc, ko)
+    *_, x, y = stage.op.axis
+    piece = _PIECE_BYTES // dtype_info(p.a.dtype).bytes
+    contiguous = t.k if (role == "a") != trans else (t.m if role == "a" else t.n)
+    stage.storage_align(x, contiguous, piece)
+    fused = stage.fuse(*stage.op.axis)
+    rest, vec = stage.split(fused, factor=piece)
+    tx, ty, tz = _threads(t, instr.wave)
+    for thread, n in ((tx, instr.wave), (ty, t.waves_n), (tz, t.waves_m)):
+        rest, part = stage.split(rest, factor=n)
+        stage.bind(part, thread)
+    stage.unroll(rest)
+    stage.vectorize(vec)
