@@ -197,14 +197,14 @@ def cpu(index: int = 0) -> Device:
 
 @lru_cache(maxsize=1)
 def _hip() -> Driver:
-    from .hip import HipDriver
+    from .hip_driver import HipDriver
 
     return HipDriver()
 
 
 @lru_cache(maxsize=1)
 def _cuda() -> Driver:
-    from .cuda import CudaDriver
+    from .cuda_driver import CudaDriver
 
     return CudaDriver()
 

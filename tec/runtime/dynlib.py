@@ -2,7 +2,7 @@
 
 `find_library` tries names in order and remembers why each failed. `Library` gives the functions their argument types and
 turns a status other than 0 into a DeviceError with the driver's own words. `GpuDriver` is the part of the driver surface
-where HIP and CUDA differ by the functions' names alone; `hip.py` and `cuda.py` add the rest.
+where HIP and CUDA differ by the functions' names alone; `hip_driver.py` and `cuda_driver.py` add the rest.
 """
 
 from __future__ import annotations

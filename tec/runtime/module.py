@@ -238,7 +238,7 @@ class Module:
         """The machine-code function on the CPU."""
         with self._lock:
             if self._cpu is None:
-                from .cpu import CpuCode
+                from .cpu_code import CpuCode
 
                 self._cpu = CpuCode(self.image, self.support)
             code: Callable[[bytes, bytes], int] = self._cpu.function(name)

@@ -15,9 +15,9 @@ from runtime_fakes import VADD_PROGRAM, VADD_SIGNATURE, floats
 
 from tec.errors import DeviceError
 from tec.runtime import Module, nd
-from tec.runtime.cuda import CudaDriver
+from tec.runtime.cuda_driver import CudaDriver
 from tec.runtime.device import custom
-from tec.runtime.hip import HipDriver, library_names
+from tec.runtime.hip_driver import HipDriver, library_names
 
 PTX = b".version 8.0\n.target sm_90\n"
 
@@ -264,3 +264,13 @@ def test_real_libamdhip64_without_a_gpu():
     assert done.stdout.strip() == "False"
     for words in ("no AMD GPU was found", _real_hip(), "sees no device", "TEC_EMULATE=gfx942"):
         assert words in done.stderr
+
+
+def test_no_module_hides_a_public_name():
+    """A submodule becomes an attribute of its package when it is imported: none may be called like a public function."""
+    import pkgutil
+
+    import tec.runtime
+
+    hidden = {m.name for m in pkgutil.iter_modules(tec.runtime.__path__)} & set(tec.runtime.__all__)
+    assert not hidden

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import DeviceError
 from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, LoadedModule, find_library
-from .hip import launch_error
+from .hip_driver import launch_error
 from .surface import DeviceAttributes, Dim3
 
 _P = c_void_p
