@@ -254,7 +254,12 @@ def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, di
         return S.NOP
     place = low.places.of(tensor)
     if isinstance(low.sch[tensor].op, PlaceholderOp) and not place.is_arg:
-        raise fail(low.sch, f"prefetch of {tensor.name}, which is not among the parameters", mark=stage)
+        raise fail(
+            low.sch,
+            f"prefetch of {tensor.name}, which is not among the parameters",
+            mark=stage,
+            hint="list it among the parameters",
+        )
     step = max(1, _CACHE_LINE_BYTES // dtype_info(tensor.dtype).bytes)
     loops: list[tuple[E.Var, E.Expr]] = []
     at: list[E.Expr] = []

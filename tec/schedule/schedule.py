@@ -81,7 +81,7 @@ class Schedule:
                 f"{key.name} is not part of this schedule",
                 hint=f"its stages: {', '.join(s.name for s in self.stages)}",
             )
-        raise ScheduleError(f"s[...] takes a tensor or an operation, not {key!r}")
+        raise ScheduleError(f"s[...] takes a tensor or an operation, not {key!r}", hint="s[C] or s[C.op]")
 
     def __contains__(self, key: Any) -> bool:
         return self.find(key) is not None

@@ -49,7 +49,12 @@ def to_loops(sch: Schedule, args: Sequence[Any], name: str = "main", binds: dict
     for stage, k, buffer in given.order:
         twin = index.get(id(stage))
         if twin is None or twin not in norm.stages:
-            raise fail(sch, f"parameter {stage.name} is inlined; it has no values of its own", mark=stage)
+            raise fail(
+                sch,
+                f"parameter {stage.name} is inlined; it has no values of its own",
+                mark=stage,
+                hint="leave it out of the parameters, or do not inline it",
+            )
         tensors[(id(twin), k)] = buffer
     whole = {s for s in norm.stages if any((id(s), k) in tensors for k in range(s.op.num_outputs))}
     bounds = infer_bounds(norm, whole)

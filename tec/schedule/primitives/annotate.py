@@ -34,9 +34,19 @@ def bind(stage: Stage, loop: Any, thread: Any) -> None:
             hint="split the loop to use two launch indices",
         )  # fmt: skip
     if a is not None and a.kind != "serial":
-        raise fail(stage, f"bind: loop {iv.name} of {stage.name} is {a.kind} already", mark=iv)
+        raise fail(
+            stage,
+            f"bind: loop {iv.name} of {stage.name} is {a.kind} already",
+            mark=iv,
+            hint="split the loop, and give each part one use",
+        )
     if iv.kind in (IterKind.ORDERED, IterKind.OPAQUE):
-        raise fail(stage, f"bind: loop {iv.name} of {stage.name} is {iv.kind} and must run in order", mark=iv)
+        raise fail(
+            stage,
+            f"bind: loop {iv.name} of {stage.name} is {iv.kind} and must run in order",
+            mark=iv,
+            hint="bind a data loop",
+        )
     if iv.kind == IterKind.REDUCE and tag.startswith("blockIdx"):
         raise fail(
             stage, f"bind of reduce loop {iv.name} to {tag}: work-groups cannot combine their values", mark=iv,
@@ -73,21 +83,31 @@ def set_kind(stage: Stage, loop: Any, kind: str, what: str) -> None:
     iv = check_loop(stage, loop, what)
     a = stage.attrs.get(iv)
     if a is not None and a.thread is not None:
-        raise fail(stage, f"{what}: loop {iv.name} of {stage.name} is bound to {a.thread.thread_tag}", mark=iv)
+        raise fail(
+            stage,
+            f"{what}: loop {iv.name} of {stage.name} is bound to {a.thread.thread_tag}",
+            mark=iv,
+            hint="split the loop before bind, and annotate the other part",
+        )
     if a is not None and a.kind not in ("serial", kind):
         raise fail(
             stage, f"{what}: loop {iv.name} of {stage.name} is {a.kind} already", mark=iv,
             hint="split the loop, and give each part one kind",
         )  # fmt: skip
     if iv.kind == IterKind.THREAD:
-        raise fail(stage, f"{what}: {iv.name} is a launch index", mark=iv)
+        raise fail(stage, f"{what}: {iv.name} is a launch index", mark=iv, hint="annotate a loop of the stage")
     if kind in ("vectorized", "parallel") and iv.kind == IterKind.REDUCE:
         raise fail(
             stage, f"{what} of reduce loop {iv.name} of {stage.name}: its steps depend on each other", mark=iv,
             hint=f"s.rfactor({stage.name}, {iv.name}) makes a data axis of it, which can be {kind}",
         )  # fmt: skip
     if kind in ("vectorized", "parallel") and iv.kind in (IterKind.ORDERED, IterKind.OPAQUE):
-        raise fail(stage, f"{what}: loop {iv.name} of {stage.name} is {iv.kind} and must run in order", mark=iv)
+        raise fail(
+            stage,
+            f"{what}: loop {iv.name} of {stage.name} is {iv.kind} and must run in order",
+            mark=iv,
+            hint="annotate a data loop",
+        )
     if kind in ("vectorized", "unrolled"):
         r = known_ranges(stage).get(iv)
         if r is not None and not isinstance(r.extent, IntImm) and stage.placement.attach == AttachKind.ROOT:
@@ -107,11 +127,18 @@ def tensorize(stage: Stage, loop: Any, intrin: Any) -> None:
             hint="make one by tec.decl_tensor_intrin",
         )  # fmt: skip
     if not isinstance(stage.op, ComputeOp):
-        raise fail(stage, f"tensorize: {stage.name} is no compute", mark=stage)
+        raise fail(
+            stage, f"tensorize: {stage.name} is no compute", mark=stage, hint="tensorize the loops of a tec.compute"
+        )
     a = stage.attrs.get(iv)
     if a is not None and (a.thread is not None or a.kind != "serial"):
         done = a.thread.thread_tag if a.thread is not None else a.kind
-        raise fail(stage, f"tensorize: loop {iv.name} of {stage.name} is {done} already", mark=iv)
+        raise fail(
+            stage,
+            f"tensorize: loop {iv.name} of {stage.name} is {done} already",
+            mark=iv,
+            hint="tensorize a serial loop",
+        )
     stage.attr(iv).kind = "tensorized"
     stage.attr(iv).intrin = intrin
 
@@ -129,7 +156,12 @@ def prefetch(stage: Stage, tensor: Any, loop: Any, offset: Any) -> None:
     iv = check_loop(stage, loop, "prefetch")
     source = stage.sch.find(tensor)
     if not isinstance(tensor, Tensor) or source is None:
-        raise fail(stage, f"prefetch of {describe(tensor)}, which is no tensor of this schedule", mark=iv)
+        raise fail(
+            stage,
+            f"prefetch of {describe(tensor)}, which is no tensor of this schedule",
+            mark=iv,
+            hint="prefetch(tensor, loop, distance): a tensor that the stage reads",
+        )
     if not any(stage.sch.find(t) is source for t in stage.op.inputs):
         raise fail(
             stage, f"prefetch of {tensor.name}, which {stage.name} does not read", mark=stage,
@@ -173,7 +205,9 @@ def env_threads(stage: Stage, threads: list[Any]) -> None:
                 hint='tec.thread_axis((0, 64), "threadIdx.x")',
             )  # fmt: skip
     if stage.env:
-        raise fail(stage, f"env_threads of {stage.name} are set already", mark=stage)
+        raise fail(
+            stage, f"env_threads of {stage.name} are set already", mark=stage, hint="give all of them in one call"
+        )
     stage.env = list(threads)
     stage.leaf[:0] = threads
     stage.all[:0] = threads
@@ -184,7 +218,12 @@ def set_store_predicate(stage: Stage, predicate: Any) -> None:
     try:
         e = B.convert(predicate)
     except ExprError as err:
-        raise fail(stage, f"store predicate of {stage.name}: {err.message}", mark=stage) from None
+        raise fail(
+            stage,
+            f"store predicate of {stage.name}: {err.message}",
+            mark=stage,
+            hint="write a comparison: thread_x.var.equal(0)",
+        ) from None
     if e.dtype != "bool":
         raise fail(
             stage, f"the store predicate of {stage.name} is {e.dtype}, not bool: {e}", mark=stage,

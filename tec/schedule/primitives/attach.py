@@ -60,11 +60,21 @@ def compute_at(stage: Stage, parent: Any, scope: Any) -> None:
             sch, f"compute_at of {stage.name}: {describe(parent)} is no stage", hint="s[A].compute_at(s[C], axis)"
         )
     if parent.sch is not sch:
-        raise fail(sch, f"compute_at of {stage.name} into {parent.name} of another schedule", mark=stage)
+        raise fail(
+            sch,
+            f"compute_at of {stage.name} into {parent.name} of another schedule",
+            mark=stage,
+            hint="use stages of one schedule",
+        )
     if parent is stage:
-        raise fail(sch, f"compute_at of {stage.name} into itself", mark=stage)
+        raise fail(sch, f"compute_at of {stage.name} into itself", mark=stage, hint="give the stage that reads it")
     if parent.is_group:
-        raise fail(sch, f"compute_at of {stage.name} into group {parent.name}, which has no loops", mark=stage)
+        raise fail(
+            sch,
+            f"compute_at of {stage.name} into group {parent.name}, which has no loops",
+            mark=stage,
+            hint="give one of its stages",
+        )
     if not stage.is_group and isinstance(stage.op, PlaceholderOp):
         raise fail(
             sch, f"compute_at of {stage.name}, an input, which is not computed", mark=stage,
@@ -88,7 +98,12 @@ def compute_at(stage: Stage, parent: Any, scope: Any) -> None:
             sch, f"compute_at of {stage.name}, an output of the schedule", mark=stage, hint="outputs stay at root"
         )
     if is_update(stage):
-        raise fail(sch, f"compute_at of {stage.name}, the update of a scan: it belongs in the time loop", mark=stage)
+        raise fail(
+            sch,
+            f"compute_at of {stage.name}, the update of a scan: it belongs in the time loop",
+            mark=stage,
+            hint="place what it reads instead",
+        )
     stage.attach, stage.attach_stage, stage.attach_ivar = AttachKind.SCOPE, parent, loop
 
 
@@ -102,10 +117,15 @@ def is_update(stage: Stage) -> bool:
 def compute_inline(stage: Stage) -> None:
     sch = stage.sch
     if stage.is_group:
-        raise fail(sch, f"compute_inline of group {stage.name}")
+        raise fail(sch, f"compute_inline of group {stage.name}", hint="inline its stages one by one")
     if not isinstance(stage.op, ComputeOp):
         kind = "an input" if isinstance(stage.op, PlaceholderOp) else "no compute"
-        raise fail(sch, f"compute_inline of {stage.name}, which is {kind}", mark=stage)
+        raise fail(
+            sch,
+            f"compute_inline of {stage.name}, which is {kind}",
+            mark=stage,
+            hint="only the expression of a tec.compute can stand in its readers",
+        )
     if isinstance(stage.op.body[0], Reduce):
         raise fail(
             sch, f"compute_inline of {stage.name}, a reduction", mark=stage,
@@ -117,9 +137,19 @@ def compute_inline(stage: Stage) -> None:
             hint="inline what is computed on the way",
         )  # fmt: skip
     if is_update(stage):
-        raise fail(sch, f"compute_inline of {stage.name}, the update of a scan", mark=stage)
+        raise fail(
+            sch,
+            f"compute_inline of {stage.name}, the update of a scan",
+            mark=stage,
+            hint="inline what the update reads instead",
+        )
     if any(a.kind == "tensorized" for a in stage.attrs.values()):
-        raise fail(sch, f"compute_inline of {stage.name}, which is tensorized", mark=stage)
+        raise fail(
+            sch,
+            f"compute_inline of {stage.name}, which is tensorized",
+            mark=stage,
+            hint="an intrinsic needs loops: use compute_at",
+        )
     for other in (*sch.stages, *sch.groups):
         if other.attach_stage is stage and other.attach == AttachKind.SCOPE:
             raise fail(
@@ -131,7 +161,12 @@ def compute_inline(stage: Stage) -> None:
 
 def compute_root(stage: Stage) -> None:
     if stage.attach == AttachKind.SCAN:
-        raise fail(stage.sch, f"compute_root of {stage.name}, the update of a scan", mark=stage)
+        raise fail(
+            stage.sch,
+            f"compute_root of {stage.name}, the update of a scan",
+            mark=stage,
+            hint="it belongs in the time loop",
+        )
     stage.attach, stage.attach_stage, stage.attach_ivar = AttachKind.ROOT, None, None
 
 
@@ -160,14 +195,24 @@ def create_group(sch: Schedule, outputs: list[Any], inputs: list[Any], include_i
         raise fail(sch, "create_group: no stage lies between the inputs and the outputs", hint="check what reads what")
     common = {id(s.group) for s in inside}
     if len(common) > 1:
-        raise fail(sch, "create_group: its stages are in different groups already", mark=inside[0])
+        raise fail(
+            sch,
+            "create_group: its stages are in different groups already",
+            mark=inside[0],
+            hint="groups nest: group stages of one group",
+        )
     for s in inside:
         if isinstance(s.op, PlaceholderOp):
             raise fail(
                 sch, f"create_group with input {s.name}, which is not computed", mark=s, hint="include_inputs=False"
             )
         if s.attach_stage is not None and s.attach == AttachKind.SCOPE and s.attach_stage not in inside:
-            raise fail(sch, f"create_group: {s.name} is computed in {s.attach_stage.name} already", mark=s)
+            raise fail(
+                sch,
+                f"create_group: {s.name} is computed in {s.attach_stage.name} already",
+                mark=s,
+                hint="create the group first, then compute_at",
+            )
     group = Stage(sch, None, sch.unique_name("group"))
     group.group = inside[0].group
     sch.groups.append(group)
@@ -179,7 +224,11 @@ def create_group(sch: Schedule, outputs: list[Any], inputs: list[Any], include_i
 def _stage(sch: Schedule, key: Any, what: str) -> Stage:
     found = sch.find(key)
     if found is None:
-        raise fail(sch, f"{what}: {describe(key)} is not part of this schedule")
+        raise fail(
+            sch,
+            f"{what}: {describe(key)} is not part of this schedule",
+            hint="give tensors or operations of this schedule",
+        )
     return found
 
 

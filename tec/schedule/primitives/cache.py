@@ -29,7 +29,11 @@ def cache_read(sch: Schedule, tensor: Any, scope: Any, readers: list[Any]) -> Te
     _check_scope(sch, scope, "cache_read")
     source = sch.find(tensor)
     if not isinstance(tensor, Tensor) or source is None:
-        raise fail(sch, f"cache_read of {describe(tensor)}, which is no tensor of this schedule")
+        raise fail(
+            sch,
+            f"cache_read of {describe(tensor)}, which is no tensor of this schedule",
+            hint="give a tensor that the schedule computes or reads",
+        )
     if not readers:
         raise fail(
             sch, f"cache_read of {tensor.name} for no readers", mark=source, hint="list the tensors that read it"
@@ -39,7 +43,10 @@ def cache_read(sch: Schedule, tensor: Any, scope: Any, readers: list[Any]) -> Te
         stage = sch.find(r)
         if stage is None:
             raise fail(
-                sch, f"cache_read of {tensor.name}: reader {describe(r)} is not part of this schedule", mark=source
+                sch,
+                f"cache_read of {tensor.name}: reader {describe(r)} is not part of this schedule",
+                mark=source,
+                hint="readers are tensors or operations of this schedule",
             )
         if not any(_same(sch, t, source, tensor) for t in stage.op.inputs):
             reads = ", ".join(s.name for s in sch.readers(source)) or "nothing"
@@ -80,12 +87,16 @@ def cache_write(sch: Schedule, tensor: Any, scope: Any) -> Any:
     _check_scope(sch, scope, "cache_write")
     items = list(tensor) if isinstance(tensor, (list, tuple)) else [tensor]
     if not items:
-        raise fail(sch, "cache_write of no tensors")
+        raise fail(sch, "cache_write of no tensors", hint="give the tensor to compute in that memory")
     stages = []
     for t in items:
         stage = sch.find(t)
         if not isinstance(t, Tensor) or stage is None:
-            raise fail(sch, f"cache_write of {describe(t)}, which is no tensor of this schedule")
+            raise fail(
+                sch,
+                f"cache_write of {describe(t)}, which is no tensor of this schedule",
+                hint="give a tensor that the schedule computes",
+            )
         stages.append(stage)
     stage = stages[0]
     if any(s is not stage for s in stages):
@@ -95,7 +106,9 @@ def cache_write(sch: Schedule, tensor: Any, scope: Any) -> Any:
         )  # fmt: skip
     op = stage.op
     if not isinstance(op, ComputeOp):
-        raise fail(sch, f"cache_write of {stage.name}, which is no compute", mark=stage)
+        raise fail(
+            sch, f"cache_write of {stage.name}, which is no compute", mark=stage, hint="cache_read copies an input"
+        )
     if op.num_outputs != len({t.value_index for t in items}):
         raise fail(
             sch, f"cache_write of {len(items)} of the {op.num_outputs} outputs of {stage.name}", mark=stage,
@@ -107,7 +120,12 @@ def cache_write(sch: Schedule, tensor: Any, scope: Any) -> Any:
             hint="cache_write first, then split and bind",
         )  # fmt: skip
     if stage.attach == AttachKind.INLINE:
-        raise fail(sch, f"cache_write of {stage.name}, which is inlined", mark=stage)
+        raise fail(
+            sch,
+            f"cache_write of {stage.name}, which is inlined",
+            mark=stage,
+            hint="cache_write before compute_inline, or cache the reader",
+        )
     loc = caller_loc()
     axes, sub = fresh_axes(op.axis, "_c")
     body = _with_reduce(substitute_all(op.body, sub))

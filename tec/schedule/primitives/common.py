@@ -68,7 +68,11 @@ def check_has_loops(stage: Stage, what: str) -> None:
     from ...te.operation import PlaceholderOp
 
     if stage.is_group:
-        raise fail(stage.sch, f"{what}: {stage.name} is a group, which has no loops of its own")
+        raise fail(
+            stage.sch,
+            f"{what}: {stage.name} is a group, which has no loops of its own",
+            hint="schedule the loops of its stages; a group can be placed by compute_at",
+        )
     if isinstance(stage.op, PlaceholderOp):
         raise fail(
             stage, f"{what}: {stage.name} is an input; it has no loops", mark=stage,

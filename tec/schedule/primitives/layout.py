@@ -29,7 +29,9 @@ class _Digit:
 def rolling_buffer(stage: Stage) -> None:
     check_has_loops(stage, "rolling_buffer")
     if not isinstance(stage.op, ComputeOp):
-        raise fail(stage, f"rolling_buffer of {stage.name}, which is no compute", mark=stage)
+        raise fail(
+            stage, f"rolling_buffer of {stage.name}, which is no compute", mark=stage, hint="use it on a tec.compute"
+        )
     if stage.is_output:
         raise fail(
             stage, f"rolling_buffer of {stage.name}, an output", mark=stage, hint="use it on an intermediate tensor"
@@ -44,7 +46,12 @@ def rolling_buffer(stage: Stage) -> None:
 
 def transform_layout(stage: Stage, mapping: Any, loc: Loc | None) -> list[IterVar]:
     if stage.is_group or not isinstance(stage.op, (ComputeOp, PlaceholderOp)):
-        raise fail(stage.sch, f"transform_layout of {stage.name}, which is neither a compute nor an input", mark=stage)
+        raise fail(
+            stage.sch,
+            f"transform_layout of {stage.name}, which is neither a compute nor an input",
+            mark=stage,
+            hint="use it on a tec.compute or a placeholder",
+        )
     if stage.layout is not None:
         raise fail(stage, f"transform_layout of {stage.name} a second time", mark=stage, hint="compose the two maps")
     if not callable(mapping):
@@ -77,7 +84,12 @@ def _apply(stage: Stage, mapping: Callable[..., Any], indices: Any) -> list[Expr
     try:
         return [B.convert(e) for e in items]
     except TecError as e:
-        raise fail(stage, f"the layout map of {stage.name} gives no expressions: {e.message}", mark=stage) from None
+        raise fail(
+            stage,
+            f"the layout map of {stage.name} gives no expressions: {e.message}",
+            mark=stage,
+            hint="return a list of index expressions",
+        ) from None
 
 
 def _digits(stage: Stage, e: Expr, indices: list[Var]) -> list[_Digit]:
@@ -176,7 +188,10 @@ def _loops(stage: Stage, digits: list[list[_Digit]]) -> list[IterVar]:
             loop = fused
         if group[-1].weight != 1:
             raise fail(
-                stage, f"transform_layout of {stage.name}: an index skips {group[-1].weight - 1} places", mark=stage
+                stage,
+                f"transform_layout of {stage.name}: an index skips {group[-1].weight - 1} places",
+                mark=stage,
+                hint="the last part of a sum has place value 1",
             )
         loops.append(loop)
     stage.relations.extend(relations)

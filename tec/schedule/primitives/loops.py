@@ -35,7 +35,9 @@ def check_free(stage: Stage, iv: IterVar, what: str) -> None:
             hint=f"{what} first, then annotate the loops that come out",
         )  # fmt: skip
     if iv.kind == IterKind.THREAD:
-        raise fail(stage, f"{what}: {iv.name} is a launch index around the stage", mark=iv)
+        raise fail(
+            stage, f"{what}: {iv.name} is a launch index around the stage", mark=iv, hint="its place is outermost"
+        )
     for other in stage.sch.stages + stage.sch.groups:
         if other.attach_ivar is iv and other.attach in (AttachKind.SCOPE, AttachKind.SCAN):
             if other.attach == AttachKind.SCAN:
@@ -70,7 +72,7 @@ def tile(stage: Stage, x: Any, y: Any, x_factor: Any, y_factor: Any) -> tuple[It
     check_has_loops(stage, "tile")
     xi, yi = check_loop(stage, x, "tile"), check_loop(stage, y, "tile")
     if xi is yi:
-        raise fail(stage, f"tile takes two loops, {xi.name} is given twice", mark=xi)
+        raise fail(stage, f"tile takes two loops, {xi.name} is given twice", mark=xi, hint="give two loops")
     for iv, f, label in ((xi, x_factor, "x_factor"), (yi, y_factor, "y_factor")):
         check_free(stage, iv, "tile")
         check_positive(stage, f, f"{label} of the tile of {iv.name}", iv)
@@ -96,7 +98,7 @@ def fuse(stage: Stage, axes: tuple[Any, ...]) -> IterVar:
     loops = [check_loop(stage, a, "fuse") for a in axes]
     for a, b in itertools.pairwise(loops):
         if a is b:
-            raise fail(stage, f"fuse of {a.name} with itself", mark=a)
+            raise fail(stage, f"fuse of {a.name} with itself", mark=a, hint="list each loop once")
         if a.kind != b.kind:
             raise fail(
                 stage, f"fuse of {a.name}, a {a.kind} loop, with {b.name}, a {b.kind} loop", mark=b,

@@ -21,10 +21,19 @@ from .common import check_loop, describe, fail
 def rfactor(sch: Schedule, tensor: Any, axis: Any, factor_axis: Any) -> Any:
     stage = sch.find(tensor)
     if not isinstance(tensor, Tensor) or stage is None:
-        raise fail(sch, f"rfactor of {describe(tensor)}, which is no tensor of this schedule")
+        raise fail(
+            sch,
+            f"rfactor of {describe(tensor)}, which is no tensor of this schedule",
+            hint="give the tensor of a reduction",
+        )
     op = stage.op
     if not isinstance(op, ComputeOp) or not isinstance(op.body[0], Reduce):
-        raise fail(sch, f"rfactor of {stage.name}, which is no reduction", mark=stage)
+        raise fail(
+            sch,
+            f"rfactor of {stage.name}, which is no reduction",
+            mark=stage,
+            hint="it splits a reduction (tec.sum(..., axis=k)) in two",
+        )
     loop = check_loop(stage, axis, "rfactor")
     if loop.kind != IterKind.REDUCE:
         raise fail(

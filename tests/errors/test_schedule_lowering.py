@@ -1,0 +1,133 @@
+"""Mistakes that show when a schedule is lowered: where stages are, what is a parameter, sizes that are not constant."""
+
+from __future__ import annotations
+
+import pytest
+
+from tec import te
+from tec.errors import ArgumentError, ScheduleError
+from tec.schedule import create_schedule, to_loops
+
+
+def add(n=64):
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] + 1, name="B")
+    C = te.compute((n,), lambda i: B[i] * 2, name="C")
+    return A, B, C, create_schedule(C)
+
+
+def here(e):
+    assert e.where is not None and e.where.file == __file__
+
+
+def test_output_is_no_parameter():
+    A, _, _, s = add()
+    with pytest.raises(ArgumentError, match="output C is not among the parameters") as e:
+        to_loops(s, [A])
+    here(e.value)
+
+
+def test_input_is_no_parameter():
+    _, _, C, s = add()
+    with pytest.raises(ArgumentError, match="input A is not among the parameters") as e:
+        to_loops(s, [C])
+    here(e.value)
+
+
+def test_parameter_twice():
+    A, _, C, s = add()
+    with pytest.raises(ArgumentError, match="parameter 2, tensor A, is given twice"):
+        to_loops(s, [A, C, A])
+
+
+def test_parameter_of_no_kind():
+    A, _, C, s = add()
+    with pytest.raises(ArgumentError, match=r"parameter 1 is 'n' \(str\)"):
+        to_loops(s, [A, "n", C])
+
+
+def test_parameter_from_elsewhere():
+    A, _, C, s = add()
+    with pytest.raises(ArgumentError, match="D, is not part of the schedule"):
+        to_loops(s, [A, te.placeholder((3,), name="D"), C])
+
+
+def test_buffer_without_a_tensor():
+    A, _, C, s = add()
+    with pytest.raises(ArgumentError, match="buffer Ab, stands for no tensor"):
+        to_loops(s, [A, C, te.decl_buffer((64,), "float32", "Ab")])
+
+
+def test_buffer_of_another_dtype():
+    A, _, C, s = add()
+    with pytest.raises(ArgumentError, match=r"buffer Ab \(int32, 1 dimensions\) cannot hold A"):
+        to_loops(s, [A, C], binds={A: te.decl_buffer((64,), "int32", "Ab")})
+
+
+def test_inlined_parameter():
+    A, B, C, s = add()
+    s[B].compute_inline()
+    with pytest.raises(ScheduleError, match="parameter B is inlined"):
+        to_loops(s, [A, B, C])
+
+
+def test_reader_outside_of_the_attachment_loop():
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1, name="B")
+    C = te.compute((8,), lambda i: B[i] * 2, name="C")
+    D = te.compute((8,), lambda i: B[i] + C[i], name="D")
+    s = create_schedule(D)
+    s[B].compute_at(s[C], C.op.axis[0])
+    with pytest.raises(ScheduleError, match="but D, which reads it, is not") as e:
+        to_loops(s, [A, D])
+    assert "D: compute, output   <-- reads it outside" in str(e.value)
+    here(e.value)
+
+
+def test_symbolic_size_in_shared_memory():
+    A, B, C, s = add(te.var("n"))
+    s[B].set_scope("shared")
+    s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match=r"stored in shared memory with a size that is not constant: \(n\)"):
+        to_loops(s, [A, C])
+
+
+def test_vectorized_loop_of_an_attached_stage_is_symbolic():
+    n = te.var("n")
+    A = te.placeholder((8, n), name="A")
+    B = te.compute((8, n), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((8, n), lambda i, j: B[i, j] * 2, name="C")
+    s = create_schedule(C)
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].vectorize(B.op.axis[1])
+    with pytest.raises(ScheduleError, match="is vectorized, and its extent is n"):
+        to_loops(s, [A, C])
+
+
+def test_store_predicate_of_an_unbound_thread():
+    A, B, C, s = add()
+    s[C].set_store_predicate(te.thread_axis("threadIdx.x").var.equal(0))
+    with pytest.raises(ScheduleError, match="which no loop around it is bound to"):
+        to_loops(s, [A, C])
+
+
+def test_rolling_buffer_across_blocks():
+    A = te.placeholder((10,), name="A")
+    B = te.compute((10,), lambda i: A[i] * 2, name="B")
+    C = te.compute((8,), lambda i: B[i] + B[i + 2], name="C")
+    s = create_schedule(C)
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].rolling_buffer()
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    with pytest.raises(ScheduleError, match="whose steps do not follow each other"):
+        to_loops(s, [A, C])
+
+
+def test_attachment_loop_fused_away():
+    A = te.placeholder((8, 8), name="A")
+    B = te.compute((8, 8), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((8, 8), lambda i, j: B[i, j] * 2, name="C")
+    s = create_schedule(C)
+    s[B].compute_at(s[C], C.op.axis[1])
+    with pytest.raises(ScheduleError, match="B is computed at loop j of C"):
+        s[C].fuse(*C.op.axis)
