@@ -114,6 +114,5 @@ def sdwa_insert(w: Wave, inst: Inst, op: Operand, value: str) -> str:
         return w.v.or_(placed, w.v.and_(w.reg(op.kind, op.index), w.v.const("i32", ~field)))
     if unused == "UNUSED_SEXT":
         up = w.v.shl(placed, w.v.const("i32", 32 - shift - width))
-        signed = w.v.ashr(up, w.v.const("i32", 32 - shift - width))
-        return signed
+        return w.v.ashr(up, w.v.const("i32", 32 - shift - width))
     return placed

@@ -90,7 +90,11 @@ def valu(
             if t[0] == "+":
                 args.append(_accumulator(w, inst, t[1:]))
                 continue
-            if t == "mask":
+            if t == "shift":  # a shift amount: gfx11 may name half a register
+                half = operands[position].half
+                amount = _source(w, inst, position, len(dst), "i16" if half else "i32")
+                args.append(w.v.zext("i16", "i32", amount) if half else amount)
+            elif t == "mask":
                 op = operands[position]
                 if op.kind != "s" or op.neg or op.abs:
                     raise w.fail(f"lane mask operand {op.text!r}")

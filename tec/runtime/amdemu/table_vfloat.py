@@ -81,6 +81,17 @@ def flush_f32(o: Ops, a: str) -> str:
     return o.bitcast("i32", "f32", o.select(small, "i32", o.and_(bits, o.const("i32", -(2**31))), bits))
 
 
+def _mad(o: Ops, a: str, b: str, c: str) -> str:
+    """a*b + c with two roundings and denormals flushed (v_mad_f32 and v_mac_f32 of gfx9)."""
+    a, b, c = (flush_f32(o, x) for x in (a, b, c))
+    return flush_f32(o, o.bin("fadd", "f32", flush_f32(o, o.bin("fmul", "f32", a, b)), c))
+
+
+valu("v_mad_f32 v_madak_f32", "f32 = f32 f32 f32", _mad)
+valu("v_madmk_f32", "f32 = f32 f32 f32", lambda o, a, k, b: _mad(o, a, k, b))
+valu("v_mac_f32", "f32 = f32 f32 +f32", _mad)
+
+
 def _through_f64(o: Ops, name: str, a: str) -> str:
     return o.helper(name, "f32", ("f32", a))
 
@@ -299,7 +310,7 @@ def _div_scale(t: str):  # type: ignore[no-untyped-def]
         value = o.select(num_tiny, t, scaled_up, value)
         value = o.select(quotient_denormal, t, o.select(is_num, t, scaled_up, x), value)
         vcc = o.select(quotient_denormal, "i1", o.const("i1", 1), vcc)
-        value = o.select(rcp_denormal, t, scaled_down if t == "f64" else scaled_down, value)
+        value = o.select(rcp_denormal, t, scaled_down, value)
         vcc = o.select(rcp_denormal, "i1", false, vcc)
         both = o.and_(rcp_denormal, quotient_denormal, "i1")
         value = o.select(both, t, o.select(is_den, t, scaled_down, x), value)
