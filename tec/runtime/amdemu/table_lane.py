@@ -70,9 +70,29 @@ def _visible(w: Wave, value: str) -> str:
     return value if w.full else w.v.select(w.exec_mask(), "i32", value, w.v.const("i32", 0))
 
 
+def swizzle_offset(w: Wave, text: str) -> int:
+    """The offset field that the assembler's `swizzle(...)` macros stand for (LLVM's AMDGPU operand syntax)."""
+    if not text.startswith("swizzle("):
+        return int(text, 0)
+    kind, *words = [x.strip().strip('"') for x in text[len("swizzle(") :].rstrip(")").split(",")]
+    if kind == "QUAD_PERM" and len(words) == 4:
+        return 0x8000 | sum(int(x) << (2 * k) for k, x in enumerate(words))
+    if kind == "SWAP" and len(words) == 1:
+        return int(words[0]) << 10 | 0x1F
+    if kind == "REVERSE" and len(words) == 1:
+        return (int(words[0]) - 1) << 10 | 0x1F
+    if kind == "BROADCAST" and len(words) == 2:
+        return int(words[1]) << 5 | (32 - int(words[0]))
+    if kind == "BITMASK_PERM" and len(words) == 1 and len(words[0]) == 5 and set(words[0]) <= set("01pi"):
+        bits = {"0": (0, 0, 0), "1": (0, 1, 0), "p": (1, 0, 0), "i": (1, 0, 1)}
+        fields = [sum(bits[c][f] << (4 - k) for k, c in enumerate(words[0])) for f in range(3)]
+        return fields[2] << 10 | fields[1] << 5 | fields[0]
+    raise w.fail(f"{text} is not modelled")
+
+
 @custom("ds_swizzle_b32", "lane")
 def _swizzle(w: Wave, inst: Inst) -> None:
-    offset = inst.take_int("offset")
+    offset = swizzle_offset(w, inst.mods.pop("offset", "0") or "0")
     source = _visible(w, w.reg("v", inst.operands[1].index))
     if offset >= 0xC000:
         raise w.fail("swizzle in rotate or FFT mode")
