@@ -75,7 +75,15 @@ def tanh(m: M, x: E.Expr) -> E.Expr:
     p = m.mad(m.poly(m.table("EXP"), r), m.mul(r, r), r)
     s = m.let(m.power_of_two(m.small_int(n)), "s")
     t = m.let(m.mad(s, p, m.sub(s, m.f(1.0))), "t")
-    return m.copysign(m.div(t, m.add(t, m.f(2.0))), x)
+    d = m.let(m.add(t, m.f(2.0)), "d")
+    return m.copysign(_divide(m, t, d, m.sub(t, m.sub(d, m.f(2.0)))), x)
+
+
+def _divide(m: M, num: E.Expr, d: E.Expr, lost: E.Expr) -> E.Expr:
+    """num / (d + lost), where d was rounded by `lost`: one Newton step takes back the roundings of d and of the division."""
+    inv = m.let(m.div(m.f(1.0), d), "inv")
+    q = m.let(m.mul(num, inv), "q")
+    return m.mad(m.mad(m.neg(q), lost, m.fma(m.neg(q), d, num)), inv, q)
 
 
 def sigmoid(m: M, x: E.Expr) -> E.Expr:
@@ -83,11 +91,7 @@ def sigmoid(m: M, x: E.Expr) -> E.Expr:
     d = m.let(m.add(e, m.f(1.0)), "d")
     lost = m.sub(e, m.sub(d, m.f(1.0)))
     num = m.let(m.select(E.GE(x, m.f(0.0)), m.f(1.0), e), "num")
-    inv = m.let(m.div(m.f(1.0), d), "inv")
-    q = m.let(m.mul(num, inv), "q")
-    # One Newton step on the quotient takes back the roundings of 1 + e and of the division.
-    rest = m.mad(m.neg(q), lost, m.fma(m.neg(q), d, num))
-    return m.mad(rest, inv, q)
+    return _divide(m, num, d, lost)
 
 
 def sinh(m: M, x: E.Expr) -> E.Expr:

@@ -74,7 +74,7 @@ UNARY = {
     "atan": (np.arctan, [(-5, 5)], 2.0),
     "sinh": (np.sinh, [(-90, 90), (-2, 2)], 1.9),
     "cosh": (np.cosh, [(-90, 90)], 1.6),
-    "tanh": (np.tanh, [(-10, 10), (-1, 1)], 1.5),
+    "tanh": (np.tanh, [(-10, 10), (-1, 1)], 1.75),
     "asinh": (np.arcsinh, [(-10, 10)], 1.8),
     "acosh": (np.arccosh, [(1, 10)], 2.1),
     "atanh": (np.arctanh, [(-1, 1)], 2.1),
