@@ -15,6 +15,7 @@ from runtime_fakes import VADD_PROGRAM, VADD_SIGNATURE, floats
 
 from tec.errors import DeviceError
 from tec.runtime import Module, nd
+from tec.runtime.allocator import round_size
 from tec.runtime.cuda_driver import CudaDriver
 from tec.runtime.device import custom
 from tec.runtime.hip_driver import HipDriver, library_names
@@ -111,6 +112,28 @@ def test_graph_capture_keeps_its_arrays(setup):
     del graph
     dev.empty_cache()
     assert kept not in lib.memory
+
+
+def test_a_graph_owns_its_scratch(setup):
+    lib, dev, f = setup
+    steps = [
+        {"op": "alloc", "name": "t", "dtype": "float32", "size": "n"},
+        {**VADD_PROGRAM[0], "args": [{"buffer": x} for x in ("A", "B", "t")] + VADD_PROGRAM[0]["args"][3:]},
+        {**VADD_PROGRAM[0], "args": [{"buffer": x} for x in ("t", "B", "C")] + VADD_PROGRAM[0]["args"][3:]},
+        {"op": "free", "name": "t"},
+    ]
+    g = vadd_module(dev.kind, f.get_binary(), steps)
+    a, b, c = arrays(dev)
+    with dev.capture() as graph:
+        g(a, b, c)
+    scratch = dev.memory().used
+    taken = [nd.array(np.full(100, -1, "float32"), dev) for _ in range(20)]
+    graph.launch()
+    np.testing.assert_array_equal(c.numpy(), np.arange(100) * 5)
+    assert all((t.numpy() == -1).all() for t in taken)  # none of them got the graph's scratch
+    del taken, graph
+    dev.sync()
+    assert dev.memory().used == scratch - round_size(400)
 
 
 def test_launch_errors_name_the_limit(setup):
