@@ -10,7 +10,7 @@ from .graph import Graph, Node, Value, run_graph
 def __getattr__(name: str) -> Any:
     # compile and load pull in the whole compiler and the runtime: on first use only.
     if name == "compile":
-        from .compile import compile
+        from .compiler import compile
 
         # The submodule has the same name; the function is what users mean.
         globals()["compile"] = compile
