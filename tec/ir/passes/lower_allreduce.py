@@ -164,8 +164,8 @@ class _Lowerer:
     ) -> tuple[list[tuple[E.Var, E.Expr]], list[E.Var]]:
         """Lets that combine `temps` over groups of `width` lanes (`lane` numbers them), and the variables with the results."""
         lets: list[tuple[E.Var, E.Expr]] = []
-        delta = width // 2
-        while delta:
+        delta = 1
+        while delta < width:  # upward, so that what is combined is always a run of neighbours: ties go to the first
             other = [E.Var(f"{t.name}_o", t.dtype) for t in temps]
             for o, t in zip(other, temps):
                 lets.append((o, E.Call("shuffle_xor", (t, E.IntImm(delta), E.IntImm(width)), t.dtype)))
@@ -182,7 +182,7 @@ class _Lowerer:
             new = [E.Var(t.name, t.dtype) for t in temps]
             lets.extend(zip(new, joined))
             temps = new
-            delta //= 2
+            delta *= 2
         return lets, temps
 
     def combine(self, s: S.AllReduce, left: list[E.Var], right: list[E.Var]) -> list[E.Expr]:
@@ -252,10 +252,9 @@ class _Lowerer:
         out: list[S.Stmt | None] = [barrier() if depth else None]
         out.append(_lets(lets, S.seq(*[S.BufferStore(b, t, (own,)) for b, t in zip(buffers, temps)])))
         out.append(barrier())
-        step = 1
-        while step * 2 < size:
-            step *= 2
-        while step:
+        steps = [1 << k for k in range((size - 1).bit_length())]
+        ordered = len(buffers) > 1  # a tuple combiner may prefer its left side: neighbours first
+        for step in steps if ordered else reversed(steps):
             left = [E.Var(f"left_{k}", b.dtype) for k, b in enumerate(buffers)]
             right = [E.Var(f"right_{k}", b.dtype) for k, b in enumerate(buffers)]
             joined = self.combine(s, left, right)
@@ -264,9 +263,12 @@ class _Lowerer:
             reads += [(v, E.BufferLoad(b, (B.add(own, step),))) for v, b in zip(right, buffers)]
             store = S.seq(*[S.BufferStore(b, v, (own,)) for b, v in zip(buffers, fresh)])
             work = _lets([*reads, *zip(fresh, joined)], store)
-            cond = B.compare("lt", lane, min(step, size - step))
+            if ordered:
+                first = B.compare("eq", B.floormod(lane, 2 * step), 0)
+                cond = B.logical_and(first, B.compare("lt", B.add(lane, step), size))
+            else:
+                cond = B.compare("lt", lane, min(step, size - step))
             out += [S.IfThenElse(cond, work), barrier()]
-            step //= 2
         final = [E.BufferLoad(b, (base,)) for b in buffers]
         out.append(S.seq(*[S.BufferStore(d, v, (E.IntImm(0),), None, s.loc) for d, v in zip(s.dests, final)]))
         return S.seq(*out)

@@ -136,7 +136,12 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
     }
     # More than a kernel may have by itself is asked for at the launch, each buffer at a 16-byte boundary.
     dynamic = sum(-(-n // 16) * 16 for _, n in parts) if lds > target.static_lds_bytes else 0
-    launch_attrs = {"kernel": name, "grid": grid, "block": tuple(E.IntImm(n) for n in block), "dyn_shared": E.IntImm(dynamic)}
+    launch_attrs = {
+        "kernel": name,
+        "grid": grid,
+        "block": tuple(E.IntImm(n) for n in block),
+        "dyn_shared": E.IntImm(dynamic),
+    }
     return Func(name, params, body, attrs), S.Evaluate(E.Call("launch", loads, "int32", launch_attrs))
 
 
@@ -246,7 +251,11 @@ def _parameters(
     used = [b for k, b in buffers.items() if k not in own]
     used.sort(key=lambda b: order.get(id(b), 1 << 30))
     launch = {id(v) for v in launch_vars}
-    scalars = [v for v in free_vars(body) if id(v) not in launch and v.dtype != "handle"]
+    wanted = {id(v): v for v in free_vars(body) if id(v) not in launch and v.dtype != "handle"}
+    for b in used:  # a kernel's text stands for itself: the sizes of its buffers are among its parameters
+        for d in b.shape:
+            wanted.update({id(v): v for v in free_vars(d)})
+    scalars = list(wanted.values())
     scalars.sort(key=lambda v: order.get(id(v), 1 << 30))
     return (*used, *scalars), {n for n in written if any(b.name == n for b in used)}
 

@@ -1,0 +1,343 @@
+"""Threads, barriers, pipelines and kernels: what each pass leaves, and that it means the same."""
+
+from __future__ import annotations
+
+import pytest
+from pass_util import ALL, GPU, GPU32, TO_BARRIERS, apply, check_same, count, parse_func
+
+from tec.errors import LoweringError
+from tec.ir import Func
+from tec.ir import stmt as S
+from tec.ir.passes.split_host_device import split_host_device
+
+
+def lowered(text: str, *names: str) -> tuple[Func, Func]:
+    func = parse_func(text)
+    return func, apply(func, GPU, *(names or TO_BARRIERS))
+
+
+# ---- unify_threads
+
+
+def test_loops_over_one_tag_become_one_index_with_guards() -> None:
+    func, out = lowered(
+        """
+def f(A: Buffer((96,), "float32"), C: Buffer((96,), "float32")):
+    for bx in thread("blockIdx.x", 1):
+        s = alloc((32,), "float32", scope="shared")
+        for t in thread("threadIdx.x", 32):
+            s[t] = A[t]
+        for u in thread("threadIdx.x", 64):
+            C[u] = s[u % 32] * 2.0
+""",
+        "unify_threads",
+    )
+    assert str(out).count('thread("threadIdx.x", 64)') == 1
+    assert "if threadIdx_x < 32:" in str(out)
+    check_same(func, apply(out, GPU, *ALL[1:]), split=GPU)
+
+
+def test_a_store_outside_of_the_threads_happens_once() -> None:
+    func, out = lowered(
+        """
+def f(A: Buffer((64,), "float32"), C: Buffer((1,), "float32")):
+    for bx in thread("blockIdx.x", 1):
+        s = alloc((64,), "float32", scope="shared")
+        for t in thread("threadIdx.x", 64):
+            s[t] = A[t]
+        C[0] = s[0] + s[63]
+"""
+    )
+    assert "if threadIdx_x == 0:" in str(out)
+    assert count(out, "barrier") == 1
+    check_same(func, out, split=GPU)
+
+
+def test_extent_that_changes_inside_the_kernel_is_an_error() -> None:
+    with pytest.raises(LoweringError, match="changes inside the kernel"):
+        lowered(
+            """
+def f(C: Buffer((64,), "float32")):
+    for bx in thread("blockIdx.x", 8):
+        for t in thread("threadIdx.x", bx):
+            C[t] = 1.0
+"""
+        )
+
+
+# ---- insert_barriers
+
+
+def barriers(
+    body: str, threads: int = 64, head: str = 'A: Buffer((64,), "float32"), C: Buffer((64,), "float32")'
+) -> int:
+    text = f"""
+def f({head}):
+    for bx in thread("blockIdx.x", 1):
+        for t in thread("threadIdx.x", {threads}):
+            s = alloc((1024,), "float32", scope="shared")
+{body}
+"""
+    func = parse_func(text)
+    out = apply(func, GPU, *TO_BARRIERS)
+    check_same(func, out, split=GPU)
+    return count(out, "barrier")
+
+
+def test_a_threads_own_element_needs_no_barrier() -> None:
+    assert barriers("            s[t] = A[t]\n            C[t] = s[t]") == 0
+
+
+def test_own_elements_in_a_permuted_layout_need_no_barrier() -> None:
+    assert barriers("            s[t // 8 + t % 8 * 9] = A[t]\n            C[t] = s[t // 8 + t % 8 * 9]") == 0
+
+
+def test_a_neighbours_element_needs_one() -> None:
+    assert barriers("            s[t] = A[t]\n            C[t] = s[63 - t]") == 1
+
+
+def test_overwriting_what_others_read_needs_a_second() -> None:
+    body = """            s[t] = A[t]
+            x: float32 = s[63 - t]
+            s[t] = x + 1.0
+            C[t] = s[63 - t]"""
+    # write | read | overwrite | read
+    assert barriers(body) == 3
+
+
+def test_a_loop_that_fills_and_reads_needs_two_a_step() -> None:
+    body = """            acc = alloc((1,), "float32", scope="local")
+            acc[0] = 0.0
+            for k in range(7):
+                s[t] = A[t] + float32(k)
+                acc[0] = acc[0] + s[63 - t]
+            C[t] = acc[0]"""
+    assert barriers(body) == 2
+
+
+def test_halves_that_alternate_need_one_a_step() -> None:
+    body = """            acc = alloc((1,), "float32", scope="local")
+            acc[0] = 0.0
+            for k in range(7):
+                s[k % 2 * 64 + t] = A[t] + float32(k)
+                acc[0] = acc[0] + s[k % 2 * 64 + 63 - t]
+            C[t] = acc[0]"""
+    assert barriers(body) == 1
+
+
+def test_reads_of_different_places_after_one_barrier() -> None:
+    body = """            s[t] = A[t]
+            C[t] = s[63 - t] + s[(t + 1) % 64] + s[0]"""
+    assert barriers(body) == 1
+
+
+def test_the_condition_of_a_block_is_uniform() -> None:
+    body = """            if bx < 1:
+                s[t] = A[t]
+                C[t] = s[63 - t]"""
+    assert barriers(body) == 1
+
+
+def test_a_condition_of_threads_moves_inside_past_the_barrier() -> None:
+    body = """            if t < 32:
+                s[t] = A[t]
+                C[t] = s[31 - t]"""
+    assert barriers(body) == 1
+
+
+def test_one_thread_alone_needs_none_inside_of_its_branch() -> None:
+    body = """            if t == 0:
+                s[0] = A[3]
+                s[1] = s[0] * 2.0
+            C[t] = s[1]"""
+    assert barriers(body) == 1
+
+
+def test_a_loop_whose_length_differs_between_threads_is_an_error() -> None:
+    body = """            for k in range(t):
+                s[t] = A[t] + float32(k)
+                C[t] = s[(t + 1) % 64]"""
+    with pytest.raises(LoweringError, match="barrier inside of a condition or a loop"):
+        barriers(body)
+
+
+def test_one_thread_needs_none() -> None:
+    assert barriers("            s[t] = A[t]\n            C[t] = s[0]", threads=1) == 0
+
+
+# ---- pipeline
+
+_STAGED = """
+def f(A: Buffer(({n}, 64), "float32"), C: Buffer((64,), "float32"){more}):
+    for bx in thread("blockIdx.x", 1):
+        for t in thread("threadIdx.x", 64):
+            acc = alloc((1,), "float32", scope="local")
+            acc[0] = 0.0
+            for k in range({n}):
+                s = alloc((64,), "float32", scope="shared"{note})
+                s[t] = A[k, t]
+                for j in range(4):
+                    acc[0] = acc[0] + s[(t + j) % 64]
+            C[t] = acc[0]
+"""
+
+
+def staged(n: str, more: str = "") -> Func:
+    func = parse_func(_STAGED.format(n=n, more=more, note=""))
+
+    def mark(s: S.Stmt) -> S.Stmt:
+        from tec.ir.visit import map_stmt
+
+        out = map_stmt(s, mark, lambda e: e)
+        if isinstance(out, S.Alloc) and out.buffer.scope == "shared":
+            return S.Alloc(out.buffer, out.body, {"double_buffer": True})
+        return out
+
+    return func.with_body(mark(func.body))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_double_buffering_costs_one_barrier_a_step(n: int) -> None:
+    func = staged(str(n))
+    out = apply(func, GPU, *TO_BARRIERS)
+    check_same(func, out, split=GPU)
+    if n > 2:
+        assert "s_next" in str(out)  # the next step's element waits in a register
+        loop = next(x for x in str(out).split("for k in range(")[1:])
+        assert loop.split("for k_1")[0].count("barrier") >= 1
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_double_buffering_of_a_loop_of_unknown_length(n: int) -> None:
+    func = staged("n", ", n: int32")
+    out = apply(func, GPU, *TO_BARRIERS)
+    check_same(func, out, split=GPU, n=n)
+
+
+@pytest.mark.parametrize("stages", [3, 4])
+@pytest.mark.parametrize("n", [1, 2, 4, 9])
+def test_deeper_pipelines(stages: int, n: int) -> None:
+    func = staged(str(n))
+
+    def mark(s: S.Stmt) -> S.Stmt:
+        from tec.ir.expr import IntImm
+        from tec.ir.visit import map_stmt
+
+        out = map_stmt(s, mark, lambda e: e)
+        if isinstance(out, S.For) and out.var.name == "k":
+            return S.Attr("pragma.software_pipeline", IntImm(stages), out)
+        return out
+
+    func = func.with_body(mark(func.body))
+    out = apply(func, GPU, *TO_BARRIERS)
+    check_same(func, out, split=GPU)
+
+
+# ---- inject_vthread
+
+
+def test_virtual_threads_interleave() -> None:
+    func, out = lowered(
+        """
+def f(A: Buffer((128,), "float32"), C: Buffer((128,), "float32")):
+    for bx in thread("blockIdx.x", 1):
+        for v in thread("vthread", 2):
+            for t in thread("threadIdx.x", 64):
+                acc = alloc((1,), "float32", scope="local")
+                acc[0] = 0.0
+                for k in range(100):
+                    acc[0] = acc[0] + A[v * 64 + t]
+                C[v * 64 + t] = acc[0]
+"""
+    )
+    assert str(out).count("in range(100)") == 1  # the loop is kept once, with both threads' work in it
+    assert "vthread" not in str(out)
+    check_same(func, out, split=GPU)
+
+
+# ---- split_host_device
+
+
+def kernel_error(text: str, match: str, target: object = GPU) -> None:
+    func = parse_func(text)
+    with pytest.raises(LoweringError, match=match):
+        split_host_device(apply(func, target, *ALL), target)  # type: ignore[arg-type]
+
+
+def test_work_outside_of_threads_is_an_error() -> None:
+    kernel_error(
+        """
+def f(C: Buffer((8,), "float32")):
+    for i in range(8):
+        C[i] = 1.0
+""",
+        "C is computed outside of loops that are bound",
+    )
+
+
+def test_too_many_threads() -> None:
+    kernel_error(
+        """
+def f(C: Buffer((2048,), "float32")):
+    for x in thread("threadIdx.x", 1024):
+        for y in thread("threadIdx.y", 2):
+            C[x * 2 + y] = 1.0
+""",
+        r"2048 threads in a block \(threadIdx.x: 1024 x threadIdx.y: 2\)",
+    )
+
+
+def test_threads_need_a_constant_extent() -> None:
+    kernel_error(
+        """
+def f(C: Buffer((n,), "float32"), n: int32):
+    for x in thread("threadIdx.x", n):
+        C[x] = 1.0
+""",
+        "threadIdx.x is n, which is not a constant",
+    )
+
+
+def test_too_much_shared_memory() -> None:
+    kernel_error(
+        """
+def f(C: Buffer((64,), "float32")):
+    for x in thread("threadIdx.x", 64):
+        s = alloc((20000,), "float32", scope="shared")
+        s[x] = 1.0
+        C[x] = s[63 - x]
+""",
+        "80000 bytes of shared memory.*has 65536",
+    )
+
+
+def test_kernels_and_their_parameters() -> None:
+    func, out = lowered(
+        """
+def f(A: Buffer((n, m), "float32"), C: Buffer((n, m), "float32"), n: int32, m: int32):
+    T = alloc((n, m), "float32")
+    for b in thread("blockIdx.x", n):
+        for t in thread("threadIdx.x", 32):
+            for i in range((m + 31) // 32):
+                if likely(i * 32 + t < m):
+                    T[b, i * 32 + t] = A[b, i * 32 + t] * 2.0
+    for b in thread("blockIdx.x", n):
+        for t in thread("threadIdx.x", 32):
+            for i in range((m + 31) // 32):
+                if likely(i * 32 + t < m):
+                    C[b, i * 32 + t] = T[b, m - 1 - (i * 32 + t)]
+""",
+        *ALL,
+    )
+    host, kernels = split_host_device(out, GPU)
+    assert [k.name for k in kernels] == ["f_kernel0", "f_kernel1"]
+    assert [p.name for p in kernels[0].params] == ["A", "T", "n", "m"]
+    assert kernels[0].attrs["writes"] == ("T",) and kernels[0].attrs["max_threads"] == 32
+    assert count(host, "launch") == 2 and count(host, S.Alloc) == 1
+    check_same(func, out, split=GPU, n=3, m=70)
+
+
+@pytest.mark.parametrize("target", [GPU, GPU32])
+def test_lanes_of_both_wavefront_sizes(target: object) -> None:
+    func = parse_func(_STAGED.format(n="3", more="", note=""))
+    check_same(func, apply(func, target, *ALL), split=target, wave=target.wavefront_size)  # type: ignore[arg-type,attr-defined]
