@@ -92,8 +92,11 @@ class _Tensorize:
         low.root_values(stage, values)
         conds = low.predicates(stage, values)
         banned = {id(iv.var) for iv in inner}
-        for c in conds:
+        for c in list(conds):
             if any(id(v) in banned for v in free_vars(c)):
+                if self.intrin.ragged:
+                    conds.remove(c)
+                    continue
                 raise self.error(
                     f"the region is ragged: {c} does not always hold inside of it",
                     hint="use factors that divide the extents, or pad the tensors",

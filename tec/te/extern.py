@@ -116,6 +116,8 @@ class TensorIntrin:
 
     op: the compute it stands for; inputs: its tensors; buffers: one for each input, then one for each output; body: the
     statement for the whole; reduce_init and reduce_update, where given, for a reduction that continues over outer loops.
+    ragged: the region may reach over the edge of its tensor, since the storage there is whole and what it holds beyond the
+    edge goes nowhere (register tiles).
     """
 
     name: str
@@ -126,6 +128,7 @@ class TensorIntrin:
     reduce_init: Stmt | None
     reduce_update: Stmt | None
     scalar_params: tuple[Expr, ...] = ()
+    ragged: bool = False
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"

@@ -156,7 +156,7 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
             src: _region(shape, storage, f"src_{role}", "shared"),
             dst: _region(shape, storage, f"frag_{role}", f"fragment.{role}"),
         }
-        return decl_tensor_intrin(dst.op, body, f"{tag}_load_{role}", binds)
+        return _ragged(decl_tensor_intrin(dst.op, body, f"{tag}_load_{role}", binds))
 
     def fill_body(out: Buffer) -> Stmt:
         return Attr("fragment.acc", text, _loops("rc", (m, n), lambda r, c: out.vstore((r, c), build.const(0, acc))))
@@ -164,7 +164,7 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
     def fill() -> TensorIntrin:
         out = compute((m, n), lambda i, j: build.const(0, acc), name="frag_acc")
         binds = {out: _region((m, n), acc, "frag_acc", "fragment.acc")}
-        return decl_tensor_intrin(out.op, lambda ins, outs: fill_body(outs[0]), f"{tag}_fill", binds)
+        return _ragged(decl_tensor_intrin(out.op, lambda ins, outs: fill_body(outs[0]), f"{tag}_fill", binds))
 
     def mma() -> TensorIntrin:
         shape_a, shape_b = _swap(m, k, trans_a), _swap(k, n, trans_b)
@@ -191,7 +191,7 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
             b: _region(shape_b, storage, "b", "fragment.b"),
             c: _region((m, n), acc, "acc", "fragment.acc"),
         }
-        return decl_tensor_intrin(c.op, body, f"{tag}_mma", binds)
+        return _ragged(decl_tensor_intrin(c.op, body, f"{tag}_mma", binds))
 
     def store() -> TensorIntrin:
         src = placeholder((m, n), acc, "frag_acc")
@@ -211,6 +211,12 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
         return decl_tensor_intrin(dst.op, body, f"{tag}_store", binds)
 
     return MatrixIntrins(instr, load("a", trans_a), load("b", trans_b), mma(), store(), fill())
+
+
+def _ragged(intrin: TensorIntrin) -> TensorIntrin:
+    """Fragments are whole tiles; what lies beyond the tensor's edge is not stored."""
+    intrin.ragged = True
+    return intrin
 
 
 def _wide(e: Any, dtype: str) -> Expr:

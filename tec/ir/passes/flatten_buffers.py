@@ -220,8 +220,9 @@ class _Flattener:
             return S.Alloc(self.flats[id(s.buffer)].buffer, body, rest)
         if isinstance(s, S.For):
             lo, extent = self.expr(s.min), self.expr(s.extent)
-            self.analyzer.bind(s.var, E.Range(lo, extent))
-            body = self.stmt(s.body)
+            with self.analyzer.scope():
+                self.analyzer.bind(s.var, E.Range(lo, extent))
+                body = self.stmt(s.body)
             return S.For(s.var, lo, extent, body, s.kind, s.thread, s.annotations)
         if isinstance(s, S.AllReduce):
             out = map_stmt(s, self.stmt, self.expr)

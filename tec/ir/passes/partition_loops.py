@@ -71,7 +71,8 @@ class _Partitioner:
 
     def stmt(self, s: S.Stmt, depth: int) -> S.Stmt:
         if isinstance(s, S.For):
-            return self.loop(s, depth)
+            with self.analyzer.scope():
+                return self.loop(s, depth)
         return map_stmt(s, lambda x: self.stmt(x, depth), _keep)
 
     def loop(self, s: S.For, depth: int) -> S.Stmt:
@@ -162,13 +163,16 @@ class _Partitioner:
         main_extent = ana.simplify(B.sub(last, first))
         if ana.can_prove(E.LE(main_extent, B.const(0, main_extent.dtype))):
             return None
+        if s.kind == S.ForKind.UNROLLED and not isinstance(main_extent, E.IntImm):
+            return None  # its parts could not be unrolled any more
         parts: list[S.Stmt] = []
         edge = S.ForKind.SERIAL if s.kind == S.ForKind.PARALLEL else s.kind
 
         def part(lo: E.Expr, extent: E.Expr, body: S.Stmt, kind: str) -> None:
             var = E.Var(s.var.name, s.var.dtype)
-            self.analyzer.bind(var, E.Range(lo, extent))
-            piece = self.stmt(clone(body, {s.var: var}), depth + 1)
+            with self.analyzer.scope():
+                self.analyzer.bind(var, E.Range(lo, extent))
+                piece = self.stmt(clone(body, {s.var: var}), depth + 1)
             parts.append(S.For(var, lo, extent, piece, kind, s.thread, s.annotations))
 
         if first is not begin:

@@ -37,10 +37,11 @@ def vectorize(func: Func, target: Target) -> Func:
 
     def stmt(s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.For):
-            analyzer.bind(s.var, E.Range(s.min, s.extent))
-            body = stmt(s.body)
-            if s.kind == S.ForKind.VECTORIZED:
-                return _vector_loop(s, body, analyzer)
+            with analyzer.scope():
+                analyzer.bind(s.var, E.Range(s.min, s.extent))
+                body = stmt(s.body)
+                if s.kind == S.ForKind.VECTORIZED:
+                    return _vector_loop(s, body, analyzer)
             return s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
         return map_stmt(s, stmt, _keep)
 
@@ -128,8 +129,9 @@ class _Vectorizer:
             case S.For():
                 if self.uses_var(s.min) or self.uses_var(s.extent):
                     raise _CannotVectorizeError
-                self.analyzer.bind(s.var, E.Range(s.min, s.extent))
-                body = self.statement(s.body)
+                with self.analyzer.scope():
+                    self.analyzer.bind(s.var, E.Range(s.min, s.extent))
+                    body = self.statement(s.body)
                 return S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
             case S.IfThenElse():
                 return self.branch(s)
