@@ -169,10 +169,11 @@ def _nonzero(b: Array) -> Array:
 
 
 def trunc_div(a: Array, b: Array) -> Array:
-    """Integer division toward zero (by 1 where b is 0)."""
-    b = _nonzero(b)
-    q = np.floor_divide(a, b)
-    return np.where((q < 0) & (q * b != a), q + np.ones_like(q), q) if a.dtype.kind == "i" else q
+    """Integer division toward zero; 0 where b is 0, as NumPy has it and compiled code does."""
+    by = _nonzero(b)
+    q = np.floor_divide(a, by)
+    q = np.where((q < 0) & (q * by != a), q + np.ones_like(q), q) if a.dtype.kind == "i" else q
+    return np.where(b == 0, np.zeros_like(q), q)
 
 
 def _div(a: Array, b: Array) -> Array:
@@ -180,11 +181,16 @@ def _div(a: Array, b: Array) -> Array:
 
 
 def _mod(a: Array, b: Array) -> Array:
-    return np.fmod(a, b) if a.dtype.kind == "f" else a - _nonzero(b) * trunc_div(a, b)
+    if a.dtype.kind == "f":
+        return np.fmod(a, b)
+    by = _nonzero(b)
+    return a - by * trunc_div(a, by)
 
 
 def _floor_div(a: Array, b: Array) -> Array:
-    return np.floor_divide(a, b if a.dtype.kind == "f" else _nonzero(b))
+    if a.dtype.kind == "f":
+        return np.floor_divide(a, b)
+    return np.where(b == 0, np.zeros_like(a), np.floor_divide(a, _nonzero(b)))
 
 
 def _floor_mod(a: Array, b: Array) -> Array:
