@@ -129,6 +129,7 @@ class CudaDriver(GpuDriver):
         self._none = status == _NO_DEVICE
         if status and not self._none:
             raise DeviceError(f"no NVIDIA GPU was found: cuInit failed: {self._describe(status)}")
+        self._one_device = self.device_count() == 1
 
     def _describe(self, status: int) -> str:
         texts = []

@@ -117,6 +117,7 @@ class GpuDriver:
         self.lib = library
         self.library = library.name
         self._current = _Current()
+        self._one_device = False
         self._launch = library.function(self.names["launch"])
         self._sizes: dict[int, tuple[c_size_t, int]] = {}
 
@@ -137,10 +138,11 @@ class GpuDriver:
     # ---- shared
 
     def _enter(self, ordinal: int) -> None:
-        """Make the device current in this thread."""
+        """Make the device current in this thread. With several devices, others in this process may change it meanwhile."""
         if self._current.ordinal != ordinal:
             self._activate(ordinal)
-            self._current.ordinal = ordinal
+            if self._one_device:
+                self._current.ordinal = ordinal
 
     def _do(self, what: str, ordinal: int, *args: Any) -> None:
         if self._current.ordinal != ordinal:
@@ -230,6 +232,10 @@ class GpuDriver:
         return ms.value
 
     # Graphs. Relaxed mode: the allocator and module loading may go on meanwhile.
+
+    def capture_stream(self, ordinal: int) -> int:
+        """A stream that does not wait for the default stream: other threads may use that one during a capture."""
+        return self._new("stream_create", ordinal, 1)
 
     def capture_begin(self, ordinal: int, stream: Any) -> None:
         self._do("capture_begin", ordinal, stream, 2)

@@ -123,6 +123,7 @@ class HipDriver(GpuDriver):
         # Without a GPU, versions answer hipInit with "no device" or "invalid device"; the count then says 0.
         if status not in (0, _NO_DEVICE, _INVALID_DEVICE):
             raise DeviceError(f"no AMD GPU was found: {self.lib.failed('hipInit', status).message}")
+        self._one_device = self.device_count() == 1
 
     def _describe(self, status: int) -> str:
         texts = []

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class Stream:
     """An ordered queue of work. `with stream:` makes it current; `sync()` waits for it."""
 
-    def __init__(self, device: Device):
+    def __init__(self, device: Device, create: Any = None):
         self.device = device
         self.handle: Any = None
         self._outer: list[Any] = []
         if device.driver is not None:
-            self.handle = device.driver.stream_create(device.index)
+            self.handle = (create or device.driver.stream_create)(device.index)
             if device.allocator is not None:
                 device.allocator.multi_stream = True
 
@@ -135,7 +135,7 @@ class GraphCapture:
         if self._graph is not None or self.device.capturing is not None:
             raise DeviceError("a graph is captured once, and one at a time on a device")
         assert self.device.allocator is not None
-        self._stream = Stream(self.device)
+        self._stream = Stream(self.device, getattr(self._driver, "capture_stream", None))
         self.device.allocator.begin_capture()
         try:
             self._driver.capture_begin(self.device.index, self._stream.handle)
