@@ -383,11 +383,9 @@ class Machine(ExprMachine):
         kept = [shape[a] for a in order[: 5 - len(axes)]]
         columns = [np.ascontiguousarray(v.transpose(order)).reshape(int(np.prod(kept)), -1) for v in values]
         while columns[0].shape[1] > 1:
-            half = (columns[0].shape[1] + 1) // 2
-            left, right = [c[:, :half] for c in columns], [c[:, half:] for c in columns]
-            width = right[0].shape[1]
-            merged = self._combine(s.combiner, [c[:, :width] for c in left], right)
-            columns = [np.concatenate([m, c[:, width:]], axis=1) for m, c in zip(merged, left)]
+            even = columns[0].shape[1] // 2 * 2  # neighbours combine, so that ties keep their order
+            merged = self._combine(s.combiner, [c[:, 0:even:2] for c in columns], [c[:, 1:even:2] for c in columns])
+            columns = [np.concatenate([m, c[:, even:]], axis=1) for m, c in zip(merged, columns)]
         back = list(np.argsort(order))
         for dest, c in zip(s.dests, columns):
             full = np.broadcast_to(c.reshape(*kept, *[1] * len(axes)), [*kept, *[shape[a] for a in sorted(axes)]])

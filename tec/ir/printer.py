@@ -411,7 +411,8 @@ class Printer:
             self.lines.append(f"@name({f.name!r})")
         self.lines.append(f"def {name}({', '.join(params)}):")
         for tag, (var, extent) in (f.attrs.get("threads") or {}).items():
-            self.lines.append(f'    {self.names.of(var)} = launch_index("{tag}", {self.expr(extent)})')
+            note = "" if var.dtype == "int32" else f', dtype="{var.dtype}"'
+            self.lines.append(f'    {self.names.of(var)} = launch_index("{tag}", {self.expr(extent)}{note})')
         self.stmt(f.body, 1)
 
 
