@@ -12,8 +12,44 @@ import numpy as np
 import pytest
 
 from tec.ir import (
-    EQ, GE, GT, LE, LT, NE, Add, Alloc, And, Broadcast, Buffer, BufferLoad, BufferStore, Cast, Div, Expr, FloorDiv, FloorMod, For,
-    Func, IfThenElse, IntImm, Let, LetStmt, Max, Min, Mod, Mul, Not, Or, Ramp, Select, Seq, Stmt, Sub, Var, dtype_info, with_lanes,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    Alloc,
+    And,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Cast,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    For,
+    Func,
+    IfThenElse,
+    IntImm,
+    Let,
+    LetStmt,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Seq,
+    Stmt,
+    Sub,
+    Var,
+    dtype_info,
+    with_lanes,
 )  # fmt: skip
 from tec.ir import build as B
 from tec.ir.interp import run
@@ -72,11 +108,10 @@ class Maker:
         if how == 2:
             return Ramp(FloorMod(base, IntImm(4)), IntImm(r.choice((2, 3))), lanes)
         if how == 3:
-            spread = FloorMod(
+            return FloorMod(
                 Cast(f"int32x{lanes}", BufferLoad(self.inputs["uint8"], (Ramp(IntImm(0), IntImm(1), lanes),))),
                 Broadcast(IntImm(N), lanes),
             )
-            return spread
         return Add(Broadcast(base, lanes), Ramp(IntImm(0), IntImm(1), lanes))
 
     # ---- expressions
@@ -123,7 +158,7 @@ class Maker:
             self.values.pop()
             return Let(v, value, body)
         if how == 3 and lanes == 1:
-            bound = [v for v in self.scope]
+            bound = list(self.scope)
             cond: Expr = LT(r.choice(bound), IntImm(r.randrange(8))) if bound else sub("bool")
             far = BufferLoad(self.inputs[dtype], (Select(cond, self.scalar_index(), IntImm(1 << 30)),))
             return B.call("if_then_else", cond, far, sub(), dtype=dtype)
