@@ -17,7 +17,7 @@ from ..ir.buffer import GLOBAL, LOCAL, SHARED
 from ..ir.visit import walk_exprs
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
-from .affine import Facts
+from .facts import Facts
 from .relations import Ranges, Sets
 from .schedule import Schedule
 from .sets import EVERYTHING, Evaluator, Interval, cover, from_range, point, union
@@ -219,11 +219,10 @@ class Bounds:
         env: dict[E.Var, Interval] = {}
         for iv in consumer.op.root_iter_vars():
             s = sets.get(iv) or from_range(self.ranges[iv])
-            if outer is not None and s.lo is not None and s.hi is not None:
-                if s.is_point and s.lo is not None:
-                    s = outer(self.facts.simplify(s.lo))
-                else:
-                    s = Interval(outer(self.facts.simplify(s.lo)).lo, outer(self.facts.simplify(s.hi)).hi)
+            lo, hi = s
+            if outer is not None and lo is not None and hi is not None:
+                low = outer(self.facts.simplify(lo))
+                s = low if s.is_point else Interval(low.lo, outer(self.facts.simplify(hi)).hi)
             env[iv.var] = s
         hit = self._envs[key] = Evaluator(env, self.facts)
         return hit

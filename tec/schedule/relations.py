@@ -20,7 +20,7 @@ from typing import Any
 
 from ..ir import build as B
 from ..ir.expr import Expr, IntImm, IterVar, Range
-from .affine import Facts
+from .facts import Facts
 from .sets import Interval, point
 
 Ranges = dict[IterVar, Range]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.dtype import dtype_info
-from .affine import Facts
+from .facts import Facts
 
 End = E.Expr | None
 

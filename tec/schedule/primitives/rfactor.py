@@ -9,7 +9,7 @@ from ...ir import build as B
 from ...ir.expr import Expr, IterKind, IterVar, Range, Reduce, TensorRead, Var
 from ...te.operation import ComputeOp
 from ...te.tensor import Tensor
-from ..affine import Facts
+from ..facts import Facts
 from ..relations import Ranges, Values
 from ..rewrite import fresh_axes, substitute_all
 from ..schedule import Schedule

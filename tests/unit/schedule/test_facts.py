@@ -1,0 +1,121 @@
+"""Index arithmetic of bound inference: simplification keeps values, bounds hold, proofs are true."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tec.ir import IntImm, Var, build
+from tec.ir.interp import eval_expr
+from tec.schedule.facts import Facts
+from tec.schedule.sets import Evaluator, Interval, point
+
+RANGES = {"a": (0, 3), "b": (0, 7), "c": (-5, 4), "d": (0, 0), "e": (2, 17)}
+
+
+def random_expr(rng, variables, depth):
+    if depth == 0 or rng.random() < 0.15:
+        return rng.choice([*variables, IntImm(rng.randint(-6, 20))])
+    a = random_expr(rng, variables, depth - 1)
+    op = rng.choice(
+        ["add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "minimum", "maximum", "select"]
+    )
+    if op in ("mul", "floordiv", "floormod", "truncdiv", "truncmod") and rng.random() < 0.9:
+        return getattr(build, op)(a, IntImm(rng.choice([2, 3, 4, 6, 8, 12, 16])))
+    b = random_expr(rng, variables, depth - 1)
+    if op == "select":
+        return build.select(build.compare("lt", a, b), a, b)
+    if op.startswith(("floor", "trunc")):
+        b = build.add(build.absolute(b) if isinstance(b, IntImm) else IntImm(5), 1)
+    return getattr(build, op)(a, b)
+
+
+def sample(rng, variables):
+    return {v: IntImm(rng.randint(*RANGES[v.name])) for v in variables}
+
+
+def number(e, env):
+    return int(eval_expr(e, {v: x.value for v, x in env.items()}))
+
+
+def facts_for(variables):
+    facts = Facts()
+    for v in variables:
+        facts.bind(v, *RANGES[v.name])
+    return facts
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_simplify_and_bounds(seed):
+    rng = random.Random(seed)
+    for _ in range(150):
+        variables = [Var(n) for n in RANGES]
+        e = random_expr(rng, variables, 4)
+        facts = facts_for(variables)
+        s = facts.simplify(e)
+        assert str(facts.simplify(s)) == str(s)
+        lo, hi = facts.bounds(e)
+        for _ in range(12):
+            env = sample(rng, variables)
+            want = number(e, env)
+            assert number(s, env) == want, f"{e}\n{s}\n{env}"
+            assert (lo is None or lo <= want) and (hi is None or want <= hi), f"{e}: {lo}..{hi}, {want}"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_proofs_are_true(seed):
+    rng = random.Random(100 + seed)
+    for _ in range(150):
+        variables = [Var(n) for n in RANGES]
+        a, b = random_expr(rng, variables, 3), random_expr(rng, variables, 3)
+        facts = facts_for(variables)
+        claims = [(facts.le(a, b), int.__le__), (facts.lt(a, b), int.__lt__), (facts.equal(a, b), int.__eq__)]
+        for _ in range(12):
+            env = sample(rng, variables)
+            for claimed, holds in claims:
+                assert not claimed or holds(number(a, env), number(b, env)), f"{a} against {b}"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_intervals_cover(seed):
+    """Some variables run; the ends are expressions of the others and hold every value."""
+    rng = random.Random(200 + seed)
+    for _ in range(150):
+        variables = [Var(n) for n in RANGES]
+        running = variables[:3]
+        e = random_expr(rng, variables, 4)
+        facts = facts_for(variables)
+        env = {v: Interval(IntImm(RANGES[v.name][0]), IntImm(RANGES[v.name][1])) for v in running}
+        found = Evaluator(env, facts)(facts.simplify(e))
+        for _ in range(12):
+            values = sample(rng, variables)
+            v = number(e, values)
+            assert found.lo is None or number(found.lo, values) <= v, f"{e}: {found}"
+            assert found.hi is None or v <= number(found.hi, values), f"{e}: {found}"
+
+
+def test_split_and_fused_indices_come_back():
+    i, j = Var("i"), Var("j")
+    facts = Facts()
+    facts.bind(i, 0, 15)
+    facts.bind(j, 0, 31)
+    fused = i * 32 + j
+    assert facts.simplify(fused // 32) is i
+    assert facts.simplify(fused % 32) is j
+    assert str(facts.simplify(fused // 4)) == "i * 8 + j // 4"
+    assert str(facts.simplify(fused % 64 // 32)) == "i % 2"
+    assert str(facts.simplify((i * 4 + j % 4) // 8)) == "i // 2"
+    assert str(facts.simplify(fused // 8 * 8 + fused % 8)) == "i * 32 + j"
+
+
+def test_difference_of_quotients_is_bounded():
+    """floor((x + 10) / 4) - floor(x / 4) is 2 or 3 whatever x is: a region of constant size."""
+    x = Var("x")
+    facts = Facts()
+    assert facts.bounds((x + 10) // 4 - x // 4) == (2, 3)
+
+
+def test_point_stays_a_point():
+    x = Var("x")
+    assert Evaluator({x: point(IntImm(3))}, Facts())(x + 4).is_point

@@ -1,0 +1,135 @@
+"""The propagations of each relation, held against each other over every value of small extents."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tec.ir import IntImm, IterVar, Range, Var
+from tec.ir.visit import substitute
+from tec.schedule.facts import Facts
+from tec.schedule.relations import Fuse, Rebase, Singleton, Split
+from tec.schedule.sets import Interval, point
+
+
+def iv(name, low=None, extent=None):
+    return IterVar(Var(name), Range(IntImm(low), IntImm(extent)) if extent is not None else None)
+
+
+def value(e, env=None):
+    e = substitute(e, {k: IntImm(v) for k, v in (env or {}).items()}) if env else e
+    assert isinstance(e, IntImm), e
+    return e.value
+
+
+SMALL = [1, 2, 3, 4, 7, 8]
+
+
+def relations():
+    for low, extent in itertools.product([0, 5], SMALL):
+        for size in [1, 2, 3, 5, 8]:
+            for how in ("factor", "nparts"):
+                p, o, i = iv("p", low, extent), iv("o"), iv("i")
+                yield f"split-{low}-{extent}-{how}-{size}", Split(p, o, i, **{how: IntImm(size)}), {p: p.dom}
+        p, r = iv("p", low, extent), iv("r")
+        yield f"rebase-{low}-{extent}", Rebase(p, r), {p: p.dom}
+    for (lo, eo), (li, ei) in itertools.product([(0, 3), (2, 4), (0, 1)], [(0, 5), (3, 2), (1, 1)]):
+        o, i, f = iv("o", lo, eo), iv("i", li, ei), iv("f")
+        yield f"fuse-{lo}-{eo}-{li}-{ei}", Fuse(o, i, f), {o: o.dom, i: i.dom}
+
+
+CASES = list(relations())
+IDS = [c[0] for c in CASES]
+
+
+def ranges_of(relation, parents, fixed=frozenset()):
+    ranges = dict(parents)
+    relation.extents_down(ranges, fixed)
+    return ranges
+
+
+def steps(ranges, ivs):
+    return itertools.product(
+        *[range(value(ranges[x].min), value(ranges[x].min) + value(ranges[x].extent)) for x in ivs]
+    )
+
+
+def up(relation, ranges, child_values):
+    values = {c: IntImm(v) for c, v in zip(relation.children, child_values)}
+    relation.index_up(values, ranges)
+    return tuple(value(values[p]) for p in relation.parents)
+
+
+@pytest.mark.parametrize("name, relation, parents", CASES, ids=IDS)
+def test_children_cover_the_parents_once(name, relation, parents):
+    """Every parent value comes from exactly one child value; others are beyond the end, and are announced."""
+    ranges = ranges_of(relation, parents)
+    inside = set(steps(ranges, relation.parents))
+    seen = [up(relation, ranges, c) for c in steps(ranges, relation.children)]
+    hits = [v for v in seen if v in inside]
+    assert sorted(hits) == sorted(inside)
+    flags = dict.fromkeys(relation.children, False)
+    relation.needs_check(flags, ranges, Facts())
+    assert any(flags[p] for p in relation.parents) == (len(hits) < len(seen))
+
+
+@pytest.mark.parametrize("name, relation, parents", CASES, ids=IDS)
+def test_index_down_inverts_index_up(name, relation, parents):
+    ranges = ranges_of(relation, parents)
+    for c in steps(ranges, relation.children):
+        p = up(relation, ranges, c)
+        values = {x: IntImm(v) for x, v in zip(relation.parents, p)}
+        relation.index_down(values, ranges)
+        assert tuple(value(values[x]) for x in relation.children) == c
+
+
+@pytest.mark.parametrize("name, relation, parents", CASES, ids=IDS)
+def test_domain_up_covers(name, relation, parents):
+    """Over every box of child values, the parents' intervals hold each parent value that is within range."""
+    ranges = ranges_of(relation, parents)
+    spans = []
+    for c in relation.children:
+        n = value(ranges[c].extent)
+        spans.append([(a, b) for a in range(n) for b in range(a, n)])
+    inside = set(steps(ranges, relation.parents))
+    for box in itertools.product(*spans):
+        sets = {
+            c: point(IntImm(a)) if a == b else Interval(IntImm(a), IntImm(b))
+            for c, (a, b) in zip(relation.children, box)
+        }
+        relation.domain_up(sets, ranges, Facts())
+        for c in itertools.product(*[range(a, b + 1) for a, b in box]):
+            p = up(relation, ranges, c)
+            if p in inside:
+                for x, v in zip(relation.parents, p):
+                    assert value(sets[x].lo) <= v <= value(sets[x].hi), (box, c)
+
+
+@pytest.mark.parametrize("name, relation, parents", CASES, ids=IDS)
+def test_masks_reach_every_child_and_parent(name, relation, parents):
+    for x in relation.parents:
+        flags = {x: 2}
+        relation.mask_down(flags)
+        assert all(flags[c] & 2 for c in relation.children)
+    for x in relation.children:
+        flags = {x: 1}
+        relation.mask_up(flags)
+        assert all(flags[p] & 1 for p in relation.parents)
+
+
+def test_fixed_loops_keep_their_extent():
+    p, o, i = iv("p", 0, 10), iv("o"), iv("i")
+    assert value(ranges_of(Split(p, o, i, factor=IntImm(16)), {p: p.dom})[i].extent) == 10
+    assert value(ranges_of(Split(p, o, i, factor=IntImm(16)), {p: p.dom}, {i})[i].extent) == 16
+    assert value(ranges_of(Split(p, o, i, nparts=IntImm(16)), {p: p.dom}, {o})[o].extent) == 16
+
+
+def test_singleton():
+    x = iv("x")
+    r = Singleton(x)
+    ranges = ranges_of(r, {})
+    assert value(ranges[x].extent) == 1
+    values = {}
+    r.index_down(values, ranges)
+    assert value(values[x]) == 0
