@@ -1,18 +1,17 @@
 """Symbolic intervals: the values an index takes while some of its variables run.
 
 In: an index expression and an Interval for each variable that runs; variables not listed stand still and may appear in
-the result. Out: an Interval that covers every value; exact for sums of single uses, quotients and remainders by
-constants, min and max. None as an end means unbounded.
+the result. Out: an Interval that covers every value (evaluated by `tec.ir.arith`). None as an end means unbounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..ir import build as B
 from ..ir import expr as E
-from ..ir.dtype import dtype_info
+from ..ir.arith.int_set import SetEvaluator
 from .facts import Facts
 
 End = E.Expr | None
@@ -74,129 +73,12 @@ class Evaluator:
     def __init__(self, env: Env, facts: Facts):
         self.env = env
         self.facts = facts
-        self._memo: dict[int, tuple[E.Expr, Interval]] = {}
+        self._inner = SetEvaluator(facts.analyzer, env)
 
     def __call__(self, e: E.Expr) -> Interval:
-        hit = self._memo.get(id(e))
-        if hit is not None:
-            return hit[1]
-        out = self._eval(e)
-        simplify = self.facts.simplify
-        if out.is_point:
-            assert out.lo is not None
-            out = point(simplify(out.lo))
-        else:
-            out = Interval(None if out.lo is None else simplify(out.lo), None if out.hi is None else simplify(out.hi))
-        self._memo[id(e)] = (e, out)
-        return out
-
-    def _still(self, e: E.Expr) -> bool:
-        """Whether no variable that runs occurs in `e`."""
-        env = self.env
-        if type(e) is E.Var:
-            return e not in env
-        from ..ir.visit import children
-
-        return all(self._still(c) for c in children(e))
-
-    def _eval(self, e: Any) -> Interval:
-        t = type(e)
-        if t is E.Var:
-            return self.env.get(e) or point(e)
-        if t is E.IntImm or t is E.FloatImm:
-            return point(e)
-        if t in (E.Select, E.BufferLoad, E.TensorRead, E.Call, E.Reduce, E.Let):
-            return self._eval_rest(e, t)
-        if t is E.Cast:
-            v = self(e.value)
-            if v.is_point:
-                return point(e if v.lo is e.value else B.cast(e.dtype, v.lo))
-            if dtype_info(e.value.dtype).is_int and dtype_info(e.dtype).is_int:
-                return Interval(
-                    None if v.lo is None else B.cast(e.dtype, v.lo), None if v.hi is None else B.cast(e.dtype, v.hi)
-                )
-            return EVERYTHING
-        if not isinstance(e, E.BinaryExpr):
-            return point(e) if self._still(e) else EVERYTHING
-        a, b = self(e.a), self(e.b)
-        if a.is_point and b.is_point:
-            return point(e if a.lo is e.a and b.lo is e.b else _OPS[t](a.lo, b.lo))
-        return self._eval_binary(t, a, b, e)
-
-    def _eval_binary(self, t: type, a: Interval, b: Interval, e: Any) -> Interval:
-        if t is E.Add:
-            return Interval(_both(B.add, a.lo, b.lo), _both(B.add, a.hi, b.hi))
-        if t is E.Sub:
-            return Interval(_both(B.sub, a.lo, b.hi), _both(B.sub, a.hi, b.lo))
-        if t is E.Mul:
-            return self._product(a, b)
-        if t is E.FloorDiv or t is E.Div or t is E.FloorMod or t is E.Mod:
-            return self._divided(t, a, b)
-        facts = self.facts
-        if t is E.Min:
-            hi = b.hi if a.hi is None else a.hi if b.hi is None else lower(a.hi, b.hi, facts)
-            return Interval(None if a.lo is None or b.lo is None else lower(a.lo, b.lo, facts), hi)
-        if t is E.Max:
-            lo = b.lo if a.lo is None else a.lo if b.lo is None else upper(a.lo, b.lo, facts)
-            return Interval(lo, None if a.hi is None or b.hi is None else upper(a.hi, b.hi, facts))
-        return EVERYTHING
-
-    def _product(self, a: Interval, b: Interval) -> Interval:
-        if a.is_point:
-            a, b = b, a
-        if b.is_point:
-            factor = b.lo
-            assert factor is not None
-            zero = B.const(0, factor.dtype)
-            if self.facts.le(zero, factor):
-                return Interval(_both(B.mul, a.lo, factor), _both(B.mul, a.hi, factor))
-            if self.facts.le(factor, zero):
-                return Interval(_both(B.mul, a.hi, factor), _both(B.mul, a.lo, factor))
-            if a.lo is None or a.hi is None:
-                return EVERYTHING
-            x, y = B.mul(a.lo, factor), B.mul(a.hi, factor)
-            return Interval(B.minimum(x, y), B.maximum(x, y))
-        if a.lo is not None and b.lo is not None:
-            zero = B.const(0, a.lo.dtype)
-            if self.facts.le(zero, a.lo) and self.facts.le(zero, b.lo):
-                return Interval(B.mul(a.lo, b.lo), _both(B.mul, a.hi, b.hi))
-        return EVERYTHING
-
-    def _divided(self, t: type, a: Interval, b: Interval) -> Interval:
-        d = b.lo
-        if not b.is_point or d is None or not self.facts.le(B.const(1, d.dtype), d):
-            return EVERYTHING
-        if t in (E.Div, E.Mod) and (a.lo is None or not self.facts.le(B.const(0, d.dtype), a.lo)):
-            return EVERYTHING
-        if t in (E.FloorDiv, E.Div):
-            return Interval(_both(B.floordiv, a.lo, d), _both(B.floordiv, a.hi, d))
-        last = B.sub(d, 1)
-        if a.lo is not None and a.hi is not None:
-            low, high = B.floordiv(a.lo, d), B.floordiv(a.hi, d)
-            if self.facts.equal(low, high):
-                return Interval(B.floormod(a.lo, d), B.floormod(a.hi, d))
-        return Interval(B.const(0, d.dtype), last)
-
-    def _eval_rest(self, e: Any, t: type) -> Interval:
-        if t is E.Select or (t is E.Call and e.op == "if_then_else"):
-            a, b = (e.a, e.b) if t is E.Select else (e.args[1], e.args[2])
-            return union(self(a), self(b), self.facts)
-        return point(e) if self._still(e) else EVERYTHING
-
-
-_OPS: dict[type, Any] = {
-    E.Add: B.add, E.Sub: B.sub, E.Mul: B.mul, E.Div: B.truncdiv, E.Mod: B.truncmod, E.FloorDiv: B.floordiv,
-    E.FloorMod: B.floormod, E.Min: B.minimum, E.Max: B.maximum, E.And: B.logical_and, E.Or: B.logical_or,
-}  # fmt: skip
-
-
-def _both(op: Any, a: End, b: End) -> End:
-    return None if a is None or b is None else op(a, b)
-
-
-def evaluate(e: E.Expr, env: Env, facts: Facts) -> Interval:
-    """The interval of one expression; see Evaluator. The expression is simplified first, which undoes correlations."""
-    return Evaluator(env, facts)(facts.simplify(e))
+        a = self.facts.analyzer
+        s = self._inner.eval(a.simp(a.intern(e)))
+        return Interval(s.min, s.max)
 
 
 def cover(interval: Interval, dom: E.Range, facts: Facts) -> E.Range:
