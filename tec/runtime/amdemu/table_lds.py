@@ -28,7 +28,7 @@ _ATOMICS = {
     "add_u64": ("add", 64), "sub_u64": ("sub", 64), "min_i64": ("smin", 64), "max_i64": ("smax", 64),
     "min_u64": ("umin", 64), "max_u64": ("umax", 64), "and_b64": ("and", 64), "or_b64": ("or", 64),
     "xor_b64": ("xor", 64), "inc_u64": ("inc", 64), "dec_u64": ("dec", 64), "add_f64": ("fadd", 64),
-    "min_f64": ("fmin", 64), "max_f64": ("fmax", 64), "pk_add_f16": ("pk_add_f16", 32),
+    "min_num_f64": ("fmin", 64), "max_num_f64": ("fmax", 64), "min_f64": ("fmin", 64), "max_f64": ("fmax", 64), "pk_add_f16": ("pk_add_f16", 32),
     "pk_add_bf16": ("pk_add_bf16", 32),
 }  # fmt: skip
 

@@ -36,9 +36,10 @@ for _t in ("f16", "f32", "f64"):
     if _t != "f64":
         valu(f"v_maxmin_{_t} v_maxmin_num_{_t}", _3, lambda o, a, b, c, t=_t: o.minmax_f(t, False, o.minmax_f(t, True, a, b), c))  # fmt: skip
         valu(f"v_minmax_{_t} v_minmax_num_{_t}", _3, lambda o, a, b, c, t=_t: o.minmax_f(t, True, o.minmax_f(t, False, a, b), c))  # fmt: skip
-        for _n, _i in (("minimum", "minimum"), ("maximum", "maximum")):
-            valu(f"v_{_n}_{_t}", _b, lambda o, a, b, i=_i, t=_t: o.call(i, t, a, b))
-            valu(f"v_{_n}3_{_t}", _3, lambda o, a, b, c, i=_i, t=_t: o.call(i, t, o.call(i, t, a, b), c))
+    for _n in ("minimum", "maximum"):
+        valu(f"v_{_n}_{_t}", _b, lambda o, a, b, i=_n, t=_t: o.call(i, t, a, b))
+        if _t != "f64":
+            valu(f"v_{_n}3_{_t}", _3, lambda o, a, b, c, i=_n, t=_t: o.call(i, t, o.call(i, t, a, b), c))
     for _n, _i in (("trunc", "trunc"), ("ceil", "ceil"), ("floor", "floor"), ("rndne", "roundeven")):
         valu(f"v_{_n}_{_t}", _u, lambda o, a, i=_i, t=_t: o.call(i, t, a))
 valu("v_mul_legacy_f32 v_mul_dx9_zero_f32 v_dual_mul_dx9_zero_f32", "f32 = f32 f32", lambda o, a, b: _mul_zero(o, a, b))

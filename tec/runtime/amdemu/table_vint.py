@@ -308,3 +308,18 @@ for _t in ("i16", "u16", "i32", "u32", "i64", "u64"):
     _ty2 = "i" + _t[1:]
     for _c, _v in (("t", 1), ("f", 0)):
         compare(f"v_cmp_{_c}_{_t}", _ty2, lambda o, a, b, v=_v: o.const("i1", v), f"v_cmpx_{_c}_{_t}")
+
+
+def _bitop3(w, a: str, b: str, c: str, t: str) -> str:  # type: ignore[no-untyped-def]
+    """Any function of three bits: bit 4 a + 2 b + c of the table."""
+    table, o = w.inst.take_int("bitop3"), w.v
+    result = o.const(t, 0)
+    for i in range(8):
+        if table >> i & 1:
+            terms = [x if i >> k & 1 else o.not_(x, t) for x, k in ((a, 2), (b, 1), (c, 0))]
+            result = o.or_(result, o.and_(o.and_(terms[0], terms[1], t), terms[2], t), t)
+    return result
+
+
+valu("v_bitop3_b32", I3, lambda w, a, b, c: _bitop3(w, a, b, c, "i32"), wave=True)
+valu("v_bitop3_b16", H3, lambda w, a, b, c: _bitop3(w, a, b, c, "i16"), wave=True)
