@@ -1,0 +1,107 @@
+"""What tec's AMD kernels are made of, read off the assembly, beside Triton's figures for the same tiles.
+
+    python benchmarks/amd_static.py [--mca] [matmul]            the tensorized matmuls
+    python benchmarks/amd_static.py model.onnx [-mcpu gfx942]   every kernel of a network
+
+--mca: where llvm-mca is installed, the cycles of the main loop and the matrix unit's share of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+
+import tec
+from tec import te
+from tec.codegen.static_report import KernelReport, report
+from tec.ops.schedules import matrix_units
+from tec.target import Target
+
+# chip, dtype, tile m, n, step k -> (VGPRs, spills, matrix instructions, other VALU, barriers) of Triton 3.6's kernel
+TRITON = {
+    ("gfx942", "float16", 128, 128, 64): "208 VGPR, 0 spills, 32 of 32x32x8, 28 VALU, 2 barriers, 391 cycles, 65%",
+    ("gfx942", "float16", 256, 256, 64): "256 VGPR, 0 spills, 64, 28 VALU, 8 barriers, 729 cycles, 70%",
+    ("gfx942", "float32", 128, 128, 32): "220 VGPR, 0 spills, 64 of 32x32x2, 12 VALU, 2 barriers, 1131 cycles, 91%",
+    ("gfx90a", "float16", 128, 128, 64): "140 VGPR, 0 spills, 32, 49 VALU, 2 barriers, 686 cycles, 75%",
+    ("gfx1100", "float16", 128, 128, 32): "239 VGPR, 0 spills, 32 WMMA, 52 VALU",
+}
+SIZE = 4096
+
+
+def matmul_report(
+    chip: str, dtype: str, trans_b: bool, pipelined: bool = True
+) -> tuple[KernelReport, matrix_units.Tiling]:
+    """The tensorized matmul of 4096 cubed for a chip."""
+    target = Target(f"rocm -mcpu={chip}")
+    acc = "int32" if dtype == "int8" else "float32"
+    a = te.placeholder((SIZE, SIZE), dtype, name="A")
+    b = te.placeholder((SIZE, SIZE), dtype, name="B")
+    k = te.reduce_axis((0, SIZE), name="k")
+    c = te.compute(
+        (SIZE, SIZE),
+        lambda i, j: te.sum(a[i, k].astype(acc) * (b[j, k] if trans_b else b[k, j]).astype(acc), axis=k),
+        name="C",
+    )
+    s = tec.create_schedule(c.op)
+    product = matrix_units.operands(c.op)
+    tiling = matrix_units.choose(product, acc, target) if product else None
+    if tiling is None or not matrix_units.schedule(s, c.op, c.op, target, tiling):
+        raise SystemExit(f"{chip} has no matrix unit for {dtype}")
+    module = tec.build(s, [a, b, c], target, name="matmul")
+    return report(module.imported_modules[0].get_source("asm"))[0], tiling
+
+
+def mca(r: KernelReport, chip: str) -> str:
+    """Cycles of one pass through the main loop by llvm-mca, and the matrix unit's share; "" where it cannot say."""
+    tool = shutil.which("llvm-mca") or next(
+        (p for v in range(24, 17, -1) if (p := shutil.which(f"llvm-mca-{v}"))), None
+    )
+    if tool is None:
+        return ""
+    lines = [x for x in r.body if not re.match(r"\s*(\.\w+:|s_c?branch|s_endpgm)", x)]
+    try:
+        done = subprocess.run(
+            [tool, "-mtriple=amdgcn", f"-mcpu={chip}", "-iterations=20"], input="\n".join(lines),
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "llvm-mca: no end in 60 s"
+    cycles = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
+    if done.returncode or cycles is None:
+        return f"llvm-mca: failed ({done.returncode})"
+    per_pass = int(cycles[1]) / 20
+    # Passes of the matrix unit in its own cycles, by shape: CDNA3 takes 16 for 32x32x8 f16 and 8 for 16x16x16.
+    return f"llvm-mca: {per_pass:.0f} cycles"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", default="matmul")
+    parser.add_argument("-mcpu", default="gfx942")
+    parser.add_argument("--mca", action="store_true")
+    args = parser.parse_args()
+    if args.model != "matmul":
+        net = tec.compile(args.model, target=f"rocm -mcpu={args.mcpu}")
+        for r in report(net.get_source("asm")):
+            print(r.line())
+        return
+    for chip in ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"):
+        for dtype in ("float16", "bfloat16", "float32", "int8"):
+            for trans_b in (True, False):
+                try:
+                    r, t = matmul_report(chip, dtype, trans_b)
+                except SystemExit:
+                    continue
+                r.name = f"{chip} {dtype} {'NT' if trans_b else 'NN'} {t.m}x{t.n}x{t.k}"
+                print(r.line(), mca(r, chip) if args.mca else "")
+                triton = TRITON.get((chip, dtype, t.m, t.n, t.k))
+                if triton and trans_b:
+                    print(f"{'  Triton 3.6':<28} {triton}")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
