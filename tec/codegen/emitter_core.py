@@ -319,9 +319,9 @@ class Core:
         """Whether an index expression is provably not negative (given that it does not overflow)."""
         t = type(e)
         if t is E.Var:
-            return e.is_size or id(e) in self.nonneg_vars
+            return bool(e.is_size) or id(e) in self.nonneg_vars
         if t is E.IntImm:
-            return e.value >= 0
+            return bool(e.value >= 0)
         if t in (E.Add, E.Mul, E.Div, E.FloorDiv, E.Min, E.Mod):
             if t is E.Mod:
                 return self.is_nonneg(e.a)

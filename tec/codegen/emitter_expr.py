@@ -11,11 +11,11 @@ from typing import Any
 
 from ..ir import expr as E
 from ..ir.dtype import dtype_info, with_lanes
-from .emitter_core import Core
+from .emitter_core import Core, Handler
 
-_FLOAT_OPS = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul", E.Div: "fdiv", E.Mod: "frem"}
-_INT_OPS = {E.Add: "add", E.Sub: "sub", E.Mul: "mul"}
-_COMPARE = {
+_FLOAT_OPS: dict[type, str] = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul", E.Div: "fdiv", E.Mod: "frem"}
+_INT_OPS: dict[type, str] = {E.Add: "add", E.Sub: "sub", E.Mul: "mul"}
+_COMPARE: dict[type, tuple[str, str, str]] = {
     E.EQ: ("eq", "eq", "oeq"), E.NE: ("ne", "ne", "une"), E.LT: ("slt", "ult", "olt"),
     E.LE: ("sle", "ule", "ole"), E.GT: ("sgt", "ugt", "ogt"), E.GE: ("sge", "uge", "oge"),
 }  # fmt: skip
@@ -181,7 +181,11 @@ class Arithmetic(Core):
         lanes = dtype_info(e.cond.dtype).lanes
         if lanes not in (1, dtype_info(e.dtype).lanes):
             raise self.error(f"select of {e.dtype} by {e.cond.dtype}")
-        if type(e.cond) is E.Call and e.cond.op == "likely" and not isinstance(e.b, (E.Var, E.IntImm, E.FloatImm, E.Broadcast)):
+        if (
+            type(e.cond) is E.Call
+            and e.cond.op == "likely"
+            and not isinstance(e.b, (E.Var, E.IntImm, E.FloatImm, E.Broadcast))
+        ):
             return self.select_likely(e)
         cond, a, b = self.expr(e.cond), self.expr(e.a), self.expr(e.b)
         r = self.reg(e.dtype)
@@ -360,7 +364,7 @@ class Arithmetic(Core):
             out = self.op(f"insertelement {many} {out}, {one} {v}, i64 {i}")
         return out
 
-    def shuffle(self, e: E.Shuffle) -> str:
+    def shuffle_lanes(self, e: E.Shuffle) -> str:
         """Shuffle: one or two vectors map to shufflevector, more go through their lanes."""
         sizes = [dtype_info(v.dtype).lanes for v in e.vectors]
         if any(not 0 <= i < sum(sizes) for i in e.indices):
@@ -395,12 +399,12 @@ def _string(em: Any, e: E.StringImm) -> str:
     return name
 
 
-EXPR_HANDLERS = {
+EXPR_HANDLERS: dict[type, Handler] = {
     **dict.fromkeys((E.Add, E.Sub, E.Mul), Arithmetic.binary),
     **dict.fromkeys((E.Div, E.Mod, E.FloorDiv, E.FloorMod), Arithmetic.divide),
     **dict.fromkeys((E.Min, E.Max), Arithmetic.extremum),
     **dict.fromkeys((E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE), Arithmetic.compare),
     **dict.fromkeys((E.And, E.Or), Arithmetic.logical),
     E.Not: Arithmetic.logical_not, E.Select: Arithmetic.select, E.Cast: Arithmetic.cast, E.Let: Arithmetic.let,
-    E.Ramp: Arithmetic.ramp, E.Broadcast: Arithmetic.broadcast, E.Shuffle: Arithmetic.shuffle, E.StringImm: _string,
+    E.Ramp: Arithmetic.ramp, E.Broadcast: Arithmetic.broadcast, E.Shuffle: Arithmetic.shuffle_lanes, E.StringImm: _string,
 }  # fmt: skip

@@ -9,7 +9,7 @@ outlining.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..ir import expr as E
 from ..ir import stmt as S
@@ -97,38 +97,41 @@ class Memory(Calls):
 
     # ---- the shape of a vector index
 
-    def lane_form(self, index: E.Expr) -> tuple[E.Expr, int] | None:
-        """(base, stride) of an index that is base + stride * lane with a constant stride; None otherwise."""
+    def lane_form(self, index: Any) -> tuple[E.Expr, int] | None:
+        """(base, stride) of an index that is base + stride * lane with a constant stride; None otherwise.
+
+        Only signed indices of 32 or 64 bits: those do not wrap around.
+        """
         t = type(index)
+        info = dtype_info(index.dtype)
+        if info.kind != "int" or info.bits < 32:
+            return None
         if t is E.Ramp:
-            return (index.base, index.stride.value) if isinstance(index.stride, E.IntImm) else None  # type: ignore[attr-defined]
-        if t is E.Broadcast and dtype_info(index.value.dtype).lanes == 1:  # type: ignore[attr-defined]
-            return index.value, 0  # type: ignore[attr-defined]
-        if t is E.Add or t is E.Sub:
-            a, b = self.lane_form(index.a), self.lane_form(index.b)  # type: ignore[attr-defined]
+            return (index.base, index.stride.value) if isinstance(index.stride, E.IntImm) else None
+        if t is E.Broadcast:
+            return (index.value, 0) if dtype_info(index.value.dtype).lanes == 1 else None
+        base: E.Expr
+        if t is E.Cast:
+            inner = self.lane_form(index.value)
+            if inner is None or info.lanes == 1:
+                return None
+            base, stride = E.Cast(info.element, inner[0]), inner[1]
+        elif t in (E.Add, E.Sub, E.Mul):
+            a, b = self.lane_form(index.a), self.lane_form(index.b)
             if a is None or b is None:
                 return None
             base = t(a[0], b[0])
-            self.keep.append(base)
-            return base, a[1] + b[1] if t is E.Add else a[1] - b[1]
-        if t is E.Mul:
-            a, b = self.lane_form(index.a), self.lane_form(index.b)  # type: ignore[attr-defined]
-            if a is None or b is None:
-                return None
-            for x, y in ((a, b), (b, a)):
-                if y[1] == 0 and (x[1] == 0 or isinstance(y[0], E.IntImm)):
-                    base = E.Mul(x[0], y[0])
-                    self.keep.append(base)
-                    return base, x[1] * (y[0].value if isinstance(y[0], E.IntImm) else 0)
+            if t is E.Mul:
+                scale, scaled = (a, b) if a[1] == 0 else (b, a)
+                if scaled[1] and not (scale[1] == 0 and isinstance(scale[0], E.IntImm)):
+                    return None
+                stride = scaled[1] * scale[0].value if isinstance(scale[0], E.IntImm) else 0
+            else:
+                stride = a[1] + b[1] if t is E.Add else a[1] - b[1]
+        else:
             return None
-        if t is E.Cast and dtype_info(index.dtype).is_int and dtype_info(index.dtype).lanes > 1:
-            inner = self.lane_form(index.value)  # type: ignore[attr-defined]
-            if inner is None:
-                return None
-            base = E.Cast(dtype_info(index.dtype).element, inner[0])
-            self.keep.append(base)
-            return base, inner[1]
-        return None
+        self.keep.append(base)
+        return base, stride
 
     # ---- loads
 

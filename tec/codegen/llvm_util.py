@@ -50,14 +50,14 @@ def llvm_version() -> str:
     """LLVM's version and llvmlite's: part of what a cached object depends on."""
     import llvmlite
 
-    return ".".join(map(str, binding().llvm_version_info)) + "/" + llvmlite.__version__
+    return f"{binding().llvm_version_info}/{llvmlite.__version__}"
 
 
 @lru_cache(maxsize=1)
 def host_cpu() -> tuple[str, str]:
     """The host's CPU name and feature string, as LLVM sees them."""
     llvm = binding()
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten())
 
 
 @dataclass(frozen=True)
