@@ -14,10 +14,14 @@ from tec import ImportModelError
 from tec.graph import Graph, Value
 
 from . import (  # noqa: F401  (the converters register themselves)
+    ops_control,
+    ops_host,
+    ops_image,
     ops_math,
     ops_nn,
     ops_quant,
     ops_reduce,
+    ops_rnn,
     ops_shape,
 )
 from .importer import CONVERTERS, NeedsValue, bind_shapes, import_model, input_info, unsupported

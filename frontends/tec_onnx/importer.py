@@ -125,6 +125,9 @@ class Importer:
         if schema.has_function:
             return schema.function_body
         if schema.has_context_dependent_function:
+            # The builder reads the types unchecked: it is only asked about tensors.
+            if any(v is not None and not isinstance(v, Value) for v in call.inputs):
+                return None
             types = [_type_proto(v).SerializeToString() if isinstance(v, Value) else b"" for v in call.inputs]
             versions = [v for v in schema.context_dependent_function_opset_versions if v <= call.opset]
             data = (
@@ -146,6 +149,7 @@ class Importer:
         inputs = [*call.inputs, *[None] * (len(body.input) - len(call.inputs))]
         scope.names.update(zip(body.input, inputs))
         refs = {a.name: reader.attribute(a) for a in body.attribute_proto}
+        refs.update(_default_attributes(call))
         refs.update(call.attrs)
         opsets = {**call.opsets, **reader.opsets(body.opset_import)}
         self.depth += 1
@@ -153,7 +157,8 @@ class Importer:
             self.run_nodes(body.node, scope, opsets, refs)
         finally:
             self.depth -= 1
-        return [scope.get(name) for name in body.output]
+        # A body may leave out outputs that this call does not ask for.
+        return [scope.names.get(name) if not call.wants(k) else scope.get(name) for k, name in enumerate(body.output)]
 
     def subgraph(self, graph: onnx.GraphProto, call: Call, inputs: Sequence[Any]) -> list[Any]:
         """A body graph of If, Loop, Scan with `inputs`; it sees the names around it."""
@@ -299,6 +304,15 @@ class Call:
         if isinstance(result, tuple):
             return Outputs(self.graph.constant(r, "host", "string" if r.dtype == object else None) for r in result)
         return self.graph.constant(result, "host", "string" if result.dtype == object else None)
+
+
+def _default_attributes(call: Call) -> dict[str, Any]:
+    """What the standard says for attributes that the node leaves out."""
+    try:
+        schema = onnx.defs.get_schema(call.op_type, call.opset, call.domain)
+    except onnx.defs.SchemaError:
+        return {}
+    return {n: reader.attribute(a.default_value) for n, a in schema.attributes.items() if a.default_value.name}
 
 
 def _identifier(text: str) -> str:

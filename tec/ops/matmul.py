@@ -53,3 +53,75 @@ def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
 
     c = te.compute(out.shape, body, name="matmul", tag="matmul")
     return [c if acc == out.dtype else te.compute(out.shape, lambda *i: c(*i).astype(out.dtype), name="matmul_cast")]
+
+
+# ---- einsum
+
+
+def parse_einsum(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
+    """Labels of each operand's dimensions and of the output's; an ellipsis becomes the labels "...0", "...1", counted
+    from the last, so that they broadcast."""
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise fail(f"einsum {equation!r} has {len(terms)} terms for {len(ranks)} operands")
+    labels: list[list[str]] = []
+    for term, rank in zip(terms, ranks):
+        head, dots, tail = term.partition("...")
+        extra = rank - len(head) - len(tail)
+        if extra < 0 or (extra and not dots) or (not (head + tail).isalpha() and head + tail):
+            raise fail(f"einsum {equation!r}: term {term!r} for an operand of {rank} dimensions")
+        labels.append([*head, *[f"...{k}" for k in reversed(range(extra))], *tail])
+    widest = max((sum(x.startswith(".") for x in term) for term in labels), default=0)
+    dots_labels = [f"...{k}" for k in reversed(range(widest))]
+    if arrow:
+        head, dots, tail = right.partition("...")
+        out = [*head, *(dots_labels if dots else []), *tail]
+    else:
+        flat = [x for term in labels for x in term if not x.startswith(".")]
+        out = [*dots_labels, *sorted(x for x in set(flat) if flat.count(x) == 1)]
+    if len(set(out)) != len(out) or not set(out) <= {x for term in labels for x in term} | set(dots_labels):
+        raise fail(f"einsum {equation!r}: the output's labels")
+    return labels, out
+
+
+def _einsum_sizes(shapes: Sequence[Sequence[int]], labels: list[list[str]], equation: str) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for shape, term in zip(shapes, labels):
+        for n, x in zip(shape, term):
+            have = sizes.get(x, 1)
+            if have != n and 1 not in (have, n):
+                raise fail(f"einsum {equation!r}: dimension {x} is {have} and {n}")
+            sizes[x] = max(have, n)
+    return sizes
+
+
+def _einsum_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    labels, out = parse_einsum(attrs["equation"], [t.ndim for t in types])
+    sizes = _einsum_sizes([t.shape for t in types], labels, attrs["equation"])
+    if len({t.dtype for t in types}) != 1:
+        raise fail(f"einsum of {', '.join(map(str, types))}")
+    return [TensorType(types[0].dtype, tuple(sizes[x] for x in out))]
+
+
+@register("einsum", COMPLEX, _einsum_type)
+def _einsum(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`equation` in NumPy's notation: products over shared labels, summed over those that the output lacks."""
+    labels, out = parse_einsum(attrs["equation"], [t.ndim for t in inputs])
+    shapes = [static_shape(t) for t in inputs]
+    sizes = _einsum_sizes(shapes, labels, attrs["equation"])
+    summed = [x for x in sizes if x not in out]
+    axes = {x: te.reduce_axis((0, sizes[x]), f"k{n}") for n, x in enumerate(summed)}
+    dtype = outputs[0].dtype
+    acc = accumulator(dtype) if dtype in ("float16", "bfloat16") else dtype
+
+    def body(*i: Any) -> Any:
+        place: dict[str, Any] = {**dict(zip(out, i)), **axes}
+        value: Any = None
+        for t, term, shape in zip(inputs, labels, shapes):
+            e = t(*[0 if n == 1 and sizes[x] != 1 else place[x] for n, x in zip(shape, term)]).astype(acc)
+            value = e if value is None else value * e
+        return te.sum(value, axis=list(axes.values())) if axes else value
+
+    c = te.compute(outputs[0].shape, body, name="einsum")
+    return [c if acc == dtype else te.compute(outputs[0].shape, lambda *i: c(*i).astype(dtype), name="einsum_cast")]

@@ -27,6 +27,9 @@ def schedule(outputs: list[Tensor], target: Target) -> Schedule:
     for op in group.ops:
         if op.tag in matmul.TAGS and matmul.schedule_gpu(s, group, op, target):
             return s
+    for op in group.ops:
+        if op.tag == "im2col":
+            s[op].compute_inline()
     reductions = group.reductions()
     if reductions and rows(s, group, reductions, target):
         return s

@@ -22,11 +22,11 @@ def _anchor_and_output(group: Group, op: Operation) -> tuple[ComputeOp, ComputeO
     if not isinstance(op, ComputeOp) or len(group.output_ops) != 1 or len(group.reductions()) != 1:
         return None
     out = group.output_ops[0]
-    if (
-        not isinstance(out, ComputeOp)
-        or const_shape(out.output(0)) != const_shape(op.output(0))
-        or None in const_shape(op.output(0))
-    ):
+    mine, theirs = const_shape(op.output(0)), const_shape(out.output(0))
+    if not isinstance(out, ComputeOp) or None in mine or None in theirs:
+        return None
+    flat = op.tag == "conv_gemm" and size_of(out.output(0).shape) == size_of(op.output(0).shape)
+    if mine != theirs and not (flat and len(theirs) == len(mine) + 1):
         return None
     return op, out
 
@@ -76,17 +76,14 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
 def schedule_gpu(s: Schedule, group: Group, op: Operation, target: Target) -> bool:
     """Shared-memory tiling; returns False for products too small for it.
 
-    The product's axes are (batch..., m, n...): tag "conv_gemm" has two axes for n, the output's rows and columns.
+    The product's axes are (batch..., m, n). The output of a "conv_gemm" has two axes for n: its rows and columns.
     """
     pair = _anchor_and_output(group, op)
     if pair is None or len(op.axis) < 2 or len(op.reduce_axis) != 1:
         return False
     mm, out = pair
-    columns = 2 if mm.tag == "conv_gemm" else 1
-    shape = [int(d or 0) for d in const_shape(mm.output(0))]
-    m, n = shape[-columns - 1], 1
-    for d in shape[-columns:]:
-        n *= d
+    columns = len(out.axis) - len(mm.axis) + 1
+    *_, m, n = (int(d or 0) for d in const_shape(mm.output(0)))
     k_size = size_of(a.dom.extent for a in mm.reduce_axis if a.dom is not None) or 0
     if m < 8 or n < 8 or k_size < 4:
         return False
@@ -116,7 +113,7 @@ def schedule_gpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     ko, ki = acc.split(k, factor=step)
     own = list(acc.op.axis)
     acc.reorder(ko, ki, *own)
-    for axis in own[-columns - 1 :]:
+    for axis in own[-2:]:
         acc.unroll(axis)
     for tile in tiles:
         stage = s[tile]

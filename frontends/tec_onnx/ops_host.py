@@ -1,0 +1,246 @@
+"""ONNX operators whose result's shape depends on values, or that work on text: done on the host, in NumPy."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from tec import ImportModelError
+from tec.graph import Value
+
+from . import reader
+from .importer import Call, Outputs, onnx_op
+from .ops_shape import axis_of
+
+
+@onnx_op("NonZero")
+def nonzero(c: Call) -> Value:
+    return c.host(lambda x: np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1), c[0])
+
+
+@onnx_op("Compress")
+def compress(c: Call) -> Value:
+    condition = np.asarray(c.array(1)).astype(bool)
+    picked = np.nonzero(condition)[0].astype(np.int64)
+    axis = c.attr("axis")
+    x = c.reshape(c[0], (c[0].type.size,)) if axis is None else c[0]
+    return c.op("gather", x, c.const(picked), axis=axis_of(axis or 0, x.ndim))
+
+
+@onnx_op("Unique")
+def unique(c: Call) -> Outputs:
+    axis = c.attr("axis")
+
+    def run(x: Any) -> tuple[Any, ...]:
+        values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
+        inverse = inverse.reshape(-1)
+        if not c.attr("sorted", 1):
+            order = np.argsort(first)
+            values = np.take(values, order, axis or 0)
+            place = np.argsort(order)
+            inverse, first, counts = place[inverse], first[order], counts[order]
+        return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
+
+    return Outputs(c.host(run, c[0]))
+
+
+@onnx_op("NonMaxSuppression")
+def non_max_suppression(c: Call) -> Value:
+    def scalar(k: int, default: float) -> float:
+        return float(np.asarray(c.array(k)).reshape(-1)[0]) if c.has(k) else default
+
+    most, iou, floor = int(scalar(2, 0)), scalar(3, 0.0), scalar(4, -np.inf) if c.has(4) else -np.inf
+    centre = c.attr("center_point_box", 0)
+
+    def corners(b: Any) -> Any:
+        if centre:
+            x, y, w, h = b[..., 0], b[..., 1], b[..., 2], b[..., 3]
+            return np.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], -1)
+        return np.stack([np.minimum(b[..., 0], b[..., 2]), np.minimum(b[..., 1], b[..., 3]),
+                         np.maximum(b[..., 0], b[..., 2]), np.maximum(b[..., 1], b[..., 3])], -1)  # fmt: skip
+
+    def run(boxes: Any, scores: Any) -> Any:
+        picked: list[tuple[int, int, int]] = []
+        boxes = corners(boxes)
+        for n, k in np.ndindex(scores.shape[0], scores.shape[1]):
+            s, b = scores[n, k], boxes[n]
+            area = (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1])
+            left = [int(i) for i in np.argsort(-s, kind="stable") if s[i] > floor]
+            kept = 0
+            while left and kept < most:
+                best = left.pop(0)
+                picked.append((n, k, best))
+                kept += 1
+                rest = np.array(left, int)
+                lo, hi = np.maximum(b[best, :2], b[rest, :2]), np.minimum(b[best, 2:], b[rest, 2:])
+                common = np.prod(np.maximum(hi - lo, 0), -1)
+                union = area[best] + area[rest] - common
+                left = [i for i, a, u in zip(left, common, union) if not (u > 0 and a / u > iou)]
+        return np.array(picked, np.int64).reshape(-1, 3)
+
+    return c.host(run, c[0], c[1])
+
+
+# ---- text
+
+
+@onnx_op("StringNormalizer")
+def string_normalizer(c: Call) -> Value:
+    case, stop = c.attr("case_change_action", "NONE"), c.attr("stopwords", [])
+    sensitive = c.attr("is_case_sensitive", 0)
+
+    def change(s: str) -> str:
+        return s.upper() if case == "UPPER" else s.lower() if case == "LOWER" else s
+
+    def run(x: Any) -> Any:
+        rows = x.reshape(1, -1) if x.ndim == 1 else x
+        low = set(stop) if sensitive else {s.lower() for s in stop}
+        kept = [[change(s) for s in row if (s if sensitive else s.lower()) not in low] for row in rows]
+        if not kept[0]:
+            kept = [[""]]
+        out = np.array(kept, dtype=object)
+        return out[0] if x.ndim == 1 else out
+
+    return c.host(run, c[0])
+
+
+@onnx_op("StringConcat")
+def string_concat(c: Call) -> Value:
+    return c.host(lambda a, b: np.array(np.add(a, b), dtype=object), c[0], c[1])
+
+
+@onnx_op("StringSplit")
+def string_split(c: Call) -> Outputs:
+    by, most = c.attr("delimiter") or None, c.attr("maxsplit")
+
+    def run(x: Any) -> tuple[Any, Any]:
+        parts = [s.split(by, -1 if most is None else most) for s in x.reshape(-1)]
+        width = max((len(p) for p in parts), default=0)
+        table = np.array([p + [""] * (width - len(p)) for p in parts], dtype=object).reshape(*x.shape, width)
+        return table, np.array([len(p) for p in parts], np.int64).reshape(x.shape)
+
+    return Outputs(c.host(run, c[0]))
+
+
+@onnx_op("RegexFullMatch")
+def regex_full_match(c: Call) -> Value:
+    try:
+        pattern = re.compile(c.attr("pattern", ""))
+    except re.error as e:
+        raise ImportModelError(f"pattern {c.attr('pattern')!r}: {e}") from None
+    return c.host(lambda x: np.array([bool(pattern.fullmatch(s)) for s in x.reshape(-1)], bool).reshape(x.shape), c[0])
+
+
+@onnx_op("LabelEncoder", domain="ai.onnx.ml")
+def label_encoder(c: Call) -> Value:
+    def table(kind: str) -> Any:
+        for name in ("strings", "int64s", "floats", "tensor"):
+            value = c.attr(f"{kind}_{name}")
+            if value is not None:
+                return np.asarray(value).reshape(-1), name
+        raise ImportModelError(f"LabelEncoder without {kind}")
+
+    keys, _ = table("keys")
+    values, kind = table("values")
+    defaults = {
+        "strings": ("default_string", "_Unused"),
+        "int64s": ("default_int64", -1),
+        "floats": ("default_float", -0.0),
+    }
+    name, plain = defaults.get(kind, ("default_tensor", np.zeros(1, values.dtype)))
+    default = np.asarray(c.attr(name, plain)).reshape(-1)[0]
+    out = {"strings": object, "int64s": np.int64, "floats": np.float32}.get(kind, values.dtype)
+    known = {("nan" if k != k else k): v for k, v in zip(keys.tolist(), values.tolist())}
+
+    def run(x: Any) -> Any:
+        found = [known.get("nan" if k != k else k, default) for k in x.reshape(-1).tolist()]
+        return np.array(found, dtype=out).reshape(x.shape)
+
+    return c.host(run, c[0])
+
+
+@onnx_op("TfIdfVectorizer")
+def tfidf(c: Call) -> Value:
+    mode, low, high = c.attr("mode"), c.attr("min_gram_length"), c.attr("max_gram_length")
+    skips, starts, places = c.attr("max_skip_count"), c.attr("ngram_counts"), c.attr("ngram_indexes")
+    pool = c.attr("pool_int64s") if c.attr("pool_int64s") is not None else c.attr("pool_strings")
+    weights = c.attr("weights")
+    grams: dict[tuple[Any, ...], int] = {}
+    at = 0
+    for n, begin in enumerate(starts, 1):
+        end = starts[n] if n < len(starts) else len(pool)
+        for k in range(begin, end, n):
+            grams[tuple(pool[k : k + n])] = at
+            at += 1
+
+    def row(x: Any) -> Any:
+        out = np.zeros(max(places) + 1, np.float32)
+        for n in range(low, high + 1):
+            for skip in range(1 if n == 1 else skips + 1):
+                step = skip + 1
+                for k in range(len(x) - (n - 1) * step):
+                    g = grams.get(tuple(x[k : k + n * step : step].tolist()))
+                    if g is not None:
+                        out[places[g]] += 1
+        scale = np.ones_like(out)
+        if weights is not None:
+            for g, p in enumerate(places):
+                scale[p] = weights[g]
+        if mode == "TF":
+            return out
+        return (out > 0) * scale if mode == "IDF" else out * scale
+
+    def run(x: Any) -> Any:
+        return row(x) if x.ndim == 1 else np.stack([row(r) for r in x])
+
+    return c.cast(c.host(lambda x: run(x).astype(np.float32), c[0]), "float32")
+
+
+# ---- random numbers: seeded where the model seeds them
+
+
+def _random(c: Call, shape: Any, dtype: str, draw: Any) -> Value:
+    rng = np.random.default_rng(int(c.attr("seed")) if "seed" in c.attrs else None)
+    return c.const(draw(rng, tuple(shape)), dtype)
+
+
+def _dtype(c: Call, default: str) -> str:
+    return reader.dtype_name(c.attr("dtype")) if c.attr("dtype") else default
+
+
+@onnx_op("RandomUniform", "RandomUniformLike")
+def random_uniform(c: Call) -> Value:
+    low, high = c.attr("low", 0.0), c.attr("high", 1.0)
+    shape = c[0].shape if c.op_type.endswith("Like") else c.attr("shape")
+    default = c[0].dtype if c.op_type.endswith("Like") else "float32"
+    return _random(c, shape, _dtype(c, default), lambda r, s: r.uniform(low, high, s))
+
+
+@onnx_op("RandomNormal", "RandomNormalLike")
+def random_normal(c: Call) -> Value:
+    mean, scale = c.attr("mean", 0.0), c.attr("scale", 1.0)
+    shape = c[0].shape if c.op_type.endswith("Like") else c.attr("shape")
+    default = c[0].dtype if c.op_type.endswith("Like") else "float32"
+    return _random(c, shape, _dtype(c, default), lambda r, s: r.normal(mean, scale, s))
+
+
+@onnx_op("Bernoulli")
+def bernoulli(c: Call) -> Value:
+    rng = np.random.default_rng(int(c.attr("seed")) if "seed" in c.attrs else None)
+    draws = c.const(rng.uniform(0, 1, c[0].shape), c[0].dtype)
+    return c.cast(c.op("less", draws, c[0]), _dtype(c, c[0].dtype))
+
+
+@onnx_op("Multinomial")
+def multinomial(c: Call) -> Value:
+    rng = np.random.default_rng(int(c.attr("seed")) if "seed" in c.attrs else None)
+
+    def run(x: Any) -> Any:
+        p = np.exp(x - x.max(1, keepdims=True))
+        edges = np.cumsum(p / p.sum(1, keepdims=True), 1)
+        draws = rng.uniform(0, 1, (x.shape[0], c.attr("sample_size", 1)))
+        return np.stack([np.searchsorted(e, d) for e, d in zip(edges, draws)]).astype(np.int64)
+
+    return c.cast(c.host(run, c[0]), _dtype(c, "int32"))

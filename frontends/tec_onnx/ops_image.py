@@ -1,0 +1,191 @@
+"""ONNX operators on pictures: Resize and Upsample, GridSample, AffineGrid, RoiAlign, CenterCropPad."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tec import ImportModelError
+from tec.graph import Value
+
+from .importer import Call, onnx_op
+from .ops_shape import axis_of
+
+
+def _coordinates(mode: str, out: int, n: int, scale: float, whole: int, roi: tuple[float, float], odd: float) -> Any:
+    """The input place of each output place. `whole`: the output's extent, which a scale may not divide evenly."""
+    x = np.arange(out, dtype=np.float64)
+    if mode == "asymmetric":
+        return x / scale
+    if mode == "align_corners":
+        return x * (n - 1) / (whole - 1) if whole > 1 else np.zeros(out)
+    if mode == "pytorch_half_pixel":
+        return (x + 0.5) / scale - 0.5 if whole > 1 else np.zeros(out)
+    if mode == "half_pixel":
+        return (x + 0.5) / scale - 0.5
+    if mode == "half_pixel_symmetric":
+        centre = n / 2 * (1 - out / odd)
+        return centre + (x + 0.5) / scale - 0.5
+    if mode == "tf_crop_and_resize":
+        a, b = roi
+        return a * (n - 1) + x * (b - a) * (n - 1) / (whole - 1) if whole > 1 else np.full(out, 0.5 * (a + b) * (n - 1))
+    if mode == "tf_half_pixel_for_nn":
+        return (x + 0.5) / scale
+    raise ImportModelError(f"coordinate_transformation_mode {mode!r}")
+
+
+def _cubic(t: Any, a: float) -> Any:
+    t = np.abs(t)
+    near = (a + 2) * t**3 - (a + 3) * t**2 + 1
+    far = a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
+    return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
+
+
+def _nearest(x: Any, how: str) -> Any:
+    if how == "floor":
+        return np.floor(x)
+    if how == "ceil":
+        return np.ceil(x)
+    if how == "round_prefer_ceil":
+        return np.floor(x + 0.5)
+    return np.ceil(x - 0.5)  # round_prefer_floor
+
+
+def taps(
+    mode: str, place: Any, n: int, scale: float, a: float, exclude: bool, antialias: bool, nearest: str
+) -> tuple[Any, Any]:
+    """(index, weight), each (taps, out): what an output place takes of the input."""
+    if mode == "nearest":
+        k = np.clip(_nearest(place, nearest), 0, n - 1)
+        return k[None].astype(np.int64), np.ones((1, len(place)))
+    stretch = min(scale, 1.0) if antialias else 1.0
+    reach = (1 if mode == "linear" else 2) / stretch
+    first = np.floor(place - reach).astype(np.int64) + 1
+    count = math.ceil(2 * reach) + (1 if antialias else 0)
+    index = first[None] + np.arange(count)[:, None]
+    t = (index - place[None]) * stretch
+    weight = np.maximum(0.0, 1 - np.abs(t)) if mode == "linear" else _cubic(t, a)
+    if exclude or antialias:
+        weight = np.where((index < 0) | (index >= n), 0.0, weight)
+        total = weight.sum(0)
+        weight = weight / np.where(total == 0, 1.0, total)
+    return np.clip(index, 0, n - 1), weight
+
+
+def resize_axes(
+    c: Call, x: Value, sizes: dict[int, int], scales: dict[int, float], roi: dict[int, tuple[float, float]]
+) -> Value:
+    mode = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}.get(
+        c.attr("mode", "nearest"), c.attr("mode", "nearest")
+    )
+    if mode not in ("nearest", "linear", "cubic"):
+        raise ImportModelError(f"mode {mode!r} of {c.op_type}")
+    old = c.op_type == "Upsample" or c.opset < 11
+    transform = c.attr("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
+    nearest = c.attr("nearest_mode", "floor" if old else "round_prefer_floor")
+    a = float(c.attr("cubic_coeff_a", -0.75))
+    exclude, antialias = bool(c.attr("exclude_outside", 0)), bool(c.attr("antialias", 0))
+    outside: list[tuple[int, Any]] = []
+    y = x
+    for axis, out in sizes.items():
+        n, scale = x.shape[axis], scales[axis]
+        place = _coordinates(transform, out, n, scale, out, roi.get(axis, (0.0, 1.0)), scale * n)
+        if transform == "tf_crop_and_resize":
+            outside.append((axis, (place < 0) | (place > n - 1)))
+        elif out == n and scale == 1.0:
+            continue
+        index, weight = taps(mode, place, n, scale, a, exclude, antialias, nearest)
+        wide = "float64" if x.dtype == "float64" else "float32"
+        y = c.op("resample", y, c.const(index, "int32"), c.const(weight, wide), axis=axis, nearest=mode == "nearest")
+    if any(mask.any() for _, mask in outside):
+        total = np.zeros(y.shape, bool)
+        for axis, mask in outside:
+            total |= mask.reshape([-1 if k == axis else 1 for k in range(y.ndim)])
+        y = c.op("where", c.const(total), c.like(float(c.attr("extrapolation_value", 0.0)), y), y)
+    return y
+
+
+@onnx_op("Resize")
+def resize(c: Call) -> Value:
+    x = c[0]
+    if c.opset < 11:
+        scales, sizes, roi = [float(s) for s in np.asarray(c.array(1))], None, None
+    else:
+        roi = np.asarray(c.array(1)).reshape(-1) if c.has(1) and c[1].type.size else None
+        scales = [float(s) for s in np.asarray(c.array(2)).reshape(-1)] if c.has(2) and c[2].type.size else None
+        sizes = c.ints(3) if c.has(3) and c[3].type.size else None
+    axes = [axis_of(a, x.ndim) for a in c.attr("axes", range(x.ndim))]
+    policy = c.attr("keep_aspect_ratio_policy", "stretch")
+    if sizes is not None:
+        factor = [s / x.shape[a] for s, a in zip(sizes, axes)]
+        if policy != "stretch":
+            one = min(factor) if policy == "not_larger" else max(factor)
+            factor = [one] * len(axes)
+            sizes = [math.floor(one * x.shape[a] + 0.5) for a in axes]
+        scales = factor
+    elif scales is not None:
+        sizes = [math.floor(x.shape[a] * s) for s, a in zip(scales, axes)]
+    else:
+        raise ImportModelError("Resize needs scales or sizes")
+    half = len(axes)
+    spans = {a: (float(roi[k]), float(roi[k + half])) for k, a in enumerate(axes)} if roi is not None else {}
+    return resize_axes(c, x, dict(zip(axes, sizes)), dict(zip(axes, scales)), spans)
+
+
+@onnx_op("Upsample")
+def upsample(c: Call) -> Value:
+    x = c[0]
+    scales = c.attr("scales") if c.opset < 9 else [float(s) for s in np.asarray(c.array(1))]
+    sizes = [math.floor(n * s) for n, s in zip(x.shape, scales)]
+    return resize_axes(c, x, dict(enumerate(sizes)), dict(enumerate(scales)), {})
+
+
+@onnx_op("GridSample")
+def grid_sample(c: Call) -> Value:
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(c.attr("mode", "linear"), c.attr("mode", "linear"))
+    return c.op(
+        "grid_sample",
+        c[0],
+        c[1],
+        mode=mode,
+        padding=c.attr("padding_mode", "zeros"),
+        align=bool(c.attr("align_corners", 0)),
+    )
+
+
+@onnx_op("RoiAlign")
+def roi_align(c: Call) -> Value:
+    half = (
+        c.attr("coordinate_transformation_mode", "half_pixel" if c.opset >= 16 else "output_half_pixel") == "half_pixel"
+    )
+    ratio = int(c.attr("sampling_ratio", 0))
+    if ratio == 0:
+        # The number of samples depends on the boxes: as many as the largest box takes, found when they are known.
+        boxes = np.asarray(c.array(1))
+        scale, h, w = (
+            float(c.attr("spatial_scale", 1.0)),
+            int(c.attr("output_height", 1)),
+            int(c.attr("output_width", 1)),
+        )
+        return _adaptive_roi(c, boxes, scale, h, w, half)
+    return c.op(
+        "roi_align", c[0], c.cast(c[1], c[0].dtype), c.cast(c[2], "int64"), mode=c.attr("mode", "avg"), height=int(c.attr("output_height", 1)),
+        width=int(c.attr("output_width", 1)), ratio_h=ratio, ratio_w=ratio, scale=float(c.attr("spatial_scale", 1.0)), half=half,
+    )  # fmt: skip
+
+
+def _adaptive_roi(c: Call, boxes: Any, scale: float, h: int, w: int, half: bool) -> Value:
+    rows = []
+    for k, (x1, y1, x2, y2) in enumerate(boxes * scale):
+        rh, rw = y2 - y1, x2 - x1
+        if not half:
+            rh, rw = max(rh, 1.0), max(rw, 1.0)
+        rows.append(
+            c.op(
+                "roi_align", c[0], c.slice(c[1], 0, k, 1), c.cast(c.slice(c[2], 0, k, 1), "int64"), mode=c.attr("mode", "avg"), height=h,
+                width=w, ratio_h=max(math.ceil(rh / h), 1), ratio_w=max(math.ceil(rw / w), 1), scale=scale, half=half,
+            )
+        )  # fmt: skip
+    return rows[0] if len(rows) == 1 else c.op("concat", *rows, axis=0)
