@@ -10,6 +10,8 @@ import os
 import sys
 from typing import NamedTuple
 
+# tec's own files, its ONNX frontend included.
+_FRONTEND = os.sep + "tec_onnx" + os.sep
 _TEC_ROOT = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Frames of `with` blocks and decorators stand between tec and the user's line.
 _BETWEEN = (os.sep + "contextlib.py", os.sep + "functools.py")
@@ -30,7 +32,12 @@ def caller_loc() -> Loc | None:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_TEC_ROOT) and not name.startswith("<") and not name.endswith(_BETWEEN):
+        if (
+            not name.startswith(_TEC_ROOT)
+            and not name.startswith("<")
+            and _FRONTEND not in name
+            and not name.endswith(_BETWEEN)
+        ):
             return Loc(name, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None

@@ -23,6 +23,7 @@ from . import (  # noqa: F401  (the converters register themselves)
     ops_reduce,
     ops_rnn,
     ops_shape,
+    ops_signal,
 )
 from .importer import CONVERTERS, NeedsValue, bind_shapes, import_model, input_info, unsupported
 from .reader import load_model

@@ -130,6 +130,7 @@ class Importer:
                 return None
             types = [_type_proto(v).SerializeToString() if isinstance(v, Value) else b"" for v in call.inputs]
             versions = [v for v in schema.context_dependent_function_opset_versions if v <= call.opset]
+            node = _resolved(call)
             data = (
                 schema.get_context_dependent_function_with_opset_version(max(versions), node.SerializeToString(), types)
                 if versions
@@ -304,6 +305,26 @@ class Call:
         if isinstance(result, tuple):
             return Outputs(self.graph.constant(r, "host", "string" if r.dtype == object else None) for r in result)
         return self.graph.constant(result, "host", "string" if result.dtype == object else None)
+
+
+def _resolved(call: Call) -> onnx.NodeProto:
+    """The node with the attributes that it takes from an enclosing function filled in."""
+    if not any(a.ref_attr_name for a in call.node.attribute):
+        return call.node
+    node = onnx.NodeProto()
+    node.CopyFrom(call.node)
+    del node.attribute[:]
+    for a in call.node.attribute:
+        if not a.ref_attr_name:
+            node.attribute.append(a)
+        elif a.ref_attr_name in call.refs:
+            value = call.refs[a.ref_attr_name]
+            node.attribute.append(
+                onnx.helper.make_attribute(
+                    a.name, onnx.numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
+                )
+            )
+    return node
 
 
 def _default_attributes(call: Call) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from .importer import Call, onnx_op
 from .ops_shape import axis_of
 
 
-def _coordinates(mode: str, out: int, n: int, scale: float, whole: int, roi: tuple[float, float], odd: float) -> Any:
+def _coordinates(mode: str, out: int, n: int, scale: float, whole: float, roi: tuple[float, float], odd: float) -> Any:
     """The input place of each output place. `whole`: the output's extent, which a scale may not divide evenly."""
     x = np.arange(out, dtype=np.float64)
     if mode == "asymmetric":
@@ -67,8 +67,9 @@ def taps(
     index = first[None] + np.arange(count)[:, None]
     t = (index - place[None]) * stretch
     weight = np.maximum(0.0, 1 - np.abs(t)) if mode == "linear" else _cubic(t, a)
-    if exclude or antialias:
+    if exclude:
         weight = np.where((index < 0) | (index >= n), 0.0, weight)
+    if exclude or antialias:
         total = weight.sum(0)
         weight = weight / np.where(total == 0, 1.0, total)
     return np.clip(index, 0, n - 1), weight
@@ -87,11 +88,13 @@ def resize_axes(
     nearest = c.attr("nearest_mode", "floor" if old else "round_prefer_floor")
     a = float(c.attr("cubic_coeff_a", -0.75))
     exclude, antialias = bool(c.attr("exclude_outside", 0)), bool(c.attr("antialias", 0))
+    # A scale that does not divide evenly leaves a fraction of an output place, which counts for the corners.
+    whole = {a: scales[a] * x.shape[a] for a in sizes} if not c.has(3) else {}
     outside: list[tuple[int, Any]] = []
     y = x
     for axis, out in sizes.items():
         n, scale = x.shape[axis], scales[axis]
-        place = _coordinates(transform, out, n, scale, out, roi.get(axis, (0.0, 1.0)), scale * n)
+        place = _coordinates(transform, out, n, scale, whole.get(axis, out), roi.get(axis, (0.0, 1.0)), scale * n)
         if transform == "tf_crop_and_resize":
             outside.append((axis, (place < 0) | (place > n - 1)))
         elif out == n and scale == 1.0:

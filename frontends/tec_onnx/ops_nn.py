@@ -97,16 +97,11 @@ def conv_transpose(c: Call) -> Value:
     wanted = c.attr("output_shape")
     if wanted is not None or auto.startswith("SAME"):
         out = list(wanted)[-nd:] if wanted is not None else [n * s for n, s in zip(x.shape[2:], strides)]
-        before = []
-        for f, e, o in zip(full, extra, out):
-            total = f + e - o
-            before.append(
-                total // 2
-                if (auto != "SAME_LOWER" and auto != "NOTSET") or total < 0
-                else total - total // 2
-                if auto == "SAME_LOWER"
-                else total // 2
-            )
+        # Where more is asked for than the windows reach, zeros follow at the end.
+        total = [max(f + e - o, 0) for f, e, o in zip(full, extra, out)]
+        before = [
+            n // 2 if auto == "SAME_UPPER" or (wanted is None and auto != "SAME_LOWER") else n - n // 2 for n in total
+        ]
     else:
         pads = c.attr("pads", [0] * 2 * nd) if auto == "NOTSET" else [0] * 2 * nd
         before = list(pads[:nd])
@@ -194,8 +189,7 @@ def max_unpool(c: Call) -> Value:
     y = c.op("max_unpool", x, index, shape=(*x.shape[:2], *natural))
     if list(shape) == list(y.shape):
         return y
-    # A larger output keeps flattened places of its own: they count in that shape.
-    return c.op("max_unpool", x, index, shape=tuple(shape))
+    return c.op("pad", y, before=(0,) * y.ndim, after=tuple(n - m for n, m in zip(shape, y.shape)))
 
 
 # ---- normalization

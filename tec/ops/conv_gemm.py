@@ -53,5 +53,10 @@ def _conv_gemm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     col = te.compute((n, depth, oh * ow), window, name="im2col", tag="im2col")
     k = te.reduce_axis((0, depth), "k")
     # Flat in the pixels, so that a tile of them stays a tile under any split of the fused output axes.
-    y = te.compute((n, out.shape[1], oh * ow), lambda b, c, p: te.sum(w(c, k).astype(acc) * col(b, k, p).astype(acc), axis=k), name="conv", tag="conv_gemm")
+    y = te.compute(
+        (n, out.shape[1], oh * ow),
+        lambda b, c, p: te.sum(w(c, k).astype(acc) * col(b, k, p).astype(acc), axis=k),
+        name="conv",
+        tag="conv_gemm",
+    )
     return [te.compute(out.shape, lambda b, c, i, j: y(b, c, i * ow + j).astype(out.dtype), name="conv_image")]

@@ -156,7 +156,9 @@ def _reduce(
         for s, identity in zip(r.source, r.combiner.identity):
             x = np.broadcast_to(ev.of(s), full)
             got.append(x if whole else np.where(cond, x, first.of(identity)).astype(x.dtype))
-        acc = _combine(r.combiner, acc, [g.reshape((*shape, -1)) if tail else g[..., None] for g in got], env, dtypes)
+        acc = _combine(
+            r.combiner, acc, [g.reshape((*shape, math.prod(g.shape[len(shape) :]))) for g in got], env, dtypes
+        )
     return [acc[b.value_index] for b in op.body if isinstance(b, E.Reduce)]
 
 

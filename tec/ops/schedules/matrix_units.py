@@ -34,6 +34,7 @@ class Tiling:
     instr_m: int
     instr_n: int
     instr_k: int
+    stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
 
     @property
     def waves(self) -> int:
@@ -185,6 +186,8 @@ def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins)
     tj, jj = acc.split(j, factor=t.instr_n)
     acc.reorder(*lead, ko, ki, ti, tj, ii, jj, kk)
     acc.unroll(ki)
+    if t.stages and (extent(k.dom.extent) or 0) > t.k:
+        acc.pragma(ko, "software_pipeline", t.stages)
     acc.tensorize(ii, mx.mma)
     return ko, ki
 
