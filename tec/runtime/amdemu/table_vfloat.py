@@ -370,9 +370,10 @@ def _div_fixup(o: Ops, t: str, q: str, den: str, num: str) -> str:
     if t != "f16":
         gap = o.sub(_exponent(o, t, num), _exponent(o, t, den), i)
         under = o.icmp("slt", i, gap, c(-(bias + frac + 1)))
-        over = o.icmp("eq", i, mag(q), c(inf_bits))
-        del over
-        value = o.select(under, t, o.select(o.fcmp("uno", t, q, q), t, signed(c(0)), value), value)
+        value = o.select(under, t, signed(c(0)), value)
+        # The steps give NaN where the scaled quotient itself overflowed.
+        lost = o.and_(o.fcmp("uno", t, q, q), o.icmp("sge", i, gap, c(0)), "i1")
+        value = o.select(lost, t, signed(c(inf_bits)), value)
     value = o.select(o.or_(inf_d, zero_n, "i1"), t, signed(c(0)), value)
     value = o.select(o.or_(inf_n, zero_d, "i1"), t, signed(c(inf_bits)), value)
     value = o.select(o.or_(o.and_(inf_d, inf_n, "i1"), o.and_(zero_d, zero_n, "i1"), "i1"), t, nan, value)
