@@ -184,7 +184,7 @@ def _mod(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return np.fmod(a, b)
     by = _nonzero(b)
-    return a - by * trunc_div(a, by)
+    return np.asarray(a - by * trunc_div(a, by))
 
 
 def _floor_div(a: Array, b: Array) -> Array:
