@@ -80,6 +80,10 @@ class _Partitioner:
         self.analyzer.bind(s.var, rng)
         if s.kind == S.ForKind.THREAD and s.thread in THREAD_TAGS:
             self.threads[s.var] = rng
+        if s.kind != S.ForKind.THREAD:
+            narrow = self.narrowed(s)
+            if narrow is not None:
+                return self.stmt(narrow, depth)
         serial = s.kind in (S.ForKind.SERIAL, S.ForKind.PARALLEL, S.ForKind.UNROLLED)
         block = s.kind == S.ForKind.THREAD and s.thread in BLOCK_TAGS
         if (serial or block) and depth < _MAX_DEPTH and stmt_size(s.body) * 2 <= _MAX_STATEMENTS:
@@ -91,6 +95,28 @@ class _Partitioner:
                 if out is not None:
                     return out
         return self.plain(s, depth)
+
+    def narrowed(self, s: S.For) -> S.Stmt | None:
+        """A loop around nothing but a guarded body, run over just the iterations that pass the guard."""
+        if not isinstance(s.body, S.IfThenElse) or s.body.orelse is not None:
+            return None
+        guards = [_Guard(c, {}, False) for c in _conjuncts(s.body.cond) if _is_likely(c) and _uses(c, s.var)]
+        guards = [g for g in guards if not _uses_any(g.cond, self.threads)]
+        solved, low, high = self.holds(guards, s.var)
+        if not solved:
+            return None
+        begin, end = s.min, B.add(s.min, s.extent)
+        if low is not None:
+            begin = B.maximum(begin, B.cast(begin.dtype, low))
+        if high is not None:
+            end = B.minimum(end, B.add(B.cast(end.dtype, high), 1))
+        extent = self.analyzer.simplify(B.maximum(B.sub(end, begin), 0))
+        begin = self.analyzer.simplify(begin)
+        if not isinstance(extent, E.IntImm):
+            return None  # symbolic ends are split off instead, which keeps the main loop's length simple
+        if extent.value == 0:
+            return S.NOP
+        return S.For(s.var, begin, extent, _without(s.body, solved), s.kind, s.thread, s.annotations)
 
     def plain(self, s: S.For, depth: int) -> S.For:
         body = self.stmt(s.body, depth)
@@ -154,12 +180,16 @@ class _Partitioner:
         begin = s.min
         end = ana.simplify(B.add(s.min, s.extent))
         first, last = begin, end  # the main range
+        head_short = tail_short = False
         if low is not None and not ana.can_prove(E.LE(low, begin)):
-            first = ana.simplify(B.minimum(B.maximum(B.cast(begin.dtype, low), begin), end))
+            low = B.cast(begin.dtype, low)
+            first = ana.simplify(B.minimum(B.maximum(low, begin), end))
+            head_short = self.at_most_one(low, begin)
         if high is not None:
             stop = B.add(B.cast(end.dtype, high), 1)
             if not ana.can_prove(E.GE(stop, end)):
                 last = ana.simplify(B.maximum(B.minimum(stop, end), first))
+                tail_short = self.at_most_one(end, ana.simplify(stop))
         main_extent = ana.simplify(B.sub(last, first))
         if ana.can_prove(E.LE(main_extent, B.const(0, main_extent.dtype))):
             return None
@@ -176,15 +206,19 @@ class _Partitioner:
             parts.append(S.For(var, lo, extent, piece, kind, s.thread, s.annotations))
 
         if first is not begin:
-            extent = ana.simplify(B.sub(first, begin))
-            short = ana.can_prove(E.LE(extent, B.const(1, extent.dtype)))
-            part(begin, extent, s.body, edge if short else s.kind)
+            part(begin, ana.simplify(B.sub(first, begin)), s.body, edge if head_short else s.kind)
         part(first, main_extent, _without(s.body, solved), s.kind)
         if last is not end:
-            extent = ana.simplify(B.sub(end, last))
-            short = ana.can_prove(E.LE(extent, B.const(1, extent.dtype)))
-            part(last, extent, s.body, edge if short else s.kind)
+            part(last, ana.simplify(B.sub(end, last)), s.body, edge if tail_short else s.kind)
         return S.seq(*parts)
+
+    def at_most_one(self, end: E.Expr, start: E.Expr) -> bool:
+        """Whether end - start <= 1; also by floor(x/c) - floor(y/c) <= ceil((x - y)/c)."""
+        if self.analyzer.can_prove(E.LE(B.sub(end, start), B.const(1, end.dtype))):
+            return True
+        (x, c, p), (y, d, q) = _quotient(end), _quotient(start)
+        gap = self.analyzer.simplify(B.sub(x, y)) if c == d else None
+        return isinstance(gap, E.IntImm) and -(-gap.value // c) + p - q <= 1
 
     def block(self, s: S.For, guards: list[_Guard], depth: int) -> S.Stmt | None:
         """Blocks whose threads are all inside take a body without guards."""
@@ -214,6 +248,18 @@ class _Partitioner:
         for f in reversed(nest):
             body = S.For(f.var, f.min, f.extent, body, f.kind, f.thread, f.annotations)
         return S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+
+
+def _quotient(e: E.Expr) -> tuple[E.Expr, int, int]:
+    """(x, c, k) with e = x // c + k."""
+    k = 0
+    if isinstance(e, E.Add) and isinstance(e.b, E.IntImm):
+        e, k = e.a, e.b.value
+    elif isinstance(e, E.Sub) and isinstance(e.b, E.IntImm):
+        e, k = e.a, -e.b.value
+    if isinstance(e, E.FloorDiv) and isinstance(e.b, E.IntImm):
+        return e.a, e.b.value, k
+    return e, 1, k
 
 
 def _keep(e: E.Expr) -> E.Expr:

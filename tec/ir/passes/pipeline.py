@@ -12,6 +12,9 @@ loop with the pragma `software_pipeline` n. Out, for n stages (2 for double_buff
 
 The fill goes through registers where it is a nest of loops around stores; otherwise it writes its slot directly, before
 the compute. One barrier a step is left for insert_barriers to place. On a CPU the annotations are dropped.
+
+`software_pipeline` 1 keeps one slot: the next step waits in registers while the slot is worked on, for two barriers a step
+and no more shared memory than without. Fills that registers cannot take are then left as they are.
 """
 
 from __future__ import annotations
@@ -39,12 +42,14 @@ def pipeline(func: Func, target: Target) -> Func:
 
     def fs(s: S.Stmt, stages: int) -> S.Stmt:
         if isinstance(s, S.Attr) and s.key == _PRAGMA:
-            return fs(s.body, max(2, const_int(s.value) or 2))
+            return fs(s.body, max(1, const_int(s.value) or 2))
         if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
             body = fs(s.body, 0)
             s = s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
             found = _find(s, stages) if target.is_gpu else None
-            return _Pipeline(s, found, stages or 2).build() if found is not None else s
+            if found is None:
+                return s
+            return _Pipeline(s, found, max(2, stages), 1 if stages == 1 else max(2, stages)).build() or s
         return map_stmt(s, lambda x: fs(x, stages if isinstance(s, S.Attr) else 0), _keep)
 
     return func.with_body(_drop_notes(fs(func.body, 0)))
@@ -139,14 +144,18 @@ def _touched(s: S.Stmt) -> tuple[set[int], set[int]]:
 
 
 class _Pipeline:
-    def __init__(self, loop: S.For, body: _Body, stages: int):
+    def __init__(self, loop: S.For, body: _Body, stages: int, slots: int):
         self.loop = loop
         self.body = body
         self.stages = stages
+        self.n_slots = slots
         self.ana = Analyzer()
-        self.slots = {id(b): _with_slots(b, stages) for b, _ in body.buffers}
+        self.slots = {id(b): _with_slots(b, slots) for b, _ in body.buffers}
 
-    def build(self) -> S.Stmt:
+    def slot_of(self, step: E.Expr) -> E.Expr:
+        return B.floormod(step, self.n_slots) if self.n_slots > 1 else B.const(0, step.dtype)
+
+    def build(self) -> S.Stmt | None:
         loop, n = self.loop, self.stages - 1
         extent = const_int(loop.extent)
         simplify = self.ana.simplify
@@ -154,14 +163,16 @@ class _Pipeline:
         one = loop.var.dtype
         parts: list[S.Stmt] = []
         for j in range(n):
-            fill = self.fill(B.add(loop.min, B.const(j, one)), B.const(j, one))
+            fill = self.fill(B.add(loop.min, B.const(j, one)), self.slot_of(B.const(j, one)))
             parts.append(fill if known else S.IfThenElse(B.compare("gt", loop.extent, j), fill))
         main_extent = simplify(B.sub(loop.extent, n) if known else B.maximum(B.sub(loop.extent, n), 0))
         var = E.Var(loop.var.name, one)
         step = B.sub(var, loop.min)
         ahead = B.add(var, n)
-        loads, stores, registers = self.staged_fill(ahead, B.floormod(B.add(step, n), self.stages))
-        work = self.wrapped(clone(S.seq(*self.body.rest), {}), var, B.floormod(step, self.stages))
+        loads, stores, registers = self.staged_fill(ahead, self.slot_of(B.add(step, n)))
+        if not registers and self.n_slots < self.stages:
+            return None
+        work = self.wrapped(clone(S.seq(*self.body.rest), {}), var, self.slot_of(step))
         inside: S.Stmt = S.seq(loads, work, stores)
         for r in reversed(registers):
             inside = S.Alloc(r, inside)
@@ -169,12 +180,12 @@ class _Pipeline:
         tail_min = simplify(B.add(loop.min, main_extent))
         if extent is not None and n == 1 and known:
             at = simplify(B.sub(tail_min, loop.min))
-            last = self.wrapped(clone(S.seq(*self.body.rest), {}), tail_min, simplify(B.floormod(at, self.stages)))
+            last = self.wrapped(clone(S.seq(*self.body.rest), {}), tail_min, simplify(self.slot_of(at)))
             parts.append(last)
         else:
             tail = E.Var(loop.var.name, one)
             tail_extent = simplify(B.sub(loop.extent, main_extent))
-            slot = B.floormod(B.sub(tail, loop.min), self.stages)
+            slot = self.slot_of(B.sub(tail, loop.min))
             rest = self.wrapped(clone(S.seq(*self.body.rest), {}), tail, slot)
             parts.append(S.For(tail, tail_min, tail_extent, rest))
         out = S.seq(*parts)
