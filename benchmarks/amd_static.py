@@ -64,7 +64,7 @@ def mca(r: KernelReport, chip: str) -> str:
     lines = [x for x in r.body if not re.match(r"\s*(\.\w+:|s_c?branch|s_endpgm)", x)]
     try:
         done = subprocess.run(
-            [tool, "-mtriple=amdgcn", f"-mcpu={chip}", "-iterations=20"], input="\n".join(lines),
+            [tool, "-mtriple=amdgcn", f"-mcpu={chip}", "-iterations=20"], input="\n".join(lines) + "\n",
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
