@@ -87,10 +87,17 @@ class Function:
             ]
         )
 
-    def _remember(self, key: Any, plan: Any) -> None:
+    def _known(self, args: Sequence[Any]) -> Any:
+        """The plan of converted arguments that look like earlier ones'."""
+        try:
+            return self.plans.get(self._key([_hashable(a) for a in args]))
+        except (AttributeError, TypeError):
+            return None
+
+    def _remember(self, args: Sequence[Any], plan: Any) -> None:
         if len(self.plans) >= _MAX_PLANS:
             self.plans.clear()
-        self.plans[key] = plan
+        self.plans[self._key([_hashable(a) for a in args])] = plan
 
     def _spans(self, args: Sequence[Any]) -> list[int]:
         """Bytes from the first element on that each tensor may touch; no bound where a view runs backwards."""
@@ -129,7 +136,7 @@ class Function:
             implicit = tuple(int(env[n]) for n in checker.implicit)
             fixed = b"" if scalars else pack_scalars(*implicit)
             plan = (fixed, implicit, self._spans(args))
-            self._remember(self._key([_hashable(a) for a in args]), plan)
+            self._remember(args, plan)
             return plan
 
         def run(args: Sequence[Any], plan: tuple[Any, tuple[int, ...], list[int]]) -> None:
@@ -149,7 +156,7 @@ class Function:
 
         def slow(args: Sequence[Any]) -> None:
             converted, after = checker.convert(args)
-            run(converted, prepare(converted))
+            run(converted, self._known(converted) or prepare(converted))
             for step in after:
                 step()
 
@@ -220,7 +227,7 @@ class Function:
                     env.setdefault(p.offset, 0)
             plan = program.specialise(env, lambda kernel: self.module.kernel(device, kernel))
             found = (device, plan, self._spans(args))
-            self._remember(self._key([_hashable(a) for a in args]), found)
+            self._remember(args, found)
             return found
 
         def run(args: Sequence[Any], found: tuple[Device, Plan, list[int]]) -> None:
@@ -262,7 +269,7 @@ class Function:
                     run(args, found)
                     return
             converted, after = checker.convert(args)
-            run(converted, prepare(converted))
+            run(converted, self._known(converted) or prepare(converted))
             for step in after:
                 step()
 

@@ -468,6 +468,9 @@ def _runs(shape: tuple[int, ...], strides: tuple[int, ...]) -> Iterator[tuple[in
 
 # ---- tec.nd
 
+_CPU = cpu()
+_NUMPY_NAMES: dict[Any, str] = {}
+
 
 def _check_shape(shape: Any) -> tuple[int, ...]:
     extents = (shape,) if hasattr(shape, "__index__") else tuple(shape)
@@ -532,10 +535,14 @@ def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:
         raise ArgumentError(
             f"nd.from_numpy takes a NumPy array, not {type(x).__name__}", hint="nd.array(x) takes anything"
         )
-    name = dtype_name(x.dtype)
-    size = x.itemsize
+    dtype = x.dtype
+    name = _NUMPY_NAMES.get(dtype)
+    if name is None:
+        name = _NUMPY_NAMES[dtype] = dtype_name(dtype)
+    flags = x.flags
     strides = None
-    if not x.flags.c_contiguous:
+    if not flags.c_contiguous:
+        size = x.itemsize
         if any(s % size for s in x.strides):
             raise ArgumentError(
                 f"strides of {x.strides} bytes are no multiples of the {size}-byte element",
@@ -543,7 +550,7 @@ def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:
             )
         strides = tuple(s // size for s in x.strides)
     address = x.__array_interface__["data"][0]
-    return NDArray(Storage(cpu(), x.nbytes, address, x), address, x.shape, name, strides, x.flags.writeable)
+    return NDArray(Storage(_CPU, x.nbytes, address, x), address, x.shape, name, strides, flags.writeable)
 
 
 def from_dlpack(x: Any) -> NDArray:
