@@ -149,6 +149,12 @@ def _lower_all(loops: list[Func], target: Target) -> tuple[list[Func], dict[str,
     signatures = {}
     for f in loops:
         unique_names(f)
+        if not target.is_gpu:
+            # NumPy's arrays start at multiples of 16 bytes and no more: code that wants 64 could not take them as they
+            # are, and unaligned vector access costs nothing on aligned data.
+            for p in f.params:
+                if isinstance(p, Buffer):
+                    p.align_bytes = min(p.align_bytes, 16)
         low = run_passes(f, target)
         lowered.append(low)
         if low.name in signatures:
