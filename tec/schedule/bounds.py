@@ -44,6 +44,10 @@ class Bounds:
         self.facts = Facts()
         self.paths: dict[int, list[tuple[Stage, E.IterVar]]] = {}
         self.scopes: dict[int, str] = {}
+        self.scans: dict[int, Stage] = {}  # an update or init stage -> its scan
+        for s in sch.stages:
+            if isinstance(s.op, ScanOp):
+                self.scans.update((id(sch.stage_map[t.op]), s) for t in (*s.op.update, *s.op.init))
         self._reads: dict[int, list[Read]] = {}
         self._envs: dict[tuple[int, int, int], Evaluator] = {}
         self._bind_symbols()
@@ -93,6 +97,9 @@ class Bounds:
         """The memory scope: as set, else by the launch indices around: none global, blockIdx shared, threadIdx local."""
         if stage.scope:
             return stage.scope
+        scan = self.scans.get(id(stage))
+        if scan is not None:  # its rows are the scan's own
+            return self.scope(scan)
         hit = self.scopes.get(id(stage))
         if hit is None:
             rank = max((_thread_rank(s.thread_of(iv)) for s, iv in self.path(stage)), default=-1)
@@ -161,6 +168,27 @@ class Bounds:
                         mark=iv, hint=f"split by factor={most}, or leave the thread axis without an extent",
                     )  # fmt: skip
 
+        self._check_private(stage)
+
+    def _check_private(self, stage: Stage) -> None:
+        """Memory that each thread has for itself is filled by that thread: its loops are not spread over threads."""
+        if stage in self.whole or isinstance(stage.op, PlaceholderOp):
+            return
+        scope = self.scope(stage)
+        for iv in stage.leaf:
+            tag = stage.thread_of(iv)
+            if tag and _scope_rank(scope) > _thread_rank(tag) and not self._single(iv) and iv.kind != E.IterKind.REDUCE:
+                owner = "thread" if tag == "vthread" or tag.startswith("threadIdx") else "work-group"
+                raise fail(
+                    self.sch, f"{stage.name} lives in {scope} memory, which each {owner} has for itself, but its loop {iv.name} "
+                    f"is bound to {tag}: each would compute only a part of what it reads",
+                    mark=iv, hint=f'leave the loop serial, or s[{stage.name}].set_scope("{SHARED if owner == "thread" else GLOBAL}")',
+                )  # fmt: skip
+
+    def _single(self, iv: E.IterVar) -> bool:
+        extent = self.ranges[iv].extent
+        return isinstance(extent, E.IntImm) and extent.value == 1
+
     def _check_inside(self, stage: Stage) -> None:
         for consumer in self.sch.readers(stage):
             self._relaxed(stage, consumer)
@@ -175,7 +203,16 @@ class Bounds:
 
         def runs(s: Stage, iv: E.IterVar) -> bool:
             tag = s.thread_of(iv)
-            return rank <= _thread_rank(tag) if tag else not found
+            if not tag:
+                return not found
+            if rank > _thread_rank(tag) and not found and not self._single(iv):
+                raise fail(
+                    self.sch, f"{stage.name} lives in {self.scope(stage)} memory, but is computed outside of loop {iv.name} of "
+                    f"{s.name}, which reads it and is bound to {tag}",
+                    mark=iv, note="this loop",
+                    hint=f"compute it inside: s[{stage.name}].compute_at(s[{s.name}], {iv.name}), or set_scope to memory that is shared",
+                )  # fmt: skip
+            return rank <= _thread_rank(tag)
 
         own: dict[E.IterVar, bool] = {}
         around: dict[E.Var, Interval] = {}

@@ -131,3 +131,26 @@ def test_attachment_loop_fused_away():
     s[B].compute_at(s[C], C.op.axis[1])
     with pytest.raises(ScheduleError, match="B is computed at loop j of C"):
         s[C].fuse(*C.op.axis)
+
+
+def test_registers_spread_over_threads():
+    A, B, C, s = add()
+    o, i = s[C].split(C.op.axis[0], factor=8)
+    s[C].bind(o, te.thread_axis("threadIdx.x"))
+    s[B].compute_at(s[C], o)
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.y"))
+    with pytest.raises(ScheduleError, match="B lives in local memory, which each thread has for itself, but its loop i") as e:
+        to_loops(s, [A, C])
+    here(e.value)
+
+
+def test_registers_filled_outside_of_the_threads():
+    A, B, C, s = add()
+    o, i = s[C].split(C.op.axis[0], factor=8)
+    s[C].bind(o, te.thread_axis("blockIdx.x"))
+    s[C].bind(i, te.thread_axis("threadIdx.x"))
+    s[B].compute_at(s[C], o)
+    s[B].set_scope("local")
+    with pytest.raises(ScheduleError, match="is computed outside of loop i_inner of C") as e:
+        to_loops(s, [A, C])
+    here(e.value)
