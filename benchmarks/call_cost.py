@@ -1,0 +1,78 @@
+"""What a call of a built function costs over its work: CPU with NDArrays and NumPy arrays, and a GPU launch where one is.
+
+    python benchmarks/call_cost.py
+
+One JSON line each: {"what", "us", "limit_us"}. The work is a vector add of 16 elements; the least of several rounds counts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import tec
+
+
+def vector_add(target: str):
+    n = tec.var("n")
+    a = tec.placeholder((n,), name="A")
+    b = tec.placeholder((n,), name="B")
+    c = tec.compute((n,), lambda i: a[i] + b[i], name="C")
+    s = tec.create_schedule(c.op)
+    if target != "llvm":
+        block, thread = s[c].split(c.op.axis[0], factor=64)
+        s[c].bind(block, tec.thread_axis("blockIdx.x"))
+        s[c].bind(thread, tec.thread_axis("threadIdx.x"))
+    return tec.build(s, [a, b, c], target, name="add")
+
+
+def least_us(call: Callable[[], None], sync: Callable[[], None], number: int, rounds: int = 7) -> float:
+    best = float("inf")
+    for _ in range(rounds):
+        sync()
+        start = time.perf_counter()
+        for _ in range(number):
+            call()
+        best = min(best, (time.perf_counter() - start) / number)
+        sync()
+    return best * 1e6
+
+
+def report(what: str, us: float, limit_us: float | None = None) -> None:
+    print(json.dumps({"what": what, "us": round(us, 2), "limit_us": limit_us}), flush=True)
+
+
+def main() -> None:
+    add = vector_add("llvm")
+    for what, make, limit in (("cpu, NDArray", tec.nd.from_numpy, 5.0), ("cpu, NumPy", lambda x: x, None)):
+        x, y, z = (make(np.zeros(16, "float32")) for _ in range(3))
+        report(what, least_us(lambda x=x, y=y, z=z: add(x, y, z), lambda: None, 5000), limit)
+    for kind, exists in (("cuda", tec.runtime.cuda_exists), ("rocm", tec.runtime.rocm_exists)):
+        if not exists():
+            continue
+        dev = tec.device(kind)
+        if dev.is_emulated:
+            continue
+        arch = dev.arch.split(":")[0]
+        add = vector_add(f"cuda -arch={arch}" if kind == "cuda" else f"rocm -mcpu={arch}")
+        x, y, z = (tec.nd.zeros(16, "float32", dev) for _ in range(3))
+        add(x, y, z)
+        report(f"{kind}, launch", least_us(lambda x=x, y=y, z=z: add(x, y, z), dev.sync, 500), 10.0)  # noqa: B023
+        with dev.capture() as graph:
+            for _ in range(100):
+                add(x, y, z)
+        start, stop = dev.event(), dev.event()
+        graph.launch()
+        dev.sync()
+        start.record()
+        for _ in range(50):
+            graph.launch()
+        stop.record()
+        report(f"{kind}, a kernel of a captured graph of 100", start.elapsed_ms(stop) * 1e3 / 5000, 2.5)
+
+
+if __name__ == "__main__":
+    main()
