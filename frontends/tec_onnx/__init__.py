@@ -14,6 +14,7 @@ from tec import ImportModelError
 from tec.graph import Graph, Value
 
 from . import (  # noqa: F401  (the converters register themselves)
+    backend,
     ops_control,
     ops_host,
     ops_image,
@@ -63,4 +64,4 @@ def load(model: Any, shapes: Mapping[str, Sequence[int]] | None = None, dtype: s
     return from_onnx(model, shapes, dtype)[0]
 
 
-__all__ = ["CONVERTERS", "NeedsValue", "from_onnx", "input_info", "load", "load_model", "unsupported"]
+__all__ = ["CONVERTERS", "NeedsValue", "backend", "from_onnx", "input_info", "load", "load_model", "unsupported"]
