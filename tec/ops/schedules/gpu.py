@@ -23,12 +23,12 @@ def schedule(outputs: list[Tensor], target: Target) -> Schedule:
     """The GPU schedule of a group."""
     s = create_schedule([t.op for t in outputs])
     group = analyze(outputs)
-    inline_injective(s, group, keep=[op for op in group.ops if op.tag == "im2col"])
+    inline_injective(s, group, keep=[op for op in group.ops if op.tag == "tile"])
     for op in group.ops:
         if op.tag in matmul.TAGS and matmul.schedule_gpu(s, group, op, target):
             return s
     for op in group.ops:
-        if op.tag == "im2col":
+        if op.tag == "tile":
             s[op].compute_inline()
     reductions = group.reductions()
     if reductions and rows(s, group, reductions, target):

@@ -14,12 +14,14 @@ from typing import Any
 from ...ir import Cast, Expr, Mul, Reduce, TensorRead
 from ...ir.dtype import dtype_info
 from ...ir.matrix import MatrixInstr
+from ...ir.visit import walk_exprs
 from ...schedule import Schedule
 from ...target import Target
-from ...te import ComputeOp, Tensor, intrin, thread_axis
+from ...te import ComputeOp, Operation, Tensor, intrin, thread_axis
 from .analysis import const_shape, extent
 
 _PIECE_BYTES = 16
+COMPUTED_IN_PLACE = ("im2col",)  # tags of operands whose tiles are computed in shared memory
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def _steps(in_dtype: str, target: Target) -> tuple[int, ...]:
 def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None) -> bool:
     """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); False where the unit does not fit."""
     p = operands(mm)
-    if p is None:
+    if p is None or not _follows(out, mm):
         return False
     tiling = tiling or choose(p, mm.output(0).dtype, target)
     if tiling is None:
@@ -139,13 +141,39 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling:
     acc = s[acc_tensor]
     staged = []
     for tensor, role in ((p.a, "a"), (p.b, "b")):
-        shared = s.cache_read(tensor, "shared", [acc_tensor])
+        if tensor.op.tag in COMPUTED_IN_PLACE:
+            s[tensor].set_scope("shared")
+            shared = tensor
+        else:
+            shared = s.cache_read(tensor, "shared", [acc_tensor])
         staged.append((shared, s.cache_read(shared, f"fragment.{role}", [acc_tensor]), role))
     at = _output(final, t, mx)
     inner = _product(acc, final, at, t, mx)
     for shared, fragment, role in staged:
         _operand(s, shared, fragment, role, acc, inner, t, mx, p)
     return True
+
+
+def _follows(out: ComputeOp, mm: ComputeOp) -> bool:
+    """Whether `out` reads the product, at any distance, at its own place alone: what an epilogue on the accumulators can do."""
+    if out is mm:
+        return True
+    if not isinstance(out, ComputeOp) or out.reduce_axis:
+        return False
+    reads: list[TensorRead] = []
+    for body in out.body:
+        reads += [e for e in walk_exprs(body) if isinstance(e, TensorRead)]
+    for read in reads:
+        op = read.tensor.op
+        if op is mm or _depends(op, mm):
+            own = len(read.indices) == len(out.axis) and all(i is a.var for i, a in zip(read.indices, out.axis))
+            if not own or not _follows(op, mm):
+                return False
+    return True
+
+
+def _depends(op: Operation, mm: ComputeOp) -> bool:
+    return any(t.op is mm or _depends(t.op, mm) for t in op.inputs)
 
 
 def _threads(t: Tiling, wave: int) -> tuple[Any, Any, Any]:
@@ -221,4 +249,7 @@ def _operand(
         rest, part = stage.split(rest, factor=n)
         stage.bind(part, thread)
     stage.unroll(rest)
-    stage.vectorize(vec)
+    if stage.op.tag in COMPUTED_IN_PLACE:
+        stage.unroll(vec)
+    else:
+        stage.vectorize(vec)
