@@ -14,7 +14,8 @@ from typing import Any
 from .. import expr as E
 from ..build import FOLD, cast, compare, const, logical_and, logical_not, logical_or, wrap_int
 from ..dtype import dtype_info
-from ..visit import map_expr
+from ..intrin import INTRINS
+from ..visit import free_vars, map_expr, walk_exprs
 from . import divmod as D
 from .facts import INDEX_DTYPES, INF, Facts, factors
 from .linear import Lin
@@ -38,16 +39,15 @@ class Simplifier(Facts):
     def __init__(self) -> None:
         super().__init__()
         self._done: dict[int, E.Expr] = {}
+        self._active: set[int] = set()
         self._subst: dict[int, E.Expr] = {}
         self._rules = rule_functions()
 
     # ---- making nodes (results are canonical)
 
     def atom(self, cls: Any, form: Lin, c: int, dtype: str) -> E.Expr:
-        """`cls(form, c)`, which is simplified as it stands."""
-        out = self.mk(cls, self.rebuild(form, dtype), self.imm(c, dtype))
-        self._done[id(out)] = out
-        return out
+        """The node `cls(form, c)`."""
+        return self.mk(cls, self.rebuild(form, dtype), self.imm(c, dtype))
 
     def number(self, value: int, dtype: str) -> E.Expr:
         return self.intern(const(value, dtype))
@@ -93,7 +93,13 @@ class Simplifier(Facts):
         elif t is E.IntImm or t is E.FloatImm or t is E.StringImm:
             out = e
         else:
+            if id(e) in self._active:
+                return e  # a rewrite that came back to where it began
+            self._active.add(id(e))
             out = _HANDLERS.get(t, _generic)(self, e)
+            if out is not e:
+                out = self.simp(out)
+            self._active.discard(id(e))
             if self._true and out.dtype == "bool":
                 known = self._true.get(id(out))
                 if known is not None:
@@ -137,9 +143,7 @@ class Simplifier(Facts):
             lo, hi = self.bound_lin(form)
             if lo == hi and self.trusted(form, dtype):
                 return self.imm(wrap_int(lo, dtype), dtype)
-        out = self.rebuild(form, dtype)
-        self._done[id(out)] = out
-        return out
+        return self.rebuild(form, dtype)
 
     def _push_extremum(self, form: Lin, atom: Any, c: int, dtype: str) -> E.Expr | None:
         """min(a, b) + r -> min(a + r, b + r) where that leaves fewer terms (extents of clipped regions)."""
@@ -251,6 +255,7 @@ class Simplifier(Facts):
     def save(self) -> tuple[Any, ...]:
         """The scope, to be restored."""
         state = (
+            self._active,
             self._done,
             self._bounds,
             self._mods,
@@ -263,11 +268,13 @@ class Simplifier(Facts):
         )
         self._var_bounds, self._var_mods, self._known = dict(self._var_bounds), dict(self._var_mods), dict(self._known)
         self._nonneg, self._true, self._subst = list(self._nonneg), dict(self._true), dict(self._subst)
+        self._active = set()
         self.forget()
         return state
 
     def restore(self, state: tuple[Any, ...]) -> None:
         (
+            self._active,
             self._done,
             self._bounds,
             self._mods,
@@ -427,7 +434,6 @@ def _floor_index(f: Simplifier, t: Any, a: E.Expr, b: Any, dtype: str) -> E.Expr
             if f.prove_nonneg(r) and f.prove_nonneg(divisor.plus(r, -1).shifted(-1)):
                 return f.from_lin(q if t is E.FloorDiv else r, dtype)
             rest = f.mk(t, f.from_lin(r, dtype), b)
-            f._done[id(rest)] = rest
             return f.from_lin(q.plus(Lin.of(rest)), dtype) if t is E.FloorDiv else rest
     if f._nonneg and f.prove_nonneg(form) and f.prove_nonneg(divisor.plus(form, -1).shifted(-1)):
         return f.imm(0, dtype) if t is E.FloorDiv else a
@@ -625,6 +631,11 @@ def _holds(wide: Any, narrow: Any) -> bool:
     return bool(narrow.kind == "uint" and wide.bits > narrow.bits)
 
 
+def has_effects(e: E.Expr) -> bool:
+    """Whether evaluating `e` does more than give a value."""
+    return any(type(x) is E.Call and INTRINS[x.op].effect != "pure" for x in walk_exprs(e))
+
+
 def _let(f: Simplifier, e: E.Let) -> E.Expr:
     v = f.simp(e.value)
     if type(v) in (E.Var, E.IntImm, E.FloatImm):
@@ -643,6 +654,8 @@ def _let(f: Simplifier, e: E.Let) -> E.Expr:
         if f.has_data(v):
             f._data[id(e.var)] = True
     body = f.simp(e.body)
+    if all(x is not e.var for x in free_vars(body)) and not has_effects(v):
+        return body
     if v is e.value and body is e.body:
         return e
     return f.intern(E.Let(e.var, v, body))
