@@ -32,7 +32,7 @@ def first_reduce(op: ComputeOp) -> E.Reduce:
 
 
 def lower_reduction(low: Lowering, stage: Stage, op: ComputeOp) -> S.Stmt:
-    if any(iv.kind == E.IterKind.REDUCE and stage.thread_of(iv) not in ("", "vthread") for iv in stage.leaf):
+    if any(iv.kind == E.IterKind.REDUCE and stage.thread_of(iv) for iv in stage.leaf):
         return _over_threads(low, stage, op)
     return _in_one_thread(low, stage, op)
 

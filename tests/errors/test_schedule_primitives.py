@@ -247,7 +247,7 @@ def test_bind_to_a_string():
 
 def test_bind_of_a_reduce_loop_to_blocks():
     _, _, C, k, s = mm()
-    with mistake("work-groups cannot combine their values"):
+    with mistake("only the threads of a work-group combine"):
         s[C].bind(k, te.thread_axis("blockIdx.x"))
 
 

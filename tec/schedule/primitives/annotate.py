@@ -47,9 +47,9 @@ def bind(stage: Stage, loop: Any, thread: Any) -> None:
             mark=iv,
             hint="bind a data loop",
         )
-    if iv.kind == IterKind.REDUCE and tag.startswith("blockIdx"):
+    if iv.kind == IterKind.REDUCE and not tag.startswith("threadIdx"):
         raise fail(
-            stage, f"bind of reduce loop {iv.name} to {tag}: work-groups cannot combine their values", mark=iv,
+            stage, f"bind of reduce loop {iv.name} to {tag}: only the threads of a work-group combine their values", mark=iv,
             hint="bind it to threadIdx.*, or rfactor it and bind the new data axis",
         )  # fmt: skip
     if tag != "vthread":

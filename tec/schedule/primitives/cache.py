@@ -114,7 +114,7 @@ def cache_write(sch: Schedule, tensor: Any, scope: Any) -> Any:
             sch, f"cache_write of {len(items)} of the {op.num_outputs} outputs of {stage.name}", mark=stage,
             hint=f"give all: s.cache_write([{', '.join(o.name for o in op.outputs)}], {scope!r})",
         )  # fmt: skip
-    if stage.relations or any(a.kind != "serial" or a.thread or a.pragmas for a in stage.attrs.values()):
+    if stage.relations or any(a.kind != "serial" or a.thread is not None or a.pragmas for a in stage.attrs.values()):
         raise fail(
             sch, f"cache_write of {stage.name}, whose loops are scheduled already", mark=stage,
             hint="cache_write first, then split and bind",
