@@ -73,7 +73,11 @@ class Checker:
         self.params = [_param(i, p) for i, p in enumerate(signature["params"])]
         try:
             self.implicit = [str(v["name"]) for v in signature.get("implicit", ())]
-        except (KeyError, TypeError):
+            self._fits = {
+                name: scalar_packer(dtype)
+                for name, dtype in ((v["name"], v["dtype"]) for v in signature.get("implicit", ()))
+            }
+        except (KeyError, TypeError, ArgumentError):
             raise PackageError(f"a damaged signature of {function!r}: implicit variables", locate=False) from None
         self.tensors = [p for p in self.params if p.is_tensor]
         self.scalars = [p for p in self.params if not p.is_tensor]
@@ -195,6 +199,11 @@ class Checker:
                 raise self.error(
                     f"the shapes do not say what {', '.join(missing)} is", hint="pass it as an argument of its own"
                 )
+        for name, fits in self._fits.items():
+            try:
+                fits(env[name])
+            except ArgumentError as error:
+                raise self.error(f"{name}: {error.message}", hint=f'tec.var("{name}", "int64")') from None
         return env
 
     def scalar(self, p: Param, value: Any) -> Any:

@@ -143,6 +143,16 @@ def test_variable_that_no_shape_tells():
     mistake(ArgumentError, lambda: f(z(4)), "the shapes do not say what n is")
 
 
+def test_size_beyond_its_variable():
+    f = cpu_module({"params": [tensor("A", ["n"], "int8")], "implicit": [N]})
+    huge = np.broadcast_to(np.int8(0), (1 << 31,))  # no memory behind it
+    g = cpu_module(
+        {"params": [tensor("A", ["n"], "int8", strides=["s"])], "implicit": [N, {"name": "s", "dtype": "int32"}]}
+    )
+    mistake(ArgumentError, lambda: g(huge), "n: 2147483648 is out of the range of int32", 'tec.var("n", "int64")')
+    f(np.zeros(10, "int8"))
+
+
 def test_stride_of_a_declared_buffer():
     f = cpu_module({"params": [tensor("A", [4, 4], strides=[8, 1])], "implicit": []})
     f(z(4, 8)[:, :4])

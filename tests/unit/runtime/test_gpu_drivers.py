@@ -286,6 +286,11 @@ def _real_hip() -> str | None:
 def test_real_libamdhip64_without_a_gpu():
     done = run("import tec.runtime as r\nprint(r.rocm_exists())\nr.rocm(0)", TEC_EMULATE="")
     assert done.stdout.strip() == "False"
+    lacking = run(
+        "from tec.runtime.hip_driver import HipDriver, _PROTOTYPES\nd = HipDriver()\n"
+        "print([n for n in _PROTOTYPES if not d.lib.has(n) and 'Properties' not in n])"
+    )
+    assert lacking.stdout.strip() == "[]"
     for words in ("no AMD GPU was found", _real_hip(), "sees no device", "TEC_EMULATE=gfx942"):
         assert words in done.stderr
 
