@@ -12,7 +12,7 @@ from typing import Any
 from ...schedule import Schedule, create_schedule
 from ...target import Target
 from ...te import ComputeOp, Tensor, thread_axis
-from . import matmul
+from . import matmul, matrix_units
 from .analysis import Group, analyze, const_shape, extent, reduce_size, size_of
 from .cpu import _common_rows, inline_injective
 
@@ -24,6 +24,9 @@ def schedule(outputs: list[Tensor], target: Target) -> Schedule:
     s = create_schedule([t.op for t in outputs])
     group = analyze(outputs)
     inline_injective(s, group, keep=[op for op in group.ops if op.tag == "tile"])
+    for op in group.reductions():
+        if matrix_units.schedule_group(s, group, op, target):
+            return s
     for op in group.ops:
         if op.tag in matmul.TAGS and matmul.schedule_gpu(s, group, op, target):
             return s

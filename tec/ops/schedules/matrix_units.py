@@ -18,7 +18,7 @@ from ...ir.visit import walk_exprs
 from ...schedule import Schedule
 from ...target import Target
 from ...te import ComputeOp, Operation, Tensor, intrin, thread_axis
-from .analysis import const_shape, extent
+from .analysis import Group, const_shape, extent
 
 _PIECE_BYTES = 16
 COMPUTED_IN_PLACE = ("im2col",)  # tags of operands whose tiles are computed in shared memory
@@ -117,6 +117,16 @@ def _steps(in_dtype: str, target: Target) -> tuple[int, ...]:
     """Sizes of a step of k, best first: 128 bytes a row on CDNA, 64 where registers are fewer."""
     most = (128 if target.chip.family.startswith("cdna") else 64) // dtype_info(in_dtype).bytes
     return (most, most // 2, most // 4)
+
+
+def schedule_group(s: Schedule, group: Group, op: Operation, target: Target) -> bool:
+    """Schedule a group around the product `op` where it is all there is besides elementwise work; False else."""
+    if not isinstance(op, ComputeOp) or len(group.output_ops) != 1 or group.reductions() != [op]:
+        return False
+    out = group.output_ops[0]
+    if not isinstance(out, ComputeOp) or const_shape(out.output(0)) != const_shape(op.output(0)):
+        return False
+    return schedule(s, op, out, target)
 
 
 def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None) -> bool:
