@@ -29,6 +29,9 @@ from .emitter_core import quote
 _LIBM = frozenset(
     "exp exp2 exp10 log log2 log10 log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf pow atan2 hypot".split()
 )
+_WITHOUT_F16C = frozenset(
+    "x86-64 x86-64-v2 core2 penryn nehalem westmere sandybridge silvermont btver1 k8 amdfam10 barcelona".split()
+)
 _OUT_OF_MEMORY = -1
 _ALLOC = ("tec_alloc", "declare noalias ptr @tec_alloc(i64) nounwind")
 _FREE = ("tec_free", "declare void @tec_free(ptr) nounwind")
@@ -67,6 +70,8 @@ class CpuEmitter(Emitter):
         self.machine = machine
         self.is_x86 = machine.triple.startswith(("x86_64", "i686"))
         self.intrinsic_prefixes = ("llvm.x86.",) if self.is_x86 else ("llvm.aarch64.",)  # type: ignore[misc]
+        old = machine.cpu in _WITHOUT_F16C and "+f16c" not in machine.features
+        self.native_half = not (self.is_x86 and (old or "-f16c" in machine.features))
         self.wide = target.vector_bytes if self.is_x86 else 16
         self.gather_bits = (32, 64) if self.wide == 64 else ()  # type: ignore[misc]
         self.messages: dict[str, list[str]] = {}
@@ -316,7 +321,12 @@ class CpuEmitter(Emitter):
     def math(self, e: E.Call) -> str:
         """float16 goes through float32 where libm is called."""
         info = dtype_info(e.dtype)
-        if info.kind == "float" and info.bits == 16 and super().native_math(e.op, info.element) is None:
+        if (
+            info.kind == "float"
+            and info.bits == 16
+            and self.native_half
+            and super().native_math(e.op, info.element) is None
+        ):
             wide = with_lanes("float32", info.lanes)
             args = [self.convert(self.expr(a), a.dtype, wide) for a in e.args]
             name = self.native_math(e.op, "float32")

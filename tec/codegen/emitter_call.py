@@ -331,11 +331,8 @@ class Calls(Arithmetic):
     def check_intrinsic(self, name: str) -> None:
         """Raise CodegenError for an intrinsic this target's code generator does not know."""
         own = any(name.startswith(p) for p in self.intrinsic_prefixes)
-        if (
-            (not own
-            and name.split(".")[1:2]
-            and name.split(".")[1] not in _GENERIC_INTRINSICS)
-            or not name.startswith("llvm.")
+        if (not own and name.split(".")[1:2] and name.split(".")[1] not in _GENERIC_INTRINSICS) or not name.startswith(
+            "llvm."
         ):
             raise self.error(
                 f"LLVM intrinsic {name!r} is not one this target lowers",

@@ -76,6 +76,7 @@ class Core:
     """State of one module under construction and of the function being written."""
 
     native_bfloat: ClassVar[bool] = False  # LLVM's bfloat arithmetic lowers to what the IR means; else bits and f32
+    native_half: bool = True  # the same for half; without hardware LLVM calls library functions that may be missing
     exact_half_from_double: ClassVar[bool] = True  # fptrunc double to half lowers without a library call
     pointer_bits: ClassVar[int] = 64
     expr_handlers: ClassVar[dict[type, Handler]] = {}
@@ -126,6 +127,12 @@ class Core:
 
     # ---- types and literals
 
+    def is_soft(self, dtype: str) -> bool:
+        """Whether values of a 16-bit float type are held as i16 and computed with in float32."""
+        return (not self.native_bfloat and dtype.startswith("bfloat16")) or (
+            not self.native_half and dtype.startswith("float16")
+        )
+
     def type_of(self, dtype: str) -> LLVMType:
         """The LLVM types of a dtype; raises CodegenError for one that LLVM or the target has not."""
         t = self._types.get(dtype)
@@ -133,7 +140,7 @@ class Core:
             info = dtype_info(dtype)
             if info.kind == "bool":
                 reg, mem = "i1", "i8"
-            elif info.kind == "bfloat" and not self.native_bfloat:
+            elif self.is_soft(dtype):
                 reg = mem = "i16"
             elif info.element in _FLOAT_TYPES:
                 reg = mem = _FLOAT_TYPES[info.element]
@@ -161,10 +168,10 @@ class Core:
         info = t.info
         if t.kind == "bool":
             one = "i1"
-        elif t.kind == "float":
-            one = f"f{info.bits}"
-        elif t.kind == "bfloat":
-            one = "bf16" if self.native_bfloat else "i16"
+        elif info.is_float and self.is_soft(dtype):
+            one = "i16"
+        elif info.is_float:
+            one = "bf16" if t.kind == "bfloat" else f"f{info.bits}"
         elif t.kind == "handle":
             one = "p0"
         else:
@@ -188,8 +195,9 @@ class Core:
     def float_const(self, value: float, dtype: str) -> str:
         """A float constant of `dtype`."""
         t = self.type_of(dtype)
-        if t.kind == "bfloat" and not self.native_bfloat:
-            return self.splat(str(bfloat_bits(value)), dtype)
+        if self.is_soft(dtype):
+            bits = bfloat_bits(value) if t.kind == "bfloat" else int(float_literal(value, "float16")[3:], 16)
+            return self.splat(str(bits), dtype)
         return self.splat(float_literal(value, t.info.element), dtype)
 
     # ---- values, blocks

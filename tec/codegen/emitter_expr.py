@@ -24,36 +24,73 @@ _COMPARE: dict[type, tuple[str, str, str]] = {
 class Arithmetic(Core):
     """Handlers for every node type but BufferLoad and Call."""
 
-    # ---- bfloat16 as bits
-
-    def is_soft(self, dtype: str) -> bool:
-        """Whether values of `dtype` are bfloat16 held as i16."""
-        return not self.native_bfloat and dtype.startswith("bfloat16")
+    # ---- 16-bit floats as bits
 
     def widen(self, value: str, dtype: str) -> tuple[str, str]:
-        """A soft bfloat16 value as float32 (exact), anything else as it is; with its dtype."""
+        """A soft 16-bit float as float32 (exact), anything else as it is; with its dtype."""
         if not self.is_soft(dtype):
             return value, dtype
-        wide = with_lanes("float32", dtype_info(dtype).lanes)
-        i32 = with_lanes("int32", dtype_info(dtype).lanes)
-        bits = self.op(f"zext {self.reg(dtype)} {value} to {self.reg(i32)}")
-        high = self.op(f"shl {self.reg(i32)} {bits}, {self.int_const(16, i32)}")
-        return self.op(f"bitcast {self.reg(i32)} {high} to {self.reg(wide)}"), wide
+        lanes = dtype_info(dtype).lanes
+        wide, i32 = with_lanes("float32", lanes), with_lanes("int32", lanes)
+        t, r = self.reg(i32), self.reg(wide)
+        bits = self.op(f"zext {self.reg(dtype)} {value} to {t}")
+        if dtype_info(dtype).kind == "bfloat":
+            high = self.op(f"shl {t} {bits}, {self.int_const(16, i32)}")
+            return self.op(f"bitcast {t} {high} to {r}"), wide
+        # The exponent is rebased by a multiplication, which also makes denormals normal; infinities and NaN are set right.
+        magnitude = self.op(
+            f"shl {t} {self.op(f'and {t} {bits}, {self.int_const(0x7FFF, i32)}')}, {self.int_const(13, i32)}"
+        )
+        scaled = self.op(f"fmul {r} {self.op(f'bitcast {t} {magnitude} to {r}')}, {self.float_const(2.0**112, wide)}")
+        finite = self.op(f"icmp ult {t} {magnitude}, {self.int_const(0x7C00 << 13, i32)}")
+        special = self.op(f"or {t} {magnitude}, {self.int_const(0x7F800000, i32)}")
+        b = self.reg(with_lanes("bool", lanes))
+        chosen = self.op(f"select {b} {finite}, {t} {self.op(f'bitcast {r} {scaled} to {t}')}, {t} {special}")
+        sign = self.op(
+            f"shl {t} {self.op(f'and {t} {bits}, {self.int_const(0x8000, i32)}')}, {self.int_const(16, i32)}"
+        )
+        return self.op(f"bitcast {t} {self.op(f'or {t} {chosen}, {sign}')} to {r}"), wide
 
     def narrow(self, value: str, dtype: str) -> str:
-        """A float32 value rounded to soft bfloat16: nearest even; NaN stays NaN."""
+        """A float32 value rounded to a soft 16-bit float: nearest even; NaN stays NaN."""
         lanes = dtype_info(dtype).lanes
         f32, i32 = with_lanes("float32", lanes), with_lanes("int32", lanes)
-        t, b = self.reg(i32), with_lanes("bool", lanes)
+        t, b = self.reg(i32), self.reg(with_lanes("bool", lanes))
         bits = self.op(f"bitcast {self.reg(f32)} {value} to {t}")
+        if dtype_info(dtype).kind != "bfloat":
+            return self.op(f"trunc {t} {self._narrow_half(bits, lanes)} to {self.reg(dtype)}")
         high = self.op(f"lshr {t} {bits}, {self.int_const(16, i32)}")
         odd = self.op(f"and {t} {high}, {self.int_const(1, i32)}")
         bias = self.op(f"add {t} {odd}, {self.int_const(0x7FFF, i32)}")
         rounded = self.op(f"lshr {t} {self.op(f'add {t} {bits}, {bias}')}, {self.int_const(16, i32)}")
         quiet = self.op(f"or {t} {high}, {self.int_const(0x40, i32)}")
         nan = self.op(f"fcmp uno {self.reg(f32)} {value}, {self.float_const(0.0, f32)}")
-        chosen = self.op(f"select {self.reg(b)} {nan}, {t} {quiet}, {t} {rounded}")
+        chosen = self.op(f"select {b} {nan}, {t} {quiet}, {t} {rounded}")
         return self.op(f"trunc {t} {chosen} to {self.reg(dtype)}")
+
+    def _narrow_half(self, bits: str, lanes: int) -> str:
+        """The float16 bits, in 32, of float32 bits: normal results by integer rounding, denormal ones by adding 0.5, whose
+        last place is float16's smallest denormal."""
+        f32, i32 = with_lanes("float32", lanes), with_lanes("int32", lanes)
+        t, r, b = self.reg(i32), self.reg(f32), self.reg(with_lanes("bool", lanes))
+
+        def const(x: int) -> str:
+            return self.int_const(x, i32)
+
+        u = self.op(f"and {t} {bits}, {const(0x7FFFFFFF)}")
+        odd = self.op(f"and {t} {self.op(f'lshr {t} {u}, {const(13)}')}, {const(1)}")
+        rebased = self.op(f"add {t} {self.op(f'add {t} {u}, {const(0xC8000FFF)}')}, {odd}")
+        normal = self.op(f"lshr {t} {rebased}, {const(13)}")
+        sum_ = self.op(f"fadd {r} {self.op(f'bitcast {t} {u} to {r}')}, {self.float_const(0.5, f32)}")
+        tiny = self.op(f"sub {t} {self.op(f'bitcast {r} {sum_} to {t}')}, {const(0x3F000000)}")
+        is_tiny = self.op(f"icmp ult {t} {u}, {const(0x38800000)}")
+        finite = self.op(f"select {b} {is_tiny}, {t} {tiny}, {t} {normal}")
+        is_nan = self.op(f"icmp ugt {t} {u}, {const(0x7F800000)}")
+        special = self.op(f"select {b} {is_nan}, {t} {const(0x7E00)}, {t} {const(0x7C00)}")
+        overflows = self.op(f"icmp uge {t} {u}, {const(0x477FF000)}")
+        magnitude = self.op(f"select {b} {overflows}, {t} {special}, {t} {finite}")
+        sign = self.op(f"and {t} {self.op(f'lshr {t} {bits}, {const(16)}')}, {const(0x8000)}")
+        return self.op(f"or {t} {magnitude}, {sign}")
 
     # ---- arithmetic
 
@@ -275,6 +312,7 @@ class Arithmetic(Core):
         return self.op(f"{'sext' if s.kind == 'int' else 'zext'} {s.reg} {value} to {d.reg}")
 
     def _float_to_float(self, value: str, src: str, dst: str) -> str:
+        value, src = self.widen(value, src)
         if self.is_soft(dst):
             if dtype_info(src).bits == 64:
                 value, src = self._double_to_odd(value, src)
@@ -282,7 +320,6 @@ class Arithmetic(Core):
                 wide = with_lanes("float32", dtype_info(src).lanes)
                 value = self.op(f"fpext {self.reg(src)} {value} to {self.reg(wide)}")
             return self.narrow(value, dst)
-        value, src = self.widen(value, src)
         if src == dst:
             return value
         s, d = self.type_of(src), self.type_of(dst)

@@ -257,3 +257,44 @@ def test_fast_math_is_the_users_choice():
     ):
         text = elementwise(Mul, ["float32"] * 2, "float32", 16, 8, target).code.llvm
         assert word in text, target
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_float16_without_hardware(lanes):
+    """A CPU before F16C: every half widens exactly, float32 and float64 round to nearest even, arithmetic is NumPy's."""
+    target = "llvm -mcpu=x86-64"
+    name = "float16" if lanes == 1 else f"float16x{lanes}"
+
+    def convert(a, src, dst):
+        out = np.zeros(len(a), dst)
+        as_lanes = dst if lanes == 1 else f"{dst}x{lanes}"
+        assert elementwise(lambda x: Cast(as_lanes, x), [src], dst, len(a), lanes, target)(a, out) == 0
+        return out
+
+    every = np.arange(65536, dtype=np.uint16).view(np.float16)
+    np.testing.assert_array_equal(convert(every, "float16", "float32"), every.astype("f4"))
+    rng = np.random.default_rng(21)
+    halves = every[np.isfinite(every)][::7][:8192].astype("f8")
+    ties = halves + np.spacing(halves.astype("f2")).astype("f8") / 2
+    wide = np.concatenate(
+        [
+            ties,
+            np.nextafter(ties, 1e9),
+            np.nextafter(ties, -1e9),
+            rng.standard_normal(8192) * 1e5,
+            [np.inf, -np.inf, np.nan, 65519.9, 65520, 1e300, 1e-300, -0.0],
+        ]
+    )
+    wide = wide[: len(wide) // 8 * 8]
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(convert(wide, "float64", "float16"), wide.astype("f2"))
+        narrow = wide.astype("f4")
+        np.testing.assert_array_equal(convert(narrow, "float32", "float16"), narrow.astype("f2"))
+        a, b = samples("float16", 22), samples("float16", 23)
+        for node, want in ((Add, a + b), (Sub, a - b), (Mul, a * b), (Div, a / b), (Max, np.fmax(a, b))):
+            out = np.zeros(N, "f2")
+            built = elementwise(node, ["float16"] * 2, "float16", N, lanes, target)
+            built(a, b, out)
+            np.testing.assert_array_equal(out, want)
+            assert "hf2" not in built.code.asm
+    assert name in ("float16", "float16x8")
