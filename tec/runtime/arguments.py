@@ -17,7 +17,7 @@ from ..errors import ArgumentError, PackageError
 from . import exprs
 from .device import Device
 from .dtypes import itemsize, scalar_packer
-from .ndarray import NDArray, Storage, empty, from_dlpack, from_numpy
+from .ndarray import NDArray, empty, from_dlpack, from_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,11 +314,3 @@ def _overlap(a: NDArray, b: NDArray) -> bool:
     if a.device.driver is None:
         return bool(np.shares_memory(a._cpu_view(), b._cpu_view()))
     return False  # interleaved views of device memory: the caller knows
-
-
-def wrap(device: Device, address: int, shape: tuple[int, ...], dtype: str, owner: Any = None) -> NDArray:
-    """An array over memory that `owner` holds."""
-    size = itemsize(dtype)
-    for n in shape:
-        size *= n
-    return NDArray(Storage(device, size, address, owner), address, shape, dtype)

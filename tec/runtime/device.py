@@ -104,7 +104,7 @@ class Device:
         """What is held, cached and free, in bytes."""
         if self.allocator is not None:
             return self.allocator.stats()
-        from .ndarray import cpu_memory
+        from .storage import cpu_memory
 
         return cpu_memory()
 

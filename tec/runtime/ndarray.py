@@ -8,8 +8,7 @@ their views, NumPy views of them and DLPack capsules keep alive; it goes when th
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -17,91 +16,11 @@ import numpy as np
 
 from ..errors import ArgumentError, DeviceError
 from . import dlpack
-from .allocator import MemoryStats
-from .device import Device, as_device, cpu, cuda, host_memory, rocm
+from .device import Device, as_device, cpu, cuda, rocm
 from .dtypes import dtype_name, itemsize, numpy_dtype
+from .storage import ALIGN, Storage, compact_strides, is_compact, runs, span
 
-_ALIGN = 64
-
-
-class _CpuCount:
-    """Bytes and blocks that live CPU arrays hold."""
-
-    lock = threading.RLock()  # a garbage collection inside may free another array
-    used = peak = blocks = allocs = 0
-
-    @classmethod
-    def add(cls, nbytes: int, blocks: int) -> None:
-        with cls.lock:
-            cls.used += nbytes
-            cls.blocks += blocks
-            if blocks > 0:
-                cls.allocs += 1
-                cls.peak = max(cls.peak, cls.used)
-
-
-def cpu_memory() -> MemoryStats:
-    """What arrays hold of the host's memory."""
-    free, total = host_memory()
-    return MemoryStats(_CpuCount.used, 0, _CpuCount.peak, _CpuCount.blocks, _CpuCount.allocs, 0, free, total)
-
-
-class Storage:
-    """A piece of a device's memory: allocated here, or somebody else's, kept alive through `owner`."""
-
-    __slots__ = ("__weakref__", "_own", "address", "device", "nbytes", "owner")
-
-    def __init__(self, device: Device, nbytes: int, address: int | None = None, owner: Any = None):
-        self._own = False
-        self.device = device
-        self.nbytes = nbytes
-        self.owner = owner
-        if address is not None:
-            self.address = address
-        elif device.allocator is None:
-            try:
-                raw = np.empty(nbytes + _ALIGN, np.uint8)
-            except (MemoryError, ValueError):
-                raise DeviceError(f"out of memory on {device}: {nbytes} bytes asked for") from None
-            start = raw.__array_interface__["data"][0]
-            self.address = (start + _ALIGN - 1) & -_ALIGN
-            self.owner = raw
-            self._own = True
-            _CpuCount.add(nbytes, 1)
-        else:
-            self.address = device.allocator.alloc(nbytes)
-            self._own = True
-
-    def __del__(self) -> None:
-        if self._own:
-            self._own = False
-            if self.device.allocator is None:
-                _CpuCount.add(-self.nbytes, -1)
-            else:
-                self.device.allocator.free(self.address)
-
-
-def compact_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
-    strides = []
-    step = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
-
-
-def is_compact(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the strides are row-major's; those of extents 0 and 1 do not count."""
-    if 0 in shape:
-        return True
-    step = 1
-    for extent, stride in zip(reversed(shape), reversed(strides)):
-        if extent != 1:
-            if stride != step:
-                return False
-            step *= extent
-    return True
+__all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy", "zeros"]
 
 
 class NDArray:
@@ -132,7 +51,7 @@ class NDArray:
         self.dtype = dtype
         self.device = storage.device
         self._strides = strides
-        low = address | _ALIGN
+        low = address | ALIGN
         self.layout = (dtype, shape, strides, storage.device, writable, low & -low)
 
     # ---- what it is
@@ -220,7 +139,7 @@ class NDArray:
         held = numpy_dtype(self.dtype)
         if self.size == 0:
             return np.empty(self.shape, held)
-        low, high = _span(self.shape, self.strides)
+        low, high = span(self.shape, self.strides)
         size = itemsize(self.dtype)
         raw: Any = (ctypes.c_char * ((high - low + 1) * size)).from_address(self.address + low * size)
         raw._storage = self.storage  # NumPy keeps `raw`, and `raw` the memory
@@ -237,7 +156,7 @@ class NDArray:
             return np.empty(self.shape, held)
         self._forbid_capture()
         size = itemsize(self.dtype)
-        low, high = (0, self.size - 1) if self._strides is None else _span(self.shape, self._strides)
+        low, high = (0, self.size - 1) if self._strides is None else span(self.shape, self._strides)
         host = np.empty(high - low + 1, held)
         stream = device.local.stream
         device.driver.copy_from_device(  # type: ignore[union-attr]
@@ -279,7 +198,7 @@ class NDArray:
         base = host.__array_interface__["data"][0]
         stream = device.local.stream
         size = itemsize(self.dtype)
-        for offset, start, count in _runs(self.shape, self.strides):
+        for offset, start, count in runs(self.shape, self.strides):
             device.driver.copy_to_device(  # type: ignore[union-attr]
                 device.index, self.address + offset * size, base + start * size, count * size, stream
             )
@@ -448,22 +367,6 @@ class NDArray:
 def _dlpack_device(device: Device) -> tuple[int, int]:
     kinds = {"cpu": dlpack.CPU, "cuda": dlpack.CUDA, "rocm": dlpack.ROCM}
     return kinds[device.kind], 0 if device.kind == "cpu" else device.index
-
-
-def _span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """The lowest and highest element offset that an array touches; it must not be empty."""
-    ends = [(n - 1) * s for n, s in zip(shape, strides)]
-    return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
-
-
-def _runs(shape: tuple[int, ...], strides: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
-    """(element offset, row-major index, count) of each contiguous run."""
-    count, inner = 1, len(shape)
-    while inner and (shape[inner - 1] == 1 or strides[inner - 1] == count):
-        count *= shape[inner - 1]
-        inner -= 1
-    for number, index in enumerate(np.ndindex(*shape[:inner])):
-        yield sum(i * s for i, s in zip(index, strides)), number * count, count
 
 
 # ---- tec.nd

@@ -1,0 +1,115 @@
+"""Storage: a piece of a device's memory with its owner; and the arithmetic of shapes and strides.
+
+A `Storage` frees what it allocated when the last array, view or capsule over it goes; for memory that somebody else owns it
+keeps the owner alive. Strides count elements.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import DeviceError
+from .allocator import MemoryStats
+from .device import Device, host_memory
+
+ALIGN = 64
+
+
+class _CpuCount:
+    """Bytes and blocks that live CPU arrays hold."""
+
+    lock = threading.RLock()  # a garbage collection inside may free another array
+    used = peak = blocks = allocs = 0
+
+    @classmethod
+    def add(cls, nbytes: int, blocks: int) -> None:
+        with cls.lock:
+            cls.used += nbytes
+            cls.blocks += blocks
+            if blocks > 0:
+                cls.allocs += 1
+                cls.peak = max(cls.peak, cls.used)
+
+
+def cpu_memory() -> MemoryStats:
+    """What arrays hold of the host's memory."""
+    free, total = host_memory()
+    return MemoryStats(_CpuCount.used, 0, _CpuCount.peak, _CpuCount.blocks, _CpuCount.allocs, 0, free, total)
+
+
+class Storage:
+    """A piece of a device's memory: allocated here, or somebody else's, kept alive through `owner`."""
+
+    __slots__ = ("__weakref__", "_own", "address", "device", "nbytes", "owner")
+
+    def __init__(self, device: Device, nbytes: int, address: int | None = None, owner: Any = None):
+        self._own = False
+        self.device = device
+        self.nbytes = nbytes
+        self.owner = owner
+        if address is not None:
+            self.address = address
+        elif device.allocator is None:
+            try:
+                raw = np.empty(nbytes + ALIGN, np.uint8)
+            except (MemoryError, ValueError):
+                raise DeviceError(f"out of memory on {device}: {nbytes} bytes asked for") from None
+            start = raw.__array_interface__["data"][0]
+            self.address = (start + ALIGN - 1) & -ALIGN
+            self.owner = raw
+            self._own = True
+            _CpuCount.add(nbytes, 1)
+        else:
+            self.address = device.allocator.alloc(nbytes)
+            self._own = True
+
+    def __del__(self) -> None:
+        if self._own:
+            self._own = False
+            if self.device.allocator is None:
+                _CpuCount.add(-self.nbytes, -1)
+            else:
+                self.device.allocator.free(self.address)
+
+
+def compact_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def is_compact(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the strides are row-major's; those of extents 0 and 1 do not count."""
+    if 0 in shape:
+        return True
+    step = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1:
+            if stride != step:
+                return False
+            step *= extent
+    return True
+
+
+def span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+    """The lowest and highest element offset that an array touches; it must not be empty."""
+    ends = [(n - 1) * s for n, s in zip(shape, strides)]
+    return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
+
+
+def runs(shape: tuple[int, ...], strides: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
+    """(element offset, row-major index, count) of each contiguous run."""
+    count, inner = 1, len(shape)
+    while inner and (shape[inner - 1] == 1 or strides[inner - 1] == count):
+        count *= shape[inner - 1]
+        inner -= 1
+    for number, index in enumerate(np.ndindex(*shape[:inner])):
+        yield sum(i * s for i, s in zip(index, strides)), number * count, count
