@@ -169,7 +169,7 @@ class Network:
             out[spec["name"]] = a = (
                 x
                 if isinstance(x, NDArray)
-                else array(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else np.asarray(x))
+                else array(np.asarray(x, order="C"))  # ascontiguousarray would give a scalar a dimension
             )
             if a.dtype != spec["dtype"]:
                 raise ArgumentError(
