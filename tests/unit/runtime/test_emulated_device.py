@@ -117,3 +117,16 @@ print([m for m in sys.modules if m.startswith(("tec.ir", "tec.te", "tec.codegen"
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]" and done.stderr == ""
+
+
+def test_checks_are_options(fadd, dev, monkeypatch):
+    checked = rocm_emu("gfx942", check="race,init")
+    assert checked is not dev and checked is rocm_emu("gfx942", check={"init", "race"})
+    monkeypatch.setenv("TEC_EMULATE_CHECK", "race, init")
+    assert rocm(0) is checked
+    x, a, b, c = arrays(checked, 100)
+    fadd(a, b, c)
+    np.testing.assert_array_equal(c.numpy(), 3 * x)
+    monkeypatch.setenv("TEC_EMULATE_CHECK", "speling")
+    with pytest.raises(DeviceError, match="speling"):
+        rocm(0)
