@@ -1,17 +1,28 @@
-"""The passes: one file, one public function `name(func, target) -> func`, run in the order of `tec.driver.PIPELINE`."""
+"""The passes: one file, one public function `name(func, target) -> func`, run in the order of `tec.driver.PIPELINE`.
 
-import importlib
-from typing import Any
+`split_host_device` alone gives more: `(host, kernels)`.
+"""
 
-_PASSES = (
-    "flatten_buffers", "hoist_conditions", "inject_prefetch", "inject_vthread", "insert_barriers", "lower_allreduce", "lower_math",
-    "partition_loops", "pipeline", "plan_storage", "remove_noop", "simplify", "split_host_device", "unify_threads", "unroll", "vectorize",
-)  # fmt: skip
+from .flatten_buffers import flatten_buffers
+from .hoist_conditions import hoist_conditions
+from .inject_prefetch import inject_prefetch
+from .inject_vthread import inject_vthread
+from .insert_barriers import insert_barriers
+from .lower_allreduce import lower_allreduce
+from .lower_fragments import lower_fragments
+from .lower_math import lower_math
+from .partition_loops import partition_loops
+from .pipeline import pipeline
+from .plan_storage import plan_storage
+from .remove_noop import remove_noop
+from .simplify import simplify
+from .split_host_device import split_host_device
+from .unify_threads import unify_threads
+from .unroll import unroll
+from .vectorize import vectorize
 
-__all__ = list(_PASSES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PASSES:
-        return getattr(importlib.import_module(f"{__name__}.{name}"), name)
-    raise AttributeError(name)
+__all__ = [
+    "flatten_buffers", "hoist_conditions", "inject_prefetch", "inject_vthread", "insert_barriers", "lower_allreduce",
+    "lower_fragments", "lower_math", "partition_loops", "pipeline", "plan_storage", "remove_noop", "simplify",
+    "split_host_device", "unify_threads", "unroll", "vectorize",
+]  # fmt: skip

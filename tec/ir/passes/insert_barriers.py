@@ -27,9 +27,9 @@ from .rewrite_util import (
     Access,
     const_int,
     expr_accesses,
-    guarded,
     is_launch_loop,
     same_expr,
+    sunk,
 )
 from .thread_conflicts import Conflicts, SharedAccess
 
@@ -310,12 +310,8 @@ class _Walk:
 
     def sink(self, s: S.IfThenElse, why: _DivergentError) -> _Summary:
         """`s` with its condition moved inward, so that barriers stand outside of it."""
-        if any(True for _ in expr_accesses(s.cond)):
-            raise self.error(why)
-        moved = guarded(s.cond, s.then)
-        if s.orelse is not None:
-            moved = S.seq(moved, guarded(B.logical_not(s.cond), s.orelse))
-        if isinstance(moved, S.IfThenElse):
+        moved = sunk(s)
+        if moved is None:
             raise self.error(why)
         return self.walk(moved)
 

@@ -24,7 +24,7 @@ from ..dtype import dtype_info
 from ..func import Func
 from ..visit import map_stmt, substitute
 from .insert_barriers import barrier
-from .rewrite_util import THREAD_TAGS, const_int, guarded, is_launch_loop
+from .rewrite_util import THREAD_TAGS, const_int, is_launch_loop, sunk
 
 
 def lower_allreduce(func: Func, target: Target) -> Func:
@@ -85,10 +85,8 @@ class _Lowerer:
         if isinstance(s, S.AllReduce):
             return self.reduce(s, depth)
         if isinstance(s, S.IfThenElse) and self.is_divergent(s.cond) and _holds_allreduce(s):
-            moved = guarded(s.cond, s.then)
-            if s.orelse is not None:
-                moved = S.seq(moved, guarded(B.logical_not(s.cond), s.orelse))
-            if not isinstance(moved, S.IfThenElse):
+            moved = sunk(s)
+            if moved is not None:
                 return self.stmt(moved, depth)
             raise LoweringError("a reduction across threads stands under a condition that differs between threads")
         inner = depth + 1 if isinstance(s, (S.For, S.While)) else depth

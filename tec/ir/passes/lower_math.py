@@ -49,8 +49,27 @@ def expand(e: E.Call, target: Target) -> E.Expr:
     if info.bits == 64 and e.op in _LIBM_F64 and not target.is_gpu:
         return _libm(e)
     m = MathBuilder(e.dtype, target)
+    if e.op == "pow":
+        simple = _simple_power(m, e)
+        if simple is not None:
+            return simple
     args = tuple([m.let(a, f"x{k}") for k, a in enumerate(e.args)])
     return m.finish(FUNCTIONS[e.op](m, *args))
+
+
+def _simple_power(m: MathBuilder, e: E.Call) -> E.Expr | None:
+    """Powers by a few multiplications, exact in their special values."""
+    y = e.args[1].value if isinstance(e.args[1], E.Broadcast) else e.args[1]
+    if not isinstance(y, E.FloatImm) or y.value not in (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, -1.0):
+        return None
+    x = m.let(e.args[0], "x")
+    if y.value == 0.5:  # sqrt apart from -0 and -inf
+        root = m.add(m.sqrt(x), m.f(0.0))
+        return m.finish(m.select(E.EQ(x, m.f(float("-inf"))), m.inf, root))
+    if y.value in (0.0, 1.0, -1.0):
+        return m.finish({0.0: m.f(1.0), 1.0: x, -1.0: m.div(m.f(1.0), x)}[y.value])
+    square = m.let(m.mul(x, x), "square")
+    return m.finish({2.0: square, 3.0: m.mul(square, x), 4.0: m.mul(square, square)}[y.value])
 
 
 def _libm(e: E.Call) -> E.Expr:

@@ -253,10 +253,9 @@ class _Partitioner:
 def _quotient(e: E.Expr) -> tuple[E.Expr, int, int]:
     """(x, c, k) with e = x // c + k."""
     k = 0
-    if isinstance(e, E.Add) and isinstance(e.b, E.IntImm):
-        e, k = e.a, e.b.value
-    elif isinstance(e, E.Sub) and isinstance(e.b, E.IntImm):
-        e, k = e.a, -e.b.value
+    if isinstance(e, (E.Add, E.Sub)) and isinstance(e.b, E.IntImm):
+        k = e.b.value if type(e) is E.Add else -e.b.value
+        e = e.a
     if isinstance(e, E.FloorDiv) and isinstance(e.b, E.IntImm):
         return e.a, e.b.value, k
     return e, 1, k

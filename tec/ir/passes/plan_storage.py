@@ -219,7 +219,8 @@ def _fits(group: list[_Life], life: _Life) -> bool:
 def _apart(a: _Life, b: _Life, freely: bool) -> bool:
     if a.first <= b.last and b.first <= a.last:
         return False
-    return freely or a.outer_loop is None or a.outer_loop != b.outer_loop
+    twins = a.alloc.buffer.name == b.alloc.buffer.name  # of one loop that was split in parts
+    return freely or twins or a.outer_loop is None or a.outer_loop != b.outer_loop
 
 
 def _without_allocs(s: S.Stmt, gone: set[int], moved: dict[int, Buffer]) -> S.Stmt:

@@ -189,6 +189,9 @@ def expr_accesses(e: E.Expr, loc: Loc | None = None) -> Iterator[Access]:
                 found.append(Access(x.args[1].buffer, (), False, loc))
             elif x.op == "prefetch":
                 pointed.add(id(head))
+            elif x.op == "ldmatrix":  # the lanes together read more than each names
+                pointed.add(id(head))
+                found.append(Access(head.buffer, (), False, loc))
 
     visit(e, on_expr)
 
@@ -268,11 +271,25 @@ def needs_all_threads(s: S.Stmt) -> bool:
     return sync or bool(written & read)
 
 
-def guarded(cond: E.Expr, s: S.Stmt, variables: frozenset[int] = frozenset()) -> S.Stmt:
-    """`if cond: s`, with the condition moved inward past whatever all threads must reach together.
+def sunk(s: S.IfThenElse) -> S.Stmt | None:
+    """`s` with its condition moved inward past whatever all threads must reach together; None where it will not move.
 
-    `variables`: ids of variables bound inside `s` do not matter, since every binder is fresh.
+    The condition is evaluated once, before either side can change what it reads.
     """
+    cond: E.Expr = s.cond
+    name = E.Var("held", "bool")
+    if _touches_memory(cond):
+        cond = name
+    moved = guarded(cond, s.then)
+    if s.orelse is not None:
+        moved = S.seq(moved, guarded(B.logical_not(cond), s.orelse))
+    if isinstance(moved, S.IfThenElse):
+        return None
+    return S.LetStmt(name, s.cond, moved) if cond is name else moved
+
+
+def guarded(cond: E.Expr, s: S.Stmt) -> S.Stmt:
+    """`if cond: s`, with the condition moved inward past whatever all threads must reach together."""
     if isinstance(cond, E.IntImm):
         return s if cond.value else S.NOP
     if not needs_all_threads(s):
@@ -286,11 +303,20 @@ def guarded(cond: E.Expr, s: S.Stmt, variables: frozenset[int] = frozenset()) ->
             return S.Alloc(s.buffer, guarded(cond, s.body), s.annotations)
         case S.Attr():
             return S.Attr(s.key, s.value, guarded(cond, s.body))
-        case S.LetStmt() if not _touches_memory(s.value):
-            return S.LetStmt(s.var, s.value, guarded(cond, s.body))
+        case S.LetStmt():
+            value = s.value
+            if _touches_memory(value):
+                value = B.if_then_else(cond, value, B.const(0, value.dtype))
+            return S.LetStmt(s.var, value, guarded(cond, s.body))
         case S.AllReduce():
             return S.AllReduce(s.combiner, s.values, B.logical_and(cond, s.predicate), s.dests, s.threads, s.loc)
         case S.IfThenElse():
+            if _touches_memory(s.cond):
+                held = E.Var("held", "bool")
+                moved = guarded(held, s.then)
+                if s.orelse is not None:
+                    moved = S.seq(moved, guarded(B.logical_and(cond, B.logical_not(held)), s.orelse))
+                return S.LetStmt(held, B.if_then_else(cond, s.cond, B.const(False)), moved)
             then = guarded(B.logical_and(cond, s.cond), s.then)
             if s.orelse is None:
                 return then

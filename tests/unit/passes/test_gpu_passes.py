@@ -145,6 +145,16 @@ def test_a_condition_of_threads_moves_inside_past_the_barrier() -> None:
     assert barriers(body) == 1
 
 
+def test_a_condition_on_memory_is_evaluated_once() -> None:
+    body = """            if A[t] > 0.0:
+                s[t] = A[t]
+                A[t] = -1.0
+                C[t] = s[t] + s[(t + 1) % 64 * 0 + t]
+            s[t] = A[t]
+            C[t] = C[t] + s[63 - t]"""
+    assert barriers(body) >= 1
+
+
 def test_one_thread_alone_needs_none_inside_of_its_branch() -> None:
     body = """            if t == 0:
                 s[0] = A[3]

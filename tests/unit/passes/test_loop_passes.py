@@ -566,3 +566,34 @@ def f(A: Buffer((8,), "float32")):
 """
     assert count(lowered(text, "inject_prefetch")[1], "prefetch") == 1
     assert count(lowered(text, "inject_prefetch", target=GPU)[1], "prefetch") == 0
+
+
+def test_invariant_conditions_leave_loops() -> None:
+    func, out = lowered(
+        """
+def f(A: Buffer((8, 4), "float32"), n: int32):
+    for i in range(8):
+        for k in range(4):
+            if n > i:
+                if k < n:
+                    A[i, k] = 1.0
+""",
+        "hoist_conditions",
+    )
+    text = str(out)
+    assert text.index("if n > i") < text.index("for k") < text.index("if k < n")
+    for n in (0, 2, 9):
+        check_same(func, apply(out, CPU, "flatten_buffers"), n=n)
+
+
+def test_a_condition_on_memory_that_the_loop_writes_stays() -> None:
+    func, out = lowered(
+        """
+def f(A: Buffer((8,), "float32")):
+    for k in range(4):
+        if A[0] < 5.0:
+            A[0] = A[0] + 3.0
+""",
+        "hoist_conditions",
+    )
+    assert str(out.body) == str(func.body)

@@ -215,3 +215,16 @@ def test_vectors_expand_to_vectors() -> None:
 def test_large_angles_of_float64_go_to_libm_on_a_cpu() -> None:
     e = expand(B.call("sin", E.Var("x", "float64")), CPU)
     assert isinstance(e, E.Call) and e.op == "call_pure_extern" and e.attrs == {"symbol": "sin"}
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, -1.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_powers_are_multiplications(power: float, dtype: str) -> None:
+    x = E.Var("x", dtype)
+    e = expand(E.Call("pow", (x, E.FloatImm(power, dtype)), dtype), CPU)
+    assert not [c for c in walk_exprs(e) if isinstance(c, E.Call) and c.op != "sqrt"]
+    values = np.concatenate([every_float(20_000), SPECIAL]).astype(dtype)
+    with np.errstate(all="ignore"):
+        expected = np.power(values.astype(np.longdouble), power)
+    got = np.broadcast_to(evaluate(e, {x: values}), values.shape)
+    assert ulps(got, expected.astype(np.float64) if dtype == "float32" else expected.astype(dtype)) <= (1.6 if power < 4 else 1.8)
