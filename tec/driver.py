@@ -30,6 +30,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "flat"),
     ("vectorize", "flat"),
     ("unroll", "flat"),
+    ("hoist_conditions", "flat"),
     ("remove_noop", "flat"),
     ("plan_storage", "flat"),
     ("insert_barriers", "flat"),
