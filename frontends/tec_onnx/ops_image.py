@@ -100,8 +100,12 @@ def resize_axes(
         elif out == n and scale == 1.0:
             continue
         index, weight = taps(mode, place, n, scale, a, exclude, antialias, nearest)
-        wide = "float64" if x.dtype == "float64" else "float32"
-        y = c.op("resample", y, c.const(index, "int32"), c.const(weight, wide), axis=axis, nearest=mode == "nearest")
+        picks = c.const(index, "int32")
+        if mode == "nearest":
+            y = c.op("resample", y, picks, axis=axis, nearest=True)
+        else:
+            weights = c.const(weight, "float64" if x.dtype == "float64" else "float32")
+            y = c.op("resample", y, picks, weights, axis=axis, nearest=False)
     if any(mask.any() for _, mask in outside):
         total = np.zeros(y.shape, bool)
         for axis, mask in outside:

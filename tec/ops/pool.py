@@ -77,7 +77,9 @@ def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
         return _ARG[True, False]((te.select(inside, flat, -1), value), axis=rs)
 
     where, best = te.compute(outputs[0].shape, pair, name="max_pool")
-    return [best, te.compute(outputs[1].shape, lambda *i: where(*i).astype("int64"), name="max_pool_index")]
+    # Both are copies: the pair itself stays inside.
+    value = te.compute(outputs[0].shape, lambda *i: best(*i), name="max_pool_value")
+    return [value, te.compute(outputs[1].shape, lambda *i: where(*i).astype("int64"), name="max_pool_index")]
 
 
 def _counted(attrs: Attrs, x: Tensor, include_pad: bool) -> Any:
@@ -155,25 +157,29 @@ def _lp_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
 
 
 def _resample_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
-    x, index, weight = types
+    x, index = types[:2]
     axis = normalize_axis(attrs["axis"], x.ndim)
-    if index.shape != weight.shape or index.ndim != 2:
+    weight = index if attrs.get("nearest") else types[2]
+    if index.shape != weight.shape or index.ndim != 2 or len(types) != (2 if attrs.get("nearest") else 3):
         raise fail(f"resample of {x}: index {index}, weights {weight}")
     return [TensorType(x.dtype, (*x.shape[:axis], index.shape[1], *x.shape[axis + 1 :]))]
 
 
 @register("resample", REDUCTION, _resample_type)
 def _resample(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """out[.., o, ..] = sum over t of weight[t, o] * x[.., index[t, o], ..] along `axis`: any linear interpolation."""
-    x, index, weight = inputs
+    """out[.., o, ..] = sum over t of weight[t, o] * x[.., index[t, o], ..] along `axis`: any linear interpolation.
+    `nearest` takes one element as it is, and no weights."""
+    x, index = inputs[:2]
     axis = normalize_axis(attrs["axis"], x.ndim)
-    taps, acc = static_shape(index)[0], weight.dtype
 
     def term(i: Any, t: Any) -> Any:
         return x(*i[:axis], index(t, i[axis]), *i[axis + 1 :])
 
     if attrs.get("nearest"):
         return [te.compute(outputs[0].shape, lambda *i: term(i, 0), name="resample")]
+
+    weight = inputs[2]
+    taps, acc = static_shape(index)[0], weight.dtype
 
     def body(*i: Any) -> Any:
         total = term(i, 0).astype(acc) * weight(0, i[axis])
