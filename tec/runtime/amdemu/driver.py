@@ -27,6 +27,7 @@ from .errors import EmulationError
 from .jit import Jit, get_jit
 from .memory import DeviceMemory
 from .translate import Translation, translate
+from .waits import check_waits
 from .wave import Options
 
 CHECKS = frozenset({"bounds", "race", "init", "wait"})
@@ -53,7 +54,6 @@ class Compiled:
     address: int
     lanes: int
     options: Options
-    counter_count: int
     keep: object
 
 
@@ -77,6 +77,7 @@ class EmuModule:
         ctypes.memset(self.base, 0, end)
         for s in self.code.segments:
             ctypes.memmove(self.base + s.vaddr, s.data, len(s.data))
+        self.driver.memory.mark_written(self.base, max(1, end))
         for r in self.code.relocations:
             symbol = self.code.symbols.get(r.symbol)
             if r.kind == 13:  # RELATIVE64
@@ -112,6 +113,8 @@ class EmuFunction:
     def __init__(self, module: EmuModule, info: KernelInfo):
         self.module, self.info = module, info
         self.text: KernelText = parse_kernel(module.asm, info.name)
+        if "wait" in module.driver.checks:
+            check_waits(self.text, _generation(info, module.driver.chip.name))
         self._variants: dict[tuple[Any, ...], Compiled] = {}
         self._lock = threading.Lock()
         # Float modes: round to nearest, denormals kept, in every type.
@@ -138,11 +141,14 @@ class EmuFunction:
         )
         translation = translate(self.text, options, "wave", many)
         jit = driver.jit
-        support = jit.load_support()
+        needed = jit.support_for(translation.ir)
         body = jit.compile(translation.ir, 1, "registers")
-        needed = {n: a for n, a in support.items() if f"@{n}(" in translation.ir}
         addresses, keep = jit.link(body, ["wave"], needed)
-        return Compiled(translation, addresses["wave"], self.info.wavefront_size, options, 0, keep)
+        return Compiled(translation, addresses["wave"], self.info.wavefront_size, options, keep)
+
+
+def _generation(info: KernelInfo, chip: str) -> int:
+    return int(chip.removeprefix("gfx")[:-2])
 
 
 class EmuDriver:
@@ -238,6 +244,7 @@ class EmuDriver:
     def copy_to_device(self, ordinal: int, dst: int, src_host: int, nbytes: int, stream: Any = None) -> None:
         self.memory.check_range(dst, nbytes, "copy to device")
         ctypes.memmove(dst, src_host, nbytes)
+        self.memory.mark_written(dst, nbytes)
 
     def copy_from_device(self, ordinal: int, dst_host: int, src: int, nbytes: int, stream: Any = None) -> None:
         self.memory.check_range(src, nbytes, "copy from device")
@@ -247,10 +254,12 @@ class EmuDriver:
         self.memory.check_range(src, nbytes, "copy on device, source")
         self.memory.check_range(dst, nbytes, "copy on device, destination")
         ctypes.memmove(dst, src, nbytes)
+        self.memory.mark_written(dst, nbytes)
 
     def memset(self, ordinal: int, dst: int, byte: int, nbytes: int, stream: Any = None) -> None:
         self.memory.check_range(dst, nbytes, "memset")
         ctypes.memset(dst, byte & 255, nbytes)
+        self.memory.mark_written(dst, nbytes)
 
     # Work.
     def launch(

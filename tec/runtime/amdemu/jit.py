@@ -10,10 +10,12 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import threading
 from typing import Any
 
 _lock = threading.RLock()
+_CALLS = re.compile(r"@(tec_\w+)\(")
 
 
 def cache_folder() -> str:
@@ -106,6 +108,7 @@ class Jit:
         self.lljit = llvm.create_lljit_compiler(self._machine(2), use_jit_link=True)
         self.resources: list[Any] = []
         self.support: dict[str, int] = {}
+        self.group_of: dict[str, str] = {}
         self._count = 0
 
     def _machine(self, level: int) -> Any:
@@ -152,16 +155,38 @@ class Jit:
             tracker = builder.link(self.lljit, f"amdemu{self._count}")
             return {name: tracker[name] for name in export}, tracker
 
-    def load_support(self) -> dict[str, int]:
-        """The support library's functions by name."""
-        with _lock:
-            if not self.support:
-                from .support import exported, library_ir
+    def support_for(self, ir: str) -> dict[str, int]:
+        """The addresses of the support functions that an IR text calls; their parts are compiled when first asked for."""
+        from .support import group_names, groups
 
-                body = self.compile(_unique_declares(library_ir()), 2, "full")
-                self.support, tracker = self.link(body, exported(), {})
+        with _lock:
+            if not self.group_of:
+                self.group_of = {name: group for group in groups() for name in group_names(group)}
+            names = set(_CALLS.findall(ir)) & self.group_of.keys()
+            return {name: self._support(name) for name in names}
+
+    def _support(self, name: str) -> int:
+        with _lock:
+            found = self.support.get(name)
+            if found is None:
+                from .support import group_ir, group_names
+
+                group = self.group_of[name]
+                core = (
+                    {}
+                    if group == "core"
+                    else {n: self._support(n) for n in ("tec_fault", "tec_check_32", "tec_check_64")}
+                )
+                body = self.compile(_unique_declares(group_ir(group)), 1, "full")
+                addresses, tracker = self.link(body, group_names(group), core)
+                self.support.update(addresses)
                 self.resources.append(tracker)
-            return self.support
+                found = self.support[name]
+            return found
+
+    def runner(self) -> int:
+        """The address of `tec_run`."""
+        return self.support_for("@tec_run(")["tec_run"]
 
 
 def _unique_declares(ir: str) -> str:

@@ -21,6 +21,7 @@ from .chips import Chip
 from .context import CTX, CTX_BYTES, FAULTS, PARAMS, PARAMS_BYTES, state_bytes
 from .errors import EmulationError, Fault, KernelFault
 from .jit import WaveRunner
+from .support_track import SHADOW_BYTES
 
 if TYPE_CHECKING:
     from .driver import Compiled, EmuDriver, EmuFunction
@@ -161,7 +162,12 @@ class _Thread:
         self.scratch_buffer, scratch_at = aligned(stride * waves + 64, 0xFF)
         self.cache = np.zeros((max(1, len(compiled.translation.sites)), 2), np.uint64)
         self.cache[:, 0] = _UNSET
-        self.counters = np.zeros(max(1, compiled.counter_count), np.uint64)
+        self.counters = np.zeros((max(1, len(compiled.translation.rows)), 4), np.uint64)
+        tracked = bool(compiled.options.checks & {"race", "init"})
+        shadow_bytes = (lds + 3) // 4 * SHADOW_BYTES if tracked else 0
+        self.shadow = np.zeros(shadow_bytes + 64, np.uint8)
+        self._put("lds_shadow", self.shadow.ctypes.data)
+        self._put("lds_shadow_bytes", shadow_bytes)
         self._put("lds", lds_at)
         self._put("lds_bytes", lds)
         self._put("states", states)
@@ -265,9 +271,13 @@ def _execute(
         "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols.ctypes.data, "stop": stop.ctypes.data,
     }  # fmt: skip
     scratch = (info.private_bytes + 3) // 4 * 4
-    count = max(1, min(driver.threads, total))
+    # The shadow of global memory is not safe to update from several threads.
+    tracked = bool(driver.checks & {"race", "init"})
+    count = 1 if tracked else max(1, min(driver.threads, total))
+    shadows = driver.memory.shadows(table, "race" in driver.checks) if tracked else np.zeros(1, np.uint64)
+    shared["shadow"] = shadows.ctypes.data
     threads = [_Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
-    runner = WaveRunner(driver.jit.load_support()["tec_run"])
+    runner = WaveRunner(driver.jit.runner())
 
     def work(thread: _Thread) -> int:
         rc: int = runner(thread.ctx, compiled.address, params)
@@ -314,6 +324,11 @@ def _fault(driver: EmuDriver, function: EmuFunction, compiled: Compiled, thread:
         detail = driver.memory.describe(address)
     elif kind in (3, 5):
         detail = f"the work-group has {lds} bytes of LDS"
+    elif kind == 8:
+        detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
+        detail += "; the other access: " + _who(thread.get("detail"))
+    elif kind == 9:
+        detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
     elif kind in (4, 10):
         detail = f"a lane has {function.info.private_bytes} bytes of scratch"
     statement = function.text.statements.get(line)
@@ -322,3 +337,12 @@ def _fault(driver: EmuDriver, function: EmuFunction, compiled: Compiled, thread:
     fault = Fault(FAULTS.get(kind, f"fault {kind}"), name, instruction, line, thread.get("lane"), group,
                   thread.get("wave"), address, detail)  # fmt: skip
     return KernelFault(fault)
+
+
+def _who(number: int) -> str:
+    """The work-group and wave that a race record names."""
+    group, wave = (number >> 32) - 1, number & 1023
+    if number >> 32 == 0xFFFFFFFF:
+        return "loads of several work-groups"
+    kind = "an atomic" if number >> 11 & 1 else "several waves" if number >> 10 & 1 else f"wave {wave}"
+    return f"{kind} of work-group number {group}"

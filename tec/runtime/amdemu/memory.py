@@ -26,7 +26,8 @@ class Allocation:
     size: int
     label: str
     keep: object  # what holds the host memory
-    shadow: np.ndarray | None = None
+    shadow: np.ndarray | None = None  # rows of (last store, last load, written bytes), one a dword
+    known: bool = False  # written by the host as a whole: a kernel may read any of it
 
 
 class DeviceMemory:
@@ -67,7 +68,7 @@ class DeviceMemory:
     def register(self, base: int, size: int, label: str, keep: object) -> None:
         """Memory that something else holds (a kernarg buffer, a code object's data) as accessible."""
         with self.lock:
-            self._insert(Allocation(base, size, label, keep))
+            self._insert(Allocation(base, size, label, keep, known=True))
 
     def unregister(self, base: int) -> None:
         with self.lock:
@@ -101,6 +102,38 @@ class DeviceMemory:
                 rows = [(b, self.live[b].size) for b in self.bases]
                 self._table = np.array(rows, np.uint64).reshape(-1, 2)
             return self._table
+
+    def shadows(self, table: np.ndarray, fresh: bool) -> np.ndarray:
+        """The address of each allocation's shadow, in the table's order; `fresh` forgets who accessed what."""
+        with self.lock:
+            out = np.zeros(max(1, len(table)), np.uint64)
+            for i, base in enumerate(self.bases):
+                allocation = self.live[base]
+                if allocation.shadow is None:
+                    allocation.shadow = np.zeros(((allocation.size + 7) // 4, 3), np.uint64)
+                    if allocation.known:
+                        allocation.shadow[:, 2] = 15
+                elif fresh:
+                    allocation.shadow[:, :2] = 0
+                out[i] = allocation.shadow.ctypes.data
+            return out
+
+    def mark_written(self, address: int, nbytes: int) -> None:
+        """The host wrote this range."""
+        allocation = self.find(address)
+        if allocation is None or not nbytes:
+            return
+        if allocation.shadow is None:
+            if nbytes == allocation.size:
+                allocation.known = True
+                return
+            allocation.shadow = np.zeros(((allocation.size + 7) // 4, 3), np.uint64)
+            if allocation.known:
+                allocation.shadow[:, 2] = 15
+        first, last = address - allocation.base, address - allocation.base + nbytes
+        allocation.shadow[(first + 3) // 4 : last // 4, 2] = 15
+        for byte in (*range(first, min(last, (first + 3) // 4 * 4)), *range(max(first, last // 4 * 4), last)):
+            allocation.shadow[byte // 4, 2] |= np.uint64(1 << byte % 4)
 
     def find(self, address: int) -> Allocation | None:
         with self.lock:

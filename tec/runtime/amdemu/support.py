@@ -10,6 +10,7 @@ from __future__ import annotations
 from .context import CTX, PARAMS, STATE_RESUME, STATE_VGPRS
 from .support_math import math_functions
 from .support_run import run_function
+from .support_track import measure_functions, track_function
 
 # name -> (bytes in memory, dwords in registers, sign-extended)
 ACCESSES: dict[str, tuple[int, int, bool]] = {
@@ -484,51 +485,84 @@ slow:
 """
 
 
-def library_ir() -> str:
-    """The whole library as LLVM IR text."""
-    parts = [_FAULT]
+_CORE_DECLARES = "declare i32 @tec_fault(ptr, i64, i32, i64, i64)\n" + "".join(
+    f"declare i32 @tec_check_{w}(<{w} x i64>, i{w}, ptr, i32, i64, i64)\n" for w in (32, 64)
+)
+
+
+def _gathers(w: int) -> str:
+    text = "declare <16 x i32> @llvm.masked.gather.v16i32.v16p0(<16 x ptr>, <16 x i1>, <16 x i32>)\n"
+    for ty in ("i8", "i16", "i32"):
+        text += f"declare <{w} x {ty}> @llvm.masked.gather.v{w}{ty}.v{w}p0(<{w} x ptr>, <{w} x i1>, <{w} x {ty}>)\n"
+        text += f"declare void @llvm.masked.scatter.v{w}{ty}.v{w}p0(<{w} x {ty}>, <{w} x ptr>, <{w} x i1>)\n"
+    return text + f"declare i{w} @llvm.cttz.i{w}(i{w}, i1)\n"
+
+
+def groups() -> list[str]:
+    """The library in parts: a part is compiled when a kernel first needs a function of it."""
+    out = ["core"]
     for w in (32, 64):
-        parts.append(_check_function(w))
-        for space in ("global", "lds", "scratch"):
-            for access, (_, _, signed) in ACCESSES.items():
-                parts.append(_memory_function(w, space, access, True))
-                if not signed:
-                    parts.append(_memory_function(w, space, access, False))
-        for space in ("global", "lds"):
-            for bits in (32, 64):
-                for op in (*ATOMICS, "cmpswap", *FLOAT_ATOMICS):
-                    parts.append(_atomic_function(w, space, op, bits))
-            for op in ("pk_add_f16", "pk_add_bf16"):
-                parts.append(_atomic_function(w, space, op, 32))
-        for ty in ("i8", "i16", "i32"):
-            parts.append(
-                f"declare <{w} x {ty}> @llvm.masked.gather.v{w}{ty}.v{w}p0(<{w} x ptr>, <{w} x i1>, <{w} x {ty}>)\n"
-                f"declare void @llvm.masked.scatter.v{w}{ty}.v{w}p0(<{w} x {ty}>, <{w} x ptr>, <{w} x i1>)\n"
-            )
-        parts.append(math_functions(w))
-    for n in (1, 2, 3, 4, 8, 16):
-        parts.append(_scalar_load(n))
-    parts.append("declare <16 x i32> @llvm.masked.gather.v16i32.v16p0(<16 x ptr>, <16 x i1>, <16 x i32>)\n")
-    parts.append(math_functions(0))
-    parts.append(run_function())
-    parts.append('\n!0 = !{!"branch_weights", i32 1, i32 1000}\n')
-    return "".join(parts)
+        out += [f"{space}_{w}" for space in ("global", "lds", "scratch")]
+        out += [f"atomic_{space}_{w}" for space in ("global", "lds")]
+        out += [f"math_{w}", f"track_{w}"]
+    return [*out, "math_1"]
 
 
-def exported() -> list[str]:
-    """The names that kernels may import."""
-    names = ["tec_fault", "tec_run"]
-    for w in (32, 64):
-        for space in ("global", "lds", "scratch"):
-            for access, (_, _, signed) in ACCESSES.items():
-                names += [f"tec_ld_{space}_{access}_{w}"] + ([] if signed else [f"tec_st_{space}_{access}_{w}"])
-        for space in ("global", "lds"):
-            for bits in (32, 64):
-                names += [f"tec_atomic_{space}_{op}_{bits}_{w}" for op in (*ATOMICS, "cmpswap", *FLOAT_ATOMICS)]
-            names += [f"tec_atomic_{space}_pk_add_{t}_32_{w}" for t in ("f16", "bf16")]
-    names += [f"tec_scalar_{n}" for n in (1, 2, 3, 4, 8, 16)]
-    names += [f"tec_{m}_{w}" for m in ("exp2", "log2", "sin2pi", "cos2pi") for w in (1, 32, 64)]
-    return names
+def group_names(group: str) -> list[str]:
+    """The functions that a part defines for kernels and for the other parts."""
+    kind, _, width = group.rpartition("_")
+    if group == "core":
+        return ["tec_fault", "tec_run", "tec_check_32", "tec_check_64"] + [
+            f"tec_scalar_{n}" for n in (1, 2, 3, 4, 8, 16)
+        ]
+    if kind == "math":
+        return [f"tec_{m}_{width}" for m in ("exp2", "log2", "sin2pi", "cos2pi")]
+    if kind == "track":
+        return [f"tec_{m}_{width}" for m in ("track_global", "track_lds", "lines", "banks")]
+    if kind.startswith("atomic"):
+        ops = [f"{op}_{bits}" for bits in (32, 64) for op in (*ATOMICS, "cmpswap", *FLOAT_ATOMICS)]
+        ops += ["pk_add_f16_32", "pk_add_bf16_32"]
+        return [f"tec_{kind}_{op}_{width}" for op in ops]
+    loads = [f"tec_ld_{kind}_{access}_{width}" for access in ACCESSES]
+    return loads + [f"tec_st_{kind}_{access}_{width}" for access, spec in ACCESSES.items() if not spec[2]]
 
 
-__all__ = ["ACCESSES", "ATOMICS", "FLOAT_ATOMICS", "PARAMS", "STATE_RESUME", "STATE_VGPRS", "exported", "library_ir"]
+def group_ir(group: str) -> str:
+    """One part as LLVM IR text."""
+    tail = '\n!0 = !{!"branch_weights", i32 1, i32 1000}\n'
+    kind, _, width = group.rpartition("_")
+    if group == "core":
+        parts = [_FAULT, _check_function(32), _check_function(64)]
+        parts += [_scalar_load(n) for n in (1, 2, 3, 4, 8, 16)]
+        return "".join([*parts, run_function()]) + tail
+    if group == "math_1":
+        return math_functions(0)
+    w = int(width)
+    if kind == "math":
+        return math_functions(w)
+    if kind == "track":
+        body = track_function(w, "global") + track_function(w, "lds") + measure_functions(w)
+        return body + _CORE_DECLARES + _gathers(w) + tail
+    if kind.startswith("atomic"):
+        space = kind.removeprefix("atomic_")
+        body = ""
+        for bits in (32, 64):
+            body += "".join(_atomic_function(w, space, op, bits) for op in (*ATOMICS, "cmpswap", *FLOAT_ATOMICS))
+        body += "".join(_atomic_function(w, space, op, 32) for op in ("pk_add_f16", "pk_add_bf16"))
+        return body + _CORE_DECLARES + _gathers(w) + tail
+    body = "".join(_memory_function(w, kind, access, True) for access in ACCESSES)
+    body += "".join(_memory_function(w, kind, access, False) for access, spec in ACCESSES.items() if not spec[2])
+    return body + _CORE_DECLARES + _gathers(w) + tail
+
+
+__all__ = [
+    "ACCESSES",
+    "ATOMICS",
+    "FLOAT_ATOMICS",
+    "PARAMS",
+    "STATE_RESUME",
+    "STATE_VGPRS",
+    "group_ir",
+    "group_names",
+    "groups",
+]

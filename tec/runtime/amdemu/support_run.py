@@ -20,8 +20,8 @@ def run_function() -> str:
                   "place_z", "lds_bytes", "vgpr_count", "lanes", "ttmp_mode", "budget", "scratch_sgpr")
     )  # fmt: skip
     ctx = "".join(
-        _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all")
-    ) + _field("%ctx", CTX, "scratch_stride")  # fmt: skip
+        _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all", "lds_shadow")
+    ) + _field("%ctx", CTX, "scratch_stride") + _field("%ctx", CTX, "lds_shadow_bytes")  # fmt: skip
 
     def put(place: str, value: str) -> str:
         """Store a work-group id into SGPR number %place where that is not negative."""
@@ -73,6 +73,9 @@ setup:
   store i64 %gy, ptr %gy_p
   store i64 %gz, ptr %gz_p
   call void @llvm.memset.p0.i64(ptr %lds, i8 -1, i64 %lds_bytes, i1 false)
+  call void @llvm.memset.p0.i64(ptr %lds_shadow, i8 0, i64 %lds_shadow_bytes, i1 false)
+  %epoch_p = getelementptr i8, ptr %ctx, i64 {CTX["epoch"]}
+  store i64 0, ptr %epoch_p
   br label %wave_setup
 wave_setup:
   %w = phi i64 [ 0, %setup ], [ %w1, %wave_next ]
@@ -149,6 +152,9 @@ stepped:
   %imore = icmp ult i64 %i1, %waves
   br i1 %imore, label %step, label %round_end
 round_end:
+  %ep0 = load i64, ptr %epoch_p
+  %ep1 = add i64 %ep0, 1
+  store i64 %ep1, ptr %epoch_p
   %any = icmp ne i64 %alive1, 0
   br i1 %any, label %round, label %group_done
 group_done:

@@ -10,6 +10,7 @@ from .asmparse import Inst, Operand
 from .table import custom
 from .wave import Wave
 
+ACCESS_BYTES = {"b32": 4, "b64": 8, "b96": 12, "b128": 16, "u8": 1, "i8": 1, "u16": 2, "i16": 2}
 POLICY = ("glc", "slc", "dlc", "sc0", "sc1", "nt", "scope", "th", "nv")
 # suffix -> (access of the support library, dwords, half-register placement: "", "lo", "hi")
 LOADS = {
@@ -105,6 +106,7 @@ def access(w: Wave, space: str, verb: str, what: str, address: str, mask: str, b
         f"call i32 {name}(ptr {buffer}, {vector} {address}, {w.mask_type} {mask}, ptr %ctx, i32 {w.site()})"  # type: ignore[attr-defined]
     )
     w.leave_on_fault(rc)  # type: ignore[attr-defined]
+    w.track(space, int(verb == "st"), ACCESS_BYTES[what], address, mask)  # type: ignore[attr-defined]
 
 
 # Addresses.
@@ -238,6 +240,7 @@ def atomic_call(w: Wave, space: str, operation: str, bits: int, address: str, ma
         f"call i32 {name}(ptr %mbuf, {vector} {address}, {w.mask_type} {mask}, ptr %ctx, i32 {w.site()})"  # type: ignore[attr-defined]
     )
     w.leave_on_fault(rc)  # type: ignore[attr-defined]
+    w.track(space, 2, bits // 8, address, mask)  # type: ignore[attr-defined]
 
 
 # Buffers: a resource of four SGPRs. Raw ones (stride 0) are modelled, and the swizzled one that scratch uses on gfx9.
@@ -277,11 +280,9 @@ def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: O
 
 
 def _buffer_load(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
-    from .support import ACCESSES
-
     def handler(w: Wave, inst: Inst) -> None:
         ops = inst.operands
-        parts = _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESSES[what][0])
+        parts = _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESS_BYTES[what])
         _merge_zero(w, parts, what, dwords)
         write_loaded(w, ops[0], dwords, place)
 
@@ -301,12 +302,10 @@ def _merge_zero(w: Wave, parts: list[tuple[str, str, str]], what: str, dwords: i
 
 
 def _buffer_store(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
-    from .support import ACCESSES
-
     def handler(w: Wave, inst: Inst) -> None:
         ops = inst.operands
         put_data(w, ops[0], dwords, place)
-        for space, address, mask in _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESSES[what][0]):
+        for space, address, mask in _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESS_BYTES[what]):
             access(w, space, "st", what, address, mask)
 
     return handler

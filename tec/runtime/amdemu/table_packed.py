@@ -93,7 +93,9 @@ _packed16("v_pk_fma_f16", "f16", 3, lambda o, a, b, c: o.fma("f16", a, b, c))
 for _n in ("min", "max"):
     _packed16(f"v_pk_{_n}_f16 v_pk_{_n}_num_f16", "f16", 2, lambda o, a, b, m=_n == "max": o.minmax_f("f16", m, a, b))
     _packed16(f"v_pk_{_n}imum_f16", "f16", 2, lambda o, a, b, m=_n + "imum": o.call(m, "f16", a, b))
-    _packed16(f"v_pk_{_n}imum3_f16", "f16", 3, lambda o, a, b, c, m=_n + "imum": o.call(m, "f16", o.call(m, "f16", a, b), c))
+    _packed16(
+        f"v_pk_{_n}imum3_f16", "f16", 3, lambda o, a, b, c, m=_n + "imum": o.call(m, "f16", o.call(m, "f16", a, b), c)
+    )
     for _t, _s in (("i16", "s"), ("u16", "u")):
         _packed16(f"v_pk_{_n}_{_t}", "i16", 2, lambda o, a, b, i=_s + _n: o.call(i, "i16", a, b))
 for _n in ("add", "sub"):

@@ -159,7 +159,11 @@ def _bfe(o: Ops, a: str, offset: str, width: str, signed: bool) -> str:
 valu("v_bfe_u32", I3, lambda o, a, b, c: _bfe(o, a, b, c, False))
 valu("v_bfe_i32", I3, lambda o, a, b, c: _bfe(o, a, b, c, True))
 valu("v_alignbit_b32", "i32 = i32 i32 shift", lambda o, a, b, s: o.call("fshr", "i32", a, b, o.masked(s, 5)))
-valu("v_alignbyte_b32", "i32 = i32 i32 shift", lambda o, a, b, s: o.call("fshr", "i32", a, b, o.shl(o.masked(s, 2), o.const("i32", 3))))
+valu(
+    "v_alignbyte_b32",
+    "i32 = i32 i32 shift",
+    lambda o, a, b, s: o.call("fshr", "i32", a, b, o.shl(o.masked(s, 2), o.const("i32", 3))),
+)
 valu("v_cndmask_b32", "f32 = f32 f32 mask", lambda o, a, b, c: o.select(c, "f32", b, a))
 valu("v_dual_cndmask_b32", "f32 = f32 f32", lambda w, a, b: w.v.select(w.mask(106), "f32", b, a), wave=True)
 valu("v_cndmask_b16", "i16 = i16 i16 mask", lambda o, a, b, c: o.select(c, "i16", b, a))

@@ -30,7 +30,17 @@ class Translation:
     agpr_base: int
     barriers: int
     classes: dict[str, int]  # static count of instructions by class
-    blocks: list[dict[str, int]] = field(default_factory=list)  # instructions by class of each basic block
+    rows: list[Row] = field(default_factory=list)  # what each row of counters means (profile only)
+
+
+@dataclass(slots=True)
+class Row:
+    """One row of four counters. A block: executions, active lanes. Global or LDS: see `support_track`."""
+
+    kind: str  # block, global_load, global_store, lds_load, ...
+    classes: dict[str, int]  # of a block: its instructions by class
+    line: int
+    text: str
 
 
 class Translator(Wave):
@@ -48,7 +58,8 @@ class Translator(Wave):
         self.symbols: list[str] = []
         self.barrier_count = 0
         self.classes: dict[str, int] = {}
-        self.blocks: list[dict[str, int]] = []
+        self.rows: list[Row] = []
+        self.block: dict[str, int] = {}
         self.since_getpc: int | None = None
         self.terminated = False
         self.position = 0
@@ -80,6 +91,49 @@ class Translator(Wave):
         self.out.emit(f"call i32 @tec_fault(ptr %ctx, i64 {kind}, i32 {self.site()}, i64 0, i64 0)")
         self.out.put("br label %fault")
         self.out.label(on)
+
+    def row(self, kind: str) -> int:
+        """A fresh row of counters."""
+        line, text = (self.inst.line, self.inst.text) if self.inst is not None else (0, "")
+        self.rows.append(Row(kind, {}, line, text))
+        return len(self.rows) - 1
+
+    def begin_block(self) -> None:
+        """Count this block's executions and the lanes that are on (profile only)."""
+        if not self.options.profile:
+            return
+        row = self.row("block")
+        self.block = self.rows[row].classes
+        counters = self.ctx_load("counters", "ptr")
+        bits = self.exec_bits()
+        lanes = str(self.lanes) if self.full else self.s.call("ctpop", self.mask_type, bits)
+        if self.lanes == 32 and not self.full:
+            lanes = self.s.zext("i32", "i64", lanes)
+        for k, value in ((0, "1"), (1, lanes)):
+            at = self.out.emit(f"getelementptr i64, ptr {counters}, i64 {4 * row + k}")
+            self.out.put(f"store i64 {self.s.add(self.out.emit(f'load i64, ptr {at}'), value, 'i64')}, ptr {at}")
+
+    def track(self, space: str, kind: int, nbytes: int, address: str, mask: str) -> None:
+        """After an access: what the race and init checks and the profile want to know of it."""
+        w = self.lanes
+        at = "i64" if space == "global" else "i32"
+        what = ("race" in self.options.checks) + 2 * ("init" in self.options.checks)
+        if what and space in ("global", "lds"):
+            name = f"@tec_track_{space}_{w}"
+            self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, i32, i64, i64, i64)")
+            rc = self.out.emit(
+                f"call i32 {name}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i32 {self.site()}, i64 {nbytes}, "
+                f"i64 {kind}, i64 {what})"
+            )
+            self.leave_on_fault(rc)
+        if self.options.profile and space in ("global", "lds"):
+            row = self.row(f"{space}_{('load', 'store', 'atomic')[kind]}")
+            name, last = ("lines", 7) if space == "global" else ("banks", 64 if self.chip == "gfx950" else 32)
+            size = nbytes if space == "global" else max(1, nbytes // 4)
+            self.out.declares.add(f"declare void @tec_{name}_{w}(<{w} x {at}>, i{w}, ptr, i64, i64, i64)")
+            self.out.put(
+                f"call void @tec_{name}_{w}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i64 {row}, i64 {size}, i64 {last})"
+            )
 
     def ctx_load(self, name: str, ty: str) -> str:
         at = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX[name]}")
@@ -151,7 +205,10 @@ class Translator(Wave):
             self.out.put("br label %fault")
         self.out.label(after)
         self.terminated = condition is None
-        self.new_block() if condition is None else None
+        if condition is None:
+            self.new_block()
+        else:
+            self.begin_block()
 
     def conditional(self, inst: Inst) -> str:
         name = inst.op.removeprefix("s_cbranch_")
@@ -175,6 +232,7 @@ class Translator(Wave):
         self.out.label(f"resume{n}")
         self.out.lines.append(f"\0load {n}")
         self.new_block()
+        self.begin_block()
 
     def instruction(self, inst: Inst) -> None:
         self.inst = inst
@@ -246,18 +304,21 @@ class Translator(Wave):
 
     def _class(self, kind: str) -> None:
         self.classes[kind] = self.classes.get(kind, 0) + 1
+        self.block[kind] = self.block.get(kind, 0) + 1
 
     # The function.
     def run(self, symbol: str) -> Translation:
         starts: dict[int, list[str]] = {}
         for label, index in self.text.labels.items():
             starts.setdefault(index, []).append(label)
+        self.begin_block()
         for index, inst in enumerate(self.text.insts):
             self.position = index
             for label in starts.get(index, ()):
                 self.out.put(f"br label %{self.label_name(label)}")
                 self.out.label(self.label_name(label))
                 self.new_block()
+                self.begin_block()
                 self.since_getpc = None
             self.instruction(inst)
         for index, labels in starts.items():
@@ -337,7 +398,15 @@ class Translator(Wave):
         lines += sorted(declares)
         lines.append('!0 = !{!"branch_weights", i32 1, i32 1000}')
         return Translation(
-            "\n".join(lines), symbol, self.sites, self.symbols, vgprs, agpr_base, self.barrier_count, self.classes
+            "\n".join(lines),
+            symbol,
+            self.sites,
+            self.symbols,
+            vgprs,
+            agpr_base,
+            self.barrier_count,
+            self.classes,
+            self.rows,
         )
 
 

@@ -62,10 +62,18 @@ def same(got: np.ndarray, want: np.ndarray, ulps: int = 0) -> np.ndarray:
     return equal
 
 
-def check(chip: str, op: str, kinds: list[type], out: type, reference, text: str = "", ulps: int = 0, preserve=None) -> None:
+def check(
+    chip: str, op: str, kinds: list[type], out: type, reference, text: str = "", ulps: int = 0, preserve=None
+) -> None:
     lanes = LANES[chip]
     with np.errstate(all="ignore"):
-        for seed, mask in ((1, None), (2, None), (3, (1 << lanes) - 1), (4, 0x5A5A_1234_8001_F00F & ((1 << lanes) - 1)), (5, 0)):
+        for seed, mask in (
+            (1, None),
+            (2, None),
+            (3, (1 << lanes) - 1),
+            (4, 0x5A5A_1234_8001_F00F & ((1 << lanes) - 1)),
+            (5, 0),
+        ):
             sources = [values(k, lanes, seed * 10 + i) for i, k in enumerate(kinds)]
             want = np.asarray(reference(*sources)).astype(out)
             wide = 8 if want.dtype.itemsize == 8 else 4
@@ -217,7 +225,14 @@ def _bytes(x) -> list[int]:
 
 
 def test_clamped_integers() -> None:
-    check("gfx942", "v_add_u32 clamp", [U32] * 2, U32, lambda a, b: clip_to(u(a) + u(b), 0, 2**32 - 1), "v_add_u32 $0, $1, $2 clamp")
+    check(
+        "gfx942",
+        "v_add_u32 clamp",
+        [U32] * 2,
+        U32,
+        lambda a, b: clip_to(u(a) + u(b), 0, 2**32 - 1),
+        "v_add_u32 $0, $1, $2 clamp",
+    )
     check("gfx942", "v_sub_i32 clamp", [U32] * 2, U32, lambda a, b: clip_to(sgn(a) - sgn(b), -(2**31), 2**31 - 1), "v_sub_i32 $0, $1, $2 clamp")  # fmt: skip
 
 
@@ -226,7 +241,14 @@ def test_carries(chip: str) -> None:
     add, addc = ("v_add_co_u32", "v_addc_co_u32") if chip != "gfx1100" else ("v_add_co_u32", "v_add_co_ci_u32")
     vcc = "vcc" if chip != "gfx1100" else "vcc_lo"
     text = f"{add} $0, {vcc}, $1, $2\\0A{addc} $0, {vcc}, $1, $1, {vcc}"
-    check(chip, "carry chain", [U32] * 2, U32, lambda a, b: wrap(2 * u(a) + [int(x) + int(y) >> 32 for x, y in zip(a, b)]), text)
+    check(
+        chip,
+        "carry chain",
+        [U32] * 2,
+        U32,
+        lambda a, b: wrap(2 * u(a) + [int(x) + int(y) >> 32 for x, y in zip(a, b)]),
+        text,
+    )
 
 
 WIDE = {
@@ -248,11 +270,15 @@ def test_wide_integers(chip: str) -> None:
 
 
 def fmin(a, b):
-    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.where((a == b) & np.signbit(a), a, np.where(a < b, a, b))))
+    return np.where(
+        np.isnan(a), b, np.where(np.isnan(b), a, np.where((a == b) & np.signbit(a), a, np.where(a < b, a, b)))
+    )
 
 
 def fmax(a, b):
-    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.where((a == b) & np.signbit(a), b, np.where(a > b, a, b))))
+    return np.where(
+        np.isnan(a), b, np.where(np.isnan(b), a, np.where((a == b) & np.signbit(a), b, np.where(a > b, a, b)))
+    )
 
 
 def exact_fma(kind: type):
@@ -357,7 +383,12 @@ def test_conversions() -> None:
     chip = "gfx942"
 
     def to_int(lo: int, hi: int, bits: int = 32):
-        return lambda a: wrap([0 if np.isnan(x) else max(lo, min(hi, math.trunc(x) if np.isfinite(x) else (hi if x > 0 else lo))) for x in a.astype(F64)])
+        return lambda a: wrap(
+            [
+                0 if np.isnan(x) else max(lo, min(hi, math.trunc(x) if np.isfinite(x) else (hi if x > 0 else lo)))
+                for x in a.astype(F64)
+            ]
+        )
 
     check(chip, "v_cvt_f32_i32", [U32], F32, lambda a: a.view(I32).astype(F32))
     check(chip, "v_cvt_f32_u32", [U32], F32, lambda a: a.astype(F32))
@@ -371,7 +402,13 @@ def test_conversions() -> None:
     check(chip, "v_cvt_f16_f32", [F32], F16, lambda a: a.astype(F16))
     check(chip, "v_cvt_f32_f16", [F16], F32, lambda a: a.astype(F32))
     for i in range(4):
-        check(chip, f"v_cvt_f32_ubyte{i}", [U32], F32, lambda a, i=i: ((a >> np.uint32(8 * i)) & np.uint32(255)).astype(F32))
+        check(
+            chip,
+            f"v_cvt_f32_ubyte{i}",
+            [U32],
+            F32,
+            lambda a, i=i: ((a >> np.uint32(8 * i)) & np.uint32(255)).astype(F32),
+        )
 
     def rtz(x: float) -> int:
         h = F16(x)
@@ -426,7 +463,10 @@ attributes #0 = {{ "amdgpu-flat-work-group-size"="1,1024" "amdgpu-no-implicitarg
         bits = {F32: U32, F64: U64}[kind]
         a = rng.integers(0, 2 ** (8 * np.dtype(kind).itemsize), n, dtype=bits).view(kind)
         b = rng.integers(0, 2 ** (8 * np.dtype(kind).itemsize), n, dtype=bits).view(kind)
-        a[:40], b[40:80] = rng.choice(np.array(_SPECIAL[kind], kind), 40), rng.choice(np.array(_SPECIAL[kind], kind), 40)
+        a[:40], b[40:80] = (
+            rng.choice(np.array(_SPECIAL[kind], kind), 40),
+            rng.choice(np.array(_SPECIAL[kind], kind), 40),
+        )
         a[:20], b[:20] = rng.choice(np.array(_SPECIAL[kind], kind), 20), rng.choice(np.array(_SPECIAL[kind], kind), 20)
         for chip in CHIPS:
             driver, kernel = function(ir, chip)

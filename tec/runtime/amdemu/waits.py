@@ -1,0 +1,165 @@
+"""`check="wait"`: is there a path on which an instruction touches a register whose load no wait has covered?
+
+Hardware returns loads late; the program must wait (s_waitcnt, or gfx12's s_wait_*) before it uses the result. The emulator
+completes loads at once, so it proves the waits instead, over all paths, before the kernel runs: a forward analysis whose state
+is, for each register with an outstanding load, how many operations of the same counter were issued after it (the
+fewest over the paths). A wait for n covers those with n or more behind them. Source: LLVM's AMDGPU usage guide, "Memory
+model", and the ISA manuals' "Data dependency resolution". Scalar loads return out of order: only a wait for 0 covers them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .asmparse import Inst, KernelText
+from .errors import EmulationError
+
+Reg = tuple[str, int]
+# counter -> register -> (operations behind it, the line that loads it)
+State = dict[str, dict[Reg, tuple[int, Inst]]]
+
+_COUNT = re.compile(r"(vmcnt|lgkmcnt|vscnt|expcnt)\((\d+)\)")
+
+
+def _counter(inst: Inst, gfx: int) -> str | None:
+    """The counter that a memory operation adds to."""
+    op = inst.op
+    if op.startswith(("s_load", "s_buffer_load")):
+        return "kmcnt" if gfx >= 12 else "lgkmcnt"
+    if op.startswith("ds_"):
+        return "dscnt" if gfx >= 12 else "lgkmcnt"
+    if op.startswith(("global_", "flat_", "scratch_", "buffer_")):
+        if "_load" in op:
+            return "loadcnt" if gfx >= 12 else "vmcnt"
+        if "_store" in op or "_atomic" in op:
+            returns = "_atomic" in op and _returns(inst)
+            if gfx >= 12:
+                return "loadcnt" if returns else "storecnt"
+            return "vmcnt" if gfx == 9 or returns else "vscnt"
+    return None
+
+
+def _returns(inst: Inst) -> bool:
+    return any(m in inst.mods for m in ("glc", "sc0")) or "RETURN" in inst.mods.get("th", "")
+
+
+def _registers(inst: Inst) -> list[Reg]:
+    out = []
+    for op in inst.operands:
+        if op.kind in ("v", "a", "s"):
+            out += [(op.kind, op.index + k) for k in range(op.count)]
+    if inst.dual is not None:
+        out += _registers(inst.dual)
+    return out
+
+
+def _loaded(inst: Inst) -> list[Reg]:
+    """The registers that a load fills."""
+    op = inst.op
+    is_load = "_load" in op or "ds_read" in op or "_rtn" in op or "permute" in op or "swizzle" in op
+    if not is_load and not ("_atomic" in op and _returns(inst)):
+        return []
+    dst = inst.operands[0]
+    return [(dst.kind, dst.index + k) for k in range(dst.count)] if dst.is_reg else []
+
+
+def _waits(inst: Inst, gfx: int) -> dict[str, int]:
+    """counter -> how many may stay outstanding."""
+    op, text = inst.op, inst.text
+    if op == "s_waitcnt":
+        found = {m[1]: int(m[2]) for m in _COUNT.finditer(text)}
+        if not found:
+            value = int(text.split()[1], 0)
+            return {"vmcnt": 0, "lgkmcnt": 0} if value == 0 else {}
+        return found
+    if op == "s_waitcnt_vscnt":
+        return {"vscnt": int(text.replace(",", " ").split()[-1], 0)}
+    if op.startswith("s_wait_"):
+        number = text.split()[-1]
+        if not re.match(r"(0x)?[0-9a-f]+$", number):
+            return {}
+        n = int(number, 0)
+        names = re.findall(r"(loadcnt|storecnt|dscnt|kmcnt)", op)
+        if "loadcnt_dscnt" in op or "storecnt_dscnt" in op:
+            return {names[0]: n >> 8, "dscnt": n & 63}
+        return dict.fromkeys(names, n)
+    return {}
+
+
+def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
+    """One instruction; raises where it touches a register that is still on its way."""
+    for counter, n in _waits(inst, gfx).items():
+        pending = state.get(counter)
+        if pending:
+            unordered = any("s_load" in i.op or "s_buffer" in i.op for _, i in pending.values())
+            if n == 0:
+                pending.clear()
+            elif not unordered:
+                for reg in [r for r, (age, _) in pending.items() if age >= n]:
+                    del pending[reg]
+    used = _registers(inst)
+    for counter, pending in state.items():
+        for reg in used:
+            if reg in pending:
+                load = pending[reg][1]
+                raise EmulationError(
+                    f"missing wait: {reg[0]}{reg[1]} is used while its load may still be on its way "
+                    f"(line {load.line}: {load.text.strip()})",
+                    kernel=kernel,
+                    line=inst.line,
+                    instruction=inst.text,
+                    hint=f"an s_wait on {counter} is missing between the two",
+                )
+    counter = _counter(inst, gfx)
+    if counter is not None:
+        pending = state.setdefault(counter, {})
+        for reg, (age, load) in list(pending.items()):
+            pending[reg] = (age + 1, load)
+        for reg in _loaded(inst):
+            pending[reg] = (0, inst)
+
+
+def _join(into: State, other: State) -> bool:
+    """Merge, keeping the youngest; whether anything changed."""
+    changed = False
+    for counter, pending in other.items():
+        mine = into.setdefault(counter, {})
+        for reg, (age, load) in pending.items():
+            if reg not in mine or mine[reg][0] > age:
+                mine[reg] = (age, load)
+                changed = True
+    return changed
+
+
+def check_waits(kernel: KernelText, gfx: int) -> None:
+    """Raise `EmulationError` at the first use of a register that no wait covers on some path."""
+    n = len(kernel.insts)
+    starts = {0, *kernel.labels.values()}
+    for i, inst in enumerate(kernel.insts):
+        if inst.op.startswith(("s_branch", "s_cbranch", "s_endpgm")):
+            starts.add(i + 1)
+    blocks = sorted(s for s in starts if s < n)
+    end_of = {b: (blocks[k + 1] if k + 1 < len(blocks) else n) for k, b in enumerate(blocks)}
+    entry: dict[int, State] = {0: {}}
+    work = [0]
+    while work:
+        at = work.pop()
+        state: State = {c: dict(p) for c, p in entry[at].items()}
+        goals = []
+        for i in range(at, end_of[at]):
+            inst = kernel.insts[i]
+            _step(state, inst, gfx, kernel.name)
+            if inst.op.startswith(("s_branch", "s_cbranch")):
+                goals.append(kernel.labels.get(inst.operands[0].text, n))
+        last = kernel.insts[end_of[at] - 1].op
+        if last not in ("s_branch", "s_endpgm"):
+            goals.append(end_of[at])
+        for goal in goals:
+            if goal >= n:
+                continue
+            if goal not in entry:
+                entry[goal] = {}
+                _join(entry[goal], state)
+                work.append(goal)
+            elif _join(entry[goal], state):
+                work.append(goal)

@@ -1,0 +1,232 @@
+"""Faults and checks: each a kernel with one mistake, and the message that names it; and a right kernel that passes."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from tec.errors import DeviceError
+from tec.runtime.amdemu import get_driver
+from tec.runtime.amdemu.errors import EmulationError, KernelFault
+
+from .harness import compile_ir, download, function, upload
+
+_DECLARES = """
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare i32 @llvm.amdgcn.workgroup.id.x()
+declare void @llvm.amdgcn.s.barrier()
+attributes #0 = { "amdgpu-flat-work-group-size"="1,256" "amdgpu-no-implicitarg-ptr" }
+"""
+CHIPS = ("gfx90a", "gfx942", "gfx1100")
+
+
+def kernel(body: str, params: str = "ptr addrspace(1) %p, ptr addrspace(1) %o, i32 %n", top: str = "") -> str:
+    return f"{top}define amdgpu_kernel void @k({params}) #0 {{\n  %t = call i32 @llvm.amdgcn.workitem.id.x()\n{body}\n}}\n{_DECLARES}"
+
+
+COPY = kernel("""  %i = add i32 %t, %n
+  %a = getelementptr float, ptr addrspace(1) %p, i32 %i
+  %x = load float, ptr addrspace(1) %a
+  %b = getelementptr float, ptr addrspace(1) %o, i32 %t
+  store float %x, ptr addrspace(1) %b
+  ret void""")
+
+# Writes LDS, then reads the neighbour's word; with or without the barrier between.
+NEIGHBOUR = """  %a = getelementptr i32, ptr addrspace(3) @lds, i32 %t
+  store i32 %t, ptr addrspace(3) %a
+  BARRIER
+  %m = sub i32 255, %t
+  %b = getelementptr i32, ptr addrspace(3) @lds, i32 %m
+  %x = load i32, ptr addrspace(3) %b
+  %c = getelementptr i32, ptr addrspace(1) %o, i32 %t
+  store i32 %x, ptr addrspace(1) %c
+  ret void"""
+_LDS = "@lds = internal addrspace(3) global [256 x i32] poison\n"
+_BARRIER = """fence syncscope("workgroup") release
+  call void @llvm.amdgcn.s.barrier()
+  fence syncscope("workgroup") acquire"""
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_out_of_bounds_names_lane_and_allocation(chip: str) -> None:
+    driver, k = function(COPY, chip)
+    p, o = upload(driver, np.ones(64, np.float32)), upload(driver, np.zeros(64, np.float32))
+    with pytest.raises(KernelFault) as e:
+        driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 4))
+    fault = e.value.fault
+    assert fault.kind == "out of bounds" and fault.address == p + 256
+    lanes = driver.chip.wavefront_size
+    assert (fault.wave, fault.lane) == (60 // lanes, 60 % lanes)
+    assert "0 bytes past the end" in fault.detail and "load" in fault.instruction
+    driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))  # the device lives on
+    assert (download(driver, o, np.zeros(64, np.float32)) == 1).all()
+
+
+def test_freed_null_and_misaligned() -> None:
+    driver, k = function(COPY, "gfx942")
+    p, o = upload(driver, np.ones(64, np.float32)), upload(driver, np.zeros(64, np.float32))
+    with pytest.raises(KernelFault, match="misaligned"):
+        driver.launch(k, (1, 1, 1), (8, 1, 1), 0, struct.pack("<QQi", p + 2, o, 0))
+    driver.free(0, p)
+    with pytest.raises(KernelFault, match="which was freed"):
+        driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))
+    with pytest.raises(KernelFault, match="null pointer"):
+        driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", 0, o, 0))
+    with pytest.raises(DeviceError, match="freed before"):
+        driver.free(0, p)
+
+
+def test_lds_out_of_bounds() -> None:
+    driver, k = function(kernel(NEIGHBOUR.replace("BARRIER", _BARRIER), top=_LDS.replace("256", "100")), "gfx942")
+    o = upload(driver, np.zeros(256, np.int32))
+    with pytest.raises(KernelFault, match="LDS access out of bounds"):
+        driver.launch(k, (1, 1, 1), (256, 1, 1), 0, struct.pack("<QQi", o, o, 0))
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_race_needs_the_barrier(chip: str) -> None:
+    good, bad = (kernel(NEIGHBOUR.replace("BARRIER", b), top=_LDS) for b in (_BARRIER, ""))
+    driver, k = function(good, chip, check="race")
+    o = upload(driver, np.zeros(256, np.int32))
+    args = struct.pack("<QQi", o, o, 0)
+    driver.launch(k, (1, 1, 1), (256, 1, 1), 0, args)
+    assert (download(driver, o, np.zeros(256, np.int32)) == 255 - np.arange(256)).all()
+    driver, k = function(bad, chip, check="race")
+    with pytest.raises(KernelFault, match="race") as e:
+        driver.launch(k, (1, 1, 1), (256, 1, 1), 0, args)
+    assert "wave" in e.value.fault.detail
+
+
+def test_race_between_work_groups() -> None:
+    driver, k = function(COPY, "gfx942", check="race")
+    p, o = upload(driver, np.ones(64, np.float32)), upload(driver, np.zeros(64, np.float32))
+    with pytest.raises(KernelFault, match="race"):
+        driver.launch(k, (2, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))  # both groups write o
+    atomic = kernel("""  %b = getelementptr i32, ptr addrspace(1) %o, i32 %t
+  %x = atomicrmw add ptr addrspace(1) %b, i32 1 syncscope("agent") monotonic
+  ret void""")
+    driver, k = function(atomic, "gfx942", check="race")
+    z = upload(driver, np.zeros(64, np.int32))
+    driver.launch(k, (5, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, z, 0))
+    assert (download(driver, z, np.zeros(64, np.int32)) == 5).all()
+
+
+def test_uninitialized_reads() -> None:
+    driver, k = function(COPY, "gfx942", check="init")
+    p, o = driver.alloc(0, 256), driver.alloc(0, 256)
+    with pytest.raises(KernelFault, match="uninitialized"):
+        driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))
+    half = np.ones(32, np.float32)
+    driver.copy_to_device(0, p, half.ctypes.data, half.nbytes)
+    driver.launch(k, (1, 1, 1), (32, 1, 1), 0, struct.pack("<QQi", p, o, 0))
+    driver.launch(k, (1, 1, 1), (32, 1, 1), 0, struct.pack("<QQi", o, p, 0))  # o's first half was written by the kernel
+    with pytest.raises(KernelFault, match="uninitialized") as e:
+        driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))
+    assert e.value.fault.lane == 32
+    lds = kernel("""  %b = getelementptr i32, ptr addrspace(3) @lds, i32 %t
+  %x = load i32, ptr addrspace(3) %b
+  %c = getelementptr i32, ptr addrspace(1) %o, i32 %t
+  store i32 %x, ptr addrspace(1) %c
+  ret void""", top="@lds = internal addrspace(3) global [256 x i32] poison\n")  # fmt: skip
+    lds = lds.replace(
+        "  %b = ",
+        "  %z = getelementptr i32, ptr addrspace(3) @lds, i32 %n\n  store i32 0, ptr addrspace(3) %z\n  %b = ",
+    )
+    driver, k = function(lds, "gfx942", check="init")
+    with pytest.raises(KernelFault, match="uninitialized"):
+        driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))
+
+
+@pytest.mark.parametrize("chip", [*CHIPS, "gfx1200"])
+def test_missing_wait(chip: str) -> None:
+    asm, image = compile_ir(COPY, chip)
+    driver = get_driver(chip, check="wait")
+    k = driver.get_function(driver.load_module(0, image, asm), "k")  # LLVM's waits are enough
+    lines = asm.split("\n")
+    waits = [i for i, l in enumerate(lines) if "s_waitcnt" in l or "s_wait_" in l]
+    assert len(waits) >= 2
+    for i in waits:
+        if "vscnt" in lines[i] or "alu" in lines[i]:
+            continue
+        broken = "\n".join(lines[:i] + lines[i + 1 :])
+        with pytest.raises(EmulationError, match="missing wait"):
+            driver.get_function(driver.load_module(0, image, broken), "k")
+    assert k.info.name == "k"
+
+
+def test_fails_closed() -> None:
+    asm, image = compile_ir(COPY, "gfx942")
+    driver = get_driver("gfx942")
+    args = struct.pack("<QQi", *(upload(driver, np.zeros(64, np.float32)) for _ in range(2)), 0)
+    for line, what in (
+        ("v_frobnicate_b32 v0, v1", "opcode v_frobnicate_b32"),
+        ("v_mov_b32 v1, v2 row_frob:3", "row_frob"),
+        ("v_add_u32 v1, v2, v3 mul:2", "mul"),
+        ("v_and_b32 v1, -v2, v3", "neg or abs"),
+        ("s_mov_b32 s3, vccz_lo", "vccz_lo"),
+        ("v_mfma_f32_32x32x2_f32 a[0:15], v0, v1, a[0:15] cbsz:2", "cbsz"),
+        ("s_swappc_b64 s[30:31], s[4:5]", "s_swappc_b64"),
+    ):
+        broken = asm.replace("\ts_endpgm", f"\t{line}\n\ts_endpgm", 1)
+        with pytest.raises(EmulationError, match=what) as e:
+            k = driver.get_function(driver.load_module(0, image, broken), "k")
+            driver.launch(k, (1, 1, 1), (64, 1, 1), 0, args)
+        assert e.value.kernel == "k" and line in str(e.value)
+
+
+def test_bad_launches() -> None:
+    driver, k = function(COPY, "gfx942")
+    args = struct.pack("<QQi", *(upload(driver, np.zeros(64, np.float32)) for _ in range(2)), 0)
+    for grid, block, shared, kernargs, what in (
+        ((0, 1, 1), (64, 1, 1), 0, args, "grid"),
+        ((1, 1, 1), (0, 1, 1), 0, args, "work-group"),
+        ((1, 1, 1), (2048, 1, 1), 0, args, "1024"),
+        ((1, 1, 1), (512, 1, 1), 0, args, "at most 256"),
+        ((1, 1, 1), (64, 1, 1), 70000, args, "LDS"),
+        ((1, 1, 1), (64, 1, 1), 0, args[:-8], "parameters take 20"),
+        ((1, 1, 1), (64, 1, 1), 0, args + bytes(64), "parameters take 20"),
+    ):
+        with pytest.raises(EmulationError, match=what):
+            driver.launch(k, grid, block, shared, kernargs)
+    asm, image = compile_ir(COPY, "gfx942")
+    with pytest.raises(EmulationError, match="cannot run on gfx90a"):
+        get_driver("gfx90a").load_module(0, image, asm)
+    with pytest.raises(EmulationError, match="without it"):
+        driver.load_module(0, image, None)
+    with pytest.raises(EmulationError, match="no kernel 'missing'"):
+        driver.get_function(driver.load_module(0, image, asm), "missing")
+    with pytest.raises(DeviceError, match="damaged code object"):
+        driver.load_module(0, image[:200], asm)
+    with pytest.raises(DeviceError, match="no emulated chip"):
+        get_driver("gfx1")
+    with pytest.raises(DeviceError, match="no emulator check"):
+        get_driver("gfx942", check="bound")
+
+
+def test_endless_loop_spends_its_budget() -> None:
+    ir = kernel("""  br label %loop
+loop:
+  store volatile i32 1, ptr addrspace(1) %o
+  br label %loop""")
+    driver, k = function(ir, "gfx942", budget=100000)
+    o = upload(driver, np.zeros(1, np.int32))
+    with pytest.raises(EmulationError, match="budget"):
+        driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", o, o, 0))
+
+
+def test_several_launches_agree_with_one_thread() -> None:
+    ir = kernel("""  %g = call i32 @llvm.amdgcn.workgroup.id.x()
+  %b = mul i32 %g, 256
+  %i = add i32 %b, %t
+  %a = getelementptr i32, ptr addrspace(1) %o, i32 %i
+  %v = mul i32 %i, %i
+  store i32 %v, ptr addrspace(1) %a
+  ret void""")
+    for threads in (1, 3):
+        driver, k = function(ir, "gfx942", threads=threads)
+        o = upload(driver, np.zeros(256 * 64, np.int32))
+        driver.launch(k, (64, 1, 1), (256, 1, 1), 0, struct.pack("<QQi", o, o, 0))
+        want = (np.arange(256 * 64, dtype=np.int64) ** 2).astype(np.uint32).view(np.int32)
+        assert (download(driver, o, np.zeros(256 * 64, np.int32)) == want).all()
