@@ -20,3 +20,10 @@ def get_driver(chip: str, **options: Any) -> EmuDriver:
     if found is None:
         found = _drivers[key] = EmuDriver(chip, checks, **options)
     return found
+
+
+def emulator_profile(driver: EmuDriver) -> Any:
+    """A context manager that counts every launch on `driver`: see `tec.runtime.amdemu.profile`."""
+    from .profile import emulator_profile as profile
+
+    return profile(driver)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -285,6 +286,7 @@ def _execute(
             stop[0] = 1
         return rc
 
+    began = time.perf_counter()
     futures: list[Future[int]] = [pool().submit(work, t) for t in threads]
     try:
         while wait(futures, timeout=0.1).not_done:
@@ -299,7 +301,8 @@ def _execute(
     if faulted:
         raise _fault(driver, function, compiled, faulted[0], lds)
     if driver.observer is not None:
-        driver.observer(function, compiled, grid, block, threads)
+        counters = np.sum([t.counters for t in threads], axis=0, dtype=np.uint64)
+        driver.observer(function, compiled, grid, block, counters, began, time.perf_counter())
     del params_buffer
 
 

@@ -41,6 +41,7 @@ class Row:
     classes: dict[str, int]  # of a block: its instructions by class
     line: int
     text: str
+    matrix: dict[str, int] = field(default_factory=dict)  # of a block: its matrix instructions by mnemonic
 
 
 class Translator(Wave):
@@ -60,6 +61,7 @@ class Translator(Wave):
         self.classes: dict[str, int] = {}
         self.rows: list[Row] = []
         self.block: dict[str, int] = {}
+        self.block_matrix: dict[str, int] = {}
         self.since_getpc: int | None = None
         self.terminated = False
         self.position = 0
@@ -103,7 +105,7 @@ class Translator(Wave):
         if not self.options.profile:
             return
         row = self.row("block")
-        self.block = self.rows[row].classes
+        self.block, self.block_matrix = self.rows[row].classes, self.rows[row].matrix
         counters = self.ctx_load("counters", "ptr")
         bits = self.exec_bits()
         lanes = str(self.lanes) if self.full else self.s.call("ctpop", self.mask_type, bits)
@@ -281,6 +283,8 @@ class Translator(Wave):
     def ordinary(self, inst: Inst) -> None:
         row = lookup(self, inst)
         self._class(row.kind)
+        if row.kind == "matrix":
+            self.block_matrix[inst.op] = self.block_matrix.get(inst.op, 0) + 1
         if inst.dual is None:
             self.op_sel_bits = self._op_sel(inst, row.kind)
             row.handler(self, inst)

@@ -318,7 +318,7 @@ def round_fraction(value, kind: type):
     top = {F16: 65504, F32: float(np.finfo(F32).max), F64: float(np.finfo(F64).max)}[kind]
     if result > Fraction(top):
         return kind(sign * np.inf)
-    return kind(sign * float(result)) if kind != F16 else kind(sign * float(result))
+    return kind(sign * float(result))
 
 
 FLOAT = {

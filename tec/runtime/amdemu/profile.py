@@ -1,0 +1,126 @@
+"""Profiles of emulated launches: a table, and a Chrome trace.
+
+    with emulator_profile(driver) as p:
+        ...launches...
+    print(p)
+    p.save_chrome_trace("trace.json")
+
+While it is on, kernels run with counters (a separate translation, some times slower).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .counters import KernelCounts, summarize
+from .matrix import parse_mfma
+from .model import Estimate, estimate
+
+if TYPE_CHECKING:
+    from .driver import Compiled, EmuDriver, EmuFunction
+
+
+@dataclass(slots=True)
+class LaunchRecord:
+    """One launch: what it was, what it did, what the model says."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    counts: KernelCounts
+    estimate: Estimate
+    started_s: float
+    host_seconds: float
+    lds_bytes: int
+    vgprs: int
+
+
+@dataclass(slots=True)
+class EmulatorProfile:
+    """All launches of a profiled stretch, in order."""
+
+    chip: str
+    launches: list[LaunchRecord] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        head = f"{'kernel':24} {'grid':>12} {'est. us':>9} {'limit':14} {'VALU':>10} {'MATRIX':>8} {'VMEM':>9} {'LDS':>9} {'lanes':>6} {'MB':>8} {'coalesced':>9} {'conflicts':>9}"  # fmt: skip
+        lines = [f"{self.chip} (emulated)", head]
+        for r in self.launches:
+            i, c = r.counts.instructions, r.counts
+            share = c.global_bytes / c.global_line_bytes if c.global_line_bytes else 0.0
+            conflicts = c.bank_conflict_clocks / c.lds_clocks if c.lds_clocks else 0.0
+            lines.append(
+                f"{r.kernel[:24]:24} {'x'.join(map(str, r.grid)):>12} {r.estimate.microseconds:9.1f} {r.estimate.limit:14} "
+                f"{i.get('VALU', 0):10} {i.get('MATRIX', 0):8} {i.get('VMEM', 0):9} {i.get('LDS', 0):9} "
+                f"{c.active_lanes:6.0%} {c.global_bytes / 1e6:8.2f} {share:9.0%} {conflicts:9.0%}"
+            )
+        return "\n".join(lines)
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """Events on the modelled time line, one a launch, with the counts as arguments."""
+        events, at = [], 0.0
+        for r in self.launches:
+            events.append({
+                "name": r.kernel, "ph": "X", "ts": at, "dur": r.estimate.microseconds, "pid": self.chip, "tid": "stream 0",
+                "args": {"grid": r.grid, "block": r.block, "limit": r.estimate.limit, **r.counts.instructions,
+                         "global_bytes": r.counts.global_bytes, "host_seconds": r.host_seconds},
+            })  # fmt: skip
+            at += r.estimate.microseconds
+        return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+    def save_chrome_trace(self, path: str) -> None:
+        with open(path, "w") as file:
+            json.dump(self.chrome_trace(), file)
+
+
+_WMMA = re.compile(r"v_wmma_\w+_16x16x16_(\w+?)(?:_\w+)?$")
+
+
+def _matrix_macs(compiled: Compiled, counters: Any, text: dict[int, str]) -> dict[str, int]:
+    """Multiply-adds by input type: the matrix instructions of each block times its executions."""
+    out: dict[str, int] = {}
+    for row, values in zip(compiled.translation.rows, counters.tolist()):
+        if row.kind != "block":
+            continue
+        for op, n in row.matrix.items():
+            shape = parse_mfma(op)
+            if shape is not None:
+                macs, kind = shape.m * shape.n * shape.k * shape.blocks, shape.source
+            else:
+                macs = 4096
+                found = _WMMA.match(op)
+                kind = found[1] if found else "f16"
+            kind = {"iu8": "i8", "iu4": "i8", "fp8": "f8", "bf8": "f8"}.get(kind.split("_")[0], kind.split("_")[0])
+            out[kind] = out.get(kind, 0) + macs * n * int(values[0])
+    return out
+
+
+@contextmanager
+def emulator_profile(driver: EmuDriver) -> Iterator[EmulatorProfile]:
+    """Count every launch on `driver` within the block."""
+    result = EmulatorProfile(driver.chip.name)
+    origin = time.perf_counter()
+
+    def observe(
+        function: EmuFunction, compiled: Compiled, grid: Any, block: Any, counters: Any, began: float, ended: float
+    ) -> None:
+        counts = summarize(compiled.translation.rows, counters, compiled.lanes)
+        macs = _matrix_macs(compiled, counters, {})
+        guess = estimate(driver.chip, counts, compiled.lanes, grid[0] * grid[1] * grid[2], macs)
+        result.launches.append(
+            LaunchRecord(function.info.name, grid, block, counts, guess, began - origin, ended - began,
+                         function.info.lds_bytes, function.info.vgprs)
+        )  # fmt: skip
+
+    before = driver.profile, driver.observer
+    driver.profile, driver.observer = True, observe
+    try:
+        yield result
+    finally:
+        driver.profile, driver.observer = before
