@@ -20,8 +20,10 @@ from typing import Any
 from .. import expr as E
 from ..build import convert
 from ..dtype import dtype_info
+from ..visit import children, map_expr
+from .bounds import INDEX_DTYPES, INF
 from .divmod import take_out
-from .facts import INDEX_DTYPES, INF, factors
+from .facts import factors
 from .int_set import IntSet, SetEvaluator, as_int_set
 from .linear import Lin
 from .simplifier import Simplifier
@@ -83,7 +85,7 @@ class Analyzer(Simplifier):
         self._var_mods.pop(key, None)
         self._subst.pop(key, None)
         if self._nonneg:
-            self._nonneg = [k for k in self._nonneg if key not in k.terms]
+            self._nonneg = [k for k in self._nonneg if key not in k[0].terms]
             self._known = {k: v for k, v in self._known.items() if all(i != key for i, _ in k)}
         self.forget()
 
@@ -96,9 +98,9 @@ class Analyzer(Simplifier):
             return
         me = Lin.of(var)
         if low is not None and type(low) is not E.IntImm:
-            self.assume_nonneg(me.plus(self.trusted_lin(low), -1))
+            self.assume_nonneg(me.plus(self.trusted_lin(low), -1), var)
         if high is not None and type(high) is not E.IntImm:
-            self.assume_nonneg(self.trusted_lin(high).plus(me, -1))
+            self.assume_nonneg(self.trusted_lin(high).plus(me, -1), var)
 
     @contextmanager
     def constraint(self, cond: Any) -> Iterator[None]:
@@ -131,7 +133,31 @@ class Analyzer(Simplifier):
         e = convert(e)
         c = self.intern(e)
         out = self.simp(c)
-        return e if out is c else out
+        return e if out is c or self._reordered(c, out) else out
+
+    def _reordered(self, a: E.Expr, b: E.Expr) -> bool:
+        """Whether two canonical expressions differ in the order of terms and factors alone."""
+        if a is b:
+            return True
+        sums = (E.Add, E.Sub, E.Mul)
+        if type(a) in sums and type(b) in sums and a.dtype in INDEX_DTYPES:
+            la, lb = self.lin(a), self.lin(b)
+            if la.const != lb.const or len(la.terms) != len(lb.terms) or count_nodes(a) != count_nodes(b):
+                return False
+            left = list(lb.terms.values())
+            for atom, k in la.terms.values():
+                at = next((i for i, (x, c) in enumerate(left) if c == k and self._reordered(atom, x)), None)
+                if at is None:
+                    return False
+                del left[at]
+            return True
+        if type(a) is not type(b) or a.dtype != b.dtype:
+            return False
+        old, new = children(a), children(b)
+        if not old or len(old) != len(new) or not all(self._reordered(x, y) for x, y in zip(old, new)):
+            return False
+        rest = iter(new)
+        return self.intern(map_expr(a, lambda _: next(rest))) is b
 
     def can_prove(self, cond: Any) -> bool:
         """Whether `cond` follows from the scope. False says nothing."""
@@ -259,6 +285,11 @@ def conjuncts(cond: E.Expr) -> list[E.Expr]:
     if type(cond) is E.And:
         return [*conjuncts(cond.a), *conjuncts(cond.b)]
     return [cond]
+
+
+def count_nodes(e: E.Expr) -> int:
+    """Nodes of the tree below `e`, shared ones counted each time."""
+    return 1 + sum(count_nodes(c) for c in children(e))
 
 
 def is_index(e: E.Expr) -> bool:

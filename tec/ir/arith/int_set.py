@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import expr as E
 from ..visit import map_expr
-from .facts import INDEX_DTYPES, factors
+from .bounds import INDEX_DTYPES
+from .facts import factors
 from .linear import Lin
 
 if TYPE_CHECKING:

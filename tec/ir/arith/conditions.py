@@ -1,0 +1,163 @@
+"""Simplification of comparisons, logic and choices.
+
+Integers compare by the sign of a difference of linear forms; what remains undecided is written with negative terms left,
+positive ones and the constant right, common factors taken out. Each side of an `and`, `or` or choice is simplified under what
+the other one says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .. import expr as E
+from ..build import wrap_int
+from ..dtype import dtype_info
+from ..visit import map_expr
+from .bounds import INDEX_DTYPES
+from .linear import Lin
+
+if TYPE_CHECKING:
+    from .simplifier import Simplifier
+
+
+def compare(f: Simplifier, e: Any) -> E.Expr:
+    a, b = f.simp(e.a), f.simp(e.b)
+    t = type(e)
+    if a.dtype in INDEX_DTYPES:
+        la, lb = f.trusted_lin(a), f.trusted_lin(b)
+        if t is E.EQ or t is E.NE:
+            return _equal(f, t, a, b, la, lb)
+        if t is E.GT or t is E.GE:
+            a, b, la, lb = b, a, lb, la
+        strict = t is E.LT or t is E.GT
+        form = lb.plus(la, -1).shifted(-1 if strict else 0)  # a < b is b - a - 1 >= 0
+        yes, no = f.sign(form)
+        if yes or no:
+            return f.truth(yes)
+        return _order(f, form, E.LT if strict else E.LE, a, b)
+    info = dtype_info(a.dtype)
+    if info.lanes == 1 and info.is_int:
+        (alo, ahi), (blo, bhi) = f.bound(a), f.bound(b)
+        if ahi < blo:
+            return f.truth(t in (E.LT, E.LE, E.NE))
+        if bhi < alo:
+            return f.truth(t in (E.GT, E.GE, E.NE))
+        if ahi == blo and t in (E.LE, E.GT):
+            return f.truth(t is E.LE)
+        if bhi == alo and t in (E.GE, E.LT):
+            return f.truth(t is E.GE)
+    return f.fold_or_rules(t, a, b)
+
+
+def _order(f: Simplifier, form: Lin, t: Any, a: E.Expr, b: E.Expr) -> E.Expr:
+    """`form >= 0` as a comparison: negative terms left, positive ones and the constant right, common factors out."""
+    g = form.factor()
+    form = Lin(form.const // g, {k: (x, c // g) for k, (x, c) in form.terms.items()})
+    dtype = a.dtype
+    pos = Lin(0, {k: v for k, v in form.terms.items() if v[1] > 0})
+    neg = Lin(0, {k: (x, -c) for k, (x, c) in form.terms.items() if c < 0})
+    k = form.const
+    cls: Any
+    if not neg.terms:  # pos >= -k
+        left, right, cls = pos, Lin(-k), E.GE
+    elif not pos.terms:  # neg <= k
+        left, right, cls = neg, Lin(k + 1), E.LT
+    else:
+        left, right, cls = neg, pos.shifted(k + 1), E.LT
+        if not f._fits(left, right, dtype) or k == -1:
+            right, cls = (pos, E.LE) if k == 0 else (pos.shifted(k + 1), E.LT)
+    if not f._fits(left, right, dtype):
+        return f.mk(t, a, b)
+    return f.mk(cls, f.rebuild(left, dtype), f.rebuild(right, dtype))
+
+
+def _equal(f: Simplifier, t: Any, a: E.Expr, b: E.Expr, la: Lin, lb: Lin) -> E.Expr:
+    form = la.plus(lb, -1)
+    if not form.terms:
+        return f.truth((form.const == 0) == (t is E.EQ))
+    lo, hi = f.bound_lin(form)
+    g = form.factor()
+    m, r = f.modulus_lin(form)
+    if lo > 0 or hi < 0 or form.const % g or (m and r % m):
+        return f.truth(t is E.NE)
+    if f._nonneg and (f.prove_nonneg(form.shifted(-1)) or f.prove_nonneg(form.scaled(-1).shifted(-1))):
+        return f.truth(t is E.NE)
+    if f._nonneg and f.prove_nonneg(form) and f.prove_nonneg(form.scaled(-1)):
+        return f.truth(t is E.EQ)
+    form = form.divided(g)
+    dtype = a.dtype
+    pos = Lin(0, {k: v for k, v in form.terms.items() if v[1] > 0})
+    neg = Lin(0, {k: (x, -c) for k, (x, c) in form.terms.items() if c < 0})
+    k = form.const
+    if not pos.terms:
+        left, right = neg, Lin(k)
+    elif not neg.terms:
+        left, right = pos, Lin(-k)
+    else:
+        left, right = pos, neg.shifted(-k)
+    if not f._fits(left, right, dtype):
+        return f.mk(t, a, b)
+    return f.mk(t, f.rebuild(left, dtype), f.rebuild(right, dtype))
+
+
+def logic(f: Simplifier, e: Any) -> E.Expr:
+    t = type(e)
+    a = f.simp(e.a)
+    if type(a) is E.IntImm:
+        return f.simp(e.b) if bool(a.value) == (t is E.And) else a
+    b = f.simp(e.b)
+    if type(b) is E.IntImm:
+        return a if bool(b.value) == (t is E.And) else b
+    if e.dtype == "bool":
+        known_a, known_b = (a, b) if t is E.And else (f.simp(f.make(E.Not, a)), f.simp(f.make(E.Not, b)))
+        b2 = f.under(known_a, b)
+        if type(b2) is E.IntImm:
+            return a if bool(b2.value) == (t is E.And) else b2
+        a2 = f.under(known_b, a)
+        if type(a2) is E.IntImm:
+            return b if bool(a2.value) == (t is E.And) else a2
+    return f.fold_or_rules(t, a, b)
+
+
+def negate(f: Simplifier, e: E.Not) -> E.Expr:
+    a = f.simp(e.a)
+    if type(a) is E.Broadcast:
+        return f.intern(E.Broadcast(f.simp(f.make(E.Not, a.value)), a.lanes))
+    node = f.make(E.Not, a)
+    return f.apply_rules(node) if type(node) is E.Not else node
+
+
+def select(f: Simplifier, e: E.Select) -> E.Expr:
+    c = f.simp(e.cond)
+    if type(c) is E.Broadcast:
+        c = c.value
+    if type(c) is E.IntImm:
+        return f.simp(e.a if c.value else e.b)
+    if c.dtype == "bool":
+        a, b = f.under(c, e.a), f.under(f.simp(f.make(E.Not, c)), e.b)
+    else:
+        a, b = f.simp(e.a), f.simp(e.b)
+    return f.apply_rules(f.intern(E.Select(c, a, b)))
+
+
+def call(f: Simplifier, e: E.Call) -> E.Expr:
+    if e.op == "if_then_else" and len(e.args) == 3:
+        c = f.simp(e.args[0])
+        if type(c) is E.IntImm:
+            return f.simp(e.args[1] if c.value else e.args[2])
+        a, b = f.under(c, e.args[1]), f.under(f.simp(f.make(E.Not, c)), e.args[2])
+        if c is e.args[0] and a is e.args[1] and b is e.args[2]:
+            return f.apply_rules(e)
+        return f.apply_rules(f.intern(E.Call(e.op, (c, a, b), e.dtype, e.attrs)))
+    out: Any = f.intern(map_expr(e, f.simp))
+    args = out.args
+    if args and all(type(x) is E.IntImm for x in args) and e.op in _BIT_FOLD:
+        return f.imm(wrap_int(_BIT_FOLD[e.op](*[x.value for x in args]), e.dtype), e.dtype)
+    return f.apply_rules(out)
+
+
+_BIT_FOLD: dict[str, Callable[..., int]] = {
+    "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b, "bitxor": lambda a, b: a ^ b, "bitnot": lambda a: ~a,
+    "shl": lambda a, b: a << (b & 63), "shr": lambda a, b: a >> (b & 63), "abs": abs,
+}  # fmt: skip

@@ -1,0 +1,229 @@
+"""The scope: what binds and conditions say, and proofs from it.
+
+A proof shows that a linear form is never negative: from its bounds, or by eliminating an atom with a form that is known
+not to be negative (a symbolic range, a condition, what a quotient or a minimum is known to satisfy).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import expr as E
+from .bounds import INDEX_DTYPES, INF
+from .facts import Facts, factors
+from .linear import Lin
+
+_PROOF_DEPTH = 4
+COMPARISONS = (E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE)
+
+
+class Scope(Facts):
+    """Facts with a scope that grows, is left again, and answers whether something follows from it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._done: dict[int, E.Expr] = {}
+        self._active: set[int] = set()
+        self._subst: dict[int, E.Expr] = {}
+
+    def simp(self, e: E.Expr) -> E.Expr:
+        """The simplified canonical form of a canonical node."""
+        raise NotImplementedError
+
+    def negation(self, e: E.Expr) -> E.Expr:
+        """The canonical opposite of a simplified condition."""
+        raise NotImplementedError
+
+    # ---- proofs
+
+    def prove_nonneg(self, form: Lin, depth: int = _PROOF_DEPTH) -> bool:
+        """Whether `form >= 0` follows from bounds, or from eliminating atoms with what is known of them."""
+        lo, _ = self.bound_lin(form)
+        if lo >= 0:
+            return True
+        if depth == 0 or not form.terms:
+            return False
+        for atom, c in form.terms.values():
+            for known in self._about(atom, c):
+                b = known.coeff(atom)
+                if b * c > 0 and self.prove_nonneg(form.scaled(abs(b)).plus(known, -abs(c)), depth - 1):
+                    return True
+        return False
+
+    def _about(self, atom: Any, c: int) -> list[Lin]:
+        """Forms that are >= 0 and hold `atom` with the sign of c."""
+        out = [k for k, subject in self._nonneg if k.coeff(atom) * c > 0 and subject in (None, id(atom))]
+        t = type(atom)
+        one = Lin.of(atom)
+        if t is E.FloorDiv and type(atom.b) is E.IntImm and atom.b.value > 0:
+            d, x = atom.b.value, self.trusted_lin(atom.a)
+            out.append(x.plus(one, -d) if c < 0 else one.scaled(d).plus(x, -1).shifted(d - 1))
+        elif t is E.Min and c < 0:
+            out += [self.trusted_lin(x).plus(one, -1) for x in (atom.a, atom.b)]
+        elif t is E.Max and c > 0:
+            out += [one.plus(self.trusted_lin(x), -1) for x in (atom.a, atom.b)]
+        elif t is E.FloorMod and c < 0 and type(atom.b) is not E.IntImm:
+            if self.bound(atom.b)[0] >= 0:  # a divisor is not 0
+                out.append(self.trusted_lin(atom.b).plus(one, -1).shifted(-1))
+        elif t is E.Mul:
+            out += self._about_product(atom, c)
+        return out
+
+    def _about_product(self, atom: E.Expr, c: int) -> list[Lin]:
+        """Known forms times a factor that is not negative: i <= n - 1 gives i*m <= n*m - m."""
+        parts = factors(atom)
+        out: list[Lin] = []
+        for i, v in enumerate(parts):
+            others = parts[:i] + parts[i + 1 :]
+            if not others or any(self.bound(o)[0] < 0 for o in others):
+                continue
+            lo, hi = self.bound(v)
+            rest = Lin.of(self.monomial(others))
+            if c < 0 and hi < INF:
+                out.append(rest.scaled(hi).plus(Lin.of(atom), -1))
+            elif c > 0 and -INF < lo:
+                out.append(Lin.of(atom).plus(rest, -lo))
+            for k, subject in self._nonneg:
+                if k.coeff(v) * c > 0 and subject in (None, id(v)):
+                    form = Lin(0)
+                    for x, a in k.terms.values():
+                        form = form.plus(Lin.of(self.monomial((*factors(x), *others))), a)
+                    if k.const:
+                        form = form.plus(Lin.of(self.monomial(others)), k.const)
+                    out.append(form)
+        return out
+
+    def sign(self, form: Lin) -> tuple[bool, bool]:
+        """(form >= 0 is certain, form < 0 is certain)."""
+        lo, hi = self.bound_lin(form)
+        if lo >= 0 or hi < 0 or (lo <= -INF and hi >= INF and not self._provable(form)):
+            return lo >= 0, hi < 0
+        if not self._provable(form):
+            return False, False
+        if self.prove_nonneg(form):
+            return True, False
+        return False, self.prove_nonneg(form.scaled(-1).shifted(-1))
+
+    def _provable(self, form: Lin) -> bool:
+        """Whether elimination has anything to work with."""
+        return bool(self._nonneg) or any(
+            type(a) in (E.FloorDiv, E.Min, E.Max, E.FloorMod) for a, _ in form.terms.values()
+        )
+
+    def _fits(self, left: Lin, right: Lin, dtype: str) -> bool:
+        """Whether both sides of a rearranged comparison are the machine's values."""
+        top = 1 << (31 if dtype == "int32" else 63)
+        return all(-top <= x.const < top and self.trusted(x, dtype) for x in (left, right))
+
+    # ---- conditions for a while
+
+    def under(self, cond: E.Expr, e: E.Expr) -> E.Expr:
+        """`e` simplified where `cond` (simplified) holds."""
+        if type(e) in (E.IntImm, E.FloatImm, E.Var):
+            return self.simp(e)
+        saved = self.save()
+        self.assume(cond)
+        out = self.simp(e)
+        self.restore(saved)
+        return out
+
+    def save(self) -> tuple[Any, ...]:
+        """The scope, to be restored."""
+        state = (
+            self._active,
+            self._done,
+            self._bounds,
+            self._mods,
+            self._var_bounds,
+            self._var_mods,
+            self._known,
+            self._nonneg,
+            self._true,
+            self._subst,
+        )
+        self._var_bounds, self._var_mods, self._known = dict(self._var_bounds), dict(self._var_mods), dict(self._known)
+        self._nonneg, self._true, self._subst = list(self._nonneg), dict(self._true), dict(self._subst)
+        self._active = set()
+        self.forget()
+        return state
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        (
+            self._active,
+            self._done,
+            self._bounds,
+            self._mods,
+            self._var_bounds,
+            self._var_mods,
+            self._known,
+            self._nonneg,
+            self._true,
+            self._subst,
+        ) = state
+
+    def forget(self) -> None:
+        """Drop what was derived from the scope."""
+        self._done, self._bounds, self._mods = {}, {}, {}
+
+    def assume(self, cond: E.Expr) -> None:
+        """Let a canonical simplified condition hold from here on."""
+        t = type(cond)
+        c: Any = cond
+        if t is E.And:
+            self.assume(c.a)
+            self.assume(c.b)
+        elif t is E.Not and type(c.a) is E.Or:
+            self.assume(self.simp(self.negation(c.a.a)))
+            self.assume(self.simp(self.negation(c.a.b)))
+        elif t is E.Call and c.op == "likely":
+            self.assume(c.args[0])
+        elif t in COMPARISONS and c.a.dtype in INDEX_DTYPES:
+            la, lb = self.trusted_lin(c.a), self.trusted_lin(c.b)
+            if t is E.LT or t is E.LE:
+                self.assume_nonneg(lb.plus(la, -1).shifted(-1 if t is E.LT else 0))
+            elif t is E.GT or t is E.GE:
+                self.assume_nonneg(la.plus(lb, -1).shifted(-1 if t is E.GT else 0))
+            elif t is E.EQ:
+                self._assume_equal(c, la.plus(lb, -1))
+        if t is not E.IntImm:
+            self._true[id(cond)] = True
+            self._true[id(self.negation(cond))] = False
+        self.forget()
+
+    def _assume_equal(self, c: Any, form: Lin) -> None:
+        self.assume_nonneg(form)
+        self.assume_nonneg(form.scaled(-1))
+        if type(c.a) is E.FloorMod and type(c.a.b) is E.IntImm and type(c.b) is E.IntImm and type(c.a.a) is E.Var:
+            if 0 <= c.b.value < c.a.b.value:
+                self._var_mods[id(c.a.a)] = (c.a.b.value, c.b.value)
+
+    def assume_nonneg(self, form: Lin, subject: E.Expr | None = None) -> None:
+        """Let `form >= 0` hold from here on. With a subject (a variable and its range) nothing follows for other atoms alone: that
+        a loop over 0 <= i < n has an iteration says nothing of n outside of it."""
+        if not form.terms:
+            return
+        bounds = self._var_bounds
+        for atom, c in form.terms.values():
+            if subject is not None and atom is not subject:
+                continue
+            lo, hi = self.bound(atom)
+            rest_hi = self.bound_lin(form.without(atom))[1]
+            if rest_hi >= INF:
+                continue
+            if c > 0:  # atom >= -rest / c
+                lo = max(lo, -(rest_hi // c))
+            else:
+                hi = min(hi, rest_hi // -c)
+            if len(form.terms) == 1 or type(atom) is E.Var:
+                bounds[id(atom)] = (lo, hi)
+        if len(form.terms) > 1:
+            key, scale = self.normalized(form)
+            lo, hi = self._known.get(key, (-INF, INF))
+            if scale > 0:
+                lo = max(lo, -(form.const // scale))
+            else:
+                hi = min(hi, form.const // -scale)
+            self._known[key] = (lo, hi)
+            self._nonneg.append((form, None if subject is None else id(subject)))
+        self._held.extend(a for a, _ in form.terms.values())
+        self.forget()
