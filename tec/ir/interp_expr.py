@@ -451,6 +451,26 @@ class ExprMachine:
     def _wave_lane(self, e: E.Call) -> Array:
         return self._waves()[2].astype(held(e.dtype))
 
+    def _ldmatrix(self, e: E.Call) -> Array:
+        """8-row matrices of 16-byte rows: lane 8*j + r names row r of matrix j; lane t gets the 32 bits at row t // 4, word
+        t % 4 of each (with trans: 16-bit elements at column t // 4, rows 2 * (t % 4) and the next)."""
+        attrs = e.attrs or {}
+        num, trans = int(attrs["num"]), bool(attrs.get("trans"))
+        source = self.pointer(e.args[0])
+        piece = 128 // dtype_info(source.dtype).bits
+        start = self.full(source.offset)
+        rows = np.stack(
+            [self.full(self.read(source.storage, source.storage, start + i, None, source.dtype)) for i in range(piece)],
+            1,
+        ).reshape(-1, 32, piece)
+        t = np.arange(32)
+        parts = []
+        for j in range(num):
+            m = rows[:, 8 * j : 8 * j + 8]
+            for i in range(piece // 4):
+                parts.append(m[:, 2 * (t % 4) + i, t // 4] if trans else m[:, t // 4, piece // 4 * (t % 4) + i])
+        return np.stack(parts, 2).reshape(-1, len(parts))
+
     def _mma(self, e: E.Call) -> Array:
         attrs = e.attrs or {}
         if "unit" not in attrs:
@@ -558,7 +578,7 @@ _EVAL: dict[type, Callable[[ExprMachine, Any], Any]] = {
 _CALL: dict[str, Callable[[ExprMachine, Any], Any]] = {
     "if_then_else": ExprMachine._if_then_else, "reinterpret": ExprMachine._reinterpret, "undef": ExprMachine._undef,
     "barrier": ExprMachine._barrier, "address_of": ExprMachine._address, "access_ptr": ExprMachine._address,
-    "async_copy": ExprMachine._async_copy, "mma": ExprMachine._mma, "dot4": ExprMachine._dot, "dot2": ExprMachine._dot,
+    "async_copy": ExprMachine._async_copy, "mma": ExprMachine._mma, "ldmatrix": ExprMachine._ldmatrix, "dot4": ExprMachine._dot, "dot2": ExprMachine._dot,
     "ballot": ExprMachine._ballot, "readfirstlane": ExprMachine._first_lane, "wave_lane": ExprMachine._wave_lane,
     **dict.fromkeys(("prefetch", "async_commit", "async_wait"), ExprMachine._nothing),
     **dict.fromkeys(_ATOMICS, ExprMachine._atomic),

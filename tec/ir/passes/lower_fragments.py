@@ -12,6 +12,7 @@ tiles are marked to be unrolled, since registers have no addresses.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import LoweringError
 from ...target import Target
@@ -20,10 +21,11 @@ from .. import expr as E
 from .. import matrix
 from .. import stmt as S
 from ..buffer import FRAGMENT_SCOPES, Buffer
+from ..dtype import dtype_info
 from ..func import Func
 from ..matrix import MatrixInstr
 from ..visit import free_vars, map_expr, map_stmt, substituter, visit
-from .rewrite_util import const_int
+from .rewrite_util import SHARED_SCOPES, const_int
 
 _PREFIXES = ("fragment.", "pragma.fragment.")
 _MAX_UNROLL = 64
@@ -65,6 +67,7 @@ class _Lowering:
         self.target = target
         self.fragments: dict[int, _Fragment] = {}
         self.tile_vars: set[int] = set()  # loop variables that choose tiles
+        self.align_notes: dict[int, Any] = {}  # storage_align of shared buffers
 
     def run(self) -> S.Stmt:
         visit(self.func.body, None, self._collect)
@@ -85,6 +88,8 @@ class _Lowering:
         return instr
 
     def _collect(self, s: S.Stmt) -> None:
+        if isinstance(s, S.Alloc):
+            self.align_notes[id(s.buffer)] = s.annotations.get("storage_align")
         if not (isinstance(s, S.Attr) and s.key.startswith(_PREFIXES)):
             return
         role = _role(s)
@@ -234,6 +239,10 @@ class _Lowering:
         """Element-wise work on one tile: each lane runs over the elements that it holds."""
         role = _role(s)
         row, col, inner = self._nest(s.body, instr.shape(role), s.key)
+        if instr.unit == "mma.sync" and role != "acc":
+            loaded = self._ldmatrix(instr, role, row, col, inner, lane)
+            if loaded is not None:
+                return loaded
         axis, length = matrix.run_of(instr, role)
         zero = substituter({row: B.const(0, row.dtype), col: B.const(0, col.dtype)})
         moving = (row, col)[axis]
@@ -268,6 +277,50 @@ class _Lowering:
         kind = S.ForKind.VECTORIZED if (contiguous or whole) and length > 1 else S.ForKind.UNROLLED
         body = S.For(step, B.const(0), B.const(length), body, kind)
         return S.For(outer, B.const(0), B.const(instr.elems(role) // length), body, S.ForKind.UNROLLED)
+
+    def _ldmatrix(
+        self, instr: MatrixInstr, role: str, row: E.Var, col: E.Var, inner: S.Stmt, lane: E.Var
+    ) -> S.Stmt | None:
+        """The load of an mma.sync operand from shared memory by ldmatrix: each lane names a row of 16 bytes of one of the
+        8-row matrices that the operand is made of (PTX ISA, "ldmatrix"). None for a load of another form."""
+        if (
+            not isinstance(inner, S.BufferStore)
+            or inner.buffer.scope not in FRAGMENT_SCOPES
+            or inner.predicate is not None
+        ):
+            return None
+        load, bits = inner.value, dtype_info(inner.buffer.dtype).bits
+        if not isinstance(load, E.BufferLoad) or load.predicate is not None or load.buffer.scope not in SHARED_SCOPES:
+            return None
+        k, other = (col, row) if role == "a" else (row, col)
+        last, piece = load.indices[-1], 128 // bits
+        along = (_coefficient(last, k), _coefficient(last, other))
+        if bits not in (8, 16) or along not in ((1, 0), (0, 1)) or (along == (0, 1) and bits != 16):
+            return None
+        trans = along == (0, 1)
+        zero = substituter({row: B.const(0, row.dtype), col: B.const(0, col.dtype)})
+        if _divide(zero(last), piece) is None or not self._rows_aligned(load.buffer, piece):
+            return None
+        num = instr.elems(role) * bits // 32
+        r, j = B.floormod(lane, 8), B.floormod(B.floordiv(lane, 8), num)
+        # A's matrices go down its rows first, then along k; B's go along k.
+        part_k, part_other = (B.floordiv(j, 2), B.floormod(j, 2)) if role == "a" else (j, B.const(0))
+        at_k = B.add(B.mul(part_k, 8), r) if trans else B.mul(part_k, piece)
+        at_other = B.mul(part_other, 8) if trans else B.add(B.mul(part_other, 8), r)
+        sub = substituter({k: B.cast(k.dtype, at_k), other: B.cast(other.dtype, at_other)})
+        source = E.BufferLoad(load.buffer, tuple(map(sub, load.indices)))
+        value = E.Call("ldmatrix", (source,), instr.dtype(role), {"num": num, "trans": trans})
+        where = self._whole(inner.buffer, tuple(map(zero, inner.indices)))
+        return S.BufferStore(self.fragments[id(inner.buffer)].local, value, where, None, inner.loc)
+
+    def _rows_aligned(self, buffer: Buffer, piece: int) -> bool:
+        """Whether every row of a shared buffer starts at a multiple of `piece` elements."""
+        last = const_int(buffer.shape[-1])
+        if last is None or last % piece or buffer.strides:
+            return False
+        notes = self.align_notes.get(id(buffer)) or {}
+        entries = notes.values() if isinstance(notes, dict) else [n[1:] for n in notes]
+        return all(factor % piece == 0 and offset % piece == 0 for factor, offset in entries)
 
     def _mark_unrolled(self, s: S.Stmt) -> S.Stmt:
         """Unroll the loops that choose among tiles: a register is named by a constant."""
