@@ -25,6 +25,7 @@ from . import (  # noqa: F401  (the converters register themselves)
     ops_rnn,
     ops_shape,
     ops_signal,
+    ops_trees,
 )
 from .importer import CONVERTERS, NeedsValue, bind_shapes, import_model, input_info, unsupported
 from .reader import load_model

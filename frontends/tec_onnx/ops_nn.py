@@ -361,3 +361,41 @@ def gemm(c: Call) -> Value:
 def einsum(c: Call) -> Value:
     values = [c[k] for k in range(len(c.inputs))]
     return c.op("einsum", *values, equation=c.attr("equation").replace(" ", ""))
+
+
+@onnx_op("DeformConv")
+def deform_conv(c: Call) -> Value:
+    x, w, offset = c[0], c[1], c[2]
+    strides, dilations = _spatial(c, 2, "strides"), _spatial(c, 2, "dilations")
+    before, after = window_pads(c, x.shape[2:], w.shape[2:], strides, dilations)
+    y = c.op(
+        "deform_conv", x, w, offset, *([c[4]] if c.has(4) else []), strides=tuple(strides), dilations=tuple(dilations),
+        before=tuple(before), after=tuple(after), groups=c.attr("group", 1), offset_groups=c.attr("offset_group", 1),
+    )  # fmt: skip
+    return c.op("add", y, c.reshape(c[3], channel_shape(c[3], x.ndim))) if c.has(3) else y
+
+
+@onnx_op("Det")
+def det(c: Call) -> Value:
+    """By cofactors up to three rows, on the host above."""
+    x = c[0]
+    n = x.shape[-1]
+    if x.shape[-2] != n:
+        raise ImportModelError(f"the determinant of {x.type}")
+    if n > 3:
+        return c.const(np.linalg.det(c.importer.value_of(x, "a determinant")), x.dtype)
+
+    def at(i: int, j: int) -> Value:
+        return c.reshape(c.slice(c.slice(x, -2, i, 1), -1, j, 1), x.shape[:-2])
+
+    def minor(rows: list[int], cols: list[int]) -> Value:
+        if len(rows) == 1:
+            return at(rows[0], cols[0])
+        total = None
+        for k, j in enumerate(cols):
+            term = c.op("multiply", at(rows[0], j), minor(rows[1:], cols[:k] + cols[k + 1 :]))
+            total = term if total is None else c.op("subtract" if k % 2 else "add", total, term)
+        assert total is not None
+        return total
+
+    return minor(list(range(n)), list(range(n)))

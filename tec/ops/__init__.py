@@ -1,6 +1,6 @@
 """Operators: te definitions by family, with type inference and fusion kinds. `OPS` is the table."""
 
-from . import conv, elementwise, image, matmul, norm, pool, reduce, shape
+from . import conv, deform, elementwise, image, matmul, norm, pool, reduce, shape
 from .registry import (
     BROADCAST,
     COMPLEX,
@@ -17,6 +17,6 @@ from .registry import (
 )
 
 __all__ = [
-    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "conv",
+    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "conv", "deform",
     "elementwise", "get_op", "image", "matmul", "norm", "pool", "reduce", "register", "shape",
 ]  # fmt: skip
