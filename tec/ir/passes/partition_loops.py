@@ -191,6 +191,8 @@ class _Partitioner:
                 last = ana.simplify(B.maximum(B.minimum(stop, end), first))
                 tail_short = self.at_most_one(end, ana.simplify(stop))
         main_extent = ana.simplify(B.sub(last, first))
+        if isinstance(s.extent, E.IntImm) and not (isinstance(first, E.IntImm) and isinstance(last, E.IntImm)):
+            return None  # a tile's own loop keeps its constant length; the loop over tiles is the one to split
         if ana.can_prove(E.LE(main_extent, B.const(0, main_extent.dtype))):
             return None
         if s.kind == S.ForKind.UNROLLED and not isinstance(main_extent, E.IntImm):

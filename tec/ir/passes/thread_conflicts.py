@@ -93,10 +93,17 @@ class Conflicts:
     def _meet(self, first: SharedAccess, second: SharedAccess) -> bool:
         uniform_a, own_a, loops_a = self._split(first)
         uniform_b, own_b, loops_b = self._split(second)
+        # A loop of unknown length adds multiples of its coefficient: compare modulo those.
+        own_a, loops_a, step_a = _bounded(own_a, loops_a)
+        own_b, loops_b, step_b = _bounded(own_b, loops_b)
+        step = gcd(step_a, step_b)
         a, who_a = self._elements(own_a, loops_a, first.conds)
         b, who_b = self._elements(own_b, loops_b, second.conds)
         for shift in self._shifts(uniform_a, uniform_b):
-            if _overlap(a + shift, who_a, b, who_b):
+            if step:
+                if _overlap((a + shift) % step, who_a, b % step, who_b):
+                    return True
+            elif _overlap(a + shift, who_a, b, who_b):
                 return True
         return False
 
@@ -207,6 +214,48 @@ def _terms(e: E.Expr, sign: int) -> _Terms:
 
 def _known_int(e: E.Expr) -> int | None:
     return e.value if isinstance(e, E.IntImm) else None
+
+
+def _bounded(terms: _Terms, loops: _Loops) -> tuple[_Terms, _Loops, int]:
+    """The loops whose ranges are known (enlarged to constants where only bounded), the terms without the others, and the
+    greatest common divisor of the others' coefficients."""
+    known: _Loops = []
+    unknown: set[int] = set()
+    for var, lo, extent in loops:
+        n = _known_int(extent)
+        if n is None:
+            n = Analyzer().const_int_bound(extent)[1]
+        if n is None or n > _LIMIT or _known_int(lo) is None:
+            unknown.add(id(var))
+        else:
+            known.append((var, lo, E.IntImm(max(n, 0))))
+    if not unknown:
+        return terms, known, 0
+    kept: _Terms = []
+    step = 0
+    for sign, term in terms:
+        used: set[int] = set()
+        visit(term, lambda x, used=used: used.add(id(x)) if type(x) is E.Var else None)  # type: ignore[misc]
+        if not used & unknown:
+            kept.append((sign, term))
+            continue
+        coefficient = _coefficient(term)
+        if coefficient is None:
+            raise _UnknownError
+        step = gcd(step, coefficient)
+    return kept, known, step
+
+
+def _coefficient(term: E.Expr) -> int | None:
+    """c of `var * c`, or None."""
+    while isinstance(term, E.Cast):
+        term = term.value
+    if isinstance(term, E.Var):
+        return 1
+    if isinstance(term, E.Mul) and isinstance(term.b, E.IntImm):
+        inner = _coefficient(term.a)
+        return None if inner is None else inner * term.b.value
+    return None
 
 
 def _period(diff: E.Expr) -> tuple[int | None, list[E.Var]]:

@@ -131,6 +131,22 @@ def test_reads_of_different_places_after_one_barrier() -> None:
     assert barriers(body) == 1
 
 
+def test_a_fill_of_unknown_length_needs_none_within() -> None:
+    text = """
+def f(A: Buffer((1024,), "float32"), C: Buffer((64,), "float32"), n: int32):
+    for bx in thread("blockIdx.x", 1):
+        for t in thread("threadIdx.x", 64):
+            s = alloc((1024,), "float32", scope="shared")
+            for i in range(n):
+                s[i * 64 + t] = A[i * 64 + t]
+            C[t] = s[63 - t]
+"""
+    func = parse_func(text)
+    out = apply(func, GPU, *TO_BARRIERS)
+    assert count(out, "barrier") == 1
+    check_same(func, out, split=GPU, n=3)
+
+
 def test_the_condition_of_a_block_is_uniform() -> None:
     body = """            if bx < 1:
                 s[t] = A[t]
