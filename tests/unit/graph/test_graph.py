@@ -1,0 +1,103 @@
+"""The graph: building, folding, order, text, parts."""
+
+import numpy as np
+import pytest
+
+from tec.errors import ImportModelError
+from tec.graph import Graph, Node, run_graph
+from tec.graph.part import part
+
+CONV = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 1}
+
+
+def small():
+    g = Graph("small")
+    x = g.input("x", "float32", (1, 3, 4, 4))
+    w = g.constant(np.ones((2, 3, 3, 3), "f"), "w")
+    (y,) = g.add("conv", [x, w], CONV, "y")
+    (z,) = g.add("relu", [y], {}, "z")
+    g.set_outputs([z], ["out"])
+    return g, x, y, z
+
+
+def test_types_are_inferred_and_names_unique():
+    g, _, y, z = small()
+    assert str(y.type) == "float32[1, 2, 4, 4]" and z.name == "z"
+    (again,) = g.add("relu", [z], {}, "z")
+    assert again.name == "z_1"
+    g.check()
+    assert list(g.params) == ["w"] and g.flops() == 2 * 32 * 27 + 32 * 2
+
+
+def test_constants_fold_at_once():
+    g = Graph()
+    a, b = g.constant(np.arange(3)), g.constant(np.int64(2))
+    (c,) = g.add("multiply", [a, b])
+    assert c.is_const and c.data.tolist() == [0, 2, 4] and not g.nodes
+
+
+def test_text_and_dot():
+    g, *_ = small()
+    text = str(g)
+    assert "%y: float32[1, 2, 4, 4] = conv(%x, %w, strides=(1, 1)" in text and text.endswith("return %z")
+    dot = g.dot()
+    assert dot.startswith('digraph "small"') and 'label="conv"' in dot and dot.count("->") == 4
+
+
+def test_networkx_view():
+    g, *_ = small()
+    n = g.networkx()
+    assert n.number_of_nodes() == 4 and n.number_of_edges() == 3
+
+
+def test_sort_puts_producers_first_and_finds_cycles():
+    g, x, _, z = small()
+    g.nodes.reverse()
+    with pytest.raises(ImportModelError, match="reads %y"):
+        g.check()
+    g.sort()
+    g.check()
+    g.nodes[0].inputs[0] = z
+    with pytest.raises(ImportModelError, match="cycle"):
+        g.sort()
+    del x
+
+
+def test_check_holds_types_against_inference():
+    g, *_ = small()
+    g.nodes[0].outputs[0].type = g.nodes[0].outputs[0].type._replace(shape=(1, 2, 4, 5))
+    with pytest.raises(ImportModelError, match="should give"):
+        g.check()
+
+
+def test_run_and_part():
+    g, x, y, z = small()
+    unused = g.input("unused", "float32", (2,))
+    data = np.random.default_rng(0).normal(size=x.shape).astype("f")
+    (whole,) = run_graph(g, {"x": data, "unused": np.zeros(2, "f")})
+    p = part(g, [y])
+    assert [v.name for v in p.inputs] == ["x"] and len(p) == 1
+    np.testing.assert_array_equal(np.maximum(run_graph(p, {"x": data})[0], 0), whole)
+    y.data = np.zeros(y.shape, "f")  # a value that became known
+    q = part(g, [z])
+    assert not q.inputs and len(q) == 1
+    del unused
+
+
+@pytest.mark.parametrize("feeds,message", [({}, "no array for input x"), ({"x": np.zeros((2, 2), "f")}, "has shape")])
+def test_run_checks_its_inputs(feeds, message):
+    g, *_ = small()
+    with pytest.raises(ImportModelError, match=message):
+        run_graph(g, feeds)
+
+
+def test_bad_attributes_are_no_tracebacks():
+    g, x, *_ = small()
+    for op, attrs in (("conv", {}), ("transpose", {"perm": None}), ("reshape", {"shape": "ab"})):
+        with pytest.raises(ImportModelError):
+            g.add(op, [x] * (2 if op == "conv" else 1), attrs)
+
+
+def test_node_prints():
+    g, *_ = small()
+    assert repr(g.nodes[1]) == "%z: float32[1, 2, 4, 4] = relu(%y)" and isinstance(g.nodes[1], Node)
