@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.buffer import GLOBAL, LOCAL, SHARED
-from ..ir.visit import walk_exprs
+from ..ir.visit import free_vars, walk_exprs
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .facts import Facts
@@ -44,6 +44,7 @@ class Bounds:
         self.facts = Facts()
         self.paths: dict[int, list[tuple[Stage, E.IterVar]]] = {}
         self.scopes: dict[int, str] = {}
+        self._loops: dict[int, tuple[Stage, E.IterVar]] = {}  # loop variable -> its loop
         self.scans: dict[int, Stage] = {}  # an update or init stage -> its scan
         for s in sch.stages:
             if isinstance(s.op, ScanOp):
@@ -138,6 +139,7 @@ class Bounds:
             dtype = iv.var.dtype
             r = cover(interval, iv.dom, self.facts)
             self.ranges[iv] = E.Range(B.cast(dtype, r.min), B.cast(dtype, r.extent))
+            self._check_in_scope(stage, self.ranges[iv])
             self.facts.bind(iv.var, *self._value_bounds(self.ranges[iv]))
 
     def _value_bounds(self, r: E.Range) -> tuple[int | None, int | None]:
@@ -155,6 +157,8 @@ class Bounds:
             for child in r.children:
                 extent = self.facts.simplify(self.ranges[child].extent)
                 self.ranges[child] = E.Range(self.ranges[child].min, extent)
+        for iv in stage.leaf:
+            self._loops[id(iv.var)] = (stage, iv)
         for iv in stage.all:
             if iv in self.ranges:
                 self._bind(iv.var, self.ranges[iv])
@@ -170,20 +174,45 @@ class Bounds:
 
         self._check_private(stage)
 
+    def private(self, stage: Stage, iv: E.IterVar) -> bool:
+        """Whether loop `iv` is bound to a launch index each of whose values has the stage's memory for itself."""
+        tag = stage.thread_of(iv)
+        return bool(tag) and _scope_rank(self.scope(stage)) > _thread_rank(tag)
+
     def _check_private(self, stage: Stage) -> None:
-        """Memory that each thread has for itself is filled by that thread: its loops are not spread over threads."""
+        """Memory that each thread has for itself is filled by that thread: its loops are not spread over threads.
+
+        A reduction over threads may end there, since each of them gets the result; not inside of another loop over
+        the same threads.
+        """
         if stage in self.whole or isinstance(stage.op, PlaceholderOp):
             return
-        scope = self.scope(stage)
+        around = {s.thread_of(iv) for s, iv in self.path(stage)}
         for iv in stage.leaf:
             tag = stage.thread_of(iv)
-            if tag and _scope_rank(scope) > _thread_rank(tag) and not self._single(iv) and iv.kind != E.IterKind.REDUCE:
-                owner = "thread" if tag == "vthread" or tag.startswith("threadIdx") else "work-group"
-                raise fail(
-                    self.sch, f"{stage.name} lives in {scope} memory, which each {owner} has for itself, but its loop {iv.name} "
-                    f"is bound to {tag}: each would compute only a part of what it reads",
-                    mark=iv, hint=f'leave the loop serial, or s[{stage.name}].set_scope("{SHARED if owner == "thread" else GLOBAL}")',
-                )  # fmt: skip
+            if not self.private(stage, iv) or self._single(iv) or (iv.kind == E.IterKind.REDUCE and tag not in around):
+                continue
+            owner = "work-group" if tag.startswith("blockIdx") else "thread"
+            raise fail(
+                self.sch, f"{stage.name} lives in {self.scope(stage)} memory, which each {owner} has for itself, but its loop "
+                f"{iv.name} is bound to {tag}: each would compute only a part of what it reads",
+                mark=iv, hint=f'leave the loop serial, or s[{stage.name}].set_scope("{SHARED if owner == "thread" else GLOBAL}")',
+            )  # fmt: skip
+
+    def _check_in_scope(self, stage: Stage, r: E.Range) -> None:
+        """The region of a stage depends on loops around it alone."""
+        inside = {id(iv.var) for _, iv in self.path(stage)}
+        for v in (*free_vars(r.min), *free_vars(r.extent)):
+            found = self._loops.get(id(v))
+            if found is None or id(v) in inside:
+                continue
+            other, iv = found
+            raise fail(
+                self.sch, f"{stage.name} lives in {self.scope(stage)} memory, but is computed outside of loop {iv.name} of "
+                f"{other.name}, which is bound to {other.thread_of(iv)}: each thread needs another part of it",
+                mark=iv, note="this loop",
+                hint=f"compute it inside: s[{stage.name}].compute_at(s[{other.name}], {iv.name}), or set_scope to memory that is shared",
+            )  # fmt: skip
 
     def _single(self, iv: E.IterVar) -> bool:
         extent = self.ranges[iv].extent
@@ -205,13 +234,6 @@ class Bounds:
             tag = s.thread_of(iv)
             if not tag:
                 return not found
-            if rank > _thread_rank(tag) and not found and not self._single(iv):
-                raise fail(
-                    self.sch, f"{stage.name} lives in {self.scope(stage)} memory, but is computed outside of loop {iv.name} of "
-                    f"{s.name}, which reads it and is bound to {tag}",
-                    mark=iv, note="this loop",
-                    hint=f"compute it inside: s[{stage.name}].compute_at(s[{s.name}], {iv.name}), or set_scope to memory that is shared",
-                )  # fmt: skip
             return rank <= _thread_rank(tag)
 
         own: dict[E.IterVar, bool] = {}

@@ -7,7 +7,8 @@ Each is one class with its propagations beside each other:
 - `index_down(values, ranges)`: parent values -> child values (where a parent's value is found);
 - `domain_up(sets, ranges, facts)`: child intervals -> parent intervals (what is touched while children run);
 - `mask_up(flags)`, `mask_down(flags)`: a set of bits follows the loops (which loops stem from a reduction);
-- `needs_check(flags, ranges, facts)`: which parents may run past their range and need a guard.
+- `overrun_up(over, ranges, facts)`: which parents' values may reach their end because the children's loops run further;
+  returns the children that need a guard of their own, since their overrun would land on a neighbour's value.
 
 All dicts are keyed by IterVar. Every relation leaves ranges of children starting at 0. tests/unit/schedule proves the
 propagations against each other by exhaustion.
@@ -123,10 +124,11 @@ class Split:
             for child in self.children:
                 flags[child] = flags.get(child, 0) | flags[self.parent]
 
-    def needs_check(self, flags: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> None:
-        below = flags.get(self.outer, False) or flags.get(self.inner, False)
+    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> tuple[IterVar, ...]:
+        # outer >= its extent puts the parent at or past its end; inner >= its extent is the next outer step's value.
         product = B.mul(ranges[self.outer].extent, ranges[self.inner].extent)
-        flags[self.parent] = below or not facts.le(product, ranges[self.parent].extent)
+        over[self.parent] = over.get(self.outer, False) or not facts.le(product, ranges[self.parent].extent)
+        return (self.inner,) if over.get(self.inner) else ()
 
 
 @dataclass(slots=True, eq=False)
@@ -197,10 +199,11 @@ class Fuse:
             bits = flags.get(self.outer, 0) | flags.get(self.inner, 0)
             flags[self.fused] = flags.get(self.fused, 0) | bits
 
-    def needs_check(self, flags: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> None:
+    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> tuple[IterVar, ...]:
         # A fused loop that runs too far makes the outer value too large; the inner one is a remainder.
-        flags[self.outer] = flags.get(self.fused, False)
-        flags[self.inner] = False
+        over[self.outer] = over.get(self.fused, False)
+        over[self.inner] = False
+        return ()
 
 
 @dataclass(slots=True, eq=False)
@@ -251,8 +254,9 @@ class Rebase:
         if self.parent in flags:
             flags[self.rebased] = flags.get(self.rebased, 0) | flags[self.parent]
 
-    def needs_check(self, flags: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> None:
-        flags[self.parent] = flags.get(self.rebased, False)
+    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> tuple[IterVar, ...]:
+        over[self.parent] = over.get(self.rebased, False)
+        return ()
 
 
 @dataclass(slots=True, eq=False)
@@ -284,8 +288,17 @@ class Singleton:
     def mask_down(self, flags: Flags) -> None:
         flags.setdefault(self.iter, 0)
 
-    def needs_check(self, flags: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> None:
-        pass
+    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> tuple[IterVar, ...]:
+        return ()
 
 
 Relation = Split | Fuse | Rebase | Singleton
+
+
+def guarded_loops(relations: list[Relation], roots: tuple[IterVar, ...], ranges: Ranges, facts: Facts) -> list[IterVar]:
+    """Axes and loops whose value must be guarded to stay within their range, given that every leaf loop stays in its own."""
+    over: dict[IterVar, bool] = {}
+    inner: list[IterVar] = []
+    for r in reversed(relations):
+        inner.extend(r.overrun_up(over, ranges, facts))
+    return [iv for iv in roots if over.get(iv)] + inner

@@ -23,7 +23,7 @@ from ..ir.visit import Rewriter, substitute
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from .bounds import Bounds, infer_bounds
 from .places import Args, Place, Places
-from .relations import Values
+from .relations import Values, guarded_loops
 from .schedule import Schedule
 from .sets import Evaluator, Interval
 from .show import fail
@@ -192,9 +192,15 @@ class Lowering:
         out: Values = {}
         for iv in stage.leaf:
             r = self.ranges[iv]
-            one = isinstance(r.extent, E.IntImm) and r.extent.value == 1 and not stage.thread_of(iv)
-            out[iv] = r.min if one else iv.var
+            out[iv] = r.min if self.single(stage, iv) else iv.var
         return out
+
+    def single(self, stage: Stage, iv: E.IterVar) -> bool:
+        """Whether a loop has one step and needs no loop: a launch index stays, unless every thread does the step."""
+        extent = self.ranges[iv].extent
+        if not (isinstance(extent, E.IntImm) and extent.value == 1):
+            return False
+        return not stage.thread_of(iv) or (iv.kind != E.IterKind.REDUCE and self.bounds.private(stage, iv))
 
     def root_values(self, stage: Stage, values: Values) -> None:
         """Fill in the values of the operation's axes from those of the loops."""
@@ -219,20 +225,22 @@ class Lowering:
 
     def predicates(self, stage: Stage, values: Values, skip: Sequence[E.IterVar] = ()) -> list[E.Expr]:
         """Conditions for the loops to be within the axes' ranges, and these within the tensor's shape."""
-        checks: dict[E.IterVar, bool] = dict.fromkeys(stage.leaf, False)
-        for r in reversed(stage.relations):
-            r.needs_check(checks, self.ranges, self.facts)
+        roots = stage.op.root_iter_vars()
         out: list[E.Expr] = []
-        for iv in stage.op.root_iter_vars():
+        for iv in guarded_loops(stage.relations, roots, self.ranges, self.facts):
+            if any(iv is x for x in skip) or (skip and iv.kind == E.IterKind.REDUCE):
+                continue
+            own = self.ranges[iv]
+            value = self.facts.simplify(values[iv])
+            end = self.facts.simplify(B.add(own.min, own.extent))
+            if not self._below(value, self.everywhere(value), end):
+                out.append(B.compare("lt", value, end))
+        for iv in roots:
             if any(iv is x for x in skip) or iv.kind == E.IterKind.OPAQUE:
                 continue
             value, own, dom = values[iv], self.ranges[iv], iv.dom
             assert dom is not None
             span = self.everywhere(value)
-            if checks.get(iv):
-                end = self.facts.simplify(B.add(own.min, own.extent))
-                if not self._below(value, span, end):
-                    out.append(B.compare("lt", value, end))
             if own is dom:
                 continue
             if not (self.facts.le(dom.min, value) or (span.lo is not None and self.facts.le(dom.min, span.lo))):
@@ -313,6 +321,7 @@ class Lowering:
         """One loop around `body`; none for a single step."""
         extent = self.ranges[iv].extent
         a = stage.attrs.get(iv, _SERIAL)
+        out: S.Stmt
         for tensor, distance in a.prefetches:
             from .regions import prefetch_stmt
 
@@ -320,10 +329,10 @@ class Lowering:
         zero = B.const(0, var.dtype)
         extent = B.cast(var.dtype, extent)
         tag = stage.thread_of(iv)
-        if tag:
-            out: S.Stmt = S.For(var, zero, extent, body, S.ForKind.THREAD, tag)
-        elif isinstance(extent, E.IntImm) and extent.value == 1:
+        if self.single(stage, iv):
             out = body
+        elif tag:
+            out = S.For(var, zero, extent, body, S.ForKind.THREAD, tag)
         else:
             if a.kind == "vectorized" and not isinstance(extent, E.IntImm):
                 raise fail(

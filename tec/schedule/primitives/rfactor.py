@@ -10,7 +10,7 @@ from ...ir.expr import Expr, IterKind, IterVar, Range, Reduce, TensorRead, Var
 from ...te.operation import ComputeOp
 from ...te.tensor import Tensor
 from ..facts import Facts
-from ..relations import Ranges, Values
+from ..relations import Ranges, Values, guarded_loops
 from ..rewrite import fresh_axes, substitute_all
 from ..schedule import Schedule
 from ..show import fixed_loops
@@ -101,16 +101,11 @@ def _rfactor(sch: Schedule, stage: Stage, op: ComputeOp, loop: IterVar, place: i
         if iv.dom is not None:
             lo, top = facts.bounds(iv.dom.min)[0], facts.bounds(B.add(iv.dom.min, iv.dom.extent))[1]
             facts.bind(iv.var, lo, None if top is None else top - 1)
-    checks: dict[IterVar, bool] = dict.fromkeys(stage.leaf, False)
-    for r in reversed(stage.relations):
-        r.needs_check(checks, ranges, facts)
-    guards: list[Expr] = []
     for root in op.reduce_axis:
-        assert root.dom is not None
-        value = facts.simplify(values[root])
-        sub[root.var] = value
-        if checks.get(root):
-            guards.append(B.compare("lt", value, B.add(root.dom.min, root.dom.extent)))
+        sub[root.var] = facts.simplify(values[root])
+    guards: list[Expr] = []
+    for iv in guarded_loops(stage.relations, op.reduce_axis, ranges, facts):
+        guards.append(B.compare("lt", facts.simplify(values[iv]), B.add(ranges[iv].min, ranges[iv].extent)))
     source = substitute_all(first.source, sub)
     condition = B.all_of(*guards, *substitute_all((first.condition,), sub))
     axes = [*data[:place], factor, *data[place:]]

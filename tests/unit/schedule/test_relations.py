@@ -9,7 +9,7 @@ import pytest
 from tec.ir import IntImm, IterVar, Range, Var
 from tec.ir.visit import substitute
 from tec.schedule.facts import Facts
-from tec.schedule.relations import Fuse, Rebase, Singleton, Split
+from tec.schedule.relations import Fuse, Rebase, Singleton, Split, guarded_loops
 from tec.schedule.sets import Interval, point
 
 
@@ -69,9 +69,9 @@ def test_children_cover_the_parents_once(name, relation, parents):
     seen = [up(relation, ranges, c) for c in steps(ranges, relation.children)]
     hits = [v for v in seen if v in inside]
     assert sorted(hits) == sorted(inside)
-    flags = dict.fromkeys(relation.children, False)
-    relation.needs_check(flags, ranges, Facts())
-    assert any(flags[p] for p in relation.parents) == (len(hits) < len(seen))
+    over = dict.fromkeys(relation.children, False)
+    assert relation.overrun_up(over, ranges, Facts()) == ()
+    assert any(over[p] for p in relation.parents) == (len(hits) < len(seen))
 
 
 @pytest.mark.parametrize("name, relation, parents", CASES, ids=IDS)
@@ -133,3 +133,33 @@ def test_singleton():
     values = {}
     r.index_down(values, ranges)
     assert value(values[x]) == 0
+
+
+@pytest.mark.parametrize("extent", range(1, 14))
+@pytest.mark.parametrize("first", [("factor", 3), ("nparts", 3), ("factor", 4)])
+@pytest.mark.parametrize("second", [("factor", 2), ("nparts", 2)])
+@pytest.mark.parametrize("which", ["outer", "inner", "fused"])
+def test_guards_make_every_value_come_once(extent, first, second, which):
+    """Nested splits that do not divide: under the guards each value of the axis is reached by one set of loop values."""
+    p, o, i, a, b = iv("p", 2, extent), iv("o"), iv("i"), iv("a"), iv("b")
+    relations = [Split(p, o, i, **{first[0]: IntImm(first[1])})]
+    if which == "fused":
+        f = iv("f")
+        relations.append(Fuse(o, i, f))
+        target, rest = f, []
+    else:
+        target, rest = (o, [i]) if which == "outer" else (i, [o])
+    relations.append(Split(target, a, b, **{second[0]: IntImm(second[1])}))
+    ranges = {p: p.dom}
+    for r in relations:
+        r.extents_down(ranges)
+    guards = guarded_loops(relations, (p,), ranges, Facts())
+    seen = []
+    leaves = [*rest, a, b]
+    for step in steps(ranges, leaves):
+        values = {x: IntImm(v) for x, v in zip(leaves, step)}
+        for r in reversed(relations):
+            r.index_up(values, ranges)
+        if all(value(values[g]) < value(ranges[g].min) + value(ranges[g].extent) for g in guards):
+            seen.append(value(values[p]))
+    assert sorted(seen) == list(range(2, 2 + extent))
