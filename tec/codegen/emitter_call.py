@@ -206,7 +206,7 @@ class Calls(Arithmetic):
     # ---- control
 
     def likely(self, e: E.Call) -> str:
-        return self.index(e.args[0]) if _is_index(e.args[0]) else self.expr(e.args[0])
+        return self.index(e.args[0]) if self.is_pure(e.args[0]) else self.expr(e.args[0])
 
     def if_then_else(self, e: E.Call) -> str:
         """Only the chosen side runs: blocks and a phi."""
@@ -390,16 +390,6 @@ def _c_result(t: str) -> str:
     """Attributes of a result stand before its type."""
     head, _, attr = t.partition(" ")
     return f"{attr} {head}" if attr in ("signext", "zeroext") else t
-
-
-def _is_index(e: E.Expr) -> bool:
-    """Whether an expression is made of loop variables, sizes and constants alone (compilers' guards are)."""
-    t = type(e)
-    if t in (E.Var, E.IntImm):
-        return True
-    if isinstance(e, (E.BinaryExpr, E.CmpExpr)):
-        return _is_index(e.a) and _is_index(e.b)
-    return (t is E.Not and _is_index(e.a)) or (t is E.Call and e.op == "likely")  # type: ignore[attr-defined]
 
 
 CALLS: dict[str, CallHandler] = {

@@ -112,7 +112,9 @@ class Core:
         self.memo: dict[int, str] = {}
         self.memo_log: list[int] = []
         self.keep: list[Any] = []
-        self.nsw = ""  # "nsw " while an index is written: indices never overflow, data may
+        self.in_index = False  # an index is being written: sums of loop variables and sizes in it never overflow
+        self.data_vars: set[int] = set()  # variables whose values come from memory: they may be anything
+        self._pure: dict[int, bool] = {}
         self.nonneg_vars: set[int] = set()
         self.multiples: dict[int, int] = {}
 
@@ -302,7 +304,7 @@ class Core:
             return self.int_const(e.value, e.dtype)
         if t is E.FloatImm:
             return self.float_const(e.value, e.dtype)
-        key = ~id(e) if self.nsw else id(e)
+        key = ~id(e) if self.in_index else id(e)
         value = self.memo.get(key)
         if value is not None:
             return value
@@ -315,11 +317,33 @@ class Core:
         return value
 
     def index(self, e: E.Expr) -> str:
-        """The value of an index or loop bound: arithmetic in it is taken not to overflow."""
-        before, self.nsw = self.nsw, "nsw "
+        """The value of an index or loop bound: what it computes from loop variables and sizes is taken not to overflow."""
+        before, self.in_index = self.in_index, True
         value = self.expr(e)
-        self.nsw = before
+        self.in_index = before
         return value
+
+    def is_pure(self, e: Any) -> bool:
+        """Whether an expression is made of loop variables, sizes and constants alone: what is loaded may wrap around or be 0."""
+        t = type(e)
+        if t is E.Var:
+            return id(e) not in self.data_vars
+        if t is E.IntImm:
+            return True
+        known = self._pure.get(id(e))
+        if known is None:
+            if isinstance(e, (E.BinaryExpr, E.CmpExpr)):
+                known = self.is_pure(e.a) and self.is_pure(e.b)
+            elif t is E.Ramp:
+                known = self.is_pure(e.base) and self.is_pure(e.stride)
+            elif t is E.Broadcast or t is E.Cast:
+                known = dtype_info(e.value.dtype).kind in ("int", "uint", "bool") and self.is_pure(e.value)
+            elif t is E.Select:
+                known = self.is_pure(e.cond) and self.is_pure(e.a) and self.is_pure(e.b)
+            else:
+                known = t is E.Call and e.op == "likely" and self.is_pure(e.args[0])
+            self._pure[id(e)] = known
+        return known
 
     # ---- facts about indices
 

@@ -109,7 +109,8 @@ class Arithmetic(Core):
             return self.op(f"{_FLOAT_OPS[cls]} {self.fast}{t.reg} {a}, {b}")
         if t.kind in ("bool", "handle"):
             raise self.error(f"{cls.__name__} of {e.dtype}")
-        return self.op(f"{_INT_OPS[cls]} {self.nsw if t.kind == 'int' else ''}{t.reg} {a}, {b}")
+        nsw = "nsw " if self.in_index and t.kind == "int" and self.is_pure(e) else ""
+        return self.op(f"{_INT_OPS[cls]} {nsw}{t.reg} {a}, {b}")
 
     def divide(self, e: E.BinaryExpr) -> str:
         """Div, Mod, FloorDiv, FloorMod."""
@@ -125,7 +126,8 @@ class Arithmetic(Core):
         k = divisor.value if isinstance(divisor, E.IntImm) else None
         wants_mod = type(e) in (E.Mod, E.FloorMod)
         floors = type(e) in (E.FloorDiv, E.FloorMod) and t.kind == "int"
-        if floors and self.nsw and self.is_nonneg(e.a) and self.is_nonneg(e.b):
+        trusted = self.in_index and self.is_pure(e)
+        if floors and trusted and self.is_nonneg(e.a) and self.is_nonneg(e.b):
             floors = False
             if k is None or k > 0:
                 return self.op(f"{'urem' if wants_mod else 'udiv'} {t.reg} {a}, {b}")
@@ -134,7 +136,7 @@ class Arithmetic(Core):
                 return self.op(f"and {t.reg} {a}, {self.int_const(k - 1, e.dtype)}")
             return self.op(f"ashr {t.reg} {a}, {self.int_const(k.bit_length() - 1, e.dtype)}")
         zero = ""
-        if not k and not self.nsw:
+        if not k and not trusted:
             b, zero = self._safe_divisor(a, b, e.dtype)
         elif k == -1 and not wants_mod:
             return self.op(f"sub {t.reg} {self.int_const(0, e.dtype)}, {a}")
@@ -267,6 +269,9 @@ class Arithmetic(Core):
         self.vars[key] = value
         self.nonneg_vars.discard(key)
         self.multiples.pop(key, None)
+        self.data_vars.discard(key)
+        if source is not None and not self.is_pure(source):
+            self.data_vars.add(key)
         if source is not None and dtype_info(var.dtype).is_int:
             if self.is_nonneg(source):
                 self.nonneg_vars.add(key)
@@ -371,7 +376,7 @@ class Arithmetic(Core):
         if isinstance(e.base, E.IntImm) and isinstance(e.stride, E.IntImm):
             return self.vector_literal([e.base.value + i * e.stride.value for i in range(e.lanes)], e.base.dtype)
         base = self.broadcast_value(self.expr(e.base), e.base.dtype, e.lanes)
-        nsw = self.nsw if t.kind == "int" else ""
+        nsw = "nsw " if self.in_index and t.kind == "int" and self.is_pure(e) else ""
         if isinstance(e.stride, E.IntImm):
             steps = self.vector_literal([i * e.stride.value for i in range(e.lanes)], e.base.dtype)
         else:

@@ -51,16 +51,9 @@ class Statements(Memory):
 
     def let_stmt(self, s: S.LetStmt) -> None:
         self.memo_clear()
-        is_index = dtype_info(s.var.dtype).is_int and self._only_indices(s.value)
-        self.bind(s.var, self.index(s.value) if is_index else self.expr(s.value), s.value if is_index else None)
+        is_index = dtype_info(s.var.dtype).is_int and self.is_pure(s.value)
+        self.bind(s.var, self.index(s.value) if is_index else self.expr(s.value), s.value)
         self.stmt(s.body)
-
-    def _only_indices(self, e: E.Expr) -> bool:
-        """Whether an expression is arithmetic on variables and constants alone."""
-        t = type(e)
-        if t is E.Var or t is E.IntImm:
-            return True
-        return isinstance(e, E.BinaryExpr) and self._only_indices(e.a) and self._only_indices(e.b)
 
     def attr(self, s: S.Attr) -> None:
         self.stmt(s.body)

@@ -17,6 +17,8 @@ from tec.ir import (
     Cast,
     Evaluate,
     FloatImm,
+    FloorDiv,
+    FloorMod,
     For,
     Func,
     IntImm,
@@ -231,3 +233,17 @@ def test_mistakes_are_errors_with_the_functions_name():
     ):
         with pytest.raises(CodegenError, match=words):
             compile_func(Func("broken", (a, out), body))
+
+
+def test_an_index_made_from_data_never_traps():
+    """The divisor comes from memory and is 0: the guard of value arithmetic holds inside of indices too."""
+    a, d, out = buffer("a", "float32", 8), buffer("d", "int32", 8), buffer("out", "float32", 8)
+    i = Var("i")
+    where = FloorMod(FloorDiv(IntImm(1000), BufferLoad(d, (i,))), IntImm(8))
+    k = compile_func(
+        Func("main", (a, d, out), For(i, IntImm(0), IntImm(8), BufferStore(out, BufferLoad(a, (where,)), (i,))))
+    )
+    by = np.array([0, 1, 2, 3, -3, 0, -1, -(2**31)], "i4")
+    got = np.zeros(8, "f4")
+    assert k(np.arange(8, dtype="f4"), by, got) == 0
+    assert list(got) == [0 if b == 0 else (1000 // int(b)) % 8 for b in by]
