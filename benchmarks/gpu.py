@@ -64,7 +64,7 @@ def total(n: int) -> Any:
 
 
 def softmax(m: int, n: int) -> Any:
-    """A work-group a row; the row stays in registers, an element read once and written once."""
+    """A work-group a row; the row stays in shared memory, an element read once and written once."""
     threads = 1024
     a = te.placeholder((m, n), name="A")
     k, k2 = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="k2")
@@ -86,12 +86,12 @@ def softmax(m: int, n: int) -> Any:
     outer, vec = share(s[out], out.op.axis[1])
     s[out].vectorize(vec)
     s[out].unroll(outer)
-    for t in (row, e):
-        s[t].compute_at(s[out], out.op.axis[0])
-        s[t].set_scope("local")
-        outer, vec = share(s[t], t.op.axis[1])
-        s[t].unroll(outer)
-        s[t].vectorize(vec) if t is row else s[t].unroll(vec)
+    s[e].compute_inline()
+    s[row].compute_at(s[out], out.op.axis[0])
+    s[row].set_scope("shared")
+    outer, vec = share(s[row], row.op.axis[1])
+    s[row].unroll(outer)
+    s[row].vectorize(vec)
     for t in (top, sums):
         s[t].compute_at(s[out], out.op.axis[0])
         outer, vec = share(s[t], s[t].op.reduce_axis[0])
@@ -174,6 +174,23 @@ def matmul_f32(n: int, tile: int = 128, step: int = 8, threads: int = 16) -> Any
         s[t].double_buffer()
     s[sa].storage_align(sa.op.axis[0], step, 4)
     return tec.build(s, [a, b, c], TARGET, name="matmul")
+
+
+def matmul_matrix(n: int, dtype: str) -> Any:
+    """The matrix-unit template (mma.sync), f32 or int32 sums."""
+    from tec.ops.schedules import matrix_units
+
+    acc = "int32" if dtype == "int8" else "float32"
+    a, b = te.placeholder((n, n), dtype, name="A"), te.placeholder((n, n), dtype, name="B")
+    k = te.reduce_axis((0, n), name="k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k].astype(acc) * b[k, j].astype(acc), axis=k), name="C")
+    d = te.compute((n, n), lambda i, j: c[i, j].astype(dtype if dtype != "int8" else "int32"), name="D")
+    out = d if dtype != "int8" else c
+    s = tec.create_schedule(out.op)
+    target = tec.Target(TARGET)
+    if not matrix_units.schedule(s, c.op, out.op, target):
+        raise RuntimeError(f"no matrix unit for {dtype}")
+    return tec.build(s, [a, b, out], target, name="matmul")
 
 
 def event_ms(torch: Any, f: Callable[[], Any], number: int) -> float:
@@ -350,6 +367,29 @@ def main() -> None:
                 3,
             )
 
+    def matmul_units() -> None:
+        for m in (1024,) if quick else (2048, 8192):
+            for dtype, kind in (("float16", torch.float16), ("bfloat16", torch.bfloat16)):
+                a, b = (
+                    (torch.randn(m, m, device="cuda") * 0.1).to(kind),
+                    (torch.randn(m, m, device="cuda") * 0.1).to(kind),
+                )
+                c = torch.empty_like(a)
+                f, out = matmul_matrix(m, dtype), tec.nd.empty((m, m), dtype, dev)
+                an, bn = nd(a), nd(b)
+                f(an, bn, out)
+                check(f"matmul {dtype}", out, a @ b, 2e-2)
+                race(
+                    torch,
+                    f"matmul {dtype} {m}",
+                    "TFLOP/s",
+                    2 * m**3 * 1e-12,
+                    lambda f=f, an=an, bn=bn, out=out: f(an, bn, out),
+                    lambda a=a, b=b, c=c: torch.mm(a, b, out=c),
+                    "cuBLAS",
+                    3,
+                )
+
     def launch() -> None:
         f = elementwise(1024, 2)
         a, b, c = (tec.nd.empty((1024,), "float32", dev) for _ in range(3))
@@ -410,7 +450,8 @@ def main() -> None:
         ("sum", sum_),
         ("softmax", softmax_),
         ("transpose", transpose_),
-        ("matmul", matmul),
+        ("matmul f32", matmul),
+        ("matmul 16 bit", matmul_units),
         ("launch", launch),
     ):
         run(name, job)
