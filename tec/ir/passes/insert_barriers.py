@@ -131,7 +131,7 @@ class _Walk:
         index = a.indices[0] if len(a.indices) == 1 else None
         if index is not None and self.lets:
             index = substitute(index, self.lets)
-        return SharedAccess(a.buffer, index, a.is_write, a.loc, atomic=a.atomic)
+        return SharedAccess(a.buffer, index, a.is_write, a.loc, atomic=a.atomic, collective=a.collective)
 
     def meet(self, tail: list[SharedAccess], head: list[SharedAccess]) -> SharedAccess | None:
         """The access of `head` that must wait for one of `tail`."""

@@ -15,6 +15,15 @@ the compute. One barrier a step is left for insert_barriers to place. On a CPU t
 
 `software_pipeline` 1 keeps one slot: the next step waits in registers while the slot is worked on, for two barriers a step
 and no more shared memory than without. Fills that registers cannot take are then left as they are.
+
+Where the target copies to shared memory in the background and every fill is a plain copy, the pipeline runs on async copies,
+one group a step, with one barrier a step:
+
+    start the copies of slots 0 .. n-2
+    for k in range(extent):
+        wait for step k's copies; barrier
+        start the copies of step k+n-1 into slot (k+n-1) % n, if there is such a step
+        compute step k from slot k % n
 """
 
 from __future__ import annotations
@@ -30,7 +39,7 @@ from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
-from ..visit import map_expr, map_stmt, visit
+from ..visit import map_expr, map_stmt, substitute, visit
 from .rewrite_util import SHARED_SCOPES, clone, const_int
 
 _PRAGMA = "pragma.software_pipeline"
@@ -49,7 +58,7 @@ def pipeline(func: Func, target: Target) -> Func:
             found = _find(s, stages) if target.is_gpu else None
             if found is None:
                 return s
-            return _Pipeline(s, found, max(2, stages), 1 if stages == 1 else max(2, stages)).build() or s
+            return _Pipeline(s, found, max(2, stages), 1 if stages == 1 else max(2, stages)).build(target) or s
         return map_stmt(s, lambda x: fs(x, stages if isinstance(s, S.Attr) else 0), _keep)
 
     return func.with_body(_drop_notes(fs(func.body, 0)))
@@ -155,7 +164,11 @@ class _Pipeline:
     def slot_of(self, step: E.Expr) -> E.Expr:
         return B.floormod(step, self.n_slots) if self.n_slots > 1 else B.const(0, step.dtype)
 
-    def build(self) -> S.Stmt | None:
+    def build(self, target: Target) -> S.Stmt | None:
+        if self.n_slots > 1 and _copies_in_background(target):
+            copies = [_as_copies(f) for f in self.body.fills]
+            if all(c is not None for c in copies):
+                return self.build_async([c for c in copies if c is not None])
         loop, n = self.loop, self.stages - 1
         extent = const_int(loop.extent)
         simplify = self.ana.simplify
@@ -188,6 +201,43 @@ class _Pipeline:
             slot = self.slot_of(B.sub(tail, loop.min))
             rest = self.wrapped(clone(S.seq(*self.body.rest), {}), tail, slot)
             parts.append(S.For(tail, tail_min, tail_extent, rest))
+        out = S.seq(*parts)
+        for b, notes in reversed(self.body.buffers):
+            out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
+        return out
+
+    def build_async(self, copies: list[S.Stmt]) -> S.Stmt:
+        """The pipeline on copies in the background; see the module."""
+        loop, n = self.loop, self.stages - 1
+        one = loop.var.dtype
+
+        def start(step: E.Expr, slot: E.Expr, cond: E.Expr) -> S.Stmt:
+            issue = self.wrapped(clone(S.seq(*copies), {}), step, slot)
+            if not (isinstance(cond, E.IntImm) and cond.value):
+                issue = S.IfThenElse(cond, issue)
+            # A group each step, empty or not, so that the count of groups under way says which step they are of.
+            return S.seq(issue, _effect("async_commit"))
+
+        def in_range(k: E.Expr) -> E.Expr:
+            cond: E.Expr = self.ana.simplify(B.compare("lt", k, loop.extent))
+            return cond
+
+        parts: list[S.Stmt] = []
+        for j in range(n):
+            at = B.const(j, one)
+            parts.append(start(B.add(loop.min, at), self.slot_of(at), in_range(at)))
+        var = E.Var(loop.var.name, one)
+        step = B.sub(var, loop.min)
+        ahead = B.add(step, n)
+        work = self.wrapped(clone(S.seq(*self.body.rest), {}), var, self.slot_of(step))
+        inside = S.seq(
+            _effect("async_wait", n=n - 1),
+            _effect("barrier", scope="shared"),
+            start(B.add(var, n), self.slot_of(ahead), in_range(ahead)),
+            work,
+        )
+        parts.append(S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, loop.annotations))
+        parts.append(_effect("async_wait", n=0))
         out = S.seq(*parts)
         for b, notes in reversed(self.body.buffers):
             out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
@@ -247,6 +297,52 @@ class _Pipeline:
             self.wrapped(clone(S.seq(*stores), {}), step, slot),
             registers,
         )
+
+
+def _effect(op: str, **attrs: Any) -> S.Stmt:
+    return S.Evaluate(E.Call(op, (), "int32", attrs or None))
+
+
+def _copies_in_background(target: Target) -> bool:
+    """Whether a thread can start copies of a few bytes from global to shared memory, each to an address of its own."""
+    return target.chip.async_lds and target.chip.family == "sm"
+
+
+def _as_copies(s: S.Stmt) -> S.Stmt | None:
+    """A fill as async copies of 4, 8 or 16 bytes: loops and conditions around a vectorized loop that copies neighbours."""
+    if isinstance(s, S.For) and s.kind == S.ForKind.VECTORIZED:
+        x, n = s.body, const_int(s.extent)
+        if (
+            not isinstance(x, S.BufferStore)
+            or not isinstance(x.value, E.BufferLoad)
+            or n is None
+            or const_int(s.min) != 0
+        ):
+            return None
+        load, info = x.value, dtype_info(x.buffer.dtype)
+        if x.predicate is not None or load.predicate is not None or load.buffer.scope != "global":
+            return None
+        if load.buffer.dtype != x.buffer.dtype or load.buffer.strides or n * info.bytes * info.lanes not in (4, 8, 16):
+            return None
+        ana = Analyzer()
+        ana.bind(s.var, E.Range(s.min, s.extent))
+        ends: list[tuple[E.Expr, ...]] = []
+        for at in (load.indices, x.indices):
+            first = tuple([substitute(i, {s.var: B.const(0, s.var.dtype)}) for i in at])
+            for k, (i, low) in enumerate(zip(at, first)):
+                want = s.var if k == len(at) - 1 else B.const(0, i.dtype)
+                if B.const_value(ana.simplify(B.sub(B.sub(i, low), want))) != 0:
+                    return None
+            ends.append(first)
+        copy = (E.BufferLoad(x.buffer, ends[1]), E.BufferLoad(load.buffer, ends[0]), B.const(n))
+        return S.Evaluate(E.Call("async_copy", copy, "int32"))
+    if isinstance(s, S.For) and s.kind != S.ForKind.THREAD:
+        body = _as_copies(s.body)
+        return None if body is None else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+    if isinstance(s, S.IfThenElse) and s.orelse is None:
+        then = _as_copies(s.then)
+        return None if then is None else S.IfThenElse(s.cond, then)
+    return None
 
 
 def _through_registers(s: S.Stmt, room: int) -> tuple[S.Stmt, S.Stmt, Buffer, int] | None:

@@ -15,6 +15,7 @@ from .. import build as B
 from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
+from ..dtype import dtype_info
 from ..intrin import INTRINS
 from ..visit import children, map_expr, map_stmt, substituter, visit
 
@@ -162,6 +163,7 @@ class Access:
     is_write: bool
     loc: Loc | None = None
     atomic: bool = False
+    collective: bool = False  # made for all lanes of the wavefront, whichever names the element
 
 
 def expr_accesses(e: E.Expr, loc: Loc | None = None) -> Iterator[Access]:
@@ -185,13 +187,16 @@ def expr_accesses(e: E.Expr, loc: Loc | None = None) -> Iterator[Access]:
             elif x.op == "async_copy" and len(x.args) > 1 and isinstance(x.args[1], E.BufferLoad):
                 pointed.add(id(head))
                 pointed.add(id(x.args[1]))
-                found.append(Access(head.buffer, (), True, loc))
-                found.append(Access(x.args[1].buffer, (), False, loc))
+                n = const_int(x.args[2]) if len(x.args) > 2 else 1
+                for load, writes in ((head, True), (x.args[1], False)):
+                    at = _run(load.indices, n) if n else ()
+                    found.append(Access(load.buffer, at, writes, loc))
             elif x.op == "prefetch":
                 pointed.add(id(head))
-            elif x.op == "ldmatrix":  # the lanes together read more than each names
+            elif x.op == "ldmatrix":  # each lane names a row of 16 bytes and gets parts of others' rows
                 pointed.add(id(head))
-                found.append(Access(head.buffer, (), False, loc))
+                row = _run(head.indices, 128 // dtype_info(head.buffer.dtype).bits)
+                found.append(Access(head.buffer, row, False, loc, collective=True))
 
     visit(e, on_expr)
 
@@ -201,6 +206,14 @@ def expr_accesses(e: E.Expr, loc: Loc | None = None) -> Iterator[Access]:
 
     visit(e, on_load)
     yield from found
+
+
+def _run(indices: tuple[E.Expr, ...], n: int) -> tuple[E.Expr, ...]:
+    """The indices of `n` neighbours along the last axis."""
+    if n == 1:
+        return indices
+    last = indices[-1]
+    return (*indices[:-1], E.Ramp(last, B.const(1, last.dtype), n)) if not isinstance(last, E.Ramp) else ()
 
 
 def has_effect(e: E.Expr) -> bool:

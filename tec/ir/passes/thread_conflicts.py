@@ -10,7 +10,7 @@ arithmetic would give up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Any
 
@@ -38,22 +38,19 @@ class SharedAccess:
     loops: list[tuple[E.Var, E.Expr, E.Expr]] = field(default_factory=list)
     conds: list[E.Expr] = field(default_factory=list)
     atomic: bool = False
+    collective: bool = False  # made for the whole wavefront: no thread's own
 
     def with_loop(self, var: E.Var, lo: E.Expr, extent: E.Expr) -> SharedAccess:
-        return SharedAccess(
-            self.buffer, self.index, self.is_write, self.loc, [*self.loops, (var, lo, extent)], self.conds, self.atomic
-        )
+        return replace(self, loops=[*self.loops, (var, lo, extent)])
 
     def with_cond(self, cond: E.Expr) -> SharedAccess:
-        return SharedAccess(
-            self.buffer, self.index, self.is_write, self.loc, self.loops, [*self.conds, cond], self.atomic
-        )
+        return replace(self, conds=[*self.conds, cond])
 
     def substituted(self, values: dict[E.Var, E.Expr]) -> SharedAccess:
         index = substitute(self.index, values) if self.index is not None else None
         conds = [substitute(c, values) for c in self.conds]
         loops = [(v, substitute(lo, values), substitute(n, values)) for v, lo, n in self.loops]
-        return SharedAccess(self.buffer, index, self.is_write, self.loc, loops, conds, self.atomic)
+        return replace(self, index=index, loops=loops, conds=conds)
 
 
 class _UnknownError(Exception):
@@ -99,6 +96,10 @@ class Conflicts:
         step = gcd(step_a, step_b)
         a, who_a = self._elements(own_a, loops_a, first.conds)
         b, who_b = self._elements(own_b, loops_b, second.conds)
+        if first.collective:
+            who_a = np.full_like(who_a, self.count)
+        if second.collective:
+            who_b = np.full_like(who_b, self.count + 1)
         for shift in self._shifts(uniform_a, uniform_b):
             if step:
                 if _overlap((a + shift) % step, who_a, b % step, who_b):
