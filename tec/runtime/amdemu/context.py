@@ -11,7 +11,7 @@ CTX = {
     "allocs": 64, "alloc_count": 72, "cache": 80, "symbols": 88, "stop": 96, "budget": 104, "scratch": 112,
     "scratch_bytes": 120, "detail": 128, "states": 136, "counters": 144, "group_x": 152, "group_y": 160,
     "group_z": 168, "shadow": 176, "epoch": 184, "scratch_all": 192, "scratch_stride": 200,
-    "lds_shadow": 208, "lds_shadow_bytes": 216,
+    "lds_shadow": 208, "lds_shadow_bytes": 216, "align": 224,
 }  # fmt: skip
 CTX_BYTES = 256
 

@@ -30,7 +30,7 @@ from .translate import Translation, translate
 from .waits import check_waits
 from .wave import Options
 
-CHECKS = frozenset({"bounds", "race", "init", "wait"})
+CHECKS = frozenset({"bounds", "race", "init", "wait", "align"})
 
 
 def parse_checks(check: str | Iterable[str]) -> frozenset[str]:

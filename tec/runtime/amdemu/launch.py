@@ -276,6 +276,7 @@ def _execute(
     tracked = bool(driver.checks & {"race", "init"})
     count = 1 if tracked else max(1, min(driver.threads, total))
     shadows = driver.memory.shadows(table, "race" in driver.checks) if tracked else np.zeros(1, np.uint64)
+    shared["align"] = 15 if "align" in driver.checks else 0
     shared["shadow"] = shadows.ctypes.data
     threads = [_Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
     runner = WaveRunner(driver.jit.runner())

@@ -133,20 +133,32 @@ define i32 @tec_fault(ptr %ctx, i64 %kind, i32 %site, i64 %lane, i64 %address) n
 """
 
 
-def _resolve(w: int, space: str, nbytes: int, align: int) -> str:
-    """From %addr, %m (mask bits): checked; falls through to label %go, where %mask is the vector mask."""
+def _resolve(w: int, space: str, nbytes: int, align: int, strict: bool = False) -> str:
+    """Plain accesses may be unaligned (amdhsa turns unaligned access on), unless the context asks for alignment;
+    `strict` ones (atomics, scratch) may not.
+    From %addr, %m (mask bits): checked; falls through to label %go, where %mask is the vector mask."""
+    strict = strict or space == "scratch"
+    wanted = (
+        f"  %almask = add i64 0, {align - 1}\n"
+        if strict
+        else ctx_load("alctx", "align") + f"  %almask = and i64 %alctx, {align - 1}\n"
+    )
     if space == "global":
         return (
-            f"  %mask = bitcast i{w} %m to <{w} x i1>\n"
-            + ctx_load("cache", "cache", "ptr")
-            + f"""  %si = zext i32 %site to i64
+            wanted
+            + _splat("almaskv", w, "i64", "%almask")
+            + (
+                f"  %mask = bitcast i{w} %m to <{w} x i1>\n"
+                + ctx_load("cache", "cache", "ptr")
+                + f"""  %si = zext i32 %site to i64
   %cp = getelementptr {{i64, i64}}, ptr %cache, i64 %si
   %cbase = load i64, ptr %cp
   %cp8 = getelementptr i8, ptr %cp, i64 8
   %clim = load i64, ptr %cp8
 {_splat("vbase", w, "i64", "%cbase")}{_splat("vlim", w, "i64", "%clim")}  %voff = sub <{w} x i64> %addr, %vbase
   %oob = icmp ugt <{w} x i64> %voff, %vlim
-  %low = and <{w} x i64> %addr, splat (i64 {align - 1})
+  %low = and <{w} x i64> %addr, %almaskv
+  %al = add i64 %almask, 1
   %mis = icmp ne <{w} x i64> %low, zeroinitializer
   %badv0 = or <{w} x i1> %oob, %mis
   %badv = and <{w} x i1> %badv0, %mask
@@ -154,18 +166,22 @@ def _resolve(w: int, space: str, nbytes: int, align: int) -> str:
   %anybad = icmp ne i{w} %bad, 0
   br i1 %anybad, label %slow, label %go, !prof !0
 slow:
-  %rc = call i32 @tec_check_{w}(<{w} x i64> %addr, i{w} %bad, ptr %ctx, i32 %site, i64 {nbytes}, i64 {align})
+  %rc = call i32 @tec_check_{w}(<{w} x i64> %addr, i{w} %bad, ptr %ctx, i32 %site, i64 {nbytes}, i64 %al)
   %isbad = icmp ne i32 %rc, 0
   br i1 %isbad, label %fail, label %go
 fail:
   ret i32 1
 go:
 """
+            )
         )
     limit, oob_kind, mis_kind = ("lds_bytes", 3, 5) if space == "lds" else ("scratch_bytes", 4, 10)
     base = "lds" if space == "lds" else "scratch"
     return (
-        f"  %mask = bitcast i{w} %m to <{w} x i1>\n"
+        wanted
+        + "  %almask32 = trunc i64 %almask to i32\n"
+        + _splat("almaskv", w, "i32", "%almask32")
+        + f"  %mask = bitcast i{w} %m to <{w} x i1>\n"
         + ctx_load("size", limit)
         + ctx_load("base", base, "ptr")
         + f"""  %lim64 = sub i64 %size, {nbytes}
@@ -175,7 +191,7 @@ go:
 {_splat("vsmall", w, "i1", "%small")}  %oob1 = or <{w} x i1> %oob0, %vsmall
   %oobm = and <{w} x i1> %oob1, %mask
   %oob = bitcast <{w} x i1> %oobm to i{w}
-  %low = and <{w} x i32> %addr, splat (i32 {align - 1})
+  %low = and <{w} x i32> %addr, %almaskv
   %mis0 = icmp ne <{w} x i32> %low, zeroinitializer
   %mism = and <{w} x i1> %mis0, %mask
   %mis = bitcast <{w} x i1> %mism to i{w}
@@ -227,7 +243,7 @@ def _wide(w: int, n: int, load: bool) -> str:
     total = w * n
     out = ""
     if load:
-        out += f"  %big = load <{total} x i32>, ptr %first, align 4\n"
+        out += f"  %big = load <{total} x i32>, ptr %first, align 1\n"
         for k in range(n):
             if n == 1:
                 out += f"  store <{w} x i32> %big, ptr %out, align 64\n"
@@ -236,13 +252,13 @@ def _wide(w: int, n: int, load: bool) -> str:
                 out += f"  %o{k} = getelementptr i8, ptr %out, i64 {4 * w * k}\n"
                 out += f"  store <{w} x i32> %w{k}, ptr %o{k}, align 64\n"
     elif n == 1:
-        out += f"  %big = load <{w} x i32>, ptr %out, align 64\n  store <{w} x i32> %big, ptr %first, align 4\n"
+        out += f"  %big = load <{w} x i32>, ptr %out, align 64\n  store <{w} x i32> %big, ptr %first, align 1\n"
     else:
         order = [k * w + l for l in range(w) for k in range(n)]
         seq = "<" + ", ".join(f"i32 {x}" for x in order) + ">"
         out += f"  %big = load <{total} x i32>, ptr %out, align 64\n"
         out += f"  %mix = shufflevector <{total} x i32> %big, <{total} x i32> poison, <{total} x i32> {seq}\n"
-        out += f"  store <{total} x i32> %mix, ptr %first, align 4\n"
+        out += f"  store <{total} x i32> %mix, ptr %first, align 1\n"
     return out + "  ret i32 0\n"
 
 
@@ -291,13 +307,13 @@ wide:
         text += ptrs + f"  %q{k} = getelementptr i8, ptr %out, i64 {4 * w * k}\n"
         if load:
             text += (
-                f"  %v{k + 1} = call <{w} x i32> @llvm.masked.gather.v{w}i32.v{w}p0(<{w} x ptr> align 4 {p}, "
+                f"  %v{k + 1} = call <{w} x i32> @llvm.masked.gather.v{w}i32.v{w}p0(<{w} x ptr> align 1 {p}, "
                 f"<{w} x i1> %mask, <{w} x i32> zeroinitializer)\n  store <{w} x i32> %v{k + 1}, ptr %q{k}, align 64\n"
             )
         else:
             text += (
                 f"  %v{k + 1} = load <{w} x i32>, ptr %q{k}, align 64\n"
-                f"  call void @llvm.masked.scatter.v{w}i32.v{w}p0(<{w} x i32> %v{k + 1}, <{w} x ptr> align 4 {p}, <{w} x i1> %mask)\n"
+                f"  call void @llvm.masked.scatter.v{w}i32.v{w}p0(<{w} x i32> %v{k + 1}, <{w} x ptr> align 1 {p}, <{w} x i1> %mask)\n"
             )
     return text + "  ret i32 0\n}\n"
 
@@ -336,7 +352,7 @@ def _lds_load(w: int, n: int) -> str:
 """
         for k in range(n):
             text += f"""  %{s}bp{k} = getelementptr i8, ptr %{s}p, i64 {4 * k}
-  %{s}bl{k} = load i32, ptr %{s}bp{k}, align 4
+  %{s}bl{k} = load i32, ptr %{s}bp{k}, align 1
   %{s}bi{k} = insertelement <16 x i32> poison, i32 %{s}bl{k}, i64 0
   %{s}b{k} = shufflevector <16 x i32> %{s}bi{k}, <16 x i32> poison, <16 x i32> zeroinitializer
 """
@@ -348,7 +364,7 @@ def _lds_load(w: int, n: int) -> str:
   %{s}isc = icmp eq i16 %{s}nco, 0
   br i1 %{s}isc, label %{s}co, label %{s}ge
 {s}co:
-  %{s}big = load <{16 * n} x i32>, ptr %{s}p, align 4
+  %{s}big = load <{16 * n} x i32>, ptr %{s}p, align 1
 """
         for k in range(n):
             text += (
@@ -360,7 +376,7 @@ def _lds_load(w: int, n: int) -> str:
             text += f"""  %{s}x{k} = add <16 x i32> %{s}a, splat (i32 {4 * k})
   %{s}xz{k} = zext <16 x i32> %{s}x{k} to <16 x i64>
   %{s}xp{k} = getelementptr i8, ptr %base, <16 x i64> %{s}xz{k}
-  %{s}e{k} = call <16 x i32> @llvm.masked.gather.v16i32.v16p0(<16 x ptr> align 4 %{s}xp{k}, <16 x i1> %{s}m, <16 x i32> zeroinitializer)
+  %{s}e{k} = call <16 x i32> @llvm.masked.gather.v16i32.v16p0(<16 x ptr> align 1 %{s}xp{k}, <16 x i1> %{s}m, <16 x i32> zeroinitializer)
 """
         text += f"  br label %{s}jn\n{s}jn:\n"
         for k in range(n):
@@ -386,7 +402,7 @@ def _atomic_function(w: int, space: str, op: str, bits: int) -> str:
     n = bits // 32
     text = (
         f"\ndefine i32 @tec_atomic_{space}_{op}_{bits}_{w}(ptr %out, <{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site) {{\n"
-        f"entry:\n  %abuf = alloca <{w} x i64>, align 64\n{_resolve(w, space, nbytes, nbytes)}"
+        f"entry:\n  %abuf = alloca <{w} x i64>, align 64\n{_resolve(w, space, nbytes, nbytes, strict=True)}"
     )
     if space == "global":
         text += f"  store <{w} x i64> %addr, ptr %abuf\n"

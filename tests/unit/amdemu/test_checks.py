@@ -67,8 +67,11 @@ def test_out_of_bounds_names_lane_and_allocation(chip: str) -> None:
 def test_freed_null_and_misaligned() -> None:
     driver, k = function(COPY, "gfx942")
     p, o = upload(driver, np.ones(64, np.float32)), upload(driver, np.zeros(64, np.float32))
+    driver.launch(k, (1, 1, 1), (8, 1, 1), 0, struct.pack("<QQi", p + 2, o, 0))  # amdhsa allows unaligned loads
+    strict, ks = function(COPY, "gfx942", check="align")
+    q = upload(strict, np.ones(64, np.float32))
     with pytest.raises(KernelFault, match="misaligned"):
-        driver.launch(k, (1, 1, 1), (8, 1, 1), 0, struct.pack("<QQi", p + 2, o, 0))
+        strict.launch(ks, (1, 1, 1), (8, 1, 1), 0, struct.pack("<QQi", q + 2, q, 0))
     driver.free(0, p)
     with pytest.raises(KernelFault, match="which was freed"):
         driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))
