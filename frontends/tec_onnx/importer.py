@@ -391,7 +391,9 @@ def input_info(model: onnx.ModelProto) -> dict[str, tuple[str, list[int | str | 
         t = i.type.tensor_type
         dims: list[int | str | None] = []
         for d in t.shape.dim:
-            dims.append(d.dim_value if d.HasField("dim_value") else d.dim_param or None)
+            # Some exporters write -1 for a dimension that they do not know.
+            known = d.HasField("dim_value") and d.dim_value >= 0
+            dims.append(d.dim_value if known else d.dim_param or None)
         out[i.name] = (reader.dtype_name(t.elem_type), dims)
     return out
 
