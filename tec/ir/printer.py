@@ -372,7 +372,7 @@ class Printer:
             parts += [self.expr(s.min), f"extent={self.expr(s.extent)}"]
         if s.var.dtype != s.extent.dtype:
             parts.append(f'dtype="{s.var.dtype}"')
-        word = "thread" if s.kind == S.ForKind.THREAD else LOOP_WORDS[s.kind]
+        word = "thread" if s.kind == S.ForKind.THREAD else LOOP_WORDS.get(s.kind, s.kind)
         return f"{self.names.of(s.var)} in {word}({', '.join(parts)}{self._annotations(s.annotations)})"
 
     def _annotations(self, notes: dict[str, Any]) -> str:

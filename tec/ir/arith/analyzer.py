@@ -142,6 +142,8 @@ class Analyzer(Simplifier):
         sums = (E.Add, E.Sub, E.Mul)
         if type(a) in sums and type(b) in sums and a.dtype in INDEX_DTYPES:
             la, lb = self.lin(a), self.lin(b)
+            if id(a) in la.terms or id(b) in lb.terms:  # products of atoms: their factors are in order
+                return False
             if la.const != lb.const or len(la.terms) != len(lb.terms) or count_nodes(a) != count_nodes(b):
                 return False
             left = list(lb.terms.values())
