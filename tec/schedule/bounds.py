@@ -188,6 +188,7 @@ class Bounds:
         if stage in self.whole or isinstance(stage.op, PlaceholderOp):
             return
         around = {s.thread_of(iv) for s, iv in self.path(stage)}
+        self._check_lifetime(stage, around)
         for iv in stage.leaf:
             tag = stage.thread_of(iv)
             if not self.private(stage, iv) or self._single(iv) or (iv.kind == E.IterKind.REDUCE and tag not in around):
@@ -198,6 +199,20 @@ class Bounds:
                 f"{iv.name} is bound to {tag}: each would compute only a part of what it reads",
                 mark=iv, hint=f'leave the loop serial, or s[{stage.name}].set_scope("{SHARED if owner == "thread" else GLOBAL}")',
             )  # fmt: skip
+
+    def _check_lifetime(self, stage: Stage, around: set[str]) -> None:
+        """Shared memory and registers last as long as a kernel: who fills and who reads them is inside of one."""
+        scope = self.scope(stage)
+        if _scope_rank(scope) == 0 or around - {"", "vthread"}:
+            return
+        for s in (stage, *self.sch.readers(stage)):
+            for iv in s.leaf:
+                if s.thread_of(iv) not in ("", "vthread"):
+                    raise fail(
+                        self.sch, f"{stage.name} lives in {scope} memory, which lasts for one kernel, but is computed outside of "
+                        f"loop {iv.name} of {s.name}, where a kernel begins ({s.thread_of(iv)})",
+                        mark=iv, note="the kernel", hint=f"s[{stage.name}].compute_at a loop inside of it, or use global memory",
+                    )  # fmt: skip
 
     def _check_in_scope(self, stage: Stage, r: E.Range) -> None:
         """The region of a stage depends on loops around it alone."""

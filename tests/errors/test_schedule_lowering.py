@@ -85,11 +85,24 @@ def test_reader_outside_of_the_attachment_loop():
 
 
 def test_symbolic_size_in_shared_memory():
-    A, B, C, s = add(te.var("n"))
+    n = te.var("n")
+    A = te.placeholder((8, n), name="A")
+    B = te.compute((8, n), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((8, n), lambda i, j: B[i, j] * 2, name="C")
+    s = create_schedule(C)
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[B].compute_at(s[C], C.op.axis[0])
+    with pytest.raises(ScheduleError, match=r"stored in shared memory with a size that is not constant: \(1, n\)"):
+        to_loops(s, [A, C])
+
+
+def test_shared_memory_outside_of_the_kernel():
+    A, B, C, s = add()
     s[B].set_scope("shared")
     s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
-    with pytest.raises(ScheduleError, match=r"stored in shared memory with a size that is not constant: \(n\)"):
+    with pytest.raises(ScheduleError, match="which lasts for one kernel") as e:
         to_loops(s, [A, C])
+    here(e.value)
 
 
 def test_vectorized_loop_of_an_attached_stage_is_symbolic():
