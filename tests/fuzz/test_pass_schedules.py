@@ -184,8 +184,17 @@ def check(seed: int, target: Target, kind: str) -> None:
         run(lowered, flat, sizes, check=True)
     else:
         host, kernels = split_host_device(lowered, target)
-        run(host, flat, sizes, check=True, wave=target.wavefront_size, module=IRModule({f.name: f for f in (host, *kernels)}))
-    np.testing.assert_allclose(got[out.op.name], want[out.op.name], rtol=1e-5, err_msg=f"seed {seed}\n{s.trace}\n{sizes}\n{lowered}")
+        run(
+            host,
+            flat,
+            sizes,
+            check=True,
+            wave=target.wavefront_size,
+            module=IRModule({f.name: f for f in (host, *kernels)}),
+        )
+    np.testing.assert_allclose(
+        got[out.op.name], want[out.op.name], rtol=1e-5, err_msg=f"seed {seed}\n{s.trace}\n{sizes}\n{lowered}"
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -117,6 +117,7 @@ class _Walk:
         self.varying = {id(v) for v, n in threads if n > 1}
         self.lets: dict[E.Var, E.Expr] = {}
         self.divergent = False
+        self.conds: list[E.Expr] = []  # of the branches around
 
     # ---- helpers
 
@@ -131,7 +132,8 @@ class _Walk:
         index = a.indices[0] if len(a.indices) == 1 else None
         if index is not None and self.lets:
             index = substitute(index, self.lets)
-        return SharedAccess(a.buffer, index, a.is_write, a.loc, atomic=a.atomic, collective=a.collective)
+        conds = list(self.conds)
+        return SharedAccess(a.buffer, index, a.is_write, a.loc, [], conds, a.atomic, collective=a.collective)
 
     def meet(self, tail: list[SharedAccess], head: list[SharedAccess]) -> SharedAccess | None:
         """The access of `head` that must wait for one of `tail`."""
@@ -289,20 +291,24 @@ class _Walk:
         conds = self.accesses([s.cond])
         outer = self.divergent
         self.divergent = outer or self.is_varying(s.cond)
+        plain = substitute(s.cond, self.lets) if self.lets else s.cond
+        depth = len(self.conds)
         try:
+            self.conds.append(plain)
             then = self.walk(s.then)
+            self.conds[-1] = B.logical_not(plain)
             orelse = self.walk(s.orelse) if s.orelse is not None else _Summary(S.NOP)
         except _DivergentError as e:
             if outer:
                 raise
             self.divergent = outer
+            del self.conds[depth:]
             return self.sink(s, e)
         finally:
             self.divergent = outer
-        plain = substitute(s.cond, self.lets) if self.lets else s.cond
-        negated = B.logical_not(plain)
-        head = conds + [a.with_cond(plain) for a in then.head] + [a.with_cond(negated) for a in orelse.head]
-        tail = conds + [a.with_cond(plain) for a in then.tail] + [a.with_cond(negated) for a in orelse.tail]
+            del self.conds[depth:]
+        head = conds + then.head + orelse.head
+        tail = conds + then.tail + orelse.tail
         stmt: S.Stmt = s
         if then.stmt is not s.then or (s.orelse is not None and orelse.stmt is not s.orelse):
             stmt = S.IfThenElse(s.cond, then.stmt, orelse.stmt if s.orelse is not None else None)

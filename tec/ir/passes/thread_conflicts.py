@@ -43,9 +43,6 @@ class SharedAccess:
     def with_loop(self, var: E.Var, lo: E.Expr, extent: E.Expr) -> SharedAccess:
         return replace(self, loops=[*self.loops, (var, lo, extent)])
 
-    def with_cond(self, cond: E.Expr) -> SharedAccess:
-        return replace(self, conds=[*self.conds, cond])
-
     def substituted(self, values: dict[E.Var, E.Expr]) -> SharedAccess:
         index = substitute(self.index, values) if self.index is not None else None
         conds = [substitute(c, values) for c in self.conds]
@@ -208,8 +205,10 @@ def _terms(e: E.Expr, sign: int) -> _Terms:
         return _terms(e.a, sign) + _terms(e.b, sign)
     if isinstance(e, E.Sub):
         return _terms(e.a, sign) + _terms(e.b, -sign)
-    if isinstance(e, E.Mul) and isinstance(e.b, E.IntImm) and isinstance(e.a, (E.Add, E.Sub)):
+    if isinstance(e, E.Mul) and isinstance(e.b, E.IntImm) and isinstance(e.a, (E.Add, E.Sub, E.Cast)):
         return [(s, E.Mul(t, e.b)) for s, t in _terms(e.a, sign)]
+    if isinstance(e, E.Cast) and isinstance(e.value, (E.Add, E.Sub, E.Mul)) and e.dtype == "int64":
+        return [(s, E.Cast(e.dtype, t)) for s, t in _terms(e.value, sign)]  # index arithmetic does not overflow
     return [(sign, e)]
 
 

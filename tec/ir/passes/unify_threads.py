@@ -104,20 +104,28 @@ def _unify_kernel(root: S.For) -> S.Stmt:
             return s
         return S.IfThenElse(B.all_of(*[B.compare("eq", launch[t], 0) for t in missing]), s)
 
-    def rewrite(s: S.Stmt, active: frozenset[str]) -> S.Stmt:
+    tags_below: dict[int, frozenset[str]] = {}
+    _note_tags(root, tags_below)
+
+    def rewrite(s: S.Stmt, active: frozenset[str], pending: dict[str, E.Expr]) -> S.Stmt:
+        """`pending`: the guards of loops around, by tag. A loop over the same tag inside has its own, so a guard goes
+        around what has no such loop."""
+        if pending and not tags_below[id(s)] & pending.keys():
+            conds = [pending[t] for t in launch if t in pending]
+            return guarded(B.all_of(*conds), rewrite(s, active, {}))
         if isinstance(s, S.For) and is_launch_loop(s):
             bind(s)
             extent = B.cast("int32", sub(s.extent))
-            body = rewrite(s.body, active | {s.thread})
-            if _same_extent(extents[s.thread], extent):
-                return body
-            return guarded(B.compare("lt", launch[s.thread], extent), body)
+            rest = {t: c for t, c in pending.items() if t != s.thread}
+            if not _same_extent(extents[s.thread], extent):
+                rest[s.thread] = B.compare("lt", launch[s.thread], extent)
+            return rewrite(s.body, active | {s.thread}, rest)
         if isinstance(s, S.AllReduce):
             out = map_stmt(s, _no_stmt, sub)
             assert isinstance(out, S.AllReduce)
             threads = tuple([_launch_var(values.get(v, v)) for v in s.threads])
             return S.AllReduce(s.combiner, out.values, out.predicate, s.dests, threads, s.loc)
-        out = map_stmt(s, lambda x: rewrite(x, active), lambda e: sub(e))
+        out = map_stmt(s, lambda x: rewrite(x, active, pending), lambda e: sub(e))
         if isinstance(out, S.BufferStore):
             if out.buffer.scope == "global":
                 return once(out, active, set(launch))
@@ -127,10 +135,23 @@ def _unify_kernel(root: S.For) -> S.Stmt:
             return once(out, active, set(launch))
         return out
 
-    body = rewrite(root, frozenset())
+    body = rewrite(root, frozenset(), {})
     for tag in reversed(list(launch)):
         body = S.For(launch[tag], E.IntImm(0), extents[tag], body, S.ForKind.THREAD, tag)
     return body
+
+
+def _note_tags(s: S.Stmt, tags: dict[int, frozenset[str]]) -> frozenset[str]:
+    """The launch tags that have loops in `s`, for it and every statement below."""
+    found: set[str] = {s.thread} if isinstance(s, S.For) and is_launch_loop(s) else set()
+
+    def child(x: S.Stmt) -> S.Stmt:
+        found.update(_note_tags(x, tags))
+        return x
+
+    map_stmt(s, child, lambda e: e)
+    tags[id(s)] = frozenset(found)
+    return tags[id(s)]
 
 
 def _is_store_like(e: E.Expr) -> bool:
