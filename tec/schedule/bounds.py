@@ -137,7 +137,7 @@ class Bounds:
         for iv, interval in zip(op.axis, demand):
             assert iv.dom is not None
             dtype = iv.var.dtype
-            r = cover(interval, iv.dom, self.facts)
+            r = cover(self._clamp(interval, iv.dom.extent), iv.dom, self.facts)
             self.ranges[iv] = E.Range(B.cast(dtype, r.min), B.cast(dtype, r.extent))
             self._check_in_scope(stage, self.ranges[iv])
             self.facts.bind(iv.var, *self._value_bounds(self.ranges[iv]))

@@ -16,7 +16,7 @@ from ..te.tensor import Tensor
 from .bounds import Bounds
 from .schedule import Schedule
 from .show import fail
-from .stage import Stage
+from .stage import AttachKind, Stage
 
 
 @dataclass(slots=True, eq=False)
@@ -46,11 +46,17 @@ class Place:
         """Where element `at` of the tensor stands in the buffer; not simplified."""
         if self.layout is not None:
             return self.layout.apply(list(at))
-        out = [i if B.is_const(low, 0) else B.sub(i, low) for i, low in zip(at, self.mins)]
+        out = [_minus(i, low) for i, low in zip(at, self.mins)]
         if self.rolling is not None:
             d, size = self.rolling
             out[d] = B.floormod(out[d], B.cast(out[d].dtype, size))
         return out
+
+
+def _minus(a: E.Expr, b: E.Expr) -> E.Expr:
+    if isinstance(b, E.IntImm) and b.value < 0:
+        return B.add(a, -b.value)
+    return B.sub(a, b)
 
 
 def clean(name: str) -> str:
@@ -209,7 +215,7 @@ class Places:
         rolling = None
         if stage.layout is not None:
             shape, mins = stage.layout.shape, zeros
-        elif stage.rolling:
+        elif stage.rolling and stage.placement.attach == AttachKind.SCOPE:
             rolling = rolling_dim(self.bounds, stage)
             if rolling is not None:
                 mins = tuple([zeros[d] if d == rolling[0] else m for d, m in enumerate(mins)])

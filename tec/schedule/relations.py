@@ -35,6 +35,13 @@ def ceildiv(a: Any, b: Any) -> Expr:
     return B.floordiv(B.add(a, B.sub(b, 1)), b)
 
 
+def plus(a: Expr, b: Expr) -> Expr:
+    """a + b; a negative constant is subtracted."""
+    if isinstance(b, IntImm) and b.value < 0:
+        return B.sub(a, -b.value)
+    return B.add(a, b)
+
+
 def from_zero(extent: Expr) -> Range:
     return Range(B.const(0, extent.dtype), extent)
 
@@ -88,7 +95,7 @@ class Split:
             return
         step = ranges[self.inner].extent
         value = B.add(B.mul(values[self.outer], step), values[self.inner])
-        values[self.parent] = B.add(value, ranges[self.parent].min)
+        values[self.parent] = plus(value, ranges[self.parent].min)
 
     def index_down(self, values: Values, ranges: Ranges) -> None:
         if self.parent not in values:
@@ -154,8 +161,8 @@ class Fuse:
         if self.fused not in values:
             return
         value, step = values[self.fused], ranges[self.inner].extent
-        values[self.outer] = B.add(B.floordiv(value, step), ranges[self.outer].min)
-        values[self.inner] = B.add(B.floormod(value, step), ranges[self.inner].min)
+        values[self.outer] = plus(B.floordiv(value, step), ranges[self.outer].min)
+        values[self.inner] = plus(B.floormod(value, step), ranges[self.inner].min)
 
     def index_down(self, values: Values, ranges: Ranges) -> None:
         if self.outer not in values or self.inner not in values:
@@ -226,7 +233,7 @@ class Rebase:
 
     def index_up(self, values: Values, ranges: Ranges) -> None:
         if self.rebased in values:
-            values[self.parent] = B.add(values[self.rebased], ranges[self.parent].min)
+            values[self.parent] = plus(values[self.rebased], ranges[self.parent].min)
 
     def index_down(self, values: Values, ranges: Ranges) -> None:
         if self.parent in values:
@@ -239,11 +246,11 @@ class Rebase:
         low = ranges[self.parent].min
         if s.is_point:
             assert s.lo is not None
-            sets[self.parent] = point(facts.simplify(B.add(s.lo, low)))
+            sets[self.parent] = point(facts.simplify(plus(s.lo, low)))
         else:
             sets[self.parent] = Interval(
-                None if s.lo is None else facts.simplify(B.add(s.lo, low)),
-                None if s.hi is None else facts.simplify(B.add(s.hi, low)),
+                None if s.lo is None else facts.simplify(plus(s.lo, low)),
+                None if s.hi is None else facts.simplify(plus(s.hi, low)),
             )
 
     def mask_up(self, flags: Flags) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.arith.int_set import SetEvaluator
+from ..ir.visit import free_vars
 from .facts import Facts
 
 End = E.Expr | None
@@ -89,23 +90,14 @@ def cover(interval: Interval, dom: E.Range, facts: Facts) -> E.Range:
     if interval.is_point:
         return E.Range(lo, B.const(1, lo.dtype))
     extent = facts.simplify(B.add(B.sub(interval.hi, interval.lo), 1))
-    if not isinstance(extent, E.IntImm):
-        extent = constant_extent(extent, dom, facts)
-    return E.Range(lo, extent)
-
-
-def constant_extent(extent: E.Expr, dom: E.Range, facts: Facts) -> E.Expr:
-    """`extent`, or the constant that bounds it where the true one changes with loop variables (storage needs one size).
-
-    An extent of outer symbols alone (n, the caller's) stays as it is.
-    """
-    from ..ir.visit import free_vars
-
-    full = {id(v) for v in (*free_vars(dom.extent), *free_vars(dom.min))}
-    if all(id(v) in full for v in free_vars(extent)):
-        return extent
+    if isinstance(extent, E.IntImm):
+        return E.Range(lo, extent)
+    symbols = {id(v) for v in (*free_vars(dom.extent), *free_vars(dom.min))}
+    if all(id(v) in symbols for v in free_vars(extent)):
+        return E.Range(lo, extent)  # the caller's symbols alone: one size
+    # The true extent changes with loops around, and storage needs one size: a constant that will do, or all.
     _, hi = facts.bounds(extent)
     if hi is None:
-        return extent
+        return dom
     whole = facts.constant(dom.extent)
-    return B.const(min(hi, whole) if whole is not None else hi, extent.dtype)
+    return E.Range(lo, B.const(min(hi, whole) if whole is not None else hi, extent.dtype))
