@@ -32,6 +32,7 @@ _LIBM = frozenset(
 _WITHOUT_F16C = frozenset(
     "x86-64 x86-64-v2 core2 penryn nehalem westmere sandybridge silvermont btver1 k8 amdfam10 barcelona".split()
 )
+DEFAULT_SPEED = 2  # -O3 takes twice as long, and neither matmul, nor math, nor a ResNet-50 ran faster with it
 _OUT_OF_MEMORY = -1
 _ALLOC = ("tec_alloc", "declare noalias ptr @tec_alloc(i64) nounwind")
 _FREE = ("tec_free", "declare void @tec_free(ptr) nounwind")
@@ -49,7 +50,7 @@ class HostCode:
     llvm: str
     machine: llvm_util.Machine
     messages: dict[str, list[str]] = field(default_factory=dict)
-    speed: int = 3
+    speed: int = DEFAULT_SPEED
     _asm: str | None = None
 
     @property
@@ -383,7 +384,7 @@ def emit_cpu(funcs: list[Func], target: Target) -> tuple[str, dict[str, list[str
     return text, emitter.messages
 
 
-def build_cpu(funcs: list[Func], target: Target, speed: int = 3) -> HostCode:
+def build_cpu(funcs: list[Func], target: Target, speed: int = DEFAULT_SPEED) -> HostCode:
     """Compile functions of stage "lowered" for a CPU target; objects come from the disk cache where they are known.
 
     Raises CodegenError for what cannot be expressed.
