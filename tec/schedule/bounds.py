@@ -173,6 +173,7 @@ class Bounds:
                     )  # fmt: skip
 
         self._check_private(stage)
+        self._check_nested_threads(stage)
 
     def private(self, stage: Stage, iv: E.IterVar) -> bool:
         """Whether loop `iv` is bound to a launch index each of whose values has the stage's memory for itself."""
@@ -199,6 +200,32 @@ class Bounds:
                 f"{iv.name} is bound to {tag}: each would compute only a part of what it reads",
                 mark=iv, hint=f'leave the loop serial, or s[{stage.name}].set_scope("{SHARED if owner == "thread" else GLOBAL}")',
             )  # fmt: skip
+
+    def _check_nested_threads(self, stage: Stage) -> None:
+        """A loop over a launch index inside of another over the same one: the threads beyond the outer loop do nothing."""
+        outside = [(s, iv) for s, iv in self.path(stage)]
+        readers = [(s, iv) for s in self.sch.readers(stage) for iv in s.leaf]
+        for iv in stage.leaf:
+            tag = stage.thread_of(iv)
+            if tag in ("", "vthread"):
+                continue
+            have = self.ranges[iv].extent
+            for s, outer in outside:
+                if s.thread_of(outer) == tag and not self.facts.le(have, self.ranges[outer].extent):
+                    raise fail(
+                        self.sch, f"loop {iv.name} of {stage.name} needs {have} steps of {tag}, inside of loop {outer.name} of "
+                        f"{s.name}, which has {self.ranges[outer].extent}: the other threads are switched off there",
+                        mark=iv, hint=f"split by the {self.ranges[outer].extent} threads that are there",
+                    )  # fmt: skip
+            if iv.kind != E.IterKind.REDUCE or not self.private(stage, iv):
+                continue
+            for s, other in readers:
+                if s.thread_of(other) == tag and not self.facts.le(self.ranges[other].extent, have):
+                    raise fail(
+                        self.sch, f"{stage.name} is reduced by {have} threads of {tag} into their {self.scope(stage)} memory, and "
+                        f"loop {other.name} of {s.name}, which reads it, has {self.ranges[other].extent}",
+                        mark=iv, hint=f'use as many threads, or s[{stage.name}].set_scope("{SHARED}")',
+                    )  # fmt: skip
 
     def _check_lifetime(self, stage: Stage, around: set[str]) -> None:
         """Shared memory and registers last as long as a kernel: who fills and who reads them is inside of one."""

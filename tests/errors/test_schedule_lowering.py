@@ -167,3 +167,40 @@ def test_registers_filled_outside_of_the_threads():
     with pytest.raises(ScheduleError, match="is computed outside of loop i_inner of C") as e:
         to_loops(s, [A, C])
     here(e.value)
+
+
+def test_more_threads_inside_than_outside():
+    A, B, C, s = add()
+    o, i = s[C].split(C.op.axis[0], factor=8)
+    s[C].bind(o, te.thread_axis("blockIdx.x"))
+    s[C].bind(i, te.thread_axis("threadIdx.x"))
+    s[B].compute_at(s[C], i)
+    s[B].set_scope("shared")
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    to_loops(s, [A, C])
+    D = te.compute((56,), lambda j: B[j] + B[j + 8], name="D")
+    s = create_schedule(D)
+    o, i = s[D].split(D.op.axis[0], factor=8)
+    s[D].bind(o, te.thread_axis("blockIdx.x"))
+    s[D].bind(i, te.thread_axis("threadIdx.x"))
+    s[B].compute_at(s[D], i)
+    s[B].set_scope("shared")
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match="needs 16 steps of threadIdx.x, inside of loop j_inner of D, which has 8"):
+        to_loops(s, [A, D])
+
+
+def test_registers_of_a_reduction_read_by_more_threads():
+    A = te.placeholder((8, 32), name="A")
+    k = te.reduce_axis((0, 32), "k")
+    Z = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="Z")
+    C = te.compute((8, 64), lambda i, j: Z[i] + j, name="C")
+    s = create_schedule(C)
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[C].bind(C.op.axis[1], te.thread_axis("threadIdx.x"))
+    s[Z].bind(k, te.thread_axis("threadIdx.x"))
+    s[Z].compute_at(s[C], C.op.axis[0])
+    to_loops(s, [A, C])
+    s[Z].set_scope("local")
+    with pytest.raises(ScheduleError, match="Z is reduced by 32 threads of threadIdx.x into their local memory"):
+        to_loops(s, [A, C])
