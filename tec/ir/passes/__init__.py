@@ -9,6 +9,7 @@ from .inject_prefetch import inject_prefetch
 from .inject_vthread import inject_vthread
 from .insert_barriers import insert_barriers
 from .lower_allreduce import lower_allreduce
+from .lower_dot import lower_dot
 from .lower_fragments import lower_fragments
 from .lower_math import lower_math
 from .partition_loops import partition_loops
@@ -23,6 +24,6 @@ from .vectorize import vectorize
 
 __all__ = [
     "flatten_buffers", "hoist_conditions", "inject_prefetch", "inject_vthread", "insert_barriers", "lower_allreduce",
-    "lower_fragments", "lower_math", "partition_loops", "pipeline", "plan_storage", "remove_noop", "simplify",
+    "lower_dot", "lower_fragments", "lower_math", "partition_loops", "pipeline", "plan_storage", "remove_noop", "simplify",
     "split_host_device", "unify_threads", "unroll", "vectorize",
 ]  # fmt: skip

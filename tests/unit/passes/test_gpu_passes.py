@@ -281,6 +281,44 @@ def f(A: Buffer((128,), "float32"), C: Buffer((128,), "float32")):
     check_same(func, out, split=GPU)
 
 
+# ---- lower_dot
+
+_BYTES = """
+def f(A: Buffer((8, {k}), "{a}"), B: Buffer((8, {k}), "{b}"), C: Buffer((8, 8), "int32")):
+    for i in range(8):
+        for j in range(8):
+            for r in range({n}):
+                C[i, j] = C[i, j] + int32(A[i, r + {shift}]) * int32(B[j, r])
+"""
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("n", [4, 16])
+def test_byte_products_are_summed_by_fours(dtype: str, n: int) -> None:
+    func = parse_func(_BYTES.format(k=16, n=n, a=dtype, b=dtype, shift=0))
+    out = apply(func, GPU, "flatten_buffers", "lower_dot")
+    assert count(out, "dot4") == 1 and count(out, S.For) == (2 if n == 4 else 3)
+    check_same(func, out)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"b": "uint8"}, {"shift": 1}, {"n": 6}, {"k": 18}, {"a": "int16", "b": "int16"}],
+    ids=["mixed signs", "odd start", "not a multiple of four", "odd rows", "wider"],
+)
+def test_what_no_dot_product_fits_is_left(change: dict[str, object]) -> None:
+    func = parse_func(_BYTES.format(**{"k": 17 + 3, "n": 16, "a": "int8", "b": "int8", "shift": 0, **change}))
+    out = apply(func, GPU, "flatten_buffers", "lower_dot")
+    assert count(out, "dot4") == 0
+
+
+def test_dot_products_are_for_chips_that_have_them() -> None:
+    from tec.target import Target
+
+    func = parse_func(_BYTES.format(k=16, n=16, a="int8", b="int8", shift=0))
+    assert count(apply(func, Target("rocm -mcpu=gfx900"), "flatten_buffers", "lower_dot"), "dot4") == 0
+
+
 # ---- split_host_device
 
 

@@ -227,4 +227,6 @@ def test_small_powers_are_multiplications(power: float, dtype: str) -> None:
     with np.errstate(all="ignore"):
         expected = np.power(values.astype(np.longdouble), power)
     got = np.broadcast_to(evaluate(e, {x: values}), values.shape)
-    assert ulps(got, expected.astype(np.float64) if dtype == "float32" else expected.astype(dtype)) <= (1.6 if power < 4 else 1.8)
+    assert ulps(got, expected.astype(np.float64) if dtype == "float32" else expected.astype(dtype)) <= (
+        1.6 if power < 4 else 1.8
+    )
