@@ -21,6 +21,7 @@ Pass = Callable[[Func, Target], Func]
 PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "loops"),
     ("lower_fragments", "loops"),
+    ("swizzle_shared", "loops"),
     ("unify_threads", "loops"),
     ("inject_prefetch", "loops"),
     ("inject_vthread", "loops"),
@@ -29,6 +30,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("flatten_buffers", "flat"),
     ("simplify", "flat"),
     ("vectorize", "flat"),
+    ("lower_dot", "flat"),
     ("unroll", "flat"),
     ("hoist_conditions", "flat"),
     ("remove_noop", "flat"),
@@ -39,7 +41,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "lowered"),
     ("remove_noop", "lowered"),
 )
-SIMPLE_MODE_PASSES = 3  # simple_mode stops here: loops that are still those of the schedule
+SIMPLE_MODE_PASSES = 4  # simple_mode stops here: loops that are still those of the schedule
 
 
 def _find_pass(name: str) -> Pass:
