@@ -1,7 +1,7 @@
 """Matrix products on matrix units: MFMA, WMMA, mma.sync, one template.
 
 A work-group of four wavefronts computes a tile of C. A step of k brings tiles of A and B into shared memory in 16-byte
-pieces, rows padded by 16 bytes so that the lanes' 16-byte reads spread over the banks; each wavefront then feeds its part
+pieces, swizzled or with rows padded by 16 bytes so that the lanes' 16-byte reads spread over the banks; each wavefront then feeds its part
 of them to the matrix unit from registers (see tec.te.intrin). An elementwise epilogue works on the accumulators where
 they lie.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir import Cast, Expr, Mul, Reduce, TensorRead
+from ...ir import Cast, Expr, IntImm, IterVar, Mul, Reduce, TensorRead
 from ...ir.dtype import dtype_info
 from ...ir.matrix import MatrixInstr
 from ...ir.visit import walk_exprs
@@ -21,7 +21,7 @@ from ...te import ComputeOp, Operation, Tensor, intrin, thread_axis
 from .analysis import Group, const_shape, extent
 
 _PIECE_BYTES = 16
-COMPUTED_IN_PLACE = ("im2col",)  # tags of operands whose tiles are computed in shared memory
+COMPUTED_IN_PLACE = ("tile",)  # tags of operands whose tiles are computed in shared memory (tec/ops/conv_gemm.py)
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Tiling:
     instr_m: int
     instr_n: int
     instr_k: int
+    swizzle: bool = False  # the tiles in shared memory, in place of padding them
     stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
 
     @property
@@ -109,13 +110,46 @@ def choose(p: Product, acc_dtype: str, target: Target) -> Tiling | None:
                 threads = wm * wn * i.wave
                 pieces = (tile_m * step // piece, tile_n * step // piece)
                 if step % instr_k == 0 and p.k % step == 0 and all(x % threads == 0 for x in pieces):
-                    return Tiling(tile_m, tile_n, step, wm, wn, i.m, i.n, instr_k)
+                    # LDS is the scarcer there: no padding. Copies in the background fill a second slot by themselves.
+                    swizzle, stages = target.chip.family.startswith("cdna"), 2 if target.kind == "cuda" else 1
+                    return Tiling(tile_m, tile_n, step, wm, wn, i.m, i.n, instr_k, swizzle, stages)
+    return None
+
+
+def padded(m: int, n: int, k: int, in_dtype: str, acc_dtype: str, target: Target) -> Tiling | None:
+    """A tiling for a product whose operands may be padded with zeros to whole tiles; None where no unit fits or the padding
+    would outweigh it."""
+    known = [i for i in intrin.shapes(target, in_dtype) if i.acc_dtype == acc_dtype]
+    if not known or m < 12 or n < 12 or k < 8:
+        return None
+    piece = _PIECE_BYTES // dtype_info(in_dtype).bytes
+    for tile_m, tile_n, wm, wn in ((128, 128, 2, 2), (64, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1)):
+        if (tile_m > 16 and m < 3 * tile_m // 4) or (tile_n > 16 and n < 3 * tile_n // 4):
+            continue
+        if tile_m > 64 and m * n < 64 * tile_m * tile_n:
+            continue
+        for i in sorted(known, key=lambda x: -x.m * x.n):
+            if tile_m // wm % i.m or tile_n // wn % i.n or (i.m * i.n == 1024 and tile_m < 64):
+                continue
+            instr_k = i.k * max(1, piece // i.a_elems) if i.unit == "mfma" else i.k
+            for step in _steps(in_dtype, target):
+                threads = wm * wn * i.wave
+                pieces = (tile_m * step // piece, tile_n * step // piece)
+                waste = -k % step
+                if (
+                    step % instr_k == 0
+                    and all(x % threads == 0 for x in pieces)
+                    and (waste * 4 <= k or step == instr_k)
+                ):
+                    # LDS is the scarcer there: no padding. Copies in the background fill a second slot by themselves.
+                    swizzle, stages = target.chip.family.startswith("cdna"), 2 if target.kind == "cuda" else 1
+                    return Tiling(tile_m, tile_n, step, wm, wn, i.m, i.n, instr_k, swizzle, stages)
     return None
 
 
 def _steps(in_dtype: str, target: Target) -> tuple[int, ...]:
-    """Sizes of a step of k, best first: 128 bytes a row on CDNA, 64 where registers are fewer."""
-    most = (128 if target.chip.family.startswith("cdna") else 64) // dtype_info(in_dtype).bytes
+    """Sizes of a step of k, best first: 128 bytes a row, 64 on RDNA, where registers are fewer."""
+    most = (64 if target.chip.family.startswith("rdna") else 128) // dtype_info(in_dtype).bytes
     return (most, most // 2, most // 4)
 
 
@@ -124,9 +158,12 @@ def schedule_group(s: Schedule, group: Group, op: Operation, target: Target) -> 
     if not isinstance(op, ComputeOp) or len(group.output_ops) != 1 or group.reductions() != [op]:
         return False
     out = group.output_ops[0]
-    if not isinstance(out, ComputeOp) or const_shape(out.output(0)) != const_shape(op.output(0)):
+    tiling = op.attrs.get("tiling")
+    if op.tag == "tiled_product" and tiling is None:
         return False
-    return schedule(s, op, out, target)
+    if not isinstance(out, ComputeOp) or (tiling is None and const_shape(out.output(0)) != const_shape(op.output(0))):
+        return False
+    return schedule(s, op, out, target, tiling)
 
 
 def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None) -> bool:
@@ -176,10 +213,18 @@ def _follows(out: ComputeOp, mm: ComputeOp) -> bool:
     for read in reads:
         op = read.tensor.op
         if op is mm or _depends(op, mm):
-            own = len(read.indices) == len(out.axis) and all(i is a.var for i, a in zip(read.indices, out.axis))
+            own = len(read.indices) == len(out.axis) and all(
+                i is a.var or (isinstance(i, IntImm) and i.value == 0 and _single(a))
+                for i, a in zip(read.indices, out.axis)
+            )
             if not own or not _follows(op, mm):
                 return False
     return True
+
+
+def _single(axis: IterVar) -> bool:
+    """Whether an axis has one value: broadcasts then read index 0."""
+    return axis.dom is not None and extent(axis.dom.extent) == 1
 
 
 def _depends(op: Operation, mm: ComputeOp) -> bool:
@@ -251,13 +296,16 @@ def _operand(
     *_, x, y = stage.op.axis
     piece = _PIECE_BYTES // dtype_info(p.a.dtype).bytes
     contiguous = t.k if (role == "a") != trans else (t.m if role == "a" else t.n)
-    stage.storage_align(x, contiguous, piece)
+    if not t.swizzle:
+        stage.storage_align(x, contiguous, piece)
     fused = stage.fuse(*stage.op.axis)
     rest, vec = stage.split(fused, factor=piece)
     tx, ty, tz = _threads(t, instr.wave)
     for thread, n in ((tx, instr.wave), (ty, t.waves_n), (tz, t.waves_m)):
         rest, part = stage.split(rest, factor=n)
         stage.bind(part, thread)
+    if t.swizzle:
+        stage.pragma(part, "swizzle")
     stage.unroll(rest)
     if stage.op.tag in COMPUTED_IN_PLACE:
         stage.unroll(vec)

@@ -112,10 +112,37 @@ def test_layouts_edges_and_epilogues(target: str, kwargs: dict[str, Any]) -> Non
     run_lowered(Target(target), **kwargs)
 
 
-@pytest.mark.parametrize("stages", [0, 1, 2])
-def test_stages(stages: int) -> None:
-    tiling = matrix_units.Tiling(64, 64, 32, 2, 2, 32, 32, 16, stages)
+@pytest.mark.parametrize("swizzle", [False, True])
+@pytest.mark.parametrize("stages", [0, 1, 2, 3])
+def test_stages(stages: int, swizzle: bool) -> None:
+    tiling = matrix_units.Tiling(64, 64, 32, 2, 2, 32, 32, 16, swizzle, stages)
     run_lowered(Target(GFX942), m=64, n=64, k=160, tiling=tiling)
+    tiling = matrix_units.Tiling(64, 64, 32, 2, 2, 16, 8, 16, swizzle, stages)
+    run_lowered(Target("cuda -arch=sm_80"), m=64, n=64, k=160, tiling=tiling)
+
+
+def test_operands_of_mma_sync_come_by_ldmatrix_and_cp_async() -> None:
+    target = Target("cuda -arch=sm_80")
+    for tb in (True, False):
+        args, c, out = product(256, 256, 256, tb=tb)
+        ptx = tec.build(scheduled(target, args, c, out), args, target, name="mm").imported_modules[0].get_source("ptx")
+        assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx
+        assert ("ldmatrix.sync.aligned.m8n8.x2.trans" in ptx) == (not tb)
+        assert "cp.async.cg.shared.global" in ptx and ptx.count("bar.sync") <= 2
+
+
+@pytest.mark.parametrize(("row", "dtype"), [(64, "float16"), (32, "float16"), (32, "float32"), (64, "int8")])
+def test_swizzled_reads_touch_every_bank_once(row: int, dtype: str) -> None:
+    """8 lanes that read 16 bytes each of 8 neighbouring rows use the 32 banks without a conflict."""
+    from tec.ir.passes.swizzle_shared import _shape
+
+    buffer = te.decl_buffer((128, row), dtype, scope="shared")
+    piece, line, turns = _shape(buffer, "f")
+    bytes_ = 16 // piece
+    for first in range(0, 32, 8):
+        for column in range(row // piece):
+            places = [x * row * bytes_ + ((column ^ (x // line % turns)) * 16) for x in range(first, first + 8)]
+            assert len({p // 16 % 8 for p in places}) == 8
 
 
 def kernel(target: str, dtype: str = "float16", tb: bool = True, **kwargs: Any) -> KernelReport:
