@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
+from ..target import as_target
 from ..te import Tensor
 from .conv import conv_out
 from .matmul import _flops as _matmul_flops
@@ -58,12 +59,16 @@ def tiled_product(
     out_dtype: str,
 ) -> Tensor:
     """sum_k a(batch, m, k) * b(batch, k, n) as a guarded copy of a padded product; `a` ignores batches where it has none."""
-    tm, tn, tk = tile_sizes(m, n, k)
+    from .schedules import matrix_units
+
+    target = as_target()
+    tiling = matrix_units.padded(m, n, k, dtypes[0], acc, target) if target.is_gpu and dtypes[0] == dtypes[1] else None
+    tm, tn, tk = (tiling.m, tiling.n, tiling.k) if tiling is not None else tile_sizes(m, n, k)
     left = _tile(batch, m, k, (tm, tk), a, dtypes[0], "left")
     right = _tile(batch, k, n, (tk, tn), b, dtypes[1], "right")
     r = te.reduce_axis((0, _up(k, tk)), "k")
     shape = (*batch, _up(m, tm), _up(n, tn))
-    y = te.compute(shape, lambda *i: te.sum(left(*i[:-1], r).astype(acc) * right(*i[:-2], r, i[-1]).astype(acc), axis=r), name="product", tag="tiled_product", attrs={"tile": (tm, tn, tk)})  # fmt: skip
+    y = te.compute(shape, lambda *i: te.sum(left(*i[:-1], r).astype(acc) * right(*i[:-2], r, i[-1]).astype(acc), axis=r), name="product", tag="tiled_product", attrs={"tile": (tm, tn, tk), "tiling": tiling})  # fmt: skip
     return te.compute((*batch, m, n), lambda *i: y(*i).astype(out_dtype), name="result")
 
 
