@@ -120,11 +120,11 @@ def padded(m: int, n: int, k: int, in_dtype: str, acc_dtype: str, target: Target
     """A tiling for a product whose operands may be padded with zeros to whole tiles; None where no unit fits or the padding
     would outweigh it."""
     known = [i for i in intrin.shapes(target, in_dtype) if i.acc_dtype == acc_dtype]
-    if not known or m < 12 or n < 12 or k < 8:
+    if not known or m < 16 or n < 16 or k < 8:
         return None
     piece = _PIECE_BYTES // dtype_info(in_dtype).bytes
     for tile_m, tile_n, wm, wn in ((128, 128, 2, 2), (64, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1)):
-        if (tile_m > 16 and m < 3 * tile_m // 4) or (tile_n > 16 and n < 3 * tile_n // 4):
+        if m < tile_m or n < tile_n:  # a split never makes loops longer than what there is
             continue
         if tile_m > 64 and m * n < 64 * tile_m * tile_n:
             continue
