@@ -109,8 +109,9 @@ def main() -> int:
     ):
         print(f"{name:24} median {flops / statistics.median(t) / 1e9:7.1f} GFLOP/s   best {flops / min(t) / 1e9:7.1f}")
     ratio = statistics.median(blas) / statistics.median(one)
-    scale = statistics.median(one) / statistics.median(two)
-    print(f"one thread: {ratio:.2f} of OpenBLAS (goal 0.80); threads: {scale:.2f} of one (goal 1.70 on two free cores)")
+    scale, best = statistics.median(one) / statistics.median(two), min(one) / min(two)
+    print(f"one thread: {ratio:.2f} of OpenBLAS (goal 0.80)")
+    print(f"threads: median {scale:.2f}, best runs {best:.2f} of one thread (goal 1.70 on two free cores)")
     return 0 if ratio >= 0.8 else 1
 
 
