@@ -83,6 +83,8 @@ def _kernel(chip: str, instruction: str, sources: tuple[str, ...], out: str, mas
         constraints.append(source[0])
     body.append(f"  %go = getelementptr {out_ty}, ptr addrspace(1) %o, i32 %t")
     body.append(f"  %old = load {out_ty}, ptr addrspace(1) %go")
+    if out[0] == "s":
+        body.append(f"  %olds = call {out_ty} @llvm.amdgcn.readfirstlane.{out_ty}({out_ty} %old)")
     text = instruction
     if masked:
         n = len(sources) + 1
@@ -97,7 +99,7 @@ def _kernel(chip: str, instruction: str, sources: tuple[str, ...], out: str, mas
     clobbers = ",~{s20},~{s21},~{vcc},~{scc}"
     body.append(
         f'  %r = call {out_ty} asm sideeffect "{text}", "{constraint}{clobbers}"({", ".join(args)}{", " if args else ""}'
-        f"{out_ty} %old{extra})"
+        f"{out_ty} %old{'s' if out[0] == 's' else ''}{extra})"
     )
     body.append(f"  store {out_ty} %r, ptr addrspace(1) %go")
     params = "".join(f"ptr addrspace(1) %p{i}, " for i in range(len(sources)))
