@@ -67,10 +67,11 @@ def strides_of(low: Lowering, place: Place) -> tuple[E.Expr, ...]:
     """A buffer's strides in elements, storage_align included."""
     buffer = place.buffer
     if place.layout is not None or place.rolling is not None:
-        raise LoweringError(
-            f"{place.stage.name}, which is stored by {'transform_layout' if place.layout else 'rolling_buffer'}, "
-            "is used in one piece by hand-written code"
-        )
+        how = "transform_layout" if place.layout is not None else "rolling_buffer"
+        raise fail(
+            low.sch, f"{place.stage.name}, which is stored by {how}, is used in one piece by hand-written code",
+            mark=place.stage, hint="cache_read it in its plain layout for the extern or intrinsic",
+        )  # fmt: skip
     if buffer.strides:
         return buffer.strides
     align = low.storage_notes(place).get("storage_align", {})

@@ -37,6 +37,7 @@ class Trace:
     """Steps of one schedule; prints as Python. `intrins`: the tensor intrinsics it names."""
 
     def __init__(self, sch: Schedule):
+        self.sch = sch
         self.lines: list[str] = []
         self.intrins: dict[str, Any] = {}
         self._names: dict[int, str] = {}
@@ -151,9 +152,9 @@ class Trace:
 
     def _tensor(self, t: Tensor) -> str:
         """A tensor of a replaced operation is known by the stage's own."""
-        for stage, _, _ in self._axes.values():
-            if stage.sch.stage_map.get(t.op) is stage and stage.origin_op is not None:
-                return self._text(stage.origin_op.output(t.value_index))
+        stage = self.sch.find(t)
+        if stage is not None and stage.origin_op is not None and stage.origin_op is not t.op:
+            return self._text(stage.origin_op.output(t.value_index))
         return self._name(t, t.name)
 
     def _axis(self, iv: E.IterVar) -> str:

@@ -14,6 +14,7 @@ import pytest
 from tec import te
 from tec.errors import ScheduleError
 from tec.schedule import create_schedule, replay, to_loops
+from tec.te.operation import PlaceholderOp
 
 from ..unit.schedule.held import held
 
@@ -33,11 +34,52 @@ def computation(rng):
     B = te.placeholder((n, m), name="B")
     tensors = [A, B]
     for k in range(rng.randint(1, 4)):
-        tensors.append(one(rng, tensors, f"T{k}", n, m))
+        make = special if rng.random() < 0.2 else one
+        tensors.append(make(rng, tensors, f"T{k}", n, m))
     made = tensors[2:]
-    read = {t.op for x in made for t in x.op.inputs}
+    stages = [op for op in te.topo_order(made) if not isinstance(op, PlaceholderOp)]
+    read = {t.op for op in stages for t in op.inputs}
     outputs = [x for x in made if x.op not in read]
-    return [A, B], made, outputs, sizes
+    return [A, B], [op.output(0) for op in stages], outputs, sizes
+
+
+def special(rng, tensors, name, n, m):
+    """Operations that are no plain compute, or take several stages."""
+    x, y = rng.choice(tensors[-3:]), rng.choice(tensors)
+    kind = rng.choice(["scan", "extern", "tuple", "argmax", "softmax"])
+    if kind == "scan":
+        state = te.placeholder((n, m), name=f"{name}_state")
+        init = te.compute((1, m), lambda t, j: x[0, j], name=f"{name}_init")
+        half = te.compute((n, m), lambda t, j: state[t - 1, j] * te.const(0.5), name=f"{name}_half")
+        update = te.compute((n, m), lambda t, j: half[t, j] + y[t, m - 1 - j], name=f"{name}_update")
+        return te.scan(init, update, state, inputs=[x, y], name=name)
+    if kind == "extern":
+
+        def flip(ins, outs):
+            ib = te.ir_builder.create()
+            a, b = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+            with ib.for_range(0, n, name="r") as r:
+                with ib.for_range(0, m, name="c") as c:
+                    b[r, c] = a[n - 1 - r, c] * te.const(2.0)
+            return ib.get()
+
+        return te.extern((n, m), [x], flip, name=name, dtype="float32")
+    if kind == "tuple":
+        a, b = te.compute((n, m), lambda i, j: (x[i, j] + 1, y[i, j] * 2), name=f"{name}_pair")
+        return te.compute((n, m), lambda i, j: a[i, m - 1 - j] - b[i, j], name=name)
+    k = te.reduce_axis((0, m), f"k{name}")
+    if kind == "argmax":
+        best = te.comm_reducer(
+            lambda u, v: tuple(
+                te.select(te.any(u[1] > v[1], te.all(u[1] == v[1], u[0] < v[0])), p, q) for p, q in zip(u, v)
+            ),
+            lambda t0, t1: (te.max_value(t0), te.min_value(t1)),
+            name="best",
+        )
+        idx, val = te.compute((n,), lambda i: best((k.var, x[i, k]), axis=k), name=f"{name}_best")
+        return te.compute((n, m), lambda i, j: val[i] + idx[i].astype("float32") + y[i, j], name=name)
+    top = te.compute((n,), lambda i: te.max(x[i, k], axis=k), name=f"{name}_max")
+    return te.compute((n, m), lambda i, j: (x[i, j] - top[i]) * te.const(0.5) + y[i, j], name=name)
 
 
 def one(rng, tensors, name, n, m):
@@ -110,11 +152,13 @@ class Scheduler:
     def split(self):
         stage = self.stage()
         how = self.rng.choice(["factor", "nparts"])
+        if not stage.leaf_iter_vars:
+            return
         stage.split(self.loop(stage), **{how: self.rng.choice([1, 2, 3, 4, 5, 8])})
 
     def fuse(self):
         stage = self.stage()
-        k = self.rng.randrange(len(stage.leaf_iter_vars))
+        k = self.rng.randrange(len(stage.leaf_iter_vars)) if stage.leaf_iter_vars else 0
         stage.fuse(*stage.leaf_iter_vars[k : k + 2])
 
     def reorder(self):
@@ -129,7 +173,8 @@ class Scheduler:
         stage = self.stage()
         readers = self.s.readers(stage)
         parent = self.rng.choice(readers) if readers else self.stage()
-        stage.compute_at(parent, self.loop(parent))
+        if parent.leaf_iter_vars:
+            stage.compute_at(parent, self.loop(parent))
 
     def root(self):
         self.stage().compute_root()
@@ -140,10 +185,14 @@ class Scheduler:
 
     def kind(self):
         stage = self.stage()
+        if not stage.leaf_iter_vars:
+            return
         getattr(stage, self.rng.choice(["vectorize", "unroll", "parallel"]))(self.loop(stage))
 
     def bind(self):
         stage = self.stage()
+        if not stage.leaf_iter_vars:
+            return
         tags = ["blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"]
         stage.bind(self.loop(stage), te.thread_axis(self.rng.choice(tags)))
 
@@ -156,22 +205,28 @@ class Scheduler:
 
     def cache_write(self):
         t = self.rng.choice(self.tensors)
-        self.tensors.append(self.s.cache_write(t, self.scope()))
+        several = t.op.num_outputs > 1
+        out = self.s.cache_write(list(t.op.outputs) if several else t, self.scope())
+        self.tensors.append(out[0] if several else out)
 
     def scope(self):
         return self.rng.choice(["global", "shared", "local"]) if self.gpu else "global"
 
     def rfactor(self):
         t = self.rng.choice(self.tensors)
-        self.tensors.append(self.s.rfactor(t, self.loop(self.s[t]), self.rng.choice([0, 1, -1])))
+        if self.s[t].leaf_iter_vars:
+            out = self.s.rfactor(t, self.loop(self.s[t]), self.rng.choice([0, 1, -1]))
+            self.tensors.append(out[0] if isinstance(out, list) else out)
 
     def align(self):
         stage = self.stage()
+        if not stage.op.axis:
+            return
         stage.storage_align(self.rng.choice(stage.op.axis), 8, self.rng.choice([0, 1]))
 
     def layout(self):
         stage = self.stage()
-        if not stage.is_output:
+        if not stage.is_output and len(stage.op.axis) == 2:
             stage.transform_layout(self.rng.choice([lambda i, j: [j, i], lambda i, j: [j // 3, i, j % 3]]))
 
     def rolling(self):
