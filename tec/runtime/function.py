@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .module import Module
 
 _MAX_PLANS = 512
+_OUT_OF_MEMORY = -1  # what CPU code returns when tec_alloc has none
 _Pair = tuple[int, int]
 
 
@@ -200,6 +201,8 @@ class Function:
     def _fail(self, status: int) -> None:
         if 0 < status <= len(self.asserts):
             raise TecError(f"{self.name}: {self.asserts[status - 1]}")
+        if status == _OUT_OF_MEMORY:
+            raise DeviceError(f"{self.name}: no memory for the function's workspace")
         raise TecError(f"{self.name}: assertion {status - 1} in the compiled function failed")
 
     # ---- GPU
