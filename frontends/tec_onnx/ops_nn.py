@@ -86,6 +86,58 @@ def fused_conv(c: Call) -> Value:
     return c.op({"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}[kind], y) if kind else y
 
 
+def transposed_by_phases(
+    c: Call, x: Value, w: Value, strides: list[int], before: list[int], out: list[int], groups: int
+) -> Value:
+    """A transposed convolution as a plain one with an output channel for each phase of the stride, then interleaved.
+
+    Output place y + before = q * stride + p takes input q - t by window place p + t * stride: for each phase p a
+    convolution of stride 1 over q. No multiplication by stuffed zeros is left, and the convolution's own schedules serve.
+    """
+    nd = x.ndim - 2
+    n, cin = x.shape[:2]
+    cout, kernel, space = w.shape[1], w.shape[2:], x.shape[2:]
+    steps = [-(-k // s) for k, s in zip(kernel, strides)]
+    count = [-(-(o + b) // s) for o, b, s in zip(out, before, strides)]
+    fill = tuple(t * s - k for t, s, k in zip(steps, strides, kernel))
+    if any(fill):
+        w = c.op("pad", w, before=(0,) * w.ndim, after=(0, 0, *fill))
+    split = [v for t, s in zip(steps, strides) for v in (t, s)]
+    w = c.reshape(w, (groups, cin // groups, cout, *split))
+    turned = [3 + 2 * d for d in range(nd)]
+    w = c.op(
+        "slice", w, starts=tuple(w.shape[k] - 1 if k in turned else 0 for k in range(w.ndim)),
+        steps=tuple(-1 if k in turned else 1 for k in range(w.ndim)), sizes=w.shape,
+    )  # fmt: skip
+    w = c.transpose(w, (0, 2, *[4 + 2 * d for d in range(nd)], 1, *turned))
+    phases = math.prod(strides)
+    w = c.reshape(w, (groups * cout * phases, cin // groups, *steps))
+    # With fewer places than inputs the tail of the input is not read.
+    after = tuple(max(q - m, 0) for q, m in zip(count, space))
+    y = c.op(
+        "conv",
+        x,
+        w,
+        strides=(1,) * nd,
+        dilations=(1,) * nd,
+        before=tuple(t - 1 for t in steps),
+        after=after,
+        groups=groups,
+    )
+    for d, q in enumerate(count):
+        y = c.slice(y, 2 + d, 0, q)
+    if phases > 1:
+        y = c.reshape(y, (n, groups * cout, *strides, *count))
+        y = c.transpose(y, (0, 1, *[k for d in range(nd) for k in (2 + nd + d, 2 + d)]))
+        y = c.reshape(y, (n, groups * cout, *[q * s for q, s in zip(count, strides)]))
+    for d, (b, o) in enumerate(zip(before, out)):
+        have = y.shape[2 + d] - b
+        y = c.slice(y, 2 + d, b, min(o, have))
+        if have < o:
+            y = c.op("pad", y, before=(0,) * y.ndim, after=tuple(o - have if k == 2 + d else 0 for k in range(y.ndim)))
+    return y
+
+
 @onnx_op("ConvTranspose")
 def conv_transpose(c: Call) -> Value:
     x, w = c[0], c[1]
@@ -106,6 +158,9 @@ def conv_transpose(c: Call) -> Value:
         pads = c.attr("pads", [0] * 2 * nd) if auto == "NOTSET" else [0] * 2 * nd
         before = list(pads[:nd])
         out = [f + e - b - a for f, e, b, a in zip(full, extra, pads[:nd], pads[nd:])]
+    if all(d == 1 for d in dilations):
+        y = transposed_by_phases(c, x, w, strides, before, out, c.attr("group", 1))
+        return c.op("add", y, c.reshape(c[2], channel_shape(c[2], x.ndim))) if c.has(2) else y
     y = c.op(
         "conv_transpose", x, w, strides=tuple(strides), dilations=tuple(dilations), before=tuple(before),
         out_space=tuple(out), groups=c.attr("group", 1),

@@ -19,8 +19,10 @@ from ..errors import ImportModelError, TecError
 from ..ops import OpDef, TensorType, get_op
 from ..te.evaluate import evaluate, np_dtype
 
-# A constant larger than this many bytes is folded by a pass, when the graph is compiled, not while it is made.
-FOLD_LIMIT = 1 << 22
+# Constants are folded while the graph is made, unless that would take long or make a weight much larger than it was.
+FOLD_ELEMENTS = 1 << 26
+FOLD_FLOPS = 1 << 28
+FOLD_GROWTH = 1 << 20  # elements that a result may have beyond its inputs'
 
 
 class Value:
@@ -128,7 +130,7 @@ class Graph:
         except (TecError, KeyError, IndexError, ValueError, TypeError) as e:
             given = ", ".join(str(v.type) for v in inputs)
             raise ImportModelError(f"{op}({given}) with {attrs}: {e}") from None
-        if inputs and all(v.is_const for v in inputs) and _foldable(inputs, types):
+        if inputs and all(v.is_const for v in inputs) and _foldable(definition, inputs, types, attrs):
             arrays = run_op(definition, attrs, [v.data for v in inputs], [v.type for v in inputs], types)
             return [Value(self.unique_name(name or op), t, None, a) for t, a in zip(types, arrays)]
         node = Node(op, list(inputs), attrs, origin=origin)
@@ -256,9 +258,10 @@ def dtype_of(array: Any) -> str:
     return {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
 
 
-def _foldable(inputs: Sequence[Value], types: Sequence[TensorType]) -> bool:
-    size = max([v.type.size for v in inputs] + [t.size for t in types])
-    return size * 8 <= FOLD_LIMIT
+def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[TensorType], attrs: dict[str, Any]) -> bool:
+    given, made = sum(v.type.size for v in inputs), sum(t.size for t in types)
+    work = definition.flops([v.type for v in inputs], types, attrs) if definition.flops else made
+    return given + made <= FOLD_ELEMENTS and work <= FOLD_FLOPS and made <= given + FOLD_GROWTH
 
 
 def run_op(
