@@ -24,7 +24,7 @@ from tec.target import Target
 SEEDS = range(int(os.environ.get("TEC_FUZZ_FROM", "0")), int(os.environ.get("TEC_FUZZ_TO", "24")))
 
 
-def program(rng: random.Random) -> tuple[list[Any], Any, dict[str, int]]:
+def program(rng: random.Random, least: int) -> tuple[list[Any], Any, dict[str, int]]:
     """(args, output tensor, values of the symbolic sizes)."""
     sizes: dict[str, int] = {}
 
@@ -36,7 +36,7 @@ def program(rng: random.Random) -> tuple[list[Any], Any, dict[str, int]]:
         return value
 
     kind = rng.choice(["matmul", "stencil", "elementwise", "rowsum"])
-    n, m = dim("n", 3, 40), dim("m", 3, 40)
+    n, m = dim("n", least, 40), dim("m", least, 40)
     if kind == "matmul":
         k = dim("k", 2, 30)
         a, b = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
@@ -108,13 +108,10 @@ def gpu_schedule(rng: random.Random, out: Any) -> Any:
     blocks, inner = [], []
     for k, ax in enumerate(reversed(list(s[out].op.axis))):
         tag = "xyz"[k]
-        b, rest = s[out].split(ax, factor=threads * rng.choice([1, 2]))
-        t, i = s[out].split(rest, factor=rng.choice([1, 2])) if rng.random() < 0.6 else (rest, None)
-        if i is None:
-            b2, t = s[out].split(rest, factor=threads)
-            inner.insert(0, b2)
-        else:
-            inner.insert(0, i)
+        per = rng.choice([1, 2])
+        b, rest = s[out].split(ax, factor=threads * per)
+        t, i = s[out].split(rest, factor=per) if rng.random() < 0.5 else reversed(s[out].split(rest, nparts=per))
+        inner.insert(0, i)
         s[out].bind(b, te.thread_axis(f"blockIdx.{tag}"))
         s[out].bind(t, te.thread_axis(f"threadIdx.{tag}"))
         blocks.insert(0, (b, t))
@@ -170,7 +167,7 @@ def te_value(e: Any, sizes: dict[str, int]) -> int:
 
 def check(seed: int, target: Target, kind: str) -> None:
     rng = random.Random(seed)
-    args, out, sizes = program(rng)
+    args, out, sizes = program(rng, 3 if kind == "cpu" else 16)  # a block's threads all have an axis's step
     plain = to_loops(tec.create_schedule(out.op), [*args, out], name="plain")
     want = arrays(plain, sizes, seed)
     run(plain, want, sizes)
