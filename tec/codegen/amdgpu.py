@@ -19,6 +19,7 @@ from ..ir.matrix import MatrixInstr, instr_of, native_k
 from ..target import Target
 from .emitter_call import CallHandler
 from .gpu import GpuEmitter
+from .gpu_address import UniformAddresses
 from .llvm_util import Machine
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -32,7 +33,7 @@ _SWIZZLE_XOR = 0x1F  # and mask of ds_swizzle's bit mode: keep the lane, or noth
 _ROW_BYTE_SWAP = ("0x76543210", "0xFEDCBA98")  # permlanex16: every lane takes its own place in the other row
 
 
-class AmdgpuEmitter(GpuEmitter):
+class AmdgpuEmitter(UniformAddresses):
     """LLVM IR of AMDGPU kernels."""
 
     alloca_space: ClassVar[int] = 5

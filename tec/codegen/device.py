@@ -104,7 +104,7 @@ def _emitter(target: Target) -> Any:
         raise CodegenError(f"{target} is no GPU target", hint="use codegen.build_cpu", locate=False)
     emitter.triple = machine.triple  # type: ignore[misc]
     emitter.layout = llvm_util.data_layout(machine)  # type: ignore[misc]
-    emitter.machine = machine  # type: ignore[attr-defined]
+    emitter.machine = machine
     return emitter
 
 

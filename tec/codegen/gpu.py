@@ -16,6 +16,7 @@ from ..ir.func import Func
 from .emitter import Emitter, quote
 from .emitter_core import Pointer
 from .emitter_stmt import _clean
+from .llvm_util import Machine
 
 SHARED_SPACE = 3
 _MAX_BYTES_OF_32_BIT_OFFSET = 1 << 32
@@ -27,6 +28,7 @@ class GpuEmitter(Emitter):
     index_intrinsics: ClassVar[dict[str, str]] = {}  # launch tag -> LLVM intrinsic
     max_shared_align: ClassVar[int] = 16
     grid_limits: ClassVar[tuple[int, int, int]] = (2**31 - 1, 65535, 65535)
+    machine: Machine
     user_intrinsics = False  # whether the code names intrinsics that the user chose
 
     def function(self, f: Func) -> None:

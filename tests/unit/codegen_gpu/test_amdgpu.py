@@ -17,7 +17,7 @@ import pytest
 from tec.codegen.amdgpu import AmdgpuEmitter, machine_of
 from tec.codegen.device import build_kernels
 from tec.errors import CodegenError
-from tec.ir import BufferLoad, BufferStore, Call, Evaluate, Func
+from tec.ir import BufferLoad, BufferStore, Call, Evaluate, Func, Var
 from tec.ir import build as B
 from tec.runtime.codeobject import read_code_object
 from tec.target import Target
@@ -161,6 +161,28 @@ def test_wavefront_size_features() -> None:
     assert machine_of(Target("rocm -mcpu=gfx1100 -wavefrontsize=64")).features == "+wavefrontsize64,-wavefrontsize32"
     assert machine_of(Target("rocm -mcpu=gfx1100")).features == "+wavefrontsize32,-wavefrontsize64"
     assert machine_of(Target("rocm -mcpu=gfx942")).features == ""
+
+
+# ---- addresses
+
+
+def strided(n: Any, index: Any, block: int = 64) -> str:
+    a, c = K.buf("a", "float32", n), K.buf("c", "float32")
+    f = K.kernel("strided", [a, c], lambda i: BufferStore(c, BufferLoad(a, (index(i),)), (i,)), block)
+    return build_kernels([f], Target("rocm -mcpu=gfx942"), "own").asm
+
+
+def test_what_all_lanes_share_stays_scalar() -> None:
+    """base + blockIdx part in scalar registers, threadIdx part as a 32-bit offset, also where the size is not known."""
+    n = Var("n")
+    assert re.search(r"global_load_dword v\d+, v\d+, s\[\d+:\d+\]", strided(n, lambda i: i))
+    assert re.search(r"global_load_dword v\d+, v\d+, s\[\d+:\d+\] offset:64", strided(n, lambda i: i + 16))
+    assert re.search(r"global_load_dword v\d+, v\d+, s\[\d+:\d+\]", strided(n, lambda i: i * 4096))
+
+
+def test_offsets_beyond_32_bits_are_not_cut() -> None:
+    asm = strided(Var("n", "int64"), lambda i: B.cast("int64", i) * (1 << 28))
+    assert not re.search(r"global_load_dword v\d+, v\d+, s\[", asm)
 
 
 # ---- mistakes

@@ -1,0 +1,176 @@
+"""Addresses in two parts: what is the same for all lanes in scalar registers, the lanes' own part in 32 bits.
+
+An index is taken apart into terms. Terms of block indices, parameters and loop variables are uniform: added to the base
+they stay a scalar pointer. What depends on threadIdx is the lanes' part; where it is provably not negative and below 2 GiB
+it becomes a 32-bit byte offset, which AMDGPU's global loads and stores take beside a scalar base (saddr form). Whether a
+value is uniform is only a guess at what pays: LLVM decides, and a wrong guess costs speed, not results.
+"""
+
+from __future__ import annotations
+
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.buffer import Buffer
+from ..ir.dtype import dtype_info
+from ..ir.func import Func
+from .emitter_core import Pointer
+from .gpu import GpuEmitter
+
+Interval = tuple[int, int]
+_MAX_OFFSET_BYTES = 1 << 31
+_SMALL_BYTES = 2048  # what every chip takes as an immediate offset
+
+
+class UniformAddresses(GpuEmitter):
+    """GpuEmitter with addresses split into a uniform base and a 32-bit offset of the lane."""
+
+    def function(self, f: Func) -> None:
+        self.varying: set[int] = set()
+        self.ranges: dict[int, Interval] = {}
+        for tag, (var, extent) in f.attrs.get("threads", {}).items():
+            if isinstance(extent, E.IntImm):
+                self.ranges[id(var)] = (0, extent.value - 1)
+            if tag.startswith("threadIdx"):
+                self.varying.add(id(var))
+        super().function(f)
+
+    def bind(self, var: E.Var, value: str, source: E.Expr | None = None) -> None:
+        super().bind(var, value, source)
+        if source is None or (id(var) in self.ranges and id(var) in self.varying):
+            return
+        if self.is_varying(source):
+            self.varying.add(id(var))
+        known = self.interval(source)
+        if known is not None:
+            self.ranges[id(var)] = known
+
+    def serial(self, s: S.For) -> None:
+        low, n = self.interval(s.min), self.interval(s.extent)
+        if low is not None and n is not None:
+            self.ranges[id(s.var)] = (low[0], max(low[0], low[1] + n[1] - 1))
+        if self.is_varying(s.min) or self.is_varying(s.extent):
+            self.varying.add(id(s.var))
+        super().serial(s)
+
+    # ---- what is known of an index
+
+    def is_varying(self, e: E.Expr) -> bool:
+        """Whether lanes may disagree on an expression."""
+        t = type(e)
+        if t is E.Var:
+            return id(e) in self.varying
+        if t is E.IntImm:
+            return False
+        if isinstance(e, E.BinaryExpr):
+            return self.is_varying(e.a) or self.is_varying(e.b)
+        if isinstance(e, E.Cast):
+            return self.is_varying(e.value)
+        return True
+
+    def interval(self, e: E.Expr) -> Interval | None:
+        """Bounds of an index where they are known."""
+        t = type(e)
+        if t is E.IntImm:
+            return e.value, e.value  # type: ignore[attr-defined]
+        if t is E.Var:
+            return self.ranges.get(id(e))
+        if isinstance(e, E.Cast):
+            return self.interval(e.value) if dtype_info(e.dtype).is_int and dtype_info(e.dtype).bits >= 32 else None
+        if t is E.Call and e.op in ("bitxor", "bitor"):  # type: ignore[attr-defined]
+            both = [self.interval(x) for x in e.args]  # type: ignore[attr-defined]
+            tops = [b[1] for b in both if b is not None and b[0] >= 0]
+            return (0, (1 << max(tops).bit_length()) - 1) if len(tops) == 2 else None
+        if not isinstance(e, E.BinaryExpr):
+            return None
+        if t is E.FloorMod and isinstance(e.b, E.IntImm) and e.b.value > 0:
+            return 0, e.b.value - 1
+        a, b = self.interval(e.a), self.interval(e.b)
+        if a is None or b is None:
+            return None
+        if t is E.Add:
+            return a[0] + b[0], a[1] + b[1]
+        if t is E.Sub:
+            return a[0] - b[1], a[1] - b[0]
+        if t is E.Mul:
+            corners = [x * y for x in a for y in b]
+            return min(corners), max(corners)
+        if t is E.FloorDiv and b[0] == b[1] and b[0] > 0:
+            return a[0] // b[0], a[1] // b[0]
+        if t is E.Min:
+            return min(a[0], b[0]), min(a[1], b[1])
+        if t is E.Max:
+            return max(a[0], b[0]), max(a[1], b[1])
+        return None
+
+    def _terms(self, e: E.Expr, scale: int, out: list[tuple[E.Expr, int]]) -> None:
+        """`e * scale` as a sum of (expression, factor)."""
+        if isinstance(e, E.Add):
+            self._terms(e.a, scale, out)
+            self._terms(e.b, scale, out)
+        elif isinstance(e, E.Sub):
+            self._terms(e.a, scale, out)
+            self._terms(e.b, -scale, out)
+        elif isinstance(e, E.Mul) and isinstance(e.b, E.IntImm):
+            self._terms(e.a, scale * e.b.value, out)
+        else:
+            out.append((e, scale))
+
+    # ---- the address
+
+    def address(self, buffer: Buffer, index: E.Expr) -> tuple[str, Pointer]:
+        p = self.pointer(buffer)
+        if p.type == "ptr addrspace(1)" and dtype_info(index.dtype).kind == "int":
+            split = self._split(buffer, index, p)
+            if split is not None:
+                return split, p
+        return super().address(buffer, index)
+
+    def _split(self, buffer: Buffer, index: E.Expr, p: Pointer) -> str | None:
+        terms: list[tuple[E.Expr, int]] = []
+        self._terms(index, 1, terms)
+        info = dtype_info(buffer.dtype)
+        size = info.bytes * info.lanes
+        own = [(e, k) for e, k in terms if self.is_varying(e)]
+        same = [(e, k) for e, k in terms if not self.is_varying(e) and not isinstance(e, E.IntImm)]
+        constant = sum(e.value * k for e, k in terms if isinstance(e, E.IntImm))
+        if not own or not same:
+            return None
+        low = reach = 0
+        for e, k in own:
+            known = self.interval(e)
+            if known is None:
+                return None
+            low += min(known[0] * k, known[1] * k)
+            reach += max(abs(known[0] * k), abs(known[1] * k))  # of every partial sum
+        if low < 0 or reach * size >= _MAX_OFFSET_BYTES:
+            return None
+        fits = abs(constant) * size < _SMALL_BYTES
+        if constant and not fits:
+            same.append((E.IntImm(constant, index.dtype), 1))
+        base = self._sum(same, index.dtype)
+        value = self.index(base)
+        bits = dtype_info(base.dtype).bits
+        if bits < 64:
+            value = self.op(f"{'zext nneg' if self.is_nonneg(base) else 'sext'} i{bits} {value} to i64")
+        mem = self.type_of(buffer.dtype).mem
+        pointer = self.op(f"getelementptr {mem}, {p.type} {p.value}, i64 {value}")
+        lanes = self._sum(own, index.dtype)
+        offset = self.index(lanes)
+        if dtype_info(lanes.dtype).bits > 32:
+            offset = self.op(f"trunc i64 {offset} to i32")
+        if size > 1:
+            offset = self.op(f"mul nuw nsw i32 {offset}, {size}")
+        wide = self.op(f"zext nneg i32 {offset} to i64")
+        pointer = self.op(f"getelementptr i8, {p.type} {pointer}, i64 {wide}")
+        if constant and fits:
+            pointer = self.op(f"getelementptr i8, {p.type} {pointer}, i64 {constant * size}")
+        return pointer
+
+    def _sum(self, terms: list[tuple[E.Expr, int]], dtype: str) -> E.Expr:
+        out: E.Expr | None = None
+        for e, k in terms:
+            part = e if k == 1 else E.Mul(e, E.IntImm(k, dtype))
+            out = part if out is None else E.Add(out, part)
+        assert out is not None
+        self.keep.append(out)  # the memo goes by identity: the node must stay
+        return out
