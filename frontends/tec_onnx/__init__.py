@@ -60,9 +60,14 @@ def from_onnx(
     return graph, graph.params
 
 
-def load(model: Any, shapes: Mapping[str, Sequence[int]] | None = None, dtype: str | None = None) -> Graph:
+def load(
+    model: Any,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dtype: str | None = None,
+    freeze: Mapping[str, Any] | None = None,
+) -> Graph:
     """The graph alone: what `tec.compile` calls for a path or a ModelProto."""
-    return from_onnx(model, shapes, dtype)[0]
+    return from_onnx(model, shapes, dtype, freeze)[0]
 
 
 __all__ = ["CONVERTERS", "NeedsValue", "backend", "from_onnx", "input_info", "load", "load_model", "unsupported"]

@@ -24,6 +24,9 @@ Converter = Callable[["Call"], Any]
 CONVERTERS: dict[tuple[str, str], Converter] = {}
 
 
+_MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError, RecursionError)
+
+
 class NeedsValue(ImportModelError):
     """The graph depends on the value of something that is only known when it runs."""
 
@@ -98,6 +101,12 @@ class Importer:
                     raise
                 kind = NeedsValue if isinstance(e, NeedsValue) else ImportModelError
                 raise kind(f"{where}: {e.message}", hint=e.hint, locate=False) from e
+            except _MISFITS as e:
+                # An attribute of another type, a missing one, numbers that overflow: the model's fault, not the importer's.
+                where = f"node {node.name or '/'.join(node.output)!r} ({node.op_type})"
+                raise ImportModelError(
+                    f"{where}: its inputs or attributes do not fit the operator: {e}", locate=False
+                ) from e
             for name, value in zip(node.output, results):
                 if name:
                     scope.names[name] = value

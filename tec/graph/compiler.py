@@ -38,6 +38,7 @@ def compile(
     dtype: str | None = None,
     cache: bool = True,
     progress: Any = None,
+    freeze: Mapping[str, Any] | None = None,
 ) -> Network:
     """Compile a whole network.
 
@@ -47,25 +48,25 @@ def compile(
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
-    key = _cache_key(model, tgt, shapes, dtype) if cache else None
+    key = _cache_key(model, tgt, shapes, dtype, freeze) if cache else None
     if key is not None:
         found = _from_cache(key)
         if found is not None:
             return found
-    graph = _as_graph(model, shapes)
+    graph = _as_graph(model, shapes, freeze)
     net = compile_graph(graph, tgt, dtype=dtype, progress=progress or _terminal_progress())
     if key is not None:
         _to_cache(key, net)
     return net
 
 
-def _as_graph(model: Any, shapes: Mapping[str, Any] | None) -> Graph:
+def _as_graph(model: Any, shapes: Mapping[str, Any] | None, freeze: Mapping[str, Any] | None = None) -> Graph:
     if isinstance(model, Graph):
         return model
     points = list(entry_points(group="tec.frontends"))
     if not points:
         raise ImportModelError("no frontend is installed", hint='pip install "tec[onnx]"')
-    graph: Graph = points[0].load()(model, shapes)
+    graph: Graph = points[0].load()(model, shapes, freeze=freeze)
     return graph
 
 
@@ -311,7 +312,7 @@ def _param(v: Value) -> Any:
 # ---- the cache and progress
 
 
-def _cache_key(model: Any, target: Target, shapes: Any, dtype: str | None) -> str | None:
+def _cache_key(model: Any, target: Target, shapes: Any, dtype: str | None, freeze: Any = None) -> str | None:
     if os.environ.get("TEC_CACHE_DISABLE"):
         return None
     h = hashlib.sha256()
@@ -336,6 +337,10 @@ def _cache_key(model: Any, target: Target, shapes: Any, dtype: str | None) -> st
                 str(target),
                 host_features() if target.is_host else "",
                 sorted((shapes or {}).items()),
+                sorted(
+                    (k, np.asarray(v).dtype.str, np.asarray(v).shape, np.asarray(v).tobytes())
+                    for k, v in (freeze or {}).items()
+                ),
                 dtype,
                 _source_stamp(),
                 getattr(llvm_util, "LLVM_VERSION", ""),

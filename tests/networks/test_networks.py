@@ -1,0 +1,149 @@
+"""Real networks with trained weights (tools/zoo.py): against ONNX Runtime, and what each must say.
+
+`make networks` runs them: every network on the CPU, some on the AMD GPU in software.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tools import zoo
+
+ort = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.slow
+
+
+def cat() -> np.ndarray:
+    return zoo.imagenet_crop(zoo.image("chelsea"))
+
+
+def _ocr_line() -> np.ndarray:
+    """A line of text drawn into a picture, as PP-OCR's recogniser takes it: (1, 3, 48, 320), -1..1."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    im = Image.new("RGB", (320, 48), "white")
+    ImageDraw.Draw(im).text((8, 8), "tensor 42", fill="black", font=ImageFont.load_default(28))
+    return ((np.asarray(im, np.float32) / 255 - 0.5) / 0.5).transpose(2, 0, 1)[None].copy()
+
+
+def _tokens(seq: int = 32) -> dict[str, Any]:
+    ids = np.zeros((1, seq), np.int64)
+    ids[0, :6] = [101, 1996, 4937, 2938, 2006, 102]
+    return {"input_ids": ids, "attention_mask": (ids != 0).astype(np.int64)}
+
+
+def _magika() -> dict[str, Any]:
+    text = (
+        "import os\n\n\ndef main() -> None:\n    for name in os.listdir('.'):\n        print(name)\n\n\nif __name__ == '__main__':\n    main()\n"
+        * 12
+    ).encode()
+    ids = np.full((1, 2048), 256, np.int32)
+    ids[0, :1024], ids[0, 1024:] = list(text[:1024]), list(text[-1024:])
+    return {"bytes": ids}
+
+
+def _rng(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+INPUTS: dict[str, Any] = {
+    "squeezenet": lambda: {"input": zoo.squeezenet_input(cat())},
+    "mobilenet_v2": lambda: {"input": zoo.torchvision_input(cat())},
+    "resnet50": lambda: {"input": zoo.torchvision_input(cat())},
+    "bert_layer": lambda: {"input": _rng(1, 128, 768)},
+    "minilm": _tokens,
+    "esrgan_slim_x4": lambda: {"input": zoo.image("chelsea")[20:84, 100:164].transpose(2, 0, 1)[None].astype(np.float32)},
+    "open_nsfw": lambda: {"input": zoo.imagenet_crop(zoo.image("astronaut"))[None, :, :, ::-1].astype(np.float32) - np.array([104, 117, 123], np.float32)},
+    "magika": _magika,
+    "silero_vad": lambda: {"input": _rng(1, 576) * 0.1, "state": np.zeros((2, 1, 128), np.float32), "sr": np.array(16000, np.int64)},
+    "ppocr_det": lambda: {"x": _rng(1, 3, 160, 160)},
+    "ppocr_rec": lambda: {"x": _ocr_line()},
+    "ppocr_cls": lambda: {"x": _rng(1, 3, 48, 192)},
+}  # fmt: skip
+EMULATED = [
+    ("squeezenet", "gfx942"), ("mobilenet_v2", "gfx942"), ("esrgan_slim_x4", "gfx942"), ("silero_vad", "gfx942"), ("magika", "gfx942"),
+    ("ppocr_rec", "gfx942"), ("minilm", "gfx942"), ("squeezenet", "gfx1100"), ("minilm", "gfx1100"), ("magika", "gfx1100"),
+]  # fmt: skip
+
+
+def run(name: str, target: str, device: Any = None) -> tuple[list[Any], list[Any], Any]:
+    """(tec's outputs, ONNX Runtime's, the network)."""
+    path = str(zoo.get(name))
+    session = ort.InferenceSession(path)
+    names = [i.name for i in session.get_inputs()]
+    inputs = dict(zip(names, INPUTS[name]().values()))
+    frozen = {k: v for k, v in inputs.items() if k == "sr"}
+    net = tec.compile(
+        path, target=target, shapes={k: v.shape for k, v in inputs.items() if k not in frozen}, freeze=frozen
+    )
+    got = net.run({k: v for k, v in inputs.items() if k in {i["name"] for i in net.inputs}}, device=device)
+    return got, session.run(None, inputs), net
+
+
+def check(name: str, got: list[Any], want: list[Any]) -> float:
+    error = 0.0
+    for g, w in zip(got, want, strict=True):
+        assert g.shape == w.shape
+        scale = max(float(np.abs(w).max()), 1e-6)
+        error = max(error, float(np.abs(g.astype(np.float64) - w).max()) / scale)
+    assert error < 2e-4, f"{name}: largest error {error:.2e} of the largest value"
+    return error
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_on_the_cpu(name: str) -> None:
+    got, want, net = run(name, "llvm")
+    check(name, got, want)
+    says(name, got)
+    assert net.report["arena_bytes"] <= 1.15 * net.report["arena_lower_bound"] + 4096
+
+
+@pytest.mark.parametrize(("name", "chip"), EMULATED)
+def test_on_the_software_gpu(name: str, chip: str) -> None:
+    got, want, _ = run(name, f"rocm -mcpu={chip}", tec.rocm_emu(chip))
+    check(name, got, want)
+    says(name, got)
+
+
+@pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx1100"])
+@pytest.mark.parametrize("name", INPUTS)
+def test_compiles(name: str, chip: str) -> None:
+    path = str(zoo.get(name))
+    names = [i.name for i in ort.InferenceSession(path).get_inputs()]
+    values = dict(zip(names, INPUTS[name]().values()))
+    freeze = {k: values.pop(k) for k in list(values) if k == "sr"}
+    net = tec.compile(path, target=f"rocm -mcpu={chip}", shapes={k: v.shape for k, v in values.items()}, freeze=freeze)
+    assert net.get_binary()[:4] == b"\x7fELF"
+
+
+def says(name: str, got: list[Any]) -> None:
+    """What the network must say of its input."""
+    match name:
+        case "squeezenet" | "mobilenet_v2":
+            assert list(got[0][0].argsort()[::-1][:3]) == [285, 282, 281]  # cats
+        case "open_nsfw":
+            assert got[0].ravel()[0] > 0.98
+        case "esrgan_slim_x4":
+            assert got[0].shape == (1, 3, 256, 256)
+        case "minilm":
+            assert abs(float(np.linalg.norm(got[0])) - 1) < 1e-4
+        case _:
+            pass
+
+
+def test_super_resolution_beats_nearest_neighbour() -> None:
+    from PIL import Image
+
+    high = zoo.image("chelsea")[20:276, 100:356]
+    low = np.asarray(Image.fromarray(high).resize((64, 64), Image.Resampling.BICUBIC))
+    net = tec.compile(str(zoo.get("esrgan_slim_x4")), target="llvm")
+    out = net.run([low.transpose(2, 0, 1)[None].astype(np.float32)])[0][0].transpose(1, 2, 0)
+
+    def psnr(x: Any) -> float:
+        return float(10 * np.log10(255**2 / np.mean((np.clip(x, 0, 255).astype(np.float64) - high) ** 2)))
+
+    assert psnr(out) > psnr(low.repeat(4, 0).repeat(4, 1)) + 1
