@@ -146,7 +146,11 @@ def compare(names: str, t: str, fn: Callable[[Ops, str, str], str], exec_names: 
         operands = inst.operands
         if len(operands) == 2:
             raise w.fail("a compare without a destination")
-        return fn(w.v, w.source(1, t.removeprefix("class")), w.source(2, "i32" if t.startswith("class") else t))
+        if t.startswith("class"):
+            half = bool(operands[2].half)  # gfx11 keeps the classes of f16 in half a register
+            which = w.source(2, "i16" if half else "i32")
+            return fn(w.v, w.source(1, t.removeprefix("class")), w.v.zext("i16", "i32", which) if half else which)
+        return fn(w.v, w.source(1, t), w.source(2, t))
 
     def handler(w: Wave, inst: Inst) -> None:
         inst.take("clamp")  # concerns signalling alone
