@@ -13,6 +13,7 @@ from typing import Any
 
 from .errors import ArgumentError, TecError
 from .ir import Buffer, Func, IRModule, Var
+from .ir.visit import deep_recursion
 from .target import Target, as_target
 
 Pass = Callable[[Func, Target], Func]
@@ -65,6 +66,7 @@ def run_passes(func: Func, target: Target, passes: Sequence[tuple[str, str]] = P
     return func
 
 
+@deep_recursion()
 def lower(
     sch: Any,
     args: Sequence[Any] | None = None,
@@ -109,6 +111,7 @@ def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, 
     return to_loops(sch, list(args), name=name, binds=binds)
 
 
+@deep_recursion()
 def build(
     inputs: Any,
     args: Sequence[Any] | None = None,

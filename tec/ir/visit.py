@@ -6,7 +6,9 @@ with a few special node types use `Rewriter` tables: a `dict[type, handler]`, no
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from . import expr as E
@@ -205,16 +207,15 @@ class Rewriter:
 def walk_exprs(e: E.Expr) -> Iterator[E.Expr]:
     """Every subexpression, `e` last; a node met twice comes once."""
     seen: set[int] = set()
-
-    def go(x: E.Expr) -> Iterator[E.Expr]:
-        if id(x) in seen:
-            return
-        seen.add(id(x))
-        for c in children(x):
-            yield from go(c)
-        yield x
-
-    yield from go(e)
+    stack: list[tuple[E.Expr, bool]] = [(e, False)]
+    while stack:
+        x, done = stack.pop()
+        if done:
+            yield x
+        elif id(x) not in seen:
+            seen.add(id(x))
+            stack.append((x, True))
+            stack.extend((c, False) for c in reversed(children(x)))
 
 
 def visit(
@@ -241,6 +242,20 @@ def visit(
         fe(root)
     else:
         fs(root)
+
+
+MAX_FRAMES = 20_000
+
+
+@contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Room for the walks of expressions with thousands of terms; a decorator as well."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, MAX_FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _same(e: E.Expr) -> E.Expr:

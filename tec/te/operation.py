@@ -245,17 +245,15 @@ def read_tensors(exprs: Iterable[Expr]) -> tuple[Tensor, ...]:
     found: dict[Tensor, None] = {}
     seen: set[int] = set()
 
-    def go(e: Expr) -> None:
+    stack = list(exprs)[::-1]
+    while stack:
+        e = stack.pop()
         if id(e) in seen:
-            return
+            continue
         seen.add(id(e))
         if type(e) is TensorRead:
             found.setdefault(e.tensor)
-        for c in children(e):
-            go(c)
-
-    for e in exprs:
-        go(e)
+        stack.extend(reversed(children(e)))
     return tuple(found)
 
 

@@ -597,3 +597,19 @@ def f(A: Buffer((8,), "float32")):
         "hoist_conditions",
     )
     assert str(out.body) == str(func.body)
+
+
+def test_sums_of_a_thousand_terms_go_through() -> None:
+    import tec
+    from tec import te
+
+    a = te.placeholder((16,), name="A")
+
+    def body(i: Any) -> Any:
+        total = a[i]
+        for k in range(1000):
+            total = total + a[(i + k) % 16]
+        return total
+
+    c = te.compute((16,), body, name="C")
+    assert len(str(tec.lower(tec.create_schedule(c.op), [a, c], target=CPU))) > 1000
