@@ -64,6 +64,8 @@ def eye_like(c: Call) -> Value:
 def range_(c: Call) -> Value:
     start, limit, delta = (np.asarray(c.array(k)).reshape(()) for k in range(3))
     count = max(math.ceil((limit - start) / delta), 0)
+    if count > 1 << 28:
+        raise ImportModelError(f"a Range of {count} numbers")
     return c.const(start + np.arange(count).astype(start.dtype) * delta, c[0].dtype)
 
 

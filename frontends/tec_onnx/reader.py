@@ -83,6 +83,9 @@ def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
         )
     if not proto.opset_import:
         raise ImportModelError("the model names no operator set")
+    _check_text(proto.graph)
+    for f in proto.functions:
+        _check_nodes(f.node)
     newest = onnx.defs.onnx_opset_version()
     for entry in proto.opset_import:
         if entry.domain in ("", "ai.onnx") and not 1 <= entry.version <= newest + 1:
@@ -90,6 +93,27 @@ def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
                 f"operator set {entry.version} is not known", hint=f"up to {newest} with this onnx package"
             )
     return proto
+
+
+def _check_text(graph: onnx.GraphProto) -> None:
+    """Names are text. In a damaged file they may not be; protobuf then hands out bytes."""
+    names = [t.name for t in graph.initializer] + [v.name for v in [*graph.input, *graph.output]]
+    names += [d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim]
+    if not all(isinstance(n, str) for n in names):
+        raise ImportModelError("the model has names that are no text: the file is damaged")
+    _check_nodes(graph.node)
+
+
+def _check_nodes(nodes: Any) -> None:
+    for n in nodes:
+        names = [n.op_type, n.domain, n.name, n.overload, *n.input, *n.output, *[a.name for a in n.attribute]]
+        if not all(isinstance(x, str) for x in names):
+            raise ImportModelError("the model has names that are no text: the file is damaged")
+        for a in n.attribute:
+            if a.HasField("g"):
+                _check_text(a.g)
+            for g in a.graphs:
+                _check_text(g)
 
 
 def opsets(entries: Any) -> dict[str, int]:

@@ -1,0 +1,158 @@
+"""Mutated models: bytes and graphs. Whatever is done to a model, it is taken in or refused with a TecError; nothing else.
+
+`TEC_FUZZ_SECONDS` says how long: 2 by default, 300 for the slow test.
+"""
+
+import os
+import random
+import time
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tec_onnx.session import Session
+
+from tec.errors import TecError
+
+SECONDS = float(os.environ.get("TEC_FUZZ_SECONDS", "2"))
+
+
+def seed_model():
+    n = helper.make_node
+    nodes = [
+        n("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        n("BatchNormalization", ["c", "s", "s", "s", "s"], ["b"]),
+        n("Relu", ["b"], ["r"]),
+        n("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        n("Shape", ["p"], ["sh"]),
+        n("Gather", ["sh", "zero"], ["batch"]),
+        n("Unsqueeze", ["batch", "axes"], ["b1"]),
+        n("Concat", ["b1", "minus"], ["to"], axis=0),
+        n("Reshape", ["p", "to"], ["flat"]),
+        n("Gemm", ["flat", "g"], ["logits"], transB=1),
+        n("Softmax", ["logits"], ["y"], axis=1),
+        n("TopK", ["y", "two"], ["v", "i"]),
+        n("Slice", ["logits", "axes", "two", "axes"], ["part"]),
+        n("Pad", ["part", "pads"], ["padded"]),
+        n("ReduceMean", ["padded"], ["m"], axes=[1]),
+    ]
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.normal(size=(4, 3, 3, 3)).astype("f"), "s": np.ones(4, "f"), "zero": np.int64(0), "axes": np.array([0]),
+        "minus": np.array([-1]), "g": rng.normal(size=(5, 64)).astype("f"), "two": np.array([2]), "pads": np.array([0, 1, 0, 1]),
+    }  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3, 8, 8))],
+        [helper.make_empty_tensor_value_info(o) for o in ("y", "v", "i", "m")],
+        [numpy_helper.from_array(v, k) for k, v in weights.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def mutate_bytes(r, model):
+    data = bytearray(model.SerializeToString())
+    for _ in range(r.choice([1, 1, 2, 4, 16])):
+        k = r.randrange(len(data))
+        how = r.randrange(4)
+        if how == 0:
+            data[k] = r.randrange(256)
+        elif how == 1:
+            del data[k : k + r.choice([1, 2, 8, 100])]
+        elif how == 2:
+            data[k:k] = bytes(r.randrange(256) for _ in range(r.choice([1, 4])))
+        else:
+            data[k] ^= 1 << r.randrange(8)
+        if not data:
+            break
+    return bytes(data)
+
+
+def mutate_graph(r, model):
+    m = onnx.ModelProto()
+    m.CopyFrom(model)
+    g = m.graph
+    for _ in range(r.choice([1, 1, 2, 3])):
+        node = r.choice(g.node)
+        names = [o for x in g.node for o in x.output] + [t.name for t in g.initializer] + ["x", "", "nowhere"]
+        how = r.randrange(9)
+        if how == 0 and node.input:
+            node.input[r.randrange(len(node.input))] = r.choice(names)
+        elif how == 1:
+            node.op_type = r.choice(
+                [x.op_type for x in g.node]
+                + ["Transpose", "Squeeze", "Split", "Loop", "If", "LSTM", "Resize", "Einsum", "Cast"]
+            )
+        elif how == 2 and node.attribute:
+            a = r.choice(node.attribute)
+            if a.type == onnx.AttributeProto.INTS and a.ints:
+                a.ints[r.randrange(len(a.ints))] = r.choice([0, -1, 7, 2**40, -(2**63)])
+            else:
+                a.i = r.choice([0, -1, 5, 2**31])
+        elif how == 3 and node.attribute:
+            del node.attribute[r.randrange(len(node.attribute))]
+        elif how == 4:
+            t = r.choice(g.initializer)
+            if t.dims:
+                t.dims[r.randrange(len(t.dims))] = r.choice([0, 1, -1, 3, 10**6])
+        elif how == 5:
+            t = r.choice(g.initializer)
+            t.data_type = r.choice([1, 6, 7, 9, 10, 11, 8, 16, 17, 99])
+        elif how == 6:
+            g.input[0].type.tensor_type.shape.dim[r.randrange(4)].dim_value = r.choice([0, 1, 3, 7, 64])
+        elif how == 7 and len(g.node) > 1:
+            a, b = r.randrange(len(g.node)), r.randrange(len(g.node))
+            first = onnx.NodeProto()
+            first.CopyFrom(g.node[a])
+            g.node[a].CopyFrom(g.node[b])
+            g.node[b].CopyFrom(first)
+        elif how == 8:
+            t = r.choice(g.initializer)
+            values = numpy_helper.to_array(t) if not t.dims or min(t.dims) >= 0 else np.zeros(1)
+            if values.dtype == np.int64 and values.size:
+                t.CopyFrom(numpy_helper.from_array(values * 0 + r.choice([-1, 0, 1, 99, 2**40]), t.name))
+    return m
+
+
+def attempt(model):
+    """What came of it: outputs, or None where it was refused."""
+    try:
+        session = Session(model)
+        shapes = {k: [d if isinstance(d, int) else 1 for d in v[1]] for k, v in session.info.items() if v}
+        if any(np.prod(s, dtype=float) > 1e6 for s in shapes.values()):
+            return None
+        kinds = {k: v[0] for k, v in session.info.items() if v}
+        feeds = {
+            k: np.ones(s, kinds[k])
+            for k, s in shapes.items()
+            if kinds[k] in ("float32", "int64", "int32", "float64", "bool", "float16")
+        }
+        return session.run(feeds)
+    except TecError:
+        return None
+    except MemoryError:
+        return None
+
+
+def test_mutations_are_taken_in_or_refused():
+    model = seed_model()
+    assert len(attempt(model)) == 4
+    seed, ran, end = 0, 0, time.monotonic() + SECONDS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while time.monotonic() < end:
+            r = random.Random(seed)
+            made = mutate_bytes(r, model) if seed % 2 else mutate_graph(r, model)
+            try:
+                ran += attempt(made) is not None
+            except Exception as e:
+                raise AssertionError(f"seed {seed}: {type(e).__name__}: {e}") from e
+            seed += 1
+    assert ran > 0
+
+
+@pytest.mark.slow
+def test_mutations_for_minutes(monkeypatch):
+    monkeypatch.setattr("tests.fuzz.test_onnx_mutations.SECONDS", float(os.environ.get("TEC_FUZZ_SECONDS", "300")))
+    test_mutations_are_taken_in_or_refused()
