@@ -19,6 +19,7 @@ from ..te.operation import ComputeOp
 from .places import clean
 from .relations import Values
 from .sets import Evaluator, Interval
+from .show import fail
 from .stage import Stage
 
 if TYPE_CHECKING:
@@ -117,6 +118,13 @@ def _over_threads(low: Lowering, stage: Stage, op: ComputeOp) -> S.Stmt:
     low.root_values(stage, values)
     serial = [iv for iv in stage.leaf if iv.kind == E.IterKind.REDUCE and not stage.thread_of(iv)]
     outer = [iv for iv in stage.leaf if not any(iv is s for s in serial)]
+    for iv in outer:
+        if iv.kind == E.IterKind.REDUCE and not isinstance(low.ranges[iv].extent, E.IntImm):
+            raise fail(
+                low.sch, f"the threads of {stage.thread_of(iv)} that reduce {stage.name} are {low.ranges[iv].extent} in number, "
+                "not a constant",
+                mark=iv, hint=f"s[{stage.name}].split({iv.name}, factor=64) and bind the inner loop",
+            )  # fmt: skip
     threads = tuple([iv.var for iv in outer if iv.kind == E.IterKind.REDUCE])
     order = [*outer, *serial]
     rewrite = low.body_rewriter(op, values)

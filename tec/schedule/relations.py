@@ -308,4 +308,4 @@ def guarded_loops(relations: list[Relation], roots: tuple[IterVar, ...], ranges:
     inner: list[IterVar] = []
     for r in reversed(relations):
         inner.extend(r.overrun_up(over, ranges, facts))
-    return [iv for iv in roots if over.get(iv)] + inner
+    return inner + [iv for iv in roots if over.get(iv)]  # what the inner ones say makes others provable

@@ -152,7 +152,9 @@ def test_registers_spread_over_threads():
     s[C].bind(o, te.thread_axis("threadIdx.x"))
     s[B].compute_at(s[C], o)
     s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.y"))
-    with pytest.raises(ScheduleError, match="B lives in local memory, which each thread has for itself, but its loop i") as e:
+    with pytest.raises(
+        ScheduleError, match="B lives in local memory, which each thread has for itself, but its loop i"
+    ) as e:
         to_loops(s, [A, C])
     here(e.value)
 
@@ -204,3 +206,14 @@ def test_registers_of_a_reduction_read_by_more_threads():
     s[Z].set_scope("local")
     with pytest.raises(ScheduleError, match="Z is reduced by 32 threads of threadIdx.x into their local memory"):
         to_loops(s, [A, C])
+
+
+def test_reduction_over_a_symbolic_number_of_threads():
+    A = te.placeholder((8, te.var("n")), name="A")
+    k = te.reduce_axis((0, A.shape[1]), "k")
+    Z = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="Z")
+    s = create_schedule(Z)
+    s[Z].bind(k, te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match="the threads of threadIdx.x that reduce Z are n in number") as e:
+        to_loops(s, [A, Z])
+    here(e.value)
