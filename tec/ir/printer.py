@@ -29,6 +29,7 @@ from . import stmt as S
 from .buffer import GLOBAL, Buffer
 from .dtype import dtype_info, with_lanes
 from .func import Func, IRModule
+from .visit import deep_recursion
 
 # Operators: text, precedence (Python's).
 _INFIX: dict[type, tuple[str, int]] = {
@@ -424,11 +425,13 @@ def _tensor_name(tensor: Any) -> str:
     return str(getattr(tensor, "name", None) or getattr(getattr(tensor, "op", None), "name", "tensor"))
 
 
+@deep_recursion()
 def expr_to_text(e: E.Expr) -> str:
     """One line of text."""
     return Printer().expr(e)
 
 
+@deep_recursion()
 def stmt_to_text(s: S.Stmt) -> str:
     """The lines of a statement."""
     p = Printer()
@@ -436,6 +439,7 @@ def stmt_to_text(s: S.Stmt) -> str:
     return "\n".join(p.lines)
 
 
+@deep_recursion()
 def func_to_text(f: Func) -> str:
     """The lines of a function."""
     p = Printer()

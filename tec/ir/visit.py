@@ -32,7 +32,8 @@ def _leaf(e: E.Expr, f: ExprFn) -> E.Expr:
 
 def _binary(e: Any, f: ExprFn) -> E.Expr:
     a, b = f(e.a), f(e.b)
-    return e if a is e.a and b is e.b else type(e)(a, b)
+    out: E.Expr = e if a is e.a and b is e.b else type(e)(a, b)
+    return out
 
 
 def _not(e: E.Not, f: ExprFn) -> E.Expr:
