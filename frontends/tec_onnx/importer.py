@@ -433,7 +433,7 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]] | No
                 raise ImportModelError(f"input {name!r}: shape {tuple(given)} has a negative dimension")
             if isinstance(d, int) and d != n:
                 raise ImportModelError(f"input {name!r} has shape {entry[1]}, not {tuple(given)}")
-            if isinstance(d, str) and dims.setdefault(d, int(n)) != n:
+            if isinstance(d, str) and d.strip("?") and dims.setdefault(d, int(n)) != n:
                 raise ImportModelError(f"dimension {d!r} is {dims[d]} and {n}")
     out: dict[str, tuple[int, ...]] = {}
     for name, entry in info.items():

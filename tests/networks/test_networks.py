@@ -60,9 +60,9 @@ INPUTS: dict[str, Any] = {
     "open_nsfw": lambda: {"input": zoo.imagenet_crop(zoo.image("astronaut"))[None, :, :, ::-1].astype(np.float32) - np.array([104, 117, 123], np.float32)},
     "magika": _magika,
     "silero_vad": lambda: {"input": _rng(1, 576) * 0.1, "state": np.zeros((2, 1, 128), np.float32), "sr": np.array(16000, np.int64)},
-    "ppocr_det": lambda: {"x": _rng(1, 3, 160, 160)},
+    "ppocr_det": lambda: {"x": np.tile(_ocr_line()[:, :, :32], (1, 1, 5, 1))},
     "ppocr_rec": lambda: {"x": _ocr_line()},
-    "ppocr_cls": lambda: {"x": _rng(1, 3, 48, 192)},
+    "ppocr_cls": lambda: {"x": _ocr_line()[:, :, :, :192]},
 }  # fmt: skip
 EMULATED = [
     ("squeezenet", "gfx942"), ("mobilenet_v2", "gfx942"), ("esrgan_slim_x4", "gfx942"), ("silero_vad", "gfx942"), ("magika", "gfx942"),
