@@ -271,7 +271,7 @@ def _memory_function(w: int, space: str, access: str, load: bool) -> str:
         f"\ndefine i32 @tec_{verb}_{space}_{access}_{w}(ptr %out, <{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site) {{\n"
         f"entry:\n{_resolve(w, space, nbytes, align)}"
     )
-    if nbytes >= 4 and space != "scratch":
+    if nbytes >= 4 and (space == "global" or (space == "lds" and not load)):
         # All lanes on and contiguous: one wide move.
         text += f"""  %first0 = extractelement <{w} x {at}> %addr, i64 0
 {_splat("fv", w, at, "%first0")}  %delta = sub <{w} x {at}> %addr, %fv

@@ -65,6 +65,7 @@ class Translator(Wave):
         self.since_getpc: int | None = None
         self.terminated = False
         self.position = 0
+        self.segment_of: dict[str, int] = {}  # the segment that a label starts
         self.functions: dict[str, str] = {}  # helpers that go into the same module
 
     # What the tables call.
@@ -206,6 +207,7 @@ class Translator(Wave):
             self.out.emit(f"call i32 @tec_fault(ptr %ctx, i64 {kind}, i32 {self.site()}, i64 0, i64 0)")
             self.out.put("br label %fault")
         self.out.label(after)
+        self.new_segment(condition is not None, label)
         self.terminated = condition is None
         if condition is None:
             self.new_block()
@@ -229,10 +231,11 @@ class Translator(Wave):
             return
         self.barrier_count += 1
         n = self.barrier_count
-        self.out.lines.append(f"\0save {n}")
+        after = self.new_segment(True)
+        self.out.lines.append(f"\0save {n} {after}")
         self.out.put(f"ret i32 {n}")
         self.out.label(f"resume{n}")
-        self.out.lines.append(f"\0load {n}")
+        self.out.lines.append(f"\0load {n} {after}")
         self.new_block()
         self.begin_block()
 
@@ -246,6 +249,7 @@ class Translator(Wave):
             self._class("branch")
             self.out.put("ret i32 0")
             self.out.label(self.out.fresh_label("dead"))
+            self.new_segment(False)
             self.terminated = True
             self.new_block()
         elif op == "s_branch":
@@ -321,6 +325,7 @@ class Translator(Wave):
             for label in starts.get(index, ()):
                 self.out.put(f"br label %{self.label_name(label)}")
                 self.out.label(self.label_name(label))
+                self.segment_of[label] = self.new_segment(True)
                 self.new_block()
                 self.begin_block()
                 self.since_getpc = None
@@ -332,6 +337,20 @@ class Translator(Wave):
                     self.out.label(self.label_name(label))
         self.out.put("unreachable")
         return self._finish(symbol)
+
+    def _live(self) -> list[set[tuple[str, int]]]:
+        """For each segment, the registers whose memory it or a later one loads before a store: what a barrier must save."""
+        live = [set(s.loads) for s in self.segments]
+        after = [[self.segment_of.get(n, -1) if isinstance(n, str) else n for n in s.next] for s in self.segments]
+        changed = True
+        while changed:
+            changed = False
+            for i in range(len(self.segments) - 1, -1, -1):
+                needed = set().union(*(live[n] for n in after[i] if n >= 0)) - self.segments[i].stores
+                if not needed <= live[i]:
+                    live[i] |= needed
+                    changed = True
+        return live
 
     def _finish(self, symbol: str) -> Translation:
         vector = self.v.type("i32")
@@ -345,10 +364,14 @@ class Translator(Wave):
             return STATE_VGPRS + 4 * self.lanes * (index + (agpr_base if kind == "a" else 0))
 
         regs = sorted(self.regs)
+        live = self._live()
 
-        def move(load: bool, tag: str) -> list[str]:
+        def move(load: bool, tag: str, segment: int) -> list[str]:
+            """Registers to or from the state: those whose value is needed from `segment` on."""
             lines = []
             for i, (kind, index) in enumerate(regs):
+                if (kind, index) not in live[segment]:
+                    continue
                 ty = "i32" if kind == "s" else vector
                 name = f"%{tag}{i}"
                 align = ", align 64" if kind != "s" else ""
@@ -387,11 +410,11 @@ class Translator(Wave):
         cases = " ".join(f"i32 {n}, label %resume{n}" for n in range(1, self.barrier_count + 1))
         lines.append(f"  switch i32 %resume, label %start [ {cases} ]")
         lines.append("start:")
-        lines += move(True, "r0_")
+        lines += move(True, "r0_", 0)
         for line in self.out.lines:
             if line[0] == "\0":
-                verb, n = line[1:].split()
-                lines += move(verb == "load", f"{verb}{n}_")
+                verb, n, segment = line[1:].split()
+                lines += move(verb == "load", f"{verb}{n}_", int(segment))
             else:
                 lines.append(line)
         lines += ["fault:", "  ret i32 -1", "}"]

@@ -39,6 +39,15 @@ class _State:
     masks: dict[int, str] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Segment:
+    """A stretch of straight code: the registers whose memory it loads before storing, and those that it stores."""
+
+    loads: set[tuple[str, int]] = field(default_factory=set)
+    stores: set[tuple[str, int]] = field(default_factory=set)
+    next: list[int | str] = field(default_factory=list)  # segments by number, or by label
+
+
 class Wave:
     """The translator's view of the machine. `v` writes vector IR, `s` scalar IR; both to the same function."""
 
@@ -55,6 +64,8 @@ class Wave:
         self.s = Ops(self.out, 0)
         self.regs: set[tuple[str, int]] = set()
         self.state = _State()
+        self.segments = [Segment()]
+        self.segment = self.segments[0]
         self.inst: Inst | None = None
         self.dpp_mask: str | None = None  # lanes that this instruction may write, beyond EXEC
         self.full = options.full  # EXEC is known to be all ones here
@@ -74,6 +85,16 @@ class Wave:
     def new_block(self) -> None:
         self.state = _State()
 
+    def new_segment(self, falls_through: bool, branch: str | None = None) -> int:
+        """End the segment: it goes to label `branch`, or on to the next one, or both, or nowhere."""
+        if branch is not None:
+            self.segment.next.append(branch)
+        if falls_through:
+            self.segment.next.append(len(self.segments))
+        self.segment = Segment()
+        self.segments.append(self.segment)
+        return len(self.segments) - 1
+
     # Raw registers.
     def reg(self, kind: str, index: int) -> str:
         """The i32 (scalar or vector) in a register."""
@@ -86,6 +107,8 @@ class Wave:
         if known is None:
             known = self.state.typed[key] = {}
             self.regs.add(key)
+            if key not in self.segment.stores:
+                self.segment.loads.add(key)
             ty = (self.s if kind == "s" else self.v).type("i32")
             known["i32"] = self.out.emit(f"load {ty}, ptr %{kind}{index}")
         value = known.get(t)
@@ -109,6 +132,7 @@ class Wave:
             self.deferred.append((key, value if t == "i32" else self.v.bitcast(t, "i32", value)))
             return
         self.regs.add(key)
+        self.segment.stores.add(key)
         self.state.typed[key] = {t: value}
         ops = self.s if kind == "s" else self.v
         self.out.put(f"store {ops.type(t)} {value}, ptr %{kind}{index}")
