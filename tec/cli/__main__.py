@@ -1,0 +1,5 @@
+"""`python -m tec.cli`: the same as `tec`."""
+
+from . import main
+
+main()

@@ -1,0 +1,383 @@
+"""What the commands share: options, models, shapes, inputs, devices, output.
+
+A MODEL is an ONNX file (compiled, through the cache) or a `.tec` package that `tec compile` wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .errors import DEVICE, MODEL, Refused
+
+_DIM = re.compile(r"\d+$")
+_ONNX = (".onnx", ".pb", ".onnx_model")
+_DTYPES = ("float32", "float16")
+
+
+class ModelCommand(click.Command):
+    """A command whose `--input-dim NAME D D ...` takes any number of sizes."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, join_dims(args))
+
+
+def join_dims(args: Sequence[str]) -> list[str]:
+    """`--input-dim x 1 3 8` as `--input-dim=x=1,3,8`; other words stay as they are."""
+    out: list[str] = []
+    k = 0
+    while k < len(args):
+        word = args[k]
+        k += 1
+        if word == "--":
+            return [*out, word, *args[k:]]
+        if word != "--input-dim" or k == len(args) or args[k].startswith("-"):
+            out.append(word)
+            continue
+        name = args[k].removeprefix("@")
+        k += 1
+        dims = []
+        while k < len(args) and re.match(r"-?\d+$", args[k]):
+            dims.append(args[k])
+            k += 1
+        out.append(f"--input-dim={name}{'=' + ','.join(dims) if dims else ''}")
+    return out
+
+
+def parse_dims(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """`x=1,3,8` or `x=1x3x8` to shapes. Refused where it is neither."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in values:
+        name, eq, rest = text.rpartition("=")
+        words = [w for w in re.split(r"[,x ]", rest) if w] if eq else []
+        if not name or not all(_DIM.match(w) for w in words) or (eq and rest and not words):
+            raise Refused(
+                f"--input-dim {text.replace('=', ' ').replace(',', ' ')}: a name and its sizes are wanted",
+                "as in --input-dim input 1 3 224 224",
+            )
+        shapes[name] = tuple(int(w) for w in words)
+    return shapes
+
+
+# ---- options
+
+
+def model_argument(f: Any) -> Any:
+    return click.argument("model", type=click.Path(path_type=Path), metavar="MODEL")(f)
+
+
+def compile_options(f: Any) -> Any:
+    """--target, --input-dim, --dtype, --no-cache."""
+    for option in (
+        click.option("--no-cache", is_flag=True, help="Compile anew, and keep nothing."),
+        click.option("--dtype", type=click.Choice(_DTYPES), help="float16: mixed precision."),
+        click.option(
+            "--input-dim", "input_dim", multiple=True, metavar="NAME D...", help="Shape of an input, or size of a named dimension."
+        ),
+        click.option("--target", "-t", metavar="TARGET", help='"llvm", "rocm -mcpu=gfx942", "cuda -arch=sm_90"; the device\'s, or llvm, by default.'),
+    ):  # fmt: skip
+        f = option(f)
+    return f
+
+
+def input_options(f: Any) -> Any:
+    """--inputs, --fill, --seed."""
+    for option in (
+        click.option("--seed", type=int, default=0, show_default=True, help="Of random inputs."),
+        click.option(
+            "--fill", default="random", show_default=True, metavar="random|zeros|ones|NUMBER", help="Inputs that no file gives."
+        ),
+        click.option(
+            "--inputs", "-i", "files", multiple=True, metavar="[NAME=]FILE", help=".npy files (by name, or in order) or one .npz."
+        ),
+    ):  # fmt: skip
+        f = option(f)
+    return f
+
+
+def device_option(f: Any) -> Any:
+    return click.option(
+        "--device",
+        "-d",
+        metavar="DEVICE",
+        help="cpu, rocm:0, cuda:0, or emu (emu:gfx90a): the AMD GPU in software.",
+    )(f)
+
+
+def json_option(f: Any) -> Any:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for a machine.")(f)
+
+
+# ---- models
+
+
+def check_model(path: Path) -> None:
+    """Refused unless `path` is a file whose name says that it is a model."""
+    if not path.exists():
+        raise Refused(f"{path}: no such file")
+    if path.is_dir():
+        raise Refused(f"{path} is a folder, a model file is wanted")
+    if path.suffix == ".tecmod":
+        raise Refused(f"{path} is a module of kernels, not a network", "tec.load_module(path) reads it")
+    if path.suffix not in (*_ONNX, ".tec"):
+        raise Refused(f"{path}: not a model by its name", "expected .onnx, or .tec from tec compile")
+    if not os.access(path, os.R_OK):
+        raise Refused(f"{path}: permission denied")
+
+
+def frontend() -> Any:
+    """The module of the installed ONNX frontend."""
+    import importlib
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group="tec.frontends", name="onnx"):
+        return importlib.import_module(point.module)
+    raise Refused("no ONNX frontend is installed", 'pip install "tec[onnx]"')
+
+
+def target_of(text: str | None, device: str | None) -> str:
+    """The target: the one asked for, else the device's, else the CPU."""
+    from ..target import Target
+
+    if text is not None:
+        return str(Target(text))
+    if device is None:
+        return "llvm"
+    kind, _, rest = device.partition(":")
+    if kind in ("emu", "rocm_emu"):
+        return f"rocm -mcpu={rest or 'gfx942'}"
+    if kind in ("rocm", "hip", "cuda"):
+        dev = find_device(device, "rocm" if kind != "cuda" else "cuda", "")
+        return f"rocm -mcpu={dev.arch.split(':')[0]}" if dev.kind == "rocm" else f"cuda -arch={dev.arch}"
+    find_device(device, "cpu", "")
+    return "llvm"
+
+
+def shapes_for(path: Path, dims: Sequence[str]) -> dict[str, Any] | None:
+    """The shapes that --input-dim gives: a single size under no input's name is that of a named dimension."""
+    shapes: dict[str, Any] = dict(parse_dims(dims))
+    if not shapes:
+        return None
+    front = frontend()
+    known = front.input_info(front.load_model(str(path)))
+    for name, shape in shapes.items():
+        if name not in known and len(shape) == 1:
+            shapes[name] = shape[0]
+    try:
+        front.importer.bind_shapes(front.load_model(str(path)), shapes)
+    except Exception as error:
+        # A wrong shape is a wrong argument, whatever part finds it out; open dimensions are reported when compiling.
+        if "not known" not in str(error):
+            raise Refused(getattr(error, "message", str(error)), getattr(error, "hint", None) or "") from None
+    return shapes
+
+
+def open_network(
+    path: Path, target: str | None, device: str | None, dims: Sequence[str], dtype: str | None, no_cache: bool
+) -> Any:
+    """The compiled network of a MODEL."""
+    check_model(path)
+    if path.suffix == ".tec":
+        import tec.graph
+
+        net = tec.graph.load(str(path))
+        if dims or dtype:
+            raise Refused(
+                f"{path} is compiled already: --input-dim and --dtype have no say", "give them to tec compile"
+            )
+        if target is not None and target_of(target, None) != net.module.target:
+            raise Refused(f"{path} was compiled for {net.module.target}, not for {target}")
+        return net
+    wanted = target_of(target, device)
+    check_dtype(dtype)
+    shapes = shapes_for(path, dims)
+    import tec.graph
+
+    options: dict[str, Any] = {} if dtype in (None, "float32") else {"dtype": dtype}
+    try:
+        return tec.graph.compile(str(path), target=wanted, shapes=shapes, cache=not no_cache, **options)
+    except tec.ImportModelError as error:
+        if "not known" in error.message:
+            raise Refused(error.message, "give them with --input-dim NAME D D ...", MODEL) from None
+        raise
+
+
+def check_dtype(dtype: str | None) -> None:
+    """Refused where this tec has no pass for it: an option that does nothing would be a silent lie."""
+    import importlib.util
+
+    if dtype not in (None, "float32") and importlib.util.find_spec("tec.graph.passes.mixed_precision") is None:
+        raise Refused(f"--dtype {dtype}: this version of tec has no mixed precision")
+
+
+def load_graph(path: Path, dims: Sequence[str]) -> Any:
+    """The operator graph of an ONNX MODEL, before any pass."""
+    check_model(path)
+    if path.suffix == ".tec":
+        raise Refused(f"{path} is compiled already, its operator graph is gone", "give the .onnx file")
+    return frontend().load(str(path), shapes_for(path, dims))
+
+
+# ---- devices
+
+
+def find_device(text: str | None, kind: str, chip: str) -> Any:
+    """The device for code of `kind` ("cpu", "rocm", "cuda"); `emu` stands for the AMD GPU in software."""
+    import tec
+
+    if text is not None and text.partition(":")[0] in ("emu", "rocm_emu"):
+        dev = tec.rocm_emu(text.partition(":")[2] or chip or "gfx942")
+    else:
+        try:
+            dev = tec.device(text if text is not None else kind)
+        except tec.DeviceError as error:
+            if "not a device" in error.message:
+                raise Refused(f"unknown device {text!r}", "cpu, rocm:0, cuda:0, emu, emu:gfx90a") from None
+            if kind == "rocm":
+                raise Refused(error.message, "--device emu runs it on the AMD GPU in software", DEVICE) from None
+            raise
+    if dev.kind != kind:
+        raise Refused(f"the code is for {kind}, and {dev} is no device for it", "choose --target and --device that fit")
+    return dev
+
+
+def device_for(net: Any, text: str | None) -> Any:
+    """The device that a network runs on."""
+    from ..target import Target
+
+    return find_device(text, net.module.device_kind, Target(net.module.target).mcpu)
+
+
+# ---- inputs
+
+
+def make_inputs(specs: Sequence[Mapping[str, Any]], files: Sequence[str], fill: str, seed: int) -> dict[str, Any]:
+    """An array for each input: from files, the rest filled."""
+    given = read_arrays(files, [s["name"] for s in specs])
+    filler = _filler(fill, seed)
+    out = {}
+    for s in specs:
+        shape = tuple(s["shape"])
+        if not all(isinstance(d, int) for d in shape) and s["name"] not in given:
+            raise Refused(f"input {s['name']} has an open shape {shape}", "give it as a file with --inputs")
+        out[s["name"]] = given[s["name"]] if s["name"] in given else filler(shape, s["dtype"])
+    unknown = [n for n in given if n not in out]
+    if unknown:
+        raise Refused(f"the model has no input {unknown[0]!r}", f"inputs: {', '.join(out)}")
+    return out
+
+
+def read_arrays(files: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """Arrays from `x.npy`, `name=x.npy` and `all.npz`."""
+    import numpy as np
+
+    out: dict[str, Any] = {}
+    for text in files:
+        name, eq, rest = text.partition("=")
+        path = Path(rest if eq else text)
+        if not path.exists():
+            raise Refused(f"{path}: no such file")
+        if path.suffix not in (".npy", ".npz"):
+            raise Refused(f"{path}: not an array by its name", "expected .npy or .npz")
+        try:
+            data = np.load(path, allow_pickle=False)
+            arrays = {k: data[k] for k in data.files} if path.suffix == ".npz" else None
+        except (OSError, ValueError, EOFError, KeyError) as error:
+            raise Refused(f"{path}: no array can be read from it: {str(error).splitlines()[0]}") from None
+        if arrays is not None:
+            out.update(arrays)
+            continue
+        if not eq:
+            free = [n for n in names if n not in out]
+            if not free:
+                raise Refused(f"{path}: the model has no more than {len(names)} inputs", f"inputs: {', '.join(names)}")
+            name = free[0]
+        out[name] = data
+    return out
+
+
+def _filler(fill: str, seed: int) -> Callable[[tuple[int, ...], str], Any]:
+    import numpy as np
+
+    from ..runtime.dtypes import numpy_dtype
+
+    rng = np.random.default_rng(seed)
+    if fill == "random":
+
+        def make(shape: tuple[int, ...], dtype: str) -> Any:
+            kind = numpy_dtype(dtype)
+            if dtype == "bool":
+                return rng.integers(0, 2, shape).astype(bool)
+            if "int" in dtype:
+                return rng.integers(0, 10, shape).astype(kind)
+            return rng.standard_normal(shape).astype(kind)
+
+        return make
+    try:
+        number = {"zeros": 0.0, "ones": 1.0}.get(fill)
+        number = float(fill) if number is None else number
+    except ValueError:
+        raise Refused(f"--fill {fill!r}: random, zeros, ones or a number is wanted") from None
+    return lambda shape, dtype: np.full(shape, number).astype(numpy_dtype(dtype))
+
+
+# ---- output
+
+
+def console() -> Any:
+    """A rich console on stdout; wide where it is no terminal, so that nothing is cut off. A closed pipe raises."""
+    from rich.console import Console
+
+    class Out(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Out(soft_wrap=False) if sys.stdout.isatty() else Out(width=180)
+
+
+def table(title: str, *columns: str, right: Sequence[int] = ()) -> Any:
+    """An empty rich table."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for k, c in enumerate(columns):
+        made.add_column(c, justify="right" if k in right else "left", overflow="fold")
+    return made
+
+
+def print_json(data: Any) -> None:
+    click.echo(json.dumps(data, indent=1, default=str))
+
+
+def write_file(path: Path, data: str | bytes) -> None:
+    """Write an output file; Refused with the system's reason."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    except OSError as error:
+        raise Refused(f"cannot write {path}: {error.strerror}") from None
+
+
+def duration(seconds: float) -> str:
+    """Seconds, as a person writes them."""
+    for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}" if seconds * scale < 1000 else f"{seconds * scale:.0f} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def size(n: float) -> str:
+    """Bytes, as a person writes them."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n < 1024 or unit == "GiB":
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+    raise AssertionError

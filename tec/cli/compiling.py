@@ -1,0 +1,100 @@
+"""`tec compile`: an ONNX model to one package that runs with NumPy and tec.runtime alone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import common
+from .errors import Refused
+
+
+@click.command(
+    cls=common.ModelCommand,
+    epilog="""\b
+Examples:
+  tec compile resnet50.onnx                                  # for this CPU, to resnet50.tec
+  tec compile resnet50.onnx -o r.tec --target "rocm -mcpu=gfx942"
+  tec compile model.onnx --input-dim input 1 3 224 224 --dtype float16
+  tec compile model.onnx --target "rocm -mcpu=gfx1100" --dump-ir dump/""",
+)
+@common.model_argument
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="The package; MODEL's name with .tec by default.")
+@click.option(
+    "--dump-ir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write graph, loop IR, LLVM, assembly and code there.",
+)
+@common.compile_options
+@common.json_option
+def command(
+    model: Path, output: Path | None, dump_ir: Path | None, target: str | None, input_dim: tuple[str, ...], dtype: str | None,
+    no_cache: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Compile an ONNX model to one package for a target."""
+    common.check_model(model)
+    if model.suffix == ".tec":
+        raise Refused(f"{model} is compiled already")
+    out = output or Path(model.with_suffix(".tec").name)
+    if out.suffix != ".tec":
+        raise Refused(f"--output {out}: a package's name ends in .tec")
+    if out.parent and not out.parent.is_dir():
+        raise Refused(f"cannot write {out}: no folder {out.parent}")
+    start = time.perf_counter()
+    net = common.open_network(model, target, None, input_dim, dtype, no_cache)
+    net.save(str(out))
+    seconds = time.perf_counter() - start
+    dumped = dump(net, dump_ir, model, input_dim) if dump_ir is not None else []
+    facts: dict[str, Any] = {
+        "output": str(out),
+        "target": net.module.target,
+        "seconds": seconds,
+        "steps": len(net.plan["steps"]),
+        "functions": len(net.report.get("functions", {})),
+        "code_bytes": len(net.get_binary()),
+        "weights_bytes": sum(p.nbytes for p in net.params.values()),
+        "arena_bytes": net.plan["arena_bytes"],
+        "file_bytes": out.stat().st_size,
+        "dumped": [str(p) for p in dumped],
+    }
+    if as_json:
+        common.print_json(facts)
+        return
+    click.echo(
+        f"{out}: {facts['target']}, {facts['steps']} steps, {facts['functions']} functions, "
+        f"{common.size(facts['code_bytes'])} of code, {common.size(facts['weights_bytes'])} of weights, "
+        f"{common.size(facts['arena_bytes'])} of working memory; {common.duration(seconds)}"
+    )
+    for p in dumped:
+        click.echo(f"  {p}")
+
+
+def dump(net: Any, folder: Path, model: Path, dims: tuple[str, ...]) -> list[Path]:
+    """Write everything that the compiler made on the way; the files' paths."""
+    import json
+
+    from .listing import kernels_of, resources
+
+    written = []
+
+    def put(name: str, data: str | bytes) -> None:
+        common.write_file(folder / name, data)
+        written.append(folder / name)
+
+    graph = common.load_graph(model, dims)
+    put("graph.txt", str(graph))
+    put("graph.dot", graph.dot())
+    kind = net.module.device_kind
+    put("host.ir" if kind != "cpu" else "loops.ir", net.get_source("ir"))
+    for m in net.module.imported_modules:
+        put("kernels.ir", m.get_source("ir"))
+    put("code.ll", net.get_source("llvm"))
+    put({"cuda": "code.ptx"}.get(kind, "code.s"), net.get_source("asm"))
+    if kind != "cuda":
+        put({"rocm": "code.hsaco"}.get(kind, "code.o"), net.get_binary())
+    put("resources.json", json.dumps([resources(k) for k in kernels_of(net)], indent=1))
+    return written

@@ -1,0 +1,211 @@
+"""`tec doctor`: what is installed, which devices are there, and whether compiling and running work here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from . import common
+from .errors import NO
+
+_GOOD, _BAD, _NOTE = "ok", "fault", "-"
+
+
+@click.command(
+    epilog="\b\nExamples:\n  tec doctor\n  tec doctor --json\n\nExit code 1 where something that tec needs is missing or does not work."
+)
+@common.json_option
+def command(as_json: bool) -> int:
+    """What is installed, which devices are there, and whether compiling works."""
+    rows: list[tuple[str, str, str]] = []
+    for name, check in CHECKS:
+        try:
+            state, text = check()
+        except Exception as error:  # a check that fails is what this command is for
+            state, text = _BAD, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        rows.append((name, state, text))
+    good = all(state != _BAD for _, state, _ in rows)
+    if as_json:
+        common.print_json({"ok": good, "checks": [{"name": n, "state": s, "text": t} for n, s, t in rows]})
+        return 0 if good else NO
+    try:
+        out = common.console()
+        t = common.table("", "", "", "")
+        t.show_header = False
+        colours = {_GOOD: "[green]ok[/green]", _BAD: "[red]FAULT[/red]", _NOTE: "[dim]-[/dim]"}
+        from rich.markup import escape
+
+        for name, state, text in rows:
+            t.add_row(name, colours[state], escape(text))
+        out.print(t)
+    except ImportError:
+        for name, state, text in rows:
+            click.echo(f"{name:22} {state:6} {text}")
+    click.echo("everything that tec needs is there" if good else "something is missing: see the rows marked FAULT")
+    return 0 if good else NO
+
+
+def _python() -> tuple[str, str]:
+    good = sys.version_info >= (3, 11)
+    return _GOOD if good else _BAD, f"{platform.python_version()} ({sys.executable})" + (
+        "" if good else ", 3.11 is needed"
+    )
+
+
+def _tec() -> tuple[str, str]:
+    import tec
+
+    return _GOOD, f"{tec.__version__} ({os.path.dirname(os.path.abspath(tec.__file__))})"
+
+
+def _packages() -> tuple[str, str]:
+    from importlib.metadata import version
+
+    return _GOOD, ", ".join(f"{p} {version(p)}" for p in ("numpy", "llvmlite", "networkx"))
+
+
+def _llvm() -> tuple[str, str]:
+    from ..codegen import llvm_util
+
+    have = []
+    for name, triple in (("AMDGPU", "amdgcn-amd-amdhsa"), ("NVPTX", "nvptx64-nvidia-cuda")):
+        cpu = {"AMDGPU": "gfx942", "NVPTX": "sm_90"}[name]
+        try:
+            llvm_util.data_layout(llvm_util.Machine(triple, cpu, ""))
+            have.append(name)
+        except Exception:
+            continue
+    missing = {"AMDGPU", "NVPTX"} - set(have)
+    return (
+        _BAD if missing else _GOOD,
+        f"LLVM {llvm_util.llvm_version()}, targets: host, {', '.join(have)}"
+        + (f"; without {', '.join(missing)}" if missing else ""),
+    )
+
+
+def _cpu() -> tuple[str, str]:
+    import tec
+    from tec.target import Target
+
+    dev = tec.cpu()
+    return _GOOD, f"{dev.name}, {dev.compute_units} cores, vectors of {Target('llvm').vector_bytes} bytes"
+
+
+def _gpu(kind: str) -> Callable[[], tuple[str, str]]:
+    def check() -> tuple[str, str]:
+        import tec
+
+        found: list[Any] = []
+        try:
+            while len(found) < 64:
+                dev = tec.device(f"{kind}:{len(found)}")
+                found.append(dev)
+                if dev.is_emulated:
+                    break
+        except tec.DeviceError as error:
+            if not found:
+                return _NOTE, f"none: {error.message}"
+        return _GOOD, "; ".join(f"{d}: {d.name}, {d.arch}, {common.size(d.total_memory_bytes)}" for d in found)
+
+    return check
+
+
+def _linker() -> tuple[str, str]:
+    from ..codegen import linking
+
+    asked = os.environ.get("TEC_LLD", "")
+    command = None if asked == "own" else linking.find_lld(asked)
+    if command is None:
+        return _GOOD, "tec's own ELF writer" + (
+            "" if asked == "own" else f" (no ld.lld; looked for: {', '.join(linking.searched())})"
+        )
+    return _GOOD, " ".join(command)
+
+
+def _cache() -> tuple[str, str]:
+    from .cache import _files, folders
+
+    parts = folders()
+    if not parts:
+        return _NOTE, "off"
+    for path in parts.values():
+        there = next(p for p in (path, *path.parents) if p.exists())
+        if not os.access(there, os.W_OK):
+            return _NOTE, f"{path} cannot be written: compiling works, and keeps nothing"
+    return _GOOD, "; ".join(f"{p} ({common.size(sum(s for _, s in _files(p)))})" for p in parts.values())
+
+
+def _onnx() -> tuple[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    out = []
+    for p in ("onnx", "onnxruntime"):
+        try:
+            out.append(f"{p} {version(p)}")
+        except PackageNotFoundError:
+            out.append(f"{p} is not installed")
+    try:
+        front = common.frontend()
+        out.append(f"{len(front.CONVERTERS)} operators")
+        return _GOOD, ", ".join(out)
+    except (ImportError, click.ClickException):
+        return _NOTE, ", ".join(out) + ': pip install "tec[onnx]" for ONNX models'
+
+
+def _settings() -> tuple[str, str]:
+    found = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("TEC_")]
+    found += [f"{k}={os.environ[k]}" for k in ("ROCM_PATH", "HIP_PATH", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if k in os.environ]  # fmt: skip
+    return _NOTE, ", ".join(found) or "none"
+
+
+def _try(target: str, device: str) -> Callable[[], tuple[str, str]]:
+    """Compile a small kernel and hold its result against NumPy."""
+
+    def check() -> tuple[str, str]:
+        import time
+
+        import numpy as np
+
+        import tec
+
+        start = time.perf_counter()
+        n = 1000
+        a, b = tec.placeholder((n,), name="A"), tec.placeholder((n,), name="B")
+        c = tec.compute((n,), lambda i: tec.exp(a[i]) * b[i], name="C")
+        s = tec.create_schedule(c.op)
+        dev = common.find_device(device, "cpu" if target == "llvm" else "rocm", "gfx942")
+        if target != "llvm":
+            outer, inner = s[c].split(c.op.axis[0], factor=64)
+            s[c].bind(outer, tec.thread_axis("blockIdx.x"))
+            s[c].bind(inner, tec.thread_axis("threadIdx.x"))
+        f = tec.build(s, [a, b, c], target, name="doctor")
+        x, y = np.linspace(-2, 2, n, dtype="float32"), np.arange(n, dtype="float32")
+        out = tec.nd.zeros((n,), "float32", dev)
+        f(tec.nd.array(x, dev), tec.nd.array(y, dev), out)
+        if not np.allclose(out.numpy(), np.exp(x) * y, rtol=1e-5):
+            return _BAD, "the result is wrong"
+        return _GOOD, f"compiled, ran and was right in {common.duration(time.perf_counter() - start)}"
+
+    return check
+
+
+CHECKS: tuple[tuple[str, Callable[[], tuple[str, str]]], ...] = (
+    ("python", _python),
+    ("tec", _tec),
+    ("packages", _packages),
+    ("LLVM", _llvm),
+    ("CPU", _cpu),
+    ("AMD GPUs", _gpu("rocm")),
+    ("NVIDIA GPUs", _gpu("cuda")),
+    ("linker", _linker),
+    ("cache", _cache),
+    ("ONNX", _onnx),
+    ("settings", _settings),
+    ("a kernel on the CPU", _try("llvm", "cpu")),
+    ("a kernel on emu:gfx942", _try("rocm -mcpu=gfx942", "emu:gfx942")),
+)

@@ -1,0 +1,128 @@
+"""Exit codes of `tec`, and the one line that each mistake gives.
+
+0    done, and the answer is yes
+1    done, and the answer is no: verify found a difference, ops an operator that is missing, doctor a fault
+2    wrong arguments: a missing file, an unknown option or target, a shape that does not fit
+3    the model or package cannot be taken in
+4    the compiler refused
+5    no such device, or the device failed
+70   a fault of tec itself (TEC_TRACEBACK=1 shows where)
+130  Ctrl-C
+141  what read the output went away
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import click
+
+from ..errors import ArgumentError, DeviceError, ImportModelError, PackageError, TargetError, TecError
+
+OK, NO, USAGE, MODEL, COMPILER, DEVICE, FAULT, INTERRUPTED, PIPE = 0, 1, 2, 3, 4, 5, 70, 130, 141
+
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (ArgumentError, USAGE),
+    (TargetError, USAGE),
+    (ImportModelError, MODEL),
+    (PackageError, MODEL),
+    (DeviceError, DEVICE),
+    (TecError, COMPILER),
+)
+
+
+class Refused(click.ClickException):
+    """A mistake in the arguments; the line says what and how to mend it."""
+
+    exit_code = USAGE
+
+    def __init__(self, message: str, hint: str = "", code: int = USAGE):
+        super().__init__(f"{message} ({hint})" if hint else message)
+        self.exit_code = code
+
+
+def code_of(error: TecError) -> int:
+    """The exit code of an error."""
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def line_of(error: TecError) -> str:
+    """An error in one line: the place in this program that raised it is of no use at the command line."""
+    lines = [line.strip() for line in error.message.splitlines() if line.strip()]
+    text = lines[0] if len(lines) == 1 else "\n  ".join(lines)
+    return f"{text} ({error.hint})" if error.hint else text
+
+
+def say(text: str) -> None:
+    """A line on stderr."""
+    try:
+        click.echo(f"tec: {text}", err=True)
+    except OSError:
+        return  # nobody listens
+
+
+def quit_quietly(code: int) -> NoReturn:
+    """Exit where stdout is gone: it must not be flushed again at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass
+    sys.exit(code)
+
+
+def guarded(run: Any) -> NoReturn:
+    """Run `run()`, turn what it raises into one line and an exit code, and exit."""
+    try:
+        result = run()
+        sys.stdout.flush()
+        sys.exit(result if isinstance(result, int) else OK)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        say("interrupted")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        quit_quietly(PIPE)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(USAGE)
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx is not None else "tec"
+        text = error.format_message().replace("\n", " ").rstrip(".")
+        say(f"{text} (see {where} --help)")
+        sys.exit(USAGE)
+    except click.ClickException as error:
+        say(error.format_message())
+        sys.exit(error.exit_code)
+    except TecError as error:
+        if os.environ.get("TEC_TRACEBACK"):
+            traceback.print_exc()
+        say(line_of(error))
+        sys.exit(code_of(error))
+    except MemoryError:
+        say("out of memory")
+        sys.exit(FAULT)
+    except ImportError as error:
+        name = (error.name or str(error)).partition(".")[0]
+        extra = {"onnx": "tec[onnx]", "rich": "tec[cli]", "onnxruntime": "onnxruntime"}.get(name)
+        if extra is None:
+            _fault(error)
+        say(f'this needs the package {name} (pip install "{extra}")')
+        sys.exit(USAGE)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        say(f"{name}{error.strerror or error}")
+        sys.exit(USAGE)
+    except Exception as error:
+        _fault(error)
+
+
+def _fault(error: Exception) -> NoReturn:
+    if os.environ.get("TEC_TRACEBACK"):
+        traceback.print_exc()
+    text = " ".join(str(error).split())[:300]
+    say(f"a fault inside tec: {type(error).__name__}: {text} (TEC_TRACEBACK=1 shows where; please report it)")
+    sys.exit(FAULT)

@@ -1,0 +1,86 @@
+"""Times of a network's kernels on a device: real ones from its events or the clock, the time model's on the software GPU."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class KernelTime:
+    """One kernel: calls and microseconds in one run; `limit` and `counters` where the software GPU counted."""
+
+    name: str
+    calls: int
+    us: float
+    limit: str = ""
+    counters: dict[str, Any] = field(default_factory=dict)
+
+
+def kernel_times(net: Any, inputs: dict[str, Any], dev: Any) -> list[KernelTime]:
+    """One run of the network, kernel by kernel, the longest first."""
+    if dev.is_emulated:
+        return _emulated(net, inputs, dev)
+    import tec
+
+    with tec.profile(dev) as p:
+        net.run(inputs, device=dev)
+    out: dict[str, KernelTime] = {}
+    for row in p.by_kernel():
+        t = out.setdefault(row["name"], KernelTime(row["name"], 0, 0.0))
+        t.calls += row["calls"]
+        t.us += row["total_ns"] / 1e3
+    return sorted(out.values(), key=lambda t: -t.us)
+
+
+def _emulated(net: Any, inputs: dict[str, Any], dev: Any) -> list[KernelTime]:
+    from ..runtime.amdemu import emulator_profile
+
+    with emulator_profile(dev.driver) as p:
+        net.run(inputs, device=dev)
+    out: dict[str, KernelTime] = {}
+    longest: dict[str, float] = {}
+    for r in p.launches:
+        t = out.setdefault(r.kernel, KernelTime(r.kernel, 0, 0.0))
+        t.calls += 1
+        t.us += r.estimate.microseconds
+        if r.estimate.microseconds > longest.get(r.kernel, 0.0):
+            longest[r.kernel] = r.estimate.microseconds
+            t.limit = r.estimate.limit
+        c = r.counts
+        for key, n in {
+            **c.instructions, "global_bytes": c.global_bytes, "line_bytes": c.global_line_bytes,
+            "lds_clocks": c.lds_clocks, "conflict_clocks": c.bank_conflict_clocks,
+        }.items():  # fmt: skip
+            t.counters[key] = t.counters.get(key, 0) + n
+    return sorted(out.values(), key=lambda t: -t.us)
+
+
+def run_times(net: Any, inputs: dict[str, Any], dev: Any, runs: int, warmup: int) -> list[float]:
+    """Seconds of whole runs, copies in and out included."""
+    import gc
+
+    for _ in range(warmup):
+        net.run(inputs, device=dev)
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        out = []
+        for _ in range(runs):
+            start = time.perf_counter()
+            net.run(inputs, device=dev)
+            out.append(time.perf_counter() - start)
+        return out
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def percentile(sorted_values: list[float], p: float) -> float:
+    """The p-th percentile, interpolated between neighbours."""
+    at = (len(sorted_values) - 1) * p / 100
+    low = int(at)
+    high = min(low + 1, len(sorted_values) - 1)
+    return sorted_values[low] + (sorted_values[high] - sorted_values[low]) * (at - low)

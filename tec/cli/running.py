@@ -1,0 +1,98 @@
+"""`tec run`: a model on a device, with inputs from files or filled in."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import common
+from .errors import Refused
+
+
+@click.command(
+    cls=common.ModelCommand,
+    epilog="""\b
+Examples:
+  tec run model.onnx                                   # random inputs, on this CPU
+  tec run model.tec --inputs x.npy --save-outputs out/
+  tec run model.onnx --inputs image=a.npy --fill zeros --device emu:gfx942
+  tec run model.onnx --seed 7 --save-outputs out.npz --json""",
+)
+@common.model_argument
+@common.input_options
+@common.device_option
+@common.compile_options
+@click.option(
+    "--save-outputs", type=click.Path(path_type=Path), metavar="PATH", help="A folder for .npy files, or a .npz file."
+)
+@common.json_option
+def command(
+    model: Path, files: tuple[str, ...], fill: str, seed: int, device: str | None, target: str | None,
+    input_dim: tuple[str, ...], dtype: str | None, no_cache: bool, save_outputs: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Run a model or a compiled package."""
+    if save_outputs is not None and save_outputs.suffix == ".npy":
+        raise Refused(f"--save-outputs {save_outputs}: a folder or a .npz file is wanted")
+    net = common.open_network(model, target, device, input_dim, dtype, no_cache)
+    dev = common.device_for(net, device)
+    inputs = common.make_inputs(net.inputs, files, fill, seed)
+    start = time.perf_counter()
+    outputs = net.run(inputs, device=dev)
+    seconds = time.perf_counter() - start
+    names = [o["name"] for o in net.outputs]
+    saved = save(dict(zip(names, outputs)), save_outputs) if save_outputs is not None else []
+    facts = [_facts(n, a) for n, a in zip(names, outputs)]
+    if as_json:
+        common.print_json({"device": str(dev), "seconds": seconds, "outputs": facts, "saved": [str(p) for p in saved]})
+        return
+    out = common.console()
+    t = common.table("", "output", "type", "min", "max", "mean", "first values", right=(2, 3, 4))
+    for f in facts:
+        t.add_row(
+            f["name"],
+            f["type"],
+            *(f"{f[k]:.5g}" if f[k] is not None else "" for k in ("min", "max", "mean")),
+            f["head"],
+        )
+    out.print(t)
+    click.echo(f"{common.duration(seconds)} on {dev} ({dev.name}), the first run")
+    for p in saved:
+        click.echo(f"saved {p}")
+
+
+def _facts(name: str, a: Any) -> dict[str, Any]:
+    import numpy as np
+
+    flat = np.asarray(a).reshape(-1)
+    numbers = flat.astype(np.float64) if flat.size else None
+    head = ", ".join(f"{float(v):.5g}" for v in flat[:6]) + (", ..." if flat.size > 6 else "")
+    return {
+        "name": name, "type": f"{a.dtype}{tuple(a.shape)}", "dtype": str(a.dtype), "shape": list(a.shape),
+        "min": float(numbers.min()) if numbers is not None else None,
+        "max": float(numbers.max()) if numbers is not None else None,
+        "mean": float(numbers.mean()) if numbers is not None else None, "head": head,
+    }  # fmt: skip
+
+
+def save(outputs: dict[str, Any], path: Path) -> list[Path]:
+    """Write outputs to `.npy` files in a folder, or to one `.npz`."""
+    import re
+
+    import numpy as np
+
+    try:
+        if path.suffix == ".npz":
+            np.savez(path, **outputs)
+            return [path]
+        path.mkdir(parents=True, exist_ok=True)
+        written = []
+        for name, a in outputs.items():
+            file = path / f"{re.sub(r'[^0-9A-Za-z_.-]', '_', name)}.npy"
+            np.save(file, a)
+            written.append(file)
+        return written
+    except OSError as error:
+        raise Refused(f"cannot write {path}: {error.strerror}") from None

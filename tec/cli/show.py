@@ -1,0 +1,169 @@
+"""`tec show`: what a model becomes: operators, graph, loop IR, LLVM, assembly, resources; or all of it as an HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import common, listing
+from .errors import Refused
+
+KINDS = ("ops", "graph", "ir", "llvm", "asm", "resources")
+
+
+@click.command(
+    cls=common.ModelCommand,
+    epilog="""\b
+Examples:
+  tec show model.onnx                                   # steps, operators, sizes
+  tec show model.onnx graph --dot | dot -Tsvg > g.svg
+  tec show model.onnx asm --target "rocm -mcpu=gfx942" --kernel f0
+  tec show model.tec resources --json
+  tec show model.onnx --html report.html --target "rocm -mcpu=gfx942"
+
+WHAT is ops (the default), graph, ir, llvm, asm or resources.""",
+)
+@click.argument("words", nargs=-1, required=True, metavar="MODEL [WHAT]")
+@click.option("--kernel", "-k", default="", help="Only kernels whose name contains this (ir, llvm, asm, resources).")
+@click.option("--dot", is_flag=True, help="graph: in the DOT language.")
+@click.option("--host", is_flag=True, help="ir: of the host's side, not of the kernels.")
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write everything to one self-contained page."
+)
+@click.option(
+    "--measure/--no-measure",
+    default=None,
+    help="html: run the network once for the kernels' times (where a device is there).",
+)
+@common.device_option
+@common.compile_options
+@common.json_option
+def command(
+    words: tuple[str, ...], kernel: str, dot: bool, host: bool, html: Path | None, measure: bool | None, device: str | None,
+    target: str | None, input_dim: tuple[str, ...], dtype: str | None, no_cache: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Operators, graph, loop IR, LLVM, assembly, resources; or all of it as one HTML page."""
+    model, what = _words(words)
+    common.check_model(model)
+    if html is not None:
+        if html.suffix not in (".html", ".htm"):
+            raise Refused(f"--html {html}: a page's name ends in .html")
+        net = common.open_network(model, target, device, input_dim, dtype, no_cache)
+        from .html import write_report
+
+        write_report(net, html, model.name, device, measure)
+        click.echo(f"{html}: {common.size(html.stat().st_size)}")
+        return
+    if what == "graph":
+        graph = common.load_graph(model, input_dim)
+        click.echo(graph.dot() if dot else str(graph))
+        return
+    net = common.open_network(model, target, device, input_dim, dtype, no_cache)
+    if what == "ops":
+        _steps(net, as_json)
+    elif what == "resources":
+        _resources(net, kernel, as_json)
+    elif what == "ir" and host:
+        click.echo(net.get_source("ir"))
+    elif not kernel:
+        where = net.module.imported_modules[0] if net.module.imported_modules else net.module
+        click.echo(where.get_source(what))
+    else:
+        some = _some(listing.kernels_of(net), kernel)
+        click.echo("\n\n".join(getattr(k, what) for k in some))
+
+
+def _words(words: tuple[str, ...]) -> tuple[Path, str]:
+    """MODEL and WHAT, in either order."""
+    if len(words) == 1:
+        return Path(words[0]), "ops"
+    if len(words) == 2:
+        a, b = words
+        if a in KINDS and not Path(a).exists():
+            return Path(b), a
+        if b in KINDS:
+            return Path(a), b
+        raise Refused(f"{b!r} cannot be shown", f"one of: {', '.join(KINDS)}")
+    raise Refused(f"one MODEL and one of {', '.join(KINDS)} are wanted, not {len(words)} words")
+
+
+def _some(kernels: list[listing.Kernel], part: str) -> list[listing.Kernel]:
+    some = [k for k in kernels if part in k.name]
+    if not some:
+        names = ", ".join(k.name for k in kernels[:8]) + (", ..." if len(kernels) > 8 else "")
+        raise Refused(f"no kernel's name contains {part!r}", f"kernels: {names}")
+    return some
+
+
+def _steps(net: Any, as_json: bool) -> None:
+    steps = listing.steps_of(net)
+    if as_json:
+        common.print_json(
+            {
+                "target": net.module.target,
+                "inputs": net.inputs,
+                "outputs": net.outputs,
+                "steps": [vars(s) for s in steps],
+            }
+        )
+        return
+    t = common.table("", "step", "function", "operators", "node", "GFLOP", "MB", right=(0, 4, 5))
+    for s in steps:
+        t.add_row(
+            str(s.number),
+            s.function,
+            " ".join(s.ops),
+            s.origin,
+            f"{s.flops / 1e9:.3f}" if s.flops else "",
+            f"{s.bytes / 1e6:.2f}",
+        )
+    common.console().print(t)
+    click.echo(
+        f"{net.module.target}: {len(steps)} steps, {len(net.module.specs)} functions, {net.report.get('flops', 0) / 1e9:.3f} GFLOP, "
+        f"{common.size(sum(p.nbytes for p in net.params.values()))} of weights, {common.size(net.plan['arena_bytes'])} of working memory"
+    )
+
+
+def _resources(net: Any, part: str, as_json: bool) -> None:
+    kernels = _some(listing.kernels_of(net), part)
+    rows = [listing.resources(k) for k in kernels]
+    if as_json:
+        common.print_json(rows)
+        return
+    out = common.console()
+    if net.module.device_kind == "rocm":
+        t = common.table(
+            "",
+            "kernel",
+            "threads",
+            "VGPR",
+            "AGPR",
+            "SGPR",
+            "LDS",
+            "spills",
+            "scratch",
+            "waves/SIMD",
+            "main loop",
+            right=tuple(range(1, 9)),
+        )
+        for r in rows:
+            loop = r.get("main_loop", {})
+            matrix = f"{loop['matrix']} {loop['matrix_kind']}, " if loop.get("matrix") else ""
+            t.add_row(
+                r["kernel"], "x".join(str(n) for n in r["threads"]), str(r["vgprs"]), str(r["agprs"]), str(r["sgprs"]), str(r["lds_bytes"]),
+                str(r["vgpr_spills"] + r["sgpr_spills"]), str(r["scratch_bytes"]), f"{r['occupancy_waves']} ({r['occupancy_limit']})",
+                f"{matrix}{loop.get('valu', 0)} VALU, {loop.get('salu', 0)} SALU" + (f", {loop['barriers']} barriers" if loop.get("barriers") else ""),
+            )  # fmt: skip
+    elif net.module.device_kind == "cuda":
+        t = common.table("", "kernel", "threads", "shared", "dynamic shared", right=(1, 2, 3))
+        for r in rows:
+            t.add_row(
+                r["kernel"], "x".join(str(n) for n in r["threads"]), str(r["lds_bytes"]), str(r["dynamic_shared_bytes"])
+            )
+    else:
+        t = common.table("", "function", "operators", "instructions", right=(2,))
+        for r in rows:
+            t.add_row(r["kernel"], " ".join(r["ops"]), str(r["instructions"]))
+    out.print(t)
