@@ -27,7 +27,7 @@ from ..schedule import to_loops
 from ..target import Target, as_target
 from ..te.evaluate import np_dtype
 from . import memory
-from .graph import Graph, Value
+from .graph import Graph, Value, node_flops
 from .passes.fuse import FusedGroup, fuse
 
 
@@ -108,6 +108,7 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
     report = {
         "functions": {u.name: [str(n.op) for n in u.groups[0].nodes] for u in units.values()},
         "origins": {u.name: [g.nodes[-1].origin for g in u.groups] for u in units.values()},
+        "function_flops": {u.name: sum(map(node_flops, u.groups[0].nodes)) for u in units.values()},
         "lower_seconds": lowered_s,
         "compile_seconds": time.perf_counter() - start,
         "arena_bytes": plan["arena_bytes"],

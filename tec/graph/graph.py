@@ -206,11 +206,7 @@ class Graph:
 
     def flops(self) -> int:
         """Arithmetic of one run: multiply and add count each; one for each element of anything else."""
-        total = 0
-        for n in self.nodes:
-            types, outs = [v.type for v in n.inputs], [v.type for v in n.outputs]
-            total += n.definition.flops(types, outs, n.attrs) if n.definition.flops else sum(t.size for t in outs)
-        return total
+        return sum(map(node_flops, self.nodes))
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -250,6 +246,12 @@ class Graph:
             lines.append(f"  out_{ident(v)} [label={quote(name)}, shape=oval];")
             lines.append(f"  {ident(v.node or v)} -> out_{ident(v)};")
         return "\n".join([*lines, "}"])
+
+
+def node_flops(n: Node) -> int:
+    """Arithmetic of one node: multiply and add count each; one for each element where the operator does not say."""
+    types, outs = [v.type for v in n.inputs], [v.type for v in n.outputs]
+    return n.definition.flops(types, outs, n.attrs) if n.definition.flops else sum(t.size for t in outs)
 
 
 def dtype_of(array: Any) -> str:
