@@ -20,7 +20,7 @@ from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info, with_lanes
 from ..ir.func import Func
-from ..ir.visit import visit
+from ..ir.visit import free_vars, visit
 from ..target import Target
 from . import cache, llvm_util
 from .emitter import Emitter, alias_groups, written_buffers
@@ -242,13 +242,11 @@ class CpuEmitter(Emitter):
 
     def _captured(self, s: S.For) -> tuple[list[E.Var], list[int]]:
         """Variables and buffers (by id of their data) from around the loop that its body uses."""
-        variables: dict[int, E.Var] = {}
         buffers: dict[int, None] = {}
+        variables = {id(v): v for v in free_vars(s.body)}
 
         def expr(e: E.Expr) -> None:
-            if type(e) is E.Var and id(e) in self.vars and e is not s.var:
-                variables[id(e)] = e
-            elif type(e) is E.BufferLoad and id(e.buffer.data) in self.pointers:
+            if type(e) is E.BufferLoad and id(e.buffer.data) in self.pointers:
                 buffers[id(e.buffer.data)] = None
 
         def stmt(x: S.Stmt) -> None:
@@ -256,10 +254,11 @@ class CpuEmitter(Emitter):
                 buffers[id(x.buffer.data)] = None
             elif isinstance(x, S.Alloc):
                 for d in x.buffer.shape:
-                    visit(d, expr)
+                    variables.update((id(v), v) for v in free_vars(d))
 
         visit(s.body, expr, stmt)
-        return [v for v in variables.values() if self.vars[id(v)][0] == "%"], list(buffers)
+        used = [v for v in variables.values() if v is not s.var and self.vars.get(id(v), "")[:1] == "%"]
+        return used, list(buffers)
 
     def _outline(
         self, s: S.For, name: str, variables: list[E.Var], buffers: list[int], slots: list[tuple[str, str, int]]

@@ -257,10 +257,12 @@ class Arithmetic(Core):
         mark = self.memo_mark()
         body = self.expr(e.body)
         self.memo_release(mark)
-        if before is not None:
-            self.vars[key] = before
-            if mult is not None:
-                self.multiples[key] = mult
+        if before is None:
+            self.vars.pop(key, None)
+            return body
+        self.vars[key] = before
+        if mult is not None:
+            self.multiples[key] = mult
         return body
 
     def bind(self, var: E.Var, value: str, source: E.Expr | None = None) -> None:

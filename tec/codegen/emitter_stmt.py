@@ -54,6 +54,7 @@ class Statements(Memory):
         is_index = dtype_info(s.var.dtype).is_int and self.is_pure(s.value)
         self.bind(s.var, self.index(s.value) if is_index else self.expr(s.value), s.value)
         self.stmt(s.body)
+        self.vars.pop(id(s.var), None)
 
     def attr(self, s: S.Attr) -> None:
         self.stmt(s.body)
@@ -108,6 +109,7 @@ class Statements(Memory):
         if extent == 1:
             self.bind(s.var, low, s.min)
             self.stmt(s.body)
+            self.vars.pop(id(s.var), None)
             return
         t = self.reg(s.var.dtype)
         if isinstance(s.min, E.IntImm) and extent is not None:
@@ -151,6 +153,7 @@ class Statements(Memory):
             self.nonneg_vars.add(id(var))
         self.multiples[id(var)] = multiple
         self.stmt(body)
+        self.vars.pop(id(var), None)
         self.branch(latch)
         self.place(latch)
         self.out.append(f"  {step} = add {nuw} {t} {i}, 1")

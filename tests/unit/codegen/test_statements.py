@@ -320,3 +320,15 @@ def test_other_cpus_get_objects(target):
     code = build_cpu([Func("main", (a, out), body)], Target(target))
     assert MACHINES[parse_object(code.object).machine] == ("aarch64" if "aarch64" in target else "x86_64")
     assert "main:" in code.asm
+
+
+def test_a_parallel_body_may_bind_what_was_bound_before():
+    """The variable of an earlier let is bound anew inside of the loop: its old value, of another block, is not captured."""
+    i, v, n = Var("i"), Var("v"), Var("n")
+    out = buffer("out", "int32", 64)
+    first = LetStmt(v, BufferLoad(out, (ZERO,)), BufferStore(out, Add(v, IntImm(1)), (ZERO,)))
+    second = For(i, ZERO, IntImm(64), LetStmt(v, Mul(i, n), BufferStore(out, v, (i,))), "parallel")
+    k = compile_func(Func("main", (out, n), Seq((IfThenElse(LT(n, IntImm(5)), first), second))))
+    got = np.zeros(64, "i4")
+    assert k(got, scalars=(3,)) == 0
+    assert list(got) == [3 * x for x in range(64)]
