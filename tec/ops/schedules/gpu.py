@@ -50,13 +50,9 @@ def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: bool = 
     total = size_of(op.output(0).shape)
     bx, tx = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
     if not op.axis:
-        one, inner = (
-            stage.split(stage.fuse(*stage.leaf_iter_vars[:1]), factor=1) if stage.leaf_iter_vars else (None, None)
-        )
-        if one is not None:
-            stage.bind(one, bx)
-            stage.bind(inner, tx)
-        return inner
+        one = stage.fuse()  # no axes: a loop of one
+        stage.bind(one, tx)
+        return one
     fused = stage.fuse(*op.axis) if len(op.axis) > 1 else op.axis[0]
     lanes = 16 // max(1, {"64": 8, "32": 4, "16": 2}.get(op.output(0).dtype[-2:], 1))
     if vector and total is not None and lanes > 1 and total % lanes == 0 and total >= lanes * 64:
