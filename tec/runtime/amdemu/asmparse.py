@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .errors import UnsupportedInstruction
 
@@ -88,6 +88,15 @@ class KernelText:
     insts: list[Inst]
     labels: dict[str, int]
     statements: dict[int, str] = field(default_factory=dict)  # assembly line -> source file:line (.loc)
+
+    def copy(self) -> KernelText:
+        """A text with modifiers of its own: a translation consumes them, so each needs a fresh one."""
+
+        def again(inst: Inst) -> Inst:
+            dual = again(inst.dual) if inst.dual is not None else None
+            return replace(inst, operands=list(inst.operands), mods=dict(inst.mods), dual=dual)
+
+        return replace(self, insts=[again(i) for i in self.insts])
 
 
 def float_bits(value: float, fmt: str) -> int:

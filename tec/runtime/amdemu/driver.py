@@ -139,7 +139,7 @@ class EmuFunction:
         options = Options(
             driver.chip.name, self.info.wavefront_size, full, driver.checks, driver.profile, vgpr_count=self.info.vgprs
         )
-        translation = translate(self.text, options, "wave", many)
+        translation = translate(self.text.copy(), options, "wave", many)
         jit = driver.jit
         needed = jit.support_for(translation.ir)
         body = jit.compile(translation.ir, 1, "registers")

@@ -233,3 +233,21 @@ def test_several_launches_agree_with_one_thread() -> None:
         driver.launch(k, (64, 1, 1), (256, 1, 1), 0, struct.pack("<QQi", o, o, 0))
         want = (np.arange(256 * 64, dtype=np.int64) ** 2).astype(np.uint32).view(np.int32)
         assert (download(driver, o, np.zeros(256 * 64, np.int32)) == want).all()
+
+
+def test_each_translation_has_its_modifiers() -> None:
+    """A kernel is translated once for whole waves and once for partial ones; both must see every modifier."""
+    ir = kernel("""  %a = getelementptr float, ptr addrspace(1) %p, i32 %t
+  %x = load float, ptr addrspace(1) %a
+  %y = call float asm sideeffect "v_add_f32 $0, -|$1|, $1 clamp", "=v,v"(float %x)
+  %z = fadd float %y, 1.0
+  %b = getelementptr float, ptr addrspace(1) %o, i32 %t
+  store float %z, ptr addrspace(1) %b
+  ret void""")
+    driver, k = function(ir, "gfx942")
+    x = np.linspace(-2, 2, 64, dtype=np.float32)
+    p, o = upload(driver, x), upload(driver, x)
+    want = np.clip(x - np.abs(x), 0, 1) + 1
+    for block in (64, 48, 64):
+        driver.launch(k, (1, 1, 1), (block, 1, 1), 0, struct.pack("<QQi", p, o, 0))
+        assert (download(driver, o, x)[:block] == want[:block]).all()
