@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from .errors import DEVICE, MODEL, Refused
+from .errors import DEVICE, Refused
 
 _DIM = re.compile(r"\d+$")
 _ONNX = (".onnx", ".pb", ".onnx_model")
@@ -205,7 +205,7 @@ def open_network(
         return tec.graph.compile(str(path), target=wanted, shapes=shapes, cache=not no_cache, **options)
     except tec.ImportModelError as error:
         if "not known" in error.message:
-            raise Refused(error.message, "give them with --input-dim NAME D D ...", MODEL) from None
+            raise Refused(error.message, "give them with --input-dim NAME D D ...") from None
         raise
 
 

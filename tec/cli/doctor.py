@@ -81,10 +81,12 @@ def _llvm() -> tuple[str, str]:
         except Exception:
             continue
     missing = {"AMDGPU", "NVPTX"} - set(have)
+    import llvmlite.binding
+
+    version = ".".join(map(str, llvmlite.binding.llvm_version_info))
     return (
         _BAD if missing else _GOOD,
-        f"LLVM {llvm_util.llvm_version()}, targets: host, {', '.join(have)}"
-        + (f"; without {', '.join(missing)}" if missing else ""),
+        f"LLVM {version}, targets: host, {', '.join(have)}" + (f"; without {', '.join(missing)}" if missing else ""),
     )
 
 
@@ -109,7 +111,7 @@ def _gpu(kind: str) -> Callable[[], tuple[str, str]]:
                     break
         except tec.DeviceError as error:
             if not found:
-                return _NOTE, f"none: {error.message}"
+                return _NOTE, "none: " + error.message.splitlines()[0]
         return _GOOD, "; ".join(f"{d}: {d.name}, {d.arch}, {common.size(d.total_memory_bytes)}" for d in found)
 
     return check
