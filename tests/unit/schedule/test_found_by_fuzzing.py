@@ -1,0 +1,140 @@
+"""What random schedules found, one test each."""
+
+from __future__ import annotations
+
+import pytest
+
+from tec import te
+from tec.errors import ScheduleError
+from tec.schedule import create_schedule, replay, to_loops
+
+from .held import held
+from .test_lowering import allocs, const_shape
+
+
+def row_sums(n, m):
+    A = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), "k")
+    B = te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    return A, B, k
+
+
+def test_inner_part_of_a_split_runs_past_its_extent():
+    """3 in 2 parts of 2: without a guard of its own the fourth step is the next outer step's first, summed twice."""
+    A, B, k = row_sums(3, 10)
+    s = create_schedule(B)
+    _, inner = s[B].split(k, factor=3)
+    s[B].split(inner, nparts=2)
+    held(s, [A, B])
+
+
+def test_thread_loop_of_one_step_in_registers():
+    """Every thread fills its own register: a loop of one step over threadIdx does not leave it to the first."""
+    A = te.placeholder((12, 8), name="A")
+    B = te.compute((12, 8), lambda i, j: A[i, j] + 1, name="B")
+    s = create_schedule(B)
+    BL = s.cache_write(B, "local")
+    s[B].bind(B.op.axis[1], te.thread_axis("threadIdx.x"))
+    s[BL].bind(BL.op.axis[1], te.thread_axis("threadIdx.x"))
+    s[BL].compute_at(s[B], B.op.axis[1])
+    held(s, [A, B])
+
+
+def test_storage_whose_size_would_change_with_the_loop():
+    n = te.var("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] * 2, name="B")
+    C = te.compute((n,), lambda i: B[i] - B[n - 1 - i], name="C")
+    s = create_schedule(C)
+    s[B].compute_at(s[C], C.op.axis[0])
+    func = held(s, [A, C], {"n": 9})
+    assert str(allocs(func)["B"].shape[0]) == "n"
+
+
+def test_one_end_outside_after_the_union():
+    n = te.var("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] * 2, name="B")
+    C = te.compute((n,), lambda i: B[i] + te.if_then_else(i >= 1, B[i - 1], te.const(0.0)), name="C")
+    func = held(create_schedule(C), [A, C], {"n": 5})
+    assert str(allocs(func)["B"].shape[0]) == "n"
+
+
+def test_reduce_loop_over_virtual_threads():
+    A, B, k = row_sums(4, 5)
+    s = create_schedule(B)
+    with pytest.raises(ScheduleError, match="only the threads of a work-group combine"):
+        s[B].bind(k, te.thread_axis("vthread"))
+
+
+def test_rolling_buffer_that_moves_back_to_root():
+    A = te.placeholder((10,), name="A")
+    B = te.compute((10,), lambda i: A[i] * 2, name="B")
+    C = te.compute((8,), lambda i: B[i] + B[i + 2], name="C")
+    s = create_schedule(C)
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].rolling_buffer()
+    s[B].compute_root()
+    func = held(s, [A, C])
+    assert const_shape(allocs(func)["B"]) == (10,)
+
+
+def test_cache_write_of_a_bound_stage_is_refused():
+    A, B, k = row_sums(4, 5)
+    s = create_schedule(B)
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match="whose loops are scheduled already"):
+        s.cache_write(B, "local")
+
+
+def extern_graph():
+    A = te.placeholder((6, 4), name="A")
+
+    def double(ins, outs):
+        ib = te.ir_builder.create()
+        a, b = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+        with ib.for_range(0, 6, name="r") as r, ib.for_range(0, 4, name="c") as c:
+            b[r, c] = a[r, c] * te.const(2.0)
+        return ib.get()
+
+    return A, te.extern((6, 4), [A], double, name="E", dtype="float32")
+
+
+def test_trace_names_a_replaced_extern():
+    A, E = extern_graph()
+    s = create_schedule(E)
+    A1 = s.cache_read(A, "global", [E])
+    s.cache_read(A1, "global", [s[E].op.output(0)])
+    assert "[E]" in str(s.trace).splitlines()[-1]
+    assert str(to_loops(replay(str(s.trace), E), [A, E])) == str(to_loops(s, [A, E]))
+
+
+def test_extern_over_another_layout_is_refused():
+    A, E = extern_graph()
+    s = create_schedule(E)
+    A1 = s.cache_read(A, "global", [E])
+    s[A1].transform_layout(lambda i, j: [j, i])
+    with pytest.raises(ScheduleError, match="is used in one piece by hand-written code"):
+        to_loops(s, [A, E])
+
+
+def test_cache_read_for_a_scan():
+    X = te.placeholder((6, 4), name="X")
+    state = te.placeholder((6, 4), name="state")
+    init = te.compute((1, 4), lambda t, i: X[0, i], name="init")
+    update = te.compute((6, 4), lambda t, i: state[t - 1, i] + X[t, i], name="update")
+    R = te.scan(init, update, state, inputs=[X], name="R")
+    s = create_schedule(R)
+    s.cache_read(init, "global", [R])
+    held(s, [X, R])
+
+
+def test_loop_for_a_stage_without_loops():
+    A, B, k = row_sums(1, 8)
+    total = te.compute((), lambda: B[0] * 2, name="total")
+    s = create_schedule(total)
+    one = s[total].fuse()
+    s[total].bind(one, te.thread_axis("blockIdx.x"))
+    s[B].compute_at(s[total], one)
+    func = held(s, [A, total])
+    assert allocs(func)["B"].scope == "shared"
