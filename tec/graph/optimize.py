@@ -13,10 +13,13 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     from .passes.dead_code import dead_code
     from .passes.fold_scale import fold_scale
     from .passes.layout import blocked_layout
+    from .passes.mixed_precision import mixed_precision
 
     graph = dead_code(graph)
     graph = common_subexpressions(graph)
     graph = fold_scale(graph)
     graph = dead_code(graph)
+    if dtype is not None:
+        graph = mixed_precision(graph, dtype)
     graph = conv_as_gemm(graph) if target.is_gpu else blocked_layout(graph, target)
     return dead_code(graph)

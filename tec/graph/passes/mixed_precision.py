@@ -1,0 +1,79 @@
+"""Mixed precision: contractions and what follows them in 16 bits, with float32 where the range or the sum needs it.
+
+`to16`: contractions (they accumulate in float32 whatever they are given). `follow`: operators that lose little, done in 16
+bits where all their computed inputs already are; the normalizations among them work in float32 inside. Everything else
+(exponentials, powers, sums over many elements, divisions) stays in float32. Inputs and outputs of the network keep their types.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import ImportModelError
+from ...te.evaluate import np_dtype
+from ..graph import Graph, Node, Value
+from .rewrite import Rebuild
+
+TO_16 = frozenset({"conv", "matmul", "conv_transpose", "einsum", "deform_conv"})
+FOLLOW = frozenset(
+    """add subtract multiply maximum minimum relu leaky_relu prelu clip hard_sigmoid hard_swish sigmoid tanh silu gelu gelu_tanh neg abs
+    identity where softmax layer_norm max_pool avg_pool reduce_max reduce_min reduce_mean resample reshape transpose slice concat pad tile
+    gather gather_elements gather_nd broadcast_to""".split()
+)
+_LIMIT = {"float16": 65504.0, "bfloat16": 3.38e38}
+
+
+def mixed_precision(graph: Graph, dtype: str = "float16") -> Graph:
+    """The graph with 16-bit arithmetic where that is safe. `dtype`: "float16" or "bfloat16"; "float32" changes nothing."""
+    if dtype == "float32":
+        return graph
+    if dtype not in _LIMIT:
+        raise ImportModelError(f"mixed precision in {dtype!r}", hint="float16, bfloat16 or float32")
+    casts: dict[tuple[Value, str], Value] = {}
+
+    def cast(b: Rebuild, v: Value, to: str) -> Value:
+        """`v` (of the new graph) as `to`; constants are converted, others get one cast each."""
+        if v.dtype == to:
+            return v
+        hit = casts.get((v, to))
+        if hit is None:
+            if v.is_const:
+                hit = b.new.constant(np.asarray(v.data).astype(np_dtype(to)), v.name, to)
+            else:
+                hit = b.new.add("cast", [v], {"dtype": to}, v.name)[0]
+            casts[v, to] = hit
+        return hit
+
+    def fits(v: Value) -> bool:
+        """Whether a constant survives in 16 bits: no overflow, and no value that only underflow would make zero."""
+        data = np.asarray(v.data)
+        size = np.abs(data[np.isfinite(data)])
+        return not size.size or bool(
+            size.max() < _LIMIT[dtype] and not np.any((size > 0) & (size < 6e-8) & (dtype == "float16"))
+        )
+
+    def in_16(b: Rebuild, node: Node) -> bool:
+        floats = [v for v in node.inputs if v.dtype == "float32"]
+        if not floats or node.outputs[0].dtype != "float32" or any(v.is_const and not fits(v) for v in floats):
+            return False
+        if node.op in TO_16:
+            return True
+        computed = [b.value(v) for v in floats if not v.is_const]
+        return node.op in FOLLOW and bool(computed) and all(v.dtype == dtype for v in computed)
+
+    def handle(b: Rebuild, node: Node) -> None:
+        to = dtype if in_16(b, node) else "float32"
+        inputs = []
+        for v in node.inputs:
+            new = b.value(v)
+            inputs.append(cast(b, new, to) if v.dtype == "float32" else new)
+        outs = b.new.add(node.op, inputs, node.attrs, node.outputs[0].name, node.origin)
+        b.map.update(zip(node.outputs, outs))
+
+    b = Rebuild(graph)
+    for node in graph.nodes:
+        handle(b, node)
+    for v in graph.outputs:
+        if not v.is_const:
+            b.map[v] = cast(b, b.map[v], v.dtype)
+    return b.finish()

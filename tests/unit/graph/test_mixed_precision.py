@@ -1,0 +1,64 @@
+"""Mixed precision keeps float32 where it must."""
+
+import numpy as np
+import pytest
+
+from tec.errors import ImportModelError
+from tec.graph import Graph, run_graph
+from tec.graph.passes.mixed_precision import mixed_precision
+
+rng = np.random.default_rng(1)
+CONV = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 1}
+
+
+def network(scale=1.0):
+    g = Graph()
+    x = g.input("x", "float32", (1, 3, 8, 8))
+    w = g.constant((rng.normal(size=(4, 3, 3, 3)) * 0.2 * scale).astype("f"), "w")
+    (y,) = g.add("conv", [x, w], CONV, "y")
+    (y,) = g.add("add", [y, g.constant(np.ones((4, 1, 1), "f"))])
+    (r,) = g.add("relu", [y], {}, "r")
+    (e,) = g.add("exp", [r], {}, "e")
+    (s,) = g.add("softmax", [r], {"axes": (1,)}, "s")
+    (t,) = g.add("reduce_sum", [e], {"axes": (2, 3), "keepdims": False}, "t")
+    g.set_outputs([s, t])
+    return g
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_types_and_values(dtype):
+    g = network()
+    m = mixed_precision(g, dtype)
+    m.check()
+    made = {n.op: n.outputs[0].dtype for n in m.nodes if n.op != "cast"}
+    assert made == {
+        "conv": dtype,
+        "add": dtype,
+        "relu": dtype,
+        "exp": "float32",
+        "softmax": dtype,
+        "reduce_sum": "float32",
+    }
+    assert [v.dtype for v in m.inputs] == [v.dtype for v in g.inputs]
+    assert [str(v.type) for v in m.outputs] == [str(v.type) for v in g.outputs]
+    x = rng.normal(size=(1, 3, 8, 8)).astype("f")
+    for a, b in zip(run_graph(m, {"x": x}), run_graph(g, {"x": x})):
+        np.testing.assert_allclose(a, b, rtol=5e-3 if dtype == "float16" else 5e-2, atol=1e-2)
+
+
+def test_weights_beyond_the_range_stay():
+    m = mixed_precision(network(scale=1e6), "float16")
+    assert {n.outputs[0].dtype for n in m.nodes if n.op == "conv"} == {"float32"}
+
+
+def test_one_cast_a_value():
+    m = mixed_precision(network(), "float16")
+    sources = [n.inputs[0] for n in m.nodes if n.op == "cast"]
+    assert len(sources) == len(set(sources))
+
+
+def test_unknown_precision():
+    g = network()
+    assert mixed_precision(g, "float32") is g
+    with pytest.raises(ImportModelError, match="mixed precision in 'int8'"):
+        mixed_precision(g, "int8")
