@@ -1,0 +1,326 @@
+"""The report page of `tec show --html`: one self-contained file.
+
+In: a `Network` and, where there is one, a device to time its kernels on. Out: an HTML page with the graph of fused groups,
+a roofline, a table of kernels and, for the kernel that is chosen, its operators, loop IR, LLVM IR and assembly side by
+side. The template with its style and script is `page.html` beside this file; nothing is loaded from anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from . import common, listing, measure
+from .errors import Refused
+
+_BOX_W, _BOX_H, _GAP_X, _GAP_Y = 250, 46, 28, 30
+
+
+def write_report(net: Any, path: Path, title: str, device: str | None, timed: bool | None) -> None:
+    """Write the page. timed: None times the kernels where a device for them is there or can be emulated."""
+    common.write_file(path, page(net, title, device, timed))
+
+
+def page(net: Any, title: str, device: str | None = None, timed: bool | None = None) -> str:
+    """The page's text."""
+    times, where = _times(net, device, timed)
+    kernels = listing.kernels_of(net)
+    steps = listing.steps_of(net)
+    roofs = ceilings(net)
+    rows = [_row(k, steps, times) for k in kernels]
+    data = {
+        "kernels": rows,
+        "roofs": roofs,
+        "where": where,
+    }
+    total = sum(r["us"] or 0.0 for r in rows)
+    facts = [
+        ("target", net.module.target),
+        ("steps", str(len(steps))),
+        ("kernels", str(len(kernels))),
+        ("arithmetic", f"{net.report.get('flops', 0) / 1e9:.3f} GFLOP"),
+        ("weights", common.size(sum(p.nbytes for p in net.params.values()))),
+        ("working memory", common.size(net.plan["arena_bytes"])),
+        ("code", common.size(len(net.get_binary()))),
+        ("time", f"{common.duration(total / 1e6)}, {where}" if times else "not measured"),
+    ]
+    template = files("tec.cli").joinpath("page.html").read_text(encoding="utf-8")
+    filled = {
+        "TITLE": escape(title),
+        "FACTS": "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts),
+        "GRAPH": graph_svg(net, steps),
+        "ROOFLINE": roofline_svg(rows, roofs),
+        "DATA": json.dumps(data).replace("</", "<\\/"),
+    }
+    for key, text in filled.items():
+        template = template.replace(f"@@{key}@@", text, 1)
+    return template
+
+
+def _times(net: Any, device: str | None, timed: bool | None) -> tuple[dict[str, measure.KernelTime], str]:
+    """Times by kernel name and what they are."""
+    if timed is False:
+        return {}, ""
+    import tec
+
+    try:
+        dev = common.device_for(net, device)
+    except (tec.DeviceError, Refused):
+        if device is not None or net.module.device_kind != "rocm":
+            if timed or device is not None:
+                raise
+            return {}, ""
+        try:
+            dev = common.device_for(net, "emu")
+        except (tec.DeviceError, Refused):
+            return {}, ""
+    inputs = common.make_inputs(net.inputs, (), "random", 0)
+    if not dev.is_emulated:
+        net.run(inputs, device=dev)
+    try:
+        found = measure.kernel_times(net, inputs, dev)
+    except tec.TecError:
+        if timed:
+            raise
+        return {}, ""
+    what = (
+        f"estimated by the time model of the software GPU ({dev.arch})"
+        if dev.is_emulated
+        else f"measured on {dev.name}"
+    )
+    return {t.name: t for t in found}, what
+
+
+def _row(k: listing.Kernel, steps: list[listing.Step], times: dict[str, measure.KernelTime]) -> dict[str, Any]:
+    mine = [s for s in steps if s.function == k.function]
+    t = times.get(k.name)
+    facts = listing.resources(k)
+    shown = [(key, str(facts[key])) for key in ("vgprs", "agprs", "sgprs", "lds_bytes", "scratch_bytes", "vgpr_spills", "sgpr_spills", "instructions") if key in facts]  # fmt: skip
+    if "threads" in facts:
+        shown.insert(0, ("threads a group", " x ".join(str(n) for n in facts["threads"])))
+    if "occupancy_waves" in facts:
+        shown.append(("waves a SIMD", f"{facts['occupancy_waves']} (limited by {facts['occupancy_limit']})"))
+    loop = facts.get("main_loop")
+    if loop:
+        shown.append(("main loop", f"{loop['matrix']} {loop['matrix_kind'] or 'matrix'}, {loop['valu']} VALU, {loop['salu']} SALU, {loop['barriers']} barriers"))  # fmt: skip
+    for s in mine[:1]:
+        shown += [
+            ("arithmetic a call", f"{s.flops / 1e6:.3f} MFLOP"),
+            ("memory a call, at least", common.size(s.bytes)),
+        ]
+    if t is not None:
+        shown += [(key.replace("_", " "), f"{n:,}") for key, n in t.counters.items()]
+    return {
+        "name": k.name, "function": k.function, "ops": k.ops, "origins": k.origins, "ir": k.ir, "llvm": k.llvm, "asm": k.asm,
+        "calls": len(mine), "us": t.us if t else None, "limit": t.limit if t else "",
+        "flops": sum(s.flops for s in mine), "bytes": sum(s.bytes for s in mine),
+        "vgprs": facts.get("vgprs"), "lds": facts.get("lds_bytes"), "waves": facts.get("occupancy_waves"), "facts": shown,
+    }  # fmt: skip
+
+
+# ---- ceilings
+
+
+def ceilings(net: Any) -> dict[str, Any]:
+    """{"gbps", "peaks": {name: GFLOP/s}, "source"} of the target's chip; empty where it is not known."""
+    from ..runtime.amdemu.chips import CHIPS
+    from ..target import Target
+
+    target = Target(net.module.target)
+    chip = CHIPS.get(target.mcpu) if target.kind == "rocm" else None
+    if chip is not None:
+        lanes = chip.simds * chip.simd_lanes * chip.compute_units
+        peaks = {"vector f32": 2e-3 * lanes * chip.clock_mhz}
+        for kind in ("f32", "f16"):
+            if kind in chip.matrix:
+                peaks[f"matrix {kind}"] = 2e-3 * chip.matrix[kind] * chip.compute_units * chip.clock_mhz
+        return {"gbps": chip.memory_gbps, "peaks": peaks, "source": f"{chip.product}, data sheet"}
+    if target.is_host:
+        return _host_ceilings()
+    return {}
+
+
+def _host_ceilings() -> dict[str, Any]:
+    """What NumPy reaches here: a product of matrices, and a copy."""
+    import time
+
+    import numpy as np
+
+    def best(f: Any) -> float:
+        out = []
+        for _ in range(4):
+            start = time.perf_counter()
+            f()
+            out.append(time.perf_counter() - start)
+        return min(out)
+
+    n = 768
+    a = np.ones((n, n), np.float32)
+    source = np.ones(1 << 24, np.float32)
+    target = np.empty_like(source)
+    return {
+        "gbps": 2 * source.nbytes / best(lambda: np.copyto(target, source)) / 1e9,
+        "peaks": {"NumPy product f32": 2 * n**3 / best(lambda: a @ a) / 1e9},
+        "source": "measured here with NumPy: a product of matrices, a copy",
+    }
+
+
+# ---- pictures
+
+
+def graph_svg(net: Any, steps: list[listing.Step]) -> str:
+    """The steps as boxes in layers, inputs above, outputs below; each box has its function in `data-function`."""
+    values = net.plan["values"]
+
+    def root(name: str) -> str:
+        while values[name]["place"] == "alias":
+            name = values[name]["of"]
+        return name
+
+    makers: dict[str, int] = {}
+    edges: set[tuple[int, int]] = set()
+    count = len(steps)
+    inputs = {i["name"]: count + k for k, i in enumerate(net.inputs)}
+    labels: dict[int, tuple[str, str, str]] = {
+        count + k: (i["name"], f"{i['dtype']} {'x'.join(map(str, i['shape']))}", "") for k, i in enumerate(net.inputs)
+    }
+    for s in steps:
+        for name in s.reads:
+            at = root(name)
+            source = makers.get(at, inputs.get(at))
+            if source is not None:
+                edges.add((source, s.number))
+        for name in s.writes:
+            makers[root(name)] = s.number
+        shape = "x".join(map(str, values[s.writes[-1]]["shape"])) if s.writes else ""
+        labels[s.number] = (" → ".join(s.ops) or s.function, f"{s.origin}  {shape}".strip(), s.function)
+    base = count + len(inputs)
+    for k, o in enumerate(net.outputs):
+        labels[base + k] = (o["name"], f"{o['dtype']} {'x'.join(map(str, o['shape']))}", "")
+        source = makers.get(root(o.get("value", o["name"])))
+        if source is not None:
+            edges.add((source, base + k))
+    return _draw(labels, edges, count)
+
+
+def _draw(labels: dict[int, tuple[str, str, str]], edges: set[tuple[int, int]], count: int) -> str:
+    before: dict[int, list[int]] = defaultdict(list)
+    for a, b in edges:
+        before[b].append(a)
+    layer: dict[int, int] = {}
+    order = [n for n in labels if count <= n and not before[n]] + [n for n in labels if n < count] + [n for n in labels if n >= count and before[n]]  # fmt: skip
+    for n in order:
+        layer[n] = 1 + max((layer[p] for p in before[n] if p in layer), default=-1)
+    rows: dict[int, list[int]] = defaultdict(list)
+    place: dict[int, float] = {}
+    for n in order:
+        rows[layer[n]].append(n)
+    for k in sorted(rows):
+        rows[k].sort(key=lambda n: sum(place.get(p, 0.0) for p in before[n]) / max(1, len(before[n])))
+        for j, n in enumerate(rows[k]):
+            place[n] = j - (len(rows[k]) - 1) / 2
+    width = max(len(r) for r in rows.values()) * (_BOX_W + _GAP_X) + _GAP_X
+    height = len(rows) * (_BOX_H + _GAP_Y) + _GAP_Y
+
+    def xy(n: int) -> tuple[float, float]:
+        return width / 2 + place[n] * (_BOX_W + _GAP_X) - _BOX_W / 2, _GAP_Y + layer[n] * (_BOX_H + _GAP_Y)
+
+    out = [f'<svg id="graph" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img" aria-label="graph of fused groups">']  # fmt: skip
+    for a, b in sorted(edges):
+        (x1, y1), (x2, y2) = xy(a), xy(b)
+        x1, x2, y1 = x1 + _BOX_W / 2, x2 + _BOX_W / 2, y1 + _BOX_H
+        # An edge over several layers bows out so that it does not run through the boxes between.
+        bow = (_BOX_W * 0.62 + 4 * (layer[b] - layer[a])) if layer[b] - layer[a] > 1 and abs(x1 - x2) < 10 else 0.0
+        middle = (y1 + y2) / 2
+        path = (
+            f"M{x1:.0f} {y1:.0f} C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"
+            if not bow
+            else f"M{x1:.0f} {y1:.0f} C{x1 + bow:.0f} {y1 + 20:.0f} {x2 + bow:.0f} {y2 - 20:.0f} {x2:.0f} {y2:.0f}"
+        )
+        out.append(f'<path class="edge" d="{path}"/>')
+    for n, (title, under, function) in labels.items():
+        x, y = xy(n)
+        kind = "step" if function else "port"
+        out.append(
+            f'<g class="{kind}" data-function="{escape(function)}" tabindex="0"><title>{escape(title)}\n{escape(under)}</title>'
+            f'<rect x="{x:.0f}" y="{y:.0f}" width="{_BOX_W}" height="{_BOX_H}" rx="7"/>'
+            f'<text x="{x + _BOX_W / 2:.0f}" y="{y + 19:.0f}">{escape(_short(title, 34))}</text>'
+            f'<text class="small" x="{x + _BOX_W / 2:.0f}" y="{y + 36:.0f}">{escape(_short(under, 42))}</text></g>'
+        )
+    return "".join(out) + "</svg>"
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:
+    """GFLOP/s over FLOP/byte, both logarithmic, with the chip's ceilings and a dot a kernel."""
+    if not roofs:
+        return "<p>No ceilings are known for this target.</p>"
+    timed = any(r["us"] for r in rows)
+    points = []
+    top = max(roofs["peaks"].values())
+    for r in rows:
+        if not r["flops"] or not r["bytes"]:
+            continue
+        ai = r["flops"] / r["bytes"]
+        rate = r["flops"] / r["us"] / 1e3 if r["us"] else min(top, ai * roofs["gbps"])
+        points.append((r["name"], ai, rate, r["us"] or 0.0))
+    lows = [p[1] for p in points] or [1.0]
+    x0, x1 = math.floor(math.log10(min(*lows, 0.1))), math.ceil(math.log10(max(*lows, 10 * top / roofs["gbps"])))
+    y1 = math.ceil(math.log10(top))
+    y0 = min(math.floor(math.log10(min([p[2] for p in points] or [1.0]))), y1 - 2)
+    w, h, left, bottom, right, head = 760, 380, 64, 44, 12, 14
+
+    def sx(v: float) -> float:
+        return left + (math.log10(v) - x0) / (x1 - x0) * (w - left - right)
+
+    def sy(v: float) -> float:
+        return head + (y1 - math.log10(v)) / (y1 - y0) * (h - head - bottom)
+
+    out = [f'<svg id="roofline" viewBox="0 0 {w} {h}" role="img" aria-label="roofline">']
+    for e in range(x0, x1 + 1):
+        out.append(f'<line class="grid" x1="{sx(10**e):.1f}" x2="{sx(10**e):.1f}" y1="{head}" y2="{h - bottom}"/><text class="tick" x="{sx(10**e):.1f}" y="{h - bottom + 16}">{_number(e)}</text>')  # fmt: skip
+    for e in range(y0, y1 + 1):
+        out.append(f'<line class="grid" x1="{left}" x2="{w - right}" y1="{sy(10**e):.1f}" y2="{sy(10**e):.1f}"/><text class="tick left" x="{left - 6}" y="{sy(10**e) + 4:.1f}">{_number(e)}</text>')  # fmt: skip
+    slope = roofs["gbps"]
+    start = max(10.0**x0, 10.0**y0 / slope)
+    for k, (name, peak) in enumerate(sorted(roofs["peaks"].items(), key=lambda p: -p[1])):
+        knee = peak / slope
+        if k == 0:
+            out.append(
+                f'<path class="roof" d="M{sx(start):.1f} {sy(start * slope):.1f} L{sx(knee):.1f} {sy(peak):.1f}"/>'
+            )
+        out.append(f'<path class="roof" d="M{sx(knee):.1f} {sy(peak):.1f} L{w - right} {sy(peak):.1f}"/>')
+        out.append(
+            f'<text class="rooftext" x="{w - right - 4}" y="{sy(peak) - 5:.1f}">{escape(name)} {peak / 1e3:.1f} TFLOP/s</text>'
+        )
+    out.append(
+        f'<text class="rooftext start" x="{sx(start) + 14:.1f}" y="{sy(start * slope) - 18:.1f}">memory {slope:.0f} GB/s</text>'
+    )
+    longest = max((p[3] for p in points), default=0.0) or 1.0
+    for name, ai, rate, us in points:
+        out.append(
+            f'<circle class="dot" data-kernel="{escape(name)}" cx="{sx(ai):.1f}" cy="{sy(max(rate, 10.0**y0)):.1f}" r="{4 + 7 * math.sqrt(us / longest):.1f}" tabindex="0">'
+            f"<title>{escape(name)}\n{ai:.2f} FLOP/byte, {rate:.1f} GFLOP/s{'' if us else ' at most'}</title></circle>"
+        )  # fmt: skip
+    out.append(f'<text class="axis" x="{(left + w - right) / 2:.0f}" y="{h - 6}">FLOP a byte of arguments</text>')
+    out.append(f'<text class="axis" transform="translate(14 {(h - bottom) / 2:.0f}) rotate(-90)">GFLOP/s</text></svg>')
+    note = (
+        "The area of a dot is its kernel's share of the time."
+        if timed
+        else "No times were taken: a dot stands where its roof is."
+    )
+    return "".join(out) + f"<p class='note'>Ceilings: {escape(roofs['source'])}. {note}</p>"
+
+
+def _number(e: int) -> str:
+    return (
+        str(10**e) if 0 <= e <= 3 else f"{10.0**e:g}" if -3 <= e < 0 else f"10<tspan dy='-4' font-size='8'>{e}</tspan>"
+    )
