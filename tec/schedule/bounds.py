@@ -50,6 +50,7 @@ class Bounds:
             if isinstance(s.op, ScanOp):
                 self.scans.update((id(sch.stage_map[t.op]), s) for t in (*s.op.update, *s.op.init))
         self._reads: dict[int, list[Read]] = {}
+        self._readers: dict[int, list[Stage]] = {}
         self._envs: dict[tuple[int, int, int], Evaluator] = {}
         self._bind_symbols()
 
@@ -70,6 +71,16 @@ class Bounds:
         lo = self.facts.bounds(r.min)[0]
         top = self.facts.bounds(B.sub(B.add(r.min, r.extent), 1))[1]
         self.facts.bind(var, lo, top)
+
+    def readers(self, stage: Stage) -> list[Stage]:
+        """The stages that read an output of `stage`, in order."""
+        if not self._readers:
+            for s in self.sch.stages:
+                for source in dict.fromkeys(
+                    self.sch.stage_map[t.op] for t in s.op.inputs if t.op in self.sch.stage_map
+                ):
+                    self._readers.setdefault(id(source), []).append(s)
+        return self._readers.get(id(stage), [])
 
     # ---- attachment
 
@@ -127,7 +138,7 @@ class Bounds:
                 self._check_inside(stage)
             return
         demand: Region | None = None
-        for consumer in self.sch.readers(stage):
+        for consumer in self.readers(stage):
             region = self._demand(stage, consumer)
             if region is None:
                 continue
@@ -204,7 +215,7 @@ class Bounds:
     def _check_nested_threads(self, stage: Stage) -> None:
         """A loop over a launch index inside of another over the same one: the threads beyond the outer loop do nothing."""
         outside = [(s, iv) for s, iv in self.path(stage)]
-        readers = [(s, iv) for s in self.sch.readers(stage) for iv in s.leaf]
+        readers = [(s, iv) for s in self.readers(stage) for iv in s.leaf]
         for iv in stage.leaf:
             tag = stage.thread_of(iv)
             if tag in ("", "vthread"):
@@ -232,7 +243,7 @@ class Bounds:
         scope = self.scope(stage)
         if _scope_rank(scope) == 0 or around - {"", "vthread"}:
             return
-        for s in (stage, *self.sch.readers(stage)):
+        for s in (stage, *self.readers(stage)):
             for iv in s.leaf:
                 if s.thread_of(iv) not in ("", "vthread"):
                     raise fail(
@@ -261,7 +272,7 @@ class Bounds:
         return isinstance(extent, E.IntImm) and extent.value == 1
 
     def _check_inside(self, stage: Stage) -> None:
-        for consumer in self.sch.readers(stage):
+        for consumer in self.readers(stage):
             self._relaxed(stage, consumer)
 
     # ---- demand

@@ -48,13 +48,16 @@ def normalize(sch: Schedule) -> Schedule:
 def inline(sch: Schedule) -> None:
     """Put the bodies of inlined stages in place of the reads of them, producers first."""
     bodies: dict[int, Stage] = {}
+    in_memory = {
+        id(sch.stage_map.get(t.op)) for s in sch.stages if not isinstance(s.op, ComputeOp) for t in s.op.inputs
+    }
     for stage in list(sch.stages):
         op = stage.op
         if isinstance(op, ComputeOp) and any(id(sch.stage_map.get(t.op)) in bodies for t in op.inputs):
             op = _inline_into(sch, op, bodies)
             sch.set_stage_op(stage, op)
         if stage.attach == AttachKind.INLINE:
-            if any(not isinstance(r.op, ComputeOp) for r in sch.readers(stage)):
+            if id(stage) in in_memory:
                 stage.attach = AttachKind.ROOT  # an extern or a scan reads memory, not an expression
             else:
                 bodies[id(stage)] = stage
