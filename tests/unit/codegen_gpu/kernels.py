@@ -13,6 +13,7 @@ from typing import Any
 
 from tec.ir import (
     Alloc,
+    Broadcast,
     Buffer,
     BufferLoad,
     BufferStore,
@@ -243,6 +244,49 @@ def guarded() -> Func:
     )  # fmt: skip
 
 
+def masked(dtype: str, lanes: int) -> Func:
+    """Vector accesses under a mask that differs from lane to lane: contiguous, reversed, strided, gathered."""
+    a, c, n = buf("a", dtype, N * lanes), buf("c", dtype, N * lanes), Var("n")
+
+    def body(i: Expr) -> Stmt:
+        start = B.mul(i, lanes)
+        at = Ramp(start, B.const(1), lanes)
+        mask = at < Broadcast(n, lanes)
+        back = Ramp(start + (lanes - 1), B.const(-1), lanes)
+        spread = Ramp(start, B.const(3), lanes)
+        gathered = B.floormod(at * at, Broadcast(B.const(N), lanes))
+        total = BufferLoad(a, (at,), mask) + BufferLoad(a, (back,), mask) + BufferLoad(a, (spread,), mask)
+        total = total + BufferLoad(a, (gathered,)) + BufferLoad(a, (spread,))
+        return seq(
+            BufferStore(c, total, (at,), mask), BufferStore(c, total, (spread,), mask), BufferStore(c, total, (back,))
+        )
+
+    return kernel(f"masked_{dtype}x{lanes}", [a, c, n], body)
+
+
+def control() -> Func:
+    """Loops of unknown length, while, let, a guarded load, wide vectors."""
+    from tec.ir import For, Let, LetStmt, While
+
+    a, c, n = buf("a", "float32", 16 * N), buf("c", "float32", 16 * N), Var("n")
+    acc = buf("acc", "float32", 4, scope="local")
+    j, v, w = Var("j"), Var("v"), Var("w", "float32")
+
+    def body(i: Expr) -> Stmt:
+        zero = B.const(0)
+        wide = Ramp(B.mul(i, 16), B.const(1), 16)
+        step = BufferStore(acc, BufferLoad(acc, (zero,)) + BufferLoad(a, (v,)), (zero,))
+        loop = For(j, zero, n, LetStmt(v, B.floormod(i + j, B.const(N)), step))
+        guarded = Call("if_then_else", (i < n, BufferLoad(a, (i,)), B.const(0.0)), "float32")
+        let = Let(w, BufferLoad(acc, (zero,)), w * w + guarded)
+        halve = While(BufferLoad(acc, (zero,)) > 1.0, BufferStore(acc, BufferLoad(acc, (zero,)) * 0.5, (zero,)))
+        picked = BufferStore(acc, BufferLoad(acc, (B.floormod(i, B.const(4)),)), (B.const(1),))
+        rest = [BufferStore(c, let, (i,)), BufferStore(c, BufferLoad(a, (wide,)), (wide,))]
+        return Alloc(acc, seq(BufferStore(acc, B.const(0.0), (zero,)), loop, halve, picked, *rest))
+
+    return kernel("control", [a, c, n], body)
+
+
 EXACT = "sqrt floor ceil trunc round nearbyint rsqrt"
 
 
@@ -253,6 +297,9 @@ def all_kernels(target: Target) -> Iterator[Func]:
     yield dynamic_shared()
     yield wave_ops()
     yield async_copies()
+    yield control()
+    for d in ("float32", "float16", "bfloat16", "int8", "float64"):
+        yield masked(d, 4)
     for d in FLOATS:
         yield unary_calls(EXACT, d)
         yield arithmetic(d)
