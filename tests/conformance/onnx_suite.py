@@ -163,7 +163,7 @@ def worker(kinds: list[str], names: list[str], device: str) -> None:
         try:
             run_case(case, runner)
         except Exception as e:
-            text = str(e).strip().splitlines()
+            text = str(getattr(e, "message", e)).strip().splitlines()
             error = f"{type(e).__name__}: {' '.join(text[:3])[:200]}"
         print(json.dumps({"done": case.name, "error": error, "seconds": time.perf_counter() - begin}), flush=True)
 

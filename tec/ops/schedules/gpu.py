@@ -50,9 +50,15 @@ def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: bool = 
     total = size_of(op.output(0).shape)
     bx, tx = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
     if not op.axis:
-        one = stage.fuse()  # no axes: a loop of one
-        stage.bind(one, tx)
-        return one
+        if not op.reduce_axis:
+            one = stage.fuse()  # no axes: a loop of one
+            stage.bind(one, tx)
+            return one
+        # One sum: a work-group shares it.
+        k = stage.fuse(*op.reduce_axis) if len(op.reduce_axis) > 1 else op.reduce_axis[0]
+        _, inner = stage.split(k, factor=64)
+        stage.bind(inner, tx)
+        return inner
     fused = stage.fuse(*op.axis) if len(op.axis) > 1 else op.axis[0]
     lanes = 16 // max(1, {"64": 8, "32": 4, "16": 2}.get(op.output(0).dtype[-2:], 1))
     if vector and total is not None and lanes > 1 and total % lanes == 0 and total >= lanes * 64:
