@@ -17,7 +17,7 @@ demo: setup
 	$(PY) tutorials/demo.py
 
 test: setup
-	$(PY) -m pytest -m "not slow and not gpu"
+	$(PY) -m pytest -n 2 -m "not slow and not gpu"
 
 check: setup
 	$(VENV)/bin/ruff check tec frontends tests benchmarks tutorials
