@@ -12,6 +12,7 @@ from .lower_allreduce import lower_allreduce
 from .lower_dot import lower_dot
 from .lower_fragments import lower_fragments
 from .lower_math import lower_math
+from .pad_tiles import pad_tiles
 from .partition_loops import partition_loops
 from .pipeline import pipeline
 from .plan_storage import plan_storage
@@ -24,6 +25,6 @@ from .vectorize import vectorize
 
 __all__ = [
     "flatten_buffers", "hoist_conditions", "inject_prefetch", "inject_vthread", "insert_barriers", "lower_allreduce",
-    "lower_dot", "lower_fragments", "lower_math", "partition_loops", "pipeline", "plan_storage", "remove_noop", "simplify",
+    "lower_dot", "lower_fragments", "lower_math", "pad_tiles", "partition_loops", "pipeline", "plan_storage", "remove_noop", "simplify",
     "split_host_device", "unify_threads", "unroll", "vectorize",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ CPU = Target("llvm -mcpu=znver4")
 GPU = Target("rocm -mcpu=gfx942")
 GPU32 = Target("rocm -mcpu=gfx1100")
 TO_BARRIERS = (
-    "unify_threads", "inject_vthread", "pipeline", "partition_loops", "flatten_buffers", "simplify", "vectorize",
+    "unify_threads", "inject_vthread", "pipeline", "pad_tiles", "partition_loops", "flatten_buffers", "simplify", "vectorize",
     "unroll", "remove_noop", "plan_storage", "insert_barriers",
 )  # fmt: skip
 ALL = (*TO_BARRIERS, "lower_allreduce", "lower_math", "simplify", "remove_noop")

@@ -405,3 +405,77 @@ def f(A: Buffer((n, m), "float32"), C: Buffer((n, m), "float32"), n: int32, m: i
 def test_lanes_of_both_wavefront_sizes(target: object) -> None:
     func = parse_func(_STAGED.format(n="3", more="", note=""))
     check_same(func, apply(func, target, *ALL), split=target, wave=target.wavefront_size)  # type: ignore[arg-type,attr-defined]
+
+
+# ---- pad_tiles
+
+_RAGGED = """
+def f(A: Buffer((100, 20), "float32"), C: Buffer((100,), "float32")):
+    for b in thread("blockIdx.x", 2):
+        for t in thread("threadIdx.x", 64):
+            acc = alloc((1,), "float32", scope="local")
+            if likely(b * 64 + t < 100):
+                acc[0] = 0.0
+            for k in range({steps}):
+                s = alloc((64,), "float32", scope="shared")
+                if likely(b * 64 + t < 100):
+                    {fill}
+                if likely(b * 64 + t < 100):
+                    acc[0] = acc[0] + s[t]
+            if likely(b * 64 + t < 100):
+                C[b * 64 + t] = acc[0]
+"""
+
+
+def test_tiles_on_chip_are_computed_in_full() -> None:
+    func = parse_func(_RAGGED.format(steps=20, fill="s[t] = A[b * 64 + t, k]"))
+    out = apply(func, GPU, "unify_threads", "pad_tiles")
+    assert count(out, S.IfThenElse) == 1  # the store to global memory
+    assert count(out, "if_then_else") == 1  # the load from it
+    check_same(func, apply(out, GPU, *ALL[1:]), split=GPU)
+
+
+def test_the_ragged_end_of_a_reduction_keeps_its_guard() -> None:
+    text = _RAGGED.replace(
+        "acc[0] = acc[0] + s[t]", "if likely(k < 20):\n                        acc[0] = acc[0] + s[t]"
+    )
+    func = parse_func(text.format(steps=24, fill="if likely(k < 20):\n                        s[t] = A[b * 64 + t, k]"))
+    out = apply(func, GPU, "unify_threads", "pad_tiles")
+    assert str(out).count("if likely(k < 20)") == 1  # the sum's; the fill's went into its load
+    check_same(func, apply(out, GPU, *ALL[1:]), split=GPU)
+
+
+def test_a_guard_of_the_index_itself_stays() -> None:
+    func = parse_func(
+        """
+def f(A: Buffer((40,), "float32"), C: Buffer((40,), "float32")):
+    for b in thread("blockIdx.x", 1):
+        for t in thread("threadIdx.x", 64):
+            s = alloc((40,), "float32", scope="shared")
+            if likely(t < 40):
+                s[t] = A[t]
+            if likely(t < 40):
+                C[t] = s[39 - t]
+"""
+    )
+    out = apply(func, GPU, "unify_threads", "pad_tiles")
+    assert count(out, S.IfThenElse) == 2 and count(out, "if_then_else") == 0
+    check_same(func, apply(out, GPU, *ALL[1:]), split=GPU)
+
+
+def test_a_store_without_the_guard_keeps_it_everywhere() -> None:
+    func = parse_func(
+        """
+def f(A: Buffer((100,), "float32"), C: Buffer((128,), "float32")):
+    for b in thread("blockIdx.x", 2):
+        for t in thread("threadIdx.x", 64):
+            acc = alloc((1,), "float32", scope="local")
+            acc[0] = 7.0
+            if likely(b * 64 + t < 100):
+                acc[0] = A[b * 64 + t]
+            C[b * 64 + t] = acc[0]
+"""
+    )
+    out = apply(func, GPU, "unify_threads", "pad_tiles")
+    assert count(out, S.IfThenElse) == 1
+    check_same(func, apply(out, GPU, *ALL[1:]), split=GPU)
