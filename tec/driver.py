@@ -27,6 +27,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("inject_prefetch", "loops"),
     ("inject_vthread", "loops"),
     ("pipeline", "loops"),
+    ("pad_tiles", "loops"),
     ("partition_loops", "loops"),
     ("flatten_buffers", "flat"),
     ("simplify", "flat"),
