@@ -6,6 +6,8 @@ negative zero, no infinities).
 
 from __future__ import annotations
 
+from functools import partial
+
 from .ops import Ops
 
 # kind -> (exponent bits, mantissa bits)
@@ -16,7 +18,7 @@ def decode(o: Ops, byte: str, kind: str, fnuz: bool = True) -> str:
     """An 8-bit float in the low byte of an i32, as f32 (always exact)."""
     exponent_bits, mantissa_bits = FORMATS[kind]
     bias = (1 << (exponent_bits - 1)) - (0 if fnuz else 1)
-    c = lambda v: o.const("i32", v)  # noqa: E731
+    c = partial(o.const, "i32")
     sign = o.shl(o.and_(byte, c(0x80)), c(24))
     magnitude = o.and_(byte, c(0x7F))
     # Put exponent and mantissa where f32 has them; the product with a power of two mends the bias, denormals included.

@@ -223,17 +223,15 @@ def _pointers(w: int, space: str, k: int) -> tuple[str, str]:
         text = f"  %a{k} = add <{w} x i64> %addr, splat (i64 {4 * k})\n"
         return text + f"  %p{k} = inttoptr <{w} x i64> %a{k} to <{w} x ptr>\n", f"%p{k}"
     if space == "lds":
-        text = (
-            f"  %x{k} = add <{w} x i32> %addr, splat (i32 {4 * k})\n  %z{k} = zext <{w} x i32> %x{k} to <{w} x i64>\n"
-        )
-        return text + f"  %p{k} = getelementptr i8, ptr %base, <{w} x i64> %z{k}\n", f"%p{k}"
+        # A 32-bit index (checked, so never negative) lets the host gather and scatter 16 lanes at once.
+        text = f"  %x{k} = add <{w} x i32> %addr, splat (i32 {4 * k})\n"
+        return text + f"  %p{k} = getelementptr i8, ptr %base, <{w} x i32> %x{k}\n", f"%p{k}"
     text = f"""  %d{k} = and <{w} x i32> %addr, splat (i32 -4)
   %e{k} = mul <{w} x i32> %d{k}, splat (i32 {w})
   %b{k} = and <{w} x i32> %addr, splat (i32 3)
   %f{k} = add <{w} x i32> %e{k}, %b{k}
   %g{k} = add <{w} x i32> %f{k}, {_seq(w, 4 * w * k, 4)}
-  %z{k} = zext <{w} x i32> %g{k} to <{w} x i64>
-  %p{k} = getelementptr i8, ptr %base, <{w} x i64> %z{k}
+  %p{k} = getelementptr i8, ptr %base, <{w} x i32> %g{k}
 """
     return text, f"%p{k}"
 
@@ -374,8 +372,7 @@ def _lds_load(w: int, n: int) -> str:
         text += f"  br label %{s}jn\n{s}ge:\n"
         for k in range(n):
             text += f"""  %{s}x{k} = add <16 x i32> %{s}a, splat (i32 {4 * k})
-  %{s}xz{k} = zext <16 x i32> %{s}x{k} to <16 x i64>
-  %{s}xp{k} = getelementptr i8, ptr %base, <16 x i64> %{s}xz{k}
+  %{s}xp{k} = getelementptr i8, ptr %base, <16 x i32> %{s}x{k}
   %{s}e{k} = call <16 x i32> @llvm.masked.gather.v16i32.v16p0(<16 x ptr> align 1 %{s}xp{k}, <16 x i1> %{s}m, <16 x i32> zeroinitializer)
 """
         text += f"  br label %{s}jn\n{s}jn:\n"

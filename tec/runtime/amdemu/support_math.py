@@ -7,6 +7,7 @@ close: better than the 1 ulp that the ISA manuals promise. Sources: Taylor and a
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from .ops import Ops, Out
 
@@ -61,7 +62,7 @@ def _exp2(o: Ops, x: str) -> str:
 def _log2(o: Ops, x: str) -> str:
     wide = o.fpext("f32", "f64", x)  # every f32, denormals too, is a normal f64
     raw = o.bitcast("f64", "i64", wide)
-    c = lambda v: o.const("i64", v)  # noqa: E731
+    c = partial(o.const, "i64")
     # Mantissa in [sqrt(1/2), sqrt(2)): the series in s = (m-1)/(m+1), |s| < 0.172.
     shifted = o.sub(raw, c(0x3FE6A09E667F3BCD), "i64")
     e = o.ashr(shifted, c(52), "i64")

@@ -19,9 +19,10 @@ _ANY_GROUP = 0xFFFFFFFF
 
 def track_function(w: int, space: str) -> str:
     at = "i64" if space == "global" else "i32"
-    load = lambda name, field, ty="i64": (  # noqa: E731
-        f"  %{name}_p = getelementptr i8, ptr %ctx, i64 {CTX[field]}\n  %{name} = load {ty}, ptr %{name}_p\n"
-    )
+
+    def load(name: str, field: str, ty: str = "i64") -> str:
+        return f"  %{name}_p = getelementptr i8, ptr %ctx, i64 {CTX[field]}\n  %{name} = load {ty}, ptr %{name}_p\n"
+
     if space == "global":
         find = """  br label %loop
 loop:
@@ -216,10 +217,12 @@ def measure_functions(w: int) -> str:
   %counters = load ptr, ptr %cp
   %row = getelementptr [4 x i64], ptr %counters, i64 %slot
 """
-    bump = lambda k, value: (  # noqa: E731
-        f"  %b{k}p = getelementptr i64, ptr %row, i64 {k}\n  %b{k}o = load i64, ptr %b{k}p\n"
-        f"  %b{k}n = add i64 %b{k}o, {value}\n  store i64 %b{k}n, ptr %b{k}p\n"
-    )
+
+    def bump(k: int, value: str) -> str:
+        return (
+            f"  %b{k}p = getelementptr i64, ptr %row, i64 {k}\n  %b{k}o = load i64, ptr %b{k}p\n"
+            f"  %b{k}n = add i64 %b{k}o, {value}\n  store i64 %b{k}n, ptr %b{k}p\n"
+        )
 
     def first_of(name: str, vec: str, extra: str, done: str) -> str:
         """A loop over active lanes; %{name}_first are those whose value no active lane before them (and in `extra`) has."""
@@ -258,7 +261,6 @@ def measure_functions(w: int) -> str:
   %d_gm = shl i{w} -1, %d_gsw
   %d_bef = and i{w} %d_bef1, %d_gm
 """
-    ones = "\n".join(f"  %lane{i} = add i64 0, {i}" for i in ())
     return f"""
 define void @tec_lines_{w}(<{w} x i64> %addr, i{w} %m, ptr %ctx, i64 %slot, i64 %nbytes, i64 %shift) noinline {{
 entry:
@@ -270,7 +272,7 @@ d_entry:
   %line = lshr <{w} x i64> %addr, %shv
   %line32 = trunc <{w} x i64> %line to <{w} x i32>
   store <{w} x i32> %line32, ptr %d_buf
-{ones}{first_of("d", "%line32", plain, "done")}done:
+{first_of("d", "%line32", plain, "done")}done:
   %n = call i{w} @llvm.ctpop.i{w}(i{w} %d_first)
   %n128 = zext i{w} %n to i128
   %n64 = trunc i128 %n128 to i64

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from .asmparse import Inst
-from .ops import Ops
 from .wave import Wave
 
 Handler = Callable[[Wave, Inst], None]
@@ -139,7 +138,7 @@ def _accumulator(w: Wave, inst: Inst, t: str) -> str:
         assert op is inst.operands[0]
 
 
-def compare(names: str, t: str, fn: Callable[[Ops, str, str], str], exec_names: str = "") -> None:
+def compare(names: str, t: str, fn: Callable[..., str], exec_names: str = "") -> None:
     """v_cmp rows (a lane mask out) and their v_cmpx sisters, which write EXEC as well."""
 
     def sources(w: Wave, inst: Inst) -> str:

@@ -8,6 +8,8 @@ correctly rounded; hardware may differ by 1 ulp.
 
 from __future__ import annotations
 
+from functools import partial
+
 from .ops import BITS, Ops
 from .table import compare, valu
 from .table_salu import f32_to_int
@@ -177,7 +179,7 @@ def _frexp(o: Ops, t: str, a: str, mantissa: bool) -> str:
     frac, bias, scale = {"f16": (10, 15, 10), "f32": (23, 127, 24), "f64": (52, 1023, 54)}[t]
     raw = o.bitcast(t, i, a)
     exp_mask = ((1 << (bits - 1 - frac)) - 1) << frac
-    c = lambda v: o.const(i, v)  # noqa: E731
+    c = partial(o.const, i)
     denormal = o.icmp("eq", i, o.and_(raw, c(exp_mask), i), c(0))
     scaled = o.bitcast(t, i, o.bin("fmul", t, a, o.const(t, 2.0**scale)))
     raw2 = o.select(denormal, i, scaled, raw)
@@ -222,8 +224,8 @@ valu("v_cvt_i16_f16", "i16 = f16", lambda o, a: f32_to_int(o, o.fpext("f16", "f3
 valu("v_cvt_u16_f16", "i16 = f16", lambda o, a: f32_to_int(o, o.fpext("f16", "f32", a), False, "f32", "i16"))
 valu("v_cvt_rpi_i32_f32 v_cvt_nearest_i32_f32", "i32 = f32", lambda o, a: f32_to_int(o, o.call("floor", "f64", o.bin("fadd", "f64", o.fpext("f32", "f64", a), o.const("f64", 0.5))), True, "f64"))  # fmt: skip
 valu("v_cvt_flr_i32_f32 v_cvt_floor_i32_f32", "i32 = f32", lambda o, a: f32_to_int(o, o.call("floor", "f32", a), True))
-for _i in range(4):
-    valu(f"v_cvt_f32_ubyte{_i}", "f32 = i32", lambda o, a, i=_i: o.cast("uitofp", "i32", "f32", o.and_(o.lshr(a, o.const("i32", 8 * i)), o.const("i32", 255))))  # fmt: skip
+for _byte in range(4):
+    valu(f"v_cvt_f32_ubyte{_byte}", "f32 = i32", lambda o, a, i=_byte: o.cast("uitofp", "i32", "f32", o.and_(o.lshr(a, o.const("i32", 8 * i)), o.const("i32", 255))))  # fmt: skip
 
 
 def _pack16(o: Ops, lo: str, hi: str, t: str) -> str:
@@ -235,7 +237,10 @@ def _rtz16(o: Ops, a: str) -> str:
     """f32 to f16, rounded toward zero: overflow gives the largest finite."""
     near = o.fptrunc("f32", "f16", a)
     back = o.fpext("f16", "f32", near)
-    mag = lambda x: o.and_(o.bitcast("f32", "i32", x), o.const("i32", 0x7FFFFFFF))  # noqa: E731
+
+    def mag(x: str) -> str:
+        return o.and_(o.bitcast("f32", "i32", x), o.const("i32", 0x7FFFFFFF))
+
     # Round to nearest went past the value where its magnitude is larger: step back one unit.
     past = o.icmp("ugt", "i32", mag(back), mag(a))
     nan = o.fcmp("uno", "f32", a, a)
@@ -303,7 +308,10 @@ def _div_scale(t: str):  # type: ignore[no-untyped-def]
         rcp_denormal = _is_denormal(o, t, o.bin("fdiv", t, o.const(t, 1.0), den))
         quotient_denormal = _is_denormal(o, t, o.bin("fdiv", t, num, den))
         num_tiny = o.icmp("sle", i, en, o.const(i, tiny))
-        same = lambda a, b: o.icmp("eq", i, o.bitcast(t, i, a), o.bitcast(t, i, b))  # noqa: E731
+
+        def same(a: str, b: str) -> str:
+            return o.icmp("eq", i, o.bitcast(t, i, a), o.bitcast(t, i, b))
+
         is_den, is_num = same(x, den), same(x, num)
         scaled_up, scaled_down = o.bin("fmul", t, x, up), o.bin("fmul", t, x, down)
         # In order of precedence, last first.
@@ -355,16 +363,27 @@ def _div_fixup(o: Ops, t: str, q: str, den: str, num: str) -> str:
     """The quotient where it is one; else what IEEE says of NaN, infinity, zero and overflow."""
     bits, i = BITS[t], f"i{BITS[t]}"
     frac, bias = {"f16": (10, 15), "f32": (23, 127), "f64": (52, 1023)}[t]
-    c = lambda v: o.const(i, v)  # noqa: E731
-    raw = lambda x: o.bitcast(t, i, x)  # noqa: E731
+    c = partial(o.const, i)
+
+    def raw(x: str) -> str:
+        return o.bitcast(t, i, x)
+
     sign = o.and_(o.xor(raw(num), raw(den), i), c(1 << (bits - 1)), i)
     inf_bits = ((1 << (bits - 1 - frac)) - 1) << frac
-    mag = lambda x: o.and_(raw(x), c((1 << (bits - 1)) - 1), i)  # noqa: E731
-    signed = lambda m: o.bitcast(i, t, o.or_(m, sign, i))  # noqa: E731
+
+    def mag(x: str) -> str:
+        return o.and_(raw(x), c((1 << (bits - 1)) - 1), i)
+
+    def signed(m: str) -> str:
+        return o.bitcast(i, t, o.or_(m, sign, i))
+
     inf_d, inf_n = (o.icmp("eq", i, mag(x), c(inf_bits)) for x in (den, num))
     zero_d, zero_n = (o.icmp("eq", i, mag(x), c(0)) for x in (den, num))
     nan_d, nan_n = (o.fcmp("uno", t, x, x) for x in (den, num))
-    quiet = lambda x: o.bitcast(i, t, o.or_(raw(x), c(1 << (frac - 1)), i))  # noqa: E731
+
+    def quiet(x: str) -> str:
+        return o.bitcast(i, t, o.or_(raw(x), c(1 << (frac - 1)), i))
+
     nan = o.bitcast(i, t, c(inf_bits | (1 << (frac - 1)) | (1 << (bits - 1))))
     value = signed(mag(q))
     if t != "f16":
@@ -402,14 +421,14 @@ def fp_class(o: Ops, t: str, a: str, which: str) -> str:
     i, bits = f"i{BITS[t]}", BITS[t]
     frac = {"f16": 10, "f32": 23, "f64": 52}[t]
     exp_mask = ((1 << (bits - 1 - frac)) - 1) << frac
-    c = lambda v: o.const(i, v)  # noqa: E731
+    c = partial(o.const, i)
     raw = o.bitcast(t, i, a)
     mag = o.and_(raw, c((1 << (bits - 1)) - 1), i)
     negative = o.icmp("slt", i, raw, c(0))
     nan = o.icmp("ugt", i, mag, c(exp_mask))
     quiet = o.icmp("uge", i, mag, c(exp_mask | (1 << (frac - 1))))
     # Position of the class bit: signalling NaN 0, quiet 1, then -inf -normal -denormal -0 +0 +denormal +normal +inf.
-    k = lambda v: o.const("i32", v)  # noqa: E731
+    k = partial(o.const, "i32")
     size = o.select(o.icmp("eq", i, mag, c(0)), "i32", k(0), o.select(o.icmp("ult", i, mag, c(1 << frac)), "i32", k(1), o.select(o.icmp("ult", i, mag, c(exp_mask)), "i32", k(2), k(3))))  # fmt: skip
     place = o.select(negative, "i32", o.sub(k(5), size), o.add(k(6), size))
     place = o.select(nan, "i32", o.select(quiet, "i32", k(1), k(0)), place)

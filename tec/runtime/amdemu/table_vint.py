@@ -7,10 +7,12 @@ v_add_nc_u32 from gfx10 on, v_addc_co_u32 is v_add_co_ci_u32.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from .ops import Ops
 from .table import compare, valu
 from .table_salu import mul_hi
+from .wave import Wave
 
 I = "i32 = i32 i32"
 I3 = "i32 = i32 i32 i32"
@@ -209,7 +211,7 @@ valu("v_cvt_u32_u16", "i32 = i16", lambda o, a: o.zext("i16", "i32", a))
 
 def _perm(o: Ops, a: str, b: str, s: str) -> str:
     """Each selector byte picks a byte of {a, b} (b is bytes 0-3), a sign fill (8-11), 0 (12) or 0xff (13 and above)."""
-    c = lambda v: o.const("i32", v)  # noqa: E731
+    c = partial(o.const, "i32")
     wide = o.pack(b, a)
     result = c(0)
     for i in range(4):
@@ -269,7 +271,7 @@ def _dot_sat(bits: int, signed: bool) -> Callable[[Ops, str, str, str], str]:
                 terms.append(
                     ext("i32", "i64", o.bin("ashr" if signed else "lshr", "i32", up, o.const("i32", 32 - bits)))
                 )
-            total = o.add(total, o.mul(*terms, "i64"), "i64")
+            total = o.add(total, o.mul(terms[0], terms[1], "i64"), "i64")
         if signed:
             total = o.call(
                 "smax", "i64", o.call("smin", "i64", total, o.const("i64", 2**31 - 1)), o.const("i64", -(2**31))
@@ -292,8 +294,9 @@ valu("v_dot8c_i32_i4", "i32 = i32 i32 +i32", _dot(4, True, True))
 valu("v_dot2c_i32_i16", "i32 = i32 i32 +i32", _dot(16, True, True))
 
 
-def _dot4_iu8(w, a: str, b: str, c: str) -> str:  # type: ignore[no-untyped-def]
+def _dot4_iu8(w: Wave, a: str, b: str, c: str) -> str:
     """neg_lo says which of a and b is signed."""
+    assert w.inst is not None
     signs = w.inst.take_list("neg_lo") or [0, 0, 0]
     bits = 8 if "8" in w.inst.op.rsplit("_", 1)[1] else 4
     return _dot(bits, bool(signs[0]), bool(signs[1]))(w.v, a, b, c)
@@ -314,8 +317,9 @@ for _t in ("i16", "u16", "i32", "u32", "i64", "u64"):
         compare(f"v_cmp_{_c}_{_t}", _ty2, lambda o, a, b, v=_v: o.const("i1", v), f"v_cmpx_{_c}_{_t}")
 
 
-def _bitop3(w, a: str, b: str, c: str, t: str) -> str:  # type: ignore[no-untyped-def]
+def _bitop3(w: Wave, a: str, b: str, c: str, t: str) -> str:
     """Any function of three bits: bit 4 a + 2 b + c of the table."""
+    assert w.inst is not None
     table, o = w.inst.take_int("bitop3"), w.v
     result = o.const(t, 0)
     for i in range(8):

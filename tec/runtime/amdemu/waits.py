@@ -110,9 +110,9 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
                     instruction=inst.text,
                     hint=f"an s_wait on {counter} is missing between the two",
                 )
-    counter = _counter(inst, gfx)
-    if counter is not None:
-        pending = state.setdefault(counter, {})
+    issued = _counter(inst, gfx)
+    if issued is not None:
+        pending = state.setdefault(issued, {})
         for reg, (age, load) in list(pending.items()):
             pending[reg] = (age + 1, load)
         for reg in _loaded(inst):
