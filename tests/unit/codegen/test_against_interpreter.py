@@ -102,7 +102,7 @@ class Maker:
             return base
         how = r.randrange(5)
         if how == 0:
-            return Ramp(Add(base, IntImm(7)), IntImm(-1 if lanes <= 8 else 1), lanes)
+            return Ramp(Add(base, IntImm(7)), IntImm(-1), lanes) if lanes <= 8 else Ramp(base, IntImm(1), lanes)
         if how == 1:
             return Broadcast(base, lanes)
         if how == 2:
