@@ -55,7 +55,7 @@ def page(net: Any, title: str, device: str | None = None, timed: bool | None = N
         "FACTS": "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts),
         "GRAPH": graph_svg(net, steps),
         "ROOFLINE": roofline_svg(rows, roofs),
-        "DATA": json.dumps(data).replace("</", "<\\/"),
+        "DATA": json.dumps(data).replace("<", "\\u003c"),
     }
     for key, text in filled.items():
         template = template.replace(f"@@{key}@@", text, 1)
@@ -298,11 +298,13 @@ def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:
                 f'<path class="roof" d="M{sx(start):.1f} {sy(start * slope):.1f} L{sx(knee):.1f} {sy(peak):.1f}"/>'
             )
         out.append(f'<path class="roof" d="M{sx(knee):.1f} {sy(peak):.1f} L{w - right} {sy(peak):.1f}"/>')
+        # A name stands above its line; below where the next line above is close.
+        under = any(peak < other < 4 * peak for other in roofs["peaks"].values())
         out.append(
-            f'<text class="rooftext" x="{w - right - 4}" y="{sy(peak) - 5:.1f}">{escape(name)} {peak / 1e3:.1f} TFLOP/s</text>'
+            f'<text class="rooftext" x="{w - right - 4}" y="{sy(peak) + (14 if under else -5):.1f}">{escape(name)} {peak / 1e3:.1f} TFLOP/s</text>'
         )
     out.append(
-        f'<text class="rooftext start" x="{sx(start) + 14:.1f}" y="{sy(start * slope) - 18:.1f}">memory {slope:.0f} GB/s</text>'
+        f'<text class="rooftext start" x="{sx(start) + 46:.1f}" y="{sy(start * slope) + 4:.1f}">memory {slope:.0f} GB/s</text>'
     )
     longest = max((p[3] for p in points), default=0.0) or 1.0
     for name, ai, rate, us in points:

@@ -1,0 +1,213 @@
+"""What each command does, on a small network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tec.cli.common import join_dims, parse_dims
+from tec.cli.errors import Refused
+from tec.cli.measure import percentile
+from tec.cli.verify import compare
+
+
+def test_compile_then_run_agrees_with_onnxruntime(tec_cli, tiny, tmp_path):
+    ort = pytest.importorskip("onnxruntime")
+    out = tmp_path / "a.tec"
+    made = tec_cli("compile", tiny, "-o", out, "--input-dim", "x", 2, 3, 8, 8, "--dump-ir", tmp_path / "dump", "--json")
+    assert made.exit_code == 0, made.output
+    facts = json.loads(made.stdout)
+    assert facts["file_bytes"] == out.stat().st_size and facts["code_bytes"] > 0
+    assert {"graph.txt", "loops.ir", "code.ll", "code.s", "code.o"} <= {p.name for p in (tmp_path / "dump").iterdir()}
+    assert "define" in (tmp_path / "dump" / "code.ll").read_text()
+    x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    ran = tec_cli("run", out, "--inputs", f"x={tmp_path / 'x.npy'}", "--save-outputs", tmp_path / "o")
+    assert ran.exit_code == 0, ran.output
+    (want,) = ort.InferenceSession(str(tiny), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    np.testing.assert_allclose(np.load(tmp_path / "o" / "y.npy"), want, rtol=1e-4, atol=1e-6)
+
+
+def test_run_on_the_software_gpu_saves_what_the_cpu_gives(tec_cli, tiny, package, tmp_path):
+    for args, name in (([package, "-d", "emu"], "gpu.npz"), ([tiny, "--input-dim", "batch", 1], "cpu.npz")):
+        ran = tec_cli("run", *args, "--seed", 5, "--save-outputs", tmp_path / name, "--json")
+        assert ran.exit_code == 0, ran.output
+    np.testing.assert_allclose(
+        np.load(tmp_path / "gpu.npz")["y"], np.load(tmp_path / "cpu.npz")["y"], rtol=1e-4, atol=1e-6
+    )
+
+
+def test_seed_and_fill(tec_cli, tiny):
+    def first(*args):
+        return json.loads(tec_cli("run", tiny, "--input-dim", "batch", 1, "--json", *args).stdout)["outputs"][0]
+
+    assert first("--seed", 1) == first("--seed", 1) != first("--seed", 2)
+    assert first("--fill", "zeros") != first("--fill", "0.5")
+
+
+def test_bench_reports_percentiles_and_kernels(tec_cli, tiny):
+    got = tec_cli("bench", tiny, "--input-dim", "batch", 1, "--runs", 7, "--warmup", 1, "--json")
+    facts = json.loads(got.stdout)
+    s = facts["seconds"]
+    assert facts["runs"] == 7 and s["min"] <= s["p50"] <= s["p90"] <= s["p99"] <= s["max"]
+    assert any("conv" in k["name"] for k in facts["kernels"])
+    assert sum(k["share"] for k in facts["kernels"]) == pytest.approx(1)
+
+
+def test_bench_on_the_software_gpu_counts(tec_cli, package):
+    # The same kernels run plain and then counted: two translations of one text.
+    facts = json.loads(tec_cli("bench", package, "-d", "emu", "--json").stdout)
+    assert facts["emulated"] and all(k["us"] >= 5 and k["limit"] for k in facts["kernels"])
+    assert sum(k.get("VALU", 0) for k in facts["kernels"]) > 0
+
+
+def test_verify_says_yes(tec_cli, tiny):
+    got = tec_cli("verify", tiny, "--input-dim", "batch", 1, "--per-node", "--against", "interpreter", "--json")
+    facts = json.loads(got.stdout)
+    assert got.exit_code == 0 and facts["ok"] and facts["first_difference"] is None
+    assert {"conv", "relu", "softmax"} <= {n["name"] for n in facts["nodes"]}
+
+
+def test_verify_names_the_node_that_differs(tec_cli, tiny, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    from tec import te
+    from tec.ops import get_op
+
+    relu = get_op("relu")
+    right = relu.compute
+
+    def wrong(attrs, inputs, types):
+        (y,) = right(attrs, inputs, types)
+        return [te.compute(y.shape, lambda *i: y(*i) * te.const(1.5, "float32"), name="wrong")]
+
+    monkeypatch.setattr(relu, "compute", wrong) if not _frozen(relu) else object.__setattr__(relu, "compute", wrong)
+    try:
+        got = tec_cli("verify", tiny, "--input-dim", "batch", 1, "--against", "onnxruntime", "--no-cache", "--json")
+    finally:
+        if _frozen(relu):
+            object.__setattr__(relu, "compute", right)
+    assert got.exit_code == 1, got.output
+    first = json.loads(got.stdout)["first_difference"]
+    assert (first["name"], first["op"]) == ("relu", "relu")
+
+
+def _frozen(op) -> bool:
+    return type(op).__dataclass_params__.frozen
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "ok"),
+    [
+        ([1.0, 2.0], [1.0, 2.0005], True),
+        ([1.0, 2.0], [1.0, 2.1], False),
+        ([np.nan, np.inf], [np.nan, np.inf], True),
+        ([np.nan], [1.0], False),
+        ([np.inf], [-np.inf], False),
+    ],
+)
+def test_compare(got, want, ok):
+    assert compare("v", "", np.array(got, np.float32), np.array(want, np.float32), (1e-3, 1e-4)).ok is ok
+
+
+def test_compare_integers_by_equality_and_shapes():
+    assert not compare("v", "", np.array([1, 2]), np.array([1, 3]), (1.0, 1.0)).ok
+    assert not compare("v", "", np.zeros((2, 1)), np.zeros((1, 2)), (1.0, 1.0)).ok
+
+
+def test_show(tec_cli, tiny, package):
+    assert "conv_gemm add relu" in tec_cli("show", package).stdout
+    assert "v_" in tec_cli("show", package, "asm", "--kernel", "softmax").stdout
+    assert tec_cli("show", package, "llvm", "--kernel", "softmax").stdout.count("define amdgpu_kernel") == 1
+    assert tec_cli("show", "ir", package).stdout.count("\ndef ") >= 3
+    assert "digraph" in tec_cli("show", tiny, "graph", "--dot", "--input-dim", "batch", 1).stdout
+    rows = json.loads(tec_cli("show", package, "resources", "--json").stdout)
+    assert all(r["vgprs"] > 0 and r["occupancy_waves"] >= 1 and r["vgpr_spills"] == 0 for r in rows)
+
+
+def test_ops(tec_cli, tiny, tmp_path):
+    assert tec_cli("ops", tiny).exit_code == 0
+    names = {r["op"]: r["how"] for r in json.loads(tec_cli("ops", "--json").stdout)}
+    assert names["Conv"] == "converted"
+    import onnx
+    from onnx import TensorProto, helper
+
+    value = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in "xy"]
+    graph = helper.make_graph(
+        [helper.make_node("Frobnicate", ["x"], ["y"], domain="some.where")], "g", value[:1], value[1:]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("some.where", 1)]),
+        str(tmp_path / "f.onnx"),
+    )
+    got = tec_cli("ops", tmp_path / "f.onnx", "--json")
+    assert got.exit_code == 1 and json.loads(got.stdout)["missing"] == {"some.where.Frobnicate": 1}
+
+
+def test_doctor(tec_cli):
+    got = tec_cli("doctor", "--json")
+    facts = json.loads(got.stdout)
+    assert got.exit_code == 0, got.output
+    assert {c["name"]: c["state"] for c in facts["checks"]}["a kernel on emu:gfx942"] == "ok"
+
+
+def test_doctor_says_no_where_a_check_fails(tec_cli, monkeypatch):
+    monkeypatch.setenv("TEC_LLD", "/no/such/linker")
+    got = tec_cli("doctor", "--json")
+    assert got.exit_code == 1 and not json.loads(got.stdout)["ok"]
+
+
+def test_cache(tec_cli, tmp_path, monkeypatch, tiny):
+    monkeypatch.setenv("TEC_CACHE_DIR", str(tmp_path / "c"))
+    (tmp_path / "c" / "networks").mkdir(parents=True)
+    mine = tmp_path / "c" / "networks" / "notes.txt"
+    mine.write_text("not the cache's")
+    tec_cli("run", tiny, "--input-dim", "batch", 1)
+    before = json.loads(tec_cli("cache", "--json").stdout)
+    assert before["networks"]["files"] == 1 and before["networks"]["bytes"] > 1000
+    assert tec_cli("cache", "clear").exit_code == 0
+    after = json.loads(tec_cli("cache", "--json").stdout)
+    assert after["networks"]["files"] == after["objects"]["files"] == 0
+    assert mine.exists()
+
+
+def test_completion(tec_cli):
+    for shell in ("bash", "zsh", "fish"):
+        assert "_TEC_COMPLETE" in tec_cli("completion", shell).stdout
+
+
+def test_dims():
+    assert join_dims(["--input-dim", "x", "1", "3", "--seed", "4"]) == ["--input-dim=x=1,3", "--seed", "4"]
+    assert join_dims(["m.onnx", "--input-dim", "@x", "7"]) == ["m.onnx", "--input-dim=x=7"]
+    assert parse_dims(["x=1,3,8", "a=b=2x4"]) == {"x": (1, 3, 8), "a=b": (2, 4)}
+    for bad in ("x", "x=1,a", "=1", "x=-1"):
+        with pytest.raises(Refused):
+            parse_dims([bad])
+
+
+def test_percentile():
+    assert (
+        percentile([1.0, 2.0, 3.0], 50) == 2.0 and percentile([0.0, 10.0], 90) == 9.0 and percentile([4.0], 99) == 4.0
+    )
+
+
+def test_every_command_has_help_with_examples(tec_cli):
+    from tec.cli.app import COMMANDS
+
+    for name in COMMANDS:
+        got = tec_cli(name, "--help")
+        assert got.exit_code == 0 and "Examples:" in got.stdout and f"tec {name}" in got.stdout
+
+
+def test_paths_in_reports_are_kept(package: Path):
+    from tec.cli.listing import kernels_of, steps_of
+    from tec.graph import load
+
+    net = load(str(package))
+    kernels = kernels_of(net)
+    assert all(k.ir and k.llvm.startswith("define") and k.asm.startswith(k.name) for k in kernels)
+    steps = steps_of(net)
+    conv = next(s for s in steps if "conv_gemm" in s.ops)
+    assert conv.flops >= 2 * 8 * 8 * 8 * 27 and conv.bytes >= 4 * (192 + 216 + 8 + 512)

@@ -1,0 +1,140 @@
+"""Bad input on the command line: one clear line on stderr, the right exit code, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TEC = [sys.executable, "-m", "tec.cli"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["frob"], 2, "no command 'frob'"),
+        (["compil"], 2, "did you mean compile?"),
+        (["run"], 2, "Missing argument 'MODEL'"),
+        (["run", "nope.onnx"], 2, "nope.onnx: no such file"),
+        (["run", "."], 2, "is a folder"),
+        (["run", "{text}"], 2, "not a model by its name"),
+        (["run", "{bad}"], 3, "is no ONNX model"),
+        (["run", "{bad_tec}"], 3, "is no tec package"),
+        (["run", "{tiny}"], 2, "--input-dim NAME"),
+        (["run", "{tiny}", "--frob"], 2, "No such option '--frob'"),
+        (["run", "{tiny}", "--target", "foo"], 2, "unknown target 'foo'"),
+        (["run", "{tiny}", "--target", "rocm -mcpu=gfx1"], 2, "unknown chip 'gfx1'"),
+        (["run", "{tiny}", "--target", "rocm --frob"], 2, "unknown option"),
+        (["run", "{tiny}", "--input-dim", "x", "1", "4", "8", "8"], 2, "not (1, 4, 8, 8)"),
+        (["run", "{tiny}", "--input-dim", "x", "1", "3"], 2, "4 dimensions"),
+        (["run", "{tiny}", "--input-dim", "nope", "1", "3"], 2, "no input 'nope'"),
+        (["run", "{tiny}", "--input-dim", "batch", "-1"], 2, "a name and its sizes"),
+        (["run", "{tiny}", "--input-dim", "batch", "1", "--inputs", "nope.npy"], 2, "nope.npy: no such file"),
+        (["run", "{tiny}", "--input-dim", "batch", "1", "--inputs", "{text}"], 2, "expected .npy or .npz"),
+        (["run", "{tiny}", "--input-dim", "batch", "1", "--inputs", "{bad_npy}"], 2, "no array can be read"),
+        (["run", "{tiny}", "--input-dim", "batch", "1", "--inputs", "z={npy}"], 2, "no input 'z'"),
+        (["run", "{tiny}", "--input-dim", "batch", "1", "--inputs", "x={npy}"], 2, "shape (2, 2)"),
+        (["run", "{tiny}", "--input-dim", "batch", "1", "--fill", "sand"], 2, "random, zeros, ones"),
+        (["run", "{tiny}", "--input-dim", "batch", "1", "--device", "foo"], 2, "unknown device 'foo'"),
+        (["run", "{tiny}", "--input-dim", "batch", "1", "--target", "llvm", "--device", "emu"], 2, "is no device for it"),
+        (["compile", "{tiny}", "-o", "/no/such/folder/x.tec"], 2, "no folder /no/such/folder"),
+        (["compile", "{tiny}", "-o", "x.txt"], 2, "ends in .tec"),
+        (["show", "{tiny}", "frob"], 2, "cannot be shown"),
+        (["show", "{tiny}", "asm", "--kernel", "zzz", "--input-dim", "batch", "1"], 2, "no kernel's name contains 'zzz'"),
+        (["show", "{tiny}", "--html", "report.txt"], 2, "ends in .html"),
+        (["bench", "{tiny}", "--runs", "0"], 2, "--runs"),
+        (["verify", "{tiny}", "--rtol", "-1"], 2, "--rtol"),
+        (["cache", "frob"], 2, "'frob' is not one of"),
+    ],
+)  # fmt: skip
+def test_mistake(words, code, said, tec_cli, tiny, tmp_path, monkeypatch):
+    import numpy as np
+
+    monkeypatch.chdir(tmp_path)
+    names = {"tiny": tiny, "text": tmp_path / "a.txt", "bad": tmp_path / "b.onnx", "bad_tec": tmp_path / "b.tec"}
+    names |= {"bad_npy": tmp_path / "b.npy", "npy": tmp_path / "c.npy"}
+    for name in ("text", "bad", "bad_tec", "bad_npy"):
+        names[name].write_text("no model at all\n")
+    np.save(names["npy"], np.zeros((2, 2), np.float32))
+    got = tec_cli(*[w.format(**names) for w in words])
+    assert got.exit_code == code, got.output
+    assert got.stdout == ""
+    assert got.stderr.startswith("tec: ") and said in got.stderr and got.stderr.count("\n") == 1, got.stderr
+    assert "Traceback" not in got.stderr
+
+
+def test_a_chip_that_does_not_fit(tec_cli, package):
+    got = tec_cli("run", package, "--device", "emu:gfx90a")
+    assert got.exit_code == 5 and "built for gfx942" in got.stderr
+
+
+def test_no_gpu_says_what_would_work(tec_cli, package, monkeypatch):
+    monkeypatch.setenv("TEC_HIP_LIBRARY", "/no/such/libamdhip64.so")
+    got = tec_cli("run", package, "--device", "rocm:7")
+    assert got.exit_code == 5 and "--device emu" in got.stderr
+
+
+def test_a_fault_inside_is_one_line(tec_cli, monkeypatch):
+    from tec.cli import cache
+
+    monkeypatch.setattr(cache, "folders", lambda: 1 / 0)
+    got = tec_cli("cache")
+    assert got.exit_code == 70 and "ZeroDivisionError" in got.stderr and got.stderr.count("\n") == 1
+
+
+def test_broken_pipe():
+    """`tec ops | head -0`: the reader goes away before the output comes."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*TEC, "ops"], stdout=write, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    os.close(write)
+    assert done.returncode == 141 and done.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_full_disk():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*TEC, "completion", "bash"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    assert done.returncode == 2 and done.stderr.startswith("tec: No space left") and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c(tiny):
+    """Interrupted in the middle of work (a reader that waits on a fifo stands for it)."""
+    code = (
+        "import sys, time, tec.cli.common as c\n"
+        "c.check_model = lambda p: (print('ready', flush=True), time.sleep(60))\n"
+        "from tec.cli.app import app\n"
+        f"app.main(['run', {str(tiny)!r}])\n"
+    )
+    p = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert p.stdout is not None and p.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    p.send_signal(signal.SIGINT)
+    _, said = p.communicate(timeout=60)
+    assert p.returncode == 130 and said.strip() == "tec: interrupted"
+
+
+def test_without_click_one_line():
+    code = "import sys; sys.modules['click'] = None; import tec.cli; tec.cli.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and 'pip install "tec[cli]"' in done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_is_quick_and_loads_no_compiler():
+    code = (
+        "import sys, tec.cli.app as a\n"
+        "try: a.app.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "bad = [m for m in ('llvmlite', 'numpy', 'onnx', 'rich', 'networkx') if m in sys.modules]\n"
+        "sys.exit(f'loaded {bad}' if bad else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
