@@ -58,7 +58,7 @@ def page(net: Any, title: str, device: str | None = None, timed: bool | None = N
         "DATA": json.dumps(data).replace("<", "\\u003c"),
     }
     for key, text in filled.items():
-        template = template.replace(f"@@{key}@@", text, 1)
+        template = template.replace(f"@@{key}@@", text)
     return template
 
 

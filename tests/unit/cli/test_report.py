@@ -1,0 +1,90 @@
+"""The report page: what is in it, that it needs nothing from outside, and that a browser can click through it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BROWSER = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+
+
+@pytest.fixture
+def report(tec_cli, package, tmp_path: Path) -> Path:
+    path = tmp_path / "report.html"
+    got = tec_cli("show", package, "--html", path)
+    assert got.exit_code == 0, got.output
+    return path
+
+
+def _data(page: str) -> dict:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_page_holds_every_kernel_and_nothing_from_outside(report):
+    page = report.read_text()
+    assert "@@" not in page.replace("@@attrs", "")
+    assert not re.search(r"(?:src|href)\s*=|url\(|@import|fetch\(", page)
+    data = _data(page)
+    assert len(data["kernels"]) == 4
+    for k in data["kernels"]:
+        assert k["ir"] and k["llvm"] and k["asm"] and k["us"] > 0 and k["flops"] > 0
+        assert f'data-kernel="{k["name"]}"' in page and f'data-function="{k["function"]}"' in page
+    assert data["roofs"]["peaks"]["matrix f32"] == pytest.approx(163.4e3, rel=0.01)
+
+
+def test_without_times(tec_cli, package, tmp_path):
+    path = tmp_path / "r.html"
+    assert tec_cli("show", package, "--html", path, "--no-measure").exit_code == 0
+    assert all(k["us"] is None for k in _data(path.read_text())["kernels"]) and "not measured" in path.read_text()
+
+
+_CLICKS = """
+<script>
+const said = [];
+const click = e => e.dispatchEvent(new MouseEvent("click", {bubbles: true}));
+const name = () => document.getElementById("name").textContent;
+for (const g of document.querySelectorAll(".step")) { click(g); said.push([g.dataset.function, name(), document.querySelectorAll(".step.on").length]); }
+for (const c of document.querySelectorAll(".dot")) { click(c); said.push([c.dataset.kernel, name(), document.querySelectorAll(".dot.on").length]); }
+const rows = () => [...document.querySelectorAll("#kernels tbody tr")].map(r => r.dataset.kernel);
+click(document.querySelector("#kernels th")); const down = rows();
+click(document.querySelector("#kernels th")); const up = rows();
+click(document.querySelectorAll("#kernels tbody tr")[0]);
+const pres = [...document.querySelectorAll("#codes pre")].map(p => p.textContent.slice(0, 400));
+click(document.querySelector("#codes button"));
+const visible = [...document.querySelectorAll("#codes > div")].filter(d => d.offsetParent !== null).length;
+const out = document.createElement("pre"); out.id = "said";
+out.textContent = JSON.stringify({said, down, up, first: name(), pres, visible}); document.body.append(out);
+</script>
+"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+def test_a_browser_clicks_through_it(report, tmp_path):
+    page = report.read_text()
+    clicked = tmp_path / "clicked.html"
+    clicked.write_text(page.replace("</body>", _CLICKS + "</body>"))
+    done = subprocess.run(
+        [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", clicked.as_uri()],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    found = re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.S)
+    assert found is not None, done.stderr[-500:]
+    import html
+
+    got = json.loads(html.unescape(found[1]))
+    assert len(got["said"]) == 8
+    for wanted, shown, on in got["said"]:
+        assert shown.startswith(wanted) and on == 1
+    assert got["down"] == sorted(got["down"], reverse=True) and got["up"] == sorted(got["down"])
+    assert got["first"] == got["up"][0] and got["visible"] == 1
+    ir, llvm, asm = got["pres"]
+    assert (
+        f"def {got['first']}(" in ir and llvm.startswith("define amdgpu_kernel") and asm.startswith(got["first"] + ":")
+    )

@@ -1,0 +1,87 @@
+"""The wheel: what is in it, and that it works in an environment of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("hatchling", reason="hatchling, the build backend, is not installed")
+    folder = tmp_path_factory.mktemp("dist")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(folder),
+        str(ROOT),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.glob("tec-*.whl")
+    return path
+
+
+def test_contents(wheel):
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as z:
+        names = z.namelist()
+        points = z.read(next(n for n in names if n.endswith("entry_points.txt"))).decode()
+        metadata = z.read(next(n for n in names if n.endswith("METADATA"))).decode()
+    assert {"tec/__init__.py", "tec/py.typed", "tec/cli/page.html", "tec_onnx/__init__.py"} <= set(names)
+    assert not [n for n in names if n.startswith(("tests/", "tutorials/", ".models", "benchmarks/"))]
+    assert "tec = tec.cli:main" in points and "onnx = tec_onnx:load" in points
+    assert "Requires-Python: >=3.11" in metadata
+    assert {"onnx", "cli", "test", "docs"} <= {
+        line.split(": ")[1] for line in metadata.splitlines() if line.startswith("Provides-Extra")
+    }
+
+
+def test_works_in_an_environment_of_its_own(wheel, tmp_path):
+    """The wheel is installed by pip; the packages it needs are those of this environment, tec itself is not."""
+    home = tmp_path / "env"
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True, timeout=300)
+    site = Path(
+        subprocess.run(
+            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    )
+    (site / "needs.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TEC_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run(*words):
+        return subprocess.run(
+            [str(w) for w in words],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env=environment,
+            cwd=tmp_path,
+        )
+
+    where = run(python, "-c", "import tec, tec_onnx; print(tec.__file__); print(tec_onnx.__file__)")
+    assert where.returncode == 0 and all(line.startswith(str(home)) for line in where.stdout.split()), where
+    doctor = run(home / "bin" / "tec", "doctor")
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    assert str(home) in doctor.stdout
+    assert run(home / "bin" / "tec", "--version").stdout.startswith("tec ")
