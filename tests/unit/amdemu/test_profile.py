@@ -1,0 +1,85 @@
+"""Counts of a launch: numbers that can be worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import numpy as np
+
+from tec.runtime.amdemu import emulator_profile
+
+from .harness import function, upload
+
+_TAIL = """
+declare i32 @llvm.amdgcn.workitem.id.x()
+attributes #0 = { "amdgpu-flat-work-group-size"="1,256" "amdgpu-no-implicitarg-ptr" }
+"""
+
+
+def strided(stride: int) -> str:
+    return f"""define amdgpu_kernel void @k(ptr addrspace(1) %p, ptr addrspace(1) %o) #0 {{
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %i = mul i32 %t, {stride}
+  %a = getelementptr float, ptr addrspace(1) %p, i32 %i
+  %x = load float, ptr addrspace(1) %a
+  %b = getelementptr float, ptr addrspace(1) %o, i32 %t
+  store float %x, ptr addrspace(1) %b
+  ret void
+}}{_TAIL}"""
+
+
+def profile(ir: str, chip: str, block: int, grid: int = 1):
+    driver, k = function(ir, chip)
+    p, o = upload(driver, np.zeros(1 << 14, np.float32)), upload(driver, np.zeros(1 << 12, np.float32))
+    with emulator_profile(driver) as result:
+        driver.launch(k, (grid, 1, 1), (block, 1, 1), 0, struct.pack("<QQ", p, o))
+    assert not driver.profile
+    return result
+
+
+def test_coalescing() -> None:
+    for stride, lines in ((1, 8), (2, 16), (32, 256)):
+        counts = profile(strided(stride), "gfx942", 256).launches[0].counts
+        load, store = counts.memory["global_load"], counts.memory["global_store"]
+        assert (load.instructions, load.bytes, load.lines) == (4, 1024, lines)
+        assert (store.instructions, store.bytes, store.lines) == (4, 1024, 8)
+        assert counts.instructions["VMEM"] == 8 and counts.active_lanes == 1.0
+        assert abs(load.efficiency - 1024 / (lines * 128)) < 1e-9
+
+
+def test_partial_waves() -> None:
+    counts = profile(strided(1), "gfx942", 96, grid=2).launches[0].counts
+    assert counts.memory["global_load"].bytes == 2 * 96 * 4
+    assert counts.active_lanes == 0.75  # 64 and 32 lanes of two waves
+
+
+def test_bank_conflicts() -> None:
+    def ir(stride: int) -> str:
+        return f"""@l = internal addrspace(3) global [8192 x float] poison
+define amdgpu_kernel void @k(ptr addrspace(1) %p, ptr addrspace(1) %o) #0 {{
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %i = mul i32 %t, {stride}
+  %a = getelementptr float, ptr addrspace(3) @l, i32 %i
+  store volatile float 1.0, ptr addrspace(3) %a
+  %x = load volatile float, ptr addrspace(3) %a
+  %b = getelementptr float, ptr addrspace(1) %o, i32 %t
+  store float %x, ptr addrspace(1) %b
+  ret void
+}}{_TAIL}"""
+
+    # 32 lanes a clock: stride 1 is free, 2 puts two words in a bank, 32 puts all in one.
+    for stride, clocks in ((1, 1), (2, 2), (4, 4), (32, 32), (33, 1)):
+        counts = profile(ir(stride), "gfx1100", 32).launches[0].counts
+        load = counts.memory["lds_load"]
+        assert (load.clocks, load.extra_clocks) == (clocks, clocks - 1), stride
+    assert profile(ir(1), "gfx942", 64).launches[0].counts.memory["lds_load"].clocks == 2
+
+
+def test_report_and_trace(tmp_path) -> None:
+    result = profile(strided(1), "gfx942", 256, grid=8)
+    assert "k" in str(result) and "launch" in str(result)
+    path = tmp_path / "trace.json"
+    result.save_chrome_trace(str(path))
+    event = json.loads(path.read_text())["traceEvents"][0]
+    assert event["name"] == "k" and event["dur"] > 0 and event["args"]["VMEM"] == 8 * 4 * 2
