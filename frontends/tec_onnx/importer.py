@@ -8,7 +8,6 @@ one it raises `NeedsValue`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -358,30 +357,33 @@ def _type_proto(v: Value) -> onnx.TypeProto:
 # ---- whole models
 
 
-def unsupported(model: onnx.ModelProto) -> Counter[str]:
-    """Operators of a model that can be neither converted nor inlined, with their numbers."""
-    missing: Counter[str] = Counter()
+def unsupported(model: onnx.ModelProto) -> dict[str, list[str]]:
+    """Operators of a model that can be neither converted nor inlined, with the names of the nodes that use them."""
+    missing: dict[str, list[str]] = {}
     own = {(f.domain, f.name) for f in model.functions}
-    versions = reader.opsets(model.opset_import)
+
+    def known(n: onnx.NodeProto, domain: str, version: int) -> bool:
+        if (domain, n.op_type) in CONVERTERS or (n.domain, n.op_type) in own:
+            return True
+        try:
+            schema = onnx.defs.get_schema(n.op_type, version, domain)
+        except onnx.defs.SchemaError:
+            return False
+        return bool(schema.has_function or schema.has_context_dependent_function)
 
     def walk(nodes: Any, versions: Mapping[str, int]) -> None:
         for n in nodes:
             domain = "" if n.domain == "ai.onnx" else n.domain
-            if (domain, n.op_type) not in CONVERTERS and (n.domain, n.op_type) not in own:
-                try:
-                    schema = onnx.defs.get_schema(n.op_type, versions.get(domain, 1), domain)
-                    known = schema.has_function or schema.has_context_dependent_function
-                except onnx.defs.SchemaError:
-                    known = False
-                if not known:
-                    missing[f"{domain + '.' if domain else ''}{n.op_type}"] += 1
+            if not known(n, domain, versions.get(domain, 1)):
+                label = n.name or next((o for o in n.output if o), "?")
+                missing.setdefault(f"{domain + '.' if domain else ''}{n.op_type}", []).append(label)
             for a in n.attribute:
                 if a.HasField("g"):
                     walk(a.g.node, versions)
                 for g in a.graphs:
                     walk(g.node, versions)
 
-    walk(model.graph.node, versions)
+    walk(model.graph.node, reader.opsets(model.opset_import))
     for f in model.functions:
         walk(f.node, reader.opsets(f.opset_import))
     return missing
@@ -464,8 +466,11 @@ def import_model(
     """
     missing = unsupported(model)
     if missing:
-        listed = ", ".join(f"{name} ({count}x)" for name, count in missing.most_common())
-        raise ImportModelError(f"operators that are not supported: {listed}")
+        lines = []
+        for name, nodes in sorted(missing.items(), key=lambda item: -len(item[1])):
+            shown = ", ".join(nodes[:3]) + (", ..." if len(nodes) > 3 else "")
+            lines.append(f"{name} ({len(nodes)}x: {shown})")
+        raise ImportModelError("operators that are not supported: " + "; ".join(lines))
     importer = Importer(model, resolve)
     g, scope = importer.graph, Scope()
     for t in model.graph.initializer:

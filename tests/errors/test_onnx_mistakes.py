@@ -63,8 +63,8 @@ MODELS = {
     "an operator set from the future": (lambda: one("Relu", "x", opset=999), "operator set 999 is not known"),
     "weights in a file, model given as an object": (lambda: with_external("w.bin"), "in another file"),
     # the graph
-    "an unknown operator": (lambda: one("Frobnicate", "x"), "not supported: Frobnicate (1x)"),
-    "an unknown domain": (lambda: model([helper.make_node("Foo", ["x"], ["y"], domain="org.x")]), "not supported: org.x.Foo (1x)"),
+    "an unknown operator": (lambda: one("Frobnicate", "x"), "not supported: Frobnicate (1x: the_node)"),
+    "an unknown domain": (lambda: model([helper.make_node("Foo", ["x"], ["y"], domain="org.x")]), "not supported: org.x.Foo (1x: y)"),
     "a value that nothing makes": (lambda: one("Relu", "q"), "nothing makes value 'q'"),
     "an output that nothing makes": (lambda: model([helper.make_node("Relu", ["x"], ["z"])]), "nothing makes value 'y'"),
     "a cycle": (lambda: model([helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
@@ -128,7 +128,7 @@ def test_the_node_is_named():
 
 def test_all_unsupported_operators_at_once():
     nodes = [helper.make_node(n, ["x"], [f"y{k}"]) for k, n in enumerate(["Foo", "Bar", "Foo"])]
-    with pytest.raises(ImportModelError, match=r"Foo \(2x\), Bar \(1x\)"):
+    with pytest.raises(ImportModelError, match=r"Foo \(2x: y0, y2\); Bar \(1x: y1\)"):
         tec_onnx.from_onnx(model(nodes, outputs=("y0",)))
 
 
