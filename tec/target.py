@@ -39,43 +39,153 @@ class Chip:
     atomic_fadd: bool = False
 
 
-_MFMA_F32 = (("float32", "float32", 32, 32, 2, 1), ("float32", "float32", 16, 16, 4, 1), ("float32", "float32", 4, 4, 1, 16))
-_MFMA_F16 = (("float16", "float32", 32, 32, 8, 1), ("float16", "float32", 16, 16, 16, 1), ("float16", "float32", 4, 4, 4, 16))
-_MFMA_BF16_1K = (("bfloat16", "float32", 32, 32, 8, 1), ("bfloat16", "float32", 16, 16, 16, 1), ("bfloat16", "float32", 4, 4, 4, 16))
+_MFMA_F32 = (
+    ("float32", "float32", 32, 32, 2, 1),
+    ("float32", "float32", 16, 16, 4, 1),
+    ("float32", "float32", 4, 4, 1, 16),
+)
+_MFMA_F16 = (
+    ("float16", "float32", 32, 32, 8, 1),
+    ("float16", "float32", 16, 16, 16, 1),
+    ("float16", "float32", 4, 4, 4, 16),
+)
+_MFMA_BF16_1K = (
+    ("bfloat16", "float32", 32, 32, 8, 1),
+    ("bfloat16", "float32", 16, 16, 16, 1),
+    ("bfloat16", "float32", 4, 4, 4, 16),
+)
 _MFMA_I8 = (("int8", "int32", 32, 32, 8, 1), ("int8", "int32", 16, 16, 16, 1))
 _MFMA_F64 = (("float64", "float64", 16, 16, 4, 1),)
-_CDNA3 = _MFMA_F32 + _MFMA_F16 + _MFMA_BF16_1K + _MFMA_F64 + (("int8", "int32", 32, 32, 16, 1), ("int8", "int32", 16, 16, 32, 1))
+_CDNA3 = (
+    _MFMA_F32
+    + _MFMA_F16
+    + _MFMA_BF16_1K
+    + _MFMA_F64
+    + (("int8", "int32", 32, 32, 16, 1), ("int8", "int32", 16, 16, 32, 1))
+)
 _CDNA4 = _CDNA3 + (
     ("float16", "float32", 32, 32, 16, 1), ("float16", "float32", 16, 16, 32, 1),
     ("bfloat16", "float32", 32, 32, 16, 1), ("bfloat16", "float32", 16, 16, 32, 1),
     ("int8", "int32", 32, 32, 32, 1), ("int8", "int32", 16, 16, 64, 1),
 )  # fmt: skip
 _WMMA = tuple((t, a, 16, 16, 16, 1) for t, a in (("float16", "float32"), ("bfloat16", "float32"), ("int8", "int32")))
-_MMA_SYNC = (("float16", "float32", 16, 8, 16, 1), ("bfloat16", "float32", 16, 8, 16, 1), ("int8", "int32", 16, 8, 32, 1))
+_MMA_SYNC = (
+    ("float16", "float32", 16, 8, 16, 1),
+    ("bfloat16", "float32", 16, 8, 16, 1),
+    ("int8", "int32", 16, 8, 32, 1),
+    ("tf32", "float32", 16, 8, 8, 1),  # float32 storage, of which the unit takes 19 bits
+)
 
 
 def _chips() -> dict[str, Chip]:
     table = [
         Chip("gfx900", "gcn", (64,), 64 * KB),
         Chip("gfx906", "gcn", (64,), 64 * KB, dot4=True, dot2=True),
-        Chip("gfx908", "cdna1", (64,), 64 * KB, vgprs=512, dot4=True, dot2=True, matrix=_MFMA_F32 + _MFMA_F16 + (("bfloat16", "float32", 32, 32, 4, 1), ("bfloat16", "float32", 16, 16, 8, 1)) + _MFMA_I8, atomic_fadd=True),
-        Chip("gfx90a", "cdna2", (64,), 64 * KB, vgprs=512, dot4=True, dot2=True, matrix=_MFMA_F32 + _MFMA_F16 + _MFMA_BF16_1K + _MFMA_I8 + _MFMA_F64, atomic_fadd=True),
-        Chip("gfx942", "cdna3", (64,), 64 * KB, vgprs=512, dot4=True, dot2=True, async_lds=True, matrix=_CDNA3, atomic_fadd=True),
-        Chip("gfx950", "cdna4", (64,), 160 * KB, vgprs=512, dot4=True, dot2=True, async_lds=True, matrix=_CDNA4, atomic_fadd=True),
+        Chip(
+            "gfx908",
+            "cdna1",
+            (64,),
+            64 * KB,
+            vgprs=512,
+            dot4=True,
+            dot2=True,
+            matrix=_MFMA_F32
+            + _MFMA_F16
+            + (("bfloat16", "float32", 32, 32, 4, 1), ("bfloat16", "float32", 16, 16, 8, 1))
+            + _MFMA_I8,
+            atomic_fadd=True,
+        ),
+        Chip(
+            "gfx90a",
+            "cdna2",
+            (64,),
+            64 * KB,
+            vgprs=512,
+            dot4=True,
+            dot2=True,
+            matrix=_MFMA_F32 + _MFMA_F16 + _MFMA_BF16_1K + _MFMA_I8 + _MFMA_F64,
+            atomic_fadd=True,
+        ),
+        Chip(
+            "gfx942",
+            "cdna3",
+            (64,),
+            64 * KB,
+            vgprs=512,
+            dot4=True,
+            dot2=True,
+            async_lds=True,
+            matrix=_CDNA3,
+            atomic_fadd=True,
+        ),
+        Chip(
+            "gfx950",
+            "cdna4",
+            (64,),
+            160 * KB,
+            vgprs=512,
+            dot4=True,
+            dot2=True,
+            async_lds=True,
+            matrix=_CDNA4,
+            atomic_fadd=True,
+        ),
         Chip("gfx1030", "rdna2", (32, 64), 64 * KB, dot4=True, dot2=True),
     ]
     for name in ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151"):
-        table.append(Chip(name, "rdna3", (32, 64), 64 * KB, dot4=True, dot4_mixed=True, dot2=True, matrix=_WMMA, atomic_fadd=True))
+        table.append(
+            Chip(
+                name, "rdna3", (32, 64), 64 * KB, dot4=True, dot4_mixed=True, dot2=True, matrix=_WMMA, atomic_fadd=True
+            )
+        )
     for name in ("gfx1200", "gfx1201"):
-        table.append(Chip(name, "rdna4", (32, 64), 64 * KB, dot4=True, dot4_mixed=True, dot2=True, matrix=_WMMA, atomic_fadd=True))
-    shared = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227, 120: 99, 121: 99}
+        table.append(
+            Chip(
+                name, "rdna4", (32, 64), 64 * KB, dot4=True, dot4_mixed=True, dot2=True, matrix=_WMMA, atomic_fadd=True
+            )
+        )
+    shared = {
+        70: 96,
+        72: 96,
+        75: 64,
+        80: 163,
+        86: 99,
+        87: 163,
+        89: 99,
+        90: 227,
+        100: 227,
+        101: 227,
+        103: 227,
+        120: 99,
+        121: 99,
+    }
     for sm, kib in shared.items():
-        table.append(Chip(f"sm_{sm}", "sm", (32,), kib * KB, vgprs=255, dot4=True, async_lds=sm >= 80, matrix=_MMA_SYNC if sm >= 80 else (), atomic_fadd=True))
+        table.append(
+            Chip(
+                f"sm_{sm}",
+                "sm",
+                (32,),
+                kib * KB,
+                vgprs=255,
+                dot4=True,
+                async_lds=sm >= 80,
+                matrix=_MMA_SYNC if sm >= 80 else (),
+                atomic_fadd=True,
+            )
+        )
     return {c.name: c for c in table}
 
 
 CHIPS = _chips()
-_KINDS = {"llvm": "llvm", "cpu": "llvm", "rocm": "rocm", "amdgpu": "rocm", "hip": "rocm", "cuda": "cuda", "nvptx": "cuda"}
+_KINDS = {
+    "llvm": "llvm",
+    "cpu": "llvm",
+    "rocm": "rocm",
+    "amdgpu": "rocm",
+    "hip": "rocm",
+    "cuda": "cuda",
+    "nvptx": "cuda",
+}
 _DEFAULT_CHIP = {"rocm": "gfx942", "cuda": "sm_90"}
 _OPTIONS = {
     "llvm": ("mcpu", "mattr", "mtriple", "num-cores"),
@@ -105,7 +215,10 @@ class Target:
         if isinstance(self.text, Target):
             object.__setattr__(self, "text", self.text.text)
         if not isinstance(self.text, str) or not self.text.strip():
-            raise TargetError(f"not a target: {self.text!r}", hint='a target is text such as "llvm", "rocm -mcpu=gfx942" or "cuda -arch=sm_90"')
+            raise TargetError(
+                f"not a target: {self.text!r}",
+                hint='a target is text such as "llvm", "rocm -mcpu=gfx942" or "cuda -arch=sm_90"',
+            )
         name, *words = shlex.split(self.text)
         if name not in _KINDS:
             raise TargetError(f"unknown target {name!r}", hint=f"known targets: {', '.join(sorted(set(_KINDS)))}")
@@ -115,7 +228,10 @@ class Target:
         for word in words:
             m = re.fullmatch(r"-{1,2}([\w-]+)(?:=(.*))?", word)
             if m is None or m[1] not in allowed:
-                raise TargetError(f"unknown option {word!r} of target {name!r}", hint="options: " + ", ".join("-" + o for o in allowed))
+                raise TargetError(
+                    f"unknown option {word!r} of target {name!r}",
+                    hint="options: " + ", ".join("-" + o for o in allowed),
+                )
             options[m[1]] = m[2] if m[2] is not None else "1"
         mcpu = options.get("mcpu") or options.get("arch") or _DEFAULT_CHIP.get(kind, "")
         if kind != "llvm":
@@ -124,7 +240,19 @@ class Target:
                 known = [c.name for c in CHIPS.values() if (c.family == "sm") == (kind == "cuda")]
                 raise TargetError(f"unknown chip {mcpu!r} for target {name!r}", hint="known chips: " + ", ".join(known))
         set_ = object.__setattr__
-        set_(self, "text", " ".join([kind, *[f"-{k}={v}" if v != "1" or k not in ("fast-math",) else f"-{k}" for k, v in sorted(options.items())]]))
+        set_(
+            self,
+            "text",
+            " ".join(
+                [
+                    kind,
+                    *[
+                        f"-{k}={v}" if v != "1" or k not in ("fast-math",) else f"-{k}"
+                        for k, v in sorted(options.items())
+                    ],
+                ]
+            ),
+        )
         set_(self, "kind", kind)
         set_(self, "mcpu", mcpu)
         set_(self, "mattr", options.get("mattr", ""))
@@ -134,7 +262,10 @@ class Target:
             if f not in FAST_MATH_FLAGS:
                 raise TargetError(f"unknown fast-math flag {f!r}", hint=f"flags: none, {', '.join(FAST_MATH_FLAGS)}")
         if "wavefrontsize" in options and options["wavefrontsize"] not in map(str, self.chip.wavefront_sizes):
-            raise TargetError(f"{mcpu} has no wavefronts of {options['wavefrontsize']} lanes", hint=f"-wavefrontsize is one of {', '.join(map(str, self.chip.wavefront_sizes))}")
+            raise TargetError(
+                f"{mcpu} has no wavefronts of {options['wavefrontsize']} lanes",
+                hint=f"-wavefrontsize is one of {', '.join(map(str, self.chip.wavefront_sizes))}",
+            )
         for o in ("max-threads", "waves-per-eu", "num-cores"):
             if o in options and not options[o].isdigit():
                 raise TargetError(f"-{o} takes a number, not {options[o]!r}")
@@ -268,4 +399,8 @@ def cuda(arch: str = "sm_90", **options: Any) -> Target:
 
 def llvm(mcpu: str = "", **options: Any) -> Target:
     """`Target("llvm -mcpu=...")`."""
-    return Target(" ".join(["llvm", *([f"-mcpu={mcpu}"] if mcpu else []), *[f"-{k.replace('_', '-')}={v}" for k, v in options.items()]]))
+    return Target(
+        " ".join(
+            ["llvm", *([f"-mcpu={mcpu}"] if mcpu else []), *[f"-{k.replace('_', '-')}={v}" for k, v in options.items()]]
+        )
+    )
