@@ -8,6 +8,7 @@ one it raises `NeedsValue`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -357,8 +358,13 @@ def _type_proto(v: Value) -> onnx.TypeProto:
 # ---- whole models
 
 
-def unsupported(model: onnx.ModelProto) -> dict[str, list[str]]:
-    """Operators of a model that can be neither converted nor inlined, with the names of the nodes that use them."""
+def unsupported(model: onnx.ModelProto) -> Counter[str]:
+    """Operators of a model that can be neither converted nor inlined, with their numbers."""
+    return Counter({name: len(nodes) for name, nodes in unsupported_nodes(model).items()})
+
+
+def unsupported_nodes(model: onnx.ModelProto) -> dict[str, list[str]]:
+    """The same, with the names of the nodes that use them."""
     missing: dict[str, list[str]] = {}
     own = {(f.domain, f.name) for f in model.functions}
 
@@ -464,7 +470,7 @@ def import_model(
 
     `feeds` gives constants for inputs by name (sequences and optionals too). Raises ImportModelError.
     """
-    missing = unsupported(model)
+    missing = unsupported_nodes(model)
     if missing:
         lines = []
         for name, nodes in sorted(missing.items(), key=lambda item: -len(item[1])):
