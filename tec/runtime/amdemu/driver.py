@@ -174,7 +174,7 @@ class EmuDriver:
         self.chip = CHIPS[chip]
         self.checks = parse_checks(check)
         self.profile = False
-        self.budget = budget or int(os.environ.get("TEC_EMULATOR_BUDGET", str(1 << 36)))
+        self.budget = budget or int(os.environ.get("TEC_EMULATOR_BUDGET", str(1 << 33)))
         self.threads = threads or launching.thread_count()
         self.memory = DeviceMemory(memory_bytes or self.chip.memory_bytes)
         self.observer: Callable[..., None] | None = None
