@@ -117,6 +117,8 @@ def gpu_schedule(rng: random.Random, out: Any) -> Any:
         blocks.insert(0, (b, t))
     s[out].reorder(*[b for b, _ in blocks], *[t for _, t in blocks], *inner)
     last_thread, last_block = blocks[-1][1], blocks[-1][0]
+    if rng.random() < 0.5:
+        (s[out].vectorize if rng.random() < 0.6 else s[out].unroll)(inner[-1])
     if local is not None:
         s[local].compute_at(s[out], last_thread)
         ro, ri = s[local].split(s[local].op.reduce_axis[0], factor=rng.choice([4, 7]))
@@ -202,3 +204,43 @@ def test_cpu_schedules(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_gpu_schedules(seed: int) -> None:
     check(seed, Target("rocm -mcpu=gfx942"), "gpu")
+
+
+def reduction(rng: random.Random) -> tuple[Any, list[Any], Any]:
+    """A sum or a maximum over rows, factored by an axis that is bound to threads."""
+    n, m = rng.randint(2, 9), rng.randint(2, 200)
+    a = te.placeholder((n, m), name="A")
+    r = te.reduce_axis((0, m), name="r")
+    combine = rng.choice([te.sum, te.max])
+    out = te.compute((n,), lambda i: combine(a[i, r], axis=r), name="C")
+    s = tec.create_schedule(out.op)
+    threads = rng.choice([4, 7, 16, 32, 64, 100, 128, 256])
+    rows_per_block = rng.choice([1, 2])
+    while threads * rows_per_block > 256:
+        rows_per_block = 1
+        threads //= 2
+    ro, ri = s[out].split(out.op.reduce_axis[0], factor=threads)
+    partial = s.rfactor(out, ri)
+    bx, ty = s[out].split(s[out].op.axis[0], factor=rows_per_block)
+    s[out].bind(bx, te.thread_axis("blockIdx.x"))
+    s[out].bind(ty, te.thread_axis("threadIdx.y"))
+    tx = te.thread_axis("threadIdx.x")
+    s[out].bind(s[out].op.reduce_axis[0], tx)
+    s[partial].compute_at(s[out], s[out].op.reduce_axis[0])
+    return s, [a], out
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_reductions_across_threads(seed: int, chip: str) -> None:
+    rng = random.Random(seed)
+    target = Target(f"rocm -mcpu={chip}")
+    s, args, out = reduction(rng)
+    loops = to_loops(s, [*args, out], name="f")
+    data = arrays(loops, {}, seed)
+    a = data["A"].copy()
+    host, kernels = split_host_device(run_passes(loops, target), target)
+    module = IRModule({f.name: f for f in (host, *kernels)})
+    run(host, {k: v.reshape(-1) for k, v in data.items()}, check=True, wave=target.wavefront_size, module=module)
+    want = a.sum(1) if "max" not in str(loops) else a.max(1)
+    np.testing.assert_allclose(data["C"], want, rtol=1e-5, err_msg=f"seed {seed}\n{s.trace}")
