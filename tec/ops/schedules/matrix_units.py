@@ -110,8 +110,8 @@ def choose(p: Product, acc_dtype: str, target: Target) -> Tiling | None:
                 threads = wm * wn * i.wave
                 pieces = (tile_m * step // piece, tile_n * step // piece)
                 if step % instr_k == 0 and p.k % step == 0 and all(x % threads == 0 for x in pieces):
-                    # LDS is the scarcer there: no padding. Copies in the background fill a second slot by themselves.
-                    swizzle, stages = target.chip.family.startswith("cdna"), 2 if target.kind == "cuda" else 1
+                    # Swizzled tiles are no larger than their data. Copies in the background fill a second slot by themselves.
+                    swizzle, stages = not target.chip.family.startswith("rdna"), 2 if target.kind == "cuda" else 1
                     return Tiling(tile_m, tile_n, step, wm, wn, i.m, i.n, instr_k, swizzle, stages)
     return None
 
@@ -141,8 +141,8 @@ def padded(m: int, n: int, k: int, in_dtype: str, acc_dtype: str, target: Target
                     and all(x % threads == 0 for x in pieces)
                     and (waste * 4 <= k or step == instr_k)
                 ):
-                    # LDS is the scarcer there: no padding. Copies in the background fill a second slot by themselves.
-                    swizzle, stages = target.chip.family.startswith("cdna"), 2 if target.kind == "cuda" else 1
+                    # Swizzled tiles are no larger than their data. Copies in the background fill a second slot by themselves.
+                    swizzle, stages = not target.chip.family.startswith("rdna"), 2 if target.kind == "cuda" else 1
                     return Tiling(tile_m, tile_n, step, wm, wn, i.m, i.n, instr_k, swizzle, stages)
     return None
 
