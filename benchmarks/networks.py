@@ -1,0 +1,127 @@
+"""Whole networks on the CPU: tec and ONNX Runtime in turn, two threads each. One JSON object a line; times in ms, medians.
+
+python benchmarks/networks.py [names...]       networks of tools/zoo.py; --compile also times compilation
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tec
+from tools import zoo
+
+NETWORKS = ("resnet50", "mobilenet_v2", "squeezenet", "bert_layer")
+SHAPES = {"bert_layer": (1, 128, 768)}
+RUNS = 25
+
+
+def race(name: str) -> None:
+    """Interleaved runs of one network."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 2
+    path = str(zoo.get(name))
+    session = ort.InferenceSession(path, options)
+    x = {"input": np.random.default_rng(0).standard_normal(SHAPES.get(name, (1, 3, 224, 224))).astype(np.float32)}
+    net = tec.compile(path, target="llvm")
+    (want,), (got,) = session.run(None, x), net.run(x)
+    error = float(np.abs(got - want).max() / np.abs(want).max())
+    mine, theirs = [], []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        net.run(x)
+        mine.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        session.run(None, x)
+        theirs.append(time.perf_counter() - start)
+    a, b = statistics.median(mine) * 1e3, statistics.median(theirs) * 1e3
+    print(
+        json.dumps(
+            {
+                "name": name,
+                "value": round(a, 2),
+                "unit": "ms",
+                "peer": "ONNX Runtime",
+                "peer_value": round(b, 2),
+                "ratio": round(a / b, 3),
+                "max_relative_error": float(f"{error:.1e}"),
+            }
+        ),
+        flush=True,
+    )
+
+
+def compile_times(name: str) -> None:
+    """Cold, in a fresh process, and again from the cache."""
+    goals = {("resnet50", "llvm"): 8.0, ("resnet50", "rocm -mcpu=gfx942"): 12.0}
+    for target in ("llvm", "rocm -mcpu=gfx942"):
+        code = (
+            "import sys, time, json, resource; sys.path.insert(0, sys.argv[3]); import tec; from tools import zoo\n"
+            "path = str(zoo.get(sys.argv[1])); start = time.perf_counter(); tec.compile(path, target=sys.argv[2])\n"
+            "print(json.dumps([time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))"
+        )
+        root = str(Path(__file__).resolve().parent.parent)
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as cache:
+            env = {**os.environ, "TEC_CACHE_DIR": cache}
+            for what in ("cold", "from the cache"):
+                done = subprocess.run(
+                    [sys.executable, "-c", code, name, target, root],
+                    env=env,
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                )
+                seconds, peak = json.loads(done.stdout.splitlines()[-1])
+                goal = goals.get((name, target), 12.0) if what == "cold" else 1.0
+                print(
+                    json.dumps(
+                        {
+                            "name": f"compile {name}, {target}, {what}",
+                            "value": round(seconds, 2),
+                            "unit": "s",
+                            "peer": "goal",
+                            "peer_value": goal,
+                            "ratio": round(seconds / goal, 3),
+                            "peak_mb": round(peak),
+                        }
+                    ),
+                    flush=True,
+                )
+
+
+def main() -> None:
+    names = [a for a in sys.argv[1:] if not a.startswith("-")] or NETWORKS
+    for name in names:
+        race(name)
+    if "--compile" in sys.argv:
+        compile_times("resnet50")
+    print(
+        json.dumps(
+            {
+                "name": "peak memory",
+                "value": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+                "unit": "MB",
+                "peer": "",
+                "peer_value": 0,
+                "ratio": 0,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
