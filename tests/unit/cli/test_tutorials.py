@@ -1,0 +1,49 @@
+"""Each tutorial runs as a script: their own assertions are the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.render_tutorials import cells, render
+
+TUTORIALS = sorted((Path(__file__).resolve().parents[3] / "tutorials").glob("[0-9][0-9]_*.py"))
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda p: p.stem)
+def test_runs(path: Path, tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TEC_EMULATE")}
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-3000:]
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda p: p.stem)
+def test_form(path: Path) -> None:
+    found = cells(path.read_text())
+    assert found[0].kind == "markdown" and found[0].text.startswith("# ")
+    assert sum(c.kind == "code" for c in found) >= 2
+
+
+def test_render_shows_real_output() -> None:
+    text = '# %% [markdown]\n# # Title\n#\n# Words.\n\n# %%\nx = 20 + 22\nprint("got", x)\n\n# %%\ny = x\n'
+    page = render(text, "t")
+    assert page.startswith("# Title\n\nWords.") and "```python\nx = 20 + 22" in page
+    assert "```text\ngot 42\n```" in page and page.count("```text") == 1
+
+
+def test_render_fails_where_a_cell_does() -> None:
+    with pytest.raises(ZeroDivisionError):
+        render("# %%\n1 / 0\n", "t")

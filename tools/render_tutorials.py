@@ -1,0 +1,79 @@
+"""Tutorials to pages: each percent-format script is run, cell by cell, and written as Markdown with what it printed.
+
+    python -m tools.render_tutorials OUT_FOLDER [SCRIPT...]
+
+A cell that raises ends the run: a page never shows what does not work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+_MOST_LINES = 60  # of one cell's output on a page
+
+
+@dataclass
+class Cell:
+    """A piece of a script: "markdown" (without its comment marks) or "code", and the line it starts on."""
+
+    kind: str
+    text: str
+    line: int
+
+
+def cells(text: str) -> list[Cell]:
+    """The cells of a percent-format script."""
+    out: list[Cell] = []
+    for k, line in enumerate(text.splitlines(), 1):
+        mark = re.match(r"# %%(.*)", line)
+        if mark:
+            out.append(Cell("markdown" if "[markdown]" in mark[1] else "code", "", k + 1))
+        elif out:
+            if out[-1].kind == "markdown":
+                line = re.sub(r"^# ?", "", line)
+            out[-1].text += line + "\n"
+    return [Cell(c.kind, c.text.strip("\n"), c.line) for c in out if c.text.strip()]
+
+
+def render(text: str, name: str) -> str:
+    """The page of a script. Runs it."""
+    space: dict[str, Any] = {"__name__": "__main__", "__file__": name}
+    # Errors name the user's line: the script's own.
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    parts = []
+    for cell in cells(text):
+        if cell.kind == "markdown":
+            parts.append(cell.text)
+            continue
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            exec(compile("\n" * (cell.line - 1) + cell.text, name, "exec"), space)
+        parts.append(f"```python\n{cell.text}\n```")
+        lines = said.getvalue().rstrip().splitlines()
+        if lines:
+            more = [f"... {len(lines) - _MOST_LINES} more lines"] if len(lines) > _MOST_LINES else []
+            parts.append("```text\n" + "\n".join([*lines[:_MOST_LINES], *more]) + "\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def main(words: list[str]) -> int:
+    folder = Path(words[0])
+    scripts = [Path(w) for w in words[1:]] or sorted((ROOT / "tutorials").glob("[0-9][0-9]_*.py"))
+    folder.mkdir(parents=True, exist_ok=True)
+    for script in scripts:
+        page = folder / f"{script.stem}.md"
+        page.write_text(render(script.read_text(), script.name))
+        print(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+# %% [markdown]
+# # Finding a bug with the software GPU's sanitizer
+#
+# The software GPU runs the kernel's own machine code and checks it: every address against the live allocations (always), and, when
+# asked, races between threads, reads of memory that nothing wrote, and missing waits.
+
+# %%
+import numpy as np
+
+import tec
+
+# %% [markdown]
+# ## An index that runs past the end
+# A kernel that shifts by one reads `A[n]`. On hardware that is another array's value, or a fault that names no place. The bounds are
+# declared wrong on purpose: the placeholder claims one element more than the caller has.
+
+# %%
+N = 256
+A = tec.placeholder((N + 64,), name="A")
+B = tec.compute((N,), lambda i: A[i + 1] - A[i], name="B")
+s = tec.create_schedule(B.op)
+block, thread = s[B].split(B.op.axis[0], factor=64)
+s[B].bind(block, tec.thread_axis("blockIdx.x"))
+s[B].bind(thread, tec.thread_axis("threadIdx.x"))
+f = tec.build(s, [A, B], "rocm -mcpu=gfx942", name="difference")
+dev = tec.rocm_emu("gfx942")
+a, b = tec.nd.array(np.arange(N, dtype="float32"), dev), tec.nd.empty((N,), "float32", dev)
+try:
+    f(a, b)  # the check of the arguments comes first
+except tec.ArgumentError as error:
+    print(error.message)
+
+# %% [markdown]
+# Past that check, straight to the kernel, as a hand-written launcher would:
+
+# %%
+import struct
+
+kernel = f.imported_modules[0].kernel(dev, "difference_kernel0")
+raw_in, raw_out = (dev.driver.alloc(0, 4 * N) for _ in range(2))
+try:
+    dev.driver.launch(kernel, (N // 64, 1, 1), (64, 1, 1), 0, struct.pack("<QQ", raw_in, raw_out))
+    raise SystemExit("the fault was not found")
+except tec.DeviceError as error:
+    print(error.message)
+
+# %% [markdown]
+# ## Memory that nothing wrote
+# `check` names further checks. "init" finds reads of uninitialized memory: here, an input that was allocated and never filled.
+
+# %%
+C = tec.placeholder((N,), name="C")
+D = tec.compute((N,), lambda i: C[i] * 2.0, name="D")
+s = tec.create_schedule(D.op)
+block, thread = s[D].split(D.op.axis[0], factor=64)
+s[D].bind(block, tec.thread_axis("blockIdx.x"))
+s[D].bind(thread, tec.thread_axis("threadIdx.x"))
+double = tec.build(s, [C, D], "rocm -mcpu=gfx942", name="double")
+strict = tec.rocm_emu("gfx942", check={"init", "race"})
+empty, out = tec.nd.empty((N,), "float32", strict), tec.nd.empty((N,), "float32", strict)
+try:
+    double(empty, out)
+    strict.sync()
+    raise SystemExit("the fault was not found")
+except tec.DeviceError as error:
+    print(error.message)
+
+# %% [markdown]
+# Filled, it runs:
+
+# %%
+full = tec.nd.array(np.ones(N, "float32"), strict)
+double(full, out)
+print(out.numpy()[:4])
+
+# %% [markdown]
+# A program written for a GPU is checked unchanged with `TEC_EMULATE=gfx942 TEC_EMULATE_CHECK=race,init python program.py`.

@@ -1,0 +1,78 @@
+# %% [markdown]
+# # Adding a target
+#
+# A target is a row of facts in `tec/target.py` and, for a new kind of machine, a small subclass of the emitter in `tec/codegen/`.
+# No pass asks for a target by name: it asks what the chip can do. This tutorial adds a chip to a running tec, and looks at what
+# changes in the code.
+
+# %%
+import dataclasses
+
+import tec
+from tec.target import CHIPS
+
+cdna3 = tec.Target("rocm -mcpu=gfx942")
+rdna3 = tec.Target("rocm -mcpu=gfx1100")
+for t in (cdna3, rdna3):
+    print(
+        t,
+        t.wavefront_size,
+        "lanes,",
+        t.lds_bytes,
+        "bytes of LDS; f16 matrix shapes:",
+        [s[2:5] for s in t.matrix_shapes("float16")],
+    )
+
+# %% [markdown]
+# ## A chip
+# gfx1103 has the instructions of gfx1100. A chip that LLVM knows and tec does not is one row: its family, its wavefront sizes, its
+# LDS, its matrix shapes. Here gfx1152, another RDNA 3.5 part.
+
+# %%
+try:
+    tec.Target("rocm -mcpu=gfx1152")
+except tec.TargetError as error:
+    print(error.message)
+CHIPS["gfx1152"] = dataclasses.replace(CHIPS["gfx1151"], name="gfx1152")
+new = tec.Target("rocm -mcpu=gfx1152")
+
+# %% [markdown]
+# Everything follows from the row: a row sum, whose reduction over a wavefront is made of the lane exchanges that the chip has, for
+# as many lanes as it has.
+
+# %%
+ROWS, COLS = 32, 256
+A = tec.placeholder((ROWS, COLS), name="A")
+k = tec.reduce_axis((0, COLS), name="k")
+B = tec.compute((ROWS,), lambda i: tec.sum(A[i, k], axis=k), name="B")
+for t in (cdna3, rdna3, new):
+    s = tec.create_schedule(B.op)
+    ko, ki = s[B].split(B.op.reduce_axis[0], factor=t.wavefront_size)
+    s[B].bind(B.op.axis[0], tec.thread_axis("blockIdx.x"))
+    s[B].bind(ki, tec.thread_axis("threadIdx.x"))
+    asm = tec.build(s, [A, B], t, name="rows").get_source("asm")
+    exchanges = [
+        line.split(";")[0].strip()
+        for line in asm.splitlines()
+        if "dpp" in line or "ds_swizzle" in line or "permlane" in line
+    ]
+    print(f"{t}: {len(exchanges)} lane exchanges, such as {exchanges[0]}")
+    assert f"amdgcn-amd-amdhsa--{t.mcpu}" in asm and exchanges
+
+# %% [markdown]
+# ## A kind of machine
+# `tec/codegen/nvptx.py` is the example to read: a subclass of `GpuEmitter` that overrides the hooks for the triple, address spaces,
+# thread indices, barriers, shuffles, atomics and matrix instructions, in under 300 lines. What it must not do is repeat a pass:
+# where a pass needs to know, add a capability to `Target` and ask for that.
+
+# %%
+from tec.codegen.gpu import GpuEmitter
+from tec.codegen.nvptx import NvptxEmitter
+
+own = [name for name in vars(NvptxEmitter) if not name.startswith("__")]
+print(len(own), "names of its own:", ", ".join(sorted(own)))
+assert issubclass(NvptxEmitter, GpuEmitter)
+
+# %% [markdown]
+# A new chip of the software GPU is a row in `tec/runtime/amdemu/chips.py`; a new opcode, a row in one of its tables and a test against
+# NumPy.

@@ -1,0 +1,85 @@
+# %% [markdown]
+# # Coming from AMDGPU.jl
+#
+# AMDGPU.jl compiles Julia functions as kernels; tec compiles tensor expressions with schedules. Around the kernels the pieces are the
+# same, under these names:
+#
+# | AMDGPU.jl | tec |
+# | --- | --- |
+# | `@roc groupsize=64 gridsize=n kernel(a, b)` | the schedule binds axes to `blockIdx.x`, `threadIdx.x`; `f(a, b)` launches |
+# | `workitemIdx().x`, `workgroupIdx().x` | `tec.thread_axis("threadIdx.x")`, `"blockIdx.x"` |
+# | `@ROCStaticLocalArray(Float32, 256)` | `s.cache_read(A, "shared", [C])`, `s[T].set_scope("shared")` |
+# | `sync_workgroup()` | barriers are put in where they are needed |
+# | `ROCArray(x)`, `Array(a)` | `tec.nd.array(x, dev)`, `a.numpy()` |
+# | `AMDGPU.synchronize()` | `dev.sync()` |
+# | `HIPStream`, `stream!` | `with dev.stream() as st:` |
+# | `@device_code_typed`, `@device_code_llvm`, `@device_code_gcn` | `f.get_source("ir")`, `"llvm"`, `"asm"` |
+# | caching allocator, `AMDGPU.reclaim()`, `AMDGPU.Mem.info()` | caching allocator, `dev.empty_cache()`, `dev.memory()` |
+# | `AMDGPU.@profile`, rocprof | `with tec.profile(dev) as p:`; `p.save_trace(...)` |
+# | `AMDGPU.versioninfo()` | `tec doctor` |
+# | `AMDGPU.functional()` | `tec.runtime.rocm_exists()` |
+# | a GPU | a GPU, or `tec.rocm_emu("gfx942")`: one in software |
+
+# %%
+import numpy as np
+
+import tec
+
+dev = tec.rocm_emu("gfx942")
+N = 4096
+A, B = tec.placeholder((N,), name="A"), tec.placeholder((N,), name="B")
+C = tec.compute((N,), lambda i: A[i] * 2.0 + B[i], name="C")
+s = tec.create_schedule(C.op)
+group, item = s[C].split(C.op.axis[0], factor=256)
+s[C].bind(group, tec.thread_axis("blockIdx.x"))
+s[C].bind(item, tec.thread_axis("threadIdx.x"))
+axpy = tec.build(s, [A, B, C], "rocm -mcpu=gfx942", name="axpy")
+
+a, b = (tec.nd.array(np.random.default_rng(k).standard_normal(N).astype("float32"), dev) for k in (0, 1))
+c = tec.nd.empty((N,), "float32", dev)
+
+# %% [markdown]
+# ## Launching: asynchronous, on streams, timed by events
+
+# %%
+start, stop = dev.event(), dev.event()
+with dev.stream():
+    start.record()
+    axpy(a, b, c)
+    stop.record()
+stop.sync()
+print(f"{start.elapsed_ms(stop):.3f} ms on {dev}")
+np.testing.assert_allclose(c.numpy(), a.numpy() * 2 + b.numpy(), rtol=1e-6)
+
+# %% [markdown]
+# ## Reflection: what `@device_code_*` shows
+
+# %%
+print(axpy.imported_modules[0].get_source("ir"))
+asm = axpy.get_source("asm")
+print(asm[asm.index("axpy_kernel0:") : asm.index("s_endpgm")])
+
+# %% [markdown]
+# ## The allocator
+# On a GPU freed blocks are kept for reuse, `dev.empty_cache()` gives them back, and a request that fails is tried again after that.
+# The software GPU gives memory back at once, so that a wild address finds nothing there.
+
+# %%
+before = dev.memory()
+scratch = [tec.nd.empty((1 << 20,), "float32", dev) for _ in range(4)]
+print(dev.memory())
+assert dev.memory().used_bytes >= before.used_bytes + (16 << 20)
+del scratch
+dev.empty_cache()
+print(dev.memory())
+assert dev.memory().used_bytes == before.used_bytes
+
+# %% [markdown]
+# ## Profiling
+
+# %%
+with tec.profile(dev) as p:
+    for _ in range(3):
+        axpy(a, b, c)
+print(p)
+assert len(p.launches) == 3
