@@ -8,8 +8,8 @@
 import numpy as np
 
 import tec
-from tec.te import intrin
 from tec.runtime.amdemu import emulator_profile
+from tec.te import intrin
 
 N = 512
 target = tec.Target("rocm -mcpu=gfx942")

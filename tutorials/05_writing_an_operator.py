@@ -52,7 +52,6 @@ for target, dev in (("llvm", None), ("rocm -mcpu=gfx942", tec.rocm_emu("gfx942")
 # The frontend has one function an ONNX operator, which builds graph nodes. A function for an operator of your own domain:
 
 # %%
-import onnx
 from onnx import TensorProto, helper
 from tec_onnx import load
 from tec_onnx.importer import onnx_op

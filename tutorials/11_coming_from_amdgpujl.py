@@ -68,11 +68,11 @@ print(asm[asm.index("axpy_kernel0:") : asm.index("s_endpgm")])
 before = dev.memory()
 scratch = [tec.nd.empty((1 << 20,), "float32", dev) for _ in range(4)]
 print(dev.memory())
-assert dev.memory().used_bytes >= before.used_bytes + (16 << 20)
+assert dev.memory().used >= before.used + (16 << 20)
 del scratch
 dev.empty_cache()
 print(dev.memory())
-assert dev.memory().used_bytes == before.used_bytes
+assert dev.memory().used == before.used
 
 # %% [markdown]
 # ## Profiling
