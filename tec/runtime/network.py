@@ -24,10 +24,12 @@ import numpy as np
 from ..errors import ArgumentError, PackageError
 from . import device as devices
 from . import exprs
+from .arguments import Param
 from .device import Device
 from .module import Module
 from .ndarray import NDArray, Storage, array, empty
 from .package import damaged, read_package, write_package
+from .plan import check_memory, check_structure, is_fixed
 
 _MAX_BINDINGS = 8  # sets of shapes whose memory is kept
 
@@ -81,27 +83,16 @@ class Network:
         return list(self.plan["outputs"])
 
     def _check_plan(self) -> None:
-        try:
-            values = self.plan["values"]
-            for io in (*self.plan["inputs"], *self.plan["outputs"]):
-                if io["name"] not in values:
-                    raise damaged(f"{io['name']!r} is no value of the network")
-            for name, v in values.items():
-                if v["place"] not in ("input", "output", "param", "arena", "alias"):
-                    raise damaged(f"{name!r} lies in {v['place']!r}")
-                if v["place"] == "param" and name not in self.params:
-                    raise damaged(f"parameter {name!r} is missing")
-                for e in (*v["shape"], v.get("offset", 0)):
-                    exprs.compile_expr(e)
-            for step in self.plan["steps"]:
-                if step["function"] not in self.module.specs:
-                    raise damaged(f"function {step['function']!r} is missing")
-                for a in step["args"]:
-                    if isinstance(a, str) and a not in values:
-                        raise damaged(f"{a!r} is no value of the network")
-            exprs.compile_expr(self.plan["arena_bytes"])
-        except (KeyError, TypeError, AttributeError) as error:
-            raise damaged(f"{type(error).__name__}: {error}") from None
+        """PackageError where the plan could make compiled code read or write what it must not; see `plan`."""
+        check_structure(self.plan, self.params, self._signature)
+        self._fixed = is_fixed(self.plan)
+        if self._fixed:
+            check_memory(self.plan, self.params, self._signature)
+
+    def _signature(self, function: str) -> list[Param]:
+        if function not in self.module.specs:
+            raise damaged(f"function {function!r} is missing")
+        return self.module[function].checker.params
 
     # ---- sources
 
@@ -213,6 +204,8 @@ class Network:
         def value(e: Any) -> int:
             return int(exprs.evaluate(exprs.compile_expr(e), env))
 
+        if not self._fixed:
+            check_memory(self.plan, self.params, self._signature, env)
         weights = self._weights.get(dev)
         if weights is None:
             weights = self._weights[dev] = {n: array(p, dev) for n, p in self.params.items()}
@@ -257,13 +250,12 @@ class Network:
 
 def load(path: str | os.PathLike[str]) -> Network:
     """Read a network that `Network.save` wrote; needs numpy and tec.runtime alone. PackageError for a damaged file."""
-    package = read_package(path, "network")
-    meta = package.meta
-    plan = meta.get("plan")
-    if not isinstance(plan, dict):
-        raise PackageError("the package is damaged: it has no plan", hint="compile and save it again")
-    params = {n: package.array(n) for n in package.array_names}
-    report = meta.get("report")
-    return Network(
-        Module.from_data(meta.get("module"), package.blob), plan, params, report if isinstance(report, dict) else None
-    )
+    with read_package(path, "network") as package:
+        meta = package.meta
+        plan = meta.get("plan")
+        if not isinstance(plan, dict):
+            raise PackageError("the package is damaged: it has no plan", hint="compile and save it again")
+        params = {n: package.array(n) for n in package.array_names}
+        report = meta.get("report")
+        module = Module.from_data(meta.get("module"), package.blob)
+    return Network(module, plan, params, report if isinstance(report, dict) else None)
