@@ -39,5 +39,10 @@ networks: setup
 	$(PY) -m pip install -q --disable-pip-version-check -e '.[bench]'
 	$(PY) -m pytest -m slow tests/networks
 
+docs: setup
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[docs]'
+	$(PY) -m tools.render_tutorials docs/tutorials
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist site docs/tutorials .mypy_cache .ruff_cache .pytest_cache
