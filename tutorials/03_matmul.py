@@ -42,8 +42,9 @@ def measure(title, s, args, dtype="float32", tolerance=1e-4):
     facts = f.imported_modules[0].attrs["kernels"]["matmul_kernel0"]
     results.append((title, us, 2 * N**3 / us / 1e6, r.estimate.limit))
     print(
-        f"{title}: {us:.0f} us by the model ({2 * N**3 / us / 1e6:.1f} TFLOP/s), limited by {r.estimate.limit}; {facts['vgprs']} VGPRs, "
-        f"{facts['lds_bytes']} bytes of LDS, {r.counts.instructions}, {r.counts.global_line_bytes / 1e6:.0f} MB of cache lines"
+        f"{title}: {us:.0f} us by the model ({2 * N**3 / us / 1e6:.1f} TFLOP/s), limited by {r.estimate.limit}\n"
+        f"{facts['vgprs']} VGPRs, {facts['lds_bytes']} bytes of LDS, {r.counts.global_line_bytes / 1e6:.0f} MB of cache lines\n"
+        f"{r.counts.instructions}"
     )
 
 

@@ -100,10 +100,15 @@ def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
             Kernel(
                 name, function, list(ops.get(function, [])), [o for o in origins.get(function, []) if o],
                 dict(where.attrs.get("kernels", {}).get(name, {})), target.mcpu, target.wavefront_size,
-                ir.get(name, ""), llvm.get(name, ""), asm.get(name, ""), reports.get(name),
+                ir.get(name, ""), _with_parts(llvm, name), _with_parts(asm, name), reports.get(name),
             )
         )  # fmt: skip
     return out
+
+
+def _with_parts(texts: dict[str, str], name: str) -> str:
+    """A function's text and that of the parts it was cut into (`name.parallel3`: the body of a parallel loop)."""
+    return "\n\n".join(text for n, text in texts.items() if n == name or n.startswith(name + "."))
 
 
 def _owner(kernel: str, functions: list[str]) -> str:

@@ -211,3 +211,23 @@ def test_paths_in_reports_are_kept(package: Path):
     steps = steps_of(net)
     conv = next(s for s in steps if "conv_gemm" in s.ops)
     assert conv.flops >= 2 * 8 * 8 * 8 * 27 and conv.bytes >= 4 * (192 + 216 + 8 + 512)
+
+
+def test_parts_of_a_cpu_function_stand_with_it():
+    from tec.cli.listing import _with_parts, cut_asm, cut_llvm
+
+    llvm = cut_llvm(
+        "define i32 @f1(ptr %a) {\n  ret i32 0\n}\n\ndefine internal i32 @f1.parallel3(ptr %c) {\n  ret i32 1\n}\n\ndefine i32 @f12() {\n  ret i32 2\n}\n"
+    )
+    assert list(llvm) == ["f1", "f1.parallel3", "f12"]
+    text = _with_parts(llvm, "f1")
+    assert "ret i32 0" in text and "ret i32 1" in text and "ret i32 2" not in text
+    asm = cut_asm("\t.type\tf1,@function\nf1:\n\tret\n.Lfunc_end0:\n\t.size\tf1, 1\n\t.type\tg,@function\ng:\n\tnop\n")
+    assert asm == {"f1": "f1:\n\tret", "g": "g:\n\tnop"}
+
+
+def test_ptx_is_cut_by_entry():
+    from tec.cli.listing import cut_asm
+
+    ptx = ".version 8.0\n.visible .entry a(\n)\n{\n\tret;\n}\n.visible .entry b(\n)\n{\n\tret;\n}\n\0"
+    assert list(cut_asm(ptx)) == ["a", "b"]
