@@ -157,11 +157,7 @@ class Network:
         out: dict[str, Any] = {}
         for spec in self.plan["inputs"]:
             x = inputs[spec["name"]]
-            out[spec["name"]] = a = (
-                x
-                if isinstance(x, NDArray)
-                else array(np.asarray(x, order="C"))  # ascontiguousarray would give a scalar a dimension
-            )
+            out[spec["name"]] = a = x if isinstance(x, NDArray) else _as_array(x, spec)
             if a.dtype != spec["dtype"]:
                 raise ArgumentError(
                     f"input {spec['name']} is {a.dtype}, the network takes {spec['dtype']}",
@@ -246,6 +242,19 @@ class Network:
         blobs: dict[str, bytes] = {}
         meta = {"plan": self.plan, "module": self.module.to_data(blobs), "report": self.report}
         write_package(path, "network", meta, blobs, self.params)
+
+
+def _as_array(x: Any, spec: Mapping[str, Any]) -> NDArray:
+    """An input that is no NDArray as one on the host. ArgumentError where it holds no numbers."""
+    try:
+        # ascontiguousarray would give a scalar a dimension
+        return array(np.asarray(x, order="C"))
+    except (ArgumentError, ValueError, TypeError, RuntimeError, OverflowError):
+        what = f"an array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
+        raise ArgumentError(
+            f"input {spec['name']} is {what} that makes no array of numbers, the network takes "
+            f"{spec['dtype']}{exprs.shape_text(spec['shape'])}"
+        ) from None
 
 
 def load(path: str | os.PathLike[str]) -> Network:
