@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import expr as E
 from ..build import wrap_int
 from ..dtype import dtype_info
-from ..visit import map_expr
+from ..visit import map_expr, walk_exprs
 from .bounds import INDEX_DTYPES
 from .linear import Lin
 
@@ -134,11 +134,24 @@ def select(f: Simplifier, e: E.Select) -> E.Expr:
         c = c.value
     if type(c) is E.IntImm:
         return f.simp(e.a if c.value else e.b)
+    # Both sides are evaluated whatever the condition says: what it knows must not loosen an index or a divisor.
     if c.dtype == "bool":
-        a, b = f.under(c, e.a), f.under(f.simp(f.make(E.Not, c)), e.b)
+        a = f.simp(e.a) if _may_fault(e.a) else f.under(c, e.a)
+        b = f.simp(e.b) if _may_fault(e.b) else f.under(f.simp(f.make(E.Not, c)), e.b)
     else:
         a, b = f.simp(e.a), f.simp(e.b)
     return f.apply_rules(f.intern(E.Select(c, a, b)))
+
+
+def _may_fault(e: E.Expr) -> bool:
+    """Whether evaluating `e` touches memory or divides integers by what is no constant."""
+    for x in walk_exprs(e):
+        t = type(x)
+        if t is E.BufferLoad or t is E.TensorRead:
+            return True
+        if t in (E.Div, E.Mod, E.FloorDiv, E.FloorMod) and type(x.b) is not E.IntImm:  # type: ignore[attr-defined]
+            return True
+    return False
 
 
 def call(f: Simplifier, e: E.Call) -> E.Expr:
