@@ -34,11 +34,11 @@ On the software GPU the kernels' times are those of its time model of the chip; 
 @common.json_option
 def command(
     model: Path, runs: int | None, warmup: int | None, no_kernels: bool, top: int, trace: Path | None, files: tuple[str, ...],
-    fill: str, seed: int, device: str | None, target: str | None, input_dim: tuple[str, ...], dtype: str | None,
+    fill: str, seed: int, device: str | None, target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None,
     no_cache: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Time a model: percentiles, and each kernel."""
-    net = common.open_network(model, target, device, input_dim, dtype, no_cache)
+    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)
     emulated = dev.is_emulated

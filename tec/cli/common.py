@@ -74,8 +74,11 @@ def model_argument(f: Any) -> Any:
 
 
 def compile_options(f: Any) -> Any:
-    """--target, --input-dim, --dtype, --no-cache."""
+    """--target, --input-dim, --freeze, --dtype, --no-cache."""
     for option in (
+        click.option(
+            "--freeze", multiple=True, metavar="NAME=VALUE", help="Make an input constant: a number, 1,2,3, or a .npy file."
+        ),
         click.option("--no-cache", is_flag=True, help="Compile anew, and keep nothing."),
         click.option("--dtype", type=click.Choice(_DTYPES), help="float16: mixed precision."),
         click.option(
@@ -142,6 +145,42 @@ def frontend() -> Any:
     raise Refused("no ONNX frontend is installed", 'pip install "tec[onnx]"')
 
 
+def frozen_inputs(path: Path, texts: Sequence[str]) -> dict[str, Any] | None:
+    """Arrays of the inputs that --freeze makes constant, in the model's types."""
+    if not texts:
+        return None
+    import numpy as np
+
+    from ..runtime.dtypes import numpy_dtype
+
+    front = frontend()
+    known = front.input_info(front.load_model(str(path)))
+    out: dict[str, Any] = {}
+    for text in texts:
+        name, eq, value = text.partition("=")
+        if not eq or not value:
+            raise Refused(f"--freeze {text}: NAME=VALUE is wanted", "as in --freeze sr=16000")
+        entry = known.get(name)
+        if entry is None:
+            raise Refused(f"the model has no input {name!r}", f"inputs: {', '.join(known)}")
+        dtype, dims = entry
+        if value.endswith(".npy"):
+            out[name] = read_arrays([f"{name}={value}"], [name])[name]
+            continue
+        try:
+            array = np.array([float(v) for v in value.split(",")]).astype(numpy_dtype(dtype))
+        except ValueError:
+            raise Refused(f"--freeze {text}: a number, numbers with commas, or a .npy file is wanted") from None
+        shape = [d if isinstance(d, int) else -1 for d in dims]
+        try:
+            out[name] = array.reshape(shape if shape.count(-1) <= 1 else array.shape)
+        except ValueError:
+            raise Refused(
+                f"--freeze {text}: input {name!r} has shape {tuple(dims)}, {array.size} numbers are given"
+            ) from None
+    return out
+
+
 def target_of(text: str | None, device: str | None) -> str:
     """The target: the one asked for, else the device's, else the CPU."""
     from ..target import Target
@@ -180,7 +219,13 @@ def shapes_for(path: Path, dims: Sequence[str]) -> dict[str, Any] | None:
 
 
 def open_network(
-    path: Path, target: str | None, device: str | None, dims: Sequence[str], dtype: str | None, no_cache: bool
+    path: Path,
+    target: str | None,
+    device: str | None,
+    dims: Sequence[str],
+    dtype: str | None,
+    no_cache: bool,
+    freeze: Sequence[str] = (),
 ) -> Any:
     """The compiled network of a MODEL."""
     check_model(path)
@@ -188,9 +233,9 @@ def open_network(
         import tec.graph
 
         net = tec.graph.load(str(path))
-        if dims or dtype:
+        if dims or dtype or freeze:
             raise Refused(
-                f"{path} is compiled already: --input-dim and --dtype have no say", "give them to tec compile"
+                f"{path} is compiled already: --input-dim, --dtype and --freeze have no say", "give them to tec compile"
             )
         if target is not None and target_of(target, None) != net.module.target:
             raise Refused(f"{path} was compiled for {net.module.target}, not for {target}")
@@ -201,6 +246,8 @@ def open_network(
     import tec.graph
 
     options: dict[str, Any] = {} if dtype in (None, "float32") else {"dtype": dtype}
+    if freeze:
+        options["freeze"] = frozen_inputs(path, freeze)
     try:
         return tec.graph.compile(str(path), target=wanted, shapes=shapes, cache=not no_cache, **options)
     except tec.ImportModelError as error:
@@ -217,12 +264,12 @@ def check_dtype(dtype: str | None) -> None:
         raise Refused(f"--dtype {dtype}: this version of tec has no mixed precision")
 
 
-def load_graph(path: Path, dims: Sequence[str]) -> Any:
+def load_graph(path: Path, dims: Sequence[str], freeze: Sequence[str] = ()) -> Any:
     """The operator graph of an ONNX MODEL, before any pass."""
     check_model(path)
     if path.suffix == ".tec":
         raise Refused(f"{path} is compiled already, its operator graph is gone", "give the .onnx file")
-    return frontend().load(str(path), shapes_for(path, dims))
+    return frontend().load(str(path), shapes_for(path, dims), freeze=frozen_inputs(path, freeze))
 
 
 # ---- devices

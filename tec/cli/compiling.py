@@ -32,7 +32,7 @@ Examples:
 @common.compile_options
 @common.json_option
 def command(
-    model: Path, output: Path | None, dump_ir: Path | None, target: str | None, input_dim: tuple[str, ...], dtype: str | None,
+    model: Path, output: Path | None, dump_ir: Path | None, target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None,
     no_cache: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compile an ONNX model to one package for a target."""
@@ -45,10 +45,10 @@ def command(
     if out.parent and not out.parent.is_dir():
         raise Refused(f"cannot write {out}: no folder {out.parent}")
     start = time.perf_counter()
-    net = common.open_network(model, target, None, input_dim, dtype, no_cache)
+    net = common.open_network(model, target, None, input_dim, dtype, no_cache, freeze)
     net.save(str(out))
     seconds = time.perf_counter() - start
-    dumped = dump(net, dump_ir, model, input_dim) if dump_ir is not None else []
+    dumped = dump(net, dump_ir, model, input_dim, freeze) if dump_ir is not None else []
     facts: dict[str, Any] = {
         "output": str(out),
         "target": net.module.target,
@@ -73,7 +73,7 @@ def command(
         click.echo(f"  {p}")
 
 
-def dump(net: Any, folder: Path, model: Path, dims: tuple[str, ...]) -> list[Path]:
+def dump(net: Any, folder: Path, model: Path, dims: tuple[str, ...], freeze: tuple[str, ...]) -> list[Path]:
     """Write everything that the compiler made on the way; the files' paths."""
     import json
 
@@ -85,7 +85,7 @@ def dump(net: Any, folder: Path, model: Path, dims: tuple[str, ...]) -> list[Pat
         common.write_file(folder / name, data)
         written.append(folder / name)
 
-    graph = common.load_graph(model, dims)
+    graph = common.load_graph(model, dims, freeze)
     put("graph.txt", str(graph))
     put("graph.dot", graph.dot())
     kind = net.module.device_kind

@@ -31,12 +31,12 @@ Examples:
 @common.json_option
 def command(
     model: Path, files: tuple[str, ...], fill: str, seed: int, device: str | None, target: str | None,
-    input_dim: tuple[str, ...], dtype: str | None, no_cache: bool, save_outputs: Path | None, as_json: bool,
+    input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None, no_cache: bool, save_outputs: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a model or a compiled package."""
     if save_outputs is not None and save_outputs.suffix == ".npy":
         raise Refused(f"--save-outputs {save_outputs}: a folder or a .npz file is wanted")
-    net = common.open_network(model, target, device, input_dim, dtype, no_cache)
+    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)
     start = time.perf_counter()

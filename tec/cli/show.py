@@ -42,7 +42,7 @@ WHAT is ops (the default), graph, ir, llvm, asm or resources.""",
 @common.json_option
 def command(
     words: tuple[str, ...], kernel: str, dot: bool, host: bool, html: Path | None, measure: bool | None, device: str | None,
-    target: str | None, input_dim: tuple[str, ...], dtype: str | None, no_cache: bool, as_json: bool,
+    target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None, no_cache: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Operators, graph, loop IR, LLVM, assembly, resources; or all of it as one HTML page."""
     model, what = _words(words)
@@ -50,17 +50,17 @@ def command(
     if html is not None:
         if html.suffix not in (".html", ".htm"):
             raise Refused(f"--html {html}: a page's name ends in .html")
-        net = common.open_network(model, target, device, input_dim, dtype, no_cache)
+        net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
         from .html import write_report
 
         write_report(net, html, model.name, device, measure)
         click.echo(f"{html}: {common.size(html.stat().st_size)}")
         return
     if what == "graph":
-        graph = common.load_graph(model, input_dim)
+        graph = common.load_graph(model, input_dim, freeze)
         click.echo(graph.dot() if dot else str(graph))
         return
-    net = common.open_network(model, target, device, input_dim, dtype, no_cache)
+    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
     if what == "ops":
         _steps(net, as_json)
     elif what == "resources":

@@ -49,20 +49,20 @@ Exit code 0 when all outputs agree, 1 when one differs.""",
 @common.json_option
 def command(
     model: Path, against: str, rtol: float | None, atol: float | None, per_node: bool, bisect: bool, files: tuple[str, ...],
-    fill: str, seed: int, device: str | None, target: str | None, input_dim: tuple[str, ...], dtype: str | None,
+    fill: str, seed: int, device: str | None, target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None,
     no_cache: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Hold a model's results against a reference; name the first node that differs."""
     common.check_model(model)
     if model.suffix == ".tec":
         raise Refused(f"{model} is compiled already, its reference is gone", "give the .onnx file")
-    net = common.open_network(model, target, device, input_dim, dtype, no_cache)
+    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)
     half = _TOLERANCE.get(dtype or "", (1e-3, 1e-4))
     limits = (half[0] if rtol is None else rtol, half[1] if atol is None else atol)
-    graph = common.load_graph(model, input_dim)
-    reference = Reference(model, graph, inputs, against)
+    graph = common.load_graph(model, input_dim, freeze)
+    reference = Reference(model, graph, {**inputs, **(common.frozen_inputs(model, freeze) or {})}, against)
     got = net.run(inputs, device=dev)
     rows = [compare(o["name"], "", a, r, limits) for o, a, r in zip(net.outputs, got, reference.outputs())]
     ok = all(r.ok for r in rows)

@@ -231,3 +231,23 @@ def test_ptx_is_cut_by_entry():
 
     ptx = ".version 8.0\n.visible .entry a(\n)\n{\n\tret;\n}\n.visible .entry b(\n)\n{\n\tret;\n}\n\0"
     assert list(cut_asm(ptx)) == ["a", "b"]
+
+
+def test_an_input_that_decides_on_the_shape_is_frozen(tec_cli, tmp_path):
+    import onnx
+    from onnx import TensorProto, helper
+
+    ins = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [6]),
+        helper.make_tensor_value_info("to", TensorProto.INT64, [2]),
+    ]
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Reshape", ["x", "to"], ["y"], name="reshape")], "g", ins, [out])
+    path = tmp_path / "reshape.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    refused = tec_cli("run", path)
+    assert refused.exit_code == 3 and "depends on the value" in refused.stderr and refused.stderr.count("\n") == 1
+    got = tec_cli("run", path, "--freeze", "to=3,2", "--json")
+    assert got.exit_code == 0, got.output
+    assert json.loads(got.stdout)["outputs"][0]["shape"] == [3, 2]
+    assert tec_cli("verify", path, "--freeze", "to=3,2", "--against", "interpreter").exit_code == 0
