@@ -149,8 +149,10 @@ def _over_threads(low: Lowering, stage: Stage, op: ComputeOp) -> S.Stmt:
         shares = tuple([E.BufferLoad(b, (zero,)) for b in accs])
         combined = S.seq(start, step, S.AllReduce(first.combiner, shares, B.const(True), tuple(dests), threads, loc))
     else:
-        predicate = B.all_of(*everything, condition)
-        shares = tuple([B.if_then_else(predicate, v, e) for v, e in zip(sources, identity)])
+        # The condition may read: it is asked inside of the loops' own bounds alone.
+        inside = B.all_of(*everything)
+        chosen = [B.if_then_else(condition, v, e) for v, e in zip(sources, identity)]
+        shares = tuple([B.if_then_else(inside, v, e) for v, e in zip(chosen, identity)])
         combined = S.AllReduce(first.combiner, shares, B.const(True), tuple(dests), threads, loc)
     at = [values[a] for a in op.axis]
     results: list[E.Expr] = [E.BufferLoad(b, (zero,)) for b in dests]

@@ -107,7 +107,11 @@ def _rfactor(sch: Schedule, stage: Stage, op: ComputeOp, loop: IterVar, place: i
     for iv in guarded_loops(stage.relations, op.reduce_axis, ranges, facts):
         guards.append(B.compare("lt", facts.simplify(values[iv]), B.add(ranges[iv].min, ranges[iv].extent)))
     source = substitute_all(first.source, sub)
-    condition = B.all_of(*guards, *substitute_all((first.condition,), sub))
+    # The condition may read: it is asked inside of the loops' own bounds alone.
+    (own,) = substitute_all((first.condition,), sub)
+    condition = own if not guards else B.all_of(*guards)
+    if guards and B.const_value(own) is None:
+        condition = B.if_then_else(condition, own, B.const(False))
     axes = [*data[:place], factor, *data[place:]]
     n = len(op.body)
     name = f"{op.name}_rf"
