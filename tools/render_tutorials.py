@@ -45,7 +45,7 @@ def cells(text: str) -> list[Cell]:
 
 def render(text: str, name: str) -> str:
     """The page of a script. Runs it."""
-    space: dict[str, Any] = {"__name__": "__main__", "__file__": name}
+    space: dict[str, Any] = {"__name__": "__main__", "__file__": name, "ROOT": ROOT}
     # Errors name the user's line: the script's own.
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     parts = []
@@ -70,7 +70,10 @@ def main(words: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for script in scripts:
         page = folder / f"{script.stem}.md"
-        page.write_text(render(script.read_text(), script.name))
+        text = script.read_text()
+        with contextlib.chdir(folder):  # pictures that a tutorial saves lie beside its page
+            result = render(text, script.name)
+        page.write_text(result)
         print(page)
     return 0
 
