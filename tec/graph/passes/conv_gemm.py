@@ -70,6 +70,7 @@ def _follow(b: _Flat, node: Node) -> bool:
     out = node.outputs[0]
     if (
         node.definition.kind not in ("elementwise", "broadcast")
+        or node.op == "broadcast_to"  # its attribute is a shape
         or out.ndim != 4
         or not any(v in b.flat for v in node.inputs)
     ):

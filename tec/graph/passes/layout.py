@@ -15,6 +15,14 @@ from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
+# Channels that fill up a block are 0 after a convolution, and the next one multiplies them by 0: they must stay finite on the
+# way (1 / 0 would come out as 0 * inf). So elementwise work is blocked where it makes finite numbers of any finite ones.
+_FINITE = frozenset(
+    """add subtract multiply maximum minimum neg abs sign identity square relu leaky_relu thresholded_relu prelu clip elu celu selu
+    hard_sigmoid hard_swish sigmoid tanh softsign softplus silu mish gelu gelu_tanh erf floor ceil round_even trunc atan sin cos
+    cast where equal not_equal less less_equal greater greater_equal isnan isinf isfinite
+    logical_not logical_and logical_or logical_xor""".split()
+)
 _FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
 
 
@@ -83,8 +91,9 @@ def _place(b: _Layout, node: Node) -> bool:
         return True
     if out.ndim != 4 or len(node.outputs) != 1 or not any(v in b.packed for v in node.inputs):
         return False
-    kind = node.definition.kind
-    if kind in ("elementwise", "broadcast"):
+    if node.definition.kind in ("elementwise", "broadcast"):
+        if not _stays_finite(node, b.block):
+            return False
         operands = [_operand(b, v, out) for v in node.inputs]
         if any(o is None for o in operands):
             return False
@@ -109,6 +118,14 @@ def _place(b: _Layout, node: Node) -> bool:
         b.packed[out] = b.new.add("concat", [b.blocked(v) for v in node.inputs], node.attrs, out.name, node.origin)[0]
         return True
     return False
+
+
+def _stays_finite(node: Node, block: int) -> bool:
+    """Whether the channels that fill up a block stay finite; where there are none, all but changes of shape may be blocked."""
+    if node.op == "broadcast_to":
+        return False
+    by_constant = node.op == "divide" and node.inputs[1].is_const
+    return node.op in _FINITE or by_constant or node.outputs[0].shape[1] % block == 0
 
 
 def _operand(b: _Layout, v: Value, out: Value) -> Value | None:

@@ -1,0 +1,82 @@
+"""The memory plan: no two values that live at one time share bytes; the arena is near the bound."""
+
+import random
+
+import pytest
+
+import tec
+from tec.graph.compiler import compile_graph
+from tec.graph.memory import ALIGN, Lifetime, lower_bound, plan
+from tests.unit.graph.random_graphs import random_graph
+
+
+def up(n):
+    return -(-max(n, 1) // ALIGN) * ALIGN
+
+
+def check(lifetimes):
+    offsets, total = plan(lifetimes)
+    assert set(offsets) == {x.name for x in lifetimes}
+    for k, a in enumerate(lifetimes):
+        assert offsets[a.name] % ALIGN == 0 and 0 <= offsets[a.name] <= total - up(a.nbytes)
+        for b in lifetimes[:k]:
+            if a.first <= b.last and b.first <= a.last:
+                apart = (
+                    offsets[a.name] + up(a.nbytes) <= offsets[b.name]
+                    or offsets[b.name] + up(b.nbytes) <= offsets[a.name]
+                )
+                assert apart, (a, b)
+    assert lower_bound(lifetimes) <= total <= sum(up(x.nbytes) for x in lifetimes)
+    return total / max(lower_bound(lifetimes), 1)
+
+
+def any_lifetimes(r):
+    n = r.randrange(1, 60)
+    return [
+        Lifetime(
+            str(k),
+            r.choice([0, 1, 255, 256, 257, 4000, 10**6, r.randrange(1, 10**7)]),
+            f := r.randrange(60),
+            f + r.randrange(20),
+        )
+        for k in range(n)
+    ]
+
+
+def network_lifetimes(r):
+    """As networks have them: a chain, each value read by the next step, some kept for a residual sum a few steps on."""
+    n, size, out = r.randrange(20, 120), r.randrange(10**5, 10**7), []
+    for k in range(n):
+        if r.random() < 0.15:
+            size = max(4096, size // r.choice([2, 4]))
+        keep = r.choice([1, 1, 1, 1, 3, 4])
+        out.append(Lifetime(str(k), int(size * r.choice([1, 1, 0.5, 0.25, 2])), k, min(k + keep, n)))
+    return out
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_lifetimes(seed):
+    check(any_lifetimes(random.Random(seed)))
+
+
+def test_networks_come_near_the_bound():
+    ratios = sorted(check(network_lifetimes(random.Random(seed))) for seed in range(60))
+    assert ratios[-1] <= 1.15, ratios[-5:]
+
+
+def test_nothing_and_one():
+    assert plan([]) == ({}, 0) and lower_bound([]) == 0
+    assert plan([Lifetime("a", 1, 0, 0)]) == ({"a": 0}, ALIGN)
+
+
+def test_touching_lifetimes_are_apart():
+    """A value read at the step that makes another lives at that step: they may not share."""
+    offsets, _ = plan([Lifetime("a", 512, 0, 1), Lifetime("b", 512, 1, 2), Lifetime("c", 512, 2, 3)])
+    assert offsets["a"] != offsets["b"] != offsets["c"] and offsets["a"] == offsets["c"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_compiled_networks_report_theirs(seed):
+    net = compile_graph(random_graph(seed, 16), tec.Target("llvm"))
+    assert net.report["arena_bytes"] == net.plan["arena_bytes"]
+    assert net.report["arena_lower_bound"] <= net.report["arena_bytes"] <= 1.15 * net.report["arena_lower_bound"]
