@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ..notebook import layered_svg
 from . import common, listing, measure
 from .errors import Refused
-
-_BOX_W, _BOX_H, _GAP_X, _GAP_Y = 250, 46, 28, 30
 
 
 def write_report(net: Any, path: Path, title: str, device: str | None, timed: bool | None) -> None:
@@ -205,58 +203,8 @@ def graph_svg(net: Any, steps: list[listing.Step]) -> str:
         source = makers.get(root(o.get("value", o["name"])))
         if source is not None:
             edges.add((source, base + k))
-    return _draw(labels, edges, count)
-
-
-def _draw(labels: dict[int, tuple[str, str, str]], edges: set[tuple[int, int]], count: int) -> str:
-    before: dict[int, list[int]] = defaultdict(list)
-    for a, b in edges:
-        before[b].append(a)
-    layer: dict[int, int] = {}
-    order = [n for n in labels if count <= n and not before[n]] + [n for n in labels if n < count] + [n for n in labels if n >= count and before[n]]  # fmt: skip
-    for n in order:
-        layer[n] = 1 + max((layer[p] for p in before[n] if p in layer), default=-1)
-    rows: dict[int, list[int]] = defaultdict(list)
-    place: dict[int, float] = {}
-    for n in order:
-        rows[layer[n]].append(n)
-    for k in sorted(rows):
-        rows[k].sort(key=lambda n: sum(place.get(p, 0.0) for p in before[n]) / max(1, len(before[n])))
-        for j, n in enumerate(rows[k]):
-            place[n] = j - (len(rows[k]) - 1) / 2
-    width = max(len(r) for r in rows.values()) * (_BOX_W + _GAP_X) + _GAP_X
-    height = len(rows) * (_BOX_H + _GAP_Y) + _GAP_Y
-
-    def xy(n: int) -> tuple[float, float]:
-        return width / 2 + place[n] * (_BOX_W + _GAP_X) - _BOX_W / 2, _GAP_Y + layer[n] * (_BOX_H + _GAP_Y)
-
-    out = [f'<svg id="graph" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img" aria-label="graph of fused groups">']  # fmt: skip
-    for a, b in sorted(edges):
-        (x1, y1), (x2, y2) = xy(a), xy(b)
-        x1, x2, y1 = x1 + _BOX_W / 2, x2 + _BOX_W / 2, y1 + _BOX_H
-        # An edge over several layers bows out so that it does not run through the boxes between.
-        bow = (_BOX_W * 0.62 + 4 * (layer[b] - layer[a])) if layer[b] - layer[a] > 1 and abs(x1 - x2) < 10 else 0.0
-        middle = (y1 + y2) / 2
-        path = (
-            f"M{x1:.0f} {y1:.0f} C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"
-            if not bow
-            else f"M{x1:.0f} {y1:.0f} C{x1 + bow:.0f} {y1 + 20:.0f} {x2 + bow:.0f} {y2 - 20:.0f} {x2:.0f} {y2:.0f}"
-        )
-        out.append(f'<path class="edge" d="{path}"/>')
-    for n, (title, under, function) in labels.items():
-        x, y = xy(n)
-        kind = "step" if function else "port"
-        out.append(
-            f'<g class="{kind}" data-function="{escape(function)}" tabindex="0"><title>{escape(title)}\n{escape(under)}</title>'
-            f'<rect x="{x:.0f}" y="{y:.0f}" width="{_BOX_W}" height="{_BOX_H}" rx="7"/>'
-            f'<text x="{x + _BOX_W / 2:.0f}" y="{y + 19:.0f}">{escape(_short(title, 34))}</text>'
-            f'<text class="small" x="{x + _BOX_W / 2:.0f}" y="{y + 36:.0f}">{escape(_short(under, 42))}</text></g>'
-        )
-    return "".join(out) + "</svg>"
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    ranked = [*inputs.values(), *range(count), *range(base, base + len(net.outputs))]
+    return layered_svg({n: labels[n] for n in ranked}, edges)
 
 
 def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:

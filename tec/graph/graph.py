@@ -123,13 +123,7 @@ class Graph:
         """The outputs of a new node; constants where all its inputs are small constants. Raises ImportModelError."""
         attrs = {k: v for k, v in (attrs or {}).items() if v is not None}
         definition = get_op(op)
-        try:
-            types = definition.infer([v.type for v in inputs], attrs)
-        except ImportModelError:
-            raise
-        except (TecError, KeyError, IndexError, ValueError, TypeError) as e:
-            given = ", ".join(str(v.type) for v in inputs)
-            raise ImportModelError(f"{op}({given}) with {attrs}: {e}") from None
+        types = infer_types(definition, [v.type for v in inputs], attrs)
         if inputs and all(v.is_const for v in inputs) and _foldable(definition, inputs, types, attrs):
             arrays = run_op(definition, attrs, [v.data for v in inputs], [v.type for v in inputs], types)
             return [Value(self.unique_name(name or op), t, None, a) for t, a in zip(types, arrays)]
@@ -191,18 +185,39 @@ class Graph:
 
     def check(self) -> None:
         """Every value is made once, before its use, and types are what inference gives. Raises ImportModelError."""
-        made = {*self.inputs}
+        made: set[Value] = set()
+
+        def fail(message: str) -> ImportModelError:
+            return ImportModelError(f"graph {self.name}: {message}")
+
+        for v in self.inputs:
+            if v in made or v.is_const or v.node is not None:
+                raise fail(f"input {v!r} is there twice, or is no input")
+            made.add(v)
+        names = [v.name for v in self.inputs]
+        if len(set(names)) != len(names):
+            raise fail(f"two inputs have one name: {', '.join(names)}")
+        for v in self.constants():
+            if tuple(np.shape(v.data)) != v.shape:
+                raise fail(f"constant {v!r} holds an array of shape {np.shape(v.data)}")
         for n in self.nodes:
             for v in n.inputs:
                 if not v.is_const and v not in made:
-                    raise ImportModelError(f"graph {self.name}: {n} reads %{v.name}, which nothing before it makes")
-            types = n.definition.infer([v.type for v in n.inputs], n.attrs)
+                    raise ImportModelError(
+                        f"graph {self.name}: {n} reads %{v.name}, which nothing before it makes",
+                        hint="graph.sort() puts the nodes in order, where there is one",
+                    )
+            types = infer_types(n.definition, [v.type for v in n.inputs], n.attrs)
             if types != [v.type for v in n.outputs]:
-                raise ImportModelError(f"graph {self.name}: {n} should give {', '.join(map(str, types))}")
+                raise fail(f"{n} should give {', '.join(map(str, types))}")
+            if any(v in made for v in n.outputs):
+                raise fail(f"{n} is there twice")
             made.update(n.outputs)
+        if len(self.output_names) != len(self.outputs):
+            raise fail(f"{len(self.outputs)} outputs and {len(self.output_names)} names for them")
         for v in self.outputs:
             if not v.is_const and v not in made:
-                raise ImportModelError(f"graph {self.name}: nothing makes output %{v.name}")
+                raise fail(f"nothing makes output %{v.name}")
 
     def flops(self) -> int:
         """Arithmetic of one run: multiply and add count each; one for each element of anything else."""
@@ -222,6 +237,32 @@ class Graph:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from ..notebook import layered_svg, styled
+
+        place: dict[Any, int] = {}
+        labels: dict[int, tuple[str, str, str]] = {}
+
+        def put(x: Any, title: str, under: str, kind: str) -> None:
+            place[x] = len(place)
+            labels[place[x]] = title, under, kind
+
+        for v in self.inputs:
+            put(v, v.name, str(v.type), "")
+        for n in self.nodes:
+            put(n, n.op, f"{n.origin}  {n.outputs[0].type}".strip(), n.op)
+        edges = {
+            (place[v.node or v], place[n])
+            for n in self.nodes
+            for v in n.inputs
+            if (v.node or v) in place and not v.is_const
+        }
+        for v, name in zip(self.outputs, self.output_names):
+            put((v, name), name, str(v.type), "")
+            if (v.node or v) in place:
+                edges.add((place[v.node or v], place[v, name]))
+        return styled(layered_svg(labels, edges))
 
     def dot(self) -> str:
         """The graph in the DOT language."""
@@ -260,6 +301,41 @@ def dtype_of(array: Any) -> str:
     return {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
 
 
+# What operators raise where attributes are missing, of another type or out of range.
+_MISFITS = (KeyError, IndexError, ValueError, TypeError, AttributeError, ArithmeticError, StopIteration, AssertionError)
+_MOST_ELEMENTS = 1 << 48  # of one value: larger ones fit no machine, and their indices overflow
+
+
+def infer_types(definition: OpDef, types: Sequence[TensorType], attrs: dict[str, Any]) -> list[TensorType]:
+    """The types of an operator's outputs. ImportModelError where inputs or attributes do not fit it."""
+    try:
+        made = definition.infer(types, attrs)
+        large = next((t for t in made if t.size > _MOST_ELEMENTS or min(t.shape, default=0) < 0), None)
+    except ImportModelError:
+        raise
+    except (TecError, *_MISFITS) as e:
+        given = ", ".join(map(str, types))
+        raise ImportModelError(f"{definition.name}({given}) with {attrs}: {_words(e)}") from None
+    if large is not None:
+        given = ", ".join(map(str, types))
+        raise ImportModelError(f"{definition.name}({given}) with {attrs} would give {large}")
+    return made
+
+
+def compute_op(
+    definition: OpDef, attrs: dict[str, Any], tensors: list[Any], outs: Sequence[TensorType]
+) -> Sequence[Any]:
+    """The te tensors of an operator. ImportModelError where its attributes make no computation."""
+    try:
+        return definition.compute(attrs, tensors, list(outs))
+    except _MISFITS as e:
+        raise ImportModelError(f"{definition.name} with {attrs} cannot be computed: {_words(e)}") from None
+
+
+def _words(e: Exception) -> str:
+    return str(e) if isinstance(e, TecError) else f"{type(e).__name__} {e}"
+
+
 def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[TensorType], attrs: dict[str, Any]) -> bool:
     given, made = sum(v.type.size for v in inputs), sum(t.size for t in types)
     work = definition.flops([v.type for v in inputs], types, attrs) if definition.flops else made
@@ -271,7 +347,7 @@ def run_op(
 ) -> list[Any]:
     """The values of one operator, by the meaning of its te definition."""
     tensors = [te.placeholder(t.shape, t.dtype, name=f"x{k}") for k, t in enumerate(types)]
-    results = op.compute(attrs, tensors, outs)
+    results = compute_op(op, attrs, tensors, outs)
     got = evaluate(results, dict(zip(tensors, arrays)))
     return [np.asarray(a, np_dtype(t.dtype)) for a, t in zip(got, outs)]
 

@@ -57,6 +57,11 @@ class Func:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from ..notebook import code
+
+        return code(str(self))
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class IRModule:
@@ -78,3 +83,8 @@ class IRModule:
         return "\n\n".join(str(f) for f in self)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from ..notebook import code
+
+        return code(str(self))

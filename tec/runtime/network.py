@@ -74,6 +74,17 @@ class Network:
         )
         return f"<tec.Network({ins}) {len(self.plan['steps'])} steps, {self.module.target}>"
 
+    def _repr_html_(self) -> str:
+        from ..notebook import table
+
+        ops, values = self.report.get("functions", {}), self.plan["values"]
+        rows = []
+        for k, step in enumerate(self.plan["steps"]):
+            last = values[step["args"][-1]] if step["args"] and isinstance(step["args"][-1], str) else None
+            made = f"{last['dtype']}({', '.join(map(exprs.text, last['shape']))})" if last else ""
+            rows.append((k, step["function"], " ".join(ops.get(step["function"], ())), made))
+        return table(("step", "function", "operators", "makes"), rows, repr(self))
+
     @property
     def inputs(self) -> list[dict[str, Any]]:
         return list(self.plan["inputs"])

@@ -163,6 +163,11 @@ class Schedule:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from ..notebook import code
+
+        return code(str(self))
+
 
 def create_schedule(ops: Any) -> Schedule:
     """A schedule that computes `ops` (tensors, operations or a list of them), each stage in loops of its own.
