@@ -27,7 +27,7 @@ from ..schedule import to_loops
 from ..target import Target, as_target
 from ..te.evaluate import np_dtype
 from . import memory
-from .graph import Graph, Value, node_flops
+from .graph import Graph, Value, compute_op, node_flops
 from .passes.fuse import FusedGroup, fuse
 
 
@@ -62,6 +62,7 @@ def compile(
 
 def _as_graph(model: Any, shapes: Mapping[str, Any] | None, freeze: Mapping[str, Any] | None = None) -> Graph:
     if isinstance(model, Graph):
+        model.check()  # built or changed by hand
         return model
     points = list(entry_points(group="tec.frontends"))
     if not points:
@@ -165,7 +166,7 @@ def _make_unit(group: FusedGroup, number: int, target: Target) -> _Unit:
             args.append(tensors[v])
             used.append(k)
     for n in group.nodes:
-        outs = n.definition.compute(n.attrs, [tensors[v] for v in n.inputs], [v.type for v in n.outputs])
+        outs = compute_op(n.definition, n.attrs, [tensors[v] for v in n.inputs], [v.type for v in n.outputs])
         for v, t in zip(n.outputs, outs):
             tensors[v] = t
     outputs = [_as_output(tensors[v], v.type) for v in group.outputs]
