@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from ..ir import expr as E
 from ..ir.dtype import dtype_info, with_lanes
+from ..ir.visit import walk_exprs
 from .emitter_core import quote
 from .emitter_expr import Arithmetic
 
@@ -28,6 +29,34 @@ _ATOMICS = {
     "atomic_and": ("and", "and", ""), "atomic_or": ("or", "or", ""), "atomic_xor": ("xor", "xor", ""),
     "atomic_exch": ("xchg", "xchg", "xchg"),
 }  # fmt: skip
+
+
+def in_order(cond: E.Expr) -> E.Expr:
+    """A condition under which something runs, with what its left sides guard put behind them.
+
+    `i < n and A[i] > 0` as the condition of a branch reads A[i] only where i < n; as a plain value it would read both.
+    """
+    if isinstance(cond, (E.And, E.Or)) and cond.dtype == "bool":
+        a, b = in_order(cond.a), in_order(cond.b)
+        if _may_fault(b):
+            known = E.IntImm(int(isinstance(cond, E.Or)), "bool")
+            sides = (known, b) if isinstance(cond, E.Or) else (b, known)
+            return E.Call("if_then_else", (a, *sides), "bool")
+        return cond if a is cond.a and b is cond.b else type(cond)(a, b)
+    if isinstance(cond, E.Call) and cond.op == "likely":
+        inner = in_order(cond.args[0])
+        return cond if inner is cond.args[0] else E.Call("likely", (inner,), cond.dtype)
+    return cond
+
+
+def _may_fault(e: E.Expr) -> bool:
+    """Whether evaluating `e` touches memory or divides integers by what is no constant."""
+    for x in walk_exprs(e):
+        if isinstance(x, E.BufferLoad):
+            return True
+        if isinstance(x, (E.Div, E.Mod, E.FloorDiv, E.FloorMod)) and not isinstance(x.b, E.IntImm):
+            return True
+    return False
 
 
 class Calls(Arithmetic):
@@ -210,9 +239,9 @@ class Calls(Arithmetic):
 
     def if_then_else(self, e: E.Call) -> str:
         """Only the chosen side runs: blocks and a phi."""
-        cond = self.expr(e.args[0])
         if dtype_info(e.args[0].dtype).lanes != 1:
             raise self.error("if_then_else on a vector condition", hint="use select, or predicate the access")
+        cond = self.expr(in_order(e.args[0]))
         then, orelse, join = self.label("then"), self.label("else"), self.label("join")
         self.branch_if(cond, then, orelse)
         sides: list[tuple[str, str]] = []

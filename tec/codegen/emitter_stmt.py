@@ -14,6 +14,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
+from .emitter_call import in_order
 from .emitter_memory import Memory
 
 StmtHandler = Callable[[Any, Any], None]
@@ -71,7 +72,7 @@ class Statements(Memory):
         weights = ""
         if isinstance(s.cond, E.Call) and s.cond.op == "likely":
             weights = self.expected(True)
-        cond = self.expr(s.cond)
+        cond = self.expr(in_order(s.cond))
         then, join = self.label("then"), self.label("endif")
         orelse = self.label("else") if s.orelse is not None else join
         self.branch_if(cond, then, orelse, weights)
