@@ -20,8 +20,8 @@ test: setup
 	$(PY) -m pytest -n 2 -m "not slow and not gpu"
 
 check: setup
-	$(VENV)/bin/ruff check tec frontends tests benchmarks tutorials
-	$(VENV)/bin/ruff format --check tec frontends tests benchmarks tutorials
+	$(VENV)/bin/ruff check tec frontends tests benchmarks tutorials tools
+	$(VENV)/bin/ruff format --check tec frontends tests benchmarks tutorials tools
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 

@@ -188,7 +188,7 @@ def test_more_threads_inside_than_outside():
     s[B].compute_at(s[D], i)
     s[B].set_scope("shared")
     s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
-    with pytest.raises(ScheduleError, match="needs 16 steps of threadIdx.x, inside of loop j_inner of D, which has 8"):
+    with pytest.raises(ScheduleError, match=r"needs 16 steps of threadIdx.x, inside of loop j_inner of D, which has 8"):
         to_loops(s, [A, D])
 
 
@@ -204,7 +204,7 @@ def test_registers_of_a_reduction_read_by_more_threads():
     s[Z].compute_at(s[C], C.op.axis[0])
     to_loops(s, [A, C])
     s[Z].set_scope("local")
-    with pytest.raises(ScheduleError, match="Z is reduced by 32 threads of threadIdx.x into their local memory"):
+    with pytest.raises(ScheduleError, match=r"Z is reduced by 32 threads of threadIdx.x into their local memory"):
         to_loops(s, [A, C])
 
 
@@ -214,6 +214,6 @@ def test_reduction_over_a_symbolic_number_of_threads():
     Z = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="Z")
     s = create_schedule(Z)
     s[Z].bind(k, te.thread_axis("threadIdx.x"))
-    with pytest.raises(ScheduleError, match="the threads of threadIdx.x that reduce Z are n in number") as e:
+    with pytest.raises(ScheduleError, match=r"the threads of threadIdx.x that reduce Z are n in number") as e:
         to_loops(s, [A, Z])
     here(e.value)

@@ -108,7 +108,11 @@ def _flatten(buffer: Buffer, annotations: dict[str, Any], analyzer: Analyzer) ->
     if not shape:
         flat_shape, dtype = (one,), "int32"
     flat = buffer
-    if flat_shape is not shape or buffer.strides or not (isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0):
+    if (
+        flat_shape is not shape
+        or buffer.strides
+        or not (isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0)
+    ):
         flat = Buffer(
             buffer.name, buffer.dtype, flat_shape, (), 0, buffer.scope, buffer.align_bytes, buffer.data, buffer.loc
         )

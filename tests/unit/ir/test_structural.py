@@ -23,7 +23,12 @@ def f(A: Buffer((n, 8), "float32"), B: Buffer((n,), "float32"), *, n: size("int3
 
 
 def test_equal_up_to_names():
-    f, g = parse_func(TEXT), parse_func(TEXT.replace("acc", "total").replace("k", "j").replace("x: float32", "z: float32").replace(":= x", ":= z"))
+    f, g = (
+        parse_func(TEXT),
+        parse_func(
+            TEXT.replace("acc", "total").replace("k", "j").replace("x: float32", "z: float32").replace(":= x", ":= z")
+        ),
+    )
     assert structural_equal(f, g) and structural_equal(g, f)
     assert structural_hash(f) == structural_hash(g)
 
