@@ -176,8 +176,10 @@ class ScanOp(Operation):
         self.state_placeholder = tuple(state_placeholder)
         self.scan_inputs = tuple(inputs)
         start, end = self.init[0].shape[0], self.state_placeholder[0].shape[0]
-        self.scan_axis = scan_axis if scan_axis is not None else IterVar(
-            Var(f"{name}.idx", start.dtype), Range(start, end - start), IterKind.ORDERED, loc=self.loc
+        self.scan_axis = (
+            scan_axis
+            if scan_axis is not None
+            else IterVar(Var(f"{name}.idx", start.dtype), Range(start, end - start), IterKind.ORDERED, loc=self.loc)
         )
         self.spatial_axis = tuple(
             IterVar(
