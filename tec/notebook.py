@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 _BOX_W, _BOX_H, _GAP_X, _GAP_Y = 250, 46, 28, 30
+_SIDE = 40  # room at both sides for edges that bow out; a curve reaches three quarters of the way to its control points
 _MOST_LINES = 400
 _WORDS = re.compile(
     r"""(#[^\n]*)|("[^"\n]*"|'[^'\n]*')|"""
@@ -71,7 +72,7 @@ def layered_svg(labels: Mapping[int, tuple[str, str, str]], edges: Iterable[tupl
         rows[k].sort(key=lambda n: sum(place.get(p, 0.0) for p in before[n]) / max(1, len(before[n])))
         for j, n in enumerate(rows[k]):
             place[n] = j - (len(rows[k]) - 1) / 2
-    width = max(len(r) for r in rows.values()) * (_BOX_W + _GAP_X) + _GAP_X
+    width = max(len(r) for r in rows.values()) * (_BOX_W + _GAP_X) + _GAP_X + 2 * _SIDE
     height = len(rows) * (_BOX_H + _GAP_Y) + _GAP_Y
 
     def xy(n: int) -> tuple[float, float]:
@@ -82,7 +83,8 @@ def layered_svg(labels: Mapping[int, tuple[str, str, str]], edges: Iterable[tupl
         (x1, y1), (x2, y2) = xy(a), xy(b)
         x1, x2, y1 = x1 + _BOX_W / 2, x2 + _BOX_W / 2, y1 + _BOX_H
         # An edge over several layers bows out so that it does not run through the boxes between.
-        bow = (_BOX_W * 0.62 + 4 * (layer[b] - layer[a])) if layer[b] - layer[a] > 1 and abs(x1 - x2) < 10 else 0.0
+        span = layer[b] - layer[a]
+        bow = (_BOX_W / 2 + _SIDE / 3 + min(2 * span, _SIDE / 2)) / 0.75 if span > 1 and abs(x1 - x2) < 10 else 0.0
         middle = (y1 + y2) / 2
         path = (
             f"M{x1:.0f} {y1:.0f} C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"

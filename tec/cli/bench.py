@@ -92,7 +92,8 @@ def command(
             )
         out.print(t)
         rest = f", {len(kernels) - top} more" if len(kernels) > top else ""
-        click.echo(f"kernels: {common.duration(total / 1e6)} in all{rest}")
+        best = "" if emulated else ", each the best of 5 runs"
+        click.echo(f"kernels: {common.duration(total / 1e6)} in all{best}{rest}")
 
 
 def _trace(net: Any, inputs: dict[str, Any], dev: Any, path: Path) -> None:

@@ -108,7 +108,8 @@ def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
 
 def _with_parts(texts: dict[str, str], name: str) -> str:
     """A function's text and that of the parts it was cut into (`name.parallel3`: the body of a parallel loop)."""
-    return "\n\n".join(text for n, text in texts.items() if n == name or n.startswith(name + "."))
+    parts = [texts[name]] if name in texts else []
+    return "\n\n".join([*parts, *(text for n, text in texts.items() if n.startswith(name + "."))])
 
 
 def _owner(kernel: str, functions: list[str]) -> str:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+_RUNS = 5  # a kernel that was interrupted by other work is not the kernel's time
+
+
 @dataclass
 class KernelTime:
     """One kernel: calls and microseconds in one run; `limit` and `counters` where the software GPU counted."""
@@ -19,18 +22,24 @@ class KernelTime:
 
 
 def kernel_times(net: Any, inputs: dict[str, Any], dev: Any) -> list[KernelTime]:
-    """One run of the network, kernel by kernel, the longest first."""
+    """One run of the network, kernel by kernel, the longest first: each kernel's best of some runs on a real device."""
     if dev.is_emulated:
         return _emulated(net, inputs, dev)
     import tec
 
-    with tec.profile(dev) as p:
-        net.run(inputs, device=dev)
-    out: dict[str, KernelTime] = {}
-    for row in p.by_kernel():
-        t = out.setdefault(row["name"], KernelTime(row["name"], 0, 0.0))
-        t.calls += row["calls"]
-        t.us += row["total_ns"] / 1e3
+    best: dict[str, KernelTime] = {}
+    for _ in range(_RUNS):
+        with tec.profile(dev) as p:
+            net.run(inputs, device=dev)
+        out: dict[str, KernelTime] = {}
+        for row in p.by_kernel():
+            t = out.setdefault(row["name"], KernelTime(row["name"], 0, 0.0))
+            t.calls += row["calls"]
+            t.us += row["total_ns"] / 1e3
+        for name, t in out.items():
+            if name not in best or t.us < best[name].us:
+                best[name] = t
+    out = best
     return sorted(out.values(), key=lambda t: -t.us)
 
 
