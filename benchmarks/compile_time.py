@@ -47,14 +47,12 @@ def child(what: str) -> None:
     seconds = time.perf_counter() - start
     if what != "import tec":
         # The compiler's own modules load with the first build; they count as import.
-        for module in (
-            "llvmlite.binding",
-            "tec.codegen.device",
-            "tec.codegen.cpu",
-            "tec.driver",
-            "tec.schedule",
-            "tec.runtime.module",
-        ):
+        import pkgutil
+
+        for package in ("tec.ir", "tec.ir.passes", "tec.codegen", "tec.schedule"):
+            for found in pkgutil.iter_modules(importlib.import_module(package).__path__, package + "."):
+                importlib.import_module(found.name)
+        for module in ("llvmlite.binding", "tec.driver", "tec.runtime.module"):
             importlib.import_module(module)
 
         name, target = what.split(", ")

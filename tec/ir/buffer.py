@@ -61,7 +61,9 @@ class Buffer:
 
         return build.buffer_store(self, indices, value)
 
-    def access_ptr(self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0) -> Expr:
+    def access_ptr(
+        self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0
+    ) -> Expr:
         """A pointer to the first element (plus `offset` elements), for intrinsics; the mask says read ("r", 1), write ("w", 2) or both."""
         from . import build
 
