@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-
 _RUNS = 5  # a kernel that was interrupted by other work is not the kernel's time
 
 
