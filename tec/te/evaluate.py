@@ -344,7 +344,7 @@ class _Values:
         for i, n in zip(e.indices, array.shape):
             x = self.of(i)
             idx.append(np.clip(x, 0, max(n - 1, 0)))
-        if 0 in array.shape:
+        if 0 in array.shape or any(not i.size for i in idx):
             return np.zeros(np.broadcast_shapes(*[i.shape for i in idx]), array.dtype)
         view = _as_view(array, idx)
         return view if view is not None else array[tuple(idx)]
