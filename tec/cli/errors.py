@@ -37,11 +37,11 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 class Refused(click.ClickException):
     """A mistake in the arguments; the line says what and how to mend it."""
 
-    exit_code = USAGE
+    exit_code: int = USAGE
 
     def __init__(self, message: str, hint: str = "", code: int = USAGE):
         super().__init__(f"{message} ({hint})" if hint else message)
-        self.exit_code = code
+        self.exit_code = code  # type: ignore[misc]
 
 
 def code_of(error: TecError) -> int:

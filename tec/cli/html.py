@@ -98,7 +98,7 @@ def _row(k: listing.Kernel, steps: list[listing.Step], times: dict[str, measure.
     mine = [s for s in steps if s.function == k.function]
     t = times.get(k.name)
     facts = listing.resources(k)
-    shown = [(key, str(facts[key])) for key in ("vgprs", "agprs", "sgprs", "lds_bytes", "scratch_bytes", "vgpr_spills", "sgpr_spills", "instructions") if key in facts]  # fmt: skip
+    shown: list[tuple[str, str]] = [(key, str(facts[key])) for key in ("vgprs", "agprs", "sgprs", "lds_bytes", "scratch_bytes", "vgpr_spills", "sgpr_spills", "instructions") if key in facts]  # fmt: skip
     if "threads" in facts:
         shown.insert(0, ("threads a group", " x ".join(str(n) for n in facts["threads"])))
     if "occupancy_waves" in facts:

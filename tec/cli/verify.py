@@ -230,13 +230,13 @@ class Reference:
         for name in names:
             if name not in given:
                 proto.graph.output.add().name = name
-        arrays = dict(zip(names, self._run(proto, names)))
+        computed = dict(zip(names, self._run(proto, names)))
         last = {}
         for n in self.graph.nodes:
             last[n.origin] = n
         for n in self.proto.graph.node:
             made = last.get(n.name or next((o for o in n.output if o), ""))
-            array = arrays.get(n.output[0]) if n.output else None
+            array = computed.get(n.output[0]) if n.output else None
             if made is not None and array is not None and tuple(made.outputs[0].shape) == tuple(array.shape):
                 out[made.outputs[0]] = array
         self._values = out
