@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -336,8 +337,11 @@ def read_arrays(files: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
         try:
             data = np.load(path, allow_pickle=False)
             arrays = {k: data[k] for k in data.files} if path.suffix == ".npz" else None
-        except (OSError, ValueError, EOFError, KeyError) as error:
-            raise Refused(f"{path}: no array can be read from it: {str(error).splitlines()[0]}") from None
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+            raise Refused(
+                f"{path}: no array can be read from it",
+                "np.save and np.savez write such files; Python objects are not read",
+            ) from None
         if arrays is not None:
             out.update(arrays)
             continue

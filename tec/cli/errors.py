@@ -37,11 +37,11 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 class Refused(click.ClickException):
     """A mistake in the arguments; the line says what and how to mend it."""
 
-    exit_code: int = USAGE
+    exit_code = USAGE
 
     def __init__(self, message: str, hint: str = "", code: int = USAGE):
         super().__init__(f"{message} ({hint})" if hint else message)
-        self.exit_code = code  # type: ignore[misc]
+        self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
 
 
 def code_of(error: TecError) -> int:

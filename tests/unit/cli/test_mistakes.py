@@ -50,6 +50,7 @@ TEC = [sys.executable, "-m", "tec.cli"]
         (["compile", "{tiny}", "-o", "x.txt"], 2, "ends in .tec"),
         (["show", "{tiny}", "frob"], 2, "cannot be shown"),
         (["show", "{tiny}", "asm", "--kernel", "zzz", "--input-dim", "batch", "1"], 2, "no kernel's name contains 'zzz'"),
+        (["show", "{tiny}", "--html", "/no/such/folder/r.html"], 2, "no folder /no/such/folder"),
         (["show", "{tiny}", "--html", "report.txt"], 2, "ends in .html"),
         (["bench", "{tiny}", "--runs", "0"], 2, "--runs"),
         (["verify", "{tiny}", "--rtol", "-1"], 2, "--rtol"),
