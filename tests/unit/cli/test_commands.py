@@ -251,3 +251,17 @@ def test_an_input_that_decides_on_the_shape_is_frozen(tec_cli, tmp_path):
     assert got.exit_code == 0, got.output
     assert json.loads(got.stdout)["outputs"][0]["shape"] == [3, 2]
     assert tec_cli("verify", path, "--freeze", "to=3,2", "--against", "interpreter").exit_code == 0
+
+
+def test_the_shell_completes_commands_and_options():
+    import os
+    import subprocess
+    import sys
+
+    for words, at, want in (("tec ver", "1", "verify"), ("tec run --inp", "2", "--inputs")):
+        code = "from tec.cli.app import app; app.main(prog_name='tec')"
+        environment = {**os.environ, "_TEC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": at}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, env=environment
+        )
+        assert done.returncode == 0 and f"plain,{want}" in done.stdout.split(), done
