@@ -122,8 +122,8 @@ def transpose(n: int) -> Any:
     return tec.build(s, [a, b], TARGET, name="transpose")
 
 
-def matmul_f32(n: int, tile: int = 128, step: int = 8, threads: int = 16) -> Any:
-    """128 x 128 tiles, 8 x 8 a thread as four 4 x 4 blocks, double-buffered shared memory."""
+def matmul_f32(n: int, tile: int = 128, step: int = 16, threads: int = 16, stages: int = 2) -> Any:
+    """128 x 128 tiles, 8 x 8 a thread as four 4 x 4 blocks; `stages` of software pipelining."""
     a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
     k = te.reduce_axis((0, n), name="k")
     c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
@@ -158,6 +158,7 @@ def matmul_f32(n: int, tile: int = 128, step: int = 8, threads: int = 16) -> Any
     s[cl].reorder(ko, ki, ci, cj)
     for axis in (ki, ci, cj):
         s[cl].unroll(axis)
+    s[cl].pragma(ko, "software_pipeline", stages)
     s[sa].compute_at(s[cl], ko)
     s[sb].compute_at(s[cl], ko)
     s[la].compute_at(s[cl], ki)
@@ -171,7 +172,6 @@ def matmul_f32(n: int, tile: int = 128, step: int = 8, threads: int = 16) -> Any
         s[t].bind(y, ty)
         s[t].bind(x, tx)
         s[t].vectorize(vec)
-        s[t].double_buffer()
     s[sa].storage_align(sa.op.axis[0], step, 4)
     return tec.build(s, [a, b, c], TARGET, name="matmul")
 
