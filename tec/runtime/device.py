@@ -255,7 +255,8 @@ def rocm_emu(chip: str = "gfx942", **options: Any) -> Device:
     except ImportError as error:
         raise DeviceError(f"the AMD GPU in software cannot start: {error}", hint="it needs llvmlite") from None
     driver: Driver = get_driver(chip, **options)
-    extra = "".join(f", {k}={v!r}" for k, v in options.items())
+    # The same device by default and by name has one label.
+    extra = "".join(f", {k}={v!r}" for k, v in options.items() if (k, v) != ("check", "bounds"))
     return _get("rocm", 0, driver, f"rocm_emu({chip!r}{extra})")
 
 
