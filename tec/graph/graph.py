@@ -20,6 +20,7 @@ from ..ops import OpDef, TensorType, get_op
 from ..te.evaluate import evaluate, np_dtype
 
 # Constants are folded while the graph is made, unless that would take long or make a weight much larger than it was.
+MAX_ELEMENTS = 1 << 40
 FOLD_ELEMENTS = 1 << 26
 FOLD_FLOPS = 1 << 28
 FOLD_GROWTH = 1 << 20  # elements that a result may have beyond its inputs'
@@ -124,6 +125,8 @@ class Graph:
         attrs = {k: v for k, v in (attrs or {}).items() if v is not None}
         definition = get_op(op)
         types = infer_types(definition, [v.type for v in inputs], attrs)
+        if any(t.size > MAX_ELEMENTS for t in types):
+            raise ImportModelError(f"{op} would make {', '.join(map(str, types))}: more than any memory holds")
         if inputs and all(v.is_const for v in inputs) and _foldable(definition, inputs, types, attrs):
             arrays = run_op(definition, attrs, [v.data for v in inputs], [v.type for v in inputs], types)
             return [Value(self.unique_name(name or op), t, None, a) for t, a in zip(types, arrays)]

@@ -101,3 +101,9 @@ def test_bad_attributes_are_no_tracebacks():
 def test_node_prints():
     g, *_ = small()
     assert repr(g.nodes[1]) == "%z: float32[1, 2, 4, 4] = relu(%y)" and isinstance(g.nodes[1], Node)
+
+
+def test_a_value_beyond_all_memory_is_refused():
+    g, x, *_ = small()
+    with pytest.raises(ImportModelError, match="more than any memory holds"):
+        g.add("pad", [x], {"before": (0, 0, 0, 2**40), "after": (0, 0, 0, 0)})
