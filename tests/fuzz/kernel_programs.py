@@ -8,6 +8,7 @@ result is then held to a tolerance of its dtype.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,15 +27,18 @@ TOLERANCE = {"float32": 2e-4, "float16": 4e-2, "bfloat16": 2e-1, "float64": 1e-5
 
 @dataclass
 class Program:
-    """A program: `args` in the order of the function's parameters, the outputs last."""
+    """A program: `args` are the function's parameters: the sizes that no input's shape gives, inputs, outputs."""
 
     args: list[Any]
+    inputs: list[Any]
     outputs: list[Any]
     sizes: dict[str, int]
+    scalars: dict[Any, int]
     data: dict[str, np.ndarray]
     shapes: list[tuple[int, ...]]
     exact: bool
     kind: str
+    work: int  # steps of all loops, unscheduled
 
 
 @dataclass
@@ -67,6 +71,7 @@ class Maker:
         self.inputs: list[Any] = []
         self.data: dict[str, np.ndarray] = {}
         self.sizes: dict[str, int] = {}
+        self.free: dict[str, Any] = {}
         self.count = 0
 
     def dim(self, lo: int = 1, hi: int = 37) -> tuple[Any, int]:
@@ -74,7 +79,8 @@ class Maker:
         if self.rng.random() < 0.2:
             name = f"n{len(self.sizes)}"
             self.sizes[name] = value
-            return te.size_var(name), value
+            self.free[name] = te.size_var(name)
+            return self.free[name], value
         return value, value
 
     def name(self, prefix: str = "T") -> str:
@@ -89,6 +95,9 @@ class Maker:
         x = self.noise.integers(least, top + 1, shape)
         self.data[t.op.name] = (x / 4 if dtype in ("float32", "float64") and low is None else x).astype(np_dtype(dtype))
         self.inputs.append(t)
+        for d, _ in dims:
+            if not isinstance(d, int):
+                self.free.pop(d.name, None)
         return t
 
     def dtype(self, floats: float = 0.7) -> str:
@@ -340,7 +349,11 @@ def program(seed: int) -> Program:
     kind = m.rng.choice(KINDS)
     outputs, exact = kind(m)
     shapes = [tuple(_size(d, m.sizes) for d in t.shape) for t in outputs]
-    return Program([*m.inputs, *outputs], outputs, m.sizes, m.data, shapes, exact, kind.__name__)
+    ops = [op for op in te.topo_order(outputs) if not isinstance(op, te.PlaceholderOp)]
+    work = sum(math.prod(_size(x.dom.extent, m.sizes) for x in (*op.axis, *op.reduce_axis)) for op in ops)
+    scalars = {v: m.sizes[name] for name, v in m.free.items()}
+    args = [*scalars, *m.inputs, *outputs]
+    return Program(args, m.inputs, outputs, m.sizes, scalars, m.data, shapes, exact, kind.__name__, work)
 
 
 def _size(d: Any, sizes: dict[str, int]) -> int:
@@ -352,5 +365,4 @@ def _size(d: Any, sizes: dict[str, int]) -> int:
 
 def reference(p: Program) -> list[np.ndarray]:
     """What the program means, by te.evaluate: no schedule, no code."""
-    feeds = {t: p.data[t.op.name] for t in p.args[: -len(p.outputs)]}
-    return list(te.evaluate(p.outputs, feeds))
+    return list(te.evaluate(p.outputs, {t: p.data[t.op.name] for t in p.inputs}, p.scalars))
