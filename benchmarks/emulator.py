@@ -9,6 +9,7 @@ work the second says what an idle one would do.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import struct
 import tempfile
@@ -199,9 +200,14 @@ def measure(
     driver.copy_from_device(0, out.ctypes.data, pc, out.nbytes)
     assert np.abs(out - want).max() < 1e-2, "wrong product"
     flops = 2.0 * n**3
-    print(f"{chip} threads {threads} check {check}")
-    print(f"  compile, {len(function.text.insts)} instructions: cold {cold[0]:.3f} s ({cold[1]:.3f} CPU), from disk {warm[0] * 1e3:.1f} ms ({warm[1] * 1e3:.1f} CPU)")  # fmt: skip
-    print(f"  sgemm {n}: {flops / wall / 1e9:.1f} GFLOP/s by the wall, {flops / cpu / 1e9:.1f} a CPU second")
+
+    def row(name: str, value: float, unit: str, goal: float, cpu_value: float) -> None:
+        where = f"{name}, {chip}, {threads} thread{'s' * (threads != 1)}, check {check}"
+        print(json.dumps({"name": where, "value": round(value, 4), "unit": unit, "peer": "goal", "peer_value": goal, "ratio": round(value / goal, 3), "by_cpu_time": round(cpu_value, 4)}), flush=True)  # fmt: skip
+
+    row(f"compile {len(function.text.insts)} instructions, cold", cold[0], "s", 0.7, cold[1])
+    row("the same from the disk cache", warm[0], "s", 0.02, warm[1])
+    row(f"sgemm {n}", flops / wall / 1e9, "GFLOP/s", 15.0 * (1.7 if threads > 1 else 1), flops / cpu / 1e9)
     lanes, steps = 64 * 256, 2000
     pd = driver.alloc(0, 4 * lanes)
     data = np.full(lanes, 0.5, np.float32)
@@ -209,7 +215,7 @@ def measure(
     loop_args = struct.pack("<QQi", pd, pd, steps)
     wall, cpu = timed(lambda: driver.launch(small, (lanes // 256, 1, 1), (256, 1, 1), 0, loop_args))
     flops = 64.0 * steps * lanes
-    print(f"  FMA loop: {flops / wall / 1e9:.1f} GFLOP/s by the wall, {flops / cpu / 1e9:.1f} a CPU second")
+    row("FMA loop", flops / wall / 1e9, "GFLOP/s", 80.0, flops / cpu / 1e9)
 
 
 if __name__ == "__main__":

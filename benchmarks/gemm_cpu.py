@@ -11,6 +11,7 @@ and the medians compared, so that a change of the machine's clock meets both ali
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import sys
@@ -94,7 +95,15 @@ def main() -> int:
         start = time.perf_counter()
         s, tensors = schedule(n, target, parallel)
         built[parallel] = tec.build(s, tensors, target, name="gemm")
-        print(f"build ({'two threads' if parallel else 'one thread'}): {time.perf_counter() - start:.2f} s")
+        print(
+            json.dumps(
+                {
+                    "name": f"build, {'two threads' if parallel else 'one thread'}",
+                    "value": round(time.perf_counter() - start, 3),
+                    "unit": "s",
+                }
+            )
+        )
         built[parallel](x, y, z)
         np.testing.assert_allclose(z.numpy(), want, rtol=1e-3, atol=1e-3 * np.sqrt(n))
     out = np.empty_like(want)
@@ -102,16 +111,14 @@ def main() -> int:
         args.runs, lambda: np.dot(a, b, out=out), lambda: built[False](x, y, z), lambda: built[True](x, y, z)
     )
     flops = 2.0 * n**3
-    for name, t in (
-        ("OpenBLAS, one thread", blas),
-        ("tec, one thread", one),
-        (f"tec, {os.environ.get('TEC_NUM_THREADS', 'all')} threads", two),
+    mine, theirs, both = (flops / statistics.median(t) / 1e9 for t in (one, blas, two))
+    for name, value, peer, other in (
+        (f"sgemm {n}, one thread", mine, "OpenBLAS", theirs),
+        (f"sgemm {n}, {os.environ.get('TEC_NUM_THREADS', 'all')} threads", both, "tec, one thread", mine),
     ):
-        print(f"{name:24} median {flops / statistics.median(t) / 1e9:7.1f} GFLOP/s   best {flops / min(t) / 1e9:7.1f}")
-    ratio = statistics.median(blas) / statistics.median(one)
-    scale, best = statistics.median(one) / statistics.median(two), min(one) / min(two)
-    print(f"one thread: {ratio:.2f} of OpenBLAS (goal 0.80)")
-    print(f"threads: median {scale:.2f}, best runs {best:.2f} of one thread (goal 1.70 on two free cores)")
+        row = {"name": name, "value": round(value, 1), "unit": "GFLOP/s", "peer": peer, "peer_value": round(other, 1)}
+        print(json.dumps({**row, "ratio": round(value / other, 3)}))
+    ratio = mine / theirs
     return 0 if ratio >= 0.8 else 1
 
 

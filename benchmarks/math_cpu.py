@@ -8,6 +8,7 @@ Each function is one te.compute, vectorized by 16 lanes; tec expands it into ari
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import sys
@@ -59,7 +60,6 @@ def main() -> int:
     target = tec.Target("llvm")
     rng = np.random.default_rng(0)
     missed = 0
-    print(f"{'':8} {'tec':>9} {'other':>9} {'ratio':>6}  {'goal':>4}  {'ulp':>5}")
     for name, (exact, other, goal) in CASES.items():
         low, high = DOMAIN.get(name, (-6.0, 6.0))
         x = (
@@ -83,7 +83,23 @@ def main() -> int:
         error = ulp_error(result.numpy(), exact(x.astype("float64")))
         us, them = statistics.median(mine) * 1e3, statistics.median(theirs) * 1e3
         missed += goal is not None and them / us < goal
-        print(f"{name:8} {us:7.3f}ms {them:7.3f}ms {them / us:6.2f}  {goal or '':>4}  {error:5.2f}")
+        row = {
+            "name": f"{name}, 2^20 f32",
+            "value": round(us, 3),
+            "unit": "ms",
+            "peer": getattr(other, "__module__", None) or "numpy",
+        }
+        print(
+            json.dumps(
+                {
+                    **row,
+                    "peer_value": round(them, 3),
+                    "ratio": round(them / us, 2),
+                    "goal": goal,
+                    "ulp": round(error, 2),
+                }
+            )
+        )
     return 1 if missed else 0
 
 
