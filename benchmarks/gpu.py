@@ -193,6 +193,15 @@ def matmul_matrix(n: int, dtype: str) -> Any:
     return tec.build(s, [a, b, out], target, name="matmul")
 
 
+def triton_peers() -> Any:
+    """The Triton kernels, or None without the package."""
+    try:
+        import triton_peers as peers
+    except ImportError:
+        return None
+    return peers
+
+
 def event_ms(torch: Any, f: Callable[[], Any], number: int) -> float:
     start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
@@ -250,6 +259,7 @@ def main() -> None:
 
     torch.backends.cuda.matmul.allow_tf32 = False
     dev = tec.cuda(0)
+    peers = triton_peers()
     quick = "--quick" in sys.argv
     chosen = [a for a in sys.argv[1:] if not a.startswith("-")]
     n = 1 << (24 if quick else 28)
@@ -307,6 +317,16 @@ def main() -> None:
             lambda: torch.add(x, y, out=z),
             "torch.add",
         )
+        if peers:
+            race(
+                torch,
+                f"add 2^{n.bit_length() - 1} f32",
+                "GB/s",
+                12 * n * gb,
+                lambda: f(ax, ay, out),
+                lambda: peers.add(x, y, z),
+                "Triton",
+            )
 
     def sum_() -> None:
         f, out = total(n), tec.nd.empty((1,), "float32", dev)
@@ -338,6 +358,17 @@ def main() -> None:
             lambda: torch.softmax(a, 1),
             "torch.softmax",
         )
+        if peers:
+            o = torch.empty_like(a)
+            race(
+                torch,
+                f"softmax {rows}x16384",
+                "GB/s",
+                8 * rows * 16384 * gb,
+                lambda: f(an, out),
+                lambda: peers.softmax(a, o),
+                "Triton",
+            )
 
     def transpose_() -> None:
         m = 4096 if quick else 16384
@@ -389,6 +420,45 @@ def main() -> None:
                     "cuBLAS",
                     3,
                 )
+                if peers:
+                    race(
+                        torch,
+                        f"matmul {dtype} {m}",
+                        "TFLOP/s",
+                        2 * m**3 * 1e-12,
+                        lambda f=f, an=an, bn=bn, out=out: f(an, bn, out),
+                        lambda a=a, b=b, c=c: peers.matmul(a, b, c),
+                        "Triton",
+                        3,
+                    )
+                    check(f"Triton's matmul {dtype}", out, c, 2e-2)
+
+    def tf32() -> None:
+        m = 1024
+        a, b = torch.randn(m, m, device="cuda"), torch.randn(m, m, device="cuda")
+        from tec.ops.schedules import matrix_units
+
+        ta, tb = te.placeholder((m, m), name="A"), te.placeholder((m, m), name="B")
+        k = te.reduce_axis((0, m), name="k")
+        tc = te.compute((m, m), lambda i, j: te.sum(ta[i, k] * tb[k, j], axis=k), name="C")
+        s = tec.create_schedule(tc.op)
+        if not matrix_units.schedule(s, tc.op, tc.op, tec.Target(TARGET)):
+            raise RuntimeError("no tf32 unit")
+        f, out = tec.build(s, [ta, tb, tc], TARGET, name="tf32"), tec.nd.empty((m, m), "float32", dev)
+        f(nd(a), nd(b), out)
+        check("tf32", out, a @ b, 2e-3)
+        print(
+            json.dumps(
+                {
+                    "name": "tf32 product by mma.sync is right to 2e-3",
+                    "value": 1,
+                    "unit": "",
+                    "peer": "",
+                    "peer_value": 1,
+                    "ratio": 1,
+                }
+            )
+        )
 
     def launch() -> None:
         f = elementwise(1024, 2)
@@ -452,6 +522,7 @@ def main() -> None:
         ("transpose", transpose_),
         ("matmul f32", matmul),
         ("matmul 16 bit", matmul_units),
+        ("tf32", tf32),
         ("launch", launch),
     ):
         run(name, job)
