@@ -442,7 +442,7 @@ def main() -> None:
         k = te.reduce_axis((0, m), name="k")
         tc = te.compute((m, m), lambda i, j: te.sum(ta[i, k] * tb[k, j], axis=k), name="C")
         s = tec.create_schedule(tc.op)
-        if not matrix_units.schedule(s, tc.op, tc.op, tec.Target(TARGET)):
+        if not matrix_units.schedule(s, tc.op, tc.op, tec.Target(TARGET), unit="tf32"):
             raise RuntimeError("no tf32 unit")
         f, out = tec.build(s, [ta, tb, tc], TARGET, name="tf32"), tec.nd.empty((m, m), "float32", dev)
         f(nd(a), nd(b), out)

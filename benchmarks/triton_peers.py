@@ -9,14 +9,14 @@ import triton.language as tl
 
 
 @triton.jit
-def _add(a, b, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+def _add(a, b, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     tl.store(out + at, tl.load(a + at, mask=inside) + tl.load(b + at, mask=inside), mask=inside)
 
 
 @triton.jit
-def _softmax(a, out, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+def _softmax(a, out, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.program_id(0).to(tl.int64) * WIDTH + tl.arange(0, WIDTH)
     row = tl.load(a + at)
     e = tl.exp(row - tl.max(row, axis=0))
@@ -24,7 +24,7 @@ def _softmax(a, out, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]  # no
 
 
 @triton.jit
-def _matmul(a, b, c, n, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BAND: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+def _matmul(a, b, c, n, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BAND: tl.constexpr):  # type: ignore[no-untyped-def]
     # Tiles go by bands of rows, so that neighbours in time share operands in the second-level cache.
     tile, columns = tl.program_id(0), n // N
     band = tile // (BAND * columns)

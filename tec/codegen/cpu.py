@@ -61,6 +61,18 @@ class HostCode:
         return self._asm
 
 
+def _has_vectors(f: Func) -> bool:
+    """Whether the schedule made vectors in a function."""
+    found: list[E.Expr] = []
+
+    def on_expr(e: E.Expr) -> None:
+        if type(e) is E.Ramp or type(e) is E.Broadcast:
+            found.append(e)
+
+    visit(f.body, on_expr)
+    return bool(found)
+
+
 class CpuEmitter(Emitter):
     """The deltas of a CPU: the function frame, heap storage, parallel loops, libm."""
 
@@ -86,6 +98,7 @@ class CpuEmitter(Emitter):
         if f.attrs.get("threads"):
             raise self.error("a kernel with launch indices cannot run on a CPU", hint="build it for a GPU target")
         self.begin_frame()
+        self.explicit_vectors = _has_vectors(f)
         self.messages[f.name] = []
         self.cleanups, self.in_parallel, self.stack_bytes = [], False, 0
         writes = written_buffers(f)

@@ -103,6 +103,9 @@ class Core:
 
     def begin_frame(self) -> None:
         """Start a new LLVM function: no values, no variables, no blocks."""
+        self.explicit_vectors = (
+            False  # the function's loops were vectorized by its schedule: LLVM leaves the others alone
+        )
         self.out: list[str] = []
         self.allocas: list[str] = []
         self.counter = 0

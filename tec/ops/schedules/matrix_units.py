@@ -90,10 +90,10 @@ def operands(mm: ComputeOp) -> Product | None:
     return Product(a, b, trans_a, trans_b, dims[-2], dims[-1], size_k)
 
 
-def choose(p: Product, acc_dtype: str, target: Target) -> Tiling | None:
-    """A tiling for the product on this chip; None where its matrix unit does not fit."""
+def choose(p: Product, acc_dtype: str, target: Target, unit: str | None = None) -> Tiling | None:
+    """A tiling for the product on this chip; None where its matrix unit does not fit. `unit` "tf32": see `schedule`."""
     in_dtype = p.a.dtype
-    known = [i for i in intrin.shapes(target, in_dtype) if i.acc_dtype == acc_dtype]
+    known = [i for i in intrin.shapes(target, unit or in_dtype) if i.acc_dtype == acc_dtype]
     if not known or p.m < 16 or p.n < 16:
         return None
     piece = _PIECE_BYTES // dtype_info(in_dtype).bytes
@@ -166,18 +166,23 @@ def schedule_group(s: Schedule, group: Group, op: Operation, target: Target) -> 
     return schedule(s, op, out, target, tiling)
 
 
-def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None) -> bool:
-    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); False where the unit does not fit."""
+def schedule(
+    s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None, unit: str | None = None
+) -> bool:
+    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); False where the unit does not fit.
+
+    `unit` "tf32" lets a float32 product run on 19-bit matrix units, which nothing does unasked.
+    """
     p = operands(mm)
     if p is None or not _follows(out, mm):
         return False
-    tiling = tiling or choose(p, mm.output(0).dtype, target)
+    tiling = tiling or choose(p, mm.output(0).dtype, target, unit)
     if tiling is None:
         return False
     t = tiling
     square = t.instr_m == t.instr_n
     mx = intrin.matrix(
-        target, p.a.dtype, t.instr_m, t.instr_n, t.instr_k, trans_a=p.trans_a, trans_b=p.trans_b, swap=square
+        target, unit or p.a.dtype, t.instr_m, t.instr_n, t.instr_k, trans_a=p.trans_a, trans_b=p.trans_b, swap=square
     )
     if out is mm:
         acc_tensor = s.cache_write(mm.output(0), "fragment.acc")
