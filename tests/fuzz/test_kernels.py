@@ -140,4 +140,6 @@ def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     reference = kernel_worker.reference
     monkeypatch.setattr(kernel_worker, "reference", off_by_one)
     failed = kernel_worker.check(0)["failed"]
-    assert len(failed) == 4 and all("Mismatch" in f["error"] for f in failed)
+    # Every path reports it; a CPU's loops go through the interpreter only where they are few.
+    paths = 3 + (kernel_worker.program(0).work < kernel_worker.SCALAR_STEPS)
+    assert len(failed) == paths and all("Mismatch" in f["error"] for f in failed)
