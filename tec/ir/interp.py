@@ -29,6 +29,7 @@ from .func import Func, IRModule
 from .interp_expr import ExprMachine, InterpError
 from .interp_lanes import Independence, Lanes, Storage
 from .interp_ops import Array, from_held, held, to_held
+from .interp_races import Races
 from .visit import visit
 
 __all__ = ["InterpError", "eval_expr", "run"]
@@ -54,9 +55,17 @@ class Launch:
 class Machine(ExprMachine):
     """Executes statements; expressions are `ExprMachine`'s."""
 
-    def __init__(self, check: bool, wave: int, externs: Mapping[str, Callable[..., Any]], module: IRModule | None):
+    def __init__(
+        self,
+        check: bool,
+        wave: int,
+        externs: Mapping[str, Callable[..., Any]],
+        module: IRModule | None,
+        races: bool = False,
+    ):
         super().__init__(check, wave, externs)
         self.module = module
+        self.find_races = races
         self.independence = Independence()
         self.tags: dict[int, str] = {}  # loop variables bound to launch indices
         self.has_threads: dict[int, bool] = {}
@@ -321,12 +330,14 @@ class Machine(ExprMachine):
                     values[f"threadIdx.{a}"], t = t % nt, t // nt
                 self.launch = Launch((block[0], block[1], block[2]), threads, lanes, values)
                 self.lanes, self.mask = lanes, None
+                if self.find_races:
+                    self.races = Races(self)
                 for tag, var in (bind or {}).items():
                     self.tags[id(var)] = tag
                     lanes.env[id(var)] = values[tag].astype(held(var.dtype))
                 self.exec(body)
         finally:
-            self.lanes, self.mask, self.launch = outer, mask, None
+            self.lanes, self.mask, self.launch, self.races = outer, mask, None, None
 
     def run_kernel(self, kernel: Func) -> None:
         """A kernel whose parameters are bound: its launch indices come from attrs["threads"]."""
@@ -341,7 +352,7 @@ class Machine(ExprMachine):
         kernel = self.module[name]
         if len(kernel.params) != len(e.args):
             raise InterpError(f"kernel {name} takes {len(kernel.params)} arguments, launched with {len(e.args)}")
-        inner = Machine(self.check, self.wave, self.externs, self.module)
+        inner = Machine(self.check, self.wave, self.externs, self.module, self.find_races)
         for p, arg in zip(kernel.params, e.args):
             if isinstance(p, Buffer):
                 storage = self.storages.get(id(arg)) if isinstance(arg, E.Var) else None
@@ -443,15 +454,17 @@ def run(
     wave: int = 64,
     externs: Mapping[str, Callable[..., Any]] | None = None,
     module: IRModule | None = None,
+    races: bool = False,
 ) -> None:
     """Execute a function on NumPy arrays, which are written in place.
 
     arrays: by parameter name, or in order: one for each Buffer parameter, or one entry for every parameter. scalars: values
     of the scalar parameters (and of implicit variables that the shapes do not give), by name or in order. wave: lanes of
     a wavefront. externs: Python functions for call_extern, given scalars and 1-D array views. module: where the kernels
-    that a host function launches are found. Raises InterpError, ArgumentError.
+    that a host function launches are found. races: find accesses of shared memory that no barrier orders (for lowered
+    functions, where barriers stand). Raises InterpError, ArgumentError.
     """
-    m = Machine(check, wave, externs or {}, module)
+    m = Machine(check, wave, externs or {}, module, races)
     named = _by_name(func, arrays, scalars)
     env = m.lanes.env
     written: list[tuple[Buffer, Array, Array]] = []
@@ -467,7 +480,8 @@ def run(
     for p in buffers:
         if p.name not in named:
             raise ArgumentError(f"no array for the parameter {p.name}", locate=False)
-        _bind_shape(m, p, np.asarray(named[p.name]))
+        named[p.name] = _flattened(p, np.asarray(named[p.name]))
+        _bind_shape(m, p, named[p.name])
     for v in func.implicit_vars():
         if id(v) not in env:
             env[id(v)] = np.zeros(1, held(v.dtype))  # an offset that nothing gives is 0
@@ -505,6 +519,13 @@ def _by_name(func: Func, arrays: Any, scalars: Any) -> dict[str, Any]:
     elif scalars is not None:
         named.update(zip([p.name for p in func.params if isinstance(p, E.Var)], scalars))
     return named
+
+
+def _flattened(p: Buffer, array: Array) -> Array:
+    """The array as a flat parameter of lowered code sees it."""
+    if len(p.shape) == 1 and array.ndim != 1 and array.flags.c_contiguous:
+        return array.reshape(-1)
+    return array
 
 
 def _bind_shape(m: Machine, p: Buffer, array: Array) -> None:

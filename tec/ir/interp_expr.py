@@ -21,6 +21,7 @@ from .interp_ops import BINARY, Array, apply, call_named, cast, fix, held, is_el
 
 if TYPE_CHECKING:
     from .interp import Launch
+    from .interp_races import Races
 
 
 class InterpError(TecError):
@@ -50,6 +51,7 @@ class ExprMachine:
         self.mask: Array | None = None
         self.storages: dict[int, Storage] = {}
         self.launch: Launch | None = None
+        self.races: Races | None = None
         self.loc: Loc | None = None
         self._strides: dict[int, tuple[Buffer, list[Array], Array | int]] = {}
 
@@ -264,6 +266,8 @@ class ExprMachine:
     def read(self, b: Any, storage: Storage, idx: Array, off: Array | None, dtype: str) -> Array:
         idx = self._bounded(b, storage, idx, off)
         rows = storage.rows_for(self.lanes)
+        if self.races is not None and storage.scope.startswith("shared"):
+            self.races.read(storage, rows, idx)
         if rows is None:
             where: Any = (0, idx)
         else:
@@ -289,7 +293,8 @@ class ExprMachine:
         idx = self._bounded(b, storage, idx, off)
         rows = storage.rows_for(self.lanes)
         data = self._data(storage, dtype)
-        if rows is None and len(idx) == 1 and len(value) == 1 and off is None:
+        racy = self.races is not None and storage.scope.startswith("shared")
+        if rows is None and len(idx) == 1 and len(value) == 1 and off is None and not racy:
             data[0, idx[0]] = value[0]
             if storage.init is not None:
                 storage.init[0, idx[0]] = True
@@ -307,6 +312,9 @@ class ExprMachine:
         if keep is not None:
             row, idx, value = row[keep], idx[keep], value[keep]
         data[row, idx] = value
+        if racy and self.races is not None:
+            who = np.broadcast_to(self.races.who().reshape(n, *[1] * (len(shape) - 1)), shape)
+            self.races.write(storage, who if keep is None else who[keep], row, idx, value)
         if storage.init is not None:
             storage.init[row, idx] = True
 
@@ -337,6 +345,8 @@ class ExprMachine:
         return np.zeros((1,) if lanes == 1 else (1, lanes), held(e.dtype))
 
     def _barrier(self, e: E.Call) -> Array:
+        if self.races is not None:
+            self.races.barrier(str((e.attrs or {}).get("scope", "shared")))
         if self.check and self.mask is not None and self.launch is not None and (e.attrs or {}).get("scope") != "wave":
             counts = np.bincount(self.lanes.group[self.mask], minlength=self.lanes.groups)
             whole = np.bincount(self.lanes.group, minlength=self.lanes.groups)
