@@ -2,7 +2,8 @@
 
 Times come from a pair of the device's events around each launch on a GPU, from the clock on the CPU. A driver that
 counts (the software GPU) is told to (`set_counting(ordinal, on)`) and asked for its counters after each launch
-(`last_counters(ordinal) -> dict`); its own estimate of the time (`"time_ns"` among them) is then shown instead.
+(`last_counters(ordinal) -> dict`); its own estimate of the time (`"time_ns"` among them) is then shown instead. Over
+launches of one kernel counters add up; those named `..._share` are averaged, texts (the limiting resource) are the last one's.
 `print(p)` shows a table a kernel; `p.save_trace(path)` writes a Chrome trace (chrome://tracing, Perfetto).
 """
 
@@ -140,8 +141,11 @@ class Profile:
             counters: dict[str, Any] = {}
             for x in xs:
                 for key, value in x.counters.items():
-                    if isinstance(value, (int, float)):
-                        counters[key] = counters.get(key, 0) + value
+                    if isinstance(value, str):
+                        counters[key] = value
+                    elif isinstance(value, (int, float)):
+                        part = value / len(xs) if key.endswith("_share") else value
+                        counters[key] = counters.get(key, 0) + part
             rows.append(
                 {
                     "name": name, "calls": len(xs), "total_ns": sum(times), "mean_ns": sum(times) / len(xs),
@@ -168,7 +172,7 @@ class Profile:
                 f"{r['min_ns'] / 1e3:>10.2f}  {r['share'] * 100:>5.1f}%  {geometry}".rstrip()
             )
             counted = [
-                f"{k} {v:,.4g}" if isinstance(v, float) else f"{k} {v:,}"
+                f"{k} {v:,.4g}" if isinstance(v, float) else f"{k} {v}" if isinstance(v, str) else f"{k} {v:,}"
                 for k, v in r["counters"].items()
                 if k != "time_ns"
             ]

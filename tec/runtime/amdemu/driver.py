@@ -178,6 +178,8 @@ class EmuDriver:
         self.threads = threads or launching.thread_count()
         self.memory = DeviceMemory(memory_bytes or self.chip.memory_bytes)
         self.observer: Callable[..., None] | None = None
+        self._counters: dict[str, Any] = {}
+        self._uncounted: tuple[bool, Callable[..., None] | None] | None = None
         self._jit: Jit | None = None
 
     @property
@@ -266,6 +268,28 @@ class EmuDriver:
         self, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, stream: Any = None
     ) -> None:
         launching.run(self, function, grid, block, shared_bytes, kernargs)
+
+    def set_counting(self, ordinal: int, on: bool) -> None:
+        """Count what launches do from here on, for `last_counters` (see `tec.profile`)."""
+        from .profile import counters_of, record
+
+        if on and self._uncounted is None:
+            outer = self.observer
+
+            def observe(*launch: Any) -> None:
+                self._counters = counters_of(record(self, *launch))
+                if outer is not None:
+                    outer(*launch)
+
+            self._uncounted = self.profile, outer
+            self.profile, self.observer = True, observe
+        elif not on and self._uncounted is not None:
+            (self.profile, self.observer), self._uncounted = self._uncounted, None
+
+    def last_counters(self, ordinal: int) -> dict[str, Any]:
+        """The counters of the last launch under `set_counting`, once."""
+        found, self._counters = self._counters, {}
+        return found
 
     def synchronize(self, ordinal: int) -> None:
         self._ordinal(ordinal)

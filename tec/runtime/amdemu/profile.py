@@ -5,6 +5,8 @@
     print(p)
     p.save_chrome_trace("trace.json")
 
+`tec.profile(dev)` shows the same counts for an emulated device, through `EmuDriver.set_counting`.
+
 While it is on, kernels run with counters (a separate translation, some times slower).
 """
 
@@ -18,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..surface import Dim3
 from .counters import KernelCounts, summarize
 from .matrix import parse_mfma
 from .model import Estimate, estimate
@@ -82,7 +85,7 @@ class EmulatorProfile:
 _WMMA = re.compile(r"v_wmma_\w+_16x16x16_(\w+?)(?:_\w+)?$")
 
 
-def _matrix_macs(compiled: Compiled, counters: Any, text: dict[int, str]) -> dict[str, int]:
+def _matrix_macs(compiled: Compiled, counters: Any) -> dict[str, int]:
     """Multiply-adds by input type: the matrix instructions of each block times its executions."""
     out: dict[str, int] = {}
     for row, values in zip(compiled.translation.rows, counters.tolist()):
@@ -101,24 +104,46 @@ def _matrix_macs(compiled: Compiled, counters: Any, text: dict[int, str]) -> dic
     return out
 
 
+def record(
+    driver: EmuDriver, function: EmuFunction, compiled: Compiled, grid: Dim3, block: Dim3, counters: Any,
+    began: float, ended: float,
+) -> LaunchRecord:  # fmt: skip
+    """What an observer of `driver` is told of a launch, summed up and estimated."""
+    counts = summarize(compiled.translation.rows, counters, compiled.lanes)
+    guess = estimate(driver.chip, counts, compiled.lanes, grid[0] * grid[1] * grid[2], _matrix_macs(compiled, counters))
+    info = function.info
+    return LaunchRecord(info.name, grid, block, counts, guess, began, ended - began, info.lds_bytes, info.vgprs)
+
+
+def counters_of(r: LaunchRecord) -> dict[str, Any]:
+    """A launch as the counters that `tec.profile` shows: numbers that add up over launches, shares that do not
+    (names in `_share`), the limiting resource, and `time_ns`, the estimate."""
+    c = r.counts
+    out: dict[str, Any] = {"time_ns": r.estimate.microseconds * 1e3, "limit": r.estimate.limit}
+    out |= {name: n for name, n in c.instructions.items() if n}
+    out["active_lanes_share"] = c.active_lanes
+    if c.global_line_bytes:
+        out |= {"global_bytes": c.global_bytes, "cache_line_bytes": c.global_line_bytes}
+        out["coalescing_share"] = c.global_bytes / c.global_line_bytes
+    if c.lds_clocks:
+        out |= {"lds_clocks": c.lds_clocks, "bank_conflict_clocks": c.bank_conflict_clocks}
+    return out | {f"{name.replace(' ', '_')}_us": us for name, us in r.estimate.parts.items() if us}
+
+
 @contextmanager
 def emulator_profile(driver: EmuDriver) -> Iterator[EmulatorProfile]:
     """Count every launch on `driver` within the block."""
     result = EmulatorProfile(driver.chip.name)
     origin = time.perf_counter()
 
-    def observe(
-        function: EmuFunction, compiled: Compiled, grid: Any, block: Any, counters: Any, began: float, ended: float
-    ) -> None:
-        counts = summarize(compiled.translation.rows, counters, compiled.lanes)
-        macs = _matrix_macs(compiled, counters, {})
-        guess = estimate(driver.chip, counts, compiled.lanes, grid[0] * grid[1] * grid[2], macs)
-        result.launches.append(
-            LaunchRecord(function.info.name, grid, block, counts, guess, began - origin, ended - began,
-                         function.info.lds_bytes, function.info.vgprs)
-        )  # fmt: skip
-
     before = driver.profile, driver.observer
+
+    def observe(*launch: Any) -> None:
+        result.launches.append(record(driver, *launch))
+        result.launches[-1].started_s -= origin
+        if before[1] is not None:
+            before[1](*launch)
+
     driver.profile, driver.observer = True, observe
     try:
         yield result

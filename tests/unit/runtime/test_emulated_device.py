@@ -71,6 +71,32 @@ def test_views_streams_events_and_profile(fadd, dev):
     assert len(p.launches) == 1 and p.launches[0].grid == (4, 1, 1) and p.total_ns > 0
 
 
+def test_a_profile_shows_the_chip_not_the_host(fadd, dev):
+    """Counters, the model's time and what limits it; in the table and in the trace; and no counting afterwards."""
+    from tec.runtime.amdemu import emulator_profile
+
+    n = 64 * 1024
+    _, a, b, c = arrays(dev, n)
+    with profile(dev) as p, emulator_profile(dev.driver) as theirs:
+        fadd(a, b, c)
+        fadd(a, b, c)
+    assert not dev.driver.profile and dev.driver.observer is None
+    launch = p.launches[0]
+    assert launch.counters["global_bytes"] == 3 * 4 * n == launch.counters["cache_line_bytes"]
+    assert launch.counters["VMEM"] == 3 * n // 64 and launch.counters["coalescing_share"] == 1.0
+    assert launch.time_ns == theirs.launches[0].estimate.microseconds * 1e3 == launch.counters["time_ns"]
+    assert p.launches[1].time_ns == launch.time_ns != launch.host_ns
+    (row,) = p.by_kernel()
+    assert row["counters"]["VMEM"] == 6 * n // 64 and row["counters"]["active_lanes_share"] == 1.0
+    assert "limit " + theirs.launches[0].estimate.limit in str(p) and "global_bytes 1,572,864" in str(p)
+    there = [e for e in p.trace()["traceEvents"] if e.get("tid") == 2 and e["ph"] == "X"]
+    assert [e["dur"] for e in there] == [launch.time_ns / 1e3] * 2 and there[0]["args"]["limit"] == row["counters"][
+        "limit"
+    ]
+    fadd(a, b, c)
+    assert len(p.launches) == len(theirs.launches) == 2 and dev.driver.last_counters(0) == {}
+
+
 def test_memory_is_exact(dev):
     """Rounded or cached blocks would hide accesses past the end from the checks."""
     before = dev.memory()
