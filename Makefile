@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
+PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
 .PHONY: setup demo test check bench conformance fuzz networks docs clean
 
@@ -10,7 +11,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check -e '.[dev]'
+	$(PIP_INSTALL) '.[dev]'
 	touch $(STAMP)
 
 demo: setup
@@ -26,7 +27,7 @@ check: setup
 	$(VENV)/bin/lint-imports
 
 bench: setup
-	$(PY) -m pip install -q --disable-pip-version-check -e '.[bench]'
+	$(PIP_INSTALL) '.[bench]'
 	for b in gemm_cpu math_cpu compile_time call_cost emulator networks; do OPENBLAS_CORETYPE=SkylakeX $(PY) benchmarks/$$b.py; done
 
 conformance: setup
@@ -36,11 +37,14 @@ fuzz: setup
 	$(PY) -m pytest -m slow tests/fuzz
 
 networks: setup
-	$(PY) -m pip install -q --disable-pip-version-check -e '.[bench]'
+	$(PIP_INSTALL) '.[bench]'
 	$(PY) -m pytest -m slow tests/networks
 
-docs: setup
-	$(PY) -m pip install -q --disable-pip-version-check -e '.[docs]'
+$(VENV)/.tec-docs: $(STAMP)
+	$(PIP_INSTALL) '.[docs]'
+	touch $@
+
+docs: $(VENV)/.tec-docs
 	$(PY) -m tools.render_tutorials docs/tutorials
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 

@@ -18,6 +18,8 @@ MODULES = [m for p in (ROOT / "docs" / "api").glob("*.md") for m in re.findall(r
 def test_navigation() -> None:
     written = [p for p in PAGES if not p.startswith("tutorials/")]
     assert len(written) > 10 and [p for p in written if not (ROOT / "docs" / p).exists()] == []
+    there = {p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs").rglob("*.md")}
+    assert {p for p in there if not p.startswith("tutorials/")} == set(written)
     tutorials = {f"tutorials/{p.stem}.md" for p in (ROOT / "tutorials").glob("[0-9][0-9]_*.py")}
     assert {p for p in PAGES if p.startswith("tutorials/")} == tutorials
 
