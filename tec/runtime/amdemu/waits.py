@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 
-from .asmparse import Inst, KernelText
+from .asmparse import Inst, KernelText, Operand
 from .errors import EmulationError
 
-Reg = tuple[str, int]
+Reg = tuple[str, int, str]  # file, number, half: "l" or "h"
 # counter -> register -> (operations behind it, the line that loads it)
 State = dict[str, dict[Reg, tuple[int, Inst]]]
 
@@ -43,24 +43,49 @@ def _returns(inst: Inst) -> bool:
     return any(m in inst.mods for m in ("glc", "sc0")) or "RETURN" in inst.mods.get("th", "")
 
 
+def _halves(op: Operand, half: str = "") -> list[Reg]:
+    return [(op.kind, op.index + k, h) for k in range(op.count) for h in half or op.half or "lh"]
+
+
 def _registers(inst: Inst) -> list[Reg]:
     out = []
     for op in inst.operands:
-        if op.kind in ("v", "a", "s"):
-            out += [(op.kind, op.index + k) for k in range(op.count)]
+        if op.is_reg:
+            out += _halves(op)
     if inst.dual is not None:
         out += _registers(inst.dual)
     return out
 
 
 def _loaded(inst: Inst) -> list[Reg]:
-    """The registers that a load fills."""
+    """The registers, or halves of registers, that a load fills."""
     op = inst.op
     is_load = "_load" in op or "ds_read" in op or "_rtn" in op or "permute" in op or "swizzle" in op
     if not is_load and not ("_atomic" in op and _returns(inst)):
         return []
     dst = inst.operands[0]
-    return [(dst.kind, dst.index + k) for k in range(dst.count)] if dst.is_reg else []
+    if not dst.is_reg:
+        return []
+    half = ("h" if "d16_hi" in op else "l") if "d16" in op and not dst.half else ""
+    return _halves(dst, half)
+
+
+def _family(inst: Inst) -> str:
+    """Loads of one family return in the order of their issue; those of no family (scalar, flat) in any."""
+    if inst.op.startswith("ds_"):
+        return "lds"
+    return "vector" if inst.op.startswith(("global_", "buffer_", "scratch_")) else ""
+
+
+def _used(inst: Inst) -> tuple[list[Reg], list[Reg]]:
+    """What must have arrived, and what need only have been issued by the same family: the destination of a load."""
+    if not _loaded(inst) or not _family(inst):
+        return _registers(inst), []
+    first, *rest = inst.operands
+    # A buffer atomic returns to the register that brings its data.
+    if inst.op.startswith("buffer_atomic"):
+        return _registers(inst), []
+    return [r for op in rest if op.is_reg for r in _halves(op)], _halves(first)
 
 
 def _waits(inst: Inst, gfx: int) -> dict[str, int]:
@@ -97,19 +122,22 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
             elif not unordered:
                 for reg in [r for r, (age, _) in pending.items() if age >= n]:
                     del pending[reg]
-    used = _registers(inst)
+    used, filled = _used(inst)
+    family = _family(inst)
     for counter, pending in state.items():
-        for reg in used:
-            if reg in pending:
-                load = pending[reg][1]
-                raise EmulationError(
-                    f"missing wait: {reg[0]}{reg[1]} is used while its load may still be on its way "
-                    f"(line {load.line}: {load.text.strip()})",
-                    kernel=kernel,
-                    line=inst.line,
-                    instruction=inst.text,
-                    hint=f"an s_wait on {counter} is missing between the two",
-                )
+        touched = [r for r in used if r in pending]
+        touched += [r for r in filled if r in pending and _family(pending[r][1]) != family]
+        if touched:
+            reg = touched[0]
+            load = pending[reg][1]
+            raise EmulationError(
+                f"missing wait: {reg[0]}{reg[1]} is used while its load may still be on its way "
+                f"(line {load.line}: {load.text.strip()})",
+                kernel=kernel,
+                line=inst.line,
+                instruction=inst.text,
+                hint=f"an s_wait on {counter} is missing between the two",
+            )
     issued = _counter(inst, gfx)
     if issued is not None:
         pending = state.setdefault(issued, {})
