@@ -2,7 +2,8 @@
 
     python -m tools.render_tutorials OUT_FOLDER [SCRIPT...]
 
-A cell that raises ends the run: a page never shows what does not work.
+A cell that raises ends the run: a page never shows what does not work. Only where a trained network cannot be fetched
+(`tools.zoo.Unavailable`) the page is written without outputs, and says so.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tools.archives import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 _MOST_LINES = 60  # of one cell's output on a page
@@ -64,6 +67,15 @@ def render(text: str, name: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def unrun(text: str, why: str) -> str:
+    """The page of a script that cannot be run here: its text and code, without outputs and pictures."""
+    parts = [f"!!! warning\n    Not run when this page was made: {why}."]
+    for cell in cells(text):
+        words = re.sub(r"!\[([^\]]*)\]\([^)]*\)", r"(\1)", cell.text)
+        parts.append(words if cell.kind == "markdown" else f"```python\n{cell.text}\n```")
+    return "\n\n".join([parts[1], parts[0], *parts[2:]]) + "\n"
+
+
 def main(words: list[str]) -> int:
     folder = Path(words[0])
     scripts = [Path(w) for w in words[1:]] or sorted((ROOT / "tutorials").glob("[0-9][0-9]_*.py"))
@@ -71,8 +83,12 @@ def main(words: list[str]) -> int:
     for script in scripts:
         page = folder / f"{script.stem}.md"
         text = script.read_text()
-        with contextlib.chdir(folder):  # pictures that a tutorial saves lie beside its page
-            result = render(text, script.name)
+        try:
+            with contextlib.chdir(folder):  # pictures that a tutorial saves lie beside its page
+                result = render(text, script.name)
+        except Unavailable as error:
+            print(f"{script.name}: not run: {error}", file=sys.stderr)
+            result = unrun(text, str(error))
         page.write_text(result)
         print(page)
     return 0

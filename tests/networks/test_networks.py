@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tec
-from tools import zoo
+from tools import texts, zoo, zoo_faces, zoo_sound
 
 ort = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.slow
@@ -21,12 +21,12 @@ def cat() -> np.ndarray:
     return zoo.imagenet_crop(zoo.image("chelsea"))
 
 
-def _ocr_line() -> np.ndarray:
+def ocr_line(text: str = "tensor 42") -> np.ndarray:
     """A line of text drawn into a picture, as PP-OCR's recogniser takes it: (1, 3, 48, 320), -1..1."""
     from PIL import Image, ImageDraw, ImageFont
 
     im = Image.new("RGB", (320, 48), "white")
-    ImageDraw.Draw(im).text((8, 8), "tensor 42", fill="black", font=ImageFont.load_default(28))
+    ImageDraw.Draw(im).text((8, 8), text, fill="black", font=ImageFont.load_default(28))
     return ((np.asarray(im, np.float32) / 255 - 0.5) / 0.5).transpose(2, 0, 1)[None].copy()
 
 
@@ -50,6 +50,33 @@ def _rng(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
+def face() -> np.ndarray:
+    """The astronaut's face and a little around it."""
+    return zoo.image("astronaut")[60:180, 170:280]
+
+
+def resized(picture: np.ndarray, size: int) -> np.ndarray:
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(picture).resize((size, size), Image.Resampling.BOX))
+
+
+def crepe_input(frequency: float = 440.0) -> np.ndarray:
+    x = zoo_sound.tone(frequency, 1024, 16000)
+    return ((x - x.mean()) / x.std())[None]
+
+
+def _name() -> np.ndarray:
+    return texts.Romanizer(zoo.NAMES_PACKAGE).source("فاطمة")
+
+
+TITLE = "summarize agent step: intent: add a dark mode switch to the settings page actions: edit files: settings.tsx theme.css"
+
+
+def title_ids() -> np.ndarray:
+    return np.array([texts.title_tokenizer(zoo.TITLE_PACKAGE).encode(TITLE)], np.int64)
+
+
 INPUTS: dict[str, Any] = {
     "squeezenet": lambda: {"input": zoo.squeezenet_input(cat())},
     "mobilenet_v2": lambda: {"input": zoo.torchvision_input(cat())},
@@ -60,13 +87,26 @@ INPUTS: dict[str, Any] = {
     "open_nsfw": lambda: {"input": zoo.imagenet_crop(zoo.image("astronaut"))[None, :, :, ::-1].astype(np.float32) - np.array([104, 117, 123], np.float32)},
     "magika": _magika,
     "silero_vad": lambda: {"input": _rng(1, 576) * 0.1, "state": np.zeros((2, 1, 128), np.float32), "sr": np.array(16000, np.int64)},
-    "ppocr_det": lambda: {"x": np.tile(_ocr_line()[:, :, :32], (1, 1, 5, 1))},
-    "ppocr_rec": lambda: {"x": _ocr_line()},
-    "ppocr_cls": lambda: {"x": _ocr_line()[:, :, :, :192]},
+    "ppocr_det": lambda: {"x": np.tile(ocr_line()[:, :, :32], (1, 1, 5, 1))},
+    "ppocr_rec": lambda: {"x": ocr_line()},
+    "ppocr_cls": lambda: {"x": ocr_line()[:, :, :, :192]},
+    "silero_vad_16k": lambda: {"input": _rng(4, 576) * 0.1, "h": np.zeros((1, 1, 128), np.float32), "c": np.zeros((1, 1, 128), np.float32)},
+    "vit_focus": lambda: {"input_image": zoo.torchvision_input(resized(zoo.image("astronaut"), 224))},
+    "basic_pitch": lambda: {"x": 0.5 * zoo_sound.tone(440, 43844, 22050).reshape(1, -1, 1)},
+    "crepe_tiny": lambda: {"input": crepe_input()},
+    "d_vector": lambda: {"input": zoo_sound.mel_frames(zoo_sound.voice(1.7))[None, :160]},
+    "mtcnn_p": lambda: {"input": zoo_faces.face_input(resized(zoo.image("astronaut"), 52))},
+    "mtcnn_r": lambda: {"input": zoo_faces.face_input(resized(face(), 24))},
+    "mtcnn_o": lambda: {"input": zoo_faces.face_input(resized(face(), 48))},
+    "romanizer_encoder": lambda: {"src": _name(), "src_mask": _name() == 0},
+    "romanizer_decoder": lambda: {"prefix": np.array([[1]]), "memory": _rng(1, 8, 256), "src_mask": np.zeros((1, 8), bool), "hidden": _rng(1, 2, 256)},
+    "t5_encoder": lambda: {"ids": title_ids(), "mask": np.ones_like(title_ids())},
+    "t5_decoder": lambda: {"ids": np.zeros((1, 24), np.int64), "h": _rng(1, title_ids().shape[1], 512) * 0.1, "mask": np.ones_like(title_ids())},
 }  # fmt: skip
 EMULATED = [
     ("squeezenet", "gfx942"), ("mobilenet_v2", "gfx942"), ("esrgan_slim_x4", "gfx942"), ("silero_vad", "gfx942"), ("magika", "gfx942"),
     ("ppocr_rec", "gfx942"), ("minilm", "gfx942"), ("squeezenet", "gfx1100"), ("minilm", "gfx1100"), ("magika", "gfx1100"),
+    ("crepe_tiny", "gfx942"), ("mtcnn_o", "gfx942"), ("romanizer_encoder", "gfx942"), ("crepe_tiny", "gfx1100"),
 ]  # fmt: skip
 
 
@@ -87,11 +127,18 @@ def run(name: str, target: str, device: Any = None) -> tuple[list[Any], list[Any
 def check(name: str, got: list[Any], want: list[Any]) -> float:
     error = 0.0
     for g, w in zip(got, want, strict=True):
-        assert g.shape == w.shape
+        assert g.shape == w.shape and g.dtype == w.dtype
+        g, w = g.astype(np.float64), w.astype(np.float64)
         scale = max(float(np.abs(w).max()), 1e-6)
-        error = max(error, float(np.abs(g.astype(np.float64) - w).max()) / scale)
-    assert error < 2e-4, f"{name}: largest error {error:.2e} of the largest value"
+        error = max(error, float(np.abs(g - w).max()) / scale)
+    # Quantized while it runs, a value at the edge of two steps may fall to either side: ORT's own levels differ as much.
+    limit = QUANTIZED.get(name, 2e-4)
+    print(f"{name}: largest error {error:.2e} of the largest value")
+    assert error < limit, f"{name}: largest error {error:.2e} of the largest value"
     return error
+
+
+QUANTIZED = {"t5_encoder": 0.05, "t5_decoder": 0.2}
 
 
 @pytest.mark.parametrize("name", INPUTS)
@@ -131,6 +178,27 @@ def says(name: str, got: list[Any]) -> None:
             assert got[0].shape == (1, 3, 256, 256)
         case "minilm":
             assert abs(float(np.linalg.norm(got[0])) - 1) < 1e-4
+        case "vit_focus":
+            # The astronaut's face is worth a look, the corner beside her is not.
+            assert got[0][0, 0, 28:84, 84:112].mean() > 0.8 and got[0][0, 0, :56, 140:168].mean() < 0.2
+        case "basic_pitch":
+            for k in (0, 1):
+                assert 21 + int(got[k][0, 40:130].mean(0).argmax()) == 69  # MIDI's A above middle C
+        case "crepe_tiny":
+            assert abs(zoo_sound.crepe_frequency(got[0][0]) - 440) < 3
+        case "d_vector":
+            assert got[0].shape == (1, 256) and abs(float(np.linalg.norm(got[0])) - 1) < 1e-5
+        case "mtcnn_p":
+            row, column = np.unravel_index(got[1][0, 1].argmax(), got[1][0, 1].shape)
+            assert got[1].max() > 0.99 and 30 < 2 * row * 512 / 52 < 110 and 120 < 2 * column * 512 / 52 < 220
+        case "mtcnn_r" | "mtcnn_o":
+            assert got[-1][0, 1] > 0.99
+        case "ppocr_rec":
+            text, sure = texts.ctc_text(got[0][0], texts.ocr_characters(zoo.get("ppocr_rec")))
+            assert text == "tensor 42" and sure > 0.9
+        case "magika":
+            best = int(got[0][0].argmax())
+            assert zoo.magika_labels()[best] == "python" and got[0][0, best] > 0.99
         case _:
             pass
 
