@@ -28,7 +28,11 @@ _MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, Arithme
 
 
 class NeedsValue(ImportModelError):
-    """The graph depends on the value of something that is only known when it runs."""
+    """The graph depends on the value of something that is only known when it runs; `inputs` names what it comes from."""
+
+    def __init__(self, message: str, inputs: Sequence[str] = (), **more: Any):
+        super().__init__(message, **more)
+        self.inputs = tuple(inputs)
 
 
 def onnx_op(*names: str, domain: str = "") -> Callable[[Converter], Converter]:
@@ -58,6 +62,23 @@ class Scope:
         raise ImportModelError(f"nothing makes value {name!r}")
 
 
+def sources(value: Value) -> list[str]:
+    """The names of the graph's inputs that a value is computed from, in the order in which they are met."""
+    names: dict[str, None] = {}
+    seen: set[int] = set()
+    todo = [value]
+    while todo:
+        v = todo.pop()
+        if id(v) in seen or v.is_const:
+            continue
+        seen.add(id(v))
+        if v.node is None:
+            names[v.name] = None
+        else:
+            todo.extend(reversed(v.node.inputs))
+    return list(names)
+
+
 class Importer:
     """Takes nodes into `graph`. `resolve(value) -> array` gives values at run time, if there is one."""
 
@@ -77,9 +98,12 @@ class Importer:
         if value.is_const:
             return value.data
         if self.resolve is None:
+            names = sources(value)
+            which = f"input{'s' * (len(names) != 1)} {' and '.join(map(repr, names))}" if names else f"%{value.name}"
             raise NeedsValue(
-                f"{what or 'the shape of the network'} depends on the value of %{value.name}",
-                hint="give that input a constant value, or run the model through a session, which compiles as values come",
+                f"{what or 'the shape of the network'} depends on the value of {which}",
+                names,
+                hint="make it constant (freeze), or run the model through a session, which compiles as values come",
             )
         value.data = np.asarray(self.resolve(self.graph, value))
         return value.data
@@ -99,8 +123,9 @@ class Importer:
                 where = f"node {node.name or '/'.join(node.output)!r} ({node.op_type})"
                 if isinstance(e, ImportModelError) and e.message.startswith("node "):
                     raise
-                kind = NeedsValue if isinstance(e, NeedsValue) else ImportModelError
-                raise kind(f"{where}: {e.message}", hint=e.hint, locate=False) from e
+                if isinstance(e, NeedsValue):
+                    raise NeedsValue(f"{where}: {e.message}", e.inputs, hint=e.hint, locate=False) from e
+                raise ImportModelError(f"{where}: {e.message}", hint=e.hint, locate=False) from e
             except _MISFITS as e:
                 # An attribute of another type, a missing one, numbers that overflow: the model's fault, not the importer's.
                 where = f"node {node.name or '/'.join(node.output)!r} ({node.op_type})"

@@ -104,7 +104,7 @@ MODELS = {
     "topk of too many": (lambda: model([helper.make_node("TopK", ["x", "k"], ["y", "z"])], weights={"k": i64(9)}), "the first 9 along axis 1"),
     "a missing attribute": (lambda: one("Cast", "x"), "the_node"),
     "a shape only known at run time": (
-        lambda: model([helper.make_node("NonZero", ["x"], ["y"])]), "depends on the value of %x"),
+        lambda: model([helper.make_node("NonZero", ["x"], ["y"])]), "depends on the value of input 'x'"),
     "a condition only known at run time": (
         lambda: model([helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0), helper.make_node("Cast", ["m"], ["c"], to=TensorProto.BOOL),
                        helper.make_node("If", ["c"], ["y"], then_branch=relu().graph, else_branch=relu().graph)]), "depends on the value"),
