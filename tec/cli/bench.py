@@ -38,7 +38,7 @@ def command(
     no_cache: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Time a model: percentiles, and each kernel."""
-    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
+    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)
     emulated = dev.is_emulated

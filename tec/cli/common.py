@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +15,9 @@ from typing import Any
 
 import click
 
-from .errors import DEVICE, Refused
+from .errors import DEVICE, MODEL, Refused
+from .shapes import join_dims, shapes_for
 
-_DIM = re.compile(r"\d+$")
 _ONNX = (".onnx", ".pb", ".onnx_model")
 _DTYPES = ("float32", "float16")
 
@@ -28,43 +27,6 @@ class ModelCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, join_dims(args))
-
-
-def join_dims(args: Sequence[str]) -> list[str]:
-    """`--input-dim x 1 3 8` as `--input-dim=x=1,3,8`; other words stay as they are."""
-    out: list[str] = []
-    k = 0
-    while k < len(args):
-        word = args[k]
-        k += 1
-        if word == "--":
-            return [*out, word, *args[k:]]
-        if word != "--input-dim" or k == len(args) or args[k].startswith("-"):
-            out.append(word)
-            continue
-        name = args[k].removeprefix("@")
-        k += 1
-        dims = []
-        while k < len(args) and re.match(r"-?\d+$", args[k]):
-            dims.append(args[k])
-            k += 1
-        out.append(f"--input-dim={name}{'=' + ','.join(dims) if dims else ''}")
-    return out
-
-
-def parse_dims(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """`x=1,3,8` or `x=1x3x8` to shapes. Refused where it is neither."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for text in values:
-        name, eq, rest = text.rpartition("=")
-        words = [w for w in re.split(r"[,x ]", rest) if w] if eq else []
-        if not name or not all(_DIM.match(w) for w in words) or (eq and rest and not words):
-            raise Refused(
-                f"--input-dim {text.replace('=', ' ').replace(',', ' ')}: a name and its sizes are wanted",
-                "as in --input-dim input 1 3 224 224",
-            )
-        shapes[name] = tuple(int(w) for w in words)
-    return shapes
 
 
 # ---- options
@@ -200,25 +162,6 @@ def target_of(text: str | None, device: str | None) -> str:
     return "llvm"
 
 
-def shapes_for(path: Path, dims: Sequence[str]) -> dict[str, Any] | None:
-    """The shapes that --input-dim gives: a single size under no input's name is that of a named dimension."""
-    shapes: dict[str, Any] = dict(parse_dims(dims))
-    if not shapes:
-        return None
-    front = frontend()
-    known = front.input_info(front.load_model(str(path)))
-    for name, shape in shapes.items():
-        if name not in known and len(shape) == 1:
-            shapes[name] = shape[0]
-    try:
-        front.importer.bind_shapes(front.load_model(str(path)), shapes)
-    except Exception as error:
-        # A wrong shape is a wrong argument, whatever part finds it out; open dimensions are reported when compiling.
-        if "not known" not in str(error):
-            raise Refused(getattr(error, "message", str(error)), getattr(error, "hint", None) or "") from None
-    return shapes
-
-
 def open_network(
     path: Path,
     target: str | None,
@@ -227,8 +170,9 @@ def open_network(
     dtype: str | None,
     no_cache: bool,
     freeze: Sequence[str] = (),
+    files: Sequence[str] = (),
 ) -> Any:
-    """The compiled network of a MODEL."""
+    """The compiled network of a MODEL; `files` (those of --inputs) have a say about sizes that it leaves open."""
     check_model(path)
     if path.suffix == ".tec":
         import tec.graph
@@ -243,18 +187,16 @@ def open_network(
         return net
     wanted = target_of(target, device)
     check_dtype(dtype)
-    shapes = shapes_for(path, dims)
+    options: dict[str, Any] = {} if dtype in (None, "float32") else {"dtype": dtype}
+    shapes, frozen = _inputs_of(path, dims, freeze, files)
+    if frozen:
+        options["freeze"] = frozen
     import tec.graph
 
-    options: dict[str, Any] = {} if dtype in (None, "float32") else {"dtype": dtype}
-    if freeze:
-        options["freeze"] = frozen_inputs(path, freeze)
     try:
         return tec.graph.compile(str(path), target=wanted, shapes=shapes, cache=not no_cache, **options)
     except tec.ImportModelError as error:
-        if "not known" in error.message:
-            raise Refused(error.message, "give them with --input-dim NAME D D ...") from None
-        raise
+        raise _needs_value(error) from None
 
 
 def check_dtype(dtype: str | None) -> None:
@@ -265,12 +207,37 @@ def check_dtype(dtype: str | None) -> None:
         raise Refused(f"--dtype {dtype}: this version of tec has no mixed precision")
 
 
-def load_graph(path: Path, dims: Sequence[str], freeze: Sequence[str] = ()) -> Any:
+def load_graph(path: Path, dims: Sequence[str], freeze: Sequence[str] = (), files: Sequence[str] = ()) -> Any:
     """The operator graph of an ONNX MODEL, before any pass."""
     check_model(path)
     if path.suffix == ".tec":
         raise Refused(f"{path} is compiled already, its operator graph is gone", "give the .onnx file")
-    return frontend().load(str(path), shapes_for(path, dims), freeze=frozen_inputs(path, freeze))
+    shapes, frozen = _inputs_of(path, dims, freeze, files)
+    import tec
+
+    try:
+        return frontend().load(str(path), shapes, freeze=frozen)
+    except tec.ImportModelError as error:
+        raise _needs_value(error) from None
+
+
+def _inputs_of(
+    path: Path, dims: Sequence[str], freeze: Sequence[str], files: Sequence[str]
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Shapes, and the inputs that are constant."""
+    front = frontend()
+    frozen = frozen_inputs(path, freeze)
+    names = list(front.input_info(front.load_model(str(path))))
+    arrays = read_arrays(files, [n for n in names if n not in (frozen or {})])
+    return shapes_for(front, path, dims, {**arrays, **(frozen or {})}), frozen
+
+
+def _needs_value(error: Any) -> Any:
+    """The error, or what the command line has to offer where the network depends on an input's value."""
+    if "depends on the value" in error.message:
+        words = " ".join(f"--freeze {n}=VALUE" for n in getattr(error, "inputs", ()) or ("NAME",))
+        return Refused(error.message, f"{words} makes it constant", MODEL)
+    return error
 
 
 # ---- devices

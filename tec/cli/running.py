@@ -36,7 +36,7 @@ def command(
     """Run a model or a compiled package."""
     if save_outputs is not None and save_outputs.suffix == ".npy":
         raise Refused(f"--save-outputs {save_outputs}: a folder or a .npz file is wanted")
-    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
+    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)
     start = time.perf_counter()
@@ -67,8 +67,12 @@ def _facts(name: str, a: Any) -> dict[str, Any]:
     import numpy as np
 
     flat = np.asarray(a).reshape(-1)
-    numbers = flat.astype(np.float64) if flat.size else None
-    head = ", ".join(f"{float(v):.5g}" for v in flat[:6]) + (", ..." if flat.size > 6 else "")
+    try:
+        numbers = flat.astype(np.float64) if flat.size else None
+        first = [f"{float(v):.5g}" for v in flat[:6]]
+    except (TypeError, ValueError):  # text, complex numbers
+        numbers, first = None, [str(v) for v in flat[:6]]
+    head = ", ".join(first) + (", ..." if flat.size > 6 else "")
     return {
         "name": name, "type": f"{a.dtype}{tuple(a.shape)}", "dtype": str(a.dtype), "shape": list(a.shape),
         "min": float(numbers.min()) if numbers is not None else None,

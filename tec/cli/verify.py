@@ -56,12 +56,12 @@ def command(
     common.check_model(model)
     if model.suffix == ".tec":
         raise Refused(f"{model} is compiled already, its reference is gone", "give the .onnx file")
-    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
+    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)
     half = _TOLERANCE.get(dtype or "", (1e-3, 1e-4))
     limits = (half[0] if rtol is None else rtol, half[1] if atol is None else atol)
-    graph = common.load_graph(model, input_dim, freeze)
+    graph = common.load_graph(model, input_dim, freeze, files)
     reference = Reference(model, graph, {**inputs, **(common.frozen_inputs(model, freeze) or {})}, against)
     got = net.run(inputs, device=dev)
     rows = [compare(o["name"], "", a, r, limits) for o, a, r in zip(net.outputs, got, reference.outputs())]

@@ -47,6 +47,21 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def open_sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A picture of any size and number to its means: three open dimensions, one of them the batch."""
+    from onnx import TensorProto, helper
+
+    def value(name: str, *shape: Any) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    nodes = [helper.make_node("GlobalAveragePool", ["x"], ["y"], name="mean")]
+    graph = helper.make_graph(nodes, "open", [value("x", "n", 3, "?", None)], [value("y", "n", 3, 1, 1)])
+    path = tmp_path_factory.mktemp("model") / "open.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tec.cli.common import join_dims, parse_dims
 from tec.cli.errors import Refused
 from tec.cli.measure import percentile
+from tec.cli.shapes import join_dims, parse_dims
 from tec.cli.verify import compare
 
 
@@ -246,7 +246,7 @@ def test_an_input_that_decides_on_the_shape_is_frozen(tec_cli, tmp_path):
     path = tmp_path / "reshape.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
     refused = tec_cli("run", path)
-    assert refused.exit_code == 3 and "depends on the value" in refused.stderr and refused.stderr.count("\n") == 1
+    assert refused.exit_code == 3 and "--freeze to=VALUE" in refused.stderr and refused.stderr.count("\n") == 1
     got = tec_cli("run", path, "--freeze", "to=3,2", "--json")
     assert got.exit_code == 0, got.output
     assert json.loads(got.stdout)["outputs"][0]["shape"] == [3, 2]
@@ -265,3 +265,29 @@ def test_the_shell_completes_commands_and_options():
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, env=environment
         )
         assert done.returncode == 0 and f"plain,{want}" in done.stdout.split(), done
+
+
+def test_a_batch_that_nobody_gives_is_one_and_a_note_says_so(tec_cli, tiny):
+    got = tec_cli("verify", tiny, "--against", "interpreter", "--json")
+    assert got.exit_code == 0 and json.loads(got.stdout)["ok"]
+    assert got.stderr == "tec: note: x (batch, 3, 8, 8): 'batch' is 1 (--input-dim NAME D... gives another)\n"
+    assert tec_cli("verify", tiny, "--input-dim", "batch", 3, "--against", "interpreter").stderr == ""
+
+
+def test_files_settle_the_sizes_that_a_model_leaves_open(tec_cli, open_sizes, tmp_path):
+    x = np.random.default_rng(0).standard_normal((2, 3, 5, 7)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    got = tec_cli("run", open_sizes, "--inputs", tmp_path / "x.npy", "--save-outputs", tmp_path / "o.npz")
+    assert got.exit_code == 0 and got.stderr == "", got.output
+    np.testing.assert_allclose(np.load(tmp_path / "o.npz")["y"], x.mean((2, 3), keepdims=True), rtol=1e-5, atol=1e-6)
+
+
+def test_open_sizes_are_settled_by_name_across_inputs():
+    from tec.cli.shapes import _close
+
+    known = {"a": ("float32", ["n", 4]), "b": ("float32", [2, "n"]), "c": ("float32", ["n", "m"])}
+    shapes = {"m": 6}
+    assert _close(known, shapes) == "note: a (n, 4): 'n' is 1 (--input-dim NAME D... gives another)"
+    assert shapes == {"m": 6, "a": (1, 4)}  # b and c follow by name
+    with pytest.raises(Refused, match=r"c \(n, m\).*--input-dim c 1 N"):
+        _close(known, {})

@@ -25,7 +25,8 @@ TEC = [sys.executable, "-m", "tec.cli"]
         (["run", "{text}"], 2, "not a model by its name"),
         (["run", "{bad}"], 3, "is no ONNX model"),
         (["run", "{bad_tec}"], 3, "is no tec package"),
-        (["run", "{tiny}"], 2, "--input-dim NAME"),
+        (["run", "{open}"], 2, "give them: --input-dim x 1 3 N M"),
+        (["run", "{open}", "--inputs", "{npy}"], 2, "shape (2, 2)"),
         (["run", "{tiny}", "--frob"], 2, "No such option '--frob'"),
         (["run", "{tiny}", "--target", "foo"], 2, "unknown target 'foo'"),
         (["run", "{tiny}", "--target", "rocm -mcpu=gfx1"], 2, "unknown chip 'gfx1'"),
@@ -57,11 +58,17 @@ TEC = [sys.executable, "-m", "tec.cli"]
         (["cache", "frob"], 2, "'frob' is not one of"),
     ],
 )  # fmt: skip
-def test_mistake(words, code, said, tec_cli, tiny, tmp_path, monkeypatch):
+def test_mistake(words, code, said, tec_cli, tiny, open_sizes, tmp_path, monkeypatch):
     import numpy as np
 
     monkeypatch.chdir(tmp_path)
-    names = {"tiny": tiny, "text": tmp_path / "a.txt", "bad": tmp_path / "b.onnx", "bad_tec": tmp_path / "b.tec"}
+    names = {
+        "tiny": tiny,
+        "open": open_sizes,
+        "text": tmp_path / "a.txt",
+        "bad": tmp_path / "b.onnx",
+        "bad_tec": tmp_path / "b.tec",
+    }
     names |= {"bad_npy": tmp_path / "b.npy", "npy": tmp_path / "c.npy"}
     for name in ("text", "bad", "bad_tec", "bad_npy"):
         names[name].write_text("no model at all\n")

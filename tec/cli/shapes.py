@@ -1,0 +1,153 @@
+"""The shapes of a model's inputs: from --input-dim, from the files of --inputs, and 1 for a batch that nobody gave.
+
+In: an ONNX file and the words of the command line. Out: what `tec.compile(shapes=...)` takes, or one line that says which sizes
+are open and how to give them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .errors import Refused, say
+
+_DIM = re.compile(r"\d+$")
+
+Dim = int | str | None
+Known = Mapping[str, tuple[str, list[Dim]] | None]
+
+
+def join_dims(args: Sequence[str]) -> list[str]:
+    """`--input-dim x 1 3 8` as `--input-dim=x=1,3,8`; other words stay as they are."""
+    out: list[str] = []
+    k = 0
+    while k < len(args):
+        word = args[k]
+        k += 1
+        if word == "--":
+            return [*out, word, *args[k:]]
+        if word != "--input-dim" or k == len(args) or args[k].startswith("-"):
+            out.append(word)
+            continue
+        name = args[k].removeprefix("@")
+        k += 1
+        dims = []
+        while k < len(args) and re.match(r"-?\d+$", args[k]):
+            dims.append(args[k])
+            k += 1
+        out.append(f"--input-dim={name}{'=' + ','.join(dims) if dims else ''}")
+    return out
+
+
+def parse_dims(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """`x=1,3,8` or `x=1x3x8` to shapes. Refused where it is neither."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in values:
+        name, eq, rest = text.rpartition("=")
+        words = [w for w in re.split(r"[,x ]", rest) if w] if eq else []
+        if not name or not all(_DIM.match(w) for w in words) or (eq and rest and not words):
+            raise Refused(
+                f"--input-dim {text.replace('=', ' ').replace(',', ' ')}: a name and its sizes are wanted",
+                "as in --input-dim input 1 3 224 224",
+            )
+        shapes[name] = tuple(int(w) for w in words)
+    return shapes
+
+
+def shapes_for(
+    front: Any, path: Path, dims: Sequence[str], arrays: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """Shapes of the inputs whose sizes the model leaves open; None where it leaves none.
+
+    A single size under no input's name is that of a named dimension. Sizes that --input-dim does not give are those of
+    `arrays`, the files of --inputs; a first dimension that is still open, the batch, is 1, and a line on stderr says so.
+    Refused where a size stays open or does not fit.
+    """
+    shapes: dict[str, Any] = dict(parse_dims(dims))
+    model = front.load_model(str(path))
+    known: Known = front.input_info(model)
+    for name, shape in shapes.items():
+        if name in known:
+            continue
+        if len(shape) != 1 or not any(e and name in e[1] for e in known.values()):
+            raise Refused(f"the model has no input {name!r}", f"inputs: {', '.join(known)}")
+        shapes[name] = shape[0]
+    for name, array in (arrays or {}).items():
+        entry = known.get(name)
+        if entry is None or name in shapes or all(isinstance(d, int) for d in entry[1]):
+            continue
+        if len(entry[1]) != array.ndim:
+            raise Refused(f"input {name!r} has shape {_text(entry)}, the array given for it shape {array.shape}")
+        shapes[name] = tuple(array.shape)
+    note = _close(known, shapes)
+    try:
+        front.importer.bind_shapes(model, shapes)
+    except Exception as error:  # a wrong shape is a wrong argument, whatever part finds it out
+        raise Refused(getattr(error, "message", str(error)), getattr(error, "hint", None) or "") from None
+    if note:
+        _note(note)
+    return shapes or None
+
+
+def _close(known: Known, shapes: dict[str, Any]) -> str:
+    """Put 1 for first dimensions that are open, in `shapes`; the line that says so. Refused where others are open."""
+    sizes: dict[str, int] = {name: d for name, d in shapes.items() if isinstance(d, int)}
+    for name, given in shapes.items():
+        entry = known.get(name)
+        if entry is not None and not isinstance(given, int):
+            sizes |= {d: n for d, n in zip(entry[1], given) if _named(d)}
+    assumed: dict[str, str] = {}
+    still: dict[str, list[Dim]] = {}
+    for name, entry in known.items():
+        if entry is None or name in shapes:
+            continue
+        now = [sizes.get(d, d) if _named(d) else d if isinstance(d, int) else None for d in entry[1]]
+        if now and not isinstance(now[0], int):
+            if _named(now[0]):
+                sizes[str(now[0])] = 1
+            assumed[name] = repr(now[0]) if _named(now[0]) else "the first size"
+            now[0] = 1
+        still[name] = now
+    # A size that one input's batch has settled is settled for all.
+    still = {n: [sizes.get(d, d) if isinstance(d, str) else d for d in dims] for n, dims in still.items()}
+    opened = {n: dims for n, dims in still.items() if not all(isinstance(d, int) for d in dims)}
+    if opened:
+        letters = iter("NMKHWDLPQRST" * 8)
+        named: dict[str, str] = {}
+        words = []
+        for name, dims in opened.items():
+            shown = [str(d) if isinstance(d, int) else named.setdefault(d, next(letters)) if d else next(letters) for d in dims]  # fmt: skip
+            words.append(f"--input-dim {name} {' '.join(shown)}")
+        shapes_text = ", ".join(f"{n} {_text(known[n])}" for n in opened)
+        raise Refused(
+            f"the model leaves sizes of {'an input' if len(opened) == 1 else 'inputs'} open: {shapes_text}",
+            f"give them: {' '.join(words)}, or arrays with --inputs",
+        )
+    shapes.update({n: tuple(dims) for n, dims in still.items() if n in assumed})
+    if not assumed:
+        return ""
+    parts = [f"{n} {_text(known[n])}: {d} is 1" for n, d in assumed.items()]
+    return f"note: {'; '.join(parts)} (--input-dim NAME D... gives another)"
+
+
+def _note(text: str) -> None:
+    """A line on stderr, once a command."""
+    context = click.get_current_context(silent=True)
+    said = context.meta.setdefault("tec.notes", set()) if context is not None else set()
+    if text not in said:
+        said.add(text)
+        say(text)
+
+
+def _named(d: Dim) -> bool:
+    """Whether it is a dimension with a name of its own: exporters write "?" for one without."""
+    return isinstance(d, str) and bool(d.strip("?"))
+
+
+def _text(entry: tuple[str, list[Dim]] | None) -> str:
+    dims = entry[1] if entry else []
+    return "(" + ", ".join(str(d) if d is not None else "?" for d in dims) + ("," if len(dims) == 1 else "") + ")"
