@@ -53,3 +53,23 @@ def test_render_shows_real_output() -> None:
 def test_render_fails_where_a_cell_does() -> None:
     with pytest.raises(ZeroDivisionError):
         render("# %%\n1 / 0\n", "t")
+
+
+def test_a_network_that_cannot_be_fetched_leaves_a_page_that_says_so(tmp_path, monkeypatch) -> None:
+    from tools import archives, render_tutorials
+
+    script = tmp_path / "t.py"
+    script.write_text(
+        "# %% [markdown]\n# # Title\n\n# %%\nfrom tools import archives\narchives.npm_archive('p', 'p.tgz')\n\n"
+        "# %% [markdown]\n# ![the picture](made.png)\n"
+    )
+    monkeypatch.setattr(archives, "ROOT", tmp_path / "models")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert render_tutorials.main([str(tmp_path / "out"), str(script)]) == 0
+    page = (tmp_path / "out" / "t.md").read_text()
+    assert (
+        page.startswith("# Title")
+        and "there is no npm here" in page
+        and "(the picture)" in page
+        and "made.png" not in page
+    )
