@@ -24,6 +24,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("lower_fragments", "loops"),
     ("swizzle_shared", "loops"),
     ("unify_threads", "loops"),
+    ("check_extents", "loops"),
     ("inject_prefetch", "loops"),
     ("inject_vthread", "loops"),
     ("pipeline", "loops"),

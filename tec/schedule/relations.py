@@ -208,8 +208,13 @@ class Fuse:
 
     def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> tuple[IterVar, ...]:
         # A fused loop that runs too far makes the outer value too large; the inner one is a remainder.
-        over[self.outer] = over.get(self.fused, False)
+        far = over.get(self.fused, False)
         over[self.inner] = False
+        if far and not isinstance(ranges[self.inner].extent, IntImm):
+            # `fused < m*n` is one comparison; `fused // n < m` would keep its division by what no one knows.
+            over[self.outer] = False
+            return (self.fused,)
+        over[self.outer] = far
         return ()
 
 

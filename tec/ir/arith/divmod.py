@@ -139,6 +139,10 @@ def recombine(f: Simplifier, form: Lin, dtype: str) -> Lin:
         for atom, a in form.terms.values():
             inner: Any = atom
             if type(atom) is not E.FloorMod or type(inner.b) is not E.IntImm or inner.b.value <= 0:
+                joined = _recombine_symbol(f, form, atom, a)
+                if joined is not None:
+                    form = joined
+                    break
                 continue
             c, x = inner.b.value, f.trusted_lin(inner.a)
             quotient = floordiv(f, x, c, dtype)
@@ -152,3 +156,35 @@ def recombine(f: Simplifier, form: Lin, dtype: str) -> Lin:
         else:
             return form
     return form
+
+
+def _recombine_symbol(f: Simplifier, form: Lin, atom: E.Expr, a: int) -> Lin | None:
+    """(x // m) * m * k + (x % m) * k -> x * k for symbolic m and k, where `atom` is the remainder's term with coefficient `a`.
+
+    It holds for every m but 0, which a program that divides by m does not have; and under a cast to a wider type, which a
+    quotient and a remainder go through unchanged: int64(x // m) * int64(m) + int64(x % m) -> int64(x).
+    """
+    parts = list(factors(atom))
+    for i, rem in enumerate(parts):
+        inner: Any = rem
+        wide = rem.dtype
+        if type(rem) is E.Cast and wide == "int64" and rem.value.dtype == "int32":
+            inner = rem.value
+        if type(inner) is not E.FloorMod or (inner is rem and type(inner.b) is E.IntImm):
+            continue
+        rest = parts[:i] + parts[i + 1 :]
+        quotient, m, x = (
+            f.simp(e if e.dtype == wide else f.intern(E.Cast(wide, e)))
+            for e in (f.simp(f.make(E.FloorDiv, inner.a, inner.b)), inner.b, inner.a)
+        )
+        whole = f.lin(_product(f, [quotient, m, *rest]))
+        if whole.terms and not whole.const and all(form.coeff(t) == a * c for t, c in whole.terms.values()):
+            return form.without(atom).plus(whole, -a).plus(f.lin(_product(f, [x, *rest])), a)
+    return None
+
+
+def _product(f: Simplifier, parts: list[E.Expr]) -> E.Expr:
+    out = parts[0]
+    for p in parts[1:]:
+        out = f.simp(f.mk(E.Mul, out, p))
+    return out

@@ -142,7 +142,7 @@ class Simplifier(Scope):
     def from_lin(self, form: Lin, dtype: str) -> E.Expr:
         """The expression of a simplified linear form; a constant where the bounds meet."""
         if len(form.terms) > 1:
-            if any(type(a) is E.FloorMod for a, _ in form.terms.values()):
+            if any(type(a) in _MAY_HOLD_REMAINDER for a, _ in form.terms.values()):
                 form = D.recombine(self, form, dtype)
             for atom, c in form.terms.values():
                 if (type(atom) is E.Min or type(atom) is E.Max) and abs(c) == 1 and not self.has_data(atom):
@@ -168,6 +168,10 @@ class Simplifier(Scope):
 
     def _form_has_data(self, form: Lin) -> bool:
         return any(self.has_data(a) for a, _ in form.terms.values())
+
+
+# What a term with a remainder in it can be at its top: itself, a product, a widened one.
+_MAY_HOLD_REMAINDER = (E.FloorMod, E.Mul, E.Cast)
 
 
 def _has_nan(*es: E.Expr) -> bool:

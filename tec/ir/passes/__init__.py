@@ -3,6 +3,7 @@
 `split_host_device` alone gives more: `(host, kernels)`.
 """
 
+from .check_extents import check_extents
 from .flatten_buffers import flatten_buffers
 from .hoist_conditions import hoist_conditions
 from .inject_prefetch import inject_prefetch
@@ -24,7 +25,7 @@ from .unroll import unroll
 from .vectorize import vectorize
 
 __all__ = [
-    "flatten_buffers", "hoist_conditions", "inject_prefetch", "inject_vthread", "insert_barriers", "lower_allreduce",
+    "check_extents", "flatten_buffers", "hoist_conditions", "inject_prefetch", "inject_vthread", "insert_barriers", "lower_allreduce",
     "lower_dot", "lower_fragments", "lower_math", "pad_tiles", "partition_loops", "pipeline", "plan_storage", "remove_noop", "simplify",
     "split_host_device", "unify_threads", "unroll", "vectorize",
 ]  # fmt: skip

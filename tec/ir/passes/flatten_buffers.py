@@ -103,7 +103,7 @@ def _flatten(buffer: Buffer, annotations: dict[str, Any], analyzer: Analyzer) ->
                 )
         elif count is None or count > _INT32_MAX:
             dtype = "int64"
-            total = _total64(shape, strides)
+            total = _total64(shape, strides) if buffer.strides else _widen(total)
         flat_shape = (total,)
     if not shape:
         flat_shape, dtype = (one,), "int32"

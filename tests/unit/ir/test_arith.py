@@ -36,6 +36,12 @@ def ana():
 @pytest.mark.parametrize(
     "before, after",
     [
+        # a fused loop's value put together again by a symbolic size: alone, under a factor, widened
+        ("f // m * m + f % m", "f"),
+        ("(f // k // m * m + f // k % m) * k + f % k", "f"),
+        ("f // (m + 1) * (m + 1) + f % (m + 1)", "f"),
+        ("int64(f // m) * int64(m) + int64(f % m)", "int64(f)"),
+        ("f // m * n + f % m", "f // m * n + f % m"),
         # split and fuse
         ("(i*4 + j) // 4", "i"),
         ("(i*4 + j) % 4", "j"),
