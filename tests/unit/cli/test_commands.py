@@ -291,3 +291,31 @@ def test_open_sizes_are_settled_by_name_across_inputs():
     assert shapes == {"m": 6, "a": (1, 4)}  # b and c follow by name
     with pytest.raises(Refused, match=r"c \(n, m\).*--input-dim c 1 N"):
         _close(known, {})
+
+
+def test_verify_tells_of_nodes_that_the_reference_keeps_to_itself(tec_cli, tmp_path):
+    """The nodes of a branch: ONNX Runtime gives no values of them."""
+    pytest.importorskip("onnxruntime")
+    import onnx
+    from onnx import TensorProto, helper
+
+    def value(name):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])
+
+    def branch(op):
+        return helper.make_graph([helper.make_node(op, ["x"], [op.lower()], name=op)], op, [], [value(op.lower())])
+
+    nodes = [
+        helper.make_node("If", ["c"], ["z"], name="if", then_branch=branch("Exp"), else_branch=branch("Sin")),
+        helper.make_node("Neg", ["z"], ["y"], name="neg"),
+    ]
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    graph = helper.make_graph(nodes, "g", [value("x"), condition], [value("y")])
+    path = tmp_path / "if.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    words = ("verify", path, "--freeze", "c=1", "--per-node")
+    facts = json.loads(tec_cli(*words, "--json").stdout)
+    assert facts["ok"] and facts["nodes_not_compared"] == 1 and [n["op"] for n in facts["nodes"]] == ["neg"]
+    assert "not compared: 1 node" in tec_cli(*words).stdout
+    facts = json.loads(tec_cli(*words, "--against", "interpreter", "--json").stdout)
+    assert facts["nodes_not_compared"] == 0 and [n["op"] for n in facts["nodes"]] == ["exp", "neg"]
