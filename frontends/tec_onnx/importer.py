@@ -17,6 +17,8 @@ import onnx
 
 from tec import ImportModelError, TecError
 from tec.graph import Graph, Value
+from tec.graph.fold_sizes import sizes_in
+from tec.ops.dims import Dim, Size, UndecidedSize, as_size, is_symbolic
 
 from . import reader
 
@@ -97,6 +99,9 @@ class Importer:
             raise ImportModelError(f"{what or 'a value'} is {type(value).__name__}, not a tensor")
         if value.is_const:
             return value.data
+        sizes = sizes_in(value)
+        if sizes is not None:
+            return sizes
         if self.resolve is None:
             names = sources(value)
             which = f"input{'s' * (len(names) != 1)} {' and '.join(map(repr, names))}" if names else f"%{value.name}"
@@ -270,8 +275,8 @@ class Call:
         return self.importer.value_of(self[k], what or f"input {k} of {self.op_type}")
 
     def ints(self, k: int) -> list[int]:
-        """The value of input k, as a list of ints."""
-        return [int(n) for n in np.asarray(self.array(k)).reshape(-1)]
+        """The value of input k, as a list of ints; of sizes where it comes from symbolic shapes."""
+        return [as_size(n) for n in np.asarray(self.array(k)).reshape(-1)]
 
     # ---- building
 
@@ -306,7 +311,7 @@ class Call:
         return value if value.dtype == dtype else self.op("cast", value, dtype=dtype)
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        shape = tuple(int(n) for n in shape)
+        shape = tuple(map(as_size, shape))
         return value if value.shape == shape else self.op("reshape", value, shape=shape)
 
     def transpose(self, value: Value, perm: Sequence[int]) -> Value:
@@ -335,6 +340,12 @@ class Call:
     def host(self, f: Callable[..., Any], *values: Any) -> Any:
         """Constants worked out on the host from the values of `values` (for results whose shape depends on values)."""
         arrays = [None if v is None else self.importer.value_of(v, f"the result of {self.op_type}") for v in values]
+        for a in arrays:
+            if a is not None and is_symbolic(np.asarray(a).reshape(-1).tolist()):
+                raise UndecidedSize(
+                    f"{self.op_type} works on numbers, and is given symbolic sizes",
+                    hint="bind them: shapes={name: size}",
+                )
         result = f(*arrays)
         if isinstance(result, tuple):
             return Outputs(self.graph.constant(r, "host", "string" if r.dtype == object else None) for r in result)
@@ -440,16 +451,20 @@ def input_info(model: onnx.ModelProto) -> dict[str, tuple[str, list[int | str | 
     return out
 
 
-def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor input: the model's, with `shapes` and named dimensions filled in."""
+def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Any] | None) -> dict[str, tuple[Size, ...]]:
+    """The shape of every tensor input: the model's, with `shapes` and named dimensions filled in.
+
+    `shapes` has shapes of ints and names by input, and numbers or names by a dimension's name. Dimensions with a name and no
+    number stay symbolic under that name.
+    """
     info = input_info(model)
     shapes = dict(shapes or {})
-    dims: dict[str, int] = {}
+    dims: dict[str, Size] = {}
     for name, given in list(shapes.items()):
         if name not in info:
-            # A dimension by its name: shapes={"batch": 4}.
-            if isinstance(given, int) and any(e and name in e[1] for e in info.values()):
-                dims[name] = given
+            # A dimension by its name: shapes={"batch": 4}; or under another name: {"width": "n"}.
+            if isinstance(given, (int, str)) and any(e and name in e[1] for e in info.values()):
+                dims[name] = _size(name, given)
                 del shapes[name]
                 continue
             raise ImportModelError(f"the model has no input {name!r}", hint=f"inputs: {', '.join(info)}")
@@ -457,32 +472,53 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]] | No
         entry = info[name]
         if entry is None:
             raise ImportModelError(f"input {name!r} is no tensor")
+        if isinstance(given, (str, int)):
+            raise ImportModelError(f"input {name!r}: the shape {given!r} is no tuple of sizes")
+        given = shapes[name] = tuple(_size(name, n) for n in given)
         if len(entry[1]) != len(given):
             raise ImportModelError(
                 f"input {name!r} has {len(entry[1])} dimensions {entry[1]}, the shape given {len(given)}"
             )
         for d, n in zip(entry[1], given):
-            if int(n) < 0:
+            if not isinstance(n, Dim) and n < 0:
                 raise ImportModelError(f"input {name!r}: shape {tuple(given)} has a negative dimension")
             if isinstance(d, int) and d != n:
                 raise ImportModelError(f"input {name!r} has shape {entry[1]}, not {tuple(given)}")
-            if isinstance(d, str) and d.strip("?") and dims.setdefault(d, int(n)) != n:
+            if isinstance(d, str) and d.strip("?") and dims.setdefault(d, n) != n:
                 raise ImportModelError(f"dimension {d!r} is {dims[d]} and {n}")
-    out: dict[str, tuple[int, ...]] = {}
+    out: dict[str, tuple[Size, ...]] = {}
     for name, entry in info.items():
         if entry is None:
             continue
         if name in shapes:
-            out[name] = tuple(int(n) for n in shapes[name])
+            out[name] = shapes[name]
             continue
-        known = [d if isinstance(d, int) else dims.get(d) if d else None for d in entry[1]]
+        known = [d if isinstance(d, int) else _named(d, dims) for d in entry[1]]
         if any(n is None for n in known):
             raise ImportModelError(
                 f"input {name!r} has shape {entry[1]}: some dimensions are not known",
-                hint=f'give them: shapes={{"{name}": (...)}}',
+                hint=f'give them, as sizes or as names that stay open: shapes={{"{name}": (...)}}',
             )
-        out[name] = tuple(int(n) for n in known if n is not None)
+        out[name] = tuple(n for n in known if n is not None)
     return out
+
+
+def _named(d: str | None, dims: Mapping[str, Size]) -> Size | None:
+    """The size of a dimension by its name; None for one without a name."""
+    return dims.get(d, Dim(d)) if d and d.strip("?") else None
+
+
+def _size(what: str, n: Any) -> Size:
+    if isinstance(n, str):
+        if not n.strip("? "):
+            raise ImportModelError(f"{what!r}: {n!r} is no name of a dimension")
+        return Dim(n)
+    try:
+        return as_size(n)
+    except (TypeError, ValueError):
+        raise ImportModelError(
+            f"{what!r}: {n!r} is no size", hint="an int, or a name for one that stays open"
+        ) from None
 
 
 def import_model(

@@ -10,6 +10,7 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.ops.dims import Size, UndecidedSize, as_size, is_symbolic, maximum, minimum, names_of, require
 
 from . import reader
 from .importer import Call, Outputs, onnx_op
@@ -51,6 +52,8 @@ def constant_of_shape(c: Call) -> Value:
     if any(n < 0 for n in shape):
         raise ImportModelError(f"shape {shape} has a negative dimension")
     value = np.asarray(c.attr("value", np.zeros(1, np.float32))).reshape(-1)[0]
+    if is_symbolic(shape):
+        return c.broadcast(c.const(value), shape)
     return c.const(np.broadcast_to(value, shape))
 
 
@@ -63,6 +66,12 @@ def eye_like(c: Call) -> Value:
 @onnx_op("Range")
 def range_(c: Call) -> Value:
     start, limit, delta = (np.asarray(c.array(k)).reshape(()) for k in range(3))
+    if is_symbolic([v.item() for v in (start, limit, delta)]):
+        lo, hi, step = (v.item() for v in (start, limit, delta))
+        if any(isinstance(v, float) for v in (lo, hi, step)):
+            raise UndecidedSize(f"a Range of floats to {hi}", hint="bind the size: shapes={name: size}")
+        n = maximum((hi - lo + step - (1 if step > 0 else -1)) // step, 0)
+        return c.op("iota", size=n, start=lo, step=step, dtype=c[0].dtype)
     count = max(math.ceil((limit - start) / delta), 0)
     if count > 1 << 28:
         raise ImportModelError(f"a Range of {count} numbers")
@@ -78,12 +87,12 @@ def shape(c: Call) -> Value:
     n = len(dims)
     start, end = c.attr("start", 0), c.attr("end", n)
     start, end = (min(max(v + n if v < 0 else v, 0), n) for v in (start, end))
-    return c.const(np.array(dims[start : max(end, start)], np.int64))
+    return c.graph.sizes(np.array(dims[start : max(end, start)], object))
 
 
 @onnx_op("Size")
 def size(c: Call) -> Value:
-    return c.const(np.int64(c[0].type.size))
+    return c.graph.sizes(np.array(c[0].type.size, object))
 
 
 @onnx_op("Reshape")
@@ -96,6 +105,15 @@ def reshape(c: Call) -> Value:
         raise ImportModelError(f"shape {want} has more than one unknown dimension")
     if -1 in want:
         rest = math.prod(n for n in want if n != -1)
+        if is_symbolic([rest, x.type.size]):
+            whole = as_size(x.type.size) // rest
+            if whole * rest != x.type.size:
+                raise UndecidedSize(
+                    f"whether {x.type} can take the shape {want} is not known while sizes are symbolic",
+                    hint=f"bind {' or '.join(sorted(names_of([rest, x.type.size])))} to a number: shapes={{name: size}}",
+                )
+            want[want.index(-1)] = whole
+            return c.reshape(x, want)
         if rest == 0 or x.type.size % rest:
             raise ImportModelError(f"{x.type} cannot take the shape {want}")
         want[want.index(-1)] = x.type.size // rest
@@ -231,6 +249,9 @@ def slice_(c: Call) -> Value:
         a = axis_of(a, x.ndim)
         if s == 0:
             raise ImportModelError("a slice with step 0")
+        if is_symbolic([lo, hi, s, x.shape[a]]):
+            begin[a], stride[a], count[a] = symbolic_slice(x.shape[a], lo, hi, s)
+            continue
         picked = range(
             *slice(None if lo < -(2**60) else lo, hi if abs(hi) < 2**60 else _end(hi, s), s).indices(x.shape[a])
         )
@@ -243,6 +264,27 @@ def slice_(c: Call) -> Value:
         index = tuple(np.arange(n) * s + b for b, s, n in zip(begin, stride, count))
         return c.host(lambda a: a[np.ix_(*index)], x)
     return c.op("slice", x, starts=tuple(begin), steps=tuple(stride), sizes=tuple(count))
+
+
+def symbolic_slice(n: Size, lo: Size, hi: Size, step: int) -> tuple[Size, int, Size]:
+    """(first, step, count) of a slice of a dimension of n where a size is symbolic; an end past a table's is a condition on sizes."""
+    if is_symbolic(step) or abs(step) != 1:
+        raise UndecidedSize(
+            f"a slice of {n} from {lo} to {hi} in steps of {step}", hint="bind the sizes: shapes={name: size}"
+        )
+
+    def place(v: Size, least: int, most: Size) -> Size:
+        if v < 0:
+            return maximum(v + n, least)
+        require(v, "<=", most + 1, f"a slice from {lo} to {hi} of a dimension of {n}") if is_symbolic(v) else None
+        return minimum(v, most)
+
+    if step > 0:
+        first, end = place(lo, 0, n), n if not is_symbolic(hi) and hi >= 2**31 - 1 else place(hi, 0, n)
+        return first, step, maximum(end - first, 0)
+    first = place(lo, -1, n - 1)
+    end = -1 if not is_symbolic(hi) and hi < -(2**31) + 2 else place(hi, -1, n - 1)
+    return first, step, maximum(first - end, 0)
 
 
 def _end(end: int, step: int) -> int | None:

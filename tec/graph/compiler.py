@@ -20,6 +20,7 @@ import numpy as np
 from .. import te
 from ..driver import build
 from ..errors import ImportModelError, TecError
+from ..ops.dims import data_of, variable
 from ..ops.registry import TensorType
 from ..ops.schedules import schedule_group
 from ..runtime.network import Network
@@ -29,6 +30,7 @@ from ..te.evaluate import np_dtype
 from . import memory
 from .graph import Graph, Value, compute_op, node_flops
 from .passes.fuse import FusedGroup, fuse
+from .sizes import GroupSizes, sizes_of_group
 
 
 def compile(
@@ -78,6 +80,7 @@ class _Unit:
     name: str
     func: Any
     inputs: list[int]  # which of the group's inputs are arguments
+    sizes: list[Any] = field(default_factory=list)  # symbolic sizes that it takes as numbers, after the tensors
     groups: list[FusedGroup] = field(default_factory=list)
 
 
@@ -90,15 +93,16 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
         graph = optimize(graph, target, dtype)
         groups = fuse(graph)
         units: dict[Any, _Unit] = {}
-        steps: list[tuple[FusedGroup, _Unit]] = []
+        steps: list[tuple[FusedGroup, _Unit, list[Any]]] = []
         real = [g for g in groups if not g.is_alias]
         for k, group in enumerate(real):
-            signature = _signature(group)
+            sizes = sizes_of_group(group)
+            signature = _signature(group, sizes)
             unit = units.get(signature)
             if unit is None:
-                unit = units[signature] = _make_unit(group, len(units), target)
+                unit = units[signature] = _make_unit(group, len(units), target, sizes)
             unit.groups.append(group)
-            steps.append((group, unit))
+            steps.append((group, unit, sizes.values))
             if progress is not None:
                 progress(k + 1, len(real) + 1, str(group))
         lowered_s = time.perf_counter() - start
@@ -109,12 +113,12 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
     report = {
         "functions": {u.name: [str(n.op) for n in u.groups[0].nodes] for u in units.values()},
         "origins": {u.name: [g.nodes[-1].origin for g in u.groups] for u in units.values()},
-        "function_flops": {u.name: sum(map(node_flops, u.groups[0].nodes)) for u in units.values()},
+        "function_flops": {u.name: data_of(sum(map(node_flops, u.groups[0].nodes))) for u in units.values()},
         "lower_seconds": lowered_s,
         "compile_seconds": time.perf_counter() - start,
         "arena_bytes": plan["arena_bytes"],
         "arena_lower_bound": plan.pop("lower_bound"),
-        "flops": graph.flops(),
+        "flops": data_of(graph.flops()),
     }
     return Network(module, plan, params, report)
 
@@ -129,7 +133,7 @@ def _inline_constant(v: Value) -> bool:
     return bool(v.is_const and v.type.size == 1 and not v.dtype.startswith("float8"))
 
 
-def _signature(group: FusedGroup) -> Any:
+def _signature(group: FusedGroup, sizes: GroupSizes) -> Any:
     """What makes two groups the same function: operators, attributes, wiring, types, the values of scalars."""
     inputs = group.inputs
     index: dict[Value, Any] = {}
@@ -137,15 +141,15 @@ def _signature(group: FusedGroup) -> Any:
         index[v] = ("in", k)
     wiring = []
     for k, n in enumerate(group.nodes):
-        wiring.append((n.op, repr(sorted(n.attrs.items())), tuple(index[v] for v in n.inputs)))
+        wiring.append((n.op, repr(sorted(sizes.own(n.attrs).items())), tuple(index[v] for v in n.inputs)))
         for j, v in enumerate(n.outputs):
             index[v] = ("out", k, j)
     wiring.append(("live", "", tuple(index[v] for v in group.outputs)))
-    types = tuple((v.type, np.asarray(v.data).tobytes() if _inline_constant(v) else None) for v in inputs)
+    types = tuple((sizes.own(v.type), np.asarray(v.data).tobytes() if _inline_constant(v) else None) for v in inputs)
     return tuple(wiring), types
 
 
-def _make_unit(group: FusedGroup, number: int, target: Target) -> _Unit:
+def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes) -> _Unit:
     """The te program of a group, scheduled and turned into loops."""
     inputs = group.inputs
     tensors: dict[Value, Any] = {}
@@ -162,18 +166,19 @@ def _make_unit(group: FusedGroup, number: int, target: Target) -> _Unit:
                 v.shape, (lambda value, kind: lambda *i: te.const(value, kind))(number_value, v.dtype), name="scalar"
             )
         else:
-            tensors[v] = te.placeholder(v.shape, v.dtype, name=f"x{k}")
+            tensors[v] = te.placeholder(sizes.own(v.shape), v.dtype, name=f"x{k}")
             args.append(tensors[v])
             used.append(k)
-    for n in group.nodes:
-        outs = compute_op(n.definition, n.attrs, [tensors[v] for v in n.inputs], [v.type for v in n.outputs])
-        for v, t in zip(n.outputs, outs):
-            tensors[v] = t
-    outputs = [_as_output(tensors[v], v.type) for v in group.outputs]
     name = _name(group, number)
     try:
+        for n in group.nodes:
+            types = [sizes.own(v.type) for v in n.outputs]
+            outs = compute_op(n.definition, sizes.own(n.attrs), [tensors[v] for v in n.inputs], types)
+            for v, t in zip(n.outputs, outs):
+                tensors[v] = t
+        outputs = [_as_output(tensors[v], sizes.own(v.type)) for v in group.outputs]
         sch = schedule_group(outputs, target)
-        func = to_loops(sch, [*args, *outputs], name=name)
+        func = to_loops(sch, [*args, *outputs, *map(variable, sizes.names)], name=name)
     except TecError as error:
         raise type(error)(
             f"while compiling {group} ({group.nodes[-1].origin}): {error.message}",
@@ -201,7 +206,7 @@ def _name(group: FusedGroup, number: int) -> str:
 
 
 def _plan(
-    graph: Graph, groups: list[FusedGroup], steps: list[tuple[FusedGroup, _Unit]]
+    graph: Graph, groups: list[FusedGroup], steps: list[tuple[FusedGroup, _Unit, list[Any]]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     values: dict[str, dict[str, Any]] = {}
     params: dict[str, Any] = {}
@@ -230,10 +235,10 @@ def _plan(
         name = names.get(v)
         if name is None:
             name = names[v] = v.name if place == "input" else fresh(v)
-            values[name] = {"dtype": v.dtype, "shape": list(v.shape), "place": place, **extra}
+            values[name] = {"dtype": v.dtype, "shape": list(map(data_of, v.shape)), "place": place, **extra}
         return name
 
-    inputs = [{"name": entry(v, "input"), "dtype": v.dtype, "shape": list(v.shape)} for v in graph.inputs]
+    inputs = [{"name": entry(v, "input"), "dtype": v.dtype, "shape": list(map(data_of, v.shape))} for v in graph.inputs]
     # Outputs get arrays of their own, under the network's names for them.
     outputs, copies = [], []
     taken: set[Value] = set()
@@ -243,8 +248,8 @@ def _plan(
         else:
             taken.add(v)
             names[v] = name
-            values[name] = {"dtype": v.dtype, "shape": list(v.shape), "place": "output"}
-        outputs.append({"name": name, "dtype": v.dtype, "shape": list(v.shape)})
+            values[name] = {"dtype": v.dtype, "shape": list(map(data_of, v.shape)), "place": "output"}
+        outputs.append({"name": name, "dtype": v.dtype, "shape": list(map(data_of, v.shape))})
 
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
@@ -259,15 +264,20 @@ def _plan(
     for v, _ in copies:
         if not v.is_const:
             last[root(v)] = len(groups)
-    lifetimes = [
-        memory.Lifetime(str(id(v)), v.type.size * np_dtype(v.dtype).itemsize, first[v], last[v])
-        for v in first
-        if v not in names
-    ]
-    offsets, arena = memory.plan(lifetimes)
-    by_name = {str(id(v)): v for v in first}
-    for life in lifetimes:
-        entry(by_name[life.name], "arena", offset=offsets[life.name])
+    in_arena = [v for v in first if v not in names]
+    arena: int | None = None
+    lifetimes: list[memory.Lifetime] = []
+    if not any(v.type.is_symbolic for v in graph.inputs):
+        lifetimes = [
+            memory.Lifetime(str(id(v)), v.type.size * np_dtype(v.dtype).itemsize, first[v], last[v]) for v in in_arena
+        ]
+        offsets, arena = memory.plan(lifetimes)
+        by_name = {str(id(v)): v for v in first}
+        for life in lifetimes:
+            entry(by_name[life.name], "arena", offset=offsets[life.name])
+    else:  # offsets are found when sizes are bound
+        for v in in_arena:
+            entry(v, "arena")
 
     def use(v: Value) -> str:
         if v in names:
@@ -279,24 +289,25 @@ def _plan(
         return entry(v, "alias", of=use(root(v)))
 
     planned = []
-    for g, unit in steps:
+    for g, unit, sizes in steps:
         ins = g.inputs
-        planned.append(
-            {"function": unit.name, "args": [*[use(ins[k]) for k in unit.inputs], *[use(v) for v in g.outputs]]}
-        )
+        tensors = [*[use(ins[k]) for k in unit.inputs], *[use(v) for v in g.outputs]]
+        planned.append({"function": unit.name, "args": [*tensors, *({"scalar": e} for e in sizes)]})
     plan: dict[str, Any] = {
         "inputs": inputs,
         "outputs": outputs,
         "values": values,
         "steps": planned,
         "arena_bytes": arena,
-        "lower_bound": memory.lower_bound(lifetimes),
+        "lower_bound": memory.lower_bound(lifetimes) if arena is not None else None,
     }
+    if graph.guards:
+        plan["guards"] = [{"size": data_of(g.size), "what": g.what} for g in dict.fromkeys(graph.guards)]
     for v, name in copies:
         source = use(v)
         values[name + "'" if name in values else name] = {
             "dtype": v.dtype,
-            "shape": list(v.shape),
+            "shape": list(map(data_of, v.shape)),
             "place": "alias",
             "of": source,
         }

@@ -1,6 +1,6 @@
 """The operator graph: values, nodes, constants; what frontends make, passes change and the network compiler takes.
 
-A `Value` has a name, a dtype and a shape of ints. A `Node` applies an operator (`tec.ops.OPS`) to values. Nodes stand in
+A `Value` has a name, a dtype and a shape of ints, or of symbolic sizes (`tec.ops.dims`). A `Node` applies an operator (`tec.ops.OPS`) to values. Nodes stand in
 an order in which every value is made before it is used; `networkx()` gives the same as a MultiDiGraph for topology.
 `Graph.add` infers the types and works out at once what depends on constants alone.
 """
@@ -17,7 +17,10 @@ import numpy as np
 from .. import te
 from ..errors import ImportModelError, TecError
 from ..ops import OpDef, TensorType, get_op
+from ..ops.dims import Dim, Guard, as_size, is_symbolic, recording
+from ..ops.dims import evaluate as evaluate_sizes
 from ..te.evaluate import evaluate, np_dtype
+from .fold_sizes import fold_sizes
 
 # Constants are folded while the graph is made, unless that would take long or make a weight much larger than it was.
 MAX_ELEMENTS = 1 << 40
@@ -87,6 +90,7 @@ class Graph:
         self.outputs: list[Value] = []
         self.output_names: list[str] = []
         self.nodes: list[Node] = []
+        self.guards: list[Guard] = []  # what symbolic sizes must satisfy
         self._names: dict[str, int] = {}
 
     # ---- building
@@ -108,7 +112,7 @@ class Graph:
 
     def input(self, name: str, dtype: str, shape: Sequence[int]) -> Value:
         """A new input of the graph."""
-        value = Value(self.unique_name(name), TensorType(dtype, tuple(int(n) for n in shape)))
+        value = Value(self.unique_name(name), TensorType(dtype, tuple(map(as_size, shape))))
         self.inputs.append(value)
         return value
 
@@ -118,14 +122,27 @@ class Graph:
         kind = dtype or dtype_of(data)
         return Value(self.unique_name(name), TensorType(kind, tuple(data.shape)), None, data)
 
+    def sizes(self, sizes: Any, name: str = "sizes", dtype: str = "int64") -> Value:
+        """An integer tensor of sizes: a constant where all are numbers, a node that is known when the network runs else."""
+        array = np.asarray(sizes, dtype=object)
+        flat = array.reshape(-1).tolist()
+        if not is_symbolic(flat):
+            return self.constant(array.astype(np_dtype(dtype)), name, dtype)
+        attrs = {"values": tuple(map(as_size, flat)), "shape": array.shape, "dtype": dtype}
+        return self.add("sizes", [], attrs, name)[0]
+
     def add(
         self, op: str, inputs: Sequence[Value], attrs: dict[str, Any] | None = None, name: str = "", origin: str = ""
     ) -> list[Value]:
         """The outputs of a new node; constants where all its inputs are small constants. Raises ImportModelError."""
         attrs = {k: v for k, v in (attrs or {}).items() if v is not None}
         definition = get_op(op)
-        types = infer_types(definition, [v.type for v in inputs], attrs)
-        if any(t.size > MAX_ELEMENTS for t in types):
+        folded = fold_sizes(op, inputs, attrs)
+        if folded is not None:
+            return [self.sizes(folded[0], name or op, folded[1])]
+        with recording(self.guards):
+            types = infer_types(definition, [v.type for v in inputs], attrs)
+        if any(not t.is_symbolic and t.size > MAX_ELEMENTS for t in types):
             raise ImportModelError(f"{op} would make {', '.join(map(str, types))}: more than any memory holds")
         if inputs and all(v.is_const for v in inputs) and _foldable(definition, inputs, types, attrs):
             arrays = run_op(definition, attrs, [v.data for v in inputs], [v.type for v in inputs], types)
@@ -210,7 +227,8 @@ class Graph:
                         f"graph {self.name}: {n} reads %{v.name}, which nothing before it makes",
                         hint="graph.sort() puts the nodes in order, where there is one",
                     )
-            types = infer_types(n.definition, [v.type for v in n.inputs], n.attrs)
+            with recording(list(self.guards)):
+                types = infer_types(n.definition, [v.type for v in n.inputs], n.attrs)
             if types != [v.type for v in n.outputs]:
                 raise fail(f"{n} should give {', '.join(map(str, types))}")
             if any(v in made for v in n.outputs):
@@ -313,7 +331,7 @@ def infer_types(definition: OpDef, types: Sequence[TensorType], attrs: dict[str,
     """The types of an operator's outputs. ImportModelError where inputs or attributes do not fit it."""
     try:
         made = definition.infer(types, attrs)
-        large = next((t for t in made if t.size > _MOST_ELEMENTS or min(t.shape, default=0) < 0), None)
+        large = next((t for t in made if _misfit(t)), None)
     except ImportModelError:
         raise
     except (TecError, *_MISFITS) as e:
@@ -323,6 +341,13 @@ def infer_types(definition: OpDef, types: Sequence[TensorType], attrs: dict[str,
         given = ", ".join(map(str, types))
         raise ImportModelError(f"{definition.name}({given}) with {attrs} would give {large}")
     return made
+
+
+def _misfit(t: TensorType) -> bool:
+    """Whether no tensor has that type; symbolic sizes are checked when they are bound."""
+    if t.is_symbolic:
+        return any(n < 0 for n in t.shape if not isinstance(n, Dim))
+    return t.size > _MOST_ELEMENTS or min(t.shape, default=0) < 0
 
 
 def compute_op(
@@ -340,6 +365,8 @@ def _words(e: Exception) -> str:
 
 
 def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[TensorType], attrs: dict[str, Any]) -> bool:
+    if any(t.is_symbolic for t in types) or is_symbolic(list(attrs.values())):
+        return False
     given, made = sum(v.type.size for v in inputs), sum(t.size for t in types)
     work = definition.flops([v.type for v in inputs], types, attrs) if definition.flops else made
     return given + made <= FOLD_ELEMENTS and work <= FOLD_FLOPS and made <= given + FOLD_GROWTH
@@ -357,6 +384,8 @@ def run_op(
 
 def run_graph(graph: Graph, feeds: dict[str, Any]) -> list[Any]:
     """The outputs of a graph for given inputs, operator by operator: the reference that compiled networks are held against."""
+    if any(v.type.is_symbolic for v in graph.inputs):
+        graph = bind_sizes(graph, sizes_of(graph, feeds))
     values: dict[Value, Any] = {}
     for v in graph.inputs:
         if v.name not in feeds:
@@ -374,3 +403,39 @@ def run_graph(graph: Graph, feeds: dict[str, Any]) -> list[Any]:
         )
         values.update(zip(n.outputs, outs))
     return [get(v) for v in graph.outputs]
+
+
+def sizes_of(graph: Graph, feeds: dict[str, Any]) -> dict[str, int]:
+    """The numbers that input arrays give to symbolic dimensions."""
+    env: dict[str, int] = {}
+    for v in graph.inputs:
+        for d, n in zip(v.shape, np.shape(feeds.get(v.name, ()))):
+            if isinstance(d, Dim) and env.setdefault(str(d), n) != n:
+                raise ImportModelError(f"size {d} is {env[str(d)]} elsewhere and {n} in input {v.name}")
+    return env
+
+
+def bind_sizes(graph: Graph, env: dict[str, int]) -> Graph:
+    """The graph with names of dimensions replaced by numbers."""
+    new = Graph(graph.name)
+    copies: dict[Value, Value] = {}
+    for v in graph.inputs:
+        copies[v] = new.input(v.name, v.dtype, evaluate_sizes(v.shape, env))
+    for g in graph.guards:
+        size = evaluate_sizes(g.size, env)
+        if isinstance(size, Dim):
+            new.guards.append(Guard(size, g.what))
+        elif size < 0:
+            raise ImportModelError(f"{g.what}: {g.size} is {size}, below 0")
+    for n in graph.nodes:
+        attrs = evaluate_sizes(n.attrs, env)
+        ins = [copies.get(v, v) for v in n.inputs]
+        if n.op == "sizes":
+            outs = [
+                new.sizes(np.array(attrs["values"], object).reshape(attrs["shape"]), n.outputs[0].name, attrs["dtype"])
+            ]
+        else:
+            outs = new.add(n.op, ins, attrs, n.outputs[0].name, n.origin)
+        copies.update(zip(n.outputs, outs))
+    new.set_outputs([copies.get(v, v) for v in graph.outputs], graph.output_names)
+    return new

@@ -1,53 +1,5 @@
-"""Memory planning: offsets in one arena for values with lifetimes, as close to the lower bound as a greedy plan comes.
+"""Memory planning: see `tec.runtime.memory`, which also plans when sizes are bound."""
 
-In: `Lifetime`s (bytes, first and last step, both inclusive). Out: offsets and the arena's size. Largest first, each at the lowest
-offset where nothing that lives at the same time is in the way (the greedy-by-size of Pisarchyk and Lee, 2020, "Efficient
-Memory Management for Deep Neural Net Inference").
-"""
+from ..runtime.memory import ALIGN, Lifetime, lower_bound, plan
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-ALIGN = 256
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    name: str
-    nbytes: int
-    first: int
-    last: int
-
-
-def plan(lifetimes: list[Lifetime]) -> tuple[dict[str, int], int]:
-    """(offset by name, bytes of the arena)."""
-    offsets: dict[str, int] = {}
-    placed: list[tuple[Lifetime, int, int]] = []
-    total = 0
-    for item in sorted(lifetimes, key=lambda x: (-x.nbytes, x.first)):
-        size = -(-max(item.nbytes, 1) // ALIGN) * ALIGN
-        busy = sorted(
-            (start, end) for other, start, end in placed if other.first <= item.last and item.first <= other.last
-        )
-        at = 0
-        best: int | None = None
-        gap = None
-        for start, end in busy:
-            if start - at >= size and (gap is None or start - at < gap):
-                best, gap = at, start - at
-            at = max(at, end)
-        where = at if best is None else best
-        offsets[item.name] = where
-        placed.append((item, where, where + size))
-        total = max(total, where + size)
-    return offsets, total
-
-
-def lower_bound(lifetimes: list[Lifetime]) -> int:
-    """The largest number of bytes that live at one step: no plan can do with less."""
-    steps = {x.first for x in lifetimes}
-    return max(
-        (sum(-(-max(x.nbytes, 1) // ALIGN) * ALIGN for x in lifetimes if x.first <= s <= x.last) for s in steps),
-        default=0,
-    )
+__all__ = ["ALIGN", "Lifetime", "lower_bound", "plan"]

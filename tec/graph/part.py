@@ -21,6 +21,7 @@ def part(graph: Graph, outputs: Sequence[Value]) -> Graph:
     used = {v for n in nodes for v in n.inputs} | set(outputs)
     new = Graph(graph.name)
     new._names = dict(graph._names)
+    new.guards = graph.guards
     copies: dict[Value, Value] = {}
 
     def copy(v: Value) -> Value:

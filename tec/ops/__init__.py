@@ -1,6 +1,6 @@
 """Operators: te definitions by family, with type inference and fusion kinds. `OPS` is the table."""
 
-from . import conv, deform, elementwise, image, matmul, norm, pool, reduce, shape
+from . import conv, deform, elementwise, image, matmul, norm, pool, reduce, shape, sizes
 from .registry import (
     BROADCAST,
     COMPLEX,
@@ -18,5 +18,5 @@ from .registry import (
 
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "conv", "deform",
-    "elementwise", "get_op", "image", "matmul", "norm", "pool", "reduce", "register", "shape",
+    "elementwise", "get_op", "image", "matmul", "norm", "pool", "reduce", "register", "shape", "sizes",
 ]  # fmt: skip

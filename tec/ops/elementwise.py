@@ -21,6 +21,7 @@ from .registry import (
     fail,
     register,
     same_type,
+    static_shape,
     to_bool,
 )
 
@@ -127,7 +128,7 @@ def _bitcast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
 def _binary(name: str, f: Callable[[Any, Any], Any], infer: Any = broadcast_type) -> None:
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
         a, b = inputs
-        shape_a, shape_b = [d.value for d in a.shape], [d.value for d in b.shape]
+        shape_a, shape_b = static_shape(a), static_shape(b)
         return [
             te.compute(
                 outputs[0].shape,
@@ -216,7 +217,7 @@ def _where_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
 @register("where", BROADCAST, _where_type)
 def _where(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`cond ? a : b`, element by element."""
-    shapes = [[d.value for d in t.shape] for t in inputs]
+    shapes = [static_shape(t) for t in inputs]
 
     def body(*i: Any) -> Any:
         cond, a, b = (t(*broadcast_index(s, i)) for t, s in zip(inputs, shapes))
@@ -236,5 +237,5 @@ def _broadcast_to_type(types: Sequence[TensorType], attrs: Attrs) -> list[Tensor
 def _broadcast_to(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`shape`: the new shape."""
     x = inputs[0]
-    shape = [d.value for d in x.shape]
+    shape = static_shape(x)
     return [te.compute(outputs[0].shape, lambda *i: x(*broadcast_index(shape, i)), name="broadcast_to")]

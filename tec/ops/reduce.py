@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
+from .dims import Dim
 from .registry import OPAQUE, REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
@@ -96,6 +97,12 @@ def _mean(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     wide = _WIDE.get(x.dtype, x.dtype)
     total = reduction(x, out.shape, axes, attrs.get("keepdims", True), te.sum, lambda e, i: e.astype(wide), "mean_sum")
     if wide.startswith("float"):
+        if isinstance(count, Dim):
+            return [
+                te.compute(
+                    out.shape, lambda *i: (total(*i) / count.asexpr("int64").astype(wide)).astype(x.dtype), name="mean"
+                )
+            ]
         # An empty mean is NaN.
         scale = te.const(1.0 / count if count else float("nan"), wide)
         return [te.compute(out.shape, lambda *i: (total(*i) * scale).astype(x.dtype), name="mean")]

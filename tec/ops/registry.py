@@ -1,6 +1,6 @@
 """Operators of a graph: for each a name, type inference, a te definition and how it may be fused.
 
-An operator works on tensors of known shape. `infer(types, attrs) -> types` checks its inputs and gives the outputs' types;
+An operator works on tensors of known shape; a dimension is an int, or a `Dim` where it is known when the network runs (see `dims`). `infer(types, attrs) -> types` checks its inputs and gives the outputs' types;
 `compute(attrs, inputs, outputs) -> tensors` writes it down in te. Attributes are plain data (ints, floats, strings,
 tuples), so that equal operators can be found by comparing them. What an input's *value* decides (a shape, an axis) is an
 attribute here: a frontend has to know it.
@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..errors import ImportModelError
+from ..ir import IntImm
 from ..te import Tensor
+from .dims import Dim, UndecidedSize, from_expr, names_of
 
 # How an operator's output element depends on its inputs, from what fuses easiest to what does not fuse:
 ELEMENTWISE = "elementwise"  # same index of inputs of the same shape
@@ -29,7 +31,7 @@ Attrs = dict[str, Any]
 
 
 class TensorType(NamedTuple):
-    """dtype and shape of a value in a graph; dimensions are ints."""
+    """dtype and shape of a value in a graph; dimensions are ints, or `Dim`s that stand for ints."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -40,8 +42,12 @@ class TensorType(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements; a `Dim` where the shape has one."""
         return math.prod(self.shape)
+
+    @property
+    def is_symbolic(self) -> bool:
+        return any(isinstance(n, Dim) for n in self.shape)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -112,11 +118,20 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     for k in range(ndim):
         dims = {s[k - ndim + len(s)] for s in shapes if k - ndim + len(s) >= 0} - {1}
         if len(dims) > 1:
-            raise fail(
-                f"shapes {', '.join(str(tuple(s)) for s in shapes)} do not broadcast: dimension {k} is {sorted(dims)}"
-            )
+            raise _no_broadcast(shapes, k, dims)
         out.append(dims.pop() if dims else 1)
     return tuple(out)
+
+
+def _no_broadcast(shapes: Sequence[Sequence[int]], k: int, dims: set[int]) -> ImportModelError:
+    texts = ", ".join(str(tuple(s)) for s in shapes)
+    open_names = sorted(names_of(list(dims)))
+    if not open_names:
+        return fail(f"shapes {texts} do not broadcast: dimension {k} is {sorted(dims)}")
+    return UndecidedSize(
+        f"whether shapes {texts} broadcast is not known while sizes are symbolic: dimension {k} is {' and '.join(sorted(map(str, dims)))}",
+        hint=f"bind {', '.join(open_names)} to numbers, or give equal dimensions one name: shapes={{input: (name, ...)}}",
+    )
 
 
 def broadcast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -148,5 +163,5 @@ def broadcast_index(shape: Sequence[int], index: Sequence[Any]) -> tuple[Any, ..
 
 
 def static_shape(t: Tensor) -> tuple[int, ...]:
-    """The shape of a te tensor of a graph: all constants."""
-    return tuple(d.value for d in t.shape)
+    """The shape of a te tensor of a graph: ints and `Dim`s."""
+    return tuple(d.value if isinstance(d, IntImm) else from_expr(d) for d in t.shape)

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
+from .dims import Size, UndecidedSize, is_symbolic, names_of, require
 from .registry import INJECTIVE, OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
 # ---- reshape and transpose
@@ -16,6 +17,11 @@ from .registry import INJECTIVE, OPAQUE, Attrs, TensorType, fail, normalize_axis
 def _reshape_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     shape = tuple(attrs["shape"])
     if math.prod(shape) != types[0].size:
+        if is_symbolic([math.prod(shape) - types[0].size]):
+            raise UndecidedSize(
+                f"whether {types[0]} has as many elements as the shape {shape} is not known while sizes are symbolic",
+                hint=f"bind {' or '.join(sorted(names_of([shape, types[0].shape])))} to a number: shapes={{name: size}}",
+            )
         raise fail(f"{types[0]} has {types[0].size} elements, shape {shape} has {math.prod(shape)}")
     return [TensorType(types[0].dtype, shape)]
 
@@ -27,18 +33,22 @@ def reshape_index(old: Sequence[int], new: Sequence[int], index: Sequence[Any]) 
     """
     out: list[Any] = []
     i = j = 0
+    cuts = _cuts(old, new) if is_symbolic([*old, *new]) else None
     while i < len(old) or j < len(new):
         i0, j0 = i, j
-        a = old[i] if i < len(old) else 1
-        b = new[j] if j < len(new) else 1
-        i, j = min(i + 1, len(old)), min(j + 1, len(new))
-        while a != b:
-            if a < b and i < len(old):
-                a, i = a * old[i], i + 1
-            elif j < len(new):
-                b, j = b * new[j], j + 1
-            else:
-                a, i = a * old[i], i + 1
+        if cuts is not None:
+            i, j = next(cut for cut in cuts if cut > (i, j) and cut[1] >= j)
+        else:
+            a = old[i] if i < len(old) else 1
+            b = new[j] if j < len(new) else 1
+            i, j = min(i + 1, len(old)), min(j + 1, len(new))
+            while a != b:
+                if a < b and i < len(old):
+                    a, i = a * old[i], i + 1
+                elif j < len(new):
+                    b, j = b * new[j], j + 1
+                else:
+                    a, i = a * old[i], i + 1
         flat: Any = 0
         for k in range(j0, j):
             flat = flat * new[k] + index[k] if new[k] != 1 else flat
@@ -54,6 +64,13 @@ def reshape_index(old: Sequence[int], new: Sequence[int], index: Sequence[Any]) 
                 flat = te.indexdiv(flat, old[k]) if not isinstance(flat, int) else 0
         out.extend(reversed(group))
     return out
+
+
+def _cuts(old: Sequence[Size], new: Sequence[Size]) -> list[tuple[int, int]]:
+    """Where the leading dimensions of both shapes have equal products, in order."""
+    first = [math.prod(old[:i]) for i in range(len(old) + 1)]
+    second = [math.prod(new[:j]) for j in range(len(new) + 1)]
+    return [(i, j) for i, a in enumerate(first) for j, b in enumerate(second) if a == b]
 
 
 @register("reshape", INJECTIVE, _reshape_type, tags=["view"])
@@ -93,6 +110,15 @@ def _transpose(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
 def _slice_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     starts, steps, sizes = attrs["starts"], attrs["steps"], attrs["sizes"]
     for k, (n, b, s, c) in enumerate(zip(types[0].shape, starts, steps, sizes)):
+        if is_symbolic([n, b, c]):
+            what = f"slice of dimension {k} of {types[0]}"
+            last = b + (c - 1) * s
+            if s == 0 or not all(
+                require(*pair, what)
+                for pair in ((0, "<=", c), (0, "<=", b), (0, "<=", last), (b, "<", n), (last, "<", n))
+            ):
+                raise fail(f"{what}: start {b}, step {s}, {c} elements")
+            continue
         if s == 0 or c < 0 or (c and not (0 <= b < n and 0 <= b + (c - 1) * s < n)):
             raise fail(f"slice of dimension {k} of {types[0]}: start {b}, step {s}, {c} elements")
     return [TensorType(types[0].dtype, tuple(sizes))]

@@ -5,7 +5,8 @@ In: a Module with one function a fused group (equal groups share one), parameter
     inputs, outputs   [{"name", "dtype", "shape": [expr...]}]
     values            {name: {"dtype", "shape": [expr...], "place": "input"|"output"|"param"|"arena"|"alias", "of": name, "offset": expr}}
     steps             [{"function", "args": [value name or {"scalar": expr}]}]
-    arena_bytes       expr
+    arena_bytes       expr, or None: the offsets in the arena are left out, and found for each set of sizes
+    guards            [{"size": expr, "what": text}], where there are any: conditions, size >= 0
 
 Symbolic sizes are bound from the inputs' shapes at each run. `run({"input": x})` gives a list of NumPy arrays. Steps call the
 functions with arrays whose addresses do not change between runs of equal shapes, so checks and packing happen once.
@@ -17,21 +18,23 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, PackageError
 from . import device as devices
-from . import exprs
+from . import exprs, memory
 from .arguments import Param
 from .device import Device
 from .module import Module
 from .ndarray import NDArray, Storage, array, empty
 from .package import damaged, read_package, write_package
-from .plan import check_memory, check_structure, is_fixed
+from .plan import check_memory, check_structure, is_fixed, is_open, root_of
 
 _MAX_BINDINGS = 8  # sets of shapes whose memory is kept
+_SIZE_END = 1 << 31  # symbolic sizes and the places in arrays of such sizes are 32-bit numbers
 
 
 @dataclass(slots=True)
@@ -192,6 +195,11 @@ class Network:
                             raise ArgumentError(
                                 f"size {e} is {env[e]} elsewhere and {n} in dimension {d} of input {spec['name']}"
                             )
+                        if not 0 < n < _SIZE_END:
+                            raise ArgumentError(
+                                f"dimension {d} of input {spec['name']}, {e}, is {n}",
+                                hint=f"a symbolic size is from 1 to {_SIZE_END - 1}; compile with shapes={{{e!r}: {n}}} for it",
+                            )
                     elif known_only and not isinstance(e, str) and exprs.evaluate(exprs.compile_expr(e), env) != n:
                         raise ArgumentError(
                             f"input {spec['name']} has shape {tuple(shape)}, the network takes ({', '.join(exprs.text(x) for x in spec['shape'])})"
@@ -211,19 +219,23 @@ class Network:
         def value(e: Any) -> int:
             return int(exprs.evaluate(exprs.compile_expr(e), env))
 
+        plan = self.plan
         if not self._fixed:
-            check_memory(self.plan, self.params, self._signature, env)
+            self._check_sizes(env)
+            if is_open(plan):
+                plan = memory.place(plan, env, {n: root_of(plan["values"], n) for n in plan["values"]})
+            check_memory(plan, self.params, self._signature, env)
         weights = self._weights.get(dev)
         if weights is None:
             weights = self._weights[dev] = {n: array(p, dev) for n, p in self.params.items()}
-        arena = Storage(dev, max(value(self.plan["arena_bytes"]), 1))
+        arena = Storage(dev, max(value(plan["arena_bytes"]), 1))
         arrays: dict[str, NDArray] = {}
 
         def place(name: str) -> NDArray:
             found = arrays.get(name)
             if found is not None:
                 return found
-            v = self.plan["values"][name]
+            v = plan["values"][name]
             shape = tuple(value(d) for d in v["shape"])
             if v["place"] == "param":
                 made = weights[name]
@@ -237,14 +249,33 @@ class Network:
             arrays[name] = made
             return made
 
-        for name in self.plan["values"]:
+        for name in plan["values"]:
             place(name)
         calls = []
-        for step in self.plan["steps"]:
+        for step in plan["steps"]:
             function = self.module[step["function"]]
             args = [arrays[a] if isinstance(a, str) else value(a["scalar"]) for a in step["args"]]
             calls.append((function, args))
         return _Bound(env, arrays, calls, [arena])
+
+    def _check_sizes(self, env: dict[str, int]) -> None:
+        """What the code was compiled under: its conditions, and that places in every value are 32-bit numbers."""
+        given = ", ".join(f"{n} = {v}" for n, v in env.items())
+        for guard in self.plan.get("guards", ()):
+            if exprs.evaluate(exprs.compile_expr(guard["size"]), env) < 0:
+                raise ArgumentError(
+                    f"the network was compiled for sizes with {exprs.text(guard['size'])} >= 0 ({guard['what']}), not for {given}",
+                    hint="compile with these sizes bound: shapes={name: size}",
+                )
+        for name, v in self.plan["values"].items():
+            if all(isinstance(d, int) for d in v["shape"]):
+                continue
+            count = prod(int(exprs.evaluate(exprs.compile_expr(d), env)) for d in v["shape"])
+            if count >= _SIZE_END:
+                raise ArgumentError(
+                    f"with {given} value {name!r} has {count} elements; a network with symbolic sizes takes fewer than {_SIZE_END}",
+                    hint="compile with these sizes bound: shapes={name: size}",
+                )
 
     # ---- saving
 

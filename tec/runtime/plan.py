@@ -52,11 +52,16 @@ def _check_structure(plan: Mapping[str, Any], params: Mapping[str, Any], signatu
         _check_shape(f"the shape of {name!r}", v["shape"], symbols)
         if v["place"] == "param" and name not in params:
             raise damaged(f"parameter {name!r} is missing")
-        if v["place"] == "arena":
+        if v["place"] == "arena" and not is_open(plan):
             _check_size(f"the offset of {name!r}", v["offset"], symbols)
     for name in values:
         root_of(values, name)
-    _check_size("the arena's size", plan["arena_bytes"], symbols)
+    if not is_open(plan):
+        _check_size("the arena's size", plan["arena_bytes"], symbols)
+    for guard in plan.get("guards", ()):
+        if not isinstance(guard["what"], str):
+            raise damaged("a condition on sizes has no text")
+        _check_expr("a condition on sizes", guard["size"], symbols)
     _check_ends(plan, values, symbols)
     for step in plan["steps"]:
         _check_step(step, values, symbols, signature)
@@ -160,8 +165,15 @@ def _brief(x: Any) -> str:
 # ---- memory
 
 
+def is_open(plan: Mapping[str, Any]) -> bool:
+    """Whether the arena's offsets are left to be found when sizes are bound (see `memory.place`)."""
+    return plan["arena_bytes"] is None
+
+
 def is_fixed(plan: Mapping[str, Any]) -> bool:
     """Whether all sizes are numbers. The structure must have been checked."""
+    if is_open(plan):
+        return False
     sizes = [plan["arena_bytes"]]
     for v in plan["values"].values():
         sizes += [*v["shape"], v.get("offset", 0) if v["place"] == "arena" else 0]

@@ -14,6 +14,7 @@ class Rebuild:
     def __init__(self, graph: Graph):
         self.old = graph
         self.new = Graph(graph.name)
+        self.new.guards = graph.guards
         self.map: dict[Value, Value] = {}
         for v in graph.inputs:
             self.map[v] = self.new.input(v.name, v.dtype, v.shape)

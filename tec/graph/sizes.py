@@ -1,0 +1,89 @@
+"""The symbolic sizes of a fused group, under names of its own, so that groups that are equal but for names share a function.
+
+A function takes the numbers that its shapes depend on as arguments after its tensors. Where names occur only as one product (batch * seq,
+rows of a flattened matrix), the product is one number: loops over it are then loops over a variable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ops.dims import Dim, Size, data_of, evaluate
+from .passes.fuse import FusedGroup
+
+
+@dataclass
+class GroupSizes:
+    """`names` are the function's own, `values` what is given for them (plain data), `env` how the network's names become them."""
+
+    names: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    env: dict[str, Size] = field(default_factory=dict)
+
+    def own(self, x: Any) -> Any:
+        """Shapes, types and attributes in the function's own names."""
+        return evaluate(x, self.env) if self.env else x
+
+
+def sizes_of_group(group: FusedGroup) -> GroupSizes:
+    """Own names for the symbolic sizes in the types and attributes of a group."""
+    dims: dict[Dim, None] = {}
+
+    def collect(x: Any) -> None:
+        if isinstance(x, Dim):
+            dims.setdefault(x)
+        elif isinstance(x, (tuple, list)):
+            for y in x:
+                collect(y)
+
+    for n in group.nodes:
+        for v in (*n.inputs, *n.outputs):
+            collect(v.shape)
+        for x in n.attrs.values():
+            collect(x)
+    found = GroupSizes()
+    if not dims:
+        return found
+    monomials: list[tuple[Any, ...]] = []
+
+    def visit(d: Any) -> None:
+        if isinstance(d, Dim):
+            for m, _ in d.terms:
+                monomials.append(m)
+                for a in m:
+                    if not isinstance(a, str):
+                        visit(a[1])
+                        visit(a[2])
+
+    for d in dims:
+        visit(d)
+    names = list(dict.fromkeys(a for m in monomials for a in m if isinstance(a, str)))
+    for name in names:
+        if name in found.env:
+            continue
+        own = f"n{len(found.names)}"
+        together = _always_with(name, monomials)
+        total: Size = 1
+        for k, other in enumerate(together):
+            found.env[other] = Dim(own) if k == 0 else 1
+            total = total * Dim(other)
+        found.names.append(own)
+        found.values.append(data_of(total))
+    return found
+
+
+def _always_with(name: str, monomials: list[tuple[Any, ...]]) -> list[str]:
+    """The names that occur once in every product that `name` is in, and nowhere else, itself among them."""
+    holding = [m for m in monomials if name in m]
+    if any(m.count(name) != 1 for m in holding):
+        return [name]
+    others = [a for a in holding[0] if isinstance(a, str) and a != name]
+    return [
+        name,
+        *(
+            a
+            for a in others
+            if all(m.count(a) == 1 for m in holding) and not any(a in m for m in monomials if name not in m)
+        ),
+    ]

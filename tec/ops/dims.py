@@ -1,0 +1,577 @@
+"""Symbolic sizes: integer expressions over named dimensions, with Python's arithmetic and comparisons that are proofs.
+
+`Dim("batch")` stands for a size that is known when a network runs. Arithmetic keeps a normal form, a polynomial over names and
+over quotients, remainders, minima and maxima: two sizes are equal exactly where their forms are, and what comes out as a
+number is an int again. `==` says whether sizes are proved equal. `<` and its like give a bool where the bounds prove it and raise
+`UndecidedSize` otherwise; `require(a, "<=", b, what)` notes such a condition for run time instead (see `recording`).
+
+Every name stands for a number from 1 to LARGEST. In te a size is an int32 variable (`asexpr`), in a plan plain data (`data`, see
+`tec.runtime.exprs`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ..errors import ImportModelError
+from ..ir import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, build
+
+LARGEST = (1 << 31) - 1
+_INF = 1 << 200
+
+Atom = Any  # a name, or (operator, a, b) with operator in floordiv, floormod, min, max
+Monomial = tuple[Atom, ...]  # sorted, with repetition
+Size = Any  # int or Dim
+
+
+class UndecidedSize(ImportModelError):
+    """Something depends on a symbolic size in a way that only a number decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition on sizes that the network was compiled under: `size` >= 0; `what` says where it comes from."""
+
+    size: Dim
+    what: str
+
+
+_active: ContextVar[list[Guard] | None] = ContextVar("guards", default=None)
+
+
+@contextmanager
+def recording(guards: list[Guard]) -> Iterator[None]:
+    """Conditions that `require` cannot prove go to `guards` meanwhile, and those that are there count as known."""
+    token = _active.set(guards)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def require(a: Size, relation: str, b: Size, what: str) -> bool:
+    """Whether `a` <= or < `b`; noted as a condition where it is not known, False where it is known not to hold."""
+    gap = b - a - (1 if relation == "<" else 0)
+    if isinstance(gap, int):
+        return gap >= 0
+    low, high = gap.bounds()
+    if low >= 0:
+        return True
+    if high < 0:
+        return False
+    guards = _active.get()
+    if guards is None:
+        raise _undecided(a, relation, b)
+    guards.append(Guard(gap, what))
+    return True
+
+
+class Dim:
+    """A size that is no number: see the module."""
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, name: str):
+        self.terms: tuple[tuple[Monomial, int], ...] = (((name,), 1),)
+        self._hash = hash(self.terms)
+
+    # ---- arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        return self._combine(other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._combine(other, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self)._combine(other, 1)
+
+    def __neg__(self) -> Any:
+        return _make({m: -c for m, c in self.terms})
+
+    def __pos__(self) -> Any:
+        return self
+
+    def _combine(self, other: Any, sign: int) -> Any:
+        if not _is_size(other):
+            return NotImplemented
+        out = dict(self.terms)
+        for m, c in _terms(other):
+            out[m] = out.get(m, 0) + sign * c
+        return _make(out)
+
+    def __mul__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return NotImplemented
+        out: dict[Monomial, int] = {}
+        for m, c in self.terms:
+            for n, d in _terms(other):
+                both = tuple(sorted(m + n, key=_order))
+                out[both] = out.get(both, 0) + c * d
+        return _make(out)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _floordiv(self, other) if _is_size(other) else NotImplemented
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _floordiv(other, self) if _is_size(other) else NotImplemented
+
+    def __mod__(self, other: Any) -> Any:
+        return _floormod(self, other) if _is_size(other) else NotImplemented
+
+    def __rmod__(self, other: Any) -> Any:
+        return _floormod(other, self) if _is_size(other) else NotImplemented
+
+    # ---- comparisons
+
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, Expr):
+            return NotImplemented
+        return isinstance(other, Dim) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __lt__(self, other: Any) -> Any:
+        return _less(self, other, "<") if _is_size(other) else NotImplemented
+
+    def __le__(self, other: Any) -> Any:
+        return _less(self, other, "<=") if _is_size(other) else NotImplemented
+
+    def __gt__(self, other: Any) -> Any:
+        return _less(other, self, "<") if _is_size(other) else NotImplemented
+
+    def __ge__(self, other: Any) -> Any:
+        return _less(other, self, "<=") if _is_size(other) else NotImplemented
+
+    def __bool__(self) -> bool:
+        low, high = self.bounds()
+        if low > 0 or high < 0:
+            return True
+        raise _undecided(self, "==", 0)
+
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest value that are known."""
+        low, high = _bounds(self)
+        if low < 0:
+            for g in _active.get() or ():
+                rest = self - g.size
+                low = max(low, rest if isinstance(rest, int) else _bounds(rest)[0])
+        return low, high
+
+    # ---- what it is elsewhere
+
+    def _number(self) -> NoReturn:
+        raise UndecidedSize(f"a number is needed where the size is {self}", hint=_hint(self))
+
+    __int__ = __index__ = __float__ = _number
+
+    def names(self) -> set[str]:
+        """The dimensions it depends on."""
+        found: set[str] = set()
+        for m, _ in self.terms:
+            for a in m:
+                if isinstance(a, str):
+                    found.add(a)
+                else:
+                    found |= names_of(a[1:])
+        return found
+
+    def evaluate(self, env: Mapping[str, Size]) -> Size:
+        """With names replaced by sizes; names that `env` lacks stay."""
+        total: Any = 0
+        for m, c in self.terms:
+            product: Any = c
+            for a in m:
+                if isinstance(a, str):
+                    product = product * env.get(a, Dim(a))
+                else:
+                    product = product * _OPS[a[0]](*(evaluate(x, env) for x in a[1:]))
+            total = total + product
+        return total
+
+    def asexpr(self, dtype: str = "int32") -> Expr:
+        """The te expression, over `variable(name)`, worked out in `dtype`."""
+
+        def part(x: Any) -> Expr:
+            return x.asexpr(dtype) if isinstance(x, Dim) else build.const(x, dtype)
+
+        def leaf(name: str) -> Expr:
+            v = variable(name)
+            return v if v.dtype == dtype else build.cast(dtype, v)
+
+        total: Expr | None = None
+        for m, c in sorted(self.terms, key=lambda t: t[1] < 0):
+            product: Expr | None = None
+            for a in m:
+                e = leaf(a) if isinstance(a, str) else _EXPRS[a[0]](*map(part, a[1:]))
+                product = e if product is None else build.mul(product, e)
+            size = abs(c) if total is not None else c
+            if product is None:
+                product = build.const(size, dtype)
+            elif size != 1:
+                product = build.mul(product, build.const(size, dtype))
+            total = product if total is None else (build.add if c > 0 else build.sub)(total, product)
+        return total if total is not None else build.const(0, dtype)
+
+    def data(self) -> Any:
+        """Plain data for a plan: an int, a name or [op, a, b]."""
+        total: Any = None
+        for m, c in self.terms:
+            product: Any = None
+            for a in m:
+                e = a if isinstance(a, str) else [a[0], *(data_of(x) for x in a[1:])]
+                product = e if product is None else ["mul", product, e]
+            if product is None:
+                product = c
+            elif c != 1:
+                product = ["mul", product, c]
+            total = product if total is None else ["add", total, product]
+        return total
+
+    def __repr__(self) -> str:
+        parts = []
+        for m, c in self.terms:
+            text = "*".join(_atom_text(a) for a in m)
+            sign = "-" if c < 0 else "+" if parts else ""
+            number = "" if abs(c) == 1 and m else str(abs(c))
+            parts.append(f"{sign}{number}{'*' if number and text else ''}{text}")
+        return "".join(parts)
+
+    __str__ = __repr__
+
+
+# ---- parts of arithmetic
+
+
+def _is_size(x: Any) -> bool:
+    return isinstance(x, Dim) or (hasattr(x, "__index__") and not isinstance(x, Expr))
+
+
+def _terms(x: Size) -> Iterable[tuple[Monomial, int]]:
+    return x.terms if isinstance(x, Dim) else (((), int(x)),)
+
+
+def _order(a: Atom) -> str:
+    return a if isinstance(a, str) else repr(a)
+
+
+def _make(terms: Mapping[Monomial, int]) -> Size:
+    kept = {m: c for m, c in terms.items() if c}
+    if not kept or (len(kept) == 1 and () in kept):
+        return kept.get((), 0)
+    new = Dim.__new__(Dim)
+    # Names before numbers, larger products first: b*s+b+2.
+    new.terms = tuple(sorted(kept.items(), key=lambda t: (-len(t[0]), [_order(a) for a in t[0]])))
+    new._hash = hash(new.terms)
+    return new
+
+
+def _atom(op: str, a: Size, b: Size) -> Size:
+    return _make({((op, a, b),): 1})
+
+
+def _atom_text(a: Atom) -> str:
+    if isinstance(a, str):
+        return a
+    sign = {"floordiv": "//", "floormod": "%"}.get(a[0])
+    inner = [f"({x})" if isinstance(x, Dim) and sign and len(x.terms) > 1 else str(x) for x in a[1:]]
+    return f"({inner[0]}{sign}{inner[1]})" if sign else f"{a[0]}({inner[0]}, {inner[1]})"
+
+
+def _quotient(a: Size, b: Size) -> Size | None:
+    """a / b where b is one term and divides every term of a."""
+    divisor = list(_terms(b))
+    if len(divisor) != 1:
+        return None
+    (m, c) = divisor[0]
+    out: dict[Monomial, int] = {}
+    for n, d in _terms(a):
+        rest = list(n)
+        for x in m:
+            if x not in rest:
+                return None
+            rest.remove(x)
+        if d % c:
+            return None
+        out[tuple(rest)] = d // c
+    return _make(out)
+
+
+def _floordiv(a: Size, b: Size) -> Size:
+    if not isinstance(a, Dim) and not isinstance(b, Dim):
+        return a // b
+    if b == 0:
+        raise ZeroDivisionError("a size divided by 0")
+    exact = _quotient(a, b)
+    if exact is not None:
+        return exact
+    if isinstance(b, Dim):
+        low, high = _span(a)
+        if low >= 0 and high < b.bounds()[0]:
+            return 0
+        return _atom("floordiv", a, b)
+    if b < 0:
+        return _floordiv(-a, -b)
+    # (q * b + r) // b = q + r // b
+    whole = {m: c // b * b for m, c in a.terms}
+    rest = a - _make(whole)
+    q = _make({m: c // b for m, c in whole.items()})
+    low, high = _span(rest)
+    if low >= 0 and high < b:
+        return q
+    terms = dict(_terms(rest))
+    offset = terms.pop((), 0)
+    common = math.gcd(b, *terms.values())
+    if common > 1:
+        # (k * x + c) // (k * y) = (x + c // k) // y
+        return q + _floordiv(_make({m: c // common for m, c in terms.items()}) + offset // common, b // common)
+    if len(terms) == 1:
+        (m, c) = next(iter(terms.items()))
+        if c == 1 and len(m) == 1 and not isinstance(m[0], str) and m[0][0] == "floordiv" and isinstance(m[0][2], int):
+            # (x // k + c) // b = (x + c * k) // (k * b)
+            _, x, k = m[0]
+            return q + _floordiv(x + offset * k, k * b)
+    return q + _atom("floordiv", rest, b)
+
+
+def _floormod(a: Size, b: Size) -> Size:
+    if not isinstance(a, Dim) and not isinstance(b, Dim):
+        return a % b
+    low, high = _span(a)
+    if low >= 0 and _proved(a, b):
+        return a
+    if high < 0 and (isinstance(b, Dim) or b > 0) and (a + b if isinstance(a + b, int) else (a + b).bounds()[0]) >= 0:
+        return a + b
+    return a - b * _floordiv(a, b)
+
+
+def _proved(a: Size, b: Size) -> bool:
+    """Whether a < b is known."""
+    gap = b - a
+    return (gap if isinstance(gap, int) else gap.bounds()[0]) > 0
+
+
+def _span(x: Size) -> tuple[int, int]:
+    return x.bounds() if isinstance(x, Dim) else (int(x), int(x))
+
+
+def _bounds(x: Dim) -> tuple[int, int]:
+    """Bounds by intervals of the products; then with every atom as its least value plus something that is not negative, which
+    also sees that b*s - s is at least 0; then with k * (p // k) taken as p less a remainder."""
+    low, high = _one_sided(x)
+    a, b = _intervals(x)
+    low, high = max(low, a), min(high, b)
+    if low < 0 or high > 0:
+        for sign in (1, -1):
+            loose = _without_quotients(x * sign)
+            if loose is not None:
+                bound = loose if isinstance(loose, int) else max(_one_sided(loose)[0], _intervals(loose)[0])
+                low, high = (max(low, bound), high) if sign == 1 else (low, min(high, -bound))
+    return low, high
+
+
+def _intervals(x: Dim) -> tuple[int, int]:
+    low = high = 0
+    for m, c in x.terms:
+        a = b = c
+        for atom in m:
+            p, q = _atom_bounds(atom)
+            ends = (a * p, a * q, b * p, b * q)
+            a, b = min(ends), max(ends)
+        low, high = low + a, high + b
+    return max(low, -_INF), min(high, _INF)
+
+
+def _one_sided(x: Dim) -> tuple[int, int]:
+    shifted: dict[Monomial, int] = {}
+    for m, c in x.terms:
+        parts: dict[Monomial, int] = {(): c}
+        for atom in m:
+            least = _atom_bounds(atom)[0]
+            if least <= -_INF:
+                return -_INF, _INF
+            new: dict[Monomial, int] = {}
+            for p, k in parts.items():
+                new[p] = new.get(p, 0) + k * least
+                with_atom = tuple(sorted((*p, atom), key=_order))
+                new[with_atom] = new.get(with_atom, 0) + k
+            parts = new
+        for p, k in parts.items():
+            shifted[p] = shifted.get(p, 0) + k
+    constant = shifted.pop((), 0)
+    values = shifted.values()
+    return (constant if all(v >= 0 for v in values) else -_INF), (constant if all(v <= 0 for v in values) else _INF)
+
+
+def _without_quotients(x: Size) -> Size | None:
+    """Something that is at most x, without quotients by numbers; None where x has none that stand alone."""
+    if not isinstance(x, Dim):
+        return None
+    total: Any = 0
+    found = False
+    for m, c in x.terms:
+        a = m[0] if len(m) == 1 else None
+        if isinstance(a, tuple) and a[0] == "floordiv" and isinstance(a[2], int) and c % a[2] == 0:
+            found = True
+            # k * (p // k) is from p - k + 1 to p
+            part = a[1] * (c // a[2])
+            total = total + part - (abs(c) // a[2] * (a[2] - 1) if c > 0 else 0)
+        else:
+            total = total + _make({m: c})
+    return total if found else None
+
+
+def _atom_bounds(a: Atom) -> tuple[int, int]:
+    if isinstance(a, str):
+        return 1, LARGEST
+    op, x, y = a
+    (p, q), (r, s) = _span(x), _span(y)
+    if op == "min":
+        return min(p, r), min(q, s)
+    if op == "max":
+        return max(p, r), max(q, s)
+    if op == "floormod" and r > 0:
+        return 0, s - 1
+    if op == "floordiv" and r > 0:
+        return (p // s if p >= 0 else p // r), (q // r if q >= 0 else q // s)
+    return -_INF, _INF
+
+
+def _less(a: Size, b: Size, relation: str) -> bool:
+    gap = b - a - (1 if relation == "<" else 0)
+    low, high = _span(gap)
+    if low >= 0:
+        return True
+    if high < 0:
+        return False
+    raise _undecided(a, relation, b)
+
+
+def _undecided(a: Size, relation: str, b: Size) -> UndecidedSize:
+    return UndecidedSize(f"whether {a} {relation} {b} is not known while sizes are symbolic", hint=_hint(a, b))
+
+
+def _hint(*sizes: Size) -> str:
+    names = sorted(names_of(sizes))
+    bound = ", ".join(f'"{n}": ...' for n in names)
+    return f"bind {'it' if len(names) == 1 else 'one of them'}: shapes={{{bound}}}"
+
+
+# ---- sizes that may be numbers
+
+
+def names_of(sizes: Iterable[Any]) -> set[str]:
+    """The names in sizes, whatever they are nested in."""
+    found: set[str] = set()
+    for x in sizes:
+        if isinstance(x, Dim):
+            found |= x.names()
+        elif isinstance(x, (tuple, list)):
+            found |= names_of(x)
+    return found
+
+
+def is_symbolic(sizes: Any) -> bool:
+    """Whether a size, or one in a nest of tuples and lists, is a Dim."""
+    if isinstance(sizes, (tuple, list)):
+        return any(map(is_symbolic, sizes))
+    return isinstance(sizes, Dim)
+
+
+def as_size(x: Any) -> Size:
+    """An int or a Dim."""
+    return x if isinstance(x, Dim) else int(x)
+
+
+def data_of(x: Size) -> Any:
+    """Plain data for a plan."""
+    return x.data() if isinstance(x, Dim) else int(x)
+
+
+def evaluate(x: Any, env: Mapping[str, Size]) -> Any:
+    """Sizes with names replaced, in any nest of tuples, lists and dicts."""
+    if isinstance(x, Dim):
+        return x.evaluate(env)
+    if isinstance(x, (tuple, list)):
+        made = [evaluate(y, env) for y in x]
+        return type(x)(made) if type(x) in (tuple, list) else type(x)(*made)
+    return {k: evaluate(y, env) for k, y in x.items()} if isinstance(x, dict) else x
+
+
+def minimum(a: Size, b: Size) -> Size:
+    """The smaller size; a symbolic minimum where that is not known."""
+    return _pick("min", a, b)
+
+
+def maximum(*sizes: Size) -> Size:
+    """The largest size; a symbolic maximum where that is not known."""
+    best = sizes[0]
+    for s in sizes[1:]:
+        best = _pick("max", best, s)
+    return best
+
+
+def _pick(op: str, a: Size, b: Size) -> Size:
+    low, high = _span(b - a)
+    if low >= 0:
+        return a if op == "min" else b
+    if high <= 0:
+        return b if op == "min" else a
+    return _atom(op, *sorted((a, b), key=str))
+
+
+_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    "floordiv": _floordiv, "floormod": _floormod, "min": minimum, "max": maximum,
+}  # fmt: skip
+_EXPRS: dict[str, Callable[[Any, Any], Expr]] = {
+    "floordiv": build.floordiv, "floormod": build.floormod, "min": build.minimum, "max": build.maximum,
+}  # fmt: skip
+
+# ---- te
+
+_variables: dict[str, Var] = {}
+
+
+def variable(name: str) -> Var:
+    """The te variable of a dimension; one a name."""
+    v = _variables.get(name)
+    if v is None:
+        safe = "".join(ch if ch.isalnum() and ch.isascii() else "_" for ch in name)
+        v = _variables[name] = Var(safe if safe[:1].isalpha() else f"n_{safe}", "int32", True)
+        _names[id(v)] = name
+    return v
+
+
+_names: dict[int, str] = {}
+
+
+def from_expr(e: Any) -> Size:
+    """The size that a te expression of `asexpr` stands for."""
+    if isinstance(e, IntImm):
+        return e.value
+    if isinstance(e, Var) and id(e) in _names:
+        return Dim(_names[id(e)])
+    for kind, f in _FROM.items():
+        if isinstance(e, kind):
+            return f(from_expr(e.a), from_expr(e.b))
+    raise UndecidedSize(f"{e} is no size of the network")
+
+
+_FROM: dict[type, Callable[[Any, Any], Any]] = {
+    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b,
+    FloorDiv: _floordiv, FloorMod: _floormod, Min: minimum, Max: maximum,
+}  # fmt: skip
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    return math.prod(sizes)

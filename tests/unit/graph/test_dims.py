@@ -1,0 +1,100 @@
+"""Symbolic sizes: the normal form and the bounds against numbers, te and plan forms, conditions."""
+
+import itertools
+import random
+
+import pytest
+
+from tec.ir import IntImm
+from tec.ir.arith import Analyzer
+from tec.ir.visit import substitute
+from tec.ops import dims
+from tec.ops.dims import Dim, Guard, UndecidedSize, data_of, evaluate, from_expr, maximum, minimum, recording, require
+from tec.runtime import exprs
+
+B, S = Dim("b"), Dim("s")
+
+
+def random_size(rng: random.Random, depth: int):
+    if depth == 0:
+        return rng.choice([B, S, rng.randint(-4, 9)])
+    a, b = random_size(rng, depth - 1), random_size(rng, depth - 1)
+    kind = rng.randrange(7)
+    if kind < 2:
+        return a + b
+    if kind == 2:
+        return a - b
+    if kind == 3:
+        return a * b
+    if kind == 4:
+        return a // rng.randint(1, 6)
+    if kind == 5:
+        return a % rng.randint(1, 6)
+    return minimum(a, b) if rng.random() < 0.5 else maximum(a, b)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_forms_and_bounds_hold_for_numbers(seed):
+    """The same operations on numbers give what the normal form gives; bounds, te expression and plan data agree."""
+    values = list(itertools.product([1, 2, 3, 7, 12], [1, 2, 5, 8]))
+    size = random_size(random.Random(seed), 3)
+    low, high = size.bounds() if isinstance(size, Dim) else (size, size)
+    compiled = exprs.compile_expr(data_of(size))
+    for b, s in values:
+        rng = random.Random(seed)
+        env = {"b": b, "s": s}
+        number = plain(rng, 3, env)
+        assert evaluate(size, env) == number == exprs.evaluate(compiled, env)
+        assert low <= number <= high
+        if isinstance(size, Dim):
+            e = substitute(size.asexpr(), {dims.variable(n): IntImm(v) for n, v in env.items()})
+            assert Analyzer().simplify(e).value == number
+    if isinstance(size, Dim):
+        assert from_expr(size.asexpr()) == size
+
+
+def plain(rng: random.Random, depth: int, env):
+    """`random_size` on numbers: the same draws."""
+    if depth == 0:
+        pick = rng.choice([B, S, rng.randint(-4, 9)])
+        return env[str(pick)] if isinstance(pick, Dim) else pick
+    a, b = plain(rng, depth - 1, env), plain(rng, depth - 1, env)
+    kind = rng.randrange(7)
+    if kind < 2:
+        return a + b
+    if kind == 2:
+        return a - b
+    if kind == 3:
+        return a * b
+    if kind == 4:
+        return a // rng.randint(1, 6)
+    if kind == 5:
+        return a % rng.randint(1, 6)
+    return min(a, b) if rng.random() < 0.5 else max(a, b)
+
+
+def test_equal_sizes_have_one_form():
+    assert B * S * 384 == 12 * (S * 32) * B and hash(B + 1) == hash(1 + B)
+    assert (B * S * 12) // (S * 12) == B and (B * 6) // 4 == (B + B * 2) // 2
+    assert (B * 8) % 4 == 0 and -1 % B == B - 1 and 0 % B == 0
+    assert ((S - 1) // 2 + 1 - 1) // 2 == (S - 1) // 4
+    assert B != S and B != 4 and B - B == 0 and isinstance(B - B, int)
+
+
+def test_order_is_proved_or_refused():
+    assert B >= 1 and B * S > 0 and B * S - S >= 0 and min(S, 2**63 - 1) == S
+    assert (S // 4) * 4 <= S and (S // 4) * 4 > S - 4
+    with pytest.raises(UndecidedSize, match="whether b < 5 is not known"):
+        B < 5  # noqa: B015
+    with pytest.raises(UndecidedSize, match="a number is needed where the size is b"):
+        range(B)
+
+
+def test_conditions_are_noted_and_then_known():
+    guards: list[Guard] = []
+    with recording(guards):
+        assert require(S, "<=", 512, "positions")
+        assert S <= 600 and require(S, "<=", 512, "again") and not require(S + 513, "<=", 512, "never")
+    assert [(str(g.size), g.what) for g in guards] == [("-s+512", "positions")]
+    with pytest.raises(UndecidedSize):
+        require(S, "<=", 512, "no one listens")
