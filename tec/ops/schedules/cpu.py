@@ -97,12 +97,38 @@ def reduction(s: Schedule, op: ComputeOp, target: Target) -> None:
         stage.reorder(*axes[:-1], outer, *op.reduce_axis, vec)
         stage.vectorize(vec)
         axes = [*axes[:-1], outer]
+    elif in_lanes(s, op, target):
+        stage = s[op]
+        axes = list(stage.op.axis)  # type: ignore[attr-defined]
     if axes and work(op) >= PARALLEL_FROM:
         stage.parallel(stage.fuse(*axes) if len(axes) > 1 else axes[0])
 
 
-def _reads_contiguously(op: ComputeOp, var: object) -> bool:
-    """Whether the axis `var` is the last index of every read that depends on it."""
+def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> bool:
+    """A long reduction along contiguous memory, as a partial one for each vector lane and the reduction of those.
+
+    One chain of additions takes their latency an element, and its rounding errors grow with its length.
+    """
+    length = reduce_size(op)
+    lanes = lanes_for(op.output(0).dtype, target)
+    if op.num_outputs != 1 or not op.reduce_axis or length is None or length < 4 * lanes:
+        return False
+    last = op.reduce_axis[-1]
+    n = extent(last.dom.extent) if last.dom is not None else None
+    if n is None or n < lanes or not _reads_contiguously(op, last.var, directly=True):
+        return False
+    _, inner = s[op].split(last, factor=2 * lanes if n >= 8 * lanes else lanes)
+    partial = s[s.rfactor(op.output(0), inner)]
+    vec, *data = partial.op.axis
+    partial.reorder(*data, *partial.op.reduce_axis, vec)
+    partial.vectorize(vec)
+    if s[op].op.axis:
+        partial.compute_at(s[op], s[op].op.axis[-1])
+    return True
+
+
+def _reads_contiguously(op: ComputeOp, var: object, directly: bool = False) -> bool:
+    """Whether the axis `var` is the last index of every read that depends on it; `directly`: nothing but it, and some read is."""
     from ...ir import TensorRead
     from ...ir.visit import free_vars, walk_exprs
 
@@ -111,6 +137,9 @@ def _reads_contiguously(op: ComputeOp, var: object) -> bool:
         for k, i in enumerate(e.indices):
             if any(v is var for v in free_vars(i)) and k != len(e.indices) - 1:
                 return False
+    if directly:
+        last = [e.indices[-1] for e in reads if e.indices and any(v is var for v in free_vars(e.indices[-1]))]
+        return bool(last) and all(i is var for i in last)
     return True
 
 
@@ -138,6 +167,8 @@ def with_epilogue(s: Schedule, group: Group, red: ComputeOp, target: Target) -> 
         o, vec = s[red].split(last, factor=lanes)
         s[red].reorder(*red.axis[:-1], o, *red.reduce_axis, vec)
         s[red].vectorize(vec)
+    else:
+        in_lanes(s, red, target)
     return True
 
 
@@ -158,6 +189,7 @@ def rows(s: Schedule, group: Group, reductions: list[ComputeOp], target: Target)
         stage.parallel(lead_loop)
     for red in reductions:
         s[red].compute_at(stage, lead_loop)
+        in_lanes(s, red, target)
     inner = out.axis[-1]
     n = extent(inner.dom.extent) if inner.dom is not None else None
     lanes = lanes_for(out.output(0).dtype, target)

@@ -1,0 +1,45 @@
+"""Long reductions on the CPU: partial results in vector lanes, so that rounding errors do not grow with the length."""
+
+import numpy as np
+import pytest
+
+import tec
+from tec.graph import Graph, run_graph
+
+
+def run(op, shape, attrs, dtype="float32", seed=0):
+    """(what the compiled operator gives, its input, the reference's)."""
+    g = Graph("g")
+    x = g.input("x", dtype, shape)
+    g.set_outputs([g.add(op, [x], attrs)[0]], ["y"])
+    a = (np.random.default_rng(seed).random(shape) + 0.5).astype(dtype)
+    return tec.compile(g, target="llvm").run({"x": a})[0], a, run_graph(g, {"x": a})[0]
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((1 << 20,), (0,)), ((3, 160, 160), (1, 2)), ((2, 4, 40003), (2,))])
+def test_a_long_mean_is_exact_to_some_ulps(shape, axes):
+    got, a, _ = run("reduce_mean", shape, {"axes": axes, "keepdims": True})
+    want = a.astype(np.float64).mean(axes, keepdims=True)
+    assert np.abs(got / want - 1).max() < 1e-6  # one chain of additions is 5e-6 to 1e-5 off
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "int8"])
+@pytest.mark.parametrize("op", ["reduce_sum", "reduce_max", "reduce_min"])
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((7, 1003), (1,)), ((1003,), (0,)), ((3, 5, 130), (0, 2)), ((2, 97, 8, 8), (2, 3))]
+)
+def test_partial_results_in_lanes_are_the_reduction(op, dtype, shape, axes):
+    got, _, want = run(op, shape, {"axes": axes, "keepdims": False}, dtype)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    tolerance = {"float32": 1e-6, "float64": 1e-14, "float16": 1e-3}.get(dtype, 0)
+    np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [("softmax", {"axes": (2,)}), ("log_softmax", {"axes": (2,)}), ("layer_norm", {"axis": 2, "epsilon": 1e-5})],
+)
+@pytest.mark.parametrize("n", [64, 70, 768, 1000])
+def test_rows(op, attrs, n):
+    got, _, want = run(op, (2, 30, n), attrs)
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
