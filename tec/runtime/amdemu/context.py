@@ -12,8 +12,12 @@ CTX = {
     "scratch_bytes": 120, "detail": 128, "states": 136, "counters": 144, "group_x": 152, "group_y": 160,
     "group_z": 168, "shadow": 176, "epoch": 184, "scratch_all": 192, "scratch_stride": 200,
     "lds_shadow": 208, "lds_shadow_bytes": 216, "align": 224,
+    # Races: the wave's record, the launch's number (in its place), and where the records are; see `support_race`.
+    "race_me": 232, "launch": 240, "arena": 248, "arena_bytes": 256, "lock": 264,
+    "global_stores": 272, "global_loads": 280, "global_bytes_w": 288, "global_bytes_r": 296,
+    "lds_stores": 304, "lds_loads": 312, "lds_bytes_w": 320, "lds_bytes_r": 328, "race_bytes": 336,
 }  # fmt: skip
-CTX_BYTES = 256
+CTX_BYTES = 512
 
 # Faults, by number.
 FAULTS = {

@@ -176,7 +176,7 @@ class EmuDriver:
         self.profile = False
         self.budget = budget or int(os.environ.get("TEC_EMULATOR_BUDGET", str(1 << 33)))
         self.threads = threads or launching.thread_count()
-        self.memory = DeviceMemory(memory_bytes or self.chip.memory_bytes)
+        self.memory = DeviceMemory(memory_bytes or self.chip.memory_bytes, bool(self.checks & {"race", "init"}))
         self.observer: Callable[..., None] | None = None
         self._counters: dict[str, Any] = {}
         self._uncounted: tuple[bool, Callable[..., None] | None] | None = None

@@ -22,6 +22,7 @@ from .chips import Chip
 from .context import CTX, CTX_BYTES, FAULTS, PARAMS, PARAMS_BYTES, state_bytes
 from .errors import EmulationError, Fault, KernelFault
 from .jit import WaveRunner
+from .support_race import LAUNCH_SHIFT, who
 from .support_track import SHADOW_BYTES
 
 if TYPE_CHECKING:
@@ -164,8 +165,17 @@ class _Thread:
         self.cache = np.zeros((max(1, len(compiled.translation.sites)), 2), np.uint64)
         self.cache[:, 0] = _UNSET
         self.counters = np.zeros((max(1, len(compiled.translation.rows)), 4), np.uint64)
-        tracked = bool(compiled.options.checks & {"race", "init"})
-        shadow_bytes = (lds + 3) // 4 * SHADOW_BYTES if tracked else 0
+        shadow_bytes = (lds + 3) // 4 * SHADOW_BYTES if "init" in compiled.options.checks else 0
+        self.records = np.zeros(64, np.uint64)
+        if "race" in compiled.options.checks:
+            room = (lds + 127) // 64 * 64  # a wide access may read records past the end
+            self.records = np.zeros(20 * room // 8, np.uint64)
+            at = self.records.ctypes.data
+            for field, offset in (("stores", 0), ("loads", 2), ("bytes_w", 4), ("bytes_r", 12)):
+                self._put(f"lds_{field}", at + offset * room)
+            self._put("race_bytes", 4 * room)
+        else:
+            self._put("lds_stores", self.records.ctypes.data)
         self.shadow = np.zeros(shadow_bytes + 64, np.uint8)
         self._put("lds_shadow", self.shadow.ctypes.data)
         self._put("lds_shadow_bytes", shadow_bytes)
@@ -273,9 +283,18 @@ def _execute(
     }  # fmt: skip
     scratch = (info.private_bytes + 3) // 4 * 4
     # The shadow of global memory is not safe to update from several threads.
-    tracked = bool(driver.checks & {"race", "init"})
+    tracked = "init" in driver.checks
     count = 1 if tracked else max(1, min(driver.threads, total))
-    shadows = driver.memory.shadows(table, "race" in driver.checks) if tracked else np.zeros(1, np.uint64)
+    shadows = driver.memory.shadows(table, False) if tracked else np.zeros(1, np.uint64)
+    if "race" in driver.checks:
+        arena = driver.memory.arena
+        shared |= {f"global_{n}": arena.shadow[n] for n in ("stores", "loads", "bytes_w", "bytes_r")}
+        shared |= {
+            "arena": arena.base,
+            "arena_bytes": arena.size,
+            "launch": driver.memory.next_launch() << LAUNCH_SHIFT,
+        }
+        shared["lock"] = driver.memory.record_lock.ctypes.data if count > 1 else 0
     shared["align"] = 15 if "align" in driver.checks else 0
     shared["shadow"] = shadows.ctypes.data
     threads = [_Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
@@ -300,14 +319,16 @@ def _execute(
         future.result()
     faulted = [t for t in threads if t.get("status") not in (0, 7)]
     if faulted:
-        raise _fault(driver, function, compiled, faulted[0], lds)
+        raise _fault(driver, function, compiled, faulted[0], lds, grid)
     if driver.observer is not None:
         counters = np.sum([t.counters for t in threads], axis=0, dtype=np.uint64)
         driver.observer(function, compiled, grid, block, counters, began, time.perf_counter())
     del params_buffer
 
 
-def _fault(driver: EmuDriver, function: EmuFunction, compiled: Compiled, thread: _Thread, lds: int) -> EmulationError:
+def _fault(
+    driver: EmuDriver, function: EmuFunction, compiled: Compiled, thread: _Thread, lds: int, grid: Dim3
+) -> EmulationError:
     """The error that a thread's context describes."""
     kind = thread.get("status")
     line, instruction = compiled.translation.sites[thread.get("site")]
@@ -330,7 +351,7 @@ def _fault(driver: EmuDriver, function: EmuFunction, compiled: Compiled, thread:
         detail = f"the work-group has {lds} bytes of LDS"
     elif kind == 8:
         detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
-        detail += "; the other access: " + _who(thread.get("detail"))
+        detail += "; the other access: " + who(thread.get("detail"), grid)
     elif kind == 9:
         detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
     elif kind in (4, 10):
@@ -341,12 +362,3 @@ def _fault(driver: EmuDriver, function: EmuFunction, compiled: Compiled, thread:
     fault = Fault(FAULTS.get(kind, f"fault {kind}"), name, instruction, line, thread.get("lane"), group,
                   thread.get("wave"), address, detail)  # fmt: skip
     return KernelFault(fault)
-
-
-def _who(number: int) -> str:
-    """The work-group and wave that a race record names."""
-    group, wave = (number >> 32) - 1, number & 1023
-    if number >> 32 == 0xFFFFFFFF:
-        return "loads of several work-groups"
-    kind = "an atomic" if number >> 11 & 1 else "several waves" if number >> 10 & 1 else f"wave {wave}"
-    return f"{kind} of work-group number {group}"

@@ -16,6 +16,8 @@ import numpy as np
 
 from tec.errors import DeviceError
 
+from .arena import Arena
+
 GUARD_BYTES = 256
 _ALIGN = 256
 
@@ -31,10 +33,14 @@ class Allocation:
 
 
 class DeviceMemory:
-    """The allocations of one device."""
+    """The allocations of one device. `recorded`: accesses to them are kept in shadows, so they lie in an `Arena`."""
 
-    def __init__(self, total_bytes: int):
+    def __init__(self, total_bytes: int, recorded: bool = False):
         self.total_bytes = total_bytes
+        self.recorded = recorded
+        self.record_lock = np.zeros(16, np.uint32)  # taken by the threads of a launch to change a record
+        self._arena: Arena | None = None
+        self._launches = 0
         self.used_bytes = 0
         self.live: dict[int, Allocation] = {}
         self.bases: list[int] = []
@@ -52,18 +58,39 @@ class DeviceMemory:
                 raise DeviceError(
                     f"out of device memory: {nbytes} bytes wanted, {self.total_bytes - self.used_bytes} of {self.total_bytes} free"
                 )
-            room = max(1, nbytes) + 2 * GUARD_BYTES + _ALIGN
-            try:
-                buffer = np.empty(room, np.uint8)
-            except MemoryError:
-                raise DeviceError(f"the host has no memory for {nbytes} bytes") from None
-            base = (buffer.ctypes.data + GUARD_BYTES + _ALIGN - 1) // _ALIGN * _ALIGN
+            buffer: object = None
+            if self.recorded:
+                found = self.arena.alloc(max(1, nbytes) + 2 * GUARD_BYTES)
+                if found is None:
+                    raise DeviceError(f"the host has no memory for {nbytes} bytes")
+                base = found + GUARD_BYTES
+            else:
+                try:
+                    room = np.empty(max(1, nbytes) + 2 * GUARD_BYTES + _ALIGN, np.uint8)
+                except MemoryError:
+                    raise DeviceError(f"the host has no memory for {nbytes} bytes") from None
+                buffer, base = room, (room.ctypes.data + GUARD_BYTES + _ALIGN - 1) // _ALIGN * _ALIGN
             if nbytes <= 1 << 24:
                 ctypes.memset(base, 0xFF, nbytes)
             self._serial += 1
             self._insert(Allocation(base, nbytes, label or f"allocation {self._serial}", buffer))
             self.used_bytes += nbytes
             return base
+
+    @property
+    def arena(self) -> Arena:
+        if self._arena is None:
+            self._arena = Arena(self.total_bytes + (1 << 24))
+        return self._arena
+
+    def next_launch(self) -> int:
+        """A number from 1 to 255 that no record in the shadows has."""
+        with self.lock:
+            self._launches += 1
+            if self._launches % 255 == 0:
+                self.arena.clear("stores")
+                self.arena.clear("loads")
+            return self._launches % 255 + 1
 
     def register(self, base: int, size: int, label: str, keep: object) -> None:
         """Memory that something else holds (a kernarg buffer, a code object's data) as accessible."""
@@ -81,6 +108,8 @@ class DeviceMemory:
                 known = next((f"; {label} was freed before" for b, _, label in self.freed if b == base), "")
                 raise DeviceError(f"cannot free {base:#x}: no allocation starts there{known}")
             self._remove(base)
+            if self.recorded:
+                self.arena.free(base - GUARD_BYTES, max(1, allocation.size) + 2 * GUARD_BYTES)
             self.used_bytes -= allocation.size
             self.freed.append((base, allocation.size, allocation.label))
             del self.freed[:-64]

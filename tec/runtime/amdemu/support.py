@@ -18,6 +18,8 @@ from .support_memory import (
     memory_function,
     scalar_load,
 )
+from .support_race import names as race_names
+from .support_race import race_functions, slow_function
 from .support_run import run_function
 from .support_track import measure_functions, track_function
 
@@ -40,7 +42,7 @@ def groups() -> list[str]:
     for w in (32, 64):
         out += [f"{space}_{w}" for space in ("global", "lds", "scratch")]
         out += [f"atomic_{space}_{w}" for space in ("global", "lds")]
-        out += [f"math_{w}", f"track_{w}"]
+        out += [f"math_{w}", f"track_{w}", f"race_{w}"]
     return [*out, "math_1"]
 
 
@@ -53,6 +55,8 @@ def group_names(group: str) -> list[str]:
         ]
     if kind == "math":
         return [f"tec_{m}_{width}" for m in ("exp2", "log2", "sin2pi", "cos2pi")]
+    if kind == "race":
+        return race_names(int(width))
     if kind == "track":
         return [f"tec_{m}_{width}" for m in ("track_global", "track_lds", "lines", "banks")]
     if kind.startswith("atomic"):
@@ -76,6 +80,9 @@ def group_ir(group: str) -> str:
     w = int(width)
     if kind == "math":
         return math_functions(w)
+    if kind == "race":
+        body = slow_function() + race_functions(w, "global") + race_functions(w, "lds")
+        return body + _CORE_DECLARES + _gathers(w) + tail
     if kind == "track":
         body = track_function(w, "global") + track_function(w, "lds") + measure_functions(w)
         return body + _CORE_DECLARES + _gathers(w) + tail

@@ -7,6 +7,7 @@ advance to a barrier (or their end) before any passes it.
 from __future__ import annotations
 
 from .context import CTX, PARAMS, STATE_RESUME, STATE_VGPRS
+from .support_race import me_of
 
 
 def _field(base: str, table: dict[str, int], name: str, ty: str = "i64") -> str:
@@ -20,8 +21,8 @@ def run_function() -> str:
                   "place_z", "lds_bytes", "vgpr_count", "lanes", "ttmp_mode", "budget", "scratch_sgpr")
     )  # fmt: skip
     ctx = "".join(
-        _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all", "lds_shadow")
-    ) + _field("%ctx", CTX, "scratch_stride") + _field("%ctx", CTX, "lds_shadow_bytes")  # fmt: skip
+        _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all", "lds_shadow", "lds_stores")
+    ) + "".join(_field("%ctx", CTX, n) for n in ("scratch_stride", "lds_shadow_bytes", "launch", "race_bytes"))  # fmt: skip
 
     def put(place: str, value: str) -> str:
         """Store a work-group id into SGPR number %place where that is not negative."""
@@ -74,6 +75,7 @@ setup:
   store i64 %gz, ptr %gz_p
   call void @llvm.memset.p0.i64(ptr %lds, i8 -1, i64 %lds_bytes, i1 false)
   call void @llvm.memset.p0.i64(ptr %lds_shadow, i8 0, i64 %lds_shadow_bytes, i1 false)
+  call void @llvm.memset.p0.i64(ptr %lds_stores, i8 0, i64 %race_bytes, i1 false)
   %epoch_p = getelementptr i8, ptr %ctx, i64 {CTX["epoch"]}
   store i64 0, ptr %epoch_p
   br label %wave_setup
@@ -133,6 +135,9 @@ call:
   %sco = mul i64 %i, %scratch_stride
   %scp = getelementptr i8, ptr %scratch_all, i64 %sco
   store ptr %scp, ptr %scratch_p
+  %me_p = getelementptr i8, ptr %ctx, i64 {CTX["race_me"]}
+  %ep_now = load i64, ptr %epoch_p
+{me_of("%launch", "%g", "%ep_now", "%i", "me")}  store i64 %me, ptr %me_p
   %r = call i32 %fn(ptr %ist, ptr %ctx, i32 %res)
   %fault = icmp slt i32 %r, 0
   br i1 %fault, label %faulted, label %fine

@@ -120,7 +120,9 @@ class Translator(Wave):
         """After an access: what the race and init checks and the profile want to know of it."""
         w = self.lanes
         at = "i64" if space == "global" else "i32"
-        what = ("race" in self.options.checks) + 2 * ("init" in self.options.checks)
+        if "race" in self.options.checks and space in ("global", "lds"):
+            self._race(space, kind, nbytes, address, mask)
+        what = 2 * ("init" in self.options.checks)
         if what and space in ("global", "lds"):
             name = f"@tec_track_{space}_{w}"
             self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, i32, i64, i64, i64)")
@@ -137,6 +139,17 @@ class Translator(Wave):
             self.out.put(
                 f"call void @tec_{name}_{w}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i64 {row}, i64 {size}, i64 {last})"
             )
+
+    def _race(self, space: str, kind: int, nbytes: int, address: str, mask: str) -> None:
+        """The access against the records of those before it (`support_race`)."""
+        w, at = self.lanes, "i64" if space == "global" else "i32"
+        whole = kind < 2 and nbytes % 4 == 0 and nbytes <= 16
+        name = f"@tec_race_{space}_{('ld', 'st')[kind]}{nbytes // 4}_{w}" if whole else f"@tec_race_{space}_any_{w}"
+        types, more = ("", "") if whole else (", i64, i64", f", i64 {nbytes}, i64 {kind}")
+        self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, i32{types})")
+        self.leave_on_fault(
+            self.out.emit(f"call i32 {name}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i32 {self.site()}{more})")
+        )
 
     def ctx_load(self, name: str, ty: str) -> str:
         at = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX[name]}")

@@ -1,0 +1,105 @@
+"""One range of addresses for all memory of a device whose accesses are recorded, with its shadows at fixed distances.
+
+Out of the operating system comes one reservation; pages of it take memory when they are touched. The first part holds the
+allocations; an array of `n` bytes for each of their bytes follows for every entry of `SHADOWS`. So what is recorded of an
+address is found by arithmetic, whichever allocation it lies in.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import mmap
+import os
+
+from tec.errors import DeviceError
+
+# name -> bytes of shadow a byte of memory
+SHADOWS = {"undefined": 1, "stores": 2, "loads": 2, "bytes_w": 8, "bytes_r": 8}
+_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.name == "posix" and os.uname().sysname == "Linux" else 0)
+_PAGE = mmap.PAGESIZE
+_SLACK = 1 << 16  # accesses of a wave may read shadows a little past the last allocation
+
+
+def _host_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 32
+
+
+class Arena:
+    """`base` and `size` of the memory; `shadow[name]`, the address of a shadow's first byte."""
+
+    def __init__(self, wanted: int):
+        per_byte = 1 + sum(SHADOWS.values())
+        size = min(wanted, 2 * _host_bytes())
+        size = max(1 << 24, (size + _PAGE - 1) // _PAGE * _PAGE)
+        while True:
+            try:
+                self._map = _reserve(per_byte * (size + _SLACK))
+                break
+            except (OSError, ValueError, OverflowError) as e:
+                if size <= 1 << 24:
+                    raise DeviceError(f"cannot reserve {per_byte * size} bytes of address space for checks") from e
+                size = size // 2 // _PAGE * _PAGE
+        self._hold = ctypes.c_char.from_buffer(self._map)
+        self.base = ctypes.addressof(self._hold)
+        self.size = size
+        self.shadow: dict[str, int] = {}
+        at = self.base + size + _SLACK
+        for name, n in SHADOWS.items():
+            self.shadow[name] = at
+            at += n * (size + _SLACK)
+        self._high = 0
+        self._free: list[tuple[int, int]] = [(0, size)]  # (offset, bytes), by offset, none beside each other
+
+    def alloc(self, nbytes: int) -> int | None:
+        """The address of a fresh range at a multiple of 256, or None where none is free."""
+        nbytes = (nbytes + 255) & ~255
+        for i, (at, room) in enumerate(self._free):
+            if room >= nbytes:
+                if room == nbytes:
+                    del self._free[i]
+                else:
+                    self._free[i] = (at + nbytes, room - nbytes)
+                self._high = max(self._high, at + nbytes)
+                return self.base + at
+        return None
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Give a range back; the pages that it filled go back to the system."""
+        nbytes = (nbytes + 255) & ~255
+        at = address - self.base
+        if nbytes >= 1 << 20:
+            self._drop(at, nbytes)
+            for name, n in SHADOWS.items():
+                self._drop(self.shadow[name] - self.base + n * at, n * nbytes)
+        i = bisect.bisect_left(self._free, (at, 0))
+        if i < len(self._free) and self._free[i][0] == at + nbytes:
+            nbytes += self._free.pop(i)[1]
+        if i and sum(self._free[i - 1]) == at:
+            at, before = self._free[i - 1]
+            self._free[i - 1] = (at, before + nbytes)
+        else:
+            self._free.insert(i, (at, nbytes))
+
+    def clear(self, name: str) -> None:
+        """Zero a shadow as far as memory was ever handed out."""
+        ctypes.memset(self.shadow[name], 0, SHADOWS[name] * self._high)
+
+    def _drop(self, at: int, nbytes: int) -> None:
+        """The whole pages of a range back to the system."""
+        first, last = (at + _PAGE - 1) // _PAGE * _PAGE, (at + nbytes) // _PAGE * _PAGE
+        if first < last and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+    def set_undefined(self, address: int, nbytes: int, byte: int) -> None:
+        """Every bit of a range undefined (255) or defined (0)."""
+        ctypes.memset(self.shadow["undefined"] + address - self.base, byte, nbytes)
+
+
+def _reserve(nbytes: int) -> mmap.mmap:
+    if os.name == "posix":
+        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
+    return mmap.mmap(-1, nbytes)

@@ -1,0 +1,261 @@
+"""`check="race"` byte by byte: kernels with and without one shared byte, and the recording functions against a model."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import struct
+
+import numpy as np
+import pytest
+
+from tec.runtime.amdemu.arena import Arena
+from tec.runtime.amdemu.context import CTX, CTX_BYTES
+from tec.runtime.amdemu.errors import KernelFault
+from tec.runtime.amdemu.jit import get_jit
+from tec.runtime.amdemu.launch import aligned
+from tec.runtime.amdemu.support_race import EPOCH_SHIFT, GROUP_SHIFT, LAUNCH_SHIFT, WAVE_SHIFT, who
+
+from .harness import download, function, upload
+
+_DECLARES = """
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare i32 @llvm.amdgcn.workgroup.id.x()
+declare void @llvm.amdgcn.s.barrier()
+attributes #0 = { "amdgpu-flat-work-group-size"="1,256" "amdgpu-no-implicitarg-ptr" }
+"""
+_BARRIER = """  fence syncscope("workgroup") release
+  call void @llvm.amdgcn.s.barrier()
+  fence syncscope("workgroup") acquire
+"""
+CHIPS = ("gfx90a", "gfx942", "gfx1100")
+
+
+def kernel(body: str) -> str:
+    return f"""@lds = internal addrspace(3) global [1024 x i8] poison, align 16
+define amdgpu_kernel void @k(ptr addrspace(1) %o, i32 %n) #0 {{
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %g = call i32 @llvm.amdgcn.workgroup.id.x()
+{body}  ret void
+}}
+{_DECLARES}"""
+
+
+# Wave w of lane l stores byte 4 * l + min(w, n) in LDS: with n = 3 every byte once (64 lanes), with less some twice.
+LDS_BYTES = (
+    kernel(
+        f"""  %l = and i32 %t, 63
+  %w = lshr i32 %t, 6
+  %b = call i32 @llvm.umin.i32(i32 %w, i32 %n)
+  %l4 = shl i32 %l, 2
+  %at = add i32 %l4, %b
+  %p = getelementptr i8, ptr addrspace(3) @lds, i32 %at
+  %v = trunc i32 %t to i8
+  store i8 %v, ptr addrspace(3) %p
+{_BARRIER}  %q = getelementptr i8, ptr addrspace(3) @lds, i32 %t
+  %x = load i8, ptr addrspace(3) %q
+  %c = getelementptr i8, ptr addrspace(1) %o, i32 %t
+  store i8 %x, ptr addrspace(1) %c
+"""
+    )
+    + "declare i32 @llvm.umin.i32(i32, i32)\n"
+)
+
+
+# Group g stores 16-bit elements n * g to n * g + 8: with n = 9 they share words but no byte, with 8 they share an element.
+HALVES = kernel("""  %b = mul i32 %g, %n
+  %i = add i32 %b, %t
+  %p = getelementptr i16, ptr addrspace(1) %o, i32 %i
+  %v = trunc i32 %i to i16
+  store i16 %v, ptr addrspace(1) %p
+""")
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_waves_store_different_bytes_of_a_word(chip: str) -> None:
+    driver, k = function(LDS_BYTES, chip, check="race")
+    o = upload(driver, np.zeros(256, np.uint8))
+    driver.launch(k, (1, 1, 1), (256, 1, 1), 0, struct.pack("<Qi", o, 3))
+    want = (np.arange(4)[None, :] * 64 + np.arange(64)[:, None]).reshape(-1).astype(np.uint8)
+    assert (download(driver, o, np.zeros(256, np.uint8)) == want).all()
+    with pytest.raises(KernelFault, match="race") as e:
+        driver.launch(k, (1, 1, 1), (256, 1, 1), 0, struct.pack("<Qi", o, 2))
+    lanes = driver.chip.wavefront_size
+    assert e.value.fault.wave == 192 // lanes
+    assert f"a store by wave {128 // lanes} of work-group (0, 0, 0)" in e.value.fault.detail
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_work_groups_store_different_bytes_of_a_word(chip: str) -> None:
+    driver, k = function(HALVES, chip, check="race", threads=1)
+    o = upload(driver, np.zeros(200, np.int16))
+    driver.launch(k, (20, 1, 1), (9, 1, 1), 0, struct.pack("<Qi", o, 9))
+    assert (download(driver, o, np.zeros(200, np.int16))[:180] == np.arange(180)).all()
+    with pytest.raises(KernelFault, match="race") as e:
+        driver.launch(k, (20, 1, 1), (9, 1, 1), 0, struct.pack("<Qi", o, 8))
+    assert e.value.fault.workgroup == (1, 0, 0) and e.value.fault.address == o + 16
+    assert "a store by wave 0 of work-group (0, 0, 0)" in e.value.fault.detail
+
+
+def test_several_threads_share_the_records() -> None:
+    driver, k = function(HALVES, "gfx942", check="race", threads=4)
+    o = upload(driver, np.zeros(9 * 2001, np.int16))
+    for _ in range(3):
+        driver.launch(k, (2000, 1, 1), (9, 1, 1), 0, struct.pack("<Qi", o, 9))
+    for _ in range(3):
+        with pytest.raises(KernelFault, match="race"):
+            driver.launch(k, (2000, 1, 1), (9, 1, 1), 0, struct.pack("<Qi", o, 8))
+
+
+def test_launches_do_not_race_with_each_other() -> None:
+    """More launches than there are launch numbers, and memory that is freed and handed out again."""
+    driver, k = function(HALVES, "gfx942", check="race", threads=1)
+    for _ in range(300):
+        o = upload(driver, np.zeros(64, np.int16))
+        driver.launch(k, (2, 1, 1), (9, 1, 1), 0, struct.pack("<Qi", o, 9))
+        driver.launch(k, (1, 1, 1), (18, 1, 1), 0, struct.pack("<Qi", o, 0))
+        driver.free(0, o)
+
+
+# The recording functions, called directly.
+
+LANES = 64
+LDS_ROOM = 256
+
+
+class Machine:
+    """The functions for one space, by (verb, bytes); `access` plays one access of one wave."""
+
+    def __init__(self, space: str) -> None:
+        self.space = space
+        at = "i64" if space == "global" else "i32"
+        forms = [f"{v}{n}" for v in ("ld", "st") for n in (1, 2, 3, 4)]
+        ir = ""
+        for form in [*forms, "any"]:
+            more = ", i64 %nbytes, i64 %kind" if form == "any" else ""
+            types = ", i64, i64" if form == "any" else ""
+            ir += f"""define i32 @d_{form}(ptr %p, i64 %m, ptr %ctx, i64 %nbytes, i64 %kind) {{
+  %a = load <{LANES} x {at}>, ptr %p
+  %r = call i32 @tec_race_{space}_{form}_{LANES}(<{LANES} x {at}> %a, i64 %m, ptr %ctx, i32 0{more})
+  ret i32 %r
+}}
+declare i32 @tec_race_{space}_{form}_{LANES}(<{LANES} x {at}>, i64, ptr, i32{types})
+"""
+        jit = get_jit()
+        needed = jit.support_for(ir)
+        names = [f"d_{f}" for f in [*forms, "any"]]
+        addresses, self.keep = jit.link(jit.compile(ir, 1, "registers"), names, needed)
+        kind = ctypes.CFUNCTYPE(
+            ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+        )
+        self.call = {n: kind(a) for n, a in addresses.items()}
+        self.buffer, self.ctx = aligned(CTX_BYTES, 0)
+        self.base = 0
+        if space == "global":
+            self.arena = Arena(1 << 20)
+            self.base = self.arena.base
+            for name in ("stores", "loads", "bytes_w", "bytes_r"):
+                self.put(f"global_{name}", self.arena.shadow[name])
+            self.put("arena", self.base)
+            self.put("arena_bytes", self.arena.size)
+            self.lock = np.zeros(1, np.uint32)
+            self.put("lock", self.lock.ctypes.data)
+        else:
+            self.records = np.zeros(20 * LDS_ROOM // 8 + 64, np.uint64)
+            for name, offset in (("stores", 0), ("loads", 2), ("bytes_w", 4), ("bytes_r", 12)):
+                self.put(f"lds_{name}", self.records.ctypes.data + offset * LDS_ROOM)
+        self.addresses, self.at = aligned(8 * LANES)
+
+    def put(self, name: str, value: int) -> None:
+        ctypes.c_uint64.from_address(self.ctx + CTX[name]).value = value
+
+    def forget(self) -> None:
+        self.records[:] = 0
+
+    def access(self, launch: int, who: tuple[int, int, int], kind: int, nbytes: int, places: dict[int, int]) -> int:
+        """0, or the record in the way. `who`: group, epoch, wave; `places`: lane -> offset."""
+        group, epoch, wave = who
+        me = launch << LAUNCH_SHIFT | group + 1 << GROUP_SHIFT | epoch << EPOCH_SHIFT | wave << WAVE_SHIFT | 15
+        self.put("race_me", me)
+        size = 8 if self.space == "global" else 4
+        mask = 0
+        for lane, offset in places.items():
+            mask |= 1 << lane
+            ctypes.memmove(self.at + size * lane, (self.base + offset).to_bytes(size, "little"), size)
+        whole = kind < 2 and nbytes % 4 == 0
+        form = f"d_{('ld', 'st')[kind]}{nbytes // 4}" if whole else "d_any"
+        if not self.call[form](self.at, mask, self.ctx, nbytes, kind):
+            return 0
+        return ctypes.c_uint64.from_address(self.ctx + CTX["detail"]).value
+
+
+class Model:
+    """Every access to each byte, remembered."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, list[tuple[int, int, int, int]]] = {}
+
+    def conflicts(self, who: tuple[int, int, int], kind: int, byte: int) -> bool:
+        group, epoch, wave = who
+        for g, e, w, k in self.seen.get(byte, ()):
+            if (g != group or (e == epoch and w != wave)) and (k or kind) and not (k == 2 == kind):
+                return True
+        return False
+
+    def note(self, who: tuple[int, int, int], kind: int, byte: int) -> None:
+        past = self.seen.setdefault(byte, [])
+        if kind == 2:  # a plain store of the group's own, before a barrier, is not kept beside an atomic
+            past[:] = [p for p in past if not (p[0] == who[0] and p[1] < who[1] and p[3] == 1)]
+        past.append((*who, kind))
+
+
+@pytest.mark.parametrize("space", ["lds", "global"])
+@pytest.mark.parametrize("narrow", [False, True])
+def test_records_against_a_model(space: str, narrow: bool) -> None:
+    machine, rng = Machine(space), random.Random(f"{space}{narrow}")
+    launch, found, clean = 0, 0, 0
+    for trial in range(400):
+        launch = launch % 255 + 1
+        if launch == 1 and space == "global":
+            machine.arena.clear("stores")
+            machine.arena.clear("loads")
+        if space == "lds":
+            machine.forget()
+        model, epoch = Model(), {0: 0, 1: 0, 2: 0}
+        for _ in range(60):
+            group = rng.randrange(3) if space == "global" else 0
+            if rng.random() < (0.15 if trial % 4 else 0.8):
+                epoch[group] += 1
+            who = (group, epoch[group], rng.choice((0, 1, 31)))
+            kind = rng.choice((0, 0, 0, 1, 2) if trial % 2 else (0, 0, 0, 0, 1))
+            nbytes = rng.choice((1, 2, 4, 8)) if narrow else rng.choice((4, 8, 12, 16))
+            if kind == 2:
+                nbytes = rng.choice((4, 8))
+            step = 1 if narrow and rng.random() < 0.3 and kind < 2 else min(nbytes, 4)
+            lanes = sorted(rng.sample(range(LANES), rng.randint(1, 3)))
+            # In calm trials the groups have ranges of their own, which may still meet within a dword.
+            own = 0 if trial % 4 else group * (97 if narrow else 96)
+            places = {l: own + rng.randrange(0, 96 - nbytes, step) for l in lanes}
+            bad = False
+            for offset in places.values():
+                touched = range(offset, offset + nbytes)
+                bad = bad or any(model.conflicts(who, kind, b) for b in touched)
+                for b in touched:
+                    model.note(who, kind, b)
+            got = machine.access(launch, who, kind, nbytes, places)
+            assert bool(got) == bad, (trial, who, kind, nbytes, places)
+            if bad:
+                found += 1
+                break
+        else:
+            clean += 1
+    assert found > 50 and clean > 5
+    if space == "global":
+        assert machine.lock[0] == 0
+
+
+def test_a_record_names_the_access() -> None:
+    me = 7 << LAUNCH_SHIFT | (1 + 7) << GROUP_SHIFT | 5 << EPOCH_SHIFT | 3 << WAVE_SHIFT
+    assert who(me | 2, (2, 2, 2)) == "a store by wave 3 of work-group (1, 1, 1)"
+    assert who(me | 1, (8, 1, 1)) == "a load by wave 3 of work-group (7, 0, 0)"
+    assert who(me | 63 << WAVE_SHIFT | 1, (8, 1, 1)) == "a load by several waves of work-group (7, 0, 0)"
