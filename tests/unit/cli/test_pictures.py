@@ -1,0 +1,78 @@
+"""The README: its picture is made from a program that runs, its links lead somewhere, its programs run."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_picture_shows_what_the_program_gives() -> None:
+    from tools import pictures
+
+    text = pictures.pipeline()
+    shown = "".join(ElementTree.fromstring(text).itertext())
+    for part in ("tec.compute((N,), lambda i: A[i] * 2.0 + B[i]", "# threadIdx.x", "launch_index(", "global_load_dwordx4", "s_endpgm",
+                 "results right", "spills", "100% coalesced"):  # fmt: skip
+        assert part in shown, part
+    for word in re.findall(r"[xy]\d?=\"(-?[\d.]+)\"", text):
+        assert 0 <= float(word) <= 2000
+    # The committed picture is this one, numbers and registers apart.
+    kept = (ROOT / "docs" / "pictures" / "pipeline.svg").read_text()
+    code = pictures.source().splitlines()
+    assert all(line.strip() in "".join(ElementTree.fromstring(kept).itertext()) for line in code)
+
+
+def test_long_lines_are_broken_after_operators() -> None:
+    from tools.pictures import wrapped
+
+    lines = wrapped(
+        "    C[ramp(a * 1024, 1, 4)] = A[ramp(a * 1024, 1, 4)] * broadcast(2.0, 4) + B[ramp(a * 1024, 1, 4)]", 60
+    )
+    assert all(len(line) <= 60 for line in lines) and lines[0].endswith("=") and len(lines) >= 3
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
+    assert [w for w in links if not w.startswith("http") and not (ROOT / w).exists()] == []
+
+
+def test_the_readme_opens_with_words_a_picture_and_two_commands() -> None:
+    words, picture, demo, test = (README.index(w) for w in ("tec is a tensor", "![", "make demo", "make test"))
+    assert words < picture < demo < test
+    assert len(re.findall(r"[.!?]\s", README[words:picture])) <= 4
+    assert (ROOT / re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)[0]).exists()
+
+
+def test_the_first_program_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEC_EMULATE", "gfx942")
+    code = re.search(r"## The first kernel\n\n((?:    .*\n|\n)+)", README)
+    assert code is not None
+    space: dict[str, object] = {}
+    exec(re.sub(r"^    ", "", code[1], flags=re.M), space)
+    assert space["fadd"] is not None
+
+
+def test_the_network_program_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper
+
+    monkeypatch.chdir(tmp_path)
+    value = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 3, 224, 224]) for n in ("input", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["input"], ["y"])], "g", value[:1], value[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "model.onnx")
+    code = re.search(r"## A whole network\n\n((?:    .*\n|\n)+)", README)
+    assert code is not None
+    x = np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype("float32")
+    import tec
+
+    space: dict[str, object] = {"x": x, "tec": tec}
+    exec(re.sub(r"^    ", "", code[1], flags=re.M), space)
+    np.testing.assert_array_equal(space["outs"][0], np.maximum(x, 0))  # type: ignore[index]
