@@ -18,7 +18,7 @@ import onnx
 from tec import ImportModelError, TecError
 from tec.graph import Graph, Value
 from tec.graph.fold_sizes import sizes_in
-from tec.ops.dims import Dim, Size, UndecidedSize, as_size, is_symbolic
+from tec.ops.dims import Dim, Size, UndecidedSize, as_size, is_symbolic, recording
 
 from . import reader
 
@@ -554,7 +554,8 @@ def import_model(
             )
         else:
             scope.names[name] = g.input(name, entry[0], shapes[name])
-    importer.run_nodes(model.graph.node, scope, reader.opsets(model.opset_import), {})
+    with recording(g.guards):
+        importer.run_nodes(model.graph.node, scope, reader.opsets(model.opset_import), {})
     outputs = [scope.get(o.name) for o in model.graph.output]
     return g, outputs
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.ops.dims import maximum, require
 
 from .importer import Call, Outputs, onnx_op
 from .ops_shape import axis_of
@@ -31,7 +32,7 @@ def window_pads(c: Call, space: Any, kernel: Any, strides: Any, dilations: Any) 
         raise ImportModelError(f"auto_pad {auto!r}")
     before, after = [], []
     for n, k, s, d in zip(space, kernel, strides, dilations):
-        total = max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0)
+        total = maximum(((n + s - 1) // s - 1) * s + d * (k - 1) + 1 - n, 0)
         small, large = total // 2, total - total // 2
         before.append(small if auto == "SAME_UPPER" else large)
         after.append(large if auto == "SAME_UPPER" else small)
@@ -180,14 +181,14 @@ def _pool(c: Call, name: str, **more: Any) -> list[Value]:
     for k, n in enumerate(x.shape[2:]):
         window = dilations[k] * (kernel[k] - 1) + 1
         span = n + before[k] + after[k] - window
-        if span < 0:
+        if not require(0, "<=", span, f"windows of {kernel} over {x.type}"):
             raise ImportModelError(f"window {kernel} is larger than the padded input {x.type}")
         count = (-(-span // strides[k]) if c.attr("ceil_mode", 0) else span // strides[k]) + 1
         # A window that would start in the padding at the end does not count.
         if c.attr("ceil_mode", 0) and (count - 1) * strides[k] >= n + before[k]:
             count -= 1
         out.append(count)
-        reach.append(max((count - 1) * strides[k] + window - n - before[k], after[k], 0))
+        reach.append(maximum((count - 1) * strides[k] + window - n - before[k], after[k], 0))
     return c.ops(
         name, x, kernel=tuple(kernel), strides=tuple(strides), dilations=tuple(dilations), before=tuple(before),
         after=tuple(reach), out_space=tuple(out), **{k: v(after) if callable(v) else v for k, v in more.items()},

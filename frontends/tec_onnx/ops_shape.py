@@ -250,7 +250,7 @@ def slice_(c: Call) -> Value:
         if s == 0:
             raise ImportModelError("a slice with step 0")
         if is_symbolic([lo, hi, s, x.shape[a]]):
-            begin[a], stride[a], count[a] = symbolic_slice(x.shape[a], lo, hi, s)
+            begin[a], stride[a], count[a] = symbolic_slice(x.shape[a], lo, hi, s, c.node.name or c.node.output[0])
             continue
         picked = range(
             *slice(None if lo < -(2**60) else lo, hi if abs(hi) < 2**60 else _end(hi, s), s).indices(x.shape[a])
@@ -266,7 +266,10 @@ def slice_(c: Call) -> Value:
     return c.op("slice", x, starts=tuple(begin), steps=tuple(stride), sizes=tuple(count))
 
 
-def symbolic_slice(n: Size, lo: Size, hi: Size, step: int) -> tuple[Size, int, Size]:
+_FAR = 1 << 16  # ends from here on stand for the end of whatever there is
+
+
+def symbolic_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[Size, int, Size]:
     """(first, step, count) of a slice of a dimension of n where a size is symbolic; an end past a table's is a condition on sizes."""
     if is_symbolic(step) or abs(step) != 1:
         raise UndecidedSize(
@@ -276,8 +279,18 @@ def symbolic_slice(n: Size, lo: Size, hi: Size, step: int) -> tuple[Size, int, S
     def place(v: Size, least: int, most: Size) -> Size:
         if v < 0:
             return maximum(v + n, least)
-        require(v, "<=", most + 1, f"a slice from {lo} to {hi} of a dimension of {n}") if is_symbolic(v) else None
-        return minimum(v, most)
+        if (
+            not is_symbolic(v)
+            and is_symbolic(n)
+            and v > _FAR
+            and require(n, "<=", v, f"node {node!r} takes {lo} to {hi} of {n}")
+        ):
+            return most
+        low = minimum(v, most)
+        # Where the model runs past a table's end, what it makes of fewer rows would not fit what they are added to.
+        if low in (v, most) or not is_symbolic(v):
+            return low
+        return v if require(v, "<=", most, f"node {node!r} takes {lo} to {hi} of {n}") else most
 
     if step > 0:
         first, end = place(lo, 0, n), n if not is_symbolic(hi) and hi >= 2**31 - 1 else place(hi, 0, n)

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
+from .dims import require
 from .matmul import accumulator
 from .registry import COMPLEX, Attrs, TensorType, fail, register, static_shape
 
@@ -34,7 +35,7 @@ def _conv_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     if x.shape[1] != w.shape[1] * g or w.shape[0] % g or (x.dtype != w.dtype and not {x.dtype, w.dtype} <= small):
         raise fail(f"convolution of {x} by {w} in {g} groups: the channels do not fit")
     space = tuple(conv_out(n, k, s, d, b, a) for n, k, s, d, b, a in zip(x.shape[2:], w.shape[2:], *lists))
-    if any(n < 1 for n in space):
+    if not all(require(1, "<=", n, f"windows of {w} over {x}") for n in space):
         raise fail(f"convolution of {x} by {w}: the window is larger than the padded input")
     return [TensorType("int32" if x.dtype in small else x.dtype, (x.shape[0], w.shape[0], *space))]
 

@@ -35,7 +35,7 @@ class UndecidedSize(ImportModelError):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition on sizes that the network was compiled under: `size` >= 0; `what` says where it comes from."""
+    """A condition on sizes that the network was compiled under: `size` >= 0; `what` says it in words, and where it comes from."""
 
     size: Dim
     what: str
@@ -67,7 +67,7 @@ def require(a: Size, relation: str, b: Size, what: str) -> bool:
     guards = _active.get()
     if guards is None:
         raise _undecided(a, relation, b)
-    guards.append(Guard(gap, what))
+    guards.append(Guard(gap, f"{a} {relation} {b} ({what})"))
     return True
 
 
@@ -506,6 +506,26 @@ def evaluate(x: Any, env: Mapping[str, Size]) -> Any:
         made = [evaluate(y, env) for y in x]
         return type(x)(made) if type(x) in (tuple, list) else type(x)(*made)
     return {k: evaluate(y, env) for k, y in x.items()} if isinstance(x, dict) else x
+
+
+def typical(x: Size) -> int:
+    """A number to choose tiles by where a size is symbolic: every name as 32."""
+    return int(evaluate(x, _Typical())) if isinstance(x, Dim) else x
+
+
+class _Typical(dict[str, int]):
+    def get(self, name: str, default: Any = None) -> int:
+        return 32
+
+
+def divisor(x: Size) -> int:
+    """A number that divides the size, whatever its names are; the largest that its form shows."""
+    return math.gcd(*(c for _, c in _terms(x)))
+
+
+def round_up(x: Size, step: int) -> Size:
+    """The least multiple of `step` that is not below the size."""
+    return (x + step - 1) // step * step
 
 
 def minimum(a: Size, b: Size) -> Size:

@@ -8,6 +8,7 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .conv import padded
+from .dims import require
 from .reduce import _ARG
 from .registry import OPAQUE, REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
@@ -19,7 +20,7 @@ def _pool_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     if nd < 1 or any(len(v) != nd for v in lists) or min(attrs["strides"]) < 1:
         raise fail(f"pooling of {x} with {attrs}")
     out = TensorType(x.dtype, (*x.shape[:2], *attrs["out_space"]))
-    if any(n < 1 for n in out.shape[2:]):
+    if not all(require(1, "<=", n, f"windows of {attrs['kernel']} over {x}") for n in out.shape[2:]):
         raise fail(f"pooling of {x}: the window is larger than the padded input")
     return [out, TensorType("int64", out.shape)] if attrs.get("indices") else [out]
 

@@ -264,7 +264,7 @@ class Network:
         for guard in self.plan.get("guards", ()):
             if exprs.evaluate(exprs.compile_expr(guard["size"]), env) < 0:
                 raise ArgumentError(
-                    f"the network was compiled for sizes with {exprs.text(guard['size'])} >= 0 ({guard['what']}), not for {given}",
+                    f"the network was compiled for sizes with {guard['what']}, not for {given}",
                     hint="compile with these sizes bound: shapes={name: size}",
                 )
         for name, v in self.plan["values"].items():

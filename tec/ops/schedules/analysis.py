@@ -26,6 +26,11 @@ def const_shape(t: Tensor) -> tuple[int | None, ...]:
     return tuple(d.value if isinstance(d, IntImm) else None for d in t.shape)
 
 
+def shape_key(t: Tensor) -> tuple[Any, ...]:
+    """The dimensions for comparison: ints, and the text of symbolic ones."""
+    return tuple(d.value if isinstance(d, IntImm) else str(d) for d in t.shape)
+
+
 def reduce_size(op: Operation) -> int | None:
     """Elements that one output reduces over; 1 without a reduction."""
     return size_of(a.dom.extent for a in op.reduce_axis if a.dom is not None)
@@ -75,10 +80,7 @@ def analyze(outputs: list[Tensor]) -> Group:
 
 
 def same_shape(a: Tensor, b: Tensor) -> bool:
-    return len(a.shape) == len(b.shape) and all(
-        x is y or (isinstance(x, IntImm) and isinstance(y, IntImm) and x.value == y.value)
-        for x, y in zip(a.shape, b.shape)
-    )
+    return shape_key(a) == shape_key(b)
 
 
 def largest_divisor(n: int, limit: int) -> int:

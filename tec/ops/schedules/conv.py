@@ -9,9 +9,10 @@ from __future__ import annotations
 from ...schedule import Schedule
 from ...target import Target
 from ...te import ComputeOp, Operation
-from .analysis import Group, const_shape
+from .analysis import Group, const_shape, same_shape
 
 TAGS = ("conv2d_nchwc", "depthwise_nchwc")
+_OPEN_COLUMNS = 8  # of the register tile where the image's width is symbolic
 MAX_ACCUMULATORS = 28  # of 32 vector registers; the others hold weights and the broadcast input
 
 
@@ -28,11 +29,11 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     out = group.output_ops[0]
     if (
         not isinstance(out, ComputeOp)
-        or const_shape(out.output(0)) != const_shape(op.output(0))
-        or None in const_shape(op.output(0))
+        or not same_shape(out.output(0), op.output(0))
+        or const_shape(op.output(0))[4] is None
     ):
         return False
-    ow = int(const_shape(op.output(0))[3] or 1)
+    ow = const_shape(op.output(0))[3] or _OPEN_COLUMNS
     cached = s.cache_write(out.output(0), "local") if out is op else op.output(0)
     final, acc = s[out.output(0)], s[cached]
     acc.set_scope("local")

@@ -6,11 +6,11 @@ Kinds, in the order they are tried: a tagged template (matmul, conv2d_nchwc), ro
 
 from __future__ import annotations
 
-from ...schedule import Schedule, create_schedule
+from ...schedule import Schedule, Stage, create_schedule
 from ...target import Target
 from ...te import ComputeOp, Operation, Tensor
 from . import conv, matmul
-from .analysis import Group, analyze, const_shape, extent, reduce_size, size_of
+from .analysis import Group, analyze, const_shape, extent, reduce_size, shape_key, size_of
 
 PARALLEL_FROM = 16 * 1024  # elements times reduction length below which a thread start costs more than it brings
 
@@ -88,43 +88,86 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target) -> None:
 
 def reduction(s: Schedule, op: ComputeOp, target: Target) -> None:
     """A reduction that stands alone: threads over the data axes; vectors along the last data axis, or along the reduced one."""
+    op = in_parts(s, op, target)
     stage = s[op]
     axes = list(op.axis)
     last_extent = const_shape(op.output(0))[-1] if axes else 1
     lanes = lanes_for(op.output(0).dtype, target)
+    outer = None
     if axes and (last_extent is None or last_extent >= lanes) and _reads_contiguously(op, axes[-1].var):
         outer, vec = stage.split(axes[-1], factor=lanes)
         stage.reorder(*axes[:-1], outer, *op.reduce_axis, vec)
         stage.vectorize(vec)
         axes = [*axes[:-1], outer]
-    elif in_lanes(s, op, target):
+    partial = in_lanes(s, op, target) if outer is None else None
+    if partial is not None:
         stage = s[op]
         axes = list(stage.op.axis)  # type: ignore[attr-defined]
+    loop = axes[-1] if axes else None
     if axes and work(op) >= PARALLEL_FROM:
-        stage.parallel(stage.fuse(*axes) if len(axes) > 1 else axes[0])
+        loop = stage.fuse(*axes) if len(axes) > 1 else axes[0]
+        stage.parallel(loop)
+    if partial is not None and loop is not None:
+        partial.compute_at(stage, loop)
 
 
-def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> bool:
-    """A long reduction along contiguous memory, as a partial one for each vector lane and the reduction of those.
+LONG_CHAIN = 1024  # additions one after another, from which rounding errors are worth a second step
+
+
+def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:
+    """A long sum whose vectors lie along the data, as sums of parts and their sum; the operation that is left to schedule.
+
+    Only where each element goes into one sum, so that the parts' sums are few beside the elements.
+    """
+    from ...ir import TensorRead
+    from ...ir.visit import walk_exprs
+
+    length, count, dtype = reduce_size(op), size_of(op.output(0).shape), op.output(0).dtype
+    shape = const_shape(op.output(0))
+    if length is None or count is None or length < LONG_CHAIN or op.num_outputs != 1 or not dtype.startswith("float"):
+        return op
+    if not shape or (shape[-1] or 0) < lanes_for(dtype, target) or not _reads_contiguously(op, op.axis[-1].var):
+        return op
+    reads = [size_of(e.tensor.shape) for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    if max((n or 0 for n in reads), default=0) < length * count:
+        return op
+    first = op.reduce_axis[0]
+    n = (extent(first.dom.extent) if first.dom is not None else None) or 1
+    outer = first if len(op.reduce_axis) > 1 and n * n >= length // 4 else s[op].split(first, nparts=min(n, 64))[0]
+    partial = s[s.rfactor(op.output(0), outer)]
+    reduction(s, partial.op, target)  # type: ignore[arg-type]
+    left = s[op].op
+    assert isinstance(left, ComputeOp)
+    return left
+
+
+def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
+    """A long reduction along contiguous memory, as a partial one for each vector lane and the reduction of those: the stage
+    of the partial results, for the caller to place, or None where that does not fit.
 
     One chain of additions takes their latency an element, and its rounding errors grow with its length.
     """
     length = reduce_size(op)
     lanes = lanes_for(op.output(0).dtype, target)
     if op.num_outputs != 1 or not op.reduce_axis or length is None or length < 4 * lanes:
-        return False
+        return None
     last = op.reduce_axis[-1]
     n = extent(last.dom.extent) if last.dom is not None else None
     if n is None or n < lanes or not _reads_contiguously(op, last.var, directly=True):
-        return False
+        return None
     _, inner = s[op].split(last, factor=2 * lanes if n >= 8 * lanes else lanes)
     partial = s[s.rfactor(op.output(0), inner)]
     vec, *data = partial.op.axis
     partial.reorder(*data, *partial.op.reduce_axis, vec)
     partial.vectorize(vec)
-    if s[op].op.axis:
+    return partial
+
+
+def rows_in_lanes(s: Schedule, op: ComputeOp, target: Target) -> None:
+    """The same inside of another stage's loops: partial results for one element at a time."""
+    partial = in_lanes(s, op, target)
+    if partial is not None and s[op].op.axis:
         partial.compute_at(s[op], s[op].op.axis[-1])
-    return True
 
 
 def _reads_contiguously(op: ComputeOp, var: object, directly: bool = False) -> bool:
@@ -152,6 +195,7 @@ def with_epilogue(s: Schedule, group: Group, red: ComputeOp, target: Target) -> 
         return False
     if len(out.axis) != len(red.axis) or size_of(out.output(0).shape) != size_of(red.output(0).shape):
         return False
+    red = in_parts(s, red, target)
     stage = s[out]
     if len(out.axis) == 1:
         outer, _ = stage.split(out.axis[0], factor=16)
@@ -168,7 +212,7 @@ def with_epilogue(s: Schedule, group: Group, red: ComputeOp, target: Target) -> 
         s[red].reorder(*red.axis[:-1], o, *red.reduce_axis, vec)
         s[red].vectorize(vec)
     else:
-        in_lanes(s, red, target)
+        rows_in_lanes(s, red, target)
     return True
 
 
@@ -189,7 +233,7 @@ def rows(s: Schedule, group: Group, reductions: list[ComputeOp], target: Target)
         stage.parallel(lead_loop)
     for red in reductions:
         s[red].compute_at(stage, lead_loop)
-        in_lanes(s, red, target)
+        rows_in_lanes(s, red, target)
     inner = out.axis[-1]
     n = extent(inner.dom.extent) if inner.dom is not None else None
     lanes = lanes_for(out.output(0).dtype, target)
@@ -201,10 +245,10 @@ def rows(s: Schedule, group: Group, reductions: list[ComputeOp], target: Target)
 
 def _common_rows(out: ComputeOp, reductions: list[ComputeOp]) -> int | None:
     """How many leading axes of the output all reductions share with it (equal extents); None where that is no row pattern."""
-    shape = const_shape(out.output(0))
+    shape = shape_key(out.output(0))
     best = len(shape) - 1
     for red in reductions:
-        own = const_shape(red.output(0))
+        own = shape_key(red.output(0))
         k = 0
         while k < min(len(own), len(shape)) and own[k] == shape[k]:
             k += 1

@@ -10,8 +10,9 @@ from __future__ import annotations
 from ...schedule import Schedule
 from ...target import Target
 from ...te import ComputeOp, Operation, thread_axis
-from .analysis import Group, const_shape, extent, largest_divisor, size_of
+from .analysis import Group, const_shape, extent, largest_divisor, same_shape, size_of
 
+_OPEN_ROWS = 8  # of a register tile where the number of rows is symbolic
 TAGS = ("matmul", "tiled_product")
 
 
@@ -20,8 +21,7 @@ def _anchor_and_output(group: Group, op: Operation) -> tuple[ComputeOp, ComputeO
     if not isinstance(op, ComputeOp) or len(group.output_ops) != 1 or len(group.reductions()) != 1:
         return None
     out = group.output_ops[0]
-    shape = const_shape(op.output(0))
-    if not isinstance(out, ComputeOp) or const_shape(out.output(0)) != shape or None in shape:
+    if not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
         return None
     return op, out
 
@@ -32,14 +32,17 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     if pair is None or len(op.axis) < 2 or len(op.reduce_axis) != 1:
         return False
     mm, out = pair
-    *_, m, n = (int(d or 0) for d in const_shape(mm.output(0)))
+    *_, m, n = const_shape(mm.output(0))
     lanes = max(4, target.vector_bytes // 4)
-    if n < lanes or mm.output(0).dtype not in ("float32", "float64", "int32"):
+    if n is None or n < lanes or mm.output(0).dtype not in ("float32", "float64", "int32"):
         return False
     width = 2 * lanes if n % (2 * lanes) == 0 else lanes
-    height = largest_divisor(m, 12 if width == 2 * lanes else 16)
-    if height < 4:
-        height = min(m, 8)
+    if m is None:
+        height = _OPEN_ROWS
+    else:
+        height = largest_divisor(m, 12 if width == 2 * lanes else 16)
+        if height < 4:
+            height = min(m, 8)
     stage = s[out]
     cached = s.cache_write(out.output(0), "local") if out is mm else mm.output(0)
     final = s[out.output(0)] if out is mm else stage
@@ -52,7 +55,7 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     acc = s[cached]
     loops = [*axes[:-2], jo, io]
     outer = final.fuse(*loops)
-    if 2 * m * n * (size_of([mm.reduce_axis[0].dom.extent]) or 1) >= 1 << 18:
+    if m is None or 2 * m * n * (size_of([mm.reduce_axis[0].dom.extent]) or 1) >= 1 << 18:  # type: ignore[union-attr]
         final.parallel(outer)
     acc.compute_at(final, outer)
     acc.set_scope("local")
