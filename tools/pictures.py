@@ -26,7 +26,7 @@ OUT = ROOT / "docs" / "pictures"
 WIDTH, LINE, PAD, GAP = 1280, 17, 16, 28
 _STYLE = """
 text { font: 13px ui-sans-serif, system-ui, "Segoe UI", "DejaVu Sans", sans-serif; fill: #1c1f24; }
-.code { font: 12.5px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; }
+.code { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; }
 .title { font-weight: 600; font-size: 15px; } .soft { fill: #666d78; } .mid { text-anchor: middle; } .strong { font-weight: 600; } .small { font-size: 11.5px; } .end { text-anchor: end; }
 .word { fill: #a8371f; font-weight: 600; } .note { fill: #7a7f87; } .text { fill: #2f6f4f; } .unit { fill: #1d5c93; font-weight: 600; }
 .panel { fill: #fff; stroke: #d5d8dc; } .box { fill: #f3efe7; stroke: #cfd2d6; } .in { fill: #e6eef5; } .bar { fill: #b5341f; opacity: .75; }
@@ -110,13 +110,15 @@ def panel(x: float, y: float, w: float, h: float, number: str, title: str, insid
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of loop IR, long ones broken after an operator."""
+    """Lines of loop IR, long ones broken at operators."""
     out = []
     for line in text.expandtabs(4).splitlines():
         indent = len(line) - len(line.lstrip()) + 4
         while len(line) > width:
-            found = [(line.rfind(mark, indent, width), len(mark) - 1) for mark in (" = ", " + B", " * ", "), ")]
-            at = next((k + n for k, n in found if k > indent), 0)
+            # After "=" and ","; before an operator.
+            marks = ((" = ", 2), (" + B", 0), (" * ", 0), ("), ", 2))
+            found = [(line.rfind(mark, indent, width + 4), keep) for mark, keep in marks]
+            at = next((k + keep for k, keep in found if indent + 2 < k <= width), 0)
             if not at:
                 break
             out.append(line[:at].rstrip())
@@ -180,7 +182,7 @@ def pipeline() -> str:
     made = program()
     python = source().splitlines()
     nest = made["schedule"].splitlines()
-    loops = [*nest[nest.index("C: compute, output") :], "", *wrapped(made["ir"], 80)]
+    loops = [*nest[nest.index("C: compute, output") :], "", *wrapped(made["ir"], 78)]
     asm = [line.split(";")[0].rstrip().expandtabs(4) for line in made["asm"].splitlines()]
     asm = [re.sub(r"^(\s+\S+)\s+", lambda m: m[1].ljust(26), line) for line in asm if line.strip()]
     half = (WIDTH - 3 * GAP) / 2
