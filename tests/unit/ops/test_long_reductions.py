@@ -43,3 +43,11 @@ def test_partial_results_in_lanes_are_the_reduction(op, dtype, shape, axes):
 def test_rows(op, attrs, n):
     got, _, want = run(op, (2, 30, n), attrs)
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((40000, 64), (0,)), ((1, 4, 160, 160, 16), (2, 3)), ((3, 5000, 33), (1,))]
+)
+def test_a_long_mean_beside_the_vectors_is_exact_too(shape, axes):
+    got, a, _ = run("reduce_mean", shape, {"axes": axes, "keepdims": False})
+    assert np.abs(got / a.astype(np.float64).mean(axes) - 1).max() < 1e-6
