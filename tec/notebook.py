@@ -1,5 +1,6 @@
-"""HTML for notebooks and reports: code with its keywords marked, tables, graphs drawn in layers. Strings in, strings out; used
-by the `_repr_html_` of schedules, loop IR, graphs and networks, and by `tec show --html`.
+"""HTML for notebooks and reports: code with its keywords marked, tables, bars, graphs drawn in layers, schedules as nested
+boxes. Strings in, strings out; used by the `_repr_html_` of schedules, loop IR, graphs, networks and profiles, by the tutorials and by
+`tec show --html`.
 """
 
 from __future__ import annotations
@@ -40,12 +41,134 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = 
     """A table of texts."""
     cells = "".join("<tr>" + "".join(f"<td>{escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
     titles = "".join(f"<th>{escape(h)}</th>" for h in head)
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table>"
+    title = (
+        f'<caption style="text-align:left;white-space:nowrap;padding:4px 0">{escape(caption)}</caption>'
+        if caption
+        else ""
+    )
+    return f"<table>{title}<thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table>"
 
 
 def styled(svg: str) -> str:
     """A picture of `layered_svg` with the style that it needs outside a page of its own."""
     return _STYLE + f'<div style="overflow:auto;max-height:60em">{svg}</div>'
+
+
+# ---- schedules
+
+_ROW, _STEP, _NEST_W, _LETTER = 22, 12, 700, 7.3  # _LETTER: the width of one, a little more than it is
+# What a loop is for -> its colour, and its words in the legend. The first that fits a loop's notes counts.
+_LOOPS = (
+    ("blockIdx", "#c9dcef", "work-groups"),
+    ("threadIdx", "#cfe8d2", "threads"),
+    ("vthread", "#dcefcb", "virtual threads"),
+    ("tensorize", "#f3c9c0", "matrix unit"),
+    ("vectorized", "#fbe0b5", "vector"),
+    ("unrolled", "#f6eccb", "unrolled"),
+    ("parallel", "#c9dcef", "parallel"),
+    ("reduce", "#e6ddf0", "reduction"),
+    ("", "#f4f4f2", "loop"),
+)
+_STAGE = "#ffffff"
+
+
+def nest_svg(text: str) -> str:
+    """A schedule's text (`str(s)`) as nested boxes: a box a stage and a loop, in the loop it stands in, coloured by what runs it.
+
+    Needs no style from outside, so it can be written to a file: `Path("s.svg").write_text(nest_svg(str(s)))`.
+    """
+    rows = []
+    for line in text.splitlines():
+        body = line.strip()
+        if body and not body.endswith((": placeholder", ": group")):
+            rows.append(((len(line) - len(line.lstrip())) // 4, body))
+    if not rows:
+        return ""
+    boxes, used = [], {}
+    y = 6.0
+    tops: list[tuple[int, float, str]] = []  # open boxes: depth, top, text
+
+    def close(depth: int) -> None:
+        nonlocal y
+        while tops and tops[-1][0] >= depth:
+            at, top, body = tops.pop()
+            y += 4
+            boxes.append((at, top, y, body))
+
+    def two_rows(depth: int, body: str) -> bool:
+        """Whether a loop and its notes do not fit into one row."""
+        return body.startswith("for ") and len(body) * _LETTER > _NEST_W - 28 - 2 * depth * _STEP
+
+    for depth, body in rows:
+        close(depth)
+        tops.append((depth, y, body))
+        y += _ROW + (14 if two_rows(depth, body) else 0)
+    close(0)
+    out = []
+    for depth, top, bottom, body in sorted(boxes):
+        x, w = 6 + depth * _STEP, _NEST_W - 12 - 2 * depth * _STEP
+        words, _, notes = body.partition("  # ")
+        if words.startswith("for "):
+            key, colour, name = next(k for k in _LOOPS if k[0] in notes)
+            used[name] = colour
+            label = f'<text x="{x + 8}" y="{top + 15:.0f}">{escape(words)}</text>'
+            if notes:
+                low = top + (29 if two_rows(depth, body) else 15)
+                label += f'<text x="{x + w - 8}" y="{low:.0f}" text-anchor="end" fill="#4a5059">{escape(notes)}</text>'
+        else:
+            colour = _STAGE
+            name, _, rest = words.partition(": ")
+            label = (
+                f'<text x="{x + 8}" y="{top + 15:.0f}"><tspan font-weight="700">{escape(name)}</tspan>'
+                f'<tspan fill="#666d78">  {escape(rest)}</tspan></text>'
+            )
+        out.append(
+            f'<rect x="{x}" y="{top:.0f}" width="{w}" height="{bottom - top:.0f}" rx="5" fill="{colour}" stroke="#b9bec5"/>{label}'
+        )
+    x = 8
+    for _, colour, name in _LOOPS:
+        if used.get(name) == colour:
+            out.append(
+                f'<rect x="{x}" y="{y + 8:.0f}" width="12" height="12" rx="2" fill="{colour}" stroke="#b9bec5"/>'
+                f'<text x="{x + 17}" y="{y + 18:.0f}" fill="#666d78">{name}</text>'
+            )
+            x += 34 + 7 * len(name)
+    height = y + 28
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_NEST_W} {height:.0f}" width="{_NEST_W}" height="{height:.0f}" role="img" '
+        'aria-label="loop nest" font-family="ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace" font-size="12" fill="#1c1f24">'
+        f'<rect width="{_NEST_W}" height="{height:.0f}" rx="8" fill="#fafaf8" stroke="none"/>{"".join(out)}</svg>'
+    )
+
+
+def schedule(text: str) -> str:
+    """A schedule in a notebook: its picture, and its text to unfold."""
+    return f'<div style="overflow:auto">{nest_svg(text)}</div><details><summary>as text</summary>{code(text)}</details>'
+
+
+def bars_svg(rows: Sequence[tuple[str, float, str]], title: str = "") -> str:
+    """A bar a row: (name, length, the words behind it). Needs no style from outside."""
+    most = max((n for _, n, _ in rows), default=0.0) or 1.0
+    side = 16 + max((len(name) for name, _, _ in rows), default=0) * 7.5
+    behind = 20 + max((len(words) for _, _, words in rows), default=0) * 6.6
+    room = max(60.0, 720 - side - behind)
+    out = [f'<text x="8" y="17" font-weight="600">{escape(title)}</text>'] if title else []
+    y = 26 if title else 6
+    for name, n, words in rows:
+        w = max(1.0, room * n / most)
+        out.append(
+            f'<text x="{side - 8:.0f}" y="{y + 14}" text-anchor="end">{escape(name)}</text><rect x="{side:.0f}" y="{y + 2}" width="{w:.1f}" '
+            f'height="16" rx="2" fill="#c25a47"/><text x="{side + w + 7:.1f}" y="{y + 14}" fill="#666d78">{escape(words)}</text>'
+        )
+        y += 23
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {y + 6}" width="720" height="{y + 6}" role="img" '
+        f'aria-label="{escape(title) or "bars"}" font-family="system-ui, DejaVu Sans, sans-serif" font-size="12" fill="#1c1f24">'
+        f'<rect width="720" height="{y + 6}" rx="8" fill="#fafaf8"/>{"".join(out)}</svg>'
+    )
+
+
+# ---- graphs
 
 
 def layered_svg(labels: Mapping[int, tuple[str, str, str]], edges: Iterable[tuple[int, int]]) -> str:

@@ -171,29 +171,28 @@ class Profile:
                 f"{r['name']:<{width}}  {r['calls']:>5}  {r['total_ns'] / 1e3:>10.2f}  {r['mean_ns'] / 1e3:>10.2f}  "
                 f"{r['min_ns'] / 1e3:>10.2f}  {r['share'] * 100:>5.1f}%  {geometry}".rstrip()
             )
-            counted = [
-                f"{k} {v:,.4g}" if isinstance(v, float) else f"{k} {v}" if isinstance(v, str) else f"{k} {v:,}"
-                for k, v in r["counters"].items()
-                if k != "time_ns"
-            ]
+            counted = [f"{k} {_count(v)}" for k, v in r["counters"].items() if k != "time_ns"]
             for i in range(0, len(counted), 6):
                 lines.append("    " + ", ".join(counted[i : i + 6]))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from ..notebook import bars_svg, table
 
-        cells = "".join(
-            f"<tr><td>{escape(r['name'])}</td><td>{r['calls']}</td><td>{r['total_ns'] / 1e3:.2f}</td>"
-            f"<td>{r['mean_ns'] / 1e3:.2f}</td><td>{r['share'] * 100:.1f}%</td>"
-            f"<td>{_dims(r['grid'])} &times; {_dims(r['block'])}</td></tr>"
-            for r in self.by_kernel()
-        )
-        head = "".join(
-            f"<th>{h}</th>"
-            for h in ("kernel", "calls", "total &micro;s", "mean &micro;s", "share", "grid &times; block")
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table>"
+        rows = self.by_kernel()
+        counted = list(dict.fromkeys(k for r in rows for k in r["counters"] if k != "time_ns"))
+        head = ("kernel", "calls", "total us", "mean us", "min us", "share", "grid x block", *counted)
+        cells = [
+            (
+                r["name"], r["calls"], f"{r['total_ns'] / 1e3:.2f}", f"{r['mean_ns'] / 1e3:.2f}", f"{r['min_ns'] / 1e3:.2f}",
+                f"{r['share'] * 100:.1f}%", f"{_dims(r['grid'])} x {_dims(r['block'])}",
+                *(_count(r["counters"][k]) if k in r["counters"] else "" for k in counted),
+            )
+            for r in rows
+        ]  # fmt: skip
+        bars = [(r["name"], r["total_ns"], f"{r['total_ns'] / 1e3:.2f} us, {r['share'] * 100:.1f}%") for r in rows[:20]]
+        picture = bars_svg(bars, f"time by kernel on {self.device}") if bars else ""
+        return f'<div style="overflow:auto">{picture}{table(head, cells)}</div>'
 
     def trace(self) -> dict[str, Any]:
         """The launches as a Chrome trace: one line for the host's calls, one for the device's times end to end."""
@@ -226,6 +225,10 @@ class Profile:
                 json.dump(self.trace(), f, default=str)
         except OSError as error:
             raise DeviceError(f"cannot write the trace {os.fspath(path)}: {error.strerror}") from None
+
+
+def _count(v: Any) -> str:
+    return f"{v:,.4g}" if isinstance(v, float) else v if isinstance(v, str) else f"{v:,}"
 
 
 def _dims(d: tuple[int, int, int]) -> str:

@@ -164,9 +164,9 @@ class Schedule:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ..notebook import code
+        from ..notebook import schedule
 
-        return code(str(self))
+        return schedule(str(self))
 
 
 def create_schedule(ops: Any) -> Schedule:

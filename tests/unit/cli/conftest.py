@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,3 +97,34 @@ def package(tiny: Path, tmp_path_factory: pytest.TempPathFactory, tec_cli: Calla
         made = tec_cli("compile", tiny, "-o", path, "--target", "rocm -mcpu=gfx942", "--input-dim", "batch", "1")
         assert made.exit_code == 0, made.output
     return path
+
+
+_BROWSER = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+
+
+@pytest.fixture
+def in_browser(tmp_path: Path) -> Callable[..., Any]:
+    """`in_browser(page, script, width)`: what `script`, the body of a function, returns in headless Chromium at the page's end."""
+    if _BROWSER is None:
+        pytest.skip("no Chromium is installed")
+
+    def run(page: str, script: str, width: int = 1400) -> Any:
+        told = (
+            "const out = document.createElement('pre'); out.id = 'said'; out.textContent = JSON.stringify((() => {"
+            + script
+            + "})());"
+        )
+        file = tmp_path / f"page{width}.html"
+        file.write_text(
+            page.replace("</body>", f"<script>{told} document.body.append(out);</script></body>"), encoding="utf-8"
+        )
+        done = subprocess.run(
+            [_BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900",
+             "--dump-dom", file.as_uri()],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        found = re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.S)
+        assert found is not None, done.stderr[-500:]
+        return json.loads(html.unescape(found[1]))
+
+    return run

@@ -77,6 +77,89 @@ def test_graph_and_network():
     assert Graph("empty")._repr_html_()
 
 
+def test_a_profile_has_a_bar_for_each_kernel(program):
+    import numpy as np
+
+    a, b, s = program
+    f = tec.build(s, [a, b], "llvm", name="relu")
+    x = np.ones((64, 8), "float32")
+    with tec.profile(tec.cpu()) as p:
+        f(x, np.empty_like(x))
+    text = shown(p._repr_html_())
+    assert text.count("relu") == 2 and "100.0%" in text and "share" in text
+    with tec.profile(tec.cpu()) as nothing:
+        pass
+    assert "kernel" in shown(nothing._repr_html_())
+
+
+def scheduled():
+    """Every kind of loop, stages in loops of others, and names too long for a row."""
+    a = tec.placeholder((64, 64), name="a_rather_long_name_of_a_tensor")
+    k = tec.reduce_axis((0, 64), name="k")
+    b = tec.compute((64, 64), lambda i, j: tec.sum(a[i, k] * 2.0, axis=k), name="B")
+    s = tec.create_schedule(b.op)
+    shared = s.cache_read(a, "shared", [b])
+    i, j = b.op.axis
+    bx, i = s[b].split(i, factor=16)
+    tx, i = s[b].split(i, factor=4)
+    jo, ji = s[b].split(j, factor=4)
+    s[b].bind(bx, tec.thread_axis("blockIdx.x"))
+    s[b].bind(tx, tec.thread_axis("threadIdx.x"))
+    s[b].vectorize(ji)
+    s[b].unroll(jo)
+    s[shared].compute_at(s[b], i)
+    s[b].pragma(i, "a_pragma_whose_name_is_so_long_that_it_takes_a_row_of_its_own_under_its_loop", 1)
+    return s
+
+
+def test_boxes_of_a_schedule_stand_in_their_loops():
+    from tec.notebook import nest_svg
+
+    s = scheduled()
+    svg = nest_svg(str(s))
+    text = shown(svg)
+    for line in str(s).splitlines():
+        words, _, notes = line.strip().partition("  # ")
+        if not words.endswith(": placeholder"):
+            assert words.replace(": ", "  ") in text and notes in text, line
+    for name in ("work-groups", "threads", "vector", "unrolled", "reduction"):
+        assert name in text
+    assert "matrix unit" not in text and nest_svg("") == ""
+
+
+_IN_PLACE = """
+const bad = [], close = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
+for (const svg of document.querySelectorAll("svg")) {
+  const around = svg.getBoundingClientRect();
+  const texts = [...svg.querySelectorAll("text")].map(t => [t.textContent, t.getBoundingClientRect()]);
+  texts.forEach(([words, box]) => { if (!close(box, around)) bad.push(["outside", words]); });
+  texts.forEach(([words, a], i) => texts.slice(i + 1).forEach(([other, b]) => {
+    if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4) bad.push(["over", words, other]);
+  }));
+}
+return {bad, svgs: document.querySelectorAll("svg").length, texts: document.querySelectorAll("svg text").length,
+        sizes: [...document.querySelectorAll("svg")].map(s => [s.getBoundingClientRect().width > 100, s.getBoundingClientRect().height > 30])};
+"""
+
+
+def test_a_browser_draws_all_of_it_in_place(in_browser, program):
+    """Words stand inside of their pictures and not over each other, as the browser lays them out."""
+    import numpy as np
+
+    g = Graph("g")
+    x = g.input("x", "float32", (4, 4))
+    (y,) = g.add("exp", [x])
+    (z,) = g.add("add", [x, y])
+    g.set_outputs([z], ["a_name_for_an_output_that_is_longer_than_the_box_in_which_it_stands"])
+    net = tec.compile(g, target="llvm", cache=False)
+    with tec.profile(tec.cpu()) as p:
+        net.run([np.ones((4, 4), "float32")])
+    parts = [scheduled(), program[2], g, p, net]
+    page = "<!doctype html><meta charset=utf-8><body>" + "".join(x._repr_html_() for x in parts) + "</body>"
+    got = in_browser(page, _IN_PLACE)
+    assert got["bad"] == [] and got["svgs"] == 4 and got["texts"] > 30 and all(all(s) for s in got["sizes"])
+
+
 def test_layers_go_down():
     svg = notebook.layered_svg({0: ("in", "", ""), 1: ("f", "", "f"), 2: ("g", "", "g")}, {(0, 1), (1, 2), (0, 2)})
     import re
