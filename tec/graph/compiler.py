@@ -20,7 +20,7 @@ import numpy as np
 from .. import te
 from ..driver import build
 from ..errors import ImportModelError, TecError
-from ..ops.dims import data_of, variable
+from ..ops.dims import Dim, Guard, data_of, evaluate, recording, variable
 from ..ops.registry import TensorType
 from ..ops.schedules import schedule_group
 from ..runtime.network import Network
@@ -80,7 +80,7 @@ class _Unit:
     name: str
     func: Any
     inputs: list[int]  # which of the group's inputs are arguments
-    sizes: list[Any] = field(default_factory=list)  # symbolic sizes that it takes as numbers, after the tensors
+    guards: list[Guard] = field(default_factory=list)  # what its sizes must satisfy, under the names it has for them
     groups: list[FusedGroup] = field(default_factory=list)
 
 
@@ -100,7 +100,15 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
             signature = _signature(group, sizes)
             unit = units.get(signature)
             if unit is None:
-                unit = units[signature] = _make_unit(group, len(units), target, sizes)
+                unit = units[signature] = _make_unit(group, len(units), target, sizes, graph.guards)
+            for g in unit.guards:
+                size = evaluate(g.size, sizes.back)
+                if isinstance(size, Dim):
+                    graph.guards.append(Guard(size, f"{size} >= 0 ({group.nodes[-1].origin}: {g.what})"))
+                elif size < 0:
+                    raise ImportModelError(
+                        f"while compiling {group} ({group.nodes[-1].origin}): {g.what} does not hold"
+                    )
             unit.groups.append(group)
             steps.append((group, unit, sizes.values))
             if progress is not None:
@@ -149,7 +157,7 @@ def _signature(group: FusedGroup, sizes: GroupSizes) -> Any:
     return tuple(wiring), types
 
 
-def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes) -> _Unit:
+def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes, guards: list[Guard]) -> _Unit:
     """The te program of a group, scheduled and turned into loops."""
     inputs = group.inputs
     tensors: dict[Value, Any] = {}
@@ -170,12 +178,14 @@ def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes
             args.append(tensors[v])
             used.append(k)
     name = _name(group, number)
+    known = sizes.own_guards(guards)
+    conditions = list(known)
     try:
-        for n in group.nodes:
-            types = [sizes.own(v.type) for v in n.outputs]
-            outs = compute_op(n.definition, sizes.own(n.attrs), [tensors[v] for v in n.inputs], types)
-            for v, t in zip(n.outputs, outs):
-                tensors[v] = t
+        with recording(conditions):
+            for n in group.nodes:
+                types = [sizes.own(v.type) for v in n.outputs]
+                outs = compute_op(n.definition, sizes.own(n.attrs), [tensors[v] for v in n.inputs], types)
+                tensors.update(zip(n.outputs, outs))
         outputs = [_as_output(tensors[v], sizes.own(v.type)) for v in group.outputs]
         sch = schedule_group(outputs, target)
         func = to_loops(sch, [*args, *outputs, *map(variable, sizes.names)], name=name)
@@ -186,7 +196,7 @@ def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes
             hint=error.hint,
             locate=False,
         ) from error
-    return _Unit(name, func, used)
+    return _Unit(name, func, used, guards=conditions[len(known) :])
 
 
 def _as_output(t: Any, type_: TensorType) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ops.dims import Dim, Size, data_of, evaluate
+from ..ops.dims import Dim, Guard, Size, data_of, evaluate
 from .passes.fuse import FusedGroup
 
 
@@ -19,7 +19,19 @@ class GroupSizes:
 
     names: list[str] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
+    products: list[Size] = field(default_factory=list)
     env: dict[str, Size] = field(default_factory=dict)
+
+    @property
+    def back(self) -> dict[str, Size]:
+        """What the function's names stand for in the network."""
+        return dict(zip(self.names, self.products))
+
+    def own_guards(self, guards: list[Guard]) -> list[Guard]:
+        """The network's conditions as the function's, those that are on its sizes."""
+        if any(not isinstance(x, Dim) for x in self.env.values()):
+            return []  # names that occur as a product alone
+        return [Guard(self.own(g.size), g.what) for g in guards if g.size.names() <= set(self.env)]
 
     def own(self, x: Any) -> Any:
         """Shapes, types and attributes in the function's own names."""
@@ -70,6 +82,7 @@ def sizes_of_group(group: FusedGroup) -> GroupSizes:
             total = total * Dim(other)
         found.names.append(own)
         found.values.append(data_of(total))
+        found.products.append(total)
     return found
 
 

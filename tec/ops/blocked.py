@@ -12,6 +12,7 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .conv import conv_out, padded
+from .dims import inverse
 from .registry import COMPLEX, INJECTIVE, REDUCTION, Attrs, TensorType, register, static_shape
 
 
@@ -150,4 +151,5 @@ def _mean(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     total = te.compute(
         outputs[0].shape, lambda n, c, i, j, l: te.sum(x(n, c, ry, rx, l), axis=[ry, rx]), name="total", tag="pool"
     )
-    return [te.compute(outputs[0].shape, lambda *i: total(*i) * te.const(1.0 / (h * w), x.dtype), name="mean")]
+    scale = inverse(h * w, x.dtype)
+    return [te.compute(outputs[0].shape, lambda *i: total(*i) * scale, name="mean")]

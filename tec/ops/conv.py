@@ -46,7 +46,7 @@ def _conv_flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: 
 
 def padded(x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0) -> Tensor:
     """`x` with its last dimensions padded by a constant; itself where there is nothing to pad."""
-    if not any(before) and not any(after):
+    if all(n == 0 for n in (*before, *after)):
         return x
     nd = len(before)
     shape = static_shape(x)
@@ -57,7 +57,8 @@ def padded(x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0
         lead, at = i[:-nd], [k - b for k, b in zip(i[-nd:], before)]
         conds = []
         for k, n, b, a in zip(at, space, before, after):
-            conds += [k >= 0] * (b > 0) + [k < n] * (a > 0)
+            # A symbolic size of padding is none at least.
+            conds += [k >= 0] * (b != 0) + [k < n] * (a != 0)
         return te.if_then_else(te.all(*conds), x(*lead, *at), value)
 
     out = (*shape[:-nd], *[n + b + a for n, b, a in zip(space, before, after)])

@@ -157,6 +157,8 @@ class Dim:
         low, high = self.bounds()
         if low > 0 or high < 0:
             return True
+        if low == 0 and _active.get() is not None:
+            return require(1, "<=", self, "nothing is empty")
         raise _undecided(self, "==", 0)
 
     def bounds(self) -> tuple[int, int]:
@@ -526,6 +528,13 @@ def divisor(x: Size) -> int:
 def round_up(x: Size, step: int) -> Size:
     """The least multiple of `step` that is not below the size."""
     return (x + step - 1) // step * step
+
+
+def inverse(x: Size, dtype: str) -> Expr:
+    """1 / x as a number of te, for means."""
+    if isinstance(x, Dim):
+        return build.truediv(build.const(1.0, dtype), build.cast(dtype, x.asexpr("int64")))
+    return build.const(1.0 / max(x, 1), dtype)
 
 
 def minimum(a: Size, b: Size) -> Size:

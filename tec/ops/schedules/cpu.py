@@ -149,11 +149,13 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
     """
     length = reduce_size(op)
     lanes = lanes_for(op.output(0).dtype, target)
-    if op.num_outputs != 1 or not op.reduce_axis or length is None or length < 4 * lanes:
+    if op.num_outputs != 1 or not op.reduce_axis or (length is not None and length < 4 * lanes):
         return None
     last = op.reduce_axis[-1]
     n = extent(last.dom.extent) if last.dom is not None else None
-    if n is None or n < lanes or not _reads_contiguously(op, last.var, directly=True):
+    if n is None:  # a row of symbolic length; with other axes symbolic instead, it is as short as it says
+        n = lanes
+    if n < lanes or not _reads_contiguously(op, last.var, directly=True):
         return None
     _, inner = s[op].split(last, factor=2 * lanes if n >= 8 * lanes else lanes)
     partial = s[s.rfactor(op.output(0), inner)]

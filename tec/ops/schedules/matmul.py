@@ -34,9 +34,10 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     mm, out = pair
     *_, m, n = const_shape(mm.output(0))
     lanes = max(4, target.vector_bytes // 4)
-    if n is None or n < lanes or mm.output(0).dtype not in ("float32", "float64", "int32"):
+    if (n is not None and n < lanes) or mm.output(0).dtype not in ("float32", "float64", "int32"):
         return False
-    width = 2 * lanes if n % (2 * lanes) == 0 else lanes
+    width = 2 * lanes if n is not None and n % (2 * lanes) == 0 else lanes
+    open_sizes = m is None or n is None
     if m is None:
         height = _OPEN_ROWS
     else:
@@ -51,17 +52,24 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     jo, ji = final.split(axes[-1], factor=width)
     # The column panel outermost: its part of B stays in the second-level cache while the rows go by.
     final.reorder(*axes[:-2], jo, io, ii, ji)
-    final.vectorize(ji) if n % width == 0 else None
+    final.vectorize(ji) if n is None or n % width == 0 else None
     acc = s[cached]
-    loops = [*axes[:-2], jo, io]
-    outer = final.fuse(*loops)
-    if m is None or 2 * m * n * (size_of([mm.reduce_axis[0].dom.extent]) or 1) >= 1 << 18:  # type: ignore[union-attr]
-        final.parallel(outer)
+    if open_sizes:
+        # Loops of unknown length are not fused: it would take a division to find the place, and full tiles do not part from the
+        # ragged ones at the end.
+        lead = [*axes[:-2], jo] if n is not None else axes[:-2]
+        panels = final.fuse(*lead) if len(lead) > 1 else lead[0] if lead else jo
+        final.parallel(panels if len(axes) > 2 or n is None or n >= 4 * width else io)
+        outer = io
+    else:
+        outer = final.fuse(*axes[:-2], jo, io)
+        if 2 * m * n * (size_of([mm.reduce_axis[0].dom.extent]) or 1) >= 1 << 18:  # type: ignore[operator,union-attr]
+            final.parallel(outer)
     acc.compute_at(final, outer)
     acc.set_scope("local")
     *lead, ci, cj = acc.op.axis
     (k,) = acc.op.reduce_axis
-    ko, ki = acc.split(k, factor=4 if (size_of([k.dom.extent]) or 0) % 4 == 0 else 1)
+    ko, ki = acc.split(k, factor=4 if (size_of([k.dom.extent]) or 1) % 4 == 0 else 1)
     cjo, cji = acc.split(cj, factor=lanes)
     acc.reorder(*lead, ko, ki, ci, cjo, cji)
     acc.vectorize(cji)
