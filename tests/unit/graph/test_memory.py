@@ -80,3 +80,15 @@ def test_compiled_networks_report_theirs(seed):
     net = compile_graph(random_graph(seed, 16), tec.Target("llvm"))
     assert net.report["arena_bytes"] == net.plan["arena_bytes"]
     assert net.report["arena_lower_bound"] <= net.report["arena_bytes"] <= 1.15 * net.report["arena_lower_bound"]
+
+
+def test_layers_that_take_turns_reach_the_bound():
+    """A recurrent network unrolled: a large input, one state a step, all states joined for the next layer."""
+    values, at, steps = [], 0, 40
+    for layer in range(3):
+        values.append(Lifetime(f"x{layer}", 4 * steps * 256, at, at + steps))
+        end = at + steps + 1
+        values += [Lifetime(f"h{layer}.{k}", 256, at + 1 + k, end) for k in range(steps)]
+        values.append(Lifetime(f"all{layer}", steps * 256, end, end + 1))
+        at = end + 1
+    assert check(values) == 1
