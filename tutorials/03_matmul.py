@@ -1,13 +1,17 @@
 # %% [markdown]
-# # A matrix product, from naive to matrix cores
+# # A matrix product by picture, from naive to matrix cores
 #
-# One computation, three schedules. After each step the software GPU's time model for an MI300X says what it gained, and what
-# limits it. The model is a bound worked out from counted instructions, cache lines and LDS clocks, not a measurement of hardware.
+# One computation, three schedules. After each step stand its loop nest as a picture (which a notebook shows for `s` by itself) and the
+# figure: the software GPU's time model for an MI300X says what the step gained, and what limits it. The model is a bound worked out
+# from counted instructions, cache lines and LDS clocks, not a measurement of hardware.
 
 # %%
+from pathlib import Path
+
 import numpy as np
 
 import tec
+from tec.notebook import bars_svg, nest_svg
 from tec.runtime.amdemu import emulator_profile
 from tec.te import intrin
 
@@ -41,6 +45,7 @@ def measure(title, s, args, dtype="float32", tolerance=1e-4):
     us = r.estimate.microseconds
     facts = f.imported_modules[0].attrs["kernels"]["matmul_kernel0"]
     results.append((title, us, 2 * N**3 / us / 1e6, r.estimate.limit))
+    Path(f"matmul_{title.replace(' ', '_')}.svg").write_text(nest_svg(str(s)))
     print(
         f"{title}: {us:.0f} us by the model ({2 * N**3 / us / 1e6:.1f} TFLOP/s), limited by {r.estimate.limit}\n"
         f"{facts['vgprs']} VGPRs, {facts['lds_bytes']} bytes of LDS, {r.counts.global_line_bytes / 1e6:.0f} MB of cache lines\n"
@@ -64,6 +69,11 @@ for axis, thread in ((io, "blockIdx.y"), (jo, "blockIdx.x"), (ii, "threadIdx.y")
 measure("naive", s, [A, B, C])
 
 # %% [markdown]
+# ![the loops of the naive product](matmul_naive.svg)
+#
+# A box is a loop, in the loop it stands in. Blue loops are spread over work-groups, green ones over the threads of one, and what is left
+# inside, the reduction, runs in each thread.
+#
 # ## Tiled: through shared memory and registers
 # A work-group makes 64 x 64 elements, a thread 4 x 4 of them. Tiles of A and B come into LDS once a work-group, and from there
 # into registers once a thread, where each value is used four times.
@@ -106,6 +116,11 @@ for local in (la, lb):
 measure("tiled", s, [A, B, C])
 
 # %% [markdown]
+# ![the loops of the tiled product](matmul_tiled.svg)
+#
+# White boxes are stages that are computed where they stand: in each step of the outer reduction loop all threads together fill the two
+# tiles in LDS (`shared`); in each step of the inner one a thread takes its share into registers (`local`).
+#
 # ## Matrix cores
 # The same tiling, with tiles of 16 x 16 x 16 handed to the matrix unit by `tensorize`. `tec.te.intrin.matrix` gives the intrinsics of
 # the target's unit: load an operand's tile into a wavefront's registers, multiply and add, store. Inputs are float16, sums float32.
@@ -162,6 +177,10 @@ for shared, fragment, role in operands:
 measure("matrix cores", s, [A, B, C], "float16", 2e-3)
 
 # %% [markdown]
+# ![the loops of the product on matrix cores](matmul_matrix_cores.svg)
+#
+# The red loops and all inside of them are one instruction, or a few, of a whole wavefront. The outermost reduction loop is a pipeline.
+#
 # ## The three
 
 # %%
@@ -169,3 +188,10 @@ print(f"{'schedule':14} {'us':>8} {'TFLOP/s':>8}  limited by")
 for title, us, rate, limit in results:
     print(f"{title:14} {us:8.0f} {rate:8.2f}  {limit}")
 assert results[0][1] > 3 * results[1][1] and results[1][1] > results[2][1]
+bars = [(title, rate, f"{rate:.1f} TFLOP/s, {us:.0f} us, limited by {limit}") for title, us, rate, limit in results]
+Path("matmul_rates.svg").write_text(bars_svg(bars, f"{N} x {N} x {N} by the time model of the MI300X"))
+
+# %% [markdown]
+# ![the rates of the three schedules](matmul_rates.svg)
+#
+# A product of 512 is small for this chip: 64 work-groups for its 304 compute units. Larger ones come nearer to its ceilings.

@@ -73,3 +73,6 @@ print(graph)
 data = rng.standard_normal((4, 4)).astype("float32")
 (got,) = tec.compile(graph, target="llvm", cache=False).run({"x": data})
 np.testing.assert_allclose(got, data / (1 + 2 * np.abs(data)), rtol=1e-5)
+
+# %% [markdown]
+# Attributes with defaults, inputs whose values must be known, functions in models, tests: "Adding an ONNX operator".
