@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
-from .dims import inverse
+from .dims import inverse as one_over
 from .reduce import reduction
 from .registry import OPAQUE, Attrs, TensorType, fail, normalize_axis, register, same_type, static_shape
 
@@ -83,7 +83,7 @@ def _layer_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
     count = 1
     for n in shape[axis:]:
         count *= n
-    scale = inverse(count, acc)
+    scale = one_over(count, acc)
     kept = shape[:axis]
     total = reduction(x, kept, axes, False, te.sum, lambda e, i: e.astype(acc), "layer_sum")
 
