@@ -17,9 +17,9 @@ from ..ir.dtype import dtype_info
 from ..ir.func import Func
 from ..ir.matrix import MatrixInstr, instr_of, native_k
 from ..target import Target
+from .amdgpu_tiles import TileEmitter
 from .emitter_call import CallHandler
 from .gpu import GpuEmitter
-from .gpu_address import UniformAddresses
 from .llvm_util import Machine
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -33,7 +33,7 @@ _SWIZZLE_XOR = 0x1F  # and mask of ds_swizzle's bit mode: keep the lane, or noth
 _ROW_BYTE_SWAP = ("0x76543210", "0xFEDCBA98")  # permlanex16: every lane takes its own place in the other row
 
 
-class AmdgpuEmitter(UniformAddresses):
+class AmdgpuEmitter(TileEmitter):
     """LLVM IR of AMDGPU kernels."""
 
     alloca_space: ClassVar[int] = 5

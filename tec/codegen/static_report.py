@@ -110,6 +110,8 @@ def _main_loop(body: list[str]) -> list[str] | None:
     if not inner:
         return None
     pieces = [body[a : b + 1] for a, b in inner]
+    if any(map(_is_matrix, body)) and not any(_is_matrix(line) for p in pieces for line in p):
+        return None  # the product's loop is unrolled; what jumps back is a block that was moved
     return max(pieces, key=lambda p: (sum(map(_is_matrix, p)), len(p)))
 
 

@@ -14,6 +14,8 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     from .passes.fold_scale import fold_scale
     from .passes.layout import blocked_layout
     from .passes.mixed_precision import mixed_precision
+    from .passes.pixels import pixel_layout
+    from .passes.weights import transpose_weights
 
     graph = dead_code(graph)
     graph = common_subexpressions(graph)
@@ -21,5 +23,8 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     graph = dead_code(graph)
     if dtype is not None:
         graph = mixed_precision(graph, dtype)
-    graph = conv_as_gemm(graph) if target.is_gpu else blocked_layout(graph, target)
+    if target.is_gpu:
+        graph = conv_as_gemm(pixel_layout(transpose_weights(graph, target), target))
+    else:
+        graph = blocked_layout(graph, target)
     return dead_code(graph)

@@ -8,10 +8,13 @@ of the image (im2col).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import te
+from ..ir.dtype import dtype_info
 from ..target import as_target
 from ..te import Tensor
 from .conv import conv_out
@@ -29,13 +32,25 @@ def _up(n: int, tile: int) -> int:
     return -(-n // tile) * tile
 
 
+def piece_elems(dtype: str) -> int:
+    """Elements that one 16-byte access moves."""
+    return max(1, 16 // dtype_info(dtype).bytes)
+
+
 Element = Callable[..., Any]  # (batch index tuple, row, column) -> value
 
 
 def _tile(
-    batch: Sequence[int], rows: int, cols: int, tile: tuple[int, int], element: Element, dtype: str, name: str
+    batch: Sequence[int],
+    rows: int,
+    cols: int,
+    tile: tuple[int, int],
+    element: Element,
+    dtype: str,
+    name: str,
+    wide: int = 1,
 ) -> Tensor:
-    """An operand as a padded stage over (batch..., rows, cols)."""
+    """An operand as a padded stage over (batch..., rows, cols); `wide` neighbours of a row lie side by side in memory."""
     shape = (*batch, _up(rows, tile[0]), _up(cols, tile[1]))
 
     def body(*i: Any) -> Any:
@@ -44,31 +59,49 @@ def _tile(
         value = element(b, r, c)
         return te.if_then_else(te.all(*conds), value, te.const(0, dtype)) if conds else value
 
-    return te.compute(shape, body, name=name, tag="tile")
+    return te.compute(shape, body, name=name, tag="tile", attrs={"wide": math.gcd(wide, cols)})
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One side of a product: its element at (batch index, i, k), i counting rows of A or columns of B.
+
+    `k_last`: the tile in shared memory is [i, k], else [k, i]; it should be as the operand lies in memory, `wide` of whose
+    elements along the tile's rows lie side by side from a multiple of `wide` on (1: none are known to).
+    """
+
+    at: Element
+    dtype: str
+    k_last: bool = True
+    wide: int = 1
 
 
 def tiled_product(
-    batch: Sequence[int],
-    m: int,
-    n: int,
-    k: int,
-    a: Element,
-    b: Element,
-    dtypes: tuple[str, str],
-    acc: str,
-    out_dtype: str,
+    batch: Sequence[int], m: int, n: int, k: int, a: Operand, b: Operand, acc: str, out_dtype: str
 ) -> Tensor:
-    """sum_k a(batch, m, k) * b(batch, k, n) as a guarded copy of a padded product; `a` ignores batches where it has none."""
+    """sum_k a(batch, m, k) * b(batch, n, k) as a guarded copy of a padded product."""
     from .schedules import matrix_units
 
     target = as_target()
-    tiling = matrix_units.padded(m, n, k, dtypes[0], acc, target) if target.is_gpu and dtypes[0] == dtypes[1] else None
+    tiling = matrix_units.padded(m, n, k, a.dtype, acc, target) if target.is_gpu and a.dtype == b.dtype else None
     tm, tn, tk = (tiling.m, tiling.n, tiling.k) if tiling is not None else tile_sizes(m, n, k)
-    left = _tile(batch, m, k, (tm, tk), a, dtypes[0], "left")
-    right = _tile(batch, k, n, (tk, tn), b, dtypes[1], "right")
+
+    def tile(o: Operand, rows: int, step: int, name: str) -> Tensor:
+        if o.k_last:
+            return _tile(batch, rows, k, (step, tk), o.at, o.dtype, name, o.wide)
+        return _tile(batch, k, rows, (tk, step), lambda i, r, c: o.at(i, c, r), o.dtype, name, o.wide)
+
+    left, right = tile(a, m, tm, "left"), tile(b, n, tn, "right")
     r = te.reduce_axis((0, _up(k, tk)), "k")
+
+    def body(*at: Any) -> Any:
+        *lead, i, j = at
+        x = left(*lead, *((i, r) if a.k_last else (r, i)))
+        y = right(*lead, *((j, r) if b.k_last else (r, j)))
+        return te.sum(x.astype(acc) * y.astype(acc), axis=r)
+
     shape = (*batch, _up(m, tm), _up(n, tn))
-    y = te.compute(shape, lambda *i: te.sum(left(*i[:-1], r).astype(acc) * right(*i[:-2], r, i[-1]).astype(acc), axis=r), name="product", tag="tiled_product", attrs={"tile": (tm, tn, tk), "tiling": tiling})  # fmt: skip
+    y = te.compute(shape, body, name="product", tag="tiled_product", attrs={"tile": (tm, tn, tk), "tiling": tiling})
     return te.compute((*batch, m, n), lambda *i: y(*i).astype(out_dtype), name="result")
 
 
@@ -111,11 +144,9 @@ def _conv_gemm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
         conds = [i >= 0] * (top > 0) + [i < h] * (bottom > 0) + [j >= 0] * (left > 0) + [j < width] * (right > 0)
         return te.if_then_else(te.all(*conds), value, te.const(0, x.dtype)) if conds else value
 
-    return [
-        tiled_product(
-            (n,), channels, pixels, depth, lambda b, c, k: w(c, k), window, (w.dtype, x.dtype), accumulator(x.dtype), out.dtype
-        )
-    ]  # fmt: skip
+    weights = Operand(lambda b, c, k: w(c, k), w.dtype, wide=piece_elems(w.dtype))
+    windows = Operand(lambda b, p, k: window(b, k, p), x.dtype, k_last=False)
+    return [tiled_product((n,), channels, pixels, depth, weights, windows, accumulator(x.dtype), out.dtype)]
 
 
 @register("tiled_matmul", COMPLEX, _matmul_type, flops=_matmul_flops)
@@ -126,12 +157,16 @@ def _tiled_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType])
     ta, tb = attrs.get("transpose_a", False), attrs.get("transpose_b", False)
     shape_a, shape_b = static_shape(a), static_shape(b)
     *batch, m, n = out.shape
-    k = shape_a[-2 if ta else -1]
-    return [
-        tiled_product(
-            batch, m, n, k,
-            lambda i, r, c: a(*broadcast_index(shape_a[:-2], i), *((c, r) if ta else (r, c))),
-            lambda i, r, c: b(*broadcast_index(shape_b[:-2], i), *((c, r) if tb else (r, c))),
-            (a.dtype, b.dtype), accumulator(a.dtype), out.dtype,
-        )
-    ]  # fmt: skip
+    left = Operand(
+        lambda i, r, k: a(*broadcast_index(shape_a[:-2], i), *((k, r) if ta else (r, k))),
+        a.dtype,
+        not ta,
+        piece_elems(a.dtype),
+    )
+    right = Operand(
+        lambda i, c, k: b(*broadcast_index(shape_b[:-2], i), *((c, k) if tb else (k, c))),
+        b.dtype,
+        tb,
+        piece_elems(b.dtype),
+    )
+    return [tiled_product(batch, m, n, shape_a[-2 if ta else -1], left, right, accumulator(a.dtype), out.dtype)]

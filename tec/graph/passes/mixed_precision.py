@@ -45,12 +45,14 @@ def mixed_precision(graph: Graph, dtype: str = "float16") -> Graph:
         return hit
 
     def fits(v: Value) -> bool:
-        """Whether a constant survives in 16 bits: no overflow, and no value that only underflow would make zero."""
+        """Whether a constant survives in 16 bits: nothing overflows, and what underflows is nothing beside its largest value."""
         data = np.asarray(v.data)
         size = np.abs(data[np.isfinite(data)])
-        return not size.size or bool(
-            size.max() < _LIMIT[dtype] and not np.any((size > 0) & (size < 6e-8) & (dtype == "float16"))
-        )
+        if not size.size or dtype == "bfloat16":
+            return True
+        largest = size.max()
+        lost = (size > 0) & (size < 6e-8) & (size > largest * 2.0**-11)
+        return bool(largest < _LIMIT[dtype] and not np.any(lost))
 
     def in_16(b: Rebuild, node: Node) -> bool:
         floats = [v for v in node.inputs if v.dtype == "float32"]

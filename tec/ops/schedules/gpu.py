@@ -7,17 +7,18 @@ elementwise. What is left runs as one kernel a stage.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from ...ir.dtype import dtype_info
 from ...schedule import Schedule, create_schedule
 from ...target import Target
 from ...te import ComputeOp, Tensor, thread_axis
 from . import matmul, matrix_units
-from .analysis import Group, analyze, reduce_size, shape_key, size_of
+from .analysis import Group, analyze, const_shape, extent, reduce_size, size_of
 from .cpu import _common_rows, inline_injective
 
 THREADS = 256
-_OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threads
 
 
 def schedule(outputs: list[Tensor], target: Target) -> Schedule:
@@ -93,10 +94,38 @@ def with_epilogue(s: Schedule, group: Group, red: ComputeOp, target: Target) -> 
         and red.num_outputs == 1
     ):
         return _group_per_output(s, out, red)
+    if red.tag == "pixels" and pixels(s, out, red):
+        return True
     inner = bind_all(s, out, 64)
     if out is not red:
         s[red].compute_at(s[out], inner)
         s[red].set_scope("local")
+    return True
+
+
+def pixels(s: Schedule, out: ComputeOp, red: ComputeOp) -> bool:
+    """Windows over (pixels, channels): 16 bytes of channels a thread, neighbours side by side, so that they touch whole cache
+    lines."""
+    channels = const_shape(out.output(0))[-1]
+    if len(out.axis) != 2 or channels is None:
+        return False
+    lanes = math.gcd(channels, 16 // dtype_info(out.output(0).dtype).bytes)
+    acc = s.cache_write(out.output(0), "local") if out is red else red.output(0)
+    final, own = s[out.output(0)], s[acc]
+    own.set_scope("local")
+    p, c = final.op.axis
+    c, vec = final.split(c, factor=lanes)
+    outer, inner = final.split(final.fuse(p, c), factor=64)
+    final.bind(outer, thread_axis("blockIdx.x"))
+    final.bind(inner, thread_axis("threadIdx.x"))
+    final.vectorize(vec)
+    own.compute_at(final, inner)
+    op = own.op
+    own.reorder(*op.reduce_axis, *op.axis)
+    own.vectorize(op.axis[-1])
+    if (reduce_size(op) or 0) <= 32:
+        for axis in op.reduce_axis:
+            own.unroll(axis)
     return True
 
 
@@ -128,13 +157,13 @@ def rows(s: Schedule, group: Group, reductions: list[ComputeOp], target: Target)
     if not outer or outer >= len(out.axis):
         return False
     length = size_of(a.dom.extent for a in out.axis[outer:] if a.dom is not None)
-    if length is not None and length < 2:
+    if length is None or length < 2 or any(extent(a.dom.extent) is None for r in reductions for a in r.reduce_axis):  # type: ignore[union-attr]
         return False
-    if any(shape_key(r.output(0))[:outer] != shape_key(out.output(0))[:outer] for r in reductions):
+    if any(const_shape(r.output(0))[:outer] != const_shape(out.output(0))[:outer] for r in reductions):
         return False
-    # Rows of symbolic length: as many threads as suit short and middling ones.
-    sizes = [length, *[reduce_size(r) for r in reductions]]
-    longest = max(_OPEN_ROW if n is None else n for n in sizes)
+    if any(size_of(r.output(0).shape[outer:]) != 1 for r in reductions):
+        return False  # sums for each element of the row, not for the row
+    longest = max([length, *[reduce_size(r) or 1 for r in reductions]])
     threads = 32 if longest <= 64 else 64 if longest <= 1024 else 256
     stage = s[out]
     lead = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]

@@ -312,7 +312,8 @@ def _operand(
     if t.swizzle:
         stage.pragma(part, "swizzle")
     stage.unroll(rest)
-    if stage.op.tag in COMPUTED_IN_PLACE:
-        stage.unroll(vec)
-    else:
-        stage.vectorize(vec)
+    wide = min(piece, stage.op.attrs.get("wide", 1)) if stage.op.tag in COMPUTED_IN_PLACE else piece
+    if wide < piece:
+        parts, vec = stage.split(vec, factor=wide)
+        stage.unroll(parts)
+    stage.vectorize(vec)

@@ -1,0 +1,73 @@
+"""Keeps WMMA out of branches: a matrix instruction takes its operands from all lanes of the wavefront, so all must be on.
+
+LLVM knows this of MFMA; WMMA it moves down under a guard of the results (MachineSink), where the lanes beyond the tensor's edge
+are off, and the others compute with what they happened to hold. So where statements that only read an accumulator follow those
+that computed it, an empty instruction that uses the accumulator's registers stands between them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.buffer import Buffer
+from ..ir.dtype import dtype_info
+from ..ir.func import Func
+from ..ir.visit import visit
+from .emitter_stmt import STMT_HANDLERS
+from .gpu_address import UniformAddresses
+
+
+class TileEmitter(UniformAddresses):
+    """Statements of kernels with WMMA."""
+
+    stmt_handlers: ClassVar[dict[type, Any]]
+
+    def function(self, f: Func) -> None:
+        self.computed: dict[int, tuple[Buffer, int]] = {}  # accumulators that nothing has read yet, elements of a tile
+        super().function(f)
+
+    def tile_store(self, s: S.BufferStore) -> None:
+        self.buffer_store(s)
+        if _is_wmma(s.value):
+            self.computed[id(s.buffer)] = s.buffer, dtype_info(s.value.dtype).lanes
+
+    def tile_sequence(self, s: S.Seq) -> None:
+        for child in s.stmts:
+            if self.computed:
+                for key in _reads(child) & self.computed.keys():
+                    self._pin(*self.computed.pop(key))
+            self.stmt(child)
+
+    def _pin(self, tiles: Buffer, elems: int) -> None:
+        (size,) = tiles.shape
+        self.memo_clear()
+        for start in range(0, size.value if isinstance(size, E.IntImm) else 0, elems):
+            load = E.BufferLoad(tiles, (E.Ramp(E.IntImm(start), E.IntImm(1), elems),))
+            self.line(f'call void asm sideeffect "", "v"({self.reg(load.dtype)} {self.expr(load)})')
+
+
+def _is_wmma(e: E.Expr) -> bool:
+    return isinstance(e, E.Call) and e.op == "mma" and (e.attrs or {}).get("unit") == "wmma"
+
+
+def _reads(s: S.Stmt) -> set[int]:
+    """Buffers that a statement reads; none where it computes tiles itself."""
+    found: set[int] = set()
+    computes = False
+
+    def on_expr(e: E.Expr) -> None:
+        nonlocal computes
+        if isinstance(e, E.BufferLoad):
+            found.add(id(e.buffer))
+        elif _is_wmma(e):
+            computes = True
+
+    visit(s, on_expr, None)
+    return set() if computes else found
+
+
+TileEmitter.stmt_handlers = {
+    **STMT_HANDLERS, S.BufferStore: TileEmitter.tile_store, S.Seq: TileEmitter.tile_sequence,
+}  # fmt: skip

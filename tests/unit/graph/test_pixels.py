@@ -1,0 +1,243 @@
+"""The layout for matrix units: images as (pixels, channels) matrices, weights along the sum; and what the kernels become."""
+
+import numpy as np
+import pytest
+
+import tec
+from tec.codegen.static_report import report
+from tec.graph import Graph, run_graph
+from tec.graph.optimize import optimize
+from tec.graph.passes.fuse import fuse
+from tec.graph.passes.mixed_precision import mixed_precision
+from tec.graph.passes.pixels import pixel_layout
+from tec.graph.passes.weights import transpose_weights
+from tests.unit.graph.random_graphs import conv_attrs, feed, random_graph
+
+GFX942 = tec.Target("rocm -mcpu=gfx942")
+GFX1100 = tec.Target("rocm -mcpu=gfx1100")
+rng = np.random.default_rng(11)
+
+
+def ops(g):
+    return [n.op for n in g.nodes]
+
+
+def const(g, shape, dtype="float32"):
+    return g.constant((rng.standard_normal(shape) / 4).astype(dtype))
+
+
+def conv(g, x, out, kernel=3, **attrs):
+    w = const(g, (out, x.shape[1] // attrs.get("groups", 1), kernel, kernel), x.dtype)
+    return g.add("conv", [x, w], conv_attrs(**attrs))[0]
+
+
+def same(before, after, rtol=1e-4):
+    after.check()
+    feeds = feed(before)
+    for a, b in zip(run_graph(after, feeds), run_graph(before, feeds), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * max(1.0, float(np.abs(b).max(initial=0))))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs_mean_the_same(seed):
+    same(random_graph(seed), pixel_layout(random_graph(seed), GFX942))
+    same(random_graph(seed), transpose_weights(random_graph(seed), GFX942))
+
+
+SHAPES = [
+    (cin, cout, groups, stride, dilation)
+    for cin, cout, groups in [(3, 5, 1), (8, 16, 1), (17, 1, 1), (7, 7, 7), (16, 16, 16), (6, 4, 2), (1, 3, 1)]
+    for stride, dilation in [(1, 1), (2, 1), (1, 2)]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cin,cout,groups,stride,dilation", SHAPES)
+def test_convolutions(cin, cout, groups, stride, dilation):
+    g = Graph()
+    x = g.input("x", "float32", (2, cin, 9, 8))
+    y = conv(g, x, cout, stride=stride, dilation=dilation, before=1, after=2, groups=groups)
+    (y,) = g.add("add", [y, const(g, (cout, 1, 1))])
+    (y,) = g.add("relu", [y])
+    z = conv(g, y, 5, 1)
+    (p,) = g.add("reduce_mean", [z], {"axes": (2, 3), "keepdims": True})
+    (q,) = g.add("reduce_mean", [z], {"axes": (2, 3), "keepdims": False})
+    g.set_outputs([y, p, q])
+    after = pixel_layout(g, GFX942)
+    assert "conv_pixels" in ops(after) and ("conv" in ops(after)) == (groups == 2)
+    same(g, after)
+
+
+def test_a_network_is_converted_at_its_edges_alone():
+    """Pooling, gates of one value a channel and an image, concatenation, slices and sums stay in the layout."""
+    g = Graph()
+    x = g.input("x", "float32", (2, 3, 12, 12))
+    (a,) = g.add("relu", [conv(g, x, 8, before=1, after=1)])
+    window = {
+        "kernel": (2, 2),
+        "strides": (2, 2),
+        "dilations": (1, 1),
+        "before": (0, 0),
+        "after": (0, 0),
+        "out_space": (6, 6),
+    }
+    (a,) = g.add("max_pool", [a], window)
+    (m,) = g.add("reduce_mean", [a], {"axes": (2, 3), "keepdims": True})
+    (m,) = g.add("sigmoid", [conv(g, m, 8, 1)])
+    (b,) = g.add("multiply", [a, m])
+    (c,) = g.add("concat", [b, conv(g, a, 4, 1)], {"axis": 1})
+    (d,) = g.add("slice", [c], {"starts": (0, 2, 0, 0), "steps": (1, 2, 1, 1), "sizes": (2, 4, 6, 6)})
+    (e,) = g.add("add", [d, conv(g, b, 4, 3, before=1, after=1)])
+    g.set_outputs([e])
+    after = pixel_layout(g, GFX942)
+    assert ops(after).count("to_pixels") == 1 and ops(after).count("from_pixels") == 1
+    assert not {"conv", "max_pool"} & set(ops(after))
+    same(g, after)
+
+
+def test_no_matrix_unit_for_the_type_leaves_the_graph():
+    g = Graph()
+    g.set_outputs([conv(g, g.input("x", "float32", (1, 8, 9, 9)), 8)])
+    assert pixel_layout(g, GFX1100) is g and pixel_layout(g, GFX942) is not g
+
+
+# ---- weights
+
+
+def product(dtype, m, k, n, const_b=True, **attrs):
+    g = Graph()
+    x = g.input("x", dtype, (m, k))
+    shape = (n, k) if attrs.get("transpose_b") else (k, n)
+    y = const(g, shape, dtype) if const_b else g.input("y", dtype, shape)
+    g.set_outputs(g.add("matmul", [x, y], attrs))
+    return g
+
+
+@pytest.mark.parametrize("target,dtype,m,turned", [
+    (GFX942, "float32", 64, True), (GFX942, "float16", 64, True), (GFX1100, "float16", 64, True),
+    (GFX1100, "float32", 64, False), (GFX1100, "float32", 1, True),
+])  # fmt: skip
+def test_constant_weights_are_stored_along_the_sum(target, dtype, m, turned):
+    g = product(dtype, m, 40, 24)
+    after = transpose_weights(g, target)
+    (node,) = after.nodes
+    assert bool(node.attrs.get("transpose_b")) == turned
+    assert node.inputs[1].shape == ((24, 40) if turned else (40, 24))
+    same(g, after, 1e-2 if dtype == "float16" else 1e-4)
+    again = product(dtype, m, 40, 24, transpose_b=True)
+    assert transpose_weights(again, target).nodes[0].inputs[1].shape == (24, 40)
+    assert transpose_weights(product(dtype, m, 40, 24, const_b=False), target).nodes[0].attrs == {}
+
+
+def test_one_weight_of_two_products_is_turned_once():
+    g = Graph()
+    w = const(g, (40, 24))
+    a, b = (g.add("matmul", [g.input(n, "float32", (32, 40)), w])[0] for n in "xy")
+    g.set_outputs([a, b])
+    after = transpose_weights(g, GFX942)
+    assert len(after.constants()) == 1
+
+
+# ---- what the kernels become
+
+
+def main_loop(graph, target, dtype=None):
+    """The report of the kernel with the most matrix instructions."""
+    net = tec.compile(graph, target=target, dtype=dtype, cache=False)
+    return max(report(net.get_source("asm")), key=lambda r: r.matrix)
+
+
+def check_loop(r, mfma, vgprs=256):
+    assert r.spills == 0 and r.scratch_bytes == 0 and r.vgprs + r.agprs <= vgprs
+    assert r.matrix >= mfma
+    assert r.barriers <= 2
+    assert set(r.global_loads) == {128}
+    assert min(r.lds_reads) >= 64 and min(r.lds_writes) >= 64
+
+
+# A BERT-base's products over 1,024 tokens, as a graph makes them: weights of [k, n], a bias behind.
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("k,n", [(768, 3072), (3072, 1536)])
+def test_a_transformers_product_on_gfx942(dtype, k, n):
+    g = Graph()
+    (y,) = g.add("matmul", [g.input("x", "float32", (1024, k)), const(g, (k, n))])
+    g.set_outputs(g.add("add", [y, const(g, (n,))]))
+    r = main_loop(g, GFX942, dtype)
+    check_loop(r, 32)
+    assert r.matrix_kind.startswith("mfma_f32_32x32x8_")
+
+
+def test_bytes_on_gfx942():
+    r = main_loop(product("int8", 1024, 1024, 4096), GFX942)
+    check_loop(r, 16)
+    assert r.matrix_kind == "mfma_i32_32x32x16_i8"
+
+
+def test_a_transformers_product_on_gfx1100():
+    r = main_loop(product("float16", 1024, 768, 3072), GFX1100)
+    assert r.spills == 0 and r.scratch_bytes == 0 and min(r.lds_reads) >= 64 and set(r.global_loads) == {128}
+
+
+@pytest.mark.parametrize("cin,cout,size,kernel,stride", [(64, 256, 56, 1, 1), (64, 64, 56, 3, 1), (256, 512, 28, 1, 2)])
+@pytest.mark.parametrize("batch", [1, 16])
+def test_resnets_convolutions_on_gfx942(cin, cout, size, kernel, stride, batch):
+    g = Graph()
+    x = g.input("x", "float32", (batch, cin, size, size))
+    y = conv(g, x, cout, kernel, stride=stride, before=kernel // 2, after=kernel // 2)
+    (y,) = g.add("add", [y, const(g, (cout, 1, 1))])
+    g.set_outputs(g.add("relu", [y]))
+    r = main_loop(g, GFX942, "float16")
+    assert r.spills == 0 and r.vgprs <= 256 and r.matrix >= 8
+    assert min(r.lds_reads) >= 64 and min(r.lds_writes) >= 64 and max(r.global_loads) == 128
+    if r.has_loop and batch > 1:  # a loop of one step keeps the epilogue's loads
+        assert set(r.global_loads) == {128}
+
+
+def test_large_weights_with_tiny_values_are_16_bits_wide():
+    g = Graph()
+    w = np.ones((8, 8, 3, 3), np.float32)
+    w[0, 0, 0, 0] = 1e-9  # nothing beside the others
+    (y,) = g.add("conv", [g.input("x", "float32", (1, 8, 9, 9)), g.constant(w)], conv_attrs())
+    g.set_outputs([y])
+    assert next(n for n in mixed_precision(g).nodes if n.op == "conv").outputs[0].dtype == "float16"
+    tiny = Graph()
+    (y,) = tiny.add(
+        "multiply", [conv(tiny, tiny.input("x", "float32", (1, 8, 9, 9)), 8), tiny.constant(np.float32(1e-9))]
+    )
+    tiny.set_outputs([y])
+    assert next(n for n in mixed_precision(tiny).nodes if n.op == "multiply").outputs[0].dtype == "float32"
+
+
+# ---- on the software GPU
+
+
+@pytest.mark.parametrize("mcpu,dtype", [("gfx942", "float32"), ("gfx942", "float16"), ("gfx1100", "float16")])
+@pytest.mark.parametrize("batch,cin,cout,size,kernel,stride,groups", [
+    (1, 32, 128, 27, 3, 1, 1),  # a ragged end of the pixels: WMMA must not slip under its guard
+    (2, 3, 40, 17, 7, 2, 1), (2, 20, 24, 9, 3, 1, 1), (1, 24, 24, 14, 3, 2, 24), (1, 6, 6, 5, 3, 1, 6),
+])  # fmt: skip
+def test_convolutions_on_the_software_gpu(mcpu, dtype, batch, cin, cout, size, kernel, stride, groups):
+    g = Graph()
+    x = g.input("x", dtype, (batch, cin, size, size))
+    w = rng.integers(-2, 3, (cout, cin // groups, kernel, kernel)).astype(dtype)
+    pad = kernel // 2
+    (y,) = g.add("conv", [x, g.constant(w)], conv_attrs(stride=stride, before=pad, after=pad, groups=groups))
+    (y,) = g.add("relu", [y])
+    g.set_outputs([y])
+    a = rng.integers(-2, 3, x.shape).astype(dtype)
+    net = tec.compile(g, target=f"rocm -mcpu={mcpu}", cache=False)
+    (got,) = net.run({"x": a}, device=tec.rocm_emu(mcpu))
+    np.testing.assert_array_equal(got, run_graph(g, {"x": a})[0])
+
+
+def test_a_sum_for_each_element_is_no_row():
+    """Outputs of many elements with short sums are spread over work-groups, not shared by the threads of one."""
+    g = Graph()
+    x = g.input("x", "float16", (1, 2048, 49))
+    (y,) = g.add("reduce_mean", [x], {"axes": (2,), "keepdims": False})
+    g.set_outputs([y])
+    (group,) = fuse(optimize(g, GFX942))
+    assert group
+    net = tec.compile(g, target=GFX942, cache=False)
+    launch = next(s for s in net.module.program if s["op"] == "launch")
+    assert launch["grid"][0] >= 8
