@@ -125,6 +125,8 @@ def run(name: str, target: str, device: Any = None) -> tuple[list[Any], list[Any
 
 
 def check(name: str, got: list[Any], want: list[Any]) -> float:
+    if name in QUANTIZED:
+        want = of_plain_ort(name)
     error = 0.0
     for g, w in zip(got, want, strict=True):
         assert g.shape == w.shape and g.dtype == w.dtype
@@ -132,24 +134,14 @@ def check(name: str, got: list[Any], want: list[Any]) -> float:
         scale = max(float(np.abs(w).max()), 1e-6)
         error = max(error, float(np.abs(g - w).max()) / scale)
     print(f"{name}: largest error {error:.2e} of the largest value")
-    if name in QUANTIZED:
-        plain = of_plain_ort(name)
-        for g, w, p in zip(got, want, plain, strict=True):
-            assert rms(g, w) <= 2 * rms(p, w) + 1e-5 * float(np.abs(w).max()), (
-                f"{name}: {rms(g, w):.1e}, ONNX Runtime to itself {rms(p, w):.1e}"
-            )
-    else:
-        assert error < 2e-4, f"{name}: largest error {error:.2e} of the largest value"
+    assert error < 2e-4, f"{name}: largest error {error:.2e} of the largest value"
     return error
 
 
-# Quantized while they run: a value at the edge of two steps may fall to either side, and the layers after it spread that. ONNX
-# Runtime's own levels of optimization differ as much.
+# Quantized while they run, to bytes: a value at the edge of two steps may fall to either side, and the layers after it spread
+# that. ONNX Runtime's optimized graph is off by up to 0.31 of the largest value from its plain one, from tec and from a run in 64 bits,
+# which agree.
 QUANTIZED = {"t5_encoder", "t5_decoder"}
-
-
-def rms(a: Any, b: Any) -> float:
-    return float(np.sqrt(np.mean((np.asarray(a, np.float64) - b) ** 2)))
 
 
 def of_plain_ort(name: str) -> list[Any]:
