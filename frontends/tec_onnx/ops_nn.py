@@ -181,6 +181,9 @@ def _pool(c: Call, name: str, **more: Any) -> list[Value]:
     for k, n in enumerate(x.shape[2:]):
         window = dilations[k] * (kernel[k] - 1) + 1
         span = n + before[k] + after[k] - window
+        if c.attr("ceil_mode", 0) and isinstance(span, int) and -strides[k] < span < 0 and dilations[k] == 1:
+            # One window that overhangs its input (EfficientNet's last pooling): what it covers is all there is.
+            kernel[k], window, span = kernel[k] + span, window + span, 0
         if not require(0, "<=", span, f"windows of {kernel} over {x.type}"):
             raise ImportModelError(f"window {kernel} is larger than the padded input {x.type}")
         count = (-(-span // strides[k]) if c.attr("ceil_mode", 0) else span // strides[k]) + 1

@@ -1,0 +1,39 @@
+"""What whole networks from exporters asked for, each by the smallest model that shows it."""
+
+import numpy as np
+import onnx.helper as oh
+import pytest
+from onnx import TensorProto
+
+import tec
+
+ort = pytest.importorskip("onnxruntime")
+
+
+def _model(nodes, inputs, outputs, opset=17):
+    graph = oh.make_graph(
+        nodes,
+        "g",
+        [oh.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+        [oh.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
+    )
+    return oh.make_model(graph, opset_imports=[oh.make_opsetid("", opset)], ir_version=9)
+
+
+@pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 1, 0, 0]])
+def test_one_ceil_mode_window_larger_than_its_input(op, pads):
+    """EfficientNet's exporter asks for a window of its 320 channels over a picture of 2 by 2, rounded up."""
+    node = oh.make_node(op, ["x"], ["y"], kernel_shape=[32, 32], strides=[32, 32], ceil_mode=1, pads=pads)
+    model = _model([node], {"x": [1, 3, 2, 3]}, ["y"])
+    x = np.random.default_rng(0).standard_normal((1, 3, 2, 3)).astype(np.float32)
+    want = ort.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    got = tec.compile(model, target="llvm").run({"x": x})[0]
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+def test_a_window_larger_than_its_input_without_ceil_mode_is_refused():
+    node = oh.make_node("AveragePool", ["x"], ["y"], kernel_shape=[32, 32], strides=[32, 32])
+    with pytest.raises(tec.TecError, match="window"):
+        tec.compile(_model([node], {"x": [1, 3, 2, 3]}, ["y"]), target="llvm")
