@@ -18,18 +18,16 @@ from ..ir.dtype import dtype_info
 from ..target import as_target
 from ..te import Tensor
 from .conv import conv_out
+from .dims import Size, divisor, round_up, typical
 from .matmul import _flops as _matmul_flops
 from .matmul import _matmul_type, accumulator
 from .registry import COMPLEX, Attrs, TensorType, broadcast_index, fail, register, static_shape
 
 
-def tile_sizes(m: int, n: int, k: int) -> tuple[int, int, int]:
+def tile_sizes(m: Size, n: Size, k: Size) -> tuple[int, int, int]:
     """Tile of a work-group: rows, columns, and the step along the sum."""
+    m, n, k = typical(m), typical(n), typical(k)
     return (64 if m > 32 else 32 if m > 16 else 16), (64 if n > 32 else 32 if n > 16 else 16), (16 if k > 8 else 8)
-
-
-def _up(n: int, tile: int) -> int:
-    return -(-n // tile) * tile
 
 
 def piece_elems(dtype: str) -> int:
@@ -42,8 +40,8 @@ Element = Callable[..., Any]  # (batch index tuple, row, column) -> value
 
 def _tile(
     batch: Sequence[int],
-    rows: int,
-    cols: int,
+    rows: Size,
+    cols: Size,
     tile: tuple[int, int],
     element: Element,
     dtype: str,
@@ -51,7 +49,7 @@ def _tile(
     wide: int = 1,
 ) -> Tensor:
     """An operand as a padded stage over (batch..., rows, cols); `wide` neighbours of a row lie side by side in memory."""
-    shape = (*batch, _up(rows, tile[0]), _up(cols, tile[1]))
+    shape = (*batch, round_up(rows, tile[0]), round_up(cols, tile[1]))
 
     def body(*i: Any) -> Any:
         *b, r, c = i
@@ -59,7 +57,7 @@ def _tile(
         value = element(b, r, c)
         return te.if_then_else(te.all(*conds), value, te.const(0, dtype)) if conds else value
 
-    return te.compute(shape, body, name=name, tag="tile", attrs={"wide": math.gcd(wide, cols)})
+    return te.compute(shape, body, name=name, tag="tile", attrs={"wide": math.gcd(wide, divisor(cols))})
 
 
 @dataclass(frozen=True)
@@ -77,22 +75,26 @@ class Operand:
 
 
 def tiled_product(
-    batch: Sequence[int], m: int, n: int, k: int, a: Operand, b: Operand, acc: str, out_dtype: str
+    batch: Sequence[int], m: Size, n: Size, k: Size, a: Operand, b: Operand, acc: str, out_dtype: str
 ) -> Tensor:
     """sum_k a(batch, m, k) * b(batch, n, k) as a guarded copy of a padded product."""
     from .schedules import matrix_units
 
     target = as_target()
-    tiling = matrix_units.padded(m, n, k, a.dtype, acc, target) if target.is_gpu and a.dtype == b.dtype else None
+    tiling = (
+        matrix_units.padded(typical(m), typical(n), typical(k), a.dtype, acc, target)
+        if target.is_gpu and a.dtype == b.dtype
+        else None
+    )
     tm, tn, tk = (tiling.m, tiling.n, tiling.k) if tiling is not None else tile_sizes(m, n, k)
 
-    def tile(o: Operand, rows: int, step: int, name: str) -> Tensor:
+    def tile(o: Operand, rows: Size, step: int, name: str) -> Tensor:
         if o.k_last:
             return _tile(batch, rows, k, (step, tk), o.at, o.dtype, name, o.wide)
         return _tile(batch, k, rows, (tk, step), lambda i, r, c: o.at(i, c, r), o.dtype, name, o.wide)
 
     left, right = tile(a, m, tm, "left"), tile(b, n, tn, "right")
-    r = te.reduce_axis((0, _up(k, tk)), "k")
+    r = te.reduce_axis((0, round_up(k, tk)), "k")
 
     def body(*at: Any) -> Any:
         *lead, i, j = at
@@ -100,7 +102,7 @@ def tiled_product(
         y = right(*lead, *((j, r) if b.k_last else (r, j)))
         return te.sum(x.astype(acc) * y.astype(acc), axis=r)
 
-    shape = (*batch, _up(m, tm), _up(n, tn))
+    shape = (*batch, round_up(m, tm), round_up(n, tn))
     y = te.compute(shape, body, name="product", tag="tiled_product", attrs={"tile": (tm, tn, tk), "tiling": tiling})
     return te.compute((*batch, m, n), lambda *i: y(*i).astype(out_dtype), name="result")
 

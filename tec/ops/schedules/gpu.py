@@ -15,10 +15,11 @@ from ...schedule import Schedule, create_schedule
 from ...target import Target
 from ...te import ComputeOp, Tensor, thread_axis
 from . import matmul, matrix_units
-from .analysis import Group, analyze, const_shape, extent, reduce_size, size_of
+from .analysis import Group, analyze, const_shape, reduce_size, shape_key, size_of
 from .cpu import _common_rows, inline_injective
 
 THREADS = 256
+_OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threads
 
 
 def schedule(outputs: list[Tensor], target: Target) -> Schedule:
@@ -157,13 +158,15 @@ def rows(s: Schedule, group: Group, reductions: list[ComputeOp], target: Target)
     if not outer or outer >= len(out.axis):
         return False
     length = size_of(a.dom.extent for a in out.axis[outer:] if a.dom is not None)
-    if length is None or length < 2 or any(extent(a.dom.extent) is None for r in reductions for a in r.reduce_axis):  # type: ignore[union-attr]
+    if length is not None and length < 2:
         return False
-    if any(const_shape(r.output(0))[:outer] != const_shape(out.output(0))[:outer] for r in reductions):
+    if any(shape_key(r.output(0))[:outer] != shape_key(out.output(0))[:outer] for r in reductions):
         return False
     if any(size_of(r.output(0).shape[outer:]) != 1 for r in reductions):
         return False  # sums for each element of the row, not for the row
-    longest = max([length, *[reduce_size(r) or 1 for r in reductions]])
+    # Rows of symbolic length: as many threads as suit short and middling ones.
+    sizes = [length, *[reduce_size(r) for r in reductions]]
+    longest = max(_OPEN_ROW if n is None else n for n in sizes)
     threads = 32 if longest <= 64 else 64 if longest <= 1024 else 256
     stage = s[out]
     lead = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]

@@ -18,7 +18,7 @@ from ...ir.visit import walk_exprs
 from ...schedule import Schedule
 from ...target import Target
 from ...te import ComputeOp, Operation, Tensor, intrin, thread_axis
-from .analysis import Group, const_shape, extent
+from .analysis import Group, const_shape, extent, same_shape
 
 _PIECE_BYTES = 16
 COMPUTED_IN_PLACE = ("tile",)  # tags of operands whose tiles are computed in shared memory (tec/ops/conv_gemm.py)
@@ -46,15 +46,15 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Product:
-    """The two operands of a product, and whether A is [k, m] and B is [n, k]."""
+    """The two operands of a product, and whether A is [k, m] and B is [n, k]; a size is None where it is symbolic."""
 
     a: Tensor
     b: Tensor
     trans_a: bool
     trans_b: bool
-    m: int
-    n: int
-    k: int
+    m: int | None
+    n: int | None
+    k: int | None
 
 
 def operands(mm: ComputeOp) -> Product | None:
@@ -69,8 +69,6 @@ def operands(mm: ComputeOp) -> Product | None:
     dims = const_shape(mm.output(0))
     dom = mm.reduce_axis[0].dom
     size_k = extent(dom.extent) if dom is not None else None
-    if dims[-1] is None or dims[-2] is None or size_k is None:
-        return None
     found: dict[str, tuple[Tensor, bool]] = {}
     for e in (source.a, source.b):
         read: Expr = e
@@ -94,7 +92,7 @@ def choose(p: Product, acc_dtype: str, target: Target, unit: str | None = None) 
     """A tiling for the product on this chip; None where its matrix unit does not fit. `unit` "tf32": see `schedule`."""
     in_dtype = p.a.dtype
     known = [i for i in intrin.shapes(target, unit or in_dtype) if i.acc_dtype == acc_dtype]
-    if not known or p.m < 16 or p.n < 16:
+    if not known or p.m is None or p.n is None or p.k is None or p.m < 16 or p.n < 16:
         return None
     piece = _PIECE_BYTES // dtype_info(in_dtype).bytes
     for tile_m, tile_n, wm, wn in ((128, 128, 2, 2), (64, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1)):
@@ -161,7 +159,7 @@ def schedule_group(s: Schedule, group: Group, op: Operation, target: Target) -> 
     tiling = op.attrs.get("tiling")
     if op.tag == "tiled_product" and tiling is None:
         return False
-    if not isinstance(out, ComputeOp) or (tiling is None and const_shape(out.output(0)) != const_shape(op.output(0))):
+    if not isinstance(out, ComputeOp) or (tiling is None and not same_shape(out.output(0), op.output(0))):
         return False
     return schedule(s, op, out, target, tiling)
 
@@ -274,7 +272,7 @@ def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins)
     tj, jj = acc.split(j, factor=t.instr_n)
     acc.reorder(*lead, ko, ki, ti, tj, ii, jj, kk)
     acc.unroll(ki)
-    if t.stages and (extent(k.dom.extent) or 0) > t.k:
+    if t.stages and (extent(k.dom.extent) or t.k + 1) > t.k:
         acc.pragma(ko, "software_pipeline", t.stages)
     acc.tensorize(ii, mx.mma)
     return ko, ki
