@@ -36,17 +36,25 @@ class Scope(Facts):
 
     # ---- proofs
 
-    def prove_nonneg(self, form: Lin, depth: int = _PROOF_DEPTH) -> bool:
+    def prove_nonneg(self, form: Lin) -> bool:
         """Whether `form >= 0` follows from bounds, or from eliminating atoms with what is known of them."""
+        return self._eliminate(form, _PROOF_DEPTH, {})
+
+    def _eliminate(self, form: Lin, depth: int, failed: dict[Any, int]) -> bool:
+        """`failed`: how deep a form was followed in vain; atoms eliminated in another order give the same forms again."""
         lo, _ = self.bound_lin(form)
         if lo >= 0:
             return True
         if depth == 0 or not form.terms:
             return False
+        key = form.const, frozenset((k, c) for k, (_, c) in form.terms.items())
+        if failed.get(key, 0) >= depth:
+            return False
+        failed[key] = depth
         for atom, c in form.terms.values():
             for known in self._about(atom, c):
                 b = known.coeff(atom)
-                if b * c > 0 and self.prove_nonneg(form.scaled(abs(b)).plus(known, -abs(c)), depth - 1):
+                if b * c > 0 and self._eliminate(form.scaled(abs(b)).plus(known, -abs(c)), depth - 1, failed):
                     return True
         return False
 
