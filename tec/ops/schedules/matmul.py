@@ -102,7 +102,7 @@ def schedule_gpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     for axis, thread in ((io, thread_axis("blockIdx.y")), (jo, thread_axis("blockIdx.x")), (ti, ty), (tj, tx)):
         final.bind(axis, thread)
     final.unroll(iv)
-    if extent(out.axis[-1].dom.extent) % tile_n == 0:  # type: ignore[union-attr,operator]
+    if (extent(out.axis[-1].dom.extent) or 1) % tile_n == 0:  # type: ignore[union-attr]
         final.vectorize(jv)
     else:
         final.unroll(jv)
