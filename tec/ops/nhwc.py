@@ -66,7 +66,7 @@ def out_space(attrs: Attrs) -> Space:
 def _window_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x = types[0]
     made = out_space(attrs)
-    if x.ndim != 2 or x.shape[0] != math.prod(attrs["space"]) or min(made) < 1:
+    if x.ndim != 2 or x.shape[0] != math.prod(attrs["space"]) or any(n < 1 for n in made):
         raise fail(f"a window of {attrs['kernel']} over {x} as an image of {attrs['space']}")
     return [TensorType(x.dtype, (math.prod(made), x.shape[1]))]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ops import conv_gemm as _conv_gemm  # noqa: F401  (registers the operator)
+from ...ops.dims import typical
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
@@ -49,7 +50,7 @@ def conv_as_gemm(graph: Graph) -> Graph:
 def _worth_tiles(node: Node) -> bool:
     """Products with few rows or columns are better off as sums, an output a thread or a work-group."""
     *_, m, n = node.outputs[0].shape
-    return min(m, n) >= 8 and node.inputs[0].shape[-1] >= 4
+    return min(typical(m), typical(n)) >= 8 and typical(node.inputs[0].shape[-1]) >= 4
 
 
 def _convert(b: _Flat, node: Node) -> bool:

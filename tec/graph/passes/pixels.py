@@ -152,10 +152,10 @@ def _elementwise(b: _Pixels, node: Node) -> bool:
             operands.append(b.pixels(v))
         elif not v.is_const and v.shape == (n, c, 1, 1):
             operands.append(b.pixels(v))
-            apart = apart or n > 1
+            apart = apart or n != 1
         else:
             return False
-    if apart and pixels > 1:
+    if apart and pixels != 1:
         seen = []
         for v, o in zip(node.inputs, operands):
             if v.shape == out.shape or (v.shape == (n, c, 1, 1) and not v.is_const):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...ops.dims import typical
 from ...target import Target
 from ...te import intrin
 from ..graph import Graph, Node, Value
@@ -46,4 +47,4 @@ def transpose_weights(graph: Graph, target: Target) -> Graph:
 
 
 def _is_thin(node: Node) -> bool:
-    return min(node.outputs[0].shape[-2:]) < FEW_ROWS
+    return min(map(typical, node.outputs[0].shape[-2:])) < FEW_ROWS
