@@ -164,10 +164,11 @@ class Dim:
     def bounds(self) -> tuple[int, int]:
         """The least and the largest value that are known."""
         low, high = _bounds(self)
-        if low < 0:
+        if low < 1 <= high or low < 0 <= high:
             for g in _active.get() or ():
-                rest = self - g.size
-                low = max(low, rest if isinstance(rest, int) else _bounds(rest)[0])
+                above, below = self - g.size, self + g.size
+                low = max(low, above if isinstance(above, int) else _bounds(above)[0])
+                high = min(high, below if isinstance(below, int) else _bounds(below)[1])
         return low, high
 
     # ---- what it is elsewhere

@@ -108,7 +108,7 @@ MODELS = {
     "resnet50": lambda: _named("resnet50", input=("batch", 3, 224, 224)),
     "squeezenet": lambda: _named("squeezenet", input=("batch", 3, 224, 224)),
     "magika": lambda: _named("magika", bytes=("batch", 2048)),
-    "silero_vad": lambda: _named("silero_vad", input=("batch", 576), state=(2, "batch", 128)),
+    "silero_vad": lambda: onnx.load(str(zoo.get("silero_vad"))),
     "ppocr_rec": lambda: _named("ppocr_rec", x=("batch", 3, 48, "width")),
     "romanizer_encoder": lambda: onnx.load(str(zoo.get("romanizer_encoder"))),
     "t5_encoder": lambda: onnx.load(str(zoo.get("t5_encoder"))),

@@ -95,6 +95,8 @@ def test_conditions_are_noted_and_then_known():
     with recording(guards):
         assert require(S, "<=", 512, "positions")
         assert S <= 600 and require(S, "<=", 512, "again") and not require(S + 513, "<=", 512, "never")
+        assert require(2, "<=", B // 4, "rows") and not (B // 4 < 2) and not (B // 4 < 1) and bool(B // 4)
+        guards.pop()
     assert [(str(g.size), g.what) for g in guards] == [("-s+512", "s <= 512 (positions)")]
     with pytest.raises(UndecidedSize):
         require(S, "<=", 512, "no one listens")
