@@ -19,20 +19,24 @@ _MANGLED = {"i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f
 
 
 class Out:
-    """The lines of one function, its fresh names, and the declarations that it needs."""
+    """The lines of one function, its fresh names, and the declarations that it needs.
 
-    def __init__(self) -> None:
+    `tag` sets the names apart where two of these write one function.
+    """
+
+    def __init__(self, tag: str = "t", declares: set[str] | None = None) -> None:
         self.lines: list[str] = []
+        self.tag = tag
         self.count = 0
-        self.declares: set[str] = set()
+        self.declares: set[str] = set() if declares is None else declares
 
     def name(self) -> str:
         self.count += 1
-        return f"%t{self.count}"
+        return f"%{self.tag}{self.count}"
 
     def emit(self, text: str) -> str:
         self.count += 1
-        name = f"%t{self.count}"
+        name = f"%{self.tag}{self.count}"
         self.lines.append(f"  {name} = {text}")
         return name
 
@@ -44,7 +48,7 @@ class Out:
 
     def fresh_label(self, hint: str = "b") -> str:
         self.count += 1
-        return f"{hint}{self.count}"
+        return f"{hint}_{self.tag}{self.count}"
 
 
 def float_literal(t: str, value: float) -> str:

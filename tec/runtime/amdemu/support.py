@@ -13,6 +13,7 @@ from .support_memory import (
     ATOMICS,
     FAULT,
     FLOAT_ATOMICS,
+    LDS_FAULT,
     atomic_function,
     check_function,
     memory_function,
@@ -43,7 +44,7 @@ def groups() -> list[str]:
         out += [f"{space}_{w}" for space in ("global", "lds", "scratch")]
         out += [f"atomic_{space}_{w}" for space in ("global", "lds")]
         out += [f"math_{w}", f"track_{w}", f"race_{w}"]
-    return [*out, "math_1"]
+    return [*out, "math_1", "math_16", "strip_16"]
 
 
 def group_names(group: str) -> list[str]:
@@ -53,6 +54,8 @@ def group_names(group: str) -> list[str]:
         return ["tec_fault", "tec_run", "tec_check_32", "tec_check_64"] + [
             f"tec_scalar_{n}" for n in (1, 2, 3, 4, 8, 16)
         ]
+    if kind == "strip":
+        return ["tec_lds_fault"]
     if kind == "math":
         return [f"tec_{m}_{width}" for m in ("exp2", "log2", "sin2pi", "cos2pi")]
     if kind == "race":
@@ -77,6 +80,8 @@ def group_ir(group: str) -> str:
         return "".join([*parts, run_function()]) + tail
     if group == "math_1":
         return math_functions(0)
+    if kind == "strip":
+        return LDS_FAULT + _CORE_DECLARES
     w = int(width)
     if kind == "math":
         return math_functions(w)

@@ -125,6 +125,21 @@ define i32 @tec_fault(ptr %ctx, i64 %kind, i32 %site, i64 %lane, i64 %address) n
 """
 
 
+# Of a load within a strip: the first bad lane and its address.
+LDS_FAULT = """
+define void @tec_lds_fault(ptr %ctx, i32 %site, i16 %bad, <16 x i32> %addr, i64 %before) noinline cold {
+  %l = call i16 @llvm.cttz.i16(i16 %bad, i1 true)
+  %li = zext i16 %l to i64
+  %a = extractelement <16 x i32> %addr, i64 %li
+  %a64 = zext i32 %a to i64
+  %lane = add i64 %li, %before
+  %r = call i32 @tec_fault(ptr %ctx, i64 3, i32 %site, i64 %lane, i64 %a64)
+  ret void
+}
+declare i16 @llvm.cttz.i16(i16, i1)
+"""
+
+
 def _resolve(w: int, space: str, nbytes: int, align: int, strict: bool = False) -> str:
     """Plain accesses may be unaligned (amdhsa turns unaligned access on), unless the context asks for alignment;
     `strict` ones (atomics, scratch) may not.

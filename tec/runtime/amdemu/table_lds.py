@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .asmparse import Inst, Operand
 from .table import custom
-from .table_mem import access, atomic_call, buffer_slot, put_data, write_loaded
+from .table_mem import access, atomic_call, buffer_slot, data_at, load_to, put_data, write_loaded
 from .wave import Wave
 
 _LOADS = {
@@ -45,8 +45,7 @@ def _address(w: Wave, inst: Inst, op: Operand, extra: int = 0) -> str:
 def _load(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
     def handler(w: Wave, inst: Inst) -> None:
         dst, addr = inst.operands
-        access(w, "lds", "ld", what, _address(w, inst, addr, inst.take_int("offset")), w.exec_bits())
-        write_loaded(w, dst, dwords, place)
+        load_to(w, "lds", what, dst, dwords, place, _address(w, inst, addr, inst.take_int("offset")))
 
     return handler
 
@@ -54,8 +53,8 @@ def _load(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
 def _store(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
     def handler(w: Wave, inst: Inst) -> None:
         addr, data = inst.operands
-        put_data(w, data, dwords, place)
-        access(w, "lds", "st", what, _address(w, inst, addr, inst.take_int("offset")), w.exec_bits())
+        where = _address(w, inst, addr, inst.take_int("offset"))
+        access(w, "lds", "st", what, where, w.exec_bits(), data_at(w, data, dwords, place))
 
     return handler
 
@@ -77,9 +76,8 @@ def _store2(what: str, dwords: int, stride: int):  # type: ignore[no-untyped-def
     def handler(w: Wave, inst: Inst) -> None:
         addr, first, second = inst.operands
         for i, data in enumerate((first, second)):
-            put_data(w, data, dwords)
             where = _address(w, inst, addr, stride * inst.take_int(f"offset{i}"))
-            access(w, "lds", "st", what, where, w.exec_bits())
+            access(w, "lds", "st", what, where, w.exec_bits(), data_at(w, data, dwords))
 
     return handler
 

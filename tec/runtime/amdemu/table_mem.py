@@ -71,8 +71,25 @@ def put_data(w: Wave, op: Operand, dwords: int, hi: str = "", first: int = 0) ->
         w.out.put(f"store {w.v.type('i32')} {value}, ptr {buffer_slot(w, first + k)}, align 64")
 
 
+def data_at(w: Wave, op: Operand, dwords: int, hi: str = "") -> str:
+    """Pointer to the data of operand `op`: its registers where they lie, or the transfer buffer with the halves moved there."""
+    if hi == "hi" or op.half == "h" or op.kind not in ("v", "a") or op.count != dwords:
+        put_data(w, op, dwords, hi)
+        return "%mbuf"
+    return w.in_memory(op.kind, op.index, dwords)
+
+
+def load_to(w: Wave, space: str, what: str, op: Operand, dwords: int, place: str, address: str) -> None:
+    """A load of all active lanes to the registers of operand `op`: straight into them where all lanes are on."""
+    if w.full and not place and not op.half and op.kind in ("v", "a") and op.count == dwords:
+        access(w, space, "ld", what, address, w.exec_bits(), w.in_memory(op.kind, op.index, dwords, write=True))
+        return
+    access(w, space, "ld", what, address, w.exec_bits())
+    write_loaded(w, op, dwords, place)
+
+
 def get_data(w: Wave, k: int) -> str:
-    return w.out.emit(f"load {w.v.type('i32')}, ptr {buffer_slot(w, k)}, align 64")
+    return w.out.emit(f"load volatile {w.v.type('i32')}, ptr {buffer_slot(w, k)}, align 64")
 
 
 def write_loaded(w: Wave, op: Operand, dwords: int, place: str, first: int = 0) -> None:
@@ -182,11 +199,11 @@ def _load(space: str, what: str, dwords: int, place: str):  # type: ignore[no-un
         ops = inst.operands
         if space == "flat":
             _merge(w, _flat_split(w, global_address(w, inst, ops[1], None)), what, dwords)
+            write_loaded(w, ops[0], dwords, place)
         elif space == "global":
-            access(w, "global", "ld", what, global_address(w, inst, ops[1], ops[2]), w.exec_bits())
+            load_to(w, "global", what, ops[0], dwords, place, global_address(w, inst, ops[1], ops[2]))
         else:
-            access(w, "scratch", "ld", what, scratch_address(w, inst, ops[1], ops[2]), w.exec_bits())
-        write_loaded(w, ops[0], dwords, place)
+            load_to(w, "scratch", what, ops[0], dwords, place, scratch_address(w, inst, ops[1], ops[2]))
 
     return handler
 
@@ -195,14 +212,14 @@ def _store(space: str, what: str, dwords: int, place: str):  # type: ignore[no-u
     def handler(w: Wave, inst: Inst) -> None:
         take_policy(inst)
         ops = inst.operands
-        put_data(w, ops[1], dwords, place)
+        data = data_at(w, ops[1], dwords, place)
         if space == "flat":
             for part, address, mask in _flat_split(w, global_address(w, inst, ops[0], None)):
-                access(w, part, "st", what, address, mask)
+                access(w, part, "st", what, address, mask, data)
         elif space == "global":
-            access(w, "global", "st", what, global_address(w, inst, ops[0], ops[2]), w.exec_bits())
+            access(w, "global", "st", what, global_address(w, inst, ops[0], ops[2]), w.exec_bits(), data)
         else:
-            access(w, "scratch", "st", what, scratch_address(w, inst, ops[0], ops[2]), w.exec_bits())
+            access(w, "scratch", "st", what, scratch_address(w, inst, ops[0], ops[2]), w.exec_bits(), data)
 
     return handler
 
@@ -304,9 +321,9 @@ def _merge_zero(w: Wave, parts: list[tuple[str, str, str]], what: str, dwords: i
 def _buffer_store(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
     def handler(w: Wave, inst: Inst) -> None:
         ops = inst.operands
-        put_data(w, ops[0], dwords, place)
+        data = data_at(w, ops[0], dwords, place)
         for space, address, mask in _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESS_BYTES[what]):
-            access(w, space, "st", what, address, mask)
+            access(w, space, "st", what, address, mask, data)
 
     return handler
 

@@ -11,10 +11,14 @@ import re
 from dataclasses import dataclass, field
 
 from .asmparse import Inst, KernelText, Operand
-from .context import CTX, STATE_SCC, STATE_VGPRS
+from .context import CTX, STATE_SCC
+from .strips import close_region, entry_lines, lds_read, may_stay, open_region, takes_strips, touches_masks
 from .table import lookup
 from .wave import EXEC, VCC, Options, Wave
 
+CONTROL = frozenset(
+    ("s_endpgm", "s_branch", "s_barrier", "s_barrier_wait", "s_barrier_signal", "s_barrier_leave", "s_trap")
+)
 _WRITES_EXEC = re.compile(r"s_\w*(saveexec|wrexec)|v_cmpx_")
 
 
@@ -67,6 +71,7 @@ class Translator(Wave):
         self.position = 0
         self.segment_of: dict[str, int] = {}  # the segment that a label starts
         self.functions: dict[str, str] = {}  # helpers that go into the same module
+        self.agpr_base = max(3, 1 + max((_last_vgpr(i) for i in kernel.insts), default=0))
 
     # What the tables call.
     def site(self) -> int:
@@ -256,8 +261,8 @@ class Translator(Wave):
         self.inst = inst
         self.dpp_mask = None
         op = inst.op
-        if self.since_getpc is not None:
-            self.since_getpc += 0
+        if op in CONTROL or op.startswith("s_cbranch_"):
+            self.settle()
         if op == "s_endpgm":
             self._class("branch")
             self.out.put("ret i32 0")
@@ -300,6 +305,16 @@ class Translator(Wave):
     def ordinary(self, inst: Inst) -> None:
         row = lookup(self, inst)
         self._class(row.kind)
+        if touches_masks(self, inst, row):
+            close_region(self)
+        if takes_strips(self, inst, row):
+            if self.region is None:
+                open_region(self)
+        elif self.region is not None and not may_stay(inst, row):
+            close_region(self)
+        if self.region is not None and row.kind == "lds":
+            lds_read(self, inst)
+            return
         if row.kind == "matrix":
             self.block_matrix[inst.op] = self.block_matrix.get(inst.op, 0) + 1
         if inst.dual is None:
@@ -336,6 +351,7 @@ class Translator(Wave):
         for index, inst in enumerate(self.text.insts):
             self.position = index
             for label in starts.get(index, ()):
+                self.settle()
                 self.out.put(f"br label %{self.label_name(label)}")
                 self.out.label(self.label_name(label))
                 self.segment_of[label] = self.new_segment(True)
@@ -343,6 +359,7 @@ class Translator(Wave):
                 self.begin_block()
                 self.since_getpc = None
             self.instruction(inst)
+        self.settle()
         for index, labels in starts.items():
             if index >= len(self.text.insts):
                 for label in labels:
@@ -351,8 +368,9 @@ class Translator(Wave):
         self.out.put("unreachable")
         return self._finish(symbol)
 
-    def _live(self) -> list[set[tuple[str, int]]]:
-        """For each segment, the registers whose memory it or a later one loads before a store: what a barrier must save."""
+    def _live(self) -> tuple[list[set[tuple[str, int]]], list[set[tuple[str, int]]]]:
+        """For each segment, the registers whose memory it or a later one loads before a store (what a barrier must save),
+        and those that a later one does (what it must leave stored)."""
         live = [set(s.loads) for s in self.segments]
         after = [[self.segment_of.get(n, -1) if isinstance(n, str) else n for n in s.next] for s in self.segments]
         changed = True
@@ -363,38 +381,26 @@ class Translator(Wave):
                 if not needed <= live[i]:
                     live[i] |= needed
                     changed = True
-        return live
+        none: set[tuple[str, int]] = set()
+        return live, [none.union(*(live[n] for n in goals if n >= 0)) for goals in after]
 
     def _finish(self, symbol: str) -> Translation:
         vector = self.v.type("i32")
-        agpr_base = max((i for k, i in self.regs if k == "v"), default=0) + 1
-        agpr_base = max(agpr_base, 3)
-        vgprs = agpr_base + max((i + 1 for k, i in self.regs if k == "a"), default=0)
-
-        def offset(kind: str, index: int) -> int:
-            if kind == "s":
-                return 4 * index
-            return STATE_VGPRS + 4 * self.lanes * (index + (agpr_base if kind == "a" else 0))
-
+        vgprs = self.agpr_base + max((i + 1 for k, i in self.regs if k == "a"), default=0)
         regs = sorted(self.regs)
-        live = self._live()
+        live, live_after = self._live()
 
         def move(load: bool, tag: str, segment: int) -> list[str]:
-            """Registers to or from the state: those whose value is needed from `segment` on."""
+            """SGPRs to or from the state: those whose value is needed from `segment` on."""
             lines = []
             for i, (kind, index) in enumerate(regs):
-                if (kind, index) not in live[segment]:
+                if kind != "s" or (kind, index) not in live[segment]:
                     continue
-                ty = "i32" if kind == "s" else vector
                 name = f"%{tag}{i}"
-                align = ", align 64" if kind != "s" else ""
-                lines.append(f"  {name}p = getelementptr i8, ptr %st, i64 {offset(kind, index)}")
-                if load:
-                    lines.append(f"  {name} = load {ty}, ptr {name}p{align}")
-                    lines.append(f"  store {ty} {name}, ptr %{kind}{index}")
-                else:
-                    lines.append(f"  {name} = load {ty}, ptr %{kind}{index}")
-                    lines.append(f"  store {ty} {name}, ptr {name}p{align}")
+                lines.append(f"  {name}p = getelementptr i8, ptr %st, i64 {4 * index}")
+                source, goal = (f"{name}p", f"%s{index}") if load else (f"%s{index}", f"{name}p")
+                lines.append(f"  {name} = load i32, ptr {source}")
+                lines.append(f"  store i32 {name}, ptr {goal}")
             lines.append(f"  %{tag}sp = getelementptr i8, ptr %st, i64 {STATE_SCC}")
             if load:
                 lines += [f"  %{tag}s = load i1, ptr %{tag}sp", f"  store i1 %{tag}s, ptr %scc"]
@@ -405,7 +411,12 @@ class Translator(Wave):
         lines = [
             f"define i32 @{symbol}(ptr noalias %st, ptr noalias %ctx, i32 %resume) {{",
             "entry:",
-            *(f"  %{k}{i} = alloca {'i32' if k == 's' else vector}" for k, i in regs),
+            *(
+                f"  %s{i} = alloca i32"
+                if k == "s"
+                else f"  %{k}{i} = getelementptr i8, ptr %st, i64 {self.reg_offset(k, i)}"
+                for k, i in regs
+            ),
             "  %scc = alloca i1",
             f"  %mbuf = alloca [16 x {vector}], align 64",
             *(
@@ -419,6 +430,7 @@ class Translator(Wave):
             ),
             f"  %stop_p = getelementptr i8, ptr %ctx, i64 {CTX['stop']}",
             "  %stop = load ptr, ptr %stop_p",
+            *entry_lines(self),
         ]
         cases = " ".join(f"i32 {n}, label %resume{n}" for n in range(1, self.barrier_count + 1))
         lines.append(f"  switch i32 %resume, label %start [ {cases} ]")
@@ -426,8 +438,12 @@ class Translator(Wave):
         lines += move(True, "r0_", 0)
         for line in self.out.lines:
             if line[0] == "\0":
-                verb, n, segment = line[1:].split()
-                lines += move(verb == "load", f"{verb}{n}_", int(segment))
+                verb, *words = line[1:].split(" ", 4)
+                if verb == "put":
+                    if (words[0], int(words[1])) in live_after[int(words[2])]:
+                        lines.append("  " + words[3])
+                    continue
+                lines += move(verb == "load", f"{verb}{words[0]}_", int(words[1]))
             else:
                 lines.append(line)
         lines += ["fault:", "  ret i32 -1", "}"]
@@ -443,7 +459,7 @@ class Translator(Wave):
             self.sites,
             self.symbols,
             vgprs,
-            agpr_base,
+            self.agpr_base,
             self.barrier_count,
             self.classes,
             self.rows,
@@ -454,6 +470,11 @@ def _with_full(options: Options, full: bool) -> Options:
     from dataclasses import replace
 
     return replace(options, full=full)
+
+
+def _last_vgpr(inst: Inst) -> int:
+    parts = inst.operands if inst.dual is None else inst.operands + inst.dual.operands
+    return max((o.index + max(1, o.count) - 1 for o in parts if o.kind == "v"), default=0)
 
 
 def _writes_exec(inst: Inst) -> bool:

@@ -1,7 +1,8 @@
 """Registers of one wavefront while its kernel is translated: reads and writes with every operand modifier.
 
-Registers are allocas (`%s7` an i32, `%v3` and `%a3` vectors of one i32 a lane) that LLVM promotes to values. Within a
-basic block the last value of each register is also kept here, by type, so that few loads and bit casts are written at all.
+Scalar registers are allocas (`%s7`, an i32) that LLVM promotes to values. Vector registers live in the wave's state (`%v3` and
+`%a3` point there), one i32 a lane. Within a segment of straight code the last value of each register is kept here, by type,
+and the vector registers that a later segment reads are stored at its end. `strips` has the form for 16 lanes at a time.
 EXEC is the register pair s126:127; a vector write keeps the old value of lanes that EXEC leaves out, unless the
 translator knows that all lanes are on (`full`).
 """
@@ -11,9 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .asmparse import Inst, Operand, float_bits
+from .context import STATE_VGPRS
 from .dpp import dpp_source, sdwa_insert, sdwa_select
 from .errors import UnsupportedInstruction
 from .ops import BITS, Ops, Out
+from .strips import STRIP, Region, close_region, mask_strip, read_lds, set_mask_strip, strip_address
 
 VCC, EXEC, M0, FLAT_SCRATCH = 106, 126, 124, 102
 FLOATS = frozenset(("f16", "bf16", "f32", "f64"))
@@ -60,8 +63,18 @@ class Wave:
         self.gfx = int(digits[:-2])  # 9, 10, 11, 12
         self.cdna3 = options.chip in ("gfx940", "gfx941", "gfx942", "gfx950")
         self.out = Out()
-        self.v = Ops(self.out, options.lanes)
+        self.body = Out("b", self.out.declares)  # the loop body of the open region
+        self.whole_ops, self.strip_ops = Ops(self.out, options.lanes), Ops(self.body, STRIP)
+        self.v = self.whole_ops
         self.s = Ops(self.out, 0)
+        self.region: Region | None = None
+        self.regions = 0
+        self.mask_slots = 0
+        self.lds_dwords: set[int] = set()  # widths of the LDS loads within regions
+        # LDS loads need not be told to the race and init checks, the align check or the profile.
+        self.plain_lds = not options.profile and not options.checks - {"bounds", "wait"}
+        self.dirty: dict[tuple[str, int], tuple[str, str]] = {}  # vector registers not yet stored: (type, value)
+        self.agpr_base = options.vgpr_count
         self.regs: set[tuple[str, int]] = set()
         self.state = _State()
         self.segments = [Segment()]
@@ -83,7 +96,50 @@ class Wave:
         )
 
     def new_block(self) -> None:
+        assert self.region is None and not self.dirty
         self.state = _State()
+
+    def forget_vectors(self) -> None:
+        """Values of one lane count mean nothing to the other."""
+        typed = self.state.typed
+        self.state.typed = {key: known for key, known in typed.items() if key[0] == "s"}
+        self.state.masks.clear()
+
+    def reg_offset(self, kind: str, index: int) -> int:
+        """Where a vector register lies in the wave's state."""
+        return STATE_VGPRS + 4 * self.lanes * (index + (self.agpr_base if kind == "a" else 0))
+
+    def flush(self) -> None:
+        """Store the vector registers written in this segment, but for those that no later one reads."""
+        place = len(self.segments) - 1
+        for (kind, index), (t, value) in self.dirty.items():
+            at = strip_address(self, kind, index) if self.region is not None else f"%{kind}{index}"
+            self.v.out.lines.append(f"\0put {kind} {index} {place} store {self.v.type(t)} {value}, ptr {at}, align 64")
+        self.dirty.clear()
+
+    def settle(self) -> None:
+        """Before control flow: the region ends, and registers lie in the state."""
+        if self.region is not None:
+            close_region(self)
+        self.flush()
+
+    def in_memory(self, kind: str, index: int, count: int, write: bool = False) -> str:
+        """Pointer to `count` registers in the state, for a function that reads them there (or, with `write`, fills them)."""
+        assert self.region is None
+        for k in range(index, index + count):
+            key = (kind, k)
+            self.regs.add(key)
+            if write:
+                self.dirty.pop(key, None)
+                self.state.typed.pop(key, None)
+                self.segment.stores.add(key)
+                continue
+            if key not in self.segment.stores:
+                self.segment.loads.add(key)
+            if key in self.dirty:
+                t, value = self.dirty.pop(key)
+                self.out.put(f"store {self.v.type(t)} {value}, ptr %{kind}{k}, align 64")
+        return f"%{kind}{index}"
 
     def new_segment(self, falls_through: bool, branch: str | None = None) -> int:
         """End the segment: it goes to label `branch`, or on to the next one, or both, or nowhere."""
@@ -101,16 +157,27 @@ class Wave:
         return self._typed(kind, index, "i32")
 
     def _typed(self, kind: str, index: int, t: str) -> str:
-        """A register's value seen as a 32-bit type."""
+        """A register's value seen as a 32-bit type.
+
+        The loads are volatile, which keeps them apart from the instructions that use them: LLVM 22 folds a load into a masked
+        vpternlog with two operands exchanged and the immediate left as it was, and computes something else.
+        """
         key = (kind, index)
+        if self.region is not None and key in self.region.loads:
+            read_lds(self, self.region.loads[key])
         known = self.state.typed.get(key)
         if known is None:
             known = self.state.typed[key] = {}
             self.regs.add(key)
             if key not in self.segment.stores:
                 self.segment.loads.add(key)
-            ty = (self.s if kind == "s" else self.v).type("i32")
-            known["i32"] = self.out.emit(f"load {ty}, ptr %{kind}{index}")
+            if kind == "s":
+                known["i32"] = self.out.emit(f"load i32, ptr %s{index}")
+            elif self.region is not None:
+                at = strip_address(self, kind, index)
+                known["i32"] = self.body.emit(f"load volatile {self.v.type('i32')}, ptr {at}, align 64")
+            else:
+                known["i32"] = self.out.emit(f"load volatile {self.v.type('i32')}, ptr %{kind}{index}, align 64")
         value = known.get(t)
         if value is None:
             ops = self.s if kind == "s" else self.v
@@ -122,10 +189,7 @@ class Wave:
         """Write a whole register, EXEC not considered."""
         key = (kind, index)
         if kind == "s":
-            base = index & ~1
-            for k in (base, index - 1, index):
-                self.state.pairs.pop(k, None)
-                self.state.masks.pop(k, None)
+            self.drop_scalar(index, 1)
             if index in (EXEC, EXEC + 1):
                 self.full = False
         if self.deferred is not None:
@@ -134,8 +198,21 @@ class Wave:
         self.regs.add(key)
         self.segment.stores.add(key)
         self.state.typed[key] = {t: value}
-        ops = self.s if kind == "s" else self.v
-        self.out.put(f"store {ops.type(t)} {value}, ptr %{kind}{index}")
+        if kind == "s":
+            self.out.put(f"store {self.s.type(t)} {value}, ptr %s{index}")
+            return
+        self.dirty[key] = (t, value)
+        if self.region is not None:
+            self.region.loads.pop(key, None)
+
+    def drop_scalar(self, index: int, count: int) -> None:
+        """Forget what was known of SGPRs `index` and on, as pairs and as masks."""
+        for k in range(index, index + count):
+            for first in (k & ~1, k - 1, k):
+                self.state.pairs.pop(first, None)
+                self.state.masks.pop(first, None)
+            if count > 1 or self.region is not None:
+                self.state.typed.pop(("s", k), None)
 
     def flush_deferred(self) -> None:
         writes, self.deferred = self.deferred or [], None
@@ -174,7 +251,10 @@ class Wave:
         """The lane mask in SGPR `index` as a vector of i1."""
         value = self.state.masks.get(index)
         if value is None:
-            value = self.out.emit(f"bitcast {self.mask_type} {self.mask_bits(index)} to {self.v.type('i1')}")
+            if self.region is not None:
+                value = self.body.emit(f"bitcast i16 {mask_strip(self, index)} to {self.v.type('i1')}")
+            else:
+                value = self.out.emit(f"bitcast {self.mask_type} {self.mask_bits(index)} to {self.v.type('i1')}")
             self.state.masks[index] = value
         return value
 
@@ -192,6 +272,9 @@ class Wave:
 
     def set_mask_operand(self, op: Operand, mask: str) -> None:
         """A compare's result: inactive lanes give 0."""
+        if self.region is not None:
+            set_mask_strip(self, op, mask)
+            return
         bits = self.to_bits(mask)
         if not self.full:
             bits = self.s.and_(bits, self.exec_bits(), self.mask_type)
