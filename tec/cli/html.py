@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +18,12 @@ from typing import Any
 from ..notebook import layered_svg
 from . import common, listing, measure
 from .errors import Refused
+
+# A fact of `listing.resources` -> its words on the page.
+_LABELS = {
+    "vgprs": "VGPRs", "agprs": "AGPRs", "sgprs": "SGPRs", "lds_bytes": "LDS, bytes", "scratch_bytes": "scratch, bytes",
+    "vgpr_spills": "VGPR spills", "sgpr_spills": "SGPR spills", "dynamic_shared_bytes": "dynamic LDS, bytes", "instructions": "instructions",
+}  # fmt: skip
 
 
 def write_report(net: Any, path: Path, title: str, device: str | None, timed: bool | None) -> None:
@@ -48,10 +55,13 @@ def page(net: Any, title: str, device: str | None = None, timed: bool | None = N
         ("time", f"{common.duration(total / 1e6)}, {where}" if times else "not measured"),
     ]
     template = files("tec.cli").joinpath("page.html").read_text(encoding="utf-8")
+    graph = graph_svg(net, steps)
+    found = re.search(r'viewBox="0 0 (\d+)', graph)
     filled = {
+        "GRAPHWIDTH": str(int(int(found[1]) * 0.95)) if found else "0",
         "TITLE": escape(title),
         "FACTS": "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts),
-        "GRAPH": graph_svg(net, steps),
+        "GRAPH": graph,
         "ROOFLINE": roofline_svg(rows, roofs),
         "DATA": json.dumps(data).replace("<", "\\u003c"),
     }
@@ -98,7 +108,7 @@ def _row(k: listing.Kernel, steps: list[listing.Step], times: dict[str, measure.
     mine = [s for s in steps if s.function == k.function]
     t = times.get(k.name)
     facts = listing.resources(k)
-    shown: list[tuple[str, str]] = [(key, str(facts[key])) for key in ("vgprs", "agprs", "sgprs", "lds_bytes", "scratch_bytes", "vgpr_spills", "sgpr_spills", "instructions") if key in facts]  # fmt: skip
+    shown: list[tuple[str, str]] = [(label, f"{facts[key]:,}") for key, label in _LABELS.items() if key in facts]
     if "threads" in facts:
         shown.insert(0, ("threads a group", " x ".join(str(n) for n in facts["threads"])))
     if "occupancy_waves" in facts:
@@ -112,9 +122,10 @@ def _row(k: listing.Kernel, steps: list[listing.Step], times: dict[str, measure.
             ("memory a call, at least", common.size(s.bytes)),
         ]
     if t is not None:
+        shown.append(("time a call", common.duration(t.us / max(1, t.calls) / 1e6)))
         shown += [(key.replace("_", " "), f"{n:,}") for key, n in t.counters.items()]
     return {
-        "name": k.name, "function": k.function, "ops": k.ops, "origins": k.origins, "ir": k.ir, "llvm": k.llvm, "asm": k.asm,
+        "name": k.name, "function": k.function, "ops": k.ops, "origins": k.origins, "source": k.source, "ir": k.ir, "llvm": k.llvm, "asm": k.asm,
         "calls": len(mine), "us": t.us if t else None, "limit": t.limit if t else "",
         "flops": sum(s.flops for s in mine), "bytes": sum(s.bytes for s in mine),
         "vgprs": facts.get("vgprs"), "lds": facts.get("lds_bytes"), "waves": facts.get("occupancy_waves"), "facts": shown,
@@ -145,7 +156,6 @@ def ceilings(net: Any) -> dict[str, Any]:
 
 def _host_ceilings() -> dict[str, Any]:
     """Two FMA units a core at the clock that the system tells; memory by what a copy in NumPy reaches."""
-    import re
     import time
 
     import numpy as np
@@ -231,7 +241,7 @@ def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:
     x0, x1 = math.floor(math.log10(min(*lows, 0.1))), math.ceil(math.log10(max(*lows, 10 * top / roofs["gbps"])))
     y1 = math.ceil(math.log10(max([top, *(p[2] for p in points)])))
     y0 = min(math.floor(math.log10(min([p[2] for p in points] or [1.0]))), y1 - 2)
-    w, h, left, bottom, right, head = 760, 380, 64, 44, 12, 14
+    w, h, left, bottom, right, head = 560, 460, 56, 42, 12, 14
 
     def sx(v: float) -> float:
         return left + (math.log10(v) - x0) / (x1 - x0) * (w - left - right)

@@ -13,7 +13,8 @@ from typing import Any
 
 @dataclass
 class Kernel:
-    """One kernel. `function` is the network's function that launches it; the texts are empty where there are none."""
+    """One kernel. `function` is the network's function that launches it, `source` its operators as a graph's text; texts are empty
+    where there are none."""
 
     name: str
     function: str
@@ -25,6 +26,7 @@ class Kernel:
     ir: str = ""
     llvm: str = ""
     asm: str = ""
+    source: str = ""
     report: Any = None
 
 
@@ -100,7 +102,7 @@ def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
             Kernel(
                 name, function, list(ops.get(function, [])), [o for o in origins.get(function, []) if o],
                 dict(where.attrs.get("kernels", {}).get(name, {})), target.mcpu, target.wavefront_size,
-                ir.get(name, ""), _with_parts(llvm, name), _with_parts(asm, name), reports.get(name),
+                ir.get(name, ""), _with_parts(llvm, name), _with_parts(asm, name), net.report.get("sources", {}).get(function, ""), reports.get(name),
             )
         )  # fmt: skip
     return out

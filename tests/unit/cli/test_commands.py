@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_compare_integers_by_equality_and_shapes():
 
 
 def test_show(tec_cli, tiny, package):
-    assert "conv_gemm add relu" in tec_cli("show", package).stdout
+    assert re.search(r"conv\w* add relu", tec_cli("show", package).stdout)
     assert "v_" in tec_cli("show", package, "asm", "--kernel", "softmax").stdout
     assert tec_cli("show", package, "llvm", "--kernel", "softmax").stdout.count("define amdgpu_kernel") == 1
     assert tec_cli("show", "ir", package).stdout.count("\ndef ") >= 3
@@ -209,7 +210,7 @@ def test_paths_in_reports_are_kept(package: Path):
     kernels = kernels_of(net)
     assert all(k.ir and k.llvm.startswith("define") and k.asm.startswith(k.name) for k in kernels)
     steps = steps_of(net)
-    conv = next(s for s in steps if "conv_gemm" in s.ops)
+    conv = next(s for s in steps if s.ops[0].startswith("conv"))
     assert conv.flops >= 2 * 8 * 8 * 8 * 27 and conv.bytes >= 4 * (192 + 216 + 8 + 512)
 
 
