@@ -120,6 +120,7 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
     plan, params = _plan(graph, groups, steps)
     report = {
         "functions": {u.name: [str(n.op) for n in u.groups[0].nodes] for u in units.values()},
+        "sources": {u.name: "\n".join(map(_line, u.groups[0].nodes)) for u in units.values()},
         "origins": {u.name: [g.nodes[-1].origin for g in u.groups] for u in units.values()},
         "function_flops": {u.name: data_of(sum(map(node_flops, u.groups[0].nodes))) for u in units.values()},
         "lower_seconds": lowered_s,
@@ -129,6 +130,12 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
         "flops": data_of(graph.flops()),
     }
     return Network(module, plan, params, report)
+
+
+def _line(n: Any) -> str:
+    """A node as a line of text for reports: long attributes are cut."""
+    text = " ".join(repr(n).split())
+    return text if len(text) <= 400 else text[:399] + "…"
 
 
 def _nothing() -> Any:
