@@ -1,6 +1,6 @@
 """The pictures of the README and the documentation, made from programs that run here.
 
-    python -m tools.pictures            # docs/pictures/pipeline.svg
+    python -m tools.pictures            # docs/pictures/pipeline.svg, architecture.svg
     python -m tools.pictures --report MODEL.onnx TARGET   # docs/pictures/report.png: the report page, by headless Chromium
 
 The pipeline's panels are the source of `program` below, the loops that its schedule gives, the assembly of its kernel, and what
@@ -32,6 +32,10 @@ text { font: 13px ui-sans-serif, system-ui, "Segoe UI", "DejaVu Sans", sans-seri
 .panel { fill: #fff; stroke: #d5d8dc; } .box { fill: #f3efe7; stroke: #cfd2d6; } .in { fill: #e6eef5; } .bar { fill: #b5341f; opacity: .75; }
 .arrow { stroke: #8a9099; stroke-width: 1.6; fill: none; marker-end: url(#head); }
 """
+_HEAD = (
+    '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 Z" '
+    'fill="#8a9099"/></marker></defs>'
+)
 
 
 def program() -> dict[str, Any]:
@@ -200,8 +204,7 @@ def pipeline() -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" height="{height:.0f}" role="img" '
         'aria-label="From a tensor expression to the instructions of an AMD GPU, run and checked in software">'
         f"<style>{_STYLE}</style>"
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 Z" '
-        'fill="#8a9099"/></marker></defs>'
+        f"{_HEAD}"
         f'<rect width="{WIDTH}" height="{height:.0f}" rx="12" fill="#fafaf8"/>{flow(34)}{"".join(panels)}</svg>\n'
     )
 
@@ -230,7 +233,98 @@ def report(model: str, target: str) -> Path:
         words = [sys.executable, "-m", "tec.cli", "show", model, "--target", target, "--html", str(page)]
         subprocess.run(words, check=True)
         screenshot(page, picture, 1500, 950)
+    from PIL import Image
+
+    Image.open(picture).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE).save(picture, optimize=True)
     return picture
+
+
+# ---- the architecture
+
+
+def architecture() -> str:
+    """The packages and what each hands on to the next, with the passes as `tec.driver` lists them."""
+    from tec.driver import PIPELINE
+
+    passes = [name if isinstance(name, str) else getattr(name, "__name__", str(name)) for name, *_ in PIPELINE]
+    w, h = 1180, 600
+    out: list[str] = []
+
+    def box(x: float, y: float, bw: float, bh: float, title: str, lines: list[str], kind: str = "box") -> None:
+        out.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{bw}" height="{bh}" rx="8"/>')
+        out.append(f'<text class="strong" x="{x + 12}" y="{y + 21}">{escape(title)}</text>')
+        out.extend(
+            f'<text class="soft small" x="{x + 12}" y="{y + 40 + 16 * k}">{escape(line)}</text>'
+            for k, line in enumerate(lines)
+        )
+
+    def arrow(path: str) -> None:
+        out.append(f'<path class="arrow" d="{path}"/>')
+
+    box(30, 24, 250, 66, "frontends/tec_onnx", ["ONNX nodes to graph nodes"], "box in")
+    box(30, 124, 250, 82, "tec.graph", ["operator graph and its passes,", "fusion, layouts, memory plan"])
+    box(30, 240, 250, 82, "tec.ops", ["what each operator means, in te;", "schedules by kind, for each target"])
+    box(30, 356, 250, 66, "tec.te", ["placeholder, compute, reduce"], "box in")
+    box(30, 456, 250, 82, "tec.schedule", ["split, bind, compute_at, tensorize;", "bound inference; to loops"])
+    for y1, y2 in ((90, 124), (206, 240), (322, 356), (422, 456)):
+        arrow(f"M155 {y1} V{y2 - 4}")
+    rows = [passes[k : k + 4] for k in range(0, len(passes), 4)]
+    box(
+        340,
+        24,
+        420,
+        56 + 16 * len(rows),
+        "tec.driver, tec.ir: loop IR through the passes",
+        [", ".join(row) + ("," if row is not rows[-1] else "") for row in rows],
+    )
+    below = 24 + 56 + 16 * len(rows)
+    arrow(f"M280 497 C315 497 310 {below / 2:.0f} 334 {below / 2:.0f}")
+    box(
+        340,
+        below + 40,
+        420,
+        82,
+        "tec.codegen",
+        [
+            "one LLVM emitter; cpu, amdgpu, nvptx are small deltas on it",
+            "text to LLVM; objects, code objects, PTX; disk cache",
+        ],
+    )
+    arrow(f"M550 {below} V{below + 36}")
+    box(
+        340,
+        below + 162,
+        420,
+        66,
+        "tec.ir.interp",
+        ["what the IR means, on NumPy: every backend is held to it"],
+    )
+    box(
+        830,
+        24,
+        320,
+        98,
+        "tec.runtime: Module, Network",
+        ["signature, host program, code: plain data", "checks each call's arguments; packages", "needs NumPy alone"],
+    )
+    arrow(f"M760 {below + 81} C800 {below + 81} 790 73 824 73")
+    for k, (title, lines) in enumerate((
+        ("CPU", ["objects mapped and relocated without LLVM;", "a pool of threads"]),
+        ("HIP: libamdhip64 through ctypes", ["code objects, streams, events, graphs"]),
+        ("amdemu: an AMD GPU in software", ["translates the assembly to host vectors;", "checks, counts, estimates the time"]),
+        ("CUDA: libcuda through ctypes", ["PTX, streams, events, graphs"]),
+    )):  # fmt: skip
+        y = 156 + k * 100
+        box(830, y, 320, 82, title, lines, "box in")
+    arrow("M990 122 V152")
+    out.append(
+        f'<text class="soft" x="30" y="{h - 22}">Arrows: what is handed on. tec never imports a frontend, code generation never te, the runtime nothing of the compiler: import-linter holds them to it.</text>'
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img" aria-label="the packages of tec">'
+        f"<style>{_STYLE}</style>{_HEAD}"
+        f'<rect width="{w}" height="{h}" rx="12" fill="#fafaf8"/>{"".join(out)}</svg>\n'
+    )
 
 
 def main(words: list[str]) -> int:
@@ -238,9 +332,10 @@ def main(words: list[str]) -> int:
     if words[:1] == ["--report"]:
         print(report(words[1], words[2]))
         return 0
-    path = OUT / "pipeline.svg"
-    path.write_text(pipeline(), encoding="utf-8")
-    print(path)
+    for name, draw in (("pipeline", pipeline), ("architecture", architecture)):
+        path = OUT / f"{name}.svg"
+        path.write_text(draw(), encoding="utf-8")
+        print(path)
     return 0
 
 

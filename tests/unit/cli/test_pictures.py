@@ -23,6 +23,11 @@ def test_the_picture_shows_what_the_program_gives() -> None:
     for word in re.findall(r"[xy]\d?=\"(-?[\d.]+)\"", text):
         assert 0 <= float(word) <= 2000
     # The committed picture is this one, numbers and registers apart.
+    assert {p.name for p in (ROOT / "docs" / "pictures").iterdir()} == {
+        "pipeline.svg",
+        "architecture.svg",
+        "report.png",
+    }
     kept = (ROOT / "docs" / "pictures" / "pipeline.svg").read_text()
     code = pictures.source().splitlines()
     assert all(line.strip() in "".join(ElementTree.fromstring(kept).itertext()) for line in code)
@@ -76,3 +81,42 @@ def test_the_network_program_of_the_readme_runs(tmp_path: Path, monkeypatch: pyt
     space: dict[str, object] = {"x": x, "tec": tec}
     exec(re.sub(r"^    ", "", code[1], flags=re.M), space)
     np.testing.assert_array_equal(space["outs"][0], np.maximum(x, 0))  # type: ignore[index]
+
+
+def test_the_architecture_shows_every_pass() -> None:
+    from tec.driver import PIPELINE
+    from tools import pictures
+
+    text = pictures.architecture()
+    shown = "".join(ElementTree.fromstring(text).itertext())
+    assert all(name in shown for name, _ in PIPELINE)
+    for package in (
+        "tec_onnx",
+        "tec.graph",
+        "tec.ops",
+        "tec.te",
+        "tec.schedule",
+        "tec.codegen",
+        "tec.runtime",
+        "amdemu",
+    ):
+        assert package in shown
+
+
+def test_pictures_draw_in_place(in_browser) -> None:
+    """As a browser lays them out: no words outside of the box they stand in, none over others."""
+    from tools import pictures
+
+    script = """
+    const bad = [], texts = [...document.querySelectorAll("svg text")].map(t => [t.textContent, t.getBoundingClientRect()]);
+    const boxes = [...document.querySelectorAll("svg rect")].filter(b => !b.classList.contains("bar")).map(b => b.getBoundingClientRect());
+    for (const [words, t] of texts) {
+      const mine = boxes.filter(b => t.left >= b.left && t.left <= b.right && t.top >= b.top - 1 && t.bottom <= b.bottom + 1);
+      if (!mine.length || mine.some(b => t.right > b.right)) bad.push(words);
+    }
+    texts.forEach(([words, a], i) => texts.slice(i + 1).forEach(([other, b]) => {
+      if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 5) bad.push(words + " / " + other);
+    }));
+    return bad;"""
+    for text in (pictures.pipeline(), pictures.architecture()):
+        assert in_browser(f"<!doctype html><meta charset=utf-8><body>{text}</body>", script, 1400) == []
