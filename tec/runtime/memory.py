@@ -110,3 +110,33 @@ def place(network: Mapping[str, Any], env: Mapping[str, int], root: Mapping[str,
     offsets, total = plan(lifetimes)
     placed = {n: {**v, "offset": offsets.get(n, 0)} if v["place"] == "arena" else v for n, v in values.items()}
     return {**network, "values": placed, "arena_bytes": total}
+
+
+def bound(e: Any, env: Mapping[str, int]) -> Any:
+    """The number of an expression, or a table of them."""
+    if isinstance(e, dict):
+        return {k: bound(v, env) for k, v in e.items()}
+    return exprs.evaluate(exprs.compile_expr(e), env) if e is not None else None
+
+
+def bound_plan(network: Mapping[str, Any], env: Mapping[str, int]) -> dict[str, Any]:
+    """A network's plan with its expressions worked out for the sizes `env`, and without conditions."""
+
+    def shaped(v: Mapping[str, Any]) -> dict[str, Any]:
+        out = {**v, "shape": [bound(d, env) for d in v["shape"]]}
+        if "offset" in v:
+            out["offset"] = bound(v["offset"], env)
+        return out
+
+    steps = [
+        {**s, "args": [a if isinstance(a, str) else {"scalar": bound(a["scalar"], env)} for a in s["args"]]}
+        for s in network["steps"]
+    ]
+    return {
+        **{k: v for k, v in network.items() if k != "guards"},
+        "inputs": list(map(shaped, network["inputs"])),
+        "outputs": list(map(shaped, network["outputs"])),
+        "values": {n: shaped(v) for n, v in network["values"].items()},
+        "steps": steps,
+        "arena_bytes": bound(network["arena_bytes"], env),
+    }

@@ -34,6 +34,7 @@ from .package import damaged, read_package, write_package
 from .plan import check_memory, check_structure, is_fixed, is_open, root_of
 
 _MAX_BINDINGS = 8  # sets of shapes whose memory is kept
+_COUNTS = ("flops", "function_flops")  # of a report: what depends on sizes
 _SIZE_END = 1 << 31  # symbolic sizes and the places in arrays of such sizes are 32-bit numbers
 
 
@@ -95,6 +96,42 @@ class Network:
     @property
     def outputs(self) -> list[dict[str, Any]]:
         return list(self.plan["outputs"])
+
+    @property
+    def open_sizes(self) -> list[str]:
+        """The names of sizes that the inputs' shapes give when it runs, in order."""
+        return list(dict.fromkeys(d for i in self.plan["inputs"] for d in i["shape"] if isinstance(d, str)))
+
+    def bind(self, sizes: Mapping[str, int] | None = None, **more: int) -> Network:
+        """The same network for given sizes, its shapes and its memory plan numbers: `net.bind(batch=4)`.
+
+        Raises ArgumentError for a missing, unknown or impossible size.
+        """
+        env = {**(sizes or {}), **more}
+        names = self.open_sizes
+        missing, unknown = [n for n in names if n not in env], [n for n in env if n not in names]
+        if missing or unknown:
+            what = f"no size for {', '.join(missing)}" if missing else f"no size {', '.join(map(repr, unknown))}"
+            raise ArgumentError(f"the network has {what}", hint=f"its open sizes: {', '.join(names) or 'none'}")
+        for name, n in env.items():
+            if isinstance(n, bool) or not hasattr(n, "__index__") or not 0 < n < _SIZE_END:
+                raise ArgumentError(f"size {name} is {n!r}", hint=f"an int from 1 to {_SIZE_END - 1}")
+        env = {name: int(n) for name, n in env.items()}
+        report = {k: memory.bound(v, env) if k in _COUNTS else v for k, v in self.report.items()}
+        net = Network(self.module, self._placed(env), self.params, report)
+        report["arena_bytes"] = net.plan["arena_bytes"]
+        return net
+
+    def _placed(self, env: Mapping[str, int]) -> dict[str, Any]:
+        """The plan with all sizes numbers."""
+        plan = self.plan
+        try:
+            self._check_sizes(env)
+            if is_open(plan):
+                plan = memory.place(plan, env, {n: root_of(plan["values"], n) for n in plan["values"]})
+            return memory.bound_plan(plan, env)
+        except (ZeroDivisionError, OverflowError, ValueError, TypeError) as error:
+            raise damaged(f"a size cannot be worked out: {error}") from None
 
     def _check_plan(self) -> None:
         """PackageError where the plan could make compiled code read or write what it must not; see `plan`."""
@@ -221,10 +258,8 @@ class Network:
 
         plan = self.plan
         if not self._fixed:
-            self._check_sizes(env)
-            if is_open(plan):
-                plan = memory.place(plan, env, {n: root_of(plan["values"], n) for n in plan["values"]})
-            check_memory(plan, self.params, self._signature, env)
+            plan = self._placed(env)
+            check_memory(plan, self.params, self._signature)
         weights = self._weights.get(dev)
         if weights is None:
             weights = self._weights[dev] = {n: array(p, dev) for n, p in self.params.items()}
@@ -258,7 +293,7 @@ class Network:
             calls.append((function, args))
         return _Bound(env, arrays, calls, [arena])
 
-    def _check_sizes(self, env: dict[str, int]) -> None:
+    def _check_sizes(self, env: Mapping[str, int]) -> None:
         """What the code was compiled under: its conditions, and that places in every value are 32-bit numbers."""
         given = ", ".join(f"{n} = {v}" for n, v in env.items())
         for guard in self.plan.get("guards", ()):
