@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -15,25 +16,29 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("hatchling", reason="hatchling, the build backend, is not installed")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what `python -m build` makes: the source archive, and the wheel made from that."""
+    for name in ("build", "hatchling"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
     folder = tmp_path_factory.mktemp("dist")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        str(folder),
-        str(ROOT),
-    ]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    (path,) = folder.glob("tec-*.whl")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (path,) = built.glob("tec-*.whl")
     return path
+
+
+def test_source_archive(built):
+    (path,) = built.glob("tec-*.tar.gz")
+    with tarfile.open(path) as t:
+        names = {n.partition("/")[2] for n in t.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "tec/cli/page.html", "frontends/tec_onnx/__init__.py"} <= names
+    assert not [n for n in names if n.startswith((".models", ".venv", "site/", "dist/"))]
 
 
 def test_contents(wheel):
