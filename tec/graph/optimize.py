@@ -15,6 +15,7 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     from .passes.layout import blocked_layout
     from .passes.mixed_precision import mixed_precision
     from .passes.pixels import pixel_layout
+    from .passes.views import move_views
     from .passes.weights import transpose_weights
 
     graph = dead_code(graph)
@@ -23,6 +24,7 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     graph = dead_code(graph)
     if dtype is not None:
         graph = mixed_precision(graph, dtype)
+    graph = dead_code(move_views(graph, target))
     if target.is_gpu:
         graph = conv_as_gemm(pixel_layout(transpose_weights(graph, target), target))
     else:

@@ -22,6 +22,7 @@ from .dims import Size, divisor, round_up, typical
 from .matmul import _flops as _matmul_flops
 from .matmul import _matmul_type, accumulator
 from .registry import COMPLEX, Attrs, TensorType, broadcast_index, fail, register, static_shape
+from .views import apply_steps, contiguous_run
 
 
 def tile_sizes(m: Size, n: Size, k: Size) -> tuple[int, int, int]:
@@ -154,7 +155,12 @@ def _conv_gemm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
 @register("tiled_matmul", COMPLEX, _matmul_type, flops=_matmul_flops)
 def _tiled_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """As matmul."""
-    a, b = inputs
+    runs, operands = [], []
+    for x, key in zip(inputs, ("view_a", "view_b")):
+        shape, steps = static_shape(x), attrs.get(key, ())
+        runs.append(contiguous_run(shape, steps, piece_elems(x.dtype)) if steps else piece_elems(x.dtype))
+        operands.append(apply_steps(x, shape, steps))
+    a, b = operands
     out = outputs[0]
     ta, tb = attrs.get("transpose_a", False), attrs.get("transpose_b", False)
     shape_a, shape_b = static_shape(a), static_shape(b)
@@ -163,12 +169,12 @@ def _tiled_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType])
         lambda i, r, k: a(*broadcast_index(shape_a[:-2], i), *((k, r) if ta else (r, k))),
         a.dtype,
         not ta,
-        piece_elems(a.dtype),
+        runs[0],
     )
     right = Operand(
         lambda i, c, k: b(*broadcast_index(shape_b[:-2], i), *((c, k) if tb else (k, c))),
         b.dtype,
         tb,
-        piece_elems(b.dtype),
+        runs[1],
     )
     return [tiled_product(batch, m, n, shape_a[-2 if ta else -1], left, right, accumulator(a.dtype), out.dtype)]

@@ -8,6 +8,7 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .registry import COMPLEX, Attrs, TensorType, broadcast_index, broadcast_shapes, fail, register, static_shape
+from .views import apply_steps, viewed_type
 
 
 def accumulator(dtype: str, other: str | None = None) -> str:
@@ -18,7 +19,7 @@ def accumulator(dtype: str, other: str | None = None) -> str:
 
 
 def _matmul_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
-    a, b = types
+    a, b = (viewed_type(t, attrs.get(key, ())) for t, key in zip(types, ("view_a", "view_b")))
     ta, tb = attrs.get("transpose_a", False), attrs.get("transpose_b", False)
     if a.ndim < 2 or b.ndim < 2:
         raise fail(f"matmul of {a} and {b}: at least two dimensions each")
@@ -32,13 +33,16 @@ def _matmul_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
 
 
 def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
-    return 2 * outs[0].size * types[0].shape[-2 if attrs.get("transpose_a") else -1]
+    return (
+        2 * outs[0].size * viewed_type(types[0], attrs.get("view_a", ())).shape[-2 if attrs.get("transpose_a") else -1]
+    )
 
 
 @register("matmul", COMPLEX, _matmul_type, flops=_flops)
 def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """Products of the last two dimensions; `transpose_a`, `transpose_b`; `out_dtype`. 16-bit floats and bytes accumulate in 32 bits."""
-    a, b = inputs
+    """Products of the last two dimensions; `transpose_a`, `transpose_b`; `out_dtype`. 16-bit floats and bytes accumulate in 32 bits.
+    `view_a`, `view_b`: steps (tec/ops/views.py) through which an operand is read."""
+    a, b = (apply_steps(t, static_shape(t), attrs.get(key, ())) for t, key in zip(inputs, ("view_a", "view_b")))
     out = outputs[0]
     ta, tb = attrs.get("transpose_a", False), attrs.get("transpose_b", False)
     shape_a, shape_b = static_shape(a), static_shape(b)

@@ -3,7 +3,7 @@
 Every group has one output value, so merging a group into its only reader can never make a cycle. A group has at most one
 anchor (a contraction, a reduction, a row operator); elementwise work follows an anchor of the same shape, injective chains
 run together and into a reduction that reads them. A reshape stays alone: it costs nothing (an alias of its input). A node
-with several outputs stays alone.
+of which several outputs are used stays alone.
 """
 
 from __future__ import annotations
@@ -50,10 +50,15 @@ def fuse(graph: Graph) -> list[FusedGroup]:
     readers = graph.users()
     outputs = set(graph.outputs)
     of: dict[Node, FusedGroup] = {}
+    # A row operator of which nothing reads the statistics is like one without them.
+    lone = {
+        n for n in graph.nodes
+        if "row" in n.definition.tags and not any(v in readers or v in outputs for v in n.outputs[1:])
+    }  # fmt: skip
     for node in graph.nodes:
         group = FusedGroup()
-        if _may_fuse(node):
-            for producer in _mergeable(node, of, readers, outputs):
+        if _may_fuse(node, lone):
+            for producer in _mergeable(node, of, readers, outputs, lone):
                 if group.anchor is not None and producer.anchor is not None:
                     continue
                 if _anchor_of(node) is not None and producer.anchor is not None:
@@ -67,6 +72,7 @@ def fuse(graph: Graph) -> list[FusedGroup]:
             group.anchor = node
         for n in group.nodes:
             of[n] = group
+    _join_forks(graph, of, readers, outputs, lone)
     position = {n: k for k, n in enumerate(graph.nodes)}
     groups = list(dict.fromkeys(of[n] for n in graph.nodes))
     for g in groups:
@@ -75,8 +81,46 @@ def fuse(graph: Graph) -> list[FusedGroup]:
     return sorted(groups, key=lambda g: position[g.nodes[-1]])
 
 
-def _may_fuse(node: Node) -> bool:
-    return len(node.outputs) == 1 and "view" not in node.definition.tags
+def _join_forks(
+    graph: Graph, of: dict[Node, FusedGroup], readers: dict[Value, list[Node]], outputs: set[Value], lone: set[Node]
+) -> None:
+    """A value that several nodes of one elementwise group read, and no other: its group takes them in (a bias and a GELU behind a
+    product, say)."""
+    for group in dict.fromkeys(of[n] for n in reversed(graph.nodes)):
+        if group.anchor is not None or any(n.definition.kind not in (ELEMENTWISE, BROADCAST) for n in group.nodes):
+            continue
+        made = group.nodes[-1].outputs[0]
+        for v in group.inputs:
+            if v.node is None or v in outputs or v.shape != made.shape or any(of[r] is not group for r in readers[v]):
+                continue
+            before = of[v.node]
+            if (
+                not _may_fuse(v.node, lone)
+                or before.nodes[-1] is not v.node
+                or len(before.nodes) + len(group.nodes) > _MAX_NODES
+            ):
+                continue
+            if before.anchor is None or not _allowed(before, group.nodes[-1], v, lone) or not _same_places(group, v):
+                continue
+            before.nodes.extend(group.nodes)
+            for n in group.nodes:
+                of[n] = before
+            break
+
+
+def _same_places(group: FusedGroup, v: Value) -> bool:
+    """Whether everything in the group that depends on v has v's shape."""
+    after = {v}
+    for n in group.nodes:
+        if any(i in after for i in n.inputs):
+            if n.outputs[0].shape != v.shape:
+                return False
+            after.add(n.outputs[0])
+    return True
+
+
+def _may_fuse(node: Node, lone: set[Node]) -> bool:
+    return (len(node.outputs) == 1 or node in lone) and "view" not in node.definition.tags
 
 
 def _anchor_of(node: Node) -> Node | None:
@@ -84,7 +128,7 @@ def _anchor_of(node: Node) -> Node | None:
 
 
 def _mergeable(
-    node: Node, of: dict[Node, FusedGroup], readers: dict[Value, list[Node]], outputs: set[Value]
+    node: Node, of: dict[Node, FusedGroup], readers: dict[Value, list[Node]], outputs: set[Value], lone: set[Node]
 ) -> list[FusedGroup]:
     """Groups of producers that may run inside the node's own group."""
     found: list[FusedGroup] = []
@@ -93,15 +137,15 @@ def _mergeable(
         if producer is None or v in outputs or any(r is not node for r in readers[v]):
             continue
         group = of[producer]
-        if group in found or not _may_fuse(producer) or group.outputs[0] is not v:
+        if group in found or not _may_fuse(producer, lone) or group.outputs[0] is not v:
             continue
-        if _allowed(group, node, v):
+        if _allowed(group, node, v, lone):
             found.append(group)
     # An anchored producer first: its group takes the node in; the others are inlined.
     return sorted(found, key=lambda g: g.anchor is None)
 
 
-def _allowed(group: FusedGroup, node: Node, v: Value) -> bool:
+def _allowed(group: FusedGroup, node: Node, v: Value, lone: set[Node]) -> bool:
     kind = node.definition.kind
     if group.anchor is not None:
         same = node.outputs[0].shape == v.shape
@@ -109,7 +153,7 @@ def _allowed(group: FusedGroup, node: Node, v: Value) -> bool:
             kind in (ELEMENTWISE, BROADCAST)
             and same
             and group.anchor.outputs[0].shape == v.shape
-            and len(group.anchor.outputs) == 1
+            and (len(group.anchor.outputs) == 1 or group.anchor in lone)
         )
     if kind in (ELEMENTWISE, BROADCAST, INJECTIVE):
         # An expensive function behind a broadcast would be computed once for each copy.

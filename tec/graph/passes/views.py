@@ -1,0 +1,300 @@
+"""Transposes and reshapes move down the graph, meet and cancel, and end where they cost nothing.
+
+    relu(transpose(x)) + c          ->  transpose(relu(x) + c'), c' turned round once here
+    reshape(matmul(x, w)) + bias    ->  reshape(matmul(x, w) + bias), which is one kernel
+    softmax(transpose(x), axes)     ->  transpose(softmax(x, axes'))
+    transpose(transpose(x))         ->  one transpose, or none
+    matmul(x[b, m, k], w[k, n])     ->  reshape(matmul(x[b*m, k], w)), all rows one product
+    matmul(transpose(x), y)         ->  on GPUs a product that reads x where it lies (attributes view_a, view_b)
+
+A value under way is (base, steps): what it is made of, and the steps ("transpose", perm) and ("reshape", shape) from there.
+It becomes nodes where something reads it that steps cannot pass. A transpose passes elementwise work only where that work
+is its one reader, so that none is repeated; a reshape is free and passes always. Symbolic shapes are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ops.views import Steps, apply_shape, normal_steps, swap_last
+from ...target import Target
+from ..graph import Graph, Node, Value
+from .rewrite import Rebuild
+
+_REDUCTIONS = frozenset(
+    "reduce_sum reduce_mean reduce_max reduce_min reduce_prod reduce_l1 reduce_l2 reduce_sum_square reduce_log_sum_exp".split()
+)
+_ROWS = frozenset(("softmax", "log_softmax"))
+
+
+def move_views(graph: Graph, target: Target) -> Graph:
+    """The graph with its transposes and reshapes where they cost least; the same graph where it has none to move."""
+    if not any(n.op in ("transpose", "reshape") or _has_rows(n) for n in graph.nodes):
+        return graph
+    m = _Mover(graph, target)
+    for node in graph.nodes:
+        if not m.place(node):
+            m.copy(node)
+    return m.finish()
+
+
+def _static(*values: Value) -> bool:
+    return all(isinstance(n, int) and n > 0 for v in values for n in v.shape)
+
+
+def _has_rows(node: Node) -> bool:
+    """A product of several matrices with one, whose rows are as well one matrix."""
+    if node.op != "matmul" or node.inputs[0].ndim < 3 or not _static(*node.inputs):
+        return False
+    return math.prod(node.inputs[1].shape[:-2]) == 1 and not node.attrs.get("transpose_a")
+
+
+class _Mover(Rebuild):
+    """`views` holds old values that are under way; `map` those that stand as nodes."""
+
+    def __init__(self, graph: Graph, target: Target):
+        super().__init__(graph)
+        self.target = target
+        self.views: dict[Value, tuple[Value, Steps]] = {}
+        self.made: dict[tuple[Value, Steps], Value] = {}
+        users = graph.users()
+        self.single = {v for v, nodes in users.items() if len(nodes) == 1} - set(graph.outputs)
+
+    # ---- values
+
+    def value(self, v: Value) -> Value:
+        if v not in self.map and v in self.views:
+            self.map[v] = self.build(*self.views[v], v.name)
+        return super().value(v)
+
+    def build(self, base: Value, steps: Steps, name: str) -> Value:
+        """`base` after the steps, as nodes; one for equal ones."""
+        done: Steps = ()
+        x = base
+        for step in steps:
+            done = (*done, step)
+            if (base, done) not in self.made:
+                kind, to = step
+                attrs = {"perm": to} if kind == "transpose" else {"shape": to}
+                self.made[base, done] = self.new.add(kind, [x], attrs, name)[0]
+            x = self.made[base, done]
+        return x
+
+    def under_way(self, v: Value) -> tuple[Value, Steps]:
+        return self.views[v] if v in self.views else (self.value(v), ())
+
+    def put(self, v: Value, base: Value, steps: Steps) -> None:
+        steps = normal_steps(steps, base.shape)
+        if steps:
+            self.views[v] = base, steps
+        else:
+            self.map[v] = base
+
+    # ---- nodes
+
+    def place(self, node: Node) -> bool:
+        """Put the node below the steps of its inputs; False leaves it to a plain copy."""
+        x = node.inputs[0] if node.inputs else None
+        if x is None or not _static(*node.inputs, *node.outputs):
+            return False
+        if node.op == "matmul":
+            return self.matmul(node)
+        if node.op in ("transpose", "reshape") and not x.is_const:
+            base, steps = self.under_way(x)
+            to = tuple(node.attrs["perm" if node.op == "transpose" else "shape"])
+            self.put(node.outputs[0], base, (*steps, (node.op, to)))
+            return True
+        if not any(v in self.views for v in node.inputs):
+            return False
+        kind = node.definition.kind
+        if kind in ("elementwise", "broadcast") and node.op != "broadcast_to":
+            return len(node.outputs) == 1 and self.elementwise(node)
+        if node.op in _REDUCTIONS or node.op in _ROWS:
+            return self.along_axes(node)
+        if node.op == "layer_norm":
+            return self.layer_norm(node)
+        if node.op in ("concat", "slice", "pad"):
+            return self.permuted(node)
+        return False
+
+    def passes(self, v: Value) -> bool:
+        """Whether the steps of v may move past a reader."""
+        _, steps = self.views[v]
+        return all(kind == "reshape" for kind, _ in steps) or v in self.single
+
+    def elementwise(self, node: Node) -> bool:
+        out = node.outputs[0]
+        for v in node.inputs:
+            if v not in self.views or v.shape != out.shape or not self.passes(v):
+                continue
+            base, steps = self.views[v]
+            operands = [self.operand(o, out, base, steps) for o in node.inputs]
+            if all(o is not None for o in operands):
+                made = self.new.add(node.op, [o for o in operands if o], node.attrs, out.name, node.origin)[0]
+                self.put(out, made, steps)
+                return True
+        return False
+
+    def operand(self, v: Value, out: Value, base: Value, steps: Steps) -> Value | None:
+        """v as it stands before the steps, where that costs nothing."""
+        if v in self.views and self.views[v][1] == steps and self.views[v][0].shape == base.shape:
+            return self.views[v][0]
+        back = _before(v.shape, steps, base.shape, out.shape)
+        if back is None:
+            return None
+        if v.is_const:
+            data = np.asarray(v.data)
+            for kind, to in back:
+                data = data.transpose(to) if kind == "transpose" else data.reshape(to)
+            return self.new.constant(np.ascontiguousarray(data), v.name, v.dtype)
+        own, before = self.under_way(v)
+        back = normal_steps((*before, *back), own.shape)
+        if any(kind == "transpose" for kind, _ in back) and v.type.size * 4 > out.type.size:
+            return None  # one transpose for another gains nothing
+        return self.build(own, back, v.name)
+
+    def along_axes(self, node: Node) -> bool:
+        """Sums and softmax along some dimensions."""
+        x, out = node.inputs[0], node.outputs[0]
+        if len(node.inputs) != 1 or len(node.outputs) != 1 or x not in self.views or not self.passes(x):
+            return False
+        base, steps = self.views[x]
+        axes = [a % x.ndim for a in node.attrs["axes"]]
+        keep = node.op in _ROWS or node.attrs.get("keepdims", True)
+        if len(steps) == 1 and steps[0][0] == "transpose":
+            perm = steps[0][1]
+            axes = sorted(perm[a] for a in axes)
+            made = self.new.add(node.op, [base], {**node.attrs, "axes": tuple(axes)}, out.name, node.origin)[0]
+            kept = [p for p in perm if keep or p not in axes]
+            rank = {p: k for k, p in enumerate(sorted(kept))}
+            self.put(out, made, (("transpose", tuple(rank[p] for p in kept)),))
+            return True
+        if len(steps) == 1:
+            tail = _tail(base.shape, x.shape)
+            if not axes or min(axes) < x.ndim - tail:
+                return False
+            axes = [a - x.ndim + base.ndim for a in axes]
+            made = self.new.add(node.op, [base], {**node.attrs, "axes": tuple(axes)}, out.name, node.origin)[0]
+            self.put(out, made, (("reshape", out.shape),))
+            return True
+        return False
+
+    def layer_norm(self, node: Node) -> bool:
+        x = node.inputs[0]
+        if x not in self.views or len(self.views[x][1]) != 1 or self.views[x][1][0][0] != "reshape":
+            return False
+        base, _ = self.views[x]
+        axis = node.attrs["axis"] % x.ndim
+        if len(node.inputs) != 1 or axis < x.ndim - _tail(base.shape, x.shape):
+            return False
+        attrs = {**node.attrs, "axis": axis - x.ndim + base.ndim}
+        for v, made in zip(node.outputs, self.new.add(node.op, [base], attrs, node.outputs[0].name, node.origin)):
+            self.put(v, made, (("reshape", v.shape),))
+        return True
+
+    def permuted(self, node: Node) -> bool:
+        """Operators whose attributes go by dimension, behind one transpose."""
+        x, out = node.inputs[0], node.outputs[0]
+        if x not in self.views:
+            return False
+        _, steps = self.views[x]
+        if len(steps) != 1 or steps[0][0] != "transpose" or (node.op != "concat" and len(node.inputs) != 1):
+            return False
+        perm = steps[0][1]
+        inputs: list[Value] = []
+        for v in node.inputs:
+            if v.is_const:
+                back = np.ascontiguousarray(np.asarray(v.data).transpose(_inverse(perm)))
+                inputs.append(self.new.constant(back, v.name, v.dtype))
+            elif v in self.views and self.views[v][1] == steps and self.passes(v):
+                inputs.append(self.views[v][0])
+            else:
+                return False
+        attrs = dict(node.attrs)
+        if node.op == "concat":
+            attrs["axis"] = perm[attrs["axis"] % out.ndim]
+        for key in (
+            ("starts", "steps", "sizes") if node.op == "slice" else ("before", "after") if node.op == "pad" else ()
+        ):
+            attrs[key] = tuple(attrs[key][k] for k in _inverse(perm))
+        made = self.new.add(node.op, inputs, attrs, out.name, node.origin)[0]
+        self.put(out, made, steps)
+        return True
+
+    def matmul(self, node: Node) -> bool:
+        (x, y), out = node.inputs, node.outputs[0]
+        attrs = dict(node.attrs)
+        if attrs.get("view_a") or attrs.get("view_b"):
+            return False
+        rows = _has_rows(node)
+        if not rows and not any(v in self.views for v in node.inputs):
+            return False
+        a, steps_a = self.under_way(x)
+        b, steps_b = self.under_way(y)
+        if rows:
+            steps_a = normal_steps((*steps_a, ("reshape", (x.type.size // x.shape[-1], x.shape[-1]))), a.shape)
+            steps_b = normal_steps((*steps_b, ("reshape", y.shape[-2:])), b.shape)
+        operands = []
+        for key, v, base, steps in (("a", x, a, steps_a), ("b", y, b, steps_b)):
+            own, swapped = swap_last(steps)
+            if swapped:
+                attrs[f"transpose_{key}"] = not attrs.get(f"transpose_{key}", False)
+                steps = normal_steps(own, base.shape)
+            moves = any(kind == "transpose" for kind, _ in steps)
+            if moves and self.target.is_gpu and (v in self.single or v.node is None):
+                attrs[f"view_{key}"] = steps
+                operands.append(base)
+            else:
+                operands.append(self.build(base, steps, v.name))
+        made = self.new.add("matmul", operands, attrs, out.name, node.origin)[0]
+        self.put(out, made, (("reshape", out.shape),))
+        return True
+
+
+def _inverse(perm: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(perm)), key=perm.__getitem__))
+
+
+def _tail(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many dimensions two shapes share at the end."""
+    n = 0
+    while n < min(len(a), len(b)) and a[-1 - n] == b[-1 - n]:
+        n += 1
+    return n
+
+
+def _before(shape: Sequence[int], steps: Steps, base: Sequence[int], out: Sequence[int]) -> Steps | None:
+    """Steps from an operand of `shape`, which broadcasts to `out`, to what broadcasts alike to `base`; None where there is no such."""
+    if math.prod(shape) == 1:
+        return (("reshape", ()),)
+    back: list[tuple[str, tuple[int, ...]]] = []
+    now = (1,) * (len(out) - len(shape)) + tuple(shape)
+    if now != tuple(shape):
+        back.append(("reshape", now))
+    shapes = [tuple(base)]
+    for step in steps:
+        shapes.append(apply_shape(shapes[-1], (step,)))
+    for (kind, to), target in reversed(list(zip(steps, shapes))):
+        here = shapes[len(shapes) - 1]
+        shapes.pop()
+        if kind == "transpose":
+            inverse = _inverse(to)
+            back.append(("transpose", inverse))
+            now = tuple(now[k] for k in inverse)
+            continue
+        if now == here:
+            now = target
+        else:
+            # What broadcasts over a reshape lies in the dimensions that it leaves alone, at the end or at the front.
+            tail = _tail(target, here)
+            head = _tail(target[::-1], here[::-1])
+            head = min(head, min(len(target), len(here)) - tail)
+            middle = now[head : len(now) - tail]
+            if any(n != 1 for n in middle):
+                return None
+            now = (*now[:head], *(1,) * (len(target) - head - tail), *now[len(now) - tail :])
+        back.append(("reshape", now))
+    return normal_steps(tuple(back), tuple(shape))
