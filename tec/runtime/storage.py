@@ -6,6 +6,7 @@ keeps the owner alive. Strides count elements.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DeviceError
-from .allocator import MemoryStats
+from .allocator import MemoryStats, human
 from .device import Device, host_memory
 
 ALIGN = 64
@@ -41,6 +42,22 @@ def cpu_memory() -> MemoryStats:
     return MemoryStats(_CpuCount.used, 0, _CpuCount.peak, _CpuCount.blocks, _CpuCount.allocs, 0, free, total)
 
 
+def _host_block(device: Device, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Host memory; asked for once more after arrays that only cycles still hold are gone."""
+    for attempt in range(2):
+        try:
+            return np.empty(nbytes + ALIGN, np.uint8)
+        except (MemoryError, ValueError):
+            if attempt == 0:
+                gc.collect()
+    stats = cpu_memory()
+    raise DeviceError(
+        f"out of memory on {device}: {human(nbytes)} asked for\n"
+        f"  held here: {human(stats.used)} in {stats.blocks} blocks; the host has {human(stats.free)} of {human(stats.total)} free",
+        hint="drop arrays that are no longer needed (del), or work in smaller pieces",
+    )
+
+
 class Storage:
     """A piece of a device's memory: allocated here, or somebody else's, kept alive through `owner`."""
 
@@ -54,10 +71,7 @@ class Storage:
         if address is not None:
             self.address = address
         elif device.allocator is None:
-            try:
-                raw = np.empty(nbytes + ALIGN, np.uint8)
-            except (MemoryError, ValueError):
-                raise DeviceError(f"out of memory on {device}: {nbytes} bytes asked for") from None
+            raw = _host_block(device, nbytes)
             start = raw.__array_interface__["data"][0]
             self.address = (start + ALIGN - 1) & -ALIGN
             self.owner = raw

@@ -156,3 +156,35 @@ def test_checks_are_options(fadd, dev, monkeypatch):
     monkeypatch.setenv("TEC_EMULATE_CHECK", "speling")
     with pytest.raises(DeviceError, match="speling"):
         rocm(0)
+
+
+@pytest.mark.parametrize("where", [tec.cpu, lambda: rocm_emu("gfx942")], ids=["cpu", "emulated"])
+def test_memory_is_counted_and_running_out_says_what_is_held(where):
+    device = where()
+    before = device.memory()
+    held = nd.zeros((1 << 20,), "float32", device)
+    now = device.memory()
+    assert now.used == before.used + (4 << 20) and now.blocks == before.blocks + 1 and now.peak >= now.used
+    with pytest.raises(DeviceError) as e:
+        nd.empty((1 << 44,), "float32", device)
+    for words in (
+        f"out of memory on {device}",
+        "64.0 TiB asked for",
+        f"in {now.blocks} blocks",
+        "free",
+        "hint: drop arrays",
+    ):
+        assert words in str(e.value), str(e.value)
+    del held
+    device.empty_cache()
+    assert device.memory().used == before.used and device.memory().cached == 0
+
+
+def test_launches_are_waited_for_by_sync_and_by_copies(fadd, dev):
+    """A chain of launches that each need the last one's result, without a wait between."""
+    x, a, b, c = arrays(dev, 4096)
+    for _ in range(20):
+        fadd(a, b, c)  # c = a + b
+        fadd(c, b, a)  # a = a + 2 b
+    dev.sync()
+    np.testing.assert_array_equal(a.numpy(), x + 2 * x * 2 * 20)
