@@ -102,7 +102,13 @@ class Schedule:
     # ---- primitives over several stages
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
-        """A copy of `tensor` in `scope`, which `readers` (tensors or operations) read instead. Returns the copy."""
+        """A copy of `tensor` in `scope`, which `readers` (tensors or operations) read instead. Returns the copy.
+
+            for i: C[i] = A[i] ...    ->    for i: A_shared[i] = A[i]
+                                            for i: C[i] = A_shared[i] ...
+        Place it with `s[copy].compute_at(...)`: only what is read there is then copied. scope: as in `Stage.set_scope`. Raises
+        ScheduleError where a reader does not read `tensor`, or is scheduled already.
+        """
         from .primitives import cache
 
         items = list(readers) if isinstance(readers, (list, tuple)) else [readers]
@@ -113,6 +119,8 @@ class Schedule:
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute `tensor` (or all outputs of one operation, as a list) in `scope` and copy it out afterwards.
 
+            for i: C[i] = ...         ->    for i: C_local[i] = ...
+                                            for i: C[i] = C_local[i]
         Returns the tensor in `scope` (a list for a list), which now has the computation: schedule its axes.
         """
         from .primitives import cache
@@ -124,6 +132,10 @@ class Schedule:
     def rfactor(self, tensor: Tensor, axis: Any, factor_axis: int = 0) -> Any:
         """Split a reduction in two along its loop `axis`: partial results for each value of `axis`, then their reduction.
 
+            for i:                        for k_inner, i:
+                for k_outer:                  for k_outer: C_rf[k_inner, i] += A[...]
+                    for k_inner:    ->    for i:
+                        C[i] += A[...]        for k_inner: C[i] += C_rf[k_inner, i]
         factor_axis: where the new axis stands in the partial tensor's shape. Returns the partial tensor (a list where
         the reduction has several values).
         """

@@ -78,6 +78,7 @@ class Stage:
 
     @property
     def is_group(self) -> bool:
+        """Whether it stands for several stages that are placed together (`Schedule.create_group`)."""
         return self._op is None
 
     def set_op(self, op: Operation) -> None:
@@ -95,10 +96,12 @@ class Stage:
 
     @property
     def leaf_iter_vars(self) -> tuple[IterVar, ...]:
+        """The loops as they stand, outermost first."""
         return tuple(self.leaf)
 
     @property
     def all_iter_vars(self) -> tuple[IterVar, ...]:
+        """Every loop that it ever had: the operation's axes and what splits and fuses made of them."""
         return tuple(self.all)
 
     @property
@@ -138,7 +141,8 @@ class Stage:
             for i in n:            for i_outer in ceil(n / 4):
                 ...          ->        for i_inner in 4:  # guarded where 4 does not divide n
                                            ...
-        Returns (outer, inner).
+        Returns (outer, inner). Raises ScheduleError where the loop is split, fused, bound or annotated already, or belongs to
+        another stage.
         """
         from .primitives import loops
 
@@ -149,7 +153,14 @@ class Stage:
     def tile(
         self, x_parent: IterVar, y_parent: IterVar, x_factor: Any, y_factor: Any
     ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
-        """Split two loops and reorder: x_outer, y_outer, x_inner, y_inner, which are returned."""
+        """Split two loops and reorder: x_outer, y_outer, x_inner, y_inner, which are returned.
+
+            for x in 64:           for x_outer in 8:
+                for y in 64:  ->       for y_outer in 8:
+                    ...                    for x_inner in 8:
+                                               for y_inner in 8:
+        x_factor, y_factor: extents of the inner loops.
+        """
         from .primitives import loops
 
         out = loops.tile(self, x_parent, y_parent, x_factor, y_factor)
@@ -162,6 +173,8 @@ class Stage:
         for i in 4:
             for j in 8:        ->    for i_j_fused in 32:
                 ...                      ...
+
+        Raises ScheduleError where the loops are not neighbours, or a data loop would be fused with a reduction's.
         """
         from .primitives import loops
 
@@ -171,7 +184,12 @@ class Stage:
         return out
 
     def reorder(self, *order: IterVar | Sequence[IterVar]) -> None:
-        """Put the given loops in this order, in the places that they take together; the others stay."""
+        """Put the given loops in this order, in the places that they take together; the others stay.
+
+        for i in 4:            for k in 16:
+            for j in 8:   ->       for j in 8:       # reorder(k, i): j stays where it is
+                for k in 16:           for i in 4:
+        """
         from .primitives import loops
 
         flat = tuple(loops.flatten_axes(order))
@@ -181,42 +199,73 @@ class Stage:
     # ---- what is done with a loop
 
     def bind(self, iv: IterVar, thread: IterVar) -> None:
-        """Run a loop as a launch index: `s[C].bind(tx, tec.thread_axis("threadIdx.x"))`."""
+        """Run a loop as a launch index: `s[C].bind(tx, tec.thread_axis("threadIdx.x"))`.
+
+            for i_outer in 8:            # blockIdx.x: a work-group each
+                for i_inner in 64:   ->  # threadIdx.x: a thread each
+                    ...
+        thread: `tec.thread_axis` of "blockIdx.x|y|z", "threadIdx.x|y|z" or "vthread"; one with an extent must have the loop's.
+        A reduction's loop takes threadIdx alone: the threads then combine their values. Raises ScheduleError where the loop
+        has a kind already, another loop of the stage has the index, or extents differ.
+        """
         from .primitives import annotate
 
         annotate.bind(self, iv, thread)
         self.sch.note(self, "bind", (iv, thread), {})
 
     def vectorize(self, iv: IterVar) -> None:
-        """Run a loop of constant extent as the lanes of vectors."""
+        """Run a loop of constant extent as the lanes of vectors: loads and stores of neighbours become one access.
+
+        On GPUs up to 16 bytes a thread go at a time (`Target.max_vector_bytes`); on CPUs whatever the vector unit has. Raises
+        ScheduleError for an extent that is not constant, and for a reduction's loop (`rfactor` makes a data loop of it).
+        """
         from .primitives import annotate
 
         annotate.set_kind(self, iv, "vectorized", "vectorize")
         self.sch.note(self, "vectorize", (iv,), {})
 
     def unroll(self, iv: IterVar) -> None:
-        """Write a loop of constant extent out step by step."""
+        """Write a loop of constant extent out step by step. Raises ScheduleError where the extent is not constant.
+
+        Storage indexed by such a loop can stay in registers; a loop that is left indexes memory.
+        """
         from .primitives import annotate
 
         annotate.set_kind(self, iv, "unrolled", "unroll")
         self.sch.note(self, "unroll", (iv,), {})
 
     def parallel(self, iv: IterVar) -> None:
-        """Run a loop's steps on the threads of the CPU."""
+        """Run a loop's steps on the threads of the CPU (`TEC_NUM_THREADS`, else all cores).
+
+        Raises ScheduleError for a reduction's loop: its steps depend on each other.
+        """
         from .primitives import annotate
 
         annotate.set_kind(self, iv, "parallel", "parallel")
         self.sch.note(self, "parallel", (iv,), {})
 
     def tensorize(self, iv: IterVar, intrin: Any) -> None:
-        """Replace the loops from `iv` inwards by a tensor intrinsic that computes the same (tec.decl_tensor_intrin)."""
+        """Replace the loops from `iv` inwards by a tensor intrinsic that computes the same.
+
+            for io in 8:                 for io in 8:
+                for ii in 16:       ->       mfma(...)     # one instruction of a wavefront for all three
+                    for j in 16:
+                        for k in 16:
+        intrin: from `tec.decl_tensor_intrin`, or ready-made from `tec.te.intrin`. Raises ScheduleError here for something that is no
+        intrinsic, and when lowering where computation, types, extents or strides are not the intrinsic's.
+        """
         from .primitives import annotate
 
         annotate.tensorize(self, iv, intrin)
         self.sch.note(self, "tensorize", (iv, intrin), {})
 
     def pragma(self, iv: IterVar, name: str, value: Any = None) -> None:
-        """Note `pragma.<name>` on a loop, for the passes: "auto_unroll_max_step", "unroll_explicit", ..."""
+        """Note `pragma.<name>` on a loop, for the passes.
+
+        "auto_unroll_max_step" (value: steps) unrolls serial loops as long as what is repeated stays below; "unroll_explicit" False leaves
+        that to LLVM; "software_pipeline" (value: slots of storage) starts the loads of later steps early. Other names are kept and have no
+        effect.
+        """
         from .primitives import annotate
 
         annotate.pragma(self, iv, name, value)
@@ -232,14 +281,25 @@ class Stage:
     # ---- where it is computed, and how stored
 
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
-        """Compute inside loop `scope` of stage `parent`: just what one step of that loop needs."""
+        """Compute inside loop `scope` of stage `parent`: just what one step of that loop needs.
+
+            for i in 64:                 for i in 64:
+                A[i] = ...        ->         A[0] = ...      # storage for one element
+            for i in 64:                     B[i] = A[0] ...
+                B[i] = A[i] ...
+        Bounds are inferred: a parent that reads neighbours (a stencil) makes the part larger. Raises ScheduleError where `parent`
+        does not read this stage, nor anything that does, or this stage is an output.
+        """
         from .primitives import attach
 
         attach.compute_at(self, parent, scope)
         self.sch.note(self, "compute_at", (parent, scope), {})
 
     def compute_inline(self) -> None:
-        """Put the expression in place of every read of it; no storage, no loops."""
+        """Put the expression in place of every read of it; no storage, no loops.
+
+        Raises ScheduleError for an output, a reduction, and what is no compute.
+        """
         from .primitives import attach
 
         attach.compute_inline(self)
@@ -253,7 +313,12 @@ class Stage:
         self.sch.note(self, "compute_root", (), {})
 
     def set_scope(self, scope: str) -> None:
-        """Where its values are stored: "global", "shared", "shared.dyn", "local", "fragment.*"."""
+        """Where its values are stored.
+
+        scope: "global"; "shared" (LDS, one a work-group) and "shared.dyn" (sized at launch); "local" (registers of a thread);
+        "fragment.a", "fragment.b", "fragment.acc" (tiles over the registers of a wavefront, for matrix units). Without it, a
+        stage in loops over blockIdx is shared, in loops over threadIdx local. Raises ScheduleError for an output.
+        """
         from .primitives import annotate
 
         annotate.set_scope(self, scope)
@@ -275,7 +340,10 @@ class Stage:
         self.sch.note(self, "set_store_predicate", (predicate,), {})
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
-        """Pad the storage: the stride of data axis `axis`, in elements, is `offset` modulo `factor`."""
+        """Pad the storage: the stride of data axis `axis`, in elements, is `offset` modulo `factor`.
+
+        `s[shared].storage_align(row, 32, 8)` starts the rows of a tile in different LDS banks.
+        """
         from .primitives import annotate
 
         annotate.storage_align(self, axis, factor, offset)
