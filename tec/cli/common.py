@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from .errors import DEVICE, MODEL, Refused
-from .shapes import join_dims, shapes_for
+from .shapes import join_dims, settle, shapes_for
 
 _ONNX = (".onnx", ".pb", ".onnx_model")
 _DTYPES = ("float32", "float16")
@@ -171,30 +171,33 @@ def open_network(
     no_cache: bool,
     freeze: Sequence[str] = (),
     files: Sequence[str] = (),
+    keep: Sequence[str] | None = None,
 ) -> Any:
-    """The compiled network of a MODEL; `files` (those of --inputs) have a say about sizes that it leaves open."""
+    """The compiled network of a MODEL; `files` (those of --inputs) have a say about sizes that it leaves open. With `keep`, names
+    of dimensions, those stay open, and sizes that are given as names; without it all are settled."""
     check_model(path)
     if path.suffix == ".tec":
         import tec.graph
 
         net = tec.graph.load(str(path))
-        if dims or dtype or freeze:
+        if (dims and not net.open_sizes) or dtype or freeze:
             raise Refused(
                 f"{path} is compiled already: --input-dim, --dtype and --freeze have no say", "give them to tec compile"
             )
         if target is not None and target_of(target, None) != net.module.target:
             raise Refused(f"{path} was compiled for {net.module.target}, not for {target}")
-        return net
+        return settle(net, dims, read_arrays(files, [i["name"] for i in net.inputs]))
     wanted = target_of(target, device)
     check_dtype(dtype)
     options: dict[str, Any] = {} if dtype in (None, "float32") else {"dtype": dtype}
-    shapes, frozen = _inputs_of(path, dims, freeze, files)
+    shapes, frozen = _inputs_of(path, dims, freeze, files, keep or ())
     if frozen:
         options["freeze"] = frozen
     import tec.graph
 
     try:
-        return tec.graph.compile(str(path), target=wanted, shapes=shapes, cache=not no_cache, **options)
+        net = tec.graph.compile(str(path), target=wanted, shapes=shapes, cache=not no_cache, **options)
+        return net if keep is not None else settle(net, (), read_arrays(files, [i["name"] for i in net.inputs]))
     except tec.ImportModelError as error:
         raise _needs_value(error) from None
 
@@ -207,12 +210,14 @@ def check_dtype(dtype: str | None) -> None:
         raise Refused(f"--dtype {dtype}: this version of tec has no mixed precision")
 
 
-def load_graph(path: Path, dims: Sequence[str], freeze: Sequence[str] = (), files: Sequence[str] = ()) -> Any:
+def load_graph(
+    path: Path, dims: Sequence[str], freeze: Sequence[str] = (), files: Sequence[str] = (), keep: Sequence[str] = ()
+) -> Any:
     """The operator graph of an ONNX MODEL, before any pass."""
     check_model(path)
     if path.suffix == ".tec":
         raise Refused(f"{path} is compiled already, its operator graph is gone", "give the .onnx file")
-    shapes, frozen = _inputs_of(path, dims, freeze, files)
+    shapes, frozen = _inputs_of(path, dims, freeze, files, keep)
     import tec
 
     try:
@@ -222,14 +227,14 @@ def load_graph(path: Path, dims: Sequence[str], freeze: Sequence[str] = (), file
 
 
 def _inputs_of(
-    path: Path, dims: Sequence[str], freeze: Sequence[str], files: Sequence[str]
+    path: Path, dims: Sequence[str], freeze: Sequence[str], files: Sequence[str], keep: Sequence[str] = ()
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Shapes, and the inputs that are constant."""
     front = frontend()
     frozen = frozen_inputs(path, freeze)
     names = list(front.input_info(front.load_model(str(path))))
     arrays = read_arrays(files, [n for n in names if n not in (frozen or {})])
-    return shapes_for(front, path, dims, {**arrays, **(frozen or {})}), frozen
+    return shapes_for(front, path, dims, {**arrays, **(frozen or {})}, keep), frozen
 
 
 def _needs_value(error: Any) -> Any:

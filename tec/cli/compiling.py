@@ -30,10 +30,17 @@ Examples:
     help="Write graph, loop IR, LLVM, assembly and code there.",
 )
 @common.compile_options
+@click.option(
+    "--open",
+    "keep",
+    multiple=True,
+    metavar="NAME",
+    help="A named dimension whose size stays open: one package for any.",
+)
 @common.json_option
 def command(
     model: Path, output: Path | None, dump_ir: Path | None, target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None,
-    no_cache: bool, as_json: bool,
+    no_cache: bool, keep: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Compile an ONNX model to one package for a target."""
     common.check_model(model)
@@ -45,10 +52,10 @@ def command(
     if out.parent and not out.parent.is_dir():
         raise Refused(f"cannot write {out}: no folder {out.parent}")
     start = time.perf_counter()
-    net = common.open_network(model, target, None, input_dim, dtype, no_cache, freeze)
+    net = common.open_network(model, target, None, input_dim, dtype, no_cache, freeze, keep=keep)
     net.save(str(out))
     seconds = time.perf_counter() - start
-    dumped = dump(net, dump_ir, model, input_dim, freeze) if dump_ir is not None else []
+    dumped = dump(net, dump_ir, model, input_dim, freeze, keep) if dump_ir is not None else []
     facts: dict[str, Any] = {
         "output": str(out),
         "target": net.module.target,
@@ -58,6 +65,7 @@ def command(
         "code_bytes": len(net.get_binary()),
         "weights_bytes": sum(p.nbytes for p in net.params.values()),
         "arena_bytes": net.plan["arena_bytes"],
+        "open": net.open_sizes,
         "file_bytes": out.stat().st_size,
         "dumped": [str(p) for p in dumped],
     }
@@ -67,13 +75,20 @@ def command(
     click.echo(
         f"{out}: {facts['target']}, {facts['steps']} steps, {facts['functions']} functions, "
         f"{common.size(facts['code_bytes'])} of code, {common.size(facts['weights_bytes'])} of weights, "
-        f"{common.size(facts['arena_bytes'])} of working memory; {common.duration(seconds)}"
+        + (
+            f"any {', '.join(net.open_sizes)}"
+            if net.open_sizes
+            else f"{common.size(facts['arena_bytes'])} of working memory"
+        )
+        + f"; {common.duration(seconds)}"
     )
     for p in dumped:
         click.echo(f"  {p}")
 
 
-def dump(net: Any, folder: Path, model: Path, dims: tuple[str, ...], freeze: tuple[str, ...]) -> list[Path]:
+def dump(
+    net: Any, folder: Path, model: Path, dims: tuple[str, ...], freeze: tuple[str, ...], keep: tuple[str, ...] = ()
+) -> list[Path]:
     """Write everything that the compiler made on the way; the files' paths."""
     import json
 
@@ -85,7 +100,7 @@ def dump(net: Any, folder: Path, model: Path, dims: tuple[str, ...], freeze: tup
         common.write_file(folder / name, data)
         written.append(folder / name)
 
-    graph = common.load_graph(model, dims, freeze)
+    graph = common.load_graph(model, dims, freeze, keep=keep)
     put("graph.txt", str(graph))
     put("graph.dot", graph.dot())
     kind = net.module.device_kind

@@ -7,7 +7,7 @@ are open and how to give them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import click
 from .errors import Refused, say
 
 _DIM = re.compile(r"\d+$")
+_NAME = re.compile(r"[A-Za-z_][\w.]*$")
 
 Dim = int | str | None
 Known = Mapping[str, tuple[str, list[Dim]] | None]
@@ -43,29 +44,33 @@ def join_dims(args: Sequence[str]) -> list[str]:
     return out
 
 
-def parse_dims(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """`x=1,3,8` or `x=1x3x8` to shapes. Refused where it is neither."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def parse_dims(values: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+    """`x=1,3,8`, `x=1x3x8` or `x=batch,3,8` to shapes; names stay open. Refused where it is neither."""
+    shapes: dict[str, tuple[int | str, ...]] = {}
     for text in values:
         name, eq, rest = text.rpartition("=")
-        words = [w for w in re.split(r"[,x ]", rest) if w] if eq else []
-        if not name or not all(_DIM.match(w) for w in words) or (eq and rest and not words):
+        words = [w for w in re.split("," if re.search("[A-Za-wyz_]", rest) else "[,x ]", rest) if w] if eq else []
+        if (
+            not name
+            or not all(_DIM.match(w) or (_NAME.match(w) and "," in rest) for w in words)
+            or (eq and rest and not words)
+        ):
             raise Refused(
                 f"--input-dim {text.replace('=', ' ').replace(',', ' ')}: a name and its sizes are wanted",
                 "as in --input-dim input 1 3 224 224",
             )
-        shapes[name] = tuple(int(w) for w in words)
+        shapes[name] = tuple(int(w) if _DIM.match(w) else w for w in words)
     return shapes
 
 
 def shapes_for(
-    front: Any, path: Path, dims: Sequence[str], arrays: Mapping[str, Any] | None = None
+    front: Any, path: Path, dims: Sequence[str], arrays: Mapping[str, Any] | None = None, keep: Sequence[str] = ()
 ) -> dict[str, Any] | None:
     """Shapes of the inputs whose sizes the model leaves open; None where it leaves none.
 
     A single size under no input's name is that of a named dimension. Sizes that --input-dim does not give are those of
     `arrays`, the files of --inputs; a first dimension that is still open, the batch, is 1, and a line on stderr says so.
-    Refused where a size stays open or does not fit.
+    Dimensions named in `keep`, or by a name among the sizes, stay open. Refused where another does, or does not fit.
     """
     shapes: dict[str, Any] = dict(parse_dims(dims))
     model = front.load_model(str(path))
@@ -83,7 +88,14 @@ def shapes_for(
         if len(entry[1]) != array.ndim:
             raise Refused(f"input {name!r} has shape {_text(entry)}, the array given for it shape {array.shape}")
         shapes[name] = tuple(array.shape)
-    note = _close(known, shapes)
+    missing = [n for n in keep if not any(e and n in e[1] for e in known.values())]
+    if missing:
+        named = sorted({str(d) for e in known.values() if e for d in e[1] if _named(d)})
+        raise Refused(
+            f"the model has no dimension {missing[0]!r}", f"dimensions with a name: {', '.join(named) or 'none'}"
+        )
+    kept = {*keep, *(d for s in shapes.values() if isinstance(s, tuple) for d in s if isinstance(d, str))}
+    note = _close(known, shapes, kept)
     try:
         front.importer.bind_shapes(model, shapes)
     except Exception as error:  # a wrong shape is a wrong argument, whatever part finds it out
@@ -93,9 +105,13 @@ def shapes_for(
     return shapes or None
 
 
-def _close(known: Known, shapes: dict[str, Any]) -> str:
-    """Put 1 for first dimensions that are open, in `shapes`; the line that says so. Refused where others are open."""
-    sizes: dict[str, int] = {name: d for name, d in shapes.items() if isinstance(d, int)}
+def _close(known: Known, shapes: dict[str, Any], kept: Collection[str] = ()) -> str:
+    """Put 1 for first dimensions that are open, in `shapes`; the line that says so. Refused where others than `kept` are open."""
+
+    def settled(d: Dim) -> bool:
+        return isinstance(d, int) or d in kept
+
+    sizes: dict[str, Any] = {name: d for name, d in shapes.items() if isinstance(d, int)}
     for name, given in shapes.items():
         entry = known.get(name)
         if entry is not None and not isinstance(given, int):
@@ -105,8 +121,8 @@ def _close(known: Known, shapes: dict[str, Any]) -> str:
     for name, entry in known.items():
         if entry is None or name in shapes:
             continue
-        now = [sizes.get(d, d) if _named(d) else d if isinstance(d, int) else None for d in entry[1]]
-        if now and not isinstance(now[0], int):
+        now: list[Dim] = [sizes.get(str(d), d) if _named(d) else d if isinstance(d, int) else None for d in entry[1]]
+        if now and not settled(now[0]):
             if _named(now[0]):
                 sizes[str(now[0])] = 1
             assumed[name] = repr(now[0]) if _named(now[0]) else "the first size"
@@ -114,7 +130,7 @@ def _close(known: Known, shapes: dict[str, Any]) -> str:
         still[name] = now
     # A size that one input's batch has settled is settled for all.
     still = {n: [sizes.get(d, d) if isinstance(d, str) else d for d in dims] for n, dims in still.items()}
-    opened = {n: dims for n, dims in still.items() if not all(isinstance(d, int) for d in dims)}
+    opened = {n: dims for n, dims in still.items() if not all(map(settled, dims))}
     if opened:
         letters = iter("NMKHWDLPQRST" * 8)
         named: dict[str, str] = {}
@@ -132,6 +148,33 @@ def _close(known: Known, shapes: dict[str, Any]) -> str:
         return ""
     parts = [f"{n} {_text(known[n])}: {d} is 1" for n, d in assumed.items()]
     return f"note: {'; '.join(parts)} (--input-dim NAME D... gives another)"
+
+
+def settle(net: Any, dims: Sequence[str], arrays: Mapping[str, Any]) -> Any:
+    """A compiled network with open sizes at those of --input-dim and of `arrays`; 1 for the rest, and a line says so."""
+    names = net.open_sizes
+    if not names:
+        return net
+    sizes: dict[str, Any] = {}
+    shapes = {i["name"]: i["shape"] for i in net.inputs}
+    given = [
+        *((n, s, "--input-dim") for n, s in parse_dims(dims).items()),
+        *((n, a.shape, "--inputs") for n, a in arrays.items()),
+    ]
+    for name, shape, option in given:
+        own = shapes.get(name, [name] if name in names else None)
+        if own is None or len(own) != len(shape) or any(isinstance(d, str) for d in shape):
+            raise Refused(
+                f"{option} {name}: {tuple(shape)} does not fit",
+                "; ".join(f"{n} ({', '.join(map(str, s))})" for n, s in shapes.items()),
+            )
+        for d, n in zip(own, shape):
+            if isinstance(d, str) and sizes.setdefault(d, n) != n:
+                raise Refused(f"size {d} is {sizes[d]} and {n}")
+    assumed = [n for n in names if n not in sizes]
+    if assumed:
+        _note(f"note: {', '.join(f'{n} is 1' for n in assumed)} (--input-dim NAME SIZE gives another)")
+    return net.bind({**dict.fromkeys(assumed, 1), **sizes})
 
 
 def _note(text: str) -> None:

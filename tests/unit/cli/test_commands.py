@@ -183,7 +183,8 @@ def test_dims():
     assert join_dims(["--input-dim", "x", "1", "3", "--seed", "4"]) == ["--input-dim=x=1,3", "--seed", "4"]
     assert join_dims(["m.onnx", "--input-dim", "@x", "7"]) == ["m.onnx", "--input-dim=x=7"]
     assert parse_dims(["x=1,3,8", "a=b=2x4"]) == {"x": (1, 3, 8), "a=b": (2, 4)}
-    for bad in ("x", "x=1,a", "=1", "x=-1"):
+    assert parse_dims(["x=1,a,x"]) == {"x": (1, "a", "x")}
+    for bad in ("x", "x=1,a!", "=1", "x=-1"):
         with pytest.raises(Refused):
             parse_dims([bad])
 
