@@ -277,6 +277,7 @@ class Target:
 
     @property
     def is_gpu(self) -> bool:
+        """Whether its code runs as kernels on a GPU."""
         return self.kind != "llvm"
 
     @cached_property

@@ -232,6 +232,7 @@ class CachingAllocator:
             self._empty()
 
     def stats(self) -> MemoryStats:
+        """What is held now."""
         with self._lock:
             self._take_returned()
             free, total = self.driver.memory_info(self.ordinal)
@@ -240,6 +241,7 @@ class CachingAllocator:
             )
 
     def reset_peak(self) -> None:
+        """Count the peak from here on."""
         with self._lock:
             self._take_returned()
             self._peak = self._used

@@ -57,18 +57,21 @@ class Device:
 
     @property
     def is_emulated(self) -> bool:
+        """Whether it is an AMD GPU in software."""
         return self.driver is not None and self.driver.kind == "emu"
 
     # ---- what the device is
 
     @property
     def attributes(self) -> DeviceAttributes:
+        """All attributes, as the driver gave them."""
         if self._attributes is None:
             self._attributes = _cpu_attributes() if self.driver is None else self.driver.attributes(self.index)
         return self._attributes
 
     @property
     def name(self) -> str:
+        """The product's name, as the driver or system gives it."""
         return self.attributes.name
 
     @property
@@ -78,6 +81,7 @@ class Device:
 
     @property
     def compute_units(self) -> int:
+        """Compute units, multiprocessors, or cores of a CPU."""
         return self.attributes.compute_units
 
     @property
@@ -87,6 +91,7 @@ class Device:
 
     @property
     def wavefront_size(self) -> int:
+        """Lanes of a wavefront (32 or 64); 1 on a CPU."""
         return self.attributes.wavefront_size
 
     @property
@@ -96,6 +101,7 @@ class Device:
 
     @property
     def total_memory_bytes(self) -> int:
+        """The device's memory in bytes."""
         return self.attributes.total_memory_bytes
 
     # ---- memory

@@ -89,6 +89,7 @@ class Module:
         self._entry(*args)
 
     def __getitem__(self, name: str) -> Function:
+        """The function of that name. Raises ArgumentError, which lists the names, where there is none."""
         function = self._functions.get(name)
         if function is None:
             spec = self.specs.get(name)
@@ -104,6 +105,7 @@ class Module:
 
     @property
     def function_names(self) -> list[str]:
+        """The names of its functions, the entry first."""
         return list(self.specs)
 
     @property

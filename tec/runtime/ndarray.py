@@ -58,6 +58,7 @@ class NDArray:
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
@@ -67,6 +68,7 @@ class NDArray:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of its elements, without gaps between them."""
         return prod(self.shape) * itemsize(self.dtype)
 
     @property
@@ -76,10 +78,12 @@ class NDArray:
 
     @property
     def is_contiguous(self) -> bool:
+        """Whether elements follow one another in row-major order."""
         return self._strides is None
 
     @property
     def writable(self) -> bool:
+        """Whether copies and compiled functions may write to it."""
         return self.layout[4]
 
     @property

@@ -91,10 +91,12 @@ class Network:
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
+        """{"name", "dtype", "shape"} of each input, in order."""
         return list(self.plan["inputs"])
 
     @property
     def outputs(self) -> list[dict[str, Any]]:
+        """{"name", "dtype", "shape"} of each output, in order."""
         return list(self.plan["outputs"])
 
     @property

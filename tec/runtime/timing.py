@@ -23,22 +23,27 @@ class TimeResult:
 
     @property
     def mean(self) -> float:
+        """Mean of the repeats, in seconds."""
         return statistics.fmean(self.results)
 
     @property
     def median(self) -> float:
+        """Median of the repeats, in seconds."""
         return statistics.median(self.results)
 
     @property
     def min(self) -> float:
+        """The quickest repeat, in seconds."""
         return min(self.results)
 
     @property
     def max(self) -> float:
+        """The slowest repeat, in seconds."""
         return max(self.results)
 
     @property
     def std(self) -> float:
+        """Standard deviation of the repeats, in seconds."""
         return statistics.pstdev(self.results)
 
     def __str__(self) -> str:

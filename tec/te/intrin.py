@@ -47,6 +47,7 @@ class MatrixIntrins:
 
     @property
     def name(self) -> str:
+        """The instruction's name, as `get` takes it."""
         return self.instr.name
 
     def on_tile(self, stage: Any, axis: Any, role: str = "acc") -> None:

@@ -51,10 +51,12 @@ class BufferVar:
 
     @property
     def dtype(self) -> str:
+        """The type of its elements."""
         return self.buffer.dtype
 
     @property
     def shape(self) -> tuple[Expr, ...]:
+        """Its extents."""
         return self.buffer.shape
 
     def asexpr(self) -> Expr:
@@ -169,6 +171,7 @@ class IRBuilder:
 
     @contextmanager
     def if_scope(self, condition: Any) -> Iterator[None]:
+        """Its block runs where `condition` holds: `with ib.if_scope(i < n): ...`."""
         with self._block() as block:
             yield
         self.emit(IfThenElse(_condition(condition), _close(block)))
@@ -238,6 +241,7 @@ class IRBuilder:
         self.emit(Assert(_condition(condition), message))
 
     def likely(self, condition: Any) -> Expr:
+        """The condition, expected to hold."""
         return build.call("likely", _condition(condition))
 
 

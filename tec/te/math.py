@@ -1,7 +1,11 @@
 """Functions on values: arithmetic, comparisons by choice, math functions, bit operations, calls of outside code.
 
 Each takes expressions or Python numbers and gives an expression. Math functions work in the type of their argument; an
-integer argument is refused (cast it first), but for those that are exact on integers (abs, floor, ceil, round, sign).
+integer argument is refused (ExprError: cast it first), but for those that are exact on integers (abs, floor, ceil, round, sign).
+
+They are expanded into the same arithmetic on every target, so a GPU gives the CPU's numbers. Errors in units of the last place, float32:
+at most 2 for exp, log, tanh, sigmoid and erf, 4 for the others; sqrt, fma and the roundings are exact. float16 and bfloat16 compute in
+float32 and round once. float64: at most 4 (sin, cos and tan call the C library on a CPU).
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class Operation:
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
+        """All output tensors."""
         if self._outputs is None:
             self._outputs = tuple(
                 Tensor(self, i, shape, dtype) for i, (shape, dtype) in enumerate(self._make_outputs())
@@ -51,10 +52,12 @@ class Operation:
         return self._outputs
 
     def output(self, index: int = 0) -> Tensor:
+        """The `i`-th output tensor; always the same object."""
         return self.outputs[index]
 
     @property
     def num_outputs(self) -> int:
+        """How many tensors it computes."""
         return 1
 
     @property
@@ -65,14 +68,17 @@ class Operation:
     # te users know it as input_tensors.
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors it reads (`inputs`), under te's name."""
         return self.inputs
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
+        """Its data axes, one a dimension of the output."""
         return ()
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
+        """The axes that it reduces over."""
         return ()
 
     def root_iter_vars(self) -> tuple[IterVar, ...]:

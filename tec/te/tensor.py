@@ -37,6 +37,7 @@ class Tensor(ExprOps):
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
@@ -63,6 +64,7 @@ class Tensor(ExprOps):
         )
 
     def same_as(self, other: Any) -> bool:
+        """Whether `other` is this very output of this very operation."""
         return self is other
 
     def __eq__(self, other: Any) -> Any:

@@ -33,6 +33,37 @@ def test_api_pages_name_what_is_there(name: str) -> None:
         assert hasattr(importlib.import_module(module), attribute)
 
 
+WRITTEN_FOR_USERS = (
+    "tec.te.build", "tec.te.tensor", "tec.te.operation", "tec.te.reducer", "tec.te.math", "tec.te.extern", "tec.te.intrin",
+    "tec.te.ir_builder", "tec.driver", "tec.target", "tec.schedule.schedule", "tec.schedule.stage", "tec.runtime.device",
+    "tec.runtime.ndarray", "tec.runtime.module", "tec.runtime.function", "tec.runtime.stream", "tec.runtime.profiling",
+    "tec.runtime.timing", "tec.runtime.allocator", "tec.runtime.network", "tec.errors",
+)  # fmt: skip
+# Not shown on the pages, or said by the base class.
+_NO_WORDS = {"Tensor.axis", "TensorSlice.dtype", "TensorSlice.asexpr", "Stage.attr", "Schedule.unique_name", "Schedule.note", "IRBuilder.loc",
+             "AttachKind", "check_name"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITTEN_FOR_USERS)
+def test_what_users_call_has_words(name: str) -> None:
+    """Every public function, class, method and property of the API pages has a docstring, its own or its base class's."""
+    import inspect
+
+    module = importlib.import_module(name)
+    without = []
+    for key, what in vars(module).items():
+        if key.startswith("_") or getattr(what, "__module__", "") != name or not callable(what):
+            continue
+        if not what.__doc__:
+            without.append(key)
+        if inspect.isclass(what):
+            for member, value in vars(what).items():
+                if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+                    if not inspect.getdoc(getattr(what, member)):
+                        without.append(f"{key}.{member}")
+    assert [w for w in without if w not in _NO_WORDS] == []
+
+
 @pytest.mark.parametrize("page", ["quickstart.md", "commandline.md"])
 def test_commands_on_pages_exist(page: str) -> None:
     from tec.cli.app import COMMANDS
