@@ -375,7 +375,9 @@ def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[Tensor
 def run_op(
     op: OpDef, attrs: dict[str, Any], arrays: Sequence[Any], types: Sequence[TensorType], outs: list[TensorType]
 ) -> list[Any]:
-    """The values of one operator, by the meaning of its te definition."""
+    """The values of one operator, by the meaning of its te definition, or the NumPy that it has in its place."""
+    if op.host is not None:
+        return [np.asarray(a, np_dtype(t.dtype)) for a, t in zip(op.host(attrs, arrays, outs), outs)]
     tensors = [te.placeholder(t.shape, t.dtype, name=f"x{k}") for k, t in enumerate(types)]
     results = compute_op(op, attrs, tensors, outs)
     got = evaluate(results, dict(zip(tensors, arrays)))

@@ -1,4 +1,4 @@
-"""Reductions over dimensions: sum, max, min, prod, any, all, argmax, argmin, running sums, top-k."""
+"""Reductions over dimensions: sum, max, min, prod, any, all, argmax, argmin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .dims import Dim
-from .registry import OPAQUE, REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
+from .registry import REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
 
@@ -158,63 +158,3 @@ def _arg(name: str, largest: bool) -> None:
 
 _arg("argmax", True)
 _arg("argmin", False)
-
-
-def _cumulate(name: str, reducer: Any) -> None:
-    def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-        x = inputs[0]
-        axis = normalize_axis(attrs["axis"], x.ndim)
-        n = static_shape(x)[axis]
-        k = te.reduce_axis((0, n), "k")
-        strict, back = attrs.get("exclusive", False), attrs.get("reverse", False)
-
-        def body(*i: Any) -> Any:
-            a, b = (i[axis], k) if back else (k, i[axis])
-            return reducer(x(*i[:axis], k, *i[axis + 1 :]), axis=k, where=a < b if strict else a <= b)
-
-        return [te.compute(x.shape, body, name=name)]
-
-    compute.__doc__ = (
-        f"The running {name[3:]} along `axis`; `exclusive` leaves the element itself out, `reverse` runs from the end."
-    )
-    register(name, REDUCTION, lambda types, attrs: [types[0]], flops=_work)(compute)
-
-
-_cumulate("cumsum", te.sum)
-_cumulate("cumprod", te.prod)
-
-
-def _topk_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
-    x = types[0]
-    axis = normalize_axis(attrs["axis"], x.ndim)
-    if not 0 <= attrs["k"] <= x.shape[axis]:
-        raise fail(f"the first {attrs['k']} along axis {axis} of {x}")
-    shape = (*x.shape[:axis], attrs["k"], *x.shape[axis + 1 :])
-    return [TensorType(x.dtype, shape), TensorType("int64", shape)]
-
-
-@register("topk", OPAQUE, _topk_type)
-def _topk(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """The `k` largest (`largest`) or smallest elements along `axis` in order, and their indices; of equals the first comes first.
-
-    By rank: an element's place is the number of elements that come before it, which every element can count on its own.
-    """
-    x, out = inputs[0], outputs[0]
-    axis, largest = normalize_axis(attrs["axis"], x.ndim), attrs.get("largest", True)
-    n = static_shape(x)[axis]
-    j = te.reduce_axis((0, n), "j")
-
-    def before(*i: Any) -> Any:
-        mine, other = x(*i), x(*i[:axis], j, *i[axis + 1 :])
-        ahead = other > mine if largest else other < mine
-        return te.sum(te.any(ahead, te.all(other == mine, j < i[axis])).astype("int32"), axis=j)
-
-    rank = te.compute(x.shape, before, name="topk_rank")
-    m = te.reduce_axis((0, n), "m")
-    where = te.compute(
-        out.shape,
-        lambda *i: te.max(te.select(rank(*i[:axis], m, *i[axis + 1 :]) == i[axis], m, 0), axis=m),
-        name="topk_where",
-    )
-    values = te.compute(out.shape, lambda *i: x(*i[:axis], where(*i), *i[axis + 1 :]), name="topk")
-    return [values, te.compute(out.shape, lambda *i: where(*i).astype("int64"), name="topk_index")]

@@ -59,7 +59,10 @@ Compute = Callable[[Attrs, list[Tensor], list[TensorType]], list[Tensor]]
 
 @dataclass(frozen=True, slots=True)
 class OpDef:
-    """An operator. `flops(types, out_types, attrs)`: its arithmetic, for reports; None counts one an output element."""
+    """An operator. `flops(types, out_types, attrs)`: its arithmetic, for reports; None counts one an output element.
+
+    `host(attrs, arrays, out_types) -> arrays`: its meaning in NumPy, where evaluating the te definition would take quadratic work.
+    """
 
     name: str
     infer: Infer
@@ -68,20 +71,21 @@ class OpDef:
     doc: str = ""
     flops: Callable[[Sequence[TensorType], Sequence[TensorType], Attrs], int] | None = None
     tags: frozenset[str] = field(default_factory=frozenset)
+    host: Callable[[Attrs, Sequence[Any], Sequence[TensorType]], list[Any]] | None = None
 
 
 OPS: dict[str, OpDef] = {}
 
 
 def register(
-    name: str, kind: str, infer: Infer, *, flops: Any = None, tags: Sequence[str] = ()
+    name: str, kind: str, infer: Infer, *, flops: Any = None, tags: Sequence[str] = (), host: Any = None
 ) -> Callable[[Compute], Compute]:
     """Decorator: the decorated te definition, with its inference, becomes the operator `name`."""
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r} of operator {name}")
 
     def add(compute: Compute) -> Compute:
-        OPS[name] = OpDef(name, infer, compute, kind, (compute.__doc__ or "").strip(), flops, frozenset(tags))
+        OPS[name] = OpDef(name, infer, compute, kind, (compute.__doc__ or "").strip(), flops, frozenset(tags), host)
         return compute
 
     return add

@@ -1,4 +1,4 @@
-"""Moving elements: reshape, transpose, slice, concat, pad, tile, gather, scatter, one-hot, iota."""
+"""Moving elements: reshape, transpose, slice, concat, pad, tile, gather, one-hot, iota."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .dims import Size, UndecidedSize, is_symbolic, names_of, require
-from .registry import INJECTIVE, OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape
+from .registry import INJECTIVE, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
 # ---- reshape and transpose
 
@@ -314,110 +314,6 @@ def _gather_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
         return x(*i[:b], *point, *i[lead:])
 
     return [te.compute(outputs[0].shape, body, name="gather_nd")]
-
-
-# ---- scatter: for each element of the output the updates that point to it are looked up, in order, so that no two
-# threads write one place and the last update wins on every target.
-
-_COMBINE = {"add": te.sum, "mul": te.prod, "max": te.max, "min": te.min}
-
-
-def _scatter_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
-    x, index, update = types
-    if attrs.get("reduction", "none") not in ("none", *_COMBINE):
-        raise fail(f"unknown reduction {attrs['reduction']!r} of a scatter")
-    if update.dtype != x.dtype:
-        raise fail(f"scatter of {update} into {x}")
-    if "axis" in attrs:
-        normalize_axis(attrs["axis"], x.ndim)
-        if index.shape != update.shape or index.ndim != x.ndim:
-            raise fail(f"scatter into {x}: index {index}, updates {update}")
-    elif update.shape != index.shape[:-1] + x.shape[index.shape[-1] :]:
-        raise fail(f"scatter_nd into {x}: index {index}, updates {update}")
-    return [x]
-
-
-def _combine_all(x: Tensor, axes: list[Any], reduction: str, hits: Any, value: Any, name: str) -> list[Tensor]:
-    """x combined with `value(i)` wherever `hits(i)` holds along `axes`."""
-    reducer = _COMBINE[reduction]
-    found = te.compute(x.shape, lambda *i: reducer(value(i), axis=axes, where=hits(i)), name=f"{name}_found")
-    both = {"add": lambda a, b: a + b, "mul": lambda a, b: a * b, "max": te.maximum, "min": te.minimum}[reduction]
-    return [te.compute(x.shape, lambda *i: both(x(*i), found(*i)), name=name)]
-
-
-@register("scatter_elements", OPAQUE, _scatter_type)
-def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """out = x, then out[i, index[i, j], ...] = update[i, j, ...] along `axis`; `reduction`: none, add, mul, max, min."""
-    x, index, update = inputs
-    axis = normalize_axis(attrs["axis"], x.ndim)
-    n = static_shape(x)[axis]
-    count = static_shape(index)
-    if 0 in count:
-        return [te.compute(x.shape, lambda *i: x(*i), name="scatter")]
-    k = te.reduce_axis((0, count[axis]), "k")
-
-    def at(i: Any) -> tuple[Any, ...]:
-        return (*i[:axis], k, *i[axis + 1 :])
-
-    def safe(i: Any) -> tuple[Any, ...]:
-        return tuple(
-            te.min(a, c - 1) if c < d else a
-            for a, c, d in zip(at(i), count, static_shape(x)[:axis] + (count[axis],) + static_shape(x)[axis + 1 :])
-        )
-
-    def hits(i: Any) -> Any:
-        inside = [a < c for d, (a, c) in enumerate(zip(i, count)) if d != axis and c < static_shape(x)[d]]
-        return te.all(wrap_index(index(*safe(i)), n) == i[axis], *inside)
-
-    reduction = attrs.get("reduction", "none")
-    if reduction != "none":
-        return _combine_all(x, [k], reduction, hits, lambda i: update(*safe(i)), "scatter")
-    last = te.compute(x.shape, lambda *i: te.max(te.select(hits(i), k, -1), axis=k), name="scatter_last")
-
-    def body(*i: Any) -> Any:
-        found = last(*i)
-        place = [te.min(a, c - 1) if d != axis else te.max(found, 0) for d, (a, c) in enumerate(zip(i, count))]
-        return te.if_then_else(found >= 0, update(*place), x(*i))
-
-    return [te.compute(x.shape, body, name="scatter")]
-
-
-@register("scatter_nd", OPAQUE, _scatter_type)
-def _scatter_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """out = x, then out[index[p]] = update[p] for each point p of the leading dimensions of the index; `reduction` as above."""
-    x, index, update = inputs
-    shape, lead, depth = static_shape(x), static_shape(index)[:-1], static_shape(index)[-1]
-    if 0 in lead:
-        return [te.compute(x.shape, lambda *i: x(*i), name="scatter_nd")]
-    axes = [te.reduce_axis((0, n), f"p{k}") for k, n in enumerate(lead)]
-
-    def hits(i: Any) -> Any:
-        return te.all(te.const(True), *[wrap_index(index(*axes, d), shape[d]) == i[d] for d in range(depth)])
-
-    reduction = attrs.get("reduction", "none")
-    if reduction != "none":
-        return _combine_all(x, axes, reduction, hits, lambda i: update(*axes, *i[depth:]), "scatter_nd")
-    flat: Any = 0
-    for a, n in zip(axes, lead):
-        flat = flat * n + a
-    place = shape[:depth] or (1,)
-    last = te.compute(
-        place,
-        lambda *i: te.max(
-            te.select(hits(i), flat, -1) if axes else te.select(hits(i), 0, -1), axis=axes or [te.reduce_axis((0, 1))]
-        ),
-        name="scatter_last",
-    )
-
-    def body(*i: Any) -> Any:
-        found = last(*i[:depth]) if depth else last(0)
-        rest, point = te.max(found, 0), []
-        for n in reversed(lead):
-            point.append(te.indexmod(rest, n))
-            rest = te.indexdiv(rest, n)
-        return te.if_then_else(found >= 0, update(*reversed(point), *i[depth:]), x(*i))
-
-    return [te.compute(x.shape, body, name="scatter_nd")]
 
 
 # ---- made from indices

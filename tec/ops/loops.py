@@ -1,0 +1,116 @@
+"""Operators written as loops: what a te compute, one expression an element, would do with quadratic work.
+
+The helpers here make `te.extern` bodies that serve every target: `each` is a parallel loop on a CPU and a grid of threads on a
+GPU, where a body may hold several such grids, one kernel each. Which form an operator takes is decided where it is compiled: for
+a target, with sizes that are numbers (`code_target`). Its te definition stays what it means, and what symbolic sizes get.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from .. import te
+from ..target import Target
+from ..te import Tensor
+
+THREADS = 256
+PARALLEL_FROM = 1 << 15  # elements from which a CPU's threads are worth starting
+LIMIT = 1 << 31  # flat indices are int32
+
+
+def code_target(*tensors: Any) -> Target | None:
+    """The target that is compiled for, where loops can take these tensors (or types): known sizes, and no more than int32 counts."""
+    target = Target.current()
+    if target is None:
+        return None
+    for t in tensors:
+        dims = [getattr(d, "value", d) for d in t.shape]
+        if not all(isinstance(d, int) for d in dims) or not 0 < math.prod(dims) < LIMIT:
+            return None
+    return target
+
+
+def split_index(flat: Any, shape: Sequence[int]) -> list[Any]:
+    """The index into `shape` of its element number `flat`, row-major."""
+    out: list[Any] = []
+    for k in reversed(range(len(shape))):
+        n = shape[k]
+        if n == 1:
+            out.append(0)
+        elif math.prod(shape[:k]) == 1:
+            out.append(flat)
+        else:
+            out.append(te.indexmod(flat, n))
+            flat = te.indexdiv(flat, n)
+    return out[::-1]
+
+
+@contextmanager
+def each(ib: Any, target: Target, count: int, name: str = "e") -> Iterator[Any]:
+    """A block that runs for each number below `count`, in any order: one kernel on a GPU."""
+    if not target.is_gpu:
+        kind = "parallel" if count >= 2 else "serial"
+        with ib.for_range(0, count, name, kind=kind) as i:
+            yield i
+        return
+    threads = min(THREADS, max(32, 1 << (count - 1).bit_length()))
+    with ib.new_scope():
+        bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+        ib.scope_attr(bx, "thread_extent", -(-count // threads))
+        ib.scope_attr(tx, "thread_extent", threads)
+        flat = bx.var * threads + tx.var
+        if count % threads:
+            with ib.if_scope(flat < count):
+                yield flat
+        else:
+            yield flat
+
+
+@contextmanager
+def in_order(ib: Any, target: Target, count: int, name: str = "e") -> Iterator[Any]:
+    """A block that runs for each number below `count`, one after another; on the host, whatever the target."""
+    with ib.for_range(0, count, name) as i:
+        yield i
+
+
+class Lines:
+    """A tensor's lines along one axis: line number, place along it -> index."""
+
+    def __init__(self, shape: Sequence[int], axis: int):
+        self.before, self.n, self.after = tuple(shape[:axis]), int(shape[axis]), tuple(shape[axis + 1 :])
+        self.outer, self.inner = math.prod(self.before), math.prod(self.after)
+        self.count = self.outer * self.inner
+
+    def at(self, line: Any, k: Any) -> tuple[Any, ...]:
+        o, i = (line, 0) if self.inner == 1 else (te.indexdiv(line, self.inner), te.indexmod(line, self.inner))
+        if self.outer == 1:
+            o, i = 0, (line if self.inner > 1 else 0)
+        return (*split_index(o, self.before), k, *split_index(i, self.after))
+
+
+def scalar(ib: Any, dtype: str, name: str, value: Any) -> Any:
+    """A variable of one's own: `v[0]`."""
+    v = ib.allocate(dtype, (1,), name, scope="local")
+    v[0] = value
+    return v
+
+
+def extern(
+    name: str,
+    inputs: list[Tensor],
+    outputs: Sequence[tuple[Sequence[int], str]],
+    body: Callable[[Any, list[Any], list[Any]], None],
+) -> list[Tensor]:
+    """Tensors made by `body(ib, sources, results)`, which gets buffers to index."""
+
+    def make(ins: Any, outs: Any) -> Any:
+        ib = te.ir_builder.create()
+        body(ib, [ib.buffer_ptr(b) for b in ins], [ib.buffer_ptr(b) for b in outs])
+        return ib.get()
+
+    shapes, dtypes = [tuple(s) for s, _ in outputs], [d for _, d in outputs]
+    made = te.extern(shapes, inputs, make, name=name, dtype=dtypes)
+    return list(made) if isinstance(made, (list, tuple)) else [made]

@@ -1,0 +1,269 @@
+"""Scatter: updates written to places of a copy, or combined with what stands there.
+
+In te each output element looks through the updates that may point to it, in order, so the last one wins and every target gives
+the same. Compiled for a target with known sizes it is linear work: on a CPU the updates are taken one after another; on a GPU each
+place finds its last update by an atomic maximum, and where updates are combined, each place gets a list of them (an atomic exchange an
+update) that its thread then walks. No two threads write one place, for any type; sums of floats are taken in the list's order.
+
+An index counts from the end where it is negative; one that is outside all the same is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..target import Target
+from ..te import Tensor
+from . import loops
+from .registry import OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape
+from .shape import wrap_index
+
+_COMBINE = {"add": te.sum, "mul": te.prod, "max": te.max, "min": te.min}
+
+
+def _scatter_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x, index, update = types
+    if attrs.get("reduction", "none") not in ("none", *_COMBINE):
+        raise fail(f"unknown reduction {attrs['reduction']!r} of a scatter")
+    if update.dtype != x.dtype:
+        raise fail(f"scatter of {update} into {x}")
+    if "axis" in attrs:
+        normalize_axis(attrs["axis"], x.ndim)
+        if index.shape != update.shape or index.ndim != x.ndim:
+            raise fail(f"scatter into {x}: index {index}, updates {update}")
+    elif update.shape != index.shape[:-1] + x.shape[index.shape[-1] :]:
+        raise fail(f"scatter_nd into {x}: index {index}, updates {update}")
+    return [x]
+
+
+def _combine_all(x: Tensor, axes: list[Any], reduction: str, hits: Any, value: Any, name: str) -> list[Tensor]:
+    """x combined with `value(i)` wherever `hits(i)` holds along `axes`."""
+    reducer = _COMBINE[reduction]
+    found = te.compute(x.shape, lambda *i: reducer(value(i), axis=axes, where=hits(i)), name=f"{name}_found")
+    both = {"add": lambda a, b: a + b, "mul": lambda a, b: a * b, "max": te.maximum, "min": te.minimum}[reduction]
+    return [te.compute(x.shape, lambda *i: both(x(*i), found(*i)), name=name)]
+
+
+_UFUNC: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _put(out: Any, at: Any, update: Any, reduction: str, inside: Any) -> list[Any]:
+    """`out` with the updates at the index arrays `at`, where `inside` holds."""
+    at = tuple(np.broadcast_to(a, inside.shape)[inside] for a in at)
+    if reduction == "none":
+        out[at] = update[inside]
+        return [out]
+    if out.dtype.kind == "b" or out.dtype.kind not in "fiu":
+        wide = out.astype(np.float32 if out.dtype.kind not in "b" else np.int32)
+        _UFUNC[reduction].at(wide, at, update[inside].astype(wide.dtype))
+        return [wide.astype(out.dtype)]
+    _UFUNC[reduction].at(out, at, update[inside])
+    return [out]
+
+
+def _elements_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
+    x, index, update = (np.asarray(a) for a in arrays)
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    n = x.shape[axis]
+    k = index.astype(np.int64)
+    k = np.where(k < 0, k + n, k)
+    inside = (k >= 0) & (k < n)
+    at = list(np.indices(index.shape, sparse=True))
+    for d, c in enumerate(x.shape):
+        if d != axis:
+            inside &= at[d] < c
+    at[axis] = k
+    return _put(x.copy(), at, update, attrs.get("reduction", "none"), inside)
+
+
+def _nd_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
+    x, index, update = (np.asarray(a) for a in arrays)
+    depth = index.shape[-1]
+    k = index.astype(np.int64).reshape(math.prod(index.shape[:-1]), depth)
+    k = np.where(k < 0, k + np.array(x.shape[:depth], np.int64), k)
+    inside = ((k >= 0) & (k < np.array(x.shape[:depth], np.int64))).all(-1)
+    if depth == 0:
+        flat, values = x[None].copy(), update.reshape(len(k), *x.shape)
+        return [_put(flat, (np.zeros(len(values), np.int64),), values, attrs.get("reduction", "none"), inside)[0][0]]
+    return _put(x.copy(), k.T, update.reshape(len(k), *x.shape[depth:]), attrs.get("reduction", "none"), inside)
+
+
+@register("scatter_elements", OPAQUE, _scatter_type, host=_elements_host)
+def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """out = x, then out[i, index[i, j], ...] = update[i, j, ...] along `axis`; `reduction`: none, add, mul, max, min."""
+    x, index, update = inputs
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    n = static_shape(x)[axis]
+    count = static_shape(index)
+    if 0 in count:
+        return [te.compute(x.shape, lambda *i: x(*i), name="scatter")]
+    target = loops.code_target(x, index)
+    if target is not None:
+        shape = static_shape(x)
+
+        def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
+            here = loops.split_index(e, count)
+            k = wrap_index(at[tuple(here)], n)
+            inside = [
+                k >= 0,
+                k < n,
+                *[a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and count[d] > c],
+            ]
+            return te.all(*inside), (*here[:axis], k, *here[axis + 1 :]), here
+
+        return _in_loops(x, index, update, shape, math.prod(count), (), one, attrs.get("reduction", "none"), target)
+    k = te.reduce_axis((0, count[axis]), "k")
+
+    def at(i: Any) -> tuple[Any, ...]:
+        return (*i[:axis], k, *i[axis + 1 :])
+
+    def safe(i: Any) -> tuple[Any, ...]:
+        return tuple(
+            te.min(a, c - 1) if c < d else a
+            for a, c, d in zip(at(i), count, static_shape(x)[:axis] + (count[axis],) + static_shape(x)[axis + 1 :])
+        )
+
+    def hits(i: Any) -> Any:
+        inside = [a < c for d, (a, c) in enumerate(zip(i, count)) if d != axis and c < static_shape(x)[d]]
+        return te.all(wrap_index(index(*safe(i)), n) == i[axis], *inside)
+
+    reduction = attrs.get("reduction", "none")
+    if reduction != "none":
+        return _combine_all(x, [k], reduction, hits, lambda i: update(*safe(i)), "scatter")
+    last = te.compute(x.shape, lambda *i: te.max(te.select(hits(i), k, -1), axis=k), name="scatter_last")
+
+    def body(*i: Any) -> Any:
+        found = last(*i)
+        place = [te.min(a, c - 1) if d != axis else te.max(found, 0) for d, (a, c) in enumerate(zip(i, count))]
+        return te.if_then_else(found >= 0, update(*place), x(*i))
+
+    return [te.compute(x.shape, body, name="scatter")]
+
+
+@register("scatter_nd", OPAQUE, _scatter_type, host=_nd_host)
+def _scatter_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """out = x, then out[index[p]] = update[p] for each point p of the leading dimensions of the index; `reduction` as above."""
+    x, index, update = inputs
+    shape, lead, depth = static_shape(x), static_shape(index)[:-1], static_shape(index)[-1]
+    if 0 in lead:
+        return [te.compute(x.shape, lambda *i: x(*i), name="scatter_nd")]
+    target = loops.code_target(x, update) if depth else None
+    if target is not None:
+
+        def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
+            here = loops.split_index(e, lead)
+            point = [wrap_index(at[(*here, d)], shape[d]) for d in range(depth)]
+            return te.all(*[te.all(p >= 0, p < c) for p, c in zip(point, shape)]), tuple(point), here
+
+        reduction = attrs.get("reduction", "none")
+        return _in_loops(x, index, update, shape[:depth], math.prod(lead), shape[depth:], one, reduction, target)
+    axes = [te.reduce_axis((0, n), f"p{k}") for k, n in enumerate(lead)]
+
+    def hits(i: Any) -> Any:
+        return te.all(te.const(True), *[wrap_index(index(*axes, d), shape[d]) == i[d] for d in range(depth)])
+
+    reduction = attrs.get("reduction", "none")
+    if reduction != "none":
+        return _combine_all(x, axes, reduction, hits, lambda i: update(*axes, *i[depth:]), "scatter_nd")
+    flat: Any = 0
+    for a, n in zip(axes, lead):
+        flat = flat * n + a
+    place = shape[:depth] or (1,)
+    last = te.compute(
+        place,
+        lambda *i: te.max(
+            te.select(hits(i), flat, -1) if axes else te.select(hits(i), 0, -1), axis=axes or [te.reduce_axis((0, 1))]
+        ),
+        name="scatter_last",
+    )
+
+    def body(*i: Any) -> Any:
+        found = last(*i[:depth]) if depth else last(0)
+        rest, point = te.max(found, 0), []
+        for n in reversed(lead):
+            point.append(te.indexmod(rest, n))
+            rest = te.indexdiv(rest, n)
+        return te.if_then_else(found >= 0, update(*reversed(point), *i[depth:]), x(*i))
+
+    return [te.compute(x.shape, body, name="scatter_nd")]
+
+
+def _in_loops(
+    x: Tensor, index: Tensor, update: Tensor, places: Sequence[int], count: int, rest: Sequence[int],
+    one: Callable[[Any, Any], tuple[Any, Any, Any]], reduction: str, target: Target,
+) -> list[Tensor]:  # fmt: skip
+    """`count` updates, each a block of shape `rest`, to the places of shape `places`.
+
+    `one(index, e)` gives of update number e whether it is inside, its place, and its index into the updates.
+    """
+    dtype = x.dtype
+    wide = {"bool": "int32"}.get(dtype, dtype)
+    block, total = math.prod(rest), math.prod(places)
+
+    def combined(a: Any, b: Any) -> Any:
+        a, b = a.astype(wide), b.astype(wide)
+        if reduction == "none":
+            return b.astype(dtype)
+        both = {
+            "add": lambda: a + b,
+            "mul": lambda: a * b,
+            "max": lambda: te.maximum(a, b),
+            "min": lambda: te.minimum(a, b),
+        }
+        return both[reduction]().astype(dtype)
+
+    def flat(place: Sequence[Any]) -> Any:
+        out: Any = 0
+        for p, c in zip(place, places):
+            out = out * c + p
+        return out
+
+    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        (old, at, new), (dst,) = sources, results
+        if not target.is_gpu:
+            with loops.each(ib, target, total, "p") as p, ib.for_range(0, block, "b") as b:
+                here = (*loops.split_index(p, places), *loops.split_index(b, rest))
+                dst[here] = old[here]
+            with ib.for_range(0, count, "e") as e:
+                inside, place, here = one(at, e)
+                with ib.if_scope(inside), ib.for_range(0, block, "b") as b:
+                    r = loops.split_index(b, rest)
+                    dst[(*place, *r)] = combined(dst[(*place, *r)], new[(*here, *r)])
+            return
+        head = ib.allocate("int32", (total,), "head")
+        following = ib.allocate("int32", (count,), "following") if reduction != "none" else None
+        with loops.each(ib, target, total) as p:
+            head[p] = te.const(-1, "int32")
+        with loops.each(ib, target, count) as e:
+            inside, place, _ = one(at, e)
+            with ib.if_scope(inside):
+                if following is None:
+                    ib.emit(te.call_intrin("int32", "atomic_max", head[flat(place)], e))
+                else:
+                    following[e] = te.call_intrin("int32", "atomic_exch", head[flat(place)], e)
+        with loops.each(ib, target, total * block) as t:
+            p, b = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block))
+            r = loops.split_index(b, rest)
+            here = (*loops.split_index(p, places), *r)
+            if following is None:
+                found = ib.let("found", head[p])
+                with ib.if_scope(found >= 0):
+                    _, _, source = one(at, found)
+                    dst[here] = new[(*source, *r)]
+                with ib.else_scope():
+                    dst[here] = old[here]
+                return
+            value = loops.scalar(ib, dtype, "value", old[here])
+            update_ = loops.scalar(ib, "int32", "update", head[p])
+            with ib.while_loop(update_[0] >= 0):
+                _, _, source = one(at, update_[0])
+                value[0] = combined(value[0], new[(*source, *r)])
+                update_[0] = following[update_[0]]
+            dst[here] = value[0]
+
+    return loops.extern("scatter", [x, index, update], [(static_shape(x), dtype)], body)

@@ -1,0 +1,166 @@
+"""Running sums, the largest in order, scatters: loops for a target against NumPy and the te definition, on every device there is."""
+
+import time
+
+import numpy as np
+import pytest
+
+import tec
+from tec.graph import Graph
+from tec.graph.graph import run_op
+from tec.ops import OPS, TensorType
+from tec.te.evaluate import np_dtype
+
+
+def graph_of(op, arrays, attrs):
+    g = Graph("g")
+    ins = [g.input(f"x{k}", str(a.dtype), a.shape) for k, a in enumerate(arrays)]
+    outs = g.add(op, ins, attrs)
+    g.set_outputs(list(outs), [f"y{k}" for k in range(len(outs))])
+    return g
+
+
+def run(op, arrays, attrs, chip=""):
+    g = graph_of(op, arrays, attrs)
+    net = tec.compile(g, target=f"rocm -mcpu={chip}" if chip else "llvm", cache=False)
+    feeds = {f"x{k}": a for k, a in enumerate(arrays)}
+    return net.run(feeds, device=tec.rocm_emu(chip) if chip else None)
+
+
+def host(op, arrays, attrs):
+    types = [TensorType(str(a.dtype), a.shape) for a in arrays]
+    return run_op(OPS[op], attrs, list(arrays), types, OPS[op].infer(types, attrs))
+
+
+def in_te(op, arrays, attrs):
+    """By the te definition, which has no target to be loops for."""
+    from tec import te
+    from tec.te.evaluate import evaluate
+
+    types = [TensorType(str(a.dtype), a.shape) for a in arrays]
+    tensors = [te.placeholder(t.shape, t.dtype) for t in types]
+    outs = OPS[op].infer(types, attrs)
+    got = evaluate(OPS[op].compute(attrs, tensors, outs), dict(zip(tensors, arrays)))
+    return [np.asarray(a, np_dtype(t.dtype)) for a, t in zip(got, outs)]
+
+
+def same(a, b, tolerance=0.0):
+    assert len(a) == len(b)
+    for x, y in zip(a, b):
+        assert x.dtype == y.dtype and x.shape == y.shape
+        np.testing.assert_allclose(x.astype("f8"), y.astype("f8"), rtol=tolerance, atol=tolerance)
+
+
+CHIPS = ["", "gfx942", "gfx1100"]
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("flags", [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}])
+@pytest.mark.parametrize(("shape", "axis"), [((7,), 0), ((3, 700), 1), ((2, 5, 4), 1), ((1400, 3), 0), ((5, 1), 1)])
+def test_running_sums(shape, axis, flags, chip):
+    for dtype in ("float32", "int32"):
+        x = (RNG.standard_normal(shape) * 4).astype(dtype)
+        attrs = {"axis": axis, **flags}
+        want = host("cumsum", [x], attrs)
+        same(run("cumsum", [x], attrs, chip), want, 1e-3 if dtype == "float32" else 0)
+        same(in_te("cumsum", [x], attrs), want, 1e-3 if dtype == "float32" else 0)
+
+
+def test_running_sums_of_chunks_of_chunks():
+    x = RNG.integers(-9, 9, (2, 70000)).astype(np.int32)
+    for flags in ({}, {"reverse": True, "exclusive": True}):
+        same(run("cumsum", [x], {"axis": 1, **flags}, "gfx942"), host("cumsum", [x], {"axis": 1, **flags}))
+
+
+@pytest.mark.parametrize("chip", CHIPS[:2])
+def test_running_products_and_16_bits(chip):
+    x = RNG.uniform(0.9, 1.1, (4, 33)).astype(np.float32)
+    same(run("cumprod", [x], {"axis": 1}, chip), host("cumprod", [x], {"axis": 1}), 1e-5)
+    same(
+        run("cumsum", [x.astype(np.float16)], {"axis": 0}, chip),
+        host("cumsum", [x.astype(np.float16)], {"axis": 0}),
+        1e-3,
+    )
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "axis", "k"), [((9,), 0, 4), ((2, 50), 1, 50), ((30, 4), 0, 1), ((2, 700, 2), 1, 9)]
+)
+def test_the_largest_in_order(shape, axis, k, largest, chip):
+    for dtype in ("float32", "int64", "uint8"):
+        # Few values, so that there are equals, whose order is told.
+        x = RNG.integers(0, 12, shape).astype(dtype)
+        attrs = {"axis": axis, "k": k, "largest": largest}
+        same(run("topk", [x], attrs, chip), host("topk", [x], attrs))
+        same(in_te("topk", [x], attrs), host("topk", [x], attrs))
+
+
+@pytest.mark.parametrize("chip", CHIPS[:2])
+@pytest.mark.parametrize("n", [20, 600])
+def test_nan_is_above_every_number(n, chip):
+    x = RNG.standard_normal((2, n)).astype(np.float32)
+    x[0, [3, 11]], x[1, 5] = np.nan, np.inf
+    for largest in (True, False):
+        attrs = {"axis": 1, "k": 6, "largest": largest}
+        same(run("topk", [x], attrs, chip), host("topk", [x], attrs))
+        same(in_te("topk", [x], attrs), host("topk", [x], attrs))
+
+
+def scatters():
+    x = RNG.standard_normal((6, 5, 4)).astype(np.float32)
+    for axis in (0, 1, 2):
+        shape = (3, 5, 4) if axis == 0 else (6, 4, 3)
+        index = RNG.integers(-x.shape[axis], x.shape[axis], shape)
+        index[0, 0, 0] = 99  # outside: left out
+        yield "scatter_elements", [x, index, RNG.standard_normal(shape).astype(np.float32)], {"axis": axis}
+    index = np.stack([RNG.integers(-6, 6, (40,)), RNG.integers(0, 5, (40,))], -1)
+    index[7] = [6, 0]
+    yield "scatter_nd", [x, index, RNG.standard_normal((40, 4)).astype(np.float32)], {}
+    yield "scatter_nd", [x, index[:3, :1], RNG.standard_normal((3, 5, 4)).astype(np.float32)], {}
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+def test_scatters(reduction, chip):
+    for op, arrays, attrs in scatters():
+        attrs = {**attrs, "reduction": reduction}
+        want = host(op, arrays, attrs)
+        same(run(op, arrays, attrs, chip), want, 1e-5)
+        if not chip:
+            same(in_te(op, arrays, attrs), want, 1e-5)
+
+
+@pytest.mark.parametrize("chip", CHIPS[:2])
+@pytest.mark.parametrize("dtype", ["int8", "float16", "int64", "bool", "float64"])
+def test_scatters_of_other_types(dtype, chip):
+    x = RNG.integers(0, 2 if dtype == "bool" else 9, (50,)).astype(dtype)
+    index = RNG.integers(0, 50, (30,))
+    update = RNG.integers(0, 2 if dtype == "bool" else 3, (30,)).astype(dtype)
+    for reduction in ("none", "max") if dtype == "bool" else ("none", "add", "max"):
+        attrs = {"axis": 0, "reduction": reduction}
+        same(
+            run("scatter_elements", [x, index, update], attrs, chip),
+            host("scatter_elements", [x, index, update], attrs),
+        )
+
+
+def test_large_ones_take_linear_time():
+    """A hundred thousand elements: quadratic work would take half a minute each."""
+    n = 100_000
+    x = RNG.standard_normal(n).astype(np.float32)
+    index = RNG.integers(0, n, n)
+    cases = [
+        ("cumsum", [x], {"axis": 0}, 1e-2), ("topk", [x], {"axis": 0, "k": 100}, 0), ("topk", [x], {"axis": 0, "k": n}, 0),
+        ("scatter_elements", [x, index, x], {"axis": 0, "reduction": "none"}, 0),
+        ("scatter_nd", [x, index[:, None], x], {"reduction": "add"}, 1e-4),
+    ]  # fmt: skip
+    for op, arrays, attrs, tolerance in cases:
+        net = tec.compile(graph_of(op, arrays, attrs), target="llvm", cache=False)
+        feeds = {f"x{k}": a for k, a in enumerate(arrays)}
+        start = time.perf_counter()
+        got = net.run(feeds)
+        assert time.perf_counter() - start < 1.0
+        same(got, host(op, arrays, attrs), tolerance)
