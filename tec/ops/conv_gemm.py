@@ -18,7 +18,7 @@ from ..ir.dtype import dtype_info
 from ..target import as_target
 from ..te import Tensor
 from .conv import conv_out
-from .dims import Size, divisor, round_up, typical
+from .dims import Size, divisor, is_symbolic, round_up, typical
 from .matmul import _flops as _matmul_flops
 from .matmul import _matmul_type, accumulator
 from .registry import COMPLEX, Attrs, TensorType, broadcast_index, fail, register, static_shape
@@ -66,13 +66,15 @@ class Operand:
     """One side of a product: its element at (batch index, i, k), i counting rows of A or columns of B.
 
     `k_last`: the tile in shared memory is [i, k], else [k, i]; it should be as the operand lies in memory, `wide` of whose
-    elements along the tile's rows lie side by side from a multiple of `wide` on (1: none are known to).
+    elements along the tile's rows lie side by side from a multiple of `wide` on (1: none are known to). `guarded`: elements
+    come under conditions of their own.
     """
 
     at: Element
     dtype: str
     k_last: bool = True
     wide: int = 1
+    guarded: bool = False
 
 
 def tiled_product(
@@ -82,11 +84,11 @@ def tiled_product(
     from .schedules import matrix_units
 
     target = as_target()
-    tiling = (
-        matrix_units.padded(typical(m), typical(n), typical(k), a.dtype, acc, target)
-        if target.is_gpu and a.dtype == b.dtype
-        else None
-    )
+    tiling = None
+    if target.is_gpu and a.dtype == b.dtype:
+        guarded = a.guarded or b.guarded or is_symbolic((m, n, k))
+        sizes = typical(m), typical(n), typical(k), typical(math.prod(batch))
+        tiling = matrix_units.padded(*sizes, a.dtype, acc, target, guarded)
     tm, tn, tk = (tiling.m, tiling.n, tiling.k) if tiling is not None else tile_sizes(m, n, k)
 
     def tile(o: Operand, rows: Size, step: int, name: str) -> Tensor:
@@ -148,7 +150,7 @@ def _conv_gemm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
         return te.if_then_else(te.all(*conds), value, te.const(0, x.dtype)) if conds else value
 
     weights = Operand(lambda b, c, k: w(c, k), w.dtype, wide=piece_elems(w.dtype))
-    windows = Operand(lambda b, p, k: window(b, k, p), x.dtype, k_last=False)
+    windows = Operand(lambda b, p, k: window(b, k, p), x.dtype, k_last=False, guarded=any((top, left, bottom, right)))
     return [tiled_product((n,), channels, pixels, depth, weights, windows, accumulator(x.dtype), out.dtype)]
 
 

@@ -112,7 +112,8 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
         return te.if_then_else(te.all(*conds), value, te.const(0, x.dtype)) if conds else value
 
     piece = piece_elems(x.dtype)
-    windows = Operand(window, x.dtype, wide=math.gcd(piece, channels))
+    guarded = any((*attrs["before"], *attrs["after"]))
+    windows = Operand(window, x.dtype, wide=math.gcd(piece, channels), guarded=guarded)
     weights = Operand(lambda _, c, k: w(c, k), w.dtype, wide=piece)
     return [tiled_product((), out.shape[0], out.shape[1], depth, windows, weights, accumulator(x.dtype), out.dtype)]
 

@@ -189,7 +189,9 @@ class _Pipeline:
         inside: S.Stmt = S.seq(loads, work, stores)
         for r in reversed(registers):
             inside = S.Alloc(r, inside)
-        parts.append(S.For(var, loop.min, main_extent, inside, loop.kind, loop.thread, loop.annotations))
+        # Unrolled, a short loop would have the loads of all its steps under way at once, in more registers than there are.
+        kept = {"unroll": 1, **loop.annotations}
+        parts.append(S.For(var, loop.min, main_extent, inside, loop.kind, loop.thread, kept))
         tail_min = simplify(B.add(loop.min, main_extent))
         if extent is not None and n == 1 and known:
             at = simplify(B.sub(tail_min, loop.min))

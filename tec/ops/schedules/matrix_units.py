@@ -114,35 +114,76 @@ def choose(p: Product, acc_dtype: str, target: Target, unit: str | None = None) 
     return None
 
 
-def padded(m: int, n: int, k: int, in_dtype: str, acc_dtype: str, target: Target) -> Tiling | None:
+# Rows and columns of C of a work-group, and its wavefronts along them.
+_TILES = (
+    (128, 128, 2, 2), (128, 64, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (64, 32, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1),
+)  # fmt: skip
+_UNITS = 128  # compute units of a GPU, about: products of fewer work-groups leave some idle
+_LDS_BYTES = 128  # a clock of a compute unit
+_MEMORY_BYTES = 4096  # a clock of the GPU, caches included
+_STEP_CLOCKS = 60  # the least for a step: barriers and addresses
+_MACS = {
+    "float32": 128,
+    "float64": 128,
+}  # multiply-adds a clock of a compute unit's matrix unit; 1024 for narrower types
+
+
+def padded(
+    m: int, n: int, k: int, batch: int, in_dtype: str, acc_dtype: str, target: Target, guarded: bool = False
+) -> Tiling | None:
     """A tiling for a product whose operands may be padded with zeros to whole tiles; None where no unit fits or the padding
-    would outweigh it."""
+    would outweigh it. Of those that fit, the one with the least estimated time. `guarded`: operands come under conditions."""
     known = [i for i in intrin.shapes(target, in_dtype) if i.acc_dtype == acc_dtype]
     if not known or m < 16 or n < 16 or k < 8:
         return None
+    best: tuple[float, Tiling] | None = None
+    for tile in _TILES:
+        if m < tile[0] or n < tile[1]:  # a split never makes loops longer than what there is
+            continue
+        if (
+            tile[:2] == (128, 128)
+            and target.chip.family.startswith("rdna")
+            and (guarded or m % 128 or n % 128 or k % 32)
+        ):
+            continue  # with guards it would need more registers than there are
+        t = _padded_step(tile, k, known, in_dtype, target)
+        if t is not None:
+            clocks = _clocks(t, m, n, k, batch, dtype_info(in_dtype).bytes, in_dtype)
+            best = min(best or (clocks, t), (clocks, t), key=lambda c: c[0])
+    return best[1] if best else None
+
+
+def _padded_step(
+    tile: tuple[int, int, int, int], k: int, known: list[MatrixInstr], in_dtype: str, target: Target
+) -> Tiling | None:
+    """The tile with the largest instruction and the longest step that fit it."""
+    tile_m, tile_n, wm, wn = tile
     piece = _PIECE_BYTES // dtype_info(in_dtype).bytes
-    for tile_m, tile_n, wm, wn in ((128, 128, 2, 2), (64, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1)):
-        if m < tile_m or n < tile_n:  # a split never makes loops longer than what there is
+    for i in sorted(known, key=lambda x: -x.m * x.n):
+        if tile_m // wm % i.m or tile_n // wn % i.n or (i.m * i.n == 1024 and min(tile_m, tile_n) < 64):
             continue
-        if tile_m > 64 and m * n < 64 * tile_m * tile_n:
-            continue
-        for i in sorted(known, key=lambda x: -x.m * x.n):
-            if tile_m // wm % i.m or tile_n // wn % i.n or (i.m * i.n == 1024 and tile_m < 64):
-                continue
-            instr_k = i.k * max(1, piece // i.a_elems) if i.unit == "mfma" else i.k
-            for step in _steps(in_dtype, target):
-                threads = wm * wn * i.wave
-                pieces = (tile_m * step // piece, tile_n * step // piece)
-                waste = -k % step
-                if (
-                    step % instr_k == 0
-                    and all(x % threads == 0 for x in pieces)
-                    and (waste * 4 <= k or step == instr_k)
-                ):
-                    # Swizzled tiles are no larger than their data. Copies in the background fill a second slot by themselves.
-                    swizzle, stages = not target.chip.family.startswith("rdna"), 2 if target.kind == "cuda" else 1
-                    return Tiling(tile_m, tile_n, step, wm, wn, i.m, i.n, instr_k, swizzle, stages)
+        instr_k = i.k * max(1, piece // i.a_elems) if i.unit == "mfma" else i.k
+        for step in _steps(in_dtype, target):
+            threads = wm * wn * i.wave
+            pieces = (tile_m * step // piece, tile_n * step // piece)
+            waste = -k % step
+            if step % instr_k == 0 and all(x % threads == 0 for x in pieces) and (waste * 4 <= k or step == instr_k):
+                # Swizzled tiles are no larger than their data. Copies in the background fill a second slot by themselves.
+                swizzle, stages = not target.chip.family.startswith("rdna"), 2 if target.kind == "cuda" else 1
+                return Tiling(tile_m, tile_n, step, wm, wn, i.m, i.n, instr_k, swizzle, stages)
     return None
+
+
+def _clocks(t: Tiling, m: int, n: int, k: int, batch: int, size: int, in_dtype: str) -> float:
+    """Clocks of the product: the largest of matrix work and traffic of shared memory, on full or idle compute units, and traffic of
+    global memory, which they share."""
+    groups = batch * -(-m // t.m) * -(-n // t.n)
+    macs = t.m * t.n * t.k / _MACS.get(in_dtype, 1024)
+    reads = t.waves * (t.m // t.waves_m + t.n // t.waves_n)
+    lds = (reads + t.m + t.n) * t.k * size / _LDS_BYTES
+    steps = -(-k // t.k)
+    memory = groups * steps * (t.m + t.n) * t.k * size / _MEMORY_BYTES
+    return max(max(1.0, groups / _UNITS) * steps * max(macs, lds, _STEP_CLOCKS), memory)
 
 
 def _steps(in_dtype: str, target: Target) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from tec.graph.passes.fuse import fuse
 from tec.graph.passes.mixed_precision import mixed_precision
 from tec.graph.passes.pixels import pixel_layout
 from tec.graph.passes.weights import transpose_weights
+from tec.ops.schedules import matrix_units
 from tests.unit.graph.random_graphs import conv_attrs, feed, random_graph
 
 GFX942 = tec.Target("rocm -mcpu=gfx942")
@@ -187,7 +188,7 @@ def test_resnets_convolutions_on_gfx942(cin, cout, size, kernel, stride, batch):
     (y,) = g.add("add", [y, const(g, (cout, 1, 1))])
     g.set_outputs(g.add("relu", [y]))
     r = main_loop(g, GFX942, "float16")
-    assert r.spills == 0 and r.vgprs <= 256 and r.matrix >= 8
+    assert r.spills == 0 and r.vgprs <= 256 and r.matrix >= (4 if batch == 1 else 16)
     assert min(r.lds_reads) >= 64 and min(r.lds_writes) >= 64 and max(r.global_loads) == 128
     if r.has_loop and batch > 1:  # a loop of one step keeps the epilogue's loads
         assert set(r.global_loads) == {128}
@@ -241,3 +242,41 @@ def test_a_sum_for_each_element_is_no_row():
     net = tec.compile(g, target=GFX942, cache=False)
     launch = next(s for s in net.module.program if s["op"] == "launch")
     assert launch["grid"][0] >= 8
+
+
+# ---- tiles
+
+
+def tiles(m, n, k, dtype="float16", target=GFX942, **more):
+    t = matrix_units.padded(m, n, k, 1, dtype, "float32", target, **more)
+    return t and (t.m, t.n)
+
+
+def test_large_products_have_large_tiles_and_small_ones_fill_the_gpu():
+    assert tiles(4096, 4096, 4096) == (128, 128)
+    assert tiles(1024, 3072, 768) == (128, 128)
+    m, n = tiles(49, 512, 4608)
+    assert -(-49 // m) * -(-512 // n) >= 56  # work-groups
+    assert tiles(8, 512, 64) is None
+    # With guards, a large tile does not fit RDNA's registers.
+    assert tiles(4096, 4096, 4096, target=GFX1100) == (128, 128)
+    assert tiles(4096, 4096, 4096, target=GFX1100, guarded=True) != (128, 128)
+    assert tiles(4000, 4096, 4096, target=GFX1100) != (128, 128)
+
+
+@pytest.mark.parametrize("m,n,k,stride", [(28, 512, 256, 2), (56, 256, 64, 1)])
+def test_no_spills_at_ragged_ends_on_gfx1100(m, n, k, stride):
+    """A short loop that LLVM unrolls has all its loads under way at once."""
+    g = Graph()
+    x = g.input("x", "float16", (1, k, m * stride, m * stride))
+    g.set_outputs(g.add("relu", [conv(g, x, n, 1, stride=stride)]))
+    assert main_loop(g, GFX1100).spills == 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_product_of_one_row_reads_whole_lines(dtype):
+    g = product(dtype, 1, 2048, 1000)
+    net = tec.compile(g, target=GFX942, cache=False)
+    (r,) = report(net.get_source("asm"))
+    assert r.global_loads[128] >= 8 and sum(r.global_loads.values()) - r.global_loads[128] <= 1
+    assert next(s for s in net.module.program if s["op"] == "launch")["grid"][0] == 1000
