@@ -16,15 +16,18 @@ CTX = {
     "race_me": 232, "launch": 240, "arena": 248, "arena_bytes": 256, "lock": 264,
     "global_stores": 272, "global_loads": 280, "global_bytes_w": 288, "global_bytes_r": 296,
     "lds_stores": 304, "lds_loads": 312, "lds_bytes_w": 320, "lds_bytes_r": 328, "race_bytes": 336,
+    # Undefined values: how far a shadow lies from its memory, the load that brought undefined bits last (site + 1).
+    "undefined_offset": 344, "origin_site": 352, "origin_lane": 360, "origin_address": 368, "scratch_total": 376,
 }  # fmt: skip
-CTX_BYTES = 512
+CTX_BYTES = 512  # a second block follows: the same of the shadows of undefined bits
 
 # Faults, by number.
 FAULTS = {
     1: "out of bounds", 2: "misaligned", 3: "LDS access out of bounds", 4: "scratch access out of bounds",
-    5: "misaligned LDS access", 6: "instruction budget spent", 7: "stopped", 8: "race", 9: "uninitialized read",
+    5: "misaligned LDS access", 6: "instruction budget spent", 7: "stopped", 8: "race", 9: "uninitialized memory in an atomic",
     10: "misaligned scratch access", 11: "waves at different barriers", 12: "unsupported buffer resource",
-    13: "trap",
+    13: "trap", 14: "uninitialized value decides a branch", 15: "uninitialized value in an address",
+    16: "uninitialized value stored", 17: "uninitialized value in EXEC",
 }  # fmt: skip
 
 STATE_SCC = 512
@@ -34,7 +37,7 @@ STATE_VGPRS = 1024
 PARAMS = {
     "next": 0, "total": 8, "grid_x": 16, "grid_y": 24, "waves": 32, "state_bytes": 40, "sgprs": 48, "vgprs": 56,
     "exec": 64, "place_x": 72, "place_y": 80, "place_z": 88, "lds_bytes": 96, "vgpr_count": 104, "lanes": 112,
-    "ttmp_mode": 120, "budget": 128, "scratch_sgpr": 136, "groups_done": 144,
+    "ttmp_mode": 120, "budget": 128, "scratch_sgpr": 136, "groups_done": 144, "template": 152, "template_bytes": 160,
 }  # fmt: skip
 PARAMS_BYTES = 256
 

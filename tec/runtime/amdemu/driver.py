@@ -176,7 +176,7 @@ class EmuDriver:
         self.profile = False
         self.budget = budget or int(os.environ.get("TEC_EMULATOR_BUDGET", str(1 << 33)))
         self.threads = threads or launching.thread_count()
-        self.memory = DeviceMemory(memory_bytes or self.chip.memory_bytes, bool(self.checks & {"race", "init"}))
+        self.memory = DeviceMemory(memory_bytes or self.chip.memory_bytes, self.checks)
         self.observer: Callable[..., None] | None = None
         self._counters: dict[str, Any] = {}
         self._uncounted: tuple[bool, Callable[..., None] | None] | None = None
@@ -256,7 +256,7 @@ class EmuDriver:
         self.memory.check_range(src, nbytes, "copy on device, source")
         self.memory.check_range(dst, nbytes, "copy on device, destination")
         ctypes.memmove(dst, src, nbytes)
-        self.memory.mark_written(dst, nbytes)
+        self.memory.copy_undefined(dst, src, nbytes)
 
     def memset(self, ordinal: int, dst: int, byte: int, nbytes: int, stream: Any = None) -> None:
         self.memory.check_range(dst, nbytes, "memset")

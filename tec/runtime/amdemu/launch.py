@@ -18,12 +18,13 @@ import numpy as np
 
 from ..codeobject import KernelInfo
 from ..surface import Dim3
+from .asmparse import TTMP0
 from .chips import Chip
-from .context import CTX, CTX_BYTES, FAULTS, PARAMS, PARAMS_BYTES, state_bytes
+from .context import CTX, CTX_BYTES, FAULTS, PARAMS, PARAMS_BYTES, STATE_SCC, STATE_VGPRS, state_bytes
 from .errors import EmulationError, Fault, KernelFault
 from .jit import WaveRunner
 from .support_race import LAUNCH_SHIFT, who
-from .support_track import SHADOW_BYTES
+from .wave import EXEC
 
 if TYPE_CHECKING:
     from .driver import Compiled, EmuDriver, EmuFunction
@@ -90,6 +91,7 @@ def kernarg_block(info: KernelInfo, kernargs: bytes, grid: Dim3, block: Dim3, dy
 class _Registers:
     sgprs: np.ndarray
     places: tuple[int, int, int]
+    used: int  # SGPRs that the hardware fills
 
 
 def initial_sgprs(chip: Chip, info: KernelInfo, kernarg: int, dispatch: int, block: bytes) -> _Registers:
@@ -130,9 +132,10 @@ def initial_sgprs(chip: Chip, info: KernelInfo, kernarg: int, dispatch: int, blo
             if info.rsrc2 & (1 << (7 + i)):
                 places[i] = at
                 at += 1
-    if at > 102:
+    if at > 100:
         raise EmulationError(f"{at} initial SGPRs", kernel=info.name)
-    return _Registers(sgprs, (places[0], places[1], places[2]))
+    at += (info.rsrc2 >> 10 & 1) + (info.rsrc2 & 1)  # work-group info, the wave's scratch offset
+    return _Registers(sgprs, (places[0], places[1], places[2]), at)
 
 
 def initial_vgprs(chip: Chip, lanes: int, waves: int, block: Dim3) -> tuple[np.ndarray, np.ndarray]:
@@ -151,21 +154,34 @@ def initial_vgprs(chip: Chip, lanes: int, waves: int, block: Dim3) -> tuple[np.n
     return v, exec_
 
 
+def initial_undefined(chip: Chip, info: KernelInfo, registers: _Registers, state: int, lanes: int) -> np.ndarray:
+    """The shadow of a wave's first state: what the hardware fills is defined, everything else is not."""
+    out = np.full(state, 255, np.uint8)
+    sgprs = out[:512].view(np.uint32)
+    sgprs[: registers.used] = 0
+    sgprs[TTMP0 : TTMP0 + 16] = 0
+    sgprs[EXEC : EXEC + 2] = 0
+    out[STATE_SCC : STATE_SCC + 4] = 1  # a boolean
+    ids = 1 if chip.packed_ids else 1 + (info.rsrc2 >> 11 & 3)
+    out[STATE_VGPRS : STATE_VGPRS + 4 * lanes * ids] = 0
+    return out
+
+
 class _Thread:
     """What one thread needs: context, LDS, states, scratch, site caches."""
 
     def __init__(self, compiled: Compiled, chip: Chip, lds: int, waves: int, scratch: int, shared: dict[str, int]):
         lanes = compiled.lanes
-        self.ctx_buffer, self.ctx = aligned(CTX_BYTES, 0)
+        self.ctx_buffer, self.ctx = aligned(2 * CTX_BYTES, 0)
         self.lds_buffer, lds_at = aligned(lds + 64)
-        per_wave = state_bytes(lanes, compiled.translation.vgprs)
+        follows = "init" in compiled.options.checks
+        per_wave = state_bytes(lanes, compiled.translation.vgprs) * (1 + follows)
         self.state_buffer, states = aligned(per_wave * waves, 0xFF)
         stride = (scratch * lanes + 63) // 64 * 64
         self.scratch_buffer, scratch_at = aligned(stride * waves + 64, 0xFF)
-        self.cache = np.zeros((max(1, len(compiled.translation.sites)), 2), np.uint64)
-        self.cache[:, 0] = _UNSET
+        self.cache = np.zeros((2, max(1, len(compiled.translation.sites)), 2), np.uint64)
+        self.cache[:, :, 0] = _UNSET
         self.counters = np.zeros((max(1, len(compiled.translation.rows)), 4), np.uint64)
-        shadow_bytes = (lds + 3) // 4 * SHADOW_BYTES if "init" in compiled.options.checks else 0
         self.records = np.zeros(64, np.uint64)
         if "race" in compiled.options.checks:
             room = (lds + 127) // 64 * 64  # a wide access may read records past the end
@@ -176,9 +192,6 @@ class _Thread:
             self._put("race_bytes", 4 * room)
         else:
             self._put("lds_stores", self.records.ctypes.data)
-        self.shadow = np.zeros(shadow_bytes + 64, np.uint8)
-        self._put("lds_shadow", self.shadow.ctypes.data)
-        self._put("lds_shadow_bytes", shadow_bytes)
         self._put("lds", lds_at)
         self._put("lds_bytes", lds)
         self._put("states", states)
@@ -189,9 +202,20 @@ class _Thread:
         self._put("counters", self.counters.ctypes.data)
         for name, value in shared.items():
             self._put(name, value)
+        if follows:
+            self.lds_undefined, lds_at = aligned(lds + 64)
+            self.scratch_undefined, scratch_at = aligned(stride * waves + 64)
+            second = {
+                "lds": lds_at, "lds_bytes": lds, "scratch_all": scratch_at, "scratch_bytes": scratch,
+                "scratch_total": stride * waves, "cache": self.cache[1].ctypes.data, "alloc_count": shared["alloc_count"],
+                "allocs": shared["undefined_allocs"],
+            }  # fmt: skip
+            for name, value in second.items():
+                self._put(name, value, CTX_BYTES)
 
-    def _put(self, name: str, value: int) -> None:
-        ctypes.c_uint64.from_address(self.ctx + CTX[name]).value = value
+    def _put(self, name: str, value: int, block: int = 0) -> None:
+        if name in CTX:
+            ctypes.c_uint64.from_address(self.ctx + block + CTX[name]).value = value
 
     def get(self, name: str) -> int:
         return ctypes.c_uint64.from_address(self.ctx + CTX[name]).value
@@ -206,30 +230,24 @@ def run(driver: EmuDriver, function: EmuFunction, grid: Dim3, block: Dim3, share
     waves = (threads_of_group + lanes - 1) // lanes
     compiled = function.compiled(full=threads_of_group % lanes == 0, many=waves > 1)
     args = kernarg_block(info, kernargs, grid, block, shared_bytes)
-    room = max(64, (len(args) + 63) // 64 * 64)
-    arg_buffer, arg_at = aligned(room, 0)
-    ctypes.memmove(arg_at, args, len(args))
     packet = struct.pack("<HHHHHHIII", 0, 3, *block, 0, *(g * b for g, b in zip(grid, block)))
-    packet_buffer, packet_at = aligned(64, 0)
-    ctypes.memmove(packet_at, packet, len(packet))
     memory = driver.memory
-    memory.register(arg_at, room, f"kernel arguments of {info.name}", arg_buffer)
-    memory.register(packet_at, 64, "dispatch packet", packet_buffer)
+    placed: list[int] = []
+
+    def place(data: bytes, room: int, label: str) -> int:
+        placed.append(memory.place(data, room, label))
+        return placed[-1]
+
     try:
-        table = memory.table()
-        symbols = function.module.symbol_addresses(compiled.translation.symbols)
-        if len(symbols):
-            memory.register(symbols.ctypes.data, symbols.nbytes, "symbol addresses", symbols)
-            table = memory.table()
-        try:
-            _execute(driver, function, compiled, grid, block, waves, info.lds_bytes + shared_bytes, arg_at, packet_at,
-                     args, table, symbols)  # fmt: skip
-        finally:
-            if len(symbols):
-                memory.unregister(symbols.ctypes.data)
+        arg_at = place(args, max(64, (len(args) + 63) // 64 * 64), f"kernel arguments of {info.name}")
+        packet_at = place(packet, 64, "dispatch packet")
+        symbols = function.module.symbol_addresses(compiled.translation.symbols).tobytes()
+        symbols_at = place(symbols, len(symbols), "symbol addresses") if symbols else 0
+        _execute(driver, function, compiled, grid, block, waves, info.lds_bytes + shared_bytes, arg_at, packet_at,
+                 args, memory.table(), symbols_at)  # fmt: skip
     finally:
-        memory.unregister(arg_at)
-        memory.unregister(packet_at)
+        for base in placed:
+            memory.displace(base)
 
 
 def _check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
@@ -260,18 +278,22 @@ def _check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_
 
 def _execute(
     driver: EmuDriver, function: EmuFunction, compiled: Compiled, grid: Dim3, block: Dim3, waves: int, lds: int,
-    arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: np.ndarray,
+    arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: int,
 ) -> None:  # fmt: skip
     info, chip = function.info, driver.chip
     lanes = compiled.lanes
     registers = initial_sgprs(chip, info, arg_at, packet_at, args)
     vgprs, exec_ = initial_vgprs(chip, lanes, waves, block)
     stop = np.zeros(16, np.uint32)
+    state = state_bytes(lanes, compiled.translation.vgprs)
+    follows = "init" in driver.checks
+    template = initial_undefined(chip, info, registers, state, lanes) if follows else np.zeros(1, np.uint8)
     total = grid[0] * grid[1] * grid[2]
     params_buffer, params = aligned(PARAMS_BYTES, 0)
     values = {
         "total": total, "grid_x": grid[0], "grid_y": grid[1], "waves": waves,
-        "state_bytes": state_bytes(lanes, compiled.translation.vgprs), "sgprs": registers.sgprs.ctypes.data,
+        "state_bytes": state * (1 + follows), "template": template.ctypes.data,
+        "template_bytes": state if follows else 0, "sgprs": registers.sgprs.ctypes.data,
         "vgprs": vgprs.ctypes.data, "exec": exec_.ctypes.data, "place_x": registers.places[0],
         "place_y": registers.places[1], "place_z": registers.places[2], "lds_bytes": lds, "vgpr_count": 3,
         "lanes": lanes, "ttmp_mode": int(chip.ttmp_ids), "budget": driver.budget,
@@ -279,13 +301,10 @@ def _execute(
     for name, value in values.items():
         ctypes.c_int64.from_address(params + PARAMS[name]).value = value
     shared = {
-        "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols.ctypes.data, "stop": stop.ctypes.data,
+        "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data,
     }  # fmt: skip
     scratch = (info.private_bytes + 3) // 4 * 4
-    # The shadow of global memory is not safe to update from several threads.
-    tracked = "init" in driver.checks
-    count = 1 if tracked else max(1, min(driver.threads, total))
-    shadows = driver.memory.shadows(table, False) if tracked else np.zeros(1, np.uint64)
+    count = max(1, min(driver.threads, total))
     if "race" in driver.checks:
         arena = driver.memory.arena
         shared |= {f"global_{n}": arena.shadow[n] for n in ("stores", "loads", "bytes_w", "bytes_r")}
@@ -295,8 +314,11 @@ def _execute(
             "launch": driver.memory.next_launch() << LAUNCH_SHIFT,
         }
         shared["lock"] = driver.memory.record_lock.ctypes.data if count > 1 else 0
+    if "init" in driver.checks:
+        offset = driver.memory.arena.shadow["undefined"] - driver.memory.arena.base
+        undefined_table = table + np.array([offset, 0], np.uint64)
+        shared |= {"undefined_offset": offset, "undefined_allocs": undefined_table.ctypes.data}
     shared["align"] = 15 if "align" in driver.checks else 0
-    shared["shadow"] = shadows.ctypes.data
     threads = [_Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
     runner = WaveRunner(driver.jit.runner())
 
@@ -352,8 +374,10 @@ def _fault(
     elif kind == 8:
         detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
         detail += "; the other access: " + who(thread.get("detail"), grid)
-    elif kind == 9:
-        detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
+    elif kind in (9, 14, 15, 16, 17):
+        if address:
+            detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
+        detail += _origin(driver, compiled, thread)
     elif kind in (4, 10):
         detail = f"a lane has {function.info.private_bytes} bytes of scratch"
     statement = function.text.statements.get(line)
@@ -362,3 +386,17 @@ def _fault(
     fault = Fault(FAULTS.get(kind, f"fault {kind}"), name, instruction, line, thread.get("lane"), group,
                   thread.get("wave"), address, detail)  # fmt: skip
     return KernelFault(fault)
+
+
+def _origin(driver: EmuDriver, compiled: Compiled, thread: _Thread) -> str:
+    """The load that brought undefined bits last, if there was one: most often where the value comes from."""
+    site = thread.get("origin_site")
+    if not site:
+        return "\n  no load brought an undefined value: a register that was never written"
+    line, instruction = compiled.translation.sites[site - 1]
+    address = thread.get("origin_address")
+    place = driver.memory.describe(address) if address >= 1 << 20 else f"byte {address} of LDS or scratch"
+    return (
+        f"\n  last load of memory that was never written: line {line}: {instruction.strip()}\n"
+        f"    lane {thread.get('origin_lane')}, {place}"
+    )

@@ -28,16 +28,15 @@ class Allocation:
     size: int
     label: str
     keep: object  # what holds the host memory
-    shadow: np.ndarray | None = None  # rows of (last store, last load, written bytes), one a dword
-    known: bool = False  # written by the host as a whole: a kernel may read any of it
 
 
 class DeviceMemory:
-    """The allocations of one device. `recorded`: accesses to them are kept in shadows, so they lie in an `Arena`."""
+    """The allocations of one device. Where the checks want shadows of them, they lie in an `Arena`."""
 
-    def __init__(self, total_bytes: int, recorded: bool = False):
+    def __init__(self, total_bytes: int, checks: frozenset[str] = frozenset()):
         self.total_bytes = total_bytes
-        self.recorded = recorded
+        self.recorded = bool(checks & {"race", "init"})
+        self.follows = "init" in checks  # which bits are undefined is kept
         self.record_lock = np.zeros(16, np.uint32)  # taken by the threads of a launch to change a record
         self._arena: Arena | None = None
         self._launches = 0
@@ -60,10 +59,7 @@ class DeviceMemory:
                 )
             buffer: object = None
             if self.recorded:
-                found = self.arena.alloc(max(1, nbytes) + 2 * GUARD_BYTES)
-                if found is None:
-                    raise DeviceError(f"the host has no memory for {nbytes} bytes")
-                base = found + GUARD_BYTES
+                base = self._from_arena(nbytes)
             else:
                 try:
                     room = np.empty(max(1, nbytes) + 2 * GUARD_BYTES + _ALIGN, np.uint8)
@@ -76,6 +72,36 @@ class DeviceMemory:
             self._insert(Allocation(base, nbytes, label or f"allocation {self._serial}", buffer))
             self.used_bytes += nbytes
             return base
+
+    def _from_arena(self, nbytes: int) -> int:
+        found = self.arena.alloc(max(1, nbytes) + 2 * GUARD_BYTES)
+        if found is None:
+            raise DeviceError(f"the host has no memory for {nbytes} bytes")
+        if self.follows:
+            self.arena.set_undefined(found + GUARD_BYTES, nbytes, 255)
+        return found + GUARD_BYTES
+
+    def place(self, data: bytes, room: int, label: str) -> int:
+        """Data that a launch needs on the device, in `room` bytes; `displace` takes them away."""
+        with self.lock:
+            buffer: object = None
+            if self.recorded:
+                base = self._from_arena(room)
+            else:
+                array = np.empty(room + 64, np.uint8)
+                buffer, base = array, (array.ctypes.data + 63) & ~63
+            ctypes.memset(base, 0, room)
+            ctypes.memmove(base, data, len(data))
+            self._insert(Allocation(base, room, label, buffer))
+            self.mark_written(base, room)
+            return base
+
+    def displace(self, base: int) -> None:
+        with self.lock:
+            size = self.live[base].size
+            self._remove(base)
+            if self.recorded:
+                self.arena.free(base - GUARD_BYTES, max(1, size) + 2 * GUARD_BYTES)
 
     @property
     def arena(self) -> Arena:
@@ -91,15 +117,6 @@ class DeviceMemory:
                 self.arena.clear("stores")
                 self.arena.clear("loads")
             return self._launches % 255 + 1
-
-    def register(self, base: int, size: int, label: str, keep: object) -> None:
-        """Memory that something else holds (a kernarg buffer, a code object's data) as accessible."""
-        with self.lock:
-            self._insert(Allocation(base, size, label, keep, known=True))
-
-    def unregister(self, base: int) -> None:
-        with self.lock:
-            self._remove(base)
 
     def free(self, base: int) -> None:
         with self.lock:
@@ -132,37 +149,16 @@ class DeviceMemory:
                 self._table = np.array(rows, np.uint64).reshape(-1, 2)
             return self._table
 
-    def shadows(self, table: np.ndarray, fresh: bool) -> np.ndarray:
-        """The address of each allocation's shadow, in the table's order; `fresh` forgets who accessed what."""
-        with self.lock:
-            out = np.zeros(max(1, len(table)), np.uint64)
-            for i, base in enumerate(self.bases):
-                allocation = self.live[base]
-                if allocation.shadow is None:
-                    allocation.shadow = np.zeros(((allocation.size + 7) // 4, 3), np.uint64)
-                    if allocation.known:
-                        allocation.shadow[:, 2] = 15
-                elif fresh:
-                    allocation.shadow[:, :2] = 0
-                out[i] = allocation.shadow.ctypes.data
-            return out
-
     def mark_written(self, address: int, nbytes: int) -> None:
         """The host wrote this range."""
-        allocation = self.find(address)
-        if allocation is None or not nbytes:
-            return
-        if allocation.shadow is None:
-            if nbytes == allocation.size:
-                allocation.known = True
-                return
-            allocation.shadow = np.zeros(((allocation.size + 7) // 4, 3), np.uint64)
-            if allocation.known:
-                allocation.shadow[:, 2] = 15
-        first, last = address - allocation.base, address - allocation.base + nbytes
-        allocation.shadow[(first + 3) // 4 : last // 4, 2] = 15
-        for byte in (*range(first, min(last, (first + 3) // 4 * 4)), *range(max(first, last // 4 * 4), last)):
-            allocation.shadow[byte // 4, 2] |= np.uint64(1 << byte % 4)
+        if self.follows and nbytes:
+            self.arena.set_undefined(address, nbytes, 0)
+
+    def copy_undefined(self, dst: int, src: int, nbytes: int) -> None:
+        """A range was copied, with what in it is undefined."""
+        if self.follows and nbytes:
+            offset = self.arena.shadow["undefined"] - self.arena.base
+            ctypes.memmove(dst + offset, src + offset, nbytes)
 
     def find(self, address: int) -> Allocation | None:
         with self.lock:

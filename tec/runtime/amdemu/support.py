@@ -22,7 +22,9 @@ from .support_memory import (
 from .support_race import names as race_names
 from .support_race import race_functions, slow_function
 from .support_run import run_function
-from .support_track import measure_functions, track_function
+from .support_track import measure_functions
+from .support_undefined import names as undefined_names
+from .support_undefined import undefined_functions
 
 _CORE_DECLARES = "declare i32 @tec_fault(ptr, i64, i32, i64, i64)\n" + "".join(
     f"declare i32 @tec_check_{w}(<{w} x i64>, i{w}, ptr, i32, i64, i64)\n" for w in (32, 64)
@@ -43,7 +45,7 @@ def groups() -> list[str]:
     for w in (32, 64):
         out += [f"{space}_{w}" for space in ("global", "lds", "scratch")]
         out += [f"atomic_{space}_{w}" for space in ("global", "lds")]
-        out += [f"math_{w}", f"track_{w}", f"race_{w}"]
+        out += [f"math_{w}", f"track_{w}", f"race_{w}", f"undefined_{w}"]
     return [*out, "math_1", "math_16", "strip_16"]
 
 
@@ -60,8 +62,10 @@ def group_names(group: str) -> list[str]:
         return [f"tec_{m}_{width}" for m in ("exp2", "log2", "sin2pi", "cos2pi")]
     if kind == "race":
         return race_names(int(width))
+    if kind == "undefined":
+        return undefined_names(int(width))
     if kind == "track":
-        return [f"tec_{m}_{width}" for m in ("track_global", "track_lds", "lines", "banks")]
+        return [f"tec_{m}_{width}" for m in ("lines", "banks")]
     if kind.startswith("atomic"):
         ops = [f"{op}_{bits}" for bits in (32, 64) for op in (*ATOMICS, "cmpswap", *FLOAT_ATOMICS)]
         ops += ["pk_add_f16_32", "pk_add_bf16_32"]
@@ -85,12 +89,13 @@ def group_ir(group: str) -> str:
     w = int(width)
     if kind == "math":
         return math_functions(w)
+    if kind == "undefined":
+        return undefined_functions(w) + _CORE_DECLARES + tail
     if kind == "race":
         body = slow_function() + race_functions(w, "global") + race_functions(w, "lds")
         return body + _CORE_DECLARES + _gathers(w) + tail
     if kind == "track":
-        body = track_function(w, "global") + track_function(w, "lds") + measure_functions(w)
-        return body + _CORE_DECLARES + _gathers(w) + tail
+        return measure_functions(w) + _CORE_DECLARES + _gathers(w) + tail
     if kind.startswith("atomic"):
         space = kind.removeprefix("atomic_")
         body = ""

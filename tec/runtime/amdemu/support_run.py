@@ -6,7 +6,7 @@ advance to a barrier (or their end) before any passes it.
 
 from __future__ import annotations
 
-from .context import CTX, PARAMS, STATE_RESUME, STATE_VGPRS
+from .context import CTX, CTX_BYTES, PARAMS, STATE_RESUME, STATE_VGPRS
 from .support_race import me_of
 
 
@@ -16,13 +16,18 @@ def _field(base: str, table: dict[str, int], name: str, ty: str = "i64") -> str:
 
 def run_function() -> str:
     fields = "".join(
-        _field("%params", PARAMS, n, "ptr" if n in ("sgprs", "vgprs", "exec") else "i64")
+        _field("%params", PARAMS, n, "ptr" if n in ("sgprs", "vgprs", "exec", "template") else "i64")
         for n in ("total", "grid_x", "grid_y", "waves", "state_bytes", "sgprs", "vgprs", "exec", "place_x", "place_y",
-                  "place_z", "lds_bytes", "vgpr_count", "lanes", "ttmp_mode", "budget", "scratch_sgpr")
+                  "place_z", "lds_bytes", "vgpr_count", "lanes", "ttmp_mode", "budget", "scratch_sgpr",
+                  "template", "template_bytes")
     )  # fmt: skip
     ctx = "".join(
-        _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all", "lds_shadow", "lds_stores")
-    ) + "".join(_field("%ctx", CTX, n) for n in ("scratch_stride", "lds_shadow_bytes", "launch", "race_bytes"))  # fmt: skip
+        _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all", "lds_stores")
+    ) + "".join(_field("%ctx", CTX, n) for n in ("scratch_stride", "launch", "race_bytes"))  # fmt: skip
+    shadow = "".join(
+        f"  %u{n}_q = getelementptr i8, ptr %ctx, i64 {CTX_BYTES + CTX[n]}\n  %u{n} = load {ty}, ptr %u{n}_q\n"
+        for n, ty in (("lds", "ptr"), ("lds_bytes", "i64"), ("scratch_all", "ptr"), ("scratch_total", "i64"))
+    )
 
     def put(place: str, value: str) -> str:
         """Store a work-group id into SGPR number %place where that is not negative."""
@@ -40,7 +45,7 @@ past_{place}:
     return f"""
 define i32 @tec_run(ptr %ctx, ptr %fn, ptr %params) {{
 entry:
-{fields}{ctx}
+{fields}{ctx}{shadow}
   %next_p = getelementptr i8, ptr %params, i64 {PARAMS["next"]}
   %done_p = getelementptr i8, ptr %params, i64 {PARAMS["groups_done"]}
   %wave_p = getelementptr i8, ptr %ctx, i64 {CTX["wave"]}
@@ -74,7 +79,8 @@ setup:
   store i64 %gy, ptr %gy_p
   store i64 %gz, ptr %gz_p
   call void @llvm.memset.p0.i64(ptr %lds, i8 -1, i64 %lds_bytes, i1 false)
-  call void @llvm.memset.p0.i64(ptr %lds_shadow, i8 0, i64 %lds_shadow_bytes, i1 false)
+  call void @llvm.memset.p0.i64(ptr %ulds, i8 -1, i64 %ulds_bytes, i1 false)
+  call void @llvm.memset.p0.i64(ptr %uscratch_all, i8 -1, i64 %uscratch_total, i1 false)
   call void @llvm.memset.p0.i64(ptr %lds_stores, i8 0, i64 %race_bytes, i1 false)
   %epoch_p = getelementptr i8, ptr %ctx, i64 {CTX["epoch"]}
   store i64 0, ptr %epoch_p
@@ -96,6 +102,9 @@ wave_setup:
   %vo = mul i64 %w, %vbytes
   %vsrc = getelementptr i8, ptr %vgprs, i64 %vo
   call void @llvm.memcpy.p0.p0.i64(ptr %vst, ptr %vsrc, i64 %vbytes, i1 false)
+  %half = sub i64 %state_bytes, %template_bytes
+  %ust = getelementptr i8, ptr %st, i64 %half
+  call void @llvm.memcpy.p0.p0.i64(ptr %ust, ptr %template, i64 %template_bytes, i1 false)
   {put("place_x", "%gx")}{put("place_y", "%gy")}{put("place_z", "%gz")}
   %tt = icmp ne i64 %ttmp_mode, 0
   br i1 %tt, label %ttmp, label %wave_next
@@ -135,6 +144,9 @@ call:
   %sco = mul i64 %i, %scratch_stride
   %scp = getelementptr i8, ptr %scratch_all, i64 %sco
   store ptr %scp, ptr %scratch_p
+  %uscp = getelementptr i8, ptr %uscratch_all, i64 %sco
+  %uscratch_p = getelementptr i8, ptr %ctx, i64 {CTX_BYTES + CTX["scratch"]}
+  store ptr %uscp, ptr %uscratch_p
   %me_p = getelementptr i8, ptr %ctx, i64 {CTX["race_me"]}
   %ep_now = load i64, ptr %epoch_p
 {me_of("%launch", "%g", "%ep_now", "%i", "me")}  store i64 %me, ptr %me_p

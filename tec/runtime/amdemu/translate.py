@@ -122,20 +122,11 @@ class Translator(Wave):
             self.out.put(f"store i64 {self.s.add(self.out.emit(f'load i64, ptr {at}'), value, 'i64')}, ptr {at}")
 
     def track(self, space: str, kind: int, nbytes: int, address: str, mask: str) -> None:
-        """After an access: what the race and init checks and the profile want to know of it."""
+        """After an access: what the race check and the profile want to know of it."""
         w = self.lanes
         at = "i64" if space == "global" else "i32"
         if "race" in self.options.checks and space in ("global", "lds"):
             self._race(space, kind, nbytes, address, mask)
-        what = 2 * ("init" in self.options.checks)
-        if what and space in ("global", "lds"):
-            name = f"@tec_track_{space}_{w}"
-            self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, i32, i64, i64, i64)")
-            rc = self.out.emit(
-                f"call i32 {name}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i32 {self.site()}, i64 {nbytes}, "
-                f"i64 {kind}, i64 {what})"
-            )
-            self.leave_on_fault(rc)
         if self.options.profile and space in ("global", "lds"):
             row = self.row(f"{space}_{('load', 'store', 'atomic')[kind]}")
             name, last = ("lines", 7) if space == "global" else ("banks", 64 if self.chip == "gfx950" else 32)
@@ -263,6 +254,7 @@ class Translator(Wave):
         op = inst.op
         if op in CONTROL or op.startswith("s_cbranch_"):
             self.settle()
+        self.mark()
         if op == "s_endpgm":
             self._class("branch")
             self.out.put("ret i32 0")
@@ -302,6 +294,12 @@ class Translator(Wave):
         if inst.mods:
             raise self.fail("modifier " + ", ".join(f"{k}:{v}" if v else k for k, v in inst.mods.items()))
 
+    def mark(self) -> None:
+        """Where an instruction begins in the text, for `undefined`."""
+        if "init" in self.options.checks:
+            for out in {id(o): o for o in (self.out, self.v.out)}.values():
+                out.lines.append(f";@ {self.position}")
+
     def ordinary(self, inst: Inst) -> None:
         row = lookup(self, inst)
         self._class(row.kind)
@@ -312,6 +310,7 @@ class Translator(Wave):
                 open_region(self)
         elif self.region is not None and not may_stay(inst, row):
             close_region(self)
+        self.mark()
         if self.region is not None and row.kind == "lds":
             lds_read(self, inst)
             return
@@ -489,4 +488,9 @@ def translate(kernel: KernelText, options: Options, symbol: str, waves_many: boo
     from . import opcodes
 
     opcodes.load()
-    return Translator(kernel, options, waves_many).run(symbol)
+    made = Translator(kernel, options, waves_many).run(symbol)
+    if "init" in options.checks:
+        from .undefined import follow_undefined
+
+        follow_undefined(made, kernel, options.lanes)
+    return made
