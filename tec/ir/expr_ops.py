@@ -1,0 +1,135 @@
+"""The Python operators of everything that stands for a value."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ..errors import ExprError
+
+_build: Any = None  # tec.ir.build, put here by tec.ir.expr: the operators need the builders, which need the classes
+
+
+class ExprOps:
+    """The Python operators, for everything that stands for a value: Expr, IterVar, Tensor, TensorSlice.
+
+    Each goes through `tec.ir.build`, which converts operands, promotes types and folds constants.
+    """
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __add__(self, other: Any) -> Any:
+        return _build.add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _build.add(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _build.sub(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _build.sub(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _build.mul(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _build.mul(other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _build.truediv(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _build.truediv(other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _build.floordiv(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _build.floordiv(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _build.floormod(self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _build.floormod(other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _build.power(self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _build.power(other, self)
+
+    def __neg__(self) -> Any:
+        return _build.neg(self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return _build.absolute(self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return _build.left_shift(self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _build.left_shift(other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return _build.right_shift(self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _build.right_shift(other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return _build.bitwise_and(self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return _build.bitwise_and(other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return _build.bitwise_or(self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _build.bitwise_or(other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return _build.bitwise_xor(self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return _build.bitwise_xor(other, self)
+
+    def __invert__(self) -> Any:
+        return _build.bitwise_not(self)
+
+    def __lt__(self, other: Any) -> Any:
+        return _build.compare("lt", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _build.compare("le", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _build.compare("gt", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _build.compare("ge", self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return _build.compare("eq", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return _build.compare("ne", self, other)
+
+    def equal(self, other: Any) -> Any:
+        """The EQ node; the same as `self == other`."""
+        return _build.compare("eq", self, other)
+
+    def astype(self, dtype: Any) -> Any:
+        """This value converted to `dtype`."""
+        return _build.cast(dtype, self)
+
+    def __bool__(self) -> NoReturn:
+        raise ExprError(
+            f"the truth value of a symbolic {type(self).__name__} is not known while the program is being built",
+            hint="use tec.all(...), tec.any(...), tec.if_then_else(cond, a, b) or tec.select in place of and, or, not, if and chained comparisons",
+        )
