@@ -40,7 +40,7 @@ def from_onnx(
     """The operator graph of an ONNX model, and its weights by name.
 
     model: a path, bytes or a ModelProto. shape: {input: shape}, or {dimension's name: size}; needed where the model
-    leaves dimensions open. freeze: {input: array} makes inputs constant, as those must be that decide on shapes.
+    leaves dimensions open that have no name. Those with a name and no size stay symbolic. freeze: {input: array} makes inputs constant, as those must be that decide on shapes.
     dtype: "float16" converts the network's arithmetic. Raises ImportModelError.
     """
     proto = load_model(model)

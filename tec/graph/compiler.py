@@ -45,7 +45,8 @@ def compile(
     """Compile a whole network.
 
     model: a path to an ONNX file, a ModelProto, or a `tec.graph.Graph`. target: text or Target ("llvm", "rocm
-    -mcpu=gfx942", "cuda"). shapes: input name -> shape, for inputs whose model leaves dimensions open. dtype: "float16"
+    -mcpu=gfx942", "cuda"). shapes: input name -> shape, or dimension's name -> size, for what the model leaves open; dimensions
+    with a name and no size stay symbolic, and a name in a shape is such a dimension: {"x": ("batch", 3, 224, 224)}. dtype: "float16"
     for mixed precision. progress: a callable that takes (done, total, what); by default lines go to a terminal's stderr.
     Raises ImportModelError, LoweringError, CodegenError.
     """
