@@ -393,6 +393,46 @@ def _lds_load(w: int, n: int) -> str:
     return text + "  ret i32 0\n"
 
 
+def _bf16_halves(name: str, value: str) -> str:
+    """The two bf16 of a dword as floats %<name>l and %<name>h."""
+    return f"""  %{name}s = shl i32 {value}, 16
+  %{name}t = and i32 {value}, -65536
+  %{name}l = bitcast i32 %{name}s to float
+  %{name}h = bitcast i32 %{name}t to float
+"""
+
+
+def _round_bf16(name: str, value: str) -> str:
+    """%<name>: the float's bf16, to nearest even, in the upper half of an i32; a NaN stays one."""
+    return f"""  %{name}b = bitcast float {value} to i32
+  %{name}c = lshr i32 %{name}b, 16
+  %{name}d = and i32 %{name}c, 1
+  %{name}e = add i32 %{name}d, 32767
+  %{name}f = add i32 %{name}b, %{name}e
+  %{name}q = or i32 %{name}b, 4194304
+  %{name}n = fcmp uno float {value}, {value}
+  %{name}g = select i1 %{name}n, i32 %{name}q, i32 %{name}f
+  %{name} = and i32 %{name}g, -65536
+"""
+
+
+# The host has no bf16 addition: a loop of compare and swap around one in f32.
+_PK_ADD_BF16 = f"""  %bf0 = load atomic i32, ptr %p monotonic, align 4
+{_bf16_halves("bd", "%d")}  br label %bfloop
+bfloop:
+  %old = phi i32 [ %bf0, %lane ], [ %bfnew, %bfloop ]
+{_bf16_halves("bo", "%old")}  %bfl = fadd float %bol, %bdl
+  %bfh = fadd float %boh, %bdh
+{_round_bf16("bfx", "%bfl")}{_round_bf16("bfy", "%bfh")}  %bfz = lshr i32 %bfx, 16
+  %bfw = or i32 %bfz, %bfy
+  %bfc = cmpxchg ptr %p, i32 %old, i32 %bfw monotonic monotonic
+  %bfnew = extractvalue {{i32, i1}} %bfc, 0
+  %bfok = extractvalue {{i32, i1}} %bfc, 1
+  br i1 %bfok, label %bfdone, label %bfloop
+bfdone:
+"""
+
+
 def atomic_function(w: int, space: str, op: str, bits: int) -> str:
     """Lane by lane in order; `out` takes the old values and brings the data (and the compare value after it)."""
     at = "i64" if space == "global" else "i32"
@@ -402,7 +442,7 @@ def atomic_function(w: int, space: str, op: str, bits: int) -> str:
     ty = f"i{bits}"
     fty = {32: "float", 64: "double"}[bits]
     if packed:
-        fty = "<2 x half>" if op.endswith("f16") else "<2 x bfloat>"
+        fty = "<2 x half>"
     n = bits // 32
     text = (
         f"\ndefine i32 @tec_atomic_{space}_{op}_{bits}_{w}(ptr %out, <{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site) {{\n"
@@ -418,7 +458,7 @@ def atomic_function(w: int, space: str, op: str, bits: int) -> str:
 """
     text += f"""  br label %next
 next:
-  %left = phi i{w} [ %m, %go ], [ %left1, %lane ]
+  %left = phi i{w} [ %m, %go ], [ %left1, %{"bfdone" if op == "pk_add_bf16" else "lane"} ]
   %none = icmp eq i{w} %left, 0
   br i1 %none, label %done, label %lane
 done:
@@ -458,6 +498,8 @@ lane:
         text += (
             f"  %xc = cmpxchg ptr %p, {ty} %c, {ty} %d monotonic monotonic\n  %old = extractvalue {{{ty}, i1}} %xc, 0\n"
         )
+    elif op == "pk_add_bf16":
+        text += _PK_ADD_BF16
     elif is_float or packed:
         verb = "fadd" if packed else FLOAT_ATOMICS[op]
         text += (

@@ -214,9 +214,9 @@ def _mix(names: str, result: str) -> None:
     custom(names, "packed")(handler)
 
 
-_mix("v_fma_mix_f32 v_mad_mix_f32", "f32")
-_mix("v_fma_mixlo_f16 v_mad_mixlo_f16", "lo")
-_mix("v_fma_mixhi_f16 v_mad_mixhi_f16", "hi")
+_mix("v_fma_mix_f32", "f32")
+_mix("v_fma_mixlo_f16", "lo")
+_mix("v_fma_mixhi_f16", "hi")
 
 
 # Dot products of two halves, accumulated in f32.

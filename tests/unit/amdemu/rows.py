@@ -18,6 +18,10 @@ from tec.runtime.amdemu import get_driver
 from .harness import LANES, compile_ir, download, upload
 
 _IR = """define amdgpu_kernel void @k(ptr addrspace(1) %p, ptr addrspace(1) %o, i64 %m, i64 %s, i64 %t) #0 {{
+  %a = alloca [64 x i32], addrspace(5)
+  %j = trunc i64 %m to i32
+  %e = getelementptr i32, ptr addrspace(5) %a, i32 %j
+  store volatile i32 0, ptr addrspace(5) %e
   call void asm sideeffect "; BODY", "s,s,s,s,s,~{{v255}},~{{s99}}"(ptr addrspace(1) %p, ptr addrspace(1) %o, i64 %m, i64 %s, i64 %t)
   ret void
 }}
@@ -30,7 +34,7 @@ def _shell(chip: str, lanes: int) -> tuple[str, bytes, int]:
     asm, image = compile_ir(_IR.format(n=lanes), chip)
     found = re.search(r"s_load_\w+ s\[\d+:\d+\], s\[(\d+):\d+\]", asm)
     assert found is not None
-    return asm, image, int(found[1])
+    return asm, image, int(found[1])  # the kernel has 256 bytes of scratch a lane
 
 
 class Bench:
@@ -107,4 +111,5 @@ class Bench:
                 driver.free(0, p)
                 driver.free(0, o)
 
+        run.driver = driver  # type: ignore[attr-defined]
         return run

@@ -1,0 +1,158 @@
+"""No row of the opcode table without a reference test: the walk over all of them, and the rows that stand alone."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import numpy as np
+import pytest
+
+from tec.runtime.amdemu import opcodes
+from tec.runtime.amdemu.errors import EmulationError
+from tec.runtime.amdemu.table import ROWS, Row
+
+from .row_reference import REFERENCE
+from .rows import Bench
+from .test_valu import U32
+
+opcodes.load()
+# Rows whose test stands in another module, under its own name.
+ELSEWHERE = {
+    "v_swap_b32": "test_rows_all.test_exchanges", "v_permlane64_b32": "test_rows_all.test_exchanges",
+    "v_permlane16_swap_b32": "test_rows_all.test_row_swaps", "v_permlane32_swap_b32": "test_rows_all.test_row_swaps",
+    "v_div_scale_f32": "test_valu.test_divide_by_steps", "v_div_scale_f64": "test_valu.test_divide_by_steps",
+    "v_div_fmas_f32": "test_valu.test_divide_by_steps", "v_div_fmas_f64": "test_valu.test_divide_by_steps",
+    "v_readlane_b32": "test_lanes.test_readlane_writelane_mbcnt",
+    "v_readfirstlane_b32": "test_lanes.test_readlane_writelane_mbcnt",
+    "v_writelane_b32": "test_lanes.test_readlane_writelane_mbcnt",
+    "v_mbcnt_lo_u32_b32": "test_lanes.test_readlane_writelane_mbcnt",
+    "v_mbcnt_hi_u32_b32": "test_lanes.test_readlane_writelane_mbcnt",
+    "ds_swizzle_b32": "test_lanes.test_swizzle_and_permutes", "ds_permute_b32": "test_lanes.test_swizzle_and_permutes",
+    "ds_bpermute_b32": "test_lanes.test_swizzle_and_permutes",
+    "v_permlane16_b32": "test_lanes.test_permlane", "v_permlanex16_b32": "test_lanes.test_permlane",
+    "s_sendmsg": "test_rows_all.test_state_rows", "s_denorm_mode": "test_rows_all.test_state_rows",
+    "s_round_mode": "test_rows_all.test_state_rows", "s_setreg_imm32_b32": "test_rows_all.test_state_rows",
+    "s_memtime": "test_rows_all.test_clocks", "s_memrealtime": "test_rows_all.test_clocks",
+}  # fmt: skip
+# Kinds of which one module tries every row (each has its own test that none is left out).
+WALKED = {
+    "salu": "test_rows_scalar.test_no_scalar_row_is_left_out", "packed": "test_rows_packed.test_no_packed_row_is_left_out",
+    "vmem": "test_rows_memory.test_no_memory_row_is_left_out", "lds": "test_rows_memory.test_no_memory_row_is_left_out",
+    "smem": "test_rows_memory.test_scalar_loads", "wait": "test_rows_all.test_waits_change_nothing",
+    "matrix": "test_matrix.test_no_matrix_row_is_left_out",
+}  # fmt: skip
+MASK = 0x5A5A_1234_8001_F00F
+
+
+def home(row: Row) -> str | None:
+    """The test that holds a row against a reference."""
+    if row.kind in ("valu", "trans") and row.name in REFERENCE:
+        return "test_rows.test_vector_rows"
+    return ELSEWHERE.get(row.name) or WALKED.get(row.kind)
+
+
+def uncovered(rows: dict[str, Row]) -> list[str]:
+    out = []
+    for row in rows.values():
+        place = home(row)
+        if place is None:
+            out.append(row.name)
+            continue
+        module, _, test = place.partition(".")
+        found = getattr(importlib.import_module(f".{module}", __package__), test, None)
+        if found is None:
+            out.append(row.name)
+    return out
+
+
+def test_every_row_has_a_reference_test() -> None:
+    assert uncovered(ROWS) == []
+
+
+def test_a_new_row_is_noticed() -> None:
+    new = Row("v_new_f32", ROWS["v_add_f32"].handler, "valu", "f32 = f32")
+    assert uncovered({**ROWS, new.name: new}) == ["v_new_f32"]
+
+
+def test_rows_tested_elsewhere_are_named_there() -> None:
+    """The module that a row is sent to speaks of it (the steps of a division come from LLVM's expansion)."""
+    for name, place in ELSEWHERE.items():
+        if "divide" not in place:
+            module = importlib.import_module("." + place.partition(".")[0], __package__)
+            text = inspect.getsource(getattr(module, place.partition(".")[2]))
+            assert name in text or name.replace("permlanex16", "permlane16") in text, (name, place)
+
+
+def ramp(lanes: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**32, lanes, dtype=U32)
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_exchanges(chip: str) -> None:
+    bench = Bench(chip, {"a": 1, "b": 1})
+    a, b = bench.reg("a"), bench.reg("b")
+    swap = bench.case(["v_swap_b32 v2, v3"], [f"v_mov_b32 v2, {a}", f"v_mov_b32 v3, {b}"])
+    halves = bench.case([f"v_permlane64_b32 v2, {a}"], ["v_mov_b32 v2, 7"], dwords=1)
+    raw = {"a": ramp(bench.lanes, 1), "b": ramp(bench.lanes, 2)}
+    out = bench.launch()(raw, MASK)
+    on = np.array([MASK >> l & 1 for l in range(bench.lanes)], bool)
+    assert (out[swap] == np.where(on, raw["b"], raw["a"])).all()
+    assert (out[swap + 1] == np.where(on, raw["a"], raw["b"])).all()
+    far = raw["a"][np.arange(64) ^ 32] if bench.lanes == 64 else raw["a"]
+    assert (out[halves] == np.where(on, far, 7)).all()
+
+
+def test_row_swaps() -> None:
+    """Odd rows of the first register trade places with the even rows of the second."""
+    bench = Bench("gfx950", {"a": 1, "b": 1})
+    first = {}
+    for n, name in ((16, "v_permlane16_swap_b32"), (32, "v_permlane32_swap_b32")):
+        moves = [f"v_mov_b32 v2, {bench.reg('a')}", f"v_mov_b32 v3, {bench.reg('b')}"]
+        first[n] = bench.case([f"{name} v2, v3"], moves)
+    raw = {"a": ramp(64, 3), "b": ramp(64, 4)}
+    out = bench.launch()(raw)
+    for n, at in first.items():
+        rows = {k: raw[k].reshape(-1, n) for k in "ab"}
+        a, b = out[at].reshape(-1, n), out[at + 1].reshape(-1, n)
+        for even in range(0, 64 // n, 2):
+            assert (a[even] == rows["a"][even]).all() and (a[even + 1] == rows["b"][even]).all()
+            assert (b[even] == rows["a"][even + 1]).all() and (b[even + 1] == rows["b"][even + 1]).all()
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1200"])
+def test_waits_change_nothing(chip: str) -> None:
+    bench = Bench(chip, {"a": 1})
+    names = [n for n, r in ROWS.items() if r.kind == "wait"] + ["ds_nop"]
+    before = ["s_mov_b32 s40, 0x1234", "s_cmp_eq_u32 s40, s40", f"v_mov_b32 v2, {bench.reg('a')}"]
+    after = ["s_cselect_b32 s41, s40, 0", "v_mov_b32 v3, s41"]
+    at = bench.case(names, before, after)
+    raw = {"a": ramp(bench.lanes, 5)}
+    out = bench.launch()(raw, MASK)
+    assert len(names) > 50 and (out[at] == raw["a"]).all() and (out[at + 1] == 0x1234).all()
+
+
+def test_state_rows() -> None:
+    """What names the mode that is modelled passes, and changes nothing; another mode or message is refused."""
+    fine = ["s_sendmsg sendmsg(MSG_DEALLOC_VGPRS)", "s_denorm_mode 15", "s_round_mode 0x0",
+            "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 3", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 4), 15"]  # fmt: skip
+    bench = Bench("gfx1100", {"a": 1})
+    at = bench.case(fine, [f"v_mov_b32 v2, {bench.reg('a')}"], dwords=1)
+    raw = {"a": ramp(32, 6)}
+    assert (bench.launch()(raw)[at] == raw["a"]).all()
+    for bad in ("s_sendmsg sendmsg(MSG_INTERRUPT)", "s_denorm_mode 0", "s_round_mode 0x5",
+                "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0"):  # fmt: skip
+        bench = Bench("gfx1100", {"a": 1})
+        bench.case([bad])
+        with pytest.raises(EmulationError, match="not modelled"):
+            bench.launch()(raw)
+
+
+def test_clocks() -> None:
+    """Time goes on, and takes two SGPRs."""
+    bench = Bench("gfx942", {}, masked=False)
+    lines = ["s_memtime s[40:41]", "s_memrealtime s[42:43]", "s_memtime s[44:45]"]
+    at = bench.case(lines, [], [f"v_mov_b32 v{2 + k}, s{40 + k}" for k in range(6)], 6)
+    out = bench.launch()({})
+    first, _, last = (int(out[at + k, 0]) | int(out[at + k + 1, 0]) << 32 for k in (0, 2, 4))
+    assert 0 < first <= last
