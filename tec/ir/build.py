@@ -4,6 +4,7 @@ What the operators of `ExprOps` call. Type promotion: a Python number takes the 
 of the two floats, the float over the integer, the wider integer; signed and unsigned give the signed type that holds
 both (as NumPy); float16 with bfloat16 gives float32.
 """
+# ruff: noqa: I001  (the names of `convert` are passed on: one import for all of them)
 
 from __future__ import annotations
 
@@ -16,26 +17,12 @@ from ..errors import ExprError
 from . import expr as E
 from .convert import (
     cast as cast,
-)
-from .convert import (
     const as const,
-)
-from .convert import (
     const_value as const_value,
-)
-from .convert import (
     convert as convert,
-)
-from .convert import (
     match as match,
-)
-from .convert import (
     promote as promote,
-)
-from .convert import (
     round_float as round_float,
-)
-from .convert import (
     wrap_int as wrap_int,
 )
 from .dtype import dtype_info, with_lanes
