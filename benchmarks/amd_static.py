@@ -1,7 +1,8 @@
 """What tec's AMD kernels are made of, read off the assembly, beside Triton's figures for the same tiles.
 
     python benchmarks/amd_static.py [--mca] [matmul]            the tensorized matmuls
-    python benchmarks/amd_static.py model.onnx [-mcpu gfx942]   every kernel of a network
+    python benchmarks/amd_static.py model.onnx [-mcpu gfx942] [--dtype float16] [--input-dim batch=8]   every kernel of a network,
+                                                                and what all of them together are
 
 --mca: where llvm-mca is installed, the cycles of the main loop and the matrix unit's share of them.
 """
@@ -77,16 +78,35 @@ def mca(r: KernelReport, chip: str) -> str:
     return f"llvm-mca: {per_pass:.0f} cycles"
 
 
+def summary(reports: list[KernelReport]) -> None:
+    """What holds of a network's kernels, and which are not as they should be."""
+    products = [r for r in reports if r.matrix]
+    narrow = [r.name for r in products if min(r.lds_reads, default=128) < 64]
+    spilled = [r.name for r in reports if r.spills or r.scratch_bytes]
+    print(
+        f"{len(reports)} kernels, {len(products)} on matrix units; spills: {', '.join(spilled) or 'none'}; "
+        f"LDS reads below 64 bits: {', '.join(narrow) or 'none'}; most VGPRs {max(r.vgprs + r.agprs for r in reports)}; "
+        f"most barriers a step {max((r.barriers for r in products if r.has_loop), default=0)}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", default="matmul")
     parser.add_argument("-mcpu", default="gfx942")
+    parser.add_argument("--dtype", help="mixed precision of a network: float16 or bfloat16")
+    parser.add_argument(
+        "--input-dim", action="append", default=[], help="input=8x3x224x224: a shape that the network leaves open"
+    )
     parser.add_argument("--mca", action="store_true")
     args = parser.parse_args()
     if args.model != "matmul":
-        net = tec.compile(args.model, target=f"rocm -mcpu={args.mcpu}")
-        for r in report(net.get_source("asm")):
+        shapes = {n: tuple(map(int, dims.split("x"))) for n, _, dims in (s.partition("=") for s in args.input_dim)}
+        net = tec.compile(args.model, target=f"rocm -mcpu={args.mcpu}", dtype=args.dtype, shapes=shapes or None)
+        reports = report(net.get_source("asm"))
+        for r in reports:
             print(r.line())
+        summary(reports)
         return
     for chip in ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"):
         for dtype in ("float16", "bfloat16", "float32", "int8"):

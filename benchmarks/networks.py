@@ -1,6 +1,9 @@
 """Whole networks on the CPU: tec and ONNX Runtime in turn, two threads each. One JSON object a line; times in ms, medians.
 
-python benchmarks/networks.py [names...]       networks of tools/zoo.py; --compile also times compilation
+python benchmarks/networks.py [names...]               networks of tools/zoo.py; --compile also times compilation
+python benchmarks/networks.py --model [-mcpu=gfx942] [names[:dtype]...]
+                                                       instead: microseconds by the software GPU's time model, whole and the ten slowest
+                                                       kernels of each network
 """
 
 from __future__ import annotations
@@ -106,7 +109,45 @@ def compile_times(name: str) -> None:
                 )
 
 
+MODELLED = ("resnet50", "resnet50:float16", "mobilenet_v2", "minilm", "minilm:float16")
+
+
+def modelled(name: str, mcpu: str) -> None:
+    """One run on the software GPU: the whole network, then its slowest kernels, in microseconds of the time model."""
+    from tec.cli.measure import kernel_times
+
+    name, _, dtype = name.partition(":")
+    net = tec.compile(str(zoo.get(name)), target=f"rocm -mcpu={mcpu}", dtype=dtype or None)
+    rng = np.random.default_rng(0)
+    inputs = {
+        i["name"]: rng.standard_normal(i["shape"]).astype(i["dtype"]) if "float" in i["dtype"] else np.ones(i["shape"], i["dtype"])
+        for i in net.inputs
+    }  # fmt: skip
+    kernels = kernel_times(net, inputs, tec.rocm_emu(mcpu))
+    label = f"{name}{', ' + dtype if dtype else ''}, {mcpu}"
+    total = sum(k.us for k in kernels)
+    flops = net.report["function_flops"]
+
+    def row(what: str, us: float, **more: object) -> None:
+        print(
+            json.dumps({"name": f"{label}: {what}", "value": round(us, 1), "unit": "us, modelled", **more}), flush=True
+        )
+
+    row("whole", total, launches=sum(k.calls for k in kernels), kernels=len(kernels), flops=net.report["flops"])
+    for k in kernels[:10]:
+        row(
+            k.name, k.us, calls=k.calls, share=round(k.us / total, 3), limit=k.limit, flops=k.calls * flops.get(k.name.rpartition("_kernel")[0], 0),
+            line_mb=round(k.counters["line_bytes"] / 1e6, 2), useful_mb=round(k.counters["global_bytes"] / 1e6, 2),
+            lds_conflicts=round(k.counters["conflict_clocks"] / max(1, k.counters["lds_clocks"]), 3),
+        )  # fmt: skip
+
+
 def main() -> None:
+    if "--model" in sys.argv:
+        mcpu = next((a.partition("=")[2] for a in sys.argv[1:] if a.startswith("-mcpu=")), "gfx942")
+        for name in [a for a in sys.argv[1:] if not a.startswith("-")] or MODELLED:
+            modelled(name, mcpu)
+        return
     names = [a for a in sys.argv[1:] if not a.startswith("-")] or NETWORKS
     for name in names:
         race(name, True)
