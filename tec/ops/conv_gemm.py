@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import te
@@ -48,6 +48,7 @@ def _tile(
     dtype: str,
     name: str,
     wide: int = 1,
+    more: dict[str, Any] | None = None,
 ) -> Tensor:
     """An operand as a padded stage over (batch..., rows, cols); `wide` neighbours of a row lie side by side in memory."""
     shape = (*batch, round_up(rows, tile[0]), round_up(cols, tile[1]))
@@ -58,7 +59,7 @@ def _tile(
         value = element(b, r, c)
         return te.if_then_else(te.all(*conds), value, te.const(0, dtype)) if conds else value
 
-    return te.compute(shape, body, name=name, tag="tile", attrs={"wide": math.gcd(wide, divisor(cols))})
+    return te.compute(shape, body, name=name, tag="tile", attrs={"wide": math.gcd(wide, divisor(cols)), **(more or {})})
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,31 @@ def tiled_product(
         tiling = matrix_units.padded(*sizes, a.dtype, acc, target, guarded)
     tm, tn, tk = (tiling.m, tiling.n, tiling.k) if tiling is not None else tile_sizes(m, n, k)
 
-    def tile(o: Operand, rows: Size, step: int, name: str) -> Tensor:
+    def turned(o: Operand, rows: Size, step: int) -> tuple[int, int] | None:
+        """How an operand that lies along its rows or columns is turned round on its way, a block of (rows, k) a thread."""
+        if (
+            tiling is None
+            or o.k_last
+            or o.guarded
+            or is_symbolic((rows, k))
+            or rows % step
+            or k % tk
+            or target.kind == "cuda"
+        ):
+            return None
+        return matrix_units.turning(tiling, step, o.wide, o.dtype, target)
+
+    blocks = turned(a, m, tm), turned(b, n, tn)
+    # From here on a turned operand is [i, k] like any other.
+    a, b = (replace(o, k_last=True, wide=1) if block else o for o, block in zip((a, b), blocks))
+
+    def tile(o: Operand, rows: Size, step: int, block: tuple[int, int] | None, name: str) -> Tensor:
+        more = {"turn": block} if block else {}
         if o.k_last:
-            return _tile(batch, rows, k, (step, tk), o.at, o.dtype, name, o.wide)
+            return _tile(batch, rows, k, (step, tk), o.at, o.dtype, name, o.wide, more)
         return _tile(batch, k, rows, (tk, step), lambda i, r, c: o.at(i, c, r), o.dtype, name, o.wide)
 
-    left, right = tile(a, m, tm, "left"), tile(b, n, tn, "right")
+    left, right = tile(a, m, tm, blocks[0], "left"), tile(b, n, tn, blocks[1], "right")
     r = te.reduce_axis((0, round_up(k, tk)), "k")
 
     def body(*at: Any) -> Any:

@@ -174,6 +174,21 @@ def _padded_step(
     return None
 
 
+def turning(t: Tiling, rows: int, run: int, dtype: str, target: Target) -> tuple[int, int] | None:
+    """The block (along the rows, along k) of a tile that a thread loads along the rows and stores along k, so that shared memory
+    holds what the lanes read side by side; None where there is none that all threads have as many of. `run`: elements
+    along the rows that lie side by side."""
+    size = dtype_info(dtype).bytes
+    if size > 4 or rows * t.k % (t.waves * target.wavefront_size):
+        return None
+    own = rows * t.k // (t.waves * target.wavefront_size)
+    along = 8 // size  # 8 bytes of shared memory at once
+    for block in (16 // size, 8 // size, 4 // size):
+        if run % block == 0 and rows % block == 0 and t.k % along == 0 and own % (block * along) == 0:
+            return block, along
+    return None
+
+
 def _clocks(t: Tiling, m: int, n: int, k: int, batch: int, size: int, in_dtype: str) -> float:
     """Clocks of the product: the largest of matrix work and traffic of shared memory, on full or idle compute units, and traffic of
     global memory, which they share."""
@@ -342,8 +357,15 @@ def _operand(
     contiguous = t.k if (role == "a") != trans else (t.m if role == "a" else t.n)
     if not t.swizzle:
         stage.storage_align(x, contiguous, piece)
-    fused = stage.fuse(*stage.op.axis)
-    rest, vec = stage.split(fused, factor=piece)
+    turn = stage.op.attrs.get("turn") if stage.op.tag in COMPUTED_IN_PLACE else None
+    if turn:
+        x, own = stage.split(x, factor=turn[0])
+        y, vec = stage.split(y, factor=turn[1])
+        *lead, _, _ = stage.op.axis
+        stage.reorder(*lead, y, x, own, vec)
+        rest = stage.fuse(*lead, y, x)
+    else:
+        rest, vec = stage.split(stage.fuse(*stage.op.axis), factor=piece)
     tx, ty, tz = _threads(t, instr.wave)
     for thread, n in ((tx, instr.wave), (ty, t.waves_n), (tz, t.waves_m)):
         rest, part = stage.split(rest, factor=n)
@@ -351,7 +373,9 @@ def _operand(
     if t.swizzle:
         stage.pragma(part, "swizzle")
     stage.unroll(rest)
-    wide = min(piece, stage.op.attrs.get("wide", 1)) if stage.op.tag in COMPUTED_IN_PLACE else piece
+    if turn:
+        stage.unroll(own)
+    wide = min(piece, stage.op.attrs.get("wide", 1)) if stage.op.tag in COMPUTED_IN_PLACE and not turn else piece
     if wide < piece:
         parts, vec = stage.split(vec, factor=wide)
         stage.unroll(parts)

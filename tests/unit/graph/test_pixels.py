@@ -280,3 +280,39 @@ def test_a_product_of_one_row_reads_whole_lines(dtype):
     (r,) = report(net.get_source("asm"))
     assert r.global_loads[128] >= 8 and sum(r.global_loads.values()) - r.global_loads[128] <= 1
     assert next(s for s in net.module.program if s["op"] == "launch")["grid"][0] == 1000
+
+
+# ---- products of two computed operands, neither along the sum
+
+
+def nn(dtype, batch, m, n, k, transpose_a=False):
+    g = Graph()
+    x = g.input("x", dtype, (*batch, *((k, m) if transpose_a else (m, k))))
+    y = g.input("y", dtype, (*batch, k, n))
+    g.set_outputs(g.add("matmul", [x, y], {"transpose_a": transpose_a}))
+    return g
+
+
+@pytest.mark.parametrize(
+    "target,dtype",
+    [(GFX942, "float16"), (GFX942, "bfloat16"), (GFX942, "int8"), (GFX942, "float32"), (GFX1100, "float16")],
+)
+@pytest.mark.parametrize("transpose_a", [False, True])
+def test_operands_are_turned_on_their_way(target, dtype, transpose_a):
+    r = main_loop(nn(dtype, (), 2048, 2048, 512, transpose_a), target)
+    assert r.spills == 0 and min(r.lds_reads) == 128 and min(r.lds_writes) >= 64
+    assert r.matrix >= 16 and min(r.global_loads) >= 64
+
+
+@pytest.mark.parametrize(
+    "mcpu,dtype", [("gfx942", "float16"), ("gfx942", "int8"), ("gfx942", "float32"), ("gfx1100", "float16")]
+)
+@pytest.mark.parametrize(
+    "shape,transpose_a", [((128, 64, 128), False), ((64, 64, 64), True), ((32, 32, 32), False), ((33, 40, 70), True)]
+)
+def test_turned_operands_on_the_software_gpu(mcpu, dtype, shape, transpose_a):
+    m, n, k = shape
+    g = nn(dtype, (2,), m, n, k, transpose_a)
+    a, b = (rng.integers(-3, 4, v.shape).astype(dtype) for v in g.inputs)
+    (got,) = tec.compile(g, target=f"rocm -mcpu={mcpu}", cache=False).run({"x": a, "y": b}, device=tec.rocm_emu(mcpu))
+    np.testing.assert_array_equal(got.astype("f"), (a.swapaxes(1, 2) if transpose_a else a).astype("f") @ b.astype("f"))
