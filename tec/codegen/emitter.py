@@ -19,9 +19,6 @@ In: `Func`s of stage "lowered" (1-D buffers, no te nodes; thread indices as `att
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from ..ir import expr as E
@@ -29,7 +26,7 @@ from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
 from ..ir.func import Func
-from ..ir.visit import map_expr, map_stmt
+from ..ir.visit import deep_recursion, map_expr, map_stmt
 from .emitter_call import CALLS, CallHandler
 from .emitter_core import Handler, quote
 from .emitter_expr import EXPR_HANDLERS
@@ -37,7 +34,7 @@ from .emitter_memory import Memory
 from .emitter_stmt import STMT_HANDLERS, Statements, StmtHandler, _clean
 
 __all__ = ["Emitter", "quote"]
-MAX_FRAMES = 12000  # about 4000 nested nodes
+MAX_FRAMES = 12000  # about 4000 nested nodes; LLVM's own passes recurse too, and a full stack there ends the process
 
 
 class Emitter(Statements):
@@ -61,7 +58,7 @@ class Emitter(Statements):
             flags = f.attrs.get("fast_math")
             self.set_fast_math(self.target.fast_math if flags is None else tuple(flags))
             try:
-                with deep_recursion():
+                with deep_recursion(MAX_FRAMES):
                     self.function(f)
             except RecursionError:
                 raise self.error(
@@ -155,17 +152,6 @@ class Emitter(Statements):
     def thread_index(self, tag: str, extent: E.Expr) -> str:
         """The i32 value of a launch index."""
         raise self.error(f"this target has no launch index {tag}")
-
-
-@contextmanager
-def deep_recursion() -> Iterator[None]:
-    """Room for sums of some thousand terms. Bounded: LLVM's own passes recurse too, and a full stack there ends the process."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, MAX_FRAMES))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
 
 
 def alias_groups(f: Func) -> list[tuple[Buffer, ...]]:

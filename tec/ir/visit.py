@@ -248,11 +248,23 @@ def visit(
 MAX_FRAMES = 20_000
 
 
+def holds(s: S.Stmt, kind: type[S.Stmt]) -> bool:
+    """Whether a statement is, or has in it, one of that kind."""
+    found = False
+
+    def on_stmt(x: S.Stmt) -> None:
+        nonlocal found
+        found = found or isinstance(x, kind)
+
+    visit(s, None, on_stmt)
+    return found
+
+
 @contextmanager
-def deep_recursion() -> Iterator[None]:
+def deep_recursion(frames: int = MAX_FRAMES) -> Iterator[None]:
     """Room for the walks of expressions with thousands of terms; a decorator as well."""
     before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, MAX_FRAMES))
+    sys.setrecursionlimit(max(before, frames))
     try:
         yield
     finally:

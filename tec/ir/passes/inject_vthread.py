@@ -12,7 +12,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
 from ..func import Func
-from ..visit import map_stmt, visit
+from ..visit import holds, map_expr, map_stmt, visit
 from .rewrite_util import clone, const_int, reshaped
 
 
@@ -121,7 +121,7 @@ class _Injector:
         match s:
             case S.Seq():
                 return S.seq(*[self.stmt(x) for x in s.stmts])
-            case S.Alloc() if not _holds_allreduce(s.body):
+            case S.Alloc() if not holds(s.body, S.AllReduce):
                 if id(s.buffer) not in self.touched:
                     return S.Alloc(s.buffer, self.stmt(s.body), s.annotations)
                 old = s.buffer
@@ -159,7 +159,6 @@ class _Injector:
         which = E.Sub(var, self.loop.min) if not (const_int(self.loop.min) == 0) else var
 
         def fe(e: E.Expr) -> E.Expr:
-            from ..visit import map_expr
 
             out = map_expr(e, fe)
             if type(out) is E.BufferLoad and id(out.buffer) in self.copies:
@@ -175,14 +174,3 @@ class _Injector:
             return out
 
         return fs(s)
-
-
-def _holds_allreduce(s: S.Stmt) -> bool:
-    found = False
-
-    def on_stmt(x: S.Stmt) -> None:
-        nonlocal found
-        found = found or isinstance(x, S.AllReduce)
-
-    visit(s, None, on_stmt)
-    return found

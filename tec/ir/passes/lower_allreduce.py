@@ -22,7 +22,7 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
-from ..visit import map_stmt, substitute
+from ..visit import free_vars, holds, map_stmt, substitute
 from .insert_barriers import barrier
 from .rewrite_util import THREAD_TAGS, const_int, is_launch_loop, sunk
 
@@ -84,7 +84,7 @@ class _Lowerer:
         """`depth`: how many loops are around, inside of the kernel."""
         if isinstance(s, S.AllReduce):
             return self.reduce(s, depth)
-        if isinstance(s, S.IfThenElse) and self.is_divergent(s.cond) and _holds_allreduce(s):
+        if isinstance(s, S.IfThenElse) and self.is_divergent(s.cond) and holds(s, S.AllReduce):
             moved = sunk(s)
             if moved is not None:
                 return self.stmt(moved, depth)
@@ -93,7 +93,6 @@ class _Lowerer:
         return map_stmt(s, lambda x: self.stmt(x, inner), lambda e: e)
 
     def is_divergent(self, cond: E.Expr) -> bool:
-        from ..visit import free_vars
 
         mine = {id(f.var) for t, f in self.loops.items() if t in THREAD_TAGS}
         return any(id(v) in mine for v in free_vars(cond))
@@ -281,16 +280,3 @@ def _lets(lets: list[tuple[E.Var, E.Expr]], body: S.Stmt) -> S.Stmt:
     for var, value in reversed(lets):
         body = S.LetStmt(var, value, body)
     return body
-
-
-def _holds_allreduce(s: S.Stmt) -> bool:
-    from ..visit import visit
-
-    found = False
-
-    def on_stmt(x: S.Stmt) -> None:
-        nonlocal found
-        found = found or isinstance(x, S.AllReduce)
-
-    visit(s, None, on_stmt)
-    return found

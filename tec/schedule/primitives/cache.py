@@ -13,7 +13,7 @@ from ..rewrite import fresh_axes, replace_inputs, replace_reads, substitute_all
 from ..schedule import Schedule
 from ..stage import AttachKind, Stage
 from .annotate import SCOPES
-from .common import describe, fail
+from .common import describe, fail, stage_of
 
 
 def _check_scope(sch: Schedule, scope: Any, what: str) -> None:
@@ -27,13 +27,7 @@ def _suffix(scope: str) -> str:
 
 def cache_read(sch: Schedule, tensor: Any, scope: Any, readers: list[Any]) -> Tensor:
     _check_scope(sch, scope, "cache_read")
-    source = sch.find(tensor)
-    if not isinstance(tensor, Tensor) or source is None:
-        raise fail(
-            sch,
-            f"cache_read of {describe(tensor)}, which is no tensor of this schedule",
-            hint="give a tensor that the schedule computes or reads",
-        )
+    source = stage_of(sch, tensor, "cache_read", "give a tensor that the schedule computes or reads")
     if not readers:
         raise fail(
             sch, f"cache_read of {tensor.name} for no readers", mark=source, hint="list the tensors that read it"
@@ -90,14 +84,7 @@ def cache_write(sch: Schedule, tensor: Any, scope: Any) -> Any:
         raise fail(sch, "cache_write of no tensors", hint="give the tensor to compute in that memory")
     stages = []
     for t in items:
-        stage = sch.find(t)
-        if not isinstance(t, Tensor) or stage is None:
-            raise fail(
-                sch,
-                f"cache_write of {describe(t)}, which is no tensor of this schedule",
-                hint="give a tensor that the schedule computes",
-            )
-        stages.append(stage)
+        stages.append(stage_of(sch, t, "cache_write", "give a tensor that the schedule computes"))
     stage = stages[0]
     if any(s is not stage for s in stages):
         raise fail(

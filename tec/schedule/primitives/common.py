@@ -22,6 +22,16 @@ def describe(value: Any) -> str:
     return f"{type(value).__name__} {name}" if isinstance(name, str) else f"{value!r} ({type(value).__name__})"
 
 
+def stage_of(sch: Any, tensor: Any, what: str, hint: str) -> Stage:
+    """The stage of a tensor; a ScheduleError where it is no tensor of the schedule."""
+    from ...te.tensor import Tensor
+
+    stage: Stage | None = sch.find(tensor)
+    if not isinstance(tensor, Tensor) or stage is None:
+        raise fail(sch, f"{what} of {describe(tensor)}, which is no tensor of this schedule", hint=hint)
+    return stage
+
+
 def owner(stage: Stage, iv: IterVar) -> Stage | None:
     """The stage of the schedule that has (or had) `iv` as a loop."""
     for s in stage.sch.stages:

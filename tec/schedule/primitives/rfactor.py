@@ -8,24 +8,17 @@ from ...errors import caller_loc
 from ...ir import build as B
 from ...ir.expr import Expr, IterKind, IterVar, Range, Reduce, TensorRead, Var
 from ...te.operation import ComputeOp
-from ...te.tensor import Tensor
 from ..facts import Facts
 from ..relations import Ranges, Values, guarded_loops
 from ..rewrite import fresh_axes, substitute_all
 from ..schedule import Schedule
 from ..show import fixed_loops
 from ..stage import AttachKind, Stage
-from .common import check_loop, describe, fail
+from .common import check_loop, fail, stage_of
 
 
 def rfactor(sch: Schedule, tensor: Any, axis: Any, factor_axis: Any) -> Any:
-    stage = sch.find(tensor)
-    if not isinstance(tensor, Tensor) or stage is None:
-        raise fail(
-            sch,
-            f"rfactor of {describe(tensor)}, which is no tensor of this schedule",
-            hint="give the tensor of a reduction",
-        )
+    stage = stage_of(sch, tensor, "rfactor", "give the tensor of a reduction")
     op = stage.op
     if not isinstance(op, ComputeOp) or not isinstance(op.body[0], Reduce):
         raise fail(
