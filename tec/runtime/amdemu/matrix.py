@@ -7,7 +7,10 @@ as many as fit its registers; B likewise by columns. The result's rows come four
 
 Numbers: f16, bf16 and 8-bit inputs are widened (exact), products are added to the accumulator in order of k, with one
 rounding each (fma). Hardware's order within an instruction is not documented, so the last bits may differ. On gfx90a, f16 and bf16
-inputs that are denormal are taken as zero; on gfx942 and later they are kept.
+inputs that are denormal are taken as zero; on gfx942 and later they are kept. 8-bit floats are FNUZ on gfx942, OCP on gfx950.
+
+Modifiers, from the same manual and AMD's matrix instruction calculator: CBSZ and ABID give one block of A to each group of
+2**CBSZ blocks, the one that ABID names; BLGP lets B's lanes read other lanes. In f64 instructions of gfx942 its bits are signs.
 """
 
 from __future__ import annotations
@@ -70,6 +73,27 @@ class Mfma:
         row = 4 * groups * (q // 4) + 4 * (lane // self.m) + q % 4
         return block, row, lane % self.m
 
+    # Operands that read other lanes.
+    def broadcasts(self) -> bool:
+        """Whether BLGP means lanes: not of f64, of the 8-bit floats, of xf32 or of the shapes that gfx950 added."""
+        wide = {"f16": 8, "bf16": 8, "i8": 16}.get(self.source)
+        return self.source in ("f32", "f16", "bf16", "i8") and self.per_lane != wide
+
+    def a_source(self, lane: int, cbsz: int, abid: int) -> int:
+        """The lane whose A this lane takes."""
+        row, rest = lane % self.m, lane // self.m
+        block, group = rest % self.blocks, rest // self.blocks
+        return self.a_lane(row, group, block >> cbsz << cbsz | abid)
+
+
+def b_source(lane: int, blgp: int) -> int:
+    """The lane whose B this lane takes: all, one half of the wave for both, a turn by 16, or one quarter for all."""
+    if blgp in (1, 2):
+        return lane % 32 + 32 * (blgp - 1)
+    if blgp == 3:
+        return (lane + 16) % 64
+    return lane % 16 + 16 * (blgp - 4) if blgp else lane
+
 
 def parse_mfma(op: str) -> Mfma | None:
     """The shape that a mnemonic names, in gfx90a's spelling (32x32x8f16) or gfx942's (32x32x8_f16, 2b for blocks)."""
@@ -107,7 +131,7 @@ def convert(source: str, wide: str, denormals: bool) -> str:
     return f"{source}->{wide}{'' if denormals else ' flushed'}"
 
 
-def mfma_function(s: Mfma, flush: bool) -> str:
+def mfma_function(s: Mfma, flush: bool, ocp: bool = False) -> str:
     """LLVM IR of `void @name(ptr acc, ptr a, ptr b)`: acc += A B. Registers lie one vector of 64 i32 after another."""
     wide, ty = {"f32": ("float", "f32"), "i32": ("i32", "i32"), "f64": ("double", "f64")}[s.out]
     size = 8 if s.out == "f64" else 4
@@ -116,7 +140,7 @@ def mfma_function(s: Mfma, flush: bool) -> str:
     lines.append(f"  %sa = alloca [{64 * s.per_lane} x {wide}], align 64")
     lines.append(f"  %sb = alloca [{64 * s.per_lane} x {wide}], align 64")
     for name in "ab":
-        lines += _stage(s, name, wide, flush)
+        lines += _stage(s, name, wide, flush, ocp)
     if s.m == 4:
         return "\n".join(lines + _small(s, wide, ty, groups)) + _DECLARES[s.out]
     # Each run of 16 lanes shares one row, so A is one number and B sixteen in sequence.
@@ -236,7 +260,7 @@ def _store_f64(c: int, step: int) -> list[str]:
     ]
 
 
-def _stage(s: Mfma, name: str, wide: str, flush: bool) -> list[str]:
+def _stage(s: Mfma, name: str, wide: str, flush: bool, ocp: bool) -> list[str]:
     """A's or B's registers to numbers: element i of lane l at [64 i + l]."""
     from .ops import Ops, Out
 
@@ -251,14 +275,14 @@ def _stage(s: Mfma, name: str, wide: str, flush: bool) -> list[str]:
         p = out.emit(f"getelementptr i8, ptr %{name}, i64 {256 * r}")
         words.append(out.emit(f"load <64 x i32>, ptr {p}, align 64"))
     for i in range(s.per_lane):
-        values.append(element(o, words, i, source, flush))
+        values.append(element(o, words, i, source, flush, ocp))
     for i, value in enumerate(values):
         p = out.emit(f"getelementptr i8, ptr %s{name}, i64 {64 * i * (8 if dst == 'f64' else 4)}")
         out.put(f"store {o.type(dst)} {value}, ptr {p}, align 64")
     return [line.replace("%t", f"%{name}t") for line in out.lines]
 
 
-def element(o, words: list[str], i: int, source: str, flush: bool) -> str:  # type: ignore[no-untyped-def]
+def element(o, words: list[str], i: int, source: str, flush: bool, ocp: bool = False) -> str:  # type: ignore[no-untyped-def]
     """Element i of a lane's registers, widened: f32, i32 or f64."""
     if source == "f32":
         return str(o.bitcast("i32", "f32", words[i]))
@@ -279,7 +303,7 @@ def element(o, words: list[str], i: int, source: str, flush: bool) -> str:  # ty
         return str(o.bin("ashr" if source == "i8" else "lshr", "i32", byte, o.const("i32", 24)))
     from .float8 import decode
 
-    return decode(o, o.lshr(byte, o.const("i32", 24)), source)
+    return decode(o, o.lshr(byte, o.const("i32", 24)), source, fnuz=not ocp)
 
 
 def _small(s: Mfma, wide: str, ty: str, groups: int) -> list[str]:

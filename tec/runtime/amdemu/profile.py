@@ -82,7 +82,7 @@ class EmulatorProfile:
             json.dump(self.chrome_trace(), file)
 
 
-_WMMA = re.compile(r"v_wmma_\w+_16x16x16_(\w+?)(?:_\w+)?$")
+_WMMA = re.compile(r"v_wmma_\w+_16x16x(\d+)_(\w+?)(?:_\w+)?$")
 
 
 def _matrix_macs(compiled: Compiled, counters: Any) -> dict[str, int]:
@@ -96,9 +96,8 @@ def _matrix_macs(compiled: Compiled, counters: Any) -> dict[str, int]:
             if shape is not None:
                 macs, kind = shape.m * shape.n * shape.k * shape.blocks, shape.source
             else:
-                macs = 4096
                 found = _WMMA.match(op)
-                kind = found[1] if found else "f16"
+                macs, kind = (256 * int(found[1]), found[2]) if found else (4096, "f16")
             kind = {"iu8": "i8", "iu4": "i8", "fp8": "f8", "bf8": "f8"}.get(kind.split("_")[0], kind.split("_")[0])
             out[kind] = out.get(kind, 0) + macs * n * int(values[0])
     return out

@@ -6,7 +6,7 @@ Source: see `matrix`. EXEC is not looked at: matrix instructions compute in all 
 from __future__ import annotations
 
 from .asmparse import Inst, Operand
-from .matrix import Mfma, element, function_name, mfma_function, parse_mfma
+from .matrix import Mfma, b_source, element, function_name, mfma_function, parse_mfma
 from .ops import Ops
 from .table import custom
 from .table_packed import Selectors
@@ -45,36 +45,55 @@ def _names() -> list[str]:
     return sorted(set(names))
 
 
-def _store_operand(w: Wave, op: Operand, regs: int, buffer: str) -> None:
+def _registers(w: Wave, op: Operand, regs: int) -> list[str]:
     if op.kind in ("v", "a"):
         if op.count != regs:
             raise w.fail(f"{op.text} as {regs} registers")
-        values = [w.reg(op.kind, op.index + k) for k in range(regs)]
-    elif op.kind in ("int", "float"):
-        values = [w.v.const("i32", w.literal(op, "f32"))] * regs
-    else:
-        raise w.fail(f"matrix operand {op.text!r}")
+        return [w.reg(op.kind, op.index + k) for k in range(regs)]
+    if op.kind in ("int", "float"):
+        return [w.v.const("i32", w.literal(op, "f32"))] * regs
+    raise w.fail(f"matrix operand {op.text!r}")
+
+
+def _store_operand(w: Wave, op: Operand, regs: int, buffer: str, lanes: list[int] | None = None, sign: int = 0) -> None:
+    """An operand's registers to a buffer: `lanes` says which lane each takes; with `sign`, doubles change theirs."""
+    values = _registers(w, op, regs)
+    if lanes is not None:
+        values = [_gather_lanes(w.v, "i32", v, lanes) if v[0] == "%" else v for v in values]
     for k, value in enumerate(values):
+        if sign and k % 2:
+            value = w.v.xor(value, w.v.const("i32", -(2**31)))
         at = w.out.emit(f"getelementptr i8, ptr {buffer}, i64 {4 * w.lanes * k}")
         w.out.put(f"store {w.v.type('i32')} {value}, ptr {at}, align 64")
 
 
+def _broadcasts(w: Wave, inst: Inst, shape: Mfma) -> tuple[list[int] | None, list[int] | None]:
+    """The lanes that A and B are read from, by cbsz, abid and blgp; None where each lane reads itself."""
+    cbsz, abid, blgp = (inst.take_int(name) for name in ("cbsz", "abid", "blgp"))
+    if (cbsz or abid) and (1 << cbsz > shape.blocks or abid >= 1 << cbsz or shape.out == "f64"):
+        raise w.fail(f"cbsz:{cbsz} abid:{abid} with {shape.blocks} block{'s' * (shape.blocks > 1)}")
+    if blgp and (blgp > 7 or not shape.broadcasts()):
+        raise w.fail(f"blgp:{blgp} on this instruction")
+    lanes_a = [shape.a_source(l, cbsz, abid) for l in range(64)] if cbsz else None
+    return lanes_a, [b_source(l, blgp) for l in range(64)] if blgp else None
+
+
 def _mfma(shape: Mfma):  # type: ignore[no-untyped-def]
     def handler(w: Wave, inst: Inst) -> None:
-        if shape.source in ("fp8_fp8", "fp8_bf8", "bf8_fp8", "bf8_bf8") and w.chip == "gfx950":
-            raise w.fail("OCP 8-bit floats in MFMA")
-        for name in ("cbsz", "abid", "blgp"):
-            if inst.take_int(name):
-                raise w.fail(f"{name} (a broadcast or permuted operand)")
+        signs = inst.take_list("neg") or [0, 0, 0]
+        if any(signs) and (shape.out != "f64" or not w.cdna3):
+            raise w.fail("neg on this matrix instruction")
+        lanes_a, lanes_b = _broadcasts(w, inst, shape)
         dst, a, b, c = inst.operands
         if any(op.neg or op.abs for op in (a, b, c)):
             raise w.fail("a modifier on a matrix operand")
         if shape.out == "f64" and c.kind in ("int", "float") and c.value:
             raise w.fail("an f64 constant other than 0")
-        w.library(function_name(shape), mfma_function(shape, w.chip == "gfx90a"))  # type: ignore[attr-defined]
-        _store_operand(w, c, shape.out_regs, "%xacc")
-        _store_operand(w, a, shape.a_regs, "%xa")
-        _store_operand(w, b, shape.a_regs, "%xb")
+        ocp = w.chip == "gfx950"
+        w.library(function_name(shape), mfma_function(shape, w.chip == "gfx90a", ocp))  # type: ignore[attr-defined]
+        _store_operand(w, c, shape.out_regs, "%xacc", sign=signs[2])
+        _store_operand(w, a, shape.a_regs, "%xa", lanes_a, signs[0])
+        _store_operand(w, b, shape.a_regs, "%xb", lanes_b, signs[1])
         w.out.put(f"call void @{function_name(shape)}(ptr %xacc, ptr %xa, ptr %xb)")
         _take_results(w, dst, shape.out_regs)
 
@@ -95,8 +114,8 @@ for _name in _names():
     custom(_name, "matrix")(_mfma(_shape))
 
 
-# WMMA. gfx11: a lane holds a whole row of A (16 k), lanes 16-31 repeat lanes 0-15; result row 2 q + lane div 16.
-# gfx12: lanes 0-15 hold k 0..7, lanes 16-31 k 8..15; result row 8 (lane div 16) + q.
+# WMMA. gfx11: a lane holds a whole row of A (16 k), and every group of 16 lanes the same rows; register q of a result holds row
+# (lanes / 16) q + lane div 16. gfx12: the groups share the k out between them, in order; row (256 / lanes) (lane div 16) + q.
 
 
 def _gather_lanes(o: Ops, t: str, value: str, lanes: list[int]) -> str:
@@ -105,13 +124,11 @@ def _gather_lanes(o: Ops, t: str, value: str, lanes: list[int]) -> str:
     return o.out.emit(f"shufflevector {ty} {value}, {ty} poison, {order}")
 
 
-def _wmma(out: str, source_a: str, source_b: str, result: str = ""):  # type: ignore[no-untyped-def]
+def _wmma(out: str, source_a: str, source_b: str, result: str = "", k: int = 16):  # type: ignore[no-untyped-def]
     """`out`: f32 or i32; `result`: f16 or bf16 where the accumulator is narrow."""
 
     def handler(w: Wave, inst: Inst) -> None:
-        if w.lanes != 32:
-            raise w.fail("WMMA in wave64")
-        o = w.v
+        o, n = w.v, w.lanes
         new = w.gfx >= 12
         sel = Selectors(inst, 3)
         clamp = inst.take("clamp") is not None
@@ -120,33 +137,46 @@ def _wmma(out: str, source_a: str, source_b: str, result: str = ""):  # type: ig
         if integer:
             bits = {"iu8": 8, "iu4": 4}[source_a]
             kinds = [("i" if sel.neg_lo[i] else "u") + str(bits) for i in (0, 1)]
+            if any(sel.neg_hi) or sel.neg_lo[2]:
+                raise w.fail("neg_hi or neg_lo[2] on an integer WMMA")
         else:
             kinds = [source_a, source_b]
-            if any(sel.neg_lo[:2]) or any(sel.neg_hi[:2]):
-                raise w.fail("neg_lo or neg_hi on WMMA's A or B")
+            if source_a in ("fp8", "bf8") and (any(sel.neg_lo[:2]) or any(sel.neg_hi[:2])):
+                raise w.fail("neg_lo or neg_hi on 8-bit floats")
         element_bits = {"f16": 16, "bf16": 16, "iu8": 8, "iu4": 4, "fp8": 8, "bf8": 8}[source_a]
-        per_lane = 8 if new else 16
+        groups = n // 16
+        per_lane = k // groups if new else k
+        if per_lane * element_bits < 32:
+            raise w.fail("half a register of elements a lane")
         regs = per_lane * element_bits // 32
         elements: list[list[str]] = []
-        for op, kind in ((a, kinds[0]), (b, kinds[1])):
+        for which, (op, kind) in enumerate(((a, kinds[0]), (b, kinds[1]))):
             if op.kind != "v" or op.count != regs:
                 raise w.fail(f"{op.text} as {regs} registers")
-            words = [w.reg("v", op.index + k) for k in range(regs)]
-            elements.append([_element(o, words, i, kind, new) for i in range(per_lane)])
-        rows = [(lambda q: [(8 * (l // 16) + q) if new else (2 * q + l // 16) for l in range(32)])(q) for q in range(8)]
+            words = [w.reg("v", op.index + r) for r in range(regs)]
+            values = [_element(o, words, i, kind, new) for i in range(per_lane)]
+            if not integer:  # the signs of the low and of the high halves
+                flips = (sel.neg_lo[which], sel.neg_hi[which])
+                values = [o.fneg("f32", v) if flips[i % 2] else v for i, v in enumerate(values)]
+            elements.append(values)
+        items = 256 // n
+        rows = [[items * (l // 16) + q if new else groups * q + l // 16 for l in range(n)] for q in range(items)]
         t = "i32" if integer else "f32"
-        acc = _wmma_accumulator(w, c, sel, result, new, integer)
-        for half in range(2 if new else 1):
+        start = _wmma_accumulator(w, c, sel, result, new, integer, items)
+        acc = [o.const("i32", 0)] * items if clamp and integer else list(start)
+        for group in range(groups if new else 1):
             for i in range(per_lane):
-                column = _gather_lanes(o, t, elements[1][i], [16 * half + l % 16 for l in range(32)])
-                for q in range(8):
-                    row = _gather_lanes(o, t, elements[0][i], [16 * half + r for r in rows[q]])
+                column = _gather_lanes(o, t, elements[1][i], [16 * group + l % 16 for l in range(n)])
+                for q in range(items):
+                    row = _gather_lanes(o, t, elements[0][i], [16 * group + r for r in rows[q]])
                     if integer:
                         acc[q] = o.add(acc[q], o.mul(row, column))
                     else:
                         acc[q] = o.fma("f32", row, column, acc[q])
-        if clamp and integer:
-            raise w.fail("WMMA with a saturating result")
+        if clamp and integer:  # the products' sum fits; one saturation with the accumulator
+            acc = [o.call("sadd.sat", "i32", x, y) for x, y in zip(start, acc)]
+        elif clamp:
+            raise w.fail("clamp on a float WMMA")
         _wmma_results(w, dst, acc, sel, result, new, t)
 
     return handler
@@ -164,20 +194,25 @@ def _element(o: Ops, words: list[str], i: int, kind: str, ocp: bool) -> str:
     return element(o, words, i, kind, False)
 
 
-def _wmma_accumulator(w: Wave, c: Operand, sel: Selectors, result: str, new: bool, integer: bool) -> list[str]:
+def _wmma_accumulator(
+    w: Wave, c: Operand, sel: Selectors, result: str, new: bool, integer: bool, items: int
+) -> list[str]:
     o = w.v
     if c.kind in ("int", "float"):
         if integer:
-            return [o.const("i32", int(c.value))] * 8
-        return [o.const("f32", c.value if c.kind == "float" else 0.0)] * 8
+            return [o.const("i32", int(c.value))] * items
+        if c.kind == "int" and c.value:
+            raise w.fail(f"the integer {c.text} as a float accumulator")
+        return [o.const("f32", c.value if c.kind == "float" else 0.0)] * items
     t = "i32" if integer else "f32"
+    regs = items // 2 if result and new else items
+    if c.kind != "v" or c.count != regs:
+        raise w.fail(f"{c.text} as {regs} registers")
     if not result:
-        if c.count != 8:
-            raise w.fail(f"{c.text} as 8 registers")
-        acc = [w._typed("v", c.index + q, t) for q in range(8)]
+        acc = [w._typed("v", c.index + q, t) for q in range(items)]
     else:
         acc = []
-        for q in range(8):
+        for q in range(items):
             word = w.reg("v", c.index + (q // 2 if new else q))
             high = q % 2 if new else sel.lo[2]
             bits = o.lshr(word, o.const("i32", 16)) if high else word
@@ -198,7 +233,7 @@ def _wmma_results(w: Wave, dst: Operand, acc: list[str], sel: Selectors, result:
         return
     halves = [o.zext("i16", "i32", o.bitcast(result, "i16", o.fptrunc("f32", result, x))) for x in acc]
     if new:
-        for k in range(4):
+        for k in range(len(halves) // 2):
             w.set_reg("v", dst.index + k, o.or_(halves[2 * k], o.shl(halves[2 * k + 1], o.const("i32", 16))))
         return
     for q, half in enumerate(halves):
@@ -216,6 +251,7 @@ custom("v_wmma_f16_16x16x16_f16", "matrix")(_wmma("f32", "f16", "f16", "f16"))
 custom("v_wmma_bf16_16x16x16_bf16", "matrix")(_wmma("f32", "bf16", "bf16", "bf16"))
 custom("v_wmma_i32_16x16x16_iu8", "matrix")(_wmma("i32", "iu8", "iu8"))
 custom("v_wmma_i32_16x16x16_iu4", "matrix")(_wmma("i32", "iu4", "iu4"))
+custom("v_wmma_i32_16x16x32_iu4", "matrix", (12,))(_wmma("i32", "iu4", "iu4", k=32))
 for _a in ("fp8", "bf8"):
     for _b in ("fp8", "bf8"):
         custom(f"v_wmma_f32_16x16x16_{_a}_{_b}", "matrix", (12,))(_wmma("f32", _a, _b))
