@@ -8,6 +8,7 @@ from .graph import Graph
 
 def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     """All graph passes for a target; `dtype` "float16" asks for mixed precision."""
+    from .passes.byte_products import byte_products
     from .passes.common_subexpressions import common_subexpressions
     from .passes.conv_gemm import conv_as_gemm
     from .passes.dead_code import dead_code
@@ -26,6 +27,7 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
         graph = mixed_precision(graph, dtype)
     graph = dead_code(move_views(graph, target))
     if target.is_gpu:
+        graph = byte_products(graph, target)
         graph = conv_as_gemm(pixel_layout(transpose_weights(graph, target), target))
     else:
         graph = blocked_layout(graph, target)

@@ -69,14 +69,14 @@ def padded(x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0
 def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Cross-correlation of (batch, channels, space...) with (out, channels / groups, window...).
 
-    `strides`, `dilations`, `before`, `after` (padding), one a spatial dimension; `groups`.
+    `strides`, `dilations`, `before`, `after` (padding), one a spatial dimension; `groups`; `fill`: what padding holds (0).
     """
     x, w = inputs
     out = outputs[0]
     strides, dilations, g = attrs["strides"], attrs["dilations"], attrs["groups"]
     kernel = static_shape(w)[2:]
     acc = accumulator(x.dtype)
-    p = padded(x, attrs["before"], attrs["after"])
+    p = padded(x, attrs["before"], attrs["after"], attrs.get("fill", 0))
     cin, cout = static_shape(w)[1], static_shape(w)[0] // g
     rc = te.reduce_axis((0, cin), "rc")
     rs = [te.reduce_axis((0, n), f"r{k}") for k, n in enumerate(kernel)]

@@ -76,7 +76,7 @@ def _conv_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     (out,) = _window_type(types, attrs)
     if w.ndim != 2 or w.shape[1] != math.prod(attrs["kernel"]) * x.shape[1] or x.dtype != w.dtype:
         raise fail(f"convolution of {x} by the matrix {w} with windows of {attrs['kernel']}")
-    return [TensorType(x.dtype, (out.shape[0], w.shape[0]))]
+    return [TensorType("int32" if x.dtype == "int8" else x.dtype, (out.shape[0], w.shape[0]))]
 
 
 def _place(attrs: Attrs, p: Any, tap_y: Any, tap_x: Any) -> tuple[Any, list[Any]]:
@@ -99,7 +99,7 @@ def _conv_flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: 
 @register("conv_pixels", COMPLEX, _conv_type, flops=_conv_flops)
 def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Convolution of one group: x (pixels, channels), weights (out channels, taps * channels); `space`, `kernel`, `strides`,
-    `dilations`, `before`, `after`."""
+    `dilations`, `before`, `after`, `fill` (what padding holds, 0). int8 gives int32."""
     x, w = inputs
     out = outputs[0]
     channels, depth = static_shape(x)[1], static_shape(w)[1]
@@ -109,7 +109,7 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
         tap = k // channels
         row, conds = _place(attrs, p, tap // kw, tap % kw)
         value = x(row, k % channels if depth > channels else k)
-        return te.if_then_else(te.all(*conds), value, te.const(0, x.dtype)) if conds else value
+        return te.if_then_else(te.all(*conds), value, te.const(attrs.get("fill", 0), x.dtype)) if conds else value
 
     piece = piece_elems(x.dtype)
     guarded = any((*attrs["before"], *attrs["after"]))

@@ -64,7 +64,7 @@ def _convertible(node: Node, units: set[str]) -> bool:
         return False
     x, w = node.inputs
     groups = node.attrs["groups"]
-    return x.dtype == w.dtype == node.outputs[0].dtype and x.dtype in units and (groups == 1 or _is_depthwise(node))
+    return x.dtype == w.dtype and x.dtype in units and (groups == 1 or (_is_depthwise(node) and x.dtype != "int8"))
 
 
 def _is_depthwise(node: Node) -> bool:
@@ -83,6 +83,8 @@ def _conv(b: _Pixels, node: Node) -> bool:
     data = np.asarray(w.data)
     attrs: dict[str, Any] = {k: tuple(node.attrs[k]) for k in _WINDOW}
     attrs |= {"kernel": tuple(w.shape[2:]), "space": _space(x)}
+    if node.attrs.get("fill"):
+        attrs["fill"] = node.attrs["fill"]
     if node.attrs["groups"] != 1:
         taps = b.new.constant(np.ascontiguousarray(data.reshape(w.shape[0], -1).T), w.name, w.dtype)
         made = b.new.add("depthwise_pixels", [b.pixels(x), taps], attrs, out.name, node.origin)[0]

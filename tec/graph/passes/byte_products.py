@@ -1,0 +1,107 @@
+"""Products and convolutions of quantized bytes for matrix units, which take signed bytes alone.
+
+An importer writes x - zero in int32, times constant weights. With s = 128 for unsigned x and 0 for signed:
+
+    (x - zero) . w  =  (x - s) . w  +  (s - zero) * sum of w along k
+
+The first product is one of int8; the second factor is a constant for each output channel. A convolution's padding, 0 in x - zero,
+is zero - s in x - s: it needs a constant zero point.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...target import Target
+from ...te import intrin
+from ..graph import Graph, Node, Value
+from .rewrite import Rebuild, rebuild
+
+
+def byte_products(graph: Graph, target: Target) -> Graph:
+    """The graph with int32 and mixed-sign products of bytes as int8 ones, where the target has a matrix unit for them."""
+    if not any(i.in_dtype == "int8" for i in intrin.shapes(target)):
+        return graph
+    shifted: dict[Value, Value] = {}
+
+    def signed(b: Rebuild, x: Value) -> Value:
+        """x - 128 as int8, for unsigned x."""
+        if x.dtype == "int8":
+            return b.value(x)
+        if x not in shifted:
+            (wide,) = b.new.add("cast", [b.value(x)], {"dtype": "int32"}, x.name)
+            (wide,) = b.new.add("subtract", [wide, b.new.constant(np.int32(128), "half")], {}, x.name)
+            shifted[x] = b.new.add("cast", [wide], {"dtype": "int8"}, x.name)[0]
+        return shifted[x]
+
+    def handle(b: Rebuild, node: Node) -> bool:
+        if node.op not in ("matmul", "conv") or not node.outputs or node.outputs[0].dtype != "int32":
+            return False
+        x, w = node.inputs
+        source, zero = _bytes(x)
+        if source is None or not w.is_const or w.dtype not in ("int8", "int32") or (x.dtype == w.dtype == "int8"):
+            return False
+        data = np.asarray(w.data)
+        if data.size == 0 or data.min() < -128 or data.max() > 127:
+            return False
+        plan = _matmul(node, data, zero) if node.op == "matmul" else _conv(node, data, source, zero)
+        if plan is None:
+            return False
+        attrs, sums = plan
+        weights = b.new.constant(data.astype(np.int8), w.name, "int8")
+        out = node.outputs[0]
+        (y,) = b.new.add(node.op, [signed(b, source), weights], attrs, out.name, node.origin)
+        shift = 128 if source.dtype == "uint8" else 0
+        total = b.new.constant(sums, "sums", "int32")
+        if zero is None or zero.is_const:
+            offset = shift - (np.asarray(zero.data).astype(np.int32) if zero is not None else 0)
+            rest = b.new.constant((offset * sums).astype(np.int32), "offset", "int32")
+        else:
+            (offset,) = b.new.add("subtract", [b.new.constant(np.int32(shift), "half"), b.value(zero)], {}, zero.name)
+            (rest,) = b.new.add("multiply", [offset, total], {}, out.name)
+        b.map[out] = y if rest.is_const and not np.any(rest.data) else b.new.add("add", [y, rest], {}, out.name)[0]
+        return True
+
+    return rebuild(graph, handle)
+
+
+def _bytes(v: Value) -> tuple[Value | None, Value | None]:
+    """(bytes, zero point) of bytes, or of bytes less a zero point in int32."""
+    if v.dtype in ("int8", "uint8"):
+        return v, None
+    if v.dtype != "int32" or v.node is None:
+        return None, None
+    zero = None
+    node = v.node
+    if node.op == "subtract" and node.inputs[0].node is not None:
+        zero, node = node.inputs[1], node.inputs[0].node
+    if node.op != "cast" or node.inputs[0].dtype not in ("int8", "uint8") or node.inputs[0].shape != v.shape:
+        return None, None
+    return node.inputs[0], zero
+
+
+def _matmul(node: Node, data: Any, zero: Value | None) -> tuple[dict[str, Any], Any] | None:
+    """Attributes and sums of w, which broadcast to the output. A zero point may be one value, or one a row."""
+    ta, tb = node.attrs.get("transpose_a", False), node.attrs.get("transpose_b", False)
+    if zero is not None and zero.type.size != 1 and (ta or zero.ndim == 0 or zero.shape[-1] != 1):
+        return None
+    sums = data.sum(-1 if tb else -2, dtype=np.int32)
+    attrs = {**node.attrs, "out_dtype": "int32"}
+    return attrs, sums[..., None, :] if data.ndim > 2 else sums
+
+
+def _conv(node: Node, data: Any, source: Value, zero: Value | None) -> tuple[dict[str, Any], Any] | None:
+    if (
+        node.inputs[0].ndim != 4
+        or node.attrs["groups"] != 1
+        or (zero is not None and not (zero.is_const and zero.type.size == 1))
+    ):
+        return None
+    point = int(np.asarray(zero.data).reshape(())) if zero is not None else 0
+    fill = point - (128 if source.dtype == "uint8" else 0)
+    if not -128 <= fill <= 127:
+        return None
+    sums = data.sum((1, 2, 3), dtype=np.int32).reshape(-1, 1, 1)
+    return ({**node.attrs, "fill": fill} if fill else dict(node.attrs)), sums

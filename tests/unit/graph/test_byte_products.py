@@ -1,0 +1,117 @@
+"""Quantized products as matrix units take them: int8, the zero points in a constant for each output channel; exact."""
+
+import numpy as np
+import pytest
+
+import tec
+from tec.codegen.static_report import report
+from tec.graph import Graph, run_graph
+from tec.graph.passes.byte_products import byte_products
+from tests.unit.graph.random_graphs import conv_attrs
+
+GFX942 = tec.Target("rocm -mcpu=gfx942")
+rng = np.random.default_rng(3)
+
+
+def some(dtype, shape):
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+def centred(g, x, zero):
+    """x - zero in int32, as an importer writes it."""
+    (wide,) = g.add("cast", [x], {"dtype": "int32"})
+    if zero is None:
+        return wide
+    z = (
+        g.add("cast", [zero], {"dtype": "int32"})[0]
+        if not zero.is_const
+        else g.constant(np.asarray(zero.data).astype("int32"))
+    )
+    return g.add("subtract", [wide, z])[0]
+
+
+def matmul_graph(dtype, zero, m=24, k=40, n=32, weights="int8"):
+    """zero: "none", "one" (constant), "computed" or "rows"; "raw" leaves the bytes as they are."""
+    g = Graph()
+    x = g.input("x", dtype, (m, k))
+    w = some("int8", (k, n))
+    if zero == "raw":
+        g.set_outputs(g.add("matmul", [x, g.constant(w)], {"out_dtype": "int32"}))
+        return g
+    z = {
+        "none": lambda: None, "one": lambda: g.constant(some(dtype, ())), "computed": lambda: g.input("z", dtype, ()),
+        "rows": lambda: g.constant(some(dtype, (m, 1))),
+    }[zero]()  # fmt: skip
+    g.set_outputs(g.add("matmul", [centred(g, x, z), g.constant(w.astype("int32"))]))
+    return g
+
+
+def conv_graph(dtype, zero, stride=1, groups=1):
+    g = Graph()
+    x = g.input("x", dtype, (2, 6, 9, 9))
+    z = None if zero == "none" else g.constant(some(dtype, ())) if zero == "one" else g.input("z", dtype, ())
+    w = some("int8", (8 if groups == 1 else 6, 6 // groups, 3, 3)).astype("int32")
+    g.set_outputs(g.add("conv", [centred(g, x, z), g.constant(w)], conv_attrs(stride, 1, 1, 1, groups)))
+    return g
+
+
+def feeds_of(g):
+    return {v.name: some(v.dtype, v.shape) for v in g.inputs}
+
+
+def kinds(g):
+    return {n.inputs[0].dtype for n in g.nodes if n.op in ("matmul", "conv")}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("zero", ["none", "one", "computed", "rows"])
+def test_products(dtype, zero):
+    g = matmul_graph(dtype, zero)
+    after = byte_products(g, GFX942)
+    after.check()
+    assert kinds(after) == {"int8"}
+    feeds = feeds_of(g)
+    np.testing.assert_array_equal(run_graph(after, feeds)[0], run_graph(g, feeds)[0])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("zero", ["none", "one"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolutions(dtype, zero, stride):
+    g = conv_graph(dtype, zero, stride)
+    after = byte_products(g, GFX942)
+    after.check()
+    assert kinds(after) == {"int8"}
+    feeds = feeds_of(g)
+    np.testing.assert_array_equal(run_graph(after, feeds)[0], run_graph(g, feeds)[0])
+
+
+def test_what_has_no_such_form_stays():
+    for g in (conv_graph("uint8", "computed"), conv_graph("uint8", "one", groups=6)):
+        assert kinds(byte_products(g, GFX942)) == {"int32"}
+    wide = Graph()
+    x = wide.input("x", "uint8", (4, 8))
+    wide.set_outputs(wide.add("matmul", [centred(wide, x, None), wide.constant(np.full((8, 8), 200, "int32"))]))
+    assert kinds(byte_products(wide, GFX942)) == {"int32"}  # weights less their zero point that are no bytes
+    g = matmul_graph("uint8", "one")
+    assert byte_products(g, tec.Target("llvm")) is g
+
+
+@pytest.mark.parametrize("zero", ["raw", "one", "computed"])
+def test_products_run_on_the_matrix_unit(zero):
+    net = tec.compile(matmul_graph("uint8", zero, 1024, 512, 2048), target=GFX942, cache=False)
+    r = max(report(net.get_source("asm")), key=lambda r: r.matrix)
+    assert r.matrix_kind == "mfma_i32_32x32x16_i8" and r.matrix >= 16 and min(r.lds_reads) == 128 and r.spills == 0
+
+
+@pytest.mark.parametrize("mcpu", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("graph", [
+    lambda: matmul_graph("uint8", "raw"), lambda: matmul_graph("uint8", "computed"), lambda: matmul_graph("int8", "rows"),
+    lambda: conv_graph("uint8", "one"), lambda: conv_graph("int8", "one", 2),
+])  # fmt: skip
+def test_on_the_software_gpu(mcpu, graph):
+    g = graph()
+    feeds = feeds_of(g)
+    (got,) = tec.compile(g, target=f"rocm -mcpu={mcpu}", cache=False).run(feeds, device=tec.rocm_emu(mcpu))
+    np.testing.assert_array_equal(got, run_graph(g, feeds)[0])
