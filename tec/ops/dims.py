@@ -189,6 +189,11 @@ class Dim:
                     found |= names_of(a[1:])
         return found
 
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a number times names, without sums and quotients."""
+        return len(self.terms) == 1 and all(isinstance(a, str) for a in self.terms[0][0])
+
     def evaluate(self, env: Mapping[str, Size]) -> Size:
         """With names replaced by sizes; names that `env` lacks stay."""
         total: Any = 0
@@ -509,6 +514,12 @@ def evaluate(x: Any, env: Mapping[str, Size]) -> Any:
         made = [evaluate(y, env) for y in x]
         return type(x)(made) if type(x) in (tuple, list) else type(x)(*made)
     return {k: evaluate(y, env) for k, y in x.items()} if isinstance(x, dict) else x
+
+
+def at_most(a: Size, b: Size) -> bool:
+    """Whether a <= b is known."""
+    gap = b - a
+    return bool((gap if isinstance(gap, int) else gap.bounds()[0]) >= 0)
 
 
 def typical(x: Size) -> int:

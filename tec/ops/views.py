@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import te
 from ..te import Tensor
+from .dims import Dim, evaluate, is_symbolic, names_of
 from .registry import TensorType
 from .shape import reshape_index
 
@@ -93,6 +94,14 @@ def viewed_type(type_: TensorType, steps: Steps) -> TensorType:
 def contiguous_run(shape: tuple[int, ...], steps: Steps, most: int) -> int:
     """The largest power of two up to `most` so that from every multiple of it on, so many elements of the view's last dimension lie
     side by side in memory, aligned alike."""
+    if is_symbolic([shape, steps]):
+        # Strides are products of dimensions; with odd numbers for names they have no factor of two that all sizes do not have.
+        if any(isinstance(n, Dim) and not n.is_product for n in (*shape, *(n for _, to in steps for n in to))):
+            return 1
+        odd = dict(zip(sorted(names_of([shape, steps])), (3, 5, 7, 11)))
+        if len(odd) > 4:
+            return 1
+        return contiguous_run(evaluate(shape, odd), evaluate(steps, odd), most)
     size = math.prod(shape)
     if not steps:
         return math.gcd(most, shape[-1])

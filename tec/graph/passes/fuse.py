@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...ops.dims import Size, UndecidedSize
+from ...ops.dims import at_most
 from ...ops.registry import BROADCAST, COMPLEX, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION
 from ..graph import Graph, Node, Value
 
@@ -157,20 +157,12 @@ def _allowed(group: FusedGroup, node: Node, v: Value, lone: set[Node]) -> bool:
         )
     if kind in (ELEMENTWISE, BROADCAST, INJECTIVE):
         # An expensive function behind a broadcast would be computed once for each copy.
-        return _at_most(node.outputs[0].type.size, 4 * v.type.size) or _cheap(group)
+        return at_most(node.outputs[0].type.size, 4 * v.type.size) or _cheap(group)
     if kind == REDUCTION:
         return True
     if kind == OPAQUE:
         return "row" in node.definition.tags and _cheap(group)
     return False
-
-
-def _at_most(a: Size, b: Size) -> bool:
-    """Whether a <= b; not where that depends on symbolic sizes."""
-    try:
-        return bool(a <= b)
-    except UndecidedSize:
-        return False
 
 
 _EXPENSIVE = {

@@ -9,7 +9,7 @@
 
 A value under way is (base, steps): what it is made of, and the steps ("transpose", perm) and ("reshape", shape) from there.
 It becomes nodes where something reads it that steps cannot pass. A transpose passes elementwise work only where that work
-is its one reader, so that none is repeated; a reshape is free and passes always. Symbolic shapes are left alone.
+is its one reader, so that none is repeated; a reshape is free and passes always. Empty values are left alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...ops.dims import Dim, at_most
 from ...ops.views import Steps, apply_shape, normal_steps, swap_last
 from ...target import Target
 from ..graph import Graph, Node, Value
@@ -41,13 +42,14 @@ def move_views(graph: Graph, target: Target) -> Graph:
     return m.finish()
 
 
-def _static(*values: Value) -> bool:
-    return all(isinstance(n, int) and n > 0 for v in values for n in v.shape)
+def _not_empty(*values: Value) -> bool:
+    """Whether no extent is 0; a symbolic one is not where that is known."""
+    return all(n.bounds()[0] > 0 if isinstance(n, Dim) else n > 0 for v in values for n in v.shape)
 
 
 def _has_rows(node: Node) -> bool:
     """A product of several matrices with one, whose rows are as well one matrix."""
-    if node.op != "matmul" or node.inputs[0].ndim < 3 or not _static(*node.inputs):
+    if node.op != "matmul" or node.inputs[0].ndim < 3 or not _not_empty(*node.inputs):
         return False
     return math.prod(node.inputs[1].shape[:-2]) == 1 and not node.attrs.get("transpose_a")
 
@@ -98,7 +100,7 @@ class _Mover(Rebuild):
     def place(self, node: Node) -> bool:
         """Put the node below the steps of its inputs; False leaves it to a plain copy."""
         x = node.inputs[0] if node.inputs else None
-        if x is None or not _static(*node.inputs, *node.outputs):
+        if x is None or not _not_empty(*node.inputs, *node.outputs):
             return False
         if node.op == "matmul":
             return self.matmul(node)
@@ -152,7 +154,7 @@ class _Mover(Rebuild):
             return self.new.constant(np.ascontiguousarray(data), v.name, v.dtype)
         own, before = self.under_way(v)
         back = normal_steps((*before, *back), own.shape)
-        if any(kind == "transpose" for kind, _ in back) and v.type.size * 4 > out.type.size:
+        if any(kind == "transpose" for kind, _ in back) and not at_most(v.type.size * 4, out.type.size):
             return None  # one transpose for another gains nothing
         return self.build(own, back, v.name)
 
