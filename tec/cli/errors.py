@@ -34,6 +34,9 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
+_MOST = 500  # letters of a line
+
+
 class Refused(click.ClickException):
     """A mistake in the arguments; the line says what and how to mend it."""
 
@@ -52,7 +55,10 @@ def code_of(error: TecError) -> int:
 def line_of(error: TecError) -> str:
     """An error in one line: the place in this program that raised it is of no use at the command line."""
     lines = [line.strip() for line in error.message.splitlines() if line.strip()]
-    text = lines[0] if len(lines) == 1 else "\n  ".join(lines)
+    text = lines[0]
+    if len(lines) > 1:
+        text += ("; " if text[-1:] != ":" else " ") + "; ".join(lines[1:])
+        text = text if len(text) <= _MOST else text[: _MOST - 1] + "…"
     return f"{text} ({error.hint})" if error.hint else text
 
 

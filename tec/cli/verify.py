@@ -1,8 +1,8 @@
 """`tec verify`: a model's results against ONNX Runtime or against the meaning of its operators; where they differ, the
 first node that does.
 
-The bisection takes the model's nodes in order and compiles the network up to the middle one, with that node's value as
-output: fused as in the whole network. It goes on in the half where the difference begins. `--per-node` compiles one
+The bisection takes the model's nodes in order and compiles the network up to the middle one, with the values that later nodes
+read as outputs: fused as in the whole network. It goes on in the half where the difference begins. `--per-node` compiles one
 network with every node's value as an output (unfused) and compares them all.
 """
 
@@ -303,15 +303,25 @@ class Checker:
         return [self._row(v, got) for v, got in zip(wanted, self._run(wanted))] if wanted else []
 
     def first(self) -> Row | None:
-        """The first node whose value differs, by bisection; None where none does by itself."""
+        """The first node whose value differs, by bisection; None where none does by itself.
+
+        A cut after a node is right where every value that crosses it is: those computed before that something after it reads.
+        So a difference in one branch is seen at cuts in another.
+        """
         wanted = self._candidates()
-        low, high = 0, len(wanted)  # all before `low` agree; `found` stands at `high`
+        place = {id(n): k for k, n in enumerate(self.graph.nodes)}
+        last_use = {id(v): place[id(n)] for n in self.graph.nodes for v in n.inputs}
+        last_use |= {id(v): len(place) for v in self.graph.outputs}
+        low, high = 0, len(wanted)  # cuts before `low` are right; `found` differs at the cut after `high`
         found: Row | None = None
         while low < high:
             middle = (low + high) // 2
-            row = self._row(wanted[middle], self._run([wanted[middle]])[0])
-            if row.ok:
+            at = place[id(wanted[middle].node)]
+            crossing = [v for v in wanted[:middle] if last_use.get(id(v), -1) > at] + [wanted[middle]]
+            rows = [self._row(v, got) for v, got in zip(crossing, self._run(crossing))]
+            wrong = next((r for r in rows if not r.ok), None)
+            if wrong is None:
                 low = middle + 1
             else:
-                high, found = middle, row
+                high, found = middle, wrong
         return found

@@ -95,6 +95,42 @@ def test_verify_names_the_node_that_differs(tec_cli, tiny, monkeypatch):
     assert (first["name"], first["op"]) == ("relu", "relu")
 
 
+def test_verify_finds_the_node_in_another_branch(tec_cli, tmp_path, monkeypatch):
+    """Nodes of a right branch stand between the wrong node and the one that brings both together."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    from tec import te
+    from tec.ops import get_op
+
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="relu"),
+        *[
+            helper.make_node("Sin", [x], [y], name=f"sin_{y}")
+            for x, y in (("x", "b"), ("b", "c"), ("c", "d"), ("d", "e"))
+        ],
+        helper.make_node("Add", ["a", "e"], ["y"], name="add"),
+    ]
+    value = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [16]) for n in "xy"]
+    path = tmp_path / "branches.onnx"
+    graph = helper.make_graph(nodes, "g", value[:1], value[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    pytest.importorskip("onnxruntime")
+    relu = get_op("relu")
+    right = relu.compute
+
+    def wrong(attrs, inputs, types):
+        (y,) = right(attrs, inputs, types)
+        return [te.compute(y.shape, lambda *i: y(*i) * te.const(1.5, "float32"), name="wrong")]
+
+    object.__setattr__(relu, "compute", wrong)
+    try:
+        got = tec_cli("verify", path, "--against", "onnxruntime", "--no-cache", "--json")
+    finally:
+        object.__setattr__(relu, "compute", right)
+    assert got.exit_code == 1 and json.loads(got.stdout)["first_difference"]["name"] == "relu", got.output
+
+
 def _frozen(op) -> bool:
     return type(op).__dataclass_params__.frozen
 

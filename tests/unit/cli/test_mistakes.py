@@ -85,6 +85,15 @@ def test_a_chip_that_does_not_fit(tec_cli, package):
     assert got.exit_code == 5 and "built for gfx942" in got.stderr
 
 
+def test_errors_of_several_lines_are_told_in_one():
+    from tec.cli.errors import line_of
+    from tec.errors import DeviceError
+
+    error = DeviceError("no GPU was found:\n  looked for a\n  looked for b", hint="build for the CPU")
+    assert line_of(error) == "no GPU was found: looked for a; looked for b (build for the CPU)"
+    assert len(line_of(DeviceError("x\n" * 1000))) <= 500
+
+
 def test_no_gpu_says_what_would_work(tec_cli, package, monkeypatch):
     monkeypatch.setenv("TEC_HIP_LIBRARY", "/no/such/libamdhip64.so")
     got = tec_cli("run", package, "--device", "rocm:7")
