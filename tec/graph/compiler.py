@@ -88,9 +88,11 @@ class _Unit:
 def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progress: Any = None) -> Network:
     """Compile a graph for a target; see `compile`."""
     from .optimize import optimize
+    from .passes.check_indices import check_indices
 
     start = time.perf_counter()
     with target:
+        graph, checks = check_indices(graph)
         graph = optimize(graph, target, dtype)
         groups = fuse(graph)
         units: dict[Any, _Unit] = {}
@@ -119,6 +121,8 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
         if progress is not None:
             progress(len(real) + 1, len(real) + 1, "code")
     plan, params = _plan(graph, groups, steps)
+    for io, text in zip(plan["outputs"][len(plan["outputs"]) - len(checks) :], checks):
+        io["check"] = text
     report = {
         "functions": {u.name: [str(n.op) for n in u.groups[0].nodes] for u in units.values()},
         "sources": {u.name: "\n".join(map(_line, u.groups[0].nodes)) for u in units.values()},

@@ -21,7 +21,16 @@ from ..target import Target
 from ..te import Tensor
 from . import loops
 from .registry import OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape
-from .shape import wrap_index
+
+
+def _place(index: Any, n: int) -> Any:
+    """The 32-bit place of an index in [0, n); -1 where it is outside."""
+    if index.dtype.startswith("uint"):
+        return te.select(index.astype("int64") < n, index.astype("int32"), -1)
+    wide = index if index.dtype == "int64" else index.astype("int32")
+    k = te.select(wide < 0, wide + n, wide)
+    return te.select(te.all(k >= 0, k < n), k.astype("int32"), -1)
+
 
 _COMBINE = {"add": te.sum, "mul": te.prod, "max": te.max, "min": te.min}
 
@@ -108,10 +117,9 @@ def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorTy
 
         def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
             here = loops.split_index(e, count)
-            k = wrap_index(at[tuple(here)], n)
+            k = _place(at[tuple(here)], n)
             inside = [
                 k >= 0,
-                k < n,
                 *[a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and count[d] > c],
             ]
             return te.all(*inside), (*here[:axis], k, *here[axis + 1 :]), here
@@ -130,7 +138,7 @@ def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorTy
 
     def hits(i: Any) -> Any:
         inside = [a < c for d, (a, c) in enumerate(zip(i, count)) if d != axis and c < static_shape(x)[d]]
-        return te.all(wrap_index(index(*safe(i)), n) == i[axis], *inside)
+        return te.all(_place(index(*safe(i)), n) == i[axis], *inside)
 
     reduction = attrs.get("reduction", "none")
     if reduction != "none":
@@ -157,15 +165,15 @@ def _scatter_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
 
         def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
             here = loops.split_index(e, lead)
-            point = [wrap_index(at[(*here, d)], shape[d]) for d in range(depth)]
-            return te.all(*[te.all(p >= 0, p < c) for p, c in zip(point, shape)]), tuple(point), here
+            point = [_place(at[(*here, d)], shape[d]) for d in range(depth)]
+            return te.all(*[p >= 0 for p in point]), tuple(point), here
 
         reduction = attrs.get("reduction", "none")
         return _in_loops(x, index, update, shape[:depth], math.prod(lead), shape[depth:], one, reduction, target)
     axes = [te.reduce_axis((0, n), f"p{k}") for k, n in enumerate(lead)]
 
     def hits(i: Any) -> Any:
-        return te.all(te.const(True), *[wrap_index(index(*axes, d), shape[d]) == i[d] for d in range(depth)])
+        return te.all(te.const(True), *[_place(index(*axes, d), shape[d]) == i[d] for d in range(depth)])
 
     reduction = attrs.get("reduction", "none")
     if reduction != "none":

@@ -162,10 +162,15 @@ def _concat(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
 
         if not parts:
             return te.const(0, outputs[0].dtype)
-        value = read(*parts[-1])
-        for (begin, t), (end, _) in zip(reversed(parts[:-1]), reversed(parts[1:])):
-            value = te.if_then_else(i[axis] < end, read(begin, t), value)
-        return value
+
+        def choose(some: list[tuple[int, Tensor]]) -> Any:
+            # Halves, so that a choice among the steps of a long sequence is a few questions deep.
+            if len(some) == 1:
+                return read(*some[0])
+            half = len(some) // 2
+            return te.if_then_else(i[axis] < some[half][0], choose(some[:half]), choose(some[half:]))
+
+        return choose(parts)
 
     return [te.compute(outputs[0].shape, body, name="concat")]
 
@@ -240,12 +245,27 @@ def _tile(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
 # ---- gather
 
 
-def wrap_index(index: Any, n: int) -> Any:
-    """A 32-bit index into [0, n) from one that may count from the end."""
-    k = index.astype("int32")
+def wrap_index(index: Any, n: Any) -> Any:
+    """A 32-bit index into [0, n) from one that may count from the end; one that is outside goes to the nearest end."""
     if index.dtype.startswith("uint"):
-        return k
-    return te.select(k < 0, k + n, k)
+        return (
+            te.min(index, te.cast(n - 1, index.dtype)).astype("int32")
+            if _reaches(index.dtype, n)
+            else index.astype("int32")
+        )
+    if index.dtype == "int64":
+        # Not cut off to 32 bits before it is known to fit.
+        index = te.max(te.min(index, te.cast(n - 1, "int64")), te.cast(0 - n, "int64"))
+        k = index.astype("int32")
+        return te.select(k < 0, k + n, k)
+    k = index.astype("int32")
+    return te.max(te.min(te.select(k < 0, k + n, k), n - 1), 0)
+
+
+def _reaches(dtype: str, n: Any) -> bool:
+    """Whether a number of the type can be n or more."""
+    bits = {"uint8": 8, "uint16": 16}.get(dtype, 32)
+    return not isinstance(n, int) or n < 1 << bits
 
 
 def _gather_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

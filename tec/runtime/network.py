@@ -2,7 +2,7 @@
 
 In: a Module with one function a fused group (equal groups share one), parameters as arrays, and a plan of plain data:
 
-    inputs, outputs   [{"name", "dtype", "shape": [expr...]}]
+    inputs, outputs   [{"name", "dtype", "shape": [expr...]}]; an output with "check": text is hidden: where it is false, run raises
     values            {name: {"dtype", "shape": [expr...], "place": "input"|"output"|"param"|"arena"|"alias", "of": name, "offset": expr}}
     steps             [{"function", "args": [value name or {"scalar": expr}]}]
     arena_bytes       expr, or None: the offsets in the arena are left out, and found for each set of sizes
@@ -97,7 +97,7 @@ class Network:
     @property
     def outputs(self) -> list[dict[str, Any]]:
         """{"name", "dtype", "shape"} of each output, in order."""
-        return list(self.plan["outputs"])
+        return [o for o in self.plan["outputs"] if "check" not in o]
 
     @property
     def open_sizes(self) -> list[str]:
@@ -162,7 +162,8 @@ class Network:
     def run(self, inputs: Mapping[str, Any] | Sequence[Any], device: Any = None) -> list[np.ndarray[Any, Any]]:
         """The network's outputs for `inputs` (by name, or in order): NumPy arrays. `device` defaults to the target's first.
 
-        Raises ArgumentError for a missing, unknown or misshapen input.
+        Raises ArgumentError for a missing, unknown or misshapen input, and where an index that was worked out from it is outside
+        of what it counts in.
         """
         dev = self._device(device)
         given = self._arrange(inputs)
@@ -172,7 +173,14 @@ class Network:
                 bound.arrays[spec["name"]].copyfrom(given[spec["name"]])
             for function, args in bound.calls:
                 function(*args)
-            return [np.array(bound.arrays[o.get("value", o["name"])].numpy()) for o in self.plan["outputs"]]
+            results = []
+            for o in self.plan["outputs"]:
+                value = bound.arrays[o.get("value", o["name"])].numpy()
+                if "check" not in o:
+                    results.append(np.array(value))
+                elif not value.all():
+                    raise ArgumentError(o["check"], hint="an input asks for an element that is not there")
+            return results
 
     __call__ = run
 

@@ -78,6 +78,8 @@ def _check_ends(plan: Mapping[str, Any], values: Mapping[str, Any], symbols: set
                 raise damaged(f"{name!r} is no value of the network")
             v = values[name]
             _check_shape(f"the shape of {io['name']!r}", io["shape"], symbols)
+            if not isinstance(io.get("check", ""), str):
+                raise damaged(f"the check {io['name']!r} has no text")
             if io["dtype"] != v["dtype"] or list(io["shape"]) != list(v["shape"]):
                 raise damaged(f"{io['name']!r} is {_type(io)} among the {kind} and {_type(v)} among the values")
     names = [i["name"] for i in plan["inputs"]]

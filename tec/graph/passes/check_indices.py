@@ -1,0 +1,98 @@
+"""Indices that are known only when a network runs: an output more for each, which says whether all are inside.
+
+In: a graph. Out: the same with hidden outputs, and for each the text of the error that the network raises where it is false.
+The operators themselves clamp (gathers) or leave out (scatters) what is outside, so that no memory beyond is touched; without
+the check that would be a wrong result in silence. Indices that are constants are checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import ImportModelError
+from ...ops.dims import Size
+from ..graph import Graph, Node, Value
+from .rewrite import Rebuild
+
+_LIMITS = {"int8": 127, "uint8": 255, "int16": 32767, "uint16": 65535}
+
+
+def check_indices(graph: Graph) -> tuple[Graph, list[str]]:
+    """(the graph, the text for each of its last outputs)."""
+    if not any(_bounds(n) for n in graph.nodes):
+        return graph, []
+    b = Rebuild(graph)
+    seen: dict[tuple[Value, tuple[Any, ...]], Value] = {}
+    texts: list[str] = []
+    for node in graph.nodes:
+        found = _bounds(node)
+        if found is not None:
+            index, sizes = found
+            key = (index, tuple(map(str, sizes)))
+            if key not in seen:
+                text = _text(node, sizes)
+                if index.is_const:
+                    _check_constant(index, sizes, text)
+                else:
+                    seen[key] = _inside(b, b.value(index), sizes, len(seen))
+                    texts.append(text)
+        b.copy(node)
+    new = b.finish()
+    flags = list(seen.values())
+    new.set_outputs([*new.outputs, *flags], [*new.output_names, *(_fresh(new, f"check{k}") for k in range(len(flags)))])
+    return new, texts
+
+
+def _fresh(graph: Graph, name: str) -> str:
+    while name in graph.output_names or any(v.name == name for v in graph.inputs):
+        name += "_"
+    return name
+
+
+def _bounds(node: Node) -> tuple[Value, list[Size]] | None:
+    """The index of a node and the sizes that it counts in: one, or one an element of its last dimension."""
+    if node.op not in ("gather", "gather_elements", "scatter_elements", "gather_nd", "scatter_nd"):
+        return None
+    x, index = node.inputs[0], node.inputs[1]
+    if index.type.size == 0 or not index.dtype.startswith(("int", "uint")):
+        return None
+    if node.op.endswith("_nd"):
+        skip = node.attrs.get("batch_dims", 0)
+        return index, list(x.shape[skip : skip + index.shape[-1]])
+    n = x.shape[node.attrs["axis"] % x.ndim]
+    if isinstance(n, int) and n > _LIMITS.get(index.dtype, 1 << 62):
+        return None  # no index of that type reaches the end
+    return index, [n]
+
+
+def _text(node: Node, sizes: list[Size]) -> str:
+    what = node.origin or node.outputs[0].name
+    spans = ", ".join(f"-{n} to {n - 1}" for n in sizes)
+    return f"an index of {node.op} ({what}) is outside of {spans}"
+
+
+def _check_constant(index: Value, sizes: list[Size], text: str) -> None:
+    array = np.asarray(index.data)
+    for k, n in enumerate(sizes):
+        part = array if len(sizes) == 1 and array.ndim == 0 else array[..., k] if len(sizes) > 1 else array
+        if isinstance(n, int) and part.size and (int(part.min()) < -n or int(part.max()) >= n):
+            raise ImportModelError(f"{text}: {int(part.min())} to {int(part.max())}")
+
+
+def _inside(b: Rebuild, index: Value, sizes: list[Size], number: int) -> Value:
+    """Whether all of `index` is inside: a bool of no dimensions."""
+    g: Graph = b.new
+    dtype, unsigned = index.dtype, index.dtype.startswith("uint")
+    top = _LIMITS.get(dtype, 1 << 31)
+    known = [min(n, top) if isinstance(n, int) else n for n in sizes]
+    shape = known[0] if len(known) == 1 else known
+    fits = g.add("less", [index, g.sizes(shape, f"size{number}", dtype)])[0]
+    if not unsigned:
+        low = [-n if isinstance(n, int) else 0 - n for n in known]
+        start = g.sizes(low[0] if len(low) == 1 else low, f"start{number}", dtype)
+        fits = g.add("logical_and", [fits, g.add("greater_equal", [index, start])[0]])[0]
+    if fits.ndim:
+        fits = g.add("reduce_all", [fits], {"axes": tuple(range(fits.ndim)), "keepdims": False})[0]
+    return fits
