@@ -1,6 +1,6 @@
 """The pictures of the README and the documentation, made from programs that run here.
 
-    python -m tools.pictures            # docs/pictures/pipeline.svg, architecture.svg
+    python -m tools.pictures            # docs/pictures/pipeline.svg, architecture.svg, schedule.svg
     python -m tools.pictures --report MODEL.onnx TARGET   # docs/pictures/report.png: the report page, by headless Chromium
 
 The pipeline's panels are the source of `program` below, the loops that its schedule gives, the assembly of its kernel, and what
@@ -239,6 +239,39 @@ def report(model: str, target: str) -> Path:
     return picture
 
 
+# ---- a schedule
+
+
+def schedule() -> str:
+    """A tiled product's loop nest, as notebooks show it."""
+    import tec
+    from tec.notebook import nest_svg
+
+    n, tile, step = 1024, 64, 16
+    a, b = tec.placeholder((n, n), name="A"), tec.placeholder((n, n), name="B")
+    k = tec.reduce_axis((0, n), name="k")
+    c = tec.compute((n, n), lambda i, j: tec.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = tec.create_schedule(c.op)
+    shared = s.cache_read(a, "shared", [c]), s.cache_read(b, "shared", [c])
+    acc = s.cache_write(c, "local")
+    i, j = s[c].op.axis
+    bi, bj, ti, tj = s[c].tile(i, j, tile, tile)
+    ti, vi = s[c].split(ti, nparts=16)
+    tj, vj = s[c].split(tj, nparts=16)
+    s[c].reorder(bi, bj, ti, tj, vi, vj)
+    for axis, name in ((bi, "blockIdx.y"), (bj, "blockIdx.x"), (ti, "threadIdx.y"), (tj, "threadIdx.x")):
+        s[c].bind(axis, tec.thread_axis(name))
+    s[c].vectorize(vj)
+    s[acc].compute_at(s[c], tj)
+    ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=step)
+    s[acc].reorder(ko, ki, *s[acc].op.axis)
+    for axis in s[acc].op.axis:
+        s[acc].unroll(axis)
+    for tensor in shared:
+        s[tensor].compute_at(s[acc], ko)
+    return nest_svg(str(s)) + "\n"
+
+
 # ---- the architecture
 
 
@@ -332,7 +365,7 @@ def main(words: list[str]) -> int:
     if words[:1] == ["--report"]:
         print(report(words[1], words[2]))
         return 0
-    for name, draw in (("pipeline", pipeline), ("architecture", architecture)):
+    for name, draw in (("pipeline", pipeline), ("architecture", architecture), ("schedule", schedule)):
         path = OUT / f"{name}.svg"
         path.write_text(draw(), encoding="utf-8")
         print(path)
