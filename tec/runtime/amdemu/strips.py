@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from .asmparse import Inst, Operand
 
 if TYPE_CHECKING:
+    from .registers import Registers
     from .table import Row
-    from .wave import Wave
+
 
 STRIP = 16
 EXEC = 126
@@ -59,7 +60,7 @@ class Region:
     patterns: dict[tuple[str, int], tuple[str, str, str]] = field(default_factory=dict)
 
 
-def takes_strips(w: Wave, inst: Inst, row: Row) -> bool:
+def takes_strips(w: Registers, inst: Inst, row: Row) -> bool:
     """Whether an instruction works lane by lane, and may stand in a region."""
     if inst.op in LDS_READS or inst.op in LDS_READS2:
         return w.plain_lds
@@ -76,7 +77,7 @@ def takes_strips(w: Wave, inst: Inst, row: Row) -> bool:
     return True
 
 
-def touches_masks(w: Wave, inst: Inst, row: Row) -> bool:
+def touches_masks(w: Registers, inst: Inst, row: Row) -> bool:
     """Whether an instruction reads or writes as a number an SGPR whose lane mask is still in the loop."""
     region = w.region
     if region is None or not region.masks:
@@ -104,7 +105,7 @@ def may_stay(inst: Inst, row: Row) -> bool:
     return row.kind in _SCALAR_KINDS
 
 
-def open_region(w: Wave) -> None:
+def open_region(w: Registers) -> None:
     w.settle()
     w.forget_vectors()
     w.new_segment(True)
@@ -114,7 +115,7 @@ def open_region(w: Wave) -> None:
     w.body.lines = []
 
 
-def close_region(w: Wave) -> None:
+def close_region(w: Registers) -> None:
     """Write the loop; pending lane masks reach their SGPRs."""
     region = w.region
     assert region is not None
@@ -155,13 +156,13 @@ def close_region(w: Wave) -> None:
     body.lines = []
 
 
-def strip_address(w: Wave, kind: str, index: int) -> str:
+def strip_address(w: Registers, kind: str, index: int) -> str:
     """Pointer to this strip of a register in the wave's state."""
     assert w.region is not None
     return w.body.emit(f"getelementptr i8, ptr %r{w.region.number}.sp, i64 {w.reg_offset(kind, index)}")
 
 
-def mask_strip(w: Wave, index: int) -> str:
+def mask_strip(w: Registers, index: int) -> str:
     """The strip's 16 bits of the lane mask in SGPR `index`, as an i16."""
     assert w.region is not None
     pending = w.region.masks.get(index)
@@ -177,13 +178,13 @@ def mask_strip(w: Wave, index: int) -> str:
     return w.body.emit(f"trunc {w.mask_type} {moved} to i16")
 
 
-def _constant_strip(w: Wave, bits: str) -> str:
+def _constant_strip(w: Registers, bits: str) -> str:
     assert w.region is not None
     moved = w.body.emit(f"lshr i64 {int(bits) & (2**w.lanes - 1)}, %r{w.region.number}.ls")
     return w.body.emit(f"trunc i64 {moved} to i16")
 
 
-def set_mask_strip(w: Wave, op: Operand, mask: str) -> None:
+def set_mask_strip(w: Registers, op: Operand, mask: str) -> None:
     """A compare's result within the region."""
     region = w.region
     assert region is not None
@@ -204,7 +205,7 @@ def set_mask_strip(w: Wave, op: Operand, mask: str) -> None:
 # LDS loads.
 
 
-def lds_read(w: Wave, inst: Inst) -> None:
+def lds_read(w: Registers, inst: Inst) -> None:
     """Issue a load of LDS; it is read at the first use of its registers."""
     assert w.region is not None
     dst, addr = inst.operands
@@ -238,7 +239,7 @@ def lds_read(w: Wave, inst: Inst) -> None:
             read_lds(w, read)
 
 
-def read_lds(w: Wave, read: LdsRead) -> None:
+def read_lds(w: Registers, read: LdsRead) -> None:
     """Write the load: 16 lanes at one address, contiguous lanes, or lanes apart."""
     region, b, n = w.region, w.body, read.dwords
     assert region is not None
@@ -285,16 +286,18 @@ def read_lds(w: Wave, read: LdsRead) -> None:
         b.emit(f"phi {vec} [ {ones[k]}, %{tag}o ], [ {runs[k]}, %{tag}c ], [ {gathered[k]}, %{tag}h ]")
         for k in range(n)
     ]
+    held, w.deferred = w.deferred, None  # both halves of a VOPD instruction read before either writes: this is a read
     for key, value, mine in zip(keys, values, wanted):
         if mine:
             w.write_reg(*key, value)
+    w.deferred = held
 
 
 def _every(k: int, n: int) -> str:
     return "<" + ", ".join(f"i32 {k + n * i}" for i in range(STRIP)) + ">"
 
 
-def _pattern(w: Wave, address: str, n: int) -> tuple[str, str, str]:
+def _pattern(w: Registers, address: str, n: int) -> tuple[str, str, str]:
     """(lane 0's address, whether all lanes have it, whether lanes follow each other by n dwords), once an address."""
     region, b = w.region, w.body
     assert region is not None
@@ -317,7 +320,7 @@ def _pattern(w: Wave, address: str, n: int) -> tuple[str, str, str]:
     return found
 
 
-def _gather(w: Wave, read: LdsRead, mask: str, tag: str) -> list[str]:
+def _gather(w: Registers, read: LdsRead, mask: str, tag: str) -> list[str]:
     """Lanes apart: each address checked, then a gather for each dword. Ends in block `<tag>h`."""
     b, vec = w.body, "<16 x i32>"
     where = b.emit(f"add {vec} {read.address}, splat (i32 {read.offset})") if read.offset else read.address
@@ -342,7 +345,7 @@ def _gather(w: Wave, read: LdsRead, mask: str, tag: str) -> list[str]:
     return out
 
 
-def entry_lines(w: Wave) -> list[str]:
+def entry_lines(w: Registers) -> list[str]:
     """What regions need at the function's entry; `%ctx` is the context block."""
     from .context import CTX
 

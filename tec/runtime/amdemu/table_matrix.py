@@ -105,7 +105,7 @@ def _take_results(w: Wave, dst: Operand, regs: int) -> None:
         raise w.fail(f"{dst.text} as {regs} registers")
     for k in range(regs):
         at = w.out.emit(f"getelementptr i8, ptr %xacc, i64 {4 * w.lanes * k}")
-        w.set_reg(dst.kind, dst.index + k, w.out.emit(f"load {w.v.type('i32')}, ptr {at}, align 64"))
+        w.set_reg(dst.kind, dst.index + k, w.out.emit(f"load volatile {w.v.type('i32')}, ptr {at}, align 64"))
 
 
 for _name in _names():
