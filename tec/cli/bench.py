@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from . import common, measure
+from .errors import say
 
 
 @click.command(
@@ -42,6 +44,8 @@ def command(
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)
     emulated = dev.is_emulated
+    if emulated and sys.stderr.isatty():
+        say("running on the software GPU; its first run of a kernel translates it ...")
     times = sorted(
         measure.run_times(
             net, inputs, dev, runs if runs is not None else (1 if emulated else 50), warmup if warmup is not None else (0 if emulated else 5)

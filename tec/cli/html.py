@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from ..notebook import layered_svg
 from . import common, listing, measure
-from .errors import Refused
+from .errors import Refused, say
 
 # A fact of `listing.resources` -> its words on the page.
 _LABELS = {
@@ -88,7 +89,10 @@ def _times(net: Any, device: str | None, timed: bool | None) -> tuple[dict[str, 
         except (tec.DeviceError, Refused):
             return {}, ""
     inputs = common.make_inputs(net.inputs, (), "random", 0)
-    if not dev.is_emulated:
+    if dev.is_emulated:
+        if sys.stderr.isatty():
+            say("one run on the software GPU, for the kernels' times (--no-measure leaves it out) ...")
+    else:
         net.run(inputs, device=dev)
     try:
         found = measure.kernel_times(net, inputs, dev)
