@@ -9,6 +9,7 @@ import numpy as np
 
 from tec.errors import ImportModelError
 from tec.graph import Graph
+from tec.ops.dims import Dim, evaluate
 
 UNARY = ["relu", "tanh", "sigmoid", "neg", "abs", "square", "identity", "silu"]
 
@@ -68,25 +69,27 @@ def _step(r, rng, g, values):
     return _conv(r, rng, g, x)
 
 
-def random_graph(seed, steps=14):
-    """A graph of about `steps` nodes with one input "x" and one to four outputs."""
+def random_graph(seed, steps=14, names=()):
+    """A graph of about `steps` nodes with one input "x" and one to four outputs. Dimensions in `names`, of "nchw", are symbolic."""
     r, rng = random.Random(seed), np.random.default_rng(seed)
     g = Graph(f"random{seed}")
-    values = [
-        g.input(
-            "x", "float32", (r.choice([1, 2]), r.choice([1, 3, 4, 5, 8, 17]), r.choice([5, 7, 9]), r.choice([6, 7]))
-        )
-    ]
+    shape = (r.choice([1, 2]), r.choice([1, 3, 4, 5, 8, 17]), r.choice([5, 7, 9]), r.choice([6, 7]))
+    values = [g.input("x", "float32", [Dim(name) if name in names else n for name, n in zip("nchw", shape)])]
     while len(g.nodes) < steps:
         try:
             made = _step(r, rng, g, values)
         except (ImportModelError, IndexError):
             continue  # a window larger than what is left
-        values += [v for v in made if v.type.size < 20000]
+        values += [v for v in made if at_seven(v.type.size) < 20000]
     unread = [v for v in values[1:] if v not in g.users()]
     g.set_outputs(unread[-3:] + [r.choice(values[1:])] * (r.random() < 0.5))
     g.check()
     return g
+
+
+def at_seven(size):
+    """A size with 7 for its names."""
+    return evaluate(size, dict.fromkeys("nchw", 7))
 
 
 def feed(g, seed=0):
