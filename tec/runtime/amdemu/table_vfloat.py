@@ -8,10 +8,12 @@ correctly rounded; hardware may differ by 1 ulp.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+from .asmparse import Inst
 from .ops import BITS, Ops
-from .table import compare, valu
+from .table import compare, custom, valu
 from .table_salu import f32_to_int
 from .wave import Wave
 
@@ -126,8 +128,25 @@ _TRANS_KEEP = {"rcp": lambda o, a: _rcp(o, "f32", a), "rsq": _rsq32, "sqrt": lam
                "sin": TRANS["sin"], "cos": TRANS["cos"]}  # fmt: skip
 for _n in TRANS:
     _alias = " v_rcp_iflag_f32" if _n == "rcp" else ""
-    valu(f"v_{_n}_f32 v_s_{_n}_f32{_alias}" if _n in ("exp", "log", "rcp", "rsq", "sqrt") else f"v_{_n}_f32", "f32 = f32", TRANS[_n], kind="trans")  # fmt: skip
+    valu(f"v_{_n}_f32{_alias}", "f32 = f32", TRANS[_n], kind="trans")
     valu(f"v_{_n}_f16", "f16 = f16", lambda o, a, f=_TRANS_KEEP[_n]: _f16_by_f32(o, f, a), kind="trans")
+
+
+def _on_sgprs(name: str, t: str, fn: Callable[[Ops, str], str]) -> None:
+    """gfx12's transcendentals from SGPR to SGPR; a 16-bit result has zeros above it."""
+
+    def handler(w: Wave, inst: Inst) -> None:
+        dst, src = inst.operands
+        if any(inst.mods):
+            raise w.fail("a modifier on a scalar transcendental")
+        w.write_scalar(dst, fn(w.s, w.scalar(src, t)), t)
+
+    custom(name, "trans", (12,))(handler)
+
+
+for _n in ("exp", "log", "rcp", "rsq", "sqrt"):
+    _on_sgprs(f"v_s_{_n}_f32", "f32", TRANS[_n])
+    _on_sgprs(f"v_s_{_n}_f16", "f16", lambda o, a, f=_TRANS_KEEP[_n]: _f16_by_f32(o, f, a))
 valu("v_rcp_f64", "f64 = f64", lambda o, a: _rcp(o, "f64", a), kind="trans")
 valu("v_sqrt_f64", "f64 = f64", lambda o, a: o.call("sqrt", "f64", a), kind="trans")
 valu("v_rsq_f64", "f64 = f64", lambda o, a: o.bin("fdiv", "f64", o.const("f64", 1.0), o.call("sqrt", "f64", a)), kind="trans")  # fmt: skip

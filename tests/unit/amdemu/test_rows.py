@@ -227,7 +227,7 @@ def near(value: np.ndarray, want: np.ndarray, ulps: int) -> np.ndarray:
 def forms(name: str, ref: Ref, chip: str) -> list[str]:
     """The forms that an opcode takes on a chip, beside the plain one."""
     sources = [t for t in ref.sources if t != "vcc"]
-    plain = not name.startswith(("v_dual_", "v_s_", "v_accvgpr")) and "K" not in sources and not ref.mods
+    plain = not name.startswith(("v_dual_", "v_accvgpr")) and "K" not in sources and not ref.mods
     floats, t = [x for x in sources if x[0] in "fb"], out_type(ref)
     out = []
     if plain and chip == "gfx942":
