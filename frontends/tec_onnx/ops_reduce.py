@@ -22,7 +22,7 @@ def _axes(c: Call) -> tuple[tuple[int, ...] | None, bool]:
     x = c[0]
     since = 13 if c.op_type == "ReduceSum" else 18
     axes: Any = c.ints(1) if c.opset >= since and c.has(1) else c.attr("axes")
-    keep = bool(c.attr("keepdims", 1))
+    keep = c.attr("keepdims", 1) == 1
     if not axes:
         if c.attr("noop_with_empty_axes", 0):
             return None, keep
@@ -60,7 +60,7 @@ def reduce(c: Call) -> Value:
 @onnx_op("ArgMax", "ArgMin")
 def arg(c: Call) -> Value:
     return c.op(
-        c.op_type.lower(), c[0], axis=axis_of(c.attr("axis", 0), c[0].ndim), keepdims=bool(c.attr("keepdims", 1)),
+        c.op_type.lower(), c[0], axis=axis_of(c.attr("axis", 0), c[0].ndim), keepdims=c.attr("keepdims", 1) == 1,
         last=bool(c.attr("select_last_index", 0)),
     )  # fmt: skip
 

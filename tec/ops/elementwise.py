@@ -32,12 +32,24 @@ def _c(value: float, x: Any) -> Any:
     return te.const(value, x.dtype)
 
 
+def of(count: int, infer: Any) -> Any:
+    """The inference, for so many inputs and no other number."""
+
+    def checked(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+        if len(types) != count:
+            raise fail(f"{len(types)} inputs, {count} are needed")
+        found: list[TensorType] = infer(types, attrs)
+        return found
+
+    return checked
+
+
 def _unary(name: str, f: Callable[..., Any], infer: Any = same_type) -> None:
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
         x = inputs[0]
         return [te.compute(x.shape, lambda *i: f(x(*i), **attrs), name=name)]
 
-    register(name, ELEMENTWISE, infer)(compute)
+    register(name, ELEMENTWISE, of(1, infer))(compute)
 
 
 for _name in (
@@ -102,7 +114,7 @@ def _cast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(attrs["dtype"], types[0].shape)]
 
 
-@register("cast", ELEMENTWISE, _cast_type)
+@register("cast", ELEMENTWISE, of(1, _cast_type))
 def _cast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`dtype`: the new type. Float to int truncates and saturates, int to int wraps."""
     x = inputs[0]
@@ -115,7 +127,7 @@ def _bitcast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]
     return [TensorType(attrs["dtype"], types[0].shape)]
 
 
-@register("bitcast", ELEMENTWISE, _bitcast_type)
+@register("bitcast", ELEMENTWISE, of(1, _bitcast_type))
 def _bitcast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The same bits as another type of the same size."""
     x = inputs[0]
@@ -137,7 +149,7 @@ def _binary(name: str, f: Callable[[Any, Any], Any], infer: Any = broadcast_type
             )
         ]
 
-    register(name, BROADCAST, infer)(compute)
+    register(name, BROADCAST, of(2, infer))(compute)
 
 
 def _power(a: Any, b: Any) -> Any:
@@ -214,7 +226,7 @@ def _where_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(a.dtype, broadcast_shapes(cond.shape, a.shape, b.shape))]
 
 
-@register("where", BROADCAST, _where_type)
+@register("where", BROADCAST, of(3, _where_type))
 def _where(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`cond ? a : b`, element by element."""
     shapes = [static_shape(t) for t in inputs]
@@ -233,7 +245,7 @@ def _broadcast_to_type(types: Sequence[TensorType], attrs: Attrs) -> list[Tensor
     return [TensorType(types[0].dtype, shape)]
 
 
-@register("broadcast_to", BROADCAST, _broadcast_to_type)
+@register("broadcast_to", BROADCAST, of(1, _broadcast_to_type))
 def _broadcast_to(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`shape`: the new shape."""
     x = inputs[0]

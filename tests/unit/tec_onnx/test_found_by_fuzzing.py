@@ -1,0 +1,25 @@
+"""What mutated models and graphs brought to light, each a case of its own."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from tec_onnx.backend import run_model
+
+import tec
+from tec.graph import Graph
+
+
+@pytest.mark.parametrize(("op", "count"), [("add", 1), ("add", 3), ("relu", 2), ("where", 2), ("cast", 2)])
+def test_operators_take_the_inputs_that_they_take(op, count):
+    g = Graph("g")
+    x = g.input("x", "float32", (2, 3))
+    with pytest.raises(tec.ImportModelError, match=f"{count} inputs"):
+        g.add(op, [x] * count, {"dtype": "int32"} if op == "cast" else {})
+
+
+def test_only_1_keeps_dimensions():
+    node = helper.make_node("ReduceL2", ["x"], ["y"], axes=[1], keepdims=2**31)
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))
+    graph = helper.make_graph([node], "g", [info], [helper.make_empty_tensor_value_info("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    assert run_model(model, [np.ones((2, 3), np.float32)])[0].shape == (2,)
