@@ -132,6 +132,10 @@ for _n in TRANS:
     valu(f"v_{_n}_f16", "f16 = f16", lambda o, a, f=_TRANS_KEEP[_n]: _f16_by_f32(o, f, a), kind="trans")
 
 
+def _half(fn: Callable[[Ops, str], str]) -> Callable[[Ops, str], str]:
+    return lambda o, a: _f16_by_f32(o, fn, a)
+
+
 def _on_sgprs(name: str, t: str, fn: Callable[[Ops, str], str]) -> None:
     """gfx12's transcendentals from SGPR to SGPR; a 16-bit result has zeros above it."""
 
@@ -146,7 +150,7 @@ def _on_sgprs(name: str, t: str, fn: Callable[[Ops, str], str]) -> None:
 
 for _n in ("exp", "log", "rcp", "rsq", "sqrt"):
     _on_sgprs(f"v_s_{_n}_f32", "f32", TRANS[_n])
-    _on_sgprs(f"v_s_{_n}_f16", "f16", lambda o, a, f=_TRANS_KEEP[_n]: _f16_by_f32(o, f, a))
+    _on_sgprs(f"v_s_{_n}_f16", "f16", _half(_TRANS_KEEP[_n]))
 valu("v_rcp_f64", "f64 = f64", lambda o, a: _rcp(o, "f64", a), kind="trans")
 valu("v_sqrt_f64", "f64 = f64", lambda o, a: o.call("sqrt", "f64", a), kind="trans")
 valu("v_rsq_f64", "f64 = f64", lambda o, a: o.bin("fdiv", "f64", o.const("f64", 1.0), o.call("sqrt", "f64", a)), kind="trans")  # fmt: skip
