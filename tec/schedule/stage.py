@@ -170,9 +170,9 @@ class Stage:
     def fuse(self, *axes: IterVar | Sequence[IterVar]) -> IterVar:
         """Make one loop of adjacent ones, outermost first; returns it. No axes: a loop of one step, to attach to.
 
-        for i in 4:
-            for j in 8:        ->    for i_j_fused in 32:
-                ...                      ...
+            for i in 4:
+                for j in 8:        ->    for i_j_fused in 32:
+                    ...                      ...
 
         Raises ScheduleError where the loops are not neighbours, or a data loop would be fused with a reduction's.
         """

@@ -64,6 +64,15 @@ def test_what_users_call_has_words(name: str) -> None:
     assert [w for w in without if w not in _NO_WORDS] == []
 
 
+def test_sessions_in_docstrings_become_code() -> None:
+    pytest.importorskip("griffe")
+    from tools.griffe_doctest import fenced
+
+    text = "Does it.\n>>> f(\n...     1)\n2\n\nMore.\n    >>> g()\n"
+    assert fenced(text) == "Does it.\n\n```pycon\n>>> f(\n...     1)\n2\n```\n\nMore.\n\n```pycon\n>>> g()\n```"
+    assert fenced("No session.\n\n    code") == "No session.\n\n    code"
+
+
 @pytest.mark.parametrize("page", ["quickstart.md", "commandline.md"])
 def test_commands_on_pages_exist(page: str) -> None:
     from tec.cli.app import COMMANDS
