@@ -103,6 +103,7 @@ def bind_all(s: Any, t: Any, threads: int = 64) -> tuple[Any, Any]:
 # ---- devices
 
 _EMULATED = ("gfx90a", "gfx942", "gfx1100")
+OTHER_CHIPS = ("gfx950", "gfx1030", "gfx1151", "gfx1200", "gfx1201")  # a sample of the table; all with TEC_ALL_CHIPS=1
 
 
 def targets() -> dict[str, tuple[str, str]]:
@@ -113,7 +114,7 @@ def targets() -> dict[str, tuple[str, str]]:
         "interp-gpu32": ("rocm -mcpu=gfx1100", "gpu"),
         "cpu": ("llvm", "cpu"),
     }
-    for chip in _EMULATED:
+    for chip in _EMULATED + OTHER_CHIPS:
         table[chip] = (f"rocm -mcpu={chip}", "gpu")
     table["cuda"] = ("cuda -arch=sm_90", "gpu")
     return table
