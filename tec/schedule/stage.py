@@ -186,9 +186,10 @@ class Stage:
     def reorder(self, *order: IterVar | Sequence[IterVar]) -> None:
         """Put the given loops in this order, in the places that they take together; the others stay.
 
-        for i in 4:            for k in 16:
-            for j in 8:   ->       for j in 8:       # reorder(k, i): j stays where it is
-                for k in 16:           for i in 4:
+            for i in 4:            for k in 16:
+                for j in 8:   ->       for j in 8:       # reorder(k, i): j stays where it is
+                    for k in 16:           for i in 4:
+        Raises ScheduleError for a loop that is given twice or is none of this stage.
         """
         from .primitives import loops
 
