@@ -15,6 +15,7 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     from .passes.fold_scale import fold_scale
     from .passes.layout import blocked_layout
     from .passes.mixed_precision import mixed_precision
+    from .passes.packed import pack_weights
     from .passes.pixels import pixel_layout
     from .passes.views import move_views
     from .passes.weights import transpose_weights
@@ -30,5 +31,6 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
         graph = byte_products(graph, target)
         graph = conv_as_gemm(pixel_layout(transpose_weights(graph, target), target))
     else:
+        graph = pack_weights(graph, target)
         graph = blocked_layout(graph, target)
     return dead_code(graph)

@@ -242,7 +242,8 @@ class _Mover(Rebuild):
         operands = []
         for key, v, base, steps in (("a", x, a, steps_a), ("b", y, b, steps_b)):
             own, swapped = swap_last(steps)
-            if swapped:
+            # A CPU's product reads rows of B: columns would be gathered.
+            if swapped and (self.target.is_gpu or key == "a" or attrs.get("transpose_b")):
                 attrs[f"transpose_{key}"] = not attrs.get(f"transpose_{key}", False)
                 steps = normal_steps(own, base.shape)
             moves = any(kind == "transpose" for kind, _ in steps)

@@ -36,7 +36,7 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     lanes = max(4, target.vector_bytes // 4)
     if (n is not None and n < lanes) or mm.output(0).dtype not in ("float32", "float64", "int32"):
         return False
-    width = 2 * lanes if n is not None and n % (2 * lanes) == 0 else lanes
+    width = mm.attrs.get("block") or (2 * lanes if n is not None and n % (2 * lanes) == 0 else lanes)
     open_sizes = m is None or n is None
     if m is None:
         height = _OPEN_ROWS

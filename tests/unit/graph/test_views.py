@@ -163,6 +163,10 @@ def test_exchanged_last_dimensions_become_the_products_flags(ta, tb, target):
     (q,) = g.add("transpose", [y], {"perm": (0, 2, 1)})
     g.set_outputs(g.add("matmul", [p, q], {"transpose_a": not ta, "transpose_b": not tb}))
     after = moved(g, target)
+    if target is HOST and tb:  # a CPU's product reads rows of its second operand
+        assert ops(after) == ["transpose", "matmul"]
+        assert bool(after.nodes[1].attrs.get("transpose_b")) != tb
+        return
     assert ops(after) == ["matmul"]
     assert bool(after.nodes[0].attrs.get("transpose_a")) == ta and bool(after.nodes[0].attrs.get("transpose_b")) == tb
 

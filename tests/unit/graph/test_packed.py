@@ -1,0 +1,87 @@
+"""Weights of products in the CPU's order."""
+
+import numpy as np
+import pytest
+
+import tec
+from tec.graph import Graph, run_graph
+from tec.graph.optimize import optimize
+from tec.graph.passes.packed import pack_weights
+from tests.unit.graph.random_graphs import random_graph
+
+HOST = tec.Target("llvm")
+LANES = max(4, HOST.vector_bytes // 4)
+rng = np.random.default_rng(8)
+
+
+def num(*shape):
+    return rng.standard_normal(shape).astype("f")
+
+
+def product(m, k, n, transpose_b=False, batch=(), dtype="float32"):
+    g = Graph()
+    x = g.input("x", dtype, (*batch, m, k))
+    w = num(n, k) if transpose_b else num(k, n)
+    (y,) = g.add("matmul", [x, g.constant(w.astype(dtype))], {"transpose_b": transpose_b})
+    g.set_outputs(g.add("add", [y, g.constant(num(n).astype(dtype))]))
+    return g
+
+
+@pytest.mark.parametrize("m,k,n,op", [
+    (8, 300, 8 * LANES, "matmul_packed"), (9, 500, 3 * LANES, "matmul_packed"), (5, 999, 2 * LANES + 5, "matmul_packed"),
+    (1, 600, 8 * LANES, "matmul"), (32, 8, 16, "matmul"), (7, 5000, LANES - 1, "matmul"),
+])  # fmt: skip
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_packed(m, k, n, op, transpose_b):
+    g = product(m, k, n, transpose_b)
+    after = pack_weights(g, HOST)
+    after.check()
+    node = after.nodes[0]
+    assert node.op == op and not node.attrs.get("transpose_b")
+    if op == "matmul_packed":
+        panels, depth, block = node.inputs[1].shape
+        assert depth == k and block % LANES == 0 and panels * block >= n > (panels - 1) * block
+    feeds = {"x": num(m, k)}
+    (want,) = run_graph(g, feeds)
+    np.testing.assert_allclose(run_graph(after, feeds)[0], want, rtol=1e-4, atol=1e-3)
+    (got,) = tec.compile(g, target="llvm", cache=False).run(feeds)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
+def test_one_weight_is_packed_once():
+    g = Graph()
+    w = g.constant(num(256, 8 * LANES))
+    g.set_outputs([g.add("matmul", [g.input(n, "float32", (8, 256)), w])[0] for n in "xy"])
+    assert len(pack_weights(g, HOST).constants()) == 1
+
+
+def test_other_types_and_computed_weights_stay():
+    g = product(8, 300, 64, dtype="float64")
+    assert [n.op for n in pack_weights(g, HOST).nodes] == ["matmul", "add"]
+    g = Graph()
+    g.set_outputs(g.add("matmul", [g.input("x", "float32", (8, 300)), g.input("y", "float32", (300, 64))]))
+    assert [n.op for n in pack_weights(g, HOST).nodes] == ["matmul"]
+
+
+def test_several_matrices_are_packed_as_rows():
+    g = product(8, 300, 4 * LANES, batch=(3,))
+    node = next(n for n in optimize(g, HOST).nodes if n.op == "matmul_packed")
+    assert node.outputs[0].shape == (24, 4 * LANES)
+    x = num(3, 8, 300)
+    (got,) = tec.compile(g, target="llvm", cache=False).run({"x": x})
+    np.testing.assert_allclose(got, run_graph(g, {"x": x})[0], rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_graphs_stay_well_formed(seed):
+    pack_weights(random_graph(seed), HOST).check()
+
+
+def test_keys_of_attention_are_not_gathered_on_the_cpu():
+    """q @ transpose(k): the CPU's product wants rows of its second operand."""
+    g = Graph()
+    q, k = g.input("q", "float32", (2, 16, 8)), g.input("k", "float32", (2, 16, 8))
+    (t,) = g.add("transpose", [k], {"perm": (0, 2, 1)})
+    g.set_outputs(g.add("matmul", [q, t]))
+    assert [n.op for n in optimize(g, HOST).nodes] == ["transpose", "matmul"]
+    assert [n.op for n in optimize(g, tec.Target("rocm -mcpu=gfx942")).nodes] == ["tiled_matmul"]
