@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .context import CTX
+from .support_gather import grouped_loads
 
 # name -> (bytes in memory, dwords in registers, sign-extended)
 ACCESSES: dict[str, tuple[int, int, bool]] = {
@@ -307,6 +308,8 @@ wide:
         return text + "  ret i32 0\n}\n"
     if load and space == "lds":
         return text + _lds_load(w, n) + "}\n"
+    if load and space == "global" and n in (2, 4):
+        return text + grouped_loads(w, n) + "  ret i32 0\n}\n"
     for k in range(n):
         ptrs, p = _pointers(w, space, k)
         text += ptrs + f"  %q{k} = getelementptr i8, ptr %out, i64 {4 * w * k}\n"
