@@ -36,9 +36,14 @@ def test_page_holds_every_kernel_and_nothing_from_outside(report):
     assert data["roofs"]["peaks"]["matrix f32"] == pytest.approx(163.4e3, rel=0.01)
 
 
-def test_without_times(tec_cli, package, tmp_path):
+def test_without_times(tec_cli, package, tmp_path, in_browser):
     path = tmp_path / "r.html"
     assert tec_cli("show", package, "--html", path, "--no-measure").exit_code == 0
+    script = """return [[...document.querySelectorAll('#kernels th')].map(t => t.textContent), document.getElementById('name').textContent,
+        [...document.querySelectorAll('#kernels tbody tr')].map(r => r.dataset.kernel)];"""
+    heads, chosen, rows = in_browser(path.read_text(), script)
+    assert {"time, us", "share"}.isdisjoint(heads) and "MFLOP ↓" in heads  # the largest first
+    assert chosen == rows[0] == max(_data(path.read_text())["kernels"], key=lambda k: k["flops"])["name"]
     assert all(k["us"] is None for k in _data(path.read_text())["kernels"]) and "not measured" in path.read_text()
 
 
@@ -81,7 +86,9 @@ def test_the_page_fits_its_window(report, in_browser, width):
         report.read_text(),
         """return {wide: document.documentElement.scrollWidth - innerWidth,
         sizes: ["graphbox", "roofline", "tablebox", "detail"].map(n => { const b = document.getElementById(n).getBoundingClientRect(); return Math.min(b.width, b.height); }),
+        middle: (b => [b.scrollLeft, (b.scrollWidth - b.clientWidth) / 2])(document.getElementById("graphbox")),
         panes: [...document.querySelectorAll("#codes pre")].map(p => p.getBoundingClientRect().width)};""",
         width,
     )
+    assert abs(got["middle"][0] - got["middle"][1]) <= 1
     assert got["wide"] <= 0 and min(got["sizes"]) > 140 and min(got["panes"]) > 290
