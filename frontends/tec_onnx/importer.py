@@ -18,7 +18,7 @@ import onnx
 from tec import ImportModelError, TecError
 from tec.graph import Graph, Value
 from tec.graph.fold_sizes import sizes_in
-from tec.ops.dims import Dim, Size, UndecidedSize, as_size, is_symbolic, recording
+from tec.ops.dims import Dim, Size, UndecidedSize, as_size, bind_hint, is_symbolic, recording
 
 from . import reader
 
@@ -130,16 +130,24 @@ class Importer:
                     raise
                 if isinstance(e, NeedsValue):
                     raise NeedsValue(f"{where}: {e.message}", e.inputs, hint=e.hint, locate=False) from e
-                raise ImportModelError(f"{where}: {e.message}", hint=e.hint, locate=False) from e
+                kind = UndecidedSize if isinstance(e, UndecidedSize) else ImportModelError
+                raise kind(f"{where}: {e.message}", hint=e.hint or self.bind_hint(call), locate=False) from e
             except _MISFITS as e:
                 # An attribute of another type, a missing one, numbers that overflow: the model's fault, not the importer's.
                 where = f"node {node.name or '/'.join(node.output)!r} ({node.op_type})"
                 raise ImportModelError(
-                    f"{where}: its inputs or attributes do not fit the operator: {e}", locate=False
+                    f"{where}: its inputs or attributes do not fit the operator: {e}",
+                    hint=self.bind_hint(call),
+                    locate=False,
                 ) from e
             for name, value in zip(node.output, results):
                 if name:
                     scope.names[name] = value
+
+    def bind_hint(self, call: Call) -> str | None:
+        """What may help where a node with symbolic sizes does not convert."""
+        shapes = [v.shape for v in call.inputs if isinstance(v, Value)]
+        return bind_hint(*shapes) if is_symbolic(shapes) else None
 
     def convert(self, call: Call) -> list[Any]:
         f = CONVERTERS.get((call.domain, call.op_type))
@@ -388,7 +396,8 @@ def _identifier(text: str) -> str:
 
 
 def _type_proto(v: Value) -> onnx.TypeProto:
-    return onnx.helper.make_tensor_type_proto(reader.elem_type(v.dtype), v.shape)
+    dims = [d if isinstance(d, int) else str(d) for d in v.shape]
+    return onnx.helper.make_tensor_type_proto(reader.elem_type(v.dtype), dims)
 
 
 # ---- whole models

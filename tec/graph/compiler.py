@@ -20,7 +20,7 @@ import numpy as np
 from .. import te
 from ..driver import build
 from ..errors import ImportModelError, TecError
-from ..ops.dims import Dim, Guard, data_of, evaluate, recording, variable
+from ..ops.dims import Dim, Guard, UndecidedSize, bind_hint, data_of, evaluate, recording, variable
 from ..ops.registry import TensorType
 from ..ops.schedules import schedule_group
 from ..runtime.network import Network
@@ -117,7 +117,13 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
             if progress is not None:
                 progress(k + 1, len(real) + 1, str(group))
         lowered_s = time.perf_counter() - start
-        module = build([u.func for u in units.values()], target=target) if units else build(_nothing(), target=target)
+        try:
+            module = build([u.func for u in units.values()] if units else _nothing(), target=target)
+        except TecError as error:
+            if error.hint is not None or not any(v.type.is_symbolic for v in graph.inputs):
+                raise
+            hint = bind_hint(*(v.shape for v in graph.inputs))
+            raise type(error)(error.message, where=error.where, hint=hint, locate=False) from error
         if progress is not None:
             progress(len(real) + 1, len(real) + 1, "code")
     plan, params = _plan(graph, groups, steps)
@@ -202,10 +208,20 @@ def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes
         sch = schedule_group(outputs, target)
         func = to_loops(sch, [*args, *outputs, *map(variable, sizes.names)], name=name)
     except TecError as error:
+        own = f" ({', '.join(f'{n} is {s}' for n, s in sizes.back.items())})" if sizes.names else ""
         raise type(error)(
-            f"while compiling {group} ({group.nodes[-1].origin}): {error.message}",
+            f"while compiling {group} ({group.nodes[-1].origin}): {error.message}{own}",
             where=error.where,
-            hint=error.hint,
+            hint=bind_hint(sizes.products) if sizes.names else error.hint,
+            locate=False,
+        ) from error
+    except (TypeError, ValueError, AttributeError, AssertionError) as error:
+        if not sizes.names:
+            raise
+        # A definition or a schedule that counts on numbers.
+        raise UndecidedSize(
+            f"{group} ({group.nodes[-1].origin}) cannot be compiled while its sizes are symbolic: {error}",
+            hint=bind_hint(sizes.products),
             locate=False,
         ) from error
     return _Unit(name, func, used, guards=conditions[len(known) :])

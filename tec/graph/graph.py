@@ -17,7 +17,7 @@ import numpy as np
 from .. import te
 from ..errors import ImportModelError, TecError
 from ..ops import OpDef, TensorType, get_op
-from ..ops.dims import Dim, Guard, as_size, is_symbolic, recording
+from ..ops.dims import Dim, Guard, UndecidedSize, as_size, bind_hint, is_symbolic, recording
 from ..ops.dims import evaluate as evaluate_sizes
 from ..te.evaluate import evaluate, np_dtype
 from .fold_sizes import fold_sizes
@@ -336,6 +336,11 @@ def infer_types(definition: OpDef, types: Sequence[TensorType], attrs: dict[str,
         raise
     except (TecError, *_MISFITS) as e:
         given = ", ".join(map(str, types))
+        if any(t.is_symbolic for t in types) and not isinstance(e, TecError):
+            raise UndecidedSize(
+                f"{definition.name}({given}) with {attrs} takes numbers: {_words(e)}",
+                hint=bind_hint(*(t.shape for t in types)),
+            ) from None
         raise ImportModelError(f"{definition.name}({given}) with {attrs}: {_words(e)}") from None
     if large is not None:
         given = ", ".join(map(str, types))

@@ -174,7 +174,7 @@ class Dim:
     # ---- what it is elsewhere
 
     def _number(self) -> NoReturn:
-        raise UndecidedSize(f"a number is needed where the size is {self}", hint=_hint(self))
+        raise UndecidedSize(f"a number is needed where the size is {self}", hint=bind_hint(self))
 
     __int__ = __index__ = __float__ = _number
 
@@ -466,10 +466,11 @@ def _less(a: Size, b: Size, relation: str) -> bool:
 
 
 def _undecided(a: Size, relation: str, b: Size) -> UndecidedSize:
-    return UndecidedSize(f"whether {a} {relation} {b} is not known while sizes are symbolic", hint=_hint(a, b))
+    return UndecidedSize(f"whether {a} {relation} {b} is not known while sizes are symbolic", hint=bind_hint(a, b))
 
 
-def _hint(*sizes: Size) -> str:
+def bind_hint(*sizes: Any) -> str:
+    """What to tell a user whose network needs a number for one of the names in `sizes`."""
     names = sorted(names_of(sizes))
     bound = ", ".join(f'"{n}": ...' for n in names)
     return f"bind {'it' if len(names) == 1 else 'one of them'}: shapes={{{bound}}}"
