@@ -12,6 +12,9 @@ from ...te import ComputeOp, Operation
 from .analysis import Group, const_shape, same_shape
 
 TAGS = ("conv2d_nchwc", "depthwise_nchwc")
+# Whose padded input is made first. A sum over channels reads it many times; a depthwise one so few that the copy would cost as much
+# as the sum: there the tiles at the edges have conditions, which are known once the window is unrolled.
+PADDED_FIRST = ("conv2d_nchwc",)
 _OPEN_COLUMNS = 8  # of the register tile where the image's width is symbolic
 MAX_ACCUMULATORS = 28  # of 32 vector registers; the others hold weights and the broadcast input
 

@@ -19,7 +19,11 @@ def schedule(outputs: list[Tensor], target: Target) -> Schedule:
     """The CPU schedule of a group."""
     s = create_schedule([t.op for t in outputs])
     group = analyze(outputs)
-    pads = [op for op in group.ops if op.tag == "pad" and any(c.tag in conv.TAGS for c in group.consumers.get(op, []))]
+    pads = [
+        op
+        for op in group.ops
+        if op.tag == "pad" and any(c.tag in conv.PADDED_FIRST for c in group.consumers.get(op, []))
+    ]
     inline_injective(s, group, keep=pads)
     for op in pads:
         elementwise(s, op, target)  # type: ignore[arg-type]

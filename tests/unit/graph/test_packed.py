@@ -85,3 +85,28 @@ def test_keys_of_attention_are_not_gathered_on_the_cpu():
     g.set_outputs(g.add("matmul", [q, t]))
     assert [n.op for n in optimize(g, HOST).nodes] == ["transpose", "matmul"]
     assert [n.op for n in optimize(g, tec.Target("rocm -mcpu=gfx942")).nodes] == ["tiled_matmul"]
+
+
+@pytest.mark.parametrize("size,stride,kernel,before,after", [
+    (14, 1, 3, 1, 1), (14, 2, 3, 1, 1), (28, 2, 3, 0, 1), (7, 1, 3, 1, 1), (15, 1, 5, 2, 2), (5, 1, 3, 2, 0), (56, 2, 7, 3, 3),
+])  # fmt: skip
+def test_depthwise_convolutions_read_their_input_in_place(size, stride, kernel, before, after):
+    """No padded copy is made: one parallel loop, no memory but the output's."""
+    channels = 2 * LANES
+    g = Graph()
+    x = g.input("x", "float32", (1, channels, size, size))
+    attrs = {
+        "strides": (stride,) * 2,
+        "dilations": (1, 1),
+        "before": (before,) * 2,
+        "after": (after,) * 2,
+        "groups": channels,
+    }
+    (y,) = g.add("conv", [x, g.constant(num(channels, 1, kernel, kernel))], attrs)
+    g.set_outputs(g.add("relu", [y]))
+    feeds = {"x": num(*x.shape)}
+    net = tec.compile(g, target="llvm", cache=False)
+    np.testing.assert_allclose(net.run(feeds)[0], run_graph(g, feeds)[0], rtol=1e-4, atol=1e-4)
+    lines = net.get_source("ir").split("def f1_depthwise")[-1].split("def f2")[0].splitlines()
+    assert sum("parallel(" in line for line in lines) == 1
+    assert all('scope="local"' in line for line in lines if "alloc(" in line)
