@@ -65,6 +65,25 @@ class EmulatorProfile:
             )
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from ...notebook import bars_svg, table
+
+        classes = list(dict.fromkeys(k for r in self.launches for k in r.counts.instructions))
+        rows = [
+            (
+                r.kernel, "x".join(map(str, r.grid)), "x".join(map(str, r.block)), f"{r.estimate.microseconds:.2f}", r.estimate.limit,
+                *(f"{r.counts.instructions.get(c, 0):,}" for c in classes), f"{r.counts.global_line_bytes / 1e6:.2f}",
+            )
+            for r in self.launches
+        ]  # fmt: skip
+        times = [
+            (r.kernel, r.estimate.microseconds, f"{r.estimate.microseconds:.1f} us, {r.estimate.limit}")
+            for r in self.launches[:30]
+        ]
+        head = ("kernel", "grid", "block", "est. us", "limit", *classes, "MB of lines")
+        picture = bars_svg(times, f"time by the model of the {self.chip}") if times else ""
+        return f'<div style="overflow:auto">{picture}{table(head, rows)}</div>'
+
     def chrome_trace(self) -> dict[str, Any]:
         """Events on the modelled time line, one a launch, with the counts as arguments."""
         events, at = [], 0.0

@@ -92,6 +92,29 @@ def test_a_profile_has_a_bar_for_each_kernel(program):
     assert "kernel" in shown(nothing._repr_html_())
 
 
+def test_the_software_gpus_profile_has_a_row_for_each_launch():
+    import numpy as np
+
+    from tec.runtime.amdemu import emulator_profile
+
+    a = tec.placeholder((256,), name="A")
+    b = tec.compute((256,), lambda i: a[i] + 1.0, name="B")
+    s = tec.create_schedule(b.op)
+    outer, inner = s[b].split(b.op.axis[0], factor=64)
+    s[b].bind(outer, tec.thread_axis("blockIdx.x"))
+    s[b].bind(inner, tec.thread_axis("threadIdx.x"))
+    f = tec.build(s, [a, b], "rocm -mcpu=gfx942", name="plus")
+    dev = tec.rocm_emu("gfx942")
+    x, y = tec.nd.array(np.ones(256, "float32"), dev), tec.nd.empty((256,), "float32", dev)
+    with emulator_profile(dev.driver) as p:
+        f(x, y)
+        f(x, y)
+    text = shown(p._repr_html_())
+    assert (
+        text.count("plus_kernel0") == 4 and "VMEM" in text and "4x1x1" in text and p.launches[0].estimate.limit in text
+    )
+
+
 def scheduled():
     """Every kind of loop, stages in loops of others, and names too long for a row."""
     a = tec.placeholder((64, 64), name="a_rather_long_name_of_a_tensor")
