@@ -116,7 +116,7 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
     for counter, n in _waits(inst, gfx).items():
         pending = state.get(counter)
         if pending:
-            unordered = any("s_load" in i.op or "s_buffer" in i.op for _, i in pending.values())
+            unordered = any(i.op.startswith("s_") for _, i in pending.values())
             if n == 0:
                 pending.clear()
             elif not unordered:

@@ -19,6 +19,8 @@ GOOD = (
     "global_load_d16_u8 v1, v[2:3], off; global_load_d16_hi_u8 v1, v[4:5], off; s_waitcnt vmcnt(0); v_mov_b32 v6, v1",
     "ds_load_u16_d16 v1, v2; ds_load_u16_d16_hi v1, v3; s_waitcnt lgkmcnt(0); v_mov_b32 v6, v1",
     "scratch_load_d16_b16 v1, off, s0; global_load_d16_hi_b16 v1, v[4:5], off; s_waitcnt vmcnt(0); v_mov_b32 v6, v1",
+    # LDS loads come in order, so a wait for one covers those before it.
+    "ds_load_b32 v1, v2; ds_load_b32 v3, v2; s_waitcnt lgkmcnt(1); v_mov_b32 v6, v1",
     # A register loaded twice: the loads come in order.
     "global_load_b64 v[1:2], v[2:3], off; global_load_b32 v2, v[4:5], off; s_waitcnt vmcnt(0); v_mov_b32 v6, v2",
     # The half that has come is used while the other is on its way.
@@ -33,6 +35,8 @@ BAD = (
     ("ds_load_u16_d16 v1, v2; global_load_d16_hi_b16 v1, v[4:5], off; s_waitcnt vmcnt(0) lgkmcnt(0)", "v1"),
     ("global_load_b32 v1, v[2:3], off; ds_load_b32 v1, v2; s_waitcnt vmcnt(0) lgkmcnt(0)", "v1"),
     ("s_load_b32 s4, s[0:1], null; s_load_b32 s4, s[2:3], null; s_waitcnt lgkmcnt(0)", "s4"),
+    # Scalar loads in any order.
+    ("s_load_b32 s4, s[0:1], null; s_load_b32 s5, s[2:3], null; s_waitcnt lgkmcnt(1); s_mov_b32 s6, s4", "s4"),
     # The address of a load is a use, whatever its destination is.
     ("global_load_b64 v[2:3], v[2:3], off; global_load_b32 v2, v[2:3], off; s_waitcnt vmcnt(0)", "v2"),
     ("ds_load_b32 v1, v2; ds_load_b32 v1, v1; s_waitcnt lgkmcnt(0)", "v1"),
