@@ -82,6 +82,7 @@ class _Padder:
         self.by_if: dict[int, list[_Guard]] = {}
         self.by_store: dict[int, _Store] = {}
         self.unknown: set[int] = set()  # let variables
+        self.gone: list[E.Expr] = []  # guards dropped around the statement that is rewritten
 
     def kernel(self, root: S.Stmt) -> S.Stmt:
         self.scan(root)
@@ -183,13 +184,25 @@ class _Padder:
         for st, mine in zip(tile.stores, keyed):
             drop = [g for g, k in mine if all(any(_same_key(k, other) for _, other in keys) for keys in keyed)]
             tile.holes = tile.holes or len(drop) < len(st.guards)
-            while drop and not self.in_bounds(
-                st.stmt.buffer, st.stmt.indices, [g.cond for g in st.guards if g not in drop]
-            ):
-                # Keep the guards of the index itself: first those that say nothing about the block.
-                drop.sort(key=lambda g: len(free_vars(g.cond)), reverse=True)
-                drop.pop()
+            while drop and not self.inside(st, [g for g in st.guards if g not in drop]):
+                # Keep the guards of the index itself: one that is enough, or those that say nothing about the block first.
+                drop.sort(key=lambda g: len(free_vars(g.cond)))
+                kept = [g for g in st.guards if g not in drop]
+                back = next((g for g in drop if self.inside(st, [*kept, g])), drop[0])
+                drop.remove(back)
+                tile.holes = tile.holes or not self.follows(back.cond, st.stmt)
             st.dropped = drop
+
+    def inside(self, st: _Store, kept: list[_Guard]) -> bool:
+        return self.in_bounds(st.stmt.buffer, st.stmt.indices, [g.cond for g in kept])
+
+    def follows(self, cond: E.Expr, store: S.BufferStore) -> bool:
+        """Whether the condition holds for every element of the buffer: it keeps none of them without a value."""
+        with self.ana.scope():
+            for i, n in zip(store.indices, store.buffer.shape):
+                self.ana.add_constraint(B.compare("lt", i, n))
+                self.ana.add_constraint(E.GE(i, B.const(0, i.dtype)))
+            return self.ana.can_prove(cond.args[0] if _is_likely(cond) else cond)  # type: ignore[attr-defined]
 
     def key(self, cond: E.Expr, st: _Store) -> _Key | None:
         """The condition as one on the stored element: its dimension and the rest, which is the same all the buffer's life."""
@@ -257,8 +270,15 @@ class _Padder:
         if isinstance(s, S.IfThenElse) and any(not g.needed for g in self.by_if[id(s)]):
             gone_ids = {id(g.cond) for g in self.by_if[id(s)] if not g.needed}
             left = [c for c in _conjuncts(s.cond) if id(c) not in gone_ids]
+            outer = len(self.gone)
+            self.gone += [g.cond for g in self.by_if[id(s)] if not g.needed]
             then = self.rewrite(s.then)
+            del self.gone[outer:]
             return S.IfThenElse(B.all_of(*left), then) if left else then
+        if isinstance(s, S.LetStmt) and self.gone and not self.is_safe(s.value, []):
+            # A tuple's reduction reads its inputs in lets of their own, before the stores.
+            value = B.if_then_else(B.all_of(*self.gone), s.value, B.const(0, s.value.dtype))
+            return S.LetStmt(s.var, value, self.rewrite(s.body))
         return map_stmt(s, self.rewrite, _keep)
 
 
