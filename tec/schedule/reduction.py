@@ -20,7 +20,7 @@ from .places import clean
 from .relations import Values
 from .sets import Evaluator, Interval
 from .show import fail
-from .stage import Stage
+from .stage import AttachKind, Stage
 
 if TYPE_CHECKING:
     from .to_loops import Lowering
@@ -161,6 +161,10 @@ def _over_threads(low: Lowering, stage: Stage, op: ComputeOp) -> S.Stmt:
         final = combine(first.combiner, init, results, lambda k, v: low.store(stage, k, at, v))
     else:
         final = S.seq(*[low.store(stage, k, at, v) for k, v in enumerate(results)])
+    alone = stage.attach == AttachKind.ROOT and stage.group is None and stage.scope in ("", "global")
+    if stage.store_predicate is None and alone:
+        # Every thread has the result, and nothing in this kernel reads it from memory: one store of it is enough.
+        final = S.IfThenElse(B.all_of(*[E.EQ(t, B.const(0, t.dtype)) for t in threads]), final)
     final = low.guarded(stage, low.predicates(stage, values, skip=op.reduce_axis), final)
     body: S.Stmt = S.seq(combined, low.with_store_predicate(stage, final))
     for b in reversed([*accs, *dests]):
