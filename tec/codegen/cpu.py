@@ -61,12 +61,13 @@ class HostCode:
         return self._asm
 
 
-def _has_vectors(f: Func) -> bool:
-    """Whether the schedule made vectors in a function."""
+def _keeps_loops(f: Func) -> bool:
+    """Whether LLVM's loop vectorizer stays away: its two cost models have disagreed, which ends the process, on loops around
+    vectors that the schedule made and on reductions of bfloat16 loads."""
     found: list[E.Expr] = []
 
     def on_expr(e: E.Expr) -> None:
-        if type(e) is E.Ramp or type(e) is E.Broadcast:
+        if type(e) is E.Ramp or type(e) is E.Broadcast or (type(e) is E.BufferLoad and e.dtype == "bfloat16"):
             found.append(e)
 
     visit(f.body, on_expr)
@@ -98,7 +99,7 @@ class CpuEmitter(Emitter):
         if f.attrs.get("threads"):
             raise self.error("a kernel with launch indices cannot run on a CPU", hint="build it for a GPU target")
         self.begin_frame()
-        self.explicit_vectors = _has_vectors(f)
+        self.explicit_vectors = _keeps_loops(f)
         self.messages[f.name] = []
         self.cleanups, self.in_parallel, self.stack_bytes = [], False, 0
         writes = written_buffers(f)
