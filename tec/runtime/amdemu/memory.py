@@ -68,6 +68,7 @@ class DeviceMemory:
                 buffer, base = room, (room.ctypes.data + GUARD_BYTES + _ALIGN - 1) // _ALIGN * _ALIGN
             if nbytes <= 1 << 24:
                 ctypes.memset(base, 0xFF, nbytes)
+            ctypes.memset(base + nbytes, 0xFF, GUARD_BYTES)
             self._serial += 1
             self._insert(Allocation(base, nbytes, label or f"allocation {self._serial}", buffer))
             self.used_bytes += nbytes
@@ -78,7 +79,7 @@ class DeviceMemory:
         if found is None:
             raise DeviceError(f"the host has no memory for {nbytes} bytes")
         if self.follows:
-            self.arena.set_undefined(found + GUARD_BYTES, nbytes, 255)
+            self.arena.set_undefined(found, nbytes + 2 * GUARD_BYTES, 255)
         return found + GUARD_BYTES
 
     def place(self, data: bytes, room: int, label: str) -> int:

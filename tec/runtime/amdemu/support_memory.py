@@ -33,7 +33,12 @@ def _splat(name: str, w: int, ty: str, value: str) -> str:
 
 
 def check_function(w: int) -> str:
-    """The slow path: look every offending lane's address up; remember the allocation for this site, or fault."""
+    """The slow path: look every offending lane's address up; remember the allocation for this site, or fault.
+
+    %align has 256 added for loads. LLVM widens those of, say, three elements to the next size where the alignment of the address
+    shows that this cannot leave the page, and throws away what is read beyond. So of a load only the last block of the
+    address's own alignment must begin within the allocation; what follows an allocation is undefined, and NaN.
+    """
     return f"""
 define i32 @tec_check_{w}(<{w} x i64> %addr, i{w} %bad0, ptr %ctx, i32 %site, i64 %nbytes, i64 %align) noinline cold {{
 entry:
@@ -42,7 +47,7 @@ entry:
 {ctx_load("table", "allocs", "ptr")}{ctx_load("count", "alloc_count")}{ctx_load("cache", "cache", "ptr")}
   br label %next
 next:
-  %bad = phi i{w} [ %bad0, %entry ], [ %bad1, %found ]
+  %bad = phi i{w} [ %bad0, %entry ], [ %bad1, %found ], [ %bad1, %tail ]
   %none = icmp eq i{w} %bad, 0
   br i1 %none, label %ok, label %lane
 ok:
@@ -55,7 +60,8 @@ lane:
   %li = trunc i128 %l64 to i64
   %ap = getelementptr i64, ptr %buf, i64 %li
   %a = load i64, ptr %ap
-  %am = sub i64 %align, 1
+  %alow = and i64 %align, 255
+  %am = sub i64 %alow, 1
   %mis = and i64 %a, %am
   %ismis = icmp ne i64 %mis, 0
   br i1 %ismis, label %misaligned, label %search
@@ -89,7 +95,19 @@ inside:
   %neg = icmp slt i64 %lim, 0
   %over = icmp ugt i64 %off, %lim
   %no = or i1 %neg, %over
-  br i1 %no, label %missing, label %found
+  br i1 %no, label %tail, label %found
+tail:
+  %isload = icmp ugt i64 %align, 255
+  %na = sub i64 0, %a
+  %own0 = and i64 %a, %na
+  %nn = sub i64 0, %nbytes
+  %own1 = and i64 %nbytes, %nn
+  %own = call i64 @llvm.umin.i64(i64 %own0, i64 %own1)
+  %end = add i64 %off, %nbytes
+  %block = sub i64 %end, %own
+  %begins = icmp ult i64 %block, %size
+  %widened = and i1 %isload, %begins
+  br i1 %widened, label %next, label %missing
 found:
   %si = zext i32 %site to i64
   %cp = getelementptr {{i64, i64}}, ptr %cache, i64 %si
@@ -107,6 +125,7 @@ fault:
   ret i32 %r
 }}
 declare i{w} @llvm.cttz.i{w}(i{w}, i1)
+declare i64 @llvm.umin.i64(i64, i64)
 """
 
 
@@ -141,11 +160,10 @@ declare i16 @llvm.cttz.i16(i16, i1)
 """
 
 
-def _resolve(w: int, space: str, nbytes: int, align: int, strict: bool = False) -> str:
+def _resolve(w: int, space: str, nbytes: int, align: int, strict: bool = False, load: bool = False) -> str:
     """Plain accesses may be unaligned (amdhsa turns unaligned access on), unless the context asks for alignment;
-    `strict` ones (atomics, scratch) may not.
+    `strict` ones (atomics) may not.
     From %addr, %m (mask bits): checked; falls through to label %go, where %mask is the vector mask."""
-    strict = strict or space == "scratch"
     wanted = (
         f"  %almask = add i64 0, {align - 1}\n"
         if strict
@@ -166,7 +184,7 @@ def _resolve(w: int, space: str, nbytes: int, align: int, strict: bool = False) 
 {_splat("vbase", w, "i64", "%cbase")}{_splat("vlim", w, "i64", "%clim")}  %voff = sub <{w} x i64> %addr, %vbase
   %oob = icmp ugt <{w} x i64> %voff, %vlim
   %low = and <{w} x i64> %addr, %almaskv
-  %al = add i64 %almask, 1
+  %al = add i64 %almask, {257 if load else 1}
   %mis = icmp ne <{w} x i64> %low, zeroinitializer
   %badv0 = or <{w} x i1> %oob, %mis
   %badv = and <{w} x i1> %badv0, %mask
@@ -275,8 +293,10 @@ def memory_function(w: int, space: str, access: str, load: bool) -> str:
     align = min(nbytes, 4)
     text = (
         f"\ndefine i32 @tec_{verb}_{space}_{access}_{w}(ptr %out, <{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site) {{\n"
-        f"entry:\n{_resolve(w, space, nbytes, align)}"
+        f"entry:\n{_resolve(w, space, nbytes, align, load=load)}"
     )
+    if space == "scratch" and nbytes > 1:
+        text += _scratch_unaligned(w, nbytes, align, load, signed)
     if nbytes >= 4 and (space == "global" or (space == "lds" and not load)):
         # All lanes on and contiguous: one wide move.
         text += f"""  %first0 = extractelement <{w} x {at}> %addr, i64 0
@@ -324,6 +344,61 @@ wide:
                 f"  call void @llvm.masked.scatter.v{w}i32.v{w}p0(<{w} x i32> %v{k + 1}, <{w} x ptr> align 1 {p}, <{w} x i1> %mask)\n"
             )
     return text + "  ret i32 0\n}\n"
+
+
+def _scratch_unaligned(w: int, nbytes: int, align: int, load: bool, signed: bool) -> str:
+    """Scratch interleaves the lanes dword by dword, so an access that is not aligned goes byte by byte where any lane's is not."""
+    text = f"""  %sub = and <{w} x i32> %addr, splat (i32 {align - 1})
+  %uneven0 = icmp ne <{w} x i32> %sub, zeroinitializer
+  %uneven1 = and <{w} x i1> %uneven0, %mask
+  %uneven2 = bitcast <{w} x i1> %uneven1 to i{w}
+  %uneven = icmp ne i{w} %uneven2, 0
+  br i1 %uneven, label %bytes, label %even, !prof !0
+bytes:
+  %bbuf = alloca <{w} x i32>, align 64
+  store <{w} x i32> %addr, ptr %bbuf, align 64
+  br label %blane
+blane:
+  %bl = phi i64 [ 0, %bytes ], [ %bl1, %bnext ]
+  %bs = trunc i64 %bl to i{w if w == 32 else 64}
+  %bm0 = lshr i{w} %m, %bs
+  %bm = trunc i{w} %bm0 to i1
+  br i1 %bm, label %bmove, label %bnext
+bmove:
+  %bap = getelementptr i32, ptr %bbuf, i64 %bl
+  %ba0 = load i32, ptr %bap
+  %ba = zext i32 %ba0 to i64
+  %blane4 = shl i64 %bl, 2
+  %bo = getelementptr i8, ptr %out, i64 %blane4
+""".replace(f"trunc i64 %bl to i{64}", "add i64 %bl, 0")
+    if load and nbytes < 4:
+        text += "  store i32 0, ptr %bo\n"
+    for b in range(nbytes):
+        text += f"""  %bx{b} = add i64 %ba, {b}
+  %bd{b} = and i64 %bx{b}, -4
+  %be{b} = mul i64 %bd{b}, {w}
+  %bf{b} = and i64 %bx{b}, 3
+  %bg{b} = add i64 %be{b}, %bf{b}
+  %bh{b} = add i64 %bg{b}, %blane4
+  %bp{b} = getelementptr i8, ptr %base, i64 %bh{b}
+  %bq{b} = getelementptr i8, ptr %bo, i64 {4 * w * (b // 4) + b % 4}
+"""
+        source, goal = (f"%bp{b}", f"%bq{b}") if load else (f"%bq{b}", f"%bp{b}")
+        text += f"  %bv{b} = load i8, ptr {source}\n  store i8 %bv{b}, ptr {goal}\n"
+    if load and signed and nbytes == 2:
+        text += "  %bn = load i16, ptr %bo\n  %bw = sext i16 %bn to i32\n  store i32 %bw, ptr %bo\n"
+    return (
+        text
+        + f"""  br label %bnext
+bnext:
+  %bl1 = add i64 %bl, 1
+  %bmore = icmp ult i64 %bl1, {w}
+  br i1 %bmore, label %blane, label %bdone
+bdone:
+  ret i32 0
+even:
+"""
+    )
 
 
 def _narrow_load(w: int, ty: str, p: str, signed: bool) -> str:
@@ -525,12 +600,7 @@ lane:
 
 
 def scalar_load(n: int) -> str:
-    """s_load of n dwords: the range checked, then nothing more; the kernel loads by itself.
-
-    LLVM widens a scalar load to the next size where its alignment shows that both lie in one aligned block (three dwords
-    become four at a 16-byte boundary): the block's tail past the end of an allocation may then be read, and is thrown
-    away. So of a load that is aligned to its own size only what a narrower one would not have read is checked.
-    """
+    """s_load of n dwords: the range checked, then nothing more; the kernel loads by itself."""
     return f"""
 define i32 @tec_scalar_{n}(i64 %a, ptr %ctx, i32 %site) {{
 entry:
@@ -549,10 +619,7 @@ ok:
   ret i32 0
 slow:
   %vi = insertelement <32 x i64> zeroinitializer, i64 %a, i64 0
-  %within = and i64 %a, {4 * n - 1}
-  %own = icmp eq i64 %within, 0
-  %bytes = select i1 %own, i64 {4 * (n // 2) + 1}, i64 {4 * n}
-  %rc = call i32 @tec_check_32(<32 x i64> %vi, i32 1, ptr %ctx, i32 %site, i64 %bytes, i64 4)
+  %rc = call i32 @tec_check_32(<32 x i64> %vi, i32 1, ptr %ctx, i32 %site, i64 {4 * n}, i64 260)
   ret i32 %rc
 }}
 """
