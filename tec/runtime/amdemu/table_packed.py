@@ -39,8 +39,8 @@ def _half(w: Wave, op: Operand, t: str, high: int) -> str:
         raw = o.splat("i32", w.reg("s", op.index))
     elif op.kind == "float" or (op.kind == "int" and -16 <= op.value <= 64):
         bits = w.literal(op, t)
-        if high and bits:
-            raise w.fail(f"the high half of inline constant {op.text}")
+        if high:  # of an integer its sign, of a float nothing
+            bits = 0 if op.kind == "float" else (int(op.value) >> 16) & 0xFFFF
         return o.bitcast("i16", t, o.const("i16", bits))
     elif op.kind == "int":
         return o.bitcast("i16", t, o.const("i16", (int(op.value) >> (16 if high else 0)) & 0xFFFF))

@@ -251,6 +251,30 @@ def test_dot_rows(chip: str) -> None:
         assert np.abs(out[at].view(F32) - total).max() < 1e-5, (name, tail)
 
 
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_halves_of_inline_constants(chip: str) -> None:
+    """A constant is 32 bits wide: an integer's upper half is its sign, a float's is zero (LLVM swaps them for <0, c>)."""
+    bench = Bench(chip, {"a": 1})
+    a = bench.reg("a")
+    swap = "op_sel:[1,0] op_sel_hi:[0,1]"
+    at = [
+        bench.case([f"v_pk_lshlrev_b16 v2, 1, {a} {swap}"], dwords=1),
+        bench.case([f"v_pk_add_u16 v2, -1, {a} {swap}"], dwords=1),
+        bench.case([f"v_pk_max_u16 v2, -2, {a} op_sel_hi:[1,1]"], dwords=1),
+        bench.case([f"v_pk_mul_f16 v2, 2.0, {a} {swap}"], dwords=1),
+    ]
+    raw = pair(np.uint16, bench.lanes, 31)
+    raw &= U32(0x7BFF7BFF)  # finite as halves
+    out = bench.launch()({"a": raw})
+    low, high = raw & U32(0xFFFF), raw >> U32(16)
+    with np.errstate(over="ignore"):
+        doubled = (halves(raw, "f16", 1) * F16(2)).view(np.uint16).astype(U32)
+    want = [low | high << U32(17), (low - U32(1)) & U32(0xFFFF) | (high - U32(1)) << U32(16),
+            np.full(bench.lanes, 0xFFFFFFFE, U32) | U32(0), doubled << U32(16)]  # fmt: skip
+    for place, w in zip(at, want):
+        assert (out[place] == w).all(), (place, hex(out[place][0]), hex(w[0]), hex(raw[0]))
+
+
 def test_no_packed_row_is_left_out() -> None:
     rows = {n for n, r in ROWS.items() if r.kind == "packed"}
     known = {*PACKED16, *PACKED32, *MIX, *DOT, *SPECIAL}
