@@ -15,10 +15,12 @@ from tec.graph import Graph, Value
 
 from . import (  # noqa: F401  (the converters register themselves)
     backend,
+    ops_attention,
     ops_control,
     ops_host,
     ops_image,
     ops_math,
+    ops_microsoft,
     ops_nn,
     ops_quant,
     ops_reduce,

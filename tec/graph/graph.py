@@ -19,6 +19,7 @@ from ..errors import ImportModelError, TecError
 from ..ops import OpDef, TensorType, get_op
 from ..ops.dims import Dim, Guard, UndecidedSize, as_size, bind_hint, is_symbolic, recording
 from ..ops.dims import evaluate as evaluate_sizes
+from ..ops.indices import INDEXED, check_index, index_sizes
 from ..te.evaluate import evaluate, np_dtype
 from .fold_sizes import fold_sizes
 
@@ -381,6 +382,9 @@ def run_op(
     op: OpDef, attrs: dict[str, Any], arrays: Sequence[Any], types: Sequence[TensorType], outs: list[TensorType]
 ) -> list[Any]:
     """The values of one operator, by the meaning of its te definition, or the NumPy that it has in its place."""
+    if op.name in INDEXED:
+        sizes = index_sizes(op.name, attrs, types[0].shape, types[1].shape)
+        check_index(arrays[1], sizes, f"an index of {op.name}")
     if op.host is not None:
         return [np.asarray(a, np_dtype(t.dtype)) for a, t in zip(op.host(attrs, arrays, outs), outs)]
     tensors = [te.placeholder(t.shape, t.dtype, name=f"x{k}") for k, t in enumerate(types)]

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from ...errors import ImportModelError
 from ...ops.dims import Size
+from ...ops.indices import INDEXED, check_index, index_sizes, spans
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
@@ -32,12 +30,11 @@ def check_indices(graph: Graph) -> tuple[Graph, list[str]]:
             index, sizes = found
             key = (index, tuple(map(str, sizes)))
             if key not in seen:
-                text = _text(node, sizes)
                 if index.is_const:
-                    _check_constant(index, sizes, text)
+                    check_index(index.data, sizes, _text(node))
                 else:
                     seen[key] = _inside(b, b.value(index), sizes, len(seen))
-                    texts.append(text)
+                    texts.append(f"{_text(node)} is outside of {spans(sizes)}")
         b.copy(node)
     new = b.finish()
     flags = list(seen.values())
@@ -53,32 +50,22 @@ def _fresh(graph: Graph, name: str) -> str:
 
 def _bounds(node: Node) -> tuple[Value, list[Size]] | None:
     """The index of a node and the sizes that it counts in: one, or one an element of its last dimension."""
-    if node.op not in ("gather", "gather_elements", "scatter_elements", "gather_nd", "scatter_nd"):
+    if node.op not in INDEXED:
         return None
     x, index = node.inputs[0], node.inputs[1]
     if index.type.size == 0 or not index.dtype.startswith(("int", "uint")):
         return None
+    sizes = index_sizes(node.op, node.attrs, x.shape, index.shape)
     if node.op.endswith("_nd"):
-        skip = node.attrs.get("batch_dims", 0)
-        return index, list(x.shape[skip : skip + index.shape[-1]])
-    n = x.shape[node.attrs["axis"] % x.ndim]
+        return index, sizes
+    n = sizes[0]
     if isinstance(n, int) and n > _LIMITS.get(index.dtype, 1 << 62):
         return None  # no index of that type reaches the end
     return index, [n]
 
 
-def _text(node: Node, sizes: list[Size]) -> str:
-    what = node.origin or node.outputs[0].name
-    spans = ", ".join(f"-{n} to {n - 1}" for n in sizes)
-    return f"an index of {node.op} ({what}) is outside of {spans}"
-
-
-def _check_constant(index: Value, sizes: list[Size], text: str) -> None:
-    array = np.asarray(index.data)
-    for k, n in enumerate(sizes):
-        part = array if len(sizes) == 1 and array.ndim == 0 else array[..., k] if len(sizes) > 1 else array
-        if isinstance(n, int) and part.size and (int(part.min()) < -n or int(part.max()) >= n):
-            raise ImportModelError(f"{text}: {int(part.min())} to {int(part.max())}")
+def _text(node: Node) -> str:
+    return f"an index of {node.op} ({node.origin or node.outputs[0].name})"
 
 
 def _inside(b: Rebuild, index: Value, sizes: list[Size], number: int) -> Value:

@@ -23,3 +23,15 @@ def test_only_1_keeps_dimensions():
     graph = helper.make_graph([node], "g", [info], [helper.make_empty_tensor_value_info("y")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
     assert run_model(model, [np.ones((2, 3), np.float32)])[0].shape == (2,)
+
+
+def test_a_condition_beyond_the_axis_is_refused():
+    from onnx import numpy_helper
+
+    node = helper.make_node("Compress", ["v", "mask"], ["y"], axis=0)
+    weights = [
+        numpy_helper.from_array(a, k) for k, a in {"v": np.ones(2, "f"), "mask": np.array([1, 0, 1, 1], bool)}.items()
+    ]
+    graph = helper.make_graph([node], "g", [], [helper.make_empty_tensor_value_info("y")], weights)
+    with pytest.raises(tec.ImportModelError, match="an index of gather is outside of -2 to 1: 0 to 3"):
+        run_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), [])

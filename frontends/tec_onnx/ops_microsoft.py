@@ -1,0 +1,211 @@
+"""Operators of ONNX Runtime's own domain, com.microsoft, that its quantizer and its optimizer write: QLinear*, fused products.
+
+Sources: the operators' definitions in ONNX Runtime's documentation of its contrib operators.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tec import ImportModelError
+from tec.graph import Value
+
+from . import ops_image, ops_quant, ops_shape
+from .importer import Call, onnx_op
+from .ops_nn import average_pool, fused_matmul, gemm, matmul_values
+from .ops_quant import Only, integer_matmul, quantize
+from .ops_shape import axis_of, concat_values
+
+MS = "com.microsoft"
+
+# The same as in the standard.
+for _name, _function in (
+    ("QuantizeLinear", ops_quant.quantize_linear), ("DequantizeLinear", ops_quant.dequantize_linear), ("Pad", ops_shape.pad),
+    ("Trilu", ops_shape.trilu), ("GridSample", ops_image.grid_sample), ("TransposeMatMul", fused_matmul),
+):  # fmt: skip
+    onnx_op(_name, domain=MS)(_function)
+
+
+# ---- quantized
+
+
+def real(c: Call, x: Value, scale: Value, zero: Value | None) -> Value:
+    """The float32 numbers that quantized ones stand for."""
+    y = c.cast(x, "float32")
+    if zero is not None:
+        y = c.op("subtract", y, c.cast(c.reshape(zero, ()), "float32"))
+    return c.op("multiply", y, c.reshape(scale, ()))
+
+
+def stored(c: Call, y: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
+    return quantize(c, y, c.reshape(scale, ()), c.reshape(zero, ()) if zero is not None else None, dtype)
+
+
+@onnx_op("QLinearAdd", "QLinearMul", domain=MS)
+def qlinear_binary(c: Call) -> Value:
+    a, b = real(c, c[0], c[1], c.get(2)), real(c, c[3], c[4], c.get(5))
+    return stored(c, c.op("add" if c.op_type == "QLinearAdd" else "multiply", a, b), c[6], c.get(7), c[0].dtype)
+
+
+@onnx_op("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", domain=MS)
+def qlinear_unary(c: Call) -> Value:
+    x = real(c, c[0], c[1], c.get(2))
+    if c.op_type == "QLinearSigmoid":
+        y = c.op("sigmoid", x)
+    elif c.op_type == "QLinearLeakyRelu":
+        y = c.op("leaky_relu", x, alpha=float(c.attr("alpha", 0.01)))
+    else:
+        axis = axis_of(c.attr("axis", -1), x.ndim)
+        old = int(c.attr("opset", 13)) < 13
+        y = c.op("softmax", x, axes=tuple(range(axis, x.ndim)) if old else (axis,))
+    return stored(c, y, c[3], c.get(4), c[0].dtype)
+
+
+@onnx_op("QLinearGlobalAveragePool", "QLinearAveragePool", domain=MS)
+def qlinear_pool(c: Call) -> Value:
+    x = real(c, c[0], c[1], c.get(2))
+    last = bool(c.attr("channels_last", 0))
+    if last:
+        x = c.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
+    if c.op_type == "QLinearGlobalAveragePool":
+        y = c.op("reduce_mean", x, axes=tuple(range(2, x.ndim)), keepdims=True)
+    else:
+        y = average_pool(Only(c, [x]))
+    if last:
+        y = c.transpose(y, (0, *range(2, y.ndim), 1))
+    return stored(c, y, c[3], c.get(4), c[0].dtype)
+
+
+@onnx_op("QLinearConcat", domain=MS)
+def qlinear_concat(c: Call) -> Value:
+    parts = [real(c, c[k], c[k + 1], c.get(k + 2)) for k in range(2, len(c.inputs), 3)]
+    return stored(c, concat_values(c, parts, c.attr("axis")), c[0], c.get(1), c[2].dtype)
+
+
+@onnx_op("QLinearReduceMean", domain=MS)
+def qlinear_reduce_mean(c: Call) -> Value:
+    x = real(c, c[0], c[1], c.get(2))
+    axes = tuple(axis_of(a, x.ndim) for a in c.attr("axes") or range(x.ndim))
+    return stored(c, c.op("reduce_mean", x, axes=axes, keepdims=c.attr("keepdims", 1) == 1), c[3], c.get(4), c[0].dtype)
+
+
+@onnx_op("QLinearWhere", domain=MS)
+def qlinear_where(c: Call) -> Value:
+    y = c.op("where", c[0], real(c, c[1], c[2], c.get(3)), real(c, c[4], c[5], c.get(6)))
+    return stored(c, y, c[7], c.get(8), c[1].dtype)
+
+
+@onnx_op("QGemm", domain=MS)
+def q_gemm(c: Call) -> Value:
+    a, b, sb, zb = c[0], c[3], c[4], c.get(5)
+    if c.attr("transA", 0):
+        a = c.transpose(a, (1, 0))
+    if c.attr("transB", 0):
+        b = c.transpose(b, (1, 0))
+    y = integer_matmul(c, a, b, c.get(2), zb)
+    if c.has(6):
+        y = c.op("add", y, c[6])
+    scale = c.op("multiply", c.reshape(c[1], ()), c.reshape(sb, ()) if sb.type.size == 1 else sb)
+    y = c.op("multiply", c.cast(y, "float32"), c.op("multiply", scale, c.like(float(c.attr("alpha", 1.0)), scale)))
+    return stored(c, y, c[7], c.get(8), c[0].dtype) if c.has(7) else y
+
+
+@onnx_op("MatMulNBits", domain=MS)
+def matmul_n_bits(c: Call) -> Value:
+    """Weights of a few bits, in blocks along K with a scale each: brought to the input's type while the model is taken in."""
+    k, n, bits, block = (int(c.attr(name, d)) for name, d in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 32)))
+    if bits not in (2, 4, 8) or c.has(4):
+        raise ImportModelError(f"MatMulNBits of {bits} bits{' with g_idx' if c.has(4) else ''}")
+    blocks, per = -(-k // block), 8 // bits
+
+    def unpacked(a: Any, count: int) -> Any:
+        a = np.asarray(a).reshape(n, -1)
+        wide = np.stack([(a >> (bits * j)) & ((1 << bits) - 1) for j in range(per)], -1)
+        return wide.reshape(n, -1)[:, :count]
+
+    scales = np.asarray(c.array(2)).astype(np.float32).reshape(n, blocks)
+    zero: Any = float(1 << (bits - 1))
+    if c.has(3):
+        given = np.asarray(c.array(3))
+        packed = given.dtype == np.uint8
+        zero = (unpacked(given, blocks) if packed else given.reshape(n, blocks)).astype(np.float32)[..., None]
+    w = unpacked(c.array(1), blocks * block).reshape(n, blocks, block).astype(np.float32)
+    w = ((w - zero) * scales[..., None]).reshape(n, -1)[:, :k]
+    y = matmul_values(c, c[0], c.const(np.ascontiguousarray(w.T), c[0].dtype))
+    return c.op("add", y, c[5]) if c.has(5) else y
+
+
+# ---- fused
+
+
+def activated(c: Call, y: Value, kind: str) -> Value:
+    if kind in ("", "Relu", "Tanh", "Sigmoid"):
+        return c.op(kind.lower(), y) if kind else y
+    alpha, beta = c.attr("activation_alpha", 0.01), c.attr("activation_beta", 0.5)
+    if kind == "LeakyRelu":
+        return c.op("leaky_relu", y, alpha=float(alpha))
+    if kind == "HardSigmoid":
+        return c.op("hard_sigmoid", y, alpha=float(alpha), beta=float(beta))
+    raise ImportModelError(f"activation {kind!r} of {c.op_type}")
+
+
+@onnx_op("FusedGemm", domain=MS)
+def fused_gemm(c: Call) -> Value:
+    return activated(c, gemm(c), c.attr("activation", ""))
+
+
+@onnx_op("GemmFastGelu", domain=MS)
+def gemm_fast_gelu(c: Call) -> Value:
+    y = matmul_values(c, c[0], c[1])
+    return c.op("gelu_tanh", c.op("add", y, c[2]) if c.has(2) else y)
+
+
+@onnx_op("BiasSoftmax", domain=MS)
+def bias_softmax(c: Call) -> Value:
+    x, bias = c[0], c[1]
+    axis = axis_of(c.attr("axis", 1), x.ndim)
+    if not c.attr("is_inner_broadcast", 1) and bias.ndim < x.ndim:
+        bias = c.reshape(bias, (*bias.shape[:axis], *[1] * (x.ndim - bias.ndim), *bias.shape[axis:]))
+    return c.op("softmax", c.op("add", x, bias), axes=tuple(range(axis, x.ndim)))
+
+
+@onnx_op("BiasAdd", domain=MS)
+def bias_add(c: Call) -> Value:
+    return c.op("add", c.op("add", c[0], c[1]), c[2])
+
+
+@onnx_op("BiasSplitGelu", domain=MS)
+def bias_split_gelu(c: Call) -> Value:
+    y = c.op("add", c[0], c[1])
+    half = y.shape[-1] // 2
+    return c.op("multiply", c.slice(y, -1, 0, half), c.op("gelu", c.slice(y, -1, half, half)))
+
+
+@onnx_op("GroupNorm", domain=MS)
+def group_norm(c: Call) -> Value:
+    x = c[0]
+    last = bool(c.attr("channels_last", 1))
+    if last:
+        x = c.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
+    groups = int(c.attr("groups"))
+    rows = c.reshape(x, (x.shape[0], groups, x.type.size // (x.shape[0] * groups)))
+    y = c.reshape(c.ops("layer_norm", rows, axis=2, epsilon=float(c.attr("epsilon", 1e-5)))[0], x.shape)
+    shape = (x.shape[1], *[1] * (x.ndim - 2))
+    y = c.op(
+        "add", c.op("multiply", y, c.cast(c.reshape(c[1], shape), y.dtype)), c.cast(c.reshape(c[2], shape), y.dtype)
+    )
+    if c.attr("activation", 0):
+        y = c.op("silu", y, alpha=1.0)
+    return c.transpose(y, (0, *range(2, y.ndim), 1)) if last else y
+
+
+@onnx_op("ExpandDims", domain=MS)
+def expand_dims(c: Call) -> Value:
+    return c.unsqueeze(c[0], int(np.asarray(c.array(1)).reshape(-1)[0]))
+
+
+@onnx_op("Inverse", domain=MS)
+def inverse(c: Call) -> Value:
+    return c.host(lambda x: np.linalg.inv(x.astype(np.float64)).astype(x.dtype), c[0])
