@@ -74,7 +74,15 @@ def device_option(f: Any) -> Any:
         "-d",
         metavar="DEVICE",
         help="cpu, rocm:0, cuda:0, or emu (emu:gfx90a): the AMD GPU in software.",
+        shell_complete=_complete_device,
     )(f)
+
+
+def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from ..runtime.amdemu.chips import CHIPS
+
+    names = ["cpu", "rocm:0", "cuda:0", "emu", *(f"emu:{chip}" for chip in CHIPS)]
+    return [n for n in names if n.startswith(incomplete)]
 
 
 def json_option(f: Any) -> Any:

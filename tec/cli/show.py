@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from . import common, listing
 from .errors import Refused
@@ -25,7 +26,13 @@ Examples:
 
 WHAT is ops (the default), graph, ir, llvm, asm or resources.""",
 )
-@click.argument("words", nargs=-1, required=True, metavar="MODEL [WHAT]")
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    metavar="MODEL [WHAT]",
+    shell_complete=lambda ctx, param, incomplete: _complete_words(ctx, incomplete),
+)
 @click.option("--kernel", "-k", default="", help="Only kernels whose name contains this (ir, llvm, asm, resources).")
 @click.option("--dot", is_flag=True, help="graph: in the DOT language.")
 @click.option("--host", is_flag=True, help="ir: of the host's side, not of the kernels.")
@@ -75,6 +82,13 @@ def command(
     else:
         some = _some(listing.kernels_of(net), kernel)
         click.echo("\n\n".join(getattr(k, what) for k in some))
+
+
+def _complete_words(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Files for the first word, what can be shown after it."""
+    if not ctx.params.get("words"):
+        return [CompletionItem(incomplete, type="file")]
+    return [CompletionItem(k) for k in KINDS if k.startswith(incomplete)]
 
 
 def _words(words: tuple[str, ...]) -> tuple[Path, str]:
