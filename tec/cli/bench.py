@@ -40,6 +40,8 @@ def command(
     no_cache: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Time a model: percentiles, and each kernel."""
+    common.check_model(model)
+    common.check_folder(trace)
     net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)

@@ -388,6 +388,12 @@ def print_json(data: Any) -> None:
     click.echo(json.dumps(data, indent=1, default=str))
 
 
+def check_folder(path: Path | None) -> None:
+    """Refused where a file cannot be written since its folder is not there: told before the work, not after."""
+    if path is not None and not path.parent.is_dir():
+        raise Refused(f"cannot write {path}: no folder {path.parent}")
+
+
 def write_file(path: Path, data: str | bytes) -> None:
     """Write an output file; Refused with the system's reason."""
     try:

@@ -49,8 +49,7 @@ def command(
     out = output or Path(model.with_suffix(".tec").name)
     if out.suffix != ".tec":
         raise Refused(f"--output {out}: a package's name ends in .tec")
-    if out.parent and not out.parent.is_dir():
-        raise Refused(f"cannot write {out}: no folder {out.parent}")
+    common.check_folder(out)
     start = time.perf_counter()
     net = common.open_network(model, target, None, input_dim, dtype, no_cache, freeze, keep=keep)
     net.save(str(out))

@@ -36,6 +36,9 @@ def command(
     """Run a model or a compiled package."""
     if save_outputs is not None and save_outputs.suffix == ".npy":
         raise Refused(f"--save-outputs {save_outputs}: a folder or a .npz file is wanted")
+    common.check_model(model)
+    if save_outputs is not None and save_outputs.suffix == ".npz":
+        common.check_folder(save_outputs)
     net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)

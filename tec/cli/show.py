@@ -57,8 +57,7 @@ def command(
     if html is not None:
         if html.suffix not in (".html", ".htm"):
             raise Refused(f"--html {html}: a page's name ends in .html")
-        if not html.parent.is_dir():
-            raise Refused(f"cannot write {html}: no folder {html.parent}")
+        common.check_folder(html)
         net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
         from .html import write_report
 

@@ -54,6 +54,8 @@ TEC = [sys.executable, "-m", "tec.cli"]
         (["show", "{tiny}", "--html", "/no/such/folder/r.html"], 2, "no folder /no/such/folder"),
         (["show", "{tiny}", "--html", "report.txt"], 2, "ends in .html"),
         (["bench", "{tiny}", "--runs", "0"], 2, "--runs"),
+        (["bench", "{tiny}", "--trace", "/no/such/folder/t.json"], 2, "no folder /no/such/folder"),
+        (["run", "{tiny}", "--save-outputs", "/no/such/folder/o.npz"], 2, "no folder /no/such/folder"),
         (["verify", "{tiny}", "--rtol", "-1"], 2, "--rtol"),
         (["cache", "frob"], 2, "'frob' is not one of"),
     ],
