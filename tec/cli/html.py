@@ -159,14 +159,14 @@ def ceilings(net: Any) -> dict[str, Any]:
 
 
 def _host_ceilings() -> dict[str, Any]:
-    """Two FMA units a core at the clock that the system tells; memory by what a copy in NumPy reaches."""
+    """What the cores reach in FMAs (`host_peak`) and a copy in NumPy in memory: measured here."""
     import time
 
     import numpy as np
 
     import tec
 
-    from ..target import Target
+    from .host_peak import fma_gflops
 
     source = np.ones(1 << 24, np.float32)
     target = np.empty_like(source)
@@ -175,17 +175,11 @@ def _host_ceilings() -> dict[str, Any]:
         start = time.perf_counter()
         np.copyto(target, source)
         best = min(best, time.perf_counter() - start)
-    try:
-        clocks = [float(m) for m in re.findall(r"cpu MHz\s*:\s*([\d.]+)", Path("/proc/cpuinfo").read_text())]
-    except OSError:
-        clocks = []
-    if not clocks:
-        return {}
-    cores, lanes = tec.cpu().compute_units, Target("llvm").vector_bytes // 4
+    cores = tec.cpu().compute_units
     return {
         "gbps": 2 * source.nbytes / best / 1e9,
-        "peaks": {"vector f32": cores * lanes * 4 * max(clocks) / 1e3},
-        "source": f"two FMA units of {lanes} lanes on {cores} cores at {max(clocks):.0f} MHz; memory by a copy in NumPy",
+        "peaks": {"vector f32": cores * fma_gflops()},
+        "source": f"measured: FMAs in registers on one core, times {cores}; memory by a copy in NumPy",
     }
 
 
@@ -201,6 +195,11 @@ def graph_svg(net: Any, steps: list[listing.Step]) -> str:
             name = values[name]["of"]
         return name
 
+    def made_of(name: str) -> list[str]:
+        """The values that steps make of which `name` consists."""
+        parts = values[root(name)].get("parts")
+        return [x for p in parts for x in made_of(p)] if parts else [root(name)]
+
     makers: dict[str, int] = {}
     edges: set[tuple[int, int]] = set()
     count = len(steps)
@@ -210,10 +209,10 @@ def graph_svg(net: Any, steps: list[listing.Step]) -> str:
     }
     for s in steps:
         for name in s.reads:
-            at = root(name)
-            source = makers.get(at, inputs.get(at))
-            if source is not None:
-                edges.add((source, s.number))
+            for at in made_of(name):
+                source = makers.get(at, inputs.get(at))
+                if source is not None:
+                    edges.add((source, s.number))
         for name in s.writes:
             makers[root(name)] = s.number
         shape = "x".join(map(str, values[s.writes[-1]]["shape"])) if s.writes else ""
@@ -221,9 +220,9 @@ def graph_svg(net: Any, steps: list[listing.Step]) -> str:
     base = count + len(inputs)
     for k, o in enumerate(net.outputs):
         labels[base + k] = (o["name"], f"{o['dtype']} {'x'.join(map(str, o['shape']))}", "")
-        source = makers.get(root(o.get("value", o["name"])))
-        if source is not None:
-            edges.add((source, base + k))
+        for at in made_of(o.get("value", o["name"])):
+            if at in makers:
+                edges.add((makers[at], base + k))
     ranked = [*inputs.values(), *range(count), *range(base, base + len(net.outputs))]
     return layered_svg({n: labels[n] for n in ranked}, edges)
 

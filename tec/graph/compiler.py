@@ -251,10 +251,17 @@ def _plan(
     names: dict[Value, str] = {}
     roots: dict[Value, Value] = {}
     order = {g: k for k, g in enumerate(groups)}
+    starts: dict[Value, int] = {}  # of views: the first byte in their root
+    parts: dict[Value, list[tuple[Value, int]]] = {}  # joined values, and where the others are made in them
     for g in groups:
-        if g.is_alias:
+        made = g.outputs[0] if g.is_alias else None
+        if made is not None and g.view_at is not None:
             source = g.nodes[0].inputs[0]
-            roots[g.outputs[0]] = roots.get(source, source)
+            roots[made] = roots.get(source, source)
+            starts[made] = starts.get(source, 0) + g.view_at
+        elif made is not None and g.join_at is not None:
+            parts[made] = [(roots.get(v, v), at) for v, at in zip(g.nodes[0].inputs, g.join_at)]
+    inside = {v for some in parts.values() for v, _ in some}
 
     def root(v: Value) -> Value:
         return roots.get(v, v)
@@ -281,7 +288,7 @@ def _plan(
     outputs, copies = [], []
     taken: set[Value] = set()
     for v, name in zip(graph.outputs, graph.output_names):
-        if v.is_const or v in graph.inputs or root(v) in graph.inputs or root(v) in taken or root(v) is not v:
+        if v.is_const or v in graph.inputs or root(v) in taken or root(v) is not v or v in parts:
             copies.append((v, name))
         else:
             taken.add(v)
@@ -302,17 +309,27 @@ def _plan(
     for v, _ in copies:
         if not v.is_const:
             last[root(v)] = len(groups)
+    for v in parts:  # joins within joins come first
+        for x, _ in parts[v]:
+            first[v] = min(first[v], first[x])
+            last[v] = max(last[v], last[x])
     in_arena = [v for v in first if v not in names]
     arena: int | None = None
     lifetimes: list[memory.Lifetime] = []
     if not any(v.type.is_symbolic for v in graph.inputs):
+        whole = [v for v in in_arena if v not in inside]
         lifetimes = [
-            memory.Lifetime(str(id(v)), v.type.size * np_dtype(v.dtype).itemsize, first[v], last[v]) for v in in_arena
+            memory.Lifetime(str(id(v)), v.type.size * np_dtype(v.dtype).itemsize, first[v], last[v]) for v in whole
         ]
         offsets, arena = memory.plan(lifetimes)
         by_name = {str(id(v)): v for v in first}
+
+        def lay(v: Value, offset: int) -> str:
+            pieces = [lay(x, offset + at) for x, at in parts.get(v, ())]
+            return entry(v, "arena", offset=offset, **({"parts": pieces} if pieces else {}))
+
         for life in lifetimes:
-            entry(by_name[life.name], "arena", offset=offsets[life.name])
+            lay(by_name[life.name], offsets[life.name])
     else:  # offsets are found when sizes are bound
         for v in in_arena:
             entry(v, "arena")
@@ -324,7 +341,8 @@ def _plan(
             name = entry(v, "param")
             params[name] = _param(v)
             return name
-        return entry(v, "alias", of=use(root(v)))
+        all_of_it = starts.get(v, 0) == 0 and v.type.size == root(v).type.size
+        return entry(v, "alias", of=use(root(v)), **({} if all_of_it else {"offset": starts[v]}))
 
     planned = []
     for g, unit, sizes in steps:

@@ -3,7 +3,9 @@
 In: a Module with one function a fused group (equal groups share one), parameters as arrays, and a plan of plain data:
 
     inputs, outputs   [{"name", "dtype", "shape": [expr...]}]; an output with "check": text is hidden: where it is false, run raises
-    values            {name: {"dtype", "shape": [expr...], "place": "input"|"output"|"param"|"arena"|"alias", "of": name, "offset": expr}}
+    values            {name: {"dtype", "shape": [expr...], "place": "input"|"output"|"param"|"arena"|"alias", "of": name, "offset": expr,
+                      "parts": [name...]}}: an alias begins at a byte of another value; parts, made by themselves one behind the
+                      other and named before, are what is made of the value
     steps             [{"function", "args": [value name or {"scalar": expr}]}]
     arena_bytes       expr, or None: the offsets in the arena are left out, and found for each set of sizes
     guards            [{"size": expr, "what": text}], where there are any: conditions, size >= 0
@@ -288,7 +290,7 @@ class Network:
                 made = NDArray(arena, arena.address + value(v["offset"]), shape, v["dtype"])
             elif v["place"] == "alias":
                 base = place(v["of"])
-                made = NDArray(base.storage, base.address, shape, v["dtype"])
+                made = NDArray(base.storage, base.address + value(v.get("offset", 0)), shape, v["dtype"])
             else:
                 made = empty(shape, v["dtype"], dev)
             arrays[name] = made

@@ -45,6 +45,7 @@ def _check_structure(plan: Mapping[str, Any], params: Mapping[str, Any], signatu
     if not isinstance(values, dict):
         raise damaged("the plan has no table of values")
     symbols = {d for io in plan["inputs"] for d in io["shape"] if isinstance(d, str)}
+    seen: set[str] = set()
     for name, v in values.items():
         if v["place"] not in PLACES:
             raise damaged(f"{name!r} lies in {v['place']!r}")
@@ -52,8 +53,13 @@ def _check_structure(plan: Mapping[str, Any], params: Mapping[str, Any], signatu
         _check_shape(f"the shape of {name!r}", v["shape"], symbols)
         if v["place"] == "param" and name not in params:
             raise damaged(f"parameter {name!r} is missing")
-        if v["place"] == "arena" and not is_open(plan):
-            _check_size(f"the offset of {name!r}", v["offset"], symbols)
+        if v["place"] == "alias" or (v["place"] == "arena" and not is_open(plan)):
+            _check_size(
+                f"the offset of {name!r}", v["offset"] if v["place"] == "arena" else v.get("offset", 0), symbols
+            )
+        if v.get("parts"):
+            _check_parts(name, v, values, seen)
+        seen.add(name)
     for name in values:
         root_of(values, name)
     if not is_open(plan):
@@ -65,6 +71,15 @@ def _check_structure(plan: Mapping[str, Any], params: Mapping[str, Any], signatu
     _check_ends(plan, values, symbols)
     for step in plan["steps"]:
         _check_step(step, values, symbols, signature)
+
+
+def _check_parts(name: str, v: Mapping[str, Any], values: Mapping[str, Any], seen: set[str]) -> None:
+    """Parts are values in the arena that the table names before: so none is a part of itself."""
+    if v["place"] != "arena" or not isinstance(v["parts"], (list, tuple)):
+        raise damaged(f"{name!r} cannot have parts")
+    for p in v["parts"]:
+        if not isinstance(p, str) or p not in seen or values[p]["place"] != "arena":
+            raise damaged(f"{_brief(p)} is no part of {name!r}")
 
 
 def _check_ends(plan: Mapping[str, Any], values: Mapping[str, Any], symbols: set[str]) -> None:
@@ -240,10 +255,16 @@ class _Memory:
                 if start + n > arena or start % ALIGN:
                     raise damaged(f"{name!r}, {n} bytes at {start}, does not fit the arena of {arena} bytes")
         for name, root in self.root.items():
-            if self.nbytes[name] != self.nbytes[root]:
+            begin, has, there = self._begin(name), self.nbytes[name], self.nbytes[root]
+            if begin + has > there or begin % ALIGN or ("offset" not in values[name] and has != there):
                 raise damaged(
-                    f"{name!r} has {self.nbytes[name]} bytes, {root!r}, whose memory it is, {self.nbytes[root]}"
+                    f"{name!r} has {has} bytes from {begin} on of {root!r}, whose memory it is, with {there} bytes"
                 )
+        for name, v in values.items():
+            if v.get("parts"):
+                ends = [self.span[name][0], *(self.span[p][1] for p in v["parts"])]
+                if [self.span[p][0] for p in v["parts"]] != ends[:-1] or ends[-1] != self.span[name][1]:
+                    raise damaged(f"the parts of {name!r} are not one behind the other")
         if arena > 2 * needed + (1 << 20):
             raise damaged(f"the arena has {arena} bytes, and {needed} are used")
 
@@ -253,28 +274,41 @@ class _Memory:
             raise damaged(f"{exprs.text(e)} gives a size of {_brief(n)}")
         return int(n)
 
+    def _begin(self, name: str) -> int:
+        """The byte of its root's memory at which a value begins."""
+        at = 0
+        while self.values[name]["place"] == "alias":
+            at += self._size(self.values[name].get("offset", 0))
+            name = self.values[name]["of"]
+        return at
+
+    def _is_made(self, arena: _Arena, name: str) -> bool:
+        parts = self.values[name].get("parts")
+        return all(self._is_made(arena, p) for p in parts) if parts else name in arena.made
+
     def run(self, signature: Params) -> None:
         arena = _Arena()
         place = {name: v["place"] for name, v in self.values.items()}
         arena.made.update(n for n, p in place.items() if p in ("input", "param"))
         for step in self.plan["steps"]:
             function, wanted = step["function"], signature(step["function"])
-            tensors = [(p, self.root[a]) for p, a in zip(wanted, step["args"]) if isinstance(a, str)]
-            reads = [r for p, r in tensors if not p.writes]
-            writes = [r for p, r in tensors if p.writes]
+            tensors = [(p, self.root[a], a) for p, a in zip(wanted, step["args"]) if isinstance(a, str)]
+            reads = [r for p, r, _ in tensors if not p.writes]
+            made = [(r, a) for p, r, a in tensors if p.writes]
+            writes = [r for r, _ in made]
             for r in reads:
-                if r not in arena.made:
+                if not self._is_made(arena, r):
                     raise damaged(f"{function!r} reads {r!r}, which is not made yet or overwritten")
-            for k, w in enumerate(writes):
-                if place[w] in ("input", "param"):
-                    raise damaged(f"{function!r} writes to {w!r}, which is an {place[w]}")
+            for k, (w, a) in enumerate(made):
+                if place[w] in ("input", "param") or self.values[w].get("parts") or self.nbytes[a] != self.nbytes[w]:
+                    raise damaged(f"{function!r} writes to {a!r}, which is an {place[w]} or a piece of one")
                 if any(self._overlap(w, other) for other in [*reads, *writes[:k]]):
                     raise damaged(f"{function!r} writes {w!r} over another of its arguments")
             for w in writes:
                 arena.write(w, *self.span.get(w, (0, 0)))
         for io in self.plan["outputs"]:
             name = io.get("value", io["name"])
-            if self.root[name] not in arena.made:
+            if not self._is_made(arena, self.root[name]):
                 raise damaged(f"no step makes output {io['name']!r}, or another overwrites it")
 
     def _overlap(self, a: str, b: str) -> bool:

@@ -2,7 +2,7 @@
 
 Every group has one output value, so merging a group into its only reader can never make a cycle. A group has at most one
 anchor (a contraction, a reduction, a row operator); elementwise work follows an anchor of the same shape, injective chains
-run together and into a reduction that reads them. A reshape stays alone: it costs nothing (an alias of its input). A node
+run together and into a reduction that reads them. What moves nothing stays alone (see `aliases`). A node
 of which several outputs are used stays alone.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ...ops.dims import at_most
 from ...ops.registry import BROADCAST, COMPLEX, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION
+from ..aliases import find_aliases
 from ..graph import Graph, Node, Value
 
 _ANCHORS = (COMPLEX, REDUCTION, OPAQUE)
@@ -25,6 +26,8 @@ class FusedGroup:
     nodes: list[Node] = field(default_factory=list)
     anchor: Node | None = None
     unused: set[Value] = field(default_factory=set)  # outputs of the last node that nothing reads
+    view_at: int | None = None  # only shows its input, from this byte on
+    join_at: list[int] | None = None  # its inputs are made in its output, each from this byte on
 
     @property
     def outputs(self) -> list[Value]:
@@ -38,8 +41,8 @@ class FusedGroup:
 
     @property
     def is_alias(self) -> bool:
-        """Whether the group only looks at its input under another shape."""
-        return len(self.nodes) == 1 and "view" in self.nodes[0].definition.tags and not self.nodes[0].inputs[0].is_const
+        """Whether the group moves nothing and needs no function."""
+        return self.view_at is not None or self.join_at is not None
 
     def __repr__(self) -> str:
         return f"group({' -> '.join(n.op for n in self.nodes)})"
@@ -50,15 +53,17 @@ def fuse(graph: Graph) -> list[FusedGroup]:
     readers = graph.users()
     outputs = set(graph.outputs)
     of: dict[Node, FusedGroup] = {}
+    aliases = find_aliases(graph)
     # A row operator of which nothing reads the statistics is like one without them.
     lone = {
         n for n in graph.nodes
         if "row" in n.definition.tags and not any(v in readers or v in outputs for v in n.outputs[1:])
     }  # fmt: skip
+    alone = {n for n in graph.nodes if not _may_fuse(n, lone)} | aliases.views.keys() | aliases.joins.keys()
     for node in graph.nodes:
-        group = FusedGroup()
-        if _may_fuse(node, lone):
-            for producer in _mergeable(node, of, readers, outputs, lone):
+        group = FusedGroup(view_at=aliases.views.get(node), join_at=aliases.joins.get(node))
+        if node not in alone:
+            for producer in _mergeable(node, of, readers, outputs, lone, alone):
                 if group.anchor is not None and producer.anchor is not None:
                     continue
                 if _anchor_of(node) is not None and producer.anchor is not None:
@@ -72,7 +77,7 @@ def fuse(graph: Graph) -> list[FusedGroup]:
             group.anchor = node
         for n in group.nodes:
             of[n] = group
-    _join_forks(graph, of, readers, outputs, lone)
+    _join_forks(graph, of, readers, outputs, lone, alone)
     position = {n: k for k, n in enumerate(graph.nodes)}
     groups = list(dict.fromkeys(of[n] for n in graph.nodes))
     for g in groups:
@@ -82,7 +87,12 @@ def fuse(graph: Graph) -> list[FusedGroup]:
 
 
 def _join_forks(
-    graph: Graph, of: dict[Node, FusedGroup], readers: dict[Value, list[Node]], outputs: set[Value], lone: set[Node]
+    graph: Graph,
+    of: dict[Node, FusedGroup],
+    readers: dict[Value, list[Node]],
+    outputs: set[Value],
+    lone: set[Node],
+    alone: set[Node],
 ) -> None:
     """A value that several nodes of one elementwise group read, and no other: its group takes them in (a bias and a GELU behind a
     product, say)."""
@@ -94,11 +104,7 @@ def _join_forks(
             if v.node is None or v in outputs or v.shape != made.shape or any(of[r] is not group for r in readers[v]):
                 continue
             before = of[v.node]
-            if (
-                not _may_fuse(v.node, lone)
-                or before.nodes[-1] is not v.node
-                or len(before.nodes) + len(group.nodes) > _MAX_NODES
-            ):
+            if v.node in alone or before.nodes[-1] is not v.node or len(before.nodes) + len(group.nodes) > _MAX_NODES:
                 continue
             if before.anchor is None or not _allowed(before, group.nodes[-1], v, lone) or not _same_places(group, v):
                 continue
@@ -128,7 +134,12 @@ def _anchor_of(node: Node) -> Node | None:
 
 
 def _mergeable(
-    node: Node, of: dict[Node, FusedGroup], readers: dict[Value, list[Node]], outputs: set[Value], lone: set[Node]
+    node: Node,
+    of: dict[Node, FusedGroup],
+    readers: dict[Value, list[Node]],
+    outputs: set[Value],
+    lone: set[Node],
+    alone: set[Node],
 ) -> list[FusedGroup]:
     """Groups of producers that may run inside the node's own group."""
     found: list[FusedGroup] = []
@@ -137,7 +148,7 @@ def _mergeable(
         if producer is None or v in outputs or any(r is not node for r in readers[v]):
             continue
         group = of[producer]
-        if group in found or not _may_fuse(producer, lone) or group.outputs[0] is not v:
+        if group in found or producer in alone or group.outputs[0] is not v:
             continue
         if _allowed(group, node, v, lone):
             found.append(group)

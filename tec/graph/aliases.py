@@ -1,0 +1,106 @@
+"""Nodes that move nothing: values that are a part of another value's memory.
+
+A reshape shows its input's elements under another shape. A slice of whole rows is a piece of its input. A concatenation of
+whole rows is its inputs, made one behind the other from the start. None of them needs a function, and steps that read or
+make one row each of a long sequence (an LSTM's) are one function with another address.
+
+In: a graph, after its passes. Out: `Aliases`: which nodes are views and at which byte of their input they begin, and which
+concatenations are joined, with the place of each input in the result. Sizes must be numbers but for reshapes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from ..ops.registry import normalize_axis
+from ..te.evaluate import np_dtype
+from .graph import Graph, Node, Value
+
+PIECE_ALIGN = 64  # bytes: what functions may expect of an argument's address
+
+
+@dataclass
+class Aliases:
+    """`views`: node -> first byte in its input; `joins`: node -> first byte of each input in its output."""
+
+    views: dict[Node, int] = field(default_factory=dict)
+    joins: dict[Node, list[int]] = field(default_factory=dict)
+
+
+def find_aliases(graph: Graph) -> Aliases:
+    """The graph's nodes that need no function."""
+    found = Aliases()
+    readers = graph.users()
+    for node in graph.nodes:
+        if node.inputs and node.inputs[0].is_const:
+            continue
+        if "view" in node.definition.tags:
+            found.views[node] = 0
+        elif node.op == "slice":
+            begin = _piece(node)
+            if begin is not None and not _worth_fusing(node.inputs[0], readers):
+                found.views[node] = begin
+    if any(v.type.is_symbolic for v in graph.inputs):
+        return found  # places are found when sizes are bound, one by one
+    placed: set[Value] = set(graph.outputs)
+    for node in reversed(graph.nodes):  # the largest come last
+        if node.op == "concat":
+            _join(node, found, placed)
+    return found
+
+
+def _whole_rows(shape: tuple[int, ...], axis: int) -> bool:
+    """Whether pieces along `axis` of a row-major array are one behind the other."""
+    return prod(shape[:axis]) == 1
+
+
+def _piece(node: Node) -> int | None:
+    """The byte at which a slice begins in its input, where it is one aligned piece of it."""
+    x, y = node.inputs[0], node.outputs[0]
+    if x.type.is_symbolic or y.type.is_symbolic or y.type.size == 0 or x.dtype != y.dtype:
+        return None
+    starts = node.attrs["starts"]
+    cut = [k for k, (a, b) in enumerate(zip(x.shape, y.shape)) if a != b]
+    axis = cut[0] if cut else 0
+    if any(s != 1 for s, n in zip(node.attrs["steps"], y.shape) if n > 1) or len(cut) > 1:
+        return None
+    if not _whole_rows(x.shape, axis):
+        return None
+    begin = starts[axis] * prod(x.shape[axis + 1 :]) * np_dtype(x.dtype).itemsize if x.ndim else 0
+    return begin if begin % PIECE_ALIGN == 0 else None
+
+
+def _worth_fusing(v: Value, readers: dict[Value, list[Node]]) -> bool:
+    """Whether only a part of `v` is needed at all: its maker is better run on that part."""
+    return v.node is not None and len(readers.get(v, ())) == 1 and v.node.definition.kind not in ("complex", "opaque")
+
+
+def _join(node: Node, found: Aliases, placed: set[Value]) -> None:
+    """Take a concatenation into `found` where its inputs can be made in place."""
+    out = node.outputs[0]
+    axis = normalize_axis(node.attrs["axis"], out.ndim)
+    if out.type.is_symbolic or not _whole_rows(out.shape, axis):
+        return
+    begins, at = [], 0
+    makers: list[Value] = []
+    for v in node.inputs:
+        source = v
+        while source.node in found.views and found.views[source.node] == 0 and _same_bytes(source):
+            source = source.node.inputs[0]
+        if source.node is None or source.node in found.views or source in placed or source in makers:
+            return
+        if at % PIECE_ALIGN or v.type.size == 0:
+            return
+        makers.append(source)
+        begins.append(at)
+        at += v.type.size * np_dtype(v.dtype).itemsize
+    if len(makers) < 2:
+        return
+    found.joins[node] = begins
+    placed.update(makers)
+
+
+def _same_bytes(v: Value) -> bool:
+    assert v.node is not None
+    return bool(v.node.inputs[0].type.size == v.type.size)
