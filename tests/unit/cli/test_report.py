@@ -92,3 +92,18 @@ def test_the_page_fits_its_window(report, in_browser, width):
     )
     assert abs(got["middle"][0] - got["middle"][1]) <= 1
     assert got["wide"] <= 0 and min(got["sizes"]) > 140 and min(got["panes"]) > 290
+
+
+def test_a_cpus_ceilings_are_measured(tec_cli, tiny, tmp_path):
+    from tec.cli.host_peak import fma_gflops
+
+    one = fma_gflops()
+    assert 1 < one < 1000  # GFLOP/s of a core
+    path = tmp_path / "cpu.html"
+    assert tec_cli("show", tiny, "--html", path, "--input-dim", "batch", 1).exit_code == 0
+    page = path.read_text()
+    roofs = _data(page)["roofs"]
+    assert roofs["source"].startswith("measured") and roofs["source"].split(":")[0] in page
+    import tec
+
+    assert roofs["peaks"]["vector f32"] == pytest.approx(tec.cpu().compute_units * one, rel=0.7) and roofs["gbps"] > 0.1
