@@ -195,6 +195,11 @@ def graph_svg(net: Any, steps: list[listing.Step]) -> str:
             name = values[name]["of"]
         return name
 
+    def made_of(name: str) -> list[str]:
+        """The values that steps make of which `name` consists."""
+        parts = values[root(name)].get("parts")
+        return [x for p in parts for x in made_of(p)] if parts else [root(name)]
+
     makers: dict[str, int] = {}
     edges: set[tuple[int, int]] = set()
     count = len(steps)
@@ -204,10 +209,10 @@ def graph_svg(net: Any, steps: list[listing.Step]) -> str:
     }
     for s in steps:
         for name in s.reads:
-            at = root(name)
-            source = makers.get(at, inputs.get(at))
-            if source is not None:
-                edges.add((source, s.number))
+            for at in made_of(name):
+                source = makers.get(at, inputs.get(at))
+                if source is not None:
+                    edges.add((source, s.number))
         for name in s.writes:
             makers[root(name)] = s.number
         shape = "x".join(map(str, values[s.writes[-1]]["shape"])) if s.writes else ""
@@ -215,9 +220,9 @@ def graph_svg(net: Any, steps: list[listing.Step]) -> str:
     base = count + len(inputs)
     for k, o in enumerate(net.outputs):
         labels[base + k] = (o["name"], f"{o['dtype']} {'x'.join(map(str, o['shape']))}", "")
-        source = makers.get(root(o.get("value", o["name"])))
-        if source is not None:
-            edges.add((source, base + k))
+        for at in made_of(o.get("value", o["name"])):
+            if at in makers:
+                edges.add((makers[at], base + k))
     ranked = [*inputs.values(), *range(count), *range(base, base + len(net.outputs))]
     return layered_svg({n: labels[n] for n in ranked}, edges)
 
