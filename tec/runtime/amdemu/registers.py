@@ -67,7 +67,7 @@ class Registers:
         self.s = Ops(self.out, 0)
         self.region: Region | None = None
         self.regions = 0
-        self.mask_slots = 0
+        self.mask_slots = self.resident_slots = self.saved_slots = 0
         self.lds_dwords: set[int] = set()  # widths of the LDS loads within regions
         # LDS loads need not be told to the race and init checks, the align check or the profile.
         self.plain_lds = not options.profile and not options.checks - {"bounds", "wait"}
@@ -112,6 +112,9 @@ class Registers:
         place = len(self.segments) - 1
         for (kind, index), (t, value) in self.dirty.items():
             at = strip_address(self, kind, index) if self.region is not None else f"%{kind}{index}"
+            if self.region is not None and self.region.resident:
+                self.out.put(f"store {self.v.type(t)} {value}, ptr {at}")
+                continue
             self.v.out.lines.append(f"\0put {kind} {index} {place} store {self.v.type(t)} {value}, ptr {at}, align 64")
         self.dirty.clear()
 
@@ -173,7 +176,8 @@ class Registers:
                 known["i32"] = self.out.emit(f"load i32, ptr %s{index}")
             elif self.region is not None:
                 at = strip_address(self, kind, index)
-                known["i32"] = self.body.emit(f"load volatile {self.v.type('i32')}, ptr {at}, align 64")
+                how = "load" if self.region.resident else "load volatile"
+                known["i32"] = self.body.emit(f"{how} {self.v.type('i32')}, ptr {at}, align 64")
             else:
                 known["i32"] = self.out.emit(f"load volatile {self.v.type('i32')}, ptr %{kind}{index}, align 64")
         value = known.get(t)

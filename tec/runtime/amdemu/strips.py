@@ -58,6 +58,7 @@ class Region:
     masks: dict[int, str] = field(default_factory=dict)
     loads: dict[tuple[str, int], LdsRead] = field(default_factory=dict)
     patterns: dict[tuple[str, int], tuple[str, str, str]] = field(default_factory=dict)
+    resident: dict[tuple[str, int], str] = field(default_factory=dict)  # of a loop: where its registers are kept
 
 
 def takes_strips(w: Registers, inst: Inst, row: Row) -> bool:
@@ -119,9 +120,7 @@ def close_region(w: Registers) -> None:
     """Write the loop; pending lane masks reach their SGPRs."""
     region = w.region
     assert region is not None
-    for read in list(dict.fromkeys(id(r) for r in region.loads.values())):
-        first = next(r for r in region.loads.values() if id(r) == read)
-        read_lds(w, first)
+    read_pending(w)
     w.flush()
     body, out, n = w.body, w.out, region.number
     for k, (index, bits) in enumerate(region.masks.items()):
@@ -156,9 +155,18 @@ def close_region(w: Registers) -> None:
     body.lines = []
 
 
-def strip_address(w: Registers, kind: str, index: int) -> str:
-    """Pointer to this strip of a register in the wave's state."""
+def read_pending(w: Registers) -> None:
+    """Read the loads that nothing used so far."""
     assert w.region is not None
+    while w.region.loads:
+        read_lds(w, next(iter(w.region.loads.values())))
+
+
+def strip_address(w: Registers, kind: str, index: int) -> str:
+    """Pointer to this strip of a register: in the wave's state, or where a loop keeps it."""
+    assert w.region is not None
+    if w.region.resident:
+        return w.region.resident[kind, index]
     return w.body.emit(f"getelementptr i8, ptr %r{w.region.number}.sp, i64 {w.reg_offset(kind, index)}")
 
 
@@ -350,6 +358,9 @@ def entry_lines(w: Registers) -> list[str]:
     from .context import CTX
 
     lines = ["  %strip = alloca i64", *(f"  %mk{k} = alloca i64" for k in range(w.mask_slots))]
+    if w.resident_slots:
+        lines += [f"  %lv{m} = alloca <16 x i32>" for m in range(w.resident_slots)]
+        lines += [*(f"  %sv{m} = alloca i32" for m in range(w.saved_slots)), "  %svc = alloca i1"]
     if w.lds_dwords:
         lines += [
             f"  %lds_at = getelementptr i8, ptr %ctx, i64 {CTX['lds']}",

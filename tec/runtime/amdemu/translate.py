@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from .asmparse import Inst, KernelText, Operand
 from .context import CTX, STATE_SCC
+from .loops import loop_end, run_loop
 from .strips import close_region, entry_lines, lds_read, may_stay, open_region, takes_strips, touches_masks
 from .table import lookup
 from .wave import EXEC, VCC, Options, Wave
@@ -200,21 +201,7 @@ class Translator(Wave):
             pay = self.out.fresh_label("loop")
             self.out.put(f"br i1 {condition}, label %{pay}, label %{after}" if condition else f"br label %{pay}")
             self.out.label(pay)
-            cost = self.position - self.text.labels[label] + 1
-            at = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['budget']}")
-            left = self.s.sub(self.out.emit(f"load i64, ptr {at}"), str(cost), "i64")
-            self.out.put(f"store i64 {left}, ptr {at}")
-            stop = self.out.emit("load volatile i32, ptr %stop")
-            stopped = self.s.icmp("ne", "i32", stop, "0")
-            spent = self.s.icmp("slt", "i64", left, "0")
-            leave = self.s.or_(stopped, spent, "i1")
-            out = self.out.fresh_label("leave")
-            self.out.put(f"br i1 {leave}, label %{out}, label %{goal}, !prof !0")
-            self.out.label(out)
-            kind = self.s.select(stopped, "i64", "7", "6")
-            self.out.declares.add("declare i32 @tec_fault(ptr, i64, i32, i64, i64)")
-            self.out.emit(f"call i32 @tec_fault(ptr %ctx, i64 {kind}, i32 {self.site()}, i64 0, i64 0)")
-            self.out.put("br label %fault")
+            self.pay(self.position - self.text.labels[label] + 1, goal)
         self.out.label(after)
         self.new_segment(condition is not None, label)
         self.terminated = condition is None
@@ -222,6 +209,23 @@ class Translator(Wave):
             self.new_block()
         else:
             self.begin_block()
+
+    def pay(self, cost: int, goal: str) -> None:
+        """Take `cost` instructions from the budget and go on to `goal`; leave where it is spent, or a stop is asked for."""
+        at = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['budget']}")
+        left = self.s.sub(self.out.emit(f"load i64, ptr {at}"), str(cost), "i64")
+        self.out.put(f"store i64 {left}, ptr {at}")
+        stop = self.out.emit("load volatile i32, ptr %stop")
+        stopped = self.s.icmp("ne", "i32", stop, "0")
+        spent = self.s.icmp("slt", "i64", left, "0")
+        leave = self.s.or_(stopped, spent, "i1")
+        out = self.out.fresh_label("leave")
+        self.out.put(f"br i1 {leave}, label %{out}, label %{goal}, !prof !0")
+        self.out.label(out)
+        kind = self.s.select(stopped, "i64", "7", "6")
+        self.out.declares.add("declare i32 @tec_fault(ptr, i64, i32, i64, i64)")
+        self.out.emit(f"call i32 @tec_fault(ptr %ctx, i64 {kind}, i32 {self.site()}, i64 0, i64 0)")
+        self.out.put("br label %fault")
 
     def conditional(self, inst: Inst) -> str:
         name = inst.op.removeprefix("s_cbranch_")
@@ -347,7 +351,10 @@ class Translator(Wave):
         for label, index in self.text.labels.items():
             starts.setdefault(index, []).append(label)
         self.begin_block()
+        done = 0
         for index, inst in enumerate(self.text.insts):
+            if index < done:
+                continue
             self.position = index
             for label in starts.get(index, ()):
                 self.settle()
@@ -357,6 +364,11 @@ class Translator(Wave):
                 self.new_block()
                 self.begin_block()
                 self.since_getpc = None
+            end = loop_end(self, index, starts) if index in starts else None
+            if end is not None:
+                run_loop(self, index, end)
+                done = end + 1
+                continue
             self.instruction(inst)
         self.settle()
         for index, labels in starts.items():
