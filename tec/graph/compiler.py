@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,8 @@ def compile(
     model: a path to an ONNX file, a ModelProto, or a `tec.graph.Graph`. target: text or Target ("llvm", "rocm
     -mcpu=gfx942", "cuda"). shapes: input name -> shape, or dimension's name -> size, for what the model leaves open; dimensions
     with a name and no size stay symbolic, and a name in a shape is such a dimension: {"x": ("batch", 3, 224, 224)}. dtype: "float16"
-    for mixed precision. progress: a callable that takes (done, total, what); by default lines go to a terminal's stderr.
+    for mixed precision. progress: a callable that takes (done, total, what); by default stderr shows a bar on a terminal, and a line
+    every ten seconds elsewhere. A compilation can be interrupted (Ctrl-C).
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
@@ -57,7 +59,7 @@ def compile(
         if found is not None:
             return found
     graph = _as_graph(model, shapes, freeze)
-    net = compile_graph(graph, tgt, dtype=dtype, progress=progress or _terminal_progress())
+    net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress())
     if key is not None:
         _to_cache(key, net)
     return net
@@ -388,11 +390,17 @@ def _cache_key(model: Any, target: Target, shapes: Any, dtype: str | None, freez
     if isinstance(model, (str, os.PathLike)):
         try:
             with open(model, "rb") as f:
-                h.update(f.read())
+                content = f.read()
+            h.update(content)
         except OSError:
             return None
         folder = os.path.dirname(os.path.abspath(model))
-        h.update(folder.encode())  # external data lies beside the file
+        h.update(folder.encode())
+        if b"location" in content:  # weights may lie in files beside it
+            for where, _, files in sorted(os.walk(folder)):
+                for name in sorted(files):
+                    st = os.stat(os.path.join(where, name))
+                    h.update(f"{where} {name} {st.st_size} {st.st_mtime_ns};".encode())
     elif hasattr(model, "SerializeToString"):
         h.update(model.SerializeToString())
     else:
@@ -421,9 +429,12 @@ def _cache_key(model: Any, target: Target, shapes: Any, dtype: str | None, freez
 
 def _source_stamp() -> str:
     """What the compiler's own sources look like: a changed compiler never serves old code."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    roots = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+    for point in entry_points(group="tec.frontends"):
+        spec = find_spec(point.module.partition(".")[0])
+        roots += sorted(spec.submodule_search_locations or ()) if spec is not None else ()
     h = hashlib.sha256()
-    for folder, dirs, files in os.walk(root):
+    for folder, dirs, files in (entry for root in roots for entry in os.walk(root)):
         dirs.sort()
         for name in sorted(files):
             if name.endswith(".py"):
@@ -476,13 +487,25 @@ def _to_cache(key: str, net: Network) -> None:
         return  # a cache that cannot be written costs time, not the result
 
 
-def _terminal_progress() -> Any:
-    """A line that counts up on a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        return None
+_BAR = 24
+_LINE_SECONDS = 10.0
 
-    def show(done: int, total: int, what: str) -> None:
+
+def default_progress(stream: Any = None, clock: Any = time.monotonic) -> Any:
+    """What shows how far a long compilation is: a bar that grows on a terminal, now and then a line in a log."""
+    out = sys.stderr if stream is None else stream
+    last = clock()
+
+    def bar(done: int, total: int, what: str) -> None:
+        full = _BAR * done // max(total, 1)
         end = "\n" if done == total else ""
-        print(f"\r\x1b[Kcompiling {done}/{total} {what[:60]}", end=end, file=sys.stderr, flush=True)
+        print(f"\r\x1b[Kcompiling [{'#' * full:<{_BAR}}] {done}/{total} {what[:50]}", end=end, file=out, flush=True)
 
-    return show
+    def line(done: int, total: int, what: str) -> None:
+        nonlocal last
+        now = clock()
+        if now - last >= _LINE_SECONDS:
+            last = now
+            print(f"compiling {done}/{total} {what[:80]}", file=out, flush=True)
+
+    return bar if out.isatty() else line
