@@ -24,13 +24,15 @@ def numpy_type(dtype: str) -> np.dtype[Any]:
         return np.dtype(getattr(ml_dtypes, _HOST.get(dtype, dtype)))
 
 
-def cast_on_host(x: Any, dtype: str, saturate: bool = True) -> Any:
+def cast_on_host(x: Any, dtype: str, saturate: bool = True, round_mode: str = "up") -> Any:
     """`x` as `dtype`, as ONNX's Cast: 8-bit floats saturate to their largest value or, unsaturated, to inf or NaN."""
     if dtype == "string":
         return np.array([_text(v) for v in np.asarray(x).reshape(-1)], dtype=object).reshape(np.shape(x))
     if np.asarray(x).dtype == object:
         return _parse(x, dtype)
     to = numpy_type(dtype)
+    if dtype == "float8_e8m0fnu":
+        return _to_exponent(np.asarray(x).astype(np.float32), saturate, round_mode).view(to)
     if dtype.startswith(("float8", "float4", "float6")):
         return _to_small_float(np.asarray(x).astype(np.float32), dtype, to, saturate)
     if dtype.startswith(("int", "uint")) and to.itemsize == 1 and dtype not in ("int8", "uint8"):
@@ -46,8 +48,6 @@ def cast_on_host(x: Any, dtype: str, saturate: bool = True) -> Any:
 def _to_small_float(x: Any, dtype: str, to: np.dtype[Any], saturate: bool) -> Any:
     import ml_dtypes
 
-    if dtype == "float8_e8m0fnu":
-        return x.astype(to)
     info = ml_dtypes.finfo(to)
     largest = float(info.max)
     with np.errstate(all="ignore"):
@@ -56,6 +56,24 @@ def _to_small_float(x: Any, dtype: str, to: np.dtype[Any], saturate: bool) -> An
             over = np.abs(x) > largest
             y = np.where(over & ~np.isnan(x), np.copysign(largest, x), y.astype(np.float32)).astype(to)
     return y
+
+
+def _to_exponent(x: Any, saturate: bool, round_mode: str) -> Any:
+    """E8M0: 2 to the power of the byte less 127, for magnitudes; 255 is NaN, infinities too. `round_mode`: up, down, nearest."""
+    if round_mode not in ("up", "down", "nearest"):
+        raise ImportModelError(f"round_mode {round_mode!r}")
+    with np.errstate(all="ignore"):
+        fraction, exponent = np.frexp(np.abs(x))  # fraction from 0.5 to 1
+    power = np.where(x == 0, 0, exponent.astype(np.int64) + 126)
+    # Subnormal numbers have no implied bit, and round as the numbers just above them do.
+    low = np.abs(x) < np.float32(2.0**-126)
+    more = {"up": fraction > 0.5, "down": fraction < 0, "nearest": fraction >= 0.75}[round_mode]
+    if round_mode == "up":
+        more = np.where(low, x != 0, more)
+        power = np.where(low, 0, power)
+    power = power + more
+    power = np.clip(power, 0, 254 if saturate else 255)
+    return np.where(np.isfinite(x), power, 255).astype(np.uint8)
 
 
 def _text(v: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from typing import Any
 
@@ -67,20 +68,45 @@ def non_max_suppression(c: Call) -> Value:
         for n, k in np.ndindex(scores.shape[0], scores.shape[1]):
             s, b = scores[n, k], boxes[n]
             area = (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1])
-            left = [int(i) for i in np.argsort(-s, kind="stable") if s[i] > floor]
+            order = np.argsort(-s, kind="stable")
+            left = order[s[order] > floor]
             kept = 0
-            while left and kept < most:
-                best = left.pop(0)
-                picked.append((n, k, best))
+            while len(left) and kept < most:
+                best, rest = left[0], left[1:]
+                picked.append((n, k, int(best)))
                 kept += 1
-                rest = np.array(left, int)
                 lo, hi = np.maximum(b[best, :2], b[rest, :2]), np.minimum(b[best, 2:], b[rest, 2:])
                 common = np.prod(np.maximum(hi - lo, 0), -1)
                 union = area[best] + area[rest] - common
-                left = [i for i, a, u in zip(left, common, union) if not (u > 0 and a / u > iou)]
+                with np.errstate(all="ignore"):
+                    left = rest[~((union > 0) & (common / union > iou))]
         return np.array(picked, np.int64).reshape(-1, 3)
 
     return c.host(run, c[0], c[1])
+
+
+@onnx_op("ImageDecoder")
+def image_decoder(c: Call) -> Value:
+    """A picture's file as (height, width, channels), by Pillow."""
+    form = c.attr("pixel_format", "RGB")
+    if form not in ("RGB", "BGR", "Grayscale"):
+        raise ImportModelError(f"pixel_format {form!r}")
+
+    def run(data: Any) -> Any:
+        try:
+            from PIL import Image
+        except ImportError:
+            raise ImportModelError("ImageDecoder needs Pillow", hint="pip install pillow") from None
+        try:
+            with Image.open(io.BytesIO(np.asarray(data, np.uint8).tobytes())) as picture:
+                pixels = np.asarray(picture.convert("L" if form == "Grayscale" else "RGB"))
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as e:
+            raise ImportModelError(f"the picture cannot be read: {e}") from None
+        if form == "Grayscale":
+            return pixels[:, :, None]
+        return np.ascontiguousarray(pixels[:, :, ::-1] if form == "BGR" else pixels)
+
+    return c.host(run, c[0])
 
 
 # ---- text

@@ -99,7 +99,7 @@ def host_dtype(dtype: str) -> bool:
     )  # fmt: skip
 
 
-def convert(c: Call, x: Value, to: str, saturate: bool = True) -> Value:
+def convert(c: Call, x: Value, to: str, saturate: bool = True, round_mode: str = "up") -> Value:
     """`x` as dtype `to`; exotic types on the host."""
     if x.dtype == to:
         return x
@@ -107,17 +107,18 @@ def convert(c: Call, x: Value, to: str, saturate: bool = True) -> Value:
         return c.cast(x, to)
     from .casts import cast_on_host
 
-    return c.graph.constant(cast_on_host(c.importer.value_of(x, f"a cast to {to}"), to, saturate), "cast", to)
+    array = cast_on_host(c.importer.value_of(x, f"a cast to {to}"), to, saturate, round_mode)
+    return c.graph.constant(array, "cast", to)
 
 
 @onnx_op("Cast")
 def cast(c: Call) -> Value:
-    return convert(c, c[0], reader.dtype_name(c.attr("to")), bool(c.attr("saturate", 1)))
+    return convert(c, c[0], reader.dtype_name(c.attr("to")), bool(c.attr("saturate", 1)), c.attr("round_mode", "up"))
 
 
 @onnx_op("CastLike")
 def cast_like(c: Call) -> Value:
-    return convert(c, c[0], c[1].dtype, bool(c.attr("saturate", 1)))
+    return convert(c, c[0], c[1].dtype, bool(c.attr("saturate", 1)), c.attr("round_mode", "up"))
 
 
 @onnx_op("BitCast")

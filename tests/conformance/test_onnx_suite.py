@@ -6,7 +6,7 @@ import pytest
 
 from . import onnx_suite
 
-CPU_FLOOR = 1800
+CPU_FLOOR = 1860
 SAMPLE = int(os.environ.get("TEC_ONNX_SAMPLE", "400"))
 
 
