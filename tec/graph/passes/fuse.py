@@ -82,7 +82,9 @@ def fuse(graph: Graph) -> list[FusedGroup]:
     groups = list(dict.fromkeys(of[n] for n in graph.nodes))
     for g in groups:
         g.nodes.sort(key=position.__getitem__)
-        g.unused = {v for v in g.nodes[-1].outputs if v not in readers and v not in outputs}
+        last = g.nodes[-1].definition
+        if last.kind != OPAQUE or "row" in last.tags:  # the others may be one loop nest that makes all of them
+            g.unused = {v for v in g.nodes[-1].outputs if v not in readers and v not in outputs}
     return sorted(groups, key=lambda g: position[g.nodes[-1]])
 
 

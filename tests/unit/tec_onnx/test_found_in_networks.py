@@ -37,3 +37,17 @@ def test_a_window_larger_than_its_input_without_ceil_mode_is_refused():
     node = oh.make_node("AveragePool", ["x"], ["y"], kernel_shape=[32, 32], strides=[32, 32])
     with pytest.raises(tec.TecError, match="window"):
         tec.compile(_model([node], {"x": [1, 3, 2, 3]}, ["y"]), target="llvm")
+
+
+@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
+@pytest.mark.parametrize("read", ["values", "places"])
+def test_topk_of_which_one_output_is_read(target, read):
+    k = oh.make_node("Constant", [], ["k"], value=oh.make_tensor("k", TensorProto.INT64, [1], [3]))
+    nodes = [k, oh.make_node("TopK", ["x", "k"], ["values", "places"])]
+    nodes.append(oh.make_node("Cast", [read], ["y"], to=TensorProto.FLOAT))
+    model = _model(nodes, {"x": [2, 9]}, ["y"])
+    x = np.random.default_rng(0).standard_normal((2, 9)).astype(np.float32)
+    want = ort.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    net = tec.compile(model, target=target)
+    got = net.run({"x": x}, device=None if target == "llvm" else tec.rocm_emu("gfx942"))[0]
+    np.testing.assert_array_equal(got, want)
