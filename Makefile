@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test check bench conformance fuzz networks docs clean
+.PHONY: setup demo test check bench conformance fuzz fuzz-models networks docs clean
 
 setup: $(STAMP)
 
@@ -35,6 +35,10 @@ conformance: setup
 
 fuzz: setup
 	$(PY) -m pytest -m slow tests/fuzz
+
+# Mutated models, graphs and packages, five minutes each: refused with an error, or the right numbers.
+fuzz-models: setup
+	$(PY) -m pytest -m slow tests/fuzz/test_models.py tests/fuzz/test_onnx_mutations.py
 
 networks: setup
 	$(PIP_INSTALL) '.[bench]'
