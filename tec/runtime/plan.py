@@ -256,7 +256,9 @@ class _Memory:
                     raise damaged(f"{name!r}, {n} bytes at {start}, does not fit the arena of {arena} bytes")
         for name, root in self.root.items():
             begin, has, there = self._begin(name), self.nbytes[name], self.nbytes[root]
-            if begin + has > there or begin % ALIGN or ("offset" not in values[name] and has != there):
+            # Without an offset of its own it is all of what it stands for, which may itself be a part of something.
+            whole = "offset" in values[name] or has == self.nbytes[values[name].get("of", name)]
+            if begin + has > there or begin % ALIGN or not whole:
                 raise damaged(
                     f"{name!r} has {has} bytes from {begin} on of {root!r}, whose memory it is, with {there} bytes"
                 )

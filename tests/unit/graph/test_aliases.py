@@ -131,3 +131,18 @@ def test_a_package_keeps_pieces_and_forged_ones_are_refused(tmp_path):
                     change(v),
                 )
             )
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_an_output_that_is_a_part_of_an_input(start):
+    """No step at all: the output is a copy of some rows."""
+    g = Graph("rows")
+    x = g.input("x", "float32", (5, 16))
+    (y,) = g.add("slice", [x], {"starts": (start, 0), "steps": (1, 1), "sizes": (3, 16)})
+    g.set_outputs([y], ["y"])
+    net = tec.compile(g, target="llvm", cache=False)
+    data = np.arange(80, dtype="float32").reshape(5, 16)
+    (got,) = net.run({"x": data})
+    np.testing.assert_array_equal(got, data[start : start + 3])
+    data[:] = 0
+    assert got.any()
