@@ -24,11 +24,16 @@ from .matmul import _matmul_type, accumulator
 from .registry import COMPLEX, Attrs, TensorType, broadcast_index, fail, register, static_shape
 from .views import apply_steps, contiguous_run
 
+_FEW_GROUPS = 64  # work-groups below which a GPU is better off with more and smaller ones
 
-def tile_sizes(m: Size, n: Size, k: Size) -> tuple[int, int, int]:
-    """Tile of a work-group: rows, columns, and the step along the sum."""
+
+def tile_sizes(m: Size, n: Size, k: Size, batch: Size = 1) -> tuple[int, int, int]:
+    """Tile of a work-group without matrix units: rows, columns, and the step along the sum."""
     m, n, k = typical(m), typical(n), typical(k)
-    return (64 if m > 32 else 32 if m > 16 else 16), (64 if n > 32 else 32 if n > 16 else 16), (16 if k > 8 else 8)
+    rows, cols = (64 if x > 32 else 32 if x > 16 else 16 for x in (m, n))
+    if typical(batch) * -(-m // rows) * -(-n // cols) < _FEW_GROUPS:
+        rows, cols = min(rows, 32), min(cols, 32)
+    return rows, cols, 16 if k > 8 else 8
 
 
 def piece_elems(dtype: str) -> int:
@@ -90,7 +95,7 @@ def tiled_product(
         guarded = a.guarded or b.guarded or is_symbolic((m, n, k))
         sizes = typical(m), typical(n), typical(k), typical(math.prod(batch))
         tiling = matrix_units.padded(*sizes, a.dtype, acc, target, guarded)
-    tm, tn, tk = (tiling.m, tiling.n, tiling.k) if tiling is not None else tile_sizes(m, n, k)
+    tm, tn, tk = (tiling.m, tiling.n, tiling.k) if tiling is not None else tile_sizes(m, n, k, math.prod(batch))
 
     def turned(o: Operand, rows: Size, step: int) -> tuple[int, int] | None:
         """How an operand that lies along its rows or columns is turned round on its way, a block of (rows, k) a thread."""

@@ -111,6 +111,8 @@ def schedule_gpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
     ko, ki = acc.split(k, factor=step)
     own = list(op.axis)
     acc.reorder(ko, ki, *own)
+    if (size_of([k.dom.extent]) or 2 * step) > step:  # type: ignore[union-attr]
+        acc.pragma(ko, "software_pipeline", 1)  # the next step's loads are under way in registers meanwhile
     for axis in own[-2:]:
         acc.unroll(axis)
     for tile in op.inputs:

@@ -11,6 +11,7 @@ from tec.graph.passes.fuse import fuse
 from tec.graph.passes.mixed_precision import mixed_precision
 from tec.graph.passes.pixels import pixel_layout
 from tec.graph.passes.weights import transpose_weights
+from tec.ops.conv_gemm import tile_sizes
 from tec.ops.schedules import matrix_units
 from tests.unit.graph.random_graphs import conv_attrs, feed, random_graph
 
@@ -316,3 +317,25 @@ def test_turned_operands_on_the_software_gpu(mcpu, dtype, shape, transpose_a):
     a, b = (rng.integers(-3, 4, v.shape).astype(dtype) for v in g.inputs)
     (got,) = tec.compile(g, target=f"rocm -mcpu={mcpu}", cache=False).run({"x": a, "y": b}, device=tec.rocm_emu(mcpu))
     np.testing.assert_array_equal(got.astype("f"), (a.swapaxes(1, 2) if transpose_a else a).astype("f") @ b.astype("f"))
+
+
+# ---- without matrix units
+
+
+def test_tiles_without_matrix_units():
+    assert tile_sizes(4096, 4096, 4096) == (64, 64, 16)
+    assert tile_sizes(196, 256, 2304) == (32, 32, 16)  # 56 work-groups where 64 by 64 would be 16
+    assert tile_sizes(196, 256, 2304, 16) == (64, 64, 16)
+    assert tile_sizes(12, 4096, 8) == (16, 64, 8)
+
+
+def test_pipelined_sums_without_matrix_units():
+    """f32 on a chip without a unit for it: the next step waits in registers, two barriers a step, nothing spills."""
+    g = Graph()
+    g.set_outputs([conv(g, g.input("x", "float32", (1, 64, 28, 28)), 128, 3, before=1, after=1)])
+    net = tec.compile(g, target=GFX1100, cache=False)
+    r = next(r for r in report(net.get_source("asm")) if "conv_gemm" in r.name)
+    assert r.has_loop and r.spills == 0 and r.barriers == 2
+    feeds = {"x": rng.standard_normal((1, 64, 28, 28)).astype("f")}
+    (got,) = net.run(feeds, device=tec.rocm_emu("gfx1100"))
+    np.testing.assert_allclose(got, run_graph(g, feeds)[0], rtol=1e-3, atol=1e-3)
