@@ -58,7 +58,8 @@ def load_object(image: bytes, symbols: Mapping[str, int] | None = None) -> Loade
     given = symbols or {}
     size = len(link_object(obj, 0, lambda name: 0).data)  # a dry run: the layout does not depend on addresses
     try:
-        mapping = mmap.mmap(-1, size + PAGE)
+        # Private: by default a forked child would share the writable data, the pool's lists of free blocks among it.
+        mapping = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, ValueError) as e:
         raise DeviceError(f"no memory for {size} bytes of code: {e}", locate=False) from None
     start = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
