@@ -20,6 +20,7 @@ from ..target import Target
 from .amdgpu_tiles import TileEmitter
 from .emitter_call import CallHandler
 from .gpu import GpuEmitter
+from .line_info import LineInfo
 from .llvm_util import Machine
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -49,6 +50,7 @@ class AmdgpuEmitter(TileEmitter):
         self.family = target.chip.family
         self.is_rdna = self.family.startswith("rdna")
         self.wave = target.wavefront_size
+        self.lines = LineInfo(self.meta, self.meta_plain)
 
     # ---- kernels
 

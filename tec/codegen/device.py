@@ -17,6 +17,7 @@ from ..ir.func import Func
 from ..target import Target
 from . import cache, llvm_util
 from .gpu import GpuEmitter
+from .line_info import without_lines
 
 _TRIAL = """
 import sys
@@ -78,10 +79,11 @@ def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed
             for f in kernels
         }
         return DeviceCode(text, b"", asm.encode() + b"\0", facts, machine, optimised, asm)
-    key = cache.key_of(optimised, machine.triple, machine.cpu, machine.features, "device", llvm_util.llvm_version())
+    bare = without_lines(optimised)
+    key = cache.key_of(bare, machine.triple, machine.cpu, machine.features, "device", llvm_util.llvm_version())
     obj = cache.load(key)
     if obj is None:
-        obj = _emit(optimised, machine, "object")
+        obj = _emit(bare, machine, "object")
         cache.store(key, obj)
     with llvm_util.timed("link"):
         from .linking import link as link_image

@@ -32,6 +32,7 @@ from .emitter_core import Handler, quote
 from .emitter_expr import EXPR_HANDLERS
 from .emitter_memory import Memory
 from .emitter_stmt import STMT_HANDLERS, Statements, StmtHandler, _clean
+from .line_info import FLAG, LineInfo
 
 __all__ = ["Emitter", "quote"]
 MAX_FRAMES = 12000  # about 4000 nested nodes; LLVM's own passes recurse too, and a full stack there ends the process
@@ -45,6 +46,7 @@ class Emitter(Statements):
     expr_handlers: ClassVar[dict[type, Handler]] = {**EXPR_HANDLERS, E.BufferLoad: Memory.load, E.Call: Memory.call}
     stmt_handlers: ClassVar[dict[type, StmtHandler]] = STMT_HANDLERS
     calls: ClassVar[dict[str, CallHandler]] = CALLS
+    lines: LineInfo | None = None  # where the assembly names the user's lines
 
     # ---- modules
 
@@ -66,7 +68,7 @@ class Emitter(Statements):
                     hint="compute part of it in a stage of its own",
                 ) from None
         self.func_name = ""
-        flags_text = self.module_flags()
+        flags_text = [*self.module_flags(), *([FLAG] if self.lines is not None and self.lines.unit else [])]
         lines = [f'target datalayout = "{self.layout}"'] if self.layout else []
         if self.triple:
             lines.append(f'target triple = "{self.triple}"')
@@ -75,6 +77,8 @@ class Emitter(Statements):
         if flags_text:
             nodes = [self.meta(f) for f in flags_text]
             lines += ["", f"!llvm.module.flags = !{{{', '.join(nodes)}}}"]
+        if self.lines is not None and self.lines.unit:
+            lines.append(f"!llvm.dbg.cu = !{{{self.lines.unit}}}")
         lines += self.metadata
         return self.finish("\n".join(lines) + "\n")
 
@@ -111,7 +115,9 @@ class Emitter(Statements):
             self.nonneg_vars.add(id(var))
         self.stmt(f.body)
         self.line("ret void")
-        head = f"define {self.kernel_convention()}void {quote(f.name)}({', '.join(params)}) {self.attributes(self.function_attributes(f))} {{"
+        scope = self.lines.place(self.out, self.marks, f.name) if self.lines is not None else None
+        debug = f"!dbg {scope} " if scope else ""
+        head = f"define {self.kernel_convention()}void {quote(f.name)}({', '.join(params)}) {self.attributes(self.function_attributes(f))} {debug}{{"
         self.functions += [head, "entry:", *self.allocas, *self.out, "}", ""]
 
     def _scalar_param(self, v: E.Var, name: str) -> str:

@@ -107,6 +107,7 @@ class Core:
             False  # the function's loops were vectorized by its schedule: LLVM leaves the others alone
         )
         self.out: list[str] = []
+        self.marks: list[tuple[int, Loc]] = []  # from which line of `out` on the user's line is which
         self.allocas: list[str] = []
         self.counter = 0
         self.block = "entry"
@@ -120,6 +121,12 @@ class Core:
         self._pure: dict[int, bool] = {}
         self.nonneg_vars: set[int] = set()
         self.multiples: dict[int, int] = {}
+
+    def at(self, loc: Loc | None) -> None:
+        """What is written from here on stands for this line of the user's program."""
+        if (loc is not None and loc != self.loc) or (not self.marks and loc is not None):
+            self.loc = loc
+            self.marks.append((len(self.out), loc))
 
     # ---- errors
 
@@ -288,6 +295,11 @@ class Core:
         k = len(self.metadata)
         self.metadata.append(f"!{k} = distinct !{{!{k}{', ' + fields if fields else ''}}}")
         return f"!{k}"
+
+    def meta_plain(self, text: str) -> str:
+        """A distinct node of its own."""
+        self.metadata.append(f"!{len(self.metadata)} = distinct {text}")
+        return f"!{len(self.metadata) - 1}"
 
     def attributes(self, text: str) -> str:
         """An attribute group's number, `#k`."""

@@ -16,6 +16,7 @@ from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
 from .emitter_call import in_order
 from .emitter_memory import Memory
+from .line_info import first_loc
 
 StmtHandler = Callable[[Any, Any], None]
 FULL_UNROLL_LIMIT = 64  # iterations of a loop marked "unrolled" that are written out for certain
@@ -37,8 +38,7 @@ class Statements(Memory):
 
     def buffer_store(self, s: S.BufferStore) -> None:
         self.memo_clear()
-        if s.loc is not None:
-            self.loc = s.loc
+        self.at(s.loc)
         self.store(s)
 
     def sequence(self, s: S.Seq) -> None:
@@ -52,6 +52,7 @@ class Statements(Memory):
 
     def let_stmt(self, s: S.LetStmt) -> None:
         self.memo_clear()
+        self.at(first_loc(s.body))
         is_index = dtype_info(s.var.dtype).is_int and self.is_pure(s.value)
         self.bind(s.var, self.index(s.value) if is_index else self.expr(s.value), s.value)
         self.stmt(s.body)

@@ -7,6 +7,7 @@ and it is the translator's duty to consume each one (`Inst.take`) and to raise f
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from dataclasses import dataclass, field, replace
@@ -278,9 +279,9 @@ def parse_kernel(asm: str, name: str) -> KernelText:
             if word[0] == ".section" or word[0] == ".size":
                 break
             if word[0] == ".loc":
-                where = f"{files.get(word[1], word[1])}:{word[2]}"
+                where = f"{files.get(word[1], word[1])}:{word[2]}" if word[2] != "0" else ""  # 0: of no one line
             elif word[0] == ".file" and len(word) > 2:
-                files[word[1]] = word[-1].strip('"')
+                files[word[1]] = os.path.join(*(re.findall(r'"([^"]*)"', text)[:2] or [word[-1]]))
             elif word[0] in (".long", ".byte", ".word", ".quad", ".short"):
                 raise UnsupportedInstruction(
                     "data among the instructions", kernel=name, line=number + 1, instruction=text
