@@ -89,16 +89,18 @@ def resize_axes(
     a = float(c.attr("cubic_coeff_a", -0.75))
     exclude, antialias = bool(c.attr("exclude_outside", 0)), bool(c.attr("antialias", 0))
     # A scale that does not divide evenly leaves a fraction of an output place, which counts for the corners.
+    crops = transform == "tf_crop_and_resize"
+    sizes = {
+        a: n for a, n in sizes.items() if crops or n != x.shape[a] or scales[a] != 1
+    }  # a symbolic batch stays as it is
     whole = {a: scales[a] * x.shape[a] for a in sizes} if not c.has(3) else {}
     outside: list[tuple[int, Any]] = []
     y = x
     for axis, out in sizes.items():
         n, scale = x.shape[axis], scales[axis]
         place = _coordinates(transform, out, n, scale, whole.get(axis, out), roi.get(axis, (0.0, 1.0)), scale * n)
-        if transform == "tf_crop_and_resize":
+        if crops:
             outside.append((axis, (place < 0) | (place > n - 1)))
-        elif out == n and scale == 1.0:
-            continue
         index, weight = taps(mode, place, n, scale, a, exclude, antialias, nearest)
         picks = c.const(index, "int32")
         if mode == "nearest":
@@ -114,6 +116,11 @@ def resize_axes(
     return y
 
 
+def _scaled(n: Any, scale: float) -> Any:
+    """A dimension times a scale; one that stays as it is may be symbolic (a batch, say)."""
+    return n if scale == 1 else math.floor(n * scale)
+
+
 @onnx_op("Resize")
 def resize(c: Call) -> Value:
     x = c[0]
@@ -126,14 +133,14 @@ def resize(c: Call) -> Value:
     axes = [axis_of(a, x.ndim) for a in c.attr("axes", range(x.ndim))]
     policy = c.attr("keep_aspect_ratio_policy", "stretch")
     if sizes is not None:
-        factor = [s / x.shape[a] for s, a in zip(sizes, axes)]
+        factor = [1.0 if s == x.shape[a] else s / x.shape[a] for s, a in zip(sizes, axes)]
         if policy != "stretch":
             one = min(factor) if policy == "not_larger" else max(factor)
             factor = [one] * len(axes)
-            sizes = [math.floor(one * x.shape[a] + 0.5) for a in axes]
+            sizes = [x.shape[a] if one == 1 else math.floor(one * x.shape[a] + 0.5) for a in axes]
         scales = factor
     elif scales is not None:
-        sizes = [math.floor(x.shape[a] * s) for s, a in zip(scales, axes)]
+        sizes = [_scaled(x.shape[a], s) for s, a in zip(scales, axes)]
     else:
         raise ImportModelError("Resize needs scales or sizes")
     half = len(axes)
@@ -145,7 +152,7 @@ def resize(c: Call) -> Value:
 def upsample(c: Call) -> Value:
     x = c[0]
     scales = c.attr("scales") if c.opset < 9 else [float(s) for s in np.asarray(c.array(1))]
-    sizes = [math.floor(n * s) for n, s in zip(x.shape, scales)]
+    sizes = [_scaled(n, s) for n, s in zip(x.shape, scales)]
     return resize_axes(c, x, dict(enumerate(sizes)), dict(enumerate(scales)), {})
 
 

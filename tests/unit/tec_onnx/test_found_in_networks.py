@@ -51,3 +51,27 @@ def test_topk_of_which_one_output_is_read(target, read):
     net = tec.compile(model, target=target)
     got = net.run({"x": x}, device=None if target == "llvm" else tec.rocm_emu("gfx942"))[0]
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("by", ["scales", "sizes"])
+def test_resize_of_pictures_in_an_open_batch(by):
+    """Decoders resize height and width; the batch stays what it is, known or not."""
+    nodes = [oh.make_node("Constant", [], ["none"], value=oh.make_tensor("n", TensorProto.FLOAT, [0], []))]
+    if by == "scales":
+        nodes.append(
+            oh.make_node("Constant", [], ["s"], value=oh.make_tensor("s", TensorProto.FLOAT, [4], [1, 1, 2, 2]))
+        )
+        nodes.append(oh.make_node("Resize", ["x", "none", "s"], ["y"], mode="linear"))
+    else:
+        nodes += [
+            oh.make_node("Shape", ["x"], ["front"], start=0, end=2),
+            oh.make_node("Constant", [], ["back"], value=oh.make_tensor("b", TensorProto.INT64, [2], [9, 5])),
+            oh.make_node("Concat", ["front", "back"], ["size"], axis=0),
+            oh.make_node("Resize", ["x", "none", "none", "size"], ["y"], mode="linear"),
+        ]
+    model = _model(nodes, {"x": ["batch", 2, 4, 3]}, ["y"])
+    session = ort.InferenceSession(model.SerializeToString())
+    net = tec.compile(model, target="llvm")
+    for batch in (1, 3):
+        x = np.random.default_rng(batch).standard_normal((batch, 2, 4, 3)).astype(np.float32)
+        np.testing.assert_allclose(net.run({"x": x})[0], session.run(None, {"x": x})[0], rtol=1e-5, atol=1e-6)
