@@ -24,9 +24,9 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     graph = common_subexpressions(graph)
     graph = fold_scale(graph)
     graph = dead_code(graph)
+    graph = dead_code(move_views(graph, target))
     if dtype is not None:
         graph = mixed_precision(graph, dtype)
-    graph = dead_code(move_views(graph, target))
     if target.is_gpu:
         graph = byte_products(graph, target)
         graph = conv_as_gemm(pixel_layout(transpose_weights(graph, target), target))

@@ -61,7 +61,8 @@ def mixed_precision(graph: Graph, dtype: str = "float16") -> Graph:
         if node.op in TO_16:
             return True
         computed = [b.value(v) for v in floats if not v.is_const]
-        return node.op in FOLLOW and bool(computed) and all(v.dtype == dtype for v in computed)
+        # What another reader has already had converted counts as 16 bits: the sum of a residual, say.
+        return node.op in FOLLOW and bool(computed) and all(v.dtype == dtype or (v, dtype) in casts for v in computed)
 
     def handle(b: Rebuild, node: Node) -> None:
         to = dtype if in_16(b, node) else "float32"

@@ -315,3 +315,22 @@ def test_equal_layers_share_one_function(target):
     (got,) = net.run(feeds, device=None if target == "llvm" else tec.rocm_emu("gfx942"))
     np.testing.assert_allclose(got, run_graph(g, feeds)[0], rtol=1e-3, atol=1e-3)
     assert x.shape == y.shape
+
+
+def test_a_transformers_layers_have_no_casts_between_them():
+    """A normalisation is read by products, in 16 bits, and by the sum of the residual: one of them having it converted is enough."""
+    g = Graph()
+    x = g.input("x", "float32", (2, 16, 32))
+    (y,) = g.add("add", [x, g.constant(num(32))])
+    for _ in range(3):
+        (a,) = g.add("reshape", [y], {"shape": (32, 32)})
+        (a,) = g.add("matmul", [a, g.constant(num(32, 32) / 6)])
+        (a,) = g.add("reshape", [a], {"shape": (2, 16, 32)})
+        (a,) = g.add("add", [a, y])
+        y = g.add("layer_norm", [a], {"axis": -1, "epsilon": 1e-5})[0]
+        (y,) = g.add("multiply", [y, g.constant(num(32))])
+    g.set_outputs([y])
+    after = optimize(g, GFX942, "float16")
+    assert ops(after).count("cast") <= 2  # in and out
+    feeds = {"x": num(2, 16, 32)}
+    np.testing.assert_allclose(run_graph(after, feeds)[0], run_graph(g, feeds)[0], atol=3e-2)
