@@ -218,6 +218,8 @@ def split(c: Call) -> Outputs:
     sizes = c.ints(1) if c.opset >= 13 and c.has(1) else c.attr("split")
     if sizes is None:
         parts = c.attr("num_outputs", c.num_outputs)
+        if parts != c.num_outputs:
+            raise ImportModelError(f"num_outputs {parts} of a Split with {c.num_outputs} outputs")
         step = -(-n // parts)
         sizes = [min(step, max(n - k * step, 0)) for k in range(parts)]
     if sum(sizes) != n:

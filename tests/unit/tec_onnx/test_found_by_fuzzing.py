@@ -35,3 +35,12 @@ def test_a_condition_beyond_the_axis_is_refused():
     graph = helper.make_graph([node], "g", [], [helper.make_empty_tensor_value_info("y")], weights)
     with pytest.raises(tec.ImportModelError, match="an index of gather is outside of -2 to 1: 0 to 3"):
         run_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), [])
+
+
+def test_a_split_into_more_than_its_outputs_is_refused():
+    node = helper.make_node("Split", ["x"], ["y", "z"], axis=0, num_outputs=2**31)
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, (4,))
+    outs = [helper.make_empty_tensor_value_info(k) for k in ("y", "z")]
+    model = helper.make_model(helper.make_graph([node], "g", [info], outs), opset_imports=[helper.make_opsetid("", 18)])
+    with pytest.raises(tec.ImportModelError, match="num_outputs 2147483648 of a Split with 2 outputs"):
+        run_model(model, [np.ones(4, np.float32)])
