@@ -29,7 +29,7 @@ def product(m, k, n, transpose_b=False, batch=(), dtype="float32"):
 
 @pytest.mark.parametrize("m,k,n,op", [
     (8, 300, 8 * LANES, "matmul_packed"), (9, 500, 3 * LANES, "matmul_packed"), (5, 999, 2 * LANES + 5, "matmul_packed"),
-    (1, 600, 8 * LANES, "matmul"), (32, 8, 16, "matmul"), (7, 5000, LANES - 1, "matmul"),
+    (1, 600, 8 * LANES, "matmul_packed"), (32, 8, 16, "matmul"), (7, 5000, LANES - 1, "matmul"),
 ])  # fmt: skip
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_packed(m, k, n, op, transpose_b):
