@@ -207,6 +207,9 @@ def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes
                 outs = compute_op(n.definition, sizes.own(n.attrs), [tensors[v] for v in n.inputs], types)
                 tensors.update(zip(n.outputs, outs))
         outputs = [_as_output(tensors[v], sizes.own(v.type)) for v in group.outputs]
+        read = _placeholders(outputs)
+        used = [k for k, t in zip(used, args) if t.op in read]  # an empty part of a concatenation is not
+        args = [t for t in args if t.op in read]
         sch = schedule_group(outputs, target)
         func = to_loops(sch, [*args, *outputs, *map(variable, sizes.names)], name=name)
     except TecError as error:
@@ -227,6 +230,22 @@ def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes
             locate=False,
         ) from error
     return _Unit(name, func, used, guards=conditions[len(known) :])
+
+
+def _placeholders(outputs: list[Any]) -> set[Any]:
+    """The placeholders that tensors are computed from."""
+    found: set[Any] = set()
+    seen: set[int] = set()
+    stack = [t.op for t in outputs]
+    while stack:
+        op = stack.pop()
+        if id(op) in seen:
+            continue
+        seen.add(id(op))
+        if isinstance(op, te.PlaceholderOp):
+            found.add(op)
+        stack.extend(t.op for t in op.inputs)
+    return found
 
 
 def _as_output(t: Any, type_: TensorType) -> Any:

@@ -376,6 +376,8 @@ def _trilu(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> lis
 def _reverse_sequence_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     if {attrs["batch_axis"], attrs["time_axis"]} != {0, 1}:
         raise fail("reverse_sequence: batch and time are the first two dimensions")
+    if types[1].shape != (types[0].shape[attrs["batch_axis"]],):
+        raise fail(f"reverse_sequence of {types[0]} by lengths {types[1]}: one length for each of the batch")
     return [types[0]]
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tec
 from tec.errors import ImportModelError
 from tec.graph import Graph, Node, run_graph
 from tec.graph.part import part
@@ -107,3 +108,22 @@ def test_a_value_beyond_all_memory_is_refused():
     g, x, *_ = small()
     with pytest.raises(ImportModelError, match="more than any memory holds"):
         g.add("pad", [x], {"before": (0, 0, 0, 2**40), "after": (0, 0, 0, 0)})
+
+
+def test_an_empty_part_is_no_argument():
+    """A function takes what it reads: an empty slice next to another input leaves none."""
+    g = Graph()
+    x, y = g.input("x", "float32", (2, 4)), g.input("y", "float32", (2, 3))
+    (none,) = g.add("slice", [x], {"starts": (0, 4), "steps": (1, 1), "sizes": (2, 0)})
+    (z,) = g.add("concat", [none, *g.add("relu", [y])], {"axis": 1})
+    g.set_outputs([z])
+    data = np.arange(-3, 3, dtype="f").reshape(2, 3)
+    (got,) = tec.compile(g, target="llvm", cache=False).run({"x": np.zeros((2, 4), "f"), "y": data})
+    np.testing.assert_array_equal(got, np.maximum(data, 0))
+
+
+def test_lengths_fit_the_batch():
+    g = Graph()
+    x, n = g.input("x", "float32", (5, 4)), g.input("n", "int64", (4,))
+    with pytest.raises(ImportModelError, match="one length for each"):
+        g.add("reverse_sequence", [x, n], {"batch_axis": 0, "time_axis": 1})
