@@ -267,7 +267,7 @@ def test_vector_rows(chip: str, part: int) -> None:
             continue
         if name.startswith("v_dual_") and chip != "gfx1100":
             continue
-        for form in ([] if chip == "gfx90a" else [""]) + forms(name, REFERENCE[name], chip):
+        for form in ["", *forms(name, REFERENCE[name], chip)]:
             cases.append(Case(name, REFERENCE[name], form))
             add_case(bench, cases[-1])
     run = bench.launch()
