@@ -345,13 +345,14 @@ def gather(c: Call) -> Value:
     if index.is_const and index.ndim == 0 and not x.is_const:
         k = int(index.data)
         n = x.shape[axis]
-        if not -n <= k < n:
+        if not (require(-n, "<=", k, f"index {k}") and require(k, "<", n, f"index {k}")):
             raise ImportModelError(f"index {k} is outside of dimension {axis} of {x.type}")
         return c.squeeze(c.slice(x, axis, k % n, 1), axis)
     if index.is_const:
         data = np.asarray(index.data)
         n = x.shape[axis]
-        if data.size and (data.min() < -n or data.max() >= n):
+        where = f"indices of node {c.node.name or c.node.output[0]!r}"
+        if data.size and not (require(-n, "<=", int(data.min()), where) and require(int(data.max()), "<", n, where)):
             raise ImportModelError(f"indices {data.min()} to {data.max()} leave dimension {axis} of {x.type}")
     return c.op("gather", x, index, axis=axis)
 

@@ -96,7 +96,7 @@ def _einsum_sizes(shapes: Sequence[Sequence[int]], labels: list[list[str]], equa
             have = sizes.get(x, 1)
             if have != n and 1 not in (have, n):
                 raise fail(f"einsum {equation!r}: dimension {x} is {have} and {n}")
-            sizes[x] = max(have, n)
+            sizes[x] = n if have == 1 else have
     return sizes
 
 

@@ -15,6 +15,7 @@ from .. import te
 from ..target import Target
 from ..te import Tensor
 from . import loops
+from .dims import require
 from .registry import OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
@@ -150,7 +151,7 @@ _cumulate("cumprod", te.prod, True)
 def _topk_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x = types[0]
     axis = normalize_axis(attrs["axis"], x.ndim)
-    if not 0 <= attrs["k"] <= x.shape[axis]:
+    if attrs["k"] < 0 or not require(attrs["k"], "<=", x.shape[axis], "the first along an axis"):
         raise fail(f"the first {attrs['k']} along axis {axis} of {x}")
     shape = (*x.shape[:axis], attrs["k"], *x.shape[axis + 1 :])
     return [TensorType(x.dtype, shape), TensorType("int64", shape)]
