@@ -61,13 +61,16 @@ class HostCode:
         return self._asm
 
 
+_HALVES = ("float16", "bfloat16")
+
+
 def _keeps_loops(f: Func) -> bool:
     """Whether LLVM's loop vectorizer stays away: its two cost models have disagreed, which ends the process, on loops around
-    vectors that the schedule made and on reductions of bfloat16 loads."""
+    vectors that the schedule made and on reductions of 16-bit floats."""
     found: list[E.Expr] = []
 
     def on_expr(e: E.Expr) -> None:
-        if type(e) is E.Ramp or type(e) is E.Broadcast or (type(e) is E.BufferLoad and e.dtype == "bfloat16"):
+        if type(e) is E.Ramp or type(e) is E.Broadcast or (type(e) is E.BufferLoad and e.dtype in _HALVES):
             found.append(e)
 
     visit(f.body, on_expr)
