@@ -12,6 +12,7 @@ barrier, and where it cannot, LoweringError names the place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...errors import LoweringError
@@ -103,6 +104,23 @@ class _Summary:
     barrier: bool = False  # whether every path through it meets a barrier
 
 
+class _ByBuffer:
+    """Accesses by their buffer: code that is unrolled has thousands, of which few can meet."""
+
+    __slots__ = ("any", "writes")
+
+    def __init__(self, accesses: Iterable[SharedAccess] = ()):
+        self.any: dict[int, list[SharedAccess]] = {}
+        self.writes: dict[int, list[SharedAccess]] = {}
+        self.extend(accesses)
+
+    def extend(self, accesses: Iterable[SharedAccess]) -> None:
+        for a in accesses:
+            self.any.setdefault(id(a.buffer), []).append(a)
+            if a.is_write:
+                self.writes.setdefault(id(a.buffer), []).append(a)
+
+
 class _DivergentError(Exception):
     """Internal: a barrier is needed where not all threads come by."""
 
@@ -135,11 +153,15 @@ class _Walk:
         conds = list(self.conds)
         return SharedAccess(a.buffer, index, a.is_write, a.loc, [], conds, a.atomic, collective=a.collective)
 
-    def meet(self, tail: list[SharedAccess], head: list[SharedAccess]) -> SharedAccess | None:
+    def meet(self, tail: Iterable[SharedAccess] | _ByBuffer, head: list[SharedAccess]) -> SharedAccess | None:
         """The access of `head` that must wait for one of `tail`."""
+        if not head:
+            return None
+        before = tail if isinstance(tail, _ByBuffer) else _ByBuffer(tail)
         for b in head:
-            for a in tail:
-                if a.buffer is b.buffer and (a.is_write or b.is_write) and self._ordered(a, b):
+            # Two reads never wait: a read looks at the writes before it alone.
+            for a in (before.any if b.is_write else before.writes).get(id(b.buffer), ()):
+                if self._ordered(a, b):
                     if self.divergent and b.buffer.scope == "global":
                         continue
                     return b
@@ -219,16 +241,20 @@ class _Walk:
     def sequence(self, stmts: list[S.Stmt]) -> _Summary:
         out: list[S.Stmt] = []
         total = _Summary(S.NOP)
+        before = _ByBuffer()  # total.tail
         for x in stmts:
             part = self.walk(x)
-            why = self.meet(total.tail, part.head)
+            why = self.meet(before, part.head)
             if why is not None:
                 out.append(self.sync(why))
-                total.tail = []
+                total.tail, before = [], _ByBuffer()
                 total.barrier = True
             if not total.barrier:
-                total.head = total.head + part.head
-            total.tail = part.tail if part.barrier else total.tail + part.tail
+                total.head.extend(part.head)
+            if part.barrier:
+                total.tail, before = [], _ByBuffer()
+            total.tail.extend(part.tail)
+            before.extend(part.tail)
             total.barrier = total.barrier or part.barrier
             out.append(part.stmt)
         total.stmt = S.seq(*out)
