@@ -253,6 +253,31 @@ def strip_comment(line: str) -> str:
     return line.strip()
 
 
+_LONG_BRANCH = re.compile(
+    r"s_getpc_b64 (s\[(\d+):(\d+)\])\n(\.Lpost_getpc\d+):\n"
+    r"s_add(?:_co)?_u32 s\2, s\2, \(([\w.$]+)-\4\)&4294967295\n"
+    r"s_add(?:c|_co_ci)_u32 s\3, s\3, \(\5-\4\)>>32\ns_setpc_b64 \1$"
+)
+
+
+def _long_branch(lines: list[str], number: int) -> tuple[str, int] | None:
+    """The target of LLVM's branch to a place that 16 bits do not reach, which begins on a line, and its last line.
+
+    It is written as arithmetic on the program counter, in a pair of registers that nothing reads afterwards.
+    """
+    found: list[str] = []
+    for k in range(number, len(lines)):
+        text = strip_comment(lines[k])
+        if text.partition(" ")[0] in ("s_wait_alu", "s_waitcnt_depctr", "s_delay_alu", "s_nop"):
+            continue
+        if text and not (text.startswith(".") and not text.endswith(":")):
+            found.append(" ".join(text.split()))
+        if len(found) == 5:
+            match = _LONG_BRANCH.match("\n".join(found))
+            return (match[5], k) if match else None
+    return None
+
+
 def parse_kernel(asm: str, name: str) -> KernelText:
     """The instructions of kernel `name`; raises `UnsupportedInstruction` where the text cannot be read."""
     lines = asm.split("\n")
@@ -265,10 +290,15 @@ def parse_kernel(asm: str, name: str) -> KernelText:
     statements: dict[int, str] = {}
     files: dict[str, str] = {}
     where = ""
+    done = start  # the last line that is read
     for number in range(start + 1, len(lines)):
         text = strip_comment(lines[number])
-        if not text:
+        if not text or number <= done:
             continue
+        if text.startswith("s_getpc_b64"):
+            branch = _long_branch(lines, number)
+            if branch is not None:
+                text, done = f"s_branch {branch[0]}", branch[1]
         if text.endswith(":") and " " not in text:
             if text.startswith(".Lfunc_end"):
                 break
