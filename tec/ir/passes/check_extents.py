@@ -18,6 +18,7 @@ from ..buffer import Buffer
 from ..func import Func
 from ..printer import expr_to_text
 from ..visit import free_vars, visit
+from .rewrite_util import widen
 
 _LIMIT = 2**31 - 1
 _NESTS = (E.FloorDiv, E.FloorMod, E.Div, E.Mod, E.Min, E.Max)
@@ -41,7 +42,7 @@ def check_extents(func: Func, target: Target) -> Func:
     analyzer = Analyzer()
     asserts: list[S.Stmt] = []
     for text, (e, loop) in found.items():
-        cond = analyzer.simplify(B.compare("le", _widen(e), E.IntImm(_LIMIT, "int64")))
+        cond = analyzer.simplify(B.compare("le", widen(e), E.IntImm(_LIMIT, "int64")))
         if isinstance(cond, E.IntImm) and cond.value:
             continue
         asserts.append(S.Assert(cond, f"the loop {loop} is too long: {text} must be less than 2147483648"))
@@ -72,13 +73,3 @@ def _has_product(e: E.Expr) -> bool:
     if isinstance(e, E.Mul):
         return True
     return isinstance(e, (*_SUMS, *_NESTS)) and (_has_product(e.a) or _has_product(e.b))
-
-
-def _widen(e: E.Expr) -> E.Expr:
-    """`e` computed in int64 throughout."""
-    if isinstance(e, E.IntImm):
-        return E.IntImm(e.value, "int64")
-    if isinstance(e, _SUMS):
-        make = {E.Add: B.add, E.Sub: B.sub, E.Mul: B.mul}[type(e)]
-        return make(_widen(e.a), _widen(e.b))
-    return B.cast("int64", e)

@@ -22,6 +22,7 @@ from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
 from ..visit import map_expr, map_stmt
+from .rewrite_util import widen
 
 _INT32_MAX = 2**31 - 1
 
@@ -103,7 +104,7 @@ def _flatten(buffer: Buffer, annotations: dict[str, Any], analyzer: Analyzer) ->
                 )
         elif count is None or count > _INT32_MAX:
             dtype = "int64"
-            total = _total64(shape, strides) if buffer.strides else _widen(total)
+            total = _total64(shape, strides) if buffer.strides else widen(total)
         flat_shape = (total,)
     if not shape:
         flat_shape, dtype = (one,), "int32"
@@ -142,20 +143,8 @@ def _upper(e: E.Expr, analyzer: Analyzer) -> int | None:
 def _total64(shape: tuple[E.Expr, ...], strides: list[E.Expr]) -> E.Expr:
     total: E.Expr = E.IntImm(1, "int64")
     for extent, stride in zip(shape, strides):
-        total = B.add(total, B.mul(B.sub(B.cast("int64", extent), 1), _widen(stride)))
+        total = B.add(total, B.mul(B.sub(B.cast("int64", extent), 1), widen(stride)))
     return total
-
-
-def _widen(e: E.Expr) -> E.Expr:
-    """`e` computed in int64 throughout: products of sizes must not wrap first."""
-    if e.dtype == "int64":
-        return e
-    if isinstance(e, (E.Mul, E.Add, E.Sub)):
-        x, y = _widen(e.a), _widen(e.b)
-        if isinstance(e, E.Mul):
-            return B.mul(x, y)
-        return B.add(x, y) if isinstance(e, E.Add) else B.sub(x, y)
-    return B.cast("int64", e)
 
 
 class _Flattener:
@@ -198,7 +187,7 @@ class _Flattener:
                 vector = _vector_term(i, stride, dtype)
                 continue
             if dtype == "int64":
-                total = B.add(total, B.mul(B.cast("int64", i), _widen(stride)))
+                total = B.add(total, B.mul(B.cast("int64", i), widen(stride)))
             else:
                 total = B.add(total, B.mul(B.cast(dtype, i), B.cast(dtype, stride)))
         total = self.analyzer.simplify(total)

@@ -349,3 +349,15 @@ def _touches_memory(e: E.Expr) -> bool:
 
     visit(e, on_expr)
     return found
+
+
+def widen(e: E.Expr) -> E.Expr:
+    """`e` computed in int64 throughout: products of sizes must not wrap first."""
+    if e.dtype == "int64":
+        return e
+    if isinstance(e, (E.Mul, E.Add, E.Sub)):
+        x, y = widen(e.a), widen(e.b)
+        if isinstance(e, E.Mul):
+            return B.mul(x, y)
+        return B.add(x, y) if isinstance(e, E.Add) else B.sub(x, y)
+    return B.cast("int64", e)

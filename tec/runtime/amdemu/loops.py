@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .asmparse import Inst
 from .ops import Ops
-from .strips import LDS_READS, LDS_READS2, STRIP, Region, read_pending
+from .strips import LDS_READS, LDS_READS2, STRIP, Region, close_loop, open_loop, read_pending
 from .table import ROWS
 
 if TYPE_CHECKING:
@@ -103,13 +103,7 @@ def run_loop(t: Translator, start: int, end: int) -> None:
     for m, index in enumerate(scalars):
         copy("i32", f"%s{index}", f"%sv{m}")
     copy("i1", "%scc", "%svc")
-    out.put("store i64 0, ptr %strip")
-    out.put(f"br label %r{n}")
-    out.label(f"r{n}")
-    out.put(f"%r{n}.i = load i64, ptr %strip")
-    out.put(f"%r{n}.so = shl i64 %r{n}.i, 6")
-    out.put(f"%r{n}.ls = shl i64 %r{n}.i, 4")
-    out.put(f"%r{n}.sp = getelementptr i8, ptr %st, i64 %r{n}.so")
+    open_loop(out, n)
     for m, index in enumerate(scalars):
         copy("i32", f"%sv{m}", f"%s{index}")
     copy("i1", "%svc", "%scc")
@@ -142,11 +136,7 @@ def run_loop(t: Translator, start: int, end: int) -> None:
             value = out.emit(f"load {strip}, ptr {slot}")
             at = out.emit(f"getelementptr i8, ptr %r{n}.sp, i64 {t.reg_offset(kind, index)}")
             out.lines.append(f"\0put {kind} {index} {place} store {strip} {value}, ptr {at}, align 64")
-    out.put(f"%r{n}.n = add i64 %r{n}.i, 1")
-    out.put(f"store i64 %r{n}.n, ptr %strip")
-    out.put(f"%r{n}.m = icmp ult i64 %r{n}.n, {t.lanes // STRIP}")
-    out.put(f"br i1 %r{n}.m, label %r{n}, label %r{n}x")
-    out.label(f"r{n}x")
+    close_loop(out, n, t.lanes)
     t.region, t.body, t.strip_ops = None, body, ops
     t.v = t.whole_ops
     t.new_segment(True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from .asmparse import Inst, Operand
 
 if TYPE_CHECKING:
+    from .ops import Out
     from .registers import Registers
     from .table import Row
 
@@ -135,24 +136,34 @@ def close_region(w: Registers) -> None:
     w.v = w.whole_ops
     w.forget_vectors()
     if body.lines:
-        out.put("store i64 0, ptr %strip")
-        out.put(f"br label %r{n}")
-        out.label(f"r{n}")
-        out.put(f"%r{n}.i = load i64, ptr %strip")
-        out.put(f"%r{n}.so = shl i64 %r{n}.i, 6")
-        out.put(f"%r{n}.ls = shl i64 %r{n}.i, 4")
-        out.put(f"%r{n}.sp = getelementptr i8, ptr %st, i64 %r{n}.so")
+        open_loop(out, n)
         out.lines += body.lines
-        out.put(f"%r{n}.n = add i64 %r{n}.i, 1")
-        out.put(f"store i64 %r{n}.n, ptr %strip")
-        out.put(f"%r{n}.m = icmp ult i64 %r{n}.n, {w.lanes // STRIP}")
-        out.put(f"br i1 %r{n}.m, label %r{n}, label %r{n}x")
-        out.label(f"r{n}x")
+        close_loop(out, n, w.lanes)
     w.new_segment(True)
     for k, index in enumerate(region.masks):
         bits = out.emit(f"load i64, ptr %mk{k}")
         w.set_mask_bits(index, bits if w.lanes == 64 else w.s.trunc("i64", "i32", bits))
     body.lines = []
+
+
+def open_loop(out: Out, n: int) -> None:
+    """Begin region n's loop over strips: `.so` and `.sp` lead to a strip's registers, `.ls` is its shift in a lane mask."""
+    out.put("store i64 0, ptr %strip")
+    out.put(f"br label %r{n}")
+    out.label(f"r{n}")
+    out.put(f"%r{n}.i = load i64, ptr %strip")
+    out.put(f"%r{n}.so = shl i64 %r{n}.i, 6")
+    out.put(f"%r{n}.ls = shl i64 %r{n}.i, 4")
+    out.put(f"%r{n}.sp = getelementptr i8, ptr %st, i64 %r{n}.so")
+
+
+def close_loop(out: Out, n: int, lanes: int) -> None:
+    """End of region n's loop over the strips of `lanes` lanes."""
+    out.put(f"%r{n}.n = add i64 %r{n}.i, 1")
+    out.put(f"store i64 %r{n}.n, ptr %strip")
+    out.put(f"%r{n}.m = icmp ult i64 %r{n}.n, {lanes // STRIP}")
+    out.put(f"br i1 %r{n}.m, label %r{n}, label %r{n}x")
+    out.label(f"r{n}x")
 
 
 def read_pending(w: Registers) -> None:

@@ -15,10 +15,12 @@ from tec.runtime import exprs
 B, S = Dim("b"), Dim("s")
 
 
-def random_size(rng: random.Random, depth: int):
+def random_size(rng: random.Random, depth: int, env=None):
+    """A size of random operations over the symbols, or over their numbers in `env`: the same draws give the same operations."""
     if depth == 0:
-        return rng.choice([B, S, rng.randint(-4, 9)])
-    a, b = random_size(rng, depth - 1), random_size(rng, depth - 1)
+        pick = rng.choice([B, S, rng.randint(-4, 9)])
+        return env[str(pick)] if env is not None and isinstance(pick, Dim) else pick
+    a, b = random_size(rng, depth - 1, env), random_size(rng, depth - 1, env)
     kind = rng.randrange(7)
     if kind < 2:
         return a + b
@@ -30,7 +32,8 @@ def random_size(rng: random.Random, depth: int):
         return a // rng.randint(1, 6)
     if kind == 5:
         return a % rng.randint(1, 6)
-    return minimum(a, b) if rng.random() < 0.5 else maximum(a, b)
+    least, most = (minimum, maximum) if env is None else (min, max)
+    return least(a, b) if rng.random() < 0.5 else most(a, b)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -43,7 +46,7 @@ def test_forms_and_bounds_hold_for_numbers(seed):
     for b, s in values:
         rng = random.Random(seed)
         env = {"b": b, "s": s}
-        number = plain(rng, 3, env)
+        number = random_size(rng, 3, env)
         assert evaluate(size, env) == number == exprs.evaluate(compiled, env)
         assert low <= number <= high
         if isinstance(size, Dim):
@@ -51,26 +54,6 @@ def test_forms_and_bounds_hold_for_numbers(seed):
             assert Analyzer().simplify(e).value == number
     if isinstance(size, Dim):
         assert from_expr(size.asexpr()) == size
-
-
-def plain(rng: random.Random, depth: int, env):
-    """`random_size` on numbers: the same draws."""
-    if depth == 0:
-        pick = rng.choice([B, S, rng.randint(-4, 9)])
-        return env[str(pick)] if isinstance(pick, Dim) else pick
-    a, b = plain(rng, depth - 1, env), plain(rng, depth - 1, env)
-    kind = rng.randrange(7)
-    if kind < 2:
-        return a + b
-    if kind == 2:
-        return a - b
-    if kind == 3:
-        return a * b
-    if kind == 4:
-        return a // rng.randint(1, 6)
-    if kind == 5:
-        return a % rng.randint(1, 6)
-    return min(a, b) if rng.random() < 0.5 else max(a, b)
 
 
 def test_equal_sizes_have_one_form():
