@@ -48,22 +48,33 @@ class FusedGroup:
         return f"group({' -> '.join(n.op for n in self.nodes)})"
 
 
+@dataclass(frozen=True, eq=False)
+class _State:
+    """What is known of a graph's nodes, and the group that each is in so far."""
+
+    readers: dict[Value, list[Node]]
+    outputs: set[Value]
+    lone: set[Node]  # row operators of which nothing reads the statistics: like ones without them
+    alone: set[Node]  # in groups of their own
+    of: dict[Node, FusedGroup] = field(default_factory=dict)
+
+
 def fuse(graph: Graph) -> list[FusedGroup]:
     """The groups, in an order in which they can run."""
     readers = graph.users()
     outputs = set(graph.outputs)
-    of: dict[Node, FusedGroup] = {}
     aliases = find_aliases(graph)
-    # A row operator of which nothing reads the statistics is like one without them.
     lone = {
         n for n in graph.nodes
         if "row" in n.definition.tags and not any(v in readers or v in outputs for v in n.outputs[1:])
     }  # fmt: skip
     alone = {n for n in graph.nodes if not _may_fuse(n, lone)} | aliases.views.keys() | aliases.joins.keys()
+    state = _State(readers, outputs, lone, alone)
+    of = state.of
     for node in graph.nodes:
         group = FusedGroup(view_at=aliases.views.get(node), join_at=aliases.joins.get(node))
         if node not in alone:
-            for producer in _mergeable(node, of, readers, outputs, lone, alone):
+            for producer in _mergeable(node, state):
                 if group.anchor is not None and producer.anchor is not None:
                     continue
                 if _anchor_of(node) is not None and producer.anchor is not None:
@@ -77,7 +88,7 @@ def fuse(graph: Graph) -> list[FusedGroup]:
             group.anchor = node
         for n in group.nodes:
             of[n] = group
-    _join_forks(graph, of, readers, outputs, lone, alone)
+    _join_forks(graph, state)
     position = {n: k for k, n in enumerate(graph.nodes)}
     groups = list(dict.fromkeys(of[n] for n in graph.nodes))
     for g in groups:
@@ -88,27 +99,34 @@ def fuse(graph: Graph) -> list[FusedGroup]:
     return sorted(groups, key=lambda g: position[g.nodes[-1]])
 
 
-def _join_forks(
-    graph: Graph,
-    of: dict[Node, FusedGroup],
-    readers: dict[Value, list[Node]],
-    outputs: set[Value],
-    lone: set[Node],
-    alone: set[Node],
-) -> None:
+def _join_forks(graph: Graph, state: _State) -> None:
     """A value that several nodes of one elementwise group read, and no other: its group takes them in (a bias and a GELU behind a
     product, say)."""
+    of = state.of
     for group in dict.fromkeys(of[n] for n in reversed(graph.nodes)):
         if group.anchor is not None or any(n.definition.kind not in (ELEMENTWISE, BROADCAST) for n in group.nodes):
             continue
         made = group.nodes[-1].outputs[0]
         for v in group.inputs:
-            if v.node is None or v in outputs or v.shape != made.shape or any(of[r] is not group for r in readers[v]):
+            if (
+                v.node is None
+                or v in state.outputs
+                or v.shape != made.shape
+                or any(of[r] is not group for r in state.readers[v])
+            ):
                 continue
             before = of[v.node]
-            if v.node in alone or before.nodes[-1] is not v.node or len(before.nodes) + len(group.nodes) > _MAX_NODES:
+            if (
+                v.node in state.alone
+                or before.nodes[-1] is not v.node
+                or len(before.nodes) + len(group.nodes) > _MAX_NODES
+            ):
                 continue
-            if before.anchor is None or not _allowed(before, group.nodes[-1], v, lone) or not _same_places(group, v):
+            if (
+                before.anchor is None
+                or not _allowed(before, group.nodes[-1], v, state.lone)
+                or not _same_places(group, v)
+            ):
                 continue
             before.nodes.extend(group.nodes)
             for n in group.nodes:
@@ -135,24 +153,17 @@ def _anchor_of(node: Node) -> Node | None:
     return node if node.definition.kind in _ANCHORS else None
 
 
-def _mergeable(
-    node: Node,
-    of: dict[Node, FusedGroup],
-    readers: dict[Value, list[Node]],
-    outputs: set[Value],
-    lone: set[Node],
-    alone: set[Node],
-) -> list[FusedGroup]:
+def _mergeable(node: Node, state: _State) -> list[FusedGroup]:
     """Groups of producers that may run inside the node's own group."""
     found: list[FusedGroup] = []
     for v in node.inputs:
         producer = v.node
-        if producer is None or v in outputs or any(r is not node for r in readers[v]):
+        if producer is None or v in state.outputs or any(r is not node for r in state.readers[v]):
             continue
-        group = of[producer]
-        if group in found or producer in alone or group.outputs[0] is not v:
+        group = state.of[producer]
+        if group in found or producer in state.alone or group.outputs[0] is not v:
             continue
-        if _allowed(group, node, v, lone):
+        if _allowed(group, node, v, state.lone):
             found.append(group)
     # An anchored producer first: its group takes the node in; the others are inlined.
     return sorted(found, key=lambda g: g.anchor is None)
