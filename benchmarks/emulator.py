@@ -19,7 +19,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tec.codegen.linking import link
-from tec.runtime.amdemu import get_driver
+from tec.emulator import get_driver
 
 _FLAGS = '\n!llvm.module.flags = !{!9000}\n!9000 = !{i32 1, !"amdhsa_code_object_version", i32 500}\n'
 _TAIL = """

@@ -344,7 +344,7 @@ def architecture() -> str:
     for k, (title, lines) in enumerate((
         ("CPU", ["objects mapped and relocated without LLVM;", "a pool of threads"]),
         ("HIP: libamdhip64 through ctypes", ["code objects, streams, events, graphs"]),
-        ("amdemu: an AMD GPU in software", ["translates the assembly to host vectors;", "checks, counts, estimates the time"]),
+        ("tec.emulator: an AMD GPU in software", ["translates the assembly to host vectors;", "checks, counts, estimates the time"]),
         ("CUDA: libcuda through ctypes", ["PTX, streams, events, graphs"]),
     )):  # fmt: skip
         y = 156 + k * 100

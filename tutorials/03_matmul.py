@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import tec
+from tec.emulator import emulator_profile
 from tec.notebook import bars_svg, nest_svg
-from tec.runtime.amdemu import emulator_profile
 from tec.te import intrin
 
 N = 512

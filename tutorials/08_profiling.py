@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import tec
-from tec.runtime.amdemu import emulator_profile
+from tec.emulator import emulator_profile
 
 N = 1 << 16
 A = tec.placeholder((N,), name="A")

@@ -74,5 +74,5 @@ print(len(own), "names of its own:", ", ".join(sorted(own)))
 assert issubclass(NvptxEmitter, GpuEmitter)
 
 # %% [markdown]
-# A new chip of the software GPU is a row in `tec/runtime/amdemu/chips.py`; a new opcode, a row in one of its tables and a test against
+# A new chip of the software GPU is a row in `tec/emulator/chips.py`; a new opcode, a row in one of its tables and a test against
 # NumPy.

@@ -79,7 +79,7 @@ def device_option(f: Any) -> Any:
 
 
 def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from ..runtime.amdemu.chips import CHIPS
+    from ..emulator.chips import CHIPS
 
     names = ["cpu", "rocm:0", "cuda:0", "emu", *(f"emu:{chip}" for chip in CHIPS)]
     return [n for n in names if n.startswith(incomplete)]

@@ -141,7 +141,7 @@ def _row(k: listing.Kernel, steps: list[listing.Step], times: dict[str, measure.
 
 def ceilings(net: Any) -> dict[str, Any]:
     """{"gbps", "peaks": {name: GFLOP/s}, "source"} of the target's chip; empty where it is not known."""
-    from ..runtime.amdemu.chips import CHIPS
+    from ..emulator.chips import CHIPS
     from ..target import Target
 
     target = Target(net.module.target)

@@ -43,7 +43,7 @@ def kernel_times(net: Any, inputs: dict[str, Any], dev: Any) -> list[KernelTime]
 
 
 def _emulated(net: Any, inputs: dict[str, Any], dev: Any) -> list[KernelTime]:
-    from ..runtime.amdemu import emulator_profile
+    from ..emulator import emulator_profile
 
     with emulator_profile(dev.driver) as p:
         net.run(inputs, device=dev)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceError
 from .allocator import CachingAllocator, MemoryStats
+from .drivers import open_driver
 from .surface import DeviceAttributes
 
 if TYPE_CHECKING:
@@ -203,16 +204,12 @@ def cpu(index: int = 0) -> Device:
 
 @lru_cache(maxsize=1)
 def _hip() -> Driver:
-    from .hip_driver import HipDriver
-
-    return HipDriver()
+    return open_driver("hip")
 
 
 @lru_cache(maxsize=1)
 def _cuda() -> Driver:
-    from .cuda_driver import CudaDriver
-
-    return CudaDriver()
+    return open_driver("cuda")
 
 
 _EMULATE_HINT = "TEC_EMULATE=gfx942 in the environment makes tec.rocm(0) an AMD GPU in software"
@@ -257,10 +254,9 @@ def rocm_emu(chip: str = "gfx942", **options: Any) -> Device:
         known = ", ".join(c.name for c in CHIPS.values() if c.family != "sm")
         raise DeviceError(f"no AMD chip {chip!r} to emulate", hint=f"known chips: {known}")
     try:
-        from .amdemu import get_driver
+        driver = open_driver("emu", chip, **options)
     except ImportError as error:
         raise DeviceError(f"the AMD GPU in software cannot start: {error}", hint="it needs llvmlite") from None
-    driver: Driver = get_driver(chip, **options)
     # The same device by default and by name has one label.
     extra = "".join(f", {k}={v!r}" for k, v in options.items() if (k, v) != ("check", "bounds"))
     return _get("rocm", 0, driver, f"rocm_emu({chip!r}{extra})")

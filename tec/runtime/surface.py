@@ -1,6 +1,6 @@
 """The driver surface: the few calls everything above a GPU driver is written against.
 
-libamdhip64 (`hip_driver.py`), libcuda (`cuda_driver.py`) and the software GPU (`amdemu`) each implement `Driver`; module loading,
+libamdhip64 (`hip_driver.py`), libcuda (`cuda_driver.py`) and the software GPU (`tec.emulator`) each implement `Driver`; module loading,
 kernarg packing, NDArrays, streams, events and profiling above this line are the same code for all of them.
 Addresses are plain integers; handles are opaque to the caller. Every method raises `DeviceError` (or a child of it)
 on failure and leaves the device usable. Handles passed in belong to the same driver and ordinal.

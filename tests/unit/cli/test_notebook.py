@@ -95,7 +95,7 @@ def test_a_profile_has_a_bar_for_each_kernel(program):
 def test_the_software_gpus_profile_has_a_row_for_each_launch():
     import numpy as np
 
-    from tec.runtime.amdemu import emulator_profile
+    from tec.emulator import emulator_profile
 
     a = tec.placeholder((256,), name="A")
     b = tec.compute((256,), lambda i: a[i] + 1.0, name="B")

@@ -95,7 +95,7 @@ def test_the_architecture_shows_every_pass() -> None:
         "tec.schedule",
         "tec.codegen",
         "tec.runtime",
-        "amdemu",
+        "tec.emulator",
     ):
         assert package in shown
 

@@ -73,7 +73,7 @@ def test_views_streams_events_and_profile(fadd, dev):
 
 def test_a_profile_shows_the_chip_not_the_host(fadd, dev):
     """Counters, the model's time and what limits it; in the table and in the trace; and no counting afterwards."""
-    from tec.runtime.amdemu import emulator_profile
+    from tec.emulator import emulator_profile
 
     n = 64 * 1024
     _, a, b, c = arrays(dev, n)

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from tec.runtime.amdemu.asmparse import parse_kernel
-from tec.runtime.amdemu.errors import UnsupportedInstruction
+from tec.emulator.asmparse import parse_kernel
+from tec.emulator.errors import UnsupportedInstruction
 
 # A process of its own: the option that makes branches short holds for all of LLVM.
 PROGRAM = """

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..codeobject import KernelInfo
-from ..surface import Dim3
+from ..runtime.codeobject import KernelInfo
+from ..runtime.surface import Dim3
 from .asmparse import TTMP0
 from .chips import Chip
 from .context import CTX, CTX_BYTES, FAULTS, PARAMS, PARAMS_BYTES, STATE_SCC, STATE_VGPRS, state_bytes
@@ -36,7 +36,7 @@ _UNSET = 1 << 63
 def pool() -> ThreadPoolExecutor:
     global _pool
     if _pool is None:
-        _pool = ThreadPoolExecutor(thread_count(), "amdemu")
+        _pool = ThreadPoolExecutor(thread_count(), "emulator")
     return _pool
 
 

@@ -23,7 +23,7 @@ def get_driver(chip: str, **options: Any) -> EmuDriver:
 
 
 def emulator_profile(driver: EmuDriver) -> Any:
-    """A context manager that counts every launch on `driver`: see `tec.runtime.amdemu.profile`."""
+    """A context manager that counts every launch on `driver`: see `tec.emulator.profile`."""
     from .profile import emulator_profile as profile
 
     return profile(driver)

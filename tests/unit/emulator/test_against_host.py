@@ -13,7 +13,7 @@ import struct
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu.jit import get_jit
+from tec.emulator.jit import get_jit
 
 from .harness import download, function, upload
 

@@ -8,9 +8,9 @@ import inspect
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu import opcodes
-from tec.runtime.amdemu.errors import EmulationError
-from tec.runtime.amdemu.table import ROWS, Row
+from tec.emulator import opcodes
+from tec.emulator.errors import EmulationError
+from tec.emulator.table import ROWS, Row
 
 from .row_reference import REFERENCE
 from .rows import Bench

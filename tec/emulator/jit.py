@@ -22,7 +22,7 @@ def cache_folder() -> str:
     base = os.environ.get("TEC_CACHE_DIR")
     if not base:
         base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tec")
-    return os.path.join(base, "amdemu")
+    return os.path.join(base, "emulator")
 
 
 def _limit_bytes() -> int:
@@ -152,7 +152,7 @@ class Jit:
                 builder.import_symbol(name, address)
             for name in export:
                 builder.export_symbol(name)
-            tracker = builder.link(self.lljit, f"amdemu{self._count}")
+            tracker = builder.link(self.lljit, f"emulator{self._count}")
             return {name: tracker[name] for name in export}, tracker
 
     def support_for(self, ir: str) -> dict[str, int]:

@@ -8,8 +8,8 @@ import struct
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu import get_driver
-from tec.runtime.amdemu.errors import KernelFault
+from tec.emulator import get_driver
+from tec.emulator.errors import KernelFault
 
 from .harness import compile_ir, download, function, upload
 

@@ -12,7 +12,7 @@ import pytest
 import tec
 from tec import te
 from tec.codegen.line_info import without_lines
-from tec.runtime.amdemu.errors import KernelFault
+from tec.emulator.errors import KernelFault
 
 CHIPS = ("gfx90a", "gfx942", "gfx1100")
 HERE = __file__

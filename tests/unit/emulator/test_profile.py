@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 
-from tec.runtime.amdemu import emulator_profile
+from tec.emulator import emulator_profile
 
 from .harness import function, upload
 

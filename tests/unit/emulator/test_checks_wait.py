@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tec.runtime.amdemu.asmparse import parse_kernel
-from tec.runtime.amdemu.errors import EmulationError
-from tec.runtime.amdemu.waits import check_waits
+from tec.emulator.asmparse import parse_kernel
+from tec.emulator.errors import EmulationError
+from tec.emulator.waits import check_waits
 
 
 def check(program: str, gfx: int = 11) -> None:

@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from tec.runtime.amdemu import get_driver
+from tec.emulator import get_driver
 
 from .harness import LANES, compile_ir, download, upload
 

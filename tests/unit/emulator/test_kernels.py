@@ -315,8 +315,8 @@ define amdgpu_kernel void @second(ptr addrspace(1) %o) #0 {
   store i32 5, ptr addrspace(1) %c
   ret void
 }"""
-    from tec.runtime.amdemu import get_driver
-    from tec.runtime.amdemu.errors import KernelFault
+    from tec.emulator import get_driver
+    from tec.emulator.errors import KernelFault
 
     for chip in ("gfx942", "gfx1100"):
         asm, image = compile_ir(ir + _TAIL, chip)

@@ -9,12 +9,12 @@ import struct
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu.arena import Arena
-from tec.runtime.amdemu.context import CTX, CTX_BYTES
-from tec.runtime.amdemu.errors import KernelFault
-from tec.runtime.amdemu.jit import get_jit
-from tec.runtime.amdemu.launch import aligned
-from tec.runtime.amdemu.support_race import EPOCH_SHIFT, GROUP_SHIFT, LAUNCH_SHIFT, WAVE_SHIFT, who
+from tec.emulator.arena import Arena
+from tec.emulator.context import CTX, CTX_BYTES
+from tec.emulator.errors import KernelFault
+from tec.emulator.jit import get_jit
+from tec.emulator.launch import aligned
+from tec.emulator.support_race import EPOCH_SHIFT, GROUP_SHIFT, LAUNCH_SHIFT, WAVE_SHIFT, who
 
 from .harness import download, function, upload
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu.errors import KernelFault
+from tec.emulator.errors import KernelFault
 
 from .rows import Bench
 from .test_valu import F32, U32

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu.errors import KernelFault
+from tec.emulator.errors import KernelFault
 
 from .harness import download, function, upload
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu import translate as translating
-from tec.runtime.amdemu.errors import EmulationError, KernelFault
+from tec.emulator import translate as translating
+from tec.emulator.errors import EmulationError, KernelFault
 
 from .rows import Bench
 from .test_valu import F32, U32

@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu import opcodes
-from tec.runtime.amdemu.table import ROWS
+from tec.emulator import opcodes
+from tec.emulator.table import ROWS
 
 from .harness import download, upload
 from .row_reference import s

@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tec.codegen.linking import link
-from tec.runtime.amdemu import get_driver
+from tec.emulator import get_driver
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()

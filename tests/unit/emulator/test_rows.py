@@ -12,8 +12,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu import opcodes
-from tec.runtime.amdemu.table import ROWS
+from tec.emulator import opcodes
+from tec.emulator.table import ROWS
 
 from .row_reference import REFERENCE, TYPES, Ref
 from .rows import Bench

@@ -18,8 +18,8 @@ import numpy as np
 
 from tec.errors import DeviceError
 
-from ..codeobject import CodeObject, KernelInfo, read_code_object
-from ..surface import DeviceAttributes, Dim3
+from ..runtime.codeobject import CodeObject, KernelInfo, read_code_object
+from ..runtime.surface import DeviceAttributes, Dim3
 from . import launch as launching
 from .asmparse import KernelText, chip_of, parse_kernel
 from .chips import CHIPS

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu import opcodes
-from tec.runtime.amdemu.table import ROWS
+from tec.emulator import opcodes
+from tec.emulator.table import ROWS
 
 from .row_reference import bf16_bits, bits, maximum, minimum, s
 from .rows import Bench

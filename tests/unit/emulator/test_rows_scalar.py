@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu import opcodes
-from tec.runtime.amdemu.table import ROWS
+from tec.emulator import opcodes
+from tec.emulator.table import ROWS
 
 from .row_reference import fmax, fmin, s, to_int
 from .rows import Bench

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tec.runtime.amdemu import opcodes
-from tec.runtime.amdemu.errors import EmulationError
-from tec.runtime.amdemu.matrix import Mfma, parse_mfma
-from tec.runtime.amdemu.table import ROWS
-from tec.runtime.amdemu.table_matrix import _names
+from tec.emulator import opcodes
+from tec.emulator.errors import EmulationError
+from tec.emulator.matrix import Mfma, parse_mfma
+from tec.emulator.table import ROWS
+from tec.emulator.table_matrix import _names
 
 from .harness import download, function, upload
 

@@ -7,9 +7,9 @@ import struct
 import numpy as np
 import pytest
 
+from tec.emulator import get_driver
+from tec.emulator.errors import EmulationError, KernelFault
 from tec.errors import DeviceError
-from tec.runtime.amdemu import get_driver
-from tec.runtime.amdemu.errors import EmulationError, KernelFault
 
 from .harness import compile_ir, download, function, upload
 
