@@ -128,7 +128,7 @@ def bit_cast(c: Call) -> Value:
     if host_dtype(x.dtype) or host_dtype(to):
         from tec.te.evaluate import np_dtype
 
-        return c.graph.constant(np.ascontiguousarray(c.importer.value_of(x)).view(np_dtype(to)), "bits", to)
+        return c.graph.constant(np.asarray(c.importer.value_of(x), order="C").view(np_dtype(to)), "bits", to)
     if x.dtype == "bool" or to == "bool":
         return c.cast(x, to)
     return c.op("bitcast", x, dtype=to)

@@ -396,7 +396,8 @@ def _plan(
 
 
 def _param(v: Value) -> Any:
-    return np.ascontiguousarray(np.asarray(v.data, np_dtype(v.dtype)))
+    # ascontiguousarray would give a scalar a dimension
+    return np.asarray(v.data, np_dtype(v.dtype), order="C")
 
 
 # ---- the cache and progress

@@ -203,7 +203,7 @@ def _extern(op: ExternOp, values: dict[Tensor, Array], env: dict[E.Var, Array]) 
     outs = [np.zeros([_extent(d, env) for d in b.shape], np_dtype(b.dtype)) for b in op.output_placeholders]
     buffers = (*op.input_placeholders, *op.output_placeholders)
     func = Func(op.name, buffers, op.body)
-    arrays = [*[np.ascontiguousarray(values[t]) for t in op._inputs], *outs]
+    arrays = [*[np.asarray(values[t], order="C") for t in op._inputs], *outs]
     run(func, arrays)
     return outs
 

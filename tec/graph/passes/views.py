@@ -151,7 +151,7 @@ class _Mover(Rebuild):
             data = np.asarray(v.data)
             for kind, to in back:
                 data = data.transpose(to) if kind == "transpose" else data.reshape(to)
-            return self.new.constant(np.ascontiguousarray(data), v.name, v.dtype)
+            return self.new.constant(np.asarray(data, order="C"), v.name, v.dtype)
         own, before = self.under_way(v)
         back = normal_steps((*before, *back), own.shape)
         if any(kind == "transpose" for kind, _ in back) and not at_most(v.type.size * 4, out.type.size):
