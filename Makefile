@@ -27,7 +27,6 @@ check: setup
 	$(VENV)/bin/lint-imports
 
 bench: setup
-	$(PIP_INSTALL) '.[bench]'
 	for b in gemm_cpu math_cpu compile_time call_cost emulator networks; do OPENBLAS_CORETYPE=SkylakeX $(PY) benchmarks/$$b.py; done
 
 conformance: setup
@@ -41,7 +40,6 @@ fuzz-models: setup
 	$(PY) -m pytest -m slow tests/fuzz/test_models.py tests/fuzz/test_onnx_mutations.py
 
 networks: setup
-	$(PIP_INSTALL) '.[bench]'
 	$(PY) -m pytest -m slow tests/networks
 
 $(VENV)/.tec-docs: $(STAMP)

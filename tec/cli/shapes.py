@@ -115,7 +115,7 @@ def _close(known: Known, shapes: dict[str, Any], kept: Collection[str] = ()) -> 
     for name, given in shapes.items():
         entry = known.get(name)
         if entry is not None and not isinstance(given, int):
-            sizes |= {d: n for d, n in zip(entry[1], given) if _named(d)}
+            sizes |= {d: n for d, n in zip(entry[1], given) if isinstance(d, str) and _named(d)}
     assumed: dict[str, str] = {}
     still: dict[str, list[Dim]] = {}
     for name, entry in known.items():

@@ -381,14 +381,14 @@ def _plan(
     if graph.guards:
         plan["guards"] = [{"size": data_of(g.size), "what": g.what} for g in dict.fromkeys(graph.guards)]
     for v, name in copies:
-        source = use(v)
+        origin = use(v)
         values[name + "'" if name in values else name] = {
             "dtype": v.dtype,
             "shape": list(map(data_of, v.shape)),
             "place": "alias",
-            "of": source,
+            "of": origin,
         }
-        if name in values and values[name].get("of") != source:
+        if name in values and values[name].get("of") != origin:
             for o in outputs:
                 if o["name"] == name:
                     o["value"] = name + "'"

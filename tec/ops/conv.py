@@ -62,7 +62,8 @@ def padded(x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0
         return te.if_then_else(te.all(*conds), x(*lead, *at), value)
 
     out = (*shape[:-nd], *[n + b + a for n, b, a in zip(space, before, after)])
-    return te.compute(out, body, name="pad", tag="pad")
+    y: Tensor = te.compute(out, body, name="pad", tag="pad")
+    return y
 
 
 @register("conv", COMPLEX, _conv_type, flops=_conv_flops)

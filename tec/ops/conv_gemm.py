@@ -64,7 +64,10 @@ def _tile(
         value = element(b, r, c)
         return te.if_then_else(te.all(*conds), value, te.const(0, dtype)) if conds else value
 
-    return te.compute(shape, body, name=name, tag="tile", attrs={"wide": math.gcd(wide, divisor(cols)), **(more or {})})
+    tiled: Tensor = te.compute(
+        shape, body, name=name, tag="tile", attrs={"wide": math.gcd(wide, divisor(cols)), **(more or {})}
+    )
+    return tiled
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,8 @@ def tiled_product(
 
     shape = (*batch, round_up(m, tm), round_up(n, tn))
     y = te.compute(shape, body, name="product", tag="tiled_product", attrs={"tile": (tm, tn, tk), "tiling": tiling})
-    return te.compute((*batch, m, n), lambda *i: y(*i).astype(out_dtype), name="result")
+    result: Tensor = te.compute((*batch, m, n), lambda *i: y(*i).astype(out_dtype), name="result")
+    return result
 
 
 def _space(shape: Sequence[int], attrs: Attrs) -> tuple[int, int]:

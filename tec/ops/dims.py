@@ -247,7 +247,7 @@ class Dim:
         return total
 
     def __repr__(self) -> str:
-        parts = []
+        parts: list[str] = []
         for m, c in self.terms:
             text = "*".join(_atom_text(a) for a in m)
             sign = "-" if c < 0 else "+" if parts else ""
@@ -603,9 +603,10 @@ def from_expr(e: Any) -> Size:
         return e.value
     if isinstance(e, Var) and id(e) in _names:
         return Dim(_names[id(e)])
-    for kind, f in _FROM.items():
-        if isinstance(e, kind):
-            return f(from_expr(e.a), from_expr(e.b))
+    both = _FROM.get(type(e))
+    if both is not None:
+        size: Size = both(from_expr(e.a), from_expr(e.b))
+        return size
     raise UndecidedSize(f"{e} is no size of the network")
 
 

@@ -97,7 +97,7 @@ def _counted(attrs: Attrs, x: Tensor, include_pad: bool) -> Any:
             attrs["after"],
             static_shape(x)[2:],
         ):
-            low, high = (-b, n + attrs.get("pad_after", attrs["after"])[0] * 0 + a) if include_pad else (0, n)
+            low, high = (-b, n + a) if include_pad else (0, n)
             first = i * s - b
             # Window places first + r*d for 0 <= r < k, of which those in [low, high) count.
             begin = te.max(0, te.floordiv(low - first + d - 1, d))

@@ -82,7 +82,7 @@ def _elements_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorTyp
     k = index.astype(np.int64)
     k = np.where(k < 0, k + n, k)
     inside = (k >= 0) & (k < n)
-    at = list(np.indices(index.shape, sparse=True))
+    at: list[Any] = list(np.indices(index.shape, sparse=True))
     for d, c in enumerate(x.shape):
         if d != axis:
             inside &= at[d] < c
@@ -217,7 +217,7 @@ def _in_loops(
         a, b = a.astype(wide), b.astype(wide)
         if reduction == "none":
             return b.astype(dtype)
-        both = {
+        both: dict[str, Callable[[], Any]] = {
             "add": lambda: a + b,
             "mul": lambda: a * b,
             "max": lambda: te.maximum(a, b),

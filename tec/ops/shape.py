@@ -114,8 +114,8 @@ def _slice_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
             what = f"slice of dimension {k} of {types[0]}"
             last = b + (c - 1) * s
             if s == 0 or not all(
-                require(*pair, what)
-                for pair in ((0, "<=", c), (0, "<=", b), (0, "<=", last), (b, "<", n), (last, "<", n))
+                require(low, relation, high, what)
+                for low, relation, high in ((0, "<=", c), (0, "<=", b), (0, "<=", last), (b, "<", n), (last, "<", n))
             ):
                 raise fail(f"{what}: start {b}, step {s}, {c} elements")
             continue

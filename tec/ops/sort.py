@@ -106,7 +106,7 @@ def _running(name: str, x: Tensor, axis: int, product: bool, strict: bool, back:
                 write(line, 0, n, loops.scalar(ib, wide, "acc", one))
             return
         # Sums of chunks, of chunks of chunks, ... until a line of them is short; then each level starts from the one above.
-        counts = []
+        counts: list[int] = []
         while (counts[-1] if counts else n) > CHUNK:
             counts.append(-(-(counts[-1] if counts else n) // CHUNK))
         levels = [ib.allocate(wide, (lines.count * c,), f"sums{k}") for k, c in enumerate(counts)]

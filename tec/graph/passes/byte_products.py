@@ -56,8 +56,8 @@ def byte_products(graph: Graph, target: Target) -> Graph:
         shift = 128 if source.dtype == "uint8" else 0
         total = b.new.constant(sums, "sums", "int32")
         if zero is None or zero.is_const:
-            offset = shift - (np.asarray(zero.data).astype(np.int32) if zero is not None else 0)
-            rest = b.new.constant((offset * sums).astype(np.int32), "offset", "int32")
+            known = shift - (np.asarray(zero.data).astype(np.int32) if zero is not None else 0)
+            rest = b.new.constant((known * sums).astype(np.int32), "offset", "int32")
         else:
             (offset,) = b.new.add("subtract", [b.new.constant(np.int32(shift), "half"), b.value(zero)], {}, zero.name)
             (rest,) = b.new.add("multiply", [offset, total], {}, out.name)

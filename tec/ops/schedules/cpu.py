@@ -106,7 +106,7 @@ def reduction(s: Schedule, op: ComputeOp, target: Target) -> None:
     partial = in_lanes(s, op, target) if outer is None else None
     if partial is not None:
         stage = s[op]
-        axes = list(stage.op.axis)  # type: ignore[attr-defined]
+        axes = list(stage.op.axis)
     loop = axes[-1] if axes else None
     if axes and work(op) >= PARALLEL_FROM:
         loop = stage.fuse(*axes) if len(axes) > 1 else axes[0]

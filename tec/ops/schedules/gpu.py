@@ -27,8 +27,8 @@ def schedule(outputs: list[Tensor], target: Target) -> Schedule:
     s = create_schedule([t.op for t in outputs])
     group = analyze(outputs)
     inline_injective(s, group, keep=[op for op in group.ops if op.tag == "tile"])
-    for op in group.reductions():
-        if matrix_units.schedule_group(s, group, op, target):
+    for reduction in group.reductions():
+        if matrix_units.schedule_group(s, group, reduction, target):
             return s
     for op in group.ops:
         if op.tag in matmul.TAGS and matmul.schedule_gpu(s, group, op, target):

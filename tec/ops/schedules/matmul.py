@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...schedule import Schedule
 from ...target import Target
 from ...te import ComputeOp, Operation, thread_axis
-from .analysis import Group, const_shape, extent, largest_divisor, same_shape, size_of
+from .analysis import Group, const_shape, extent, largest_divisor, reduce_size, same_shape, size_of
 
 _OPEN_ROWS = 8  # of a register tile where the number of rows is symbolic
 TAGS = ("matmul", "tiled_product")
@@ -63,13 +63,13 @@ def schedule_cpu(s: Schedule, group: Group, op: Operation, target: Target) -> bo
         outer = io
     else:
         outer = final.fuse(*axes[:-2], jo, io)
-        if 2 * m * n * (size_of([mm.reduce_axis[0].dom.extent]) or 1) >= 1 << 18:  # type: ignore[operator,union-attr]
+        if 2 * m * n * (reduce_size(mm) or 1) >= 1 << 18:  # type: ignore[operator]
             final.parallel(outer)
     acc.compute_at(final, outer)
     acc.set_scope("local")
     *lead, ci, cj = acc.op.axis
     (k,) = acc.op.reduce_axis
-    ko, ki = acc.split(k, factor=4 if (size_of([k.dom.extent]) or 1) % 4 == 0 else 1)
+    ko, ki = acc.split(k, factor=4 if (reduce_size(acc.op) or 1) % 4 == 0 else 1)
     cjo, cji = acc.split(cj, factor=lanes)
     acc.reorder(*lead, ko, ki, ci, cjo, cji)
     acc.vectorize(cji)

@@ -1,0 +1,21 @@
+"""In CI a package that is not there is an error: `make setup` installs all that tests need, so a skip would hide whole files."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+import pytest
+
+
+def required(modname: str, minversion: str | None = None, reason: str | None = None, **_: Any) -> Any:
+    """As `pytest.importorskip`, but that a missing package fails."""
+    try:
+        return importlib.import_module(modname)
+    except ImportError as error:
+        pytest.fail(f"{modname} is missing here, and would skip tests in CI; it belongs in the extra `test`: {error}")
+
+
+if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+    pytest.importorskip = required
