@@ -9,11 +9,12 @@ Sources: LLVM's "User Guide for AMDGPU Backend"; AMD's ISA manuals "Vega", "CDNA
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import ClassVar
 
 from ..ir import expr as E
-from ..ir.dtype import dtype_info
+from ..ir.dtype import dtype_info, with_lanes
 from ..ir.func import Func
 from ..ir.matrix import MatrixInstr, instr_of, native_k
 from ..target import Target
@@ -216,6 +217,17 @@ class AmdgpuEmitter(TileEmitter):
     def native_math(self, op: str, dtype: str) -> str | None:
         return "llvm.ldexp" if op == "ldexp" else super().native_math(op, dtype)
 
+    def nan_extremum(self, e: E.Call) -> str:
+        """Without the instruction, and against a number (a clamp, relu), one comparison does: of NaN it is false, so NaN stays."""
+        a, b = e.args
+        if _is_number(a):
+            a, b = b, a
+        if self.family in ("cdna4", "rdna4") or not _is_number(b):
+            return super().nan_extremum(e)
+        x, y, r = self.expr(a), self.expr(b), self.reg(e.dtype)
+        beyond = self.compare_values(E.GT if e.op == "min_nan" else E.LT, x, y, e.dtype)
+        return self.op(f"select {self.reg(with_lanes('bool', dtype_info(e.dtype).lanes))} {beyond}, {r} {y}, {r} {x}")
+
     # ---- dot products and matrix units
 
     def dot(self, e: E.Call) -> str:
@@ -316,9 +328,16 @@ class AmdgpuEmitter(TileEmitter):
         "shuffle_xor": shuffle_xor,
         **dict.fromkeys(("shuffle_up", "shuffle_down", "shuffle_idx"), shuffle_lane),
         **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma,
+        **dict.fromkeys(("min_nan", "max_nan"), nan_extremum),
         "async_copy": GpuEmitter.copy_now, "async_commit": GpuEmitter.nothing, "async_wait": GpuEmitter.nothing,
         **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),
     }  # fmt: skip
+
+
+def _is_number(e: E.Expr) -> bool:
+    """Whether a float is a constant other than NaN."""
+    value = e.value if isinstance(e, E.Broadcast) else e
+    return isinstance(value, E.FloatImm) and not math.isnan(value.value)
 
 
 @lru_cache(maxsize=64)

@@ -189,10 +189,11 @@ class Arithmetic(Core):
         return self.intrinsic(full, t.reg, [(t.reg, a), (t.reg, b)])
 
     def float_extremum(self, name: str, a: str, b: str, dtype: str) -> str:
-        """minnum, maxnum, minimum or maximum of floats."""
+        """minnum, maxnum, minimum or maximum of floats; te leaves open which zero they give of two."""
         (x, wide), (y, _) = self.widen(a, dtype), self.widen(b, dtype)
         r = self.reg(wide)
-        value = self.intrinsic(f"llvm.{name}.{self.mangle(wide)}", r, [(r, x), (r, y)], self.fast)
+        fast = self.fast if "nsz" in self.fast or "fast" in self.fast else f"nsz {self.fast}"
+        value = self.intrinsic(f"llvm.{name}.{self.mangle(wide)}", r, [(r, x), (r, y)], fast)
         return self.narrow(value, dtype) if wide != dtype else value
 
     def compare(self, e: E.CmpExpr) -> str:

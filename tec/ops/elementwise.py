@@ -183,7 +183,7 @@ def _floor_mod(a: Any, b: Any) -> Any:
     return te.select(te.all(r != _c(0, r), (r < _c(0, r)) != (b < _c(0, b))), r + b, r)
 
 
-for _name, _f in {
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a - b,
     "multiply": lambda a, b: a * b,
@@ -200,7 +200,8 @@ for _name, _f in {
     "shift_right": _shift_right,
     "prelu": lambda a, b: te.select(a < _c(0, a), a * b, a),
     "atan2": te.atan2,
-}.items():
+}
+for _name, _f in _BINARY.items():
     _binary(_name, _f)
 for _name, _f in {
     "equal": lambda a, b: a == b if a.dtype != "bool" else te.bitwise_not(a ^ b),

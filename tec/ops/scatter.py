@@ -32,7 +32,7 @@ def _place(index: Any, n: int) -> Any:
     return te.select(te.all(k >= 0, k < n), k.astype("int32"), -1)
 
 
-_COMBINE = {"add": te.sum, "mul": te.prod, "max": te.max, "min": te.min}
+_COMBINE = {"add": te.sum, "mul": te.prod, "max": te.maximum, "min": te.minimum}
 
 
 def _scatter_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -54,8 +54,7 @@ def _combine_all(x: Tensor, axes: list[Any], reduction: str, hits: Any, value: A
     """x combined with `value(i)` wherever `hits(i)` holds along `axes`."""
     reducer = _COMBINE[reduction]
     found = te.compute(x.shape, lambda *i: reducer(value(i), axis=axes, where=hits(i)), name=f"{name}_found")
-    both = {"add": lambda a, b: a + b, "mul": lambda a, b: a * b, "max": te.maximum, "min": te.minimum}[reduction]
-    return [te.compute(x.shape, lambda *i: both(x(*i), found(*i)), name=name)]
+    return [te.compute(x.shape, lambda *i: reducer(x(*i), found(*i)), name=name)]
 
 
 _UFUNC: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}

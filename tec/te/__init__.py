@@ -71,8 +71,6 @@ from .math import (
     log1p,
     log2,
     log10,
-    maximum,
-    minimum,
     nearbyint,
     popcount,
     pow,
@@ -93,7 +91,7 @@ from .math import (
     truncmod,
 )  # fmt: skip
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, topo_order
-from .reducer import all, any, comm_reducer, max, min, prod, sum
+from .reducer import all, any, comm_reducer, max, maximum, min, minimum, prod, sum
 from .tags import tag_scope
 from .tensor import Tensor, TensorSlice
 

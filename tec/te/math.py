@@ -198,16 +198,6 @@ def div(a: Any, b: Any) -> Expr:
     return build.truncdiv(a, b)
 
 
-def minimum(a: Any, b: Any) -> Expr:
-    """The smaller value; of a number and NaN the number."""
-    return build.minimum(a, b)
-
-
-def maximum(a: Any, b: Any) -> Expr:
-    """The larger value; of a number and NaN the number."""
-    return build.maximum(a, b)
-
-
 def cast(dtype: Any, value: Any) -> Expr:
     """`value` as `dtype`: float to int truncates and saturates, int to int wraps. Also takes (value, dtype)."""
     if isinstance(value, str) and not isinstance(dtype, str):
@@ -283,6 +273,6 @@ __all__ = [
     "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_pure_extern", "cast", "ceil", "clz", "copysign",
     "cos", "cosh", "ctz", "div", "erf", "exp", "exp10", "exp2", "expm1", "floor", "floordiv", "floormod", "fma", "fmod", "hypot",
     "if_then_else", "indexdiv", "indexmod", "isfinite", "isinf", "isnan", "ldexp", "likely", "log", "log10", "log1p", "log2",
-    "maximum", "minimum", "nearbyint", "popcount", "pow", "power", "reinterpret", "round", "rsqrt", "select", "sigmoid", "sign",
+    "nearbyint", "popcount", "pow", "power", "reinterpret", "round", "rsqrt", "select", "sigmoid", "sign",
     "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "truncdiv", "truncmod",
 ]  # fmt: skip

@@ -1,6 +1,10 @@
 """Reductions: sum, min, max, prod, any, all, and reducers of the user's own (tuples too, as argmax needs).
 
 A reducer called with `axis=` makes a `Reduce`; `tec.max(a, b)` and the like with values alone combine them directly.
+
+Floats that are NaN: `max` and `min` take the number where one side is NaN (NumPy's fmax and fmin), `maximum` and `minimum`
+give NaN (NumPy's maximum and minimum); `max` over nothing but NaN is its identity, -inf. The same on every target, in every type. Which zero the four give of -0.0 and 0.0 is
+not said: the hardware differs, and making it one costs instructions.
 """
 
 from __future__ import annotations
@@ -12,10 +16,10 @@ from typing import Any
 from ..errors import ExprError
 from ..ir import build
 from ..ir.dtype import dtype_info
-from ..ir.expr import CommReducer, Expr, IterKind, IterVar, Reduce, Var
+from ..ir.expr import Call, CommReducer, Expr, IterKind, IterVar, Reduce, Var
 from .build import infinity, max_value, min_value
 
-__all__ = ["all", "any", "comm_reducer", "max", "min", "prod", "sum"]
+__all__ = ["all", "any", "comm_reducer", "max", "maximum", "min", "minimum", "prod", "sum"]
 
 
 class Reducer:
@@ -169,10 +173,20 @@ def _highest(dtype: str) -> Expr:
     return infinity(dtype) if dtype_info(dtype).is_float and "e4m3" not in dtype else max_value(dtype)
 
 
+def _carrying_nan(op: str, x: Any, y: Any) -> Expr:
+    """The extremum that is NaN where either side is; types without NaN have the plain one."""
+    a, b = build.match(x, y)
+    if dtype_info(a.dtype).is_float:
+        return Call(op, (a, b), a.dtype)
+    return build.minimum(a, b) if op == "min_nan" else build.maximum(a, b)
+
+
 sum = comm_reducer(lambda x, y: build.add(x, y), lambda t: build.const(0, t), name="sum")
 prod = comm_reducer(lambda x, y: build.mul(x, y), lambda t: build.const(1, t), name="prod")
 min = comm_reducer(lambda x, y: build.minimum(x, y), _highest, name="min")
 max = comm_reducer(lambda x, y: build.maximum(x, y), _lowest, name="max")
+minimum = comm_reducer(lambda x, y: _carrying_nan("min_nan", x, y), _highest, name="minimum")
+maximum = comm_reducer(lambda x, y: _carrying_nan("max_nan", x, y), _lowest, name="maximum")
 _all = comm_reducer(lambda x, y: build.logical_and(x, y), lambda t: build.const(True), name="all")
 _any = comm_reducer(lambda x, y: build.logical_or(x, y), lambda t: build.const(False), name="any")
 

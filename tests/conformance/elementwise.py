@@ -50,6 +50,45 @@ def _unary(dtype: str, f: Callable[[Any], Any], shape: tuple[Any, ...] | None = 
     return make
 
 
+# ---- minimum and maximum: which of them NaN wins; signalling NaNs count as NaN, which zero comes of two is open
+
+
+def _with_nans(dtype: Any) -> Callable[[np.random.Generator], list[Any]]:
+    def make(rng: np.random.Generator) -> list[Any]:
+        special = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1.0, -2.0]
+        pairs = np.array([(x, y) for x in special for y in special] * 4).T
+        a, b = (rng.permutation(np.concatenate([p, rng.uniform(-2, 2, 301)])).astype(dtype) for p in pairs)
+        a[:64], b[:64] = pairs[0][:64].astype(dtype), pairs[1][:64].astype(dtype)
+        bits = a.view(f"u{a.itemsize}")
+        bits[70:90] = np.array(np.inf, dtype).view(bits.dtype) + 1  # signalling
+        return [a, b]
+
+    return make
+
+
+def _number_wins(pick: Any) -> Callable[[Any, Any], Any]:
+    return lambda a, b: np.where(np.isnan(a), b, np.where(np.isnan(b), a, pick(a, b)))
+
+
+for _dtype, _numpy in (
+    ("float32", F32),
+    ("float64", np.float64),
+    ("float16", np.float16),
+    ("bfloat16", ml_dtypes.bfloat16),
+):
+    for _name, _f, _reference in (
+        ("max", te.max, _number_wins(np.maximum)),
+        ("min", te.min, _number_wins(np.minimum)),
+        ("maximum", te.maximum, np.maximum),
+        ("minimum", te.minimum, np.minimum),
+    ):
+        case(f"{_name}_of_nan_{_dtype}", _with_nans(_numpy), _reference)(_binary(_dtype, _f))
+    case(
+        f"clamp_of_nan_{_dtype}",
+        _with_nans(_numpy),
+        lambda a, b: (np.minimum(np.maximum(a, -1), 1) + 0 * b).astype(a.dtype),
+    )(_binary(_dtype, lambda a, b: te.minimum(1.0, te.maximum(a, -1.0)) + b * 0.0))
+
 # ---- types
 
 case("add_f32_symbolic", uniform((1000,), (1000,)), lambda a, b: a + b)(_binary("float32", lambda a, b: a + b))

@@ -45,6 +45,20 @@ case("sum_rows", uniform((30, 41)), lambda a: a.sum(1, dtype="d").astype(F32), r
 )
 case("max_rows", uniform((30, 41)), lambda a: a.max(1))(_rows(lambda x, k: te.max(x, axis=k)))
 case("min_rows", uniform((30, 41)), lambda a: a.min(1))(_rows(lambda x, k: te.min(x, axis=k)))
+
+
+def _rows_with_nans(r: np.random.Generator) -> list[Any]:
+    a = r.uniform(-2, 2, (30, 41)).astype(F32)
+    a[r.random(a.shape) < 0.02] = np.nan
+    a[7] = np.nan
+    return [a]
+
+
+case("max_rows_of_nan", _rows_with_nans, lambda a: np.nanmax(np.insert(a, 0, -np.inf, 1), 1))(
+    _rows(lambda x, k: te.max(x, axis=k))
+)
+case("maximum_rows", _rows_with_nans, lambda a: np.maximum.reduce(a, 1))(_rows(lambda x, k: te.maximum(x, axis=k)))
+case("minimum_rows", _rows_with_nans, lambda a: np.minimum.reduce(a, 1))(_rows(lambda x, k: te.minimum(x, axis=k)))
 case("prod_rows", uniform((30, 41), lo=0.9, hi=1.1), lambda a: a.prod(1, dtype="d").astype(F32), rtol=1e-5)(
     _rows(lambda x, k: te.prod(x, axis=k))
 )
@@ -89,6 +103,11 @@ for _threads in (16, 32, 64, 128, 256):
         f"rfactor_sum_{_threads}", uniform((5, 1000)), lambda a: a.sum(1, dtype="d").astype(F32), rtol=1e-4, atol=1e-4
     )(_cross_thread(_threads, lambda x, k: te.sum(x, axis=k), 5, 1000))
 case("rfactor_max_64", uniform((5, 777)), lambda a: a.max(1))(_cross_thread(64, lambda x, k: te.max(x, axis=k), 5, 777))
+case(
+    "rfactor_maximum_64",
+    lambda r: [np.where(r.random((5, 777)) < 0.001, np.nan, 1).astype(F32)],
+    lambda a: np.maximum.reduce(a, 1),
+)(_cross_thread(64, lambda x, k: te.maximum(x, axis=k), 5, 777))
 case("rfactor_sum_f64", uniform((3, 400), dtype=np.float64), lambda a: a.sum(1), rtol=1e-12)(
     _cross_thread(128, lambda x, k: te.sum(x, axis=k), 3, 400, "float64")
 )
