@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Adding a target
 #
-# A target is a row of facts in `tec/target.py` and, for a new kind of machine, a small subclass of the emitter in `tec/codegen/`.
+# A target is a row of facts in `tec/target/` and, for a new kind of machine, a small subclass of the emitter in `tec/codegen/`.
 # No pass asks for a target by name: it asks what the chip can do. This tutorial adds a chip to a running tec, and looks at what
 # changes in the code.
 
@@ -74,5 +74,6 @@ print(len(own), "names of its own:", ", ".join(sorted(own)))
 assert issubclass(NvptxEmitter, GpuEmitter)
 
 # %% [markdown]
-# A new chip of the software GPU is a row in `tec/emulator/chips.py`; a new opcode, a row in one of its tables and a test against
+# Products (units, clocks, caches, bandwidths) are rows of `tec/target/machines.py`. A new chip of the software GPU is a name in
+# `tec/emulator/chips.py`; a new opcode, a row in one of its tables and a test against
 # NumPy.

@@ -141,18 +141,16 @@ def _row(k: listing.Kernel, steps: list[listing.Step], times: dict[str, measure.
 
 def ceilings(net: Any) -> dict[str, Any]:
     """{"gbps", "peaks": {name: GFLOP/s}, "source"} of the target's chip; empty where it is not known."""
-    from ..emulator.chips import CHIPS
     from ..target import Target
 
     target = Target(net.module.target)
-    chip = CHIPS.get(target.mcpu) if target.kind == "rocm" else None
-    if chip is not None:
-        lanes = chip.simds * chip.simd_lanes * chip.compute_units
-        peaks = {"vector f32": 2e-3 * lanes * chip.clock_mhz}
-        for kind in ("f32", "f16"):
-            if kind in chip.matrix:
-                peaks[f"matrix {kind}"] = 2e-3 * chip.matrix[kind] * chip.compute_units * chip.clock_mhz
-        return {"gbps": chip.memory_gbps, "peaks": peaks, "source": f"{chip.product}, data sheet"}
+    if target.is_gpu:
+        m = target.machine
+        peaks = {"vector f32": 1e3 * m.peak_tflops("float32", matrix=False)}
+        for kind, dtype in (("f32", "float32"), ("f16", "float16")):
+            if dtype in m.matrix_macs:
+                peaks[f"matrix {kind}"] = 1e3 * m.peak_tflops(dtype)
+        return {"gbps": m.memory_gbps, "peaks": peaks, "source": f"{m.name}, data sheet"}
     if target.is_host:
         return _host_ceilings()
     return {}

@@ -121,42 +121,14 @@ def _owner(kernel: str, functions: list[str]) -> str:
 
 # ---- resources
 
-_VGPRS_A_SIMD = {"gcn": 256, "cdna1": 512, "cdna2": 512, "cdna3": 512, "cdna4": 512}
-
 
 def occupancy(k: Kernel) -> tuple[int, str]:
-    """Waves a SIMD that fit at once, and what limits them. From the AMDGPU usage guide's register and LDS limits."""
+    """Waves a SIMD that fit at once, and what limits them."""
     from ..target import CHIPS
 
-    chip = CHIPS[k.chip]
-    cdna = chip.family in _VGPRS_A_SIMD
-    most = (8 if chip.family != "gcn" else 10) if cdna else 16
-    if chip.family == "cdna1":
-        most = 10
-    vgprs = max(1, int(k.facts.get("vgprs", 0)))
-    if chip.family in ("cdna2", "cdna3", "cdna4"):
-        granule, total = 8, 512  # arch and accumulation registers are one file; `vgprs` counts both
-    elif chip.family in ("gcn", "cdna1"):
-        granule, total = 4, 256
-    else:
-        wave32 = k.wave == 32
-        large = chip.name in ("gfx1100", "gfx1101", "gfx1151", "gfx1200", "gfx1201")
-        granule = (24 if large else 16) if wave32 else (12 if large else 8)
-        total = (1536 if large else 1024) if wave32 else (768 if large else 512)
-    by_registers = total // (-(-vgprs // granule) * granule)
-    waves, limit = most, "waves"
-    if by_registers < waves:
-        waves, limit = by_registers, "VGPRs"
-    lds = int(k.facts.get("lds_bytes", 0))
     x, y, z = (int(n) or 1 for n in k.facts.get("threads", (1, 1, 1)))
     group_waves = max(1, -(-(x * y * z) // k.wave))
-    if lds:
-        simds = 4
-        groups = chip.lds_bytes // lds
-        by_lds = max(0, groups * group_waves // simds) or (1 if groups else 0)
-        if by_lds < waves:
-            waves, limit = by_lds, "LDS"
-    return waves, limit
+    return CHIPS[k.chip].occupancy(int(k.facts.get("vgprs", 0)), int(k.facts.get("lds_bytes", 0)), group_waves, k.wave)
 
 
 def resources(k: Kernel) -> dict[str, Any]:

@@ -176,7 +176,7 @@ class EmuDriver:
         self.profile = False
         self.budget = budget or int(os.environ.get("TEC_EMULATOR_BUDGET", str(1 << 33)))
         self.threads = threads or launching.thread_count()
-        self.memory = DeviceMemory(memory_bytes or self.chip.memory_bytes, self.checks)
+        self.memory = DeviceMemory(memory_bytes or self.chip.machine.memory_bytes, self.checks)
         self.observer: Callable[..., None] | None = None
         self._counters: dict[str, Any] = {}
         self._uncounted: tuple[bool, Callable[..., None] | None] | None = None
@@ -199,9 +199,9 @@ class EmuDriver:
         self._ordinal(ordinal)
         c = self.chip
         return DeviceAttributes(
-            name=f"{c.product} (emulated)", arch=c.name, compute_units=c.compute_units, lds_bytes=c.lds_bytes,
+            name=f"{c.product} (emulated)", arch=c.name, compute_units=c.compute_units, lds_bytes=c.limits.lds_bytes,
             wavefront_size=c.wavefront_size, total_memory_bytes=self.memory.total_bytes, max_threads_per_block=1024,
-            clock_khz=c.clock_mhz * 1000, extra={"memory_gbps": c.memory_gbps, "emulated": True},
+            clock_khz=c.machine.clock_mhz * 1000, extra={"memory_gbps": c.machine.memory_gbps, "emulated": True},
         )  # fmt: skip
 
     # Code.

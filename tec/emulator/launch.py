@@ -127,7 +127,7 @@ def initial_sgprs(chip: Chip, info: KernelInfo, kernarg: int, dispatch: int, blo
         raise EmulationError("preloaded kernel arguments are not modelled", kernel=info.name)
     at = max(at, info.user_sgprs)
     places = [-1, -1, -1]
-    if not chip.ttmp_ids:
+    if not chip.limits.ttmp_ids:
         for i in range(3):
             if info.rsrc2 & (1 << (7 + i)):
                 places[i] = at
@@ -145,7 +145,7 @@ def initial_vgprs(chip: Chip, lanes: int, waves: int, block: Dim3) -> tuple[np.n
     ids = np.arange(waves * lanes, dtype=np.uint32)
     x, y, z = ids % bx, ids // bx % by, ids // (bx * by)
     v = np.zeros((waves, 3, lanes), np.uint32)
-    if chip.packed_ids:
+    if chip.limits.packed_ids:
         v[:, 0] = (x | (y << 10) | (z << 20)).reshape(waves, lanes)
     else:
         v[:, 0], v[:, 1], v[:, 2] = (a.reshape(waves, lanes) for a in (x, y, z))
@@ -162,7 +162,7 @@ def initial_undefined(chip: Chip, info: KernelInfo, registers: _Registers, state
     sgprs[TTMP0 : TTMP0 + 16] = 0
     sgprs[EXEC : EXEC + 2] = 0
     out[STATE_SCC : STATE_SCC + 4] = 1  # a boolean
-    ids = 1 if chip.packed_ids else 1 + (info.rsrc2 >> 11 & 3)
+    ids = 1 if chip.limits.packed_ids else 1 + (info.rsrc2 >> 11 & 3)
     out[STATE_VGPRS : STATE_VGPRS + 4 * lanes * ids] = 0
     return out
 
@@ -267,9 +267,9 @@ def _check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_
         raise EmulationError(
             f"work-group {block}, but the kernel requires {info.required_workgroup_size}", kernel=info.name
         )
-    if shared_bytes < 0 or info.lds_bytes + shared_bytes > chip.lds_bytes:
+    if shared_bytes < 0 or info.lds_bytes + shared_bytes > chip.limits.lds_bytes:
         raise EmulationError(
-            f"{info.lds_bytes} bytes of LDS and {shared_bytes} dynamic; {chip.name} has {chip.lds_bytes} a work-group",
+            f"{info.lds_bytes} bytes of LDS and {shared_bytes} dynamic; {chip.name} has {chip.limits.lds_bytes} a work-group",
             kernel=info.name,
         )
     if max(grid) >= 2**32:
@@ -296,7 +296,7 @@ def _execute(
         "template_bytes": state if follows else 0, "sgprs": registers.sgprs.ctypes.data,
         "vgprs": vgprs.ctypes.data, "exec": exec_.ctypes.data, "place_x": registers.places[0],
         "place_y": registers.places[1], "place_z": registers.places[2], "lds_bytes": lds, "vgpr_count": 3,
-        "lanes": lanes, "ttmp_mode": int(chip.ttmp_ids), "budget": driver.budget,
+        "lanes": lanes, "ttmp_mode": int(chip.limits.ttmp_ids), "budget": driver.budget,
     }  # fmt: skip
     for name, value in values.items():
         ctypes.c_int64.from_address(params + PARAMS[name]).value = value

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from .chips import Chip
 from .counters import KernelCounts
 
-LAUNCH_US = 5.0
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -35,11 +33,11 @@ class Estimate:
 def estimate(chip: Chip, counts: KernelCounts, lanes: int, groups: int, matrix_macs: dict[str, int]) -> Estimate:
     """`matrix_macs`: multiply-adds that matrix instructions did, by input type."""
     units = max(1, min(chip.compute_units, groups))
-    clock = chip.clock_mhz  # clocks a microsecond
-    passes = max(1, lanes // chip.simd_lanes)
+    clock = chip.machine.clock_mhz  # clocks a microsecond
+    passes = max(1, lanes // chip.limits.simd_lanes)
     detail = counts.detail
     plain = detail.get("valu", 0) + detail.get("packed", 0) + detail.get("lane", 0)
-    vector = (plain + 4 * detail.get("trans", 0)) * passes / chip.simds
+    vector = (plain + 4 * detail.get("trans", 0)) * passes / chip.limits.simds
     scalar = sum(detail.get(k, 0) for k in ("salu", "smem", "branch", "wait"))
     rates = chip.matrix
     matrix = sum(n / rates[t] if t in rates else n for t, n in matrix_macs.items())
@@ -48,9 +46,8 @@ def estimate(chip: Chip, counts: KernelCounts, lanes: int, groups: int, matrix_m
         "scalar issue": scalar / units / clock,
         "matrix cores": matrix / units / clock,
         "LDS": counts.lds_clocks / units / clock,
-        "memory": counts.global_line_bytes / (chip.memory_gbps * 1e3),
+        "memory": counts.global_line_bytes / (chip.machine.memory_gbps * 1e3),
     }
     limit = max(parts, key=lambda k: parts[k])
-    if parts[limit] < LAUNCH_US / 10:
-        return Estimate(LAUNCH_US + parts[limit], "launch", parts)
-    return Estimate(LAUNCH_US + parts[limit], limit, parts)
+    launch = chip.machine.launch_us
+    return Estimate(launch + parts[limit], "launch" if parts[limit] < launch / 10 else limit, parts)

@@ -61,7 +61,7 @@ def test_bench_reports_percentiles_and_kernels(tec_cli, tiny):
 def test_bench_on_the_software_gpu_counts(tec_cli, package):
     # The same kernels run plain and then counted: two translations of one text.
     facts = json.loads(tec_cli("bench", package, "-d", "emu", "--json").stdout)
-    assert facts["emulated"] and all(k["us"] >= 5 and k["limit"] for k in facts["kernels"])
+    assert facts["emulated"] and all(k["us"] >= 2.1 and k["limit"] for k in facts["kernels"])
     assert sum(k.get("VALU", 0) for k in facts["kernels"]) > 0
 
 

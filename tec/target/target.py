@@ -1,8 +1,8 @@
 """Targets: what code is made for, parsed from text such as "rocm -mcpu=gfx942" or "llvm -mcpu=znver4".
 
 A `Target` is frozen and answers questions about capabilities (wavefront size, LDS bytes, matrix shapes by dtype, vector
-widths, thread limits); passes and operators ask those and never the target's name. Chip facts come from the LLVM AMDGPU
-usage guide, AMD's ISA manuals (CDNA 1 to 4, RDNA 2 to 4) and NVIDIA's compute-capability tables.
+widths, thread limits); passes and operators ask those and never the target's name. What chips and products have stands in `chips`,
+`machines` and `cpus`: `Target.machine` is the product, with units, clocks, rates and caches, that a cost is reckoned for.
 """
 
 from __future__ import annotations
@@ -12,171 +12,14 @@ import re
 import shlex
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
-from .errors import TargetError
+from ..errors import TargetError
+from .chips import CHIPS, KB, Chip, MatrixShape
+from .cpus import CORES, Core, core_named, cpu_machine, host_core, host_cores, with_features
+from .machines import MACHINES, Machine, find_product, machine_of_chip, product_key
 
-KB = 1024
-MatrixShape = tuple[str, str, int, int, int, int]  # in dtype, accumulator dtype, m, n, k, blocks
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """What one chip (or GPU generation) has."""
-
-    name: str
-    family: str  # "gcn", "cdna1".."cdna4", "rdna2".."rdna4", "sm"
-    wavefront_sizes: tuple[int, ...]  # the first is the default
-    lds_bytes: int
-    max_threads: int = 1024
-    vgprs: int = 256
-    dot4: bool = False
-    dot4_mixed: bool = False  # v_dot4_i32_iu8: signedness by operand
-    dot2: bool = False
-    async_lds: bool = False
-    matrix: tuple[MatrixShape, ...] = ()
-    atomic_fadd: bool = False
-
-
-_MFMA_F32 = (
-    ("float32", "float32", 32, 32, 2, 1),
-    ("float32", "float32", 16, 16, 4, 1),
-    ("float32", "float32", 4, 4, 1, 16),
-)
-_MFMA_F16 = (
-    ("float16", "float32", 32, 32, 8, 1),
-    ("float16", "float32", 16, 16, 16, 1),
-    ("float16", "float32", 4, 4, 4, 16),
-)
-_MFMA_BF16_1K = (
-    ("bfloat16", "float32", 32, 32, 8, 1),
-    ("bfloat16", "float32", 16, 16, 16, 1),
-    ("bfloat16", "float32", 4, 4, 4, 16),
-)
-_MFMA_I8 = (("int8", "int32", 32, 32, 8, 1), ("int8", "int32", 16, 16, 16, 1))
-_MFMA_F64 = (("float64", "float64", 16, 16, 4, 1),)
-_CDNA3 = (
-    _MFMA_F32
-    + _MFMA_F16
-    + _MFMA_BF16_1K
-    + _MFMA_F64
-    + (("int8", "int32", 32, 32, 16, 1), ("int8", "int32", 16, 16, 32, 1))
-)
-_CDNA4 = _CDNA3 + (
-    ("float16", "float32", 32, 32, 16, 1), ("float16", "float32", 16, 16, 32, 1),
-    ("bfloat16", "float32", 32, 32, 16, 1), ("bfloat16", "float32", 16, 16, 32, 1),
-    ("int8", "int32", 32, 32, 32, 1), ("int8", "int32", 16, 16, 64, 1),
-)  # fmt: skip
-_WMMA = tuple((t, a, 16, 16, 16, 1) for t, a in (("float16", "float32"), ("bfloat16", "float32"), ("int8", "int32")))
-_MMA_SYNC = (
-    ("float16", "float32", 16, 8, 16, 1),
-    ("bfloat16", "float32", 16, 8, 16, 1),
-    ("int8", "int32", 16, 8, 32, 1),
-    ("tf32", "float32", 16, 8, 8, 1),  # float32 storage, of which the unit takes 19 bits
-)
-
-
-def _chips() -> dict[str, Chip]:
-    table = [
-        Chip("gfx900", "gcn", (64,), 64 * KB),
-        Chip("gfx906", "gcn", (64,), 64 * KB, dot4=True, dot2=True),
-        Chip(
-            "gfx908",
-            "cdna1",
-            (64,),
-            64 * KB,
-            vgprs=512,
-            dot4=True,
-            dot2=True,
-            matrix=_MFMA_F32
-            + _MFMA_F16
-            + (("bfloat16", "float32", 32, 32, 4, 1), ("bfloat16", "float32", 16, 16, 8, 1))
-            + _MFMA_I8,
-            atomic_fadd=True,
-        ),
-        Chip(
-            "gfx90a",
-            "cdna2",
-            (64,),
-            64 * KB,
-            vgprs=512,
-            dot4=True,
-            dot2=True,
-            matrix=_MFMA_F32 + _MFMA_F16 + _MFMA_BF16_1K + _MFMA_I8 + _MFMA_F64,
-            atomic_fadd=True,
-        ),
-        Chip(
-            "gfx942",
-            "cdna3",
-            (64,),
-            64 * KB,
-            vgprs=512,
-            dot4=True,
-            dot2=True,
-            async_lds=True,
-            matrix=_CDNA3,
-            atomic_fadd=True,
-        ),
-        Chip(
-            "gfx950",
-            "cdna4",
-            (64,),
-            160 * KB,
-            vgprs=512,
-            dot4=True,
-            dot2=True,
-            async_lds=True,
-            matrix=_CDNA4,
-            atomic_fadd=True,
-        ),
-        Chip("gfx1030", "rdna2", (32, 64), 64 * KB, dot4=True, dot2=True),
-    ]
-    for name in ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151"):
-        table.append(
-            Chip(
-                name, "rdna3", (32, 64), 64 * KB, dot4=True, dot4_mixed=True, dot2=True, matrix=_WMMA, atomic_fadd=True
-            )
-        )
-    for name in ("gfx1200", "gfx1201"):
-        table.append(
-            Chip(
-                name, "rdna4", (32, 64), 64 * KB, dot4=True, dot4_mixed=True, dot2=True, matrix=_WMMA, atomic_fadd=True
-            )
-        )
-    shared = {
-        70: 96,
-        72: 96,
-        75: 64,
-        80: 163,
-        86: 99,
-        87: 163,
-        89: 99,
-        90: 227,
-        100: 227,
-        101: 227,
-        103: 227,
-        120: 99,
-        121: 99,
-    }
-    for sm, kib in shared.items():
-        table.append(
-            Chip(
-                f"sm_{sm}",
-                "sm",
-                (32,),
-                kib * KB,
-                vgprs=255,
-                dot4=True,
-                async_lds=sm >= 80,
-                matrix=_MMA_SYNC if sm >= 80 else (),
-                atomic_fadd=True,
-            )
-        )
-    return {c.name: c for c in table}
-
-
-CHIPS = _chips()
 _KINDS = {
     "llvm": "llvm",
     "cpu": "llvm",
@@ -199,7 +42,8 @@ FAST_MATH_FLAGS = ("contract", "nnan", "ninf", "nsz", "arcp", "afn", "reassoc")
 class Target:
     """A parsed target. `Target("rocm -mcpu=gfx90a")`; equal text gives equal targets; usable as `with Target(...):`.
 
-    kind: "llvm", "rocm" or "cuda". Options: -mcpu, -mattr, -mtriple, -wavefrontsize, -arch, -fast-math[=flags]
+    kind: "llvm", "rocm" or "cuda". Options: -mcpu, -mattr, -mtriple, -wavefrontsize, -arch, -fast-math[=flags]. -mcpu (-arch) of a GPU
+    is a chip ("gfx942") or a product ("mi325x", "7900xtx", "h200"), whose chip `mcpu` then is and whose figures `machine` has.
     (`-fast-math` alone means all of contract, nnan, ninf, nsz, arcp, afn, reassoc; contraction is on by default and
     `-fast-math=none` switches it off). Raises TargetError with the known names.
     """
@@ -210,6 +54,7 @@ class Target:
     mattr: str = field(init=False)
     mtriple: str = field(init=False)
     options: dict[str, str] = field(init=False, hash=False, compare=False)
+    _product: Machine | None = field(init=False, hash=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.text, Target):
@@ -234,11 +79,22 @@ class Target:
                 )
             options[m[1]] = m[2] if m[2] is not None else "1"
         mcpu = options.get("mcpu") or options.get("arch") or _DEFAULT_CHIP.get(kind, "")
+        product: Machine | None = None
         if kind != "llvm":
+            product = find_product(mcpu)
+            if product is not None:
+                mcpu = product.chip
+                # A chip's own product has one text, and so one place in caches.
+                chosen = mcpu if product == machine_of_chip(CHIPS[mcpu]) else product_key(product.name)
+                options.update({k: chosen for k in ("mcpu", "arch") if k in options})
             mcpu = mcpu.split(":")[0].removesuffix("a") if kind == "cuda" else mcpu.split(":")[0]
             if mcpu not in CHIPS or (CHIPS[mcpu].family == "sm") != (kind == "cuda"):
                 known = [c.name for c in CHIPS.values() if (c.family == "sm") == (kind == "cuda")]
-                raise TargetError(f"unknown chip {mcpu!r} for target {name!r}", hint="known chips: " + ", ".join(known))
+                products = [k for k, m in MACHINES.items() if m.chip in known]
+                raise TargetError(
+                    f"unknown chip {mcpu!r} for target {name!r}",
+                    hint=f"known chips: {', '.join(known)}; products: {', '.join(products)}",
+                )
         set_ = object.__setattr__
         set_(
             self,
@@ -255,6 +111,7 @@ class Target:
         )
         set_(self, "kind", kind)
         set_(self, "mcpu", mcpu)
+        set_(self, "_product", product)
         set_(self, "mattr", options.get("mattr", ""))
         set_(self, "mtriple", options.get("mtriple", ""))
         set_(self, "options", options)
@@ -312,18 +169,23 @@ class Target:
         return 16 if self.is_gpu else self.vector_bytes
 
     @cached_property
+    def machine(self) -> Machine:
+        """The machine that costs are reckoned for: the product named, else the one that the chip's name stands for; this host, or as many
+        cores (-num-cores) of the kind that -mcpu names."""
+        if self.kind != "llvm":
+            return self._product or machine_of_chip(self.chip)
+        return cpu_machine(self.core, int(self.options.get("num-cores", host_cores() if self.is_host else _CORES)))
+
+    @cached_property
+    def core(self) -> Core:
+        """A CPU's core: vector width, multiply-adds a clock, registers, caches."""
+        core = host_core() if self.is_host else core_named(self.mcpu) or CORES[_baseline(self.mtriple)]
+        return with_features(core, self.mattr) if self.mattr else core
+
+    @cached_property
     def vector_bytes(self) -> int:
         """The width of a vector register, in bytes (16 for a GPU's widest access)."""
-        if self.is_gpu:
-            return 16
-        feats = f"{self.mcpu} {self.mattr}"
-        if self.is_host:
-            feats += " " + host_features()
-        if re.search(r"\+?avx512f|znver[45]|skylake-avx512|icelake|sapphire|x86-64-v4", feats):
-            return 64
-        if re.search(r"\+?avx\b|\+?avx2|znver|haswell|skylake|x86-64-v3", feats):
-            return 32
-        return 16
+        return 16 if self.is_gpu else self.core.vector_bytes
 
     @property
     def is_host(self) -> bool:
@@ -368,17 +230,13 @@ _CURRENT: ContextVar[Target | None] = ContextVar("tec_target", default=None)
 _STACK: list[Token[Target | None]] = []
 
 
-@lru_cache(maxsize=1)
-def host_features() -> str:
-    """The host CPU's feature names, from /proc/cpuinfo where there is one (no LLVM needed)."""
-    try:
-        with open("/proc/cpuinfo") as f:
-            for line in f:
-                if line.startswith(("flags", "Features")):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return "neon" if platform.machine() in ("arm64", "aarch64") else ""
+_CORES = 8  # of a CPU that is named and not at hand: a desktop's
+
+
+def _baseline(mtriple: str) -> str:
+    """The core that code without -mcpu is for: what every processor of the architecture has."""
+    arm = mtriple.startswith(("aarch64", "arm64")) or (not mtriple and platform.machine() in ("arm64", "aarch64"))
+    return "generic" if arm else "x86-64"
 
 
 def as_target(value: Any = None) -> Target:

@@ -1,0 +1,29 @@
+"""Targets: what code is made for (`Target`), and the one table of chips and machines that costs, code generation and the software GPU read."""
+
+from __future__ import annotations
+
+from .chips import CHIPS, Chip, MatrixShape
+from .cpus import CORES, Core, host_core, host_features
+from .machines import MACHINES, Level, Machine, find_product, machine_of_chip
+from .target import FAST_MATH_FLAGS, Target, as_target, cuda, llvm, rocm
+
+__all__ = [
+    "CHIPS",
+    "CORES",
+    "FAST_MATH_FLAGS",
+    "MACHINES",
+    "Chip",
+    "Core",
+    "Level",
+    "Machine",
+    "MatrixShape",
+    "Target",
+    "as_target",
+    "cuda",
+    "find_product",
+    "host_core",
+    "host_features",
+    "llvm",
+    "machine_of_chip",
+    "rocm",
+]

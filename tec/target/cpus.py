@@ -1,0 +1,190 @@
+"""CPU cores: vector width, multiply-adds a clock, registers, caches; of this host as it says itself, of others by LLVM's name (-mcpu).
+
+Sources: vector units and caches from the vendors' optimization guides (Intel's, AMD's for families 17h to 1Ah, Arm's for Neoverse N1, V1, V2) and
+LLVM's scheduling models. Caches of the host come from /sys; what it does not say is the table's.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from .chips import KB
+from .machines import GB, MB, Level, Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A kind of core. `fma` counts whole vectors of `vector_bytes` that it multiplies and adds in a clock."""
+
+    name: str
+    vector_bytes: int
+    fma: float
+    registers: int = 16  # vector registers
+    l1_bytes: int = 32 * KB
+    l2_bytes: int = 512 * KB  # of one core
+    l3_bytes: int = 2 * MB  # a core's share
+    clock_mhz: int = 3000
+
+
+def _core(name: str, width: int, fma: float, registers: int, l1: int, l2: int, l3: float) -> Core:
+    return Core(name, width, fma, registers, l1 * KB, l2 * KB, int(l3 * MB))
+
+
+_TABLE = (
+    _core("x86-64", 16, 1, 16, 32, 256, 2),  # SSE2: a multiplication and an addition
+    _core("x86-64-v3", 32, 2, 16, 32, 512, 2),
+    _core("x86-64-v4", 64, 1, 32, 32, 1024, 1.5),  # one unit of 64 bytes is what all have
+    _core("haswell", 32, 2, 16, 32, 256, 2),
+    _core("skylake", 32, 2, 16, 32, 256, 2),
+    _core("alderlake", 32, 2, 16, 48, 1280, 2.5),
+    _core("skylake-avx512", 64, 2, 32, 32, 1024, 1.375),
+    _core("icelake-server", 64, 2, 32, 48, 1280, 1.5),
+    _core("sapphirerapids", 64, 2, 32, 48, 2048, 1.875),
+    _core("graniterapids", 64, 2, 32, 48, 2048, 4),
+    _core("znver1", 32, 1, 16, 32, 512, 2),  # units of 16 bytes
+    _core("znver2", 32, 2, 16, 32, 512, 4),
+    _core("znver3", 32, 2, 16, 32, 512, 4),
+    _core("znver4", 64, 1, 32, 32, 1024, 4),  # units of 32 bytes take two steps
+    _core("znver5", 64, 2, 32, 48, 1024, 4),
+    _core("generic", 16, 2, 32, 64, 512, 1),  # AArch64, as Cortex-A72 and later
+    _core("neoverse-n1", 16, 2, 32, 64, 1024, 1),
+    _core("neoverse-v1", 16, 4, 32, 64, 1024, 1),
+    _core("neoverse-v2", 16, 4, 32, 64, 2048, 1.5),
+    _core("apple-m1", 16, 4, 32, 128, 3072, 2),
+)
+CORES: dict[str, Core] = {c.name: c for c in _TABLE}
+# LLVM's other names for cores that are alike here.
+_LIKE = {
+    "x86-64-v2": "x86-64", "nehalem": "x86-64", "westmere": "x86-64", "sandybridge": "haswell", "ivybridge": "haswell", "core-avx2": "haswell",
+    "broadwell": "haswell", "skx": "skylake-avx512", "cascadelake": "skylake-avx512", "cooperlake": "skylake-avx512", "cannonlake": "skylake-avx512",
+    "icelake-client": "icelake-server", "icelake": "icelake-server", "rocketlake": "icelake-server", "tigerlake": "icelake-server",
+    "emeraldrapids": "sapphirerapids", "sapphire": "sapphirerapids", "graniterapids-d": "graniterapids", "diamondrapids": "graniterapids",
+    "raptorlake": "alderlake", "meteorlake": "alderlake", "arrowlake": "alderlake", "arrowlake-s": "alderlake", "lunarlake": "alderlake",
+    "pantherlake": "alderlake", "gracemont": "alderlake", "sierraforest": "alderlake", "grandridge": "alderlake", "clearwaterforest": "alderlake",
+    "neoverse-n2": "neoverse-n1", "neoverse-512tvb": "neoverse-v1", "grace": "neoverse-v2", "apple-m2": "apple-m1", "apple-m3": "apple-m1",
+    "apple-m4": "apple-m1", "apple-latest": "apple-m1",
+}  # fmt: skip
+
+
+def core_named(mcpu: str) -> Core | None:
+    """The core that LLVM calls so; None where the table has none."""
+    return CORES.get(_LIKE.get(mcpu, mcpu))
+
+
+def with_features(core: Core, features: str) -> Core:
+    """The core with features switched on and off, as -mattr says it ("+avx512f,-avx2"): they decide the width of vectors."""
+    flags: dict[str, bool] = {}
+    for word in re.split(r"[\s,]+", features):
+        flags[word.lstrip("+-")] = not word.startswith("-")
+    width = core.vector_bytes
+    if flags.get("avx512f"):
+        width = 64
+    elif (flags.get("avx") or flags.get("avx2")) and width < 32:
+        width = 32
+    if width == 64 and flags.get("avx512f") is False:
+        width = 32
+    if width >= 32 and (flags.get("avx") is False or flags.get("avx2") is False):
+        width = 16
+    if width == core.vector_bytes:
+        return core
+    # As many bytes a clock as before, at least one vector.
+    return Core(core.name, width, max(1.0, core.fma * core.vector_bytes / width), 32 if width == 64 else core.registers,
+                core.l1_bytes, core.l2_bytes, core.l3_bytes, core.clock_mhz)  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _cpuinfo() -> dict[str, str]:
+    """The first processor's lines of /proc/cpuinfo; empty where there is none."""
+    found: dict[str, str] = {}
+    try:
+        with open("/proc/cpuinfo") as f:
+            for line in f:
+                key, _, value = line.partition(":")
+                if not line.strip() and found:
+                    break
+                found.setdefault(key.strip(), value.strip())
+    except OSError:
+        pass
+    return found
+
+
+@lru_cache(maxsize=1)
+def host_features() -> str:
+    """The host CPU's feature names, from /proc/cpuinfo where there is one (no LLVM needed)."""
+    info = _cpuinfo()
+    found = info.get("flags") or info.get("Features")
+    return found if found is not None else "neon" if platform.machine() in ("arm64", "aarch64") else ""
+
+
+@lru_cache(maxsize=1)
+def host_core() -> Core:
+    """This host's core: its kind by family, model and features, its caches as the system says them."""
+    info, flags = _cpuinfo(), set(host_features().split())
+    if platform.machine() in ("arm64", "aarch64"):
+        # Main ID register's part numbers (Arm's technical reference manuals): N1, V1, V2.
+        part = {"0xd0c": "neoverse-n1", "0xd40": "neoverse-v1", "0xd4f": "neoverse-v2"}.get(
+            info.get("CPU part", ""), "generic"
+        )
+        core = CORES["apple-m1" if platform.system() == "Darwin" else part]
+    elif info.get("vendor_id") == "AuthenticAMD" and int(info.get("cpu family", 0)) >= 23:
+        family, wide = int(info["cpu family"]), "avx512f" in flags
+        core = CORES[
+            "znver5" if family >= 26 and wide else "znver4" if wide else "znver3" if family >= 25 else "znver2"
+        ]
+    elif "avx512f" in flags:
+        kind = (
+            "sapphirerapids"
+            if "amx_tile" in flags
+            else "icelake-server"
+            if "avx512_vbmi2" in flags
+            else "skylake-avx512"
+        )
+        core = CORES[kind]
+    else:
+        core = CORES["x86-64-v3" if "avx2" in flags else "x86-64"]
+    core = with_features(core, " ".join(f for f in flags if f in ("avx", "avx2", "avx512f")))
+    sizes = _host_caches()
+    if not sizes:
+        return core
+    l3, shared = sizes.get(3, (core.l3_bytes, 1))
+    return Core(core.name, core.vector_bytes, core.fma, core.registers, sizes.get(1, (core.l1_bytes, 1))[0],
+                sizes.get(2, (core.l2_bytes, 1))[0], l3 // max(1, shared), core.clock_mhz)  # fmt: skip
+
+
+def _host_caches() -> dict[int, tuple[int, int]]:
+    """{level: (bytes, processors that share it)} of data caches, as Linux says it."""
+    found: dict[int, tuple[int, int]] = {}
+    for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            kind, level, size = ((folder / n).read_text().strip() for n in ("type", "level", "size"))
+            shared = bin(int((folder / "shared_cpu_map").read_text().strip().replace(",", ""), 16)).count("1")
+            if kind != "Instruction" and size.endswith("K"):
+                found[int(level)] = int(size[:-1]) * KB, shared
+        except (OSError, ValueError):
+            continue  # a system that hides its caches
+    return found
+
+
+def cpu_machine(core: Core, cores: int) -> Machine:
+    """A machine of so many cores of a kind. Bandwidths a core: two vectors a clock from L1, one from L2, half a one from L3 (the guides' widths);
+    memory at 20 GB/s a core, a two-channel desktop's or a server core's share."""
+    lanes = core.vector_bytes // 4 * core.fma
+    gbps = core.vector_bytes * cores * core.clock_mhz * 1e-3
+    levels = (
+        Level("L1", core.l1_bytes, 1, 2 * gbps),
+        Level("L2", core.l2_bytes, 1, gbps),
+        Level("L3", core.l3_bytes * cores, cores, gbps / 2),
+        Level("memory", 16 * GB, cores, 20.0 * cores),
+    )
+    vector = {"float32": int(lanes), "float64": int(lanes / 2)}
+    return Machine(core.name, core.name, cores, core.clock_mhz, levels, 20.0 * cores, 16 * GB, vector)
+
+
+def host_cores() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,204 @@
+"""Machines: what a product has, and how fast it is. Cost functions, limits of code generation and the software GPU's time model read it.
+
+A machine has units (compute units, multiprocessors, cores) that each do so many multiply-adds a clock (`Chip` for GPUs, `cpus` for CPUs), and
+levels of memory, the nearest first. What no source gives is None, and never a guess.
+
+Sources: compute units, clocks, sizes of memory and caches, peak bandwidth of memory: AMD's, NVIDIA's product pages and white papers. What is
+reached, and latencies: the marks beside the rows,
+  [G] RRZE-HPC/gpu-benches and te42kyfo/gpu-benches (gpu-latency, gpu-cache, gpu-l2-cache, gpu-stream: dependent loads of one thread;
+      all units streaming), read on MI300X at 2092 MHz, MI210 at 1700, RX 6900 XT at 2560;
+  [O] ROCm/rocm-libraries, shared/origami/include/origami/hardware.hpp: "determined through microbenchmarking", TB/s of L2, MALL, HBM;
+  [P] ROCm/rocprofiler-compute's roofline.csv of one MI200 die;  [C] Chips and Cheese, "Latency Testing is Hard" (7900 XTX);
+  [R] gpu-roofline: the clock of an MI300X under a stream of f32 multiply-adds, 750 W; rocm-libraries issue 9453: MI210's SGEMM of 8192;
+  [L] gpu-small-kernels on an MI210: launches back to back in one stream; [H] this project's own measurement on one H200.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .chips import CHIPS, KB, Chip
+
+MB, GB = KB * KB, KB * KB * KB
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of memory. Each instance holds `size_bytes` and serves `units` units; `gbps` is what all instances give together to all units."""
+
+    name: str
+    size_bytes: int
+    units: int = 1
+    gbps: float | None = None  # reached, or the peak where nothing was measured
+    latency_ns: float | None = None  # of dependent loads
+    line_bytes: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One product. Rates in multiply-adds a clock of one unit; `levels` from the nearest cache to main memory."""
+
+    name: str
+    chip: str  # LLVM's name
+    units: int
+    clock_mhz: int
+    levels: tuple[Level, ...]
+    memory_gbps: float  # peak of main memory
+    memory_bytes: int
+    vector_macs: Mapping[str, int] = field(hash=False)
+    matrix_macs: Mapping[str, int] = field(default_factory=dict, hash=False)
+    matrix_clock_mhz: int | None = None  # that is held under matrix work, where it was measured
+    launch_us: float = 0.0  # from one launch to the next in a stream
+    dies: int = 1  # that work-groups are dealt to in turn, each with an L2 of its own
+    scratch_bytes_a_clock: int = 0  # of a unit's shared memory
+
+    @property
+    def memory(self) -> Level:
+        """Main memory."""
+        return self.levels[-1]
+
+    def level(self, name: str) -> Level | None:
+        """The level of that name ("L1", "L2", "L3", "MALL", "memory"), or None."""
+        return next((x for x in self.levels if x.name == name), None)
+
+    def macs(self, dtype: str, matrix: bool = True) -> int:
+        """Multiply-adds of `dtype` that one unit does in a clock: the matrix unit's where it takes the type, else the vector units'; those of
+        float32 where the table has no figure for the type."""
+        found = self.matrix_macs.get(dtype) if matrix else None
+        return found or self.vector_macs.get(dtype) or self.vector_macs["float32"]
+
+    def peak_tflops(self, dtype: str, matrix: bool = True) -> float:
+        """10^12 operations a second at the peak clock, a multiply-add counted as two."""
+        return 2e-6 * self.macs(dtype, matrix) * self.units * self.clock_mhz
+
+
+AMD_LAUNCH_US = 2.1  # [L]: 64 kB at 31 GB/s, launch after launch
+NVIDIA_LAUNCH_US = 5.7  # [H]: launches through ctypes
+
+
+def _amd(
+    name: str, chip: str, units: int, mhz: int, memory: float, gbps: float, *,
+    l1: int = 16, l2: float, mall: float = 0, dies: int = 1,
+    reached: tuple[float | None, ...] = (None, None, None, None), ns: tuple[float | None, ...] = (None, None, None, None), matrix_mhz: int | None = None,
+) -> Machine:  # fmt: skip
+    """memory in GB, gbps its peak, l1 in KB a unit, l2 in MB a die, mall in MB. `reached` GB/s and `ns` of (L1, L2, MALL, memory)."""
+    arch = CHIPS[chip]
+    # An L1 gives a line's width a clock: 64 bytes up to CDNA 3 (60 to 61 measured [G]), the RDNA ISA manuals' 128 bytes else.
+    width = 128 if arch.family.startswith("rdna") else 64
+    line = 128 if arch.family in ("cdna3", "cdna4") or arch.family.startswith("rdna") else 64
+    first = reached[0] or width * units * mhz * 1e-3
+    levels = [
+        Level("L1", l1 * KB, 1, first, ns[0], line),
+        Level("L2", int(l2 * MB), units // dies, reached[1], ns[1], 128),
+        Level("MALL", int(mall * MB), units, reached[2], ns[2], 64),
+        Level("memory", int(memory * GB), units, reached[3] or gbps, ns[3], 64),
+    ]
+    return Machine(
+        name, chip, units, mhz, tuple(x for x in levels if x.size_bytes), gbps, int(memory * GB), arch.vector_macs, arch.matrix_macs,
+        matrix_mhz, AMD_LAUNCH_US, dies, arch.lds_bytes_a_clock,
+    )  # fmt: skip
+
+
+_MI210_NS = (73.6, 143.5, None, 337.3)  # [G]: 125, 236 to 252, 570 to 580 clocks at 1700 MHz
+_MI300_NS = (57.0, 102.0, 218.0, 425.0)  # [G]: 119, 213, 457, 880 clocks at 2092 MHz
+_MI200_GBPS = (10_600.0, 5_100.0, None, 1_388.8)  # [G] L1 and L2, [P] memory
+_MI300_GBPS = (38_800.0, 17_000.0, 7_310.0, 4_200.0)  # [G] L1 and the read stream, [O] L2 and MALL
+
+# The first of each chip is what `-mcpu=gfx...` stands for.
+_AMD = (
+    _amd("MI25", "gfx900", 64, 1500, 16, 484, l2=4),
+    _amd("MI50", "gfx906", 60, 1725, 32, 1024, l2=4),
+    _amd("MI100", "gfx908", 120, 1502, 32, 1228.8, l2=8),
+    _amd("MI250X", "gfx90a", 110, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS),  # one of its two dies
+    _amd("MI210", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS, matrix_mhz=1635),  # [R]
+    _amd("MI250", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS),  # one die
+    _amd("MI300X", "gfx942", 304, 2100, 192, 5300, l1=32, l2=4, mall=256, dies=8, reached=_MI300_GBPS, ns=_MI300_NS, matrix_mhz=1400),  # [R]
+    _amd("MI300A", "gfx942", 228, 2100, 128, 5300, l1=32, l2=4, mall=256, dies=6, ns=(57.0, 101.0, None, 392.0)),  # [G]: 813 to 830 clocks
+    # Its memory reads 4287 GB/s in ROCm's validation tests; the clock follows from 1000 W in place of 750: products 17 % faster than MI300X's.
+    _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 17_000.0, 7_310.0, 4_287.0), ns=_MI300_NS),
+    _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, 17_000.0, 8_530.0, 6_000.0)),  # [O]
+    _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, 17_000.0, 8_530.0, 6_000.0)),  # [O]
+    _amd("RX 6900 XT", "gfx1030", 80, 2250, 16, 512, l2=4, mall=128, ns=(28.5, 85.9, 162.5, None)),  # [G]: 73, 220, 416 clocks at 2560 MHz
+    _amd("RX 6800 XT", "gfx1030", 72, 2250, 16, 512, l2=4, mall=128),
+    _amd("RX 7900 XTX", "gfx1100", 96, 2500, 24, 960, l1=32, l2=6, mall=96, reached=(None, 7_120.0, 4_240.0, 732.0), ns=(None, None, 150.3, None)),
+    _amd("RX 7900 XT", "gfx1100", 84, 2400, 20, 800, l1=32, l2=6, mall=80),
+    _amd("RX 7900 GRE", "gfx1100", 80, 2245, 16, 576, l1=32, l2=6, mall=64),
+    _amd("PRO W7900", "gfx1100", 96, 2495, 48, 864, l1=32, l2=6, mall=96),
+    _amd("RX 7800 XT", "gfx1101", 60, 2430, 16, 624.1, l1=32, l2=4, mall=64),
+    _amd("RX 7600", "gfx1102", 32, 2655, 8, 288, l1=32, l2=2, mall=32),
+    _amd("Radeon 780M", "gfx1103", 12, 2700, 16, 89.6, l1=32, l2=2),  # with DDR5-5600, of which it takes half
+    _amd("Radeon 890M", "gfx1150", 16, 2900, 16, 120, l1=32, l2=2),  # with LPDDR5X-7500
+    _amd("Radeon 8060S", "gfx1151", 40, 2900, 32, 256, l1=32, l2=2, mall=32, reached=(None, 2_470.0, 1_130.0, 215.0)),  # [O]; Strix Halo
+    _amd("RX 9060 XT", "gfx1200", 32, 3130, 16, 322, l1=32, l2=4, mall=32, reached=(None, 3_280.0, 1_770.0, 280.0)),  # [O]
+    _amd("RX 9070 XT", "gfx1201", 64, 2970, 16, 645, l1=32, l2=8, mall=64, reached=(None, 5_740.0, 2_940.0, 464.0)),  # [O]
+    _amd("RX 9070", "gfx1201", 56, 2520, 16, 645, l1=32, l2=8, mall=64),
+    _amd("AI PRO R9700", "gfx1201", 64, 2920, 32, 645, l1=32, l2=8, mall=64),
+)  # fmt: skip
+
+
+def _nvidia(
+    name: str, sm: int, units: int, mhz: int, memory: float, gbps: float, l1: int, l2: float, *, l2_gbps: float | None = None,
+    reached: float | None = None, half: bool = False,
+) -> Machine:  # fmt: skip
+    """memory in GB, gbps its peak, l1 in KB (shared memory comes out of it), l2 in MB. `half`: sums of float32 at half the matrix rate."""
+    arch = CHIPS[f"sm_{sm}"]
+    matrix = {k: v // 2 if half and k in ("float16", "bfloat16", "tf32") else v for k, v in arch.matrix_macs.items()}
+    # 128 bytes a clock of each multiprocessor (CUDA's tuning guides), 64 on Turing.
+    levels = (
+        Level("L1", l1 * KB, 1, (64 if sm == 75 else 128) * units * mhz * 1e-3, None, 128),
+        Level("L2", int(l2 * MB), units, l2_gbps, None, 128),
+        Level("memory", int(memory * GB), units, reached or gbps, None, 64),
+    )
+    return Machine(
+        name, arch.name, units, mhz, levels, gbps, int(memory * GB), arch.vector_macs, matrix, None, NVIDIA_LAUNCH_US, 1,
+        arch.lds_bytes_a_clock,
+    )  # fmt: skip
+
+
+_NVIDIA = (
+    _nvidia("V100", 70, 80, 1530, 16, 900, 128, 6),
+    _nvidia("Xavier", 72, 8, 1377, 32, 137, 128, 0.5),
+    _nvidia("T4", 75, 40, 1590, 16, 320, 96, 4),
+    _nvidia("A100", 80, 108, 1410, 80, 2039, 192, 40),
+    _nvidia("A40", 86, 84, 1740, 48, 696, 128, 6),
+    _nvidia("RTX 3090", 86, 82, 1695, 24, 936, 128, 6, half=True),
+    _nvidia("AGX Orin", 87, 16, 1300, 64, 204.8, 192, 4),
+    _nvidia("L40S", 89, 142, 2520, 48, 864, 128, 96),
+    _nvidia("RTX 4090", 89, 128, 2520, 24, 1008, 128, 72, half=True),
+    _nvidia("H100", 90, 132, 1830, 80, 3350, 256, 50),
+    _nvidia("H200", 90, 132, 1830, 141, 4800, 256, 50, reached=4110),  # [H]: a copy of 2^28 float32
+    _nvidia("B200", 100, 148, 1850, 180, 8000, 256, 126),
+    _nvidia("Jetson Thor", 101, 20, 1575, 128, 273, 256, 32),
+    _nvidia("B300", 103, 148, 1850, 288, 8000, 256, 126),
+    _nvidia("RTX PRO 6000", 120, 188, 2617, 96, 1792, 128, 128),
+    _nvidia("RTX 5090", 120, 170, 2407, 32, 1792, 128, 96, half=True),
+    _nvidia("GB10", 121, 48, 2500, 128, 273, 128, 24),
+)  # fmt: skip
+
+
+def product_key(name: str) -> str:
+    """A product's name as it is given in a target: "RX 7900 XTX" -> "7900xtx", "MI300X" -> "mi300x"."""
+    words = [w for w in name.lower().split() if w not in ("rx", "radeon", "pro", "ai", "rtx")]
+    return "".join(words) if any(c.isalpha() for w in words for c in w) else name.lower().replace(" ", "")
+
+
+MACHINES: dict[str, Machine] = {product_key(m.name): m for m in (*_AMD, *_NVIDIA)}
+_ALSO = {"strixhalo": "8060s", "h100sxm": "h100", "a10080gb": "a100"}  # other names that products go by
+
+
+def find_product(name: str) -> Machine | None:
+    """The GPU that goes by a name, in any case, with or without "rx", spaces and dashes; None where the table has none."""
+    key = name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    short = key.removeprefix("radeon").removeprefix("rx")
+    found = (_ALSO.get(k, k) for k in (key, short, "rx" + short, "rtx" + key))
+    return next((MACHINES[k] for k in found if k in MACHINES), None)
+
+
+def machine_of_chip(chip: Chip) -> Machine:
+    """The product that a chip's name stands for; of one that the table has none for, the last of its family's, or its kind's."""
+    for m in MACHINES.values():
+        if m.chip == chip.name:
+            return m
+    like = [m for m in MACHINES.values() if CHIPS[m.chip].family == chip.family] or [MACHINES["mi300x"]]
+    return like[-1]
