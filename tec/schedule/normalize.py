@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import copy
 
+from ..errors import ScheduleError
 from ..ir import expr as E
-from ..ir.visit import Rewriter, substituter
+from ..ir.arith import Analyzer
+from ..ir.visit import Rewriter, substituter, walk_exprs
 from ..te.operation import ComputeOp, PlaceholderOp
 from ..te.tensor import Tensor
 from .relations import Rebase
 from .schedule import Schedule
+from .sharing import TREE_NODES, share, tree_size
+from .show import fail
 from .stage import AttachKind, Stage
 
 
@@ -45,48 +49,102 @@ def normalize(sch: Schedule) -> Schedule:
     return new
 
 
+# Nodes that a body may have after inlining, shared ones counted once: beyond, a build takes minutes.
+MAX_NODES = 50_000
+
+
 def inline(sch: Schedule) -> None:
-    """Put the bodies of inlined stages in place of the reads of them, producers first."""
+    """Put the bodies of inlined stages in place of the reads of them, producers first.
+
+    A value that is read twice at one place is one node, and computed once where a body would get large. ScheduleError where
+    one grows beyond all bounds even so: reads at ever more places double the work at each step.
+    """
     bodies: dict[int, Stage] = {}
+    large = Inliner(sch, bodies)
     in_memory = {
         id(sch.stage_map.get(t.op)) for s in sch.stages if not isinstance(s.op, ComputeOp) for t in s.op.inputs
     }
     for stage in list(sch.stages):
         op = stage.op
+        inlined = stage.attach == AttachKind.INLINE and id(stage) not in in_memory
         if isinstance(op, ComputeOp) and any(id(sch.stage_map.get(t.op)) in bodies for t in op.inputs):
-            op = _inline_into(sch, op, bodies)
+            op = large.into(stage, op, stays=not inlined)
             sch.set_stage_op(stage, op)
-        if stage.attach == AttachKind.INLINE:
-            if id(stage) in in_memory:
-                stage.attach = AttachKind.ROOT  # an extern or a scan reads memory, not an expression
-            else:
-                bodies[id(stage)] = stage
+        if inlined:
+            bodies[id(stage)] = stage
+        elif stage.attach == AttachKind.INLINE:
+            stage.attach = AttachKind.ROOT  # an extern or a scan reads memory, not an expression
     sch.stages = [s for s in sch.stages if id(s) not in bodies]
 
 
-def _inline_into(sch: Schedule, op: ComputeOp, bodies: dict[int, Stage]) -> ComputeOp:
-    def on_read(e: E.TensorRead, r: Rewriter) -> E.Expr:
-        out = r.expr_children(e)
-        assert isinstance(out, E.TensorRead)
-        tensor: Tensor = out.tensor
-        producer = bodies.get(id(sch.stage_map.get(tensor.op)))
-        if producer is None:
-            return out
-        source = producer.op
-        assert isinstance(source, ComputeOp)
-        values = {a.var: i for a, i in zip(source.axis, out.indices)}
-        return substituter(values)(source.body[tensor.value_index])
+class Inliner:
+    """Takes the bodies of inlined stages into their readers."""
 
-    rewriter = Rewriter({E.TensorRead: on_read}, memo=True)
-    first = op.body[0]
-    if isinstance(first, E.Reduce):
-        source = tuple([rewriter.expr(e) for e in first.source])
-        cond = rewriter.expr(first.condition)
-        init = tuple([rewriter.expr(e) for e in first.init])
-        body: list[E.Expr] = [E.Reduce(first.combiner, source, first.axis, cond, k, init) for k in range(len(op.body))]
-    else:
-        body = [rewriter.expr(e) for e in op.body]
-    return ComputeOp(op.name, op.axis, body, op.tag, op.attrs, op.loc)
+    def __init__(self, sch: Schedule, bodies: dict[int, Stage]):
+        self.sch = sch
+        self.bodies = bodies
+        self.analyzer = Analyzer()
+        self.nodes: dict[int, int] = {}  # of each inlined stage's body, shared ones counted once
+
+    def into(self, stage: Stage, op: ComputeOp, stays: bool) -> ComputeOp:
+        """`op` without reads of inlined stages; `stays`: it is none itself, so what it reads twice may be bound."""
+        total = len(op.body)
+        made: dict[tuple[int, ...], E.Expr] = {}
+
+        def on_read(e: E.TensorRead, r: Rewriter) -> E.Expr:
+            nonlocal total
+            out = r.expr_children(e)
+            assert isinstance(out, E.TensorRead)
+            tensor: Tensor = out.tensor
+            producer = self.bodies.get(id(self.sch.stage_map.get(tensor.op)))
+            if producer is None:
+                return out
+            indices = tuple([self.analyzer.intern(i) for i in out.indices])
+            key = (id(producer), tensor.value_index, *map(id, indices))
+            if key not in made:
+                source = producer.op
+                assert isinstance(source, ComputeOp)
+                total += self.nodes.setdefault(id(producer), _count(source.body))
+                if total > MAX_NODES:
+                    raise self.too_large(stage, producer)
+                values = {a.var: i for a, i in zip(source.axis, indices)}
+                made[key] = substituter(values)(source.body[tensor.value_index])
+            return made[key]
+
+        rewriter = Rewriter({E.TensorRead: on_read}, memo=True)
+
+        def values_of(exprs: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
+            out = tuple([rewriter.expr(e) for e in exprs])
+            sizes: dict[int, int] = {}
+            if stays and sum(tree_size(e, sizes) for e in out) > TREE_NODES:
+                shared = [share(e, self.analyzer, MAX_NODES) for e in out]
+                out = tuple([e for e in shared if e is not None])
+                if len(out) < len(shared):
+                    raise self.too_large(stage, next(iter(self.bodies.values())))
+            return out
+
+        first = op.body[0]
+        if isinstance(first, E.Reduce):
+            source = values_of(first.source)
+            cond = rewriter.expr(first.condition)
+            init = values_of(first.init)
+            body: tuple[E.Expr, ...] = tuple(
+                [E.Reduce(first.combiner, source, first.axis, cond, k, init) for k in range(len(op.body))]
+            )
+        else:
+            body = values_of(op.body)
+        return ComputeOp(op.name, op.axis, body, op.tag, op.attrs, op.loc)
+
+    def too_large(self, stage: Stage, producer: Stage) -> ScheduleError:
+        return fail(
+            self.sch, f"inlining makes more than {MAX_NODES} nodes of {stage.name}", mark=stage,
+            hint=f"let what is read at several places be computed in memory, not inlined: {producer.name}, say",
+        )  # fmt: skip
+
+
+def _count(body: tuple[E.Expr, ...]) -> int:
+    """The nodes of a body, shared ones counted once."""
+    return len({id(x) for e in body for x in walk_exprs(e)})
 
 
 def rebase(sch: Schedule, stage: Stage) -> None:

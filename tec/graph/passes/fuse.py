@@ -8,7 +8,9 @@ of which several outputs are used stays alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...ops.dims import at_most
 from ...ops.registry import BROADCAST, COMPLEX, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION
@@ -17,6 +19,9 @@ from ..graph import Graph, Node, Value
 
 _ANCHORS = (COMPLEX, REDUCTION, OPAQUE)
 _MAX_NODES = 24  # longer chains gain nothing and cost compile time
+# Values computed for one element of a group: three a node of the longest one. Reads at several places (a sum of shifted copies of a
+# sum of shifted copies ...) multiply from step to step; memory is cheaper than computing the same again so often.
+_MAX_EVALUATIONS = 3 * _MAX_NODES
 
 
 @dataclass(eq=False)
@@ -81,6 +86,8 @@ def fuse(graph: Graph) -> list[FusedGroup]:
                     continue
                 if len(group.nodes) + len(producer.nodes) >= _MAX_NODES:
                     continue
+                if producer.anchor is None and evaluations([*producer.nodes, *group.nodes, node]) > _MAX_EVALUATIONS:
+                    continue
                 group.nodes.extend(producer.nodes)
                 group.anchor = group.anchor or producer.anchor
         group.nodes.append(node)
@@ -132,6 +139,28 @@ def _join_forks(graph: Graph, state: _State) -> None:
             for n in group.nodes:
                 of[n] = before
             break
+
+
+def evaluations(nodes: Sequence[Node]) -> int:
+    """How many values of the nodes one element of the last one takes (up to a limit), where each node is inlined into its readers.
+
+    What is read at the reader's own place is computed there once, by whatever ways it is reached; a read at another place (of a
+    slice, of a transpose) is a computation of its own for each of the reader's.
+    """
+    members = set(nodes)
+    places: dict[Node, set[Any]] = {nodes[-1]: {()}}
+    total = 0
+    for n in reversed(nodes):
+        here = places.get(n, set())
+        total += len(here)
+        if total > _MAX_EVALUATIONS:
+            break
+        for k, v in enumerate(n.inputs):
+            if v.node is None or v.node not in members:
+                continue
+            stays = n.definition.kind in (ELEMENTWISE, BROADCAST) and v.shape == n.outputs[0].shape
+            places.setdefault(v.node, set()).update(here if stays else {(p, n.outputs[0].name, k) for p in here})
+    return total
 
 
 def _same_places(group: FusedGroup, v: Value) -> bool:

@@ -56,7 +56,16 @@ class Group:
 
     def depends_on(self, op: Operation, on: Operation) -> bool:
         """Whether `op` reads `on`, at any distance."""
-        return any(t.op is on or self.depends_on(t.op, on) for t in op.inputs if not isinstance(t.op, PlaceholderOp))
+        seen: set[int] = set()
+        stack = [op]
+        while stack:
+            for t in stack.pop().inputs:
+                if t.op is on:
+                    return not isinstance(on, PlaceholderOp)
+                if id(t.op) not in seen:
+                    seen.add(id(t.op))
+                    stack.append(t.op)
+        return False
 
 
 def analyze(outputs: list[Tensor]) -> Group:

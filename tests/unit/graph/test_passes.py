@@ -1,5 +1,7 @@
 """Graph passes: each keeps what the graph means, and does what it is for."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -283,3 +285,30 @@ def test_long_chains_are_cut():
     groups = fuse(g)
     check_groups(g, groups)
     assert 4 <= len(groups) <= 8
+
+
+@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
+@pytest.mark.parametrize("kind", ["twice", "turned", "shifted"])
+def test_a_long_chain_of_values_read_twice_compiles_in_linear_time(kind, target):
+    """Written out, a chain of n such steps is 2**n terms; turned or shifted, it would be computed so often, too."""
+    g, x = start((12, 12))
+    y, want = x, np.random.default_rng(0).random((12, 12), np.float32)
+    feeds = {"x": want}
+    half = g.constant(np.float32(0.5))
+    for _ in range(40):
+        if kind == "shifted":  # by one column, out of two copies side by side
+            (two,) = g.add("concat", [y, y], {"axis": 1})
+            (y,) = g.add("slice", [two], {"starts": (0, 1), "steps": (1, 1), "sizes": (12, 12)})
+            want = np.roll(want, -1, 1)
+            continue
+        other = y if kind == "twice" else g.add("transpose", [y], {"perm": (1, 0)})[0]
+        (y,) = g.add("multiply", [g.add("add", [y, other])[0], half])
+        want = (want + (want if kind == "twice" else want.T)) * np.float32(0.5)
+    g.set_outputs([y])
+    begin = time.process_time()
+    net = tec.compile(g, target=target)
+    assert time.process_time() - begin < 20
+    got = net.run(feeds, device=None if target == "llvm" else tec.rocm_emu("gfx942"))[0]
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    widest = max(len(nodes) for nodes in net.report["functions"].values())
+    assert widest >= {"twice": 12, "shifted": 6, "turned": 3}[kind]  # still fused
