@@ -82,7 +82,8 @@ def lower(
     sch: a Schedule (or a Func or IRModule, which only runs the passes). args: the function's parameters in order:
     Tensors, Buffers, Vars. simple_mode keeps the schedule's own loops; otherwise the whole pipeline runs for `target`
     (the current target by default). binds: tensor -> Buffer from `tec.decl_buffer`, for layouts of one's own.
-    Returns an IRModule with one function. Raises ScheduleError, LoweringError.
+    Returns an IRModule with one function, which `build` makes the same module of as of the schedule. Raises
+    ScheduleError, LoweringError.
     """
     tgt = as_target(target)
     passes = PIPELINE[:SIMPLE_MODE_PASSES] if simple_mode else PIPELINE
@@ -93,7 +94,25 @@ def lower(
         funcs = list(sch)
     else:
         funcs = [_to_loops(sch, args, name, binds)]
-    return IRModule({f.name: run_passes(f, tgt, passes) for f in funcs})
+    if simple_mode:
+        return IRModule({f.name: run_passes(f, tgt, passes) for f in funcs})
+    return IRModule({f.name: low.with_attrs(lowered_from=(f, tgt)) for f, low in (_lowered(f, tgt) for f in funcs)})
+
+
+def _lowered(f: Func, target: Target) -> tuple[Func, Func]:
+    """A function as callers see it, and of stage "lowered", where parameters are flat and sizes explicit.
+
+    What `lower` gives is lowered already, and knows what it was made of.
+    """
+    if "lowered_from" not in f.attrs:
+        return f, run_passes(f, target)
+    origin, have = f.attrs["lowered_from"]
+    if str(have) != str(target):
+        raise ArgumentError(
+            f"{f.name} was lowered for {have}, and is built for {target}",
+            hint=f'build it for "{have}", or lower the schedule with target="{target}"',
+        )
+    return origin, f
 
 
 def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, Buffer] | None) -> Func:
@@ -151,24 +170,33 @@ def build(
 
 def _lower_all(loops: list[Func], target: Target) -> tuple[list[Func], dict[str, dict[str, Any]]]:
     """The functions of stage "lowered" and their signatures."""
-    from .codegen.signature import signature, unique_names
+    from .codegen.signature import signature
 
     lowered = []
     signatures = {}
     for f in loops:
-        unique_names(f)
-        if not target.is_gpu:
-            # NumPy's arrays start at multiples of 16 bytes and no more: code that wants 64 could not take them as they
-            # are, and unaligned vector access costs nothing on aligned data.
-            for p in f.params:
-                if isinstance(p, Buffer):
-                    p.align_bytes = min(p.align_bytes, 16)
-        low = run_passes(f, target)
+        _name_and_align(f, target)
+        origin, low = _lowered(f, target)
+        if origin is not f:
+            _name_and_align(origin, target)
         lowered.append(low)
         if low.name in signatures:
             raise ArgumentError(f"two functions are called {low.name}")
-        signatures[low.name] = signature(f, low)
+        signatures[low.name] = signature(origin, low)
     return lowered, signatures
+
+
+def _name_and_align(f: Func, target: Target) -> None:
+    """Names that differ, and no more alignment than callers can give."""
+    from .codegen.signature import unique_names
+
+    unique_names(f)
+    if not target.is_gpu:
+        # NumPy's arrays start at multiples of 16 bytes and no more: code that wants 64 could not take them as they
+        # are, and unaligned vector access costs nothing on aligned data.
+        for p in f.params:
+            if isinstance(p, Buffer):
+                p.align_bytes = min(p.align_bytes, 16)
 
 
 def build_cpu(loops: list[Func], target: Target) -> Any:

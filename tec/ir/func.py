@@ -19,7 +19,8 @@ class Func:
     not params themselves are bound from the arguments' shapes ("implicit" parameters, see `implicit_vars`).
 
     attrs used by the compiler: "kernel" (True for a device kernel), "threads" ({tag: (Var, extent Expr)} of a kernel),
-    "fast_math" (set of LLVM flags), "noalias" (bool), "writes" (names of params written), "loc".
+    "fast_math" (set of LLVM flags), "noalias" (bool), "writes" (names of params written), "loc", "lowered_from" (of a
+    function of stage "lowered": what it was before the passes, and the Target).
     """
 
     name: str
@@ -32,6 +33,10 @@ class Func:
         if body is self.body and not attrs:
             return self
         return Func(self.name, self.params, body, {**self.attrs, **attrs})
+
+    def with_attrs(self, **attrs: Any) -> Func:
+        """The same function with more attrs."""
+        return Func(self.name, self.params, self.body, {**self.attrs, **attrs})
 
     def implicit_vars(self) -> tuple[Var, ...]:
         """Variables of the parameters' shapes, strides and offsets that are not parameters, in order of appearance."""

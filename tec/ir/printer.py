@@ -46,7 +46,7 @@ LOOP_WORDS = {
     S.ForKind.UNROLLED: "unrolled",
 }
 # Attrs of a Func that the text leaves out: places in the user's program, and what is written as statements.
-_HIDDEN_ATTRS = ("loc", "threads")
+_HIDDEN_ATTRS = ("loc", "threads", "lowered_from")
 
 
 def call_dtype(op: str, args: Sequence[E.Expr]) -> str:

@@ -376,6 +376,8 @@ class Bounds:
         if s.lo is None or s.hi is None:
             return EVERYTHING
         lo, hi = s.lo, s.hi
+        if facts.reads(lo) or facts.reads(hi):
+            return EVERYTHING  # a gather: storage and loops are made before what memory says is known
         if s.is_point:
             return s
         if facts.le(lo, zero) and (facts.le(zero, hi) or facts.le(last, hi)):

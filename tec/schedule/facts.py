@@ -9,6 +9,7 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir.arith import Analyzer, IntSet
 from ..ir.dtype import dtype_info
+from ..ir.visit import walk_exprs
 
 Bound = int | None  # None: unbounded
 _FAR = 1 << 62  # bounds beyond say nothing about an index
@@ -49,6 +50,12 @@ class Facts:
             return e.value
         lo, hi = self.bounds(e)
         return lo if lo is not None and lo == hi else None
+
+    def reads(self, e: E.Expr) -> bool:
+        """Whether the value of `e` comes from memory."""
+        if type(e) is E.IntImm or type(e) is E.Var or not self.analyzer.has_data(self.analyzer.intern(e)):
+            return False
+        return any(type(x) is E.TensorRead for x in walk_exprs(e))
 
     def le(self, a: E.Expr, b: E.Expr) -> bool:
         """Whether a <= b is certain."""

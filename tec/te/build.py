@@ -18,6 +18,7 @@ from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, Buff
 from ..ir.dtype import dtype_info, int_range, normalize_dtype
 from ..ir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
 from ..ir.visit import walk_exprs
+from .dependent import boxed
 from .operation import ComputeOp, PlaceholderOp, ScanOp
 from .tags import current_tag
 from .tensor import Tensor
@@ -205,6 +206,7 @@ def compute(
         a.loc = loc
     bodies = _as_bodies(fcompute(*[a.var for a in axes]), what)
     _check_bodies(bodies, {id(a.var) for a in axes}, what)
+    bodies = boxed(bodies, axes, what)
     notes = {} if attrs is None else dict(attrs)
     op = ComputeOp(name, axes, bodies, tag or current_tag(), notes, loc)
     return op.outputs if len(bodies) > 1 else op.outputs[0]

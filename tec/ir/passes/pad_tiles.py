@@ -273,13 +273,20 @@ class _Padder:
             outer = len(self.gone)
             self.gone += [g.cond for g in self.by_if[id(s)] if not g.needed]
             then = self.rewrite(s.then)
+            out = S.IfThenElse(self.guarded(B.all_of(*left)), then) if left else then
             del self.gone[outer:]
-            return S.IfThenElse(B.all_of(*left), then) if left else then
-        if isinstance(s, S.LetStmt) and self.gone and not self.is_safe(s.value, []):
-            # A tuple's reduction reads its inputs in lets of their own, before the stores.
-            value = B.if_then_else(B.all_of(*self.gone), s.value, B.const(0, s.value.dtype))
-            return S.LetStmt(s.var, value, self.rewrite(s.body))
-        return map_stmt(s, self.rewrite, _keep)
+            return out
+        # What else is evaluated there: a tuple's reduction reads its inputs in lets of their own, a reduction's
+        # `where` reads in a condition.
+        if isinstance(s, S.Alloc):
+            return map_stmt(s, self.rewrite, _keep)
+        return map_stmt(s, self.rewrite, self.guarded)
+
+    def guarded(self, e: E.Expr) -> E.Expr:
+        """`e`, asked only where the guards dropped around it hold, if it could not be evaluated elsewhere."""
+        if not self.gone or self.is_safe(e, []):
+            return e
+        return B.if_then_else(B.all_of(*self.gone), e, B.const(0, e.dtype))
 
 
 def _is_likely(e: E.Expr) -> bool:

@@ -490,9 +490,8 @@ def _call(v: _Vectorizer, e: E.Call) -> E.Expr:
 
 
 def _vector_leaf(v: _Vectorizer, e: E.Expr) -> E.Expr:
-    if v.uses_var(e):
-        raise _CannotVectorizeError  # a vector inside of a vectorized loop: lane by lane
-    return e
+    # A vector inside of a vectorized loop: its lanes are not those of the loop, even where they are as many.
+    raise _CannotVectorizeError
 
 
 _EXPR: dict[type, Callable[[_Vectorizer, Any], E.Expr]] = {

@@ -613,3 +613,16 @@ def test_sums_of_a_thousand_terms_go_through() -> None:
 
     c = te.compute((16,), body, name="C")
     assert len(str(tec.lower(tec.create_schedule(c.op), [a, c], target=CPU))) > 1000
+
+
+def test_a_vector_as_long_as_the_loop_around_it() -> None:
+    """The lanes of a vectorized loop inside of another are not those of the outer one, even where they are as many."""
+    func = parse_func("""
+def f(A: Buffer((8,), "float32"), I: Buffer((8,), "int32"), O: Buffer((8,), "float32")):
+    for j in vectorized(8):
+        P = alloc((8,), "float32")
+        for k in vectorized(8):
+            P[k] = A[k] * 2.0
+        O[j] = P[I[j] % 8]
+""")
+    check_same(func, apply(func, CPU, *ALL))

@@ -56,3 +56,37 @@ def test_a_tile_with_a_kept_guard_has_holes() -> None:
     """Two guards on a fill, one of which the index needs: the elements that the other leaves out have no value."""
     func = parse_func(_HOLES)
     check_same(func, apply(func, GPU, *ALL), split=GPU)
+
+
+_WHERE = """
+def f(A: Buffer((9, 19), "int32"), V: Buffer((9,), "int32")):
+    for b in thread("blockIdx.x", 1):
+        for t in thread("threadIdx.x", 5):
+            acc = alloc((6,), "int32", scope="local")
+            for i in range(6):
+                if likely(i + t < 9):
+                    acc[i] = 0
+                for k in range(19):
+                    if likely(i + t < 9):
+                        if A[i + t, k] >= 0:
+                            acc[i] = acc[i] + A[i + t, k]
+            for i in range(2):
+                if likely(i * 5 + t < 9):
+                    V[i * 5 + t] = acc[i * 5]
+"""
+
+
+def test_a_condition_that_reads_stays_under_the_dropped_guard() -> None:
+    """A reduction's `where` that reads."""
+    func = parse_func(_WHERE)
+    check_same(func, apply(func, GPU, *ALL), split=GPU)
+
+
+def test_a_loop_as_long_as_memory_says_stays_under_the_dropped_guard() -> None:
+    func = parse_func(
+        _WHERE.replace("range(19)", "range(min(max(A[i + t, 0], 0), 19))").replace(
+            "for k in range(min(max(A[i + t, 0], 0), 19)):\n                    if likely(i + t < 9):",
+            "if likely(i + t < 9):\n                    for k in range(min(max(A[i + t, 0], 0), 19)):",
+        )
+    )
+    check_same(func, apply(func, GPU, *ALL), split=GPU)

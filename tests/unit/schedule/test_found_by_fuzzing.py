@@ -138,3 +138,20 @@ def test_loop_for_a_stage_without_loops():
     s[B].compute_at(s[total], one)
     func = held(s, [A, total])
     assert allocs(func)["B"].scope == "shared"
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_a_row_that_memory_chooses(vectorized):
+    """What is gathered is computed whole: loops are made before what memory says is known."""
+    A = te.placeholder((12, 8), name="A")
+    rows = te.placeholder((1,), dtype="int32", name="I")
+    P = te.compute((12, 8), lambda i, j: A[i, j] * 2, name="P")
+    O = te.compute((12, 8), lambda i, j: P[rows[0], j] + P[te.min(rows[0] + 1, 11), j], name="O")
+    s = create_schedule(O)
+    s.cache_write(P, "local")
+    s[P].compute_at(s[O], O.op.axis[0])
+    if vectorized:
+        s[P].vectorize(P.op.axis[1])
+    func = held(s, [A, rows, O])
+    assert "TensorRead" not in str(func)
+    assert {const_shape(b) for b in allocs(func).values()} == {(12, 8)}
