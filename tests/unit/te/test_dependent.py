@@ -36,7 +36,7 @@ def held(s, A, C, want, target="llvm", dev=None):
     a = fed(want.shape[0])
     f(tec.nd.array(a, dev), out)
     np.testing.assert_array_equal(out.numpy(), want)
-    (evaluated,) = te.evaluate([C], {A: a}, {v: want.shape[0] for v in _symbols(A)})
+    (evaluated,) = te.evaluate([C], {A: a}, dict.fromkeys(_symbols(A), want.shape[0]))
     np.testing.assert_array_equal(evaluated, want)
 
 
