@@ -43,10 +43,11 @@ def boxed(bodies: tuple[Expr, ...], axes: Sequence[IterVar], what: str) -> tuple
         ana.bind(a.var, a.dom)
     conditions: list[Expr] = []
     while dependent:
-        iv = next((x for x in dependent if all(v in known or id(v) not in moving for v in _symbols(x))), None)
-        if iv is None:
+        ready = [x for x in dependent if all(v in known or id(v) not in moving for v in _symbols(x))]
+        if not ready:
             names = ", ".join(x.name for x in dependent)
             raise ExprError(f"{what}: the domains of the reduce axes {names} depend on each other in a circle")
+        iv = ready[0]
         dependent = [x for x in dependent if x is not iv]
         conditions += _box(iv, known, ana, what)
         _BOXED[id(iv.var)] = iv.var
