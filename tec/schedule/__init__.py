@@ -1,8 +1,8 @@
 """Schedules: how a computation's loops run. `create_schedule(ops)`, then primitives on its stages, then `to_loops`."""
 
-from .schedule import Schedule, create_schedule
+from .schedule import Schedule, create_schedule, replay
 from .stage import Stage
 from .to_loops import to_loops
-from .trace import Trace, replay
+from .trace import Trace
 
 __all__ = ["Schedule", "Stage", "Trace", "create_schedule", "replay", "to_loops"]

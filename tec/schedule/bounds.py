@@ -17,12 +17,13 @@ from ..ir.buffer import GLOBAL, LOCAL, SHARED
 from ..ir.visit import free_vars, walk_exprs
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
-from .facts import Facts
-from .relations import Ranges, Sets
+from .index_arith import IndexArith
+from .intervals import EVERYTHING, Evaluator, Interval, cover, from_range, point, union
+from .relations import Intervals, Ranges
 from .schedule import Schedule
-from .sets import EVERYTHING, Evaluator, Interval, cover, from_range, point, union
 from .show import fail, fixed_loops
-from .stage import AttachKind, Stage
+from .stage import Stage
+from .state import AttachKind
 
 Region = list[Interval]
 
@@ -35,13 +36,13 @@ class Read(NamedTuple):
 
 
 class Bounds:
-    """What bound inference finds: `ranges` of all loops, `facts` about their variables."""
+    """What bound inference finds: `ranges` of all loops, `arith` about their variables."""
 
     def __init__(self, sch: Schedule, whole: set[Stage]):
         self.sch = sch
         self.whole = whole
         self.ranges: Ranges = {}
-        self.facts = Facts()
+        self.arith = IndexArith()
         self.paths: dict[int, list[tuple[Stage, E.IterVar]]] = {}
         self.scopes: dict[int, str] = {}
         self._loops: dict[int, tuple[Stage, E.IterVar]] = {}  # loop variable -> its loop
@@ -61,16 +62,16 @@ class Bounds:
             for t in op.outputs:
                 for d in t.shape:
                     if isinstance(d, E.Var):
-                        self.facts.bind(d, 0, None)
+                        self.arith.bind(d, 0, None)
         for stage in self.sch.stages:
             for iv in stage.op.root_iter_vars():
                 if iv.dom is not None:
                     self._bind(iv.var, iv.dom)
 
     def _bind(self, var: E.Var, r: E.Range) -> None:
-        lo = self.facts.bounds(r.min)[0]
-        top = self.facts.bounds(B.sub(B.add(r.min, r.extent), 1))[1]
-        self.facts.bind(var, lo, top)
+        lo = self.arith.bounds(r.min)[0]
+        top = self.arith.bounds(B.sub(B.add(r.min, r.extent), 1))[1]
+        self.arith.bind(var, lo, top)
 
     def readers(self, stage: Stage) -> list[Stage]:
         """The stages that read an output of `stage`, in order."""
@@ -142,20 +143,20 @@ class Bounds:
             region = self._demand(stage, consumer)
             if region is None:
                 continue
-            demand = region if demand is None else [union(a, b, self.facts) for a, b in zip(demand, region)]
+            demand = region if demand is None else [union(a, b, self.arith) for a, b in zip(demand, region)]
         if demand is None:
             return
         for iv, interval in zip(op.axis, demand):
             assert iv.dom is not None
             dtype = iv.var.dtype
-            r = cover(self._clamp(interval, iv.dom.extent), iv.dom, self.facts)
+            r = cover(self._clamp(interval, iv.dom.extent), iv.dom, self.arith)
             self.ranges[iv] = E.Range(B.cast(dtype, r.min), B.cast(dtype, r.extent))
             self._check_in_scope(stage, self.ranges[iv])
-            self.facts.bind(iv.var, *self._value_bounds(self.ranges[iv]))
+            self.arith.bind(iv.var, *self._value_bounds(self.ranges[iv]))
 
     def _value_bounds(self, r: E.Range) -> tuple[int | None, int | None]:
-        lo = self.facts.bounds(r.min)[0]
-        return lo, self.facts.bounds(B.sub(B.add(r.min, r.extent), 1))[1]
+        lo = self.arith.bounds(r.min)[0]
+        return lo, self.arith.bounds(B.sub(B.add(r.min, r.extent), 1))[1]
 
     def _pass_down(self, stage: Stage) -> None:
         fixed = fixed_loops(stage)
@@ -166,7 +167,7 @@ class Bounds:
         for r in stage.relations:
             r.extents_down(self.ranges, fixed)
             for child in r.children:
-                extent = self.facts.simplify(self.ranges[child].extent)
+                extent = self.arith.simplify(self.ranges[child].extent)
                 self.ranges[child] = E.Range(self.ranges[child].min, extent)
         for iv in stage.leaf:
             self._loops[id(iv.var)] = (stage, iv)
@@ -177,7 +178,7 @@ class Bounds:
             thread = stage.attrs[iv].thread if iv in stage.attrs else None
             if thread is not None and thread.dom is not None:
                 have, most = self.ranges[iv].extent, thread.dom.extent
-                if not self.facts.le(have, most) and isinstance(have, E.IntImm):
+                if not self.arith.le(have, most) and isinstance(have, E.IntImm):
                     raise fail(
                         self.sch, f"loop {iv.name} of {stage.name} has {have} steps and is bound to {thread.thread_tag} of extent {most}",
                         mark=iv, hint=f"split by factor={most}, or leave the thread axis without an extent",
@@ -222,7 +223,7 @@ class Bounds:
                 continue
             have = self.ranges[iv].extent
             for s, outer in outside:
-                if s.thread_of(outer) == tag and not self.facts.le(have, self.ranges[outer].extent):
+                if s.thread_of(outer) == tag and not self.arith.le(have, self.ranges[outer].extent):
                     raise fail(
                         self.sch, f"loop {iv.name} of {stage.name} needs {have} steps of {tag}, inside of loop {outer.name} of "
                         f"{s.name}, which has {self.ranges[outer].extent}: the other threads are switched off there",
@@ -231,7 +232,7 @@ class Bounds:
             if iv.kind != E.IterKind.REDUCE or not self.private(stage, iv):
                 continue
             for s, other in readers:
-                if s.thread_of(other) == tag and not self.facts.le(self.ranges[other].extent, have):
+                if s.thread_of(other) == tag and not self.arith.le(self.ranges[other].extent, have):
                     raise fail(
                         self.sch, f"{stage.name} is reduced by {have} threads of {tag} into their {self.scope(stage)} memory, and "
                         f"loop {other.name} of {s.name}, which reads it, has {self.ranges[other].extent}",
@@ -318,25 +319,25 @@ class Bounds:
         if hit is not None:
             return hit
         own, around = self._relaxed(stage, consumer)
-        sets: Sets = {}
+        intervals: Intervals = {}
         for iv, runs in own.items():
             r = self.ranges[iv]
             if isinstance(r.extent, E.IntImm) and r.extent.value == 1:
-                sets[iv] = point(r.min)
+                intervals[iv] = point(r.min)
             else:
-                sets[iv] = from_range(r) if runs else point(iv.var)
+                intervals[iv] = from_range(r) if runs else point(iv.var)
         for rel in reversed(consumer.relations):
-            rel.domain_up(sets, self.ranges, self.facts)
-        outer = Evaluator(around, self.facts) if around else None
+            rel.domain_up(intervals, self.ranges, self.arith)
+        outer = Evaluator(around, self.arith) if around else None
         env: dict[E.Var, Interval] = {}
         for iv in consumer.op.root_iter_vars():
-            s = sets.get(iv) or from_range(self.ranges[iv])
+            s = intervals.get(iv) or from_range(self.ranges[iv])
             lo, hi = s
             if outer is not None and lo is not None and hi is not None:
-                low = outer(self.facts.simplify(lo))
-                s = low if s.is_point else Interval(low.lo, outer(self.facts.simplify(hi)).hi)
+                low = outer(self.arith.simplify(lo))
+                s = low if s.is_point else Interval(low.lo, outer(self.arith.simplify(hi)).hi)
             env[iv.var] = s
-        hit = self._envs[key] = Evaluator(env, self.facts)
+        hit = self._envs[key] = Evaluator(env, self.arith)
         return hit
 
     def _demand(self, stage: Stage, consumer: Stage) -> Region | None:
@@ -356,8 +357,8 @@ class Bounds:
         for read in self.reads(op):
             if self.sch.stage_map.get(read.tensor.op) is not stage:
                 continue
-            region = [self._clamp(evaluate(self.facts.simplify(i)), d) for i, d in zip(read.indices, read.tensor.shape)]
-            out = region if out is None else [union(a, b, self.facts) for a, b in zip(out, region)]
+            region = [self._clamp(evaluate(self.arith.simplify(i)), d) for i, d in zip(read.indices, read.tensor.shape)]
+            out = region if out is None else [union(a, b, self.arith) for a, b in zip(out, region)]
         return out
 
     def _demand_scan(self, stage: Stage, consumer: Stage, op: ScanOp) -> Region | None:
@@ -371,18 +372,18 @@ class Bounds:
 
     def _clamp(self, s: Interval, extent: E.Expr) -> Interval:
         """Reads outside of the shape are guarded by whoever makes them: an end that is surely outside moves in."""
-        facts, zero = self.facts, B.const(0, extent.dtype)
+        arith, zero = self.arith, B.const(0, extent.dtype)
         last = B.sub(extent, 1)
         if s.lo is None or s.hi is None:
             return EVERYTHING
         lo, hi = s.lo, s.hi
-        if facts.reads(lo) or facts.reads(hi):
+        if arith.reads(lo) or arith.reads(hi):
             return EVERYTHING  # a gather: storage and loops are made before what memory says is known
         if s.is_point:
             return s
-        if facts.le(lo, zero) and (facts.le(zero, hi) or facts.le(last, hi)):
+        if arith.le(lo, zero) and (arith.le(zero, hi) or arith.le(last, hi)):
             lo = zero
-        if facts.le(last, hi) and (facts.le(lo, last) or lo is zero):
+        if arith.le(last, hi) and (arith.le(lo, last) or lo is zero):
             hi = last
         return s if lo is s.lo and hi is s.hi else Interval(lo, hi)
 

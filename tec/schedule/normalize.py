@@ -18,13 +18,14 @@ from .relations import Rebase
 from .schedule import Schedule
 from .sharing import TREE_NODES, share, tree_size
 from .show import fail
-from .stage import AttachKind, Stage
+from .stage import Stage
+from .state import AttachKind
 
 
 def clone(sch: Schedule) -> Schedule:
     """Stages of their own, everything else shared."""
     new: Schedule = copy.copy(sch)
-    new.trace = None  # type: ignore[assignment]  # nothing is recorded on a copy
+    new.recorder = None  # nothing is recorded on a copy
     twin: dict[int, Stage] = {}
     for s in (*sch.stages, *sch.groups):
         t = copy.copy(s)
@@ -41,6 +42,7 @@ def clone(sch: Schedule) -> Schedule:
 
 
 def normalize(sch: Schedule) -> Schedule:
+    """A copy that is ready for lowering: inlined, every loop from 0. The schedule stays as it is."""
     new = clone(sch)
     inline(new)
     for stage in new.stages:
@@ -163,6 +165,3 @@ def rebase(sch: Schedule, stage: Stage) -> None:
         for other in (*sch.stages, *sch.groups):
             if other.attach_ivar is iv and other.attach_stage is stage:
                 other.attach_ivar = new
-
-
-__all__ = ["clone", "inline", "normalize", "rebase"]

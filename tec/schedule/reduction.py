@@ -16,11 +16,12 @@ from ..ir import stmt as S
 from ..ir.buffer import LOCAL, Buffer
 from ..ir.visit import substituter
 from ..te.operation import ComputeOp
-from .places import clean
+from .intervals import Evaluator, Interval
 from .relations import Values
-from .sets import Evaluator, Interval
 from .show import fail
-from .stage import AttachKind, Stage
+from .stage import Stage
+from .state import AttachKind
+from .storage import clean
 
 if TYPE_CHECKING:
     from .to_loops import Lowering
@@ -46,7 +47,7 @@ def init_nest(low: Lowering, stage: Stage, op: ComputeOp, values: Values, loops:
     for iv in loops:
         v = E.Var(f"{iv.name}_init", iv.var.dtype, True)
         fresh.append((iv, v))
-        low.facts.bind(v, *low.facts.bounds(iv.var))
+        low.arith.bind(v, *low.arith.bounds(iv.var))
         if own[iv] is iv.var:
             own[iv] = v
     for iv in stage.leaf:
@@ -67,7 +68,7 @@ def init_nest(low: Lowering, stage: Stage, op: ComputeOp, values: Values, loops:
 
 def with_fresh(low: Lowering, spans: dict[E.Var, Interval]) -> None:
     """Let guards be decided for loop variables made after bound inference."""
-    low.everywhere = Evaluator({**low.everywhere.env, **spans}, low.facts)
+    low.everywhere = Evaluator({**low.everywhere.env, **spans}, low.arith)
 
 
 def update(low: Lowering, stage: Stage, op: ComputeOp, values: Values) -> S.Stmt:

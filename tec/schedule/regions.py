@@ -20,11 +20,11 @@ from ..ir.dtype import dtype_info
 from ..ir.visit import Rewriter
 from ..te.operation import ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
-from .places import Place
-from .relations import Sets
-from .sets import Evaluator, Interval, from_range, point, union
+from .intervals import Evaluator, Interval, from_range, point, union
+from .relations import Intervals
 from .show import fail
 from .stage import Stage
+from .storage import Storage
 
 if TYPE_CHECKING:
     from .to_loops import Lowering
@@ -63,18 +63,18 @@ class View:
         return total
 
 
-def strides_of(low: Lowering, place: Place) -> tuple[E.Expr, ...]:
+def strides_of(low: Lowering, storage: Storage) -> tuple[E.Expr, ...]:
     """A buffer's strides in elements, storage_align included."""
-    buffer = place.buffer
-    if place.layout is not None or place.rolling is not None:
-        how = "transform_layout" if place.layout is not None else "rolling_buffer"
+    buffer = storage.buffer
+    if storage.layout is not None or storage.rolling is not None:
+        how = "transform_layout" if storage.layout is not None else "rolling_buffer"
         raise fail(
-            low.sch, f"{place.stage.name}, which is stored by {how}, is used in one piece by hand-written code",
-            mark=place.stage, hint="cache_read it in its plain layout for the extern or intrinsic",
+            low.sch, f"{storage.stage.name}, which is stored by {how}, is used in one piece by hand-written code",
+            mark=storage.stage, hint="cache_read it in its plain layout for the extern or intrinsic",
         )  # fmt: skip
     if buffer.strides:
         return buffer.strides
-    align = low.storage_notes(place).get("storage_align", {})
+    align = low.storage_notes(storage).get("storage_align", {})
     out: list[E.Expr] = []
     step: E.Expr = B.const(1)
     for d in range(len(buffer.shape) - 1, -1, -1):
@@ -94,9 +94,9 @@ def bind_vars(low: Lowering, views: Mapping[Buffer, View], what: str) -> dict[E.
     def bind(want: Any, have: E.Expr, label: str) -> None:
         if isinstance(want, E.Var):
             old = values.setdefault(want, B.cast(want.dtype, have))
-            if not low.facts.equal(B.cast(old.dtype, have), old):
+            if not low.arith.equal(B.cast(old.dtype, have), old):
                 raise LoweringError(f"{what}: {label} is {have}, and {want.name} stands for {old} already")
-        elif isinstance(want, (int, E.IntImm)) and not low.facts.equal(B.convert(want), have):
+        elif isinstance(want, (int, E.IntImm)) and not low.arith.equal(B.convert(want), have):
             raise LoweringError(
                 f"{what}: {label} is {have}, declared as {want}", hint="declare it as a variable: tec.var()"
             )
@@ -104,18 +104,18 @@ def bind_vars(low: Lowering, views: Mapping[Buffer, View], what: str) -> dict[E.
     for buffer, view in views.items():
         for d, want in zip(view.dims, buffer.strides):
             bind(
-                want, low.facts.simplify(view.strides[d]), f"the stride of {buffer.name} along {view.buffer.name}[{d}]"
+                want, low.arith.simplify(view.strides[d]), f"the stride of {buffer.name} along {view.buffer.name}[{d}]"
             )
         if isinstance(buffer.elem_offset, E.Var):
-            bind(buffer.elem_offset, low.facts.simplify(view.offset()), f"the offset of {buffer.name}")
+            bind(buffer.elem_offset, low.arith.simplify(view.offset()), f"the offset of {buffer.name}")
         if buffer.scope != GLOBAL and buffer.scope != view.buffer.scope:
             raise LoweringError(
                 f"{what}: buffer {buffer.name} is declared in {buffer.scope} memory, {view.buffer.name} is in {view.buffer.scope}",
                 hint=f's[...].set_scope("{buffer.scope}"), or cache_read / cache_write into it',
             )
         if buffer.offset_factor > 1:
-            rest = low.facts.simplify(B.floormod(view.offset(), buffer.offset_factor))
-            if not low.facts.equal(rest, B.const(0, rest.dtype)):
+            rest = low.arith.simplify(B.floormod(view.offset(), buffer.offset_factor))
+            if not low.arith.equal(rest, B.const(0, rest.dtype)):
                 raise LoweringError(
                     f"{what}: the offset of {buffer.name} in {view.buffer.name} is not a multiple of {buffer.offset_factor}"
                 )
@@ -185,14 +185,14 @@ def over_views(stmt: S.Stmt, views: Mapping[Buffer, View], values: Mapping[E.Var
 def lower_extern(low: Lowering, stage: Stage, op: ExternOp) -> S.Stmt:
     views: dict[Buffer, View] = {}
     values: dict[E.Var, E.Expr] = {}
-    pairs: list[tuple[Buffer, Place]] = [(b, low.places.of(t)) for b, t in zip(op.input_placeholders, op._inputs)]
-    pairs += [(b, low.places.output(stage, k)) for k, b in enumerate(op.output_placeholders)]
-    for b, place in pairs:
+    pairs: list[tuple[Buffer, Storage]] = [(b, low.storage.of(t)) for b, t in zip(op.input_placeholders, op._inputs)]
+    pairs += [(b, low.storage.output(stage, k)) for k, b in enumerate(op.output_placeholders)]
+    for b, storage in pairs:
         views[b] = View(
-            place.buffer, tuple([B.sub(B.const(0, m.dtype), m) for m in place.mins]), tuple(range(len(b.shape))),
-            strides_of(low, place),
+            storage.buffer, tuple([B.sub(B.const(0, m.dtype), m) for m in storage.mins]), tuple(range(len(b.shape))),
+            strides_of(low, storage),
         )  # fmt: skip
-        for want, have in zip(b.shape, place.buffer.shape):
+        for want, have in zip(b.shape, storage.buffer.shape):
             if isinstance(want, E.Var) and want is not have:
                 values[want] = B.cast(want.dtype, have)
     values.update(bind_vars(low, views, f"extern {stage.name}"))
@@ -206,8 +206,8 @@ def lower_scan(low: Lowering, stage: Stage, op: ScanOp) -> S.Stmt:
     """The time loop around the updates, which are attached to it; inits that are not computed in place are copied."""
     copies = []
     for k, init in enumerate(op.init):
-        source = low.places.of(init)
-        target = low.places.output(stage, k)
+        source = low.storage.of(init)
+        target = low.storage.output(stage, k)
         if source.buffer is not target.buffer:
             copies.append(_copy(init, source, target, stage))
     time = next(n for n, iv in enumerate(stage.leaf) if iv.kind != E.IterKind.THREAD)
@@ -215,7 +215,7 @@ def lower_scan(low: Lowering, stage: Stage, op: ScanOp) -> S.Stmt:
     return low.nest(stage, stage.leaf[:time], S.seq(*copies, body))
 
 
-def _copy(tensor: Tensor, source: Place, target: Place, stage: Stage) -> S.Stmt:
+def _copy(tensor: Tensor, source: Storage, target: Storage, stage: Stage) -> S.Stmt:
     loops = [E.Var(f"i{d}", extent.dtype, True) for d, extent in enumerate(tensor.shape)]
     at: list[E.Expr] = list(loops)
     load = E.BufferLoad(source.buffer, tuple(source.index(at)))
@@ -230,31 +230,31 @@ def _copy(tensor: Tensor, source: Place, target: Place, stage: Stage) -> S.Stmt:
 
 def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, distance: E.Expr) -> S.Stmt:
     """Ask for what `stage` will read of `tensor` when loop `iv` is `distance` steps further, line by line."""
-    sets: Sets = {}
+    intervals: Intervals = {}
     inside = False
     for loop in stage.leaf:
         r = low.ranges[loop]
         if inside:
-            sets[loop] = from_range(r)
+            intervals[loop] = from_range(r)
         elif loop is iv:
-            sets[loop] = point(B.add(loop.var, B.cast(loop.var.dtype, distance)))
+            intervals[loop] = point(B.add(loop.var, B.cast(loop.var.dtype, distance)))
             inside = True
         else:
-            sets[loop] = point(loop.var)
+            intervals[loop] = point(loop.var)
     for rel in reversed(stage.relations):
-        rel.domain_up(sets, low.ranges, low.facts)
-    env = {a.var: sets.get(a) or from_range(low.ranges[a]) for a in stage.op.root_iter_vars()}
-    evaluate = Evaluator(env, low.facts)
+        rel.domain_up(intervals, low.ranges, low.arith)
+    env = {a.var: intervals.get(a) or from_range(low.ranges[a]) for a in stage.op.root_iter_vars()}
+    evaluate = Evaluator(env, low.arith)
     source = low.sch.find(tensor)
     region: list[Interval] | None = None
     for read in low.bounds.reads(stage.op):  # type: ignore[arg-type]
         if low.sch.stage_map.get(read.tensor.op) is source and read.tensor.value_index == tensor.value_index:
-            here = [evaluate(low.facts.simplify(i)) for i in read.indices]
-            region = here if region is None else [union(a, b, low.facts) for a, b in zip(region, here)]
+            here = [evaluate(low.arith.simplify(i)) for i in read.indices]
+            region = here if region is None else [union(a, b, low.arith) for a, b in zip(region, here)]
     if region is None:
         return S.NOP
-    place = low.places.of(tensor)
-    if isinstance(low.sch[tensor].op, PlaceholderOp) and not place.is_arg:
+    storage = low.storage.of(tensor)
+    if isinstance(low.sch[tensor].op, PlaceholderOp) and not storage.is_arg:
         raise fail(
             low.sch,
             f"prefetch of {tensor.name}, which is not among the parameters",
@@ -265,10 +265,10 @@ def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, di
     loops: list[tuple[E.Var, E.Expr]] = []
     at: list[E.Expr] = []
     conds: list[E.Expr] = []
-    for d, (interval, low_end, extent) in enumerate(zip(region, place.mins, place.buffer.shape)):
+    for d, (interval, low_end, extent) in enumerate(zip(region, storage.mins, storage.buffer.shape)):
         if interval.lo is None or interval.hi is None:
             return S.NOP  # data decides what is read
-        size = low.facts.simplify(B.add(B.sub(interval.hi, interval.lo), 1))
+        size = low.arith.simplify(B.add(B.sub(interval.hi, interval.lo), 1))
         first = B.sub(interval.lo, low_end)
         if d == len(region) - 1:
             size = B.floordiv(B.add(size, step - 1), step)
@@ -276,10 +276,10 @@ def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, di
             v = E.Var(f"line{d}", size.dtype, True)
             loops.append((v, size))
             first = B.add(first, B.mul(v, step) if d == len(region) - 1 else v)
-        at.append(low.facts.simplify(first))
+        at.append(low.arith.simplify(first))
         conds.append(B.compare("lt", at[-1], extent))
     body: S.Stmt = S.Evaluate(
-        E.Call("prefetch", (E.BufferLoad(place.buffer, tuple(at)),), "int32", {"rw": "r", "locality": 3})
+        E.Call("prefetch", (E.BufferLoad(storage.buffer, tuple(at)),), "int32", {"rw": "r", "locality": 3})
     )
     body = S.IfThenElse(B.all_of(*conds), body)
     for v, size in reversed(loops):

@@ -5,9 +5,9 @@ Each is one class with its propagations beside each other:
 - `extents_down(ranges)`: parent ranges -> child ranges (what the loops run over);
 - `index_up(values, ranges)`: child values -> parent values (what the loops' variables mean);
 - `index_down(values, ranges)`: parent values -> child values (where a parent's value is found);
-- `domain_up(sets, ranges, facts)`: child intervals -> parent intervals (what is touched while children run);
+- `domain_up(intervals, ranges, arith)`: child intervals -> parent intervals (what is touched while children run);
 - `mask_up(flags)`, `mask_down(flags)`: a set of bits follows the loops (which loops stem from a reduction);
-- `overrun_up(over, ranges, facts)`: which parents' values may reach their end because the children's loops run further;
+- `overrun_up(over, ranges, arith)`: which parents' values may reach their end because the children's loops run further;
   returns the children that need a guard of their own, since their overrun would land on a neighbour's value.
 
 All dicts are keyed by IterVar. Every relation leaves ranges of children starting at 0. tests/unit/schedule proves the
@@ -21,12 +21,12 @@ from typing import Any
 
 from ..ir import build as B
 from ..ir.expr import Expr, IntImm, IterVar, Range
-from .facts import Facts
-from .sets import Interval, point
+from .index_arith import IndexArith
+from .intervals import Interval, point
 
 Ranges = dict[IterVar, Range]
 Values = dict[IterVar, Expr]
-Sets = dict[IterVar, Interval]
+Intervals = dict[IterVar, Interval]
 Flags = dict[IterVar, int]
 
 
@@ -46,11 +46,11 @@ def from_zero(extent: Expr) -> Range:
     return Range(B.const(0, extent.dtype), extent)
 
 
-def _whole(s: Interval, r: Range, facts: Facts) -> bool:
+def _whole(s: Interval, r: Range, arith: IndexArith) -> bool:
     """Whether a set is all of a range."""
     if s.lo is None or s.hi is None:
         return False
-    return facts.le(s.lo, r.min) and facts.le(B.sub(B.add(r.min, r.extent), 1), s.hi)
+    return arith.le(s.lo, r.min) and arith.le(B.sub(B.add(r.min, r.extent), 1), s.hi)
 
 
 @dataclass(slots=True, eq=False)
@@ -105,19 +105,19 @@ class Split:
         values[self.outer] = B.floordiv(at, step)
         values[self.inner] = B.floormod(at, step)
 
-    def domain_up(self, sets: Sets, ranges: Ranges, facts: Facts) -> None:
-        if self.outer not in sets and self.inner not in sets:
+    def domain_up(self, intervals: Intervals, ranges: Ranges, arith: IndexArith) -> None:
+        if self.outer not in intervals and self.inner not in intervals:
             return
-        outer, inner = sets[self.outer], sets[self.inner]
+        outer, inner = intervals[self.outer], intervals[self.inner]
         whole = ranges[self.parent]
-        if _whole(outer, ranges[self.outer], facts) and _whole(inner, ranges[self.inner], facts):
-            sets[self.parent] = Interval(whole.min, B.sub(B.add(whole.min, whole.extent), 1))
+        if _whole(outer, ranges[self.outer], arith) and _whole(inner, ranges[self.inner], arith):
+            intervals[self.parent] = Interval(whole.min, B.sub(B.add(whole.min, whole.extent), 1))
             return
         step = ranges[self.inner].extent
         ends = []
         for o, i in zip(outer, inner):
             ends.append(None if o is None or i is None else B.add(B.add(B.mul(o, step), i), whole.min))
-        sets[self.parent] = (
+        intervals[self.parent] = (
             point(ends[0]) if outer.is_point and inner.is_point and ends[0] is not None else Interval(*ends)
         )
 
@@ -131,10 +131,10 @@ class Split:
             for child in self.children:
                 flags[child] = flags.get(child, 0) | flags[self.parent]
 
-    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> tuple[IterVar, ...]:
+    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
         # outer >= its extent puts the parent at or past its end; inner >= its extent is the next outer step's value.
         product = B.mul(ranges[self.outer].extent, ranges[self.inner].extent)
-        over[self.parent] = over.get(self.outer, False) or not facts.le(product, ranges[self.parent].extent)
+        over[self.parent] = over.get(self.outer, False) or not arith.le(product, ranges[self.parent].extent)
         return (self.inner,) if over.get(self.inner) else ()
 
 
@@ -171,30 +171,34 @@ class Fuse:
         i = B.sub(values[self.inner], ranges[self.inner].min)
         values[self.fused] = B.add(B.mul(o, ranges[self.inner].extent), i)
 
-    def domain_up(self, sets: Sets, ranges: Ranges, facts: Facts) -> None:
-        s = sets.get(self.fused)
+    def domain_up(self, intervals: Intervals, ranges: Ranges, arith: IndexArith) -> None:
+        s = intervals.get(self.fused)
         if s is None:
             return
         outer, inner = ranges[self.outer], ranges[self.inner]
         whole_inner = Interval(inner.min, B.sub(B.add(inner.min, inner.extent), 1))
-        if s.lo is None or s.hi is None or _whole(s, ranges[self.fused], facts):
-            sets[self.outer] = Interval(outer.min, B.sub(B.add(outer.min, outer.extent), 1))
-            sets[self.inner] = whole_inner
+        if s.lo is None or s.hi is None or _whole(s, ranges[self.fused], arith):
+            intervals[self.outer] = Interval(outer.min, B.sub(B.add(outer.min, outer.extent), 1))
+            intervals[self.inner] = whole_inner
             return
         step = inner.extent
         first = B.floordiv(s.lo, step)
         if s.is_point:
-            sets[self.outer] = point(facts.simplify(B.add(first, outer.min)))
-            sets[self.inner] = point(facts.simplify(B.add(B.floormod(s.lo, step), inner.min)))
+            intervals[self.outer] = point(arith.simplify(B.add(first, outer.min)))
+            intervals[self.inner] = point(arith.simplify(B.add(B.floormod(s.lo, step), inner.min)))
             return
         last = B.floordiv(s.hi, step)
-        if facts.equal(first, last):  # within one row
-            sets[self.outer] = point(facts.simplify(B.add(first, outer.min)))
+        if arith.equal(first, last):  # within one row
+            intervals[self.outer] = point(arith.simplify(B.add(first, outer.min)))
             low, high = B.floormod(s.lo, step), B.floormod(s.hi, step)
-            sets[self.inner] = Interval(facts.simplify(B.add(low, inner.min)), facts.simplify(B.add(high, inner.min)))
+            intervals[self.inner] = Interval(
+                arith.simplify(B.add(low, inner.min)), arith.simplify(B.add(high, inner.min))
+            )
             return
-        sets[self.outer] = Interval(facts.simplify(B.add(first, outer.min)), facts.simplify(B.add(last, outer.min)))
-        sets[self.inner] = whole_inner
+        intervals[self.outer] = Interval(
+            arith.simplify(B.add(first, outer.min)), arith.simplify(B.add(last, outer.min))
+        )
+        intervals[self.inner] = whole_inner
 
     def mask_up(self, flags: Flags) -> None:
         if self.fused in flags:
@@ -206,7 +210,7 @@ class Fuse:
             bits = flags.get(self.outer, 0) | flags.get(self.inner, 0)
             flags[self.fused] = flags.get(self.fused, 0) | bits
 
-    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> tuple[IterVar, ...]:
+    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
         # A fused loop that runs too far makes the outer value too large; the inner one is a remainder.
         far = over.get(self.fused, False)
         over[self.inner] = False
@@ -244,18 +248,18 @@ class Rebase:
         if self.parent in values:
             values[self.rebased] = B.sub(values[self.parent], ranges[self.parent].min)
 
-    def domain_up(self, sets: Sets, ranges: Ranges, facts: Facts) -> None:
-        s = sets.get(self.rebased)
+    def domain_up(self, intervals: Intervals, ranges: Ranges, arith: IndexArith) -> None:
+        s = intervals.get(self.rebased)
         if s is None:
             return
         low = ranges[self.parent].min
         if s.is_point:
             assert s.lo is not None
-            sets[self.parent] = point(facts.simplify(plus(s.lo, low)))
+            intervals[self.parent] = point(arith.simplify(plus(s.lo, low)))
         else:
-            sets[self.parent] = Interval(
-                None if s.lo is None else facts.simplify(plus(s.lo, low)),
-                None if s.hi is None else facts.simplify(plus(s.hi, low)),
+            intervals[self.parent] = Interval(
+                None if s.lo is None else arith.simplify(plus(s.lo, low)),
+                None if s.hi is None else arith.simplify(plus(s.hi, low)),
             )
 
     def mask_up(self, flags: Flags) -> None:
@@ -266,7 +270,7 @@ class Rebase:
         if self.parent in flags:
             flags[self.rebased] = flags.get(self.rebased, 0) | flags[self.parent]
 
-    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> tuple[IterVar, ...]:
+    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
         over[self.parent] = over.get(self.rebased, False)
         return ()
 
@@ -291,7 +295,7 @@ class Singleton:
     def index_down(self, values: Values, ranges: Ranges) -> None:
         values[self.iter] = B.const(0)
 
-    def domain_up(self, sets: Sets, ranges: Ranges, facts: Facts) -> None:
+    def domain_up(self, intervals: Intervals, ranges: Ranges, arith: IndexArith) -> None:
         pass
 
     def mask_up(self, flags: Flags) -> None:
@@ -300,17 +304,19 @@ class Singleton:
     def mask_down(self, flags: Flags) -> None:
         flags.setdefault(self.iter, 0)
 
-    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, facts: Facts) -> tuple[IterVar, ...]:
+    def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
         return ()
 
 
 Relation = Split | Fuse | Rebase | Singleton
 
 
-def guarded_loops(relations: list[Relation], roots: tuple[IterVar, ...], ranges: Ranges, facts: Facts) -> list[IterVar]:
+def guarded_loops(
+    relations: list[Relation], roots: tuple[IterVar, ...], ranges: Ranges, arith: IndexArith
+) -> list[IterVar]:
     """Axes and loops whose value must be guarded to stay within their range, given that every leaf loop stays in its own."""
     over: dict[IterVar, bool] = {}
     inner: list[IterVar] = []
     for r in reversed(relations):
-        inner.extend(r.overrun_up(over, ranges, facts))
+        inner.extend(r.overrun_up(over, ranges, arith))
     return inner + [iv for iv in roots if over.get(iv)]  # what the inner ones say makes others provable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ..ir import build as B
 from ..ir import expr as E
 from ..ir.visit import Rewriter, substituter
 from ..te.operation import ComputeOp, ExternOp, Operation, ScanOp
@@ -60,3 +61,22 @@ def fresh_axes(axes: tuple[E.IterVar, ...], suffix: str) -> tuple[tuple[E.IterVa
 def substitute_all(exprs: tuple[E.Expr, ...], values: Mapping[E.Var, E.Expr]) -> tuple[E.Expr, ...]:
     sub = substituter(values)
     return tuple([sub(e) for e in exprs])
+
+
+def with_condition(body: tuple[E.Expr, ...], guards: list[E.Expr]) -> tuple[E.Expr, ...]:
+    """A body that counts only where all of `guards` hold; elsewhere 0, or nothing for a reduction."""
+    if not guards:
+        return body
+    inside = B.all_of(*guards)
+    first = body[0]
+    if not isinstance(first, E.Reduce):
+        return tuple([B.if_then_else(inside, e, B.const(0, e.dtype)) for e in body])
+    condition = guarded_condition(first.condition, inside)
+    return tuple(
+        [E.Reduce(first.combiner, first.source, first.axis, condition, k, first.init) for k in range(len(body))]
+    )
+
+
+def guarded_condition(own: E.Expr, inside: E.Expr) -> E.Expr:
+    """A reduction's condition inside of its loops' bounds; one that may read is asked there alone."""
+    return inside if B.const_value(own) == 1 else B.if_then_else(inside, own, B.const(False))

@@ -7,13 +7,21 @@ tensors that the user holds stay valid, `s[T]` finds the stage of any tensor or 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import ScheduleError, caller_loc
 from ..te.operation import Operation, topo_order
 from ..te.tensor import Tensor
-from .stage import AttachKind, Stage
+from .primitives import CacheRead, CacheWrite, CreateGroup, Primitive, Rfactor
+from .recorder import Recorder
+from .replay import apply_trace
+from .scan import attach_updates
+from .show import schedule_text
+from .stage import Stage
+from .state import AttachKind
 from .trace import Trace
+
+Given = TypeVar("Given")
 
 
 class Schedule:
@@ -25,12 +33,13 @@ class Schedule:
         self.groups: list[Stage] = []
         self.stage_map: dict[Operation, Stage] = {}
         self._names: dict[str, int] = {}
+        self.recorder: Recorder | None = None
         for op in topo_order(list(outputs)):
             self.add_stage(op)
         for op in outputs:
             self.stage_map[op].is_output = True
-        self._attach_scans()
-        self.trace = Trace(self)
+        attach_updates(self)
+        self.recorder = Recorder(self)
 
     # ---- stages
 
@@ -40,7 +49,8 @@ class Schedule:
         stage.loc = op.loc
         self.stages.insert(len(self.stages) if at is None else at, stage)
         self.stage_map[op] = stage
-        self._see(stage, op)
+        if self.recorder is not None:
+            self.recorder.see(stage, op)
         return stage
 
     def unique_name(self, name: str) -> str:
@@ -58,12 +68,14 @@ class Schedule:
         else:
             stage.replace_op(op)
         self.stage_map[op] = stage
-        self._see(stage, op)
+        if self.recorder is not None:
+            self.recorder.see(stage, op)
 
-    def _see(self, stage: Stage, op: Operation) -> None:
-        trace = getattr(self, "trace", None)
-        if trace is not None:
-            trace.see(stage, op)
+    def add_group(self, name: str) -> Stage:
+        """A stage that stands for several together."""
+        group = Stage(self, None, self.unique_name(name))
+        self.groups.append(group)
+        return group
 
     def find(self, key: Any) -> Stage | None:
         """The stage of a tensor, operation or stage; None where it is not of this schedule."""
@@ -93,11 +105,31 @@ class Schedule:
         """The stages that read an output of `stage`, in order."""
         return [s for s in self.stages if any(self.stage_map.get(t.op) is stage for t in s.op.inputs)]
 
-    def _attach_scans(self) -> None:
-        """Updates of a scan, and what only they need, are computed inside its time loop."""
-        from .scan import attach_updates
+    # ---- records
 
-        attach_updates(self)
+    def apply(self, record: Primitive[Given]) -> Given:
+        """Check a primitive (`tec.schedule.primitives`), apply it, append it to the trace; returns what it gives."""
+        record.check(self)
+        given = record.apply(self)
+        if self.recorder is not None:
+            self.recorder.add(record, given)
+        return given
+
+    @property
+    def trace(self) -> Trace:
+        """The primitives applied so far: records that print as Python, go to JSON and back, and can be replayed."""
+        assert self.recorder is not None
+        return self.recorder.trace
+
+    def replay(self, trace: Trace | str, intrins: dict[str, Any] | None = None) -> Schedule:
+        """Apply a trace (or the text that it prints as) to this schedule of the same or a like computation; returns it.
+
+        Tensors are matched by their names; where the computation has others, but as many, by their order. intrins: tensor
+        intrinsics by name, which a trace from text or JSON does not hold. Raises ScheduleError on text that is no trace, and where
+        a primitive does not apply.
+        """
+        apply_trace(self, trace, intrins)
+        return self
 
     # ---- primitives over several stages
 
@@ -106,28 +138,20 @@ class Schedule:
 
             for i: C[i] = A[i] ...    ->    for i: A_shared[i] = A[i]
                                             for i: C[i] = A_shared[i] ...
-        Place it with `s[copy].compute_at(...)`: only what is read there is then copied. scope: as in `Stage.set_scope`. Raises
+        Storage it with `s[copy].compute_at(...)`: only what is read there is then copied. scope: as in `Stage.set_scope`. Raises
         ScheduleError where a reader does not read `tensor`, or is scheduled already.
         """
-        from .primitives import cache
-
-        items = list(readers) if isinstance(readers, (list, tuple)) else [readers]
-        out = cache.cache_read(self, tensor, scope, items)
-        self.note(None, "cache_read", (tensor, scope, items), {}, out)
-        return out
+        return self.apply(CacheRead(tensor, scope, _listed(readers)))
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute `tensor` (or all outputs of one operation, as a list) in `scope` and copy it out afterwards.
 
             for i: C[i] = ...         ->    for i: C_local[i] = ...
                                             for i: C[i] = C_local[i]
-        Returns the tensor in `scope` (a list for a list), which now has the computation: schedule its axes.
+        Returns the tensor in `scope` (a list for a list), which now has the computation: schedule its axes. After a split or reorder
+        of data loops the copy has a dimension for each loop, so that its elements lie in the order of the loops.
         """
-        from .primitives import cache
-
-        out = cache.cache_write(self, tensor, scope)
-        self.note(None, "cache_write", (tensor, scope), {}, out)
-        return out
+        return self.apply(CacheWrite(tensor, scope))
 
     def rfactor(self, tensor: Tensor, axis: Any, factor_axis: int = 0) -> Any:
         """Split a reduction in two along its loop `axis`: partial results for each value of `axis`, then their reduction.
@@ -139,38 +163,16 @@ class Schedule:
         factor_axis: where the new axis stands in the partial tensor's shape. Returns the partial tensor (a list where
         the reduction has several values).
         """
-        from .primitives import rfactor
-
-        out = rfactor.rfactor(self, tensor, axis, factor_axis)
-        self.note(None, "rfactor", (tensor, axis, factor_axis), {}, out)
-        return out
+        return self.apply(Rfactor(tensor, axis, factor_axis))
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Stage:
         """The stages between `inputs` and `outputs` as one, to be placed together by compute_at."""
-        from .primitives import attach
-
-        outs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-        ins = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-        group = attach.create_group(self, outs, ins, include_inputs)
-        self.note(None, "create_group", (outs, ins), {"include_inputs": include_inputs}, group)
+        group: Stage = self.apply(CreateGroup(_listed(outputs), _listed(inputs), include_inputs))
         return group
-
-    def normalize(self) -> Schedule:
-        """A copy that is ready for lowering: inlined, every loop from 0. This schedule stays as it is."""
-        from .normalize import normalize
-
-        return normalize(self)
 
     # ---- text
 
-    def note(
-        self, stage: Stage | None, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None
-    ) -> None:
-        self.trace.add(stage, method, args, kwargs, out)
-
     def __str__(self) -> str:
-        from .show import schedule_text
-
         return schedule_text(self)
 
     __repr__ = __str__
@@ -179,6 +181,10 @@ class Schedule:
         from ..notebook import schedule
 
         return schedule(str(self))
+
+
+def _listed(x: Any) -> list[Any]:
+    return list(x) if isinstance(x, (list, tuple)) else [x]
 
 
 def create_schedule(ops: Any) -> Schedule:
@@ -204,4 +210,9 @@ def create_schedule(ops: Any) -> Schedule:
     return Schedule(found)
 
 
-__all__ = ["AttachKind", "Schedule", "Stage", "create_schedule"]
+def replay(trace: Trace | str, outputs: Any, intrins: dict[str, Any] | None = None) -> Schedule:
+    """The schedule that a trace (or its text) describes, for the computation of `outputs`; see `Schedule.replay`."""
+    return create_schedule(outputs).replay(trace, intrins)
+
+
+__all__ = ["AttachKind", "Schedule", "Stage", "Trace", "create_schedule", "replay"]

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ScheduleError
 from ..ir.expr import IterKind, IterVar
 from .relations import Ranges
-from .stage import AttachKind, Stage
+from .state import AttachKind, StageState
 
 if TYPE_CHECKING:
     from .schedule import Schedule
+    from .stage import Stage
 
 Marks = Mapping[Any, str]  # an IterVar or a Stage -> what to say about it
 
@@ -124,7 +125,7 @@ def fail(
     stage_or_schedule: Any, message: str, *, mark: Any = None, note: str = "here", hint: str | None = None
 ) -> ScheduleError:
     """The error of a primitive: the message, the loop nest with `mark` (IterVar or Stage) pointed out, the hint."""
-    if isinstance(stage_or_schedule, Stage):
+    if isinstance(stage_or_schedule, StageState):
         nest = schedule_text(stage_or_schedule.sch, {mark: note} if mark is not None else None)
     else:
         nest = schedule_text(stage_or_schedule, {mark: note} if mark is not None else None)

@@ -16,16 +16,16 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
-from ..ir.visit import children, free_vars, substituter, visit
+from ..ir.visit import children, free_vars, substitute_stmt, substituter, visit
 from ..te.operation import ComputeOp
 from ..te.tensor import Tensor
-from .places import Place
+from .intervals import from_range, point
 from .reduction import init_nest
 from .regions import View, bind_vars, over_views, strides_of
-from .relations import Sets, Values
-from .sets import from_range, point
+from .relations import Intervals, Values
 from .show import fail
 from .stage import Stage
+from .storage import Storage
 
 if TYPE_CHECKING:
     from .to_loops import Lowering
@@ -115,23 +115,23 @@ class _Tensorize:
     ) -> tuple[dict[E.IterVar, E.Expr], dict[E.IterVar, int]]:
         """Begin and extent of each axis of the operation, over the inner loops."""
         low = self.low
-        sets: Sets = {}
+        intervals: Intervals = {}
         single = {
             id(iv) for iv in self.stage.leaf if _const(low.ranges[iv].extent) == 1 and not self.stage.thread_of(iv)
         }
         for iv in outer:
-            sets[iv] = point(low.ranges[iv].min if id(iv) in single else iv.var)
+            intervals[iv] = point(low.ranges[iv].min if id(iv) in single else iv.var)
         for iv in inner:
-            sets[iv] = point(low.ranges[iv].min) if id(iv) in single else from_range(low.ranges[iv])
+            intervals[iv] = point(low.ranges[iv].min) if id(iv) in single else from_range(low.ranges[iv])
         for rel in reversed(self.stage.relations):
-            rel.domain_up(sets, low.ranges, low.facts)
+            rel.domain_up(intervals, low.ranges, low.arith)
         mins: dict[E.IterVar, E.Expr] = {}
         extents: dict[E.IterVar, int] = {}
         for iv in self.op.root_iter_vars():
-            s = sets.get(iv) or from_range(low.ranges[iv])
+            s = intervals.get(iv) or from_range(low.ranges[iv])
             assert s.lo is not None and s.hi is not None
-            mins[iv] = low.facts.simplify(s.lo)
-            size = _const(low.facts.simplify(B.add(B.sub(s.hi, s.lo), 1)))
+            mins[iv] = low.arith.simplify(s.lo)
+            size = _const(low.arith.simplify(B.add(B.sub(s.hi, s.lo), 1)))
             if size is None:
                 raise self.error(
                     f"the extent of axis {iv.name} in the region, {B.sub(s.hi, s.lo)} + 1, is not a constant",
@@ -177,7 +177,7 @@ class _Tensorize:
                 zero[inner.var] = B.const(0, inner.var.dtype)
                 assert inner.dom is not None
                 size = _const(inner.dom.extent)
-                self.low.facts.bind(inner.var, 0, size - 1 if size is not None else None)
+                self.low.arith.bind(inner.var, 0, size - 1 if size is not None else None)
         self._sub, self._zero = substituter(values), substituter(zero)
         match = _Match()
         if len(self.op.body) != len(self.own.body):
@@ -204,7 +204,7 @@ class _Tensorize:
         if isinstance(have, (E.IntImm, E.FloatImm)):
             return have.value == want.value or self._differ(have, want, match)  # type: ignore[attr-defined]
         if isinstance(have, E.Var):
-            return self.low.facts.equal(self._sub(have), want) or self._differ(have, want, match)
+            return self.low.arith.equal(self._sub(have), want) or self._differ(have, want, match)
         if isinstance(have, E.Call) and (have.op != want.op or (have.attrs or {}) != (want.attrs or {})):  # type: ignore[attr-defined]
             return self._differ(have, want, match)
         mine, theirs = children(have), children(want)
@@ -237,28 +237,28 @@ class _Tensorize:
         return all(self._same(x, y, match) for x, y in pairs)
 
     def _same_read(self, have: E.TensorRead, want: E.TensorRead, match: _Match) -> bool:
-        facts = self.low.facts
+        arith = self.low.arith
         tensor: Tensor = have.tensor
         if tensor.dtype != want.tensor.dtype:
             return False
-        index = [facts.simplify(self._sub(i)) for i in have.indices]
-        base = tuple([facts.simplify(self._zero(i)) for i in index])
-        relative = [facts.simplify(B.sub(i, b)) for i, b in zip(index, base)]
+        index = [arith.simplify(self._sub(i)) for i in have.indices]
+        base = tuple([arith.simplify(self._zero(i)) for i in index])
+        relative = [arith.simplify(B.sub(i, b)) for i, b in zip(index, base)]
         known = match.inputs.get(want.tensor)
         if known is not None:
             if not self._same_tensor(known.tensor, tensor):
                 return False
             dims = known.dims
-            if not all(facts.equal(x, y) for x, y in zip(base, known.base)):
+            if not all(arith.equal(x, y) for x, y in zip(base, known.base)):
                 return False
         else:
             found = self._align_index(relative, want.indices)
             if found is None:
                 return False
             dims = tuple(found)
-        if not all(facts.equal(relative[d], B.cast(relative[d].dtype, w)) for d, w in zip(dims, want.indices)):
+        if not all(arith.equal(relative[d], B.cast(relative[d].dtype, w)) for d, w in zip(dims, want.indices)):
             return False
-        if any(not facts.equal(r, B.const(0, r.dtype)) for d, r in enumerate(relative) if d not in dims):
+        if any(not arith.equal(r, B.const(0, r.dtype)) for d, r in enumerate(relative) if d not in dims):
             return False
         match.inputs[want.tensor] = _Input(tensor, base, dims)
         return True
@@ -268,12 +268,12 @@ class _Tensorize:
 
     def _align_index(self, have: list[E.Expr], want: tuple[E.Expr, ...]) -> list[int] | None:
         """The dimensions of ours that move as theirs do, in order; ours that stand still may be left out."""
-        facts = self.low.facts
+        arith = self.low.arith
         out: list[int] = []
         d = len(have) - 1
         for w in reversed(want):
-            while d >= 0 and not facts.equal(have[d], B.cast(have[d].dtype, w)):
-                if not facts.equal(have[d], B.const(0, have[d].dtype)):
+            while d >= 0 and not arith.equal(have[d], B.cast(have[d].dtype, w)):
+                if not arith.equal(have[d], B.const(0, have[d].dtype)):
                     return None
                 d -= 1
             if d < 0:
@@ -293,27 +293,27 @@ class _Tensorize:
             found = match.inputs.get(t)
             if found is None:
                 raise self.error(f"input {t.name} of the intrinsic is not read by its compute")
-            place = low.places.of(found.tensor)
-            views[b] = View(place.buffer, low.index(place, found.base), found.dims, strides_of(low, place))
-            self._check_compact(b, views[b], place, pointers)
+            storage = low.storage.of(found.tensor)
+            views[b] = View(storage.buffer, low.index(storage, found.base), found.dims, strides_of(low, storage))
+            self._check_compact(b, views[b], storage, pointers)
         at = [mins[a] for a in self.op.axis]
         for k, b in enumerate(intrin.buffers[n:]):
-            place = low.places.output(self.stage, k)
-            views[b] = View(place.buffer, low.index(place, at), dims, strides_of(low, place))
-            self._check_compact(b, views[b], place, pointers)
+            storage = low.storage.output(self.stage, k)
+            views[b] = View(storage.buffer, low.index(storage, at), dims, strides_of(low, storage))
+            self._check_compact(b, views[b], storage, pointers)
         return views
 
-    def _check_compact(self, b: Buffer, view: View, place: Place, pointers: set[int]) -> None:
+    def _check_compact(self, b: Buffer, view: View, storage: Storage, pointers: set[int]) -> None:
         """A buffer that is used by its pointer and declares no strides must lie in one piece."""
         if b.strides or id(b) not in pointers:
             return
         step: E.Expr = B.const(1)
         for d, extent in zip(reversed(view.dims), reversed(b.shape)):
-            if _const(extent) != 1 and not self.low.facts.equal(view.strides[d], B.cast(view.strides[d].dtype, step)):
+            if _const(extent) != 1 and not self.low.arith.equal(view.strides[d], B.cast(view.strides[d].dtype, step)):
                 raise self.error(
-                    f"buffer {b.name} is used by its pointer and declared in one piece, but the region of {place.stage.name} "
+                    f"buffer {b.name} is used by its pointer and declared in one piece, but the region of {storage.stage.name} "
                     f"has stride {view.strides[d]} along dimension {d}, not {step}",
-                    hint=f"declare it by binds= with strides: tec.decl_buffer(..., strides=[tec.var('s'), 1]), or cache {place.stage.name}",
+                    hint=f"declare it by binds= with strides: tec.decl_buffer(..., strides=[tec.var('s'), 1]), or cache {storage.stage.name}",
                 )
             step = B.mul(step, extent)
 
@@ -368,8 +368,6 @@ class _Tensorize:
 
     def _init(self, body: S.Stmt, data: Sequence[E.IterVar]) -> S.Stmt:
         """reduce_init in the data loops that stand inside of reduce loops, with variables of their own."""
-        from ..ir.visit import substitute_stmt
-
         fresh = {iv.var: E.Var(f"{iv.name}_init", iv.var.dtype, True) for iv in data}
         out = substitute_stmt(body, dict(fresh))
         for iv in reversed(data):
@@ -389,7 +387,7 @@ def _const(e: E.Expr) -> int | None:
 
 
 def _align_sizes(have: list[int], want: list[int | None]) -> list[int] | None:
-    """Places in `have` of the sizes in `want`, in order from the right; ones that are 1 may be left out."""
+    """StorageMap in `have` of the sizes in `want`, in order from the right; ones that are 1 may be left out."""
     out: list[int] = []
     d = len(have) - 1
     for w in reversed(want):

@@ -19,15 +19,21 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.func import Func
-from ..ir.visit import Rewriter, substitute
+from ..ir.visit import Rewriter, free_vars, substitute
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from .bounds import Bounds, infer_bounds
-from .places import Args, Place, Places
+from .intervals import Evaluator, Interval
+from .normalize import normalize
+from .parameters import Parameters
+from .reduction import lower_reduction
+from .regions import lower_extern, lower_scan, prefetch_stmt
 from .relations import Values, guarded_loops
 from .schedule import Schedule
-from .sets import Evaluator, Interval
 from .show import fail
-from .stage import AttachKind, LoopAttr, Stage
+from .stage import Stage
+from .state import AttachKind, LoopAttr
+from .storage import Storage, StorageMap
+from .tensorize import lower_tensorized, tensorized_at
 
 _SERIAL = LoopAttr()
 _KINDS = {
@@ -42,8 +48,8 @@ def to_loops(sch: Schedule, args: Sequence[Any], name: str = "main", binds: dict
     args: the parameters in call order: Tensors, Buffers (with `binds`: {tensor: buffer}) and Vars; all inputs and
     outputs must be there. Returns a Func of stage "loops". Raises ScheduleError, LoweringError, ArgumentError.
     """
-    given = Args(sch, args, binds)
-    norm = sch.normalize()
+    given = Parameters(sch, args, binds)
+    norm = normalize(sch)
     index = {id(s): t for s, t in zip(sch.stages + sch.groups, _twins(sch, norm)) if t is not None}
     tensors: dict[tuple[int, int], Buffer] = {}
     for stage, k, buffer in given.order:
@@ -58,8 +64,8 @@ def to_loops(sch: Schedule, args: Sequence[Any], name: str = "main", binds: dict
         tensors[(id(twin), k)] = buffer
     whole = {s for s in norm.stages if any((id(s), k) in tensors for k in range(s.op.num_outputs))}
     bounds = infer_bounds(norm, whole)
-    places = Places(norm, bounds, tensors)
-    body = Lowering(norm, bounds, places).run()
+    storage = StorageMap(norm, bounds, tensors)
+    body = Lowering(norm, bounds, storage).run()
     writes = [b.name for s, _, b in given.order if not isinstance(s.op, PlaceholderOp)]
     return Func(name, tuple(given.params), body, {"writes": tuple(writes), "loc": caller_loc()})
 
@@ -73,15 +79,15 @@ def _twins(sch: Schedule, norm: Schedule) -> list[Stage | None]:
 class Lowering:
     """Makes the loops of every stage; see the module."""
 
-    def __init__(self, sch: Schedule, bounds: Bounds, places: Places):
+    def __init__(self, sch: Schedule, bounds: Bounds, storage: StorageMap):
         self.sch = sch
         self.bounds = bounds
-        self.facts = bounds.facts
+        self.arith = bounds.arith
         self.ranges = bounds.ranges
-        self.places = places
+        self.storage = storage
         self.allocated: set[int] = set()
         self.attached: dict[tuple[int, int], list[Stage]] = {}
-        self.outside: dict[tuple[int, int], list[Place]] = {}  # storage around a loop
+        self.outside: dict[tuple[int, int], list[Storage]] = {}  # storage around a loop
         self.roots: list[Stage] = []
         for stage in sch.stages:
             if isinstance(stage.op, PlaceholderOp):
@@ -92,7 +98,7 @@ class Lowering:
             else:
                 self.roots.append(stage)
         whole = {iv.var: Interval(r.min, B.sub(B.add(r.min, r.extent), 1)) for iv, r in bounds.ranges.items()}
-        self.everywhere = Evaluator(whole, self.facts)
+        self.everywhere = Evaluator(whole, self.arith)
 
     def run(self) -> S.Stmt:
         return self.pipeline(self.roots, S.NOP)
@@ -101,28 +107,28 @@ class Lowering:
 
     def pipeline(self, stages: list[Stage], body: S.Stmt) -> S.Stmt:
         """`body` with the stages before it, each in storage that lasts until its end."""
-        owned: list[list[Place]] = []
+        owned: list[list[Storage]] = []
         for stage in stages:
             mine = []
             for k in range(stage.op.num_outputs):
-                place = self.places.output(stage, k)
-                if not place.is_arg and id(place.buffer) not in self.allocated:
-                    self.allocated.add(id(place.buffer))
-                    mine.append(place)
+                storage = self.storage.output(stage, k)
+                if not storage.is_arg and id(storage.buffer) not in self.allocated:
+                    self.allocated.add(id(storage.buffer))
+                    mine.append(storage)
             owned.append(mine)
         for stage, mine in zip(reversed(stages), reversed(owned)):
             body = S.seq(self.produce(stage), body)
-            for place in reversed(mine):
-                if place.rolling is not None:  # lives from one step of the loop to the next
+            for storage in reversed(mine):
+                if storage.rolling is not None:  # lives from one step of the loop to the next
                     at = stage.placement
-                    self.outside.setdefault((id(at.attach_stage), id(at.attach_ivar)), []).append(place)
+                    self.outside.setdefault((id(at.attach_stage), id(at.attach_ivar)), []).append(storage)
                 else:
-                    body = S.Alloc(place.buffer, body, self.storage_notes(place))
+                    body = S.Alloc(storage.buffer, body, self.storage_notes(storage))
         return body
 
-    def storage_notes(self, place: Place) -> dict[str, Any]:
+    def storage_notes(self, storage: Storage) -> dict[str, Any]:
         notes: dict[str, Any] = {}
-        stage = place.stage
+        stage = storage.stage
         if stage.double_buffered:
             notes["double_buffer"] = True
         align = {k: stage.attrs[a].align for k, a in enumerate(stage.op.axis) if a in stage.attrs}
@@ -141,9 +147,6 @@ class Lowering:
     def produce(self, stage: Stage) -> S.Stmt:
         op = stage.op
         if isinstance(op, ComputeOp):
-            from .reduction import lower_reduction
-            from .tensorize import lower_tensorized, tensorized_at
-
             at = tensorized_at(stage)
             if at is not None:
                 return lower_tensorized(self, stage, op, at)
@@ -151,12 +154,8 @@ class Lowering:
                 return lower_reduction(self, stage, op)
             return self.lower_map(stage, op)
         if isinstance(op, ExternOp):
-            from .regions import lower_extern
-
             return lower_extern(self, stage, op)
         if isinstance(op, ScanOp):
-            from .regions import lower_scan
-
             return lower_scan(self, stage, op)
         raise LoweringError(f"cannot lower {op!r}")
 
@@ -174,16 +173,16 @@ class Lowering:
         return S.seq(*[self.store(stage, k, at, v) for k, v in enumerate(values)])
 
     def store(self, stage: Stage, k: int, at: Sequence[E.Expr], value: E.Expr) -> S.Stmt:
-        place = self.places.output(stage, k)
-        return S.BufferStore(place.buffer, value, self.index(place, at), None, stage.op.loc)
+        storage = self.storage.output(stage, k)
+        return S.BufferStore(storage.buffer, value, self.index(storage, at), None, stage.op.loc)
 
     def load(self, stage: Stage, k: int, at: Sequence[E.Expr]) -> E.Expr:
-        place = self.places.output(stage, k)
-        return E.BufferLoad(place.buffer, self.index(place, at))
+        storage = self.storage.output(stage, k)
+        return E.BufferLoad(storage.buffer, self.index(storage, at))
 
-    def index(self, place: Place, at: Sequence[E.Expr]) -> tuple[E.Expr, ...]:
+    def index(self, storage: Storage, at: Sequence[E.Expr]) -> tuple[E.Expr, ...]:
         """Where element `at` of the tensor stands in its buffer."""
-        return tuple([self.facts.simplify(i) for i in place.index(at)])
+        return tuple([self.arith.simplify(i) for i in storage.index(at)])
 
     # ---- values, bodies, guards
 
@@ -208,7 +207,7 @@ class Lowering:
             r.index_up(values, self.ranges)
         for iv in stage.op.root_iter_vars():
             if iv in values:
-                values[iv] = self.facts.simplify(values[iv])
+                values[iv] = self.arith.simplify(values[iv])
 
     def body_rewriter(self, op: ComputeOp, values: Values) -> Any:
         """A function that makes loads of reads, and loop values of axes."""
@@ -218,8 +217,8 @@ class Lowering:
             return subs.get(id(e), e)
 
         def on_read(e: E.TensorRead, r: Rewriter) -> E.Expr:
-            place = self.places.of(e.tensor)
-            return E.BufferLoad(place.buffer, self.index(place, [r.expr(i) for i in e.indices]))
+            storage = self.storage.of(e.tensor)
+            return E.BufferLoad(storage.buffer, self.index(storage, [r.expr(i) for i in e.indices]))
 
         return Rewriter({E.Var: on_var, E.TensorRead: on_read}, memo=True).expr
 
@@ -227,12 +226,12 @@ class Lowering:
         """Conditions for the loops to be within the axes' ranges, and these within the tensor's shape."""
         roots = stage.op.root_iter_vars()
         out: list[E.Expr] = []
-        for iv in guarded_loops(stage.relations, roots, self.ranges, self.facts):
+        for iv in guarded_loops(stage.relations, roots, self.ranges, self.arith):
             if any(iv is x for x in skip) or (skip and iv.kind == E.IterKind.REDUCE):
                 continue
             own = self.ranges[iv]
-            value = self.facts.simplify(values[iv])
-            end = self.facts.simplify(B.add(own.min, own.extent))
+            value = self.arith.simplify(values[iv])
+            end = self.arith.simplify(B.add(own.min, own.extent))
             if not self._below(value, self.everywhere(value), end):
                 out.append(B.compare("lt", value, end))
         for iv in roots:
@@ -243,7 +242,7 @@ class Lowering:
             span = self.everywhere(value)
             if own is dom:
                 continue
-            if not (self.facts.le(dom.min, value) or (span.lo is not None and self.facts.le(dom.min, span.lo))):
+            if not (self.arith.le(dom.min, value) or (span.lo is not None and self.arith.le(dom.min, span.lo))):
                 out.append(B.compare("ge", value, dom.min))
             end = B.add(dom.min, dom.extent)
             if not self._below(value, span, end):
@@ -254,19 +253,19 @@ class Lowering:
         """For a rolling buffer: not what an earlier step of the attachment loop has computed."""
         if not stage.rolling:
             return []
-        place = self.places.output(stage, 0)
-        if place.rolling is None:
+        storage = self.storage.output(stage, 0)
+        if storage.rolling is None:
             return []
         loop = stage.placement.attach_ivar
         assert loop is not None
-        iv = stage.op.axis[place.rolling[0]]
+        iv = stage.op.axis[storage.rolling[0]]
         r = self.ranges[iv]
         before = substitute(r.min, {loop.var: B.sub(loop.var, 1)})
-        fresh = B.compare("ge", values[iv], self.facts.simplify(B.add(before, r.extent)))
+        fresh = B.compare("ge", values[iv], self.arith.simplify(B.add(before, r.extent)))
         return [B.logical_or(B.compare("eq", loop.var, 0), fresh)]
 
     def _below(self, value: E.Expr, span: Interval, end: E.Expr) -> bool:
-        return self.facts.lt(value, end) or (span.hi is not None and self.facts.lt(span.hi, end))
+        return self.arith.lt(value, end) or (span.hi is not None and self.arith.lt(span.hi, end))
 
     def guarded(self, stage: Stage, conds: Sequence[E.Expr], body: S.Stmt) -> S.Stmt:
         for c in reversed(conds):
@@ -280,8 +279,6 @@ class Lowering:
 
     def in_threads(self, stage: Stage, e: E.Expr) -> E.Expr:
         """`e` with the variables of thread axes as those of the loops around that are bound to them."""
-        from ..ir.visit import free_vars
-
         loops: dict[str, E.Var] = {}
         thread_vars: dict[int, str] = {}
         around = [(stage, iv) for iv in stage.leaf] + self.bounds.path(stage)
@@ -323,8 +320,6 @@ class Lowering:
         a = stage.attrs.get(iv, _SERIAL)
         out: S.Stmt
         for tensor, distance in a.prefetches:
-            from .regions import prefetch_stmt
-
             body = S.seq(prefetch_stmt(self, stage, iv, tensor, distance), body)
         zero = B.const(0, var.dtype)
         extent = B.cast(var.dtype, extent)
@@ -342,8 +337,8 @@ class Lowering:
             out = S.For(var, zero, extent, body, _KINDS.get(a.kind, S.ForKind.SERIAL))
         for key, value in reversed(a.pragmas):
             out = S.Attr(f"pragma.{key}", value, out)
-        for place in self.outside.pop((id(stage), id(iv)), ()):
-            out = S.Alloc(place.buffer, out, self.storage_notes(place))
+        for storage in self.outside.pop((id(stage), id(iv)), ()):
+            out = S.Alloc(storage.buffer, out, self.storage_notes(storage))
         return out
 
 

@@ -7,6 +7,7 @@ operation, the operations form a graph, and `tec.create_schedule` takes it from 
 from ..ir.expr import Var
 from . import ir_builder
 from .build import (
+    AXIS_SEPARATOR,
     compute,
     const,
     decl_buffer,
@@ -96,7 +97,7 @@ from .tags import tag_scope
 from .tensor import Tensor, TensorSlice
 
 __all__ = [
-    "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorIntrin", "TensorSlice", "Var",
+    "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorIntrin", "TensorSlice", "Var",
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
     "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin",
     "call_pure_extern", "cast", "ceil", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh", "ctz",

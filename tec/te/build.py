@@ -173,6 +173,9 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
     )
 
 
+# In a layout's function (`Stage.transform_layout`): between dimensions that other compilers keep apart in memory.
+AXIS_SEPARATOR = "axis_separator"
+
 # ---- compute
 
 

@@ -422,10 +422,18 @@ def test_cache_read_scope():
         s.cache_read(A, "lds", [B])
 
 
-def test_cache_write_after_split():
+def test_cache_write_of_bound_loops():
     _, _, C, s = add()
-    s[C].split(C.op.axis[0], factor=4)
+    outer, _ = s[C].split(C.op.axis[0], factor=4)
+    s[C].bind(outer, te.thread_axis("blockIdx.x"))
     with mistake("whose loops are scheduled already"):
+        s.cache_write(C, "local")
+
+
+def test_cache_write_of_a_split_reduction():
+    _, _, C, k, s = mm()
+    s[C].split(k, factor=4)
+    with mistake("whose reduction is scheduled already"):
         s.cache_write(C, "local")
 
 

@@ -1,32 +1,55 @@
-"""bind, vectorize, unroll, parallel, tensorize, pragma, prefetch and the storage notes."""
+"""bind, vectorize, unroll, parallel, tensorize, pragma, prefetch, env_threads: what is done with a loop."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ExprError
 from ...ir import build as B
-from ...ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN
 from ...ir.dtype import dtype_info
-from ...ir.expr import IntImm, IterKind, IterVar
-from ...te.operation import ComputeOp, PlaceholderOp, ScanOp
+from ...ir.expr import Expr, IntImm, IterKind, IterVar
+from ...te.operation import ComputeOp, ScanOp
 from ...te.tensor import Tensor
 from ..show import known_ranges
-from ..stage import AttachKind, Stage
-from .common import check_has_loops, check_loop, describe, fail
+from ..state import AttachKind
+from .base import Primitive
+from .checks import check_has_loops, check_loop, describe, fail
 
-SCOPES = (GLOBAL, SHARED, SHARED_DYN, LOCAL, *FRAGMENT_SCOPES)
+if TYPE_CHECKING:
+    from ..schedule import Schedule
+    from ..stage import Stage
 
 
-def bind(stage: Stage, loop: Any, thread: Any) -> None:
-    check_has_loops(stage, "bind")
-    iv = check_loop(stage, loop, "bind")
-    if not isinstance(thread, IterVar) or thread.kind != IterKind.THREAD:
-        raise fail(
-            stage, f"bind of {iv.name} to {describe(thread)}, which is no thread axis", mark=iv,
-            hint='tec.thread_axis("threadIdx.x")',
-        )  # fmt: skip
-    tag = thread.thread_tag
+@dataclass(frozen=True, slots=True)
+class Bind(Primitive[None]):
+    """A loop runs as a launch index."""
+
+    method: ClassVar[str] = "bind"
+
+    stage: Any
+    iv: Any
+    thread: Any
+
+    def check(self, sch: Schedule) -> None:
+        stage, thread = self.stage, self.thread
+        check_has_loops(stage, "bind")
+        iv = check_loop(stage, self.iv, "bind")
+        if not isinstance(thread, IterVar) or thread.kind != IterKind.THREAD:
+            raise fail(
+                stage, f"bind of {iv.name} to {describe(thread)}, which is no thread axis", mark=iv,
+                hint='tec.thread_axis("threadIdx.x")',
+            )  # fmt: skip
+        _check_unused(stage, iv)
+        _check_kind(stage, iv, thread.thread_tag)
+        _check_index_free(stage, iv, thread.thread_tag)
+        _check_extent(stage, iv, thread)
+
+    def apply(self, sch: Schedule) -> None:
+        self.stage.attr(self.iv).thread = self.thread
+
+
+def _check_unused(stage: Stage, iv: IterVar) -> None:
     a = stage.attrs.get(iv)
     if a is not None and a.thread is not None:
         raise fail(
@@ -40,6 +63,9 @@ def bind(stage: Stage, loop: Any, thread: Any) -> None:
             mark=iv,
             hint="split the loop, and give each part one use",
         )
+
+
+def _check_kind(stage: Stage, iv: IterVar, tag: str) -> None:
     if iv.kind in (IterKind.ORDERED, IterKind.OPAQUE):
         raise fail(
             stage,
@@ -52,15 +78,18 @@ def bind(stage: Stage, loop: Any, thread: Any) -> None:
             stage, f"bind of reduce loop {iv.name} to {tag}: only the threads of a work-group combine their values", mark=iv,
             hint="bind it to threadIdx.*, or rfactor it and bind the new data axis",
         )  # fmt: skip
-    if tag != "vthread":
-        for other in stage.leaf:
-            if other is not iv and stage.thread_of(other) == tag:
-                raise fail(
-                    stage, f"bind of {iv.name} to {tag}, which loop {other.name} of {stage.name} has already", mark=other,
-                    hint=f"fuse {other.name} and {iv.name}, or use another index",
-                )  # fmt: skip
-    _check_extent(stage, iv, thread)
-    stage.attr(iv).thread = thread
+
+
+def _check_index_free(stage: Stage, iv: IterVar, tag: str) -> None:
+    """A stage has one loop for each launch index; virtual threads may be several."""
+    if tag == "vthread":
+        return
+    for other in stage.leaf:
+        if other is not iv and stage.thread_of(other) == tag:
+            raise fail(
+                stage, f"bind of {iv.name} to {tag}, which loop {other.name} of {stage.name} has already", mark=other,
+                hint=f"fuse {other.name} and {iv.name}, or use another index",
+            )  # fmt: skip
 
 
 def _check_extent(stage: Stage, iv: IterVar, thread: IterVar) -> None:
@@ -78,9 +107,56 @@ def _check_extent(stage: Stage, iv: IterVar, thread: IterVar) -> None:
         )  # fmt: skip
 
 
-def set_kind(stage: Stage, loop: Any, kind: str, what: str) -> None:
-    check_has_loops(stage, what)
-    iv = check_loop(stage, loop, what)
+# ---- kinds of loops
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind(Primitive[None]):
+    """A loop runs as something other than one step after another."""
+
+    kind: ClassVar[str]
+
+    stage: Any
+    iv: Any
+
+    def check(self, sch: Schedule) -> None:
+        check_has_loops(self.stage, self.method)
+        iv = check_loop(self.stage, self.iv, self.method)
+        _check_annotation(self.stage, iv, self.kind, self.method)
+        if self.kind in ("vectorized", "parallel"):
+            _check_independent(self.stage, iv, self.kind, self.method)
+        if self.kind in ("vectorized", "unrolled"):
+            _check_constant(self.stage, iv, self.method)
+
+    def apply(self, sch: Schedule) -> None:
+        self.stage.attr(self.iv).kind = self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorize(_Kind):
+    """A loop runs as the lanes of vectors."""
+
+    method: ClassVar[str] = "vectorize"
+    kind: ClassVar[str] = "vectorized"
+
+
+@dataclass(frozen=True, slots=True)
+class Unroll(_Kind):
+    """A loop is written out."""
+
+    method: ClassVar[str] = "unroll"
+    kind: ClassVar[str] = "unrolled"
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel(_Kind):
+    """A loop's steps run on the threads of the CPU."""
+
+    method: ClassVar[str] = "parallel"
+    kind: ClassVar[str] = "parallel"
+
+
+def _check_annotation(stage: Stage, iv: IterVar, kind: str, what: str) -> None:
     a = stage.attrs.get(iv)
     if a is not None and a.thread is not None:
         raise fail(
@@ -96,168 +172,171 @@ def set_kind(stage: Stage, loop: Any, kind: str, what: str) -> None:
         )  # fmt: skip
     if iv.kind == IterKind.THREAD:
         raise fail(stage, f"{what}: {iv.name} is a launch index", mark=iv, hint="annotate a loop of the stage")
-    if kind in ("vectorized", "parallel") and iv.kind == IterKind.REDUCE:
+
+
+def _check_independent(stage: Stage, iv: IterVar, kind: str, what: str) -> None:
+    if iv.kind == IterKind.REDUCE:
         raise fail(
             stage, f"{what} of reduce loop {iv.name} of {stage.name}: its steps depend on each other", mark=iv,
             hint=f"s.rfactor({stage.name}, {iv.name}) makes a data axis of it, which can be {kind}",
         )  # fmt: skip
-    if kind in ("vectorized", "parallel") and iv.kind in (IterKind.ORDERED, IterKind.OPAQUE):
+    if iv.kind in (IterKind.ORDERED, IterKind.OPAQUE):
         raise fail(
             stage,
             f"{what}: loop {iv.name} of {stage.name} is {iv.kind} and must run in order",
             mark=iv,
             hint="annotate a data loop",
         )
-    if kind in ("vectorized", "unrolled"):
-        r = known_ranges(stage).get(iv)
-        if r is not None and not isinstance(r.extent, IntImm) and stage.placement.attach == AttachKind.ROOT:
+
+
+def _check_constant(stage: Stage, iv: IterVar, what: str) -> None:
+    r = known_ranges(stage).get(iv)
+    if r is not None and not isinstance(r.extent, IntImm) and stage.placement.attach == AttachKind.ROOT:
+        raise fail(
+            stage, f"{what}: the extent of loop {iv.name} of {stage.name} is {r.extent}, not a constant", mark=iv,
+            hint=f"s[{stage.name}].split({iv.name}, factor=8) and {what} the inner loop",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorize(Primitive[None]):
+    """A tensor intrinsic computes the loops from `iv` inwards."""
+
+    method: ClassVar[str] = "tensorize"
+
+    stage: Any
+    iv: Any
+    intrin: Any
+
+    def check(self, sch: Schedule) -> None:
+        stage, intrin = self.stage, self.intrin
+        check_has_loops(stage, "tensorize")
+        iv = check_loop(stage, self.iv, "tensorize")
+        if not (hasattr(intrin, "op") and hasattr(intrin, "buffers") and hasattr(intrin, "body")):
             raise fail(
-                stage, f"{what}: the extent of loop {iv.name} of {stage.name} is {r.extent}, not a constant", mark=iv,
-                hint=f"s[{stage.name}].split({iv.name}, factor=8) and {what} the inner loop",
+                stage, f"tensorize of {iv.name} with {describe(intrin)}, which is no tensor intrinsic", mark=iv,
+                hint="make one by tec.decl_tensor_intrin",
             )  # fmt: skip
-    stage.attr(iv).kind = kind
-
-
-def tensorize(stage: Stage, loop: Any, intrin: Any) -> None:
-    check_has_loops(stage, "tensorize")
-    iv = check_loop(stage, loop, "tensorize")
-    if not (hasattr(intrin, "op") and hasattr(intrin, "buffers") and hasattr(intrin, "body")):
-        raise fail(
-            stage, f"tensorize of {iv.name} with {describe(intrin)}, which is no tensor intrinsic", mark=iv,
-            hint="make one by tec.decl_tensor_intrin",
-        )  # fmt: skip
-    if not isinstance(stage.op, ComputeOp):
-        raise fail(
-            stage, f"tensorize: {stage.name} is no compute", mark=stage, hint="tensorize the loops of a tec.compute"
-        )
-    a = stage.attrs.get(iv)
-    if a is not None and (a.thread is not None or a.kind != "serial"):
-        done = a.thread.thread_tag if a.thread is not None else a.kind
-        raise fail(
-            stage,
-            f"tensorize: loop {iv.name} of {stage.name} is {done} already",
-            mark=iv,
-            hint="tensorize a serial loop",
-        )
-    stage.attr(iv).kind = "tensorized"
-    stage.attr(iv).intrin = intrin
-
-
-def pragma(stage: Stage, loop: Any, name: Any, value: Any) -> None:
-    check_has_loops(stage, "pragma")
-    iv = check_loop(stage, loop, "pragma")
-    if not isinstance(name, str) or not name:
-        raise fail(stage, f"pragma of {iv.name} named {name!r}", mark=iv, hint='a name such as "auto_unroll_max_step"')
-    stage.attr(iv).pragmas.append((name, value))
-
-
-def prefetch(stage: Stage, tensor: Any, loop: Any, offset: Any) -> None:
-    check_has_loops(stage, "prefetch")
-    iv = check_loop(stage, loop, "prefetch")
-    source = stage.sch.find(tensor)
-    if not isinstance(tensor, Tensor) or source is None:
-        raise fail(
-            stage,
-            f"prefetch of {describe(tensor)}, which is no tensor of this schedule",
-            mark=iv,
-            hint="prefetch(tensor, loop, distance): a tensor that the stage reads",
-        )
-    if not any(stage.sch.find(t) is source for t in stage.op.inputs):
-        raise fail(
-            stage, f"prefetch of {tensor.name}, which {stage.name} does not read", mark=stage,
-            hint=f"{stage.name} reads {', '.join(t.name for t in stage.op.inputs)}",
-        )  # fmt: skip
-    try:
-        distance = B.convert(offset)
-    except ExprError:
-        distance = None
-    if distance is None or not dtype_info(distance.dtype).is_int:
-        raise fail(stage, f"prefetch of {tensor.name} by {offset!r} steps", mark=iv, hint="a whole number of steps")
-    stage.attr(iv).prefetches.append((tensor, distance))
-
-
-def set_scope(stage: Stage, scope: Any) -> None:
-    if scope not in SCOPES:
-        raise fail(
-            stage if not stage.is_group else stage.sch, f"unknown scope {scope!r} of {stage.name}", mark=stage,
-            hint=", ".join(SCOPES),
-        )  # fmt: skip
-    check_has_loops(stage, "set_scope")
-    if stage.is_output and scope != GLOBAL:
-        raise fail(
-            stage, f"{stage.name} is an output; it cannot live in {scope} memory", mark=stage,
-            hint=f's.cache_write({stage.name}, "{scope}") computes it there and copies it out',
-        )  # fmt: skip
-    stage.scope = scope
-
-
-def env_threads(stage: Stage, threads: list[Any]) -> None:
-    check_has_loops(stage, "env_threads")
-    if not isinstance(stage.op, ScanOp):
-        raise fail(
-            stage, f"env_threads: {stage.name} is no scan", mark=stage,
-            hint="bind the loops of a compute with bind(axis, thread)",
-        )  # fmt: skip
-    for t in threads:
-        if not isinstance(t, IterVar) or t.kind != IterKind.THREAD or t.dom is None:
+        if not isinstance(stage.op, ComputeOp):
             raise fail(
-                stage, f"env_threads: {describe(t)} is no thread axis with an extent", mark=stage,
-                hint='tec.thread_axis((0, 64), "threadIdx.x")',
-            )  # fmt: skip
-    if stage.env:
-        raise fail(
-            stage, f"env_threads of {stage.name} are set already", mark=stage, hint="give all of them in one call"
-        )
-    stage.env = list(threads)
-    stage.leaf[:0] = threads
-    stage.all[:0] = threads
-
-
-def set_store_predicate(stage: Stage, predicate: Any) -> None:
-    check_has_loops(stage, "set_store_predicate")
-    try:
-        e = B.convert(predicate)
-    except ExprError as err:
-        raise fail(
-            stage,
-            f"store predicate of {stage.name}: {err.message}",
-            mark=stage,
-            hint="write a comparison: thread_x.var.equal(0)",
-        ) from None
-    if e.dtype != "bool":
-        raise fail(
-            stage, f"the store predicate of {stage.name} is {e.dtype}, not bool: {e}", mark=stage,
-            hint="write a comparison: thread_x.var.equal(0)",
-        )  # fmt: skip
-    stage.store_predicate = e
-
-
-def storage_align(stage: Stage, axis: Any, factor: Any, offset: Any) -> None:
-    check_has_loops(stage, "storage_align")
-    if not isinstance(axis, IterVar) or not any(axis is a for a in stage.op.axis):
-        raise fail(
-            stage, f"storage_align: {describe(axis)} is no axis of {stage.name}", mark=stage,
-            hint=f"its axes: {', '.join(a.name for a in stage.op.axis)}",
-        )  # fmt: skip
-    for value, label, least in ((factor, "factor", 1), (offset, "offset", 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                stage, f"tensorize: {stage.name} is no compute", mark=stage, hint="tensorize the loops of a tec.compute"
+            )
+        a = stage.attrs.get(iv)
+        if a is not None and (a.thread is not None or a.kind != "serial"):
+            done = a.thread.thread_tag if a.thread is not None else a.kind
             raise fail(
-                stage, f"storage_align of {axis.name}: the {label} is {value!r}", mark=stage,
-                hint="elements: storage_align(axis, 32, 4)",
+                stage,
+                f"tensorize: loop {iv.name} of {stage.name} is {done} already",
+                mark=iv,
+                hint="tensorize a serial loop",
+            )
+
+    def apply(self, sch: Schedule) -> None:
+        a = self.stage.attr(self.iv)
+        a.kind, a.intrin = "tensorized", self.intrin
+
+
+# ---- notes for passes
+
+
+@dataclass(frozen=True, slots=True)
+class Pragma(Primitive[None]):
+    """A note on a loop."""
+
+    method: ClassVar[str] = "pragma"
+
+    stage: Any
+    iv: Any
+    name: Any
+    value: Any = None
+
+    def check(self, sch: Schedule) -> None:
+        check_has_loops(self.stage, "pragma")
+        iv = check_loop(self.stage, self.iv, "pragma")
+        if not isinstance(self.name, str) or not self.name:
+            hint = 'a name such as "auto_unroll_max_step"'
+            raise fail(self.stage, f"pragma of {iv.name} named {self.name!r}", mark=iv, hint=hint)
+
+    def apply(self, sch: Schedule) -> None:
+        self.stage.attr(self.iv).pragmas.append((self.name, self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch(Primitive[None]):
+    """What later steps of a loop read is fetched now."""
+
+    method: ClassVar[str] = "prefetch"
+
+    stage: Any
+    tensor: Any
+    var: Any
+    offset: Any
+
+    def check(self, sch: Schedule) -> None:
+        stage, tensor = self.stage, self.tensor
+        check_has_loops(stage, "prefetch")
+        iv = check_loop(stage, self.var, "prefetch")
+        source = sch.find(tensor)
+        if not isinstance(tensor, Tensor) or source is None:
+            raise fail(
+                stage,
+                f"prefetch of {describe(tensor)}, which is no tensor of this schedule",
+                mark=iv,
+                hint="prefetch(tensor, loop, distance): a tensor that the stage reads",
+            )
+        if not any(sch.find(t) is source for t in stage.op.inputs):
+            raise fail(
+                stage, f"prefetch of {tensor.name}, which {stage.name} does not read", mark=stage,
+                hint=f"{stage.name} reads {', '.join(t.name for t in stage.op.inputs)}",
             )  # fmt: skip
-    stage.attr(axis).align = (factor, offset % factor)
+        if self._distance() is None:
+            what = f"prefetch of {tensor.name} by {self.offset!r} steps"
+            raise fail(stage, what, mark=iv, hint="a whole number of steps")
+
+    def _distance(self) -> Expr | None:
+        try:
+            distance = B.convert(self.offset)
+        except ExprError:
+            return None
+        return distance if dtype_info(distance.dtype).is_int else None
+
+    def apply(self, sch: Schedule) -> None:
+        self.stage.attr(self.var).prefetches.append((self.tensor, self._distance()))
 
 
-def double_buffer(stage: Stage) -> None:
-    check_has_loops(stage, "double_buffer")
-    if stage.is_output:
-        raise fail(
-            stage, f"double_buffer of {stage.name}, an output", mark=stage, hint="use it on an intermediate tensor"
-        )
-    stage.double_buffered = True
+# ---- launch indices of a scan
 
 
-__all__ = [
-    "PlaceholderOp", "bind", "double_buffer", "env_threads", "pragma", "prefetch", "set_kind", "set_scope",
-    "set_store_predicate", "storage_align", "tensorize",
-]  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class EnvThreads(Primitive[None]):
+    """Launch indices around a whole scan."""
+
+    method: ClassVar[str] = "env_threads"
+
+    stage: Any
+    threads: Any
+
+    def check(self, sch: Schedule) -> None:
+        stage = self.stage
+        check_has_loops(stage, "env_threads")
+        if not isinstance(stage.op, ScanOp):
+            raise fail(
+                stage, f"env_threads: {stage.name} is no scan", mark=stage,
+                hint="bind the loops of a compute with bind(axis, thread)",
+            )  # fmt: skip
+        for t in self.threads:
+            if not isinstance(t, IterVar) or t.kind != IterKind.THREAD or t.dom is None:
+                raise fail(
+                    stage, f"env_threads: {describe(t)} is no thread axis with an extent", mark=stage,
+                    hint='tec.thread_axis((0, 64), "threadIdx.x")',
+                )  # fmt: skip
+        if stage.env:
+            raise fail(
+                stage, f"env_threads of {stage.name} are set already", mark=stage, hint="give all of them in one call"
+            )
+
+    def apply(self, sch: Schedule) -> None:
+        stage = self.stage
+        stage.env = list(self.threads)
+        stage.leaf[:0] = self.threads
+        stage.all[:0] = self.threads

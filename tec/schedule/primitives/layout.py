@@ -1,19 +1,118 @@
-"""transform_layout and rolling_buffer: how a tensor's elements lie in memory."""
+"""transform_layout: how a tensor's elements lie in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import ExprError, Loc, TecError
+from ...errors import ExprError, TecError
 from ...ir import build as B
 from ...ir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, IterKind, IterVar, Mul, Var
+from ...te.build import AXIS_SEPARATOR
 from ...te.operation import ComputeOp, PlaceholderOp
-from ..places import Layout
-from ..relations import Fuse, Split
-from ..stage import AttachKind, Stage
-from .common import check_has_loops, fail
+from ..relations import Fuse, Relation, Split
+from ..state import Layout
+from .base import Primitive
+from .checks import fail
+
+if TYPE_CHECKING:
+    from ..schedule import Schedule
+    from ..stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class TransformLayout(Primitive[list[IterVar]]):
+    """A stage's output is stored by another index."""
+
+    method: ClassVar[str] = "transform_layout"
+
+    stage: Any
+    mapping: Any
+
+    def check(self, sch: Schedule) -> None:
+        stage, mapping = self.stage, self.mapping
+        if stage.is_group or not isinstance(stage.op, (ComputeOp, PlaceholderOp)):
+            raise fail(
+                sch, f"transform_layout of {stage.name}, which is neither a compute nor an input", mark=stage,
+                hint="use it on a tec.compute or a placeholder",
+            )  # fmt: skip
+        what = f"transform_layout of {stage.name}"
+        if stage.layout is not None:
+            raise fail(stage, f"{what} a second time", mark=stage, hint="compose the two maps")
+        if not callable(mapping):
+            raise fail(
+                stage, f"{what} takes a function of the indices, not {mapping!r}", mark=stage,
+                hint="lambda n, c: [n, c // 4, c % 4]",
+            )  # fmt: skip
+        digits = _digits_of(stage, mapping)
+        if isinstance(stage.op, ComputeOp):
+            _loops(stage, digits)
+
+    def apply(self, sch: Schedule) -> list[IterVar]:
+        stage, mapping = self.stage, self.mapping
+        digits = _digits_of(stage, mapping)
+        shape = stage.op.output(0).shape
+        loops: list[IterVar] = []
+        if isinstance(stage.op, ComputeOp):
+            loops, relations = _loops(stage, digits)
+            stage.relations.extend(relations)
+            for r in relations:
+                stage.all.extend(r.children)
+            stage.leaf = [*loops, *[iv for iv in stage.leaf if iv.kind == IterKind.REDUCE]]
+        stage.layout = Layout(lambda at: _apply(stage, mapping, at), tuple(_extents(digits, shape)))
+        return loops
+
+
+def index_names(mapping: Callable[..., Any], ndim: int) -> list[str]:
+    """Names for `ndim` indices that `mapping` takes: its parameters', numbers for those that `*i` takes."""
+    first, last, varargs = _parameters(mapping)
+    many = ndim - len(first) - len(last)
+    return [*first, *[f"{varargs}{k}" for k in range(many)], *last]
+
+
+def call_mapping(mapping: Callable[..., Any], indices: Sequence[Any]) -> list[Any]:
+    """What a layout's function gives for `indices`: `*i` takes what the parameters before it and after it leave.
+
+    Memory is flat, so separators between the dimensions of a layout have no effect and are dropped. Raises TypeError.
+    """
+    _, last, varargs = _parameters(mapping)
+    at = len(indices) - len(last)
+    if last and (not varargs or at < 0):
+        raise TypeError("parameters after a * stand for the last indices")
+    out = mapping(*indices[:at], **dict(zip(last, indices[at:])))
+    items = list(out) if isinstance(out, (list, tuple)) else [out]
+    return [e for e in items if not (isinstance(e, str) and e == AXIS_SEPARATOR)]
+
+
+def _parameters(mapping: Callable[..., Any]) -> tuple[list[str], list[str], str]:
+    """The parameters before a *, those after it, and the name of the * ("" where there is none)."""
+    try:
+        given = inspect.signature(mapping).parameters.values()
+    except (TypeError, ValueError):  # a builtin
+        return [], [], "i"
+    first = [p.name for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    last = [p.name for p in given if p.kind == p.KEYWORD_ONLY]
+    return first, last, next((p.name for p in given if p.kind == p.VAR_POSITIONAL), "")
+
+
+def _apply(stage: Stage, mapping: Callable[..., Any], indices: Sequence[Any]) -> list[Expr]:
+    try:
+        items = call_mapping(mapping, indices)
+    except TypeError as e:
+        why = f"the layout map of {stage.name} does not take {len(indices)} indices ({e})"
+        raise fail(stage, why, mark=stage, hint=f"{stage.name} has {len(indices)} dimensions") from None
+    except ExprError as e:
+        raise fail(stage, f"the layout map of {stage.name}: {e.message}", mark=stage, hint=e.hint) from None
+    try:
+        return [B.convert(e) for e in items]
+    except TecError as e:
+        why = f"the layout map of {stage.name} gives no expressions: {e.message}"
+        raise fail(stage, why, mark=stage, hint="return a list of index expressions") from None
+
+
+# ---- an index of the new layout is a sum of digits of the old indices
 
 
 @dataclass(slots=True)
@@ -26,70 +125,17 @@ class _Digit:
     weight: int = 1
 
 
-def rolling_buffer(stage: Stage) -> None:
-    check_has_loops(stage, "rolling_buffer")
-    if not isinstance(stage.op, ComputeOp):
-        raise fail(
-            stage, f"rolling_buffer of {stage.name}, which is no compute", mark=stage, hint="use it on a tec.compute"
-        )
-    if stage.is_output:
-        raise fail(
-            stage, f"rolling_buffer of {stage.name}, an output", mark=stage, hint="use it on an intermediate tensor"
-        )
-    if stage.placement.attach != AttachKind.SCOPE:
-        raise fail(
-            stage, f"rolling_buffer of {stage.name}, which is not computed in a loop of its reader", mark=stage,
-            hint=f"s[{stage.name}].compute_at(consumer, axis) first",
-        )  # fmt: skip
-    stage.rolling = True
-
-
-def transform_layout(stage: Stage, mapping: Any, loc: Loc | None) -> list[IterVar]:
-    if stage.is_group or not isinstance(stage.op, (ComputeOp, PlaceholderOp)):
-        raise fail(
-            stage.sch,
-            f"transform_layout of {stage.name}, which is neither a compute nor an input",
-            mark=stage,
-            hint="use it on a tec.compute or a placeholder",
-        )
-    if stage.layout is not None:
-        raise fail(stage, f"transform_layout of {stage.name} a second time", mark=stage, hint="compose the two maps")
-    if not callable(mapping):
-        raise fail(
-            stage, f"transform_layout of {stage.name} takes a function of the indices, not {mapping!r}", mark=stage,
-            hint="lambda n, c: [n, c // 4, c % 4]",
-        )  # fmt: skip
+def _digits_of(stage: Stage, mapping: Callable[..., Any]) -> list[list[_Digit]]:
+    """The digits of each index of the new layout; each element has a place of its own."""
     shape = stage.op.output(0).shape
     indices = [Var(f"i{d}", e.dtype, True) for d, e in enumerate(shape)]
     outs = _apply(stage, mapping, indices)
     digits = [_digits(stage, e, indices) for e in outs]
+    for d in (d for group in digits for d in group):
+        if d.mod and B.is_const(shape[d.axis], d.div * d.mod):
+            d.mod = 0  # the remainder of all that there is
     _check_cover(stage, digits, len(indices), outs)
-    extents = _extents(digits, shape)
-    loops: list[IterVar] = []
-    if isinstance(stage.op, ComputeOp):
-        loops = _loops(stage, digits)
-    stage.layout = Layout(lambda at: _apply(stage, mapping, at), tuple(extents))
-    return loops
-
-
-def _apply(stage: Stage, mapping: Callable[..., Any], indices: Any) -> list[Expr]:
-    try:
-        out = mapping(*indices)
-    except TypeError as e:
-        why = f"the layout map of {stage.name} does not take {len(indices)} indices ({e})"
-        raise fail(stage, why, mark=stage, hint=f"{stage.name} has {len(indices)} dimensions") from None
-    except ExprError as e:
-        raise fail(stage, f"the layout map of {stage.name}: {e.message}", mark=stage, hint=e.hint) from None
-    items = list(out) if isinstance(out, (list, tuple)) else [out]
-    try:
-        return [B.convert(e) for e in items]
-    except TecError as e:
-        raise fail(
-            stage,
-            f"the layout map of {stage.name} gives no expressions: {e.message}",
-            mark=stage,
-            hint="return a list of index expressions",
-        ) from None
+    return digits
 
 
 def _digits(stage: Stage, e: Expr, indices: list[Var]) -> list[_Digit]:
@@ -102,8 +148,8 @@ def _digits(stage: Stage, e: Expr, indices: list[Var]) -> list[_Digit]:
     mod, div, inner = 0, 1, e
     if isinstance(inner, FloorMod) and isinstance(inner.b, IntImm):
         mod, inner = inner.b.value, inner.a
-    if isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
-        div, inner = inner.b.value, inner.a
+    while isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
+        div, inner = div * inner.b.value, inner.a
     axis = next((k for k, v in enumerate(indices) if v is inner), None)
     if axis is None or div < 1 or mod < 0:
         raise fail(
@@ -148,8 +194,8 @@ def _extents(digits: list[list[_Digit]], shape: tuple[Expr, ...]) -> list[Expr]:
     return out
 
 
-def _loops(stage: Stage, digits: list[list[_Digit]]) -> list[IterVar]:
-    """One loop an index of the new layout, by splits and fuses of the old loops."""
+def _loops(stage: Stage, digits: list[list[_Digit]]) -> tuple[list[IterVar], list[Relation]]:
+    """One loop an index of the new layout, by splits and fuses of the old loops, which are returned too."""
     roots = list(stage.op.axis)
     data = [iv for iv in stage.leaf if iv.kind != IterKind.REDUCE]
     if len(data) != len(roots) or any(a is not b for a, b in zip(data, roots)):
@@ -157,9 +203,17 @@ def _loops(stage: Stage, digits: list[list[_Digit]]) -> list[IterVar]:
             stage, f"transform_layout of {stage.name}, whose loops are scheduled already", mark=stage,
             hint="transform_layout first, then schedule the loops that it returns",
         )  # fmt: skip
-    shape = stage.op.output(0).shape
+    relations: list[Relation] = []
+    parts = _split_axes(digits, roots, relations)
+    loops = [_fuse_digits(stage, group, parts, relations) for group in digits]
+    return loops, relations
+
+
+def _split_axes(
+    digits: list[list[_Digit]], roots: list[IterVar], relations: list[Relation]
+) -> dict[tuple[int, int], IterVar]:
+    """A loop for each digit (axis, div), split off its axis."""
     parts: dict[tuple[int, int], IterVar] = {}
-    relations: list[Any] = []
     for axis, iv in enumerate(roots):
         rest = iv
         mine = sorted((d for group in digits for d in group if d.axis == axis), key=lambda d: d.div)
@@ -170,32 +224,33 @@ def _loops(stage: Stage, digits: list[list[_Digit]]) -> list[IterVar]:
             parts[axis, d.div] = inner
             rest = outer
         parts[axis, mine[-1].div] = rest
-    loops: list[IterVar] = []
-    for group in digits:
-        loop = parts[group[0].axis, group[0].div]
-        for k, d in enumerate(group[1:], 1):
-            size = B.const(1)
-            for below in group[k:]:
-                size = B.mul(size, _extent(below, shape))
-            if not (isinstance(size, IntImm) and size.value == group[k - 1].weight):
-                raise fail(
-                    stage, f"transform_layout of {stage.name}: place value {group[k - 1].weight} over parts of extent {size}",
-                    mark=stage, hint="the place value of a part is the product of the extents of those after it",
-                )  # fmt: skip
-            inner = parts[d.axis, d.div]
-            fused = IterVar(Var(f"{loop.name}_{inner.name}_fused", loop.var.dtype, True), None, loop.kind, "", loop.loc)
-            relations.append(Fuse(loop, inner, fused))
-            loop = fused
-        if group[-1].weight != 1:
+    return parts
+
+
+def _fuse_digits(
+    stage: Stage, group: list[_Digit], parts: dict[tuple[int, int], IterVar], relations: list[Relation]
+) -> IterVar:
+    """The loop over one index of the layout: its digits' loops, fused."""
+    shape = stage.op.output(0).shape
+    loop = parts[group[0].axis, group[0].div]
+    for k, d in enumerate(group[1:], 1):
+        size = B.const(1)
+        for below in group[k:]:
+            size = B.mul(size, _extent(below, shape))
+        if not (isinstance(size, IntImm) and size.value == group[k - 1].weight):
             raise fail(
-                stage,
-                f"transform_layout of {stage.name}: an index skips {group[-1].weight - 1} places",
-                mark=stage,
-                hint="the last part of a sum has place value 1",
-            )
-        loops.append(loop)
-    stage.relations.extend(relations)
-    for r in relations:
-        stage.all.extend(r.children)
-    stage.leaf = [*loops, *[iv for iv in stage.leaf if iv.kind == IterKind.REDUCE]]
-    return loops
+                stage, f"transform_layout of {stage.name}: place value {group[k - 1].weight} over parts of extent {size}",
+                mark=stage, hint="the place value of a part is the product of the extents of those after it",
+            )  # fmt: skip
+        inner = parts[d.axis, d.div]
+        fused = IterVar(Var(f"{loop.name}_{inner.name}_fused", loop.var.dtype, True), None, loop.kind, "", loop.loc)
+        relations.append(Fuse(loop, inner, fused))
+        loop = fused
+    if group[-1].weight != 1:
+        raise fail(
+            stage,
+            f"transform_layout of {stage.name}: an index skips {group[-1].weight - 1} places",
+            mark=stage,
+            hint="the last part of a sum has place value 1",
+        )
+    return loop

@@ -2,52 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import caller_loc
+from ...errors import Loc, caller_loc
 from ...ir import build as B
 from ...ir.expr import Expr, IterKind, IterVar, Range, Reduce, TensorRead, Var
 from ...te.operation import ComputeOp
-from ..facts import Facts
+from ..index_arith import IndexArith
 from ..relations import Ranges, Values, guarded_loops
-from ..rewrite import fresh_axes, substitute_all
-from ..schedule import Schedule
+from ..rewrite import fresh_axes, guarded_condition, substitute_all
 from ..show import fixed_loops
-from ..stage import AttachKind, Stage
-from .common import check_loop, fail, stage_of
+from ..state import AttachKind
+from .base import Primitive
+from .checks import check_loop, fail, stage_of
+
+if TYPE_CHECKING:
+    from ..schedule import Schedule
+    from ..stage import Stage
 
 
-def rfactor(sch: Schedule, tensor: Any, axis: Any, factor_axis: Any) -> Any:
-    stage = stage_of(sch, tensor, "rfactor", "give the tensor of a reduction")
-    op = stage.op
-    if not isinstance(op, ComputeOp) or not isinstance(op.body[0], Reduce):
-        raise fail(
-            sch,
-            f"rfactor of {stage.name}, which is no reduction",
-            mark=stage,
-            hint="it splits a reduction (tec.sum(..., axis=k)) in two",
-        )
-    loop = check_loop(stage, axis, "rfactor")
-    if loop.kind != IterKind.REDUCE:
-        raise fail(
-            sch, f"rfactor of {stage.name} along {loop.name}, which is a {loop.kind} loop", mark=loop,
-            hint=f"give a reduce loop: {', '.join(v.name for v in stage.leaf if v.kind == IterKind.REDUCE)}",
-        )  # fmt: skip
-    ndim = len(op.axis)
-    if isinstance(factor_axis, bool) or not isinstance(factor_axis, int) or not -ndim - 1 <= factor_axis <= ndim:
-        raise fail(
-            sch, f"rfactor of {stage.name}: factor_axis is {factor_axis!r}", mark=loop,
-            hint=f"the place of the new axis, 0 to {ndim}",
-        )  # fmt: skip
-    a = stage.attrs.get(loop)
-    if a is not None and (a.thread is not None or a.kind != "serial"):
-        raise fail(
-            sch, f"rfactor along {loop.name}, which is bound or annotated already", mark=loop,
-            hint="rfactor first; then bind the new axis",
-        )  # fmt: skip
-    _check_plain(sch, stage)
-    place = factor_axis + ndim + 1 if factor_axis < 0 else factor_axis
-    return _rfactor(sch, stage, op, loop, place)
+@dataclass(frozen=True, slots=True)
+class Rfactor(Primitive[Any]):
+    """A reduction becomes two, along one of its loops."""
+
+    method: ClassVar[str] = "rfactor"
+
+    tensor: Any
+    axis: Any
+    factor_axis: Any = 0
+
+    def check(self, sch: Schedule) -> None:
+        stage = stage_of(sch, self.tensor, "rfactor", "give the tensor of a reduction")
+        what = f"rfactor of {stage.name}"
+        op = stage.op
+        if not isinstance(op, ComputeOp) or not isinstance(op.body[0], Reduce):
+            hint = "it splits a reduction (tec.sum(..., axis=k)) in two"
+            raise fail(sch, f"{what}, which is no reduction", mark=stage, hint=hint)
+        loop = check_loop(stage, self.axis, "rfactor")
+        if loop.kind != IterKind.REDUCE:
+            raise fail(
+                sch, f"{what} along {loop.name}, which is a {loop.kind} loop", mark=loop,
+                hint=f"give a reduce loop: {', '.join(v.name for v in stage.leaf if v.kind == IterKind.REDUCE)}",
+            )  # fmt: skip
+        ndim, at = len(op.axis), self.factor_axis
+        if isinstance(at, bool) or not isinstance(at, int) or not -ndim - 1 <= at <= ndim:
+            hint = f"the place of the new axis, 0 to {ndim}"
+            raise fail(sch, f"{what}: factor_axis is {at!r}", mark=loop, hint=hint)
+        a = stage.attrs.get(loop)
+        if a is not None and (a.thread is not None or a.kind != "serial"):
+            raise fail(
+                sch, f"rfactor along {loop.name}, which is bound or annotated already", mark=loop,
+                hint="rfactor first; then bind the new axis",
+            )  # fmt: skip
+        _check_plain(sch, stage)
+
+    def apply(self, sch: Schedule) -> Any:
+        stage = sch[self.tensor]
+        op, loop = stage.op, self.axis
+        assert isinstance(op, ComputeOp)
+        at = self.factor_axis + len(op.axis) + 1 if self.factor_axis < 0 else self.factor_axis
+        loc = caller_loc()
+        partial, extent = _partial(stage, op, loop, at, loc)
+        final = _final(op, partial, loop, extent, at, loc)
+        sch.set_stage_op(stage, final, fresh=True)
+        new_stage = sch.add_stage(partial, sch.stages.index(stage))
+        new_stage.group = stage.group
+        return list(partial.outputs) if len(op.body) > 1 else partial.outputs[0]
 
 
 def _check_plain(sch: Schedule, stage: Stage) -> None:
@@ -66,21 +87,23 @@ def _check_plain(sch: Schedule, stage: Stage) -> None:
             )  # fmt: skip
 
 
-def _rfactor(sch: Schedule, stage: Stage, op: ComputeOp, loop: IterVar, place: int) -> Any:
+def _partial(stage: Stage, op: ComputeOp, loop: IterVar, at: int, loc: Loc | None) -> tuple[ComputeOp, Expr]:
+    """The partial reductions, with `loop` as data axis `at`, and that axis's extent.
+
+    The other loops that reduce become its reduce axes; the operation's own axes are expressions of them.
+    """
     first = op.body[0]
     assert isinstance(first, Reduce)
-    loc = caller_loc()
     ranges: Ranges = {iv: iv.dom for iv in op.root_iter_vars() if iv.dom is not None}
     for r in stage.relations:
         r.extents_down(ranges, fixed_loops(stage))
-
-    # The loops that reduce become: `loop` a data axis, the others reduce axes; roots are expressions of them.
     data, sub = fresh_axes(op.axis, "_rf")
     extent = ranges[loop].extent
     factor = IterVar(
         Var(loop.name, loop.var.dtype, True), Range(B.const(0, extent.dtype), extent), IterKind.DATA, "", loc
     )
-    values: Values = {loop: B.add(factor.var, _offset(ranges[loop]))}
+    # A loop that is the operation's own axis may start elsewhere than at 0; the new axis does not.
+    values: Values = {loop: B.add(factor.var, ranges[loop].min)}
     reduce_axes: list[IterVar] = []
     for iv in stage.leaf:
         if iv.kind == IterKind.REDUCE and iv is not loop:
@@ -89,47 +112,44 @@ def _rfactor(sch: Schedule, stage: Stage, op: ComputeOp, loop: IterVar, place: i
             values[iv] = new.var
     for r in reversed(stage.relations):
         r.index_up(values, ranges)
-    facts = Facts()
+    arith = IndexArith()
     for iv in (*data, *reduce_axes, factor):
         if iv.dom is not None:
-            lo, top = facts.bounds(iv.dom.min)[0], facts.bounds(B.add(iv.dom.min, iv.dom.extent))[1]
-            facts.bind(iv.var, lo, None if top is None else top - 1)
+            lo, top = arith.bounds(iv.dom.min)[0], arith.bounds(B.add(iv.dom.min, iv.dom.extent))[1]
+            arith.bind(iv.var, lo, None if top is None else top - 1)
     for root in op.reduce_axis:
-        sub[root.var] = facts.simplify(values[root])
+        sub[root.var] = arith.simplify(values[root])
     guards: list[Expr] = []
-    for iv in guarded_loops(stage.relations, op.reduce_axis, ranges, facts):
-        guards.append(B.compare("lt", facts.simplify(values[iv]), B.add(ranges[iv].min, ranges[iv].extent)))
+    for iv in guarded_loops(stage.relations, op.reduce_axis, ranges, arith):
+        guards.append(B.compare("lt", arith.simplify(values[iv]), B.add(ranges[iv].min, ranges[iv].extent)))
     source = substitute_all(first.source, sub)
-    # The condition may read: it is asked inside of the loops' own bounds alone.
-    (own,) = substitute_all((first.condition,), sub)
-    condition = own if not guards else B.all_of(*guards)
-    if guards and B.const_value(own) is None:
-        condition = B.if_then_else(condition, own, B.const(False))
-    axes = [*data[:place], factor, *data[place:]]
-    n = len(op.body)
-    name = f"{op.name}_rf"
-    if reduce_axes:
-        axis = tuple(reduce_axes)
-        body: list[Expr] = [Reduce(first.combiner, source, axis, condition, k) for k in range(n)]
-    elif isinstance(condition, Expr) and B.const_value(condition) == 1:
-        body = list(source)
-    else:
-        body = [B.if_then_else(condition, s, i) for s, i in zip(source, first.combiner.identity)]
-    partial = ComputeOp(name, axes, body, op.tag, op.attrs, loc)
+    (condition,) = substitute_all((first.condition,), sub)
+    if guards:
+        condition = guarded_condition(condition, B.all_of(*guards))
+    body = _partial_body(first, source, tuple(reduce_axes), condition, len(op.body))
+    return ComputeOp(f"{op.name}_rf", [*data[:at], factor, *data[at:]], body, op.tag, op.attrs, loc), extent
 
-    again = IterVar(
+
+def _partial_body(
+    first: Reduce, source: tuple[Expr, ...], axes: tuple[IterVar, ...], condition: Expr, n: int
+) -> list[Expr]:
+    """A reduction over the axes that are left, or the values themselves where none is."""
+    if axes:
+        return [Reduce(first.combiner, source, axes, condition, k) for k in range(n)]
+    if B.const_value(condition) == 1:
+        return list(source)
+    return [B.if_then_else(condition, s, i) for s, i in zip(source, first.combiner.identity)]
+
+
+def _final(op: ComputeOp, partial: ComputeOp, loop: IterVar, extent: Expr, at: int, loc: Loc | None) -> ComputeOp:
+    """The reduction of the partial results."""
+    first = op.body[0]
+    assert isinstance(first, Reduce)
+    axis = IterVar(
         Var(f"{loop.name}_v", loop.var.dtype, True), Range(B.const(0, extent.dtype), extent), IterKind.REDUCE, "", loc
     )
-    at: list[Expr] = [x.var for x in op.axis]
-    at.insert(place, again.var)
-    reads = tuple([TensorRead(t, tuple(at)) for t in partial.outputs])
-    final: list[Expr] = [Reduce(first.combiner, reads, (again,), B.const(True), k, first.init) for k in range(n)]
-    sch.set_stage_op(stage, ComputeOp(op.name, op.axis, final, "", op.attrs, op.loc), fresh=True)
-    new_stage = sch.add_stage(partial, sch.stages.index(stage))
-    new_stage.group = stage.group
-    return list(partial.outputs) if n > 1 else partial.outputs[0]
-
-
-def _offset(r: Range) -> Expr:
-    """What a loop of a relation adds to its own count: a root axis starts at its domain's begin."""
-    return r.min
+    index: list[Expr] = [x.var for x in op.axis]
+    index.insert(at, axis.var)
+    reads = tuple([TensorRead(t, tuple(index)) for t in partial.outputs])
+    body = [Reduce(first.combiner, reads, (axis,), B.const(True), k, first.init) for k in range(len(op.body))]
+    return ComputeOp(op.name, op.axis, body, "", op.attrs, op.loc)

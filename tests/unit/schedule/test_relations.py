@@ -8,9 +8,9 @@ import pytest
 
 from tec.ir import IntImm, IterVar, Range, Var
 from tec.ir.visit import substitute
-from tec.schedule.facts import Facts
+from tec.schedule.index_arith import IndexArith
+from tec.schedule.intervals import Interval, point
 from tec.schedule.relations import Fuse, Rebase, Singleton, Split, guarded_loops
-from tec.schedule.sets import Interval, point
 
 
 def iv(name, low=None, extent=None):
@@ -70,7 +70,7 @@ def test_children_cover_the_parents_once(name, relation, parents):
     hits = [v for v in seen if v in inside]
     assert sorted(hits) == sorted(inside)
     over = dict.fromkeys(relation.children, False)
-    assert relation.overrun_up(over, ranges, Facts()) == ()
+    assert relation.overrun_up(over, ranges, IndexArith()) == ()
     assert any(over[p] for p in relation.parents) == (len(hits) < len(seen))
 
 
@@ -94,16 +94,16 @@ def test_domain_up_covers(name, relation, parents):
         spans.append([(a, b) for a in range(n) for b in range(a, n)])
     inside = set(steps(ranges, relation.parents))
     for box in itertools.product(*spans):
-        sets = {
+        intervals = {
             c: point(IntImm(a)) if a == b else Interval(IntImm(a), IntImm(b))
             for c, (a, b) in zip(relation.children, box)
         }
-        relation.domain_up(sets, ranges, Facts())
+        relation.domain_up(intervals, ranges, IndexArith())
         for c in itertools.product(*[range(a, b + 1) for a, b in box]):
             p = up(relation, ranges, c)
             if p in inside:
                 for x, v in zip(relation.parents, p):
-                    assert value(sets[x].lo) <= v <= value(sets[x].hi), (box, c)
+                    assert value(intervals[x].lo) <= v <= value(intervals[x].hi), (box, c)
 
 
 @pytest.mark.parametrize("name, relation, parents", CASES, ids=IDS)
@@ -153,7 +153,7 @@ def test_guards_make_every_value_come_once(extent, first, second, which):
     ranges = {p: p.dom}
     for r in relations:
         r.extents_down(ranges)
-    guards = guarded_loops(relations, (p,), ranges, Facts())
+    guards = guarded_loops(relations, (p,), ranges, IndexArith())
     seen = []
     leaves = [*rest, a, b]
     for step in steps(ranges, leaves):

@@ -13,7 +13,7 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir.arith.int_set import SetEvaluator
 from ..ir.visit import free_vars
-from .facts import Facts
+from .index_arith import IndexArith
 
 End = E.Expr | None
 
@@ -42,62 +42,62 @@ def from_range(r: E.Range) -> Interval:
     return Interval(r.min, B.sub(B.add(r.min, r.extent), 1))
 
 
-def union(a: Interval, b: Interval, facts: Facts) -> Interval:
+def union(a: Interval, b: Interval, arith: IndexArith) -> Interval:
     """The smallest interval known to hold both."""
     if a is b:
         return a
-    lo = None if a.lo is None or b.lo is None else lower(a.lo, b.lo, facts)
-    hi = None if a.hi is None or b.hi is None else upper(a.hi, b.hi, facts)
+    lo = None if a.lo is None or b.lo is None else lower(a.lo, b.lo, arith)
+    hi = None if a.hi is None or b.hi is None else upper(a.hi, b.hi, arith)
     return Interval(lo, hi)
 
 
-def lower(a: E.Expr, b: E.Expr, facts: Facts) -> E.Expr:
+def lower(a: E.Expr, b: E.Expr, arith: IndexArith) -> E.Expr:
     """min(a, b), as the one known to be the smaller where that is certain."""
-    if facts.le(a, b):
+    if arith.le(a, b):
         return a
-    if facts.le(b, a):
+    if arith.le(b, a):
         return b
-    return facts.simplify(B.minimum(a, b))
+    return arith.simplify(B.minimum(a, b))
 
 
-def upper(a: E.Expr, b: E.Expr, facts: Facts) -> E.Expr:
-    if facts.le(a, b):
+def upper(a: E.Expr, b: E.Expr, arith: IndexArith) -> E.Expr:
+    if arith.le(a, b):
         return b
-    if facts.le(b, a):
+    if arith.le(b, a):
         return a
-    return facts.simplify(B.maximum(a, b))
+    return arith.simplify(B.maximum(a, b))
 
 
 class Evaluator:
     """Evaluates expressions to intervals under one environment; memoised on nodes."""
 
-    def __init__(self, env: Env, facts: Facts):
+    def __init__(self, env: Env, arith: IndexArith):
         self.env = env
-        self.facts = facts
-        self._inner = SetEvaluator(facts.analyzer, env)
+        self.arith = arith
+        self._inner = SetEvaluator(arith.analyzer, env)
 
     def __call__(self, e: E.Expr) -> Interval:
-        a = self.facts.analyzer
+        a = self.arith.analyzer
         s = self._inner.eval(a.simp(a.intern(e)))
         return Interval(s.min, s.max)
 
 
-def cover(interval: Interval, dom: E.Range, facts: Facts) -> E.Range:
+def cover(interval: Interval, dom: E.Range, arith: IndexArith) -> E.Range:
     """The interval as a Range; an open end takes the domain's. The extent is a constant wherever one is known to do."""
     if interval.lo is None or interval.hi is None:
         return dom
-    lo = facts.simplify(interval.lo)
+    lo = arith.simplify(interval.lo)
     if interval.is_point:
         return E.Range(lo, B.const(1, lo.dtype))
-    extent = facts.simplify(B.add(B.sub(interval.hi, interval.lo), 1))
+    extent = arith.simplify(B.add(B.sub(interval.hi, interval.lo), 1))
     if isinstance(extent, E.IntImm):
         return E.Range(lo, extent)
     symbols = {id(v) for v in (*free_vars(dom.extent), *free_vars(dom.min))}
     if all(id(v) in symbols for v in free_vars(extent)):
         return E.Range(lo, extent)  # the caller's symbols alone: one size
     # The true extent changes with loops around, and storage needs one size: a constant that will do, or all.
-    _, hi = facts.bounds(extent)
+    _, hi = arith.bounds(extent)
     if hi is None:
         return dom
-    whole = facts.constant(dom.extent)
+    whole = arith.constant(dom.extent)
     return E.Range(lo, B.const(min(hi, whole) if whole is not None else hi, extent.dtype))

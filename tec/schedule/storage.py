@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ..errors import ArgumentError, LoweringError
+from ..errors import LoweringError
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.buffer import GLOBAL, Buffer
@@ -16,19 +15,12 @@ from ..te.tensor import Tensor
 from .bounds import Bounds
 from .schedule import Schedule
 from .show import fail
-from .stage import AttachKind, Stage
+from .stage import Stage
+from .state import AttachKind, Layout
 
 
 @dataclass(slots=True, eq=False)
-class Layout:
-    """From transform_layout: `apply` takes an index of the tensor to one of the buffer, whose shape is `shape`."""
-
-    apply: Callable[[Sequence[E.Expr]], list[E.Expr]]
-    shape: tuple[E.Expr, ...]
-
-
-@dataclass(slots=True, eq=False)
-class Place:
+class Storage:
     """`buffer` holds the tensor's elements from `mins` on: tensor[i] is buffer[i - mins].
 
     layout: the buffer is indexed by layout.apply(i) instead. rolling: dimension and size of a circular buffer, where
@@ -63,101 +55,14 @@ def clean(name: str) -> str:
     return name.replace(".", "_")
 
 
-class Args:
-    """The parameters of a function: which tensor each Buffer is. Checks what the user gave."""
-
-    def __init__(self, sch: Schedule, args: Sequence[Any], binds: dict[Any, Buffer] | None):
-        self.sch = sch
-        self.params: list[Buffer | E.Var] = []
-        self.tensors: dict[tuple[int, int], Buffer] = {}  # (stage, value_index) -> buffer
-        self.order: list[tuple[Stage, int, Buffer]] = []
-        self._names: set[str] = set()
-        given = dict(binds or {})
-        by_buffer = {id(b): t for t, b in given.items()}
-        for k, a in enumerate(args):
-            if isinstance(a, Tensor):
-                self._tensor(k, a, given.pop(a, None))
-            elif isinstance(a, Buffer):
-                t = by_buffer.get(id(a))
-                if t is None:
-                    raise ArgumentError(
-                        f"parameter {k}, buffer {a.name}, stands for no tensor", hint=f"binds={{tensor: {a.name}}}"
-                    )
-                given.pop(t, None)
-                self._tensor(k, t, a)
-            elif isinstance(a, E.Var):
-                if any(p is a for p in self.params):
-                    raise ArgumentError(f"parameter {k}, variable {a.name}, is given twice")
-                self.params.append(a)
-            else:
-                raise ArgumentError(
-                    f"parameter {k} is {a!r} ({type(a).__name__})", hint="give Tensors, Buffers (with binds=) and Vars"
-                )
-        if given:
-            raise ArgumentError(
-                f"binds names {', '.join(str(getattr(t, 'name', t)) for t in given)}, which is no parameter",
-                hint="list the tensor (or its buffer) among the parameters",
-            )
-        self._check_complete()
-
-    def _tensor(self, k: int, t: Any, buffer: Buffer | None) -> None:
-        stage = self.sch.find(t)
-        if not isinstance(t, Tensor) or stage is None:
-            raise ArgumentError(f"parameter {k}, {getattr(t, 'name', t)}, is not part of the schedule")
-        key = (id(stage), t.value_index)
-        if key in self.tensors:
-            raise ArgumentError(f"parameter {k}, tensor {t.name}, is given twice", hint="list each tensor once")
-        shape = stage.layout.shape if stage.layout is not None else t.shape
-        if buffer is None:
-            buffer = Buffer(self._unique(t.name), t.dtype, shape, loc=stage.op.loc)
-        elif buffer.dtype != t.dtype or len(buffer.shape) != len(shape):
-            raise ArgumentError(
-                f"buffer {buffer.name} ({buffer.dtype}, {len(buffer.shape)} dimensions) cannot hold {t.name} "
-                f"({t.dtype}, {len(shape)} dimensions)"
-            )
-        elif buffer.scope != GLOBAL:
-            raise ArgumentError(
-                f"buffer {buffer.name} of parameter {k} is in {buffer.scope} memory", hint="global memory"
-            )
-        self.tensors[key] = buffer
-        self.order.append((stage, t.value_index, buffer))
-        self.params.append(buffer)
-
-    def _unique(self, name: str) -> str:
-        name = clean(name)
-        base, n = name, 1
-        while name in self._names:
-            name = f"{base}_{n}"
-            n += 1
-        self._names.add(name)
-        return name
-
-    def _check_complete(self) -> None:
-        states = {t.op for s in self.sch.stages if isinstance(s.op, ScanOp) for t in s.op.state_placeholder}
-        for stage in self.sch.stages:
-            if isinstance(stage.op, PlaceholderOp):
-                needed = stage.op not in states and (stage.is_output or self.sch.readers(stage))
-            else:
-                needed = stage.is_output
-            if not needed:
-                continue
-            for t in stage.op.outputs:
-                if (id(stage), t.value_index) not in self.tensors:
-                    kind = "input" if isinstance(stage.op, PlaceholderOp) else "output"
-                    raise ArgumentError(
-                        f"{kind} {t.name} is not among the parameters",
-                        hint=f"add it to the list: [..., {t.name}]",
-                    )
-
-
-class Places:
-    """The Place of every tensor of a normalized schedule; made on demand."""
+class StorageMap:
+    """The Storage of every tensor of a normalized schedule; made on demand."""
 
     def __init__(self, sch: Schedule, bounds: Bounds, tensors: dict[tuple[int, int], Buffer]):
         self.sch = sch
         self.bounds = bounds
         self.args = tensors
-        self._places: dict[tuple[int, int], Place] = {}
+        self._made: dict[tuple[int, int], Storage] = {}
         self._alias: dict[tuple[int, int], tuple[Stage, int]] = {}
         self.scans: dict[int, Stage] = {}
         for stage in sch.stages:
@@ -183,26 +88,26 @@ class Places:
         """The stage and output whose buffer holds this one."""
         return self._alias.get((id(stage), index), (stage, index))
 
-    def of(self, tensor: Tensor) -> Place:
+    def of(self, tensor: Tensor) -> Storage:
         stage = self.sch.stage_map.get(tensor.op)
         if stage is None:
             raise LoweringError(f"tensor {tensor.name} is not part of the schedule")
         return self.output(stage, tensor.value_index)
 
-    def output(self, stage: Stage, index: int) -> Place:
+    def output(self, stage: Stage, index: int) -> Storage:
         stage, index = self.home(stage, index)
         key = (id(stage), index)
-        hit = self._places.get(key)
+        hit = self._made.get(key)
         if hit is None:
-            hit = self._places[key] = self._make(stage, index)
+            hit = self._made[key] = self._make(stage, index)
         return hit
 
-    def _make(self, stage: Stage, index: int) -> Place:
+    def _make(self, stage: Stage, index: int) -> Storage:
         t = stage.op.output(index)
         zeros = tuple([B.const(0, d.dtype) for d in t.shape])
         arg = self.args.get((id(stage), index))
         if arg is not None:
-            return Place(arg, zeros, stage, True, stage.layout)
+            return Storage(arg, zeros, stage, True, stage.layout)
         if isinstance(stage.op, PlaceholderOp):
             raise LoweringError(
                 f"input {t.name} is not among the parameters", hint=f"add it to the list: [..., {t.name}]"
@@ -211,7 +116,7 @@ class Places:
         if isinstance(stage.op, ComputeOp):
             ranges = [self.bounds.ranges[iv] for iv in stage.op.axis]
             shape = tuple([r.extent for r in ranges])
-            mins = tuple([self.bounds.facts.simplify(r.min) for r in ranges])
+            mins = tuple([self.bounds.arith.simplify(r.min) for r in ranges])
         rolling = None
         if stage.layout is not None:
             shape, mins = stage.layout.shape, zeros
@@ -227,7 +132,7 @@ class Places:
             )  # fmt: skip
         name = clean(stage.name) + (f"_v{index}" if stage.op.num_outputs > 1 else "")
         buffer = Buffer(name, t.dtype, shape, scope=scope, loc=stage.op.loc)
-        return Place(buffer, mins, stage, False, stage.layout, rolling)
+        return Storage(buffer, mins, stage, False, stage.layout, rolling)
 
 
 def rolling_dim(bounds: Bounds, stage: Stage) -> tuple[int, E.Expr] | None:
@@ -245,7 +150,7 @@ def rolling_dim(bounds: Bounds, stage: Stage) -> tuple[int, E.Expr] | None:
     found: tuple[int, E.Expr] | None = None
     for d, iv in enumerate(stage.op.axis):
         r = bounds.ranges[iv]
-        step = bounds.facts.simplify(B.sub(substitute(r.min, {loop.var: B.add(loop.var, 1)}), r.min))
+        step = bounds.arith.simplify(B.sub(substitute(r.min, {loop.var: B.add(loop.var, 1)}), r.min))
         if B.is_const(step, 0):
             continue
         if not isinstance(step, E.IntImm) or step.value < 0 or not isinstance(r.extent, E.IntImm) or found is not None:

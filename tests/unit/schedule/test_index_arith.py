@@ -8,8 +8,8 @@ import pytest
 
 from tec.ir import IntImm, Var, build
 from tec.ir.interp import eval_expr
-from tec.schedule.facts import Facts
-from tec.schedule.sets import Evaluator, Interval, point
+from tec.schedule.index_arith import IndexArith
+from tec.schedule.intervals import Evaluator, Interval, point
 
 RANGES = {"a": (0, 3), "b": (0, 7), "c": (-5, 4), "d": (0, 0), "e": (2, 17)}
 
@@ -40,10 +40,10 @@ def number(e, env):
 
 
 def facts_for(variables):
-    facts = Facts()
+    arith = IndexArith()
     for v in variables:
-        facts.bind(v, *RANGES[v.name])
-    return facts
+        arith.bind(v, *RANGES[v.name])
+    return arith
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -52,10 +52,10 @@ def test_simplify_and_bounds(seed):
     for _ in range(150):
         variables = [Var(n) for n in RANGES]
         e = random_expr(rng, variables, 4)
-        facts = facts_for(variables)
-        s = facts.simplify(e)
-        assert str(facts.simplify(s)) == str(s)
-        lo, hi = facts.bounds(e)
+        arith = facts_for(variables)
+        s = arith.simplify(e)
+        assert str(arith.simplify(s)) == str(s)
+        lo, hi = arith.bounds(e)
         for _ in range(12):
             env = sample(rng, variables)
             want = number(e, env)
@@ -69,8 +69,8 @@ def test_proofs_are_true(seed):
     for _ in range(150):
         variables = [Var(n) for n in RANGES]
         a, b = random_expr(rng, variables, 3), random_expr(rng, variables, 3)
-        facts = facts_for(variables)
-        claims = [(facts.le(a, b), int.__le__), (facts.lt(a, b), int.__lt__), (facts.equal(a, b), int.__eq__)]
+        arith = facts_for(variables)
+        claims = [(arith.le(a, b), int.__le__), (arith.lt(a, b), int.__lt__), (arith.equal(a, b), int.__eq__)]
         for _ in range(12):
             env = sample(rng, variables)
             for claimed, holds in claims:
@@ -85,9 +85,9 @@ def test_intervals_cover(seed):
         variables = [Var(n) for n in RANGES]
         running = variables[:3]
         e = random_expr(rng, variables, 4)
-        facts = facts_for(variables)
+        arith = facts_for(variables)
         env = {v: Interval(IntImm(RANGES[v.name][0]), IntImm(RANGES[v.name][1])) for v in running}
-        found = Evaluator(env, facts)(facts.simplify(e))
+        found = Evaluator(env, arith)(arith.simplify(e))
         for _ in range(12):
             values = sample(rng, variables)
             v = number(e, values)
@@ -97,25 +97,25 @@ def test_intervals_cover(seed):
 
 def test_split_and_fused_indices_come_back():
     i, j = Var("i"), Var("j")
-    facts = Facts()
-    facts.bind(i, 0, 15)
-    facts.bind(j, 0, 31)
+    arith = IndexArith()
+    arith.bind(i, 0, 15)
+    arith.bind(j, 0, 31)
     fused = i * 32 + j
-    assert facts.simplify(fused // 32) is i
-    assert facts.simplify(fused % 32) is j
-    assert str(facts.simplify(fused // 4)) == "i * 8 + j // 4"
-    assert str(facts.simplify(fused % 64 // 32)) == "i % 2"
-    assert str(facts.simplify((i * 4 + j % 4) // 8)) == "i // 2"
-    assert str(facts.simplify(fused // 8 * 8 + fused % 8)) == "i * 32 + j"
+    assert arith.simplify(fused // 32) is i
+    assert arith.simplify(fused % 32) is j
+    assert str(arith.simplify(fused // 4)) == "i * 8 + j // 4"
+    assert str(arith.simplify(fused % 64 // 32)) == "i % 2"
+    assert str(arith.simplify((i * 4 + j % 4) // 8)) == "i // 2"
+    assert str(arith.simplify(fused // 8 * 8 + fused % 8)) == "i * 32 + j"
 
 
 def test_difference_of_quotients_is_bounded():
     """floor((x + 10) / 4) - floor(x / 4) is 2 or 3 whatever x is: a region of constant size."""
     x = Var("x")
-    facts = Facts()
-    assert facts.bounds((x + 10) // 4 - x // 4) == (2, 3)
+    arith = IndexArith()
+    assert arith.bounds((x + 10) // 4 - x // 4) == (2, 3)
 
 
 def test_point_stays_a_point():
     x = Var("x")
-    assert Evaluator({x: point(IntImm(3))}, Facts())(x + 4).is_point
+    assert Evaluator({x: point(IntImm(3))}, IndexArith())(x + 4).is_point

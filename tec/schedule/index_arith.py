@@ -15,7 +15,7 @@ Bound = int | None  # None: unbounded
 _FAR = 1 << 62  # bounds beyond say nothing about an index
 
 
-class Facts:
+class IndexArith:
     """Variables' ranges, and what follows from them."""
 
     def __init__(self) -> None:

@@ -1,22 +1,27 @@
-"""Checks that the primitives share."""
+"""Checks that the primitives share, and how their errors name things."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...ir import build as B
 from ...ir.dtype import dtype_info
 from ...ir.expr import Expr, IntImm, IterKind, IterVar
-from ..relations import Fuse, Singleton, Split
+from ...te.operation import PlaceholderOp
+from ...te.tensor import Tensor
+from ..relations import Fuse, Split
 from ..show import fail
-from ..stage import Stage
+from ..state import StageState
+
+if TYPE_CHECKING:
+    from ..stage import Stage
 
 
 def describe(value: Any) -> str:
     """A value as an error names it."""
     if isinstance(value, IterVar):
         return value.name
-    if isinstance(value, Stage):
+    if isinstance(value, StageState):
         return f"stage {value.name}"
     name = getattr(value, "name", None)
     return f"{type(value).__name__} {name}" if isinstance(name, str) else f"{value!r} ({type(value).__name__})"
@@ -24,8 +29,6 @@ def describe(value: Any) -> str:
 
 def stage_of(sch: Any, tensor: Any, what: str, hint: str) -> Stage:
     """The stage of a tensor; a ScheduleError where it is no tensor of the schedule."""
-    from ...te.tensor import Tensor
-
     stage: Stage | None = sch.find(tensor)
     if not isinstance(tensor, Tensor) or stage is None:
         raise fail(sch, f"{what} of {describe(tensor)}, which is no tensor of this schedule", hint=hint)
@@ -75,8 +78,6 @@ def names(stage: Stage) -> str:
 
 def check_has_loops(stage: Stage, what: str) -> None:
     """Placeholders, groups and inlined stages have no loops to change."""
-    from ...te.operation import PlaceholderOp
-
     if stage.is_group:
         raise fail(
             stage.sch,
@@ -105,18 +106,5 @@ def check_positive(stage: Stage, value: Any, what: str, mark: Any = None) -> Exp
     return e
 
 
-def replace_leaf(stage: Stage, old: list[IterVar], new: list[IterVar]) -> None:
-    """Put `new` in the place of `old`, which stand together."""
-    at = position(stage, old[0])
-    stage.leaf[at : at + len(old)] = new
-    stage.all.extend(new)
-
-
 def position(stage: Stage, iv: IterVar) -> int:
     return next(k for k, x in enumerate(stage.leaf) if x is iv)
-
-
-__all__ = [
-    "Singleton", "check_has_loops", "check_loop", "check_positive", "describe", "fail", "names", "owner", "position",
-    "replace_leaf",
-]  # fmt: skip

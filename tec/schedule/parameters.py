@@ -1,0 +1,102 @@
+"""The parameters of a function: which tensor each Buffer stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ArgumentError
+from ..ir import expr as E
+from ..ir.buffer import GLOBAL, Buffer
+from ..te.operation import PlaceholderOp, ScanOp
+from ..te.tensor import Tensor
+from .schedule import Schedule
+from .stage import Stage
+from .storage import clean
+
+
+class Parameters:
+    """What the user gave, checked: `params` in call order, `order` the stages and outputs that buffers stand for."""
+
+    def __init__(self, sch: Schedule, args: Sequence[Any], binds: dict[Any, Buffer] | None):
+        self.sch = sch
+        self.params: list[Buffer | E.Var] = []
+        self.tensors: dict[tuple[int, int], Buffer] = {}  # (stage, value_index) -> buffer
+        self.order: list[tuple[Stage, int, Buffer]] = []
+        self._names: set[str] = set()
+        given = dict(binds or {})
+        by_buffer = {id(b): t for t, b in given.items()}
+        for k, a in enumerate(args):
+            if isinstance(a, Tensor):
+                self._tensor(k, a, given.pop(a, None))
+            elif isinstance(a, Buffer):
+                t = by_buffer.get(id(a))
+                if t is None:
+                    raise ArgumentError(
+                        f"parameter {k}, buffer {a.name}, stands for no tensor", hint=f"binds={{tensor: {a.name}}}"
+                    )
+                given.pop(t, None)
+                self._tensor(k, t, a)
+            elif isinstance(a, E.Var):
+                if any(p is a for p in self.params):
+                    raise ArgumentError(f"parameter {k}, variable {a.name}, is given twice")
+                self.params.append(a)
+            else:
+                raise ArgumentError(
+                    f"parameter {k} is {a!r} ({type(a).__name__})", hint="give Tensors, Buffers (with binds=) and Vars"
+                )
+        if given:
+            raise ArgumentError(
+                f"binds names {', '.join(str(getattr(t, 'name', t)) for t in given)}, which is no parameter",
+                hint="list the tensor (or its buffer) among the parameters",
+            )
+        self._check_complete()
+
+    def _tensor(self, k: int, t: Any, buffer: Buffer | None) -> None:
+        stage = self.sch.find(t)
+        if not isinstance(t, Tensor) or stage is None:
+            raise ArgumentError(f"parameter {k}, {getattr(t, 'name', t)}, is not part of the schedule")
+        key = (id(stage), t.value_index)
+        if key in self.tensors:
+            raise ArgumentError(f"parameter {k}, tensor {t.name}, is given twice", hint="list each tensor once")
+        shape = stage.layout.shape if stage.layout is not None else t.shape
+        if buffer is None:
+            buffer = Buffer(self._unique(t.name), t.dtype, shape, loc=stage.op.loc)
+        elif buffer.dtype != t.dtype or len(buffer.shape) != len(shape):
+            raise ArgumentError(
+                f"buffer {buffer.name} ({buffer.dtype}, {len(buffer.shape)} dimensions) cannot hold {t.name} "
+                f"({t.dtype}, {len(shape)} dimensions)"
+            )
+        elif buffer.scope != GLOBAL:
+            raise ArgumentError(
+                f"buffer {buffer.name} of parameter {k} is in {buffer.scope} memory", hint="global memory"
+            )
+        self.tensors[key] = buffer
+        self.order.append((stage, t.value_index, buffer))
+        self.params.append(buffer)
+
+    def _unique(self, name: str) -> str:
+        name = clean(name)
+        base, n = name, 1
+        while name in self._names:
+            name = f"{base}_{n}"
+            n += 1
+        self._names.add(name)
+        return name
+
+    def _check_complete(self) -> None:
+        states = {t.op for s in self.sch.stages if isinstance(s.op, ScanOp) for t in s.op.state_placeholder}
+        for stage in self.sch.stages:
+            if isinstance(stage.op, PlaceholderOp):
+                needed = stage.op not in states and (stage.is_output or self.sch.readers(stage))
+            else:
+                needed = stage.is_output
+            if not needed:
+                continue
+            for t in stage.op.outputs:
+                if (id(stage), t.value_index) not in self.tensors:
+                    kind = "input" if isinstance(stage.op, PlaceholderOp) else "output"
+                    raise ArgumentError(
+                        f"{kind} {t.name} is not among the parameters",
+                        hint=f"add it to the list: [..., {t.name}]",
+                    )
