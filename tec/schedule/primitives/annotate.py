@@ -11,10 +11,10 @@ from ...ir.dtype import dtype_info
 from ...ir.expr import Expr, IntImm, IterKind, IterVar
 from ...te.operation import ComputeOp, ScanOp
 from ...te.tensor import Tensor
-from ..show import known_ranges
+from ..show import fail, known_ranges
 from ..state import AttachKind
 from .base import Primitive
-from .checks import check_has_loops, check_loop, describe, fail
+from .checks import check_has_loops, check_loop, describe
 
 if TYPE_CHECKING:
     from ..schedule import Schedule

@@ -7,8 +7,7 @@ that it came from; `tec.schedule.recorder` makes that form, `tec.schedule.replay
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from functools import cache
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ..state import StageState
@@ -105,10 +104,10 @@ class Primitive(Generic[Given]):
         return self.text()
 
 
-@cache
 def argument_names(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a primitive that are arguments."""
-    return tuple(f.name for f in fields(kind) if f.name != "out")
+    """The fields of a primitive that are arguments: all but `out`, which is given by name alone."""
+    names: tuple[str, ...] = kind.__match_args__
+    return names
 
 
 def value_text(x: Any) -> str:

@@ -13,9 +13,10 @@ from ...te.tensor import Tensor
 from ..index_arith import IndexArith
 from ..relations import Ranges, Values, guarded_loops
 from ..rewrite import fresh_axes, replace_inputs, substitute_all, with_condition
+from ..show import fail
 from ..state import AttachKind
 from .base import Primitive
-from .checks import describe, fail, stage_of
+from .checks import describe, stage_of
 from .stores import SCOPES
 
 if TYPE_CHECKING:

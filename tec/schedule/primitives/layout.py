@@ -13,9 +13,9 @@ from ...ir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, IterKind, IterVar,
 from ...te.build import AXIS_SEPARATOR
 from ...te.operation import ComputeOp, PlaceholderOp
 from ..relations import Fuse, Relation, Split
+from ..show import fail
 from ..state import Layout
 from .base import Primitive
-from .checks import fail
 
 if TYPE_CHECKING:
     from ..schedule import Schedule

@@ -12,9 +12,10 @@ from ...ir.expr import IterKind, IterVar, Var
 from ..relations import Fuse as FuseRelation
 from ..relations import Singleton
 from ..relations import Split as SplitRelation
+from ..show import fail
 from ..state import AttachKind
 from .base import Primitive
-from .checks import check_has_loops, check_loop, check_positive, describe, fail, names, position
+from .checks import check_has_loops, check_loop, check_positive, describe, names, position
 
 if TYPE_CHECKING:
     from ..schedule import Schedule

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...ir.expr import Reduce
 from ...te.operation import ComputeOp, PlaceholderOp, ScanOp
+from ..show import fail
 from ..state import AttachKind, StageState
 from .base import Primitive
-from .checks import check_loop, describe, fail
+from .checks import check_loop, describe
 
 if TYPE_CHECKING:
     from ..schedule import Schedule

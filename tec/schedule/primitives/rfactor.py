@@ -12,10 +12,10 @@ from ...te.operation import ComputeOp
 from ..index_arith import IndexArith
 from ..relations import Ranges, Values, guarded_loops
 from ..rewrite import fresh_axes, guarded_condition, substitute_all
-from ..show import fixed_loops
+from ..show import fail, fixed_loops
 from ..state import AttachKind
 from .base import Primitive
-from .checks import check_loop, fail, stage_of
+from .checks import check_loop, stage_of
 
 if TYPE_CHECKING:
     from ..schedule import Schedule

@@ -10,9 +10,10 @@ from ...ir import build as B
 from ...ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN
 from ...ir.expr import IterVar
 from ...te.operation import ComputeOp
+from ..show import fail
 from ..state import AttachKind
 from .base import Primitive
-from .checks import check_has_loops, describe, fail
+from .checks import check_has_loops, describe
 
 if TYPE_CHECKING:
     from ..schedule import Schedule
