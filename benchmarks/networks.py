@@ -126,14 +126,14 @@ def modelled(name: str, mcpu: str) -> None:
     kernels = kernel_times(net, inputs, tec.rocm_emu(mcpu))
     label = f"{name}{', ' + dtype if dtype else ''}, {mcpu}"
     total = sum(k.us for k in kernels)
-    flops = net.report["function_flops"]
+    flops = net.report.function_flops
 
     def row(what: str, us: float, **more: object) -> None:
         print(
             json.dumps({"name": f"{label}: {what}", "value": round(us, 1), "unit": "us, modelled", **more}), flush=True
         )
 
-    row("whole", total, launches=sum(k.calls for k in kernels), kernels=len(kernels), flops=net.report["flops"])
+    row("whole", total, launches=sum(k.calls for k in kernels), kernels=len(kernels), flops=net.report.flops)
     for k in kernels[:10]:
         row(
             k.name, k.us, calls=k.calls, share=round(k.us / total, 3), limit=k.limit, flops=k.calls * flops.get(k.name.rpartition("_kernel")[0], 0),

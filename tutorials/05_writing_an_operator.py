@@ -44,8 +44,8 @@ for target, dev in (("llvm", None), ("rocm -mcpu=gfx942", tec.rocm_emu("gfx942")
     net = tec.compile(g, target=target, cache=False)
     (got,) = net.run(feed, device=dev)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-    print(target, net.report["functions"])
-    assert len(net.report["functions"]) == 1
+    print(target, net.report.functions)
+    assert len(net.report.functions) == 1
 
 # %% [markdown]
 # ## The ONNX side

@@ -48,7 +48,7 @@ onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]),
 # %%
 net = tec.compile(str(folder / "net.onnx"), target="rocm -mcpu=gfx942", shapes={"batch": 1})
 print(net)
-for name, ops in net.report["functions"].items():
+for name, ops in net.report.functions.items():
     print(f"  {name}: {' -> '.join(ops)}")
 code = net.get_binary()
 print(len(code), "bytes of code object,", code[:4])

@@ -23,7 +23,7 @@ x = np.asarray(small, dtype="float32").transpose(2, 0, 1)[None]
 
 # %%
 net = tec.compile(str(zoo.get("esrgan_slim_x4")), target="rocm -mcpu=gfx942")
-print(net, f"{net.report['flops'] / 1e9:.2f} GFLOP")
+print(net, f"{net.report.flops / 1e9:.2f} GFLOP")
 start = time.perf_counter()
 (y,) = net.run([x], device=tec.rocm_emu("gfx942"))
 print(f"{time.perf_counter() - start:.1f} s on the software GPU, translation of the kernels included")

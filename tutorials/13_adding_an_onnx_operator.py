@@ -93,14 +93,14 @@ def check(proto, feed, new_op, freeze=None):
         net = tec.compile(proto, target=target, cache=False, freeze=freeze)
         (got,) = net.run(feed, device=device)
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-        print(target, net.report["functions"])
+        print(target, net.report.functions)
     return net
 
 
 x = rng.standard_normal((2, 6)).astype("float32")
 for attributes in ({"beta": 1.5}, {}):
     net = check(model("GatedUnit", {"x": (2, 6)}, out_shape=(2, 3), **attributes), {"x": x}, GatedUnit)
-    assert len(net.report["functions"]) == 1
+    assert len(net.report.functions) == 1
 
 # %% [markdown]
 # What it refuses is part of it: the message names the node.

@@ -57,7 +57,7 @@ def command(
     if trace is not None:
         _trace(net, inputs, dev, trace)
     total = sum(k.us for k in kernels)
-    flops = int(net.report.get("flops", 0))
+    flops = int(net.report.flops)
     facts: dict[str, Any] = {
         "model": str(model), "target": net.module.target, "device": str(dev), "device_name": dev.name, "emulated": emulated,
         "runs": len(times), "flops": flops,

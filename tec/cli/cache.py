@@ -43,9 +43,9 @@ def folders() -> dict[str, Path]:
     if (folder := objects.directory()) is not None:
         out["objects"] = folder
     if not os.environ.get("TEC_CACHE_DISABLE"):
-        from ..graph.compiler import _cache_path
+        from ..graph.cache import cache_path
 
-        out["networks"] = Path(_cache_path("x")).parent
+        out["networks"] = Path(cache_path("x")).parent
     return out
 
 

@@ -49,9 +49,9 @@ def page(net: Any, title: str, device: str | None = None, timed: bool | None = N
         ("target", net.module.target),
         ("steps", str(len(steps))),
         ("kernels", str(len(kernels))),
-        ("arithmetic", f"{net.report.get('flops', 0) / 1e9:.3f} GFLOP"),
+        ("arithmetic", f"{net.report.flops / 1e9:.3f} GFLOP"),
         ("weights", common.size(sum(p.nbytes for p in net.params.values()))),
-        ("working memory", common.size(net.plan["arena_bytes"])),
+        ("working memory", common.size(net.plan.arena_bytes)),
         ("code", common.size(len(net.get_binary()))),
         ("time", f"{common.duration(total / 1e6)}, {where}" if times else "not measured"),
     ]
@@ -186,18 +186,6 @@ def _host_ceilings() -> dict[str, Any]:
 
 def graph_svg(net: Any, steps: list[listing.Step]) -> str:
     """The steps as boxes in layers, inputs above, outputs below; each box has its function in `data-function`."""
-    values = net.plan["values"]
-
-    def root(name: str) -> str:
-        while values[name]["place"] == "alias":
-            name = values[name]["of"]
-        return name
-
-    def made_of(name: str) -> list[str]:
-        """The values that steps make of which `name` consists."""
-        parts = values[root(name)].get("parts")
-        return [x for p in parts for x in made_of(p)] if parts else [root(name)]
-
     makers: dict[str, int] = {}
     edges: set[tuple[int, int]] = set()
     count = len(steps)
@@ -207,21 +195,23 @@ def graph_svg(net: Any, steps: list[listing.Step]) -> str:
     }
     for s in steps:
         for name in s.reads:
-            for at in made_of(name):
+            for at in net.plan.made_of(name):
                 source = makers.get(at, inputs.get(at))
                 if source is not None:
                     edges.add((source, s.number))
         for name in s.writes:
-            makers[root(name)] = s.number
-        shape = "x".join(map(str, values[s.writes[-1]]["shape"])) if s.writes else ""
+            makers[net.plan.root(name)] = s.number
+        shape = "x".join(map(str, net.plan.values[s.writes[-1]].shape)) if s.writes else ""
         labels[s.number] = (" → ".join(s.ops) or s.function, f"{s.origin}  {shape}".strip(), s.function)
     base = count + len(inputs)
-    for k, o in enumerate(net.outputs):
-        labels[base + k] = (o["name"], f"{o['dtype']} {'x'.join(map(str, o['shape']))}", "")
-        for at in made_of(o.get("value", o["name"])):
+    shown = [o for o in net.plan.outputs if o.check is None]
+    for k, o in enumerate(shown):
+        v = net.plan.values[o.value]
+        labels[base + k] = (o.name, f"{v.dtype} {'x'.join(map(str, v.shape))}", "")
+        for at in net.plan.made_of(o.value):
             if at in makers:
                 edges.add((makers[at], base + k))
-    ranked = [*inputs.values(), *range(count), *range(base, base + len(net.outputs))]
+    ranked = [*inputs.values(), *range(count), *range(base, base + len(shown))]
     return layered_svg({n: labels[n] for n in ranked}, edges)
 
 

@@ -6,6 +6,7 @@ network's steps with the arithmetic and the memory traffic that each needs at le
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,7 +86,7 @@ def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
     from ..target import Target
 
     target = Target(net.module.target)
-    ops, origins = net.report.get("functions", {}), net.report.get("origins", {})
+    ops, origins = net.report.functions, net.report.origins
     functions = list(net.module.specs)
     device = net.module.imported_modules[0] if net.module.imported_modules else None
     where = device or net.module
@@ -102,7 +103,7 @@ def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
             Kernel(
                 name, function, list(ops.get(function, [])), [o for o in origins.get(function, []) if o],
                 dict(where.attrs.get("kernels", {}).get(name, {})), target.mcpu, target.wavefront_size,
-                ir.get(name, ""), _with_parts(llvm, name), _with_parts(asm, name), net.report.get("sources", {}).get(function, ""), reports.get(name),
+                ir.get(name, ""), _with_parts(llvm, name), _with_parts(asm, name), net.report.sources.get(function, ""), reports.get(name),
             )
         )  # fmt: skip
     return out
@@ -171,26 +172,22 @@ class Step:
 def steps_of(net: Any) -> list[Step]:
     """The steps in order. `bytes` counts each argument once; `flops` is 0 where the package does not say."""
     from ..runtime.dtypes import itemsize
+    from ..runtime.plan import Call
 
-    values = net.plan["values"]
-    ops, origins = net.report.get("functions", {}), net.report.get("origins", {})
-    work = net.report.get("function_flops", {})
+    ops, origins = net.report.functions, net.report.origins
+    work = net.report.function_flops
     seen: dict[str, int] = {}
     out = []
 
     def nbytes(name: str) -> int:
-        n = itemsize(values[name]["dtype"])
-        for d in values[name]["shape"]:
-            n *= d if isinstance(d, int) else 1
-        return n
+        v = net.plan.values[name]
+        return itemsize(v.dtype) * math.prod(d for d in v.shape if isinstance(d, int))
 
-    for k, step in enumerate(net.plan["steps"]):
-        f = step["function"]
+    for k, step in enumerate(net.plan.steps):
+        f = step.function if isinstance(step, Call) else "copy"
         nth = seen[f] = seen.get(f, -1) + 1
-        params = net.module.specs[f]["signature"]["params"]
-        names = [a for a in step["args"] if isinstance(a, str)]
-        writes = [a for a, p in zip(step["args"], params) if isinstance(a, str) and p.get("writes")]
-        reads = [a for a in names if a not in writes]
+        reads, writes = step.effects(net.signature)
+        names = step.values
         places = origins.get(f, [])
         out.append(
             Step(

@@ -136,8 +136,8 @@ def _steps(net: Any, as_json: bool) -> None:
         )
     common.console().print(t)
     click.echo(
-        f"{net.module.target}: {len(steps)} steps, {len(net.module.specs)} functions, {net.report.get('flops', 0) / 1e9:.3f} GFLOP, "
-        f"{common.size(sum(p.nbytes for p in net.params.values()))} of weights, {common.size(net.plan['arena_bytes'])} of working memory"
+        f"{net.module.target}: {len(steps)} steps, {len(net.module.specs)} functions, {net.report.flops / 1e9:.3f} GFLOP, "
+        f"{common.size(sum(p.nbytes for p in net.params.values()))} of weights, {common.size(net.plan.arena_bytes)} of working memory"
     )
 
 

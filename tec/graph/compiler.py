@@ -1,19 +1,15 @@
-"""tec.compile: an operator graph to one module: graph passes, groups, te computes, schedules, functions, memory plan.
+"""tec.compile: an operator graph to one module: graph passes, groups, te computes, schedules, functions, plan.
 
 In: a path, a frontend's model or a Graph. Out: a `tec.runtime.network.Network`. Groups that are equal but for their names and
-their weights share one function. Whole compiled networks are kept in the disk cache by content.
+their weights share one function. Whole compiled networks are kept in the disk cache by content (`cache`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -24,13 +20,16 @@ from ..errors import ImportModelError, TecError
 from ..ops.dims import Dim, Guard, UndecidedSize, bind_hint, data_of, evaluate, recording, variable
 from ..ops.registry import TensorType
 from ..ops.schedules import schedule_group
+from ..runtime.memory import lifetimes, lower_bound
 from ..runtime.network import Network
+from ..runtime.report import Report
 from ..schedule import to_loops
 from ..target import Target, as_target
-from ..te.evaluate import np_dtype
-from . import memory
+from .cache import cache_key, from_cache, to_cache
 from .graph import Graph, Value, compute_op, node_flops
 from .passes.fuse import FusedGroup, fuse
+from .plan import make_plan
+from .progress import default_progress
 from .sizes import GroupSizes, sizes_of_group
 
 
@@ -53,15 +52,15 @@ def compile(
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
-    key = _cache_key(model, tgt, shapes, dtype, freeze) if cache else None
+    key = cache_key(model, tgt, shapes, dtype, freeze) if cache else None
     if key is not None:
-        found = _from_cache(key)
+        found = from_cache(key)
         if found is not None:
             return found
     graph = _as_graph(model, shapes, freeze)
     net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress())
     if key is not None:
-        _to_cache(key, net)
+        to_cache(key, net)
     return net
 
 
@@ -128,20 +127,18 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
             raise type(error)(error.message, where=error.where, hint=hint, locate=False) from error
         if progress is not None:
             progress(len(real) + 1, len(real) + 1, "code")
-    plan, params = _plan(graph, groups, steps)
-    for io, text in zip(plan["outputs"][len(plan["outputs"]) - len(checks) :], checks):
-        io["check"] = text
-    report = {
-        "functions": {u.name: [str(n.op) for n in u.groups[0].nodes] for u in units.values()},
-        "sources": {u.name: "\n".join(map(_line, u.groups[0].nodes)) for u in units.values()},
-        "origins": {u.name: [g.nodes[-1].origin for g in u.groups] for u in units.values()},
-        "function_flops": {u.name: data_of(sum(map(node_flops, u.groups[0].nodes))) for u in units.values()},
-        "lower_seconds": lowered_s,
-        "compile_seconds": time.perf_counter() - start,
-        "arena_bytes": plan["arena_bytes"],
-        "arena_lower_bound": plan.pop("lower_bound"),
-        "flops": data_of(graph.flops()),
-    }
+    plan, params = make_plan(graph, groups, [(g, u.name, u.inputs, sizes) for g, u, sizes in steps], checks)
+    report = Report(
+        functions={u.name: [str(n.op) for n in u.groups[0].nodes] for u in units.values()},
+        sources={u.name: "\n".join(map(_line, u.groups[0].nodes)) for u in units.values()},
+        origins={u.name: [g.nodes[-1].origin for g in u.groups] for u in units.values()},
+        function_flops={u.name: data_of(sum(map(node_flops, u.groups[0].nodes))) for u in units.values()},
+        lower_seconds=lowered_s,
+        compile_seconds=time.perf_counter() - start,
+        arena_bytes=plan.arena_bytes,
+        arena_lower_bound=None if plan.is_open else lower_bound(lifetimes(plan, {})),
+        flops=data_of(graph.flops()),
+    )
     return Network(module, plan, params, report)
 
 
@@ -259,273 +256,3 @@ def _name(group: FusedGroup, number: int) -> str:
     words = [n.op for n in group.nodes]
     text = "_".join(dict.fromkeys(words))
     return f"f{number}_{text[:48]}"
-
-
-# ---- the plan
-
-
-def _plan(
-    graph: Graph, groups: list[FusedGroup], steps: list[tuple[FusedGroup, _Unit, list[Any]]]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    values: dict[str, dict[str, Any]] = {}
-    params: dict[str, Any] = {}
-    names: dict[Value, str] = {}
-    roots: dict[Value, Value] = {}
-    order = {g: k for k, g in enumerate(groups)}
-    starts: dict[Value, int] = {}  # of views: the first byte in their root
-    parts: dict[Value, list[tuple[Value, int]]] = {}  # joined values, and where the others are made in them
-    for g in groups:
-        made = g.outputs[0] if g.is_alias else None
-        if made is not None and g.view_at is not None:
-            source = g.nodes[0].inputs[0]
-            roots[made] = roots.get(source, source)
-            starts[made] = starts.get(source, 0) + g.view_at
-        elif made is not None and g.join_at is not None:
-            parts[made] = [(roots.get(v, v), at) for v, at in zip(g.nodes[0].inputs, g.join_at)]
-    inside = {v for some in parts.values() for v, _ in some}
-
-    def root(v: Value) -> Value:
-        return roots.get(v, v)
-
-    taken_names = {v.name for v in graph.inputs} | set(graph.output_names)
-
-    def fresh(v: Value) -> str:
-        """A name that no other value has: passes may have left two values with one."""
-        name, k = v.name, 1
-        while name in taken_names:
-            name, k = f"{v.name}.{k}", k + 1
-        taken_names.add(name)
-        return name
-
-    def entry(v: Value, place: str, **extra: Any) -> str:
-        name = names.get(v)
-        if name is None:
-            name = names[v] = v.name if place == "input" else fresh(v)
-            values[name] = {"dtype": v.dtype, "shape": list(map(data_of, v.shape)), "place": place, **extra}
-        return name
-
-    inputs = [{"name": entry(v, "input"), "dtype": v.dtype, "shape": list(map(data_of, v.shape))} for v in graph.inputs]
-    # Outputs get arrays of their own, under the network's names for them.
-    outputs, copies = [], []
-    taken: set[Value] = set()
-    for v, name in zip(graph.outputs, graph.output_names):
-        if v.is_const or v in graph.inputs or root(v) in taken or root(v) is not v or v in parts:
-            copies.append((v, name))
-        else:
-            taken.add(v)
-            names[v] = name
-            values[name] = {"dtype": v.dtype, "shape": list(map(data_of, v.shape)), "place": "output"}
-        outputs.append({"name": name, "dtype": v.dtype, "shape": list(map(data_of, v.shape))})
-
-    first: dict[Value, int] = {}
-    last: dict[Value, int] = {}
-    for g in groups:
-        for v in g.inputs:
-            if not v.is_const:
-                last[root(v)] = max(last.get(root(v), 0), order[g])
-        for v in g.outputs:
-            if root(v) is v:
-                first[v] = order[g]
-                last.setdefault(v, order[g])
-    for v, _ in copies:
-        if not v.is_const:
-            last[root(v)] = len(groups)
-    for v in parts:  # joins within joins come first
-        for x, _ in parts[v]:
-            first[v] = min(first[v], first[x])
-            last[v] = max(last[v], last[x])
-    in_arena = [v for v in first if v not in names]
-    arena: int | None = None
-    lifetimes: list[memory.Lifetime] = []
-    if not any(v.type.is_symbolic for v in graph.inputs):
-        whole = [v for v in in_arena if v not in inside]
-        lifetimes = [
-            memory.Lifetime(str(id(v)), v.type.size * np_dtype(v.dtype).itemsize, first[v], last[v]) for v in whole
-        ]
-        offsets, arena = memory.plan(lifetimes)
-        by_name = {str(id(v)): v for v in first}
-
-        def lay(v: Value, offset: int) -> str:
-            pieces = [lay(x, offset + at) for x, at in parts.get(v, ())]
-            return entry(v, "arena", offset=offset, **({"parts": pieces} if pieces else {}))
-
-        for life in lifetimes:
-            lay(by_name[life.name], offsets[life.name])
-    else:  # offsets are found when sizes are bound
-        for v in in_arena:
-            entry(v, "arena")
-
-    def use(v: Value) -> str:
-        if v in names:
-            return names[v]
-        if v.is_const:
-            name = entry(v, "param")
-            params[name] = _param(v)
-            return name
-        all_of_it = starts.get(v, 0) == 0 and v.type.size == root(v).type.size
-        return entry(v, "alias", of=use(root(v)), **({} if all_of_it else {"offset": starts[v]}))
-
-    planned = []
-    for g, unit, sizes in steps:
-        ins = g.inputs
-        tensors = [*[use(ins[k]) for k in unit.inputs], *[use(v) for v in g.outputs]]
-        planned.append({"function": unit.name, "args": [*tensors, *({"scalar": e} for e in sizes)]})
-    plan: dict[str, Any] = {
-        "inputs": inputs,
-        "outputs": outputs,
-        "values": values,
-        "steps": planned,
-        "arena_bytes": arena,
-        "lower_bound": memory.lower_bound(lifetimes) if arena is not None else None,
-    }
-    if graph.guards:
-        plan["guards"] = [{"size": data_of(g.size), "what": g.what} for g in dict.fromkeys(graph.guards)]
-    for v, name in copies:
-        origin = use(v)
-        values[name + "'" if name in values else name] = {
-            "dtype": v.dtype,
-            "shape": list(map(data_of, v.shape)),
-            "place": "alias",
-            "of": origin,
-        }
-        if name in values and values[name].get("of") != origin:
-            for o in outputs:
-                if o["name"] == name:
-                    o["value"] = name + "'"
-    return plan, params
-
-
-def _param(v: Value) -> Any:
-    # ascontiguousarray would give a scalar a dimension
-    return np.asarray(v.data, np_dtype(v.dtype), order="C")
-
-
-# ---- the cache and progress
-
-
-def _cache_key(model: Any, target: Target, shapes: Any, dtype: str | None, freeze: Any = None) -> str | None:
-    if os.environ.get("TEC_CACHE_DISABLE"):
-        return None
-    h = hashlib.sha256()
-    if isinstance(model, (str, os.PathLike)):
-        try:
-            with open(model, "rb") as f:
-                content = f.read()
-            h.update(content)
-        except OSError:
-            return None
-        folder = os.path.dirname(os.path.abspath(model))
-        h.update(folder.encode())
-        if b"location" in content:  # weights may lie in files beside it
-            for where, _, files in sorted(os.walk(folder)):
-                for name in sorted(files):
-                    st = os.stat(os.path.join(where, name))
-                    h.update(f"{where} {name} {st.st_size} {st.st_mtime_ns};".encode())
-    elif hasattr(model, "SerializeToString"):
-        h.update(model.SerializeToString())
-    else:
-        return None
-    from ..codegen import llvm_util
-    from ..target import host_features
-
-    h.update(
-        repr(
-            (
-                str(target),
-                host_features() if target.is_host else "",
-                sorted((shapes or {}).items()),
-                sorted(
-                    (k, np.asarray(v).dtype.str, np.asarray(v).shape, np.asarray(v).tobytes())
-                    for k, v in (freeze or {}).items()
-                ),
-                dtype,
-                _source_stamp(),
-                getattr(llvm_util, "LLVM_VERSION", ""),
-            )
-        ).encode()
-    )
-    return h.hexdigest()
-
-
-def _source_stamp() -> str:
-    """What the compiler's own sources look like: a changed compiler never serves old code."""
-    roots = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
-    for point in entry_points(group="tec.frontends"):
-        spec = find_spec(point.module.partition(".")[0])
-        roots += sorted(spec.submodule_search_locations or ()) if spec is not None else ()
-    h = hashlib.sha256()
-    for folder, dirs, files in (entry for root in roots for entry in os.walk(root)):
-        dirs.sort()
-        for name in sorted(files):
-            if name.endswith(".py"):
-                st = os.stat(os.path.join(folder, name))
-                h.update(f"{name} {st.st_size} {st.st_mtime_ns};".encode())
-    return h.hexdigest()
-
-
-def _cache_path(key: str) -> str:
-    root = os.environ.get("TEC_CACHE_DIR") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tec"
-    )
-    return os.path.join(root, "networks", key + ".tec")
-
-
-def _from_cache(key: str) -> Network | None:
-    from ..runtime.network import load
-
-    path = _cache_path(key)
-    if not os.path.exists(path):
-        return None
-    try:
-        net = load(path)
-        os.utime(path)
-        return net
-    except TecError:
-        try:
-            os.unlink(path)
-        except OSError:
-            pass
-        return None
-
-
-_NETWORK_CACHE_BYTES = 4 << 30
-
-
-def _to_cache(key: str, net: Network) -> None:
-    path = _cache_path(key)
-    folder = os.path.dirname(path)
-    try:
-        os.makedirs(folder, exist_ok=True)
-        net.save(path)
-        files = sorted(((e.stat().st_mtime, e.stat().st_size, e.path) for e in os.scandir(folder)), reverse=True)
-        total = 0
-        for _, size, other in files:
-            total += size
-            if total > _NETWORK_CACHE_BYTES:
-                os.unlink(other)
-    except (OSError, TecError):
-        return  # a cache that cannot be written costs time, not the result
-
-
-_BAR = 24
-_LINE_SECONDS = 10.0
-
-
-def default_progress(stream: Any = None, clock: Any = time.monotonic) -> Any:
-    """What shows how far a long compilation is: a bar that grows on a terminal, now and then a line in a log."""
-    out = sys.stderr if stream is None else stream
-    last = clock()
-
-    def bar(done: int, total: int, what: str) -> None:
-        full = _BAR * done // max(total, 1)
-        end = "\n" if done == total else ""
-        print(f"\r\x1b[Kcompiling [{'#' * full:<{_BAR}}] {done}/{total} {what[:50]}", end=end, file=out, flush=True)
-
-    def line(done: int, total: int, what: str) -> None:
-        nonlocal last
-        now = clock()
-        if now - last >= _LINE_SECONDS:
-            last = now
-            print(f"compiling {done}/{total} {what[:80]}", file=out, flush=True)
-
-    return bar if out.isatty() else line

@@ -49,7 +49,7 @@ def _param(index: int, data: Any) -> Param:
             return Param(index, name, False, dtype, pack=scalar_packer(dtype))
         shape = tuple(data["shape"])
         strides = data.get("strides")
-        for e in (*shape, *(strides or ())):
+        for e in (*shape, *(strides or ()), data.get("offset", 0)):
             exprs.compile_expr(e)
         if strides is not None and len(strides) != len(shape):
             raise KeyError("strides")

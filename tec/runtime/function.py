@@ -17,6 +17,7 @@ from .arguments import Checker
 from .device import Device
 from .dtypes import itemsize, struct_code
 from .ndarray import NDArray
+from .package import damaged
 from .program import Plan, Program, execute
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ class Function:
         self.name = name
         self.kind = module.device_kind
         self.checker = Checker(name, spec.get("signature"), self.kind)
-        self.asserts: list[str] = [str(a) for a in spec.get("asserts") or ()]
+        asserts = spec.get("asserts") or []
+        if not isinstance(asserts, (list, tuple)) or not all(isinstance(a, str) for a in asserts):
+            raise damaged(f"the conditions of {name!r} are no texts")
+        self.asserts: list[str] = list(asserts)
         self.program: Program | None = None
         steps = spec.get("program")
         if steps is not None:

@@ -5,20 +5,17 @@ smallest gap between those that live at the same time, largest first (the greedy
 Memory Management for Deep Neural Net Inference"). What then ends above the lower bound is placed first in another round (the
 squeaky wheel of Joslin and Clements, 1999); the smallest plan of some rounds is taken.
 
-`place` does it for a network's plan whose sizes are symbolic, once they are bound: a plan without offsets gets them.
+`lifetimes` finds them in a network's plan, and `place` gives a plan without offsets its own, once sizes are numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from . import exprs
-from .dtypes import itemsize
+from .plan import Env, Plan
 
 ALIGN = 256
 
@@ -79,64 +76,48 @@ def _greedy(sizes: Any, first: Any, last: Any) -> Any:
 
 def lower_bound(lifetimes: list[Lifetime]) -> int:
     """The largest number of bytes that live at one step: no plan can do with less."""
-    steps = {x.first for x in lifetimes}
-    return max(
-        (sum(-(-max(x.nbytes, 1) // ALIGN) * ALIGN for x in lifetimes if x.first <= s <= x.last) for s in steps),
-        default=0,
-    )
+    change: dict[int, int] = {}
+    for x in lifetimes:
+        nbytes = -(-max(x.nbytes, 1) // ALIGN) * ALIGN
+        change[x.first] = change.get(x.first, 0) + nbytes
+        change[x.last + 1] = change.get(x.last + 1, 0) - nbytes
+    most = now = 0
+    for step in sorted(change):
+        now += change[step]
+        most = max(most, now)
+    return most
 
 
-def place(network: Mapping[str, Any], env: Mapping[str, int], root: Mapping[str, str]) -> dict[str, Any]:
-    """The plan of a network (see `network`) with the offsets of its arena for the sizes `env`. `root`: the value whose memory
-    each value shows. A value lives from the first step that takes it to the last; the plan's outputs to the end."""
-    values = network["values"]
+def lifetimes(network: Plan, env: Env) -> list[Lifetime]:
+    """Of the values in the arena, for the sizes `env`: from the first step that takes it to the last, the network's outputs to the
+    end. What shows or is a part of a value lives as that one does."""
+    values = network.values
+    whole = {name: network.root(name) for name in values}
+    for name in reversed(values):  # parts are named before what they are parts of
+        for p in values[name].parts:
+            whole[p] = whole[name]
     first: dict[str, int] = {}
     last: dict[str, int] = {}
-    for k, step in enumerate(network["steps"]):
-        for a in step["args"]:
-            if isinstance(a, str) and values[root[a]]["place"] == "arena":
-                first.setdefault(root[a], k)
-                last[root[a]] = k
-    for io in network["outputs"]:
-        name = root[io.get("value", io["name"])]
+    for k, step in enumerate(network.steps):
+        for a in step.values:
+            name = whole[whole[a]]
+            if values[name].place == "arena":
+                first.setdefault(name, k)
+                last[name] = k
+    for o in network.outputs:
+        name = whole[whole[o.value]]
         if name in last:
-            last[name] = len(network["steps"])
-
-    def nbytes(v: Mapping[str, Any]) -> int:
-        sizes = [int(exprs.evaluate(exprs.compile_expr(d), env)) for d in v["shape"]]
-        return prod(sizes) * itemsize(v["dtype"])
-
-    lifetimes = [Lifetime(n, nbytes(values[n]), first[n], last[n]) for n in first]
-    offsets, total = plan(lifetimes)
-    placed = {n: {**v, "offset": offsets.get(n, 0)} if v["place"] == "arena" else v for n, v in values.items()}
-    return {**network, "values": placed, "arena_bytes": total}
+            last[name] = len(network.steps)
+    return [Lifetime(n, values[n].nbytes(env), first[n], last[n]) for n in first]
 
 
-def bound(e: Any, env: Mapping[str, int]) -> Any:
-    """The number of an expression, or a table of them."""
-    if isinstance(e, dict):
-        return {k: bound(v, env) for k, v in e.items()}
-    return exprs.evaluate(exprs.compile_expr(e), env) if e is not None else None
-
-
-def bound_plan(network: Mapping[str, Any], env: Mapping[str, int]) -> dict[str, Any]:
-    """A network's plan with its expressions worked out for the sizes `env`, and without conditions."""
-
-    def shaped(v: Mapping[str, Any]) -> dict[str, Any]:
-        out = {**v, "shape": [bound(d, env) for d in v["shape"]]}
-        if "offset" in v:
-            out["offset"] = bound(v["offset"], env)
-        return out
-
-    steps = [
-        {**s, "args": [a if isinstance(a, str) else {"scalar": bound(a["scalar"], env)} for a in s["args"]]}
-        for s in network["steps"]
-    ]
-    return {
-        **{k: v for k, v in network.items() if k != "guards"},
-        "inputs": list(map(shaped, network["inputs"])),
-        "outputs": list(map(shaped, network["outputs"])),
-        "values": {n: shaped(v) for n, v in network["values"].items()},
-        "steps": steps,
-        "arena_bytes": bound(network["arena_bytes"], env),
-    }
+def place(network: Plan, env: Env) -> Plan:
+    """The plan of a network with the offsets of its arena for the sizes `env`."""
+    offsets, total = plan(lifetimes(network, env))
+    for name in reversed(network.values):
+        at = offsets.get(name, 0)
+        for p in network.values[name].parts:
+            offsets[p] = at
+            at += network.values[p].nbytes(env)
+    values = {n: replace(v, offset=offsets.get(n, 0)) if v.place == "arena" else v for n, v in network.values.items()}
+    return replace(network, values=values, arena_bytes=total)

@@ -1,14 +1,6 @@
 """Network: a whole compiled network, run step by step over one planned arena of memory.
 
-In: a Module with one function a fused group (equal groups share one), parameters as arrays, and a plan of plain data:
-
-    inputs, outputs   [{"name", "dtype", "shape": [expr...]}]; an output with "check": text is hidden: where it is false, run raises
-    values            {name: {"dtype", "shape": [expr...], "place": "input"|"output"|"param"|"arena"|"alias", "of": name, "offset": expr,
-                      "parts": [name...]}}: an alias begins at a byte of another value; parts, made by themselves one behind the
-                      other and named before, are what is made of the value
-    steps             [{"function", "args": [value name or {"scalar": expr}]}]
-    arena_bytes       expr, or None: the offsets in the arena are left out, and found for each set of sizes
-    guards            [{"size": expr, "what": text}], where there are any: conditions, size >= 0
+In: a Module with one function a fused group (equal groups share one), parameters as arrays, a `Plan`, and a `Report`.
 
 Symbolic sizes are bound from the inputs' shapes at each run. `run({"input": x})` gives a list of NumPy arrays. Steps call the
 functions with arrays whose addresses do not change between runs of equal shapes, so checks and packing happen once.
@@ -20,23 +12,24 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, PackageError
+from ..errors import ArgumentError
 from . import device as devices
 from . import exprs, memory
 from .arguments import Param
+from .check_plan import check_memory, check_structure
 from .device import Device
+from .dtypes import itemsize
 from .module import Module
 from .ndarray import NDArray, Storage, array, empty
 from .package import damaged, read_package, write_package
-from .plan import check_memory, check_structure, is_fixed, is_open, root_of
+from .plan import Call, Plan, Step, number
+from .report import Report
 
 _MAX_BINDINGS = 8  # sets of shapes whose memory is kept
-_COUNTS = ("flops", "function_flops")  # of a report: what depends on sizes
 _SIZE_END = 1 << 31  # symbolic sizes and the places in arrays of such sizes are 32-bit numbers
 
 
@@ -60,14 +53,14 @@ class Network:
     def __init__(
         self,
         module: Module,
-        plan: Mapping[str, Any],
+        plan: Plan,
         params: Mapping[str, Any],
-        report: Mapping[str, Any] | None = None,
+        report: Report | None = None,
     ):
         self.module = module
-        self.plan = dict(plan)
+        self.plan = plan
         self.params = dict(params)
-        self.report: dict[str, Any] = dict(report or {})
+        self.report = report or Report()
         self._check_plan()
         self._bound: dict[Any, _Bound] = {}
         self._weights: dict[Device, dict[str, NDArray]] = {}
@@ -78,33 +71,36 @@ class Network:
             f"{i['name']}: {i['dtype']}{tuple(exprs.text(d) if not isinstance(d, int) else d for d in i['shape'])}"
             for i in self.inputs
         )
-        return f"<tec.Network({ins}) {len(self.plan['steps'])} steps, {self.module.target}>"
+        return f"<tec.Network({ins}) {len(self.plan.steps)} steps, {self.module.target}>"
 
     def _repr_html_(self) -> str:
         from ..notebook import table
 
-        ops, values = self.report.get("functions", {}), self.plan["values"]
         rows = []
-        for k, step in enumerate(self.plan["steps"]):
-            last = values[step["args"][-1]] if step["args"] and isinstance(step["args"][-1], str) else None
-            made = f"{last['dtype']}({', '.join(map(exprs.text, last['shape']))})" if last else ""
-            rows.append((k, step["function"], " ".join(ops.get(step["function"], ())), made))
+        for k, step in enumerate(self.plan.steps):
+            made = str(self.plan.values[step.values[-1]]) if step.values else ""
+            function = step.function if isinstance(step, Call) else "copy"
+            rows.append((k, function, " ".join(self.report.functions.get(function, ())), made))
         return table(("step", "function", "operators", "makes"), rows, repr(self))
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """{"name", "dtype", "shape"} of each input, in order."""
-        return list(self.plan["inputs"])
+        return [self._described(n, n) for n in self.plan.inputs]
 
     @property
     def outputs(self) -> list[dict[str, Any]]:
         """{"name", "dtype", "shape"} of each output, in order."""
-        return [o for o in self.plan["outputs"] if "check" not in o]
+        return [self._described(o.name, o.value) for o in self.plan.outputs if o.check is None]
+
+    def _described(self, name: str, value: str) -> dict[str, Any]:
+        v = self.plan.values[value]
+        return {"name": name, "dtype": v.dtype, "shape": list(v.shape)}
 
     @property
     def open_sizes(self) -> list[str]:
         """The names of sizes that the inputs' shapes give when it runs, in order."""
-        return list(dict.fromkeys(d for i in self.plan["inputs"] for d in i["shape"] if isinstance(d, str)))
+        return self.plan.sizes
 
     def bind(self, sizes: Mapping[str, int] | None = None, **more: int) -> Network:
         """The same network for given sizes, its shapes and its memory plan numbers: `net.bind(batch=4)`.
@@ -121,30 +117,27 @@ class Network:
             if isinstance(n, bool) or not hasattr(n, "__index__") or not 0 < n < _SIZE_END:
                 raise ArgumentError(f"size {name} is {n!r}", hint=f"an int from 1 to {_SIZE_END - 1}")
         env = {name: int(n) for name, n in env.items()}
-        report = {k: memory.bound(v, env) if k in _COUNTS else v for k, v in self.report.items()}
-        net = Network(self.module, self._placed(env), self.params, report)
-        report["arena_bytes"] = net.plan["arena_bytes"]
-        return net
+        plan = self._placed(env)
+        return Network(self.module, plan, self.params, self.report.bind(env, plan.arena_bytes))
 
-    def _placed(self, env: Mapping[str, int]) -> dict[str, Any]:
+    def _placed(self, env: Mapping[str, int]) -> Plan:
         """The plan with all sizes numbers."""
-        plan = self.plan
         try:
             self._check_sizes(env)
-            if is_open(plan):
-                plan = memory.place(plan, env, {n: root_of(plan["values"], n) for n in plan["values"]})
-            return memory.bound_plan(plan, env)
+            plan = memory.place(self.plan, env) if self.plan.is_open else self.plan
+            return plan.bind(env)
         except (ZeroDivisionError, OverflowError, ValueError, TypeError) as error:
             raise damaged(f"a size cannot be worked out: {error}") from None
 
     def _check_plan(self) -> None:
-        """PackageError where the plan could make compiled code read or write what it must not; see `plan`."""
-        check_structure(self.plan, self.params, self._signature)
-        self._fixed = is_fixed(self.plan)
+        """PackageError where the plan could make compiled code read or write what it must not; see `check_plan`."""
+        check_structure(self.plan, self.params, self.signature)
+        self._fixed = self.plan.is_fixed
         if self._fixed:
-            check_memory(self.plan, self.params, self._signature)
+            check_memory(self.plan, self.params, self.signature)
 
-    def _signature(self, function: str) -> list[Param]:
+    def signature(self, function: str) -> list[Param]:
+        """The parameters of one of its functions; PackageError where there is none of that name."""
         if function not in self.module.specs:
             raise damaged(f"function {function!r} is missing")
         return self.module[function].checker.params
@@ -171,17 +164,17 @@ class Network:
         given = self._arrange(inputs)
         with self._lock:
             bound = self._bind(dev, given)
-            for spec in self.plan["inputs"]:
-                bound.arrays[spec["name"]].copyfrom(given[spec["name"]])
+            for name in self.plan.inputs:
+                bound.arrays[name].copyfrom(given[name])
             for function, args in bound.calls:
                 function(*args)
             results = []
-            for o in self.plan["outputs"]:
-                value = bound.arrays[o.get("value", o["name"])].numpy()
-                if "check" not in o:
+            for o in self.plan.outputs:
+                value = bound.arrays[o.value].numpy()
+                if o.check is None:
                     results.append(np.array(value))
                 elif not value.all():
-                    raise ArgumentError(o["check"], hint="an input asks for an element that is not there")
+                    raise ArgumentError(o.check, hint="an input asks for an element that is not there")
             return results
 
     __call__ = run
@@ -199,9 +192,9 @@ class Network:
         return dev
 
     def _arrange(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-        names = [i["name"] for i in self.plan["inputs"]]
+        names = self.plan.inputs
         expected = "; ".join(
-            f"{i['name']}: {i['dtype']} ({', '.join(exprs.text(d) for d in i['shape'])})" for i in self.plan["inputs"]
+            f"{i['name']}: {i['dtype']} ({', '.join(exprs.text(d) for d in i['shape'])})" for i in self.inputs
         )
         if not isinstance(inputs, Mapping):
             if isinstance(inputs, np.ndarray) or not isinstance(inputs, Sequence):
@@ -218,7 +211,7 @@ class Network:
             ] * bool(unknown)
             raise ArgumentError(f"the network's inputs do not fit ({'; '.join(what)})", hint=f"inputs: {expected}")
         out: dict[str, Any] = {}
-        for spec in self.plan["inputs"]:
+        for spec in self.inputs:
             x = inputs[spec["name"]]
             out[spec["name"]] = a = x if isinstance(x, NDArray) else _as_array(x, spec)
             if a.dtype != spec["dtype"]:
@@ -236,7 +229,7 @@ class Network:
         """The symbolic sizes, from the inputs' shapes."""
         env: dict[str, int] = {}
         for known_only in (False, True):
-            for spec in self.plan["inputs"]:
+            for spec in self.inputs:
                 shape = given[spec["name"]].shape
                 for d, (e, n) in enumerate(zip(spec["shape"], shape)):
                     if isinstance(e, str) and not known_only:
@@ -256,7 +249,7 @@ class Network:
         return env
 
     def _bind(self, dev: Device, given: Mapping[str, Any]) -> _Bound:
-        key = (dev, tuple(given[s["name"]].shape for s in self.plan["inputs"]))
+        key = (dev, tuple(given[name].shape for name in self.plan.inputs))
         bound = self._bound.get(key)
         if bound is None:
             if len(self._bound) >= _MAX_BINDINGS:
@@ -265,59 +258,59 @@ class Network:
         return bound
 
     def _make(self, dev: Device, env: dict[str, int]) -> _Bound:
-        def value(e: Any) -> int:
-            return int(exprs.evaluate(exprs.compile_expr(e), env))
-
         plan = self.plan
         if not self._fixed:
             plan = self._placed(env)
-            check_memory(plan, self.params, self._signature)
+            check_memory(plan, self.params, self.signature)
         weights = self._weights.get(dev)
         if weights is None:
             weights = self._weights[dev] = {n: array(p, dev) for n, p in self.params.items()}
-        arena = Storage(dev, max(value(plan["arena_bytes"]), 1))
+        arena = Storage(dev, max(number(plan.arena_bytes, {}), 1))
         arrays: dict[str, NDArray] = {}
 
         def place(name: str) -> NDArray:
             found = arrays.get(name)
             if found is not None:
                 return found
-            v = plan["values"][name]
-            shape = tuple(value(d) for d in v["shape"])
-            if v["place"] == "param":
+            v = plan.values[name]
+            shape = tuple(number(d, {}) for d in v.shape)
+            if v.place == "param":
                 made = weights[name]
-            elif v["place"] == "arena":
-                made = NDArray(arena, arena.address + value(v["offset"]), shape, v["dtype"])
-            elif v["place"] == "alias":
-                base = place(v["of"])
-                made = NDArray(base.storage, base.address + value(v.get("offset", 0)), shape, v["dtype"])
+            elif v.place == "arena":
+                made = NDArray(arena, arena.address + number(v.offset, {}), shape, v.dtype)
+            elif v.of is not None:
+                base = place(v.of)
+                made = NDArray(base.storage, base.address + number(v.offset or 0, {}), shape, v.dtype)
             else:
-                made = empty(shape, v["dtype"], dev)
+                made = empty(shape, v.dtype, dev)
             arrays[name] = made
             return made
 
-        for name in plan["values"]:
+        for name in plan.values:
             place(name)
-        calls = []
-        for step in plan["steps"]:
-            function = self.module[step["function"]]
-            args = [arrays[a] if isinstance(a, str) else value(a["scalar"]) for a in step["args"]]
-            calls.append((function, args))
+        calls = [self._call(step, arrays) for step in plan.steps]
         return _Bound(env, arrays, calls, [arena])
+
+    def _call(self, step: Step, arrays: Mapping[str, NDArray]) -> tuple[Any, list[Any]]:
+        """A step as a function and its arguments."""
+        if isinstance(step, Call):
+            args = [arrays[a] if isinstance(a, str) else number(a.value, {}) for a in step.args]
+            return self.module[step.function], args
+        return arrays[step.target].copyfrom, [arrays[step.source]]
 
     def _check_sizes(self, env: Mapping[str, int]) -> None:
         """What the code was compiled under: its conditions, and that places in every value are 32-bit numbers."""
         given = ", ".join(f"{n} = {v}" for n, v in env.items())
-        for guard in self.plan.get("guards", ()):
-            if exprs.evaluate(exprs.compile_expr(guard["size"]), env) < 0:
+        for guard in self.plan.guards:
+            if number(guard.size, env) < 0:
                 raise ArgumentError(
-                    f"the network was compiled for sizes with {guard['what']}, not for {given}",
+                    f"the network was compiled for sizes with {guard.what}, not for {given}",
                     hint="compile with these sizes bound: shapes={name: size}",
                 )
-        for name, v in self.plan["values"].items():
-            if all(isinstance(d, int) for d in v["shape"]):
+        for name, v in self.plan.values.items():
+            if all(isinstance(d, int) for d in v.shape):
                 continue
-            count = prod(int(exprs.evaluate(exprs.compile_expr(d), env)) for d in v["shape"])
+            count = v.nbytes(env) // itemsize(v.dtype)
             if count >= _SIZE_END:
                 raise ArgumentError(
                     f"with {given} value {name!r} has {count} elements; a network with symbolic sizes takes fewer than {_SIZE_END}",
@@ -329,7 +322,7 @@ class Network:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network, with its weights and all it needs to run, to a `.tec` package; see `tec.load`."""
         blobs: dict[str, bytes] = {}
-        meta = {"plan": self.plan, "module": self.module.to_data(blobs), "report": self.report}
+        meta = {"plan": self.plan.to_json(), "module": self.module.to_data(blobs), "report": self.report.to_json()}
         write_package(path, "network", meta, blobs, self.params)
 
 
@@ -350,10 +343,7 @@ def load(path: str | os.PathLike[str]) -> Network:
     """Read a network that `Network.save` wrote; needs numpy and tec.runtime alone. PackageError for a damaged file."""
     with read_package(path, "network") as package:
         meta = package.meta
-        plan = meta.get("plan")
-        if not isinstance(plan, dict):
-            raise PackageError("the package is damaged: it has no plan", hint="compile and save it again")
+        plan, report = Plan.from_json(meta.get("plan")), Report.from_json(meta.get("report"))
         params = {n: package.array(n) for n in package.array_names}
-        report = meta.get("report")
         module = Module.from_data(meta.get("module"), package.blob)
-    return Network(module, plan, params, report if isinstance(report, dict) else None)
+    return Network(module, plan, params, report)

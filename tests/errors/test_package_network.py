@@ -5,6 +5,7 @@ import json
 import random
 import tracemalloc
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ import pytest
 import tec
 from tec.errors import ArgumentError, PackageError, TecError
 from tec.graph import Graph, run_graph
+from tec.runtime.network import Network
+from tec.runtime.plan import Copy, Output, Plan
+from tec.runtime.report import Report
 
 CONV = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 1}
 
@@ -65,7 +69,7 @@ def forged(good, tmp_path):
 
 def test_the_good_one_runs(good):
     net = tec.load(good)
-    places = {v["place"] for v in net.plan["values"].values()}
+    places = {v.place for v in net.plan.values.values()}
     assert places >= {"input", "output", "param", "arena", "alias"}  # the forgeries below have something to forge
     for got, want in zip(net.run({"x": X}), run_graph(small_graph(), {"x": X})):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
@@ -138,15 +142,18 @@ FORGED = {
     # tables that are not there, or of another kind
     "no plan": (lambda m: m["meta"].pop("plan"), "no plan"),
     "a plan that is a list": (lambda m: m["meta"].update(plan=[]), "no plan"),
+    "no report": (lambda m: m["meta"].pop("report"), "no report"),
+    "a report of other things": (lambda m: m["meta"]["report"].update(flops="a lot", functions=["f"]), "functions of its report"),
+    "a count that is text without a meaning": (lambda m: m["meta"]["report"].update(flops=["power", 2, 3]), "flops of its report"),
     "no module": (lambda m: m["meta"].pop("module"), "damaged"),
     "no values": (lambda m: plan(m).pop("values"), "values"),
     "values as a list": (lambda m: plan(m).update(values=[1, 2]), "table of values"),
     "a value that is a number": (lambda m: plan(m)["values"].update(x=5), "damaged"),
     "no steps": (lambda m: plan(m).pop("steps"), "steps"),
-    "steps that are text": (lambda m: plan(m).update(steps="abc"), "damaged"),
-    "inputs as a table": (lambda m: plan(m).update(inputs={}), "list of inputs"),
+    "steps that are text": (lambda m: plan(m).update(steps="abc"), "no list of the plan's steps"),
+    "inputs as a table": (lambda m: plan(m).update(inputs={}), "no list of the plan's inputs"),
     "an output without a name": (lambda m: plan(m)["outputs"][0].pop("name"), "name"),
-    "an output named by a number": (lambda m: plan(m)["outputs"][0].update(name=3), "3 is no value"),
+    "an output named by a number": (lambda m: plan(m)["outputs"][0].update(name=3), "has the name 3"),
     # the arena
     "an offset behind the arena": (lambda m: at(m, "arena").update(offset=1 << 40), "does not fit the arena"),
     "an end behind the arena": (lambda m: last_of_arena(m).update(offset=last_of_arena(m)["offset"] + 4096), "does not fit the arena"),
@@ -176,12 +183,12 @@ FORGED = {
     "an alias of a list": (lambda m: at(m, "alias").update(of=["x"]), "is no value"),
     "aliases in a ring": (ring, "is no value"),
     "an alias that is larger": (lambda m: at(m, "alias").update(of="x"), "whose memory it is"),
-    "an input that is a parameter": (lambda m: plan(m)["values"]["x"].update(place="param"), "missing"),
+    "an input that is a parameter": (lambda m: plan(m)["values"]["x"].update(place="param"), "array of its own"),
     "an input that nobody gives": (lambda m: plan(m).update(inputs=[]), "does not name"),
     "an input twice": (lambda m: plan(m)["inputs"].append(plan(m)["inputs"][0]), "one name"),
-    "an input of another shape": (lambda m: plan(m)["inputs"][0].update(shape=[1, 3, 6, 7]), "among the inputs"),
-    "an input of another dtype": (lambda m: plan(m)["inputs"][0].update(dtype="int32"), "among the inputs"),
-    "an output of another shape": (lambda m: plan(m)["outputs"][0].update(shape=[1]), "among the outputs"),
+    "an input that is a table": (lambda m: plan(m)["inputs"].append({}), "inputs are"),
+    "an input of another shape": (lambda m: plan(m)["values"]["x"].update(shape=[1, 3, 6, 7]), "does not take"),
+    "an input of another dtype": (lambda m: plan(m)["values"]["x"].update(dtype="int32"), "does not take"),
     "an output under a name that is none": (lambda m: plan(m)["outputs"][0].update(value="zzz"), "'zzz' is no value"),
     "a missing parameter": (lambda m: m["arrays"].pop(name_at(m, "param")), "parameter .* is missing"),
     "a parameter of another shape": (
@@ -190,9 +197,15 @@ FORGED = {
     # steps
     "a function that is not there": (set_(["steps", 0, "function"], "f99"), "'f99' is missing"),
     "a function of another kind": (set_(["steps", 0, "function"], [1]), "no function"),
+    "a step of a kind that is not there": (set_(["steps", 0, "op"], "jump"), "a step is 'jump'"),
+    "a step without a kind": (lambda m: plan(m)["steps"][0].pop("op"), "a step is None"),
+    "a copy of nothing": (lambda m: plan(m)["steps"].append({"op": "copy", "source": "x"}), "copies 'x' to None"),
+    "a copy of what is no value": (lambda m: plan(m)["steps"].append({"op": "copy", "source": "x", "target": "q"}), "'q' is no value"),
+    "a copy to another type": (lambda m: plan(m)["steps"].append({"op": "copy", "source": "x", "target": name_at(m, "param")}), "copies float32"),
+    "a copy to the input": (lambda m: plan(m)["steps"].append({"op": "copy", "source": "x", "target": "x"}), "which is an input"),
     "a missing argument": (lambda m: plan(m)["steps"][0]["args"].pop(), "takes 3 arguments"),
     "one argument more": (lambda m: plan(m)["steps"][0]["args"].append("x"), "takes 3 arguments"),
-    "arguments as text": (set_(["steps", 0, "args"], "xxxx"), "takes 3 arguments"),
+    "arguments as text": (set_(["steps", 0, "args"], "xxxx"), "arguments of .* are 'xxxx'"),
     "an argument that is no value": (set_(["steps", 0, "args", 0], "q"), "'q' is no value"),
     "a number for an array": (set_(["steps", 0, "args", 0], {"scalar": 1}), "the plan gives a number"),
     "another value": (lambda m: plan(m)["steps"][0]["args"].__setitem__(0, name_at(m, "output")), "does not take"),
@@ -207,6 +220,8 @@ FORGED = {
     "strides of its own": (lambda m: sign(m)["params"][0].update(strides=[1 << 30, 1 << 20, 1 << 10, 1]), "strides of its own"),
     "a signature that is a list": (lambda m: m["meta"]["module"]["functions"].update({plan(m)["steps"][0]["function"]: []}), "damaged"),
     "a parameter that is a number": (lambda m: sign(m)["params"].__setitem__(0, 3), "damaged"),
+    "conditions that are a number": (lambda m: m["meta"]["module"]["functions"][plan(m)["steps"][0]["function"]].update(asserts=7), "are no texts"),
+    "an offset that is a table": (lambda m: sign(m)["params"][0].update(offset={}), "not an expression"),
     "a name that is a list": (lambda m: sign(m)["params"][0].update(name=[]), "damaged"),
 }  # fmt: skip
 
@@ -216,6 +231,30 @@ def test_forged(forged, case):
     change, words = FORGED[case]
     with pytest.raises(PackageError, match=words):
         tec.load(forged(change))
+
+
+def test_a_package_of_an_older_format_says_so(forged):
+    with pytest.raises(PackageError, match="has format version 1, this tec reads version 2"):
+        tec.load(forged(lambda m: m.update(version=1)))
+
+
+def test_a_plan_is_the_same_after_json(good):
+    net = tec.load(good)
+    assert Plan.from_json(json.loads(json.dumps(net.plan.to_json()))) == net.plan
+    assert Report.from_json(json.loads(json.dumps(net.report.to_json()))) == net.report
+
+
+def test_a_copy_is_a_step_like_others(good):
+    """One output's bytes as another output, too: copied after the step that makes them, refused before it."""
+    net = tec.load(good)
+    made = net.plan.outputs[0]
+    values = {**net.plan.values, "twin": net.plan.values[made.value]}
+    outputs, copy = (*net.plan.outputs, Output("twin", "twin")), Copy(made.value, "twin")
+    plan = replace(net.plan, values=values, outputs=outputs, steps=(*net.plan.steps, copy))
+    a, _, b = Network(net.module, plan, net.params).run({"x": X})
+    np.testing.assert_array_equal(a, b)
+    with pytest.raises(PackageError, match=r"a copy reads .* which is not made yet"):
+        Network(net.module, replace(plan, steps=(copy, *net.plan.steps)), net.params)
 
 
 def test_sizes_are_checked_before_memory_is_taken(forged):

@@ -157,7 +157,7 @@ def test_on_the_cpu(name: str) -> None:
     got, want, net = run(name, "llvm")
     check(name, got, want)
     says(name, got)
-    assert net.report["arena_bytes"] <= 1.15 * net.report["arena_lower_bound"] + 4096
+    assert net.report.arena_bytes <= 1.15 * net.report.arena_lower_bound + 4096
 
 
 @pytest.mark.parametrize(("name", "chip"), EMULATED)

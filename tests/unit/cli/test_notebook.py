@@ -73,7 +73,7 @@ def test_graph_and_network():
     assert g._repr_html_().count('class="edge"') == 5
     net = tec.compile(g, target="llvm", cache=False)
     text = shown(net._repr_html_())
-    assert all(f in text for f in net.report["functions"])
+    assert all(f in text for f in net.report.functions)
     assert Graph("empty")._repr_html_()
 
 

@@ -7,6 +7,7 @@ import tec
 from tec.errors import PackageError
 from tec.graph import Graph
 from tec.runtime.network import Network
+from tec.runtime.plan import Plan
 
 TARGETS = ["llvm", "rocm -mcpu=gfx942"]
 
@@ -34,8 +35,8 @@ def _tanh_of_rows(steps, width, outer_output=False):
 @pytest.mark.parametrize("outer_output", [False, True])
 def test_rows_are_pieces_and_their_function_is_one(target, outer_output):
     net = tec.compile(_tanh_of_rows(40, 32, outer_output), target=target, cache=False)
-    assert len({s["function"] for s in net.plan["steps"]}) == 2
-    assert len(net.plan["steps"]) == 41  # 40 rows and one sum: no slices, no concat
+    assert len({s.function for s in net.plan.steps}) == 2
+    assert len(net.plan.steps) == 41  # 40 rows and one sum: no slices, no concat
     x = np.random.default_rng(0).standard_normal((40, 32)).astype(np.float32)
     want = np.tanh(x)
     outs = _run(net, {"x": x})
@@ -48,8 +49,8 @@ def test_rows_that_are_not_aligned_are_copied():
     net = tec.compile(_tanh_of_rows(6, 7), target="llvm", cache=False)
     x = np.random.default_rng(0).standard_normal((6, 7)).astype(np.float32)
     np.testing.assert_allclose(net.run({"x": x})[0], 2 * np.tanh(x), rtol=1e-5, atol=1e-6)
-    for v in net.plan["values"].values():
-        assert v.get("offset", 0) % 64 == 0
+    for v in net.plan.values.values():
+        assert (v.offset or 0) % 64 == 0
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -67,7 +68,7 @@ def test_joins_within_joins_and_values_that_others_read_too(target):
     g.set_outputs([out, want_parts[1]])
     a = np.random.default_rng(1).standard_normal((1, 4, 8, 8)).astype(np.float32)
     net = tec.compile(g, target=target, cache=False)
-    assert any(v.get("parts") for v in net.plan["values"].values())
+    assert any(v.parts for v in net.plan.values.values())
     want, second = np.maximum(a, 0), None
     for k in range(3):
         t = np.exp(-want)
@@ -100,9 +101,9 @@ def test_a_package_keeps_pieces_and_forged_ones_are_refused(tmp_path):
     np.testing.assert_allclose(tec.load(tmp_path / "rows.tec").run({"x": x})[0], 2 * np.tanh(x), rtol=1e-5)
 
     def forged(change):
-        values = {n: dict(v) for n, v in net.plan["values"].items()}
-        change(values)
-        return Network(net.module, {**net.plan, "values": values}, net.params)
+        data = net.plan.to_json()
+        change(data["values"])
+        return Network(net.module, Plan.from_json(data), net.params)
 
     def first(values, ok):
         return next(n for n, v in values.items() if ok(v))
@@ -125,12 +126,7 @@ def test_a_package_keeps_pieces_and_forged_ones_are_refused(tmp_path):
     ]
     for change in changes:
         with pytest.raises(PackageError):
-            forged(
-                lambda v, change=change: (
-                    v.update({n: {**e, "parts": list(e["parts"])} for n, e in v.items() if "parts" in e}),
-                    change(v),
-                )
-            )
+            forged(change)
 
 
 @pytest.mark.parametrize("start", [0, 2])

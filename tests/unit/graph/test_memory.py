@@ -6,7 +6,7 @@ import pytest
 
 import tec
 from tec.graph.compiler import compile_graph
-from tec.graph.memory import ALIGN, Lifetime, lower_bound, plan
+from tec.runtime.memory import ALIGN, Lifetime, lower_bound, plan
 from tests.unit.graph.random_graphs import random_graph
 
 
@@ -78,8 +78,8 @@ def test_touching_lifetimes_are_apart():
 @pytest.mark.parametrize("seed", range(3))
 def test_compiled_networks_report_theirs(seed):
     net = compile_graph(random_graph(seed, 16), tec.Target("llvm"))
-    assert net.report["arena_bytes"] == net.plan["arena_bytes"]
-    assert net.report["arena_lower_bound"] <= net.report["arena_bytes"] <= 1.15 * net.report["arena_lower_bound"]
+    assert net.report.arena_bytes == net.plan.arena_bytes
+    assert net.report.arena_lower_bound <= net.report.arena_bytes <= 1.15 * net.report.arena_lower_bound
 
 
 def test_layers_that_take_turns_reach_the_bound():

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tec
 from tec.graph import Graph
-from tec.graph.compiler import default_progress
+from tec.graph.progress import default_progress
 
 
 class Terminal(io.StringIO):

@@ -308,9 +308,9 @@ def test_equal_layers_share_one_function(target):
         (y,) = g.add("relu", [g.add("add", [z, y])[0]])
     g.set_outputs([y])
     net = tec.compile(g, target=target, cache=False)
-    convolutions = [name for name in net.report["functions"] if "conv" in name]
+    convolutions = [name for name in net.report.functions if "conv" in name]
     assert len(convolutions) <= 3  # the two of a block; the last block's may end in another layout
-    assert sum(len(net.report["origins"][name]) for name in convolutions) == 12
+    assert sum(len(net.report.origins[name]) for name in convolutions) == 12
     feeds = {"x": num(1, 32, 8, 8)}
     (got,) = net.run(feeds, device=None if target == "llvm" else tec.rocm_emu("gfx942"))
     np.testing.assert_allclose(got, run_graph(g, feeds)[0], rtol=1e-3, atol=1e-3)

@@ -14,7 +14,7 @@ from runtime_fakes import VADD_PROGRAM, VADD_SIGNATURE
 
 from tec.errors import PackageError
 from tec.runtime import Module, load_module, nd
-from tec.runtime.package import read_package, write_package
+from tec.runtime.package import VERSION, read_package, write_package
 
 ARRAYS = {
     "f32": np.arange(6, dtype="float32").reshape(2, 3),
@@ -136,7 +136,7 @@ def test_a_bomb_is_not_unpacked(tmp_path):
     size = 300 << 20
     zeros = hashlib.sha256(bytes(size)).hexdigest()
     manifest = {
-        "format": "tec-package", "version": 1, "kind": "network", "meta": {}, "arrays": {},
+        "format": "tec-package", "version": VERSION, "kind": "network", "meta": {}, "arrays": {},
         "blobs": {"x": {"file": "data/0", "size": size, "sha256": zeros}},
     }  # fmt: skip
     with zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED) as z:

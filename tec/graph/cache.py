@@ -1,0 +1,120 @@
+"""The disk cache of compiled networks, by content: the model, the target, the options, and the compiler's own sources.
+
+In: what `tec.compile` was given. Out: a key, the network kept under it, and a folder that stays within a limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from importlib.metadata import entry_points, version
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from ..errors import TecError
+from ..runtime.network import Network, load
+from ..target import Target, host_features
+
+_NETWORK_CACHE_BYTES = 4 << 30
+
+
+def cache_key(model: Any, target: Target, shapes: Any, dtype: str | None, freeze: Any = None) -> str | None:
+    """The name of what `tec.compile` would make of these; None where it is not kept."""
+    if os.environ.get("TEC_CACHE_DISABLE"):
+        return None
+    h = hashlib.sha256()
+    if isinstance(model, (str, os.PathLike)):
+        try:
+            with open(model, "rb") as f:
+                content = f.read()
+            h.update(content)
+        except OSError:
+            return None
+        folder = os.path.dirname(os.path.abspath(model))
+        h.update(folder.encode())
+        if b"location" in content:  # weights may lie in files beside it
+            for where, _, files in sorted(os.walk(folder)):
+                for name in sorted(files):
+                    st = os.stat(os.path.join(where, name))
+                    h.update(f"{where} {name} {st.st_size} {st.st_mtime_ns};".encode())
+    elif hasattr(model, "SerializeToString"):
+        h.update(model.SerializeToString())
+    else:
+        return None
+    h.update(
+        repr(
+            (
+                str(target),
+                host_features() if target.is_host else "",
+                sorted((shapes or {}).items()),
+                sorted(
+                    (k, np.asarray(v).dtype.str, np.asarray(v).shape, np.asarray(v).tobytes())
+                    for k, v in (freeze or {}).items()
+                ),
+                dtype,
+                _source_stamp(),
+                version("llvmlite"),  # and its LLVM with it
+            )
+        ).encode()
+    )
+    return h.hexdigest()
+
+
+def _source_stamp() -> str:
+    """What the compiler's own sources look like: a changed compiler never serves old code."""
+    roots = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+    for point in entry_points(group="tec.frontends"):
+        spec = find_spec(point.module.partition(".")[0])
+        roots += sorted(spec.submodule_search_locations or ()) if spec is not None else ()
+    h = hashlib.sha256()
+    for folder, dirs, files in (entry for root in roots for entry in os.walk(root)):
+        dirs.sort()
+        for name in sorted(files):
+            if name.endswith(".py"):
+                st = os.stat(os.path.join(folder, name))
+                h.update(f"{name} {st.st_size} {st.st_mtime_ns};".encode())
+    return h.hexdigest()
+
+
+def cache_path(key: str) -> str:
+    """The file of a key."""
+    root = os.environ.get("TEC_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tec"
+    )
+    return os.path.join(root, "networks", key + ".tec")
+
+
+def from_cache(key: str) -> Network | None:
+    """The network kept under a key. What cannot be read, one of another version of tec among it, is dropped."""
+    path = cache_path(key)
+    if not os.path.exists(path):
+        return None
+    try:
+        net = load(path)
+        os.utime(path)
+        return net
+    except TecError:
+        try:
+            os.unlink(path)
+        except OSError:
+            pass
+        return None
+
+
+def to_cache(key: str, net: Network) -> None:
+    """Keep a network; those used least recently make room."""
+    path = cache_path(key)
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        net.save(path)
+        files = sorted(((e.stat().st_mtime, e.stat().st_size, e.path) for e in os.scandir(folder)), reverse=True)
+        total = 0
+        for _, size, other in files:
+            total += size
+            if total > _NETWORK_CACHE_BYTES:
+                os.unlink(other)
+    except (OSError, TecError):
+        return  # a cache that cannot be written costs time, not the result
