@@ -19,11 +19,12 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info, with_lanes
+from ..ir.effects import written_params
 from ..ir.func import Func
 from ..ir.visit import free_vars, visit
 from ..target import Target
 from . import cache, llvm_util
-from .emitter import Emitter, alias_groups, written_buffers
+from .emitter import Emitter, alias_groups
 from .emitter_core import quote
 
 _LIBM = frozenset(
@@ -105,7 +106,7 @@ class CpuEmitter(Emitter):
         self.explicit_vectors = _keeps_loops(f)
         self.messages[f.name] = []
         self.cleanups, self.in_parallel, self.stack_bytes = [], False, 0
-        writes = written_buffers(f)
+        writes = written_params(f)
         self.begin_aliases(alias_groups(f))
         k = n_scalars = 0
         for p in f.params:

@@ -19,14 +19,15 @@ In: `Func`s of stage "lowered" (1-D buffers, no te nodes; thread indices as `att
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
+from ..ir.effects import written_params
 from ..ir.func import Func
-from ..ir.visit import deep_recursion, map_expr, map_stmt
+from ..ir.visit import deep_recursion, map_stmt
 from .emitter_call import CALLS, CallHandler
 from .emitter_core import Handler, quote
 from .emitter_expr import EXPR_HANDLERS
@@ -95,7 +96,7 @@ class Emitter(Statements):
     def function(self, f: Func) -> None:
         """Write one kernel."""
         self.begin_frame()
-        writes = written_buffers(f)
+        writes = written_params(f)
         self.begin_aliases(alias_groups(f))
         params: list[str] = []
         for p in f.params:
@@ -177,34 +178,3 @@ def alias_groups(f: Func) -> list[tuple[Buffer, ...]]:
 
     walk(f.body)
     return groups
-
-
-def written_buffers(f: Func) -> set[int]:
-    """`id(buffer.data)` of the parameters that the function may write."""
-    if "writes" in f.attrs:
-        names = set(f.attrs["writes"])
-        return {id(p.data) for p in f.params if isinstance(p, Buffer) and p.name in names}
-    out: set[int] = set()
-    seen: set[int] = set()
-
-    def expr(e: Any) -> Any:
-        if id(e) in seen:
-            return e
-        seen.add(id(e))
-        if type(e) is E.Call:
-            writes = (
-                e.op.startswith("atomic")
-                or e.op in ("address_of", "async_copy")
-                or (e.op == "access_ptr" and "w" in (e.attrs or {}).get("rw", "rw"))
-            )
-            if writes and e.args and isinstance(e.args[0], E.BufferLoad):
-                out.add(id(e.args[0].buffer.data))
-        return map_expr(e, expr)
-
-    def stmt(s: S.Stmt) -> S.Stmt:
-        if isinstance(s, S.BufferStore):
-            out.add(id(s.buffer.data))
-        return map_stmt(s, stmt, expr)
-
-    stmt(f.body)
-    return out

@@ -25,7 +25,6 @@ from ..ir import (
     Call,
     Cast,
     Evaluate,
-    Expr,
     FloatImm,
     FloorDiv,
     FloorMod,
@@ -45,6 +44,7 @@ from ..ir import (
     Sub,
     Var,
 )  # fmt: skip
+from ..ir.effects import written_params
 from ..ir.visit import substitute_stmt, visit
 
 _OPS = {
@@ -81,33 +81,6 @@ def expr_data(e: Any) -> Any:
     )
 
 
-def written_params(func: Func) -> set[str]:
-    """Names of the parameters that the function's body stores to (or hands to something that may)."""
-    if "writes" in func.attrs:
-        return set(func.attrs["writes"])
-    by_data = {id(p.data): p.name for p in func.params if isinstance(p, Buffer)}
-    out: set[str] = set()
-
-    def mark(data: Var) -> None:
-        name = by_data.get(id(data))
-        if name is not None:
-            out.add(name)
-
-    def on_stmt(s: Stmt) -> None:
-        buffer = getattr(s, "buffer", None)
-        if type(s).__name__ == "BufferStore" and buffer is not None:
-            mark(buffer.data)
-
-    def on_expr(e: Expr) -> None:
-        if isinstance(e, Call) and (e.op.startswith("atomic_") or e.op in ("access_ptr", "address_of")):
-            load = e.args[0]
-            if isinstance(load, BufferLoad) and not (e.op == "access_ptr" and (e.attrs or {}).get("rw") == "r"):
-                mark(load.buffer.data)
-
-    visit(func.body, on_expr, on_stmt)
-    return out
-
-
 def unique_names(func: Func) -> None:
     """Give parameters, size variables and allocated buffers that share a name a number each, in place.
 
@@ -133,7 +106,8 @@ def unique_names(func: Func) -> None:
 
 def signature(func: Func, lowered: Func) -> dict[str, Any]:
     """The call signature of a function as plain data: parameters of stage "loops", effects of stage "lowered"."""
-    writes = written_params(lowered)
+    written = written_params(lowered)
+    writes = {p.name for p in lowered.params if isinstance(p, Buffer) and id(p.data) in written}
     params: list[dict[str, Any]] = []
     for p in func.params:
         if isinstance(p, Var):

@@ -359,13 +359,13 @@ def absolute(a: Any) -> E.Expr:
 
 
 def call(op: str, *args: Any, dtype: str | None = None, **attrs: Any) -> E.Expr:
-    """A Call of a known operation; the result has the first argument's dtype unless `dtype` says otherwise."""
-    from .intrin import INTRINS
+    """A Call of a known operation; the result has the dtype of its row in the table unless `dtype` says otherwise."""
+    from .intrin import INTRINS, result_dtype
 
     if op not in INTRINS:
         raise ExprError(f"unknown operation {op!r}")
     converted = tuple(convert(a) for a in args)
-    return E.Call(op, converted, dtype or (converted[0].dtype if converted else "int32"), attrs or None)
+    return E.Call(op, converted, dtype or result_dtype(op, converted), attrs or None)
 
 
 def reinterpret(dtype: str, value: Any) -> E.Expr:

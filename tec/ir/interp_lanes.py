@@ -117,7 +117,7 @@ class Independence:
             nonlocal fine
             if type(e) is E.BufferLoad:
                 loads.setdefault(id(e.buffer.data), []).append((e.buffer, e.indices))
-            elif type(e) is E.Call and (INTRINS[e.op].effect != "pure" or e.op in ("address_of", "access_ptr")):
+            elif type(e) is E.Call and (INTRINS[e.op].pointer or not INTRINS[e.op].is_pure):
                 fine = False
             elif type(e) is E.Let:
                 inner[id(e.var)] = (e.var, None)

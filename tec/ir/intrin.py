@@ -1,29 +1,92 @@
-"""The operations that `Call` may name: one table, read by builders, verifier, interpreter and emitters.
+"""The operations that `Call` may name: one table of what each is, read by builders, verifier, analyses, passes and printer.
 
-effect: "pure" (no memory), "read", "write", "opaque" (may do anything, order kept), "barrier".
-lanes: "map" works lane by lane on vectors; "scalar" takes scalars only; "any" says for itself.
+A row says what a call does besides giving a value, so that no pass keeps names: `tec.ir.effects` answers from it. What a row
+leaves out is so: no memory touched, free to be dropped, repeated or moved, a value that depends on the arguments alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ExprError
+from .dtype import dtype_info, with_lanes
+
+if TYPE_CHECKING:
+    from .expr import Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Intrin:
+    """One operation.
+
+    reads, writes: positions of arguments that name an element of memory by a BufferLoad, which is then no load; `span` says how
+      much of the buffer from there on: "one" element, a "run" whose length is the last argument, a "row" of 16 bytes.
+    pointer: the first argument names an element whose address is the value; attrs `rw` ("r", "w", "rw") says what happens
+      through it, anywhere in the buffer.
+    hint: the first argument names an element that is not touched.
+    atomic: the access is ordered by itself against others of its kind.
+    opaque: it has state of its own, so its order among opaque calls is kept.
+    collective: which threads must come together: "wave", "group", or "active" where the result depends on which have come.
+    varying: the value may differ between threads though the arguments do not.
+    lanes: "map" works lane by lane on vectors; "scalar" takes scalars only; "any" says for itself.
+    result: the dtype, or the position of the argument whose dtype it is; "bool" has the lanes of the first argument.
+    """
+
     name: str
     nargs: int  # -1: any number
-    effect: str
-    lanes: str
-    doc: str
+    doc: str = ""
+    lanes: str = "map"
+    result: int | str = 0
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    span: str = "one"
+    pointer: bool = False
+    hint: bool = False
+    atomic: bool = False
+    opaque: bool = False
+    collective: str = ""
+    varying: bool = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a call does more than give a value: it is not dropped, repeated or moved past what it acts on."""
+        return bool(self.writes or self.opaque or self.collective or self.hint)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether equal arguments give equal values, at any time; memory that arguments load is theirs."""
+        return not self.is_kept and not self.reads
+
+    @property
+    def elements(self) -> tuple[int, ...]:
+        """Positions of the arguments that must be a BufferLoad."""
+        return tuple(sorted({*self.reads, *self.writes, *((0,) if self.pointer or self.hint else ())}))
 
 
 INTRINS: dict[str, Intrin] = {}
 
 
-def _add(names: str, nargs: int, effect: str = "pure", lanes: str = "map", doc: str = "") -> None:
+def register(intrin: Intrin) -> None:
+    """Add an operation to the table. Its meaning goes to `interp_calls.register`, its lowering to `Emitter.register_call`."""
+    if intrin.name in INTRINS:
+        raise ExprError(f"there is an operation {intrin.name!r} already")
+    INTRINS[intrin.name] = intrin
+
+
+def result_dtype(op: str, args: Sequence[Expr]) -> str:
+    """The dtype of a call whose own is not stated."""
+    known = INTRINS.get(op)
+    result = 0 if known is None else known.result
+    if isinstance(result, int):
+        return args[result].dtype if result < len(args) else "int32"
+    return with_lanes(result, dtype_info(args[0].dtype).lanes) if result == "bool" and args else result
+
+
+def _add(names: str, nargs: int, doc: str = "", lanes: str = "map", result: int | str = 0, **traits: Any) -> None:
     for name in names.split():
-        INTRINS[name] = Intrin(name, nargs, effect, lanes, doc)
+        register(Intrin(name, nargs, doc, lanes, result, **traits))
 
 
 # Float math, lane by lane, result of the argument's dtype. `tec.ir.passes.lower_math` expands what a target lacks.
@@ -31,78 +94,126 @@ UNARY_FLOAT_MATH = (
     "exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf "
     "floor ceil trunc round nearbyint"
 )
-_add(UNARY_FLOAT_MATH, 1, doc="round: half away from zero; nearbyint: half to even")
+_add(UNARY_FLOAT_MATH, 1, "round: half away from zero; nearbyint: half to even")
 _add("pow atan2 fmod copysign hypot", 2)
-_add("ldexp", 2, doc="a * 2**b; b int32")
-_add("fma", 3, doc="a*b+c, one rounding")
-_add("abs", 1, doc="floats and signed integers")
-_add("isnan isinf isfinite", 1, doc="bool")
+_add("ldexp", 2, "a * 2**b; b int32")
+_add("fma", 3, "a*b+c, one rounding")
+_add("abs", 1, "floats and signed integers")
+_add("isnan isinf isfinite", 1, "bool", result="bool")
 _add(
     "bitand bitor bitxor shl shr mulhi",
     2,
-    doc="integers; shr is arithmetic on signed types; shift amounts are below the width",
+    "integers; shr is arithmetic on signed types; shift amounts are below the width",
 )
-_add("bitnot popcount clz ctz bitreverse", 1, doc="integers; clz(0) is the width")
-_add("min_nan max_nan", 2, doc="minimum and maximum that keep NaN (IEEE minimum, maximum)")
-_add("reinterpret", 1, lanes="any", doc="the same bits as `dtype`")
-_add("likely", 1, doc="the condition, expected true (guards of splits)")
-_add("if_then_else", 3, doc="(cond, a, b): only the chosen side is evaluated; cond scalar")
+_add("bitnot popcount clz ctz bitreverse", 1, "integers; clz(0) is the width")
+_add("min_nan max_nan", 2, "minimum and maximum that keep NaN; of two zeros either")
+_add("reinterpret", 1, "the same bits as `dtype`", lanes="any")
+_add("likely", 1, "the condition, expected true (guards of splits)")
+_add("if_then_else", 3, "(cond, a, b): only the chosen side is evaluated; cond scalar", result=1)
+_add("undef", 0, "any value", varying=True)
 
+# fmt: off  (a table: one row, one line)
 # Memory and pointers.
-_add("address_of", 1, "pure", "scalar", "(BufferLoad): pointer to that element")
-_add("access_ptr", -1, "pure", "scalar", "(BufferLoad of the first element); attrs: rw ('r','w','rw')")
-_add("prefetch", 1, "opaque", "scalar", "(BufferLoad): a hint; attrs: rw, locality")
+_add("address_of", 1, "(BufferLoad): pointer to that element", "scalar", "handle", pointer=True)
+_add("access_ptr", -1, "(BufferLoad of the first element); attrs: rw ('r','w','rw')", "scalar", "handle", pointer=True)
+_add("prefetch", 1, "(BufferLoad): a hint; attrs: rw, locality", "scalar", "int32", hint=True)
 _add(
     "atomic_add atomic_min atomic_max atomic_and atomic_or atomic_xor atomic_exch",
     2,
-    "write",
-    "scalar",
     "(BufferLoad, value): old value; relaxed, device scope for global, work-group scope for shared",
+    "scalar",
+    writes=(0,),
+    atomic=True,
+    varying=True,
 )
-_add("atomic_cas", 3, "write", "scalar", "(BufferLoad, expected, desired): old value")
+_add("atomic_cas", 3, "(BufferLoad, expected, desired): old value", "scalar", writes=(0,), atomic=True, varying=True)
 
 # Threads of a GPU.
 _add(
     "barrier",
     0,
-    "barrier",
-    "scalar",
     "all threads of the work-group; attrs: scope ('shared', 'global', 'wave'), fence included",
+    "scalar",
+    collective="group",
 )
 _add(
     "shuffle_xor shuffle_up shuffle_down shuffle_idx",
     3,
-    "opaque",
-    "scalar",
     "(value, lane mask/delta/index, width): value of another lane of the wavefront; 32-bit and smaller or 64-bit scalars",
+    "scalar",
+    collective="wave",
+    varying=True,
 )
-_add("ballot", 1, "opaque", "scalar", "(bool): uint64 mask of the active lanes where it holds")
-_add("readfirstlane", 1, "opaque", "scalar", "the value of the first active lane, uniform from then on")
-_add("wave_lane", 0, "pure", "scalar", "index of the lane in its wavefront")
+_add(
+    "ballot",
+    1,
+    "(bool): uint64 mask of the active lanes where it holds",
+    "scalar",
+    "uint64",
+    collective="active",
+    varying=True,
+)
+_add(
+    "readfirstlane",
+    1,
+    "the value of the first active lane, uniform in the wavefront from then on",
+    "scalar",
+    collective="active",
+)
+_add("wave_lane", 0, "index of the lane in its wavefront", "scalar", "int32", varying=True)
 _add(
     "async_copy",
     -1,
-    "opaque",
-    "scalar",
     "(dst BufferLoad, src BufferLoad, n elements): copy global -> shared in the background where the target can",
+    "scalar",
+    "int32",
+    reads=(1,),
+    writes=(0,),
+    span="run",
+    opaque=True,
 )
-_add("async_commit", 0, "opaque", "scalar", "closes a group of async copies")
-_add("async_wait", 0, "opaque", "scalar", "attrs: n: waits until at most n groups are under way")
+_add("async_commit", 0, "closes a group of async copies", "scalar", "int32", opaque=True)
+_add("async_wait", 0, "attrs: n: waits until at most n groups are under way", "scalar", "int32", opaque=True)
 
 # Matrix and dot units. Vectors are per lane, layouts in tec.te.intrin and docs.
-_add("dot4", 3, "pure", "any", "(a int8x4|uint8x4, b, c int32): c + sum(a*b)")
-_add("dot2", 3, "pure", "any", "(a float16x2|bfloat16x2, b, c float32)")
+_add("dot4", 3, "(a int8x4|uint8x4, b, c int32): c + sum(a*b)", "any", 2)
+_add("dot2", 3, "(a float16x2|bfloat16x2, b, c float32)", "any", 2)
 _add(
-    "mma", 3, "opaque", "any", "(a, b, c): wavefront-wide c + a*b on the matrix unit; attrs: m, n, k, blocks, in_dtype"
+    "mma",
+    3,
+    "(a, b, c): wavefront-wide c + a*b on the matrix unit; attrs: m, n, k, blocks, in_dtype",
+    "any",
+    2,
+    collective="wave",
+    varying=True,
 )
-_add("ldmatrix", -1, "opaque", "any", "matrix-fragment load from shared memory; attrs: num, trans")
+_add(
+    "ldmatrix",
+    -1,
+    "matrix-fragment load from shared memory, each lane naming a row; attrs: num, trans",
+    "any",
+    reads=(0,),
+    span="row",
+    collective="wave",
+    varying=True,
+)
 
-# Functions outside.
-_add("call_extern", -1, "opaque", "any", "attrs: symbol: a C function linked into the CPU code")
-_add("call_pure_extern", -1, "pure", "any", "attrs: symbol")
-_add("call_llvm_intrin", -1, "opaque", "any", "attrs: name: an LLVM intrinsic by full name, e.g. llvm.amdgcn.s.sleep")
-_add("call_llvm_pure_intrin", -1, "pure", "any", "attrs: name")
-_add("undef", 0, doc="any value")
+# Functions outside; memory they reach by pointers, which say what happens there.
+_add(
+    "call_extern", -1, "attrs: symbol: a C function linked into the CPU code", "any", "int32", opaque=True, varying=True
+)
+_add("call_pure_extern", -1, "attrs: symbol", "any", varying=True)
+_add(
+    "call_llvm_intrin",
+    -1,
+    "attrs: name: an LLVM intrinsic by full name, e.g. llvm.amdgcn.s.sleep",
+    "any",
+    "int32",
+    opaque=True,
+    varying=True,
+)
+_add("call_llvm_pure_intrin", -1, "attrs: name", "any", varying=True)
 
 # Host side, made by split_host_device; see tec.runtime.program.
-_add("launch", -1, "opaque", "any", "attrs: kernel, grid, block, dyn_shared")
+_add("launch", -1, "attrs: kernel, grid, block, dyn_shared", "any", "int32", opaque=True)
+# fmt: on

@@ -11,8 +11,7 @@ from . import expr as E
 from .buffer import Buffer
 from .build import const, round_float, wrap_int
 from .dtype import dtype_info
-from .intrin import INTRINS
-from .printer import call_dtype
+from .intrin import INTRINS, result_dtype
 
 _BINARY: dict[type, type] = {
     ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
@@ -238,7 +237,7 @@ class ExprParser:
             args = tuple([self.expr(a) for a in node.args])
         words = self.keywords(node)
         stated = words.pop("dtype", None)
-        dtype = self.dtype_of(stated) if stated is not None else call_dtype(name, args)
+        dtype = self.dtype_of(stated) if stated is not None else result_dtype(name, args)
         return E.Call(name, args, dtype, {k: self.value(v) for k, v in words.items()} or None)
 
     def _cast(self, node: ast.Call) -> E.Expr:

@@ -27,8 +27,9 @@ import numpy as np
 from . import expr as E
 from . import stmt as S
 from .buffer import GLOBAL, Buffer
-from .dtype import dtype_info, with_lanes
+from .dtype import dtype_info
 from .func import Func, IRModule
+from .intrin import result_dtype
 from .visit import deep_recursion
 
 # Operators: text, precedence (Python's).
@@ -47,31 +48,6 @@ LOOP_WORDS = {
 }
 # Attrs of a Func that the text leaves out: places in the user's program, and what is written as statements.
 _HIDDEN_ATTRS = ("loc", "threads", "lowered_from")
-
-
-def call_dtype(op: str, args: Sequence[E.Expr]) -> str:
-    """The dtype of a Call that the text need not state."""
-    if op in ("if_then_else", "dot4", "dot2", "mma"):
-        return args[1 if op == "if_then_else" else 2].dtype if len(args) == 3 else "int32"
-    if op in ("isnan", "isinf", "isfinite"):
-        return with_lanes("bool", dtype_info(args[0].dtype).lanes) if args else "bool"
-    if op in ("address_of", "access_ptr"):
-        return "handle"
-    if op == "ballot":
-        return "uint64"
-    if op in (
-        "call_extern",
-        "launch",
-        "barrier",
-        "prefetch",
-        "async_copy",
-        "async_commit",
-        "async_wait",
-        "wave_lane",
-        "call_llvm_intrin",
-    ):
-        return "int32"
-    return args[0].dtype if args else "int32"
 
 
 def float_text(value: float, dtype: str) -> str:
@@ -212,7 +188,7 @@ class Printer:
             parts = [self.expr(e.args[0]), self.expr(e.args[1], xa), self.expr(e.args[2], xb)]
         else:
             parts = [self.expr(a) for a in e.args]
-        if e.dtype != call_dtype(e.op, e.args):
+        if e.dtype != result_dtype(e.op, e.args):
             parts.append(f'dtype="{e.dtype}"')
         parts += [f"{k}={self.value(v)}" for k, v in (e.attrs or {}).items()]
         return f"{e.op}({', '.join(parts)})"

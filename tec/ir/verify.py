@@ -177,9 +177,9 @@ def _call(e: E.Call, ctx: _Context) -> str | None:
         lanes = {dtype_info(a.dtype).lanes for a in e.args} | {dtype_info(e.dtype).lanes}
         if len(lanes) > 1:
             return f"{e.op} of different lanes: {', '.join(a.dtype for a in e.args)} to {e.dtype}"
-    if e.op in ("address_of", "access_ptr", "prefetch") or e.op.startswith("atomic_"):
-        if not isinstance(e.args[0], E.BufferLoad):
-            return f"the first argument of {e.op} is no access"
+    for k in known.elements:
+        if k < len(e.args) and not isinstance(e.args[k], E.BufferLoad):
+            return f"argument {k + 1} of {e.op} is no access"
     return None
 
 

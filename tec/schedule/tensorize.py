@@ -16,6 +16,7 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
+from ..ir.intrin import INTRINS
 from ..ir.visit import children, free_vars, substitute_stmt, substituter, visit
 from ..te.operation import ComputeOp
 from ..te.tensor import Tensor
@@ -407,7 +408,7 @@ def _pointer_uses(intrin: Any) -> set[int]:
     out: set[int] = set()
 
     def on_expr(e: E.Expr) -> None:
-        if isinstance(e, E.Call) and e.op in ("access_ptr", "address_of") and isinstance(e.args[0], E.BufferLoad):
+        if isinstance(e, E.Call) and INTRINS[e.op].pointer and isinstance(e.args[0], E.BufferLoad):
             out.add(id(e.args[0].buffer))
 
     for s in (intrin.body, intrin.reduce_init, intrin.reduce_update):

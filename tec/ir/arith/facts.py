@@ -376,7 +376,7 @@ def _key(e: Any) -> Any:
         return (t, id(e.buffer), id(e.predicate) if e.predicate is not None else 0, *[id(i) for i in e.indices])
     if t is E.Call:
         known = INTRINS.get(e.op)
-        if known is None or known.effect != "pure" or e.op in ("undef", "address_of", "access_ptr"):
+        if known is None or not known.is_pure or known.pointer or e.op == "undef":
             return (t, id(e))
         return (t, e.op, e.dtype, _attr_key(e.attrs), *[id(a) for a in e.args])
     if t is E.TensorRead:

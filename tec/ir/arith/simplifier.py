@@ -15,8 +15,8 @@ from .. import build
 from .. import expr as E
 from ..build import FOLD, cast, const, logical_and, logical_not, logical_or, wrap_int
 from ..dtype import dtype_info
-from ..intrin import INTRINS
-from ..visit import free_vars, map_expr, walk_exprs
+from ..effects import is_kept
+from ..visit import free_vars, map_expr
 from . import divmod as D
 from .bounds import INDEX_DTYPES
 from .conditions import call, compare, logic, negate, select
@@ -303,11 +303,6 @@ def _holds(wide: Any, narrow: Any) -> bool:
     return bool(narrow.kind == "uint" and wide.bits > narrow.bits)
 
 
-def has_effects(e: E.Expr) -> bool:
-    """Whether evaluating `e` does more than give a value."""
-    return any(type(x) is E.Call and INTRINS[x.op].effect != "pure" for x in walk_exprs(e))
-
-
 def _let(f: Simplifier, e: E.Let) -> E.Expr:
     v = f.simp(e.value)
     if type(v) in (E.Var, E.IntImm, E.FloatImm):
@@ -326,7 +321,7 @@ def _let(f: Simplifier, e: E.Let) -> E.Expr:
         if f.has_data(v):
             f._data[id(e.var)] = True
     body = f.simp(e.body)
-    if all(x is not e.var for x in free_vars(body)) and not has_effects(v):
+    if all(x is not e.var for x in free_vars(body)) and not is_kept(v):
         return body
     if v is e.value and body is e.body:
         return e

@@ -12,6 +12,7 @@ from __future__ import annotations
 from ...target import Target
 from .. import expr as E
 from .. import stmt as S
+from ..effects import effects
 from ..func import Func
 from ..visit import map_stmt, visit
 
@@ -35,7 +36,7 @@ def _hoist(loop: S.For) -> S.Stmt:
         conds.extend(_conjuncts(body.cond))
         body = body.then
     outside = [c for c in conds if _is_invariant(c, loop.var)]
-    if not outside or any(_reads_memory(c) for c in conds):
+    if not outside or not all(effects(c).is_constant for c in conds):
         return loop
     inside = [c for c in conds if not _is_invariant(c, loop.var)]
     for c in reversed(inside):
@@ -59,14 +60,3 @@ def _is_invariant(c: E.Expr, var: E.Var) -> bool:
 
     visit(c, on_expr)
     return not used
-
-
-def _reads_memory(c: E.Expr) -> bool:
-    found = False
-
-    def on_expr(x: E.Expr) -> None:
-        nonlocal found
-        found = found or type(x) is E.BufferLoad or (type(x) is E.Call and x.op not in ("likely", "isnan"))
-
-    visit(c, on_expr)
-    return found

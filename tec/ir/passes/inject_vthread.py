@@ -11,6 +11,7 @@ from ...target import Target
 from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
+from ..effects import effects
 from ..func import Func
 from ..visit import holds, map_expr, map_stmt, visit
 from .rewrite_util import clone, const_int, reshaped
@@ -75,30 +76,21 @@ class _Injector:
                         touched.add(id(s.buffer))
                 elif isinstance(s, S.AllReduce) and any(depends(e) for e in (*s.values, s.predicate)):
                     touched.update(id(d) for d in s.dests)
-                elif isinstance(s, S.Evaluate):
-                    self._written_by_call(s.value, depends(s.value) or under, local, touched)
 
                 def child(x: S.Stmt) -> S.Stmt:
                     go(x, under)
                     return x
 
-                map_stmt(s, child, _keep)
+                def called(e: E.Expr) -> E.Expr:
+                    if under or depends(e):
+                        touched.update(effects(e).writes & local)
+                    return e
+
+                map_stmt(s, child, called)
 
             go(body, False)
             if before == (len(touched), len(self.varying)):
                 return touched
-
-    @staticmethod
-    def _written_by_call(e: E.Expr, depends: bool, local: set[int], touched: set[int]) -> None:
-        if not depends:
-            return
-
-        def on_expr(x: E.Expr) -> None:
-            if type(x) is E.Call and x.op in ("access_ptr", "address_of") and isinstance(x.args[0], E.BufferLoad):
-                if id(x.args[0].buffer) in local:
-                    touched.add(id(x.args[0].buffer))
-
-        visit(e, on_expr)
 
     def depends(self, root: E.Expr | S.Stmt) -> bool:
         hit = False

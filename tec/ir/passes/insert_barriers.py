@@ -20,14 +20,14 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
+from ..effects import Access, effects, is_call
 from ..func import Func
+from ..intrin import INTRINS
 from ..visit import map_stmt, substitute, visit
 from .rewrite_util import (
     SHARED_SCOPES,
     THREAD_TAGS,
-    Access,
     const_int,
-    expr_accesses,
     is_launch_loop,
     same_expr,
     sunk,
@@ -77,23 +77,10 @@ def _kernel(root: S.Stmt) -> S.Stmt:
 
 def _watched(body: S.Stmt) -> set[int]:
     """Buffers whose accesses may need order: shared ones, and global ones both written and read here."""
-    written: set[int] = set()
-    read: set[int] = set()
-    shared: set[int] = set()
-
-    def on_expr(e: E.Expr) -> None:
-        if type(e) is E.BufferLoad:
-            (shared if e.buffer.scope in SHARED_SCOPES else read).add(id(e.buffer))
-
-    def on_stmt(s: S.Stmt) -> None:
-        if isinstance(s, S.BufferStore):
-            if s.buffer.scope in SHARED_SCOPES:
-                shared.add(id(s.buffer))
-            elif s.buffer.scope == "global":
-                written.add(id(s.buffer))
-
-    visit(body, on_expr, on_stmt)
-    return shared | (written & read)
+    does = effects(body)
+    scopes = {id(a.buffer): a.buffer.scope for a in does.accesses}
+    both = does.writes & does.reads
+    return {k for k, scope in scopes.items() if scope in SHARED_SCOPES or (scope == "global" and k in both)}
 
 
 @dataclass(slots=True)
@@ -143,7 +130,7 @@ class _Walk:
         found: list[SharedAccess] = []
         for e in exprs:
             if e is not None:
-                found.extend(self.shared(a) for a in expr_accesses(e) if id(a.buffer) in self.watched)
+                found.extend(self.shared(a) for a in effects(e).accesses if id(a.buffer) in self.watched)
         return found
 
     def shared(self, a: Access) -> SharedAccess:
@@ -154,24 +141,29 @@ class _Walk:
         return SharedAccess(a.buffer, index, a.is_write, a.loc, [], conds, a.atomic, collective=a.collective)
 
     def meet(self, tail: Iterable[SharedAccess] | _ByBuffer, head: list[SharedAccess]) -> SharedAccess | None:
-        """The access of `head` that must wait for one of `tail`."""
+        """The access of `head` that must wait for one of `tail`; of global memory if there is one, as its barrier orders all."""
         if not head:
             return None
         before = tail if isinstance(tail, _ByBuffer) else _ByBuffer(tail)
+        why: SharedAccess | None = None
         for b in head:
+            if why is not None and b.buffer.scope != "global":
+                continue
             # Two reads never wait: a read looks at the writes before it alone.
             for a in (before.any if b.is_write else before.writes).get(id(b.buffer), ()):
                 if self._ordered(a, b):
-                    if self.divergent and b.buffer.scope == "global":
-                        continue
-                    return b
-        return None
+                    if b.buffer.scope != "global":
+                        why = b
+                        break
+                    if not self.divergent:
+                        return b
+        return why
 
     def _ordered(self, a: SharedAccess, b: SharedAccess) -> bool:
         if a.buffer.scope == "global" and a.index is not None and b.index is not None:
             # Sizes that are not constant keep enumeration from seeing that each thread stays with its own element.
             if same_expr(a.index, b.index):
-                return False
+                return self.conflicts.meet(a, b, unknown=False)
         return self.conflicts.meet(a, b)
 
     def is_varying(self, e: E.Expr) -> bool:
@@ -183,10 +175,7 @@ class _Walk:
             if (
                 id(x) in self.varying
                 or (type(x) is E.BufferLoad and x.buffer.scope not in ("global", *SHARED_SCOPES))
-                or (
-                    type(x) is E.Call
-                    and x.op in ("shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx", "wave_lane", "ballot")
-                )
+                or (type(x) is E.Call and INTRINS[x.op].varying)
             ):
                 found = True
 
@@ -220,7 +209,7 @@ class _Walk:
                 inner = self.walk(s.body)
                 inner.stmt = s if inner.stmt is s.body else S.Attr(s.key, s.value, inner.stmt)
                 return inner
-            case S.Evaluate() if isinstance(s.value, E.Call) and s.value.op == "barrier":
+            case S.Evaluate() if is_call(s, "barrier"):
                 return _Summary(s, barrier=True)
             case S.BufferStore():
                 found = self.accesses([s.value, *s.indices, s.predicate])
@@ -351,7 +340,7 @@ class _Walk:
         own = self.accesses([s.value])
         if self.is_varying(s.value):
             self.varying.add(id(s.var))
-        reads_memory = any(True for _ in expr_accesses(s.value))
+        reads_memory = bool(effects(s.value).accesses)
         if not reads_memory:
             self.lets[s.var] = substitute(s.value, self.lets) if self.lets else s.value
         inner = self.walk(s.body)

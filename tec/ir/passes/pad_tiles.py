@@ -23,10 +23,11 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
+from ..effects import is_kept
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import free_vars, map_stmt, visit
-from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, has_effect, is_launch_loop, same_expr
+from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, is_launch_loop, same_expr
 
 _Key = tuple[int, E.Expr]  # (dimension or -1, what is left of the condition once that index is taken out)
 
@@ -148,9 +149,7 @@ class _Padder:
         """Buffers whose address is taken are not looked into."""
 
         def on_expr(e: E.Expr) -> None:
-            if (type(e) is E.Call and INTRINS[e.op].effect != "pure") or (
-                type(e) is E.Call and e.op in ("access_ptr", "address_of")
-            ):
+            if type(e) is E.Call and (INTRINS[e.op].pointer or not INTRINS[e.op].is_pure):
                 for a in e.args:
                     if isinstance(a, E.BufferLoad) and id(a.buffer) in self.tiles:
                         self.tiles[id(a.buffer)].opaque = True
@@ -161,7 +160,7 @@ class _Padder:
     def store(self, s: S.BufferStore) -> None:
         self.touch(s.value, *s.indices)
         tile = self.tiles.get(id(s.buffer))
-        if tile is None or s.predicate is not None or has_effect(s.value):
+        if tile is None or s.predicate is not None or is_kept(s.value):
             for g in self.guards:
                 g.needed = True
             if tile is not None:

@@ -38,9 +38,10 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
+from ..effects import effects
 from ..func import Func
-from ..visit import map_expr, map_stmt, substitute, visit
-from .rewrite_util import SHARED_SCOPES, clone, const_int
+from ..visit import map_expr, map_stmt, substitute
+from .rewrite_util import SHARED_SCOPES, clone, const_int, is_named
 
 _PRAGMA = "pragma.software_pipeline"
 _MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared memory
@@ -115,41 +116,27 @@ def _find(loop: S.For, stages: int) -> _Body | None:
     fill_reads: set[int] = set()
     made: set[int] = set()
     used = False
+    opaque = [False, False]  # calls with an order of their own, in the fills and in the rest
     for s in parts:
-        reads, writes = _touched(s)
+        does = effects(s)
+        reads, writes = does.reads, does.writes
         if writes & mine:
             # A fill must stand by itself, and before every use.
             if used or not writes <= mine or reads & mine:
                 return None
             fill_reads |= reads
+            opaque[0] |= does.is_opaque
             out.fills.append(s)
         else:
             used = used or bool(reads & mine)
             made |= writes
+            opaque[1] |= does.is_opaque
             out.rest.append(s)
-    if fill_reads & made:  # a step's fill needs what the step before computes
+    if fill_reads & made or all(
+        opaque
+    ):  # a step's fill needs what the step before computes, or their calls have an order
         return None
     return out if out.fills and out.rest else None
-
-
-def _touched(s: S.Stmt) -> tuple[set[int], set[int]]:
-    reads: set[int] = set()
-    writes: set[int] = set()
-
-    def on_expr(e: E.Expr) -> None:
-        if type(e) is E.BufferLoad:
-            reads.add(id(e.buffer))
-        elif type(e) is E.Call and e.op in ("access_ptr", "address_of") and isinstance(e.args[0], E.BufferLoad):
-            writes.add(id(e.args[0].buffer))
-
-    def on_stmt(x: S.Stmt) -> None:
-        if isinstance(x, S.BufferStore):
-            writes.add(id(x.buffer))
-        elif isinstance(x, S.AllReduce):
-            writes.update(id(d) for d in x.dests)
-
-    visit(s, on_expr, on_stmt)
-    return reads, writes
 
 
 class _Pipeline:
@@ -253,7 +240,7 @@ class _Pipeline:
         """`s` for one step of the loop, its pipelined buffers replaced by their slot, inside of the body's wrappers."""
         for w in reversed(self.body.wrappers):
             if isinstance(w, S.Alloc):
-                if _names(s, w.buffer):
+                if is_named(s, w.buffer):
                     s = S.Alloc(w.buffer, s, w.annotations)
             elif isinstance(w, S.Attr):
                 s = S.Attr(w.key, w.value, s)
@@ -400,8 +387,3 @@ def _shifted_notes(notes: dict[str, Any]) -> dict[str, Any]:
         entries = [entries] if isinstance(entries[0], int) else entries
         out["storage_align"] = [(a + 1, f, o) for a, f, o in entries]
     return out
-
-
-def _names(s: S.Stmt, buffer: Buffer) -> bool:
-    reads, writes = _touched(s)
-    return id(buffer) in reads or id(buffer) in writes

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ...target import Target
 from .. import expr as E
 from .. import stmt as S
+from ..effects import is_kept
 from ..func import Func
-from ..visit import map_stmt, visit
-from .rewrite_util import clone, const_int, has_effect
+from ..visit import map_stmt
+from .rewrite_util import clone, const_int, is_named
 
 
 def remove_noop(func: Func, target: Target) -> Func:
@@ -16,7 +17,7 @@ def remove_noop(func: Func, target: Target) -> Func:
 
 
 def _is_noop(s: S.Stmt) -> bool:
-    return isinstance(s, S.Evaluate) and not has_effect(s.value)
+    return isinstance(s, S.Evaluate) and not is_kept(s.value)
 
 
 def _keep(e: E.Expr) -> E.Expr:
@@ -43,11 +44,11 @@ def _stmt(s: S.Stmt) -> S.Stmt:
             return S.NOP
         case S.LetStmt():
             if _is_noop(out.body):
-                return S.Evaluate(out.value) if has_effect(out.value) else S.NOP
+                return S.Evaluate(out.value) if is_kept(out.value) else S.NOP
         case S.Alloc():
             if _is_noop(out.body):
                 return S.NOP
-            if not _is_used(out):
+            if not is_named(out.body, out.buffer):
                 return out.body
         case S.BufferStore():
             return S.NOP if _stores_itself(out) else out
@@ -60,7 +61,7 @@ def _branch(s: S.IfThenElse) -> S.Stmt:
     orelse = None if s.orelse is not None and _is_noop(s.orelse) else s.orelse
     if _is_noop(s.then):
         if orelse is None:
-            return S.Evaluate(s.cond) if has_effect(s.cond) else S.NOP
+            return S.Evaluate(s.cond) if is_kept(s.cond) else S.NOP
         return S.IfThenElse(E.Not(s.cond), orelse)
     return s if orelse is s.orelse else S.IfThenElse(s.cond, s.then, orelse)
 
@@ -76,21 +77,3 @@ def _stores_itself(s: S.BufferStore) -> bool:
     ):
         return False
     return all(a is b for a, b in zip(v.indices, s.indices))
-
-
-def _is_used(s: S.Alloc) -> bool:
-    used = False
-
-    def on_expr(e: E.Expr) -> None:
-        nonlocal used
-        used = used or (type(e) is E.BufferLoad and e.buffer is s.buffer)
-
-    def on_stmt(x: S.Stmt) -> None:
-        nonlocal used
-        if isinstance(x, S.BufferStore):
-            used = used or x.buffer is s.buffer
-        elif isinstance(x, S.AllReduce):
-            used = used or any(d is s.buffer for d in x.dests)
-
-    visit(s.body, on_expr, on_stmt)
-    return used

@@ -6,17 +6,14 @@ condition around a statement without enclosing anything that all threads must re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from ...errors import Loc
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
-from ..dtype import dtype_info
-from ..intrin import INTRINS
+from ..effects import effects, is_call
 from ..visit import children, map_expr, map_stmt, substituter, visit
 
 SHARED_SCOPES = ("shared", "shared.dyn")
@@ -151,94 +148,22 @@ def clone(s: S.Stmt, values: Mapping[E.Var, E.Expr]) -> S.Stmt:
     return Cloner(values).stmt(s)
 
 
-# ---- what a statement touches
-
-
-@dataclass(slots=True)
-class Access:
-    """One access of a buffer: where, whether it writes, and the statement's place in the user's program."""
-
-    buffer: Buffer
-    indices: tuple[E.Expr, ...]
-    is_write: bool
-    loc: Loc | None = None
-    atomic: bool = False
-    collective: bool = False  # made for all lanes of the wavefront, whichever names the element
-
-
-def expr_accesses(e: E.Expr, loc: Loc | None = None) -> Iterator[Access]:
-    """Loads, atomics and pointers taken in an expression (a pointer counts by its attrs' `rw`)."""
-    found: list[Access] = []
-    pointed: set[int] = set()
-
-    def on_expr(x: E.Expr) -> None:
-        if type(x) is E.Call and x.args and isinstance(x.args[0], E.BufferLoad):
-            head = x.args[0]
-            if x.op in ("access_ptr", "address_of"):
-                rw = (x.attrs or {}).get("rw", "rw")
-                pointed.add(id(head))
-                if "r" in rw:
-                    found.append(Access(head.buffer, (), False, loc))
-                if "w" in rw:
-                    found.append(Access(head.buffer, (), True, loc))
-            elif x.op.startswith("atomic_"):
-                pointed.add(id(head))
-                found.append(Access(head.buffer, head.indices, True, loc, atomic=True))
-            elif x.op == "async_copy" and len(x.args) > 1 and isinstance(x.args[1], E.BufferLoad):
-                pointed.add(id(head))
-                pointed.add(id(x.args[1]))
-                n = const_int(x.args[2]) if len(x.args) > 2 else 1
-                for load, writes in ((head, True), (x.args[1], False)):
-                    at = _run(load.indices, n) if n else ()
-                    found.append(Access(load.buffer, at, writes, loc))
-            elif x.op == "prefetch":
-                pointed.add(id(head))
-            elif x.op == "ldmatrix":  # each lane names a row of 16 bytes and gets parts of others' rows
-                pointed.add(id(head))
-                row = _run(head.indices, 128 // dtype_info(head.buffer.dtype).bits)
-                found.append(Access(head.buffer, row, False, loc, collective=True))
-
-    visit(e, on_expr)
-
-    def on_load(x: E.Expr) -> None:
-        if type(x) is E.BufferLoad and id(x) not in pointed:
-            found.append(Access(x.buffer, x.indices, False, loc))
-
-    visit(e, on_load)
-    yield from found
-
-
-def _run(indices: tuple[E.Expr, ...], n: int) -> tuple[E.Expr, ...]:
-    """The indices of `n` neighbours along the last axis."""
-    if n == 1:
-        return indices
-    last = indices[-1]
-    return (*indices[:-1], E.Ramp(last, B.const(1, last.dtype), n)) if not isinstance(last, E.Ramp) else ()
-
-
-def has_effect(e: E.Expr) -> bool:
-    """Whether evaluating `e` does more than give a value."""
+def is_named(s: S.Stmt, buffer: Buffer) -> bool:
+    """Whether a statement names a buffer."""
     found = False
 
-    def on_expr(x: E.Expr) -> None:
+    def on_expr(e: E.Expr) -> None:
         nonlocal found
-        if type(x) is E.Call and INTRINS[x.op].effect not in ("pure", "read"):
-            found = True
+        found = found or (type(e) is E.BufferLoad and e.buffer is buffer)
 
-    visit(e, on_expr)
-    return found
-
-
-def has_call(root: E.Expr | S.Stmt, *ops: str) -> bool:
-    """Whether a call of one of `ops` stands below `root`."""
-    found = False
-
-    def on_expr(x: E.Expr) -> None:
+    def on_stmt(x: S.Stmt) -> None:
         nonlocal found
-        if type(x) is E.Call and x.op in ops:
-            found = True
+        if isinstance(x, S.BufferStore):
+            found = found or x.buffer is buffer
+        elif isinstance(x, S.AllReduce):
+            found = found or any(d is buffer for d in x.dests)
 
-    visit(root, on_expr)
+    visit(s, on_expr, on_stmt)
     return found
 
 
@@ -259,29 +184,16 @@ def stmt_size(s: S.Stmt) -> int:
 
 
 def needs_all_threads(s: S.Stmt) -> bool:
-    """Whether something below `s` may need all threads of the work-group together: a reduction over threads, a barrier,
-    or shared memory both written and read."""
-    written: set[int] = set()
-    read: set[int] = set()
-    sync = False
-
-    def on_expr(e: E.Expr) -> None:
-        nonlocal sync
-        if type(e) is E.BufferLoad:
-            if e.buffer.scope in SHARED_SCOPES:
-                read.add(id(e.buffer))
-        elif type(e) is E.Call and e.op in ("barrier", "mma", "ldmatrix"):
-            sync = True
-
-    def on_stmt(x: S.Stmt) -> None:
-        nonlocal sync
-        if isinstance(x, S.AllReduce):
-            sync = True
-        elif isinstance(x, S.BufferStore) and x.buffer.scope in SHARED_SCOPES:
-            written.add(id(x.buffer))
-
-    visit(s, on_expr, on_stmt)
-    return sync or bool(written & read)
+    """Whether something below `s` may need all threads of the work-group or the wavefront together: a reduction over threads, a
+    barrier, lanes that take each other's values, or shared memory both written and read."""
+    does = effects(s)
+    if does.collective & {"group", "wave"}:
+        return True
+    written, read = (
+        {id(a.buffer) for a in does.accesses if a.is_write is w and a.buffer.scope in SHARED_SCOPES}
+        for w in (True, False)
+    )
+    return bool(written & read)
 
 
 def sunk(s: S.IfThenElse) -> S.Stmt | None:
@@ -291,7 +203,7 @@ def sunk(s: S.IfThenElse) -> S.Stmt | None:
     """
     cond: E.Expr = s.cond
     name = E.Var("held", "bool")
-    if _touches_memory(cond):
+    if not effects(cond).is_constant:
         cond = name
     moved = guarded(cond, s.then)
     if s.orelse is not None:
@@ -318,13 +230,13 @@ def guarded(cond: E.Expr, s: S.Stmt) -> S.Stmt:
             return S.Attr(s.key, s.value, guarded(cond, s.body))
         case S.LetStmt():
             value = s.value
-            if _touches_memory(value):
+            if effects(value).accesses:
                 value = B.if_then_else(cond, value, B.const(0, value.dtype))
             return S.LetStmt(s.var, value, guarded(cond, s.body))
         case S.AllReduce():
             return S.AllReduce(s.combiner, s.values, B.logical_and(cond, s.predicate), s.dests, s.threads, s.loc)
         case S.IfThenElse():
-            if _touches_memory(s.cond):
+            if not effects(s.cond).is_constant:
                 held = E.Var("held", "bool")
                 moved = guarded(held, s.then)
                 if s.orelse is not None:
@@ -334,21 +246,9 @@ def guarded(cond: E.Expr, s: S.Stmt) -> S.Stmt:
             if s.orelse is None:
                 return then
             return S.seq(then, guarded(B.logical_and(cond, B.logical_not(s.cond)), s.orelse))
-        case S.Evaluate() if isinstance(s.value, E.Call) and s.value.op == "barrier":
+        case S.Evaluate() if is_call(s, "barrier"):
             return s
     return S.IfThenElse(cond, s)
-
-
-def _touches_memory(e: E.Expr) -> bool:
-    found = False
-
-    def on_expr(x: E.Expr) -> None:
-        nonlocal found
-        if type(x) is E.BufferLoad:
-            found = True
-
-    visit(e, on_expr)
-    return found
 
 
 def widen(e: E.Expr) -> E.Expr:

@@ -16,9 +16,10 @@ from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
 from ..dtype import dtype_info
+from ..effects import effects
 from ..func import Func
 from ..visit import free_vars, map_stmt, visit
-from .rewrite_util import BLOCK_TAGS, LAUNCH_TAGS, THREAD_TAGS, const_int, expr_accesses, is_launch_loop
+from .rewrite_util import BLOCK_TAGS, LAUNCH_TAGS, THREAD_TAGS, const_int, is_launch_loop
 
 
 def split_host_device(func: Func, target: Target) -> tuple[Func, list[Func]]:
@@ -81,7 +82,7 @@ def _check_host(s: S.Stmt, target: Target) -> None:
             "a reduction across threads stands outside of thread-bound loops", where=s.loc, locate=False
         )
     for e in exprs:
-        for access in expr_accesses(e):
+        for access in effects(e).accesses:
             raise LoweringError(
                 f"{access.buffer.name} is read outside of loops that are bound to threads, on the host side of a kernel of {target}",
                 where=access.buffer.loc,
@@ -224,23 +225,15 @@ def _parameters(
     """Buffers and scalars that `body` uses and does not make itself; and the names of the buffers that it writes."""
     buffers: dict[int, Buffer] = {}
     own: set[int] = set()
-    written: set[str] = set()
+    written = {a.buffer.name for a in effects(body).accesses if a.is_write}
 
     def on_expr(e: E.Expr) -> None:
         if type(e) is E.BufferLoad:
             buffers.setdefault(id(e.buffer), e.buffer)
-        elif type(e) is E.Call and e.args and isinstance(e.args[0], E.BufferLoad):
-            if (
-                e.op.startswith("atomic_")
-                or e.op == "address_of"
-                or (e.op == "access_ptr" and "w" in (e.attrs or {}).get("rw", "rw"))
-            ):
-                written.add(e.args[0].buffer.name)
 
     def on_stmt(s: S.Stmt) -> None:
         if isinstance(s, S.BufferStore):
             buffers.setdefault(id(s.buffer), s.buffer)
-            written.add(s.buffer.name)
         elif isinstance(s, S.Alloc):
             own.add(id(s.buffer))
         elif isinstance(s, S.AllReduce):

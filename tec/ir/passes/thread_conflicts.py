@@ -71,8 +71,9 @@ class Conflicts:
         self.count = ids
         self._known: dict[tuple[int, int, bool], bool] = {}
 
-    def meet(self, first: SharedAccess, second: SharedAccess) -> bool:
-        """Whether two threads may touch one element, one of them writing, the first access before the second."""
+    def meet(self, first: SharedAccess, second: SharedAccess, unknown: bool = True) -> bool:
+        """Whether two threads may touch one element, one of them writing, the first access before the second; `unknown`
+        where that cannot be told."""
         if first.buffer is not second.buffer or not (first.is_write or second.is_write) or self.count == 1:
             return False
         if first.atomic and second.atomic:
@@ -82,7 +83,7 @@ class Conflicts:
         try:
             return self._meet(first, second)
         except _UnknownError:
-            return True
+            return unknown
 
     def _meet(self, first: SharedAccess, second: SharedAccess) -> bool:
         uniform_a, own_a, loops_a = self._split(first)

@@ -13,15 +13,15 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
+from ..effects import effects
 from ..func import Func
-from ..visit import free_vars, map_stmt, substituter, visit
+from ..visit import free_vars, map_stmt, substituter
 from .rewrite_util import (
     LAUNCH_TAGS,
     SHARED_SCOPES,
     THREAD_TAGS,
     const_int,
     guarded,
-    has_effect,
     is_launch_loop,
     same_expr,
 )
@@ -131,7 +131,7 @@ def _unify_kernel(root: S.For) -> S.Stmt:
                 return once(out, active, set(launch))
             if out.buffer.scope in SHARED_SCOPES:
                 return once(out, active, set(THREAD_TAGS))
-        elif isinstance(out, S.Evaluate) and has_effect(out.value) and _is_store_like(out.value):
+        elif isinstance(out, S.Evaluate) and _is_store_like(out.value):
             return once(out, active, set(launch))
         return out
 
@@ -155,16 +155,9 @@ def _note_tags(s: S.Stmt, tags: dict[int, frozenset[str]]) -> frozenset[str]:
 
 
 def _is_store_like(e: E.Expr) -> bool:
-    """Whether an expression's effect is on memory of its own (an atomic), not on its lanes together."""
-    found = False
-
-    def on_expr(x: E.Expr) -> None:
-        nonlocal found
-        if type(x) is E.Call and x.op.startswith("atomic_"):
-            found = True
-
-    visit(e, on_expr)
-    return found
+    """Whether an expression's effect is on memory (an atomic), not on its lanes together."""
+    found = effects(e)
+    return bool(found.writes) and not found.collective
 
 
 def _launch_var(e: E.Expr) -> E.Var:

@@ -19,6 +19,7 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info, with_lanes
+from ..effects import effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import map_stmt, visit
@@ -163,11 +164,7 @@ class _Vectorizer:
         """A statement that does not depend on the lane: its effect happens once for each lane all the same."""
         if self.predicates:
             raise _CannotVectorizeError
-        if (
-            isinstance(s, S.Evaluate)
-            and isinstance(s.value, E.Call)
-            and INTRINS[s.value.op].effect in ("barrier", "pure")
-        ):
+        if isinstance(s, S.Evaluate) and (is_call(s, "barrier") or effects(s.value).is_constant):
             return s
         raise _CannotVectorizeError
 
@@ -475,6 +472,8 @@ def _call(v: _Vectorizer, e: E.Call) -> E.Expr:
         b = v.guarded_by(E.Not(cond), e.args[2])
         return E.Select(cond, widen(a, v.lanes), widen(b, v.lanes))
     args = tuple([v.expr(a) for a in e.args])
+    if INTRINS[e.op].writes or INTRINS[e.op].opaque:
+        raise _CannotVectorizeError  # once for each lane, though no lane may show in its arguments
     if all(a is b for a, b in zip(args, e.args)):
         return e
     lanes = max([lanes_of(a) for a in args], default=1)
@@ -483,7 +482,7 @@ def _call(v: _Vectorizer, e: E.Call) -> E.Expr:
     info = INTRINS[e.op]
     if info.lanes == "map" or (e.op == "reinterpret" and dtype_info(e.dtype).bits == dtype_info(e.args[0].dtype).bits):
         return E.Call(e.op, tuple([widen(a, lanes) for a in args]), with_lanes(e.dtype, lanes), e.attrs)
-    if info.effect == "pure" and all(lanes_of(a) in (1, lanes) for a in args) and not v.predicates:
+    if info.is_pure and all(lanes_of(a) in (1, lanes) for a in args) and not v.predicates:
         picked = [tuple([E.Shuffle((a,), (k,)) if lanes_of(a) == lanes else a for a in args]) for k in range(lanes)]
         return E.Shuffle(tuple([E.Call(e.op, p, e.dtype, e.attrs) for p in picked]), tuple(range(lanes)))
     raise _CannotVectorizeError
