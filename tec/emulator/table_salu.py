@@ -259,6 +259,8 @@ salu("s_fmaak_f32", "f32 = f32 f32 f32", lambda o, a, b, k: o.fma("f32", a, b, k
 salu("s_fmamk_f32", "f32 = f32 f32 f32", lambda o, a, k, b: o.fma("f32", a, k, b))
 salu("s_min_f32 s_min_num_f32", F32, lambda o, a, b: o.minmax_f("f32", False, a, b))
 salu("s_max_f32 s_max_num_f32", F32, lambda o, a, b: o.minmax_f("f32", True, a, b))
+for _n4 in ("minimum", "maximum"):
+    salu(f"s_{_n4}_f32", F32, lambda o, a, b, i=_n4: o.call(i, "f32", a, b))
 salu("s_cvt_f32_i32", "f32 = i32", lambda o, a: o.cast("sitofp", "i32", "f32", a))
 salu("s_cvt_f32_u32", "f32 = i32", lambda o, a: o.cast("uitofp", "i32", "f32", a))
 salu("s_cvt_i32_f32", "i32 = f32", lambda o, a: f32_to_int(o, a, True))

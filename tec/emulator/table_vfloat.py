@@ -44,6 +44,8 @@ for _t in ("f16", "f32", "f64"):
         valu(f"v_{_n}_{_t}", _b, lambda o, a, b, i=_n, t=_t: o.call(i, t, a, b))
         if _t != "f64":
             valu(f"v_{_n}3_{_t}", _3, lambda o, a, b, c, i=_n, t=_t: o.call(i, t, o.call(i, t, a, b), c))
+            _o = "maximum" if _n == "minimum" else "minimum"
+            valu(f"v_{_n}{_o}_{_t}", _3, lambda o, a, b, c, i=_n, j=_o, t=_t: o.call(j, t, o.call(i, t, a, b), c))
     for _n, _i in (("trunc", "trunc"), ("ceil", "ceil"), ("floor", "floor"), ("rndne", "roundeven")):
         valu(f"v_{_n}_{_t}", _u, lambda o, a, i=_i, t=_t: o.call(i, t, a))
 valu("v_mul_legacy_f32 v_mul_dx9_zero_f32 v_dual_mul_dx9_zero_f32", "f32 = f32 f32", lambda o, a, b: _mul_zero(o, a, b))

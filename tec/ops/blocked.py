@@ -126,11 +126,11 @@ def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
     x = inputs[0]
     (sh, sw), (dh, dw) = attrs["strides"], attrs["dilations"]
     ry, rx = (te.reduce_axis((0, k), f"r{a}") for k, a in zip(attrs["kernel"], "yx"))
-    p = _pad5(x, attrs["before"], attrs["after"], te.max.identity(x.dtype))
+    p = _pad5(x, attrs["before"], attrs["after"], te.maximum.identity(x.dtype))
     return [
         te.compute(
             outputs[0].shape,
-            lambda n, c, i, j, l: te.max(p(n, c, i * sh + ry * dh, j * sw + rx * dw, l), axis=[ry, rx]),
+            lambda n, c, i, j, l: te.maximum(p(n, c, i * sh + ry * dh, j * sw + rx * dw, l), axis=[ry, rx]),
             name="max_pool",
             tag="pool",
         )

@@ -1,4 +1,8 @@
-"""Element by element: math functions, activations, casts; and the operators of two and three inputs that broadcast."""
+"""Element by element: math functions, activations, casts; and the operators of two and three inputs that broadcast.
+
+NaN goes through all of them, as in NumPy: a network that has diverged looks so. Where a term beside it carries NaN anyway, or a
+comparison can be turned so that it does, the cheaper extremum stands.
+"""
 
 from __future__ import annotations
 
@@ -66,13 +70,15 @@ _unary("logical_not", lambda x: te.bitwise_not(x), to_bool)
 _unary("bitwise_not", te.bitwise_not)
 _unary("reciprocal", lambda x: _c(1, x) / x)
 _unary("square", lambda x: x * x)
-_unary("relu", lambda x: te.max(x, _c(0, x)))
+_unary("relu", lambda x: te.maximum(x, _c(0, x)))
 _unary("leaky_relu", lambda x, alpha: te.select(x < 0, x * _c(alpha, x), x))
-_unary("thresholded_relu", lambda x, alpha: te.select(x > _c(alpha, x), x, _c(0, x)))
+_unary("thresholded_relu", lambda x, alpha: te.select(x <= _c(alpha, x), _c(0, x), x))
 _unary("elu", lambda x, alpha=1.0: te.select(x < 0, te.expm1(x) * _c(alpha, x), x))
-_unary("celu", lambda x, alpha: te.max(x, _c(0, x)) + te.min(_c(0, x), te.expm1(x / _c(alpha, x)) * _c(alpha, x)))
+_unary("celu", lambda x, alpha: te.maximum(x, _c(0, x)) + te.min(_c(0, x), te.expm1(x / _c(alpha, x)) * _c(alpha, x)))
 _unary("selu", lambda x, alpha, gamma: te.select(x > 0, x, te.expm1(x) * _c(alpha, x)) * _c(gamma, x))
-_unary("hard_sigmoid", lambda x, alpha, beta: te.max(_c(0, x), te.min(_c(1, x), x * _c(alpha, x) + _c(beta, x))))
+_unary(
+    "hard_sigmoid", lambda x, alpha, beta: te.maximum(_c(0, x), te.minimum(_c(1, x), x * _c(alpha, x) + _c(beta, x)))
+)
 _unary("hard_swish", lambda x: x * te.max(_c(0, x), te.min(_c(1, x), x * _c(1 / 6, x) + _c(0.5, x))))
 # log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|).
 _unary("softplus", lambda x: te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x))))
@@ -88,13 +94,13 @@ _unary(
 
 def _shrink(x: Any, lambd: float, bias: float) -> Any:
     low, high = x + _c(bias, x), x - _c(bias, x)
-    return te.select(x < _c(-lambd, x), low, te.select(x > _c(lambd, x), high, _c(0, x)))
+    return te.select(x < _c(-lambd, x), low, te.select(x <= _c(lambd, x), _c(0, x), high))
 
 
 def _clip(x: Any, low: float | None = None, high: float | None = None) -> Any:
     if low is not None:
-        x = te.max(x, _c(low, x))
-    return te.min(x, _c(high, x)) if high is not None else x
+        x = te.maximum(x, _c(low, x))
+    return te.minimum(x, _c(high, x)) if high is not None else x
 
 
 def _isinf(x: Any, positive: bool = True, negative: bool = True) -> Any:

@@ -150,7 +150,7 @@ def _roi_align(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
         if attrs["mode"] == "avg":
             total = products[0] + products[1] + products[2] + products[3]
             return te.sum(te.select(inside, total, zero), axis=[p, q])
-        return te.max(te.select(inside, te.max(*products), zero), axis=[p, q])
+        return te.maximum(te.select(inside, te.maximum(*products), zero), axis=[p, q])
 
     cells = te.compute(outputs[0].shape, body, name="roi_samples")
     if attrs["mode"] == "max":

@@ -166,7 +166,7 @@ def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
     def term(p: Any, c: Any) -> Any:
         row, conds = _place(attrs, p, ry, rx)
         value = x(row, c)
-        return te.if_then_else(te.all(*conds), value, te.max.identity(x.dtype)) if conds else value
+        return te.if_then_else(te.all(*conds), value, te.maximum.identity(x.dtype)) if conds else value
 
-    y = te.compute(outputs[0].shape, lambda p, c: te.max(term(p, c), axis=[ry, rx]), name="max_pool", tag="pixels")
+    y = te.compute(outputs[0].shape, lambda p, c: te.maximum(term(p, c), axis=[ry, rx]), name="max_pool", tag="pixels")
     return [y]

@@ -27,7 +27,7 @@ def _softmax_parts(x: Tensor, axes: Sequence[int]) -> tuple[Any, Any, Any]:
     def row(i: Any) -> Any:
         return [v for k, v in enumerate(i) if k not in axes]
 
-    top = reduction(x, kept, axes, False, te.max, None, "softmax_max")
+    top = reduction(x, kept, axes, False, te.maximum, None, "softmax_max")
     total = reduction(
         x, kept, axes, False, te.sum, lambda e, i: te.exp(e.astype(acc) - top(*row(i)).astype(acc)), "softmax_sum"
     )

@@ -51,13 +51,16 @@ def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
     gives its place in the flattened input (`column_major` counts the spatial dimensions so)."""
     x = inputs[0]
     rs, at = _window(attrs)
-    lowest = te.max.identity(x.dtype)
+    lowest = te.maximum.identity(x.dtype)
     if not attrs.get("indices"):
         p = padded(x, attrs["before"], attrs["after"], lowest)
         zeros = [0] * len(rs)
         return [
             te.compute(
-                outputs[0].shape, lambda n, c, *i: te.max(p(n, c, *at(i, zeros)), axis=rs), name="max_pool", tag="pool"
+                outputs[0].shape,
+                lambda n, c, *i: te.maximum(p(n, c, *at(i, zeros)), axis=rs),
+                name="max_pool",
+                tag="pool",
             )
         ]
     shape = static_shape(x)

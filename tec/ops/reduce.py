@@ -76,8 +76,8 @@ def _reducer(name: str, reducer: Any, value: Any = None) -> None:
 
 _reducer("sum", te.sum)
 _reducer("prod", te.prod)
-_reducer("max", te.max)
-_reducer("min", te.min)
+_reducer("max", te.maximum)
+_reducer("min", te.minimum)
 _reducer("any", te.any)
 _reducer("all", te.all)
 _reducer("sum_square", te.sum, lambda e: e * e)
@@ -114,13 +114,14 @@ def _arg_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
 
 
 def arg_reducer(largest: bool, last: bool) -> Any:
-    """A reducer over (index, value): the place of the largest or smallest value, the first or last of equals."""
+    """A reducer over (index, value): the place of the largest or smallest value, the first or last of equals. NaN is beyond all."""
 
     def first(x: Any, y: Any) -> Any:
-        better = x[1] > y[1] if largest else x[1] < y[1]
+        better = te.any(x[1] > y[1] if largest else x[1] < y[1], te.all(te.isnan(x[1]), te.bitwise_not(te.isnan(y[1]))))
+        equal = te.any(x[1] == y[1], te.all(te.isnan(x[1]), te.isnan(y[1])))
         sooner = x[0] >= y[0] if last else x[0] <= y[0]
         # The identity's index is -1, which must lose against every other.
-        return te.any(better, te.all(x[1] == y[1], te.any(y[0] < 0, te.all(x[0] >= 0, sooner))))
+        return te.any(better, te.all(equal, te.any(y[0] < 0, te.all(x[0] >= 0, sooner))))
 
     def combine(x: Any, y: Any) -> Any:
         keep = first(x, y)

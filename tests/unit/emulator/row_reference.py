@@ -193,6 +193,8 @@ for _t in ("f16", "f32", "f64"):
         ref(f"v_{_n}_{_t}", _2, _f)
         if _t != "f64":
             ref(f"v_{_n}3_{_t}", _3, lambda a, b, c, f=_f: f(f(a, b), c))
+            _o, _g = ("maximum", maximum) if _n == "minimum" else ("minimum", minimum)
+            ref(f"v_{_n}{_o}_{_t}", _3, lambda a, b, c, f=_f, g=_g: g(f(a, b), c))
     if _t != "f64":
         ref(f"v_maxmin_{_t} v_maxmin_num_{_t}", _3, lambda a, b, c: fmin(fmax(a, b), c))
         ref(f"v_minmax_{_t} v_minmax_num_{_t}", _3, lambda a, b, c: fmax(fmin(a, b), c))

@@ -13,7 +13,7 @@ import pytest
 from tec.emulator import opcodes
 from tec.emulator.table import ROWS
 
-from .row_reference import fmax, fmin, s, to_int
+from .row_reference import fmax, fmin, maximum, minimum, s, to_int
 from .rows import Bench
 from .test_salu import bfe
 from .test_valu import F32, exact_fma
@@ -145,6 +145,8 @@ sref("s_fmaak_f32", "f32 = f32 f32 LIT", keep(lambda a, b, k: _fma(a, b, f32(k))
 sref("s_fmamk_f32", "f32 = f32 LIT f32", keep(lambda a, k, b: _fma(a, f32(k), b)))
 sref("s_min_f32 s_min_num_f32", "f32 = f32 f32", keep(fmin))
 sref("s_max_f32 s_max_num_f32", "f32 = f32 f32", keep(fmax))
+sref("s_minimum_f32", "f32 = f32 f32", keep(minimum))
+sref("s_maximum_f32", "f32 = f32 f32", keep(maximum))
 sref("s_cvt_f32_i32", "f32 = i32", keep(lambda a: F32(s(a, 32))))
 sref("s_cvt_f32_u32", "f32 = i32", keep(lambda a: F32(a)))
 sref("s_cvt_i32_f32", "i32 = f32", keep(lambda a: int(to_int(-(2**31), 2**31 - 1, math.trunc)(a)[0])))
