@@ -7,7 +7,8 @@
           | TensorRead | Reduce                                                    (te level only; gone after schedule)
 
 Nodes are immutable by convention: a rewrite makes new nodes and returns the same object where nothing changed.
-`==` builds an EQ node; `is` and `structural_equal` compare nodes. `bool(expr)` raises. Building through the operators
+`==` builds an EQ node; `is` and `structural_equal` compare nodes. `bool(expr)` raises, but for constants and for `==` and `!=` of
+variables and axes, which then tell whether both are the same one: so `iv in stage.leaf_iter_vars` works. Building through the operators
 and the helper functions of `tec.ir.build` folds constants and promotes types; the classes themselves do neither.
 Division: `Div`/`Mod` on integers truncate (C); `FloorDiv`/`FloorMod` floor (Python's `//`, `%`). `Div` on floats divides.
 """
@@ -64,6 +65,9 @@ class IntImm(Expr):
 
     value: int
     dtype: str = "int32"
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -146,14 +150,32 @@ class CmpExpr(Expr):
         self.dtype = "bool" if lanes == 1 else f"boolx{lanes}"
 
 
+def _same_variable(e: CmpExpr) -> bool | None:
+    """Whether both sides are one and the same variable; None where a side is none. A cast to the wider type is looked through."""
+    if e.a is e.b:
+        return True
+    a, b = (x.value if isinstance(x, Cast) and isinstance(x.value, Var) else x for x in (e.a, e.b))
+    return a is b if isinstance(a, Var) and isinstance(b, Var) else None
+
+
 class EQ(CmpExpr):
+    """Equal. As a Python bool: whether two variables are the same one (lists and dicts ask that)."""
+
     __slots__ = ()
+
+    def __bool__(self) -> bool:
+        same = _same_variable(self)
+        return super().__bool__() if same is None else same
 
 
 class NE(CmpExpr):
     """Unequal; on floats true where either side is NaN. The other comparisons are then false."""
 
     __slots__ = ()
+
+    def __bool__(self) -> bool:
+        same = _same_variable(self)
+        return super().__bool__() if same is None else not same
 
 
 class LT(CmpExpr):

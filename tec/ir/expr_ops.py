@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from ..errors import ExprError
 
@@ -115,20 +115,28 @@ class ExprOps:
         return _build.compare("ge", self, other)
 
     def __eq__(self, other: Any) -> Any:
+        if other is None:
+            return False
         return _build.compare("eq", self, other)
 
     def __ne__(self, other: Any) -> Any:
+        if other is None:
+            return True
         return _build.compare("ne", self, other)
 
     def equal(self, other: Any) -> Any:
         """The EQ node; the same as `self == other`."""
         return _build.compare("eq", self, other)
 
+    def same_as(self, other: Any) -> bool:
+        """Whether `other` is this very object."""
+        return self is other
+
     def astype(self, dtype: Any) -> Any:
         """This value converted to `dtype`."""
         return _build.cast(dtype, self)
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(self) -> bool:
         raise ExprError(
             f"the truth value of a symbolic {type(self).__name__} is not known while the program is being built",
             hint="use tec.all(...), tec.any(...), tec.if_then_else(cond, a, b) or tec.select in place of and, or, not, if and chained comparisons",

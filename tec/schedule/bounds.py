@@ -20,6 +20,7 @@ from ..te.tensor import Tensor
 from .index_arith import IndexArith
 from .intervals import EVERYTHING, Evaluator, Interval, cover, from_range, point, union
 from .relations import Intervals, Ranges
+from .scan import check_work_groups
 from .schedule import Schedule
 from .show import fail, fixed_loops
 from .stage import Stage
@@ -127,6 +128,7 @@ class Bounds:
                 continue
             self._root_ranges(stage)
             self._pass_down(stage)
+        check_work_groups(self)
 
     def _root_ranges(self, stage: Stage) -> None:
         op = stage.op
@@ -204,7 +206,7 @@ class Bounds:
         self._check_lifetime(stage, around)
         for iv in stage.leaf:
             tag = stage.thread_of(iv)
-            if not self.private(stage, iv) or self._single(iv) or (iv.kind == E.IterKind.REDUCE and tag not in around):
+            if not self.private(stage, iv) or self.single(iv) or (iv.kind == E.IterKind.REDUCE and tag not in around):
                 continue
             owner = "work-group" if tag.startswith("blockIdx") else "thread"
             raise fail(
@@ -268,7 +270,8 @@ class Bounds:
                 hint=f"compute it inside: s[{stage.name}].compute_at(s[{other.name}], {iv.name}), or set_scope to memory that is shared",
             )  # fmt: skip
 
-    def _single(self, iv: E.IterVar) -> bool:
+    def single(self, iv: E.IterVar) -> bool:
+        """Whether a loop has one step."""
         extent = self.ranges[iv].extent
         return isinstance(extent, E.IntImm) and extent.value == 1
 

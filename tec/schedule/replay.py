@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ScheduleError
 from .primitives import SCHEDULE_PRIMITIVES, STAGE_PRIMITIVES, Code, Define, Intrin, Primitive, Ref, StageOf
-from .primitives.base import argument_names
+from .primitives.base import argument_names, flatten
 from .trace import Trace
 from .tracecode import CodeReader
 
@@ -51,6 +51,8 @@ class _Step:
 
     def run(self, record: Primitive[Any]) -> None:
         args = {name: self.live(getattr(record, name)) for name in argument_names(type(record))}
+        for name in record.lists:
+            args[name] = flatten(args[name])
         if isinstance(record, Define):
             given = args["value"]
         else:

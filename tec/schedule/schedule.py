@@ -13,6 +13,8 @@ from ..errors import ScheduleError, caller_loc
 from ..te.operation import Operation, topo_order
 from ..te.tensor import Tensor
 from .primitives import CacheRead, CacheWrite, CreateGroup, Primitive, Rfactor
+from .primitives.base import flatten
+from .primitives.checks import describe
 from .recorder import Recorder
 from .replay import apply_trace
 from .scan import attach_updates
@@ -109,6 +111,11 @@ class Schedule:
 
     def apply(self, record: Primitive[Given]) -> Given:
         """Check a primitive (`tec.schedule.primitives`), apply it, append it to the trace; returns what it gives."""
+        stage = getattr(record, "stage", None)
+        if hasattr(record, "stage") and (not isinstance(stage, Stage) or stage.sch is not self):
+            raise ScheduleError(
+                f"{record}: {describe(stage)} is no stage of this schedule", hint="s[C] is that of tensor C"
+            )
         record.check(self)
         given = record.apply(self)
         if self.recorder is not None:
@@ -141,7 +148,7 @@ class Schedule:
         Storage it with `s[copy].compute_at(...)`: only what is read there is then copied. scope: as in `Stage.set_scope`. Raises
         ScheduleError where a reader does not read `tensor`, or is scheduled already.
         """
-        return self.apply(CacheRead(tensor, scope, _listed(readers)))
+        return self.apply(CacheRead(tensor, scope, flatten(readers)))
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute `tensor` (or all outputs of one operation, as a list) in `scope` and copy it out afterwards.
@@ -167,7 +174,7 @@ class Schedule:
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Stage:
         """The stages between `inputs` and `outputs` as one, to be placed together by compute_at."""
-        group: Stage = self.apply(CreateGroup(_listed(outputs), _listed(inputs), include_inputs))
+        group: Stage = self.apply(CreateGroup(flatten(outputs), flatten(inputs), include_inputs))
         return group
 
     # ---- text
@@ -181,10 +188,6 @@ class Schedule:
         from ..notebook import schedule
 
         return schedule(str(self))
-
-
-def _listed(x: Any) -> list[Any]:
-    return list(x) if isinstance(x, (list, tuple)) else [x]
 
 
 def create_schedule(ops: Any) -> Schedule:

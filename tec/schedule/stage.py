@@ -33,7 +33,7 @@ from .primitives import (
     Unroll,
     Vectorize,
 )
-from .primitives.loops import flatten
+from .primitives.base import flatten
 from .show import stage_text
 from .state import AttachKind, LoopAttr, StageState
 
@@ -84,7 +84,7 @@ class Stage(StageState):
 
         Raises ScheduleError where the loops are not neighbours, or a data loop would be fused with a reduction's.
         """
-        return self.sch.apply(Fuse(self, flatten(axes)))
+        return self.sch.apply(Fuse(self, flatten(*axes)))
 
     def reorder(self, *order: IterVar | Sequence[IterVar]) -> None:
         """Put the given loops in this order, in the places that they take together; the others stay.
@@ -94,7 +94,7 @@ class Stage(StageState):
                     for k in 16:           for i in 4:
         Raises ScheduleError for a loop that is given twice or is none of this stage.
         """
-        self.sch.apply(Reorder(self, flatten(order)))
+        self.sch.apply(Reorder(self, flatten(*order)))
 
     # ---- what is done with a loop
 
@@ -193,7 +193,7 @@ class Stage(StageState):
 
     def env_threads(self, threads: IterVar | Sequence[IterVar]) -> None:
         """Launch indices around the whole stage, for a scan: its time loop then runs inside one kernel."""
-        self.sch.apply(EnvThreads(self, flatten([threads])))
+        self.sch.apply(EnvThreads(self, flatten(threads)))
 
     def set_store_predicate(self, predicate: Any) -> None:
         """Store only where `predicate` holds: `s[C].set_store_predicate(thread_x.var.equal(0))`."""

@@ -77,7 +77,11 @@ class CodeReader:
 
     def read(self, text: str) -> Any:
         """The value of an expression. Raises ScheduleError for anything that is not part of a trace."""
-        return self.value(ast.parse(text, mode="eval").body)
+        try:
+            tree = ast.parse(text, mode="eval")
+        except SyntaxError as e:
+            raise ScheduleError(f"{self.where} is no Python: {e.msg}: {text}") from None
+        return self.value(tree.body)
 
     def error(self, node: ast.AST, what: str) -> ScheduleError:
         return ScheduleError(f"{self.where}: {what}: {ast.unparse(node)}")

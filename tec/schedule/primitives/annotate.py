@@ -312,6 +312,7 @@ class EnvThreads(Primitive[None]):
     """Launch indices around a whole scan."""
 
     method: ClassVar[str] = "env_threads"
+    lists: ClassVar[tuple[str, ...]] = ("threads",)
 
     stage: Any
     threads: Any

@@ -69,6 +69,7 @@ class Primitive(Generic[Given]):
     method: ClassVar[str]
     by_name: ClassVar[tuple[str, ...]] = ()  # arguments that are written by name, and left out where they are not given
     variadic: ClassVar[str] = ""  # the argument that takes any number of values, each written for itself
+    lists: ClassVar[tuple[str, ...]] = ()  # arguments that are lists
 
     out: str | tuple[str, ...] | None = field(default=None, kw_only=True)
 
@@ -102,6 +103,14 @@ class Primitive(Generic[Given]):
 
     def __str__(self) -> str:
         return self.text()
+
+
+def flatten(*items: Any) -> tuple[Any, ...]:
+    """Values given one by one or in lists."""
+    out: list[Any] = []
+    for x in items:
+        out.extend(flatten(*x)) if isinstance(x, (list, tuple)) else out.append(x)
+    return tuple(out)
 
 
 def argument_names(kind: type[Any]) -> tuple[str, ...]:

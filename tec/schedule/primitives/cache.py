@@ -38,6 +38,7 @@ class CacheRead(Primitive[Tensor]):
     """Some readers read a copy of a tensor."""
 
     method: ClassVar[str] = "cache_read"
+    lists: ClassVar[tuple[str, ...]] = ("readers",)
 
     tensor: Any
     scope: Any

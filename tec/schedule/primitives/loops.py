@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,14 +19,6 @@ from .checks import check_has_loops, check_loop, check_positive, describe, names
 if TYPE_CHECKING:
     from ..schedule import Schedule
     from ..stage import Stage
-
-
-def flatten(axes: Iterable[Any]) -> tuple[Any, ...]:
-    """Loops given one by one or as lists."""
-    out: list[Any] = []
-    for a in axes:
-        out.extend(a) if isinstance(a, (list, tuple)) else out.append(a)
-    return tuple(out)
 
 
 def new_loop(name: str, like: IterVar) -> IterVar:
@@ -133,6 +124,7 @@ class Fuse(Primitive[IterVar]):
 
     method: ClassVar[str] = "fuse"
     variadic: ClassVar[str] = "axes"
+    lists: ClassVar[tuple[str, ...]] = ("axes",)
 
     stage: Any
     axes: tuple[Any, ...]
@@ -185,6 +177,7 @@ class Reorder(Primitive[None]):
 
     method: ClassVar[str] = "reorder"
     variadic: ClassVar[str] = "order"
+    lists: ClassVar[tuple[str, ...]] = ("order",)
 
     stage: Any
     order: tuple[Any, ...]

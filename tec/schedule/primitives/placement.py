@@ -191,6 +191,7 @@ class CreateGroup(Primitive[Any]):
 
     method: ClassVar[str] = "create_group"
     by_name: ClassVar[tuple[str, ...]] = ("include_inputs",)
+    lists: ClassVar[tuple[str, ...]] = ("outputs", "inputs")
 
     outputs: Any
     inputs: Any

@@ -373,3 +373,59 @@ def test_group_is_placed_together():
     g.compute_at(s[D], o)
     func = held(s, [A, D])
     assert {k: const_shape(b) for k, b in allocs(func).items()} == {"B": (8,), "C": (8,)}
+
+
+def two_step_scan(shift, place, blocks=True):
+    """h[t, i] = 2 h[t-1, i + shift mod 16] + x[t, i], the columns split over four work-groups."""
+    X = te.placeholder((4, 16), name="X")
+    state = te.placeholder((4, 16), name="H")
+    init = te.compute((1, 16), lambda t, i: X[0, i], name="init")
+    mid = te.compute((4, 16), lambda t, i: state[t - 1, te.indexmod(i + shift, 16)] * 2.0, name="mid")
+    update = te.compute((4, 16), lambda t, i: mid[t, i] + X[t, i], name="update")
+    R = te.scan(init, update, state, inputs=[X], name="R")
+    s = create_schedule(R.op)
+    tag = "blockIdx.x" if blocks else "threadIdx.x"
+    s[R].env_threads([te.thread_axis((0, 4), tag)])
+    for t in (init, update, *([mid] if place == "global" else [])):
+        o, i = s[t].split(t.op.axis[1], nparts=4)
+        s[t].bind(o, te.thread_axis((0, 4), tag))
+        if t is update and place == "at":
+            s[mid].compute_at(s[update], i)
+    s[mid].set_scope("local" if place == "at" else "global")
+    return s, [X, R]
+
+
+@pytest.mark.parametrize("place", ["global", "at"])
+def test_scan_in_work_groups_that_keep_to_their_own(place):
+    held(*two_step_scan(0, place))
+
+
+@pytest.mark.parametrize("place", ["global", "at"])
+def test_scan_in_work_groups_that_read_each_other_is_refused(place):
+    s, args = two_step_scan(1, place)
+    with pytest.raises(
+        ScheduleError, match=r"mid reads what other work-groups write of update along i.*do not wait"
+    ) as e:
+        to_loops(s, args)
+    assert "<-- written here" in e.value.message and "env_threads" in e.value.hint
+
+
+def test_scan_in_threads_of_one_work_group_may_read_each_other():
+    to_loops(*two_step_scan(1, "global", blocks=False))
+
+
+def test_scan_whose_intermediate_crosses_work_groups_is_refused():
+    X = te.placeholder((4, 16), name="X")
+    state = te.placeholder((4, 16), name="H")
+    init = te.compute((1, 16), lambda t, i: X[0, i], name="init")
+    mid = te.compute((4, 16), lambda t, i: state[t - 1, i] * 2.0, name="mid")
+    update = te.compute((4, 16), lambda t, i: mid[t, 15 - i] + X[t, i], name="update")
+    R = te.scan(init, update, state, inputs=[X], name="R")
+    s = create_schedule(R.op)
+    s[R].env_threads([te.thread_axis((0, 4), "blockIdx.x")])
+    for t in (update, mid):
+        o, _ = s[t].split(t.op.axis[1], nparts=4)
+        s[t].bind(o, te.thread_axis((0, 4), "blockIdx.x"))
+    s[mid].set_scope("global")
+    with pytest.raises(ScheduleError, match="update reads what other work-groups write of mid along i"):
+        to_loops(s, [X, R])

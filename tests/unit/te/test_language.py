@@ -265,3 +265,21 @@ def test_strong_types_of_indices():
     C = te.compute((te.const(4, "int64"),), lambda i: i)
     assert C.dtype == "int64" and isinstance(C.shape[0], IntImm)
     assert [e.dtype for e in walk_exprs(C.op.body[0])] == ["int64"]
+
+
+def test_equality_of_variables_is_identity_in_lists_and_dicts():
+    i, j = te.compute((4, 6), lambda i, j: i + j, name="C").op.axis
+    assert j in [i, j] and [i, j].index(j) == 1 and [i, j].count(i) == 1
+    assert [i, j] == [i, j] and [i, j] != [j, i] and {i: 1, j: 2}[j] == 2
+    assert n in (m, n) and n == n and n != m and not n == m
+    wide = te.var("w", "int64")
+    assert wide not in (n, m)  # compared after a cast to the wider type
+    assert i is not None and (i == None) is False and (i != None) is True  # noqa: E711
+    assert i.same_as(i) and not i.same_as(j)
+    assert te.const(3) and not te.const(0) and te.const(3) == 3
+
+
+@pytest.mark.parametrize("ask", [lambda: n == 4, lambda: n + 1 == n, lambda: n != m + 1, lambda: n < m, lambda: n])
+def test_other_questions_have_no_answer_yet(ask):
+    with pytest.raises(tec.TecError, match="truth value"):
+        bool(ask())

@@ -1,0 +1,42 @@
+"""Every schedule of the table, written to JSON and to text, read and replayed on the computation built anew: the same loops."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import tec
+from tec.schedule import Schedule, Trace, create_schedule, to_loops
+from tests.conformance import elementwise, matmuls, memory, networks, reductions  # noqa: F401  (they fill CASES)
+from tests.conformance.harness import CASES, Program
+
+TARGETS = {"cpu": "llvm -mcpu=x86-64-v3", "gpu": "rocm -mcpu=gfx942"}
+
+
+def scheduled(name: str, kind: str) -> tuple[Program, Schedule]:
+    with tec.Target(TARGETS[kind]) as target:
+        program = CASES[name].make()
+        s = create_schedule([t.op for t in program.outputs])
+        apply = program.cpu if kind == "cpu" else program.gpu
+        if apply is not None:
+            apply(s, target)
+    return program, s
+
+
+def rows() -> list[tuple[str, str]]:
+    return [(n, k) for n, c in CASES.items() for k in c.kinds if c.needs(tec.Target(TARGETS[k]))]
+
+
+@pytest.mark.parametrize(("name", "kind"), rows())
+def test_replayed_schedules_give_the_same_loops(name: str, kind: str) -> None:
+    program, s = scheduled(name, kind)
+    want = str(to_loops(s, program.args, name="f"))
+    data = json.loads(json.dumps(s.trace.to_json()))
+    read = Trace.from_json(data, s.trace.intrins)
+    assert read == s.trace
+    for trace in (s.trace, read, str(s.trace)):
+        again = CASES[name].make()
+        fresh = create_schedule([t.op for t in again.outputs]).replay(trace, s.trace.intrins)
+        assert str(to_loops(fresh, again.args, name="f")) == want
+        assert fresh.trace == s.trace
