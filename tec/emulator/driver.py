@@ -155,7 +155,8 @@ class EmuDriver:
     """One emulated chip behind the driver surface.
 
     `check`: which checks run ("bounds" always does): "race", "init", "wait", or "all". `budget`: how many instructions a
-    work-group's loops may take. `threads`: how many host threads run work-groups.
+    work-group's loops may take. `threads`: how many host threads run work-groups. `host_cpu`: the CPU that kernels are translated
+    for, in place of the machine's own (see `Jit`).
     """
 
     kind = "emu"
@@ -168,6 +169,7 @@ class EmuDriver:
         budget: int | None = None,
         threads: int | None = None,
         memory_bytes: int | None = None,
+        host_cpu: str = "",
     ):
         if chip not in CHIPS:
             raise DeviceError(f"no emulated chip {chip!r}", hint=f"one of: {', '.join(CHIPS)}")
@@ -177,6 +179,7 @@ class EmuDriver:
         self.budget = budget or int(os.environ.get("TEC_EMULATOR_BUDGET", str(1 << 33)))
         self.threads = threads or launching.thread_count()
         self.memory = DeviceMemory(memory_bytes or self.chip.machine.memory_bytes, self.checks)
+        self.host_cpu = host_cpu
         self.observer: Callable[..., None] | None = None
         self._counters: dict[str, Any] = {}
         self._uncounted: tuple[bool, Callable[..., None] | None] | None = None
@@ -185,7 +188,7 @@ class EmuDriver:
     @property
     def jit(self) -> Jit:
         if self._jit is None:
-            self._jit = get_jit()
+            self._jit = get_jit(self.host_cpu)
         return self._jit
 
     def device_count(self) -> int:

@@ -92,17 +92,19 @@ class DiskCache:
 
 
 class Jit:
-    """The process's compiler: one instance, made at first use."""
+    """A compiler for one kind of host. `host`: "" for the machine's own CPU, else LLVM's name of one that it can stand for, with
+    features switched on or off after commas ("x86-64-v3", "sapphirerapids,-avx512fp16")."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "") -> None:
         import llvmlite
         import llvmlite.binding as llvm
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.llvm = llvm
-        self.host = llvm.get_host_cpu_name()
-        self.features = llvm.get_host_cpu_features().flatten()
+        self.host, _, self.features = host.partition(",")
+        if not host:
+            self.host, self.features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         self.salt = f"{llvmlite.__version__}|{llvm.llvm_version_info}|{self.host}|{self.features}|1"
         self.cache = DiskCache()
         self.lljit = llvm.create_lljit_compiler(self._machine(2), use_jit_link=True)
@@ -201,15 +203,16 @@ def _unique_declares(ir: str) -> str:
     return "\n".join(lines)
 
 
-_jit: Jit | None = None
+_jits: dict[str, Jit] = {}
 
 
-def get_jit() -> Jit:
-    global _jit
+def get_jit(host: str = "") -> Jit:
+    """The process's compiler for `host` (see `Jit`), made at first use."""
     with _lock:
-        if _jit is None:
-            _jit = Jit()
-        return _jit
+        found = _jits.get(host)
+        if found is None:
+            found = _jits[host] = Jit(host)
+        return found
 
 
 WaveRunner = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

@@ -29,6 +29,7 @@ class Out:
         self.tag = tag
         self.count = 0
         self.declares: set[str] = set() if declares is None else declares
+        self.bitwise: set[str] = set()  # vectors that come out of bitwise operations: see `Ops.select`
 
     def name(self) -> str:
         self.count += 1
@@ -100,7 +101,12 @@ class Ops:
 
     # Arithmetic.
     def bin(self, op: str, t: str, a: str, b: str) -> str:
-        return self.out.emit(f"{op} {self._types[t]} {a}, {b}")
+        value = self.out.emit(f"{op} {self._types[t]} {a}, {b}")
+        known = self.out.bitwise
+        # LLVM writes the sum of two such values as their "or" where it proves that they share no bits.
+        if t != "i1" and (op in ("and", "or", "xor") or (op in ("add", "sub") and (a in known or b in known))):
+            known.add(value)
+        return value
 
     def add(self, a: str, b: str, t: str = "i32") -> str:
         return self.bin("add", t, a, b)
@@ -137,7 +143,9 @@ class Ops:
         return self.and_(a, self.const(t, (1 << bits) - 1), t)
 
     def fneg(self, t: str, a: str) -> str:
-        return self.out.emit(f"fneg {self._types[t]} {a}")
+        value = self.out.emit(f"fneg {self._types[t]} {a}")
+        self.out.bitwise.add(value)
+        return value
 
     def icmp(self, pred: str, t: str, a: str, b: str) -> str:
         return self.out.emit(f"icmp {pred} {self._types[t]} {a}, {b}")
@@ -146,8 +154,21 @@ class Ops:
         return self.out.emit(f"fcmp {pred} {self._types[t]} {a}, {b}")
 
     def select(self, c: str, t: str, a: str, b: str) -> str:
+        """`a` where the mask `c` holds, else `b`. The result of a bitwise operation goes through a fence first.
+
+        LLVM 22 makes one masked vpternlog of a select and the bitwise operation before it, and has two of its patterns wrong:
+        with operand 0 in memory (or a constant, which it reads from there) and operand 1 as the value that masked lanes keep, and
+        with 1 and 2 likewise, it permutes the truth table the other way round. Behind a fence no select meets such an operation.
+        """
         ty = self._types[t]
+        if self.lanes and t in ("i32", "i64", "f32", "f64"):
+            a, b = (self._fenced(t, x) if x in self.out.bitwise else x for x in (a, b))
         return self.out.emit(f"select {self._types['i1']} {c}, {ty} {a}, {ty} {b}")
+
+    def _fenced(self, t: str, a: str) -> str:
+        """The same value, which LLVM cannot look through; no instruction of its own."""
+        real = "f" + t[1:]
+        return self.bitcast(real, t, self.call("arithmetic.fence", real, self.bitcast(t, real, a)))
 
     def cast(self, op: str, src: str, dst: str, a: str) -> str:
         return self.out.emit(f"{op} {self._types[src]} {a} to {self._types[dst]}")
@@ -162,7 +183,12 @@ class Ops:
         return a if src == dst else self.cast("trunc", src, dst, a)
 
     def bitcast(self, src: str, dst: str, a: str) -> str:
-        return a if src == dst else self.cast("bitcast", src, dst, a)
+        if src == dst:
+            return a
+        value = self.cast("bitcast", src, dst, a)
+        if a in self.out.bitwise:
+            self.out.bitwise.add(value)
+        return value
 
     def fpext(self, src: str, dst: str, a: str) -> str:
         if src == "bf16":  # exact: bf16 is the upper half of an f32
@@ -213,7 +239,10 @@ class Ops:
         tail = ", i1 false" if name in ("ctlz", "cttz", "abs") else ""
         dtail = ", i1" if tail else ""
         self.out.declares.add(f"declare {ty} {full}({', '.join([ty] * len(args))}{dtail})")
-        return self.out.emit(f"call {ty} {full}({', '.join(f'{ty} {a}' for a in args)}{tail})")
+        value = self.out.emit(f"call {ty} {full}({', '.join(f'{ty} {a}' for a in args)}{tail})")
+        if name in ("fabs", "copysign"):
+            self.out.bitwise.add(value)
+        return value
 
     def helper(self, name: str, ret: str, *args: tuple[str, str]) -> str:
         """A function of the support library, one for vectors of this many lanes: `tec_<name>_<lanes>`."""

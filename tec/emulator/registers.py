@@ -158,11 +158,7 @@ class Registers:
         return self._typed(kind, index, "i32")
 
     def _typed(self, kind: str, index: int, t: str) -> str:
-        """A register's value seen as a 32-bit type.
-
-        The loads are volatile, which keeps them apart from the instructions that use them: LLVM 22 folds a load into a masked
-        vpternlog with two operands exchanged and the immediate left as it was, and computes something else.
-        """
+        """A register's value seen as a 32-bit type."""
         key = (kind, index)
         if self.region is not None and key in self.region.loads:
             read_lds(self, self.region.loads[key])
@@ -176,10 +172,9 @@ class Registers:
                 known["i32"] = self.out.emit(f"load i32, ptr %s{index}")
             elif self.region is not None:
                 at = strip_address(self, kind, index)
-                how = "load" if self.region.resident else "load volatile"
-                known["i32"] = self.body.emit(f"{how} {self.v.type('i32')}, ptr {at}, align 64")
+                known["i32"] = self.body.emit(f"load {self.v.type('i32')}, ptr {at}, align 64")
             else:
-                known["i32"] = self.out.emit(f"load volatile {self.v.type('i32')}, ptr %{kind}{index}, align 64")
+                known["i32"] = self.out.emit(f"load {self.v.type('i32')}, ptr %{kind}{index}, align 64")
         value = known.get(t)
         if value is None:
             ops = self.s if kind == "s" else self.v

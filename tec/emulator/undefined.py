@@ -196,6 +196,12 @@ class _Pass(Shadows):
             if shadow is not None:
                 self.shadows[name] = self.emit(f"call {to} {callee}({to} {shadow})")
             return
+        if callee.startswith("@llvm.arithmetic.fence"):  # the shadow's select is to see none either: see `Ops.select`
+            shadow = self.u(args[0][1])
+            if shadow is not None:
+                seen = self.emit(f"call {ty} {callee}({ty} {self.emit(f'bitcast {to} {shadow} to {ty}')})")
+                self.shadows[name] = self.emit(f"bitcast {ty} {seen} to {to}")
+            return
         total: str | None = None
         for t, v in args:
             total = self.either(to, total, self.smear(shadow_type(t), self.u(v), to))
