@@ -1,6 +1,8 @@
 """lower() and build(): from a schedule to a module. The pass list below is the whole pipeline, top to bottom.
 
-`TEC_DUMP=name[,name]` (or `all`) prints the IR after those passes to stderr; `TEC_VERIFY=1` verifies it after each.
+`TEC_DUMP=name[,name]` (or `all`) prints the IR after those passes to stderr; `TEC_VERIFY=1` verifies it after each;
+`TEC_CHECK=bounds` (or `build(..., check="bounds")`) makes CPU code ask what is not proved to be inside of its buffer, and
+prints a list of it.
 """
 
 from __future__ import annotations
@@ -53,8 +55,17 @@ def _find_pass(name: str) -> Pass:
     return found
 
 
-def run_passes(func: Func, target: Target, passes: Sequence[tuple[str, str]] = PIPELINE) -> Func:
+def checks_bounds(check: str | None) -> bool:
+    """Whether CPU code asks its accesses: as `check` says, as TEC_CHECK does where that is None."""
+    return "bounds" in (os.environ.get("TEC_CHECK", "") if check is None else check).split(",")
+
+
+def run_passes(
+    func: Func, target: Target, passes: Sequence[tuple[str, str]] = PIPELINE, check_bounds: bool = False
+) -> Func:
     """The passes in order, with dumping and verification as the environment asks."""
+    if check_bounds and not target.is_gpu:
+        passes = (("check_bounds", "loops"), *passes)
     dump = set(filter(None, os.environ.get("TEC_DUMP", "").split(",")))
     check = os.environ.get("TEC_VERIFY") == "1"
     for name, stage in passes:
@@ -96,16 +107,21 @@ def lower(
         funcs = [_to_loops(sch, args, name, binds)]
     if simple_mode:
         return IRModule({f.name: run_passes(f, tgt, passes) for f in funcs})
-    return IRModule({f.name: low.with_attrs(lowered_from=(f, tgt)) for f, low in (_lowered(f, tgt) for f in funcs)})
+    return IRModule(
+        {
+            f.name: low.with_attrs(lowered_from=(f, tgt))
+            for f, low in (_lowered(f, tgt, checks_bounds(None)) for f in funcs)
+        }
+    )
 
 
-def _lowered(f: Func, target: Target) -> tuple[Func, Func]:
+def _lowered(f: Func, target: Target, checked: bool) -> tuple[Func, Func]:
     """A function as callers see it, and of stage "lowered", where parameters are flat and sizes explicit.
 
     What `lower` gives is lowered already, and knows what it was made of.
     """
     if "lowered_from" not in f.attrs:
-        return f, run_passes(f, target)
+        return f, run_passes(f, target, check_bounds=checked)
     origin, have = f.attrs["lowered_from"]
     if str(have) != str(target):
         raise ArgumentError(
@@ -140,11 +156,14 @@ def build(
     target_host: Any = None,
     name: str = "main",
     binds: dict[Any, Buffer] | None = None,
+    check: str | None = None,
 ) -> Any:
     """Compile a schedule (or loop IR) to a runtime Module.
 
     inputs: a Schedule with `args` (Tensors, Buffers, Vars in call order), a Func, an IRModule, or a list of them.
     target: text or Target, the current one by default. target_host: the CPU that launches; "llvm" is the only kind.
+    check: "bounds" makes CPU code ask each access that is not proved to be inside of its buffer, "" none; TEC_CHECK says
+    so by default. A failed one is a TecError that names the te line; `get_source("bounds")` lists them.
     For a GPU the result's `imported_modules[0]` holds the device code; for the CPU the module holds all.
     Raises ScheduleError, LoweringError, CodegenError, TargetError.
     """
@@ -165,10 +184,12 @@ def build(
                 raise ArgumentError(
                     f"expected loop IR, got {type(f).__name__}", hint="build a Schedule, a Func or an IRModule"
                 )
-        return build_gpu(loops, tgt) if tgt.is_gpu else build_cpu(loops, tgt)
+        return build_gpu(loops, tgt) if tgt.is_gpu else build_cpu(loops, tgt, checks_bounds(check))
 
 
-def _lower_all(loops: list[Func], target: Target) -> tuple[list[Func], dict[str, dict[str, Any]]]:
+def _lower_all(
+    loops: list[Func], target: Target, checked: bool = False
+) -> tuple[list[Func], dict[str, dict[str, Any]]]:
     """The functions of stage "lowered" and their signatures."""
     from .codegen.signature import signature
 
@@ -176,7 +197,7 @@ def _lower_all(loops: list[Func], target: Target) -> tuple[list[Func], dict[str,
     signatures = {}
     for f in loops:
         _name_and_align(f, target)
-        origin, low = _lowered(f, target)
+        origin, low = _lowered(f, target, checked)
         if origin is not f:
             _name_and_align(origin, target)
         lowered.append(low)
@@ -199,13 +220,16 @@ def _name_and_align(f: Func, target: Target) -> None:
                 p.align_bytes = min(p.align_bytes, 16)
 
 
-def build_cpu(loops: list[Func], target: Target) -> Any:
+def build_cpu(loops: list[Func], target: Target, checked: bool = False) -> Any:
     """A CPU module of functions of stage "loops"; the first is the entry."""
     from .codegen import build_cpu as generate
     from .runtime import Module
 
-    lowered, signatures = _lower_all(loops, target)
+    lowered, signatures = _lower_all(loops, target, checked)
     code = generate(lowered, target)
+    asked = "\n".join(dict.fromkeys(x for f in lowered for x in f.attrs.get("unproved", ())))
+    if asked and checked:
+        print(f"accesses that are asked at run time, as they are not proved to be inside:\n{asked}", file=sys.stderr)
     return Module(
         "llvm",
         lowered[0].name,
@@ -213,7 +237,12 @@ def build_cpu(loops: list[Func], target: Target) -> Any:
             f.name: {"signature": signatures[f.name], "asserts": code.messages.get(f.name, [])} for f in lowered
         },
         image=code.object,
-        sources={"ir": "\n\n".join(map(str, lowered)), "llvm": code.llvm, "asm": lambda: code.asm},
+        sources={
+            "ir": "\n\n".join(map(str, lowered)),
+            "llvm": code.llvm,
+            "asm": lambda: code.asm,
+            **({"bounds": asked} if checked else {}),
+        },
         target=str(target),
         support=getattr(code, "support", ()),
     )

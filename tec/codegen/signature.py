@@ -44,6 +44,7 @@ from ..ir import (
     Sub,
     Var,
 )  # fmt: skip
+from ..ir.dtype import dtype_info
 from ..ir.effects import written_params
 from ..ir.visit import substitute_stmt, visit
 
@@ -113,17 +114,24 @@ def signature(func: Func, lowered: Func) -> dict[str, Any]:
         if isinstance(p, Var):
             params.append({"name": p.name, "kind": "scalar", "dtype": p.dtype})
             continue
+        # An array of vectors is one of their elements to callers, with a last dimension of the lanes.
+        element, lanes = dtype_info(p.dtype).element, dtype_info(p.dtype).lanes
+        inner = [lanes] if lanes > 1 else []
         params.append({
             "name": p.name,
             "kind": "tensor",
-            "dtype": p.dtype,
-            "shape": [expr_data(d) for d in p.shape],
-            "strides": [expr_data(d) for d in p.strides] or None,
-            "offset": expr_data(p.elem_offset),
+            "dtype": element,
+            "shape": [expr_data(d) for d in p.shape] + inner,
+            "strides": [_scaled(d, lanes) for d in p.strides] + [1] * len(inner) if p.strides else None,
+            "offset": _scaled(p.elem_offset, lanes),
             "writes": p.name in writes,
             "align": p.align_bytes,
         })  # fmt: skip
     return {"params": params, "implicit": [{"name": v.name, "dtype": v.dtype} for v in func.implicit_vars()]}
+
+
+def _scaled(e: Any, by: int) -> Any:
+    return expr_data(e) if by == 1 else ["mul", expr_data(e), by]
 
 
 def host_program(host: Func) -> list[dict[str, Any]]:

@@ -386,13 +386,21 @@ def buffer_load(buffer: Any, indices: Any, dtype: str | None = None) -> E.Expr:
     idx = _as_indices(indices)
     if len(idx) != len(buffer.shape):
         raise ExprError(f"buffer {buffer.name} has {len(buffer.shape)} dimensions, indexed with {len(idx)}")
-    lanes = dtype_info(dtype).lanes if dtype else 1
-    if lanes > 1:
-        idx = (*idx[:-1], E.Ramp(idx[-1], const(1, idx[-1].dtype), lanes))
+    elements = _elements(buffer, dtype) if dtype else 1
+    if elements > 1:
+        idx = (*idx[:-1], E.Ramp(idx[-1], const(1, idx[-1].dtype), elements))
     load = E.BufferLoad(buffer, idx)
     if dtype and load.dtype != dtype:
         raise ExprError(f"buffer {buffer.name} holds {buffer.dtype}, loaded as {dtype}")
     return load
+
+
+def _elements(buffer: Any, dtype: str) -> int:
+    """How many elements of the buffer (which may be vectors themselves) a value of `dtype` is."""
+    lanes, own = dtype_info(dtype).lanes, dtype_info(buffer.dtype).lanes
+    if lanes % own:
+        raise ExprError(f"buffer {buffer.name} holds {buffer.dtype}: a value of {dtype} is no whole number of elements")
+    return lanes // own
 
 
 def buffer_store(buffer: Any, indices: Any, value: Any) -> Any:
@@ -403,10 +411,13 @@ def buffer_store(buffer: Any, indices: Any, value: Any) -> Any:
     if len(idx) != len(buffer.shape):
         raise ExprError(f"buffer {buffer.name} has {len(buffer.shape)} dimensions, indexed with {len(idx)}")
     val = convert(value, buffer.dtype)
-    lanes = dtype_info(val.dtype).lanes
-    val = cast(with_lanes(buffer.dtype, lanes), val)
-    if lanes > 1 and not isinstance(idx[-1], E.Ramp):
-        idx = (*idx[:-1], E.Ramp(idx[-1], const(1, idx[-1].dtype), lanes))
+    own, vector = dtype_info(buffer.dtype).lanes, isinstance(idx[-1], E.Ramp) if idx else False
+    if dtype_info(val.dtype).lanes == 1 and own > 1:
+        val = E.Broadcast(cast(dtype_info(buffer.dtype).element, val), own)
+    val = cast(with_lanes(buffer.dtype, dtype_info(val.dtype).lanes), val)
+    elements = _elements(buffer, val.dtype)
+    if elements > 1 and not vector:
+        idx = (*idx[:-1], E.Ramp(idx[-1], const(1, idx[-1].dtype), elements))
     return BufferStore(buffer, val, idx)
 
 

@@ -110,15 +110,21 @@ def _by_name(func: Func, arrays: Any, scalars: Any) -> dict[str, Any]:
 
 
 def _flattened(p: Buffer, array: Array) -> Array:
-    """The array as a flat parameter of lowered code sees it."""
-    if len(p.shape) == 1 and array.ndim != 1 and array.flags.c_contiguous:
+    """The array as a flat parameter of lowered code sees it; vectors are its last dimension."""
+    lanes = dtype_info(p.dtype).lanes
+    if lanes > 1 and len(p.shape) == 1 and array.ndim != 2 and array.flags.c_contiguous and array.size % lanes == 0:
+        return array.reshape(-1, lanes)
+    if len(p.shape) == 1 and array.ndim != 1 and array.flags.c_contiguous and lanes == 1:
         return array.reshape(-1)
     return array
 
 
 def _bind_shape(m: Machine, p: Buffer, array: Array) -> None:
-    if array.ndim != len(p.shape):
-        raise ArgumentError(f"{p.name} has {len(p.shape)} dimensions, the array {array.ndim}", locate=False)
+    lanes = dtype_info(p.dtype).lanes
+    ndim = len(p.shape) + (lanes > 1)
+    if array.ndim != ndim or (lanes > 1 and array.shape[-1] != lanes):
+        of = f" (the last of the {lanes} lanes)" if lanes > 1 else ""
+        raise ArgumentError(f"{p.name} has {ndim} dimensions{of}, the array {array.ndim}", locate=False)
     env = m.lanes.env
     for d, n in zip(p.shape, array.shape):
         if isinstance(d, E.Var) and id(d) not in env:
@@ -126,7 +132,7 @@ def _bind_shape(m: Machine, p: Buffer, array: Array) -> None:
     if p.strides and array.itemsize:
         for d, n in zip(p.strides, array.strides):
             if isinstance(d, E.Var) and id(d) not in env:
-                env[id(d)] = np.array([n // array.itemsize], held(d.dtype))
+                env[id(d)] = np.array([n // array.itemsize // lanes], held(d.dtype))
 
 
 def _check_shape(m: Machine, p: Buffer, array: Array) -> None:

@@ -47,7 +47,7 @@ LOOP_WORDS = {
     S.ForKind.UNROLLED: "unrolled",
 }
 # Attrs of a Func that the text leaves out: places in the user's program, and what is written as statements.
-_HIDDEN_ATTRS = ("loc", "threads", "lowered_from")
+_HIDDEN_ATTRS = ("loc", "threads", "lowered_from", "unproved")
 
 
 def float_text(value: float, dtype: str) -> str:

@@ -65,7 +65,7 @@ def _buffer_parts(b: Buffer) -> tuple[Any, ...]:
 
 
 def _attrs_of(f: Func) -> dict[str, Any]:
-    return {k: v for k, v in f.attrs.items() if k not in ("loc", "threads", "lowered_from")}
+    return {k: v for k, v in f.attrs.items() if k not in ("loc", "threads", "lowered_from", "unproved")}
 
 
 def _reduce_parts(c: E.CommReducer) -> tuple[Any, ...]:

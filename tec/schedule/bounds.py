@@ -367,6 +367,13 @@ class Bounds:
     def _demand_scan(self, stage: Stage, consumer: Stage, op: ScanOp) -> Region | None:
         """The update is needed for one time (a point of the time loop) and all of space; the init whole."""
         t = stage.op.output(0)
+        if any(self.sch.stage_map.get(i.op) is stage for i in op.init):
+            step = next((iv for s, iv in self.path(stage) if s is consumer), None)
+            if step is not None:
+                raise fail(
+                    self.sch, f"{stage.name}, the start of scan {consumer.name}, is computed in its loop {step.name}, at every step",
+                    mark=step, note="computed here", hint=f"s[{stage.name}].compute_root(), or compute it where the scan is",
+                )  # fmt: skip
         full = [Interval(B.const(0, d.dtype), B.sub(d, 1)) for d in t.shape]
         if any(self.sch.stage_map.get(u.op) is stage for u in op.update):
             evaluate = self._evaluator(stage, consumer)
@@ -380,8 +387,6 @@ class Bounds:
         if s.lo is None or s.hi is None:
             return EVERYTHING
         lo, hi = s.lo, s.hi
-        if arith.reads(lo) or arith.reads(hi):
-            return EVERYTHING  # a gather: storage and loops are made before what memory says is known
         if s.is_point:
             return s
         if arith.le(lo, zero) and (arith.le(zero, hi) or arith.le(last, hi)):

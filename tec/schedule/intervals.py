@@ -79,7 +79,9 @@ class Evaluator:
     def __call__(self, e: E.Expr) -> Interval:
         a = self.arith.analyzer
         s = self._inner.eval(a.simp(a.intern(e)))
-        return Interval(s.min, s.max)
+        # An end that memory says is none: storage and loops are made before it is known.
+        lo = None if s.min is None or self.arith.reads(s.min) else s.min
+        return Interval(lo, lo if s.is_point else None if s.max is None or self.arith.reads(s.max) else s.max)
 
 
 def cover(interval: Interval, dom: E.Range, arith: IndexArith) -> E.Range:

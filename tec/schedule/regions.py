@@ -18,7 +18,7 @@ from ..ir import stmt as S
 from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
 from ..ir.visit import Rewriter
-from ..te.operation import ExternOp, PlaceholderOp, ScanOp
+from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .intervals import Evaluator, Interval, from_range, point, union
 from .relations import Intervals
@@ -230,6 +230,11 @@ def _copy(tensor: Tensor, source: Storage, target: Storage, stage: Stage) -> S.S
 
 def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, distance: E.Expr) -> S.Stmt:
     """Ask for what `stage` will read of `tensor` when loop `iv` is `distance` steps further, line by line."""
+    if not isinstance(stage.op, ComputeOp):
+        raise fail(
+            low.sch, f"prefetch of {tensor.name} in a loop of {stage.name}, whose own loops read nothing", mark=iv,
+            hint="prefetch in the stage that computes the step",
+        )  # fmt: skip
     intervals: Intervals = {}
     inside = False
     for loop in stage.leaf:
@@ -247,7 +252,7 @@ def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, di
     evaluate = Evaluator(env, low.arith)
     source = low.sch.find(tensor)
     region: list[Interval] | None = None
-    for read in low.bounds.reads(stage.op):  # type: ignore[arg-type]
+    for read in low.bounds.reads(stage.op):
         if low.sch.stage_map.get(read.tensor.op) is source and read.tensor.value_index == tensor.value_index:
             here = [evaluate(low.arith.simplify(i)) for i in read.indices]
             region = here if region is None else [union(a, b, low.arith) for a, b in zip(region, here)]

@@ -25,6 +25,7 @@ from .bounds import Bounds, infer_bounds
 from .intervals import Evaluator, Interval
 from .normalize import normalize
 from .parameters import Parameters
+from .reads import check_reads
 from .reduction import lower_reduction
 from .regions import lower_extern, lower_scan, prefetch_stmt
 from .relations import Values, guarded_loops
@@ -49,6 +50,7 @@ def to_loops(sch: Schedule, args: Sequence[Any], name: str = "main", binds: dict
     outputs must be there. Returns a Func of stage "loops". Raises ScheduleError, LoweringError, ArgumentError.
     """
     given = Parameters(sch, args, binds)
+    check_reads(sch)
     norm = normalize(sch)
     index = {id(s): t for s, t in zip(sch.stages + sch.groups, _twins(sch, norm)) if t is not None}
     tensors: dict[tuple[int, int], Buffer] = {}

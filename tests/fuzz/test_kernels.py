@@ -76,11 +76,11 @@ def _feed(stream: Any, put: Any, end: Any) -> None:
     end()
 
 
-def check(first: int, seeds: int) -> None:
+def check(first: int, seeds: int, worker: Sequence[str] = WORKER) -> None:
     results: list[list[Any]] = [[] for _ in range(JOBS)]
 
     def work(k: int) -> None:
-        results[k] = fuzz(first + k, first + seeds, step=JOBS)
+        results[k] = fuzz(first + k, first + seeds, worker, step=JOBS)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(JOBS)]
     for t in threads:

@@ -155,3 +155,38 @@ def test_a_row_that_memory_chooses(vectorized):
     func = held(s, [A, rows, O])
     assert "TensorRead" not in str(func)
     assert {const_shape(b) for b in allocs(func).values()} == {(12, 8)}
+
+
+def test_prefetch_of_what_memory_chooses():
+    """There is nothing to ask for ahead of time: no loop over lines that memory has yet to name."""
+    A = te.placeholder((12, 8), name="A")
+    rows = te.placeholder((1,), dtype="int32", name="I")
+    O = te.compute((12, 8), lambda i, j: A[rows[0], j] + 1, name="O")
+    s = create_schedule(O)
+    s[O].prefetch(A, O.op.axis[1], 1)
+    assert "TensorRead" not in str(held(s, [A, rows, O]))
+
+
+def test_prefetch_in_the_loop_of_a_scan_is_refused():
+    X, state = te.placeholder((6, 4), name="X"), te.placeholder((6, 4), name="state")
+    init = te.compute((1, 4), lambda t, j: X[0, j], name="init")
+    update = te.compute((6, 4), lambda t, j: state[t - 1, j] + X[t, j], name="update")
+    R = te.scan(init, update, state, inputs=[X], name="R")
+    s = create_schedule(R)
+    s[R].prefetch(update, R.op.scan_axis, 1)
+    with pytest.raises(ScheduleError, match="prefetch of update in a loop of R") as e:
+        to_loops(s, [X, R])
+    assert e.value.where.file == __file__
+
+
+def test_the_start_of_a_scan_in_its_own_loop_is_refused():
+    """It would be written over what the steps before have made."""
+    X, state = te.placeholder((6, 4), name="X"), te.placeholder((6, 4), name="state")
+    init = te.compute((1, 4), lambda t, j: X[0, j], name="init")
+    update = te.compute((6, 4), lambda t, j: state[t - 1, j] + X[t, j], name="update")
+    R = te.scan(init, update, state, inputs=[X], name="R")
+    s = create_schedule(R)
+    s[init].compute_at(s[R], R.op.scan_axis)
+    with pytest.raises(ScheduleError, match="init, the start of scan R, is computed in its loop") as e:
+        to_loops(s, [X, R])
+    assert e.value.where.file == __file__

@@ -1,0 +1,177 @@
+"""Whether an access stays inside of its buffer: for certain, for certain not, or neither.
+
+In: an Access, with the loops around it and the conditions that it stands under. Out: INSIDE; an Outside, with an
+iteration that leaves the buffer; or UNKNOWN. Inside is proved by intervals of numbers, and by an Analyzer where that is not
+enough. Outside takes a witness: the corner of the domain where the index is the least or greatest, at which all conditions
+hold. An index that memory decides is UNKNOWN unless it is clamped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import build as B
+from . import expr as E
+from .arith import Analyzer
+from .dtype import dtype_info
+from .visit import free_vars, substitute, walk_exprs
+
+INSIDE, UNKNOWN = "inside", "unknown"
+Ints = Mapping[int, tuple[int, int]]  # least and greatest value of a variable, by its id
+Domain = Sequence[tuple[E.Var, E.Range]]  # loops, outermost first
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """`what[indices]` in a buffer of `shape`; `guards`: conditions that hold where it is made."""
+
+    what: str
+    shape: Sequence[E.Expr]
+    indices: Sequence[E.Expr]
+    guards: Sequence[E.Expr]
+
+    def __str__(self) -> str:
+        return f"{self.what}[{', '.join(map(str, self.indices))}]"
+
+
+@dataclass(slots=True, eq=False)
+class Outside:
+    """An iteration at which dimension `dim` of an access has the index `index`."""
+
+    dim: int
+    at: list[tuple[E.Var, E.Expr]]
+    index: E.Expr
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{v.name} = {e}" for v, e in self.at)
+        return f"the index is {self.index}" + (f" at {where}" if where else "")
+
+
+def numbers(domain: Domain) -> dict[int, tuple[int, int]]:
+    """The variables whose range is constant."""
+    out: dict[int, tuple[int, int]] = {}
+    for v, r in domain:
+        low, extent = r.min, r.extent
+        if type(low) is E.IntImm and type(extent) is E.IntImm:
+            out[id(v)] = (low.value, low.value + extent.value - 1)
+    return out
+
+
+def span(e: E.Expr, known: Ints) -> tuple[int, int] | None:
+    """Numbers between which `e` lies; None where these simple rules know none."""
+    t = type(e)
+    if t is E.IntImm:
+        return e.value, e.value  # type: ignore[attr-defined]
+    if t is E.Var:
+        return known.get(id(e))
+    if t is E.Cast and dtype_info(e.dtype).is_int:
+        return span(e.value, known) if e.dtype in ("int32", "int64") else None  # type: ignore[attr-defined]
+    if not isinstance(e, E.BinaryExpr):
+        return None
+    a, b = span(e.a, known), span(e.b, known)
+    if t is E.FloorMod and b is not None and b[0] == b[1] > 0:
+        return (a[0], a[1]) if a is not None and 0 <= a[0] and a[1] < b[0] else (0, b[0] - 1)
+    if t is E.Min or t is E.Max:
+        if a is None or b is None:
+            return None
+        pick = min if t is E.Min else max
+        return pick(a[0], b[0]), pick(a[1], b[1])
+    if a is None or b is None:
+        return None
+    if t is E.Add:
+        return a[0] + b[0], a[1] + b[1]
+    if t is E.Sub:
+        return a[0] - b[1], a[1] - b[0]
+    if t is E.Mul:
+        ends = [x * y for x in a for y in b]
+        return min(ends), max(ends)
+    if t is E.FloorDiv and b[0] == b[1] > 0:
+        return a[0] // b[0], a[1] // b[0]
+    return None
+
+
+def surely_inside(shape: Sequence[E.Expr], indices: Sequence[E.Expr], known: Ints, whole: Mapping[int, E.Expr]) -> bool:
+    """Whether simple rules are enough, conditions aside. `whole`: the ends of loops that run from 0, by variable."""
+    for i, n in zip(indices, shape):
+        if type(i) is E.Var and whole.get(id(i)) is n:
+            continue
+        s = span(i, known)
+        if s is None or s[0] < 0 or type(n) is not E.IntImm or s[1] >= n.value:
+            return False
+    return True
+
+
+def judge(access: Access, domain: Domain, ana: Analyzer | None = None, proved: bool = True) -> str | Outside:
+    """INSIDE, UNKNOWN or an Outside. `ana`: an Analyzer that has the domain bound; `proved` False: do not look for INSIDE."""
+    if any(dtype_info(i.dtype).lanes > 1 for i in access.indices):
+        return UNKNOWN
+    if ana is None:
+        ana = Analyzer()
+        for v, r in domain:
+            ana.bind(v, r)
+    wrong: list[tuple[int, bool]] = []  # dimension, whether past the end
+    with ana.scope():
+        for g in access.guards:
+            ana.add_constraint(g)
+        for d, (i, n) in enumerate(zip(access.indices, access.shape)):
+            if not ana.can_prove(E.GE(i, B.const(0, i.dtype))):
+                wrong.append((d, False))
+            if not ana.can_prove(B.compare("lt", i, n)):
+                wrong.append((d, True))
+    if not wrong:
+        return INSIDE
+    for d, past in wrong:
+        found = _witness(access, d, past, domain)
+        if found is not None:
+            return found
+    return UNKNOWN
+
+
+def _witness(access: Access, d: int, past: bool, domain: Domain) -> Outside | None:
+    """The corner of the domain where the index of dimension `d` is the least (`past`: the greatest), if that is outside."""
+    index, n = access.indices[d], access.shape[d]
+    if any(type(x) in (E.TensorRead, E.BufferLoad, E.Call) for x in walk_exprs(index)):
+        return None
+    free = Analyzer()
+    for v in {
+        id(v): v
+        for e in (index, n, *access.guards, *(x for _, r in domain for x in (r.min, r.extent)))
+        for v in free_vars(e)
+    }.values():
+        if all(v is not w for w, _ in domain) and v.dtype in ("int32", "int64"):
+            free.bind(v, E.Range(B.const(1, v.dtype), B.const(2**30, v.dtype)))  # a size; of nothing there is no access
+    loops = [v for v, _ in domain]
+    coeffs = Analyzer().detect_linear(index, loops)
+    at: dict[E.Var, E.Expr] = {}
+    for k, (v, r) in enumerate(domain):
+        c = coeffs[k] if coeffs is not None else None
+        step = c.value if isinstance(c, E.IntImm) else 1 if coeffs is None else None
+        if step is None:
+            return None
+        low, high = substitute(r.min, at), substitute(B.sub(B.add(r.min, r.extent), 1), at)
+        for g in access.guards:
+            bounds = Analyzer().detect_clip_bound(substitute(g, at), [v])
+            if bounds is not None:
+                low = low if bounds[0].min is None else B.maximum(low, B.cast(low.dtype, bounds[0].min))
+                high = high if bounds[0].max is None else B.minimum(high, B.cast(high.dtype, bounds[0].max))
+        value = free.simplify(high if (step > 0) == past else low)
+        inside = B.all_of(
+            B.compare("ge", value, substitute(r.min, at)),
+            B.compare("lt", value, substitute(B.add(r.min, r.extent), at)),
+        )
+        if not free.can_prove(inside):
+            return None
+        at[v] = B.cast(v.dtype, value)
+    if not all(free.can_prove(substitute(g, at)) for g in access.guards):
+        return None
+    here = free.simplify(substitute(index, at))
+    if not free.can_prove(B.compare("ge", here, n) if past else B.compare("lt", here, 0)):
+        return None
+    used = {id(v) for e in (index, *access.guards) for v in free_vars(e)}
+    return Outside(d, [(v, e) for v, e in at.items() if id(v) in used], here)
+
+
+def describe_shape(shape: Sequence[Any]) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
