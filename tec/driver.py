@@ -24,11 +24,13 @@ Pass = Callable[[Func, Target], Func]
 PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "loops"),
     ("lower_fragments", "loops"),
+    ("bulk_copies", "loops"),
     ("swizzle_shared", "loops"),
     ("unify_threads", "loops"),
     ("check_extents", "loops"),
     ("inject_prefetch", "loops"),
     ("inject_vthread", "loops"),
+    ("specialize_warps", "loops"),
     ("pipeline", "loops"),
     ("pad_tiles", "loops"),
     ("partition_loops", "loops"),
@@ -46,7 +48,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "lowered"),
     ("remove_noop", "lowered"),
 )
-SIMPLE_MODE_PASSES = 4  # simple_mode stops here: loops that are still those of the schedule
+SIMPLE_MODE_PASSES = 5  # simple_mode stops here: loops that are still those of the schedule
 
 
 def _find_pass(name: str) -> Pass:

@@ -13,6 +13,7 @@ from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
 from ..ir.func import Func
+from ..ir.shared_layout import boundary_of
 from .emitter import Emitter, quote
 from .emitter_core import Pointer
 from .emitter_stmt import _clean
@@ -98,10 +99,14 @@ class GpuEmitter(Emitter):
         else:
             self.shared_count += 1
             name = quote(f"{self.func_name}.{_clean(s.buffer.name)}.{self.shared_count}")
+            align = max(self.max_shared_align, boundary_of(s.buffer))
             self.globals.append(
                 f"{name} = internal unnamed_addr addrspace({SHARED_SPACE}) global [{max(count, 1)} x {t.mem}] "
-                f"{self.shared_initial}, align {self.max_shared_align}"
+                f"{self.shared_initial}, align {align}"
             )
+            self.bind_buffer(s.buffer, name, SHARED_SPACE, align)
+            self.stmt(s.body)
+            return
         self.bind_buffer(s.buffer, name, SHARED_SPACE, self.max_shared_align)
         self.stmt(s.body)
 

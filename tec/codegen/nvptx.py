@@ -15,11 +15,15 @@ from typing import ClassVar
 from ..errors import TargetError
 from ..ir import expr as E
 from ..ir import stmt as S
+from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info, with_lanes
 from ..ir.func import Func
 from ..ir.matrix import MatrixInstr, instr_of, native_k
-from ..ir.visit import visit
+from ..ir.passes.tensor_maps import MAP_ALIGN, MAP_BYTES
+from ..ir.passes.tensor_maps import SCOPE as PARAM_SCOPE
+from ..ir.shared_layout import boundary_of, shared_layout
 from ..target import Target
+from . import nvptx_hopper
 from .emitter_call import CallHandler
 from .emitter_core import quote
 from .gpu import SHARED_SPACE, GpuEmitter
@@ -29,6 +33,7 @@ TRIPLE = "nvptx64-nvidia-cuda"
 ALL_LANES = "-1"
 # The lowest PTX version that knows a chip: it loads on the oldest drivers.
 _PTX_OF = {70: 63, 72: 63, 75: 63, 80: 70, 86: 71, 87: 74, 89: 78, 90: 78, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
+_PTX_OF_WARPGROUPS = 80  # wgmma, bulk tensor copies, setmaxnreg
 _SHUFFLES = {"shuffle_xor": "bfly", "shuffle_up": "up", "shuffle_down": "down", "shuffle_idx": "idx"}
 
 
@@ -44,7 +49,8 @@ class NvptxEmitter(GpuEmitter):
 
     def __init__(self, target: Target):
         super().__init__(target)
-        self.sm = int(target.mcpu.removeprefix("sm_"))
+        self.dynamic_align = 0  # of the dynamic array; 0 where no kernel has one
+        self.sm = _number(target)
 
     # ---- kernels
 
@@ -52,8 +58,18 @@ class NvptxEmitter(GpuEmitter):
         return "ptx_kernel "
 
     def function(self, f: Func) -> None:
-        self.dynamic_offset: int | None = 0 if f.attrs.get("lds_bytes", 0) > self.target.static_lds_bytes else None
+        # Where each buffer lies in the dynamic array; None where they are static.
+        dynamic = f.attrs.get("lds_bytes", 0) > self.target.static_lds_bytes
+        self.shared_offsets: dict[int, int] | None = shared_layout(f.body)[0] if dynamic else None
         super().function(f)
+
+    def param_attributes(self, f: Func, b: Buffer, read_only: bool) -> str:
+        if b.scope != PARAM_SCOPE:
+            return super().param_attributes(f, b, read_only)
+        return f'byval([{MAP_BYTES} x i8]) align {MAP_ALIGN} "nvvm.grid_constant" '
+
+    def address_space(self, scope: str) -> int:
+        return 0 if scope == PARAM_SCOPE else super().address_space(scope)
 
     def function_attributes(self, f: Func) -> str:
         x, y, z = self.block_shape
@@ -64,30 +80,46 @@ class NvptxEmitter(GpuEmitter):
         return " ".join(words)
 
     def alloc_shared(self, s: S.Alloc) -> None:
-        count = self.elements(s.buffer)
-        if self.dynamic_offset is None or count is None:
+        offset = None if self.shared_offsets is None else self.shared_offsets.get(id(s.buffer))
+        if offset is None or self.elements(s.buffer) is None:
             super().alloc_shared(s)
             return
-        # Pieces of the dynamic array, one behind the other.
-        info = dtype_info(s.buffer.dtype)
-        array = quote("tec_dynamic_shared")
-        line = f"{array} = external addrspace({SHARED_SPACE}) global [0 x i8], align {self.max_shared_align}"
-        if line not in self.globals:
-            self.globals.append(line)
+        array, boundary = quote("tec_dynamic_shared"), boundary_of(s.buffer)
+        self.dynamic_align = max(self.dynamic_align, boundary)
         place = array
-        if self.dynamic_offset:
-            place = self.op(
-                f"getelementptr inbounds i8, ptr addrspace({SHARED_SPACE}) {array}, i32 {self.dynamic_offset}"
-            )
-        size = count * info.bytes * info.lanes
-        self.dynamic_offset += -(-size // self.max_shared_align) * self.max_shared_align
-        self.bind_buffer(s.buffer, place, SHARED_SPACE, self.max_shared_align)
+        if offset:
+            place = self.op(f"getelementptr inbounds i8, ptr addrspace({SHARED_SPACE}) {array}, i32 {offset}")
+        self.bind_buffer(s.buffer, place, SHARED_SPACE, boundary)
         self.stmt(s.body)
+
+    def finish(self, text: str) -> str:
+        """The dynamic array with the alignment that the strictest of the kernels' buffers asks for."""
+        if not self.dynamic_align:
+            return text
+        declared = f"{quote('tec_dynamic_shared')} = external addrspace({SHARED_SPACE}) global [0 x i8], align "
+        old = f"{declared}{self.max_shared_align}\n"
+        text = text.replace(old, "", 1)
+        head, sep, rest = text.partition("target triple")
+        line, newline, body = (sep + rest).partition("\n")
+        return f"{head}{line}{newline}{declared}{self.dynamic_align}\n{body}"
+
+    def narrow(self, value: str, dtype: str) -> str:
+        """float32 to bfloat16 is one instruction (two values at once) from sm_80 on."""
+        info = dtype_info(dtype)
+        if info.kind != "bfloat" or self.sm < 80:
+            return super().narrow(value, dtype)
+        own = "bfloat" if info.lanes == 1 else f"<{info.lanes} x bfloat>"
+        rounded = self.op(f"fptrunc {self.reg(with_lanes('float32', info.lanes))} {value} to {own}")
+        return self.op(f"bitcast {own} {rounded} to {self.reg(dtype)}")
 
     # ---- work-groups and warps
 
     def barrier(self, e: E.Call) -> str:
-        if (e.attrs or {}).get("scope", "shared") == "wave":
+        attrs = e.attrs or {}
+        if "threads" in attrs:  # of some warps of the work-group
+            args = [("i32", str(attrs["id"])), ("i32", str(attrs["threads"]))]
+            self.intrinsic("llvm.nvvm.barrier.cta.sync.aligned.count", "void", args)
+        elif attrs.get("scope", "shared") == "wave":
             self.intrinsic("llvm.nvvm.bar.warp.sync", "void", [("i32", ALL_LANES)])
         else:
             self.intrinsic("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
@@ -234,15 +266,20 @@ class NvptxEmitter(GpuEmitter):
         **GpuEmitter.calls,
         "barrier": barrier, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
         **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix,
-        "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
+        **nvptx_hopper.CALLS, "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
         **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),
     }  # fmt: skip
+
+
+def _number(target: Target) -> int:
+    """The chip's number: 90 of sm_90 and sm_90a."""
+    return int(target.mcpu.removeprefix("sm_").removesuffix("a"))
 
 
 @lru_cache(maxsize=64)
 def machine_of(target: Target) -> Machine:
     """The LLVM target machine; `-ptx=78` chooses a PTX version, by default the lowest that knows the chip."""
-    least = _PTX_OF[int(target.mcpu.removeprefix("sm_"))]
+    least = max(_PTX_OF[_number(target)], _PTX_OF_WARPGROUPS if target.chip.warpgroup else 0)
     asked = target.options.get("ptx", "")
     if asked:
         digits = asked.replace(".", "")
@@ -264,15 +301,4 @@ def dynamic_shared_bytes(f: Func, target: Target) -> int:
     total = int(f.attrs.get("lds_bytes", 0))
     if total <= target.static_lds_bytes:
         return 0
-    size = 0
-
-    def on_stmt(s: S.Stmt) -> None:
-        nonlocal size
-        if isinstance(s, S.Alloc) and s.buffer.scope.startswith("shared"):
-            info, n = dtype_info(s.buffer.dtype), 1
-            for d in s.buffer.shape:
-                n *= d.value if isinstance(d, E.IntImm) else 0
-            size += -(-n * info.bytes * info.lanes // 16) * 16
-
-    visit(f.body, None, on_stmt)
-    return size
+    return shared_layout(f.body)[1]

@@ -191,6 +191,19 @@ def _mul(a: Any, b: Any) -> Any:
     return build.mul(a, b)
 
 
+def _tensor_map(call: Call) -> dict[str, Any]:
+    attrs, (data, *facts) = call.attrs or {}, call.args
+    rank = len(attrs["box"])
+    assert isinstance(data, Var)
+    return {
+        "tensor_map": data.name,
+        "dtype": attrs["dtype"],
+        "sizes": [expr_data(x) for x in facts[:rank]],
+        "strides": [expr_data(x) for x in facts[rank:]],
+        "box": list(attrs["box"]),
+    }
+
+
 def _launch(call: Call) -> dict[str, Any]:
     attrs = call.attrs or {}
     args: list[dict[str, Any]] = []
@@ -199,6 +212,8 @@ def _launch(call: Call) -> dict[str, Any]:
             args.append({"buffer": a.buffer.data.name})
         elif a.dtype == "handle" and isinstance(a, Var):
             args.append({"buffer": a.name})
+        elif isinstance(a, Call) and a.op == "tensor_map":
+            args.append(_tensor_map(a))
         else:
             args.append({"scalar": expr_data(a), "dtype": a.dtype})
     return {

@@ -146,6 +146,8 @@ def _span(span: str, load: E.BufferLoad, args: tuple[E.Expr, ...]) -> tuple[E.Ex
     """The indices of what a call touches from the named element on; none where that is not known."""
     if span == "one":
         return load.indices
+    if span == "tile":
+        return ()
     if span == "row":
         n: int | None = 128 // dtype_info(load.buffer.dtype).bits
     else:

@@ -22,7 +22,8 @@ class Intrin:
     """One operation.
 
     reads, writes: positions of arguments that name an element of memory by a BufferLoad, which is then no load; `span` says how
-      much of the buffer from there on: "one" element, a "run" whose length is the last argument, a "row" of 16 bytes.
+      much of the buffer from there on: "one" element, a "run" whose length is the last argument, a "row" of 16 bytes, a "tile"
+      that may be anywhere in it.
     pointer: the first argument names an element whose address is the value; attrs `rw` ("r", "w", "rw") says what happens
       through it, anywhere in the buffer.
     hint: the first argument names an element that is not touched.
@@ -198,6 +199,103 @@ _add(
     varying=True,
 )
 
+# Bulk copies, barriers in memory and warpgroup products (Hopper); see tec.ir.passes.bulk_copies and specialize_warps.
+_add(
+    "bulk_load",
+    -1,
+    "(shared BufferLoad, global BufferLoad, coordinates, sizes, strides[, barrier]): a box of a tensor; attrs: rank, box",
+    "scalar",
+    "int32",
+    reads=(1,),
+    writes=(0,),
+    span="tile",
+    opaque=True,
+)
+_add(
+    "bulk_store",
+    -1,
+    "(global BufferLoad, shared BufferLoad, coordinates, sizes, strides): a box of a tensor; attrs: rank, box",
+    "scalar",
+    "int32",
+    reads=(1,),
+    writes=(0,),
+    span="tile",
+    opaque=True,
+)
+_add("bulk_commit", 0, "closes a group of bulk stores", "scalar", "int32", opaque=True)
+_add(
+    "bulk_wait",
+    0,
+    "attrs: n: at most n groups under way; read: shared memory has been read, not yet written out",
+    "scalar",
+    "int32",
+    opaque=True,
+)
+_add(
+    "proxy_fence",
+    0,
+    "what threads wrote to shared memory becomes visible to bulk copies and wgmma",
+    "scalar",
+    "int32",
+    opaque=True,
+)
+_add(
+    "mbarrier_init",
+    2,
+    "(BufferLoad of uint64 in shared memory, arrivals of a phase)",
+    "scalar",
+    "int32",
+    writes=(0,),
+    opaque=True,
+)
+_add("mbarrier_fence", 0, "what mbarrier_init wrote becomes visible to bulk copies", "scalar", "int32", opaque=True)
+_add(
+    "mbarrier_expect",
+    2,
+    "(BufferLoad, bytes): one arrival, and bytes that copies have to bring in this phase",
+    "scalar",
+    "int32",
+    writes=(0,),
+    atomic=True,
+    opaque=True,
+)
+_add("mbarrier_arrive", 1, "(BufferLoad)", "scalar", "int32", writes=(0,), atomic=True, opaque=True)
+_add(
+    "mbarrier_wait",
+    2,
+    "(BufferLoad, parity): until the phase of that parity is complete",
+    "scalar",
+    "int32",
+    reads=(0,),
+    atomic=True,
+    opaque=True,
+)
+_add(
+    "wgmma",
+    3,
+    "(first element of a, of b in shared memory, acc): warpgroup-wide acc + a*b, under way until wgmma_wait; attrs: m, n, k, "
+    "in_dtype, a_major, b_major, a_box, b_box",
+    "any",
+    2,
+    reads=(0, 1),
+    span="tile",
+    collective="wave",
+    varying=True,
+    opaque=True,
+)
+_add("wgmma_fence", 0, "before the first wgmma on registers that other code wrote", "scalar", "int32", opaque=True)
+_add("wgmma_commit", 0, "closes a group of wgmmas", "scalar", "int32", opaque=True)
+_add("wgmma_wait", -1, "([acc]): acc once at most attrs n groups are under way", "any", opaque=True, varying=True)
+_add(
+    "set_registers",
+    0,
+    "attrs: n registers a thread of this warpgroup from here on; more: whether that is more than before",
+    "scalar",
+    "int32",
+    collective="wave",
+    opaque=True,
+)
+
 # Functions outside; memory they reach by pointers, which say what happens there.
 _add(
     "call_extern", -1, "attrs: symbol: a C function linked into the CPU code", "any", "int32", opaque=True, varying=True
@@ -215,5 +313,12 @@ _add(
 _add("call_llvm_pure_intrin", -1, "attrs: name", "any", varying=True)
 
 # Host side, made by split_host_device; see tec.runtime.program.
+_add(
+    "tensor_map",
+    -1,
+    "(data pointer, sizes, strides): what a bulk copy names a tensor by; attrs: dtype, box",
+    "any",
+    "handle",
+)
 _add("launch", -1, "attrs: kernel, grid, block, dyn_shared", "any", "int32", opaque=True)
 # fmt: on

@@ -10,6 +10,8 @@ Units, and where their layouts are written down:
 - "wmma" (RDNA3): RDNA3 ISA, 7.9: A and B are held twice, once in each half of the wavefront.
 - "wmma.gfx12" (RDNA4): RDNA4 ISA, 7.12: every element is held once.
 - "mma.sync" (NVIDIA, sm_80 on): PTX ISA, 9.7.14.5 "Matrix multiply-accumulate operation using mma instruction".
+- "wgmma" (NVIDIA, sm_90a): PTX ISA, 9.7.15 "Asynchronous warpgroup level matrix instructions". Its "wavefront" is a warpgroup of
+  128 threads; A and B stay in shared memory, so that only the accumulators have a layout in registers.
 
 A and B may be handed over with k a multiple of the instruction's own: the lane's vector is then longer, and the unit is
 run once for each part. That reorders k in A and B alike, so the product stays the same.
@@ -27,7 +29,8 @@ from ..errors import CodegenError
 from . import expr as E
 from .dtype import dtype_info, with_lanes
 
-UNITS = ("mfma", "wmma", "wmma.gfx12", "mma.sync")
+UNITS = ("mfma", "wmma", "wmma.gfx12", "mma.sync", "wgmma")
+WARPGROUP = 128  # threads that run a wgmma together
 _UNIT_OF_FAMILY = {
     "cdna1": "mfma", "cdna2": "mfma", "cdna3": "mfma", "cdna4": "mfma",
     "rdna3": "wmma", "rdna4": "wmma.gfx12", "sm": "mma.sync",
@@ -121,6 +124,8 @@ class MatrixInstr:
         n = self.n
         if self.unit == "mma.sync":
             return lane * 0, lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2
+        if self.unit == "wgmma":  # each of the four warps holds 16 rows, as tiles of 16 x 8
+            return lane * 0, lane // 32 * 16 + lane % 32 // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + lane % 4 * 2 + i % 2
         if self.unit == "wmma":
             return lane * 0, i * (self.wave // 16) + lane // 16, lane % 16 + i * 0
         if self.unit == "wmma.gfx12":
@@ -179,6 +184,10 @@ def instructions(target: Any) -> list[MatrixInstr]:
 
 def native_k(instr: MatrixInstr, target: Any) -> int | None:
     """The k that the chip's unit runs at once for this shape: the largest that divides `instr.k`; None without one."""
+    if instr.unit == "wgmma":
+        known = [k for i, a, k in target.chip.warpgroup if (i, a) == (instr.in_dtype, instr.acc_dtype)]
+        fits = instr.m == 64 and instr.n % 8 == 0 and 8 <= instr.n <= 256 and instr.wave == WARPGROUP
+        return known[0] if known and fits and instr.k % known[0] == 0 else None
     same = [
         i.k
         for i in instructions(target)
@@ -209,6 +218,15 @@ def find(
                 return replace(i, swap=swap)
             if i.unit == "mfma" and k % i.k == 0:
                 return replace(i, k=k, swap=swap)
+    return None
+
+
+def find_warpgroup(target: Any, in_dtype: str, n: int, k: int) -> MatrixInstr | None:
+    """The wgmma of 64 x n accumulators for an input dtype, with k a multiple of the unit's own; None where the chip has none."""
+    for i, acc, _ in target.chip.warpgroup:
+        instr = MatrixInstr("wgmma", i, acc, 64, n, k, 1, WARPGROUP)
+        if i == in_dtype and native_k(instr, target):
+            return instr
     return None
 
 

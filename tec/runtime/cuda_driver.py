@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ctypes import byref, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
-from ..errors import DeviceError
+from ..errors import ArgumentError, DeviceError
 from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, LoadedModule, find_library
 from .hip_driver import launch_error
 from .surface import DeviceAttributes, Dim3
@@ -64,6 +64,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuGraphLaunch": (_P, _P),
     "cuGraphExecDestroy": (_P,),
     "cuGraphDestroy": (_P,),
+    "cuTensorMapEncodeTiled": (_P, c_int, c_uint, _D, _P, _P, _P, _P, c_int, c_int, c_int, c_int),
     "cuLinkCreate_v2": (c_uint, _P, _P, _P),
     "cuLinkAddData_v2": (_P, c_int, c_char_p, c_size_t, c_char_p, c_uint, _P, _P),
     "cuLinkComplete": (_P, _P, _P),
@@ -74,6 +75,12 @@ _ATTRIBUTES = {
     "warp": 10, "clock_khz": 13, "multiprocessors": 16, "memory_clock_khz": 36, "memory_bus_bits": 37, "l2_bytes": 38,
     "threads_per_multiprocessor": 39, "major": 75, "minor": 76, "shared_bytes_optin": 97,
 }  # fmt: skip
+# CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
+_MAP_TYPES = {
+    "uint8": 0, "int8": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7,
+    "float64": 8, "bfloat16": 9,
+}  # fmt: skip
+_SWIZZLE_128B, _L2_PROMOTION_128B = 3, 2
 _JIT_ERROR_LOG, _JIT_ERROR_SIZE = 5, 6
 _FUNC_STATIC_SHARED, _FUNC_MAX_DYNAMIC_SHARED, _FUNC_MAX_THREADS, _FUNC_REGISTERS, _FUNC_LOCAL_BYTES = 1, 8, 0, 4, 3
 _LOG_BYTES = 16 << 10
@@ -292,7 +299,31 @@ class CudaDriver(GpuDriver):
         function = super().get_function(module, name)
         static = self.function_resources(function)["static_shared_bytes"]
         function.shared_limit = max(0, (48 << 10) - static)
+        if hasattr(self._cdll, "cuTensorMapEncodeTiled"):
+            function.encode_tensor_map = self._encode_tensor_map
         return function
+
+    def _encode_tensor_map(
+        self, address: int, dtype: str, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]
+    ) -> bytes:
+        """A CUtensorMap for bulk copies of boxes with the 128-byte swizzle: sizes in elements and strides in bytes, innermost
+        dimension first. Raises ArgumentError where the tensor's place in memory is not what the copy engine takes."""
+        rank = len(sizes)
+        if dtype not in _MAP_TYPES:
+            raise ArgumentError(f"bulk copies of {dtype} are not possible")
+        if address % 16 or any(n % 16 or n <= 0 for n in strides):
+            raise ArgumentError(
+                f"a bulk copy needs a tensor at a multiple of 16 bytes whose rows start at such multiples; it is at {address:#x}, with strides {list(strides)} bytes",
+                hint="pad the last dimension, or use a schedule without bulk copies",
+            )
+        raw = (c_ubyte * (128 + 64))()  # room to start at a multiple of 64
+        at = -(-ctypes.addressof(raw) // 64) * 64
+        u64, u32 = c_ulonglong * 5, c_uint * 5
+        self.lib.call(
+            "cuTensorMapEncodeTiled", at, _MAP_TYPES[dtype], rank, address, u64(*sizes), u64(*(strides or (0,))), u32(*box),
+            u32(*(1,) * rank), 0, _SWIZZLE_128B, _L2_PROMOTION_128B, 0,
+        )  # fmt: skip
+        return ctypes.string_at(at, 128)
 
     def _allow_shared(self, function: LoadedFunction, shared_bytes: int) -> None:
         """More than 48 KB of shared memory a block must be asked for, once a kernel."""

@@ -85,9 +85,12 @@ class LoadedModule:
 
 
 class LoadedFunction:
-    """A kernel of a loaded module. `shared_limit` is the dynamic shared memory that needs nothing special, in bytes."""
+    """A kernel of a loaded module. `shared_limit` is the dynamic shared memory that needs nothing special, in bytes;
+    `encode_tensor_map` makes what bulk copies name a tensor by, where the device has those (see CudaDriver). `offsets` of the
+    arguments are known where a launch hands them over one by one: a tensor map within one block of arguments is not found by
+    the copy engine ("illegal instruction", driver 580)."""
 
-    __slots__ = ("handle", "module", "name", "ordinal", "shared_limit")
+    __slots__ = ("encode_tensor_map", "handle", "module", "name", "offsets", "ordinal", "shared_limit")
 
     def __init__(self, module: LoadedModule, name: str, handle: int, shared_limit: int):
         self.module = module  # keeps it from being unloaded
@@ -95,6 +98,8 @@ class LoadedFunction:
         self.handle = handle
         self.ordinal = module.ordinal
         self.shared_limit = shared_limit
+        self.encode_tensor_map: Callable[..., bytes] | None = None
+        self.offsets: tuple[int, ...] = ()
 
 
 class _Current(threading.local):
@@ -190,6 +195,14 @@ class GpuDriver:
             self._enter(function.ordinal)
         if shared_bytes > function.shared_limit:
             self._allow_shared(function, shared_bytes)
+        if function.offsets:
+            held_args = ctypes.create_string_buffer(kernargs, len(kernargs))
+            base = ctypes.addressof(held_args)
+            each = (c_void_p * len(function.offsets))(*[base + at for at in function.offsets])
+            status = self._launch(function.handle, *grid, *block, shared_bytes, stream, each, None)
+            if status:
+                raise self._launch_failed(function, grid, block, shared_bytes, status)
+            return
         size = self._sizes.get(len(kernargs))
         if size is None:
             held = c_size_t(len(kernargs))

@@ -230,7 +230,7 @@ class Module:
                 f"the code was built for {chip}, and {device} is a {there}",
                 hint=f'build with tec.Target("rocm -mcpu={there}")',
             )
-        if self.kind == "cuda" and there in CHIPS and int(chip.removeprefix("sm_")) > int(there.removeprefix("sm_")):
+        if self.kind == "cuda" and there in CHIPS and _sm(chip) > _sm(there):
             raise DeviceError(
                 f"the code was built for {chip}, and {device} is an older {there}",
                 hint=f'build with tec.Target("cuda -arch={there}")',
@@ -312,6 +312,11 @@ class Module:
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise damaged(f"{type(error).__name__}: {error}") from None
+
+
+def _sm(chip: str) -> int:
+    """The number of an NVIDIA chip's name: 90 of sm_90 and sm_90a."""
+    return int(chip.removeprefix("sm_").removesuffix("a"))
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -23,6 +24,8 @@ from .surface import Dim3
 
 PLAN_LIMIT = 4096  # entries of a plan; longer programs are walked anew at each call
 LAUNCH, ALLOC, FREE = 0, 1, 2
+TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN = 128, 64  # CUtensorMap
+_MAPS_KEPT = 64  # of a launch: as many addresses as a caller may go round in; making one costs a microsecond or two
 
 
 @dataclass(slots=True)
@@ -32,7 +35,18 @@ class _Launch:
     block: tuple[exprs.Compiled, ...]
     shared: exprs.Compiled
     format: str
-    sources: list[tuple[int, Any]]  # (slot, None) or (-1, compiled expression and packer)
+    sources: list[tuple[int, Any]]  # (slot, None), (slot, _TensorMap) or (-1, compiled expression and packer)
+    offsets: tuple[int, ...]  # of the arguments, in bytes
+
+
+@dataclass(slots=True)
+class _TensorMap:
+    """What a bulk copy names a tensor by, made at launch from the tensor's address; innermost dimension first."""
+
+    dtype: str
+    sizes: list[exprs.Compiled]
+    strides: list[exprs.Compiled]
+    box: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -181,12 +195,29 @@ class Program:
             self.kernels.append(kernel)
         layout, offset = "<", 0
         sources: list[tuple[int, Any]] = []
+        offsets: list[int] = []
         for arg in step["args"]:
             if "buffer" in arg:
                 if arg["buffer"] not in buffers:
                     raise self._bad(f"kernel {kernel!r} takes buffer {arg['buffer']!r}, which is not there")
                 code, size = "Q", 8
                 sources.append((self.slots[arg["buffer"]], None))
+            elif "tensor_map" in arg:
+                name, sizes, strides = arg["tensor_map"], arg["sizes"], arg["strides"]
+                if name not in buffers:
+                    raise self._bad(f"kernel {kernel!r} takes a map of {name!r}, which is not there")
+                if not 1 <= len(sizes) <= 5 or len(strides) != len(sizes) - 1 or len(arg["box"]) != len(sizes):
+                    raise self._bad(f"the map of {name!r} has {len(sizes)} sizes, {len(strides)} strides, a box of {arg['box']}")
+                facts = [[self._expr(e, known) for e in es] for es in (sizes, strides)]
+                itemsize(arg["dtype"])
+                box = tuple(int(n) for n in arg["box"])
+                sources.append((self.slots[name], _TensorMap(arg["dtype"], facts[0], facts[1], box)))
+                code, size = f"{TENSOR_MAP_BYTES}s", TENSOR_MAP_ALIGN
+                pad = -offset % size
+                layout += f"{pad}x" * bool(pad) + code
+                offsets.append(offset + pad)
+                offset += pad + TENSOR_MAP_BYTES
+                continue
             else:
                 e, dtype = arg["scalar"], arg["dtype"]
                 code, size = struct_code(dtype), itemsize(dtype)
@@ -196,9 +227,10 @@ class Program:
                     sources.append((-1, (self._expr(e, known), scalar_packer(dtype))))
             pad = -offset % size
             layout += f"{pad}x" * bool(pad) + code
+            offsets.append(offset + pad)
             offset += pad + size
         shared = self._expr(step.get("dyn_shared", 0), known)
-        return _Launch(kernel, tuple(grid), tuple(block), shared, layout, sources)
+        return _Launch(kernel, tuple(grid), tuple(block), shared, layout, sources, tuple(offsets))
 
     # ---- run
 
@@ -252,8 +284,40 @@ class Program:
             return None  # nothing to do; drivers refuse an empty grid
         constants = [pack(evaluate(e, env)) for slot, x in s.sources if slot < 0 for e, pack in (x,)]
         pack = struct.Struct(s.format).pack
+        function = functions(s.kernel)
+        makers: list[tuple[int, Callable[[int], bytes]]] = []
+        for place, (_, x) in enumerate(s.sources):
+            if isinstance(x, _TensorMap):
+                facts = [tuple(int(evaluate(e, env)) for e in es) for es in (x.sizes, x.strides)]
+                makers.append((place, _map_maker(function, x, facts[0], facts[1])))
         getter = _getter(s.sources, constants)
-        return LAUNCH, functions(s.kernel), grid, block, shared, pack, getter, LaunchInfo(s.kernel, grid, block, shared)
+        if makers:
+            getter = _with_maps(getter, makers)
+            function.offsets = s.offsets
+        return LAUNCH, function, grid, block, shared, pack, getter, LaunchInfo(s.kernel, grid, block, shared)
+
+
+def _map_maker(function: Any, x: _TensorMap, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Callable[[int], bytes]:
+    """A function from a tensor's address to its map, which remembers the addresses that it has seen last."""
+    encode = getattr(function, "encode_tensor_map", None)
+    if encode is None:
+        raise DeviceError("a kernel copies by tensor maps, which this device does not have")
+    in_bytes = tuple(n * itemsize(x.dtype) for n in strides)
+    return lru_cache(maxsize=_MAPS_KEPT)(lambda address: encode(address, x.dtype, sizes, in_bytes, x.box))
+
+
+def _with_maps(
+    getter: Callable[[Sequence[Any]], Sequence[Any]], makers: list[tuple[int, Callable[[int], bytes]]]
+) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """The getter with addresses replaced by the maps of their tensors."""
+
+    def get(values: Sequence[Any]) -> Sequence[Any]:
+        out = list(getter(values))
+        for place, make in makers:
+            out[place] = make(out[place])
+        return out
+
+    return get
 
 
 def _getter(sources: list[tuple[int, Any]], constants: list[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:

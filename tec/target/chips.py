@@ -12,7 +12,7 @@ descriptions (32 banks of 4 bytes, 128 bytes a clock; gfx950's 64 banks and 256 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 KB = 1024
@@ -35,6 +35,7 @@ class Chip:
     async_lds: bool = False
     matrix: tuple[MatrixShape, ...] = ()
     atomic_fadd: bool = False
+    warpgroup: tuple[tuple[str, str, int], ...] = ()  # wgmma: in dtype, accumulator dtype, k; with it come bulk copies (TMA)
     # ---- rates of one unit
     simds: int = 4  # vector units
     simd_lanes: int = 16  # lanes that a vector unit starts in a clock: a wave64 takes four clocks on 16
@@ -184,8 +185,14 @@ _SM_RATES = {
 }  # fmt: skip
 
 
+# PTX ISA, "wgmma.mma_async": m is 64, n any multiple of 8 up to 256.
+_WGMMA = (
+    ("float16", "float32", 16), ("bfloat16", "float32", 16), ("tf32", "float32", 8), ("int8", "int32", 32),
+)  # fmt: skip
+
+
 def _nvidia() -> list[Chip]:
-    return [
+    table = [
         Chip(
             f"sm_{sm}", "sm", (32,), group * KB, vgprs=255, dot4=True, async_lds=sm >= 80, matrix=_MMA_SYNC if sm >= 80 else (),
             atomic_fadd=True, simd_lanes=16 if sm <= 80 else 32, vector_macs=_SM_RATES[sm][0], matrix_macs=_SM_RATES[sm][1],
@@ -193,6 +200,9 @@ def _nvidia() -> list[Chip]:
         )
         for sm, (group, unit, warps) in _SM_LIMITS.items()
     ]  # fmt: skip
+    # What only this generation has: PTX made for sm_90a runs on no other.
+    hopper = replace(next(c for c in table if c.name == "sm_90"), name="sm_90a", warpgroup=_WGMMA)
+    return [*table, hopper]
 
 
 CHIPS: dict[str, Chip] = {c.name: c for c in (*_gfx9(), *_rdna(), *_nvidia())}

@@ -197,8 +197,9 @@ def find_product(name: str) -> Machine | None:
 
 def machine_of_chip(chip: Chip) -> Machine:
     """The product that a chip's name stands for; of one that the table has none for, the last of its family's, or its kind's."""
+    name = chip.name.removesuffix("a") if chip.family == "sm" else chip.name  # sm_90a is sm_90's product
     for m in MACHINES.values():
-        if m.chip == chip.name:
+        if m.chip == name:
             return m
     like = [m for m in MACHINES.values() if CHIPS[m.chip].family == chip.family] or [MACHINES["mi300x"]]
     return like[-1]

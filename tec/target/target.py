@@ -87,7 +87,9 @@ class Target:
                 # A chip's own product has one text, and so one place in caches.
                 chosen = mcpu if product == machine_of_chip(CHIPS[mcpu]) else product_key(product.name)
                 options.update({k: chosen for k in ("mcpu", "arch") if k in options})
-            mcpu = mcpu.split(":")[0].removesuffix("a") if kind == "cuda" else mcpu.split(":")[0]
+            mcpu = mcpu.split(":")[0]
+            if kind == "cuda" and mcpu not in CHIPS:
+                mcpu = mcpu.removesuffix("a")
             if mcpu not in CHIPS or (CHIPS[mcpu].family == "sm") != (kind == "cuda"):
                 known = [c.name for c in CHIPS.values() if (c.family == "sm") == (kind == "cuda")]
                 products = [k for k, m in MACHINES.items() if m.chip in known]

@@ -4,6 +4,8 @@ A computation is declared (`placeholder`, `compute`, `reduce_axis`, `scan`, `ext
 operation, the operations form a graph, and `tec.create_schedule` takes it from there.
 """
 
+from typing import Any
+
 from ..ir.expr import Var
 from . import ir_builder
 from .build import (
@@ -108,3 +110,12 @@ __all__ = [
     "round", "rsqrt", "scan", "select", "sigmoid", "sign", "sin", "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan",
     "tanh", "thread_axis", "topo_order", "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """`te.intrin`, read when it is first asked for: `import tec` stays quick."""
+    if name == "intrin":
+        import importlib
+
+        return importlib.import_module(".intrin", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,7 +26,7 @@ from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
 from ..ir.expr import Expr, Var
-from ..ir.matrix import MatrixInstr, find, instr_to_text, instructions
+from ..ir.matrix import MatrixInstr, find, find_warpgroup, instr_to_text, instructions
 from ..ir.stmt import Attr, BufferStore, For, Stmt, seq
 from ..target import Target, as_target
 from .build import compute, decl_buffer, placeholder, reduce_axis
@@ -39,8 +39,8 @@ class MatrixIntrins:
     """The intrinsics of one matrix instruction. `fill` is used by `mma`'s init; the others are tensorized by the user."""
 
     instr: MatrixInstr
-    load_a: TensorIntrin
-    load_b: TensorIntrin
+    load_a: TensorIntrin | None  # None where the unit reads its operands from shared memory
+    load_b: TensorIntrin | None
     mma: TensorIntrin
     store: TensorIntrin
     fill: TensorIntrin
@@ -86,6 +86,28 @@ def matrix(
         known = "; ".join(i.name for i in shapes(tgt)) or "none"
         shape = "x".join("?" if x is None else str(x) for x in (m, n, k))
         raise TargetError(f"{tgt} has no matrix instruction {shape} for {in_dtype}", hint=f"it has: {known}")
+    return _intrins(instr, trans_a, trans_b, out_dtype or instr.acc_dtype)
+
+
+def warpgroup(
+    target: Any = None, in_dtype: str = "float16", n: int = 128, k: int = 64, *,
+    trans_a: bool = False, trans_b: bool = False, out_dtype: str | None = None,
+) -> MatrixIntrins:  # fmt: skip
+    """The intrinsics of a warpgroup's product (wgmma, Hopper): 64 x n accumulators over 128 threads, k elements a call.
+
+    A and B are read from shared memory, where bulk copies (`s[stage].pragma(axis, "bulk_copy")`) have put them: `mma` takes
+    stages of scope "shared", and there is no `load_a` and `load_b`. Leave threadIdx.x, of 128, to the intrinsics; bind
+    threadIdx.y to warpgroups. trans_a: A is indexed [k, m]; trans_b: B is indexed [n, k].
+    Raises TargetError where the chip has no such unit: it needs "cuda -arch=sm_90a".
+    """
+    tgt: Target = as_target(target)
+    instr = find_warpgroup(tgt, in_dtype, n, k)
+    if instr is None:
+        known = ", ".join(f"{i} (k a multiple of {step})" for i, _, step in tgt.chip.warpgroup) or "none"
+        raise TargetError(
+            f"{tgt} has no warpgroup product 64x{n}x{k} for {in_dtype}",
+            hint=f'n is a multiple of 8 up to 256; types: {known}; "cuda -arch=sm_90a" has the unit',
+        )
     return _intrins(instr, trans_a, trans_b, out_dtype or instr.acc_dtype)
 
 
@@ -139,6 +161,7 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
     storage, acc = instr.storage_dtype, instr.acc_dtype
     tag = instr.name.replace(" ", "_").replace(".", "_") + ("_swap" if instr.swap else "")
     m, n, k = instr.m, instr.n, instr.k
+    in_shared = instr.unit == "wgmma"  # the unit reads a and b from shared memory by itself
 
     def load(role: str, trans: bool) -> TensorIntrin:
         shape = _swap(*instr.shape(role), trans)
@@ -183,13 +206,13 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
                 x, y = ins[0].vload(_swap(i, r, trans_a)), ins[1].vload(_swap(r, j, trans_b))
                 return BufferStore(outs[0], outs[0].vload((i, j)) + _wide(x, acc) * _wide(y, acc), (i, j))
 
-            update = Attr("fragment.mma", text, _loops("ijk", (m, n, k), step))
+            update = Attr(f"fragment.{'wgmma' if in_shared else 'mma'}", text, _loops("ijk", (m, n, k), step))
             init = fill_body(outs[0])
             return seq(init, update), init, update
 
         binds = {
-            a: _region(shape_a, storage, "a", "fragment.a"),
-            b: _region(shape_b, storage, "b", "fragment.b"),
+            a: _region(shape_a, storage, "a", "shared" if in_shared else "fragment.a"),
+            b: _region(shape_b, storage, "b", "shared" if in_shared else "fragment.b"),
             c: _region((m, n), acc, "acc", "fragment.acc"),
         }
         return _ragged(decl_tensor_intrin(c.op, body, f"{tag}_mma", binds))
@@ -211,7 +234,8 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
         }
         return decl_tensor_intrin(dst.op, body, f"{tag}_store", binds)
 
-    return MatrixIntrins(instr, load("a", trans_a), load("b", trans_b), mma(), store(), fill())
+    load_a, load_b = (None, None) if in_shared else (load("a", trans_a), load("b", trans_b))
+    return MatrixIntrins(instr, load_a, load_b, mma(), store(), fill())
 
 
 def _ragged(intrin: TensorIntrin) -> TensorIntrin:

@@ -32,6 +32,7 @@ from .rewrite_util import (
     same_expr,
     sunk,
 )
+from .specialize_warps import ORDERED
 from .thread_conflicts import Conflicts, SharedAccess
 
 
@@ -76,11 +77,23 @@ def _kernel(root: S.Stmt) -> S.Stmt:
 
 
 def _watched(body: S.Stmt) -> set[int]:
-    """Buffers whose accesses may need order: shared ones, and global ones both written and read here."""
+    """Buffers whose accesses may need order: shared ones, and global ones both written and read here; not those whose order another
+    pass has seen to."""
     does = effects(body)
     scopes = {id(a.buffer): a.buffer.scope for a in does.accesses}
     both = does.writes & does.reads
-    return {k for k, scope in scopes.items() if scope in SHARED_SCOPES or (scope == "global" and k in both)}
+    ordered: set[int] = set()
+
+    def on_stmt(s: S.Stmt) -> None:
+        if isinstance(s, S.Alloc) and s.annotations.get(ORDERED):
+            ordered.add(id(s.buffer))
+
+    visit(body, None, on_stmt)
+    return {
+        k
+        for k, scope in scopes.items()
+        if k not in ordered and (scope in SHARED_SCOPES or (scope == "global" and k in both))
+    }
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 In, stage "loops": buffers of scope fragment.a/b/acc with the shapes of matrices, touched only inside of
 `Attr("fragment.<role>", instruction, For row: For col: store)` (fill, load, store, element-wise work on a tile; a pragma of
 that name does as well) and
-`Attr("fragment.mma", instruction, For i: For j: For k: acc += a * b)`. These loops say what is computed; the instruction
+`Attr("fragment.mma", instruction, For i: For j: For k: acc += a * b)` ("fragment.wgmma" where a and b lie in shared memory). These loops say what is computed; the instruction
 (text of `tec.ir.matrix`) says which lane holds what. Out: local buffers [tiles..., elements of a lane], each tile
 operation under a loop over threadIdx.x of the wavefront's size, products as Calls of "mma". The loops around that choose
 tiles are marked to be unrolled, since registers have no addresses.
@@ -94,7 +94,11 @@ class _Lowering:
             return
         role = _role(s)
         instr = self._instr(s)
-        if role == "mma":
+        if role == "wgmma":
+            i, j, _, _ = self._nest(s.body, (instr.m, instr.n, instr.k), s.key)
+            acc = self._shared_operands(s)[0]
+            self._note(acc.buffer, "acc", instr, acc.indices, i, j)
+        elif role == "mma":
             i, j, k, _ = self._nest(s.body, (instr.m, instr.n, instr.k), s.key)
             acc, a, b, _ = self._operands(s)
             for part, load, row, col in (("acc", acc, i, j), ("a", a, i, k), ("b", b, k, j)):
@@ -130,6 +134,26 @@ class _Lowering:
         raise self.error(
             "fragment.mma wants `acc = acc + a * b` on fragment.acc, fragment.a and fragment.b",
             hint="use te.intrin's mma",
+        )
+
+    def _shared_operands(self, s: S.Attr) -> tuple[E.BufferLoad, E.BufferLoad, E.BufferLoad, S.BufferStore]:
+        """The same of a warpgroup's product, whose a and b lie in shared memory; which is which, the loops that index them say."""
+        body, variables = s.body, []
+        while isinstance(body, S.For):
+            variables.append(body.var)
+            body = body.body
+        if isinstance(body, S.BufferStore) and body.buffer.scope == "fragment.acc" and len(variables) == 3:
+            loads = _loads(body.value)
+            acc = [e for e in loads if e.buffer.scope == "fragment.acc"]
+            shared = [e for e in loads if e.buffer.scope in SHARED_SCOPES]
+            if len(acc) == 1 and len(shared) == 2:
+                i = variables[0]
+                first_has_rows = any(v is i for x in shared[0].indices for v in free_vars(x))
+                a, b = shared if first_has_rows else shared[::-1]
+                return acc[0], a, b, body
+        raise self.error(
+            "fragment.wgmma wants `acc = acc + a * b` on fragment.acc and two operands in shared memory",
+            hint="use te.intrin.warpgroup's mma",
         )
 
     def _note(
@@ -182,7 +206,10 @@ class _Lowering:
         if isinstance(s, S.Attr) and s.key.startswith(_PREFIXES):
             instr = self._instr(s)
             lane = E.Var("lane")
-            body = self._product(s, instr) if _role(s) == "mma" else self._tile(s, instr, lane)
+            if _role(s) == "wgmma":
+                body = self._warpgroup_product(s, instr)
+            else:
+                body = self._product(s, instr) if _role(s) == "mma" else self._tile(s, instr, lane)
             return S.For(lane, B.const(0), B.const(instr.wave), body, S.ForKind.THREAD, "threadIdx.x")
         if isinstance(s, S.BufferStore) and s.buffer.scope in FRAGMENT_SCOPES:
             raise self._stray(s.buffer)
@@ -210,6 +237,26 @@ class _Lowering:
             parts.append(E.BufferLoad(local, self._whole(load.buffer, tuple(map(zero, load.indices)))))
         target = self._whole(acc.buffer, tuple(map(zero, store.indices)))
         return S.BufferStore(self.fragments[id(acc.buffer)].local, instr.call(*parts), target, None, store.loc)
+
+    def _warpgroup_product(self, s: S.Attr, instr: MatrixInstr) -> S.Stmt:
+        """acc = wgmma(first element of a, first element of b, acc); attrs say along which axis each operand lies in memory."""
+        i, j, k, _ = self._nest(s.body, (instr.m, instr.n, instr.k), s.key)
+        acc, a, b, store = self._shared_operands(s)
+        zero = substituter({v: B.const(0, v.dtype) for v in (i, j, k)})
+        attrs = instr.attrs()
+        args: list[E.Expr] = []
+        for role, load, other in (("a", a, i), ("b", b, j)):
+            along = (_coefficient(load.indices[-1], k), _coefficient(load.indices[-1], other))
+            if along not in ((1, 0), (0, 1)):
+                raise self.error(
+                    f"operand {role} of {instr.name} has no axis of neighbours in shared memory", hint="cache_read it as it lies"
+                )
+            attrs[f"{role}_major"] = "k" if along == (1, 0) else "mn"
+            args.append(E.BufferLoad(load.buffer, tuple(map(zero, load.indices))))
+        local = self.fragments[id(acc.buffer)].local
+        whole = E.BufferLoad(local, self._whole(acc.buffer, tuple(map(zero, acc.indices))))
+        value = E.Call("wgmma", (*args, whole), whole.dtype, attrs)
+        return S.BufferStore(local, value, self._whole(acc.buffer, tuple(map(zero, store.indices))), None, store.loc)
 
     def _whole(self, buffer: Buffer, origin: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
         """The index of one tile's whole vector."""

@@ -18,8 +18,10 @@ from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..effects import effects
 from ..func import Func
+from ..shared_layout import PIECE_BYTES, boundary_of, shared_layout
 from ..visit import free_vars, map_stmt, visit
 from .rewrite_util import BLOCK_TAGS, LAUNCH_TAGS, THREAD_TAGS, const_int, is_launch_loop
+from .tensor_maps import SCOPE, tensor_maps
 
 
 def split_host_device(func: Func, target: Target) -> tuple[Func, list[Func]]:
@@ -116,6 +118,8 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
                 f"{tag} has {n} threads, but {target} allows {limit} along it", where=where, locate=False
             )
     lds, parts = _shared_bytes(body)
+    if any(boundary_of(b) > PIECE_BYTES for b, _ in parts):
+        lds = shared_layout(body)[1]
     if lds > target.lds_bytes:
         detail = ", ".join(f"{b.name}: {n}" for b, n in parts)
         raise LoweringError(
@@ -124,9 +128,11 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
             hint="use smaller tiles, or fewer stages of software pipelining",
             locate=False,
         )
+    body, maps = tensor_maps(body)
     params, written = _parameters(body, [v for v, _ in threads.values()], order)
     grid = tuple([threads[t][1] if t in threads else E.IntImm(1) for t in BLOCK_TAGS])
-    loads = tuple([p.data if isinstance(p, Buffer) else p for p in params])
+    made = {id(b): call for b, call in maps}
+    loads = tuple([made.get(id(p), p.data) if isinstance(p, Buffer) else p for p in params])
     attrs = {
         "kernel": True,
         "threads": threads,
@@ -135,8 +141,8 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
         "writes": tuple(sorted(written)),
         **{k: v for k, v in func.attrs.items() if k in ("fast_math", "noalias", "loc")},
     }
-    # More than a kernel may have by itself is asked for at the launch, each buffer at a 16-byte boundary.
-    dynamic = sum(-(-n // 16) * 16 for _, n in parts) if lds > target.static_lds_bytes else 0
+    # More than a kernel may have by itself is asked for at the launch.
+    dynamic = shared_layout(body)[1] if lds > target.static_lds_bytes else 0
     launch_attrs = {
         "kernel": name,
         "grid": grid,
@@ -242,7 +248,8 @@ def _parameters(
 
     visit(body, on_expr, on_stmt)
     used = [b for k, b in buffers.items() if k not in own]
-    used.sort(key=lambda b: order.get(id(b), 1 << 30))
+    # Tensor maps first: they are aligned to more than the others.
+    used.sort(key=lambda b: -1 if b.scope == SCOPE else order.get(id(b), 1 << 30))
     launch = {id(v) for v in launch_vars}
     wanted = {id(v): v for v in free_vars(body) if id(v) not in launch and v.dtype != "handle"}
     for b in used:  # a kernel's text stands for itself: the sizes of its buffers are among its parameters

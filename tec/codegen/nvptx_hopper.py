@@ -1,0 +1,186 @@
+"""What sm_90a adds to PTX: bulk tensor copies, barriers in memory, warpgroup products. LLVM passes them through as inline assembly.
+
+LLVM's inline assembly keeps the order of these statements among each other and to memory accesses ("sideeffect", a memory clobber);
+accumulators of a product under way are operands of every statement that may not overtake it.
+Source: PTX ISA 8.3, "mbarrier", "cp.async.bulk.tensor", "wgmma", "Matrix descriptor", "setmaxnreg".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..ir import expr as E
+from ..ir.dtype import dtype_info
+from .gpu import SHARED_SPACE
+
+if TYPE_CHECKING:
+    from .nvptx import NvptxEmitter
+
+_SWIZZLE_128 = 1 << 30  # of the descriptor's upper half: layout type in bits 62 and 63
+_ROWS_BYTES = 1024  # eight rows of 128 bytes: the stride between core matrices along rows
+_TYPES = {"float16": "f16", "bfloat16": "bf16", "tf32": "tf32", "int8": "s8", "uint8": "u8", "float32": "f32", "int32": "s32"}
+_TRANSPOSABLE = ("float16", "bfloat16")  # only 16-bit operands may lie along m or n
+
+
+def assembly(
+    self: NvptxEmitter, text: str, operands: list[tuple[str, str, str]], results: str = "void", constraints: str = ""
+) -> str:
+    """Inline assembly of (constraint, type, value) operands."""
+    clauses = ",".join([*filter(None, [constraints]), *[c for c, _, _ in operands], "~{memory}"])
+    args = ", ".join(f"{t} {v}" for _, t, v in operands)
+    call = f'call {results} asm sideeffect "{text}", "{clauses}"({args}) convergent nounwind'
+    if results == "void":
+        self.line(call)
+        return "0"
+    return self.op(call)
+
+
+def shared_address(self: NvptxEmitter, load: E.Expr, what: str) -> str:
+    """The 32-bit address of an element of shared memory."""
+    pointer, type_ = self.element_pointer(self.load_of(load, what))
+    if type_ != f"ptr addrspace({SHARED_SPACE})":
+        raise self.error(f"{what} works on shared memory")
+    return self.op(f"ptrtoint {type_} {pointer} to i32")
+
+
+def bulk_copy(self: NvptxEmitter, e: E.Call) -> str:
+    """bulk_load(shared, map, coordinates..., barrier), bulk_store(map, shared, coordinates...)."""
+    rank = int((e.attrs or {})["rank"])
+    is_load = e.op == "bulk_load"
+    inside, outside = e.args[:2] if is_load else (e.args[1], e.args[0])
+    shared = shared_address(self, inside, e.op)
+    map_, _ = self.element_pointer(self.load_of(outside, e.op))
+    coords = [self.convert(self.expr(c), c.dtype, "int32") for c in e.args[2 : 2 + rank]]
+    places = ", ".join(f"${k + 2}" for k in range(rank))
+    operands = [("r", "i32", shared), ("l", "ptr", map_), *[("r", "i32", c) for c in coords]]
+    if not is_load:
+        return assembly(self, f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$1, {{{places}}}], [$0];", operands)
+    operands.append(("r", "i32", shared_address(self, e.args[-1], e.op)))
+    text = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {{{places}}}], [${rank + 2}];"
+    return assembly(self, text, operands)
+
+
+def bulk_commit(self: NvptxEmitter, e: E.Call) -> str:
+    return assembly(self, "cp.async.bulk.commit_group;", [])
+
+
+def bulk_wait(self: NvptxEmitter, e: E.Call) -> str:
+    attrs = e.attrs or {}
+    return assembly(self, f"cp.async.bulk.wait_group{'.read' if attrs.get('read') else ''} {int(attrs.get('n', 0))};", [])
+
+
+def proxy_fence(self: NvptxEmitter, e: E.Call) -> str:
+    return assembly(self, "fence.proxy.async.shared::cta;", [])
+
+
+def mbarrier(self: NvptxEmitter, e: E.Call) -> str:
+    if e.op == "mbarrier_fence":
+        return assembly(self, "fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;", [])
+    operands = [("r", "i32", shared_address(self, e.args[0], e.op))]
+    operands += [("r", "i32", self.convert(self.expr(a), a.dtype, "int32")) for a in e.args[1:]]
+    text = {
+        "mbarrier_init": "mbarrier.init.shared::cta.b64 [$0], $1;",
+        "mbarrier_expect": "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;",
+        "mbarrier_arrive": "mbarrier.arrive.shared::cta.b64 _, [$0];",
+        "mbarrier_wait": "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @!p bra AGAIN; }",
+    }[e.op]
+    return assembly(self, text, operands)
+
+
+def set_registers(self: NvptxEmitter, e: E.Call) -> str:
+    attrs = e.attrs or {}
+    return assembly(self, f"setmaxnreg.{'inc' if attrs.get('more') else 'dec'}.sync.aligned.u32 {int(attrs['n'])};", [])
+
+
+# ---- warpgroup products
+
+
+def wgmma(self: NvptxEmitter, e: E.Call) -> str:
+    """acc + a * b over k as one instruction for each k of the unit's own."""
+    attrs: dict[str, Any] = e.attrs or {}
+    in_dtype, acc_dtype, n, k = attrs["in_dtype"], attrs["acc_dtype"], int(attrs["n"]), int(attrs["k"])
+    own = {i: step for i, _, step in self.target.chip.warpgroup}.get(in_dtype)
+    if own is None or k % own:
+        raise self.error(f"{self.target} has no warpgroup product of k {k} for {in_dtype}")
+    majors = [attrs["a_major"], attrs["b_major"]]
+    if "mn" in majors and in_dtype not in _TRANSPOSABLE:
+        raise self.error(
+            f"warpgroup products of {in_dtype} read both operands along k from shared memory",
+            hint="store B as [n, k] (trans_b=True)",
+        )
+    descriptors = [_Descriptor(self, e.args[r], attrs, role, own) for r, role in enumerate("ab")]
+    acc = self.lanes_of(self.expr(e.args[2]), e.dtype)
+    count = len(acc)
+    letter, one = ("f", "float") if acc_dtype == "float32" else ("r", "i32")
+    registers = ", ".join(f"${i}" for i in range(count))
+    steps = k // own
+    low = [d.low for d in descriptors]
+    lines = ["{ .reg .pred t; .reg .b32 x, y; .reg .b64 da, db; setp.eq.u32 t, 0, 0;"]
+    scales = "t, 1, 1" if acc_dtype == "float32" else "t"
+    if in_dtype in _TRANSPOSABLE:
+        scales += f", {int(majors[0] == 'mn')}, {int(majors[1] == 'mn')}"
+    name = f"wgmma.mma_async.sync.aligned.m64n{n}k{own}.{_TYPES[acc_dtype]}.{_TYPES[in_dtype]}.{_TYPES[in_dtype]}"
+    for step in range(steps):
+        for d, half, reg, at in zip(descriptors, "xy", ("da", "db"), (count, count + 1)):
+            lines.append(f"add.u32 {half}, ${at}, {d.offset(step) >> 4}; mov.b64 {reg}, {{{half}, {d.high}}};")
+        lines.append(f"{name} {{{registers}}}, da, db, {scales};")
+    lines.append("}")
+    operands = [("r", "i32", x) for x in low] + [(str(i), one, x) for i, x in enumerate(acc)]
+    result = f"{{ {', '.join([one] * count)} }}"
+    out = assembly(self, " ".join(lines), operands, result, ",".join([f"={letter}"] * count))
+    return self.vector_of([self.op(f"extractvalue {result} {out}, {i}") for i in range(count)], e.dtype)
+
+
+class _Descriptor:
+    """A shared-memory operand as wgmma takes it: the lower half (address, leading stride), the upper (row stride, swizzle)."""
+
+    def __init__(self, emitter: NvptxEmitter, operand: E.Expr, attrs: dict[str, Any], role: str, own: int):
+        load = emitter.load_of(operand, "wgmma")
+        info = dtype_info(load.buffer.dtype)
+        self.size = info.bytes * info.lanes
+        self.along_k = attrs[f"{role}_major"] == "k"
+        self.own = own
+        self.box_bytes = int(attrs[f"{role}_box"]) * self.size
+        address = shared_address(emitter, operand, "wgmma")
+        # Along k the leading stride is not read: a row of 128 bytes is one swizzled line.
+        leading = 1 if self.along_k else self.box_bytes >> 4
+        within = emitter.op(f"lshr i32 {emitter.op(f'and i32 {address}, {0x3FFFF}')}, 4")
+        self.low = emitter.op(f"or disjoint i32 {within}, {leading << 16}")
+        self.high = _SWIZZLE_128 | _ROWS_BYTES >> 4
+
+    def offset(self, step: int) -> int:
+        """Bytes from the operand's first element to that of a step of the unit's own k."""
+        if not self.along_k:
+            return step * self.own * 128
+        at = step * self.own * self.size
+        return at // 128 * self.box_bytes + at % 128
+
+
+def wgmma_fence(self: NvptxEmitter, e: E.Call) -> str:
+    return assembly(self, "wgmma.fence.sync.aligned;", [])
+
+
+def wgmma_commit(self: NvptxEmitter, e: E.Call) -> str:
+    return assembly(self, "wgmma.commit_group.sync.aligned;", [])
+
+
+def wgmma_wait(self: NvptxEmitter, e: E.Call) -> str:
+    text = f"wgmma.wait_group.sync.aligned {int((e.attrs or {}).get('n', 0))};"
+    if not e.args:
+        return assembly(self, text, [])
+    acc = self.lanes_of(self.expr(e.args[0]), e.dtype)
+    info = dtype_info(e.dtype)
+    letter, one = ("f", "float") if info.is_float else ("r", "i32")
+    result = f"{{ {', '.join([one] * len(acc))} }}"
+    operands = [(str(i), one, x) for i, x in enumerate(acc)]
+    out = assembly(self, text, operands, result, ",".join([f"={letter}"] * len(acc)))
+    return self.vector_of([self.op(f"extractvalue {result} {out}, {i}") for i in range(len(acc))], e.dtype)
+
+
+CALLS = {
+    **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "bulk_commit": bulk_commit, "bulk_wait": bulk_wait,
+    "proxy_fence": proxy_fence, "set_registers": set_registers, "wgmma": wgmma, "wgmma_fence": wgmma_fence,
+    "wgmma_commit": wgmma_commit, "wgmma_wait": wgmma_wait,
+    **dict.fromkeys(("mbarrier_init", "mbarrier_fence", "mbarrier_expect", "mbarrier_arrive", "mbarrier_wait"), mbarrier),
+}  # fmt: skip
+__all__ = ["CALLS"]

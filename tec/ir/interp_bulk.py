@@ -1,0 +1,125 @@
+"""The interpreter's bulk copies and warpgroup products: tiles in shared memory as `passes.bulk_copies` lays them out.
+
+It runs them as they stand after that pass, before warps are specialised: a copy is done at once, whoever asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import expr as E
+from . import matrix
+from .dtype import dtype_info
+from .interp_ops import Array, fix
+
+if TYPE_CHECKING:
+    from .interp_calls import CallMachine
+
+_ROW_BYTES, _PIECE_BYTES, _ROWS = 128, 16, 8  # of a box's row, of what the swizzle moves, after which it repeats
+
+
+def _swizzled(first: int, row: Array, column: Array, size: int) -> Array:
+    """Elements from a box's first element to (row, column): the swizzle takes the row from the address."""
+    width, piece = _ROW_BYTES // size, _PIECE_BYTES // size
+    at = first // width + row
+    result: Array = row * width + ((column // piece) ^ (at % _ROWS)) * piece + column % piece
+    return result
+
+
+def _leaders(self: CallMachine) -> Array:
+    """The first active lane of every work-group."""
+    active = np.arange(self.lanes.n) if self.mask is None else np.nonzero(self.mask)[0]
+    _, first = np.unique(self.lanes.group[active], return_index=True)
+    result: Array = active[first]
+    return result
+
+
+def _row(storage: Any, lanes: Any, lane: int) -> int:
+    rows = storage.rows_for(lanes)
+    return 0 if rows is None else int(rows[lane])
+
+
+def bulk_copy(self: CallMachine, e: E.Call) -> Array:
+    """bulk_load and bulk_store: a box of up to five dimensions; what lies outside of the tensor comes as 0, or stays as it was."""
+    attrs = e.attrs or {}
+    rank, box, is_load = int(attrs["rank"]), tuple(attrs["box"]), e.op == "bulk_load"
+    shared, tensor = (self.pointer(a) for a in (e.args[:2] if is_load else (e.args[1], e.args[0])))
+    numbers = [self.full(self.eval(a)).astype(np.int64) for a in e.args[2 : 1 + 3 * rank]]
+    size = dtype_info(tensor.dtype).bytes
+    places = np.indices(tuple(reversed(box))).reshape(rank, -1)[::-1]  # innermost first
+    row = np.arange(places.shape[1]) // box[0]
+    offsets = [self.full(p.offset) for p in (shared, tensor)]
+    for lane in _leaders(self):
+        coords, sizes = (np.array([x[lane] for x in part]) for part in (numbers[:rank], numbers[rank : 2 * rank]))
+        strides = np.array([1, *(x[lane] for x in numbers[2 * rank :])])
+        inside = ((coords[:, None] + places >= 0) & (coords[:, None] + places < sizes[:, None])).all(axis=0)
+        start = int(offsets[0][lane])
+        mine = start + _swizzled(start, row, places[0], size)
+        theirs = int(offsets[1][lane]) + strides @ places
+        here, there = shared.storage, tensor.storage
+        hr, tr = _row(here, self.lanes, lane), _row(there, self.lanes, lane)
+        if is_load:
+            here.data[hr, mine] = 0
+            here.data[hr, mine[inside]] = there.data[tr, theirs[inside]]
+            if here.init is not None:
+                here.init[hr, mine] = True
+        else:
+            if here.init is not None and not here.init[hr, mine[inside]].all():
+                raise self.error(f"{here.name} is copied out before all of it is written")
+            there.data[tr, theirs[inside]] = here.data[hr, mine[inside]]
+            if there.init is not None:
+                there.init[tr, theirs[inside]] = True
+    return np.zeros(1, np.int32)
+
+
+def wgmma(self: CallMachine, e: E.Call) -> Array:
+    """acc + a * b for every warpgroup, from its operands' boxes in shared memory."""
+    attrs: dict[str, Any] = e.attrs or {}
+    instr = matrix.instr_of(attrs)
+    a, b = (self.pointer(x) for x in e.args[:2])
+    acc = self.full(self.eval(e.args[2]))
+    if self.lanes.n % instr.wave or (self.launch is not None and self.launch.threads % instr.wave):
+        raise self.error(f"a warpgroup product in a work-group that is no multiple of {instr.wave} threads")
+    wide = np.int64 if instr.acc_dtype == "int32" else np.float64
+    out = acc.copy()
+    for first in range(0, self.lanes.n, instr.wave):
+        lanes = slice(first, first + instr.wave)
+        if self.mask is not None and not self.mask[lanes].all():
+            if self.mask[lanes].any():
+                raise self.error("a warpgroup product that only some threads of a warpgroup reach")
+            continue
+        left, right = (_operand(self, p, attrs, role, instr, first).astype(wide) for role, p in (("a", a), ("b", b)))
+        c = matrix.scatter(instr, "acc", acc[lanes].astype(wide))
+        d = c + np.matmul(left, right)
+        if wide is np.int64:
+            d = (d & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+        out[lanes] = fix(matrix.gather(instr, "acc", d.astype(instr.acc_dtype)), e.dtype)
+    return out
+
+
+def _operand(self: CallMachine, p: Any, attrs: dict[str, Any], role: str, instr: matrix.MatrixInstr, lane: int) -> Array:
+    """[1, m, k] of a or [1, k, n] of b from the swizzled boxes that start at the pointer."""
+    size = dtype_info(p.dtype).bytes
+    width, box = _ROW_BYTES // size, int(attrs[f"{role}_box"])
+    start = int(self.full(p.offset)[lane])
+    other = instr.m if role == "a" else instr.n
+    j, k = np.meshgrid(np.arange(other), np.arange(instr.k), indexing="ij")
+    row, column = (j, k) if attrs[f"{role}_major"] == "k" else (k, j)
+    at = start + column // width * box + _swizzled(start, row, column % width, size)
+    data, r = p.storage.data, _row(p.storage, self.lanes, lane)
+    if p.storage.init is not None and not p.storage.init[r, at].all():
+        raise self.error(f"{p.storage.name} is multiplied before all of it is written")
+    values: Array = data[r, at]
+    return (values if role == "a" else values.T)[None]
+
+
+def wgmma_wait(self: CallMachine, e: E.Call) -> Any:
+    return self.eval(e.args[0]) if e.args else np.zeros(1, np.int32)
+
+
+CALLS = {
+    **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "wgmma": wgmma, "wgmma_wait": wgmma_wait,
+}  # fmt: skip
+__all__ = ["CALLS"]

@@ -1,0 +1,416 @@
+"""Part the work of a kernel among warpgroups: one fetches tiles by bulk copies, the others multiply them.
+
+In, stage "loops", after unify_threads: a kernel with one loop under `Attr("pragma.warp_specialize", n)` whose body fills shared
+buffers by `bulk_load` and works on them (a warpgroup product, wgmma). threadIdx.x has the 128 threads of a warpgroup, threadIdx.y
+counts the warpgroups that work. Out, for n stages, with one more warpgroup along threadIdx.y:
+
+    shared buffers of n slots; full[n], empty[n]: barriers in memory
+    if this is the last warpgroup:              its first thread fetches, through all the loops around
+        for k: wait until empty[slot]; announce the bytes to full[slot]; bulk_load into the slot
+    else:                                       the kernel as it was, but for the loop
+        for k: wait until full[slot]; work; let empty[slot before] go once its products are through
+        results that go out by bulk_store wait for all threads' parts, and are read before the buffer is written again
+
+A slot's phase flips each time the ring comes round; the fetching warpgroup starts one phase behind, so its first waits pass. It needs
+few registers, and hands the rest of its share to the others. Loops around the pipelined one (tiles of a work-group that stays) go
+into both parts: the next tile's fetches run while this tile's results go out.
+
+Source: PTX ISA, "mbarrier", "cp.async.bulk.tensor", "wgmma", "setmaxnreg"; CUTLASS's persistent warp-specialised kernels describe
+the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...errors import LoweringError
+from ...target import Target
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..buffer import Buffer
+from ..dtype import dtype_info
+from ..func import Func
+from ..matrix import WARPGROUP
+from ..visit import map_expr, map_stmt, substitute, visit
+from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
+
+PRAGMA = "pragma.warp_specialize"
+ORDERED = "ordered"  # annotation of an Alloc: its accesses are ordered by hand, insert_barriers leaves it alone
+_FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
+_FETCH_REGISTERS = 40  # of the fetching warpgroup's threads: addresses and counters (24 made ptxas spill with many boxes)
+_MOST_REGISTERS = 240  # that setmaxnreg gives a thread so that three warpgroups still fit: 2 * 128 * 240 + 128 * 24 = 64 K
+
+
+def specialize_warps(func: Func, target: Target) -> Func:
+    """Lower the loops that the pragma names; the function itself where there is none. Raises LoweringError."""
+    if not _has(func.body, lambda s: isinstance(s, S.Attr) and s.key == PRAGMA):
+        return func
+
+    def host(s: S.Stmt) -> S.Stmt:
+        if is_launch_loop(s):
+            return _kernel(s, func.name)
+        return map_stmt(s, host, lambda e: e)
+
+    return func.with_body(host(func.body))
+
+
+def _has(s: S.Stmt, test: Callable[[S.Stmt], bool]) -> bool:
+    found = False
+
+    def look(x: S.Stmt) -> None:
+        nonlocal found
+        found = found or test(x)
+
+    visit(s, None, look)
+    return found
+
+
+def _is_call(s: S.Stmt, op: str) -> bool:
+    return isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == op
+
+
+def _kernel(root: S.Stmt, name: str) -> S.Stmt:
+    nest: list[S.For] = []
+    body = root
+    while isinstance(body, S.For) and is_launch_loop(body):
+        nest.append(body)
+        body = body.body
+    if not _has(body, lambda s: isinstance(s, S.Attr) and s.key == PRAGMA):
+        return root
+    by_tag = {f.thread: f for f in nest}
+    x, y = by_tag.get("threadIdx.x"), by_tag.get("threadIdx.y")
+    if x is None or const_int(x.extent) != WARPGROUP or "threadIdx.z" in by_tag:
+        raise LoweringError(
+            f"warp_specialize needs threadIdx.x of {WARPGROUP} and no threadIdx.z (function {name!r})",
+            hint="leave threadIdx.x to the warpgroup intrinsics, bind threadIdx.y to warpgroups",
+        )
+    workers = 1 if y is None else const_int(y.extent) or 0
+    group = y.var if y is not None else E.Var("threadIdx_y")
+    out = _Specialized(name, x.var, group, workers).kernel(body)
+    if y is None:
+        nest.append(S.For(group, B.const(0), B.const(1), S.NOP, S.ForKind.THREAD, "threadIdx.y"))
+    for f in reversed(nest):
+        extent = B.const(workers + 1) if f.var is group else f.extent
+        out = S.For(f.var, f.min, extent, out, f.kind, f.thread, f.annotations)
+    return out
+
+
+@dataclass(slots=True)
+class _Ring:
+    """Where a part of the kernel stands in the ring of slots: its slot and that slot's phase, in registers."""
+
+    stages: int
+    slot: Buffer = field(default_factory=lambda: Buffer("slot", "int32", (B.const(1),), (), 0, "local"))
+    phase: Buffer = field(default_factory=lambda: Buffer("phase", "int32", (B.const(1),), (), 0, "local"))
+
+    def at(self) -> E.Expr:
+        return E.BufferLoad(self.slot, (B.const(0),))
+
+    def parity(self) -> E.Expr:
+        return E.BufferLoad(self.phase, (B.const(0),))
+
+    def start(self, body: S.Stmt) -> S.Stmt:
+        zero = (B.const(0),)
+        first = S.seq(S.BufferStore(self.slot, B.const(0), zero), S.BufferStore(self.phase, B.const(0), zero), body)
+        return S.Alloc(self.slot, S.Alloc(self.phase, first))
+
+    def advance(self) -> S.Stmt:
+        last = B.compare("eq", self.at(), self.stages - 1)
+        turned = S.BufferStore(self.phase, B.select(last, B.bitwise_xor(self.parity(), B.const(1)), self.parity()), (B.const(0),))
+        moved = S.BufferStore(self.slot, B.select(last, B.const(0), B.add(self.at(), 1)), (B.const(0),))
+        return S.seq(turned, moved)
+
+
+class _Specialized:
+    def __init__(self, name: str, thread: E.Var, group: E.Var, workers: int):
+        self.name = name
+        self.thread, self.group, self.workers = thread, group, workers
+        self.uniform = E.Var("warpgroup")  # the group's number, known to be the same in all lanes
+        self.loop: S.For | None = None
+        self.stages = 0
+        self.buffers: list[Buffer] = []  # filled by bulk loads
+        self.slots: dict[int, Buffer] = {}
+        self.loads: list[S.Stmt] = []
+        self.work: list[S.Stmt] = []
+        self.full, self.empty = (Buffer(n, "uint64", (), (), 0, "shared") for n in ("full", "empty"))
+
+    def error(self, message: str, hint: str | None = None) -> LoweringError:
+        return LoweringError(f"{message} (function {self.name!r})", hint=hint)
+
+    # ---- the whole
+
+    def kernel(self, body: S.Stmt) -> S.Stmt:
+        self.find(body)
+        n = B.const(self.stages)
+        self.full, self.empty = (Buffer(b.name, "uint64", (n,), (), 0, "shared") for b in (self.full, self.empty))
+        for b in self.buffers:
+            self.slots[id(b)] = Buffer(b.name, b.dtype, (n, *b.shape), (), 0, b.scope, b.align_bytes, loc=b.loc)
+        fetch_registers, work_registers = self.registers()
+        ring = _Ring(self.stages)
+        fetch = S.IfThenElse(B.compare("eq", self.thread, 0), ring.start(self.fetch(clone(body, {}), ring)))
+        fetch_part = S.seq(*self.set_registers(fetch_registers, False), fetch)
+        work_part = S.seq(*self.set_registers(work_registers, True), self.worker(body))
+        parts = S.IfThenElse(B.compare("eq", self.uniform, self.workers), fetch_part, work_part)
+        first = B.all_of(B.compare("eq", self.thread, 0), B.compare("eq", self.group, 0))
+        out = S.seq(
+            S.IfThenElse(first, self.init()),
+            _effect("barrier", scope="shared"),
+            S.LetStmt(self.uniform, E.Call("readfirstlane", (self.group,), self.group.dtype), parts),
+        )
+        for b in (*self.slots.values(), self.full, self.empty):
+            out = S.Alloc(b, out, {ORDERED: True})
+        return out
+
+    def find(self, body: S.Stmt) -> None:
+        """Take the marked loop apart."""
+        marked: list[S.Attr] = []
+
+        def look(s: S.Stmt) -> None:
+            if isinstance(s, S.Attr) and s.key == PRAGMA:
+                marked.append(s)
+
+        visit(body, None, look)
+        if len(marked) != 1 or not isinstance(marked[0].body, S.For):
+            raise self.error("warp_specialize names one serial loop of a kernel")
+        self.loop = marked[0].body
+        self.stages = const_int(marked[0].value) or 0
+        if self.stages < 2:
+            raise self.error("warp_specialize needs at least 2 stages", 's[stage].pragma(k_outer, "warp_specialize", 3)')
+        self.take_apart(self.loop.body)
+        if not self.loads or not self.work:
+            raise self.error(
+                "warp_specialize needs a loop that fills shared memory by bulk copies and works on it",
+                's[stage].compute_at(product, k_outer); s[stage].pragma(first_axis, "bulk_copy")',
+            )
+
+    def take_apart(self, s: S.Stmt) -> None:
+        if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
+            self.buffers.append(s.buffer)
+            self.take_apart(s.body)
+        elif isinstance(s, S.Seq):
+            for x in s.stmts:
+                self.take_apart(x)
+        elif _has(s, lambda x: _is_call(x, "bulk_load")):
+            self.loads.append(s)
+        else:
+            self.work.append(s)
+
+    def registers(self) -> tuple[int, int]:
+        """Registers a thread of the fetching and of the working warpgroups; 0 where all have what they can use anyway."""
+        if self.workers < 2:
+            return 0, 0
+        left = _FILE_REGISTERS // WARPGROUP - _FETCH_REGISTERS
+        return _FETCH_REGISTERS, min(_MOST_REGISTERS, left // self.workers // 8 * 8)
+
+    def set_registers(self, n: int, more: bool) -> list[S.Stmt]:
+        return [_effect("set_registers", n=n, more=more)] if n else []
+
+    def init(self) -> S.Stmt:
+        out = []
+        for k in range(self.stages):
+            out.append(_effect("mbarrier_init", E.BufferLoad(self.full, (B.const(k),)), B.const(1)))
+            out.append(_effect("mbarrier_init", E.BufferLoad(self.empty, (B.const(k),)), B.const(self.workers)))
+        return S.seq(*out, _effect("mbarrier_fence"))
+
+    def in_slot(self, s: S.Stmt, slot: E.Expr, group: bool = False) -> S.Stmt:
+        """`s` with the buffers of the ring replaced by their slot; `group`: warpgroup operands named by the uniform number."""
+
+        def fe(e: E.Expr) -> E.Expr:
+            if group and type(e) is E.Call and e.op == "wgmma":
+                a, b, acc = e.args
+                uniform = [fe(substitute(x, {self.group: self.uniform})) for x in (a, b)]
+                return E.Call(e.op, (*uniform, fe(acc)), e.dtype, e.attrs)
+            out = map_expr(e, fe)
+            if type(out) is E.BufferLoad and id(out.buffer) in self.slots:
+                return E.BufferLoad(self.slots[id(out.buffer)], (slot, *out.indices), out.predicate)
+            return out
+
+        def fs(x: S.Stmt) -> S.Stmt:
+            out = map_stmt(x, fs, fe)
+            if isinstance(out, S.BufferStore) and id(out.buffer) in self.slots:
+                raise self.error(f"{out.buffer.name} is filled by a bulk copy and by threads")
+            return out
+
+        return fs(s)
+
+    # ---- the part that fetches
+
+    def fetch(self, s: S.Stmt, ring: _Ring) -> S.Stmt:
+        """The loops and conditions around the marked loop, and in it the copies. `s` is a copy of the kernel's body."""
+        if isinstance(s, S.Attr) and s.key == PRAGMA:
+            assert isinstance(s.body, S.For)
+            other = _Specialized(self.name, self.thread, self.group, self.workers)
+            other.slots = {}
+            other.take_apart(s.body.body)
+            other.slots = {id(b): mine for b, mine in zip(other.buffers, self.slots.values())}
+            full, empty = (E.BufferLoad(b, (ring.at(),)) for b in (self.full, self.empty))
+            behind = B.bitwise_xor(ring.parity(), B.const(1))
+            step = S.seq(
+                _effect("mbarrier_wait", empty, behind),
+                _effect("mbarrier_expect", full, B.const(self.slot_bytes())),
+                *[other.in_slot(_reporting(x, full), ring.at()) for x in other.loads],
+                ring.advance(),
+            )
+            return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
+        if isinstance(s, S.Seq):
+            kept = [self.fetch(x, ring) for x in s.stmts if _has(x, lambda y: isinstance(y, S.Attr) and y.key == PRAGMA)]
+            return S.seq(*kept)
+        if isinstance(s, S.For):
+            return S.For(s.var, s.min, s.extent, self.fetch(s.body, ring), s.kind, s.thread, s.annotations)
+        if isinstance(s, S.IfThenElse) and s.orelse is None:
+            return S.IfThenElse(s.cond, self.fetch(s.then, ring))
+        if isinstance(s, S.LetStmt):
+            return S.LetStmt(s.var, s.value, self.fetch(s.body, ring))
+        if isinstance(s, (S.Alloc, S.Attr)):
+            return self.fetch(s.body, ring)
+        raise self.error(f"warp_specialize: {type(s).__name__} stands around the loop")
+
+    def slot_bytes(self) -> int:
+        """Bytes that the copies of one step bring."""
+        total = 0
+
+        def on_expr(e: E.Expr) -> None:
+            nonlocal total
+            if type(e) is E.Call and e.op == "bulk_load":
+                size = dtype_info(e.dtype).bytes
+                assert isinstance(e.args[0], E.BufferLoad)
+                info = dtype_info(e.args[0].buffer.dtype)
+                size = info.bytes * info.lanes
+                for n in (e.attrs or {})["box"]:
+                    size *= n
+                total += size
+
+        for s in self.loads:
+            visit(s, on_expr, None)
+        return total
+
+    # ---- the part that works
+
+    def worker(self, body: S.Stmt) -> S.Stmt:
+        ring = _Ring(self.stages)
+        return ring.start(S.seq(self.consume(body, ring), self.lead(_effect("bulk_wait", n=0, read=False))))
+
+    def lead(self, *stmts: S.Stmt) -> S.Stmt:
+        """By one thread of all that work."""
+        first = B.all_of(B.compare("eq", self.thread, 0), B.compare("eq", self.group, 0))
+        return S.IfThenElse(first, S.seq(*stmts))
+
+    def meet(self) -> S.Stmt:
+        """A barrier of the threads that work."""
+        return _effect("barrier", scope="shared", id=1, threads=self.workers * WARPGROUP)
+
+    def consume(self, s: S.Stmt, ring: _Ring) -> S.Stmt:
+        if isinstance(s, S.Attr) and s.key == PRAGMA:
+            return self.main_loop(ring)
+        if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
+            return S.Alloc(s.buffer, self.staged(s.body, s.buffer, ring), {**s.annotations, ORDERED: True})
+        return map_stmt(s, lambda x: self.consume(x, ring), lambda e: e)
+
+    def staged(self, body: S.Stmt, buffer: Buffer, ring: _Ring) -> S.Stmt:
+        """A shared buffer of results: written by threads, sent out by bulk stores."""
+        parts = list(body.stmts) if isinstance(body, S.Seq) else [body]
+        out: list[S.Stmt] = []
+        writing = True
+        for x in parts:
+            if _has(x, lambda y: _is_call(y, "bulk_store")):
+                if writing:
+                    out += [_effect("proxy_fence"), self.meet()]
+                out.append(self.lead(self.consume(x, ring)))
+                writing = False
+                continue
+            out.append(self.consume(x, ring))
+        if writing:
+            raise self.error(
+                f"{buffer.name} is shared memory that no bulk copy sends out",
+                's[result].pragma(first_axis, "bulk_copy") on the stage that copies it to global memory',
+            )
+        out.append(self.lead(_effect("bulk_commit")))
+        return self.wait_before_writes(S.seq(*out), buffer)
+
+    def wait_before_writes(self, s: S.Stmt, buffer: Buffer) -> S.Stmt:
+        """Let the copies of the tile before have been read before the first statement that writes the buffer."""
+        if isinstance(s, S.Seq):
+            out: list[S.Stmt] = []
+            done = False
+            for x in s.stmts:
+                if not done and _writes(x, buffer):
+                    x = self.wait_before_writes(x, buffer)
+                    done = True
+                out.append(x)
+            return S.seq(*out)
+        if isinstance(s, S.Alloc):
+            return S.Alloc(s.buffer, self.wait_before_writes(s.body, buffer), s.annotations)
+        return S.seq(self.lead(_effect("bulk_wait", n=0, read=True)), self.meet(), s)
+
+    def main_loop(self, ring: _Ring) -> S.Stmt:
+        loop = self.loop
+        assert loop is not None
+        full = E.BufferLoad(self.full, (ring.at(),))
+        before = Buffer("slot_before", "int32", (B.const(1),), (), 0, "local")
+        release = S.IfThenElse(
+            B.compare("eq", self.thread, 0),
+            _effect("mbarrier_arrive", E.BufferLoad(self.empty, (E.BufferLoad(before, (B.const(0),)),))),
+        )
+        work = self.in_slot(clone(S.seq(*self.work), {}), ring.at(), group=True)
+        step = S.seq(
+            _effect("mbarrier_wait", full, ring.parity()),
+            _effect("wgmma_fence"),
+            work,
+            _effect("wgmma_commit"),
+            _effect("wgmma_wait", n=1),
+            S.IfThenElse(B.compare("gt", loop.var, loop.min), release),
+            S.BufferStore(before, ring.at(), (B.const(0),)),
+            ring.advance(),
+        )
+        main = S.For(loop.var, loop.min, loop.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
+        return S.Alloc(before, S.seq(main, *self.settle(work), release))
+
+    def settle(self, work: S.Stmt) -> list[S.Stmt]:
+        """Wait for all products; the accumulators pass through, so that nothing reads them before."""
+        found: dict[int, Buffer] = {}
+
+        def on_stmt(s: S.Stmt) -> None:
+            if isinstance(s, S.BufferStore) and isinstance(s.value, E.Call) and s.value.op == "wgmma":
+                found[id(s.buffer)] = s.buffer
+
+        visit(work, None, on_stmt)
+        out: list[S.Stmt] = []
+        for b in found.values():
+            *tiles, elems = [const_int(d) or 0 for d in b.shape]
+            count = 1
+            for n in tiles:
+                count *= n
+            for flat in range(count):
+                at: list[E.Expr] = []
+                rest = flat
+                for n in reversed(tiles):
+                    at.insert(0, B.const(rest % n))
+                    rest //= n
+                index = (*at, E.Ramp(B.const(0), B.const(1), elems))
+                whole = E.BufferLoad(b, index)
+                out.append(S.BufferStore(b, E.Call("wgmma_wait", (whole,), whole.dtype, {"n": 0}), index))
+        return out
+
+
+def _reporting(s: S.Stmt, barrier: E.Expr) -> S.Stmt:
+    """Bulk loads with the barrier that they report to."""
+
+    def fe(e: E.Expr) -> E.Expr:
+        if type(e) is E.Call and e.op == "bulk_load":
+            return E.Call(e.op, (*e.args, barrier), e.dtype, e.attrs)
+        return e
+
+    return map_stmt(s, lambda x: _reporting(x, barrier), fe)
+
+
+def _writes(s: S.Stmt, buffer: Buffer) -> bool:
+    return _has(s, lambda x: isinstance(x, S.BufferStore) and x.buffer is buffer)
+
+
+def _effect(op: str, *args: E.Expr, **attrs: object) -> S.Stmt:
+    return S.Evaluate(E.Call(op, args, "int32", attrs or None))
+
+
+__all__ = ["ORDERED", "PRAGMA", "specialize_warps"]

@@ -1,0 +1,139 @@
+"""Warpgroup products (wgmma) fed by bulk copies: what a schedule makes of them, against NumPy in the interpreter; and the PTX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.ir.interp import run
+from tests.unit.codegen_gpu.warpgroup_gemm import gemm
+
+HOPPER = "cuda -arch=sm_90a"
+SHAPES = [
+    (128, 128, 128, {}),
+    (256, 256, 64, {"trans_b": True}),
+    (200, 136, 72, {}),
+    (300, 264, 136, {"trans_b": True, "groups": 2, "band": 2}),
+    (128, 256, 128, {"groups": 132}),
+    (192, 128, 128, {"stage_out": False}),
+]
+
+
+def operands(m: int, n: int, k: int, dtype: str, trans_b: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(m * 7 + n * 3 + k)
+    kind = _numpy(dtype)
+    make = (lambda s: rng.integers(-8, 8, s)) if dtype == "int8" else rng.standard_normal
+    return make((m, k)).astype(kind), make((n, k) if trans_b else (k, n)).astype(kind)
+
+
+def _numpy(dtype: str) -> Any:
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+
+
+@pytest.mark.parametrize(("m", "n", "k", "options"), SHAPES)
+def test_the_product_is_numpys(m: int, n: int, k: int, options: dict[str, Any]) -> None:
+    target, s, args = gemm(m, n, k, bn=128, **options)
+    a, b = operands(m, n, k, "float16", options.get("trans_b", False))
+    c = np.full((m, n), np.nan, np.float16)
+    run(next(iter(tec.lower(s, args, simple_mode=True, target=target))), [a, b, c])
+    want = a.astype(np.float64) @ (b.T if options.get("trans_b") else b).astype(np.float64)
+    np.testing.assert_allclose(c.astype(np.float64), want, rtol=2e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize(("dtype", "acc"), [("bfloat16", "float32"), ("int8", "int32")])
+def test_other_types(dtype: str, acc: str) -> None:
+    m, n, k = 128, 128, 256
+    target, s, args = gemm(m, n, k, bn=128, bk=128 if dtype == "int8" else 64, trans_b=True, dtype=dtype, acc=acc, out=acc)
+    a, b = operands(m, n, k, dtype, True)
+    c = np.zeros((m, n), acc)
+    run(next(iter(tec.lower(s, args, simple_mode=True, target=target))), [a, b, c])
+    np.testing.assert_allclose(c, a.astype(acc) @ b.astype(acc).T, rtol=1e-5, atol=1e-5)
+    assert f"k{32 if dtype == 'int8' else 16}." in ptx(s, args, target)
+
+
+def ptx(s: Any, args: list[Any], target: Any) -> str:
+    text: str = tec.build(s, args, target, name="gemm").imported_modules[0].get_source("ptx")
+    return text
+
+
+def test_what_the_kernel_is_made_of() -> None:
+    text = ptx(*_swap(gemm(512, 512, 512, groups=4)))
+    assert ".target sm_90a" in text and ".reqntid 128, 3, 1" in text
+    assert "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16" in text
+    assert "setmaxnreg.dec.sync.aligned.u32 40" in text and "setmaxnreg.inc.sync.aligned.u32 232" in text
+    assert "cp.async.bulk.tensor.2d.shared::cluster.global" in text and "cp.async.bulk.tensor.2d.global.shared::cta" in text
+    assert ".local" not in text and text.count("mbarrier.init") == 6
+    main = text[: text.index("setmaxnreg.inc")]
+    assert "wgmma" not in main, "the fetching warpgroup multiplies nothing"
+
+
+def _swap(x: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    target, s, args = x
+    return s, args, target
+
+
+def test_the_launch_makes_the_maps() -> None:
+    target, s, args = gemm(512, 256, 128, trans_b=True)
+    f = tec.build(s, args, target, name="gemm")
+    (launch,) = f.specs["gemm"]["program"]
+    maps = [a for a in launch["args"] if "tensor_map" in a]
+    assert [m["tensor_map"] for m in maps] == ["A", "B", "C"]
+    assert maps[0]["sizes"] == [128, 512] and maps[0]["strides"] == [128] and maps[0]["box"] == [64, 128]
+    assert maps[1]["box"] == [64, 256] and launch["block"] == [128, 3, 1]
+    assert launch["dyn_shared"] % 16 == 0 and launch["dyn_shared"] >= 3 * (128 + 256) * 128
+
+
+def test_sizes_may_be_open() -> None:
+    m = te.var("m")
+    target, s, args = gemm(m, 256, 128)
+    f = tec.build(s, args, target, name="gemm")
+    launch = next(step for step in f.specs["gemm"]["program"] if step["op"] == "launch")
+    assert [a["sizes"] for a in launch["args"] if "tensor_map" in a] == [[128, "m"], [256, 128], [256, "m"]]
+
+
+# ---- mistakes
+
+
+def test_other_chips_have_no_warpgroup_products() -> None:
+    with pytest.raises(tec.TecError, match="no warpgroup product"):
+        te.intrin.warpgroup("cuda -arch=sm_90", "float16", 128, 64)
+
+
+@pytest.mark.parametrize(("n", "k"), [(12, 64), (264, 64), (128, 8)])
+def test_shapes_that_the_unit_has_not(n: int, k: int) -> None:
+    with pytest.raises(tec.TecError, match="no warpgroup product"):
+        te.intrin.warpgroup(HOPPER, "float16", n, k)
+
+
+def test_a_tile_of_narrow_rows_is_refused() -> None:
+    target, s, args = gemm(256, 256, 128, bk=32, trans_b=True)
+    with pytest.raises(tec.TecError, match="multiple of 64 elements"):
+        tec.build(s, args, target)
+
+
+def test_one_stage_is_refused() -> None:
+    target, s, args = gemm(256, 256, 128, stages=1)
+    with pytest.raises(tec.TecError, match="at least 2 stages"):
+        tec.build(s, args, target)
+
+
+def test_a_fill_by_threads_is_refused() -> None:
+    target, s, args = gemm(256, 256, 128, bulk=False)
+    with pytest.raises(tec.TecError, match="no bulk copy fills it"):
+        tec.build(s, args, target)
+
+
+def test_bulk_copies_need_the_chip() -> None:
+    a = te.placeholder((128, 64), "float16", name="A")
+    b = te.compute(a.shape, lambda i, j: a[i, j] + 1, name="B")
+    s = tec.create_schedule(b.op)
+    staged = s.cache_read(a, "shared", [b])
+    s[staged].pragma(s[staged].op.axis[0], "bulk_copy")
+    with pytest.raises(tec.TecError, match="no bulk copies"):
+        tec.build(s, [a, b], "cuda -arch=sm_80")
