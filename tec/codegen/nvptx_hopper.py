@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 _SWIZZLE_128 = 1 << 30  # of the descriptor's upper half: layout type in bits 62 and 63
 _ROWS_BYTES = 1024  # eight rows of 128 bytes: the stride between core matrices along rows
-_TYPES = {"float16": "f16", "bfloat16": "bf16", "tf32": "tf32", "int8": "s8", "uint8": "u8", "float32": "f32", "int32": "s32"}
+_TYPES = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "tf32": "tf32",
+    "int8": "s8",
+    "uint8": "u8",
+    "float32": "f32",
+    "int32": "s32",
+}
 _TRANSPOSABLE = ("float16", "bfloat16")  # only 16-bit operands may lie along m or n
 
 
@@ -54,7 +62,9 @@ def bulk_copy(self: NvptxEmitter, e: E.Call) -> str:
     places = ", ".join(f"${k + 2}" for k in range(rank))
     operands = [("r", "i32", shared), ("l", "ptr", map_), *[("r", "i32", c) for c in coords]]
     if not is_load:
-        return assembly(self, f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$1, {{{places}}}], [$0];", operands)
+        return assembly(
+            self, f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$1, {{{places}}}], [$0];", operands
+        )
     operands.append(("r", "i32", shared_address(self, e.args[-1], e.op)))
     text = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {{{places}}}], [${rank + 2}];"
     return assembly(self, text, operands)
@@ -66,7 +76,9 @@ def bulk_commit(self: NvptxEmitter, e: E.Call) -> str:
 
 def bulk_wait(self: NvptxEmitter, e: E.Call) -> str:
     attrs = e.attrs or {}
-    return assembly(self, f"cp.async.bulk.wait_group{'.read' if attrs.get('read') else ''} {int(attrs.get('n', 0))};", [])
+    return assembly(
+        self, f"cp.async.bulk.wait_group{'.read' if attrs.get('read') else ''} {int(attrs.get('n', 0))};", []
+    )
 
 
 def proxy_fence(self: NvptxEmitter, e: E.Call) -> str:

@@ -99,7 +99,9 @@ def wgmma(self: CallMachine, e: E.Call) -> Array:
     return out
 
 
-def _operand(self: CallMachine, p: Any, attrs: dict[str, Any], role: str, instr: matrix.MatrixInstr, lane: int) -> Array:
+def _operand(
+    self: CallMachine, p: Any, attrs: dict[str, Any], role: str, instr: matrix.MatrixInstr, lane: int
+) -> Array:
     """[1, m, k] of a or [1, k, n] of b from the swizzled boxes that start at the pointer."""
     size = dtype_info(p.dtype).bytes
     width, box = _ROW_BYTES // size, int(attrs[f"{role}_box"])

@@ -207,7 +207,9 @@ class Program:
                 if name not in buffers:
                     raise self._bad(f"kernel {kernel!r} takes a map of {name!r}, which is not there")
                 if not 1 <= len(sizes) <= 5 or len(strides) != len(sizes) - 1 or len(arg["box"]) != len(sizes):
-                    raise self._bad(f"the map of {name!r} has {len(sizes)} sizes, {len(strides)} strides, a box of {arg['box']}")
+                    raise self._bad(
+                        f"the map of {name!r} has {len(sizes)} sizes, {len(strides)} strides, a box of {arg['box']}"
+                    )
                 facts = [[self._expr(e, known) for e in es] for es in (sizes, strides)]
                 itemsize(arg["dtype"])
                 box = tuple(int(n) for n in arg["box"])
@@ -297,7 +299,9 @@ class Program:
         return LAUNCH, function, grid, block, shared, pack, getter, LaunchInfo(s.kernel, grid, block, shared)
 
 
-def _map_maker(function: Any, x: _TensorMap, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Callable[[int], bytes]:
+def _map_maker(
+    function: Any, x: _TensorMap, sizes: tuple[int, ...], strides: tuple[int, ...]
+) -> Callable[[int], bytes]:
     """A function from a tensor's address to its map, which remembers the addresses that it has seen last."""
     encode = getattr(function, "encode_tensor_map", None)
     if encode is None:

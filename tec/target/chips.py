@@ -35,7 +35,9 @@ class Chip:
     async_lds: bool = False
     matrix: tuple[MatrixShape, ...] = ()
     atomic_fadd: bool = False
-    warpgroup: tuple[tuple[str, str, int], ...] = ()  # wgmma: in dtype, accumulator dtype, k; with it come bulk copies (TMA)
+    warpgroup: tuple[
+        tuple[str, str, int], ...
+    ] = ()  # wgmma: in dtype, accumulator dtype, k; with it come bulk copies (TMA)
     # ---- rates of one unit
     simds: int = 4  # vector units
     simd_lanes: int = 16  # lanes that a vector unit starts in a clock: a wave64 takes four clocks on 16

@@ -234,7 +234,9 @@ class _Lowering:
         first = [substitute(i, zero) for i in theirs.indices]
         row_dim = self.check(n, theirs.indices, mine.indices)
         if len(first) > _MAX_RANK:
-            raise _unfit(self.func, n.store, f"{tensor.name} has {len(first)} dimensions, at most {_MAX_RANK} are possible")
+            raise _unfit(
+                self.func, n.store, f"{tensor.name} has {len(first)} dimensions, at most {_MAX_RANK} are possible"
+            )
         out: list[S.Stmt] = []
         for box in range(columns // lay.width):
             for at in range(0, rows, _MAX_BOX_ROWS):
@@ -278,7 +280,9 @@ class _Lowering:
                         self.ana.add_constraint(B.compare("lt", i, d))
                     self.ana.add_constraint(at_first)
                     if not self.ana.can_prove(c):
-                        raise _unfit(self.func, n.store, f"it stands under {c}, which is not the edge of {theirs.buffer.name}")
+                        raise _unfit(
+                            self.func, n.store, f"it stands under {c}, which is not the edge of {theirs.buffer.name}"
+                        )
             out.append(at_first)
         return out
 

@@ -249,7 +249,8 @@ class _Lowering:
             along = (_coefficient(load.indices[-1], k), _coefficient(load.indices[-1], other))
             if along not in ((1, 0), (0, 1)):
                 raise self.error(
-                    f"operand {role} of {instr.name} has no axis of neighbours in shared memory", hint="cache_read it as it lies"
+                    f"operand {role} of {instr.name} has no axis of neighbours in shared memory",
+                    hint="cache_read it as it lies",
                 )
             attrs[f"{role}_major"] = "k" if along == (1, 0) else "mn"
             args.append(E.BufferLoad(load.buffer, tuple(map(zero, load.indices))))

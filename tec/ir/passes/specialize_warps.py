@@ -39,8 +39,12 @@ from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
 PRAGMA = "pragma.warp_specialize"
 ORDERED = "ordered"  # annotation of an Alloc: its accesses are ordered by hand, insert_barriers leaves it alone
 _FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
-_FETCH_REGISTERS = 40  # of the fetching warpgroup's threads: addresses and counters (24 made ptxas spill with many boxes)
-_MOST_REGISTERS = 240  # that setmaxnreg gives a thread so that three warpgroups still fit: 2 * 128 * 240 + 128 * 24 = 64 K
+_FETCH_REGISTERS = (
+    40  # of the fetching warpgroup's threads: addresses and counters (24 made ptxas spill with many boxes)
+)
+_MOST_REGISTERS = (
+    240  # that setmaxnreg gives a thread so that three warpgroups still fit: 2 * 128 * 240 + 128 * 24 = 64 K
+)
 
 
 def specialize_warps(func: Func, target: Target) -> Func:
@@ -118,7 +122,9 @@ class _Ring:
 
     def advance(self) -> S.Stmt:
         last = B.compare("eq", self.at(), self.stages - 1)
-        turned = S.BufferStore(self.phase, B.select(last, B.bitwise_xor(self.parity(), B.const(1)), self.parity()), (B.const(0),))
+        turned = S.BufferStore(
+            self.phase, B.select(last, B.bitwise_xor(self.parity(), B.const(1)), self.parity()), (B.const(0),)
+        )
         moved = S.BufferStore(self.slot, B.select(last, B.const(0), B.add(self.at(), 1)), (B.const(0),))
         return S.seq(turned, moved)
 
@@ -177,7 +183,9 @@ class _Specialized:
         self.loop = marked[0].body
         self.stages = const_int(marked[0].value) or 0
         if self.stages < 2:
-            raise self.error("warp_specialize needs at least 2 stages", 's[stage].pragma(k_outer, "warp_specialize", 3)')
+            raise self.error(
+                "warp_specialize needs at least 2 stages", 's[stage].pragma(k_outer, "warp_specialize", 3)'
+            )
         self.take_apart(self.loop.body)
         if not self.loads or not self.work:
             raise self.error(
@@ -255,7 +263,9 @@ class _Specialized:
             )
             return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
         if isinstance(s, S.Seq):
-            kept = [self.fetch(x, ring) for x in s.stmts if _has(x, lambda y: isinstance(y, S.Attr) and y.key == PRAGMA)]
+            kept = [
+                self.fetch(x, ring) for x in s.stmts if _has(x, lambda y: isinstance(y, S.Attr) and y.key == PRAGMA)
+            ]
             return S.seq(*kept)
         if isinstance(s, S.For):
             return S.For(s.var, s.min, s.extent, self.fetch(s.body, ring), s.kind, s.thread, s.annotations)

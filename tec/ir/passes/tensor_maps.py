@@ -27,7 +27,11 @@ def tensor_maps(body: S.Stmt) -> tuple[S.Stmt, list[tuple[Buffer, E.Call]]]:
     def map_of(tensor: Buffer, facts: tuple[E.Expr, ...], box: tuple[int, ...]) -> Buffer:
         made = E.Call("tensor_map", (tensor.data, *facts), "handle", {"dtype": tensor.dtype, "box": tuple(box)})
         for known, call in found:
-            if call.args[0] is tensor.data and call.attrs == made.attrs and all(map(same_expr, call.args[1:], made.args[1:])):
+            if (
+                call.args[0] is tensor.data
+                and call.attrs == made.attrs
+                and all(map(same_expr, call.args[1:], made.args[1:]))
+            ):
                 return known
         buffer = Buffer(
             f"{tensor.name}_map{len(found)}", "uint8", (E.IntImm(MAP_BYTES),), (), 0, SCOPE, MAP_ALIGN, loc=tensor.loc

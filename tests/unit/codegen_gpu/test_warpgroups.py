@@ -49,7 +49,9 @@ def test_the_product_is_numpys(m: int, n: int, k: int, options: dict[str, Any]) 
 @pytest.mark.parametrize(("dtype", "acc"), [("bfloat16", "float32"), ("int8", "int32")])
 def test_other_types(dtype: str, acc: str) -> None:
     m, n, k = 128, 128, 256
-    target, s, args = gemm(m, n, k, bn=128, bk=128 if dtype == "int8" else 64, trans_b=True, dtype=dtype, acc=acc, out=acc)
+    target, s, args = gemm(
+        m, n, k, bn=128, bk=128 if dtype == "int8" else 64, trans_b=True, dtype=dtype, acc=acc, out=acc
+    )
     a, b = operands(m, n, k, dtype, True)
     c = np.zeros((m, n), acc)
     run(next(iter(tec.lower(s, args, simple_mode=True, target=target))), [a, b, c])
@@ -67,7 +69,10 @@ def test_what_the_kernel_is_made_of() -> None:
     assert ".target sm_90a" in text and ".reqntid 128, 3, 1" in text
     assert "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16" in text
     assert "setmaxnreg.dec.sync.aligned.u32 40" in text and "setmaxnreg.inc.sync.aligned.u32 232" in text
-    assert "cp.async.bulk.tensor.2d.shared::cluster.global" in text and "cp.async.bulk.tensor.2d.global.shared::cta" in text
+    assert (
+        "cp.async.bulk.tensor.2d.shared::cluster.global" in text
+        and "cp.async.bulk.tensor.2d.global.shared::cta" in text
+    )
     assert ".local" not in text and text.count("mbarrier.init") == 6
     main = text[: text.index("setmaxnreg.inc")]
     assert "wgmma" not in main, "the fetching warpgroup multiplies nothing"
