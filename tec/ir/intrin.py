@@ -267,7 +267,6 @@ _add(
     "scalar",
     "int32",
     reads=(0,),
-    atomic=True,
     opaque=True,
 )
 _add(
