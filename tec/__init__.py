@@ -23,6 +23,7 @@ from .errors import (
     DeviceError,
     ExprError,
     ImportModelError,
+    InternalError,
     LoweringError,
     PackageError,
     ScheduleError,
@@ -80,7 +81,8 @@ _LAZY: dict[str, tuple[str, str]] = {
 }
 
 __all__ = [
-    "ArgumentError", "CodegenError", "DeviceError", "ExprError", "ImportModelError", "LoweringError", "PackageError",
+    "ArgumentError", "CodegenError", "DeviceError", "ExprError", "ImportModelError", "InternalError", "LoweringError",
+    "PackageError",
     "ScheduleError", "TargetError", "TecError", "errors", *_LAZY,
 ]  # fmt: skip
 

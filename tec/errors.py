@@ -90,6 +90,18 @@ class ArgumentError(TecError):
     """A compiled function called with the wrong arguments."""
 
 
+class InternalError(TecError):
+    """A fault of tec itself, not of what it was given. The exception that it came from is chained (`__cause__`)."""
+
+    def __init__(self, message: str):
+        super().__init__(
+            f"a fault inside tec: {message}",
+            locate=False,
+            hint="please report it: the model or program, this message with its traceback (tec: TEC_TRACEBACK=1), "
+            "and what `tec doctor` prints",
+        )
+
+
 class ImportModelError(TecError):
     """A model file or graph that cannot be taken in."""
 

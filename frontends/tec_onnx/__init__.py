@@ -29,7 +29,8 @@ from . import (  # noqa: F401  (the converters register themselves)
     ops_signal,
     ops_trees,
 )
-from .importer import CONVERTERS, NeedsValue, bind_shapes, import_model, input_info, unsupported
+from .importer import CONVERTERS, NeedsValue, import_model, unsupported
+from .inputs import bind_shapes, input_info
 from .reader import load_model
 
 
@@ -72,4 +73,14 @@ def load(
     return from_onnx(model, shapes, dtype, freeze)[0]
 
 
-__all__ = ["CONVERTERS", "NeedsValue", "backend", "from_onnx", "input_info", "load", "load_model", "unsupported"]
+__all__ = [
+    "CONVERTERS",
+    "NeedsValue",
+    "backend",
+    "bind_shapes",
+    "from_onnx",
+    "input_info",
+    "load",
+    "load_model",
+    "unsupported",
+]

@@ -16,17 +16,27 @@ import numpy as np
 import onnx
 
 from tec import ImportModelError, TecError
+from tec.errors import InternalError
 from tec.graph import Graph, Value
 from tec.graph.fold_sizes import sizes_in
-from tec.ops.dims import Dim, Size, UndecidedSize, as_size, bind_hint, is_symbolic, recording
+from tec.ops.dims import UndecidedSize, bind_hint, is_symbolic, recording
 
 from . import reader
+from .call import Call, Outputs, identifier
+from .functions import default_attributes, standard_body, what_is_wrong
+from .inputs import input_info
+from .order import in_order, label
 
 Converter = Callable[["Call"], Any]
 CONVERTERS: dict[tuple[str, str], Converter] = {}
 
 
 _MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError, RecursionError)
+
+
+# Nodes that a model may come to with its functions inlined and its loops unrolled: minutes of import. The largest network of
+# tests/networks, a recurrent one unrolled, has 10,000.
+MOST_NODES = 200_000
 
 
 class NeedsValue(ImportModelError):
@@ -63,6 +73,9 @@ class Scope:
             scope = scope.parent
         raise ImportModelError(f"nothing makes value {name!r}")
 
+    def has(self, name: str) -> bool:
+        return name in self.names or (self.parent is not None and self.parent.has(name))
+
 
 def sources(value: Value) -> list[str]:
     """The names of the graph's inputs that a value is computed from, in the order in which they are met."""
@@ -86,10 +99,11 @@ class Importer:
 
     def __init__(self, model: onnx.ModelProto, resolve: Callable[[Graph, Value], Any] | None = None):
         self.model = model
-        self.graph = Graph(_identifier(model.graph.name))
+        self.graph = Graph(identifier(model.graph.name))
         self.resolve = resolve
         self.functions = {(f.domain, f.name, f.overload): f for f in model.functions}
         self.depth = 0
+        self.taken = 0  # nodes, those of bodies counted each time
 
     # ---- values
 
@@ -118,14 +132,22 @@ class Importer:
     def run_nodes(
         self, nodes: Iterable[onnx.NodeProto], scope: Scope, opsets: Mapping[str, int], refs: Mapping[str, Any]
     ) -> None:
-        """Takes in `nodes`, in order, writing their outputs to `scope`. `refs`: attributes of an enclosing function."""
-        for node in nodes:
+        """Takes in `nodes`, sorted where need be, writing their outputs to `scope`. `refs`: attributes of an enclosing function."""
+        for node in in_order(nodes, scope.has):
+            self.taken += 1
+            if self.taken > MOST_NODES:
+                raise ImportModelError(
+                    f"the model's functions and loops come to more than {MOST_NODES} nodes",
+                    hint="functions that call others several times double at each level; a smaller model, or fewer steps",
+                )
             domain = "" if node.domain == "ai.onnx" else node.domain
             call = Call(self, node, domain, scope, opsets, refs)
             try:
                 results = self.convert(call)
+            except InternalError:
+                raise
             except TecError as e:
-                where = f"node {node.name or '/'.join(node.output)!r} ({node.op_type})"
+                where = f"node {label(node)}"
                 if isinstance(e, ImportModelError) and e.message.startswith("node "):
                     raise
                 if isinstance(e, NeedsValue):
@@ -133,16 +155,23 @@ class Importer:
                 kind = UndecidedSize if isinstance(e, UndecidedSize) else ImportModelError
                 raise kind(f"{where}: {e.message}", hint=e.hint or self.bind_hint(call), locate=False) from e
             except _MISFITS as e:
-                # An attribute of another type, a missing one, numbers that overflow: the model's fault, not the importer's.
-                where = f"node {node.name or '/'.join(node.output)!r} ({node.op_type})"
-                raise ImportModelError(
-                    f"{where}: its inputs or attributes do not fit the operator: {e}",
-                    hint=self.bind_hint(call),
-                    locate=False,
-                ) from e
+                raise self.misfit(call, e) from e
             for name, value in zip(node.output, results):
                 if name:
                     scope.names[name] = value
+
+    def misfit(self, call: Call, e: BaseException) -> TecError:
+        """What to raise for an exception of a converter: it may be the model's fault (an attribute of another type, a missing one,
+        numbers that overflow), sizes that are not known yet, or a fault of tec where the standard's own checks find none."""
+        where = f"node {label(call.node)}"
+        text = f"{where}: its inputs or attributes do not fit the operator: {type(e).__name__} {e}"
+        hint = self.bind_hint(call)
+        if hint is not None:
+            return UndecidedSize(text, hint=hint, locate=False)
+        wrong = what_is_wrong(call)
+        if wrong or isinstance(e, (ArithmeticError, MemoryError, RecursionError)):
+            return ImportModelError(f"{text} ({wrong})" if wrong else text, locate=False)
+        return InternalError(f"{where} is as the standard asks, and tec fails on it: {type(e).__name__} {e}")
 
     def bind_hint(self, call: Call) -> str | None:
         """What may help where a node with symbolic sizes does not convert."""
@@ -154,40 +183,11 @@ class Importer:
         if f is not None:
             result = f(call)
             return list(result) if isinstance(result, (tuple, Outputs)) else [result]
-        body = self.function_body(call)
+        node = call.node
+        body = self.functions.get((node.domain, node.op_type, node.overload)) or standard_body(call)
         if body is None:
             raise ImportModelError(f"operator {call.op_type} of domain {call.domain or 'ai.onnx'!r} is not supported")
         return self.inline(call, body)
-
-    def function_body(self, call: Call) -> onnx.FunctionProto | None:
-        """The body of an operator that is a function: the model's own, or the standard's."""
-        node = call.node
-        own = self.functions.get((node.domain, node.op_type, node.overload))
-        if own is not None:
-            return own
-        try:
-            schema = onnx.defs.get_schema(node.op_type, call.opset, call.domain)
-        except onnx.defs.SchemaError:
-            return None
-        if schema.has_function:
-            return schema.function_body
-        if schema.has_context_dependent_function:
-            # The builder reads the types unchecked: it is only asked about tensors.
-            if any(v is not None and not isinstance(v, Value) for v in call.inputs):
-                return None
-            types = [_type_proto(v).SerializeToString() if isinstance(v, Value) else b"" for v in call.inputs]
-            versions = [v for v in schema.context_dependent_function_opset_versions if v <= call.opset]
-            node = _resolved(call)
-            data = (
-                schema.get_context_dependent_function_with_opset_version(max(versions), node.SerializeToString(), types)
-                if versions
-                else b""
-            )
-            if data:
-                body = onnx.FunctionProto()
-                body.ParseFromString(data)
-                return body
-        return None
 
     def inline(self, call: Call, body: onnx.FunctionProto) -> list[Any]:
         """The function's nodes in place of the call."""
@@ -197,7 +197,7 @@ class Importer:
         inputs = [*call.inputs, *[None] * (len(body.input) - len(call.inputs))]
         scope.names.update(zip(body.input, inputs))
         refs = {a.name: reader.attribute(a) for a in body.attribute_proto}
-        refs.update(_default_attributes(call))
+        refs.update(default_attributes(call))
         refs.update(call.attrs)
         opsets = {**call.opsets, **reader.opsets(body.opset_import)}
         self.depth += 1
@@ -216,188 +216,6 @@ class Importer:
         scope.names.update(zip([i.name for i in graph.input], inputs))
         self.run_nodes(graph.node, scope, call.opsets, call.refs)
         return [scope.get(o.name) for o in graph.output]
-
-
-class Outputs(list):
-    """Several results of a converter (a plain list is a sequence value)."""
-
-
-class Call:
-    """One node while it is converted: its inputs, attributes, and short ways to build."""
-
-    def __init__(
-        self,
-        importer: Importer,
-        node: onnx.NodeProto,
-        domain: str,
-        scope: Scope,
-        opsets: Mapping[str, int],
-        refs: Mapping[str, Any],
-    ):
-        self.importer = importer
-        self.node = node
-        self.op_type = node.op_type
-        self.domain = domain
-        self.scope = scope
-        self.opsets = opsets
-        self.refs = refs
-        self.opset = opsets.get(domain, opsets.get("", 1) if domain == "" else 1)
-        self.inputs: list[Any] = [scope.get(name) if name else None for name in node.input]
-        self.attrs: dict[str, Any] = {}
-        for a in node.attribute:
-            if a.ref_attr_name:
-                if a.ref_attr_name in refs:
-                    self.attrs[a.name] = refs[a.ref_attr_name]
-            else:
-                self.attrs[a.name] = reader.attribute(a)
-
-    # ---- reading the node
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self.node.output)
-
-    def wants(self, k: int) -> bool:
-        """Whether output k is used by name."""
-        return k < len(self.node.output) and bool(self.node.output[k])
-
-    def attr(self, name: str, default: Any = None) -> Any:
-        return self.attrs.get(name, default)
-
-    def has(self, k: int) -> bool:
-        return k < len(self.inputs) and self.inputs[k] is not None
-
-    def get(self, k: int) -> Any:
-        """Input k, or None."""
-        return self.inputs[k] if k < len(self.inputs) else None
-
-    def __getitem__(self, k: int) -> Value:
-        value = self.get(k)
-        if not isinstance(value, Value):
-            kind = "missing" if value is None else f"a {type(value).__name__}"
-            raise ImportModelError(f"input {k} is {kind}, a tensor is needed")
-        return value
-
-    def array(self, k: int, what: str = "") -> Any:
-        """The value of input k, as an array."""
-        return self.importer.value_of(self[k], what or f"input {k} of {self.op_type}")
-
-    def ints(self, k: int) -> list[int]:
-        """The value of input k, as a list of ints; of sizes where it comes from symbolic shapes."""
-        return [as_size(n) for n in np.asarray(self.array(k)).reshape(-1)]
-
-    # ---- building
-
-    @property
-    def graph(self) -> Graph:
-        return self.importer.graph
-
-    def op(self, name: str, *values: Value, **attrs: Any) -> Value:
-        """The (first) output of a new node."""
-        return self.ops(name, *values, **attrs)[0]
-
-    def ops(self, name: str, *values: Value, **attrs: Any) -> list[Value]:
-        """All outputs of a new node, named after this ONNX node's first output."""
-        if any(v.dtype == "string" for v in values):
-            raise ImportModelError(f"{self.op_type} of strings")
-        label = next((o for o in self.node.output if o), "")
-        return self.graph.add(name, values, attrs, name=_identifier(label), origin=self.node.name or label)
-
-    def const(self, array: Any, dtype: str | None = None) -> Value:
-        """A constant, with NumPy's dtype or as `dtype`."""
-        if dtype is not None and not isinstance(array, Value):
-            from tec.te.evaluate import np_dtype
-
-            array = np.asarray(array).astype(np_dtype(dtype))
-        return self.graph.constant(array, "const", dtype)
-
-    def like(self, number: float, value: Value) -> Value:
-        """A 0-dimensional constant of the dtype of `value`."""
-        return self.const(number, value.dtype)
-
-    def cast(self, value: Value, dtype: str) -> Value:
-        return value if value.dtype == dtype else self.op("cast", value, dtype=dtype)
-
-    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        shape = tuple(map(as_size, shape))
-        return value if value.shape == shape else self.op("reshape", value, shape=shape)
-
-    def transpose(self, value: Value, perm: Sequence[int]) -> Value:
-        return value if list(perm) == list(range(len(perm))) else self.op("transpose", value, perm=tuple(perm))
-
-    def broadcast(self, value: Value, shape: Sequence[int]) -> Value:
-        return value if value.shape == tuple(shape) else self.op("broadcast_to", value, shape=tuple(shape))
-
-    def slice(self, value: Value, axis: int, start: int, size: int, step: int = 1) -> Value:
-        """`size` elements along one axis."""
-        axis %= value.ndim
-        if size == value.shape[axis] and step == 1:
-            return value
-        starts, steps, sizes = [0] * value.ndim, [1] * value.ndim, list(value.shape)
-        starts[axis], steps[axis], sizes[axis] = start, step, size
-        return self.op("slice", value, starts=tuple(starts), steps=tuple(steps), sizes=tuple(sizes))
-
-    def squeeze(self, value: Value, axis: int) -> Value:
-        axis %= value.ndim
-        return self.reshape(value, value.shape[:axis] + value.shape[axis + 1 :])
-
-    def unsqueeze(self, value: Value, axis: int) -> Value:
-        axis %= value.ndim + 1
-        return self.reshape(value, (*value.shape[:axis], 1, *value.shape[axis:]))
-
-    def host(self, f: Callable[..., Any], *values: Any) -> Any:
-        """Constants worked out on the host from the values of `values` (for results whose shape depends on values)."""
-        arrays = [None if v is None else self.importer.value_of(v, f"the result of {self.op_type}") for v in values]
-        for a in arrays:
-            if a is not None and is_symbolic(np.asarray(a).reshape(-1).tolist()):
-                raise UndecidedSize(
-                    f"{self.op_type} works on numbers, and is given symbolic sizes",
-                    hint="bind them: shapes={name: size}",
-                )
-        result = f(*arrays)
-        if isinstance(result, tuple):
-            return Outputs(self.graph.constant(r, "host", "string" if r.dtype == object else None) for r in result)
-        return self.graph.constant(result, "host", "string" if result.dtype == object else None)
-
-
-def _resolved(call: Call) -> onnx.NodeProto:
-    """The node with the attributes that it takes from an enclosing function filled in."""
-    if not any(a.ref_attr_name for a in call.node.attribute):
-        return call.node
-    node = onnx.NodeProto()
-    node.CopyFrom(call.node)
-    del node.attribute[:]
-    for a in call.node.attribute:
-        if not a.ref_attr_name:
-            node.attribute.append(a)
-        elif a.ref_attr_name in call.refs:
-            value = call.refs[a.ref_attr_name]
-            node.attribute.append(
-                onnx.helper.make_attribute(
-                    a.name, onnx.numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
-                )
-            )
-    return node
-
-
-def _default_attributes(call: Call) -> dict[str, Any]:
-    """What the standard says for attributes that the node leaves out."""
-    try:
-        schema = onnx.defs.get_schema(call.op_type, call.opset, call.domain)
-    except onnx.defs.SchemaError:
-        return {}
-    return {n: reader.attribute(a.default_value) for n, a in schema.attributes.items() if a.default_value.name}
-
-
-def _identifier(text: str) -> str:
-    """A name that is safe in every output: letters, digits, underscores."""
-    out = "".join(ch if ch.isalnum() and ch.isascii() else "_" for ch in text)
-    return ("v" + out if out[:1].isdigit() else out) or "v"
-
-
-def _type_proto(v: Value) -> onnx.TypeProto:
-    dims = [d if isinstance(d, int) else str(d) for d in v.shape]
-    return onnx.helper.make_tensor_type_proto(reader.elem_type(v.dtype), dims)
 
 
 # ---- whole models
@@ -440,96 +258,6 @@ def unsupported_nodes(model: onnx.ModelProto) -> dict[str, list[str]]:
     return missing
 
 
-def input_info(model: onnx.ModelProto) -> dict[str, tuple[str, list[int | str | None]] | None]:
-    """{name: (dtype, dims)} of the inputs that are no initializers; dims are ints, names or None; None for non-tensors."""
-    given = {t.name for t in model.graph.initializer} | {t.values.name for t in model.graph.sparse_initializer}
-    out: dict[str, tuple[str, list[int | str | None]] | None] = {}
-    for i in model.graph.input:
-        if i.name in given:
-            continue
-        if not i.type.HasField("tensor_type"):
-            out[i.name] = None
-            continue
-        t = i.type.tensor_type
-        dims: list[int | str | None] = []
-        for d in t.shape.dim:
-            # Some exporters write -1 for a dimension that they do not know.
-            known = d.HasField("dim_value") and d.dim_value >= 0
-            dims.append(d.dim_value if known else d.dim_param or None)
-        out[i.name] = (reader.dtype_name(t.elem_type), dims)
-    return out
-
-
-def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Any] | None) -> dict[str, tuple[Size, ...]]:
-    """The shape of every tensor input: the model's, with `shapes` and named dimensions filled in.
-
-    `shapes` has shapes of ints and names by input, and numbers or names by a dimension's name. Dimensions with a name and no
-    number stay symbolic under that name.
-    """
-    info = input_info(model)
-    shapes = dict(shapes or {})
-    dims: dict[str, Size] = {}
-    for name, given in list(shapes.items()):
-        if name not in info:
-            # A dimension by its name: shapes={"batch": 4}; or under another name: {"width": "n"}.
-            if isinstance(given, (int, str)) and any(e and name in e[1] for e in info.values()):
-                dims[name] = _size(name, given)
-                del shapes[name]
-                continue
-            raise ImportModelError(f"the model has no input {name!r}", hint=f"inputs: {', '.join(info)}")
-    for name, given in shapes.items():
-        entry = info[name]
-        if entry is None:
-            raise ImportModelError(f"input {name!r} is no tensor")
-        if isinstance(given, (str, int)):
-            raise ImportModelError(f"input {name!r}: the shape {given!r} is no tuple of sizes")
-        given = shapes[name] = tuple(_size(name, n) for n in given)
-        if len(entry[1]) != len(given):
-            raise ImportModelError(
-                f"input {name!r} has {len(entry[1])} dimensions {entry[1]}, the shape given {len(given)}"
-            )
-        for d, n in zip(entry[1], given):
-            if not isinstance(n, Dim) and n < 0:
-                raise ImportModelError(f"input {name!r}: shape {tuple(given)} has a negative dimension")
-            if isinstance(d, int) and d != n:
-                raise ImportModelError(f"input {name!r} has shape {entry[1]}, not {tuple(given)}")
-            if isinstance(d, str) and d.strip("?") and dims.setdefault(d, n) != n:
-                raise ImportModelError(f"dimension {d!r} is {dims[d]} and {n}")
-    out: dict[str, tuple[Size, ...]] = {}
-    for name, entry in info.items():
-        if entry is None:
-            continue
-        if name in shapes:
-            out[name] = shapes[name]
-            continue
-        known = [d if isinstance(d, int) else _named(d, dims) for d in entry[1]]
-        if any(n is None for n in known):
-            raise ImportModelError(
-                f"input {name!r} has shape {entry[1]}: some dimensions are not known",
-                hint=f'give them, as sizes or as names that stay open: shapes={{"{name}": (...)}}',
-            )
-        out[name] = tuple(n for n in known if n is not None)
-    return out
-
-
-def _named(d: str | None, dims: Mapping[str, Size]) -> Size | None:
-    """The size of a dimension by its name; None for one without a name."""
-    return dims.get(d, Dim(d)) if d and d.strip("?") else None
-
-
-def _size(what: str, n: Any) -> Size:
-    if isinstance(n, str):
-        if not n.strip("? "):
-            raise ImportModelError(f"{what!r}: {n!r} is no name of a dimension")
-        return Dim(n)
-    try:
-        return as_size(n)
-    except (TypeError, ValueError):
-        raise ImportModelError(
-            f"{what!r}: {n!r} is no size", hint="an int, or a name for one that stays open"
-        ) from None
-
-
 def import_model(
     model: onnx.ModelProto,
     shapes: Mapping[str, Sequence[int]],
@@ -551,9 +279,9 @@ def import_model(
     g, scope = importer.graph, Scope()
     for t in model.graph.initializer:
         array = reader.tensor_array(t)
-        scope.names[t.name] = g.constant(array, _identifier(t.name), reader.dtype_name(t.data_type))
+        scope.names[t.name] = g.constant(array, identifier(t.name), reader.dtype_name(t.data_type))
     for st in model.graph.sparse_initializer:
-        scope.names[st.values.name] = g.constant(reader.sparse_array(st), _identifier(st.values.name))
+        scope.names[st.values.name] = g.constant(reader.sparse_array(st), identifier(st.values.name))
     for name, entry in input_info(model).items():
         if feeds is not None and name in feeds:
             scope.names[name] = _as_values(g, feeds[name], name)
@@ -579,5 +307,5 @@ def _as_values(g: Graph, data: Any, name: str) -> Any:
         array = np.array(
             [s.decode() if isinstance(s, bytes) else str(s) for s in array.reshape(-1)], dtype=object
         ).reshape(array.shape)
-        return g.constant(array, _identifier(name), "string")
-    return g.constant(array, _identifier(name))
+        return g.constant(array, identifier(name), "string")
+    return g.constant(array, identifier(name))

@@ -204,11 +204,18 @@ class Only:
 @onnx_op("DynamicQuantizeMatMul", "MatMulIntegerToFloat", domain="com.microsoft")
 def dynamic_quantize_matmul(c: Call) -> Value:
     if c.op_type == "DynamicQuantizeMatMul":
-        a, sa, za = _dynamic(c, c[0])
-        b, sb, zb, bias = c[1], c[2], c.get(3), c.get(4)
+        y, bias = quantized_product(c, c[0], c[1], c[2], c.get(3)), c.get(4)
     else:
-        a, b, sa, sb = c[0], c[1], c[2], c[3]
-        za, zb, bias = c.get(4), c.get(5), c.get(6)
-    y = c.cast(integer_matmul(c, a, b, za, zb), "float32")
-    y = c.op("multiply", y, c.op("multiply", c.reshape(sa, ()), sb if sb.type.size > 1 else c.reshape(sb, ())))
+        y, bias = _scaled_product(c, c[0], c[2], c.get(4), c[1], c[3], c.get(5)), c.get(6)
     return c.op("add", y, bias) if bias is not None else y
+
+
+def quantized_product(c: Call, x: Value, b: Value, scale: Value, zero: Value | None) -> Value:
+    """x, quantized as it comes, times quantized weights, as float32."""
+    a, sa, za = _dynamic(c, x)
+    return _scaled_product(c, a, sa, za, b, scale, zero)
+
+
+def _scaled_product(c: Call, a: Value, sa: Value, za: Value | None, b: Value, sb: Value, zb: Value | None) -> Value:
+    y = c.cast(integer_matmul(c, a, b, za, zb), "float32")
+    return c.op("multiply", y, c.op("multiply", c.reshape(sa, ()), sb if sb.type.size > 1 else c.reshape(sb, ())))

@@ -11,6 +11,7 @@ from tec import ImportModelError
 from tec.graph import Value
 
 from .importer import Call, Outputs, onnx_op
+from .ops_quant import quantized_product
 from .ops_shape import concat_values
 
 _ALPHA = {"LeakyRelu": 0.01, "Elu": 1.0, "HardSigmoid": 0.2, "ThresholdedRelu": 1.0, "ScaledTanh": 1.0, "Affine": 1.0}
@@ -42,10 +43,8 @@ class _Layer:
     """One direction of a layer: its weights (transposed for rows times matrix), bias, start state and activations."""
 
     def __init__(self, c: Call, gates: int, d: int, acts: list[Callable[[Value], Value]]):
-        w, r = c.squeeze(c.slice(c[1], 0, d, 1), 0), c.squeeze(c.slice(c[2], 0, d, 1), 0)
-        self.hidden = r.shape[1]
-        self.w = c.transpose(w, (1, 0))
-        self.r = c.transpose(r, (1, 0))
+        self.w, self.r = self.weights(c, 1, d), self.weights(c, 2, d)
+        self.hidden = self.r.shape[0]
         n = gates * self.hidden
         zeros = c.const(np.zeros(n), c[0].dtype)
         if c.has(3):
@@ -55,6 +54,40 @@ class _Layer:
             self.wb = self.rb = zeros
         self.acts = acts
 
+    def weights(self, c: Call, k: int, d: int) -> Value:
+        """Those of direction d from input k, for rows times matrix."""
+        return c.transpose(c.squeeze(c.slice(c[k], 0, d, 1), 0), (1, 0))
+
+    def fed(self, c: Call, x: Value) -> Value:
+        """The input's part of all gates."""
+        return c.op("matmul", x, self.w)
+
+    def kept(self, c: Call, h: Value) -> Value:
+        """The state's part of all gates."""
+        return c.op("matmul", h, self.r)
+
+
+class _QuantizedLayer(_Layer):
+    """The same with weights in 8 bits, stored for rows times matrix; rows are quantized as they come."""
+
+    def __init__(self, c: Call, gates: int, d: int, acts: list[Callable[[Value], Value]]):
+        super().__init__(c, gates, d, acts)
+        self.scales = [c.squeeze(c.slice(c[k], 0, d, 1), 0) if c.has(k) else None for k in (8, 9, 10, 11)]
+
+    def weights(self, c: Call, k: int, d: int) -> Value:
+        return c.squeeze(c.slice(c[k], 0, d, 1), 0)
+
+    def fed(self, c: Call, x: Value) -> Value:
+        return self._product(c, x, self.w, *self.scales[:2])
+
+    def kept(self, c: Call, h: Value) -> Value:
+        return self._product(c, h, self.r, *self.scales[2:])
+
+    def _product(self, c: Call, x: Value, w: Value, scale: Value | None, zero: Value | None) -> Value:
+        if scale is None:
+            raise ImportModelError(f"{c.op_type} without the scales of its weights")
+        return quantized_product(c, x, w, scale, zero)
+
 
 def _state(c: Call, k: int, d: int, batch: int, hidden: int) -> Value:
     if c.has(k):
@@ -63,7 +96,14 @@ def _state(c: Call, k: int, d: int, batch: int, hidden: int) -> Value:
     return c.const(np.zeros((batch, hidden)), c[0].dtype)
 
 
-def _run(c: Call, gates: int, defaults: list[str], step: Callable[..., list[Value]], states: list[int]) -> Outputs:
+def _run(
+    c: Call,
+    gates: int,
+    defaults: list[str],
+    step: Callable[..., list[Value]],
+    states: list[int],
+    kind: type[_Layer] = _Layer,
+) -> Outputs:
     """All directions and time steps. `states`: the input index of each state's start value."""
     layout = c.attr("layout", 0)
     x = c.transpose(c[0], (1, 0, 2)) if layout else c[0]
@@ -84,11 +124,11 @@ def _run(c: Call, gates: int, defaults: list[str], step: Callable[..., list[Valu
         own = slice(d * len(defaults), (d + 1) * len(defaults))
         pad = [None] * (len(defaults) * len(backs))
         acts = [activation(c, n, a, b) for n, a, b in zip(names[own], [*alphas, *pad][own], [*betas, *pad][own])]
-        layer = _Layer(c, gates, d, acts)
+        layer = kind(c, gates, d, acts)
         now = [_state(c, k, d, batch, layer.hidden) for k in states]
         # The input's part of all gates, for all steps at once.
         flat = c.reshape(x, (seq * batch, x.shape[2]))
-        fed = c.op("add", c.op("matmul", flat, layer.w), layer.wb)
+        fed = c.op("add", layer.fed(c, flat), layer.wb)
         fed = c.reshape(fed, (seq, batch, fed.shape[1]))
         for t in reversed(range(seq)) if back else range(seq):
             xt = c.squeeze(c.slice(fed, 0, t, 1), 0)
@@ -124,7 +164,7 @@ def _gates(c: Call, v: Value, count: int) -> list[Value]:
 
 
 def _rnn_step(c: Call, layer: _Layer, xt: Value, now: list[Value], clip: float | None) -> list[Value]:
-    total = c.op("add", xt, c.op("add", c.op("matmul", now[0], layer.r), layer.rb))
+    total = c.op("add", xt, c.op("add", layer.kept(c, now[0]), layer.rb))
     return [layer.acts[0](_clipped(c, total, clip))]
 
 
@@ -150,7 +190,7 @@ def gru(c: Call) -> Outputs:
             inner = c.op("matmul", c.op("multiply", r, h), c.slice(layer.r, 1, 2 * n, n))
             inner = c.op("add", inner, c.slice(layer.rb, 0, 2 * n, n))
         else:
-            z_, r_, h_ = _gates(c, c.op("add", c.op("matmul", h, layer.r), layer.rb), 3)
+            z_, r_, h_ = _gates(c, c.op("add", layer.kept(c, h), layer.rb), 3)
             z, r = f(_clipped(c, c.op("add", xz, z_), clip)), f(_clipped(c, c.op("add", xr, r_), clip))
             inner = c.op("multiply", r, h_)
         new = g(_clipped(c, c.op("add", xh, inner), clip))
@@ -161,7 +201,9 @@ def gru(c: Call) -> Outputs:
 
 
 @onnx_op("LSTM")
+@onnx_op("DynamicQuantizeLSTM", domain="com.microsoft")
 def lstm(c: Call) -> Outputs:
+    kind = _Layer if c.op_type == "LSTM" else _QuantizedLayer
     directions = 2 if c.attr("direction", "forward") == "bidirectional" else 1
     peep: list[Any] = []
     for d in range(directions):
@@ -174,7 +216,7 @@ def lstm(c: Call) -> Outputs:
         f, g, h = layer.acts
         d = seen.setdefault(id(layer), len(seen))
         hidden, cell = now
-        gates = c.op("add", xt, c.op("add", c.op("matmul", hidden, layer.r), layer.rb))
+        gates = c.op("add", xt, c.op("add", layer.kept(c, hidden), layer.rb))
         i, o, fg, ct = _gates(c, gates, 4)
         p = peep[d]
         if p is not None:
@@ -186,4 +228,4 @@ def lstm(c: Call) -> Outputs:
             o = c.op("add", o, c.op("multiply", p[1], new))
         return [c.op("multiply", f(_clipped(c, o, clip)), h(new)), new]
 
-    return _run(c, 4, ["Sigmoid", "Tanh", "Tanh"], step, [5, 6])
+    return _run(c, 4, ["Sigmoid", "Tanh", "Tanh"], step, [5, 6], kind)

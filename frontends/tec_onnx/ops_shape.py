@@ -10,7 +10,7 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
-from tec.ops.dims import Size, UndecidedSize, as_size, is_symbolic, maximum, minimum, names_of, require
+from tec.ops.dims import Size, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, minimum, names_of, require
 
 from . import reader
 from .importer import Call, Outputs, onnx_op
@@ -138,7 +138,15 @@ def flatten(c: Call) -> Value:
 def squeeze(c: Call) -> Value:
     x = c[0]
     axes = c.ints(1) if c.opset >= 13 and c.has(1) else c.attr("axes")
-    chosen = [k for k, n in enumerate(x.shape) if n == 1] if axes is None else [axis_of(a, x.ndim) for a in axes]
+    if axes is None:
+        # A symbolic size may turn out to be 1; the network is then one of another rank, so it asks for more.
+        what = f"Squeeze {c.node.name or c.node.output[0]!r} without axes keeps dimensions that are not 1"
+        chosen = [k for k, n in enumerate(x.shape) if n == 1]
+        for n in x.shape:
+            if is_symbolic(n) and not require(2, "<=", n, what):
+                raise UndecidedSize(f"{what}, and {n} is below 2", hint=bind_hint(n))
+    else:
+        chosen = [axis_of(a, x.ndim) for a in axes]
     for a in chosen:
         if x.shape[a] != 1:
             raise ImportModelError(f"dimension {a} of {x.type} is not 1")

@@ -18,7 +18,8 @@ from tec.graph import Graph, Value, run_graph
 from tec.graph.part import part as part_of
 
 from . import reader
-from .importer import import_model, input_info
+from .importer import import_model
+from .inputs import input_info
 
 Runner = Callable[[Graph], Callable[[Mapping[str, Any]], list[Any]]]
 

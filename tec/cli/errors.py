@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import click
 
-from ..errors import ArgumentError, DeviceError, ImportModelError, PackageError, TargetError, TecError
+from ..errors import ArgumentError, DeviceError, ImportModelError, InternalError, PackageError, TargetError, TecError
 
 OK, NO, USAGE, MODEL, COMPILER, DEVICE, FAULT, INTERRUPTED, PIPE = 0, 1, 2, 3, 4, 5, 70, 130, 141
 
@@ -30,6 +30,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (ImportModelError, MODEL),
     (PackageError, MODEL),
     (DeviceError, DEVICE),
+    (InternalError, FAULT),
     (TecError, COMPILER),
 )
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from ..errors import ImportModelError
 from .errors import Refused, say
 
 _DIM = re.compile(r"\d+$")
@@ -97,9 +98,9 @@ def shapes_for(
     kept = {*keep, *(d for s in shapes.values() if isinstance(s, tuple) for d in s if isinstance(d, str))}
     note = _close(known, shapes, kept)
     try:
-        front.importer.bind_shapes(model, shapes)
-    except Exception as error:  # a wrong shape is a wrong argument, whatever part finds it out
-        raise Refused(getattr(error, "message", str(error)), getattr(error, "hint", None) or "") from None
+        front.bind_shapes(model, shapes)
+    except ImportModelError as error:  # a wrong shape is a wrong argument, whatever part finds it out
+        raise Refused(error.message, error.hint or "") from error
     if note:
         _note(note)
     return shapes or None

@@ -342,7 +342,7 @@ def infer_types(definition: OpDef, types: Sequence[TensorType], attrs: dict[str,
                 f"{definition.name}({given}) with {attrs} takes numbers: {_words(e)}",
                 hint=bind_hint(*(t.shape for t in types)),
             ) from None
-        raise ImportModelError(f"{definition.name}({given}) with {attrs}: {_words(e)}") from None
+        raise ImportModelError(f"{definition.name}({given}) with {attrs}: {_words(e)}") from e
     if large is not None:
         given = ", ".join(map(str, types))
         raise ImportModelError(f"{definition.name}({given}) with {attrs} would give {large}")
@@ -363,7 +363,7 @@ def compute_op(
     try:
         return definition.compute(attrs, tensors, list(outs))
     except _MISFITS as e:
-        raise ImportModelError(f"{definition.name} with {attrs} cannot be computed: {_words(e)}") from None
+        raise ImportModelError(f"{definition.name} with {attrs} cannot be computed: {_words(e)}") from e
 
 
 def _words(e: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
-from .dims import Size, UndecidedSize, is_symbolic, names_of, require
+from .dims import Dim, Size, UndecidedSize, is_symbolic, names_of, require
 from .registry import INJECTIVE, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
 # ---- reshape and transpose
@@ -192,8 +192,9 @@ def _reflect(i: Any, n: int) -> Any:
     """Index i (any sign) mirrored into [0, n): period 2n - 2."""
     if n == 1:
         return 0
-    m = te.floormod(i, 2 * n - 2)
-    return te.min(m, 2 * n - 2 - m)
+    # A symbolic size may be 1, whose period is 1.
+    m = te.floormod(i, te.max(2 * n - 2, 1) if isinstance(n, Dim) else 2 * n - 2)
+    return te.max(te.min(m, 2 * n - 2 - m), 0) if isinstance(n, Dim) else te.min(m, 2 * n - 2 - m)
 
 
 @register("pad", INJECTIVE, _pad_type)

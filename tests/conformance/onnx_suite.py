@@ -42,7 +42,7 @@ def _light(case: Any) -> tuple[Any, list[Any]]:
     import numpy as np
     import onnx
     import onnx.backend.test
-    from tec_onnx.importer import bind_shapes, input_info
+    from tec_onnx.inputs import bind_shapes, input_info
 
     base = os.path.join(os.path.dirname(onnx.backend.test.__file__), "data", "light")
     path = os.path.join(base, os.path.basename(case.url))

@@ -68,7 +68,7 @@ MODELS = {
     "a value that nothing makes": (lambda: one("Relu", "q"), "nothing makes value 'q'"),
     "an output that nothing makes": (lambda: model([helper.make_node("Relu", ["x"], ["z"])]), "nothing makes value 'y'"),
     "a cycle": (lambda: model([helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
-                               helper.make_node("Relu", ["b"], ["y"])]), "nothing makes value 'b'"),
+                               helper.make_node("Relu", ["b"], ["y"])]), "wait for each other's results: 'a' (Add) -> 'b' (Relu) -> 'a' (Add)"),
     "a missing required input": (lambda: model([helper.make_node("Add", ["x"], ["y"], name="the_node")]), "input 1 is missing"),
     "a function that calls itself": (
         lambda: model([helper.make_node("F", ["x"], ["y"], domain="my")], domains=("my",), functions=[helper.make_function(

@@ -161,6 +161,20 @@ words = {"i": RNG.integers(0, 9, (2, 4)).astype(np.int32), "se": RNG.integers(0,
 tables = {"w": f(9, 8), "p": f(6, 8), "st": f(2, 8), "g": f(8), "b": f(8), "m": np.ones((2, 4), np.int32)}
 ms("EmbedLayerNormalization", {**words, **tables}, ("y", "mi"), weights="w p st g b")
 
+for _dirs, _more in ((1, {}), (2, {"direction": "bidirectional"})):
+    for _per_channel in (False, True):
+        _n = (_dirs, 4 * 8) if _per_channel else (_dirs,)
+        # The scales are such that gates lie between -3 and 3; ONNX Runtime quantizes rows in other portions.
+        ms(
+            "DynamicQuantizeLSTM",
+            {
+                "x": f(6, 2, 5), "w": i8(_dirs, 5, 32), "r": i8(_dirs, 8, 32), "b": f(_dirs, 64), "l": None, "h": f(_dirs, 2, 8),
+                "c": f(_dirs, 2, 8), "p": None, "ws": np.full(_n, 0.004, np.float32), "wz": np.zeros(_n, np.int8),
+                "rs": np.full(_n, 0.004, np.float32), "rz": np.zeros(_n, np.int8),
+            },
+            ("y", "yh", "yc"), 0.03, "w r b ws wz rs rz", hidden_size=8, **_more,
+        )  # fmt: skip
+
 
 @pytest.mark.parametrize(("op", "ins", "outs", "tol", "weights", "attrs"), CASES)
 def test_against_onnx_runtime(op, ins, outs, tol, weights, attrs):
