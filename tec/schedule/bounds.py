@@ -47,6 +47,8 @@ class Bounds:
         self.paths: dict[int, list[tuple[Stage, E.IterVar]]] = {}
         self.scopes: dict[int, str] = {}
         self._loops: dict[int, tuple[Stage, E.IterVar]] = {}  # loop variable -> its loop
+        # Of a stage in registers that is computed outside of its readers' thread loops: these loops, by their variables.
+        self.own_threads: dict[int, dict[E.Var, tuple[Stage, E.IterVar]]] = {}
         self.scans: dict[int, Stage] = {}  # an update or init stage -> its scan
         for s in sch.stages:
             if isinstance(s.op, ScanOp):
@@ -263,6 +265,12 @@ class Bounds:
             if found is None or id(v) in inside:
                 continue
             other, iv = found
+            own = self.own_threads.setdefault(id(stage), {})
+            tag = other.thread_of(iv)
+            same = [v2 for v2, (s, x) in own.items() if s.thread_of(x) == tag]
+            if self.scope(stage) == LOCAL and tag.startswith("threadIdx") and same in ([], [v]):
+                own[v] = found  # each thread computes the part that it reads
+                continue
             raise fail(
                 self.sch, f"{stage.name} lives in {self.scope(stage)} memory, but is computed outside of loop {iv.name} of "
                 f"{other.name}, which is bound to {other.thread_of(iv)}: each thread needs another part of it",
@@ -304,6 +312,9 @@ class Bounds:
                 found = True
             if runs(s, iv):
                 around[iv.var] = from_range(self.ranges[iv])
+        for v, (s, iv) in self.own_threads.get(id(consumer), {}).items():
+            if runs(s, iv):
+                around[v] = from_range(self.ranges[iv])
         if not found and at.attach in (AttachKind.SCOPE, AttachKind.SCAN):
             parent = at.attach_stage
             assert parent is not None and at.attach_ivar is not None

@@ -174,6 +174,8 @@ class Stage(StageState):
     def compute_inline(self) -> None:
         """Put the expression in place of every read of it; no storage, no loops.
 
+        Where it is a parameter of the function all the same, its buffer is left as it is (lowering warns).
+
         Raises ScheduleError for an output, a reduction, and what is no compute.
         """
         self.sch.apply(ComputeInline(self))

@@ -10,6 +10,7 @@ for each intermediate where it is attached and of the size needed there, loops w
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.func import Func
-from ..ir.visit import Rewriter, free_vars, substitute
+from ..ir.visit import Rewriter, free_vars, substitute, substitute_stmt
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from .bounds import Bounds, infer_bounds
 from .intervals import Evaluator, Interval
@@ -54,21 +55,21 @@ def to_loops(sch: Schedule, args: Sequence[Any], name: str = "main", binds: dict
     norm = normalize(sch)
     index = {id(s): t for s, t in zip(sch.stages + sch.groups, _twins(sch, norm)) if t is not None}
     tensors: dict[tuple[int, int], Buffer] = {}
+    untouched: set[int] = set()
     for stage, k, buffer in given.order:
         twin = index.get(id(stage))
         if twin is None or twin not in norm.stages:
-            raise fail(
-                sch,
-                f"parameter {stage.name} is inlined; it has no values of its own",
-                mark=stage,
-                hint="leave it out of the parameters, or do not inline it",
-            )
+            what = f"parameter {stage.name} is inlined: the function takes its buffer and leaves it as it is"
+            warnings.warn(what, stacklevel=2)
+            untouched.add(id(buffer))
+            continue
         tensors[(id(twin), k)] = buffer
     whole = {s for s in norm.stages if any((id(s), k) in tensors for k in range(s.op.num_outputs))}
     bounds = infer_bounds(norm, whole)
     storage = StorageMap(norm, bounds, tensors)
     body = Lowering(norm, bounds, storage).run()
-    writes = [b.name for s, _, b in given.order if not isinstance(s.op, PlaceholderOp)]
+    written = [b for s, _, b in given.order if not isinstance(s.op, PlaceholderOp) and id(b) not in untouched]
+    writes = [b.name for b in written]
     return Func(name, tuple(given.params), body, {"writes": tuple(writes), "loc": caller_loc()})
 
 
@@ -119,13 +120,22 @@ class Lowering:
                     mine.append(storage)
             owned.append(mine)
         for stage, mine in zip(reversed(stages), reversed(owned)):
-            body = S.seq(self.produce(stage), body)
+            body = S.seq(self.in_own_threads(stage, self.produce(stage)), body)
             for storage in reversed(mine):
                 if storage.rolling is not None:  # lives from one step of the loop to the next
                     at = stage.placement
                     self.outside.setdefault((id(at.attach_stage), id(at.attach_ivar)), []).append(storage)
                 else:
                     body = S.Alloc(storage.buffer, body, self.storage_notes(storage))
+        return body
+
+    def in_own_threads(self, stage: Stage, body: S.Stmt) -> S.Stmt:
+        """`body` in loops over the threads whose registers it fills, where it stands outside of their loops."""
+        for v, (reader, iv) in self.bounds.own_threads.get(id(stage), {}).items():
+            mine = E.Var(f"{stage.name}_{v.name}", v.dtype, True)
+            extent = B.cast(v.dtype, self.ranges[iv].extent)
+            inner = substitute_stmt(body, {v: mine})
+            body = S.For(mine, B.const(0, v.dtype), extent, inner, S.ForKind.THREAD, reader.thread_of(iv))
         return body
 
     def storage_notes(self, storage: Storage) -> dict[str, Any]:
@@ -275,36 +285,53 @@ class Lowering:
         return body
 
     def with_store_predicate(self, stage: Stage, body: S.Stmt) -> S.Stmt:
+        """`body` where the stage's store predicate holds, over the launch indices that the predicate asks for."""
         if stage.store_predicate is None:
             return body
-        return S.IfThenElse(self.in_threads(stage, stage.store_predicate), body)
-
-    def in_threads(self, stage: Stage, e: E.Expr) -> E.Expr:
-        """`e` with the variables of thread axes as those of the loops around that are bound to them."""
-        loops: dict[str, E.Var] = {}
-        thread_vars: dict[int, str] = {}
         around = [(stage, iv) for iv in stage.leaf] + self.bounds.path(stage)
+        loops: dict[str, E.Var] = {}
         for s, iv in around:
-            tag = s.thread_of(iv)
-            if tag:
-                loops.setdefault(tag, iv.var)
-        for s in self.sch.stages:
-            for a in s.attrs.values():
-                if a.thread is not None:
-                    thread_vars[id(a.thread.var)] = a.thread.thread_tag
+            if s.thread_of(iv):
+                loops.setdefault(s.thread_of(iv), iv.var)
+        tags = {
+            id(a.thread.var): a.thread.thread_tag
+            for s in self.sch.stages for a in s.attrs.values() if a.thread is not None
+        }  # fmt: skip
         values: dict[E.Var, E.Expr] = {}
-        for v in free_vars(e):
-            tag = thread_vars.get(id(v), v.name.replace("_", ".") if v.name.startswith("threadIdx_") else "")
-            if tag and tag in loops:
-                values[v] = loops[tag]
-            elif any(v is iv.var for _, iv in around) or (v.is_size and not tag):
+        added: list[tuple[str, E.Var, E.Expr]] = []
+        for v in free_vars(stage.store_predicate):
+            tag = tags.get(id(v), v.name.replace("_", ".") if v.name.startswith("threadIdx_") else "")
+            if any(v is iv.var for _, iv in around) or (v.is_size and not tag):
                 continue
-            else:
+            extent = None if tag in loops else self.kernel_extent(stage, tag)
+            if extent is not None:  # the index of other stages of this kernel
+                loops[tag] = E.Var(v.name, v.dtype, True)
+                added.append((tag, loops[tag], extent))
+            if tag not in loops:
                 raise fail(
                     self.sch, f"the store predicate of {stage.name} uses {v.name}, which no loop around it is bound to",
                     mark=stage, hint="bind a loop of the stage to that thread axis",
                 )  # fmt: skip
-        return substitute(e, values)
+            values[v] = loops[tag]
+        out: S.Stmt = S.IfThenElse(substitute(stage.store_predicate, values), body)
+        for tag, var, extent in added:
+            out = S.For(var, B.const(0, var.dtype), B.cast(var.dtype, extent), out, S.ForKind.THREAD, tag)
+        return out
+
+    def kernel_extent(self, stage: Stage, tag: str) -> E.Expr | None:
+        """How many of a launch index other stages in the kernel of `stage` use; None where none is bound to it."""
+        root = self.kernel(stage)
+        for s in self.sch.stages:
+            if not isinstance(s.op, PlaceholderOp) and self.kernel(s) is root:
+                for iv in s.leaf:
+                    if tag and s.thread_of(iv) == tag:
+                        return self.ranges[iv].extent
+        return None
+
+    def kernel(self, stage: Stage) -> Stage:
+        """The stage whose loops are outermost around `stage`."""
+        path = self.bounds.path(stage)
+        return path[-1][0] if path else stage
 
     # ---- loops
 

@@ -64,13 +64,6 @@ def test_buffer_of_another_dtype():
         to_loops(s, [A, C], binds={A: te.decl_buffer((64,), "int32", "Ab")})
 
 
-def test_inlined_parameter():
-    A, B, C, s = add()
-    s[B].compute_inline()
-    with pytest.raises(ScheduleError, match="parameter B is inlined"):
-        to_loops(s, [A, B, C])
-
-
 def test_reader_outside_of_the_attachment_loop():
     A = te.placeholder((8,), name="A")
     B = te.compute((8,), lambda i: A[i] + 1, name="B")
@@ -159,13 +152,13 @@ def test_registers_spread_over_threads():
     here(e.value)
 
 
-def test_registers_filled_outside_of_the_threads():
+def test_fragments_filled_outside_of_the_threads():
     A, B, C, s = add()
     o, i = s[C].split(C.op.axis[0], factor=8)
     s[C].bind(o, te.thread_axis("blockIdx.x"))
     s[C].bind(i, te.thread_axis("threadIdx.x"))
     s[B].compute_at(s[C], o)
-    s[B].set_scope("local")
+    s[B].set_scope("fragment.a")
     with pytest.raises(ScheduleError, match="is computed outside of loop i_inner of C") as e:
         to_loops(s, [A, C])
     here(e.value)

@@ -1,0 +1,225 @@
+"""What schedules written for TVM's te do, lowered and held against the computation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.errors import ScheduleError
+from tec.schedule import create_schedule, replay, to_loops
+
+from .held import held
+from .test_lowering import matmul
+
+
+def chain(n=32, m=None):
+    shape = (n,) if m is None else (n, m)
+    A = te.placeholder(shape, name="A")
+    B = te.compute(shape, lambda *i: A(*i) + 1, name="B")
+    C = te.compute(shape, lambda *i: B(*i) * 2, name="C")
+    return A, B, C, create_schedule(C)
+
+
+def replays(s, args, outputs):
+    assert str(to_loops(replay(str(s.trace), outputs), args)) == str(to_loops(s, args))
+
+
+# ---- cache_write after the loops are scheduled: the copy lies in the order of the loops
+
+
+@pytest.mark.parametrize("shape", [(24, 8), (23, 7)])
+def test_cache_write_after_split_and_reorder(shape):
+    A, B, C, s = chain(*shape)
+    i, j = C.op.axis
+    io, ii = s[C].split(i, factor=4)
+    s[C].reorder(io, j, ii)
+    CC = s.cache_write(C, "global")
+    assert [d.value for d in CC.shape] == [6, shape[1], 4]
+    assert [iv.name for iv in s[C].leaf_iter_vars] == ["i0", "i1"]
+    held(s, [A, C])
+    replays(s, [A, C], C)
+
+
+def test_cache_write_after_fuse():
+    A, B, C, s = chain(5, 6)
+    s[C].fuse(*C.op.axis)
+    CC = s.cache_write(C, "global")
+    assert [d.value for d in CC.shape] == [30]
+    held(s, [A, C])
+
+
+@pytest.mark.parametrize("size", [8, 10])
+def test_cache_write_of_a_reduction_after_split(size):
+    A, B, C = matmul(size, 6, 5)
+    s = create_schedule(C)
+    _, i = s[C].split(C.op.axis[0], factor=4)
+    j = C.op.axis[1]
+    s[C].reorder(j, i)
+    CC = s.cache_write(C, "global")
+    k = s[CC].op.reduce_axis[0]
+    s[CC].split(k, factor=2)
+    held(s, [A, B, C])
+    replays(s, [A, B, C], C)
+
+
+def test_cache_write_after_split_of_a_symbolic_size():
+    n = te.size_var("n")
+    A = te.placeholder((n,), name="A")
+    C = te.compute((n,), lambda i: A[i] * 2, name="C")
+    s = create_schedule(C)
+    s[C].split(C.op.axis[0], factor=4)
+    s.cache_write(C, "global")
+    held(s, [A, C], {"n": 13})
+
+
+def test_what_is_computed_in_the_loops_goes_with_them():
+    A, B, C, s = chain(8, 6)
+    i, j = C.op.axis
+    s[C].reorder(j, i)
+    s[B].compute_at(s[C], j)
+    CC = s.cache_write(C, "global")
+    assert s[B].attach_stage is s[CC] and s[B].attach_ivar is s[CC].op.axis[0]
+    held(s, [A, C])
+
+
+# ---- fuse() of nothing, groups
+
+
+def test_fuse_of_nothing_in_a_reduction_to_a_scalar():
+    X = te.placeholder((10,), "int32", name="X")
+    k = te.reduce_axis((0, 10), "k")
+    Y = te.compute((), lambda: te.sum(X[k], k), name="Y")
+    s = create_schedule(Y)
+    one = s[Y].fuse(*Y.op.axis)
+    s[Y].split(one, nparts=20)
+    held(s, [X, Y])
+    replays(s, [X, Y], Y)
+
+
+def three():
+    A = te.placeholder((8, 8), name="A")
+    x = te.compute((8, 8), lambda i, j: A[i, j] + 1, name="x")
+    y = te.compute((8, 8), lambda i, j: x[i, j] * 2, name="y")
+    z = te.compute((8, 8), lambda i, j: y[i, j] + 2, name="z")
+    return A, x, y, z, create_schedule(z)
+
+
+def test_groups_nest():
+    A, x, y, z, s = three()
+    inner = s.create_group(outputs=y, inputs=x)
+    outer = s.create_group(outputs=y, inputs=x, include_inputs=True)
+    assert s[y].group is inner and inner.group is outer and s[x].group is outer
+    outer.compute_at(s[z], z.op.axis[0])
+    held(s, [A, z])
+    replays(s, [A, z], z)
+
+
+def test_a_group_that_would_cut_another_is_refused():
+    A, x, y, z, s = three()
+    s.create_group(outputs=y, inputs=x, include_inputs=True)
+    before = str(s), str(s.trace)
+    with pytest.raises(ScheduleError, match="not all of that group would be inside"):
+        s.create_group(outputs=z, inputs=x)
+    assert (str(s), str(s.trace)) == before
+
+
+# ---- threads
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_registers_filled_outside_of_their_readers_thread_loop(bound):
+    A, B, C, s = chain(64)
+    tx = te.thread_axis("threadIdx.x")
+    o, i = s[C].split(C.op.axis[0], nparts=2)
+    s[C].bind(o, te.thread_axis("blockIdx.x"))
+    s[C].bind(i, tx)
+    s[B].set_scope("local")
+    s[B].compute_at(s[C], o)
+    if bound:
+        s[B].bind(B.op.axis[0], tx)
+    func = held(s, [A, C])
+    assert "alloc((1,)" in str(func)
+    x = np.arange(64, dtype="float32")
+    device = tec.rocm_emu("gfx942", check="bounds")
+    c = tec.nd.array(np.zeros(64, "float32"), device)
+    tec.build(s, [A, C], "rocm -mcpu=gfx942")(tec.nd.array(x, device), c)
+    np.testing.assert_array_equal(c.numpy(), (x + 1) * 2)
+
+
+def test_registers_filled_from_shared_memory_outside_of_the_thread_loop():
+    A, B, C, s = chain(64)
+    AS = s.cache_read(A, "shared", [B])
+    o, i = s[C].split(C.op.axis[0], nparts=2)
+    s[C].bind(o, te.thread_axis("blockIdx.x"))
+    s[C].bind(i, te.thread_axis("threadIdx.x"))
+    s[B].set_scope("local")
+    for t in (B, AS):
+        s[t].compute_at(s[C], o)
+    s[AS].bind(s[AS].op.axis[0], te.thread_axis("threadIdx.x"))
+    held(s, [A, C])
+
+
+def test_store_predicate_on_the_thread_of_another_stage():
+    A = te.placeholder((10, 64), name="A")
+    k = te.reduce_axis((0, 64), "k")
+    B = te.compute((10,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    C = te.compute((10,), lambda i: B[i] + 1, name="C")
+    s = create_schedule(C)
+    bx, ty = s[C].split(C.op.axis[0], factor=16)
+    _, kf = s[B].split(k, factor=16)
+    BF = s.rfactor(B, kf)
+    s[B].compute_at(s[C], ty)
+    s[C].bind(bx, te.thread_axis("blockIdx.x"))
+    s[C].bind(ty, te.thread_axis("threadIdx.y"))
+    tx = te.thread_axis("threadIdx.x")
+    s[B].bind(s[B].op.reduce_axis[0], tx)
+    s[BF].compute_at(s[B], s[B].op.reduce_axis[0])
+    s[B].set_store_predicate(tx.var.equal(0))
+    s[C].set_store_predicate(tx.var.equal(0))
+    x = np.arange(640, dtype="float32").reshape(10, 64)
+    device = tec.rocm_emu("gfx942", check="bounds")
+    c = tec.nd.array(np.zeros(10, "float32"), device)
+    tec.build(s, [A, C], "rocm -mcpu=gfx942")(tec.nd.array(x, device), c)
+    np.testing.assert_array_equal(c.numpy(), x.sum(1) + 1)
+    replays(s, [A, C], C)
+
+
+# ---- parameters and layouts
+
+
+def test_an_inlined_parameter_is_left_as_it_is():
+    A, B, C, s = chain(8)
+    s[B].compute_inline()
+    with pytest.warns(UserWarning, match="parameter B is inlined"):
+        f = tec.build(s, [A, B, C], "llvm")
+    x = np.arange(8, dtype="float32")
+    a, b, c = (tec.nd.array(v) for v in (x, np.full(8, 7, "float32"), np.zeros(8, "float32")))
+    f(a, b, c)
+    np.testing.assert_array_equal(b.numpy(), np.full(8, 7))
+    np.testing.assert_array_equal(c.numpy(), (x + 1) * 2)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "shape"),
+    [
+        (lambda *i: [i[1], i[0]], (24, 4)),
+        (lambda i, *rest: [i, *(r // 4 for r in rest), *(r % 4 for r in rest)], (4, 6, 4)),
+        (lambda *i, n: [*i, n // 4, te.AXIS_SEPARATOR, n % 4], (4, 6, 4)),
+        (lambda i, j: [i, j // 4 // 3, j // 4 % 3, j % 4], (4, 2, 3, 4)),
+        (lambda i, j: [j // 12 % 2, i, j // 4 % 3, j % 4], (2, 4, 3, 4)),
+    ],
+)
+def test_layouts(mapping, shape):
+    A, B, C, s = chain(4, 24)
+    s[B].transform_layout(mapping)
+    assert f"B = alloc({shape}" in str(held(s, [A, C]))
+    replays(s, [A, C], C)
+
+
+@pytest.mark.parametrize("mapping", [lambda *, n: [n], lambda i, *, n, m: [i, n, m], lambda i, j, *r, n: [i, j]])
+def test_layouts_that_take_other_indices(mapping):
+    *_, s = chain(4, 24)
+    with pytest.raises(ScheduleError, match=r"does not take 2 indices|cannot be told from"):
+        s[s.stages[1].op].transform_layout(mapping)
