@@ -82,6 +82,7 @@ class CpuEmitter(Emitter):
     """The deltas of a CPU: the function frame, heap storage, parallel loops, libm."""
 
     exact_half_from_double: ClassVar[bool] = False
+    saturates_half: ClassVar[bool] = False
 
     def __init__(self, target: Target, machine: llvm_util.Machine):
         super().__init__(target)

@@ -78,6 +78,8 @@ class Core:
     native_bfloat: ClassVar[bool] = False  # LLVM's bfloat arithmetic lowers to what the IR means; else bits and f32
     native_half: bool = True  # the same for half; without hardware LLVM calls library functions that may be missing
     exact_half_from_double: ClassVar[bool] = True  # fptrunc double to half lowers without a library call
+    # Whether llvm.fpto*i.sat of half is right; LLVM 22 with avx512fp16 gives -32768 for the int16 of NaN.
+    saturates_half: ClassVar[bool] = True
     pointer_bits: ClassVar[int] = 64
     expr_handlers: ClassVar[dict[type, Handler]] = {}
 

@@ -303,10 +303,17 @@ class Arithmetic(Core):
             s = self.type_of(src)
             if d.kind == "bool":
                 return self.op(f"fcmp une {s.reg} {value}, {self.float_const(0.0, src)}")
+            if s.info.bits == 16 and not self.saturates_half:
+                wide = with_lanes("float32", s.info.lanes)
+                value, src = self.op(f"fpext {s.reg} {value} to {self.reg(wide)}"), wide
+                s = self.type_of(src)
             name = f"llvm.fpto{'s' if d.kind == 'int' else 'u'}i.sat.{self.mangle(dst)}.{self.mangle(src)}"
             return self.intrinsic(name, d.reg, [(s.reg, value)])
         if d.info.is_float:
             how = "sitofp" if s.kind == "int" else "uitofp"
+            if d.kind == "bfloat" and s.info.bits >= 32:
+                value, wide = self._int_to_odd(value, src)
+                return self._float_to_float(value, wide, dst)
             if self.is_soft(dst):
                 wide = with_lanes("float32", d.info.lanes)
                 return self.narrow(self.op(f"{how} {s.reg} {value} to {self.reg(wide)}"), dst)
@@ -339,6 +346,25 @@ class Arithmetic(Core):
             value = self.op(f"fpext {s.reg} {value} to {self.reg(wide)}")
             return self.op(f"fptrunc {self.reg(wide)} {value} to {d.reg}")
         return self.op(f"{'fpext' if d.info.bits > s.info.bits else 'fptrunc'} {s.reg} {value} to {d.reg}")
+
+    def _int_to_odd(self, value: str, src: str) -> tuple[str, str]:
+        """An integer as a float64 that rounds to 16 bits as the integer does: of what float64 may not hold, one bit says that
+        it is there."""
+        info = dtype_info(src)
+        t = self.reg(src)
+        if info.bits == 64:
+            signed = info.kind == "int"
+            low = self.op(f"and {t} {value}, {self.int_const(0x7FF, src)}")
+            there = self.op(f"icmp ne {t} {low}, {self.int_const(0, src)}")
+            bit = self.op(
+                f"select {self.reg(with_lanes('bool', info.lanes))} {there}, {t} {self.int_const(1 << 11, src)}, {t} {self.int_const(0, src)}"
+            )
+            coarse = self.op(f"or {t} {self.op(f'sub {t} {value}, {low}')}, {bit}")
+            moved = self.op(f"add {t} {value}, {self.int_const(1 << 53, src)}") if signed else value
+            small = self.op(f"icmp ult {t} {moved}, {self.int_const(1 << (54 if signed else 53), src)}")
+            value = self.op(f"select {self.reg(with_lanes('bool', info.lanes))} {small}, {t} {value}, {t} {coarse}")
+        wide = with_lanes("float64", info.lanes)
+        return self.op(f"{'sitofp' if info.kind == 'int' else 'uitofp'} {t} {value} to {self.reg(wide)}"), wide
 
     def _double_to_odd(self, value: str, src: str) -> tuple[str, str]:
         """float64 to float32 rounded to odd, so that rounding once more to 16 bits is right (Boldo and Melquiond, 2008)."""

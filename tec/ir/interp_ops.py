@@ -33,9 +33,33 @@ def held(dtype: str) -> np.dtype[Any]:
 # ---- rounding to types that NumPy lacks
 
 
+def odd_float32(x: Array) -> Array:
+    """Numbers as float32, rounded to odd where they do not fit, so that rounding once more to fewer bits is right.
+
+    Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
+    """
+    if x.dtype.kind not in "iuf" or x.dtype.itemsize <= 2 or x.dtype == np.float32:
+        return np.ascontiguousarray(x, np.float32)
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
+        low = x & x.dtype.type(0x7FF)  # what float64 may not hold: one bit above says that it is there
+        x = np.where(
+            (x > 1 << 53) | (x < -(1 << 53) if x.dtype.kind == "i" else False),
+            (x - low) | ((low != 0).astype(x.dtype) << x.dtype.type(11)),
+            x,
+        )
+    wide = x.astype(np.float64)
+    with np.errstate(over="ignore"):
+        near = wide.astype(np.float32)
+    back = near.astype(np.float64)
+    inexact = (back != wide) & ~np.isnan(wide)
+    bits = near.view(np.int32) - (np.abs(back) > np.abs(wide))
+    odd: Array = (bits | inexact).astype(np.int32).view(np.float32)
+    return odd
+
+
 def round_bfloat16(x: Array) -> Array:
-    """float32 values rounded to the nearest bfloat16, ties to even."""
-    x = np.ascontiguousarray(x, np.float32)
+    """Floats or integers rounded to the nearest bfloat16, once, ties to even."""
+    x = odd_float32(x)
     bits = x.view(np.uint32)
     rounded = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)).view(
         np.float32
@@ -108,8 +132,6 @@ def cast(x: Array, src: str, dst: str) -> Array:
         out = np.where(inside, f, 0.0).astype(np.uint64 if d.kind == "uint" and d.bits == 64 else np.int64)
         out = np.where(inside, out, np.where(f > 0, np.array(high, out.dtype), np.array(low, out.dtype)))
         return out.astype(held(dst))
-    if d.is_float and s.is_int and d.element == "bfloat16":
-        return round_bfloat16(x.astype(np.float64).astype(np.float32))
     return fix(x, dst)
 
 

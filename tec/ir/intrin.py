@@ -104,7 +104,7 @@ _add("isnan isinf isfinite", 1, "bool", result="bool")
 _add(
     "bitand bitor bitxor shl shr mulhi",
     2,
-    "integers; shr is arithmetic on signed types; shift amounts are below the width",
+    "integers; shr is arithmetic on signed types; a shift by the width and more, or by a negative count, leaves 0 or the sign, as NumPy has it",
 )
 _add("bitnot popcount clz ctz bitreverse", 1, "integers; clz(0) is the width")
 _add("min_nan max_nan", 2, "minimum and maximum that keep NaN; of two zeros either")

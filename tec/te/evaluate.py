@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import ExprError
 from ..ir import expr as E
 from ..ir.dtype import dtype_info, int_range
+from ..ir.interp_ops import odd_float32
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, topo_order
 from .tensor import Tensor
 
@@ -117,6 +118,8 @@ _UFUNC: dict[str, Any] = {
     "prod": np.multiply,
     "min": np.fmin,
     "max": np.fmax,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
     "all": np.logical_and,
     "any": np.logical_or,
 }
@@ -270,13 +273,9 @@ def _ctz(x: Array) -> Array:
     return np.where(x == 0, x.itemsize * 8, x.itemsize * 8 - 1 - _clz(low))
 
 
-def _shift(f: Any) -> Callable[[Array, Array], Array]:
-    return lambda a, b: f(a, np.clip(b, 0, a.itemsize * 8 - 1).astype(a.dtype))
-
-
 _OTHER: dict[str, Callable[..., Array]] = {
     "abs": np.abs, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "bitand": np.bitwise_and,
-    "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": _shift(np.left_shift), "shr": _shift(np.right_shift),
+    "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
     "bitnot": np.bitwise_not, "popcount": _popcount, "clz": _clz, "ctz": _ctz, "min_nan": np.minimum, "max_nan": np.maximum,
     "likely": lambda c: c, "ldexp": lambda a, b: np.ldexp(a.astype(np.float64), b), "if_then_else": np.where,
 }  # fmt: skip
@@ -396,6 +395,8 @@ def cast_array(x: Array, dtype: str) -> Array:
             if lo < 0
             else _unsigned(wide, whole, hi, to)
         )
+    if info.element == "bfloat16":
+        x = odd_float32(x)  # so that it is rounded once
     return x.astype(to)
 
 

@@ -89,6 +89,70 @@ for _dtype, _numpy in (
         lambda a, b: (np.minimum(np.maximum(a, -1), 1) + 0 * b).astype(a.dtype),
     )(_binary(_dtype, lambda a, b: te.minimum(1.0, te.maximum(a, -1.0)) + b * 0.0))
 
+# ---- shifts by any count, integers that take more bits than the float has
+
+
+def _shifted(dtype: str) -> Callable[[np.random.Generator], list[Any]]:
+    def make(rng: np.random.Generator) -> list[Any]:
+        info = np.iinfo(dtype)
+        counts = [*range(info.bits + 3), 2 * info.bits - 1, info.max, info.min, info.max // 2]
+        picked = np.array([counts[k] for k in rng.integers(0, len(counts), 301)], dtype)
+        return [rng.integers(info.min, info.max, 301, dtype, True), picked]
+
+    return make
+
+
+for _dtype in ("int8", "uint16", "int32", "uint64"):
+    case(f"shl_{_dtype}", _shifted(_dtype), np.left_shift)(_binary(_dtype, lambda a, b: a << b))
+    case(f"shr_{_dtype}", _shifted(_dtype), np.right_shift)(_binary(_dtype, lambda a, b: a >> b))
+
+
+def _near_ties(dtype: str, kept: int) -> Callable[[np.random.Generator], list[Any]]:
+    """Integers about half way between two numbers of `kept` bits."""
+
+    def make(rng: np.random.Generator) -> list[Any]:
+        info = np.iinfo(dtype)
+        n = rng.integers(kept + 1, info.bits, 400)
+        values = []
+        for width, top, off in zip(
+            n.tolist(), rng.integers(1 << kept - 1, 1 << kept, 400).tolist(), rng.integers(-1, 2, 400).tolist()
+        ):
+            v = min(((top << 1 | 1) << (width - kept - 1)) + off, info.max)
+            values.append(-v if info.min < 0 and rng.random() < 0.5 else v)
+        return [np.array([*values, info.min, info.max, 0, 1], dtype)]
+
+    return make
+
+
+def _rounded(kept: int, dtype: Any) -> Callable[[Any], Any]:
+    """Integers rounded once to `kept` bits, ties to even, by integer arithmetic."""
+
+    def one(v: int) -> float:
+        m, sign = abs(v), -1 if v < 0 else 1
+        drop = max(m.bit_length() - kept, 0)
+        q, r = m >> drop, m & ((1 << drop) - 1)
+        half = (1 << drop) >> 1
+        up = drop > 0 and (r > half or (r == half and q & 1))
+        return sign * float((q + up) << drop)
+
+    def reference(a: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return np.array([one(v) for v in a.tolist()]).astype(dtype)
+
+    return reference
+
+
+for _dtype, _name, _kept, _numpy in (
+    ("int32", "bfloat16", 8, ml_dtypes.bfloat16),
+    ("int64", "bfloat16", 8, ml_dtypes.bfloat16),
+    ("uint64", "bfloat16", 8, ml_dtypes.bfloat16),
+    ("uint64", "float16", 11, np.float16),
+    ("uint64", "float32", 24, F32),
+):
+    case(f"{_dtype}_to_{_name}", _near_ties(_dtype, _kept), _rounded(_kept, _numpy), rtol=0, atol=0)(
+        _unary(_dtype, lambda a, t=_name: a.astype(t))
+    )
+
 # ---- types
 
 case("add_f32_symbolic", uniform((1000,), (1000,)), lambda a, b: a + b)(_binary("float32", lambda a, b: a + b))

@@ -172,5 +172,5 @@ def call(f: Simplifier, e: E.Call) -> E.Expr:
 
 _BIT_FOLD: dict[str, Callable[..., int]] = {
     "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b, "bitxor": lambda a, b: a ^ b, "bitnot": lambda a: ~a,
-    "shl": lambda a, b: a << (b & 63), "shr": lambda a, b: a >> (b & 63), "abs": abs,
+    "shl": lambda a, b: a << b if 0 <= b < 64 else 0, "shr": lambda a, b: a >> (b if 0 <= b < 64 else 64), "abs": abs,
 }  # fmt: skip

@@ -4,12 +4,16 @@ In: Calls of float math. Out: only what every code generator lowers by itself: s
 nearbyint, abs, copysign, fma, ldexp, fmod, minimum and maximum. float16 and bfloat16 compute in float32 and round once.
 float64 is expanded too, apart from sin, cos and tan on a CPU, which call libm: their reduction of huge angles costs a
 vector unit more than the calls.
+
+Shifts by a count that may reach the width get their defined value, 0 or the sign, and count only below it from here on.
 """
 
 from __future__ import annotations
 
 from ...target import Target
 from .. import expr as E
+from .. import stmt as S
+from ..arith import Analyzer
 from ..dtype import dtype_info, with_lanes
 from ..func import Func
 from ..visit import Rewriter
@@ -25,14 +29,44 @@ _LIBM_F64 = frozenset(("sin", "cos", "tan"))
 def lower_math(func: Func, target: Target) -> Func:
     """Math functions as arithmetic; see the module."""
 
+    analyzer = Analyzer()
+
+    def on_for(s: S.For, rw: Rewriter) -> S.Stmt:
+        analyzer.bind(s.var, E.Range(s.min, s.extent))
+        return rw.stmt_children(s)
+
     def on_call(e: E.Call, rw: Rewriter) -> E.Expr:
         out = rw.expr_children(e)
         assert isinstance(out, E.Call)
         if out.op in FUNCTIONS or out.op in _NATIVE:
             return expand(out, target)
-        return out
+        return shift(out, analyzer) if out.op in ("shl", "shr") else out
 
-    return func.with_body(Rewriter(exprs={E.Call: on_call}, memo=True).stmt(func.body))
+    return func.with_body(Rewriter({E.Call: on_call}, {S.For: on_for}, memo=True).stmt(func.body))
+
+
+def shift(e: E.Call, analyzer: Analyzer) -> E.Expr:
+    """A shift whose count need not be below the width (see the table of intrinsics), of one whose count is: LLVM's shifts are
+    undefined beyond. A count that is provably below costs nothing."""
+    x, count = e.args
+    info = dtype_info(x.dtype)
+    one = count.value if isinstance(count, E.Broadcast) else count
+    low, high = analyzer.bound(one) if dtype_info(one.dtype).lanes == 1 else (-1, -1)
+    if 0 <= low and high < info.bits:
+        return e
+    kind = with_lanes(f"uint{info.bits}", info.lanes)
+    held = E.Var("count", kind)
+
+    def const(value: int, dtype: str) -> E.Expr:
+        c = E.IntImm(value, dtype_info(dtype).element)
+        return c if info.lanes == 1 else E.Broadcast(c, info.lanes)
+
+    if e.op == "shr" and info.is_signed:  # the sign is all that is left
+        near = E.Cast(count.dtype, E.Min(held, const(info.bits - 1, kind)))
+        return E.Let(held, E.Cast(kind, count), E.Call(e.op, (x, near), e.dtype))
+    inside = E.Call(e.op, (x, E.Cast(count.dtype, held)), e.dtype)
+    zero = const(0, e.dtype)
+    return E.Let(held, E.Cast(kind, count), E.Select(E.LT(held, const(info.bits, kind)), inside, zero))
 
 
 def expand(e: E.Call, target: Target) -> E.Expr:

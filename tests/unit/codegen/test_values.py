@@ -298,3 +298,12 @@ def test_float16_without_hardware(lanes):
             np.testing.assert_array_equal(out, want)
             assert "hf2" not in built.code.asm
     assert name in ("float16", "float16x8")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16"])
+def test_half_to_integer_goes_through_float32(dtype):
+    """LLVM 22's own conversion of halves, on a CPU that has it, takes NaN for -32768."""
+    for lanes in LANES:
+        to = dtype if lanes == 1 else f"{dtype}x{lanes}"
+        built = elementwise(lambda x, t=to: Cast(t, x), ["float16"], dtype, 64, lanes, "llvm -mcpu=sapphirerapids")
+        assert "f16(" not in built.code.llvm.replace("bf16(", "") and "vcvttph2" not in built.code.asm
