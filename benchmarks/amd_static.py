@@ -17,8 +17,8 @@ import sys
 
 import tec
 from tec import te
+from tec.choices import matrix_units, tilings
 from tec.codegen.static_report import KernelReport, report
-from tec.ops.schedules import matrix_units
 from tec.target import Target
 
 # chip, dtype, tile m, n, step k -> (VGPRs, spills, matrix instructions, other VALU, barriers) of Triton 3.6's kernel
@@ -32,9 +32,7 @@ TRITON = {
 SIZE = 4096
 
 
-def matmul_report(
-    chip: str, dtype: str, trans_b: bool, pipelined: bool = True
-) -> tuple[KernelReport, matrix_units.Tiling]:
+def matmul_report(chip: str, dtype: str, trans_b: bool, pipelined: bool = True) -> tuple[KernelReport, tilings.Tiling]:
     """The tensorized matmul of 4096 cubed for a chip."""
     target = Target(f"rocm -mcpu={chip}")
     acc = "int32" if dtype == "int8" else "float32"

@@ -178,7 +178,7 @@ def matmul_f32(n: int, tile: int = 128, step: int = 16, threads: int = 16, stage
 
 def matmul_matrix(n: int, dtype: str) -> Any:
     """The matrix-unit template (mma.sync), f32 or int32 sums."""
-    from tec.ops.schedules import matrix_units
+    from tec.choices import matrix_units
 
     acc = "int32" if dtype == "int8" else "float32"
     a, b = te.placeholder((n, n), dtype, name="A"), te.placeholder((n, n), dtype, name="B")
@@ -436,7 +436,7 @@ def main() -> None:
     def tf32() -> None:
         m = 1024
         a, b = torch.randn(m, m, device="cuda"), torch.randn(m, m, device="cuda")
-        from tec.ops.schedules import matrix_units
+        from tec.choices import matrix_units
 
         ta, tb = te.placeholder((m, m), name="A"), te.placeholder((m, m), name="B")
         k = te.reduce_axis((0, m), name="k")

@@ -20,7 +20,9 @@ from ..target import Target, host_features
 _NETWORK_CACHE_BYTES = 4 << 30
 
 
-def cache_key(model: Any, target: Target, shapes: Any, dtype: str | None, freeze: Any = None) -> str | None:
+def cache_key(
+    model: Any, target: Target, shapes: Any, dtype: str | None, freeze: Any = None, choices: Any = None
+) -> str | None:
     """The name of what `tec.compile` would make of these; None where it is not kept."""
     if os.environ.get("TEC_CACHE_DISABLE"):
         return None
@@ -47,13 +49,14 @@ def cache_key(model: Any, target: Target, shapes: Any, dtype: str | None, freeze
         repr(
             (
                 str(target),
-                host_features() if target.is_host else "",
+                (host_features(), target.machine) if target.is_host else "",
                 sorted((shapes or {}).items()),
                 sorted(
                     (k, np.asarray(v).dtype.str, np.asarray(v).shape, np.asarray(v).tobytes())
                     for k, v in (freeze or {}).items()
                 ),
                 dtype,
+                sorted((k, sorted(v.items())) for k, v in (choices or {}).items()),
                 _source_stamp(),
                 version("llvmlite"),  # and its LLVM with it
             )

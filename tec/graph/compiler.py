@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from .. import te
+from ..choices import Group, records, schedule
 from ..driver import build
 from ..errors import ImportModelError, TecError
 from ..ops.dims import Dim, Guard, UndecidedSize, bind_hint, data_of, evaluate, recording, variable
 from ..ops.registry import TensorType
-from ..ops.schedules import schedule_group
 from ..runtime.memory import lifetimes, lower_bound
 from ..runtime.network import Network
 from ..runtime.report import Report
@@ -41,6 +41,7 @@ def compile(
     cache: bool = True,
     progress: Any = None,
     freeze: Mapping[str, Any] | None = None,
+    choices: Any = None,
 ) -> Network:
     """Compile a whole network.
 
@@ -48,17 +49,20 @@ def compile(
     -mcpu=gfx942", "cuda"). shapes: input name -> shape, or dimension's name -> size, for what the model leaves open; dimensions
     with a name and no size stay symbolic, and a name in a shape is such a dimension: {"x": ("batch", 3, 224, 224)}. dtype: "float16"
     for mixed precision. progress: a callable that takes (done, total, what); by default stderr shows a bar on a terminal, and a line
-    every ten seconds elsewhere. A compilation can be interrupted (Ctrl-C).
+    every ten seconds elsewhere. A compilation can be interrupted (Ctrl-C). choices: how groups are computed, in place of the defaults:
+    {signature: choice}, or a function of (signature, target, machine); `Network.report.choices` has those that were taken (see `tec.choices`).
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
-    key = cache_key(model, tgt, shapes, dtype, freeze) if cache else None
+    lasting = choices is None or isinstance(choices, Mapping)  # what a function will say is not known
+    key = cache_key(model, tgt, shapes, dtype, freeze, choices) if cache and lasting else None
     if key is not None:
         found = from_cache(key)
         if found is not None:
             return found
     graph = _as_graph(model, shapes, freeze)
-    net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress())
+    with records.using(choices):
+        net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress())
     if key is not None:
         to_cache(key, net)
     return net
@@ -83,6 +87,7 @@ class _Unit:
     func: Any
     inputs: list[int]  # which of the group's inputs are arguments
     guards: list[Guard] = field(default_factory=list)  # what its sizes must satisfy, under the names it has for them
+    chosen: dict[str, Any] = field(default_factory=dict)  # the group's signature, and the choice that was taken for it
     groups: list[FusedGroup] = field(default_factory=list)
 
 
@@ -133,6 +138,7 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
         sources={u.name: "\n".join(map(_line, u.groups[0].nodes)) for u in units.values()},
         origins={u.name: [g.nodes[-1].origin for g in u.groups] for u in units.values()},
         function_flops={u.name: data_of(sum(map(node_flops, u.groups[0].nodes))) for u in units.values()},
+        choices={u.name: u.chosen for u in units.values()},
         lower_seconds=lowered_s,
         compile_seconds=time.perf_counter() - start,
         arena_bytes=plan.arena_bytes,
@@ -207,8 +213,8 @@ def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes
         read = _placeholders(outputs)
         used = [k for k, t in zip(used, args) if t.op in read]  # an empty part of a concatenation is not
         args = [t for t in args if t.op in read]
-        sch = schedule_group(outputs, target)
-        func = to_loops(sch, [*args, *outputs, *map(variable, sizes.names)], name=name)
+        scheduled = schedule(outputs, target)
+        func = to_loops(scheduled.schedule, [*args, *scheduled.outputs, *map(variable, sizes.names)], name=name)
     except TecError as error:
         own = f" ({', '.join(f'{n} is {s}' for n, s in sizes.back.items())})" if sizes.names else ""
         raise type(error)(
@@ -226,7 +232,8 @@ def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes
             hint=bind_hint(sizes.products),
             locate=False,
         ) from error
-    return _Unit(name, func, used, guards=conditions[len(known) :])
+    chosen = {"signature": Group.of(outputs).signature, "choice": scheduled.choice}
+    return _Unit(name, func, used, conditions[len(known) :], chosen)
 
 
 def _placeholders(outputs: list[Any]) -> set[Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from .. import te
 from ..te import Tensor
+from .contraction import Contraction, Operand, piece_elems
 from .registry import COMPLEX, Attrs, TensorType, broadcast_index, broadcast_shapes, fail, register, static_shape
-from .views import apply_steps, viewed_type
+from .views import apply_steps, contiguous_run, viewed_type
 
 
 def accumulator(dtype: str, other: str | None = None) -> str:
@@ -42,21 +44,35 @@ def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs
 def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Products of the last two dimensions; `transpose_a`, `transpose_b`; `out_dtype`. 16-bit floats and bytes accumulate in 32 bits.
     `view_a`, `view_b`: steps (tec/ops/views.py) through which an operand is read."""
-    a, b = (apply_steps(t, static_shape(t), attrs.get(key, ())) for t, key in zip(inputs, ("view_a", "view_b")))
+    runs: list[Any] = []
+    operands = []
+    for x, key in zip(inputs, ("view_a", "view_b")):
+        shape, steps = static_shape(x), attrs.get(key, ())
+        most = piece_elems(x.dtype)
+        runs.append(partial(contiguous_run, shape, steps, most) if steps else most)
+        operands.append(apply_steps(x, shape, steps))
+    a, b = operands
     out = outputs[0]
     ta, tb = attrs.get("transpose_a", False), attrs.get("transpose_b", False)
     shape_a, shape_b = static_shape(a), static_shape(b)
-    acc = accumulator(a.dtype)
-    k = te.reduce_axis((0, shape_a[-2 if ta else -1]), "k")
+    acc, depth = accumulator(a.dtype), shape_a[-2 if ta else -1]
+    k = te.reduce_axis((0, depth), "k")
+
+    def left(batch: Any, m: Any, k: Any) -> Any:
+        return a(*broadcast_index(shape_a[:-2], batch), *((k, m) if ta else (m, k)))
+
+    def right(batch: Any, n: Any, k: Any) -> Any:
+        return b(*broadcast_index(shape_b[:-2], batch), *((n, k) if tb else (k, n)))
 
     def body(*i: Any) -> Any:
         *batch, m, n = i
-        x = a(*broadcast_index(shape_a[:-2], batch), *((k, m) if ta else (m, k)))
-        y = b(*broadcast_index(shape_b[:-2], batch), *((n, k) if tb else (k, n)))
-        return te.sum(x.astype(acc) * y.astype(acc), axis=k)
+        return te.sum(left(batch, m, k).astype(acc) * right(batch, n, k).astype(acc), axis=k)
 
     c = te.compute(out.shape, body, name="matmul", tag="matmul")
-    return [c if acc == out.dtype else te.compute(out.shape, lambda *i: c(*i).astype(out.dtype), name="matmul_cast")]
+    made = c if acc == out.dtype else te.compute(out.shape, lambda *i: c(*i).astype(out.dtype), name="matmul_cast")
+    *lead, m, n = out.shape
+    sides = Operand(left, a.dtype, not ta, runs[0]), Operand(right, b.dtype, tb, runs[1])
+    return Contraction(tuple(lead), m, n, depth, *sides, acc, out.dtype, few_is_thin=True).carried(made)
 
 
 # ---- einsum

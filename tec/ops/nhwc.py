@@ -14,8 +14,8 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
+from .contraction import Contraction, Operand, piece_elems
 from .conv import conv_out
-from .conv_gemm import Operand, piece_elems, tiled_product
 from .matmul import accumulator
 from .registry import COMPLEX, INJECTIVE, REDUCTION, Attrs, TensorType, fail, register, static_shape
 
@@ -115,7 +115,9 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     guarded = any((*attrs["before"], *attrs["after"]))
     windows = Operand(window, x.dtype, wide=math.gcd(piece, channels), guarded=guarded)
     weights = Operand(lambda _, c, k: w(c, k), w.dtype, wide=piece)
-    return [tiled_product((), out.shape[0], out.shape[1], depth, windows, weights, accumulator(x.dtype), out.dtype)]
+    return Contraction(
+        (), out.shape[0], out.shape[1], depth, windows, weights, accumulator(x.dtype), out.dtype
+    ).tensors()
 
 
 def _depthwise_flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:

@@ -1,9 +1,7 @@
 """Scatter: updates written to places of a copy, or combined with what stands there.
 
 In te each output element looks through the updates that may point to it, in order, so the last one wins and every target gives
-the same. Compiled for a target with known sizes it is linear work: on a CPU the updates are taken one after another; on a GPU each
-place finds its last update by an atomic maximum, and where updates are combined, each place gets a list of them (an atomic exchange an
-update) that its thread then walks. No two threads write one place, for any type; sums of floats are taken in the list's order.
+the same; `tec.choices.scatters` has it as loops, in linear work.
 
 An index counts from the end where it is negative; one that is outside all the same is left out.
 """
@@ -11,19 +9,18 @@ An index counts from the end where it is negative; one that is outside all the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import te
-from ..target import Target
 from ..te import Tensor
-from . import loops
+from .forms import Form, carry
 from .registry import OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
 
-def _place(index: Any, n: int) -> Any:
+def place_of(index: Any, n: int) -> Any:
     """The 32-bit place of an index in [0, n); -1 where it is outside."""
     if index.dtype.startswith("uint"):
         return te.select(index.astype("int64") < n, index.astype("int32"), -1)
@@ -110,20 +107,6 @@ def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorTy
     count = static_shape(index)
     if 0 in count:
         return [te.compute(x.shape, lambda *i: x(*i), name="scatter")]
-    target = loops.code_target(x, index)
-    if target is not None:
-        shape = static_shape(x)
-
-        def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
-            here = loops.split_index(e, count)
-            k = _place(at[tuple(here)], n)
-            inside = [
-                k >= 0,
-                *[a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and count[d] > c],
-            ]
-            return te.all(*inside), (*here[:axis], k, *here[axis + 1 :]), here
-
-        return _in_loops(x, index, update, shape, math.prod(count), (), one, attrs.get("reduction", "none"), target)
     k = te.reduce_axis((0, count[axis]), "k")
 
     def at(i: Any) -> tuple[Any, ...]:
@@ -137,11 +120,13 @@ def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorTy
 
     def hits(i: Any) -> Any:
         inside = [a < c for d, (a, c) in enumerate(zip(i, count)) if d != axis and c < static_shape(x)[d]]
-        return te.all(_place(index(*safe(i)), n) == i[axis], *inside)
+        return te.all(place_of(index(*safe(i)), n) == i[axis], *inside)
 
     reduction = attrs.get("reduction", "none")
+    way = {"axis": axis, "reduction": reduction}
+    form = Form("scatter", (x, index, update), tuple(outputs), way)
     if reduction != "none":
-        return _combine_all(x, [k], reduction, hits, lambda i: update(*safe(i)), "scatter")
+        return carry(form, _combine_all(x, [k], reduction, hits, lambda i: update(*safe(i)), "scatter"))
     last = te.compute(x.shape, lambda *i: te.max(te.select(hits(i), k, -1), axis=k), name="scatter_last")
 
     def body(*i: Any) -> Any:
@@ -149,7 +134,7 @@ def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorTy
         place = [te.min(a, c - 1) if d != axis else te.max(found, 0) for d, (a, c) in enumerate(zip(i, count))]
         return te.if_then_else(found >= 0, update(*place), x(*i))
 
-    return [te.compute(x.shape, body, name="scatter")]
+    return carry(form, [te.compute(x.shape, body, name="scatter")])
 
 
 @register("scatter_nd", OPAQUE, _scatter_type, host=_nd_host)
@@ -159,24 +144,16 @@ def _scatter_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
     shape, lead, depth = static_shape(x), static_shape(index)[:-1], static_shape(index)[-1]
     if 0 in lead:
         return [te.compute(x.shape, lambda *i: x(*i), name="scatter_nd")]
-    target = loops.code_target(x, update) if depth else None
-    if target is not None:
-
-        def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
-            here = loops.split_index(e, lead)
-            point = [_place(at[(*here, d)], shape[d]) for d in range(depth)]
-            return te.all(*[p >= 0 for p in point]), tuple(point), here
-
-        reduction = attrs.get("reduction", "none")
-        return _in_loops(x, index, update, shape[:depth], math.prod(lead), shape[depth:], one, reduction, target)
     axes = [te.reduce_axis((0, n), f"p{k}") for k, n in enumerate(lead)]
 
     def hits(i: Any) -> Any:
-        return te.all(te.const(True), *[_place(index(*axes, d), shape[d]) == i[d] for d in range(depth)])
+        return te.all(te.const(True), *[place_of(index(*axes, d), shape[d]) == i[d] for d in range(depth)])
 
     reduction = attrs.get("reduction", "none")
+    form = Form("scatter", (x, index, update), tuple(outputs), {"axis": None, "reduction": reduction})
     if reduction != "none":
-        return _combine_all(x, axes, reduction, hits, lambda i: update(*axes, *i[depth:]), "scatter_nd")
+        made = _combine_all(x, axes, reduction, hits, lambda i: update(*axes, *i[depth:]), "scatter_nd")
+        return carry(form, made) if depth else made
     flat: Any = 0
     for a, n in zip(axes, lead):
         flat = flat * n + a
@@ -197,80 +174,5 @@ def _scatter_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
             rest = te.indexdiv(rest, n)
         return te.if_then_else(found >= 0, update(*reversed(point), *i[depth:]), x(*i))
 
-    return [te.compute(x.shape, body, name="scatter_nd")]
-
-
-def _in_loops(
-    x: Tensor, index: Tensor, update: Tensor, places: Sequence[int], count: int, rest: Sequence[int],
-    one: Callable[[Any, Any], tuple[Any, Any, Any]], reduction: str, target: Target,
-) -> list[Tensor]:  # fmt: skip
-    """`count` updates, each a block of shape `rest`, to the places of shape `places`.
-
-    `one(index, e)` gives of update number e whether it is inside, its place, and its index into the updates.
-    """
-    dtype = x.dtype
-    wide = {"bool": "int32"}.get(dtype, dtype)
-    block, total = math.prod(rest), math.prod(places)
-
-    def combined(a: Any, b: Any) -> Any:
-        a, b = a.astype(wide), b.astype(wide)
-        if reduction == "none":
-            return b.astype(dtype)
-        both: dict[str, Callable[[], Any]] = {
-            "add": lambda: a + b,
-            "mul": lambda: a * b,
-            "max": lambda: te.maximum(a, b),
-            "min": lambda: te.minimum(a, b),
-        }
-        return both[reduction]().astype(dtype)
-
-    def flat(place: Sequence[Any]) -> Any:
-        out: Any = 0
-        for p, c in zip(place, places):
-            out = out * c + p
-        return out
-
-    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-        (old, at, new), (dst,) = sources, results
-        if not target.is_gpu:
-            with loops.each(ib, target, total, "p") as p, ib.for_range(0, block, "b") as b:
-                here = (*loops.split_index(p, places), *loops.split_index(b, rest))
-                dst[here] = old[here]
-            with ib.for_range(0, count, "e") as e:
-                inside, place, here = one(at, e)
-                with ib.if_scope(inside), ib.for_range(0, block, "b") as b:
-                    r = loops.split_index(b, rest)
-                    dst[(*place, *r)] = combined(dst[(*place, *r)], new[(*here, *r)])
-            return
-        head = ib.allocate("int32", (total,), "head")
-        following = ib.allocate("int32", (count,), "following") if reduction != "none" else None
-        with loops.each(ib, target, total) as p:
-            head[p] = te.const(-1, "int32")
-        with loops.each(ib, target, count) as e:
-            inside, place, _ = one(at, e)
-            with ib.if_scope(inside):
-                if following is None:
-                    ib.emit(te.call_intrin("int32", "atomic_max", head[flat(place)], e))
-                else:
-                    following[e] = te.call_intrin("int32", "atomic_exch", head[flat(place)], e)
-        with loops.each(ib, target, total * block) as t:
-            p, b = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block))
-            r = loops.split_index(b, rest)
-            here = (*loops.split_index(p, places), *r)
-            if following is None:
-                found = ib.let("found", head[p])
-                with ib.if_scope(found >= 0):
-                    _, _, source = one(at, found)
-                    dst[here] = new[(*source, *r)]
-                with ib.else_scope():
-                    dst[here] = old[here]
-                return
-            value = loops.scalar(ib, dtype, "value", old[here])
-            update_ = loops.scalar(ib, "int32", "update", head[p])
-            with ib.while_loop(update_[0] >= 0):
-                _, _, source = one(at, update_[0])
-                value[0] = combined(value[0], new[(*source, *r)])
-                update_[0] = following[update_[0]]
-            dst[here] = value[0]
-
-    return loops.extern("scatter", [x, index, update], [(static_shape(x), dtype)], body)
+    last_one = te.compute(x.shape, body, name="scatter_nd")
+    return carry(form, [last_one]) if depth else [last_one]

@@ -23,6 +23,7 @@ class Report:
     sources: dict[str, str] = field(default_factory=dict)  # the graph's nodes that it was made of
     origins: dict[str, list[str]] = field(default_factory=dict)  # the model's nodes, one for each step that calls it
     function_flops: dict[str, Size] = field(default_factory=dict)
+    choices: dict[str, dict[str, Any]] = field(default_factory=dict)  # {"signature", "choice"}: how each is computed
     lower_seconds: float = 0.0  # until all are loops
     compile_seconds: float = 0.0  # in all
     arena_bytes: Size | None = None  # working memory, where sizes are numbers
@@ -47,7 +48,7 @@ class Report:
             value = data.get(f.name)
             if not _CHECKS[f.name](value):
                 raise damaged(f"{f.name} of its report is {repr(value)[:60]}")
-            out[f.name] = value
+            out[f.name] = {} if value is None and f.name == "choices" else value  # packages from before have none
         return cls(**out)
 
 
@@ -71,13 +72,17 @@ def _is_texts(x: Any) -> bool:
     return isinstance(x, list) and all(map(_is_text, x))
 
 
+def _is_chosen(x: Any) -> bool:
+    return isinstance(x, dict) and _is_text(x.get("signature")) and isinstance(x.get("choice"), dict)
+
+
 def _is_seconds(x: Any) -> bool:
     return isinstance(x, (int, float)) and not isinstance(x, bool)
 
 
 _CHECKS = {
     "functions": _by_function(_is_texts), "sources": _by_function(_is_text), "origins": _by_function(_is_texts),
-    "function_flops": _by_function(_is_size), "lower_seconds": _is_seconds, "compile_seconds": _is_seconds,
+    "function_flops": _by_function(_is_size), "choices": lambda x: x is None or _by_function(_is_chosen)(x), "lower_seconds": _is_seconds, "compile_seconds": _is_seconds,
     "arena_bytes": lambda x: x is None or _is_size(x), "arena_lower_bound": lambda x: x is None or _is_size(x),
     "flops": _is_size,
 }  # fmt: skip

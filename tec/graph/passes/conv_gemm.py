@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from ...ops import conv_gemm as _conv_gemm  # noqa: F401  (registers the operator)
-from ...ops.dims import typical
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
@@ -38,19 +37,9 @@ def conv_as_gemm(graph: Graph) -> Graph:
     """The graph with its 2-D convolutions of one group and constant weights as `conv_gemm`."""
     b = _Flat(graph)
     for node in graph.nodes:
-        if node.op == "matmul" and _worth_tiles(node):
-            b.map[node.outputs[0]] = b.new.add(
-                "tiled_matmul", [b.value(v) for v in node.inputs], node.attrs, node.outputs[0].name, node.origin
-            )[0]
-        elif not _convert(b, node) and not _follow(b, node):
+        if not _convert(b, node) and not _follow(b, node):
             b.copy(node)
     return b.finish()
-
-
-def _worth_tiles(node: Node) -> bool:
-    """Products with few rows or columns are better off as sums, an output a thread or a work-group."""
-    *_, m, n = node.outputs[0].shape
-    return min(typical(m), typical(n)) >= 8 and typical(node.inputs[0].shape[-1]) >= 4
 
 
 def _convert(b: _Flat, node: Node) -> bool:

@@ -9,11 +9,11 @@ import pytest
 
 import tec
 from tec import te
+from tec.choices import matrix_units, tilings
 from tec.codegen.static_report import KernelReport, report
 from tec.driver import run_passes
 from tec.errors import LoweringError, TargetError
 from tec.ir import interp
-from tec.ops.schedules import matrix_units
 from tec.schedule import to_loops
 from tec.target import Target
 
@@ -115,16 +115,16 @@ def test_layouts_edges_and_epilogues(target: str, kwargs: dict[str, Any]) -> Non
 @pytest.mark.parametrize("swizzle", [False, True])
 @pytest.mark.parametrize("stages", [0, 1, 2, 3])
 def test_stages(stages: int, swizzle: bool) -> None:
-    tiling = matrix_units.Tiling(64, 64, 32, 2, 2, 32, 32, 16, swizzle, stages)
+    tiling = tilings.Tiling(64, 64, 32, 2, 2, 32, 32, 16, swizzle, stages)
     run_lowered(Target(GFX942), m=64, n=64, k=160, tiling=tiling)
-    tiling = matrix_units.Tiling(64, 64, 32, 2, 2, 16, 8, 16, swizzle, stages)
+    tiling = tilings.Tiling(64, 64, 32, 2, 2, 16, 8, 16, swizzle, stages)
     run_lowered(Target("cuda -arch=sm_80"), m=64, n=64, k=160, tiling=tiling)
 
 
 def test_operands_of_mma_sync_come_by_ldmatrix_and_cp_async() -> None:
     target = Target("cuda -arch=sm_80")
     for tb in (True, False):
-        args, c, out = product(256, 256, 256, tb=tb)
+        args, c, out = product(2048, 2048, 256, tb=tb)
         ptx = tec.build(scheduled(target, args, c, out), args, target, name="mm").imported_modules[0].get_source("ptx")
         assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx
         assert ("ldmatrix.sync.aligned.m8n8.x2.trans" in ptx) == (not tb)

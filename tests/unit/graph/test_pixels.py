@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import tec
+from tec.choices import tilings
+from tec.choices.products import tile_sizes
 from tec.codegen.static_report import report
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
@@ -11,8 +13,6 @@ from tec.graph.passes.fuse import fuse
 from tec.graph.passes.mixed_precision import mixed_precision
 from tec.graph.passes.pixels import pixel_layout
 from tec.graph.passes.weights import transpose_weights
-from tec.ops.conv_gemm import tile_sizes
-from tec.ops.schedules import matrix_units
 from tests.unit.graph.random_graphs import conv_attrs, feed, random_graph
 
 GFX942 = tec.Target("rocm -mcpu=gfx942")
@@ -249,7 +249,7 @@ def test_a_sum_for_each_element_is_no_row():
 
 
 def tiles(m, n, k, dtype="float16", target=GFX942, **more):
-    t = matrix_units.padded(m, n, k, 1, dtype, "float32", target, **more)
+    t = tilings.cheapest(tilings.Shape(m, n, k, 1, dtype, "float32", padded=True, **more), target)
     return t and (t.m, t.n)
 
 

@@ -205,7 +205,7 @@ def test_attention_has_no_transposes_on_a_gpu():
     assert "transpose" not in ops(after)
     kernels = [x for x in fuse(optimize(g, GFX942)) if not x.is_alias]
     assert [[n.op for n in k.nodes] for k in kernels] == [
-        *[["tiled_matmul", "add"]] * 3, ["tiled_matmul", "multiply"], ["softmax"], ["tiled_matmul"], ["tiled_matmul", "add", "add"],
+        *[["matmul", "add"]] * 3, ["matmul", "multiply"], ["softmax"], ["matmul"], ["matmul", "add", "add"],
         ["layer_norm", "multiply", "add"],
     ]  # fmt: skip
 

@@ -1,8 +1,7 @@
-"""Operators written as loops: what a te compute, one expression an element, would do with quadratic work.
+"""Forms written as loops: what a te compute, one expression an element, would do with quadratic work.
 
 The helpers here make `te.extern` bodies that serve every target: `each` is a parallel loop on a CPU and a grid of threads on a
-GPU, where a body may hold several such grids, one kernel each. Which form an operator takes is decided where it is compiled: for
-a target, with sizes that are numbers (`code_target`). Its te definition stays what it means, and what symbolic sizes get.
+GPU, where a body may hold several such grids, one kernel each. They take sizes that are numbers; symbolic ones get the te definition.
 """
 
 from __future__ import annotations
@@ -13,24 +12,25 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import te
+from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
+from . import parallel
+from .group import Group, substitute
+from .space import Choice, Cost, Scheduled, Space
 
-THREADS = 256
-PARALLEL_FROM = 1 << 15  # elements from which a CPU's threads are worth starting
+THREADS = 256  # of a work-group
 LIMIT = 1 << 31  # flat indices are int32
 
 
-def code_target(*tensors: Any) -> Target | None:
-    """The target that is compiled for, where loops can take these tensors (or types): known sizes, and no more than int32 counts."""
-    target = Target.current()
-    if target is None:
-        return None
-    for t in tensors:
-        dims = [getattr(d, "value", d) for d in t.shape]
+def fits(form: Form) -> bool:
+    """Whether loops can take the tensors of a form: known sizes, and no more than int32 counts."""
+    shapes = [t.shape for t in form.inputs] + [t.shape for t in form.outputs]
+    for shape in shapes:
+        dims = [getattr(d, "value", d) for d in shape]
         if not all(isinstance(d, int) for d in dims) or not 0 < math.prod(dims) < LIMIT:
-            return None
-    return target
+            return False
+    return True
 
 
 def split_index(flat: Any, shape: Sequence[int]) -> list[Any]:
@@ -114,3 +114,37 @@ def extern(
     shapes, dtypes = [tuple(s) for s, _ in outputs], [d for _, d in outputs]
     made = te.extern(shapes, inputs, make, name=name, dtype=dtypes)
     return list(made) if isinstance(made, (list, tuple)) else [made]
+
+
+class LoopForm(Space):
+    """A group whose form is written as loops, with what is elementwise behind it in kernels of its own."""
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target)
+        self.form, self.carriers = form, carriers
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        """The form's outputs as loops."""
+        raise NotImplementedError
+
+    def chain_cost(self, chain: int, elements: int, kernels: int) -> Cost:
+        """`chain` steps of one thread after another, some ten clocks each; `elements` over all threads; so many kernels."""
+        machine = self.target.machine
+        clocks = max(10.0 * chain, elements / (machine.units * machine.macs("float32", matrix=False)))
+        seconds = kernels * (machine.launch_us * 1e-6 if self.target.is_gpu else parallel.START_SECONDS)
+        issue = clocks / (machine.clock_mhz * 1e6)
+        return Cost(seconds + issue, "latency" if issue > seconds else "launch")
+
+    def build(self, choice: Choice) -> Scheduled:
+        from .pointwise import GpuStages, begin_cpu, computed, elementwise
+
+        made = self.tensors(choice)
+        outputs = substitute(self.group.outputs, {t: made[k] for k, t in self.carriers.items()})
+        group = Group.of(outputs)
+        if self.target.is_gpu:
+            scheduled = GpuStages(group, self.target).apply()
+            return Scheduled(scheduled.schedule, outputs, choice)
+        s = begin_cpu(group, self.target)
+        for op in computed(group):
+            elementwise(s, op, self.target)
+        return Scheduled(s, outputs, choice)

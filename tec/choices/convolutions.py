@@ -1,0 +1,124 @@
+"""Direct convolutions on the CPU, blocked layout: data (N, C/c, H, W, c), weights (O/o, C/c, KH, KW, c, o), output (N, O/o, OH, OW, o).
+
+A register tile of some output columns times some vectors of output channels stays in registers over the whole reduction; each step broadcasts one
+input value against the vectors of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ..target import Target
+from ..te import ComputeOp
+from . import parallel
+from .group import Group, const_shape, reduce_size, same_shape
+from .pointwise import begin_cpu, moved_bytes
+from .space import Choice, Cost, Scheduled, Space
+
+TAGS = ("conv2d_nchwc", "depthwise_nchwc")
+_OPEN_COLUMNS = 8  # of the register tile where the image's width is symbolic
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The space of a blocked convolution with its elementwise epilogue."""
+    if target.is_gpu or len(group.output_ops) != 1 or len(group.reductions()) != 1:
+        return
+    (op,) = group.reductions()
+    out = group.output_ops[0]
+    if op.tag not in TAGS or not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
+        return
+    if const_shape(op.output(0))[4] is not None:
+        yield BlockedConvolution(group, target, op, out)
+
+
+class BlockedConvolution(Space):
+    """`columns` of the image by `blocks` of output channels in registers; `unrolled` taps of a row of the window."""
+
+    template: ClassVar[str] = "cpu convolution"
+
+    def __init__(self, group: Group, target: Target, op: ComputeOp, out: ComputeOp):
+        super().__init__(group, target)
+        self.op, self.out = op, out
+        self.columns, self.channels = const_shape(op.output(0))[3], const_shape(op.output(0))[1]
+        self.is_sum = op.tag == "conv2d_nchwc"  # over channels: blocks of outputs share an input value
+        usual = self.default["columns"]
+        self.parameters = {
+            "columns": (usual, *[w for w in range(1, 29) if w != usual and (self.columns is None or w <= self.columns)]),
+            "blocks": (1, 2, 4) if self.is_sum else (1,), "unroll": (False, True), "parallel": (True, False),
+        }  # fmt: skip
+
+    @property
+    def default(self) -> Choice:
+        """Tiles of equal size where a divisor of the width allows it, as wide as the registers have room beside the weights and the input: of 28
+        columns on AVX-512 where that divides the width."""
+        ow, vectors = self.columns or _OPEN_COLUMNS, self._vectors()
+        fitting = max(1, (self.target.core.registers - vectors - 1) // vectors)
+        columns = column_tile(ow, min(28 if ow % 28 == 0 else 14, fitting))
+        return self.choice(columns=columns, blocks=1, unroll=False, parallel=True)
+
+    def why_not(self, choice: Choice) -> str | None:
+        vectors = self._vectors()
+        registers = choice["columns"] * choice["blocks"] * vectors + choice["blocks"] * vectors + 1
+        most = self.target.core.registers
+        if registers > most:
+            return f"{registers} vector registers of {most}"
+        if self.channels is not None and self.channels % choice["blocks"]:
+            return f"{choice['blocks']} blocks do not divide the {self.channels} there are"
+        return None
+
+    def _vectors(self) -> int:
+        """Registers of a block of channels."""
+        return max(1, (const_shape(self.op.output(0))[4] or 1) * 4 // self.target.vector_bytes)
+
+    def cost(self, choice: Choice) -> Cost:
+        """As a product of columns by channels (see `products`): multiply-adds, or loads, or the latency of too few sums; columns that a ragged end
+        wastes; or memory."""
+        machine, core = self.target.machine, self.target.core
+        n, co, oh, ow, c = (d or _OPEN_COLUMNS for d in const_shape(self.op.output(0)))
+        columns, blocks, vectors = choice["columns"], choice["blocks"], self._vectors()
+        tiles = n * -(-co // blocks) * oh * -(-ow // columns)
+        chains = columns * blocks * vectors
+        loads = columns / (1 if self.is_sum else 0.5) + blocks * vectors
+        spilled = max(0, chains + blocks * vectors + 1 - core.registers)
+        clocks = tiles * (reduce_size(self.op) or c) * (max(chains / core.fma, loads / 2, 4.0) + spilled)
+        threads = min(machine.units, tiles) if choice["parallel"] else 1
+        issue = clocks / (core.clock_mhz * 1e6) / threads
+        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        start = parallel.START_SECONDS if choice["parallel"] else 0.0
+        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, op, out, blocks = begin_cpu(self.group, self.target), self.op, self.out, choice["blocks"]
+        cached = s.cache_write(out.output(0), "local") if out is op else op.output(0)
+        final, acc = s[out.output(0)], s[cached]
+        acc.set_scope("local")
+        n, co, oh, w, c = final.op.axis
+        wo, wi = final.split(w, factor=choice["columns"])
+        if blocks > 1:
+            co, ci = final.split(co, factor=blocks)
+            final.reorder(n, co, oh, wo, ci, wi, c)
+            final.unroll(ci)
+        else:
+            final.reorder(n, co, oh, wo, wi, c)
+        final.vectorize(c)
+        outer = final.fuse(n, co, oh)
+        if choice["parallel"]:
+            final.parallel(outer)
+        acc.compute_at(final, wo)
+        an, aco, ah, aw, ac = acc.op.axis
+        reduce = list(acc.op.reduce_axis)
+        acc.reorder(*reduce, *((an, ah, aco) if blocks > 1 else (an, aco, ah)), aw, ac)
+        acc.vectorize(ac)
+        acc.unroll(aw)
+        if blocks > 1:
+            acc.unroll(aco)
+        if choice["unroll"]:
+            acc.unroll(reduce[-1])
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def column_tile(ow: int, limit: int = 14) -> int:
+    """Columns of the register tile: the largest divisor up to the limit, or the limit with a ragged end."""
+    best = max(d for d in range(1, min(ow, limit) + 1) if ow % d == 0)
+    return best if best >= min(4, ow) else min(ow, 8, limit)

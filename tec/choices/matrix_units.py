@@ -1,0 +1,342 @@
+"""Matrix products on matrix units: MFMA, WMMA, mma.sync, one template.
+
+A work-group of some wavefronts computes a tile of C. A step of k brings tiles of A and B into shared memory in 16-byte
+pieces, swizzled or with rows padded by 16 bytes so that the lanes' 16-byte reads spread over the banks; each wavefront then feeds its part
+of them to the matrix unit from registers (see tec.te.intrin). An elementwise epilogue works on the accumulators where
+they lie.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..ir import Cast, Expr, IntImm, IterVar, Mul, Reduce, TensorRead
+from ..ir.dtype import dtype_info
+from ..ir.matrix import MatrixInstr
+from ..ir.visit import walk_exprs
+from ..ops.contraction import Contraction
+from ..schedule import Schedule
+from ..target import Target
+from ..te import ComputeOp, Operation, Tensor, intrin, thread_axis
+from . import padding, tilings
+from .group import Group, begin, const_shape, depends, extent, same_shape, substitute
+from .space import Choice, Cost, Scheduled, Space
+from .tilings import PIECE_BYTES, Shape, Tiling
+
+COMPUTED_IN_PLACE = ("tile",)  # tags of operands whose tiles are computed in shared memory (see `padding`)
+
+
+@dataclass(frozen=True)
+class Product:
+    """The two operands of a product, and whether A is [k, m] and B is [n, k]; a size is None where it is symbolic."""
+
+    a: Tensor
+    b: Tensor
+    trans_a: bool
+    trans_b: bool
+    m: int | None
+    n: int | None
+    k: int | None
+
+
+def operands(mm: ComputeOp) -> Product | None:
+    """The operands of sum_k A[..., i, k] * B[..., k, j] in any order of the last two indices; None for another form."""
+    body = mm.body[0]
+    if not isinstance(body, Reduce) or len(mm.body) != 1 or body.combiner.name != "sum" or len(mm.reduce_axis) != 1:
+        return None
+    source = body.source[0]
+    if not isinstance(source, Mul) or len(mm.axis) < 2:
+        return None
+    i, j, k = mm.axis[-2].var, mm.axis[-1].var, mm.reduce_axis[0].var
+    dims = const_shape(mm.output(0))
+    dom = mm.reduce_axis[0].dom
+    size_k = extent(dom.extent) if dom is not None else None
+    found: dict[str, tuple[Tensor, bool]] = {}
+    for e in (source.a, source.b):
+        read: Expr = e
+        while isinstance(read, Cast):
+            read = read.value
+        if not isinstance(read, TensorRead) or len(read.indices) < 2:
+            return None
+        x, y = read.indices[-2:]
+        for name, pair in (("a", (i, k)), ("b", (k, j))):
+            for trans in (False, True):
+                want = pair[::-1] if trans else pair
+                if x is want[0] and y is want[1]:
+                    found[name] = (read.tensor, trans)
+    if set(found) != {"a", "b"} or found["a"][0].dtype != found["b"][0].dtype or found["a"][0] is found["b"][0]:
+        return None
+    (a, trans_a), (b, trans_b) = found["a"], found["b"]
+    return Product(a, b, trans_a, trans_b, dims[-2], dims[-1], size_k)
+
+
+class MatrixProduct(Space):
+    """A product on the chip's matrix unit: the work-group's tile, its wavefronts, the instruction, how tiles lie in shared memory."""
+
+    template: ClassVar[str] = "matrix product"
+
+    def __init__(
+        self,
+        group: Group,
+        target: Target,
+        shape: Shape,
+        op: ComputeOp,
+        contraction: Contraction | None,
+        result: Tensor | None,
+    ):
+        super().__init__(group, target)
+        self.shape, self.op, self.contraction, self.result = shape, op, contraction, result
+        names = dict.fromkeys(_name(i, shape) for i in tilings.instructions(shape, target))
+        most = tilings.steps(shape, target)[0]
+        self.parameters = {
+            "rows": (128, 64, 256, 32, 16), "columns": (128, 64, 256, 32, 16), "step": tuple(2 * most >> k for k in range(4)),
+            "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3),
+        }  # fmt: skip
+
+    def tiling(self, choice: Choice) -> Tiling:
+        """The choice as a tiling."""
+        c = choice
+        m, n, k = map(int, c["instruction"].split("x"))
+        return Tiling(
+            c["rows"], c["columns"], c["step"], c["waves_m"], c["waves_n"], m, n, k, c["swizzle"], c["stages"]
+        )
+
+    def of_tiling(self, t: Tiling) -> Choice:
+        """A tiling as a choice."""
+        return self.choice(
+            rows=t.m, columns=t.n, step=t.k, waves_m=t.waves_m, waves_n=t.waves_n, instruction=f"{t.instr_m}x{t.instr_n}x{t.instr_k}",
+            swizzle=t.swizzle, stages=t.stages,
+        )  # fmt: skip
+
+    def why_not(self, choice: Choice) -> str | None:
+        return tilings.why_not(self.tiling(choice), self.shape, self.target)
+
+    def drafts(self) -> Iterator[Choice]:
+        yield from map(self.of_tiling, tilings.drafts(self.shape, self.target))
+
+    def cost(self, choice: Choice) -> Cost:
+        m = self.target.machine
+        clocks, limit = tilings.clocks(self.tiling(choice), self.shape, self.target)
+        return Cost(clocks / (m.matrix_clock_mhz or m.clock_mhz) * 1e-6, limit)
+
+    def build(self, choice: Choice) -> Scheduled:
+        t, outputs, op = self.tiling(choice), self.group.outputs, self.op
+        c = self.contraction
+        if c is not None and self.result is not None:
+            turns = (self._turn(t, c, 0), self._turn(t, c, 1))
+            result = padding.padded(c, (t.m, t.n, t.k), turns)
+            outputs = substitute(outputs, {self.result: result})
+            op = result.op.inputs[0].op  # type: ignore[assignment]
+        group = Group.of(outputs)
+        s = begin(group, keep=[o for o in group.ops if o.tag == "tile"])
+        out = group.output_ops[0]
+        assert isinstance(out, ComputeOp)
+        if not schedule(s, op, out, self.target, t, self.shape.unit or None):
+            raise AssertionError(f"{self} matched what it cannot schedule")
+        return Scheduled(s, outputs, choice)
+
+    def _turn(self, t: Tiling, c: Contraction, side: int) -> tuple[int, int] | None:
+        """How an operand that lies along its rows or columns is turned round on its way, a block of (rows, k) a thread."""
+        o, rows, tile = (c.a, c.m, t.m) if side == 0 else (c.b, c.n, t.n)
+        if self.target.kind == "cuda" or not padding.can_turn(c, o, rows, tile, t.k):
+            return None
+        return tilings.turning(t, tile, o.run(), o.dtype, self.target)
+
+
+def _name(i: MatrixInstr, shape: Shape) -> str:
+    return f"{i.m}x{i.n}x{tilings.instr_k(i, shape)}"
+
+
+def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
+    """The space of a group around the product `op`, whose operands may be padded where its form says what they are; None where no unit takes
+    it, or other work stands in the way."""
+    if len(group.output_ops) != 1 or group.reductions() != [op]:
+        return None
+    out = group.output_ops[0]
+    found = group.form("product")
+    if found is None:
+        p = operands(op)
+        if p is None or p.m is None or p.n is None or p.k is None or not same_shape(out.output(0), op.output(0)):
+            return None
+        batch = math.prod(d or 1 for d in const_shape(op.output(0))[:-2])
+        shape = Shape(p.m, p.n, p.k, batch, p.a.dtype, op.output(0).dtype, padded=False)
+        space = MatrixProduct(group, target, shape, op, None, None)
+    else:
+        form, carriers = found
+        c: Contraction = form.attrs["contraction"]
+        if c.a.dtype != c.b.dtype:
+            return None
+        shape = Shape(*padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c))
+        space = MatrixProduct(group, target, shape, op, c, carriers[0])
+    return space if next(space.drafts(), None) is not None else None
+
+
+def choose(p: Product, acc_dtype: str, target: Target, unit: str | None = None) -> Tiling | None:
+    """The cheapest tiling of a product whose operands are tensors as they are; None where the chip's unit does not fit. `unit` "tf32": see
+    `schedule`."""
+    if p.m is None or p.n is None or p.k is None:
+        return None
+    return tilings.cheapest(Shape(p.m, p.n, p.k, 1, p.a.dtype, acc_dtype, padded=False, unit=unit or ""), target)
+
+
+def schedule(
+    s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None, unit: str | None = None
+) -> bool:
+    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); False where the unit does not fit.
+
+    `unit` "tf32" lets a float32 product run on 19-bit matrix units, which nothing does unasked.
+    """
+    p = operands(mm)
+    if p is None or not _follows(out, mm):
+        return False
+    tiling = tiling or choose(p, mm.output(0).dtype, target, unit)
+    if tiling is None:
+        return False
+    t = tiling
+    square = t.instr_m == t.instr_n
+    mx = intrin.matrix(
+        target, unit or p.a.dtype, t.instr_m, t.instr_n, t.instr_k, trans_a=p.trans_a, trans_b=p.trans_b, swap=square
+    )
+    if out is mm:
+        acc_tensor = s.cache_write(mm.output(0), "fragment.acc")
+        final = s[mm.output(0)]
+    else:
+        acc_tensor, final = mm.output(0), s[out.output(0)]
+        s[acc_tensor].set_scope("fragment.acc")
+    acc = s[acc_tensor]
+    staged = []
+    for tensor, role in ((p.a, "a"), (p.b, "b")):
+        if tensor.op.tag in COMPUTED_IN_PLACE:
+            s[tensor].set_scope("shared")
+            shared = tensor
+        else:
+            shared = s.cache_read(tensor, "shared", [acc_tensor])
+        staged.append((shared, s.cache_read(shared, f"fragment.{role}", [acc_tensor]), role))
+    at = _output(final, t, mx)
+    inner = _product(acc, final, at, t, mx)
+    for shared, fragment, role in staged:
+        _operand(s, shared, fragment, role, acc, inner, t, mx, p)
+    return True
+
+
+def _follows(out: Operation, mm: ComputeOp, known: set[Operation] | None = None) -> bool:
+    """Whether `out` reads the product, at any distance, at its own place alone: what an epilogue on the accumulators can do."""
+    known = set() if known is None else known  # what is found to follow: an epilogue may read one value many times
+    if out is mm or out in known:
+        return True
+    if not isinstance(out, ComputeOp) or out.reduce_axis:
+        return False
+    reads: list[TensorRead] = []
+    for body in out.body:
+        reads += [e for e in walk_exprs(body) if isinstance(e, TensorRead)]
+    for read in reads:
+        op = read.tensor.op
+        if op is mm or depends(op, mm):
+            own = len(read.indices) == len(out.axis) and all(
+                i is a.var or (isinstance(i, IntImm) and i.value == 0 and _single(a))
+                for i, a in zip(read.indices, out.axis)
+            )
+            if not own or not _follows(op, mm, known):
+                return False
+    known.add(out)
+    return True
+
+
+def _single(axis: IterVar) -> bool:
+    """Whether an axis has one value: broadcasts then read index 0."""
+    return axis.dom is not None and extent(axis.dom.extent) == 1
+
+
+def _threads(t: Tiling, wave: int) -> tuple[Any, Any, Any]:
+    return (
+        thread_axis((0, wave), "threadIdx.x"),
+        thread_axis((0, t.waves_n), "threadIdx.y"),
+        thread_axis((0, t.waves_m), "threadIdx.z"),
+    )
+
+
+def _output(final: Any, t: Tiling, mx: intrin.MatrixIntrins) -> Any:
+    """Tiles of the output over blocks, wavefronts and matrix tiles. Returns the wavefront's axis."""
+    *lead, i, j = final.op.axis
+    bi, i = final.split(i, factor=t.m)
+    bj, j = final.split(j, factor=t.n)
+    wi, i = final.split(i, nparts=t.waves_m)
+    wj, j = final.split(j, nparts=t.waves_n)
+    ti, ii = final.split(i, factor=t.instr_m)
+    tj, jj = final.split(j, factor=t.instr_n)
+    final.reorder(*lead, bi, bj, wi, wj, ti, tj, ii, jj)
+    if lead:
+        final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
+    _, ty, tz = _threads(t, mx.instr.wave)
+    for axis, thread in ((bi, thread_axis("blockIdx.y")), (bj, thread_axis("blockIdx.x")), (wi, tz), (wj, ty)):
+        final.bind(axis, thread)
+    mx.on_tile(final, ii)
+    return wj
+
+
+def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins) -> tuple[Any, Any]:
+    """The accumulator's loops. Returns the axes of a step and of a part of it."""
+    acc.compute_at(final, at)
+    *lead, i, j = acc.op.axis
+    (k,) = acc.op.reduce_axis
+    ko, ki = acc.split(k, factor=t.k)
+    ki, kk = acc.split(ki, factor=t.instr_k)
+    ti, ii = acc.split(i, factor=t.instr_m)
+    tj, jj = acc.split(j, factor=t.instr_n)
+    acc.reorder(*lead, ko, ki, ti, tj, ii, jj, kk)
+    acc.unroll(ki)
+    if t.stages and (extent(k.dom.extent) or t.k + 1) > t.k:
+        acc.pragma(ko, "software_pipeline", t.stages)
+    acc.tensorize(ii, mx.mma)
+    return ko, ki
+
+
+def _operand(
+    s: Schedule, shared: Any, fragment: Any, role: str, acc: Any, inner: tuple[Any, Any], t: Tiling,
+    mx: intrin.MatrixIntrins, p: Product,
+) -> None:  # fmt: skip
+    """One operand: global memory to shared memory each step, shared memory to registers each part of a step."""
+    ko, ki = inner
+    instr: MatrixInstr = mx.instr
+    trans = p.trans_a if role == "a" else p.trans_b
+    rows, cols = instr.shape(role)[::-1] if trans else instr.shape(role)
+    f = s[fragment]
+    f.compute_at(acc, ki)
+    *_, x, y = f.op.axis
+    xo, xi = f.split(x, factor=rows)
+    yo, yi = f.split(y, factor=cols)
+    f.reorder(xo, yo, xi, yi)
+    f.tensorize(xi, mx.load_a if role == "a" else mx.load_b)
+    stage = s[shared]
+    stage.compute_at(acc, ko)
+    *_, x, y = stage.op.axis
+    piece = PIECE_BYTES // dtype_info(p.a.dtype).bytes
+    contiguous = t.k if (role == "a") != trans else (t.m if role == "a" else t.n)
+    if not t.swizzle:
+        stage.storage_align(x, contiguous, piece)
+    turn = stage.op.attrs.get("turn") if stage.op.tag in COMPUTED_IN_PLACE else None
+    if turn:
+        x, own = stage.split(x, factor=turn[0])
+        y, vec = stage.split(y, factor=turn[1])
+        *lead, _, _ = stage.op.axis
+        stage.reorder(*lead, y, x, own, vec)
+        rest = stage.fuse(*lead, y, x)
+    else:
+        rest, vec = stage.split(stage.fuse(*stage.op.axis), factor=piece)
+    tx, ty, tz = _threads(t, instr.wave)
+    for thread, n in ((tx, instr.wave), (ty, t.waves_n), (tz, t.waves_m)):
+        rest, part = stage.split(rest, factor=n)
+        stage.bind(part, thread)
+    if t.swizzle:
+        stage.pragma(part, "swizzle")
+    stage.unroll(rest)
+    if turn:
+        stage.unroll(own)
+    wide = min(piece, stage.op.attrs.get("wide", 1)) if stage.op.tag in COMPUTED_IN_PLACE and not turn else piece
+    if wide < piece:
+        parts, vec = stage.split(vec, factor=wide)
+        stage.unroll(parts)
+    stage.vectorize(vec)

@@ -1,0 +1,178 @@
+"""Stages one after another: what no other template takes. Elementwise work in vectors over threads; a reduction that stands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from ..ir.dtype import dtype_info
+from ..schedule import Schedule
+from ..target import Target
+from ..te import ComputeOp, Operation, thread_axis
+from . import parallel
+from .group import Group, begin, extent, reduce_size, size_of
+from .space import Choice, Cost, Scheduled, Space
+
+THREADS = 256  # of a GPU's work-group: four wavefronts of 64, so that a unit has some to change between
+_OPEN = 1 << 30  # elements, for the choice of threads, where sizes are symbolic
+
+
+# Tag of convolutions whose padded input is made first. A sum over channels reads it many times; a depthwise one so few that the copy would cost as much
+# as the sum: there the tiles at the edges have conditions, which are known once the window is unrolled.
+PADDED_FIRST = ("conv2d_nchwc",)
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The space of any group."""
+    yield GpuStages(group, target) if target.is_gpu else CpuStages(group, target)
+
+
+def lanes_for(dtype: str, target: Target) -> int:
+    """Lanes of a vector register for a dtype (at least 4)."""
+    bits = {"64": 8, "16": 2, "t8": 1}.get(dtype[-2:], 4)
+    return max(4, target.vector_bytes // bits if bits >= 4 else 16)
+
+
+def work(op: Operation) -> int:
+    """Multiply-adds, roughly; large where sizes are symbolic."""
+    elems = size_of(op.output(0).shape)
+    return (elems if elems is not None else _OPEN) * (reduce_size(op) or 1)
+
+
+def moved_bytes(group: Group) -> int:
+    """Bytes that outputs and what they are made from take, each once; symbolic sizes count one element."""
+    tensors = {id(t): t for op in group.ops for t in op.inputs if not t.op.inputs} | {id(t): t for t in group.outputs}
+    return sum((size_of(t.shape) or 1) * dtype_info(t.dtype).bytes for t in tensors.values())
+
+
+def computed(group: Group) -> list[ComputeOp]:
+    """The stages that get loops of their own: outputs and reductions."""
+    return [op for op in group.ops if isinstance(op, ComputeOp) and (group.is_output(op) or op.reduce_axis)]
+
+
+def begin_cpu(group: Group, target: Target) -> Schedule:
+    """A schedule with all inlined that may be, and the paddings made that are worth it."""
+    pads = [
+        op for op in group.ops if op.tag == "pad" and any(c.tag in PADDED_FIRST for c in group.consumers.get(op, []))
+    ]
+    s = begin(group, keep=pads)
+    for op in pads:
+        elementwise(s, op, target)  # type: ignore[arg-type]
+    return s
+
+
+class CpuStages(Space):
+    """One loop nest a stage: vectors of `vectors` registers innermost, over threads or not."""
+
+    template: ClassVar[str] = "cpu stages"
+
+    def __init__(self, group: Group, target: Target):
+        super().__init__(group, target)
+        self.parameters = {"vectors": (1, 2, 4), "parallel": (True, False)}
+
+    @property
+    def default(self) -> Choice:
+        return self.choice(vectors=1, parallel=True)
+
+    def cost(self, choice: Choice) -> Cost:
+        machine = self.target.machine
+        threads = machine.units if choice["parallel"] else 1
+        clocks = sum(work(op) for op in computed(self.group)) * parallel.POINTWISE
+        issue = clocks / (machine.clock_mhz * 1e6) / threads
+        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        start = parallel.START_SECONDS if choice["parallel"] else 0.0
+        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
+
+    def build(self, choice: Choice) -> Scheduled:
+        from .reductions import cpu_reduction
+
+        s = begin_cpu(self.group, self.target)
+        for op in computed(self.group):
+            make = cpu_reduction if op.reduce_axis else elementwise
+            make(s, op, self.target, choice["vectors"], choice["parallel"])
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, threads: bool = True) -> None:
+    """Outer axes fused over threads where that is worth it, the innermost split into vectors."""
+    stage = s[op]
+    axes = list(op.axis)
+    if not axes:
+        return
+    lanes = lanes_for(op.output(0).dtype, target) * vectors
+    total = size_of(op.output(0).shape)
+    inner = extent(axes[-1].dom.extent) if axes[-1].dom is not None else None
+    if inner is not None and inner % lanes and total is not None and total % lanes == 0 and len(axes) > 1:
+        axes = [stage.fuse(*axes)]
+        inner = total
+    outer, vec = stage.split(axes[-1], factor=lanes if inner is None or inner >= lanes else max(inner, 1))
+    if inner is None or inner >= 4:
+        stage.vectorize(vec)
+    loops = [*axes[:-1], outer]
+    if threads and parallel.worth(work(op) * parallel.POINTWISE):
+        stage.parallel(stage.fuse(*loops) if len(loops) > 1 else loops[0])
+
+
+class GpuStages(Space):
+    """One kernel a stage: `threads` of a work-group, `vector` bytes of an elementwise result a thread."""
+
+    template: ClassVar[str] = "gpu stages"
+
+    def __init__(self, group: Group, target: Target):
+        super().__init__(group, target)
+        self.parameters = {"threads": (256, 64, 128, 512, 1024), "vector": (16, 8, 4, 1)}
+
+    @property
+    def default(self) -> Choice:
+        return self.choice(threads=THREADS, vector=target_vector(self.target))
+
+    def why_not(self, choice: Choice) -> str | None:
+        return None if choice["threads"] <= self.target.max_threads else f"{self.target.max_threads} threads at most"
+
+    def cost(self, choice: Choice) -> Cost:
+        """The bytes that move, at a rate that narrow accesses lower; and a launch for each stage."""
+        machine = self.target.machine
+        rate = (machine.memory.gbps or machine.memory_gbps) * 1e9 * min(1.0, 0.5 + choice["vector"] / 32)
+        launches = len(computed(self.group)) * machine.launch_us * 1e-6
+        memory = moved_bytes(self.group) / rate
+        return Cost(launches + memory, "memory" if memory > launches else "launch")
+
+    def build(self, choice: Choice) -> Scheduled:
+        s = begin(self.group)
+        for op in computed(self.group):
+            bind_all(s, op, choice["threads"], 0 if op.reduce_axis else choice["vector"])
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def target_vector(target: Target) -> int:
+    """Bytes of the widest access of a thread."""
+    return target.max_vector_bytes
+
+
+def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0) -> Any:
+    """All data axes fused and bound to blocks and threads; vectors of so many bytes where they divide. Returns the thread's axis."""
+    stage = s[op]
+    total = size_of(op.output(0).shape)
+    bx, tx = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
+    if not op.axis:
+        if not op.reduce_axis:
+            one = stage.fuse()  # no axes: a loop of one
+            stage.bind(one, tx)
+            return one
+        # One sum: a work-group shares it.
+        k = stage.fuse(*op.reduce_axis) if len(op.reduce_axis) > 1 else op.reduce_axis[0]
+        _, inner = stage.split(k, factor=64)
+        stage.bind(inner, tx)
+        return inner
+    fused = stage.fuse(*op.axis) if len(op.axis) > 1 else op.axis[0]
+    lanes = vector // max(1, {"64": 8, "32": 4, "16": 2}.get(op.output(0).dtype[-2:], 1))
+    if total is not None and lanes > 1 and total % lanes == 0 and total >= lanes * 64:
+        fused, vec = stage.split(fused, factor=lanes)
+        stage.vectorize(vec)
+        total //= lanes
+    if total is not None:
+        threads = min(threads, max(32, 1 << (total - 1).bit_length())) if total < threads else threads
+    outer, inner = stage.split(fused, factor=threads)
+    stage.bind(outer, bx)
+    stage.bind(inner, tx)
+    return inner

@@ -1,0 +1,307 @@
+"""Matrix products: C[..., i, j] = sum_k A[..., i, k] * B[..., k, j], with an elementwise epilogue, on every target.
+
+CPU: a register tile of C (rows times some vectors), the other loops over threads; B is read in place (its rows are contiguous) or comes packed in
+panels. GPU: a tile of C a work-group, A and B staged through shared memory; on matrix units where the chip has them for the type (`matrix_units`), else
+a register tile a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from ..ir import Expr
+from ..ops.contraction import Contraction
+from ..ops.dims import typical
+from ..target import Target
+from ..te import ComputeOp, Operation, Tensor, thread_axis
+from . import matrix_units, padding, parallel
+from .group import Group, begin, const_shape, extent, largest_divisor, reduce_size, same_shape, size_of, substitute
+from .pointwise import begin_cpu
+from .space import Choice, Cost, Scheduled, Space
+
+_OPEN_ROWS = 8  # of a register tile where the number of rows is symbolic
+_FEW_GROUPS = 64  # work-groups below which a GPU is better off with more and smaller ones
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The spaces of a group whose only reduction is a matrix product."""
+    for op in group.reductions():
+        if target.is_gpu:
+            if _thin(group):
+                continue
+            space: Space | None = matrix_units.match(group, target, op) or SharedTiles.match(group, target, op)
+        else:
+            space = RegisterTiles.match(group, target, op) if op.tag == "matmul" else None
+        if space is not None:
+            yield space
+
+
+def _thin(group: Group) -> bool:
+    """Whether a product has so few rows, columns or terms that it is better off as sums, an output a thread or a work-group. Not a convolution's: its
+    windows would be made again for each output."""
+    found = group.form("product")
+    if found is None:
+        return False
+    c: Contraction = found[0].attrs["contraction"]
+    return bool(c.few_is_thin and (min(typical(c.m), typical(c.n)) < 8 or typical(c.k) < 4))
+
+
+class RegisterTiles(Space):
+    """A CPU's product: `rows` by `columns` of C in vector registers, `unroll` steps of k at a time, over threads or not."""
+
+    template: ClassVar[str] = "cpu product"
+
+    def __init__(self, group: Group, target: Target, op: ComputeOp, out: ComputeOp):
+        super().__init__(group, target)
+        self.op, self.out = op, out
+        *_, self.m, self.n = const_shape(op.output(0))
+        self.lanes = max(4, target.vector_bytes // 4)
+        self.is_open = self.m is None or self.n is None
+        block = op.attrs.get("block")
+        columns = (
+            (block,)
+            if block
+            else tuple(self.lanes * v for v in (2, 1, 3, 4) if self.n is None or self.lanes * v <= self.n)
+        )
+        height = self._rows(columns[0])
+        self.parameters = {
+            "rows": (height, *[r for r in range(1, 25) if r != height and (self.m is None or r <= self.m)]),
+            "columns": columns, "unroll": (4, 1, 2, 8), "parallel": (True,) if self.is_open else (True, False),
+        }  # fmt: skip
+
+    @classmethod
+    def match(cls, group: Group, target: Target, op: Operation) -> RegisterTiles | None:
+        pair = _anchor_and_output(group, op)
+        if pair is None or len(pair[0].axis) < 2 or len(op.reduce_axis) != 1:
+            return None
+        n = const_shape(op.output(0))[-1]
+        if (n is not None and n < max(4, target.vector_bytes // 4)) or op.output(0).dtype not in (
+            "float32",
+            "float64",
+            "int32",
+        ):
+            return None
+        return cls(group, target, *pair)
+
+    def _rows(self, columns: int) -> int:
+        """As many rows as the registers hold beside a row of B, all tiles full where some number of rows allows it."""
+        vectors = -(-columns // self.lanes)
+        fitting = max(1, (self.target.core.registers - vectors - 1) // vectors)
+        if self.m is None:
+            return min(_OPEN_ROWS, fitting)
+        height = largest_divisor(self.m, min(12 if vectors == 2 else 16, fitting))
+        return height if height >= 4 else min(self.m, 8, fitting)
+
+    @property
+    def default(self) -> Choice:
+        n, lanes = self.n, self.lanes
+        width = self.op.attrs.get("block") or (2 * lanes if n is not None and n % (2 * lanes) == 0 else lanes)
+        work = (size_of(self.op.output(0).shape[-2:]) or 0) * (reduce_size(self.op) or 1)
+        return self.choice(
+            rows=self._rows(width), columns=width, unroll=4 if (reduce_size(self.op) or 1) % 4 == 0 else 1,
+            parallel=self.is_open or parallel.worth(work / self.target.machine.macs("float32")),
+        )  # fmt: skip
+
+    def why_not(self, choice: Choice) -> str | None:
+        vectors = -(-choice["columns"] // self.lanes)
+        registers = choice["rows"] * vectors + vectors + 1
+        most = self.target.core.registers
+        if registers > most:
+            return f"{registers} vector registers of {most}"
+        if (reduce_size(self.op) or choice["unroll"]) % choice["unroll"]:
+            return f"{choice['unroll']} steps do not divide the sum"
+        return None
+
+    def cost(self, choice: Choice) -> Cost:
+        """Multiply-adds at the core's rate, more where too few sums are under way for the latency or more than there are registers; or the
+        memory that the tiles read."""
+        machine, core = self.target.machine, self.target.core
+        m, n, k = self.m or _OPEN_ROWS, self.n or 4 * self.lanes, reduce_size(self.op) or 64
+        rows, columns = choice["rows"], choice["columns"]
+        vectors = -(-columns // self.lanes)
+        size, chains = size_of(self.op.output(0).shape[:-2]) or 1, rows * vectors
+        tiles = size * -(-m // rows) * -(-n // columns)
+        # A vector FMA has a latency of four clocks; an operand of A comes as a broadcast, one of B as a load, two loads a clock.
+        per_k = max(chains / core.fma, (rows + vectors) / 2, 4.0)
+        spilled = max(0, chains + vectors + 1 - core.registers)
+        clocks = tiles * k * (per_k + spilled)
+        threads = machine.units if choice["parallel"] else 1
+        issue = clocks / (core.clock_mhz * 1e6) / min(threads, tiles)
+        bytes_ = 4.0 * size * (m * k * -(-n // columns) + n * k)
+        near = machine.level("L2") or machine.memory
+        memory = bytes_ / ((near.gbps or machine.memory_gbps) * 1e9) * machine.units / threads
+        start = parallel.START_SECONDS if choice["parallel"] else 0.0
+        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
+
+    def build(self, choice: Choice) -> Scheduled:
+        s = begin_cpu(self.group, self.target)
+        mm, out, n, lanes = self.op, self.out, self.n, self.lanes
+        height, width = choice["rows"], choice["columns"]
+        stage = s[out]
+        cached = s.cache_write(out.output(0), "local") if out is mm else mm.output(0)
+        final = s[out.output(0)] if out is mm else stage
+        axes = list(final.op.axis)
+        io, ii = final.split(axes[-2], factor=height)
+        jo, ji = final.split(axes[-1], factor=width)
+        # The column panel outermost: its part of B stays in the second-level cache while the rows go by.
+        final.reorder(*axes[:-2], jo, io, ii, ji)
+        if n is None or n % width == 0:
+            final.vectorize(ji)
+        acc = s[cached]
+        if self.is_open:
+            # Loops of unknown length are not fused: it would take a division to find the place, and full tiles do not part from the
+            # ragged ones at the end.
+            lead = [*axes[:-2], jo] if n is not None else axes[:-2]
+            panels = final.fuse(*lead) if len(lead) > 1 else lead[0] if lead else jo
+            final.parallel(panels if len(axes) > 2 or n is None or n >= 4 * width else io)
+            outer = io
+        else:
+            outer = final.fuse(*axes[:-2], jo, io)
+            if choice["parallel"]:
+                final.parallel(outer)
+        acc.compute_at(final, outer)
+        acc.set_scope("local")
+        *lead, ci, cj = acc.op.axis
+        (k,) = acc.op.reduce_axis
+        ko, ki = acc.split(k, factor=choice["unroll"])
+        cjo, cji = acc.split(cj, factor=lanes)
+        acc.reorder(*lead, ko, ki, ci, cjo, cji)
+        acc.vectorize(cji)
+        acc.unroll(cjo)
+        acc.unroll(ci)
+        acc.unroll(ki)
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def _anchor_and_output(group: Group, op: Operation) -> tuple[ComputeOp, ComputeOp] | None:
+    """The product and the one output it ends in, where the output has the product's shape."""
+    if not isinstance(op, ComputeOp) or len(group.output_ops) != 1 or len(group.reductions()) != 1:
+        return None
+    out = group.output_ops[0]
+    if not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
+        return None
+    return op, out
+
+
+class SharedTiles(Space):
+    """A GPU's product without matrix units: a tile a work-group, its operands' tiles in shared memory, a block of the result a thread."""
+
+    template: ClassVar[str] = "gpu product"
+
+    def __init__(self, group: Group, target: Target, contraction: Contraction, result: Tensor):
+        super().__init__(group, target)
+        self.contraction, self.result = contraction, result
+        self.parameters = {
+            "rows": (64, 32, 16, 128),
+            "columns": (64, 32, 16, 128),
+            "step": (16, 8, 32),
+            "stages": (1, 0),
+        }
+
+    @classmethod
+    def match(cls, group: Group, target: Target, op: ComputeOp) -> SharedTiles | None:
+        found = group.form("product")
+        if found is None or len(group.output_ops) != 1 or group.reductions() != [op]:
+            return None
+        out = group.output_ops[0]
+        if not isinstance(out, ComputeOp) or len(out.axis) != len(op.axis):
+            return None
+        return cls(group, target, found[0].attrs["contraction"], found[1][0])
+
+    @property
+    def default(self) -> Choice:
+        rows, columns, step = tile_sizes(*padding.sizes(self.contraction))
+        return self.choice(rows=rows, columns=columns, step=step, stages=1)
+
+    def why_not(self, choice: Choice) -> str | None:
+        rows, columns, step = choice["rows"], choice["columns"], choice["step"]
+        threads, used = min(16, rows // 4) * min(16, columns // 4), (rows + columns) * step
+        if rows * columns // threads > self.target.chip.vgprs // 2:
+            return f"{rows * columns // threads} registers of a thread for the sums alone"
+        if used * _bytes(self.contraction) > self.target.static_lds_bytes:
+            return f"{used} elements in shared memory"
+        if used % threads:
+            return "the threads have not all as many elements of a step to bring"
+        return None
+
+    def cost(self, choice: Choice) -> Cost:
+        """Multiply-adds at the vector units' rate on as many units as there are work-groups; or the traffic of shared memory, two elements of which
+        feed a block of the result."""
+        machine, c = self.target.machine, self.contraction
+        m, n, k, batch = padding.sizes(c)
+        rows, columns = choice["rows"], choice["columns"]
+        groups = batch * -(-m // rows) * -(-n // columns)
+        share = max(1.0, groups / machine.units)
+        macs = rows * columns * k / machine.macs(c.acc, matrix=False)
+        block = rows // min(16, rows // 4), columns // min(16, columns // 4)
+        lds = rows * columns * k * _bytes(c) * (1 / block[0] + 1 / block[1]) / machine.scratch_bytes_a_clock
+        clocks, limit = max((macs, "issue"), (lds, "LDS"))
+        return Cost(machine.launch_us * 1e-6 + share * clocks / (machine.clock_mhz * 1e6), limit)
+
+    def build(self, choice: Choice) -> Scheduled:
+        tile_m, tile_n, step = choice["rows"], choice["columns"], choice["step"]
+        result = padding.padded(self.contraction, (tile_m, tile_n, step))
+        outputs = substitute(self.group.outputs, {self.result: result})
+        (op,) = (t.op for t in result.op.inputs)
+        assert isinstance(op, ComputeOp)
+        group = Group.of(outputs)
+        s = begin(group, keep=[o for o in group.ops if o.tag == "tile"])
+        out = group.output_ops[0]
+        rows, cols = min(16, tile_m // 4), min(16, tile_n // 4)
+        tx, ty = thread_axis((0, cols), "threadIdx.x"), thread_axis((0, rows), "threadIdx.y")
+        final, acc = s[out], s[op]
+        acc.set_scope("local")
+        *lead, i, j = out.axis
+        io, ii = final.split(i, factor=tile_m)
+        jo, ji = final.split(j, factor=tile_n)
+        ti, iv = final.split(ii, nparts=rows)
+        tj, jv = final.split(ji, nparts=cols)
+        final.reorder(*lead, io, jo, ti, tj, iv, jv)
+        if lead:
+            final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
+        for axis, thread in ((io, thread_axis("blockIdx.y")), (jo, thread_axis("blockIdx.x")), (ti, ty), (tj, tx)):
+            final.bind(axis, thread)
+        final.unroll(iv)
+        if (_size(j) or 1) % tile_n == 0:
+            final.vectorize(jv)
+        else:
+            final.unroll(jv)
+        acc.compute_at(final, tj)
+        (k,) = op.reduce_axis
+        ko, ki = acc.split(k, factor=step)
+        own = list(op.axis)
+        acc.reorder(ko, ki, *own)
+        if choice["stages"] and (_size(k) or 2 * step) > step:
+            acc.pragma(ko, "software_pipeline", 1)  # the next step's loads are under way in registers meanwhile
+        for axis in own[-2:]:
+            acc.unroll(axis)
+        for tile in op.inputs:
+            stage = s[tile]
+            stage.set_scope("shared")
+            stage.compute_at(acc, ko)
+            fused = stage.fuse(*tile.op.axis)
+            _, f = stage.split(fused, factor=cols * rows)
+            fy, fx = stage.split(f, factor=cols)
+            stage.bind(fy, ty)
+            stage.bind(fx, tx)
+        return Scheduled(s, outputs, choice)
+
+
+def tile_sizes(m: int, n: int, k: int, batch: int = 1) -> tuple[int, int, int]:
+    """Tile of a work-group without matrix units: rows, columns, and the step along the sum."""
+    rows, cols = (64 if x > 32 else 32 if x > 16 else 16 for x in (m, n))
+    if batch * -(-m // rows) * -(-n // cols) < _FEW_GROUPS:
+        rows, cols = min(rows, 32), min(cols, 32)
+    return rows, cols, 16 if k > 8 else 8
+
+
+def _bytes(c: Contraction) -> int:
+    from ..ir.dtype import dtype_info
+
+    return dtype_info(c.a.dtype).bytes
+
+
+def _size(axis: Any) -> int | None:
+    e: Expr | None = axis.dom.extent if axis.dom is not None else None
+    return extent(e) if e is not None else None

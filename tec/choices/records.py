@@ -1,0 +1,76 @@
+"""Choices from outside: what a search found, or what a user asks for, in place of the defaults.
+
+A lookup is `lookup(signature, target, machine) -> Choice | None`. Signatures are `Group.signature`: the same computation (shapes, dtypes,
+layouts) has the same one in every process. A choice that no longer fits its group is left aside with a warning: records outlive the code that they
+were made with.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ..errors import ScheduleError
+from ..target import Machine, Target
+from .space import Choice, Scheduled, Space
+
+Lookup = Callable[[str, Target, Machine], "Choice | None"]
+
+_LOOKUP: ContextVar[Lookup | None] = ContextVar("tec_choices", default=None)
+
+
+def as_lookup(choices: Lookup | Mapping[str, Choice] | None) -> Lookup | None:
+    """A lookup from a callable or from {signature: choice}."""
+    if choices is None or callable(choices):
+        return choices
+    if not isinstance(choices, Mapping):
+        raise ScheduleError(
+            f"choices are a dict of signatures to choices, or a function of (signature, target, machine), not {choices!r}",
+            locate=False,
+        )
+    table = dict(choices)
+    return lambda signature, target, machine: table.get(signature)
+
+
+@contextmanager
+def using(choices: Lookup | Mapping[str, Choice] | None) -> Iterator[None]:
+    """Groups scheduled inside of the block take their choices from here first; None keeps what is in force."""
+    lookup = as_lookup(choices)
+    token = _LOOKUP.set(lookup if lookup is not None else _LOOKUP.get())
+    try:
+        yield
+    finally:
+        _LOOKUP.reset(token)
+
+
+def lookup(signature: str, target: Target, machine: Machine) -> Choice | None:
+    """The choice recorded for a group; None without one."""
+    found = _LOOKUP.get()
+    return found(signature, target, machine) if found is not None else None
+
+
+def recorded(spaces: list[Space]) -> Scheduled | None:
+    """The recorded choice of a group, applied by the space that its template names; None without one that fits."""
+    if _LOOKUP.get() is None or not spaces:
+        return None
+    group, target = spaces[0].group, spaces[0].target
+    choice: Any = lookup(group.signature, target, target.machine)
+    if choice is None:
+        return None
+    named = choice.get("template", spaces[0].template) if isinstance(choice, Mapping) else spaces[0].template
+    space = next((s for s in spaces if s.template == named), None)
+    try:
+        if space is None:
+            raise ScheduleError(
+                f"no template {named!r} for it; there are {', '.join(s.template for s in spaces)}", locate=False
+            )
+        return space.apply(choice)
+    except ScheduleError as error:
+        warnings.warn(
+            f"the choice recorded for {group.name} does not fit, and the default stands in: {error.message}",
+            stacklevel=2,
+        )
+        return None

@@ -1,0 +1,169 @@
+"""Rows: reductions along the trailing axes of one output (softmax, normalisation), and everything between them.
+
+CPU: one pass of loops a row, everything else inside, rows over threads. GPU: a work-group a row, whose threads share each reduction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ..target import Target
+from ..te import ComputeOp, thread_axis
+from . import parallel
+from .group import Group, begin, extent, reduce_size, shape_key, size_of
+from .pointwise import begin_cpu, lanes_for, moved_bytes, work
+from .reductions import rows_in_lanes
+from .space import Choice, Cost, Scheduled, Space
+
+_OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threads
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The spaces of a group that is computed row by row."""
+    space = GpuRows.match(group, target) if target.is_gpu else CpuRows.match(group, target)
+    if space is not None:
+        yield space
+
+
+class CpuRows(Space):
+    """All reductions inside of the output's loop over rows; vectors of `vectors` registers."""
+
+    template: ClassVar[str] = "cpu rows"
+
+    def __init__(self, group: Group, target: Target, out: ComputeOp, outer: int):
+        super().__init__(group, target)
+        self.out, self.outer = out, outer
+        self.parameters = {"vectors": (1, 2, 4), "parallel": (True, False)}
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> CpuRows | None:
+        reductions = group.reductions()
+        if len(reductions) < 2 or len(group.output_ops) != 1:
+            return None
+        out = group.output_ops[0]
+        if not isinstance(out, ComputeOp) or out.reduce_axis:
+            return None
+        lead = min(len([a for a in red.axis if extent(a.dom.extent) != 1]) for red in reductions)  # type: ignore[union-attr]
+        outer = _common_rows(out, reductions)
+        return cls(group, target, out, outer) if outer and lead else None
+
+    @property
+    def default(self) -> Choice:
+        return self.choice(vectors=1, parallel=parallel.worth(work(self.out) * parallel.ROWS))
+
+    def cost(self, choice: Choice) -> Cost:
+        machine = self.target.machine
+        threads = machine.units if choice["parallel"] else 1
+        issue = work(self.out) * parallel.ROWS / (machine.clock_mhz * 1e6) / threads
+        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        start = parallel.START_SECONDS if choice["parallel"] else 0.0
+        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, target, out, outer = begin_cpu(self.group, self.target), self.target, self.out, self.outer
+        stage = s[out]
+        lead_loop = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
+        if choice["parallel"]:
+            stage.parallel(lead_loop)
+        for red in self.group.reductions():
+            s[red].compute_at(stage, lead_loop)
+            rows_in_lanes(s, red, target)
+        inner = out.axis[-1]
+        n = extent(inner.dom.extent) if inner.dom is not None else None
+        lanes = lanes_for(out.output(0).dtype, target) * choice["vectors"]
+        if outer < len(out.axis) and (n is None or n >= lanes):
+            _, vec = stage.split(inner, factor=lanes)
+            stage.vectorize(vec)
+        return Scheduled(s, self.group.outputs, choice)
+
+
+class GpuRows(Space):
+    """A work-group of `threads` a row."""
+
+    template: ClassVar[str] = "gpu rows"
+
+    def __init__(self, group: Group, target: Target, out: ComputeOp, outer: int):
+        super().__init__(group, target)
+        self.out, self.outer = out, outer
+        # Rows of symbolic length: as many threads as suit short and middling ones.
+        sizes = [self._length(), *[reduce_size(r) for r in group.reductions()]]
+        self.longest = max(_OPEN_ROW if n is None else n for n in sizes)
+        self.parameters = {"threads": (32, 64, 128, 256, 512, 1024)}
+
+    def _length(self) -> int | None:
+        return size_of(a.dom.extent for a in self.out.axis[self.outer :] if a.dom is not None)
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> GpuRows | None:
+        reductions = group.reductions()
+        if not reductions or len(group.output_ops) != 1:
+            return None
+        out = group.output_ops[0]
+        if not isinstance(out, ComputeOp) or out.reduce_axis:
+            return None
+        outer = _common_rows(out, reductions)
+        if not outer or outer >= len(out.axis):
+            return None
+        length = size_of(a.dom.extent for a in out.axis[outer:] if a.dom is not None)
+        if length is not None and length < 2:
+            return None
+        if any(shape_key(r.output(0))[:outer] != shape_key(out.output(0))[:outer] for r in reductions):
+            return None
+        if any(size_of(r.output(0).shape[outer:]) != 1 for r in reductions):
+            return None  # sums for each element of the row, not for the row
+        return cls(group, target, out, outer)
+
+    @property
+    def default(self) -> Choice:
+        # A wavefront of 32 or 64 for short rows: its sums need no barrier. Longer ones take 16 elements a thread, up to four wavefronts.
+        return self.choice(threads=32 if self.longest <= 64 else 64 if self.longest <= 1024 else 256)
+
+    def why_not(self, choice: Choice) -> str | None:
+        return None if choice["threads"] <= self.target.max_threads else f"{self.target.max_threads} threads at most"
+
+    def cost(self, choice: Choice) -> Cost:
+        """The bytes that move; or passes over rows, each with the latency of its loads and of a sum over the work-group's wavefronts."""
+        machine, threads = self.target.machine, choice["threads"]
+        rows = size_of(self.out.output(0).shape[: self.outer]) or 1
+        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        passes = len(self.group.reductions()) + 1
+        own = -(-self.longest // threads)
+        waves = -(-threads // self.target.wavefront_size)
+        clocks = passes * (own * 8 + 40 + 30 * (waves > 1))
+        resident = machine.units * max(1, 2048 // threads)
+        issue = -(-rows // resident) * clocks / (machine.clock_mhz * 1e6)
+        return Cost(machine.launch_us * 1e-6 + max(memory, issue), "memory" if memory >= issue else "latency")
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, out, outer, threads = begin(self.group), self.out, self.outer, choice["threads"]
+        stage = s[out]
+        lead = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
+        stage.bind(lead, thread_axis("blockIdx.x"))
+        rest = stage.fuse(*out.axis[outer:]) if len(out.axis) - outer > 1 else out.axis[outer]
+        _, inner = stage.split(rest, factor=threads)
+        tx = thread_axis((0, threads), "threadIdx.x")
+        stage.bind(inner, tx)
+        for red in self.group.reductions():
+            rstage = s[red]
+            k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
+            _, ki = rstage.split(k, factor=threads)
+            rstage.bind(ki, tx)
+            rstage.compute_at(stage, lead)
+            rstage.set_scope("shared")
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def _common_rows(out: ComputeOp, reductions: list[ComputeOp]) -> int | None:
+    """How many leading axes of the output all reductions share with it (equal extents); None where that is no row pattern."""
+    shape = shape_key(out.output(0))
+    best = len(shape) - 1
+    for red in reductions:
+        own = shape_key(red.output(0))
+        k = 0
+        while k < min(len(own), len(shape)) and own[k] == shape[k]:
+            k += 1
+        if any(d != 1 for d in own[k:]):
+            return None
+        best = min(best, k)
+    return best

@@ -1,0 +1,138 @@
+"""Spaces: what a template can do with one group on one machine.
+
+A template looks at a group and says whether it fits: `match(group, target) -> Space | None`. A space has parameters, each a name with its
+options, and predicates that say which combinations are legal; it prices a choice and applies one to a schedule. A choice is plain data,
+{"template": name, parameter: value, ...}, so that it can be kept, compared and sent elsewhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..errors import ScheduleError
+from ..schedule import Schedule
+from ..target import Target
+from ..te import Tensor
+from .group import Group
+
+Choice = dict[str, Any]  # parameter -> int, bool or text
+_MOST_LISTED = 8  # options of a parameter that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a choice is thought to take, in seconds, and what limits it ("issue", "matrix", "LDS", "memory", "launch", ...)."""
+
+    seconds: float
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A choice applied: the schedule, and the tensors that stand for the group's outputs in it (other ones where the template has
+    another form of the computation)."""
+
+    schedule: Schedule
+    outputs: list[Tensor]
+    choice: Choice
+
+
+class Space:
+    """One template's choices for one group. Subclasses set `template`, fill `parameters`, and write `cost` and `build`."""
+
+    template: ClassVar[str]
+    is_second = False  # legal, but another template's default is better
+
+    def __init__(self, group: Group, target: Target):
+        self.group, self.target = group, target
+        self.parameters: dict[str, tuple[Any, ...]] = {}
+
+    # ---- what a template says
+
+    def why_not(self, choice: Choice) -> str | None:
+        """Why a combination of known options is not legal, in words; None where it is."""
+        return None
+
+    def cost(self, choice: Choice) -> Cost:
+        """The time that a legal choice should take on the target's machine."""
+        raise NotImplementedError
+
+    def drafts(self) -> Iterator[Choice]:
+        """Legal choices worth pricing for the default, the one that wins a tie first."""
+        return self.all
+
+    def build(self, choice: Choice) -> Scheduled:
+        """Apply a legal choice."""
+        raise NotImplementedError
+
+    # ---- what follows from it
+
+    @property
+    def default(self) -> Choice:
+        """The cheapest of the drafts."""
+        return min(self.drafts(), key=lambda c: self.cost(c).seconds)
+
+    @property
+    def all(self) -> Iterator[Choice]:
+        """Every legal choice."""
+        for values in itertools.product(*self.parameters.values()):
+            choice = self.choice(**dict(zip(self.parameters, values)))
+            if self.why_not(choice) is None:
+                yield choice
+
+    def choice(self, **values: Any) -> Choice:
+        """Values as a choice of this template."""
+        return {"template": self.template, **values}
+
+    def check(self, choice: Mapping[str, Any]) -> Choice:
+        """The choice in full: what it leaves out is the default's. Raises ScheduleError, which lists what is legal."""
+        if not isinstance(choice, Mapping):
+            raise ScheduleError(f"a choice is a dict of names to values, not {choice!r}", locate=False)
+        given = {k: v for k, v in choice.items() if k != "template"}
+        if choice.get("template", self.template) != self.template:
+            raise ScheduleError(
+                f"a choice of template {choice['template']!r} for a group that {self.template!r} serves", locate=False
+            )
+        for name, value in given.items():
+            if name not in self.parameters:
+                known = ", ".join(self.parameters) or "none"
+                raise ScheduleError(
+                    f"{self.template} has no parameter {name!r}", hint=f"its parameters: {known}", locate=False
+                )
+            options = self.parameters[name]
+            if not any(value == o and type(value) is type(o) for o in options):
+                raise ScheduleError(
+                    f"{self.template}: {name} cannot be {value!r}",
+                    hint=f"it is one of {_listed(options)}",
+                    locate=False,
+                )
+        full = {**self.default, **given} if len(given) < len(self.parameters) else self.choice(**given)
+        why = self.why_not(full)
+        if why is not None:
+            near = itertools.islice(self.all, 3)
+            raise ScheduleError(
+                f"{self.template}: {text(full)} is not legal: {why}",
+                hint="legal are, for one, " + "; ".join(map(text, near)),
+                locate=False,
+            )
+        return full
+
+    def apply(self, choice: Mapping[str, Any] | None = None) -> Scheduled:
+        """The schedule of a choice, the default's without one. Raises ScheduleError where it is not legal."""
+        return self.build(self.default if choice is None else self.check(choice))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}: {_listed(v)}' for k, v in self.parameters.items())})"
+
+
+def text(choice: Mapping[str, Any]) -> str:
+    """A choice in a line: "rows 8, columns 32"."""
+    return ", ".join(f"{k} {v}" for k, v in choice.items() if k != "template")
+
+
+def _listed(options: tuple[Any, ...]) -> str:
+    shown = ", ".join(map(repr, options[:_MOST_LISTED]))
+    return shown + (f", ... ({len(options)} in all)" if len(options) > _MOST_LISTED else "")

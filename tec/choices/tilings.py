@@ -1,0 +1,181 @@
+"""Tilings of products on matrix units: which are legal on a chip, and what each should cost.
+
+A work-group of some wavefronts computes a tile of C, a step of k at a time. The cost is the largest of matrix work, traffic of shared memory (both on full
+or idle compute units) and traffic of global memory, which they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..ir.dtype import dtype_info
+from ..ir.matrix import MatrixInstr
+from ..target import Target
+from ..te import intrin
+
+PIECE_BYTES = 16  # the widest access of a thread
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Rows and columns of C of a work-group, its wavefronts along them, k of a step, and the instruction's shape."""
+
+    m: int
+    n: int
+    k: int
+    waves_m: int
+    waves_n: int
+    instr_m: int
+    instr_n: int
+    instr_k: int
+    swizzle: bool = False  # the tiles in shared memory, in place of padding them
+    stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
+
+    @property
+    def waves(self) -> int:
+        return self.waves_m * self.waves_n
+
+
+# Rows and columns of C of a work-group, and its wavefronts along them: what defaults are taken from. Larger ones are for a search: they pay only where
+# a product fills the machine with them, and need a pipeline of their own.
+DRAFTS = (
+    (128, 128, 2, 2), (128, 64, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (64, 32, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1),
+)  # fmt: skip
+LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
+_UNITS = 128  # compute units of a GPU, about: products of fewer work-groups leave some idle
+_LDS_BYTES = 128  # a clock of a compute unit
+_MEMORY_BYTES = 4096  # a clock of the GPU, caches included
+_STEP_CLOCKS = 60  # the least for a step: barriers and addresses
+_MACS = {
+    "float32": 128,
+    "float64": 128,
+}  # multiply-adds a clock of a compute unit's matrix unit; 1024 for narrower types
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A product as a tiling sees it: sizes (of symbolic ones, typical ones), the dtype or unit of its elements, and how its operands come."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: str
+    acc: str
+    padded: bool  # operands filled up with zeros to whole tiles
+    guarded: bool = False  # elements under conditions
+    unit: str = ""  # "tf32": float32 on a unit of 19 bits
+
+    @property
+    def bytes(self) -> int:
+        """Of an element."""
+        return dtype_info(self.dtype).bytes
+
+
+def instructions(shape: Shape, target: Target) -> list[MatrixInstr]:
+    """The chip's instructions for the types, the largest first."""
+    known = intrin.shapes(target, shape.unit or shape.dtype)
+    return sorted((i for i in known if i.acc_dtype == shape.acc), key=lambda x: -x.m * x.n)
+
+
+def instr_k(i: MatrixInstr, shape: Shape) -> int:
+    """k of an instruction as it is used: MFMAs take as many in a row as a 16-byte piece feeds."""
+    return i.k * max(1, PIECE_BYTES // shape.bytes // i.a_elems) if i.unit == "mfma" else i.k
+
+
+def steps(shape: Shape, target: Target) -> tuple[int, ...]:
+    """Sizes of a step of k, best first: 128 bytes a row, 64 on RDNA, where registers are fewer."""
+    most = (64 if target.chip.family.startswith("rdna") else 128) // shape.bytes
+    return (most, most // 2, most // 4)
+
+
+def usual(target: Target) -> tuple[bool, int]:
+    """(swizzle, stages): swizzled tiles are no larger than their data; copies in the background fill a second slot by themselves."""
+    return not target.chip.family.startswith("rdna"), 2 if target.kind == "cuda" else 1
+
+
+def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
+    """Why a tiling does not fit a product on the chip; None where it does."""
+    i = next(
+        (i for i in instructions(shape, target) if (i.m, i.n, instr_k(i, shape)) == (t.instr_m, t.instr_n, t.instr_k)),
+        None,
+    )
+    if i is None:
+        return "the chip has no such instruction for these types"
+    if shape.m < t.m or shape.n < t.n:
+        return f"the product has {shape.m} rows and {shape.n} columns"  # a split never makes loops longer than what there is
+    if t.m // t.waves_m % t.instr_m or t.n // t.waves_n % t.instr_n:
+        return "a wavefront's part is not a whole number of instructions"
+    if t.instr_m * t.instr_n == 1024 and min(t.m, t.n) < 64:
+        return "instructions of 32 by 32 leave small tiles a wavefront or two"
+    if t.k % t.instr_k:
+        return "a step is not a whole number of instructions"
+    if not shape.padded and shape.k % t.k:
+        return f"a step does not divide the sum of {shape.k}, and the operands are not padded"
+    threads, piece = t.waves * i.wave, PIECE_BYTES // shape.bytes
+    if threads > target.max_threads:
+        return f"{threads} threads"
+    if t.m * t.k // piece % threads or t.n * t.k // piece % threads:
+        return "the threads have not all as many pieces of a step to bring"
+    slots = max(1, t.stages)
+    lds = (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * shape.bytes * slots
+    if lds > target.lds_bytes:
+        return f"{lds} bytes of shared memory of {target.lds_bytes}"
+    registers = t.m * t.n // threads * dtype_info(shape.acc).bytes // 4
+    if 2 * registers > target.chip.vgprs + 1:
+        return f"{registers} registers of a thread for the sums alone"
+    if t.m * t.n >= 128 * 128 and target.chip.family.startswith("rdna") and shape.padded:
+        if shape.guarded or shape.m % t.m or shape.n % t.n or shape.k % t.k:
+            return "with guards it would need more registers than there are"
+    return None
+
+
+def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
+    """For each of the usual tiles the one with the largest instruction and the longest step that fit it."""
+    if shape.m < LEAST or shape.n < LEAST or shape.k < LEAST // 2:
+        return
+    swizzle, stages = usual(target)
+    for m, n, wm, wn in DRAFTS:
+        fitting = (
+            t
+            for i in instructions(shape, target)
+            for step in steps(shape, target)
+            for t in [Tiling(m, n, step, wm, wn, i.m, i.n, instr_k(i, shape), swizzle, stages)]
+            if why_not(t, shape, target) is None and (-shape.k % step * 4 <= shape.k or step == t.instr_k)
+        )
+        found = next(fitting, None)
+        if found is not None:
+            yield found
+
+
+def cheapest(shape: Shape, target: Target) -> Tiling | None:
+    """The draft that should take the least time; None where no tiling fits."""
+    return min(drafts(shape, target), key=lambda t: clocks(t, shape, target)[0], default=None)
+
+
+def clocks(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
+    """Clocks of the product, and what limits them."""
+    groups = shape.batch * -(-shape.m // t.m) * -(-shape.n // t.n)
+    macs = t.m * t.n * t.k / _MACS.get(shape.dtype, 1024)
+    reads = t.waves * (t.m // t.waves_m + t.n // t.waves_n)
+    lds = (reads + t.m + t.n) * t.k * shape.bytes / _LDS_BYTES
+    count = -(-shape.k // t.k)
+    memory = groups * count * (t.m + t.n) * t.k * shape.bytes / _MEMORY_BYTES
+    step, limit = max((macs, "matrix"), (lds, "LDS"), (_STEP_CLOCKS, "steps"))
+    return max((max(1.0, groups / _UNITS) * count * step, limit), (memory, "memory"))
+
+
+def turning(t: Tiling, rows: int, run: int, dtype: str, target: Target) -> tuple[int, int] | None:
+    """The block (along the rows, along k) of a tile that a thread loads along the rows and stores along k, so that shared memory
+    holds what the lanes read side by side; None where there is none that all threads have as many of. `run`: elements
+    along the rows that lie side by side."""
+    size = dtype_info(dtype).bytes
+    if size > 4 or rows * t.k % (t.waves * target.wavefront_size):
+        return None
+    own = rows * t.k // (t.waves * target.wavefront_size)
+    along = 8 // size  # 8 bytes of shared memory at once
+    for block in (16 // size, 8 // size, 4 // size):
+        if run % block == 0 and rows % block == 0 and t.k % along == 0 and own % (block * along) == 0:
+            return block, along
+    return None
