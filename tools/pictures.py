@@ -296,7 +296,7 @@ def architecture() -> str:
 
     box(30, 24, 250, 66, "frontends/tec_onnx", ["ONNX nodes to graph nodes"], "box in")
     box(30, 124, 250, 82, "tec.graph", ["operator graph and its passes,", "fusion, layouts, memory plan"])
-    box(30, 240, 250, 82, "tec.ops", ["what each operator means, in te;", "schedules by kind, for each target"])
+    box(30, 240, 250, 82, "tec.ops", ["what each operator means, in te;", "tec.choices: how, as values"])
     box(30, 356, 250, 66, "tec.te", ["placeholder, compute, reduce"], "box in")
     box(30, 456, 250, 82, "tec.schedule", ["split, bind, compute_at, tensorize;", "bound inference; to loops"])
     for y1, y2 in ((90, 124), (206, 240), (322, 356), (422, 456)):
