@@ -117,12 +117,12 @@ class EmuFunction:
             check_waits(self.text, _generation(info, module.driver.chip.name))
         self._variants: dict[tuple[Any, ...], Compiled] = {}
         self._lock = threading.Lock()
-        # Float modes: round to nearest, denormals kept, in every type.
-        if (info.rsrc1 >> 12) & 15 != 0 or (info.rsrc1 >> 16) & 15 != 15:
+        self.float_mode = info.rsrc1 >> 12 & 255
+        if self.float_mode & 0xCF != 0xC0:
             raise EmulationError(
-                f"float mode {(info.rsrc1 >> 12) & 255:#x} is not modelled (round to nearest, denormals kept: 0xf0)",
+                f"float mode {self.float_mode:#x} is not modelled (round to nearest, f16 and f64 denormals kept)",
                 kernel=info.name,
-                hint='compile without "denormal-fp-math" attributes',
+                hint='compile without "denormal-fp-math" attributes, but for "denormal-fp-math-f32"',
             )
 
     def compiled(self, full: bool, many: bool) -> Compiled:
@@ -137,8 +137,9 @@ class EmuFunction:
     def _compile(self, full: bool, many: bool) -> Compiled:
         driver = self.module.driver
         options = Options(
-            driver.chip.name, self.info.wavefront_size, full, driver.checks, driver.profile, vgpr_count=self.info.vgprs
-        )
+            driver.chip.name, self.info.wavefront_size, full, driver.checks, driver.profile, vgpr_count=self.info.vgprs,
+            float_mode=self.float_mode,
+        )  # fmt: skip
         translation = translate(self.text.copy(), options, "wave", many)
         jit = driver.jit
         needed = jit.support_for(translation.ir)

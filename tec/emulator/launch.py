@@ -123,8 +123,9 @@ def initial_sgprs(chip: Chip, info: KernelInfo, kernarg: int, dispatch: int, blo
         put(0, 2)
     if p & 64:
         put(info.private_bytes, 1)
-    if info.kernarg_preload_dwords:
-        raise EmulationError("preloaded kernel arguments are not modelled", kernel=info.name)
+    # Kernels that ask for preloading begin with loads of the same SGPRs, for firmware that cannot; they run, and find them equal.
+    for k in range(info.kernarg_preload_offset, info.kernarg_preload_offset + info.kernarg_preload_dwords):
+        put(int.from_bytes(block[4 * k : 4 * k + 4], "little"), 1)
     at = max(at, info.user_sgprs)
     places = [-1, -1, -1]
     if not chip.limits.ttmp_ids:

@@ -31,6 +31,7 @@ class Options:
     profile: bool = False
     accum_offset: int = 0
     vgpr_count: int = 256
+    float_mode: int = 0xF0  # MODE bits 0 to 7 at the start: rounding, denormals
 
 
 @dataclass(slots=True)

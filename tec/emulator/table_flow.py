@@ -4,6 +4,8 @@ belong to `translate`, since they shape the function that is written.
 
 from __future__ import annotations
 
+import re
+
 from .asmparse import NO_OPERANDS, Inst
 from .table import custom
 from .wave import EXEC, Wave
@@ -16,32 +18,34 @@ def _nothing(w: Wave, inst: Inst) -> None:
 custom(" ".join(sorted(n for n in NO_OPERANDS if n != "s_sendmsg")), "wait")(_nothing)
 
 
+custom("v_nop", "wait")(_nothing)
+
+
 @custom("s_sendmsg", "other")
 def _sendmsg(w: Wave, inst: Inst) -> None:
-    if "DEALLOC_VGPRS" not in inst.text:
+    """Registers given back early; an interrupt for a host that does not listen (one that answers waits in memory)."""
+    if not any(name in inst.text for name in ("DEALLOC_VGPRS", "MSG_INTERRUPT")):
         raise w.fail("this message")
 
 
 @custom("s_denorm_mode s_round_mode", "other")
 def _mode(w: Wave, inst: Inst) -> None:
-    value = int(inst.operands[0].value)
-    wanted = 15 if inst.op == "s_denorm_mode" else 0
-    if value != wanted:
-        raise w.fail(f"float mode {value} (modelled: denormals kept, round to nearest)")
+    w.set_float_mode(4 if inst.op == "s_denorm_mode" else 0, 4, int(inst.operands[0].value))
+
+
+_MODE = re.compile(r"hwreg\(HW_REG_(?:WAVE_)?MODE(?:,(\d+),(\d+))?\)$")
 
 
 @custom("s_setreg_imm32_b32", "other")
 def _setreg(w: Wave, inst: Inst) -> None:
-    """Only the float mode as it stands anyway: hwreg(HW_REG_MODE, 4, 4) = 15 and parts of it."""
-    text = inst.operands[0].text.replace(" ", "")
-    value = int(inst.operands[1].value)
-    if text in ("hwreg(HW_REG_MODE,4,2)", "hwreg(HW_REG_MODE,6,2)") and value == 3:
-        return
-    if text == "hwreg(HW_REG_MODE,4,4)" and value == 15:
-        return
-    if text in ("hwreg(HW_REG_WAVE_MODE,25,1)", "hwreg(HW_REG_MODE,25,1)"):
+    """The MODE register: rounding in bits 0 to 3, denormals in bits 4 to 7 (f32, then f16 and f64)."""
+    found = _MODE.match(inst.operands[0].text.replace(" ", ""))
+    if found is None:
+        raise w.fail(f"s_setreg {inst.operands[0].text}")
+    offset, width = int(found[1] or 0), int(found[2] or 32)
+    if (offset, width) == (25, 1):
         return  # a replay setting of gfx12
-    raise w.fail(f"s_setreg {text} = {value}")
+    w.set_float_mode(offset, width, int(inst.operands[1].value))
 
 
 @custom("s_memtime s_memrealtime", "other")

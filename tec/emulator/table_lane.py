@@ -6,9 +6,9 @@ A lane that EXEC leaves out gives 0 to those who read it, but for v_readlane, v_
 
 from __future__ import annotations
 
-from .asmparse import Inst
+from .asmparse import Inst, Operand
 from .table import custom
-from .wave import Wave
+from .wave import M0, Wave
 
 
 def _index(w: Wave, inst: Inst, position: int) -> str:
@@ -49,6 +49,39 @@ def _writelane(w: Wave, inst: Inst) -> None:
     old = w.reg(dst.kind, dst.index)
     new = w.out.emit(f"insertelement {w.v.type('i32')} {old}, i32 {value}, i32 {lane}")
     w.set_reg(dst.kind, dst.index, new)
+
+
+def _indexed(w: Wave, op: Operand) -> str:
+    """Pointer to VGPR `op` + M0 in the state, where all are stored; out of range is VGPR 0 (the manuals' rule)."""
+    if op.kind != "v" or op.count != 1:
+        raise w.fail(f"{op.text} as an indexed register")
+    w.in_memory("v", 0, w.agpr_base)
+    at = w.s.add(w.reg("s", M0), str(op.index))
+    inside = w.s.icmp("ult", "i32", at, str(w.agpr_base))
+    wide = w.s.zext("i32", "i64", w.s.mul(w.s.select(inside, "i32", at, "0"), str(4 * w.lanes)))
+    return w.out.emit(f"getelementptr i8, ptr %v0, i64 {wide}")
+
+
+@custom("v_movrels_b32", "lane")
+def _movrels(w: Wave, inst: Inst) -> None:
+    """D = VGPR[src + M0]."""
+    source = _indexed(w, inst.operands[1])
+    w.write(0, w.out.emit(f"load {w.v.type('i32')}, ptr {source}, align 64"), "i32")
+
+
+@custom("v_movreld_b32 v_movrelsd_b32", "lane")
+def _movreld(w: Wave, inst: Inst) -> None:
+    """VGPR[dst + M0] = S; movrelsd reads VGPR[src + M0]."""
+    ty = w.v.type("i32")
+    if inst.op == "v_movrelsd_b32":
+        value = w.out.emit(f"load {ty}, ptr {_indexed(w, inst.operands[1])}, align 64")
+    else:
+        value = w.source(1, "i32")
+    goal = _indexed(w, inst.operands[0])
+    if not w.full:
+        value = w.v.select(w.exec_mask(), "i32", value, w.out.emit(f"load {ty}, ptr {goal}, align 64"))
+    w.out.put(f"store {ty} {value}, ptr {goal}, align 64")
+    w.forget_vectors()  # any of them may be another now
 
 
 def _mbcnt(w: Wave, inst: Inst, high: bool) -> None:

@@ -60,6 +60,7 @@ class Translator(Wave):
         )
         self.text = kernel
         self.many = waves_many
+        self.float_mode = options.float_mode
         self.sites: list[tuple[int, str]] = []
         self.symbols: list[str] = []
         self.barrier_count = 0
@@ -73,6 +74,8 @@ class Translator(Wave):
         self.segment_of: dict[str, int] = {}  # the segment that a label starts
         self.functions: dict[str, str] = {}  # helpers that go into the same module
         self.agpr_base = max(3, 1 + max((_last_vgpr(i) for i in kernel.insts), default=0))
+        if any(i.op.startswith("v_movrel") for i in kernel.insts):  # names registers that no operand does
+            self.agpr_base = max(self.agpr_base, options.vgpr_count)
 
     # What the tables call.
     def site(self) -> int:
@@ -255,9 +258,11 @@ class Translator(Wave):
     def instruction(self, inst: Inst) -> None:
         self.inst = inst
         self.dpp_mask = None
+        self.floats_read = []
         op = inst.op
         if op in CONTROL or op.startswith("s_cbranch_"):
             self.settle()
+            self.check_float_mode()
         self.mark()
         if op == "s_endpgm":
             self._class("branch")
@@ -307,6 +312,10 @@ class Translator(Wave):
     def ordinary(self, inst: Inst) -> None:
         row = lookup(self, inst)
         self._class(row.kind)
+        if row.kind == "packed" and (
+            (self.f16_overflow and "f16" in inst.op) or (self.float_mode & 0x30 != 0x30 and "f32" in inst.op)
+        ):
+            raise self.fail("a packed float opcode under FP16_OVFL or with f32 denormals flushed")
         if touches_masks(self, inst, row):
             close_region(self)
         if takes_strips(self, inst, row):
@@ -357,6 +366,7 @@ class Translator(Wave):
                 continue
             self.position = index
             for label in starts.get(index, ()):
+                self.check_float_mode()
                 self.settle()
                 self.out.put(f"br label %{self.label_name(label)}")
                 self.out.label(self.label_name(label))

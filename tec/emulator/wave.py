@@ -16,6 +16,42 @@ __all__ = ["EXEC", "FLAT_SCRATCH", "FLOATS", "M0", "VCC", "Options", "Wave"]
 class Wave(Registers):
     """A wave's registers and the operands of its instructions. `v` writes vector IR, `s` scalar IR; both to the same function."""
 
+    # Float modes. They are followed as the text goes: all code reached by a branch or a label runs in the mode that the code
+    # before the first of them sets, and others are set and put back in between (as LLVM does around a division).
+    float_mode: int  # bits 0 to 7 of MODE here
+    base_mode: int | None = None  # the same at branches and labels; None before the first
+    f16_overflow = False  # FP16_OVFL: an f16 result that overflows is the largest finite number
+
+    def set_float_mode(self, offset: int, width: int, value: int) -> None:
+        """Write a field of the MODE register."""
+        field = ((1 << width) - 1) << offset
+        mode = (self.float_mode & ~field) | (value << offset & field)
+        if field >> 23 & 1:
+            if self.base_mode is not None:
+                raise self.fail("FP16_OVFL set after the first branch")
+            self.f16_overflow = bool(value << offset >> 23 & 1)
+        self.float_mode = mode & 0xFF
+        if self.float_mode & 15 or self.float_mode >> 6 & 3 != 3:
+            raise self.fail(f"float mode {self.float_mode:#x} (modelled: round to nearest, f16 and f64 denormals kept)")
+
+    def check_float_mode(self) -> None:
+        """At a branch or a label."""
+        if self.base_mode is None:
+            self.base_mode = self.float_mode
+        elif self.base_mode != self.float_mode:
+            raise self.fail(f"float mode {self.float_mode:#x} across a branch, {self.base_mode:#x} before")
+
+    def flushed(self, value: str) -> str:
+        """f32 with denormals as zeros of their sign."""
+        o = self.v
+        bits = o.bitcast("f32", "i32", value)
+        small = o.icmp("eq", "i32", o.and_(bits, o.const("i32", 0x7F800000)), o.const("i32", 0))
+        return o.bitcast("i32", "f32", o.select(small, "i32", o.and_(bits, o.const("i32", 1 << 31)), bits))
+
+    def _arithmetic(self) -> bool:
+        """Whether the instruction computes with its f32 operands, and does not just move or classify them."""
+        return self.inst is not None and "cndmask" not in self.inst.op and "class" not in self.inst.op
+
     # Scalar operands.
     def literal(self, op: Operand, t: str) -> int:
         """The bits that a constant operand stands for, where type `t` is wanted."""
@@ -127,7 +163,30 @@ class Wave(Registers):
             value = self._float_modifiers(op, t, value)
         if op.sext and inst.encoding != "sdwa":
             raise self.fail("sext() outside SDWA")
+        if t == "f32" and not self.float_mode & 0x10 and self._arithmetic():
+            value = self.flushed(value)
+        if self.f16_overflow and t in ("f16", "f32"):
+            self.floats_read.append((t, value))
         return value
+
+    floats_read: list[tuple[str, str]]  # by this instruction, where FP16_OVFL is set
+
+    def _largest(self, value: str) -> str:
+        """An f16 result under FP16_OVFL: infinite only where an operand is, or where the function's own value is."""
+        o = self.v
+        assert self.inst is not None
+        if any(name in self.inst.op for name in ("rcp", "rsq", "log")):
+            return value
+
+        def infinite(t: str, x: str) -> str:
+            return o.fcmp("oeq", t, o.call("fabs", t, x), o.const(t, float("inf")))
+
+        over = infinite("f16", value)
+        for t, x in self.floats_read:
+            over = o.and_(over, o.not_(infinite(t, x), "i1"), "i1")
+        sign = o.and_(o.bitcast("f16", "i16", value), o.const("i16", 1 << 15), "i16")
+        largest = o.bitcast("i16", "f16", o.or_(sign, o.const("i16", 0x7BFF), "i16"))
+        return o.select(over, "f16", largest, value)
 
     def routed(self, inst: Inst, op: Operand, position: int) -> str:
         """src0 or src1 as raw bits after DPP or SDWA."""
@@ -215,8 +274,12 @@ class Wave(Registers):
         inst = self.inst
         assert inst is not None
         op = inst.operands[position]
+        if t == "f16" and self.f16_overflow:
+            value = self._largest(value)
         if t in FLOATS:
             value = self.output_modifiers(inst, t, value)
+        if t == "f32" and not self.float_mode & 0x20 and self._arithmetic():
+            value = self.flushed(value)
         if op.kind not in ("v", "a"):
             raise self.fail(f"vector result to {op.text!r}")
         if BITS[t] == 64:

@@ -66,7 +66,8 @@ class KernelInfo:
     rsrc2: int
     rsrc3: int
     properties: int
-    kernarg_preload_dwords: int
+    kernarg_preload_dwords: int  # kernel arguments that arrive in SGPRs, after the other user SGPRs
+    kernarg_preload_offset: int  # the first of them, in dwords
     entry: int  # virtual address of the first instruction
     metadata: dict[str, Any] = field(repr=False, default_factory=dict)
 
@@ -254,6 +255,7 @@ def _kernel(entry: dict[str, Any], symbols: dict[str, Symbol], segments: list[Se
         rsrc3=rsrc3,
         properties=properties,
         kernarg_preload_dwords=preload & 0x7F,
+        kernarg_preload_offset=preload >> 7,
         entry=kd.value + entry_offset,
         metadata=entry,
     )

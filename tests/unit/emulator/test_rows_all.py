@@ -33,6 +33,8 @@ ELSEWHERE = {
     "v_permlane16_b32": "test_lanes.test_permlane", "v_permlanex16_b32": "test_lanes.test_permlane",
     "s_sendmsg": "test_rows_all.test_state_rows", "s_denorm_mode": "test_rows_all.test_state_rows",
     "s_round_mode": "test_rows_all.test_state_rows", "s_setreg_imm32_b32": "test_rows_all.test_state_rows",
+    "v_movrels_b32": "test_modes.test_registers_by_index", "v_movreld_b32": "test_modes.test_registers_by_index",
+    "v_movrelsd_b32": "test_modes.test_registers_by_index",
     "s_memtime": "test_rows_all.test_clocks", "s_memrealtime": "test_rows_all.test_clocks",
     **{f"v_s_{n}_{t}": "test_rows_all.test_transcendentals_of_scalars" for n in ("exp", "log", "rcp", "rsq", "sqrt") for t in ("f16", "f32")},
 }  # fmt: skip
