@@ -7,8 +7,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import onnx
 
 from tec import ImportModelError
 from tec.graph import Graph, Value
@@ -61,6 +64,19 @@ def from_onnx(
 
         graph = mixed_precision(graph, dtype)
     return graph, graph.params
+
+
+def accepts(source: Any) -> bool:
+    """Whether that may be an ONNX model: bytes, a ModelProto, a path of anything but an archive (packages, torch's files)."""
+    if isinstance(source, (str, os.PathLike)):
+        if os.fspath(source).endswith(".onnx"):
+            return True
+        try:
+            with open(source, "rb") as f:
+                return f.read(2) != b"PK"
+        except OSError:
+            return True  # reading it says what is wrong
+    return isinstance(source, (bytes, bytearray, onnx.ModelProto))
 
 
 def load(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import TecError
 from ..runtime.network import Network, load
 from ..target import Target, host_features
+from . import frontends
 
 _NETWORK_CACHE_BYTES = 4 << 30
 
@@ -68,8 +69,8 @@ def cache_key(
 def _source_stamp() -> str:
     """What the compiler's own sources look like: a changed compiler never serves old code."""
     roots = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
-    for point in entry_points(group="tec.frontends"):
-        spec = find_spec(point.module.partition(".")[0])
+    for module in frontends.modules():
+        spec = find_spec(module.partition(".")[0])
         roots += sorted(spec.submodule_search_locations or ()) if spec is not None else ()
     h = hashlib.sha256()
     for folder, dirs, files in (entry for root in roots for entry in os.walk(root)):

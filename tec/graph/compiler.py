@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from ..runtime.report import Report
 from ..schedule import to_loops
 from ..target import Target, as_target
 from .cache import cache_key, from_cache, to_cache
+from .frontends import graph_of, registered
 from .graph import Graph, Value, compute_op, node_flops
 from .passes.fuse import FusedGroup, fuse
 from .plan import make_plan
@@ -45,7 +45,7 @@ def compile(
 ) -> Network:
     """Compile a whole network.
 
-    model: a path to an ONNX file, a ModelProto, or a `tec.graph.Graph`. target: text or Target ("llvm", "rocm
+    model: a `tec.graph.Graph`, or what an installed frontend takes (`tec.graph.frontends`): a path to an ONNX file, a ModelProto. target: text or Target ("llvm", "rocm
     -mcpu=gfx942", "cuda"). shapes: input name -> shape, or dimension's name -> size, for what the model leaves open; dimensions
     with a name and no size stay symbolic, and a name in a shape is such a dimension: {"x": ("batch", 3, 224, 224)}. dtype: "float16"
     for mixed precision. progress: a callable that takes (done, total, what); by default stderr shows a bar on a terminal, and a line
@@ -54,7 +54,9 @@ def compile(
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
-    lasting = choices is None or isinstance(choices, Mapping)  # what a function will say is not known
+    lasting = (
+        choices is None or isinstance(choices, Mapping)
+    ) and not registered()  # what a function will say is not known
     key = cache_key(model, tgt, shapes, dtype, freeze, choices) if cache and lasting else None
     if key is not None:
         found = from_cache(key)
@@ -72,11 +74,7 @@ def _as_graph(model: Any, shapes: Mapping[str, Any] | None, freeze: Mapping[str,
     if isinstance(model, Graph):
         model.check()  # built or changed by hand
         return model
-    points = list(entry_points(group="tec.frontends"))
-    if not points:
-        raise ImportModelError("no frontend is installed", hint='pip install "tec[onnx]"')
-    graph: Graph = points[0].load()(model, shapes, freeze=freeze)
-    return graph
+    return graph_of(model, shapes, freeze)
 
 
 @dataclass

@@ -1,0 +1,84 @@
+"""Frontends: what makes operator graphs of models that others wrote. Each has a name and says what it takes.
+
+A package names its frontend under the entry point group "tec.frontends", as a module (or an object) with
+
+    accepts(source) -> bool        whether it takes such a thing; quick, and without an error
+    load(source, shapes, freeze=...) -> Graph
+
+`register` does the same within a process. `tec.compile` asks one after the other, by name, those of the process first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from ..errors import ImportModelError
+from .graph import Graph
+
+GROUP = "tec.frontends"
+
+
+class Frontend(Protocol):
+    """What a frontend gives."""
+
+    def accepts(self, source: Any) -> bool: ...
+
+    def load(
+        self, source: Any, shapes: Mapping[str, Any] | None = None, *, freeze: Mapping[str, Any] | None = None
+    ) -> Graph: ...
+
+
+_registered: dict[str, Frontend] = {}
+
+
+def register(name: str, frontend: Frontend) -> None:
+    """Make a frontend known under a name, in place of one that is installed under it."""
+    _registered[name] = frontend
+
+
+def registered() -> list[str]:
+    """The names of those that `register` made known; what they make of a file is no matter of the disk cache."""
+    return sorted(_registered)
+
+
+def modules() -> list[str]:
+    """The modules that installed frontends lie in; none of them is imported."""
+    return sorted({point.module for point in entry_points(group=GROUP)})
+
+
+def graph_of(source: Any, shapes: Mapping[str, Any] | None = None, freeze: Mapping[str, Any] | None = None) -> Graph:
+    """The graph of a model, by the first frontend that takes it. ImportModelError where none does."""
+    names: list[str] = []
+    absent: dict[str, str] = {}
+    for name, frontend in _frontends(absent):
+        names.append(name)
+        if frontend.accepts(source):
+            return frontend.load(source, shapes, freeze=freeze)
+    what = repr(str(source)) if isinstance(source, str) or hasattr(source, "__fspath__") else type(source).__name__
+    if absent:
+        missing = ", ".join(f"{name} needs the package {package}" for name, package in absent.items())
+        raise ImportModelError(
+            f"no frontend takes {what}: {missing}", hint=" or ".join(f'pip install "tec[{name}]"' for name in absent)
+        )
+    if not names:
+        raise ImportModelError("no frontend is installed", hint='pip install "tec[onnx]"')
+    raise ImportModelError(f"not a model: no frontend takes {what}", hint=f"frontends: {', '.join(names)}")
+
+
+def _frontends(absent: dict[str, str]) -> Iterator[tuple[str, Frontend]]:
+    """The frontends by name; those whose packages are not installed go to `absent`, with the package's name."""
+    yield from sorted(_registered.items())
+    points = {point.name: point for point in entry_points(group=GROUP) if point.name not in _registered}
+    for name, point in sorted(points.items()):
+        try:
+            found: Any = import_module(point.module)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] == point.module.partition(".")[0]:
+                raise
+            absent[name] = error.name.partition(".")[0]
+            continue
+        named: Any = getattr(found, point.attr, None) if point.attr else None
+        yield name, named if hasattr(named, "accepts") else found
