@@ -235,27 +235,7 @@ def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, di
             low.sch, f"prefetch of {tensor.name} in a loop of {stage.name}, whose own loops read nothing", mark=iv,
             hint="prefetch in the stage that computes the step",
         )  # fmt: skip
-    intervals: Intervals = {}
-    inside = False
-    for loop in stage.leaf:
-        r = low.ranges[loop]
-        if inside:
-            intervals[loop] = from_range(r)
-        elif loop is iv:
-            intervals[loop] = point(B.add(loop.var, B.cast(loop.var.dtype, distance)))
-            inside = True
-        else:
-            intervals[loop] = point(loop.var)
-    for rel in reversed(stage.relations):
-        rel.domain_up(intervals, low.ranges, low.arith)
-    env = {a.var: intervals.get(a) or from_range(low.ranges[a]) for a in stage.op.root_iter_vars()}
-    evaluate = Evaluator(env, low.arith)
-    source = low.sch.find(tensor)
-    region: list[Interval] | None = None
-    for read in low.bounds.reads(stage.op):
-        if low.sch.stage_map.get(read.tensor.op) is source and read.tensor.value_index == tensor.value_index:
-            here = [evaluate(low.arith.simplify(i)) for i in read.indices]
-            region = here if region is None else [union(a, b, low.arith) for a, b in zip(region, here)]
+    region = _later_reads(low, stage, stage.op, iv, tensor, distance)
     if region is None:
         return S.NOP
     storage = low.storage.of(tensor)
@@ -290,3 +270,31 @@ def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, di
     for v, size in reversed(loops):
         body = S.For(v, B.const(0, v.dtype), size, body)
     return body
+
+
+def _later_reads(
+    low: Lowering, stage: Stage, op: ComputeOp, iv: E.IterVar, tensor: Tensor, distance: E.Expr
+) -> list[Interval] | None:
+    """What one step of loop `iv` reads of `tensor`, `distance` steps ahead; None where it reads nothing."""
+    intervals: Intervals = {}
+    inside = False
+    for loop in stage.leaf:
+        r = low.ranges[loop]
+        if inside:
+            intervals[loop] = from_range(r)
+        elif loop is iv:
+            intervals[loop] = point(B.add(loop.var, B.cast(loop.var.dtype, distance)))
+            inside = True
+        else:
+            intervals[loop] = point(loop.var)
+    for rel in reversed(stage.relations):
+        rel.domain_up(intervals, low.ranges, low.arith)
+    env = {a.var: intervals.get(a) or from_range(low.ranges[a]) for a in op.root_iter_vars()}
+    evaluate = Evaluator(env, low.arith)
+    source = low.sch.find(tensor)
+    region: list[Interval] | None = None
+    for read in low.bounds.reads(op):
+        if low.sch.stage_map.get(read.tensor.op) is source and read.tensor.value_index == tensor.value_index:
+            here = [evaluate(low.arith.simplify(i)) for i in read.indices]
+            region = here if region is None else [union(a, b, low.arith) for a, b in zip(region, here)]
+    return region
