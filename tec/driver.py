@@ -193,33 +193,17 @@ def _lower_all(
     loops: list[Func], target: Target, checked: bool = False
 ) -> tuple[list[Func], dict[str, dict[str, Any]]]:
     """The functions of stage "lowered" and their signatures."""
-    from .codegen.signature import signature
+    from .codegen.signature import CPU_ALIGN, signature, uniquely_named
 
     lowered = []
     signatures = {}
     for f in loops:
-        _name_and_align(f, target)
-        origin, low = _lowered(f, target, checked)
-        if origin is not f:
-            _name_and_align(origin, target)
+        origin, low = _lowered(uniquely_named(f), target, checked)
         lowered.append(low)
         if low.name in signatures:
             raise ArgumentError(f"two functions are called {low.name}")
-        signatures[low.name] = signature(origin, low)
+        signatures[low.name] = signature(origin, low, CPU_ALIGN if not target.is_gpu else None)
     return lowered, signatures
-
-
-def _name_and_align(f: Func, target: Target) -> None:
-    """Names that differ, and no more alignment than callers can give."""
-    from .codegen.signature import unique_names
-
-    unique_names(f)
-    if not target.is_gpu:
-        # NumPy's arrays start at multiples of 16 bytes and no more: code that wants 64 could not take them as they
-        # are, and unaligned vector access costs nothing on aligned data.
-        for p in f.params:
-            if isinstance(p, Buffer):
-                p.align_bytes = min(p.align_bytes, 16)
 
 
 def build_cpu(loops: list[Func], target: Target, checked: bool = False) -> Any:

@@ -5,6 +5,7 @@ The forms are those of docs/architecture.md, "Runtime data"; the runtime reads t
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from ..errors import CodegenError
@@ -46,7 +47,7 @@ from ..ir import (
 )  # fmt: skip
 from ..ir.dtype import dtype_info
 from ..ir.effects import written_params
-from ..ir.visit import substitute_stmt, visit
+from ..ir.visit import deep_recursion, substitute_stmt, visit
 
 _OPS = {
     Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Min: "min", Max: "max", EQ: "eq",
@@ -82,11 +83,35 @@ def expr_data(e: Any) -> Any:
     )
 
 
-def unique_names(func: Func) -> None:
-    """Give parameters, size variables and allocated buffers that share a name a number each, in place.
+# NumPy's arrays start at multiples of 16 bytes and no more: code that wants 64 could not take them as they are, and unaligned
+# vector access costs nothing on aligned data.
+CPU_ALIGN = 16
 
-    The runtime knows them by name; the IR by identity. Names that are already unique stay.
+
+def uniquely_named(func: Func) -> Func:
+    """The function with parameters, size variables and allocated buffers that share a name a number each.
+
+    The runtime knows them by name; the IR by identity. A function whose names differ already is given back; else a copy.
     """
+    if not any(_renamed(f) for f in _with_origin(func)):
+        return func
+    _, *target = func.attrs.get("lowered_from", (None,))
+    with deep_recursion():
+        func = copy.deepcopy(func, {id(t): t for t in target})
+    for f in _with_origin(func):
+        for item, name in _renamed(f):
+            item.name = name
+            if isinstance(item, Buffer):
+                item.data.name = name
+    return func
+
+
+def _with_origin(func: Func) -> list[Func]:
+    return [func, *func.attrs.get("lowered_from", ())[:1]]
+
+
+def _renamed(func: Func) -> list[tuple[Any, str]]:
+    """What needs another name, and the name."""
     named: list[Any] = [*func.params, *func.implicit_vars()]
 
     def on_stmt(s: Stmt) -> None:
@@ -95,18 +120,22 @@ def unique_names(func: Func) -> None:
 
     visit(func.body, None, on_stmt)
     taken: set[str] = set()
+    out: list[tuple[Any, str]] = []
     for item in named:
         name, k = item.name, 1
         while name in taken:
             name, k = f"{item.name}_{k}", k + 1
         taken.add(name)
-        item.name = name
-        if isinstance(item, Buffer):
-            item.data.name = name
+        if item.name != name or (isinstance(item, Buffer) and item.data.name != name):
+            out.append((item, name))
+    return out
 
 
-def signature(func: Func, lowered: Func) -> dict[str, Any]:
-    """The call signature of a function as plain data: parameters of stage "loops", effects of stage "lowered"."""
+def signature(func: Func, lowered: Func, most_align: int | None = None) -> dict[str, Any]:
+    """The call signature of a function as plain data: parameters of stage "loops", effects of stage "lowered".
+
+    most_align: no parameter asks for more bytes, as its callers have no more to give.
+    """
     written = written_params(lowered)
     writes = {p.name for p in lowered.params if isinstance(p, Buffer) and id(p.data) in written}
     params: list[dict[str, Any]] = []
@@ -125,7 +154,7 @@ def signature(func: Func, lowered: Func) -> dict[str, Any]:
             "strides": [_scaled(d, lanes) for d in p.strides] + [1] * len(inner) if p.strides else None,
             "offset": _scaled(p.elem_offset, lanes),
             "writes": p.name in writes,
-            "align": p.align_bytes,
+            "align": min(p.align_bytes, most_align or p.align_bytes),
         })  # fmt: skip
     return {"params": params, "implicit": [{"name": v.name, "dtype": v.dtype} for v in func.implicit_vars()]}
 
