@@ -20,6 +20,7 @@ from .drivers import open_driver
 from .surface import DeviceAttributes
 
 if TYPE_CHECKING:
+    from .foreign import LoadedCode
     from .profiling import Profile
     from .stream import Event, GraphCapture, Stream
     from .surface import Driver
@@ -140,6 +141,17 @@ class Device:
         from .stream import Event
 
         return Event(self)
+
+    def load(self, source: str | os.PathLike[str] | bytes, asm: str | None = None) -> LoadedCode:
+        """Kernels that any compiler made: `dev.load("kernel.hsaco")["name"][grid, block](a, b, n)`.
+
+        `source`: a file or its bytes: a linked code object (versions 4 to 6), a relocatable object, a clang offload bundle, or an executable
+        with a fat binary; the code object for this device's chip is taken. `asm`: its assembly, which the AMD GPU in software
+        runs; left out, `kernel.s` or `kernel.amdgcn` beside `kernel.hsaco`. Raises DeviceError where there is no code for this device.
+        """
+        from .foreign import load
+
+        return load(self, source, asm)
 
     def capture(self) -> GraphCapture:
         """`with dev.capture() as graph:` records the launches in the block; `graph.launch()` runs them all at once."""

@@ -143,8 +143,8 @@ def test_state_rows() -> None:
     at = bench.case(fine, [f"v_mov_b32 v2, {bench.reg('a')}"], dwords=1)
     raw = {"a": ramp(32, 6)}
     assert (bench.launch()(raw)[at] == raw["a"]).all()
-    for bad in ("s_sendmsg sendmsg(MSG_INTERRUPT)", "s_denorm_mode 0", "s_round_mode 0x5",
-                "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0"):  # fmt: skip
+    for bad in ("s_sendmsg sendmsg(MSG_SAVEWAVE)", "s_denorm_mode 0", "s_round_mode 0x5",
+                "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 6, 2), 0"):  # fmt: skip
         bench = Bench("gfx1100", {"a": 1})
         bench.case([bad])
         with pytest.raises(EmulationError, match="not modelled"):
