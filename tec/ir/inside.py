@@ -1,9 +1,9 @@
 """Whether an access stays inside of its buffer: for certain, for certain not, or neither.
 
-In: an Access, with the loops around it and the conditions that it stands under. Out: INSIDE; an Outside, with an
-iteration that leaves the buffer; or UNKNOWN. Inside is proved by intervals of numbers, and by an Analyzer where that is not
-enough. Outside takes a witness: the corner of the domain where the index is the least or greatest, at which all conditions
-hold. An index that memory decides is UNKNOWN unless it is clamped.
+In: an Access, with the loops around it and the conditions that it stands under. Inside is proved by intervals of numbers
+(`surely_inside`), and by an Analyzer where that is not enough (`is_inside`). Outside takes a witness: the corner of the domain
+where the index is the least or greatest, at which all conditions hold (`find_outside`). What memory decides is neither, unless it is
+clamped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from .arith import Analyzer
 from .dtype import dtype_info
 from .visit import free_vars, substitute, walk_exprs
 
-INSIDE, UNKNOWN = "inside", "unknown"
 Ints = Mapping[int, tuple[int, int]]  # least and greatest value of a variable, by its id
 Domain = Sequence[tuple[E.Var, E.Range]]  # loops, outermost first
 
@@ -103,30 +102,32 @@ def surely_inside(shape: Sequence[E.Expr], indices: Sequence[E.Expr], known: Int
     return True
 
 
-def judge(access: Access, domain: Domain, ana: Analyzer | None = None, proved: bool = True) -> str | Outside:
-    """INSIDE, UNKNOWN or an Outside. `ana`: an Analyzer that has the domain bound; `proved` False: do not look for INSIDE."""
+def is_inside(access: Access, ana: Analyzer) -> bool:
+    """Whether an access is inside for certain; `ana` has the loops around it bound."""
     if any(dtype_info(i.dtype).lanes > 1 for i in access.indices):
-        return UNKNOWN
-    if ana is None:
-        ana = Analyzer()
-        for v, r in domain:
-            ana.bind(v, r)
-    wrong: list[tuple[int, bool]] = []  # dimension, whether past the end
+        return False
     with ana.scope():
         for g in access.guards:
             ana.add_constraint(g)
-        for d, (i, n) in enumerate(zip(access.indices, access.shape)):
-            if not ana.can_prove(E.GE(i, B.const(0, i.dtype))):
-                wrong.append((d, False))
-            if not ana.can_prove(B.compare("lt", i, n)):
-                wrong.append((d, True))
-    if not wrong:
-        return INSIDE
-    for d, past in wrong:
-        found = _witness(access, d, past, domain)
-        if found is not None:
-            return found
-    return UNKNOWN
+        return all(
+            ana.can_prove(E.GE(i, B.const(0, i.dtype))) and ana.can_prove(B.compare("lt", i, n))
+            for i, n in zip(access.indices, access.shape)
+        )
+
+
+def find_outside(access: Access, domain: Domain, known: Ints) -> Outside | None:
+    """An iteration at which an access is outside, where one is found; `known`: `numbers(domain)`."""
+    for d, (i, n) in enumerate(zip(access.indices, access.shape)):
+        s = span(i, known)
+        if s is None or s[0] < 0:
+            found = _witness(access, d, False, domain)
+            if found is not None:
+                return found
+        if s is None or type(n) is not E.IntImm or s[1] >= n.value:
+            found = _witness(access, d, True, domain)
+            if found is not None:
+                return found
+    return None
 
 
 def _witness(access: Access, d: int, past: bool, domain: Domain) -> Outside | None:
@@ -134,6 +135,9 @@ def _witness(access: Access, d: int, past: bool, domain: Domain) -> Outside | No
     index, n = access.indices[d], access.shape[d]
     if any(type(x) in (E.TensorRead, E.BufferLoad, E.Call) for x in walk_exprs(index)):
         return None
+    coeffs = Analyzer().detect_linear(index, [v for v, _ in domain])
+    if coeffs is None and access.guards:
+        return None  # a corner that no one knows to be the right one, and conditions that few corners fulfil: seldom, and dear
     free = Analyzer()
     for v in {
         id(v): v
@@ -142,8 +146,6 @@ def _witness(access: Access, d: int, past: bool, domain: Domain) -> Outside | No
     }.values():
         if all(v is not w for w, _ in domain) and v.dtype in ("int32", "int64"):
             free.bind(v, E.Range(B.const(1, v.dtype), B.const(2**30, v.dtype)))  # a size; of nothing there is no access
-    loops = [v for v, _ in domain]
-    coeffs = Analyzer().detect_linear(index, loops)
     at: dict[E.Var, E.Expr] = {}
     for k, (v, r) in enumerate(domain):
         c = coeffs[k] if coeffs is not None else None

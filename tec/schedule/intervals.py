@@ -102,4 +102,7 @@ def cover(interval: Interval, dom: E.Range, arith: IndexArith) -> E.Range:
     if hi is None:
         return dom
     whole = arith.constant(dom.extent)
-    return E.Range(lo, B.const(min(hi, whole) if whole is not None else hi, extent.dtype))
+    if whole is not None and whole <= hi:
+        # As many as there are, from `lo` on, are all that is needed where none comes before the first.
+        return E.Range(lo, B.const(whole, extent.dtype)) if arith.le(dom.min, lo) else dom
+    return E.Range(lo, B.const(hi, extent.dtype))

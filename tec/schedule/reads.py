@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from ..errors import LoweringError
 from ..ir import build as B
 from ..ir import expr as E
-from ..ir.inside import Access, Domain, Outside, describe_shape, judge, numbers, surely_inside
+from ..ir.inside import Access, Domain, describe_shape, find_outside, numbers, surely_inside
 from ..ir.visit import children
 from ..te.operation import ComputeOp, ScanOp
 from .schedule import Schedule
@@ -60,8 +60,8 @@ def _check(op: ComputeOp, begin: E.Expr | int | None) -> None:
         if surely_inside(read.tensor.shape, read.indices, known, whole):
             continue
         access = Access(read.tensor.name, read.tensor.shape, read.indices, guards)
-        found = judge(access, domain)
-        if isinstance(found, Outside):
+        found = find_outside(access, domain, known)
+        if found is not None:
             raise LoweringError(
                 f"{op.name} reads {access}, which is outside of {read.tensor.name} {describe_shape(read.tensor.shape)}: {found}",
                 where=op.loc,

@@ -235,6 +235,12 @@ def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, di
             low.sch, f"prefetch of {tensor.name} in a loop of {stage.name}, whose own loops read nothing", mark=iv,
             hint="prefetch in the stage that computes the step",
         )  # fmt: skip
+    for s, loop in low.bounds.path(low.sch[tensor]) if tensor.op in low.sch.stage_map else ():
+        if s is stage and stage.leaf.index(iv) <= stage.leaf.index(loop):
+            raise fail(
+                low.sch, f"prefetch of {tensor.name} in loop {iv.name} of {stage.name}, outside of the storage that it is computed in",
+                mark=iv, hint=f"prefetch in a loop inside of {loop.name}",
+            )  # fmt: skip
     region = _later_reads(low, stage, stage.op, iv, tensor, distance)
     if region is None:
         return S.NOP

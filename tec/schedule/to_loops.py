@@ -348,7 +348,9 @@ class Lowering:
         extent = self.ranges[iv].extent
         a = stage.attrs.get(iv, _SERIAL)
         out: S.Stmt
-        for tensor, distance in a.prefetches:
+        for tensor, distance in (
+            a.prefetches if var is iv.var else ()
+        ):  # start values, in loops of their own, read nothing
             body = S.seq(prefetch_stmt(self, stage, iv, tensor, distance), body)
         zero = B.const(0, var.dtype)
         extent = B.cast(var.dtype, extent)

@@ -66,7 +66,7 @@ class More(Scheduler):
         """A condition that holds for every thread: what it guards stays."""
         stage = self.stage()
         for iv in stage.leaf_iter_vars:
-            if stage.thread_of(iv).startswith("threadIdx"):
+            if iv in stage.attrs and stage.thread_of(iv).startswith("threadIdx"):
                 stage.set_store_predicate(stage.attrs[iv].thread.var >= 0)
                 return
 

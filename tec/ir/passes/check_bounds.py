@@ -16,7 +16,7 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import FRAGMENT_SCOPES, Buffer
 from ..func import Func
-from ..inside import INSIDE, Access, describe_shape, judge
+from ..inside import Access, describe_shape, is_inside
 from ..visit import children, map_stmt, visit
 
 _POINTERS = (
@@ -129,7 +129,7 @@ class _Checker:
             for g in around:
                 if isinstance(g, E.Let):
                     self.ana.bind_value(g.var, g.value)
-            if judge(access, (), self.ana) is INSIDE:
+            if is_inside(access, self.ana):
                 return []
         parts: list[E.Expr] = []
         for i, n in zip(indices, buffer.shape):

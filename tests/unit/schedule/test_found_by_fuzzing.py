@@ -190,3 +190,35 @@ def test_the_start_of_a_scan_in_its_own_loop_is_refused():
     with pytest.raises(ScheduleError, match="init, the start of scan R, is computed in its loop") as e:
         to_loops(s, [X, R])
     assert e.value.where.file == __file__
+
+
+def test_prefetch_in_a_loop_that_the_start_values_have_too():
+    A, B, k = row_sums(6, 10)
+    s = create_schedule(B)
+    s[B].reorder(k, B.op.axis[0])
+    s[B].prefetch(A, B.op.axis[0], 1)
+    func = held(s, [A, B])
+    assert str(func).count("prefetch") == 1
+
+
+def test_a_region_that_begins_before_the_tensor():
+    """Rows i and 9 - i of blocks of 8: the least is -6 in the second block, and as many rows as there are, from there on, are not all."""
+    A = te.placeholder((10, 7), name="A")
+    P = te.compute((10, 7), lambda i, j: A[i, j] + 1, name="P")
+    O = te.compute((10, 7), lambda i, j: P[i, j] - P[9 - i, j], name="O")
+    s = create_schedule(O)
+    outer, _ = s[O].split(O.op.axis[0], factor=8)
+    s[P].compute_at(s[O], outer)
+    held(s, [A, O])
+
+
+def test_prefetch_outside_of_the_storage_is_refused():
+    A = te.placeholder((10, 7), name="A")
+    P = te.compute((10, 7), lambda i, j: A[i, j] + 1, name="P")
+    O = te.compute((10, 7), lambda i, j: P[i, j] * 2, name="O")
+    s = create_schedule(O)
+    s[P].compute_at(s[O], O.op.axis[1])
+    s[O].prefetch(P, O.op.axis[0], 1)
+    with pytest.raises(ScheduleError, match="prefetch of P in loop i of O, outside of the storage") as e:
+        to_loops(s, [A, O])
+    assert e.value.where.file == __file__
