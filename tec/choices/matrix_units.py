@@ -117,6 +117,12 @@ class MatrixProduct(Space):
     def drafts(self) -> Iterator[Choice]:
         yield from map(self.of_tiling, tilings.drafts(self.shape, self.target))
 
+    @property
+    def default(self) -> Choice:
+        found = tilings.cheapest(self.shape, self.target)
+        assert found is not None  # `match` has seen one
+        return self.of_tiling(found)
+
     def cost(self, choice: Choice) -> Cost:
         m = self.target.machine
         clocks, limit = tilings.clocks(self.tiling(choice), self.shape, self.target)

@@ -125,6 +125,18 @@ def test_costs_follow_the_machine() -> None:
         return space.cost(space.default).seconds
 
     assert seconds(2048, "rocm -mcpu=gfx942") < seconds(4096, "rocm -mcpu=gfx942")
+    assert seconds(4096, "rocm -mcpu=gfx1100") > seconds(4096, "rocm -mcpu=gfx942")
+
+
+def test_tiles_follow_the_number_of_units() -> None:
+    """A product of 144 tiles of 128 x 128 fills a chip of 40 compute units four times; of 96 it leaves half idle the second time."""
+
+    def tile(target: str) -> int:
+        _, outs = program("matmul", {"transpose_b": True}, ("float16", (2048, 1024)), ("float16", (1152, 1024)))
+        choice = spaces(outs, target)[0].default
+        return int(choice["rows"] * choice["columns"])
+
+    assert tile("rocm -mcpu=gfx1151") == 128 * 128 > tile("rocm -mcpu=gfx1100")
 
 
 MISTAKES = [
