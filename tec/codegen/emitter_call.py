@@ -67,7 +67,7 @@ class Calls(Arithmetic):
     atomic_scope: ClassVar[str] = ""  # e.g. 'syncscope("agent") '
 
     def call(self, e: E.Call) -> str:
-        handler = self.calls.get(e.op)
+        handler = self.calls.get(e.op) or CALLS.get(e.op)
         if handler is not None:
             return handler(self, e)
         return self.math(e)
@@ -436,3 +436,8 @@ CALLS: dict[str, CallHandler] = {
         ("barrier", "shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx", "ballot", "readfirstlane", "wave_lane", "async_copy",
          "async_commit", "async_wait", "mma", "ldmatrix", "launch"), Calls.unsupported),
 }  # fmt: skip
+
+
+def register_call(op: str, lowering: CallHandler) -> None:
+    """Lower calls of `op` by `lowering(emitter, call) -> value` on every target that has no entry of its own for it."""
+    CALLS[op] = lowering
