@@ -107,7 +107,10 @@ def _partial(stage: Stage, op: ComputeOp, loop: IterVar, at: int, loc: Loc | Non
     reduce_axes: list[IterVar] = []
     for iv in stage.leaf:
         if iv.kind == IterKind.REDUCE and iv is not loop:
-            new = IterVar(Var(iv.name, iv.var.dtype, iv.var.is_size), ranges[iv], IterKind.REDUCE, "", loc)
+            # An axis that no split or fuse touched stays the one that the user holds.
+            new = iv
+            if not any(iv is root for root in op.reduce_axis):
+                new = IterVar(Var(iv.name, iv.var.dtype, iv.var.is_size), ranges[iv], IterKind.REDUCE, "", loc)
             reduce_axes.append(new)
             values[iv] = new.var
     for r in reversed(stage.relations):

@@ -223,3 +223,16 @@ def test_layouts_that_take_other_indices(mapping):
     *_, s = chain(4, 24)
     with pytest.raises(ScheduleError, match=r"does not take 2 indices|cannot be told from"):
         s[s.stages[1].op].transform_layout(mapping)
+
+
+def test_a_reduce_axis_that_rfactor_leaves_alone_is_that_of_the_partial_result():
+    A = te.placeholder((8, 8, 8), name="A")
+    k1, k2 = te.reduce_axis((0, 8), "k1"), te.reduce_axis((0, 8), "k2")
+    B = te.compute((8,), lambda i: te.sum(A[i, k1, k2], axis=[k1, k2]), name="B")
+    s = create_schedule(B)
+    BF = s.rfactor(B, k1)
+    s[BF].split(k2, 4)
+    with pytest.raises(ScheduleError, match="k2 is a loop of B_rf|k2 of B|was split"):
+        s[B].split(k2, 4)
+    held(s, [A, B])
+    replays(s, [A, B], B)
