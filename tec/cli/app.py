@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Hold a model's results against a reference; name the first node that differs."),
     "show": ("show", "Operators, graph, loop IR, LLVM, assembly, resources; or all of it as one HTML page."),
     "ops": ("ops", "Which ONNX operators are supported, and what a model lacks."),
+    "emu": ("emu", "Kernels of any compiler on the AMD GPU in software: list them, run one under checks."),
     "doctor": ("doctor", "What is installed, which devices are there, and whether compiling works."),
     "cache": ("cache", "Size and place of the compile cache; clear it."),
     "completion": ("completion", "Print the completion script of a shell."),

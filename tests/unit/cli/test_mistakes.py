@@ -57,6 +57,10 @@ TEC = [sys.executable, "-m", "tec.cli"]
         (["bench", "{tiny}", "--trace", "/no/such/folder/t.json"], 2, "no folder /no/such/folder"),
         (["run", "{tiny}", "--save-outputs", "/no/such/folder/o.npz"], 2, "no folder /no/such/folder"),
         (["verify", "{tiny}", "--rtol", "-1"], 2, "--rtol"),
+        (["emu", "nope.hsaco"], 2, "'nope.hsaco' does not exist"),
+        (["emu", "{text}"], 5, "no AMDGPU code object"),
+        (["emu", "run", "{text}"], 5, "no AMDGPU code object"),
+        (["emu", "run"], 2, "Missing argument 'FILE'"),
         (["cache", "frob"], 2, "'frob' is not one of"),
     ],
 )  # fmt: skip

@@ -1,0 +1,251 @@
+"""`tec emu`: kernels of any compiler on the AMD GPU in software: what a code object holds, and one kernel run under checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import common
+from .errors import Refused
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..runtime.bundle import Entry
+    from ..runtime.codeobject import KernelInfo
+
+_EXAMPLES = """\b
+Examples:
+  tec emu kernel.hsaco
+  tec emu run kernel.hsaco --kernel add --grid 4 --block 256 --arg f32:1024 --arg f32:1024 --arg f32:1024=zeros --arg i32=1024 --check all
+
+\b
+An argument is an array (f32:64x64, f32:64x64=zeros, or a file x.npy), a value (i32=7, f32=0.5), the bytes of dynamic LDS (lds=1024), or none.
+The assembly is read from --asm, or from kernel.s or kernel.amdgcn beside kernel.hsaco."""
+_DTYPES = {
+    "f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+}  # fmt: skip
+_ARRAY = re.compile(r"(\w+):(\d+(?:x\d+)*)(?:=(\S+))?$")
+_VALUE = re.compile(r"(\w+)=(\S+)$")
+
+
+class _Emu(click.Group):
+    """`tec emu FILE` is `tec emu list FILE`."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["list", *args]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Emu, epilog=_EXAMPLES, subcommand_metavar="FILE | run FILE [OPTIONS]")
+def command() -> None:
+    """Kernels of any compiler on the AMD GPU in software."""
+
+
+_file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+@command.command("list", epilog=_EXAMPLES)
+@_file
+@common.json_option
+def show(file: Path, as_json: bool) -> None:
+    """The kernels of a code object, bundle or fat binary: registers, LDS, occupancy, arguments."""
+    from ..runtime.codeobject import read_code_object
+    from ..runtime.drivers import link_object
+
+    found: list[dict[str, Any]] = []
+    for e in _entries(file):
+        code = read_code_object(link_object(e.image) if e.relocatable else e.image)
+        found.append({"target": e.target, "kernels": [_facts(e.chip, k) for k in code.kernels.values()]})
+    if as_json:
+        common.print_json({"file": str(file), "code_objects": found})
+        return
+    for entry in found:
+        click.echo(f"{entry['target']}: {len(entry['kernels'])} kernel{'s' * (len(entry['kernels']) != 1)}")
+        for k in entry["kernels"]:
+            _print_kernel(k)
+
+
+def _entries(file: Path) -> list[Entry]:
+    from ..runtime.bundle import code_objects
+
+    try:
+        return code_objects(file.read_bytes())
+    except OSError as error:
+        raise Refused(f"{file}: {error.strerror or error}") from None
+
+
+def _facts(chip: str, k: KernelInfo) -> dict[str, Any]:
+    from ..target import CHIPS
+
+    block = k.required_workgroup_size or (k.max_workgroup_size, 1, 1)
+    waves = -(-block[0] * block[1] * block[2] // k.wavefront_size)
+    occupancy: tuple[int, str] | None = None
+    if chip in CHIPS:
+        occupancy = CHIPS[chip].occupancy(k.vgprs + k.agprs, k.lds_bytes, waves, k.wavefront_size)
+    return {
+        "name": k.name, "vgprs": k.vgprs, "agprs": k.agprs, "sgprs": k.sgprs, "vgpr_spills": k.vgpr_spills, "sgpr_spills": k.sgpr_spills,
+        "lds_bytes": k.lds_bytes, "scratch_bytes": k.private_bytes, "wavefront_size": k.wavefront_size,
+        "max_workgroup_size": k.max_workgroup_size, "required_workgroup_size": k.required_workgroup_size,
+        "preloaded_dwords": k.kernarg_preload_dwords, "group_waves": waves,
+        "waves_a_simd": occupancy[0] if occupancy else None, "limited_by": occupancy[1] if occupancy else None,
+        "args": [{"name": a.name, "offset": a.offset, "bytes": a.size, "kind": a.kind} for a in k.args],
+    }  # fmt: skip
+
+
+def _print_kernel(k: dict[str, Any]) -> None:
+    click.echo(f"\n  {k['name']}")
+    spills = (
+        f", {k['vgpr_spills']} VGPRs and {k['sgpr_spills']} SGPRs spilled"
+        if k["vgpr_spills"] or k["sgpr_spills"]
+        else ""
+    )
+    click.echo(f"    registers   {k['vgprs']} VGPRs, {k['agprs']} AGPRs, {k['sgprs']} SGPRs{spills}")
+    click.echo(
+        f"    memory      {k['lds_bytes']} bytes of LDS a work-group, {k['scratch_bytes']} of scratch a work-item"
+    )
+    size = k["required_workgroup_size"]
+    group = "x".join(map(str, size)) if size else f"up to {k['max_workgroup_size']}"
+    click.echo(f"    work-group  {group} work-items, wavefronts of {k['wavefront_size']}")
+    if k["waves_a_simd"] is not None:
+        click.echo(
+            f"    occupancy   {k['waves_a_simd']} waves a SIMD with {k['group_waves']} waves a work-group, limited by {k['limited_by']}"
+        )
+    for a in k["args"]:
+        if not a["kind"].startswith("hidden_"):
+            click.echo(
+                f"    argument    {a['offset']:>4}  {a['bytes']:>3} bytes  {a['kind']}{'  ' + a['name'] if a['name'] else ''}"
+            )
+    hidden = [a["kind"].removeprefix("hidden_") for a in k["args"] if a["kind"].startswith("hidden_")]
+    if hidden:
+        click.echo(f"    hidden      {', '.join(hidden)}")
+
+
+@command.command("run", epilog=_EXAMPLES)
+@_file
+@click.option("--kernel", "-k", metavar="NAME", help="Which kernel; may be left out where there is one.")
+@click.option("--grid", "-g", default="1", show_default=True, metavar="X[,Y,Z]", help="Work-groups.")
+@click.option(
+    "--block",
+    "-b",
+    metavar="X[,Y,Z]",
+    help="Work-items of a work-group; left out, what the kernel requires or its most.",
+)
+@click.option("--lds", default=0, metavar="BYTES", type=click.IntRange(0), help="Dynamic LDS.")
+@click.option("--arg", "-a", "words", multiple=True, metavar="ARG", help="An argument, in order; see below.")
+@click.option("--chip", metavar="CHIP", help="The chip (gfx942); left out, that of the file.")
+@click.option(
+    "--check", default="bounds", show_default=True, metavar="NAMES", help="bounds, race, init, wait, align, or all."
+)
+@click.option("--asm", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The kernel's assembly.")
+@click.option("--seed", default=0, show_default=True, help="Of random arrays.")
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.npz",
+    help="Write the arrays as they are afterwards.",
+)
+@common.json_option
+def run(
+    file: Path, kernel: str | None, grid: str, block: str | None, lds: int, words: tuple[str, ...], chip: str | None, check: str,
+    asm: Path | None, seed: int, save: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Run one kernel on the AMD GPU in software; a fault is told with the instruction, lane and address."""
+    import time
+
+    import numpy as np
+
+    import tec
+
+    entries = _entries(file)
+    dev = tec.rocm_emu(chip or entries[0].chip, check=check)
+    code = dev.load(file, asm.read_text() if asm is not None else None)
+    if kernel is None:
+        if len(code) != 1:
+            raise Refused(f"{file} has {len(code)} kernels", f"--kernel {' | '.join(code.names) or 'NAME'}")
+        kernel = code.names[0]
+    k = code[kernel]
+    rng = np.random.default_rng(seed)
+    args = [_argument(w, rng) for w in words]
+    shape = _dims(block, "--block") if block else k.info.required_workgroup_size or (k.info.max_workgroup_size, 1, 1)
+    start = time.perf_counter()
+    k[_dims(grid, "--grid"), shape, lds](*args)
+    seconds = time.perf_counter() - start
+    arrays = {f"arg{i}": a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
+    if save is not None:
+        np.savez(save, **arrays)  # type: ignore[arg-type]
+    if as_json:
+        common.print_json(
+            {
+                "kernel": kernel,
+                "device": str(dev),
+                "seconds": seconds,
+                "arrays": {n: _summary(a) for n, a in arrays.items()},
+            }
+        )
+        return
+    click.echo(f"{k.prototype} on {dev}: no fault, {seconds:.2f} s with translation")
+    for name, a in arrays.items():
+        click.echo(f"  {name}: {_summary(a)}")
+
+
+def _dims(text: str, what: str) -> tuple[int, int, int]:
+    parts = re.split("[,x]", text)
+    if not 1 <= len(parts) <= 3 or not all(p.isdigit() and int(p) > 0 for p in parts):
+        raise Refused(f"{what} {text!r}", "X, X,Y or X,Y,Z is wanted")
+    x, y, z = (*(int(p) for p in parts), 1, 1)[:3]
+    return x, y, z
+
+
+def _argument(word: str, rng: np.random.Generator) -> Any:
+    import numpy as np
+
+    if word in ("none", "null"):
+        return None
+    if word.endswith(".npy"):
+        return next(iter(common.read_arrays([word], ["x"]).values())).copy()
+    array, value = _ARRAY.match(word), _VALUE.match(word)
+    kind = array[1] if array else value[1] if value else ""
+    if value and kind == "lds" and value[2].isdigit():
+        return int(value[2])
+    if kind not in _DTYPES:
+        raise Refused(
+            f"argument {word!r}",
+            "f32:64x64, f32:64x64=zeros, x.npy, i32=7, lds=1024 or none; types: " + ", ".join(_DTYPES),
+        )
+    dtype = np.dtype(_DTYPES[kind])
+    try:
+        if array is None:
+            assert value is not None
+            return _number(value[2], dtype)
+        return _filled(tuple(int(n) for n in array[2].split("x")), dtype, array[3] or "random", rng)
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise Refused(f"argument {word!r}: {error}") from None
+
+
+def _filled(shape: Sequence[int], dtype: np.dtype[Any], fill: str, rng: np.random.Generator) -> Any:
+    import numpy as np
+
+    if fill == "random":
+        if dtype.kind == "f":
+            return rng.standard_normal(shape).astype(dtype)
+        return rng.integers(0, 100, shape).astype(dtype)
+    return np.full(shape, _number({"zeros": "0", "ones": "1"}.get(fill, fill), dtype), dtype)
+
+
+def _number(text: str, dtype: np.dtype[Any]) -> Any:
+    """A scalar of the type; raises OverflowError where it does not hold the number."""
+    import numpy as np
+
+    return dtype.type(text) if dtype.kind == "f" else np.array(int(text, 0), dtype)[()]
+
+
+def _summary(a: np.ndarray[Any, Any]) -> str:
+    head = ", ".join(f"{v:.6g}" for v in a.reshape(-1)[:4].tolist())
+    return f"{a.dtype} {'x'.join(map(str, a.shape))}, {head}{', ...' if a.size > 4 else ''}"
