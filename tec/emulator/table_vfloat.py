@@ -366,18 +366,22 @@ valu("v_div_scale_f64", "f64 mask = f64 f64 f64", _div_scale("f64"))
 
 
 def _div_fmas(w: Wave, t: str, a: str, b: str, c: str) -> str:
-    """fma(a, b, c), scaled back by 2**32 (f32) or 2**64 (f64) in the lanes that VCC names."""
+    """fma(a, b, c), scaled back by 2**64 (f32) or 2**128 (f64) in the lanes that VCC names. The scale is fused: a quotient of
+    float32 that is denormal is rounded once, by way of float64."""
     o = w.v
     value = o.fma(t, a, b, c)
     vcc = w.mask(106)
-    large = 32 if t == "f32" else 64
     up = {"f32": 64, "f64": 128}[t]
     half = {"f32": 127, "f64": 1023}[t]
     i = f"i{BITS[t]}"
     big = o.icmp("sgt", i, _exponent(o, t, c), o.const(i, half))
     factor = o.select(big, t, o.const(t, 2.0**up), o.const(t, 2.0**-up))
-    del large
-    return o.select(vcc, t, o.bin("fmul", t, value, factor), value)
+    if t == "f32":
+        wide = o.fma("f64", *[o.fpext("f32", "f64", x) for x in (a, b, c)])
+        scaled = o.cast("fptrunc", "f64", "f32", o.bin("fmul", "f64", wide, o.fpext("f32", "f64", factor)))
+    else:
+        scaled = o.bin("fmul", t, value, factor)
+    return o.select(vcc, t, scaled, value)
 
 
 valu("v_div_fmas_f32", "f32 = f32 f32 f32", lambda w, a, b, c: _div_fmas(w, "f32", a, b, c), wave=True)

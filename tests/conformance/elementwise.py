@@ -153,6 +153,17 @@ for _dtype, _name, _kept, _numpy in (
         _unary(_dtype, lambda a, t=_name: a.astype(t))
     )
 
+
+def _tiny_quotients(rng: np.random.Generator) -> list[Any]:
+    """Numerators and denominators whose quotients are denormal, most of them."""
+    small, large = rng.integers(0, 70, 2000), rng.integers(55, 85, 2000)
+    return [(rng.uniform(1, 2, 2000) * 2.0**-small).astype(F32), (rng.uniform(1, 2, 2000) * 2.0**large).astype(F32)]
+
+
+case("denormal_quotients_f32", _tiny_quotients, lambda a, b: a / b, rtol=0, atol=0)(
+    _binary("float32", lambda a, b: a / b)
+)
+
 # ---- types
 
 case("add_f32_symbolic", uniform((1000,), (1000,)), lambda a, b: a + b)(_binary("float32", lambda a, b: a + b))
