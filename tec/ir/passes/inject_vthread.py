@@ -38,6 +38,13 @@ def _stmt(s: S.Stmt) -> S.Stmt:
     return out
 
 
+def _is_straight(s: S.Stmt) -> bool:
+    """Whether a nest of unrolled loops around one store: nothing but straight-line code in the end."""
+    while isinstance(s, S.For) and s.kind == S.ForKind.UNROLLED:
+        s = s.body
+    return isinstance(s, S.BufferStore)
+
+
 class _Injector:
     def __init__(self, loop: S.For):
         self.loop = loop
@@ -128,6 +135,8 @@ class _Injector:
                 return S.Alloc(new, self.stmt(s.body), notes)
             case _ if not self.depends(s):
                 return s
+            case S.For() if _is_straight(s):
+                return self.each(s)  # the order of its statements is the schedule's
             case S.For() if not (self.depends(s.min) or self.depends(s.extent)):
                 return S.For(s.var, s.min, s.extent, self.stmt(s.body), s.kind, s.thread, s.annotations)
             case S.IfThenElse() if not self.depends(s.cond):

@@ -24,6 +24,7 @@ from ..effects import Access, effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import map_stmt, substitute, visit
+from .bulk_pipeline import ORDERED
 from .rewrite_util import (
     SHARED_SCOPES,
     THREAD_TAGS,
@@ -32,7 +33,6 @@ from .rewrite_util import (
     same_expr,
     sunk,
 )
-from .specialize_warps import ORDERED
 from .thread_conflicts import Conflicts, SharedAccess
 
 

@@ -28,6 +28,7 @@ one group a step, with one barrier a step:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +42,8 @@ from ..dtype import dtype_info
 from ..effects import effects
 from ..func import Func
 from ..visit import map_expr, map_stmt, substitute
-from .rewrite_util import SHARED_SCOPES, clone, const_int, is_named
+from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
+from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, is_named
 
 _PRAGMA = "pragma.software_pipeline"
 _MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared memory
@@ -50,7 +52,16 @@ _MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared mem
 def pipeline(func: Func, target: Target) -> Func:
     """Loops over double-buffered shared memory as software pipelines; see the module."""
 
+    threads: list[E.Var] = []
+
     def fs(s: S.Stmt, stages: int) -> S.Stmt:
+        if isinstance(s, S.For) and s.kind == S.ForKind.THREAD:
+            if s.thread in THREAD_TAGS:
+                threads.append(s.var)
+            out = map_stmt(s, lambda x: fs(x, 0), _keep)
+            if s.thread in THREAD_TAGS:
+                threads.pop()
+            return out
         if isinstance(s, S.Attr) and s.key == _PRAGMA:
             return fs(s.body, max(1, const_int(s.value) or 2))
         if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
@@ -59,7 +70,7 @@ def pipeline(func: Func, target: Target) -> Func:
             found = _find(s, stages) if target.is_gpu else None
             if found is None:
                 return s
-            return _Pipeline(s, found, max(2, stages), 1 if stages == 1 else max(2, stages)).build(target) or s
+            return _Pipeline(s, found, max(2, stages), 1 if stages == 1 else max(2, stages)).build(target, threads) or s
         return map_stmt(s, lambda x: fs(x, stages if isinstance(s, S.Attr) else 0), _keep)
 
     return func.with_body(_drop_notes(fs(func.body, 0)))
@@ -151,7 +162,9 @@ class _Pipeline:
     def slot_of(self, step: E.Expr) -> E.Expr:
         return B.floormod(step, self.n_slots) if self.n_slots > 1 else B.const(0, step.dtype)
 
-    def build(self, target: Target) -> S.Stmt | None:
+    def build(self, target: Target, threads: list[E.Var]) -> S.Stmt | None:
+        if all(is_bulk_fill(f) for f in self.body.fills):
+            return self.build_bulk(threads)
         if self.n_slots > 1 and _copies_in_background(target):
             copies = [_as_copies(f) for f in self.body.fills]
             if all(c is not None for c in copies):
@@ -193,6 +206,17 @@ class _Pipeline:
         out = S.seq(*parts)
         for b, notes in reversed(self.body.buffers):
             out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
+        return out
+
+    def build_bulk(self, threads: list[E.Var]) -> S.Stmt:
+        """The pipeline on bulk copies; see bulk_pipeline."""
+
+        def step(stmts: Sequence[S.Stmt], k: E.Expr, slot: E.Expr) -> S.Stmt:
+            return self.wrapped(clone(S.seq(*stmts), {}), k, slot)
+
+        out = bulk_pipeline(self.loop, self.body.fills, step, self.body.rest, self.n_slots, threads)
+        for b, notes in reversed(self.body.buffers):
+            out = S.Alloc(self.slots[id(b)], out, {**_shifted_notes(notes), ORDERED: True})
         return out
 
     def build_async(self, copies: list[S.Stmt]) -> S.Stmt:

@@ -30,14 +30,14 @@ from .. import build as B
 from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
-from ..dtype import dtype_info
+from ..effects import is_call
 from ..func import Func
 from ..matrix import WARPGROUP
 from ..visit import map_expr, map_stmt, substitute, visit
+from .bulk_pipeline import ORDERED, effect, loaded_bytes, reporting
 from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
 
 PRAGMA = "pragma.warp_specialize"
-ORDERED = "ordered"  # annotation of an Alloc: its accesses are ordered by hand, insert_barriers leaves it alone
 _FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
 _FETCH_REGISTERS = (
     40  # of the fetching warpgroup's threads: addresses and counters (24 made ptxas spill with many boxes)
@@ -69,10 +69,6 @@ def _has(s: S.Stmt, test: Callable[[S.Stmt], bool]) -> bool:
 
     visit(s, None, look)
     return found
-
-
-def _is_call(s: S.Stmt, op: str) -> bool:
-    return isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == op
 
 
 def _kernel(root: S.Stmt, name: str) -> S.Stmt:
@@ -162,7 +158,7 @@ class _Specialized:
         first = B.all_of(B.compare("eq", self.thread, 0), B.compare("eq", self.group, 0))
         out = S.seq(
             S.IfThenElse(first, self.init()),
-            _effect("barrier", scope="shared"),
+            effect("barrier", scope="shared"),
             S.LetStmt(self.uniform, E.Call("readfirstlane", (self.group,), self.group.dtype), parts),
         )
         for b in (*self.slots.values(), self.full, self.empty):
@@ -200,7 +196,7 @@ class _Specialized:
         elif isinstance(s, S.Seq):
             for x in s.stmts:
                 self.take_apart(x)
-        elif _has(s, lambda x: _is_call(x, "bulk_load")):
+        elif _has(s, lambda x: is_call(x, "bulk_load")):
             self.loads.append(s)
         else:
             self.work.append(s)
@@ -213,14 +209,14 @@ class _Specialized:
         return _FETCH_REGISTERS, min(_MOST_REGISTERS, left // self.workers // 8 * 8)
 
     def set_registers(self, n: int, more: bool) -> list[S.Stmt]:
-        return [_effect("set_registers", n=n, more=more)] if n else []
+        return [effect("set_registers", n=n, more=more)] if n else []
 
     def init(self) -> S.Stmt:
         out = []
         for k in range(self.stages):
-            out.append(_effect("mbarrier_init", E.BufferLoad(self.full, (B.const(k),)), B.const(1)))
-            out.append(_effect("mbarrier_init", E.BufferLoad(self.empty, (B.const(k),)), B.const(self.workers)))
-        return S.seq(*out, _effect("mbarrier_fence"))
+            out.append(effect("mbarrier_init", E.BufferLoad(self.full, (B.const(k),)), B.const(1)))
+            out.append(effect("mbarrier_init", E.BufferLoad(self.empty, (B.const(k),)), B.const(self.workers)))
+        return S.seq(*out, effect("mbarrier_fence"))
 
     def in_slot(self, s: S.Stmt, slot: E.Expr, group: bool = False) -> S.Stmt:
         """`s` with the buffers of the ring replaced by their slot; `group`: warpgroup operands named by the uniform number."""
@@ -256,9 +252,9 @@ class _Specialized:
             full, empty = (E.BufferLoad(b, (ring.at(),)) for b in (self.full, self.empty))
             behind = B.bitwise_xor(ring.parity(), B.const(1))
             step = S.seq(
-                _effect("mbarrier_wait", empty, behind),
-                _effect("mbarrier_expect", full, B.const(self.slot_bytes())),
-                *[other.in_slot(_reporting(x, full), ring.at()) for x in other.loads],
+                effect("mbarrier_wait", empty, behind),
+                effect("mbarrier_expect", full, B.const(loaded_bytes(self.loads))),
+                *[other.in_slot(reporting(x, full), ring.at()) for x in other.loads],
                 ring.advance(),
             )
             return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
@@ -277,30 +273,11 @@ class _Specialized:
             return self.fetch(s.body, ring)
         raise self.error(f"warp_specialize: {type(s).__name__} stands around the loop")
 
-    def slot_bytes(self) -> int:
-        """Bytes that the copies of one step bring."""
-        total = 0
-
-        def on_expr(e: E.Expr) -> None:
-            nonlocal total
-            if type(e) is E.Call and e.op == "bulk_load":
-                size = dtype_info(e.dtype).bytes
-                assert isinstance(e.args[0], E.BufferLoad)
-                info = dtype_info(e.args[0].buffer.dtype)
-                size = info.bytes * info.lanes
-                for n in (e.attrs or {})["box"]:
-                    size *= n
-                total += size
-
-        for s in self.loads:
-            visit(s, on_expr, None)
-        return total
-
     # ---- the part that works
 
     def worker(self, body: S.Stmt) -> S.Stmt:
         ring = _Ring(self.stages)
-        return ring.start(S.seq(self.consume(body, ring), self.lead(_effect("bulk_wait", n=0, read=False))))
+        return ring.start(S.seq(self.consume(body, ring), self.lead(effect("bulk_wait", n=0, read=False))))
 
     def lead(self, *stmts: S.Stmt) -> S.Stmt:
         """By one thread of all that work."""
@@ -309,7 +286,7 @@ class _Specialized:
 
     def meet(self) -> S.Stmt:
         """A barrier of the threads that work."""
-        return _effect("barrier", scope="shared", id=1, threads=self.workers * WARPGROUP)
+        return effect("barrier", scope="shared", id=1, threads=self.workers * WARPGROUP)
 
     def consume(self, s: S.Stmt, ring: _Ring) -> S.Stmt:
         if isinstance(s, S.Attr) and s.key == PRAGMA:
@@ -324,10 +301,10 @@ class _Specialized:
         out: list[S.Stmt] = []
         writing = True
         for x in parts:
-            if _has(x, lambda y: _is_call(y, "bulk_store")):
+            if _has(x, lambda y: is_call(y, "bulk_store")):
                 if writing:
-                    out += [_effect("proxy_fence"), self.meet()]
-                out.append(self.lead(self.consume(x, ring)))
+                    out += [effect("proxy_fence"), self.meet()]
+                out.append(self.lead(_synchronised(self.consume(x, ring))))
                 writing = False
                 continue
             out.append(self.consume(x, ring))
@@ -336,7 +313,7 @@ class _Specialized:
                 f"{buffer.name} is shared memory that no bulk copy sends out",
                 's[result].pragma(first_axis, "bulk_copy") on the stage that copies it to global memory',
             )
-        out.append(self.lead(_effect("bulk_commit")))
+        out.append(self.lead(effect("bulk_commit")))
         return self.wait_before_writes(S.seq(*out), buffer)
 
     def wait_before_writes(self, s: S.Stmt, buffer: Buffer) -> S.Stmt:
@@ -352,7 +329,7 @@ class _Specialized:
             return S.seq(*out)
         if isinstance(s, S.Alloc):
             return S.Alloc(s.buffer, self.wait_before_writes(s.body, buffer), s.annotations)
-        return S.seq(self.lead(_effect("bulk_wait", n=0, read=True)), self.meet(), s)
+        return S.seq(self.lead(effect("bulk_wait", n=0, read=True)), self.meet(), s)
 
     def main_loop(self, ring: _Ring) -> S.Stmt:
         loop = self.loop
@@ -361,15 +338,15 @@ class _Specialized:
         before = Buffer("slot_before", "int32", (B.const(1),), (), 0, "local")
         release = S.IfThenElse(
             B.compare("eq", self.thread, 0),
-            _effect("mbarrier_arrive", E.BufferLoad(self.empty, (E.BufferLoad(before, (B.const(0),)),))),
+            effect("mbarrier_arrive", E.BufferLoad(self.empty, (E.BufferLoad(before, (B.const(0),)),))),
         )
         work = self.in_slot(clone(S.seq(*self.work), {}), ring.at(), group=True)
         step = S.seq(
-            _effect("mbarrier_wait", full, ring.parity()),
-            _effect("wgmma_fence"),
+            effect("mbarrier_wait", full, ring.parity()),
+            effect("wgmma_fence"),
             work,
-            _effect("wgmma_commit"),
-            _effect("wgmma_wait", n=1),
+            effect("wgmma_commit"),
+            effect("wgmma_wait", n=1),
             S.IfThenElse(B.compare("gt", loop.var, loop.min), release),
             S.BufferStore(before, ring.at(), (B.const(0),)),
             ring.advance(),
@@ -404,23 +381,19 @@ class _Specialized:
         return out
 
 
-def _reporting(s: S.Stmt, barrier: E.Expr) -> S.Stmt:
-    """Bulk loads with the barrier that they report to."""
+def _synchronised(s: S.Stmt) -> S.Stmt:
+    """Bulk stores marked as ordered after what threads wrote: tensor_maps refuses others."""
 
     def fe(e: E.Expr) -> E.Expr:
-        if type(e) is E.Call and e.op == "bulk_load":
-            return E.Call(e.op, (*e.args, barrier), e.dtype, e.attrs)
+        if type(e) is E.Call and e.op == "bulk_store":
+            return E.Call(e.op, e.args, e.dtype, {**(e.attrs or {}), "ordered": True})
         return e
 
-    return map_stmt(s, lambda x: _reporting(x, barrier), fe)
+    return map_stmt(s, _synchronised, fe)
 
 
 def _writes(s: S.Stmt, buffer: Buffer) -> bool:
     return _has(s, lambda x: isinstance(x, S.BufferStore) and x.buffer is buffer)
 
 
-def _effect(op: str, *args: E.Expr, **attrs: object) -> S.Stmt:
-    return S.Evaluate(E.Call(op, args, "int32", attrs or None))
-
-
-__all__ = ["ORDERED", "PRAGMA", "specialize_warps"]
+__all__ = ["PRAGMA", "specialize_warps"]

@@ -129,6 +129,7 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
             locate=False,
         )
     body, maps = tensor_maps(body)
+    resident = _resident_blocks(body)
     params, written = _parameters(body, [v for v, _ in threads.values()], order)
     grid = tuple([threads[t][1] if t in threads else E.IntImm(1) for t in BLOCK_TAGS])
     made = {id(b): call for b, call in maps}
@@ -139,6 +140,7 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
         "max_threads": count,
         "lds_bytes": lds,
         "writes": tuple(sorted(written)),
+        **({"min_blocks": resident} if resident else {}),
         **{k: v for k, v in func.attrs.items() if k in ("fast_math", "noalias", "loc")},
     }
     # More than a kernel may have by itself is asked for at the launch.
@@ -150,6 +152,19 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
         "dyn_shared": E.IntImm(dynamic),
     }
     return Func(name, params, body, attrs), S.Evaluate(E.Call("launch", loads, "int32", launch_attrs))
+
+
+def _resident_blocks(body: S.Stmt) -> int:
+    """The work-groups that a unit is to hold at once, by `pragma(axis, "min_blocks", n)`: a bound on registers (NVIDIA)."""
+    found = 0
+
+    def on_stmt(s: S.Stmt) -> None:
+        nonlocal found
+        if isinstance(s, S.Attr) and s.key == "pragma.min_blocks":
+            found = max(found, const_int(s.value) or 0)
+
+    visit(body, None, on_stmt)
+    return found
 
 
 def _thread_extent(threads: dict[str, tuple[E.Var, E.Expr]], tag: str, where: Loc | None) -> int:

@@ -9,6 +9,7 @@ map's buffer (scope "param") with the Call that the launch makes it from:
 
 from __future__ import annotations
 
+from ...errors import LoweringError
 from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
@@ -48,6 +49,14 @@ def tensor_maps(body: S.Stmt) -> tuple[S.Stmt, list[tuple[Buffer, E.Call]]]:
             assert isinstance(outside, E.BufferLoad)
             if outside.buffer.scope == SCOPE:
                 return e
+            if (is_load and len(rest) != 1) or (not is_load and not attrs.get("ordered")):
+                assert isinstance(inside, E.BufferLoad)
+                raise LoweringError(
+                    f"the bulk copy of {inside.buffer.name} is in no pipeline, so nothing waits for it",
+                    where=inside.buffer.loc,
+                    hint='fills: s[product].pragma(k_outer, "software_pipeline", 2) or "warp_specialize"; results go out under warp_specialize alone',
+                    locate=False,
+                )
             place = E.BufferLoad(map_of(outside.buffer, facts, attrs["box"]), (E.IntImm(0),))
             ends = (inside, place) if is_load else (place, inside)
             return E.Call(e.op, (*ends, *coords, *rest), e.dtype, attrs)

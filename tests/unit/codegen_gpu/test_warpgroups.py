@@ -142,3 +142,64 @@ def test_bulk_copies_need_the_chip() -> None:
     s[staged].pragma(s[staged].op.axis[0], "bulk_copy")
     with pytest.raises(tec.TecError, match="no bulk copies"):
         tec.build(s, [a, b], "cuda -arch=sm_80")
+
+
+# ---- bulk copies without warpgroups
+
+
+def sgemm(m: int, n: int, k: int, pipeline: str = "software_pipeline") -> tuple[Any, Any, list[Any]]:
+    """f32 without matrix units: tiles by bulk copies, 128 threads of 8 x 8 results."""
+    target = tec.Target(HOPPER)
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    kk = te.reduce_axis((0, k), "k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, kk] * b[kk, j], axis=kk), name="C")
+    s = tec.create_schedule(c.op)
+    shared = [s.cache_read(x, "shared", [c]) for x in (a, b)]
+    acc = s.cache_write(c, "local")
+    i, j = s[c].op.axis
+    bi, i = s[c].split(i, factor=128)
+    bj, j = s[c].split(j, factor=64)
+    iv, i = s[c].split(i, factor=32)
+    ty, ir = s[c].split(i, factor=2)
+    jv, j = s[c].split(j, factor=32)
+    tx, jj = s[c].split(j, factor=4)
+    s[c].reorder(bi, bj, iv, jv, ty, tx, ir, jj)
+    thread = s[c].fuse(ty, tx)
+    for axis, tag in (
+        (bi, "blockIdx.y"),
+        (bj, "blockIdx.x"),
+        (iv, "vthread"),
+        (jv, "vthread"),
+        (thread, "threadIdx.x"),
+    ):
+        s[c].bind(axis, te.thread_axis(tag))
+    s[acc].compute_at(s[c], thread)
+    x, y = s[acc].op.axis
+    ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=32)
+    s[acc].reorder(ko, ki, x, y)
+    for axis in (x, y):
+        s[acc].unroll(axis)
+    if pipeline:
+        s[acc].pragma(ko, pipeline, 2)
+    s[acc].pragma(ki, "min_blocks", 4)
+    for t in shared:
+        s[t].compute_at(s[acc], ko)
+        s[t].pragma(s[t].op.axis[0], "bulk_copy")
+    return target, s, [a, b, c]
+
+
+def test_a_ring_of_tiles_that_one_thread_fills() -> None:
+    target, s, args = sgemm(256, 128, 96)
+    a, b = operands(256, 128, 96, "float32")
+    c = np.zeros((256, 128), np.float32)
+    run(next(iter(tec.lower(s, args, simple_mode=True, target=target))), [a, b, c])
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+    text = ptx(s, args, target)
+    assert ".minnctapersm 4" in text and "setmaxnreg" not in text and ".local" not in text
+    assert text.count("mbarrier.init") == 2 and text.count("mbarrier.try_wait") == 1 and text.count("bar.sync") == 2
+
+
+def test_a_copy_that_nothing_waits_for_is_refused() -> None:
+    target, s, args = sgemm(256, 128, 96, pipeline="")
+    with pytest.raises(tec.TecError, match="in no pipeline"):
+        tec.build(s, args, target)
