@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from ..ops.registry import normalize_axis
+from ..ops.registry import VIEW, normalize_axis
 from ..te.evaluate import np_dtype
 from .graph import Graph, Node, Value
 
@@ -35,7 +35,7 @@ def find_aliases(graph: Graph) -> Aliases:
     for node in graph.nodes:
         if node.inputs and node.inputs[0].is_const:
             continue
-        if "view" in node.definition.tags:
+        if VIEW in node.definition.traits:
             found.views[node] = 0
         elif node.op == "slice":
             begin = _piece(node)

@@ -19,7 +19,8 @@ from ..errors import ImportModelError, TecError
 from ..ops import OpDef, TensorType, get_op
 from ..ops.dims import Dim, Guard, UndecidedSize, as_size, bind_hint, is_symbolic, recording
 from ..ops.dims import evaluate as evaluate_sizes
-from ..ops.indices import INDEXED, check_index, index_sizes
+from ..ops.indices import check_index, index_sizes
+from ..ops.registry import INDEXED
 from ..te.evaluate import evaluate, np_dtype
 from .fold_sizes import fold_sizes
 
@@ -382,7 +383,7 @@ def run_op(
     op: OpDef, attrs: dict[str, Any], arrays: Sequence[Any], types: Sequence[TensorType], outs: list[TensorType]
 ) -> list[Any]:
     """The values of one operator, by the meaning of its te definition, or the NumPy that it has in its place."""
-    if op.name in INDEXED:
+    if INDEXED in op.traits:
         sizes = index_sizes(op.name, attrs, types[0].shape, types[1].shape)
         check_index(arrays[1], sizes, f"an index of {op.name}")
     if op.host is not None:

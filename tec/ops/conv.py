@@ -10,7 +10,7 @@ from .. import te
 from ..te import Tensor
 from .dims import require
 from .matmul import accumulator
-from .registry import COMPLEX, Attrs, TensorType, fail, register, static_shape
+from .registry import COMPLEX, SUMS, Attrs, TensorType, fail, register, static_shape
 
 
 def conv_out(n: int, k: int, stride: int, dilation: int, before: int, after: int) -> int:
@@ -66,7 +66,7 @@ def padded(x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0
     return y
 
 
-@register("conv", COMPLEX, _conv_type, flops=_conv_flops)
+@register("conv", COMPLEX, _conv_type, flops=_conv_flops, traits=[SUMS])
 def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Cross-correlation of (batch, channels, space...) with (out, channels / groups, window...).
 
@@ -105,7 +105,7 @@ def _transpose_flops(types: Sequence[TensorType], outs: Sequence[TensorType], at
     return 2 * types[0].size * math.prod(types[1].shape[1:])
 
 
-@register("conv_transpose", COMPLEX, _transpose_type, flops=_transpose_flops)
+@register("conv_transpose", COMPLEX, _transpose_type, flops=_transpose_flops, traits=[SUMS])
 def _conv_transpose(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The gradient of a convolution with respect to its input, weights (in, out / groups, window...).
 

@@ -15,7 +15,11 @@ from ..ir.dtype import dtype_info
 from ..te import Tensor
 from .registry import (
     BROADCAST,
+    COSTLY,
     ELEMENTWISE,
+    FINITE,
+    FOLLOWS_16,
+    SHAPED,
     Attrs,
     TensorType,
     broadcast_bool,
@@ -48,47 +52,65 @@ def of(count: int, infer: Any) -> Any:
     return checked
 
 
-def _unary(name: str, f: Callable[..., Any], infer: Any = same_type) -> None:
+# What the passes count on, in the words of the tables below.
+_TRAITS = {"f": FINITE, "c": COSTLY, "h": FOLLOWS_16}
+
+
+def _unary(name: str, f: Callable[..., Any], infer: Any = same_type, traits: str = "") -> None:
+    """An operator on one input; `traits`: letters of f (finite of finite), c (costly), h (follows its input into half precision)."""
+
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
         x = inputs[0]
         return [te.compute(x.shape, lambda *i: f(x(*i), **attrs), name=name)]
 
-    register(name, ELEMENTWISE, of(1, infer))(compute)
+    register(name, ELEMENTWISE, of(1, infer), traits=[_TRAITS[t] for t in traits])(compute)
 
 
-for _name in (
-    "exp log sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf floor ceil trunc abs sign "
-    "log1p expm1 exp2 log2"
-).split():
-    _unary(_name, getattr(te, _name))
-_unary("round_even", te.nearbyint)
-_unary("neg", lambda x: -x)
-_unary("identity", lambda x: x)
-_unary("isnan", te.isnan, to_bool)
-_unary("isfinite", te.isfinite, to_bool)
-_unary("logical_not", lambda x: te.bitwise_not(x), to_bool)
+for _traits, _names in {
+    "": "sqrt rsqrt",
+    "c": "exp log tan asin acos sinh cosh asinh acosh atanh log1p expm1 exp2 log2",
+    "f": "floor ceil trunc sign",
+    "fc": "sin cos atan erf",
+    "fch": "tanh sigmoid",
+    "fh": "abs",
+}.items():
+    for _name in _names.split():
+        _unary(_name, getattr(te, _name), traits=_traits)
+_unary("round_even", te.nearbyint, traits="f")
+_unary("neg", lambda x: -x, traits="fh")
+_unary("identity", lambda x: x, traits="fh")
+_unary("isnan", te.isnan, to_bool, traits="f")
+_unary("isfinite", te.isfinite, to_bool, traits="f")
+_unary("logical_not", lambda x: te.bitwise_not(x), to_bool, traits="f")
 _unary("bitwise_not", te.bitwise_not)
 _unary("reciprocal", lambda x: _c(1, x) / x)
-_unary("square", lambda x: x * x)
-_unary("relu", lambda x: te.maximum(x, _c(0, x)))
-_unary("leaky_relu", lambda x, alpha: te.select(x < 0, x * _c(alpha, x), x))
-_unary("thresholded_relu", lambda x, alpha: te.select(x <= _c(alpha, x), _c(0, x), x))
-_unary("elu", lambda x, alpha=1.0: te.select(x < 0, te.expm1(x) * _c(alpha, x), x))
-_unary("celu", lambda x, alpha: te.maximum(x, _c(0, x)) + te.min(_c(0, x), te.expm1(x / _c(alpha, x)) * _c(alpha, x)))
-_unary("selu", lambda x, alpha, gamma: te.select(x > 0, x, te.expm1(x) * _c(alpha, x)) * _c(gamma, x))
+_unary("square", lambda x: x * x, traits="f")
+_unary("relu", lambda x: te.maximum(x, _c(0, x)), traits="fh")
+_unary("leaky_relu", lambda x, alpha: te.select(x < 0, x * _c(alpha, x), x), traits="fh")
+_unary("thresholded_relu", lambda x, alpha: te.select(x <= _c(alpha, x), _c(0, x), x), traits="f")
+_unary("elu", lambda x, alpha=1.0: te.select(x < 0, te.expm1(x) * _c(alpha, x), x), traits="fc")
 _unary(
-    "hard_sigmoid", lambda x, alpha, beta: te.maximum(_c(0, x), te.minimum(_c(1, x), x * _c(alpha, x) + _c(beta, x)))
+    "celu",
+    lambda x, alpha: te.maximum(x, _c(0, x)) + te.min(_c(0, x), te.expm1(x / _c(alpha, x)) * _c(alpha, x)),
+    traits="fc",
 )
-_unary("hard_swish", lambda x: x * te.max(_c(0, x), te.min(_c(1, x), x * _c(1 / 6, x) + _c(0.5, x))))
+_unary("selu", lambda x, alpha, gamma: te.select(x > 0, x, te.expm1(x) * _c(alpha, x)) * _c(gamma, x), traits="fc")
+_unary(
+    "hard_sigmoid",
+    lambda x, alpha, beta: te.maximum(_c(0, x), te.minimum(_c(1, x), x * _c(alpha, x) + _c(beta, x))),
+    traits="fh",
+)
+_unary("hard_swish", lambda x: x * te.max(_c(0, x), te.min(_c(1, x), x * _c(1 / 6, x) + _c(0.5, x))), traits="fh")
 # log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|).
-_unary("softplus", lambda x: te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x))))
-_unary("softsign", lambda x: x / (te.abs(x) + _c(1, x)))
-_unary("silu", lambda x, alpha=1.0: x * te.sigmoid(x * _c(alpha, x)))
-_unary("mish", lambda x: x * te.tanh(te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x)))))
-_unary("gelu", lambda x: x * _c(0.5, x) * (_c(1, x) + te.erf(x * _c(math.sqrt(0.5), x))))
+_unary("softplus", lambda x: te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x))), traits="fc")
+_unary("softsign", lambda x: x / (te.abs(x) + _c(1, x)), traits="f")
+_unary("silu", lambda x, alpha=1.0: x * te.sigmoid(x * _c(alpha, x)), traits="fch")
+_unary("mish", lambda x: x * te.tanh(te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x)))), traits="fc")
+_unary("gelu", lambda x: x * _c(0.5, x) * (_c(1, x) + te.erf(x * _c(math.sqrt(0.5), x))), traits="fch")
 _unary(
     "gelu_tanh",
     lambda x: x * _c(0.5, x) * (_c(1, x) + te.tanh(_c(math.sqrt(2 / math.pi), x) * (x + _c(0.044715, x) * x * x * x))),
+    traits="fch",
 )
 
 
@@ -111,8 +133,8 @@ def _isinf(x: Any, positive: bool = True, negative: bool = True) -> Any:
 
 
 _unary("shrink", _shrink)
-_unary("clip", _clip)
-_unary("isinf", _isinf, to_bool)
+_unary("clip", _clip, traits="fh")
+_unary("isinf", _isinf, to_bool, traits="f")
 
 
 def _cast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -120,7 +142,7 @@ def _cast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(attrs["dtype"], types[0].shape)]
 
 
-@register("cast", ELEMENTWISE, of(1, _cast_type))
+@register("cast", ELEMENTWISE, of(1, _cast_type), traits=[FINITE])
 def _cast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`dtype`: the new type. Float to int truncates and saturates, int to int wraps."""
     x = inputs[0]
@@ -143,7 +165,9 @@ def _bitcast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
 # ---- two inputs
 
 
-def _binary(name: str, f: Callable[[Any, Any], Any], infer: Any = broadcast_type) -> None:
+def _binary(name: str, f: Callable[[Any, Any], Any], infer: Any = broadcast_type, traits: str = "") -> None:
+    """The same on two inputs."""
+
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
         a, b = inputs
         shape_a, shape_b = static_shape(a), static_shape(b)
@@ -155,7 +179,7 @@ def _binary(name: str, f: Callable[[Any, Any], Any], infer: Any = broadcast_type
             )
         ]
 
-    register(name, BROADCAST, of(2, infer))(compute)
+    register(name, BROADCAST, of(2, infer), traits=[_TRAITS[t] for t in traits])(compute)
 
 
 def _power(a: Any, b: Any) -> Any:
@@ -171,38 +195,39 @@ def _floor_mod(a: Any, b: Any) -> Any:
     return te.select(te.all(r != _c(0, r), (r < _c(0, r)) != (b < _c(0, b))), r + b, r)
 
 
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "divide": te.div,
-    "floor_mod": _floor_mod,
-    "trunc_mod": te.truncmod,
-    "power": _power,
-    "maximum": te.maximum,
-    "minimum": te.minimum,
-    "bitwise_and": te.bitwise_and,
-    "bitwise_or": te.bitwise_or,
-    "bitwise_xor": te.bitwise_xor,
-    "shift_left": lambda a, b: a << b,
-    "shift_right": lambda a, b: a >> b,
-    "prelu": lambda a, b: te.select(a < _c(0, a), a * b, a),
-    "atan2": te.atan2,
+_BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "add": (lambda a, b: a + b, "fh"),
+    "subtract": (lambda a, b: a - b, "fh"),
+    "multiply": (lambda a, b: a * b, "fh"),
+    "divide": (te.div, ""),
+    "floor_mod": (_floor_mod, ""),
+    "trunc_mod": (te.truncmod, ""),
+    "power": (_power, "c"),
+    "maximum": (te.maximum, "fh"),
+    "minimum": (te.minimum, "fh"),
+    "bitwise_and": (te.bitwise_and, ""),
+    "bitwise_or": (te.bitwise_or, ""),
+    "bitwise_xor": (te.bitwise_xor, ""),
+    "shift_left": (lambda a, b: a << b, ""),
+    "shift_right": (lambda a, b: a >> b, ""),
+    "prelu": (lambda a, b: te.select(a < _c(0, a), a * b, a), "fh"),
+    "atan2": (te.atan2, "c"),
 }
-for _name, _f in _BINARY.items():
-    _binary(_name, _f)
-for _name, _f in {
-    "equal": lambda a, b: a == b if a.dtype != "bool" else te.bitwise_not(a ^ b),
-    "not_equal": lambda a, b: a != b if a.dtype != "bool" else a ^ b,
-    "less": lambda a, b: a < b,
-    "less_equal": lambda a, b: a <= b,
-    "greater": lambda a, b: a > b,
-    "greater_equal": lambda a, b: a >= b,
-    "logical_and": lambda a, b: te.all(a, b),
-    "logical_or": lambda a, b: te.any(a, b),
-    "logical_xor": lambda a, b: a ^ b,
-}.items():
-    _binary(_name, _f, broadcast_bool)
+for _name, (_f, _traits) in _BINARY.items():
+    _binary(_name, _f, traits=_traits)
+_COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "equal": (lambda a, b: a == b if a.dtype != "bool" else te.bitwise_not(a ^ b), "f"),
+    "not_equal": (lambda a, b: a != b if a.dtype != "bool" else a ^ b, "f"),
+    "less": (lambda a, b: a < b, "f"),
+    "less_equal": (lambda a, b: a <= b, "f"),
+    "greater": (lambda a, b: a > b, "f"),
+    "greater_equal": (lambda a, b: a >= b, "f"),
+    "logical_and": (lambda a, b: te.all(a, b), "f"),
+    "logical_or": (lambda a, b: te.any(a, b), "f"),
+    "logical_xor": (lambda a, b: a ^ b, "f"),
+}
+for _name, (_f, _traits) in _COMPARISONS.items():
+    _binary(_name, _f, broadcast_bool, _traits)
 
 
 # ---- three inputs
@@ -215,7 +240,7 @@ def _where_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(a.dtype, broadcast_shapes(cond.shape, a.shape, b.shape))]
 
 
-@register("where", BROADCAST, of(3, _where_type))
+@register("where", BROADCAST, of(3, _where_type), traits=[FINITE, FOLLOWS_16])
 def _where(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`cond ? a : b`, element by element."""
     shapes = [static_shape(t) for t in inputs]
@@ -234,7 +259,7 @@ def _broadcast_to_type(types: Sequence[TensorType], attrs: Attrs) -> list[Tensor
     return [TensorType(types[0].dtype, shape)]
 
 
-@register("broadcast_to", BROADCAST, of(1, _broadcast_to_type))
+@register("broadcast_to", BROADCAST, of(1, _broadcast_to_type), traits=[FOLLOWS_16, SHAPED])
 def _broadcast_to(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`shape`: the new shape."""
     x = inputs[0]

@@ -9,8 +9,6 @@ import numpy as np
 
 from ..errors import ImportModelError
 
-INDEXED = ("gather", "gather_elements", "scatter_elements", "gather_nd", "scatter_nd")
-
 
 def index_sizes(op: str, attrs: dict[str, Any], shape: Sequence[Any], index_shape: Sequence[Any]) -> list[Any]:
     """The sizes that an operator's index counts in: one, or one an element of the index's last dimension."""

@@ -9,7 +9,7 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .contraction import Contraction, Operand, piece_elems
-from .registry import COMPLEX, Attrs, TensorType, broadcast_index, broadcast_shapes, fail, register, static_shape
+from .registry import COMPLEX, SUMS, Attrs, TensorType, broadcast_index, broadcast_shapes, fail, register, static_shape
 from .views import apply_steps, contiguous_run, viewed_type
 
 
@@ -40,7 +40,7 @@ def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs
     )
 
 
-@register("matmul", COMPLEX, _matmul_type, flops=_flops)
+@register("matmul", COMPLEX, _matmul_type, flops=_flops, traits=[SUMS])
 def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Products of the last two dimensions; `transpose_a`, `transpose_b`; `out_dtype`. 16-bit floats and bytes accumulate in 32 bits.
     `view_a`, `view_b`: steps (tec/ops/views.py) through which an operand is read."""
@@ -124,7 +124,7 @@ def _einsum_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(types[0].dtype, tuple(sizes[x] for x in out))]
 
 
-@register("einsum", COMPLEX, _einsum_type)
+@register("einsum", COMPLEX, _einsum_type, traits=[SUMS])
 def _einsum(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`equation` in NumPy's notation: products over shared labels, summed over those that the output lacks."""
     labels, out = parse_einsum(attrs["equation"], [t.ndim for t in inputs])

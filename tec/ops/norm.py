@@ -9,7 +9,19 @@ from .. import te
 from ..te import Tensor
 from .dims import inverse as one_over
 from .reduce import reduction
-from .registry import OPAQUE, Attrs, TensorType, fail, normalize_axis, register, same_type, static_shape
+from .registry import (
+    ALONG_AXES,
+    FOLLOWS_16,
+    OPAQUE,
+    ROW,
+    Attrs,
+    TensorType,
+    fail,
+    normalize_axis,
+    register,
+    same_type,
+    static_shape,
+)
 
 
 def _softmax_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -34,7 +46,7 @@ def _softmax_parts(x: Tensor, axes: Sequence[int]) -> tuple[Any, Any, Any]:
     return top, total, row
 
 
-@register("softmax", OPAQUE, _softmax_type, tags=["row"])
+@register("softmax", OPAQUE, _softmax_type, traits=[ROW, FOLLOWS_16, ALONG_AXES])
 def _softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """exp(x) over its sum along `axes`, with the row's maximum taken off first."""
     x = inputs[0]
@@ -48,7 +60,7 @@ def _softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
     return [te.compute(x.shape, body, name="softmax")]
 
 
-@register("log_softmax", OPAQUE, _softmax_type, tags=["row"])
+@register("log_softmax", OPAQUE, _softmax_type, traits=[ROW, ALONG_AXES])
 def _log_softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """log(softmax(x)) along `axes`."""
     x = inputs[0]
@@ -69,7 +81,7 @@ def _layer_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [x, row, row]
 
 
-@register("layer_norm", OPAQUE, _layer_type, tags=["row"])
+@register("layer_norm", OPAQUE, _layer_type, traits=[ROW, FOLLOWS_16])
 def _layer_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """(x - mean) / sqrt(variance + `epsilon`) over the dimensions from `axis` on; also mean and 1 / deviation of each row.
 

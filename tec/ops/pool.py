@@ -10,7 +10,7 @@ from ..te import Tensor
 from .conv import padded
 from .dims import require
 from .reduce import _ARG
-from .registry import OPAQUE, REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
+from .registry import FOLLOWS_16, OPAQUE, REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
 
 def _pool_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -45,7 +45,7 @@ def _window(attrs: Attrs) -> tuple[list[Any], Any]:
     return rs, at
 
 
-@register("max_pool", REDUCTION, _pool_type, flops=_work)
+@register("max_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16])
 def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The largest element of each window. `kernel`, `strides`, `dilations`, `before`, `after`, `out_space`; `indices` also
     gives its place in the flattened input (`column_major` counts the spatial dimensions so)."""
@@ -111,7 +111,7 @@ def _counted(attrs: Attrs, x: Tensor, include_pad: bool) -> Any:
     return count
 
 
-@register("avg_pool", REDUCTION, _pool_type, flops=_work)
+@register("avg_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16])
 def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The mean of each window; `include_pad` counts padding as zeros, else it is left out. Others as max_pool.
 
@@ -169,7 +169,7 @@ def _resample_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType
     return [TensorType(x.dtype, (*x.shape[:axis], index.shape[1], *x.shape[axis + 1 :]))]
 
 
-@register("resample", REDUCTION, _resample_type)
+@register("resample", REDUCTION, _resample_type, traits=[FOLLOWS_16])
 def _resample(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """out[.., o, ..] = sum over t of weight[t, o] * x[.., index[t, o], ..] along `axis`: any linear interpolation.
     `nearest` takes one element as it is, and no weights."""

@@ -8,7 +8,7 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .dims import Dim
-from .registry import REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
+from .registry import ALONG_AXES, FOLLOWS_16, REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
 
@@ -71,7 +71,8 @@ def _reducer(name: str, reducer: Any, value: Any = None) -> None:
         return [reduction(x, out.shape, axes, attrs.get("keepdims", True), reducer, f, name)]
 
     compute.__doc__ = f"The {name} over `axes`; `keepdims` keeps them with extent 1."
-    register(f"reduce_{name}", REDUCTION, _reduce_type, flops=_work)(compute)
+    traits = [ALONG_AXES, FOLLOWS_16] if name in ("max", "min") else [ALONG_AXES]
+    register(f"reduce_{name}", REDUCTION, _reduce_type, flops=_work, traits=traits)(compute)
 
 
 _reducer("sum", te.sum)
@@ -84,7 +85,7 @@ _reducer("sum_square", te.sum, lambda e: e * e)
 _reducer("sum_abs", te.sum, te.abs)
 
 
-@register("reduce_mean", REDUCTION, _reduce_type, flops=_work)
+@register("reduce_mean", REDUCTION, _reduce_type, flops=_work, traits=[FOLLOWS_16, ALONG_AXES])
 def _mean(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The mean over `axes`; `keepdims` keeps them with extent 1. Integers divide toward zero."""
     x, out = inputs[0], outputs[0]

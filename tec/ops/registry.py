@@ -9,7 +9,7 @@ attribute here: a frontend has to know it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,6 +25,17 @@ INJECTIVE = "injective"  # one element of each input, found by index arithmetic
 REDUCTION = "reduction"  # many elements of one input
 COMPLEX = "complex"  # a contraction; elementwise work may follow it in the same kernel
 OPAQUE = "opaque"  # several stages of its own
+# What else graph passes ask of an operator; `OpDef.traits` holds those that hold for it.
+VIEW = "view"  # shows its input's elements, in their order, under another shape
+ROW = "row"  # several stages over rows of its first output, which what follows may be computed in
+SHAPED = "shaped"  # an attribute is the output's shape: it does not follow operands into another layout
+COSTLY = "costly"  # tens of instructions an element: not to be computed again for each copy of it
+FINITE = "finite"  # finite numbers of any finite ones
+SUMS = "sums"  # products that are summed in float32 whatever their type is: they gain by 16 bits
+FOLLOWS_16 = "follows_16"  # loses little in 16 bits, or works in float32 inside: so it does where its inputs are
+ALONG_AXES = "along_axes"  # works along `axes`, whatever order the dimensions have
+INDEXED = "indexed"  # its second input holds indices into its first, to be checked
+TRAITS = (VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, INDEXED)
 KINDS = (ELEMENTWISE, BROADCAST, INJECTIVE, REDUCTION, COMPLEX, OPAQUE)
 
 Attrs = dict[str, Any]
@@ -61,6 +72,7 @@ Compute = Callable[[Attrs, list[Tensor], list[TensorType]], list[Tensor]]
 class OpDef:
     """An operator. `flops(types, out_types, attrs)`: its arithmetic, for reports; None counts one an output element.
 
+    `traits`: what graph passes may count on (see above); an operator without them is right, and left as it stands.
     `host(attrs, arrays, out_types) -> arrays`: its meaning in NumPy, where evaluating the te definition would take quadratic work.
     """
 
@@ -70,7 +82,7 @@ class OpDef:
     kind: str
     doc: str = ""
     flops: Callable[[Sequence[TensorType], Sequence[TensorType], Attrs], int] | None = None
-    tags: frozenset[str] = field(default_factory=frozenset)
+    traits: frozenset[str] = field(default_factory=frozenset)
     host: Callable[[Attrs, Sequence[Any], Sequence[TensorType]], list[Any]] | None = None
 
 
@@ -78,14 +90,19 @@ OPS: dict[str, OpDef] = {}
 
 
 def register(
-    name: str, kind: str, infer: Infer, *, flops: Any = None, tags: Sequence[str] = (), host: Any = None
+    name: str, kind: str, infer: Infer, *, flops: Any = None, traits: Iterable[str] = (), host: Any = None
 ) -> Callable[[Compute], Compute]:
     """Decorator: the decorated te definition, with its inference, becomes the operator `name`."""
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r} of operator {name}")
+    held = frozenset(traits)
+    if not held <= set(TRAITS):
+        raise ValueError(
+            f"unknown trait {sorted(held - set(TRAITS))[0]!r} of operator {name}; traits: {', '.join(TRAITS)}"
+        )
 
     def add(compute: Compute) -> Compute:
-        OPS[name] = OpDef(name, infer, compute, kind, (compute.__doc__ or "").strip(), flops, frozenset(tags), host)
+        OPS[name] = OpDef(name, infer, compute, kind, (compute.__doc__ or "").strip(), flops, held, host)
         return compute
 
     return add

@@ -9,7 +9,18 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .dims import Dim, Size, UndecidedSize, is_symbolic, names_of, require
-from .registry import INJECTIVE, Attrs, TensorType, fail, normalize_axis, register, static_shape
+from .registry import (
+    FOLLOWS_16,
+    INDEXED,
+    INJECTIVE,
+    VIEW,
+    Attrs,
+    TensorType,
+    fail,
+    normalize_axis,
+    register,
+    static_shape,
+)
 
 # ---- reshape and transpose
 
@@ -73,7 +84,7 @@ def _cuts(old: Sequence[Size], new: Sequence[Size]) -> list[tuple[int, int]]:
     return [(i, j) for i, a in enumerate(first) for j, b in enumerate(second) if a == b]
 
 
-@register("reshape", INJECTIVE, _reshape_type, tags=["view"])
+@register("reshape", INJECTIVE, _reshape_type, traits=[VIEW, FOLLOWS_16])
 def _reshape(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`shape`: the new shape, of as many elements; row-major order is kept."""
     x = inputs[0]
@@ -90,7 +101,7 @@ def _transpose_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorTyp
     return [TensorType(types[0].dtype, tuple(types[0].shape[p] for p in perm))]
 
 
-@register("transpose", INJECTIVE, _transpose_type)
+@register("transpose", INJECTIVE, _transpose_type, traits=[FOLLOWS_16])
 def _transpose(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`perm`: output dimension k is input dimension perm[k]."""
     x, perm = inputs[0], attrs["perm"]
@@ -124,7 +135,7 @@ def _slice_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(types[0].dtype, tuple(sizes))]
 
 
-@register("slice", INJECTIVE, _slice_type)
+@register("slice", INJECTIVE, _slice_type, traits=[FOLLOWS_16])
 def _slice(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`starts`, `steps`, `sizes`, one a dimension, resolved to the tensor's shape: element k is start + k * step."""
     x, starts, steps = inputs[0], attrs["starts"], attrs["steps"]
@@ -145,7 +156,7 @@ def _concat_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(first.dtype, tuple(shape))]
 
 
-@register("concat", INJECTIVE, _concat_type)
+@register("concat", INJECTIVE, _concat_type, traits=[FOLLOWS_16])
 def _concat(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`axis`: the inputs one after another along it."""
     axis = normalize_axis(attrs["axis"], outputs[0].ndim)
@@ -197,7 +208,7 @@ def _reflect(i: Any, n: int) -> Any:
     return te.max(te.min(m, 2 * n - 2 - m), 0) if isinstance(n, Dim) else te.min(m, 2 * n - 2 - m)
 
 
-@register("pad", INJECTIVE, _pad_type)
+@register("pad", INJECTIVE, _pad_type, traits=[FOLLOWS_16])
 def _pad(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`before`, `after`, one a dimension (negative ones crop); `mode`: constant (of `value` or the second input), reflect, edge, wrap."""
     x = inputs[0]
@@ -233,7 +244,7 @@ def _tile_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(types[0].dtype, tuple(n * r for n, r in zip(types[0].shape, attrs["repeats"], strict=True)))]
 
 
-@register("tile", INJECTIVE, _tile_type)
+@register("tile", INJECTIVE, _tile_type, traits=[FOLLOWS_16])
 def _tile(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`repeats`: how often, one a dimension."""
     x = inputs[0]
@@ -275,7 +286,7 @@ def _gather_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(x.dtype, x.shape[:axis] + index.shape + x.shape[axis + 1 :])]
 
 
-@register("gather", INJECTIVE, _gather_type)
+@register("gather", INJECTIVE, _gather_type, traits=[FOLLOWS_16, INDEXED])
 def _gather(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Slices of the first input along `axis`, picked by the second; negative indices count from the end."""
     x, index = inputs
@@ -300,7 +311,7 @@ def _gather_elements_type(types: Sequence[TensorType], attrs: Attrs) -> list[Ten
     return [TensorType(x.dtype, index.shape)]
 
 
-@register("gather_elements", INJECTIVE, _gather_elements_type)
+@register("gather_elements", INJECTIVE, _gather_elements_type, traits=[FOLLOWS_16, INDEXED])
 def _gather_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """out[i, j, k] = x[i, index[i, j, k], k] for `axis` 1."""
     x, index = inputs
@@ -322,7 +333,7 @@ def _gather_nd_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorTyp
     return [TensorType(x.dtype, index.shape[:-1] + x.shape[b + depth :])]
 
 
-@register("gather_nd", INJECTIVE, _gather_nd_type)
+@register("gather_nd", INJECTIVE, _gather_nd_type, traits=[FOLLOWS_16, INDEXED])
 def _gather_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The last dimension of the index is a point in the dimensions after `batch_dims`."""
     x, index = inputs

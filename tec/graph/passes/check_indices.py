@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...ops.dims import Size
-from ...ops.indices import INDEXED, check_index, index_sizes, spans
+from ...ops.indices import check_index, index_sizes, spans
+from ...ops.registry import INDEXED
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
@@ -50,7 +51,7 @@ def _fresh(graph: Graph, name: str) -> str:
 
 def _bounds(node: Node) -> tuple[Value, list[Size]] | None:
     """The index of a node and the sizes that it counts in: one, or one an element of its last dimension."""
-    if node.op not in INDEXED:
+    if INDEXED not in node.definition.traits:
         return None
     x, index = node.inputs[0], node.inputs[1]
     if index.type.size == 0 or not index.dtype.startswith(("int", "uint")):

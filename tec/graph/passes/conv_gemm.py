@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ops import conv_gemm as _conv_gemm  # noqa: F401  (registers the operator)
+from ...ops.registry import SHAPED
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
@@ -60,7 +61,7 @@ def _follow(b: _Flat, node: Node) -> bool:
     out = node.outputs[0]
     if (
         node.definition.kind not in ("elementwise", "broadcast")
-        or node.op == "broadcast_to"  # its attribute is a shape
+        or SHAPED in node.definition.traits
         or out.ndim != 4
         or not any(v in b.flat for v in node.inputs)
     ):

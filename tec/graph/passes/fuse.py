@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...ops.dims import at_most
-from ...ops.registry import BROADCAST, COMPLEX, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION
+from ...ops.registry import BROADCAST, COMPLEX, COSTLY, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION, ROW, VIEW
 from ..aliases import find_aliases
 from ..graph import Graph, Node, Value
 
@@ -71,7 +71,7 @@ def fuse(graph: Graph) -> list[FusedGroup]:
     aliases = find_aliases(graph)
     lone = {
         n for n in graph.nodes
-        if "row" in n.definition.tags and not any(v in readers or v in outputs for v in n.outputs[1:])
+        if ROW in n.definition.traits and not any(v in readers or v in outputs for v in n.outputs[1:])
     }  # fmt: skip
     alone = {n for n in graph.nodes if not _may_fuse(n, lone)} | aliases.views.keys() | aliases.joins.keys()
     state = _State(readers, outputs, lone, alone)
@@ -101,7 +101,7 @@ def fuse(graph: Graph) -> list[FusedGroup]:
     for g in groups:
         g.nodes.sort(key=position.__getitem__)
         last = g.nodes[-1].definition
-        if last.kind != OPAQUE or "row" in last.tags:  # the others may be one loop nest that makes all of them
+        if last.kind != OPAQUE or ROW in last.traits:  # the others may be one loop nest that makes all of them
             g.unused = {v for v in g.nodes[-1].outputs if v not in readers and v not in outputs}
     return sorted(groups, key=lambda g: position[g.nodes[-1]])
 
@@ -175,7 +175,7 @@ def _same_places(group: FusedGroup, v: Value) -> bool:
 
 
 def _may_fuse(node: Node, lone: set[Node]) -> bool:
-    return (len(node.outputs) == 1 or node in lone) and "view" not in node.definition.tags
+    return (len(node.outputs) == 1 or node in lone) and VIEW not in node.definition.traits
 
 
 def _anchor_of(node: Node) -> Node | None:
@@ -214,29 +214,9 @@ def _allowed(group: FusedGroup, node: Node, v: Value, lone: set[Node]) -> bool:
     if kind == REDUCTION:
         return True
     if kind == OPAQUE:
-        return "row" in node.definition.tags and _cheap(group)
+        return ROW in node.definition.traits and _cheap(group)
     return False
 
 
-_EXPENSIVE = {
-    "exp",
-    "log",
-    "erf",
-    "tanh",
-    "sigmoid",
-    "gelu",
-    "gelu_tanh",
-    "softplus",
-    "mish",
-    "silu",
-    "pow",
-    "sin",
-    "cos",
-    "tan",
-    "sinh",
-    "cosh",
-}
-
-
 def _cheap(group: FusedGroup) -> bool:
-    return not any(n.op in _EXPENSIVE for n in group.nodes)
+    return not any(COSTLY in n.definition.traits for n in group.nodes)

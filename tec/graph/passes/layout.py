@@ -11,18 +11,13 @@ from typing import Any
 import numpy as np
 
 from ...ops import blocked as _blocked  # noqa: F401  (registers the operators)
+from ...ops.registry import FINITE, SHAPED
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
 # Channels that fill up a block are 0 after a convolution, and the next one multiplies them by 0: they must stay finite on the
 # way (1 / 0 would come out as 0 * inf). So elementwise work is blocked where it makes finite numbers of any finite ones.
-_FINITE = frozenset(
-    """add subtract multiply maximum minimum neg abs sign identity square relu leaky_relu thresholded_relu prelu clip elu celu selu
-    hard_sigmoid hard_swish sigmoid tanh softsign softplus silu mish gelu gelu_tanh erf floor ceil round_even trunc atan sin cos
-    cast where equal not_equal less less_equal greater greater_equal isnan isinf isfinite
-    logical_not logical_and logical_or logical_xor""".split()
-)
 _FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
 
 
@@ -122,10 +117,10 @@ def _place(b: _Layout, node: Node) -> bool:
 
 def _stays_finite(node: Node, block: int) -> bool:
     """Whether the channels that fill up a block stay finite; where there are none, all but changes of shape may be blocked."""
-    if node.op == "broadcast_to":
+    if SHAPED in node.definition.traits:
         return False
     by_constant = node.op == "divide" and node.inputs[1].is_const
-    return node.op in _FINITE or by_constant or node.outputs[0].shape[1] % block == 0
+    return FINITE in node.definition.traits or by_constant or node.outputs[0].shape[1] % block == 0
 
 
 def _operand(b: _Layout, v: Value, out: Value) -> Value | None:

@@ -1,6 +1,6 @@
 """Mixed precision: contractions and what follows them in 16 bits, with float32 where the range or the sum needs it.
 
-`to16`: contractions (they accumulate in float32 whatever they are given). `follow`: operators that lose little, done in 16
+`SUMS`: contractions (they accumulate in float32 whatever they are given). `FOLLOWS_16`: operators that lose little, done in 16
 bits where all their computed inputs already are; the normalizations among them work in float32 inside. Everything else
 (exponentials, powers, sums over many elements, divisions) stays in float32. Inputs and outputs of the network keep their types.
 """
@@ -10,16 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import ImportModelError
+from ...ops.registry import FOLLOWS_16, SUMS
 from ...te.evaluate import np_dtype
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
-TO_16 = frozenset({"conv", "matmul", "conv_transpose", "einsum", "deform_conv"})
-FOLLOW = frozenset(
-    """add subtract multiply maximum minimum relu leaky_relu prelu clip hard_sigmoid hard_swish sigmoid tanh silu gelu gelu_tanh neg abs
-    identity where softmax layer_norm max_pool avg_pool reduce_max reduce_min reduce_mean resample reshape transpose slice concat pad tile
-    gather gather_elements gather_nd broadcast_to""".split()
-)
 _LIMIT = {"float16": 65504.0, "bfloat16": 3.38e38}
 
 
@@ -58,11 +53,12 @@ def mixed_precision(graph: Graph, dtype: str = "float16") -> Graph:
         floats = [v for v in node.inputs if v.dtype == "float32"]
         if not floats or node.outputs[0].dtype != "float32" or any(v.is_const and not fits(v) for v in floats):
             return False
-        if node.op in TO_16:
+        if SUMS in node.definition.traits:
             return True
         computed = [b.value(v) for v in floats if not v.is_const]
         # What another reader has already had converted counts as 16 bits: the sum of a residual, say.
-        return node.op in FOLLOW and bool(computed) and all(v.dtype == dtype or (v, dtype) in casts for v in computed)
+        follows = FOLLOWS_16 in node.definition.traits
+        return follows and bool(computed) and all(v.dtype == dtype or (v, dtype) in casts for v in computed)
 
     def handle(b: Rebuild, node: Node) -> None:
         to = dtype if in_16(b, node) else "float32"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...ops import nhwc as _nhwc  # noqa: F401  (registers the operators)
+from ...ops.registry import SHAPED
 from ...target import Target
 from ...te import intrin
 from ..graph import Graph, Node, Value
@@ -109,7 +110,7 @@ def _follow(b: _Pixels, node: Node) -> bool:
     if out.ndim != 4 or len(node.outputs) != 1 or not any(v in b.flat for v in node.inputs):
         return False
     kind, x = node.definition.kind, node.inputs[0]
-    if kind in ("elementwise", "broadcast") and node.op != "broadcast_to":
+    if kind in ("elementwise", "broadcast") and SHAPED not in node.definition.traits:
         return _elementwise(b, node)
     if node.op == "max_pool" and not node.attrs.get("indices") and len(node.attrs["kernel"]) == 2:
         attrs = {k: tuple(node.attrs[k]) for k in ("kernel", *_WINDOW, "out_space")}

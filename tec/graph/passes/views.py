@@ -20,15 +20,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...ops.dims import Dim, at_most
+from ...ops.registry import ALONG_AXES, SHAPED
 from ...ops.views import Steps, apply_shape, normal_steps, swap_last
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
-
-_REDUCTIONS = frozenset(
-    "reduce_sum reduce_mean reduce_max reduce_min reduce_prod reduce_l1 reduce_l2 reduce_sum_square reduce_log_sum_exp".split()
-)
-_ROWS = frozenset(("softmax", "log_softmax"))
 
 
 def move_views(graph: Graph, target: Target) -> Graph:
@@ -112,9 +108,9 @@ class _Mover(Rebuild):
         if not any(v in self.views for v in node.inputs):
             return False
         kind = node.definition.kind
-        if kind in ("elementwise", "broadcast") and node.op != "broadcast_to":
+        if kind in ("elementwise", "broadcast") and SHAPED not in node.definition.traits:
             return len(node.outputs) == 1 and self.elementwise(node)
-        if node.op in _REDUCTIONS or node.op in _ROWS:
+        if ALONG_AXES in node.definition.traits:
             return self.along_axes(node)
         if node.op == "layer_norm":
             return self.layer_norm(node)
@@ -165,7 +161,7 @@ class _Mover(Rebuild):
             return False
         base, steps = self.views[x]
         axes = [a % x.ndim for a in node.attrs["axes"]]
-        keep = node.op in _ROWS or node.attrs.get("keepdims", True)
+        keep = node.attrs.get("keepdims", True)
         if len(steps) == 1 and steps[0][0] == "transpose":
             perm = steps[0][1]
             axes = sorted(perm[a] for a in axes)

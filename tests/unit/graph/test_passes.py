@@ -310,5 +310,5 @@ def test_a_long_chain_of_values_read_twice_compiles_in_linear_time(kind, target)
     assert time.process_time() - begin < 20
     got = net.run(feeds, device=None if target == "llvm" else tec.rocm_emu("gfx942"))[0]
     np.testing.assert_allclose(got, want, rtol=1e-5)
-    widest = max(len(nodes) for nodes in net.report["functions"].values())
+    widest = max(len(nodes) for nodes in net.report.functions.values())
     assert widest >= {"twice": 12, "shifted": 6, "turned": 3}[kind]  # still fused
