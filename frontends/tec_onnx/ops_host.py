@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from typing import Any
 
 import numpy as np
@@ -153,8 +152,14 @@ def string_split(c: Call) -> Outputs:
 @onnx_op("RegexFullMatch")
 def regex_full_match(c: Call) -> Value:
     try:
-        pattern = re.compile(c.attr("pattern", ""))
-    except re.error as e:
+        import re2  # the standard's syntax, in time linear in the text
+    except ImportError:
+        raise ImportModelError("RegexFullMatch needs google-re2", hint='pip install "tec[onnx]"') from None
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        pattern = re2.compile(c.attr("pattern", ""), options)
+    except re2.error as e:
         raise ImportModelError(f"pattern {c.attr('pattern')!r}: {e}") from None
     return c.host(lambda x: np.array([bool(pattern.fullmatch(s)) for s in x.reshape(-1)], bool).reshape(x.shape), c[0])
 
@@ -201,10 +206,12 @@ def tfidf(c: Call) -> Value:
             grams[tuple(pool[k : k + n])] = at
             at += 1
 
+    reader.check_bytes("a vector of counts", [max(places) + 1])
+
     def row(x: Any) -> Any:
         out = np.zeros(max(places) + 1, np.float32)
-        for n in range(low, high + 1):
-            for skip in range(1 if n == 1 else skips + 1):
+        for n in range(low, min(high, len(x)) + 1):
+            for skip in range(1 if n == 1 else min(skips, len(x)) + 1):
                 step = skip + 1
                 for k in range(len(x) - (n - 1) * step):
                     g = grams.get(tuple(x[k : k + n * step : step].tolist()))
@@ -229,6 +236,7 @@ def tfidf(c: Call) -> Value:
 
 def _random(c: Call, shape: Any, dtype: str, draw: Any) -> Value:
     rng = np.random.default_rng(int(c.attr("seed")) if "seed" in c.attrs else None)
+    reader.check_bytes("a tensor of random numbers", shape)
     return c.const(draw(rng, tuple(shape)), dtype)
 
 
@@ -255,6 +263,7 @@ def random_normal(c: Call) -> Value:
 @onnx_op("Bernoulli")
 def bernoulli(c: Call) -> Value:
     rng = np.random.default_rng(int(c.attr("seed")) if "seed" in c.attrs else None)
+    reader.check_bytes("a tensor of random numbers", c[0].shape)
     draws = c.const(rng.uniform(0, 1, c[0].shape), c[0].dtype)
     return c.cast(c.op("less", draws, c[0]), _dtype(c, c[0].dtype))
 
@@ -264,6 +273,7 @@ def multinomial(c: Call) -> Value:
     rng = np.random.default_rng(int(c.attr("seed")) if "seed" in c.attrs else None)
 
     def run(x: Any) -> Any:
+        reader.check_bytes("a tensor of random numbers", (x.shape[0], c.attr("sample_size", 1)))
         p = np.exp(x - x.max(1, keepdims=True))
         edges = np.cumsum(p / p.sum(1, keepdims=True), 1)
         draws = rng.uniform(0, 1, (x.shape[0], c.attr("sample_size", 1)))

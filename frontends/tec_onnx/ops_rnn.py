@@ -11,6 +11,7 @@ from tec import ImportModelError
 from tec.graph import Value
 
 from .importer import Call, Outputs, onnx_op
+from .ops_control import check_unrolled
 from .ops_quant import quantized_product
 from .ops_shape import concat_values
 
@@ -108,6 +109,8 @@ def _run(
     layout = c.attr("layout", 0)
     x = c.transpose(c[0], (1, 0, 2)) if layout else c[0]
     seq, batch, _ = x.shape
+    if isinstance(seq, int):
+        check_unrolled(c, seq, 4 * gates)  # about as many nodes as a step has
     direction = c.attr("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
         raise ImportModelError(f"direction {direction!r} of {c.op_type}")

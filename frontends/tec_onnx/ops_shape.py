@@ -54,12 +54,14 @@ def constant_of_shape(c: Call) -> Value:
     value = np.asarray(c.attr("value", np.zeros(1, np.float32))).reshape(-1)[0]
     if is_symbolic(shape):
         return c.broadcast(c.const(value), shape)
+    reader.check_bytes("a constant", shape, value.dtype.itemsize)
     return c.const(np.broadcast_to(value, shape))
 
 
 @onnx_op("EyeLike")
 def eye_like(c: Call) -> Value:
     dtype = reader.dtype_name(c.attr("dtype")) if "dtype" in c.attrs else c[0].dtype
+    reader.check_bytes("a unit matrix", c[0].shape)
     return c.const(np.eye(*c[0].shape, k=c.attr("k", 0)), dtype)
 
 
@@ -73,8 +75,7 @@ def range_(c: Call) -> Value:
         n = maximum((hi - lo + step - (1 if step > 0 else -1)) // step, 0)
         return c.op("iota", size=n, start=lo, step=step, dtype=c[0].dtype)
     count = max(math.ceil((limit - start) / delta), 0)
-    if count > 1 << 28:
-        raise ImportModelError(f"a Range of {count} numbers")
+    reader.check_bytes("a Range", [count])
     return c.const(start + np.arange(count).astype(start.dtype) * delta, c[0].dtype)
 
 

@@ -18,6 +18,7 @@ from .ops_shape import axis_of
 
 def _fourier(n: int, rows: int, inverse: bool) -> tuple[Any, Any]:
     """Real and imaginary parts of exp(-+2 pi i j k / n), (rows, n)."""
+    reader.check_bytes("a Fourier matrix", (rows, n))
     angle = 2 * np.pi * (np.outer(np.arange(rows), np.arange(n)) % n) / n
     sign = 1.0 if inverse else -1.0
     scale = 1.0 / n if inverse else 1.0
@@ -99,6 +100,7 @@ def mel_weight_matrix(c: Call) -> Value:
     def mel(f: float) -> float:
         return 2595 * math.log10(1 + f / 700)
 
+    reader.check_bytes("a mel matrix", (max(length, 0) // 2 + 1, max(bins, 0)))
     points = mel(low) + np.arange(bins + 2) * (mel(high) - mel(low)) / (bins + 2)
     hertz = 700 * (10 ** (points / 2595) - 1)
     place = np.floor((length + 1) * hertz / rate).astype(np.int64)

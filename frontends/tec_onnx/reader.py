@@ -5,7 +5,9 @@ In: a path, bytes or a ModelProto. Out: a ModelProto with its weights at hand, a
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,11 @@ from google.protobuf.message import DecodeError
 from onnx import helper, numpy_helper
 
 from tec import ImportModelError
+from tec.runtime.files import open_regular
+
+# Of one array that is worked out from a few numbers (ConstantOfShape, Range, a sparse tensor): no network needs one, and a small
+# file must not take all memory. Weights that lie in files are not bounded.
+MAX_MADE_BYTES = 1 << 30
 
 # ONNX element type -> tec dtype name.
 DTYPES: dict[int, str] = {
@@ -58,7 +65,7 @@ def load_model(model: Any) -> onnx.ModelProto:
         raise ImportModelError(f"not a model: {type(model).__name__}", hint="give a path, bytes or an onnx.ModelProto")
     path = os.fspath(model)
     try:
-        with open(path, "rb") as f:
+        with open_regular(path) as f:
             data = f.read()
     except OSError as e:
         raise ImportModelError(f"cannot read {path}: {e.strerror or e}") from None
@@ -145,17 +152,19 @@ def _load_external(proto: onnx.ModelProto, folder: str) -> None:
             continue
         info = {e.key: e.value for e in t.external_data}
         location = info.get("location", "")
+        if "\0" in location:
+            raise ImportModelError(f"weights of {t.name!r} lie in {location!r}, which can be no file's name")
         path = os.path.realpath(os.path.join(base, location))
         if not location or os.path.isabs(location) or os.path.commonpath([base, path]) != base:
             raise ImportModelError(f"weights of {t.name!r} lie outside of the model's folder: {location!r}")
         try:
             offset, length = int(info.get("offset", 0)), int(info["length"]) if "length" in info else None
-            size = os.path.getsize(path)
-            if offset < 0 or offset > size or (length is not None and (length < 0 or offset + length > size)):
-                raise ImportModelError(
-                    f"weights of {t.name!r}: {location} has {size} bytes, the model wants {length} from {offset}"
-                )
-            with open(path, "rb") as f:
+            with open_regular(path) as f:
+                size = os.fstat(f.fileno()).st_size
+                if offset < 0 or offset > size or (length is not None and (length < 0 or offset + length > size)):
+                    raise ImportModelError(
+                        f"weights of {t.name!r}: {location} has {size} bytes, the model wants {length} from {offset}"
+                    )
                 f.seek(offset)
                 t.raw_data = f.read(length if length is not None else -1)
         except (OSError, ValueError) as e:
@@ -188,10 +197,31 @@ def tensor_array(t: onnx.TensorProto) -> Any:
 def sparse_array(t: onnx.SparseTensorProto) -> Any:
     """The dense array of a SparseTensorProto."""
     values, indices = tensor_array(t.values), tensor_array(t.indices)
-    out = np.zeros(int(np.prod(t.dims)), values.dtype)
-    flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), tuple(t.dims))
+    what, dims = f"sparse tensor {t.values.name!r}", tuple(t.dims)
+    if any(d < 0 for d in dims):
+        raise ImportModelError(f"{what} has a negative dimension")
+    count = check_bytes(what, dims, values.dtype.itemsize) // values.dtype.itemsize
+    try:
+        flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dims)
+    except (ValueError, TypeError) as e:
+        raise ImportModelError(f"{what} of shape {list(dims)} has an index outside of it: {e}") from None
+    if flat.dtype.kind not in "iu" or flat.shape != values.shape:
+        raise ImportModelError(f"{what} has {values.size} values and {flat.size} indices of {flat.dtype}")
+    if flat.size and not (0 <= flat.min() and flat.max() < count):
+        raise ImportModelError(f"{what} of shape {list(dims)} has an index outside of it")
+    out = np.zeros(count, values.dtype)
     out[flat] = values
-    return out.reshape(tuple(t.dims))
+    return out.reshape(dims)
+
+
+def check_bytes(what: str, shape: Sequence[int], itemsize: int = 8) -> int:
+    """The bytes of an array that a few numbers in a model ask for; ImportModelError where they are more than `MAX_MADE_BYTES`."""
+    nbytes = math.prod(map(int, shape)) * itemsize
+    if nbytes > MAX_MADE_BYTES:
+        raise ImportModelError(
+            f"{what} of shape {list(map(int, shape))} takes {nbytes} bytes; a model may ask for {MAX_MADE_BYTES} that its files do not hold"
+        )
+    return nbytes
 
 
 def attribute(a: onnx.AttributeProto) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import TecError
+from ..runtime.files import open_regular
 from ..runtime.network import Network, load
 from ..target import Target, host_features
 from . import frontends
@@ -30,7 +31,7 @@ def cache_key(
     h = hashlib.sha256()
     if isinstance(model, (str, os.PathLike)):
         try:
-            with open(model, "rb") as f:
+            with open_regular(model) as f:
                 content = f.read()
             h.update(content)
         except OSError:

@@ -17,11 +17,13 @@ def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     from .passes.mixed_precision import mixed_precision
     from .passes.packed import pack_weights
     from .passes.pixels import pixel_layout
+    from .passes.split_concat import split_concat
     from .passes.views import move_views
     from .passes.weights import transpose_weights
 
     graph = dead_code(graph)
     graph = common_subexpressions(graph)
+    graph = split_concat(graph)
     graph = fold_scale(graph)
     graph = dead_code(graph)
     graph = dead_code(move_views(graph, target))

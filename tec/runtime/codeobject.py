@@ -16,6 +16,7 @@ from typing import Any
 from tec.errors import DeviceError
 
 _EM_AMDGPU = 224
+_MAX_IMAGE = 1 << 30  # bytes of a loaded code object; segments may ask for zeros that no file holds
 _NT_AMDGPU_METADATA = 32
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _SHT_DYNSYM, _SHT_SYMTAB, _SHT_NOTE, _SHT_RELA = 11, 2, 7, 4
@@ -181,6 +182,8 @@ def _read(image: bytes) -> CodeObject:
         if offset + filesz > len(image):
             raise ValueError(f"segment {i} ends at {offset + filesz}, the file at {len(image)}")
         if kind == _PT_LOAD:
+            if memsz < filesz or vaddr + memsz > _MAX_IMAGE:
+                raise ValueError(f"segment {i} asks for {memsz} bytes at {vaddr}, and has {filesz}")
             segments.append(Segment(vaddr, image[offset : offset + filesz], memsz, bool(pflags & 1), bool(pflags & 2)))
         elif kind == _PT_NOTE:
             metadata = _metadata_note(image[offset : offset + filesz]) or metadata
@@ -202,6 +205,8 @@ def _read(image: bytes) -> CodeObject:
             for o in range(0, len(data), 24):
                 offset, info, addend = struct.unpack_from("<QQq", data, o)
                 st_name = struct.unpack_from("<I", table, 24 * (info >> 32))[0]
+                if not any(s.vaddr <= offset and offset + 8 <= s.vaddr + s.memory_bytes for s in segments):
+                    raise ValueError(f"a relocation at {offset}, where nothing is loaded")
                 relocations.append(Relocation(offset, info & 0xFFFFFFFF, _cstring(strings, st_name), addend))
         if name == ".text":
             text = data

@@ -17,7 +17,7 @@ from ..errors import PackageError
 EM_X86_64, EM_AARCH64 = 62, 183
 MACHINES = {EM_X86_64: "x86_64", EM_AARCH64: "aarch64"}
 PAGE = 1 << 16  # covers the page sizes of all AArch64 systems
-_MAX_BSS = 1 << 30
+_MAX_BSS = 1 << 28  # bytes of zeros in all: those that no file has to hold. tec itself makes a few thousand
 _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS, _SHT_REL = 2, 4, 8, 9
 _FORBIDDEN_SECTIONS = {14: "constructors", 15: "destructors", 16: "constructors"}
 _SHF_WRITE, _SHF_ALLOC, _SHF_EXEC, _SHF_TLS, _SHF_COMPRESSED = 1, 2, 4, 0x400, 0x800
@@ -111,9 +111,13 @@ def parse_object(image: bytes) -> ElfObject:
                 raise damaged(
                     f"section {s.name!r} is of a kind that is not loaded ({_FORBIDDEN_SECTIONS.get(s.type, 'thread-local or compressed')})"
                 )
-            if s.type == _SHT_NOBITS and s.size > _MAX_BSS:
-                raise damaged(f"section {s.name!r} asks for {s.size} bytes")
+    zeros = sum(s.size for s in sections if s.flags & _SHF_ALLOC and s.type == _SHT_NOBITS)
+    if zeros > _MAX_BSS:
+        raise damaged(f"its sections ask for {zeros} bytes of zeros")
     obj = ElfObject(image, machine, sections, _symbols(image, sections))
+    zeros += sum(s.size for s in obj.symbols if s.section == _SHN_COMMON)
+    if zeros > _MAX_BSS:
+        raise damaged(f"its sections and common symbols ask for {zeros} bytes of zeros")
     _relocations(obj)
     return obj
 
@@ -212,7 +216,7 @@ def link_object(obj: ElfObject, base: int, resolve: Resolve) -> Linked:
     common: dict[int, int] = {}
     for k, symbol in enumerate(obj.symbols):
         if symbol.section == _SHN_COMMON:
-            if symbol.size > _MAX_BSS or not 0 < symbol.value <= PAGE:
+            if not 0 < symbol.value <= PAGE:
                 raise damaged(f"common symbol {symbol.name!r} does not fit")
             at = _up(at, symbol.value)
             common[k] = at

@@ -323,5 +323,5 @@ def load_module(path: str | os.PathLike[str]) -> Module:
     """Read a module that `Module.save` wrote. PackageError for a damaged or foreign file."""
     from .package import read_package
 
-    package = read_package(path, "module")
-    return Module.from_data(package.meta.get("module"), package.blob)
+    with read_package(path, "module") as package:
+        return Module.from_data(package.meta.get("module"), package.blob)

@@ -27,12 +27,15 @@ import numpy as np
 
 from ..errors import ArgumentError, PackageError
 from .dtypes import dtype_name, itemsize, numpy_dtype
+from .files import open_regular
 
 FORMAT = "tec-package"
 VERSION = 2
 _MANIFEST = "manifest.json"
 _MANIFEST_LIMIT = 64 << 20
 _TEXT_LIMIT = 256 << 20  # of one compressed entry, unpacked
+_MAX_RANK = 64  # NumPy's
+_LARGEST = 1 << 62  # a dimension; addresses end before
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same content gives the same file
 
 
@@ -118,20 +121,26 @@ class Package:
     def __init__(self, path: str, kind: str):
         self.path = path
         try:
-            self._zip = zipfile.ZipFile(path)
+            self._file = open_regular(path)
         except FileNotFoundError:
             raise PackageError(f"no such file: {path}") from None
         except IsADirectoryError:
             raise PackageError(f"{path} is a folder, not a package") from None
-        except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, ValueError, NotImplementedError):
-            raise PackageError(f"{path} is no tec package: not a zip file, or cut off") from None
         except OSError as error:
             raise PackageError(f"cannot read {path}: {error.strerror}") from None
-        self._file_bytes = os.path.getsize(path)
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+        except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, ValueError, NotImplementedError):
+            self._file.close()
+            raise PackageError(f"{path} is no tec package: not a zip file, or cut off") from None
+        except OSError as error:
+            self._file.close()
+            raise PackageError(f"cannot read {path}: {error.strerror}") from None
+        self._file_bytes = os.fstat(self._file.fileno()).st_size
         try:
             self._read_manifest(kind)
         except BaseException:
-            self._zip.close()
+            self.close()
             raise
 
     def _read_manifest(self, kind: str) -> None:
@@ -184,15 +193,20 @@ class Package:
         try:
             shape = tuple(entry["shape"])  # type: ignore[index]
             dtype = entry["dtype"]  # type: ignore[index]
-            expected = math.prod(shape) * itemsize(dtype)
-            if any(type(n) is not int or n < 0 for n in shape) or entry["size"] != expected:  # type: ignore[index]
+            # Before they are multiplied: text times a number is a long text.
+            if len(shape) > _MAX_RANK or any(type(n) is not int or not 0 <= n < _LARGEST for n in shape):
+                raise ValueError
+            if entry["size"] != math.prod(shape) * itemsize(dtype):  # type: ignore[index]
                 raise ValueError
         except (KeyError, TypeError, ValueError, ArgumentError):
             raise damaged(f"array {name!r}: dtype, shape and size do not fit") from None
         held = numpy_dtype(dtype)
         if sys.byteorder == "big":
             held = held.newbyteorder("<")
-        return np.frombuffer(self._data(self._arrays, name), held).reshape(shape)
+        try:
+            return np.frombuffer(self._data(self._arrays, name), held).reshape(shape)
+        except (ValueError, OverflowError):  # no elements, and other dimensions that no array can have
+            raise damaged(f"array {name!r}: dtype, shape and size do not fit") from None
 
     def _data(self, table: dict[str, Any], name: Any) -> bytes:
         entry = table.get(name) if isinstance(name, str) else None
@@ -238,6 +252,7 @@ class Package:
 
     def close(self) -> None:
         self._zip.close()
+        self._file.close()
 
     def __enter__(self) -> Package:
         return self

@@ -19,6 +19,7 @@ from ..graph import Graph, Node, Value
 
 _ANCHORS = (COMPLEX, REDUCTION, OPAQUE)
 _MAX_NODES = 24  # longer chains gain nothing and cost compile time
+_MAX_READS = 2 * _MAX_NODES  # two a node of the longest one; two wide concatenations (see `split_concat`) stay apart
 # Values computed for one element of a group: three a node of the longest one. Reads at several places (a sum of shifted copies of a
 # sum of shifted copies ...) multiply from step to step; memory is cheaper than computing the same again so often.
 _MAX_EVALUATIONS = 3 * _MAX_NODES
@@ -84,7 +85,7 @@ def fuse(graph: Graph) -> list[FusedGroup]:
                     continue
                 if _anchor_of(node) is not None and producer.anchor is not None:
                     continue
-                if len(group.nodes) + len(producer.nodes) >= _MAX_NODES:
+                if len(group.nodes) + len(producer.nodes) >= _MAX_NODES or _reads(group, producer, node) > _MAX_READS:
                     continue
                 if producer.anchor is None and evaluations([*producer.nodes, *group.nodes, node]) > _MAX_EVALUATIONS:
                     continue
@@ -161,6 +162,13 @@ def evaluations(nodes: Sequence[Node]) -> int:
             stays = n.definition.kind in (ELEMENTWISE, BROADCAST) and v.shape == n.outputs[0].shape
             places.setdefault(v.node, set()).update(here if stays else {(p, n.outputs[0].name, k) for p in here})
     return total
+
+
+def _reads(group: FusedGroup, producer: FusedGroup, node: Node) -> int:
+    """How often the two groups would read a value from outside, together with the node."""
+    nodes = [*producer.nodes, *group.nodes, node]
+    made = {v for n in nodes for v in n.outputs}
+    return sum(v not in made for n in nodes for v in n.inputs)
 
 
 def _same_places(group: FusedGroup, v: Value) -> bool:
