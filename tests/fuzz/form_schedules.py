@@ -14,15 +14,14 @@ from .kernel_schedules import _Gpu
 from .test_schedules import Scheduler
 
 
-def schedule(p: Program, gpu: bool) -> Any:
-    rng = random.Random(p.seed * 2 + gpu)
+def schedule(p: Program, gpu: bool, again: int = 0) -> Any:
+    """A random schedule; another one for each `again`."""
+    rng = random.Random(p.seed * 2 + gpu + again * 1_000_003)
     s = create_schedule([o.t.op for o in p.outputs])
     if gpu:
         OnGpu(rng, s, [o.t for o in p.outputs]).run()
         later = More(rng, s, p.stages, True)
-        later.apply(
-            ["align", "double_buffer", "layout", "unrolled", "reorder", "predicate", "prefetch"], rng.randint(0, 4)
-        )
+        later.apply(["align", "double_buffer", "layout", "unrolled", "reorder", "predicate"], rng.randint(0, 4))
     else:
         cpu = More(rng, s, p.stages, False)
         cpu.apply(CPU_MOVES, rng.randint(0, 16))

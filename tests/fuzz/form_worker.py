@@ -33,6 +33,7 @@ from .form_schedules import schedule
 
 CHIPS = ("gfx942", "gfx90a", "gfx1100", "gfx1201")
 CHECKS = ("bounds", "bounds", "race", "wait", "init")
+TRIES = 4  # schedules for a GPU: about half of what is drawn is refused
 
 
 class Mismatch(Exception):
@@ -77,23 +78,26 @@ def check(seed: int, gpu: bool) -> dict[str, Any]:
     """{"seed", "kind", "refused": [where], "failed": [{"where", "error", "trace"}]} of a seed."""
     rng = random.Random(seed)
     chip, checks, lowered = rng.choice(CHIPS), rng.choice(CHECKS), rng.random() < 0.5
-    made: dict[bool, tuple[Program, Any]] = {}
     report: dict[str, Any] = {"seed": seed, "kind": "+".join(program(seed).kinds), "refused": [], "failed": []}
 
     def attempt(where: str, on_gpu: bool, work: Callable[[Program, Any], None]) -> None:
-        try:
-            if on_gpu not in made:
+        made: tuple[Program, Any] | None = None
+        for again in range(TRIES if on_gpu else 1):
+            try:
                 p = program(seed, on_gpu)
-                made[on_gpu] = p, schedule(p, on_gpu)
-            work(*made[on_gpu])
-        except (tec.ScheduleError, tec.LoweringError) as e:
-            if e.where is None:
-                report["failed"].append({"where": where, "error": f"refused without a line: {e}", "trace": ""})
-            report["refused"].append([where, str(e)])
-        except Exception as e:
-            text = f"{type(e).__name__}: {e}" if isinstance(e, (TecError, Mismatch)) else traceback.format_exc()
-            trace = str(made[on_gpu][1].trace) if on_gpu in made else ""
-            report["failed"].append({"where": where, "error": text[-3000:], "trace": trace})
+                made = p, schedule(p, on_gpu, again)
+                work(*made)
+            except (tec.ScheduleError, tec.LoweringError) as e:
+                if e.where is None:
+                    report["failed"].append({"where": where, "error": f"refused without a line: {e}", "trace": ""})
+                if again == TRIES - 1 or not on_gpu:
+                    report["refused"].append([where, str(e)])
+                continue
+            except Exception as e:
+                text = f"{type(e).__name__}: {e}" if isinstance(e, (TecError, Mismatch)) else traceback.format_exc()
+                trace = str(made[1].trace) if made is not None else ""
+                report["failed"].append({"where": where, "error": text[-3000:], "trace": trace})
+            return
 
     attempt("interpreter", False, lambda p, s: interpreted(p, s, Target("llvm"), lowered))
     attempt("cpu", False, lambda p, s: on_device(p, s, "llvm", tec.cpu(0)))
