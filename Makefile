@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test check bench conformance fuzz fuzz-models networks docs clean
+.PHONY: setup demo test check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,7 @@ bench: setup
 	for b in gemm_cpu math_cpu compile_time call_cost emulator networks; do OPENBLAS_CORETYPE=SkylakeX $(PY) benchmarks/$$b.py; done
 
 conformance: setup
+	TEC_ALL_LEVELS=1 $(PY) -m pytest -n 2 tests/conformance/test_table.py -k host
 	$(PY) -m pytest -m slow tests/conformance
 
 fuzz: setup
@@ -38,6 +39,18 @@ fuzz: setup
 # Mutated models, graphs and packages, five minutes each: refused with an error, or the right numbers.
 fuzz-models: setup
 	$(PY) -m pytest -m slow tests/fuzz/test_models.py tests/fuzz/test_onnx_mutations.py
+
+# 500 models made by nnsmith, which needs torch and so has an environment of its own; then tec on them. Half an hour the first time.
+NNSMITH := build/nnsmith
+
+$(NNSMITH)/.tec-setup:
+	$(PYTHON) -m venv $(NNSMITH)
+	$(NNSMITH)/bin/pip install -q --disable-pip-version-check 'nnsmith==0.1.0' torch onnx onnxruntime onnxscript
+	touch $@
+
+fuzz-nnsmith: setup $(NNSMITH)/.tec-setup
+	test -d $(NNSMITH)/models || XDG_CACHE_HOME=$(NNSMITH)/cache $(NNSMITH)/bin/python tests/fuzz/nnsmith_models.py $(NNSMITH)/models 0 500
+	TEC_NNSMITH=$(NNSMITH)/models $(PY) -m pytest -m slow -s tests/fuzz/test_nnsmith.py
 
 networks: setup
 	$(PY) -m pytest -m slow tests/networks

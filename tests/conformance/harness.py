@@ -16,6 +16,7 @@ import numpy as np
 
 import tec
 from tec import te
+from tests.conformance import host_levels
 
 Array = np.ndarray
 
@@ -107,13 +108,15 @@ OTHER_CHIPS = ("gfx950", "gfx1030", "gfx1151", "gfx1200", "gfx1201")  # a sample
 
 
 def targets() -> dict[str, tuple[str, str]]:
-    """Device name -> (target, kind of schedule)."""
+    """Device name -> (target, kind of schedule). "host-..." is this processor with code for another that it can run."""
     table = {
         "interp": ("llvm", "cpu"),
         "interp-gpu": ("rocm -mcpu=gfx942", "gpu"),
         "interp-gpu32": ("rocm -mcpu=gfx1100", "gpu"),
         "cpu": ("llvm", "cpu"),
     }
+    for level in host_levels.runnable():
+        table[f"host-{level}"] = (f"llvm -mcpu={level}", "cpu")
     for chip in _EMULATED + OTHER_CHIPS:
         table[chip] = (f"rocm -mcpu={chip}", "gpu")
     table["cuda"] = ("cuda -arch=sm_90", "gpu")
@@ -122,7 +125,7 @@ def targets() -> dict[str, tuple[str, str]]:
 
 def device_for(name: str) -> Any:
     """The runtime device for a device name of the table."""
-    if name == "cpu":
+    if name == "cpu" or name.startswith("host-"):
         return tec.cpu(0)
     if name == "cuda":
         return tec.cuda(0)

@@ -7,10 +7,10 @@ import os
 import pytest
 
 import tec
-from tests.conformance import elementwise, matmuls, memory, networks, reductions  # noqa: F401  (they fill CASES)
+from tests.conformance import elementwise, host_levels, matmuls, memory, networks, reductions  # noqa: F401  (they fill CASES)
 from tests.conformance.harness import CASES, OTHER_CHIPS, run_case, targets
 
-# Of the chips that the emulator has beside its three: one case of each kind of code.
+# Of the chips that the emulator has beside its three, and of host processors: one case of each kind of code.
 SAMPLE = frozenset((
     "add_f64", "mul_add_f16", "wrap_int64", "floordiv_mod_int32", "cast_f32_to_bf16", "math_exp", "math_tanh_f16",
     "math_fmod", "gather_rows", "matmul_shared_16x16", "matmul_double_buffer", "matmul_f16_acc_f32", "matmul_int8",
@@ -25,6 +25,7 @@ def _params() -> list[object]:
         if device == "cuda":
             marks.append(pytest.mark.gpu)
         some = device in OTHER_CHIPS and not os.environ.get("TEC_ALL_CHIPS")
+        some |= device.startswith("host-") and not host_levels.all_of_them()
         for name, case in CASES.items():
             if some and name not in SAMPLE:
                 continue
@@ -37,6 +38,19 @@ def _params() -> list[object]:
 @pytest.mark.parametrize(("name", "device"), _params())
 def test_conformance(name: str, device: str) -> None:
     run_case(CASES[name], device)
+
+
+def test_levels_of_hosts() -> None:
+    """This machine runs its own level, and says what keeps it from others."""
+    from llvmlite import binding
+
+    assert len(host_levels.runnable()) + sum(bool(host_levels.missing(level)) for level in host_levels.LEVELS) == len(
+        host_levels.LEVELS
+    )
+    own = binding.get_host_cpu_name()
+    assert own not in host_levels.LEVELS or own in host_levels.runnable(), host_levels.summary()
+    for level in host_levels.runnable():
+        assert tec.Target(f"llvm -mcpu={level}").mcpu == level
 
 
 def test_table_size() -> None:
