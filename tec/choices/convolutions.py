@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from ..ir.dtype import dtype_info
 from ..target import Target
 from ..te import ComputeOp
 from . import parallel
@@ -69,7 +70,8 @@ class BlockedConvolution(Space):
 
     def _vectors(self) -> int:
         """Registers of a block of channels."""
-        return max(1, (const_shape(self.op.output(0))[4] or 1) * 4 // self.target.vector_bytes)
+        size = dtype_info(self.op.output(0).dtype).bytes
+        return max(1, (const_shape(self.op.output(0))[4] or 1) * size // self.target.vector_bytes)
 
     def cost(self, choice: Choice) -> Cost:
         """As a product of columns by channels (see `products`): multiply-adds, or loads, or the latency of too few sums; columns that a ragged end
@@ -95,14 +97,15 @@ class BlockedConvolution(Space):
         acc.set_scope("local")
         n, co, oh, w, c = final.op.axis
         wo, wi = final.split(w, factor=choice["columns"])
-        if blocks > 1:
-            co, ci = final.split(co, factor=blocks)
-            final.reorder(n, co, oh, wo, ci, wi, c)
+        co, ci = final.split(co, factor=blocks) if blocks > 1 else (co, None)
+        inside = [wo, wi, c] if ci is None else [wo, ci, wi, c]
+        # Rows of unknown number are not fused with the channels: the place of a tile would take divisions by them, and no proof that it is inside.
+        is_open = const_shape(op.output(0))[2] is None
+        final.reorder(*((n, oh, co) if is_open else (n, co, oh)), *inside)
+        if ci is not None:
             final.unroll(ci)
-        else:
-            final.reorder(n, co, oh, wo, wi, c)
         final.vectorize(c)
-        outer = final.fuse(n, co, oh)
+        outer = oh if is_open else final.fuse(n, co, oh)
         if choice["parallel"]:
             final.parallel(outer)
         acc.compute_at(final, wo)

@@ -74,7 +74,8 @@ def _pad5(x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0)
 
 @register("conv_nchwc", COMPLEX, _conv_type, flops=_conv_flops)
 def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """Blocked convolution: x NCHWc, or NCHW where there are few input channels; weights (O/o, C/c, KH, KW, c, o), for NCHW (O/o, C, KH, KW, o)."""
+    """Blocked convolution: x NCHWc, or NCHW where there are few input channels; weights (O/o, C/c, KH, KW, c, o), for NCHW (O/o, C, KH, KW, o).
+    `groups`: of so many, each of whole blocks, an output block sees the input blocks of its own; C counts those of one group."""
     x, w = inputs
     (sh, sw), (dh, dw) = attrs["strides"], attrs["dilations"]
     kh, kw = attrs["kernel"]
@@ -90,10 +91,16 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
         )  # fmt: skip
         return [y]
     p = _pad5(x, attrs["before"], attrs["after"])
-    rc, ri = te.reduce_axis((0, shape[1]), "rc"), te.reduce_axis((0, shape[4]), "ri")
+    groups = attrs.get("groups", 1)
+    own_in, own_out = shape[1] // groups, outputs[0].shape[1] // groups  # blocks of a group
+    rc, ri = te.reduce_axis((0, own_in), "rc"), te.reduce_axis((0, shape[4]), "ri")
+
+    def block(o: Any) -> Any:
+        return rc if groups == 1 else o // own_out * own_in + rc
+
     y = te.compute(
         outputs[0].shape,
-        lambda n, o, i, j, l: te.sum(p(n, rc, i * sh + ry * dh, j * sw + rx * dw, ri) * w(o, rc, ry, rx, ri, l), axis=[rc, ry, rx, ri]),
+        lambda n, o, i, j, l: te.sum(p(n, block(o), i * sh + ry * dh, j * sw + rx * dw, ri) * w(o, rc, ry, rx, ri, l), axis=[rc, ry, rx, ri]),
         name="conv", tag="conv2d_nchwc",
     )  # fmt: skip
     return [y]

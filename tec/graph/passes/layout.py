@@ -6,13 +6,16 @@ back through `unpack`. Weights are packed here, once.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ...ops import blocked as _blocked  # noqa: F401  (registers the operators)
+from ...ops.matmul import accumulator
 from ...ops.registry import FINITE, SHAPED
 from ...target import Target
+from ...te.evaluate import np_dtype
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
@@ -56,32 +59,44 @@ class _Layout(Rebuild):
 
 
 def blocked_layout(graph: Graph, target: Target) -> Graph:
-    """The graph with its 2-D float32 convolutions in blocked layout; the same graph where it has none."""
-    if not any(_blockable(n) for n in graph.nodes):
+    """The graph with its 2-D convolutions in blocked layout; the same graph where it has none."""
+    block = max(8, target.vector_bytes // 4)
+    if not any(_blockable(n, block) for n in graph.nodes):
         return graph
-    b = _Layout(graph, max(8, target.vector_bytes // 4))
+    b = _Layout(graph, block)
     for node in graph.nodes:
         if not _place(b, node):
             b.copy(node)
     return b.finish()
 
 
-def _blockable(node: Node) -> bool:
-    if (
-        node.op != "conv"
-        or node.inputs[0].ndim != 4
-        or node.inputs[0].dtype != "float32"
-        or not node.inputs[1].is_const
-    ):
+_MOST_MERGED = 8  # groups that are computed as one, mostly zeros, so that they fill a block: vectors are worth as much
+
+
+def _blockable(node: Node, block: int) -> bool:
+    if node.op != "conv" or node.inputs[0].ndim != 4 or not node.inputs[1].is_const or node.attrs.get("fill"):
         return False
+    return _is_depthwise(node) or _merged(node, block) > 0
+
+
+def _is_depthwise(node: Node) -> bool:
     w, groups = node.inputs[1].shape, node.attrs["groups"]
-    return groups == 1 or (groups == w[0] and w[1] == 1)
+    return bool(groups == w[0] and w[1] == 1 and groups > 1)
+
+
+def _merged(node: Node, block: int) -> int:
+    """How many groups of channels go into one that is made of whole blocks; 0 where none do."""
+    w, groups = node.inputs[1].shape, node.attrs["groups"]
+    if groups == 1:
+        return 1
+    count = math.lcm(*(block // math.gcd(block, n) for n in (w[1], w[0] // groups)))
+    return count if count <= _MOST_MERGED and groups % count == 0 else 0
 
 
 def _place(b: _Layout, node: Node) -> bool:
     """Put the node on blocked values where it can work on them; False leaves it to a plain copy."""
     out = node.outputs[0]
-    if _blockable(node):
+    if _blockable(node, b.block):
         b.packed[out] = _conv(b, node)
         return True
     if out.ndim != 4 or len(node.outputs) != 1 or not any(v in b.packed for v in node.inputs):
@@ -146,31 +161,53 @@ def _block_channels(vector: Any, block: int) -> Any:
 
 
 def _conv(b: _Layout, node: Node) -> Value:
+    """The blocked convolution, in the type that it sums in: 16-bit floats and bytes are widened on their way in, as the plain one widens them."""
     x, w = node.inputs
-    data = np.asarray(w.data)
-    out_c, in_c, kh, kw = data.shape
-    block = b.block
+    out = node.outputs[0]
+    acc = accumulator(x.dtype)
+    made = _sum(b, node, np.asarray(w.data).astype(np_dtype(acc)), acc)
+    return made if acc == out.dtype else b.new.add("cast", [made], {"dtype": out.dtype}, out.name)[0]
+
+
+def _wide(b: _Layout, v: Value, acc: str) -> Value:
+    return v if v.dtype == acc else b.new.add("cast", [v], {"dtype": acc}, v.name)[0]
+
+
+def _sum(b: _Layout, node: Node, data: Any, acc: str) -> Value:
+    x, w = node.inputs
+    block, groups = b.block, node.attrs["groups"]
     attrs = {k: node.attrs[k] for k in ("strides", "dilations", "before", "after")}
-    attrs["kernel"] = (kh, kw)
+    attrs["kernel"] = tuple(data.shape[2:])
     name = node.outputs[0].name
-    if node.attrs["groups"] != 1:
-        full = np.pad(data[:, 0], ((0, -out_c % block), (0, 0), (0, 0)))
-        weights = full.reshape(-1, block, kh, kw).transpose(0, 2, 3, 1)
-        return b.new.add(
-            "depthwise_nchwc",
-            [b.blocked(x), b.new.constant(np.ascontiguousarray(weights), w.name)],
-            attrs,
-            name,
-            node.origin,
-        )[0]
+    if _is_depthwise(node):
+        full = np.pad(data[:, 0], ((0, -len(data) % block), (0, 0), (0, 0)))
+        weights = full.reshape(-1, block, *data.shape[2:]).transpose(0, 2, 3, 1)
+        taps = b.new.constant(np.ascontiguousarray(weights), w.name)
+        return b.new.add("depthwise_nchwc", [_wide(b, b.blocked(x), acc), taps], attrs, name, node.origin)[0]
+    if groups > 1:
+        data = _diagonal(data, groups, _merged(node, block))
+        attrs["groups"] = groups // _merged(node, block)
+    out_c, in_c, kh, kw = data.shape
     outs = np.pad(data, ((0, -out_c % block), (0, 0), (0, 0), (0, 0))).reshape(-1, block, in_c, kh, kw)
-    if in_c <= _FEW_CHANNELS and x not in b.packed:
+    if groups == 1 and in_c <= _FEW_CHANNELS and x not in b.packed:
         weights = outs.transpose(0, 2, 3, 4, 1)
         source = b.plain(x)
     else:
         full = np.pad(outs, ((0, 0), (0, 0), (0, -in_c % block), (0, 0), (0, 0)))
         weights = full.reshape(full.shape[0], block, -1, block, kh, kw).transpose(0, 2, 4, 5, 3, 1)
         source = b.blocked(x)
-    return b.new.add(
-        "conv_nchwc", [source, b.new.constant(np.ascontiguousarray(weights), w.name)], attrs, name, node.origin
-    )[0]
+    packed = b.new.constant(np.ascontiguousarray(weights), w.name)
+    return b.new.add("conv_nchwc", [_wide(b, source, acc), packed], attrs, name, node.origin)[0]
+
+
+def _diagonal(data: Any, groups: int, count: int) -> Any:
+    """Weights (out, in / groups, ...) of `groups` groups as those of groups / count: zero between channels of different ones."""
+    if count == 1:
+        return data
+    outs, ins, *window = data.shape
+    own = outs // groups
+    parts = data.reshape(groups // count, count, own, ins, *window)
+    full = np.zeros((groups // count, count, own, count, ins, *window), data.dtype)
+    for k in range(count):
+        full[:, k, :, k] = parts[:, k]
+    return full.reshape(outs, count * ins, *window)

@@ -1,0 +1,144 @@
+"""Convolutions of every kind go the same way: along one dimension, in groups, of 16-bit floats, integers and open sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec.graph.graph import Graph, run_graph
+from tec.graph.optimize import optimize
+from tec.target import Target
+
+CPUS = ("llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64")
+rng = np.random.default_rng(11)
+
+
+def conv(g: Graph, x: Any, w: Any, **more: Any) -> Any:
+    nd = x.ndim - 2
+    attrs = {"strides": (1,) * nd, "dilations": (1,) * nd, "before": (0,) * nd, "after": (0,) * nd, "groups": 1, **more}
+    return g.add("conv", [x, g.constant(w, "w")], attrs)[0]
+
+
+def numbers(dtype: str, *shape: int) -> np.ndarray:
+    kind = {"float16": np.float16, "int32": np.int32, "float64": np.float64, "uint8": np.uint8, "int8": np.int8}.get(
+        dtype, np.float32
+    )
+    low = 0 if dtype == "uint8" else -4
+    return rng.integers(low, 5, shape).astype(kind)
+
+
+def check(g: Graph, x: np.ndarray, target: str = "llvm", device: Any = None) -> None:
+    want = run_graph(g, {"x": x})
+    got = tec.compile(g, target=target, cache=False).run({"x": x}, **({"device": device} if device else {}))
+    for a, b in zip(got, want):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(
+            a.astype("float64"), b.astype("float64")
+        )  # small whole numbers: every order gives the same
+
+
+# x, w, attributes; 1-D, and images of one column
+LINES = [
+    ((2, 5, 19), (7, 5, 3), {}),
+    ((1, 16, 20), (16, 16, 3), {"before": (2,), "after": (1,), "strides": (2,), "dilations": (2,)}),
+    ((1, 6, 12), (6, 1, 3), {"groups": 6, "before": (1,), "after": (1,)}),
+    ((1, 32, 12), (32, 16, 3), {"groups": 2}),
+    ((1, 4, 17, 1), (8, 4, 5, 1), {"before": (2, 0), "after": (2, 0), "strides": (3, 1)}),
+    ((1, 4, 17, 1), (8, 4, 5, 1), {"before": (2, 1), "after": (2, 0)}),  # its width is padded: an image after all
+]
+
+
+@pytest.mark.parametrize("shape,weights,attrs", LINES, ids=str)
+def test_along_one_dimension(shape: Any, weights: Any, attrs: dict[str, Any]) -> None:
+    """A chain with elementwise work and a residual sum between: on images of one row throughout."""
+    g = Graph()
+    x = g.input("x", "float32", shape)
+    y = conv(g, x, numbers("float32", *weights), **attrs)
+    (b,) = g.add("add", [y, g.constant(numbers("float32", weights[0], *[1] * (len(shape) - 2)), "b")], {})
+    (r,) = g.add("relu", [b], {})
+    (s,) = g.add("add", [r, y], {})
+    g.set_outputs([s, y])
+    check(g, numbers("float32", *shape))
+    if len(shape) == 3 or attrs.get("before") != (2, 1):
+        nodes = optimize(g, Target("llvm")).nodes
+        assert not any(n.op == "conv" for n in nodes)
+        assert next(n for n in nodes if n.op == "relu").inputs[0].ndim == 5
+
+
+@pytest.mark.parametrize("target", CPUS)
+@pytest.mark.parametrize(
+    "cin,cout,groups",
+    [(32, 32, 2), (16, 16, 4), (64, 32, 4), (24, 48, 3), (12, 18, 6), (40, 20, 20), (32, 64, 2), (12, 12, 12)],
+)
+def test_groups(target: str, cin: int, cout: int, groups: int) -> None:
+    g = Graph()
+    x = g.input("x", "float32", (2, cin, 5, 6))
+    y = conv(g, x, numbers("float32", cout, cin // groups, 3, 3), groups=groups, before=(1, 1), after=(1, 1))
+    g.set_outputs(g.add("relu", [y], {}))
+    check(g, numbers("float32", 2, cin, 5, 6), target)
+
+
+@pytest.mark.parametrize("target", CPUS[:2])
+@pytest.mark.parametrize(
+    "dtype,weights",
+    [("float16", "float16"), ("float64", "float64"), ("int32", "int32"), ("uint8", "int8"), ("int8", "int8")],
+)
+@pytest.mark.parametrize("groups", [1, 2, 20])
+def test_types(target: str, dtype: str, weights: str, groups: int) -> None:
+    g = Graph()
+    x = g.input("x", dtype, (1, 20, 6, 5))
+    y = conv(g, x, numbers(weights, 20, 20 // groups, 3, 2), groups=groups, before=(1, 0), after=(0, 1))
+    g.set_outputs(g.add("add", [y, y], {}))
+    check(g, numbers(dtype, 1, 20, 6, 5), target)
+
+
+def test_a_padding_that_is_not_zero_stays() -> None:
+    g = Graph()
+    x = g.input("x", "int8", (1, 16, 6, 6))
+    g.set_outputs([conv(g, x, numbers("int8", 16, 16, 3, 3), before=(1, 1), after=(1, 1), fill=3)])
+    check(g, numbers("int8", 1, 16, 6, 6))
+
+
+@pytest.mark.parametrize("shape", [("n", 16, "h", "w"), ("n", 16, 7, "w"), (2, 16, "h", 9)])
+@pytest.mark.parametrize("groups", [1, 16])
+def test_open_sizes(shape: tuple[Any, ...], groups: int) -> None:
+    from tec.ops.dims import Dim
+
+    g = Graph()
+    x = g.input("x", "float32", tuple(Dim(n) if isinstance(n, str) else n for n in shape))
+    y = conv(g, x, numbers("float32", 16, 16 // groups, 3, 3), groups=groups, before=(1, 1), after=(1, 1))
+    g.set_outputs(g.add("relu", [y], {}))
+    net = tec.compile(g, target="llvm", cache=False)
+    weights = np.asarray(next(v for v in g.nodes[0].inputs if v.is_const).data)
+    for sizes in ((2, 16, 7, 9), (2, 16, 7, 20)) if shape[3] == "w" else ((2, 16, 7, 9), (2, 16, 3, 9)):
+        bound = Graph()
+        bx = bound.input("x", "float32", sizes)
+        by = conv(bound, bx, weights, groups=groups, before=(1, 1), after=(1, 1))
+        bound.set_outputs(bound.add("relu", [by], {}))
+        x = numbers("float32", *sizes)
+        np.testing.assert_array_equal(net.run({"x": x})[0], run_graph(bound, {"x": x})[0])
+
+
+def test_the_tiles_of_open_rows_are_not_guarded() -> None:
+    """Rows of unknown number stand in a loop of their own: a fused one takes a division a tile, and a guard a multiplication."""
+    from tec.ops.dims import Dim
+
+    g = Graph()
+    x = g.input("x", "float32", (Dim("n"), 32, Dim("h"), Dim("w")))
+    g.set_outputs([conv(g, x, numbers("float32", 32, 32, 3, 3), before=(1, 1), after=(1, 1))])
+    text = tec.compile(g, target="llvm -mcpu=x86-64-v4", cache=False).get_source("ir")
+    body = text[text.index("_conv_nchwc") :].split("@attrs")[0]
+    full = body[body.index("conv_local") : body.index("range(n2 // 8,")]  # the columns of whole tiles
+    assert "likely" not in full and "//" not in full
+
+
+@pytest.mark.parametrize("mcpu,dtype", [("gfx942", "float16"), ("gfx1100", "float32")])
+def test_signals_on_a_gpu(mcpu: str, dtype: str) -> None:
+    g = Graph()
+    x = g.input("x", dtype, (1, 16, 40))
+    y = conv(g, x, numbers(dtype, 16, 16, 3), before=(1,), after=(1,))
+    g.set_outputs(g.add("relu", [y], {}))
+    check(g, numbers(dtype, 1, 16, 40), f"rocm -mcpu={mcpu}", tec.rocm_emu(mcpu))
