@@ -23,6 +23,7 @@ from ..runtime.surface import DeviceAttributes, Dim3
 from . import launch as launching
 from .asmparse import KernelText, chip_of, parse_kernel
 from .chips import CHIPS
+from .disassemble import SYMBOL, can_disassemble, disassemble
 from .errors import EmulationError
 from .jit import Jit, get_jit
 from .memory import DeviceMemory
@@ -69,7 +70,7 @@ class EmuModule:
     def _load_data(self) -> None:
         """Map the segments that hold no code, so that constants have addresses."""
         end = max((s.vaddr + s.memory_bytes for s in self.code.segments), default=0)
-        if not any(
+        if SYMBOL not in self.asm and not any(
             s.defined and not n.endswith(".kd") and n not in self.code.kernels for n, s in self.code.symbols.items()
         ):
             return
@@ -91,6 +92,9 @@ class EmuModule:
     def symbol_addresses(self, names: list[str]) -> np.ndarray:
         out = np.zeros(len(names), np.uint64)
         for i, name in enumerate(names):
+            if name.startswith(SYMBOL) and self.base is not None:
+                out[i] = self.base + int(name.removeprefix(SYMBOL), 16)
+                continue
             symbol = self.code.symbols.get(name)
             if symbol is None or not symbol.defined or self.base is None:
                 raise EmulationError(
@@ -216,8 +220,13 @@ class EmuDriver:
             raise EmulationError(
                 f"a code object for {code.chip} cannot run on {self.chip.name}", hint=f"compile it for {self.chip.name}"
             )
+        if asm is None and can_disassemble(code.chip):
+            asm = disassemble(code)
         if asm is None:
-            raise EmulationError("the emulator runs a kernel's assembly, and this module was saved without it")
+            raise EmulationError(
+                f"the emulator runs a kernel's assembly, has none of this code object, and reads no machine code of {code.chip}",
+                hint="give it: dev.load(path, asm=text), or kernel.s beside kernel.hsaco",
+            )
         named = chip_of(asm)
         if named is not None and named != code.chip:
             raise EmulationError(f"the assembly is for {named}, the code object for {code.chip}")

@@ -38,12 +38,21 @@ def fault(chip: str, check: str, s: Any, args: list[Any], *arrays: np.ndarray, f
 def test_bounds(chip: str) -> None:
     a = te.placeholder((64,), name="A")
     b = te.compute((64,), lambda i: a[i] + 1.0, name="B")
-    c = te.compute((64,), lambda i: a[i + 3] * b[i], name="C")
+    where = te.placeholder((64,), "int32", name="where")  # what is known when building would be refused then
+    c = te.compute((64,), lambda i: a[where[i]] * b[i], name="C")
     at = line() - 1
     s = tec.create_schedule(c.op)
     s[b].compute_inline()
     s[c].bind(c.op.axis[0], tec.thread_axis("threadIdx.x"))
-    said = fault(chip, "bounds", s, [a, c], np.zeros(64, np.float32), np.zeros(64, np.float32))
+    said = fault(
+        chip,
+        "bounds",
+        s,
+        [a, where, c],
+        np.zeros(64, np.float32),
+        np.arange(3, 67, dtype=np.int32),
+        np.zeros(64, np.float32),
+    )
     assert "out of bounds" in said and f"from {HERE}:{at}" in said
 
 

@@ -1,0 +1,141 @@
+"""The disassembler against LLVM: instructions that LLVM's assembler encoded, and whole kernels against LLVM's own text of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tec
+from tec.emulator.asmparse import Inst, KernelText, _Parser, parse_kernel
+from tec.emulator.disassemble import Decoder, disassemble, encodings
+from tec.emulator.errors import EmulationError, UnsupportedInstruction
+from tec.runtime.codeobject import read_code_object
+
+from ...conformance import elementwise, matmuls, memory, reductions  # noqa: F401  (they fill the table)
+from ...conformance.harness import CASES
+from .harness import compile_ir
+
+CHIPS = ["gfx90a", "gfx942", "gfx950"]
+# "chip bytes instruction": each opcode in each of its encodings, and each set of modifiers, assembled by LLVM 22.
+ENCODED = [line.split(" ", 2) for line in (Path(__file__).parent / "encodings_gfx9.txt").read_text().splitlines()]
+KERNELS = ["add_f32_symbolic", "mul_add_f16", "floordiv_mod_int32", "math_tanh", "gather_rows", "matmul_shared_16x16"]
+
+
+def meaning(inst: Inst) -> tuple[object, ...]:
+    operands = []
+    for o in inst.operands:
+        value = ("c", np.float64(o.value)) if o.kind in ("int", "float") else (o.kind, o.index, o.count)
+        text = o.text.replace(" ", "") if o.kind in ("call", "special", "symbol") else ""
+        operands.append((value, text, o.neg, o.abs, o.sext))
+    mods = {}
+    for k, v in inst.mods.items():
+        if k.startswith("op_sel") and set(v.strip("[]").split(",")) == {"0" if k == "op_sel" else "1"}:
+            continue
+        if k.startswith("offset") and v == "0":
+            continue
+        mods[k] = 1 if k == "bound_ctrl" else int(v, 0) if v[:1].isdigit() else v.replace(" ", "")
+    return plain(inst.op), tuple(operands), tuple(sorted(mods.items()))
+
+
+def plain(name: str) -> str:
+    """One spelling of a mnemonic that LLVM takes in two: v_mfma_f32_32x32x4_2b_f16 is v_mfma_f32_32x32x4f16."""
+    if name.startswith("v_mfma"):
+        return re.sub(r"_\d+b_|_1k$|_", "", name)
+    return {"v_mul_lo_i32": "v_mul_lo_u32"}.get(name, name)
+
+
+def test_every_opcode_of_the_table_is_held_to_llvm() -> None:
+    names = {plain(line.split()[0]) for _, _, line in ENCODED}
+    assert not {e.name for chip in CHIPS for e in encodings(chip).values() if plain(e.name) not in names}
+
+
+def test_encoded_instructions() -> None:
+    parser = _Parser("k")
+    wrong = []
+    for chip, code, line in ENCODED:
+        decoder = Decoder(chip, bytes.fromhex(code))
+        text = decoder.instruction()
+        assert decoder.at == len(decoder.data), line
+        if line.startswith(("s_branch", "s_cbranch")):
+            assert text.split()[0] == line.split()[0]
+            continue
+        want, got = meaning(parser.instruction(line, 0)), meaning(parser.instruction(text, 0))
+        if want != got:
+            wrong.append(f"{chip}: {line} | {text}")
+    assert not wrong, "\n".join(wrong[:20])
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_whole_kernels(name: str, chip: str) -> None:
+    """Instruction by instruction, and the places of branches, what LLVM printed."""
+    target = tec.Target(f"rocm -mcpu={chip}")
+    with target:
+        program = CASES[name].make()
+        sch = tec.create_schedule([t.op for t in program.outputs])
+        assert program.gpu is not None
+        program.gpu(sch, target)
+    module = tec.build(sch, program.args, target, name="f").imported_modules[0]
+    mine = disassemble(read_code_object(module.image))
+    for kernel in read_code_object(module.image).kernels:
+        want, got = parse_kernel(module.get_source("asm"), kernel), parse_kernel(mine, kernel)
+        theirs = [i for i in want.insts if i.op != "s_nop"]
+        ours = [i for i in got.insts if i.op != "s_nop"]
+        assert [plain(i.op) for i in ours] == [plain(i.op) for i in theirs]
+        for a, b in zip(theirs, ours):
+            if a.op != "s_waitcnt" and "branch" not in a.op and not any(o.kind == "symbol" for o in a.operands):
+                assert meaning(a) == meaning(b), (a.text, b.text)
+        assert _goals(want) == _goals(got)
+
+
+def _goals(kernel: KernelText) -> list[str]:
+    """Of each branch, the instruction that it leads to (s_nop apart)."""
+    goals = []
+    for inst in kernel.insts:
+        if "branch" in inst.op:
+            rest = [i.op for i in kernel.insts[kernel.labels[inst.operands[0].text] :] if i.op != "s_nop"]
+            goals.append(f"{inst.op} {len(rest)}")
+    return goals
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_runs_from_machine_code_alone(chip: str) -> None:
+    """A table that the code finds relative to the program counter, and no assembly."""
+    ir = """@table = internal unnamed_addr addrspace(4) constant [8 x i32] [i32 3, i32 1, i32 4, i32 1, i32 5, i32 9, i32 2, i32 6]
+define amdgpu_kernel void @k(ptr addrspace(1) %o, i32 %n) #0 {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %m = and i32 %t, 7
+  %p = getelementptr i32, ptr addrspace(4) @table, i32 %m
+  %x = load i32, ptr addrspace(4) %p
+  %c = icmp ult i32 %t, %n
+  br i1 %c, label %go, label %end
+go:
+  %q = getelementptr i32, ptr addrspace(1) %o, i32 %t
+  store i32 %x, ptr addrspace(1) %q
+  br label %end
+end:
+  ret void
+}
+declare i32 @llvm.amdgcn.workitem.id.x()
+attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-ptr" }"""
+    _, image = compile_ir(ir, chip)
+    out = np.zeros(64, np.int32)
+    tec.rocm_emu(chip).load(image)["k"][1, 64](out, 50)
+    want = np.resize([3, 1, 4, 1, 5, 9, 2, 6], 64)
+    np.testing.assert_array_equal(out, np.where(np.arange(64) < 50, want, 0))
+
+
+def test_what_is_not_known_is_told() -> None:
+    for code, match in (
+        (b"\x00\x00\x00\xf0" * 2, "an encoding that is not known"),
+        (b"\x00\x00\xff\xbf", "SOPP opcode 0x7f"),
+        (b"\xff\x02\x02\x02", "ends within an instruction"),
+    ):
+        with pytest.raises(UnsupportedInstruction, match=match):
+            Decoder("gfx942", code, "k").instruction()
+    _, image = compile_ir("define amdgpu_kernel void @k() { ret void }", "gfx1100")
+    with pytest.raises(EmulationError, match="reads no machine code of gfx1100"):
+        tec.rocm_emu("gfx1100").load(image)
