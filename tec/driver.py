@@ -166,9 +166,13 @@ def build(
     target: text or Target, the current one by default. target_host: the CPU that launches; "llvm" is the only kind.
     check: "bounds" makes CPU code ask each access that is not proved to be inside of its buffer, "" none; TEC_CHECK says
     so by default. A failed one is a TecError that names the te line; `get_source("bounds")` lists them.
-    For a GPU the result's `imported_modules[0]` holds the device code; for the CPU the module holds all.
+    For a GPU the result's `imported_modules` hold the device code, one a kernel. For the CPU the module holds all, where it is
+    of one function; else its `imported_modules` do, one a function.
     Raises ScheduleError, LoweringError, CodegenError, TargetError.
     """
+    from .llvmworker import client
+
+    client.start()  # beside the lowering
     tgt = as_target(target)
     if target_host is not None and as_target(target_host).kind != "llvm":
         raise TecError(f"target_host {target_host!r} is not a CPU target", hint='use target_host="llvm"')
@@ -181,94 +185,92 @@ def build(
             loops = [inputs]
         else:
             loops = [_to_loops(inputs, args, name, binds)]
+        building = Building(tgt, checks_bounds(check))
         for f in loops:
-            if not isinstance(f, Func):
-                raise ArgumentError(
-                    f"expected loop IR, got {type(f).__name__}", hint="build a Schedule, a Func or an IRModule"
-                )
-        return build_gpu(loops, tgt) if tgt.is_gpu else build_cpu(loops, tgt, checks_bounds(check))
+            building.add(f)
+        return building.finish()
 
 
-def _lower_all(
-    loops: list[Func], target: Target, checked: bool = False
-) -> tuple[list[Func], dict[str, dict[str, Any]]]:
-    """The functions of stage "lowered" and their signatures."""
-    from .codegen.signature import CPU_ALIGN, signature, uniquely_named
+class Building:
+    """A module in the making: each function that is added is lowered, and LLVM begins with it in a process of its own, while the
+    next is lowered. `finish` waits for the code. One piece of machine code a CPU function or GPU kernel, so that what
+    did not change comes from the disk cache, and that IR, LLVM and assembly are known for each."""
 
-    lowered = []
-    signatures = {}
-    for f in loops:
-        origin, low = _lowered(uniquely_named(f), target, checked)
-        lowered.append(low)
-        if low.name in signatures:
-            raise ArgumentError(f"two functions are called {low.name}")
-        signatures[low.name] = signature(origin, low, CPU_ALIGN if not target.is_gpu else None)
-    return lowered, signatures
+    def __init__(self, target: Target, checked: bool = False):
+        from .codegen import begin_cpu, begin_kernels
+
+        self.target = target
+        self.checked = checked  # whether CPU code asks its accesses, see `build`
+        self._begin: Callable[..., Callable[[], Any]] = begin_kernels if target.is_gpu else begin_cpu
+        self._functions: dict[str, dict[str, Any]] = {}
+        self._ir: dict[str, str] = {}  # of the functions as they run on the host
+        # CPU functions or kernels, the functions they belong to, and what waits for their code
+        self._parts: list[tuple[Func, str, Callable[[], Any]]] = []
+
+    def add(self, loops: Func) -> None:
+        """A function of stage "loops"; the first is the entry. Raises LoweringError, CodegenError."""
+        from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_named
+        from .ir.passes.split_host_device import split_host_device
+
+        if not isinstance(loops, Func):
+            raise ArgumentError(
+                f"expected loop IR, got {type(loops).__name__}", hint="build a Schedule, a Func or an IRModule"
+            )
+        origin, lowered = _lowered(uniquely_named(loops), self.target, self.checked)
+        if lowered.name in self._functions:
+            raise ArgumentError(f"two functions are called {lowered.name}")
+        made = [lowered]
+        align = None if self.target.is_gpu else CPU_ALIGN
+        entry: dict[str, Any] = {"signature": signature(origin, lowered, align)}
+        if self.target.is_gpu:
+            host, made = split_host_device(lowered, self.target)
+            entry["program"] = host_program(host)
+            self._ir[lowered.name] = str(host)
+        self._functions[lowered.name] = entry
+        self._parts += [(part, lowered.name, self._begin([part], self.target)) for part in made]
+
+    def finish(self) -> Any:
+        """The module. Raises CodegenError."""
+        return (self._gpu_module if self.target.is_gpu else self._cpu_module)()
+
+    def _cpu_module(self) -> Any:
+        from .runtime import Module
+
+        parts = []
+        asked = {f.name: "\n".join(dict.fromkeys(f.attrs.get("unproved", ()))) for f, _, _ in self._parts}
+        if self.checked and any(asked.values()):
+            text = "\n".join(filter(None, asked.values()))
+            print(f"accesses that are asked at run time, as they are not proved to be inside:\n{text}", file=sys.stderr)
+        for f, _, wait in self._parts:
+            code = wait()
+            spec = self._functions[f.name]
+            spec["asserts"] = code.messages.get(f.name, [])
+            sources: dict[str, Any] = {"ir": str(f), "llvm": code.llvm, "asm": lambda code=code: code.asm}
+            if self.checked:
+                sources["bounds"] = asked[f.name]
+            target = str(self.target)
+            parts.append(
+                Module("llvm", f.name, functions={f.name: spec}, image=code.object, sources=sources, target=target)
+            )
+        if len(parts) == 1:
+            return parts[0]
+        entry = next(iter(self._functions), "")
+        return Module("llvm", entry, functions=self._functions, imported=parts, target=str(self.target))
+
+    def _gpu_module(self) -> Any:
+        from .runtime import Module
+
+        parts, target = [], str(self.target)
+        for kernel, function, wait in self._parts:
+            code = wait()
+            sources: dict[str, Any] = {"ir": str(kernel), "llvm": code.llvm, "asm": lambda code=code: code.asm}
+            if self.target.kind == "cuda":
+                sources["ptx"] = code.asm
+            attrs = {"kernels": code.kernels, "function": function}
+            parts.append(Module(self.target.kind, image=code.image, sources=sources, target=target, attrs=attrs))
+        entry = next(iter(self._functions), "")
+        ir = "\n\n".join(self._ir.values())
+        return Module("llvm", entry, functions=self._functions, sources={"ir": ir}, imported=parts, target=target)
 
 
-def build_cpu(loops: list[Func], target: Target, checked: bool = False) -> Any:
-    """A CPU module of functions of stage "loops"; the first is the entry."""
-    from .codegen import build_cpu as generate
-    from .runtime import Module
-
-    lowered, signatures = _lower_all(loops, target, checked)
-    code = generate(lowered, target)
-    asked = "\n".join(dict.fromkeys(x for f in lowered for x in f.attrs.get("unproved", ())))
-    if asked and checked:
-        print(f"accesses that are asked at run time, as they are not proved to be inside:\n{asked}", file=sys.stderr)
-    return Module(
-        "llvm",
-        lowered[0].name,
-        functions={
-            f.name: {"signature": signatures[f.name], "asserts": code.messages.get(f.name, [])} for f in lowered
-        },
-        image=code.object,
-        sources={
-            "ir": "\n\n".join(map(str, lowered)),
-            "llvm": code.llvm,
-            "asm": lambda: code.asm,
-            **({"bounds": asked} if checked else {}),
-        },
-        target=str(target),
-        support=getattr(code, "support", ()),
-    )
-
-
-def build_gpu(loops: list[Func], target: Target) -> Any:
-    """A module of host programs over one device module; the first function is the entry."""
-    from .codegen import build_kernels
-    from .codegen.signature import host_program
-    from .ir.passes.split_host_device import split_host_device
-    from .runtime import Module
-
-    lowered, signatures = _lower_all(loops, target)
-    hosts: list[Func] = []
-    kernels: list[Func] = []
-    for f in lowered:
-        host, own = split_host_device(f, target)
-        hosts.append(host)
-        kernels.extend(own)
-    code = build_kernels(kernels, target)
-    device = Module(
-        target.kind,
-        image=code.image,
-        sources={
-            "ir": "\n\n".join(map(str, kernels)),
-            "llvm": code.llvm,
-            "asm": code.asm,
-            **({"ptx": code.asm} if target.kind == "cuda" else {}),
-        },
-        target=str(target),
-        attrs={"kernels": code.kernels},
-    )
-    return Module(
-        "llvm",
-        hosts[0].name,
-        functions={h.name: {"signature": signatures[h.name], "program": host_program(h)} for h in hosts},
-        sources={"ir": "\n\n".join(map(str, hosts))},
-        imported=[device],
-        target=str(target),
-    )
-
-
-__all__ = ["PIPELINE", "Var", "build", "build_cpu", "build_gpu", "lower", "run_passes"]
+__all__ = ["PIPELINE", "Building", "Var", "build", "lower", "run_passes"]

@@ -104,11 +104,12 @@ def dump(
     put("graph.dot", graph.dot())
     kind = net.module.device_kind
     put("host.ir" if kind != "cpu" else "loops.ir", net.get_source("ir"))
-    for m in net.module.imported_modules:
-        put("kernels.ir", m.get_source("ir"))
+    if kind != "cpu":
+        put("kernels.ir", "\n\n".join(m.get_source("ir") for m in net.module.imported_modules))
     put("code.ll", net.get_source("llvm"))
     put({"cuda": "code.ptx"}.get(kind, "code.s"), net.get_source("asm"))
     if kind != "cuda":
-        put({"rocm": "code.hsaco"}.get(kind, "code.o"), net.get_binary())
+        several = len(net.module.imported_modules) > 1
+        put("code.a" if several else {"rocm": "code.hsaco"}.get(kind, "code.o"), net.get_binary())
     put("resources.json", json.dumps([resources(k) for k in kernels_of(net)], indent=1))
     return written

@@ -7,7 +7,6 @@ network's steps with the arithmetic and the memory traffic that each needs at le
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,93 +30,27 @@ class Kernel:
     report: Any = None
 
 
-_LLVM_DEFINE = re.compile(r'^define [^@]*@"?([^"(]+)"?\(')
-
-
-def cut_llvm(text: str) -> dict[str, str]:
-    """The bodies of an LLVM module's functions, by name."""
-    out: dict[str, str] = {}
-    lines: list[str] = []
-    name = ""
-    for line in text.splitlines():
-        match = _LLVM_DEFINE.match(line)
-        if match:
-            name, lines = match[1], []
-        if name:
-            lines.append(line)
-            if line == "}":
-                out[name] = "\n".join(lines)
-                name = ""
-    return out
-
-
-def cut_ir(text: str) -> dict[str, str]:
-    """The functions of printed loop IR, by name."""
-    out: dict[str, str] = {}
-    for piece in re.split(r"\n\n(?=@|def )", text):
-        match = re.search(r"^def (\w+)\(", piece, re.M)
-        if match:
-            out[match[1]] = piece
-    return out
-
-
-def cut_asm(text: str) -> dict[str, str]:
-    """The functions of an assembly or PTX text, by name; directives that only describe them left out."""
-    if ".visible .entry" in text:
-        pieces = re.split(r"\n(?=\.visible \.entry)", text)[1:]
-        return {m[1]: p.rstrip("\0\n") for p in pieces if (m := re.match(r"\.visible \.entry (\w+)", p))}
-    names = set(re.findall(r"^\s*\.type\s+(\S+?),@function", text, re.M))
-    out: dict[str, list[str]] = {}
-    current: list[str] | None = None
-    for line in text.splitlines():
-        match = re.match(r"^([\w.$]+):", line)
-        if match and match[1] in names:
-            current = out.setdefault(match[1], [])
-        elif current is not None and line.lstrip().startswith((".section", ".size", ".Lfunc_end")):
-            current = None
-        if current is not None and line.strip() and not line.lstrip().startswith((".p2align", ".cfi")):
-            current.append(line)
-    return {name: "\n".join(body) for name, body in out.items()}
-
-
 def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
-    """The kernels of a network."""
+    """The kernels of a network, or the functions where it runs on a CPU: a module of code has one."""
     from ..codegen.static_report import report as static_report
     from ..target import Target
 
     target = Target(net.module.target)
-    ops, origins = net.report.functions, net.report.origins
-    functions = list(net.module.specs)
-    device = net.module.imported_modules[0] if net.module.imported_modules else None
-    where = device or net.module
-    names = list(where.attrs.get("kernels", {})) if device is not None else functions
-    ir = cut_ir(where.get_source("ir")) if sources else {}
-    llvm = cut_llvm(where.get_source("llvm")) if sources else {}
-    text = where.get_source("asm") if sources else ""
-    asm = cut_asm(text)
-    reports = {r.name: r for r in static_report(text)} if target.kind == "rocm" and sources else {}
+    ops, origins, texts = net.report.functions, net.report.origins, net.report.sources
     out = []
-    for name in names:
-        function = name if device is None else _owner(name, functions)
+    for m in net.module.imported_modules or [net.module]:
+        name = m.code_name
+        function = m.attrs.get("function", name)
+        ir, llvm, asm = (m.get_source(k) if sources else "" for k in ("ir", "llvm", "asm"))
+        report = next(iter(static_report(asm)), None) if target.kind == "rocm" and sources else None
         out.append(
             Kernel(
                 name, function, list(ops.get(function, [])), [o for o in origins.get(function, []) if o],
-                dict(where.attrs.get("kernels", {}).get(name, {})), target.mcpu, target.wavefront_size,
-                ir.get(name, ""), _with_parts(llvm, name), _with_parts(asm, name), net.report.sources.get(function, ""), reports.get(name),
+                dict(m.attrs.get("kernels", {}).get(name, {})), target.mcpu, target.wavefront_size,
+                ir, llvm, asm.rstrip("\0"), texts.get(function, ""), report,
             )
         )  # fmt: skip
     return out
-
-
-def _with_parts(texts: dict[str, str], name: str) -> str:
-    """A function's text and that of the parts it was cut into (`name.parallel3`: the body of a parallel loop)."""
-    parts = [texts[name]] if name in texts else []
-    return "\n\n".join([*parts, *(text for n, text in texts.items() if n.startswith(name + "."))])
-
-
-def _owner(kernel: str, functions: list[str]) -> str:
-    owners = [f for f in functions if kernel == f or kernel.startswith(f + "_kernel")]
-    return max(owners, key=len, default=kernel)
 
 
 # ---- resources

@@ -76,8 +76,7 @@ def command(
     elif what == "ir" and host:
         click.echo(net.get_source("ir"))
     elif not kernel:
-        where = net.module.imported_modules[0] if net.module.imported_modules else net.module
-        click.echo(where.get_source(what))
+        click.echo("\n\n".join(m.get_source(what) for m in net.module.imported_modules or [net.module]))
     else:
         some = _some(listing.kernels_of(net), kernel)
         click.echo("\n\n".join(getattr(k, what) for k in some))

@@ -6,11 +6,11 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "Emitter": "emitter", "build_cpu": "cpu", "emit_cpu": "cpu", "HostCode": "cpu",
-    "build_kernels": "device", "DeviceCode": "device",
+    "Emitter": "emitter", "build_cpu": "cpu", "begin_cpu": "cpu", "emit_cpu": "cpu", "HostCode": "cpu",
+    "build_kernels": "device", "begin_kernels": "device", "DeviceCode": "device",
 }  # fmt: skip
 
-__all__ = ["DeviceCode", "Emitter", "HostCode", "build_cpu", "build_kernels", "emit_cpu"]
+__all__ = ["DeviceCode", "Emitter", "HostCode", "begin_cpu", "begin_kernels", "build_cpu", "build_kernels", "emit_cpu"]
 
 
 def __getattr__(name: str) -> Any:

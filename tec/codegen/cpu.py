@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
@@ -52,13 +53,14 @@ class HostCode:
     machine: llvm_util.Machine
     messages: dict[str, list[str]] = field(default_factory=dict)
     speed: int = DEFAULT_SPEED
+    what: str = "a module"
     _asm: str | None = None
 
     @property
     def asm(self) -> str:
         """Assembly of the same module, from a fresh parse."""
         if self._asm is None:
-            self._asm = llvm_util.compile_text(self.llvm, self.machine, "asm", self.speed)
+            self._asm = llvm_util.compile_text(self.llvm, self.machine, "asm", self.speed, self.what)
         return self._asm
 
 
@@ -407,12 +409,24 @@ def build_cpu(funcs: list[Func], target: Target, speed: int = DEFAULT_SPEED) -> 
 
     Raises CodegenError for what cannot be expressed.
     """
+    return begin_cpu(funcs, target, speed)()
+
+
+def begin_cpu(funcs: list[Func], target: Target, speed: int = DEFAULT_SPEED) -> Callable[[], HostCode]:
+    """`build_cpu` in two steps: LLVM begins now, and a call of what is returned waits for the code."""
     with llvm_util.timed("emit text"):
         text, messages = emit_cpu(funcs, target)
-    machine = machine_of(target)
+    machine, what = machine_of(target), llvm_util.named(funcs)
     key = cache.key_of(text, machine.triple, machine.cpu, machine.features, str(speed), llvm_util.llvm_version())
-    obj = cache.load(key)
-    if obj is None:
-        obj = llvm_util.compile_text(text, machine, "object", speed)
-        cache.store(key, obj)
-    return HostCode(obj, text, machine, messages, speed)
+    found = cache.load(key)
+    compiling = llvm_util.begin(text, machine, ("object",), speed, what) if found is None else None
+
+    def finish() -> HostCode:
+        obj = found
+        if compiling is not None:
+            obj = compiling.result()["object"]
+            cache.store(key, obj)
+        assert obj is not None
+        return HostCode(obj, text, machine, messages, speed, what)
+
+    return finish

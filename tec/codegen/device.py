@@ -1,31 +1,21 @@
 """Kernels to device code: LLVM IR text, assembly, object, linked image, and what a launch must know of each kernel.
 
-LLVM works in this process, on modules that hold only what the emitters' whitelists allow. Code that names LLVM
-intrinsics of the user's choice is first tried in a process of its own, since LLVM ends the process on one that it cannot
-select.
+The emitters' whitelists let only pass what LLVM can select; an intrinsic of the user's choice that it cannot ends its worker
+process, which is an error here.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import CodegenError
 from ..ir.func import Func
+from ..llvmworker.jobs import without_lines
 from ..target import Target
 from . import cache, llvm_util
 from .gpu import GpuEmitter
-from .line_info import without_lines
-
-_TRIAL = """
-import sys
-from tec.codegen import llvm_util
-triple, cpu, features, speed = sys.argv[1:]
-llvm_util.compile_text(sys.stdin.read(), llvm_util.Machine(triple, cpu, features), "asm", int(speed))
-"""
-_TRIAL_TIMEOUT_S = 120
 
 
 @dataclass
@@ -43,13 +33,17 @@ class DeviceCode:
     image: bytes
     kernels: dict[str, dict[str, Any]]
     machine: llvm_util.Machine
-    optimised: str = field(repr=False, default="")
+    speed: int = 3
+    optimised: str = field(repr=False, default="")  # empty where the object came from the disk cache
     _asm: str | None = field(repr=False, default=None)
 
     @property
     def asm(self) -> str:
         if self._asm is None:
-            self._asm = _emit(self.optimised, self.machine, "asm")
+            what, text, speed = llvm_util.named(list(self.kernels)), self.optimised, 0
+            if not text:
+                text, speed = self.llvm, self.speed
+            self._asm = llvm_util.begin(text, self.machine, ("llvm", "asm"), speed, what).result()["asm"]
         return self._asm
 
 
@@ -58,38 +52,72 @@ def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed
 
     link: "auto", "lld" or "own", see `tec.codegen.linking.link`. Objects come from the disk cache where they are known.
     """
+    return begin_kernels(kernels, target, link, speed)()
+
+
+def begin_kernels(kernels: list[Func], target: Target, link: str = "auto", speed: int = 3) -> Callable[[], DeviceCode]:
+    """`build_kernels` in two steps: LLVM begins now, and a call of what is returned waits for the code."""
     emitter = _emitter(target)
     with llvm_util.timed("emit text"):
         text = emitter.emit(kernels)
-    machine = emitter.machine
-    if emitter.user_intrinsics:
-        _try_apart(text, machine, speed)
-    optimised = _optimise(text, machine, speed)
+    machine, what = emitter.machine, llvm_util.named(kernels)
     shapes = {f.name: _block_shape(f) for f in kernels}
-    if target.kind == "cuda":
-        from .nvptx import dynamic_shared_bytes, finish_ptx
+    made = "asm" if target.kind == "cuda" else "bare object"
+    bare = without_lines(text)
+    key = cache.key_of(
+        bare, machine.triple, machine.cpu, machine.features, "device", made, str(speed), llvm_util.llvm_version()
+    )
+    found = cache.load(key)
+    # The optimised text is made, though not wanted: the object and the assembly each come from a fresh parse of it.
+    compiling = None if found is not None else llvm_util.begin(text, machine, ("llvm", made), speed, what)
 
-        asm = finish_ptx(_emit(optimised, machine, "asm"), target)
-        facts: dict[str, dict[str, Any]] = {
-            f.name: {
-                "threads": shapes[f.name],
-                "lds_bytes": f.attrs.get("lds_bytes", 0),
-                "dynamic_shared_bytes": dynamic_shared_bytes(f, target),
-            }
-            for f in kernels
+    def finish() -> DeviceCode:
+        obj, optimised = found, ""
+        if compiling is not None:
+            try:
+                answer = compiling.result()
+            except CodegenError as error:
+                if not emitter.user_intrinsics:
+                    raise
+                hint = "it has LLVM intrinsics of the user's choice: check that the chip has the instructions, and that types match"
+                raise CodegenError(error.message, where=error.where, hint=hint, locate=False) from None
+            optimised, obj = answer["llvm"], answer[made]
+            if isinstance(obj, str):
+                obj = obj.encode()
+            cache.store(key, obj)
+        assert obj is not None
+        if target.kind == "cuda":
+            return _cuda_code(kernels, target, text, obj.decode(), machine, shapes, speed)
+        with llvm_util.timed("link"):
+            from .linking import link as link_image
+
+            image = link_image(obj, link)
+        return DeviceCode(text, obj, image, _facts(image, shapes), machine, speed, optimised)
+
+    return finish
+
+
+def _cuda_code(
+    kernels: list[Func],
+    target: Target,
+    text: str,
+    asm: str,
+    machine: llvm_util.Machine,
+    shapes: dict[str, tuple[int, int, int]],
+    speed: int,
+) -> DeviceCode:
+    from .nvptx import dynamic_shared_bytes, finish_ptx
+
+    ptx = finish_ptx(asm, target)
+    facts: dict[str, dict[str, Any]] = {
+        f.name: {
+            "threads": shapes[f.name],
+            "lds_bytes": f.attrs.get("lds_bytes", 0),
+            "dynamic_shared_bytes": dynamic_shared_bytes(f, target),
         }
-        return DeviceCode(text, b"", asm.encode() + b"\0", facts, machine, optimised, asm)
-    bare = without_lines(optimised)
-    key = cache.key_of(bare, machine.triple, machine.cpu, machine.features, "device", llvm_util.llvm_version())
-    obj = cache.load(key)
-    if obj is None:
-        obj = _emit(bare, machine, "object")
-        cache.store(key, obj)
-    with llvm_util.timed("link"):
-        from .linking import link as link_image
-
-        image = link_image(obj, link)
-    return DeviceCode(text, obj, image, _facts(image, shapes), machine, optimised)
+        for f in kernels
+    }
+    return DeviceCode(text, b"", ptx.encode() + b"\0", facts, machine, speed, _asm=ptx)
 
 
 def _emitter(target: Target) -> Any:
@@ -108,35 +136,6 @@ def _emitter(target: Target) -> Any:
     emitter.layout = llvm_util.data_layout(machine)  # type: ignore[misc]
     emitter.machine = machine
     return emitter
-
-
-def _optimise(text: str, machine: llvm_util.Machine, speed: int) -> str:
-    """The optimised module as text: what the object and the assembly are both made from, each from a fresh parse."""
-    optimised: str = llvm_util.compile_text(text, machine, "llvm", speed)
-    return optimised
-
-
-def _emit(optimised: str, machine: llvm_util.Machine, what: str) -> Any:
-    return llvm_util.compile_text(optimised, machine, what, 0)
-
-
-def _try_apart(text: str, machine: llvm_util.Machine, speed: int) -> None:
-    """Compile in a child process; CodegenError with LLVM's last words where that ends badly."""
-    command = [sys.executable, "-c", _TRIAL, machine.triple, machine.cpu, machine.features, str(speed)]
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=_TRIAL_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise CodegenError(
-            f"LLVM took more than {_TRIAL_TIMEOUT_S} s over code with intrinsics of the user's choice"
-        ) from None
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if "LLVM ERROR" in line or "Error" in line]
-        raise CodegenError(
-            f"LLVM cannot make code for an intrinsic of the user's choice on {machine.cpu}: {(said or [done.stderr[-300:]])[0]}",
-            hint="check that the chip has the instruction and that the argument types match",
-        )
 
 
 def _block_shape(f: Func) -> tuple[int, int, int]:

@@ -8,16 +8,12 @@ made of the module without them, so that neither their bytes nor the cache of ob
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 
 from ..errors import Loc
 from ..ir import stmt as S
 
 FLAG = '!{i32 2, !"Debug Info Version", i32 3}'
-_USES = re.compile(r",? !dbg !\d+")
-_NODES = re.compile(r"(?m)^(?:!llvm\.dbg\.cu = .*|!\d+ = (?:distinct )?!DI\w+\(.*\))\n")
-_FLAG_NODE = re.compile(r'(?m)^(!\d+) = !\{i32 2, !"Debug Info Version", i32 3\}\n')
 
 
 class LineInfo:
@@ -88,14 +84,3 @@ def first_loc(s: S.Stmt) -> Loc | None:
                 s = s.body
             case _:
                 return None
-
-
-def without_lines(text: str) -> str:
-    """A module's text with no trace of debug locations."""
-    if "!dbg" not in text:
-        return text
-    flag = _FLAG_NODE.search(text)
-    if flag is not None:
-        text = text.replace(flag[0], "")
-        text = re.sub(rf"(?m)^(!llvm\.module\.flags = .*?)(?:, )?{re.escape(flag[1])}(?=[,}}])", r"\1", text)
-    return _NODES.sub("", _USES.sub("", text))

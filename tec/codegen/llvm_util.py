@@ -1,8 +1,6 @@
-"""llvmlite behind one door: target machines, parsing, optimisation, emission, and the time each takes.
+"""LLVM behind one door: target machines, and jobs for the worker processes that LLVM runs in (`tec.llvmworker`).
 
-llvmlite is imported at the first use. `emit_object` and `emit_assembly` change the module they run on, and a second
-emission from one module can end the process: so `compile_text` parses afresh for each thing it emits. Set TEC_TIME=1 to
-see the time of each step on stderr.
+Set TEC_TIME=1 to see the time of each step on stderr.
 """
 
 from __future__ import annotations
@@ -10,15 +8,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from ..errors import CodegenError, TargetError
-
-TIMES: dict[str, float] = {}  # seconds by step, summed over the process
+from ..llvmworker import client
+from ..llvmworker.client import TIMES, Pending
 
 
 @contextmanager
@@ -31,33 +28,18 @@ def timed(step: str) -> Iterator[None]:
         spent = time.perf_counter() - start
         TIMES[step] = TIMES.get(step, 0.0) + spent
         if os.environ.get("TEC_TIME"):
-            print(f"tec: {step:<12} {spent * 1e3:8.2f} ms", file=sys.stderr)
+            print(f"tec: {step:<16} {spent * 1e3:8.2f} ms", file=sys.stderr)
 
 
-@lru_cache(maxsize=1)
-def binding() -> Any:
-    """`llvmlite.binding`, with every target of the wheel initialised."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    llvm.initialize_native_asmparser()
-    return llvm
-
-
-@lru_cache(maxsize=1)
 def llvm_version() -> str:
     """LLVM's version and llvmlite's: part of what a cached object depends on."""
-    import llvmlite
-
-    return f"{binding().llvm_version_info}/{llvmlite.__version__}"
+    return str(_known("facts")["version"])
 
 
-@lru_cache(maxsize=1)
 def host_cpu() -> tuple[str, str]:
     """The host's CPU name and feature string, as LLVM sees them."""
-    llvm = binding()
-    return str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten())
+    facts = _known("facts")
+    return str(facts["cpu"]), str(facts["features"])
 
 
 @dataclass(frozen=True)
@@ -71,32 +53,16 @@ class Machine:
     code_model: str = "small"
 
 
-@lru_cache(maxsize=64)
-def target_machine(m: Machine) -> Any:
-    """The (cached) LLVM target machine. Raises TargetError for a triple that LLVM does not know."""
-    try:
-        target = binding().Target.from_triple(m.triple)
-        return target.create_target_machine(
-            cpu=m.cpu, features=m.features, opt=m.opt, reloc="pic", codemodel=m.code_model
-        )
-    except RuntimeError as e:
-        raise TargetError(f"LLVM has no target {m.triple!r}: {e}") from None
-
-
-@lru_cache(maxsize=64)
 def data_layout(m: Machine) -> str:
-    """The data layout string of a target machine."""
-    return str(target_machine(m).target_data)
+    """The data layout string of a target machine. Raises TargetError for a triple that LLVM does not know."""
+    answer = _known("layout", astuple(m))
+    if "error" in answer:
+        raise TargetError(f"LLVM has no target {m.triple!r}: {answer['error']}")
+    return str(answer["layout"])
 
 
-def parse(text: str) -> Any:
-    """A verified module from LLVM IR text. Raises CodegenError with LLVM's message and the line it is about."""
-    try:
-        module = binding().parse_assembly(text)
-        module.verify()
-    except RuntimeError as e:
-        raise CodegenError(_explain(str(e), text), locate=False) from None
-    return module
+def _known(do: str, machine: tuple[Any, ...] | None = None) -> dict[str, Any]:
+    return client.fact(do, machine)
 
 
 def _explain(message: str, text: str) -> str:
@@ -113,29 +79,41 @@ def _explain(message: str, text: str) -> str:
     return f"LLVM refused the module: {parts}"
 
 
-def optimise(
-    module: Any, machine: Machine, speed: int = 3, loop_vectorize: bool = True, slp: bool = True, unroll: bool = True
-) -> None:
-    """Run LLVM's default pipeline of a level over a module, in place."""
-    if speed <= 0:
-        return
-    llvm = binding()
-    options = llvm.create_pipeline_tuning_options(speed_level=speed)
-    options.loop_vectorization = loop_vectorize
-    options.slp_vectorization = slp
-    options.loop_unrolling = unroll
-    builder = llvm.create_pass_builder(target_machine(machine), options)
-    builder.getModulePassManager().run(module, builder)
+def named(funcs: Sequence[Any]) -> str:
+    """How messages call a module of these functions (or names)."""
+    return ("function " if len(funcs) == 1 else "functions ") + ", ".join(repr(getattr(f, "name", f)) for f in funcs)
 
 
-def compile_text(text: str, machine: Machine, what: str, speed: int = 3, **options: bool) -> Any:
-    """Optimise a module and emit it: `what` is "object" (bytes), "asm" (str) or "llvm" (the optimised text)."""
-    with timed("parse"):
-        module = parse(text)
-    with timed("optimise"):
-        optimise(module, machine, speed, **options)
-    tm = target_machine(machine)
-    with timed(f"emit {what}"):
-        if what == "object":
-            return bytes(tm.emit_object(module))
-        return tm.emit_assembly(module) if what == "asm" else str(module)
+class Compiling:
+    """A module on its way through LLVM; `result()` waits for it."""
+
+    def __init__(self, text: str, pending: Pending):
+        self.text = text
+        self.pending = pending
+
+    def result(self) -> dict[str, Any]:
+        """What was wanted, by name. Raises CodegenError with LLVM's message and the line it is about."""
+        answer = self.pending.result()
+        if "error" in answer:
+            raise CodegenError(_explain(answer["error"], self.text), locate=False)
+        return answer
+
+
+def begin(
+    text: str, machine: Machine, want: Sequence[str], speed: int = 3, what: str = "a module", passes: str = "default"
+) -> Compiling:
+    """Hand a module to a worker: see `tec.llvmworker.jobs.run` for `want` and `passes`. `what` names it in messages."""
+    job = {
+        "do": "compile",
+        "text": text,
+        "machine": astuple(machine),
+        "want": tuple(want),
+        "speed": speed,
+        "passes": passes,
+    }
+    return Compiling(text, client.submit(job, what))
+
+
+def compile_text(text: str, machine: Machine, want: str, speed: int = 3, what: str = "a module") -> Any:
+    """Optimise a module and emit it: `want` is "object" (bytes), "asm" (str) or "llvm" (the optimised text)."""
+    return begin(text, machine, (want,), speed, what).result()[want]

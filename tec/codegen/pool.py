@@ -5,6 +5,7 @@
     void  tec_free(void*)
     void  tec_pool_configure(int32 threads) how many threads work, the caller counted
     void  tec_pool_reset()                  after fork, in the child: the workers are gone
+    void  tec_pool_stop()                   at exit: ends the workers and waits for them; parallel loops run in their caller from then
 
 Workers persist. After a job they spin for a short while, then sleep on a condition variable. A job is open from `open = 1`
 to `open = 0`; a worker first counts itself into `active`, then looks at `open`: so the caller, who closes the job and then
@@ -32,6 +33,7 @@ TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-lin
 SPINS = 2000  # about 40 us of pauses before a worker sleeps
 CACHED_BYTES = 256 << 20  # freed blocks kept for reuse, in all
 SLOTS = 64
+MOST_THREADS = 256  # beyond the cores of any host met, threads only wait for each other
 
 
 def source(arch: str) -> str:
@@ -39,6 +41,7 @@ def source(arch: str) -> str:
     pause = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}[arch]
     declare = {"x86_64": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)"}[arch]
     text = _TEXT.replace("PAUSE", pause).replace("SPINS", str(SPINS)).replace("SLOTS", str(SLOTS))
+    text = text.replace("MOST", str(MOST_THREADS))
     return f'target triple = "{TRIPLES[arch]}"\n' + text.replace("CACHED", str(CACHED_BYTES)) + declare + "\n"
 
 
@@ -60,10 +63,12 @@ _TEXT = """
 @cond = internal global [128 x i8] zeroinitializer, align 64
 @heap_lock = internal global i32 0, align 64
 @heap_bytes = internal global i64 0
+@quit = internal global i32 0, align 4
+@workers = internal global [MOST x i64] zeroinitializer, align 64
 @slots = internal global [SLOTS x ptr] zeroinitializer, align 64
 
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_detach(ptr)
+declare i32 @pthread_join(i64, ptr)
 declare i32 @pthread_mutex_init(ptr, ptr)
 declare i32 @pthread_mutex_lock(ptr)
 declare i32 @pthread_mutex_unlock(ptr)
@@ -134,6 +139,12 @@ awake:
   br label %job
 job:
   %now = phi i64 [ %g, %spin ], [ %g2, %awake ]
+  %q = load atomic i32, ptr @quit seq_cst, align 4
+  %isquit = icmp ne i32 %q, 0
+  br i1 %isquit, label %end, label %begin
+end:
+  ret ptr null
+begin:
   %a = atomicrmw add ptr @active, i32 1 seq_cst
   %is = load atomic i32, ptr @open seq_cst, align 4
   %isopen = icmp ne i32 %is, 0
@@ -148,7 +159,6 @@ finish:
 
 define internal void @start_workers(i32 %wanted) nounwind {
 entry:
-  %id = alloca ptr, align 8
   %have = load i32, ptr @started
   %none = icmp eq i32 %have, 0
   br i1 %none, label %init, label %loop.pre
@@ -165,12 +175,12 @@ loop:
 make:
   %g = load atomic i64, ptr @generation seq_cst, align 8
   %p = inttoptr i64 %g to ptr
+  %at = sext i32 %n to i64
+  %id = getelementptr i64, ptr @workers, i64 %at
   %e = call i32 @pthread_create(ptr %id, ptr null, ptr @worker, ptr %p)
   %ok = icmp eq i32 %e, 0
   br i1 %ok, label %made, label %fewer
 made:
-  %t = load ptr, ptr %id
-  %d = call i32 @pthread_detach(ptr %t)
   %n1 = add i32 %n, 1
   store i32 %n1, ptr @started
   br label %loop
@@ -257,8 +267,45 @@ close:
 define void @tec_pool_configure(i32 %n) nounwind {
 entry:
   %low = icmp slt i32 %n, 1
-  %t = select i1 %low, i32 1, i32 %n
+  %some = select i1 %low, i32 1, i32 %n
+  %high = icmp sgt i32 %some, MOST
+  %t = select i1 %high, i32 MOST, i32 %some
   store i32 %t, ptr @threads
+  ret void
+}
+
+define void @tec_pool_stop() nounwind {
+entry:
+  %got = cmpxchg ptr @busy, i32 0, i32 1 seq_cst seq_cst
+  %mine = extractvalue { i32, i1 } %got, 1
+  br i1 %mine, label %look, label %done
+look:
+  %have = load i32, ptr @started
+  %none = icmp eq i32 %have, 0
+  br i1 %none, label %done, label %tell
+tell:
+  store atomic i32 1, ptr @quit seq_cst, align 4
+  %g = atomicrmw add ptr @generation, i64 1 seq_cst
+  %l = call i32 @pthread_mutex_lock(ptr @mutex)
+  %b = call i32 @pthread_cond_broadcast(ptr @cond)
+  %u = call i32 @pthread_mutex_unlock(ptr @mutex)
+  br label %loop
+loop:
+  %k = phi i32 [ 0, %tell ], [ %k1, %join ]
+  %more = icmp slt i32 %k, %have
+  br i1 %more, label %join, label %all
+join:
+  %at = sext i32 %k to i64
+  %p = getelementptr i64, ptr @workers, i64 %at
+  %id = load i64, ptr %p
+  %j = call i32 @pthread_join(i64 %id, ptr null)
+  %k1 = add i32 %k, 1
+  br label %loop
+all:
+  store i32 0, ptr @started
+  store atomic i32 0, ptr @quit seq_cst, align 4
+  br label %done
+done:
   ret void
 }
 

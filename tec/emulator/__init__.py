@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..locks import fork_safe_lock
+
 if TYPE_CHECKING:
     from .driver import EmuDriver
 
+_LOCK = fork_safe_lock()
 _drivers: dict[tuple[Any, ...], EmuDriver] = {}
 
 
@@ -16,9 +19,10 @@ def get_driver(chip: str, **options: Any) -> EmuDriver:
 
     checks = parse_checks(options.pop("check", "bounds"))
     key = (chip, checks, tuple(sorted(options.items())))
-    found = _drivers.get(key)
-    if found is None:
-        found = _drivers[key] = EmuDriver(chip, checks, **options)
+    with _LOCK:
+        found = _drivers.get(key)
+        if found is None:
+            found = _drivers[key] = EmuDriver(chip, checks, **options)
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 
 from tec.errors import DeviceError
 
+from ..locks import fork_safe_lock
 from ..runtime.codeobject import CodeObject, KernelInfo, read_code_object
 from ..runtime.surface import DeviceAttributes, Dim3
 from . import launch as launching
@@ -120,7 +120,7 @@ class EmuFunction:
         if "wait" in module.driver.checks:
             check_waits(self.text, _generation(info, module.driver.chip.name))
         self._variants: dict[tuple[Any, ...], Compiled] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self.float_mode = info.rsrc1 >> 12 & 255
         if self.float_mode & 0xCF != 0xC0:
             raise EmulationError(
@@ -147,7 +147,7 @@ class EmuFunction:
         translation = translate(self.text.copy(), options, "wave", many)
         jit = driver.jit
         needed = jit.support_for(translation.ir)
-        body = jit.compile(translation.ir, 1, "registers")
+        body = jit.compile(translation.ir, 1, "registers", f"kernel {self.info.name!r} for the software GPU")
         addresses, keep = jit.link(body, ["wave"], needed)
         return Compiled(translation, addresses["wave"], self.info.wavefront_size, options, keep)
 

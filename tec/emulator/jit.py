@@ -14,7 +14,11 @@ import re
 import threading
 from typing import Any
 
-_lock = threading.RLock()
+from ..errors import CodegenError
+from ..llvmworker import client
+from ..locks import fork_safe_lock
+
+_lock = fork_safe_lock()
 _CALLS = re.compile(r"@(tec_\w+)\(")
 
 
@@ -119,29 +123,24 @@ class Jit:
             cpu=self.host, features=self.features, opt=level, jit=True, reloc="pic", codemodel="jitdefault"
         )
 
-    def compile(self, ir: str, level: int, passes: str) -> bytes:
-        """The object of an IR module, from the disk where it is there. `passes`: "full" or "registers"."""
+    def compile(self, ir: str, level: int, passes: str, what: str) -> bytes:
+        """The object of an IR module, from the disk where it is there. `passes`: "plain" or "registers"; `what` names it."""
         key = hashlib.sha256(f"{self.salt}|{level}|{passes}|".encode() + ir.encode()).hexdigest()
         found = self.cache.get(key)
         if found is not None:
             return found
-        llvm = self.llvm
-        machine = self._machine(level)
-        module = llvm.parse_assembly(ir)
-        module.verify()
-        options = llvm.create_pipeline_tuning_options(speed_level=level)
-        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-        builder = llvm.create_pass_builder(machine, options)
-        if passes == "full":
-            manager = builder.getModulePassManager()
-        else:
-            manager = llvm.create_new_module_pass_manager()
-            manager.add_sroa_pass()
-            manager.add_instruction_combine_pass()
-            manager.add_simplify_cfg_pass()
-            manager.add_aggressive_dce_pass()
-        manager.run(module, builder)
-        body: bytes = machine.emit_object(module)
+        job = {
+            "do": "compile",
+            "text": ir,
+            "machine": (self.llvm.get_default_triple(), self.host, self.features, level, "jitdefault"),
+            "want": ("object",),
+            "speed": level,
+            "passes": passes,
+        }
+        answer = client.submit(job, what).result()
+        if "error" in answer:
+            raise CodegenError(f"LLVM refused host code of the software GPU: {answer['error']}", locate=False)
+        body: bytes = answer["object"]
         self.cache.put(key, body)
         return body
 
@@ -179,7 +178,7 @@ class Jit:
                     if group == "core"
                     else {n: self._support(n) for n in ("tec_fault", "tec_check_32", "tec_check_64")}
                 )
-                body = self.compile(_unique_declares(group_ir(group)), 1, "full")
+                body = self.compile(_unique_declares(group_ir(group)), 1, "plain", f"the software GPU's {group}")
                 addresses, tracker = self.link(body, group_names(group), core)
                 self.support.update(addresses)
                 self.resources.append(tracker)

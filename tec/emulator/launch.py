@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..locks import fork_safe_lock
 from ..runtime.codeobject import KernelInfo
 from ..runtime.surface import Dim3
 from .asmparse import TTMP0
@@ -33,11 +34,25 @@ _pool: ThreadPoolExecutor | None = None
 _UNSET = 1 << 63
 
 
+_POOL_LOCK = fork_safe_lock()
+
+
 def pool() -> ThreadPoolExecutor:
     global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(thread_count(), "emulator")
-    return _pool
+    with _POOL_LOCK:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(thread_count(), "emulator")
+        return _pool
+
+
+def _no_pool() -> None:
+    """In a forked child the threads of its parent are not there."""
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_no_pool)
 
 
 def thread_count() -> int:

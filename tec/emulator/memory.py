@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-import threading
 from dataclasses import dataclass
 
 import numpy as np
 
 from tec.errors import DeviceError
 
+from ..locks import fork_safe_lock
 from .arena import Arena
 
 GUARD_BYTES = 256
@@ -44,7 +44,7 @@ class DeviceMemory:
         self.live: dict[int, Allocation] = {}
         self.bases: list[int] = []
         self.freed: list[tuple[int, int, str]] = []
-        self.lock = threading.RLock()
+        self.lock = fork_safe_lock()
         self._table: np.ndarray | None = None
         self._serial = 0
 

@@ -7,7 +7,8 @@ their weights share one function. Whole compiled networks are kept in the disk c
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +16,9 @@ import numpy as np
 
 from .. import te
 from ..choices import Group, records, schedule
-from ..driver import build
+from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
+from ..llvmworker import client
 from ..ops.dims import Dim, Guard, UndecidedSize, bind_hint, data_of, evaluate, recording, variable
 from ..ops.registry import TensorType
 from ..runtime.memory import lifetimes, lower_bound
@@ -62,6 +64,7 @@ def compile(
         found = from_cache(key)
         if found is not None:
             return found
+    client.start()  # beside the reading of the model
     graph = _as_graph(model, shapes, freeze)
     with records.using(choices):
         net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress())
@@ -102,12 +105,15 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
         units: dict[Any, _Unit] = {}
         steps: list[tuple[FusedGroup, _Unit, list[Any]]] = []
         real = [g for g in groups if not g.is_alias]
+        building = Building(target, checks_bounds(None))
         for k, group in enumerate(real):
             sizes = sizes_of_group(group)
             signature = _signature(group, sizes)
             unit = units.get(signature)
             if unit is None:
                 unit = units[signature] = _make_unit(group, len(units), target, sizes, graph.guards)
+                with _hint_at_sizes(graph):
+                    building.add(unit.func)
             for g in unit.guards:
                 size = evaluate(g.size, sizes.back)
                 if isinstance(size, Dim):
@@ -121,13 +127,10 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
             if progress is not None:
                 progress(k + 1, len(real) + 1, str(group))
         lowered_s = time.perf_counter() - start
-        try:
-            module = build([u.func for u in units.values()] if units else _nothing(), target=target)
-        except TecError as error:
-            if error.hint is not None or not any(v.type.is_symbolic for v in graph.inputs):
-                raise
-            hint = bind_hint(*(v.shape for v in graph.inputs))
-            raise type(error)(error.message, where=error.where, hint=hint, locate=False) from error
+        with _hint_at_sizes(graph):
+            if not units:
+                building.add(_nothing())
+            module = building.finish()
         if progress is not None:
             progress(len(real) + 1, len(real) + 1, "code")
     plan, params = make_plan(graph, groups, [(g, u.name, u.inputs, sizes) for g, u, sizes in steps], checks)
@@ -144,6 +147,18 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
         flops=data_of(graph.flops()),
     )
     return Network(module, plan, params, report)
+
+
+@contextmanager
+def _hint_at_sizes(graph: Graph) -> Iterator[None]:
+    """Errors of code generation on a network with symbolic inputs say that these can be bound."""
+    try:
+        yield
+    except TecError as error:
+        if error.hint is not None or not any(v.type.is_symbolic for v in graph.inputs):
+            raise
+        hint = bind_hint(*(v.shape for v in graph.inputs))
+        raise type(error)(error.message, where=error.where, hint=hint, locate=False) from error
 
 
 def _line(n: Any) -> str:

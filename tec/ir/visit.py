@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ..locks import fork_safe_lock
 from . import expr as E
 from . import stmt as S
 
@@ -262,13 +263,28 @@ def holds(s: S.Stmt, kind: type[S.Stmt]) -> bool:
 
 @contextmanager
 def deep_recursion(frames: int = MAX_FRAMES) -> Iterator[None]:
-    """Room for the walks of expressions with thousands of terms; a decorator as well."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, frames))
+    """Room for the walks of expressions with thousands of terms; a decorator as well.
+
+    The limit is the process's: with several threads inside, the last one out puts back what the first one found.
+    """
+    global _deep, _usual_limit
+    with _DEEP_LOCK:
+        if _deep == 0:
+            _usual_limit = sys.getrecursionlimit()
+        _deep += 1
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), frames))
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        with _DEEP_LOCK:
+            _deep -= 1
+            if _deep == 0:
+                sys.setrecursionlimit(_usual_limit)
+
+
+_DEEP_LOCK = fork_safe_lock()
+_deep = 0  # blocks of deep_recursion that are open
+_usual_limit = 1000
 
 
 def _same(e: E.Expr) -> E.Expr:

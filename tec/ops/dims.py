@@ -589,7 +589,8 @@ def variable(name: str) -> Var:
     v = _variables.get(name)
     if v is None:
         safe = "".join(ch if ch.isalnum() and ch.isascii() else "_" for ch in name)
-        v = _variables[name] = Var(safe if safe[:1].isalpha() else f"n_{safe}", "int32", True)
+        made = Var(safe if safe[:1].isalpha() else f"n_{safe}", "int32", True)
+        v = _variables.setdefault(name, made)  # another thread may have been first
         _names[id(v)] = name
     return v
 

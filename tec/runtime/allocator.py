@@ -16,12 +16,12 @@ requested size and are given back at once.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import DeviceError
+from ..locks import fork_safe_lock
 
 if TYPE_CHECKING:
     from .surface import Driver
@@ -76,7 +76,7 @@ class CachingAllocator:
         self.label = label
         self.exact = bool(getattr(driver, "exact_alloc", driver.kind == "emu"))
         self.multi_stream = False  # set when the device gets a second stream
-        self._lock = threading.RLock()
+        self._lock = fork_safe_lock()
         self._free: dict[int, list[int]] = {}
         self._live: dict[int, int] = {}  # address -> block bytes
         self._returned: deque[int] = deque()

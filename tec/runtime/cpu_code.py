@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import PackageError
+from ..locks import fork_safe_lock
 from .objfile import LoadedObject, load_object
 
 # bytes objects as the two argument blocks: ctypes hands their contents over without a copy.
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p)
 _BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-_LOCK = threading.Lock()
+_LOCK = fork_safe_lock()
 _SUPPORT: dict[bytes, LoadedObject] = {}
 _STAND_INS: dict[str, Any] = {}
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceError
+from ..locks import fork_safe_lock
 from .allocator import CachingAllocator, MemoryStats
 from .drivers import open_driver
 from .surface import DeviceAttributes
@@ -186,7 +187,7 @@ def host_memory() -> tuple[int, int]:
         return 0, 0
 
 
-_LOCK = threading.Lock()
+_LOCK = fork_safe_lock()
 _DEVICES: dict[tuple[str, int, int], Device] = {}
 
 

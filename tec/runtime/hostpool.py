@@ -1,21 +1,23 @@
 """The helpers that CPU code calls (`tec_parallel_for`, `tec_alloc`, `tec_free`): one thread pool a process.
 
 Their machine code is part of tec (`_pool_data`, made from tec/codegen/pool.py), so neither packages nor their users need a
-compiler. Threads: TEC_NUM_THREADS, else the cores this process may run on. After a fork the child starts its own workers.
+compiler. Threads: TEC_NUM_THREADS (256 at the most), else the cores this process may run on; they
+end before the process does. After a fork the child starts its own workers.
 """
 
 from __future__ import annotations
 
+import atexit
 import base64
 import ctypes
 import os
-import threading
 import zlib
 
+from ..locks import fork_safe_lock
 from .objfile import HOST, LoadedObject, load_object
 
 HELPERS = ("tec_parallel_for", "tec_alloc", "tec_free")
-_LOCK = threading.Lock()
+_LOCK = fork_safe_lock()
 _POOL: LoadedObject | None = None  # never unloaded: its workers run in it
 
 
@@ -45,6 +47,10 @@ def pool() -> LoadedObject | None:
                 _configure(loaded, default_threads())
                 if hasattr(os, "register_at_fork"):
                     os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(loaded.address("tec_pool_reset")))
+                # The code is never unmapped, not when the interpreter clears its modules either: a thread that some other
+                # thread's loop keeps busy at exit runs in it.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded._mapping))
+                atexit.register(ctypes.CFUNCTYPE(None)(loaded.address("tec_pool_stop")))
                 _POOL = loaded
     return _POOL
 

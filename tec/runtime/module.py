@@ -11,11 +11,11 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError, TecError
+from ..locks import fork_safe_lock
 from ..target import CHIPS, Target
 from . import device as devices
 from .device import Device
@@ -63,7 +63,7 @@ class Module:
             specs[entry_name] = {"signature": dict(signature), "program": program, "asserts": list(asserts)}
         self.entry_name = entry_name or next(iter(specs), "")
         self.specs = specs
-        self._lock = threading.RLock()
+        self._lock = fork_safe_lock()
         self._functions: dict[str, Function] = {}
         self._loaded: dict[Device, tuple[Any, dict[str, Any]]] = {}
         self._cpu: Any = None
@@ -74,7 +74,8 @@ class Module:
     def __repr__(self) -> str:
         names = ", ".join(f.prototype for f in map(self.__getitem__, self.specs))
         code = f"{len(self.image)} bytes of code" if self.image else ""
-        inner = f"imports {self.imported_modules}" if self.imported_modules else ""
+        n = len(self.imported_modules)
+        inner = f"imports {self.imported_modules if n < 2 else f'{n} modules'}" if n else ""
         return f"<tec.Module {self.kind} " + "; ".join(x for x in (names, self.target, code, inner) if x) + ">"
 
     # ---- functions
@@ -131,7 +132,7 @@ class Module:
     def get_source(self, kind: str | None = None) -> str:
         """Source text: "ir" (loop IR), "llvm", "asm", "ptx" ("sass" for CUDA code where nvdisasm is installed).
 
-        A host module without that text gives its device module's.
+        A module without that text gives that of the modules it imports, one behind the other.
         """
         if kind is None:
             kind = next((k for k in _DEFAULT_SOURCES if k in self.sources), None)
@@ -143,11 +144,9 @@ class Module:
         if text is None:
             if kind == "sass" and self.kind == "cuda":
                 return self._sass()
-            for m in self.imported_modules:
-                try:
-                    return m.get_source(kind)
-                except ArgumentError:
-                    continue
+            some = [m.get_source(kind) for m in self.imported_modules if kind in m._source_kinds()]
+            if some:
+                return "\n\n".join(some)
             raise ArgumentError(
                 f"no source of kind {kind!r} in this {self.kind} module",
                 hint=f"kinds: {', '.join(self._source_kinds()) or 'none'}",
@@ -163,10 +162,18 @@ class Module:
         return kinds
 
     def get_binary(self) -> bytes:
-        """The code: a code object (rocm), PTX text (cuda) or an ELF object (llvm)."""
-        if not self.image and self.imported_modules:
+        """The code: a code object (rocm), PTX text (cuda) or an ELF object (llvm); of several functions or kernels an archive
+        of them (the format of `ar`)."""
+        if self.image or not self.imported_modules:
+            return self.image
+        if len(self.imported_modules) == 1:
             return self.imported_modules[0].get_binary()
-        return self.image
+        return archive([(m.code_name, m.get_binary()) for m in self.imported_modules])
+
+    @property
+    def code_name(self) -> str:
+        """The name of the function or kernel that a module of one has."""
+        return self.entry_name or next(iter(self.attrs.get("kernels", ())), "") or self.kind
 
     def _sass(self) -> str:
         tool = shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
@@ -191,7 +198,8 @@ class Module:
         driver = device.driver
         assert driver is not None
         missing: DeviceError | None = None
-        for m in [m for m in self.imported_modules if m.kind == device.kind] or [self]:
+        some = [m for m in self.imported_modules if m.kind == device.kind] or [self]
+        for m in [m for m in some if name in m.attrs.get("kernels", ())] or some:
             loaded, handles = m._load(device)
             handle = handles.get(name)
             if handle is None:
@@ -239,6 +247,10 @@ class Module:
     def cpu_function(self, name: str) -> Callable[[bytes, bytes], int]:
         """The machine-code function on the CPU."""
         with self._lock:
+            if not self.image:
+                for m in self.imported_modules:
+                    if name in m.specs:
+                        return m.cpu_function(name)
             if self._cpu is None:
                 from .cpu_code import CpuCode
 
@@ -317,6 +329,17 @@ class Module:
 def _sm(chip: str) -> int:
     """The number of an NVIDIA chip's name: 90 of sm_90 and sm_90a."""
     return int(chip.removeprefix("sm_").removesuffix("a"))
+
+
+def archive(members: Iterable[tuple[str, bytes]]) -> bytes:
+    """An archive in the format of `ar`, with long names as GNU's: what `objdump` and linkers read."""
+    names, body = b"", b""
+    for name, data in members:
+        head = f"/{len(names)}"
+        names += name.encode() + b"/\n"
+        body += f"{head:<16}{0:<12}{0:<6}{0:<6}{'644':<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) & 1)
+    names += b"\n" * (len(names) & 1)
+    return b"!<arch>\n" + f"{'//':<48}{len(names):<10}`\n".encode() + names + body
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:

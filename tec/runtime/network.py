@@ -9,7 +9,6 @@ functions with arrays whose addresses do not change between runs of equal shapes
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..locks import fork_safe_lock
 from . import device as devices
 from . import exprs, memory
 from .arguments import Param
@@ -64,7 +64,7 @@ class Network:
         self._check_plan()
         self._bound: dict[Any, _Bound] = {}
         self._weights: dict[Device, dict[str, NDArray]] = {}
-        self._lock = threading.RLock()
+        self._lock = fork_safe_lock()
 
     def __repr__(self) -> str:
         ins = ", ".join(

@@ -7,13 +7,13 @@ keeps the owner alive. Strides count elements.
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import DeviceError
+from ..locks import fork_safe_lock
 from .allocator import MemoryStats, human
 from .device import Device, host_memory
 
@@ -23,7 +23,7 @@ ALIGN = 64
 class _CpuCount:
     """Bytes and blocks that live CPU arrays hold."""
 
-    lock = threading.RLock()  # a garbage collection inside may free another array
+    lock = fork_safe_lock()  # a garbage collection inside may free another array
     used = peak = blocks = allocs = 0
 
     @classmethod

@@ -10,12 +10,12 @@ from __future__ import annotations
 import platform
 import re
 import shlex
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from ..errors import TargetError
+from ..locks import cached_property
 from .chips import CHIPS, KB, Chip, MatrixShape
 from .cpus import CORES, Core, core_named, cpu_machine, host_core, host_cores, with_features
 from .machines import MACHINES, Machine, find_product, machine_of_chip, product_key
@@ -216,20 +216,22 @@ class Target:
     # ---- the current target
 
     def __enter__(self) -> Target:
-        _STACK.append(_CURRENT.set(self))
+        _ENTERED.set((self, *_ENTERED.get()))
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _CURRENT.reset(_STACK.pop())
+        _ENTERED.set(_ENTERED.get()[1:])
 
     @staticmethod
     def current() -> Target | None:
-        """The innermost `with Target(...)`, or None."""
-        return _CURRENT.get()
+        """The innermost `with Target(...)` of this thread or asyncio task, or None."""
+        entered = _ENTERED.get()
+        return entered[0] if entered else None
 
 
-_CURRENT: ContextVar[Target | None] = ContextVar("tec_target", default=None)
-_STACK: list[Token[Target | None]] = []
+# The targets entered, innermost first. A target may be entered by several threads and tasks at once, so nothing of it is kept
+# in the target or in the module: the tuple belongs to the context alone.
+_ENTERED: ContextVar[tuple[Target, ...]] = ContextVar("tec_target", default=())
 
 
 _CORES = 8  # of a CPU that is named and not at hand: a desktop's

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Any
 
 from ..errors import ExprError
@@ -19,16 +19,15 @@ class TagScope:
         if not isinstance(tag, str) or not tag:
             raise ExprError(f"a tag is text, not {tag!r}")
         self.tag = tag
-        self._tokens: list[Token[str]] = []
 
     def __enter__(self) -> TagScope:
         if _TAG.get():
             raise ExprError(f"tag_scope {self.tag!r} inside of tag_scope {_TAG.get()!r}", hint="tag scopes do not nest")
-        self._tokens.append(_TAG.set(self.tag))
+        _TAG.set(self.tag)
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _TAG.reset(self._tokens.pop())
+        _TAG.set("")  # scopes do not nest
 
     def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(f)

@@ -22,7 +22,7 @@ def test_compile_then_run_agrees_with_onnxruntime(tec_cli, tiny, tmp_path):
     assert made.exit_code == 0, made.output
     facts = json.loads(made.stdout)
     assert facts["file_bytes"] == out.stat().st_size and facts["code_bytes"] > 0
-    assert {"graph.txt", "loops.ir", "code.ll", "code.s", "code.o"} <= {p.name for p in (tmp_path / "dump").iterdir()}
+    assert {"graph.txt", "loops.ir", "code.ll", "code.s", "code.a"} <= {p.name for p in (tmp_path / "dump").iterdir()}
     assert "define" in (tmp_path / "dump" / "code.ll").read_text()
     x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
@@ -230,30 +230,13 @@ def test_paths_in_reports_are_kept(package: Path):
 
     net = load(str(package))
     kernels = kernels_of(net)
-    assert all(k.ir and k.llvm.startswith("define") and k.asm.startswith(k.name) for k in kernels)
+    for k in kernels:  # each has its own text, and nothing of the others
+        assert f"def {k.name}(" in k.ir and f"@{k.name}(" in k.llvm and f"\n{k.name}:" in k.asm
+        assert not any(f"@{other.name}(" in k.llvm for other in kernels if other is not k)
+    assert len(kernels) == len(net.module.imported_modules) > 1
     steps = steps_of(net)
     conv = next(s for s in steps if s.ops[0].startswith("conv"))
     assert conv.flops >= 2 * 8 * 8 * 8 * 27 and conv.bytes >= 4 * (192 + 216 + 8 + 512)
-
-
-def test_parts_of_a_cpu_function_stand_with_it():
-    from tec.cli.listing import _with_parts, cut_asm, cut_llvm
-
-    llvm = cut_llvm(
-        "define i32 @f1(ptr %a) {\n  ret i32 0\n}\n\ndefine internal i32 @f1.parallel3(ptr %c) {\n  ret i32 1\n}\n\ndefine i32 @f12() {\n  ret i32 2\n}\n"
-    )
-    assert list(llvm) == ["f1", "f1.parallel3", "f12"]
-    text = _with_parts(llvm, "f1")
-    assert "ret i32 0" in text and "ret i32 1" in text and "ret i32 2" not in text
-    asm = cut_asm("\t.type\tf1,@function\nf1:\n\tret\n.Lfunc_end0:\n\t.size\tf1, 1\n\t.type\tg,@function\ng:\n\tnop\n")
-    assert asm == {"f1": "f1:\n\tret", "g": "g:\n\tnop"}
-
-
-def test_ptx_is_cut_by_entry():
-    from tec.cli.listing import cut_asm
-
-    ptx = ".version 8.0\n.visible .entry a(\n)\n{\n\tret;\n}\n.visible .entry b(\n)\n{\n\tret;\n}\n\0"
-    assert list(cut_asm(ptx)) == ["a", "b"]
 
 
 def test_an_input_that_decides_on_the_shape_is_frozen(tec_cli, tmp_path):

@@ -11,8 +11,8 @@ import pytest
 
 import tec
 from tec import te
-from tec.codegen.line_info import without_lines
 from tec.emulator.errors import KernelFault
+from tec.llvmworker.jobs import without_lines
 
 CHIPS = ("gfx90a", "gfx942", "gfx1100")
 HERE = __file__

@@ -1,0 +1,238 @@
+"""What is asked of LLVM, done: the only code of tec that lets LLVM parse, optimise or emit. It is the worker's program too.
+
+In: a job, a dict of plain data. Out: a dict of plain data. As a program (`main`, with llvmlite and the standard library
+alone, so that it is there in 0.05 s) it reads jobs from its standard input and answers them in order on its standard output,
+each pickled behind its length. It ends with its caller, when it has had nothing to do for a while, by SIGALRM when a job
+takes too long, and in whatever way LLVM chooses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import re
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+HEADER = struct.Struct("<Q")
+BEGUN = {"begun": True}  # said before a job: what ends the worker from here on is the job's doing
+IDLE_S = 60.0  # a worker holds about 100 MB, and a new one costs 0.05 s: it need not wait long
+LARGEST_BYTES = 1 << 30  # a worker that has grown beyond this answers and goes; the next one starts small
+
+# Debug locations, as LLVM prints them: uses, nodes, and the flag that says they are there.
+_USES = re.compile(r",? !dbg !\d+")
+_NODES = re.compile(r"(?m)^(?:!llvm\.dbg\.cu = .*|!\d+ = (?:distinct )?!DI\w+\(.*\))\n")
+_FLAG_NODE = re.compile(r'(?m)^(!\d+) = !\{i32 2, !"Debug Info Version", i32 3\}\n')
+
+
+@lru_cache(maxsize=1)
+def binding() -> Any:
+    """`llvmlite.binding`, with every target of the wheel initialised."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()
+    return llvm
+
+
+@lru_cache(maxsize=32)
+def _machine(triple: str, cpu: str, features: str, opt: int, code_model: str) -> Any:
+    jit = code_model == "jitdefault"
+    target = binding().Target.from_triple(triple)
+    return target.create_target_machine(cpu=cpu, features=features, opt=opt, reloc="pic", codemodel=code_model, jit=jit)
+
+
+def without_lines(text: str) -> str:
+    """A module's text with no trace of debug locations."""
+    if "!dbg" not in text:
+        return text
+    flag = _FLAG_NODE.search(text)
+    if flag is not None:
+        text = text.replace(flag[0], "")
+        text = re.sub(rf"(?m)^(!llvm\.module\.flags = .*?)(?:, )?{re.escape(flag[1])}(?=[,}}])", r"\1", text)
+    return _NODES.sub("", _USES.sub("", text))
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Do a job. What LLVM refuses with a message is the answer {"error": message}.
+
+    {"do": "facts"}: the host's CPU, its features, LLVM's version. {"do": "layout", "machine"}: the data layout.
+    {"do": "compile", "text", "machine", "speed", "passes", "want"}: a module of LLVM IR text is optimised at `speed` (0 not at
+    all) with the "default" passes, those "plain" (nothing vectorized or unrolled) or those of "registers"; `want` names what is made of it, of "object", "asm", "llvm" (the
+    optimised text) and "bare object" (without debug locations). machine: (triple, cpu, features, opt, code model).
+    """
+    seconds: dict[str, float] = {}
+    answer: dict[str, Any] = {"seconds": seconds}
+    try:
+        if job["do"] == "facts":
+            import llvmlite
+
+            llvm = binding()
+            answer["cpu"] = str(llvm.get_host_cpu_name())
+            answer["features"] = str(llvm.get_host_cpu_features().flatten())
+            answer["triple"] = str(llvm.get_default_triple())
+            answer["version"] = f"{llvm.llvm_version_info}/{llvmlite.__version__}"
+        elif job["do"] == "layout":
+            answer["layout"] = str(_machine(*job["machine"]).target_data)
+        else:
+            _compile(job, answer, seconds)
+    except RuntimeError as e:  # llvmlite's
+        return {"error": str(e), "seconds": seconds}
+    return answer
+
+
+@contextlib.contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds[step] = seconds.get(step, 0.0) + time.perf_counter() - start
+
+
+def _compile(job: dict[str, Any], answer: dict[str, Any], seconds: dict[str, float]) -> None:
+    """`emit_object` and `emit_assembly` change the module, and a second emission from one module can end the process: each
+    but the last gets a fresh parse of the optimised text."""
+    machine, want = _machine(*job["machine"]), list(job["want"])
+    with _timed(seconds, "parse"):
+        module = _parse(job["text"])
+    with _timed(seconds, "optimise"):
+        _optimise(module, machine, job["speed"], job["passes"])
+    text = None
+    if want != ["object"] and want != ["asm"]:
+        text = str(module)
+    for what in want:
+        if what == "llvm":
+            answer[what] = text
+            continue
+        if text is not None:
+            with _timed(seconds, "parse"):
+                module = _parse(without_lines(text) if what == "bare object" else text)
+        with _timed(seconds, "emit " + what):
+            answer[what] = machine.emit_assembly(module) if what == "asm" else bytes(machine.emit_object(module))
+
+
+def _parse(text: str) -> Any:
+    """A verified module in a context of its own: LLVM keeps the types and constants of a context as long as it is there."""
+    llvm = binding()
+    module = llvm.parse_assembly(text, llvm.create_context())
+    module.verify()
+    return module
+
+
+def _optimise(module: Any, machine: Any, speed: int, passes: str) -> None:
+    """LLVM's pipeline of a level, without its loop vectorizer: that one asserts on ordinary loops (its two cost models
+    disagree), and tec vectorizes by its schedules."""
+    if speed <= 0:
+        return
+    llvm = binding()
+    options = llvm.create_pipeline_tuning_options(speed_level=speed)
+    options.loop_vectorization = False
+    options.slp_vectorization = options.loop_unrolling = passes == "default"
+    builder = llvm.create_pass_builder(machine, options)
+    if passes == "registers":
+        manager = llvm.create_new_module_pass_manager()
+        manager.add_sroa_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_simplify_cfg_pass()
+        manager.add_aggressive_dce_pass()
+    else:
+        manager = builder.getModulePassManager()
+    manager.run(module, builder)
+
+
+# ---- the program
+
+
+def send(fd: int, message: Any) -> None:
+    """Write a message behind its length. Plain descriptors: buffered streams hold locks that a fork or an exit may find taken."""
+    data = pickle.dumps(message, protocol=5)
+    rest = memoryview(HEADER.pack(len(data)) + data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def receive(fd: int) -> Any:
+    """The next message. EOFError where the other side is gone."""
+    (size,) = HEADER.unpack(_read(fd, HEADER.size))
+    return pickle.loads(_read(fd, size))
+
+
+def _read(fd: int, size: int) -> bytes:
+    parts = []
+    while size:
+        part = os.read(fd, min(size, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _limits(memory_bytes: int) -> None:
+    """No core files; and memory that runs out here, not in the caller's process."""
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if memory_bytes and (hard == resource.RLIM_INFINITY or memory_bytes < hard):
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, hard))
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
+
+
+def main() -> None:
+    """Answer jobs until there are no more."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle
+    # The pipes get numbers of their own, and what LLVM prints goes to the log that is standard error.
+    requests, answers = os.dup(0), os.dup(1)
+    os.dup2(2, 1)
+    os.close(0)
+    settings = receive(requests)
+    sys.path += settings["path"]  # behind the standard library: no file of the user's is taken for a module of it
+    _limits(settings["memory_bytes"])
+    timeout_s = settings["timeout_s"]
+    jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def read() -> None:  # jobs are taken off the pipe while LLVM works, so that the caller never waits to hand one over
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                jobs.put(receive(requests))
+        os._exit(0)
+
+    binding()
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            job = jobs.get(timeout=IDLE_S)
+        except queue.Empty:
+            os._exit(0)
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, timeout_s)
+        with contextlib.suppress(OSError):
+            send(answers, BEGUN)
+        answer = run(job)
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            send(answers, answer)
+        except OSError:
+            os._exit(0)
+        if _resident_bytes() > LARGEST_BYTES:
+            os._exit(0)
