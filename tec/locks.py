@@ -20,7 +20,11 @@ _LOCKS: WeakSet[Any] = WeakSet()
 
 def fork_safe_lock() -> Any:
     """A reentrant lock (`with lock:`) that is free in a forked child, whoever held it in the parent."""
-    lock = threading.RLock()
+    return adopt(threading.RLock())
+
+
+def adopt(lock: Any) -> Any:
+    """Make a lock of somebody else's free in a forked child."""
     _LOCKS.add(lock)
     return lock
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from ..ir import Expr, IntImm, Reduce, Var
+from ..locks import cached_property
 from ..schedule import Schedule, create_schedule
 from ..schedule.rewrite import replace_inputs, replace_reads, substitute_all
 from ..te import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 from ..errors import CodegenError
-from ..locks import fork_safe_lock
+from ..locks import adopt, fork_safe_lock
 from . import jobs
 
 MAX_WORKERS = 8  # Python lowers a network's functions about as fast as two workers compile them
@@ -32,6 +32,9 @@ TIMEOUT_S = 600.0  # the longest job met, a kernel of 20,000 instructions for th
 _HERE = os.path.dirname(os.path.abspath(jobs.__file__))
 _TRIES = 3  # of a job whose worker was gone through no fault of its own
 _LOG_BYTES = 1 << 16  # of a dead worker's last words
+
+if hasattr(tempfile, "_once_lock"):
+    adopt(tempfile._once_lock)  # held while the first temporary file of a process is made
 
 TIMES: dict[str, float] = {}  # seconds by step, summed over the process and its workers
 
