@@ -69,8 +69,8 @@ def report(asm: str) -> list[KernelReport]:
 def _metadata(asm: str) -> list[dict[str, str]]:
     """The entries of amdhsa.kernels; those of arguments are nested deeper and left out."""
     kernels: list[dict[str, str]] = []
-    text = asm.partition("amdhsa.kernels:")[2].partition("amdhsa.target:")[0]
-    for line in text.splitlines():
+    modules = asm.split("amdhsa.kernels:")[1:]  # a text may hold several, one behind the other
+    for line in "".join(m.partition("amdhsa.target:")[0] for m in modules).splitlines():
         if line.startswith("  - "):
             kernels.append({})
         match = _FIELD.match(line)
