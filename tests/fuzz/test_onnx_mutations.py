@@ -77,7 +77,7 @@ def mutate_graph(r, model):
     for _ in range(r.choice([1, 1, 2, 3])):
         node = r.choice(g.node)
         names = [o for x in g.node for o in x.output] + [t.name for t in g.initializer] + ["x", "", "nowhere"]
-        how = r.randrange(9)
+        how = r.randrange(10)
         if how == 0 and node.input:
             node.input[r.randrange(len(node.input))] = r.choice(names)
         elif how == 1:
@@ -116,7 +116,58 @@ def mutate_graph(r, model):
                 continue  # an earlier mutation has damaged it
             if values.dtype == np.int64 and values.size:
                 t.CopyFrom(numpy_helper.from_array(values * 0 + r.choice([-1, 0, 1, 99, 2**40]), t.name))
+        elif how == 9:
+            ask_for_more(r, m)
     return m
+
+
+def ask_for_more(r, m):
+    """One thing that asks for more than a small file should get: memory, time, another file."""
+    g = m.graph
+    how = r.randrange(5)
+    node = r.choice(g.node)
+    if how == 0 and node.input:  # a sparse tensor in place of an input, right or not
+        dims = r.choice([[4], [2, 3], [1 << 40], [1 << 40, 1 << 40], [-4], []])
+        index = np.array([r.choice([0, 3, 7, -1, 1 << 40])] * r.choice([0, 1, 2]), np.int64)
+        values = numpy_helper.from_array(np.ones(r.choice([0, 1, 2]), "f"), "sparse")
+        g.sparse_initializer.append(helper.make_sparse_tensor(values, numpy_helper.from_array(index, "i"), dims))
+        node.input[r.randrange(len(node.input))] = "sparse"
+    elif how == 1:  # an operator that makes much of a number
+        op = r.choice(["ConstantOfShape", "Range", "HannWindow", "EyeLike", "RegexFullMatch", "StringSplit"])
+        g.initializer.append(
+            numpy_helper.from_array(np.array([r.choice([0, -1, 3, 1 << 31, 1 << 40, 1 << 62])]), "much")
+        )
+        made = helper.make_node(op, ["much"] * (3 if op == "Range" else 1), ["made"])
+        if op == "RegexFullMatch":
+            made.attribute.append(helper.make_attribute("pattern", "(a+)+$"))
+        g.node.insert(0, made)
+        if node.input:
+            node.input[r.randrange(len(node.input))] = "made"
+    elif how == 2 and node.input:  # one of very many
+        many = [node.input[0]] * r.choice([33, 200, 1000])
+        node.CopyFrom(helper.make_node("Concat", many, node.output[:1], axis=r.choice([0, 1, -1, 9])))
+    elif how == 3:  # weights elsewhere
+        t = r.choice(g.initializer)
+        t.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (
+            ("location", r.choice(["w", "../w", "/dev/zero", "a\0b", ""])),
+            ("offset", r.choice(["0", "-1", "x"])),
+        ):
+            t.external_data.add(key=key, value=value)
+    elif how == 4 and node.input:  # a long loop
+        name = node.input[0]
+        info = helper.make_tensor_value_info
+        body = helper.make_graph(
+            [helper.make_node("Identity", ["c"], ["c2"]), helper.make_node("Neg", ["a"], ["b"])], "body",
+            [info("k", TensorProto.INT64, []), info("c", TensorProto.BOOL, []), info("a", TensorProto.FLOAT, None)],
+            [info("c2", TensorProto.BOOL, []), info("b", TensorProto.FLOAT, None)],
+        )  # fmt: skip
+        trips = r.choice([0, 1, 7, 200, 50_000, 1 << 62, -1])
+        g.initializer.append(numpy_helper.from_array(np.int64(trips), "trips"))
+        g.initializer.append(numpy_helper.from_array(np.bool_(True), "going"))
+        at = list(g.node).index(node)
+        g.node.insert(at, helper.make_node("Loop", ["trips", "going", name], ["looped"], body=body))
+        g.node[at + 1].input[0] = "looped"
 
 
 def limited(runner):
