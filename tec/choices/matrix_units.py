@@ -196,7 +196,7 @@ def schedule(
     `unit` "tf32" lets a float32 product run on 19-bit matrix units, which nothing does unasked.
     """
     p = operands(mm)
-    if p is None or not _follows(out, mm):
+    if p is None or not follows(out, mm):
         return False
     tiling = tiling or choose(p, mm.output(0).dtype, target, unit)
     if tiling is None:
@@ -228,7 +228,7 @@ def schedule(
     return True
 
 
-def _follows(out: Operation, mm: ComputeOp, known: set[Operation] | None = None) -> bool:
+def follows(out: Operation, mm: ComputeOp, known: set[Operation] | None = None) -> bool:
     """Whether `out` reads the product, at any distance, at its own place alone: what an epilogue on the accumulators can do."""
     known = set() if known is None else known  # what is found to follow: an epilogue may read one value many times
     if out is mm or out in known:
@@ -245,7 +245,7 @@ def _follows(out: Operation, mm: ComputeOp, known: set[Operation] | None = None)
                 i is a.var or (isinstance(i, IntImm) and i.value == 0 and _single(a))
                 for i, a in zip(read.indices, out.axis)
             )
-            if not own or not _follows(op, mm, known):
+            if not own or not follows(op, mm, known):
                 return False
     known.add(out)
     return True

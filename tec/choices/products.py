@@ -19,6 +19,7 @@ from . import matrix_units, padding, parallel
 from .group import Group, begin, const_shape, extent, largest_divisor, reduce_size, same_shape, size_of, substitute
 from .pointwise import begin_cpu
 from .space import Choice, Cost, Scheduled, Space
+from .warpgroups import WarpgroupProduct
 
 _OPEN_ROWS = 8  # of a register tile where the number of rows is symbolic
 _FEW_GROUPS = 64  # work-groups below which a GPU is better off with more and smaller ones
@@ -30,6 +31,9 @@ def match(group: Group, target: Target) -> Iterator[Space]:
         if target.is_gpu:
             if _thin(group):
                 continue
+            hopper = WarpgroupProduct.match(group, target, op)
+            if hopper is not None:
+                yield hopper
             space: Space | None = matrix_units.match(group, target, op) or SharedTiles.match(group, target, op)
         else:
             space = RegisterTiles.match(group, target, op) if op.tag == "matmul" else None

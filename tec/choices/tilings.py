@@ -44,7 +44,7 @@ DRAFTS = (
 )  # fmt: skip
 LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
 _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
-_L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
+L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
 _MARGIN = 0.95  # a smaller tile is taken where it should need less than this of a larger one's time: the estimate is no better than that
 
 
@@ -163,7 +163,7 @@ def clocks(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     lds = (reads + t.m + t.n) * t.k * shape.bytes / machine.scratch_bytes_a_clock
     count = -(-shape.k // t.k)
     near = machine.level("L2")
-    gbps = (near.gbps if near is not None else None) or _L2_TIMES * machine.memory_gbps
+    gbps = (near.gbps if near is not None else None) or L2_TIMES * machine.memory_gbps
     memory = groups * count * (t.m + t.n) * t.k * shape.bytes / (gbps * 1e3 / machine.clock_mhz)
     step, limit = max((macs, "matrix"), (lds, "LDS"))
     # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.

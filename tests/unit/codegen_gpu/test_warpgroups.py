@@ -203,3 +203,65 @@ def test_a_copy_that_nothing_waits_for_is_refused() -> None:
     target, s, args = sgemm(256, 128, 96, pipeline="")
     with pytest.raises(tec.TecError, match="in no pipeline"):
         tec.build(s, args, target)
+
+
+# ---- as a choice
+
+
+def network_product(m: int, n: int, k: int, batch: int = 0) -> list[Any]:
+    """relu(A B + bias) in float16, as a network's group has it."""
+    lead = (batch,) if batch else ()
+    a, b = te.placeholder((*lead, m, k), "float16", name="A"), te.placeholder((*lead, k, n), "float16", name="B")
+    bias = te.placeholder((n,), "float16", name="bias")
+    kk = te.reduce_axis((0, k), "k")
+
+    def product(*at: Any) -> Any:
+        *i, r, c = at
+        return te.sum(a[(*i, r, kk)].astype("float32") * b[(*i, kk, c)].astype("float32"), axis=kk)
+
+    p = te.compute((*lead, m, n), product, name="P")
+
+    def end(*at: Any) -> Any:
+        return te.maximum(p[at] + bias[at[-1]].astype("float32"), te.const(0, "float32")).astype("float16")
+
+    return [a, b, bias, te.compute((*lead, m, n), end, name="C")]
+
+
+@pytest.mark.parametrize(("m", "n", "k", "batch"), [(1280, 1536, 192, 0), (256, 128, 136, 48)])
+def test_networks_get_it_where_there_are_tiles_enough(m: int, n: int, k: int, batch: int) -> None:
+    from tec.choices import schedule, spaces
+
+    *ins, out = network_product(m, n, k, batch)
+    first, *rest = spaces([out], HOPPER)
+    assert first.template == "warpgroup product" and rest
+    made = schedule([out], HOPPER)
+    text = ptx(made.schedule, [*ins, *made.outputs], HOPPER)
+    assert "wgmma.mma_async" in text and ".local" not in text
+    small = network_product(128, 128, k)
+    assert spaces([small[-1]], HOPPER)[0].template != "warpgroup product"
+    assert "warpgroup product" not in [s.template for s in spaces([out], "cuda -arch=sm_90")]
+
+
+def test_a_chosen_tile_with_an_epilogue_is_right() -> None:
+    from tec.choices import schedule
+
+    m, n, k = 200, 136, 136
+    *ins, out = network_product(m, n, k)
+    made = schedule(
+        [out], HOPPER, {"template": "warpgroup product", "rows": 64, "columns": 64, "stages": 2, "stays": False}
+    )
+    a, b = operands(m, n, k, "float16")
+    bias = np.linspace(-1, 1, n).astype(np.float16)
+    c = np.full((m, n), np.nan, np.float16)
+    low = tec.lower(made.schedule, [*ins, *made.outputs], simple_mode=True, target=HOPPER)
+    run(next(iter(low)), [a, b, bias, c])
+    want = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + bias, 0)
+    np.testing.assert_allclose(c.astype(np.float64), want, rtol=2e-3, atol=2e-2)
+
+
+def test_an_illegal_choice_says_why() -> None:
+    from tec.choices import schedule
+
+    *_, out = network_product(1280, 1536, 192)
+    with pytest.raises(tec.ScheduleError, match="shared memory"):
+        schedule([out], HOPPER, {"template": "warpgroup product", "rows": 128, "columns": 256, "stages": 6})

@@ -1,0 +1,196 @@
+"""Matrix products by warpgroups (Hopper): tiles by bulk copies into a ring, wgmma, results out as tiles (see docs/matrix-units.md).
+
+One warpgroup fetches, the others multiply 64 rows each. Work-groups may stay for all their tiles, which lets one tile's results go out while the next
+one's operands come; tiles then go in bands of rows, so that neighbours share operands in the second-level cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..ir.dtype import dtype_info
+from ..ir.matrix import find_warpgroup
+from ..schedule import Schedule
+from ..target import Target
+from ..te import ComputeOp, PlaceholderOp, intrin, thread_axis
+from .group import Group, begin, const_shape
+from .matrix_units import Product, follows, operands
+from .space import Choice, Cost, Scheduled, Space
+from .tilings import L2_TIMES
+
+_ROW_BYTES = 128  # of a tile: the copy engine's widest swizzle
+_SLACK_BYTES = 2048  # of shared memory: barriers, and tiles beginning at multiples of 1 KB
+_STEP_CLOCKS = (
+    40  # of a step beside its products: waiting for the tile, starting the products, letting the one before go
+)
+_ENDS_CLOCKS = (
+    1500  # of a tile: filling the ring again and its last products; measured at 2048 cubed, where tiles are few
+)
+_BUSY_RATE = 0.75  # of the matrix peak: what an H200 holds within its power over some milliseconds (780 of 1,040 TFLOP/s at 1,980 MHz)
+_ROWS_A_GROUP = 64  # wgmma's m
+_TYPES = ("float16", "bfloat16")  # int8 and tf32 want both operands along k, and other epilogues: not offered yet
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows and columns of a work-group's tile, slots of the ring, rows of tiles in a band, work-groups that stay (0: one a tile)."""
+
+    rows: int
+    columns: int
+    stages: int
+    band: int
+    groups: int
+
+
+class WarpgroupProduct(Space):
+    """A product of tensors as they are, with an elementwise epilogue."""
+
+    template: ClassVar[str] = "warpgroup product"
+
+    def __init__(self, group: Group, target: Target, op: ComputeOp, p: Product, batch: int):
+        super().__init__(group, target)
+        self.op, self.p, self.batch = op, p, batch
+        self.m, self.n, self.k = p.m or 0, p.n or 0, p.k or 0
+        self.size = dtype_info(p.a.dtype).bytes
+        self.out_bytes = dtype_info(group.outputs[0].dtype).bytes
+        self.parameters = {
+            "rows": (128, 64, 192), "columns": (256, 128, 192, 64), "stages": (3, 4, 5, 6, 2), "band": (16, 8, 4, 1), "stays": (True, False),
+        }  # fmt: skip
+
+    @classmethod
+    def match(cls, group: Group, target: Target, op: ComputeOp) -> WarpgroupProduct | None:
+        """The space, or None where the chip has no such unit, an operand is computed in place, or a row begins where the copy engine cannot."""
+        p = operands(op) if target.chip.warpgroup and group.reductions() == [op] else None
+        if p is None or len(group.output_ops) != 1 or None in (p.m, p.n, p.k) or p.a.dtype not in _TYPES:
+            return None
+        out = group.output_ops[0]
+        if not isinstance(out, ComputeOp) or op.output(0).dtype != "float32" or not follows(out, op):
+            return None
+        if const_shape(out.output(0)) != const_shape(op.output(0)) or len(group.outputs) != 1:
+            return None
+        tensors = (p.a, p.b, out.output(0))
+        dims = [const_shape(t) for t in tensors]
+        whole = all(d[-1] is not None and d[-1] * dtype_info(t.dtype).bytes % 16 == 0 for d, t in zip(dims, tensors))
+        plain = all(isinstance(t.op, PlaceholderOp) and len(t.shape) == len(op.axis) for t in (p.a, p.b))
+        lead = const_shape(op.output(0))[:-2]
+        steps = (p.k or 0) * dtype_info(p.a.dtype).bytes / _ROW_BYTES
+        if not whole or not plain or None in lead or (p.m or 0) < _ROWS_A_GROUP or (p.n or 0) < 64 or steps <= 1:
+            return None
+        space = cls(group, target, op, p, math.prod(d or 1 for d in lead))
+        if next(space.drafts(), None) is None:
+            return None
+        # With few tiles of few steps a kernel is as long as its latencies, and smaller tiles by mma.sync have less of them (a BERT layer of 128
+        # tokens, 24 tiles of 12 steps: 415 us for 386); with many steps the ring pays (64 x 8192 x 8192: 43 us for 104).
+        space.is_second = 2 * space.tiles(space.default) < target.machine.units and steps < 32
+        return space
+
+    def plan(self, c: Choice) -> Plan:
+        tiles = self.tiles(c)
+        units = self.target.machine.units
+        stays = c["stays"] and self.batch == 1 and tiles > units
+        return Plan(
+            c["rows"], c["columns"], c["stages"], min(c["band"], -(-self.m // c["rows"])), units if stays else 0
+        )
+
+    def tiles(self, c: Choice) -> int:
+        return self.batch * -(-self.m // c["rows"]) * -(-self.n // c["columns"])
+
+    @property
+    def step(self) -> int:
+        """k of a step: a row of a tile."""
+        return _ROW_BYTES // self.size
+
+    def why_not(self, choice: Choice) -> str | None:
+        rows, columns = choice["rows"], choice["columns"]
+        if rows > -(-self.m // _ROWS_A_GROUP) * _ROWS_A_GROUP or columns > -(-self.n // 64) * 64:
+            return f"the product has {self.m} rows and {self.n} columns"
+        if rows * columns > 128 * 256:
+            return f"{rows} x {columns} sums are more than the registers of three warpgroups hold beside the one that fetches"
+        lds = choice["stages"] * (rows + columns) * _ROW_BYTES + rows * columns * self.out_bytes + _SLACK_BYTES
+        if lds > self.target.lds_bytes:
+            return f"{lds} bytes of shared memory of {self.target.lds_bytes}"
+        if find_warpgroup(self.target, self.p.a.dtype, columns, self.step) is None:
+            return f"the unit has no {columns} columns for {self.p.a.dtype}"
+        return None
+
+    def drafts(self) -> Iterator[Choice]:
+        for columns in self.parameters["columns"]:
+            # Three warpgroups at work were slower than their cost says: 579 TFLOP/s for 774 at 8192 cubed on an H200.
+            for rows in (128, 64):
+                for stages in sorted(self.parameters["stages"], reverse=True):
+                    c = self.choice(rows=rows, columns=columns, stages=stages, band=16, stays=True)
+                    if self.why_not(c) is None:
+                        yield c
+                        break  # the deepest ring that fits
+
+    def cost(self, choice: Choice) -> Cost:
+        """Rounds of tiles over the multiprocessors, each its products at the held rate or its operands at the second-level cache's."""
+        machine = self.target.machine
+        rows, columns = choice["rows"], choice["columns"]
+        steps = -(-self.k // self.step)
+        rate = machine.macs(self.p.a.dtype) * (_BUSY_RATE if rows >= 128 else _BUSY_RATE / 2)
+        products = steps * (rows * columns * self.step / rate + _STEP_CLOCKS)
+        level = machine.level("L2")
+        a_clock = ((level and level.gbps) or L2_TIMES * machine.memory_gbps) / machine.units / machine.clock_mhz * 1e3
+        brought = steps * (rows + columns) * _ROW_BYTES / a_clock
+        ends = _ENDS_CLOCKS + rows * columns * self.out_bytes / a_clock
+        rounds = -(-self.tiles(choice) // machine.units)
+        clocks = rounds * (max(products, brought) + (ends if not choice["stays"] else ends / 2)) + ends / 2
+        return Cost(clocks / machine.clock_mhz * 1e-6, "matrix" if products > brought else "L2")
+
+    def build(self, choice: Choice) -> Scheduled:
+        s = begin(self.group)
+        out = self.group.output_ops[0]
+        assert isinstance(out, ComputeOp)
+        schedule(s, self.op, out, self.target, self.p, self.plan(choice))
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Product, plan: Plan) -> None:
+    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself)."""
+    step = _ROW_BYTES // dtype_info(p.a.dtype).bytes
+    unit = intrin.warpgroup(target, p.a.dtype, plan.columns, step, trans_a=p.trans_a, trans_b=p.trans_b)
+    result = s.cache_write(out.output(0), "shared")  # results go out of shared memory as tiles
+    if out is mm:
+        acc = s.cache_write(result, "fragment.acc")
+    else:
+        acc = mm.output(0)
+        s[acc].set_scope("fragment.acc")
+    staged = [s.cache_read(t, "shared", [acc]) for t in (p.a, p.b)]
+    at = _tiles(s[out.output(0)], plan)
+    stage = s[result]
+    stage.compute_at(s[out.output(0)], at)
+    *_, i, _ = stage.op.axis
+    wi, i = stage.split(i, factor=_ROWS_A_GROUP)
+    stage.bind(wi, thread_axis("threadIdx.y"))
+    unit.on_tile(stage, i)
+    s[acc].compute_at(stage, wi)
+    *lead, x, y = s[acc].op.axis
+    ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=step)
+    s[acc].reorder(*lead, ko, x, y, ki)
+    s[acc].tensorize(x, unit.mma)
+    s[acc].pragma(ko, "warp_specialize", plan.stages)
+    for tensor in staged:
+        s[tensor].compute_at(s[acc], ko)
+        s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy")
+
+
+def _tiles(final: Any, plan: Plan) -> Any:
+    """Tiles of the output over work-groups, in bands. Returns the axis at which a tile is made."""
+    *lead, i, j = final.op.axis
+    bi, i = final.split(i, factor=plan.rows)
+    bj, j = final.split(j, factor=plan.columns)
+    bo, bi = final.split(bi, factor=plan.band)
+    final.reorder(*lead, bo, bj, bi, i, j)
+    if lead:
+        final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
+    at = tile = final.fuse(bo, bj, bi)
+    if plan.groups:
+        at, tile = final.split(tile, factor=plan.groups)
+        final.reorder(tile, at)
+    final.bind(tile, thread_axis("blockIdx.x"))
+    final.pragma(i, "bulk_copy")
+    return at
