@@ -96,7 +96,8 @@ class WarpgroupProduct(Space):
         )
 
     def tiles(self, c: Choice) -> int:
-        return self.batch * -(-self.m // c["rows"]) * -(-self.n // c["columns"])
+        rows, columns = int(c["rows"]), int(c["columns"])
+        return self.batch * -(-self.m // rows) * -(-self.n // columns)
 
     @property
     def step(self) -> int:
