@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
 from tec import ImportModelError
-from tec.graph import Graph, Value
+from tec.graph import Value
+from tec.graph.builders import Builder, identifier
 from tec.ops.dims import UndecidedSize, as_size, is_symbolic
 
 from . import reader
@@ -22,7 +23,7 @@ class Outputs(list):
     """Several results of a converter (a plain list is a sequence value)."""
 
 
-class Call:
+class Call(Builder):
     """One node while it is converted: its inputs, attributes, and short ways to build."""
 
     def __init__(
@@ -34,6 +35,8 @@ class Call:
         opsets: Mapping[str, int],
         refs: Mapping[str, Any],
     ):
+        label = next((o for o in node.output if o), "")
+        super().__init__(importer.graph, identifier(label), node.name or label)
         self.importer = importer
         self.node = node
         self.op_type = node.op_type
@@ -88,62 +91,10 @@ class Call:
 
     # ---- building
 
-    @property
-    def graph(self) -> Graph:
-        return self.importer.graph
-
-    def op(self, name: str, *values: Value, **attrs: Any) -> Value:
-        """The (first) output of a new node."""
-        return self.ops(name, *values, **attrs)[0]
-
     def ops(self, name: str, *values: Value, **attrs: Any) -> list[Value]:
-        """All outputs of a new node, named after this ONNX node's first output."""
         if any(v.dtype == "string" for v in values):
             raise ImportModelError(f"{self.op_type} of strings")
-        label = next((o for o in self.node.output if o), "")
-        return self.graph.add(name, values, attrs, name=identifier(label), origin=self.node.name or label)
-
-    def const(self, array: Any, dtype: str | None = None) -> Value:
-        """A constant, with NumPy's dtype or as `dtype`."""
-        if dtype is not None and not isinstance(array, Value):
-            from tec.te.evaluate import np_dtype
-
-            array = np.asarray(array).astype(np_dtype(dtype))
-        return self.graph.constant(array, "const", dtype)
-
-    def like(self, number: float, value: Value) -> Value:
-        """A 0-dimensional constant of the dtype of `value`."""
-        return self.const(number, value.dtype)
-
-    def cast(self, value: Value, dtype: str) -> Value:
-        return value if value.dtype == dtype else self.op("cast", value, dtype=dtype)
-
-    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        shape = tuple(map(as_size, shape))
-        return value if value.shape == shape else self.op("reshape", value, shape=shape)
-
-    def transpose(self, value: Value, perm: Sequence[int]) -> Value:
-        return value if list(perm) == list(range(len(perm))) else self.op("transpose", value, perm=tuple(perm))
-
-    def broadcast(self, value: Value, shape: Sequence[int]) -> Value:
-        return value if value.shape == tuple(shape) else self.op("broadcast_to", value, shape=tuple(shape))
-
-    def slice(self, value: Value, axis: int, start: int, size: int, step: int = 1) -> Value:
-        """`size` elements along one axis."""
-        axis %= value.ndim
-        if size == value.shape[axis] and step == 1:
-            return value
-        starts, steps, sizes = [0] * value.ndim, [1] * value.ndim, list(value.shape)
-        starts[axis], steps[axis], sizes[axis] = start, step, size
-        return self.op("slice", value, starts=tuple(starts), steps=tuple(steps), sizes=tuple(sizes))
-
-    def squeeze(self, value: Value, axis: int) -> Value:
-        axis %= value.ndim
-        return self.reshape(value, value.shape[:axis] + value.shape[axis + 1 :])
-
-    def unsqueeze(self, value: Value, axis: int) -> Value:
-        axis %= value.ndim + 1
-        return self.reshape(value, (*value.shape[:axis], 1, *value.shape[axis:]))
+        return super().ops(name, *values, **attrs)
 
     def host(self, f: Callable[..., Any], *values: Any) -> Any:
         """Constants worked out on the host from the values of `values` (for results whose shape depends on values)."""
@@ -158,9 +109,3 @@ class Call:
         if isinstance(result, tuple):
             return Outputs(self.graph.constant(r, "host", "string" if r.dtype == object else None) for r in result)
         return self.graph.constant(result, "host", "string" if result.dtype == object else None)
-
-
-def identifier(text: str) -> str:
-    """A name that is safe in every output: letters, digits, underscores."""
-    out = "".join(ch if ch.isalnum() and ch.isascii() else "_" for ch in text)
-    return ("v" + out if out[:1].isdigit() else out) or "v"

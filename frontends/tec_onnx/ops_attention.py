@@ -12,71 +12,34 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders.attention import (
+    additive_mask,
+    attend,
+    cache_mask,
+    causal_mask,
+    join_heads,
+    rotate,
+    split_heads,
+    sum_masks,
+    write_cache,
+)
+from tec.graph.builders.matmul import matmul
+from tec.graph.builders.norm import rms_norm
+from tec.graph.builders.quantize import integer_matmul
 
 from .importer import Call, Outputs, onnx_op
-from .ops_nn import matmul_values
-from .ops_quant import integer_matmul
-from .ops_shape import axis_of
 
 MS = "com.microsoft"
-
-
-# ---- the core
-
-
-def attend(c: Call, q: Value, k: Value, v: Value, mask: Value | None, scale: float, softcap: float = 0.0) -> Value:
-    """softmax(q k^T scale + mask) v; q (batch, heads, steps, size), k and v may have fewer heads; mask adds."""
-    group = q.shape[1] // k.shape[1]
-    if group > 1:
-        k, v = (_repeat(c, x, group) for x in (k, v))
-    scores = c.op("matmul", q, k, transpose_b=True)
-    scores = c.op("multiply", scores, c.like(scale, scores))
-    if softcap:
-        scores = c.op(
-            "multiply", c.op("tanh", c.op("divide", scores, c.like(softcap, scores))), c.like(softcap, scores)
-        )
-    if mask is not None:
-        scores = c.op("add", scores, c.cast(mask, scores.dtype))
-    return c.op("matmul", c.op("softmax", scores, axes=(3,)), v)
-
-
-def _repeat(c: Call, x: Value, times: int) -> Value:
-    b, n, t, h = x.shape
-    return c.reshape(c.broadcast(c.reshape(x, (b, n, 1, t, h)), (b, n, times, t, h)), (b, n * times, t, h))
-
-
-def heads(c: Call, x: Value, count: int) -> Value:
-    """(batch, steps, heads * size) as (batch, heads, steps, size)."""
-    b, s, h = x.shape
-    if h % count:
-        raise ImportModelError(f"{count} heads of {x.type}")
-    return c.transpose(c.reshape(x, (b, s, count, h // count)), (0, 2, 1, 3))
-
-
-def joined(c: Call, x: Value) -> Value:
-    b, n, s, h = x.shape
-    return c.reshape(c.transpose(x, (0, 2, 1, 3)), (b, s, n * h))
-
-
-def _where_not(c: Call, keep: Value, value: float) -> Value:
-    """0 where `keep`, else `value`: a mask that adds."""
-    return c.op("where", keep, c.const(np.float32(0)), c.const(np.float32(value)))
-
-
-def causal(c: Call, steps: int, total: int, value: float = -1e30) -> Value:
-    """The last `steps` of `total` places see what is not after them."""
-    keep = np.arange(total)[None] <= np.arange(total - steps, total)[:, None]
-    return c.const(np.where(keep, 0, value).astype(np.float32)[None, None])
 
 
 def padding_mask(c: Call, mask: Value, batch: int, steps: int, total: int, value: float) -> Value:
     """`mask_index` in its forms: lengths, ends and starts, keys to keep (batch, total), or (batch, steps, total)."""
     if mask.ndim == 1:
-        place = c.const(np.arange(total)[None], mask.dtype)
-        keep = c.op("less", place, c.reshape(c.slice(mask, 0, 0, batch), (batch, 1)))
+        position = c.const(np.arange(total)[None], mask.dtype)
+        keep = c.op("less", position, c.reshape(c.slice(mask, 0, 0, batch), (batch, 1)))
         if mask.shape[0] == 2 * batch:
             begin = c.reshape(c.slice(mask, 0, batch, batch), (batch, 1))
-            keep = c.op("logical_and", keep, c.op("greater_equal", place, begin))
+            keep = c.op("logical_and", keep, c.op("greater_equal", position, begin))
         keep = c.reshape(keep, (batch, 1, 1, total))
     elif mask.ndim == 2:
         keep = c.op("greater", c.reshape(mask, (mask.shape[0], 1, 1, total)), c.like(0, mask))
@@ -84,17 +47,7 @@ def padding_mask(c: Call, mask: Value, batch: int, steps: int, total: int, value
         keep = c.op("greater", c.reshape(mask, (mask.shape[0], 1, steps, total)), c.like(0, mask))
     else:
         raise ImportModelError(f"a mask of {mask.ndim} dimensions")
-    return _where_not(c, keep, value)
-
-
-def _sum(c: Call, masks: list[Value]) -> Value | None:
-    total = None
-    for m in masks:
-        total = m if total is None else c.op("add", total, m)
-    return total
-
-
-# ---- the operators
+    return additive_mask(c, keep, value)
 
 
 def _attention(
@@ -103,24 +56,20 @@ def _attention(
     """From q, k and v side by side, (batch, steps, sum of sizes)."""
     n = int(c.attr("num_heads"))
     b, s, _ = packed.shape
-    parts, at = [], 0
-    for size in sizes:
-        parts.append(heads(c, c.slice(packed, 2, at, size), n))
-        at += size
-    q, k, v = parts
+    q, k, v = (split_heads(c, x, n) for x in c.split(packed, 2, sizes))
     if past is not None:
-        old = [c.squeeze(c.slice(past, 0, j, 1), 0) for j in (0, 1)]
+        old = [c.take(past, 0, j) for j in (0, 1)]
         k, v = c.op("concat", old[0], k, axis=2), c.op("concat", old[1], v, axis=2)
     total = k.shape[2]
     value = float(c.attr("mask_filter_value", -10000.0))
     masks = [padding_mask(c, mask, b, s, total, value)] if mask is not None else []
     if c.attr("unidirectional", 0):
-        masks.append(causal(c, s, total))
+        masks.append(causal_mask(c, s, total))
     if bias is not None:
         masks.append(bias)
     scale = float(c.attr("scale", 0.0)) or (sizes[0] // n) ** -0.5
-    y = joined(c, attend(c, q, k, v, _sum(c, masks), scale))
-    present = c.op("concat", *[c.unsqueeze(x, 0) for x in (k, v)], axis=0) if c.wants(1) else None
+    y = join_heads(c, attend(c, q, k, v, sum_masks(c, masks), scale))
+    present = c.stack([k, v]) if c.wants(1) else None
     return Outputs([y, present])
 
 
@@ -128,7 +77,7 @@ def _attention(
 def attention(c: Call) -> Any:
     if c.attr("do_rotary", 0) or c.has(6):
         raise ImportModelError("Attention with rotary embedding, or with a past of its own length")
-    packed = matmul_values(c, c[0], c[1])
+    packed = matmul(c, c[0], c[1])
     if c.has(2):
         packed = c.op("add", packed, c[2])
     sizes = list(c.attr("qkv_hidden_sizes") or [packed.shape[2] // 3] * 3)
@@ -147,28 +96,21 @@ def q_attention(c: Call) -> Any:
 @onnx_op("MultiHeadAttention", domain=MS)
 def multi_head_attention(c: Call) -> Any:
     n = int(c.attr("num_heads"))
-    query, key, value = c[0], c.get(1), c.get(2)
+    query, key = c[0], c.get(1)
     if query.ndim == 5:  # q, k and v packed by head
-        parts = [c.transpose(c.squeeze(c.slice(query, 3, j, 1), 3), (0, 2, 1, 3)) for j in range(3)]
+        parts = [c.transpose(c.take(query, 3, j), (0, 2, 1, 3)) for j in range(3)]
     else:
-        parts = [heads(c, query, n)]
+        parts = [split_heads(c, query, n)]
         if key is None:
             raise ImportModelError("MultiHeadAttention without keys")
         if key.ndim == 5:
-            parts += [c.transpose(c.squeeze(c.slice(key, 3, j, 1), 3), (0, 2, 1, 3)) for j in range(2)]
+            parts += [c.transpose(c.take(key, 3, j), (0, 2, 1, 3)) for j in range(2)]
         else:
-            parts += [x if x.ndim == 4 else heads(c, x, n) for x in (key, c[2])]
-    del value
+            parts += [x if x.ndim == 4 else split_heads(c, x, n) for x in (key, c[2])]
     q, k, v = parts
     if c.has(3):
-        at = 0
-        moved = []
-        for x in (q, k, v):
-            size = n * x.shape[3]
-            own = c.slice(c[3], 0, at, size)
-            moved.append(c.op("add", x, c.reshape(own, (1, n, 1, x.shape[3]))))
-            at += size
-        q, k, v = moved
+        biases = c.split(c[3], 0, [n * x.shape[3] for x in (q, k, v)])
+        q, k, v = (c.op("add", x, c.reshape(own, (1, n, 1, x.shape[3]))) for x, own in zip((q, k, v), biases))
     if c.has(6) and c.has(7):
         k, v = c.op("concat", c[6], k, axis=2), c.op("concat", c[7], v, axis=2)
     b, s, total = q.shape[0], q.shape[2], k.shape[2]
@@ -178,34 +120,10 @@ def multi_head_attention(c: Call) -> Any:
     if c.has(5):
         masks.append(c[5])
     if c.attr("unidirectional", 0):
-        masks.append(causal(c, s, total))
+        masks.append(causal_mask(c, s, total))
     scale = float(c.attr("scale", 0.0)) or q.shape[3] ** -0.5
-    y = joined(c, attend(c, q, k, v, _sum(c, masks), scale))
+    y = join_heads(c, attend(c, q, k, v, sum_masks(c, masks), scale))
     return Outputs([y, k if c.wants(1) else None, v if c.wants(2) else None])
-
-
-def rotated(c: Call, x: Value, place: Value, cos: Value, sin: Value, interleaved: bool, dims: int = 0) -> Value:
-    """(batch, heads, steps, size) turned by the angles of `place`, (batch or 1, steps)."""
-    half = cos.shape[1]
-    dims = dims or 2 * half
-    whole = x
-    x = c.slice(x, 3, 0, dims)
-    b, n, s, _ = x.shape
-    rows = [c.reshape(c.op("gather", t, place, axis=0), (place.shape[0], 1, s, half)) for t in (cos, sin)]
-    if interleaved:
-        pairs = c.reshape(x, (b, n, s, half, 2))
-        first, second = (c.reshape(c.slice(pairs, 4, j, 1), (b, n, s, half)) for j in (0, 1))
-    else:
-        first, second = c.slice(x, 3, 0, half), c.slice(x, 3, half, half)
-    real = c.op("subtract", c.op("multiply", first, rows[0]), c.op("multiply", second, rows[1]))
-    other = c.op("add", c.op("multiply", first, rows[1]), c.op("multiply", second, rows[0]))
-    if interleaved:
-        y = c.reshape(c.op("concat", c.unsqueeze(real, 4), c.unsqueeze(other, 4), axis=4), (b, n, s, dims))
-    else:
-        y = c.op("concat", real, other, axis=3)
-    if dims == whole.shape[3]:
-        return y
-    return c.op("concat", y, c.slice(whole, 3, dims, whole.shape[3] - dims), axis=3)
 
 
 @onnx_op("RotaryEmbedding", domain=MS)
@@ -215,13 +133,13 @@ def rotary_embedding(c: Call) -> Value:
     flat = x.ndim == 3
     if flat:
         n = int(c.attr("num_heads", 0)) or x.shape[2] // (dims or 2 * cos.shape[1])
-        x = heads(c, x, n)
+        x = split_heads(c, x, n)
     place = c.cast(ids, "int64")
     if place.type.size == 1 and place.ndim == 1:
         steps = c.const(np.arange(x.shape[2])[None], "int64")
         place = c.op("add", steps, c.reshape(place, (1, 1)))
-    y = rotated(c, x, place, cos, sin, bool(c.attr("interleaved", 0)), dims)
-    return joined(c, y) if flat else y
+    y = rotate(c, x, place, cos, sin, bool(c.attr("interleaved", 0)), dims)
+    return join_heads(c, y) if flat else y
 
 
 @onnx_op("GroupQueryAttention", domain=MS)
@@ -229,12 +147,11 @@ def group_query_attention(c: Call) -> Outputs:
     """Keys and values go into a cache at each batch entry's own place; later places are not seen."""
     n, nk = int(c.attr("num_heads")), int(c.attr("kv_num_heads"))
     if c.has(1):
-        q, k, v = heads(c, c[0], n), heads(c, c[1], nk), heads(c, c[2], nk)
+        q, k, v = split_heads(c, c[0], n), split_heads(c, c[1], nk), split_heads(c, c[2], nk)
     else:
         size = c[0].shape[2] // (n + 2 * nk)
-        q = heads(c, c.slice(c[0], 2, 0, n * size), n)
-        k = heads(c, c.slice(c[0], 2, n * size, nk * size), nk)
-        v = heads(c, c.slice(c[0], 2, (n + nk) * size, nk * size), nk)
+        packed = c.split(c[0], 2, [n * size, nk * size, nk * size])
+        q, k, v = (split_heads(c, x, h) for x, h in zip(packed, (n, nk, nk)))
     b, s, size = q.shape[0], q.shape[2], q.shape[3]
     past = c[3].shape[2] if c.has(3) else 0
     total = max(past, int(np.asarray(c.array(6)).reshape(-1)[0]))
@@ -243,55 +160,24 @@ def group_query_attention(c: Call) -> Outputs:
     if c.attr("do_rotary", 0):
         turn = bool(c.attr("rotary_interleaved", 0))
         ids = c[9] if c.has(9) else place
-        q, k = (rotated(c, x, ids, c[7], c[8], turn) for x in (q, k))
+        q, k = (rotate(c, x, ids, c[7], c[8], turn) for x in (q, k))
 
-    def cached(old: Any, new: Value) -> Value:
-        shape = (b, nk, total, size)
-        if not past and total == s:
-            return new
-        have = old if past else c.const(np.zeros((b, nk, 0, size)), new.dtype)
-        if past < total:
-            have = (
-                c.op("pad", have, before=(0,) * 4, after=(0, 0, total - past, 0))
-                if past
-                else c.const(np.zeros(shape), new.dtype)
-            )
-        index = c.broadcast(c.reshape(place, (b, 1, s, 1)), (b, nk, s, size))
-        return c.op("scatter_elements", have, index, new, axis=2, reduction="none")
-
-    k, v = cached(c.get(3), k), cached(c.get(4), v)
-    keys = c.const(np.arange(total)[None, None], "int64")
-    mine = c.reshape(place, (b, s, 1))
-    keep = c.op("less_equal", keys, mine)
-    window = int(c.attr("local_window_size", -1))
-    if window > 0:
-        keep = c.op("logical_and", keep, c.op("greater", keys, c.op("subtract", mine, c.const(np.int64(window)))))
-    mask = _where_not(c, c.reshape(keep, (b, 1, s, total)), -1e30)
+    k, v = (write_cache(c, c.get(j), x, place, total) for j, x in ((3, k), (4, v)))
+    mask = cache_mask(c, place, total, int(c.attr("local_window_size", -1)))
     if c.has(10):
         mask = c.op("add", mask, c[10])
     scale = float(c.attr("scale", 0.0)) or size**-0.5
-    y = joined(c, attend(c, q, k, v, mask, scale, float(c.attr("softcap", 0.0))))
+    y = join_heads(c, attend(c, q, k, v, mask, scale, float(c.attr("softcap", 0.0))))
     return Outputs([y, k, v])
 
 
 # ---- root mean square normalization
 
 
-def rms_norm(c: Call, x: Value, scale: Value, axis: int, eps: float) -> tuple[Value, Value]:
-    """(x / root of the mean of squares, times scale; the inverse root)."""
-    wide = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
-    axes = tuple(range(axis, x.ndim))
-    mean = c.op("reduce_mean", c.op("square", wide), axes=axes, keepdims=True)
-    inverse = c.op("reciprocal", c.op("sqrt", c.op("add", mean, c.like(eps, mean))))
-    y = c.cast(c.op("multiply", wide, inverse), scale.dtype)
-    return c.cast(c.op("multiply", y, scale), x.dtype), inverse
-
-
 @onnx_op("SimplifiedLayerNormalization", domain=MS)
 @onnx_op("SimplifiedLayerNormalization")
 def simplified_layer_norm(c: Call) -> Outputs:
-    axis = axis_of(c.attr("axis", -1), c[0].ndim)
-    return Outputs(rms_norm(c, c[0], c[1], axis, float(c.attr("epsilon", 1e-5))))
+    return Outputs(rms_norm(c, c[0], c[1], int(c.attr("axis", -1)), float(c.attr("epsilon", 1e-5))))
 
 
 @onnx_op("SkipSimplifiedLayerNormalization", domain=MS)

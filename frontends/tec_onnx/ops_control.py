@@ -12,10 +12,11 @@ import onnx
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders import axis_of
 
 from . import reader
 from .importer import Call, Outputs, onnx_op
-from .ops_shape import axis_of, concat_values, split_value
+from .ops_shape import concat_values
 
 # Nodes that loops of known length may become: 20,000 compile in some 15 s, and time is linear.
 MAX_UNROLLED = 40_000
@@ -210,7 +211,7 @@ def split_to_sequence(c: Call) -> Outputs:
             sizes = [min(step, n - b) for b in range(0, n, step)]
     if sum(sizes) != n:
         raise ImportModelError(f"split of {x.type} along {axis} into {sizes}")
-    parts = split_value(c, x, axis, sizes)
+    parts = c.split(x, axis, sizes)
     return Outputs([[p if keep else c.squeeze(p, axis) for p in parts]])
 
 

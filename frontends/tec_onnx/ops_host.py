@@ -9,10 +9,10 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders import axis_of
 
 from . import reader
 from .importer import Call, Outputs, onnx_op
-from .ops_shape import axis_of
 
 
 @onnx_op("NonZero")

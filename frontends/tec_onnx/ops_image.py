@@ -9,9 +9,9 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders import axis_of
 
 from .importer import Call, onnx_op
-from .ops_shape import axis_of
 
 
 def _coordinates(mode: str, out: int, n: int, scale: float, whole: float, roi: tuple[float, float], odd: float) -> Any:

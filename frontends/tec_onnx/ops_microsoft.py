@@ -11,12 +11,14 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders import axis_of, norm
+from tec.graph.builders.matmul import matmul
+from tec.graph.builders.quantize import dequantize, integer_matmul, quantize
 
 from . import ops_image, ops_quant, ops_shape
 from .importer import Call, onnx_op
-from .ops_nn import average_pool, fused_matmul, gemm, matmul_values
-from .ops_quant import Only, integer_matmul, quantize
-from .ops_shape import axis_of, concat_values
+from .ops_nn import average_pool, fused_matmul, gemm
+from .ops_quant import Only
 
 MS = "com.microsoft"
 
@@ -31,27 +33,19 @@ for _name, _function in (
 # ---- quantized
 
 
-def real(c: Call, x: Value, scale: Value, zero: Value | None) -> Value:
-    """The float32 numbers that quantized ones stand for."""
-    y = c.cast(x, "float32")
-    if zero is not None:
-        y = c.op("subtract", y, c.cast(c.reshape(zero, ()), "float32"))
-    return c.op("multiply", y, c.reshape(scale, ()))
-
-
 def stored(c: Call, y: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
     return quantize(c, y, c.reshape(scale, ()), c.reshape(zero, ()) if zero is not None else None, dtype)
 
 
 @onnx_op("QLinearAdd", "QLinearMul", domain=MS)
 def qlinear_binary(c: Call) -> Value:
-    a, b = real(c, c[0], c[1], c.get(2)), real(c, c[3], c[4], c.get(5))
+    a, b = dequantize(c, c[0], c[1], c.get(2)), dequantize(c, c[3], c[4], c.get(5))
     return stored(c, c.op("add" if c.op_type == "QLinearAdd" else "multiply", a, b), c[6], c.get(7), c[0].dtype)
 
 
 @onnx_op("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", domain=MS)
 def qlinear_unary(c: Call) -> Value:
-    x = real(c, c[0], c[1], c.get(2))
+    x = dequantize(c, c[0], c[1], c.get(2))
     if c.op_type == "QLinearSigmoid":
         y = c.op("sigmoid", x)
     elif c.op_type == "QLinearLeakyRelu":
@@ -65,7 +59,7 @@ def qlinear_unary(c: Call) -> Value:
 
 @onnx_op("QLinearGlobalAveragePool", "QLinearAveragePool", domain=MS)
 def qlinear_pool(c: Call) -> Value:
-    x = real(c, c[0], c[1], c.get(2))
+    x = dequantize(c, c[0], c[1], c.get(2))
     last = bool(c.attr("channels_last", 0))
     if last:
         x = c.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
@@ -80,20 +74,20 @@ def qlinear_pool(c: Call) -> Value:
 
 @onnx_op("QLinearConcat", domain=MS)
 def qlinear_concat(c: Call) -> Value:
-    parts = [real(c, c[k], c[k + 1], c.get(k + 2)) for k in range(2, len(c.inputs), 3)]
-    return stored(c, concat_values(c, parts, c.attr("axis")), c[0], c.get(1), c[2].dtype)
+    parts = [dequantize(c, c[k], c[k + 1], c.get(k + 2)) for k in range(2, len(c.inputs), 3)]
+    return stored(c, c.concat(parts, c.attr("axis")), c[0], c.get(1), c[2].dtype)
 
 
 @onnx_op("QLinearReduceMean", domain=MS)
 def qlinear_reduce_mean(c: Call) -> Value:
-    x = real(c, c[0], c[1], c.get(2))
+    x = dequantize(c, c[0], c[1], c.get(2))
     axes = tuple(axis_of(a, x.ndim) for a in c.attr("axes") or range(x.ndim))
     return stored(c, c.op("reduce_mean", x, axes=axes, keepdims=c.attr("keepdims", 1) == 1), c[3], c.get(4), c[0].dtype)
 
 
 @onnx_op("QLinearWhere", domain=MS)
 def qlinear_where(c: Call) -> Value:
-    y = c.op("where", c[0], real(c, c[1], c[2], c.get(3)), real(c, c[4], c[5], c.get(6)))
+    y = c.op("where", c[0], dequantize(c, c[1], c[2], c.get(3)), dequantize(c, c[4], c[5], c.get(6)))
     return stored(c, y, c[7], c.get(8), c[1].dtype)
 
 
@@ -133,7 +127,7 @@ def matmul_n_bits(c: Call) -> Value:
         zero = (unpacked(given, blocks) if packed else given.reshape(n, blocks)).astype(np.float32)[..., None]
     w = unpacked(c.array(1), blocks * block).reshape(n, blocks, block).astype(np.float32)
     w = ((w - zero) * scales[..., None]).reshape(n, -1)[:, :k]
-    y = matmul_values(c, c[0], c.const(np.ascontiguousarray(w.T), c[0].dtype))
+    y = matmul(c, c[0], c.const(np.ascontiguousarray(w.T), c[0].dtype))
     return c.op("add", y, c[5]) if c.has(5) else y
 
 
@@ -158,7 +152,7 @@ def fused_gemm(c: Call) -> Value:
 
 @onnx_op("GemmFastGelu", domain=MS)
 def gemm_fast_gelu(c: Call) -> Value:
-    y = matmul_values(c, c[0], c[1])
+    y = matmul(c, c[0], c[1])
     return c.op("gelu_tanh", c.op("add", y, c[2]) if c.has(2) else y)
 
 
@@ -190,12 +184,7 @@ def group_norm(c: Call) -> Value:
     if last:
         x = c.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
     groups = int(c.attr("groups"))
-    rows = c.reshape(x, (x.shape[0], groups, x.type.size // (x.shape[0] * groups)))
-    y = c.reshape(c.ops("layer_norm", rows, axis=2, epsilon=float(c.attr("epsilon", 1e-5)))[0], x.shape)
-    shape = (x.shape[1], *[1] * (x.ndim - 2))
-    y = c.op(
-        "add", c.op("multiply", y, c.cast(c.reshape(c[1], shape), y.dtype)), c.cast(c.reshape(c[2], shape), y.dtype)
-    )
+    y = norm.scale_channels(c, norm.group_norm(c, x, groups, float(c.attr("epsilon", 1e-5))), c[1], c[2])
     if c.attr("activation", 0):
         y = c.op("silu", y, alpha=1.0)
     return c.transpose(y, (0, *range(2, y.ndim), 1)) if last else y

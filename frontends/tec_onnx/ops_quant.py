@@ -8,40 +8,24 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders import axis_of
+from tec.graph.builders.conv import add_bias
+from tec.graph.builders.norm import channel_shape
+from tec.graph.builders.quantize import (
+    centred,
+    dynamic_quantize,
+    integer_matmul,
+    quantize,
+    quantized_product,
+    same_width,
+    scaled_product,
+    spread,
+)
 
 from . import reader
-from .importer import Call, onnx_op
+from .importer import Call, Outputs, onnx_op
 from .ops_math import convert, host_dtype
-from .ops_nn import channel_shape, convolution, matmul_values
-from .ops_shape import axis_of
-
-_RANGE = {
-    "int8": (-128, 127),
-    "uint8": (0, 255),
-    "int16": (-32768, 32767),
-    "uint16": (0, 65535),
-    "int32": (-(2**31), 2**31 - 1),
-}
-
-
-def spread(c: Call, value: Value, x: Value, axis: int, block: int = 0) -> Value:
-    """A scale or zero point brought to broadcast against `x`: one value, one an index of `axis`, or one a block."""
-    if value.type.size == 1 and not block:
-        return c.reshape(value, ())
-    if block:
-        repeated = np.repeat(np.arange(value.shape[axis]), block)[: x.shape[axis]]
-        return c.op("gather", value, c.const(repeated.astype(np.int64)), axis=axis)
-    return c.reshape(value, (*[1] * axis, value.type.size, *[1] * (x.ndim - axis - 1)))
-
-
-def quantize(c: Call, x: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
-    """round(x / scale) + zero, saturated to `dtype`; scale and zero broadcast."""
-    wide = "float32" if x.dtype in ("float16", "bfloat16", "int32") else x.dtype
-    y = c.op("round_even", c.op("divide", c.cast(x, wide), c.cast(scale, wide)))
-    if zero is not None:
-        y = c.op("add", y, c.cast(zero, wide))
-    low, high = _RANGE[dtype]
-    return c.cast(c.op("clip", y, low=float(low), high=float(high)), dtype)
+from .ops_nn import convolution
 
 
 @onnx_op("QuantizeLinear")
@@ -93,31 +77,6 @@ def dequantize_linear(c: Call) -> Value:
     return c.cast(y, dtype)
 
 
-def _centred(c: Call, x: Value, zero: Value | None, shape: tuple[int, ...] | None = None) -> Value:
-    """x - zero in int32; bytes without a zero point stay bytes."""
-    if zero is None or (zero.is_const and not np.any(zero.data)):
-        return x
-    shift = (
-        c.reshape(zero, shape)
-        if shape is not None and zero.type.size > 1
-        else c.reshape(zero, ())
-        if zero.type.size == 1
-        else zero
-    )
-    return c.op("subtract", c.cast(x, "int32"), c.cast(shift, "int32"))
-
-
-def _same(c: Call, a: Value, b: Value) -> tuple[Value, Value]:
-    small = {"int8", "uint8"}
-    return (a, b) if {a.dtype, b.dtype} <= small else (c.cast(a, "int32"), c.cast(b, "int32"))
-
-
-def integer_matmul(c: Call, a: Value, b: Value, za: Value | None, zb: Value | None) -> Value:
-    """An int32 product of quantized matrices; zero points by tensor, by row of a or by column of b."""
-    rows = (*za.shape, 1) if za is not None and za.ndim == 1 and za.type.size > 1 else None
-    return matmul_values(c, *_same(c, _centred(c, a, za, rows), _centred(c, b, zb)), out_dtype="int32")
-
-
 @onnx_op("MatMulInteger")
 def matmul_integer(c: Call) -> Value:
     return integer_matmul(c, c[0], c[1], c.get(2), c.get(3))
@@ -128,7 +87,7 @@ def conv_integer(c: Call) -> Value:
     x, w = c[0], c[1]
     zw = c.get(3)
     shape = (w.shape[0], *[1] * (w.ndim - 1))
-    return convolution(c, *_same(c, _centred(c, x, c.get(2)), _centred(c, w, zw, shape)))
+    return convolution(c, *same_width(c, centred(c, x, c.get(2)), centred(c, w, zw, shape)))
 
 
 def _requantize(c: Call, y: Value, scale: Value, out_scale: Value, zero: Value) -> Value:
@@ -150,32 +109,15 @@ def qlinear_matmul(c: Call) -> Value:
 def qlinear_conv(c: Call) -> Value:
     x, sx, zx, w, sw, zw, sy, zy = (c[k] for k in range(8))
     shape = (w.shape[0], *[1] * (w.ndim - 1))
-    y = convolution(c, *_same(c, _centred(c, x, zx), _centred(c, w, zw, shape)))
-    if c.has(8):
-        y = c.op("add", y, c.reshape(c[8], channel_shape(c[8], y.ndim)))
+    y = convolution(c, *same_width(c, centred(c, x, zx), centred(c, w, zw, shape)))
+    y = add_bias(c, y, c.get(8))
     scale = c.op("multiply", c.reshape(sx, ()), c.reshape(sw, () if sw.type.size == 1 else channel_shape(sw, y.ndim)))
     return _requantize(c, y, scale, sy, zy)
 
 
 @onnx_op("DynamicQuantizeLinear")
 def dynamic_quantize_linear(c: Call) -> Any:
-    from .importer import Outputs
-
-    x = c[0]
-    axes = tuple(range(x.ndim))
-    zero = c.like(0, x)
-    high = c.op("maximum", c.op("reduce_max", x, axes=axes, keepdims=False), zero)
-    low = c.op("minimum", c.op("reduce_min", x, axes=axes, keepdims=False), zero)
-    scale = c.op("divide", c.op("subtract", high, low), c.like(255.0, x))
-    safe = c.op("where", c.op("equal", scale, zero), c.like(1.0, x), scale)
-    point = c.op("round_even", c.op("clip", c.op("divide", c.op("neg", low), safe), low=0.0, high=255.0))
-    shift = c.cast(point, "uint8")
-    return Outputs([quantize(c, x, safe, shift, "uint8"), scale, shift])
-
-
-def _dynamic(c: Call, x: Value) -> tuple[Value, Value, Value]:
-    y, scale, zero = dynamic_quantize_linear(Only(c, [x]))
-    return y, scale, zero
+    return Outputs(dynamic_quantize(c, c[0]))
 
 
 class Only:
@@ -206,16 +148,5 @@ def dynamic_quantize_matmul(c: Call) -> Value:
     if c.op_type == "DynamicQuantizeMatMul":
         y, bias = quantized_product(c, c[0], c[1], c[2], c.get(3)), c.get(4)
     else:
-        y, bias = _scaled_product(c, c[0], c[2], c.get(4), c[1], c[3], c.get(5)), c.get(6)
+        y, bias = scaled_product(c, c[0], c[2], c.get(4), c[1], c[3], c.get(5)), c.get(6)
     return c.op("add", y, bias) if bias is not None else y
-
-
-def quantized_product(c: Call, x: Value, b: Value, scale: Value, zero: Value | None) -> Value:
-    """x, quantized as it comes, times quantized weights, as float32."""
-    a, sa, za = _dynamic(c, x)
-    return _scaled_product(c, a, sa, za, b, scale, zero)
-
-
-def _scaled_product(c: Call, a: Value, sa: Value, za: Value | None, b: Value, sb: Value, zb: Value | None) -> Value:
-    y = c.cast(integer_matmul(c, a, b, za, zb), "float32")
-    return c.op("multiply", y, c.op("multiply", c.reshape(sa, ()), sb if sb.type.size > 1 else c.reshape(sb, ())))

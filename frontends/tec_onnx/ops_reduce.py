@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tec.graph import Value
+from tec.graph.builders import axis_of
 
 from .importer import Call, Outputs, onnx_op
-from .ops_shape import axis_of
 
 _SIMPLE = {
     "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceMax": "reduce_max", "ReduceMin": "reduce_min",

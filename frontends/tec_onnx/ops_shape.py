@@ -10,17 +10,11 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders import axis_of
 from tec.ops.dims import Size, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, minimum, names_of, require
 
 from . import reader
 from .importer import Call, Outputs, onnx_op
-
-
-def axis_of(axis: int, ndim: int) -> int:
-    if not -ndim <= axis < max(ndim, 1):
-        raise ImportModelError(f"axis {axis} of a tensor of {ndim} dimensions")
-    return axis % ndim if ndim else 0
-
 
 # ---- constants
 
@@ -216,7 +210,7 @@ def concat(c: Call) -> Value:
 def concat_values(c: Call, values: Sequence[Value], axis: int) -> Value:
     if any(v.dtype == "string" for v in values):
         return c.host(lambda *a: np.concatenate(a, axis), *values)
-    return values[0] if len(values) == 1 else c.op("concat", *values, axis=axis_of(axis, values[0].ndim))
+    return c.concat(values, axis)
 
 
 @onnx_op("Split")
@@ -233,15 +227,7 @@ def split(c: Call) -> Outputs:
         sizes = [min(step, max(n - k * step, 0)) for k in range(parts)]
     if sum(sizes) != n:
         raise ImportModelError(f"split of {x.type} along {axis} into {sizes}")
-    return Outputs(split_value(c, x, axis, sizes))
-
-
-def split_value(c: Call, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
-    out, start = [], 0
-    for s in sizes:
-        out.append(c.slice(x, axis, start, s))
-        start += s
-    return out
+    return Outputs(c.split(x, axis, sizes))
 
 
 @onnx_op("Slice")

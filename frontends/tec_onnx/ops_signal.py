@@ -9,11 +9,11 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders import axis_of
+from tec.graph.builders.matmul import matmul
 
 from . import reader
 from .importer import Call, Outputs, onnx_op
-from .ops_nn import matmul_values
-from .ops_shape import axis_of
 
 
 def _fourier(n: int, rows: int, inverse: bool) -> tuple[Any, Any]:
@@ -46,12 +46,12 @@ def transform(c: Call, x: Value, axis: int, length: int, inverse: bool, onesided
     y = c.transpose(x, perm)  # (..., parts, n)
     parts = x.shape[-1]
     real = c.slice(y, -2, 0, 1)
-    re, im = matmul_values(c, real, cos), matmul_values(c, real, sin)
+    re, im = matmul(c, real, cos), matmul(c, real, sin)
     if parts == 2:
         imag = c.slice(y, -2, 1, 1)
         re, im = (
-            c.op("subtract", re, matmul_values(c, imag, sin)),
-            c.op("add", im, matmul_values(c, imag, cos)),
+            c.op("subtract", re, matmul(c, imag, sin)),
+            c.op("add", im, matmul(c, imag, cos)),
         )
     return c.transpose(c.op("concat", re, im, axis=re.ndim - 2), back)
 
