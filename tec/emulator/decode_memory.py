@@ -66,7 +66,9 @@ class Memories(Words):
         else:
             address = register("v", bits(w, 32, 8), 1 if has_base else 2)
         tail = [] if segment == 0 else [scalar(base, 1 if segment == 1 else 2) if has_base else "off"]
-        if "load" in e.name:
+        if "_load_lds_" in e.name:
+            parts = [address, *tail]
+        elif "load" in e.name:
             parts = [result, address, *tail]
         elif "store" in e.name:
             parts = [address, data, *tail]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .asmparse import Inst, Operand
 from .table import custom
-from .table_mem import access, atomic_call, buffer_slot, data_at, load_to, put_data, write_loaded
+from .table_mem import access, atomic_call, buffer_slot, data_at, get_data, load_to, put_data, write_loaded
 from .wave import Wave
 
 _LOADS = {
@@ -125,3 +125,33 @@ for _bits in (32, 64):
 @custom("ds_nop", "lds")
 def _nop(w: Wave, inst: Inst) -> None:
     pass
+
+
+@custom("ds_read_b64_tr_b16", "lds")
+def _transposed(w: Wave, inst: Inst) -> None:
+    """Each 16 lanes read 4 rows of 16 elements, 4 elements a lane, and lane i gets column i of them (gfx950).
+
+    Source: CDNA4 ISA manual, "MFMA Transpose Load from LDS", which tells what it is for; the places follow from what Triton's matrix
+    products need of it.
+    """
+    dst, addr = inst.operands
+    if dst.count != 2:
+        raise w.fail(f"{dst.text} as 2 dwords")
+    access(w, "lds", "ld", "b64", _address(w, inst, addr, inst.take_int("offset")), w.exec_bits())
+    o, ty = w.v, w.v.type("i32")
+    words = [get_data(w, k) for k in range(2)]
+    results = []
+    for pair in range(2):
+        halves = []
+        for row in (2 * pair, 2 * pair + 1):
+            # Column i of a row lies with lane 4 row + i / 4 of the group, element i % 4: half i % 2 of word i / 2 % 2.
+            lanes = [(l & ~15) + 4 * row + (l & 15) // 4 for l in range(w.lanes)]
+            order = [lane + w.lanes * ((l & 3) // 2) for l, lane in enumerate(lanes)]
+            moved = w.out.emit(
+                f"shufflevector {ty} {words[0]}, {ty} {words[1]}, <{w.lanes} x i32> <{', '.join(f'i32 {k}' for k in order)}>"
+            )
+            shift = o.vector_const("i32", [16 * (l & 1) for l in range(w.lanes)])
+            halves.append(o.and_(o.lshr(moved, shift), o.const("i32", 0xFFFF)))
+        results.append(o.or_(halves[0], o.shl(halves[1], o.const("i32", 16))))
+    for k, value in enumerate(results):
+        w.write_reg(dst.kind, dst.index + k, value)

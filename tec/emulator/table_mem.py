@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .asmparse import Inst, Operand
 from .table import custom
-from .wave import Wave
+from .wave import M0, Wave
 
 ACCESS_BYTES = {"b32": 4, "b64": 8, "b96": 12, "b128": 16, "u8": 1, "i8": 1, "u16": 2, "i16": 2}
 POLICY = ("glc", "slc", "dlc", "sc0", "sc1", "nt", "scope", "th", "nv")
@@ -456,3 +456,23 @@ for _names, _dwords in (("dword b32", 1), ("dwordx2 b64", 2), ("b96", 3), ("dwor
         "global_inv global_wb global_wbinv", "wait")  # fmt: skip
 def _cache(w: Wave, inst: Inst) -> None:
     take_policy(inst)
+
+
+def _load_lds(what: str, dwords: int):  # type: ignore[no-untyped-def]
+    """Global memory straight to LDS: lane l's dwords go to M0 + offset + l times their size (CDNA3 ISA manual, "LDS direct loads")."""
+
+    def handler(w: Wave, inst: Inst) -> None:
+        take_policy(inst)
+        vaddr, saddr = inst.operands
+        offset = int(inst.mods.get("offset", "0"), 0)
+        access(w, "global", "ld", what, global_address(w, inst, vaddr, saddr), w.exec_bits())
+        o = w.v
+        base = w.s.add(w.s.and_(w.reg("s", M0), str(0xFFFF)), str(offset))
+        where = o.add(o.splat("i32", base), o.vector_const("i32", [4 * dwords * l for l in range(w.lanes)]))
+        access(w, "lds", "st", what, where, w.exec_bits())
+
+    return handler
+
+
+for _suffix, _what, _dwords in (("dword", "b32", 1), ("dwordx3", "b96", 3), ("dwordx4", "b128", 4)):
+    custom(f"global_load_lds_{_suffix}", "vmem")(_load_lds(_what, _dwords))

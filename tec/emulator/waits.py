@@ -61,6 +61,8 @@ def _loaded(inst: Inst) -> list[Reg]:
     """The registers, or halves of registers, that a load fills."""
     op = inst.op
     is_load = "_load" in op or "ds_read" in op or "_rtn" in op or "permute" in op or "swizzle" in op
+    if "_load_lds" in op:
+        return []  # to LDS; its first operand is an address
     if not is_load and not ("_atomic" in op and _returns(inst)):
         return []
     dst = inst.operands[0]

@@ -38,8 +38,12 @@ def load_spec(suffix: str) -> tuple[int, bool, str]:
     return *_SMALL[stem], half
 
 
+TRANSPOSED = "ds_read_b64_tr_b16"
+TO_LDS = {"global_load_lds_dword": 1, "global_load_lds_dwordx3": 3, "global_load_lds_dwordx4": 4}
+
+
 def by_prefix(prefix: str, kind: str) -> list[str]:
-    return [n for n, r in ROWS.items() if r.kind == kind and n.startswith(prefix)]
+    return [n for n, r in ROWS.items() if r.kind == kind and n.startswith(prefix) and n not in TO_LDS]
 
 
 def loads(space: str) -> list[str]:
@@ -57,7 +61,7 @@ def atomics(space: str) -> list[str]:
 LDS_LOADS = {
     n: load_spec(n.removeprefix("ds_read_").removeprefix("ds_load_"))
     for n in ROWS
-    if re.match(r"ds_(read|load)_(?!2)", n) and ROWS[n].kind == "lds"
+    if re.match(r"ds_(read|load)_(?!2)", n) and n != TRANSPOSED and ROWS[n].kind == "lds"
 }
 LDS_STORES = {
     n: load_spec(n.removeprefix("ds_write_").removeprefix("ds_store_"))
@@ -75,7 +79,9 @@ LDS_PAIRS = {
     for w in (32, 64)
 }
 LDS_ATOMICS = [
-    n for n, r in ROWS.items() if r.kind == "lds" and n not in {*LDS_LOADS, *LDS_STORES, *LDS_PAIRS, "ds_nop"}
+    n
+    for n, r in ROWS.items()
+    if r.kind == "lds" and n not in {*LDS_LOADS, *LDS_STORES, *LDS_PAIRS, "ds_nop", TRANSPOSED}
 ]
 
 
@@ -512,9 +518,45 @@ def test_no_memory_row_is_left_out() -> None:
     known = {n for sp in spaces for n in (*loads(sp), *stores(sp), *atomics(sp))}
     known |= {*loads("scratch"), *stores("scratch")}
     rows = {n for n, r in ROWS.items() if r.kind == "vmem"}
+    known |= TO_LDS.keys()
     assert rows == known, rows ^ known
     lds = {n for n, r in ROWS.items() if r.kind == "lds"}
-    known = {*LDS_LOADS, *LDS_STORES, *LDS_PAIRS, *LDS_ATOMICS, "ds_nop"}
+    known = {*LDS_LOADS, *LDS_STORES, *LDS_PAIRS, *LDS_ATOMICS, "ds_nop", TRANSPOSED}
     assert lds == known, lds ^ known
     for name in LDS_ATOMICS:
         operation(name)  # each has a meaning here
+
+
+@pytest.mark.parametrize("name", TO_LDS)
+def test_loads_into_lds(name: str) -> None:
+    """Lane l's dwords go to M0 + offset + l times their size; lanes that are off store nothing."""
+    n = TO_LDS[name]
+    bench = Bench("gfx950", {"a": 5}, masked=False)
+    # 0x77 first in every dword that may be stored to.
+    lines = ["v_mov_b32 v11, 0x77", "v_lshlrev_b32 v9, 4, v0", f"v_mul_u32_u24 v10, {4 * n}, v0"]
+    lines += [*(f"ds_write_b32 v10, v11 offset:{4 * k + 64}" for k in range(n)), "s_waitcnt lgkmcnt(0)"]
+    lines += ["s_mov_b32 m0, 48", "s_mov_b64 exec, s[34:35]", f"{name} v9, s[30:31] offset:16", "s_waitcnt vmcnt(0)"]
+    lines += [
+        "s_mov_b64 exec, -1",
+        *(f"ds_read_b32 v{2 + k}, v10 offset:{4 * k + 64}" for k in range(n)),
+        "s_waitcnt lgkmcnt(0)",
+    ]
+    bench.case(lines, dwords=n)
+    data = np.arange(5 * 64, dtype=np.uint32) + np.uint32(1000)  # as it lies in memory
+    mask = 0x5A5A_1234_8001_F00F
+    out = bench.launch(lds=2048, check="wait")({"a": data.reshape(5, 64).T}, mask)
+    on = np.array([mask >> i & 1 for i in range(64)], bool)
+    for k in range(n):
+        np.testing.assert_array_equal(out[k], np.where(on, data[4 + 4 * np.arange(64) + k], 0x77))
+
+
+def test_transposed_read() -> None:
+    """Sixteen lanes read a tile of 4 rows and 16 columns of 16 bits; lane i has column i."""
+    bench = Bench("gfx950", {"a": 2}, masked=False)
+    a = bench.place["a"]
+    lines = ["v_lshlrev_b32 v9, 3, v0", f"ds_write_b64 v9, v[{a}:{a + 1}] offset:16", "s_waitcnt lgkmcnt(0)"]
+    bench.case([*lines, f"{TRANSPOSED} v[2:3], v9 offset:16", "s_waitcnt lgkmcnt(0)"])
+    tiles = np.arange(4 * 64, dtype=np.uint16).reshape(4, 4, 16) * np.uint16(257)  # (group of lanes, row, column)
+    out = bench.launch(lds=1024, check="all")({"a": tiles.reshape(64, 4).view(np.uint32)})
+    got = out[:2].T.copy().view(np.uint16).reshape(4, 16, 4)
+    np.testing.assert_array_equal(got, tiles.transpose(0, 2, 1))
