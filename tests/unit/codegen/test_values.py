@@ -307,3 +307,20 @@ def test_half_to_integer_goes_through_float32(dtype):
         to = dtype if lanes == 1 else f"{dtype}x{lanes}"
         built = elementwise(lambda x, t=to: Cast(t, x), ["float16"], dtype, 64, lanes, "llvm -mcpu=sapphirerapids")
         assert "f16(" not in built.code.llvm.replace("bf16(", "") and "vcvttph2" not in built.code.asm
+
+
+@pytest.mark.parametrize("shape", [(13, 7), (14, 5), (14, 14)])
+def test_row_maxima_with_the_reduction_outermost(shape):
+    """LLVM 22's loop vectorizer makes wrong values of this plain nest once its outer loop is unrolled (float maxima alone)."""
+    import tec
+    from tec import te
+
+    A = te.placeholder(shape, name="A")
+    k = te.reduce_axis((0, shape[1]), "k")
+    T = te.compute((shape[0],), lambda i: te.max(A[i, k], axis=k), name="T")
+    s = tec.create_schedule(T.op)
+    s[T].reorder(k, T.op.axis[0])
+    a = np.random.default_rng(0).integers(-9, 9, shape).astype("float32")
+    out = np.zeros(shape[0], "float32")
+    tec.build(s, [A, T], "llvm")(a, out)
+    np.testing.assert_array_equal(out, a.max(1))
