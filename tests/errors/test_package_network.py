@@ -312,7 +312,10 @@ def test_flipped_bits(good, tmp_path):
 
 def test_damaged_code_is_refused(forged):
     def of_image(m):
-        return m["blobs"][m["meta"]["module"]["image"]]
+        module = m["meta"]["module"]
+        while not module["image"]:
+            module = module["imported"][0]
+        return m["blobs"][module["image"]]
 
     def cut(m):
         digest = hashlib.sha256(b"\x7fELF").hexdigest()
