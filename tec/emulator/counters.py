@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .translate import Row
+from .translation import Row
 
 LINE_BYTES = 128
 # Table class -> the class that a report shows.

@@ -27,7 +27,8 @@ from .disassemble import SYMBOL, can_disassemble, disassemble
 from .errors import EmulationError
 from .jit import Jit, get_jit
 from .memory import DeviceMemory
-from .translate import Translation, translate
+from .translate import translate
+from .translation import Translation
 from .waits import check_waits
 from .wave import Options
 

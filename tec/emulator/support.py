@@ -7,18 +7,9 @@ vector of i32 a dword. `tec_run` runs work-groups until none is left. Compiled o
 
 from __future__ import annotations
 
+from .support_atomics import ATOMICS, FLOAT_ATOMICS, atomic_function
 from .support_math import math_functions
-from .support_memory import (
-    ACCESSES,
-    ATOMICS,
-    FAULT,
-    FLOAT_ATOMICS,
-    LDS_FAULT,
-    atomic_function,
-    check_function,
-    memory_function,
-    scalar_load,
-)
+from .support_memory import ACCESSES, FAULT, LDS_FAULT, check_function, memory_function, scalar_load
 from .support_race import names as race_names
 from .support_race import race_functions, slow_function
 from .support_run import run_function

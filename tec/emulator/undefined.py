@@ -23,7 +23,7 @@ from .undefined_rules import RULES, Shadows, shadow_type, split_args, typed, zer
 
 if TYPE_CHECKING:
     from .asmparse import Inst, KernelText
-    from .translate import Translation
+    from .translation import Translation
 
 BRANCH, ADDRESS, STORED, EXEC_MASK, ATOMIC = 14, 15, 16, 17, 9
 _ASSIGN = re.compile(r"  (%[\w.]+) = (?:volatile )?(\w+) (.*)")

@@ -1,0 +1,139 @@
+"""The support library: atomic operations on global memory and LDS, lane after lane, as LLVM IR text."""
+
+from __future__ import annotations
+
+from .support_memory import resolve, splat
+
+ATOMICS = {
+    "add": "add", "sub": "sub", "smin": "min", "smax": "max", "umin": "umin", "umax": "umax", "and": "and", "or": "or",
+    "xor": "xor", "swap": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap",
+}  # fmt: skip
+FLOAT_ATOMICS = {"fadd": "fadd", "fmin": "fmin", "fmax": "fmax"}
+
+
+def _bf16_halves(name: str, value: str) -> str:
+    """The two bf16 of a dword as floats %<name>l and %<name>h."""
+    return f"""  %{name}s = shl i32 {value}, 16
+  %{name}t = and i32 {value}, -65536
+  %{name}l = bitcast i32 %{name}s to float
+  %{name}h = bitcast i32 %{name}t to float
+"""
+
+
+def _round_bf16(name: str, value: str) -> str:
+    """%<name>: the float's bf16, to nearest even, in the upper half of an i32; a NaN stays one."""
+    return f"""  %{name}b = bitcast float {value} to i32
+  %{name}c = lshr i32 %{name}b, 16
+  %{name}d = and i32 %{name}c, 1
+  %{name}e = add i32 %{name}d, 32767
+  %{name}f = add i32 %{name}b, %{name}e
+  %{name}q = or i32 %{name}b, 4194304
+  %{name}n = fcmp uno float {value}, {value}
+  %{name}g = select i1 %{name}n, i32 %{name}q, i32 %{name}f
+  %{name} = and i32 %{name}g, -65536
+"""
+
+
+# The host has no bf16 addition: a loop of compare and swap around one in f32.
+_PK_ADD_BF16 = f"""  %bf0 = load atomic i32, ptr %p monotonic, align 4
+{_bf16_halves("bd", "%d")}  br label %bfloop
+bfloop:
+  %old = phi i32 [ %bf0, %lane ], [ %bfnew, %bfloop ]
+{_bf16_halves("bo", "%old")}  %bfl = fadd float %bol, %bdl
+  %bfh = fadd float %boh, %bdh
+{_round_bf16("bfx", "%bfl")}{_round_bf16("bfy", "%bfh")}  %bfz = lshr i32 %bfx, 16
+  %bfw = or i32 %bfz, %bfy
+  %bfc = cmpxchg ptr %p, i32 %old, i32 %bfw monotonic monotonic
+  %bfnew = extractvalue {{i32, i1}} %bfc, 0
+  %bfok = extractvalue {{i32, i1}} %bfc, 1
+  br i1 %bfok, label %bfdone, label %bfloop
+bfdone:
+"""
+
+
+def atomic_function(w: int, space: str, op: str, bits: int) -> str:
+    """Lane by lane in order; `out` takes the old values and brings the data (and the compare value after it)."""
+    at = "i64" if space == "global" else "i32"
+    nbytes = bits // 8
+    is_float = op in FLOAT_ATOMICS
+    packed = op.startswith("pk_")
+    ty = f"i{bits}"
+    fty = {32: "float", 64: "double"}[bits]
+    if packed:
+        fty = "<2 x half>"
+    n = bits // 32
+    text = (
+        f"\ndefine i32 @tec_atomic_{space}_{op}_{bits}_{w}(ptr %out, <{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site) {{\n"
+        f"entry:\n  %abuf = alloca <{w} x i64>, align 64\n{resolve(w, space, nbytes, nbytes, strict=True)}"
+    )
+    if space == "global":
+        text += f"  store <{w} x i64> %addr, ptr %abuf\n"
+    else:
+        text += f"""  %az = zext <{w} x i32> %addr to <{w} x i64>
+  %bi = ptrtoint ptr %base to i64
+{splat("bv", w, "i64", "%bi")}  %aa = add <{w} x i64> %az, %bv
+  store <{w} x i64> %aa, ptr %abuf
+"""
+    text += f"""  br label %next
+next:
+  %left = phi i{w} [ %m, %go ], [ %left1, %{"bfdone" if op == "pk_add_bf16" else "lane"} ]
+  %none = icmp eq i{w} %left, 0
+  br i1 %none, label %done, label %lane
+done:
+  ret i32 0
+lane:
+  %ln = call i{w} @llvm.cttz.i{w}(i{w} %left, i1 true)
+  %less = sub i{w} %left, 1
+  %left1 = and i{w} %left, %less
+  %l128x = zext i{w} %ln to i128
+  %lx = trunc i128 %l128x to i64
+  %pp = getelementptr i64, ptr %abuf, i64 %lx
+  %pi = load i64, ptr %pp
+  %p = inttoptr i64 %pi to ptr
+  %dlo_p = getelementptr i32, ptr %out, i64 %lx
+  %dlo = load i32, ptr %dlo_p
+"""
+
+    def read64(name: str, first: int) -> str:
+        """A value of `bits` bits from dwords first, first+1 of %out."""
+        t = f"  %{name}_p0 = getelementptr i8, ptr %dlo_p, i64 {4 * w * first}\n  %{name}_0 = load i32, ptr %{name}_p0\n"
+        if n == 1:
+            return t + f"  %{name} = add i32 %{name}_0, 0\n"
+        return (
+            t
+            + f"""  %{name}_p1 = getelementptr i8, ptr %dlo_p, i64 {4 * w * (first + 1)}
+  %{name}_1 = load i32, ptr %{name}_p1
+  %{name}_z0 = zext i32 %{name}_0 to i64
+  %{name}_z1 = zext i32 %{name}_1 to i64
+  %{name}_s = shl i64 %{name}_z1, 32
+  %{name} = or i64 %{name}_z0, %{name}_s
+"""
+        )
+
+    text += read64("d", 0)
+    if op == "cmpswap":
+        text += read64("c", n)
+        text += (
+            f"  %xc = cmpxchg ptr %p, {ty} %c, {ty} %d monotonic monotonic\n  %old = extractvalue {{{ty}, i1}} %xc, 0\n"
+        )
+    elif op == "pk_add_bf16":
+        text += _PK_ADD_BF16
+    elif is_float or packed:
+        verb = "fadd" if packed else FLOAT_ATOMICS[op]
+        text += (
+            f"  %fd = bitcast {ty} %d to {fty}\n  %fo = atomicrmw {verb} ptr %p, {fty} %fd monotonic, align {nbytes}\n"
+            f"  %old = bitcast {fty} %fo to {ty}\n"
+        )
+    else:
+        text += f"  %old = atomicrmw {ATOMICS[op]} ptr %p, {ty} %d monotonic\n"
+    if n == 1:
+        text += "  store i32 %old, ptr %dlo_p\n"
+    else:
+        text += f"""  %o0 = trunc i64 %old to i32
+  %os = lshr i64 %old, 32
+  %o1 = trunc i64 %os to i32
+  store i32 %o0, ptr %dlo_p
+  %dhi_p = getelementptr i8, ptr %dlo_p, i64 {4 * w}
+  store i32 %o1, ptr %dhi_p
+"""
+    return text + "  br label %next\n}\n"
