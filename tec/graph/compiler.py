@@ -9,30 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from .. import te
-from ..choices import Group, records, schedule
+from ..choices import records
 from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
 from ..llvmworker import client
-from ..ops.dims import Dim, Guard, UndecidedSize, bind_hint, data_of, evaluate, recording, variable
-from ..ops.registry import TensorType
+from ..ops.dims import Dim, Guard, bind_hint, data_of, evaluate
 from ..runtime.memory import lifetimes, lower_bound
 from ..runtime.network import Network
 from ..runtime.report import Report
-from ..schedule import to_loops
 from ..target import Target, as_target
 from .cache import cache_key, from_cache, to_cache
 from .frontends import graph_of, registered
-from .graph import Graph, Value, compute_op, node_flops
+from .graph import Graph, node_flops
 from .passes.fuse import FusedGroup, fuse
 from .plan import make_plan
 from .progress import default_progress
-from .sizes import GroupSizes, sizes_of_group
+from .sizes import sizes_of_group
+from .units import Unit, make_unit, signature_of
 
 
 def compile(
@@ -80,18 +75,6 @@ def _as_graph(model: Any, shapes: Mapping[str, Any] | None, freeze: Mapping[str,
     return graph_of(model, shapes, freeze)
 
 
-@dataclass
-class _Unit:
-    """One function to be made, and the groups that run it."""
-
-    name: str
-    func: Any
-    inputs: list[int]  # which of the group's inputs are arguments
-    guards: list[Guard] = field(default_factory=list)  # what its sizes must satisfy, under the names it has for them
-    chosen: dict[str, Any] = field(default_factory=dict)  # the group's signature, and the choice that was taken for it
-    groups: list[FusedGroup] = field(default_factory=list)
-
-
 def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progress: Any = None) -> Network:
     """Compile a graph for a target; see `compile`."""
     from .optimize import optimize
@@ -102,16 +85,16 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
         graph, checks = check_indices(graph)
         graph = optimize(graph, target, dtype)
         groups = fuse(graph)
-        units: dict[Any, _Unit] = {}
-        steps: list[tuple[FusedGroup, _Unit, list[Any]]] = []
+        units: dict[Any, Unit] = {}
+        steps: list[tuple[FusedGroup, Unit, list[Any]]] = []
         real = [g for g in groups if not g.is_alias]
         building = Building(target, checks_bounds(None))
         for k, group in enumerate(real):
             sizes = sizes_of_group(group)
-            signature = _signature(group, sizes)
+            signature = signature_of(group, sizes)
             unit = units.get(signature)
             if unit is None:
-                unit = units[signature] = _make_unit(group, len(units), target, sizes, graph.guards)
+                unit = units[signature] = make_unit(group, len(units), target, sizes, graph.guards)
                 with _hint_at_sizes(graph):
                     building.add(unit.func)
             for g in unit.guards:
@@ -171,108 +154,3 @@ def _nothing() -> Any:
     from ..ir import NOP, Func
 
     return Func("nothing", (), NOP)
-
-
-def _inline_constant(v: Value) -> bool:
-    return bool(v.is_const and v.type.size == 1 and not v.dtype.startswith("float8"))
-
-
-def _signature(group: FusedGroup, sizes: GroupSizes) -> Any:
-    """What makes two groups the same function: operators, attributes, wiring, types, the values of scalars."""
-    inputs = group.inputs
-    index: dict[Value, Any] = {}
-    for k, v in enumerate(inputs):
-        index[v] = ("in", k)
-    wiring = []
-    for k, n in enumerate(group.nodes):
-        wiring.append((n.op, repr(sorted(sizes.own(n.attrs).items())), tuple(index[v] for v in n.inputs)))
-        for j, v in enumerate(n.outputs):
-            index[v] = ("out", k, j)
-    wiring.append(("live", "", tuple(index[v] for v in group.outputs)))
-    types = tuple((sizes.own(v.type), np.asarray(v.data).tobytes() if _inline_constant(v) else None) for v in inputs)
-    return tuple(wiring), types
-
-
-def _make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes, guards: list[Guard]) -> _Unit:
-    """The te program of a group, scheduled and turned into loops."""
-    inputs = group.inputs
-    tensors: dict[Value, Any] = {}
-    args: list[Any] = []
-    used: list[int] = []
-    for k, v in enumerate(inputs):
-        if _inline_constant(v):
-            number_value = (
-                np.asarray(v.data).reshape(()).item()
-                if v.dtype != "bfloat16"
-                else float(np.asarray(v.data).astype(np.float32).reshape(()))
-            )
-            tensors[v] = te.compute(
-                v.shape, (lambda value, kind: lambda *i: te.const(value, kind))(number_value, v.dtype), name="scalar"
-            )
-        else:
-            tensors[v] = te.placeholder(sizes.own(v.shape), v.dtype, name=f"x{k}")
-            args.append(tensors[v])
-            used.append(k)
-    name = _name(group, number)
-    known = sizes.own_guards(guards)
-    conditions = list(known)
-    try:
-        with recording(conditions):
-            for n in group.nodes:
-                types = [sizes.own(v.type) for v in n.outputs]
-                outs = compute_op(n.definition, sizes.own(n.attrs), [tensors[v] for v in n.inputs], types)
-                tensors.update(zip(n.outputs, outs))
-        outputs = [_as_output(tensors[v], sizes.own(v.type)) for v in group.outputs]
-        read = _placeholders(outputs)
-        used = [k for k, t in zip(used, args) if t.op in read]  # an empty part of a concatenation is not
-        args = [t for t in args if t.op in read]
-        scheduled = schedule(outputs, target)
-        func = to_loops(scheduled.schedule, [*args, *scheduled.outputs, *map(variable, sizes.names)], name=name)
-    except TecError as error:
-        own = f" ({', '.join(f'{n} is {s}' for n, s in sizes.back.items())})" if sizes.names else ""
-        raise type(error)(
-            f"while compiling {group} ({group.nodes[-1].origin}): {error.message}{own}",
-            where=error.where,
-            hint=bind_hint(sizes.products) if sizes.names else error.hint,
-            locate=False,
-        ) from error
-    except (TypeError, ValueError, AttributeError, AssertionError) as error:
-        if not sizes.names:
-            raise
-        # A definition or a schedule that counts on numbers.
-        raise UndecidedSize(
-            f"{group} ({group.nodes[-1].origin}) cannot be compiled while its sizes are symbolic: {error}",
-            hint=bind_hint(sizes.products),
-            locate=False,
-        ) from error
-    chosen = {"signature": Group.of(outputs).signature, "choice": scheduled.choice}
-    return _Unit(name, func, used, conditions[len(known) :], chosen)
-
-
-def _placeholders(outputs: list[Any]) -> set[Any]:
-    """The placeholders that tensors are computed from."""
-    found: set[Any] = set()
-    seen: set[int] = set()
-    stack = [t.op for t in outputs]
-    while stack:
-        op = stack.pop()
-        if id(op) in seen:
-            continue
-        seen.add(id(op))
-        if isinstance(op, te.PlaceholderOp):
-            found.add(op)
-        stack.extend(t.op for t in op.inputs)
-    return found
-
-
-def _as_output(t: Any, type_: TensorType) -> Any:
-    """A tensor that can be an output: a compute of its own where the operator gave one of its inputs back."""
-    if isinstance(t.op, te.PlaceholderOp):
-        return te.compute(type_.shape, lambda *i: t(*i), name="copy")
-    return t
-
-
-def _name(group: FusedGroup, number: int) -> str:
-    words = [n.op for n in group.nodes]
-    text = "_".join(dict.fromkeys(words))
-    return f"f{number}_{text[:48]}"

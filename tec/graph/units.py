@@ -1,0 +1,171 @@
+"""The te programs of a network's groups: what a group of operators computes, as tensors, and the one function that equal groups share.
+
+FusedGroup -> Program (te tensors: arguments and outputs) -> Unit (the program scheduled, as loops)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..choices import Group, Scheduled, schedule
+from ..errors import TecError
+from ..ir import Func
+from ..ops.dims import Guard, UndecidedSize, bind_hint, recording, variable
+from ..ops.registry import TensorType
+from ..schedule import to_loops
+from ..target import Target
+from .graph import Value, compute_op
+from .passes.fuse import FusedGroup
+from .sizes import GroupSizes
+
+
+@dataclass
+class Program:
+    """What a group computes: te tensors, before any choice."""
+
+    name: str
+    args: list[te.Tensor]
+    outputs: list[te.Tensor]
+    inputs: list[int]  # which of the group's inputs are arguments
+    guards: list[Guard]  # what its sizes must satisfy, under the names it has for them
+    sizes: GroupSizes
+
+    def loops(self, scheduled: Scheduled) -> Func:
+        """The function of a choice."""
+        params = [*self.args, *scheduled.outputs, *map(variable, self.sizes.names)]
+        return to_loops(scheduled.schedule, params, name=self.name)
+
+
+@dataclass
+class Unit:
+    """One function to be made, and the groups that run it."""
+
+    name: str
+    func: Any
+    inputs: list[int]  # which of the group's inputs are arguments
+    guards: list[Guard] = field(default_factory=list)  # what its sizes must satisfy, under the names it has for them
+    chosen: dict[str, Any] = field(default_factory=dict)  # the group's signature, and the choice that was taken for it
+    groups: list[FusedGroup] = field(default_factory=list)
+
+
+def _inline_constant(v: Value) -> bool:
+    return bool(v.is_const and v.type.size == 1 and not v.dtype.startswith("float8"))
+
+
+def signature_of(group: FusedGroup, sizes: GroupSizes) -> Any:
+    """What makes two groups the same function: operators, attributes, wiring, types, the values of scalars."""
+    inputs = group.inputs
+    index: dict[Value, Any] = {}
+    for k, v in enumerate(inputs):
+        index[v] = ("in", k)
+    wiring = []
+    for k, n in enumerate(group.nodes):
+        wiring.append((n.op, repr(sorted(sizes.own(n.attrs).items())), tuple(index[v] for v in n.inputs)))
+        for j, v in enumerate(n.outputs):
+            index[v] = ("out", k, j)
+    wiring.append(("live", "", tuple(index[v] for v in group.outputs)))
+    types = tuple((sizes.own(v.type), np.asarray(v.data).tobytes() if _inline_constant(v) else None) for v in inputs)
+    return tuple(wiring), types
+
+
+def program_of(group: FusedGroup, number: int, sizes: GroupSizes, guards: list[Guard]) -> Program:
+    """The te program of a group; `guards` are what the graph holds its sizes to. Raises TecError, which names the model's node."""
+    inputs = group.inputs
+    tensors: dict[Value, Any] = {}
+    args: list[Any] = []
+    used: list[int] = []
+    for k, v in enumerate(inputs):
+        if _inline_constant(v):
+            number_value = (
+                np.asarray(v.data).reshape(()).item()
+                if v.dtype != "bfloat16"
+                else float(np.asarray(v.data).astype(np.float32).reshape(()))
+            )
+            tensors[v] = te.compute(
+                v.shape, (lambda value, kind: lambda *i: te.const(value, kind))(number_value, v.dtype), name="scalar"
+            )
+        else:
+            tensors[v] = te.placeholder(sizes.own(v.shape), v.dtype, name=f"x{k}")
+            args.append(tensors[v])
+            used.append(k)
+    known = sizes.own_guards(guards)
+    conditions = list(known)
+    with _naming(group, sizes), recording(conditions):
+        for n in group.nodes:
+            types = [sizes.own(v.type) for v in n.outputs]
+            outs = compute_op(n.definition, sizes.own(n.attrs), [tensors[v] for v in n.inputs], types)
+            tensors.update(zip(n.outputs, outs))
+        outputs = [_as_output(tensors[v], sizes.own(v.type)) for v in group.outputs]
+    read = _placeholders(outputs)
+    used = [k for k, t in zip(used, args) if t.op in read]  # an empty part of a concatenation is not
+    args = [t for t in args if t.op in read]
+    return Program(_name(group, number), args, outputs, used, conditions[len(known) :], sizes)
+
+
+def make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes, guards: list[Guard]) -> Unit:
+    """The te program of a group, scheduled and turned into loops."""
+    program = program_of(group, number, sizes, guards)
+    with _naming(group, sizes):
+        scheduled = schedule(program.outputs, target)
+        func = program.loops(scheduled)
+    chosen = {"signature": Group.of(program.outputs).signature, "choice": scheduled.choice}
+    return Unit(program.name, func, program.inputs, program.guards, chosen)
+
+
+@contextmanager
+def _naming(group: FusedGroup, sizes: GroupSizes) -> Iterator[None]:
+    """Errors say which of the model's nodes they are about, and what its open sizes are."""
+    try:
+        yield
+    except TecError as error:
+        own = f" ({', '.join(f'{n} is {s}' for n, s in sizes.back.items())})" if sizes.names else ""
+        raise type(error)(
+            f"while compiling {group} ({group.nodes[-1].origin}): {error.message}{own}",
+            where=error.where,
+            hint=bind_hint(sizes.products) if sizes.names else error.hint,
+            locate=False,
+        ) from error
+    except (TypeError, ValueError, AttributeError, AssertionError) as error:
+        if not sizes.names:
+            raise
+        # A definition or a schedule that counts on numbers.
+        raise UndecidedSize(
+            f"{group} ({group.nodes[-1].origin}) cannot be compiled while its sizes are symbolic: {error}",
+            hint=bind_hint(sizes.products),
+            locate=False,
+        ) from error
+
+
+def _placeholders(outputs: list[Any]) -> set[Any]:
+    """The placeholders that tensors are computed from."""
+    found: set[Any] = set()
+    seen: set[int] = set()
+    stack = [t.op for t in outputs]
+    while stack:
+        op = stack.pop()
+        if id(op) in seen:
+            continue
+        seen.add(id(op))
+        if isinstance(op, te.PlaceholderOp):
+            found.add(op)
+        stack.extend(t.op for t in op.inputs)
+    return found
+
+
+def _as_output(t: Any, type_: TensorType) -> Any:
+    """A tensor that can be an output: a compute of its own where the operator gave one of its inputs back."""
+    if isinstance(t.op, te.PlaceholderOp):
+        return te.compute(type_.shape, lambda *i: t(*i), name="copy")
+    return t
+
+
+def _name(group: FusedGroup, number: int) -> str:
+    words = [n.op for n in group.nodes]
+    text = "_".join(dict.fromkeys(words))
+    return f"f{number}_{text[:48]}"
