@@ -19,3 +19,5 @@ def required(modname: str, minversion: str | None = None, reason: str | None = N
 
 if os.environ.get("CI", "").lower() not in ("", "0", "false"):
     pytest.importorskip = required
+
+os.environ["TEC_TUNE_DB"] = "off"  # what a user of this host tuned is not what is tested

@@ -35,6 +35,18 @@ def as_lookup(choices: Lookup | Mapping[str, Choice] | None) -> Lookup | None:
     return lambda signature, target, machine: table.get(signature)
 
 
+def first_of(*sources: Lookup | Mapping[str, Choice] | None) -> Lookup | None:
+    """A lookup that asks each in turn."""
+    lookups = [found for found in map(as_lookup, sources) if found is not None]
+    if len(lookups) < 2:
+        return lookups[0] if lookups else None
+
+    def ask(signature: str, target: Target, machine: Machine) -> Choice | None:
+        return next((c for c in (f(signature, target, machine) for f in lookups) if c is not None), None)
+
+    return ask
+
+
 @contextmanager
 def using(choices: Lookup | Mapping[str, Choice] | None) -> Iterator[None]:
     """Groups scheduled inside of the block take their choices from here first; None keeps what is in force."""

@@ -23,9 +23,15 @@ _NETWORK_CACHE_BYTES = 4 << 30
 
 
 def cache_key(
-    model: Any, target: Target, shapes: Any, dtype: str | None, freeze: Any = None, choices: Any = None
+    model: Any,
+    target: Target,
+    shapes: Any,
+    dtype: str | None,
+    freeze: Any = None,
+    choices: Any = None,
+    tuned: str | None = None,
 ) -> str | None:
-    """The name of what `tec.compile` would make of these; None where it is not kept."""
+    """The name of what `tec.compile` would make of these; None where it is not kept. tuned: names the records that are used."""
     if os.environ.get("TEC_CACHE_DISABLE"):
         return None
     h = hashlib.sha256()
@@ -59,6 +65,7 @@ def cache_key(
                 ),
                 dtype,
                 sorted((k, sorted(v.items())) for k, v in (choices or {}).items()),
+                tuned,
                 _source_stamp(),
                 version("llvmlite"),  # and its LLVM with it
             )

@@ -6,12 +6,13 @@ their weights share one function. Whole compiled networks are kept in the disk c
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..choices import records
+from ..choices import database, records
 from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
 from ..llvmworker import client
@@ -39,6 +40,7 @@ def compile(
     progress: Any = None,
     freeze: Mapping[str, Any] | None = None,
     choices: Any = None,
+    tuned: bool | str | os.PathLike[str] = True,
 ) -> Network:
     """Compile a whole network.
 
@@ -48,20 +50,23 @@ def compile(
     for mixed precision. progress: a callable that takes (done, total, what); by default stderr shows a bar on a terminal, and a line
     every ten seconds elsewhere. A compilation can be interrupted (Ctrl-C). choices: how groups are computed, in place of the defaults:
     {signature: choice}, or a function of (signature, target, machine); `Network.report.choices` has those that were taken (see `tec.choices`).
+    tuned: whether records that `tec.tune` made (`TEC_TUNE_DB`) take the defaults' place, or the file that they are in.
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
     lasting = (
         choices is None or isinstance(choices, Mapping)
     ) and not registered()  # what a function will say is not known
-    key = cache_key(model, tgt, shapes, dtype, freeze, choices) if cache and lasting else None
+    found_before = database.tuned(tuned, tgt)
+    stamp = found_before.stamp if found_before is not None else None
+    key = cache_key(model, tgt, shapes, dtype, freeze, choices, stamp) if cache and lasting else None
     if key is not None:
         found = from_cache(key)
         if found is not None:
             return found
     client.start()  # beside the reading of the model
     graph = _as_graph(model, shapes, freeze)
-    with records.using(choices):
+    with records.using(records.first_of(choices, found_before)):
         net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress())
     if key is not None:
         to_cache(key, net)
