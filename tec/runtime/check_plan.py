@@ -106,6 +106,30 @@ def _check_expr(what: str, e: Any, symbols: set[str]) -> None:
             raise damaged(f"{what} depends on {name!r}, which no input gives")
 
 
+def check_order(plan: Plan, signature: Params) -> None:
+    """For a plan whose arena is laid out when sizes are bound, so that values that live together lie apart: each value is made before it is
+    read, and nothing writes to an input, a parameter or to one of its own arguments. PackageError otherwise."""
+    made = {n for n, v in plan.values.items() if v.place in ("input", "param")}
+    for step in plan.steps:
+        what = repr(step.function) if isinstance(step, Call) else "a copy"
+        reads, writes = step.effects(signature)
+        sources, targets = [plan.root(a) for a in reads], [plan.root(a) for a in writes]
+        for r in sources:
+            if not all(p in made for p in plan.made_of(r)):
+                raise damaged(f"{what} reads {r!r}, which is not made yet")
+        for k, (w, a) in enumerate(zip(targets, writes)):
+            v = plan.values[w]
+            if v.place in ("input", "param") or v.parts or (plan.values[a].offset is not None and a != w):
+                raise damaged(f"{what} writes to {a!r}, which is an {v.place} or a piece of one")
+            others = [*sources, *targets[:k]]
+            if w in others or any(w in plan.made_of(o) for o in others):
+                raise damaged(f"{what} writes {w!r} over another of its arguments")
+        made.update(targets)
+    for o in plan.outputs:
+        if not all(p in made for p in plan.made_of(o.value)):
+            raise damaged(f"no step makes output {o.name!r}")
+
+
 # ---- memory
 
 

@@ -18,6 +18,7 @@ from .objfile import LoadedObject, load_object
 
 # bytes objects as the two argument blocks: ctypes hands their contents over without a copy.
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p)
+POINTERS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)  # the same, by their addresses
 _BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _LOCK = fork_safe_lock()
 _SUPPORT: dict[bytes, LoadedObject] = {}

@@ -88,9 +88,29 @@ def lower_bound(lifetimes: list[Lifetime]) -> int:
     return most
 
 
-def lifetimes(network: Plan, env: Env) -> list[Lifetime]:
+def share(lifetimes: list[Lifetime]) -> dict[str, int]:
+    """The slot of each: two that live at the same step never share one. The largest first, each to the slot whose size is nearest."""
+    slots: list[tuple[int, list[Lifetime]]] = []
+    found: dict[str, int] = {}
+    for x in sorted(lifetimes, key=lambda x: (-x.nbytes, x.first)):
+        free = [
+            k
+            for k, (_, others) in enumerate(slots)
+            if all(x.last < other.first or other.last < x.first for other in others)
+        ]
+        if free:
+            k = min(free, key=lambda k: slots[k][0])  # the first to take it was the largest
+            slots[k][1].append(x)
+        else:
+            k = len(slots)
+            slots.append((x.nbytes, [x]))
+        found[x.name] = k
+    return found
+
+
+def lifetimes(network: Plan, env: Env, strict: bool = True) -> list[Lifetime]:
     """Of the values in the arena, for the sizes `env`: from the first step that takes it to the last, the network's outputs to the
-    end. What shows or is a part of a value lives as that one does."""
+    end. What shows or is a part of a value lives as that one does. Not `strict`: a size that cannot be worked out counts as one byte."""
     values = network.values
     whole = {name: network.root(name) for name in values}
     for name in reversed(values):  # parts are named before what they are parts of
@@ -108,7 +128,16 @@ def lifetimes(network: Plan, env: Env) -> list[Lifetime]:
         name = whole[whole[o.value]]
         if name in last:
             last[name] = len(network.steps)
-    return [Lifetime(n, values[n].nbytes(env), first[n], last[n]) for n in first]
+
+    def nbytes(name: str) -> int:
+        try:
+            return values[name].nbytes(env)
+        except (ZeroDivisionError, KeyError):
+            if strict:
+                raise
+            return 1
+
+    return [Lifetime(n, nbytes(n), first[n], last[n]) for n in first]
 
 
 def place(network: Plan, env: Env) -> Plan:

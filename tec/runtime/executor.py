@@ -1,0 +1,243 @@
+"""Executor: what a network needs to run on one device: memory, state, a stream.
+
+A `Network` is code and weights, which threads share; an `Executor` belongs to one run at a time. `run(inputs)` gives arrays on
+the device, `launch(inputs)` returns at once with a `Job`. Sizes are bound by the inputs' shapes at each run; what depends on
+sizes alone is a few array operations (see `layout`). Memory grows to what the largest sizes took and stays.
+
+How steps run is the engine's: `host_engine` calls machine code over one table of addresses, `device_engine` calls functions
+on arrays and replays them as a graph where shapes repeat.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import ArgumentError
+from .device import Device
+from .layout import Binding
+from .ndarray import NDArray, empty
+from .plan import Output
+from .storage import ALIGN
+from .stream import Event
+
+if TYPE_CHECKING:
+    from .network import Network
+
+_BINDINGS = 256  # sets of sizes whose numbers are kept: a few kilobytes each
+
+
+class Engine(Protocol):
+    """Runs the steps of a plan."""
+
+    def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray]) -> None:
+        """Queue a run that reads `given` and writes `results` (all outputs, the hidden ones too)."""
+
+    def wait(self) -> None:
+        """Until what was queued is done."""
+
+    def event(self) -> Event | None:
+        """A mark behind what was queued; None where work is done when `start` returns."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that are held."""
+
+    def release(self) -> None:
+        """Give memory back; the next run takes it anew."""
+
+
+class Job:
+    """A run that was launched. `sync()` waits for it and gives its outputs; `done` says whether that would be at once."""
+
+    def __init__(self, future: Future[list[NDArray]] | None, outputs: list[NDArray], event: Event | None, check: Any):
+        self._future = future
+        self._outputs = outputs
+        self._check = check
+        self.event = event
+
+    @property
+    def done(self) -> bool:
+        """Whether the outputs are there; on a GPU it is known once somebody waited."""
+        return self._future.done() if self._future is not None else self._check is None
+
+    def sync(self) -> list[NDArray]:
+        """Wait; the outputs. Raises what the run raised."""
+        if self._future is not None:
+            return self._future.result()
+        if self._check is not None:
+            if self.event is not None:
+                self.event.sync()
+            check, self._check = self._check, None
+            check()
+        return self._outputs
+
+    synchronize = sync
+
+
+class Executor:
+    """See the module. Made by `network.executor(device)`.
+
+    memory_limit: bytes of working memory that are kept between runs; what a run took beyond is given back after it. A run itself takes
+    what it needs.
+    """
+
+    def __init__(self, network: Network, device: Any = None, memory_limit: int | None = None):
+        self.network = network
+        self.device: Device = network._device(device)
+        self.memory_limit = memory_limit
+        self._layout = network._layout
+        self._feeds = network._feeds
+        self._lock = threading.Lock()
+        self._bindings: OrderedDict[tuple[int, ...], Binding] = OrderedDict()
+        self._worker: ThreadPoolExecutor | None = None
+        self._engine: Engine
+        if self.device.driver is None:
+            from .host_engine import HostEngine
+
+            self._engine = HostEngine(network, self.device)
+        else:
+            from .device_engine import DeviceEngine
+
+            self._engine = DeviceEngine(network, self.device)
+
+    def __repr__(self) -> str:
+        return f"<tec.Executor of {self.network!r} on {self.device}, {self.nbytes} bytes>"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of working memory that are held; weights are the network's."""
+        return self._engine.nbytes
+
+    # ---- running
+
+    def run(self, inputs: Any, outputs: Mapping[str, Any] | Sequence[Any] | None = None) -> list[NDArray]:
+        """The outputs for `inputs` (by name, or in order): NDArrays on the device.
+
+        inputs: NumPy arrays, NDArrays, anything with DLPack. What lies on the device, compact and aligned to 64 bytes, is read where it is. outputs:
+        arrays to write, by name or in order (None for one that is made). Raises ArgumentError as `Network.run` does.
+        """
+        with self._lock:
+            results = self._start(inputs, outputs)
+            self._engine.wait()
+            return self._finish(results)
+
+    __call__ = run
+
+    def launch(self, inputs: Any, outputs: Mapping[str, Any] | Sequence[Any] | None = None) -> Job:
+        """`run`, which returns at once: with a Job. Arrays that are given must be left alone until it is done.
+
+        Runs of an executor follow one another. On a GPU they are queued in its stream, on a CPU in a thread of its own.
+        """
+        if self.device.driver is None:
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(1, "tec-executor")
+            return Job(self._worker.submit(self.run, inputs, outputs), [], None, None)
+        with self._lock:
+            results = self._start(inputs, outputs)
+            shown = [r for r, o in zip(results, self.network.plan.outputs) if o.check is None]
+            return Job(None, shown, self._engine.event(), lambda: self._finish(results))
+
+    def _start(self, inputs: Any, outputs: Any) -> list[NDArray]:
+        given = self._feeds.arrange(inputs)
+        binding = self._binding(self._feeds.sizes(given))
+        results = self._results(binding, outputs, given)
+        self._engine.start(binding, given, [r for r, _ in results])
+        for made, asked in results:
+            if asked is not None:  # it lies so that the network cannot write there
+                self._engine.wait()
+                made.copyto(asked)
+        return [made if asked is None else asked for made, asked in results]
+
+    def _finish(self, results: list[NDArray]) -> list[NDArray]:
+        if self.memory_limit is not None and self._engine.nbytes > self.memory_limit:
+            self._engine.release()
+        out = []
+        for o, r in zip(self.network.plan.outputs, results):
+            if o.check is None:
+                out.append(r)
+            elif not r.numpy().all():
+                raise ArgumentError(o.check, hint="an input asks for an element that is not there")
+        return out
+
+    def _binding(self, env: dict[str, int]) -> Binding:
+        key = tuple(env.values())
+        found = self._bindings.get(key)
+        if found is None:
+            found = self._bindings[key] = self._layout.bind(env)
+            if len(self._bindings) > _BINDINGS:
+                self._bindings.popitem(last=False)
+        return found
+
+    # ---- outputs
+
+    def _results(
+        self, binding: Binding, outputs: Any, given: Sequence[NDArray]
+    ) -> list[tuple[NDArray, NDArray | None]]:
+        """For each output of the plan the array that is written, and the one that was asked for where that is another."""
+        plan = self.network.plan
+        asked = self._asked([o for o in plan.outputs if o.check is None], outputs)
+        out: list[tuple[NDArray, NDArray | None]] = []
+        for o in plan.outputs:
+            v = plan.values[o.value]
+            shape = self._layout.shape(binding, o.value)
+            target = asked.get(o.name) if o.check is None else None
+            if target is not None:
+                self._check_target(o, target, shape, v.dtype)
+                others = [*given, *(t for n, t in asked.items() if n != o.name)]
+                if any(_overlap(target, a) for a in others):
+                    raise ArgumentError(f"the array for output {o.name} shares memory with an input or another output")
+                if target.is_contiguous and target.address % ALIGN == 0:
+                    out.append((target, None))
+                    continue
+            out.append((empty(shape, v.dtype, self.device), target))
+        return out
+
+    def _asked(self, shown: Sequence[Output], outputs: Any) -> dict[str, NDArray]:
+        """The arrays that were given for outputs, by name."""
+        from .feeds import as_array
+
+        if outputs is None:
+            return {}
+        names = [o.name for o in shown]
+        if not isinstance(outputs, Mapping):
+            if len(outputs) != len(names):
+                raise ArgumentError(
+                    f"{len(outputs)} arrays given for outputs, the network has {len(names)}: {', '.join(names)}"
+                )
+            outputs = dict(zip(names, outputs))
+        unknown = [str(n) for n in outputs if n not in names]
+        if unknown:
+            raise ArgumentError(f"the network has no output {', '.join(unknown)}", hint=f"outputs: {', '.join(names)}")
+        plan = self.network.plan
+        values = {o.name: plan.values[o.value] for o in shown}
+        return {
+            n: x if isinstance(x, NDArray) else as_array(f"the array for output {n}", values[n], x, share=True)
+            for n, x in outputs.items()
+            if x is not None
+        }
+
+    def _check_target(self, o: Output, x: NDArray, shape: tuple[int, ...], dtype: str) -> None:
+        if x.dtype != dtype or x.shape != shape:
+            raise ArgumentError(
+                f"the array for output {o.name} is {x.dtype}{x.shape}, the network makes {dtype}{shape}"
+            )
+        if x.device is not self.device and not (x.device.driver is None and self.device.driver is None):
+            raise ArgumentError(f"the array for output {o.name} is on {x.device}, the executor on {self.device}")
+        if not x.writable:
+            raise ArgumentError(f"the array for output {o.name} is read-only")
+
+
+def _overlap(a: NDArray, b: NDArray) -> bool:
+    """Whether two arrays may share memory."""
+    if a.device.driver is not b.device.driver or not a.size or not b.size:
+        return False
+    return a.address < b.address + _reach(b) and b.address < a.address + _reach(a)
+
+
+def _reach(a: NDArray) -> int:
+    width = a.nbytes // a.size
+    return (sum((n - 1) * abs(s) for n, s in zip(a.shape, a.strides)) + 1) * width

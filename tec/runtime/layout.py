@@ -1,0 +1,266 @@
+"""Where everything of a network lies, as expressions of its sizes: found once for a plan, worked out in microseconds for a size.
+
+In: a `Plan` and its functions' signatures. `Layout.bind(env)` gives a `Binding`: the bytes of the arena, the place of every value
+behind a base (the arena, an input, an output, a weight), and the numbers that functions take; all as arrays that one matrix product makes
+(`size_table`).
+
+An open plan's arena is laid out in slots: values of which no two live at the same step share one, which is as large as the largest
+of them. Who shares is decided once, for sizes of a middling kind; it is right for all sizes, and close to the smallest for sizes that are alike.
+
+That functions get arrays of the shapes that they take is proved here as polynomials. What is not proved so is a row that must be 0,
+and a PackageError where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from . import memory
+from .dtypes import itemsize
+from .package import damaged
+from .plan import Call, Params, Plan
+from .size_table import Polynomial, SizeTable, minus, substitute, times
+from .storage import ALIGN
+
+_TYPICAL = 64  # a size for which values are put together in slots: neither 1 nor large
+_INT32 = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The numbers of a network for given sizes."""
+
+    env: dict[str, int]
+    arena_bytes: int
+    offsets: Any  # int64, of each value behind its base
+    pointers: Any  # int64, of each array argument of each call behind its base
+    scalars: Any  # int64, of each number argument of each call
+    numbers: Any  # the rows of the table
+
+
+class Layout:
+    """See the module. `bases` are the names of the values that have memory of their own, behind the arena, which is number 0."""
+
+    def __init__(self, plan: Plan, signature: Params):
+        self.plan = plan
+        self.table = SizeTable()
+        self.names = {name: k for k, name in enumerate(plan.values)}
+        self._zeros: list[tuple[int, str]] = []  # rows that must be 0, and what is wrong where one is not
+        self._bytes = [self._nbytes(n) for n in plan.values]
+        self.bases: list[str] = [""]
+        self._find_bases()
+        self._slots()
+        self._alias_sizes()
+        self.shapes = {n: [self.table.row(e) for e in v.shape] for n, v in plan.values.items()}
+        self._guards = [self.table.row(g.size) for g in plan.guards]
+        counted = [n for n, v in plan.values.items() if not all(isinstance(e, int) for e in v.shape)]
+        self._counted = [self._bytes[self.names[n]] for n in counted]
+        self._widths = np.array([itemsize(plan.values[n].dtype) for n in counted], np.int64)
+        self._calls(signature)
+        self._zero_rows = np.array([r for r, _ in self._zeros], np.int64)
+        self._whole = 0 if plan.arena_bytes is None else self.table.row(plan.arena_bytes)
+        self.table.row(0)
+
+    # ---- what it is made of
+
+    def _nbytes(self, name: str) -> int:
+        v = self.plan.values[name]
+        total: Polynomial = {(): itemsize(v.dtype)}
+        for e in v.shape:
+            total = times(total, self.table.polynomial(e))
+        return self.table.row_of(total)
+
+    def _find_bases(self) -> None:
+        """The base of every value, and the row of its offset there, slots not counted."""
+        plan, table = self.plan, self.table
+        number: dict[str, int] = {}
+        base, rows = [], []
+        part_of = {p: n for n, v in plan.values.items() for p in v.parts}
+        self.holder = {n: n for n in plan.values}  # what a value's slot is: that of the join that it is a part of
+        for name in reversed(plan.values):
+            if name in part_of:
+                self.holder[name] = self.holder[part_of[name]]
+        for name in plan.values:
+            root, at = name, table.polynomial(0)
+            while (of := plan.values[root].of) is not None:
+                offset = plan.values[root].offset
+                for m, c in table.polynomial(0 if offset is None else offset).items():
+                    at[m] = at.get(m, 0) + c
+                root = of
+            self.holder[name] = self.holder[root]
+            if plan.values[root].place == "arena":
+                base.append(0)
+                if plan.is_open:
+                    for m, c in self._within(root, part_of).items():
+                        at[m] = at.get(m, 0) + c
+                else:
+                    for m, c in table.polynomial(plan.values[root].offset).items():
+                        at[m] = at.get(m, 0) + c
+            else:
+                if root not in number:
+                    number[root] = len(self.bases)
+                    self.bases.append(root)
+                base.append(number[root])
+            rows.append(table.row_of(at))
+        self.base_of = np.array(base, np.int64)
+        self._offset_rows = np.array(rows, np.int64)
+
+    def _within(self, name: str, part_of: Mapping[str, str]) -> Any:
+        """The place of a part in the outermost value that it is a part of, as a polynomial."""
+        at: dict[Any, int] = {}
+        while name in part_of:
+            whole = part_of[name]
+            for p in self.plan.values[whole].parts:
+                if p == name:
+                    break
+                total: Polynomial = {(): itemsize(self.plan.values[p].dtype)}
+                for e in self.plan.values[p].shape:
+                    total = times(total, self.table.polynomial(e))
+                for m, c in total.items():
+                    at[m] = at.get(m, 0) + c
+            name = whole
+        return at
+
+    def _slots(self) -> None:
+        """Which values of the arena share memory."""
+        plan = self.plan
+        slot_of: dict[str, int] = {}
+        if plan.is_open:
+            lives = memory.lifetimes(plan, dict.fromkeys(plan.sizes, _TYPICAL), strict=False)
+            slot_of = memory.share(lives)
+        members = sorted(slot_of, key=slot_of.__getitem__)
+        self._members = np.array([self._bytes[self.names[n]] for n in members], np.int64)
+        self._starts = np.array(
+            [k for k, n in enumerate(members) if k == 0 or slot_of[n] != slot_of[members[k - 1]]], np.int64
+        )
+        # Values that no step takes have no slot; nothing reads where they are.
+        self._slot_of = np.array([slot_of.get(self.holder[n], -1) + 1 for n in plan.values], np.int64)
+
+    def _alias_sizes(self) -> None:
+        """What shows all of another value has its size, what shows a part lies within it, and parts make up the whole."""
+        inside: list[tuple[int, str]] = []  # rows that must not be negative
+        offsets: list[int] = []
+        for name, v in self.plan.values.items():
+            wrong = f"{name!r} has not the size of {v.of!r}, whose memory it is"
+            if v.of is not None and v.offset is None:
+                self._equal(self._bytes[self.names[name]], self._bytes[self.names[v.of]], wrong)
+            elif v.of is not None:
+                offsets.append(self.table.row(v.offset))
+                rest = self.table.polynomial_of(self._bytes[self.names[v.of]])
+                for row in (self._bytes[self.names[name]], offsets[-1]):
+                    rest = minus(rest, self.table.polynomial_of(row))
+                inside += [(self.table.row_of(rest), wrong), (offsets[-1], wrong)]
+            if v.parts:
+                rest = self.table.polynomial_of(self._bytes[self.names[name]])
+                for p in v.parts:
+                    rest = minus(rest, self.table.polynomial_of(self._bytes[self.names[p]]))
+                    offsets.append(self._bytes[self.names[p]])
+                self._zeros.append((self.table.row_of(rest), f"the parts of {name!r} are not one behind the other"))
+        self._inside = inside
+        self._inside_rows = np.array([r for r, _ in inside], np.int64)
+        self._aligned = np.array(offsets, np.int64)
+
+    def _equal(self, a: int, b: int, wrong: str) -> None:
+        """Note that two rows must be equal, where they are not the same."""
+        if a != b:
+            gap = minus(self.table.polynomial_of(a), self.table.polynomial_of(b))
+            self._zeros.append((self.table.row_of(gap), wrong))
+
+    def _calls(self, signature: Params) -> None:
+        """The arguments of every call, one call's behind the other's."""
+        values: list[int] = []
+        scalars: list[int] = []
+        narrow: list[int] = []
+        self.calls: list[tuple[int, int]] = []  # for each step: where its arrays and its numbers begin
+        for step in self.plan.steps:
+            self.calls.append((len(values), len(scalars)))
+            if not isinstance(step, Call):
+                continue
+            wanted = signature(step.function)
+            env: dict[str, Any] = {}
+            for p, a in zip(wanted, step.args):
+                if not isinstance(a, str):
+                    env[p.name] = a.value
+                    scalars.append(self.table.row(a.value))
+                    if p.dtype in ("int32", "uint32"):
+                        narrow.append(scalars[-1])
+            for p, a in zip(wanted, step.args):
+                if not isinstance(a, str):
+                    continue
+                values.append(self.names[a])
+                v = self.plan.values[a]
+                for e, is_ in zip(p.shape, v.shape):
+                    # A size that no number argument gives is read from the shape where it stands first.
+                    if isinstance(e, str) and e not in env:
+                        env[e] = is_
+                for e, is_ in zip(p.shape, v.shape):
+                    row = self.table.row(substitute(e, env))
+                    self._equal(row, self.table.row(is_), f"{step.function!r} does not take {v} {a!r} as {p}")
+        self._arguments = np.array(values, np.int64)
+        self.argument_bases = self.base_of[self._arguments] if values else np.zeros(0, np.int64)
+        self._scalar_rows = np.array(scalars, np.int64)
+        self._narrow = np.array(sorted(set(narrow)), np.int64)
+
+    # ---- numbers
+
+    def bind(self, env: dict[str, int]) -> Binding:
+        """The numbers for `env`. ArgumentError for sizes that the network cannot take, PackageError for a damaged plan."""
+        try:
+            numbers = self.table.evaluate(env)
+        except (ZeroDivisionError, OverflowError, KeyError) as error:
+            raise damaged(f"a size cannot be worked out: {error}") from None
+        self._check(numbers, env)
+        starts = np.zeros(len(self._starts) + 1, np.int64)
+        total = int(numbers[self._whole]) if not self.plan.is_open else 0
+        if len(self._starts):
+            rounded = (numbers[self._members] + (memory.ALIGN - 1)) & -memory.ALIGN
+            ends = np.cumsum(np.maximum.reduceat(rounded, self._starts))
+            starts[2:] = ends[:-1]
+            total = int(ends[-1])
+        offsets = (
+            numbers[self._offset_rows] + starts[self._slot_of] if self.plan.is_open else numbers[self._offset_rows]
+        )
+        return Binding(env, total, offsets, offsets[self._arguments], numbers[self._scalar_rows], numbers)
+
+    @property
+    def n_scalars(self) -> int:
+        """How many numbers the calls take, all together."""
+        return len(self._scalar_rows)
+
+    def nbytes(self, binding: Binding, value: int) -> int:
+        """The bytes of a value, by its number."""
+        return int(binding.numbers[self._bytes[value]])
+
+    def shape(self, binding: Binding, name: str) -> tuple[int, ...]:
+        """The shape of a value."""
+        return tuple(int(binding.numbers[r]) for r in self.shapes[name])
+
+    def _check(self, numbers: Any, env: Mapping[str, int]) -> None:
+        """What the code was compiled under, and that places in every value are 32-bit numbers."""
+        given = ", ".join(f"{n} = {v}" for n, v in env.items())
+        hint = "compile with these sizes bound: shapes={name: size}"
+        if self._guards and numbers[self._guards].min() < 0:
+            guard = next(g for g, r in zip(self.plan.guards, self._guards) if numbers[r] < 0)
+            raise ArgumentError(f"the network was compiled for sizes with {guard.what}, not for {given}", hint=hint)
+        if len(self._zero_rows) and numbers[self._zero_rows].any():
+            raise damaged(next(what for r, what in self._zeros if numbers[r]))
+        if len(self._inside_rows) and numbers[self._inside_rows].min() < 0:
+            raise damaged(next(what for r, what in self._inside if numbers[r] < 0))
+        if len(self._aligned) and (numbers[self._aligned] & (ALIGN - 1)).any():
+            raise damaged("a value begins between two multiples of the alignment")
+        if self._counted:
+            counts = numbers[self._counted] // self._widths
+            if counts.max() >= _INT32 or counts.min() < 0:
+                at = int(np.argmax((counts >= _INT32) | (counts < 0)))
+                name = next(n for n in self.plan.values if self._bytes[self.names[n]] == self._counted[at])
+                raise ArgumentError(
+                    f"with {given} value {name!r} has {int(counts[at])} elements; a network with symbolic sizes takes fewer than {_INT32}",
+                    hint=hint,
+                )
+        if len(self._narrow) and np.abs(numbers[self._narrow]).max() >= _INT32:
+            raise ArgumentError(f"with {given} a size is past 32 bits", hint=hint)
