@@ -163,7 +163,7 @@ def host_results(names: list[str], arrays: dict[str, list[np.ndarray]], outs: di
             continue
         seen.add(line)
         lines.append(line)
-    body = jit.compile("\n".join(lines), 1, "full")
+    body = jit.compile("\n".join(lines), 1, "plain", "the cases")
     addresses, keep = jit.link(body, [f"k_{i}" for i in range(len(names))], {})
     for i, name in enumerate(names):
         n = CASES[name][2]

@@ -144,7 +144,7 @@ declare i32 @tec_race_{space}_{form}_{LANES}(<{LANES} x {at}>, i64, ptr, i32{typ
         jit = get_jit()
         needed = jit.support_for(ir)
         names = [f"d_{f}" for f in [*forms, "any"]]
-        addresses, self.keep = jit.link(jit.compile(ir, 1, "registers"), names, needed)
+        addresses, self.keep = jit.link(jit.compile(ir, 1, "registers", "the checks"), names, needed)
         kind = ctypes.CFUNCTYPE(
             ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
         )
