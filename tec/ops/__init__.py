@@ -1,6 +1,6 @@
 """Operators: te definitions by family, with type inference and fusion kinds. `OPS` is the table."""
 
-from . import conv, deform, elementwise, image, matmul, norm, pool, reduce, scatter, shape, sizes, sort
+from . import attention, conv, deform, elementwise, image, matmul, norm, pool, reduce, scatter, shape, sizes, sort
 from .registry import (
     BROADCAST,
     COMPLEX,
@@ -17,7 +17,7 @@ from .registry import (
 )
 
 __all__ = [
-    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "conv", "deform",
+    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "attention", "conv", "deform",
     "elementwise", "get_op", "image", "matmul", "norm", "pool", "reduce", "register", "scatter", "shape", "sizes",
     "sort",
 ]  # fmt: skip

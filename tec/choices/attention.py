@@ -1,0 +1,277 @@
+"""Attention in one pass over the keys: running maximum, sum and weighted values; no matrix of scores is kept.
+
+For each block of keys: scores, their largest m', weights exp(s - m'); what was summed before is scaled by exp(m - m'), and the weights' sum and
+the weighted values are added (Milakov and Gimelshein's online softmax; Dao and others' FlashAttention).
+
+CPU, many queries: a vector has a query a lane (`lanes`), so that maxima and sums are lane-wise and keys and values are read as they lie, each
+element once for all lanes. Only the tile of queries is turned, and the result back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .. import te
+from ..ops.attention import LOWEST, Geometry, Scores, geometry, normalized, order_of, scores_of, stored
+from ..ops.forms import Form
+from ..target import Target
+from ..te import Tensor
+from . import loops
+from .group import Group, extent, size_of
+from .pointwise import lanes_for
+from .space import Choice, Cost
+
+KEYS = 64  # of a block: its weights for 32 queries are 8 KiB, which stay in the first-level cache
+LONGEST = 512  # elements of a head whose tile is kept on the stack
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The spaces of a group with an attention in it."""
+    found = group.form("attention")
+    if found is None:
+        return
+    form = found[0]
+    sizes = [extent(d) for t in form.inputs[:3] for d in t.shape]
+    if any(n == 0 for n in sizes):
+        return
+    if not target.is_gpu:
+        yield CpuAttention(group, target, *found)
+
+
+@dataclass
+class Kernel:
+    """What the loops of one attention share: its sizes, and reading operands by their logical index."""
+
+    form: Form
+    ib: Any
+    sources: dict[str, Any]
+    out: Any
+
+    def __post_init__(self) -> None:
+        shapes = [[_size(d) for d in t.shape] for t in self.form.inputs[:3]]
+        self.g: Geometry = geometry(shapes, self.form.attrs)
+        self.scores: Scores = scores_of(self.form.inputs, self.form.attrs)
+        self.acc = self.scores.acc
+
+    @classmethod
+    def of(cls, form: Form, ib: Any, sources: list[Any], out: Any) -> Kernel:
+        names = ("q", "k", "v", *form.attrs.get("extras", ()))
+        return cls(form, ib, dict(zip(names, sources)), out)
+
+    def at(self, operand: str, *index: Any) -> Any:
+        """An element of q, k or v by (batch, head, place, element), in the accumulator's type."""
+        order = order_of(self.form.attrs, operand)
+        return self.sources[operand][stored(order, index)].astype(self.acc)
+
+    def extra(self, name: str, index: Sequence[Any]) -> Any:
+        return self.sources[name][tuple(index)]
+
+    def write(self, index: Sequence[Any], value: Any) -> None:
+        self.out[stored(order_of(self.form.attrs, "out"), index)] = value.astype(self.out.dtype)
+
+    def const(self, value: float) -> Any:
+        return te.const(value, self.acc)
+
+    @property
+    def lowest(self) -> Any:
+        return self.const(LOWEST[self.acc])
+
+    def key_range(self, b: Any, first: Any, last: Any, block: int) -> tuple[Any, Any]:
+        """The blocks of keys, begin and end, that queries first to last of batch entry b see anything of."""
+        attrs, keys = self.form.attrs, self.g.keys
+        begin: Any = 0
+        end: Any = keys
+        offset = self.scores.offset(self.extra, b) if self.scores.has_range else 0
+        if attrs.get("right") is not None:
+            end = te.min(end, last + offset + (attrs["right"] + 1))
+        if "length" in self.scores.shapes:
+            end = te.min(end, self.extra("length", (b,)).astype("int32"))
+        if attrs.get("left") is not None:
+            begin = te.max(te.indexdiv(te.max(first + offset - attrs["left"], 0), block), 0)
+        if isinstance(end, int):
+            return begin, -(-end // block)
+        return begin, te.indexdiv(te.max(end, 0) + (block - 1), block)
+
+
+def _size(d: Any) -> Any:
+    n = extent(d)
+    return d if n is None else n
+
+
+class CpuAttention(loops.LoopForm):
+    """A tile of `queries` over vector lanes and a block of keys at a time; heads and tiles over threads."""
+
+    template: ClassVar[str] = "cpu attention"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.lanes = lanes_for(scores_of(form.inputs, form.attrs).acc, target)
+        self.parameters = {
+            "queries": (2 * self.lanes, self.lanes, 4 * self.lanes),
+            "keys": (KEYS, 32, 128, 256),
+            "rows": (8, 4, 6, 12, 2),
+        }
+
+    @property
+    def default(self) -> Choice:
+        # Two registers of queries by 8 elements are 16 sums, half of 32 registers; 4 where there are 16.
+        rows = 8 if self.target.vector_bytes >= 64 else 4
+        return self.choice(queries=2 * self.lanes, keys=KEYS, rows=rows)
+
+    def why_not(self, choice: Choice) -> str | None:
+        return None if choice["keys"] >= choice["rows"] else "a block has fewer keys than are summed at once"
+
+    def cost(self, choice: Choice) -> Cost:
+        """Multiply-adds at the vector rate, with the share of lanes that have a query."""
+        shapes = [t.shape for t in self.form.inputs]
+        work = size_of([*shapes[0], *shapes[1][2:3]]) or 1 << 20
+        machine = self.target.machine
+        rate = machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
+        sums = choice["rows"] * choice["queries"] // self.lanes
+        return Cost(2 * work * (1 + abs(sums - 16) / 64) / rate, "issue")
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        form = self.form
+
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            _by_lanes(Kernel.of(form, ib, sources, results[0]), choice)
+
+        out = form.outputs[0]
+        return loops.extern("attention", list(form.inputs), [(out.shape, out.dtype)], body)
+
+
+def _by_lanes(kernel: Kernel, choice: Choice) -> None:
+    ib, g = kernel.ib, kernel.g
+    width = choice["queries"]
+    tiles = te.indexdiv(g.queries + (width - 1), width) if not isinstance(g.queries, int) else -(-g.queries // width)
+    with ib.for_range(0, g.batch * g.heads * tiles, "task", kind="parallel") as task:
+        tile = ib.let("tile", te.indexmod(task, tiles))
+        head = ib.let("head", te.indexmod(te.indexdiv(task, tiles), g.heads))
+        b = ib.let("b", te.indexdiv(task, tiles * g.heads))
+        Tile(kernel, choice, b, head, tile * width).run()
+
+
+class Tile:
+    """One tile of queries of one head: its loops over blocks of keys."""
+
+    def __init__(self, kernel: Kernel, choice: Choice, b: Any, head: Any, first: Any):
+        self.kernel, self.b, self.head, self.first = kernel, b, head, first
+        self.ib, self.g, self.acc = kernel.ib, kernel.g, kernel.acc
+        self.width, self.keys, self.rows = choice["queries"], choice["keys"], choice["rows"]
+        self.kv = te.indexdiv(head, self.g.group)
+
+    def _lanes(self) -> Any:
+        return self.ib.for_range(0, self.width, "lane", kind="vectorize")
+
+    def run(self) -> None:
+        ib, g, w = self.ib, self.g, self.width
+        make = ib.allocate
+        self.q = make(self.acc, (g.size * w,), "q_tile", scope="local")
+        self.o = make(self.acc, (g.value_size * w,), "o_tile", scope="local")
+        self.p = make(self.acc, (self.keys * w,), "weights", scope="local")
+        self.top = make(self.acc, (w,), "top", scope="local")
+        self.total = make(self.acc, (w,), "total", scope="local")
+        self.factor = make(self.acc, (w,), "factor", scope="local")
+        self._begin()
+        last = te.min(self.first + w, g.queries) - 1
+        begin, end = self.kernel.key_range(self.b, self.first, last, self.keys)
+        whole = te.min(end, te.indexdiv(g.keys, self.keys))
+        with ib.for_range(begin, whole, "block") as block:
+            self._block(block * self.keys, self.keys)
+        if not isinstance(g.keys, int) or g.keys % self.keys:
+            rest = te.indexmod(g.keys, self.keys)
+            with ib.if_scope(te.all(end > whole, rest > 0)):
+                self._block(te.indexdiv(g.keys, self.keys) * self.keys, rest)
+        self._finish()
+
+    def _begin(self) -> None:
+        """The queries turned, an element of all of them beside each other; sums at 0."""
+        ib, g, w, k = self.ib, self.g, self.width, self.kernel
+        scale = k.const(k.scores.scale)
+        with ib.for_range(0, w, "i") as i:
+            place = ib.let("place", te.min(self.first + i, g.queries - 1))
+            with ib.for_range(0, g.size, "d") as d:
+                self.q[d * w + i] = k.at("q", self.b, self.head, place, d) * scale
+        with self._lanes() as lane:
+            self.top[lane] = k.lowest
+            self.total[lane] = k.const(0)
+        with ib.for_range(0, g.value_size, "d") as d, self._lanes() as lane:
+            self.o[d * w + lane] = k.const(0)
+
+    def _grouped(self, count: Any, name: str, emit: Any) -> None:
+        """`emit(first, n)` for all numbers below `count`, `rows` at a time and the rest one by one."""
+        ib, rows = self.ib, self.rows
+        with ib.for_range(0, te.indexdiv(count, rows), name) as r:
+            emit(r * rows, rows)
+        if not isinstance(count, int):
+            with ib.for_range(te.indexdiv(count, rows) * rows, count, name) as r:
+                emit(r, 1)
+        elif count % rows:
+            emit(count - count % rows, count % rows)
+
+    def _block(self, key: Any, count: Any) -> None:
+        """Keys `key` and on, `count` of them."""
+        ib, w, k = self.ib, self.width, self.kernel
+        self._grouped(count, "j", lambda j, n: self._scores(key, j, n))
+        fresh = ib.allocate(self.acc, (w,), "fresh", scope="local")
+        with self._lanes() as lane:
+            fresh[lane] = self.top[lane]
+        with ib.for_range(0, count, "j") as j, self._lanes() as lane:
+            fresh[lane] = te.max(fresh[lane], self.p[j * w + lane])
+        with self._lanes() as lane:
+            self.factor[lane] = te.exp(self.top[lane] - fresh[lane])
+            self.top[lane] = fresh[lane]
+            self.total[lane] = self.total[lane] * self.factor[lane]
+        with ib.for_range(0, count, "j") as j, self._lanes() as lane:
+            self.p[j * w + lane] = te.exp(self.p[j * w + lane] - self.top[lane])
+        with ib.for_range(0, count, "j") as j, self._lanes() as lane:
+            self.total[lane] = self.total[lane] + self.p[j * w + lane]
+        del k
+        self._grouped(self.g.value_size, "d", lambda d, n: self._values(key, d, n, count))
+
+    def _scores(self, key: Any, j: Any, n: int) -> None:
+        ib, w, k = self.ib, self.width, self.kernel
+        sums = ib.allocate(self.acc, (n * w,), "scores", scope="local")
+        for r in range(n):
+            with self._lanes() as lane:
+                sums[r * w + lane] = k.const(0)
+        with ib.for_range(0, self.g.size, "d") as d:
+            for r in range(n):
+                x = ib.let("x", k.at("k", self.b, self.kv, key + j + r, d))
+                with self._lanes() as lane:
+                    sums[r * w + lane] = sums[r * w + lane] + self.q[d * w + lane] * x
+        for r in range(n):
+            place = ib.let("key", key + j + r)
+            with self._lanes() as lane:
+                self.p[(j + r) * w + lane] = self._masked(sums[r * w + lane], lane, place)
+
+    def _masked(self, score: Any, lane: Any, key: Any) -> Any:
+        k, scores = self.kernel, self.kernel.scores
+        i = te.min(self.first + lane, self.g.queries - 1)
+        score = scores.biased(scores.capped(score), k.extra, (self.b, self.head, i, key))
+        seen = scores.seen(k.extra, self.b, self.first + lane + scores.offset(k.extra, self.b), key)
+        return score if seen is None else te.select(seen, score, k.const(float("-inf")))
+
+    def _values(self, key: Any, d: Any, n: int, count: Any) -> None:
+        ib, w, k = self.ib, self.width, self.kernel
+        sums = ib.allocate(self.acc, (n * w,), "values", scope="local")
+        for r in range(n):
+            with self._lanes() as lane:
+                sums[r * w + lane] = self.o[(d + r) * w + lane] * self.factor[lane]
+        with ib.for_range(0, count, "j") as j:
+            for r in range(n):
+                x = ib.let("x", k.at("v", self.b, self.kv, key + j, d + r))
+                with self._lanes() as lane:
+                    sums[r * w + lane] = sums[r * w + lane] + self.p[j * w + lane] * x
+        for r in range(n):
+            with self._lanes() as lane:
+                self.o[(d + r) * w + lane] = sums[r * w + lane]
+
+    def _finish(self) -> None:
+        ib, g, w, k = self.ib, self.g, self.width, self.kernel
+        with ib.for_range(0, te.min(w, g.queries - self.first), "i") as i:
+            total = ib.let("total", self.total[i])
+            with ib.for_range(0, g.value_size, "d") as d:
+                k.write((self.b, self.head, self.first + i, d), normalized(self.o[d * w + i], total, self.acc))

@@ -1,0 +1,267 @@
+"""Attention: softmax(q k^T scale + bias) v as one operator, in te as it is written down.
+
+`tec.choices.attention` has it as one loop over blocks of keys that keeps no matrix of scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..te import Tensor
+from .dims import as_size
+from .forms import Form, carry
+from .matmul import accumulator
+from .registry import (
+    OPAQUE,
+    SUMS,
+    Attrs,
+    TensorType,
+    broadcast_index,
+    broadcast_shapes,
+    fail,
+    register,
+    static_shape,
+)
+
+EXTRAS = ("bias", "start", "length")
+PLAIN = (0, 1, 2, 3)  # batch, heads, places, size of a head
+OPERANDS = ("q", "k", "v", "out")
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Sizes of an attention, as numbers or expressions: batch, query heads, key heads, queries, keys, sizes of a key and of a value."""
+
+    batch: Any
+    heads: Any
+    key_heads: Any
+    queries: Any
+    keys: Any
+    size: Any
+    value_size: Any
+
+    @property
+    def group(self) -> Any:
+        """Query heads that share a key head."""
+        return self.heads // self.key_heads
+
+
+def order_of(attrs: Attrs, operand: str) -> tuple[int, ...]:
+    """Where the operand's (batch, heads, places, size) stand among its own dimensions."""
+    return tuple(attrs.get(f"{operand}_order", PLAIN))
+
+
+def stored(order: Sequence[int], index: Sequence[Any]) -> tuple[Any, ...]:
+    """An index (batch, head, place, element) as the operand's own."""
+    out: list[Any] = [0] * 4
+    for axis, i in zip(order, index):
+        out[axis] = i
+    return tuple(out)
+
+
+def geometry(shapes: Sequence[Sequence[Any]], attrs: Attrs) -> Geometry:
+    """The sizes from the shapes of q, k and v as they are stored."""
+    (b, n, s, h), (_, m, t, _), (_, _, _, w) = (
+        tuple(shape[a] for a in order_of(attrs, x)) for x, shape in zip("qkv", shapes)
+    )
+    return Geometry(b, n, m, s, t, h, w)
+
+
+def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    extras = attrs.get("extras", ())
+    if len(types) != 3 + len(extras) or not set(extras) <= set(EXTRAS):
+        raise fail(f"attention of {len(types)} inputs with extras {extras}")
+    for name in OPERANDS:
+        if sorted(order_of(attrs, name)) != [0, 1, 2, 3]:
+            raise fail(f"attention: {name}_order {order_of(attrs, name)} is no order of four dimensions")
+    q, k, v = types[:3]
+    if any(t.ndim != 4 for t in types[:3]) or len({t.dtype for t in types[:3]}) != 1 or "float" not in q.dtype:
+        raise fail(f"attention of {q}, {k} and {v}")
+    b, n, s, h = (q.shape[a] for a in order_of(attrs, "q"))
+    kb, m, t, kh = (k.shape[a] for a in order_of(attrs, "k"))
+    if (kb, kh) != (b, h) or tuple(v.shape[a] for a in order_of(attrs, "v")[:3]) != (b, m, t) or n % m != 0:
+        raise fail(f"attention of {q}, {k} and {v}")
+    for name, x in zip(extras, types[3:]):
+        if name == "bias":
+            if broadcast_shapes(x.shape, (b, n, s, t)) != (b, n, s, t) or x.ndim != 4:
+                raise fail(f"attention: bias {x} for scores {(b, n, s, t)}")
+            if x.dtype != "bool" and "float" not in x.dtype:
+                raise fail(f"attention: bias {x} is neither bool nor float")
+        elif x.shape != (b,) or x.dtype not in ("int32", "int64"):
+            raise fail(f"attention: {name} {x}: one integer a batch entry is wanted")
+    shape = stored(order_of(attrs, "out"), (b, n, s, v.shape[order_of(attrs, "v")[3]]))
+    return [TensorType(q.dtype, shape)]
+
+
+def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
+    g = geometry([t.shape for t in types[:3]], attrs)
+    total: int = 2 * g.batch * g.heads * g.queries * g.keys * (g.size + g.value_size)
+    return total
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What becomes of a product of a query and a key, the same in te and in loops. `read(name, index)`: an element of an extra input."""
+
+    attrs: Attrs
+    acc: str
+    shapes: dict[str, tuple[Any, ...]]  # of the extra inputs
+    kinds: dict[str, str]  # their types
+
+    @property
+    def scale(self) -> float:
+        return float(self.attrs["scale"])
+
+    @property
+    def has_range(self) -> bool:
+        """Whether a query's own place says which keys it sees."""
+        return self.attrs.get("left") is not None or self.attrs.get("right") is not None
+
+    def offset(self, read: Callable[..., Any], b: Any) -> Any:
+        """The place of the first query among the keys."""
+        if "start" in self.shapes:
+            return read("start", (b,)).astype("int32")
+        return as_size(self.attrs.get("offset", 0))
+
+    def capped(self, score: Any) -> Any:
+        cap = self.attrs.get("softcap", 0.0)
+        return te.tanh(score * te.const(1.0 / cap, self.acc)) * te.const(cap, self.acc) if cap else score
+
+    def biased(self, score: Any, read: Callable[..., Any], index: Sequence[Any]) -> Any:
+        """The score with the bias at (batch, head, query, key)."""
+        if "bias" not in self.shapes:
+            return score
+        bias = read("bias", broadcast_index(self.shapes["bias"], index))
+        if self.kinds["bias"] == "bool":
+            return te.select(bias, score, te.const(float("-inf"), self.acc))
+        return score + bias.astype(self.acc)
+
+    def seen(self, read: Callable[..., Any], b: Any, place: Any, key: Any) -> Any:
+        """Whether the query at `place` (its offset counted) sees the key; None where all do."""
+        left, right = self.attrs.get("left"), self.attrs.get("right")
+        conditions = []
+        if right is not None:
+            conditions.append(key <= place + right)
+        if left is not None:
+            conditions.append(key >= place - left)
+        if "length" in self.shapes:
+            conditions.append(key < read("length", (b,)).astype("int32"))
+        return te.all(*conditions) if conditions else None
+
+
+def scores_of(inputs: Sequence[Tensor], attrs: Attrs) -> Scores:
+    extras = dict(zip(attrs.get("extras", ()), inputs[3:]))
+    shapes = {k: static_shape(t) for k, t in extras.items()}
+    return Scores(attrs, accumulator(inputs[0].dtype), shapes, {k: t.dtype for k, t in extras.items()})
+
+
+def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
+    """In NumPy, head by head, so that no more than one head's scores are held."""
+    q, k, v = (np.transpose(np.asarray(x), order_of(attrs, n)) for n, x in zip("qkv", arrays))
+    extras = {n: np.asarray(x) for n, x in zip(attrs.get("extras", ()), arrays[3:])}
+    wide = np.float64 if q.dtype == np.float64 else np.float32
+    (b, n, s, _), (_, m, t, _) = q.shape, k.shape
+    y = np.empty((b, n, s, v.shape[3]), q.dtype)
+    keys = np.arange(t)
+    for e in range(b):
+        place = (int(extras["start"][e]) if "start" in extras else int(attrs.get("offset", 0))) + np.arange(s)[:, None]
+        seen = np.ones((s, t), bool)
+        if attrs.get("right") is not None:
+            seen &= keys <= place + attrs["right"]
+        if attrs.get("left") is not None:
+            seen &= keys >= place - attrs["left"]
+        if "length" in extras:
+            seen &= keys < int(extras["length"][e])
+        for head in range(n):
+            kv = head // (n // m)
+            x = q[e, head].astype(wide) @ k[e, kv].astype(wide).T * wide(attrs["scale"])
+            if attrs.get("softcap", 0.0):
+                x = np.tanh(x / wide(attrs["softcap"])) * wide(attrs["softcap"])
+            if "bias" in extras:
+                bias = np.broadcast_to(extras["bias"], (b, n, s, t))[e, head]
+                x = np.where(bias, x, -np.inf) if bias.dtype == bool else x + bias.astype(wide)
+            x = np.where(seen, x, -np.inf)
+            with np.errstate(invalid="ignore"):
+                p = np.exp(x - np.maximum(x.max(1, keepdims=True), -np.finfo(np.float32).max))
+                total = p.sum(1, keepdims=True)
+                y[e, head] = np.where(total == 0, 0, p @ v[e, kv].astype(wide) / np.where(total == 0, 1, total))
+    order = order_of(attrs, "out")
+    return [np.ascontiguousarray(np.transpose(y, np.argsort(order)))]
+
+
+@register("attention", OPAQUE, _type, flops=_flops, traits=[SUMS], host=_host)
+def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """softmax(q k^T * scale + bias) v over the keys. q (batch, heads, queries, size), k (batch, key heads, keys, size), v (batch, key
+    heads, keys, value size); a key head serves heads / key heads query heads. Attributes, all but `scale` with defaults:
+
+    extras: names of the inputs behind q, k and v: "bias" (four dimensions, broadcasts to the scores; added, or where it is bool the pairs
+    to keep), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count).
+    offset: that place where it is the same for all. left, right: a query at place p sees keys p - left to p + right; right 0 is causal.
+    softcap: c * tanh(score / c) before the bias. q_order, k_order, v_order, out_order: which dimension of the tensor, as it is stored, is
+    the batch, the head, the place, the element.
+
+    A query that sees no key gives 0. 16-bit floats accumulate in float32.
+    """
+    q, k, v = inputs[:3]
+    extras = dict(zip(attrs.get("extras", ()), inputs[3:]))
+    scores = scores_of(inputs, attrs)
+    g = geometry([static_shape(t) for t in inputs[:3]], attrs)
+    acc, dtype = scores.acc, outputs[0].dtype
+
+    def read(name: str, index: Sequence[Any]) -> Any:
+        return extras[name](*index)
+
+    h = te.reduce_axis((0, g.size), "h")
+
+    def product(b: Any, n: Any, i: Any, j: Any) -> Any:
+        x = q(*stored(order_of(attrs, "q"), (b, n, i, h))).astype(acc)
+        y = k(*stored(order_of(attrs, "k"), (b, te.indexdiv(n, g.group), j, h))).astype(acc)
+        return te.sum(x * y, axis=h)
+
+    raw = te.compute((g.batch, g.heads, g.queries, g.keys), product, name="attention_product")
+
+    def score(b: Any, n: Any, i: Any, j: Any) -> Any:
+        x = scores.biased(scores.capped(raw(b, n, i, j) * te.const(scores.scale, acc)), read, (b, n, i, j))
+        seen = scores.seen(read, b, i + scores.offset(read, b), j)
+        return x if seen is None else te.select(seen, x, te.const(float("-inf"), acc))
+
+    s = te.compute(raw.shape, score, name="attention_scores")
+    lead = (g.batch, g.heads, g.queries)
+    j1, j2, j3 = (te.reduce_axis((0, g.keys), f"j{x}") for x in (1, 2, 3))
+    top = te.compute(lead, lambda *i: te.max(s(*i, j1), axis=j1), name="attention_max")
+    # A row of -inf alone has no largest number to take off; its sum is 0.
+    floor = te.const(LOWEST[acc], acc)
+    power = te.compute(
+        raw.shape, lambda *i: te.exp(s(*i) - te.maximum(top(*i[:3]), floor)), name="attention_exp"
+    )
+    total = te.compute(lead, lambda *i: te.sum(power(*i, j2), axis=j2), name="attention_sum")
+    summed = te.compute(
+        (*lead, g.value_size),
+        lambda b, n, i, w: te.sum(
+            power(b, n, i, j3) * v(*stored(order_of(attrs, "v"), (b, te.indexdiv(n, g.group), j3, w))).astype(acc),
+            axis=j3,
+        ),
+        name="attention_values",
+    )
+
+    def body(*i: Any) -> Any:
+        b, n, p, w = (i[a] for a in order_of(attrs, "out"))
+        return normalized(summed(b, n, p, w), total(b, n, p), acc).astype(dtype)
+
+    made = te.compute(outputs[0].shape, body, name="attention")
+    return carry(Form("attention", tuple(inputs), tuple(outputs), dict(attrs)), [made])
+
+
+# The largest negative numbers: where running maxima start.
+LOWEST = {"float32": -3.4028234e38, "float64": -1.7976931348623157e308}
+
+
+def normalized(value: Any, total: Any, acc: str) -> Any:
+    """A sum of weighted values over the sum of the weights; 0 where nothing was seen."""
+    one, zero = te.const(1, acc), te.const(0, acc)
+    return te.select(total == zero, zero, value / te.select(total == zero, one, total))
