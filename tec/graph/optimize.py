@@ -32,6 +32,7 @@ def _cpu(target: Target, dtype: str | None) -> bool:
 
 def passes() -> tuple[Pass, ...]:
     """All passes in order. They are imported when they are first asked for."""
+    from .passes.attention import find_attention
     from .passes.byte_products import byte_products
     from .passes.common_subexpressions import common_subexpressions
     from .passes.conv_gemm import conv_as_gemm
@@ -50,6 +51,8 @@ def passes() -> tuple[Pass, ...]:
     return (
         clean,
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
+        Pass("find_attention", lambda g, t, d: find_attention(g), _cpu),
+        clean,
         Pass("split_concat", lambda g, t, d: split_concat(g)),
         Pass("fold_scale", lambda g, t, d: fold_scale(g)),
         clean,

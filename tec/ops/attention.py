@@ -28,7 +28,7 @@ from .registry import (
     static_shape,
 )
 
-EXTRAS = ("bias", "start", "length")
+PER_ENTRY = ("start", "length")  # extra inputs of one integer a batch entry; names of the others begin with "bias"
 PLAIN = (0, 1, 2, 3)  # batch, heads, places, size of a head
 OPERANDS = ("q", "k", "v", "out")
 
@@ -74,7 +74,8 @@ def geometry(shapes: Sequence[Sequence[Any]], attrs: Attrs) -> Geometry:
 
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     extras = attrs.get("extras", ())
-    if len(types) != 3 + len(extras) or not set(extras) <= set(EXTRAS):
+    known = all(name in PER_ENTRY or name.startswith("bias") for name in extras)
+    if len(types) != 3 + len(extras) or len(set(extras)) != len(extras) or not known:
         raise fail(f"attention of {len(types)} inputs with extras {extras}")
     for name in OPERANDS:
         if sorted(order_of(attrs, name)) != [0, 1, 2, 3]:
@@ -87,7 +88,7 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     if (kb, kh) != (b, h) or tuple(v.shape[a] for a in order_of(attrs, "v")[:3]) != (b, m, t) or n % m != 0:
         raise fail(f"attention of {q}, {k} and {v}")
     for name, x in zip(extras, types[3:]):
-        if name == "bias":
+        if name not in PER_ENTRY:
             if broadcast_shapes(x.shape, (b, n, s, t)) != (b, n, s, t) or x.ndim != 4:
                 raise fail(f"attention: bias {x} for scores {(b, n, s, t)}")
             if x.dtype != "bool" and "float" not in x.dtype:
@@ -133,13 +134,16 @@ class Scores:
         return te.tanh(score * te.const(1.0 / cap, self.acc)) * te.const(cap, self.acc) if cap else score
 
     def biased(self, score: Any, read: Callable[..., Any], index: Sequence[Any]) -> Any:
-        """The score with the bias at (batch, head, query, key)."""
-        if "bias" not in self.shapes:
-            return score
-        bias = read("bias", broadcast_index(self.shapes["bias"], index))
-        if self.kinds["bias"] == "bool":
-            return te.select(bias, score, te.const(float("-inf"), self.acc))
-        return score + bias.astype(self.acc)
+        """The score with the biases at (batch, head, query, key)."""
+        for name, shape in self.shapes.items():
+            if name in PER_ENTRY:
+                continue
+            bias = read(name, broadcast_index(shape, index))
+            if self.kinds[name] == "bool":
+                score = te.select(bias, score, te.const(float("-inf"), self.acc))
+            else:
+                score = score + bias.astype(self.acc)
+        return score
 
     def seen(self, read: Callable[..., Any], b: Any, place: Any, key: Any) -> Any:
         """Whether the query at `place` (its offset counted) sees the key; None where all do."""
@@ -182,8 +186,7 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
             x = q[e, head].astype(wide) @ k[e, kv].astype(wide).T * wide(attrs["scale"])
             if attrs.get("softcap", 0.0):
                 x = np.tanh(x / wide(attrs["softcap"])) * wide(attrs["softcap"])
-            if "bias" in extras:
-                bias = np.broadcast_to(extras["bias"], (b, n, s, t))[e, head]
+            for bias in (np.broadcast_to(x, (b, n, s, t))[e, head] for m, x in extras.items() if m not in PER_ENTRY):
                 x = np.where(bias, x, -np.inf) if bias.dtype == bool else x + bias.astype(wide)
             x = np.where(seen, x, -np.inf)
             with np.errstate(invalid="ignore"):
@@ -199,8 +202,8 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     """softmax(q k^T * scale + bias) v over the keys. q (batch, heads, queries, size), k (batch, key heads, keys, size), v (batch, key
     heads, keys, value size); a key head serves heads / key heads query heads. Attributes, all but `scale` with defaults:
 
-    extras: names of the inputs behind q, k and v: "bias" (four dimensions, broadcasts to the scores; added, or where it is bool the pairs
-    to keep), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count).
+    extras: names of the inputs behind q, k and v: "bias..." (any number; four dimensions that broadcast to the scores; added, or bool: the
+    pairs to keep), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count).
     offset: that place where it is the same for all. left, right: a query at place p sees keys p - left to p + right; right 0 is causal.
     softcap: c * tanh(score / c) before the bias. q_order, k_order, v_order, out_order: which dimension of the tensor, as it is stored, is
     the batch, the head, the place, the element.
@@ -236,9 +239,7 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     top = te.compute(lead, lambda *i: te.max(s(*i, j1), axis=j1), name="attention_max")
     # A row of -inf alone has no largest number to take off; its sum is 0.
     floor = te.const(LOWEST[acc], acc)
-    power = te.compute(
-        raw.shape, lambda *i: te.exp(s(*i) - te.maximum(top(*i[:3]), floor)), name="attention_exp"
-    )
+    power = te.compute(raw.shape, lambda *i: te.exp(s(*i) - te.maximum(top(*i[:3]), floor)), name="attention_exp")
     total = te.compute(lead, lambda *i: te.sum(power(*i, j2), axis=j2), name="attention_sum")
     summed = te.compute(
         (*lead, g.value_size),

@@ -1,0 +1,347 @@
+"""Attention in what exporters write, as one operator (`tec.ops.attention`).
+
+    matmul(softmax(matmul(q, k) * scale + mask), v)   ->  attention(q, k, v, mask)
+
+Found with a scale on the scores or on q and k, soft caps, masks that add or choose, constant masks (a causal one becomes attributes), softmax in
+float32 between casts of 16-bit scores, and heads as a dimension of their own or in the batch. Transposes around it go into the operator, which
+reads and writes through any order of dimensions; key heads that were repeated for groups of queries are read where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...ops.attention import PLAIN
+from ..graph import Graph, Node, Value
+from .rewrite import Rebuild, const_of
+
+HIDDEN = -1e9  # what float32 scores sink in: beside one that is seen, such a score has no weight
+_PRODUCT = ("transpose_a", "transpose_b", "view_a", "view_b", "out_dtype")
+_SWAPPED = (0, 1, 3, 2)
+
+_Order = tuple[int, ...]
+
+
+@dataclass
+class _Operand:
+    """q, k or v: a value as it is stored, reshaped to four dimensions, and where (batch, heads, places, elements) are among them."""
+
+    value: Value
+    shape: tuple[Any, ...]
+    order: _Order
+
+    @property
+    def lead(self) -> tuple[Any, Any]:
+        return self.shape[self.order[0]], self.shape[self.order[1]]
+
+
+@dataclass
+class _Found:
+    """An attention, and the node whose output it makes."""
+
+    last: Node
+    operands: list[_Operand] = field(default_factory=list)
+    scale: float = 1.0
+    softcap: float = 0.0
+    biases: list[Value] = field(default_factory=list)
+    chosen: list[tuple[Value, float]] = field(
+        default_factory=list
+    )  # where it holds the score stands, the number elsewhere
+    out_order: _Order = PLAIN
+    lead: tuple[Any, Any] | None = None  # batch and heads, where scores were masked with them apart
+
+
+def find_attention(graph: Graph) -> Graph:
+    """The graph with its attentions as nodes of their own."""
+    if not any(n.op == "softmax" for n in graph.nodes):
+        return graph
+    look = _Look(graph)
+    found = {f.last: f for n in graph.nodes if n.op == "matmul" and (f := look.attention(n)) is not None}
+    if not found:
+        return graph
+    b = Rebuild(graph)
+    for node in graph.nodes:
+        if node in found:
+            _emit(b, found[node])
+        else:
+            b.copy(node)
+    return b.finish()
+
+
+class _Look:
+    """Finding, on the old graph."""
+
+    def __init__(self, graph: Graph):
+        self.users = graph.users()
+        self.outputs = set(graph.outputs)
+
+    def is_single(self, v: Value) -> bool:
+        return len(self.users.get(v, ())) == 1 and v not in self.outputs
+
+    def made_by(self, v: Value, *ops: str) -> Node | None:
+        """The node of one of these operators that made v, where nothing else reads v."""
+        return v.node if v.node is not None and v.node.op in ops and self.is_single(v) else None
+
+    def through_casts(self, v: Value) -> Value:
+        """Before casts between floats that only this reads."""
+        while (n := self.made_by(v, "cast")) is not None and "float" in n.inputs[0].dtype and "float" in v.dtype:
+            v = n.inputs[0]
+        return v
+
+    def through_views(self, f: _Found, v: Value) -> Value:
+        """Before casts, and reshapes of scores that put heads into the batch or take them out of it."""
+        while True:
+            v = self.through_casts(v)
+            n = self.made_by(v, "reshape")
+            if n is None:
+                return v
+            wide, narrow = sorted((v, n.inputs[0]), key=lambda x: -x.ndim)
+            lead = wide.shape[:2]
+            if (wide.ndim, narrow.ndim) != (4, 3) or wide.shape[2:] != narrow.shape[1:] or f.lead not in (None, lead):
+                return v
+            f.lead, v = (lead[0], lead[1]), n.inputs[0]
+
+    def scaled(self, v: Value) -> tuple[Value, float]:
+        """v as another value times a number."""
+        factor = 1.0
+        while (n := self.made_by(v, "multiply", "divide")) is not None:
+            a, c = n.inputs
+            if n.op == "multiply" and a.is_const:
+                a, c = c, a
+            number = _number(c)
+            if number is None or a.shape != v.shape or (n.op == "divide" and not number):
+                break
+            factor = factor * number if n.op == "multiply" else factor / number
+            v = a
+        return v, factor
+
+    def is_product(self, v: Value) -> bool:
+        """Whether v is made of a matrix product element by element."""
+        n = self.made_by(v, "matmul", "cast", "tanh", "multiply", "divide", "add", "where", "reshape")
+        return n is not None and (
+            n.op == "matmul" or any(self.is_product(i) for i in n.inputs if i.type.size == v.type.size)
+        )
+
+    # ---- the scores
+
+    def attention(self, node: Node) -> _Found | None:
+        """What ends in `node`, the product of weights and values."""
+        if any(node.attrs.get(x) for x in _PRODUCT):
+            return None
+        f = _Found(node)
+        soft = self.made_by(self.through_views(f, node.inputs[0]), "softmax")
+        if soft is None or soft.outputs[0].ndim not in (3, 4):
+            return None
+        rank = soft.outputs[0].ndim
+        if [a % rank for a in soft.attrs["axes"]] != [rank - 1]:
+            return None
+        x, factor = self.scaled(self._masks(f, soft.inputs[0]))
+        if (cap := self.made_by(x, "tanh")) is not None and factor > 0:
+            x, inner = self.scaled(cap.inputs[0])
+            f.softcap, factor = factor, factor * inner
+        x, more = self.scaled(self.through_views(f, x))
+        f.scale = factor * more
+        product = self.made_by(self.through_views(f, x), "matmul")
+        if product is None or any(product.attrs.get(a) for a in _PRODUCT if a != "transpose_b"):
+            return None
+        return f if self._operands(f, product, node) else None
+
+    def _masks(self, f: _Found, x: Value) -> Value:
+        """The scores before masks, which go into `f`."""
+        while True:
+            x = self.through_views(f, x)
+            if (n := self.made_by(x, "add")) is not None:
+                a, c = n.inputs if self.is_product(n.inputs[0]) else reversed(n.inputs)
+                if a.shape != x.shape or not self.is_product(a):
+                    return x
+                f.biases.append(c)
+                x = a
+            elif (n := self.made_by(x, "where")) is not None:
+                condition, a, c = n.inputs
+                number = _number(c)
+                if number is None or not number <= HIDDEN or a.shape != x.shape:
+                    return x
+                f.chosen.append((condition, number))
+                x = a
+            else:
+                return x
+
+    # ---- the operands
+
+    def _operands(self, f: _Found, product: Node, values: Node) -> bool:
+        (q, by_q), (k, by_k), v = self.scaled(product.inputs[0]), self.scaled(product.inputs[1]), values.inputs[1]
+        f.scale *= by_q * by_k
+        out = values.outputs[0]
+        rank = out.ndim
+        kinds = {q.dtype, k.dtype, v.dtype, out.dtype}
+        if not q.ndim == k.ndim == v.ndim == rank or len(kinds) != 1 or "float" not in out.dtype:
+            return False
+        lead = q.shape[:-2]
+        if k.shape[:-2] != v.shape[:-2] or lead != out.shape[:-2] or k.shape[:-2] not in (lead, (*lead[:-1], 1)):
+            return False
+        sides = [(q, PLAIN), (k, PLAIN if product.attrs.get("transpose_b") else _SWAPPED), (v, PLAIN)]
+        if rank == 3:
+            split = [_split(x, order) for x, order in sides]
+            whole = [_whole(x, order) for x, order in sides]
+            same = all(s is not None and s.lead == split[0].lead for s in split)  # type: ignore[union-attr]
+            f.operands = [s for s in split if s is not None] if same else whole
+        else:
+            f.operands = [_lie(x, order) for x, order in sides]
+        if f.lead not in (None, f.operands[0].lead):
+            return False
+        heads, key_heads = f.operands[0].lead[1], f.operands[1].lead[1]
+        if f.operands[1].lead != f.operands[2].lead or not _divides(key_heads, heads):
+            return False
+        self._result(f, values)
+        return True
+
+    def _result(self, f: _Found, values: Node) -> None:
+        """The transpose behind the result goes into the operator."""
+        node, out = values, values.outputs[0]
+        if out.ndim == 3 and self.is_single(out):
+            after = self.users[out][0]
+            if after.op != "reshape" or after.outputs[0].shape[:-2] != f.operands[0].lead:
+                return
+            node, out = after, after.outputs[0]
+            if out.shape[2:] != values.outputs[0].shape[1:]:
+                return
+        if out.ndim != 4 or not self.is_single(out):
+            return
+        f.last = node
+        after = self.users[out][0]
+        if after.op == "transpose":
+            perm = tuple(after.attrs["perm"])
+            f.last, f.out_order = after, tuple(perm.index(a) for a in range(4))
+
+
+def _lie(v: Value, order: _Order) -> _Operand:
+    """A value of four dimensions as it is stored: before transposes and before its heads were repeated."""
+    while v.node is not None:
+        node = v.node
+        if node.op == "transpose":
+            perm = node.attrs["perm"]
+            order, v = tuple(perm[a] for a in order), node.inputs[0]
+            continue
+        wide = node.inputs[0] if node.op == "reshape" else None
+        if wide is None or wide.ndim != 5 or wide.node is None or wide.node.op != "broadcast_to" or order[1] != 1:
+            break
+        narrow = wide.node.inputs[0]
+        b, n, t, h = v.shape
+        if narrow.ndim != 5 or wide.shape[0] != b or wide.shape[3:] != (t, h) or narrow.shape[2] != 1:
+            break
+        if (narrow.shape[:2], narrow.shape[3:]) != (wide.shape[:2], wide.shape[3:]):
+            break
+        shape = (*narrow.shape[:2], t, h)
+        before = narrow.node.inputs[0] if narrow.node is not None and narrow.node.op == "reshape" else None
+        if before is None or before.shape != shape:
+            return _Operand(narrow, shape, order)
+        v = before
+    return _Operand(v, v.shape, order)
+
+
+def _whole(v: Value, order: _Order) -> _Operand:
+    """Three dimensions as heads of one batch entry."""
+    return _Operand(v, (1, *v.shape), order)
+
+
+def _split(v: Value, order: _Order) -> _Operand | None:
+    """Three dimensions that were four, batch and heads apart; None where they were not."""
+    while v.node is not None and v.node.op == "transpose" and v.node.attrs["perm"][0] == 0:
+        perm = (0, *(p + 1 for p in v.node.attrs["perm"]))
+        order, v = tuple(perm[a] for a in order), v.node.inputs[0]
+    if v.node is None or v.node.op != "reshape":
+        return None
+    before = v.node.inputs[0]
+    if before.ndim != 4 or before.shape[2:] != v.shape[1:] or before.shape[0] * before.shape[1] != v.shape[0]:
+        return None
+    return _lie(before, order)
+
+
+def _divides(a: Any, b: Any) -> bool:
+    return a == b or (isinstance(a, int) and isinstance(b, int) and b % a == 0)
+
+
+def _number(v: Value) -> float | None:
+    data = const_of(v)
+    return float(np.asarray(data).reshape(())) if data is not None and np.size(data) == 1 else None
+
+
+# ---- the node
+
+
+def _emit(b: Rebuild, f: _Found) -> None:
+    new, lead = b.new, f.operands[0].lead
+    inputs = [
+        v if v.shape == o.shape else new.add("reshape", [v], {"shape": o.shape}, v.name)[0]
+        for o in f.operands
+        for v in [b.value(o.value)]
+    ]
+    attrs: dict[str, Any] = {"scale": f.scale, "softcap": f.softcap}
+    extras = []
+    for mask in [*f.biases, *[_mask(b, c, number) for c, number in f.chosen]]:
+        v = _four(b, mask, lead)
+        if v.is_const:
+            known = _known(v, b)
+            if isinstance(known, dict):
+                if not known or "right" not in attrs:
+                    attrs.update(known)
+                    continue
+            else:
+                v = known
+        extras.append(v)
+    attrs["extras"] = tuple(f"bias{k or ''}" for k in range(len(extras)))
+    for name, order in zip("qkv", (o.order for o in f.operands)):
+        if order != PLAIN:
+            attrs[f"{name}_order"] = order
+    if f.out_order != PLAIN:
+        attrs["out_order"] = f.out_order
+    out = f.last.outputs[0]
+    made = new.add("attention", [*inputs, *extras], attrs, out.name, f.last.origin)[0]
+    b.map[out] = made if made.shape == out.shape else new.add("reshape", [made], {"shape": out.shape}, out.name)[0]
+
+
+def _mask(b: Rebuild, condition: Value, number: float) -> Value:
+    """What chooses scores, as what adds to them; it stays a choice where the others weigh nothing in any row."""
+    if number == -np.inf:
+        return condition
+    zero, low = (b.new.constant(np.float32(x), "mask") for x in (0.0, number))
+    return b.new.add("where", [b.value(condition), zero, low], {}, "mask")[0]
+
+
+def _four(b: Rebuild, mask: Value, lead: Sequence[Any]) -> Value:
+    """A mask with four dimensions that broadcast to the scores."""
+    v = b.map.get(mask, mask)
+    if v.ndim == 4:
+        return v
+    head: tuple[Any, ...] = (1, 1)
+    if v.ndim == 3 and v.shape[0] != 1:
+        head = tuple(lead) if v.shape[0] != lead[1] or lead[0] == 1 else (1, lead[1])
+    shape = (*head, *((1,) * (2 - v.ndim)), *v.shape[-2:])
+    if v.is_const:
+        return b.new.constant(np.asarray(v.data).reshape(shape), v.name, v.dtype)
+    return b.new.add("reshape", [v], {"shape": shape}, v.name)[0]
+
+
+def _known(v: Value, b: Rebuild) -> Value | dict[str, int]:
+    """A constant mask as attributes where it says which places are seen, as a choice where it only hides, else as it is."""
+    data = np.asarray(v.data)
+    keep = data if v.dtype == "bool" else data.astype(np.float64) > HIDDEN
+    if not keep.any(-1).all() or (v.dtype != "bool" and np.any(data[keep] != 0)):
+        return v
+    if keep.all():
+        return {}
+    if keep.shape[:2] == (1, 1):
+        rows = keep[0, 0]
+        s, t = rows.shape
+        offset, seen = int(rows[0].nonzero()[0][-1]), int(rows[-1].sum())
+        place = np.arange(s)[:, None] + offset
+        behind = np.arange(t) <= place
+        if s > 1 and np.array_equal(rows, behind):
+            return {"right": 0, "offset": offset}
+        if s > 1 and np.array_equal(rows, behind & (np.arange(t) > place - seen)):
+            return {"right": 0, "offset": offset, "left": seen - 1}
+    return b.new.constant(keep, v.name, "bool")

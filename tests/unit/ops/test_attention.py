@@ -1,0 +1,170 @@
+"""Attention as one operator: against float64 NumPy, as its te definition, as loops on every device, with open sizes."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.choices import spaces
+from tec.errors import ImportModelError
+from tec.graph import Graph, run_graph
+from tec.ops import get_op
+from tec.ops.dims import Dim
+from tec.te.evaluate import evaluate
+
+B, N, M, S, T, H = 2, 4, 2, 5, 9, 8
+CASES = {
+    "plain": ({}, {}),
+    "causal": ({"right": 0, "offset": T - S}, {}),
+    "window": ({"right": 1, "left": 2, "offset": 1}, {}),
+    "nothing seen": ({"right": 0, "offset": -2}, {}),
+    "soft cap": ({"softcap": 1.5}, {}),
+    "alibi": ({}, {"bias": ("float32", (1, N, 1, T))}),
+    "two biases": ({}, {"bias": ("float32", (B, 1, S, T)), "bias1": ("bool", (B, 1, 1, T))}),
+    "own starts": ({"right": 0}, {"start": ("int64", (B,)), "length": ("int32", (B,))}),
+    "turned": (
+        {"q_order": (0, 2, 1, 3), "k_order": (1, 0, 3, 2), "v_order": (3, 2, 1, 0), "out_order": (0, 2, 1, 3)},
+        {},
+    ),
+}
+
+
+def stored(shape, order):
+    """The shape of a tensor that shows (batch, heads, places, elements) by `order`."""
+    out = [0] * 4
+    for axis, n in zip(order, shape):
+        out[axis] = n
+    return tuple(out)
+
+
+def build(attrs, extras, sizes=(B, N, M, S, T, H, 6), dtype="float32"):
+    b, n, m, s, t, h, w = sizes
+    g = Graph()
+    shapes = {"q": (b, n, s, h), "k": (b, m, t, h), "v": (b, m, t, w)}
+    ins = [g.input(x, dtype, stored(shape, attrs.get(f"{x}_order", (0, 1, 2, 3)))) for x, shape in shapes.items()]
+    ins += [g.input(x, kind, shape) for x, (kind, shape) in extras.items()]
+    g.set_outputs(g.add("attention", ins, {"scale": 0.4, "extras": tuple(extras), **attrs}))
+    return g
+
+
+def feeds(g, seed=0):
+    rng = np.random.default_rng(seed)
+    made = {}
+    for v in g.inputs:
+        if v.dtype == "bool":
+            made[v.name] = rng.random(v.shape) > 0.3
+        elif v.dtype.startswith("int"):
+            made[v.name] = rng.integers(1, 6, v.shape).astype(v.dtype)
+        else:
+            made[v.name] = rng.standard_normal(v.shape).astype(np.float32)
+    return made
+
+
+def dense(f, attrs, offset=None):
+    """All at once, in float64."""
+    q, k, v = (f[x].astype(np.float64).transpose(attrs.get(f"{x}_order", (0, 1, 2, 3))) for x in "qkv")
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
+    x = q @ k.swapaxes(2, 3) * 0.4
+    if attrs.get("softcap"):
+        x = np.tanh(x / attrs["softcap"]) * attrs["softcap"]
+    for name, bias in f.items():
+        if name.startswith("bias"):
+            x = np.where(bias, x, -np.inf) if bias.dtype == bool else x + bias
+    i, j = np.arange(x.shape[2])[:, None], np.arange(x.shape[3])
+    place = i + (f["start"][:, None, None, None] if "start" in f else attrs.get("offset", 0))
+    seen = np.ones(x.shape, bool)
+    if "right" in attrs:
+        seen &= j <= place + attrs["right"]
+    if "left" in attrs:
+        seen &= j >= place - attrs["left"]
+    if "length" in f:
+        seen &= j < f["length"][:, None, None, None]
+    x = np.where(seen, x, -np.inf)
+    p = np.exp(x - np.where(seen.any(3, keepdims=True), x.max(3, keepdims=True), 0))
+    p = np.where(np.isnan(p), 0, p)
+    y = p @ v / np.maximum(p.sum(3, keepdims=True), 1e-300)
+    order = attrs.get("out_order", (0, 1, 2, 3))
+    return y.transpose(np.argsort(order))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_definition_host_and_cpu(case):
+    attrs, extras = CASES[case]
+    g = build(attrs, extras)
+    f = feeds(g)
+    want = dense(f, attrs)
+    (host,) = run_graph(g, f)
+    np.testing.assert_allclose(host, want, atol=1e-5)
+    node = g.nodes[0]
+    ins = [te.placeholder(v.shape, v.dtype, v.name) for v in node.inputs]
+    made = get_op("attention").compute(node.attrs, ins, [v.type for v in node.outputs])
+    (defined,) = evaluate(made, {t: f[v.name] for t, v in zip(ins, node.inputs)})
+    np.testing.assert_allclose(defined, want, atol=1e-5)
+    (got,) = tec.compile(g, target="llvm", cache=False).run(f)
+    np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype,tol", [("float16", 2e-3), ("bfloat16", 2e-2), ("float64", 1e-12)])
+def test_types(dtype, tol):
+    from tec.te.evaluate import np_dtype
+
+    g = build({"right": 0, "offset": 30}, {}, (1, 2, 1, 40, 70, 16, 16), dtype)
+    f = {k: x.astype(np_dtype(dtype)) for k, x in feeds(g).items()}
+    (got,) = tec.compile(g, target="llvm", cache=False).run(f)
+    np.testing.assert_allclose(got.astype(np.float64), dense(f, {"right": 0, "offset": 30}), atol=tol)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 33, 64, 256, 256), (1, 2, 2, 70, 129, 20, 5), (3, 3, 1, 1, 1, 4, 4)])
+def test_sizes_that_do_not_divide(sizes):
+    g = build({}, {}, sizes)
+    f = feeds(g)
+    (got,) = tec.compile(g, target="llvm", cache=False).run(f)
+    np.testing.assert_allclose(got, dense(f, {}), atol=1e-5)
+
+
+def test_every_choice_on_a_cpu():
+    g = build({"right": 0, "offset": 6}, {}, (1, 2, 2, 20, 26, 7, 9))
+    f = feeds(g)
+    ins = [te.placeholder(v.shape, v.dtype, v.name) for v in g.inputs]
+    made = get_op("attention").compute(g.nodes[0].attrs, ins, [v.type for v in g.outputs])
+    space = spaces(made, "llvm -mcpu=x86-64-v3")[0]
+    assert space.template == "cpu attention"
+    for rows, keys in ((2, 32), (6, 128), (12, 64)):
+        choice = space.check({"rows": rows, "keys": keys})
+        net = tec.compile(g, target="llvm", cache=False, choices=lambda *_, c=choice: c)
+        np.testing.assert_allclose(net.run(f)[0], dense(f, {"right": 0, "offset": 6}), atol=1e-5)
+
+
+def test_open_sizes():
+    b, s, t = Dim("b"), Dim("s"), Dim("t")
+    g = build({"right": 0, "offset": t - s}, {}, (b, 4, 2, s, t, 16, 16))
+    net = tec.compile(g, target="llvm", cache=False)
+    for sizes in ((1, 4, 2, 1, 1, 16, 16), (2, 4, 2, 5, 70, 16, 16), (1, 4, 2, 33, 130, 16, 16)):
+        f = feeds(build({}, {}, sizes))
+        want = dense(f, {"right": 0, "offset": sizes[4] - sizes[3]})
+        np.testing.assert_allclose(net.run(f)[0], want, atol=1e-5)
+
+
+def test_no_matrix_of_scores_is_kept():
+    n = 4096
+    net = tec.compile(build({}, {}, (1, 2, 2, n, n, 16, 16)), target="llvm", cache=False)
+    assert net.plan.arena_bytes < n * n
+    assert all(np.prod(v.shape) < n * n for v in net.plan.values.values())
+    largest = [int(x) for x in re.findall(r"tec_alloc\(i64 (\d+)\)", net.module.sources.get("llvm", ""))]
+    assert max(largest, default=0) < n * n
+
+
+def test_misfits_are_refused():
+    g = Graph()
+    q = g.input("q", "float32", (1, 4, 3, 8))
+    for k, v in (((1, 3, 5, 8), (1, 3, 5, 8)), ((1, 2, 5, 7), (1, 2, 5, 7)), ((1, 2, 5, 8), (1, 2, 6, 8))):
+        with pytest.raises(ImportModelError, match="attention of"):
+            g.add("attention", [q, g.input("k", "float32", k), g.input("v", "float32", v)], {"scale": 1.0})
+    kv = g.input("kv", "float32", (1, 2, 5, 8))
+    with pytest.raises(ImportModelError, match="broadcast"):
+        bias = g.input("bias", "float32", (1, 1, 3, 4))
+        g.add("attention", [q, kv, kv, bias], {"scale": 1.0, "extras": ("bias",)})
