@@ -78,6 +78,9 @@ _LAZY: dict[str, tuple[str, str]] = {
     "graph": (".graph", ""),
     "compile": (".graph", "compile"),
     "load": (".graph", "load"),
+    # search
+    "tune": (".tuning", "tune"),
+    "template": (".tuning", "template"),
 }
 
 __all__ = [

@@ -106,7 +106,7 @@ def lower(
     elif isinstance(sch, IRModule):
         funcs = list(sch)
     else:
-        funcs = [_to_loops(sch, args, name, binds)]
+        funcs = [_to_loops(sch, args, name, binds, tgt)]
     if simple_mode:
         return IRModule({f.name: run_passes(f, tgt, passes) for f in funcs})
     return IRModule(
@@ -133,8 +133,11 @@ def _lowered(f: Func, target: Target, checked: bool) -> tuple[Func, Func]:
     return origin, f
 
 
-def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, Buffer] | None) -> Func:
+def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, Buffer] | None, target: Target) -> Func:
     from .schedule import Schedule, to_loops
+
+    if hasattr(sch, "__tec_schedule__"):
+        sch, args = sch.__tec_schedule__(() if args is None else args, target)
 
     if not isinstance(sch, Schedule):
         raise ArgumentError(
@@ -162,7 +165,8 @@ def build(
 ) -> Any:
     """Compile a schedule (or loop IR) to a runtime Module.
 
-    inputs: a Schedule with `args` (Tensors, Buffers, Vars in call order), a Func, an IRModule, or a list of them.
+    inputs: a Schedule with `args` (Tensors, Buffers, Vars in call order), a Func, an IRModule, or a list of them; or a `tec.template` with `args`
+    for it, whose best recorded choice is taken.
     target: text or Target, the current one by default. target_host: the CPU that launches; "llvm" is the only kind.
     check: "bounds" makes CPU code ask each access that is not proved to be inside of its buffer, "" none; TEC_CHECK says
     so by default. A failed one is a TecError that names the te line; `get_source("bounds")` lists them.
@@ -184,7 +188,7 @@ def build(
         elif isinstance(inputs, Func):
             loops = [inputs]
         else:
-            loops = [_to_loops(inputs, args, name, binds)]
+            loops = [_to_loops(inputs, args, name, binds, tgt)]
         building = Building(tgt, checks_bounds(check))
         for f in loops:
             building.add(f)

@@ -65,7 +65,7 @@ def compile(
         if found is not None:
             return found
     client.start()  # beside the reading of the model
-    graph = _as_graph(model, shapes, freeze)
+    graph = as_graph(model, shapes, freeze)
     with records.using(records.first_of(choices, found_before)):
         net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress())
     if key is not None:
@@ -73,7 +73,8 @@ def compile(
     return net
 
 
-def _as_graph(model: Any, shapes: Mapping[str, Any] | None, freeze: Mapping[str, Any] | None = None) -> Graph:
+def as_graph(model: Any, shapes: Mapping[str, Any] | None, freeze: Mapping[str, Any] | None = None) -> Graph:
+    """The operator graph of what `compile` takes."""
     if isinstance(model, Graph):
         model.check()  # built or changed by hand
         return model
