@@ -14,11 +14,12 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import Loc
+from ..errors import ExprError, Loc
 from . import expr as E
 from . import stmt as S
 from .buffer import Buffer
 from .func import Func, IRModule
+from .notes import NOTES, build
 from .parser_expr import ExprParser, ParseError
 from .printer import LOOP_WORDS
 
@@ -137,21 +138,23 @@ class _Parser(ExprParser):
         return S.For(var, low, extent, self.block(body), kind, thread, notes)
 
     def scope(self, node: ast.AST, word: str, head: ast.Call, target: Any, body: list[ast.stmt]) -> S.Stmt:
-        if word == "attr":
-            key, value = self.want(head, 2)
-            note = self.value(value)
-            return S.Attr(str(self.literal(key)), note, self.block(body))
+        if word in NOTES:
+            try:
+                note = build(NOTES[word], tuple([self.value(x) for x in head.args]))
+            except ExprError as misfit:
+                raise self.fail(head, misfit.message, misfit.hint) from None
+            return S.Attr(note, self.block(body))
+        if word not in ("alloc", "let"):
+            raise self.fail(node, f"unknown scope {word!r}", f"use alloc, let, or a note: {', '.join(NOTES)}")
         if not isinstance(target, ast.Name):
             raise self.fail(node, "expected `as` and a name")
         if word == "alloc":
             b, notes = self.declare(target.id, head)
             return S.Alloc(b, self.block(body), notes)
-        if word == "let":
-            value_node, dtype = self.want(head, 2)
-            kind = self.dtype_of(dtype)
-            e = self.expr(value_node, kind)
-            return S.LetStmt(self.new_var(target.id, kind), e, self.block(body))
-        raise self.fail(node, f"unknown scope {word!r}", "use alloc, let or attr")
+        value_node, dtype = self.want(head, 2)
+        kind = self.dtype_of(dtype)
+        e = self.expr(value_node, kind)
+        return S.LetStmt(self.new_var(target.id, kind), e, self.block(body))
 
     def allreduce(self, node: ast.Call) -> S.Stmt:
         made, values, predicate = self.want(node, 3)

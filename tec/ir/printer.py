@@ -320,7 +320,7 @@ class Printer:
                 emit(f"{pad}{name} = {head}" if last else f"{pad}with {head} as {name}:")
                 self.stmt(s.body, depth if last else depth + 1)
             case S.Attr():
-                emit(f"{pad}with attr({s.key!r}, {self.value(s.value)}):")
+                emit(f"{pad}with {s.note.word}({', '.join(map(self.value, s.note.values))}):")
                 self.stmt(s.body, depth + 1)
             case S.Assert():
                 self._declare_views((s.cond,), (), pad)

@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import Loc
 from .buffer import Buffer
 from .expr import CommReducer, Expr, IntImm, Var
+from .notes import Note
 
 
 class Stmt:
@@ -96,10 +97,9 @@ class Alloc(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Attr(Stmt):
-    """A note on `body`: pragmas ("pragma.unroll_explicit"), "prefetch", "extern", ..."""
+    """A note on `body`, for the passes."""
 
-    key: str
-    value: Any
+    note: Note
     body: Stmt
 
 

@@ -49,7 +49,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     E.Ramp: ("lanes", "base", "stride"), E.Broadcast: ("lanes", "value"), E.Shuffle: ("indices", "vectors"),
     E.TensorRead: ("tensor", "indices"), E.Range: ("min", "extent"), E.IterVar: ("var", "dom", "kind", "thread_tag"),
     S.BufferStore: ("buffer", "indices", "value", "predicate"), S.While: ("cond", "body"),
-    S.IfThenElse: ("cond", "then", "orelse"), S.Attr: ("key", "value", "body"), S.Assert: ("cond", "message"),
+    S.IfThenElse: ("cond", "then", "orelse"), S.Attr: ("note", "body"), S.Assert: ("cond", "message"),
     S.Evaluate: ("value",),
 }  # fmt: skip
 

@@ -148,8 +148,7 @@ def map_stmt(s: S.Stmt, fs: StmtFn, fe: ExprFn) -> S.Stmt:
             return s if body is s.body else S.Alloc(s.buffer, body, s.annotations)
         case S.Attr():
             body = fs(s.body)
-            v = fe(s.value) if isinstance(s.value, E.Expr) else s.value
-            return s if body is s.body and v is s.value else S.Attr(s.key, v, body)
+            return s if body is s.body else S.Attr(s.note, body)
         case S.Evaluate():
             v = fe(s.value)
             return s if v is s.value else S.Evaluate(v)

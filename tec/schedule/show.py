@@ -58,7 +58,7 @@ def _loop_line(stage: Stage, iv: IterVar, ranges: Ranges) -> str:
             notes.append(a.kind)
         if a.thread is not None:
             notes.append(a.thread.thread_tag)
-        notes += [f"pragma {k}={v}" if v is not None else f"pragma {k}" for k, v in a.pragmas]
+        notes += [f"pragma {note}" for note in a.notes]
         notes += [f"prefetch {t.name} +{d}" for t, d in a.prefetches]
     elif iv.kind == IterKind.THREAD:
         notes.append(iv.thread_tag)

@@ -145,11 +145,11 @@ class Stage(StageState):
         self.sch.apply(Tensorize(self, iv, intrin))
 
     def pragma(self, iv: IterVar, name: str, value: Any = None) -> None:
-        """Note `pragma.<name>` on a loop, for the passes.
+        """A note on a loop, for the passes (`tec.ir.notes` has them all).
 
         "auto_unroll_max_step" (value: steps) unrolls serial loops as long as what is repeated stays below; "unroll_explicit" False leaves
-        that to LLVM; "software_pipeline" (value: slots of storage) starts the loads of later steps early. Other names are kept and have no
-        effect.
+        that to LLVM; "software_pipeline" (value: slots of storage) starts the loads of later steps early. Raises ScheduleError for a name that
+        no pass knows, and for a value that does not fit.
         """
         self.sch.apply(Pragma(self, iv, name, value))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import Loc
 from ..ir.expr import Expr, IterVar
+from ..ir.notes import Note
 from ..te.operation import Operation, ScanOp
 from .relations import Relation
 
@@ -33,7 +34,7 @@ class LoopAttr:
 
     kind: str = "serial"  # serial, parallel, vectorized, unrolled, tensorized
     thread: IterVar | None = None
-    pragmas: list[tuple[str, Any]] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     prefetches: list[tuple[Any, Expr]] = field(default_factory=list)  # (tensor, distance in iterations)
     intrin: Any = None  # a TensorIntrin
     align: tuple[int, int] | None = None  # storage_align of a data axis: factor, offset in elements

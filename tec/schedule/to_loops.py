@@ -366,8 +366,8 @@ class Lowering:
                     mark=iv, hint="split it with a constant factor and vectorize the inner loop",
                 )  # fmt: skip
             out = S.For(var, zero, extent, body, _KINDS.get(a.kind, S.ForKind.SERIAL))
-        for key, value in reversed(a.pragmas):
-            out = S.Attr(f"pragma.{key}", value, out)
+        for note in reversed(a.notes):
+            out = S.Attr(note, out)
         for storage in self.outside.pop((id(stage), id(iv)), ()):
             out = S.Alloc(storage.buffer, out, self.storage_notes(storage))
         return out

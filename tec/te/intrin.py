@@ -27,6 +27,7 @@ from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
 from ..ir.expr import Expr, Var
 from ..ir.matrix import MatrixInstr, find, find_warpgroup, instr_to_text, instructions
+from ..ir.notes import Fragment
 from ..ir.stmt import Attr, BufferStore, For, Stmt, seq
 from ..target import Target, as_target
 from .build import compute, decl_buffer, placeholder, reduce_axis
@@ -174,7 +175,7 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
                 stmt: Stmt = outs[0].vstore(at, ins[0].vload(at))
                 return stmt
 
-            return Attr(f"fragment.{role}", text, _loops("rc", instr.shape(role), store))
+            return Attr(Fragment(role, text), _loops("rc", instr.shape(role), store))
 
         binds = {
             src: _region(shape, storage, f"src_{role}", "shared"),
@@ -183,7 +184,7 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
         return _ragged(decl_tensor_intrin(dst.op, body, f"{tag}_load_{role}", binds))
 
     def fill_body(out: Buffer) -> Stmt:
-        return Attr("fragment.acc", text, _loops("rc", (m, n), lambda r, c: out.vstore((r, c), build.const(0, acc))))
+        return Attr(Fragment("acc", text), _loops("rc", (m, n), lambda r, c: out.vstore((r, c), build.const(0, acc))))
 
     def fill() -> TensorIntrin:
         out = compute((m, n), lambda i, j: build.const(0, acc), name="frag_acc")
@@ -206,7 +207,7 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
                 x, y = ins[0].vload(_swap(i, r, trans_a)), ins[1].vload(_swap(r, j, trans_b))
                 return BufferStore(outs[0], outs[0].vload((i, j)) + _wide(x, acc) * _wide(y, acc), (i, j))
 
-            update = Attr(f"fragment.{'wgmma' if in_shared else 'mma'}", text, _loops("ijk", (m, n, k), step))
+            update = Attr(Fragment("wgmma" if in_shared else "mma", text), _loops("ijk", (m, n, k), step))
             init = fill_body(outs[0])
             return seq(init, update), init, update
 
@@ -226,7 +227,7 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
                 stmt: Stmt = outs[0].vstore((r, c), _wide(ins[0].vload((r, c)), out_dtype))
                 return stmt
 
-            return Attr("fragment.acc", text, _loops("rc", (m, n), one))
+            return Attr(Fragment("acc", text), _loops("rc", (m, n), one))
 
         binds = {
             src: _region((m, n), acc, "frag_acc", "fragment.acc"),

@@ -21,6 +21,7 @@ from ..ir import build
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, Buffer
 from ..ir.dtype import dtype_info, normalize_dtype, with_lanes
 from ..ir.expr import BufferLoad, Expr, IterVar, Ramp, Var
+from ..ir.notes import make
 from ..ir.stmt import (
     NOP,
     Alloc,
@@ -194,7 +195,7 @@ class IRBuilder:
         self.emit(_close(block))
 
     def scope_attr(self, node: Any, key: str, value: Any) -> None:
-        """A note on all that follows in this block; ("thread_extent", n) on a thread axis launches n threads."""
+        """A note on all that follows in this block: a pragma of `Stage.pragma`; ("thread_extent", n) on a thread axis launches n threads."""
         if key == "thread_extent":
             if not isinstance(node, IterVar) or not node.thread_tag:
                 raise ExprError("thread_extent is a note on a thread axis", hint='tx = tec.thread_axis("threadIdx.x")')
@@ -202,8 +203,8 @@ class IRBuilder:
             zero = build.const(0, node.var.dtype)
             self.emit(_Open(lambda body: For(node.var, zero, extent, body, ForKind.THREAD, node.thread_tag)))
             return
-        payload = value if isinstance(value, (str, int, float)) else build.convert(value)
-        self.emit(_Open(lambda body: Attr(key, payload, body)))
+        note = make(str(key).removeprefix("pragma_").removeprefix("pragma."), value)
+        self.emit(_Open(lambda body: Attr(note, body)))
 
     # ---- values and storage
 

@@ -295,10 +295,28 @@ def test_two_kinds_for_a_loop():
         s[C].vectorize(C.op.axis[0])
 
 
-def test_pragma_without_a_name():
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("", None, "pragma of i: unknown pragma ''"),
+        (None, None, "pragma of i: unknown pragma None"),
+        ("vectorise", None, "unknown pragma 'vectorise'"),
+        ("swizle", None, r"did you mean 'swizzle'\? pragmas: auto_unroll_max_extent, .*, warp_specialize"),
+        ("swizzle.a", None, "did you mean 'swizzle'"),
+        ("fragment.x", "f32_16x16x4_f32", "a fragment's role is one of a, b, acc, mma, wgmma, not 'x'"),
+        ("fragment.acc", None, r"fragment takes role, instruction, not \('acc',\)"),
+        ("swizzle", 4, r"swizzle takes no value, not \(4,\)"),
+        ("software_pipeline", 0, "software_pipeline: stages is an integer of at least 1, not 0"),
+        ("software_pipeline", 2.5, "not 2.5"),
+        ("warp_specialize", 1, "at least 2, not 1"),
+        ("min_blocks", None, "min_blocks takes blocks"),
+        ("unroll_explicit", "no", "unroll_explicit is True or False, not 'no'"),
+    ],
+)
+def test_pragmas_that_no_pass_knows(name, value, says):
     _, _, C, s = add()
-    with mistake("pragma of i named ''"):
-        s[C].pragma(C.op.axis[0], "")
+    with mistake(says):
+        s[C].pragma(C.op.axis[0], name, value)
 
 
 def test_prefetch_of_what_is_not_read():

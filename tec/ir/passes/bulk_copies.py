@@ -1,6 +1,6 @@
 """Copies of whole tiles between global and shared memory by one thread: the chip's bulk tensor copies (TMA).
 
-In, stage "loops": `Attr("pragma.bulk_copy", None)` around a nest of two loops over a tile's rows and columns with one plain copy
+In, stage "loops": `Attr(BulkCopy())` around a nest of two loops over a tile's rows and columns with one plain copy
 inside, into shared memory (a fill) or out of it (a result). Out: `Evaluate(bulk_load(...))` or `Evaluate(bulk_store(...))` for
 each box of the tile, and the shared buffers laid out as the copy engine and the warpgroup product (wgmma) agree on:
 
@@ -31,10 +31,10 @@ from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
+from ..notes import BulkCopy
 from ..visit import free_vars, map_expr, map_stmt, substitute, visit
 from .rewrite_util import SHARED_SCOPES, const_int, same_expr
 
-PRAGMA = "pragma.bulk_copy"
 ROW_BYTES = 128  # of a box: the widest swizzle
 _PIECE_BYTES = 16
 _SWIZZLED_ROWS = 8
@@ -56,7 +56,7 @@ def bulk_copies(func: Func, target: Target) -> Func:
     found: list[S.Attr] = []
 
     def collect(s: S.Stmt) -> None:
-        if isinstance(s, S.Attr) and s.key == PRAGMA:
+        if isinstance(s, S.Attr) and isinstance(s.note, BulkCopy):
             found.append(s)
 
     visit(func.body, None, collect)
@@ -208,7 +208,7 @@ class _Lowering:
         return out
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
-        if isinstance(s, S.Attr) and s.key == PRAGMA:
+        if isinstance(s, S.Attr) and isinstance(s.note, BulkCopy):
             return self.copies(self.nests[id(s)])
         if isinstance(s, S.Alloc) and id(s.buffer) in self.layouts:
             return S.Alloc(self.layouts[id(s.buffer)].boxes, self.stmt(s.body), s.annotations)
@@ -322,4 +322,4 @@ def _strides(b: Buffer) -> list[Any]:
     return out
 
 
-__all__ = ["PRAGMA", "bulk_copies"]
+__all__ = ["bulk_copies"]

@@ -145,7 +145,7 @@ class _Injector:
             case S.LetStmt() if not self.depends(s.value):
                 return S.LetStmt(s.var, s.value, self.stmt(s.body))
             case S.Attr():
-                return S.Attr(s.key, s.value, self.stmt(s.body))
+                return S.Attr(s.note, self.stmt(s.body))
         return self.each(s)
 
     def each(self, s: S.Stmt) -> S.Stmt:

@@ -220,7 +220,7 @@ class _Walk:
                 return inner
             case S.Attr():
                 inner = self.walk(s.body)
-                inner.stmt = s if inner.stmt is s.body else S.Attr(s.key, s.value, inner.stmt)
+                inner.stmt = s if inner.stmt is s.body else S.Attr(s.note, inner.stmt)
                 return inner
             case S.Evaluate() if is_call(s, "barrier"):
                 return _Summary(s, barrier=True)

@@ -1,9 +1,8 @@
 """Give register tiles their lanes: fragment buffers become per-lane registers, tile loops become what each lane does.
 
 In, stage "loops": buffers of scope fragment.a/b/acc with the shapes of matrices, touched only inside of
-`Attr("fragment.<role>", instruction, For row: For col: store)` (fill, load, store, element-wise work on a tile; a pragma of
-that name does as well) and
-`Attr("fragment.mma", instruction, For i: For j: For k: acc += a * b)` ("fragment.wgmma" where a and b lie in shared memory). These loops say what is computed; the instruction
+`Attr(Fragment(role, instruction), For row: For col: store)` (fill, load, store, element-wise work on a tile) and
+`Attr(Fragment("mma", instruction), For i: For j: For k: acc += a * b)` ("wgmma" where a and b lie in shared memory). These loops say what is computed; the instruction
 (text of `tec.ir.matrix`) says which lane holds what. Out: local buffers [tiles..., elements of a lane], each tile
 operation under a loop over threadIdx.x of the wavefront's size, products as Calls of "mma". The loops around that choose
 tiles are marked to be unrolled, since registers have no addresses.
@@ -24,10 +23,10 @@ from ..buffer import FRAGMENT_SCOPES, Buffer
 from ..dtype import dtype_info
 from ..func import Func
 from ..matrix import MatrixInstr
+from ..notes import Fragment
 from ..visit import free_vars, map_expr, map_stmt, substituter, visit
 from .rewrite_util import SHARED_SCOPES, const_int
 
-_PREFIXES = ("fragment.", "pragma.fragment.")
 _MAX_UNROLL = 64
 
 
@@ -79,7 +78,7 @@ class _Lowering:
     # ---- analysis
 
     def _instr(self, s: S.Attr) -> MatrixInstr:
-        instr = matrix.instr_from_text(str(s.value))
+        instr = matrix.instr_from_text(_note(s).instruction)
         if instr.blocks != 1:
             raise self.error(f"{instr.name}: only instructions of one block work on fragments")
         if matrix.native_k(instr, self.target) is None:
@@ -90,26 +89,24 @@ class _Lowering:
     def _collect(self, s: S.Stmt) -> None:
         if isinstance(s, S.Alloc):
             self.align_notes[id(s.buffer)] = s.annotations.get("storage_align")
-        if not (isinstance(s, S.Attr) and s.key.startswith(_PREFIXES)):
+        if not isinstance(s, S.Attr) or not isinstance(s.note, Fragment):
             return
-        role = _role(s)
+        role = s.note.role
         instr = self._instr(s)
         if role == "wgmma":
-            i, j, _, _ = self._nest(s.body, (instr.m, instr.n, instr.k), s.key)
+            i, j, _, _ = self._nest(s.body, (instr.m, instr.n, instr.k), _note(s).role)
             acc = self._shared_operands(s)[0]
             self._note(acc.buffer, "acc", instr, acc.indices, i, j)
         elif role == "mma":
-            i, j, k, _ = self._nest(s.body, (instr.m, instr.n, instr.k), s.key)
+            i, j, k, _ = self._nest(s.body, (instr.m, instr.n, instr.k), _note(s).role)
             acc, a, b, _ = self._operands(s)
             for part, load, row, col in (("acc", acc, i, j), ("a", a, i, k), ("b", b, k, j)):
                 self._note(load.buffer, part, instr, load.indices, row, col)
-        elif role in ("a", "b", "acc"):
-            row, col, inner = self._nest(s.body, instr.shape(role), s.key)
+        else:
+            row, col, inner = self._nest(s.body, instr.shape(role), role)
             for buffer, indices in _accesses(inner):
                 if buffer.scope in FRAGMENT_SCOPES:
                     self._note(buffer, role, instr, indices, row, col)
-        else:
-            raise self.error(f"unknown fragment operation {s.key!r}")
 
     def _nest(self, body: S.Stmt, extents: tuple[int, ...], what: str) -> tuple:  # type: ignore[type-arg]
         """The loop variables of a perfect nest of the given extents, and the statement inside."""
@@ -203,13 +200,13 @@ class _Lowering:
                     hint="tensorize its loops with te.intrin",
                 )
             return S.Alloc(fragment.local, self._rewrite(s.body))
-        if isinstance(s, S.Attr) and s.key.startswith(_PREFIXES):
+        if isinstance(s, S.Attr) and isinstance(s.note, Fragment):
             instr = self._instr(s)
             lane = E.Var("lane")
-            if _role(s) == "wgmma":
+            if s.note.role == "wgmma":
                 body = self._warpgroup_product(s, instr)
             else:
-                body = self._product(s, instr) if _role(s) == "mma" else self._tile(s, instr, lane)
+                body = self._product(s, instr) if s.note.role == "mma" else self._tile(s, instr, lane)
             return S.For(lane, B.const(0), B.const(instr.wave), body, S.ForKind.THREAD, "threadIdx.x")
         if isinstance(s, S.BufferStore) and s.buffer.scope in FRAGMENT_SCOPES:
             raise self._stray(s.buffer)
@@ -228,7 +225,7 @@ class _Lowering:
         )
 
     def _product(self, s: S.Attr, instr: MatrixInstr) -> S.Stmt:
-        i, j, k, _ = self._nest(s.body, (instr.m, instr.n, instr.k), s.key)
+        i, j, k, _ = self._nest(s.body, (instr.m, instr.n, instr.k), _note(s).role)
         acc, a, b, store = self._operands(s)
         zero = substituter({v: B.const(0, v.dtype) for v in (i, j, k)})
         parts = []
@@ -240,7 +237,7 @@ class _Lowering:
 
     def _warpgroup_product(self, s: S.Attr, instr: MatrixInstr) -> S.Stmt:
         """acc = wgmma(first element of a, first element of b, acc); attrs say along which axis each operand lies in memory."""
-        i, j, k, _ = self._nest(s.body, (instr.m, instr.n, instr.k), s.key)
+        i, j, k, _ = self._nest(s.body, (instr.m, instr.n, instr.k), _note(s).role)
         acc, a, b, store = self._shared_operands(s)
         zero = substituter({v: B.const(0, v.dtype) for v in (i, j, k)})
         attrs = instr.attrs()
@@ -285,8 +282,8 @@ class _Lowering:
 
     def _tile(self, s: S.Attr, instr: MatrixInstr, lane: E.Var) -> S.Stmt:
         """Element-wise work on one tile: each lane runs over the elements that it holds."""
-        role = _role(s)
-        row, col, inner = self._nest(s.body, instr.shape(role), s.key)
+        role = _note(s).role
+        row, col, inner = self._nest(s.body, instr.shape(role), role)
         if instr.unit == "mma.sync" and role != "acc":
             loaded = self._ldmatrix(instr, role, row, col, inner, lane)
             if loaded is not None:
@@ -384,9 +381,9 @@ class _Lowering:
         return s
 
 
-def _role(s: S.Attr) -> str:
-    """Which operand a tile operation is about, or "mma"."""
-    return s.key.rpartition("fragment.")[2]
+def _note(s: S.Attr) -> Fragment:
+    assert isinstance(s.note, Fragment)
+    return s.note
 
 
 def _loads(e: E.Expr) -> list[E.BufferLoad]:

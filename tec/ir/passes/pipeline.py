@@ -41,11 +41,11 @@ from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..effects import effects
 from ..func import Func
+from ..notes import SoftwarePipeline
 from ..visit import map_expr, map_stmt, substitute
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, is_named
 
-_PRAGMA = "pragma.software_pipeline"
 _MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared memory
 
 
@@ -62,8 +62,8 @@ def pipeline(func: Func, target: Target) -> Func:
             if s.thread in THREAD_TAGS:
                 threads.pop()
             return out
-        if isinstance(s, S.Attr) and s.key == _PRAGMA:
-            return fs(s.body, max(1, const_int(s.value) or 2))
+        if isinstance(s, S.Attr) and isinstance(s.note, SoftwarePipeline):
+            return fs(s.body, s.note.stages)
         if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
             body = fs(s.body, 0)
             s = s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
@@ -267,7 +267,7 @@ class _Pipeline:
                 if is_named(s, w.buffer):
                     s = S.Alloc(w.buffer, s, w.annotations)
             elif isinstance(w, S.Attr):
-                s = S.Attr(w.key, w.value, s)
+                s = S.Attr(w.note, s)
         return self.in_slot(clone(s, {self.loop.var: step}), slot)
 
     def in_slot(self, s: S.Stmt, slot: E.Expr) -> S.Stmt:

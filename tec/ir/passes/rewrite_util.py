@@ -227,7 +227,7 @@ def guarded(cond: E.Expr, s: S.Stmt) -> S.Stmt:
         case S.Alloc():
             return S.Alloc(s.buffer, guarded(cond, s.body), s.annotations)
         case S.Attr():
-            return S.Attr(s.key, s.value, guarded(cond, s.body))
+            return S.Attr(s.note, guarded(cond, s.body))
         case S.LetStmt():
             value = s.value
             if effects(value).accesses:

@@ -1,6 +1,6 @@
 """Part the work of a kernel among warpgroups: one fetches tiles by bulk copies, the others multiply them.
 
-In, stage "loops", after unify_threads: a kernel with one loop under `Attr("pragma.warp_specialize", n)` whose body fills shared
+In, stage "loops", after unify_threads: a kernel with one loop under `Attr(WarpSpecialize(n))` whose body fills shared
 buffers by `bulk_load` and works on them (a warpgroup product, wgmma). threadIdx.x has the 128 threads of a warpgroup, threadIdx.y
 counts the warpgroups that work. Out, for n stages, with one more warpgroup along threadIdx.y:
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from ...errors import LoweringError
 from ...target import Target
@@ -33,11 +34,11 @@ from ..buffer import Buffer
 from ..effects import is_call
 from ..func import Func
 from ..matrix import WARPGROUP
+from ..notes import WarpSpecialize
 from ..visit import map_expr, map_stmt, substitute, visit
 from .bulk_pipeline import ORDERED, effect, loaded_bytes, reporting
 from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
 
-PRAGMA = "pragma.warp_specialize"
 _FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
 _FETCH_REGISTERS = (
     40  # of the fetching warpgroup's threads: addresses and counters (24 made ptxas spill with many boxes)
@@ -47,9 +48,13 @@ _MOST_REGISTERS = (
 )
 
 
+def _is_marked(s: S.Stmt) -> TypeGuard[S.Attr]:
+    return isinstance(s, S.Attr) and isinstance(s.note, WarpSpecialize)
+
+
 def specialize_warps(func: Func, target: Target) -> Func:
     """Lower the loops that the pragma names; the function itself where there is none. Raises LoweringError."""
-    if not _has(func.body, lambda s: isinstance(s, S.Attr) and s.key == PRAGMA):
+    if not _has(func.body, _is_marked):
         return func
 
     def host(s: S.Stmt) -> S.Stmt:
@@ -77,7 +82,7 @@ def _kernel(root: S.Stmt, name: str) -> S.Stmt:
     while isinstance(body, S.For) and is_launch_loop(body):
         nest.append(body)
         body = body.body
-    if not _has(body, lambda s: isinstance(s, S.Attr) and s.key == PRAGMA):
+    if not _has(body, _is_marked):
         return root
     by_tag = {f.thread: f for f in nest}
     x, y = by_tag.get("threadIdx.x"), by_tag.get("threadIdx.y")
@@ -170,18 +175,15 @@ class _Specialized:
         marked: list[S.Attr] = []
 
         def look(s: S.Stmt) -> None:
-            if isinstance(s, S.Attr) and s.key == PRAGMA:
+            if _is_marked(s):
                 marked.append(s)
 
         visit(body, None, look)
         if len(marked) != 1 or not isinstance(marked[0].body, S.For):
             raise self.error("warp_specialize names one serial loop of a kernel")
         self.loop = marked[0].body
-        self.stages = const_int(marked[0].value) or 0
-        if self.stages < 2:
-            raise self.error(
-                "warp_specialize needs at least 2 stages", 's[stage].pragma(k_outer, "warp_specialize", 3)'
-            )
+        assert isinstance(marked[0].note, WarpSpecialize)
+        self.stages = marked[0].note.stages
         self.take_apart(self.loop.body)
         if not self.loads or not self.work:
             raise self.error(
@@ -243,7 +245,7 @@ class _Specialized:
 
     def fetch(self, s: S.Stmt, ring: _Ring) -> S.Stmt:
         """The loops and conditions around the marked loop, and in it the copies. `s` is a copy of the kernel's body."""
-        if isinstance(s, S.Attr) and s.key == PRAGMA:
+        if _is_marked(s):
             assert isinstance(s.body, S.For)
             other = _Specialized(self.name, self.thread, self.group, self.workers)
             other.slots = {}
@@ -259,9 +261,7 @@ class _Specialized:
             )
             return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
         if isinstance(s, S.Seq):
-            kept = [
-                self.fetch(x, ring) for x in s.stmts if _has(x, lambda y: isinstance(y, S.Attr) and y.key == PRAGMA)
-            ]
+            kept = [self.fetch(x, ring) for x in s.stmts if _has(x, _is_marked)]
             return S.seq(*kept)
         if isinstance(s, S.For):
             return S.For(s.var, s.min, s.extent, self.fetch(s.body, ring), s.kind, s.thread, s.annotations)
@@ -289,7 +289,7 @@ class _Specialized:
         return effect("barrier", scope="shared", id=1, threads=self.workers * WARPGROUP)
 
     def consume(self, s: S.Stmt, ring: _Ring) -> S.Stmt:
-        if isinstance(s, S.Attr) and s.key == PRAGMA:
+        if _is_marked(s):
             return self.main_loop(ring)
         if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
             return S.Alloc(s.buffer, self.staged(s.body, s.buffer, ring), {**s.annotations, ORDERED: True})
@@ -396,4 +396,4 @@ def _writes(s: S.Stmt, buffer: Buffer) -> bool:
     return _has(s, lambda x: isinstance(x, S.BufferStore) and x.buffer is buffer)
 
 
-__all__ = ["PRAGMA", "specialize_warps"]
+__all__ = ["specialize_warps"]

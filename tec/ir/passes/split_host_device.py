@@ -18,6 +18,7 @@ from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..effects import effects
 from ..func import Func
+from ..notes import MinBlocks
 from ..shared_layout import PIECE_BYTES, boundary_of, shared_layout
 from ..visit import free_vars, map_stmt, visit
 from .rewrite_util import BLOCK_TAGS, LAUNCH_TAGS, THREAD_TAGS, const_int, is_launch_loop
@@ -160,8 +161,8 @@ def _resident_blocks(body: S.Stmt) -> int:
 
     def on_stmt(s: S.Stmt) -> None:
         nonlocal found
-        if isinstance(s, S.Attr) and s.key == "pragma.min_blocks":
-            found = max(found, const_int(s.value) or 0)
+        if isinstance(s, S.Attr) and isinstance(s.note, MinBlocks):
+            found = max(found, s.note.blocks)
 
     visit(body, None, on_stmt)
     return found

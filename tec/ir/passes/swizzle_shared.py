@@ -1,7 +1,7 @@
 """Spread the rows of shared tiles over the banks without padding: element (x, y) goes to piece (y / P) xor (x / L mod R) of
 its row.
 
-In, stage "loops": `Attr("pragma.swizzle", None)` around the stores that fill a shared buffer. P is the number of elements in
+In, stage "loops": `Attr(Swizzle())` around the stores that fill a shared buffer. P is the number of elements in
 16 bytes, R the power of two up to 8 that divides the pieces of a row, L the rows that make up 128 bytes (1 for longer
 ones). Out: every access of that buffer goes to the swizzled place, the attribute is gone. Lanes that read 16-byte pieces
 of 8 neighbouring rows then touch all 32 banks once, as with padding, and the tile stays as large as its data.
@@ -18,10 +18,10 @@ from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
+from ..notes import Swizzle
 from ..visit import map_expr, map_stmt, visit
 from .rewrite_util import SHARED_SCOPES, const_int
 
-KEY = "pragma.swizzle"
 _PIECE_BYTES = 16
 _BANKS_BYTES = 128
 
@@ -31,7 +31,7 @@ def swizzle_shared(func: Func, target: Target) -> Func:
     shapes: dict[int, tuple[int, int, int]] = {}
 
     def collect(s: S.Stmt) -> None:
-        if isinstance(s, S.Attr) and s.key == KEY:
+        if isinstance(s, S.Attr) and isinstance(s.note, Swizzle):
             for b in _stored(s.body):
                 shapes[id(b)] = _shape(b, func.name)
 
@@ -88,7 +88,7 @@ class _Swizzle:
         return out
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
-        if isinstance(s, S.Attr) and s.key == KEY:
+        if isinstance(s, S.Attr) and isinstance(s.note, Swizzle):
             return self.stmt(s.body)
         if isinstance(s, S.For):
             with self.ana.scope():
@@ -101,4 +101,4 @@ class _Swizzle:
         return out
 
 
-__all__ = ["KEY", "swizzle_shared"]
+__all__ = ["swizzle_shared"]

@@ -9,13 +9,12 @@ generator (annotation "unroll").
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
 from ..func import Func
+from ..notes import AutoUnrollMaxExtent, AutoUnrollMaxStep, Note, UnrollExplicit
 from ..visit import map_stmt, visit
 from .rewrite_util import clone, const_int, stmt_size
 
@@ -32,23 +31,18 @@ class _Options:
         self.explicit = explicit
         self.max_extent = max_extent
 
-    def with_pragma(self, key: str, value: Any) -> _Options:
-        number = const_int(value)
-        amount = 1 if number is None else number
-        name = key.removeprefix("pragma.").removeprefix("pragma_")
+    def with_note(self, note: Note) -> _Options:
         out = _Options(self.max_step, self.explicit, self.max_extent)
-        if name == "auto_unroll_max_step":
-            out.max_step = amount
-        elif name == "auto_unroll_max_extent":
-            out.max_extent = amount
-        elif name == "unroll_explicit":
-            out.explicit = bool(amount)
+        if isinstance(note, AutoUnrollMaxStep):
+            out.max_step = note.steps
+        elif isinstance(note, AutoUnrollMaxExtent):
+            out.max_extent = note.extent
+        elif isinstance(note, UnrollExplicit):
+            out.explicit = note.explicit
         return out
 
 
-_PRAGMAS = {
-    f"pragma{dot}{n}" for dot in "._" for n in ("auto_unroll_max_step", "auto_unroll_max_extent", "unroll_explicit")
-}
+_NOTES = (AutoUnrollMaxStep, AutoUnrollMaxExtent, UnrollExplicit)
 
 
 def unroll(func: Func, target: Target) -> Func:
@@ -57,12 +51,9 @@ def unroll(func: Func, target: Target) -> Func:
 
 
 def _stmt(s: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
-    if isinstance(s, S.Attr) and s.key in _PRAGMAS:
-        return _stmt(s.body, options.with_pragma(s.key, s.value), gpu)
+    if isinstance(s, S.Attr) and isinstance(s.note, _NOTES):
+        return _stmt(s.body, options.with_note(s.note), gpu)
     if isinstance(s, S.For):
-        for key, value in s.annotations.items():
-            if key in _PRAGMAS:
-                options = options.with_pragma(key, value)
         body = _stmt(s.body, options, gpu)
         return _loop(s, body, options, gpu)
     return map_stmt(s, lambda x: _stmt(x, options, gpu), _keep)

@@ -150,8 +150,7 @@ class _Vectorizer:
             case S.Alloc():
                 return self.alloc(s)
             case S.Attr():
-                value = self.expr(s.value) if isinstance(s.value, E.Expr) else s.value
-                return S.Attr(s.key, value, self.statement(s.body))
+                return S.Attr(s.note, self.statement(s.body))
             case S.Evaluate():
                 if self.uses_var(s.value):
                     raise _CannotVectorizeError

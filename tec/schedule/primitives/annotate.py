@@ -9,6 +9,7 @@ from ...errors import ExprError
 from ...ir import build as B
 from ...ir.dtype import dtype_info
 from ...ir.expr import Expr, IntImm, IterKind, IterVar
+from ...ir.notes import make, usage
 from ...te.operation import ComputeOp, ScanOp
 from ...te.tensor import Tensor
 from ..show import fail, known_ranges
@@ -253,12 +254,15 @@ class Pragma(Primitive[None]):
     def check(self, sch: Schedule) -> None:
         check_has_loops(self.stage, "pragma")
         iv = check_loop(self.stage, self.iv, "pragma")
-        if not isinstance(self.name, str) or not self.name:
-            hint = 'a name such as "auto_unroll_max_step"'
-            raise fail(self.stage, f"pragma of {iv.name} named {self.name!r}", mark=iv, hint=hint)
+        try:
+            make(self.name, self.value)
+        except ExprError as e:
+            raise fail(
+                self.stage, f"pragma of {iv.name}: {e.message}", mark=iv, hint=e.hint or usage(self.name)
+            ) from None
 
     def apply(self, sch: Schedule) -> None:
-        self.stage.attr(self.iv).pragmas.append((self.name, self.value))
+        self.stage.attr(self.iv).notes.append(make(self.name, self.value))
 
 
 @dataclass(frozen=True, slots=True)

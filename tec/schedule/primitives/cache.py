@@ -162,7 +162,7 @@ def _check_loops(sch: Schedule, stage: Stage) -> None:
     """The loops go to the cache; annotations and a scheduled reduction do not."""
     what = f"cache_write of {stage.name}, whose"
     for iv, a in stage.attrs.items():
-        if a.kind != "serial" or a.thread is not None or a.pragmas:
+        if a.kind != "serial" or a.thread is not None or a.notes:
             hint = "cache_write first, then bind and annotate"
             raise fail(sch, f"{what} loops are scheduled already", mark=iv, hint=hint)
     for r in stage.relations:

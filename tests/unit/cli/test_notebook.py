@@ -9,6 +9,7 @@ import pytest
 import tec
 from tec import notebook
 from tec.graph import Graph
+from tec.ir.notes import Note, registered
 
 _VOID = {"br", "hr", "img", "path", "rect", "line"}
 
@@ -131,7 +132,9 @@ def scheduled():
     s[b].vectorize(ji)
     s[b].unroll(jo)
     s[shared].compute_at(s[b], i)
-    s[b].pragma(i, "a_pragma_whose_name_is_so_long_that_it_takes_a_row_of_its_own_under_its_loop", 1)
+    word = "a_pragma_whose_name_is_so_long_that_it_takes_a_row_of_its_own_under_its_loop"
+    with registered(word, type("Long", (Note,), {})):
+        s[b].pragma(i, word)
     return s
 
 

@@ -8,6 +8,7 @@ from pass_util import ALL, GPU, GPU32, TO_BARRIERS, apply, check_same, count, pa
 from tec.errors import LoweringError
 from tec.ir import Func
 from tec.ir import stmt as S
+from tec.ir.notes import SoftwarePipeline
 from tec.ir.passes.split_host_device import split_host_device
 
 
@@ -246,12 +247,11 @@ def test_deeper_pipelines(stages: int, n: int) -> None:
     func = staged(str(n))
 
     def mark(s: S.Stmt) -> S.Stmt:
-        from tec.ir.expr import IntImm
         from tec.ir.visit import map_stmt
 
         out = map_stmt(s, mark, lambda e: e)
         if isinstance(out, S.For) and out.var.name == "k":
-            return S.Attr("pragma.software_pipeline", IntImm(stages), out)
+            return S.Attr(SoftwarePipeline(stages), out)
         return out
 
     func = func.with_body(mark(func.body))

@@ -11,6 +11,7 @@ from tec.errors import LoweringError
 from tec.ir import Func
 from tec.ir import expr as E
 from tec.ir import stmt as S
+from tec.ir.notes import AutoUnrollMaxStep, UnrollExplicit
 from tec.ir.visit import map_stmt, visit
 
 
@@ -348,15 +349,11 @@ def f(A: Buffer((4, 3), "float32"), C: Buffer((4,), "float32")):
             C[i] = A[i, k]
 """
     func = parse_func(text)
-    wrapped = func.with_body(S.Attr("pragma.auto_unroll_max_step", E.IntImm(6), func.body))
+    wrapped = func.with_body(S.Attr(AutoUnrollMaxStep(6), func.body))
     out = apply(wrapped, CPU, "flatten_buffers", "unroll")
     assert count(out, S.For) == 1  # the inner three steps, not all twelve
     check_same(func, out)
-    marked = func.with_body(
-        S.Attr(
-            "pragma.auto_unroll_max_step", E.IntImm(6), S.Attr("pragma.unroll_explicit", E.IntImm(0, "bool"), func.body)
-        )
-    )
+    marked = func.with_body(S.Attr(AutoUnrollMaxStep(6), S.Attr(UnrollExplicit(False), func.body)))
     assert count(apply(marked, CPU, "flatten_buffers", "unroll"), S.For) == 2
 
 

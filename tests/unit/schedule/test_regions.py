@@ -8,6 +8,7 @@ import pytest
 from tec import te
 from tec.errors import ScheduleError
 from tec.ir import Attr, Evaluate, For
+from tec.ir.notes import AutoUnrollMaxStep
 from tec.schedule import create_schedule, to_loops
 
 from .held import held
@@ -286,7 +287,7 @@ def test_prefetch_and_pragma():
     calls = [e.value for e in nodes(func, Evaluate) if getattr(e.value, "op", "") == "prefetch"]
     assert len(calls) == 1
     assert {f.var.name for f in nodes(func, For)} >= {"line0", "line1"}
-    assert [(a.key, a.value) for a in nodes(func, Attr)] == [("pragma.auto_unroll_max_step", 16)]
+    assert [a.note for a in nodes(func, Attr)] == [AutoUnrollMaxStep(16)]
 
 
 # ---- rolling buffers

@@ -1,0 +1,207 @@
+"""Notes: what a schedule asks of the passes about a loop or a block, `Attr(note, body)`. One record a word, with checked values.
+
+    with software_pipeline(2):
+        for k in range(16): ...
+
+`make(word, value)` gives the record for what `Stage.pragma(axis, word, value)` says; the printer writes its word and values and the parser
+reads them back. A pass that a plugin adds registers its own record with `note`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from typing import Any, ClassVar, TypeVar
+
+from ..errors import ExprError
+from .expr import IntImm
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What every note has: `word` names it in schedules and in text; its fields are its values, checked when it is made."""
+
+    word: ClassVar[str] = ""
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The fields, in order."""
+        return tuple(getattr(self, f.name) for f in fields(self))
+
+    def __str__(self) -> str:
+        return f"{self.word}={', '.join(map(str, self.values))}" if self.values else self.word
+
+
+NOTES: dict[str, type[Note]] = {}
+_N = TypeVar("_N", bound=type[Note])
+
+
+def note(word: str) -> Callable[[_N], _N]:
+    """Registers a record under its word."""
+
+    def register(cls: _N) -> _N:
+        if word in NOTES:
+            raise ExprError(f"two notes are called {word!r}")
+        cls.word = word
+        NOTES[word] = cls
+        return cls
+
+    return register
+
+
+@contextmanager
+def registered(word: str, cls: type[Note]) -> Iterator[None]:
+    """A record under its word meanwhile."""
+    note(word)(cls)
+    try:
+        yield
+    finally:
+        del NOTES[word]
+
+
+def _count(what: str, value: Any, least: int) -> int:
+    """`value` as an int of at least `least`. Raises ExprError."""
+    number = value.value if isinstance(value, IntImm) else value
+    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        raise ExprError(f"{what} is an integer of at least {least}, not {value!r}")
+    return number
+
+
+# ---- the records
+
+
+@note("auto_unroll_max_step")
+@dataclass(frozen=True, slots=True)
+class AutoUnrollMaxStep(Note):
+    """Serial loops below are unrolled as long as what is repeated stays within that many steps."""
+
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", _count("auto_unroll_max_step: steps", self.steps, 0))
+
+
+@note("auto_unroll_max_extent")
+@dataclass(frozen=True, slots=True)
+class AutoUnrollMaxExtent(Note):
+    """Loops of more steps are not unrolled by `auto_unroll_max_step`."""
+
+    extent: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "extent", _count("auto_unroll_max_extent: extent", self.extent, 0))
+
+
+@note("unroll_explicit")
+@dataclass(frozen=True, slots=True)
+class UnrollExplicit(Note):
+    """Whether `auto_unroll_max_step` writes loops out, or only marks them for LLVM."""
+
+    explicit: bool = True
+
+    def __post_init__(self) -> None:
+        number = self.explicit.value if isinstance(self.explicit, IntImm) else self.explicit
+        if number not in (0, 1):
+            raise ExprError(f"unroll_explicit is True or False, not {self.explicit!r}")
+        object.__setattr__(self, "explicit", bool(number))
+
+
+@note("software_pipeline")
+@dataclass(frozen=True, slots=True)
+class SoftwarePipeline(Note):
+    """Loads of later steps of the loop start early; `stages`: slots of storage (1: later loads wait in registers)."""
+
+    stages: int = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stages", _count("software_pipeline: stages", self.stages, 1))
+
+
+@note("warp_specialize")
+@dataclass(frozen=True, slots=True)
+class WarpSpecialize(Note):
+    """Some wavefronts fetch by bulk copies what the others work on; `stages`: slots of storage."""
+
+    stages: int = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stages", _count("warp_specialize: stages", self.stages, 2))
+
+
+@note("min_blocks")
+@dataclass(frozen=True, slots=True)
+class MinBlocks(Note):
+    """Work-groups that a unit is to hold at once: a bound on the kernel's registers (NVIDIA)."""
+
+    blocks: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", _count("min_blocks: blocks", self.blocks, 1))
+
+
+@note("bulk_copy")
+@dataclass(frozen=True, slots=True)
+class BulkCopy(Note):
+    """The nest below, one plain copy between global and shared memory, is made by the unit for bulk copies."""
+
+
+@note("swizzle")
+@dataclass(frozen=True, slots=True)
+class Swizzle(Note):
+    """Shared buffers stored below have the columns of each row permuted, so that columns are read without bank conflicts."""
+
+
+FRAGMENT_ROLES = ("a", "b", "acc", "mma", "wgmma")
+
+
+@note("fragment")
+@dataclass(frozen=True, slots=True)
+class Fragment(Note):
+    """The nest below is about a register tile: an element-wise step on an operand's ("a", "b", "acc") rows and columns, or a product
+    ("mma"; "wgmma" where a and b lie in shared memory) over i, j, k. `instruction`: text of `tec.ir.matrix`."""
+
+    role: str
+    instruction: str
+
+    def __post_init__(self) -> None:
+        if self.role not in FRAGMENT_ROLES:
+            raise ExprError(f"a fragment's role is one of {', '.join(FRAGMENT_ROLES)}, not {self.role!r}")
+        if not isinstance(self.instruction, str):
+            raise ExprError(f"fragment.{self.role} names a matrix instruction, not {self.instruction!r}")
+
+
+def words() -> list[str]:
+    """What `make` knows, as a user writes it."""
+    return sorted([w for w in NOTES if w != "fragment"] + [f"fragment.{r}" for r in FRAGMENT_ROLES])
+
+
+def usage(word: str) -> str:
+    """How a pragma that there is is written."""
+    head, _, rest = word.partition(".")
+    values = [f.name for f in fields(NOTES[head])][1 if rest else 0 :]
+    return f"s[C].pragma(axis, {', '.join([repr(word), *values])})"
+
+
+def make(word: Any, value: Any = None) -> Note:
+    """The note that a user's pragma asks for; `value` is one value, or a tuple of several. Raises ExprError, with what there is."""
+    name = word if isinstance(word, str) else ""
+    head, _, rest = name.partition(".")
+    cls = NOTES.get(head)
+    if cls is None or (rest and cls is not Fragment):
+        close = get_close_matches(name, words(), 1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        raise ExprError(f"unknown pragma {word!r}", hint=f"{meant}pragmas: {', '.join(words())}")
+    given = () if value is None else value if isinstance(value, tuple) else (value,)
+    return build(cls, (rest, *given) if rest else given)
+
+
+def build(cls: type[Note], values: tuple[Any, ...]) -> Note:
+    """A note of its values. Raises ExprError where they do not fit."""
+    names = [f.name for f in fields(cls)]
+    needed = [f.name for f in fields(cls) if f.default is MISSING]
+    if not len(needed) <= len(values) <= len(names):
+        takes = f"takes {', '.join(names)}" if names else "takes no value"
+        raise ExprError(f"{cls.word} {takes}, not {values!r}")
+    return cls(*values)
