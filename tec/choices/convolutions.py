@@ -13,11 +13,14 @@ from ..ir.dtype import dtype_info
 from ..target import Target
 from ..te import ComputeOp
 from . import parallel
-from .group import Group, const_shape, reduce_size, same_shape
+from .group import Group, const_shape, reduce_size, same_shape, size_of
 from .pointwise import begin_cpu, moved_bytes
 from .space import Choice, Cost, Scheduled, Space
 
 TAGS = ("conv2d_nchwc", "depthwise_nchwc")
+_MOST_WRITTEN = (
+    2048  # multiply-adds of an unrolled body: at 8 to 12 bytes each, half of an L1 instruction cache of 32 KiB
+)
 _OPEN_COLUMNS = 8  # of the register tile where the image's width is symbolic
 
 
@@ -34,19 +37,22 @@ def match(group: Group, target: Target) -> Iterator[Space]:
 
 
 class BlockedConvolution(Space):
-    """`columns` of the image by `blocks` of output channels in registers; `unrolled` taps of a row of the window."""
+    """`rows` and `columns` of the image by `blocks` of output channels in registers; `unroll` innermost loops of the sum written out; `outer`: what the
+    tiles walk along last, a row of the image (weights stay near) or the channels (the image does)."""
 
     template: ClassVar[str] = "cpu convolution"
 
     def __init__(self, group: Group, target: Target, op: ComputeOp, out: ComputeOp):
         super().__init__(group, target)
         self.op, self.out = op, out
-        self.columns, self.channels = const_shape(op.output(0))[3], const_shape(op.output(0))[1]
+        _, self.channels, self.rows, self.columns, _ = const_shape(op.output(0))
         self.is_sum = op.tag == "conv2d_nchwc"  # over channels: blocks of outputs share an input value
         usual = self.default["columns"]
         self.parameters = {
             "columns": (usual, *[w for w in range(1, 29) if w != usual and (self.columns is None or w <= self.columns)]),
-            "blocks": (1, 2, 4) if self.is_sum else (1,), "unroll": (False, True), "parallel": (True, False),
+            "rows": (1,) if self.rows is None else tuple(r for r in (1, 2, 3, 4) if self.rows % r == 0),
+            "blocks": (1, 2, 4) if self.is_sum else (1,), "unroll": (0, 1, 2),
+            "outer": ("channels",) if self.rows is None else ("channels", "rows"), "parallel": (True, False),
         }  # fmt: skip
 
     @property
@@ -56,16 +62,25 @@ class BlockedConvolution(Space):
         ow, vectors = self.columns or _OPEN_COLUMNS, self._vectors()
         fitting = max(1, (self.target.core.registers - vectors - 1) // vectors)
         columns = column_tile(ow, min(28 if ow % 28 == 0 else 14, fitting))
-        return self.choice(columns=columns, blocks=1, unroll=False, parallel=True)
+        return self.choice(columns=columns, rows=1, blocks=1, unroll=0, outer="channels", parallel=True)
 
     def why_not(self, choice: Choice) -> str | None:
         vectors = self._vectors()
-        registers = choice["columns"] * choice["blocks"] * vectors + choice["blocks"] * vectors + 1
+        tile = choice["columns"] * choice["rows"] * choice["blocks"] * vectors
+        registers = tile + choice["blocks"] * vectors + 1
         most = self.target.core.registers
         if registers > most:
             return f"{registers} vector registers of {most}"
         if self.channels is not None and self.channels % choice["blocks"]:
             return f"{choice['blocks']} blocks do not divide the {self.channels} there are"
+        inner = (
+            [a.dom.extent for a in self.op.reduce_axis if a.dom is not None][-choice["unroll"] :]
+            if choice["unroll"]
+            else []
+        )
+        written = tile * (size_of(inner) or _MOST_WRITTEN)
+        if inner and written > _MOST_WRITTEN:
+            return f"{written} multiply-adds written out, more than the {_MOST_WRITTEN} that instruction caches hold"
         return None
 
     def _vectors(self) -> int:
@@ -78,10 +93,10 @@ class BlockedConvolution(Space):
         wastes; or memory."""
         machine, core = self.target.machine, self.target.core
         n, co, oh, ow, c = (d or _OPEN_COLUMNS for d in const_shape(self.op.output(0)))
-        columns, blocks, vectors = choice["columns"], choice["blocks"], self._vectors()
-        tiles = n * -(-co // blocks) * oh * -(-ow // columns)
-        chains = columns * blocks * vectors
-        loads = columns / (1 if self.is_sum else 0.5) + blocks * vectors
+        columns, rows, blocks, vectors = choice["columns"], choice["rows"], choice["blocks"], self._vectors()
+        tiles = n * -(-co // blocks) * (oh // rows) * -(-ow // columns)
+        chains = columns * rows * blocks * vectors
+        loads = columns * rows / (1 if self.is_sum else 0.5) + blocks * vectors
         spilled = max(0, chains + blocks * vectors + 1 - core.registers)
         clocks = tiles * (reduce_size(self.op) or c) * (max(chains / core.fma, loads / 2, 4.0) + spilled)
         threads = min(machine.units, tiles) if choice["parallel"] else 1
@@ -98,26 +113,26 @@ class BlockedConvolution(Space):
         n, co, oh, w, c = final.op.axis
         wo, wi = final.split(w, factor=choice["columns"])
         co, ci = final.split(co, factor=blocks) if blocks > 1 else (co, None)
-        inside = [wo, wi, c] if ci is None else [wo, ci, wi, c]
+        oh, hi = final.split(oh, factor=choice["rows"]) if choice["rows"] > 1 else (oh, None)
+        written = [axis for axis in (ci, hi) if axis is not None]
         # Rows of unknown number are not fused with the channels: the place of a tile would take divisions by them, and no proof that it is inside.
-        is_open = const_shape(op.output(0))[2] is None
-        final.reorder(*((n, oh, co) if is_open else (n, co, oh)), *inside)
-        if ci is not None:
-            final.unroll(ci)
+        is_open = self.rows is None
+        outer = (n, oh, co) if is_open or choice["outer"] == "rows" else (n, co, oh)
+        final.reorder(*outer, wo, *written, wi, c)
+        for axis in written:
+            final.unroll(axis)
         final.vectorize(c)
-        outer = oh if is_open else final.fuse(n, co, oh)
+        along = oh if is_open else final.fuse(*outer)
         if choice["parallel"]:
-            final.parallel(outer)
+            final.parallel(along)
         acc.compute_at(final, wo)
         an, aco, ah, aw, ac = acc.op.axis
         reduce = list(acc.op.reduce_axis)
-        acc.reorder(*reduce, *((an, ah, aco) if blocks > 1 else (an, aco, ah)), aw, ac)
+        inside = [axis for axis, count in ((aco, blocks), (ah, choice["rows"])) if count > 1]
+        acc.reorder(*reduce, *(axis for axis in (an, aco, ah) if axis not in inside), *inside, aw, ac)
         acc.vectorize(ac)
-        acc.unroll(aw)
-        if blocks > 1:
-            acc.unroll(aco)
-        if choice["unroll"]:
-            acc.unroll(reduce[-1])
+        for axis in (*inside, aw, *(reduce[-choice["unroll"] :] if choice["unroll"] else ())):
+            acc.unroll(axis)
         return Scheduled(s, self.group.outputs, choice)
 
 

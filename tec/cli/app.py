@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compile": ("compiling", "Compile an ONNX model to one package for a target."),
     "run": ("running", "Run a model or a compiled package."),
     "bench": ("bench", "Time a model: percentiles, and each kernel."),
+    "tune": ("tune", "Search for quicker schedules of a model; keep them for every compilation after it."),
     "verify": ("verify", "Hold a model's results against a reference; name the first node that differs."),
     "show": ("show", "Operators, graph, loop IR, LLVM, assembly, resources; or all of it as one HTML page."),
     "ops": ("ops", "Which ONNX operators are supported, and what a model lacks."),

@@ -114,7 +114,9 @@ def guarded(run: Any) -> NoReturn:
         sys.exit(FAULT)
     except ImportError as error:
         name = (error.name or str(error)).partition(".")[0]
-        extra = {"onnx": "tec[onnx]", "rich": "tec[cli]", "onnxruntime": "onnxruntime"}.get(name)
+        extra = {"onnx": "tec[onnx]", "rich": "tec[cli]", "onnxruntime": "onnxruntime", "distributed": "tec[tune]"}.get(
+            name
+        )
         if extra is None:
             _fault(error)
         say(f'this needs the package {name} (pip install "{extra}")')
