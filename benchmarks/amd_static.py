@@ -55,9 +55,8 @@ def matmul_report(chip: str, dtype: str, trans_b: bool, pipelined: bool = True) 
 
 def mca(r: KernelReport, chip: str) -> str:
     """Cycles of one pass through the main loop by llvm-mca, and the matrix unit's share; "" where it cannot say."""
-    tool = shutil.which("llvm-mca") or next(
-        (p for v in range(24, 17, -1) if (p := shutil.which(f"llvm-mca-{v}"))), None
-    )
+    names = [*(f"llvm-mca-{v}" for v in range(24, 17, -1)), "llvm-mca"]  # older ones know less of CDNA
+    tool = next((p for n in names if (p := shutil.which(n))), None)
     if tool is None:
         return ""
     lines = [x for x in r.body if not re.match(r"\s*(\.\w+:|s_c?branch|s_endpgm)", x)]
@@ -81,10 +80,13 @@ def summary(reports: list[KernelReport]) -> None:
     products = [r for r in reports if r.matrix]
     narrow = [r.name for r in products if min(r.lds_reads, default=128) < 64]
     spilled = [r.name for r in reports if r.spills or r.scratch_bytes]
+    loops = [r for r in products if r.load_cover is not None]
+    late = [f"{r.name} {r.load_cover:.2f}" for r in loops if (r.load_cover or 0) < 0.5]
     print(
         f"{len(reports)} kernels, {len(products)} on matrix units; spills: {', '.join(spilled) or 'none'}; "
         f"LDS reads below 64 bits: {', '.join(narrow) or 'none'}; most VGPRs {max(r.vgprs + r.agprs for r in reports)}; "
-        f"most barriers a step {max((r.barriers for r in products if r.has_loop), default=0)}"
+        f"most barriers a step {max((r.barriers for r in products if r.has_loop), default=0)}; "
+        f"loops with a load covered by less than half of a step: {len(late)} of {len(loops)} {', '.join(late)}"
     )
 
 

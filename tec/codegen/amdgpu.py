@@ -102,6 +102,12 @@ class AmdgpuEmitter(TileEmitter):
         self.line(f'fence syncscope("workgroup") acquire{local}')
         return "0"
 
+    def keep_order(self, e: E.Call) -> str:
+        """Nothing is scheduled across. On CDNA LLVM sinks loads to where their values are used, with any class let through; RDNA's stay."""
+        if self.family.startswith("cdna"):
+            self.intrinsic("llvm.amdgcn.sched.barrier", "void", [("i32", "0")])
+        return "0"
+
     def lane(self) -> str:
         low = self.intrinsic("llvm.amdgcn.mbcnt.lo", "i32", [("i32", "-1"), ("i32", "0")], "range(i32 0, 33) ")
         if self.wave == 32:
@@ -324,7 +330,7 @@ class AmdgpuEmitter(TileEmitter):
 
     calls: ClassVar[dict[str, CallHandler]] = {
         **GpuEmitter.calls,
-        "barrier": barrier, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
+        "barrier": barrier, "keep_order": keep_order, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
         "shuffle_xor": shuffle_xor,
         **dict.fromkeys(("shuffle_up", "shuffle_down", "shuffle_idx"), shuffle_lane),
         **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma,

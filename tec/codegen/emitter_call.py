@@ -368,6 +368,10 @@ class Calls(Arithmetic):
                 hint=f"target intrinsics start with {', '.join(self.intrinsic_prefixes) or '(none)'}",
             )
 
+    def hint(self, e: E.Call) -> str:
+        """A call that changes no value, on targets without an instruction for it."""
+        return "0"
+
     def undef(self, e: E.Call) -> str:
         return (
             "zeroinitializer"
@@ -423,7 +427,7 @@ def _c_result(t: str) -> str:
 
 CALLS: dict[str, CallHandler] = {
     "abs": Calls.absolute, "reinterpret": Calls.reinterpret, "likely": Calls.likely, "if_then_else": Calls.if_then_else,
-    "prefetch": Calls.prefetch, "undef": Calls.undef, "fmod": Calls.fmod, "rsqrt": Calls.rsqrt, "ldexp": Calls.ldexp,
+    "prefetch": Calls.prefetch, "undef": Calls.undef, "keep_order": Calls.hint, "fmod": Calls.fmod, "rsqrt": Calls.rsqrt, "ldexp": Calls.ldexp,
     **dict.fromkeys(("isnan", "isinf", "isfinite"), Calls.classify),
     **dict.fromkeys(("min_nan", "max_nan"), Calls.nan_extremum),
     **dict.fromkeys(("bitand", "bitor", "bitxor", "shl", "shr", "mulhi", "bitnot", "popcount", "clz", "ctz", "bitreverse"), Calls.bits),

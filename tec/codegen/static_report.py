@@ -6,6 +6,7 @@ branch back to it) with the most matrix instructions, or the most instructions w
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -38,6 +39,14 @@ class KernelReport:
     lds_writes: dict[int, int] = field(default_factory=dict)
     body: list[str] = field(default_factory=list, repr=False)
 
+    @property
+    def load_cover(self) -> float | None:
+        """Matrix work between a global load of the main loop and the wait for it, as a share of one pass; the least of all loads.
+
+        None without a loop, matrix instructions or loads. Loads are counted as the hardware does, in order (vmcnt, loadcnt).
+        """
+        return _load_cover(self.body) if self.has_loop and self.matrix else None
+
     def line(self) -> str:
         """One line for a table."""
         widths = " ".join(
@@ -48,6 +57,7 @@ class KernelReport:
             f"{self.name:<28} vgpr {self.vgprs:>3} agpr {self.agprs:>3} sgpr {self.sgprs:>3} spill {self.spills:>3} "
             f"lds {self.lds_bytes:>6} | matrix {self.matrix:>3} {self.matrix_kind:<20} valu {self.valu:>4} "
             f"salu {self.salu:>3} barrier {self.barriers} {widths}"
+            + ("" if (cover := self.load_cover) is None else f" cover {cover:.2f}")
         )
 
 
@@ -117,6 +127,38 @@ def _main_loop(body: list[str]) -> list[str] | None:
 
 def _is_matrix(line: str) -> bool:
     return line.lstrip().startswith(("v_mfma", "v_wmma", "v_smfmac"))
+
+
+def _load_cover(body: list[str]) -> float | None:
+    work = 0
+    under_way: list[int] = []  # accesses by the work done when they started
+    least: int | None = None
+    for turn in range(2):  # what the first pass leaves under way is waited for in the second
+        begin = work
+        for line in body:
+            name, _, rest = line.strip().partition(" ")
+            shape = re.search(r"_(\d+)x(\d+)x(\d+)", name) if _is_matrix(line) else None
+            if shape:
+                work += math.prod(map(int, shape.groups()))
+            elif re.match(r"(global|buffer|flat)_load", name):
+                under_way.append(work)
+            elif (allowed := _loads_allowed(name, rest)) is not None:
+                done = under_way[: max(0, len(under_way) - allowed)]
+                del under_way[: len(done)]
+                if turn:
+                    least = min([work - at for at in done] + ([] if least is None else [least]), default=None)
+    return None if least is None else least / (work - begin)
+
+
+def _loads_allowed(name: str, operand: str) -> int | None:
+    """How many loads may be under way behind a wait; None for what waits for no load."""
+    if name == "s_waitcnt":
+        vmcnt = re.search(r"vmcnt\((\d+)\)", operand)
+        return int(vmcnt[1]) if vmcnt else None
+    if name in ("s_wait_loadcnt", "s_wait_loadcnt_dscnt"):
+        count = int(operand.strip(), 0)
+        return count if name == "s_wait_loadcnt" else count >> 8
+    return None
 
 
 def _count(r: KernelReport, body: list[str]) -> None:

@@ -249,7 +249,7 @@ CallMachine.calls = {
     "barrier": CallMachine._barrier, "address_of": CallMachine._address, "access_ptr": CallMachine._address,
     "async_copy": CallMachine._async_copy, "mma": CallMachine._mma, "ldmatrix": CallMachine._ldmatrix, "dot4": CallMachine._dot, "dot2": CallMachine._dot,
     **interp_bulk.CALLS, "ballot": CallMachine._ballot, "readfirstlane": CallMachine._first_lane, "wave_lane": CallMachine._wave_lane,
-    **dict.fromkeys(("prefetch", "async_commit", "async_wait"), CallMachine._nothing),
+    **dict.fromkeys(("prefetch", "async_commit", "async_wait", "keep_order"), CallMachine._nothing),
     **dict.fromkeys(_ATOMICS, CallMachine._atomic),
     **dict.fromkeys(("shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx"), CallMachine._shuffle_lanes),
     **dict.fromkeys(

@@ -176,6 +176,15 @@ _add(
 _add("async_commit", 0, "closes a group of async copies", "scalar", "int32", opaque=True)
 _add("async_wait", 0, "attrs: n: waits until at most n groups are under way", "scalar", "int32", opaque=True)
 
+_add(
+    "keep_order",
+    0,
+    "a hint: machine code starts the memory accesses that stand before here before it goes on; no effect on values",
+    "scalar",
+    "int32",
+    opaque=True,
+)
+
 # Matrix and dot units. Vectors are per lane, layouts in tec.te.intrin and docs.
 _add("dot4", 3, "(a int8x4|uint8x4, b, c int32): c + sum(a*b)", "any", 2)
 _add("dot2", 3, "(a float16x2|bfloat16x2, b, c float32)", "any", 2)

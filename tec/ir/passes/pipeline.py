@@ -186,7 +186,9 @@ class _Pipeline:
         if not registers and self.n_slots < self.stages:
             return None
         work = self.wrapped(clone(S.seq(*self.body.rest), {}), var, self.slot_of(step))
-        inside: S.Stmt = S.seq(loads, work, stores)
+        # Else the loads are started where their values are stored, behind the work, and each step waits for all of their latency.
+        early = [_effect("keep_order")] if registers else []
+        inside: S.Stmt = S.seq(loads, *early, work, stores)
         for r in reversed(registers):
             inside = S.Alloc(r, inside)
         # Unrolled, a short loop would have the loads of all its steps under way at once, in more registers than there are.

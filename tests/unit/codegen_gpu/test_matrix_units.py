@@ -162,6 +162,25 @@ def test_the_main_loop_on_cdna(chip: str) -> None:
     assert r.valu <= 40
 
 
+@pytest.mark.parametrize("chip", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize(("dtype", "tb"), [("float16", True), ("bfloat16", False), ("float32", True), ("int8", True)])
+def test_loads_of_a_step_are_covered_by_its_matrix_work(chip: str, dtype: str, tb: bool) -> None:
+    """Each is waited for half a step and more after it was started; LLVM alone starts the last behind nearly all the work."""
+    r = kernel(f"rocm -mcpu={chip}", dtype, tb)
+    assert r.spills == 0 and (r.load_cover or 0) >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("wait", "cover"), [("s_waitcnt vmcnt(0)", 0.5), ("s_waitcnt vmcnt(1)", 1.0), ("s_wait_loadcnt_dscnt 0x1ff", 1.0)]
+)
+def test_the_cover_of_loads(wait: str, cover: float) -> None:
+    work = "\tv_mfma_f32_32x32x8_f16 v[0:15], v[16:17], v[18:19], v[0:15]"
+    load = "\tglobal_load_dwordx4 v[20:23], v[16:17], off"
+    body = [".LBB0_1:", load, work, load, work, f"\t{wait}", "\ts_cbranch_scc1 .LBB0_1"]
+    assert KernelReport("k", has_loop=True, matrix=2, body=body).load_cover == cover
+    assert KernelReport("k", has_loop=True, matrix=0, body=body).load_cover is None
+
+
 def test_the_main_loop_on_rdna3() -> None:
     r = kernel("rocm -mcpu=gfx1100")
     assert r.spills == 0 and r.vgprs <= 256 and r.matrix >= 32 and set(r.global_loads) == {128}
