@@ -38,6 +38,18 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         return
     if not target.is_gpu:
         yield CpuAttention(group, target, *found)
+        return
+    from .attention_gpu import GpuAttention
+
+    if all(isinstance(n, int) for n in _head_sizes(form)):
+        space = GpuAttention(group, target, *found)
+        if space.fits_at_all:
+            yield space
+
+
+def _head_sizes(form: Form) -> tuple[Any, Any, Any]:
+    g = Kernel.sizes_of(form)
+    return g.heads, g.size, g.value_size
 
 
 @dataclass
@@ -50,10 +62,14 @@ class Kernel:
     out: Any
 
     def __post_init__(self) -> None:
-        shapes = [[_size(d) for d in t.shape] for t in self.form.inputs[:3]]
-        self.g: Geometry = geometry(shapes, self.form.attrs)
+        self.g = self.sizes_of(self.form)
         self.scores: Scores = scores_of(self.form.inputs, self.form.attrs)
         self.acc = self.scores.acc
+
+    @staticmethod
+    def sizes_of(form: Form) -> Geometry:
+        """Sizes as numbers, or as expressions where they are open."""
+        return geometry([[_size(d) for d in t.shape] for t in form.inputs[:3]], form.attrs)
 
     @classmethod
     def of(cls, form: Form, ib: Any, sources: list[Any], out: Any) -> Kernel:
@@ -62,8 +78,11 @@ class Kernel:
 
     def at(self, operand: str, *index: Any) -> Any:
         """An element of q, k or v by (batch, head, place, element), in the accumulator's type."""
-        order = order_of(self.form.attrs, operand)
-        return self.sources[operand][stored(order, index)].astype(self.acc)
+        return self.stored_at(operand, *index).astype(self.acc)
+
+    def stored_at(self, operand: str, *index: Any) -> Any:
+        """The same in its own type."""
+        return self.sources[operand][stored(order_of(self.form.attrs, operand), index)]
 
     def extra(self, name: str, index: Sequence[Any]) -> Any:
         return self.sources[name][tuple(index)]

@@ -51,7 +51,7 @@ def passes() -> tuple[Pass, ...]:
     return (
         clean,
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
-        Pass("find_attention", lambda g, t, d: find_attention(g), _cpu),
+        Pass("find_attention", lambda g, t, d: find_attention(g, t, d)),
         clean,
         Pass("split_concat", lambda g, t, d: split_concat(g)),
         Pass("fold_scale", lambda g, t, d: fold_scale(g)),

@@ -16,10 +16,14 @@ from typing import Any
 import numpy as np
 
 from ...ops.attention import PLAIN
+from ...ops.dims import at_most
+from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, const_of
 
 HIDDEN = -1e9  # what float32 scores sink in: beside one that is seen, such a score has no weight
+FEW_QUERIES = 16  # one tile of the smallest kind: the work is reading keys and values
+SHORT = 256  # queries and keys up to which launches take longer than the products
 _PRODUCT = ("transpose_a", "transpose_b", "view_a", "view_b", "out_dtype")
 _SWAPPED = (0, 1, 3, 2)
 
@@ -55,12 +59,16 @@ class _Found:
     lead: tuple[Any, Any] | None = None  # batch and heads, where scores were masked with them apart
 
 
-def find_attention(graph: Graph) -> Graph:
-    """The graph with its attentions as nodes of their own."""
+def find_attention(graph: Graph, target: Target | None = None, dtype: str | None = None) -> Graph:
+    """The graph with its attentions as nodes of their own, where the target's kernel serves them well."""
     if not any(n.op == "softmax" for n in graph.nodes):
         return graph
     look = _Look(graph)
-    found = {f.last: f for n in graph.nodes if n.op == "matmul" and (f := look.attention(n)) is not None}
+    found = {
+        f.last: f
+        for n in graph.nodes
+        if n.op == "matmul" and (f := look.attention(n)) is not None and _serves(f, target, dtype)
+    }
     if not found:
         return graph
     b = Rebuild(graph)
@@ -70,6 +78,17 @@ def find_attention(graph: Graph) -> Graph:
         else:
             b.copy(node)
     return b.finish()
+
+
+def _serves(f: _Found, target: Target | None, dtype: str | None) -> bool:
+    """Whether one kernel is better than three. In 16 bits, matrix units do the products of long sequences faster than the kernel's vectors,
+    even with the scores in memory between them."""
+    out = f.last.outputs[0]
+    sixteen = "float16" in (dtype or out.dtype) and out.dtype != "float64"
+    if target is None or not (target.is_gpu and sixteen and target.matrix_shapes("float16")):
+        return True
+    queries, keys = (o.shape[o.order[2]] for o in f.operands[:2])
+    return bool(at_most(queries, FEW_QUERIES) or at_most(queries * keys, SHORT * SHORT))
 
 
 class _Look:

@@ -108,6 +108,36 @@ def test_definition_host_and_cpu(case):
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
+ON_GPUS = [
+    ("plain", "gfx1100"),
+    ("window", "gfx942"),
+    ("two biases", "gfx1100"),
+    ("own starts", "gfx942"),
+    ("turned", "gfx942"),
+]
+
+
+@pytest.mark.parametrize("case,chip", ON_GPUS)
+def test_on_the_software_gpu(case, chip):
+    attrs, extras = CASES[case]
+    g = build(attrs, extras)
+    f = feeds(g)
+    net = tec.compile(g, target=f"rocm -mcpu={chip}", cache=False)
+    (got,) = net.run(f, device=tec.rocm_emu(chip))
+    np.testing.assert_allclose(got, dense(f, attrs), atol=1e-5)
+
+
+def test_keys_over_work_groups():
+    """One query and a long cache: parts of the keys side by side, then joined."""
+    g = build({"right": 0}, {"start": ("int64", (2,))}, (2, 4, 2, 1, 300, 32, 32), "float16")
+    f = {k: x.astype(np.float16) if x.dtype == np.float32 else x for k, x in feeds(g).items()}
+    f["start"] = np.array([299, 40])
+    net = tec.compile(g, target="rocm -mcpu=gfx942", cache=False)
+    assert [c["choice"]["splits"] for c in net.report.choices.values()] == [2]
+    (got,) = net.run(f, device=tec.rocm_emu("gfx942"))
+    np.testing.assert_allclose(got.astype(np.float32), dense(f, {"right": 0}), atol=2e-3)
+
+
 @pytest.mark.parametrize("dtype,tol", [("float16", 2e-3), ("bfloat16", 2e-2), ("float64", 1e-12)])
 def test_types(dtype, tol):
     from tec.te.evaluate import np_dtype

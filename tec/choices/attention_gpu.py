@@ -1,0 +1,377 @@
+"""Attention on a GPU with plain vector code: a work-group has a tile of queries of one head and walks over blocks of keys.
+
+16 x 16 threads; a thread has some queries (threadIdx.y) by some keys (threadIdx.x) of the scores, and the same queries by some columns of the result.
+Keys, then values of a block lie in shared memory, as do the block's weights; running maxima and sums are in registers, alike in the 16
+threads that share queries. Where queries are few and keys many, blocks of keys are divided over work-groups as well (`splits`): each leaves its
+maximum, sum and weighted values, which a second small kernel joins ("flash decoding").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .. import te
+from ..ir.dtype import dtype_info
+from ..ops.attention import normalized
+from ..ops.forms import Form
+from ..target import Target
+from ..te import Tensor
+from . import loops
+from .attention import Kernel
+from .group import Group
+from .space import Choice, Cost
+
+SIDE = 16  # threads of a work-group in each direction: 16 neighbours share sums by shuffles on any wavefront
+FEW = 16  # queries up to which the heads of a group go into one tile
+OPEN_KEYS = 2048  # keys, for the choice of splits where their number is open
+
+
+class GpuAttention(loops.LoopForm):
+    """A tile of `queries` by a block of `keys` a work-group; blocks of keys over `splits` work-groups."""
+
+    template: ClassVar[str] = "gpu attention"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.parameters = {"queries": (64, 32, 16), "keys": (64, 32, 16), "splits": (1, 2, 4, 8, 16, 32, 64)}
+        self.g = Kernel.sizes_of(form)
+
+    @property
+    def fits_at_all(self) -> bool:
+        """Whether the smallest tile goes into shared memory."""
+        return self.why_not(self.choice(queries=16, keys=16, splits=1)) is None
+
+    @property
+    def rows(self) -> tuple[int, bool]:
+        """Queries of one tile's head, or of its group of heads where they are few; 64 where their number is open."""
+        s = self.g.queries
+        if not isinstance(s, int):
+            return 64, False
+        folded = s <= FEW and self.g.group != 1
+        return (s * self.g.group if folded else s), folded
+
+    def why_not(self, choice: Choice) -> str | None:
+        need, have = _shared_bytes(self, choice), self.target.static_lds_bytes
+        if need > have:
+            return f"tiles take {need} bytes of shared memory, there are {have}"
+        sums = choice["queries"] // SIDE * -(-self.g.value_size // SIDE)
+        return f"a thread would hold {sums} sums of values" if sums > 64 else None
+
+    @property
+    def default(self) -> Choice:
+        rows, folded = self.rows
+        tile = next(q for q in (16, 32, 64) if q >= min(rows, 64))
+        for queries, keys in ((64, 64), (64, 32), (32, 32), (16, 32), (16, 16)):
+            if queries <= tile and self.why_not(self.choice(queries=queries, keys=keys, splits=1)) is None:
+                break
+        heads = self.g.key_heads if folded else self.g.heads
+        batch = self.g.batch if isinstance(self.g.batch, int) else 1
+        length = self.g.keys if isinstance(self.g.keys, int) else OPEN_KEYS
+        # Two work-groups a compute unit, and four blocks of keys for each of them at least.
+        groups = batch * heads * -(-rows // queries)
+        wanted = min(2 * self.target.machine.units // groups, length // (4 * keys))
+        return self.choice(queries=queries, keys=keys, splits=min(64, 1 << max(0, wanted.bit_length() - 1)))
+
+    def cost(self, choice: Choice) -> Cost:
+        """Multiply-adds at the vector rate and three reads of shared memory for two of them, by how many work-groups there are."""
+        rows, folded = self.rows
+        machine = self.target.machine
+        heads = self.g.key_heads if folded else self.g.heads
+        batch = self.g.batch if isinstance(self.g.batch, int) else 1
+        length = self.g.keys if isinstance(self.g.keys, int) else OPEN_KEYS
+        groups = batch * heads * -(-rows // choice["queries"]) * choice["splits"]
+        block = choice["queries"] * choice["keys"] * (self.g.size + self.g.value_size)
+        steps = -(-length // (choice["keys"] * choice["splits"]))
+        clocks = steps * (2 * block / machine.macs("float32", matrix=False) + 200)
+        seconds = -(-groups // (2 * machine.units)) * 2 * clocks / (machine.clock_mhz * 1e6)
+        return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_us * 1e-6, "issue")
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        form, folded = self.form, self.rows[1]
+
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            _attention(Kernel.of(form, ib, sources, results[0]), choice, folded)
+
+        out = form.outputs[0]
+        return loops.extern("attention", list(form.inputs), [(out.shape, out.dtype)], body)
+
+
+def _stride(elements: int, dtype: str) -> int:
+    """Elements from row to row in shared memory: an odd number of 32-bit words, so that rows begin in different banks."""
+    per = max(1, 4 // dtype_info(dtype).bytes)
+    words = -(-elements // per)
+    return (words | 1) * per
+
+
+def _shared_bytes(space: GpuAttention, choice: Choice) -> int:
+    dtype = space.form.inputs[0].dtype
+    acc = "float64" if dtype == "float64" else "float32"
+    q, k = choice["queries"], choice["keys"]
+    rows = q * _stride(space.g.size, dtype) + k * _stride(max(space.g.size, space.g.value_size), dtype)
+    total: int = rows * dtype_info(dtype).bytes + q * _stride(k, acc) * dtype_info(acc).bytes
+    return total
+
+
+@dataclass
+class Rows:
+    """Rows of a tile as queries: of one head, or folded, of all heads that share keys."""
+
+    kernel: Kernel
+    folded: bool
+    b: Any
+    head: Any  # the query head, or the key head where folded
+
+    @property
+    def count(self) -> Any:
+        g = self.kernel.g
+        return g.queries * g.group if self.folded else g.queries
+
+    @property
+    def key_head(self) -> Any:
+        return self.head if self.folded else te.indexdiv(self.head, self.kernel.g.group)
+
+    def at(self, row: Any) -> tuple[Any, Any]:
+        """(query head, query) of a row."""
+        g = self.kernel.g
+        if not self.folded:
+            return self.head, row
+        return self.head * g.group + te.indexdiv(row, g.queries), te.indexmod(row, g.queries)
+
+
+def _ceil(a: Any, b: int) -> Any:
+    return -(-a // b) if isinstance(a, int) else te.indexdiv(a + (b - 1), b)
+
+
+def _attention(k: Kernel, choice: Choice, folded: bool) -> None:
+    ib, g, splits = k.ib, k.g, choice["splits"]
+    heads = g.key_heads if folded else g.heads
+    tile = choice["queries"]
+    rows = g.queries * g.group if folded else g.queries
+    tiles = _ceil(rows, tile)
+    parts: Any = None
+    if splits > 1:
+        # Of each split: weighted values, then the maximum and the sum.
+        parts = ib.allocate(k.acc, (g.batch * heads * tiles * tile * splits * (g.value_size + 2),), "parts")
+    width = g.value_size + 2
+
+    def place(b: Any, head: Any, row: Any, split: Any) -> Any:
+        return (((b * heads + head) * (tiles * tile) + row) * splits + split) * width
+
+    with ib.new_scope():
+        bx, by, bz = (te.thread_axis(f"blockIdx.{c}") for c in "xyz")
+        tx, ty = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
+        for axis, n in ((bx, tiles * splits), (by, heads), (bz, g.batch), (tx, SIDE), (ty, SIDE)):
+            ib.scope_attr(axis, "thread_extent", n)
+        split = te.indexmod(bx.var, splits) if splits > 1 else 0
+        first = (te.indexdiv(bx.var, splits) if splits > 1 else bx.var) * tile
+        of = Rows(k, folded, bz.var, by.var)
+        t = _Tile(k, choice, of, first, tx.var, ty.var)
+        t.run(split, splits)
+
+        def finish(row: Any, column: Any, value: Any, top: Any, total: Any) -> None:
+            if parts is None:
+                head, i = of.at(row)
+                with ib.if_scope(row < rows):
+                    k.write((bz.var, head, i, column), normalized(value, total, k.acc))
+                return
+            at = place(bz.var, by.var, row, split)
+            parts[at + column] = value
+            with ib.if_scope(column == 0):
+                parts[at + g.value_size] = top
+                parts[at + g.value_size + 1] = total
+
+        t.each_result(finish)
+    if parts is not None:
+        _join(k, Joined(parts, place, heads, rows, splits, folded))
+
+
+@dataclass
+class Joined:
+    """What splits left, for the kernel that joins them."""
+
+    parts: Any
+    place: Callable[[Any, Any, Any, Any], Any]
+    heads: Any
+    rows: Any
+    splits: int
+    folded: bool
+
+
+def _join(k: Kernel, j: Joined) -> None:
+    """Each element of the result from its splits."""
+    ib, g = k.ib, k.g
+    with ib.new_scope():
+        bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+        total_elements = g.batch * j.heads * j.rows * g.value_size
+        ib.scope_attr(bx, "thread_extent", _ceil(total_elements, loops.THREADS))
+        ib.scope_attr(tx, "thread_extent", loops.THREADS)
+        e = bx.var * loops.THREADS + tx.var
+        with ib.if_scope(e < total_elements):
+            column, line = te.indexmod(e, g.value_size), te.indexdiv(e, g.value_size)
+            row, b_head = te.indexmod(line, j.rows), te.indexdiv(line, j.rows)
+            b, head = te.indexdiv(b_head, j.heads), te.indexmod(b_head, j.heads)
+            top = loops.scalar(ib, k.acc, "top", k.lowest)
+            value = loops.scalar(ib, k.acc, "value", k.const(0))
+            total = loops.scalar(ib, k.acc, "total", k.const(0))
+            with ib.for_range(0, j.splits, "split") as split:
+                at = ib.let("at", j.place(b, head, row, split))
+                other = ib.let("other", j.parts[at + g.value_size])
+                fresh = ib.let("fresh", te.max(top[0], other))
+                mine, theirs = ib.let("mine", te.exp(top[0] - fresh)), ib.let("theirs", te.exp(other - fresh))
+                value[0] = value[0] * mine + j.parts[at + column] * theirs
+                total[0] = total[0] * mine + j.parts[at + (g.value_size + 1)] * theirs
+                top[0] = fresh
+            query_head, i = Rows(k, j.folded, b, head).at(row)
+            k.write((b, query_head, i, column), normalized(value[0], total[0], k.acc))
+
+
+class _Tile:
+    """One tile of queries: its loop over blocks of keys."""
+
+    def __init__(self, k: Kernel, choice: Choice, of: Rows, first: Any, tx: Any, ty: Any):
+        self.k, self.ib, self.g, self.acc, self.of, self.first, self.tx, self.ty = (
+            k,
+            k.ib,
+            k.g,
+            k.acc,
+            of,
+            first,
+            tx,
+            ty,
+        )
+        self.queries, self.keys = choice["queries"], choice["keys"]
+        self.own_rows, self.own_keys = self.queries // SIDE, self.keys // SIDE
+        self.columns = -(-self.g.value_size // SIDE)
+        self.dtype = k.sources["q"].dtype
+
+    def row(self, a: int) -> Any:
+        return self.ty * self.own_rows + a
+
+    def run(self, split: Any, splits: int) -> None:
+        ib, g, dtype = self.ib, self.g, self.dtype
+        self.step_q, self.step_p = _stride(g.size, dtype), _stride(self.keys, self.acc)
+        self.step_k = _stride(max(g.size, g.value_size), dtype)
+        self.q = ib.allocate(dtype, (self.queries * self.step_q,), "q_tile", scope="shared")
+        self.kv = ib.allocate(dtype, (self.keys * self.step_k,), "key_tile", scope="shared")
+        self.p = ib.allocate(self.acc, (self.queries * self.step_p,), "weights", scope="shared")
+        self.top = ib.allocate(self.acc, (self.own_rows,), "top", scope="local")
+        self.total = ib.allocate(self.acc, (self.own_rows,), "total", scope="local")
+        self.o = ib.allocate(self.acc, (self.own_rows * self.columns,), "sums", scope="local")
+        for a in range(self.own_rows):
+            self.top[a] = self.k.lowest
+            self.total[a] = self.k.const(0)
+            for c in range(self.columns):
+                self.o[a * self.columns + c] = self.k.const(0)
+
+        def query(row: Any, d: Any) -> Any:
+            head, i = self.of.at(te.min(self.first + row, self.of.count - 1))
+            return self.k.stored_at("q", self.of.b, head, i, d)
+
+        self._fill(self.q, self.queries, g.size, self.step_q, query)
+        low, high = self.first, te.min(self.first + self.queries, self.of.count) - 1
+        if self.of.folded:
+            low, high = 0, g.queries - 1
+        begin, end = self.k.key_range(self.of.b, low, high, self.keys)
+        if splits > 1:
+            each = ib.let("each", _ceil(end - begin, splits))
+            begin = ib.let("begin", begin + split * each)
+            end = te.min(end, begin + each)
+        with ib.for_range(begin, te.max(end, begin), "block") as block:
+            self._block(ib.let("key", block * self.keys))
+
+    def _fill(self, to: Any, rows: int, size: int, step: int, value: Callable[[Any, Any], Any]) -> None:
+        """All threads write rows of `size` elements into shared memory."""
+        ib, count, threads = self.ib, rows * size, SIDE * SIDE
+        with ib.for_range(0, -(-count // threads), "r") as r:
+            e = r * threads + self.ty * SIDE + self.tx
+            row, d = te.indexdiv(e, size), te.indexmod(e, size)
+            if count % threads:
+                with ib.if_scope(e < count):
+                    to[row * step + d] = value(row, d)
+            else:
+                to[row * step + d] = value(row, d)
+
+    def _load(self, operand: str, key: Any, size: int) -> None:
+        # A block's end beyond the last key repeats that key; its scores are hidden.
+        def value(row: Any, d: Any) -> Any:
+            return self.k.stored_at(operand, self.of.b, self.of.key_head, te.min(key + row, self.g.keys - 1), d)
+
+        self._fill(self.kv, self.keys, size, self.step_k, value)
+
+    def _block(self, key: Any) -> None:
+        ib, g, acc = self.ib, self.g, self.acc
+        self._load("k", key, g.size)
+        s = ib.allocate(acc, (self.own_rows * self.own_keys,), "scores", scope="local")
+        for n in range(self.own_rows * self.own_keys):
+            s[n] = self.k.const(0)
+        with ib.for_range(0, g.size, "d") as d:
+            x = [ib.let("x", self.q[self.row(a) * self.step_q + d].astype(acc)) for a in range(self.own_rows)]
+            y = [ib.let("y", self.kv[(c * SIDE + self.tx) * self.step_k + d].astype(acc)) for c in range(self.own_keys)]
+            for a in range(self.own_rows):
+                for c in range(self.own_keys):
+                    s[a * self.own_keys + c] = s[a * self.own_keys + c] + x[a] * y[c]
+        self._load("v", key, g.value_size)
+        for a in range(self.own_rows):
+            self._weights(a, key, s)
+        with ib.for_range(0, self.keys, "j") as j:
+            x = [ib.let("x", self.p[self.row(a) * self.step_p + j]) for a in range(self.own_rows)]
+            for c in range(self.columns):
+                column = self.tx + c * SIDE
+                if (c + 1) * SIDE > g.value_size:
+                    column = te.min(column, g.value_size - 1)
+                y = ib.let("y", self.kv[j * self.step_k + column].astype(acc))
+                for a in range(self.own_rows):
+                    n = a * self.columns + c
+                    self.o[n] = self.o[n] + x[a] * y
+
+    def _weights(self, a: int, key: Any, s: Any) -> None:
+        """Scores of one row into weights; what was summed before is scaled."""
+        ib, k = self.ib, self.k
+        best = loops.scalar(ib, self.acc, "best", self.top[a])
+        for c in range(self.own_keys):
+            n = a * self.own_keys + c
+            s[n] = self._masked(s[n] * k.const(k.scores.scale), self.first + self.row(a), key + c * SIDE + self.tx)
+            best[0] = te.max(best[0], s[n])
+        self._shared(best, te.max)
+        factor = ib.let("factor", te.exp(self.top[a] - best[0]))
+        self.top[a] = best[0]
+        more = loops.scalar(ib, self.acc, "more", k.const(0))
+        for c in range(self.own_keys):
+            weight = ib.let("weight", te.exp(s[a * self.own_keys + c] - self.top[a]))
+            more[0] = more[0] + weight
+            self.p[self.row(a) * self.step_p + c * SIDE + self.tx] = weight
+        self._shared(more, lambda x, y: x + y)
+        self.total[a] = self.total[a] * factor + more[0]
+        for c in range(self.columns):
+            self.o[a * self.columns + c] = self.o[a * self.columns + c] * factor
+
+    def _shared(self, value: Any, both: Callable[[Any, Any], Any]) -> None:
+        """`value[0]` over the 16 threads that share a row."""
+        for step in range(int(math.log2(SIDE))):
+            other = te.call_intrin(self.acc, "shuffle_xor", value[0], 1 << step, SIDE)
+            value[0] = both(value[0], self.ib.let("other", other))
+
+    def _masked(self, score: Any, row: Any, key: Any) -> Any:
+        k, scores, g = self.k, self.k.scores, self.g
+        b = self.of.b
+        head, i = self.of.at(te.min(row, self.of.count - 1))
+        at = te.min(key, g.keys - 1)
+        score = scores.biased(scores.capped(score), k.extra, (b, head, i, at))
+        conditions = [] if isinstance(g.keys, int) and g.keys % self.keys == 0 else [key < g.keys]
+        seen = scores.seen(k.extra, b, i + scores.offset(k.extra, b), key)
+        conditions += [] if seen is None else [seen]
+        return te.select(te.all(*conditions), score, k.const(float("-inf"))) if conditions else score
+
+    def each_result(self, finish: Callable[[Any, Any, Any, Any, Any], None]) -> None:
+        for a in range(self.own_rows):
+            for c in range(self.columns):
+                column = self.tx + c * SIDE
+                value = self.o[a * self.columns + c]
+                if (c + 1) * SIDE > self.g.value_size:
+                    with self.ib.if_scope(column < self.g.value_size):
+                        finish(self.first + self.row(a), column, value, self.top[a], self.total[a])
+                else:
+                    finish(self.first + self.row(a), column, value, self.top[a], self.total[a])
