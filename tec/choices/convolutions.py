@@ -1,4 +1,4 @@
-"""Direct convolutions on the CPU, blocked layout: data (N, C/c, H, W, c), weights (O/o, C/c, KH, KW, c, o), output (N, O/o, OH, OW, o).
+"""Direct convolutions on the CPU: data NCHWc, weights OIHWio (or a window a channel: OHWo), output NCHWc; the same of volumes.
 
 A register tile of some output columns times some vectors of output channels stays in registers over the whole reduction; each step broadcasts one
 input value against the vectors of weights.
@@ -6,6 +6,7 @@ input value against the vectors of weights.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -17,7 +18,7 @@ from .group import Group, const_shape, reduce_size, same_shape, size_of
 from .pointwise import begin_cpu, moved_bytes
 from .space import Choice, Cost, Scheduled, Space
 
-TAGS = ("conv2d_nchwc", "depthwise_nchwc")
+TAGS = ("blocked conv", "blocked depthwise")
 _MOST_WRITTEN = (
     2048  # multiply-adds of an unrolled body: at 8 to 12 bytes each, half of an L1 instruction cache of 32 KiB
 )
@@ -32,7 +33,7 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     out = group.output_ops[0]
     if op.tag not in TAGS or not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
         return
-    if const_shape(op.output(0))[4] is not None:
+    if const_shape(op.output(0))[-1] is not None:
         yield BlockedConvolution(group, target, op, out)
 
 
@@ -45,8 +46,8 @@ class BlockedConvolution(Space):
     def __init__(self, group: Group, target: Target, op: ComputeOp, out: ComputeOp):
         super().__init__(group, target)
         self.op, self.out = op, out
-        _, self.channels, self.rows, self.columns, _ = const_shape(op.output(0))
-        self.is_sum = op.tag == "conv2d_nchwc"  # over channels: blocks of outputs share an input value
+        _, self.channels, *_, self.rows, self.columns, _ = const_shape(op.output(0))
+        self.is_sum = op.tag == "blocked conv"  # over channels: blocks of outputs share an input value
         usual = self.default["columns"]
         self.parameters = {
             "columns": (usual, *[w for w in range(1, 29) if w != usual and (self.columns is None or w <= self.columns)]),
@@ -86,15 +87,15 @@ class BlockedConvolution(Space):
     def _vectors(self) -> int:
         """Registers of a block of channels."""
         size = dtype_info(self.op.output(0).dtype).bytes
-        return max(1, (const_shape(self.op.output(0))[4] or 1) * size // self.target.vector_bytes)
+        return max(1, (const_shape(self.op.output(0))[-1] or 1) * size // self.target.vector_bytes)
 
     def cost(self, choice: Choice) -> Cost:
         """As a product of columns by channels (see `products`): multiply-adds, or loads, or the latency of too few sums; columns that a ragged end
         wastes; or memory."""
         machine, core = self.target.machine, self.target.core
-        n, co, oh, ow, c = (d or _OPEN_COLUMNS for d in const_shape(self.op.output(0)))
+        n, co, *depth, oh, ow, c = (d or _OPEN_COLUMNS for d in const_shape(self.op.output(0)))
         columns, rows, blocks, vectors = choice["columns"], choice["rows"], choice["blocks"], self._vectors()
-        tiles = n * -(-co // blocks) * (oh // rows) * -(-ow // columns)
+        tiles = math.prod((n, *depth)) * -(-co // blocks) * (oh // rows) * -(-ow // columns)
         chains = columns * rows * blocks * vectors
         loads = columns * rows / (1 if self.is_sum else 0.5) + blocks * vectors
         spilled = max(0, chains + blocks * vectors + 1 - core.registers)
@@ -110,26 +111,26 @@ class BlockedConvolution(Space):
         cached = s.cache_write(out.output(0), "local") if out is op else op.output(0)
         final, acc = s[out.output(0)], s[cached]
         acc.set_scope("local")
-        n, co, oh, w, c = final.op.axis
+        n, co, *depth, oh, w, c = final.op.axis
         wo, wi = final.split(w, factor=choice["columns"])
         co, ci = final.split(co, factor=blocks) if blocks > 1 else (co, None)
         oh, hi = final.split(oh, factor=choice["rows"]) if choice["rows"] > 1 else (oh, None)
         written = [axis for axis in (ci, hi) if axis is not None]
         # Rows of unknown number are not fused with the channels: the place of a tile would take divisions by them, and no proof that it is inside.
-        is_open = self.rows is None
-        outer = (n, oh, co) if is_open or choice["outer"] == "rows" else (n, co, oh)
+        is_open = None in const_shape(op.output(0))[2:-2]
+        outer = (n, *depth, oh, co) if is_open or choice["outer"] == "rows" else (n, co, *depth, oh)
         final.reorder(*outer, wo, *written, wi, c)
         for axis in written:
             final.unroll(axis)
         final.vectorize(c)
-        along = oh if is_open else final.fuse(*outer)
+        along = outer[1] if is_open else final.fuse(*outer)
         if choice["parallel"]:
             final.parallel(along)
         acc.compute_at(final, wo)
-        an, aco, ah, aw, ac = acc.op.axis
+        an, aco, *ad, ah, aw, ac = acc.op.axis
         reduce = list(acc.op.reduce_axis)
         inside = [axis for axis, count in ((aco, blocks), (ah, choice["rows"])) if count > 1]
-        acc.reorder(*reduce, *(axis for axis in (an, aco, ah) if axis not in inside), *inside, aw, ac)
+        acc.reorder(*reduce, *(axis for axis in (an, aco, *ad, ah) if axis not in inside), *inside, aw, ac)
         acc.vectorize(ac)
         for axis in (*inside, aw, *(reduce[-choice["unroll"] :] if choice["unroll"] else ())):
             acc.unroll(axis)

@@ -19,7 +19,7 @@ _OPEN = 1 << 30  # elements, for the choice of threads, where sizes are symbolic
 
 # Tag of convolutions whose padded input is made first. A sum over channels reads it many times; a depthwise one so few that the copy would cost as much
 # as the sum: there the tiles at the edges have conditions, which are known once the window is unrolled.
-PADDED_FIRST = ("conv2d_nchwc",)
+PADDED_FIRST = ("blocked conv",)
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:

@@ -20,6 +20,7 @@ from ..ops import OpDef, TensorType, get_op
 from ..ops.dims import Dim, Guard, UndecidedSize, as_size, bind_hint, is_symbolic, recording
 from ..ops.dims import evaluate as evaluate_sizes
 from ..ops.indices import check_index, index_sizes
+from ..ops.layouts import Layout
 from ..ops.registry import INDEXED
 from ..te.evaluate import evaluate, np_dtype
 from .fold_sizes import fold_sizes
@@ -32,15 +33,17 @@ FOLD_GROWTH = 1 << 20  # elements that a result may have beyond its inputs'
 
 
 class Value:
-    """A tensor in a graph. `node` made it (None for an input or a constant); `data` holds a constant's array."""
+    """A tensor in a graph. `node` made it (None for an input or a constant); `data` holds a constant's array; `layout`: how it lies, where a pass chose
+    that (its type's shape is then that of storage)."""
 
-    __slots__ = ("data", "name", "node", "type")
+    __slots__ = ("data", "layout", "name", "node", "type")
 
     def __init__(self, name: str, type: TensorType, node: Node | None = None, data: Any = None):
         self.name = name
         self.type = type
         self.node = node
         self.data = data
+        self.layout: Layout | None = None
 
     @property
     def dtype(self) -> str:
@@ -59,7 +62,7 @@ class Value:
         return self.data is not None
 
     def __repr__(self) -> str:
-        return f"%{self.name}: {self.type}"
+        return f"%{self.name}: {self.type}{f' as {self.layout}' if self.layout else ''}"
 
 
 @dataclass(eq=False, slots=True)

@@ -35,14 +35,12 @@ def passes() -> tuple[Pass, ...]:
     from .passes.attention import find_attention
     from .passes.byte_products import byte_products
     from .passes.common_subexpressions import common_subexpressions
-    from .passes.conv_gemm import conv_as_gemm
     from .passes.dead_code import dead_code
     from .passes.fold_scale import fold_scale
     from .passes.images import signals_as_images
-    from .passes.layout import blocked_layout
+    from .passes.layout import choose_layouts
     from .passes.mixed_precision import mixed_precision
     from .passes.packed import pack_weights
-    from .passes.pixels import pixel_layout
     from .passes.split_concat import split_concat
     from .passes.views import move_views
     from .passes.weights import transpose_weights
@@ -62,10 +60,8 @@ def passes() -> tuple[Pass, ...]:
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t), _gpu),
         Pass("transpose_weights", lambda g, t, d: transpose_weights(g, t), _gpu),
-        Pass("pixel_layout", lambda g, t, d: pixel_layout(g, t), _gpu),
-        Pass("conv_as_gemm", lambda g, t, d: conv_as_gemm(g), _gpu),
         Pass("pack_weights", lambda g, t, d: pack_weights(g, t), _cpu),
-        Pass("blocked_layout", lambda g, t, d: blocked_layout(g, t), _cpu),
+        Pass("choose_layouts", lambda g, t, d: choose_layouts(g, t)),
         clean,
     )
 

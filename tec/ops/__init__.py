@@ -1,6 +1,21 @@
 """Operators: te definitions by family, with type inference and fusion kinds. `OPS` is the table."""
 
-from . import attention, conv, deform, elementwise, image, matmul, norm, pool, reduce, scatter, shape, sizes, sort
+from . import (
+    attention,
+    conv,
+    deform,
+    elementwise,
+    image,
+    matmul,
+    norm,
+    pool,
+    reduce,
+    scatter,
+    shape,
+    sizes,
+    sort,
+    transform_layout,
+)
 from .registry import (
     BROADCAST,
     COMPLEX,
@@ -19,5 +34,5 @@ from .registry import (
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "attention", "conv", "deform",
     "elementwise", "get_op", "image", "matmul", "norm", "pool", "reduce", "register", "scatter", "shape", "sizes",
-    "sort",
+    "sort", "transform_layout",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Convolutions of any number of spatial dimensions, with groups, dilation and asymmetric padding; and their transposes."""
+"""Convolutions of any number of spatial dimensions, with groups, dilation and asymmetric padding, in any layout; and their transposes."""
 
 from __future__ import annotations
 
@@ -8,62 +8,59 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
-from .dims import require
+from .contraction import Contraction, Operand, piece_elems
+from .dims import Size, require
+from .layouts import Blocked, Layout, Place, plain, plain_weights
 from .matmul import accumulator
 from .registry import COMPLEX, SUMS, Attrs, TensorType, fail, register, static_shape
+from .windows import Windows, conv_out, image_sizes, spatial
 
 
-def conv_out(n: int, k: int, stride: int, dilation: int, before: int, after: int) -> int:
-    """Extent of the output of a window of k over n."""
-    return (n + before + after - dilation * (k - 1) - 1) // stride + 1
+def _layouts(attrs: Attrs) -> tuple[Layout, Layout, Layout]:
+    """Of the input, the weights and the output."""
+    rank = len(attrs["strides"]) + 2
+    made: tuple[Layout, Layout, Layout] = attrs.get("layouts") or (plain(rank), plain_weights(rank), plain(rank))
+    return made
+
+
+def _sizes(shapes: Sequence[Sequence[Size]], attrs: Attrs) -> tuple[dict[str, Size], dict[str, Size], dict[str, Size]]:
+    """Sizes of the axes of input, weights and output."""
+    lx, lw, _ = _layouts(attrs)
+    letters = spatial(attrs)
+    x = image_sizes(lx, shapes[0], attrs)
+    w = {"I": 1, **lw.sizes(shapes[1], dict(zip(letters, attrs["kernel"])) if lw.is_flat else None)}
+    lists = [attrs[k] for k in ("strides", "dilations", "before", "after")]
+    space = [conv_out(x[k], w[k], *rest) for k, *rest in zip(letters, *lists)]
+    return x, w, {"N": x["N"], "C": w["O"], **dict(zip(letters, space))}
 
 
 def _conv_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x, w = types
-    nd = x.ndim - 2
-    g = attrs["groups"]
-    lists = [attrs[k] for k in ("strides", "dilations", "before", "after")]
+    nd = len(attrs["strides"])
+    lists = [attrs[k] for k in ("dilations", "before", "after")]
     small = {"int8", "uint8"}
+    lx, lw, ly = _layouts(attrs)
     if (
         nd < 1
-        or w.ndim != x.ndim
+        or (x.ndim, w.ndim) != (len(lx.dims), len(lw.dims))
         or any(len(v) != nd for v in lists)
         or min(attrs["strides"]) < 1
         or min(attrs["dilations"]) < 1
     ):
         raise fail(f"convolution of {x} by {w} with {attrs}")
-    if x.shape[1] != w.shape[1] * g or w.shape[0] % g or (x.dtype != w.dtype and not {x.dtype, w.dtype} <= small):
+    sx, sw, sy = _sizes((x.shape, w.shape), attrs)
+    g = attrs["groups"]
+    if sx["C"] != sw["I"] * g or sw["O"] % g or (x.dtype != w.dtype and not {x.dtype, w.dtype} <= small):
         raise fail(f"convolution of {x} by {w} in {g} groups: the channels do not fit")
-    space = tuple(conv_out(n, k, s, d, b, a) for n, k, s, d, b, a in zip(x.shape[2:], w.shape[2:], *lists))
-    if not all(require(1, "<=", n, f"windows of {w} over {x}") for n in space):
+    if not all(require(1, "<=", sy[k], f"windows of {w} over {x}") for k in spatial(attrs)):
         raise fail(f"convolution of {x} by {w}: the window is larger than the padded input")
-    return [TensorType("int32" if x.dtype in small else x.dtype, (x.shape[0], w.shape[0], *space))]
+    return [TensorType("int32" if x.dtype in small else x.dtype, ly.shape(sy))]
 
 
 def _conv_flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
-    return 2 * outs[0].size * math.prod(types[1].shape[1:])
-
-
-def padded(x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0) -> Tensor:
-    """`x` with its last dimensions padded by a constant; itself where there is nothing to pad."""
-    if all(n == 0 for n in (*before, *after)):
-        return x
-    nd = len(before)
-    shape = static_shape(x)
-    space = shape[-nd:]
-    value = fill if not isinstance(fill, (int, float)) else te.const(fill, x.dtype)
-
-    def body(*i: Any) -> Any:
-        lead, at = i[:-nd], [k - b for k, b in zip(i[-nd:], before)]
-        conds = []
-        for k, n, b, a in zip(at, space, before, after):
-            # A symbolic size of padding is none at least.
-            conds += [k >= 0] * (b != 0) + [k < n] * (a != 0)
-        return te.if_then_else(te.all(*conds), x(*lead, *at), value)
-
-    out = (*shape[:-nd], *[n + b + a for n, b, a in zip(space, before, after)])
-    y: Tensor = te.compute(out, body, name="pad", tag="pad")
-    return y
+    sizes = _sizes([t.shape for t in types], attrs)[1]
+    total: int = 2 * outs[0].size * math.prod(sizes[x] for x in sizes if x != "O")
+    return total
 
 
 @register("conv", COMPLEX, _conv_type, flops=_conv_flops, traits=[SUMS])
@@ -71,25 +68,85 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     """Cross-correlation of (batch, channels, space...) with (out, channels / groups, window...).
 
     `strides`, `dilations`, `before`, `after` (padding), one a spatial dimension; `groups`; `fill`: what padding holds (0).
+    `layouts`: of input, weights and output, where they are not NCHW and OIHW; then `kernel` and, of flat inputs, `space` (see `windows`). Weights
+    without I: channel by channel. Weights that are flat behind O make it a product of them with the windows (im2col), which are never stored whole.
     """
     x, w = inputs
     out = outputs[0]
-    strides, dilations, g = attrs["strides"], attrs["dilations"], attrs["groups"]
-    kernel = static_shape(w)[2:]
-    acc = accumulator(x.dtype)
-    p = padded(x, attrs["before"], attrs["after"], attrs.get("fill", 0))
-    cin, cout = static_shape(w)[1], static_shape(w)[0] // g
-    rc = te.reduce_axis((0, cin), "rc")
-    rs = [te.reduce_axis((0, n), f"r{k}") for k, n in enumerate(kernel)]
+    lx, lw, ly = _layouts(attrs)
+    _, sw, sy = _sizes([static_shape(t) for t in inputs], attrs)
+    kernel = tuple(sw[k] for k in spatial(attrs))
+    is_product = len(lw.dims) == 2 and "I" in lw.dims[1]
+    windows = Windows(x, {**attrs, "kernel": kernel}, lx, ly.is_flat or is_product, attrs.get("fill", 0))
+    if is_product:
+        return _as_product(attrs, windows, w, out)
+    acc, groups = accumulator(x.dtype), attrs["groups"]
+    taps, axes = _taps(lw, sw)
 
-    def body(n: Any, c: Any, *space: Any) -> Any:
-        at = [i * s + r * d for i, s, r, d in zip(space, strides, rs, dilations)]
-        channel = rc if g == 1 else (c // cout) * cin + rc if cin > 1 else (c // cout if cout > 1 else c)
-        return te.sum(p(n, channel, *at).astype(acc) * w(c, rc, *rs).astype(acc), axis=[rc, *rs])
+    def body(*i: Any) -> Any:
+        at = ly.place(i, sy)
+        seen = {**at, "C": _channel(at["C"], taps.get("I"), sw, groups)}
+        weight = w(*lw.index({**taps, "O": at["C"]}, sw))
+        return te.sum(windows.read(seen, taps).astype(acc) * weight.astype(acc), axis=axes)
 
-    depthwise = g > 1 and cin == 1
-    c = te.compute(out.shape, body, name="conv", tag="depthwise" if depthwise else "conv")
+    depthwise = groups > 1 and sw["I"] == 1
+    kind = "depthwise" if depthwise else "conv"
+    tag = "pixels" if ly.is_flat else f"blocked {kind}" if ly.blocks else kind
+    c = te.compute(out.shape, body, name=kind, tag=tag)
     return [c if acc == out.dtype else te.compute(out.shape, lambda *i: c(*i).astype(out.dtype), name="conv_cast")]
+
+
+def _taps(lw: Layout, sizes: dict[str, Size]) -> tuple[Place, list[Any]]:
+    """The sum's axes in the order in which weights are stored, and the place that they are."""
+    made = {x: te.reduce_axis((0, n), f"r{x.lower()}") for x, n in _summed(lw, sizes)}
+    taps: Place = {x: a for x, a in made.items() if x.isupper()}
+    for x in lw.blocks:
+        if x in made:
+            taps[x.upper()] = Blocked(taps[x.upper()], made[x], lw.blocks[x])
+    return taps, list(made.values())
+
+
+def _summed(lw: Layout, sizes: dict[str, Size]) -> list[tuple[str, Size]]:
+    letters = [x for d in lw.dims for x in d if x.upper() != "O"]
+    return [(x, lw.blocks[x] if x.islower() else sizes[x] // lw.blocks.get(x.lower(), 1)) for x in letters]
+
+
+def _channel(c: Any, tap: Any, sizes: dict[str, Size], groups: int) -> Any:
+    """The input's channel that output channel `c` sees by the weights' `tap` along I."""
+    if tap is None:
+        return c
+    if groups == 1:
+        return tap
+    own_in, own_out = sizes["I"], sizes["O"] // groups
+    if isinstance(tap, Blocked):  # groups are whole blocks
+        outer = c.outer // (own_out // c.block) * (own_in // tap.block) + tap.outer
+        return Blocked(outer, tap.inner, tap.block)
+    group = c // own_out if own_out > 1 else c
+    return group * own_in + tap if own_in > 1 else group
+
+
+def _as_product(attrs: Attrs, windows: Windows, w: Tensor, out: TensorType) -> list[Tensor]:
+    """The convolution as a product: rows and columns are the output's last two dimensions, one of which is channels; the sum runs along the weights'."""
+    lx, lw, ly = _layouts(attrs)
+    _, sw, sy = _sizes([static_shape(windows.x), static_shape(w)], attrs)
+    depth = static_shape(w)[-1]
+    *lead, m, n = out.shape
+    channels_first = ly.axis("C") == len(lead)
+
+    def window(batch: Any, p: Any, k: Any) -> Any:
+        at = ly.place([*batch, 0, p] if channels_first else [*batch, p, 0], sy)
+        taps = lw.place([0, k], sw)
+        return windows.read({**at, "C": taps["I"]}, taps)
+
+    dtype, piece = windows.dtype, piece_elems(windows.dtype)
+    along = lx.dims[-1] == "C" and lw.dims[-1].endswith("I")  # a tap's channels lie side by side
+    pixels = Operand(
+        window, dtype, along, math.gcd(piece, windows.sizes["C"]) if along else 1,
+        guarded=any((*attrs["before"], *attrs["after"])),
+    )  # fmt: skip
+    weights = Operand(lambda _, c, k: w(c, k), w.dtype, wide=piece)
+    sides = (weights, pixels) if channels_first else (pixels, weights)
+    return Contraction(tuple(lead), m, n, depth, *sides, accumulator(dtype), out.dtype).tensors()
 
 
 def _transpose_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

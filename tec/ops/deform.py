@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
-from .conv import conv_out
 from .registry import COMPLEX, SUMS, Attrs, TensorType, fail, register, static_shape
+from .windows import conv_out
 
 
 def _deform_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

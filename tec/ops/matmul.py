@@ -75,6 +75,32 @@ def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
     return Contraction(tuple(lead), m, n, depth, *sides, acc, out.dtype, few_is_thin=True).carried(made)
 
 
+def _packed_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    a, b = types
+    panels, k, block = b.shape
+    columns = attrs["columns"]
+    if a.ndim < 2 or a.shape[-1] != k or a.dtype != b.dtype or not (panels - 1) * block < columns <= panels * block:
+        raise fail(f"product of {a} and panels {b} with {columns} columns")
+    return [TensorType(a.dtype, (*a.shape[:-1], columns))]
+
+
+def _packed_flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
+    return 2 * outs[0].size * types[1].shape[1]
+
+
+@register("matmul_packed", COMPLEX, _packed_type, flops=_packed_flops)
+def _matmul_packed(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """Products of rows with B in panels (columns / block, k, block), the last filled up; `columns`: the real ones."""
+    a, b = inputs
+    _, depth, block = static_shape(b)
+    k = te.reduce_axis((0, depth), "k")
+    y = te.compute(
+        outputs[0].shape, lambda *i: te.sum(a(*i[:-1], k) * b(i[-1] // block, k, i[-1] % block), axis=k),
+        name="matmul", tag="matmul", attrs={"block": block},
+    )  # fmt: skip
+    return [y]
+
+
 # ---- einsum
 
 

@@ -1,28 +1,45 @@
-"""Pooling: maxima (with indices), averages and p-norms of windows; and resampling along one dimension."""
+"""Pooling: maxima (with indices), averages and p-norms of windows, in any layout; and resampling along one dimension."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
 from ..te import Tensor
-from .conv import padded
 from .dims import require
+from .layouts import Place
 from .reduce import _ARG
-from .registry import FOLLOWS_16, OPAQUE, REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
+from .registry import (
+    FOLLOWS_16,
+    OPAQUE,
+    REDUCTION,
+    WINDOWED,
+    Attrs,
+    TensorType,
+    fail,
+    normalize_axis,
+    register,
+    static_shape,
+)
+from .windows import Windows, image_sizes, layouts_of, spatial
 
 
 def _pool_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x = types[0]
-    nd = x.ndim - 2
+    nd = len(attrs["strides"])
     lists = [attrs[k] for k in ("kernel", "strides", "dilations", "before", "after", "out_space")]
-    if nd < 1 or any(len(v) != nd for v in lists) or min(attrs["strides"]) < 1:
+    lx, ly = layouts_of(attrs, 2)
+    if nd < 1 or x.ndim != len(lx.dims) or any(len(v) != nd for v in lists) or min(attrs["strides"]) < 1:
         raise fail(f"pooling of {x} with {attrs}")
-    out = TensorType(x.dtype, (*x.shape[:2], *attrs["out_space"]))
-    if not all(require(1, "<=", n, f"windows of {attrs['kernel']} over {x}") for n in out.shape[2:]):
+    if not all(require(1, "<=", n, f"windows of {attrs['kernel']} over {x}") for n in attrs["out_space"]):
         raise fail(f"pooling of {x}: the window is larger than the padded input")
+    out = TensorType(x.dtype, ly.shape(_out_sizes(x.shape, attrs)))
     return [out, TensorType("int64", out.shape)] if attrs.get("indices") else [out]
+
+
+def _out_sizes(shape: Sequence[Any], attrs: Attrs) -> dict[str, Any]:
+    return {**image_sizes(layouts_of(attrs, 2)[0], shape, attrs), **dict(zip(spatial(attrs), attrs["out_space"]))}
 
 
 def _work(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
@@ -32,42 +49,38 @@ def _work(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs)
     return n
 
 
-def _window(attrs: Attrs) -> tuple[list[Any], Any]:
-    """Reduce axes of the window, and the input place for an output place."""
-    rs = [te.reduce_axis((0, n), f"r{k}") for k, n in enumerate(attrs["kernel"])]
+def _over_windows(
+    attrs: Attrs, x: Tensor, out: TensorType, reducer: Any, term: Callable[[Any], Any], fill: Any, name: str
+) -> Tensor:
+    """`term` of each element of a window, reduced; padding holds `fill`."""
+    lx, ly = layouts_of(attrs, 2)
+    windows = Windows(x, attrs, lx, ly.is_flat, fill)
+    sizes = _out_sizes(static_shape(x), attrs)
+    taps = {a: te.reduce_axis((0, n), f"r{a.lower()}") for a, n in zip(spatial(attrs), attrs["kernel"])}
+    made: Tensor = te.compute(
+        out.shape,
+        lambda *i: reducer(term(windows.read(ly.place(i, sizes), taps)), axis=list(taps.values())),
+        name=name,
+        tag="pixels" if ly.is_flat else "pool",
+    )
+    return made
 
-    def at(space: Sequence[Any], before: Sequence[int]) -> list[Any]:
-        return [
-            i * s + r * d - b if b else i * s + r * d
-            for i, s, r, d, b in zip(space, attrs["strides"], rs, attrs["dilations"], before)
-        ]
 
-    return rs, at
-
-
-@register("max_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16])
+@register("max_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16, WINDOWED])
 def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """The largest element of each window. `kernel`, `strides`, `dilations`, `before`, `after`, `out_space`; `indices` also
-    gives its place in the flattened input (`column_major` counts the spatial dimensions so)."""
+    """The largest element of each window. `kernel`, `strides`, `dilations`, `before`, `after`, `out_space`; `layouts` of input and output where they are
+    not NCHW, and `space` (see `windows`); `indices` also gives its place in the flattened input (`column_major` counts the spatial dimensions so)."""
     x = inputs[0]
-    rs, at = _window(attrs)
     lowest = te.maximum.identity(x.dtype)
     if not attrs.get("indices"):
-        p = padded(x, attrs["before"], attrs["after"], lowest)
-        zeros = [0] * len(rs)
-        return [
-            te.compute(
-                outputs[0].shape,
-                lambda n, c, *i: te.maximum(p(n, c, *at(i, zeros)), axis=rs),
-                name="max_pool",
-                tag="pool",
-            )
-        ]
+        return [_over_windows(attrs, x, outputs[0], te.maximum, lambda e: e, lowest, "max_pool")]
+    rs = [te.reduce_axis((0, n), f"r{k}") for k, n in enumerate(attrs["kernel"])]
     shape = static_shape(x)
     space = shape[2:]
 
     def pair(n: Any, c: Any, *i: Any) -> Any:
-        place = at(i, attrs["before"])
+        lists = (attrs[k] for k in ("strides", "dilations", "before"))
+        place = [o * s + r * d - b if b else o * s + r * d for o, r, s, d, b in zip(i, rs, *lists)]
         inside = te.all(*[te.all(k >= 0, k < m) for k, m in zip(place, space)])
         order = list(zip(place, space))
         flat: Any = 0
@@ -86,32 +99,21 @@ def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
     return [value, te.compute(outputs[1].shape, lambda *i: where(*i).astype("int64"), name="max_pool_index")]
 
 
-def _counted(attrs: Attrs, x: Tensor, include_pad: bool) -> Any:
+def _counted(attrs: Attrs, sizes: dict[str, Any], at: Place) -> Any:
     """How many elements of an output place's window count: those inside the input (or inside the padded input)."""
-
-    def count(space: Sequence[Any]) -> Any:
-        total: Any = 1
-        for i, s, k, d, b, a, n in zip(
-            space,
-            attrs["strides"],
-            attrs["kernel"],
-            attrs["dilations"],
-            attrs["before"],
-            attrs["after"],
-            static_shape(x)[2:],
-        ):
-            low, high = (-b, n + a) if include_pad else (0, n)
-            first = i * s - b
-            # Window places first + r*d for 0 <= r < k, of which those in [low, high) count.
-            begin = te.max(0, te.floordiv(low - first + d - 1, d))
-            end = te.min(k, te.floordiv(high - first + d - 1, d))
-            total = total * te.max(end - begin, 0)
-        return total
-
-    return count
+    total: Any = 1
+    lists = (attrs[k] for k in ("strides", "kernel", "dilations", "before", "after"))
+    for x, s, k, d, b, a in zip(spatial(attrs), *lists):
+        low, high = (-b, sizes[x] + a) if attrs.get("include_pad") else (0, sizes[x])
+        first = at[x] * s - b
+        # Window places first + r*d for 0 <= r < k, of which those in [low, high) count.
+        begin = te.max(0, te.floordiv(low - first + d - 1, d))
+        end = te.min(k, te.floordiv(high - first + d - 1, d))
+        total = total * te.max(end - begin, 0)
+    return total
 
 
-@register("avg_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16])
+@register("avg_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16, WINDOWED])
 def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The mean of each window; `include_pad` counts padding as zeros, else it is left out. Others as max_pool.
 
@@ -119,43 +121,26 @@ def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
     """
     x = inputs[0]
     acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
-    p = padded(x, attrs["before"], attrs["after"])
-    rs, at = _window(attrs)
-    zeros = [0] * len(rs)
-    total = te.compute(
-        outputs[0].shape,
-        lambda n, c, *i: te.sum(p(n, c, *at(i, zeros)).astype(acc), axis=rs),
-        name="avg_pool_sum",
-        tag="pool",
-    )
+    total = _over_windows(attrs, x, outputs[0], te.sum, lambda e: e.astype(acc), 0, "avg_pool_sum")
     counted = {**attrs, "after": attrs.get("counted_after", attrs["after"])}
-    count = _counted(counted, x, attrs.get("include_pad", False))
-    return [
-        te.compute(
-            outputs[0].shape,
-            lambda n, c, *i: (total(n, c, *i) / te.cast(acc, count(i))).astype(x.dtype),
-            name="avg_pool",
-        )
-    ]
+    lx, ly = layouts_of(attrs, 2)
+    there, sizes = image_sizes(lx, static_shape(x), attrs), _out_sizes(static_shape(x), attrs)
+
+    def mean(*i: Any) -> Any:
+        return (total(*i) / te.cast(acc, _counted(counted, there, ly.place(i, sizes)))).astype(x.dtype)
+
+    return [te.compute(outputs[0].shape, mean, name="avg_pool")]
 
 
-@register("lp_pool", REDUCTION, _pool_type, flops=_work)
+@register("lp_pool", REDUCTION, _pool_type, flops=_work, traits=[WINDOWED])
 def _lp_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The p-norm (`p`) of each window; others as max_pool."""
     x, p = inputs[0], attrs["p"]
-    source = padded(x, attrs["before"], attrs["after"])
-    rs, at = _window(attrs)
-    zeros = [0] * len(rs)
 
     def value(e: Any) -> Any:
         return te.abs(e) if p == 1 else e * e if p == 2 else te.pow(te.abs(e), float(p))
 
-    total = te.compute(
-        outputs[0].shape,
-        lambda n, c, *i: te.sum(value(source(n, c, *at(i, zeros))), axis=rs),
-        name="lp_sum",
-        tag="pool",
-    )
+    total = _over_windows(attrs, x, outputs[0], te.sum, value, 0, "lp_sum")
     root = (lambda e: e) if p == 1 else te.sqrt if p == 2 else (lambda e: te.pow(e, 1.0 / p))
     return [te.compute(outputs[0].shape, lambda *i: root(total(*i)), name="lp_pool")]
 

@@ -34,8 +34,9 @@ FINITE = "finite"  # finite numbers of any finite ones
 SUMS = "sums"  # products that are summed in float32 whatever their type is: they gain by 16 bits
 FOLLOWS_16 = "follows_16"  # loses little in 16 bits, or works in float32 inside: so it does where its inputs are
 ALONG_AXES = "along_axes"  # works along `axes`, whatever order the dimensions have
+WINDOWED = "windowed"  # reduces windows channel by channel, in any layout (`layouts`, `space`: see tec/ops/windows.py)
 INDEXED = "indexed"  # its second input holds indices into its first, to be checked
-TRAITS = (VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, INDEXED)
+TRAITS = (VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, WINDOWED, INDEXED)
 KINDS = (ELEMENTWISE, BROADCAST, INJECTIVE, REDUCTION, COMPLEX, OPAQUE)
 
 Attrs = dict[str, Any]

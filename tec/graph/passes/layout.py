@@ -1,7 +1,7 @@
-"""Blocked layout for the CPU: convolutions and what stands between them work on NCHWc, so that a vector of channels is contiguous.
+"""Layouts of images: convolutions and what stands between them work on values that lie as the target's templates like (`tec.choices.layouts`).
 
-Convolutions ask for it; elementwise work, sums, pooling and channel concatenation pass it on; everything else gets NCHW
-back through `unpack`. Weights are packed here, once.
+Convolutions ask for a layout; elementwise work, sums, pooling, concatenation and slices of channels take that of their input; everything else gets NCHW.
+`transform_layout` stands where a value is wanted otherwise than it was made: at the edges alone. Weights are put in order here, once.
 """
 
 from __future__ import annotations
@@ -11,193 +11,131 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import blocked as _blocked  # noqa: F401  (registers the operators)
-from ...ops.matmul import accumulator
-from ...ops.registry import FINITE, SHAPED
+from ...choices import layouts as preferred
+from ...ops.layouts import Layout, is_same_memory, plain, plain_weights, space
+from ...ops.registry import FINITE, SHAPED, WINDOWED
 from ...target import Target
 from ...te.evaluate import np_dtype
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
-# Channels that fill up a block are 0 after a convolution, and the next one multiplies them by 0: they must stay finite on the
-# way (1 / 0 would come out as 0 * inf). So elementwise work is blocked where it makes finite numbers of any finite ones.
-_FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
+_WINDOW = ("strides", "dilations", "before", "after")
 
 
-class _Layout(Rebuild):
-    """`map` holds plain values, `packed` their blocked twins; each is made from the other when asked for."""
+class _Twins(Rebuild):
+    """`map` holds plain values, `twins` the same in other layouts; each is made from another when asked for."""
 
-    def __init__(self, graph: Graph, block: int):
+    def __init__(self, graph: Graph):
         super().__init__(graph)
-        self.block = block
-        self.packed: dict[Value, Value] = {}
+        self.twins: dict[Value, dict[Layout, Value]] = {}
 
-    def plain(self, v: Value) -> Value:
-        if v.is_const or v in self.map:
+    def value(self, v: Value) -> Value:
+        if v not in self.map and v in self.twins:
+            (layout, twin) = next(iter(self.twins[v].items()))
+            self.map[v] = self._relayout(twin, layout, plain(v.ndim), v)
+        return super().value(v)
+
+    def twin(self, v: Value, layout: Layout, fill: int = 1) -> Value:
+        """The value in a layout, its channels filled up to a multiple."""
+        if layout == plain(v.ndim):
             return self.value(v)
-        out = self.new.add("unpack", [self.packed[v]], {"channels": v.shape[1]}, v.name)[0]
-        self.map[v] = out
-        return out
+        made = self.twins.setdefault(v, {})
+        if layout not in made or fill > 1:
+            twin = self._relayout(self.value(v), plain(v.ndim), layout, v, fill)
+            if fill > 1:
+                return twin
+            made[layout] = twin
+        return made[layout]
 
-    value_of = plain
+    def _relayout(self, made: Value, source: Layout, target: Layout, v: Value, fill: int = 1) -> Value:
+        sizes = sizes_of(v)
+        if fill > 1 and v.shape[1] % fill:
+            attrs = {
+                "layouts": (source, target),
+                "sizes": tuple((sizes | {"C": v.shape[1] + -v.shape[1] % fill}).items()),
+            }
+            return self.lies(
+                self.new.add("transform_layout", [made], {**attrs, "from_channels": v.shape[1]}, v.name)[0], target
+            )
+        if is_same_memory(source, target, sizes):
+            return self.lies(self.new.add("reshape", [made], {"shape": target.shape(sizes)}, v.name)[0], target)
+        attrs = {"layouts": (source, target), "sizes": tuple(sizes.items())}
+        return self.lies(self.new.add("transform_layout", [made], attrs, v.name)[0], target)
 
-    def blocked(self, v: Value) -> Value:
-        if v not in self.packed:
-            self.packed[v] = self.new.add("pack", [self.plain(v)], {"block": self.block}, v.name + "_nchwc")[0]
-        return self.packed[v]
+    def lies(self, made: Value, layout: Layout) -> Value:
+        made.layout = layout
+        return made
 
-    def copy(self, node: Node) -> list[Value]:
-        outs = self.new.add(
-            node.op, [self.plain(v) for v in node.inputs], node.attrs, node.outputs[0].name, node.origin
-        )
-        self.map.update(zip(node.outputs, outs))
-        return outs
+    def put(self, node: Node, layout: Layout, inputs: list[Value], attrs: dict[str, Any], op: str = "") -> bool:
+        """The node's output, made in a layout by its operator (or `op`) on other operands."""
+        out = node.outputs[0]
+        (made,) = self.new.add(op or node.op, inputs, attrs, out.name, node.origin)
+        return self.keep(out, layout, made)
 
-    def finish(self) -> Graph:
-        self.new.set_outputs([self.plain(v) for v in self.old.outputs], self.old.output_names)
-        return self.new
+    def keep(self, out: Value, layout: Layout, made: Value) -> bool:
+        if layout == plain(out.ndim):
+            self.map[out] = made
+        else:
+            self.twins.setdefault(out, {})[layout] = self.lies(made, layout)
+        return True
 
 
-def blocked_layout(graph: Graph, target: Target) -> Graph:
-    """The graph with its 2-D convolutions in blocked layout; the same graph where it has none."""
-    block = max(8, target.vector_bytes // 4)
-    if not any(_blockable(n, block) for n in graph.nodes):
+def sizes_of(v: Value) -> dict[str, int]:
+    """Sizes of the axes of a plain value."""
+    return dict(zip("NC" + space(v.ndim), v.shape))
+
+
+def choose_layouts(graph: Graph, target: Target) -> Graph:
+    """The graph with its convolutions of constant weights in the layouts that the target's templates like; the same graph where it has none."""
+    if not any(_wanted(n, target, ()) for n in graph.nodes):
         return graph
-    b = _Layout(graph, block)
+    b = _Twins(graph)
     for node in graph.nodes:
-        if not _place(b, node):
+        wanted = _wanted(node, target, b.twins.get(node.inputs[0], ()) if node.inputs else ())
+        if not (_conv(b, node, wanted) if wanted else _follow(b, node)):
             b.copy(node)
     return b.finish()
 
 
-_MOST_MERGED = 8  # groups that are computed as one, mostly zeros, so that they fill a block: vectors are worth as much
-
-
-def _blockable(node: Node, block: int) -> bool:
-    if node.op != "conv" or node.inputs[0].ndim != 4 or not node.inputs[1].is_const or node.attrs.get("fill"):
-        return False
-    return _is_depthwise(node) or _merged(node, block) > 0
-
-
-def _is_depthwise(node: Node) -> bool:
-    w, groups = node.inputs[1].shape, node.attrs["groups"]
-    return bool(groups == w[0] and w[1] == 1 and groups > 1)
-
-
-def _merged(node: Node, block: int) -> int:
-    """How many groups of channels go into one that is made of whole blocks; 0 where none do."""
-    w, groups = node.inputs[1].shape, node.attrs["groups"]
-    if groups == 1:
-        return 1
-    count = math.lcm(*(block // math.gcd(block, n) for n in (w[1], w[0] // groups)))
-    return count if count <= _MOST_MERGED and groups % count == 0 else 0
-
-
-def _place(b: _Layout, node: Node) -> bool:
-    """Put the node on blocked values where it can work on them; False leaves it to a plain copy."""
-    out = node.outputs[0]
-    if _blockable(node, b.block):
-        b.packed[out] = _conv(b, node)
-        return True
-    if out.ndim != 4 or len(node.outputs) != 1 or not any(v in b.packed for v in node.inputs):
-        return False
-    if node.definition.kind in ("elementwise", "broadcast"):
-        if not _stays_finite(node, b.block):
-            return False
-        operands = [_operand(b, v, out) for v in node.inputs]
-        if any(o is None for o in operands):
-            return False
-        b.packed[out] = b.new.add(node.op, [o for o in operands if o is not None], node.attrs, out.name, node.origin)[0]
-        return True
-    x = node.inputs[0]
-    if node.op == "max_pool" and not node.attrs.get("indices") and len(node.attrs["kernel"]) == 2:
-        attrs = {k: node.attrs[k] for k in ("kernel", "strides", "dilations", "before", "after")}
-        b.packed[out] = b.new.add(
-            "max_pool_nchwc", [b.blocked(x)], {**attrs, "out_space": tuple(out.shape[2:])}, out.name, node.origin
-        )[0]
-        return True
-    if node.op == "reduce_mean" and out.shape[2:] == (1, 1) and out.shape[:2] == x.shape[:2]:
-        b.packed[out] = b.new.add("mean_nchwc", [b.blocked(x)], {}, out.name, node.origin)[0]
-        return True
-    if (
-        node.op == "concat"
-        and node.attrs["axis"] % 4 == 1
-        and all(v.shape[1] % b.block == 0 for v in node.inputs[:-1])
-        and all(v in b.packed for v in node.inputs)
-    ):
-        b.packed[out] = b.new.add("concat", [b.blocked(v) for v in node.inputs], node.attrs, out.name, node.origin)[0]
-        return True
-    return False
-
-
-def _stays_finite(node: Node, block: int) -> bool:
-    """Whether the channels that fill up a block stay finite; where there are none, all but changes of shape may be blocked."""
-    if SHAPED in node.definition.traits:
-        return False
-    by_constant = node.op == "divide" and node.inputs[1].is_const
-    return FINITE in node.definition.traits or by_constant or node.outputs[0].shape[1] % block == 0
-
-
-def _operand(b: _Layout, v: Value, out: Value) -> Value | None:
-    """A value as the operand of blocked elementwise work: blocked itself, or a constant of one value (a channel)."""
-    if v in b.packed:
-        # A channel vector (1, C, 1, 1) or a full tensor; both broadcast alike once blocked.
-        return b.packed[v] if v.shape[1] == out.shape[1] else None
-    if v.is_const:
-        shape = (1,) * (4 - v.ndim) + v.shape
-        if v.type.size == 1:
-            return b.new.constant(np.asarray(v.data).reshape(()), v.name, v.dtype)
-        if shape == (1, out.shape[1], 1, 1):
-            return b.new.constant(
-                _block_channels(np.asarray(v.data).reshape(-1), b.block).reshape(1, -1, 1, 1, b.block), v.name, v.dtype
-            )
+def _wanted(node: Node, target: Target, lies: Any) -> preferred.Convolution | None:
+    if node.op != "conv" or not 4 <= node.inputs[0].ndim <= 5 or not node.inputs[1].is_const or "layouts" in node.attrs:
         return None
-    return b.blocked(v) if v.shape == out.shape else None
+    return preferred.convolution(target, node.inputs[0].type, node.inputs[1].type, node.attrs, lies)
 
 
-def _block_channels(vector: Any, block: int) -> Any:
-    """A vector over channels, filled up with its last value to a multiple of the block."""
-    return np.pad(vector, (0, -len(vector) % block), mode="edge")
-
-
-def _conv(b: _Layout, node: Node) -> Value:
-    """The blocked convolution, in the type that it sums in: 16-bit floats and bytes are widened on their way in, as the plain one widens them."""
+def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
     x, w = node.inputs
     out = node.outputs[0]
-    acc = accumulator(x.dtype)
-    made = _sum(b, node, np.asarray(w.data).astype(np_dtype(acc)), acc)
-    return made if acc == out.dtype else b.new.add("cast", [made], {"dtype": out.dtype}, out.name)[0]
+    data = np.asarray(w.data)
+    dtype = wanted.dtype or x.dtype
+    if wanted.dtype:
+        data = data.astype(np_dtype(dtype))
+    data = _diagonal(data, node.attrs["groups"], wanted.merged)
+    fill = -x.shape[1] % wanted.fill
+    if fill:
+        data = np.pad(data, [(0, fill if k == 1 else 0) for k in range(data.ndim)])
+    letters = plain_weights(x.ndim)
+    weights = b.new.constant(wanted.weights.store(data, letters.name), w.name, dtype if wanted.dtype else w.dtype)
+    source = b.twin(x, wanted.x, wanted.fill if fill else 1)
+    if source.dtype != dtype:
+        (source,) = b.new.add("cast", [source], {"dtype": dtype}, x.name)
+    groups = node.attrs["groups"] // wanted.merged
+    if groups > 1 and data.shape[1] == 1:
+        groups = wanted.weights.sizes(weights.shape, dict(zip(space(x.ndim), data.shape[2:])))[
+            "O"
+        ]  # a channel each, those that fill up a block too
+    attrs = {
+        **{k: tuple(node.attrs[k]) for k in _WINDOW}, "groups": groups, "kernel": tuple(data.shape[2:]),
+        "layouts": (wanted.x, wanted.weights, wanted.y), "fill": node.attrs.get("fill") or None,
+    }  # fmt: skip
+    (made,) = b.new.add("conv", [source, weights], attrs | _space(x, wanted.x), out.name, node.origin)
+    if made.dtype != out.dtype:
+        (made,) = b.new.add("cast", [made], {"dtype": out.dtype}, out.name)
+    return b.keep(out, wanted.y, made)
 
 
-def _wide(b: _Layout, v: Value, acc: str) -> Value:
-    return v if v.dtype == acc else b.new.add("cast", [v], {"dtype": acc}, v.name)[0]
-
-
-def _sum(b: _Layout, node: Node, data: Any, acc: str) -> Value:
-    x, w = node.inputs
-    block, groups = b.block, node.attrs["groups"]
-    attrs = {k: node.attrs[k] for k in ("strides", "dilations", "before", "after")}
-    attrs["kernel"] = tuple(data.shape[2:])
-    name = node.outputs[0].name
-    if _is_depthwise(node):
-        full = np.pad(data[:, 0], ((0, -len(data) % block), (0, 0), (0, 0)))
-        weights = full.reshape(-1, block, *data.shape[2:]).transpose(0, 2, 3, 1)
-        taps = b.new.constant(np.ascontiguousarray(weights), w.name)
-        return b.new.add("depthwise_nchwc", [_wide(b, b.blocked(x), acc), taps], attrs, name, node.origin)[0]
-    if groups > 1:
-        data = _diagonal(data, groups, _merged(node, block))
-        attrs["groups"] = groups // _merged(node, block)
-    out_c, in_c, kh, kw = data.shape
-    outs = np.pad(data, ((0, -out_c % block), (0, 0), (0, 0), (0, 0))).reshape(-1, block, in_c, kh, kw)
-    if groups == 1 and in_c <= _FEW_CHANNELS and x not in b.packed:
-        weights = outs.transpose(0, 2, 3, 4, 1)
-        source = b.plain(x)
-    else:
-        full = np.pad(outs, ((0, 0), (0, 0), (0, -in_c % block), (0, 0), (0, 0)))
-        weights = full.reshape(full.shape[0], block, -1, block, kh, kw).transpose(0, 2, 4, 5, 3, 1)
-        source = b.blocked(x)
-    packed = b.new.constant(np.ascontiguousarray(weights), w.name)
-    return b.new.add("conv_nchwc", [_wide(b, source, acc), packed], attrs, name, node.origin)[0]
+def _space(x: Value, layout: Layout) -> dict[str, Any]:
+    return {"space": (x.shape[0], *x.shape[2:])} if layout.is_flat else {}
 
 
 def _diagonal(data: Any, groups: int, count: int) -> Any:
@@ -211,3 +149,111 @@ def _diagonal(data: Any, groups: int, count: int) -> Any:
     for k in range(count):
         full[:, k, :, k] = parts[:, k]
     return full.reshape(outs, count * ins, *window)
+
+
+def _follow(b: _Twins, node: Node) -> bool:
+    """Put the node on a layout that its inputs have, where it can work so; False leaves it to a plain copy."""
+    out = node.outputs[0]
+    if len(node.outputs) != 1 or out.ndim < 4:
+        return False
+    layout = next((x for v in node.inputs for x in b.twins.get(v, ()) if v.ndim == out.ndim), None)
+    if layout is None:
+        return False
+    x, traits = node.inputs[0], node.definition.traits
+    if node.definition.kind in ("elementwise", "broadcast"):
+        return _elementwise(b, node, layout)
+    if WINDOWED in traits and not node.attrs.get("indices") and layout.axis("N") == 0 and _moves_channels(layout):
+        return b.put(
+            node, layout, [b.twin(x, layout)], {**node.attrs, "layouts": (layout, layout), **_space(x, layout)}
+        )
+    if node.op == "reduce_mean" and out.shape == (*x.shape[:2], *(1,) * (x.ndim - 2)):
+        return _mean(b, node, layout)
+    if (
+        node.op == "concat"
+        and node.attrs["axis"] % out.ndim == 1
+        and all(layout in b.twins.get(v, ()) for v in node.inputs)
+    ):
+        block = layout.blocks.get("c", 1)
+        if all(v.shape[1] % block == 0 for v in node.inputs[:-1]):
+            return b.put(node, layout, [b.twin(v, layout) for v in node.inputs], {"axis": layout.axis("C")})
+    if node.op == "slice" and layout in b.twins.get(x, ()) and not layout.blocks:
+        return _slice(b, node, layout)
+    return False
+
+
+def _moves_channels(layout: Layout) -> bool:
+    """Whether channels are other than in NCHW: where only pixels are flat, windows are better off with rows."""
+    return bool(layout.blocks) or layout.axis("C") == len(layout.dims) - 1
+
+
+def _mean(b: _Twins, node: Node, layout: Layout) -> bool:
+    x, axes = node.inputs[0], space(node.inputs[0].ndim)
+    if layout.axis("N") != layout.axis(axes[0]):
+        along = tuple(dict.fromkeys(layout.axis(a) for a in axes))
+        return b.put(node, layout, [b.twin(x, layout)], {**node.attrs, "axes": along})
+    n, c, *extents = x.shape
+    (image,) = b.new.add("reshape", [b.twin(x, layout)], {"shape": (n, math.prod(extents), c)}, x.name)
+    return b.put(node, layout, [image], {**node.attrs, "axes": (1,), "keepdims": False})
+
+
+def _slice(b: _Twins, node: Node, layout: Layout) -> bool:
+    x, out = node.inputs[0], node.outputs[0]
+    starts, steps = node.attrs["starts"], node.attrs["steps"]
+    others = [k for k in range(x.ndim) if k != 1]
+    if any(out.shape[k] != x.shape[k] or starts[k] != 0 or steps[k] != 1 for k in others):
+        return False
+    twin = b.twin(x, layout)
+    at = layout.axis("C")
+    attrs = {
+        key: tuple(own if k == at else rest[k] for k in range(twin.ndim))
+        for key, own, rest in (
+            ("starts", starts[1], [0] * twin.ndim), ("steps", steps[1], [1] * twin.ndim), ("sizes", out.shape[1], twin.shape),
+        )
+    }  # fmt: skip
+    return b.put(node, layout, [twin], attrs)
+
+
+def _elementwise(b: _Twins, node: Node, layout: Layout) -> bool:
+    out = node.outputs[0]
+    if SHAPED in node.definition.traits or not _stays_finite(node, layout):
+        return False
+    operands = [_operand(b, v, out, layout) for v in node.inputs]
+    if any(o is None for o in operands):
+        return False
+    known = [o for o in operands if o is not None]
+    n, c, *extents = out.shape
+    gates = [v.shape != out.shape and not v.is_const for v in node.inputs]
+    if len(layout.dims) > 2 or n == 1 or not any(gates) or math.prod(extents) == 1:
+        return b.put(node, layout, known, node.attrs)
+    # Operands of one value a channel and an image, where rows are pixels of all images: they are seen image by image.
+    seen = [
+        b.new.add("reshape", [o], {"shape": (n, 1 if gate else math.prod(extents), c)}, v.name)[0] if gate or v.shape == out.shape else o
+        for v, o, gate in zip(node.inputs, known, gates)
+    ]  # fmt: skip
+    (made,) = b.new.add(node.op, seen, node.attrs, out.name, node.origin)
+    return b.keep(out, layout, b.new.add("reshape", [made], {"shape": (n * math.prod(extents), c)}, out.name)[0])
+
+
+def _stays_finite(node: Node, layout: Layout) -> bool:
+    """Whether channels that fill up a block stay finite: they are 0 after a convolution, and the next one multiplies them by 0, so 1 / 0 would come out
+    as 0 * inf. So elementwise work is blocked where it makes finite numbers of any finite ones, or where there are none."""
+    by_constant = node.op == "divide" and node.inputs[1].is_const
+    full = node.outputs[0].shape[1] % layout.blocks.get("c", 1) == 0
+    return FINITE in node.definition.traits or by_constant or full
+
+
+def _operand(b: _Twins, v: Value, out: Value, layout: Layout) -> Value | None:
+    """A value as the operand of elementwise work in a layout; a constant of one value (a channel) broadcasts."""
+    ones = (1,) * (out.ndim - 2)
+    if v.is_const and v.type.size == 1:
+        return b.new.constant(np.asarray(v.data).reshape(()), v.name, v.dtype)
+    if v.is_const and (1,) * (out.ndim - v.ndim) + v.shape == (1, out.shape[1], *ones):
+        # What fills up a block is the last value again: a divisor of 0 would not stay finite.
+        stored = layout.store(np.asarray(v.data).reshape(1, -1, *ones), plain(out.ndim).name, "edge")
+        return b.new.constant(stored, v.name, v.dtype)
+    if v.shape == out.shape:
+        return b.twin(v, layout)
+    if v.is_const or v.ndim != out.ndim or v.shape[1] != out.shape[1]:
+        return None
+    whole_images = v.shape[0] == out.shape[0] and v.shape[2:] == ones
+    return b.twin(v, layout) if whole_images or (layout.blocks and layout in b.twins.get(v, ())) else None

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import blocked as _blocked  # noqa: F401  (registers the operator)
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild

@@ -27,7 +27,10 @@ class Rebuild:
         outs = self.new.add(
             node.op, [self.value(v) for v in node.inputs], node.attrs, node.outputs[0].name, node.origin
         )
-        self.map.update(zip(node.outputs, outs))
+        for old, new in zip(node.outputs, outs):
+            self.map[old] = new
+            if new.node is not None:
+                new.layout = old.layout
         return outs
 
     def finish(self) -> Graph:

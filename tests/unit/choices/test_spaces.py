@@ -16,7 +16,7 @@ from tec import te
 from tec.choices import Space, records, schedule, spaces
 from tec.errors import ScheduleError
 from tec.graph.graph import Graph
-from tec.ops import blocked, conv_gemm  # noqa: F401  (they register operators)
+from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
 
 CPU = "llvm -mcpu=x86-64-v3"
@@ -37,13 +37,19 @@ def program(
 
 
 WINDOW = {"kernel": (3, 3), "strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1)}
+
+
+def lies(x: str, w: str, y: str = "") -> dict[str, Any]:
+    return {"layouts": (Layout(x), Layout(w), Layout(y or x)), "groups": 1}
+
+
 PROGRAMS: dict[str, Any] = {
     "product": lambda: program("matmul", {}, ("float32", (24, 20)), ("float32", (20, 32)), bias=True),
     "thin product": lambda: program("matmul", {}, ("float32", (2, 40)), ("float32", (40, 24))),
     "half product": lambda: program("matmul", {"transpose_b": True}, ("float16", (40, 32)), ("float16", (48, 32)), bias=True),
-    "convolution": lambda: program("conv_nchwc", WINDOW, ("float32", (1, 2, 5, 9, 8)), ("float32", (4, 2, 3, 3, 8, 8)), bias=True),
-    "depthwise": lambda: program("depthwise_nchwc", WINDOW, ("float32", (1, 2, 5, 9, 8)), ("float32", (2, 3, 3, 8))),
-    "image": lambda: program("conv_gemm", WINDOW, ("float32", (1, 4, 6, 8)), ("float32", (16, 36))),
+    "convolution": lambda: program("conv", WINDOW | lies("NCHW8c", "OIHW8i8o"), ("float32", (1, 2, 5, 9, 8)), ("float32", (4, 2, 3, 3, 8, 8)), bias=True),
+    "depthwise": lambda: program("conv", WINDOW | lies("NCHW8c", "OHW8o") | {"groups": 16}, ("float32", (1, 2, 5, 9, 8)), ("float32", (2, 3, 3, 8))),
+    "image": lambda: program("conv", WINDOW | lies("NCHW", "O(IHW)", "NC(HW)"), ("float32", (1, 4, 6, 8)), ("float32", (16, 36))),
     "softmax": lambda: program("softmax", {"axes": (1,)}, ("float32", (6, 70))),
     "mean": lambda: program("reduce_mean", {"axes": (1,), "keepdims": False}, ("float32", (6, 300))),
     "sums of columns": lambda: program("reduce_sum", {"axes": (0,), "keepdims": False}, ("float32", (33, 40))),

@@ -107,6 +107,6 @@ def test_depthwise_convolutions_read_their_input_in_place(size, stride, kernel, 
     feeds = {"x": num(*x.shape)}
     net = tec.compile(g, target="llvm", cache=False)
     np.testing.assert_allclose(net.run(feeds)[0], run_graph(g, feeds)[0], rtol=1e-4, atol=1e-4)
-    lines = net.get_source("ir").split("def f1_depthwise")[-1].split("def f2")[0].splitlines()
+    lines = net.get_source("ir").split("def f1_conv")[-1].split("def f2")[0].splitlines()
     assert sum("parallel(" in line for line in lines) == 1
     assert all('scope="local"' in line for line in lines if "alloc(" in line)

@@ -9,14 +9,14 @@ import tec
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
 from tec.graph.passes.common_subexpressions import common_subexpressions
-from tec.graph.passes.conv_gemm import conv_as_gemm
 from tec.graph.passes.dead_code import dead_code
 from tec.graph.passes.fold_scale import fold_scale
 from tec.graph.passes.fuse import fuse
-from tec.graph.passes.layout import blocked_layout
+from tec.graph.passes.layout import choose_layouts
 from tests.unit.graph.random_graphs import constant, conv_attrs, feed, random_graph
 
 HOST = tec.Target("llvm")
+GFX942, GFX1100 = tec.Target("rocm -mcpu=gfx942"), tec.Target("rocm -mcpu=gfx1100")
 rng = np.random.default_rng(7)
 
 
@@ -51,8 +51,9 @@ PASSES = {
     "common_subexpressions": common_subexpressions,
     "fold_scale": fold_scale,
     "dead_code": dead_code,
-    "conv_as_gemm": conv_as_gemm,
-    "blocked_layout": lambda g: blocked_layout(g, HOST),
+    "blocked_layout": lambda g: choose_layouts(g, HOST),
+    "flat_layout": lambda g: choose_layouts(g, GFX1100),
+    "pixel_layout": lambda g: choose_layouts(g, GFX942),
     "all, for the host": lambda g: optimize(g, HOST),
     "all, for a GPU": lambda g: optimize(g, tec.Target("rocm -mcpu=gfx942")),
 }
@@ -179,8 +180,8 @@ def test_blocked_convolutions(cin, cout, groups, stride, dilation):
     (z,) = g.add("conv", [y, constant(g, rng, (5, cout, 1, 1))], conv_attrs())
     (p,) = g.add("reduce_mean", [z], {"axes": (2, 3), "keepdims": True})
     g.set_outputs([y, p])
-    after = blocked_layout(g, HOST)
-    assert "conv_nchwc" in ops(after) and "conv" not in ops(after)[1:]
+    after = choose_layouts(g, HOST)
+    assert any(n.outputs[0].layout and n.outputs[0].layout.blocks for n in after.nodes if n.op == "conv")
     same(g, after)
 
 
@@ -194,7 +195,7 @@ def test_what_fills_a_block_never_shows(op):
     (y,) = g.add("clip", [y], {"low": -50.0, "high": 50.0}) if op == "power" else [y]
     (z,) = g.add("conv", [y, constant(g, rng, (3, 5, 1, 1))], conv_attrs())
     g.set_outputs([z])
-    same(g, blocked_layout(g, HOST), 1e-3)
+    same(g, choose_layouts(g, HOST), 1e-3)
 
 
 @pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
@@ -212,10 +213,10 @@ def test_a_shape_attribute_keeps_its_meaning(target):
 def test_a_graph_without_convolutions_is_the_same_object():
     g, x = start()
     g.set_outputs([chain(g, x, "relu")])
-    assert blocked_layout(g, HOST) is g
+    assert choose_layouts(g, HOST) is g
 
 
-# ---- conv_gemm
+# ---- convolutions as products
 
 
 @pytest.mark.parametrize("stride,dilation,after", [(1, 1, 0), (2, 1, 1), (1, 2, 2)])
@@ -225,8 +226,8 @@ def test_convolutions_as_products(stride, dilation, after):
     (s,) = g.add("add", [y, y])
     (t,) = g.add("transpose", [y], {"perm": (0, 2, 3, 1)})
     g.set_outputs([s, t])
-    made = conv_as_gemm(g)
-    assert "conv_gemm" in ops(made) and "conv" not in ops(made)
+    made = choose_layouts(g, GFX1100)
+    assert [n.outputs[0].layout.name for n in made.nodes if n.op == "conv"] == ["NC(HW)"]
     flat = next(n for n in made.nodes if n.op == "relu")
     assert flat.outputs[0].ndim == 3  # elementwise work stays on the flat form
     same(g, made)
@@ -235,7 +236,7 @@ def test_convolutions_as_products(stride, dilation, after):
 def test_grouped_convolutions_stay():
     g, x = start((1, 4, 8, 8))
     g.set_outputs([conv_on(g, x, 4, groups=2)])
-    assert ops(conv_as_gemm(g)) == ["conv"]
+    assert ops(choose_layouts(g, GFX1100)) == ["conv"]
 
 
 # ---- fusion

@@ -10,8 +10,8 @@ from tec.codegen.static_report import report
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
 from tec.graph.passes.fuse import fuse
+from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.mixed_precision import mixed_precision
-from tec.graph.passes.pixels import pixel_layout
 from tec.graph.passes.weights import transpose_weights
 from tests.unit.graph.random_graphs import conv_attrs, feed, random_graph
 
@@ -43,7 +43,7 @@ def same(before, after, rtol=1e-4):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_graphs_mean_the_same(seed):
-    same(random_graph(seed), pixel_layout(random_graph(seed), GFX942))
+    same(random_graph(seed), choose_layouts(random_graph(seed), GFX942))
     same(random_graph(seed), transpose_weights(random_graph(seed), GFX942))
 
 
@@ -65,8 +65,8 @@ def test_convolutions(cin, cout, groups, stride, dilation):
     (p,) = g.add("reduce_mean", [z], {"axes": (2, 3), "keepdims": True})
     (q,) = g.add("reduce_mean", [z], {"axes": (2, 3), "keepdims": False})
     g.set_outputs([y, p, q])
-    after = pixel_layout(g, GFX942)
-    assert "conv_pixels" in ops(after) and ("conv" in ops(after)) == (groups == 2)
+    after = choose_layouts(g, GFX942)
+    assert any("layouts" in n.attrs for n in after.nodes if n.op == "conv")
     same(g, after)
 
 
@@ -91,16 +91,17 @@ def test_a_network_is_converted_at_its_edges_alone():
     (d,) = g.add("slice", [c], {"starts": (0, 2, 0, 0), "steps": (1, 2, 1, 1), "sizes": (2, 4, 6, 6)})
     (e,) = g.add("add", [d, conv(g, b, 4, 3, before=1, after=1)])
     g.set_outputs([e])
-    after = pixel_layout(g, GFX942)
-    assert ops(after).count("to_pixels") == 1 and ops(after).count("from_pixels") == 1
-    assert not {"conv", "max_pool"} & set(ops(after))
+    after = choose_layouts(g, GFX942)
+    assert ops(after).count("transform_layout") == 2
+    assert all(n.outputs[0].layout.name == "(NHW)C" for n in after.nodes if n.op in ("conv", "max_pool"))
     same(g, after)
 
 
 def test_no_matrix_unit_for_the_type_leaves_the_graph():
     g = Graph()
     g.set_outputs([conv(g, g.input("x", "float32", (1, 8, 9, 9)), 8)])
-    assert pixel_layout(g, GFX1100) is g and pixel_layout(g, GFX942) is not g
+    made = [choose_layouts(g, t).nodes[0].outputs[0].layout for t in (GFX1100, GFX942)]
+    assert [str(x) for x in made] == ["NC(HW)", "(NHW)C"]
 
 
 # ---- weights
@@ -334,7 +335,7 @@ def test_pipelined_sums_without_matrix_units():
     g = Graph()
     g.set_outputs([conv(g, g.input("x", "float32", (1, 64, 28, 28)), 128, 3, before=1, after=1)])
     net = tec.compile(g, target=GFX1100, cache=False)
-    r = next(r for r in report(net.get_source("asm")) if "conv_gemm" in r.name)
+    r = next(r for r in report(net.get_source("asm")) if "conv" in r.name)
     assert r.has_loop and r.spills == 0 and r.barriers == 2
     feeds = {"x": rng.standard_normal((1, 64, 28, 28)).astype("f")}
     (got,) = net.run(feeds, device=tec.rocm_emu("gfx1100"))

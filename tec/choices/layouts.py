@@ -1,0 +1,80 @@
+"""What layouts a target's templates like: the graph's layout pass asks here, for one operator at a time.
+
+CPU: channels in blocks of a vector, so that a register tile is some columns by a block. GPUs with a matrix unit for the type: images as matrices of
+pixels by channels, weights along the sum; so no operand is turned round in shared memory, 16-byte accesses never leave a tap, and the threads of what
+follows, a vector of channels each, touch whole cache lines. Other GPUs: products of weights with the windows of the image, flat in its pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from ..ops.layouts import Layout, plain, space
+from ..ops.matmul import accumulator
+from ..ops.registry import TensorType
+from ..target import Target
+from ..te import intrin
+
+_FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
+_MOST_MERGED = 8  # groups that are computed as one, mostly zeros, so that they fill a block: vectors are worth as much
+_FILL = 4  # channels that come from NCHW are filled up to a multiple: 8- and 16-byte accesses stay within a tap
+_FLOATS = ("float32", "float16", "bfloat16", "float64")
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Layouts of input, weights and output. `merged`: groups computed as one; `fill`: channels are filled up to a multiple; `dtype`: operands are
+    widened to it."""
+
+    x: Layout
+    weights: Layout
+    y: Layout
+    merged: int = 1
+    fill: int = 1
+    dtype: str | None = None
+
+
+def convolution(
+    target: Target, x: TensorType, w: TensorType, attrs: dict[str, Any], lies: Collection[Layout]
+) -> Convolution | None:
+    """The layouts for a convolution (NCHW, constant OIHW weights) whose input `lies` in some already; None: as it is."""
+    if not target.is_gpu:
+        return _blocked(target, x, w, attrs, lies)
+    groups, axes = attrs["groups"], space(x.ndim)
+    flat_weights = math.prod(w.shape[2:]) > 1
+    if x.dtype != w.dtype:
+        return None
+    if x.dtype in {i.in_dtype for i in intrin.shapes(target)}:
+        pixels = Layout(f"(N{axes})C")
+        if groups == 1:
+            fill = _FILL if pixels not in lies and flat_weights else 1
+            return Convolution(pixels, Layout(f"O({axes}I)"), pixels, fill=fill)
+        if groups == w.shape[0] and w.shape[1] == 1 and x.dtype != "int8":
+            return Convolution(pixels, Layout(f"({axes})O" if len(axes) > 1 else f"{axes}O"), pixels)
+    if groups == 1 and x.dtype in _FLOATS and not attrs.get("fill"):
+        return Convolution(
+            plain(x.ndim), Layout(f"O(I{axes})"), Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}")
+        )
+    return None
+
+
+def _blocked(
+    target: Target, x: TensorType, w: TensorType, attrs: dict[str, Any], lies: Collection[Layout]
+) -> Convolution | None:
+    block, groups, axes, acc = max(8, target.vector_bytes // 4), attrs["groups"], space(x.ndim), accumulator(x.dtype)
+    blocked = Layout(f"NC{axes}{block}c")
+    if attrs.get("fill"):
+        return None
+    if groups == w.shape[0] and w.shape[1] == 1 and groups > 1:
+        return Convolution(blocked, Layout(f"O{axes}{block}o"), blocked, dtype=acc)
+    merged = 1
+    if groups > 1:
+        merged = math.lcm(*(block // math.gcd(block, n) for n in (w.shape[1], w.shape[0] // groups)))
+        if merged > _MOST_MERGED or groups % merged:
+            return None
+    if groups == 1 and w.shape[1] <= _FEW_CHANNELS and blocked not in lies:
+        return Convolution(plain(x.ndim), Layout(f"OI{axes}{block}o"), blocked, dtype=acc)
+    return Convolution(blocked, Layout(f"OI{axes}{block}i{block}o"), blocked, merged=merged, dtype=acc)

@@ -1,0 +1,39 @@
+"""Copies from one layout to another, which stand where a value's producer and its reader want different ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..te import Tensor
+from .layouts import whole
+from .registry import INJECTIVE, Attrs, TensorType, fail, register, static_shape
+
+
+def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    source, made = attrs["layouts"]
+    sizes = dict(attrs["sizes"])
+    if types[0].shape != source.shape({**sizes, "C": attrs.get("from_channels", sizes["C"])}):
+        raise fail(f"{types[0]} does not lie as {source} of {sizes}")
+    return [TensorType(types[0].dtype, made.shape(sizes))]
+
+
+@register("transform_layout", INJECTIVE, _type)
+def _transform_layout(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The input, which lies as the first of `layouts`, as the second one. `sizes`: (axis, size) of the result's axes, of which channels may be more
+    than there are (`from_channels`): those, and what fills up a block, are 0."""
+    x = inputs[0]
+    source, made = attrs["layouts"]
+    sizes = dict(attrs["sizes"])
+    there = {**sizes, "C": attrs.get("from_channels", sizes["C"])}
+    block = made.blocks.get("c", 1)
+    fills = there["C"] != sizes["C"] or sizes["C"] % block != 0
+
+    def body(*i: Any) -> Any:
+        at = made.place(i, sizes)
+        value = x(*source.index(at, there))
+        return te.if_then_else(whole(at["C"]) < there["C"], value, te.const(0, x.dtype)) if fills else value
+
+    assert static_shape(x) == source.shape(there)
+    return [te.compute(outputs[0].shape, body, name="transform_layout")]
