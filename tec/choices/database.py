@@ -142,8 +142,8 @@ class Database:
 
     def records(self, target: str | None = None, machine: str | None = None) -> list[Record]:
         """All records, or those of a target and a machine, in a fixed order."""
-        where = "where (?1 is null or target = ?1) and (?2 is null or machine = ?2)"
-        rows = self._read(f"select {_COLUMNS} from records {where} order by signature, target, machine, version", (target, machine))  # fmt: skip
+        where = "where (:target is null or target = :target) and (:machine is null or machine = :machine)"
+        rows = self._read(f"select {_COLUMNS} from records {where} order by signature, target, machine, version", {"target": target, "machine": machine})  # fmt: skip
         return [Record(**{**dict(zip(_NAMES, row)), "choice": json.loads(row[_NAMES.index("choice")])}) for row in rows]
 
     def merge(self, records: Iterable[Record]) -> int:
@@ -183,7 +183,7 @@ class Database:
         except sqlite3.Error as error:
             raise TecError(f"{self.path} cannot be written: {error}", locate=False) from None
 
-    def _read(self, text: str, values: tuple[Any, ...]) -> list[Any]:
+    def _read(self, text: str, values: tuple[Any, ...] | dict[str, Any]) -> list[Any]:
         try:
             return self._db.execute(text, values).fetchall()
         except sqlite3.Error as error:

@@ -20,6 +20,9 @@ from .device import Device, host_memory
 ALIGN = 64
 
 
+_CHECKED_BYTES = 1 << 30  # smaller blocks are not worth a look at what the host has
+
+
 class _CpuCount:
     """Bytes and blocks that live CPU arrays hold."""
 
@@ -46,10 +49,13 @@ def _host_block(device: Device, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint
     """Host memory; asked for once more after arrays that only cycles still hold are gone."""
     for attempt in range(2):
         try:
-            return np.empty(nbytes + ALIGN, np.uint8)
+            # A host that hands out more than it has gives any amount, and ends the process when it is touched.
+            if nbytes < _CHECKED_BYTES or nbytes <= (host_memory()[1] or nbytes):
+                return np.empty(nbytes + ALIGN, np.uint8)
         except (MemoryError, ValueError):
-            if attempt == 0:
-                gc.collect()
+            pass
+        if attempt == 0:
+            gc.collect()
     stats = cpu_memory()
     raise DeviceError(
         f"out of memory on {device}: {human(nbytes)} asked for\n"

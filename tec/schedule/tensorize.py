@@ -364,7 +364,10 @@ class _Tensorize:
                 low, stage, self.op, values, [*data, *[iv for iv in inner if iv.kind != E.IterKind.REDUCE]]
             )
         else:
-            start = self._init(make(intrin.reduce_init), data)
+            # What holds of the data axes holds for the start as well: a later split may reach beyond the tensor.
+            reduced = {id(iv.var) for iv in stage.leaf if iv.kind == E.IterKind.REDUCE}
+            own = [c for c in conds if not any(id(v) in reduced for v in free_vars(c))]
+            start = self._init(low.guarded(stage, own, make(intrin.reduce_init)), data)
         return common, start, rest, update
 
     def _init(self, body: S.Stmt, data: Sequence[E.IterVar]) -> S.Stmt:
