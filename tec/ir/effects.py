@@ -168,8 +168,8 @@ def is_call(e: E.Expr | S.Stmt, op: str) -> bool:
     return isinstance(e, E.Call) and e.op == op
 
 
-def is_kept(e: E.Expr) -> bool:
-    """Whether evaluating `e` does more than give a value."""
+def is_kept(e: E.Expr | S.Stmt) -> bool:
+    """Whether evaluating `e` does more than give a value; of a statement, whether an expression in it does."""
     found = False
 
     def on_expr(x: E.Expr) -> None:

@@ -71,7 +71,7 @@ def _round_float8(name: str) -> Callable[[Array], Array]:
     def go(x: Array) -> Array:
         import ml_dtypes
 
-        result: Array = np.asarray(x, np.float32).astype(getattr(ml_dtypes, name)).astype(np.float32)
+        result: Array = odd_float32(x).astype(getattr(ml_dtypes, name)).astype(np.float32)
         return result
 
     return go

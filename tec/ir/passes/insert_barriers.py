@@ -20,7 +20,7 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
-from ..effects import Access, effects, is_call
+from ..effects import Access, effects
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import map_stmt, substitute, visit
@@ -222,8 +222,9 @@ class _Walk:
                 inner = self.walk(s.body)
                 inner.stmt = s if inner.stmt is s.body else S.Attr(s.note, inner.stmt)
                 return inner
-            case S.Evaluate() if is_call(s, "barrier"):
-                return _Summary(s, barrier=True)
+            case S.Evaluate(value=E.Call(op="barrier") as call):
+                # One of scope "wave" orders the lanes of a wavefront, not the work-group.
+                return _Summary(s, barrier=(call.attrs or {}).get("scope") != "wave")
             case S.BufferStore():
                 found = self.accesses([s.value, *s.indices, s.predicate])
                 if id(s.buffer) in self.watched:

@@ -14,8 +14,10 @@ from .. import expr as E
 from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import Buffer
+from ..effects import is_kept
 from ..func import Func
-from ..visit import map_stmt
+from ..intrin import INTRINS
+from ..visit import map_expr, map_stmt, walk_exprs
 
 
 def simplify(func: Func, target: Target) -> Func:
@@ -26,17 +28,25 @@ def simplify(func: Func, target: Target) -> Func:
             ana.bind_modulus(p.elem_offset, p.offset_factor)
     for var, extent in (func.attrs.get("threads") or {}).values():
         ana.bind(var, E.Range(E.IntImm(0, var.dtype), extent))
-    return func.with_body(_Walk(ana).stmt(func.body))
+    return func.with_body(_Walk(ana, func.body).stmt(func.body))
+
+
+def _kept_calls(e: E.Expr) -> list[str]:
+    """The calls below `e` that do more than give a value; a node that is shared counts once."""
+    return sorted(x.op for x in walk_exprs(e) if type(x) is E.Call and INTRINS[x.op].is_kept)
 
 
 class _Walk:
-    def __init__(self, ana: Analyzer):
+    def __init__(self, ana: Analyzer, body: S.Stmt):
         self.ana = ana
+        self.has_kept = is_kept(body)
 
     def expr(self, e: E.Expr) -> E.Expr:
         if isinstance(e, E.StringImm):
             return e
         out: E.Expr = self.ana.simplify(e)
+        if self.has_kept and out is not e and _kept_calls(out) != _kept_calls(e):
+            return map_expr(e, self.expr)  # `x * 0` is 0, and x happens all the same
         return out
 
     def stmt(self, s: S.Stmt) -> S.Stmt:

@@ -9,6 +9,7 @@ from tec.ir import build, matrix
 from tec.ir import expr as E
 from tec.ir.buffer import Buffer
 from tec.ir.interp import InterpError, eval_expr, run
+from tec.ir.interp_ops import cast
 from tec.ir.parser import parse, parse_expr, parse_func
 from tec.target import Target
 
@@ -386,3 +387,12 @@ def test_a_constant_expression_folds_as_it_evaluates():
         a, b = e.args if isinstance(e, E.Call) else (e.a, e.b)
         fold = {"FloorDiv": build.floordiv, "FloorMod": build.floormod, "Div": build.truncdiv, "Min": build.minimum, "Call": build.right_shift}  # fmt: skip
         assert fold[type(e).__name__](a, b).value == eval_expr(e)
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("float8_e4m3", 3), ("float8_e5m2", 2)])
+def test_float64_to_float8_is_rounded_once(dtype: str, bits: int) -> None:
+    """Just above the middle between two neighbours: by way of float32 it would be the middle, and go to the even one."""
+    x = np.array([1.0 + 2.0 ** -(bits + 1) + s * 2.0**-40 for s in (1, 0, -1)])
+    x = np.concatenate([x, -x, x * 2.0**3])
+    up = np.array([1.0 + 2.0**-bits, 1.0, 1.0])
+    np.testing.assert_array_equal(cast(x, "float64", dtype), np.concatenate([up, -up, up * 8]))

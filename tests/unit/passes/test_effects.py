@@ -11,6 +11,7 @@ from tec.ir import stmt as S
 from tec.ir.effects import effects, written_params
 from tec.ir.interp import run
 from tec.ir.intrin import INTRINS
+from tec.ir.passes.simplify import simplify
 from tec.ir.visit import map_stmt, visit
 
 
@@ -258,3 +259,18 @@ def test_effects_know_threads() -> None:
     lane = Call("shuffle_xor", (BufferLoad(buffer, (Var("i"),)), IntImm(1), IntImm(64)), "int32")
     does = effects(lane)
     assert does.collective == {"wave"} and does.is_varying and does.is_kept and len(does.reads) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "atomic_add(A[0], 1) * 0", "0 * atomic_add(A[0], 1)", "atomic_add(A[0], 1) % 1", "atomic_add(A[0], 1) * 2 % 2",
+        "select(atomic_add(A[0], 1) > 0, 7, 7)", "int32(atomic_add(A[0], 1) < 1 and False)",
+        "atomic_add(A[0], 1) * (A[1] - A[1])",
+    ],
+)  # fmt: skip
+def test_an_atomic_stays_where_its_value_does_not_count(text: str) -> None:
+    func = parse_func(f'def f(A: Buffer((4,), "int32")):\n    A[1] = {text}')
+    out = simplify(func, CPU)
+    assert count(out, "atomic_add") == 1
+    check_same(func, out)

@@ -97,6 +97,14 @@ def test_a_neighbours_element_needs_one() -> None:
     assert barriers("            s[t] = A[t]\n            C[t] = s[63 - t]") == 1
 
 
+def test_a_barrier_of_wavefronts_is_none_of_the_group() -> None:
+    body = """            s[t] = A[t]
+            barrier(scope="wave")
+            C[t] = s[63 - t]"""
+    assert barriers(body) == 2  # its own, and one for the group
+    assert barriers(body.replace("wave", "shared")) == 1
+
+
 def test_overwriting_what_others_read_needs_a_second() -> None:
     body = """            s[t] = A[t]
             x: float32 = s[63 - t]
