@@ -97,8 +97,8 @@ class InternalError(TecError):
         super().__init__(
             f"a fault inside tec: {message}",
             locate=False,
-            hint="please report it: the model or program, this message with its traceback (tec: TEC_TRACEBACK=1), "
-            "and what `tec doctor` prints",
+            hint="please report it: `tec doctor --report fault.json -- COMMAND` runs the command (of tec, or `python program.py`) again and "
+            "writes down the traceback, versions, and the model's operators without its weights",
         )
 
 

@@ -32,6 +32,7 @@ from . import (  # noqa: F401  (the converters register themselves)
     ops_signal,
     ops_trees,
 )
+from .describe import describe
 from .importer import CONVERTERS, NeedsValue, import_model, unsupported
 from .inputs import bind_shapes, input_info
 from .reader import load_model
@@ -94,6 +95,7 @@ __all__ = [
     "NeedsValue",
     "backend",
     "bind_shapes",
+    "describe",
     "from_onnx",
     "input_info",
     "load",

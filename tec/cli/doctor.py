@@ -6,22 +6,40 @@ import os
 import platform
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from . import common
-from .errors import NO
+from .errors import NO, Refused
 
 _GOOD, _BAD, _NOTE = "ok", "fault", "-"
 
 
 @click.command(
-    epilog="\b\nExamples:\n  tec doctor\n  tec doctor --json\n\nExit code 1 where something that tec needs is missing or does not work."
+    epilog="""\b
+Examples:
+  tec doctor
+  tec doctor --json
+  tec doctor --report fault.json -- compile model.onnx --target "rocm -mcpu=gfx942"
+  tec doctor --report fault.json -- python my_program.py
+
+\b
+Exit code 1 where something that tec needs is missing or does not work.""",
 )
 @common.json_option
-def command(as_json: bool) -> int:
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a report of a fault there: versions, what COMMAND printed with its traceback, its models' operators without weights.",
+)
+@click.argument("run", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+def command(as_json: bool, report: Path | None, run: tuple[str, ...]) -> int:
     """What is installed, which devices are there, and whether compiling works."""
+    if run and report is None:
+        raise Refused(f"{run[0]}: a command is run for a report", "tec doctor --report FILE -- COMMAND...")
     rows: list[tuple[str, str, str]] = []
     for name, check in CHECKS:
         try:
@@ -30,6 +48,15 @@ def command(as_json: bool) -> int:
             state, text = _BAD, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         rows.append((name, state, text))
     good = all(state != _BAD for _, state, _ in rows)
+    if report is not None:
+        from .app import COMMANDS
+        from .fault_report import write
+
+        checks = [{"name": n, "state": s, "text": t} for n, s, t in rows]
+        facts = write(report, checks, run, frozenset(COMMANDS))
+        ended = f", the command ended with exit code {facts['exit_code']}" if run else ""
+        click.echo(f"{report}: {report.stat().st_size} bytes{ended}; read it before you send it")
+        return 0 if good else NO
     if as_json:
         common.print_json({"ok": good, "checks": [{"name": n, "state": s, "text": t} for n, s, t in rows]})
         return 0 if good else NO

@@ -6,7 +6,7 @@
 3    the model or package cannot be taken in
 4    the compiler refused
 5    no such device, or the device failed
-70   a fault of tec itself (TEC_TRACEBACK=1 shows where)
+70   a fault of tec itself (`tec doctor --report` collects what a report needs)
 130  Ctrl-C
 141  what read the output went away
 """
@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from typing import Any, NoReturn
@@ -133,5 +134,9 @@ def _fault(error: Exception) -> NoReturn:
     if os.environ.get("TEC_TRACEBACK"):
         traceback.print_exc()
     text = " ".join(str(error).split())[:300]
-    say(f"a fault inside tec: {type(error).__name__}: {text} (TEC_TRACEBACK=1 shows where; please report it)")
+    command = shlex.join(sys.argv[1:]) or "COMMAND"
+    say(
+        f"a fault inside tec: {type(error).__name__}: {text} (please report it: tec doctor --report fault.json -- {command}; "
+        "TEC_TRACEBACK=1 shows where)"
+    )
     sys.exit(FAULT)
