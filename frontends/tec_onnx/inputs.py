@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import onnx
 
 from tec import ImportModelError
-from tec.ops.dims import Dim, Size, as_size
+from tec.ops.dims import Dim, Empty, Size, as_size
+from tec.ops.size_text import names_in, parse_size
 
 from . import reader
 
@@ -33,20 +34,24 @@ def input_info(model: onnx.ModelProto) -> dict[str, tuple[str, list[int | str | 
     return out
 
 
-def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Any] | None) -> dict[str, tuple[Size, ...]]:
+def bind_shapes(
+    model: onnx.ModelProto, shapes: Mapping[str, Any] | None, state: Iterable[str] = ()
+) -> dict[str, tuple[Size, ...]]:
     """The shape of every tensor input: the model's, with `shapes` and named dimensions filled in.
 
     `shapes` has shapes of ints and names by input, and numbers or names by a dimension's name. Dimensions with a name and no
-    number stay symbolic under that name.
+    number stay symbolic under that name; "past + seq" is the sum of two such sizes, where each is a dimension of some input. A name that only
+    inputs in `state` have for a dimension may be 0.
     """
     info = input_info(model)
     shapes = dict(shapes or {})
     dims: dict[str, Size] = {}
+    alone = _alone(info, shapes, set(state))
     for name, given in list(shapes.items()):
         if name not in info:
             # A dimension by its name: shapes={"batch": 4}; or under another name: {"width": "n"}.
-            if isinstance(given, (int, str)) and any(e and name in e[1] for e in info.values()):
-                dims[name] = _size(name, given)
+            if isinstance(given, (int, str)) and name in alone:
+                dims[name] = _size(name, given, alone)
                 del shapes[name]
                 continue
             raise ImportModelError(f"the model has no input {name!r}", hint=f"inputs: {', '.join(info)}")
@@ -56,7 +61,7 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Any] | None) -> dic
             raise ImportModelError(f"input {name!r} is no tensor")
         if isinstance(given, (str, int)):
             raise ImportModelError(f"input {name!r}: the shape {given!r} is no tuple of sizes")
-        given = shapes[name] = tuple(_size(name, n) for n in given)
+        given = shapes[name] = tuple(_size(name, n, alone) for n in given)
         if len(entry[1]) != len(given):
             raise ImportModelError(
                 f"input {name!r} has {len(entry[1])} dimensions {entry[1]}, the shape given {len(given)}"
@@ -66,8 +71,9 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Any] | None) -> dic
                 raise ImportModelError(f"input {name!r}: shape {tuple(given)} has a negative dimension")
             if isinstance(d, int) and d != n:
                 raise ImportModelError(f"input {name!r} has shape {entry[1]}, not {tuple(given)}")
-            if isinstance(d, str) and d.strip("?") and dims.setdefault(d, n) != n:
-                raise ImportModelError(f"dimension {d!r} is {dims[d]} and {n}")
+            if isinstance(d, str) and d.strip("?") and not (names_in(d) and names_in(d) <= alone.keys()):
+                if dims.setdefault(d, n) != n:
+                    raise ImportModelError(f"dimension {d!r} is {dims[d]} and {n}")
     out: dict[str, tuple[Size, ...]] = {}
     for name, entry in info.items():
         if entry is None:
@@ -75,7 +81,7 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Any] | None) -> dic
         if name in shapes:
             out[name] = shapes[name]
             continue
-        known = [d if isinstance(d, int) else _named(d, dims) for d in entry[1]]
+        known = [d if isinstance(d, int) else _named(d, dims, alone) for d in entry[1]]
         if any(n is None for n in known):
             raise ImportModelError(
                 f"input {name!r} has shape {entry[1]}: some dimensions are not known",
@@ -85,16 +91,45 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Any] | None) -> dic
     return out
 
 
-def _named(d: str | None, dims: Mapping[str, Size]) -> Size | None:
+def _alone(
+    info: Mapping[str, tuple[str, list[int | str | None]] | None], shapes: Mapping[str, Any], state: set[str]
+) -> dict[str, Dim]:
+    """The sizes that some dimension of an input is, by name."""
+    found: dict[str, set[bool]] = {}  # whether the inputs that have it are state
+    for name, entry in info.items():
+        if entry is None:
+            continue
+        given = shapes.get(name)
+        if isinstance(given, (tuple, list)):
+            for d in given:
+                if isinstance(d, str) and not names_in(d):
+                    found.setdefault(d, set()).add(name in state)
+        for d in entry[1]:
+            if isinstance(d, str) and d.strip("?"):
+                found.setdefault(d, set()).add(name in state)
+    return {n: Dim(Empty(n)) if where == {True} else Dim(n) for n, where in found.items()}
+
+
+def _named(d: str | None, dims: Mapping[str, Size], alone: Mapping[str, Dim]) -> Size | None:
     """The size of a dimension by its name; None for one without a name."""
-    return dims.get(d, Dim(d)) if d and d.strip("?") else None
+    if not d or not d.strip("?"):
+        return None
+    if d in dims:
+        return dims[d]
+    names = names_in(d)
+    if names and names <= alone.keys() - {d}:
+        size = parse_size(d, lambda n: dims.get(n, alone[n]))
+        if size is not None:
+            return size
+    return alone.get(d, Dim(d))
 
 
-def _size(what: str, n: Any) -> Size:
+def _size(what: str, n: Any, alone: Mapping[str, Dim]) -> Size:
     if isinstance(n, str):
         if not n.strip("? "):
             raise ImportModelError(f"{what!r}: {n!r} is no name of a dimension")
-        return Dim(n)
+        size = parse_size(n, lambda name: alone.get(name, Dim(name))) if names_in(n) else None
+        return alone.get(n, Dim(n)) if size is None else size
     try:
         return as_size(n)
     except (TypeError, ValueError):

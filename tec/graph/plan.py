@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.dims import data_of
+from ..ops.dims import Empty, data_of, names_of
 from ..runtime import memory
 from ..runtime.plan import Allocation, Call, Guard, Output, Plan, Scalar
 from ..te.evaluate import np_dtype
@@ -44,7 +44,8 @@ def make_plan(
     )
     planner.shown()
     guards = tuple(Guard(data_of(g.size), g.what) for g in dict.fromkeys(graph.guards))
-    plan = Plan(inputs, outputs, planner.values, steps, None, guards)
+    empty = {n for v in graph.inputs for n in names_of(v.shape) if isinstance(n, Empty)}
+    plan = Plan(inputs, outputs, planner.values, steps, None, guards, tuple(sorted(map(str, empty))))
     if not any(v.type.is_symbolic for v in graph.inputs):
         plan = memory.place(plan, {})
     return plan, planner.params

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ops.dims import Dim, Guard, Size, data_of, evaluate
+from ..ops.dims import Dim, Empty, Guard, Size, data_of, evaluate
 from .passes.fuse import FusedGroup
 
 
@@ -74,8 +74,10 @@ def sizes_of_group(group: FusedGroup) -> GroupSizes:
     for name in names:
         if name in found.env:
             continue
-        own = f"n{len(found.names)}"
         together = _always_with(name, monomials)
+        # Functions are told apart by what they may count on: a size of another name may be 0.
+        empty = any(isinstance(other, Empty) for other in together)
+        own = Empty(f"z{len(found.names)}") if empty else f"n{len(found.names)}"
         total: Size = 1
         for k, other in enumerate(together):
             found.env[other] = Dim(own) if k == 0 else 1

@@ -5,7 +5,7 @@ over quotients, remainders, minima and maxima: two sizes are equal exactly where
 number is an int again. `==` says whether sizes are proved equal. `<` and its like give a bool where the bounds prove it and raise
 `UndecidedSize` otherwise; `require(a, "<=", b, what)` notes such a condition for run time instead (see `recording`).
 
-Every name stands for a number from 1 to LARGEST. In te a size is an int32 variable (`asexpr`), in a plan plain data (`data`, see
+Every name stands for a number from 1 to LARGEST, an `Empty` name for one from 0. In te a size is an int32 variable (`asexpr`), in a plan plain data (`data`, see
 `tec.runtime.exprs`).
 """
 
@@ -27,6 +27,12 @@ _INF = 1 << 200
 Atom = Any  # a name, or (operator, a, b) with operator in floordiv, floormod, min, max
 Monomial = tuple[Atom, ...]  # sorted, with repetition
 Size = Any  # int or Dim
+
+
+class Empty(str):
+    """The name of a size that may be 0: the length of a cache before the first token."""
+
+    __slots__ = ()
 
 
 class UndecidedSize(ImportModelError):
@@ -441,7 +447,7 @@ def _without_quotients(x: Size) -> Size | None:
 
 def _atom_bounds(a: Atom) -> tuple[int, int]:
     if isinstance(a, str):
-        return 1, LARGEST
+        return (0 if isinstance(a, Empty) else 1), LARGEST
     op, x, y = a
     (p, q), (r, s) = _span(x), _span(y)
     if op == "min":

@@ -21,6 +21,7 @@ class Feeds:
     def __init__(self, plan: Plan):
         self.names = plan.inputs
         self._types: list[Allocation] = [plan.values[n] for n in plan.inputs]
+        self._empty = frozenset(plan.empty)
         self._symbols: list[tuple[int, int, str]] = []  # (input, dimension, name)
         self._numbers: list[tuple[int, int, exprs.Compiled]] = []
         for k, v in enumerate(self._types):
@@ -29,6 +30,9 @@ class Feeds:
                     self._symbols.append((k, d, e))
                 else:
                     self._numbers.append((k, d, exprs.compile_expr(e)))
+
+    def _least(self, size: str) -> int:
+        return 0 if size in self._empty else 1
 
     def _expected(self) -> str:
         return "; ".join(f"{n}: {v.dtype} {_shape(v)}" for n, v in zip(self.names, self._types))
@@ -73,10 +77,10 @@ class Feeds:
             n = given[k].shape[d]
             if env.setdefault(e, n) != n:
                 raise ArgumentError(f"size {e} is {env[e]} elsewhere and {n} in dimension {d} of input {self.names[k]}")
-            if not 0 < n < SIZE_END:
+            if not self._least(e) <= n < SIZE_END:
                 raise ArgumentError(
                     f"dimension {d} of input {self.names[k]}, {e}, is {n}",
-                    hint=f"a symbolic size is from 1 to {SIZE_END - 1}; compile with shapes={{{e!r}: {n}}} for it",
+                    hint=f"a symbolic size is from {self._least(e)} to {SIZE_END - 1}; compile with shapes={{{e!r}: {n}}} for it",
                 )
         for k, d, c in self._numbers:
             if (c(env) if callable(c) else c) != given[k].shape[d]:

@@ -107,8 +107,9 @@ class Network:
             what = f"no size for {', '.join(missing)}" if missing else f"no size {', '.join(map(repr, unknown))}"
             raise ArgumentError(f"the network has {what}", hint=f"its open sizes: {', '.join(names) or 'none'}")
         for name, n in env.items():
-            if isinstance(n, bool) or not hasattr(n, "__index__") or not 0 < n < SIZE_END:
-                raise ArgumentError(f"size {name} is {n!r}", hint=f"an int from 1 to {SIZE_END - 1}")
+            least = 0 if name in self.plan.empty else 1
+            if isinstance(n, bool) or not hasattr(n, "__index__") or not least <= n < SIZE_END:
+                raise ArgumentError(f"size {name} is {n!r}", hint=f"an int from {least} to {SIZE_END - 1}")
         env = {name: int(n) for name, n in env.items()}
         plan = self._placed(env)
         return Network(self.module, plan, self.params, self.report.bind(env, plan.arena_bytes))

@@ -230,7 +230,8 @@ def _step(data: Any) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a network does at each run. `arena_bytes` is None where offsets in the arena are found for each set of sizes."""
+    """What a network does at each run. `arena_bytes` is None where offsets in the arena are found for each set of sizes. `empty` are the
+    names of sizes that may be 0; others are at least 1."""
 
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
@@ -238,6 +239,7 @@ class Plan:
     steps: tuple[Step, ...]
     arena_bytes: Size | None
     guards: tuple[Guard, ...] = field(default=())
+    empty: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -294,6 +296,7 @@ class Plan:
             "steps": [s.to_json() for s in self.steps],
             "arena_bytes": self.arena_bytes,
             "guards": [g.to_json() for g in self.guards],
+            "empty": list(self.empty),
         }
 
     @classmethod
@@ -309,6 +312,7 @@ class Plan:
             tuple(map(_step, _list(data.get("steps"), "the plan's steps"))),
             None if arena is None else _size(arena, "the arena's size"),
             tuple(map(Guard.from_json, _list(data.get("guards"), "the conditions on sizes"))),
+            _texts(data.get("empty", ()), "the sizes that may be 0"),
         )
 
 
