@@ -36,6 +36,7 @@ from .describe import describe
 from .importer import CONVERTERS, NeedsValue, import_model, unsupported
 from .inputs import bind_shapes, input_info
 from .reader import load_model
+from .state import find_state
 
 
 def from_onnx(
@@ -43,16 +44,22 @@ def from_onnx(
     shape: Mapping[str, Sequence[int]] | None = None,
     dtype: str | None = None,
     freeze: Mapping[str, Any] | None = None,
+    state: Mapping[str, str] | bool = True,
 ) -> tuple[Graph, dict[str, Any]]:
     """The operator graph of an ONNX model, and its weights by name.
 
     model: a path, bytes or a ModelProto. shape: {input: shape}, or {dimension's name: size}; needed where the model
     leaves dimensions open that have no name. Those with a name and no size stay symbolic. freeze: {input: array} makes inputs constant, as those must be that decide on shapes.
-    dtype: "float16" converts the network's arithmetic. Raises ImportModelError.
+    dtype: "float16" converts the network's arithmetic. state: {input: output} of what an input was in the run before; True: what the
+    names say (`state.find_state`). The graph has it as `graph.state`. Raises ImportModelError.
     """
     proto = load_model(model)
     frozen = dict(freeze or {})
-    shapes = bind_shapes(proto, {**(shape or {}), **{k: v.shape for k, v in frozen.items() if hasattr(v, "shape")}})
+    found = {} if state is False else find_state(proto) if state is True else dict(state)
+    found = {i: o for i, o in found.items() if i not in frozen}
+    shapes = bind_shapes(
+        proto, {**(shape or {}), **{k: v.shape for k, v in frozen.items() if hasattr(v, "shape")}}, found
+    )
     graph, outputs = import_model(proto, shapes, frozen)
     for value, info in zip(outputs, proto.graph.output):
         if not isinstance(value, Value):
@@ -60,6 +67,7 @@ def from_onnx(
                 f"output {info.name!r} is a sequence or an optional", hint="such models run through a session"
             )
     graph.set_outputs(outputs, [o.name for o in proto.graph.output])
+    graph.state = found
     if dtype is not None:
         from tec.graph.passes.mixed_precision import mixed_precision
 
@@ -85,9 +93,10 @@ def load(
     shapes: Mapping[str, Sequence[int]] | None = None,
     dtype: str | None = None,
     freeze: Mapping[str, Any] | None = None,
+    state: Mapping[str, str] | bool = True,
 ) -> Graph:
     """The graph alone: what `tec.compile` calls for a path or a ModelProto."""
-    return from_onnx(model, shapes, dtype, freeze)[0]
+    return from_onnx(model, shapes, dtype, freeze, state)[0]
 
 
 __all__ = [

@@ -16,6 +16,7 @@ from math import prod
 from ..ops.registry import VIEW, normalize_axis
 from ..te.evaluate import np_dtype
 from .graph import Graph, Node, Value
+from .state import strided
 
 PIECE_ALIGN = 64  # bytes: what functions may expect of an argument's address
 
@@ -32,8 +33,9 @@ def find_aliases(graph: Graph) -> Aliases:
     """The graph's nodes that need no function."""
     found = Aliases()
     readers = graph.users()
+    rows = strided(graph)
     for node in graph.nodes:
-        if node.inputs and node.inputs[0].is_const:
+        if node.inputs and (node.inputs[0].is_const or node.inputs[0] in rows):
             continue
         if VIEW in node.definition.traits:
             found.views[node] = 0

@@ -30,6 +30,7 @@ def cache_key(
     freeze: Any = None,
     choices: Any = None,
     tuned: str | None = None,
+    state: Any = True,
 ) -> str | None:
     """The name of what `tec.compile` would make of these; None where it is not kept. tuned: names the records that are used."""
     if os.environ.get("TEC_CACHE_DISABLE"):
@@ -66,6 +67,7 @@ def cache_key(
                 dtype,
                 sorted((k, sorted(v.items())) for k, v in (choices or {}).items()),
                 tuned,
+                state if isinstance(state, bool) else sorted(state.items()),
                 _source_stamp(),
                 version("llvmlite"),  # and its LLVM with it
             )

@@ -28,6 +28,7 @@ from .passes.fuse import FusedGroup, fuse
 from .plan import make_plan
 from .progress import default_progress
 from .sizes import sizes_of_group
+from .state import declare
 from .units import Unit, make_unit, signature_of
 
 
@@ -41,6 +42,7 @@ def compile(
     freeze: Mapping[str, Any] | None = None,
     choices: Any = None,
     tuned: bool | str | os.PathLike[str] = True,
+    state: Mapping[str, str] | bool = True,
 ) -> Network:
     """Compile a whole network.
 
@@ -51,6 +53,8 @@ def compile(
     every ten seconds elsewhere. A compilation can be interrupted (Ctrl-C). choices: how groups are computed, in place of the defaults:
     {signature: choice}, or a function of (signature, target, machine); `Network.report.choices` has those that were taken (see `tec.choices`).
     tuned: whether records that `tec.tune` made (`TEC_TUNE_DB`) take the defaults' place, or the file that they are in.
+    state: {input: output}: the input is what the output was in the run before, as a decoder's caches are; executors keep it on the device, and what
+    grows by concatenation grows in place. True: those that the model's names say plainly; False: none.
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
@@ -59,35 +63,44 @@ def compile(
     ) and not registered()  # what a function will say is not known
     found_before = database.tuned(tuned, tgt)
     stamp = found_before.stamp if found_before is not None else None
-    key = cache_key(model, tgt, shapes, dtype, freeze, choices, stamp) if cache and lasting else None
+    key = cache_key(model, tgt, shapes, dtype, freeze, choices, stamp, state) if cache and lasting else None
     if key is not None:
         found = from_cache(key)
         if found is not None:
             return found
     client.start()  # beside the reading of the model
-    graph = as_graph(model, shapes, freeze)
+    graph = as_graph(model, shapes, freeze, state)
+    declared = graph.state if state is True else dict(state or {})
     with records.using(records.first_of(choices, found_before)):
-        net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress())
+        net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress(), state=declared)
     if key is not None:
         to_cache(key, net)
     return net
 
 
-def as_graph(model: Any, shapes: Mapping[str, Any] | None, freeze: Mapping[str, Any] | None = None) -> Graph:
+def as_graph(
+    model: Any,
+    shapes: Mapping[str, Any] | None,
+    freeze: Mapping[str, Any] | None = None,
+    state: Mapping[str, str] | bool = True,
+) -> Graph:
     """The operator graph of what `compile` takes."""
     if isinstance(model, Graph):
         model.check()  # built or changed by hand
         return model
-    return graph_of(model, shapes, freeze)
+    return graph_of(model, shapes, freeze, state)
 
 
-def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progress: Any = None) -> Network:
+def compile_graph(
+    graph: Graph, target: Target, dtype: str | None = None, progress: Any = None, state: Mapping[str, str] | None = None
+) -> Network:
     """Compile a graph for a target; see `compile`."""
     from .optimize import optimize
     from .passes.check_indices import check_indices
 
     start = time.perf_counter()
     with target:
+        graph, states = declare(graph, state or {})
         graph, checks = check_indices(graph)
         graph = optimize(graph, target, dtype)
         groups = fuse(graph)
@@ -122,7 +135,7 @@ def compile_graph(graph: Graph, target: Target, dtype: str | None = None, progre
             module = building.finish()
         if progress is not None:
             progress(len(real) + 1, len(real) + 1, "code")
-    plan, params = make_plan(graph, groups, [(g, u.name, u.inputs, sizes) for g, u, sizes in steps], checks)
+    plan, params = make_plan(graph, groups, [(g, u.name, u.inputs, sizes) for g, u, sizes in steps], checks, states)
     report = Report(
         functions={u.name: [str(n.op) for n in u.groups[0].nodes] for u in units.values()},
         sources={u.name: "\n".join(map(_line, u.groups[0].nodes)) for u in units.values()},

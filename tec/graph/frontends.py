@@ -49,14 +49,21 @@ def modules() -> list[str]:
     return sorted({point.module for point in entry_points(group=GROUP)})
 
 
-def graph_of(source: Any, shapes: Mapping[str, Any] | None = None, freeze: Mapping[str, Any] | None = None) -> Graph:
-    """The graph of a model, by the first frontend that takes it. ImportModelError where none does."""
+def graph_of(
+    source: Any,
+    shapes: Mapping[str, Any] | None = None,
+    freeze: Mapping[str, Any] | None = None,
+    state: Mapping[str, str] | bool = True,
+) -> Graph:
+    """The graph of a model, by the first frontend that takes it. ImportModelError where none does. A frontend is told of `state` where it
+    is anything but the default."""
+    more: dict[str, Any] = {} if state is True else {"state": state}
     names: list[str] = []
     absent: dict[str, str] = {}
     for name, frontend in _frontends(absent):
         names.append(name)
         if frontend.accepts(source):
-            return frontend.load(source, shapes, freeze=freeze)
+            return frontend.load(source, shapes, freeze=freeze, **more)
     what = repr(str(source)) if isinstance(source, str) or hasattr(source, "__fspath__") else type(source).__name__
     if absent:
         missing = ", ".join(f"{name} needs the package {package}" for name, package in absent.items())

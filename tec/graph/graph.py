@@ -96,6 +96,7 @@ class Graph:
         self.output_names: list[str] = []
         self.nodes: list[Node] = []
         self.guards: list[Guard] = []  # what symbolic sizes must satisfy
+        self.state: dict[str, str] = {}  # inputs that are what an output was in the run before
         self._names: dict[str, int] = {}
 
     # ---- building

@@ -14,9 +14,9 @@ import numpy as np
 
 from ..ops.dims import Empty, data_of, names_of
 from ..runtime import memory
-from ..runtime.plan import Allocation, Call, Guard, Output, Plan, Scalar
+from ..runtime.plan import Allocation, Call, Guard, Output, Plan, Scalar, State
 from ..te.evaluate import np_dtype
-from .graph import Graph, Value
+from .graph import Graph, Node, Value
 from .passes.fuse import FusedGroup
 
 # A group that runs, its function, which of the group's inputs are the function's, and the sizes that it is called with.
@@ -24,10 +24,11 @@ Run = tuple[FusedGroup, str, list[int], list[Any]]
 
 
 def make_plan(
-    graph: Graph, groups: list[FusedGroup], runs: list[Run], checks: Sequence[str] = ()
+    graph: Graph, groups: list[FusedGroup], runs: list[Run], checks: Sequence[str] = (), states: Sequence[State] = ()
 ) -> tuple[Plan, dict[str, Any]]:
     """(plan, parameters). The last outputs are `checks`: hidden ones, and what to say where one is not true."""
     planner = _Planner(graph, groups)
+    planner.appended(graph)
     inputs = tuple(planner.input(v) for v in graph.inputs)
     outputs = planner.outputs(graph, checks)
     planner.arena(groups)
@@ -36,7 +37,7 @@ def make_plan(
             name,
             (
                 *(planner.use(group.inputs[k]) for k in used),
-                *map(planner.use, group.outputs),
+                *(planner.made(group, v) for v in group.outputs),
                 *(Scalar(e) for e in sizes),
             ),
         )
@@ -45,7 +46,7 @@ def make_plan(
     planner.shown()
     guards = tuple(Guard(data_of(g.size), g.what) for g in dict.fromkeys(graph.guards))
     empty = {n for v in graph.inputs for n in names_of(v.shape) if isinstance(n, Empty)}
-    plan = Plan(inputs, outputs, planner.values, steps, None, guards, tuple(sorted(map(str, empty))))
+    plan = Plan(inputs, outputs, planner.values, steps, None, guards, tuple(sorted(map(str, empty))), tuple(states))
     if not any(v.type.is_symbolic for v in graph.inputs):
         plan = memory.place(plan, {})
     return plan, planner.params
@@ -62,6 +63,7 @@ class _Planner:
         self.roots: dict[Value, Value] = {}  # of views
         self.starts: dict[Value, int] = {}  # of views: the first byte in their root
         self.parts: dict[Value, list[Value]] = {}  # of joins: the others are made in them
+        self.rows: dict[Value, Node] = {}  # what `append` makes
         self.copies: list[tuple[Value, str]] = []  # outputs that show another value
         for g in groups:
             if not g.is_alias:
@@ -73,6 +75,23 @@ class _Planner:
                 self.starts[made] = self.starts.get(source, 0) + g.view_at
             elif g.join_at is not None:
                 self.parts[made] = [self.root(v) for v in g.nodes[0].inputs]
+
+    def appended(self, graph: Graph) -> None:
+        """What is appended to a state is rows of it, and so is what it becomes."""
+        for n in graph.nodes:
+            if n.op == "append":
+                self.rows[n.outputs[0]] = n
+
+    def made(self, group: FusedGroup, v: Value) -> str:
+        """The name of what a group's function writes: of a state the new rows alone."""
+        node = self.rows.get(v)
+        if node is None:
+            return self.use(v)
+        new, past, axis = node.inputs[1], node.inputs[0], node.attrs["axis"]
+        name = self.fresh(Value(f"{v.name}.new", new.type))
+        shape = tuple(map(data_of, new.shape))
+        self.values[name] = Allocation(v.dtype, shape, "rows", of=self.use(past), offset=data_of(past.shape[axis]))
+        return name
 
     def root(self, v: Value) -> Value:
         return self.roots.get(v, v)
@@ -106,7 +125,11 @@ class _Planner:
                 self.copies.append((v, value))
             else:
                 shown.add(v)
-                self.add(v, name, "output")
+                node = self.rows.get(v)
+                if node is None:
+                    self.add(v, name, "output")
+                else:
+                    self.add(v, name, "rows", of=self.names[node.inputs[0]], offset=0)
             outputs.append(Output(name, value, check))
         return tuple(outputs)
 

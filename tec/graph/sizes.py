@@ -54,6 +54,8 @@ def sizes_of_group(group: FusedGroup) -> GroupSizes:
             collect(v.shape)
         for x in n.attrs.values():
             collect(x)
+    for _, capacity in group.rows.values():
+        collect(capacity)
     found = GroupSizes()
     if not dims:
         return found

@@ -5,6 +5,7 @@ FusedGroup -> Program (te tensors: arguments and outputs) -> Unit (the program s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,10 +17,12 @@ from .. import te
 from ..choices import Group, Scheduled, schedule
 from ..errors import TecError
 from ..ir import Func
-from ..ops.dims import Guard, UndecidedSize, bind_hint, recording, variable
-from ..ops.registry import TensorType
+from ..ir.dtype import dtype_info
+from ..ops.dims import Dim, Guard, Size, UndecidedSize, bind_hint, product, recording, variable
+from ..ops.registry import TensorType, static_shape
 from ..schedule import to_loops
 from ..target import Target
+from .aliases import PIECE_ALIGN
 from .graph import Value, compute_op
 from .passes.fuse import FusedGroup
 from .sizes import GroupSizes
@@ -35,11 +38,28 @@ class Program:
     inputs: list[int]  # which of the group's inputs are arguments
     guards: list[Guard]  # what its sizes must satisfy, under the names it has for them
     sizes: GroupSizes
+    rows: list[tuple[int, Any] | None] = field(default_factory=list)  # of arguments, then outputs: those of a state
 
     def loops(self, scheduled: Scheduled) -> Func:
         """The function of a choice."""
-        params = [*self.args, *scheduled.outputs, *map(variable, self.sizes.names)]
-        return to_loops(scheduled.schedule, params, name=self.name)
+        tensors = [*self.args, *scheduled.outputs]
+        binds = {
+            t: _strided(t, *rows, f"rows{k}") for k, (t, rows) in enumerate(zip(tensors, self.rows)) if rows is not None
+        }
+        params = [*tensors, *map(variable, self.sizes.names)]
+        return to_loops(scheduled.schedule, params, name=self.name, binds=binds)
+
+
+def _strided(t: te.Tensor, axis: int, capacity: Size, name: str) -> Any:
+    """A buffer for rows of a state, which has room for `capacity` along the axis."""
+    shape = static_shape(t)
+    room = (*shape[:axis], capacity, *shape[axis + 1 :])
+    strides = [product(room[k + 1 :]) for k in range(len(room))]
+    row = product(room[axis + 1 :]) * dtype_info(t.dtype).bits // 8
+    align = math.gcd(row, PIECE_ALIGN) if isinstance(row, int) else dtype_info(t.dtype).bits // 8
+    return te.decl_buffer(
+        t.shape, t.dtype, name, strides=[s.asexpr() if isinstance(s, Dim) else s for s in strides], data_alignment=align
+    )
 
 
 @dataclass
@@ -70,6 +90,8 @@ def signature_of(group: FusedGroup, sizes: GroupSizes) -> Any:
         for j, v in enumerate(n.outputs):
             index[v] = ("out", k, j)
     wiring.append(("live", "", tuple(index[v] for v in group.outputs)))
+    places = tuple(sizes.own(group.rows.get(v)) for v in (*inputs, *group.outputs))
+    wiring.append(("rows", repr(places), ()))
     types = tuple((sizes.own(v.type), np.asarray(v.data).tobytes() if _inline_constant(v) else None) for v in inputs)
     return tuple(wiring), types
 
@@ -105,7 +127,8 @@ def program_of(group: FusedGroup, number: int, sizes: GroupSizes, guards: list[G
     read = _placeholders(outputs)
     used = [k for k, t in zip(used, args) if t.op in read]  # an empty part of a concatenation is not
     args = [t for t in args if t.op in read]
-    return Program(_name(group, number), args, outputs, used, conditions[len(known) :], sizes)
+    rows = [sizes.own(group.rows.get(v)) for v in (*(inputs[k] for k in used), *group.outputs)]
+    return Program(_name(group, number), args, outputs, used, conditions[len(known) :], sizes, rows)
 
 
 def make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes, guards: list[Guard]) -> Unit:

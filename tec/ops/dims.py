@@ -1,6 +1,6 @@
 """Symbolic sizes: integer expressions over named dimensions, with Python's arithmetic and comparisons that are proofs.
 
-`Dim("batch")` stands for a size that is known when a network runs. Arithmetic keeps a normal form, a polynomial over names and
+`Dim("batch")` stands for a size that is known when a network runs, `Dim("past", least=0)` for one that may be 0. Arithmetic keeps a normal form, a polynomial over names and
 over quotients, remainders, minima and maxima: two sizes are equal exactly where their forms are, and what comes out as a
 number is an int again. `==` says whether sizes are proved equal. `<` and its like give a bool where the bounds prove it and raise
 `UndecidedSize` otherwise; `require(a, "<=", b, what)` notes such a condition for run time instead (see `recording`).
@@ -82,7 +82,9 @@ class Dim:
 
     __slots__ = ("_hash", "terms")
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, least: int = 1):
+        if least == 0:
+            name = Empty(name)
         self.terms: tuple[tuple[Monomial, int], ...] = (((name,), 1),)
         self._hash = hash(self.terms)
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import te
 from ..te import Tensor
 from .dims import Dim, Size, UndecidedSize, is_symbolic, names_of, require
@@ -184,6 +186,17 @@ def _concat(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
         return choose(parts)
 
     return [te.compute(outputs[0].shape, body, name="concat")]
+
+
+def _append_on_host(attrs: Attrs, arrays: Sequence[Any], outputs: Sequence[TensorType]) -> list[Any]:
+    return [np.concatenate(arrays, attrs["axis"])]
+
+
+@register("append", INJECTIVE, _concat_type, host=_append_on_host)
+def _append(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The first input and the second behind it along `axis`, in the memory of the first, which has room for `capacity`: the tensor is that of
+    the new rows, which alone are written."""
+    return [te.compute(inputs[1].shape, lambda *i: inputs[1](*i), name="append")]
 
 
 def _pad_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

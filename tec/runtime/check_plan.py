@@ -64,7 +64,39 @@ def _check_ends(plan: Plan) -> set[str]:
     strangers = [n for n, v in plan.values.items() if v.place == "input" and n not in set(plan.inputs)]
     if strangers:
         raise damaged(f"{strangers[0]!r} is an input that the network does not name")
-    return set(plan.sizes)
+    return set(plan.sizes) | _check_states(plan)
+
+
+def _check_states(plan: Plan) -> set[str]:
+    """States: an input and an output each, of one type but along the axis that grows. The names of their capacities."""
+    sizes, outputs, capacities = set(plan.sizes), {o.name: o.value for o in plan.outputs}, set()
+    for s in plan.states:
+        if s.input not in plan.inputs or s.output not in outputs:
+            raise damaged(f"{s.input!r} and {s.output!r} are no input and output that are a state")
+        past, present = plan.values[s.input], plan.values[outputs[s.output]]
+        if past.dtype != present.dtype or len(past.shape) != len(present.shape):
+            raise damaged(f"state {s.input!r} is {past}, and its output {present}")
+        if s.axis is None:
+            continue
+        if (
+            not 0 <= s.axis < len(past.shape)
+            or past.shape[s.axis] not in sizes
+            or s.capacity in sizes
+            or not s.capacity
+        ):
+            raise damaged(f"state {s.input!r} grows along axis {s.axis}")
+        if (present.place, present.of, present.offset) != ("rows", s.input, 0):
+            raise damaged(f"the output of state {s.input!r} is not its rows")
+        capacities.add(s.capacity)
+    if len({s.input for s in plan.states}) != len(plan.states):
+        raise damaged("an input is two states")
+    growing = plan.growing
+    for name, v in plan.values.items():
+        if v.place == "rows" and (v.of not in growing or v.offset is None or v.dtype != plan.values[v.of].dtype):
+            raise damaged(f"{name!r} is rows of {v.of!r}, which is no state that grows")
+        if v.place == "alias" and v.of is not None and (v.of in growing or plan.values[v.of].place == "rows"):
+            raise damaged(f"{name!r} shows {v.of!r}, whose rows lie apart")
+    return capacities
 
 
 def _check_parts(name: str, v: Allocation, plan: Plan, seen: set[str]) -> None:
@@ -90,7 +122,8 @@ def _check_call(step: Call, plan: Plan, symbols: set[str], signature: Params) ->
         fits = p.is_tensor and p.dtype == v.dtype and len(p.shape) == len(v.shape)
         if not fits or any(isinstance(n, int) and isinstance(m, int) and n != m for n, m in zip(p.shape, v.shape)):
             raise damaged(f"{function!r} does not take {v} {a!r} as {p}")
-        if p.strides is not None and any(not isinstance(e, str) for e in p.strides):
+        rows = v.place == "rows" or a in plan.growing
+        if not rows and p.strides is not None and any(not isinstance(e, str) for e in p.strides):
             raise damaged(f"{p} of {function!r} has strides of its own")
 
 
@@ -119,6 +152,10 @@ def check_order(plan: Plan, signature: Params) -> None:
                 raise damaged(f"{what} reads {r!r}, which is not made yet")
         for k, (w, a) in enumerate(zip(targets, writes)):
             v = plan.values[w]
+            if plan.values[a].place == "rows":
+                if w in sources:
+                    raise damaged(f"{what} writes {a!r} over another of its arguments")
+                continue
             if v.place in ("input", "param") or v.parts or (plan.values[a].offset is not None and a != w):
                 raise damaged(f"{what} writes to {a!r}, which is an {v.place} or a piece of one")
             others = [*sources, *targets[:k]]

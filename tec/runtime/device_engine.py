@@ -50,15 +50,19 @@ class DeviceEngine:
         self._captures = device.kind == "cuda" and hasattr(device.driver, "capture_begin")
         self._last: list[Any] = []
 
-    def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray]) -> None:
+    def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
         self.stream.wait(Event(self.device).record())  # what the caller queued comes first
-        bound = self._bind(binding)
+        growing = self.plan.growing
+        states = {n: a for n, a in zip(self.plan.inputs, given) if n in growing}
+        bound = self._bind(binding, states)
         with self.stream:
             for name, a in zip(self.plan.inputs, given):
-                bound.arrays[name].copyfrom(a)
+                if name not in states:
+                    bound.arrays[name].copyfrom(a)
             self._run(bound)
             for o, r in zip(self.plan.outputs, results):
-                bound.arrays[o.value].copyto(r)
+                if r is not None:
+                    bound.arrays[o.value].copyto(r)
         self._last = [given, results]  # they stay until the work on them is done
 
     def _run(self, bound: _Bound) -> None:
@@ -84,14 +88,18 @@ class DeviceEngine:
 
     # ---- memory
 
-    def _bind(self, binding: Binding) -> _Bound:
+    def _bind(self, binding: Binding, states: dict[str, NDArray]) -> _Bound:
+        if any(self._memory.get(n) is not a.storage for n, a in states.items()):
+            self.wait()
+            self._bound.clear()
+            self._memory.update((n, a.storage) for n, a in states.items())
         found = self._bound.get(id(binding))
         if found is not None:
             return found[1]
         layout = self.layout
         needs = {"": max(binding.arena_bytes, 1)}
         for name in layout.bases[1:]:
-            if name not in self._weights:
+            if name not in self._weights and name not in states:
                 needs[name] = max(layout.nbytes(binding, layout.names[name]), 1)
         if any(name not in self._memory or self._memory[name].nbytes < n for name, n in needs.items()):
             self.wait()
@@ -105,7 +113,13 @@ class DeviceEngine:
             base = layout.bases[layout.base_of[k]]
             storage = self._weights[base].storage if base in self._weights else self._memory[base]
             begin = self._weights[base].address if base in self._weights else storage.address
-            arrays[name] = NDArray(storage, begin + int(binding.offsets[k]), layout.shape(binding, name), v.dtype)
+            arrays[name] = NDArray(
+                storage,
+                begin + int(binding.offsets[k]),
+                layout.shape(binding, name),
+                v.dtype,
+                layout.strides_of(binding, name),
+            )
         calls = [self._call(k, step, binding, arrays) for k, step in enumerate(self.plan.steps)]
         bound = _Bound(arrays, calls)
         self._bound[id(binding)] = (binding, bound)
@@ -129,7 +143,7 @@ class DeviceEngine:
 
     @property
     def nbytes(self) -> int:
-        return sum(s.nbytes for s in self._memory.values())
+        return sum(s.nbytes for n, s in self._memory.items() if n not in self.plan.growing)
 
     def release(self) -> None:
         self.wait()

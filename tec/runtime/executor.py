@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ArgumentError
 from .device import Device
+from .feeds import Feeds, as_array
 from .layout import Binding
 from .ndarray import NDArray, empty
 from .plan import Output
+from .state import States
 from .storage import ALIGN
 from .stream import Event
 
@@ -33,8 +35,8 @@ _BINDINGS = 256  # sets of sizes whose numbers are kept: a few kilobytes each
 class Engine(Protocol):
     """Runs the steps of a plan."""
 
-    def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray]) -> None:
-        """Queue a run that reads `given` and writes `results` (all outputs, the hidden ones too)."""
+    def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
+        """Queue a run that reads `given` and writes `results` (all outputs, the hidden ones too; None for a state in its place)."""
 
     def wait(self) -> None:
         """Until what was queued is done."""
@@ -82,17 +84,22 @@ class Executor:
     """See the module. Made by `network.executor(device)`.
 
     memory_limit: bytes of working memory that are kept between runs; what a run took beyond is given back after it. A run itself takes
-    what it needs.
+    what it needs. capacity: rows that states which grow have room for at first; it doubles where that is too little.
     """
 
-    def __init__(self, network: Network, device: Any = None, memory_limit: int | None = None):
+    def __init__(
+        self, network: Network, device: Any = None, memory_limit: int | None = None, capacity: int | None = None
+    ):
         self.network = network
         self.device: Device = network._device(device)
         self.memory_limit = memory_limit
         self._layout = network._layout
-        self._feeds = network._feeds
+        self._all = network._feeds
+        self._states = States(network.plan, self.device, capacity) if network.plan.states else None
+        self._feeds = Feeds(network.plan, self._states.names) if self._states is not None else self._all
+        self._kept = {s.output for s in network.plan.states}
         self._lock = threading.Lock()
-        self._bindings: OrderedDict[tuple[int, ...], Binding] = OrderedDict()
+        self._bindings: OrderedDict[tuple[tuple[str, int], ...], Binding] = OrderedDict()
         self._worker: ThreadPoolExecutor | None = None
         self._engine: Engine
         if self.device.driver is None:
@@ -109,8 +116,47 @@ class Executor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of working memory that are held; weights are the network's."""
-        return self._engine.nbytes
+        """Bytes of working memory and states that are held; weights are the network's."""
+        return self._engine.nbytes + (self._states.nbytes if self._states is not None else 0)
+
+    # ---- state
+
+    @property
+    def state(self) -> dict[str, NDArray]:
+        """The states by their inputs' names, as they are: views, that the next run may change."""
+        states = self._stateful()
+        with self._lock:
+            return {n: states.view(n) for n in states.names} if states.filled else {}
+
+    @property
+    def length(self) -> int:
+        """The rows that the states have; the largest, where they have several sizes."""
+        return max(self._stateful().lengths.values(), default=0)
+
+    def reset(self) -> None:
+        """The states as before the first run."""
+        states = self._stateful()
+        with self._lock:
+            self._engine.wait()
+            states.reset()
+
+    def truncate(self, rows: int) -> None:
+        """Forget all rows of the states but the first; ArgumentError where there are fewer."""
+        states = self._stateful()
+        with self._lock:
+            states.truncate(rows)
+
+    def reorder(self, indices: Sequence[int]) -> None:
+        """Beams: element k of the batch goes on from what element `indices[k]` was. ArgumentError for an index that is not there."""
+        states = self._stateful()
+        with self._lock:
+            self._engine.wait()
+            states.reorder(indices)
+
+    def _stateful(self) -> States:
+        if self._states is None:
+            raise ArgumentError("the network has no state", hint='tec.compile(model, state={"past": "present"})')
+        return self._states
 
     # ---- running
 
@@ -118,12 +164,37 @@ class Executor:
         """The outputs for `inputs` (by name, or in order): NDArrays on the device.
 
         inputs: NumPy arrays, NDArrays, anything with DLPack. What lies on the device, compact and aligned to 64 bytes, is read where it is. outputs:
-        arrays to write, by name or in order (None for one that is made). Raises ArgumentError as `Network.run` does.
+        arrays to write, by name or in order (None for one that is made). States are remembered from run to run and are no outputs here; given
+        among the inputs, all of them, they are what the run begins with. Raises ArgumentError as `Network.run` does; then states are as they were.
         """
         with self._lock:
-            results = self._start(inputs, outputs)
+            shown = self._run(inputs, outputs, self._gives_states(inputs))
+            return [r for o, r in shown if o.name not in self._kept and r is not None]
+
+    def run_stateless(self, inputs: Any) -> list[NDArray]:
+        """`run` with all inputs, states among them, and all outputs."""
+        with self._lock:
+            shown = self._run(inputs, None, True)
+            source = {s.output: s.input for s in self.network.plan.states}
+            return [self._stateful().view(source[o.name]) if r is None else r for o, r in shown]
+
+    def _run(self, inputs: Any, outputs: Any, full: bool) -> list[tuple[Output, NDArray | None]]:
+        kept = self._states.snapshot() if self._states is not None else None
+        try:
+            results = self._start(inputs, outputs, full)
             self._engine.wait()
             return self._finish(results)
+        except BaseException:
+            if self._states is not None:
+                self._states.restore(kept)
+            raise
+
+    def _gives_states(self, inputs: Any) -> bool:
+        if self._states is None:
+            return True
+        if isinstance(inputs, Mapping):
+            return any(n in inputs for n in self._states.names)
+        return isinstance(inputs, Sequence) and len(inputs) == len(self._all.names)
 
     __call__ = run
 
@@ -137,34 +208,48 @@ class Executor:
                 self._worker = ThreadPoolExecutor(1, "tec-executor")
             return Job(self._worker.submit(self.run, inputs, outputs), [], None, None)
         with self._lock:
-            results = self._start(inputs, outputs)
-            shown = [r for r, o in zip(results, self.network.plan.outputs) if o.check is None]
+            results = self._start(inputs, outputs, self._gives_states(inputs))
+            shown = [r for o, r in zip(self.network.plan.outputs, results) if self._is_shown(o) and r is not None]
             return Job(None, shown, self._engine.event(), lambda: self._finish(results))
 
-    def _start(self, inputs: Any, outputs: Any) -> list[NDArray]:
-        given = self._feeds.arrange(inputs)
-        binding = self._binding(self._feeds.sizes(given))
+    def _is_shown(self, o: Output) -> bool:
+        return o.check is None and o.name not in self._kept
+
+    def _start(self, inputs: Any, outputs: Any, full: bool) -> list[NDArray | None]:
+        states, plan = self._states, self.network.plan
+        feeds = self._all if full else self._feeds
+        given = feeds.arrange(inputs)
+        env = feeds.sizes(given, None if full or states is None else states.known())
+        by_name = dict(zip(feeds.names, given))
+        after: dict[str, int] = {}
+        if states is not None:
+            after = states.prepare(env, by_name if full else None)
+            by_name.update((n, states.array(n)) for n in states.names)
+            given = [by_name[n] for n in plan.inputs]
+        binding = self._binding(env)
         results = self._results(binding, outputs, given)
         self._engine.start(binding, given, [r for r, _ in results])
         for made, asked in results:
-            if asked is not None:  # it lies so that the network cannot write there
+            if asked is not None and made is not None:  # it lies so that the network cannot write there
                 self._engine.wait()
                 made.copyto(asked)
+        if states is not None:
+            states.advance(after, {o.name: r for o, (r, _) in zip(plan.outputs, results) if r is not None})
         return [made if asked is None else asked for made, asked in results]
 
-    def _finish(self, results: list[NDArray]) -> list[NDArray]:
+    def _finish(self, results: list[NDArray | None]) -> list[tuple[Output, NDArray | None]]:
         if self.memory_limit is not None and self._engine.nbytes > self.memory_limit:
             self._engine.release()
         out = []
         for o, r in zip(self.network.plan.outputs, results):
             if o.check is None:
-                out.append(r)
-            elif not r.numpy().all():
+                out.append((o, r))
+            elif r is not None and not r.numpy().all():
                 raise ArgumentError(o.check, hint="an input asks for an element that is not there")
         return out
 
     def _binding(self, env: dict[str, int]) -> Binding:
-        key = tuple(env.values())
+        key = tuple(sorted(env.items()))
         found = self._bindings.get(key)
         if found is None:
             found = self._bindings[key] = self._layout.bind(env)
@@ -176,13 +261,16 @@ class Executor:
 
     def _results(
         self, binding: Binding, outputs: Any, given: Sequence[NDArray]
-    ) -> list[tuple[NDArray, NDArray | None]]:
+    ) -> list[tuple[NDArray | None, NDArray | None]]:
         """For each output of the plan the array that is written, and the one that was asked for where that is another."""
         plan = self.network.plan
-        asked = self._asked([o for o in plan.outputs if o.check is None], outputs)
-        out: list[tuple[NDArray, NDArray | None]] = []
+        asked = self._asked([o for o in plan.outputs if self._is_shown(o)], outputs)
+        out: list[tuple[NDArray | None, NDArray | None]] = []
         for o in plan.outputs:
             v = plan.values[o.value]
+            if v.place == "rows":
+                out.append((None, None))
+                continue
             shape = self._layout.shape(binding, o.value)
             target = asked.get(o.name) if o.check is None else None
             if target is not None:
@@ -198,8 +286,6 @@ class Executor:
 
     def _asked(self, shown: Sequence[Output], outputs: Any) -> dict[str, NDArray]:
         """The arrays that were given for outputs, by name."""
-        from .feeds import as_array
-
         if outputs is None:
             return {}
         names = [o.name for o in shown]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ SIZE_END = 1 << 31  # symbolic sizes and the places in arrays of such sizes are 
 class Feeds:
     """The inputs of a plan. `arrange(inputs)` gives one NDArray an input, `sizes(arrays)` the environment."""
 
-    def __init__(self, plan: Plan):
-        self.names = plan.inputs
-        self._types: list[Allocation] = [plan.values[n] for n in plan.inputs]
+    def __init__(self, plan: Plan, without: Collection[str] = ()):
+        self.names = tuple(n for n in plan.inputs if n not in without)
+        self._types: list[Allocation] = [plan.values[n] for n in self.names]
         self._empty = frozenset(plan.empty)
         self._symbols: list[tuple[int, int, str]] = []  # (input, dimension, name)
         self._numbers: list[tuple[int, int, exprs.Compiled]] = []
@@ -70,9 +70,9 @@ class Feeds:
             out.append(a)
         return out
 
-    def sizes(self, given: Sequence[NDArray]) -> dict[str, int]:
-        """The symbolic sizes, from the inputs' shapes. Raises ArgumentError where shapes do not agree."""
-        env: dict[str, int] = {}
+    def sizes(self, given: Sequence[NDArray], known: Mapping[str, int] | None = None) -> dict[str, int]:
+        """The symbolic sizes, from the inputs' shapes and from what is `known`. Raises ArgumentError where they do not agree."""
+        env: dict[str, int] = dict(known or {})
         for k, d, e in self._symbols:
             n = given[k].shape[d]
             if env.setdefault(e, n) != n:

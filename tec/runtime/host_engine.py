@@ -86,7 +86,7 @@ class HostEngine:
 
     # ---- a run
 
-    def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray]) -> None:
+    def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
         bases = self._bases
         if self._arena is None or self._arena.nbytes < binding.arena_bytes:
             self._arena = None  # before the new one is taken
@@ -96,7 +96,7 @@ class HostEngine:
             if base is not None:
                 bases[base] = self._input(base, a)
         for base, r in zip(self._outputs, results):
-            if base is not None:
+            if base is not None and r is not None:
                 bases[base] = r.address
         for base in self._own:
             nbytes = self.layout.nbytes(binding, self.layout.names[self.layout.bases[base]])
@@ -117,7 +117,7 @@ class HostEngine:
                 if profile.call(cpu(), name, lambda code=code, p=p, s=s: code(p, s)):  # type: ignore[misc]
                     self._again(code, p, s)
         for o, base, r in zip(self.plan.outputs, self._outputs, results):
-            if base is None and r.size:
+            if base is None and r is not None and r.size:
                 ctypes.memmove(r.address, self._address(self.layout.names[o.value]), r.nbytes)
 
     def _again(self, code: Any, p: int, s: int) -> None:

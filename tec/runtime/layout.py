@@ -13,7 +13,7 @@ and a PackageError where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,10 @@ import numpy as np
 
 from ..errors import ArgumentError
 from . import memory
+from .arguments import Param
 from .dtypes import itemsize
 from .package import damaged
-from .plan import Call, Params, Plan
+from .plan import Call, Params, Plan, Size
 from .size_table import Polynomial, SizeTable, minus, substitute, times
 from .storage import ALIGN
 
@@ -62,6 +63,7 @@ class Layout:
         self._counted = [self._bytes[self.names[n]] for n in counted]
         self._widths = np.array([itemsize(plan.values[n].dtype) for n in counted], np.int64)
         self._calls(signature)
+        self._stride_rows = {n: [self.table.row_of(x) for x in s] for n in plan.values if (s := self._strides(n))}
         self._zero_rows = np.array([r for r, _ in self._zeros], np.int64)
         self._whole = 0 if plan.arena_bytes is None else self.table.row(plan.arena_bytes)
         self.table.row(0)
@@ -69,11 +71,13 @@ class Layout:
     # ---- what it is made of
 
     def _nbytes(self, name: str) -> int:
-        v = self.plan.values[name]
-        total: Polynomial = {(): itemsize(v.dtype)}
-        for e in v.shape:
+        return self.table.row_of(self._product(self.plan.room(name), itemsize(self.plan.values[name].dtype)))
+
+    def _product(self, sizes: Sequence[Size], factor: int = 1) -> Polynomial:
+        total: Polynomial = {(): factor}
+        for e in sizes:
             total = times(total, self.table.polynomial(e))
-        return self.table.row_of(total)
+        return total
 
     def _find_bases(self) -> None:
         """The base of every value, and the row of its offset there, slots not counted."""
@@ -88,8 +92,13 @@ class Layout:
         for name in plan.values:
             root, at = name, table.polynomial(0)
             while (of := plan.values[root].of) is not None:
-                offset = plan.values[root].offset
-                for m, c in table.polynomial(0 if offset is None else offset).items():
+                v = plan.values[root]
+                begin = table.polynomial(0 if v.offset is None else v.offset)
+                if v.place == "rows":
+                    axis = plan.growing[of].axis
+                    assert axis is not None
+                    begin = times(begin, self._product(v.shape[axis + 1 :], itemsize(v.dtype)))
+                for m, c in begin.items():
                     at[m] = at.get(m, 0) + c
                 root = of
             self.holder[name] = self.holder[root]
@@ -118,10 +127,8 @@ class Layout:
             for p in self.plan.values[whole].parts:
                 if p == name:
                     break
-                total: Polynomial = {(): itemsize(self.plan.values[p].dtype)}
-                for e in self.plan.values[p].shape:
-                    total = times(total, self.table.polynomial(e))
-                for m, c in total.items():
+                v = self.plan.values[p]
+                for m, c in self._product(v.shape, itemsize(v.dtype)).items():
                     at[m] = at.get(m, 0) + c
             name = whole
         return at
@@ -146,6 +153,9 @@ class Layout:
         inside: list[tuple[int, str]] = []  # rows that must not be negative
         offsets: list[int] = []
         for name, v in self.plan.values.items():
+            if v.place == "rows":
+                inside += self._rows_inside(name)
+                continue
             wrong = f"{name!r} has not the size of {v.of!r}, whose memory it is"
             if v.of is not None and v.offset is None:
                 self._equal(self._bytes[self.names[name]], self._bytes[self.names[v.of]], wrong)
@@ -164,6 +174,29 @@ class Layout:
         self._inside = inside
         self._inside_rows = np.array([r for r, _ in inside], np.int64)
         self._aligned = np.array(offsets, np.int64)
+
+    def _rows_inside(self, name: str) -> list[tuple[int, str]]:
+        """Rows of a state lie within the room that it has."""
+        v, table = self.plan.values[name], self.table
+        assert v.of is not None
+        room, axis, wrong = self.plan.room(v.of), self.plan.growing[v.of].axis, f"{name!r} is no rows of {v.of!r}"
+        assert axis is not None
+        for k, (e, is_) in enumerate(zip(room, v.shape)):
+            if k != axis:
+                self._equal(table.row(e), table.row(is_), wrong)
+        if len(room) != len(v.shape):
+            raise damaged(wrong)
+        rest = minus(minus(table.polynomial(room[axis]), table.polynomial(v.offset)), table.polynomial(v.shape[axis]))
+        return [(table.row_of(rest), wrong), (table.row(v.offset), wrong)]
+
+    def _strides(self, name: str) -> list[Polynomial] | None:
+        """The strides of rows of a state; None for a compact value."""
+        v = self.plan.values[name]
+        state = v.of if v.place == "rows" else name if name in self.plan.growing else None
+        if state is None:
+            return None
+        room = self.plan.room(state)
+        return [self._product(room[k + 1 :]) for k in range(len(room))]
 
     def _equal(self, a: int, b: int, wrong: str) -> None:
         """Note that two rows must be equal, where they are not the same."""
@@ -201,10 +234,22 @@ class Layout:
                 for e, is_ in zip(p.shape, v.shape):
                     row = self.table.row(substitute(e, env))
                     self._equal(row, self.table.row(is_), f"{step.function!r} does not take {v} {a!r} as {p}")
+                self._check_strides(step.function, a, p, env)
         self._arguments = np.array(values, np.int64)
         self.argument_bases = self.base_of[self._arguments] if values else np.zeros(0, np.int64)
         self._scalar_rows = np.array(scalars, np.int64)
         self._narrow = np.array(sorted(set(narrow)), np.int64)
+
+    def _check_strides(self, function: str, name: str, p: Param, env: Mapping[str, Any]) -> None:
+        """What takes rows of a state is told how far they lie apart."""
+        strides = self._strides(name)
+        wrong = f"{function!r} does not take the rows {name!r} as {p}"
+        if strides is None:
+            return
+        if p.strides is None:
+            raise damaged(wrong)
+        for e, is_ in zip(p.strides, strides):
+            self._equal(self.table.row(substitute(e, env)), self.table.row_of(is_), wrong)
 
     # ---- numbers
 
@@ -239,6 +284,11 @@ class Layout:
     def shape(self, binding: Binding, name: str) -> tuple[int, ...]:
         """The shape of a value."""
         return tuple(int(binding.numbers[r]) for r in self.shapes[name])
+
+    def strides_of(self, binding: Binding, name: str) -> tuple[int, ...] | None:
+        """The strides of rows of a state; None for a compact value."""
+        rows = self._stride_rows.get(name)
+        return None if rows is None else tuple(int(binding.numbers[r]) for r in rows)
 
     def _check(self, numbers: Any, env: Mapping[str, int]) -> None:
         """What the code was compiled under, and that places in every value are 32-bit numbers."""

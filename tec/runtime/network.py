@@ -110,6 +110,8 @@ class Network:
             least = 0 if name in self.plan.empty else 1
             if isinstance(n, bool) or not hasattr(n, "__index__") or not least <= n < SIZE_END:
                 raise ArgumentError(f"size {name} is {n!r}", hint=f"an int from {least} to {SIZE_END - 1}")
+        if self.plan.growing:
+            raise ArgumentError("a network whose states grow has no fixed sizes", hint="compile it with state=False")
         env = {name: int(n) for name, n in env.items()}
         plan = self._placed(env)
         return Network(self.module, plan, self.params, self.report.bind(env, plan.arena_bytes))
@@ -159,15 +161,15 @@ class Network:
         """
         executor = self._take(self._device(device))
         try:
-            return [r.numpy() for r in executor.run(inputs)]
+            return [r.numpy() for r in executor.run_stateless(inputs)]
         finally:
             self._give(executor)
 
     __call__ = run
 
-    def executor(self, device: Any = None, memory_limit: int | None = None) -> Executor:
-        """What runs it on a device, with memory and a stream of its own; see `Executor`."""
-        return Executor(self, device, memory_limit)
+    def executor(self, device: Any = None, memory_limit: int | None = None, capacity: int | None = None) -> Executor:
+        """What runs it on a device, with memory, states and a stream of its own; see `Executor`."""
+        return Executor(self, device, memory_limit, capacity)
 
     def _take(self, dev: Device) -> Executor:
         """An executor that nobody uses; a thread that runs at the same time gets another."""

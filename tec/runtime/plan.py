@@ -24,7 +24,7 @@ Size = int | str | list[Any] | tuple[Any, ...]
 Env = Mapping[str, int]  # the numbers of symbolic sizes
 Params = Callable[[str], Sequence[Param]]  # the parameters of a function; raises PackageError for an unknown one
 
-PLACES = ("input", "output", "param", "arena", "alias")
+PLACES = ("input", "output", "param", "arena", "alias", "rows")
 LARGEST = 1 << 62  # bytes; addresses end before
 _MAX_RANK = 64
 
@@ -35,7 +35,7 @@ class Allocation:
 
     place: "input" and "output", an array of its own; "param", a weight; "arena", from byte `offset` on of the network's working
     memory, None where offsets are found once sizes are bound; "alias", from byte `offset` on of value `of`, None where it is
-    all of it. parts: values in the arena, named before, that lie one behind the other and together are this one.
+    all of it; "rows", from row `offset` on of `of`, an input that is a state, along the axis on which that grows. parts: values in the arena, named before, that lie one behind the other and together are this one.
     """
 
     dtype: str
@@ -84,8 +84,8 @@ class Allocation:
             raise damaged(f"the shape of {name!r} is {_brief(shape)}")
         sizes = tuple(_size(e, f"the shape of {name!r}") for e in shape)
         offset = _size(v["offset"], f"the offset of {name!r}") if "offset" in v else None
-        of = v.get("of") if place == "alias" else None
-        if place == "alias" and not isinstance(of, str):
+        of = v.get("of") if place in ("alias", "rows") else None
+        if place in ("alias", "rows") and not isinstance(of, str):
             raise damaged(f"{name!r} is another name of {_brief(of)}, which is no value")
         parts = _texts(v.get("parts", ()), f"the parts of {name!r}")
         return cls(v["dtype"], sizes, place, offset, of, parts)
@@ -131,6 +131,29 @@ class Guard:
         size = g.get("size")
         exprs.compile_expr(size)
         return cls(size, g["what"])  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Input `input` is what `output` was in the run before. With an `axis` it grows along it in place: its memory has room for as many rows as
+    the size `capacity`, and the output is those that are filled."""
+
+    input: str
+    output: str
+    axis: int | None = None
+    capacity: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        grows = {} if self.axis is None else {"axis": self.axis, "capacity": self.capacity}
+        return {"input": self.input, "output": self.output, **grows}
+
+    @classmethod
+    def from_json(cls, data: Any) -> State:
+        s = _table(data, "a state")
+        source, target, axis, capacity = s.get("input"), s.get("output"), s.get("axis"), s.get("capacity", "")
+        if not all(isinstance(x, str) for x in (source, target, capacity)) or not (axis is None or type(axis) is int):
+            raise damaged(f"a state is {_brief(data)}")
+        return cls(source, target, axis, capacity)  # type: ignore[arg-type]
 
 
 # ---- steps
@@ -240,6 +263,7 @@ class Plan:
     arena_bytes: Size | None
     guards: tuple[Guard, ...] = field(default=())
     empty: tuple[str, ...] = ()
+    states: tuple[State, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -257,6 +281,19 @@ class Plan:
     def sizes(self) -> list[str]:
         """The names of the sizes that the inputs' shapes give, in order."""
         return list(dict.fromkeys(d for n in self.inputs for d in self.values[n].shape if isinstance(d, str)))
+
+    @property
+    def growing(self) -> dict[str, State]:
+        """The states that grow in place, by input."""
+        return {s.input: s for s in self.states if s.axis is not None}
+
+    def room(self, name: str) -> tuple[Size, ...]:
+        """The shape of a value's memory: that of a state that grows has its capacity."""
+        shape, state = self.values[name].shape, self.growing.get(name)
+        if state is None:
+            return shape
+        assert state.axis is not None
+        return (*shape[: state.axis], state.capacity, *shape[state.axis + 1 :])
 
     def root(self, name: str) -> str:
         """The value whose memory `name` shows. PackageError where aliases go in a circle or to nothing."""
@@ -297,6 +334,7 @@ class Plan:
             "arena_bytes": self.arena_bytes,
             "guards": [g.to_json() for g in self.guards],
             "empty": list(self.empty),
+            "states": [s.to_json() for s in self.states],
         }
 
     @classmethod
@@ -313,6 +351,7 @@ class Plan:
             None if arena is None else _size(arena, "the arena's size"),
             tuple(map(Guard.from_json, _list(data.get("guards"), "the conditions on sizes"))),
             _texts(data.get("empty", ()), "the sizes that may be 0"),
+            tuple(map(State.from_json, _list(data.get("states", ()), "states"))),
         )
 
 

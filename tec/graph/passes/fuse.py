@@ -8,7 +8,7 @@ of which several outputs are used stays alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from ...ops.dims import at_most
 from ...ops.registry import BROADCAST, COMPLEX, COSTLY, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION, ROW, VIEW
 from ..aliases import find_aliases
 from ..graph import Graph, Node, Value
+from ..state import strided
 
 _ANCHORS = (COMPLEX, REDUCTION, OPAQUE)
 _MAX_NODES = 24  # longer chains gain nothing and cost compile time
@@ -34,6 +35,7 @@ class FusedGroup:
     unused: set[Value] = field(default_factory=set)  # outputs of the last node that nothing reads
     view_at: int | None = None  # only shows its input, from this byte on
     join_at: list[int] | None = None  # its inputs are made in its output, each from this byte on
+    rows: dict[Value, tuple[int, Any]] = field(default_factory=dict)  # values that are rows of a state: axis, capacity
 
     @property
     def outputs(self) -> list[Value]:
@@ -74,7 +76,8 @@ def fuse(graph: Graph) -> list[FusedGroup]:
         n for n in graph.nodes
         if ROW in n.definition.traits and not any(v in readers or v in outputs for v in n.outputs[1:])
     }  # fmt: skip
-    alone = {n for n in graph.nodes if not _may_fuse(n, lone)} | aliases.views.keys() | aliases.joins.keys()
+    rows = strided(graph)
+    alone = {n for n in graph.nodes if not _may_fuse(n, lone, rows)} | aliases.views.keys() | aliases.joins.keys()
     state = _State(readers, outputs, lone, alone)
     of = state.of
     for node in graph.nodes:
@@ -104,6 +107,8 @@ def fuse(graph: Graph) -> list[FusedGroup]:
         last = g.nodes[-1].definition
         if last.kind != OPAQUE or ROW in last.traits:  # the others may be one loop nest that makes all of them
             g.unused = {v for v in g.nodes[-1].outputs if v not in readers and v not in outputs}
+        if rows:
+            g.rows = {v: rows[v] for v in (*g.inputs, *g.outputs) if v in rows}
     return sorted(groups, key=lambda g: position[g.nodes[-1]])
 
 
@@ -182,8 +187,10 @@ def _same_places(group: FusedGroup, v: Value) -> bool:
     return True
 
 
-def _may_fuse(node: Node, lone: set[Node]) -> bool:
-    return (len(node.outputs) == 1 or node in lone) and VIEW not in node.definition.traits
+def _may_fuse(node: Node, lone: set[Node], rows: Container[Value]) -> bool:
+    """Also a view of rows that lie apart, which is none."""
+    shows = VIEW in node.definition.traits and node.inputs[0] not in rows
+    return (len(node.outputs) == 1 or node in lone) and not shows
 
 
 def _anchor_of(node: Node) -> Node | None:
