@@ -94,7 +94,8 @@ def _check_states(plan: Plan) -> set[str]:
     for name, v in plan.values.items():
         if v.place == "rows" and (v.of not in growing or v.offset is None or v.dtype != plan.values[v.of].dtype):
             raise damaged(f"{name!r} is rows of {v.of!r}, which is no state that grows")
-        if v.place == "alias" and v.of is not None and (v.of in growing or plan.values[v.of].place == "rows"):
+        of = plan.values.get(v.of or "")
+        if v.place == "alias" and (v.of in growing or (of is not None and of.place == "rows")):
             raise damaged(f"{name!r} shows {v.of!r}, whose rows lie apart")
     return capacities
 
