@@ -4,27 +4,28 @@ For each block of keys: scores, their largest m', weights exp(s - m'); what was 
 the weighted values are added (Milakov and Gimelshein's online softmax; Dao and others' FlashAttention).
 
 CPU, many queries: a vector has a query a lane (`lanes`), so that maxima and sums are lane-wise and keys and values are read as they lie, each
-element once for all lanes. Only the tile of queries is turned, and the result back.
+element once for all lanes. Only the tile of queries is turned, and the result back. Few queries: see `attention_few`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from .. import te
-from ..ops.attention import LOWEST, Geometry, Scores, geometry, normalized, order_of, scores_of, stored
+from ..ops.attention import normalized, scores_of
 from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
-from . import loops
+from . import loops, parallel
+from .attention_few import MOST, FewQueries
+from .attention_loops import Kernel
 from .group import Group, extent, size_of
 from .pointwise import lanes_for
 from .space import Choice, Cost
 
 KEYS = 64  # of a block: its weights for 32 queries are 8 KiB, which stay in the first-level cache
-LONGEST = 512  # elements of a head whose tile is kept on the stack
 
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
@@ -52,73 +53,6 @@ def _head_sizes(form: Form) -> tuple[Any, Any, Any]:
     return g.heads, g.size, g.value_size
 
 
-@dataclass
-class Kernel:
-    """What the loops of one attention share: its sizes, and reading operands by their logical index."""
-
-    form: Form
-    ib: Any
-    sources: dict[str, Any]
-    out: Any
-
-    def __post_init__(self) -> None:
-        self.g = self.sizes_of(self.form)
-        self.scores: Scores = scores_of(self.form.inputs, self.form.attrs)
-        self.acc = self.scores.acc
-
-    @staticmethod
-    def sizes_of(form: Form) -> Geometry:
-        """Sizes as numbers, or as expressions where they are open."""
-        return geometry([[_size(d) for d in t.shape] for t in form.inputs[:3]], form.attrs)
-
-    @classmethod
-    def of(cls, form: Form, ib: Any, sources: list[Any], out: Any) -> Kernel:
-        names = ("q", "k", "v", *form.attrs.get("extras", ()))
-        return cls(form, ib, dict(zip(names, sources)), out)
-
-    def at(self, operand: str, *index: Any) -> Any:
-        """An element of q, k or v by (batch, head, place, element), in the accumulator's type."""
-        return self.stored_at(operand, *index).astype(self.acc)
-
-    def stored_at(self, operand: str, *index: Any) -> Any:
-        """The same in its own type."""
-        return self.sources[operand][stored(order_of(self.form.attrs, operand), index)]
-
-    def extra(self, name: str, index: Sequence[Any]) -> Any:
-        return self.sources[name][tuple(index)]
-
-    def write(self, index: Sequence[Any], value: Any) -> None:
-        self.out[stored(order_of(self.form.attrs, "out"), index)] = value.astype(self.out.dtype)
-
-    def const(self, value: float) -> Any:
-        return te.const(value, self.acc)
-
-    @property
-    def lowest(self) -> Any:
-        return self.const(LOWEST[self.acc])
-
-    def key_range(self, b: Any, first: Any, last: Any, block: int) -> tuple[Any, Any]:
-        """The blocks of keys, begin and end, that queries first to last of batch entry b see anything of."""
-        attrs, keys = self.form.attrs, self.g.keys
-        begin: Any = 0
-        end: Any = keys
-        offset = self.scores.offset(self.extra, b) if self.scores.has_range else 0
-        if attrs.get("right") is not None:
-            end = te.min(end, last + offset + (attrs["right"] + 1))
-        if "length" in self.scores.shapes:
-            end = te.min(end, self.extra("length", (b,)).astype("int32"))
-        if attrs.get("left") is not None:
-            begin = te.max(te.indexdiv(te.max(first + offset - attrs["left"], 0), block), 0)
-        if isinstance(end, int):
-            return begin, -(-end // block)
-        return begin, te.indexdiv(te.max(end, 0) + (block - 1), block)
-
-
-def _size(d: Any) -> Any:
-    n = extent(d)
-    return d if n is None else n
-
-
 class CpuAttention(loops.LoopForm):
     """A tile of `queries` over vector lanes and a block of keys at a time; heads and tiles over threads."""
 
@@ -137,7 +71,9 @@ class CpuAttention(loops.LoopForm):
     def default(self) -> Choice:
         # Two registers of queries by 8 elements are 16 sums, half of 32 registers; 4 where there are 16.
         rows = 8 if self.target.vector_bytes >= 64 else 4
-        return self.choice(queries=2 * self.lanes, keys=KEYS, rows=rows)
+        queries = Kernel.sizes_of(self.form).queries
+        short = isinstance(queries, int) and queries <= self.lanes
+        return self.choice(queries=self.lanes if short else 2 * self.lanes, keys=KEYS, rows=rows)
 
     def why_not(self, choice: Choice) -> str | None:
         return None if choice["keys"] >= choice["rows"] else "a block has fewer keys than are summed at once"
@@ -152,20 +88,49 @@ class CpuAttention(loops.LoopForm):
         return Cost(2 * work * (1 + abs(sums - 16) / 64) / rate, "issue")
 
     def tensors(self, choice: Choice) -> list[Tensor]:
-        form = self.form
+        form, lanes = self.form, self.lanes
 
         def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            _by_lanes(Kernel.of(form, ib, sources, results[0]), choice)
+            _loops(Kernel.of(form, ib, sources, results[0]), choice, lanes)
 
         out = form.outputs[0]
         return loops.extern("attention", list(form.inputs), [(out.shape, out.dtype)], body)
+
+
+def _kind(g: Any) -> str:
+    """How tasks are run: over threads, where that is worth their start."""
+    work = [g.batch, g.heads, g.queries, g.keys, g.size]
+    known = all(isinstance(n, int) for n in work)
+    # Two products at some 8 multiply-adds a clock.
+    return "parallel" if not known or parallel.worth(2 * math.prod(work) / 8) else "serial"
+
+
+def _loops(kernel: Kernel, choice: Choice, lanes: int) -> None:
+    """Lanes of queries, or of elements where queries are few; both, where their number is open."""
+    few = kernel.g.queries * kernel.g.group
+    if not isinstance(few, int):
+        with kernel.ib.if_scope(few <= MOST):
+            _by_heads(kernel, choice, lanes)
+        with kernel.ib.else_scope():
+            _by_lanes(kernel, choice)
+    elif few <= MOST:
+        _by_heads(kernel, choice, lanes)
+    else:
+        _by_lanes(kernel, choice)
+
+
+def _by_heads(kernel: Kernel, choice: Choice, lanes: int) -> None:
+    ib, g = kernel.ib, kernel.g
+    with ib.for_range(0, g.batch * g.key_heads, "task", kind=_kind(g)) as task:
+        b, head = ib.let("b", te.indexdiv(task, g.key_heads)), ib.let("head", te.indexmod(task, g.key_heads))
+        FewQueries(kernel, choice["keys"], choice["rows"], lanes, b, head).run()
 
 
 def _by_lanes(kernel: Kernel, choice: Choice) -> None:
     ib, g = kernel.ib, kernel.g
     width = choice["queries"]
     tiles = te.indexdiv(g.queries + (width - 1), width) if not isinstance(g.queries, int) else -(-g.queries // width)
-    with ib.for_range(0, g.batch * g.heads * tiles, "task", kind="parallel") as task:
+    with ib.for_range(0, g.batch * g.heads * tiles, "task", kind=_kind(g)) as task:
         tile = ib.let("tile", te.indexmod(task, tiles))
         head = ib.let("head", te.indexmod(te.indexdiv(task, tiles), g.heads))
         b = ib.let("b", te.indexdiv(task, tiles * g.heads))

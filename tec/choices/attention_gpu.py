@@ -20,7 +20,7 @@ from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
 from . import loops
-from .attention import Kernel
+from .attention_loops import Kernel
 from .group import Group
 from .space import Choice, Cost
 

@@ -156,6 +156,28 @@ def test_sizes_that_do_not_divide(sizes):
     np.testing.assert_allclose(got, dense(f, {}), atol=1e-5)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_few_queries_on_a_cpu(case):
+    """Up to eight queries of a group: lanes of elements and of keys."""
+    attrs, extras = CASES[case]
+    few = {
+        k: (kind, tuple(2 if n == S and x == 2 else n for x, n in enumerate(shape)))
+        for k, (kind, shape) in extras.items()
+    }
+    for sizes in ((B, N, M, 2, T, H, 6), (B, N, M, 2, T, 12, 80)):
+        g = build(attrs, few, sizes)
+        f = feeds(g)
+        (got,) = tec.compile(g, target="llvm", cache=False).run(f)
+        np.testing.assert_allclose(got, dense(f, attrs), atol=1e-5)
+
+
+def test_one_query_and_a_long_cache():
+    g = build({"right": 0, "offset": 299}, {}, (1, 4, 2, 1, 300, 64, 64))
+    f = feeds(g)
+    (got,) = tec.compile(g, target="llvm", cache=False).run(f)
+    np.testing.assert_allclose(got, dense(f, {"right": 0, "offset": 299}), atol=1e-5)
+
+
 def test_every_choice_on_a_cpu():
     g = build({"right": 0, "offset": 6}, {}, (1, 2, 2, 20, 26, 7, 9))
     f = feeds(g)
