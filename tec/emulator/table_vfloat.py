@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from .asmparse import Inst
+from .division import rounded_once
 from .ops import BITS, Ops
 from .table import compare, custom, valu
 from .table_salu import f32_to_int
@@ -380,43 +381,8 @@ def _div_fmas(w: Wave, t: str, a: str, b: str, c: str) -> str:
         wide = o.fma("f64", *[o.fpext("f32", "f64", x) for x in (a, b, c)])
         scaled = o.cast("fptrunc", "f64", "f32", o.bin("fmul", "f64", wide, o.fpext("f32", "f64", factor)))
     else:
-        scaled = _rounded_once(o, a, b, c, o.bin("fmul", t, value, factor))
+        scaled = rounded_once(o, a, b, c, o.bin("fmul", t, value, factor))
     return o.select(vcc, t, scaled, value)
-
-
-def _rounded_once(o: Ops, a: str, b: str, c: str, scaled: str) -> str:
-    """`scaled`, fma(a, b, c) / 2**128 in f64, as one rounding gives it where it is denormal.
-
-    Two roundings differ from one where the first lands halfway between two denormals and was not exact: the sign of its error
-    then says to which side. The error is that of Boldo and Muller, "Exact and approximated error of the FMA" (IEEE TC, 2011), worked out
-    2**512 higher up, where no part of it is lost.
-    """
-
-    def f(op: str, x: str, y: str) -> str:
-        return o.bin(op, "f64", x, y)
-
-    def two_sum(x: str, y: str) -> tuple[str, str]:
-        s = f("fadd", x, y)
-        v = f("fsub", s, x)
-        return s, f("fadd", f("fsub", x, f("fsub", s, v)), f("fsub", y, v))
-
-    zero, lift = o.const("f64", 0.0), o.const("f64", 2.0**512)
-    a, c = f("fmul", a, lift), f("fmul", c, lift)
-    value = o.fma("f64", a, b, c)
-    high = f("fmul", a, b)
-    low = o.fma("f64", a, b, o.fneg("f64", high))
-    first, rest = two_sum(c, low)
-    second, middle = two_sum(high, first)
-    error = f("fadd", f("fadd", f("fsub", second, value), middle), rest)
-    gap = f("fsub", value, f("fmul", scaled, o.const("f64", 2.0**640)))  # what the second rounding left out
-    tie = o.fcmp("oeq", "f64", o.call("fabs", "f64", gap), o.const("f64", 2.0 ** (640 - 1075)))
-    onward = o.or_(
-        o.and_(o.fcmp("ogt", "f64", gap, zero), o.fcmp("ogt", "f64", error, zero), "i1"),
-        o.and_(o.fcmp("olt", "f64", gap, zero), o.fcmp("olt", "f64", error, zero), "i1"),
-        "i1",
-    )
-    least = o.call("copysign", "f64", o.const("f64", 2.0**-1074), gap)
-    return o.select(o.and_(tie, onward, "i1"), "f64", f("fadd", scaled, least), scaled)
 
 
 valu("v_div_fmas_f32", "f32 = f32 f32 f32", lambda w, a, b, c: _div_fmas(w, "f32", a, b, c), wave=True)

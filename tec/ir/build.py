@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from ..errors import ExprError
 from . import expr as E
+from . import expr_ops
 from .convert import (
     cast as cast,
     const as const,
@@ -430,3 +432,6 @@ def access_ptr(buffer: Any, access_mask: str | int = "rw", offset: Any = 0) -> E
     idx = [const(0) for _ in buffer.shape] or [const(0)]
     first = E.BufferLoad(buffer, tuple(idx))
     return E.Call("access_ptr", (first, convert(offset)), "handle", {"rw": rw})
+
+
+expr_ops._build = sys.modules[__name__]  # Expr's operators call these

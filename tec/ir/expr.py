@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Loc
-from . import expr_ops
 from .dtype import dtype_info, with_lanes
 from .expr_ops import ExprOps as ExprOps
 
@@ -401,8 +400,3 @@ class TensorRead(Expr):
 
     def __post_init__(self) -> None:
         self.dtype = self.tensor.dtype
-
-
-from . import build as _build  # noqa: E402  (see expr_ops)
-
-expr_ops._build = _build

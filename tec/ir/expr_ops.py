@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ExprError
 
-_build: Any = None  # tec.ir.build, put here by tec.ir.expr: the operators need the builders, which need the classes
+_build: Any = None  # tec.ir.build, put here by it: the operators need the builders, which need the classes
 
 
 class ExprOps:

@@ -1,0 +1,110 @@
+"""The house stays in order: short files, functions that fit on a screen, no circles between files."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import networkx as nx
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = {
+    p.relative_to(ROOT).as_posix(): p.read_text("utf-8")
+    for base in ("tec", "frontends")
+    for p in sorted((ROOT / base).rglob("*.py"))
+}
+TREES = {name: ast.parse(text) for name, text in FILES.items()}
+
+LINES, FUNCTION_LINES = 500, 60
+# Longer ones, how long they may become, and why.
+LONG_FILES = {
+    "tec/ops/dims.py": (640, "one normal form of sizes and the proofs about it"),
+}
+_LLVM = "the text of one LLVM function, which is read from top to bottom"
+_KERNEL = "one te program, whose steps share their tensors"
+LONG_FUNCTIONS = {
+    "tec/emulator/support_race.py:slow_function": (210, _LLVM),
+    "tec/emulator/support_race.py:race_function": (175, _LLVM),
+    "tec/emulator/support_run.py:run_function": (175, _LLVM),
+    "tec/emulator/support_track.py:measure_functions": (155, _LLVM),
+    "tec/emulator/support_memory.py:check_function": (100, _LLVM),
+    "tec/emulator/support_memory.py:resolve": (85, _LLVM),
+    "tec/emulator/support_atomics.py:atomic_function": (90, _LLVM),
+    "tec/emulator/translation.py:finish": (80, _LLVM),
+    "tec/emulator/matrix.py:mfma_function": (65, _LLVM),
+    "tec/emulator/loops.py:run_loop": (75, _LLVM),
+    "tec/emulator/launch.py:_execute": (75, "one launch from arguments to results, with what it must put back"),
+    "tec/runtime/elfobject.py:link_object": (95, "the layout of one ELF file in its order"),
+    "tec/codegen/elfwriter.py:_assemble": (65, "the layout of one ELF file in its order"),
+    "tec/codegen/elfwriter.py:_write": (65, "the layout of one ELF file in its order"),
+    "tec/runtime/function.py:_make_cpu_call": (90, "closures over what a call needs, so that a call looks up nothing"),
+    "tec/runtime/function.py:_make_gpu_call": (75, "closures over what a call needs, so that a call looks up nothing"),
+    "tec/te/intrin.py:_intrins": (85, "closures over one matrix instruction"),
+    "tec/te/extern.py:decl_tensor_intrin": (65, "its checks, each with its message"),
+    "tec/target/target.py:__post_init__": (75, "the checks of a target's options, each with its message"),
+    "tec/choices/scatters.py:_in_loops": (80, _KERNEL),
+    "tec/choices/sorts.py:_running": (75, _KERNEL),
+    "tec/choices/sorts.py:_heaps": (75, _KERNEL),
+    "tec/choices/sorts.py:body": (65, _KERNEL),
+    "tec/graph/passes/fold_scale.py:fold_scale": (65, "one pattern and what it becomes"),
+    "tec/ir/printer.py:stmt": (66, "one branch for each statement"),
+    "tec/notebook.py:nest_svg": (70, "one picture"),
+    "tec/cli/html.py:roofline_svg": (65, "one picture"),
+    "tec/cli/bench.py:command": (70, "a command's options and its steps"),
+}
+
+
+def test_files_are_short():
+    over = {name: n for name, text in FILES.items() if (n := text.count("\n")) > LONG_FILES.get(name, (LINES,))[0]}
+    assert not over, f"more than {LINES} lines; part them by what they hold: {over}"
+
+
+def test_functions_fit_on_a_screen():
+    over = {}
+    for name, tree in TREES.items():
+        for f in ast.walk(tree):
+            if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                key, n = f"{name}:{f.name}", (f.end_lineno or 0) - f.lineno + 1
+                if n > LONG_FUNCTIONS.get(key, (FUNCTION_LINES,))[0]:
+                    over[key] = n
+    assert not over, f"more than {FUNCTION_LINES} lines: {over}"
+
+
+def test_exceptions_are_of_things_that_are_there():
+    names = {f"{name}:{f.name}" for name, t in TREES.items() for f in ast.walk(t) if isinstance(f, ast.FunctionDef)}
+    assert set(LONG_FUNCTIONS) <= names and set(LONG_FILES) <= set(FILES)
+
+
+def module_of(name: str) -> str:
+    return name.removeprefix("frontends/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Those that run when the module is imported; not those for type hints."""
+    for s in body:
+        if isinstance(s, (ast.Import, ast.ImportFrom)):
+            yield s
+        elif isinstance(s, ast.If):
+            yield from imports([] if "TYPE_CHECKING" in ast.unparse(s.test) else s.body)
+            yield from imports(s.orelse)
+        elif isinstance(s, ast.Try):
+            yield from imports([*s.body, *(x for h in s.handlers for x in h.body), *s.orelse, *s.finalbody])
+
+
+def test_no_circles_between_files():
+    modules = {module_of(name): name for name in FILES}
+    graph: nx.DiGraph = nx.DiGraph()
+    for module, name in modules.items():
+        package = module if name.endswith("__init__.py") else module.rpartition(".")[0]
+        for s in imports(TREES[name].body):
+            if isinstance(s, ast.Import):
+                found = [a.name for a in s.names]
+            else:
+                parts = package.split(".")
+                above = parts[: len(parts) - s.level + 1] if s.level else []
+                base = ".".join([*above, *([s.module] if s.module else [])])
+                found = [full if (full := f"{base}.{a.name}") in modules else base for a in s.names]
+            graph.add_edges_from((module, m) for m in found if m in modules and m != module)
+    circles = [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1]
+    assert len(graph) > 200 and not circles, circles
