@@ -58,9 +58,9 @@ class Layout:
         self._slots()
         self._alias_sizes()
         self.shapes = {n: [self.table.row(e) for e in v.shape] for n, v in plan.values.items()}
-        self._guards = [self.table.row(g.size) for g in plan.guards]
+        self._guards = np.array([self.table.row(g.size) for g in plan.guards], np.int64)
         counted = [n for n, v in plan.values.items() if not all(isinstance(e, int) for e in v.shape)]
-        self._counted = [self._bytes[self.names[n]] for n in counted]
+        self._counted = np.array([self._bytes[self.names[n]] for n in counted], np.int64)
         self._widths = np.array([itemsize(plan.values[n].dtype) for n in counted], np.int64)
         self._calls(signature)
         self._stride_rows = {n: [self.table.row_of(x) for x in s] for n in plan.values if (s := self._strides(n))}
@@ -292,25 +292,30 @@ class Layout:
 
     def _check(self, numbers: Any, env: Mapping[str, int]) -> None:
         """What the code was compiled under, and that places in every value are 32-bit numbers."""
-        given = ", ".join(f"{n} = {v}" for n, v in env.items())
         hint = "compile with these sizes bound: shapes={name: size}"
-        if self._guards and numbers[self._guards].min() < 0:
+        if len(self._guards) and numbers[self._guards].min() < 0:
             guard = next(g for g, r in zip(self.plan.guards, self._guards) if numbers[r] < 0)
-            raise ArgumentError(f"the network was compiled for sizes with {guard.what}, not for {given}", hint=hint)
+            raise ArgumentError(
+                f"the network was compiled for sizes with {guard.what}, not for {_text(env)}", hint=hint
+            )
         if len(self._zero_rows) and numbers[self._zero_rows].any():
             raise damaged(next(what for r, what in self._zeros if numbers[r]))
         if len(self._inside_rows) and numbers[self._inside_rows].min() < 0:
             raise damaged(next(what for r, what in self._inside if numbers[r] < 0))
         if len(self._aligned) and (numbers[self._aligned] & (ALIGN - 1)).any():
             raise damaged("a value begins between two multiples of the alignment")
-        if self._counted:
+        if len(self._counted):
             counts = numbers[self._counted] // self._widths
             if counts.max() >= _INT32 or counts.min() < 0:
                 at = int(np.argmax((counts >= _INT32) | (counts < 0)))
                 name = next(n for n in self.plan.values if self._bytes[self.names[n]] == self._counted[at])
                 raise ArgumentError(
-                    f"with {given} value {name!r} has {int(counts[at])} elements; a network with symbolic sizes takes fewer than {_INT32}",
+                    f"with {_text(env)} value {name!r} has {int(counts[at])} elements; a network with symbolic sizes takes fewer than {_INT32}",
                     hint=hint,
                 )
         if len(self._narrow) and np.abs(numbers[self._narrow]).max() >= _INT32:
-            raise ArgumentError(f"with {given} a size is past 32 bits", hint=hint)
+            raise ArgumentError(f"with {_text(env)} a size is past 32 bits", hint=hint)
+
+
+def _text(env: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} = {v}" for n, v in env.items())
