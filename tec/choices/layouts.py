@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from ..ops.dims import typical
 from ..ops.layouts import Layout, plain, space
 from ..ops.matmul import accumulator
 from ..ops.registry import TensorType
@@ -21,6 +22,8 @@ from ..te import intrin
 _FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
 _MOST_MERGED = 8  # groups that are computed as one, mostly zeros, so that they fill a block: vectors are worth as much
 _FILL = 4  # channels that come from NCHW are filled up to a multiple: 8- and 16-byte accesses stay within a tap
+_LEAST_PACKED = 1 << 14  # elements of B from which on panels pay
+FEW_ROWS = 8  # products with fewer rows or columns are sums, an output a thread or a work-group
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -78,3 +81,30 @@ def _blocked(
     if groups == 1 and w.shape[1] <= _FEW_CHANNELS and blocked not in lies:
         return Convolution(plain(x.ndim), Layout(f"OI{axes}{block}o"), blocked, dtype=acc)
     return Convolution(blocked, Layout(f"OI{axes}{block}i{block}o"), blocked, merged=merged, dtype=acc)
+
+
+@dataclass(frozen=True)
+class Product:
+    """Layouts of a product's constant operands; None: as they are."""
+
+    a: Layout | None
+    b: Layout | None
+
+
+def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs: dict[str, Any]) -> Product:
+    """The layouts that a product's operands are best read in, were they constant.
+
+    GPU: a matrix unit takes its elements along the sum; so an operand passes through shared memory in 16-byte pieces, and a product of few rows reads
+    whole cache lines. Without a matrix unit for the type, large products stay as they are: their columns are read side by side. CPU: B of a large
+    product in panels, each of which is one stream of memory for a register tile, where a row-major B has a page of its own for every k (one row times
+    256 x 1024 takes a third of the time); B of a small one as rows.
+    """
+    if target.is_gpu:
+        is_thin = min(map(typical, out.shape[-2:])) < FEW_ROWS
+        along = a.dtype in {i.in_dtype for i in intrin.shapes(target)} or is_thin
+        return Product(Layout("MK"), Layout("NK")) if along else Product(None, None)
+    lanes, n = max(4, target.vector_bytes // 4), out.shape[-1]
+    small = b.ndim != 2 or b.size < _LEAST_PACKED or n < lanes
+    if a.dtype != "float32" or small or attrs.get("transpose_a"):
+        return Product(None, Layout("KN"))
+    return Product(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n"))

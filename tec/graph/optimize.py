@@ -1,7 +1,7 @@
 """Graph passes, one a file: each takes a Graph and gives a Graph. `PASSES` is the list, in order, the same for every target.
 
-A pass that a target has no use for says so by a capability (`needs`): which layout convolutions and constant operands take is a matter of whether work
-is spread over a GPU's threads or over vectors of a few cores.
+What differs between targets is what their templates answer (`tec.choices.layouts`: which layout a convolution's image or a constant operand takes) and
+which instructions they have (`te.intrin`).
 """
 
 from __future__ import annotations
@@ -15,19 +15,10 @@ from .graph import Graph
 
 @dataclass(frozen=True)
 class Pass:
-    """One step: `run(graph, target, dtype)`, where `needs(target, dtype)` holds."""
+    """One step: `run(graph, target, dtype)`."""
 
     name: str
     run: Callable[[Graph, Target, str | None], Graph]
-    needs: Callable[[Target, str | None], bool] = lambda target, dtype: True
-
-
-def _gpu(target: Target, dtype: str | None) -> bool:
-    return target.is_gpu
-
-
-def _cpu(target: Target, dtype: str | None) -> bool:
-    return not target.is_gpu
 
 
 def passes() -> tuple[Pass, ...]:
@@ -40,10 +31,9 @@ def passes() -> tuple[Pass, ...]:
     from .passes.images import signals_as_images
     from .passes.layout import choose_layouts
     from .passes.mixed_precision import mixed_precision
-    from .passes.packed import pack_weights
     from .passes.split_concat import split_concat
     from .passes.views import move_views
-    from .passes.weights import transpose_weights
+    from .passes.weights import order_weights
 
     clean = Pass("dead_code", lambda g, t, d: dead_code(g))
     return (
@@ -56,11 +46,10 @@ def passes() -> tuple[Pass, ...]:
         clean,
         Pass("move_views", lambda g, t, d: move_views(g, t)),
         clean,
-        Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d or ""), lambda t, d: d is not None),
+        Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g)),
-        Pass("byte_products", lambda g, t, d: byte_products(g, t), _gpu),
-        Pass("transpose_weights", lambda g, t, d: transpose_weights(g, t), _gpu),
-        Pass("pack_weights", lambda g, t, d: pack_weights(g, t), _cpu),
+        Pass("byte_products", lambda g, t, d: byte_products(g, t)),
+        Pass("order_weights", lambda g, t, d: order_weights(g, t)),
         Pass("choose_layouts", lambda g, t, d: choose_layouts(g, t)),
         clean,
     )
@@ -69,6 +58,5 @@ def passes() -> tuple[Pass, ...]:
 def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
     """All graph passes for a target; `dtype` "float16" asks for mixed precision."""
     for p in passes():
-        if p.needs(target, dtype):
-            graph = p.run(graph, target, dtype)
+        graph = p.run(graph, target, dtype)
     return graph

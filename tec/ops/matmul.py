@@ -9,6 +9,7 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .contraction import Contraction, Operand, piece_elems
+from .layouts import Layout
 from .registry import COMPLEX, SUMS, Attrs, TensorType, broadcast_index, broadcast_shapes, fail, register, static_shape
 from .views import apply_steps, contiguous_run, viewed_type
 
@@ -22,6 +23,7 @@ def accumulator(dtype: str, other: str | None = None) -> str:
 
 def _matmul_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     a, b = (viewed_type(t, attrs.get(key, ())) for t, key in zip(types, ("view_a", "view_b")))
+    b = _plain_b(b, attrs)
     ta, tb = attrs.get("transpose_a", False), attrs.get("transpose_b", False)
     if a.ndim < 2 or b.ndim < 2:
         raise fail(f"matmul of {a} and {b}: at least two dimensions each")
@@ -34,6 +36,18 @@ def _matmul_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n))]
 
 
+def _plain_b(b: TensorType, attrs: Attrs) -> TensorType:
+    """The second operand as a matrix [k, n], where it lies otherwise."""
+    layout: Layout | None = attrs.get("layout_b")
+    if layout is None:
+        return b
+    sizes = layout.sizes(b.shape) if b.ndim == len(layout.dims) else {}
+    full, columns, block = sizes.get("N", 0), attrs["columns"], layout.blocks.get("n", 1)
+    if not full - block < columns <= full:
+        raise fail(f"{b} does not lie as {layout} with {columns} columns")
+    return TensorType(b.dtype, (sizes["K"], columns))
+
+
 def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
     return (
         2 * outs[0].size * viewed_type(types[0], attrs.get("view_a", ())).shape[-2 if attrs.get("transpose_a") else -1]
@@ -43,7 +57,8 @@ def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs
 @register("matmul", COMPLEX, _matmul_type, flops=_flops, traits=[SUMS])
 def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Products of the last two dimensions; `transpose_a`, `transpose_b`; `out_dtype`. 16-bit floats and bytes accumulate in 32 bits.
-    `view_a`, `view_b`: steps (tec/ops/views.py) through which an operand is read."""
+    `view_a`, `view_b`: steps (tec/ops/views.py) through which an operand is read. `layout_b`: how the second operand lies where that is not rows (panels,
+    NK32n), of which `columns` are real."""
     runs: list[Any] = []
     operands = []
     for x, key in zip(inputs, ("view_a", "view_b")):
@@ -55,6 +70,7 @@ def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
     out = outputs[0]
     ta, tb = attrs.get("transpose_a", False), attrs.get("transpose_b", False)
     shape_a, shape_b = static_shape(a), static_shape(b)
+    layout: Layout | None = attrs.get("layout_b")
     acc, depth = accumulator(a.dtype), shape_a[-2 if ta else -1]
     k = te.reduce_axis((0, depth), "k")
 
@@ -62,43 +78,20 @@ def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
         return a(*broadcast_index(shape_a[:-2], batch), *((k, m) if ta else (m, k)))
 
     def right(batch: Any, n: Any, k: Any) -> Any:
+        if layout is not None:
+            return b(*layout.index({"N": n, "K": k}, {}))
         return b(*broadcast_index(shape_b[:-2], batch), *((n, k) if tb else (k, n)))
 
     def body(*i: Any) -> Any:
         *batch, m, n = i
         return te.sum(left(batch, m, k).astype(acc) * right(batch, n, k).astype(acc), axis=k)
 
-    c = te.compute(out.shape, body, name="matmul", tag="matmul")
+    block = {"block": layout.blocks["n"]} if layout is not None else {}
+    c = te.compute(out.shape, body, name="matmul", tag="matmul", attrs=block)
     made = c if acc == out.dtype else te.compute(out.shape, lambda *i: c(*i).astype(out.dtype), name="matmul_cast")
     *lead, m, n = out.shape
     sides = Operand(left, a.dtype, not ta, runs[0]), Operand(right, b.dtype, tb, runs[1])
     return Contraction(tuple(lead), m, n, depth, *sides, acc, out.dtype, few_is_thin=True).carried(made)
-
-
-def _packed_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
-    a, b = types
-    panels, k, block = b.shape
-    columns = attrs["columns"]
-    if a.ndim < 2 or a.shape[-1] != k or a.dtype != b.dtype or not (panels - 1) * block < columns <= panels * block:
-        raise fail(f"product of {a} and panels {b} with {columns} columns")
-    return [TensorType(a.dtype, (*a.shape[:-1], columns))]
-
-
-def _packed_flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
-    return 2 * outs[0].size * types[1].shape[1]
-
-
-@register("matmul_packed", COMPLEX, _packed_type, flops=_packed_flops)
-def _matmul_packed(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """Products of rows with B in panels (columns / block, k, block), the last filled up; `columns`: the real ones."""
-    a, b = inputs
-    _, depth, block = static_shape(b)
-    k = te.reduce_axis((0, depth), "k")
-    y = te.compute(
-        outputs[0].shape, lambda *i: te.sum(a(*i[:-1], k) * b(i[-1] // block, k, i[-1] % block), axis=k),
-        name="matmul", tag="matmul", attrs={"block": block},
-    )  # fmt: skip
-    return [y]
 
 
 # ---- einsum

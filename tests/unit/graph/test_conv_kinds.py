@@ -142,3 +142,62 @@ def test_signals_on_a_gpu(mcpu: str, dtype: str) -> None:
     y = conv(g, x, numbers(dtype, 16, 16, 3), before=(1,), after=(1,))
     g.set_outputs(g.add("relu", [y], {}))
     check(g, numbers(dtype, 1, 16, 40), f"rocm -mcpu={mcpu}", tec.rocm_emu(mcpu))
+
+
+VOLUMES = [
+    ((1, 16, 5, 6, 7), (32, 16, 3, 3, 3), {"before": (1, 1, 1), "after": (1, 1, 1)}),
+    ((2, 3, 5, 6, 7), (18, 3, 3, 2, 3), {"strides": (2, 1, 2), "before": (1, 0, 2), "after": (0, 1, 1)}),
+    ((1, 16, 4, 6, 7), (16, 1, 3, 3, 3), {"groups": 16, "dilations": (1, 2, 1), "before": (1, 2, 1), "after": (1, 2, 1)}),
+    ((1, 32, 3, 5, 6), (32, 8, 1, 3, 3), {"groups": 4}),
+]  # fmt: skip
+
+
+def volumes(shape: Any, weights: Any, attrs: dict[str, Any], dtype: str = "float32") -> Graph:
+    """A convolution, a bias, relu, a residual sum, and both poolings."""
+    g = Graph()
+    x = g.input("x", dtype, shape)
+    y = conv(g, x, numbers(dtype, *weights), **attrs)
+    (b,) = g.add("add", [y, g.constant(numbers(dtype, weights[0], 1, 1, 1), "b")], {})
+    (r,) = g.add("relu", [b], {})
+    (s,) = g.add("add", [r, y], {})
+    window = {"kernel": (1, 2, 2), "strides": (1,) * 3, "dilations": (1,) * 3, "before": (0, 1, 0), "after": (0, 0, 1)}
+    space = tuple(n + p - k + 1 for n, p, k in zip(y.shape[2:], (0, 1, 1), window["kernel"]))
+    (m,) = g.add("max_pool", [s], {**window, "out_space": space})
+    (a,) = g.add("avg_pool", [s], {**window, "out_space": space, "include_pad": True})
+    g.set_outputs([s, m, a])
+    return g
+
+
+@pytest.mark.parametrize("target", CPUS)
+@pytest.mark.parametrize("shape,weights,attrs", VOLUMES, ids=str)
+def test_volumes(shape: Any, weights: Any, attrs: dict[str, Any], target: str) -> None:
+    g = volumes(shape, weights, attrs)
+    check(g, numbers("float32", *shape), target)
+    made = [n.outputs[0].layout for n in optimize(g, Target(target)).nodes if n.op in ("conv", "max_pool", "avg_pool")]
+    assert len(made) == 3 and all(x is not None and x.name.startswith("NCDHW") and x.blocks for x in made)
+
+
+@pytest.mark.parametrize("mcpu,dtype,layout", [("gfx942", "float16", "(NDHW)C"), ("gfx1100", "float32", "NC(DHW)")])
+def test_volumes_on_a_gpu(mcpu: str, dtype: str, layout: str) -> None:
+    shape = (1, 8, 3, 5, 6)
+    g = volumes(shape, (16, 8, 3, 3, 3), {"before": (1, 1, 1), "after": (1, 1, 1)}, dtype)
+    nodes = optimize(g, Target(f"rocm -mcpu={mcpu}")).nodes
+    assert [str(n.outputs[0].layout) for n in nodes if n.op == "conv"] == [layout]
+    check(g, numbers(dtype, *shape), f"rocm -mcpu={mcpu}", tec.rocm_emu(mcpu))
+
+
+def test_averages_stay_in_the_layout_of_convolutions() -> None:
+    """Padding counts or not, and channels fill up a block; no relayout stands between the convolution and the pooling."""
+    for target in ("llvm", "rocm -mcpu=gfx942"):
+        g = Graph()
+        x = g.input("x", "float32", (2, 4, 7, 6))
+        y = conv(g, x, numbers("float32", 5, 4, 3, 3), before=(1, 1), after=(1, 1))
+        window = {"kernel": (2, 2), "strides": (1, 1), "dilations": (1, 1), "before": (1, 0), "after": (0, 1)}
+        for include in (True, False):
+            (p,) = g.add("avg_pool", [y], {**window, "out_space": (7, 6), "include_pad": include})
+            (y,) = g.add("lp_pool", [p], {**window, "out_space": (7, 6), "p": 1})
+        g.set_outputs([y])
+        made = optimize(g, Target(target))
+        assert [n.op for n in made.nodes if n.op not in ("transform_layout",)] == ["conv", *("avg_pool", "lp_pool") * 2]
+        feeds = {"x": numbers("float32", 2, 4, 7, 6)}
+        np.testing.assert_allclose(run_graph(made, feeds)[0], run_graph(g, feeds)[0], rtol=1e-5, atol=1e-5)

@@ -6,7 +6,7 @@ import pytest
 import tec
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
-from tec.graph.passes.packed import pack_weights
+from tec.graph.passes.weights import order_weights
 from tests.unit.graph.random_graphs import random_graph
 
 HOST = tec.Target("llvm")
@@ -28,17 +28,17 @@ def product(m, k, n, transpose_b=False, batch=(), dtype="float32"):
 
 
 @pytest.mark.parametrize("m,k,n,op", [
-    (8, 300, 8 * LANES, "matmul_packed"), (9, 500, 3 * LANES, "matmul_packed"), (5, 999, 2 * LANES + 5, "matmul_packed"),
-    (1, 600, 8 * LANES, "matmul_packed"), (32, 8, 16, "matmul"), (7, 5000, LANES - 1, "matmul"),
+    (8, 300, 8 * LANES, "panels"), (9, 500, 3 * LANES, "panels"), (5, 999, 2 * LANES + 5, "panels"),
+    (1, 600, 8 * LANES, "panels"), (32, 8, 16, "rows"), (7, 5000, LANES - 1, "rows"),
 ])  # fmt: skip
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_packed(m, k, n, op, transpose_b):
     g = product(m, k, n, transpose_b)
-    after = pack_weights(g, HOST)
+    after = order_weights(g, HOST)
     after.check()
     node = after.nodes[0]
-    assert node.op == op and not node.attrs.get("transpose_b")
-    if op == "matmul_packed":
+    assert ("layout_b" in node.attrs) == (op == "panels") and not node.attrs.get("transpose_b")
+    if op == "panels":
         panels, depth, block = node.inputs[1].shape
         assert depth == k and block % LANES == 0 and panels * block >= n > (panels - 1) * block
     feeds = {"x": num(m, k)}
@@ -52,20 +52,20 @@ def test_one_weight_is_packed_once():
     g = Graph()
     w = g.constant(num(256, 8 * LANES))
     g.set_outputs([g.add("matmul", [g.input(n, "float32", (8, 256)), w])[0] for n in "xy"])
-    assert len(pack_weights(g, HOST).constants()) == 1
+    assert len(order_weights(g, HOST).constants()) == 1
 
 
 def test_other_types_and_computed_weights_stay():
     g = product(8, 300, 64, dtype="float64")
-    assert [n.op for n in pack_weights(g, HOST).nodes] == ["matmul", "add"]
+    assert [n.op for n in order_weights(g, HOST).nodes] == ["matmul", "add"]
     g = Graph()
     g.set_outputs(g.add("matmul", [g.input("x", "float32", (8, 300)), g.input("y", "float32", (300, 64))]))
-    assert [n.op for n in pack_weights(g, HOST).nodes] == ["matmul"]
+    assert [n.op for n in order_weights(g, HOST).nodes] == ["matmul"]
 
 
 def test_several_matrices_are_packed_as_rows():
     g = product(8, 300, 4 * LANES, batch=(3,))
-    node = next(n for n in optimize(g, HOST).nodes if n.op == "matmul_packed")
+    node = next(n for n in optimize(g, HOST).nodes if "layout_b" in n.attrs)
     assert node.outputs[0].shape == (24, 4 * LANES)
     x = num(3, 8, 300)
     (got,) = tec.compile(g, target="llvm", cache=False).run({"x": x})
@@ -74,7 +74,7 @@ def test_several_matrices_are_packed_as_rows():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_graphs_stay_well_formed(seed):
-    pack_weights(random_graph(seed), HOST).check()
+    order_weights(random_graph(seed), HOST).check()
 
 
 def test_keys_of_attention_are_not_gathered_on_the_cpu():

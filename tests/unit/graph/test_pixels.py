@@ -12,7 +12,7 @@ from tec.graph.optimize import optimize
 from tec.graph.passes.fuse import fuse
 from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.mixed_precision import mixed_precision
-from tec.graph.passes.weights import transpose_weights
+from tec.graph.passes.weights import order_weights
 from tests.unit.graph.random_graphs import conv_attrs, feed, random_graph
 
 GFX942 = tec.Target("rocm -mcpu=gfx942")
@@ -44,7 +44,7 @@ def same(before, after, rtol=1e-4):
 @pytest.mark.parametrize("seed", range(12))
 def test_random_graphs_mean_the_same(seed):
     same(random_graph(seed), choose_layouts(random_graph(seed), GFX942))
-    same(random_graph(seed), transpose_weights(random_graph(seed), GFX942))
+    same(random_graph(seed), order_weights(random_graph(seed), GFX942))
 
 
 SHAPES = [
@@ -122,14 +122,14 @@ def product(dtype, m, k, n, const_b=True, **attrs):
 ])  # fmt: skip
 def test_constant_weights_are_stored_along_the_sum(target, dtype, m, turned):
     g = product(dtype, m, 40, 24)
-    after = transpose_weights(g, target)
+    after = order_weights(g, target)
     (node,) = after.nodes
     assert bool(node.attrs.get("transpose_b")) == turned
     assert node.inputs[1].shape == ((24, 40) if turned else (40, 24))
     same(g, after, 1e-2 if dtype == "float16" else 1e-4)
     again = product(dtype, m, 40, 24, transpose_b=True)
-    assert transpose_weights(again, target).nodes[0].inputs[1].shape == (24, 40)
-    assert transpose_weights(product(dtype, m, 40, 24, const_b=False), target).nodes[0].attrs == {}
+    assert order_weights(again, target).nodes[0].inputs[1].shape == (24, 40)
+    assert order_weights(product(dtype, m, 40, 24, const_b=False), target).nodes[0].attrs == {}
 
 
 def test_one_weight_of_two_products_is_turned_once():
@@ -137,7 +137,7 @@ def test_one_weight_of_two_products_is_turned_once():
     w = const(g, (40, 24))
     a, b = (g.add("matmul", [g.input(n, "float32", (32, 40)), w])[0] for n in "xy")
     g.set_outputs([a, b])
-    after = transpose_weights(g, GFX942)
+    after = order_weights(g, GFX942)
     assert len(after.constants()) == 1
 
 
