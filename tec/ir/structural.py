@@ -15,6 +15,7 @@ from . import expr as E
 from . import stmt as S
 from .buffer import Buffer
 from .func import Func, IRModule
+from .schema import EXPRS, STMTS, compared
 
 _LEAVES = (str, bytes, bool, int, float, type(None))
 
@@ -38,20 +39,11 @@ def flat_stmts(s: S.Stmt) -> list[S.Stmt]:
     return [s]
 
 
-# Fields in order, for nodes that bind nothing.
+# What tells two nodes apart, for those that bind nothing and say nothing in two ways.
+_OWN_WAY = (E.Var, E.FloatImm, E.Let, E.Call, E.Reduce, S.Seq, S.For, S.LetStmt, S.Alloc, S.AllReduce)
 _FIELDS: dict[type, tuple[str, ...]] = {
-    **dict.fromkeys(
-        (E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or),
-        ("a", "b"),
-    ),
-    E.IntImm: ("value", "dtype"), E.StringImm: ("value",), E.Not: ("a",), E.Select: ("cond", "a", "b"),
-    E.Cast: ("dtype", "value"), E.Call: ("op", "dtype", "args", "attrs"), E.BufferLoad: ("buffer", "indices", "predicate"),
-    E.Ramp: ("lanes", "base", "stride"), E.Broadcast: ("lanes", "value"), E.Shuffle: ("indices", "vectors"),
-    E.TensorRead: ("tensor", "indices"), E.Range: ("min", "extent"), E.IterVar: ("var", "dom", "kind", "thread_tag"),
-    S.BufferStore: ("buffer", "indices", "value", "predicate"), S.While: ("cond", "body"),
-    S.IfThenElse: ("cond", "then", "orelse"), S.Attr: ("note", "body"), S.Assert: ("cond", "message"),
-    S.Evaluate: ("value",),
-}  # fmt: skip
+    cls: compared(cls) for cls in (*EXPRS, *STMTS, E.Range, E.IterVar) if cls not in _OWN_WAY
+}
 
 
 def _float_key(x: float, dtype: str) -> Any:

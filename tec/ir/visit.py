@@ -14,94 +14,24 @@ from typing import Any
 from ..locks import fork_safe_lock
 from . import expr as E
 from . import stmt as S
+from .schema import EXPRS, STMTS, map_tuple, rebuilders
 
 ExprFn = Callable[[E.Expr], E.Expr]
 StmtFn = Callable[[S.Stmt], S.Stmt]
 
 
-def _map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
-    out = tuple([f(x) for x in items])
-    for x, y in zip(items, out):
-        if x is not y:
-            return out
-    return items
+_MAP: dict[type, Callable[[Any, ExprFn], E.Expr]] = rebuilders(EXPRS, {"expr": "f"})
 
 
-def _leaf(e: E.Expr, f: ExprFn) -> E.Expr:
-    return e
+def _seq(s: S.Seq, fs: StmtFn, fe: ExprFn) -> S.Stmt:
+    stmts = map_tuple(s.stmts, fs)
+    return s if stmts is s.stmts else S.seq(*stmts)
 
 
-def _binary(e: Any, f: ExprFn) -> E.Expr:
-    a, b = f(e.a), f(e.b)
-    out: E.Expr = e if a is e.a and b is e.b else type(e)(a, b)
-    return out
-
-
-def _not(e: E.Not, f: ExprFn) -> E.Expr:
-    a = f(e.a)
-    return e if a is e.a else E.Not(a)
-
-
-def _select(e: E.Select, f: ExprFn) -> E.Expr:
-    c, a, b = f(e.cond), f(e.a), f(e.b)
-    return e if c is e.cond and a is e.a and b is e.b else E.Select(c, a, b)
-
-
-def _cast(e: E.Cast, f: ExprFn) -> E.Expr:
-    v = f(e.value)
-    return e if v is e.value else E.Cast(e.dtype, v)
-
-
-def _let(e: E.Let, f: ExprFn) -> E.Expr:
-    v, b = f(e.value), f(e.body)
-    return e if v is e.value and b is e.body else E.Let(e.var, v, b)
-
-
-def _call(e: E.Call, f: ExprFn) -> E.Expr:
-    args = _map_tuple(e.args, f)
-    return e if args is e.args else E.Call(e.op, args, e.dtype, e.attrs)
-
-
-def _load(e: E.BufferLoad, f: ExprFn) -> E.Expr:
-    idx = _map_tuple(e.indices, f)
-    p = f(e.predicate) if e.predicate is not None else None
-    return e if idx is e.indices and p is e.predicate else E.BufferLoad(e.buffer, idx, p)
-
-
-def _ramp(e: E.Ramp, f: ExprFn) -> E.Expr:
-    b, s = f(e.base), f(e.stride)
-    return e if b is e.base and s is e.stride else E.Ramp(b, s, e.lanes)
-
-
-def _broadcast(e: E.Broadcast, f: ExprFn) -> E.Expr:
-    v = f(e.value)
-    return e if v is e.value else E.Broadcast(v, e.lanes)
-
-
-def _shuffle(e: E.Shuffle, f: ExprFn) -> E.Expr:
-    v = _map_tuple(e.vectors, f)
-    return e if v is e.vectors else E.Shuffle(v, e.indices)
-
-
-def _reduce(e: E.Reduce, f: ExprFn) -> E.Expr:
-    src, c, init = _map_tuple(e.source, f), f(e.condition), _map_tuple(e.init, f)
-    if src is e.source and c is e.condition and init is e.init:
-        return e
-    return E.Reduce(e.combiner, src, e.axis, c, e.value_index, init)
-
-
-def _read(e: E.TensorRead, f: ExprFn) -> E.Expr:
-    idx = _map_tuple(e.indices, f)
-    return e if idx is e.indices else E.TensorRead(e.tensor, idx)
-
-
-_MAP: dict[type, Callable[[Any, ExprFn], E.Expr]] = {
-    **dict.fromkeys((E.Var, E.IntImm, E.FloatImm, E.StringImm), _leaf),
-    **dict.fromkeys((E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max), _binary),
-    **dict.fromkeys((E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or), _binary),
-    E.Not: _not, E.Select: _select, E.Cast: _cast, E.Let: _let, E.Call: _call, E.BufferLoad: _load, E.Ramp: _ramp,
-    E.Broadcast: _broadcast, E.Shuffle: _shuffle, E.Reduce: _reduce, E.TensorRead: _read,
-}  # fmt: skip
+_MAP_STMT: dict[type, Callable[[Any, StmtFn, ExprFn], S.Stmt]] = {
+    **rebuilders(STMTS, {"stmt": "fs", "expr": "fe"}),
+    S.Seq: _seq,
+}
 
 
 def map_expr(e: E.Expr, f: ExprFn) -> E.Expr:
@@ -123,46 +53,10 @@ def children(e: E.Expr) -> tuple[E.Expr, ...]:
 
 def map_stmt(s: S.Stmt, fs: StmtFn, fe: ExprFn) -> S.Stmt:
     """`s` with `fs` applied to each direct child statement and `fe` to each direct expression."""
-    match s:
-        case S.BufferStore():
-            v, idx = fe(s.value), _map_tuple(s.indices, fe)
-            p = fe(s.predicate) if s.predicate is not None else None
-            same = v is s.value and idx is s.indices and p is s.predicate
-            return s if same else S.BufferStore(s.buffer, v, idx, p, s.loc)
-        case S.For():
-            lo, ext, body = fe(s.min), fe(s.extent), fs(s.body)
-            same = lo is s.min and ext is s.extent and body is s.body
-            return s if same else S.For(s.var, lo, ext, body, s.kind, s.thread, s.annotations)
-        case S.Seq():
-            stmts = _map_tuple(s.stmts, fs)
-            return s if stmts is s.stmts else S.seq(*stmts)
-        case S.IfThenElse():
-            c, t = fe(s.cond), fs(s.then)
-            e = fs(s.orelse) if s.orelse is not None else None
-            return s if c is s.cond and t is s.then and e is s.orelse else S.IfThenElse(c, t, e)
-        case S.LetStmt():
-            v, body = fe(s.value), fs(s.body)
-            return s if v is s.value and body is s.body else S.LetStmt(s.var, v, body)
-        case S.Alloc():
-            body = fs(s.body)
-            return s if body is s.body else S.Alloc(s.buffer, body, s.annotations)
-        case S.Attr():
-            body = fs(s.body)
-            return s if body is s.body else S.Attr(s.note, body)
-        case S.Evaluate():
-            v = fe(s.value)
-            return s if v is s.value else S.Evaluate(v)
-        case S.AllReduce():
-            vals, p = _map_tuple(s.values, fe), fe(s.predicate)
-            same = vals is s.values and p is s.predicate
-            return s if same else S.AllReduce(s.combiner, vals, p, s.dests, s.threads, s.loc)
-        case S.Assert():
-            c = fe(s.cond)
-            return s if c is s.cond else S.Assert(c, s.message)
-        case S.While():
-            c, body = fe(s.cond), fs(s.body)
-            return s if c is s.cond and body is s.body else S.While(c, body)
-    raise TypeError(f"not a statement: {type(s).__name__}")
+    rebuild = _MAP_STMT.get(type(s))
+    if rebuild is None:
+        raise TypeError(f"not a statement: {type(s).__name__}")
+    return rebuild(s, fs, fe)
 
 
 class Rewriter:

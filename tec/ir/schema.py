@@ -1,0 +1,96 @@
+"""What the nodes of the IR are made of, read off their declarations: which fields are expressions, statements, plain facts.
+
+A node class says it once, by the annotations of its fields. From here come the functions that rebuild a node from rewritten children
+(`tec.ir.visit`), written out for each shape of node so that no loop over fields is left in them, and what counts where two nodes are
+compared (`tec.ir.structural`). A new node needs neither.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any
+
+from . import expr as E
+from . import stmt as S
+
+# Annotation: what the field holds, and whether it is a tuple of them or may be None.
+_ROLES = {
+    "Expr": ("expr", "one"), "tuple[Expr, ...]": ("expr", "many"), "Expr | None": ("expr", "maybe"),
+    "Stmt": ("stmt", "one"), "tuple[Stmt, ...]": ("stmt", "many"), "Stmt | None": ("stmt", "maybe"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field that a node is made with. `holds`: "expr", "stmt" or "fact"; `how`: "one", "many" (a tuple) or "maybe" (or None)."""
+
+    name: str
+    holds: str = "fact"
+    how: str = "one"
+
+
+@cache
+def fields_of(cls: type) -> tuple[Field, ...]:
+    """The fields that `cls` is made with, in the order of its constructor."""
+    if not is_dataclass(cls):  # arithmetic and comparisons: operands alone
+        return tuple(Field(name, "expr") for name in cls.__match_args__)  # type: ignore[attr-defined]
+    return tuple(Field(f.name, *_ROLES.get(str(f.type), ("fact",))) for f in fields(cls) if f.init)
+
+
+@cache
+def compared(cls: type) -> tuple[str, ...]:
+    """The fields that tell two nodes apart: all but the place in the user's program."""
+    return tuple(f.name for f in fields_of(cls) if f.name != "loc")
+
+
+def _leaves(base: type) -> list[type]:
+    """The classes of nodes below `base`."""
+    below: list[type] = base.__subclasses__()
+    if below:
+        return [c for b in below for c in _leaves(b)]
+    # A dataclass with slots is made anew; what it was made from is no node.
+    return [base] if vars(sys.modules[base.__module__]).get(base.__name__) is base else []
+
+
+EXPRS: tuple[type, ...] = tuple(_leaves(E.Expr))
+STMTS: tuple[type, ...] = tuple(_leaves(S.Stmt))
+
+
+def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """The items with `f` applied; the same tuple where none changed."""
+    out = tuple([f(x) for x in items])
+    for x, y in zip(items, out):
+        if x is not y:
+            return out
+    return items
+
+
+def _source(own: tuple[Field, ...], name: str, functions: dict[str, str]) -> str:
+    """A function that rebuilds a node of these fields; `functions` names the one for each kind of child."""
+    lines = [f"def {name}(x, {', '.join(functions.values())}):"]
+    children = [f for f in own if f.holds in functions]
+    for f in children:
+        call = {
+            "one": "{g}(x.{n})",
+            "many": "map_tuple(x.{n}, {g})",
+            "maybe": "{g}(x.{n}) if x.{n} is not None else None",
+        }
+        lines.append(f"    {f.name}_ = " + call[f.how].format(g=functions[f.holds], n=f.name))
+    if not children:
+        return "\n".join([*lines, "    return x"])
+    same = " and ".join(f"{f.name}_ is x.{f.name}" for f in children)
+    made = ", ".join(f"{f.name}_" if f in children else f"x.{f.name}" for f in own)
+    return "\n".join([*lines, f"    return x if {same} else type(x)({made})"])
+
+
+def rebuilders(classes: tuple[type, ...], functions: dict[str, str]) -> dict[type, Callable[..., Any]]:
+    """For each class the function that rebuilds its nodes from rewritten children, and gives the node itself where none changed."""
+    shapes: dict[tuple[Field, ...], str] = {}
+    for cls in classes:
+        shapes.setdefault(fields_of(cls), f"map_{len(shapes)}")
+    space: dict[str, Any] = {"map_tuple": map_tuple}
+    exec("\n".join(_source(own, name, functions) for own, name in shapes.items()), space)
+    return {cls: space[shapes[fields_of(cls)]] for cls in classes}
