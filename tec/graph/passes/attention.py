@@ -152,13 +152,21 @@ class _Look:
         if any(node.attrs.get(x) for x in _PRODUCT):
             return None
         f = _Found(node)
-        soft = self.made_by(self.through_views(f, node.inputs[0]), "softmax")
+        weights, hidden = self.through_views(f, node.inputs[0]), None
+        if (safe := self.made_by(weights, "where")) is not None and _number(safe.inputs[1]) == 0:
+            hidden, _, inner_weights = safe.inputs
+            if inner_weights.shape != weights.shape:
+                return None
+            weights = self.through_views(f, inner_weights)
+        soft = self.made_by(weights, "softmax")
         if soft is None or soft.outputs[0].ndim not in (3, 4):
             return None
         rank = soft.outputs[0].ndim
         if [a % rank for a in soft.attrs["axes"]] != [rank - 1]:
             return None
         x, factor = self.scaled(self._masks(f, soft.inputs[0]))
+        if hidden is not None and not _is_unseen(hidden, f.biases):
+            return None
         if (cap := self.made_by(x, "tanh")) is not None and factor > 0:
             x, inner = self.scaled(cap.inputs[0])
             f.softcap, factor = factor, factor * inner
@@ -237,6 +245,21 @@ class _Look:
             f.last, f.out_order = after, tuple(perm.index(a) for a in range(4))
 
 
+def _is_unseen(rows: Value, biases: Sequence[Value]) -> bool:
+    """Whether `rows` are those that a bias hides altogether: there the operator gives 0 by itself."""
+    if rows.is_const:
+        data = np.asarray(rows.data)
+        known = [np.asarray(b.data) for b in biases if b.is_const and b.dtype != "bool"]
+        return not data.any() or any(np.array_equal(data, b.max(-1, keepdims=True) == -np.inf) for b in known)
+    if rows.node is None or rows.node.op != "equal":
+        return False
+    largest, low = rows.node.inputs
+    top = largest.node
+    if _number(low) != -np.inf or top is None or top.op != "reduce_max" or top.inputs[0] not in biases:
+        return False
+    return [a % top.inputs[0].ndim for a in top.attrs["axes"]] == [top.inputs[0].ndim - 1]
+
+
 def _lie(v: Value, order: _Order) -> _Operand:
     """A value of four dimensions as it is stored: before transposes and before its heads were repeated."""
     while v.node is not None:
@@ -246,6 +269,10 @@ def _lie(v: Value, order: _Order) -> _Operand:
             order, v = tuple(perm[a] for a in order), node.inputs[0]
             continue
         wide = node.inputs[0] if node.op == "reshape" else None
+        if wide is not None and wide.node is not None and wide.node.op == "reshape":
+            if wide.node.inputs[0].shape == v.shape:  # a dimension of 1 put in and taken out
+                v = wide.node.inputs[0]
+                continue
         if wide is None or wide.ndim != 5 or wide.node is None or wide.node.op != "broadcast_to" or order[1] != 1:
             break
         narrow = wide.node.inputs[0]
