@@ -8,7 +8,8 @@ from typing import Any
 import onnx
 
 from tec import ImportModelError
-from tec.ops.dims import Dim, Empty, Size, as_size
+from tec.ops.dim_bounds import Empty
+from tec.ops.dims import Dim, Size, as_size
 from tec.ops.size_text import names_in, parse_size
 
 from . import reader

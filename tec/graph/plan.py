@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.dims import Empty, data_of, names_of
+from ..ops.dim_bounds import Empty
+from ..ops.dims import data_of, names_of
 from ..runtime import memory
 from ..runtime.plan import Allocation, Call, Guard, Output, Plan, Scalar, State
 from ..te.evaluate import np_dtype

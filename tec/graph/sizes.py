@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ops.dims import Dim, Empty, Guard, Size, data_of, evaluate
+from ..ops.dim_bounds import Empty
+from ..ops.dims import Dim, Guard, Size, data_of, evaluate
 from .passes.fuse import FusedGroup
 
 

@@ -18,8 +18,9 @@ from ..choices import Group, Scheduled, schedule
 from ..errors import TecError
 from ..ir import Func
 from ..ir.dtype import dtype_info
-from ..ops.dims import Dim, Guard, Size, UndecidedSize, bind_hint, product, recording, variable
+from ..ops.dims import Dim, Guard, Size, UndecidedSize, bind_hint, product, recording
 from ..ops.registry import TensorType, static_shape
+from ..ops.size_vars import variable
 from ..schedule import to_loops
 from ..target import Target
 from .aliases import PIECE_ALIGN

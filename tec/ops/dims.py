@@ -19,20 +19,11 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..errors import ImportModelError
-from ..ir import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, build
+from ..ir import Expr, build
+from .dim_bounds import Atom, Empty, Monomial, bounds, order, span
+from .size_vars import variable
 
-LARGEST = (1 << 31) - 1
-_INF = 1 << 200
-
-Atom = Any  # a name, or (operator, a, b) with operator in floordiv, floormod, min, max
-Monomial = tuple[Atom, ...]  # sorted, with repetition
 Size = Any  # int or Dim
-
-
-class Empty(str):
-    """The name of a size that may be 0: the length of a cache before the first token."""
-
-    __slots__ = ()
 
 
 class UndecidedSize(ImportModelError):
@@ -121,7 +112,7 @@ class Dim:
         out: dict[Monomial, int] = {}
         for m, c in self.terms:
             for n, d in _terms(other):
-                both = tuple(sorted(m + n, key=_order))
+                both = tuple(sorted(m + n, key=order))
                 out[both] = out.get(both, 0) + c * d
         return _make(out)
 
@@ -171,12 +162,12 @@ class Dim:
 
     def bounds(self) -> tuple[int, int]:
         """The least and the largest value that are known."""
-        low, high = _bounds(self)
+        low, high = bounds(self)
         if low < 1 <= high or low < 0 <= high:
             for g in _active.get() or ():
                 above, below = self - g.size, self + g.size
-                low = max(low, above if isinstance(above, int) else _bounds(above)[0])
-                high = min(high, below if isinstance(below, int) else _bounds(below)[1])
+                low = max(low, above if isinstance(above, int) else bounds(above)[0])
+                high = min(high, below if isinstance(below, int) else bounds(below)[1])
         return low, high
 
     # ---- what it is elsewhere
@@ -196,6 +187,11 @@ class Dim:
                 else:
                     found |= names_of(a[1:])
         return found
+
+    @staticmethod
+    def term(m: Monomial, c: int) -> Size:
+        """The size that one product of atoms is, `c` times."""
+        return _make({m: c})
 
     @property
     def is_product(self) -> bool:
@@ -277,17 +273,13 @@ def _terms(x: Size) -> Iterable[tuple[Monomial, int]]:
     return x.terms if isinstance(x, Dim) else (((), int(x)),)
 
 
-def _order(a: Atom) -> str:
-    return a if isinstance(a, str) else repr(a)
-
-
 def _make(terms: Mapping[Monomial, int]) -> Size:
     kept = {m: c for m, c in terms.items() if c}
     if not kept or (len(kept) == 1 and () in kept):
         return kept.get((), 0)
     new = Dim.__new__(Dim)
     # Names before numbers, larger products first: b*s+b+2.
-    new.terms = tuple(sorted(kept.items(), key=lambda t: (-len(t[0]), [_order(a) for a in t[0]])))
+    new.terms = tuple(sorted(kept.items(), key=lambda t: (-len(t[0]), [order(a) for a in t[0]])))
     new._hash = hash(new.terms)
     return new
 
@@ -332,7 +324,7 @@ def _floordiv(a: Size, b: Size) -> Size:
     if exact is not None:
         return exact
     if isinstance(b, Dim):
-        low, high = _span(a)
+        low, high = span(a)
         if low >= 0 and high < b.bounds()[0]:
             return 0
         return _atom("floordiv", a, b)
@@ -342,7 +334,7 @@ def _floordiv(a: Size, b: Size) -> Size:
     whole = {m: c // b * b for m, c in a.terms}
     rest = a - _make(whole)
     q = _make({m: c // b for m, c in whole.items()})
-    low, high = _span(rest)
+    low, high = span(rest)
     if low >= 0 and high < b:
         return q
     terms = dict(_terms(rest))
@@ -363,7 +355,7 @@ def _floordiv(a: Size, b: Size) -> Size:
 def _floormod(a: Size, b: Size) -> Size:
     if not isinstance(a, Dim) and not isinstance(b, Dim):
         return a % b
-    low, high = _span(a)
+    low, high = span(a)
     if low >= 0 and _proved(a, b):
         return a
     if high < 0 and (isinstance(b, Dim) or b > 0) and (a + b if isinstance(a + b, int) else (a + b).bounds()[0]) >= 0:
@@ -377,95 +369,9 @@ def _proved(a: Size, b: Size) -> bool:
     return (gap if isinstance(gap, int) else gap.bounds()[0]) > 0
 
 
-def _span(x: Size) -> tuple[int, int]:
-    return x.bounds() if isinstance(x, Dim) else (int(x), int(x))
-
-
-def _bounds(x: Dim) -> tuple[int, int]:
-    """Bounds by intervals of the products; then with every atom as its least value plus something that is not negative, which
-    also sees that b*s - s is at least 0; then with k * (p // k) taken as p less a remainder."""
-    low, high = _one_sided(x)
-    a, b = _intervals(x)
-    low, high = max(low, a), min(high, b)
-    if low < 0 or high > 0:
-        for sign in (1, -1):
-            loose = _without_quotients(x * sign)
-            if loose is not None:
-                bound = loose if isinstance(loose, int) else max(_one_sided(loose)[0], _intervals(loose)[0])
-                low, high = (max(low, bound), high) if sign == 1 else (low, min(high, -bound))
-    return low, high
-
-
-def _intervals(x: Dim) -> tuple[int, int]:
-    low = high = 0
-    for m, c in x.terms:
-        a = b = c
-        for atom in m:
-            p, q = _atom_bounds(atom)
-            ends = (a * p, a * q, b * p, b * q)
-            a, b = min(ends), max(ends)
-        low, high = low + a, high + b
-    return max(low, -_INF), min(high, _INF)
-
-
-def _one_sided(x: Dim) -> tuple[int, int]:
-    shifted: dict[Monomial, int] = {}
-    for m, c in x.terms:
-        parts: dict[Monomial, int] = {(): c}
-        for atom in m:
-            least = _atom_bounds(atom)[0]
-            if least <= -_INF:
-                return -_INF, _INF
-            new: dict[Monomial, int] = {}
-            for p, k in parts.items():
-                new[p] = new.get(p, 0) + k * least
-                with_atom = tuple(sorted((*p, atom), key=_order))
-                new[with_atom] = new.get(with_atom, 0) + k
-            parts = new
-        for p, k in parts.items():
-            shifted[p] = shifted.get(p, 0) + k
-    constant = shifted.pop((), 0)
-    values = shifted.values()
-    return (constant if all(v >= 0 for v in values) else -_INF), (constant if all(v <= 0 for v in values) else _INF)
-
-
-def _without_quotients(x: Size) -> Size | None:
-    """Something that is at most x, without quotients by numbers; None where x has none that stand alone."""
-    if not isinstance(x, Dim):
-        return None
-    total: Any = 0
-    found = False
-    for m, c in x.terms:
-        a = m[0] if len(m) == 1 else None
-        if isinstance(a, tuple) and a[0] == "floordiv" and isinstance(a[2], int) and c % a[2] == 0:
-            found = True
-            # k * (p // k) is from p - k + 1 to p
-            part = a[1] * (c // a[2])
-            total = total + part - (abs(c) // a[2] * (a[2] - 1) if c > 0 else 0)
-        else:
-            total = total + _make({m: c})
-    return total if found else None
-
-
-def _atom_bounds(a: Atom) -> tuple[int, int]:
-    if isinstance(a, str):
-        return (0 if isinstance(a, Empty) else 1), LARGEST
-    op, x, y = a
-    (p, q), (r, s) = _span(x), _span(y)
-    if op == "min":
-        return min(p, r), min(q, s)
-    if op == "max":
-        return max(p, r), max(q, s)
-    if op == "floormod" and r > 0:
-        return 0, s - 1
-    if op == "floordiv" and r > 0:
-        return (p // s if p >= 0 else p // r), (q // r if q >= 0 else q // s)
-    return -_INF, _INF
-
-
 def _less(a: Size, b: Size, relation: str) -> bool:
     gap = b - a - (1 if relation == "<" else 0)
-    low, high = _span(gap)
+    low, high = span(gap)
     if low >= 0:
         return True
     if high < 0:
@@ -551,13 +457,6 @@ def round_up(x: Size, step: int) -> Size:
     return (x + step - 1) // step * step
 
 
-def inverse(x: Size, dtype: str) -> Expr:
-    """1 / x as a number of te, for means."""
-    if isinstance(x, Dim):
-        return build.truediv(build.const(1.0, dtype), build.cast(dtype, x.asexpr("int64")))
-    return build.const(1.0 / max(x, 1), dtype)
-
-
 def minimum(a: Size, b: Size) -> Size:
     """The smaller size; a symbolic minimum where that is not known."""
     return _pick("min", a, b)
@@ -572,7 +471,7 @@ def maximum(*sizes: Size) -> Size:
 
 
 def _pick(op: str, a: Size, b: Size) -> Size:
-    low, high = _span(b - a)
+    low, high = span(b - a)
     if low >= 0:
         return a if op == "min" else b
     if high <= 0:
@@ -585,43 +484,6 @@ _OPS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _EXPRS: dict[str, Callable[[Any, Any], Expr]] = {
     "floordiv": build.floordiv, "floormod": build.floormod, "min": build.minimum, "max": build.maximum,
-}  # fmt: skip
-
-# ---- te
-
-_variables: dict[str, Var] = {}
-
-
-def variable(name: str) -> Var:
-    """The te variable of a dimension; one a name."""
-    v = _variables.get(name)
-    if v is None:
-        safe = "".join(ch if ch.isalnum() and ch.isascii() else "_" for ch in name)
-        made = Var(safe if safe[:1].isalpha() else f"n_{safe}", "int32", True)
-        v = _variables.setdefault(name, made)  # another thread may have been first
-        _names[id(v)] = name
-    return v
-
-
-_names: dict[int, str] = {}
-
-
-def from_expr(e: Any) -> Size:
-    """The size that a te expression of `asexpr` stands for."""
-    if isinstance(e, IntImm):
-        return e.value
-    if isinstance(e, Var) and id(e) in _names:
-        return Dim(_names[id(e)])
-    both = _FROM.get(type(e))
-    if both is not None:
-        size: Size = both(from_expr(e.a), from_expr(e.b))
-        return size
-    raise UndecidedSize(f"{e} is no size of the network")
-
-
-_FROM: dict[type, Callable[[Any, Any], Any]] = {
-    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b,
-    FloorDiv: _floordiv, FloorMod: _floormod, Min: minimum, Max: maximum,
 }  # fmt: skip
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
-from .dims import inverse as one_over
 from .reduce import reduction
 from .registry import (
     ALONG_AXES,
@@ -22,6 +21,7 @@ from .registry import (
     same_type,
     static_shape,
 )
+from .size_exprs import inverse as one_over
 
 
 def _softmax_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from ..errors import ImportModelError
 from ..ir import IntImm
 from ..te import Tensor
-from .dims import Dim, UndecidedSize, from_expr, names_of
+from .dims import Dim, UndecidedSize, names_of
+from .size_exprs import from_expr
 
 # How an operator's output element depends on its inputs, from what fuses easiest to what does not fuse:
 ELEMENTWISE = "elementwise"  # same index of inputs of the same shape

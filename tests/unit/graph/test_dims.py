@@ -8,8 +8,10 @@ import pytest
 from tec.ir import IntImm
 from tec.ir.arith import Analyzer
 from tec.ir.visit import substitute
-from tec.ops import dims
-from tec.ops.dims import Dim, Guard, UndecidedSize, data_of, evaluate, from_expr, maximum, minimum, recording, require
+from tec.ops.dims import Dim, Guard, UndecidedSize, data_of, evaluate, maximum, minimum, recording, require
+from tec.ops.size_exprs import from_expr
+from tec.ops.size_text import names_in, parse_size
+from tec.ops.size_vars import variable
 from tec.runtime import exprs
 
 B, S = Dim("b"), Dim("s")
@@ -50,7 +52,7 @@ def test_forms_and_bounds_hold_for_numbers(seed):
         assert evaluate(size, env) == number == exprs.evaluate(compiled, env)
         assert low <= number <= high
         if isinstance(size, Dim):
-            e = substitute(size.asexpr(), {dims.variable(n): IntImm(v) for n, v in env.items()})
+            e = substitute(size.asexpr(), {variable(n): IntImm(v) for n, v in env.items()})
             assert Analyzer().simplify(e).value == number
     if isinstance(size, Dim):
         assert from_expr(size.asexpr()) == size
@@ -83,3 +85,56 @@ def test_conditions_are_noted_and_then_known():
     assert [(str(g.size), g.what) for g in guards] == [("-s+512", "s <= 512 (positions)")]
     with pytest.raises(UndecidedSize):
         require(S, "<=", 512, "no one listens")
+
+
+def test_a_size_that_may_be_empty():
+    past, seq = Dim("past", least=0), Dim("seq")
+    assert past.bounds()[0] == 0
+    assert (past + seq).bounds()[0] == 1
+    assert past >= 0
+    for what in (lambda: past > 0, lambda: past >= 1, lambda: seq <= past + 1):
+        with pytest.raises(UndecidedSize):
+            what()
+    assert seq < past + seq + 1
+    assert evaluate(past * 4 + seq, {"past": 0, "seq": 3}) == 3
+    assert evaluate(past + seq, {"seq": 1}).bounds()[0] == 1  # the name keeps what it is
+    assert (past * 2 + 1) // 2 == past
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a + b", 10), ("2*a", 14), ("(a + 1) // 2", 4), ("a % b", 1), ("max(a, b, 9)", 9), ("Min(a, b)", 3), ("a - b + 1", 5),
+    ],
+)  # fmt: skip
+def test_sizes_as_text(text, value):
+    assert evaluate(parse_size(text, Dim), {"a": 7, "b": 3}) == value
+    assert names_in(text) <= {"a", "b"}
+    assert names_in(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a / b",
+        "batch size",
+        "a.b",
+        "f(a)",
+        "a if b else c",
+        "__import__('os')",
+        "a[0]",
+        "",
+        "1 +",
+        "max()",
+        "a//0",
+        "(" * 150 + "a",
+    ],
+)
+def test_other_text_is_no_size(text):
+    assert parse_size(text, Dim) is None
+
+
+def test_names_alone():
+    assert names_in("past_sequence_length") == set()
+    assert names_in("4") == set()
+    assert parse_size("n", Dim) == Dim("n")
