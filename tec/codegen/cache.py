@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-_MAGIC = b"tecobj1\n"
+_MAGIC = b"tecobj2\n"  # another number where the same text, machine and LLVM come to another object
 _HEADER = len(_MAGIC) + 32
 DEFAULT_LIMIT_MB = 512
 _TOUCH_AFTER_S = 3600.0  # an entry's time of use is kept this exactly

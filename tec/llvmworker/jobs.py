@@ -31,6 +31,13 @@ _USES = re.compile(r",? !dbg !\d+")
 _NODES = re.compile(r"(?m)^(?:!llvm\.dbg\.cu = .*|!\d+ = (?:distinct )?!DI\w+\(.*\))\n")
 _FLAG_NODE = re.compile(r'(?m)^(!\d+) = !\{i32 2, !"Debug Info Version", i32 3\}\n')
 
+# Bit selects, as LLVM prints them: `or` of two vectors, or a copysign of them; what may come after, and before they are optimised.
+_BIT_SELECT = re.compile(
+    r"(?m)^  (?P<to>%[\w.]+) = (?P<op>or (?:disjoint )?<(?P<n>\d+) x i(?P<bits>8|16|32|64)> %[^,\n]+, %[^,\n]+(?:, !.*)?"
+    r"|(?:tail )?call [^@\n]*<(?P<m>\d+) x (?P<float>float|double)> @llvm\.copysign\..*)$"
+)
+_BITWISE = re.compile(r"@llvm\.copysign\.|= (?:and|or|xor|shl) (?!i1 |<\d+ x i1>)")
+
 
 @lru_cache(maxsize=1)
 def binding() -> Any:
@@ -104,6 +111,11 @@ def _compile(job: dict[str, Any], answer: dict[str, Any], seconds: dict[str, flo
         module = _parse(job["text"])
     with _timed(seconds, "optimise"):
         _optimise(module, machine, job["speed"], job["passes"])
+        if job["passes"] == "default" and job["machine"][0].startswith("x86_64") and _BITWISE.search(job["text"]):
+            bare = str(module)
+            fenced = fence_bit_selects(bare)
+            if fenced != bare:
+                module = _parse(fenced)
     text = None
     if want != ["object"] and want != ["asm"]:
         text = str(module)
@@ -116,6 +128,42 @@ def _compile(job: dict[str, Any], answer: dict[str, Any], seconds: dict[str, flo
                 module = _parse(without_lines(text) if what == "bare object" else text)
         with _timed(seconds, "emit " + what):
             answer[what] = machine.emit_assembly(module) if what == "asm" else bytes(machine.emit_object(module))
+
+
+def fence_bit_selects(text: str) -> str:
+    """An optimised module in which no select of vectors meets the bit select that makes one of its values.
+
+    LLVM 22 makes a vpternlog of `x & K | y & ~K` (a copysign too) on a host with AVX-512, and a masked vpternlog of a select
+    between that and x or y. Two of its patterns for that have the wrong truth table: operand 0 in memory, as a constant is, with
+    operand 1 kept by masked lanes, and 1 with 2 likewise. `llvm.arithmetic.fence` is no instruction, and no pattern reaches
+    across it. This comes after the optimiser, since that makes bit selects from sums, masked merges and branches, and makes
+    vectors of them and of scalars.
+    """
+    if "select <" not in text:
+        return text
+    needed: set[str] = set()
+    count = 0
+
+    def fenced(found: re.Match[str]) -> str:
+        nonlocal count
+        ints = found["n"] is not None
+        lanes = int(found["n"]) * int(found["bits"]) // 32 if ints else int(found["m"])
+        if not lanes or (ints and lanes * 32 != int(found["n"]) * int(found["bits"])):
+            return found[0]  # no whole 32 bits: elements of 8 and 16 bits, whose masks no vpternlog takes
+        count += 1
+        element = found["float"] or "float"
+        real, name = f"<{lanes} x {element}>", f"%bits.fence{count}"
+        fence = f"{real} @llvm.arithmetic.fence.v{lanes}f{64 if element == 'double' else 32}({real}"
+        needed.add(f"declare {fence})")
+        lines = [f"{name} = {found['op']}"]
+        if not ints:
+            return "\n".join(f"  {x}" for x in (*lines, f"{found['to']} = call {fence} {name})"))
+        whole = f"<{found['n']} x i{found['bits']}>"
+        lines += [f"{name}.f = bitcast {whole} {name} to {real}", f"{name}.r = call {fence} {name}.f)"]
+        return "\n".join(f"  {x}" for x in (*lines, f"{found['to']} = bitcast {real} {name}.r to {whole}"))
+
+    out = _BIT_SELECT.sub(fenced, text)
+    return out + "\n" + "\n".join(sorted(x for x in needed if x not in text)) + "\n" if count else text
 
 
 def _parse(text: str) -> Any:

@@ -215,6 +215,11 @@ case("cast_f32_to_bf16", uniform((300,)), lambda a: a.astype(ml_dtypes.bfloat16)
 case("select_f32", uniform((300,), (300,)), lambda a, b: np.where(a > b, a - b, b * F32(2)))(
     _binary("float32", lambda a, b: te.select(a > b, a - b, b * 2))
 )
+case(  # one instruction of AVX-512, which LLVM masks wrongly; long enough that the constant is an operand in memory
+    "select_of_bits_int32",
+    integers((1600,), (1600,), lo=-(2**31), hi=2**31, dtype="int32"),
+    lambda a, b: np.where(a > b, (a & 0x7FFFFFFF) | (b & -(2**31)), a),
+)(_binary("int32", lambda a, b: te.select(a > b, (a & 0x7FFFFFFF) | (b & te.const(-(2**31), "int32")), a)))
 case("min_max_f32", uniform((300,), (300,)), lambda a, b: np.maximum(np.minimum(a, b), F32(-1)))(
     _binary("float32", lambda a, b: te.maximum(te.minimum(a, b), -1.0))
 )
