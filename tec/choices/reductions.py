@@ -7,7 +7,7 @@ outputs are few and sums long; windows over (pixels, channels) in 16-byte pieces
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from ..ir import TensorRead
@@ -22,10 +22,9 @@ from .pointwise import begin_cpu, bind_all, lanes_for, moved_bytes, work
 from .space import Choice, Cost, Scheduled, Space
 
 LONG_CHAIN = 1024  # additions one after another, from which rounding errors are worth a second step
-LONG_SUM, FEW_OUTPUTS = (
-    256,
-    4096,
-)  # a GPU's threads share sums so long where there are no more of them: else a thread an output fills the chip
+LONG_SUM = 256  # elements of a sum from which a GPU's threads share it
+_THREADS_A_UNIT = 512  # two wavefronts a SIMD: with fewer, a unit waits for its loads
+_SHARE = 16  # elements of a thread's part of a sum: with fewer, the partial sums' own traffic counts
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -191,15 +190,22 @@ def reads_contiguously(op: ComputeOp, var: object, directly: bool = False) -> bo
 
 
 class GpuReduction(Space):
-    """`shared`: the threads of a work-group share a sum; else a thread has an output, or 16 bytes of channels."""
+    """`shared`: the threads of a work-group share a sum; else a thread has an output, or `piece` bytes of neighbours. `parts`: a kernel of its own
+    sums so many parts of each sum before, so that there is work for all units."""
 
     template: ClassVar[str] = "gpu reduction"
 
     def __init__(self, group: Group, target: Target, red: ComputeOp, out: ComputeOp):
         super().__init__(group, target)
         self.red, self.out = red, out
-        can_share = bool(out.axis) and red.num_outputs == 1
-        self.parameters = {"shared": (False, True) if can_share else (False,), "threads": (64, 32, 128, 256)}
+        self.outputs, self.length = size_of(red.output(0).shape), reduce_size(red)
+        self.along = _along(red)
+        one = red.num_outputs == 1
+        self.parameters = {
+            "shared": (False, True) if one else (False,), "threads": (64, 32, 128, 256),
+            "parts": (1, *(1 << k for k in range(1, 13))) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
+            "outputs": (1, 2, 4, 8),
+        }  # fmt: skip
 
     @classmethod
     def match(cls, group: Group, target: Target) -> GpuReduction | None:
@@ -215,31 +221,158 @@ class GpuReduction(Space):
 
     @property
     def default(self) -> Choice:
-        outputs, length = size_of(self.red.output(0).shape), reduce_size(self.red)
-        few = outputs is not None and length is not None and length >= LONG_SUM and outputs <= FEW_OUTPUTS
-        return self.choice(shared=few and True in self.parameters["shared"], threads=64)
+        """Sums along the data are shared; else neighbours load neighbouring sums' elements. Parts where that leaves units without work."""
+        outputs, length = self.outputs, self.length
+        if outputs is None or length is None or length < LONG_SUM:
+            return self.choice(shared=False, threads=64, parts=1, piece=0, outputs=1)
+        wanted = _THREADS_A_UNIT * self.target.machine.units
+        shared = self.along and True in self.parameters["shared"]
+        threads = 256 if shared and length >= 256 * 16 else 64
+        together = (
+            4
+            if shared
+            and len(self.red.inputs) > 1
+            and length <= _KEPT * threads
+            and outputs >= 4 * self.target.machine.units
+            else 1
+        )
+        together = math.gcd(together, outputs)
+        options = [
+            self.choice(shared=shared, threads=threads, parts=p, piece=b, outputs=together)
+            for b in ((0,) if shared else self.parameters["piece"])
+            for p in self.parameters["parts"]
+        ]
+        legal = [c for c in options if self.why_not(c) is None and (c["parts"] == 1 or self._own(c) >= _SHARE)]
+        return min(legal, key=lambda c: (self.cost(c).seconds, -min(wanted, self._threads(c)), c["parts"]))
+
+    def why_not(self, choice: Choice) -> str | None:
+        parts, lanes = choice["parts"], self._lanes(choice)
+        if parts > 1 and (self.length or 0) % parts:
+            return f"a sum of {self.length} is not {parts} equal parts"
+        if choice["piece"]:
+            last = const_shape(self.red.output(0))[-1] if self.red.axis else None
+            if choice["shared"] or self.along or parts == 1:
+                return "pieces are for parts of sums whose neighbours lie side by side"
+            if lanes < 2 or last is None or last % lanes:
+                return "the sums are no whole number of pieces"
+        if choice["outputs"] > 1:
+            if not choice["shared"] or parts > 1 or (self.outputs or 1) % choice["outputs"]:
+                return "a work-group has several sums where it shares each, in whole numbers"
+            if (self.length or 1 << 30) > _KEPT * choice["threads"]:
+                return "a thread would not keep what several sums have in common"
+        return None
+
+    def _lanes(self, choice: Choice) -> int:
+        return max(1, choice["piece"] // min((dtype_info(t.dtype).bytes for t in self.red.inputs), default=4))
+
+    def _threads(self, choice: Choice) -> int:
+        """Of the launch that reads the elements."""
+        own = choice["threads"] if choice["shared"] else 1
+        return (self.outputs or 1) * choice["parts"] * own // self._lanes(choice)
+
+    def _own(self, choice: Choice) -> int:
+        """Elements of a sum that a thread adds up one after another."""
+        return -(-(self.length or 1) // (choice["parts"] * (choice["threads"] if choice["shared"] else 1)))
 
     def cost(self, choice: Choice) -> Cost:
-        """Elements read once from memory, or by as many threads as there are: a thread alone waits for each of its loads."""
+        """Elements read once from memory, or by as many threads as there are: a thread alone waits for each of its loads. Lanes that read far from
+        each other bring a line each."""
         machine = self.target.machine
-        outputs, length = size_of(self.red.output(0).shape) or 1, reduce_size(self.red) or 1
-        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        bytes_ = float(moved_bytes(self.group))
+        if self.along != choice["shared"]:
+            bytes_ *= _SCATTERED
+        elif not self.along:  # a wavefront whose lanes side by side read less than a line reads it in as many turns
+            size = min((dtype_info(t.dtype).bytes for t in self.red.inputs), default=4)
+            bytes_ *= max(1.0, _LINE_BYTES / (self.target.wavefront_size * self._lanes(choice) * size))
+        partial = 2.0 * (self.outputs or 1) * choice["parts"] * dtype_info(self.red.output(0).dtype).bytes
+        memory = (bytes_ + (partial if choice["parts"] > 1 else 0)) / (
+            (machine.memory.gbps or machine.memory_gbps) * 1e9
+        )
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
-        own = -(-length // choice["threads"]) if choice["shared"] else length
-        waves = outputs * (choice["threads"] if choice["shared"] else 1) / (machine.units * 1024)
-        waiting = max(1.0, waves) * own / 8 * latency  # some eight loads of a thread are under way at once
-        return Cost(machine.launch_us * 1e-6 + max(memory, waiting), "memory" if memory >= waiting else "latency")
+        waves = self._threads(choice) / (machine.units * 1024)
+        waiting = (
+            max(1.0, waves) * self._own(choice) / 8 * latency
+        )  # some eight loads of a thread are under way at once
+        launches = 1 + (choice["parts"] > 1)
+        if choice["parts"] > 1:  # the second kernel's chain
+            waiting += choice["parts"] / (64 if self._few() else 1) / 8 * latency
+        return Cost(
+            launches * machine.launch_us * 1e-6 + max(memory, waiting), "memory" if memory >= waiting else "latency"
+        )
+
+    def _few(self) -> bool:
+        """Whether the sums are so few that a work-group takes one in the second kernel too."""
+        return (self.outputs or 0) <= 64
 
     def build(self, choice: Choice) -> Scheduled:
-        s, out, red = begin(self.group), self.out, self.red
-        if choice["shared"]:
-            _group_per_output(s, out, red, choice["threads"])
-        elif not (red.tag == "pixels" and _pixels(s, out, red, choice["threads"])):
-            inner = bind_all(s, out, choice["threads"])
+        s, out, red, threads = begin(self.group), self.out, self.red, choice["threads"]
+        shared = choice["shared"]
+        if choice["parts"] > 1:
+            red = _in_parts(s, red, choice["parts"], lambda p: self._partial(s, p, choice))
+            out, shared = (red if self.out is self.red else s[self.out].op), self._few()  # type: ignore[assignment]
+        if shared:
+            _group_per_output(s, out, red, threads, choice["outputs"])
+        elif not (red.tag == "pixels" and _pixels(s, out, red, threads)):
+            inner = bind_all(s, out, threads)
             if out is not red:
                 s[red].compute_at(s[out], inner)
                 s[red].set_scope("local")
         return Scheduled(s, self.group.outputs, choice)
+
+    def _partial(self, s: Schedule, op: ComputeOp, choice: Choice) -> None:
+        """The kernel of the parts: a work-group or a thread each, or a thread for some neighbours."""
+        if choice["shared"]:
+            _group_per_output(s, op, op, choice["threads"])
+        elif choice["piece"]:
+            _neighbours(s, op, self._lanes(choice), choice["threads"])
+        else:
+            bind_all(s, op, choice["threads"])
+
+
+_LINE_BYTES = 128
+_KEPT = 32  # elements of a thread that stay in its registers from one sum to the next
+_SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for
+
+
+def _along(red: ComputeOp) -> bool:
+    """Whether what is read most lies along the reduction: neighbours of memory go into one sum."""
+    reads = [e for b in red.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.indices]
+    if not reads:
+        return False
+    most = max(reads, key=lambda e: size_of(e.tensor.shape) or (1 << 60))
+    inner = free_vars(most.indices[-1])
+    return any(v is a.var for v in inner for a in red.reduce_axis) and not any(
+        v is a.var for v in inner for a in red.axis
+    )
+
+
+def _in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp], None]) -> ComputeOp:
+    """`red` as the reduction of `parts` partial ones, which `place` schedules; what is left of it."""
+    stage = s[red]
+    k = stage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
+    outer, _ = stage.split(k, nparts=parts)
+    partial = s.rfactor(red.output(0), outer)
+    op = s[partial].op
+    assert isinstance(op, ComputeOp)
+    place(op)
+    left = stage.op
+    assert isinstance(left, ComputeOp)
+    return left
+
+
+def _neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
+    """A thread for `lanes` neighbouring sums, whose elements it loads at once."""
+    acc = s.cache_write(op.output(0), "local")
+    final, own = s[op.output(0)], s[acc]
+    axes = list(final.op.axis)
+    last, vec = final.split(axes[-1], factor=lanes)
+    outer, inner = final.split(final.fuse(*axes[:-1], last), factor=threads)
+    final.bind(outer, thread_axis("blockIdx.x"))
+    final.bind(inner, thread_axis("threadIdx.x"))
+    final.vectorize(vec)
+    own.compute_at(final, inner)
+    own.reorder(*own.op.reduce_axis, *own.op.axis)
+    own.vectorize(own.op.axis[-1])
 
 
 def _pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int) -> bool:
@@ -268,12 +401,18 @@ def _pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int) -> bool:
     return True
 
 
-def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int) -> None:
-    """Few outputs, long sums: the threads of a work-group share one sum."""
+def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, together: int = 1) -> None:
+    """Long sums: the threads of a work-group share one sum, `together` of them one after another. What these have in common (the vector of a
+    matrix times a vector) is loaded once: without loops, LLVM keeps it in registers."""
     tx = thread_axis("threadIdx.x")
     stage = s[out]
-    fused = stage.fuse(*out.axis) if len(out.axis) > 1 else out.axis[0]
-    stage.bind(fused, thread_axis("blockIdx.x"))
+    fused = out.axis[0] if len(out.axis) == 1 else stage.fuse(*out.axis) if out.axis or out is not red else None
+    if fused is not None:
+        group = fused
+        if together > 1:
+            group, fused = stage.split(fused, factor=together)
+            stage.unroll(fused)
+        stage.bind(group, thread_axis("blockIdx.x"))
     rstage = s[red]
     k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
     # Neighbours of the sum in one thread: its loads come in pieces of up to 16 bytes.
@@ -282,9 +421,11 @@ def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int)
     if run > 1:
         k, own = rstage.split(k, factor=run)
         rstage.unroll(own)
-    _, ki = rstage.split(k, factor=threads)
+    turns, ki = rstage.split(k, factor=threads)
     rstage.bind(ki, tx)
-    if out is red:
+    if together > 1:
+        rstage.unroll(turns)
+    if out is red or fused is None:
         return
     rstage.compute_at(stage, fused)
     rstage.set_scope("local")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from ..ir.dtype import dtype_info
 from ..target import Target
 from ..te import ComputeOp, thread_axis
 from . import parallel
@@ -16,6 +17,7 @@ from .pointwise import begin_cpu, lanes_for, moved_bytes, work
 from .reductions import rows_in_lanes
 from .space import Choice, Cost, Scheduled, Space
 
+_REGISTERS = 32  # elements of a row that a thread keeps from pass to pass: with two passes' temporaries, half of what eight waves a SIMD may have
 _OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threads
 
 
@@ -87,9 +89,10 @@ class GpuRows(Space):
         super().__init__(group, target)
         self.out, self.outer = out, outer
         # Rows of symbolic length: as many threads as suit short and middling ones.
-        sizes = [self._length(), *[reduce_size(r) for r in group.reductions()]]
-        self.longest = max(_OPEN_ROW if n is None else n for n in sizes)
-        self.parameters = {"threads": (32, 64, 128, 256, 512, 1024)}
+        self.longest = max(_OPEN_ROW if n is None else n for n in self._lengths())
+        read = [t for r in group.reductions() for t in r.inputs if not t.op.inputs] or [out.output(0)]
+        self.element_bytes = min(dtype_info(t.dtype).bytes for t in (*read, out.output(0)))
+        self.parameters = {"threads": (32, 64, 128, 256, 512, 1024), "piece": (16, 8, 4, 0)}
 
     def _length(self) -> int | None:
         return size_of(a.dom.extent for a in self.out.axis[self.outer :] if a.dom is not None)
@@ -116,11 +119,27 @@ class GpuRows(Space):
 
     @property
     def default(self) -> Choice:
-        # A wavefront of 32 or 64 for short rows: its sums need no barrier. Longer ones take 16 elements a thread, up to four wavefronts.
-        return self.choice(threads=32 if self.longest <= 64 else 64 if self.longest <= 1024 else 256)
+        # A wavefront of 32 or 64 for short rows: its sums need no barrier. Longer ones take four wavefronts, or as many as keep the row.
+        threads = 32 if self.longest <= 64 else 64 if self.longest <= 1024 else 256
+        if self.longest > _REGISTERS * threads and self.target.max_threads >= 1024:
+            threads = 1024
+        fitting = (p for p in self.parameters["piece"] if self.why_not(self.choice(threads=threads, piece=p)) is None)
+        return self.choice(threads=threads, piece=next(fitting))
 
     def why_not(self, choice: Choice) -> str | None:
-        return None if choice["threads"] <= self.target.max_threads else f"{self.target.max_threads} threads at most"
+        if choice["threads"] > self.target.max_threads:
+            return f"{self.target.max_threads} threads at most"
+        run = self._run(choice)
+        if choice["piece"] and (run < 2 or any(n is None or n % (run * choice["threads"]) for n in self._lengths())):
+            return "rows are no whole number of pieces for all threads"
+        return None
+
+    def _lengths(self) -> list[int | None]:
+        return [self._length(), *[reduce_size(r) for r in self.group.reductions()]]
+
+    def _run(self, choice: Choice) -> int:
+        """Neighbours of a row that are one thread's, as many as it loads at once."""
+        return max(1, int(choice["piece"]) // self.element_bytes)
 
     def cost(self, choice: Choice) -> Cost:
         """The bytes that move; or passes over rows, each with the latency of its loads and of a sum over the work-group's wavefronts."""
@@ -141,16 +160,30 @@ class GpuRows(Space):
         lead = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
         stage.bind(lead, thread_axis("blockIdx.x"))
         rest = stage.fuse(*out.axis[outer:]) if len(out.axis) - outer > 1 else out.axis[outer]
-        _, inner = stage.split(rest, factor=threads)
         tx = thread_axis((0, threads), "threadIdx.x")
+        run = self._run(choice)
+        # The same elements of a row are a thread's in each pass, and the passes have no loop: what it has loaded stays in its registers.
+        in_registers = all(n is not None and n <= _REGISTERS * threads for n in self._lengths())
+        if run > 1:
+            rest, own = stage.split(rest, factor=run)
+            # As single elements: LLVM takes those of the last pass from the registers of the first, and joins the stores.
+            stage.unroll(own)
+        turns, inner = stage.split(rest, factor=threads)
         stage.bind(inner, tx)
+        if run > 1 and in_registers:
+            stage.unroll(turns)
         for red in self.group.reductions():
             rstage = s[red]
             k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
-            _, ki = rstage.split(k, factor=threads)
+            if run > 1:
+                k, own = rstage.split(k, factor=run)
+                rstage.unroll(own)
+            turns, ki = rstage.split(k, factor=threads)
             rstage.bind(ki, tx)
+            if run > 1 and in_registers:
+                rstage.unroll(turns)
             rstage.compute_at(stage, lead)
-            rstage.set_scope("shared")
+            rstage.set_scope("local")  # each thread of the work-group has the sum
         return Scheduled(s, self.group.outputs, choice)
 
 
