@@ -263,16 +263,17 @@ class GpuReduction(Space):
         return None
 
     def _lanes(self, choice: Choice) -> int:
-        return max(1, choice["piece"] // min((dtype_info(t.dtype).bytes for t in self.red.inputs), default=4))
+        return max(1, int(choice["piece"]) // min((dtype_info(t.dtype).bytes for t in self.red.inputs), default=4))
 
     def _threads(self, choice: Choice) -> int:
         """Of the launch that reads the elements."""
         own = choice["threads"] if choice["shared"] else 1
-        return (self.outputs or 1) * choice["parts"] * own // self._lanes(choice)
+        return (self.outputs or 1) * int(choice["parts"]) * int(own) // self._lanes(choice)
 
     def _own(self, choice: Choice) -> int:
         """Elements of a sum that a thread adds up one after another."""
-        return -(-(self.length or 1) // (choice["parts"] * (choice["threads"] if choice["shared"] else 1)))
+        threads = int(choice["threads"]) if choice["shared"] else 1
+        return -(-(self.length or 1) // (int(choice["parts"]) * threads))
 
     def cost(self, choice: Choice) -> Cost:
         """Elements read once from memory, or by as many threads as there are: a thread alone waits for each of its loads. Lanes that read far from
