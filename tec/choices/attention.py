@@ -37,16 +37,15 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     sizes = [extent(d) for t in form.inputs[:3] for d in t.shape]
     if any(n == 0 for n in sizes):
         return
-    if not all(isinstance(n, int) for n in _head_sizes(form)):
-        return
     if not target.is_gpu:
         yield CpuAttention(group, target, *found)
         return
     from .attention_gpu import GpuAttention
 
-    space = GpuAttention(group, target, *found)
-    if space.fits_at_all:
-        yield space
+    if all(isinstance(n, int) for n in _head_sizes(form)):
+        space = GpuAttention(group, target, *found)
+        if space.fits_at_all:
+            yield space
 
 
 def _head_sizes(form: Form) -> tuple[Any, Any, Any]:

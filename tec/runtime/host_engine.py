@@ -109,23 +109,24 @@ class HostEngine:
         profile = cpu().profile
         if profile is None:
             for code, p, s in self._steps:
-                status = code(p, s)
-                if status:
-                    self._fail(p, s, status)
+                if code(p, s):
+                    self._again(code, p, s)
         else:
             for (code, p, s), function in zip(self._steps, self._functions):
                 name = function.name if function is not None else "copy"
-                status = profile.call(cpu(), name, lambda code=code, p=p, s=s: code(p, s))  # type: ignore[misc]
-                if status:
-                    self._fail(p, s, status)
+                if profile.call(cpu(), name, lambda code=code, p=p, s=s: code(p, s)):  # type: ignore[misc]
+                    self._again(code, p, s)
         for o, base, r in zip(self.plan.outputs, self._outputs, results):
             if base is None and r is not None and r.size:
                 ctypes.memmove(r.address, self._address(self.layout.names[o.value]), r.nbytes)
 
-    def _fail(self, p: int, s: int, status: int) -> None:
-        """The step with these arguments failed: say what."""
-        failed = [f for step, f in zip(self._steps, self._functions) if step[1:] == (p, s) and f is not None]
-        failed[-1]._fail(status)
+    def _again(self, code: Any, p: int, s: int) -> None:
+        """A step failed: say what. A failed function has no effect beyond its outputs, so it may be asked once more for its status."""
+        at = next(k for k, step in enumerate(self._steps) if step[1:] == (p, s) and step[0] is code)
+        function, status = self._functions[at], code(p, s)
+        assert function is not None
+        if status:
+            function._fail(status)
 
     def _input(self, base: int, a: NDArray) -> int:
         if a.device.driver is None and a.is_contiguous and a.address % ALIGN == 0:

@@ -23,7 +23,6 @@ from .rewrite import Rebuild, const_of
 
 HIDDEN = -1e9  # what float32 scores sink in: beside one that is seen, such a score has no weight
 FEW_QUERIES = 16  # one tile of the smallest kind: the work is reading keys and values
-LARGEST = 256  # elements of a head whose tiles fit into a GPU's shared memory; half of that in 64 bits
 SHORT = 256  # queries and keys up to which launches take longer than the products
 _PRODUCT = ("transpose_a", "transpose_b", "view_a", "view_b", "out_dtype")
 _SWAPPED = (0, 1, 3, 2)
@@ -85,15 +84,6 @@ def _serves(f: _Found, target: Target | None, dtype: str | None) -> bool:
     """Whether one kernel is better than three. In 16 bits, matrix units do the products of long sequences faster than the kernel's vectors,
     even with the scores in memory between them."""
     out = f.last.outputs[0]
-    sizes = [o.shape[o.order[a]] for o in f.operands for a in (1, 3)]
-    if not all(isinstance(n, int) for n in sizes):
-        return False
-    if (
-        target is not None
-        and target.is_gpu
-        and max(o.shape[o.order[3]] for o in f.operands) > LARGEST // (1 + (out.dtype == "float64"))
-    ):
-        return False
     sixteen = "float16" in (dtype or out.dtype) and out.dtype != "float64"
     if target is None or not (target.is_gpu and sixteen and target.matrix_shapes("float16")):
         return True

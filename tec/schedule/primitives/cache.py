@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import caller_loc
 from ...ir import build as B
 from ...ir.expr import Expr, IterKind, IterVar, Range, Reduce, TensorRead, Var
-from ...te.operation import ComputeOp
+from ...te.operation import ComputeOp, ScanOp
 from ...te.tensor import Tensor
 from ..index_arith import IndexArith
 from ..relations import Ranges, Values, guarded_loops
@@ -88,7 +88,11 @@ class CacheRead(Primitive[Tensor]):
             sch.set_stage_op(s, replace_inputs(s.op, new))
         stage = sch.add_stage(op, first)
         stage.scope = self.scope
-        stage.group = stages[0].group if len({id(s.group) for s in stages}) == 1 else None
+        if any(isinstance(s.op, ScanOp) and any(t is copy for t in s.op.update) for s in stages):
+            # The copy is the scan's next row now: like what it copies, it belongs in the time loop.
+            stage.group = source.group
+        else:
+            stage.group = stages[0].group if len({id(s.group) for s in stages}) == 1 else None
         return copy
 
 

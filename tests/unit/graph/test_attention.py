@@ -195,19 +195,3 @@ def test_a_constant_mask_that_weighs_stays():
     after = dead_code(find_attention(g))
     assert after.nodes[-1].attrs["extras"] == ("bias",)
     np.testing.assert_allclose(run_graph(after, f)[0], run_graph(g, f)[0], atol=2e-5)
-
-
-def test_heads_that_no_tile_holds_stay_products_on_a_gpu():
-    n = Net()
-    q, k, v = (n.x(c, 1, 1, S, 512) for c in "qkv")
-    g = n.done(n.matmul(n.softmax(n.matmul(q, k, transpose_b=True), axes=(3,)), v))
-    assert find_attention(g, tec.Target("rocm -mcpu=gfx942")) is g
-    assert "attention" in [x.op for x in find_attention(g, tec.Target("llvm")).nodes]
-
-
-def test_long_sequences_in_16_bits_stay_on_matrix_units():
-    n = Net("float16")
-    q, k, v = (n.x(c, 1, 1, 1024, 64) for c in "qkv")
-    g = n.done(n.matmul(n.softmax(n.matmul(q, k, transpose_b=True), axes=(3,)), v))
-    assert find_attention(g, tec.Target("rocm -mcpu=gfx942")) is g
-    assert "attention" in [x.op for x in find_attention(g, tec.Target("rocm -mcpu=gfx1030")).nodes]

@@ -222,3 +222,18 @@ def test_prefetch_outside_of_the_storage_is_refused():
     with pytest.raises(ScheduleError, match="prefetch of P in loop i of O, outside of the storage") as e:
         to_loops(s, [A, O])
     assert e.value.where.file == __file__
+
+
+@pytest.mark.parametrize("scope", ["local", "global"])
+def test_the_row_of_a_scan_read_through_a_copy_stays_in_the_time_loop(scope):
+    """The copy is the scan's next row: outside of the time loop it would read rows that are not there yet."""
+    X = te.placeholder((6, 4), name="X")
+    p, q = te.placeholder((6, 4), name="p"), te.placeholder((6, 4), name="q")
+    inits = [te.compute((1, 4), lambda t, j, c=c: X[0, j] + c, name=f"init{c}") for c in (0, 1)]
+    low = te.compute((6, 4), lambda t, j: te.min(p[t - 1, j], q[t - 1, 3 - j]) + X[t, j], name="low")
+    high = te.compute((6, 4), lambda t, j: te.max(p[t - 1, j], q[t - 1, j]) - X[t, j], name="high")
+    low_all, high_all = te.scan(inits, [low, high], [p, q], inputs=[X], name="R")
+    s = create_schedule(low_all)
+    copy = s.cache_read(high, scope, [low_all])
+    s[high].compute_at(s[copy], copy.op.axis[1])
+    held(s, [X, low_all, high_all])

@@ -47,10 +47,7 @@ def test_a_cluster_finds_what_one_process_finds(tmp_path: Path, monkeypatch: pyt
     with Database(tmp_path / "dask.db") as there, Database(tmp_path / "local.db") as here:
         assert there.trials(key) == here.trials(key)
     lines = log.read_text().splitlines()
-    # Dask keeps results with the worker until they are fetched: those of the round that went with it are made again, nothing else.
-    assert len(lines) - len(set(lines)) <= 8
-    repeated = {line for line in lines if lines.count(line) > 1}
-    assert max(k for k, line in enumerate(lines) if line in repeated or k == 0) < 12 + 3 * 8
+    assert len(lines) - len(set(lines)) <= 2  # what the killed worker had begun
 
 
 def test_real_measurements_on_a_cluster(tmp_path: Path) -> None:
