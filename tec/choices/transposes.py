@@ -26,7 +26,7 @@ def match(group: Group, target: Target) -> Iterator[Space]:
 
 
 class Transpose(Space):
-    """A work-group turns a tile of `tile` by `tile` elements round; a thread stores `piece` bytes at once."""
+    """A work-group turns a tile of `tile` by `tile` elements round; a thread stores `piece` bytes at once (0: an element)."""
 
     template: ClassVar[str] = "gpu transpose"
 
@@ -34,7 +34,7 @@ class Transpose(Space):
         super().__init__(group, target)
         self.out, self.turned, self.axis = out, turned, axis
         self.bytes = min(dtype_info(t.dtype).bytes for t in (*turned, out.output(0)))
-        self.parameters = {"tile": (64, 32, 128), "threads": (256, 128, 512), "piece": (4, 8, 16)}
+        self.parameters = {"tile": (64, 32, 128, 16), "threads": (256, 128, 64, 512), "piece": (4, 8, 16, 0)}
 
     @classmethod
     def match(cls, group: Group, target: Target) -> Transpose | None:
@@ -66,7 +66,8 @@ class Transpose(Space):
         reads = [e.tensor for e in walk_exprs(out.body[0]) if isinstance(e, TensorRead)]
         if any(reads.count(t) != 1 for t in found):
             return None
-        return cls(group, target, out, list(found), axis)
+        space = cls(group, target, out, list(found), axis)
+        return space if next(space.all, None) is not None else None
 
     def _lanes(self, choice: Choice) -> int:
         return max(1, int(choice["piece"]) // self.bytes)
@@ -84,8 +85,11 @@ class Transpose(Space):
         if used > self.target.static_lds_bytes:
             return f"{used} bytes of shared memory"
         lanes = self._lanes(choice)
-        if rows % lanes or columns % lanes:
-            return "a tile is no whole number of pieces"
+        shape = const_shape(self.out.output(0))
+        if (shape[self.axis] or 1) % rows or (shape[-1] or 1) % columns:
+            return "tiles would be cut off at the edges"
+        if rows % lanes or columns % lanes or rows * columns % (lanes * choice["threads"]):
+            return "a tile is no whole number of pieces for all threads"
         return None
 
     @property
