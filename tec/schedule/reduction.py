@@ -14,7 +14,7 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import LOCAL, Buffer
-from ..ir.visit import substituter
+from ..ir.visit import free_vars, substituter
 from ..te.operation import ComputeOp
 from .intervals import Evaluator, Interval
 from .relations import Values
@@ -163,9 +163,12 @@ def _over_threads(low: Lowering, stage: Stage, op: ComputeOp) -> S.Stmt:
     else:
         final = S.seq(*[low.store(stage, k, at, v) for k, v in enumerate(results)])
     alone = stage.attach == AttachKind.ROOT and stage.group is None and stage.scope in ("", "global")
-    if stage.store_predicate is None and alone:
-        # Every thread has the result, and nothing in this kernel reads it from memory: one store of it is enough.
-        final = S.IfThenElse(B.all_of(*[E.EQ(t, B.const(0, t.dtype)) for t in threads]), final)
+    asked = {id(v) for v in free_vars(low.with_store_predicate(stage, S.seq()))}
+    unasked = [t for t in threads if id(t) not in asked]
+    if alone and unasked:
+        # Every thread has the result, and nothing in this kernel reads it from memory: one store of it is enough. Of the
+        # threads that a store predicate asks for, it says itself which one stores.
+        final = S.IfThenElse(B.all_of(*[E.EQ(t, B.const(0, t.dtype)) for t in unasked]), final)
     final = low.guarded(stage, low.predicates(stage, values, skip=op.reduce_axis), final)
     body: S.Stmt = S.seq(combined, low.with_store_predicate(stage, final))
     for b in reversed([*accs, *dests]):
