@@ -202,7 +202,9 @@ valu("v_subrev_u16", H, lambda o, a, b: o.sub(b, a, "i16"))
 valu("v_add_i16 v_add_nc_i16", H, lambda o, a, b: o.add(a, b, "i16"), sat=_sat("sadd.sat", "i16"), keep_high=True)
 valu("v_sub_i16 v_sub_nc_i16", H, lambda o, a, b: o.sub(a, b, "i16"), sat=_sat("ssub.sat", "i16"), keep_high=True)
 valu("v_mul_lo_u16", H, lambda o, a, b: o.mul(a, b, "i16"))
-valu("v_mad_u16 v_mad_i16 v_mad_legacy_u16", H3, lambda o, a, b, c: o.add(o.mul(a, b, "i16"), c, "i16"), keep_high=True)
+valu("v_mad_u16 v_mad_i16", H3, lambda o, a, b, c: o.add(o.mul(a, b, "i16"), c, "i16"), keep_high=True)
+# The legacy form clears the upper half, which LLVM counts on for addresses.
+valu("v_mad_legacy_u16", H3, lambda o, a, b, c: o.add(o.mul(a, b, "i16"), c, "i16"))
 valu("v_mad_u32_u16", "i32 = i16 i16 i32", lambda o, a, b, c: o.add(o.mul(o.zext("i16", "i32", a), o.zext("i16", "i32", b)), c))  # fmt: skip
 valu("v_mad_i32_i16", "i32 = i16 i16 i32", lambda o, a, b, c: o.add(o.mul(o.sext("i16", "i32", a), o.sext("i16", "i32", b)), c))  # fmt: skip
 valu("v_cvt_i32_i16", "i32 = i16", lambda o, a: o.sext("i16", "i32", a))

@@ -22,6 +22,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]], float]] = {
     "softmax of odd rows": ("softmax", {"axes": (-1,)}, [(5, 333)], 8.0),
     "layer norm": ("layer_norm", {"axis": -1, "epsilon": 1e-5}, [(8, 768)], 1.05),
     "transpose": ("transpose", {"perm": (1, 0)}, [(128, 192)], 1.05),
+    "odd transpose": ("transpose", {"perm": (0, 2, 1)}, [(17, 3, 70)], 64.0),
     "channels last": ("transpose", {"perm": (0, 2, 3, 1)}, [(2, 64, 8, 16)], 2.6),
     "column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, [(512, 256)], 1.4),
     "odd column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, [(513, 77)], 3.0),
