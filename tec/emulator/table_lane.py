@@ -6,6 +6,9 @@ A lane that EXEC leaves out gives 0 to those who read it, but for v_readlane, v_
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from .asmparse import Inst, Operand
 from .table import custom
 from .wave import M0, Wave
@@ -56,7 +59,8 @@ def _indexed(w: Wave, op: Operand) -> str:
     if op.kind != "v" or op.count != 1:
         raise w.fail(f"{op.text} as an indexed register")
     w.in_memory("v", 0, w.agpr_base)
-    at = w.s.add(w.reg("s", M0), str(op.index))
+    offset = w.reg("s", M0) if w.gfx != 9 else w.s.and_(w.reg("s", M0), "255")
+    at = w.s.add(offset, str(op.index))
     inside = w.s.icmp("ult", "i32", at, str(w.agpr_base))
     wide = w.s.zext("i32", "i64", w.s.mul(w.s.select(inside, "i32", at, "0"), str(4 * w.lanes)))
     return w.out.emit(f"getelementptr i8, ptr %v0, i64 {wide}")
@@ -82,6 +86,45 @@ def _movreld(w: Wave, inst: Inst) -> None:
         value = w.v.select(w.exec_mask(), "i32", value, w.out.emit(f"load {ty}, ptr {goal}, align 64"))
     w.out.put(f"store {ty} {value}, ptr {goal}, align 64")
     w.forget_vectors()  # any of them may be another now
+
+
+_INDEXED = ("SRC0", "SRC1", "SRC2", "DST")  # bits 12 to 15 of M0
+
+
+@custom("s_set_gpr_idx_on s_set_gpr_idx_mode s_set_gpr_idx_idx s_set_gpr_idx_off", "other", (9,))
+def _index_mode(w: Wave, inst: Inst) -> None:
+    """Vector operands that M0[7:0] is added to, until the mode is off; which ones, M0[15:12] says."""
+    name = inst.op.removeprefix("s_set_gpr_idx_")
+    if name == "off":
+        w.gpr_index = frozenset()
+        return
+    m0 = w.reg("s", M0)
+    if name in ("on", "idx"):
+        value = w.scalar(inst.operands[0])
+        m0 = w.s.or_(w.s.and_(m0, w.s.const("i32", 0xFFFFFF00)), w.s.and_(value, "255"))
+    if name in ("on", "mode"):
+        found = re.fullmatch(r"gpr_idx\(([\w,\s]*)\)", inst.operands[-1].text)
+        which = frozenset(found[1].replace(",", " ").split()) if found else None
+        if which is None or not which <= {"SRC0", "DST"}:
+            raise w.fail(f"index mode {inst.operands[-1].text}")
+        bits = sum(1 << 12 + k for k, n in enumerate(_INDEXED) if n in which)
+        m0 = w.s.or_(w.s.and_(m0, w.s.const("i32", 0xFFFF0FFF)), str(bits))
+        if name == "on" or w.gpr_index:
+            w.gpr_index = which
+    w.set_reg("s", M0, m0)
+
+
+def indexed(w: Wave, inst: Inst) -> Inst:
+    """An instruction under the index mode: a move is one of registers by index, which is all that LLVM writes there."""
+    if inst.op.startswith("s_"):
+        if inst.operands and inst.operands[0].text == "m0" and not inst.op.startswith("s_set_gpr_idx"):
+            raise w.fail("M0 written under the index mode")
+        return inst
+    if inst.op != "v_mov_b32" or inst.encoding not in ("", "e32", "e64"):
+        raise w.fail("an opcode other than v_mov_b32 under the index mode")
+    source = "SRC0" in w.gpr_index and inst.operands[1].kind == "v"
+    op = {(True, False): "v_movrels_b32", (False, True): "v_movreld_b32", (True, True): "v_movrelsd_b32"}
+    return replace(inst, op=op.get((source, "DST" in w.gpr_index), inst.op))
 
 
 def _mbcnt(w: Wave, inst: Inst, high: bool) -> None:

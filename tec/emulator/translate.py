@@ -14,6 +14,7 @@ from .context import CTX
 from .loops import loop_end, run_loop
 from .strips import close_region, lds_read, may_stay, open_region, takes_strips, touches_masks
 from .table import lookup
+from .table_lane import indexed
 from .translation import Row, Translation, finish
 from .wave import EXEC, VCC, Options, Wave
 
@@ -48,7 +49,8 @@ class Translator(Wave):
         self.segment_of: dict[str, int] = {}  # the segment that a label starts
         self.functions: dict[str, str] = {}  # helpers that go into the same module
         self.agpr_base = max(3, 1 + max((_last_vgpr(i) for i in kernel.insts), default=0))
-        if any(i.op.startswith("v_movrel") for i in kernel.insts):  # names registers that no operand does
+        by_index = ("v_movrel", "s_set_gpr_idx")  # these name registers that no operand does
+        if any(i.op.startswith(by_index) for i in kernel.insts):
             self.agpr_base = max(self.agpr_base, options.vgpr_count)
 
     # What the tables call.
@@ -284,6 +286,8 @@ class Translator(Wave):
                 out.lines.append(f";@ {self.position}")
 
     def ordinary(self, inst: Inst) -> None:
+        if self.gpr_index:
+            inst = indexed(self, inst)
         row = lookup(self, inst)
         self._class(row.kind)
         if row.kind == "packed" and (

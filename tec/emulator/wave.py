@@ -20,6 +20,8 @@ class Wave(Registers):
     # before the first of them sets, and others are set and put back in between (as LLVM does around a division).
     float_mode: int  # bits 0 to 7 of MODE here
     base_mode: int | None = None  # the same at branches and labels; None before the first
+    # The operands that M0 is added to (the index mode of gfx9), within straight code.
+    gpr_index: frozenset[str] = frozenset()
     f16_overflow = False  # FP16_OVFL: an f16 result that overflows is the largest finite number
 
     def set_float_mode(self, offset: int, width: int, value: int) -> None:
@@ -36,6 +38,8 @@ class Wave(Registers):
 
     def check_float_mode(self) -> None:
         """At a branch or a label."""
+        if self.gpr_index:
+            raise self.fail("the index mode of registers across a branch")
         if self.base_mode is None:
             self.base_mode = self.float_mode
         elif self.base_mode != self.float_mode:

@@ -162,18 +162,24 @@ def _over_threads(low: Lowering, stage: Stage, op: ComputeOp) -> S.Stmt:
         final = combine(first.combiner, init, results, lambda k, v: low.store(stage, k, at, v))
     else:
         final = S.seq(*[low.store(stage, k, at, v) for k, v in enumerate(results)])
-    alone = stage.attach == AttachKind.ROOT and stage.group is None and stage.scope in ("", "global")
-    asked = {id(v) for v in free_vars(low.with_store_predicate(stage, S.seq()))}
-    unasked = [t for t in threads if id(t) not in asked]
-    if alone and unasked:
-        # Every thread has the result, and nothing in this kernel reads it from memory: one store of it is enough. Of the
-        # threads that a store predicate asks for, it says itself which one stores.
-        final = S.IfThenElse(B.all_of(*[E.EQ(t, B.const(0, t.dtype)) for t in unasked]), final)
+    final = _stored_once(low, stage, threads, final)
     final = low.guarded(stage, low.predicates(stage, values, skip=op.reduce_axis), final)
     body: S.Stmt = S.seq(combined, low.with_store_predicate(stage, final))
     for b in reversed([*accs, *dests]):
         body = S.Alloc(b, body)
     return _wrap(low, stage, order, outer, body)
+
+
+def _stored_once(low: Lowering, stage: Stage, threads: tuple[E.Var, ...], final: S.Stmt) -> S.Stmt:
+    """The store, by one of the threads that all have the result, where nothing in this kernel reads it from memory.
+
+    Of the threads that a store predicate asks for, it says itself which one stores.
+    """
+    if stage.attach != AttachKind.ROOT or stage.group is not None or stage.scope not in ("", "global"):
+        return final
+    asked = {id(v) for v in free_vars(low.with_store_predicate(stage, S.seq()))}
+    unasked = [t for t in threads if id(t) not in asked]
+    return S.IfThenElse(B.all_of(*[E.EQ(t, B.const(0, t.dtype)) for t in unasked]), final) if unasked else final
 
 
 def _single(low: Lowering, iv: E.IterVar) -> bool:

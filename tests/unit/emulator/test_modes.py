@@ -92,6 +92,31 @@ def test_registers_by_index() -> None:
     np.testing.assert_array_equal(out[at + 2], np.where(on, planes["b"], U32(8)))
 
 
+@pytest.mark.parametrize("chip", ["gfx90a", "gfx942"])
+def test_the_index_mode(chip: str) -> None:
+    """s_set_gpr_idx: moves from and to VGPRs by M0, under a mask; M0 keeps its other bits."""
+    bench = Bench(chip, {"a": 1, "b": 1, "c": 1})
+    a, b = bench.reg("a"), bench.reg("b")
+    before = ["v_mov_b32 v2, 5", "v_mov_b32 v3, 7", "v_mov_b32 v4, 8", "s_mov_b32 s40, 0x102", "s_mov_b32 m0, 0x70000"]
+    lines = [
+        "s_set_gpr_idx_on s40, gpr_idx(SRC0)", f"v_mov_b32 v2, {a}", "s_mov_b32 s41, 1", "s_set_gpr_idx_idx s41",
+        f"v_mov_b32 v3, {a}", "s_set_gpr_idx_idx s40", "s_set_gpr_idx_mode gpr_idx(DST)", f"v_mov_b32 v2, {b}",
+        "s_set_gpr_idx_off", "v_mov_b32 v5, m0", "v_mov_b32 v6, v4",
+    ]  # fmt: skip
+    at = bench.case(lines, [*before, "v_mov_b32 v5, 0", "v_mov_b32 v6, 0"], dwords=5)
+    both = ["s_set_gpr_idx_on s40, gpr_idx(SRC0,DST)", f"v_mov_b32 v2, {a}", "s_set_gpr_idx_off"]
+    last = bench.case(both, before, dwords=3)
+    planes = {p: np.arange(64, dtype=U32) + U32(1000 * k) for k, p in enumerate("abc", 1)}
+    mask = 0x5A5A_1234_8001_F00F
+    out = bench.launch()(planes, mask)
+    on = np.array([mask >> i & 1 for i in range(64)], bool)
+    for plane, value, old in (
+        (at, planes["c"], 5), (at + 1, planes["b"], 7), (at + 2, planes["b"], 8), (at + 3, U32(0x78002), 0),
+        (at + 4, planes["b"], 0), (last, U32(5), 5), (last + 1, U32(7), 7), (last + 2, planes["c"], 8),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(out[plane], np.where(on, value, U32(old)))
+
+
 @pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx950"])
 def test_preloaded_arguments(chip: str) -> None:
     """Arguments in SGPRs, as Triton and IREE ask for them: pointers and scalars, some loaded beside them."""

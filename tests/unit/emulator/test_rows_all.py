@@ -35,6 +35,7 @@ ELSEWHERE = {
     "s_round_mode": "test_rows_all.test_state_rows", "s_setreg_imm32_b32": "test_rows_all.test_state_rows",
     "v_movrels_b32": "test_modes.test_registers_by_index", "v_movreld_b32": "test_modes.test_registers_by_index",
     "v_movrelsd_b32": "test_modes.test_registers_by_index",
+    **{f"s_set_gpr_idx_{n}": "test_modes.test_the_index_mode" for n in ("on", "off", "mode", "idx")},
     "s_memtime": "test_rows_all.test_clocks", "s_memrealtime": "test_rows_all.test_clocks",
     **{f"v_s_{n}_{t}": "test_rows_all.test_transcendentals_of_scalars" for n in ("exp", "log", "rcp", "rsq", "sqrt") for t in ("f16", "f32")},
 }  # fmt: skip
