@@ -49,7 +49,7 @@ def test_contents(wheel):
         metadata = z.read(next(n for n in names if n.endswith("METADATA"))).decode()
     assert {"tec/__init__.py", "tec/py.typed", "tec/cli/page.html", "tec_onnx/__init__.py"} <= set(names)
     assert not [n for n in names if n.startswith(("tests/", "tutorials/", ".models", "benchmarks/"))]
-    assert "tec = tec.cli:main" in points and "onnx = tec_onnx:load" in points
+    assert "tec = tec.cli:main" in points and "onnx = tec_onnx" in points
     assert "Requires-Python: >=3.11" in metadata
     assert {"onnx", "cli", "test", "docs"} <= {
         line.split(": ")[1] for line in metadata.splitlines() if line.startswith("Provides-Extra")
