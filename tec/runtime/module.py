@@ -125,6 +125,9 @@ class Module:
         for m in self.imported_modules:
             if m.kind in ("rocm", "cuda"):
                 return m.kind
+        made_for = (self.target or "").split(" ")[0]  # a network that only renames and slices has no kernels
+        if made_for in ("rocm", "cuda"):
+            return made_for
         return "cpu" if self.kind == "llvm" else self.kind
 
     # ---- what it is made of
