@@ -118,9 +118,6 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         partial.compute_at(stage, loop)
 
 
-LONG_CHAIN = 1024  # additions one after another, from which rounding errors are worth a second step
-
-
 def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:
     """A long sum whose vectors lie along the data, as sums of parts and their sum; the operation that is left to schedule.
 

@@ -248,7 +248,6 @@ class _Specialized:
         if _is_marked(s):
             assert isinstance(s.body, S.For)
             other = _Specialized(self.name, self.thread, self.group, self.workers)
-            other.slots = {}
             other.take_apart(s.body.body)
             other.slots = {id(b): mine for b, mine in zip(other.buffers, self.slots.values())}
             full, empty = (E.BufferLoad(b, (ring.at(),)) for b in (self.full, self.empty))
