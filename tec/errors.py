@@ -43,6 +43,15 @@ def caller_loc() -> Loc | None:
     return None
 
 
+# What the package index calls tec: the import is `tec`, but another project has that name there.
+DISTRIBUTION = "tec-compiler"
+
+
+def install(extra: str) -> str:
+    """The command that installs an optional part of tec, for hints."""
+    return f'pip install "{DISTRIBUTION}[{extra}]"'
+
+
 class TecError(Exception):
     """Base of all errors of tec.
 

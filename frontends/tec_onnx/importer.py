@@ -274,7 +274,10 @@ def import_model(
         for name, nodes in sorted(missing.items(), key=lambda item: -len(item[1])):
             shown = ", ".join(nodes[:3]) + (", ..." if len(nodes) > 3 else "")
             lines.append(f"{name} ({len(nodes)}x: {shown})")
-        raise ImportModelError("operators that are not supported: " + "; ".join(lines))
+        newest, known = reader.opsets(model.opset_import).get("", 1), onnx.defs.onnx_opset_version()
+        newer = f"the model is of opset {newest}, the installed onnx {onnx.__version__} defines operators up to {known}"
+        hint = f"{newer}: pip install -U onnx" if newest > known else None
+        raise ImportModelError("operators that are not supported: " + "; ".join(lines), hint=hint)
     importer = Importer(model, resolve)
     g, scope = importer.graph, Scope()
     for t in model.graph.initializer:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tec import ImportModelError
+from tec.errors import install
 from tec.graph import Value
 from tec.graph.builders import axis_of
 
@@ -154,7 +155,7 @@ def regex_full_match(c: Call) -> Value:
     try:
         import re2  # the standard's syntax, in time linear in the text
     except ImportError:
-        raise ImportModelError("RegexFullMatch needs google-re2", hint='pip install "tec[onnx]"') from None
+        raise ImportModelError("RegexFullMatch needs google-re2", hint=install("onnx")) from None
     options = re2.Options()
     options.log_errors = False
     try:

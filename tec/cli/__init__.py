@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 
+from ..errors import install
+
 
 def main() -> None:
     """Run the command line of this process; never returns."""
@@ -17,7 +19,7 @@ def main() -> None:
         name = (error.name or "").partition(".")[0]
         if name not in ("click", "rich"):
             raise
-        print(f'tec: the command line needs the package {name} (pip install "tec[cli]")', file=sys.stderr)
+        print(f"tec: the command line needs the package {name} ({install('cli')})", file=sys.stderr)
         sys.exit(1)
     app.main(prog_name="tec")
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from ..errors import install
 from .errors import DEVICE, MODEL, Refused
 from .shapes import join_dims, settle, shapes_for
 
@@ -113,7 +114,7 @@ def frontend() -> Any:
 
     for point in entry_points(group="tec.frontends", name="onnx"):
         return importlib.import_module(point.module)
-    raise Refused("no ONNX frontend is installed", 'pip install "tec[onnx]"')
+    raise Refused("no ONNX frontend is installed", install("onnx"))
 
 
 def frozen_inputs(path: Path, texts: Sequence[str]) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from ..errors import install
 from . import common
 from .errors import NO, Refused
 
@@ -183,7 +184,7 @@ def _onnx() -> tuple[str, str]:
         out.append(f"{len(front.CONVERTERS)} operators")
         return _GOOD, ", ".join(out)
     except (ImportError, click.ClickException):
-        return _NOTE, ", ".join(out) + ': pip install "tec[onnx]" for ONNX models'
+        return _NOTE, ", ".join(out) + f": {install('onnx')} for ONNX models"
 
 
 def _settings() -> tuple[str, str]:

@@ -21,7 +21,16 @@ from typing import Any, NoReturn
 
 import click
 
-from ..errors import ArgumentError, DeviceError, ImportModelError, InternalError, PackageError, TargetError, TecError
+from ..errors import (
+    ArgumentError,
+    DeviceError,
+    ImportModelError,
+    InternalError,
+    PackageError,
+    TargetError,
+    TecError,
+    install,
+)
 
 OK, NO, USAGE, MODEL, COMPILER, DEVICE, FAULT, INTERRUPTED, PIPE = 0, 1, 2, 3, 4, 5, 70, 130, 141
 
@@ -115,12 +124,10 @@ def guarded(run: Any) -> NoReturn:
         sys.exit(FAULT)
     except ImportError as error:
         name = (error.name or str(error)).partition(".")[0]
-        extra = {"onnx": "tec[onnx]", "rich": "tec[cli]", "onnxruntime": "onnxruntime", "distributed": "tec[tune]"}.get(
-            name
-        )
-        if extra is None:
+        extra = {"onnx": "onnx", "rich": "cli", "distributed": "tune"}.get(name)
+        if extra is None and name != "onnxruntime":
             _fault(error)
-        say(f'this needs the package {name} (pip install "{extra}")')
+        say(f"this needs the package {name} ({install(extra) if extra else 'pip install ' + name})")
         sys.exit(USAGE)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ..errors import install
 from . import common
 from .errors import INTERRUPTED, Refused, say
 
@@ -98,7 +99,7 @@ def _dask(scheduler: str | None) -> tuple[Any, Any]:
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError:
-        raise Refused("--scheduler needs the package distributed", 'pip install "tec[tune]"') from None
+        raise Refused("--scheduler needs the package distributed", install("tune")) from None
     try:
         client = distributed.Client(scheduler, timeout=10)
     except (OSError, ValueError) as error:

@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from ..errors import ImportModelError
+from ..errors import ImportModelError, install
 from .graph import Graph
 
 GROUP = "tec.frontends"
@@ -67,11 +67,9 @@ def graph_of(
     what = repr(str(source)) if isinstance(source, str) or hasattr(source, "__fspath__") else type(source).__name__
     if absent:
         missing = ", ".join(f"{name} needs the package {package}" for name, package in absent.items())
-        raise ImportModelError(
-            f"no frontend takes {what}: {missing}", hint=" or ".join(f'pip install "tec[{name}]"' for name in absent)
-        )
+        raise ImportModelError(f"no frontend takes {what}: {missing}", hint=" or ".join(map(install, absent)))
     if not names:
-        raise ImportModelError("no frontend is installed", hint='pip install "tec[onnx]"')
+        raise ImportModelError("no frontend is installed", hint=install("onnx"))
     raise ImportModelError(f"not a model: no frontend takes {what}", hint=f"frontends: {', '.join(names)}")
 
 

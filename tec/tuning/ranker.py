@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..choices import Space
-from ..errors import ArgumentError
+from ..errors import ArgumentError, install
 from .candidates import Candidate
 
 LEAST = 8  # trials before a ranker says more than the cost model
@@ -82,7 +82,7 @@ def make_ranker(name: str = "auto") -> Ranker:
     except (ImportError, OSError):
         if name == "auto":
             return Ridge()
-        raise ArgumentError("the ranker lightgbm needs the package lightgbm", hint="pip install tec[tune]") from None
+        raise ArgumentError("the ranker lightgbm needs the package lightgbm", hint=install("tune")) from None
 
 
 class Features:

@@ -152,7 +152,7 @@ def test_ctrl_c(tiny):
 def test_without_click_one_line():
     code = "import sys; sys.modules['click'] = None; import tec.cli; tec.cli.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1 and 'pip install "tec[cli]"' in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and 'pip install "tec-compiler[cli]"' in done.stderr and "Traceback" not in done.stderr
 
 
 def test_help_is_quick_and_loads_no_compiler():

@@ -29,12 +29,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> Path:
-    (path,) = built.glob("tec-*.whl")
+    (path,) = built.glob("tec_compiler-*.whl")
     return path
 
 
 def test_source_archive(built):
-    (path,) = built.glob("tec-*.tar.gz")
+    (path,) = built.glob("tec_compiler-*.tar.gz")
     with tarfile.open(path) as t:
         names = {n.partition("/")[2] for n in t.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "tec/cli/page.html", "frontends/tec_onnx/__init__.py"} <= names
@@ -50,6 +50,7 @@ def test_contents(wheel):
     assert {"tec/__init__.py", "tec/py.typed", "tec/cli/page.html", "tec_onnx/__init__.py"} <= set(names)
     assert not [n for n in names if n.startswith(("tests/", "tutorials/", ".models", "benchmarks/"))]
     assert "tec = tec.cli:main" in points and "onnx = tec_onnx" in points
+    assert "Name: tec-compiler\n" in metadata  # `tec` is another project's name on the package index
     assert "Requires-Python: >=3.11" in metadata
     assert {"onnx", "cli", "test", "docs"} <= {
         line.split(": ")[1] for line in metadata.splitlines() if line.startswith("Provides-Extra")
@@ -90,3 +91,12 @@ def test_works_in_an_environment_of_its_own(wheel, tmp_path):
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
     assert str(home) in doctor.stdout
     assert run(home / "bin" / "tec", "--version").stdout.startswith("tec ")
+
+
+def test_reproducible(built, tmp_path):
+    """The same files make the same archives, byte for byte, whenever they are built."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    first = {p.name: p.read_bytes() for p in built.iterdir()}
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == first

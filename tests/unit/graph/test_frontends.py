@@ -62,4 +62,4 @@ def test_without_the_onnx_package_it_says_what_to_install():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
     assert "no frontend takes 'x.onnx': onnx needs the package onnx" in done.stdout, done.stderr
-    assert 'pip install "tec[onnx]"' in done.stdout
+    assert 'pip install "tec-compiler[onnx]"' in done.stdout

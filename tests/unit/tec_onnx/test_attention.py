@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 import tec_onnx
 from onnx import TensorProto, helper
@@ -33,6 +34,10 @@ CASES = [
 
 @pytest.mark.parametrize("domain,op,ins,attrs", CASES)
 def test_is_one_operator(domain, op, ins, attrs):
+    if domain == "":  # inlined as the installed onnx defines it: since 1.18, with the soft cap in its place since 1.22
+        version = tuple(int(x) for x in onnx.__version__.split(".")[:2])
+        if version < ((1, 22) if "softcap" in attrs else (1, 18)):
+            pytest.skip(f"onnx {onnx.__version__} does not define this Attention")
     node = helper.make_node(op, list(ins), ["y"], domain=domain, **attrs)
     infos = [helper.make_tensor_value_info(k, kind, shape) for k, (kind, shape) in ins.items()]
     graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")])

@@ -65,6 +65,7 @@ def test_functions_of_the_model_and_of_the_standard():
     np.testing.assert_allclose(run_graph(graph, {"x": x})[0], t * np.clip(t / 6 + 0.5, 0, 1), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.skipif(onnx.defs.onnx_opset_version() < 23, reason="the installed onnx does not define Attention")
 def test_attention_is_inlined():
     nodes = [helper.make_node("Attention", ["q", "k", "v"], ["y"])]
     values = [helper.make_tensor_value_info(n, F, (1, 2, 4, 8)) for n in "qkv"]
@@ -212,3 +213,15 @@ def test_backend_runs_nodes_and_models():
 def test_strings_stay_on_the_host():
     m = parse("g (string[n] x) => (string[n] y) { y = StringConcat(x, x) }", 20)
     assert Session(m).run([np.array(["a", "bc"], dtype=object)])[0].tolist() == ["aa", "bcbc"]
+
+
+def test_a_model_newer_than_the_package():
+    known = onnx.defs.onnx_opset_version()
+    node = helper.make_node("NotYetInvented", ["x"], ["y"])
+    value = helper.make_tensor_value_info("x", F, (2,))
+    graph = helper.make_graph([node], "g", [value], [helper.make_empty_tensor_value_info("y")])
+    m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", known + 1)])
+    with pytest.raises(
+        ImportModelError, match=f"opset {known + 1}, the installed onnx .* up to {known}: pip install -U onnx"
+    ):
+        tec_onnx.from_onnx(m)
