@@ -32,7 +32,7 @@ from . import (  # noqa: F401  (the converters register themselves)
     ops_signal,
     ops_trees,
 )
-from .describe import describe
+from .describe import describe, operators
 from .importer import CONVERTERS, NeedsValue, import_model, unsupported
 from .inputs import bind_shapes, input_info
 from .reader import load_model
@@ -109,5 +109,6 @@ __all__ = [
     "input_info",
     "load",
     "load_model",
+    "operators",
     "unsupported",
 ]

@@ -55,7 +55,7 @@ def command(
     )  # fmt: skip
     kernels = [] if no_kernels else measure.kernel_times(net, inputs, dev)
     if trace is not None:
-        _trace(net, inputs, dev, trace)
+        measure.trace(net, inputs, dev, trace)
     total = sum(k.us for k in kernels)
     flops = int(net.report.flops)
     facts: dict[str, Any] = {
@@ -100,11 +100,3 @@ def command(
         rest = f", {len(kernels) - top} more" if len(kernels) > top else ""
         best = "" if emulated else ", each the best of 5 runs"
         click.echo(f"kernels: {common.duration(total / 1e6)} in all{best}{rest}")
-
-
-def _trace(net: Any, inputs: dict[str, Any], dev: Any, path: Path) -> None:
-    import tec
-
-    with tec.profile(dev) as p:
-        net.run(inputs, device=dev)
-    p.save_trace(str(path))

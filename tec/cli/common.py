@@ -20,7 +20,7 @@ from .errors import DEVICE, MODEL, Refused
 from .shapes import join_dims, settle, shapes_for
 
 _ONNX = (".onnx", ".pb", ".onnx_model")
-_DTYPES = ("float32", "float16")
+_DTYPES = ("float32", "float16", "bfloat16")
 
 
 class ModelCommand(click.Command):
@@ -44,11 +44,14 @@ def compile_options(f: Any) -> Any:
             "--freeze", multiple=True, metavar="NAME=VALUE", help="Make an input constant: a number, 1,2,3, or a .npy file."
         ),
         click.option("--no-cache", is_flag=True, help="Compile anew, and keep nothing."),
-        click.option("--dtype", type=click.Choice(_DTYPES), help="float16: mixed precision."),
+        click.option("--dtype", type=click.Choice(_DTYPES), help="float16, bfloat16: mixed precision."),
         click.option(
             "--input-dim", "input_dim", multiple=True, metavar="NAME D...", help="Shape of an input, or size of a named dimension."
         ),
-        click.option("--target", "-t", metavar="TARGET", help='"llvm", "rocm -mcpu=gfx942", "cuda -arch=sm_90"; the device\'s, or llvm, by default.'),
+        click.option(
+            "--target", "-t", metavar="TARGET", shell_complete=complete_target,
+            help='"llvm" (native), a chip or a product (gfx942, mi300x, h200), or "rocm -mcpu=gfx942 ..."; the device\'s, or llvm, by default.',
+        ),
     ):  # fmt: skip
         f = option(f)
     return f
@@ -77,6 +80,13 @@ def device_option(f: Any) -> Any:
         help="cpu, rocm:0, cuda:0, or emu (emu:gfx90a): the AMD GPU in software.",
         shell_complete=_complete_device,
     )(f)
+
+
+def complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The targets that begin so: kinds, chips and products."""
+    from ..target import CHIPS, MACHINES
+
+    return [n for n in ("llvm", "native", "rocm", "cuda", *CHIPS, *MACHINES) if n.startswith(incomplete.lower())]
 
 
 def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -197,7 +207,6 @@ def open_network(
             raise Refused(f"{path} was compiled for {net.module.target}, not for {target}")
         return settle(net, dims, read_arrays(files, [i["name"] for i in net.inputs]))
     wanted = target_of(target, device)
-    check_dtype(dtype)
     options: dict[str, Any] = {} if dtype in (None, "float32") else {"dtype": dtype}
     shapes, frozen = _inputs_of(path, dims, freeze, files, keep or ())
     if frozen:
@@ -209,14 +218,6 @@ def open_network(
         return net if keep is not None else settle(net, (), read_arrays(files, [i["name"] for i in net.inputs]))
     except tec.ImportModelError as error:
         raise _needs_value(error) from None
-
-
-def check_dtype(dtype: str | None) -> None:
-    """Refused where this tec has no pass for it: an option that does nothing would be a silent lie."""
-    import importlib.util
-
-    if dtype not in (None, "float32") and importlib.util.find_spec("tec.graph.passes.mixed_precision") is None:
-        raise Refused(f"--dtype {dtype}: this version of tec has no mixed precision")
 
 
 def load_graph(

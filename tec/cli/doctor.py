@@ -181,7 +181,8 @@ def _onnx() -> tuple[str, str]:
             out.append(f"{p} is not installed")
     try:
         front = common.frontend()
-        out.append(f"{len(front.CONVERTERS)} operators")
+        known = front.operators()
+        out.append(f"{sum(how != 'no' for how in known.values())} of {len(known)} operators")
         return _GOOD, ", ".join(out)
     except (ImportError, click.ClickException):
         return _NOTE, ", ".join(out) + f": {install('onnx')} for ONNX models"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 _RUNS = 5  # a kernel that was interrupted by other work is not the kernel's time
@@ -40,6 +41,15 @@ def kernel_times(net: Any, inputs: dict[str, Any], dev: Any) -> list[KernelTime]
                 best[name] = t
     out = best
     return sorted(out.values(), key=lambda t: -t.us)
+
+
+def trace(net: Any, inputs: dict[str, Any], dev: Any, path: Path) -> None:
+    """Write a Chrome trace of one run of the network."""
+    import tec
+
+    with tec.profile(dev) as p:
+        net.run(inputs, device=dev)
+    p.save_trace(str(path))
 
 
 def _emulated(net: Any, inputs: dict[str, Any], dev: Any) -> list[KernelTime]:

@@ -57,25 +57,7 @@ def command(model: Path | None, match: str, as_json: bool) -> int:
 
 
 def _all(front: Any, match: str, as_json: bool) -> int:
-    import importlib
-
-    defs = importlib.import_module("onnx").defs
-    own = {(d, n) for d, n in front.CONVERTERS}
-    rows = []
-    standard = {(s.domain, s.name): s for s in defs.get_all_schemas()}
-    for domain, name in sorted(own | set(standard)):
-        if domain not in ("", "ai.onnx.ml") and (domain, name) not in own:
-            continue
-        schema = standard.get((domain, name))
-        inlined = (
-            (domain, name) not in own
-            and schema is not None
-            and (schema.has_function or schema.has_context_dependent_function)
-        )
-        how = "converted" if (domain, name) in own else "by its definition in ONNX" if inlined else "no"
-        shown = f"{domain}.{name}" if domain else name
-        if match.lower() in shown.lower():
-            rows.append({"op": shown, "how": how})
+    rows = [{"op": name, "how": how} for name, how in front.operators().items() if match.lower() in name.lower()]
     if as_json:
         common.print_json(rows)
         return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from . import common
+from . import common, measure
 from .errors import Refused
 
 
@@ -19,7 +19,8 @@ Examples:
   tec run model.onnx                                   # random inputs, on this CPU
   tec run model.tec --inputs x.npy --save-outputs out/
   tec run model.onnx --inputs image=a.npy --fill zeros --device emu:gfx942
-  tec run model.onnx --seed 7 --save-outputs out.npz --json""",
+  tec run model.onnx --seed 7 --save-outputs out.npz --json
+  tec run model.onnx --repeat 100 --profile trace.json # later runs' times; a trace for Perfetto or chrome://tracing""",
 )
 @common.model_argument
 @common.input_options
@@ -28,15 +29,25 @@ Examples:
 @click.option(
     "--save-outputs", type=click.Path(path_type=Path), metavar="PATH", help="A folder for .npy files, or a .npz file."
 )
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Runs; the later ones' times are printed too.",
+)
+@click.option("--profile", type=click.Path(path_type=Path), help="Write a Chrome trace of one more run.")
 @common.json_option
 def command(
     model: Path, files: tuple[str, ...], fill: str, seed: int, device: str | None, target: str | None,
-    input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None, no_cache: bool, save_outputs: Path | None, as_json: bool,
+    input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None, no_cache: bool, save_outputs: Path | None, repeat: int,
+    profile: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a model or a compiled package."""
     if save_outputs is not None and save_outputs.suffix == ".npy":
         raise Refused(f"--save-outputs {save_outputs}: a folder or a .npz file is wanted")
     common.check_model(model)
+    common.check_folder(profile)
     if save_outputs is not None and save_outputs.suffix == ".npz":
         common.check_folder(save_outputs)
     net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files)
@@ -45,11 +56,22 @@ def command(
     start = time.perf_counter()
     outputs = net.run(inputs, device=dev)
     seconds = time.perf_counter() - start
+    later = measure.run_times(net, inputs, dev, repeat - 1, 0) if repeat > 1 else []
+    if profile is not None:
+        measure.trace(net, inputs, dev, profile)
     names = [o["name"] for o in net.outputs]
     saved = save(dict(zip(names, outputs)), save_outputs) if save_outputs is not None else []
     facts = [_facts(n, a) for n, a in zip(names, outputs)]
     if as_json:
-        common.print_json({"device": str(dev), "seconds": seconds, "outputs": facts, "saved": [str(p) for p in saved]})
+        common.print_json(
+            {
+                "device": str(dev),
+                "seconds": seconds,
+                "later_seconds": later,
+                "outputs": facts,
+                "saved": [str(p) for p in saved],
+            }
+        )
         return
     out = common.console()
     t = common.table("", "output", "type", "min", "max", "mean", "first values", right=(2, 3, 4))
@@ -62,7 +84,10 @@ def command(
         )
     out.print(t)
     click.echo(f"{common.duration(seconds)} on {dev} ({dev.name}), the first run")
-    for p in saved:
+    if later:
+        p50, p99 = (common.duration(measure.percentile(sorted(later), p)) for p in (50, 99))
+        click.echo(f"{len(later)} more runs: median {p50}, min {common.duration(min(later))}, p99 {p99}")
+    for p in [*saved, *([profile] if profile is not None else [])]:
         click.echo(f"saved {p}")
 
 

@@ -54,7 +54,6 @@ def command(
     if model is None:
         raise Refused("no MODEL to tune", "tec tune model.onnx")
     common.check_folder(report)
-    common.check_dtype(dtype)
     wanted = common.target_of(target, None)
     graph = common.load_graph(model, input_dim, freeze)
     from ..tuning import make_tuner

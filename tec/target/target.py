@@ -38,9 +38,22 @@ _OPTIONS = {
 FAST_MATH_FLAGS = ("contract", "nnan", "ninf", "nsz", "arcp", "afn", "reassoc")
 
 
+def _spelled_out(name: str, *words: str) -> tuple[str, ...]:
+    """A target's words with the name of a chip or a product in front ("gfx942", "mi300x -max-threads=256") spelled out with its kind."""
+    if name == "native":
+        return ("llvm", *words)
+    product = find_product(name) if name not in _KINDS else None
+    plain = product.chip if product is not None else name.split(":")[0]
+    chip = CHIPS.get(plain) or CHIPS.get(plain.removesuffix("a"))  # sm_100a
+    if chip is None:
+        return (name, *words)
+    return ("cuda", f"-arch={name}", *words) if chip.family == "sm" else ("rocm", f"-mcpu={name}", *words)
+
+
 @dataclass(frozen=True)
 class Target:
-    """A parsed target. `Target("rocm -mcpu=gfx90a")`; equal text gives equal targets; usable as `with Target(...):`.
+    """A parsed target. `Target("rocm -mcpu=gfx90a")`, or a chip's or a product's name alone: `Target("gfx90a")`, `Target("mi300x")`; "native" is
+    this CPU. Equal text gives equal targets; usable as `with Target(...):`.
 
     kind: "llvm", "rocm" or "cuda". Options: -mcpu, -mattr, -mtriple, -wavefrontsize, -arch, -fast-math[=flags]. -mcpu (-arch) of a GPU
     is a chip ("gfx942") or a product ("mi325x", "7900xtx", "h200"), whose chip `mcpu` then is and whose figures `machine` has.
@@ -64,9 +77,12 @@ class Target:
                 f"not a target: {self.text!r}",
                 hint='a target is text such as "llvm", "rocm -mcpu=gfx942" or "cuda -arch=sm_90"',
             )
-        name, *words = shlex.split(self.text)
+        name, *words = _spelled_out(*shlex.split(self.text))
         if name not in _KINDS:
-            raise TargetError(f"unknown target {name!r}", hint=f"known targets: {', '.join(sorted(set(_KINDS)))}")
+            raise TargetError(
+                f"unknown target {name!r}",
+                hint=f"known targets: {', '.join(sorted(set(_KINDS)))}, native, or a chip's or a product's name (gfx942, mi300x, h200)",
+            )
         kind = _KINDS[name]
         options: dict[str, str] = {}
         allowed = (*_OPTIONS[kind], "fast-math")

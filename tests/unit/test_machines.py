@@ -50,6 +50,14 @@ def test_a_chips_own_product_is_the_chip() -> None:
     assert Target("cuda -arch=h200").mcpu == "sm_90" and Target("cuda -arch=h200").machine.name == "H200"
 
 
+def test_a_name_alone_is_a_target() -> None:
+    for short, text in {
+        "gfx942": "rocm -mcpu=gfx942", "mi325x": "rocm -mcpu=mi325x", "gfx90a:xnack-": "rocm -mcpu=gfx90a:xnack-", "native": "llvm",
+        "sm_90a": "cuda -arch=sm_90a", "h200": "cuda -arch=h200", "7900xtx -wavefrontsize=64": "rocm -mcpu=7900xtx -wavefrontsize=64",
+    }.items():  # fmt: skip
+        assert Target(short) == Target(text)
+
+
 @pytest.mark.parametrize("text", ["rocm -mcpu=h100", "cuda -arch=mi300x", "rocm -mcpu=mi999"])
 def test_products_of_others_are_refused(text: str) -> None:
     with pytest.raises(TargetError) as caught:

@@ -13,6 +13,7 @@ from tec.cli.errors import Refused
 from tec.cli.measure import percentile
 from tec.cli.shapes import join_dims, parse_dims
 from tec.cli.verify import compare
+from tec.target import Target
 
 
 def test_compile_then_run_agrees_with_onnxruntime(tec_cli, tiny, tmp_path):
@@ -47,6 +48,24 @@ def test_seed_and_fill(tec_cli, tiny):
 
     assert first("--seed", 1) == first("--seed", 1) != first("--seed", 2)
     assert first("--fill", "zeros") != first("--fill", "0.5")
+
+
+def test_run_again_and_again(tec_cli, tiny, tmp_path):
+    trace = tmp_path / "t.json"
+    got = tec_cli("run", tiny, "--input-dim", "batch", 1, "--repeat", 4, "--profile", trace, "--json")
+    assert len(json.loads(got.stdout)["later_seconds"]) == 3
+    assert any("conv" in e["name"] for e in json.loads(trace.read_text())["traceEvents"])
+    assert "3 more runs: median" in tec_cli("run", tiny, "--input-dim", "batch", 1, "--repeat", 4).output
+
+
+@pytest.mark.parametrize(
+    "name,target", [("gfx1100", "rocm -mcpu=gfx1100"), ("native", "llvm"), ("H200", "cuda -arch=h200")]
+)
+def test_targets_by_a_chips_name(tec_cli, tiny, tmp_path, name, target):
+    out = tmp_path / "a.tec"
+    made = tec_cli("compile", tiny, "-o", out, "--input-dim", "batch", 1, "-t", name, "--dtype", "bfloat16", "--json")
+    assert made.exit_code == 0, made.output
+    assert json.loads(made.stdout)["target"] == str(Target(target))
 
 
 def test_bench_reports_percentiles_and_kernels(tec_cli, tiny):
@@ -168,6 +187,12 @@ def test_ops(tec_cli, tiny, tmp_path):
     assert got.exit_code == 1 and json.loads(got.stdout)["missing"] == {"some.where.Frobnicate": 1}
 
 
+def test_the_count_of_operators_is_one(tec_cli):
+    counted = tec_cli("ops").stdout.splitlines()[-1]
+    checks = {c["name"]: c for c in json.loads(tec_cli("doctor", "--json").stdout)["checks"]}
+    assert re.fullmatch(r"\d+ of \d+ operators", counted) and counted in json.dumps(checks)
+
+
 def test_doctor(tec_cli):
     got = tec_cli("doctor", "--json")
     facts = json.loads(got.stdout)
@@ -269,6 +294,8 @@ def test_the_shell_completes_commands_and_options():
         ("tec run --inp", "2", "plain,--inputs"),
         ("tec run m.onnx --device e", "4", "plain,emu"),
         ("tec run m.onnx --device emu:gfx9", "4", "plain,emu:gfx942"),
+        ("tec run m.onnx -t mi3", "4", "plain,mi300x"),
+        ("tec compile m.onnx --target gfx9", "4", "plain,gfx942"),
         ("tec show mod", "2", "file,mod"),
         ("tec show m.onnx res", "3", "plain,resources"),
     ):
