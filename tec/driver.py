@@ -36,6 +36,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("partition_loops", "loops"),
     ("flatten_buffers", "flat"),
     ("simplify", "flat"),
+    ("vectorize_loops", "flat"),
     ("vectorize", "flat"),
     ("lower_dot", "flat"),
     ("unroll", "flat"),

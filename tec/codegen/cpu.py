@@ -64,22 +64,6 @@ class HostCode:
         return self._asm
 
 
-_HALVES = ("float16", "bfloat16")
-
-
-def _keeps_loops(f: Func) -> bool:
-    """Whether LLVM's loop vectorizer stays away: its two cost models have disagreed, which ends the process, on loops around
-    vectors that the schedule made and on reductions of 16-bit floats."""
-    found: list[E.Expr] = []
-
-    def on_expr(e: E.Expr) -> None:
-        if type(e) is E.Ramp or type(e) is E.Broadcast or (type(e) is E.BufferLoad and e.dtype in _HALVES):
-            found.append(e)
-
-    visit(f.body, on_expr)
-    return bool(found)
-
-
 class CpuEmitter(Emitter):
     """The deltas of a CPU: the function frame, heap storage, parallel loops, libm."""
 
@@ -106,7 +90,6 @@ class CpuEmitter(Emitter):
         if f.attrs.get("threads"):
             raise self.error("a kernel with launch indices cannot run on a CPU", hint="build it for a GPU target")
         self.begin_frame()
-        self.explicit_vectors = _keeps_loops(f)
         self.messages[f.name] = []
         self.cleanups, self.in_parallel, self.stack_bytes = [], False, 0
         writes = written_params(f)

@@ -105,9 +105,6 @@ class Core:
 
     def begin_frame(self) -> None:
         """Start a new LLVM function: no values, no variables, no blocks."""
-        self.explicit_vectors = (
-            False  # the function's loops were vectorized by its schedule: LLVM leaves the others alone
-        )
         self.out: list[str] = []
         self.marks: list[tuple[int, Loc]] = []  # from which line of `out` on the user's line is which
         self.allocas: list[str] = []

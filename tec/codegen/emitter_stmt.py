@@ -173,11 +173,6 @@ class Statements(Memory):
         elif "unroll" in notes:
             n = int(notes["unroll"])
             hints.append('!{!"llvm.loop.unroll.disable"}' if n <= 1 else f'!{{!"llvm.loop.unroll.count", i32 {n}}}')
-        if s.kind == S.ForKind.VECTORIZED:
-            hints.append('!{!"llvm.loop.vectorize.enable", i1 true}')
-        elif notes.get("vectorize") is False or self.explicit_vectors:
-            # LLVM's vectorizer has aborted the process on scalar loops around vectors ("cost model disagreed").
-            hints.append('!{!"llvm.loop.vectorize.enable", i1 false}')
         if not hints:
             return ""
         return f", !llvm.loop {self.meta_distinct(', '.join(self.meta(h) for h in hints))}"

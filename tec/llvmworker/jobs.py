@@ -176,7 +176,7 @@ def _parse(text: str) -> Any:
 
 def _optimise(module: Any, machine: Any, speed: int, passes: str) -> None:
     """LLVM's pipeline of a level, without its loop vectorizer: that one asserts on ordinary loops (its two cost models
-    disagree), and tec vectorizes by its schedules."""
+    disagree), and tec vectorizes by schedules and `vectorize_loops`."""
     if speed <= 0:
         return
     llvm = binding()

@@ -1,0 +1,271 @@
+"""May the steps of a loop run side by side, as lanes of a vector?
+
+`Lanes(loop).why_not(lanes)` says what forbids it, None where nothing does. Allowed are stores, conditions, lets, storage of the
+body's own and inner loops whose bounds are the same in every step; accesses of memory from outside step by one element, or (loads) not
+at all. Two steps that are less than `lanes` apart must not meet in an element that one of them writes: every pair of accesses of a
+buffer that is written is compared as linear forms, where variables of inner loops may have any values in either.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..arith import Analyzer
+from ..buffer import Buffer
+from ..dtype import dtype_info
+from ..intrin import INTRINS
+from ..visit import map_expr
+from .rewrite_util import const_int, is_named, same_expr
+
+_PRIVATE_BYTES = (
+    4096  # of storage made in the body, for all lanes together: what stays in the first-level cache with ease
+)
+_DIVISIONS = (E.Div, E.Mod, E.FloorDiv, E.FloorMod)
+
+
+class _NoLanesError(Exception):
+    """Internal: the reason is its message."""
+
+
+class _Access:
+    """An access of memory from outside of the body: `index` is `step` times the loop's variable and `rest`."""
+
+    __slots__ = ("buffer", "index", "is_write", "rest", "step")
+
+    def __init__(self, buffer: Buffer, index: E.Expr, is_write: bool):
+        self.buffer, self.index, self.is_write = buffer, index, is_write
+        self.step = 0
+        self.rest = index
+
+
+class Lanes:
+    """What there is to know of a loop of flat buffers; `body` is its body, or the part of it that is asked about."""
+
+    def __init__(self, var: E.Var, body: S.Stmt, analyzer: Analyzer):
+        self.var = var
+        self.body = body
+        self.analyzer = analyzer
+        self.accesses: list[_Access] = []
+        self.private: set[int] = set()
+        self.inner: list[E.Var] = []
+        self.varying: set[int] = {id(var)}  # variables whose value differs from step to step
+        self.widest = 1  # bytes of the largest element that is computed with
+        self._private_bytes = 0
+        self._seen: dict[int, tuple[E.Expr, bool]] = {}
+
+    def why_not(self, lanes: int) -> str | None:
+        """None where `lanes` steps may run side by side."""
+        try:
+            self.collect()
+            self._private_size(lanes)
+            self._conflicts(lanes)
+        except _NoLanesError as e:
+            return str(e)
+        return None
+
+    def collect(self) -> None:
+        """Walk the body; `_NoLanesError` where something has no form for vectors."""
+        if not self.accesses:
+            self._stmt(self.body)
+            for a in list(self.accesses):
+                self._split(a)
+
+    def repeats(self, shared: bool) -> bool:
+        """Whether a step that runs twice, with others between, leaves what it leaves when it runs once: what it writes it does not read
+        before. shared: also at once in two threads, so it reads nothing of that."""
+        written = {id(a.buffer): a.buffer for a in self.accesses if a.is_write}
+        if shared:
+            return all(a.is_write for a in self.accesses if id(a.buffer) in written)
+        return not any(self._reads_old(b) for b in written.values())
+
+    def _reads_old(self, buffer: Buffer) -> bool:
+        mine = [a for a in self.accesses if a.buffer is buffer]
+        if all(a.is_write for a in mine):
+            return False
+        # Written whole before anything reads it, at the one place where all accesses are.
+        parts = self.body.stmts if isinstance(self.body, S.Seq) else (self.body,)
+        if not all(same_expr(a.index, mine[0].index) for a in mine) or any(self._moves(v, mine[0]) for v in self.inner):
+            return True
+        for s in parts:
+            if isinstance(s, S.BufferStore) and s.buffer is buffer:
+                return any(b is buffer for b in _buffers(s.value))
+            if is_named(s, buffer):
+                return True
+        return True
+
+    def _moves(self, v: E.Var, a: _Access) -> bool:
+        linear = self.analyzer.detect_linear(a.index, [v])
+        return linear is None or not B.is_const(linear[0], 0)
+
+    # ---- the walk
+
+    def _stmt(self, s: S.Stmt) -> None:
+        match s:
+            case S.Seq():
+                for x in s.stmts:
+                    self._stmt(x)
+            case S.BufferStore():
+                if s.predicate is not None or len(s.indices) != 1:
+                    raise _NoLanesError("a store with a predicate")
+                self._expr(s.value)
+                self._access(s.buffer, s.indices[0], True)
+            case S.For():
+                if s.kind not in (S.ForKind.SERIAL, S.ForKind.UNROLLED) or s.annotations:
+                    raise _NoLanesError(f"a loop of kind {s.kind}")
+                if self._expr(s.min) or self._expr(s.extent):
+                    raise _NoLanesError("an inner loop whose bounds differ from step to step")
+                self.inner.append(s.var)
+                self._stmt(s.body)
+            case S.IfThenElse():
+                self._expr(s.cond)
+                self._stmt(s.then)
+                if s.orelse is not None:
+                    self._stmt(s.orelse)
+            case S.LetStmt():
+                if self._expr(s.value):
+                    self.varying.add(id(s.var))
+                self._stmt(s.body)
+            case S.Alloc():
+                self._alloc(s)
+            case _:
+                raise _NoLanesError(f"a statement of kind {type(s).__name__}")
+
+    def _alloc(self, s: S.Alloc) -> None:
+        size = const_int(s.buffer.shape[0]) if len(s.buffer.shape) == 1 else None
+        if size is None or s.buffer.scope not in ("local", "global") or s.annotations:
+            raise _NoLanesError("storage of a size that is not known")
+        self.private.add(id(s.buffer))
+        self._private_bytes += size * self._element(s.buffer)
+        self._stmt(s.body)
+
+    def _element(self, buffer: Buffer) -> int:
+        info = dtype_info(buffer.dtype)
+        if info.lanes != 1 or info.kind == "handle":
+            raise _NoLanesError("elements that are vectors")
+        self.widest = max(self.widest, info.bytes)
+        return info.bytes
+
+    def _access(self, buffer: Buffer, index: E.Expr, is_write: bool) -> bool:
+        """Whether the value of an access differs from step to step."""
+        self._element(buffer)
+        widest = self.widest
+        moves = self._expr(index)
+        self.widest = widest  # index arithmetic is scalar
+        if id(buffer) in self.private:
+            if moves:
+                raise _NoLanesError("storage of the body that is indexed by the step")
+            return True
+        self.accesses.append(_Access(buffer, index, is_write))
+        return moves
+
+    def _expr(self, e: E.Expr) -> bool:
+        """Look at an expression; whether its value differs from step to step."""
+        t = type(e)
+        if t is E.Var:
+            return id(e) in self.varying
+        if t is E.IntImm or t is E.FloatImm:
+            return False
+        hit = self._seen.get(id(e))
+        if hit is not None:
+            return hit[1]
+        moves = self._node(e, t)
+        self._seen[id(e)] = e, moves
+        return moves
+
+    def _node(self, e: E.Expr, t: type) -> bool:
+        if isinstance(e, E.BufferLoad):
+            if e.predicate is not None or len(e.indices) != 1:
+                raise _NoLanesError("a load with a predicate")
+            return self._access(e.buffer, e.indices[0], False)
+        if t in (E.Ramp, E.Broadcast, E.Shuffle, E.StringImm):
+            raise _NoLanesError("a vector")
+        if isinstance(e, E.Let):
+            if self._expr(e.value):
+                self.varying.add(id(e.var))
+            return self._expr(e.body) or id(e.var) in self.varying
+        if isinstance(e, E.Call):
+            known = INTRINS[e.op]
+            if known.lanes != "map" or not known.is_pure or known.varying:
+                raise _NoLanesError(f"a call of {e.op}")
+        moves = False
+
+        def child(x: E.Expr) -> E.Expr:
+            nonlocal moves
+            moves = self._expr(x) or moves
+            return x
+
+        map_expr(e, child)
+        info = dtype_info(e.dtype)
+        if isinstance(e, _DIVISIONS) and info.is_int and (moves or e.dtype not in ("int32", "int64")):
+            by = const_int(e.b)
+            if not by:  # a lane that is switched off may divide by 0
+                raise _NoLanesError("a division by what is not known")
+        if isinstance(e, E.Cast):
+            self.widest = max(self.widest, info.bytes)
+        return moves
+
+    # ---- memory
+
+    def _split(self, a: _Access) -> None:
+        linear = self.analyzer.detect_linear(a.index, [self.var])
+        step = None if linear is None else const_int(linear[0])
+        if linear is None or step not in (0, 1) or (a.is_write and step == 0):
+            raise _NoLanesError(f"an access of {a.buffer.name} that does not step by one element")
+        if self._expr(linear[1]):
+            raise _NoLanesError(f"an access of {a.buffer.name} at a place that differs from step to step")
+        a.step, a.rest = step, linear[1]
+
+    def _private_size(self, lanes: int) -> None:
+        if self._private_bytes * lanes > _PRIVATE_BYTES:
+            raise _NoLanesError("too much storage for all lanes")
+
+    def _conflicts(self, lanes: int) -> None:
+        written = {id(a.buffer.data) for a in self.accesses if a.is_write}
+        touched = [a for a in self.accesses if id(a.buffer.data) in written]
+        for k, a in enumerate(touched):
+            for b in touched[k:]:
+                if (a.is_write or b.is_write) and a.buffer.data is b.buffer.data and self._meet(a, b, lanes):
+                    raise _NoLanesError(f"steps that meet in {a.buffer.name}")
+
+    def _meet(self, a: _Access, b: _Access, lanes: int) -> bool:
+        """Whether two steps less than `lanes` apart may touch one element."""
+        if a.step != b.step or a.buffer is not b.buffer:
+            return True
+        if same_expr(a.rest, b.rest) and not self.inner:
+            return False
+        first, second = (self.analyzer.detect_linear(x.rest, self.inner) for x in (a, b))
+        if first is None or second is None or self._loads_written(first[-1]) or self._loads_written(second[-1]):
+            return True
+        away = const_int(self.analyzer.simplify(B.sub(first[-1], second[-1])))
+        stride = 0  # inner loops move the distance by multiples of it
+        for c in (*first[:-1], *second[:-1]):
+            value = const_int(c)
+            if value is None:
+                return True
+            stride = gcd(stride, value)
+        if away is None:
+            return True
+        if stride == 0:
+            return 0 < abs(away) < lanes
+        rest = away % stride  # the distances are rest + k * stride, of which 0 is the step itself
+        return stride < lanes if rest == 0 else min(rest, stride - rest) < lanes
+
+    def _loads_written(self, e: E.Expr) -> bool:
+        written = {id(a.buffer.data) for a in self.accesses if a.is_write}
+        return any(id(b.data) in written for b in _buffers(e))
+
+
+def _buffers(e: E.Expr) -> list[Buffer]:
+    found: list[Buffer] = []
+
+    def go(x: E.Expr) -> E.Expr:
+        if isinstance(x, E.BufferLoad):
+            found.append(x.buffer)
+        map_expr(x, go)
+        return x
+
+    go(e)
+    return found
