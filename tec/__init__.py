@@ -93,11 +93,31 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     entry = _LAZY.get(name)
     if entry is None:
-        raise AttributeError(f"module 'tec' has no attribute {name!r}")
+        raise AttributeError(f"module 'tec' has no attribute {name!r}{_meant(name)}")
     module = import_module(entry[0], __name__)
     value = getattr(module, entry[1]) if entry[1] else module
     globals()[name] = value
     return value
+
+
+# TVM's modules, and what there is here.
+_ELSEWHERE = {
+    "auto_scheduler": "tec.tune searches", "autotvm": "tec.tune and tec.template search", "meta_schedule": "tec.tune searches",
+    "relay": "tec.compile and tec.graph take networks", "relax": "tec.compile and tec.graph take networks",
+    "tir": "tec.ir has the loop IR", "topi": "tec.ops has the operators", "contrib": "tec.ops has the operators",
+    "micro": "tec.compile(...).save() makes packages", "rpc": "tec.tune takes workers of other machines", "vm": "tec.compile makes networks",
+}  # fmt: skip
+
+
+def _meant(name: str) -> str:
+    import difflib
+
+    if name.startswith("__"):
+        return ""
+    if name in _ELSEWHERE:
+        return f": {_ELSEWHERE[name]}"
+    close = difflib.get_close_matches(name, _LAZY, 1)
+    return f"; is tec.{close[0]} meant?" if close else ""
 
 
 def __dir__() -> list[str]:

@@ -179,6 +179,7 @@ def build(
 
     client.start()  # beside the lowering
     tgt = as_target(target)
+    target_host = target_host if target_host is not None else tgt.host
     if target_host is not None and as_target(target_host).kind != "llvm":
         raise TecError(f"target_host {target_host!r} is not a CPU target", hint='use target_host="llvm"')
     with tgt:

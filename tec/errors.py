@@ -52,8 +52,8 @@ def install(extra: str) -> str:
     return f'pip install "{DISTRIBUTION}[{extra}]"'
 
 
-class TecError(Exception):
-    """Base of all errors of tec.
+class TecError(RuntimeError):
+    """Base of all errors of tec; a RuntimeError, as TVM's errors are.
 
     Parameters: `message`, the first line or lines; `where`, the user's file:line (found from the call stack where it is
     left out and `locate` is true); `hint`, how to mend it.
@@ -71,7 +71,7 @@ class TecError(Exception):
         super().__init__(text)
 
 
-class ExprError(TecError):
+class ExprError(TecError, ValueError):
     """An expression that has no meaning: wrong types, a Tensor used as a bool, a bad index."""
 
 
@@ -87,7 +87,7 @@ class CodegenError(TecError):
     """Loop IR that a code generator cannot express, or an LLVM failure."""
 
 
-class TargetError(TecError):
+class TargetError(TecError, ValueError):
     """An unknown target, chip or option."""
 
 

@@ -48,6 +48,9 @@ class Buffer:
     def ndim(self) -> int:
         return len(self.shape)
 
+    def __getitem__(self, indices: Any) -> Expr:
+        return self.vload(indices)
+
     # For kernels written by hand (extern, tensor intrinsics):
     def vload(self, indices: Any, dtype: str | None = None) -> Expr:
         """Load at `indices`; a vector `dtype` loads that many neighbours along the last axis."""

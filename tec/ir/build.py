@@ -425,7 +425,7 @@ def buffer_store(buffer: Any, indices: Any, value: Any) -> Any:
 
 def access_ptr(buffer: Any, access_mask: str | int = "rw", offset: Any = 0) -> E.Expr:
     """Call("access_ptr"): a pointer to the buffer's element [0, ..., 0] plus `offset` elements."""
-    masks: dict[str | int, str | int] = {1: "r", 2: "w", 3: "rw"}
+    masks: dict[str | int, str | int] = {1: "r", 2: "w", 3: "rw", "wr": "rw"}
     rw = masks.get(access_mask, access_mask)
     if rw not in ("r", "w", "rw"):
         raise ExprError(f"access mask {access_mask!r}", hint='use "r", "w" or "rw"')

@@ -68,6 +68,12 @@ class IntImm(Expr):
     def __bool__(self) -> bool:
         return bool(self.value)
 
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __index__(self) -> int:
+        return int(self.value)
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class FloatImm(Expr):
@@ -75,6 +81,9 @@ class FloatImm(Expr):
 
     value: float
     dtype: str = "float32"
+
+    def __float__(self) -> float:
+        return float(self.value)
 
 
 @dataclass(slots=True, eq=False, repr=False)

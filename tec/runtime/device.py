@@ -315,8 +315,11 @@ def _exists(make: Any, index: int) -> bool:
     return True
 
 
-def as_device(value: Any = None) -> Device:
-    """A Device from a Device, text such as "cpu", "rocm:1", "cuda:0", "rocm_emu:gfx942", or None (the CPU)."""
+def as_device(value: Any = None, index: int | None = None) -> Device:
+    """A Device from a Device, text such as "cpu", "rocm:1", "cuda:0", "rocm_emu:gfx942", or None (the CPU); `index` may stand apart
+    from the kind: `tec.device("rocm", 1)`."""
+    if index is not None and isinstance(value, str) and ":" not in value:
+        value = f"{value}:{index}"
     if isinstance(value, Device):
         return value
     if value is None:

@@ -390,18 +390,18 @@ def _check_shape(shape: Any) -> tuple[int, ...]:
     return result
 
 
-def empty(shape: Any, dtype: Any = "float32", dev: Any = None) -> NDArray:
-    """A new array on `dev` (the CPU when left out), not initialised."""
+def empty(shape: Any, dtype: Any = "float32", device: Any = None) -> NDArray:
+    """A new array on `device` (the CPU when left out), not initialised."""
     extents = _check_shape(shape)
     name = dtype_name(dtype)
-    device = as_device(dev)
+    device = as_device(device)
     storage = Storage(device, prod(extents) * itemsize(name))
     return NDArray(storage, storage.address, extents, name)
 
 
-def zeros(shape: Any, dtype: Any = "float32", dev: Any = None) -> NDArray:
-    """A new array of zeros on `dev`."""
-    made = empty(shape, dtype, dev)
+def zeros(shape: Any, dtype: Any = "float32", device: Any = None) -> NDArray:
+    """A new array of zeros on `device`."""
+    made = empty(shape, dtype, device)
     if made.nbytes:
         if made.device.driver is None:
             ctypes.memset(made.address, 0, made.nbytes)
@@ -410,20 +410,20 @@ def zeros(shape: Any, dtype: Any = "float32", dev: Any = None) -> NDArray:
     return made
 
 
-def array(x: Any, dev: Any = None, dtype: Any = None) -> NDArray:
-    """A copy of `x` (array, NDArray, DLPack object, nested sequence) on `dev`.
+def array(x: Any, device: Any = None, dtype: Any = None) -> NDArray:
+    """A copy of `x` (array, NDArray, DLPack object, nested sequence) on `device`.
 
     The dtype is that of `x` (NumPy's for a sequence) unless given.
     """
     if isinstance(x, NDArray):
-        device = x.device if dev is None else as_device(dev)
+        device = x.device if device is None else as_device(device)
         if dtype is None or dtype_name(dtype) == x.dtype:
             return x.copyto(device)
         return empty(x.shape, dtype, device).copyfrom(x)
     if not isinstance(x, np.ndarray):
         if hasattr(x, "__dlpack__"):
             try:
-                return array(from_dlpack(x), dev if dev is not None else cpu(), dtype)
+                return array(from_dlpack(x), device if device is not None else cpu(), dtype)
             except BufferError:
                 pass  # NumPy may know another way to it
         try:
@@ -431,7 +431,7 @@ def array(x: Any, dev: Any = None, dtype: Any = None) -> NDArray:
         except (ValueError, TypeError, RuntimeError) as error:
             raise ArgumentError(f"nd.array cannot take this: {error}") from None
     name = dtype_name(x.dtype.newbyteorder("=") if dtype is None else dtype)
-    made = empty(x.shape, name, dev)
+    made = empty(x.shape, name, device)
     made._copy_from_host(x)
     return made
 

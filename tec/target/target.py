@@ -35,7 +35,28 @@ _OPTIONS = {
     "rocm": ("mcpu", "mattr", "wavefrontsize", "max-threads", "waves-per-eu"),
     "cuda": ("arch", "mcpu", "max-threads", "ptx"),
 }
+# TVM's names of ours, and its options that tell of the device what `machine` tells here: taken, and of no effect.
+_ALIASES = {
+    "thread_warp_size": "wavefrontsize",
+    "max_num_threads": "max-threads",
+    "max_threads_per_block": "max-threads",
+}
+_DESCRIPTIVE = ("device", "keys", "libs", "model", "tag")
 FAST_MATH_FLAGS = ("contract", "nnan", "ninf", "nsz", "arcp", "afn", "reassoc")
+
+
+def _text_of(entries: dict[str, Any]) -> str:
+    """{"kind": "llvm", "mcpu": "znver4"} as text. Raises TargetError where no kind is named."""
+    if not isinstance(entries.get("kind"), str):
+        raise TargetError(f"not a target: {entries!r}", hint='a dict names a kind: {"kind": "llvm", "mcpu": "znver4"}')
+    words = [entries["kind"]]
+    for key, value in entries.items():
+        if key in ("kind", "host", *_DESCRIPTIVE) or value is None or value is False:
+            continue
+        words.append(
+            f"-{key}={','.join(map(str, value)) if isinstance(value, (list, tuple)) else 1 if value is True else value}"
+        )
+    return " ".join(words)
 
 
 def _spelled_out(name: str, *words: str) -> tuple[str, ...]:
@@ -55,6 +76,8 @@ class Target:
     """A parsed target. `Target("rocm -mcpu=gfx90a")`, or a chip's or a product's name alone: `Target("gfx90a")`, `Target("mi300x")`; "native" is
     this CPU. Equal text gives equal targets; usable as `with Target(...):`.
 
+    Also from a dict: `Target({"kind": "llvm", "mcpu": "znver4"})`; `host=` is the CPU target of what launches (tec.build's `target_host`).
+
     kind: "llvm", "rocm" or "cuda". Options: -mcpu, -mattr, -mtriple, -wavefrontsize, -arch, -fast-math[=flags]. -mcpu (-arch) of a GPU
     is a chip ("gfx942") or a product ("mi325x", "7900xtx", "h200"), whose chip `mcpu` then is and whose figures `machine` has.
     (`-fast-math` alone means all of contract, nnan, ninf, nsz, arcp, afn, reassoc; contraction is on by default and
@@ -62,6 +85,7 @@ class Target:
     """
 
     text: str = "llvm"
+    host: Target | None = field(default=None, compare=False, repr=False)
     kind: str = field(init=False)
     mcpu: str = field(init=False)
     mattr: str = field(init=False)
@@ -71,7 +95,12 @@ class Target:
 
     def __post_init__(self) -> None:
         if isinstance(self.text, Target):
+            object.__setattr__(self, "host", self.host or self.text.host)
             object.__setattr__(self, "text", self.text.text)
+        elif isinstance(self.text, dict):
+            object.__setattr__(self, "text", _text_of(self.text))
+        if self.host is not None:
+            object.__setattr__(self, "host", as_target(self.host))
         if not isinstance(self.text, str) or not self.text.strip():
             raise TargetError(
                 f"not a target: {self.text!r}",
@@ -88,6 +117,10 @@ class Target:
         allowed = (*_OPTIONS[kind], "fast-math")
         for word in words:
             m = re.fullmatch(r"-{1,2}([\w-]+)(?:=(.*))?", word)
+            if m is not None and m[1] in _DESCRIPTIVE:
+                continue
+            if m is not None and m[1] in _ALIASES:
+                m = re.fullmatch(r"-([\w-]+)(?:=(.*))?", word.replace(m[1], _ALIASES[m[1]]))
             if m is None or m[1] not in allowed:
                 raise TargetError(
                     f"unknown option {word!r} of target {name!r}",

@@ -71,7 +71,9 @@ def const(value: Any, dtype: Any = None) -> Expr:
 
 
 def as_extent(value: Any, what: str) -> Expr:
-    """A dimension: a non-negative int or an integer expression."""
+    """A dimension: a non-negative int or an integer expression; a whole float (32 / 4) is the int."""
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        value = int(value)
     if (
         isinstance(value, (bool, np.bool_, float, np.floating))
         or value is None

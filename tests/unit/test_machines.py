@@ -128,3 +128,15 @@ def test_the_table_needs_no_compiler() -> None:
     """What runs a package reads it too."""
     code = "import sys, tec.target; assert not {'llvmlite', 'networkx', 'tec.ir', 'tec.te'} & set(sys.modules), sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_tvms_ways_to_write_a_target() -> None:
+    assert Target({"kind": "llvm", "mcpu": "znver4"}) == Target("llvm -mcpu=znver4")
+    assert Target("rocm -mcpu=gfx900 -thread_warp_size=64") == Target("rocm -mcpu=gfx900 -wavefrontsize=64")
+    assert Target("cuda -model=v100 -max_num_threads=512") == Target("cuda -max-threads=512")
+    hosted = Target("rocm", host="llvm -mcpu=znver4")
+    assert (
+        hosted.host == Target("llvm -mcpu=znver4") and hosted == Target("rocm") and Target(hosted).host == hosted.host
+    )
+    with pytest.raises(ValueError, match="a dict names a kind"):
+        Target({"mcpu": "znver4"})
