@@ -71,6 +71,53 @@ def _spelled_out(name: str, *words: str) -> tuple[str, ...]:
     return ("cuda", f"-arch={name}", *words) if chip.family == "sm" else ("rocm", f"-mcpu={name}", *words)
 
 
+def _options(name: str, words: list[str]) -> tuple[str, dict[str, str]]:
+    """The kind and the options of a target's words. Raises TargetError with the known ones."""
+    if name not in _KINDS:
+        raise TargetError(
+            f"unknown target {name!r}",
+            hint=f"known targets: {', '.join(sorted(set(_KINDS)))}, native, or a chip's or a product's name (gfx942, mi300x, h200)",
+        )
+    kind = _KINDS[name]
+    options: dict[str, str] = {}
+    allowed = (*_OPTIONS[kind], "fast-math")
+    for word in words:
+        m = re.fullmatch(r"-{1,2}([\w-]+)(?:=(.*))?", word)
+        key = _ALIASES.get(m[1], m[1]) if m is not None else ""
+        if key in _DESCRIPTIVE:
+            continue
+        if m is None or key not in allowed:
+            raise TargetError(
+                f"unknown option {word!r} of target {name!r}", hint="options: " + ", ".join("-" + o for o in allowed)
+            )
+        options[key] = m[2] if m[2] is not None else "1"
+    return kind, options
+
+
+def _chip(kind: str, options: dict[str, str], name: str) -> tuple[str, Machine | None]:
+    """The chip (a CPU: what -mcpu says), and the product where one is named, whose name in `options` becomes the one that caches know."""
+    mcpu = options.get("mcpu") or options.get("arch") or _DEFAULT_CHIP.get(kind, "")
+    if kind == "llvm":
+        return mcpu, None
+    product = find_product(mcpu)
+    if product is not None:
+        mcpu = product.chip
+        # A chip's own product has one text, and so one place in caches.
+        chosen = mcpu if product == machine_of_chip(CHIPS[mcpu]) else product_key(product.name)
+        options.update({k: chosen for k in ("mcpu", "arch") if k in options})
+    mcpu = mcpu.split(":")[0]
+    if kind == "cuda" and mcpu not in CHIPS:
+        mcpu = mcpu.removesuffix("a")
+    if mcpu not in CHIPS or (CHIPS[mcpu].family == "sm") != (kind == "cuda"):
+        known = [c.name for c in CHIPS.values() if (c.family == "sm") == (kind == "cuda")]
+        products = [k for k, m in MACHINES.items() if m.chip in known]
+        raise TargetError(
+            f"unknown chip {mcpu!r} for target {name!r}",
+            hint=f"known chips: {', '.join(known)}; products: {', '.join(products)}",
+        )
+    return mcpu, product
+
+
 @dataclass(frozen=True)
 class Target:
     """A parsed target. `Target("rocm -mcpu=gfx90a")`, or a chip's or a product's name alone: `Target("gfx90a")`, `Target("mi300x")`; "native" is
@@ -107,59 +154,11 @@ class Target:
                 hint='a target is text such as "llvm", "rocm -mcpu=gfx942" or "cuda -arch=sm_90"',
             )
         name, *words = _spelled_out(*shlex.split(self.text))
-        if name not in _KINDS:
-            raise TargetError(
-                f"unknown target {name!r}",
-                hint=f"known targets: {', '.join(sorted(set(_KINDS)))}, native, or a chip's or a product's name (gfx942, mi300x, h200)",
-            )
-        kind = _KINDS[name]
-        options: dict[str, str] = {}
-        allowed = (*_OPTIONS[kind], "fast-math")
-        for word in words:
-            m = re.fullmatch(r"-{1,2}([\w-]+)(?:=(.*))?", word)
-            if m is not None and m[1] in _DESCRIPTIVE:
-                continue
-            if m is not None and m[1] in _ALIASES:
-                m = re.fullmatch(r"-([\w-]+)(?:=(.*))?", word.replace(m[1], _ALIASES[m[1]]))
-            if m is None or m[1] not in allowed:
-                raise TargetError(
-                    f"unknown option {word!r} of target {name!r}",
-                    hint="options: " + ", ".join("-" + o for o in allowed),
-                )
-            options[m[1]] = m[2] if m[2] is not None else "1"
-        mcpu = options.get("mcpu") or options.get("arch") or _DEFAULT_CHIP.get(kind, "")
-        product: Machine | None = None
-        if kind != "llvm":
-            product = find_product(mcpu)
-            if product is not None:
-                mcpu = product.chip
-                # A chip's own product has one text, and so one place in caches.
-                chosen = mcpu if product == machine_of_chip(CHIPS[mcpu]) else product_key(product.name)
-                options.update({k: chosen for k in ("mcpu", "arch") if k in options})
-            mcpu = mcpu.split(":")[0]
-            if kind == "cuda" and mcpu not in CHIPS:
-                mcpu = mcpu.removesuffix("a")
-            if mcpu not in CHIPS or (CHIPS[mcpu].family == "sm") != (kind == "cuda"):
-                known = [c.name for c in CHIPS.values() if (c.family == "sm") == (kind == "cuda")]
-                products = [k for k, m in MACHINES.items() if m.chip in known]
-                raise TargetError(
-                    f"unknown chip {mcpu!r} for target {name!r}",
-                    hint=f"known chips: {', '.join(known)}; products: {', '.join(products)}",
-                )
+        kind, options = _options(name, words)
+        mcpu, product = _chip(kind, options, name)
         set_ = object.__setattr__
-        set_(
-            self,
-            "text",
-            " ".join(
-                [
-                    kind,
-                    *[
-                        f"-{k}={v}" if v != "1" or k not in ("fast-math",) else f"-{k}"
-                        for k, v in sorted(options.items())
-                    ],
-                ]
-            ),
-        )
+        words = [f"-{k}" if (k, v) == ("fast-math", "1") else f"-{k}={v}" for k, v in sorted(options.items())]
+        set_(self, "text", " ".join([kind, *words]))
         set_(self, "kind", kind)
         set_(self, "mcpu", mcpu)
         set_(self, "_product", product)
