@@ -7,6 +7,7 @@ One JSON line each: {"what", "us", "limit_us"}. The work is a vector add of 16 e
 
 from __future__ import annotations
 
+import ctypes
 import json
 import time
 from collections.abc import Callable
@@ -45,11 +46,24 @@ def report(what: str, us: float, limit_us: float | None = None) -> None:
     print(json.dumps({"what": what, "us": round(us, 2), "limit_us": limit_us}), flush=True)
 
 
+def step_us(add: object, n: int = 1000) -> float:
+    """A step of a network's plan: the table of steps that an executor walks, of the same function n times."""
+    from tec.runtime.cpu_code import step_loop
+
+    arrays = [np.zeros(16, "float32") for _ in range(3)]
+    pointers, scalars = np.array([a.ctypes.data for a in arrays], np.int64), np.array([16], np.int64)
+    code = ctypes.cast(add.cpu_function("add"), ctypes.c_void_p).value  # type: ignore[attr-defined]
+    table = np.array([(code, pointers.ctypes.data, scalars.ctypes.data)] * n, np.int64)
+    run = step_loop()
+    return least_us(lambda: run(table.ctypes.data, n), lambda: None, 100) / n
+
+
 def main() -> None:
     add = vector_add("llvm")
     for what, make, limit in (("cpu, NDArray", tec.nd.from_numpy, 5.0), ("cpu, NumPy", lambda x: x, None)):
         x, y, z = (make(np.zeros(16, "float32")) for _ in range(3))
         report(what, least_us(lambda x=x, y=y, z=z: add(x, y, z), lambda: None, 5000), limit)
+    report("cpu, a step of a network's plan", step_us(add), 0.3)
     for kind, exists in (("cuda", tec.runtime.cuda_exists), ("rocm", tec.runtime.rocm_exists)):
         if not exists():
             continue

@@ -76,9 +76,9 @@ def main() -> None:
     rng = np.random.default_rng(0)
     for program, peer in ((exp_add, None), (matmul, None), (softmax, _numpy_softmax)):
         inputs, out = program()
-        shapes = [tuple(int(d) for d in t.shape) for t in inputs]
+        shapes = [tuple(d.value for d in t.shape) for t in inputs]
         values = [rng.uniform(-1, 1, shape).astype("f4") for shape in shapes]
-        arrays = [tec.nd.array(v) for v in values] + [tec.nd.empty(tuple(int(d) for d in out.shape))]
+        arrays = [tec.nd.array(v) for v in values] + [tec.nd.empty(tuple(d.value for d in out.shape))]
         plain = tec.build(tec.create_schedule(out.op), [*inputs, out], "llvm", name="plain")
         mine = best_us(lambda f=plain, a=arrays: f(*a))  # type: ignore[misc]
         if peer is None:

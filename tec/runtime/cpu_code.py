@@ -1,7 +1,7 @@
 """Loads CPU code: an ELF object becomes callable functions `int32 f(void** buffers, int64_t* scalars)`.
 
 `objfile` maps and relocates the object; `hostpool` has the helpers that compiled code calls (`tec_parallel_for`,
-`tec_alloc`, `tec_free`). Objects that a module brings along (`support`) come before both. On a machine without a pool,
+`tec_alloc`, `tec_free`), and the loop over the steps of a plan (`run_steps`). Objects that a module brings along (`support`) come before both. On a machine without a pool,
 plain stand-ins on libc are used: a serial loop, aligned allocation.
 """
 
@@ -19,6 +19,8 @@ from .objfile import LoadedObject, load_object
 # bytes objects as the two argument blocks: ctypes hands their contents over without a copy.
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p)
 POINTERS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)  # the same, by their addresses
+_STEPS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+STEP_WORDS = 3  # of 64 bits that a step of `run_steps` has: its code, its addresses, its numbers
 _BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _LOCK = fork_safe_lock()
 _SUPPORT: dict[bytes, LoadedObject] = {}
@@ -60,12 +62,42 @@ def helpers() -> dict[str, int]:
     return symbols() or stand_ins()
 
 
+def step_loop() -> Callable[[int, int], tuple[int, int]]:
+    """What runs a table of steps: `run(address, n)` gives the number of the step that failed and its status, (-1, 0) where none did.
+
+    A step is STEP_WORDS words: the address of its code, that of its table of addresses, that of its numbers.
+    """
+    run = _STEPS(helpers()["tec_run_steps"])
+
+    def steps(table: int, n: int) -> tuple[int, int]:
+        answer = run(table, n)
+        if not answer:
+            return -1, 0
+        return (answer >> 32) - 1, ctypes.c_int32(answer & 0xFFFFFFFF).value
+
+    return steps
+
+
 def stand_ins() -> dict[str, int]:
     """Addresses of the plain helpers."""
     if not _STAND_INS:
 
         def parallel_for(body: int, closure: int, n: int) -> int:
             return int(_BODY(body)(closure, 0, n))
+
+        def run_steps(table: int, n: int) -> int:
+            words = (ctypes.c_int64 * (STEP_WORDS * max(n, 1))).from_address(table)
+            for k in range(n):
+                code, buffers, scalars = words[STEP_WORDS * k : STEP_WORDS * (k + 1)]
+                status = int(POINTERS(code)(buffers, scalars))
+                if status:
+                    return (k + 1) << 32 | status & 0xFFFFFFFF
+            return 0
+
+        def copy_bytes(buffers: int, scalars: int) -> int:
+            to, source = (ctypes.c_size_t * 2).from_address(buffers)
+            ctypes.memmove(to, source, ctypes.c_int64.from_address(scalars).value)
+            return 0
 
         libc = ctypes.CDLL(None)
         posix_memalign = libc.posix_memalign
@@ -77,5 +109,8 @@ def stand_ins() -> dict[str, int]:
 
         loop_type = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
         alloc_type = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)
-        _STAND_INS.update(tec_parallel_for=loop_type(parallel_for), tec_alloc=alloc_type(alloc), tec_free=libc.free)
+        _STAND_INS.update(
+            tec_parallel_for=loop_type(parallel_for), tec_alloc=alloc_type(alloc), tec_free=libc.free,
+            tec_run_steps=_STEPS(run_steps), tec_copy_bytes=POINTERS(copy_bytes),
+        )  # fmt: skip
     return {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in _STAND_INS.items()}

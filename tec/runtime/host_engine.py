@@ -1,18 +1,18 @@
 """Runs a plan on the CPU: one table of addresses and one of numbers, which the functions' machine code reads.
 
-A function is `int32 f(void** buffers, int64_t* scalars)`. The arguments of all calls lie behind one another in two arrays; a run
-with other sizes or other inputs fills them anew, by one addition, and then only calls.
+A function is `int32 f(void** buffers, int64_t* scalars)`. The arguments of all steps lie behind one another in two arrays; a run
+with other sizes or other inputs fills them anew, by one addition. Then one call runs all steps: machine code walks a table of them.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .cpu_code import POINTERS
+from .cpu_code import STEP_WORDS, helpers, step_loop
 from .device import Device, cpu
 from .layout import Binding
 from .ndarray import NDArray
@@ -23,8 +23,6 @@ from .stream import Event
 if TYPE_CHECKING:
     from .function import Function
     from .network import Network
-
-Step = tuple[Callable[[int, int], int], int, int]  # code, and the addresses of its arguments
 
 
 class HostEngine:
@@ -52,33 +50,25 @@ class HostEngine:
         made = set(self._outputs)
         # Outputs in name only: nobody is given them.
         self._own = [k for n, k in number.items() if k and values[n].place == "output" and k not in made]
-        self._steps = [self._step(k, network) for k in range(len(self.plan.steps))]
+        self._run_steps = step_loop()
+        self._steps = np.array([self._step(k, network) for k in range(len(self.plan.steps))], np.int64)
+        self._table = self._steps.ctypes.data
 
-    def _step(self, k: int, network: Network) -> Step:
+    def _step(self, k: int, network: Network) -> tuple[int, int, int]:
+        """A row of the table of steps: the addresses of the code and of its arguments."""
         step = self.plan.steps[k]
         pointer, scalar = self.layout.calls[k]
-        p = self._pointers.ctypes.data + 8 * pointer
-        s = self._scalars.ctypes.data + 8 * scalar
+        arguments = self._pointers.ctypes.data + 8 * pointer, self._scalars.ctypes.data + 8 * scalar
         if isinstance(step, Copy):
             self._functions.append(None)
-            return self._copy(step), p, s
+            return helpers()["tec_copy_bytes"], *arguments
         assert isinstance(step, Call)
-        function = network.module[step.function]
-        self._functions.append(function)
+        self._functions.append(network.module[step.function])
         code = network.module.cpu_function(step.function)
         self._keep.append(code)
-        return POINTERS(ctypes.cast(code, ctypes.c_void_p).value), p, s  # type: ignore[arg-type]
-
-    def _copy(self, step: Copy) -> Callable[[int, int], int]:
-        source, target = self.layout.names[step.source], self.layout.names[step.target]
-
-        def copy(_: int, __: int) -> int:
-            assert self._binding is not None
-            nbytes = self.layout.nbytes(self._binding, target)
-            ctypes.memmove(self._address(target), self._address(source), nbytes)
-            return 0
-
-        return copy
+        address = ctypes.cast(code, ctypes.c_void_p).value  # type: ignore[arg-type]
+        assert address is not None
+        return address, *arguments
 
     def _address(self, value: int) -> int:
         assert self._binding is not None
@@ -102,37 +92,39 @@ class HostEngine:
             nbytes = self.layout.nbytes(binding, self.layout.names[self.layout.bases[base]])
             bases[base] = self._stage(base, nbytes).address
         n = len(binding.pointers)
-        np.add(binding.pointers, bases[self.layout.argument_bases], out=self._pointers[:n])
+        bases.take(self.layout.argument_bases, out=self._pointers[:n])
+        self._pointers[:n] += binding.pointers
         if binding is not self._binding:
             self._scalars[: len(binding.scalars)] = binding.scalars
             self._binding = binding
         profile = cpu().profile
         if profile is None:
-            for code, p, s in self._steps:
-                if code(p, s):
-                    self._again(code, p, s)
+            self._run(0, len(self._steps))
         else:
-            for (code, p, s), function in zip(self._steps, self._functions):
+            for k, function in enumerate(self._functions):
                 name = function.name if function is not None else "copy"
-                if profile.call(cpu(), name, lambda code=code, p=p, s=s: code(p, s)):  # type: ignore[misc]
-                    self._again(code, p, s)
+                profile.call(cpu(), name, lambda k=k: self._run(k, 1))  # type: ignore[misc]
         for o, base, r in zip(self.plan.outputs, self._outputs, results):
             if base is None and r is not None and r.size:
                 ctypes.memmove(r.address, self._address(self.layout.names[o.value]), r.nbytes)
 
-    def _again(self, code: Any, p: int, s: int) -> None:
-        """A step failed: say what. A failed function has no effect beyond its outputs, so it may be asked once more for its status."""
-        at = next(k for k, step in enumerate(self._steps) if step[1:] == (p, s) and step[0] is code)
-        function, status = self._functions[at], code(p, s)
-        assert function is not None
+    def _run(self, first: int, n: int) -> int:
+        """Run steps; what failed in one of them is raised. Returns 0."""
+        at, status = self._run_steps(self._table + 8 * STEP_WORDS * first, n)
         if status:
+            function = self._functions[first + at]
+            assert function is not None
             function._fail(status)
+        return 0
 
     def _input(self, base: int, a: NDArray) -> int:
         if a.device.driver is None and a.is_contiguous and a.address % ALIGN == 0:
             return a.address
         storage = self._stage(base, a.nbytes)
-        NDArray(storage, storage.address, a.shape, a.dtype).copyfrom(a)
+        if a.device.driver is None and a.is_contiguous:
+            ctypes.memmove(storage.address, a.address, a.nbytes)
+        else:
+            NDArray(storage, storage.address, a.shape, a.dtype).copyfrom(a)
         return storage.address
 
     def _stage(self, base: int, nbytes: int) -> Storage:

@@ -205,7 +205,7 @@ class Layout:
             self._zeros.append((self.table.row_of(gap), wrong))
 
     def _calls(self, signature: Params) -> None:
-        """The arguments of every call, one call's behind the other's."""
+        """The arguments of every step, one step's behind the other's: a call's, and those of a copy, which are two arrays and a number of bytes."""
         values: list[int] = []
         scalars: list[int] = []
         narrow: list[int] = []
@@ -213,6 +213,8 @@ class Layout:
         for step in self.plan.steps:
             self.calls.append((len(values), len(scalars)))
             if not isinstance(step, Call):
+                values += [self.names[step.target], self.names[step.source]]
+                scalars.append(self._bytes[self.names[step.target]])
                 continue
             wanted = signature(step.function)
             env: dict[str, Any] = {}

@@ -143,10 +143,17 @@ class NDArray:
         held = numpy_dtype(self.dtype)
         if self.size == 0:
             return np.empty(self.shape, held)
-        low, high = span(self.shape, self.strides)
         size = itemsize(self.dtype)
-        raw: Any = (ctypes.c_char * ((high - low + 1) * size)).from_address(self.address + low * size)
-        raw._storage = self.storage  # NumPy keeps `raw`, and `raw` the memory
+        if self._strides is None:
+            raw: Any = (ctypes.c_char * (prod(self.shape) * size)).from_address(self.address)
+            raw._storage = self.storage  # NumPy keeps `raw`, and `raw` the memory
+            whole: np.ndarray[Any, Any] = np.ndarray(self.shape, held, raw)
+            if not self.writable:
+                whole.flags.writeable = False
+            return whole
+        low, high = span(self.shape, self.strides)
+        raw = (ctypes.c_char * ((high - low + 1) * size)).from_address(self.address + low * size)
+        raw._storage = self.storage
         strides = tuple(s * size for s in self.strides)
         view: np.ndarray[Any, Any] = np.ndarray(self.shape, held, raw, -low * size, strides)
         if not self.writable:
