@@ -1,131 +1,169 @@
-"""ONNX recurrent layers: their inputs and attributes brought to the cells of `tec.graph.builders.recurrent`."""
+"""ONNX recurrent layers: their inputs and attributes brought to `tec.graph.builders.recurrent`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
-from tec.graph.builders.recurrent import Activation, Cell, GRUCell, LSTMCell, RNNCell, Weights, run_cell
+from tec.graph.builders.recurrent import Layer, QuantizedLSTM, layer
+from tec.ops.recurrent import Activation
 
 from .importer import Call, Outputs, onnx_op
 from .ops_control import check_unrolled
 
-_ALPHA = {"LeakyRelu": 0.01, "Elu": 1.0, "HardSigmoid": 0.2, "ThresholdedRelu": 1.0, "ScaledTanh": 1.0, "Affine": 1.0}
-_BETA = {"HardSigmoid": 0.5, "ScaledTanh": 1.0, "Affine": 0.0}
+# ONNX's names, with the constants that stand where a node gives none.
+_ACTIVATIONS: dict[str, Activation] = {
+    "relu": ("relu", 0.0, 0.0),
+    "tanh": ("tanh", 0.0, 0.0),
+    "sigmoid": ("sigmoid", 0.0, 0.0),
+    "softsign": ("softsign", 0.0, 0.0),
+    "softplus": ("softplus", 0.0, 0.0),
+    "leakyrelu": ("leaky_relu", 0.01, 0.0),
+    "elu": ("elu", 1.0, 0.0),
+    "thresholdedrelu": ("thresholded_relu", 1.0, 0.0),
+    "hardsigmoid": ("hard_sigmoid", 0.2, 0.5),
+    "affine": ("affine", 1.0, 0.0),
+    "scaledtanh": ("scaled_tanh", 1.0, 1.0),
+}
+_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+_TAKES = {"leaky_relu": 1, "elu": 1, "thresholded_relu": 1, "hard_sigmoid": 2, "affine": 2, "scaled_tanh": 2}
 
 
-def activation(c: Call, name: str, alpha: float | None, beta: float | None) -> Activation:
-    a = _ALPHA.get(name, 1.0) if alpha is None else alpha
-    b = _BETA.get(name, 0.0) if beta is None else beta
-    simple = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "Softsign": "softsign", "Softplus": "softplus"}
-    if name in simple:
-        return lambda x: c.op(simple[name], x)
-    if name == "LeakyRelu":
-        return lambda x: c.op("leaky_relu", x, alpha=a)
-    if name == "Elu":
-        return lambda x: c.op("elu", x, alpha=a)
-    if name == "ThresholdedRelu":
-        return lambda x: c.op("thresholded_relu", x, alpha=a)
-    if name == "HardSigmoid":
-        return lambda x: c.op("hard_sigmoid", x, alpha=a, beta=b)
-    if name == "Affine":
-        return lambda x: c.op("add", c.op("multiply", x, c.like(a, x)), c.like(b, x))
-    if name == "ScaledTanh":
-        return lambda x: c.op("multiply", c.op("tanh", c.op("multiply", x, c.like(b, x))), c.like(a, x))
-    raise ImportModelError(f"activation {name!r} of {c.op_type}")
-
-
-def _direction(c: Call, k: int, d: int) -> Value | None:
-    """What input k holds for direction d."""
-    return c.take(c[k], 0, d) if c.has(k) else None
-
-
-def _cells(
-    c: Call, kind: Callable[..., Cell], gates: int, defaults: list[str], directions: int, quantized: bool
-) -> Iterator[Cell]:
-    """The cell of each direction; the weights of quantized layers are stored for rows times matrix, the others turned."""
+def _activations(c: Call, defaults: list[str], directions: int) -> tuple[tuple[Activation, ...], ...]:
+    """Of each direction. Constants are given in order, to those activations that take any."""
     names = c.attr("activations", defaults * directions)
-    per, pad = len(defaults), [None] * (len(defaults) * directions)
-    alphas, betas = [*c.attr("activation_alpha", []), *pad], [*c.attr("activation_beta", []), *pad]
-
-    def weights(k: int, d: int) -> Value:
-        w = c.take(c[k], 0, d)
-        return w if quantized else c.transpose(w, (1, 0))
-
-    for d in range(directions):
-        own = slice(d * per, (d + 1) * per)
-        acts = [activation(c, n, a, b) for n, a, b in zip(names[own], alphas[own], betas[own])]
-        w, r = weights(1, d), weights(2, d)
-        n = gates * r.shape[0]
-        zeros = c.const(np.zeros(n), c[0].dtype)
-        w_bias, r_bias = c.split(c.take(c[3], 0, d), 0, [n, n]) if c.has(3) else (zeros, zeros)
-        scales: list[Any] = [None] * 4
-        if quantized:
-            scales = [_direction(c, k, d) for k in (8, 9, 10, 11)]
-            if scales[0] is None or scales[2] is None:
-                raise ImportModelError(f"{c.op_type} without the scales of its weights")
-        more = {}
-        if c.has(7):  # an LSTM's alone
-            p = c.take(c[7], 0, d)
-            more["peepholes"] = c.split(p, 0, [p.shape[0] // 3] * 3)
-        yield kind(Weights(w, *scales[:2]), Weights(r, *scales[2:]), w_bias, r_bias, acts, c.attr("clip"), **more)
+    if len(names) != len(defaults) * directions:
+        raise ImportModelError(f"{c.op_type} with {len(names)} activations: {len(defaults)} a direction are wanted")
+    alphas, betas = list(c.attr("activation_alpha", [])), list(c.attr("activation_beta", []))
+    found = []
+    for name in names:
+        known = _ACTIVATIONS.get(str(name).lower())
+        if known is None:
+            raise ImportModelError(f"activation {name!r} of {c.op_type}", hint=f"one of {', '.join(_ACTIVATIONS)}")
+        kind, alpha, beta = known
+        takes = _TAKES.get(kind, 0)
+        alpha = float(alphas.pop(0)) if takes and alphas else alpha
+        beta = float(betas.pop(0)) if takes == 2 and betas else beta
+        found.append((kind, alpha, beta))
+    n = len(defaults)
+    return tuple(tuple(found[d * n : (d + 1) * n]) for d in range(directions))
 
 
-def _start(c: Call, k: int, d: int, batch: int, hidden: int) -> Value:
-    if c.has(k):
-        v = c.transpose(c[k], (1, 0, 2)) if c.attr("layout", 0) else c[k]
-        return c.take(v, 0, d)
-    return c.const(np.zeros((batch, hidden)), c[0].dtype)
-
-
-def _run(
-    c: Call, kind: Callable[..., Cell], gates: int, defaults: list[str], states: list[int], quantized: bool = False
-) -> Outputs:
-    """All directions. `states`: the input index of each state's start value."""
-    layout = c.attr("layout", 0)
-    x = c.transpose(c[0], (1, 0, 2)) if layout else c[0]
-    seq, batch, _ = x.shape
-    if isinstance(seq, int):
-        check_unrolled(c, seq, 4 * gates)  # about as many nodes as a step has
+def _kind(c: Call, cell: str, defaults: list[str]) -> Layer:
     direction = c.attr("direction", "forward")
-    if direction not in ("forward", "reverse", "bidirectional"):
-        raise ImportModelError(f"direction {direction!r} of {c.op_type}")
-    backs = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
-    lengths = c.cast(c[4], "int64") if c.has(4) else None
-    if lengths is not None and lengths.is_const and np.all(lengths.data == seq):
-        lengths = None
-    rows, finals = [], []
-    for (d, back), cell in zip(enumerate(backs), _cells(c, kind, gates, defaults, len(backs), quantized)):
-        start = [_start(c, k, d, batch, cell.hidden) for k in states]
-        outputs, last = run_cell(c, cell, x, start, lengths, back)
-        rows.append(outputs)
-        finals.append(last)
-    y = None
-    if c.wants(0):
-        y = c.stack([c.stack(r) for r in zip(*rows)])
-        y = c.transpose(y, (2, 0, 1, 3)) if layout else y
-    ends = [c.stack(f) for f in zip(*finals)]
-    return Outputs([y, *[c.transpose(e, (1, 0, 2)) if layout else e for e in ends]])
+    if direction not in _DIRECTIONS:
+        raise ImportModelError(f"direction {direction!r} of {c.op_type}", hint=f"one of {', '.join(_DIRECTIONS)}")
+    backward = _DIRECTIONS[direction]
+    clip = c.attr("clip")
+    return Layer(
+        cell,
+        backward,
+        _activations(c, defaults, len(backward)),
+        None if clip is None else float(clip),
+        bool(c.attr("input_forget", 0)),
+        bool(c.attr("linear_before_reset", 0)),
+    )
+
+
+def _time_major(c: Call) -> Value:
+    x = c[0]
+    if x.ndim != 3:
+        raise ImportModelError(f"{c.op_type} of {x.type}: three dimensions are wanted")
+    return c.transpose(x, (1, 0, 2)) if c.attr("layout", 0) else x
+
+
+def _start(c: Call, k: int) -> Value | None:
+    """A state's start, (directions, batch, hidden)."""
+    if not c.has(k):
+        return None
+    return c.transpose(c[k], (1, 0, 2)) if c.attr("layout", 0) else c[k]
+
+
+def _lengths(c: Call, steps: Any) -> Value | None:
+    lengths = c[4] if c.has(4) else None
+    if lengths is None or not lengths.is_const:
+        return lengths
+    values = np.asarray(lengths.data)
+    if values.size and (values.min() < 0 or (isinstance(steps, int) and values.max() > steps)):
+        raise ImportModelError(f"{c.op_type}: sequence_lens {values.tolist()} of sequences of {steps} steps")
+    return None if isinstance(steps, int) and np.all(values == steps) else lengths
+
+
+def _results(c: Call, y: Value, ends: list[Value]) -> Outputs:
+    if not c.attr("layout", 0):
+        return Outputs([y, *ends])
+    return Outputs([c.transpose(y, (2, 0, 1, 3)), *[c.transpose(e, (1, 0, 2)) for e in ends]])
+
+
+def _plain(c: Call, cell: str, defaults: list[str], states: list[int]) -> Outputs:
+    """`states`: the input index of each state's start value."""
+    x = _time_major(c)
+    bias, peepholes = (c.get(k) if c.has(k) else None for k in (3, 7))
+    starts = [_start(c, k) for k in states]
+    made = layer(c, _kind(c, cell, defaults), x, c[1], c[2], starts, bias, peepholes, _lengths(c, x.shape[0]))
+    return _results(c, made[0], made[1:])
 
 
 @onnx_op("RNN")
 def rnn(c: Call) -> Outputs:
-    return _run(c, RNNCell, 1, ["Tanh"], [5])
+    return _plain(c, "rnn", ["Tanh"], [5])
 
 
 @onnx_op("GRU")
 def gru(c: Call) -> Outputs:
-    kind = partial(GRUCell, reset_after=bool(c.attr("linear_before_reset", 0)))
-    return _run(c, kind, 3, ["Sigmoid", "Tanh"], [5])
+    return _plain(c, "gru", ["Sigmoid", "Tanh"], [5])
 
 
 @onnx_op("LSTM")
-@onnx_op("DynamicQuantizeLSTM", domain="com.microsoft")
 def lstm(c: Call) -> Outputs:
-    kind = partial(LSTMCell, coupled=bool(c.attr("input_forget", 0)))
-    return _run(c, kind, 4, ["Sigmoid", "Tanh", "Tanh"], [5, 6], c.op_type != "LSTM")
+    return _plain(c, "lstm", ["Sigmoid", "Tanh", "Tanh"], [5, 6])
+
+
+@onnx_op("DynamicQuantizeLSTM", domain="com.microsoft")
+def dynamic_quantize_lstm(c: Call) -> Outputs:
+    kind, x = _kind(c, "lstm", ["Sigmoid", "Tanh", "Tanh"]), _time_major(c)
+    steps, batch, _ = x.shape
+    if c.get(8) is None or c.get(10) is None:
+        raise ImportModelError(f"{c.op_type} without the scales of its weights")
+    check_unrolled(c, steps, 16)  # about as many nodes as a step has
+    lengths = _lengths(c, steps)
+    lengths = None if lengths is None else c.cast(lengths, "int64")
+    rows, ends = [], []
+    for d, back in enumerate(kind.backward):
+        w, r = ((c.take(c[k], 0, d), c.take(c[k + s], 0, d), _of(c, k + s + 1, d)) for k, s in ((1, 7), (2, 8)))
+        own = replace(kind, backward=(back,), activations=(kind.activations[d],))
+        cell = QuantizedLSTM(own, w, r, _of(c, 3, d), _of(c, 7, d))
+        starts = [_start(c, k) for k in (5, 6)]
+        zero = c.const(np.zeros((batch, r[0].shape[0])), x.dtype)
+        outs, last = _steps(c, cell, x, [zero if s is None else c.take(s, 0, d) for s in starts], lengths, back)
+        rows.append(outs)
+        ends.append(last)
+    y = c.stack([c.stack(r) for r in zip(*rows)])
+    return _results(c, y, [c.stack(e) for e in zip(*ends)])
+
+
+def _of(c: Call, k: int, d: int) -> Value | None:
+    """What input k holds for direction d."""
+    return c.take(c[k], 0, d) if c.has(k) else None
+
+
+def _steps(
+    c: Call, cell: QuantizedLSTM, x: Value, states: list[Value], lengths: Value | None, reverse: bool
+) -> tuple[list[Value], list[Value]]:
+    """The output after each step, in the order of time, and the last states."""
+    fed, (steps, batch, _) = cell.fed(c, x), x.shape
+    rows: list[Value] = []
+    for t in reversed(range(steps)) if reverse else range(steps):
+        new = list(cell.step(c, c.take(fed, 0, t), states[0], states[1]))
+        row = new[0]
+        if lengths is not None:
+            inside = c.op("less", c.const(np.int64(t)), c.reshape(lengths, (batch, 1)))
+            new = [c.op("where", inside, n, o) for n, o in zip(new, states)]
+            row = c.op("where", inside, new[0], c.like(0, new[0]))
+        rows.append(row)
+        states = new
+    return rows[::-1] if reverse else rows, states

@@ -16,12 +16,24 @@ from typing import Any
 from ..errors import ScheduleError
 from ..target import Target, as_target
 from ..te import Tensor
-from . import attention, convolutions, pointwise, products, records, reductions, rows, scatters, sorts, transposes
+from . import (
+    attention,
+    convolutions,
+    pointwise,
+    products,
+    records,
+    recurrent,
+    reductions,
+    rows,
+    scatters,
+    sorts,
+    transposes,
+)
 from .group import Group
 from .space import Choice, Cost, Scheduled, Space
 
 # In this order: the first space that a family yields is the default.
-FAMILIES = (attention, sorts, scatters, products, convolutions, rows, reductions, transposes, pointwise)
+FAMILIES = (attention, recurrent, sorts, scatters, products, convolutions, rows, reductions, transposes, pointwise)
 
 
 def spaces(outputs: Iterable[Tensor], target: Target | str | None = None) -> list[Space]:

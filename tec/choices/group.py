@@ -95,7 +95,10 @@ class Group:
             form = op.attrs.get("form")
             if form is not None and form.kind in kinds and found in (None, form):
                 found = form
-                carriers[op.attrs["form_output"]] = op.output(0)
+                if op.num_outputs > 1:  # one operation that makes all of them
+                    carriers.update(enumerate(op.outputs))
+                else:
+                    carriers[op.attrs["form_output"]] = op.output(0)
         return (found, carriers) if found is not None else None
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ..ir.dtype import dtype_info
 from ..schedule import Schedule
 from ..target import Target
-from ..te import ComputeOp, Operation, thread_axis
+from ..te import ComputeOp, ExternOp, Operation, thread_axis
 from . import parallel
 from .group import Group, begin, extent, reduce_size, size_of
 from .space import Choice, Cost, Scheduled, Space
@@ -23,7 +23,9 @@ PADDED_FIRST = ("blocked conv",)
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
-    """The space of any group."""
+    """The space of any group; on a GPU but where loops without threads define it, which a template has another form of."""
+    if target.is_gpu and any(isinstance(op, ExternOp) and "form" in op.attrs for op in group.ops):
+        return
     yield GpuStages(group, target) if target.is_gpu else CpuStages(group, target)
 
 

@@ -9,6 +9,7 @@ from . import (
     matmul,
     norm,
     pool,
+    recurrent,
     reduce,
     scatter,
     shape,
@@ -33,6 +34,6 @@ from .registry import (
 
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "attention", "conv", "deform",
-    "elementwise", "get_op", "image", "matmul", "norm", "pool", "reduce", "register", "scatter", "shape", "sizes",
+    "elementwise", "get_op", "image", "matmul", "norm", "pool", "recurrent", "reduce", "register", "scatter", "shape", "sizes",
     "sort", "transform_layout",
 ]  # fmt: skip

@@ -1,150 +1,129 @@
-"""Recurrent layers: cells, and running one over time.
+"""Recurrent layers.
 
-A cell has weights for its input and for its state, rows times matrix, with the columns of its gates side by side, a bias for each, and
-its activations. `step` takes the input's part of the gates (bias included) and the states (batch, hidden), and gives the next states; the
-first state is the output. Time is unrolled: each step becomes nodes of its own, and equal steps share their kernels.
+`layer` is a plain one: the input's product for all steps at once, and one `recurrence`. A `QuantizedLSTM` has weights that multiply rows which are
+quantized as they come; its steps are nodes, run by a loop of the plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from ...ops.recurrent import Activation
 from ..graph import Value
 from .builder import Builder
 from .quantize import quantized_product
 
-Activation = Callable[[Value], Value]
-
 
 @dataclass(frozen=True)
-class Weights:
-    """(features, gates * hidden), for rows times matrix; `scale` and `zero` where they are quantized: rows are then quantized as they come."""
+class Layer:
+    """What a recurrent layer is: `cell` "rnn", "gru" or "lstm"; of each direction whether it runs from the end, and its activations (name, alpha,
+    beta); `clip` bounds what goes into activations; `coupled`: an LSTM's forget gate is 1 - i; `reset_after`: a GRU's reset gate acts on the
+    state's product, not on the state."""
 
-    matrix: Value
-    scale: Value | None = None
-    zero: Value | None = None
-
-    def product(self, b: Builder, x: Value) -> Value:
-        if self.scale is not None:
-            return quantized_product(b, x, self.matrix, self.scale, self.zero)
-        return b.op("matmul", x, self.matrix)
-
-    def columns(self, b: Builder, begin: int, count: int) -> Weights:
-        """Those of some gates; not of quantized weights."""
-        assert self.scale is None
-        return Weights(b.slice(self.matrix, 1, begin, count))
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What every cell has; `clip` bounds what goes into activations."""
-
-    w: Weights
-    r: Weights
-    w_bias: Value
-    r_bias: Value
-    acts: Sequence[Activation]
+    cell: str
+    backward: tuple[bool, ...]
+    activations: tuple[tuple[Activation, ...], ...]
     clip: float | None = None
+    coupled: bool = False
+    reset_after: bool = False
 
-    @property
-    def hidden(self) -> int:
-        return self.r.matrix.shape[0]
+
+def layer(
+    b: Builder,
+    kind: Layer,
+    x: Value,
+    w: Value,
+    r: Value,
+    starts: Sequence[Value | None],
+    bias: Value | None = None,
+    peepholes: Value | None = None,
+    lengths: Value | None = None,
+) -> list[Value]:
+    """[all outputs (steps, directions, batch, hidden), the last of each state (directions, batch, hidden)].
+
+    x (steps, batch, features), w (directions, gates * hidden, features), r (directions, gates * hidden, hidden), starts (directions, batch, hidden), None for 0;
+    bias (directions, 2 * gates * hidden): the input's, then the state's; peepholes (directions, 3 * hidden). With `lengths` (batch,) an entry's
+    states stay as they are once it has ended, and its outputs are 0 from there on.
+    """
+    (steps, batch, features), (directions, columns, hidden) = x.shape, r.shape
+    fed = b.op(
+        "matmul",
+        b.reshape(x, (steps * batch, features)),
+        b.transpose(b.reshape(w, (directions * columns, features)), (1, 0)),
+    )
+    extras: dict[str, Value] = {}
+    if bias is not None:
+        parts = b.split(bias, 1, [columns, columns])
+        if kind.cell == "gru" and kind.reset_after:  # the last gate's own is reset with its product
+            own = b.slice(parts[1], 1, 2 * hidden, hidden)
+            extras["r_bias"] = own
+            gates = b.slice(parts[1], 1, 0, 2 * hidden)
+            parts[1] = b.concat([gates, b.const(np.zeros((directions, hidden)), x.dtype)], 1)
+        fed = b.op("add", fed, b.reshape(b.op("add", *parts), (directions * columns,)))
+    fed = b.reshape(fed, (steps, batch, directions * columns))
+    if peepholes is not None:
+        extras["peepholes"] = peepholes
+    if lengths is not None:
+        extras["lengths"] = lengths
+    if any(s is not None for s in starts):
+        zero = b.broadcast(b.const(0, x.dtype), (directions, batch, hidden))
+        extras.update(zip(("hidden_start", "cell_start"), (zero if s is None else s for s in starts)))
+    return b.ops(
+        "recurrence", fed, r, *extras.values(),
+        cell=kind.cell, hidden=hidden, backward=kind.backward, activations=kind.activations, clip=kind.clip,
+        coupled=kind.coupled, reset_after=kind.reset_after, extras=tuple(extras),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class QuantizedLSTM:
+    """One direction of an LSTM with quantized weights (features, 4 * hidden) for rows times matrix, gates i, o, f, c side by side."""
+
+    kind: Layer
+    w: tuple[Value, Value, Value | None]  # matrix, scale, zero point
+    r: tuple[Value, Value, Value | None]
+    bias: Value | None = None  # (8 * hidden,)
+    peepholes: Value | None = None  # (3 * hidden,)
 
     def fed(self, b: Builder, x: Value) -> Value:
         """The input's part of all gates, for all steps at once: x (steps, batch, features)."""
         steps, batch, features = x.shape
-        y = b.op("add", self.w.product(b, b.reshape(x, (steps * batch, features))), self.w_bias)
+        y = quantized_product(b, b.reshape(x, (steps * batch, features)), *self.w)
+        if self.bias is not None:
+            y = b.op("add", y, b.op("add", *b.split(self.bias, 0, [y.shape[1]] * 2)))
         return b.reshape(y, (steps, batch, y.shape[1]))
 
-    def kept(self, b: Builder, h: Value) -> Value:
-        """The state's part of all gates."""
-        return b.op("add", self.r.product(b, h), self.r_bias)
+    def step(self, b: Builder, fed: Value, hidden: Value, cell: Value) -> tuple[Value, Value]:
+        """The next states, from the input's part of the gates and the states (batch, hidden)."""
+        kind = self.kind
+        f, g, h = (partial(activate, b, act) for act in kind.activations[0])
 
-    def clipped(self, b: Builder, x: Value) -> Value:
-        return x if self.clip is None else b.op("clip", x, low=-float(self.clip), high=float(self.clip))
+        def clipped(x: Value) -> Value:
+            return x if kind.clip is None else b.op("clip", x, low=-float(kind.clip), high=float(kind.clip))
 
-    def step(self, b: Builder, fed: Value, states: Sequence[Value]) -> list[Value]:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class RNNCell(Cell):
-    """h = f(x + r h)."""
-
-    def step(self, b: Builder, fed: Value, states: Sequence[Value]) -> list[Value]:
-        return [self.acts[0](self.clipped(b, b.op("add", fed, self.kept(b, states[0]))))]
-
-
-@dataclass(frozen=True)
-class GRUCell(Cell):
-    """Gates z, r, h side by side; `reset_after`: the reset gate acts on the state's product, not on the state."""
-
-    reset_after: bool = False
-
-    def step(self, b: Builder, fed: Value, states: Sequence[Value]) -> list[Value]:
-        f, g = self.acts
-        h, n = states[0], self.hidden
-        xz, xr, xh = b.split(fed, 1, [n] * 3)
-        if self.reset_after:
-            hz, hr, hh = b.split(self.kept(b, h), 1, [n] * 3)
-        else:
-            both = self.r.columns(b, 0, 2 * n).product(b, h)
-            hz, hr = b.split(b.op("add", both, b.slice(self.r_bias, 0, 0, 2 * n)), 1, [n] * 2)
-        z, r = f(self.clipped(b, b.op("add", xz, hz))), f(self.clipped(b, b.op("add", xr, hr)))
-        if self.reset_after:
-            inner = b.op("multiply", r, hh)
-        else:
-            inner = self.r.columns(b, 2 * n, n).product(b, b.op("multiply", r, h))
-            inner = b.op("add", inner, b.slice(self.r_bias, 0, 2 * n, n))
-        new = g(self.clipped(b, b.op("add", xh, inner)))
-        # (1 - z) * new + z * h
-        return [b.op("add", new, b.op("multiply", z, b.op("subtract", h, new)))]
-
-
-@dataclass(frozen=True)
-class LSTMCell(Cell):
-    """Gates i, o, f, c side by side; `peepholes`: the cell state's weights for i, o, f; `coupled`: the forget gate is 1 - i."""
-
-    peepholes: Sequence[Value] | None = None
-    coupled: bool = False
-
-    def step(self, b: Builder, fed: Value, states: Sequence[Value]) -> list[Value]:
-        f, g, h = self.acts
-        hidden, cell = states
-        gates = b.op("add", fed, self.kept(b, hidden))
+        gates = b.op("add", fed, quantized_product(b, hidden, *self.r))
         i, o, forget, new = b.split(gates, 1, [gates.shape[1] // 4] * 4)
-        p = self.peepholes
+        p = b.split(self.peepholes, 0, [hidden.shape[1]] * 3) if self.peepholes is not None else None
         if p is not None:
             i, forget = b.op("add", i, b.op("multiply", p[0], cell)), b.op("add", forget, b.op("multiply", p[2], cell))
-        i = f(self.clipped(b, i))
-        keep = b.op("subtract", b.like(1, i), i) if self.coupled else f(self.clipped(b, forget))
-        new = b.op("add", b.op("multiply", keep, cell), b.op("multiply", i, g(self.clipped(b, new))))
+        i = f(clipped(i))
+        keep = b.op("subtract", b.like(1, i), i) if kind.coupled else f(clipped(forget))
+        new = b.op("add", b.op("multiply", keep, cell), b.op("multiply", i, g(clipped(new))))
         if p is not None:
             o = b.op("add", o, b.op("multiply", p[1], new))
-        return [b.op("multiply", f(self.clipped(b, o)), h(new)), new]
+        return b.op("multiply", f(clipped(o)), h(new)), new
 
 
-def run_cell(
-    b: Builder, cell: Cell, x: Value, start: Sequence[Value], lengths: Value | None = None, reverse: bool = False
-) -> tuple[list[Value], list[Value]]:
-    """The output after each step, in the order of time, and the last states. x (steps, batch, features).
-
-    With `lengths` (batch, int64) an entry's states stay as they are once it has ended, and its outputs are 0 from there on.
-    """
-    steps, batch, _ = x.shape
-    states = list(start)
-    fed = cell.fed(b, x)
-    rows: list[Value] = []
-    for t in reversed(range(steps)) if reverse else range(steps):
-        new = cell.step(b, b.take(fed, 0, t), states)
-        row = new[0]
-        if lengths is not None:
-            inside = b.op("less", b.const(np.int64(t)), b.reshape(lengths, (batch, 1)))
-            new = [b.op("where", inside, n, o) for n, o in zip(new, states)]
-            row = b.op("where", inside, new[0], b.like(0, new[0]))
-        rows.append(row)
-        states = new
-    return rows[::-1] if reverse else rows, states
+def activate(b: Builder, act: Activation, x: Value) -> Value:
+    """An activation of a recurrent layer, as nodes."""
+    name, alpha, beta = act
+    if name == "affine":
+        return b.op("add", b.op("multiply", x, b.like(alpha, x)), b.like(beta, x))
+    if name == "scaled_tanh":
+        return b.op("multiply", b.op("tanh", b.op("multiply", x, b.like(beta, x))), b.like(alpha, x))
+    takes = {"leaky_relu": 1, "elu": 1, "thresholded_relu": 1, "hard_sigmoid": 2}.get(name, 0)
+    return b.op(name, x, **dict(list({"alpha": alpha, "beta": beta}.items())[:takes]))

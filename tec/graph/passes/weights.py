@@ -1,4 +1,4 @@
-"""Constant operands of matrix products as the target's templates read them best (`tec.choices.layouts`), put in order once here."""
+"""Constant operands of matrix products, and of recurrent layers, as the target's templates read them best (`tec.choices.layouts`), put in order once here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...choices import layouts as preferred
+from ...choices.recurrent import preferred_panel
 from ...ops.layouts import Layout
+from ...ops.recurrent import Recurrence, packed
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
@@ -29,6 +31,8 @@ def order_weights(graph: Graph, target: Target) -> Graph:
         return made[key]
 
     def handle(b: Rebuild, node: Node) -> bool:
+        if node.op == "recurrence":
+            return _panels(b, node, target)
         if node.op != "matmul" or not any(v.is_const for v in node.inputs):
             return False
         x, y = node.inputs
@@ -49,3 +53,16 @@ def order_weights(graph: Graph, target: Target) -> Graph:
         return True
 
     return rebuild(graph, handle)
+
+
+def _panels(b: Rebuild, node: Node, target: Target) -> bool:
+    """A recurrent layer's constant weights in the panels that its loops read."""
+    r, weights = Recurrence.of(node.attrs), node.inputs[1]
+    panel = preferred_panel(r, weights.dtype, target)
+    if r.panel or not panel or not weights.is_const:
+        return False
+    stored = b.new.constant(packed(r, np.asarray(weights.data), panel), weights.name, weights.dtype)
+    operands = [b.value(node.inputs[0]), stored, *map(b.value, node.inputs[2:])]
+    outs = b.new.add(node.op, operands, {**node.attrs, "panel": panel}, node.outputs[0].name, node.origin)
+    b.map.update(zip(node.outputs, outs))
+    return True

@@ -43,6 +43,16 @@ def lies(x: str, w: str, y: str = "") -> dict[str, Any]:
     return {"layouts": (Layout(x), Layout(w), Layout(y or x)), "groups": 1}
 
 
+_ACTS = (("sigmoid", 0.0, 0.0), ("tanh", 0.0, 0.0))
+GRU = {
+    "cell": "gru",
+    "hidden": 20,
+    "backward": (False, True),
+    "activations": (_ACTS, _ACTS),
+    "clip": 0.9,
+    "extras": ("lengths",),
+}
+
 PROGRAMS: dict[str, Any] = {
     "product": lambda: program("matmul", {}, ("float32", (24, 20)), ("float32", (20, 32)), bias=True),
     "thin product": lambda: program("matmul", {}, ("float32", (2, 40)), ("float32", (40, 24))),
@@ -56,6 +66,7 @@ PROGRAMS: dict[str, Any] = {
     "add": lambda: program("add", {}, ("float32", (5, 64)), ("float32", (64,))),
     "running sum": lambda: program("cumsum", {"axis": 1}, ("float32", (3, 300))),
     "largest": lambda: program("topk", {"axis": 1, "k": 5, "largest": True}, ("float32", (3, 40))),
+    "recurrence": lambda: program("recurrence", GRU, ("float32", (3, 3, 120)), ("float32", (2, 60, 20)), ("int64", (3,))),
     "scatter": lambda: program("scatter_elements", {"axis": 0, "reduction": "add"}, ("float32", (9, 8)), ("int64", (4, 8)), ("float32", (4, 8))),
 }  # fmt: skip
 EXPECTED = {  # the default's template on a CPU, on a GPU
@@ -63,7 +74,7 @@ EXPECTED = {  # the default's template on a CPU, on a GPU
     "convolution": ("cpu convolution", "gpu reduction"), "depthwise": ("cpu convolution", "gpu reduction"), "image": ("cpu product", "matrix product"),
     "softmax": ("cpu rows", "gpu rows"), "mean": ("cpu reduction", "gpu reduction"), "sums of columns": ("cpu stages", "gpu reduction"),
     "add": ("cpu stages", "gpu stages"), "running sum": ("running sum", "running sum"), "largest": ("largest", "gpu stages"),
-    "scatter": ("scatter", "scatter"),
+    "scatter": ("scatter", "scatter"), "recurrence": ("cpu recurrence", "gpu recurrence"),
 }  # fmt: skip
 
 

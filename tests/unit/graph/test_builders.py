@@ -6,7 +6,7 @@ import pytest
 import tec
 from tec.graph import Graph, run_graph
 from tec.graph.builders import Builder, attention, conv, matmul, norm, quantize
-from tec.graph.builders.recurrent import GRUCell, LSTMCell, RNNCell, Weights, run_cell
+from tec.graph.builders.recurrent import Layer, layer
 
 rng = np.random.default_rng(7)
 
@@ -78,48 +78,61 @@ def test_rotated_pairs_turn_by_their_angle(interleaved):
     np.testing.assert_allclose(net.run(y)[0], want, rtol=1e-5, atol=1e-6)
 
 
-def cell_of(net, kind, gates, acts, **more):
-    w, r, wb, rb = rand(5, gates * 4), rand(4, gates * 4), rand(gates * 4), rand(gates * 4)
-    ops = [lambda x, name=name: net.b.op(name, x) for name in acts]
-    cell = kind(Weights(net.input(w)), Weights(net.input(r)), net.input(wb), net.input(rb), ops, **more)
-    return cell, (w, r, wb, rb)
+TANH, SIGMOID = ("tanh", 0.0, 0.0), ("sigmoid", 0.0, 0.0)
+
+
+def weights(gates):
+    """(gates * 4 rows; 5 features, 4 units), of one direction."""
+    return rand(1, gates * 4, 5), rand(1, gates * 4, 4), rand(1, gates * 8)
+
+
+def turned(w, r, bias):
+    return w[0].T, r[0].T, *np.split(bias[0], 2)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_an_rnn_stops_each_entry_at_its_length(reverse):
     net, x, h0, lengths = Net(), rand(3, 2, 5), rand(2, 4), np.array([3, 1])
-    cell, (w, r, wb, rb) = cell_of(net, RNNCell, 1, ["tanh"])
-    rows, last = run_cell(net.b, cell, net.input(x), [net.input(h0)], net.input(lengths), reverse)
+    parts = weights(1)
+    kind = Layer("rnn", (reverse,), ((TANH,),))
+    w, r, bias = map(net.input, parts)
+    rows, last = layer(net.b, kind, net.input(x), w, r, [net.input(h0[None])], bias, lengths=net.input(lengths))
+    w, r, wb, rb = turned(*parts)
     h, want = h0, np.zeros((3, 2, 4), np.float32)
     for t in reversed(range(3)) if reverse else range(3):
         inside = (t < lengths)[:, None]
         h = np.where(inside, np.tanh(x[t] @ w + wb + h @ r + rb), h)
         want[t] = np.where(inside, h, 0)
-    got = net.run(net.b.stack(rows), last[0])
-    np.testing.assert_allclose(got[0], want, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(got[1], h, rtol=1e-4, atol=1e-5)
+    got = net.run(rows, last)
+    np.testing.assert_allclose(got[0][:, 0], want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got[1][0], h, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_gru_resets_before_or_after_the_product(after):
     net, x, h0 = Net(), rand(3, 2, 5), rand(2, 4)
-    cell, (w, r, wb, rb) = cell_of(net, GRUCell, 3, ["sigmoid", "tanh"], reset_after=after)
-    _, last = run_cell(net.b, cell, net.input(x), [net.input(h0)])
+    parts = weights(3)
+    kind = Layer("gru", (False,), ((SIGMOID, TANH),), reset_after=after)
+    w, r, bias = map(net.input, parts)
+    _, last = layer(net.b, kind, net.input(x), w, r, [net.input(h0[None])], bias)
+    w, r, wb, rb = turned(*parts)
     h = h0
     for xt in x:
         a, s = xt @ w + wb, h @ r + rb
         z, rs = sigmoid(a[:, :4] + s[:, :4]), sigmoid(a[:, 4:8] + s[:, 4:8])
         inner = rs * s[:, 8:] if after else (rs * h) @ r[:, 8:] + rb[8:]
         h = (1 - z) * np.tanh(a[:, 8:] + inner) + z * h
-    np.testing.assert_allclose(net.run(last[0])[0], h, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(net.run(last)[0][0], h, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("coupled", [False, True])
 def test_an_lstm_with_peepholes(coupled):
     net, x, h0, c0, p = Net(), rand(3, 2, 5), rand(2, 4), rand(2, 4), rand(3, 4)
-    peep = net.b.split(net.b.reshape(net.input(p), (12,)), 0, [4] * 3)
-    cell, (w, r, wb, rb) = cell_of(net, LSTMCell, 4, ["sigmoid", "tanh", "tanh"], peepholes=peep, coupled=coupled)
-    _, last = run_cell(net.b, cell, net.input(x), [net.input(h0), net.input(c0)])
+    parts = weights(4)
+    kind = Layer("lstm", (False,), ((SIGMOID, TANH, TANH),), coupled=coupled)
+    w, r, bias, peep = map(net.input, (*parts, p.reshape(1, 12)))
+    _, *last = layer(net.b, kind, net.input(x), w, r, [net.input(h0[None]), net.input(c0[None])], bias, peep)
+    w, r, wb, rb = turned(*parts)
     h, c = h0, c0
     for xt in x:
         i, o, f, n = np.split(xt @ w + wb + h @ r + rb, 4, 1)
@@ -127,7 +140,7 @@ def test_an_lstm_with_peepholes(coupled):
         c = (1 - i if coupled else f) * c + i * np.tanh(n)
         h = sigmoid(o + p[1] * c) * np.tanh(c)
     for got, want in zip(net.run(*last), (h, c)):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(got[0], want, rtol=1e-4, atol=1e-5)
 
 
 def test_normalizations():
