@@ -171,8 +171,7 @@ def build(
     target: text or Target, the current one by default. target_host: the CPU that launches; "llvm" is the only kind.
     check: "bounds" makes CPU code ask each access that is not proved to be inside of its buffer, "" none; TEC_CHECK says
     so by default. A failed one is a TecError that names the te line; `get_source("bounds")` lists them.
-    For a GPU the result's `imported_modules` hold the device code, one a kernel. For the CPU the module holds all, where it is
-    of one function; else its `imported_modules` do, one a function.
+    For a GPU the result's one imported module holds the device code; for the CPU the module holds all.
     Raises ScheduleError, LoweringError, CodegenError, TargetError.
     """
     from .llvmworker import client
@@ -199,8 +198,8 @@ def build(
 
 class Building:
     """A module in the making: each function that is added is lowered, and LLVM begins with it in a process of its own, while the
-    next is lowered. `finish` waits for the code. One piece of machine code a CPU function or GPU kernel, so that what
-    did not change comes from the disk cache, and that IR, LLVM and assembly are known for each."""
+    next is lowered. `finish` waits for the code, and joins it to one object. Each CPU function or GPU kernel is compiled by itself, so
+    that what did not change comes from the disk cache, and that IR, LLVM and assembly are known for each."""
 
     def __init__(self, target: Target, checked: bool = False):
         from .codegen import begin_cpu, begin_kernels
@@ -240,43 +239,44 @@ class Building:
         return (self._gpu_module if self.target.is_gpu else self._cpu_module)()
 
     def _cpu_module(self) -> Any:
+        from .codegen import merge_objects
         from .runtime import Module
 
-        parts = []
         asked = {f.name: "\n".join(dict.fromkeys(f.attrs.get("unproved", ()))) for f, _, _ in self._parts}
         if self.checked and any(asked.values()):
             text = "\n".join(filter(None, asked.values()))
             print(f"accesses that are asked at run time, as they are not proved to be inside:\n{text}", file=sys.stderr)
+        objects, texts = [], {}
         for f, _, wait in self._parts:
             code = wait()
-            spec = self._functions[f.name]
-            spec["asserts"] = code.messages.get(f.name, [])
-            sources: dict[str, Any] = {"ir": str(f), "llvm": code.llvm, "asm": lambda code=code: code.asm}
+            self._functions[f.name]["asserts"] = code.messages.get(f.name, [])
+            objects.append(code.object)
+            texts[f.name] = {"ir": str(f), "llvm": code.llvm, "asm": lambda code=code: code.asm}
             if self.checked:
-                sources["bounds"] = asked[f.name]
-            target = str(self.target)
-            parts.append(
-                Module("llvm", f.name, functions={f.name: spec}, image=code.object, sources=sources, target=target)
-            )
-        if len(parts) == 1:
-            return parts[0]
-        entry = next(iter(self._functions), "")
-        return Module("llvm", entry, functions=self._functions, imported=parts, target=str(self.target))
+                texts[f.name]["bounds"] = asked[f.name]
+        image = merge_objects(objects) if objects else b""
+        return Module("llvm", functions=self._functions, image=image, texts=texts, target=str(self.target))
 
     def _gpu_module(self) -> Any:
+        from .codegen import join_kernels
         from .runtime import Module
 
-        parts, target = [], str(self.target)
-        for kernel, function, wait in self._parts:
-            code = wait()
-            sources: dict[str, Any] = {"ir": str(kernel), "llvm": code.llvm, "asm": lambda code=code: code.asm}
-            if self.target.kind == "cuda":
-                sources["ptx"] = code.asm
-            attrs = {"kernels": code.kernels, "function": function}
-            parts.append(Module(self.target.kind, image=code.image, sources=sources, target=target, attrs=attrs))
-        entry = next(iter(self._functions), "")
+        codes = [wait() for _, _, wait in self._parts]
+        joined, imported = join_kernels(codes, self.target), []
+        texts: dict[str, dict[str, Any]] = {}
+        for (kernel, function, _), code in zip(self._parts, codes):
+            joined.kernels[kernel.name]["function"] = function
+            texts[kernel.name] = {"ir": str(kernel), "llvm": code.llvm, "asm": lambda code=code: code.asm}
+        if codes:
+            whole = joined.image.rstrip(b"\0").decode() if self.target.kind == "cuda" else ""
+            imported = [
+                Module(
+                    self.target.kind, image=joined.image, texts=texts, target=str(self.target), attrs={"kernels": joined.kernels},
+                    sources={"asm": whole, "ptx": whole} if whole else {},
+                )
+            ]  # fmt: skip
         ir = "\n\n".join(self._ir.values())
-        return Module("llvm", entry, functions=self._functions, sources={"ir": ir}, imported=parts, target=target)
+        return Module("llvm", functions=self._functions, sources={"ir": ir}, imported=imported, target=str(self.target))
 
 
 __all__ = ["PIPELINE", "Building", "Var", "build", "lower", "run_passes"]

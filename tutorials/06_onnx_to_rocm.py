@@ -51,8 +51,8 @@ print(net)
 for name, ops in net.report.functions.items():
     print(f"  {name}: {' -> '.join(ops)}")
 code = net.get_binary()
-print(len(code), "bytes: an archive of code objects, one a kernel")
-assert code[:8] == b"!<arch>\n" and all(m.image[:4] == b"\x7fELF" for m in net.module.imported_modules)
+print(len(code), "bytes of code object,", code[:4])
+assert code[:4] == b"\x7fELF"
 
 # %%
 x = rng.standard_normal((1, 3, 32, 32)).astype("float32")

@@ -109,7 +109,6 @@ def dump(
     put("code.ll", net.get_source("llvm"))
     put({"cuda": "code.ptx"}.get(kind, "code.s"), net.get_source("asm"))
     if kind != "cuda":
-        several = len(net.module.imported_modules) > 1
-        put("code.a" if several else {"rocm": "code.hsaco"}.get(kind, "code.o"), net.get_binary())
+        put({"rocm": "code.hsaco"}.get(kind, "code.o"), net.get_binary())
     put("resources.json", json.dumps([resources(k) for k in kernels_of(net)], indent=1))
     return written

@@ -31,23 +31,23 @@ class Kernel:
 
 
 def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
-    """The kernels of a network, or the functions where it runs on a CPU: a module of code has one."""
+    """The kernels of a network, or the functions where it runs on a CPU."""
     from ..codegen.static_report import report as static_report
     from ..target import Target
 
     target = Target(net.module.target)
-    ops, origins, texts = net.report.functions, net.report.origins, net.report.sources
+    ops, origins, written = net.report.functions, net.report.origins, net.report.sources
+    module = next(iter(net.module.imported_modules), net.module)
     out = []
-    for m in net.module.imported_modules or [net.module]:
-        name = m.code_name
-        function = m.attrs.get("function", name)
-        ir, llvm, asm = (m.get_source(k) if sources else "" for k in ("ir", "llvm", "asm"))
+    for name in module.texts:
+        facts = dict(module.attrs.get("kernels", {}).get(name, {}))
+        function = facts.pop("function", name)
+        ir, llvm, asm = (module.get_source(k, name) if sources else "" for k in ("ir", "llvm", "asm"))
         report = next(iter(static_report(asm)), None) if target.kind == "rocm" and sources else None
         out.append(
             Kernel(
-                name, function, list(ops.get(function, [])), [o for o in origins.get(function, []) if o],
-                dict(m.attrs.get("kernels", {}).get(name, {})), target.mcpu, target.wavefront_size,
-                ir, llvm, asm.rstrip("\0"), texts.get(function, ""), report,
+                name, function, list(ops.get(function, [])), [o for o in origins.get(function, []) if o], facts, target.mcpu,
+                target.wavefront_size, ir, llvm, asm.rstrip("\0"), written.get(function, ""), report,
             )
         )  # fmt: skip
     return out

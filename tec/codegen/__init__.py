@@ -7,10 +7,13 @@ from typing import Any
 
 _HOME = {
     "Emitter": "emitter", "build_cpu": "cpu", "begin_cpu": "cpu", "emit_cpu": "cpu", "HostCode": "cpu",
-    "build_kernels": "device", "begin_kernels": "device", "DeviceCode": "device",
+    "build_kernels": "device", "begin_kernels": "device", "join_kernels": "device", "DeviceCode": "device",
+    "merge_objects": "elfmerge",
 }  # fmt: skip
 
-__all__ = ["DeviceCode", "Emitter", "HostCode", "begin_cpu", "begin_kernels", "build_cpu", "build_kernels", "emit_cpu"]
+__all__ = [
+    "DeviceCode", "Emitter", "HostCode", "begin_cpu", "begin_kernels", "build_cpu", "build_kernels", "emit_cpu", "join_kernels", "merge_objects",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

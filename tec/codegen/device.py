@@ -6,7 +6,7 @@ process, which is an error here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,20 +19,18 @@ from .gpu import GpuEmitter
 
 
 @dataclass
-class DeviceCode:
-    """The code of some kernels for one target.
+class KernelCode:
+    """A kernel, compiled by itself.
 
-    llvm: LLVM IR before optimisation; object: the relocatable object (empty for PTX); image: what a driver loads;
-    kernels: name -> {"vgprs", "agprs", "sgprs", "lds_bytes", "scratch_bytes", "vgpr_spills", "sgpr_spills",
-    "kernarg_bytes", "args": [{"offset", "size"}], "threads": (x, y, z)} as far as the target says; asm, made when it is
-    first asked for: the assembly of the object (PTX for NVIDIA).
+    llvm: LLVM IR before optimisation; code: the relocatable object, or PTX text in bytes; threads: of a work-group, along x, y and z; asm, made
+    when it is first asked for: the assembly of the object (PTX for NVIDIA).
     """
 
+    names: list[str]
     llvm: str
-    object: bytes
-    image: bytes
-    kernels: dict[str, dict[str, Any]]
+    code: bytes
     machine: llvm_util.Machine
+    facts: dict[str, dict[str, Any]]  # what is known of each kernel without its code
     speed: int = 3
     optimised: str = field(repr=False, default="")  # empty where the object came from the disk cache
     _asm: str | None = field(repr=False, default=None)
@@ -40,28 +38,50 @@ class DeviceCode:
     @property
     def asm(self) -> str:
         if self._asm is None:
-            what, text, speed = llvm_util.named(list(self.kernels)), self.optimised, 0
+            text, speed = self.optimised, 0
             if not text:
                 text, speed = self.llvm, self.speed
+            what = llvm_util.named(self.names)
             self._asm = llvm_util.begin(text, self.machine, ("llvm", "asm"), speed, what).result()["asm"]
         return self._asm
 
 
-def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed: int = 3) -> DeviceCode:
-    """Compile kernels (of `split_host_device`) for a GPU target. Raises CodegenError.
+@dataclass
+class DeviceCode:
+    """The code of a module's kernels for one target.
 
-    link: "auto", "lld" or "own", see `tec.codegen.linking.link`. Objects come from the disk cache where they are known.
+    image: what a driver loads, of all; kernels: name -> {"vgprs", "agprs", "sgprs", "lds_bytes", "scratch_bytes", "vgpr_spills",
+    "sgpr_spills", "kernarg_bytes", "args": [{"offset", "size"}], "threads": (x, y, z)} as far as the target says; parts: where their texts are.
     """
-    return begin_kernels(kernels, target, link, speed)()
+
+    parts: list[KernelCode]
+    image: bytes
+    kernels: dict[str, dict[str, Any]]
+
+    @property
+    def llvm(self) -> str:
+        return "\n\n".join(p.llvm for p in self.parts)
+
+    @property
+    def asm(self) -> str:
+        return "\n\n".join(p.asm for p in self.parts)
 
 
-def begin_kernels(kernels: list[Func], target: Target, link: str = "auto", speed: int = 3) -> Callable[[], DeviceCode]:
-    """`build_kernels` in two steps: LLVM begins now, and a call of what is returned waits for the code."""
+def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed: int = 3) -> DeviceCode:
+    """Compile kernels (of `split_host_device`) for a GPU target, in one LLVM module. Raises CodegenError.
+
+    link: see `join_kernels`. Objects come from the disk cache where they are known.
+    """
+    return join_kernels([begin_kernels(kernels, target, speed)()], target, link)
+
+
+def begin_kernels(kernels: list[Func], target: Target, speed: int = 3) -> Callable[[], KernelCode]:
+    """LLVM begins with one module of kernels now, and a call of what is returned waits for the code."""
     emitter = _emitter(target)
     with llvm_util.timed("emit text"):
         text = emitter.emit(kernels)
     machine, what = emitter.machine, llvm_util.named(kernels)
-    shapes = {f.name: _block_shape(f) for f in kernels}
+    facts = {f.name: _known_facts(f, target) for f in kernels}
     made = "asm" if target.kind == "cuda" else "bare object"
     bare = without_lines(text)
     key = cache.key_of(
@@ -71,8 +91,8 @@ def begin_kernels(kernels: list[Func], target: Target, link: str = "auto", speed
     # The optimised text is made, though not wanted: the object and the assembly each come from a fresh parse of it.
     compiling = None if found is not None else llvm_util.begin(text, machine, ("llvm", made), speed, what)
 
-    def finish() -> DeviceCode:
-        obj, optimised = found, ""
+    def finish() -> KernelCode:
+        code, optimised = found, ""
         if compiling is not None:
             try:
                 answer = compiling.result()
@@ -81,43 +101,46 @@ def begin_kernels(kernels: list[Func], target: Target, link: str = "auto", speed
                     raise
                 hint = "it has LLVM intrinsics of the user's choice: check that the chip has the instructions, and that types match"
                 raise CodegenError(error.message, where=error.where, hint=hint, locate=False) from None
-            optimised, obj = answer["llvm"], answer[made]
-            if isinstance(obj, str):
-                obj = obj.encode()
-            cache.store(key, obj)
-        assert obj is not None
-        if target.kind == "cuda":
-            return _cuda_code(kernels, target, text, obj.decode(), machine, shapes, speed)
-        with llvm_util.timed("link"):
-            from .linking import link as link_image
-
-            image = link_image(obj, link)
-        return DeviceCode(text, obj, image, _facts(image, shapes), machine, speed, optimised)
+            optimised, code = answer["llvm"], answer[made]
+            if isinstance(code, str):
+                code = code.encode()
+            cache.store(key, code)
+        assert code is not None
+        asm = code.decode() if target.kind == "cuda" else None
+        return KernelCode(list(facts), text, code, machine, facts, speed, optimised, asm)
 
     return finish
 
 
-def _cuda_code(
-    kernels: list[Func],
-    target: Target,
-    text: str,
-    asm: str,
-    machine: llvm_util.Machine,
-    shapes: dict[str, tuple[int, int, int]],
-    speed: int,
-) -> DeviceCode:
-    from .nvptx import dynamic_shared_bytes, finish_ptx
+def join_kernels(parts: Sequence[KernelCode], target: Target, link: str = "auto") -> DeviceCode:
+    """Kernels that were compiled one by one, as one code object (one PTX text). Raises CodegenError.
 
-    ptx = finish_ptx(asm, target)
-    facts: dict[str, dict[str, Any]] = {
-        f.name: {
-            "threads": shapes[f.name],
-            "lds_bytes": f.attrs.get("lds_bytes", 0),
-            "dynamic_shared_bytes": dynamic_shared_bytes(f, target),
-        }
-        for f in kernels
-    }
-    return DeviceCode(text, b"", ptx.encode() + b"\0", facts, machine, speed, _asm=ptx)
+    link: "auto", "lld" or "own", see `tec.codegen.linking.link`.
+    """
+    facts = {name: fact for p in parts for name, fact in p.facts.items()}
+    if not parts:
+        return DeviceCode([], b"", facts)
+    with llvm_util.timed("link"):
+        if target.kind == "cuda":
+            from .nvptx import join_ptx
+
+            return DeviceCode(list(parts), join_ptx([p.asm for p in parts]).encode() + b"\0", facts)
+        from .elfmerge import merge_objects
+        from .linking import link as link_image
+
+        image = link_image(merge_objects([p.code for p in parts]), link)
+    return DeviceCode(list(parts), image, _code_facts(image, facts))
+
+
+def _known_facts(f: Func, target: Target) -> dict[str, Any]:
+    threads = f.attrs.get("threads", {})
+    x, y, z = (getattr(threads[t][1], "value", 0) if (t := f"threadIdx.{c}") in threads else 1 for c in "xyz")
+    if target.kind != "cuda":
+        return {"threads": (x, y, z)}
+    from .nvptx import dynamic_shared_bytes
+
+    shared = f.attrs.get("lds_bytes", 0)
+    return {"threads": (x, y, z), "lds_bytes": shared, "dynamic_shared_bytes": dynamic_shared_bytes(f, target)}
 
 
 def _emitter(target: Target) -> Any:
@@ -138,14 +161,8 @@ def _emitter(target: Target) -> Any:
     return emitter
 
 
-def _block_shape(f: Func) -> tuple[int, int, int]:
-    threads = f.attrs.get("threads", {})
-    x, y, z = (getattr(threads[t][1], "value", 0) if (t := f"threadIdx.{c}") in threads else 1 for c in "xyz")
-    return x, y, z
-
-
-def _facts(image: bytes, shapes: dict[str, tuple[int, int, int]]) -> dict[str, dict[str, Any]]:
-    """What the code object says of its kernels."""
+def _code_facts(image: bytes, known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What the code object says of its kernels, and what was known before."""
     from ..runtime.codeobject import read_code_object
 
     out: dict[str, dict[str, Any]] = {}
@@ -155,6 +172,6 @@ def _facts(image: bytes, shapes: dict[str, tuple[int, int, int]]) -> dict[str, d
             "scratch_bytes": k.private_bytes, "vgpr_spills": k.vgpr_spills, "sgpr_spills": k.sgpr_spills,
             "kernarg_bytes": k.kernarg_bytes, "wavefront_size": k.wavefront_size,
             "args": [{"offset": a.offset, "size": a.size} for a in k.explicit_args],
-            "threads": shapes.get(name, (1, 1, 1)),
+            **known.get(name, {}),
         }  # fmt: skip
     return out

@@ -1,7 +1,7 @@
 """A linker for the one case a tensor compiler has: one relocatable AMDGPU object in, one loadable code object out.
 
-In: the bytes of an ELF64 relocatable object for AMDGPU as LLVM emits it. Out: the bytes of an ELF64 shared object that
-a ROCm loader takes: PT_LOAD segments for read-only data, text and writable data, PT_NOTE with the metadata, PT_DYNAMIC,
+In: the bytes of an ELF64 relocatable object for AMDGPU as LLVM emits it, or as `elfmerge` joins them. Out: the bytes of an ELF64 shared
+object that a ROCm loader takes: PT_LOAD segments for read-only data, text and writable data, PT_NOTE with the metadata, PT_DYNAMIC,
 .dynsym with .hash and .gnu.hash. It does what `ld.lld -shared` does to such an object, without symbol preemption:
 addresses of the object's own symbols are stored by R_AMDGPU_RELATIVE64. What it does not know it refuses.
 Sources: System V gABI (ELF, hash table), LLVM's "User Guide for AMDGPU Backend" (relocation records).
@@ -10,26 +10,32 @@ Sources: System V gABI (ELF, hash table), LLVM's "User Guide for AMDGPU Backend"
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 
 from ..errors import CodegenError
+from .elf import (
+    ALLOC,
+    EM_AMDGPU,
+    EXEC,
+    NOBITS,
+    NOTE,
+    PROGBITS,
+    RELA,
+    SHN_ABS,
+    SHN_COMMON,
+    SHN_RESERVED,
+    STRTAB,
+    SYMTAB,
+    WRITE,
+    Object,
+    Section,
+    Symbol,
+    read_object,
+    string_table,
+    up,
+)  # fmt: skip
 
-EM_AMDGPU = 224
-_ET_REL, _ET_DYN = 1, 3
-_PROGBITS, _SYMTAB, _STRTAB, _RELA, _HASH, _DYNAMIC, _NOTE, _NOBITS, _DYNSYM, _GNU_HASH = (
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    11,
-    0x6FFFFFF6,
-)
-_WRITE, _ALLOC, _EXEC, _TLS = 1, 2, 4, 0x400
-_SHN_ABS, _SHN_COMMON, _SHN_RESERVED = 0xFFF1, 0xFFF2, 0xFF00
+_ET_DYN = 3
+_HASH, _DYNAMIC, _DYNSYM, _GNU_HASH = 5, 6, 11, 0x6FFFFFF6
 _PAGE = 0x1000
 
 # Relocation types.
@@ -40,118 +46,18 @@ _ABSOLUTE_KINDS = frozenset((_ABS32_LO, _ABS32_HI, _ABS32))
 _KINDS = frozenset((_NONE, _ABS64, _REL32, _REL64, _REL_LO, _REL_HI, _REL16)) | _GOT_KINDS | _ABSOLUTE_KINDS
 
 
-@dataclass(slots=True)
-class _Section:
-    """One section, of the input or of the output."""
-
-    name: str
-    kind: int
-    flags: int
-    align: int
-    data: bytes = b""
-    size: int = 0
-    link: int = 0
-    info: int = 0
-    entry_bytes: int = 0
-    addr: int = 0
-    offset: int = 0
-    index: int = 0  # in the output
-
-
-@dataclass(slots=True)
-class _Symbol:
-    name: str
-    info: int
-    other: int
-    section: int
-    value: int
-    size: int
-
-    @property
-    def is_local(self) -> bool:
-        return self.info >> 4 == 0
-
-    @property
-    def is_exported(self) -> bool:
-        """Global or weak, defined, and of default or protected visibility."""
-        return not self.is_local and self.section != 0 and self.other & 3 in (0, 3)
-
-
-@dataclass(slots=True)
-class _Relocation:
-    section: int
-    offset: int
-    kind: int
-    symbol: int
-    addend: int
-
-
-@dataclass(slots=True)
-class _Object:
-    flags: int
-    ident: bytes
-    sections: list[_Section]
-    symbols: list[_Symbol]
-    relocations: list[_Relocation] = field(default_factory=list)
-
-
 def link_object(obj: bytes) -> bytes:
     """The code object of one relocatable object. Raises CodegenError for a damaged one, and for what it cannot link."""
     try:
-        return _write(_read(obj))
+        read = read_object(obj, EM_AMDGPU)
+        read.relocations = [r for r in read.relocations if read.sections[r.section].flags & ALLOC]
+        _check(read)
+        return _write(read)
     except (struct.error, IndexError, ValueError, UnicodeDecodeError) as error:
         raise CodegenError(f"damaged object file: {type(error).__name__}: {error}") from None
 
 
-# ---- reading
-
-
-def _read(obj: bytes) -> _Object:
-    if obj[:6] != b"\x7fELF\x02\x01":
-        raise CodegenError("this is not a 64-bit little-endian ELF object")
-    kind, machine = struct.unpack_from("<HH", obj, 16)
-    if machine != EM_AMDGPU:
-        raise CodegenError(f"an ELF object for machine {machine}, not for AMDGPU ({EM_AMDGPU})")
-    if kind != _ET_REL:
-        raise CodegenError(f"an ELF file of type {kind}, not a relocatable object", hint="it may be linked already")
-    (shoff,) = struct.unpack_from("<Q", obj, 40)
-    (flags,) = struct.unpack_from("<I", obj, 48)
-    count, names_index = struct.unpack_from("<HH", obj, 60)
-    raw = [struct.unpack_from("<IIQQQQIIQQ", obj, shoff + 64 * i) for i in range(count)]
-    contents = [b"" if r[1] == _NOBITS else _slice(obj, r[4], r[5]) for r in raw]
-    names = contents[names_index]
-    sections = [
-        _Section(_string(names, r[0]), r[1], r[2], max(1, r[8]), data, r[5], r[6], r[7], r[9])
-        for r, data in zip(raw, contents)
-    ]
-    symbols: list[_Symbol] = []
-    for s in sections:
-        if s.kind == _SYMTAB:
-            strings = contents[s.link]
-            for o in range(0, len(s.data), 24):
-                name, info, other, section, value, size = struct.unpack_from("<IBBHQQ", s.data, o)
-                symbols.append(_Symbol(_string(strings, name), info, other, section, value, size))
-    result = _Object(flags, obj[:16], sections, symbols)
-    for s in sections:
-        if s.kind == _RELA and sections[s.info].flags & _ALLOC:
-            for o in range(0, len(s.data), 24):
-                offset, info, addend = struct.unpack_from("<QQq", s.data, o)
-                result.relocations.append(_Relocation(s.info, offset, info & 0xFFFFFFFF, info >> 32, addend))
-    _check(result)
-    return result
-
-
-def _slice(obj: bytes, offset: int, size: int) -> bytes:
-    if offset + size > len(obj):
-        raise ValueError(f"a section ends at byte {offset + size}, the file at {len(obj)}")
-    return obj[offset : offset + size]
-
-
-def _string(table: bytes, offset: int) -> str:
-    return table[offset : table.index(b"\0", offset)].decode()
-
-
-def _check(obj: _Object) -> None:
+def _check(obj: Object) -> None:
     """Refuse what `_write` has no rule for."""
     hint = "install ld.lld (LLVM 16 to 22) and let tec find it: TEC_LLD, ROCM_PATH or PATH"
     undefined = sorted({s.name for s in obj.symbols[1:] if s.section == 0 and not s.is_local})
@@ -162,17 +68,17 @@ def _check(obj: _Object) -> None:
             f"undefined symbols: {', '.join(needed)}", hint="a device function was declared but not defined"
         )
     for s in obj.symbols:
-        if s.section == _SHN_COMMON:
+        if s.section == SHN_COMMON:
             raise CodegenError(f"symbol {s.name} is common storage", hint=hint)
         if s.info & 15 == 6:
             raise CodegenError(f"symbol {s.name} is thread-local", hint=hint)
-        if 0 < s.section < _SHN_RESERVED and s.section >= len(obj.sections):
+        if 0 < s.section < SHN_RESERVED and s.section >= len(obj.sections):
             raise ValueError(f"symbol {s.name} lies in section {s.section} of {len(obj.sections)}")
     for r in obj.relocations:
         symbol = obj.symbols[r.symbol]
         if r.kind not in _KINDS:
             raise CodegenError(f"relocation type {r.kind} against {symbol.name!r}", hint=hint)
-        if r.kind in _ABSOLUTE_KINDS and symbol.section != _SHN_ABS:
+        if r.kind in _ABSOLUTE_KINDS and symbol.section != SHN_ABS:
             raise CodegenError(f"a 32-bit absolute address of {symbol.name!r} in a shared object", hint=hint)
         if r.section >= len(obj.sections) or r.offset >= obj.sections[r.section].size:
             raise ValueError(f"a relocation at byte {r.offset} of section {r.section}")
@@ -181,31 +87,31 @@ def _check(obj: _Object) -> None:
 # ---- writing
 
 
-def _write(obj: _Object) -> bytes:
-    kept = [s for s in obj.sections if s.flags & _ALLOC and s.kind in (_PROGBITS, _NOTE, _NOBITS, 14, 15) and s.size]
-    notes = [s for s in kept if s.kind == _NOTE]
-    text = [s for s in kept if s.flags & _EXEC]
-    data = [s for s in kept if s.flags & _WRITE and not s.flags & _EXEC]
+def _write(obj: Object) -> bytes:
+    kept = [s for s in obj.sections if s.flags & ALLOC and s.kind in (PROGBITS, NOTE, NOBITS, 14, 15) and s.size]
+    notes = [s for s in kept if s.kind == NOTE]
+    text = [s for s in kept if s.flags & EXEC]
+    data = [s for s in kept if s.flags & WRITE and not s.flags & EXEC]
     rodata = [s for s in kept if s not in notes and s not in text and s not in data]
-    data.sort(key=lambda s: s.kind == _NOBITS)
+    data.sort(key=lambda s: s.kind == NOBITS)
 
     exported = [s for s in obj.symbols if s.is_exported]
     buckets, exported = _gnu_order(exported)
-    dynstr, dynstr_at = _strings([s.name for s in exported])
+    dynstr, dynstr_at = string_table([s.name for s in exported])
     got_slots: dict[int, int] = {}
     for r in obj.relocations:
         if r.kind in _GOT_KINDS:
             got_slots.setdefault(r.symbol, 8 * len(got_slots))
-    stored = [r for r in obj.relocations if r.kind == _ABS64 and obj.symbols[r.symbol].section != _SHN_ABS]
-    n_dynamic = len(stored) + sum(obj.symbols[k].section != _SHN_ABS for k in got_slots)
+    stored = [r for r in obj.relocations if r.kind == _ABS64 and obj.symbols[r.symbol].section != SHN_ABS]
+    n_dynamic = len(stored) + sum(obj.symbols[k].section != SHN_ABS for k in got_slots)
 
-    dynsym = _made(".dynsym", _DYNSYM, _ALLOC, 8, 24 * (len(exported) + 1), 24)
-    gnu_hash = _made(".gnu.hash", _GNU_HASH, _ALLOC, 8, len(_gnu_hash(exported, buckets)))
-    sysv_hash = _made(".hash", _HASH, _ALLOC, 4, len(_sysv_hash(exported)), 4)
-    strings = _made(".dynstr", _STRTAB, _ALLOC, 1, len(dynstr))
-    rela = _made(".rela.dyn", _RELA, _ALLOC, 8, 24 * n_dynamic, 24)
-    dynamic = _made(".dynamic", _DYNAMIC, _ALLOC | _WRITE, 8, 16 * (10 if n_dynamic else 7), 16)
-    got = _made(".got", _PROGBITS, _ALLOC | _WRITE, 8, 8 * len(got_slots), 8)
+    dynsym = _made(".dynsym", _DYNSYM, ALLOC, 8, 24 * (len(exported) + 1), 24)
+    gnu_hash = _made(".gnu.hash", _GNU_HASH, ALLOC, 8, len(_gnu_hash(exported, buckets)))
+    sysv_hash = _made(".hash", _HASH, ALLOC, 4, len(_sysv_hash(exported)), 4)
+    strings = _made(".dynstr", STRTAB, ALLOC, 1, len(dynstr))
+    rela = _made(".rela.dyn", RELA, ALLOC, 8, 24 * n_dynamic, 24)
+    dynamic = _made(".dynamic", _DYNAMIC, ALLOC | WRITE, 8, 16 * (10 if n_dynamic else 7), 16)
+    got = _made(".got", PROGBITS, ALLOC | WRITE, 8, 8 * len(got_slots), 8)
     relas, gots = ([rela] if n_dynamic else []), ([got] if got_slots else [])
     groups = [[*notes, dynsym, gnu_hash, sysv_hash, strings, *relas, *rodata], text, [dynamic, *gots, *data]]
 
@@ -238,21 +144,17 @@ def _write(obj: _Object) -> bytes:
     dynamic.data = b"".join(struct.pack("<QQ", *t) for t in [*tags, (0, 0)])
     got.data = b"".join(struct.pack("<Q", address[k]) for k in got_slots)
     entries = [(obj.sections[r.section].addr + r.offset, address[r.symbol] + r.addend) for r in stored]
-    entries += [(got.addr + o, address[k]) for k, o in got_slots.items() if obj.symbols[k].section != _SHN_ABS]
+    entries += [(got.addr + o, address[k]) for k, o in got_slots.items() if obj.symbols[k].section != SHN_ABS]
     rela.data = b"".join(struct.pack("<QQq", at, _RELATIVE64, value) for at, value in sorted(entries))
     _relocate(obj, address, {k: got.addr + o for k, o in got_slots.items()})
     return _assemble(obj, order, segments, dynamic, notes, n_headers)
 
 
-def _made(name: str, kind: int, flags: int, align: int, size: int, entry_bytes: int = 0) -> _Section:
-    return _Section(name, kind, flags, align, size=size, entry_bytes=entry_bytes)
+def _made(name: str, kind: int, flags: int, align: int, size: int, entry_bytes: int = 0) -> Section:
+    return Section(name, kind, flags, align, size=size, entry_bytes=entry_bytes)
 
 
-def _up(value: int, align: int) -> int:
-    return (value + align - 1) // align * align
-
-
-def _place(groups: list[list[_Section]], start: int) -> list[tuple[int, int, int, int, int]]:
+def _place(groups: list[list[Section]], start: int) -> list[tuple[int, int, int, int, int]]:
     """Gives each section its offset and address; returns (flags, offset, address, file bytes, memory bytes) a group.
 
     Every group starts on a page of its own, at the same place within the page as in the file.
@@ -262,12 +164,12 @@ def _place(groups: list[list[_Section]], start: int) -> list[tuple[int, int, int
     for k, group in enumerate(groups):
         if not group:
             continue
-        first = 0 if k == 0 else _up(offset, max(s.align for s in group))
+        first = 0 if k == 0 else up(offset, max(s.align for s in group))
         offset = start if k == 0 else first
         memory = offset
         for s in group:
-            s.addr = _up(memory + page, s.align)
-            if s.kind == _NOBITS:
+            s.addr = up(memory + page, s.align)
+            if s.kind == NOBITS:
                 s.offset = offset
                 memory = s.addr - page + s.size
             else:
@@ -276,21 +178,21 @@ def _place(groups: list[list[_Section]], start: int) -> list[tuple[int, int, int
                 memory = offset
         segments.append(((4, 5, 6)[k], first, first + page, offset - first, memory - first))
         # The next group's page lies above all of this one's memory.
-        page += _up(memory - offset, _PAGE) + _PAGE
+        page += up(memory - offset, _PAGE) + _PAGE
     return segments
 
 
-def _address(obj: _Object, s: _Symbol) -> int:
-    if s.section == 0 or s.section >= _SHN_RESERVED:
+def _address(obj: Object, s: Symbol) -> int:
+    if s.section == 0 or s.section >= SHN_RESERVED:
         return s.value
     return obj.sections[s.section].addr + s.value
 
 
-def _out_index(obj: _Object, s: _Symbol) -> int:
-    return s.section if s.section >= _SHN_RESERVED else obj.sections[s.section].index
+def _out_index(obj: Object, s: Symbol) -> int:
+    return s.section if s.section >= SHN_RESERVED else obj.sections[s.section].index
 
 
-def _relocate(obj: _Object, address: list[int], got: dict[int, int]) -> None:
+def _relocate(obj: Object, address: list[int], got: dict[int, int]) -> None:
     """Patch the sections' contents. S + A - P, and G + GOT + A - P, in the ABI's letters."""
     patched: dict[int, bytearray] = {}
     for r in obj.relocations:
@@ -321,22 +223,22 @@ def _relocate(obj: _Object, address: list[int], got: dict[int, int]) -> None:
 
 
 def _assemble(
-    obj: _Object, order: list[_Section], segments: list[tuple[int, int, int, int, int]], dynamic: _Section,
-    notes: list[_Section], n_headers: int,
+    obj: Object, order: list[Section], segments: list[tuple[int, int, int, int, int]], dynamic: Section,
+    notes: list[Section], n_headers: int,
 ) -> bytes:  # fmt: skip
     symtab, symbol_names = _symtab(obj, len(order) + 2)
-    names, name_at = _strings([s.name for s in order] + [".symtab", ".strtab", ".shstrtab"])
-    tail = [symtab, _made(".strtab", _STRTAB, 0, 1, len(symbol_names)), _made(".shstrtab", _STRTAB, 0, 1, len(names))]
+    names, name_at = string_table([s.name for s in order] + [".symtab", ".strtab", ".shstrtab"])
+    tail = [symtab, _made(".strtab", STRTAB, 0, 1, len(symbol_names)), _made(".shstrtab", STRTAB, 0, 1, len(names))]
     tail[1].data, tail[2].data = symbol_names, names
     out = bytearray(max(offset + size for _, offset, _, size, _ in segments))
     for s in order:
-        if s.kind != _NOBITS:
+        if s.kind != NOBITS:
             out[s.offset : s.offset + s.size] = s.data
     for s in tail:
-        out += b"\0" * (_up(len(out), s.align) - len(out))
+        out += b"\0" * (up(len(out), s.align) - len(out))
         s.offset = len(out)
         out += s.data
-    out += b"\0" * (_up(len(out), 8) - len(out))
+    out += b"\0" * (up(len(out), 8) - len(out))
     shoff = len(out)
     out += b"\0" * 64
     for s in [*order, *tail]:
@@ -384,32 +286,21 @@ def _assemble(
     return bytes(out)
 
 
-def _symtab(obj: _Object, strtab_index: int) -> tuple[_Section, bytes]:
+def _symtab(obj: Object, strtab_index: int) -> tuple[Section, bytes]:
     """The full symbol table, for debuggers and disassemblers: locals first, as the format asks."""
     keep = [
         s
         for s in obj.symbols[1:]
-        if s.name and (s.section >= _SHN_RESERVED or (s.section and obj.sections[s.section].index))
+        if s.name and (s.section >= SHN_RESERVED or (s.section and obj.sections[s.section].index))
     ]
     keep.sort(key=lambda s: not s.is_local)
-    names, at = _strings([s.name for s in keep])
+    names, at = string_table([s.name for s in keep])
     table = b"\0" * 24 + b"".join(
         struct.pack("<IBBHQQ", at[s.name], s.info, s.other, _out_index(obj, s), _address(obj, s), s.size) for s in keep
     )
-    section = _made(".symtab", _SYMTAB, 0, 8, len(table), 24)
+    section = _made(".symtab", SYMTAB, 0, 8, len(table), 24)
     section.data, section.link, section.info = table, strtab_index, 1 + sum(s.is_local for s in keep)
     return section, names
-
-
-def _strings(names: list[str]) -> tuple[bytes, dict[str, int]]:
-    """A string table and where each name stands in it."""
-    table = bytearray(b"\0")
-    at: dict[str, int] = {}
-    for name in names:
-        if name not in at:
-            at[name] = len(table)
-            table += name.encode() + b"\0"
-    return bytes(table), at
 
 
 # ---- symbol hash tables
@@ -424,7 +315,7 @@ def _sysv_name_hash(name: str) -> int:
     return h
 
 
-def _sysv_hash(symbols: list[_Symbol]) -> bytes:
+def _sysv_hash(symbols: list[Symbol]) -> bytes:
     n = max(1, len(symbols))
     bucket, chain = [0] * n, [0] * (len(symbols) + 1)
     for k, s in enumerate(symbols, 1):
@@ -440,13 +331,13 @@ def _gnu_name_hash(name: str) -> int:
     return h
 
 
-def _gnu_order(symbols: list[_Symbol]) -> tuple[int, list[_Symbol]]:
+def _gnu_order(symbols: list[Symbol]) -> tuple[int, list[Symbol]]:
     """The number of buckets, and the symbols in the bucket order that .gnu.hash asks of .dynsym."""
     n = max(1, len(symbols) // 4)
     return n, sorted(symbols, key=lambda s: _gnu_name_hash(s.name) % n)
 
 
-def _gnu_hash(symbols: list[_Symbol], n_buckets: int) -> bytes:
+def _gnu_hash(symbols: list[Symbol], n_buckets: int) -> bytes:
     shift, mask = 26, 0
     bucket, chain = [0] * n_buckets, []
     for k, s in enumerate(symbols, 1):

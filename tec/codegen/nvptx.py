@@ -9,6 +9,7 @@ Sources: LLVM's "User Guide for NVPTX Back-end"; NVIDIA's "PTX ISA" 8.x (shfl.sy
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import ClassVar
 
@@ -291,9 +292,28 @@ def machine_of(target: Target) -> Machine:
     return Machine(TRIPLE, target.mcpu, f"+ptx{least}", 3, "small")
 
 
-def finish_ptx(ptx: str, target: Target) -> str:
-    """LLVM's PTX without what only its own tools read."""
-    return re.sub(r"\n{3,}", "\n\n", ptx)
+_DYNAMIC = re.compile(r"(?m)^\.extern \.shared \.align (\d+) (\.b8 \w+\[\]);\n+")
+_HEADER = re.compile(r"(?s)\A.*?^\.address_size \d+\n", re.M)
+
+
+def join_ptx(texts: Sequence[str]) -> str:
+    """One PTX text of several for one target: what a driver compiles as one module.
+
+    Kernels and their shared arrays have names of their own; labels have, too, within a kernel. The dynamic array is the one thing that is
+    declared by each that has it: it is declared once, with the strictest alignment. Blank lines that only LLVM's tools need are left out.
+    """
+    header = _HEADER.match(texts[0])
+    assert header is not None, "PTX begins with its version, target and address size"
+    align: dict[str, int] = {}
+    for text in texts:
+        for bytes_, array in _DYNAMIC.findall(text):
+            align[array] = max(align.get(array, 0), int(bytes_))
+    declared = "".join(f".extern .shared .align {n} {array};\n" for array, n in align.items())
+    bodies = []
+    for k, text in enumerate(texts):
+        body = _DYNAMIC.sub("", _HEADER.sub("", text, count=1))
+        bodies.append(body.replace("$L__BB0_", f"$L__BB{k}_") if k else body)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join([header[0], declared, *bodies]))
 
 
 def dynamic_shared_bytes(f: Func, target: Target) -> int:

@@ -19,7 +19,7 @@ from tec.errors import DeviceError
 
 from ..locks import fork_safe_lock
 from ..runtime.codeobject import CodeObject, KernelInfo, read_code_object
-from ..runtime.surface import DeviceAttributes, Dim3
+from ..runtime.surface import Assembly, DeviceAttributes, Dim3
 from . import launch as launching
 from .asmparse import KernelText, chip_of, parse_kernel
 from .chips import CHIPS
@@ -62,7 +62,7 @@ class Compiled:
 class EmuModule:
     """A loaded code object: its kernels, its data in device memory, its assembly."""
 
-    def __init__(self, driver: EmuDriver, code: CodeObject, asm: str):
+    def __init__(self, driver: EmuDriver, code: CodeObject, asm: str | Assembly):
         self.driver, self.code, self.asm = driver, code, asm
         self.base: int | None = None
         self.functions: dict[str, EmuFunction] = {}
@@ -71,7 +71,8 @@ class EmuModule:
     def _load_data(self) -> None:
         """Map the segments that hold no code, so that constants have addresses."""
         end = max((s.vaddr + s.memory_bytes for s in self.code.segments), default=0)
-        if SYMBOL not in self.asm and not any(
+        named = isinstance(self.asm, str) and SYMBOL in self.asm
+        if not named and not any(
             s.defined and not n.endswith(".kd") and n not in self.code.kernels for n, s in self.code.symbols.items()
         ):
             return
@@ -89,6 +90,14 @@ class EmuModule:
             else:
                 raise EmulationError(f"dynamic relocation {r.kind} against {r.symbol!r}")
             ctypes.c_uint64.from_address(self.base + r.offset).value = value
+
+    def text_of(self, kernel: str) -> str:
+        """The assembly that a kernel is in. Raises EmulationError for another chip's."""
+        asm = self.asm if isinstance(self.asm, str) else self.asm(kernel)
+        named = chip_of(asm)
+        if named is not None and named != self.code.chip:
+            raise EmulationError(f"the assembly is for {named}, the code object for {self.code.chip}")
+        return asm
 
     def symbol_addresses(self, names: list[str]) -> np.ndarray:
         out = np.zeros(len(names), np.uint64)
@@ -117,7 +126,7 @@ class EmuFunction:
 
     def __init__(self, module: EmuModule, info: KernelInfo):
         self.module, self.info = module, info
-        self.text: KernelText = parse_kernel(module.asm, info.name)
+        self.text: KernelText = parse_kernel(module.text_of(info.name), info.name)
         if "wait" in module.driver.checks:
             check_waits(self.text, _generation(info, module.driver.chip.name))
         self._variants: dict[tuple[Any, ...], Compiled] = {}
@@ -214,7 +223,7 @@ class EmuDriver:
         )  # fmt: skip
 
     # Code.
-    def load_module(self, ordinal: int, image: bytes, asm: str | None = None) -> EmuModule:
+    def load_module(self, ordinal: int, image: bytes, asm: str | Assembly | None = None) -> EmuModule:
         self._ordinal(ordinal)
         code = read_code_object(image)
         if code.chip != self.chip.name:
@@ -228,9 +237,6 @@ class EmuDriver:
                 f"the emulator runs a kernel's assembly, has none of this code object, and reads no machine code of {code.chip}",
                 hint="give it: dev.load(path, asm=text), or kernel.s beside kernel.hsaco",
             )
-        named = chip_of(asm)
-        if named is not None and named != code.chip:
-            raise EmulationError(f"the assembly is for {named}, the code object for {code.chip}")
         return EmuModule(self, code, asm)
 
     def get_function(self, module: EmuModule, name: str) -> EmuFunction:

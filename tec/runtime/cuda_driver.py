@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import ArgumentError, DeviceError
 from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, LoadedModule, find_library
 from .hip_driver import launch_error
-from .surface import DeviceAttributes, Dim3
+from .surface import Assembly, DeviceAttributes, Dim3
 
 _P = c_void_p
 _D = c_ulonglong  # CUdeviceptr
@@ -220,7 +220,7 @@ class CudaDriver(GpuDriver):
 
     # ---- code
 
-    def load_module(self, ordinal: int, image: bytes, asm: str | None = None) -> LoadedModule:
+    def load_module(self, ordinal: int, image: bytes, asm: str | Assembly | None = None) -> LoadedModule:
         self._enter(ordinal)
         status, handle, log = self._load(image)
         asked = _VERSION_LINE.search(image)

@@ -24,7 +24,7 @@ from typing import Any
 from ..errors import DeviceError
 from ..target import CHIPS
 from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, LoadedModule, find_library
-from .surface import DeviceAttributes, Dim3
+from .surface import Assembly, DeviceAttributes, Dim3
 
 _P = c_void_p
 _PROTOTYPES: dict[str, tuple[Any, ...]] = {
@@ -203,7 +203,7 @@ class HipDriver(GpuDriver):
 
     # ---- code
 
-    def load_module(self, ordinal: int, image: bytes, asm: str | None = None) -> LoadedModule:
+    def load_module(self, ordinal: int, image: bytes, asm: str | Assembly | None = None) -> LoadedModule:
         self._enter(ordinal)
         handle = c_void_p()
         status = self.lib.function("hipModuleLoadData")(byref(handle), image)

@@ -20,6 +20,7 @@ from ..target import CHIPS, Target
 from . import device as devices
 from .device import Device
 from .function import Function
+from .surface import Assembly
 
 Source = str | Callable[[], str]
 _DEFAULT_SOURCES = ("llvm", "ptx", "asm", "ir")
@@ -30,7 +31,8 @@ class Module:
 
     Parameters: `kind` "llvm", "rocm" or "cuda"; `entry_name`, the function that a call of the module runs; `signature`
     and `program` of that function, or `functions`, several by name as `{"signature": ..., "program": ...}`; `image`, the
-    ELF object, code object or PTX; `sources` by kind, as text or as functions that make it; `imported`, the device
+    ELF object, code object or PTX; `texts`, the sources of each function or kernel by its name and kind, and `sources`, those of
+    the whole by kind, as text or as functions that make it; `imported`, the device
     modules; `target`, as text; `asserts`, the messages of a CPU function's assertions; `support`, objects that `image`
     is linked against (the thread pool); `attrs`, JSON-able extras (kernel resources and the like).
     """
@@ -45,6 +47,7 @@ class Module:
         functions: Mapping[str, Mapping[str, Any]] | None = None,
         image: bytes = b"",
         sources: Mapping[str, Source] | None = None,
+        texts: Mapping[str, Mapping[str, Source]] | None = None,
         imported: Iterable[Module] = (),
         target: Any = "",
         asserts: Sequence[str] = (),
@@ -54,6 +57,7 @@ class Module:
         self.kind = kind
         self.image = bytes(image)
         self.sources: dict[str, Source] = dict(sources or {})
+        self.texts: dict[str, dict[str, Source]] = {name: dict(by_kind) for name, by_kind in (texts or {}).items()}
         self.imported_modules: list[Module] = list(imported)
         self.target = str(target)
         self.support = [bytes(s) for s in support]
@@ -132,51 +136,51 @@ class Module:
 
     # ---- what it is made of
 
-    def get_source(self, kind: str | None = None) -> str:
+    def get_source(self, kind: str | None = None, name: str | None = None) -> str:
         """Source text: "ir" (loop IR), "llvm", "asm", "ptx" ("sass" for CUDA code where nvdisasm is installed).
 
-        A module without that text gives that of the modules it imports, one behind the other.
+        name: the function or kernel whose text it is; of all, one behind the other, by default. A module without that text gives that
+        of the modules it imports. Raises ArgumentError, which lists what there is.
         """
+        kinds = self._source_kinds()
         if kind is None:
-            kind = next((k for k in _DEFAULT_SOURCES if k in self.sources), None)
+            kind = next((k for k in _DEFAULT_SOURCES if k in kinds), None)
             if kind is None:
-                if self.imported_modules:
-                    return self.imported_modules[0].get_source()
                 raise ArgumentError(f"this {self.kind} module keeps no source text")
-        text = self.sources.get(kind)
-        if text is None:
-            if kind == "sass" and self.kind == "cuda":
-                return self._sass()
-            some = [m.get_source(kind) for m in self.imported_modules if kind in m._source_kinds()]
-            if some:
-                return "\n\n".join(some)
+        found = self._source(kind, name)
+        if found is None:
+            if name is not None and name not in self._text_names():
+                raise ArgumentError(
+                    f"no source of {name!r} in this {self.kind} module",
+                    hint=f"names: {', '.join(self._text_names()) or 'none'}",
+                )
             raise ArgumentError(
-                f"no source of kind {kind!r} in this {self.kind} module",
-                hint=f"kinds: {', '.join(self._source_kinds()) or 'none'}",
+                f"no source of kind {kind!r} in this {self.kind} module", hint=f"kinds: {', '.join(kinds) or 'none'}"
             )
-        if callable(text):
-            text = self.sources[kind] = text()
-        return text
+        return found
+
+    def _source(self, kind: str, name: str | None) -> str | None:
+        if name is None and kind in self.sources:
+            return _text(self.sources, kind)
+        if name is None and kind == "sass" and self.kind == "cuda":
+            return self._sass()
+        own = [_text(by_kind, kind) for n, by_kind in self.texts.items() if kind in by_kind and name in (None, n)]
+        some = own or [t for m in self.imported_modules if (t := m._source(kind, name)) is not None]
+        return "\n\n".join(some) if some else None
 
     def _source_kinds(self) -> list[str]:
-        kinds = list(self.sources) + (["sass"] if self.kind == "cuda" else [])
+        kinds = [*self.sources, *(k for by_kind in self.texts.values() for k in by_kind)]
+        kinds += ["sass"] if self.kind == "cuda" else []
         for m in self.imported_modules:
-            kinds += [k for k in m._source_kinds() if k not in kinds]
-        return kinds
+            kinds += m._source_kinds()
+        return list(dict.fromkeys(kinds))
+
+    def _text_names(self) -> list[str]:
+        return [*self.texts, *(n for m in self.imported_modules for n in m._text_names())]
 
     def get_binary(self) -> bytes:
-        """The code: a code object (rocm), PTX text (cuda) or an ELF object (llvm); of several functions or kernels an archive
-        of them (the format of `ar`)."""
-        if self.image or not self.imported_modules:
-            return self.image
-        if len(self.imported_modules) == 1:
-            return self.imported_modules[0].get_binary()
-        return archive([(m.code_name, m.get_binary()) for m in self.imported_modules])
-
-    @property
-    def code_name(self) -> str:
-        """The name of the function or kernel that a module of one has."""
-        return self.entry_name or next(iter(self.attrs.get("kernels", ())), "") or self.kind
+        """The code: a code object (rocm), PTX text (cuda) or an ELF object (llvm)."""
+        return self.image or next((code for m in self.imported_modules if (code := m.get_binary())), b"")
 
     def _sass(self) -> str:
         tool = shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
@@ -222,11 +226,16 @@ class Module:
                 loaded = self._loaded.get(device)
                 if loaded is None:
                     self._check_chip(device)
-                    # Only the software GPU reads the assembly; making it may cost a compilation.
-                    asm = self.get_source("asm") if device.is_emulated and "asm" in self.sources else None
+                    asm = self._assembly() if device.is_emulated else None  # only the software GPU reads it
                     handle = device.driver.load_module(device.index, self.image, asm)  # type: ignore[union-attr]
                     loaded = self._loaded[device] = (handle, {})
         return loaded
+
+    def _assembly(self) -> str | Assembly | None:
+        """The assembly, where it is kept; a kernel's when it is asked for, as making it may cost a compilation."""
+        if any("asm" in by_kind for by_kind in self.texts.values()):
+            return lambda kernel: self.get_source("asm", kernel)
+        return self.get_source("asm") if "asm" in self.sources else None
 
     def _check_chip(self, device: Device) -> None:
         if not self.target:
@@ -250,10 +259,6 @@ class Module:
     def cpu_function(self, name: str) -> Callable[[bytes, bytes], int]:
         """The machine-code function on the CPU."""
         with self._lock:
-            if not self.image:
-                for m in self.imported_modules:
-                    if name in m.specs:
-                        return m.cpu_function(name)
             if self._cpu is None:
                 from .cpu_code import CpuCode
 
@@ -305,6 +310,10 @@ class Module:
             "image": put("image", self.image) if self.image else None,
             "support": [put(f"support{i}", s) for i, s in enumerate(self.support)],
             "sources": {k: put(f"source.{k}", self.get_source(k).encode()) for k in self.sources},
+            "texts": {
+                name: {k: put(f"text.{name}.{k}", _text(by_kind, k).encode()) for k in by_kind}
+                for name, by_kind in self.texts.items()
+            },
             "imported": [m.to_data(blobs, f"{prefix}/{i}") for i, m in enumerate(self.imported_modules)],
         }
 
@@ -320,6 +329,7 @@ class Module:
                 functions=data["functions"],
                 image=blob(data["image"]) if data["image"] else b"",
                 sources={str(k): blob(v).decode() for k, v in data["sources"].items()},
+                texts={str(n): {str(k): blob(v).decode() for k, v in t.items()} for n, t in data["texts"].items()},
                 imported=[Module.from_data(m, blob) for m in data["imported"]],
                 target=str(data["target"]),
                 support=[blob(s) for s in data["support"]],
@@ -334,15 +344,12 @@ def _sm(chip: str) -> int:
     return int(chip.removeprefix("sm_").removesuffix("a"))
 
 
-def archive(members: Iterable[tuple[str, bytes]]) -> bytes:
-    """An archive in the format of `ar`, with long names as GNU's: what `objdump` and linkers read."""
-    names, body = b"", b""
-    for name, data in members:
-        head = f"/{len(names)}"
-        names += name.encode() + b"/\n"
-        body += f"{head:<16}{0:<12}{0:<6}{0:<6}{'644':<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) & 1)
-    names += b"\n" * (len(names) & 1)
-    return b"!<arch>\n" + f"{'//':<48}{len(names):<10}`\n".encode() + names + body
+def _text(sources: dict[str, Source], kind: str) -> str:
+    """A source, made at its first use."""
+    text = sources[kind]
+    if callable(text):
+        text = sources[kind] = text()
+    return text
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:

@@ -1,6 +1,6 @@
 """The package file (`.tecmod` for a module, `.tec` for a network): a zip with a manifest, code and arrays.
 
-    manifest.json   {"format": "tec-package", "version": 2, "kind": ..., "meta": {...}, "blobs": {...}, "arrays": {...}}
+    manifest.json   {"format": "tec-package", "version": 3, "kind": ..., "meta": {...}, "blobs": {...}, "arrays": {...}}
     data/N          the bytes of blob or array number N
 
 Each blob's entry in the manifest has its file, size and SHA-256; an array's also dtype and shape (raw little-endian,
@@ -30,7 +30,7 @@ from .dtypes import dtype_name, itemsize, numpy_dtype
 from .files import open_regular
 
 FORMAT = "tec-package"
-VERSION = 2
+VERSION = 3
 _MANIFEST = "manifest.json"
 _MANIFEST_LIMIT = 64 << 20
 _TEXT_LIMIT = 256 << 20  # of one compressed entry, unpacked

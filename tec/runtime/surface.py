@@ -13,10 +13,14 @@ on)` and `last_counters(ordinal) -> dict` (numbers of the last launch by name; "
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Dim3 = tuple[int, int, int]
+Assembly = Callable[
+    [str], str
+]  # the assembly text that a kernel is in, by the kernel's name; it may be compiled on this call
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class Driver(Protocol):
     def device_count(self) -> int: ...
     def attributes(self, ordinal: int) -> DeviceAttributes: ...
 
-    # Code. `image` is a linked code object (AMD) or PTX text (NVIDIA); `asm` is its assembly where it is kept.
-    def load_module(self, ordinal: int, image: bytes, asm: str | None = None) -> Any: ...
+    # Code. `image` is a linked code object (AMD) or PTX text (NVIDIA); `asm` is its assembly where it is kept, or what gives it.
+    def load_module(self, ordinal: int, image: bytes, asm: str | Assembly | None = None) -> Any: ...
     def get_function(self, module: Any, name: str) -> Any: ...
     def unload_module(self, module: Any) -> None: ...
 

@@ -234,7 +234,7 @@ def test_forged(forged, case):
 
 
 def test_a_package_of_an_older_format_says_so(forged):
-    with pytest.raises(PackageError, match="has format version 1, this tec reads version 2"):
+    with pytest.raises(PackageError, match="has format version 1, this tec reads version 3"):
         tec.load(forged(lambda m: m.update(version=1)))
 
 

@@ -303,7 +303,7 @@ def test_assembly_assembles_to_the_object(chip: str, tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-800:]
-    assert section(result.read_bytes(), ".text") == section(code.object, ".text")
+    assert section(result.read_bytes(), ".text") == section(code.parts[0].code, ".text")
 
 
 def section(obj: bytes, name: str) -> bytes:

@@ -73,11 +73,12 @@ def read_bytes(image: CodeObject, address: int, size: int) -> bytes:
     raise AssertionError(f"address {address:#x} is not mapped")
 
 
-def check_image(image: CodeObject) -> None:
-    assert set(image.kernels) == {"first", "second"}
-    first = image.kernels["first"]
+def check_image(image: CodeObject, suffix: str = "") -> None:
+    """Kernels and data of `IR`, whose names end in `suffix`."""
+    assert {"first" + suffix, "second" + suffix} <= set(image.kernels)
+    first = image.kernels["first" + suffix]
     assert first.lds_bytes == 256
-    assert [a.size for a in image.kernels["second"].explicit_args] == [8, 4]
+    assert [a.size for a in image.kernels["second" + suffix].explicit_args] == [8, 4]
     for k in image.kernels.values():
         assert k.entry == image.symbols[k.name].value
         assert k.entry % 256 == 0
@@ -85,12 +86,12 @@ def check_image(image: CodeObject) -> None:
     spans = sorted((s.vaddr // 4096, (s.vaddr + s.memory_bytes - 1) // 4096) for s in image.segments)
     assert all(a[1] < b[0] for a, b in itertools.pairwise(spans)), "segments share a page"
     # The pointers in @ptrs, as a loader would leave them at load address 0.
-    ptrs = image.symbols["ptrs"].value
+    ptrs = image.symbols["ptrs" + suffix].value
     stored = {
         r.offset: r.addend if r.kind == RELATIVE64 else image.symbols[r.symbol].value + r.addend
         for r in image.relocations
     }
-    assert stored[ptrs] == image.symbols["gv"].value
+    assert stored[ptrs] == image.symbols["gv" + suffix].value
     assert stored[ptrs + 8] == ptrs
 
 

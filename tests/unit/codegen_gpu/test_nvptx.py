@@ -61,7 +61,7 @@ def test_instruction_selection(kernel: str, wanted: str) -> None:
 def test_ptx_version() -> None:
     assert ".version 6.3" in compiled("cuda -arch=sm_70")["guarded"]["asm"]
     code = build_kernels([K.guarded()], Target("cuda -arch=sm_90 -ptx=8.3"))
-    assert ".version 8.3" in code.asm and code.image.decode().rstrip("\0") == code.asm and code.object == b""
+    assert ".version 8.3" in code.asm and code.image.decode().rstrip("\0") == code.asm
     with pytest.raises(TargetError, match="PTX version"):
         machine_of(Target("cuda -arch=sm_90 -ptx=70"))
     with pytest.raises(TargetError, match="PTX version"):

@@ -42,7 +42,7 @@ class FakeDriver:
     def attributes(self, ordinal: int) -> DeviceAttributes:
         return DeviceAttributes("Fake", self.arch, 4, 65536, 64, self.total, 1024)
 
-    def load_module(self, ordinal: int, image: bytes, asm: str | None = None) -> Any:
+    def load_module(self, ordinal: int, image: bytes, asm: Any = None) -> Any:
         self.calls.append(("load", image, asm))
         return image
 
