@@ -19,7 +19,9 @@ from tec import ImportModelError, TecError
 from tec.errors import InternalError
 from tec.graph import Graph, Value
 from tec.graph.fold_sizes import sizes_in
+from tec.graph.graph import run_op
 from tec.ops.dims import UndecidedSize, bind_hint, is_symbolic, recording
+from tec.ops.registry import PACKED
 
 from . import reader
 from .call import Call, Outputs, identifier
@@ -113,6 +115,10 @@ class Importer:
             raise ImportModelError(f"{what or 'a value'} is {type(value).__name__}, not a tensor")
         if value.is_const:
             return value.data
+        source = value.node
+        if source is not None and PACKED in source.definition.traits and all(v.is_const for v in source.inputs):
+            types = [v.type for v in source.inputs]
+            return run_op(source.definition, source.attrs, [v.data for v in source.inputs], types, [value.type])[0]
         sizes = sizes_in(value)
         if sizes is not None:
             return sizes

@@ -13,6 +13,7 @@ from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of, norm
 from tec.graph.builders.matmul import matmul
+from tec.graph.builders.packed import packed_constant
 from tec.graph.builders.quantize import dequantize, integer_matmul, quantize
 
 from . import ops_image, ops_quant, ops_shape
@@ -108,27 +109,65 @@ def q_gemm(c: Call) -> Value:
 
 @onnx_op("MatMulNBits", domain=MS)
 def matmul_n_bits(c: Call) -> Value:
-    """Weights of a few bits, in blocks along K with a scale each: brought to the input's type while the model is taken in."""
+    """Weights of a few bits, in blocks along K with a scale each. They stay packed; those of 2 bits take 4. With g_idx, which says the block of each row,
+    rows are put in the order of their blocks and the input's with them."""
     k, n, bits, block = (int(c.attr(name, d)) for name, d in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 32)))
-    if bits not in (2, 4, 8) or c.has(4):
-        raise ImportModelError(f"MatMulNBits of {bits} bits{' with g_idx' if c.has(4) else ''}")
-    blocks, per = -(-k // block), 8 // bits
-
-    def unpacked(a: Any, count: int) -> Any:
-        a = np.asarray(a).reshape(n, -1)
-        wide = np.stack([(a >> (bits * j)) & ((1 << bits) - 1) for j in range(per)], -1)
-        return wide.reshape(n, -1)[:, :count]
-
-    scales = np.asarray(c.array(2)).astype(np.float32).reshape(n, blocks)
-    zero: Any = float(1 << (bits - 1))
+    if bits not in (2, 4, 8) or block < 1 or k < 1 or n < 1:
+        raise ImportModelError(f"MatMulNBits of {bits} bits, {k} by {n} in blocks of {block}")
+    blocks = -(-k // block)
+    codes = _n_bits(c.array(1), bits, n, blocks * block)[:, :k]
+    scales = np.asarray(c.array(2)).reshape(n, blocks)
+    zeros = None
     if c.has(3):
         given = np.asarray(c.array(3))
-        packed = given.dtype == np.uint8
-        zero = (unpacked(given, blocks) if packed else given.reshape(n, blocks)).astype(np.float32)[..., None]
-    w = unpacked(c.array(1), blocks * block).reshape(n, blocks, block).astype(np.float32)
-    w = ((w - zero) * scales[..., None]).reshape(n, -1)[:, :k]
-    y = matmul(c, c[0], c.const(np.ascontiguousarray(w.T), c[0].dtype))
+        zeros = _n_bits(given, bits, n, blocks) if given.dtype == np.uint8 else given.reshape(n, blocks)
+    elif bits == 2:
+        zeros = np.full((n, blocks), 2, np.uint8)
+    x = c[0]
+    if c.has(4):
+        group = np.asarray(c.array(4)).reshape(-1)
+        order = np.argsort(group, kind="stable")
+        if group.shape != (k,) or not np.array_equal(group[order], np.arange(k) // block):
+            raise ImportModelError("MatMulNBits with a g_idx whose blocks have not all as many rows")
+        if not np.array_equal(order, np.arange(k)):
+            codes, x = codes[:, order], c.op("gather", x, c.const(order.astype(np.int64)), axis=x.ndim - 1)
+    w = packed_constant(c, codes, max(bits, 4), scales, zeros, 1, block, x.dtype, c[2].dtype)
+    y = matmul(c, x, w, transpose_b=True)
     return c.op("add", y, c[5]) if c.has(5) else y
+
+
+def _n_bits(a: Any, bits: int, n: int, count: int) -> Any:
+    """Rows of numbers side by side in bytes, the first one lowest, one a byte: `count` of each row."""
+    a, per = np.asarray(a, np.uint8).reshape(n, -1), 8 // bits
+    wide = np.stack([(a >> (bits * j)) & ((1 << bits) - 1) for j in range(per)], -1)
+    return wide.reshape(n, -1)[:, :count]
+
+
+@onnx_op("GatherBlockQuantized", domain=MS)
+def gather_block_quantized(c: Call) -> Value:
+    """Rows of a table of 4 or 8 bits, in blocks along `quantize_axis` with a scale each; numbers are made of the rows that are taken."""
+    data, indices, scale = c[0], c[1], c[2]
+    bits, block = int(c.attr("bits", 4)), int(c.attr("block_size", 128))
+    if data.dtype in ("int4", "uint4"):
+        bits = 4
+    elif data.dtype != "uint8" or bits not in (4, 8):
+        raise ImportModelError(f"GatherBlockQuantized of {data.type} with {bits} bits")
+    axis, along = axis_of(c.attr("gather_axis", 0), data.ndim), axis_of(c.attr("quantize_axis", 1), data.ndim)
+    codes = np.asarray(c.array(0))
+    rows = scale.shape[-1]
+    if data.dtype == "uint8":
+        flat = _n_bits(codes, bits, int(np.prod(codes.shape[:-1])), codes.shape[-1] * 8 // bits)
+        codes = flat.reshape(*codes.shape[:-1], -1)
+    shift = 8 if data.dtype == "int4" else 0
+    zeros: Any = np.full(scale.shape, shift or (1 << (bits - 1) if data.dtype == "uint8" else 0), np.uint8)
+    if c.has(3):
+        given = np.asarray(c.array(3))
+        if data.dtype == "uint8":
+            given = _n_bits(given, bits, int(np.prod(scale.shape[:-1])), rows).reshape(scale.shape)
+        zeros = (given.astype(np.int16) + shift).astype(np.uint8)
+    codes = (codes.astype(np.int16) + shift).astype(np.uint8)
+    table = packed_constant(c, codes, bits, np.asarray(c.array(2)), zeros, along, block, scale.dtype, scale.dtype)
+    return c.op("gather", table, indices, axis=axis)
 
 
 # ---- fused

@@ -11,6 +11,7 @@ from tec.graph import Value
 from tec.graph.builders import axis_of
 from tec.graph.builders.conv import add_bias
 from tec.graph.builders.norm import channel_shape
+from tec.graph.builders.packed import packed_quantized
 from tec.graph.builders.quantize import (
     centred,
     dynamic_quantize,
@@ -69,6 +70,8 @@ def dequantize_linear(c: Call) -> Value:
     dtype = reader.dtype_name(given) if given else scale.dtype
     block = c.attr("block_size", 0)
     axis = axis_of(c.attr("axis", 1), x.ndim) if scale.type.size > 1 or block else 0
+    if (stays := packed_quantized(c, x, scale, zero, axis, block, dtype)) is not None:
+        return stays
     wide = "float32" if x.dtype in ("int8", "uint8", "int16", "uint16", "int32") or host_dtype(x.dtype) else x.dtype
     y = convert(c, x, wide)
     if zero is not None:

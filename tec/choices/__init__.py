@@ -19,6 +19,7 @@ from ..te import Tensor
 from . import (
     attention,
     convolutions,
+    packed,
     pointwise,
     products,
     records,
@@ -33,7 +34,19 @@ from .group import Group
 from .space import Choice, Cost, Scheduled, Space
 
 # In this order: the first space that a family yields is the default.
-FAMILIES = (attention, recurrent, sorts, scatters, products, convolutions, rows, reductions, transposes, pointwise)
+FAMILIES = (
+    attention,
+    recurrent,
+    sorts,
+    scatters,
+    packed,
+    products,
+    convolutions,
+    rows,
+    reductions,
+    transposes,
+    pointwise,
+)
 
 
 def spaces(outputs: Iterable[Tensor], target: Target | str | None = None) -> list[Space]:

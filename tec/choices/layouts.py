@@ -108,3 +108,9 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
     if a.dtype != "float32" or small or attrs.get("transpose_a"):
         return Product(None, Layout("KN"))
     return Product(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n"))
+
+
+def packed(target: Target, bits: int) -> int:
+    """Columns of a panel of packed weights (`tec.ops.packed.Weights`): two vectors of sums on a CPU; 0, rows along the sum, on a GPU, whose threads read
+    words of them side by side."""
+    return 0 if target.is_gpu else 2 * max(4, target.vector_bytes // 4)

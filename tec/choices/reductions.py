@@ -413,9 +413,9 @@ def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int,
         stage.bind(group, thread_axis("blockIdx.x"))
     rstage = s[red]
     k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
-    # Neighbours of the sum in one thread: its loads come in pieces of up to 16 bytes.
+    # Neighbours of the sum in one thread: its loads come in pieces of up to 16 bytes, or as words of several codes.
     size = min((dtype_info(t.dtype).bytes for t in red.inputs), default=4)
-    run = math.gcd(max(1, 16 // size), (reduce_size(red) or threads) // threads)
+    run = math.gcd(red.attrs.get("run", max(1, 16 // size)), (reduce_size(red) or threads) // threads)
     if run > 1:
         k, own = rstage.split(k, factor=run)
         rstage.unroll(own)

@@ -21,7 +21,7 @@ from ..ops.dims import Dim, Guard, UndecidedSize, as_size, bind_hint, is_symboli
 from ..ops.dims import evaluate as evaluate_sizes
 from ..ops.indices import check_index, index_sizes
 from ..ops.layouts import Layout
-from ..ops.registry import INDEXED
+from ..ops.registry import INDEXED, PACKED
 from ..te.evaluate import evaluate, np_dtype
 from .fold_sizes import fold_sizes
 
@@ -376,7 +376,7 @@ def _words(e: Exception) -> str:
 
 
 def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[TensorType], attrs: dict[str, Any]) -> bool:
-    if any(t.is_symbolic for t in types) or is_symbolic(list(attrs.values())):
+    if PACKED in definition.traits or any(t.is_symbolic for t in types) or is_symbolic(list(attrs.values())):
         return False
     given, made = sum(v.type.size for v in inputs), sum(t.size for t in types)
     work = definition.flops([v.type for v in inputs], types, attrs) if definition.flops else made

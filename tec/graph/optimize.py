@@ -31,6 +31,7 @@ def passes() -> tuple[Pass, ...]:
     from .passes.images import signals_as_images
     from .passes.layout import choose_layouts
     from .passes.mixed_precision import mixed_precision
+    from .passes.packed import pack_weights
     from .passes.split_concat import split_concat
     from .passes.views import move_views
     from .passes.weights import order_weights
@@ -39,6 +40,7 @@ def passes() -> tuple[Pass, ...]:
     return (
         clean,
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
+        Pass("pack_weights", lambda g, t, d: pack_weights(g, t)),
         Pass("find_attention", lambda g, t, d: find_attention(g, t, d)),
         clean,
         Pass("split_concat", lambda g, t, d: split_concat(g)),

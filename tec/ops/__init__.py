@@ -8,6 +8,7 @@ from . import (
     image,
     matmul,
     norm,
+    packed,
     pool,
     recurrent,
     reduce,
@@ -34,6 +35,6 @@ from .registry import (
 
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "attention", "conv", "deform",
-    "elementwise", "get_op", "image", "matmul", "norm", "pool", "recurrent", "reduce", "register", "scatter", "shape", "sizes",
+    "elementwise", "get_op", "image", "matmul", "norm", "packed", "pool", "recurrent", "reduce", "register", "scatter", "shape", "sizes",
     "sort", "transform_layout",
 ]  # fmt: skip

@@ -1,0 +1,253 @@
+"""Products with packed weights (`tec.ops.packed`) on a CPU: the codes become numbers in registers or in a panel, never in memory as a whole.
+
+Few rows: a task reads a panel of codes once. A load of bytes makes two vectors by a mask and a shift; sums of x times codes are kept for a block, and
+its scale and zero point are applied to the sum: scale * (sum(x * code) - zero * sum(x)). All in float32. More rows: a chunk of a panel is made float32
+once, in the first-level cache, and all rows go by it in register tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from .. import te
+from ..ops.forms import Form
+from ..ops.packed import PackedContraction
+from ..target import Target
+from ..te import Tensor
+from . import loops, parallel
+from .group import Group
+from .space import Choice, Cost
+
+FEW = 2  # rows up to which codes are made numbers again for each
+_ROWS = 64  # of a task: its sums are 8 KiB, and the work of making a panel is divided by them
+_CHUNK = 256  # rows of a panel that are numbers at once: 32 KiB for 32 columns
+_STEP = 4  # codes of a column that are multiplied in a row without a loop, in `_CHAINS` sums
+_CHAINS = 2  # two vectors of columns in two sums each: four additions, as many as their latency has clocks
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The spaces of a group with a packed product in it."""
+    found = group.form("product")
+    if found is None or not isinstance(found[0].attrs["contraction"], PackedContraction):
+        return
+    if not target.is_gpu:
+        yield CpuPacked(group, target, *found)
+
+
+class CpuPacked(loops.LoopForm):
+    """Panels of columns over threads; `rows` by a panel in registers where there are more than a few rows."""
+
+    template: ClassVar[str] = "cpu packed product"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.contraction: PackedContraction = form.attrs["contraction"]
+        self.lanes = max(4, target.vector_bytes // 4)
+        most = 12 if target.core.registers >= 32 else 4
+        self.parameters = {"rows": (most, *(r for r in (8, 6, 4, 2) if r < most)), "chunk": (_CHUNK, 128, 512)}
+
+    @property
+    def default(self) -> Choice:
+        return self.choice(rows=self.parameters["rows"][0], chunk=_CHUNK)
+
+    def cost(self, choice: Choice) -> Cost:
+        """Multiply-adds at the vector rate; of few rows some four instructions for as many codes as a vector has lanes."""
+        c, machine = self.contraction, self.target.machine
+        m = c.m if isinstance(c.m, int) else 1
+        work = m * c.n * c.k
+        rate = machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
+        spare = 1 + abs(choice["rows"] - 12) / 64 + abs(choice["chunk"] - _CHUNK) / 4096
+        return Cost((4 if m <= FEW else 1) * work * spare / rate, "issue")
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        c, out = self.contraction, self.form.outputs[0]
+
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            _Product(c, ib, sources, results[0], self.lanes, choice).run()
+
+        made = loops.extern("packed", list(c.tensors_read), [(out.shape, c.acc)], body)
+        if c.acc == out.dtype:
+            return made
+        return [te.compute(out.shape, lambda *i: made[0](*i).astype(out.dtype), name="packed_cast")]
+
+
+class _Product:
+    """The loops of one product."""
+
+    def __init__(self, c: PackedContraction, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice):
+        assert c.weights is not None
+        self.w, self.ib, self.acc, self.out, self.lanes = c.weights, ib, c.acc, out, lanes
+        self.x, self.codes, self.scale = sources[:3]
+        self.zero = sources[3] if len(sources) > 3 else None
+        self.m = c.m if isinstance(c.m, int) else out.shape[0]
+        self.rows, self.chunk = choice["rows"], choice["chunk"]
+        self.vectors = self.w.panel // lanes
+
+    def run(self) -> None:
+        ib = self.ib
+        if isinstance(self.m, int):
+            self._few() if self.m <= FEW else self._many()
+            return
+        with ib.if_scope(self.m <= FEW):
+            self._few()
+        with ib.else_scope():
+            self._many()
+
+    # ---- what both have in common
+
+    def _lanes(self) -> Any:
+        return self.ib.for_range(0, self.lanes, "lane", kind="vectorize")
+
+    def _kind(self, clocks: float) -> str:
+        return "parallel" if not isinstance(self.m, int) or parallel.worth(clocks) else "serial"
+
+    def _code(self, panel: Any, k: Any, v: int, lane: Any) -> Any:
+        """The code of column lane of vector v of a panel, as a number."""
+        w, half = self.w, self.w.panel // self.w.per
+        first = v * self.lanes
+        value = self.codes[panel, k, first % half + lane].astype("int32")
+        if w.per > 1:
+            shift = first // half * w.bits
+            value = value >> shift if shift == 8 - w.bits else (value >> shift) & ((1 << w.bits) - 1)
+        return value.astype(self.acc)
+
+    def _zero(self, b: Any, column: Any) -> Any:
+        if self.zero is None:
+            return te.const(self.w.zero, self.acc)
+        return self.zero[b, column].astype(self.acc)
+
+    def _store(self, row: Any, panel: Any, value: Callable[[Any], Any]) -> None:
+        """A row of a panel of the result; `value(column)` reads a buffer."""
+        w, ib = self.w, self.ib
+
+        def whole() -> None:
+            for v in range(self.vectors):
+                with self._lanes() as lane:
+                    at = v * self.lanes + lane
+                    self.out[row, panel * w.panel + at] = value(at)
+
+        rest = w.n % w.panel
+        if not rest:
+            whole()
+            return
+        with ib.if_scope(panel < w.n // w.panel):
+            whole()
+        with ib.else_scope(), ib.for_range(0, rest, "column") as column:
+            self.out[row, panel * w.panel + column] = value(column)
+
+    # ---- few rows
+
+    def _few(self) -> None:
+        ib, w = self.ib, self.w
+        rows = FEW if not isinstance(self.m, int) else self.m
+        sums = ib.allocate(self.acc, (rows * w.blocks,), "x_sums", scope="local")
+        with ib.for_range(0, self.m, "i") as i, ib.for_range(0, w.blocks, "b") as b:
+            self._row_sum(sums, i, b)
+        clocks = rows * w.panels * w.k * 4.0
+        with ib.for_range(0, w.panels, "panel", kind=self._kind(clocks)) as panel, ib.for_range(0, self.m, "i") as i:
+            self._row(panel, i, sums)
+
+    def _row_sum(self, sums: Any, i: Any, b: Any) -> None:
+        """The sum of x over a block."""
+        ib, w = self.ib, self.w
+        lanes = min(self.lanes, w.block & -w.block)
+        part = ib.allocate(self.acc, (lanes,), "part", scope="local")
+        with ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+            part[lane] = te.const(0, self.acc)
+        with ib.for_range(0, w.block // lanes, "c") as c, ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+            part[lane] = part[lane] + self.x[i, b * w.block + c * lanes + lane].astype(self.acc)
+        total = part[0]
+        for j in range(1, lanes):
+            total = total + part[j]
+        sums[i * w.blocks + b] = total
+
+    def _row(self, panel: Any, i: Any, x_sums: Any) -> None:
+        ib, w, lanes, vectors = self.ib, self.w, self.lanes, self.vectors
+        total = ib.allocate(self.acc, (w.panel,), "total", scope="local")
+        for v in range(vectors):
+            with self._lanes() as lane:
+                total[v * lanes + lane] = te.const(0, self.acc)
+        with ib.for_range(0, w.blocks, "b") as b:
+            sums = ib.allocate(self.acc, (_CHAINS * w.panel,), "sums", scope="local")
+            for v in range(_CHAINS * vectors):
+                with self._lanes() as lane:
+                    sums[v * lanes + lane] = te.const(0, self.acc)
+            with ib.for_range(0, w.block // _STEP, "step") as step:
+                for j in range(_STEP):
+                    k = b * w.block + step * _STEP + j
+                    x = ib.let("x", self.x[i, k].astype(self.acc))
+                    for v in range(vectors):
+                        at = ((j % _CHAINS) * vectors + v) * lanes
+                        with self._lanes() as lane:
+                            sums[at + lane] = sums[at + lane] + x * self._code(panel, k, v, lane)
+            taken = ib.let("taken", x_sums[i * w.blocks + b])
+            for v in range(vectors):
+                with self._lanes() as lane:
+                    column = panel * w.panel + v * lanes + lane
+                    value = sums[v * lanes + lane]
+                    for j in range(1, _CHAINS):
+                        value = value + sums[(j * vectors + v) * lanes + lane]
+                    value = value - self._zero(b, column) * taken
+                    at = v * lanes + lane
+                    total[at] = total[at] + value * self.scale[b, column].astype(self.acc)
+        self._store(i, panel, lambda column: total[column])
+
+    # ---- many rows
+
+    def _many(self) -> None:
+        ib, w, m = self.ib, self.w, self.m
+        tiles = -(-m // _ROWS) if isinstance(m, int) else te.indexdiv(m + (_ROWS - 1), _ROWS)
+        clocks = float(m if isinstance(m, int) else 0) * w.panels * w.k
+        with ib.for_range(0, tiles * w.panels, "task", kind=self._kind(clocks)) as task:
+            panel, first = ib.let("panel", te.indexdiv(task, tiles)), ib.let("first", te.indexmod(task, tiles) * _ROWS)
+            count = ib.let("count", te.min(_ROWS, m - first))
+            sums = ib.allocate(self.acc, (_ROWS * w.panel,), "sums", scope="local")
+            with ib.for_range(0, count * self.vectors, "v") as v, self._lanes() as lane:
+                sums[v * self.lanes + lane] = te.const(0, self.acc)
+            chunk = min(self.chunk, w.k)
+            tile = ib.allocate(self.acc, (chunk * w.panel,), "weights", scope="local")
+            with ib.for_range(0, w.k // chunk, "c") as c:
+                self._chunk(tile, sums, panel, first, count, c * chunk, chunk)
+            if w.k % chunk:
+                self._chunk(tile, sums, panel, first, count, w.k - w.k % chunk, w.k % chunk)
+            with ib.for_range(0, count, "i") as i:
+                self._store(first + i, panel, lambda column: sums[i * w.panel + column])
+
+    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, k0: Any, depth: int) -> None:
+        ib, w, lanes = self.ib, self.w, self.lanes
+        with ib.for_range(0, depth, "k") as k:
+            b = ib.let("b", te.indexdiv(k0 + k, w.block))
+            for v in range(self.vectors):
+                with self._lanes() as lane:
+                    column = panel * w.panel + v * lanes + lane
+                    number = self._code(panel, k0 + k, v, lane) - self._zero(b, column)
+                    tile[k * w.panel + v * lanes + lane] = number * self.scale[b, column].astype(self.acc)
+        with ib.for_range(0, te.indexdiv(count, self.rows), "tile") as t:
+            self._tile(tile, sums, first, t * self.rows, self.rows, k0, depth)
+        # What is left in parts of 8, 4, 2 and 1 rows.
+        at = ib.let("at", te.indexdiv(count, self.rows) * self.rows)
+        size = 1 << (self.rows - 1).bit_length() - 1 if self.rows > 1 else 0
+        while size:
+            with ib.if_scope(te.indexmod(te.indexdiv(count - at, size), 2) == 1):
+                before = te.indexdiv(count - at, 2 * size) * (2 * size)
+                self._tile(tile, sums, first, at + before, size, k0, depth)
+            size //= 2
+
+    def _tile(self, tile: Any, sums: Any, first: Any, i0: Any, rows: int, k0: Any, depth: int) -> None:
+        """`rows` rows from i0 on by a panel, in registers."""
+        ib, w, lanes, vectors = self.ib, self.w, self.lanes, self.vectors
+        own = ib.allocate(self.acc, (rows * w.panel,), "own", scope="local")
+        for r in range(rows * vectors):
+            with self._lanes() as lane:
+                own[r * lanes + lane] = sums[i0 * w.panel + r * lanes + lane]
+        with ib.for_range(0, depth, "k") as k:
+            for r in range(rows):
+                x = ib.let("x", self.x[first + i0 + r, k0 + k].astype(self.acc))
+                for v in range(vectors):
+                    at = (r * vectors + v) * lanes
+                    with self._lanes() as lane:
+                        own[at + lane] = own[at + lane] + x * tile[k * w.panel + v * lanes + lane]
+        for r in range(rows * vectors):
+            with self._lanes() as lane:
+                sums[i0 * w.panel + r * lanes + lane] = own[r * lanes + lane]

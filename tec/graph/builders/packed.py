@@ -1,0 +1,60 @@
+"""Constants of 4 and 8 bits that stay packed (`tec.ops.packed`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import ImportModelError
+from ...ops.packed import MIDDLE, packed
+from ..graph import Value
+from .builder import Builder
+
+RANGES = {
+    "uint4": (4, 0),
+    "int4": (4, 8),
+    "uint8": (8, 0),
+    "int8": (8, 128),
+}  # bits, and what makes codes of the type's numbers
+LEAST = 1024  # elements below which a constant is not worth a kernel that unpacks it
+
+
+def packed_constant(
+    b: Builder, codes: Any, bits: int, scale: Any, zero: Any, axis: int, block: int, dtype: str, scale_dtype: str
+) -> Value:
+    """(codes - zero) * scale. codes: one a byte, unsigned. scale: of the rank of codes, with one place a `block` along `axis`. zero: None for the
+    middle of the range, or an array like scale, of codes (uint8) or of floats."""
+    codes = np.asarray(codes, np.uint8)
+    inputs = [b.graph.constant(packed(codes, bits), b.name or "codes"), b.graph.constant(scale, "scale", scale_dtype)]
+    number = None
+    if zero is not None and np.size(zero) and (zero == np.ravel(zero)[0]).all():
+        number = float(np.ravel(zero)[0])
+    elif zero is not None:
+        inputs.append(b.graph.constant(zero, "zero", "uint8" if zero.dtype.kind == "u" else scale_dtype))
+    number = None if number == MIDDLE[bits] else number
+    return b.op("dequantize", *inputs, bits=bits, shape=codes.shape, axis=axis, block=block, dtype=dtype, zero=number)
+
+
+def packed_quantized(
+    b: Builder, x: Value, scale: Value, zero: Value | None, axis: int, block: int, dtype: str
+) -> Value | None:
+    """A constant matrix of 4 or 8 bits with constant scales, by tensor, by `axis` or in blocks along it; None for any other value."""
+    known = x.is_const and scale.is_const and (zero is None or zero.is_const)
+    if not known or x.dtype not in RANGES or x.ndim != 2 or x.type.size < LEAST or "float" not in scale.dtype:
+        return None
+    bits, shift = RANGES[x.dtype]
+    codes = (np.asarray(x.data).astype(np.int16) + shift).astype(np.uint8)
+    middle = np.full(scale.shape, shift, np.uint8)
+    zeros = middle if zero is None else (np.asarray(zero.data).astype(np.int16) + shift).astype(np.uint8)
+    if zeros.size != scale.type.size:
+        raise ImportModelError(f"zero points {zero} for scales {scale.type}")
+    scales = np.asarray(scale.data)
+    if block:
+        shape: tuple[int, ...] = scale.shape
+    else:
+        shape, block = tuple(scale.type.size if k == axis else 1 for k in range(2)), 1
+        if scale.type.size == 1:
+            block = max(1, x.shape[axis])
+    scales, zeros = scales.reshape(shape), zeros.reshape(shape)
+    return packed_constant(b, codes, bits, scales, zeros, axis, block, dtype, scale.dtype)

@@ -1,0 +1,146 @@
+"""Packed weights stay packed: products with them are operators of their own, in the order that the target's kernels read.
+
+    matmul(x, dequantize(codes, scales))   ->   packed_matmul(x, codes, scales)      (codes in panels, or as words along the sum)
+
+A gather of rows makes the numbers that it takes (fusion puts `dequantize` into it). What any other node reads becomes numbers here, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...choices import layouts as preferred
+from ...ops.packed import WORD_BITS, Weights, unpacked
+from ...target import Target
+from ..graph import Graph, Node, Value, run_op
+from .rewrite import Rebuild, rebuild
+
+LEAST_BLOCK = 16  # codes with a scale of their own: with fewer, the scales take more room than they
+
+
+def pack_weights(graph: Graph, target: Target) -> Graph:
+    """The graph with packed products, and no other constant left packed that something but a gather reads."""
+    if not any(n.op == "dequantize" for n in graph.nodes):
+        return graph
+    users, outputs = graph.users(), set(graph.outputs)
+    known: dict[tuple[Node, bool], _Matrix | None] = {}
+    stored: dict[tuple[Node, bool], tuple[Weights, list[Value]]] = {}
+
+    def matrix(node: Node) -> tuple[Node, bool, _Matrix] | None:
+        """The packed matrix that a product's second operand is: its node, and whether that is [n, k]."""
+        y = node.inputs[1] if node.op == "matmul" else None
+        if (
+            y is None
+            or y.ndim != 2
+            or any(node.attrs.get(a) for a in ("transpose_a", "view_a", "view_b", "layout_b", "out_dtype"))
+        ):
+            return None  # fmt: skip
+        turned = bool(node.attrs.get("transpose_b"))
+        while y.node is not None and y.node.op == "transpose":
+            turned, y = not turned, y.node.inputs[0]
+        source = y.node
+        if source is None or source.op != "dequantize" or not all(v.is_const for v in source.inputs):
+            return None
+        if node.inputs[0].dtype not in ("float32", "float16", "bfloat16") or node.inputs[0].ndim < 2:
+            return None
+        key = source, turned
+        if key not in known:
+            known[key] = _Matrix.of(source, turned)
+        found = known[key]
+        return (source, turned, found) if found is not None else None
+
+    def stays(v: Value) -> bool:
+        """Whether all that reads v takes it as it is."""
+        return v not in outputs and all(
+            (n.op == "gather" and n.inputs[1] is not v)
+            or (n.op == "matmul" and n.inputs[0] is not v and matrix(n) is not None)
+            or (n.op == "transpose" and stays(n.outputs[0]))
+            for n in users.get(v, ())
+        )
+
+    def handle(b: Rebuild, node: Node) -> bool:
+        if node.op == "dequantize" and all(v.is_const for v in node.inputs):
+            out = node.outputs[0]
+            if stays(out):
+                return False
+            types = [v.type for v in node.inputs]
+            (made,) = run_op(node.definition, node.attrs, [v.data for v in node.inputs], types, [out.type])
+            b.map[out] = b.new.constant(made, out.name, out.dtype)
+            return True
+        found = matrix(node)
+        if found is None:
+            return False
+        source, turned, m = found
+        if (source, turned) not in stored:
+            stored[source, turned] = m.stored(b, preferred.packed(target, m.bits), source.inputs[0].name)
+        weights, constants = stored[source, turned]
+        _product(b, node, weights, constants)
+        return True
+
+    return rebuild(graph, handle)
+
+
+def _product(b: Rebuild, node: Node, w: Weights, constants: list[Value]) -> None:
+    x, out = b.value(node.inputs[0]), node.outputs[0]
+    add = b.new.add
+    if x.ndim > 2:
+        (x,) = add("reshape", [x], {"shape": (x.type.size // x.shape[-1], x.shape[-1])}, x.name)
+    if x.shape[1] < w.k:
+        (x,) = add("pad", [x], {"before": (0, 0), "after": (0, w.k - x.shape[1])}, x.name)
+    attrs = {
+        "bits": w.bits, "block": w.block, "panel": w.panel, "depth": w.k, "columns": w.n, "zero": w.zero
+    }  # fmt: skip
+    (y,) = add("packed_matmul", [x, *constants], attrs, out.name, node.origin)
+    b.map[out] = y if y.shape == out.shape else add("reshape", [y], {"shape": out.shape}, out.name)[0]
+
+
+@dataclass
+class _Matrix:
+    """A packed matrix by its columns: codes [n, k], one a byte; scales and zero points [n, blocks]."""
+
+    codes: Any
+    scales: Any
+    zeros: Any
+    zero: float
+    bits: int
+    block: int
+    scale_dtype: str
+
+    @classmethod
+    def of(cls, node: Node, turned: bool) -> _Matrix | None:
+        """From a `dequantize` of [k, n], or [n, k] where `turned`; None where its blocks do not lie along k, or are small."""
+        attrs = node.attrs
+        codes = unpacked(node.inputs[0].data, attrs["bits"], attrs["shape"][-1])
+        axis, block = attrs["axis"], attrs["block"]
+        blocks = [np.asarray(v.data) for v in node.inputs[1:]]
+        if not turned:
+            codes, axis, blocks = codes.T, 1 - axis, [a.T for a in blocks]
+        n, k = codes.shape
+        if axis == 0:  # all of a column shares one
+            if blocks[0].shape[1] != 1:
+                return None
+            blocks = [a if len(a) == 1 else np.repeat(a, block, 0)[:n] for a in blocks]
+        per = WORD_BITS // attrs["bits"]
+        if blocks[0].shape[1] == 1:
+            block = max(LEAST_BLOCK, -(-k // per) * per)
+        if block < LEAST_BLOCK or block % per:
+            return None
+        scales, *zeros = (np.broadcast_to(a, (n, a.shape[1])) for a in blocks)
+        codes = np.pad(codes, ((0, 0), (0, -k % block)))
+        zero = float(attrs.get("zero", 1 << (attrs["bits"] - 1)))
+        if zeros and (zeros[0] == zeros[0].flat[0]).all():  # the same for all
+            zero, zeros = float(zeros[0].flat[0]), []
+        return cls(codes, scales, zeros[0] if zeros else None, zero, attrs["bits"], block, node.inputs[1].dtype)
+
+    def stored(self, b: Rebuild, panel: int, name: str) -> tuple[Weights, list[Value]]:
+        n, k = self.codes.shape
+        w = Weights(self.bits, self.block, panel, k, n, self.zero)
+        made = [b.new.constant(w.store(self.codes), name, w.codes_dtype)]
+        made.append(b.new.constant(w.store_blocks(self.scales), name + "_scale", self.scale_dtype))
+        if self.zeros is not None:
+            zeros = w.store_blocks(self.zeros)
+            made.append(b.new.constant(zeros, name + "_zero", self.scale_dtype if zeros.dtype.kind != "u" else "uint8"))
+        return w, made

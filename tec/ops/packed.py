@@ -1,0 +1,253 @@
+"""Weights of 4 and 8 bits: codes that stand for (code - zero) * scale, with a scale, and maybe a zero point, for each block along one axis.
+
+`dequantize` is what they mean, for any reader; `packed_matmul` a product with such a matrix that stays packed. Codes are unsigned (a signed model's are
+moved up by half of the range), two of 4 bits to a byte, the first one low.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..te import Tensor
+from .contraction import Contraction, Operand
+from .matmul import accumulator
+from .registry import COMPLEX, INJECTIVE, PACKED, SUMS, Attrs, TensorType, fail, register, static_shape
+
+BITS = (4, 8)
+MIDDLE = {4: 8.0, 8: 128.0}  # the code of 0 where no zero point is given, as MatMulNBits has it
+WORD_BITS = 32  # of what a GPU's thread reads of a row at once
+
+
+def unpacked(codes: Any, bits: int, count: int) -> Any:
+    """Codes of `bits` side by side in bytes along the last axis, one a byte: the first `count`."""
+    codes = np.asarray(codes, np.uint8)
+    if bits == 8:
+        return codes[..., :count]
+    wide = np.stack([codes & 15, codes >> 4], -1)
+    return wide.reshape(*codes.shape[:-1], -1)[..., :count]
+
+
+def packed(codes: Any, bits: int) -> Any:
+    """The other way; an odd number is filled up with 0."""
+    codes = np.asarray(codes, np.uint8)
+    if bits == 8:
+        return codes
+    codes = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, codes.shape[-1] % 2)])
+    return codes[..., ::2] | (codes[..., 1::2] << 4)
+
+
+# ---- dequantize
+
+
+def _stored(shape: Sequence[int], bits: int) -> tuple[int, ...]:
+    return (*shape[:-1], -(-shape[-1] * bits // 8))
+
+
+def _check_blocks(op: str, types: Sequence[TensorType], bits: int) -> None:
+    if bits not in BITS or types[0].dtype != "uint8" or "float" not in types[1].dtype:
+        raise fail(f"{op} of codes {types[0]} of {bits} bits with scales {types[1]}")
+    if len(types) > 2 and (types[2].shape != types[1].shape or not (types[2].dtype == "uint8" or "float" in types[2].dtype)):  # fmt: skip
+        raise fail(f"{op}: zero points {types[2]} for scales {types[1]}")
+
+
+def _dequantize_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    shape, axis, block = tuple(attrs["shape"]), attrs["axis"], attrs["block"]
+    _check_blocks("dequantize", types, attrs["bits"])
+    want = [n if k != axis else -(-n // block) for k, n in enumerate(shape)]
+    fits = len(want) == types[1].ndim and all(a in (b, 1) for a, b in zip(types[1].shape, want))
+    if types[0].shape != _stored(shape, attrs["bits"]) or not fits or block < 1:
+        raise fail(f"dequantize of {types[0]} as {shape} in blocks of {block} along {axis} with scales {types[1]}")
+    return [TensorType(attrs["dtype"], shape)]
+
+
+def _dequantize_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
+    shape, axis, block = outs[0].shape, attrs["axis"], attrs["block"]
+    codes = unpacked(arrays[0], attrs["bits"], shape[-1]).astype(np.float32)
+    zero = arrays[2] if len(arrays) > 2 else np.full_like(arrays[1], attrs.get("zero", MIDDLE[attrs["bits"]]))
+
+    def spread(a: Any) -> Any:
+        a = np.asarray(a).astype(np.float32)
+        return a if a.shape[axis] == 1 else np.repeat(a, block, axis)[tuple(slice(0, n) for n in shape)]
+
+    return [((codes - spread(zero)) * spread(arrays[1])).astype(arrays[1].dtype if outs[0].dtype == "bfloat16" else outs[0].dtype)]  # fmt: skip
+
+
+def _code(value: Any, place: Any, bits: int) -> Any:
+    """The code at `place` of those that an unsigned integer holds."""
+    if bits == 8 and value.dtype == "uint8":
+        return value.astype("int32")
+    return (value.astype("int32") >> (place * bits)) & ((1 << bits) - 1)
+
+
+@register("dequantize", INJECTIVE, _dequantize_type, host=_dequantize_host, traits=[PACKED])
+def _dequantize(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """(code - zero) * scale. Inputs: codes, packed along the last axis; scales, of the shape of the result with one place a block of `block` along
+    `axis`, or 1 where all share one; zero points alike (without: the number `zero`, or the middle of the range). Attributes: bits, shape, axis,
+    block, dtype, zero."""
+    codes, scale = inputs[:2]
+    bits, axis, block, dtype = attrs["bits"], attrs["axis"], attrs["block"], attrs["dtype"]
+    per, dims = 8 // bits, static_shape(scale)
+
+    def body(*i: Any) -> Any:
+        last = i[-1] if per == 1 else te.indexdiv(i[-1], per)
+        code = _code(codes(*i[:-1], last), 0 if per == 1 else te.indexmod(i[-1], per), bits).astype("float32")
+        at = [0 if n == 1 else te.indexdiv(x, block) if k == axis else x for k, (x, n) in enumerate(zip(i, dims))]
+        zero = inputs[2](*at).astype("float32") if len(inputs) > 2 else te.const(_zero(attrs), "float32")
+        return ((code - zero) * scale(*at).astype("float32")).astype(dtype)
+
+    return [te.compute(outputs[0].shape, body, name="dequantize")]
+
+
+def _zero(attrs: Attrs) -> float:
+    return float(attrs.get("zero", MIDDLE[attrs["bits"]]))
+
+
+# ---- products
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A packed matrix of k by n as a kernel reads it. `panel` 0: rows along k for each n, scales [n, blocks]; the codes as words of 32 bits.
+    Else panels of so many columns: [panels, k, bytes], for each k the codes of a panel, those of 4 bits with column c and column c + panel / 2 in
+    a byte (one load, a mask and a shift make two vectors); scales [blocks, columns filled up]."""
+
+    bits: int
+    block: int
+    panel: int
+    k: int
+    n: int
+    zero: float
+
+    @classmethod
+    def of(cls, attrs: Attrs) -> Weights:
+        return cls(attrs["bits"], attrs["block"], attrs["panel"], attrs["depth"], attrs["columns"], _zero(attrs))
+
+    @property
+    def blocks(self) -> int:
+        return self.k // self.block
+
+    @property
+    def panels(self) -> int:
+        return -(-self.n // self.panel)
+
+    @property
+    def per(self) -> int:
+        """Codes of a stored integer."""
+        return (8 if self.panel else WORD_BITS) // self.bits
+
+    @property
+    def codes_shape(self) -> tuple[int, ...]:
+        return (self.panels, self.k, self.panel // self.per) if self.panel else (self.n, self.k // self.per)
+
+    @property
+    def scales_shape(self) -> tuple[int, int]:
+        return (self.blocks, self.panels * self.panel) if self.panel else (self.n, self.blocks)
+
+    @property
+    def codes_dtype(self) -> str:
+        return "uint8" if self.panel else "uint32"
+
+    # ---- constants
+
+    def store(self, codes: Any) -> Any:
+        """Codes [n, k], one a byte, in this order."""
+        if not self.panel:
+            return np.ascontiguousarray(packed(codes, self.bits)).view("<u4")
+        wide = np.pad(codes, ((0, self.panels * self.panel - self.n), (0, 0))).reshape(self.panels, self.panel, self.k)
+        half = self.panel // self.per
+        parts = [wide[:, j * half : (j + 1) * half] << (self.bits * j) for j in range(self.per)]
+        return np.ascontiguousarray(np.bitwise_or.reduce(parts).swapaxes(1, 2))
+
+    def store_blocks(self, values: Any) -> Any:
+        """Scales or zero points [n, blocks] in this order."""
+        if not self.panel:
+            return np.ascontiguousarray(values)
+        return np.ascontiguousarray(np.pad(values, ((0, self.panels * self.panel - self.n), (0, 0))).T)
+
+    # ---- reading, in te and in loops
+
+    def code(self, codes: Any, k: Any, n: Any) -> Any:
+        """The code of an element, int32. `codes(index)` reads what is stored."""
+        if not self.panel:
+            return _code(codes((n, te.indexdiv(k, self.per))), te.indexmod(k, self.per), self.bits)
+        half = self.panel // self.per
+        at = te.indexmod(n, self.panel)
+        return _code(codes((te.indexdiv(n, self.panel), k, te.indexmod(at, half))), te.indexdiv(at, half), self.bits)
+
+    def of_block(self, values: Any, b: Any, n: Any) -> Any:
+        """A block's scale or zero point for a column."""
+        return values((b, n) if self.panel else (n, b))
+
+
+def _packed_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    _check_blocks("packed_matmul", [TensorType("uint8", types[1].shape), *types[2:]], attrs["bits"])
+    w, x = Weights.of(attrs), types[0]
+    whole = w.block > 0 and w.k % w.block == 0 and w.k % w.per == 0 and (not w.panel or w.panel % w.per == 0)
+    if x.ndim != 2 or x.shape[1] != w.k or "float" not in x.dtype or not whole:
+        raise fail(f"packed_matmul of {x} and {w}")
+    if types[1] != TensorType(w.codes_dtype, w.codes_shape) or types[2].shape != w.scales_shape:
+        raise fail(f"packed_matmul: codes {types[1]} and scales {types[2]} for {w}")
+    return [TensorType(x.dtype, (x.shape[0], w.n))]
+
+
+def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
+    return 2 * outs[0].size * int(attrs["depth"])
+
+
+def _packed_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
+    w, x = Weights.of(attrs), np.asarray(arrays[0])
+    k, n = np.meshgrid(np.arange(w.k), np.arange(w.n), indexing="ij")
+    if w.panel:
+        half = w.panel // w.per
+        codes = arrays[1][n // w.panel, k, n % half].astype(np.int64) >> (n % w.panel // half * w.bits)
+    else:
+        codes = arrays[1][n, k // w.per].astype(np.int64) >> (k % w.per * w.bits)
+    at = (k // w.block, n) if w.panel else (n, k // w.block)
+    zero = arrays[3][at].astype(np.float32) if len(arrays) > 3 else np.float32(w.zero)
+    y = ((codes & ((1 << w.bits) - 1)).astype(np.float32) - zero) * np.asarray(arrays[2])[at].astype(np.float32)
+    wide = np.float64 if x.dtype == np.float64 else np.float32
+    return [(x.astype(wide) @ y.astype(wide)).astype(x.dtype)]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedContraction(Contraction):
+    """A product whose second operand is packed: the tensors (x, codes, scales, maybe zero points), and how the codes lie."""
+
+    tensors_read: tuple[Tensor, ...] = ()
+    weights: Weights | None = None
+
+
+@register("packed_matmul", COMPLEX, _packed_type, flops=_flops, traits=[SUMS], host=_packed_host)
+def _packed_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """x [m, k] times a packed matrix of `depth` by `columns`, blocks of `block` along k. Inputs: x, codes, scales, zero points (without: the number
+    `zero`, or the middle of the range), which lie as `Weights` says for `bits` and `panel`. Accumulates as matmul does."""
+    x, codes, scale = inputs[:3]
+    w, acc = Weights.of(attrs), accumulator(x.dtype)
+    r = te.reduce_axis((0, w.k), "k")
+
+    def left(batch: Any, m: Any, k: Any) -> Any:
+        return x(m, k)
+
+    def right(batch: Any, n: Any, k: Any) -> Any:
+        b = te.indexdiv(k, w.block)
+        code = w.code(lambda i: codes(*i), k, n).astype("float32")
+        zero = te.const(w.zero, "float32") if len(inputs) < 4 else w.of_block(lambda i: inputs[3](*i), b, n)
+        value = (code - zero.astype("float32")) * w.of_block(lambda i: scale(*i), b, n).astype("float32")
+        return value.astype(x.dtype)
+
+    m, n = outputs[0].shape
+    c = te.compute(
+        (m, n), lambda i, j: te.sum(left((), i, r).astype(acc) * right((), j, r).astype(acc), axis=r), name="packed",
+        tag="packed matmul", attrs={"run": w.per},
+    )  # fmt: skip
+    made = c if acc == outputs[0].dtype else te.compute((m, n), lambda *i: c(*i).astype(x.dtype), name="packed_cast")
+    piece = max(1, 16 // (2 if "16" in x.dtype else 4))
+    sides = Operand(left, x.dtype, True, piece), Operand(right, x.dtype, not w.panel, min(piece, w.per))
+    return PackedContraction(
+        (), m, n, w.k, *sides, acc, x.dtype, few_is_thin=True, tensors_read=tuple(inputs), weights=w
+    ).carried(made)
