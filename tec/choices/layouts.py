@@ -110,7 +110,7 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
     return Product(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n"))
 
 
-def packed(target: Target, bits: int) -> int:
+def packed(target: Target) -> int:
     """Columns of a panel of packed weights (`tec.ops.packed.Weights`): two vectors of sums on a CPU; 0, rows along the sum, on a GPU, whose threads read
     words of them side by side."""
     return 0 if target.is_gpu else 2 * max(4, target.vector_bytes // 4)

@@ -17,6 +17,7 @@ from ..target import Target
 from ..te import Tensor
 from . import loops, parallel
 from .group import Group
+from .layouts import packed as packed_panel
 from .space import Choice, Cost
 
 FEW = 2  # rows up to which codes are made numbers again for each
@@ -29,9 +30,10 @@ _CHAINS = 2  # two vectors of columns in two sums each: four additions, as many 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     """The spaces of a group with a packed product in it."""
     found = group.form("product")
-    if found is None or not isinstance(found[0].attrs["contraction"], PackedContraction):
+    c = found[0].attrs["contraction"] if found is not None else None
+    if found is None or target.is_gpu or not isinstance(c, PackedContraction):
         return
-    if not target.is_gpu:
+    if c.weights is not None and c.weights.panel == packed_panel(target):
         yield CpuPacked(group, target, *found)
 
 

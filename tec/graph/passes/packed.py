@@ -75,7 +75,7 @@ def pack_weights(graph: Graph, target: Target) -> Graph:
             return False
         source, turned, m = found
         if (source, turned) not in stored:
-            stored[source, turned] = m.stored(b, preferred.packed(target, m.bits), source.inputs[0].name)
+            stored[source, turned] = m.stored(b, preferred.packed(target), source.inputs[0].name)
         weights, constants = stored[source, turned]
         _product(b, node, weights, constants)
         return True

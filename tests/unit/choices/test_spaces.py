@@ -57,6 +57,7 @@ PROGRAMS: dict[str, Any] = {
     "product": lambda: program("matmul", {}, ("float32", (24, 20)), ("float32", (20, 32)), bias=True),
     "thin product": lambda: program("matmul", {}, ("float32", (2, 40)), ("float32", (40, 24))),
     "half product": lambda: program("matmul", {"transpose_b": True}, ("float16", (40, 32)), ("float16", (48, 32)), bias=True),
+    "packed product": lambda: program("packed_matmul", PACKED, ("float32", (13, 64)), ("uint8", (3, 64, 8)), ("float32", (4, 48)), bias=True),
     "convolution": lambda: program("conv", WINDOW | lies("NCHW8c", "OIHW8i8o"), ("float32", (1, 2, 5, 9, 8)), ("float32", (4, 2, 3, 3, 8, 8)), bias=True),
     "depthwise": lambda: program("conv", WINDOW | lies("NCHW8c", "OHW8o") | {"groups": 16}, ("float32", (1, 2, 5, 9, 8)), ("float32", (2, 3, 3, 8))),
     "image": lambda: program("conv", WINDOW | lies("NCHW", "O(IHW)", "NC(HW)"), ("float32", (1, 4, 6, 8)), ("float32", (16, 36))),
@@ -69,8 +70,10 @@ PROGRAMS: dict[str, Any] = {
     "recurrence": lambda: program("recurrence", GRU, ("float32", (3, 3, 120)), ("float32", (2, 60, 20)), ("int64", (3,))),
     "scatter": lambda: program("scatter_elements", {"axis": 0, "reduction": "add"}, ("float32", (9, 8)), ("int64", (4, 8)), ("float32", (4, 8))),
 }  # fmt: skip
+PACKED = {"bits": 4, "block": 16, "panel": 16, "depth": 64, "columns": 40}
 EXPECTED = {  # the default's template on a CPU, on a GPU
     "product": ("cpu product", "matrix product"), "thin product": ("cpu product", "gpu reduction"), "half product": ("cpu product", "matrix product"),
+    "packed product": ("cpu packed product", "matrix product"),
     "convolution": ("cpu convolution", "gpu reduction"), "depthwise": ("cpu convolution", "gpu reduction"), "image": ("cpu product", "matrix product"),
     "softmax": ("cpu rows", "gpu rows"), "mean": ("cpu reduction", "gpu reduction"), "sums of columns": ("cpu stages", "gpu reduction"),
     "add": ("cpu stages", "gpu stages"), "running sum": ("running sum", "running sum"), "largest": ("largest", "gpu stages"),
@@ -122,7 +125,7 @@ def test_defaults_are_legal_and_as_expected(name: str) -> None:
         found = spaces(outs, target)
         want = EXPECTED[name][target != CPU]
         if (name == "image" and "gfx942" not in target) or (
-            name == "product" and "gfx942" not in target and target != CPU
+            name in ("product", "packed product") and "gfx942" not in target and target != CPU
         ):
             want = "gpu product" if target != CPU else want  # float32 has a matrix unit on CDNA alone
         assert found[0].template == want, target
