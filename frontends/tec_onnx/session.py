@@ -15,7 +15,7 @@ import onnx
 
 from tec import ImportModelError
 from tec.graph import Graph, Value, run_graph
-from tec.graph.part import part as part_of
+from tec.graph.subgraph import subgraph
 
 from . import reader
 from .importer import import_model
@@ -88,7 +88,7 @@ class Session:
                 array = tensors[value.name]
                 guards.append((value.name, array))
                 return array
-            part = part_of(graph, [value])
+            part = subgraph(graph, [value])
             run = self.runner(part)
             array = run({v.name: tensors[v.name] for v in part.inputs})[0]
             guards.append((_Part(run, [v.name for v in part.inputs]), array))
@@ -116,7 +116,7 @@ class _Finished:
         flat: list[Value] = []
         _flatten(outputs, flat)
         self.flat = list(dict.fromkeys(v for v in flat if not v.is_const))
-        self.part = part_of(graph, self.flat)
+        self.part = subgraph(graph, self.flat)
         self.inputs = [v.name for v in self.part.inputs]
         self.function = session.runner(self.part) if self.flat else None
 

@@ -285,9 +285,9 @@ class Checker:
     def _run(self, wanted: list[Any]) -> list[Any]:
         import tec
 
-        from ..graph.part import part
+        from ..graph.subgraph import subgraph
 
-        piece = part(self.graph, wanted)
+        piece = subgraph(self.graph, wanted)
         piece.output_names = [f"out{k}" for k in range(len(wanted))]
         options: dict[str, Any] = {"dtype": self.dtype} if self.dtype else {}
         net = tec.compile(piece, target=self.target, cache=False, progress=lambda *a: None, **options)

@@ -23,10 +23,10 @@ from ..runtime.surface import Assembly, DeviceAttributes, Dim3
 from . import launch as launching
 from .asmparse import KernelText, chip_of, parse_kernel
 from .chips import CHIPS
+from .device_memory import DeviceMemory
 from .disassemble import SYMBOL, can_disassemble, disassemble
 from .errors import EmulationError
 from .jit import Jit, get_jit
-from .memory import DeviceMemory
 from .translate import translate
 from .translation import Translation
 from .waits import check_waits

@@ -11,7 +11,7 @@ import re
 
 from .asmparse import Inst, KernelText, Operand
 from .context import CTX
-from .loops import loop_end, run_loop
+from .strip_loops import loop_end, run_loop
 from .strips import close_region, lds_read, may_stay, open_region, takes_strips, touches_masks
 from .table import lookup
 from .table_lane import indexed

@@ -17,7 +17,7 @@ from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
 from ..llvmworker import client
 from ..ops.dims import Dim, Guard, bind_hint, data_of, evaluate
-from ..runtime.memory import lifetimes, lower_bound
+from ..runtime.memory_plan import lifetimes, lower_bound
 from ..runtime.network import Network
 from ..runtime.report import Report
 from ..target import Target, as_target

@@ -2,7 +2,7 @@
 
 In: the graph, its groups, and for each group that runs its function. Out: a `runtime.plan.Plan` and the parameters by name.
 Views show a part of another value; joins are made of values that lie in them (see `aliases`). Where sizes are symbolic the places
-in the arena are left open; `runtime.memory` finds them when sizes are bound.
+in the arena are left open; `runtime.memory_plan` finds them when sizes are bound.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ops.dim_bounds import Empty
 from ..ops.dims import data_of, names_of
-from ..runtime import memory
+from ..runtime import memory_plan
 from ..runtime.plan import Allocation, Call, Guard, Output, Plan, Scalar, State
 from ..te.evaluate import np_dtype
 from .graph import Graph, Node, Value
@@ -49,7 +49,7 @@ def make_plan(
     empty = {n for v in graph.inputs for n in names_of(v.shape) if isinstance(n, Empty)}
     plan = Plan(inputs, outputs, planner.values, steps, None, guards, tuple(sorted(map(str, empty))), tuple(states))
     if not any(v.type.is_symbolic for v in graph.inputs):
-        plan = memory.place(plan, {})
+        plan = memory_plan.place(plan, {})
     return plan, planner.params
 
 

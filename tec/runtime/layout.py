@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from . import memory
+from . import memory_plan
 from .arguments import Param
 from .dtypes import itemsize
 from .package import damaged
@@ -138,8 +138,8 @@ class Layout:
         plan = self.plan
         slot_of: dict[str, int] = {}
         if plan.is_open:
-            lives = memory.lifetimes(plan, dict.fromkeys(plan.sizes, _TYPICAL), strict=False)
-            slot_of = memory.share(lives)
+            lives = memory_plan.lifetimes(plan, dict.fromkeys(plan.sizes, _TYPICAL), strict=False)
+            slot_of = memory_plan.share(lives)
         members = sorted(slot_of, key=slot_of.__getitem__)
         self._members = np.array([self._bytes[self.names[n]] for n in members], np.int64)
         self._starts = np.array(
@@ -265,7 +265,7 @@ class Layout:
         starts = np.zeros(len(self._starts) + 1, np.int64)
         total = int(numbers[self._whole]) if not self.plan.is_open else 0
         if len(self._starts):
-            rounded = (numbers[self._members] + (memory.ALIGN - 1)) & -memory.ALIGN
+            rounded = (numbers[self._members] + (memory_plan.ALIGN - 1)) & -memory_plan.ALIGN
             ends = np.cumsum(np.maximum.reduceat(rounded, self._starts))
             starts[2:] = ends[:-1]
             total = int(ends[-1])

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..locks import fork_safe_lock
 from . import device as devices
-from . import exprs, memory
+from . import exprs, memory_plan
 from .arguments import Param
 from .check_plan import check_memory, check_order, check_structure
 from .device import Device
@@ -120,7 +120,7 @@ class Network:
         """The plan with all sizes numbers."""
         try:
             self._check_sizes(env)
-            plan = memory.place(self.plan, env) if self.plan.is_open else self.plan
+            plan = memory_plan.place(self.plan, env) if self.plan.is_open else self.plan
             return plan.bind(env)
         except (ZeroDivisionError, OverflowError, ValueError, TypeError) as error:
             raise damaged(f"a size cannot be worked out: {error}") from None

@@ -33,7 +33,7 @@ LONG_FUNCTIONS = {
     "tec/emulator/support_atomics.py:atomic_function": (90, _LLVM),
     "tec/emulator/translation.py:finish": (80, _LLVM),
     "tec/emulator/matrix.py:mfma_function": (65, _LLVM),
-    "tec/emulator/loops.py:run_loop": (75, _LLVM),
+    "tec/emulator/strip_loops.py:run_loop": (75, _LLVM),
     "tec/emulator/launch.py:_execute": (75, "one launch from arguments to results, with what it must put back"),
     "tec/runtime/elfobject.py:link_object": (95, "the layout of one ELF file in its order"),
     "tec/codegen/elfwriter.py:_assemble": (65, "the layout of one ELF file in its order"),

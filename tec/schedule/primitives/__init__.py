@@ -12,7 +12,7 @@ from .annotate import Bind, EnvThreads, Parallel, Pragma, Prefetch, Tensorize, U
 from .base import Code, Define, Intrin, Primitive, Ref, StageOf
 from .cache import CacheRead, CacheWrite
 from .layout import TransformLayout
-from .loops import Fuse, Reorder, Split, Tile
+from .loop_nest import Fuse, Reorder, Split, Tile
 from .placement import ComputeAt, ComputeInline, ComputeRoot, CreateGroup
 from .rfactor import Rfactor
 from .stores import DoubleBuffer, RollingBuffer, SetScope, SetStorePredicate, StorageAlign

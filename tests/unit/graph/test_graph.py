@@ -6,7 +6,7 @@ import pytest
 import tec
 from tec.errors import ImportModelError
 from tec.graph import Graph, Node, run_graph
-from tec.graph.part import part
+from tec.graph.subgraph import subgraph
 
 CONV = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 1}
 
@@ -76,11 +76,11 @@ def test_run_and_part():
     unused = g.input("unused", "float32", (2,))
     data = np.random.default_rng(0).normal(size=x.shape).astype("f")
     (whole,) = run_graph(g, {"x": data, "unused": np.zeros(2, "f")})
-    p = part(g, [y])
+    p = subgraph(g, [y])
     assert [v.name for v in p.inputs] == ["x"] and len(p) == 1
     np.testing.assert_array_equal(np.maximum(run_graph(p, {"x": data})[0], 0), whole)
     y.data = np.zeros(y.shape, "f")  # a value that became known
-    q = part(g, [z])
+    q = subgraph(g, [z])
     assert not q.inputs and len(q) == 1
     del unused
 

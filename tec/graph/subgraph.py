@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .graph import Graph, Node, Value
 
 
-def part(graph: Graph, outputs: Sequence[Value]) -> Graph:
+def subgraph(graph: Graph, outputs: Sequence[Value]) -> Graph:
     """A copy of what `outputs` need. Inputs that are not needed are left out; a value that has become constant since its
     node was made is a constant there."""
     needed: set[Node] = set()
