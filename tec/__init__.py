@@ -24,6 +24,7 @@ from .errors import (
     ExprError,
     ImportModelError,
     InternalError,
+    KernelError,
     LoweringError,
     PackageError,
     ScheduleError,
@@ -44,6 +45,14 @@ _TE_NAMES = """
     isnan isinf isfinite popcount clz ctz bitwise_and bitwise_or bitwise_xor bitwise_not
     AXIS_SEPARATOR
     call_extern call_pure_extern call_llvm_intrin call_llvm_pure_intrin call_intrin
+"""
+
+_KERNEL_NAMES = """
+    thread_idx block_idx block_dim grid_dim grid_idx grid_size
+    shared local barrier wave_barrier vload vstore vector
+    atomic_add atomic_sub atomic_min atomic_max atomic_and atomic_or atomic_xor atomic_exchange atomic_cas
+    wave_size lane shuffle shuffle_up shuffle_down shuffle_xor ballot wave_any wave_all wave_reduce
+    static_range unrolled
 """
 
 # Public name -> (module, attribute there; "" for the module itself).
@@ -73,6 +82,10 @@ _LAZY: dict[str, tuple[str, str]] = {
     "device": (".runtime", "as_device"),
     "load_module": (".runtime", "load_module"),
     "profile": (".runtime", "profile"),
+    # kernels as plain functions
+    "kernel": (".jit", "kernel"),
+    "device_code": (".jit", "device_code"),
+    **{name: (".kernels.language", name) for name in _KERNEL_NAMES.split()},
     # networks
     "ops": (".ops", ""),
     "graph": (".graph", ""),
@@ -84,7 +97,7 @@ _LAZY: dict[str, tuple[str, str]] = {
 }
 
 __all__ = [
-    "ArgumentError", "CodegenError", "DeviceError", "ExprError", "ImportModelError", "InternalError", "LoweringError",
+    "ArgumentError", "CodegenError", "DeviceError", "ExprError", "ImportModelError", "InternalError", "KernelError", "LoweringError",
     "PackageError",
     "ScheduleError", "TargetError", "TecError", "errors", *_LAZY,
 ]  # fmt: skip

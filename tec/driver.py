@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .errors import ArgumentError, TecError
@@ -36,6 +37,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("partition_loops", "loops"),
     ("flatten_buffers", "flat"),
     ("simplify", "flat"),
+    ("serialize_threads", "flat"),
     ("vectorize_loops", "flat"),
     ("vectorize", "flat"),
     ("lower_dot", "flat"),
@@ -196,6 +198,19 @@ def build(
         return building.finish()
 
 
+_WATCHERS: list[Callable[[Any], None]] = []
+
+
+@contextmanager
+def watched(show: Callable[[Any], None]) -> Iterator[None]:
+    """Call `show(module)` with each module that is built in the block, by any thread."""
+    _WATCHERS.append(show)
+    try:
+        yield
+    finally:
+        _WATCHERS.remove(show)
+
+
 class Building:
     """A module in the making: each function that is added is lowered, and LLVM begins with it in a process of its own, while the
     next is lowered. `finish` waits for the code, and joins it to one object. Each CPU function or GPU kernel is compiled by itself, so
@@ -236,7 +251,10 @@ class Building:
 
     def finish(self) -> Any:
         """The module. Raises CodegenError."""
-        return (self._gpu_module if self.target.is_gpu else self._cpu_module)()
+        module = (self._gpu_module if self.target.is_gpu else self._cpu_module)()
+        for show in list(_WATCHERS):
+            show(module)
+        return module
 
     def _cpu_module(self) -> Any:
         from .codegen import merge_objects

@@ -79,6 +79,10 @@ class ScheduleError(TecError):
     """A schedule primitive that cannot be applied; shows the loop nest."""
 
 
+class KernelError(TecError):
+    """A function under `@tec.kernel` that says what kernels cannot, or a launch with the wrong arguments."""
+
+
 class LoweringError(TecError):
     """A scheduled computation that cannot be turned into loops, or breaks a limit of the target."""
 

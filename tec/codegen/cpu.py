@@ -177,6 +177,10 @@ class CpuEmitter(Emitter):
         self.stack_bytes += size
         super().alloc_local(s)
 
+    def alloc_shared(self, s: S.Alloc) -> None:
+        """Memory of a block whose threads run as loops."""
+        self.alloc_local(s)
+
     def alloc_global(self, s: S.Alloc) -> None:
         count = self.elements(s.buffer)
         info = dtype_info(s.buffer.dtype)

@@ -47,12 +47,13 @@ class Statements(Memory):
 
     def evaluate(self, s: S.Evaluate) -> None:
         self.memo_clear()
+        self.at(s.loc)
         if not isinstance(s.value, (E.IntImm, E.FloatImm)):
             self.expr(s.value)
 
     def let_stmt(self, s: S.LetStmt) -> None:
         self.memo_clear()
-        self.at(first_loc(s.body))
+        self.at(s.loc or first_loc(s.body))
         is_index = dtype_info(s.var.dtype).is_int and self.is_pure(s.value)
         self.bind(s.var, self.index(s.value) if is_index else self.expr(s.value), s.value)
         self.stmt(s.body)
@@ -70,6 +71,7 @@ class Statements(Memory):
             if chosen is not None:
                 self.stmt(chosen)
             return
+        self.at(s.loc)
         weights = ""
         if isinstance(s.cond, E.Call) and s.cond.op == "likely":
             weights = self.expected(True)
@@ -182,6 +184,7 @@ class Statements(Memory):
         self.branch(header)
         self.place(header)
         self.memo_clear()
+        self.at(s.loc)
         cond = self.expr(s.cond)
         self.branch_if(cond, body, done)
         self.place(body)

@@ -156,7 +156,13 @@ def signature(func: Func, lowered: Func, most_align: int | None = None) -> dict[
             "writes": p.name in writes,
             "align": min(p.align_bytes, most_align or p.align_bytes),
         })  # fmt: skip
-    return {"params": params, "implicit": [{"name": v.name, "dtype": v.dtype} for v in func.implicit_vars()]}
+    data: dict[str, Any] = {
+        "params": params,
+        "implicit": [{"name": v.name, "dtype": v.dtype} for v in func.implicit_vars()],
+    }
+    if not func.attrs.get("noalias", True):
+        data["alias_ok"] = True  # code for arrays that share memory
+    return data
 
 
 def _scaled(e: Any, by: int) -> Any:

@@ -180,6 +180,18 @@ def is_kept(e: E.Expr | S.Stmt) -> bool:
     return found
 
 
+def lasting(cond: E.Expr, body: S.Stmt) -> E.Expr:
+    """What of `cond`, which holds when `body` starts, holds anywhere in it: not what it reads from memory that is written there, by
+    `body` or, behind a barrier, by other threads."""
+    if isinstance(cond, E.And):
+        return B.logical_and(lasting(cond.a, body), lasting(cond.b, body))
+    reads = effects(cond).reads
+    if not reads:
+        return cond
+    does = effects(body)
+    return E.IntImm(1, "bool") if reads & does.writes or does.collective or does.takes_pointer else cond
+
+
 def written_params(func: Func) -> set[int]:
     """`id(buffer.data)` of the parameters that a function may write; what split_host_device found of a kernel stands."""
     params = [p for p in func.params if isinstance(p, Buffer)]

@@ -86,10 +86,12 @@ class Machine(CallMachine):
         self.store(s.buffer, s.indices, self.eval(s.value), s.predicate)
 
     def _let_stmt(self, s: S.LetStmt) -> None:
+        self.loc = s.loc or self.loc
         self.lanes.env[id(s.var)] = self.eval(s.value)
         self.exec(s.body)
 
     def _if(self, s: S.IfThenElse) -> None:
+        self.loc = s.loc or self.loc
         c = self.eval(s.cond)
         if len(c) == 1:
             if c[0]:
@@ -106,6 +108,7 @@ class Machine(CallMachine):
         old, steps = self.mask, 0
         try:
             while True:
+                self.loc = s.loc or self.loc
                 c = self.eval(s.cond)
                 mask = self.active() & c
                 if not mask.any():
@@ -128,6 +131,7 @@ class Machine(CallMachine):
 
     def _evaluate(self, s: S.Evaluate) -> None:
         e = s.value
+        self.loc = s.loc or self.loc
         if isinstance(e, E.Call) and e.op == "launch":
             self._launch_kernel(e)
         elif not isinstance(e, E.IntImm):

@@ -63,8 +63,11 @@ class For(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class While(Stmt):
+    """`loc`, here and below: the line of a kernel that the statement, its condition or value stands for."""
+
     cond: Expr
     body: Stmt
+    loc: Loc | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -72,6 +75,7 @@ class IfThenElse(Stmt):
     cond: Expr
     then: Stmt
     orelse: Stmt | None = None
+    loc: Loc | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -84,6 +88,7 @@ class LetStmt(Stmt):
     var: Var
     value: Expr
     body: Stmt
+    loc: Loc | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -114,6 +119,7 @@ class Evaluate(Stmt):
     """An expression for its effect: a barrier, a call with side effects."""
 
     value: Expr
+    loc: Loc | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)

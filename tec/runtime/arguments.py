@@ -20,6 +20,10 @@ from .dtypes import itemsize, scalar_packer
 from .ndarray import NDArray, empty, from_dlpack, from_numpy
 
 
+class OverlapError(ArgumentError):
+    """A written array that shares memory with another argument."""
+
+
 @dataclass(frozen=True, slots=True)
 class Param:
     """One parameter. For a tensor: shape and strides as expressions, alignment in bytes; for a scalar: its packer."""
@@ -300,8 +304,8 @@ class Checker:
                 b = args[q.index]
                 if q.index == p.index or (q.writes and q.index < p.index) or not _overlap(a, b):
                     continue
-                raise self.error(
-                    f"{p} is written and shares memory with {q}; the result would depend on the order of the loops",
+                raise OverlapError(
+                    f"{self.function}: {p} is written and shares memory with {q}; the result would depend on the order of the loops",
                     hint="give the output memory of its own",
                 )
 

@@ -18,12 +18,12 @@ from typing import Any
 
 from ..errors import ExprError
 from ..ir import build
+from ..ir.blocks import Open, close
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, Buffer
 from ..ir.dtype import dtype_info, normalize_dtype, with_lanes
 from ..ir.expr import BufferLoad, Expr, IterVar, Ramp, Var
 from ..ir.notes import make
 from ..ir.stmt import (
-    NOP,
     Alloc,
     Assert,
     Attr,
@@ -35,7 +35,6 @@ from ..ir.stmt import (
     LetStmt,
     Stmt,
     While,
-    seq,
 )  # fmt: skip
 from .build import as_shape, check_name
 from .tensor import Tensor, as_index
@@ -100,7 +99,7 @@ class IRBuilder:
     """Collects statements; `get()` gives the whole. See the module."""
 
     def __init__(self) -> None:
-        self._blocks: list[list[Stmt | _Open]] = [[]]
+        self._blocks: list[list[Stmt | Open]] = [[]]
 
     # ---- statements
 
@@ -108,7 +107,7 @@ class IRBuilder:
         """Appends a statement, or an expression for its effect."""
         if isinstance(stmt, Expr):
             stmt = Evaluate(stmt)
-        if not isinstance(stmt, (Stmt, _Open)):
+        if not isinstance(stmt, (Stmt, Open)):
             raise ExprError(f"cannot emit {stmt!r}", hint="emit takes a statement or a call")
         self._blocks[-1].append(stmt)
 
@@ -116,7 +115,7 @@ class IRBuilder:
         """The statements so far, as one; the builder is empty afterwards."""
         if len(self._blocks) != 1:
             raise ExprError("ib.get() inside of an open scope", hint="call it after the with blocks")
-        body = _close(self._blocks.pop())
+        body = close(self._blocks.pop())
         self._blocks.append([])
         return body
 
@@ -127,8 +126,8 @@ class IRBuilder:
         return caller_loc()
 
     @contextmanager
-    def _block(self) -> Iterator[list[Stmt | _Open]]:
-        block: list[Stmt | _Open] = []
+    def _block(self) -> Iterator[list[Stmt | Open]]:
+        block: list[Stmt | Open] = []
         self._blocks.append(block)
         try:
             yield block
@@ -161,21 +160,21 @@ class IRBuilder:
         var = Var(check_name(name, "loop"), lo.dtype, build.is_const(lo, 0))
         with self._block() as block:
             yield var
-        self.emit(For(var, lo, build.sub(hi, lo), _close(block), kind))
+        self.emit(For(var, lo, build.sub(hi, lo), close(block), kind))
 
     @contextmanager
     def while_loop(self, condition: Any) -> Iterator[None]:
         """Repeats its block while `condition` holds; the condition reads buffers that the block changes."""
         with self._block() as block:
             yield
-        self.emit(While(_condition(condition), _close(block)))
+        self.emit(While(_condition(condition), close(block)))
 
     @contextmanager
     def if_scope(self, condition: Any) -> Iterator[None]:
         """Its block runs where `condition` holds: `with ib.if_scope(i < n): ...`."""
         with self._block() as block:
             yield
-        self.emit(IfThenElse(_condition(condition), _close(block)))
+        self.emit(IfThenElse(_condition(condition), close(block)))
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
@@ -185,14 +184,14 @@ class IRBuilder:
             raise ExprError("else_scope without an if_scope right before it")
         with self._block() as block:
             yield
-        self._blocks[-1][-1] = IfThenElse(last.cond, last.then, _close(block))
+        self._blocks[-1][-1] = IfThenElse(last.cond, last.then, close(block))
 
     @contextmanager
     def new_scope(self) -> Iterator[None]:
         """A block of its own: allocations and lets inside end with it."""
         with self._block() as block:
             yield
-        self.emit(_close(block))
+        self.emit(close(block))
 
     def scope_attr(self, node: Any, key: str, value: Any) -> None:
         """A note on all that follows in this block: a pragma of `Stage.pragma`; ("thread_extent", n) on a thread axis launches n threads."""
@@ -201,10 +200,10 @@ class IRBuilder:
                 raise ExprError("thread_extent is a note on a thread axis", hint='tx = tec.thread_axis("threadIdx.x")')
             extent = as_index(value, f"extent of {node.thread_tag}")
             zero = build.const(0, node.var.dtype)
-            self.emit(_Open(lambda body: For(node.var, zero, extent, body, ForKind.THREAD, node.thread_tag)))
+            self.emit(Open(lambda body: For(node.var, zero, extent, body, ForKind.THREAD, node.thread_tag)))
             return
         note = make(str(key).removeprefix("pragma_").removeprefix("pragma."), value)
-        self.emit(_Open(lambda body: Attr(note, body)))
+        self.emit(Open(lambda body: Attr(note, body)))
 
     # ---- values and storage
 
@@ -212,7 +211,7 @@ class IRBuilder:
         """A variable that holds `value` for the rest of this block."""
         e = build.convert(value)
         var = Var(check_name(name, "let"), e.dtype)
-        self.emit(_Open(lambda body: LetStmt(var, e, body)))
+        self.emit(Open(lambda body: LetStmt(var, e, body)))
         return var
 
     def allocate(self, dtype: Any, shape: Any, name: str = "buf", scope: str = GLOBAL) -> BufferVar:
@@ -223,7 +222,7 @@ class IRBuilder:
         buffer = Buffer(
             check_name(name, "buffer"), normalize_dtype(dtype), as_shape(shape, f"buffer {name}"), scope=scope
         )
-        self.emit(_Open(lambda body: Alloc(buffer, body)))
+        self.emit(Open(lambda body: Alloc(buffer, body)))
         return BufferVar(self, buffer)
 
     def buffer_ptr(self, buffer: Buffer) -> BufferVar:
@@ -244,24 +243,6 @@ class IRBuilder:
     def likely(self, condition: Any) -> Expr:
         """The condition, expected to hold."""
         return build.call("likely", _condition(condition))
-
-
-class _Open:
-    """A statement whose body is all that follows in its block."""
-
-    def __init__(self, wrap: Any):
-        self.wrap = wrap
-
-
-def _close(block: list[Stmt | _Open]) -> Stmt:
-    """The statements of a block as one; open statements take what follows them as their body."""
-    body: list[Stmt] = []
-    for s in reversed(block):
-        if isinstance(s, _Open):
-            body = [s.wrap(seq(*reversed(body)))]
-        else:
-            body.append(s)
-    return seq(*reversed(body)) if body else NOP
 
 
 def _condition(value: Any) -> Expr:

@@ -30,7 +30,7 @@ class Case:
     """
 
     name: str
-    make: Callable[[], Program]
+    make: Callable[[], Program | KernelProgram]
     inputs: Callable[[np.random.Generator], list[Any]]
     reference: Callable[..., Any]
     rtol: float = 1e-5
@@ -49,6 +49,24 @@ class Program:
     gpu: Callable[[Any, tec.Target], None] | None = None
 
 
+@dataclass
+class Step:
+    """A launch of a kernel: `kernel[grid, block](*args)`."""
+
+    kernel: Any
+    config: tuple[Any, ...]
+    args: tuple[Any, ...]
+
+
+@dataclass
+class KernelProgram:
+    """Launches of kernels written as functions: `steps(*inputs, *outputs)`, outputs zero at first. contract: whether products and
+    sums may become one rounding."""
+
+    steps: Callable[..., list[Step]]
+    contract: bool = True
+
+
 CASES: dict[str, Case] = {}
 
 
@@ -58,6 +76,19 @@ def case(
     """Register a program under `name`."""
 
     def register(make: Callable[[], Program]) -> Callable[[], Program]:
+        assert name not in CASES, name
+        CASES[name] = Case(name, make, inputs, reference, **options)
+        return make
+
+    return register
+
+
+def kernel_case(
+    name: str, inputs: Callable[[np.random.Generator], list[Any]], reference: Callable[..., Any], **options: Any
+) -> Callable[[Callable[[], KernelProgram]], Callable[[], KernelProgram]]:
+    """Register a program of kernels under `name`."""
+
+    def register(make: Callable[[], KernelProgram]) -> Callable[[], KernelProgram]:
         assert name not in CASES, name
         CASES[name] = Case(name, make, inputs, reference, **options)
         return make
@@ -163,8 +194,18 @@ def run_case(case: Case, device_name: str) -> None:
     with np.errstate(invalid="ignore"):  # NaN is some cases' subject
         want = case.reference(*inputs)
     want = list(want) if isinstance(want, (tuple, list)) else [want]
+    program = case.make()
+    if isinstance(program, KernelProgram):
+        if not program.contract:
+            target = tec.Target(f"{text} -fast-math=none")
+        outs = run_steps(
+            program, [*inputs, *[np.zeros(w.shape, w.dtype) for w in map(np.asarray, want)]], device_name, target
+        )
+        compare(case, outs[len(inputs) :], want)
+        return
     with target:
         program = case.make()
+        assert isinstance(program, Program)
         s = tec.create_schedule([t.op for t in program.outputs])
         apply = program.cpu if kind == "cpu" else program.gpu
         if apply is not None:
@@ -183,3 +224,50 @@ def run_case(case: Case, device_name: str) -> None:
     results = [tec.nd.array(o, dev) for o in outs]
     module(*args, *results)
     compare(case, [r.numpy() for r in results], want)
+
+
+def run_steps(program: KernelProgram, arrays: list[Any], device_name: str, target: tec.Target) -> list[Any]:
+    """Run the launches on a device, or on the interpreter; the arrays afterwards."""
+    if device_name.startswith("interp"):
+        for step in program.steps(*arrays):
+            _interpret(step, target)
+        return arrays
+    with target:
+        dev = device_for(device_name)
+        if dev.is_emulated:
+            dev = tec.rocm_emu(device_name, check={"bounds", "race", "init"})
+        held: dict[int, Any] = {}
+
+        def on_device(x: Any) -> Any:
+            if not isinstance(x, np.ndarray):
+                return x
+            return held.setdefault(id(x), (x, tec.nd.array(x, dev)))[1]
+
+        steps = program.steps(*arrays)
+        for step in steps:
+            step.kernel[step.config](*[on_device(a) for a in step.args])
+        return [on_device(a).numpy() for a in arrays]
+
+
+def _interpret(step: Step, target: tec.Target) -> None:
+    """A launch on the interpreter: of the translated loops on a GPU's terms, of the lowered function on a CPU's."""
+    from tec.ir.interp import run
+    from tec.jit.kernel import _configuration
+    from tec.jit.specialise import argument_type
+    from tec.kernels.translate import translate
+
+    kernel = step.kernel
+    launch, grid, _ = _configuration(kernel.__name__, step.config)
+    types = [argument_type(a, "x") for a in step.args]
+    func = translate(kernel.source, types, launch, target).func
+    sizes = dict(zip((f"grid_{a}" for a in "xyz"), grid[: launch.grid_ndim]))
+    names = [p.name for p in func.params][: len(step.args)]
+    values = dict(zip(names, step.args)) | sizes
+    if not target.is_gpu:
+        func = next(iter(tec.lower(func, target=target)))
+        for p in func.implicit_vars() if hasattr(func, "implicit_vars") else ():
+            values.setdefault(p.name, 0)
+        for name, a in zip(names, step.args):
+            if isinstance(a, np.ndarray):
+                values.update({f"{name}_{k}": n for k, n in enumerate(a.shape)})
+    run(func, values, check=True, wave=target.wavefront_size if target.is_gpu else 32)

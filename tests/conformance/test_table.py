@@ -7,7 +7,7 @@ import os
 import pytest
 
 import tec
-from tests.conformance import elementwise, host_levels, matmuls, memory, networks, reductions  # noqa: F401  (they fill CASES)
+from tests.conformance import elementwise, host_levels, kernels, matmuls, memory, networks, reductions  # noqa: F401  (they fill CASES)
 from tests.conformance.harness import CASES, OTHER_CHIPS, run_case, targets
 
 # Of the chips that the emulator has beside its three, and of host processors: one case of each kind of code.

@@ -15,6 +15,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import FRAGMENT_SCOPES, Buffer
+from ..effects import lasting
 from ..func import Func
 from ..inside import Access, describe_shape, is_inside
 from ..visit import children, map_stmt, visit
@@ -59,13 +60,13 @@ class _Checker:
                     out: S.Stmt = map_stmt(s, self.stmt, _keep)
             case S.IfThenElse():
                 expr(s.cond)
-                with self.ana.constraint(s.cond):
+                with self.ana.constraint(lasting(s.cond, s.then)):
                     then = self.stmt(s.then)
                 orelse = s.orelse
                 if orelse is not None:
-                    with self.ana.constraint(B.logical_not(s.cond)):
+                    with self.ana.constraint(lasting(B.logical_not(s.cond), orelse)):
                         orelse = self.stmt(orelse)
-                out = S.IfThenElse(s.cond, then, orelse)
+                out = S.IfThenElse(s.cond, then, orelse, s.loc)
             case S.LetStmt():
                 expr(s.value)
                 with self.ana.scope():
@@ -73,7 +74,7 @@ class _Checker:
                     out = map_stmt(s, self.stmt, _keep)
             case S.While():
                 expr(s.cond)
-                out = S.While(s.cond, S.seq(self.stmt(s.body), *asked))
+                out = S.While(s.cond, S.seq(self.stmt(s.body), *asked), s.loc)
             case S.BufferStore():
                 map_stmt(s, self.stmt, expr)
                 under = () if s.predicate is None else (s.predicate,)
@@ -162,8 +163,8 @@ def _where(guard: E.Expr, cond: E.Expr) -> E.Expr:
 
 
 def _loc_of(s: S.Stmt) -> Loc | None:
-    """The te line of the first store in a statement."""
-    found: Loc | None = None
+    """The line of a statement, or the te line of the first store in it."""
+    found: Loc | None = getattr(s, "loc", None)
 
     def on_stmt(x: S.Stmt) -> None:
         nonlocal found

@@ -44,7 +44,7 @@ def insert_barriers(func: Func, target: Target) -> Func:
             return _kernel(s)
         return map_stmt(s, host, _keep)
 
-    if not target.is_gpu:
+    if not target.is_gpu or func.attrs.get("simt"):  # threads of a kernel meet where its author says
         return func
     return func.with_body(host(func.body))
 

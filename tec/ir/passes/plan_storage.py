@@ -28,7 +28,9 @@ _SMALL_BYTES = 4096  # of an array on a CPU's stack, which costs nothing where i
 
 def plan_storage(func: Func, target: Target) -> Func:
     """The function with its storage planned; see the module."""
-    return func.with_body(_region(func.body, target, in_kernel=False))
+    # Threads of a kernel that a user wrote meet only where its author says, who knows of no sharing.
+    shares = not func.attrs.get("simt")
+    return func.with_body(_region(func.body, target, False, shares))
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ def _keep(e: E.Expr) -> E.Expr:
     return e
 
 
-def _region(body: S.Stmt, target: Target, in_kernel: bool) -> S.Stmt:
+def _region(body: S.Stmt, target: Target, in_kernel: bool, shares: bool) -> S.Stmt:
     """Plan one region; regions inside of it come first."""
 
     def inner(s: S.Stmt) -> S.Stmt:
@@ -67,12 +69,13 @@ def _region(body: S.Stmt, target: Target, in_kernel: bool) -> S.Stmt:
                 assert isinstance(x, S.For)
                 nest.append(x)
                 x = x.body
-            out = _region(x, target, in_kernel=True)
+            out = _region(x, target, True, shares)
             for f in reversed(nest):
                 out = S.For(f.var, f.min, f.extent, out, f.kind, f.thread, f.annotations)
             return out
         if isinstance(s, S.For) and s.kind == S.ForKind.PARALLEL:
-            return S.For(s.var, s.min, s.extent, _region(s.body, target, in_kernel), s.kind, s.thread, s.annotations)
+            inside = _region(s.body, target, in_kernel, shares)
+            return S.For(s.var, s.min, s.extent, inside, s.kind, s.thread, s.annotations)
         return map_stmt(s, inner, _keep)
 
     body = inner(body)
@@ -87,7 +90,7 @@ def _region(body: S.Stmt, target: Target, in_kernel: bool) -> S.Stmt:
     used = [life for life in scan.lives.values() if life.last >= 0]
     total = sum(_bytes(x.alloc.buffer) or 0 for x in used)
     crowded = in_kernel and total > target.lds_bytes
-    swap = _share(used, not in_kernel or crowded)
+    swap = _share(used, not in_kernel or crowded) if shares else {}
     moved: dict[int, Buffer] = {id(x.alloc.buffer): swap.get(id(x.alloc.buffer), x.alloc.buffer) for x in used}
     body = _without_allocs(body, set(scan.lives), moved)
     placed: dict[int, Buffer] = {}

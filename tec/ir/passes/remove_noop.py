@@ -44,7 +44,7 @@ def _stmt(s: S.Stmt) -> S.Stmt:
             return S.NOP
         case S.LetStmt():
             if _is_noop(out.body):
-                return S.Evaluate(out.value) if is_kept(out.value) else S.NOP
+                return S.Evaluate(out.value, out.loc) if is_kept(out.value) else S.NOP
         case S.Alloc():
             if _is_noop(out.body):
                 return S.NOP
@@ -61,9 +61,9 @@ def _branch(s: S.IfThenElse) -> S.Stmt:
     orelse = None if s.orelse is not None and _is_noop(s.orelse) else s.orelse
     if _is_noop(s.then):
         if orelse is None:
-            return S.Evaluate(s.cond) if is_kept(s.cond) else S.NOP
-        return S.IfThenElse(E.Not(s.cond), orelse)
-    return s if orelse is s.orelse else S.IfThenElse(s.cond, s.then, orelse)
+            return S.Evaluate(s.cond, s.loc) if is_kept(s.cond) else S.NOP
+        return S.IfThenElse(E.Not(s.cond), orelse, None, s.loc)
+    return s if orelse is s.orelse else S.IfThenElse(s.cond, s.then, orelse, s.loc)
 
 
 def _stores_itself(s: S.BufferStore) -> bool:

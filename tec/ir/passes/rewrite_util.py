@@ -120,7 +120,7 @@ class Cloner:
         if isinstance(s, S.LetStmt):
             value = self.expr(s.value)
             var = self.bind(s.var)
-            return S.LetStmt(var, value, self.stmt(s.body))
+            return S.LetStmt(var, value, self.stmt(s.body), s.loc)
         if isinstance(s, S.Alloc) and self.fresh:
             old = s.buffer
             shape = tuple([self.expr(x) for x in old.shape])

@@ -14,7 +14,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import Buffer
-from ..effects import is_kept
+from ..effects import is_kept, lasting
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import map_expr, map_stmt, walk_exprs
@@ -72,15 +72,15 @@ class _Walk:
             if cond.value:
                 return self.stmt(s.then)
             return self.stmt(s.orelse) if s.orelse is not None else S.NOP
-        with self.ana.constraint(cond):
+        with self.ana.constraint(lasting(cond, s.then)):
             then = self.stmt(s.then)
         orelse = s.orelse
         if orelse is not None:
-            with self.ana.constraint(E.Not(cond)):
+            with self.ana.constraint(lasting(E.Not(cond), orelse)):
                 orelse = self.stmt(orelse)
         if cond is s.cond and then is s.then and orelse is s.orelse:
             return s
-        return S.IfThenElse(cond, then, orelse)
+        return S.IfThenElse(cond, then, orelse, s.loc)
 
     def let(self, s: S.LetStmt) -> S.Stmt:
         value = self.expr(s.value)
@@ -89,7 +89,7 @@ class _Walk:
             body = self.stmt(s.body)
         if isinstance(value, (E.Var, E.IntImm, E.FloatImm)):
             return body  # the binding replaced every use
-        return s if value is s.value and body is s.body else S.LetStmt(s.var, value, body)
+        return s if value is s.value and body is s.body else S.LetStmt(s.var, value, body, s.loc)
 
     def check(self, s: S.Assert) -> S.Stmt:
         cond = self.expr(s.cond)
@@ -101,10 +101,10 @@ class _Walk:
         """What an assertion says holds for the statements after it."""
         out: list[S.Stmt] = []
         with self.ana.scope():
-            for x in s.stmts:
+            for k, x in enumerate(s.stmts):
                 out.append(self.stmt(x))
                 if isinstance(x, S.Assert):
-                    self.ana.add_constraint(x.cond)
+                    self.ana.add_constraint(lasting(x.cond, S.Seq(s.stmts[k + 1 :])))
         return s if all(a is b for a, b in zip(out, s.stmts)) else S.seq(*out)
 
 

@@ -623,3 +623,25 @@ def f(A: Buffer((8,), "float32"), I: Buffer((8,), "int32"), O: Buffer((8,), "flo
         O[j] = P[I[j] % 8]
 """)
     check_same(func, apply(func, CPU, *ALL))
+
+
+def test_a_fact_about_memory_ends_with_a_store() -> None:
+    """What a condition read from memory is not known of it any more once the branch has written there."""
+    func, out = lowered(
+        """
+def f(A: Buffer((8,), "int32"), C: Buffer((8,), "int32")):
+    for i in range(8):
+        x = alloc((1,), "int32", scope="local")
+        x[0] = A[i]
+        if x[0] > 0:
+            x[0] = x[0] - 3
+            if x[0] > 0:
+                C[i] = 7
+            else:
+                C[i] = 9
+        else:
+            C[i] = 8
+"""
+    )
+    assert count(out, S.IfThenElse) == 2
+    check_same(func, out)

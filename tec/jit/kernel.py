@@ -1,0 +1,327 @@
+"""`@tec.kernel`: a function that is compiled when it is launched, for the types of its arguments.
+
+@tec.kernel
+def saxpy(x, y, a, n):
+    i = tec.grid_idx(1)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+saxpy[(n + 255) // 256, 256](x, y, 2.0, n)   # a grid of blocks
+saxpy.launch(n)(x, y, 2.0, n)                # n threads, in blocks of tec's choice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, KernelError
+from ..kernels.source import Source, parameters, source_of
+from ..kernels.translate import Argument, Launch
+from ..locks import fork_safe_lock
+from ..runtime import device as devices
+from ..runtime.arguments import OverlapError
+from ..runtime.device import Device
+from ..runtime.ndarray import NDArray, from_dlpack, from_numpy
+from ..runtime.stream import Stream
+from ..target import Target
+from . import messages
+from .reflection import Reflection
+from .specialise import Compiled, argument_type, specialise, target_of
+
+_MAX_SIGNATURES = 1024  # that a launch keeps; a program with more begins anew
+_MAX_LAUNCHES = 1024
+
+
+def kernel(function: Any = None) -> Any:
+    """Make a kernel of a Python function over scalars and arrays: one thread's program. See docs/kernels.md for the language.
+
+    The function is compiled at its first launch with given types, for the device that its arrays are on; NumPy arrays are on the CPU.
+    Raises KernelError where it says what kernels cannot, with the line and what to write instead.
+    """
+    if function is None:
+        return kernel
+    return Kernel(function)
+
+
+class Kernel(Reflection):
+    """A kernel: `k[grid, block](*arguments)`, `k[grid, block, stream, shared_bytes](...)`, `k.launch(n)(...)`."""
+
+    def __init__(self, function: Any):
+        function = getattr(function, "__tec_kernel__", function)
+        if not isinstance(function, FunctionType):
+            raise KernelError(f"@tec.kernel above {function!r}, no Python function", hint="put it above a def")
+        self.__tec_kernel__: FunctionType = function
+        self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
+        self._source: Source | None = None
+        self._compiled: dict[Any, Compiled] = {}
+        self._launches: dict[Any, Launcher] = {}
+        self._lock = fork_safe_lock()
+
+    def __repr__(self) -> str:
+        code = self.__tec_kernel__.__code__
+        return f"<tec.kernel {self.__name__} at {code.co_filename}:{code.co_firstlineno}>"
+
+    @property
+    def py_func(self) -> FunctionType:
+        """The Python function."""
+        return self.__tec_kernel__
+
+    @property
+    def source(self) -> Source:
+        """Its syntax tree, read when it is first asked for."""
+        if self._source is None:
+            self._source = source_of(self.__tec_kernel__)
+        return self._source
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        raise KernelError(
+            f"{self.__name__} is a kernel, and is called like a function",
+            hint=f"{self.__name__}[grid, block](...), or {self.__name__}.launch(n)(...)",
+        )
+
+    def __getitem__(self, config: Any) -> Launcher:
+        try:
+            found = self._launches.get(config)
+        except TypeError:
+            found = None
+        if found is None:
+            found = Launcher(self, *_configuration(self.__name__, config))
+            if len(self._launches) >= _MAX_LAUNCHES:
+                self._launches.clear()
+            try:
+                self._launches[config] = found
+            except TypeError:
+                return found  # extents in a list
+        return found
+
+    def launch(self, *extents: Any, block: Any = None, stream: Stream | None = None) -> Launcher:
+        """A launch of as many threads as the product of `extents` (`n`, or `(m, n)`), in blocks that tec chooses by how many fit a
+        unit at once; `tec.grid_idx` gives a thread's indices in the order of the extents. Threads beyond them do nothing.
+        `block`: threads a block along each extent, where they are to be given. Raises KernelError."""
+        key = ("launch", extents, block, stream)
+        try:
+            found = self._launches.get(key)
+        except TypeError:
+            found = None
+        if found is None:
+            from .ndrange import Ranged
+
+            found = Ranged(self, extents, block, stream)
+            if len(self._launches) >= _MAX_LAUNCHES:
+                self._launches.clear()
+            try:
+                self._launches[key] = found
+            except TypeError:
+                return found
+        return found
+
+    def compiled(self, arguments: Sequence[Argument], launch: Launch, target: Target, alias: bool = False) -> Compiled:
+        """The code for given types, from the first time on."""
+        key = (tuple(arguments), launch, target.text, alias)
+        found = self._compiled.get(key)
+        if found is None:
+            with self._lock:
+                found = self._compiled.get(key)
+                if found is None:
+                    found = self._compiled[key] = specialise(self.source, arguments, launch, target, alias)
+        return found
+
+    def forget(self) -> None:
+        """Drop what was compiled: a constant from outside has changed."""
+        self._compiled.clear()
+        for launcher in self._launches.values():
+            launcher.known.clear()
+
+
+class Launcher:
+    """A kernel with the shape of a launch; a call launches it."""
+
+    def __init__(self, kernel: Kernel, launch: Launch, grid: tuple[int, int, int], stream: Stream | None):
+        self.kernel = kernel
+        self.shape = launch
+        self.grid = grid
+        self.stream = stream
+        self.sizes: tuple[int, ...] = grid[: launch.grid_ndim]
+        self.known: dict[Any, Compiled] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self.kernel.__name__}[{self.grid}, {self.shape.block}]>"
+
+    def __call__(self, *args: Any) -> None:
+        """Launch the kernel on its arguments' device; arrays are written in place. Asynchronous on a GPU, unless it prints or asserts."""
+        given: Sequence[Any] = args
+        try:
+            key = tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in args])
+        except _Foreign:
+            given = [_taken(a) for a in args]
+            key = tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in given])
+        compiled = self.known.get(key)
+        if compiled is None or not _fresh(compiled):
+            compiled = self._prepare(key, given, compiled is not None)
+        if compiled.constants:
+            given = [a for k, a in enumerate(given) if k not in compiled.constants]
+        self._run(compiled, given)
+
+    def _prepare(self, key: Any, args: Sequence[Any], stale: bool) -> Compiled:
+        if stale:
+            self.kernel.forget()
+        types = self.types(args)
+        device = device_of(self.kernel.__name__, args)
+        target = target_of(device)
+        launch = self.choose(types, target)
+        compiled = self.kernel.compiled(types, launch, target)
+        if not _fresh(compiled):
+            self.kernel.forget()
+            compiled = self.kernel.compiled(types, launch, target)
+        if len(self.known) >= _MAX_SIGNATURES:
+            self.known.clear()
+        self.known[key] = compiled
+        return compiled
+
+    def types(self, args: Sequence[Any]) -> list[Argument]:
+        """The arguments' types. Raises KernelError for another number of them."""
+        names = parameters(self.kernel.source)
+        if len(args) != len(names):
+            raise KernelError(
+                f"{self.kernel.__name__}({', '.join(names)}) takes {len(names)} argument{'s' * (len(names) != 1)}, {len(args)} given"
+            )
+        return [argument_type(a, n) for a, n in zip(args, names)]
+
+    def choose(self, types: Sequence[Argument], target: Target) -> Launch:
+        """The shape of the launch, as code is made for it."""
+        return self.shape
+
+    def grid_for(self, compiled: Compiled) -> tuple[int, int, int]:
+        """The blocks of the grid."""
+        return self.grid
+
+    def _run(self, compiled: Compiled, args: Sequence[Any]) -> None:
+        if 0 in self.sizes:
+            return
+        if self.stream is not None:
+            with self.stream:
+                self._launch(compiled, args)
+        else:
+            self._launch(compiled, args)
+
+    def _launch(self, compiled: Compiled, args: Sequence[Any]) -> None:
+        if compiled.places:
+            device = device_of("", args) or devices.as_device(_device_text(compiled.target))
+            buffer = messages.buffer_for(device)
+            self._call(compiled, (*args, *self.sizes, buffer))
+            messages.collect(buffer, compiled, self.grid_for(compiled), self.kernel.__name__)
+        else:
+            self._call(compiled, (*args, *self.sizes))
+
+    def _call(self, compiled: Compiled, args: Sequence[Any]) -> None:
+        try:
+            compiled.call(*args)
+        except OverlapError:
+            # Arrays that share memory: code that knows of it. Which do is no part of a type, so it is found out each time.
+            types = [argument_type(a, "") for a in args[: len(args) - len(self.sizes) - bool(compiled.places)]]
+            for k in compiled.constants:
+                types.insert(k, Argument("constant", value=None))
+            self._aliased(compiled, types).call(*args)
+
+    def _aliased(self, compiled: Compiled, types: list[Argument]) -> Compiled:
+        return self.kernel.compiled(types, compiled.launch, compiled.target, alias=True)
+
+
+class _Foreign(Exception):
+    """Internal: an argument that is to be made an NDArray first."""
+
+
+def _scalar_key(a: Any) -> Any:
+    kind = type(a)
+    if kind is int:
+        return int if -0x80000000 <= a < 0x80000000 else ("wide", -0x8000000000000000 <= a < 0x8000000000000000)
+    if kind is float or kind is bool:
+        return kind
+    if isinstance(a, np.generic):
+        return kind
+    if a is None or kind is tuple:
+        return a
+    raise _Foreign
+
+
+def _taken(a: Any) -> Any:
+    """An argument as the runtime takes it."""
+    if isinstance(a, np.ndarray):
+        return from_numpy(a)
+    if isinstance(a, NDArray) or not hasattr(a, "__dlpack__"):
+        return a if isinstance(a, NDArray) else _checked(a)
+    return from_dlpack(a)
+
+
+def _checked(a: Any) -> Any:
+    try:
+        _scalar_key(a)
+    except _Foreign:
+        argument_type(a, "given")
+    return a
+
+
+def device_of(name: str, args: Sequence[Any]) -> Device | None:
+    """The device of the arrays among the arguments; None where there are none. Raises KernelError for two."""
+    found: Device | None = None
+    for a in args:
+        if type(a) is NDArray:
+            if found is not None and a.device is not found:
+                raise KernelError(
+                    f"{name}: arrays on {found} and on {a.device}",
+                    hint="tec.nd.array(x, dev) puts an array on a device; NumPy's are on the CPU",
+                )
+            found = a.device
+    return found
+
+
+def _device_text(target: Target) -> str:
+    return "cpu" if not target.is_gpu else f"{target.kind}:0"
+
+
+def _fresh(compiled: Compiled) -> bool:
+    """Whether what the kernel took from outside is what it was."""
+    for source, name, value in compiled.taken:
+        if source.lookup(name) is not value:
+            return False
+    return True
+
+
+def _configuration(name: str, config: Any) -> tuple[Launch, tuple[int, int, int], Stream | None]:
+    """(launch, grid, stream) of what stands in brackets. Raises KernelError."""
+    if not isinstance(config, tuple) or not 2 <= len(config) <= 4:
+        raise KernelError(
+            f"{name}[{config!r}]", hint=f"{name}[grid, block](...), or {name}[grid, block, stream, shared_bytes](...)"
+        )
+    grid, ndim = extents(name, "the grid", config[0], least=0)
+    block, _ = extents(name, "the block", config[1])
+    stream = config[2] if len(config) > 2 else None
+    if stream is not None and not isinstance(stream, Stream):
+        raise KernelError(
+            f"{name}: {stream!r} in the stream's place", hint="dev.stream() gives one; None is the device's own"
+        )
+    shared = config[3] if len(config) > 3 else 0
+    if isinstance(shared, bool) or not isinstance(shared, (int, np.integer)) or shared < 0:
+        raise KernelError(f"{name}: {shared!r} bytes of shared memory")
+    return Launch(block, ndim, 0, int(shared)), grid, stream
+
+
+def extents(name: str, what: str, given: Any, least: int = 1) -> tuple[tuple[int, int, int], int]:
+    """Three numbers of what may be one to three, and how many there are."""
+    parts = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if not 1 <= len(parts) <= 3:
+        raise KernelError(f"{name}: {what} has {len(parts)} dimensions", hint="one to three")
+    for p in parts:
+        if isinstance(p, (bool, float)) or not hasattr(p, "__index__"):
+            raise KernelError(f"{name}: {what} is {given!r}", hint="whole numbers: (n + 255) // 256")
+        if p < least or p >= 2**31:
+            raise KernelError(f"{name}: {what} is {given!r}")
+    x, y, z = (*[int(p) for p in parts], 1, 1)[:3]
+    return (x, y, z), len(parts)
+
+
+__all__ = ["ArgumentError", "Kernel", "Launcher", "extents", "kernel"]

@@ -1,0 +1,130 @@
+"""A kernel for given types of arguments: which they are, code for them, and what of it is kept.
+
+What the code depends on is an `Argument` for each argument, the block, how many dimensions the grid has, the bytes of shared memory
+that the launch gives, and the target: sizes, strides' values, the grid and scalars come at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..driver import Building
+from ..errors import ArgumentError, KernelError
+from ..ir.dtype import normalize_dtype
+from ..ir.func import Func
+from ..kernels.output import Place
+from ..kernels.source import Source
+from ..kernels.translate import Argument, Launch, translate
+from ..runtime.device import Device
+from ..runtime.ndarray import NDArray, from_numpy
+from ..target import Target, as_target
+
+_VECTOR_BYTES = 16  # an address aligned to as much is part of the type: more no access asks for
+
+
+@dataclass
+class Compiled:
+    """A kernel compiled for one specialisation. `call` takes the arrays and scalars, the sizes of the launch, the messages' buffer."""
+
+    func: Func
+    module: Any
+    places: tuple[Place, ...]
+    taken: tuple[tuple[Source, str, Any], ...]
+    launch: Launch
+    target: Target
+    constants: tuple[int, ...] = ()  # positions of arguments that are no parameters
+    call: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.call = self.module[self.func.name]
+
+
+def argument_type(a: Any, name: str) -> Argument:
+    """The type of an argument: an array's, a number's, or a description such as "float32[:, :]" or "int32"."""
+    if isinstance(a, Argument):
+        return a
+    if isinstance(a, np.ndarray):
+        a = from_numpy(a)
+    if isinstance(a, NDArray):
+        aligned = min(a.layout[5], _VECTOR_BYTES) if a.size else _VECTOR_BYTES
+        return Argument("array", a.dtype, a.ndim, a.is_contiguous, aligned)
+    if isinstance(a, (bool, np.bool_)):
+        return Argument("scalar", "bool")
+    if isinstance(a, np.generic):
+        return Argument("scalar", normalize_dtype(a.dtype))
+    if isinstance(a, int):
+        if -(2**31) <= a < 2**31:
+            return Argument("scalar", "int32")
+        if not -(2**63) <= a < 2**64:
+            raise KernelError(f"the argument {name} is {a}, which no integer type holds")
+        return Argument("scalar", "int64" if a < 2**63 else "uint64")
+    if isinstance(a, float):
+        return Argument("weak")
+    if isinstance(a, str):
+        return described(a, name)
+    if isinstance(a, type) and issubclass(a, np.generic):
+        return Argument("scalar", normalize_dtype(a))
+    if a is None or isinstance(a, tuple):
+        return Argument("constant", value=a)
+    hint = "pass NumPy arrays, tec.nd arrays, numbers, and tuples of constants"
+    if isinstance(a, list):
+        hint = "pass np.array(x), or a tuple where it is constant"
+    raise KernelError(f"the argument {name} is a {type(a).__name__}", hint=hint)
+
+
+def described(text: str, name: str) -> Argument:
+    """The type that a text stands for: "float32", "float32[:]", "int64[:, :]", "float" for a Python float."""
+    head, bracket, dims = text.replace(" ", "").partition("[")
+    if text == "float":
+        return Argument("weak")
+    try:
+        dtype = normalize_dtype(head)
+    except ArgumentError:
+        raise
+    if not bracket:
+        return Argument("scalar", dtype)
+    if not dims.endswith("]") or set(dims[:-1]) - {":", ","}:
+        raise KernelError(f"{text!r} for the argument {name}", hint='"float32[:]", "float32[:, :]", "int32", "float"')
+    return Argument("array", dtype, dims.count(":"), True, _VECTOR_BYTES)
+
+
+def target_of(device: Device | None) -> Target:
+    """What to compile for: the device's own chip, in the words of the current target where that is for it."""
+    current = as_target(None)
+    if device is None:
+        return current
+    kind = {"cpu": "llvm"}.get(device.kind, device.kind)
+    if kind == "llvm":
+        return current if not current.is_gpu else Target("llvm")
+    chip = device.arch.split(":")[0]
+    if current.kind == kind and current.mcpu == chip:
+        return current
+    return Target(f"rocm -mcpu={chip}" if kind == "rocm" else f"cuda -arch={chip}")
+
+
+def check_launch(name: str, launch: Launch, target: Target) -> None:
+    """Raise KernelError for a block that the target has not."""
+    x, y, z = launch.block
+    most = target.max_threads if target.is_gpu else 1024
+    if x * y * z > most:
+        raise KernelError(f"{name}: a block of {x} x {y} x {z} = {x * y * z} threads, and {target} allows {most}")
+    if launch.shared_bytes > target.lds_bytes and target.is_gpu:
+        raise KernelError(f"{name}: {launch.shared_bytes} bytes of shared memory, and {target} has {target.lds_bytes}")
+
+
+def specialise(
+    source: Source, arguments: Sequence[Argument], launch: Launch, target: Target, alias: bool = False
+) -> Compiled:
+    """Compile. Raises KernelError, LoweringError, CodegenError."""
+    check_launch(source.name, launch, target)
+    t = translate(source, arguments, launch, target, alias)
+    with target:
+        building = Building(target)
+        building.add(t.func)
+        module = building.finish()
+    fixed = tuple(k for k, a in enumerate(arguments) if a.kind == "constant")
+    return Compiled(t.func, module, t.places, t.taken, launch, target, fixed)

@@ -1,0 +1,486 @@
+"""Expressions of a kernel: operators, comparisons, conditions that stop early, elements of arrays, names and attributes.
+
+What is known at compile time is computed by Python itself; the rest goes through `tec.ir.build`, whose errors get the user's line.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..errors import ExprError, KernelError
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.dtype import dtype_info
+from .frames import SECRET, State, may_fault
+from .language import Index3
+from .source import MISSING
+from .values import Array, Weak, describe, is_number, is_scalar, level, merge, settle, type_of
+
+_OPERATORS: dict[type, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], E.Expr], str]] = {
+    ast.Add: (operator.add, B.add, "+"), ast.Sub: (operator.sub, B.sub, "-"), ast.Mult: (operator.mul, B.mul, "*"),
+    ast.Div: (operator.truediv, B.truediv, "/"), ast.FloorDiv: (operator.floordiv, B.floordiv, "//"),
+    ast.Mod: (operator.mod, B.floormod, "%"), ast.Pow: (operator.pow, B.power, "**"),
+    ast.LShift: (operator.lshift, B.left_shift, "<<"), ast.RShift: (operator.rshift, B.right_shift, ">>"),
+    ast.BitAnd: (operator.and_, B.bitwise_and, "&"), ast.BitOr: (operator.or_, B.bitwise_or, "|"),
+    ast.BitXor: (operator.xor, B.bitwise_xor, "^"),
+}  # fmt: skip
+_COMPARISONS: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Lt: ("lt", operator.lt), ast.LtE: ("le", operator.le), ast.Gt: ("gt", operator.gt), ast.GtE: ("ge", operator.ge),
+    ast.Eq: ("eq", operator.eq), ast.NotEq: ("ne", operator.ne),
+}  # fmt: skip
+_REFUSED: dict[type, tuple[str, str]] = {
+    ast.List: ("a list", "use a tuple for what is known at compile time, tec.local((n,), dtype) for storage"),
+    ast.Dict: ("a dict", "use arrays, or constants from outside"),
+    ast.Set: ("a set", "use arrays"),
+    ast.ListComp: ("a comprehension", "write a loop"),
+    ast.SetComp: ("a comprehension", "write a loop"),
+    ast.DictComp: ("a comprehension", "write a loop"),
+    ast.GeneratorExp: ("a generator", "write a loop"),
+    ast.Lambda: ("a lambda inside of a kernel", "define a function outside of the kernel and call it"),
+    ast.JoinedStr: ("text", "text is for print() and the messages of assert"),
+    ast.Await: ("await", "kernels have no coroutines"),
+    ast.Yield: ("yield", "kernels return nothing: write to an array"),
+    ast.YieldFrom: ("yield", "kernels return nothing: write to an array"),
+    ast.NamedExpr: (":=", "assign in a statement of its own"),
+    ast.Starred: ("a starred value", "name each element"),
+}
+
+
+class Expressions(State):
+    """Handlers for expressions; calls are `Calls`', which a subclass brings."""
+
+    output: Any  # records of print and assert
+
+    def expr(self, node: ast.expr) -> Any:
+        """The value of an expression; see `tec.kernels.values`."""
+        outer, self.node = self.node, node
+        handler = _HANDLERS.get(type(node))
+        try:
+            if handler is None:
+                what, hint = _REFUSED.get(type(node), (type(node).__name__, ""))
+                raise self.error(f"{what} is not in the language of kernels", hint=hint or None)
+            return handler(self, node)
+        except KernelError:
+            raise
+        except ExprError as e:
+            raise self.error(e.message, hint=e.hint, node=node) from None
+        finally:
+            self.node = outer
+
+    def number(self, v: Any, what: str) -> Any:
+        """`v`, if it is a number. Raises KernelError, which calls it `what`, otherwise."""
+        if is_scalar(v):
+            return v
+        hint = f"take an element of it: {v.name}[i]" if isinstance(v, Array) else None
+        raise self.error(f"{what} is {describe(v)}, a number is wanted", hint=hint)
+
+    def as_type(self, v: Any, dtype: str, node: ast.AST) -> E.Expr:
+        """A number as a dtype."""
+        try:
+            if isinstance(v, Weak):
+                return B.cast(dtype, v.expr)
+            return B.cast(dtype, B.convert(v, dtype))
+        except ExprError as e:
+            raise self.error(e.message, hint=e.hint, node=node) from None
+
+    # ---- leaves
+
+    def constant(self, node: ast.Constant) -> Any:
+        if isinstance(node.value, (complex, bytes)) or node.value is Ellipsis:
+            raise self.error(f"{node.value!r} is not in the language of kernels")
+        return node.value
+
+    def name(self, node: ast.Name) -> Any:
+        frame = self.frame
+        if node.id in frame.names or (*frame.key, node.id) in self.known.slots or node.id in frame.assigns():
+            return self.read(node.id, node)
+        v = frame.source.lookup(node.id)
+        if v is MISSING:
+            raise self.error(f"the name {node.id} stands for nothing here")
+        frame.source.taken[node.id] = v
+        return self.outside(v, node.id)
+
+    def outside(self, v: Any, name: str) -> Any:
+        """A Python object from outside of the kernel, as a value."""
+        if isinstance(v, np.ndarray) or type(v).__name__ == "NDArray":
+            raise self.error(
+                f"{name} is an array from outside of the kernel", hint=f"make {name} a parameter and pass it"
+            )
+        if isinstance(v, (list, dict, set)):
+            raise self.error(
+                f"{name} is a {type(v).__name__}, which may change while the kernel stays",
+                hint="use a tuple for constants, or an array that is an argument",
+            )
+        if isinstance(v, tuple):
+            return tuple(self.outside(x, name) for x in v)
+        return v
+
+    def tuple_(self, node: ast.Tuple) -> Any:
+        return tuple(self.ordered(*[lambda n=n: self.expr(n) for n in node.elts]))
+
+    def attribute(self, node: ast.Attribute) -> Any:
+        v = self.expr(node.value)
+        if isinstance(v, Index3):
+            if node.attr not in "xyz":
+                raise self.error(f"{v}.{node.attr}", hint=f"{v}.x, .y and .z")
+            return self.launch_number(v, node.attr)
+        if isinstance(v, Array):
+            return self._array_attribute(v, node.attr)
+        if is_scalar(v):
+            if node.attr == "dtype":
+                return settle(v).dtype
+            if node.attr == "astype":
+                return AsType(v)
+            raise self.error(
+                f"a number has no attribute {node.attr} here", hint="x.astype(dtype) and x.dtype are there"
+            )
+        if isinstance(v, tuple) or v is None:
+            raise self.error(f"{describe(v)} has no attribute {node.attr} here")
+        found = getattr(v, node.attr, MISSING)
+        if found is MISSING:
+            name = v.__name__ if isinstance(v, ModuleType) else describe(v)
+            raise self.error(f"{name} has no {node.attr}")
+        return self.outside(found, f"{ast.unparse(node)}")
+
+    def _array_attribute(self, a: Array, name: str) -> Any:
+        if name == "shape":
+            return tuple(_plain(d) for d in a.buffer.shape)
+        if name == "ndim":
+            return len(a.buffer.shape)
+        if name == "dtype":
+            return a.buffer.dtype
+        if name == "size":
+            total: Any = 1
+            for d in a.buffer.shape:
+                total = B.mul(total, d)
+            return _plain(B.convert(total))
+        raise self.error(f"an array has no {name} in a kernel", hint="there are shape, ndim, size, dtype and elements")
+
+    # ---- elements
+
+    def subscript(self, node: ast.Subscript) -> Any:
+        v, index = self.ordered(lambda: self.expr(node.value), lambda: self.expr(node.slice))
+        if isinstance(v, tuple):
+            if not isinstance(index, (int, np.integer)):
+                raise self.error("a tuple is indexed by what is known at run time", hint="use an array")
+            if not -len(v) <= index < len(v):
+                raise self.error(f"element {index} of a tuple of {len(v)}")
+            return v[int(index)]
+        if isinstance(v, E.Expr) and dtype_info(v.dtype).lanes > 1:
+            n = dtype_info(v.dtype).lanes
+            if not isinstance(index, (int, np.integer)) or not -n <= index < n:
+                raise self.error(
+                    f"lane {describe(index)} of a vector of {n}", hint=f"a lane is a constant from 0 to {n - 1}"
+                )
+            return E.Shuffle((v,), (int(index) % n,))
+        return self.element(v, index, node)
+
+    def slice_(self, node: ast.Slice) -> Any:
+        raise self.error(
+            "a slice", hint="a kernel takes single elements: write a loop, or tec.vload(array, index, lanes)"
+        )
+
+    def element(self, array: Any, index: Any, node: ast.AST) -> E.BufferLoad:
+        """The access `array[index]`."""
+        if not isinstance(array, Array):
+            raise self.error(f"{describe(array)} is indexed", hint="arrays and tuples have elements", node=node)
+        return E.BufferLoad(array.buffer, self.indices(array, index, node))
+
+    def indices(self, array: Array, index: Any, node: ast.AST) -> tuple[E.Expr, ...]:
+        b = array.buffer
+        given = index if isinstance(index, tuple) else (index,)
+        if len(given) != len(b.shape):
+            raise self.error(
+                f"{b.name} has {len(b.shape)} dimension{'s'[: len(b.shape) != 1]}, and {len(given)} "
+                f"ind{'ices' if len(given) != 1 else 'ex'} {'are' if len(given) != 1 else 'is'} given",
+                hint="a kernel takes single elements" if len(given) < len(b.shape) else None,
+                node=node,
+            )
+        out = []
+        for k, (i, n) in enumerate(zip(given, b.shape)):
+            i = self.number(i, f"index {k} of {b.name}")
+            e = settle(i)
+            if not dtype_info(e.dtype).is_int:
+                raise self.error(
+                    f"index {k} of {b.name} is {e.dtype}", hint="an index is a whole number: int(x)", node=node
+                )
+            if isinstance(e, E.IntImm) and e.value < 0:
+                e = B.add(n, e)
+                if isinstance(e, E.IntImm) and e.value < 0:
+                    raise self.error(f"index {i} of {b.name}, whose dimension {k} is {n}", node=node)
+            elif isinstance(e, E.IntImm) and isinstance(n, E.IntImm) and e.value >= n.value:
+                raise self.error(f"index {i} of {b.name}, whose dimension {k} is {n}", node=node)
+            if dtype_info(e.dtype).kind == "uint" or dtype_info(e.dtype).bits < 32:
+                e = B.cast("int64" if dtype_info(e.dtype).bits >= 32 else "int32", e)
+            out.append(e)
+        return tuple(out)
+
+    # ---- operators
+
+    def binary(self, node: ast.BinOp) -> Any:
+        a, b = self.ordered(lambda: self.expr(node.left), lambda: self.expr(node.right))
+        return self.operate(node.op, a, b, node)
+
+    def operate(self, op: ast.operator, a: Any, b: Any, node: ast.AST) -> Any:
+        """`a op b`."""
+        if type(op) not in _OPERATORS:
+            raise self.error("@ of values", hint="write the product as loops, or use tec.te", node=node)
+        plain, build, text = _OPERATORS[type(op)]
+        if isinstance(a, tuple) and isinstance(b, tuple) and isinstance(op, ast.Add):
+            return a + b
+        self.number(a, f"the left side of {text}")
+        self.number(b, f"the right side of {text}")
+        if is_number(a) and is_number(b):
+            return self.compute(plain, a, b)
+        (x, y), weak = level(a, b)
+        try:
+            if isinstance(op, ast.Pow):
+                return self._power(x, y, weak)
+            if weak and isinstance(op, ast.Div):
+                x, y = B.cast("float64", x), B.cast("float64", y)
+            out = build(x, y)
+        except ExprError as e:
+            hint = e.hint
+            if isinstance(op, ast.Div):
+                hint = "write // for a whole number, or make one side a float: np.float32(a) / b"
+            raise self.error(e.message, hint=hint, node=node) from None
+        return Weak(B.cast("float64", out)) if weak else out
+
+    def compute(self, f: Callable[..., Any], *args: Any) -> Any:
+        """What Python itself computes."""
+        try:
+            return f(*args)
+        except (ArithmeticError, TypeError, ValueError) as e:
+            raise self.error(f"{e}") from None
+
+    def _power(self, x: Any, y: Any, weak: bool) -> Any:
+        if isinstance(y, (int, np.integer)) and 0 <= y <= 64:
+            base = settle(x)
+            if not isinstance(base, (E.Var, E.IntImm)):
+                base = self.let("base", base)
+            out: E.Expr | None = None
+            square = base
+            n = int(y)
+            while n:
+                if n & 1:
+                    out = square if out is None else B.mul(out, square)
+                n >>= 1
+                if n:
+                    square = self.let("square", B.mul(square, square))
+            result = B.const(1, base.dtype) if out is None else out
+            return Weak(result) if weak else result
+        a, b = B.match(x, y)
+        if not dtype_info(a.dtype).is_float:
+            raise ExprError(f"{a.dtype} to a power that is not a constant", hint="make it a float: np.float32(x) ** y")
+        return Weak(B.power(a, b)) if weak else B.power(a, b)
+
+    def unary(self, node: ast.UnaryOp) -> Any:
+        if isinstance(node.op, ast.Not):
+            c = self.condition(node.operand)
+            return (not c) if isinstance(c, bool) else B.logical_not(c)
+        v = self.number(self.expr(node.operand), "the operand")
+        if isinstance(node.op, ast.USub):
+            return (
+                self.compute(operator.neg, v)
+                if is_number(v)
+                else Weak(B.neg(v.expr))
+                if isinstance(v, Weak)
+                else B.neg(v)
+            )
+        if isinstance(node.op, ast.UAdd):
+            return v
+        if isinstance(v, Weak):
+            raise self.error("~ of a float")
+        return self.compute(operator.invert, v) if is_number(v) else B.bitwise_not(v)
+
+    # ---- conditions
+
+    def compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) == 1:
+            return self._compare(
+                node.ops[0], *self.ordered(*[lambda n=n: self.expr(n) for n in (node.left, node.comparators[0])])
+            )
+        result: Any = True
+        values = self.ordered(*[lambda n=n: self.expr(n) for n in (node.left, *node.comparators)])
+        for op, a, b in zip(node.ops, values, values[1:]):
+            one = self._compare(op, a, b)
+            if one is False:
+                return False
+            result = one if result is True else result if one is True else B.logical_and(result, one)
+        return result
+
+    def _compare(self, op: ast.cmpop, a: Any, b: Any) -> Any:
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            if is_number(a) or isinstance(a, E.Expr):
+                if b is None:
+                    return isinstance(op, ast.IsNot)
+                raise self.error("numbers are compared by is", hint="write ==")
+            return (a is b) == isinstance(op, ast.Is)
+        if isinstance(op, (ast.In, ast.NotIn)):
+            if not isinstance(b, tuple):
+                raise self.error(f"in {describe(b)}", hint="in takes a tuple: x in (1, 2)")
+            parts = [self._compare(ast.Eq(), a, x) for x in b]
+            found: Any = any(p is True for p in parts) or B.any_of(*[p for p in parts if not isinstance(p, bool)])
+            if isinstance(found, E.IntImm):
+                found = bool(found.value)
+            if isinstance(op, ast.In):
+                return found
+            return (not found) if isinstance(found, bool) else B.logical_not(found)
+        how, plain = _COMPARISONS[type(op)]
+        if not (is_scalar(a) and is_scalar(b)):
+            if isinstance(a, (Array, E.Expr, Weak)) or isinstance(b, (Array, E.Expr, Weak)):
+                raise self.error(f"{describe(a)} is compared with {describe(b)}")
+            return bool(self.compute(plain, a, b))
+        if is_number(a) and is_number(b):
+            return bool(plain(a, b))
+        (x, y), _ = level(a, b)
+        out = B.compare(how, *self._exact(x, y))
+        return bool(out.value) if isinstance(out, E.IntImm) else out
+
+    def _exact(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """Operands of a comparison. A constant that the other side's type cannot hold is compared in a wider one."""
+        for c, e in ((x, y), (y, x)):
+            if isinstance(c, int) and not isinstance(c, bool) and isinstance(e, E.Expr) and dtype_info(e.dtype).is_int:
+                try:
+                    B.const(c, dtype_info(e.dtype).element)
+                except ExprError:
+                    wide = "int64" if dtype_info(e.dtype).bits < 64 else "float64"
+                    return (B.cast(wide, B.convert(x, wide)), B.cast(wide, B.convert(y, wide)))
+        return x, y
+
+    def condition(self, node: ast.expr) -> Any:
+        """An expression as a condition: a Python bool where it is known, else an expression of bool."""
+        outer, self.node = self.node, node
+        try:
+            return self.truth(self.expr(node))
+        finally:
+            self.node = outer
+
+    def truth(self, v: Any) -> Any:
+        if isinstance(v, E.IntImm):
+            return bool(v.value)
+        if isinstance(v, E.Expr):
+            if dtype_info(v.dtype).lanes > 1:
+                raise self.error(f"a vector ({v.dtype}) is a condition", hint="test its lanes: v[0] > 0 and v[1] > 0")
+            return v if v.dtype == "bool" else B.compare("ne", v, 0)
+        if isinstance(v, Weak):
+            return B.compare("ne", v.expr, 0.0)
+        if isinstance(v, Array):
+            raise self.error(f"{describe(v)} is a condition", hint="test its elements, or its size")
+        return bool(v)
+
+    def boolean(self, node: ast.BoolOp) -> Any:
+        """`and` and `or`: the right side is evaluated where the left one does not decide."""
+        is_and = isinstance(node.op, ast.And)
+        first = self.expr(node.values[0])
+        result = self.truth(first)
+        for n in node.values[1:]:
+            if isinstance(result, bool):
+                if result != is_and:
+                    return result
+                result = self.condition(n)
+                continue
+            result = self._short(is_and, result, n)
+        return result
+
+    def _short(self, is_and: bool, left: E.Expr, node: ast.expr) -> Any:
+        key = (*self.frame.key, f"{SECRET}either", id(node))
+        with self.branch() as items:
+            right = self.condition(node)
+            if items:
+                self.store(key, B.convert(right), node)
+        if isinstance(right, bool):
+            if right == is_and and not items:
+                return left
+            if not items:
+                return right
+        if not items:
+            if may_fault(right):
+                sides = (right, B.const(False)) if is_and else (B.const(True), right)
+                return B.if_then_else(left, *sides)
+            return B.logical_and(left, right) if is_and else B.logical_or(left, right)
+        self.store(key, left, node)
+        self.branch_on(self.load(key) if is_and else B.logical_not(self.load(key)), items, [], node)
+        self.effects_so_far += 1
+        return self.let("either", self.load(key))
+
+    def choice(self, node: ast.IfExp) -> Any:
+        test = self.condition(node.test)
+        if isinstance(test, bool):
+            return self.expr(node.body if test else node.orelse)
+        with self.branch() as yes:
+            a = self.expr(node.body)
+        with self.branch() as no:
+            b = self.expr(node.orelse)
+        if isinstance(a, tuple) or isinstance(b, tuple):
+            raise self.error("a choice between tuples", hint="choose each element, or use if")
+        self.number(a, "the value of a choice")
+        self.number(b, "the value of a choice")
+        if yes or no:
+            return self._chosen_by_statements(test, node)
+        t, u = type_of(a), type_of(b)
+        if merge(t, u) is None and "bool" in (t, u):
+            raise self.error(f"a choice between {describe(a)} and {describe(b)}", hint="give both one type")
+        if {t, u} <= {"int", "float"} and "float" in (t, u):
+            return Weak(
+                B.select(
+                    test,
+                    *[
+                        B.cast("float64", v.expr if isinstance(v, Weak) else B.const(float(v), "float64"))
+                        for v in (a, b)
+                    ],
+                )
+            )
+        (x, y), _ = level(a, b)
+        ex, ey = (v for v in B.match(x, y))
+        if may_fault(ex) or may_fault(ey):
+            return B.if_then_else(test, ex, ey)
+        return B.select(test, ex, ey)
+
+    def _chosen_by_statements(self, test: E.Expr, node: ast.IfExp) -> Any:
+        """A choice whose sides need statements: a variable that each side sets."""
+        key = (*self.frame.key, f"{SECRET}chosen", id(node))
+        with self.branch() as yes:
+            self.store(key, self.expr(node.body), node)
+        with self.branch() as no:
+            self.store(key, self.expr(node.orelse), node)
+        self.emit(S.IfThenElse(test, self.body(yes), self.body(no), self.where(node)))
+        self.effects_so_far += 1
+        return self.let("chosen", self.load(key))
+
+    def call(self, node: ast.Call) -> Any:
+        return self.called(node)
+
+    # ---- what subclasses bring
+
+    def called(self, node: ast.Call) -> Any:
+        raise NotImplementedError
+
+    def launch_number(self, index: Index3, axis: str) -> Any:
+        raise NotImplementedError
+
+
+class AsType:
+    """`x.astype`, before it is called."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def _plain(e: E.Expr) -> Any:
+    """A dimension: a Python int where it is constant."""
+    return e.value if isinstance(e, E.IntImm) else e
+
+
+_HANDLERS: dict[type, Any] = {
+    ast.Constant: Expressions.constant, ast.Name: Expressions.name, ast.Tuple: Expressions.tuple_, ast.Attribute: Expressions.attribute,
+    ast.Subscript: Expressions.subscript, ast.Slice: Expressions.slice_, ast.BinOp: Expressions.binary, ast.UnaryOp: Expressions.unary,
+    ast.Compare: Expressions.compare, ast.BoolOp: Expressions.boolean, ast.IfExp: Expressions.choice, ast.Call: Expressions.call,
+}  # fmt: skip

@@ -1,0 +1,269 @@
+"""What calls of functions mean: Python's builtins, functions of math, NumPy and te, types as conversions."""
+
+from __future__ import annotations
+
+import ast
+import math
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir.dtype import dtype_info, with_lanes
+from . import language
+from .expressions import AsType
+from .values import Array, Weak, as_dtype, describe, is_scalar, level, settle
+from .words import Words
+
+# Functions of math and NumPy -> operations of the IR, and how many numbers they take.
+_MATH = {
+    **dict.fromkeys(
+        "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split(), 1
+    ),
+    **dict.fromkeys("atan2 fmod copysign hypot pow".split(), 2), "fma": 3,
+}  # fmt: skip
+_OTHER_NAMES = {
+    "fabs": "abs", "absolute": "abs", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh",
+    "arccosh": "acosh", "arctanh": "atanh", "power": "pow", "float_power": "pow", "rint": "nearbyint",
+}  # fmt: skip
+_HINTS = {
+    "sum": "add them up in a loop", "sorted": "kernels sort by their own loops", "enumerate": "for i in range(len(a))",
+    "zip": "for i in range(len(a))", "map": "write a loop", "list": "use a tuple, or tec.local((n,), dtype)", "any": "write or",
+    "all": "write and", "input": "pass it as an argument", "open": "kernels reach no files", "isinstance": "types are known: ask a.dtype",
+    "str": "text is for print()", "reversed": "range(n - 1, -1, -1)",
+}  # fmt: skip
+
+
+class Functions(Words):
+    """Handlers for calls; helpers, which are inlined, are `Translator`'s."""
+
+    # ---- calls
+
+    def called(self, node: ast.Call) -> Any:
+        f = self.expr(node.func)
+        if f is print:
+            self.output.printed(self, node)
+            return None
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+            raise self.error("* and ** in a call", hint="name each argument")
+        n = len(node.args)
+        values = self.ordered(*[lambda x=x: self.expr(x) for x in (*node.args, *[k.value for k in node.keywords])])
+        args, named = values[:n], {str(k.arg): v for k, v in zip(node.keywords, values[n:])}
+        if isinstance(f, AsType):
+            return self._converted(self._dtype(args[0] if args else named.get("dtype"), "the dtype of astype"), f.value)
+        inner = getattr(f, "__tec_kernel__", None)
+        if isinstance(inner, FunctionType):
+            return self.inlined(inner, node, args, named)
+        try:
+            word = language.WORDS.get(f)
+        except TypeError:
+            word = None
+        if word is not None:
+            return self.word(word, node, args, named)
+        dtype = as_dtype(f) if isinstance(f, type) else None
+        if dtype is not None and len(args) == 1 and not named:
+            return (
+                self._converted(_number_type(f, args[0], dtype), args[0])
+                if not known(args)
+                else self.compute(f, args[0])
+            )
+        return self._function(f, node, args, named)
+
+    def _converted(self, dtype: str, v: Any) -> Any:
+        v = self.number(v, f"what becomes {dtype}")
+        return self.as_type(v, with_lanes(dtype, dtype_info(settle(v).dtype).lanes), self.here)
+
+    def _function(self, f: Any, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
+        builtin = _BUILTINS.get(f) if hashable(f) else None
+        if builtin is not None:
+            if named:
+                raise self.error(f"{f.__name__} with {', '.join(named)}= is not in the language of kernels")
+            return builtin(self, *args) if _takes(builtin, len(args)) else self._wrong_count(f, args)
+        module, name = getattr(f, "__module__", None) or "", getattr(f, "__name__", "")
+        if isinstance(f, np.ufunc) or module == "math" or module.startswith("numpy"):
+            if known((*args, *named.values())):
+                return self.compute(f, *args, **named) if named else self.compute(f, *args)
+            return self._math(module or "numpy", name, args)
+        if module.startswith("tec.te"):
+            return self._te(f, name, args, named)
+        if isinstance(f, FunctionType):
+            return self.inlined(f, node, args, named)
+        if isinstance(f, (BuiltinFunctionType, type)) and hashable(f):
+            hint = _HINTS.get(name)
+            raise self.error(f"{name}() is not in the language of kernels", hint=hint)
+        raise self.error(
+            f"{describe(f)} cannot be called in a kernel",
+            hint="kernels call plain Python functions, and those of tec and math",
+        )
+
+    def _wrong_count(self, f: Any, args: list[Any]) -> Any:
+        raise self.error(f"{f.__name__}() of {len(args)} argument{'s'[: len(args) != 1]}")
+
+    def _math(self, module: str, name: str, args: list[Any]) -> Any:
+        """A function of math or NumPy on numbers, some known at run time alone."""
+        op = _OTHER_NAMES.get(name, name)
+        values = [self.number(a, f"an argument of {name}") for a in args]
+        if op in ("maximum", "minimum", "fmax", "fmin") and len(values) == 2:
+            (x, y), weak = level(*values)
+            keeps_nan = op in ("maximum", "minimum") and dtype_info(B.match(x, y)[0].dtype).is_float
+            out = (
+                B.call("max_nan" if "ax" in op else "min_nan", *B.match(x, y))
+                if keeps_nan
+                else (B.maximum if "ax" in op else B.minimum)(x, y)
+            )
+            return Weak(out) if weak else out
+        if op == "abs" and len(values) == 1:
+            return Weak(B.absolute(values[0].expr)) if isinstance(values[0], Weak) else B.absolute(values[0])
+        parts, weak = level(*values)
+        if op in ("isnan", "isinf", "isfinite") and len(parts) == 1:
+            return B.call(op, self._real(parts[0]))
+        if op in ("floor", "ceil", "trunc", "nearbyint") and len(parts) == 1:
+            x = settle(parts[0])
+            if not dtype_info(x.dtype).is_float:
+                return x
+            out = B.call(op, x)
+            if module == "math":  # as Python's, a whole number
+                return B.cast(
+                    with_lanes("int64" if x.dtype == "float64" and not weak else "int32", dtype_info(x.dtype).lanes),
+                    out,
+                )
+            return Weak(out) if weak else out
+        if op == "log" and len(parts) == 2:
+            return self.operate(
+                ast.Div(), self._math(module, "log", [args[0]]), self._math(module, "log", [args[1]]), self.here
+            )
+        if op in ("degrees", "radians") and len(parts) == 1:
+            return self.operate(ast.Mult(), args[0], 180 / math.pi if op == "degrees" else math.pi / 180, self.here)
+        if op == "ldexp" and len(parts) == 2:
+            return B.call("ldexp", self._real(parts[0]), B.cast("int32", settle(parts[1])))
+        if _MATH.get(op) != len(parts):
+            raise self.error(
+                f"{module}.{name} of {len(parts)} is not in the language of kernels",
+                hint=f"there are {', '.join(_MATH)}",
+            )
+        reals = [self._real(p) for p in parts]
+        same = reals[0]
+        for r in reals[1:]:
+            same, _ = B.match(same, r)
+        out = B.call(op, *[B.cast(same.dtype, r) for r in reals])
+        return Weak(B.cast("float64", out)) if weak else out
+
+    def _real(self, v: Any) -> E.Expr:
+        e = settle(v)
+        info = dtype_info(e.dtype)
+        return e if info.is_float else B.cast(with_lanes("float32", info.lanes), e)
+
+    def _te(self, f: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
+        """A function of te on values."""
+        values = [*args, *named.values()]
+        numbers = [v for v in values if is_scalar(v)]
+        parts, weak = level(*numbers)
+        leveled = iter(parts)
+        settled = [next(leveled) if is_scalar(v) else v for v in values]
+        if any(isinstance(v, (Array, tuple)) for v in values) or type(f).__name__ != "function":
+            raise self.error(
+                f"tec.{name} of {', '.join(map(describe, values))} is not in the language of kernels",
+                hint="reductions are loops here; min(), max() and functions of numbers are there",
+            )
+        try:
+            out = f(*settled[: len(args)], **dict(zip(named, settled[len(args) :])))
+        except TypeError as e:
+            raise self.error(f"tec.{name}: {e}") from None
+        if not isinstance(out, E.Expr):
+            raise self.error(f"tec.{name} gives {describe(out)}, no number")
+        return Weak(out) if weak and out.dtype == "float64" else out
+
+    def inlined(self, f: FunctionType, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+def known(values: Any) -> bool:
+    """Whether all is known at compile time."""
+    return not any(isinstance(v, (E.Expr, Weak, Array)) or (isinstance(v, tuple) and not known(v)) for v in values)
+
+
+def hashable(v: Any) -> bool:
+    try:
+        hash(v)
+    except TypeError:
+        return False
+    return True
+
+
+def _number_type(f: Any, v: Any, dtype: str) -> str:
+    """int() of a float64 or of a wide integer is int64."""
+    if f is int and isinstance(v, E.Expr):
+        info = dtype_info(v.dtype)
+        if info.bits == 64 or (info.kind == "uint" and info.bits == 32):
+            return "int64"
+    return dtype
+
+
+def _takes(f: Any, n: int) -> bool:
+    code = f.__code__
+    most = 1 << 30 if code.co_flags & 4 else code.co_argcount - 1
+    return bool(code.co_argcount - 1 - len(f.__defaults__ or ()) <= n <= most)
+
+
+def _len(t: Functions, v: Any) -> Any:
+    if isinstance(v, Array):
+        d = v.buffer.shape[0]
+        return d.value if isinstance(d, E.IntImm) else d
+    if isinstance(v, (tuple, str)):
+        return len(v)
+    raise t.error(f"len() of {describe(v)}")
+
+
+def _extremum(name: str) -> Any:
+    def f(t: Functions, first: Any, *rest: Any) -> Any:
+        values = list(first) if isinstance(first, tuple) and not rest else [first, *rest]
+        for v in values:
+            t.number(v, f"an argument of {name}()")
+        if known(values):
+            return (min if name == "min" else max)(values)
+        parts, weak = level(*values)
+        out = parts[0]
+        for p in parts[1:]:
+            out = (B.minimum if name == "min" else B.maximum)(out, p)
+        return Weak(B.cast("float64", out)) if weak else out
+
+    return f
+
+
+def _abs(t: Functions, v: Any) -> Any:
+    if known((v,)):
+        return t.compute(abs, v)
+    return Weak(B.absolute(v.expr)) if isinstance(v, Weak) else B.absolute(t.number(v, "the argument of abs()"))
+
+
+def _round(t: Functions, v: Any) -> Any:
+    if known((v,)):
+        return t.compute(round, v)
+    e = settle(t.number(v, "the argument of round()"))
+    return (
+        e
+        if not dtype_info(e.dtype).is_float
+        else B.cast("int64" if e.dtype == "float64" else "int32", B.call("nearbyint", e))
+    )
+
+
+def _pow(t: Functions, a: Any, b: Any) -> Any:
+    return t.operate(ast.Pow(), a, b, t.here)
+
+
+def _divmod(t: Functions, a: Any, b: Any) -> Any:
+    a, b = t.held(a, "a"), t.held(b, "b")
+    return t.operate(ast.FloorDiv(), a, b, t.here), t.operate(ast.Mod(), a, b, t.here)
+
+
+def _tuple(t: Functions, v: Any) -> Any:
+    if not isinstance(v, tuple):
+        raise t.error(f"tuple() of {describe(v)}")
+    return v
+
+
+_BUILTINS: dict[Any, Any] = {
+    len: _len, min: _extremum("min"), max: _extremum("max"), abs: _abs, round: _round, pow: _pow, divmod: _divmod, tuple: _tuple,
+}  # fmt: skip

@@ -1,0 +1,119 @@
+"""A Python function as its syntax tree, with the lines of its file and what its free names stand for."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+from ..errors import KernelError, Loc
+
+MISSING = object()
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """A function: its definition with line numbers of the file, and the values of names that it does not assign."""
+
+    function: FunctionType
+    tree: ast.FunctionDef | ast.Lambda
+    file: str
+    taken: dict[str, Any] = field(default_factory=dict)  # names looked up outside, and what they were
+    own: frozenset[str] = frozenset()  # names that it binds itself
+
+    def __post_init__(self) -> None:
+        stored = (x for x in ast.walk(self.tree) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store))
+        self.own = frozenset(x.id for x in stored)
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def loc(self) -> Loc:
+        return Loc(self.file, self.tree.lineno)
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        if isinstance(self.tree, ast.Lambda):
+            return [ast.copy_location(ast.Return(self.tree.body), self.tree.body)]
+        return self.tree.body
+
+    def lookup(self, name: str) -> Any:
+        """What a free name stands for: a closure's cell, a global, a builtin; MISSING where there is none."""
+        f = self.function
+        if name in f.__code__.co_freevars and f.__closure__ is not None:
+            try:
+                return f.__closure__[f.__code__.co_freevars.index(name)].cell_contents
+            except ValueError:
+                return MISSING
+        if name in f.__globals__:
+            return f.__globals__[name]
+        return getattr(builtins, name, MISSING)
+
+
+def source_of(f: Any, what: str = "the kernel") -> Source:
+    """The source of a function. Raises KernelError where it is not at hand, or what stands there is no plain function."""
+    if not isinstance(f, FunctionType):
+        raise KernelError(f"{what} is {f!r}, no Python function", hint="@tec.kernel stands above a def")
+    where = Loc(f.__code__.co_filename, f.__code__.co_firstlineno)
+    if inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f):
+        raise KernelError(f"{f.__name__} is a generator or coroutine", where=where, hint="a kernel is a plain function")
+    try:
+        lines, first = inspect.getsourcelines(f)
+    except (OSError, TypeError):
+        raise KernelError(
+            f"the source of {f.__name__} is not at hand, and kernels are compiled from it",
+            where=where,
+            hint="write it in a file or a notebook cell; text run by exec() has no source",
+        ) from None
+    tree = _parse("".join(lines), f)
+    if tree is None:
+        raise KernelError(
+            f"the definition of {f.__name__} was not found in its source",
+            where=where,
+            hint="write it as a def of its own",
+        )
+    ast.increment_lineno(tree, max(first, 1) - 1)
+    if isinstance(tree, ast.FunctionDef):
+        _check_parameters(tree, where)
+    return Source(f, tree, where.file)
+
+
+def _parse(text: str, f: FunctionType) -> ast.FunctionDef | ast.Lambda | None:
+    text = textwrap.dedent(text)
+    if f.__name__ != "<lambda>":
+        try:
+            module = ast.parse(text)
+        except SyntaxError:
+            return None
+        return next((x for x in ast.walk(module) if isinstance(x, ast.FunctionDef) and x.name == f.__name__), None)
+    try:
+        module = ast.parse(text.strip().rstrip(","))
+    except SyntaxError:
+        return None
+    found = [x for x in ast.walk(module) if isinstance(x, ast.Lambda)]
+    names = f.__code__.co_varnames[: f.__code__.co_argcount]
+    found = [x for x in found if tuple(a.arg for a in x.args.args) == names]
+    return found[0] if len(found) == 1 else None
+
+
+def _check_parameters(tree: ast.FunctionDef, where: Loc) -> None:
+    a = tree.args
+    for star, text in ((a.vararg, "*"), (a.kwarg, "**")):
+        if star is not None:
+            raise KernelError(
+                f"{tree.name} takes {text}{star.arg}",
+                where=where,
+                hint="name each parameter: kernels are compiled for their types",
+            )
+
+
+def parameters(source: Source) -> list[str]:
+    """The names of a function's parameters, in order."""
+    a = source.tree.args
+    return [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]

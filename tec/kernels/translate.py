@@ -1,0 +1,183 @@
+"""A Python function to loop IR: one thread's program under loops over the launch indices.
+
+In: a function, the types of its arguments, the shape of a launch, a target. Out: a `Func` of stage "loops" that any `tec.build` takes,
+whose parameters are the function's, then the grid's extents (or those of an ndrange), then the buffer of messages where it prints.
+
+    for bx in thread("blockIdx.x", grid_x):
+        for tx in thread("threadIdx.x", 256):
+            ... the function's body, with its `attrs["simt"]` set: threads meet where it says, and nowhere else
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import KernelError
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.blocks import close
+from ..ir.buffer import GLOBAL, Buffer
+from ..ir.dtype import dtype_info
+from ..ir.func import Func
+from ..ir.visit import deep_recursion
+from ..target import Target
+from .frames import Binding, Frame, Known, Restart
+from .output import Output, Place
+from .source import Source, parameters
+from .translator import Translator
+from .values import Array, Weak
+
+_ROUNDS = 200  # each learns a slot, a type or a flag; a kernel of that many is no kernel
+
+
+@dataclass(frozen=True)
+class Argument:
+    """The type of an argument. `kind`: "array" (of `ndim` dimensions; `compact`: row-major without gaps; `align`: bytes of its
+    address), "scalar", "weak" (a Python float) or "constant" (`value`, part of the type)."""
+
+    kind: str
+    dtype: str = ""
+    ndim: int = 0
+    compact: bool = True
+    align: int = 1
+    value: Any = None
+
+    def __str__(self) -> str:
+        if self.kind == "array":
+            return f"{self.dtype}[{', '.join(':' * self.ndim)}]"
+        return repr(self.value) if self.kind == "constant" else "float" if self.kind == "weak" else self.dtype
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The shape of a launch, as far as code is made for it: `block`, threads along x, y and z; how many dimensions the grid has; how
+    many extents an ndrange has (0 for a grid of blocks); bytes of shared memory that the launch sizes."""
+
+    block: tuple[int, int, int]
+    grid_ndim: int = 1
+    ndrange: int = 0
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A kernel in loop IR; what it prints (`places`), and the names that it took from outside."""
+
+    func: Func
+    places: tuple[Place, ...]
+    taken: tuple[tuple[Source, str, Any], ...]
+
+
+@deep_recursion()
+def translate(
+    source: Source, arguments: Sequence[Argument], launch: Launch, target: Target, alias: bool = False
+) -> Translated:
+    """The function in loop IR. `alias`: arguments may share memory. Raises KernelError, with the function's line."""
+    names = parameters(source)
+    if len(names) != len(arguments):
+        raise KernelError(
+            f"{source.name} takes {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)}), {len(arguments)} given"
+        )
+    known = Known()
+    sources: dict[Any, Source] = {source.function: source}
+    for _ in range(_ROUNDS):
+        before = (len(known.slots), dict(known.types), len(known.flags))
+        t = Translator(known)
+        t.sources = sources
+        try:
+            out = _round(t, source, names, arguments, launch, target, alias)
+        except Restart:
+            continue
+        if before == (len(known.slots), known.types, len(known.flags)):
+            taken = tuple((s, name, v) for s in sources.values() for name, v in s.taken.items())
+            return replace(out, taken=taken)
+    raise KernelError(f"{source.name} has too many variables that change", where=source.loc, locate=False)
+
+
+def _round(
+    t: Translator,
+    source: Source,
+    names: list[str],
+    arguments: Sequence[Argument],
+    launch: Launch,
+    target: Target,
+    alias: bool,
+) -> Translated:
+    t.launch, t.target, t.output = launch, target, Output()
+    t.frame = Frame(source, ())
+    t.frame.entry = t.block_ids[-1]
+    params: list[Buffer | E.Var] = []
+    for name, a in zip(names, arguments):
+        value, param = _parameter(name, a, source)
+        if param is not None:
+            params.append(param)
+        t.frame.names[name] = Binding(value, t.block_ids[-1])
+    t.threads, t.extents, sizes = _launch_indices(launch)
+    params += sizes
+    for name in names:  # those that change get storage
+        key = (name,)
+        if key in t.known.slots:
+            t.store(key, t.frame.names[name].value, source.tree)
+    if t.frame.returned in t.known.flags:
+        t.store(t.frame.returned, False, source.tree)
+    t.statements(source.body)
+    body = close(t.blocks[0])
+    for b in reversed(list(t.slots.values())):
+        body = S.Alloc(b, body)
+    if launch.ndrange:
+        inside = [B.compare("lt", t._global(a), n) for a, n in zip("zyx"[3 - launch.ndrange :], t.extents)]
+        body = S.IfThenElse(B.all_of(*inside), body, None, source.loc)
+    for tag, (var, extent) in reversed(t.threads.items()):
+        body = S.For(var, E.IntImm(0), extent, body, S.ForKind.THREAD, tag)
+    if t.output.places:
+        params.append(t.output.buffer)
+    attrs: dict[str, Any] = {"simt": True, "loc": source.loc}
+    if alias:
+        attrs["noalias"] = False
+    return Translated(Func(_identifier(source.name), tuple(params), body, attrs), tuple(t.output.places), ())
+
+
+def _identifier(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else "kernel"
+
+
+def _parameter(name: str, a: Argument, source: Source) -> tuple[Any, Buffer | E.Var | None]:
+    """What a parameter is in the function, and in the IR."""
+    if a.kind == "constant":
+        return a.value, None
+    if a.kind == "weak":
+        var = E.Var(name, "float64")
+        return Weak(var), var
+    if a.kind == "scalar":
+        var = E.Var(name, a.dtype)
+        return var, var
+    shape = tuple(E.Var(f"{name}_{k}", "int32", True) for k in range(a.ndim))
+    strides = () if a.compact else tuple(E.Var(f"{name}_stride_{k}", "int64") for k in range(a.ndim))
+    info = dtype_info(a.dtype)
+    buffer = Buffer(name, a.dtype, shape, strides, 0, GLOBAL, max(a.align, info.bytes), loc=source.loc)
+    return Array(buffer), buffer
+
+
+def _launch_indices(launch: Launch) -> tuple[dict[str, tuple[E.Var, E.Expr]], tuple[E.Var, ...], list[E.Var]]:
+    """The launch's variables with their extents, by tag, blocks first; the extents of an ndrange; the parameters that say sizes."""
+    threads: dict[str, tuple[E.Var, E.Expr]] = {}
+    extents: tuple[E.Var, ...] = ()
+    sizes: list[E.Var] = []
+    if launch.ndrange:
+        extents = tuple(E.Var(f"extent_{k}", "int32", True) for k in range(launch.ndrange))
+        sizes = list(extents)
+        for axis, n in zip("xyz", reversed(extents)):
+            b = launch.block["xyz".index(axis)]
+            threads[f"blockIdx.{axis}"] = (E.Var(f"block_{axis}", "int32", True), B.floordiv(B.add(n, b - 1), b))
+    else:
+        for axis in "xyz"[: launch.grid_ndim]:
+            n = E.Var(f"grid_{axis}", "int32", True)
+            sizes.append(n)
+            threads[f"blockIdx.{axis}"] = (E.Var(f"block_{axis}", "int32", True), n)
+    for axis, count in zip("xyz", launch.block):
+        if count > 1 or axis == "x":
+            threads[f"threadIdx.{axis}"] = (E.Var(f"thread_{axis}", "int32", True), E.IntImm(count))
+    return threads, extents, sizes

@@ -1,0 +1,133 @@
+"""The translator as a whole: handlers for statements, expressions, words and functions, and helpers, which are inlined."""
+
+from __future__ import annotations
+
+import ast
+from types import FunctionType
+from typing import Any
+
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir.dtype import dtype_info
+from . import language
+from .frames import Frame
+from .functions import Functions, hashable, known
+from .source import Source, parameters, source_of
+from .values import Array, Turns, describe, settle
+
+MAX_DEPTH = 32  # helpers that call helpers
+
+
+class Translator(Functions):
+    """A kernel under translation; see `tec.kernels.translate`."""
+
+    sources: dict[FunctionType, Source]
+
+    # ---- helpers
+
+    def inlined(self, f: FunctionType, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
+        """A call of a Python function: its body in this place."""
+        caller = self.frame
+        depth, up = 0, caller
+        while up is not None:
+            if up.source.function is f:
+                raise self.error(f"{f.__name__} calls itself", hint="kernels have no stack: write a loop", node=node)
+            depth, up = depth + 1, up.caller  # type: ignore[assignment]
+        if depth > MAX_DEPTH:
+            raise self.error(f"helpers call each other {depth} deep", node=node)
+        source = self.source(f, node)
+        bound = self._arguments(source, args, named, node)
+        frame = Frame(source, (*caller.key, f.__name__, id(node)), caller, self.where(node))
+        frame.entry = self.block_ids[-1]
+        self.frame, outer = frame, self.node
+        try:
+            for name, value in bound.items():
+                self.bind(name, value, node)
+            if frame.returned in self.known.flags:
+                self.store(frame.returned, False, node)
+            self.statements(source.body)
+            return self._result(frame, node)
+        finally:
+            self.frame, self.node = caller, outer
+
+    def _result(self, frame: Frame, node: ast.Call) -> Any:
+        if frame.result_slots is None:
+            return frame.result
+        for key in frame.result_slots:
+            if key not in self.assigned:
+                raise self.error(
+                    f"{frame.source.name} returns a value on some of its ways only",
+                    hint="end it with a return",
+                    node=node,
+                )
+        values = tuple(self.held(self.load(key), "result") for key in frame.result_slots)
+        return values if frame.result_is_tuple else values[0]
+
+    def source(self, f: FunctionType, node: ast.AST) -> Source:
+        found = self.sources.get(f)
+        if found is None:
+            found = self.sources[f] = source_of(f, "what is called")
+        return found
+
+    def _arguments(self, source: Source, args: list[Any], named: dict[str, Any], node: ast.AST) -> dict[str, Any]:
+        names = parameters(source)
+        f = source.function
+        if len(args) > len(names):
+            raise self.error(f"{source.name} takes {len(names)} arguments, {len(args)} are given", node=node)
+        bound = dict(zip(names, args))
+        for k, v in named.items():
+            if k not in names or k in bound:
+                raise self.error(f"{source.name} has no free parameter {k}", node=node)
+            bound[k] = v
+        positional = names[: f.__code__.co_argcount]
+        defaults = dict(zip(positional[len(positional) - len(f.__defaults__ or ()) :], f.__defaults__ or ()))
+        defaults.update(f.__kwdefaults__ or {})
+        for name in names:
+            if name not in bound:
+                if name not in defaults:
+                    raise self.error(f"{source.name} is called without {name}", node=node)
+                bound[name] = self.outside(defaults[name], name)
+        return bound
+
+    # ---- heads of loops
+
+    def iterated(self, node: ast.expr) -> Any:
+        """What a loop runs over: a range, or a tuple of values, for which the loop is written out."""
+        if isinstance(node, ast.Call):
+            f = self.expr(node.func)
+            word = language.WORDS.get(f) if hashable(f) else None
+            if f is range or word in ("static_range", "unrolled"):
+                what = "range" if f is range else f"tec.{word}"
+                if node.keywords or not 1 <= len(node.args) <= 3:
+                    raise self.error(f"{what} takes one to three numbers", node=node)
+                bounds = self.ordered(*[lambda x=x: self.expr(x) for x in node.args])
+                for b in bounds:
+                    e = settle(self.number(b, f"a bound of {what}"))
+                    if not dtype_info(e.dtype).is_int or dtype_info(e.dtype).lanes > 1:
+                        raise self.error(
+                            f"a bound of {what} is {e.dtype}", hint="a bound is a whole number: int(x)", node=node
+                        )
+                bounds = [b.value if isinstance(b, E.IntImm) else b for b in bounds]
+                if word == "static_range":
+                    if not known(bounds):
+                        raise self.error(
+                            "tec.static_range with a bound that is known at run time alone", hint="range()", node=node
+                        )
+                    return tuple(range(*(int(b) for b in bounds)))
+                bounds = [self._signed(b) for b in bounds]
+                start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+                step = bounds[2] if len(bounds) == 3 else 1
+                return Turns(start, stop, step, "unrolled" if word == "unrolled" else "serial")
+        v = self.expr(node)
+        if isinstance(v, tuple):
+            return v
+        if isinstance(v, Array):
+            raise self.error(
+                f"a loop over {describe(v)}", hint=f"for i in range(len({v.name})): ... {v.name}[i]", node=node
+            )
+        raise self.error(f"a loop over {describe(v)}", hint="for i in range(...)", node=node)
+
+    def _signed(self, b: Any) -> Any:
+        if isinstance(b, E.Expr) and (dtype_info(b.dtype).kind == "uint" or dtype_info(b.dtype).bits < 32):
+            return B.cast("int64" if dtype_info(b.dtype).bits >= 32 else "int32", b)
+        return b

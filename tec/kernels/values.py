@@ -1,0 +1,162 @@
+"""What an expression of a kernel may be while it is translated, and which types combine.
+
+A value is an `Expr` of loop IR; a Python object known at compile time (a number, a tuple of values, a function, a module, a dtype);
+an `Array`; or a `Weak` number. Types:
+
+- Python numbers, written in the kernel or taken from closures and globals, take the type of what they meet, as in NumPy 2; alone an
+  int is int32 (int64 where it needs it), a float float32. An argument that is a Python float does the same at run time (`Weak`), so
+  no digits of it are lost next to float64.
+- Otherwise the wider of two floats, the float over the integer, the wider integer; signed and unsigned give the signed type that
+  holds both (`tec.ir.convert.promote`).
+- A variable that is assigned again in a branch or a loop has one type: `merge` of all that is assigned to it, which only widens where
+  no value is lost. Assigned again in a straight line it simply is a new value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import ExprError
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir.buffer import Buffer
+from ..ir.dtype import dtype_info, normalize_dtype
+
+WEAK_INT, WEAK_FLOAT = "int", "float"  # the types of Python numbers, among dtypes
+
+
+@dataclass(slots=True, eq=False)
+class Weak:
+    """A float64 expression whose type gives way to that of what it meets: a Python float that is an argument."""
+
+    expr: E.Expr
+
+
+@dataclass(slots=True, eq=False)
+class Array:
+    """An array: a parameter, or shared or local storage."""
+
+    buffer: Buffer
+
+    @property
+    def name(self) -> str:
+        return self.buffer.name
+
+
+@dataclass(slots=True, eq=False)
+class Turns:
+    """A `range` that a loop runs over; `kind`: of the loop in the IR."""
+
+    start: Any
+    stop: Any
+    step: Any
+    kind: str
+
+
+Number = (bool, int, float, np.generic)
+
+
+def is_number(v: Any) -> bool:
+    """Whether a value is a number known at compile time."""
+    return isinstance(v, Number)
+
+
+def is_scalar(v: Any) -> bool:
+    """Whether a value is a number, at compile time or at run time."""
+    return isinstance(v, (E.Expr, Weak)) or is_number(v)
+
+
+def settle(v: Any) -> E.Expr:
+    """A number as an expression of a dtype of its own."""
+    return B.cast("float32", v.expr) if isinstance(v, Weak) else B.convert(v)
+
+
+def level(*values: Any) -> tuple[list[Any], bool]:
+    """Operands of one operation with weak numbers in the type of the others; whether all are weak, so that the result is."""
+    if not any(isinstance(v, Weak) for v in values):
+        return list(values), False
+    strong = [v.dtype for v in values if isinstance(v, E.Expr)]
+    strong += [normalize_dtype(v.dtype) for v in values if isinstance(v, np.generic)]
+    floats = [dtype_info(d).element for d in strong if dtype_info(d).is_float]
+    if not strong:
+        return [v.expr if isinstance(v, Weak) else v for v in values], True
+    to = floats[0] if floats else "float32"
+    for d in floats[1:]:
+        to = B.promote(to, d)
+    return [B.cast(to, v.expr) if isinstance(v, Weak) else v for v in values], False
+
+
+def type_of(v: Any) -> str:
+    """The type of a number: a dtype, or that of a Python number."""
+    if isinstance(v, E.Expr):
+        return v.dtype
+    if isinstance(v, Weak):
+        return WEAK_FLOAT
+    if isinstance(v, (bool, np.bool_)):
+        return "bool"
+    if isinstance(v, np.generic):
+        return normalize_dtype(v.dtype)
+    return WEAK_INT if isinstance(v, int) else WEAK_FLOAT
+
+
+def merge(a: str, b: str) -> str | None:
+    """The type of a variable that is given values of both types; None where one cannot hold them without loss."""
+    if a == b:
+        return a
+    if {a, b} == {WEAK_INT, WEAK_FLOAT}:
+        return WEAK_FLOAT
+    for weak, other in ((a, b), (b, a)):
+        if weak in (WEAK_INT, WEAK_FLOAT):
+            info = dtype_info(other)
+            fits = info.is_float or (weak == WEAK_INT and info.is_int)
+            return other if fits else None
+    x, y = dtype_info(a), dtype_info(b)
+    if x.lanes != y.lanes or "bool" in (x.kind, y.kind) or "handle" in (x.kind, y.kind):
+        return None
+    if x.is_float != y.is_float:
+        whole, real = (y, x) if x.is_float else (x, y)
+        digits = {"float64": 53, "float32": 24, "float16": 11}.get(real.element, 8)
+        return real.name if whole.bits <= digits else None
+    try:
+        return B.promote(a, b)
+    except ExprError:
+        return None
+
+
+def storage_type(t: str) -> str:
+    """The dtype in which a variable of a type is kept."""
+    return {WEAK_INT: "int32", WEAK_FLOAT: "float32"}.get(t, t)
+
+
+def describe(v: Any) -> str:
+    """A value in a message."""
+    if isinstance(v, Array):
+        return f"the array {v.name}"
+    if isinstance(v, E.Expr):
+        return f"a value of {v.dtype}"
+    if isinstance(v, Weak):
+        return "a float"
+    if isinstance(v, tuple):
+        return f"a tuple of {len(v)}"
+    if v is None or is_number(v) or isinstance(v, str):
+        return repr(v)
+    name = getattr(v, "__qualname__", None) or getattr(v, "__name__", None)
+    return f"{type(v).__name__} {name}" if name else f"a {type(v).__name__}"
+
+
+def as_dtype(v: Any) -> str | None:
+    """The dtype that a Python object names; None where it is none."""
+    if isinstance(v, str) or v is float or v is int or v is bool or isinstance(v, np.dtype):
+        try:
+            return normalize_dtype("bool" if v is bool else v)
+        except ExprError:
+            return None
+    if isinstance(v, type) and issubclass(v, np.generic):
+        try:
+            return normalize_dtype(v)
+        except ExprError:
+            return None
+    return None

@@ -1,0 +1,287 @@
+"""What the words of `tec.kernels.language` mean: launch numbers, memory, barriers, atomics, operations of a wavefront."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+from typing import Any
+
+import numpy as np
+
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.blocks import Open
+from ..ir.buffer import LOCAL, SHARED, Buffer
+from ..ir.dtype import dtype_info, with_lanes
+from ..ir.passes.serialize_threads import CPU_WAVE
+from . import language
+from .source import MISSING
+from .statements import Statements
+from .values import Array, as_dtype, describe, level, settle
+
+_ATOMICS = {
+    "atomic_add": "atomic_add", "atomic_min": "atomic_min", "atomic_max": "atomic_max", "atomic_and": "atomic_and",
+    "atomic_or": "atomic_or", "atomic_xor": "atomic_xor", "atomic_exchange": "atomic_exch", "atomic_sub": "atomic_add",
+}  # fmt: skip
+_REDUCERS = {
+    "add": B.add, "min": B.minimum, "max": B.maximum, "and": B.bitwise_and, "or": B.bitwise_or, "xor": B.bitwise_xor,
+}  # fmt: skip
+
+
+class Words(Statements):
+    """Handlers for words; other calls are `Functions`'."""
+
+    launch: Any
+    target: Any
+    threads: dict[str, tuple[E.Var, E.Expr]]
+    extents: tuple[E.Var, ...]  # of an ndrange, as the user gave them
+
+    # ---- the launch
+
+    def launch_number(self, index: language.Index3, axis: str) -> Any:
+        k = "xyz".index(axis)
+        if index.tag == "blockDim":
+            return self.launch.block[k]
+        if index.tag == "gridDim":
+            entry = self.threads.get(f"blockIdx.{axis}")
+            return entry[1] if entry is not None else 1
+        entry = self.threads.get(f"{index.tag}.{axis}")
+        return entry[0] if entry is not None else 0
+
+    def _global(self, axis: str) -> Any:
+        i = B.add(B.mul(self.launch_number(language.block_idx, axis), self.launch.block["xyz".index(axis)]),
+                  self.launch_number(language.thread_idx, axis))  # fmt: skip
+        return i.value if isinstance(i, E.IntImm) else i
+
+    def _axes(self, ndim: Any, what: str) -> list[str]:
+        if ndim not in (1, 2, 3):
+            raise self.error(f"tec.{what}({describe(ndim)})", hint=f"tec.{what}(1), (2) or (3)")
+        if self.extents:
+            if ndim != len(self.extents):
+                raise self.error(
+                    f"tec.{what}({ndim}) in a launch over {len(self.extents)} extents",
+                    hint=f"tec.{what}({len(self.extents)})",
+                )
+            return list("zyx"[3 - ndim :])
+        return list("xyz"[:ndim])
+
+    def _grid_idx(self, node: ast.Call, ndim: Any) -> Any:
+        parts = tuple(self._global(a) for a in self._axes(ndim, "grid_idx"))
+        return parts[0] if ndim == 1 else parts
+
+    def _grid_size(self, node: ast.Call, ndim: Any) -> Any:
+        axes = self._axes(ndim, "grid_size")
+        if self.extents:
+            parts: tuple[Any, ...] = self.extents
+        else:
+            parts = tuple(
+                B.mul(self.launch_number(language.grid_dim, a), self.launch.block["xyz".index(a)]) for a in axes
+            )
+        return parts[0] if ndim == 1 else parts
+
+    def linear_block(self) -> E.Expr:
+        return self._linear("blockIdx")
+
+    def linear_thread(self) -> E.Expr:
+        return self._linear("threadIdx")
+
+    def _linear(self, kind: str) -> E.Expr:
+        total: E.Expr = E.IntImm(0)
+        for axis in "zyx":
+            entry = self.threads.get(f"{kind}.{axis}")
+            if entry is not None:
+                total = B.add(B.mul(total, entry[1]), entry[0])
+        return total
+
+    # ---- memory
+
+    def _shape(self, shape: Any, what: str) -> tuple[E.Expr, ...]:
+        dims = shape if isinstance(shape, tuple) else (shape,)
+        for d in dims:
+            if isinstance(d, bool) or not isinstance(d, (int, np.integer)):
+                raise self.error(
+                    f"the shape of tec.{what} has {describe(d)} in it",
+                    hint="its size is known when the kernel is compiled: constants from outside, tec.block_dim.x; of memory that the launch "
+                    "sizes: tec.shared(None, dtype) and kernel[grid, block, stream, shared_bytes]",
+                )
+            if d < 1:
+                raise self.error(f"the shape of tec.{what} is {shape}")
+        return tuple(E.IntImm(int(d)) for d in dims)
+
+    def _dtype(self, v: Any, what: str) -> str:
+        dtype = as_dtype(v)
+        if dtype is None:
+            raise self.error(f"{what} is {describe(v)}, no type of numbers", hint='np.float32, or "float32"')
+        return dtype
+
+    def _shared(self, node: ast.Call, shape: Any, dtype: Any = MISSING) -> Any:
+        if dtype is MISSING:
+            raise self.error("tec.shared without a dtype", hint="tec.shared((16, 16), np.float32)")
+        d = self._dtype(dtype, "the dtype of tec.shared")
+        if shape is None:
+            size = dtype_info(d).bytes * dtype_info(d).lanes
+            shape = self.launch.shared_bytes // size
+            if not shape:
+                raise self.error(
+                    f"the launch gives {self.launch.shared_bytes} bytes of shared memory, and tec.shared(None, {d}) takes what it gives",
+                    hint="kernel[grid, block, stream, shared_bytes]",
+                )
+        return self._storage(node, self._shape(shape, "shared"), d, SHARED)
+
+    def _local(self, node: ast.Call, shape: Any, dtype: Any = MISSING) -> Any:
+        if dtype is MISSING:
+            raise self.error("tec.local without a dtype", hint="tec.local((4,), np.float32)")
+        return self._storage(node, self._shape(shape, "local"), self._dtype(dtype, "the dtype of tec.local"), LOCAL)
+
+    def _storage(self, node: ast.Call, shape: tuple[E.Expr, ...], dtype: str, scope: str) -> Array:
+        buffer = Buffer(scope, dtype, shape, scope=scope, loc=self.where(node))
+        self.emit(Open(lambda body: S.Alloc(buffer, body)))
+        return Array(buffer)
+
+    def _barrier(self, node: ast.Call) -> Any:
+        self.perform(S.Evaluate(E.Call("barrier", (), "int32", {"scope": "global"}), self.where(node)))
+
+    def _wave_barrier(self, node: ast.Call) -> Any:
+        self.perform(S.Evaluate(E.Call("barrier", (), "int32", {"scope": "wave"}), self.where(node)))
+
+    def _lanes(self, lanes: Any) -> int:
+        if lanes not in (2, 4, 8, 16):
+            raise self.error(f"a vector of {describe(lanes)} lanes", hint="2, 4, 8 or 16")
+        return int(lanes)
+
+    def _array(self, a: Any, what: str) -> Array:
+        if not isinstance(a, Array):
+            raise self.error(
+                f"tec.{what} of {describe(a)}", hint=f"tec.{what}(array, index, ...): the array itself, not an element"
+            )
+        return a
+
+    def _vload(self, node: ast.Call, array: Any, index: Any, lanes: Any) -> Any:
+        b = self._array(array, "vload").buffer
+        return B.buffer_load(b, self.indices(array, index, node), with_lanes(b.dtype, self._lanes(lanes)))
+
+    def _vstore(self, node: ast.Call, array: Any, index: Any, value: Any) -> Any:
+        b = self._array(array, "vstore").buffer
+        v = settle(self.number(value, "what is stored"))
+        if dtype_info(v.dtype).lanes == 1:
+            raise self.error("tec.vstore of one number", hint="array[index] = x, or tec.vector(x, x, x, x)")
+        s = B.buffer_store(
+            b, self.indices(array, index, node), B.cast(with_lanes(b.dtype, dtype_info(v.dtype).lanes), v)
+        )
+        self.perform(S.BufferStore(s.buffer, s.value, s.indices, None, self.where(node)))
+
+    def _vector(self, node: ast.Call, *lanes: Any) -> Any:
+        self._lanes(len(lanes))
+        parts, _ = level(*[self.number(x, "a lane") for x in lanes])
+        dtype = settle(parts[0]).dtype
+        for p in parts[1:]:
+            dtype = B.match(B.const(0, dtype) if dtype != "bool" else B.const(False), p)[0].dtype
+        return E.Shuffle(tuple(B.cast(dtype, B.convert(p, dtype)) for p in parts), tuple(range(len(parts))))
+
+    # ---- atomics
+
+    def _atomic(self, word: str, node: ast.Call, array: Any, index: Any, *values: Any) -> Any:
+        b = self._array(array, word).buffer
+        if b.scope == LOCAL:
+            raise self.error(f"tec.{word} on {b.name}, which is the thread's own", hint="a plain assignment does")
+        load = E.BufferLoad(b, self.indices(array, index, node))
+        info = dtype_info(b.dtype)
+        if info.kind == "bool" or info.lanes > 1 or (info.bits < 32):
+            raise self.error(f"tec.{word} on an array of {b.dtype}", hint="atomics take 32 and 64 bits")
+        if info.is_float and word in ("atomic_and", "atomic_or", "atomic_xor"):
+            raise self.error(f"tec.{word} on an array of {b.dtype}", hint="it takes integers")
+        args = []
+        for v in values:
+            have = dtype_info(settle(self.number(v, "the value")).dtype)
+            if have.is_float and not info.is_float:
+                raise self.error(f"tec.{word} of a float on {b.name}, an array of {b.dtype}", hint="convert it: int(x)")
+            args.append(self.as_type(v, b.dtype, node))
+        if word == "atomic_sub":
+            args = [B.neg(args[0])]
+        op = "atomic_cas" if word == "atomic_cas" else _ATOMICS[word]
+        return self.effect(E.Call(op, (load, *args), b.dtype))
+
+    # ---- the wavefront
+
+    def _width(self, width: Any) -> int:
+        wave = self.target.wavefront_size if self.target.is_gpu else CPU_WAVE
+        if width is None:
+            return int(wave)
+        if not isinstance(width, (int, np.integer)) or width & (width - 1) or not 1 <= width <= wave:
+            raise self.error(
+                f"a width of {describe(width)}",
+                hint=f"a constant power of two up to {wave}, the wavefront of {self.target}",
+            )
+        return int(width)
+
+    def _shuffle(self, word: str, node: ast.Call, value: Any, by: Any, width: Any = None) -> Any:
+        v = settle(self.number(value, "the value"))
+        if dtype_info(v.dtype).lanes > 1:
+            raise self.error("a vector moves between lanes", hint="move its lanes one by one: tec.shuffle(v[0], ...)")
+        n = settle(self.number(by, "the lane"))
+        if not dtype_info(n.dtype).is_int:
+            raise self.error(f"the lane of tec.{word} is {n.dtype}", hint="it is a whole number")
+        op = "shuffle_idx" if word == "shuffle" else word
+        w = self._width(width)
+        if op == "shuffle_xor" and isinstance(n, E.IntImm) and not 0 <= n.value < w:
+            raise self.error(
+                f"tec.shuffle_xor with the mask {n.value} over {w} lanes", hint=f"a mask is from 0 to {w - 1}"
+            )
+        return self.effect(E.Call(op, (v, B.cast("int32", n), E.IntImm(w)), v.dtype), "moved")
+
+    def _truth(self, v: Any) -> E.Expr:
+        return B.convert(self.truth(v))
+
+    def _ballot(self, node: ast.Call, c: Any) -> Any:
+        return self.effect(E.Call("ballot", (self._truth(c),), "uint64"), "votes")
+
+    def _wave_any(self, node: ast.Call, c: Any) -> Any:
+        return B.compare("ne", self._ballot(node, c), 0)
+
+    def _wave_all(self, node: ast.Call, c: Any) -> Any:
+        return B.compare("eq", self.effect(E.Call("ballot", (B.logical_not(self._truth(c)),), "uint64"), "votes"), 0)
+
+    def _lane(self, node: ast.Call) -> Any:
+        return self.let("lane", E.Call("wave_lane", (), "int32"))
+
+    def _wave_size(self, node: ast.Call) -> Any:
+        return self._width(None)
+
+    def _wave_reduce(self, node: ast.Call, value: Any, op: Any = "add", width: Any = None) -> Any:
+        f = _REDUCERS.get(op) if isinstance(op, str) else None
+        if f is None:
+            raise self.error(f"tec.wave_reduce with {describe(op)}", hint=", ".join(f'"{k}"' for k in _REDUCERS))
+        w = self._width(width)
+        if math.prod(self.launch.block) % w:
+            raise self.error(
+                f"tec.wave_reduce over {w} lanes in a block of {math.prod(self.launch.block)} threads",
+                hint=f"launch blocks of a multiple of {w} threads",
+            )
+        v = settle(self.number(value, "the value"))
+        k = w // 2
+        while k:
+            v = self.let("partial", v)
+            v = f(v, self._shuffle("shuffle_xor", node, v, k, w))
+            k //= 2
+        return self.let("reduced", v)
+
+    def word(self, word: str, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
+        if word in ("static_range", "unrolled"):
+            raise self.error(f"tec.{word} outside of the head of a loop", hint=f"for i in tec.{word}(4):")
+        first: list[Any] = []
+        f: Any = getattr(self, "_" + word, None)
+        if word in _ATOMICS or word == "atomic_cas":
+            f, first = self._atomic, [word]
+        elif word.startswith("shuffle"):
+            f, first = self._shuffle, [word]
+        try:
+            return f(*first, node, *args, **named)
+        except TypeError as e:
+            if "argument" not in str(e):
+                raise
+            known = next(g for g, name in language.WORDS.items() if name == word)
+            raise self.error(
+                f"tec.{word} takes {inspect.signature(known)}", hint=(known.__doc__ or "").split(".")[0] or None
+            ) from None
