@@ -116,7 +116,7 @@ def steps_of(net: Any) -> list[Step]:
         v = net.plan.values[name]
         return itemsize(v.dtype) * math.prod(d for d in v.shape if isinstance(d, int))
 
-    for k, step in enumerate(net.plan.steps):
+    for k, step in enumerate(net.plan.flat):
         f = step.function if isinstance(step, Call) else "copy"
         nth = seen[f] = seen.get(f, -1) + 1
         reads, writes = step.effects(net.signature)

@@ -8,14 +8,15 @@ sizes that a network is bound to. Compiled code trusts its arguments, so this is
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import exprs
+from .check_holders import check_holders, check_made, check_made_after
 from .dtypes import dtype_name, itemsize
 from .package import damaged
-from .plan import LARGEST, Allocation, Call, Copy, Env, Params, Plan
+from .plan import LARGEST, Allocation, Call, Choose, Copy, Env, Params, Plan, Repeat, Step
 from .storage import ALIGN
 
 # ---- structure
@@ -42,7 +43,7 @@ def check_structure(plan: Plan, params: Mapping[str, Any], signature: Params) ->
         _check_expr("the arena's size", plan.arena_bytes, symbols)
     for guard in plan.guards:
         _check_expr("a condition on sizes", guard.size, symbols)
-    for step in plan.steps:
+    for step in plan.flat:
         for a in step.values:
             if a not in plan.values:
                 raise damaged(f"{a!r} is no value of the network")
@@ -50,6 +51,7 @@ def check_structure(plan: Plan, params: Mapping[str, Any], signature: Params) ->
             _check_call(step, plan, symbols, signature)
         else:
             _check_copy(step, plan)
+    check_holders(plan, symbols, _check_expr)
 
 
 def _check_ends(plan: Plan) -> set[str]:
@@ -143,8 +145,27 @@ def _check_expr(what: str, e: Any, symbols: set[str]) -> None:
 def check_order(plan: Plan, signature: Params) -> None:
     """For a plan whose arena is laid out when sizes are bound, so that values that live together lie apart: each value is made before it is
     read, and nothing writes to an input, a parameter or to one of its own arguments. PackageError otherwise."""
-    made = {n for n, v in plan.values.items() if v.place in ("input", "param")}
-    for step in plan.steps:
+    made = _order(plan, plan.steps, {n for n, v in plan.values.items() if v.place in ("input", "param")}, signature)
+    for o in plan.outputs:
+        if not all(p in made for p in plan.made_of(o.value)):
+            raise damaged(f"no step makes output {o.name!r}")
+
+
+def _order(plan: Plan, steps: Sequence[Step], before: set[str], signature: Params) -> set[str]:
+    """The values that are made once the steps have run; those of `before` are at the start."""
+    made = set(before)
+    for step in steps:
+        if isinstance(step, Choose):
+            check_made(plan, step, made)
+            then, orelse = (_order(plan, part, made, signature) for part in step.parts)
+            made = then & orelse
+            continue
+        if isinstance(step, Repeat):
+            check_made(plan, step, made)
+            made |= {plan.root(n) for n, _ in step.items}  # all rows, once it is done
+            after = _order(plan, step.steps, made | {c.after for c in step.carried}, signature)
+            check_made_after(plan, step, after)
+            continue
         what = repr(step.function) if isinstance(step, Call) else "a copy"
         reads, writes = step.effects(signature)
         sources, targets = [plan.root(a) for a in reads], [plan.root(a) for a in writes]
@@ -163,9 +184,7 @@ def check_order(plan: Plan, signature: Params) -> None:
             if w in others or any(w in plan.made_of(o) for o in others):
                 raise damaged(f"{what} writes {w!r} over another of its arguments")
         made.update(targets)
-    for o in plan.outputs:
-        if not all(p in made for p in plan.made_of(o.value)):
-            raise damaged(f"no step makes output {o.name!r}")
+    return made
 
 
 # ---- memory
@@ -178,6 +197,15 @@ class _Arena:
     starts: list[int] = field(default_factory=list)
     held: list[tuple[int, int, str]] = field(default_factory=list)
     made: set[str] = field(default_factory=set)
+
+    def copy(self) -> _Arena:
+        return _Arena(list(self.starts), list(self.held), set(self.made))
+
+    def both(self, other: _Arena) -> _Arena:
+        """What this one and another hold alike."""
+        made = self.made & other.made
+        held = [h for h in self.held if h[2] in made]
+        return _Arena([h[0] for h in held], held, made)
 
     def write(self, name: str, start: int, end: int) -> None:
         """`name` is made at [start, end); what was there is gone."""
@@ -230,6 +258,7 @@ class _Memory:
                 if start + n > arena or start % ALIGN:
                     raise damaged(f"{name!r}, {n} bytes at {start}, does not fit the arena of {arena} bytes")
         self._check_aliases()
+        self._check_items()
         if arena > 2 * needed + (1 << 20):
             raise damaged(f"the arena has {arena} bytes, and {needed} are used")
 
@@ -239,6 +268,8 @@ class _Memory:
             begin, has, there = self._begin(name), self.nbytes[name], self.nbytes[root]
             # Without an offset of its own it is all of what it stands for, which may itself be a part of something.
             whole = v.of is None or v.offset is not None or has == self.nbytes[v.of]
+            if v.place == "item":
+                continue  # see `check_holders`, and `_check_items` for its rows
             if begin + has > there or begin % ALIGN or not whole:
                 raise damaged(
                     f"{name!r} has {has} bytes from {begin} on of {root!r}, whose memory it is, with {there} bytes"
@@ -247,6 +278,14 @@ class _Memory:
                 ends = [self.span[name][0], *(self.span[p][1] for p in v.parts)]
                 if [self.span[p][0] for p in v.parts] != ends[:-1] or ends[-1] != self.span[name][1]:
                     raise damaged(f"the parts of {name!r} are not one behind the other")
+
+    def _check_items(self) -> None:
+        """The rows that loops go over are there."""
+        for name, trips in self.plan.trips.items():
+            item, whole = self.values[name], self.values[self.values[name].of or ""]
+            rows, *row = map(self._size, whole.shape)
+            if list(map(self._size, item.shape)) != row or self._size(trips) > rows:
+                raise damaged(f"{name!r} is no row of {item.of!r} in each of {exprs.text(trips)} trips")
 
     def _size(self, e: Any) -> int:
         n = exprs.evaluate(exprs.compile_expr(e), self.env)
@@ -268,7 +307,22 @@ class _Memory:
     def run(self, signature: Params) -> None:
         arena = _Arena()
         arena.made.update(n for n, v in self.values.items() if v.place in ("input", "param"))
-        for step in self.plan.steps:
+        arena = self._walk(self.plan.steps, arena, signature)
+        for o in self.plan.outputs:
+            if not self._is_made(arena, o.value):
+                raise damaged(f"no step makes output {o.name!r}, or another overwrites it")
+
+    def _walk(self, steps: Sequence[Step], arena: _Arena, signature: Params) -> _Arena:
+        """What the arena holds once the steps have run."""
+        for step in steps:
+            if isinstance(step, Choose):
+                check_made(self.plan, step, arena.made)
+                then, orelse = (self._walk(part, arena.copy(), signature) for part in step.parts)
+                arena = then.both(orelse)
+                continue
+            if isinstance(step, Repeat):
+                arena = self._repeat(step, arena, signature)
+                continue
             what = repr(step.function) if isinstance(step, Call) else "a copy"
             reads, writes = step.effects(signature)
             sources, made = [self.root[a] for a in reads], [self.root[a] for a in writes]
@@ -277,15 +331,26 @@ class _Memory:
                     raise damaged(f"{what} reads {r!r}, which is not made yet or overwritten")
             for k, (w, a) in enumerate(zip(made, writes)):
                 v = self.values[w]
-                if v.place in ("input", "param") or v.parts or self.nbytes[a] != self.nbytes[w]:
+                part = self.nbytes[a] != self.nbytes[w] and self.values[a].place != "item"
+                if v.place in ("input", "param") or v.parts or part:
                     raise damaged(f"{what} writes to {a!r}, which is an {v.place} or a piece of one")
                 if any(self._overlap(w, other) for other in [*sources, *made[:k]]):
                     raise damaged(f"{what} writes {w!r} over another of its arguments")
             for w in made:
                 arena.write(w, *self.span.get(w, (0, 0)))
-        for o in self.plan.outputs:
-            if not self._is_made(arena, o.value):
-                raise damaged(f"no step makes output {o.name!r}, or another overwrites it")
+        return arena
+
+    def _repeat(self, step: Repeat, arena: _Arena, signature: Params) -> _Arena:
+        """A loop that makes no trip, one or several: its steps must find what they need each time."""
+        check_made(self.plan, step, arena.made)
+        for name in (*(self.root[n] for n, _ in step.items), *(c.after for c in step.carried)):
+            if name not in arena.made:
+                arena.write(name, *self.span.get(name, (0, 0)))
+        end = arena.copy()
+        for _ in range(2):
+            end = self._walk(step.steps, end, signature)
+            check_made_after(self.plan, step, end.made)
+        return arena.both(end)
 
     def _overlap(self, a: str, b: str) -> bool:
         if a == b:

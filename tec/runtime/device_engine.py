@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .device import Device
+from .device_steps import Calls, DeviceSteps, copy
 from .layout import Binding
 from .ndarray import NDArray
-from .plan import Call, Step
+from .plan import Call, Plain, Repeat
 from .storage import Storage
 from .stream import Event, GraphCapture, Stream
 
@@ -30,8 +31,9 @@ _CAPTURE = threading.Lock()  # one graph is captured at a time
 class _Bound:
     """The arrays of a set of sizes, and the calls on them."""
 
+    binding: Binding
     arrays: dict[str, NDArray]
-    calls: list[tuple[Any, list[Any]]]
+    calls: Calls
     runs: int = 0
     graph: GraphCapture | None = None
 
@@ -48,6 +50,7 @@ class DeviceEngine:
         self._memory: dict[str, Storage] = {}  # by base; "" is the arena
         self._bound: OrderedDict[int, tuple[Binding, _Bound]] = OrderedDict()
         self._captures = device.kind == "cuda" and hasattr(device.driver, "capture_begin")
+        self._captures = self._captures and all(isinstance(s, Repeat) and s.is_fixed for s, _ in self.plan.holders)
         self._last: list[Any] = []
 
     def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
@@ -81,10 +84,12 @@ class DeviceEngine:
             return
         self._calls(bound)
 
-    @staticmethod
-    def _calls(bound: _Bound) -> None:
-        for function, args in bound.calls:
-            function(*args)
+    def _calls(self, bound: _Bound) -> None:
+        if not self.plan.holders:
+            for function, args in bound.calls:
+                function(*args)
+            return
+        DeviceSteps(self.plan, self.layout, self.stream, bound.calls, bound.arrays, bound.binding).run()
 
     # ---- memory
 
@@ -120,17 +125,17 @@ class DeviceEngine:
                 v.dtype,
                 layout.strides_of(binding, name),
             )
-        calls = [self._call(k, step, binding, arrays) for k, step in enumerate(self.plan.steps)]
-        bound = _Bound(arrays, calls)
+        calls = [self._call(k, step, binding, arrays) for k, step in enumerate(self.plan.flat)]
+        bound = _Bound(binding, arrays, calls)
         self._bound[id(binding)] = (binding, bound)
         if len(self._bound) > _KEPT:
             self._bound.popitem(last=False)
         return bound
 
-    def _call(self, k: int, step: Step, binding: Binding, arrays: dict[str, NDArray]) -> tuple[Any, list[Any]]:
+    def _call(self, k: int, step: Plain, binding: Binding, arrays: dict[str, NDArray]) -> tuple[Any, list[Any]]:
         """A step as a function and its arguments."""
         if not isinstance(step, Call):
-            return arrays[step.target].copyfrom, [arrays[step.source]]
+            return copy, [arrays[step.target], arrays[step.source]]
         numbers = iter(binding.scalars[self.layout.calls[k][1] :].tolist())
         return self.module[step.function], [arrays[a] if isinstance(a, str) else next(numbers) for a in step.args]
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from .cpu_code import STEP_WORDS, helpers, step_loop
 from .device import Device, cpu
+from .host_steps import HostSteps
 from .layout import Binding
 from .ndarray import NDArray
 from .plan import Call, Copy
@@ -33,13 +34,13 @@ class HostEngine:
         self.device = device
         layout = self.layout
         self._bases = np.zeros(len(layout.bases), np.int64)
-        self._pointers = np.zeros(len(layout.argument_bases) + 1, np.int64)
+        self.pointers = np.zeros(len(layout.argument_bases) + 1, np.int64)
         self._scalars = np.zeros(layout.n_scalars + 1, np.int64)
         self._functions: list[Function | None] = []
         self._keep: list[Any] = list(network._weights_on(device).values())
         self._arena: Storage | None = None
         self._staged: dict[int, Storage] = {}  # inputs that could not be read where they were, by their base
-        self._binding: Binding | None = None
+        self.binding: Binding | None = None
         number = {name: k for k, name in enumerate(layout.bases)}
         for name, array in network._weights_on(device).items():
             if name in number:
@@ -51,14 +52,16 @@ class HostEngine:
         # Outputs in name only: nobody is given them.
         self._own = [k for n, k in number.items() if k and values[n].place == "output" and k not in made]
         self._run_steps = step_loop()
-        self._steps = np.array([self._step(k, network) for k in range(len(self.plan.steps))], np.int64)
+        self._flat = self.plan.flat
+        self._steps = np.array([self._step(k, network) for k in range(len(self._flat))], np.int64)
         self._table = self._steps.ctypes.data
+        self._holders = HostSteps(self, self.plan.steps) if self.plan.holders else None
 
     def _step(self, k: int, network: Network) -> tuple[int, int, int]:
         """A row of the table of steps: the addresses of the code and of its arguments."""
-        step = self.plan.steps[k]
+        step = self._flat[k]
         pointer, scalar = self.layout.calls[k]
-        arguments = self._pointers.ctypes.data + 8 * pointer, self._scalars.ctypes.data + 8 * scalar
+        arguments = self.pointers.ctypes.data + 8 * pointer, self._scalars.ctypes.data + 8 * scalar
         if isinstance(step, Copy):
             self._functions.append(None)
             return helpers()["tec_copy_bytes"], *arguments
@@ -70,9 +73,10 @@ class HostEngine:
         assert address is not None
         return address, *arguments
 
-    def _address(self, value: int) -> int:
-        assert self._binding is not None
-        return int(self._binding.offsets[value] + self._bases[self.layout.base_of[value]])
+    def address(self, value: int) -> int:
+        """Where a value lies in this run; of one that a loop moves, where it is at first."""
+        assert self.binding is not None
+        return int(self.binding.offsets[value] + self._bases[self.layout.base_of[value]])
 
     # ---- a run
 
@@ -92,21 +96,29 @@ class HostEngine:
             nbytes = self.layout.nbytes(binding, self.layout.names[self.layout.bases[base]])
             bases[base] = self._stage(base, nbytes).address
         n = len(binding.pointers)
-        bases.take(self.layout.argument_bases, out=self._pointers[:n])
-        self._pointers[:n] += binding.pointers
-        if binding is not self._binding:
+        bases.take(self.layout.argument_bases, out=self.pointers[:n])
+        self.pointers[:n] += binding.pointers
+        if binding is not self.binding:
             self._scalars[: len(binding.scalars)] = binding.scalars
-            self._binding = binding
-        profile = cpu().profile
-        if profile is None:
-            self._run(0, len(self._steps))
+            self.binding = binding
+        if self._holders is None:
+            self.run_steps(0, len(self._steps))
         else:
-            for k, function in enumerate(self._functions):
-                name = function.name if function is not None else "copy"
-                profile.call(cpu(), name, lambda k=k: self._run(k, 1))  # type: ignore[misc]
+            self._holders.run()
         for o, base, r in zip(self.plan.outputs, self._outputs, results):
             if base is None and r is not None and r.size:
-                ctypes.memmove(r.address, self._address(self.layout.names[o.value]), r.nbytes)
+                ctypes.memmove(r.address, self.address(self.layout.names[o.value]), r.nbytes)
+
+    def run_steps(self, first: int, n: int) -> None:
+        """Run calls and copies, by their numbers."""
+        profile = cpu().profile
+        if profile is None:
+            self._run(first, n)
+            return
+        for k in range(first, first + n):
+            function = self._functions[k]
+            name = function.name if function is not None else "copy"
+            profile.call(cpu(), name, lambda k=k: self._run(k, 1))  # type: ignore[misc]
 
     def _run(self, first: int, n: int) -> int:
         """Run steps; what failed in one of them is raised. Returns 0."""

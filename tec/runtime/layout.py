@@ -24,7 +24,7 @@ from . import memory_plan
 from .arguments import Param
 from .dtypes import itemsize
 from .package import damaged
-from .plan import Call, Params, Plan, Size
+from .plan import Call, Params, Plan, Repeat, Size
 from .size_table import Polynomial, SizeTable, minus, substitute, times
 from .storage import ALIGN
 
@@ -54,6 +54,7 @@ class Layout:
         self._zeros: list[tuple[int, str]] = []  # rows that must be 0, and what is wrong where one is not
         self._bytes = [self._nbytes(n) for n in plan.values]
         self.bases: list[str] = [""]
+        self._trips = plan.trips
         self._find_bases()
         self._slots()
         self._alias_sizes()
@@ -156,6 +157,9 @@ class Layout:
             if v.place == "rows":
                 inside += self._rows_inside(name)
                 continue
+            if v.place == "item":
+                inside += self._item_inside(name)
+                continue
             wrong = f"{name!r} has not the size of {v.of!r}, whose memory it is"
             if v.of is not None and v.offset is None:
                 self._equal(self._bytes[self.names[name]], self._bytes[self.names[v.of]], wrong)
@@ -189,6 +193,16 @@ class Layout:
         rest = minus(minus(table.polynomial(room[axis]), table.polynomial(v.offset)), table.polynomial(v.shape[axis]))
         return [(table.row_of(rest), wrong), (table.row(v.offset), wrong)]
 
+    def _item_inside(self, name: str) -> list[tuple[int, str]]:
+        """The rows that a loop goes over are there."""
+        v, table = self.plan.values[name], self.table
+        assert v.of is not None
+        rows, *row = self.plan.values[v.of].shape
+        wrong = f"{name!r} is no row of {v.of!r} in each of the loop's trips"
+        for e, is_ in zip(row, v.shape):
+            self._equal(table.row(e), table.row(is_), wrong)
+        return [(table.row_of(minus(table.polynomial(rows), table.polynomial(self._trips[name]))), wrong)]
+
     def _strides(self, name: str) -> list[Polynomial] | None:
         """The strides of rows of a state; None for a compact value."""
         v = self.plan.values[name]
@@ -209,8 +223,8 @@ class Layout:
         values: list[int] = []
         scalars: list[int] = []
         narrow: list[int] = []
-        self.calls: list[tuple[int, int]] = []  # for each step: where its arrays and its numbers begin
-        for step in self.plan.steps:
+        self.calls: list[tuple[int, int]] = []  # for each call and copy: where its arrays and its numbers begin
+        for step in self.plan.flat:
             self.calls.append((len(values), len(scalars)))
             if not isinstance(step, Call):
                 values += [self.names[step.target], self.names[step.source]]
@@ -237,6 +251,11 @@ class Layout:
                     row = self.table.row(substitute(e, env))
                     self._equal(row, self.table.row(is_), f"{step.function!r} does not take {v} {a!r} as {p}")
                 self._check_strides(step.function, a, p, env)
+        self.trips = {
+            id(s): self.table.row(s.trips)
+            for s, _ in self.plan.holders
+            if isinstance(s, Repeat) and s.trips is not None
+        }
         self._arguments = np.array(values, np.int64)
         self.argument_bases = self.base_of[self._arguments] if values else np.zeros(0, np.int64)
         self._scalar_rows = np.array(scalars, np.int64)
@@ -273,6 +292,13 @@ class Layout:
             numbers[self._offset_rows] + starts[self._slot_of] if self.plan.is_open else numbers[self._offset_rows]
         )
         return Binding(env, total, offsets, offsets[self._arguments], numbers[self._scalar_rows], numbers)
+
+    def arguments_in(self, names: frozenset[str], first: int, count: int) -> list[int]:
+        """Of the array arguments of `count` calls and copies, from number `first` on, those that lie in the memory of a value of `names`."""
+        begin = self.calls[first][0] if first < len(self.calls) else len(self._arguments)
+        end = self.calls[first + count][0] if first + count < len(self.calls) else len(self._arguments)
+        of = list(self.plan.values)
+        return [k for k in range(begin, end) if not names.isdisjoint(self.plan.chain(of[self._arguments[k]]))]
 
     @property
     def n_scalars(self) -> int:

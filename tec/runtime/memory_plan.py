@@ -10,12 +10,13 @@ squeaky wheel of Joslin and Clements, 1999); the smallest plan of some rounds is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from .plan import Env, Plan
+from .plan import Choose, Env, Plan, Repeat, Step
 
 ALIGN = 256
 
@@ -116,18 +117,13 @@ def lifetimes(network: Plan, env: Env, strict: bool = True) -> list[Lifetime]:
     for name in reversed(values):  # parts are named before what they are parts of
         for p in values[name].parts:
             whole[p] = whole[name]
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for k, step in enumerate(network.steps):
-        for a in step.values:
-            name = whole[whole[a]]
-            if values[name].place == "arena":
-                first.setdefault(name, k)
-                last[name] = k
+    found = _Lives(network, whole)
+    found.walk(network.steps)
     for o in network.outputs:
         name = whole[whole[o.value]]
-        if name in last:
-            last[name] = len(network.steps)
+        if name in found.last:
+            found.last[name] = found.step
+    first, last = found.first, found.last
 
     def nbytes(name: str) -> int:
         try:
@@ -138,6 +134,43 @@ def lifetimes(network: Plan, env: Env, strict: bool = True) -> list[Lifetime]:
             return 1
 
     return [Lifetime(n, nbytes(n), first[n], last[n]) for n in first]
+
+
+class _Lives:
+    """The first and the last step that takes each value of the arena; the steps of loops and branches are counted with the others."""
+
+    def __init__(self, network: Plan, whole: dict[str, str]):
+        self.network, self.whole = network, whole
+        self.first: dict[str, int] = {}
+        self.last: dict[str, int] = {}
+        self.step = 0
+
+    def take(self, name: str) -> str:
+        """A step takes a value: the value of the arena that it lies in."""
+        held = self.whole[self.whole[name]]
+        if self.network.values[held].place == "arena":
+            self.first.setdefault(held, self.step)
+            self.last[held] = self.step
+        return held
+
+    def walk(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            if not isinstance(step, (Repeat, Choose)):
+                for a in step.values:
+                    self.take(a)
+                self.step += 1
+                continue
+            begin = self.step
+            kept = {self.take(a) for a in step.values}
+            self.step += 1
+            for part in step.parts:
+                self.walk(part)
+            if isinstance(step, Repeat):
+                # What a trip finds is there for the next one too, and so is what moves from trip to trip.
+                for held, k in self.first.items():
+                    if self.last[held] >= begin and (k < begin or held in kept):
+                        self.last[held] = self.step
+            self.step += 1
 
 
 def place(network: Plan, env: Env) -> Plan:

@@ -70,7 +70,7 @@ class Network:
         from ..notebook import table
 
         rows = []
-        for k, step in enumerate(self.plan.steps):
+        for k, step in enumerate(self.plan.flat):
             made = str(self.plan.values[step.values[-1]]) if step.values else ""
             function = step.function if isinstance(step, Call) else "copy"
             rows.append((k, function, " ".join(self.report.functions.get(function, ())), made))

@@ -1,7 +1,7 @@
 """A network's plan: its values and where they lie, and its steps in order, as records.
 
     Plan      inputs and outputs by name, values {name: Allocation}, steps, the bytes of the arena, guards
-    Step      Call (a compiled function on values and numbers) or Copy (a value's bytes to another)
+    Step      a call of a compiled function, a copy, a loop or a branch with steps of its own: see `steps`
     Size      an int, the name of a size that the inputs' shapes give, or [op, a, b]; see `exprs`
 
 `to_json` gives plain data and `from_json` takes it back: what is missing, of another type or out of range there is a
@@ -10,22 +10,45 @@ PackageError. Whether the records fit together, `check_plan` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import ArgumentError
 from . import exprs
-from .arguments import Param
 from .dtypes import itemsize
 from .package import damaged
+from .steps import (
+    LARGEST,
+    Call,
+    Carried,
+    Choose,
+    Copy,
+    Env,
+    Params,
+    Plain,
+    Repeat,
+    Scalar,
+    Size,
+    Step,
+    brief,
+    flat,
+    holders,
+    items_of,
+    number,
+    size_of,
+    steps_of,
+    table,
+    texts,
+)
 
-Size = int | str | list[Any] | tuple[Any, ...]
-Env = Mapping[str, int]  # the numbers of symbolic sizes
-Params = Callable[[str], Sequence[Param]]  # the parameters of a function; raises PackageError for an unknown one
+__all__ = [
+    "LARGEST", "PLACES", "Allocation", "Call", "Carried", "Choose", "Copy", "Env", "Guard", "Output", "Params", "Plain", "Plan", "Repeat",
+    "Scalar", "Size", "State", "Step", "number",
+]  # fmt: skip
 
-PLACES = ("input", "output", "param", "arena", "alias", "rows")
-LARGEST = 1 << 62  # bytes; addresses end before
+PLACES = ("input", "output", "param", "arena", "alias", "rows", "item")
+_SHOWS = ("alias", "rows", "item")  # places in another value
 _MAX_RANK = 64
 
 
@@ -35,7 +58,8 @@ class Allocation:
 
     place: "input" and "output", an array of its own; "param", a weight; "arena", from byte `offset` on of the network's working
     memory, None where offsets are found once sizes are bound; "alias", from byte `offset` on of value `of`, None where it is
-    all of it; "rows", from row `offset` on of `of`, an input that is a state, along the axis on which that grows. parts: values in the arena, named before, that lie one behind the other and together are this one.
+    all of it; "rows", from row `offset` on of `of`, an input that is a state, along the axis on which that grows; "item",
+    in a loop's first trip row `offset` of `of`, and a row on or back at each trip. parts: values in the arena, named before, that lie one behind the other and together are this one.
     """
 
     dtype: str
@@ -71,23 +95,23 @@ class Allocation:
 
     @classmethod
     def from_json(cls, name: str, data: Any) -> Allocation:
-        v = _table(data, f"value {name!r}")
+        v = table(data, f"value {name!r}")
         place = v.get("place")
         if place not in PLACES:
-            raise damaged(f"{name!r} lies in {_brief(place)}")
+            raise damaged(f"{name!r} lies in {brief(place)}")
         try:
             itemsize(v.get("dtype"))  # type: ignore[arg-type]
         except (ArgumentError, TypeError) as error:
             raise damaged(f"{name!r}: {error}") from None
         shape = v.get("shape")
         if not isinstance(shape, (list, tuple)) or len(shape) > _MAX_RANK:
-            raise damaged(f"the shape of {name!r} is {_brief(shape)}")
-        sizes = tuple(_size(e, f"the shape of {name!r}") for e in shape)
-        offset = _size(v["offset"], f"the offset of {name!r}") if "offset" in v else None
-        of = v.get("of") if place in ("alias", "rows") else None
-        if place in ("alias", "rows") and not isinstance(of, str):
-            raise damaged(f"{name!r} is another name of {_brief(of)}, which is no value")
-        parts = _texts(v.get("parts", ()), f"the parts of {name!r}")
+            raise damaged(f"the shape of {name!r} is {brief(shape)}")
+        sizes = tuple(size_of(e, f"the shape of {name!r}") for e in shape)
+        offset = size_of(v["offset"], f"the offset of {name!r}") if "offset" in v else None
+        of = v.get("of") if place in _SHOWS else None
+        if place in _SHOWS and not isinstance(of, str):
+            raise damaged(f"{name!r} is another name of {brief(of)}, which is no value")
+        parts = texts(v.get("parts", ()), f"the parts of {name!r}")
         return cls(v["dtype"], sizes, place, offset, of, parts)
 
 
@@ -104,10 +128,10 @@ class Output:
 
     @classmethod
     def from_json(cls, data: Any) -> Output:
-        o = _table(data, "an output")
+        o = table(data, "an output")
         name, value, check = o.get("name"), o.get("value"), o.get("check")
         if not isinstance(name, str) or not isinstance(value, str):
-            raise damaged(f"an output has the name {_brief(name)} and is value {_brief(value)}")
+            raise damaged(f"an output has the name {brief(name)} and is value {brief(value)}")
         if check is not None and not isinstance(check, str):
             raise damaged(f"the check {name!r} has no text")
         return cls(name, value, check)
@@ -125,7 +149,7 @@ class Guard:
 
     @classmethod
     def from_json(cls, data: Any) -> Guard:
-        g = _table(data, "a condition on sizes")
+        g = table(data, "a condition on sizes")
         if not isinstance(g.get("what"), str):
             raise damaged("a condition on sizes has no text")
         size = g.get("size")
@@ -149,103 +173,11 @@ class State:
 
     @classmethod
     def from_json(cls, data: Any) -> State:
-        s = _table(data, "a state")
+        s = table(data, "a state")
         source, target, axis, capacity = s.get("input"), s.get("output"), s.get("axis"), s.get("capacity", "")
         if not all(isinstance(x, str) for x in (source, target, capacity)) or not (axis is None or type(axis) is int):
-            raise damaged(f"a state is {_brief(data)}")
+            raise damaged(f"a state is {brief(data)}")
         return cls(source, target, axis, capacity)  # type: ignore[arg-type]
-
-
-# ---- steps
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A number among a function's arguments."""
-
-    value: Size
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A compiled function, called with values (by name) and numbers."""
-
-    function: str
-    args: tuple[str | Scalar, ...]
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """The values that it takes, in order."""
-        return tuple(a for a in self.args if isinstance(a, str))
-
-    def effects(self, signature: Params) -> tuple[list[str], list[str]]:
-        """The values that it reads, and those that it writes."""
-        tensors = [(a, p.writes) for p, a in zip(signature(self.function), self.args) if isinstance(a, str)]
-        return [a for a, writes in tensors if not writes], [a for a, writes in tensors if writes]
-
-    def bind(self, env: Env) -> Call:
-        return Call(self.function, tuple(a if isinstance(a, str) else Scalar(number(a.value, env)) for a in self.args))
-
-    def to_json(self) -> dict[str, Any]:
-        args = [a if isinstance(a, str) else {"scalar": a.value} for a in self.args]
-        return {"op": "call", "function": self.function, "args": args}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Call:
-        function, args = data.get("function"), data.get("args")
-        if not isinstance(function, str):
-            raise damaged("a step has no function")
-        if not isinstance(args, (list, tuple)):
-            raise damaged(f"the arguments of {function!r} are {_brief(args)}")
-        return cls(function, tuple(a if isinstance(a, str) else cls._scalar(function, a) for a in args))
-
-    @staticmethod
-    def _scalar(function: str, data: Any) -> Scalar:
-        e = _table(data, f"an argument of {function!r}").get("scalar")
-        exprs.compile_expr(e)
-        return Scalar(e)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """The bytes of one value, written to another of the same type."""
-
-    source: str
-    target: str
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """The values that it takes, in order."""
-        return self.source, self.target
-
-    def effects(self, signature: Params) -> tuple[list[str], list[str]]:
-        """The values that it reads, and those that it writes."""
-        return [self.source], [self.target]
-
-    def bind(self, env: Env) -> Copy:
-        return self
-
-    def to_json(self) -> dict[str, Any]:
-        return {"op": "copy", "source": self.source, "target": self.target}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Copy:
-        source, target = data.get("source"), data.get("target")
-        if not isinstance(source, str) or not isinstance(target, str):
-            raise damaged(f"a step copies {_brief(source)} to {_brief(target)}")
-        return cls(source, target)
-
-
-Step = Call | Copy
-_STEPS: dict[str, type[Call] | type[Copy]] = {"call": Call, "copy": Copy}
-
-
-def _step(data: Any) -> Step:
-    s = _table(data, "a step")
-    op = s.get("op")
-    if not isinstance(op, str) or op not in _STEPS:
-        raise damaged(f"a step is {_brief(op)}")
-    return _STEPS[op].from_json(s)
 
 
 # ---- the whole
@@ -294,6 +226,29 @@ class Plan:
             return shape
         assert state.axis is not None
         return (*shape[: state.axis], state.capacity, *shape[state.axis + 1 :])
+
+    @property
+    def flat(self) -> tuple[Plain, ...]:
+        """All calls and copies, those of loops and branches too, each once, in the order in which they stand."""
+        return tuple(flat(self.steps))
+
+    @property
+    def holders(self) -> list[tuple[Repeat | Choose, tuple[Repeat, ...]]]:
+        """All loops and branches, the outer ones first, each with the loops that it is in."""
+        return list(holders(self.steps))
+
+    @property
+    def trips(self) -> dict[str, Size]:
+        """The trips of the loop that goes over each value of place "item"."""
+        loops = (s for s, _ in holders(self.steps) if isinstance(s, Repeat))
+        return {name: loop.trips for loop in loops for name, _ in loop.items if loop.trips is not None}
+
+    def chain(self, name: str) -> list[str]:
+        """A value, the one whose memory it shows, the one whose that shows, and so on."""
+        out = [name]
+        while (of := self.values[out[-1]].of) is not None and len(out) <= len(self.values):
+            out.append(of)
+        return out
 
     def root(self, name: str) -> str:
         """The value whose memory `name` shows. PackageError where aliases go in a circle or to nothing."""
@@ -344,53 +299,12 @@ class Plan:
             raise damaged("it has no plan")
         arena = data.get("arena_bytes")
         return cls(
-            _texts(data.get("inputs"), "the plan's inputs"),
-            tuple(map(Output.from_json, _list(data.get("outputs"), "the plan's outputs"))),
-            {n: Allocation.from_json(n, v) for n, v in _table(data.get("values"), "the table of values").items()},
-            tuple(map(_step, _list(data.get("steps"), "the plan's steps"))),
-            None if arena is None else _size(arena, "the arena's size"),
-            tuple(map(Guard.from_json, _list(data.get("guards"), "the conditions on sizes"))),
-            _texts(data.get("empty", ()), "the sizes that may be 0"),
-            tuple(map(State.from_json, _list(data.get("states", ()), "states"))),
+            texts(data.get("inputs"), "the plan's inputs"),
+            tuple(map(Output.from_json, items_of(data.get("outputs"), "the plan's outputs"))),
+            {n: Allocation.from_json(n, v) for n, v in table(data.get("values"), "the table of values").items()},
+            steps_of(data.get("steps")),
+            None if arena is None else size_of(arena, "the arena's size"),
+            tuple(map(Guard.from_json, items_of(data.get("guards"), "the conditions on sizes"))),
+            texts(data.get("empty", ()), "the sizes that may be 0"),
+            tuple(map(State.from_json, items_of(data.get("states", ()), "states"))),
         )
-
-
-def number(e: Any, env: Env) -> int:
-    """A size as a number."""
-    return e if type(e) is int else int(exprs.evaluate(exprs.compile_expr(e), env))
-
-
-# ---- reading plain data
-
-
-def _table(data: Any, what: str) -> dict[str, Any]:
-    if not isinstance(data, dict) or not all(isinstance(k, str) for k in data):
-        raise damaged(f"{what} is {_brief(data)}")
-    return data
-
-
-def _list(data: Any, what: str) -> Sequence[Any]:
-    if not isinstance(data, (list, tuple)):
-        raise damaged(f"there is no list of {what}: {_brief(data)}")
-    return data
-
-
-def _texts(data: Any, what: str) -> tuple[str, ...]:
-    items = _list(data, what)
-    if not all(isinstance(x, str) for x in items):
-        raise damaged(f"{what} are {_brief(items)}")
-    return tuple(items)
-
-
-def _size(e: Any, what: str) -> Size:
-    """A size: its expression well formed, a number in range."""
-    if isinstance(e, (str, list, tuple)):
-        exprs.compile_expr(e)
-        return e
-    if isinstance(e, bool) or not hasattr(e, "__index__") or not 0 <= e < LARGEST:
-        raise damaged(f"{what} is {_brief(e)}")
-    return int(e)
-
-
-def _brief(x: Any) -> str:
-    return repr(x)[:60]
