@@ -15,10 +15,9 @@ from tec.graph import Value
 from tec.graph.builders.attention import (
     additive_mask,
     attend,
-    cache_mask,
     causal_mask,
     join_heads,
-    rotate,
+    rotary,
     split_heads,
     sum_masks,
     write_cache,
@@ -26,6 +25,8 @@ from tec.graph.builders.attention import (
 from tec.graph.builders.matmul import matmul
 from tec.graph.builders.norm import rms_norm
 from tec.graph.builders.quantize import integer_matmul
+from tec.graph.fold_sizes import sizes_in
+from tec.ops.dims import Dim, require
 
 from .importer import Call, Outputs, onnx_op
 
@@ -130,45 +131,134 @@ def multi_head_attention(c: Call) -> Any:
 def rotary_embedding(c: Call) -> Value:
     x, ids, cos, sin = c[0], c[1], c[2], c[3]
     dims = int(c.attr("rotary_embedding_dim", 0))
-    flat = x.ndim == 3
-    if flat:
-        n = int(c.attr("num_heads", 0)) or x.shape[2] // (dims or 2 * cos.shape[1])
-        x = split_heads(c, x, n)
+    turn = bool(c.attr("interleaved", 0))
+    steps = x.shape[1] if x.ndim == 3 else x.shape[2]
     place = c.cast(ids, "int64")
     if place.type.size == 1 and place.ndim == 1:
-        steps = c.const(np.arange(x.shape[2])[None], "int64")
-        place = c.op("add", steps, c.reshape(place, (1, 1)))
-    y = rotate(c, x, place, cos, sin, bool(c.attr("interleaved", 0)), dims)
-    return join_heads(c, y) if flat else y
+        place = c.op("add", c.reshape(place, (1, 1)), counted(c, steps, 0))
+    if x.ndim == 3:
+        n = int(c.attr("num_heads", 0)) or x.shape[2] // (dims or 2 * cos.shape[1])
+        return c.reshape(rotary(c, heads_of(c, x, n), place, cos, sin, turn, dims), x.shape)
+    y = rotary(c, c.transpose(x, (0, 2, 1, 3)), place, cos, sin, turn, dims)
+    return c.transpose(y, (0, 2, 1, 3))
+
+
+@onnx_op("RotaryEmbedding")
+def standard_rotary_embedding(c: Call) -> Value:
+    """Of opset 23: cos and sin are tables (positions, half) with position_ids, or (batch, steps, half) without."""
+    x, cos, sin = c[0], c[1], c[2]
+    dims, turn = int(c.attr("rotary_embedding_dim", 0)), bool(c.attr("interleaved", 0))
+    n = int(c.attr("num_heads", 0))
+    if x.ndim == 3 and not n:
+        raise ImportModelError("RotaryEmbedding of three dimensions without num_heads")
+    own = heads_of(c, x, n) if x.ndim == 3 else c.transpose(x, (0, 2, 1, 3))
+    if c.has(3):
+        y = rotary(c, own, c.cast(c[3], "int64"), cos, sin, turn, dims)
+    else:
+        half = dims // 2 or cos.shape[-1]
+        rows = [c.unsqueeze(c.slice(t, 2, 0, half), 2) for t in (cos, sin)]
+        y = c.op("rotary", own, *rows, interleaved=turn)
+    return c.reshape(y, x.shape) if x.ndim == 3 else c.transpose(y, (0, 2, 1, 3))
+
+
+def heads_of(c: Call, x: Value, count: int) -> Value:
+    """(batch, steps, heads * size) as (batch, steps, heads, size)."""
+    n, s, h = x.shape
+    if h % count:
+        raise ImportModelError(f"{count} heads of {x.type}")
+    return c.reshape(x, (n, s, count, h // count))
+
+
+def counted(c: Call, steps: Any, start: Any) -> Value:
+    """The places of `steps` tokens from `start` on, (1, steps)."""
+    return c.reshape(c.op("iota", size=steps, start=start, step=1, dtype="int64"), (1, steps))
 
 
 @onnx_op("GroupQueryAttention", domain=MS)
 def group_query_attention(c: Call) -> Outputs:
-    """Keys and values go into a cache at each batch entry's own place; later places are not seen."""
+    """Attention with a cache of keys and values, rotary positions inside.
+
+    A cache of open length grows: new rows stand behind it, and every batch entry is as long as the others (checked when the network runs). One whose
+    length is a number is a buffer: new rows go to each entry's own place, later places are not seen.
+    """
+    for k, what in ((11, "sinks"), (12, "scales of a quantized cache"), (13, "scales of a quantized cache")):
+        if c.has(k):
+            raise ImportModelError(f"GroupQueryAttention with {what}")
+    if c.attr("smooth_softmax", 0) not in (0, -1) or c.attr("qk_output", 0) or c.wants(3):
+        raise ImportModelError("GroupQueryAttention with smooth_softmax, or with its scores as an output")
     n, nk = int(c.attr("num_heads")), int(c.attr("kv_num_heads"))
     if c.has(1):
-        q, k, v = split_heads(c, c[0], n), split_heads(c, c[1], nk), split_heads(c, c[2], nk)
+        q, k, v = heads_of(c, c[0], n), heads_of(c, c[1], nk), heads_of(c, c[2], nk)
     else:
         size = c[0].shape[2] // (n + 2 * nk)
         packed = c.split(c[0], 2, [n * size, nk * size, nk * size])
-        q, k, v = (split_heads(c, x, h) for x, h in zip(packed, (n, nk, nk)))
-    b, s, size = q.shape[0], q.shape[2], q.shape[3]
+        q, k, v = (heads_of(c, x, h) for x, h in zip(packed, (n, nk, nk)))
+    b, s, _, size = q.shape
     past = c[3].shape[2] if c.has(3) else 0
-    total = max(past, int(np.asarray(c.array(6)).reshape(-1)[0]))
-    start = c.op("subtract", c.cast(c.reshape(c[5], (b, 1)), "int64"), c.const(np.int64(s - 1)))
-    place = c.op("add", start, c.const(np.arange(s)[None], "int64"))  # (batch, steps)
+    window = int(c.attr("local_window_size", -1))
+    attrs = {
+        "scale": float(c.attr("scale", 0.0)) or size**-0.5, "softcap": float(c.attr("softcap", 0.0)), "right": 0,
+        "left": window - 1 if window > 0 else None, "q_order": (0, 2, 1, 3), "out_order": (0, 2, 1, 3),
+    }  # fmt: skip
+    ends = c.cast(c.reshape(c[5], (b,)), "int64")
+    extras: list[tuple[str, Value]] = []
+    grows = not c.has(3) or isinstance(past, Dim)
+    known = sizes_in(c[6])
+    total = known.reshape(-1)[0] if known is not None else None if grows else int(np.ravel(c.array(6))[0])
+    if grows:
+        q = _as_long_as_the_others(c, q, ends, past, s, total)
+        place = counted(c, s, past)
+        attrs["offset"] = past
+    else:
+        place = _own_places(c, ends, s, c.graph.sizes(total))
+        extras.append(("start", c.reshape(c.slice(place, 1, 0, 1), (b,))))
     if c.attr("do_rotary", 0):
         turn = bool(c.attr("rotary_interleaved", 0))
-        ids = c[9] if c.has(9) else place
-        q, k = (rotate(c, x, ids, c[7], c[8], turn) for x in (q, k))
-
-    k, v = (write_cache(c, c.get(j), x, place, total) for j, x in ((3, k), (4, v)))
-    mask = cache_mask(c, place, total, int(c.attr("local_window_size", -1)))
+        ids = c.cast(c[9], "int64") if c.has(9) else place
+        q, k = (rotary(c, x, ids, c[7], c[8], turn) for x in (q, k))
+    k, v = (c.transpose(x, (0, 2, 1, 3)) for x in (k, v))
+    if grows:
+        k, v = (x if not c.has(j) else c.op("concat", c[j], x, axis=2) for j, x in ((3, k), (4, v)))
+    else:
+        if isinstance(total, Dim):
+            require(total, "<=", past, "the cache of GroupQueryAttention has no room for more")
+        room = max(past, total) if isinstance(total, int) else past
+        k, v = (write_cache(c, c[j], x, c.broadcast(place, (b, s)), room) for j, x in ((3, k), (4, v)))
     if c.has(10):
-        mask = c.op("add", mask, c[10])
-    scale = float(c.attr("scale", 0.0)) or size**-0.5
-    y = join_heads(c, attend(c, q, k, v, mask, scale, float(c.attr("softcap", 0.0))))
-    return Outputs([y, k, v])
+        extras.append(("bias", c[10]))
+    y = c.op("attention", q, k, v, *(x for _, x in extras), extras=tuple(name for name, _ in extras), **attrs)
+    return Outputs([c.reshape(y, (b, s, n * size)), k, v])
+
+
+def _as_long_as_the_others(c: Call, q: Value, ends: Value, past: Any, steps: Any, total: Any) -> Value:
+    """q, with the conditions that a cache which grows asks for. Of a prompt, rows behind an entry's end are seen by none that counts."""
+    want = past + steps
+    if total is not None:
+        for a, b in ((total, want), (want, total)):
+            if not require(
+                a, "<=", b, "total_sequence_length of GroupQueryAttention is the cache's length and the new tokens'"
+            ):
+                raise ImportModelError(
+                    f"total_sequence_length is {total} where the cache and the new tokens have {want}"
+                )
+    else:
+        fits = c.op("equal", c.cast(c.reshape(c[6], ()), "int64"), c.graph.sizes(want))
+        q = c.op("require", q, fits, text="total_sequence_length is not the cache's length and the new tokens'")
+    if isinstance(past, int):
+        return q
+    whole = c.op("equal", ends, c.op("subtract", c.graph.sizes(want), c.const(np.int64(1))))
+    first = c.op("equal", c.graph.sizes(past), c.const(np.int64(0)))
+    fits = c.op("reduce_all", c.op("logical_or", whole, first), axes=(0,), keepdims=False)
+    text = "seqlens_k says that some batch entry is shorter than the cache and the new tokens: entries of different lengths need a cache of fixed length"
+    return c.op("require", q, fits, text=text)
+
+
+def _own_places(c: Call, ends: Value, steps: Any, total: Value) -> Value:
+    """Where each batch entry's new tokens stand, (batch, steps): from 0 on for a prompt, which is all that there is, else up to its end."""
+    b = ends.shape[0]
+    start = c.op("subtract", ends, c.op("subtract", c.graph.sizes(steps), c.const(np.int64(1))))
+    start = c.op("where", c.op("equal", total, c.graph.sizes(steps)), c.const(np.int64(0)), start)
+    return c.op("add", c.reshape(start, (b, 1)), counted(c, steps, 0))
 
 
 # ---- root mean square normalization

@@ -12,6 +12,7 @@ from . import (
     pool,
     recurrent,
     reduce,
+    rotary,
     scatter,
     shape,
     sizes,
@@ -35,6 +36,6 @@ from .registry import (
 
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "attention", "conv", "deform",
-    "elementwise", "get_op", "image", "matmul", "norm", "packed", "pool", "recurrent", "reduce", "register", "scatter", "shape", "sizes",
+    "elementwise", "get_op", "image", "matmul", "norm", "packed", "pool", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "transform_layout",
 ]  # fmt: skip

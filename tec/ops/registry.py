@@ -37,8 +37,11 @@ FOLLOWS_16 = "follows_16"  # loses little in 16 bits, or works in float32 inside
 ALONG_AXES = "along_axes"  # works along `axes`, whatever order the dimensions have
 WINDOWED = "windowed"  # reduces windows channel by channel, in any layout (`layouts`, `space`: see tec/ops/windows.py)
 INDEXED = "indexed"  # its second input holds indices into its first, to be checked
+CHECKED = (
+    "checked"  # gives its first input where its second, one bool, holds; else a run fails with its attribute `text`
+)
 PACKED = "packed"  # makes more of its inputs than they are: where these are constants, it is left to whoever reads it
-TRAITS = (VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, WINDOWED, INDEXED, PACKED)
+TRAITS = (VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, WINDOWED, INDEXED, CHECKED, PACKED)
 KINDS = (ELEMENTWISE, BROADCAST, INJECTIVE, REDUCTION, COMPLEX, OPAQUE)
 
 Attrs = dict[str, Any]

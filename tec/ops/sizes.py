@@ -10,7 +10,7 @@ from .. import te
 from ..ir.dtype import dtype_info
 from ..te import Tensor
 from .dims import Dim
-from .registry import INJECTIVE, Attrs, TensorType, fail, register
+from .registry import CHECKED, INJECTIVE, Attrs, TensorType, fail, register
 
 
 def _sizes_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -52,3 +52,21 @@ def _iota(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
 
     start, step = number(attrs["start"]), number(attrs["step"])
     return [te.compute((attrs["size"],), lambda k: start + te.cast(dtype, k) * step, name="iota")]
+
+
+def _require_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    if types[1] != TensorType("bool", ()) or not isinstance(attrs["text"], str):
+        raise fail(f"require of {types[1]}: one bool, and a text")
+    return [types[0]]
+
+
+def _require_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
+    if not arrays[1]:
+        raise fail(attrs["text"])
+    return [arrays[0]]
+
+
+@register("require", INJECTIVE, _require_type, traits=[CHECKED], host=_require_host)
+def _require(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """The first input; a network fails with `text` where the second, one bool, does not hold."""
+    return [te.compute(outputs[0].shape, lambda *i: inputs[0](*i), name="require")]

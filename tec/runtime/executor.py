@@ -245,7 +245,8 @@ class Executor:
             if o.check is None:
                 out.append((o, r))
             elif r is not None and not r.numpy().all():
-                raise ArgumentError(o.check, hint="an input asks for an element that is not there")
+                hint = "an input asks for an element that is not there" if " is outside of " in o.check else None
+                raise ArgumentError(o.check, hint=hint)
         return out
 
     def _binding(self, env: dict[str, int]) -> Binding:

@@ -72,17 +72,6 @@ def causal_mask(b: Builder, steps: int, total: int, value: float = HIDDEN) -> Va
     return b.const(np.where(keep, 0, value).astype(np.float32)[None, None])
 
 
-def cache_mask(b: Builder, position: Value, total: int, window: int = 0) -> Value:
-    """Each step, at `position` (batch, steps), sees what is not after it, and with a window no more than that many positions."""
-    n, s = position.shape
-    keys = b.const(np.arange(total)[None, None], "int64")
-    mine = b.reshape(position, (n, s, 1))
-    keep = b.op("less_equal", keys, mine)
-    if window > 0:
-        keep = b.op("logical_and", keep, b.op("greater", keys, b.op("subtract", mine, b.const(np.int64(window)))))
-    return additive_mask(b, b.reshape(keep, (n, 1, s, total)))
-
-
 def sum_masks(b: Builder, masks: Sequence[Value]) -> Value | None:
     total = None
     for m in masks:
@@ -93,33 +82,17 @@ def sum_masks(b: Builder, masks: Sequence[Value]) -> Value | None:
 # ---- positions
 
 
-def rotate(
+def rotary(
     b: Builder, x: Value, position: Value, cos: Value, sin: Value, interleaved: bool = False, dims: int = 0
 ) -> Value:
-    """x (batch, heads, steps, size) turned by the angles of `position` (batch or 1, steps): rows of `cos` and `sin` (positions, half).
-
-    Pairs are neighbours where `interleaved`, else the two halves; `dims` features are turned (0: twice the width of `cos`), the rest stay.
-    """
-    half = cos.shape[1]
-    dims = dims or 2 * half
-    whole = x
-    x = b.slice(x, 3, 0, dims)
-    n, h, s, _ = x.shape
-    rows = [b.reshape(b.op("gather", t, position, axis=0), (position.shape[0], 1, s, half)) for t in (cos, sin)]
-    if interleaved:
-        pairs = b.reshape(x, (n, h, s, half, 2))
-        first, second = (b.reshape(b.slice(pairs, 4, j, 1), (n, h, s, half)) for j in (0, 1))
-    else:
-        first, second = b.slice(x, 3, 0, half), b.slice(x, 3, half, half)
-    real = b.op("subtract", b.op("multiply", first, rows[0]), b.op("multiply", second, rows[1]))
-    other = b.op("add", b.op("multiply", first, rows[1]), b.op("multiply", second, rows[0]))
-    if interleaved:
-        y = b.reshape(b.op("concat", b.unsqueeze(real, 4), b.unsqueeze(other, 4), axis=4), (n, h, s, dims))
-    else:
-        y = b.op("concat", real, other, axis=3)
-    if dims == whole.shape[3]:
-        return y
-    return b.op("concat", y, b.slice(whole, 3, dims, whole.shape[3] - dims), axis=3)
+    """x (batch, steps, heads, size) turned by the angles of `position` (batch or 1, steps): rows of `cos` and `sin` (positions, half). `dims` features
+    are turned (0: twice the width of `cos`), the rest stay."""
+    half = dims // 2 or cos.shape[1]
+    if cos.shape != sin.shape or cos.ndim != 2 or cos.shape[1] < half:
+        raise ImportModelError(f"angles {cos.type} and {sin.type} for {2 * half} features")
+    shape = (*position.shape, 1, half)
+    rows = [b.reshape(b.op("gather", b.slice(t, 1, 0, half), position, axis=0), shape) for t in (cos, sin)]
+    return b.op("rotary", x, *rows, interleaved=interleaved)
 
 
 # ---- caches

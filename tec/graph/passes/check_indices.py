@@ -1,4 +1,4 @@
-"""Indices that are known only when a network runs: an output more for each, which says whether all are inside.
+"""Indices that are known only when a network runs: an output more for each, which says whether all are inside. Other conditions (`require`) alike.
 
 In: a graph. Out: the same with hidden outputs, and for each the text of the error that the network raises where it is false.
 The operators themselves clamp (gathers) or leave out (scatters) what is outside, so that no memory beyond is touched; without
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import ImportModelError
 from ...ops.dims import Size
 from ...ops.indices import check_index, index_sizes, spans
-from ...ops.registry import INDEXED
+from ...ops.registry import CHECKED, INDEXED
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
@@ -20,12 +21,21 @@ _LIMITS = {"int8": 127, "uint8": 255, "int16": 32767, "uint16": 65535}
 
 def check_indices(graph: Graph) -> tuple[Graph, list[str]]:
     """(the graph, the text for each of its last outputs)."""
-    if not any(_bounds(n) for n in graph.nodes):
+    if not any(_bounds(n) or CHECKED in n.definition.traits for n in graph.nodes):
         return graph, []
     b = Rebuild(graph)
     seen: dict[tuple[Value, tuple[Any, ...]], Value] = {}
     texts: list[str] = []
     for node in graph.nodes:
+        if CHECKED in node.definition.traits:
+            condition, text = b.value(node.inputs[1]), node.attrs["text"]
+            if condition.is_const and not condition.data:
+                raise ImportModelError(text)
+            if not condition.is_const and (condition, (text,)) not in seen:
+                seen[condition, (text,)] = condition
+                texts.append(text)
+            b.map[node.outputs[0]] = b.value(node.inputs[0])
+            continue
         found = _bounds(node)
         if found is not None:
             index, sizes = found

@@ -67,12 +67,12 @@ def test_a_cache_is_written_at_each_entrys_own_position():
 
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_rotated_pairs_turn_by_their_angle(interleaved):
-    x, angles = rand(1, 2, 3, 6), rand(5, 2)  # 4 of 6 features are turned
+    x, angles = rand(1, 3, 2, 6), rand(5, 2)  # 4 of 6 features are turned
     net = Net()
     place = net.b.const(np.array([[0, 2, 4]]))
-    y = attention.rotate(net.b, net.input(x), place, net.input(np.cos(angles)), net.input(np.sin(angles)), interleaved)
+    y = attention.rotary(net.b, net.input(x), place, net.input(np.cos(angles)), net.input(np.sin(angles)), interleaved)
     first, second = ((0, 2), (1, 3)) if interleaved else ((0, 1), (2, 3))
-    z = (x[..., first] + 1j * x[..., second]) * np.exp(1j * angles[[0, 2, 4]])
+    z = (x[..., first] + 1j * x[..., second]) * np.exp(1j * angles[[0, 2, 4]])[:, None]
     want = x.copy()
     want[..., first], want[..., second] = z.real, z.imag
     np.testing.assert_allclose(net.run(y)[0], want, rtol=1e-5, atol=1e-6)
