@@ -41,8 +41,12 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         yield CpuAttention(group, target, *found)
         return
     from .attention_gpu import GpuAttention
+    from .attention_matrix import MatrixAttention
 
     if all(isinstance(n, int) for n in _head_sizes(form)):
+        on_units = MatrixAttention(group, target, *found)
+        if on_units.fits_at_all:
+            yield on_units
         space = GpuAttention(group, target, *found)
         if space.fits_at_all:
             yield space

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import te
 from ..ir.dtype import dtype_info
-from ..ops.attention import normalized
 from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
 from . import loops
+from .attention_grid import Grid, Results, Rows, ceil_div
 from .attention_loops import Kernel
 from .group import Group
 from .space import Choice, Cost
@@ -93,7 +92,9 @@ class GpuAttention(loops.LoopForm):
         form, folded = self.form, self.rows[1]
 
         def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            _attention(Kernel.of(form, ib, sources, results[0]), choice, folded)
+            k = Kernel.of(form, ib, sources, results[0])
+            grid = Grid(k, folded, choice["queries"], choice["splits"], (SIDE, SIDE))
+            grid.launch(lambda of, first, tx, ty: _Tile(k, choice, of, first, tx, ty))
 
         out = form.outputs[0]
         return loops.extern("attention", list(form.inputs), [(out.shape, out.dtype)], body)
@@ -113,119 +114,6 @@ def _shared_bytes(space: GpuAttention, choice: Choice) -> int:
     rows = q * _stride(space.g.size, dtype) + k * _stride(max(space.g.size, space.g.value_size), dtype)
     total: int = rows * dtype_info(dtype).bytes + q * _stride(k, acc) * dtype_info(acc).bytes
     return total
-
-
-@dataclass
-class Rows:
-    """Rows of a tile as queries: of one head, or folded, of all heads that share keys."""
-
-    kernel: Kernel
-    folded: bool
-    b: Any
-    head: Any  # the query head, or the key head where folded
-
-    @property
-    def count(self) -> Any:
-        g = self.kernel.g
-        return g.queries * g.group if self.folded else g.queries
-
-    @property
-    def key_head(self) -> Any:
-        return self.head if self.folded else te.indexdiv(self.head, self.kernel.g.group)
-
-    def at(self, row: Any) -> tuple[Any, Any]:
-        """(query head, query) of a row."""
-        g = self.kernel.g
-        if not self.folded:
-            return self.head, row
-        return self.head * g.group + te.indexdiv(row, g.queries), te.indexmod(row, g.queries)
-
-
-def _ceil(a: Any, b: int) -> Any:
-    return -(-a // b) if isinstance(a, int) else te.indexdiv(a + (b - 1), b)
-
-
-def _attention(k: Kernel, choice: Choice, folded: bool) -> None:
-    ib, g, splits = k.ib, k.g, choice["splits"]
-    heads = g.key_heads if folded else g.heads
-    tile = choice["queries"]
-    rows = g.queries * g.group if folded else g.queries
-    tiles = _ceil(rows, tile)
-    parts: Any = None
-    if splits > 1:
-        # Of each split: weighted values, then the maximum and the sum.
-        parts = ib.allocate(k.acc, (g.batch * heads * tiles * tile * splits * (g.value_size + 2),), "parts")
-    width = g.value_size + 2
-
-    def place(b: Any, head: Any, row: Any, split: Any) -> Any:
-        return (((b * heads + head) * (tiles * tile) + row) * splits + split) * width
-
-    with ib.new_scope():
-        bx, by, bz = (te.thread_axis(f"blockIdx.{c}") for c in "xyz")
-        tx, ty = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
-        for axis, n in ((bx, tiles * splits), (by, heads), (bz, g.batch), (tx, SIDE), (ty, SIDE)):
-            ib.scope_attr(axis, "thread_extent", n)
-        split = te.indexmod(bx.var, splits) if splits > 1 else 0
-        first = (te.indexdiv(bx.var, splits) if splits > 1 else bx.var) * tile
-        of = Rows(k, folded, bz.var, by.var)
-        t = _Tile(k, choice, of, first, tx.var, ty.var)
-        t.run(split, splits)
-
-        def finish(row: Any, column: Any, value: Any, top: Any, total: Any) -> None:
-            if parts is None:
-                head, i = of.at(row)
-                with ib.if_scope(row < rows):
-                    k.write((bz.var, head, i, column), normalized(value, total, k.acc))
-                return
-            at = place(bz.var, by.var, row, split)
-            parts[at + column] = value
-            with ib.if_scope(column == 0):
-                parts[at + g.value_size] = top
-                parts[at + g.value_size + 1] = total
-
-        t.each_result(finish)
-    if parts is not None:
-        _join(k, Joined(parts, place, heads, rows, splits, folded))
-
-
-@dataclass
-class Joined:
-    """What splits left, for the kernel that joins them."""
-
-    parts: Any
-    place: Callable[[Any, Any, Any, Any], Any]
-    heads: Any
-    rows: Any
-    splits: int
-    folded: bool
-
-
-def _join(k: Kernel, j: Joined) -> None:
-    """Each element of the result from its splits."""
-    ib, g = k.ib, k.g
-    with ib.new_scope():
-        bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
-        total_elements = g.batch * j.heads * j.rows * g.value_size
-        ib.scope_attr(bx, "thread_extent", _ceil(total_elements, loops.THREADS))
-        ib.scope_attr(tx, "thread_extent", loops.THREADS)
-        e = bx.var * loops.THREADS + tx.var
-        with ib.if_scope(e < total_elements):
-            column, line = te.indexmod(e, g.value_size), te.indexdiv(e, g.value_size)
-            row, b_head = te.indexmod(line, j.rows), te.indexdiv(line, j.rows)
-            b, head = te.indexdiv(b_head, j.heads), te.indexmod(b_head, j.heads)
-            top = loops.scalar(ib, k.acc, "top", k.lowest)
-            value = loops.scalar(ib, k.acc, "value", k.const(0))
-            total = loops.scalar(ib, k.acc, "total", k.const(0))
-            with ib.for_range(0, j.splits, "split") as split:
-                at = ib.let("at", j.place(b, head, row, split))
-                other = ib.let("other", j.parts[at + g.value_size])
-                fresh = ib.let("fresh", te.max(top[0], other))
-                mine, theirs = ib.let("mine", te.exp(top[0] - fresh)), ib.let("theirs", te.exp(other - fresh))
-                value[0] = value[0] * mine + j.parts[at + column] * theirs
-                total[0] = total[0] * mine + j.parts[at + (g.value_size + 1)] * theirs
-                top[0] = fresh
-            query_head, i = Rows(k, j.folded, b, head).at(row)
-            k.write((b, query_head, i, column), normalized(value[0], total[0], k.acc))
 
 
 class _Tile:
@@ -276,7 +164,7 @@ class _Tile:
             low, high = 0, g.queries - 1
         begin, end = self.k.key_range(self.of.b, low, high, self.keys)
         if splits > 1:
-            each = ib.let("each", _ceil(end - begin, splits))
+            each = ib.let("each", ceil_div(end - begin, splits))
             begin = ib.let("begin", begin + split * each)
             end = te.min(end, begin + each)
         with ib.for_range(begin, te.max(end, begin), "block") as block:
@@ -365,13 +253,14 @@ class _Tile:
         conditions += [] if seen is None else [seen]
         return te.select(te.all(*conditions), score, k.const(float("-inf"))) if conditions else score
 
-    def each_result(self, finish: Callable[[Any, Any, Any, Any, Any], None]) -> None:
+    def results(self, out: Results) -> None:
+        g = self.g
         for a in range(self.own_rows):
-            for c in range(self.columns):
-                column = self.tx + c * SIDE
-                value = self.o[a * self.columns + c]
-                if (c + 1) * SIDE > self.g.value_size:
-                    with self.ib.if_scope(column < self.g.value_size):
-                        finish(self.first + self.row(a), column, value, self.top[a], self.total[a])
-                else:
-                    finish(self.first + self.row(a), column, value, self.top[a], self.total[a])
+            with out.row(self.first + self.row(a), self.top[a], self.total[a], self.tx == 0) as put:
+                for c in range(self.columns):
+                    column, value = self.tx + c * SIDE, self.o[a * self.columns + c]
+                    if (c + 1) * SIDE > g.value_size:
+                        with self.ib.if_scope(column < g.value_size):
+                            put(column, value)
+                    else:
+                        put(column, value)

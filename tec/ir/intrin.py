@@ -96,6 +96,11 @@ UNARY_FLOAT_MATH = (
     "floor ceil trunc round nearbyint"
 )
 _add(UNARY_FLOAT_MATH, 1, "round: half away from zero; nearbyint: half to even")
+_add(
+    "exp2_fast",
+    1,
+    "2**x of float32 by the chip's own instruction, within 2 units in the last place; what lies below the normal numbers may be 0",
+)
 _add("pow atan2 fmod copysign hypot", 2)
 _add("ldexp", 2, "a * 2**b; b int32")
 _add("fma", 3, "a*b+c, one rounding")
