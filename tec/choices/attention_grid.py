@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .. import te
+from ..ops.attention import normalized
 from . import loops
 from .attention_loops import Kernel
-from ..ops.attention import normalized
 
 
 class Tile(Protocol):

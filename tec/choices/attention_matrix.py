@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from .. import te
 from ..ir.dtype import dtype_info
 from ..ops.forms import Form
 from ..target import Target
@@ -30,7 +29,15 @@ from .space import Choice, Cost
 
 FEW = 16  # queries up to which the heads of a group go into one tile
 OPEN = 2048  # queries and keys, for choices where their number is open
+MOST_SIZE = (
+    256  # of a head: its sums for 16 queries are 64 registers of a lane, and there is no work-group that shares them
+)
 LEAST_ROWS = 32  # below, tiles of a matrix unit are mostly empty: plain vector code reads the keys as fast
+BARRIER_CLOCKS, ALONE_CLOCKS = (
+    60,
+    300,
+)  # of a step's barriers: where another work-group works meanwhile, where none does
+LATENCY_CLOCKS = 900  # of a load from memory that nothing was done in
 REGISTERS_BESIDE = 56  # of a lane: operands on their way, addresses, masks (read off what LLVM makes of the loops)
 
 
@@ -45,6 +52,13 @@ def fragments(dtype: str, target: Target) -> dict[str, Fragments]:
     return found
 
 
+def takes(target: Target, dtype: str, size: Any, value_size: Any) -> bool:
+    """Whether the chip's matrix units have the type, and heads are whole pieces of memory of which sums fit in registers."""
+    piece = PIECE_BYTES // dtype_info(dtype).bytes
+    whole = all(isinstance(n, int) and n % piece == 0 and 0 < n <= MOST_SIZE for n in (size, value_size))
+    return whole and target.is_gpu and bool(fragments(dtype, target))
+
+
 class MatrixAttention(loops.LoopForm):
     """`waves` wavefronts of `rows` queries each by a block of `keys` a work-group; blocks of keys over `splits` work-groups."""
 
@@ -57,16 +71,16 @@ class MatrixAttention(loops.LoopForm):
         self.g = Kernel.sizes_of(form)
         self.parameters = {
             "waves": (4, 8, 2, 1), "rows": (32, 16, 64), "keys": (64, 32, 128), "unit": tuple(self.units), "stages": (1, 2, 0),
-            "splits": (1, 2, 4, 8, 16, 32),
+            "splits": (1, 2, 4, 8, 16, 32), "hold": (True, False),
         }  # fmt: skip
 
     @property
     def fits_at_all(self) -> bool:
         """Whether the chip's unit takes the type, rows of operands are whole pieces, and there are queries enough."""
-        g, piece = self.g, PIECE_BYTES // dtype_info(self.dtype).bytes
-        if not self.units or g.size % piece or g.value_size % piece or max(g.size, g.value_size) > 256:
+        if not takes(self.target, self.dtype, self.g.size, self.g.value_size):
             return False
-        return self.rows[0] >= LEAST_ROWS and next(self.all, None) is not None
+        rows: int = self.rows[0]
+        return rows >= LEAST_ROWS and next(self.drafts(), None) is not None
 
     @cached_property
     def rows(self) -> tuple[int, bool]:
@@ -78,14 +92,15 @@ class MatrixAttention(loops.LoopForm):
         return (s * self.g.group if folded else s), folded
 
     def registers(self, choice: Choice) -> int:
-        """Of a lane: sums, scores, queries and what is on its way to shared memory."""
+        """Of a lane: sums, scores, queries where they are held, and what is on its way to shared memory."""
         f, wave = self.units[choice["unit"]], self.target.wavefront_size
         size, value_size = sizes(f, self.g)
         bytes_ = dtype_info(self.dtype).bytes
         rows, keys = choice["rows"], choice["keys"]
-        queries = rows * size * f.instr.copies * bytes_ // 4
+        queries = rows * size * f.instr.copies * bytes_ // 4 if choice["hold"] else 0
         moving = keys * (size + value_size) * bytes_ // 4 // choice["waves"] if choice["stages"] == 1 else 0
-        return (rows * (value_size + keys) + queries + moving) // wave + REGISTERS_BESIDE
+        total: int = (rows * (value_size + keys) + queries + moving) // wave + REGISTERS_BESIDE
+        return total
 
     def why_not(self, choice: Choice) -> str | None:
         f = self.units[choice["unit"]]
@@ -95,31 +110,25 @@ class MatrixAttention(loops.LoopForm):
             return "a block is no whole number of tiles"
         if choice["waves"] * self.target.wavefront_size > self.target.max_threads:
             return "a work-group has too many threads"
-        # With more than four wavefronts, two share a SIMD's registers, and some wait while others work.
-        have = self.most_registers // (2 if choice["waves"] > 4 and self.target.kind == "rocm" else 1)
-        need = self.registers(choice)
-        if need > have:
-            return f"{need} registers of a lane, there are {have}"
-        lds = Wave.shared_bytes(f, self.g, self.dtype, choice["keys"]) * max(1, choice["stages"])
+        chip, need = self.target.chip, self.registers(choice)
+        if need > chip.vgprs:
+            return f"{need} registers of a lane, there are {chip.vgprs}"
+        if chip.registers(self.target.wavefront_size)[0] // need * chip.simds < choice["waves"]:
+            return f"a unit has not the registers for {choice['waves']} wavefronts of {need}"
+        lds = Wave.shared_bytes(f, self.g, self.dtype, choice)
         if lds > self.target.lds_bytes:
             return f"tiles take {lds} bytes of shared memory, there are {self.target.lds_bytes}"
         return None
-
-    @property
-    def most_registers(self) -> int:
-        """What a lane can have: CDNA's matrix units also take accumulation registers."""
-        chip = self.target.chip
-        return 512 if chip.family.startswith("cdna") else chip.vgprs
 
     @property
     def default(self) -> Choice:
         return min(self.drafts(), key=lambda c: self.cost(c).seconds)
 
     def drafts(self) -> Iterator[Choice]:
-        stages = 2 if self.target.kind == "cuda" else 1
-        for choice in self.all:
-            if choice["stages"] == stages and choice["splits"] == self._splits(choice):
-                yield choice
+        # Copies in the background fill a second slot by themselves; where registers do not suffice for the next step, there is none under way.
+        usual = 2 if self.target.kind == "cuda" else 1
+        legal = [c for c in self.all if c["stages"] in (usual, 0) and c["splits"] == self._splits(c)]
+        yield from (c for c in legal if c["stages"] == max(x["stages"] for x in legal))
 
     def _splits(self, choice: Choice) -> int:
         """So many that two work-groups a compute unit have four blocks of keys each at least."""
@@ -128,7 +137,7 @@ class MatrixAttention(loops.LoopForm):
         batch = self.g.batch if isinstance(self.g.batch, int) else 1
         length = self.g.keys if isinstance(self.g.keys, int) else OPEN
         groups = batch * heads * -(-rows // (choice["rows"] * choice["waves"]))
-        wanted = min(2 * self.target.machine.units // groups, length // (4 * choice["keys"]))
+        wanted: int = min(2 * self.target.machine.units // groups, length // (4 * choice["keys"]))
         return min(32, 1 << max(0, wanted.bit_length() - 1))
 
     def cost(self, choice: Choice) -> Cost:
@@ -148,15 +157,21 @@ class MatrixAttention(loops.LoopForm):
         vector = tile * (10 * choice["keys"] + value_size) / machine.macs("float32", matrix=False)
         bytes_ = dtype_info(self.dtype).bytes
         reads = choice["waves"] * choice["rows"] // f.queries * choice["keys"] * (size + value_size) * bytes_
+        reads += 0 if choice["hold"] else tile * size * bytes_ * choice["keys"] // f.keys
         lds = reads * f.instr.copies / machine.scratch_bytes_a_clock
-        have = self.most_registers
-        lds_bytes = Wave.shared_bytes(f, g, self.dtype, choice["keys"]) * max(1, choice["stages"])
-        waves_there = 4 * max(1, have // self.registers(choice))  # of a unit's four SIMDs
-        resident = max(1, min(waves_there // choice["waves"], self.target.lds_bytes // lds_bytes))
-        overlapped = resident * choice["waves"] >= 8
-        clocks = max(matrix, vector, lds) if overlapped else max(matrix + vector, lds)
-        # A barrier and its wait are covered where another work-group is there.
-        clocks += 60 if resident > 1 else 300
+        chip, wave = self.target.chip, self.target.wavefront_size
+        lds_bytes = Wave.shared_bytes(f, g, self.dtype, choice)
+        waves = choice["waves"]
+        by_registers = chip.occupancy(self.registers(choice), lds_bytes, waves, wave)[0] * chip.simds
+        by_lds = max(1, (chip.unit_lds_bytes or self.target.lds_bytes) // lds_bytes) * waves
+        resident = max(waves, min(by_registers, by_lds))  # wavefronts of a unit
+        idle = chip.simds / min(chip.simds, resident)
+        matrix, vector = matrix * idle, vector * idle
+        alone = resident < 2 * waves  # no other work-group works while this one waits
+        clocks = max(matrix, vector, lds) if resident >= 2 * chip.simds else max(matrix + vector, lds)
+        clocks += (ALONE_CLOCKS if alone else BARRIER_CLOCKS) + (0 if choice["stages"] else LATENCY_CLOCKS) / max(
+            1, resident // waves
+        )
         rounds = -(-groups // machine.units)
         seconds = rounds * (steps * clocks + 600) / ((machine.matrix_clock_mhz or machine.clock_mhz) * 1e6)
         return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_us * 1e-6, "matrix")

@@ -36,7 +36,7 @@ class Wave:
         self.k, self.f, self.of, self.group_first, self.lane, self.wave = k, f, of, first, lane, wave
         self.ib, self.g, self.dtype = k.ib, k.g, k.sources["q"].dtype
         self.keys, self.stages, self.waves = choice["keys"], choice["stages"], choice["waves"]
-        self.group_rows = choice["rows"] * choice["waves"]
+        self.group_rows, self.holds = choice["rows"] * choice["waves"], choice["hold"]
         self.first = first + wave * choice["rows"]
         self.tiles = choice["rows"] // f.queries
         self.bytes = dtype_info(self.dtype).bytes
@@ -62,16 +62,21 @@ class Wave:
         return (size + piece, *((keys + piece, value_size) if f.turned else (value_size + piece, keys)))
 
     @staticmethod
-    def shared_bytes(f: Fragments, g: Geometry, dtype: str, keys: int) -> int:
-        """Of a block of keys and values."""
-        step_k, step_v, rows_v = Wave.strides(f, g, dtype, keys)
-        return (keys * step_k + rows_v * step_v) * dtype_info(dtype).bytes
+    def shared_bytes(f: Fragments, g: Geometry, dtype: str, choice: Choice) -> int:
+        """Of blocks of keys and values, and of queries where they are not held in registers."""
+        step_k, step_v, rows_v = Wave.strides(f, g, dtype, choice["keys"])
+        blocks = (choice["keys"] * step_k + rows_v * step_v) * max(1, choice["stages"])
+        queries = 0 if choice["hold"] else choice["rows"] * choice["waves"] * step_k
+        total: int = (blocks + queries) * dtype_info(dtype).bytes
+        return total
 
     # ---- vectors in buffers
 
     @staticmethod
     def _load(buffer: Any, base: Any, n: int) -> Expr:
-        return BufferLoad(buffer.buffer, (Ramp(build.convert(base), te.const(1, "int32"), n),)) if n > 1 else buffer[base]
+        return (
+            BufferLoad(buffer.buffer, (Ramp(build.convert(base), te.const(1, "int32"), n),)) if n > 1 else buffer[base]
+        )
 
     def _store(self, buffer: Any, base: Any, value: Expr) -> None:
         n = dtype_info(value.dtype).lanes
@@ -89,16 +94,16 @@ class Wave:
         ib, f, acc = self.ib, self.f, self.k.acc
         self.lane = ib.let("lane", self.lane + 0)
         self.q_elems = f.instr.elems(f.query_role)
-        self.q = ib.allocate(self.dtype, (self.tiles * self.parts * self.q_elems,), "queries", scope="local")
         self.o = ib.allocate(acc, (self.tiles * self.value_tiles * self.acc,), "sums", scope="local")
         self.top = ib.allocate(acc, (self.tiles * f.slots,), "top", scope="local")
-        self.total = ib.allocate(acc, (self.tiles * f.slots,), "total", scope="local")
+        self.total = ib.allocate(acc, (self.tiles * f.slots * 2,), "total", scope="local")
         self.places = [
             [self.of.at(te.min(self._row(a, s), self.of.count - 1)) for s in range(f.slots)] for a in range(self.tiles)
         ]
         self._read_queries()
         for n in range(self.tiles * f.slots):
-            self.top[n], self.total[n] = self.k.lowest, self.k.const(0)
+            self.top[n] = self.k.lowest
+            self._store(self.total, 2 * n, Broadcast(self.k.const(0), 2))
         for n in range(self.tiles * self.value_tiles):
             self._store(self.o, n * self.acc, Broadcast(self.k.const(0), self.acc))
         begin, end = self._range(split, splits)
@@ -127,24 +132,49 @@ class Wave:
         return begin, self.ib.let("end", te.max(end, begin))
 
     def _read_queries(self) -> None:
-        """Each lane its part of the wavefront's queries, from global memory; 0 beyond the head's size."""
+        """The wavefront's queries into registers, each lane its part, or all of the work-group's into shared memory; 0 beyond the head's size."""
+        if not self.holds:
+            self._fill_queries()
+            return
+        self.q = self.ib.allocate(self.dtype, (self.tiles * self.parts * self.q_elems,), "queries", scope="local")
         for a in range(self.tiles):
             for part in range(self.parts):
                 for i in range(self.q_elems):
                     row, d = self.f.operand(self.f.query_role, self.lane, i)
-                    row = te.min(self.first + a * self.f.queries + row, self.of.count - 1)
-                    self.q[(a * self.parts + part) * self.q_elems + i] = self._element(
-                        "q", *self.of.at(row), d + part * self.f.instr.k
-                    )
+                    at = (a * self.parts + part) * self.q_elems + i
+                    self.q[at] = self._query_element(self.first + a * self.f.queries + row, d + part * self.f.instr.k)
 
-    def _element(self, operand: str, head: Any, place: Any, d: Any) -> Any:
-        """An element of q, k or v; 0 beyond the size of its rows."""
-        size = self.g.value_size if operand == "v" else self.g.size
-        padded = self.value_size if operand == "v" else self.size
-        if size == padded:
-            return self.k.stored_at(operand, self.of.b, head, place, d)
-        value = self.k.stored_at(operand, self.of.b, head, place, te.min(d, size - 1))
-        return te.select(d < size, value, te.const(0, self.dtype))
+    def _query_element(self, row: Any, d: Any) -> Any:
+        head, place = self.of.at(te.min(row, self.of.count - 1))
+        if self.size == self.g.size:
+            return self.k.stored_at("q", self.of.b, head, place, d)
+        value = self.k.stored_at("q", self.of.b, head, place, te.min(d, self.g.size - 1))
+        return te.select(d < self.g.size, value, te.const(0, self.dtype))
+
+    def _fill_queries(self) -> None:
+        piece = PIECE_BYTES // self.bytes
+        step, pieces = self.size + piece, self.size // piece
+        self.q = self.ib.allocate(self.dtype, (self.group_rows * step,), "query_tile", scope="shared")
+
+        def body(e: Any) -> None:
+            row, column = te.indexdiv(e, pieces), te.indexmod(e, pieces) * piece
+            with self.ib.for_range(0, piece, "v", kind="vectorize") as v:
+                self.q[row * step + column + v] = self._query_element(self.group_first + row, column + v)
+
+        self._fill(self.group_rows * pieces, body)
+
+    def _query(self, tile: int, part: int) -> Expr:
+        """The queries' operand of a tile for a part of the sum."""
+        f = self.f
+        if self.holds:
+            return self._load(self.q, (tile * self.parts + part) * self.q_elems, self.q_elems)
+        first = (self.first - self.group_first + tile * f.queries, part * f.instr.k)
+        step = self.size + PIECE_BYTES // self.bytes
+        if f.turned:
+            row, d = f.operand(f.query_role, self.lane, 0)
+            return self._load(self.q, (first[0] + row) * step + first[1] + d, self.q_elems)
+        row, d = te.indexmod(self.lane, 16), te.indexdiv(self.lane, 16) * 8
+        return self._matrices(self.q, (first[0] + row) * step + first[1] + d, False)
 
     # ---- shared memory
 
@@ -164,6 +194,12 @@ class Wave:
         exact = isinstance(self.g.keys, int) and self.g.keys % self.keys == 0
         return key if exact else te.min(key, self.g.keys - 1)
 
+    def _column(self, operand: str, first: Any, count: int) -> Any:
+        """Where `count` elements of a row are read for those from `first` on. Beyond the row's end these are others of the row, and no matter:
+        queries are 0 there, and results are not written."""
+        size, padded = (self.g.value_size, self.value_size) if operand == "v" else (self.g.size, self.size)
+        return first if size == padded else te.min(first, size - count)
+
     def _fill_rows(self, operand: str, to: Any, key: Any, size: int, step: int) -> None:
         """Rows of keys or values as they are, 16 bytes a thread at once."""
         ib, piece = self.ib, PIECE_BYTES // self.bytes
@@ -171,9 +207,10 @@ class Wave:
 
         def body(e: Any) -> None:
             row, column = te.indexdiv(e, pieces), te.indexmod(e, pieces) * piece
+            from_ = self._column(operand, column, piece)
             with ib.for_range(0, piece, "v", kind="vectorize") as v:
-                to[row * step + column + v] = self._element(
-                    operand, self.of.key_head, self._place(key + row), column + v
+                to[row * step + column + v] = self.k.stored_at(
+                    operand, self.of.b, self.of.key_head, self._place(key + row), from_ + v
                 )
 
         self._fill(self.keys * pieces, body)
@@ -182,15 +219,21 @@ class Wave:
         """Values with an element a row: a thread reads the same few elements of some keys, and writes each element's side by side."""
         ib, along = self.ib, TURN_BYTES // self.bytes
         blocks = self.keys // along
-        own = next(n for n in (16 // self.bytes, 8 // self.bytes, 4 // self.bytes) if n <= 4 or self.threads * n <= blocks * self.value_size)
+        own = next(
+            n
+            for n in (16 // self.bytes, 8 // self.bytes, 4 // self.bytes)
+            if n <= 4 or self.threads * n <= blocks * self.value_size
+        )
         near = math.gcd(4, self.value_size // own)  # threads side by side that read along a row
 
         def body(e: Any) -> None:
             rest, x = te.indexdiv(e, near), te.indexmod(e, near)
             j = te.indexmod(rest, blocks) * along
             d = (te.indexdiv(rest, blocks) * near + x) * own
+            from_ = self._column("v", d, own)
             with ib.for_range(0, own, "x", kind="unroll") as x, ib.for_range(0, along, "v", kind="vectorize") as v:
-                to[(d + x) * step + j + v] = self._element("v", self.of.key_head, self._place(key + j + v), d + x)
+                place = self._place(key + j + v)
+                to[(d + x) * step + j + v] = self.k.stored_at("v", self.of.b, self.of.key_head, place, from_ + x)
 
         self._fill(blocks * self.value_size // own, body)
 
@@ -209,13 +252,16 @@ class Wave:
             self._fill_rows("v", self.vs, key, self.value_size, step_v)
         per_tile = self.key_tiles * self.acc
         self.s = ib.allocate(acc, (self.tiles * per_tile,), "scores", scope="local")
-        self.p = ib.allocate(self.dtype, (self.tiles * self.keys // f.instr.k * self.q_elems,), "weights", scope="local")
+        self.p = ib.allocate(
+            self.dtype, (self.tiles * self.keys // f.instr.k * self.q_elems,), "weights", scope="local"
+        )
         self._scores()
         self._masks(key)
         for a in range(self.tiles):
-            factors = [self._maximum(a, slot) for slot in range(f.slots)]
-            self._weights(a, factors)
-            self._scale(a, factors)
+            with ib.new_scope():
+                factors = [self._maximum(a, slot) for slot in range(f.slots)]
+                self._weights(a, factors)
+                self._scale(a, factors)
         self._values()
 
     def _scores(self) -> None:
@@ -224,11 +270,12 @@ class Wave:
             self._store(self.s, at, Broadcast(self.k.const(0), n))
         for first in range(0, self.key_tiles, self.at_once):
             for part in range(self.parts):
-                for t, key in self._keys_of(first, part):
-                    for a in range(self.tiles):
-                        at = (a * self.key_tiles + t) * n
-                        query = self._load(self.q, (a * self.parts + part) * self.q_elems, self.q_elems)
-                        self._store(self.s, at, self._product(query, key, self._load(self.s, at, n)))
+                with self.ib.new_scope():
+                    for t, key in self._keys_of(first, part):
+                        for a in range(self.tiles):
+                            at = (a * self.key_tiles + t) * n
+                            acc = self._load(self.s, at, n)
+                            self._store(self.s, at, self._product(self._query(a, part), key, acc))
 
     @property
     def at_once(self) -> int:
@@ -250,16 +297,22 @@ class Wave:
     def _two(self, tile: int, buffer: Any, at: Any, trans: bool) -> list[tuple[int, Expr]]:
         """Operands of two tiles by one ldmatrix."""
         both = self.ib.allocate(self.dtype, (8,), "pair", scope="local")
-        self._store(both, 0, Call("ldmatrix", (buffer[at],), with_lanes(self.dtype, 8), {"num": 4, "trans": trans}))
+        self._store(both, 0, self._matrices(buffer, at, trans))
         return [(tile, self._load(both, 0, 4)), (tile + 1, self._load(both, 4, 4))]
+
+    def _matrices(self, buffer: Any, at: Any, trans: bool) -> Expr:
+        return Call("ldmatrix", (buffer[at],), with_lanes(self.dtype, 8), {"num": 4, "trans": trans})
 
     def _masks(self, key: Any) -> None:
         """Scale, soft cap and biases on every score; what is not seen is -inf, where the block has such."""
         ib, k = self.ib, self.k
         if not self.is_raw:
-            self._each_score(key, lambda score, b, head, i, j: k.scores.biased(
-                k.scores.capped(score * k.const(k.scores.scale)), k.extra, (b, head, i, self._place(j))
-            ))
+            self._each_score(
+                key,
+                lambda score, b, head, i, j: k.scores.biased(
+                    k.scores.capped(score * k.const(k.scores.scale)), k.extra, (b, head, i, self._place(j))
+                ),
+            )
         cases = self._hidden_cases(key)
         if not cases:
             return
@@ -316,40 +369,49 @@ class Wave:
         return factor
 
     def _exp2(self, x: Any) -> Any:
-        return te.call_intrin(self.k.acc, "exp2_fast", x)
+        return te.call_intrin(x.dtype, "exp2_fast", x)
 
     def _weights(self, a: int, factors: list[Any]) -> None:
         """Scores of a tile into weights, and these into operands of the second product."""
         ib, k, f = self.ib, self.k, self.f
         own = f.weights
-        power = k.const(self.power)
         for slot in range(f.slots):
             at = a * f.slots + slot
             # Of products alone the maximum is taken off with the scaling; biases may be so large that this would lose all digits.
-            low = ib.let("low", self.top[at] * power) if self.is_raw else None
-            more = loops.scalar(ib, k.acc, "more", k.const(0))
-            for n in self._own(a, slot):
-                x = te.fma(self.s[n], power, -low) if low is not None else (self.s[n] - self.top[at]) * power
-                weight = ib.let("weight", self._exp2(x))
-                more[0] = more[0] + weight
-                self.s[n] = weight
-            self.total[at] = self.total[at] * factors[slot] + more[0]
+            low = ib.let("low", -(self.top[at] * k.const(self.power))) if self.is_raw else None
+            # Two at a time, which CDNA's vector units do at once.
+            factor = Broadcast(factors[slot], 2)
+            self._store(self.total, 2 * at, self._load(self.total, 2 * at, 2) * factor)
+            for n in self._own(a, slot)[::2]:
+                with ib.new_scope():
+                    weights = ib.let("weights", self._exp2(self._relative(self._load(self.s, n, 2), at, low)))
+                    self._store(self.total, 2 * at, self._load(self.total, 2 * at, 2) + weights)
+                    self._store(self.s, n, weights)
         count = self.key_tiles * self.acc
         for vector in range(count // own):
             to = (a * (count // own) + vector) * self.q_elems
             from_ = a * count + vector * own
-            if f.copies == 1:
-                for i in range(own):
-                    self.p[to + i] = self.s[from_ + i].astype(self.dtype)
-            else:
-                self._exchanged(to, from_)
+            if f.copies > 1:
+                with ib.new_scope():
+                    self._exchanged(to, from_)
+                continue
+            for i in range(0, own, 2):
+                self._store(self.p, to + i, self._load(self.s, from_ + i, 2).astype(with_lanes(self.dtype, 2)))
+
+    def _relative(self, scores: Expr, at: int, low: Any) -> Expr:
+        """Two scores of a slot below its maximum, in powers of 2; `low`: less the maximum."""
+        power = Broadcast(self.k.const(self.power), 2)
+        if low is not None:
+            return te.fma(scores, power, Broadcast(low, 2))
+        below: Expr = (scores - Broadcast(self.top[at], 2)) * power
+        return below
 
     def _exchanged(self, to: int, from_: int) -> None:
         """Both halves of the wavefront get all weights of their queries: the lower half's first."""
         ib, own = self.ib, self.f.weights
         mine = ib.allocate(self.dtype, (own,), "mine", scope="local")
-        for i in range(own):
-            mine[i] = self.s[from_ + i].astype(self.dtype)
+        for i in range(0, own, 2):
+            self._store(mine, i, self._load(self.s, from_ + i, 2).astype(with_lanes(self.dtype, 2)))
         is_low = self.lane < 16
         pair = with_lanes(self.dtype, 2)
         for w in range(own // 2):
@@ -371,11 +433,12 @@ class Wave:
         n, vectors = self.acc, self.keys // self.f.instr.k
         for j in range(vectors):
             for first in range(0, self.value_tiles, self.at_once):
-                for c, value in self._values_of(first, j):
-                    for a in range(self.tiles):
-                        at = (a * self.value_tiles + c) * n
-                        weights = self._load(self.p, (a * vectors + j) * self.q_elems, self.q_elems)
-                        self._store(self.o, at, self._product(weights, value, self._load(self.o, at, n)))
+                with self.ib.new_scope():
+                    for c, value in self._values_of(first, j):
+                        for a in range(self.tiles):
+                            at = (a * self.value_tiles + c) * n
+                            weights = self._load(self.p, (a * vectors + j) * self.q_elems, self.q_elems)
+                            self._store(self.o, at, self._product(weights, value, self._load(self.o, at, n)))
 
     def _values_of(self, tile: int, vector: int) -> list[tuple[int, Expr]]:
         """The values' operands of tiles of results for an operand of weights."""
@@ -393,11 +456,13 @@ class Wave:
 
     def results(self, out: Results) -> None:
         ib, f, k = self.ib, self.f, self.k
-        is_first = te.all(*[te.bitwise_and(self.lane, m) == 0 for m in f.partners]) if f.partners else te.const(True, "bool")
+        is_first = (
+            te.all(*[te.bitwise_and(self.lane, m) == 0 for m in f.partners]) if f.partners else te.const(True, "bool")
+        )
         for a in range(self.tiles):
             for slot in range(f.slots):
                 at = a * f.slots + slot
-                total = loops.scalar(ib, k.acc, "whole", self.total[at])
+                total = loops.scalar(ib, k.acc, "whole", self.total[2 * at] + self.total[2 * at + 1])
                 for mask in f.partners:
                     other = te.call_intrin(k.acc, "shuffle_xor", total[0], mask, f.instr.wave)
                     total[0] = total[0] + ib.let("other", other)

@@ -226,9 +226,7 @@ class AmdgpuEmitter(TileEmitter):
     def exp2_fast(self, e: E.Call) -> str:
         """v_exp_f32 as it is: LLVM's exp2 adds four instructions for results below the normal numbers."""
         value = self.expr(e.args[0])
-        out = [
-            self.intrinsic("llvm.amdgcn.exp2.f32", "float", [("float", x)]) for x in self.lanes_of(value, e.dtype)
-        ]
+        out = [self.intrinsic("llvm.amdgcn.exp2.f32", "float", [("float", x)]) for x in self.lanes_of(value, e.dtype)]
         return self.vector_of(out, e.dtype)
 
     def nan_extremum(self, e: E.Call) -> str:

@@ -89,6 +89,15 @@ for _dtype, _numpy in (
         lambda a, b: (np.minimum(np.maximum(a, -1), 1) + 0 * b).astype(a.dtype),
     )(_binary(_dtype, lambda a, b: te.minimum(1.0, te.maximum(a, -1.0)) + b * 0.0))
 
+# ---- 2 to the power of x by the chip's own instruction: -inf gives 0, and inf infinity
+
+case(
+    "exp2_fast",
+    lambda rng: [np.array([-np.inf, np.inf, 0, -0.0, 1, -200, *rng.uniform(-100, 100, 250)], np.float32)],
+    np.exp2,
+    rtol=1e-6,
+)(_unary("float32", lambda a: te.call_intrin("float32", "exp2_fast", a)))
+
 # ---- shifts by any count, integers that take more bits than the float has
 
 

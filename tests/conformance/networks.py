@@ -163,3 +163,29 @@ def _batchnorm() -> Program:
     x, g, b = te.placeholder((1, 4, 6, 6), name="X"), te.placeholder((4,), name="G"), te.placeholder((4,), name="B")
     y = te.compute(x.shape, lambda n, c, i, j: te.maximum(x[n, c, i, j] * g[c] + b[c], 0.0), name="Y")
     return Program([x, g, b, y], [y], None, lambda s, t: bind_all(s, y, 32) and None)
+
+
+def _attention_inputs(rng: np.random.Generator) -> list[Any]:
+    return [rng.standard_normal(s).astype(np.float16) for s in ((1, 4, 33, 32), (1, 2, 41, 32), (1, 2, 41, 48))]
+
+
+def _attention_ref(q: Any, k: Any, v: Any) -> Any:
+    q, k, v = (x.astype("d") for x in (q, np.repeat(k, 2, 1), np.repeat(v, 2, 1)))
+    scores = q @ k.swapaxes(2, 3) * 0.25
+    scores = np.where(np.arange(41) <= np.arange(33)[:, None] + 8, scores, -np.inf)
+    p = np.exp(scores - scores.max(3, keepdims=True))
+    return (p @ v / p.sum(3, keepdims=True)).astype(np.float16)
+
+
+@case("attention", _attention_inputs, _attention_ref, rtol=2e-3, atol=2e-3)
+def _attention() -> Program:
+    """A causal attention with shared key heads, as the first template of the target has it: on matrix units where there are some."""
+    from tec.choices import schedule
+    from tec.ops import get_op
+    from tec.ops.registry import TensorType
+
+    ins = [te.placeholder(s, "float16", n) for n, s in zip("qkv", ((1, 4, 33, 32), (1, 2, 41, 32), (1, 2, 41, 48)))]
+    attrs = {"scale": 0.25, "extras": (), "right": 0, "offset": 8}
+    made = get_op("attention").compute(attrs, ins, [TensorType("float16", (1, 4, 33, 48))])
+    (out,) = schedule(made).outputs
+    return Program([*ins, out], [out], None, None)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...choices import attention_matrix as attention
 from ...ops.attention import PLAIN
 from ...ops.dims import at_most
 from ...target import Target
@@ -81,11 +82,14 @@ def find_attention(graph: Graph, target: Target | None = None, dtype: str | None
 
 
 def _serves(f: _Found, target: Target | None, dtype: str | None) -> bool:
-    """Whether one kernel is better than three. In 16 bits, matrix units do the products of long sequences faster than the kernel's vectors,
-    even with the scores in memory between them."""
-    out = f.last.outputs[0]
-    sixteen = "float16" in (dtype or out.dtype) and out.dtype != "float64"
-    if target is None or not (target.is_gpu and sixteen and target.matrix_shapes("float16")):
+    """Whether one kernel is better than three. In 16 bits matrix units do the products of long sequences faster than plain vector code, even with
+    the scores in memory between them; the kernel on matrix units takes heads of known size that lie along the last dimension."""
+    kind = f.last.outputs[0].dtype
+    kind = dtype if dtype is not None and kind == "float32" else kind
+    if target is None or not (target.is_gpu and "float16" in kind and target.matrix_shapes("float16")):
+        return True
+    sizes = [o.shape[o.order[3]] for o in f.operands[1:]]
+    if all(o.order[3] == 3 for o in f.operands) and attention.takes(target, kind, *sizes):
         return True
     queries, keys = (o.shape[o.order[2]] for o in f.operands[:2])
     return bool(at_most(queries, FEW_QUERIES) or at_most(queries * keys, SHORT * SHORT))

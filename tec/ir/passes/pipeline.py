@@ -375,7 +375,9 @@ def _through_registers(s: S.Stmt, room: int) -> tuple[S.Stmt, S.Stmt, Buffer, in
     info = dtype_info(x.value.dtype)
     if info.lanes > 1:
         return None
-    shape = tuple([f.extent for f in loops]) or (E.IntImm(1),)
+    crossed = _is_crossed(x, loops)
+    held = [*loops[:-2], loops[-1], loops[-2]] if crossed else loops
+    shape = tuple([f.extent for f in held]) or (E.IntImm(1),)
     count = 1
     for e in shape:
         count *= const_int(e) or 1
@@ -383,17 +385,48 @@ def _through_registers(s: S.Stmt, room: int) -> tuple[S.Stmt, S.Stmt, Buffer, in
     if used > room:
         return None
     register = Buffer(f"{x.buffer.name}_next", x.value.dtype, shape, scope="local", loc=x.buffer.loc)
-    at = tuple([B.sub(f.var, f.min) for f in loops]) or (E.IntImm(0),)
-    load = _replace_leaf(s, S.BufferStore(register, x.value, at, None, x.loc))
+    at = tuple([B.sub(f.var, f.min) for f in held]) or (E.IntImm(0),)
+    leaf: S.Stmt = S.BufferStore(register, x.value, at, None, x.loc)
+    if crossed:
+        u, v = loops[-2:]
+        leaf = S.For(u.var, u.min, u.extent, leaf, S.ForKind.VECTORIZED)
+        load = _replace_leaf(s, S.For(v.var, v.min, v.extent, leaf, S.ForKind.UNROLLED), at=u)
+    else:
+        load = _replace_leaf(s, leaf)
     store = _replace_leaf(s, S.BufferStore(x.buffer, E.BufferLoad(register, at), x.indices, x.predicate, x.loc))
     return load, clone(store, {}), register, used
 
 
-def _replace_leaf(s: S.Stmt, leaf: S.Stmt) -> S.Stmt:
+def _is_crossed(x: S.BufferStore, loops: list[S.For]) -> bool:
+    """Whether the innermost two loops copy a block that lies along the outer one in global memory, and is written along the inner one: the
+    loads then take what lies side by side, and the stores turn it, so that nothing waits for the loads before the work."""
+    if len(loops) < 2 or loops[-2].body is not loops[-1] or loops[-1].body is not x:
+        return False
+    u, v = loops[-2:]
+    load = x.value
+    if u.kind != S.ForKind.UNROLLED or v.kind != S.ForKind.VECTORIZED or not isinstance(load, E.BufferLoad):
+        return False
+    if load.predicate is not None or x.predicate is not None or load.buffer.scope != "global" or load.buffer.strides:
+        return False
+    ana = Analyzer()
+    for f in loops:
+        ana.bind(f.var, E.Range(f.min, f.extent))
+
+    def step(index: E.Expr, var: E.Var) -> float | None:
+        one = B.const(1, var.dtype)
+        return B.const_value(ana.simplify(B.sub(substitute(index, {var: B.add(var, one)}), index)))
+
+    *outer, last = load.indices
+    return step(last, u.var) == 1 and step(last, v.var) == 0 and all(step(i, u.var) == 0 for i in outer)
+
+
+def _replace_leaf(s: S.Stmt, leaf: S.Stmt, at: S.For | None = None) -> S.Stmt:
+    if s is at:
+        return leaf
     if isinstance(s, S.For):
-        return S.For(s.var, s.min, s.extent, _replace_leaf(s.body, leaf), s.kind, s.thread, s.annotations)
+        return S.For(s.var, s.min, s.extent, _replace_leaf(s.body, leaf, at), s.kind, s.thread, s.annotations)
     if isinstance(s, S.IfThenElse):
-        return S.IfThenElse(s.cond, _replace_leaf(s.then, leaf))
+        return S.IfThenElse(s.cond, _replace_leaf(s.then, leaf, at))
     return leaf
 
 

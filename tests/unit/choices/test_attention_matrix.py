@@ -1,0 +1,170 @@
+"""Attention on matrix units: every layout, mask and choice against float64, on the software GPUs and in the interpreter, and what its loops are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.choices import schedule, spaces
+from tec.choices.attention_matrix import MatrixAttention, fragments
+from tec.codegen.static_report import report
+from tec.ir.interp import run as interpret
+from tec.ops import get_op
+from tec.ops.dims import Dim
+from tec.target import Target
+from tec.te.evaluate import np_dtype
+from tests.unit.ops.test_attention import build, dense, feeds
+
+CHIPS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5}
+SMALL = {"waves": 2, "rows": 16, "keys": 32, "unit": "16x16", "stages": 1, "splits": 1, "hold": True}
+
+
+def typed(f, dtype):
+    """Float inputs but biases in the operator's type."""
+    return {k: x.astype(np_dtype(dtype)) if x.dtype == np.float32 and "bias" not in k else x for k, x in f.items()}
+
+
+def check(chip, attrs, extras, sizes, dtype="float16", checks="bounds", **choice):
+    g = build(attrs, extras, sizes, dtype)
+    f = typed(feeds(g), dtype)
+    asked = {"template": "matrix attention", **SMALL, **choice}
+    net = tec.compile(g, target=f"rocm -mcpu={chip}", cache=False, choices=lambda *_: asked if choice else None)
+    (used,) = (c["choice"] for c in net.report.choices.values())
+    assert used["template"] == "matrix attention" and all(used[k] == v for k, v in choice.items())
+    (got,) = net.run(f, device=tec.rocm_emu(chip, check=checks))
+    np.testing.assert_allclose(got.astype(np.float64), dense(f, attrs), atol=TOLERANCE[dtype])
+    return net
+
+
+def test_weights_lie_where_the_second_product_wants_them():
+    """The keys that a lane's scores are of are those that it has in the second product's operand, for every unit and type."""
+    seen = 0
+    for chip in ("gfx908", *CHIPS):
+        for dtype in ("float16", "bfloat16", "float32"):
+            for f in fragments(dtype, Target(f"rocm -mcpu={chip}")).values():
+                seen += 1
+                lane, i = np.arange(f.instr.wave), np.arange(f.instr.acc_elems)[:, None]
+                for tile in range(2 * f.period):
+                    rows = f.instr.coords("acc", lane, i)[1] + np.zeros((len(i), len(lane)), int)
+                    key_of_row = np.array([te_number(f.key_row(tile, r)) for r in range(f.keys)])
+                    want = np.array(
+                        [np.broadcast_to(f.key(lane, tile * len(i) + n), lane.shape) for n in range(len(i))]
+                    )
+                    np.testing.assert_array_equal(key_of_row[rows], want)
+    assert seen > 20
+
+
+def te_number(e):
+    from tec.ir import build as ir
+    from tec.ir.arith import Analyzer
+
+    return e if isinstance(e, int) else ir.const_value(Analyzer().simplify(e))
+
+
+MASKS = {
+    "gfx90a": ({"right": 0, "offset": 30}, {}),
+    "gfx942": ({"right": 2, "left": 25, "offset": 20}, {}),
+    "gfx950": ({"softcap": 1.5}, {"bias": ("float32", (1, 4, 1, 70))}),
+    "gfx1100": ({}, {"bias": ("float32", (2, 1, 40, 70)), "bias1": ("bool", (2, 1, 1, 70))}),
+    "gfx1201": ({"right": 0}, {"start": ("int64", (2,)), "length": ("int32", (2,))}),
+}
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_masks_groups_and_edges(chip):
+    """Neither queries nor keys fill their tiles; two heads share keys; without a choice, the default's."""
+    attrs, extras = MASKS[chip]
+    check(chip, attrs, extras, (2, 4, 2, 40, 70, 32, 32), checks="race,init")
+
+
+@pytest.mark.parametrize(
+    "chip,dtype,size,value_size,choice",
+    [
+        ("gfx942", "float16", 40, 72, {"unit": "32x32", "rows": 32, "keys": 64}),
+        ("gfx90a", "float16", 80, 96, {"stages": 2, "hold": False}),
+        ("gfx942", "bfloat16", 64, 64, {"stages": 0, "waves": 1, "rows": 32}),
+        ("gfx90a", "float32", 36, 32, {"unit": "32x32", "rows": 32}),
+        ("gfx1100", "bfloat16", 128, 64, {"keys": 32, "splits": 2}),
+        ("gfx1201", "float16", 24, 40, {"hold": False, "splits": 2}),
+        ("gfx1151", "float16", 64, 64, {"hold": False, "stages": 0}),
+    ],
+)
+def test_types_sizes_and_choices(chip, dtype, size, value_size, choice):
+    check(chip, {"right": 0, "offset": 33}, {}, (1, 2, 1, 37, 70, size, value_size), dtype, **choice)
+
+
+def test_rows_that_see_nothing_are_0():
+    check("gfx942", {"right": 0, "offset": -20}, {}, (1, 1, 1, 40, 70, 32, 32), waves=1)
+
+
+def test_every_operand_in_another_order():
+    orders = {"q_order": (0, 2, 1, 3), "k_order": (1, 0, 3, 2), "v_order": (3, 2, 1, 0), "out_order": (0, 2, 1, 3)}
+    check("gfx942", orders, {}, (1, 2, 2, 40, 70, 32, 32), waves=1)
+
+
+def test_open_sizes():
+    """One network for all lengths of queries and keys."""
+    b, s, t = Dim("b"), Dim("s"), Dim("t")
+    net = tec.compile(
+        build({"right": 0, "offset": t - s}, {}, (b, 4, 2, s, t, 32, 32), "float16"),
+        target="rocm -mcpu=gfx942",
+        cache=False,
+    )
+    assert [c["choice"]["template"] for c in net.report.choices.values()] == ["matrix attention"]
+    for sizes in ((1, 4, 2, 40, 70, 32, 32), (2, 4, 2, 3, 131, 32, 32), (1, 4, 2, 1, 1, 32, 32)):
+        f = typed(feeds(build({}, {}, sizes)), "float16")
+        want = dense(f, {"right": 0, "offset": sizes[4] - sizes[3]})
+        (got,) = net.run(f, device=tec.rocm_emu("gfx942"))
+        np.testing.assert_allclose(got.astype(np.float64), want, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "target,wave,dtype",
+    [("rocm -mcpu=gfx942", 64, "float16"), ("rocm -mcpu=gfx1100", 32, "float16"), ("cuda -arch=sm_80", 32, "bfloat16")],
+)
+def test_in_the_interpreter(target, wave, dtype):
+    g = build({"right": 0, "offset": 3}, {}, (1, 2, 1, 36, 40, 16, 16), dtype)
+    f = typed(feeds(g), dtype)
+    ins = [te.placeholder(v.shape, v.dtype, v.name) for v in g.inputs]
+    made = get_op("attention").compute(g.nodes[0].attrs, ins, [v.type for v in g.outputs])
+    space = spaces(made, target)[0]
+    assert isinstance(space, MatrixAttention)
+    choice = {"template": space.template, "waves": 2, "rows": 16, "keys": 32, "splits": 1}
+    scheduled = schedule(made, target, choice)
+    (func,) = tec.lower(scheduled.schedule, [*ins, *scheduled.outputs], target=target)
+    out = np.zeros(g.outputs[0].shape, np_dtype(dtype))
+    interpret(func, [*(f[v.name] for v in g.inputs), out], {}, wave=wave)
+    np.testing.assert_allclose(out.astype(np.float64), dense(f, {"right": 0, "offset": 3}), atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("size", [64, 128])
+def test_loops_spill_nothing(chip, size):
+    """Default choices for long sequences: nothing in scratch memory, wide reads of shared memory, two barriers a step."""
+    g = build({}, {}, (4, 16, 4, 1024, 1024, size, size), "float16")
+    net = tec.compile(g, target=f"rocm -mcpu={chip}", cache=False)
+    (r,) = report(net.get_source("asm"))
+    assert r.spills == r.scratch_bytes == 0 and r.has_loop and r.barriers == 2
+    assert min(r.lds_reads) == 128 and r.matrix >= 16
+    if chip in ("gfx90a", "gfx942"):
+        assert r.load_cover is not None and r.load_cover > 0.5
+
+
+def test_no_matrix_of_scores_is_kept():
+    n = 2048
+    net = tec.compile(build({}, {}, (1, 8, 8, n, n, 64, 64), "float16"), target="rocm -mcpu=gfx942", cache=False)
+    assert net.plan.arena_bytes < n * n and all(np.prod(v.shape) < n * n for v in net.plan.values.values())
+
+
+def test_what_does_not_fit_says_so():
+    g = build({}, {}, (1, 2, 2, 256, 256, 64, 64), "float16")
+    ins = [te.placeholder(v.shape, v.dtype, v.name) for v in g.inputs]
+    made = get_op("attention").compute(g.nodes[0].attrs, ins, [v.type for v in g.outputs])
+    space = spaces(made, "rocm -mcpu=gfx1100")[0]
+    full = {**space.default, "rows": 64, "keys": 128}
+    assert "registers" in (space.why_not(full) or "")
+    assert space.units["16x16"].copies == 2
+    assert all(space.why_not(c) is None for c in space.drafts())
