@@ -14,9 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_named
 from .errors import ArgumentError, TecError
 from .ir import Buffer, Func, IRModule, Var
+from .ir.passes.split_host_device import split_host_device
+from .ir.verify import verify
 from .ir.visit import deep_recursion
+from .llvmworker import client
+from .schedule import Schedule, to_loops
 from .target import Target, as_target
 
 Pass = Callable[[Func, Target], Func]
@@ -78,8 +83,6 @@ def run_passes(
         if name in dump or "all" in dump:
             print(f"# after {name}\n{func}\n", file=sys.stderr)
         if check:
-            from .ir.verify import verify
-
             verify(func, stage)
     return func
 
@@ -137,8 +140,6 @@ def _lowered(f: Func, target: Target, checked: bool) -> tuple[Func, Func]:
 
 
 def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, Buffer] | None, target: Target) -> Func:
-    from .schedule import Schedule, to_loops
-
     if hasattr(sch, "__tec_schedule__"):
         sch, args = sch.__tec_schedule__(() if args is None else args, target)
 
@@ -176,8 +177,6 @@ def build(
     For a GPU the result's one imported module holds the device code; for the CPU the module holds all.
     Raises ScheduleError, LoweringError, CodegenError, TargetError.
     """
-    from .llvmworker import client
-
     client.start()  # beside the lowering
     tgt = as_target(target)
     target_host = target_host if target_host is not None else tgt.host
@@ -229,9 +228,6 @@ class Building:
 
     def add(self, loops: Func) -> None:
         """A function of stage "loops"; the first is the entry. Raises LoweringError, CodegenError."""
-        from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_named
-        from .ir.passes.split_host_device import split_host_device
-
         if not isinstance(loops, Func):
             raise ArgumentError(
                 f"expected loop IR, got {type(loops).__name__}", hint="build a Schedule, a Func or an IRModule"

@@ -15,6 +15,7 @@ import onnx
 
 from tec import ImportModelError
 from tec.graph import Graph, Value
+from tec.graph.passes.mixed_precision import mixed_precision
 
 from . import (  # noqa: F401  (the converters register themselves)
     backend,
@@ -69,8 +70,6 @@ def from_onnx(
     graph.set_outputs(outputs, [o.name for o in proto.graph.output])
     graph.state = found
     if dtype is not None:
-        from tec.graph.passes.mixed_precision import mixed_precision
-
         graph = mixed_precision(graph, dtype)
     return graph, graph.params
 

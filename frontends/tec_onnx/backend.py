@@ -19,7 +19,9 @@ from onnx.backend.base import Backend, BackendRep
 import tec
 from tec import ImportModelError
 from tec.graph import Graph
+from tec.graph.compiler import compile_graph
 
+from .importer import unsupported
 from .session import Runner, Session, reference_runner
 
 
@@ -27,8 +29,6 @@ def compiled_runner(target: Any = "llvm", device: Any = None, dtype: str | None 
     """Makes networks of graphs: compiled for `target`, run on `device` (the target's own by default)."""
 
     def make(graph: Graph) -> Callable[[Mapping[str, Any]], list[Any]]:
-        from tec.graph.compiler import compile_graph
-
         if any(0 in v.shape for v in [*graph.inputs, *graph.outputs, *(o for n in graph.nodes for o in n.outputs)]):
             # Nothing to compute with: kernels of no elements.
             return reference_runner(graph)
@@ -82,8 +82,6 @@ class TecBackendRep(BackendRep):
 class TecBackend(Backend):
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        from .importer import unsupported
-
         return not unsupported(model)
 
     @classmethod

@@ -8,9 +8,11 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.te.evaluate import np_dtype
 
 from . import reader
-from .importer import Call, onnx_op
+from .casts import cast_on_host
+from .importer import Call, Outputs, onnx_op
 
 FLOATS = ("float32", "float16", "float64", "bfloat16")
 
@@ -105,8 +107,6 @@ def convert(c: Call, x: Value, to: str, saturate: bool = True, round_mode: str =
         return x
     if not host_dtype(x.dtype) and not host_dtype(to):
         return c.cast(x, to)
-    from .casts import cast_on_host
-
     array = cast_on_host(c.importer.value_of(x, f"a cast to {to}"), to, saturate, round_mode)
     return c.graph.constant(array, "cast", to)
 
@@ -126,8 +126,6 @@ def bit_cast(c: Call) -> Value:
     to = reader.dtype_name(c.attr("to"))
     x = c[0]
     if host_dtype(x.dtype) or host_dtype(to):
-        from tec.te.evaluate import np_dtype
-
         return c.graph.constant(np.asarray(c.importer.value_of(x), order="C").view(np_dtype(to)), "bits", to)
     if x.dtype == "bool" or to == "bool":
         return c.cast(x, to)
@@ -219,8 +217,6 @@ def where(c: Call) -> Value:
 @onnx_op("Dropout")
 def dropout(c: Call) -> Any:
     """Inference passes its input through; a training ratio of 0 as well."""
-    from .importer import Outputs
-
     x = c[0]
     training = c.opset >= 12 and c.has(2) and bool(np.asarray(c.array(2)))
     ratio = float(np.asarray(c.array(1))) if c.has(1) else float(c.attr("ratio", 0.5))

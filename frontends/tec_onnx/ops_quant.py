@@ -24,6 +24,7 @@ from tec.graph.builders.quantize import (
 )
 
 from . import reader
+from .casts import cast_on_host
 from .importer import Call, Outputs, onnx_op
 from .ops_math import convert, host_dtype
 from .ops_nn import convolution
@@ -48,8 +49,6 @@ def quantize_linear(c: Call) -> Value:
 
 
 def _quantize_on_host(c: Call, x: Value, factor: Value, zero: Value | None, dtype: str, axis: int, block: int) -> Value:
-    from .casts import cast_on_host
-
     y = c.op("divide", c.cast(x, "float32"), c.cast(factor, "float32"))
     if dtype.startswith(("int", "uint")):
         low, high = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}[dtype]

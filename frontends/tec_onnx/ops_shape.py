@@ -12,6 +12,7 @@ from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
 from tec.ops.dims import Size, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, minimum, names_of, require
+from tec.ops.registry import broadcast_shapes
 
 from . import reader
 from .importer import Call, Outputs, onnx_op
@@ -168,8 +169,6 @@ def transpose(c: Call) -> Value:
 
 @onnx_op("Expand")
 def expand(c: Call) -> Value:
-    from tec.ops.registry import broadcast_shapes
-
     return c.broadcast(c[0], broadcast_shapes(c[0].shape, c.ints(1)))
 
 

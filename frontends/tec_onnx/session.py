@@ -15,11 +15,13 @@ import onnx
 
 from tec import ImportModelError
 from tec.graph import Graph, Value, run_graph
+from tec.graph.graph import dtype_of
 from tec.graph.subgraph import subgraph
 
 from . import reader
 from .importer import import_model
 from .inputs import input_info
+from .ops_math import host_dtype
 
 Runner = Callable[[Graph], Callable[[Mapping[str, Any]], list[Any]]]
 
@@ -152,16 +154,10 @@ def _flatten(values: Any, out: list[Value]) -> None:
 
 def host_only(array: Any) -> bool:
     """Whether the array has a type that only the host handles."""
-    from tec.graph.graph import dtype_of
-
-    from .ops_math import host_dtype
-
     return host_dtype(dtype_of(array))
 
 
 def _check(name: str, array: Any, entry: tuple[str, list[int | str | None]]) -> None:
-    from tec.graph.graph import dtype_of
-
     dtype, dims = entry
     if dtype != "string" and dtype_of(array) != dtype:
         raise ImportModelError(

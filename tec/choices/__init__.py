@@ -2,7 +2,7 @@
 
 `spaces(outputs, target)` lists what templates can do with a group; `schedule(outputs, target)` takes the choice that was recorded for it, or that the caller
 gives, or the first space's default. One file a family: products, convolutions, rows, reductions, sorts, scatters, and stages one after another
-(`pointwise`) for what is left. No operator asks for the target: where it has other forms than its te definition, it carries a note of them
+(`stages`) for what is left. No operator asks for the target: where it has other forms than its te definition, it carries a note of them
 (`tec.ops.forms`) and a template here makes them.
 
     group -> [Space, ...] -> choice (a dict) -> Scheduled (a schedule, and the tensors it is of)
@@ -20,7 +20,6 @@ from . import (
     attention,
     convolutions,
     packed,
-    pointwise,
     products,
     records,
     recurrent,
@@ -28,6 +27,7 @@ from . import (
     rows,
     scatters,
     sorts,
+    stages,
     transposes,
 )
 from .group import Group
@@ -45,7 +45,7 @@ FAMILIES = (
     rows,
     reductions,
     transposes,
-    pointwise,
+    stages,
 )
 
 

@@ -20,7 +20,9 @@ from ..target import Target
 from ..te import Tensor
 from . import loops, parallel
 from .attention_few import MOST, FewQueries
+from .attention_gpu import GpuAttention
 from .attention_loops import Kernel
+from .attention_matrix import MatrixAttention
 from .group import Group, extent, size_of
 from .pointwise import lanes_for
 from .space import Choice, Cost
@@ -40,9 +42,6 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     if not target.is_gpu:
         yield CpuAttention(group, target, *found)
         return
-    from .attention_gpu import GpuAttention
-    from .attention_matrix import MatrixAttention
-
     if all(isinstance(n, int) for n in _head_sizes(form)):
         on_units = MatrixAttention(group, target, *found)
         if on_units.fits_at_all:

@@ -17,7 +17,9 @@ from ..target import Target
 from ..te import Tensor
 from . import parallel
 from .group import Group, substitute
+from .pointwise import begin_cpu, computed, elementwise
 from .space import Choice, Cost, Scheduled, Space
+from .stages import GpuStages
 
 THREADS = 256  # of a work-group
 LIMIT = 1 << 31  # flat indices are int32
@@ -136,8 +138,6 @@ class LoopForm(Space):
         return Cost(seconds + issue, "latency" if issue > seconds else "launch")
 
     def build(self, choice: Choice) -> Scheduled:
-        from .pointwise import GpuStages, begin_cpu, computed, elementwise
-
         made = self.tensors(choice)
         outputs = substitute(self.group.outputs, {t: made[k] for k, t in self.carriers.items()})
         group = Group.of(outputs)

@@ -1,17 +1,15 @@
-"""Stages one after another: what no other template takes. Elementwise work in vectors over threads; a reduction that stands alone."""
+"""Elementwise work in vectors over threads, and what templates count of a group: operations, bytes, lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from ..ir.dtype import dtype_info
 from ..schedule import Schedule
 from ..target import Target
-from ..te import ComputeOp, ExternOp, Operation, thread_axis
+from ..te import ComputeOp, Operation, thread_axis
 from . import parallel
 from .group import Group, begin, extent, reduce_size, size_of
-from .space import Choice, Cost, Scheduled, Space
 
 THREADS = 256  # of a GPU's work-group: four wavefronts of 64, so that a unit has some to change between
 _OPEN = 1 << 30  # elements, for the choice of threads, where sizes are symbolic
@@ -20,13 +18,6 @@ _OPEN = 1 << 30  # elements, for the choice of threads, where sizes are symbolic
 # Tag of convolutions whose padded input is made first. A sum over channels reads it many times; a depthwise one so few that the copy would cost as much
 # as the sum: there the tiles at the edges have conditions, which are known once the window is unrolled.
 PADDED_FIRST = ("blocked conv",)
-
-
-def match(group: Group, target: Target) -> Iterator[Space]:
-    """The space of any group; on a GPU but where loops without threads define it, which a template has another form of."""
-    if target.is_gpu and any(isinstance(op, ExternOp) and "form" in op.attrs for op in group.ops):
-        return
-    yield GpuStages(group, target) if target.is_gpu else CpuStages(group, target)
 
 
 def lanes_for(dtype: str, target: Target) -> int:
@@ -63,38 +54,6 @@ def begin_cpu(group: Group, target: Target) -> Schedule:
     return s
 
 
-class CpuStages(Space):
-    """One loop nest a stage: vectors of `vectors` registers innermost, over threads or not."""
-
-    template: ClassVar[str] = "cpu stages"
-
-    def __init__(self, group: Group, target: Target):
-        super().__init__(group, target)
-        self.parameters = {"vectors": (1, 2, 4), "parallel": (True, False)}
-
-    @property
-    def default(self) -> Choice:
-        return self.choice(vectors=1, parallel=True)
-
-    def cost(self, choice: Choice) -> Cost:
-        machine = self.target.machine
-        threads = machine.units if choice["parallel"] else 1
-        clocks = sum(work(op) for op in computed(self.group)) * parallel.POINTWISE
-        issue = clocks / (machine.clock_mhz * 1e6) / threads
-        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        start = parallel.START_SECONDS if choice["parallel"] else 0.0
-        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
-
-    def build(self, choice: Choice) -> Scheduled:
-        from .reductions import cpu_reduction
-
-        s = begin_cpu(self.group, self.target)
-        for op in computed(self.group):
-            make = cpu_reduction if op.reduce_axis else elementwise
-            make(s, op, self.target, choice["vectors"], choice["parallel"])
-        return Scheduled(s, self.group.outputs, choice)
-
-
 def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, threads: bool = True) -> None:
     """Outer axes fused over threads where that is worth it, the innermost split into vectors."""
     stage = s[op]
@@ -113,42 +72,6 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
     loops = [*axes[:-1], outer]
     if threads and parallel.worth(work(op) * parallel.POINTWISE):
         stage.parallel(stage.fuse(*loops) if len(loops) > 1 else loops[0])
-
-
-class GpuStages(Space):
-    """One kernel a stage: `threads` of a work-group, `vector` bytes of an elementwise result a thread."""
-
-    template: ClassVar[str] = "gpu stages"
-
-    def __init__(self, group: Group, target: Target):
-        super().__init__(group, target)
-        self.parameters = {"threads": (256, 64, 128, 512, 1024), "vector": (16, 8, 4, 1)}
-
-    @property
-    def default(self) -> Choice:
-        return self.choice(threads=THREADS, vector=target_vector(self.target))
-
-    def why_not(self, choice: Choice) -> str | None:
-        return None if choice["threads"] <= self.target.max_threads else f"{self.target.max_threads} threads at most"
-
-    def cost(self, choice: Choice) -> Cost:
-        """The bytes that move, at a rate that narrow accesses lower; and a launch for each stage."""
-        machine = self.target.machine
-        rate = (machine.memory.gbps or machine.memory_gbps) * 1e9 * min(1.0, 0.5 + choice["vector"] / 32)
-        launches = len(computed(self.group)) * machine.launch_us * 1e-6
-        memory = moved_bytes(self.group) / rate
-        return Cost(launches + memory, "memory" if memory > launches else "launch")
-
-    def build(self, choice: Choice) -> Scheduled:
-        s = begin(self.group)
-        for op in computed(self.group):
-            bind_all(s, op, choice["threads"], 0 if op.reduce_axis else choice["vector"])
-        return Scheduled(s, self.group.outputs, choice)
-
-
-def target_vector(target: Target) -> int:
-    """Bytes of the widest access of a thread."""
-    return target.max_vector_bytes
 
 
 def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ..ir import Expr
+from ..ir.dtype import dtype_info
 from ..ops.contraction import Contraction
 from ..ops.dims import typical
 from ..target import Target
@@ -301,8 +302,6 @@ def tile_sizes(m: int, n: int, k: int, batch: int = 1) -> tuple[int, int, int]:
 
 
 def _bytes(c: Contraction) -> int:
-    from ..ir.dtype import dtype_info
-
     return dtype_info(c.a.dtype).bytes
 
 

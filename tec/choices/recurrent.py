@@ -20,11 +20,11 @@ from ..te import Tensor
 from . import loops, parallel
 from .group import Group, extent
 from .pointwise import lanes_for
+from .recurrent_form import GPU_PANEL, TYPICAL, RecurrentForm
+from .recurrent_gpu import GpuRecurrence
 from .space import Choice, Cost
 
 _SUMS = 24  # registers of sums at the most, where there are 32
-_TYPICAL = 16  # a number of steps or batch entries, where it is open
-GPU_PANEL = 32  # units whose weights lie side by side: a wavefront or half of one reads whole cache lines
 MACS = 8  # multiply-adds a clock of a product of one row, whose weights come from the second-level cache
 
 
@@ -36,8 +36,6 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     if not target.is_gpu:
         yield CpuRecurrence(group, target, *found)
         return
-    from .recurrent_gpu import GpuRecurrence
-
     yield GpuRecurrence(group, target, *found)
 
 
@@ -52,27 +50,6 @@ def preferred_panel(r: Recurrence, dtype: str, target: Target) -> int:
     while wide > 1 and wide * lanes >= 2 * r.hidden:
         wide //= 2
     return wide * lanes
-
-
-class RecurrentForm(loops.LoopForm):
-    """What both templates know of the layer."""
-
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.r = Recurrence.of(form.attrs)
-        steps, self.batch = (extent(n) for n in form.inputs[0].shape[:2])
-        self.steps = _TYPICAL if steps is None else steps
-        self.hidden = self.r.hidden
-
-    @property
-    def macs(self) -> int:
-        """Multiply-adds of a step of one entry in one direction."""
-        return self.r.gates * self.hidden**2
-
-    def made(self, loop: Any) -> list[Tensor]:
-        """`loop(ib, sources, results)` as the form's outputs."""
-        outs = [(t.shape, t.dtype) for t in self.form.outputs]
-        return loops.extern("recurrence", list(self.form.inputs), outs, loop)
 
 
 class CpuRecurrence(RecurrentForm):
@@ -100,7 +77,7 @@ class CpuRecurrence(RecurrentForm):
         sums = units // self.lanes * max(map(len, r.phases))
         # All entries at once read the weights once, as far as there are registers for their sums: a third is kept for operands.
         most = max(1, (_SUMS if self.target.vector_bytes >= 64 else _SUMS // 2) // sums)
-        batch = _TYPICAL if self.batch is None else max(1, self.batch)
+        batch = TYPICAL if self.batch is None else max(1, self.batch)
         rows = max(n for n in self.parameters["rows"] if n <= min(most, batch))
         tasks = len(r.backward) * -(-batch // rows)
         threads = "none"
@@ -113,7 +90,7 @@ class CpuRecurrence(RecurrentForm):
     def cost(self, choice: Choice) -> Cost:
         """Multiply-adds at what one row's weights can be read, more where rows share them; steps that start threads pay for it."""
         machine, rows = self.target.machine, choice["rows"]
-        batch = _TYPICAL if self.batch is None else self.batch
+        batch = TYPICAL if self.batch is None else self.batch
         tasks = len(self.r.backward) * -(-batch // rows)
         clocks = self.steps * self.macs * max(1, rows / 2) / MACS
         cores = max(1, machine.units)

@@ -22,7 +22,7 @@ from ..target import Target
 from ..te import Tensor
 from . import loops
 from .group import Group, extent
-from .recurrent import GPU_PANEL, RecurrentForm
+from .recurrent_form import GPU_PANEL, RecurrentForm
 from .space import Choice, Cost
 
 _PARTS = 8  # of a sum over the state, in a kernel a step: 256 threads

@@ -13,9 +13,12 @@ from typing import Any
 from ..errors import CodegenError
 from ..ir.func import Func
 from ..llvmworker.jobs import without_lines
+from ..runtime.codeobject import read_code_object
 from ..target import Target
 from . import cache, llvm_util
+from .elfmerge import merge_objects
 from .gpu import GpuEmitter
+from .linking import link as link_image
 
 
 @dataclass
@@ -125,9 +128,6 @@ def join_kernels(parts: Sequence[KernelCode], target: Target, link: str = "auto"
             from .nvptx import join_ptx
 
             return DeviceCode(list(parts), join_ptx([p.asm for p in parts]).encode() + b"\0", facts)
-        from .elfmerge import merge_objects
-        from .linking import link as link_image
-
         image = link_image(merge_objects([p.code for p in parts]), link)
     return DeviceCode(list(parts), image, _code_facts(image, facts))
 
@@ -163,8 +163,6 @@ def _emitter(target: Target) -> Any:
 
 def _code_facts(image: bytes, known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """What the code object says of its kernels, and what was known before."""
-    from ..runtime.codeobject import read_code_object
-
     out: dict[str, dict[str, Any]] = {}
     for name, k in read_code_object(image).kernels.items():
         out[name] = {

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import CodegenError
+from ..runtime.codeobject import read_metadata
 from . import elf
 from .elf import Object, Relocation, Section, Symbol, up
 
@@ -138,8 +139,6 @@ class _Merger:
 
 
 def _joined_metadata(objects: Sequence[bytes]) -> bytes:
-    from ..runtime.codeobject import read_metadata
-
     all_ = [read_metadata(o) for o in objects]
     joined = dict(all_[0])
     for m in all_[1:]:

@@ -44,6 +44,7 @@ from ..ir import (
     Stmt,
     Sub,
     Var,
+    build,
 )  # fmt: skip
 from ..ir.dtype import dtype_info
 from ..ir.effects import written_params
@@ -221,8 +222,6 @@ def _steps(s: Stmt) -> list[dict[str, Any]]:
 
 
 def _mul(a: Any, b: Any) -> Any:
-    from ..ir import build
-
     return build.mul(a, b)
 
 

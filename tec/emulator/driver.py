@@ -27,6 +27,7 @@ from .device_memory import DeviceMemory
 from .disassemble import SYMBOL, can_disassemble, disassemble
 from .errors import EmulationError
 from .jit import Jit, get_jit
+from .profile import counters_of, record
 from .translate import translate
 from .translation import Translation
 from .waits import check_waits
@@ -291,8 +292,6 @@ class EmuDriver:
 
     def set_counting(self, ordinal: int, on: bool) -> None:
         """Count what launches do from here on, for `last_counters` (see `tec.profile`)."""
-        from .profile import counters_of, record
-
         if on and self._uncounted is None:
             outer = self.observer
 

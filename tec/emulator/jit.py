@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import CodegenError
 from ..llvmworker import client
 from ..locks import fork_safe_lock
+from .support import group_ir, group_names, groups
 
 _lock = fork_safe_lock()
 _CALLS = re.compile(r"@(tec_\w+)\(")
@@ -158,8 +159,6 @@ class Jit:
 
     def support_for(self, ir: str) -> dict[str, int]:
         """The addresses of the support functions that an IR text calls; their parts are compiled when first asked for."""
-        from .support import group_names, groups
-
         with _lock:
             if not self.group_of:
                 self.group_of = {name: group for group in groups() for name in group_names(group)}
@@ -170,8 +169,6 @@ class Jit:
         with _lock:
             found = self.support.get(name)
             if found is None:
-                from .support import group_ir, group_names
-
                 group = self.group_of[name]
                 core = (
                     {}

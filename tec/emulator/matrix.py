@@ -18,6 +18,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .float8 import decode
+from .ops import Ops, Out
+
 _NAME = re.compile(
     r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(f32|f16|bf16|i8|f64|xf32|(?:fp8|bf8)_(?:fp8|bf8))(_1k)?$"
 )
@@ -262,8 +265,6 @@ def _store_f64(c: int, step: int) -> list[str]:
 
 def _stage(s: Mfma, name: str, wide: str, flush: bool, ocp: bool) -> list[str]:
     """A's or B's registers to numbers: element i of lane l at [64 i + l]."""
-    from .ops import Ops, Out
-
     out = Out()
     o = Ops(out, 64)
     kinds = s.source.split("_") if "_" in s.source else [s.source, s.source]
@@ -301,8 +302,6 @@ def element(o, words: list[str], i: int, source: str, flush: bool, ocp: bool = F
     byte = o.shl(words[i // 4], o.const("i32", 24 - 8 * (i % 4)))
     if source in ("i8", "u8"):
         return str(o.bin("ashr" if source == "i8" else "lshr", "i32", byte, o.const("i32", 24)))
-    from .float8 import decode
-
     return decode(o, o.lshr(byte, o.const("i32", 24)), source, fnuz=not ocp)
 
 

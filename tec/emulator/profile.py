@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..notebook import bars_svg, table
 from ..runtime.surface import Dim3
 from .counters import KernelCounts, summarize
 from .matrix import parse_mfma
@@ -66,8 +67,6 @@ class EmulatorProfile:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from ..notebook import bars_svg, table
-
         classes = list(dict.fromkeys(k for r in self.launches for k in r.counts.instructions))
         rows = [
             (

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .asmparse import Inst, Operand
+from .context import CTX
 
 if TYPE_CHECKING:
     from .ops import Out
@@ -366,8 +367,6 @@ def _gather(w: Registers, read: LdsRead, mask: str, tag: str) -> list[str]:
 
 def entry_lines(w: Registers) -> list[str]:
     """What regions need at the function's entry; `%ctx` is the context block."""
-    from .context import CTX
-
     lines = ["  %strip = alloca i64", *(f"  %mk{k} = alloca i64" for k in range(w.mask_slots))]
     if w.resident_slots:
         lines += [f"  %lv{m} = alloca <16 x i32>" for m in range(w.resident_slots)]

@@ -16,6 +16,7 @@ accesses that need no change, as the third load of a word, do not take it.
 
 from __future__ import annotations
 
+from .context import CTX
 from .support_memory import ctx_load
 
 SEVERAL = 63
@@ -428,8 +429,6 @@ fleave:
 
 
 def _detail() -> int:
-    from .context import CTX
-
     return CTX["detail"]
 
 

@@ -6,6 +6,7 @@ Source: see `matrix`. EXEC is not looked at: matrix instructions compute in all 
 from __future__ import annotations
 
 from .asmparse import Inst, Operand
+from .float8 import decode
 from .matrix import Mfma, b_source, element, function_name, mfma_function, parse_mfma
 from .ops import Ops
 from .table import custom
@@ -187,8 +188,6 @@ def _element(o: Ops, words: list[str], i: int, kind: str, ocp: bool) -> str:
         up = o.shl(words[i // 8], o.const("i32", 28 - 4 * (i % 8)))
         return o.bin("ashr" if kind == "i4" else "lshr", "i32", up, o.const("i32", 28))
     if kind in ("fp8", "bf8"):
-        from .float8 import decode
-
         byte = o.and_(o.lshr(words[i // 4], o.const("i32", 8 * (i % 4))), o.const("i32", 255))
         return decode(o, byte, kind, fnuz=not ocp)
     return element(o, words, i, kind, False)

@@ -8,6 +8,7 @@ for the instructions of its loop from the budget and looks at the stop flag, so 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from .asmparse import Inst, KernelText, Operand
 from .context import CTX
@@ -16,6 +17,7 @@ from .strips import close_region, lds_read, may_stay, open_region, takes_strips,
 from .table import lookup
 from .table_lane import indexed
 from .translation import Row, Translation, finish
+from .undefined import follow_undefined
 from .wave import EXEC, VCC, Options, Wave
 
 CONTROL = frozenset(
@@ -369,8 +371,6 @@ class Translator(Wave):
 
 
 def _with_full(options: Options, full: bool) -> Options:
-    from dataclasses import replace
-
     return replace(options, full=full)
 
 
@@ -393,7 +393,5 @@ def translate(kernel: KernelText, options: Options, symbol: str, waves_many: boo
     opcodes.load()
     made = Translator(kernel, options, waves_many).run(symbol)
     if "init" in options.checks:
-        from .undefined import follow_undefined
-
         follow_undefined(made, kernel, options.lanes)
     return made

@@ -15,6 +15,7 @@ from typing import Any
 from ..choices import database, records
 from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
+from ..ir import NOP, Func
 from ..llvmworker import client
 from ..ops.dims import Dim, Guard, bind_hint, data_of, evaluate
 from ..runtime.memory_plan import lifetimes, lower_bound
@@ -24,6 +25,8 @@ from ..target import Target, as_target
 from .cache import cache_key, from_cache, to_cache
 from .frontends import graph_of, registered
 from .graph import Graph, node_flops
+from .optimize import optimize
+from .passes.check_indices import check_indices
 from .passes.fuse import FusedGroup, fuse
 from .plan import make_plan
 from .progress import default_progress
@@ -95,9 +98,6 @@ def compile_graph(
     graph: Graph, target: Target, dtype: str | None = None, progress: Any = None, state: Mapping[str, str] | None = None
 ) -> Network:
     """Compile a graph for a target; see `compile`."""
-    from .optimize import optimize
-    from .passes.check_indices import check_indices
-
     start = time.perf_counter()
     with target:
         graph, states = declare(graph, state or {})
@@ -170,6 +170,4 @@ def _line(n: Any) -> str:
 
 
 def _nothing() -> Any:
-    from ..ir import NOP, Func
-
     return Func("nothing", (), NOP)

@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import te
 from ..errors import ImportModelError, TecError
+from ..notebook import layered_svg, styled
 from ..ops import OpDef, TensorType, get_op
 from ..ops.dims import Dim, Guard, UndecidedSize, as_size, bind_hint, is_symbolic, recording
 from ..ops.dims import evaluate as evaluate_sizes
@@ -266,8 +267,6 @@ class Graph:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ..notebook import layered_svg, styled
-
         place: dict[Any, int] = {}
         labels: dict[int, tuple[str, str, str]] = {}
 

@@ -11,6 +11,18 @@ from dataclasses import dataclass
 
 from ..target import Target
 from .graph import Graph
+from .passes.attention import find_attention
+from .passes.byte_products import byte_products
+from .passes.common_subexpressions import common_subexpressions
+from .passes.dead_code import dead_code
+from .passes.fold_scale import fold_scale
+from .passes.images import signals_as_images
+from .passes.layout import choose_layouts
+from .passes.mixed_precision import mixed_precision
+from .passes.packed import pack_weights
+from .passes.split_concat import split_concat
+from .passes.views import move_views
+from .passes.weights import order_weights
 
 
 @dataclass(frozen=True)
@@ -23,19 +35,6 @@ class Pass:
 
 def passes() -> tuple[Pass, ...]:
     """All passes in order. They are imported when they are first asked for."""
-    from .passes.attention import find_attention
-    from .passes.byte_products import byte_products
-    from .passes.common_subexpressions import common_subexpressions
-    from .passes.dead_code import dead_code
-    from .passes.fold_scale import fold_scale
-    from .passes.images import signals_as_images
-    from .passes.layout import choose_layouts
-    from .passes.mixed_precision import mixed_precision
-    from .passes.packed import pack_weights
-    from .passes.split_concat import split_concat
-    from .passes.views import move_views
-    from .passes.weights import order_weights
-
     clean = Pass("dead_code", lambda g, t, d: dead_code(g))
     return (
         clean,

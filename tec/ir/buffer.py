@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Loc
+from . import build
+from .expr import Var
 
 if TYPE_CHECKING:
     from .expr import Expr, Var
@@ -37,8 +39,6 @@ class Buffer:
 
     def __post_init__(self) -> None:
         if self.data is None:
-            from .expr import Var
-
             self.data = Var(self.name, "handle")
 
     def __repr__(self) -> str:
@@ -54,20 +54,14 @@ class Buffer:
     # For kernels written by hand (extern, tensor intrinsics):
     def vload(self, indices: Any, dtype: str | None = None) -> Expr:
         """Load at `indices`; a vector `dtype` loads that many neighbours along the last axis."""
-        from . import build
-
         return build.buffer_load(self, indices, dtype)
 
     def vstore(self, indices: Any, value: Any) -> Any:
         """The statement that stores `value` (scalar or vector) at `indices`."""
-        from . import build
-
         return build.buffer_store(self, indices, value)
 
     def access_ptr(
         self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0
     ) -> Expr:
         """A pointer to the first element (plus `offset` elements), for intrinsics; the mask says read ("r", 1), write ("w", 2) or both."""
-        from . import build
-
         return build.access_ptr(self, access_mask, offset)

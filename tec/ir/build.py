@@ -28,6 +28,7 @@ from .convert import (
     wrap_int as wrap_int,
 )
 from .dtype import dtype_info, with_lanes
+from .intrin import INTRINS, result_dtype
 
 # ---- arithmetic
 
@@ -362,8 +363,6 @@ def absolute(a: Any) -> E.Expr:
 
 def call(op: str, *args: Any, dtype: str | None = None, **attrs: Any) -> E.Expr:
     """A Call of a known operation; the result has the dtype of its row in the table unless `dtype` says otherwise."""
-    from .intrin import INTRINS, result_dtype
-
     if op not in INTRINS:
         raise ExprError(f"unknown operation {op!r}")
     converted = tuple(convert(a) for a in args)

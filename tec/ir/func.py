@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..notebook import code
 from .buffer import Buffer
 from .expr import Expr, Var
 from .stmt import Stmt
+from .visit import free_vars
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -40,8 +42,6 @@ class Func:
 
     def implicit_vars(self) -> tuple[Var, ...]:
         """Variables of the parameters' shapes, strides and offsets that are not parameters, in order of appearance."""
-        from .visit import free_vars
-
         own = {id(p) for p in self.params}
         seen: dict[int, Var] = {}
         for p in self.params:
@@ -63,8 +63,6 @@ class Func:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ..notebook import code
-
         return code(str(self))
 
 
@@ -90,6 +88,4 @@ class IRModule:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ..notebook import code
-
         return code(str(self))

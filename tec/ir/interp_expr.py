@@ -17,6 +17,7 @@ from .buffer import Buffer
 from .dtype import dtype_info
 from .interp_lanes import Lanes, Storage
 from .interp_ops import BINARY, Array, apply, cast, fix, held, is_elementwise
+from .visit import free_vars
 
 if TYPE_CHECKING:
     from .interp_machine import Launch
@@ -186,8 +187,6 @@ class ExprMachine:
             exprs.append(b.elem_offset)
         else:
             offset = int(b.elem_offset)
-        from .visit import free_vars
-
         if all(id(v) in self.root.env for x in exprs for v in free_vars(x)) and self.lanes is self.root:
             self._strides[id(b)] = (b, strides, offset)
         elif all(isinstance(x, E.IntImm) for x in exprs):

@@ -30,7 +30,7 @@ from .buffer import GLOBAL, Buffer
 from .dtype import dtype_info
 from .func import Func, IRModule
 from .intrin import result_dtype
-from .visit import deep_recursion
+from .visit import deep_recursion, walk_exprs
 
 # Operators: text, precedence (Python's).
 _INFIX: dict[type, tuple[str, int]] = {
@@ -260,8 +260,6 @@ class Printer:
         if not self.whole_function:
             return
         found: list[Buffer] = list(buffers)
-        from .visit import walk_exprs
-
         for e in exprs:
             if e is not None:
                 found += [x.buffer for x in walk_exprs(e) if type(x) is E.BufferLoad]

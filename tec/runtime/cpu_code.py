@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import PackageError
 from ..locks import fork_safe_lock
+from .hostpool import symbols
 from .objfile import LoadedObject, load_object
 
 # bytes objects as the two argument blocks: ctypes hands their contents over without a copy.
@@ -57,8 +58,6 @@ def _support(obj: bytes) -> LoadedObject:
 
 def helpers() -> dict[str, int]:
     """Addresses of the helpers."""
-    from .hostpool import symbols
-
     return symbols() or stand_ins()
 
 

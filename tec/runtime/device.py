@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceError
 from ..locks import fork_safe_lock
+from ..target import CHIPS
 from .allocator import CachingAllocator, MemoryStats
 from .drivers import open_driver
+from .host_memory import cpu_memory, host_memory
+from .stream import Event, GraphCapture, Stream
 from .surface import DeviceAttributes
 
 if TYPE_CHECKING:
@@ -113,8 +116,6 @@ class Device:
         """What is held, cached and free, in bytes."""
         if self.allocator is not None:
             return self.allocator.stats()
-        from .storage import cpu_memory
-
         return cpu_memory()
 
     def empty_cache(self) -> None:
@@ -133,14 +134,10 @@ class Device:
 
     def stream(self) -> Stream:
         """A new stream: `with dev.stream() as s:` makes this thread's copies and launches go to it."""
-        from .stream import Stream
-
         return Stream(self)
 
     def event(self) -> Event:
         """A new event: `e.record()`, `e.sync()`, `start.elapsed_ms(stop)`."""
-        from .stream import Event
-
         return Event(self)
 
     def load(self, source: str | os.PathLike[str] | bytes, asm: str | None = None) -> LoadedCode:
@@ -156,8 +153,6 @@ class Device:
 
     def capture(self) -> GraphCapture:
         """`with dev.capture() as graph:` records the launches in the block; `graph.launch()` runs them all at once."""
-        from .stream import GraphCapture
-
         return GraphCapture(self)
 
 
@@ -176,15 +171,6 @@ def _cpu_attributes() -> DeviceAttributes:
     except AttributeError:
         cores = os.cpu_count() or 1
     return DeviceAttributes(name, platform.machine(), cores, 0, 1, host_memory()[1], 1, (1, 1, 1), (1, 1, 1))
-
-
-def host_memory() -> tuple[int, int]:
-    """(available, total) bytes of the machine's memory; zeros where the system does not say."""
-    try:
-        page = os.sysconf("SC_PAGE_SIZE")
-        return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
-    except (AttributeError, ValueError, OSError):
-        return 0, 0
 
 
 _LOCK = fork_safe_lock()
@@ -260,8 +246,6 @@ def rocm(index: int = 0) -> Device:
 
 def rocm_emu(chip: str = "gfx942", **options: Any) -> Device:
     """An AMD GPU in software. `check` says what is checked: "bounds" (the default), "race", "init", "wait", or a set."""
-    from ..target import CHIPS
-
     chip = chip.split(":")[0]
     if chip not in CHIPS or CHIPS[chip].family == "sm":
         known = ", ".join(c.name for c in CHIPS.values() if c.family != "sm")

@@ -18,9 +18,12 @@ from ..errors import ArgumentError, DeviceError, TecError
 from ..locks import fork_safe_lock
 from ..target import CHIPS, Target
 from . import device as devices
+from .cpu_code import CpuCode
 from .device import Device
 from .function import Function
+from .package import damaged, read_package, write_package
 from .surface import Assembly
+from .timing import TimeEvaluator
 
 Source = str | Callable[[], str]
 _DEFAULT_SOURCES = ("llvm", "ptx", "asm", "ir")
@@ -260,8 +263,6 @@ class Module:
         """The machine-code function on the CPU."""
         with self._lock:
             if self._cpu is None:
-                from .cpu_code import CpuCode
-
                 self._cpu = CpuCode(self.image, self.support)
             code: Callable[[bytes, bytes], int] = self._cpu.function(name)
             return code
@@ -282,14 +283,10 @@ class Module:
 
         Options: `min_repeat_ms` raises `number` until a repeat takes that long; `warmup` calls go before (1).
         """
-        from .timing import TimeEvaluator
-
         return TimeEvaluator(self[name or self.entry_name], dev, number, repeat, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the module, with all it needs to run, to a package file (`.tecmod`); see `load_module`."""
-        from .package import write_package
-
         blobs: dict[str, bytes] = {}
         meta = {"module": self.to_data(blobs)}
         write_package(path, "module", meta, blobs)
@@ -320,8 +317,6 @@ class Module:
     @staticmethod
     def from_data(data: Any, blob: Callable[[str], bytes]) -> Module:
         """The module of `to_data`; `blob` gives the bytes of a name. PackageError where the data is not in form."""
-        from .package import damaged
-
         try:
             return Module(
                 str(data["kind"]),
@@ -354,7 +349,5 @@ def _text(sources: dict[str, Source], kind: str) -> str:
 
 def load_module(path: str | os.PathLike[str]) -> Module:
     """Read a module that `Module.save` wrote. PackageError for a damaged or foreign file."""
-    from .package import read_package
-
     with read_package(path, "module") as package:
         return Module.from_data(package.meta.get("module"), package.blob)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..locks import fork_safe_lock
+from ..notebook import table
 from . import device as devices
 from . import exprs, memory_plan
 from .arguments import Param
@@ -67,8 +68,6 @@ class Network:
         return f"<tec.Network({ins}) {len(self.plan.steps)} steps, {self.module.target}>"
 
     def _repr_html_(self) -> str:
-        from ..notebook import table
-
         rows = []
         for k, step in enumerate(self.plan.flat):
             made = str(self.plan.values[step.values[-1]]) if step.values else ""

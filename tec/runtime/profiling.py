@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import DeviceError
+from ..notebook import bars_svg, table
 from .device import Device, as_device
 from .program import LaunchInfo
 from .stream import Event
@@ -177,8 +178,6 @@ class Profile:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from ..notebook import bars_svg, table
-
         rows = self.by_kernel()
         counted = list(dict.fromkeys(k for r in rows for k in r["counters"] if k != "time_ns"))
         head = ("kernel", "calls", "total us", "mean us", "min us", "share", "grid x block", *counted)

@@ -13,36 +13,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import DeviceError
-from ..locks import fork_safe_lock
-from .allocator import MemoryStats, human
-from .device import Device, host_memory
+from .allocator import human
+from .device import Device
+from .host_memory import CpuCount, cpu_memory, host_memory
 
 ALIGN = 64
 
 
 _CHECKED_BYTES = 1 << 30  # smaller blocks are not worth a look at what the host has
-
-
-class _CpuCount:
-    """Bytes and blocks that live CPU arrays hold."""
-
-    lock = fork_safe_lock()  # a garbage collection inside may free another array
-    used = peak = blocks = allocs = 0
-
-    @classmethod
-    def add(cls, nbytes: int, blocks: int) -> None:
-        with cls.lock:
-            cls.used += nbytes
-            cls.blocks += blocks
-            if blocks > 0:
-                cls.allocs += 1
-                cls.peak = max(cls.peak, cls.used)
-
-
-def cpu_memory() -> MemoryStats:
-    """What arrays hold of the host's memory."""
-    free, total = host_memory()
-    return MemoryStats(_CpuCount.used, 0, _CpuCount.peak, _CpuCount.blocks, _CpuCount.allocs, 0, free, total)
 
 
 def _host_block(device: Device, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -82,7 +60,7 @@ class Storage:
             self.address = (start + ALIGN - 1) & -ALIGN
             self.owner = raw
             self._own = True
-            _CpuCount.add(nbytes, 1)
+            CpuCount.add(nbytes, 1)
         else:
             self.address = device.allocator.alloc(nbytes)
             self._own = True
@@ -91,7 +69,7 @@ class Storage:
         if self._own:
             self._own = False
             if self.device.allocator is None:
-                _CpuCount.add(-self.nbytes, -1)
+                CpuCount.add(-self.nbytes, -1)
             else:
                 self.device.allocator.free(self.address)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from ..errors import ScheduleError, caller_loc
+from ..notebook import schedule
 from ..te.operation import Operation, topo_order
 from ..te.tensor import Tensor
 from .primitives import CacheRead, CacheWrite, CreateGroup, Primitive, Rfactor
@@ -185,8 +186,6 @@ class Schedule:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ..notebook import schedule
-
         return schedule(str(self))
 
 

@@ -17,7 +17,10 @@ import numpy as np
 from ..errors import ExprError
 from ..ir import expr as E
 from ..ir.dtype import dtype_info, int_range
+from ..ir.func import Func
+from ..ir.interp import run
 from ..ir.interp_ops import odd_float32
+from ..ir.visit import free_vars
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, topo_order
 from .tensor import Tensor
 
@@ -79,8 +82,6 @@ def _fed(t: Tensor, x: Array, env: dict[E.Var, Array]) -> Array:
 
 
 def _vars(e: E.Expr) -> list[E.Var]:
-    from ..ir.visit import free_vars
-
     return free_vars(e)
 
 
@@ -200,9 +201,6 @@ def _scan(op: ScanOp, values: dict[Tensor, Array], env: dict[E.Var, Array]) -> l
 
 
 def _extern(op: ExternOp, values: dict[Tensor, Array], env: dict[E.Var, Array]) -> list[Array]:
-    from ..ir.func import Func
-    from ..ir.interp import run
-
     outs = [np.zeros([_extent(d, env) for d in b.shape], np_dtype(b.dtype)) for b in op.output_placeholders]
     buffers = (*op.input_placeholders, *op.output_placeholders)
     func = Func(op.name, buffers, op.body)

@@ -29,7 +29,7 @@ from ..ir.expr import Expr, Var
 from ..ir.matrix import MatrixInstr, find, find_warpgroup, instr_to_text, instructions
 from ..ir.notes import Fragment
 from ..ir.stmt import Attr, BufferStore, For, Stmt, seq
-from ..target import Target, as_target
+from ..target import CHIPS, Target, as_target
 from .build import compute, decl_buffer, placeholder, reduce_axis
 from .extern import TensorIntrin, decl_tensor_intrin
 from .reducer import sum as sum_
@@ -126,8 +126,6 @@ def names() -> list[str]:
 
 
 def _all() -> list[MatrixInstr]:
-    from ..target import CHIPS
-
     found: dict[MatrixInstr, None] = {}
     for chip in CHIPS.values():
         if chip.matrix:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import ExprError
+from ..errors import ExprError, caller_loc
 from ..ir import build
 from ..ir.blocks import Open, close
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, Buffer
@@ -121,8 +121,6 @@ class IRBuilder:
 
     @staticmethod
     def loc() -> Any:
-        from ..errors import caller_loc
-
         return caller_loc()
 
     @contextmanager

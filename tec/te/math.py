@@ -18,6 +18,7 @@ from ..ir import build
 from ..ir.build import floordiv, floormod, if_then_else, reinterpret, select, truncdiv, truncmod
 from ..ir.dtype import dtype_info, normalize_dtype, with_lanes
 from ..ir.expr import Call, Expr, StringImm
+from ..ir.intrin import INTRINS
 from .tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Expr])
@@ -248,8 +249,6 @@ def call_llvm_pure_intrin(dtype: Any, name: str, *args: Any) -> Expr:
 
 def call_intrin(dtype: Any, name: str, *args: Any, **attrs: Any) -> Expr:
     """A call of an operation of tec's own table (`tec.ir.intrin`), such as "barrier" or "shuffle_xor"."""
-    from ..ir.intrin import INTRINS
-
     name = name.removeprefix("tir.") if isinstance(name, str) else name
     known = INTRINS.get(name)
     if known is None:

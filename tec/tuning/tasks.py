@@ -9,6 +9,7 @@ from typing import Any
 
 from ..choices import Choice, Group, Scheduled, Space, spaces
 from ..choices.database import Key, machine_text, templates_version
+from ..graph.compiler import as_graph
 from ..graph.graph import Graph
 from ..graph.optimize import optimize
 from ..graph.passes.check_indices import check_indices
@@ -81,6 +82,4 @@ def _has_choices(found: Sequence[Space]) -> bool:
 
 def graph_of_model(model: Any, shapes: Mapping[str, Any] | None, freeze: Mapping[str, Any] | None) -> Graph:
     """The operator graph of what `tec.compile` takes."""
-    from ..graph.compiler import as_graph
-
     return as_graph(model, shapes, freeze)

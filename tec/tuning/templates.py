@@ -17,6 +17,7 @@ import hashlib
 import inspect
 import itertools
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from ..choices import Choice, Cost, Group, Scheduled, Space
 from ..choices import database as db
 from ..choices.space import text
 from ..errors import ArgumentError, ScheduleError
-from ..schedule import Schedule
+from ..schedule import Schedule, to_loops
 from ..target import Target, as_target
 from .tasks import Task, key_of
 
@@ -130,8 +131,6 @@ class Template:
         try:
             return space.make(space.default if choice is None else space.check(choice))
         except ScheduleError as error:
-            import warnings
-
             warnings.warn(f"the choice recorded for {self.name} does not fit, and the default stands in: {error.message}", stacklevel=4)  # fmt: skip
             return space.make(space.default)
 
@@ -217,8 +216,6 @@ class TemplateSpace(Space):
 
     def loops(self, scheduled: Scheduled) -> Any:
         """The function of a choice: its parameters are the template's."""
-        from ..schedule import to_loops
-
         return to_loops(scheduled.schedule, scheduled.outputs, name=self.function.name)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..choices.database import Database, Record, Trial, machine_text
 from ..errors import ArgumentError, DeviceError, TecError
+from ..runtime.device import as_device
 from ..target import Target
 from . import measure as measuring
 from .candidates import Candidate
@@ -236,8 +237,6 @@ def _trial(future: Future[Outcome], choice: str, against: str) -> Trial:
 def device_for(target: Target) -> tuple[str, str]:
     """The device that runs a target's code, and what its times are: "measured", or "model-ranked" by the software GPU. Raises DeviceError where
     nothing can run it."""
-    from ..runtime.device import as_device
-
     if target.kind == "llvm":
         if not target.is_host:
             raise DeviceError(

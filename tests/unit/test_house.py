@@ -55,6 +55,41 @@ LONG_FUNCTIONS = {
 }
 
 
+# Imports within functions: where they may stand, and why. Everywhere else a module's imports stand at its top.
+_PUBLIC = "a package's public names are loaded at their first use, so that importing it is quick"
+_START = "only some uses need it, and it takes long to load"
+_CHILD = "the program of a child process, which loads what it is asked for"
+_PRINTS = "an IR node prints, loads and stores itself by what stands on the IR"
+LAZY_IMPORTS = {
+    "tec/__init__.py": _PUBLIC,
+    "tec/te/__init__.py": _PUBLIC,
+    "tec/graph/__init__.py": _PUBLIC,
+    "tec/runtime/__init__.py": _PUBLIC,
+    "tec/emulator/__init__.py": _PUBLIC,
+    "tec/tuning/__init__.py": _PUBLIC,
+    "tec/driver.py -> codegen": _START + ": lowering needs no code generation",
+    "tec/driver.py -> runtime": _START + ": lowering needs no NumPy",
+    "tec/codegen/device.py -> nvptx": _START + ": the emitter of a target",
+    "tec/codegen/device.py -> amdgpu": _START + ": the emitter of a target",
+    "tec/emulator/opcodes.py": _START + ": the tables of opcodes",
+    "tec/emulator/translate.py -> opcodes": _START + ": the tables of opcodes",
+    "tec/runtime/executor.py -> engine": _START + ": the engine of a device",
+    "tec/runtime/hostpool.py -> _pool_data": _START + ": machine code as text",
+    "tec/llvmworker/jobs.py": _CHILD,
+    "tec/tuning/worker.py": _CHILD,
+    "tec/ir/build.py -> stmt": _PRINTS,
+    "tec/ir/expr.py -> printer": _PRINTS,
+    "tec/ir/func.py -> printer": _PRINTS,
+    "tec/ir/stmt.py -> printer": _PRINTS,
+    "tec/jit/kernel.py -> ndrange": "a method that users look for on a kernel, of a module that stands on kernels",
+    "tec/jit/reflection.py -> kernel": "a method that users look for on a kernel, of a module that stands on kernels",
+    "tec/jit/reflection.py -> specialise": _START + ": what shows a kernel's stages",
+    "tec/jit/reflection.py -> codegen": _START + ": what shows a kernel's stages",
+    "tec/runtime/device.py -> foreign": "a method that users look for on a device, of a module that stands on arrays",
+}
+OPTIONAL = {"ml_dtypes", "llvmlite", "PIL", "re2", "onnx"}  # packages of the extras, and what the runtime does without
+
+
 def test_files_are_short():
     over = {name: n for name, text in FILES.items() if (n := text.count("\n")) > LONG_FILES.get(name, (LINES,))[0]}
     assert not over, f"more than {LINES} lines; part them by what they hold: {over}"
@@ -108,3 +143,33 @@ def test_no_circles_between_files():
             graph.add_edges_from((module, m) for m in found if m in modules and m != module)
     circles = [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1]
     assert len(graph) > 200 and not circles, circles
+
+
+def lazy_imports() -> Iterator[tuple[str, str]]:
+    """(file, import) of each import within a function, but for optional packages and the command line, where nothing but click is
+    imported until a command runs."""
+    for name, tree in TREES.items():
+        if name.startswith("tec/cli/"):
+            continue
+        bodies = [f for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        for s in {s for f in bodies for s in ast.walk(f) if isinstance(s, (ast.Import, ast.ImportFrom))}:
+            roots = (
+                {a.name.partition(".")[0] for a in s.names}
+                if isinstance(s, ast.Import)
+                else {(s.module or "").partition(".")[0]}
+            )
+            if not roots <= OPTIONAL:
+                yield name, ast.unparse(s)
+
+
+def test_imports_stand_at_the_top():
+    def reason(name: str, text: str) -> str | None:
+        for place in LAZY_IMPORTS:
+            file, _, what = place.partition(" -> ")
+            if file == name and what in text:
+                return place
+        return None
+
+    found = {(name, text): reason(name, text) for name, text in lazy_imports()}
+    assert not (strange := [k for k, why in found.items() if why is None]), f"move them to the top: {strange}"
+    assert set(found.values()) == set(LAZY_IMPORTS), "a place that is listed has none"

@@ -8,6 +8,7 @@ name. Matching runs on canonical nodes, so that "the same expression" is `is`. A
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -187,8 +188,6 @@ def is_const(e: E.Expr) -> bool:
 
 def compile_rules(rules: tuple[Rule, ...]) -> dict[Any, RuleFn]:
     """{node class or name of a Call's operation: function(f, e) -> the rewritten node or None}."""
-    import math
-
     bodies: dict[str, list[str]] = {}
     for rule in rules:
         root, lines = _rule_code(rule)

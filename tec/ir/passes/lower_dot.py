@@ -16,7 +16,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..arith import Analyzer
 from ..func import Func
-from ..visit import map_stmt, substitute
+from ..visit import map_stmt, substitute, substitute_stmt
 from .rewrite_util import const_int, same_expr
 
 
@@ -69,8 +69,6 @@ def _dot(loop: S.For, store: S.BufferStore, analyzer: Analyzer) -> S.Stmt | None
 
 def substitute_once(s: S.BufferStore, var: E.Var) -> S.Stmt:
     """The store for the single step 0."""
-    from ..visit import substitute_stmt
-
     return substitute_stmt(s, {var: E.IntImm(0, var.dtype)})
 
 

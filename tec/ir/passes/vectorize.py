@@ -9,6 +9,7 @@ calls of functions outside, whiles) runs lane by lane.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 from typing import Any
 
 from ...errors import LoweringError
@@ -306,8 +307,6 @@ class _Vectorizer:
         coeff, base = self.analyzer.modular(ramp.base)
         if coeff:
             # base of the ramp is base + k*coeff: the residues modulo c are base + multiples of gcd(coeff, c).
-            from math import gcd
-
             g = gcd(int(coeff), c)
             most = c - g + int(base) % g
             high = most if high is None else min(high, most)
