@@ -154,7 +154,7 @@ def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, 
         )
     if not name.isidentifier():
         raise ArgumentError(f"{name!r} is no function name", hint="use letters, digits and underscores")
-    return to_loops(sch, list(args), name=name, binds=binds)
+    return to_loops(sch, list(args), name=name, binds=binds, on_cpu=not target.is_gpu)
 
 
 @deep_recursion()

@@ -28,8 +28,8 @@ def check_reads(sch: Schedule) -> None:
 
 
 def _times(sch: Schedule) -> dict[int, E.Expr | None]:
-    """The first time that a stage of a scan is computed for; None for one between the state and the update, which computes
-    what the update asks for."""
+    """The first time that a stage of a scan is computed for; None for one that computes what the update asks for: between the state and
+    the update, or read by nothing else."""
     begins: dict[int, E.Expr | None] = {}
     for scan in sch.stages:
         if not isinstance(scan.op, ScanOp):
@@ -42,6 +42,11 @@ def _times(sch: Schedule) -> dict[int, E.Expr | None]:
                     inside.append(reader)
         for t in scan.op.update:
             begins[id(sch.stage_map[t.op])] = scan.op.init[0].shape[0]
+    # What they alone read is computed for the times that they ask for.
+    for stage in reversed(sch.stages if begins else []):
+        readers = sch.readers(stage)
+        if readers and not stage.is_output and all(id(r) in begins for r in readers):
+            begins.setdefault(id(stage), None)
     return begins
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..errors import LoweringError
 from ..ir import build as B
 from ..ir import expr as E
-from ..ir.buffer import GLOBAL, Buffer
+from ..ir.buffer import GLOBAL, LOCAL, SHARED, SHARED_DYN, Buffer
 from ..ir.visit import substitute
 from ..te.operation import ComputeOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
@@ -58,8 +58,9 @@ def clean(name: str) -> str:
 class StorageMap:
     """The Storage of every tensor of a normalized schedule; made on demand."""
 
-    def __init__(self, sch: Schedule, bounds: Bounds, tensors: dict[tuple[int, int], Buffer]):
+    def __init__(self, sch: Schedule, bounds: Bounds, tensors: dict[tuple[int, int], Buffer], on_cpu: bool = False):
         self.sch = sch
+        self.on_cpu = on_cpu  # where memory is all one, and may have any size
         self.bounds = bounds
         self.args = tensors
         self._made: dict[tuple[int, int], Storage] = {}
@@ -125,7 +126,10 @@ class StorageMap:
             if rolling is not None:
                 mins = tuple([zeros[d] if d == rolling[0] else m for d, m in enumerate(mins)])
         scope = self.bounds.scope(stage)
-        if scope != GLOBAL and not all(isinstance(d, E.IntImm) for d in shape):
+        is_open = not all(isinstance(d, E.IntImm) for d in shape)
+        if is_open and self.on_cpu and scope in (SHARED, SHARED_DYN, LOCAL):
+            scope = GLOBAL
+        if is_open and scope != GLOBAL:
             raise fail(
                 self.sch, f"{stage.name} is stored in {scope} memory with a size that is not constant: ({', '.join(map(str, shape))})",
                 mark=stage, hint="compute it in a loop whose step needs a constant part of it; split with constant factors",

@@ -44,11 +44,17 @@ _KINDS = {
 }  # fmt: skip
 
 
-def to_loops(sch: Schedule, args: Sequence[Any], name: str = "main", binds: dict[Any, Buffer] | None = None) -> Func:
+def to_loops(
+    sch: Schedule,
+    args: Sequence[Any],
+    name: str = "main",
+    binds: dict[Any, Buffer] | None = None,
+    on_cpu: bool = False,
+) -> Func:
     """The loop IR of a schedule.
 
     args: the parameters in call order: Tensors, Buffers (with `binds`: {tensor: buffer}) and Vars; all inputs and
-    outputs must be there. Returns a Func of stage "loops". Raises ScheduleError, LoweringError, ArgumentError.
+    outputs must be there. on_cpu: GPUs' scopes are memory like all other, of any size. Returns a Func of stage "loops". Raises ScheduleError, LoweringError, ArgumentError.
     """
     given = Parameters(sch, args, binds)
     check_reads(sch)
@@ -66,7 +72,7 @@ def to_loops(sch: Schedule, args: Sequence[Any], name: str = "main", binds: dict
         tensors[(id(twin), k)] = buffer
     whole = {s for s in norm.stages if any((id(s), k) in tensors for k in range(s.op.num_outputs))}
     bounds = infer_bounds(norm, whole)
-    storage = StorageMap(norm, bounds, tensors)
+    storage = StorageMap(norm, bounds, tensors, on_cpu)
     body = Lowering(norm, bounds, storage).run()
     written = [b for s, _, b in given.order if not isinstance(s.op, PlaceholderOp) and id(b) not in untouched]
     writes = [b.name for b in written]

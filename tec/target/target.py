@@ -183,6 +183,11 @@ class Target:
     # ---- capabilities
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """What kinds it is of: ("cpu",), ("rocm", "gpu") or ("cuda", "gpu")."""
+        return (self.kind, "gpu") if self.is_gpu else ("cpu",)
+
+    @property
     def is_gpu(self) -> bool:
         """Whether its code runs as kernels on a GPU."""
         return self.kind != "llvm"

@@ -113,9 +113,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`te.intrin`, read when it is first asked for: `import tec` stays quick."""
-    if name == "intrin":
+    """`te.intrin`, read when it is first asked for: `import tec` stays quick. `te.create_schedule` is how TVM's users know `tec.create_schedule`."""
+    if name in ("intrin", "create_schedule"):
         import importlib
 
-        return importlib.import_module(".intrin", __name__)
+        if name == "intrin":
+            return importlib.import_module(".intrin", __name__)
+        return importlib.import_module("tec.schedule").create_schedule
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

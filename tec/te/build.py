@@ -295,6 +295,14 @@ def _check_bodies(bodies: tuple[Expr, ...], own: set[int], what: str) -> None:
     for e in nodes:
         if isinstance(e, Var) and id(e) not in inside and _AXIS_VARS.get(id(e)) is e:
             _stray_axis(e, what)
+    if reduces:
+        c = reduces[0].combiner
+        for e in (e for root in (*c.result, *c.identity) for e in walk_exprs(root)):
+            if isinstance(e, Var) and _AXIS_VARS.get(id(e)) is e:
+                raise ExprError(
+                    f"the reducer {c.name} of {what} uses axis {e.name}: it combines values that are the same for all elements",
+                    hint="put the axis into the expression that is reduced; a start value of each element's own is init=",
+                )
 
 
 def _stray_axis(v: Var, what: str) -> None:

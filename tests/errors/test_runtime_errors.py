@@ -41,7 +41,7 @@ def mistake(kind, call, *words):
     """The error of a call: it is of a kind, says the words, and names this file."""
     with pytest.raises(TecError) as e:
         call()
-    assert type(e.value) is kind, repr(e.value)
+    assert isinstance(e.value, kind), repr(e.value)
     text = str(e.value)
     for word in words:
         assert word in text, f"{word!r} is not in:\n{text}"

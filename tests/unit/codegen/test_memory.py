@@ -223,10 +223,6 @@ def test_mistakes_are_errors_with_the_functions_name():
             "LLVM refused",
         ),
         (
-            Alloc(Buffer("t", "float32", (IntImm(4),), scope="shared"), BufferStore(out, B.const(1.0), (zero,))),
-            "shared",
-        ),
-        (
             For(Var("t"), zero, IntImm(4), BufferStore(out, B.const(1.0), (zero,)), "thread", "threadIdx.x"),
             "threadIdx.x",
         ),

@@ -1,0 +1,282 @@
+"""Runs another project's te tests against tec: TVM's test files, which stay where they are, find `tec` under `import tvm`.
+
+    git -C TVM show v0.14.0:tests/python/unittest/test_te_schedule.py > /tmp/te/test_te_schedule.py
+    PYTHONPATH=. python -m pytest -p tools.tvm_adapter -q /tmp/te
+
+Names that tec has under another name are mapped; a test that asks for a part of TVM that tec has not (TensorIR schedules, Relay, RPC,
+TVMScript) is skipped with the part's name, so that what passes and fails is te.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+import tec.ir as ir
+from tec.ir.build import const
+from tec.ir.structural import structural_equal
+from tec.schedule.bounds import infer_bounds
+from tec.schedule.normalize import normalize
+
+NOT_TE = (
+    "tvm.relay", "tvm.relax", "tvm.script", "tvm.autotvm", "tvm.meta_schedule", "tvm.auto_scheduler", "tvm.rpc", "tvm.micro",
+    "tvm.contrib", "tvm.topi", "tvm.ir.module", "tvm.tir.schedule",
+)  # fmt: skip
+
+
+class Foreign(types.ModuleType):
+    """A module of TVM's that is no part of te: whoever uses it is skipped."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        whole = f"{self.__name__}.{name}"
+        return _Foreign(whole)
+
+
+class _Foreign:
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Foreign(f"{self._name}.{name}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and callable(args[0]) and not kwargs:
+            return args[0]  # a decorator: the test that uses what it makes is skipped then
+        pytest.skip(f"{self._name} is no part of te")
+
+    def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
+        return (object,)
+
+
+def module(name: str, **entries: Any) -> types.ModuleType:
+    m = Foreign(name)
+    for key, value in entries.items():
+        setattr(m, key, value)
+    sys.modules[name] = m
+    parent, _, own = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], own, m)
+    return m
+
+
+def _public(m: types.ModuleType) -> dict[str, Any]:
+    return {n: getattr(m, n) for n in dir(m) if not n.startswith("_")}
+
+
+def _infer_bound(s: Any) -> dict[Any, Any]:
+    return infer_bounds(s if getattr(s, "_adapter_norm", False) else normalize(s)).ranges
+
+
+def _device(kind: Any, index: int = 0) -> Any:
+    kind = str(kind).split()[0]
+    if kind in ("cuda", "nvptx", "opencl", "metal", "vulkan", "hexagon", "rocm"):
+        return types.SimpleNamespace(exist=False, device_type=0)
+    return tec.device("cpu" if kind in ("llvm", "c", "stackvm") else kind, index)
+
+
+def _enabled(target: Any) -> bool:
+    return str(target).split()[0] in ("llvm", "cpu")
+
+
+def _build(
+    inputs: Any, args: Any = None, target: Any = "llvm", target_host: Any = None, name: str = "main", **kw: Any
+) -> Any:
+    return tec.build(inputs, args, "llvm" if target is None else target, target_host, name, **kw)
+
+
+def _mark(*names: str) -> Callable[..., Any]:
+    def wrap(*args: Any) -> Any:
+        reason = pytest.mark.skip(reason=f"needs {', '.join(names)}")
+        if args and callable(args[0]):
+            return reason(args[0])
+        return [reason]
+
+    return wrap
+
+
+class _Parameter:
+    """A name in a module or class that tests take as an argument, with each of these values; those of one `group` go together."""
+
+    def __init__(self, values: Any, ids: Any = None, group: object = None):
+        self.values, self.ids, self.group = list(values), ids, group
+
+
+def pytest_generate_tests(metafunc: Any) -> None:
+    groups: dict[int, list[tuple[str, _Parameter]]] = {}
+    for name in metafunc.fixturenames:
+        found = getattr(metafunc.cls, name, None) or getattr(metafunc.module, name, None)
+        if isinstance(found, _Parameter):
+            groups.setdefault(id(found.group) if found.group is not None else id(found), []).append((name, found))
+    for members in groups.values():
+        names = [n for n, _ in members]
+        rows = list(zip(*(p.values for _, p in members)))
+        metafunc.parametrize(names, rows, ids=members[0][1].ids)
+    given = {
+        n
+        for mark in metafunc.definition.iter_markers("parametrize")
+        for n in str(mark.args[0]).replace(" ", "").split(",")
+    }
+    for name, value in (("target", "llvm"), ("dev", tec.cpu())):
+        if name in metafunc.fixturenames and name not in given:
+            metafunc.parametrize(name, [value])
+
+
+def _parameter(*values: Any, ids: Any = None, by_dict: Any = None) -> Any:
+    return _Parameter(by_dict.values(), list(by_dict)) if by_dict else _Parameter(values, ids)
+
+
+def _parameters(*rows: Any, ids: Any = None) -> Any:
+    group = object()
+    return tuple(_Parameter([r[k] for r in rows], ids, group) for k in range(len(rows[0])))
+
+
+def _fixture(f: Any = None, **options: Any) -> Any:
+    return pytest.fixture(f) if f is not None else pytest.fixture
+
+
+def _targets(*args: Any) -> Any:
+    return args[0] if len(args) == 1 and callable(args[0]) else lambda f: f
+
+
+def _convert(x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        return [_convert(v) for v in x]
+    return ir.convert(x) if callable(ir.convert) else tec.ir.build.convert(x)
+
+
+def _post_order(stmt: Any, f: Callable[[Any], Any]) -> None:
+    from tec.ir.visit import visit
+
+    visit(stmt, f)
+
+
+def install() -> None:
+    """Put `tvm` and its parts into sys.modules."""
+    if "tvm" in sys.modules:
+        return
+    tec.schedule.Schedule.normalize = normalize  # type: ignore[attr-defined]
+    te = module("tvm.te", **_public(tec.te), create_schedule=tec.create_schedule)
+    for n in ("tensor", "operation"):
+        setattr(te, n, sys.modules[f"tec.te.{n}"])
+    for n in ("gradient", "hybrid", "create_prim_func", "extern_primfunc", "trace", "AutoInlineInjective"):
+        if hasattr(tec.te, n):
+            setattr(te, n, getattr(tec.te, n))
+    from tec.schedule import primitives
+
+    kinds = {n: getattr(primitives, n) for n in dir(primitives) if isinstance(getattr(primitives, n), type)}
+    schedule = module(
+        "tvm.te.schedule", **kinds, Schedule=tec.schedule.Schedule, InferBound=_infer_bound, Buffer=ir.Buffer,
+        ScheduleOps=lambda s, bounds=None, *a: _ops(s), IterVar=ir.IterVar,
+    )  # fmt: skip
+    te.schedule = schedule  # type: ignore[attr-defined]
+    tir_names = {**_public(tec.te), **{n: getattr(ir, n) for n in dir(ir) if n[:1].isupper()}}
+    tir = module("tvm.tir", **tir_names)
+    for theirs, ours in {
+        "PrimExpr": ir.Expr, "AttrStmt": ir.Attr, "Allocate": ir.Alloc, "AssertStmt": ir.Assert, "SeqStmt": ir.Seq,
+        "ProducerLoad": ir.TensorRead, "PrimFunc": ir.Func, "const": const, "Select": tec.te.select, "Cast": lambda t, v: tec.te.cast(t, v),
+        "any": tec.te.any, "all": tec.te.all, "isnullptr": None,
+    }.items():  # fmt: skip
+        setattr(tir, theirs, ours)
+    module("tvm.tir.stmt", **{n: getattr(tir, n) for n in tir_names if n[:1].isupper()})
+    module("tvm.tir.expr", **{n: getattr(tir, n) for n in tir_names if n[:1].isupper()}, ProducerLoad=ir.TensorRead)
+    module("tvm.tir.stmt_functor", post_order_visit=_post_order)
+    module("tvm.tir.ir_builder", create=tec.ir_builder.create if hasattr(tec.ir_builder, "create") else tec.ir_builder)
+    tir.ir_builder = tec.ir_builder  # type: ignore[attr-defined]
+    testing = module(
+        "tvm.testing", assert_allclose=lambda a, d, rtol=1e-7, atol=1e-7: np.testing.assert_allclose(a, d, rtol=rtol, atol=atol),
+        parameter=_parameter, parameters=_parameters, fixture=_fixture, parametrize_targets=_targets, uses_gpu=lambda f: f,
+        requires_gpu=_mark("a GPU"), requires_cuda=_mark("CUDA"), requires_rocm=_mark("ROCm"), requires_llvm=lambda f: f,
+        requires_tensorcore=_mark("tensor cores"), requires_vulkan=_mark("Vulkan"), requires_metal=_mark("Metal"),
+        requires_opencl=_mark("OpenCL"), requires_hexagon=_mark("Hexagon"), requires_x86=lambda f: f, skip_if_wheel_test=lambda f: f, slow=lambda f: f,
+        requires_rpc=_mark("RPC"), requires_cudnn=_mark("cuDNN"), requires_cudagraph=_mark("CUDA"), requires_package=lambda *n: _mark(*n),
+        device_enabled=_enabled, enabled_targets=lambda: [("llvm", tec.cpu())], main=lambda: None,
+        assert_prim_expr_equal=lambda a, b: _equal_exprs(a, b), exclude_targets=lambda *n: lambda f: f,
+        known_failing_targets=lambda *n: lambda f: f, terminate_self=None,
+    )  # fmt: skip
+    nd = module("tvm.nd", **_public(tec.nd))
+    error = module("tvm.error", TVMError=RuntimeError, InternalError=RuntimeError)
+    module("tvm._ffi")
+    module("tvm._ffi.base", TVMError=RuntimeError)
+    target = module("tvm.target", Target=tec.Target)
+    arith = module("tvm.arith", Analyzer=sys.modules["tec.ir.arith"].Analyzer)
+    irm = module(
+        "tvm.ir", structural_equal=structural_equal, assert_structural_equal=lambda a, b, *k: _same(a, b), IRModule=ir.IRModule,
+        Range=_range, PrimExpr=ir.Expr, save_json=tec.ir.__dict__.get("save_json", _Foreign("tvm.ir.save_json")),
+        load_json=tec.ir.__dict__.get("load_json", _Foreign("tvm.ir.load_json")), Array=list,
+    )  # fmt: skip
+    container = module("tvm.container", Map=dict, Array=list)
+    runtime = module(
+        "tvm.runtime",
+        convert=_convert,
+        Module=tec.Module,
+        load_module=tec.load_module,
+        NDArray=tec.NDArray,
+        ndarray=nd,
+        device=_device,
+    )
+    driver = module("tvm.driver")
+    build_module = module(
+        "tvm.driver.build_module", schedule_to_module=lambda s, args=(), **k: tec.lower(s, list(args), simple_mode=True)
+    )
+    top = module(
+        "tvm", te=te, tir=tir, testing=testing, nd=nd, error=error, target=target, arith=arith, ir=irm, container=container, runtime=runtime,
+        driver=driver, build=_build, lower=lambda s, args=None, name="main", simple_mode=False, binds=None: tec.lower(s, args, name, simple_mode, binds),
+        device=_device, cpu=tec.cpu, cuda=lambda i=0: _device("cuda"), rocm=lambda i=0: _device("rocm"), IRModule=ir.IRModule, TVMError=RuntimeError,
+        DataType=ir.dtype_info, transform=Foreign("tvm.transform"), get_global_func=getattr(tec, "get_global_func", _Foreign("tvm.get_global_func")),
+        register_func=getattr(tec, "register_func", _Foreign("tvm.register_func")), parallel=None, tir_const=const, __version__="0.14.0",
+    )  # fmt: skip
+    driver.build_module = build_module  # type: ignore[attr-defined]
+    sys.modules["tvm"] = top
+    for name in NOT_TE:
+        if name not in sys.modules:
+            module(name)
+        parts = name.split(".")
+        setattr(sys.modules[".".join(parts[:-1])], parts[-1], sys.modules[name])
+    for deeper in (
+        "tvm.script.tir", "tvm.script.parser", "tvm.topi.nn", "tvm.topi.nn.pooling", "tvm.topi.utils", "tvm.topi.testing", "tvm.topi.math", "tvm.contrib.utils",
+        "tvm.contrib.nvcc", "tvm.contrib.cblas", "tvm.contrib.graph_executor", "tvm.contrib.cc", "tvm.contrib.debugger", "tvm.relay.testing", "tvm.rpc.tracker",
+        "tvm.relay.backend", "tvm.relay.transform", "tvm.tir.analysis", "tvm.tir.transform", "tvm.tir.tensor_intrin", "tvm.te.hybrid", "tvm.ir.transform", "tvm.ir.base",
+        "tvm.runtime.ndarray", "tvm.runtime.module", "tvm.tir.function", "tvm.target.codegen", "tvm.script.ir_builder", "tvm.relay.scope_builder", "tvm.ir.instrument", "tvm.te.tag",
+    ):  # fmt: skip
+        if deeper not in sys.modules:
+            module(deeper)
+    if hasattr(tec.te, "hybrid"):
+        te.hybrid = sys.modules["tvm.te.hybrid"] = tec.te.hybrid  # type: ignore[attr-defined]
+
+
+def _range(begin: Any, end: Any = None) -> Any:
+    return (
+        ir.Range(const(0), const(begin))
+        if end is None
+        else ir.Range(const(begin), tec.ir.build.sub(const(end), const(begin)))
+    )
+
+
+def _ops(s: Any) -> Any:
+    """The loops of a schedule, all its inputs and outputs as parameters."""
+    inputs = [st.op.output(0) for st in s.stages if isinstance(st.op, tec.te.PlaceholderOp)]
+    outs = [t for st in s.stages if getattr(st, "is_output", False) for t in st.op.outputs]
+    return next(iter(tec.lower(s, [*inputs, *outs], simple_mode=True))).body
+
+
+def _same(a: Any, b: Any) -> None:
+    assert structural_equal(a, b), f"{a}\nand\n{b}"
+
+
+def _equal_exprs(a: Any, b: Any) -> None:
+    analyzer = sys.modules["tec.ir.arith"].Analyzer()
+    difference = analyzer.simplify(tec.ir.build.sub(a, b))
+    assert isinstance(difference, ir.IntImm) and difference.value == 0, f"{a} and {b}"
+
+
+install()
