@@ -74,22 +74,21 @@ def code_of(module: Any, form: str) -> str:
             f"{k}: " + ", ".join(f"{a} {b}" for a, b in v.items()) for k, v in resources_of(module).items()
         )
     if form == "llvm":
-        texts = [_optimised(m) for m in _parts(module)]
-        return "\n\n".join(texts)
+        return "\n\n".join(_optimised(m, name) for m, name in _parts(module))
     kind = {"loop_ir": "ir", "llvm_raw": "llvm"}.get(form, form)
-    return "\n\n".join(str(m.get_source(kind)) for m in _parts(module))
+    return "\n\n".join(str(m.get_source(kind, name)) for m, name in _parts(module))
 
 
-def _parts(module: Any) -> list[Any]:
-    """The modules that hold code."""
-    return module.imported_modules if module.imported_modules and not module.image else [module]
+def _parts(module: Any) -> list[tuple[Any, str]]:
+    """The functions and kernels of a module that are code: the module that holds each, and its name."""
+    return [(m, name) for m in (module, *module.imported_modules) for name in m.texts]
 
 
-def _optimised(part: Any) -> str:
+def _optimised(module: Any, name: str) -> str:
     """LLVM's text after its passes, made from the text before them."""
     from ..codegen import llvm_util
 
-    target, text = Target(part.target), part.get_source("llvm")
+    target, text = Target(module.target), module.get_source("llvm", name)
     if target.kind == "rocm":
         from ..codegen.amdgpu import machine_of
     elif target.kind == "cuda":
@@ -97,25 +96,23 @@ def _optimised(part: Any) -> str:
     else:
         from ..codegen.cpu import machine_of
     speed = 3 if target.is_gpu else 2
-    return str(llvm_util.compile_text(text, machine_of(target), "llvm", speed, part.code_name))
+    return str(llvm_util.compile_text(text, machine_of(target), "llvm", speed, name))
 
 
 def resources_of(module: Any) -> dict[str, dict[str, Any]]:
     """For each kernel of a module its registers and memory."""
     out: dict[str, dict[str, Any]] = {}
-    for part in _parts(module):
-        facts = part.attrs.get("kernels") or {}
-        for name, k in facts.items():
-            mine = {key: value for key, value in k.items() if key != "args"}
-            target = Target(part.target)
+    for part in (module, *module.imported_modules):
+        target = Target(part.target)
+        for name, k in (part.attrs.get("kernels") or {}).items():
+            mine = out[name] = {key: value for key, value in k.items() if key not in ("args", "function")}
             if target.kind == "rocm":
                 x, y, z = k["threads"]
                 wave = int(k.get("wavefront_size") or target.wavefront_size)
                 waves, limit = target.chip.occupancy(k["vgprs"], k["lds_bytes"], -(-(x * y * z) // wave), wave)
                 mine["occupancy"], mine["limited_by"] = waves, limit
-            out[name] = mine
-        if not facts:
-            out[part.code_name] = {"code_bytes": len(part.image)}
+    if not out:
+        out[module.entry_name] = {"code_bytes": len(module.get_binary())}
     return out
 
 

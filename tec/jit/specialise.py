@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..driver import Building
+from ..driver import Building, checks_bounds
 from ..errors import ArgumentError, KernelError
 from ..ir.dtype import normalize_dtype
 from ..ir.func import Func
@@ -123,7 +123,7 @@ def specialise(
     check_launch(source.name, launch, target)
     t = translate(source, arguments, launch, target, alias)
     with target:
-        building = Building(target)
+        building = Building(target, checks_bounds(None))
         building.add(t.func)
         module = building.finish()
     fixed = tuple(k for k, a in enumerate(arguments) if a.kind == "constant")

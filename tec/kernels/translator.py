@@ -58,7 +58,7 @@ class Translator(Functions):
                 raise self.error(
                     f"{frame.source.name} returns a value on some of its ways only",
                     hint="end it with a return",
-                    node=node,
+                    node=frame.source.tree,
                 )
         values = tuple(self.held(self.load(key), "result") for key in frame.result_slots)
         return values if frame.result_is_tuple else values[0]

@@ -25,9 +25,12 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
+from ..arith import Analyzer
 from ..buffer import LOCAL, Buffer
+from ..dtype import dtype_info
+from ..effects import effects
 from ..func import Func
-from ..visit import free_vars, map_expr, map_stmt, visit
+from ..visit import free_vars, map_expr, map_stmt, substitute_stmt, visit
 from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, const_int, is_launch_loop
 from .thread_regions import Item, Regions
 
@@ -184,15 +187,17 @@ class _Kernel(Regions):
     def each(self, s: S.Stmt) -> S.Stmt:
         """A loop over the threads of the block, with variables of its own."""
         fresh: dict[E.Var, E.Expr] = {}
-        loops = []
-        for tag in THREAD_TAGS:
-            f = self.threads.get(tag)
-            if f is not None:
-                var = E.Var(f.var.name, f.var.dtype, True)
-                fresh[f.var] = var
-                loops.append((var, f.extent))
+        loops = [self.threads[tag] for tag in THREAD_TAGS if tag in self.threads]
+        s, ends = trimmed(inlined(s), [f.var for f in loops])
+        for f in loops:
+            fresh[f.var] = E.Var(f.var.name, f.var.dtype, True)
         s = clone(s, fresh)
-        for var, extent in loops:
+        for f in loops:
+            extent = f.extent
+            for end in ends.get(id(f.var), ()):
+                extent = B.minimum(extent, end)
+            var = fresh[f.var]
+            assert isinstance(var, E.Var)
             s = S.For(var, E.IntImm(0), extent, s)
         return s
 
@@ -382,6 +387,52 @@ class _Kernel(Regions):
 
 
 _MOVES = ("shuffle_idx", "shuffle_up", "shuffle_down", "shuffle_xor")
+
+
+def inlined(s: S.Stmt) -> S.Stmt:
+    """`s` with lets of indices in place of their variables, so that loops see what addresses are made of."""
+    if isinstance(s, S.LetStmt) and dtype_info(s.var.dtype).kind in ("int", "bool") and effects(s.value).is_constant:
+        if not effects(s.value).is_varying:
+            return inlined(substitute_stmt(s.body, {s.var: s.value}))
+    return map_stmt(s, inlined, _keep)
+
+
+def trimmed(s: S.Stmt, loops: list[E.Var]) -> tuple[S.Stmt, dict[int, list[E.Expr]]]:
+    """A loop nest's body without guards that only end a loop early, `if first + t < n`, and those ends by the variable's id."""
+    ends: dict[int, list[E.Expr]] = {}
+    ana = Analyzer()
+
+    def end(c: E.Expr) -> bool:
+        if not isinstance(c, (E.LT, E.LE)) or c.a.dtype != "int32" or not effects(c).is_constant:
+            return False
+        terms = ana.detect_linear(B.sub(c.b, c.a), loops)
+        if terms is None:
+            return False
+        *coeffs, rest = [ana.simplify(x) for x in terms]
+        moving = [(v, x) for v, x in zip(loops, coeffs) if not (isinstance(x, E.IntImm) and x.value == 0)]
+        if len(moving) != 1 or not isinstance(moving[0][1], E.IntImm) or moving[0][1].value != -1:
+            return False
+        ends.setdefault(id(moving[0][0]), []).append(rest if isinstance(c, E.LT) else B.add(rest, 1))
+        return True
+
+    def strip(x: S.Stmt) -> S.Stmt:
+        if isinstance(x, S.Alloc):
+            return S.Alloc(x.buffer, strip(x.body), x.annotations)
+        if isinstance(x, S.IfThenElse) and x.orelse is None:
+            conds: list[E.Expr] = []
+            todo = [x.cond]
+            while todo:
+                c = todo.pop()
+                if isinstance(c, E.And):
+                    todo += [c.b, c.a]
+                else:
+                    conds.append(c)
+            kept = [c for c in conds if not end(c)]
+            inner = strip(x.then) if not kept or len(kept) < len(conds) else x.then
+            return S.IfThenElse(B.all_of(*kept), inner, None, x.loc) if kept else inner
+        return x
+
+    return strip(s), ends
 
 
 def _uses_buffer(s: S.Stmt, b: Buffer) -> bool:

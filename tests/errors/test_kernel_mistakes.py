@@ -1,0 +1,414 @@
+"""What users write in kernels that kernels have not: each is refused with the line and what to write instead."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+
+LIST = [1, 2, 3]
+ARRAY = np.zeros(3, np.float32)
+F32 = np.float32
+MISTAKES: list[Any] = []
+
+
+def mistake(says: str, hint: str = "", args: str = "xn") -> Any:
+    """A kernel whose line with `# <-` is refused; arguments: x float32[:], q int32[:], m float32[:, :], n int, f float."""
+
+    def register(f: Any) -> Any:
+        MISTAKES.append(pytest.param(f, says, hint, args, id=f.__name__))
+        return f
+
+    return register
+
+
+@mistake("with is not", "context managers")
+def uses_with(x, n):
+    with open("f"):  # <-
+        x[0] = 1
+
+
+@mistake("try is not", "test the condition")
+def uses_try(x, n):
+    try:  # <-
+        x[0] = 1
+    except ValueError:
+        pass
+
+
+@mistake("raise is not", "assert")
+def uses_raise(x, n):
+    if n > 3:
+        raise ValueError(n)  # <-
+
+
+@mistake("a list is not", "tuple")
+def uses_a_list(x, n):
+    a = [1, 2]  # <-
+    x[0] = a[0]
+
+
+@mistake("a comprehension", "loop")
+def uses_a_comprehension(x, n):
+    a = tuple([i for i in range(3)])  # <- # noqa: C416
+    x[0] = a[0]
+
+
+@mistake("a dict", "arrays")
+def uses_a_dict(x, n):
+    d = {"a": 1}  # <-
+    x[0] = d["a"]
+
+
+@mistake("a lambda inside", "outside")
+def uses_a_lambda(x, n):
+    f = lambda v: v + 1  # <- # noqa: E731
+    x[0] = f(n)
+
+
+@mistake("a function inside", "outside")
+def defines_a_function(x, n):
+    def f(v):  # <-
+        return v
+
+    x[0] = f(n)
+
+
+@mistake("import", "outside")
+def imports(x, n):
+    import math  # <-
+
+    x[0] = math.pi
+
+
+@mistake("global", "array")
+def writes_a_global(x, n):
+    global LIST  # <-
+    LIST = n
+
+
+@mistake("a slice", "single elements")
+def slices(x, n):
+    x[1:3] = 0  # <-
+
+
+@mistake("x has 1 dimension, and 2 indices")
+def too_many_indices(x, n):
+    x[0, 1] = 0  # <-
+
+
+@mistake("m has 2 dimensions, and 1 index", "single elements", "m")
+def too_few_indices(m):
+    m[0] = 0  # <-
+
+
+@mistake("index 0 of x is float32", "int(x)")
+def indexes_by_a_float(x, n):
+    x[x[0]] = 1  # <-
+
+
+@mistake("a float is stored to q", "int(tec.floor", "q")
+def float_into_integers(q):
+    q[0] = q[1] * 0.5  # <-
+
+
+@mistake("`/` of two integers", "//", "q")
+def divides_integers(q):
+    q[0] = int(q[1] / q[2])  # <-
+
+
+@mistake("v may have no value here", "before the branch")
+def value_on_some_ways(x, n):
+    if n > 3:
+        v = 1.0
+    x[0] = v  # <-
+
+
+@mistake("acc may have no value")
+def value_from_an_empty_loop(x, n):
+    for i in range(n):
+        acc = x[i]
+    x[0] = acc  # <-
+
+
+@mistake("undefined_name stands for nothing")
+def unknown_name(x, n):
+    x[0] = undefined_name  # <- # noqa: F821
+
+
+@mistake("a kernel returns nothing", "write results")
+def returns_a_value(x, n):
+    return x[0]  # <-
+
+
+@mistake("holds int32 elsewhere and float32 here", "another name", "qx")
+def changes_its_type(q, x):
+    v = q[0]
+    for i in range(3):
+        v = x[i]  # <-
+    x[0] = v
+
+
+@mistake("LIST is a list", "tuple")
+def takes_a_list(x, n):
+    x[0] = LIST[0]  # <-
+
+
+@mistake("ARRAY is an array from outside", "parameter")
+def takes_an_array(x, n):
+    x[0] = ARRAY[0]  # <-
+
+
+@mistake("sum() is not", "loop")
+def calls_sum(x, n):
+    x[0] = sum(x)  # <-
+
+
+@mistake("enumerate() is not", "range(len")
+def enumerates(x, n):
+    for i, v in enumerate(x):  # <-
+        x[i] = v
+
+
+@mistake("a loop over the array x", "range(len(x))")
+def loops_over_an_array(x, n):
+    for v in x:  # <-
+        x[0] = v
+
+
+@mistake("a bound of range is float32", "int(x)")
+def float_range(x, n):
+    for i in range(x[0]):  # <-
+        x[i] = 0
+
+
+@mistake("else of a loop", "variable")
+def loop_with_else(x, n):
+    for i in range(n):  # <-
+        x[i] = 0
+    else:
+        x[0] = 1
+
+
+@mistake("the shape of tec.shared has a value of int32", "block_dim")
+def shared_of_an_argument(x, n):
+    s = tec.shared(n, F32)  # <-
+    s[0] = x[0]
+
+
+@mistake("tec.shared without a dtype", "np.float32")
+def shared_without_a_dtype(x, n):
+    s = tec.shared(16)  # <-
+    s[0] = x[0]
+
+
+@mistake("0 bytes of shared memory", "shared_bytes")
+def dynamic_shared_of_nothing(x, n):
+    s = tec.shared(None, F32)  # <-
+    s[0] = x[0]
+
+
+@mistake("tec.atomic_add of a value", "the array itself", "x")
+def atomic_of_an_element(x):
+    tec.atomic_add(x[0], 1.0, 2.0)  # <-
+
+
+@mistake("atomic_add of a float on q", "int(x)", "q")
+def atomic_float_on_integers(q):
+    tec.atomic_add(q, 0, 0.5)  # <-
+
+
+@mistake("tec.atomic_or on an array of float32", "integers", "x")
+def atomic_or_of_floats(x):
+    tec.atomic_or(x, 0, 1)  # <-
+
+
+@mistake("tec.grid_idx(4)", "(1), (2) or (3)")
+def four_dimensions(x, n):
+    i = tec.grid_idx(4)  # <-
+    x[0] = i
+
+
+@mistake("tec.shuffle takes (value", "", "x")
+def shuffle_of_one(x):
+    x[0] = tec.shuffle(x[0])  # <-
+
+
+@mistake("a width of 48", "power of two", "x")
+def odd_width(x):
+    x[0] = tec.shuffle_xor(x[0], 1, 48)  # <-
+
+
+@mistake("calls itself", "loop", "x")
+def recursion(x):
+    x[0] = factorial(3.0)
+
+
+def factorial(v):
+    return 1.0 if v < 2 else v * factorial(v - 1)  # <-
+
+
+@mistake("sometimes returns a value on some", "return", "xn")
+def half_a_helper(x, n):
+    x[0] = sometimes(n)
+
+
+def sometimes(v):  # noqa: RET503  # <-
+    if v > 3:
+        return 1
+
+
+@mistake("takes 1 arguments, 2 are given", "", "x")
+def too_many_arguments(x):
+    x[0] = sometimes(1, 2)  # <-
+
+
+@mistake("print of the array x", "print numbers", "x")
+def prints_an_array(x):
+    print(x)  # <-
+
+
+@mistake("1j is not", "", "x")
+def complex_numbers(x):
+    x[0] = 1j  # <-
+
+
+@mistake("tec.sum", "loops", "x")
+def te_reduction(x):
+    x[0] = tec.sum(x, axis=0)  # <-
+
+
+@mistake("2 values for 3 names", "", "x")
+def unpacks_wrongly(x):
+    a, b, c = 1, 2  # <-
+    x[0] = a + b + c
+
+
+@mistake("a vector (float32x4) is a condition", "lanes", "x")
+def vector_condition(x):
+    v = tec.vload(x, 0, 4)
+    if v:  # <-
+        x[0] = 1
+
+
+@mistake("lane 4 of a vector of 4", "0 to 3", "x")
+def lane_beyond(x):
+    v = tec.vload(x, 0, 4)
+    x[0] = v[4]  # <-
+
+
+@mistake("math.gamma", "", "x")
+def unknown_math(x):
+    x[0] = math.gamma(x[0])  # <-
+
+
+@mistake("300 does not fit", "", "b")
+def constant_too_large(b):
+    b[0] = b[1] + 300  # <-
+
+
+@mistake("a value that nothing takes", "assign", "x")
+def forgotten_assignment(x):
+    x[0] + 1  # <-
+
+
+@mistake("the array x", "", "xn")
+def array_as_a_number(x, n):
+    x[0] = x * 2  # <-
+
+
+@mistake("an array has no T", "shape", "m")
+def array_method(m):
+    m[0, 0] = m.T[0, 0]  # <-
+
+
+ARGUMENTS = {
+    "x": np.zeros(16, np.float32), "q": np.zeros(16, np.int32), "m": np.zeros((4, 4), np.float32), "n": 4, "f": 0.5,
+    "b": np.zeros(4, np.int8),
+}  # fmt: skip
+
+
+def marked_line(f: Any) -> int | None:
+    lines, first = inspect.getsourcelines(f)
+    return next((first + k for k, line in enumerate(lines) if "# <-" in line), None)
+
+
+@pytest.mark.parametrize(("f", "says", "hint", "args"), MISTAKES)
+def test_mistake(f: Any, says: str, hint: str, args: str) -> None:
+    line = marked_line(f) or marked_line({"recursion": factorial}.get(f.__name__, sometimes))
+    with pytest.raises(tec.KernelError) as e:
+        tec.kernel(f)[1, 64](*[ARGUMENTS[a] for a in args])
+    assert says in e.value.message, e.value
+    assert hint in (e.value.hint or ""), e.value
+    assert e.value.where is not None
+    assert os.path.basename(e.value.where.file) == os.path.basename(__file__) and e.value.where.line == line, e.value
+
+
+def test_there_are_many() -> None:
+    assert len(MISTAKES) >= 40
+
+
+# ---- launches
+
+
+@tec.kernel
+def good(x, n):
+    i = tec.grid_idx(1)
+    if i < n:
+        x[i] = i
+
+
+@pytest.mark.parametrize(
+    ("launch", "says"),
+    [
+        (lambda x: good(x, 4), "is a kernel, and is called like a function"),
+        (lambda x: good[4](x, 4), "good[4]"),
+        (lambda x: good[1, 0](x, 4), "the block is 0"),
+        (lambda x: good[1, 2048](x, 4), "2048 threads"),
+        (lambda x: good[1, (8, 8, 8, 1)](x, 4), "4 dimensions"),
+        (lambda x: good[1.5, 64](x, 4), "the grid is 1.5"),
+        (lambda x: good[-1, 64](x, 4), "the grid is -1"),
+        (lambda x: good[1, 64, 3](x, 4), "in the stream's place"),
+        (lambda x: good[1, 64, None, -1](x, 4), "bytes of shared memory"),
+        (lambda x: good[1, 64](x), "takes 2 arguments, 1 given"),
+        (lambda x: good[1, 64](x.tolist(), 4), "is a list"),
+        (lambda x: good[1, 64](x, "four"), "unknown dtype"),
+        (lambda x: good[1, 64](x, 1 << 70), "no integer type"),
+        (lambda x: good[1, 64](x, object()), "is a object"),
+        (lambda x: good.launch(-3)(x, 4), "the launch is"),
+        (lambda x: good.launch(4, block=(2, 2))(x, 4), "2 dimensions for 1 extents"),
+        (lambda x: tec.kernel(3), "no Python function"),
+        (lambda x: tec.barrier(), "inside of a kernel alone"),
+        (lambda x: tec.thread_idx.x, "inside of a kernel alone"),
+        (lambda x: good[1, 64](x, 4, 5), "3 given"),
+    ],
+)
+def test_launch_mistake(launch: Any, says: str) -> None:
+    with pytest.raises(tec.TecError) as e:
+        launch(np.zeros(8, np.float32))
+    assert says in e.value.message, e.value
+    assert e.value.where is None or os.path.basename(e.value.where.file) == os.path.basename(__file__)
+
+
+def test_two_devices() -> None:
+    a, b = tec.nd.array(np.zeros(4, np.float32), tec.rocm_emu("gfx942")), tec.nd.array(np.zeros(4, np.float32))
+
+    @tec.kernel
+    def copy(x, y):
+        y[0] = x[0]
+
+    with pytest.raises(tec.TecError, match="arrays on"):
+        copy[1, 1](a, b)
+
+
+def test_no_source() -> None:
+    space: dict[str, Any] = {}
+    exec("def f(x):\n    x[0] = 1", space)
+    with pytest.raises(tec.KernelError, match="is not at hand"):
+        tec.kernel(space["f"])[1, 1](np.zeros(1, np.float32))

@@ -1,0 +1,53 @@
+"""Random kernels give what the same text gives as Python: on the interpreter, the CPU and the software GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tests.conformance.harness import Step, _interpret
+from tests.fuzz.kernel_functions import BLOCKS, THREADS, N, Writer, reference
+
+SEEDS = int(os.environ.get("TEC_FUZZ_KERNELS", "10"))
+
+
+def load(text: str, folder: Path, seed: int) -> Any:
+    path = folder / f"random_kernel_{seed}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return tec.kernel(module.kernel)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_kernel(seed: int, tmp_path: Path) -> None:
+    text = Writer(seed, meets=seed % 2 == 1).text()
+    x = np.random.default_rng(seed).integers(0, 40, N).astype(np.int32)
+    want = np.full(N, -1, np.int32)
+    reference(text, x, want)
+    kernel = load(text, tmp_path, seed)
+    config = (BLOCKS, THREADS)
+
+    def check(got: Any, where: str) -> None:
+        np.testing.assert_array_equal(got, want, err_msg=f"seed {seed} on {where}\n{text}")
+
+    out = np.full(N, -1, np.int32)
+    kernel[config](x, out)
+    check(out, "the CPU")
+    for target in ("llvm", "rocm -mcpu=gfx942"):
+        out = np.full(N, -1, np.int32)
+        _interpret(Step(kernel, config, (x, out)), tec.Target(target))
+        check(out, f"the interpreter for {target}")
+    if seed % 4 < 2:
+        dev = tec.rocm_emu("gfx1100" if seed % 8 < 4 else "gfx942", check={"bounds", "race", "init"})
+        given = tec.nd.array(np.full(N, -1, np.int32), dev)
+        kernel[config](tec.nd.array(x, dev), given)
+        check(given.numpy(), str(dev))
