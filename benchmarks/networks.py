@@ -123,7 +123,7 @@ def modelled(name: str, mcpu: str) -> None:
         i["name"]: rng.standard_normal(i["shape"]).astype(i["dtype"]) if "float" in i["dtype"] else np.ones(i["shape"], i["dtype"])
         for i in net.inputs
     }  # fmt: skip
-    kernels = kernel_times(net, inputs, tec.rocm_emu(mcpu))
+    kernels = kernel_times(net, inputs, tec.rocm_emu(mcpu), run=False)
     label = f"{name}{', ' + dtype if dtype else ''}, {mcpu}"
     total = sum(k.us for k in kernels)
     flops = net.report.function_flops

@@ -82,6 +82,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "device": (".runtime", "as_device"),
     "load_module": (".runtime", "load_module"),
     "profile": (".runtime", "profile"),
+    "model": (".time_model", "model"),
     # kernels as plain functions
     "kernel": (".jit", "kernel"),
     "device_code": (".jit", "device_code"),

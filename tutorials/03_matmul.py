@@ -2,8 +2,8 @@
 # # A matrix product by picture, from naive to matrix cores
 #
 # One computation, three schedules. After each step stand its loop nest as a picture (which a notebook shows for `s` by itself) and the
-# figure: the software GPU's time model for an MI300X says what the step gained, and what limits it. The model is a bound worked out
-# from counted instructions, cache lines and LDS clocks, not a measurement of hardware.
+# figure: the software GPU's time model for an MI300X says what the step gained, and what limits it. The model times waves on a
+# compute unit (docs/emulator.md says how); it is not a measurement of hardware.
 
 # %%
 from pathlib import Path
@@ -15,7 +15,7 @@ from tec.emulator import emulator_profile
 from tec.notebook import bars_svg, nest_svg
 from tec.te import intrin
 
-N = 512
+N = 1024
 target = tec.Target("rocm -mcpu=gfx942")
 dev = tec.rocm_emu("gfx942")
 rng = np.random.default_rng(0)
@@ -187,11 +187,11 @@ measure("matrix cores", s, [A, B, C], "float16", 2e-3)
 print(f"{'schedule':14} {'us':>8} {'TFLOP/s':>8}  limited by")
 for title, us, rate, limit in results:
     print(f"{title:14} {us:8.0f} {rate:8.2f}  {limit}")
-assert results[0][1] > 3 * results[1][1] and results[1][1] > results[2][1]
+assert results[0][1] > 1.5 * results[1][1] and results[1][1] > results[2][1]
 bars = [(title, rate, f"{rate:.1f} TFLOP/s, {us:.0f} us, limited by {limit}") for title, us, rate, limit in results]
 Path("matmul_rates.svg").write_text(bars_svg(bars, f"{N} x {N} x {N} by the time model of the MI300X"))
 
 # %% [markdown]
 # ![the rates of the three schedules](matmul_rates.svg)
 #
-# A product of 512 is small for this chip: 64 work-groups for its 304 compute units. Larger ones come nearer to its ceilings.
+# A product of 1024 is small for this chip: 256 work-groups for its 304 compute units. Larger ones come nearer to its ceilings.

@@ -173,7 +173,7 @@ class MatrixAttention(loops.LoopForm):
             1, resident // waves
         )
         rounds = -(-groups // machine.units)
-        seconds = rounds * (steps * clocks + 600) / ((machine.matrix_clock_mhz or machine.clock_mhz) * 1e6)
+        seconds = rounds * (steps * clocks + 600) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
         return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_us * 1e-6, "matrix")
 
     def tensors(self, choice: Choice) -> list[Tensor]:

@@ -126,7 +126,7 @@ class MatrixProduct(Space):
     def cost(self, choice: Choice) -> Cost:
         m = self.target.machine
         clocks, limit = tilings.clocks(self.tiling(choice), self.shape, self.target)
-        return Cost(clocks / (m.matrix_clock_mhz or m.clock_mhz) * 1e-6, limit)
+        return Cost(clocks / (m.matrix_clock(self.shape.dtype) or m.clock_mhz) * 1e-6, limit)
 
     def build(self, choice: Choice) -> Scheduled:
         t, outputs, op = self.tiling(choice), self.group.outputs, self.op

@@ -21,10 +21,12 @@ class KernelTime:
     counters: dict[str, Any] = field(default_factory=dict)
 
 
-def kernel_times(net: Any, inputs: dict[str, Any], dev: Any) -> list[KernelTime]:
-    """One run of the network, kernel by kernel, the longest first: each kernel's best of some runs on a real device."""
+def kernel_times(net: Any, inputs: dict[str, Any], dev: Any, run: bool = True) -> list[KernelTime]:
+    """One run of the network, kernel by kernel, the longest first: each kernel's best of some runs on a real device.
+
+    run: False to model the kernels on a software GPU without running them."""
     if dev.is_emulated:
-        return _emulated(net, inputs, dev)
+        return _emulated(net, inputs, dev, run)
     import tec
 
     best: dict[str, KernelTime] = {}
@@ -52,10 +54,10 @@ def trace(net: Any, inputs: dict[str, Any], dev: Any, path: Path) -> None:
     p.save_trace(str(path))
 
 
-def _emulated(net: Any, inputs: dict[str, Any], dev: Any) -> list[KernelTime]:
+def _emulated(net: Any, inputs: dict[str, Any], dev: Any, run: bool) -> list[KernelTime]:
     from ..emulator import emulator_profile
 
-    with emulator_profile(dev.driver) as p:
+    with emulator_profile(dev.driver, run) as p:
         net.run(inputs, device=dev)
     out: dict[str, KernelTime] = {}
     longest: dict[str, float] = {}

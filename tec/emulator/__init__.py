@@ -26,8 +26,8 @@ def get_driver(chip: str, **options: Any) -> EmuDriver:
     return found
 
 
-def emulator_profile(driver: EmuDriver) -> Any:
-    """A context manager that counts every launch on `driver`: see `tec.emulator.profile`."""
+def emulator_profile(driver: EmuDriver, run: bool = True, product: str = "", warm: bool = False) -> Any:
+    """A context manager that counts every launch on `driver` and models its time: see `tec.emulator.profile`."""
     from .profile import emulator_profile as profile
 
-    return profile(driver)
+    return profile(driver, run, product, warm)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tec.errors import DeviceError
+
 from ..target import CHIPS as TABLE
+from ..target import MACHINES, Machine, find_product, machine_of_chip
 from ..target import Chip as Limits
-from ..target import Machine, machine_of_chip
 
 # Whose instructions the tables of opcodes know.
 EMULATED = ("gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201")
@@ -46,6 +48,15 @@ class Chip:
     def matrix(self) -> dict[str, int]:
         """Multiply-adds a clock of a compute unit, by the letters of matrix instructions."""
         return {k: self.machine.matrix_macs[t] for k, t in DTYPES.items() if t in self.machine.matrix_macs}
+
+
+def product_chip(name: str, product: str) -> Chip:
+    """The chip as another of its products ("MI325X"); DeviceError where there is none of that name."""
+    found = find_product(product)
+    if found is None or found.chip != name:
+        known = ", ".join(m.name for m in MACHINES.values() if m.chip == name)
+        raise DeviceError(f"{product!r} is no product of {name}", hint=f"one of: {known}")
+    return Chip(TABLE[name], found)
 
 
 CHIPS: dict[str, Chip] = {n: Chip(TABLE[n], machine_of_chip(TABLE[n])) for n in EMULATED}

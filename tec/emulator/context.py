@@ -18,6 +18,8 @@ CTX = {
     "lds_stores": 304, "lds_loads": 312, "lds_bytes_w": 320, "lds_bytes_r": 328, "race_bytes": 336,
     # Undefined values: how far a shadow lies from its memory, the load that brought undefined bits last (site + 1).
     "undefined_offset": 344, "origin_site": 352, "origin_lane": 360, "origin_address": 368, "scratch_total": 376,
+    # Traces: where the first wave's begins, bytes from one wave's to the next, words of events and of lines in each; see `support_trace`.
+    "trace": 384, "trace_stride": 392, "trace_events": 400, "trace_lines": 408, "trace_lds": 416,
 }  # fmt: skip
 CTX_BYTES = 512  # a second block follows: the same of the shadows of undefined bits
 
@@ -29,6 +31,10 @@ FAULTS = {
     13: "trap", 14: "uninitialized value decides a branch", 15: "uninitialized value in an address",
     16: "uninitialized value stored", 17: "uninitialized value in EXEC",
 }  # fmt: skip
+
+# A wave's trace: these words, then its events, then the cache lines that they name.
+TRACE = {"events": 0, "lines": 1, "cut": 2}
+TRACE_HEADER = 16
 
 STATE_SCC = 512
 STATE_RESUME = 516

@@ -28,6 +28,7 @@ from .disassemble import SYMBOL, can_disassemble, disassemble
 from .errors import EmulationError
 from .jit import Jit, get_jit
 from .profile import counters_of, record
+from .skeleton import data_only
 from .translate import translate
 from .translation import Translation
 from .waits import check_waits
@@ -131,7 +132,9 @@ class EmuFunction:
         if "wait" in module.driver.checks:
             check_waits(self.text, _generation(info, module.driver.chip.name))
         self._variants: dict[tuple[Any, ...], Compiled] = {}
+        self.estimates: dict[tuple[Any, ...], Any] = {}  # of launches that do the same (`model.model_launch`)
         self._lock = fork_safe_lock()
+        self.needs_data = False  # what it does depends on what is in memory; known once `traced` was asked for
         self.float_mode = info.rsrc1 >> 12 & 255
         if self.float_mode & 0xCF != 0xC0:
             raise EmulationError(
@@ -146,15 +149,35 @@ class EmuFunction:
         with self._lock:
             found = self._variants.get(key)
             if found is None:
-                found = self._variants[key] = self._compile(full, many)
+                options = Options(
+                    driver.chip.name, self.info.wavefront_size, full, driver.checks, driver.profile, vgpr_count=self.info.vgprs,
+                    float_mode=self.float_mode,
+                )  # fmt: skip
+                found = self._variants[key] = self._compile(options, many)
             return found
 
-    def _compile(self, full: bool, many: bool) -> Compiled:
+    def traced(self, full: bool, many: bool) -> Compiled:
+        """The form that records what it does (`trace`)."""
+        key = (full, many, "trace")
+        with self._lock:
+            found = self._variants.get(key)
+            if found is None:
+                skip = data_only(self.text, self._kernarg())
+                options = Options(
+                    self.module.driver.chip.name, self.info.wavefront_size, full, frozenset({"bounds"}), True, True, skip or frozenset(),
+                    vgpr_count=self.info.vgprs, float_mode=self.float_mode,
+                )  # fmt: skip
+                found = self._variants[key] = self._compile(options, many)
+                self.needs_data = skip is None
+            return found
+
+    def _kernarg(self) -> int:
+        """The SGPR that the kernel arguments' address begins in, or -1."""
+        p = self.info.properties  # user SGPRs come in this order: see `launch.initial_sgprs`
+        return (4 if p & 1 else 0) + (2 if p & 2 else 0) + (2 if p & 4 else 0) if p & 8 else -1
+
+    def _compile(self, options: Options, many: bool) -> Compiled:
         driver = self.module.driver
-        options = Options(
-            driver.chip.name, self.info.wavefront_size, full, driver.checks, driver.profile, vgpr_count=self.info.vgprs,
-            float_mode=self.float_mode,
-        )  # fmt: skip
         translation = translate(self.text.copy(), options, "wave", many)
         jit = driver.jit
         needed = jit.support_for(translation.ir)
@@ -192,6 +215,10 @@ class EmuDriver:
         self.chip = CHIPS[chip]
         self.checks = parse_checks(check)
         self.profile = False
+        self.runs, self.warm = (
+            True,
+            False,
+        )  # whether launches are run, or modelled alone; how the model finds the last cache
         self.budget = budget or int(os.environ.get("TEC_EMULATOR_BUDGET", str(1 << 33)))
         self.threads = threads or launching.thread_count()
         self.memory = DeviceMemory(memory_bytes or self.chip.machine.memory_bytes, self.checks)
@@ -288,7 +315,11 @@ class EmuDriver:
     def launch(
         self, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, stream: Any = None
     ) -> None:
-        launching.run(self, function, grid, block, shared_bytes, kernargs)
+        if self.runs:
+            launching.run(self, function, grid, block, shared_bytes, kernargs)
+        elif self.observer is not None:
+            now = time.perf_counter()
+            self.observer(function, None, grid, block, shared_bytes, kernargs, None, now, now)
 
     def set_counting(self, ordinal: int, on: bool) -> None:
         """Count what launches do from here on, for `last_counters` (see `tec.profile`)."""

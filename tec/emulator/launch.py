@@ -260,7 +260,7 @@ def run(driver: EmuDriver, function: EmuFunction, grid: Dim3, block: Dim3, share
         symbols = function.module.symbol_addresses(compiled.translation.symbols).tobytes()
         symbols_at = place(symbols, len(symbols), "symbol addresses") if symbols else 0
         _execute(driver, function, compiled, grid, block, waves, info.lds_bytes + shared_bytes, arg_at, packet_at,
-                 args, memory.table(), symbols_at)  # fmt: skip
+                 args, memory.table(), symbols_at, shared_bytes, kernargs)  # fmt: skip
     finally:
         for base in placed:
             memory.displace(base)
@@ -294,7 +294,7 @@ def _check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_
 
 def _execute(
     driver: EmuDriver, function: EmuFunction, compiled: Compiled, grid: Dim3, block: Dim3, waves: int, lds: int,
-    arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: int,
+    arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: int, shared_bytes: int, kernargs: bytes,
 ) -> None:  # fmt: skip
     info, chip = function.info, driver.chip
     lanes = compiled.lanes
@@ -360,7 +360,7 @@ def _execute(
         raise _fault(driver, function, compiled, faulted[0], lds, grid)
     if driver.observer is not None:
         counters = np.sum([t.counters for t in threads], axis=0, dtype=np.uint64)
-        driver.observer(function, compiled, grid, block, counters, began, time.perf_counter())
+        driver.observer(function, compiled, grid, block, shared_bytes, kernargs, counters, began, time.perf_counter())
     del params_buffer
 
 

@@ -1,53 +1,316 @@
-"""An estimate of the time a launch would take on the chip, from its counts; and what limits it.
+"""The time that a launch takes on the chip, modelled: what one of its compute units does, in time, with its share of the memory.
 
-A bound, not a simulation: the largest of these, each as if alone, plus the launch's own latency.
+1. The work-groups that one unit gets are traced whole (`trace`), and those that the chip holds at the same time in their beginnings: which of
+   their lines each cache has (`traffic`).
+2. The unit runs them (`unit`): as many at once as registers, LDS and wave slots allow, each level of memory giving it its part of what that
+   level gives all units that have work. Where a unit gets more than `ROUNDS` times what it holds, the rest goes on at the pace of the last ones.
+3. The clock: under matrix work chips run slower, as much as their power allows (`Machine.matrix_clock`); at the share `u` of time that the matrix
+   pipes are busy, the clock f follows u f^3 = (SUSTAINED) x (clock held)^3, the power of a circuit whose voltage follows its clock.
 
-- issue: a compute unit starts one vector instruction a clock on each SIMD; one of `simd_lanes` lanes takes
-  lanes / simd_lanes clocks (4 for wave64 on CDNA's 16 lanes, 1 for wave32 on RDNA's 32); transcendentals take four times that.
-- scalar: one scalar or branch instruction a clock a compute unit.
-- matrix: multiply-adds over the chip's rate for the type (`chips`).
-- LDS: the clocks counted, bank conflicts included.
-- memory: bytes of the cache lines touched over the memory bandwidth: reuse in the caches is left out, so this is an upper
-  bound; and, as a floor, the bytes that are distinct cannot be known from the counts alone.
-
-Work-groups fill compute units whole: with fewer groups than units, only that many units count.
+Sources of all figures: `tec.target`. What the model does not know: TLBs, dispatch of work-groups (as many as fit start at once), instruction
+fetch, conflicts of memory channels, power that data decides, what a kernel leaves in the caches for the next.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .chips import Chip
-from .counters import KernelCounts
+import numpy as np
+
+from ..runtime.surface import Dim3
+from ..target import MACHINES
+from . import traffic as memory
+from .chips import DTYPES, Chip
+from .counters import KernelCounts, summarize
+from .issue import KIND_NAMES, MATRIX, SCALAR, SMEM, TRANS, VALU, decode
+from .steps import GroupSteps, Program, group_steps
+from .trace import Tracer
+from .unit import Rates, Share, Unit, UnitTime
+
+if TYPE_CHECKING:
+    from .driver import EmuDriver, EmuFunction
+
+ROUNDS = 3
+LEAST_WAVES = 256  # that a unit runs, where it gets so many: small work-groups show their pace late
+SUSTAINED = 0.94  # of the matrix pipes' time, at the clocks that the machine table has (ROCm blogs, "Measuring Max-Achievable FLOPs")
+EVENTS, LINES = 1 << 21, 1 << 22  # room for a whole wave
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Times in microseconds by resource; `limit` names the largest."""
+    """A launch's time. `parts`: microseconds that each resource is busy, on the mean unit, and "launch"; `limit`: the resource that is busy for most
+    of the time, "latency" where none is for half of it, or "launch". `waits`: shares of the waves' time, by what they wait for.
+    `traffic`: bytes that each level gives. `groups`: work-groups that a unit holds."""
 
     microseconds: float
     limit: str
     parts: dict[str, float]
+    waits: dict[str, float] = field(default_factory=dict)
+    traffic: dict[str, float] = field(default_factory=dict)
+    clock_mhz: float = 0.0
+    groups: int = 0
+    macs: dict[str, float] = field(default_factory=dict)  # multiply-adds of matrix instructions, by type
+    counts: KernelCounts | None = None  # of the sampled work-groups, scaled to all of them
+
+    @property
+    def kernel_us(self) -> float:
+        """Without the launch."""
+        return self.microseconds - self.parts.get("launch", 0.0)
 
 
-def estimate(chip: Chip, counts: KernelCounts, lanes: int, groups: int, matrix_macs: dict[str, int]) -> Estimate:
-    """`matrix_macs`: multiply-adds that matrix instructions did, by input type."""
-    units = max(1, min(chip.compute_units, groups))
-    clock = chip.machine.clock_mhz  # clocks a microsecond
-    passes = max(1, lanes // chip.limits.simd_lanes)
-    detail = counts.detail
-    plain = detail.get("valu", 0) + detail.get("packed", 0) + detail.get("lane", 0)
-    vector = (plain + 4 * detail.get("trans", 0)) * passes / chip.limits.simds
-    scalar = sum(detail.get(k, 0) for k in ("salu", "smem", "branch", "wait"))
-    rates = chip.matrix
-    matrix = sum(n / rates[t] if t in rates else n for t, n in matrix_macs.items())
-    parts = {
-        "VALU issue": vector / units / clock,
-        "scalar issue": scalar / units / clock,
-        "matrix cores": matrix / units / clock,
-        "LDS": counts.lds_clocks / units / clock,
-        "memory": counts.global_line_bytes / (chip.machine.memory_gbps * 1e3),
+def places(chip: Chip, vgprs: int, lds_bytes: int, group_waves: int, lanes: int) -> int:
+    """Work-groups that a unit holds at once."""
+    waves, _ = chip.limits.occupancy(vgprs, 0, group_waves, lanes)
+    count = waves * chip.limits.simds // group_waves
+    if lds_bytes:
+        count = min(count, chip.limits.unit_lds_bytes // lds_bytes)
+    return max(1, count)
+
+
+def _rates(
+    chip: Chip,
+    t: memory.Traffic,
+    rows: int,
+    used: list[int],
+    lines_of: np.ndarray,
+    bytes_of: np.ndarray,
+    units: int,
+    mhz: float,
+) -> Rates:
+    """What one of `units` units at work sees of the memory, in its clocks."""
+    m = chip.machine
+    levels = {n: m.level(n) for n in ("L1", "L2", "MALL", "memory")}
+    width = 64.0 if chip.limits.simd_lanes == 16 else 128.0
+    ns = {n: latency_ns(chip, n) for n in levels}
+    clock = mhz * 1e-3  # clocks a nanosecond
+    give: dict[str, float] = {}
+    for name in ("L2", "MALL", "memory"):
+        level = levels[name]
+        if level is None:
+            continue
+        gbps = level_gbps(chip, name)
+        each = gbps / units
+        if name == "memory":
+            each = min(each, gbps * m.unit_share)
+        give[name] = min(each / clock, width if name == "L2" else each / clock)
+    servers = tuple(give)
+    shares = {}
+    for r in used:
+        n = max(1.0, float(lines_of[r]))
+        l1, l2, last = float(t.l1_miss[r]), float(t.l2_miss[r]), float(t.last_miss[r])
+        # Lines of which a wave takes a part only still come whole from below the L2; between L1 and L2 they go by halves.
+        asked = float(np.clip(bytes_of[r] / n, 64.0, memory.LINE_BYTES))
+        parts = {"L2": l1 * asked, "MALL": min(l1, l2) * memory.LINE_BYTES, "memory": min(l1, last) * memory.LINE_BYTES}
+        any2, any3 = 1 - (1 - min(l1, float(t.l2_late[r]))) ** n, 1 - (1 - min(l1, float(t.last_late[r]))) ** n
+        any1 = 1 - (1 - l1) ** n
+        late = (
+            ns["L1"]
+            + (ns["L2"] - ns["L1"]) * any1
+            + (ns["MALL"] - ns["L2"]) * any2
+            + (ns["memory"] - ns["MALL"]) * min(any2, any3)
+        )
+        shares[r] = Share(tuple(parts[s] / give[s] for s in servers), late * clock)
+    return Rates(
+        servers, shares, width, memory.LINE_BYTES, chip.limits.lds_latency, ns["L2"] * clock, ns["memory"] * clock
+    )
+
+
+# Whose figures stand for a level that a machine has, and no source measured on it: a GPU of its kind that has them. Bandwidths go with units and
+# clock. RDNA's way from the last cache to memory is not known at all: taken to be as long as MI300X's.
+_LIKE = {"cdna": "mi300x", "rdna": "6900xt"}
+_LIKE_GBPS = {"cdna": "mi300x", "rdna": "7900xtx"}
+
+
+def latency_ns(chip: Chip, name: str) -> float:
+    """Of dependent loads that a level serves; of a level that the chip has not, that of the level before it."""
+    found, before = chip.machine.level(name), {"L2": "L1", "MALL": "L2", "memory": "MALL"}.get(name, "")
+    if found is None:
+        return latency_ns(chip, before)
+    if found.latency_ns is not None:
+        return found.latency_ns
+    like = MACHINES[_LIKE[chip.limits.family[:4]]].level(name)
+    if like is not None and like.latency_ns is not None:
+        return like.latency_ns
+    step = {n: x.latency_ns or 0.0 for n in (name, before) if (x := MACHINES["mi300x"].level(n)) is not None}
+    return latency_ns(chip, before) + step[name] - step[before]
+
+
+def level_gbps(chip: Chip, name: str) -> float:
+    """What a level of memory gives to all units together."""
+    found, m = chip.machine.level(name), chip.machine
+    if found is not None and found.gbps is not None:
+        return found.gbps
+    like = MACHINES[_LIKE_GBPS[chip.limits.family[:4]]]
+    other = like.level(name)
+    if name == "memory" or other is None or other.gbps is None:
+        return m.memory_gbps
+    return other.gbps * m.units * m.clock_mhz / (like.units * like.clock_mhz)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What the sampled work-groups do, on the mean: clocks of each resource of a unit, lines by row."""
+
+    busy: dict[str, float]
+    lines: np.ndarray
+    events: np.ndarray
+    macs: dict[str, float]
+
+
+def _work(samples: list[GroupSteps], program: Program, chip: Chip, rows: int) -> _Work:
+    busy: dict[str, float] = {}
+    lines, events = np.zeros(rows), np.zeros(rows)
+    macs: dict[str, float] = {}
+    slot = 1 if chip.limits.simd_lanes > 16 else 4
+    lds = 0.0
+    for g in samples:
+        for block, n in g.executions.items():
+            for i in program.blocks[block].code:
+                if i.kind in (VALU, TRANS, MATRIX):
+                    name = KIND_NAMES[i.kind]
+                    busy[name] = busy.get(name, 0.0) + n * i.busy / chip.limits.simds
+                elif i.kind in (SCALAR, SMEM):
+                    busy["scalar"] = busy.get("scalar", 0.0) + n * slot / chip.limits.simds
+                if i.kind == MATRIX and i.macs:
+                    macs[i.dtype] = macs.get(i.dtype, 0.0) + n * i.macs
+        for w in g.trace.waves:
+            touches = (w.kinds == 1) | (w.kinds == 3)
+            lines += np.bincount(w.rows[touches], weights=w.counts[touches], minlength=rows)
+            events += np.bincount(w.rows[touches], minlength=rows)
+            lds += float(w.counts[w.kinds == 2].sum())
+    busy["LDS"] = lds
+    k = max(1, len(samples))
+    return _Work({n: v / k for n, v in busy.items()}, lines / k, events / k, {d: v / k for d, v in macs.items()})
+
+
+def model_launch(
+    driver: EmuDriver, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, warm: bool = False
+) -> Estimate:  # fmt: skip
+    """The time of a launch, which is not run. `warm`: its operands are in the last cache where that holds them, as in a benchmark that repeats it.
+
+    Launches that differ in nothing but where their buffers lie are modelled once, unless data decides what the kernel does.
+    """
+    info = function.info
+    pointers = [(a.offset, a.size) for a in info.explicit_args if a.kind == "global_buffer"]
+    values = bytearray(kernargs)
+    where = [bytes(values[o : o + n]) for o, n in pointers]
+    for o, n in pointers:
+        values[o : o + n] = bytes(n)
+    aliases = tuple(where.index(x) for x in where)
+    key = (driver.chip.product, grid, block, shared_bytes, warm, bytes(values), aliases)
+    found: Estimate | None = function.estimates.get(key)
+    if found is None:
+        tracer = Tracer(driver, function, grid, block, shared_bytes, kernargs)
+        found = _model(tracer, warm)
+        if not function.needs_data:
+            function.estimates[key] = found
+    return found
+
+
+def _model(tracer: Tracer, warm: bool) -> Estimate:
+    function, chip = tracer.function, tracer.driver.chip
+    info = function.info
+    machine, total = chip.machine, tracer.total
+    held = places(chip, info.vgprs, tracer.lds_bytes, tracer.waves, tracer.lanes)
+    units = min(machine.units, total)
+    count = -(-total // machine.units)  # work-groups of the unit that has most
+    simulated = min(count, max(ROUNDS * held, LEAST_WAVES // tracer.waves))
+    first = 0 if total <= machine.units else (total - 1) % machine.units  # a unit that has them all
+    if total <= machine.units:
+        first = total // 2
+    ids = [first + i * machine.units for i in range(simulated)]
+    traces = tracer.run([g for g in ids if g < total], EVENTS, LINES)
+    program = Program(decode(function.text, chip, tracer.lanes), tracer.rows)
+    known = {t.group: group_steps(program, t) for t in traces}
+    samples = list(known.values())
+    rows = len(tracer.rows)
+    t = memory.measure(tracer, chip, held, traces, warm)
+    work = _work(samples, program, chip, rows)
+    used = [r for r in range(rows) if work.events[r]]
+    lines_of = np.divide(work.lines, work.events, out=np.ones(rows), where=work.events > 0)
+    bytes_of = np.array([r.nbytes * tracer.lanes for r in tracer.rows], float)
+
+    def run(mhz: float) -> tuple[float, UnitTime]:
+        rates = _rates(chip, t, rows, used, lines_of, bytes_of, units, mhz)
+        got = Unit(chip, tracer.lanes, rates).run(samples, held)
+        clocks = got.clocks
+        if count > simulated:
+            # At the pace of those that came after the first ones.
+            ends = sorted(got.ends)
+            clocks += (count - simulated) * (ends[-1] - ends[held - 1]) / (simulated - held)
+        return clocks, got
+
+    mhz = float(machine.clock_mhz)
+    clocks, got = run(mhz)
+    dtype = max(work.macs, key=lambda d: work.macs[d], default="")
+    sustained = machine.matrix_clock(DTYPES.get(dtype, dtype))
+    pipes = work.busy.get("matrix", 0.0) * total / machine.units
+    if sustained and pipes:
+        for _ in range(3):
+            share = pipes / clocks
+            after = min(float(machine.clock_mhz), sustained * (SUSTAINED / share) ** (1 / 3))
+            if abs(after - mhz) < 0.02 * mhz:
+                break
+            mhz = after
+            clocks, got = run(mhz)
+    counts = _counts(samples, tracer, total)
+    return _estimate(chip, work, t, got, clocks, mhz, total, held, counts)
+
+
+def _counts(samples: list[GroupSteps], tracer: Tracer, total: int) -> KernelCounts:
+    """The counters that a run would have, of the samples scaled to all work-groups; every lane taken as on."""
+    counters = np.zeros((len(tracer.rows), 4))
+    for g in samples:
+        for w in g.trace.waves:
+            times = np.bincount(w.rows, minlength=len(counters))
+            counters[:, 0] += times
+            counters[:, 2] += np.bincount(w.rows, weights=w.counts, minlength=len(counters))
+    for r, row in enumerate(tracer.rows):
+        counters[r, 1] = counters[r, 0] * tracer.lanes * (1 if row.kind == "block" else row.nbytes)
+        if row.kind.startswith("lds"):
+            least = np.ceil(row.nbytes * tracer.lanes / tracer.driver.chip.limits.lds_bytes_a_clock)
+            counters[r, 3] = max(0.0, counters[r, 2] - least * counters[r, 0])
+    return summarize(tracer.rows, np.round(counters * (total / max(1, len(samples)))), tracer.lanes)
+
+
+def _estimate(
+    chip: Chip,
+    work: _Work,
+    t: memory.Traffic,
+    got: UnitTime,
+    clocks: float,
+    mhz: float,
+    total: int,
+    held: int,
+    counts: KernelCounts,
+) -> Estimate:
+    machine = chip.machine
+    mean = total / machine.units  # work-groups of a unit
+    parts = {n: v * mean / mhz for n, v in work.busy.items() if v}
+    traffic = {
+        "L1": float(work.lines.sum()) * memory.LINE_BYTES * total,
+        "L2": float((work.lines * t.l1_miss).sum()) * memory.LINE_BYTES * total,
+        "MALL": float((work.lines * np.minimum(t.l1_miss, t.l2_miss)).sum()) * memory.LINE_BYTES * total,
+        "memory": float((work.lines * np.minimum(t.l1_miss, t.last_miss)).sum()) * memory.LINE_BYTES * total,
     }
-    limit = max(parts, key=lambda k: parts[k])
-    launch = chip.machine.launch_us
-    return Estimate(launch + parts[limit], "launch" if parts[limit] < launch / 10 else limit, parts)
+    if machine.level("MALL") is None:
+        del traffic["MALL"]
+    for name, moved in traffic.items():
+        gbps = level_gbps(chip, name)
+        if name == "L1":
+            gbps *= mhz / machine.clock_mhz
+        parts[name] = moved / (gbps * 1e3)
+    kernel = max(
+        clocks / mhz, *parts.values()
+    )  # units that have less to do than the one that was run do not finish before the memory
+    limit = max(parts, key=lambda k: parts[k]) if parts else "latency"
+    if not parts or parts[limit] < 0.5 * kernel:
+        limit = "latency"
+    launch = machine.launch_us
+    if kernel < launch:
+        limit = "launch"
+    parts["launch"] = launch
+    waits = {n: v / got.lives for n, v in sorted(got.stalls.items(), key=lambda x: -x[1])} if got.lives else {}
+    macs = {d: v * total for d, v in work.macs.items()}
+    return Estimate(kernel + launch, limit, parts, waits, traffic, mhz, held, macs, counts)

@@ -13,7 +13,6 @@ While it is on, kernels run with counters (a separate translation, some times sl
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..notebook import bars_svg, table
 from ..runtime.surface import Dim3
+from .chips import product_chip
 from .counters import KernelCounts, summarize
-from .matrix import parse_mfma
-from .model import Estimate, estimate
+from .model import Estimate, model_launch
 
 if TYPE_CHECKING:
     from .driver import Compiled, EmuDriver, EmuFunction
@@ -100,34 +99,16 @@ class EmulatorProfile:
             json.dump(self.chrome_trace(), file)
 
 
-_WMMA = re.compile(r"v_wmma_\w+_16x16x(\d+)_(\w+?)(?:_\w+)?$")
-
-
-def _matrix_macs(compiled: Compiled, counters: Any) -> dict[str, int]:
-    """Multiply-adds by input type: the matrix instructions of each block times its executions."""
-    out: dict[str, int] = {}
-    for row, values in zip(compiled.translation.rows, counters.tolist()):
-        if row.kind != "block":
-            continue
-        for op, n in row.matrix.items():
-            shape = parse_mfma(op)
-            if shape is not None:
-                macs, kind = shape.m * shape.n * shape.k * shape.blocks, shape.source
-            else:
-                found = _WMMA.match(op)
-                macs, kind = (256 * int(found[1]), found[2]) if found else (4096, "f16")
-            kind = {"iu8": "i8", "iu4": "i8", "fp8": "f8", "bf8": "f8"}.get(kind.split("_")[0], kind.split("_")[0])
-            out[kind] = out.get(kind, 0) + macs * n * int(values[0])
-    return out
-
-
 def record(
-    driver: EmuDriver, function: EmuFunction, compiled: Compiled, grid: Dim3, block: Dim3, counters: Any,
+    driver: EmuDriver, function: EmuFunction, compiled: Compiled | None, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, counters: Any,
     began: float, ended: float,
 ) -> LaunchRecord:  # fmt: skip
-    """What an observer of `driver` is told of a launch, summed up and estimated."""
-    counts = summarize(compiled.translation.rows, counters, compiled.lanes)
-    guess = estimate(driver.chip, counts, compiled.lanes, grid[0] * grid[1] * grid[2], _matrix_macs(compiled, counters))
+    """What an observer of `driver` is told of a launch, summed up and estimated. Of one that was not run `compiled` is None."""
+    guess = model_launch(driver, function, grid, block, shared_bytes, kernargs, driver.warm)
+    if compiled is None:
+        counts = KernelCounts() if guess.counts is None else guess.counts
+    else:
+        counts = summarize(compiled.translation.rows, counters, compiled.lanes)
     info = function.info
     return LaunchRecord(info.name, grid, block, counts, guess, began, ended - began, info.lds_bytes, info.vgprs)
 
@@ -148,12 +129,20 @@ def counters_of(r: LaunchRecord) -> dict[str, Any]:
 
 
 @contextmanager
-def emulator_profile(driver: EmuDriver) -> Iterator[EmulatorProfile]:
-    """Count every launch on `driver` within the block."""
-    result = EmulatorProfile(driver.chip.name)
+def emulator_profile(
+    driver: EmuDriver, run: bool = True, product: str = "", warm: bool = False
+) -> Iterator[EmulatorProfile]:
+    """Count every launch on `driver` within the block, and model its time.
+
+    run: False to model launches without running them: times of large shapes in a moment, while results stay as they were (counts are then
+    those of sampled work-groups, scaled). product: model this product of the chip ("MI325X"), and not the one that its name stands for.
+    warm: operands lie in the last cache where it holds them (see `model.model_launch`).
+    """
+    chip = driver.chip if not product else product_chip(driver.chip.name, product)
+    result = EmulatorProfile(f"{chip.name}, {chip.product}" if product else chip.name)
     origin = time.perf_counter()
 
-    before = driver.profile, driver.observer
+    before = driver.profile, driver.observer, driver.runs, driver.warm, driver.chip
 
     def observe(*launch: Any) -> None:
         result.launches.append(record(driver, *launch))
@@ -161,8 +150,8 @@ def emulator_profile(driver: EmuDriver) -> Iterator[EmulatorProfile]:
         if before[1] is not None:
             before[1](*launch)
 
-    driver.profile, driver.observer = True, observe
+    driver.profile, driver.observer, driver.runs, driver.warm, driver.chip = True, observe, run, warm, chip
     try:
         yield result
     finally:
-        driver.profile, driver.observer = before
+        driver.profile, driver.observer, driver.runs, driver.warm, driver.chip = before

@@ -29,6 +29,10 @@ class Options:
     full: bool
     checks: frozenset[str] = frozenset({"bounds"})
     profile: bool = False
+    # A trace in the counters' place (`trace`), for which global memory is not written; and the instructions, by their place in the text, that
+    # it needs not do (`skeleton`), whose loads are not done either.
+    trace: bool = False
+    skip: frozenset[int] = frozenset()
     accum_offset: int = 0
     vgpr_count: int = 256
     float_mode: int = 0xF0  # MODE bits 0 to 7 at the start: rounding, denormals

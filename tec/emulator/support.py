@@ -13,6 +13,7 @@ from .support_memory import ACCESSES, FAULT, LDS_FAULT, check_function, memory_f
 from .support_race import names as race_names
 from .support_race import race_functions, slow_function
 from .support_run import run_function
+from .support_trace import trace_functions, trace_names
 from .support_track import measure_functions
 from .support_undefined import names as undefined_names
 from .support_undefined import undefined_functions
@@ -56,7 +57,7 @@ def group_names(group: str) -> list[str]:
     if kind == "undefined":
         return undefined_names(int(width))
     if kind == "track":
-        return [f"tec_{m}_{width}" for m in ("lines", "banks")]
+        return [f"tec_{m}_{width}" for m in ("lines", "banks")] + trace_names(int(width))
     if kind.startswith("atomic"):
         ops = [f"{op}_{bits}" for bits in (32, 64) for op in (*ATOMICS, "cmpswap", *FLOAT_ATOMICS)]
         ops += ["pk_add_f16_32", "pk_add_bf16_32"]
@@ -86,7 +87,7 @@ def group_ir(group: str) -> str:
         body = slow_function() + race_functions(w, "global") + race_functions(w, "lds")
         return body + _CORE_DECLARES + _gathers(w) + tail
     if kind == "track":
-        return measure_functions(w) + _CORE_DECLARES + _gathers(w) + tail
+        return measure_functions(w) + trace_functions(w) + _CORE_DECLARES + _gathers(w) + tail
     if kind.startswith("atomic"):
         space = kind.removeprefix("atomic_")
         body = ""

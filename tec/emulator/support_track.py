@@ -1,6 +1,7 @@
 """What the profile runs at each access: LLVM IR of the measuring functions.
 
-`tec_lines_<lanes>` and `tec_banks_<lanes>` count distinct cache lines and LDS clocks of one access.
+`tec_lines_<lanes>` and `tec_banks_<lanes>` count distinct cache lines and LDS clocks of one access; `tec_bank_clocks_<lanes>` gives an
+access's clocks, and those of them that bank conflicts cost.
 """
 
 from __future__ import annotations
@@ -80,6 +81,17 @@ d_entry:
 {counters}{bump(0, "1")}{bump(1, "%bytes")}{bump(2, "%n64")}{bump(3, "%act64")}  ret void
 }}
 define void @tec_banks_{w}(<{w} x i32> %addr, i{w} %m, ptr %ctx, i64 %slot, i64 %dwords, i64 %banks) noinline {{
+  %found = call {{i64, i64}} @tec_bank_clocks_{w}(<{w} x i32> %addr, i{w} %m, i64 %dwords, i64 %banks)
+  %clocks = extractvalue {{i64, i64}} %found, 0
+  %extra = extractvalue {{i64, i64}} %found, 1
+  %act = call i{w} @llvm.ctpop.i{w}(i{w} %m)
+  %act128 = zext i{w} %act to i128
+  %act64 = trunc i128 %act128 to i64
+  %by64 = mul i64 %dwords, 4
+  %bytes = mul i64 %act64, %by64
+{counters}{bump(0, "1")}{bump(1, "%bytes")}{bump(2, "%clocks")}{bump(3, "%extra")}  ret void
+}}
+define {{i64, i64}} @tec_bank_clocks_{w}(<{w} x i32> %addr, i{w} %m, i64 %dwords, i64 %banks) noinline {{
 entry:
   br label %d_entry
 d_entry:
@@ -145,13 +157,10 @@ group_end:
   %more = icmp ult i64 %gnext, {w}
   br i1 %more, label %group, label %done
 done:
-  %act = call i{w} @llvm.ctpop.i{w}(i{w} %m)
-  %act128 = zext i{w} %act to i128
-  %act64 = trunc i128 %act128 to i64
-  %by64 = zext i32 %by to i64
-  %bytes = mul i64 %act64, %by64
   %extra = sub i64 %clocks1, %base1
-{counters}{bump(0, "1")}{bump(1, "%bytes")}{bump(2, "%clocks1")}{bump(3, "%extra")}  ret void
+  %r0 = insertvalue {{i64, i64}} poison, i64 %clocks1, 0
+  %r1 = insertvalue {{i64, i64}} %r0, i64 %extra, 1
+  ret {{i64, i64}} %r1
 }}
 declare i{w} @llvm.ctpop.i{w}(i{w})
 declare i64 @llvm.umax.i64(i64, i64)

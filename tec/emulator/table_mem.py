@@ -116,6 +116,9 @@ def half_insert(w: Wave, op: Operand, value: str, place: str) -> str:
 def access(w: Wave, space: str, verb: str, what: str, address: str, mask: str, buffer: str = "%mbuf") -> None:
     """Call the support library for all lanes of `mask` (bits) and leave on a fault."""
     at = "i64" if space == "global" else "i32"
+    if w.leaves_out(space, verb == "st"):  # type: ignore[attr-defined]
+        w.track(space, int(verb == "st"), ACCESS_BYTES[what], address, mask)  # type: ignore[attr-defined]
+        return
     name = f"@tec_{verb}_{space}_{what}_{w.lanes}"
     vector = w.v.type(at)
     w.out.declares.add(f"declare i32 {name}(ptr, {vector}, {w.mask_type}, ptr, i32)")
@@ -250,6 +253,9 @@ def _atomic(space: str, operation: str, bits: int):  # type: ignore[no-untyped-d
 
 def atomic_call(w: Wave, space: str, operation: str, bits: int, address: str, mask: str) -> None:
     at = "i64" if space == "global" else "i32"
+    if w.leaves_out(space, True):  # type: ignore[attr-defined]
+        w.track(space, 2, bits // 8, address, mask)  # type: ignore[attr-defined]
+        return
     name = f"@tec_atomic_{space}_{operation}_{bits}_{w.lanes}"
     vector = w.v.type(at)
     w.out.declares.add(f"declare i32 {name}(ptr, {vector}, {w.mask_type}, ptr, i32)")

@@ -14,6 +14,7 @@ from .asmparse import Inst, KernelText, Operand
 from .context import CTX
 from .strip_loops import loop_end, run_loop
 from .strips import close_region, lds_read, may_stay, open_region, takes_strips, touches_masks
+from .support_trace import KINDS
 from .table import lookup
 from .table_lane import indexed
 from .translation import Row, Translation, finish
@@ -82,18 +83,21 @@ class Translator(Wave):
         self.out.put("br label %fault")
         self.out.label(on)
 
-    def row(self, kind: str) -> int:
+    def row(self, kind: str, start: int, nbytes: int = 0) -> int:
         """A fresh row of counters."""
         line, text = (self.inst.line, self.inst.text) if self.inst is not None else (0, "")
-        self.rows.append(Row(kind, {}, line, text))
+        self.rows.append(Row(kind, {}, line, text, start=start, nbytes=nbytes))
         return len(self.rows) - 1
 
-    def begin_block(self) -> None:
-        """Count this block's executions and the lanes that are on (profile only)."""
+    def begin_block(self, start: int) -> None:
+        """Count the executions of the block that begins with instruction `start`, and the lanes that are on (profile only)."""
         if not self.options.profile:
             return
-        row = self.row("block")
+        row = self.row("block", start)
         self.block, self.block_matrix = self.rows[row].classes, self.rows[row].matrix
+        if self.options.trace:
+            self.trace_block(row)
+            return
         counters = self.ctx_load("counters", "ptr")
         bits = self.exec_bits()
         lanes = str(self.lanes) if self.full else self.s.call("ctpop", self.mask_type, bits)
@@ -110,13 +114,41 @@ class Translator(Wave):
         if "race" in self.options.checks and space in ("global", "lds"):
             self._race(space, kind, nbytes, address, mask)
         if self.options.profile and space in ("global", "lds"):
-            row = self.row(f"{space}_{('load', 'store', 'atomic')[kind]}")
+            row = self.row(f"{space}_{('load', 'store', 'atomic')[kind]}", self.position, nbytes)
+            if self.options.trace:
+                self.trace_access(row, space, kind, nbytes, address, mask)
+                return
             name, last = ("lines", 7) if space == "global" else ("banks", 64 if self.chip == "gfx950" else 32)
             size = nbytes if space == "global" else max(1, nbytes // 4)
             self.out.declares.add(f"declare void @tec_{name}_{w}(<{w} x {at}>, i{w}, ptr, i64, i64, i64)")
             self.out.put(
                 f"call void @tec_{name}_{w}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i64 {row}, i64 {size}, i64 {last})"
             )
+
+    def leaves_out(self, space: str, writes: bool) -> bool:
+        """Whether an access is traced and not done: a write of global memory, and what a skeleton needs not do."""
+        return self.options.trace and ((writes and space == "global") or (self.position in self.options.skip))
+
+    def trace_block(self, row: int) -> None:
+        name = f"@tec_trace_block_{self.lanes}"
+        self.out.declares.add(f"declare i1 {name}(ptr, i32)")
+        cut = self.out.emit(f"call i1 {name}(ptr %ctx, i32 {row << 12})")
+        end, on = self.out.fresh_label("cut"), self.out.fresh_label("go")
+        self.out.put(f"br i1 {cut}, label %{end}, label %{on}, !prof !0")
+        self.out.label(end)
+        self.out.put("ret i32 0")
+        self.out.label(on)
+
+    def trace_access(self, row: int, space: str, kind: int, nbytes: int, address: str, mask: str) -> None:
+        w, at = self.lanes, "i64" if space == "global" else "i32"
+        name = f"@tec_trace_{space}_{w}"
+        event = KINDS["lds"] if space == "lds" else KINDS["store" if kind else "load"]
+        tag = event << 30 | row << 12
+        more, last = "", ""
+        if space == "lds":
+            more, last = ", i64, i64", f", i64 {max(1, nbytes // 4)}, i64 {64 if self.chip == 'gfx950' else 32}"
+        self.out.declares.add(f"declare void {name}(<{w} x {at}>, i{w}, ptr, i32{more})")
+        self.out.put(f"call void {name}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i32 {tag}{last})")
 
     def _race(self, space: str, kind: int, nbytes: int, address: str, mask: str) -> None:
         """The access against the records of those before it (`support_race`)."""
@@ -189,7 +221,7 @@ class Translator(Wave):
         if condition is None:
             self.new_block()
         else:
-            self.begin_block()
+            self.begin_block(self.position + 1)
 
     def pay(self, cost: int, goal: str) -> None:
         """Take `cost` instructions from the budget and go on to `goal`; leave where it is spent, or a stop is asked for."""
@@ -231,7 +263,7 @@ class Translator(Wave):
         self.out.label(f"resume{n}")
         self.out.lines.append(f"\0load {n} {after}")
         self.new_block()
-        self.begin_block()
+        self.begin_block(self.position + 1)
 
     def instruction(self, inst: Inst) -> None:
         self.inst = inst
@@ -292,6 +324,11 @@ class Translator(Wave):
             inst = indexed(self, inst)
         row = lookup(self, inst)
         self._class(row.kind)
+        if self.position in self.options.skip and row.kind not in ("lds", "vmem", "smem"):
+            if row.kind == "matrix":
+                self.block_matrix[inst.op] = self.block_matrix.get(inst.op, 0) + 1
+            inst.mods.clear()
+            return
         if row.kind == "packed" and (
             (self.f16_overflow and "f16" in inst.op) or (self.float_mode & 0x30 != 0x30 and "f32" in inst.op)
         ):
@@ -339,7 +376,7 @@ class Translator(Wave):
         starts: dict[int, list[str]] = {}
         for label, index in self.text.labels.items():
             starts.setdefault(index, []).append(label)
-        self.begin_block()
+        self.begin_block(0)
         done = 0
         for index, inst in enumerate(self.text.insts):
             if index < done:
@@ -352,7 +389,7 @@ class Translator(Wave):
                 self.out.label(self.label_name(label))
                 self.segment_of[label] = self.new_segment(True)
                 self.new_block()
-                self.begin_block()
+                self.begin_block(index)
                 self.since_getpc = None
             end = loop_end(self, index, starts) if index in starts else None
             if end is not None:

@@ -29,13 +29,15 @@ class Translation:
 
 @dataclass(slots=True)
 class Row:
-    """One row of four counters. A block: executions, active lanes. Global or LDS: see `support_track`."""
+    """One row of four counters. A block: executions, active lanes. Global or LDS: see `support_track`. In a trace, what an event is of."""
 
     kind: str  # block, global_load, global_store, lds_load, ...
     classes: dict[str, int]  # of a block: its instructions by class
     line: int
     text: str
     matrix: dict[str, int] = field(default_factory=dict)  # of a block: its matrix instructions by mnemonic
+    start: int = 0  # the instruction's place in the text; of a block, its first one's
+    nbytes: int = 0  # of an access, for each lane
 
 
 def _live(t: Translator) -> tuple[list[set[tuple[str, int]]], list[set[tuple[str, int]]]]:

@@ -51,6 +51,8 @@ class Chip:
     lds_bytes_a_clock: int = 128
     lds_banks: int = 32  # of 4 bytes
     unit_lds_bytes: int = 0  # that a unit has for all its work-groups
+    # Clocks from an access that meets no other to its data, LLVM's SISchedule.td: GCN and CDNA "between 2 and 64", RDNA 20.
+    lds_latency: int = 64
     # ---- how a launch begins (AMDGPU usage guide, initial kernel execution state)
     packed_ids: bool = True  # work-item ids packed in v0
     ttmp_ids: bool = False  # work-group ids in ttmp7 and ttmp9
@@ -156,7 +158,7 @@ def _rdna() -> list[Chip]:
         large = name in _LARGE_FILE
         fields: dict[str, Any] = {
             "dot4": True, "dot2": True, "simds": 2, "simd_lanes": 32, "waves_a_simd": 16, "vgpr_file": 1536 if large else 1024,
-            "vgpr_granule": 24 if large else 16, "unit_lds_bytes": 64 * KB, **more,
+            "vgpr_granule": 24 if large else 16, "unit_lds_bytes": 64 * KB, "lds_latency": 20, **more,
         }  # fmt: skip
         return Chip(name, family, (32, 64), 64 * KB, **fields)
 

@@ -10,6 +10,7 @@ reached, and latencies: the marks beside the rows,
   [O] ROCm/rocm-libraries, shared/origami/include/origami/hardware.hpp: "determined through microbenchmarking", TB/s of L2, MALL, HBM;
   [P] ROCm/rocprofiler-compute's roofline.csv of one MI200 die;  [C] Chips and Cheese, "Latency Testing is Hard" (7900 XTX);
   [R] gpu-roofline: the clock of an MI300X under a stream of f32 multiply-adds, 750 W; rocm-libraries issue 9453: MI210's SGEMM of 8192;
+  [F] ROCm blogs, "Measuring Max-Achievable FLOPs - Part 2": median clocks under hipBLASLt's largest products, 94 % of the pipes' time busy;
   [L] gpu-small-kernels on an MI210: launches back to back in one stream; [H] this project's own measurement on one H200.
 """
 
@@ -48,10 +49,13 @@ class Machine:
     memory_bytes: int
     vector_macs: Mapping[str, int] = field(hash=False)
     matrix_macs: Mapping[str, int] = field(default_factory=dict, hash=False)
-    matrix_clock_mhz: int | None = None  # that is held under matrix work, where it was measured
+    matrix_clocks: Mapping[str, int] = field(
+        default_factory=dict, hash=False
+    )  # dtype -> MHz held under matrix work, where it was measured
     launch_us: float = 0.0  # from one launch to the next in a stream
     dies: int = 1  # that work-groups are dealt to in turn, each with an L2 of its own
     scratch_bytes_a_clock: int = 0  # of a unit's shared memory
+    unit_share: float = 1.0  # of the memory's bandwidth, that one unit alone reaches
 
     @property
     def memory(self) -> Level:
@@ -61,6 +65,10 @@ class Machine:
     def level(self, name: str) -> Level | None:
         """The level of that name ("L1", "L2", "L3", "MALL", "memory"), or None."""
         return next((x for x in self.levels if x.name == name), None)
+
+    def matrix_clock(self, dtype: str) -> int | None:
+        """MHz that the machine holds under matrix work of `dtype`; None where it was not measured, or holds its peak."""
+        return self.matrix_clocks.get(dtype)
 
     def macs(self, dtype: str, matrix: bool = True) -> int:
         """Multiply-adds of `dtype` that one unit does in a clock: the matrix unit's where it takes the type, else the vector units'; those of
@@ -80,7 +88,8 @@ NVIDIA_LAUNCH_US = 5.7  # [H]: launches through ctypes
 def _amd(
     name: str, chip: str, units: int, mhz: int, memory: float, gbps: float, *,
     l1: int = 16, l2: float, mall: float = 0, dies: int = 1,
-    reached: tuple[float | None, ...] = (None, None, None, None), ns: tuple[float | None, ...] = (None, None, None, None), matrix_mhz: int | None = None,
+    reached: tuple[float | None, ...] = (None, None, None, None), ns: tuple[float | None, ...] = (None, None, None, None),
+    matrix_mhz: Mapping[str, int] | None = None,
 ) -> Machine:  # fmt: skip
     """memory in GB, gbps its peak, l1 in KB a unit, l2 in MB a die, mall in MB. `reached` GB/s and `ns` of (L1, L2, MALL, memory)."""
     arch = CHIPS[chip]
@@ -96,12 +105,17 @@ def _amd(
     ]
     return Machine(
         name, chip, units, mhz, tuple(x for x in levels if x.size_bytes), gbps, int(memory * GB), arch.vector_macs, arch.matrix_macs,
-        matrix_mhz, AMD_LAUNCH_US, dies, arch.lds_bytes_a_clock,
+        matrix_mhz or {}, AMD_LAUNCH_US, dies, arch.lds_bytes_a_clock, _UNIT_SHARE.get(chip, 1.0),
     )  # fmt: skip
 
 
+# [O], "mem_bw_per_wg": of the memory's bandwidth, what each work-group at work adds.
+_UNIT_SHARE = {"gfx90a": 0.03, "gfx942": 0.015, "gfx950": 0.0345, "gfx1100": 0.11, "gfx1151": 0.22, "gfx1201": 0.17}
 _MI210_NS = (73.6, 143.5, None, 337.3)  # [G]: 125, 236 to 252, 570 to 580 clocks at 1700 MHz
 _MI300_NS = (57.0, 102.0, 218.0, 425.0)  # [G]: 119, 213, 457, 880 clocks at 2092 MHz
+# [F], 8-bit integers as 8-bit floats; float32 [R], on the vector units
+_MI300X_MHZ = {"float16": 1115, "bfloat16": 1207, "float8": 1230, "int8": 1230, "float32": 1400}
+_MI325X_MHZ = {"float16": 1354, "bfloat16": 1447, "float8": 1464, "int8": 1464}
 _MI200_GBPS = (10_600.0, 5_100.0, None, 1_388.8)  # [G] L1 and L2, [P] memory
 _MI300_GBPS = (38_800.0, 17_000.0, 7_310.0, 4_200.0)  # [G] L1 and the read stream, [O] L2 and MALL
 
@@ -111,12 +125,12 @@ _AMD = (
     _amd("MI50", "gfx906", 60, 1725, 32, 1024, l2=4),
     _amd("MI100", "gfx908", 120, 1502, 32, 1228.8, l2=8),
     _amd("MI250X", "gfx90a", 110, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS),  # one of its two dies
-    _amd("MI210", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS, matrix_mhz=1635),  # [R]
+    _amd("MI210", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS, matrix_mhz={"float32": 1635}),  # [R]
     _amd("MI250", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS),  # one die
-    _amd("MI300X", "gfx942", 304, 2100, 192, 5300, l1=32, l2=4, mall=256, dies=8, reached=_MI300_GBPS, ns=_MI300_NS, matrix_mhz=1400),  # [R]
-    _amd("MI300A", "gfx942", 228, 2100, 128, 5300, l1=32, l2=4, mall=256, dies=6, ns=(57.0, 101.0, None, 392.0)),  # [G]: 813 to 830 clocks
-    # Its memory reads 4287 GB/s in ROCm's validation tests; the clock follows from 1000 W in place of 750: products 17 % faster than MI300X's.
-    _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 17_000.0, 7_310.0, 4_287.0), ns=_MI300_NS),
+    _amd("MI300X", "gfx942", 304, 2100, 192, 5300, l1=32, l2=4, mall=256, dies=8, reached=_MI300_GBPS, ns=_MI300_NS, matrix_mhz=_MI300X_MHZ),
+    _amd("MI300A", "gfx942", 228, 2100, 128, 5300, l1=32, l2=4, mall=256, dies=6, reached=(None, None, None, 4_000.0), ns=(57.0, 101.0, None, 392.0)),  # [O]; [G]: 813 to 830 clocks
+    # Its memory reads 4287 GB/s in ROCm's validation tests.
+    _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 17_000.0, 7_310.0, 4_287.0), ns=_MI300_NS, matrix_mhz=_MI325X_MHZ),
     _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, 17_000.0, 8_530.0, 6_000.0)),  # [O]
     _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, 17_000.0, 8_530.0, 6_000.0)),  # [O]
     _amd("RX 6900 XT", "gfx1030", 80, 2250, 16, 512, l2=4, mall=128, ns=(28.5, 85.9, 162.5, None)),  # [G]: 73, 220, 416 clocks at 2560 MHz
@@ -151,7 +165,7 @@ def _nvidia(
         Level("memory", int(memory * GB), units, reached or gbps, None, 64),
     )
     return Machine(
-        name, arch.name, units, mhz, levels, gbps, int(memory * GB), arch.vector_macs, matrix, None, NVIDIA_LAUNCH_US, 1,
+        name, arch.name, units, mhz, levels, gbps, int(memory * GB), arch.vector_macs, matrix, {}, NVIDIA_LAUNCH_US, 1,
         arch.lds_bytes_a_clock,
     )  # fmt: skip
 

@@ -1,0 +1,157 @@
+"""What each instruction costs where it is issued: its port, how long it holds it, when its results may be read.
+
+In clocks of the compute unit. Sources:
+- CDNA: a SIMD starts an instruction of each kind every 4 clocks, each from another wave (rocprofiler-compute, "pipeline descriptions"); a vector
+  instruction of 64 lanes holds its 16 lanes for 4, a transcendental for 16, 32-bit integer products for 16 (LLVM's SISchedule.td).
+- RDNA: one instruction a clock and wave; 32 lanes take 1; results of vector instructions after 5 clocks, of transcendentals after 10 (SISchedule.td).
+- Matrix instructions: multiply-adds over the chip's rate (`tec.target.chips`, from AMD's matrix instruction calculator), and not less than 8, 16 and
+  32 clocks for 4, 16 and 32 rows, which is what the shapes with less k cost. They leave the issue port after one slot on CDNA; on RDNA
+  they are done by the vector lanes, and hold them. Their results may be read passes + 3 slots later (LLVM's GCNHazardRecognizer, gfx940),
+  by the next matrix instruction's accumulator at once.
+- s_nop n: n + 1 slots.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .asmparse import Inst, KernelText, Operand
+from .chips import Chip
+from .matrix import parse_mfma
+from .skeleton import registers
+from .table import ROWS
+from .waits import _counter, _waits
+
+VALU, TRANS, MATRIX, SCALAR, LDS, LOAD, STORE, SMEM, WAIT, BARRIER, NOP, FREE = range(12)
+KIND_NAMES = ("VALU", "VALU", "matrix", "scalar", "LDS", "VMEM", "VMEM", "SMEM", "wait", "barrier", "nop", "free")
+_WMMA = re.compile(r"v_s?wmmac?_\w+?_16x16x(\d+)_(\w+?)(?:_\w+)?$")
+_QUARTER = re.compile(r"v_(mul_lo_[ui]32|mul_hi_[ui]32|mad_[ui]64|mul_[ui]64)")
+_KINDS = {
+    "valu": VALU,
+    "packed": VALU,
+    "lane": VALU,
+    "trans": TRANS,
+    "matrix": MATRIX,
+    "salu": SCALAR,
+    "branch": SCALAR,
+    "smem": SMEM,
+    "lds": LDS,
+}
+_HINTS = ("s_delay_alu", "s_clause", "s_setprio", "s_set_inst", "s_inst_prefetch", "s_code_end", "s_wait_alu", "s_waitcnt_depctr", "s_barrier_signal",
+          "s_barrier_leave", "s_version")  # fmt: skip
+
+
+@dataclass(slots=True)
+class Issue:
+    """One instruction. `busy`: clocks that its unit is held (the matrix pipe, the vector lanes); `after`: clocks from its start until its results
+    may be read by any instruction (0: as soon as the next one starts)."""
+
+    kind: int
+    busy: int = 0
+    after: int = 0
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    chained: tuple[
+        int, ...
+    ] = ()  # of a matrix instruction: accumulators that the one before may have left at the end of its passes
+    counter: str = ""  # that a memory operation adds to
+    waits: tuple[tuple[str, int], ...] = ()
+    macs: int = 0  # multiply-adds of a matrix instruction, and their type
+    dtype: str = ""
+    text: str = ""
+
+
+def matrix_work(op: str) -> tuple[int, str, int]:
+    """(multiply-adds, type, least clocks) of a matrix instruction."""
+    mfma = parse_mfma(op)
+    if mfma is not None:
+        return mfma.m * mfma.n * mfma.k * mfma.blocks, mfma.source, {4: 8, 16: 16, 32: 32}[mfma.m]
+    found = _WMMA.match(op)
+    return (256 * int(found[1]), found[2], 4) if found else (4096, "f16", 4)
+
+
+def matrix_clocks(chip: Chip, op: str) -> int:
+    """How long a matrix instruction holds its pipe."""
+    macs, kind, least = matrix_work(op)
+    rate = chip.matrix.get(matrix_type(kind)) or chip.matrix.get("f32") or chip.matrix.get("f16") or 256
+    if kind == "iu4":
+        rate *= 2
+    return max(least, macs * chip.limits.simds // rate)
+
+
+def matrix_type(kind: str) -> str:
+    """The type in a matrix instruction's name, as the rates are listed: f16, i8, f8, ..."""
+    first = kind.split("_")[0]
+    return {"iu8": "i8", "iu4": "i8", "fp8": "f8", "bf8": "f8"}.get(first, first)
+
+
+def _all(ops: list[Operand]) -> tuple[int, ...]:
+    return tuple(r for o in ops for r in registers(o) if r >= 256)
+
+
+def decode(text: KernelText, chip: Chip, lanes: int) -> list[Issue]:
+    """The instructions of a kernel, as the compute unit sees them."""
+    gfx = int(chip.name.removeprefix("gfx")[:-2])
+    rdna = gfx >= 10
+    out = []
+    for inst in text.insts:
+        issue = _decode(inst, chip, lanes, gfx, rdna)
+        issue.text = inst.text
+        out.append(issue)
+    if not rdna:
+        # Only results of matrix instructions come late on CDNA: nothing else is looked up.
+        late = {r for i in out if i.kind == MATRIX for r in i.writes}
+        for i in out:
+            if i.kind != MATRIX:
+                i.reads = tuple(r for r in i.reads if r in late)
+                i.writes = ()
+    return out
+
+
+def _decode(inst: Inst, chip: Chip, lanes: int, gfx: int, rdna: bool) -> Issue:
+    op, slot = inst.op, 1 if rdna else 4
+    waits = tuple(_waits(inst, gfx).items())
+    if op.startswith(("s_barrier", "s_barrier_wait")) and not op.endswith(("signal", "leave")):
+        return Issue(BARRIER)
+    if op.startswith(_HINTS):
+        return Issue(FREE)
+    if op.startswith("s_wait"):
+        return Issue(WAIT, waits=waits)
+    if op in ("s_nop", "s_sleep"):
+        n = int(inst.text.split()[1], 0) if len(inst.text.split()) > 1 else 0
+        return Issue(NOP, (n + 1) * (slot if op == "s_nop" else 64))
+    row = ROWS.get(op)
+    kind = _KINDS.get(row.kind, FREE) if row is not None else SCALAR if op.startswith("s_") else FREE
+    if op.startswith(("global_", "flat_", "buffer_", "scratch_")):
+        if "_wb" in op or "_inv" in op or "_gl" in op:
+            return Issue(FREE)
+        kind = STORE if "_store" in op or "_atomic" in op else LOAD
+    parts = [inst] if inst.dual is None else [inst, inst.dual]
+    stores = kind == STORE or (
+        kind == LDS and not ("read" in op or "load" in op or "rtn" in op or "permute" in op or "swizzle" in op)
+    )
+    reads = _all([o for p in parts for o in (p.operands if stores else p.operands[1:])])
+    writes = () if stores else _all([p.operands[0] for p in parts if p.operands])
+    if kind in (LDS, LOAD, STORE, SMEM):
+        return Issue(kind, reads=reads, writes=(), counter=_counter(inst, gfx) or "", waits=waits)
+    if kind == MATRIX:
+        busy = matrix_clocks(chip, op)
+        chained = writes
+        sources = _all(inst.operands[1:3])
+        after = busy + (1 if rdna else 3 * slot)
+        macs, dtype, _ = matrix_work(op)
+        return Issue(MATRIX, busy, after, sources, writes, chained, macs=macs, dtype=matrix_type(dtype))
+    if kind in (VALU, TRANS):
+        passes = max(1, lanes // chip.limits.simd_lanes)
+        if kind == TRANS or _QUARTER.match(op):
+            passes *= 4
+        if "_f64" in op:
+            rate = chip.machine.vector_macs.get("float64", 0)
+            passes = (
+                max(passes, lanes * chip.limits.simds // max(1, rate))
+                if rate < chip.limits.simds * chip.limits.simd_lanes
+                else passes
+            )
+        return Issue(kind, passes, (10 if kind == TRANS else 5) if rdna else 0, reads, writes)
+    return Issue(kind, slot)

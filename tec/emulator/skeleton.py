@@ -1,0 +1,194 @@
+"""What of a kernel decides where it goes and what memory it touches: the rest need not be done to trace it.
+
+A forward analysis over all paths: which registers hold values that came out of memory, or were computed from such ones. An instruction whose
+result is one of those is left out of a trace (matrix products, the arithmetic on data, the loads themselves), as long as no address, branch,
+lane mask or scalar register that one of these needs depends on it; else `data_only` gives None, and a trace runs the kernel whole. Loads of
+kernel arguments (scalar loads by the register pair that the launch sets) are no data.
+
+A lane that EXEC leaves out keeps its old value through a write; the analysis takes the write for all lanes'.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .asmparse import Inst, KernelText, Operand
+from .wave import EXEC, VCC
+
+_SCC, _V, _A = 255, 256, 2048  # numbers of registers here: SGPRs first, then SCC, VGPRs, AGPRs
+_PERMUTES = ("ds_bpermute", "ds_permute", "ds_swizzle")
+_SECOND = re.compile(r"v_(add|sub|subrev)b?(_co)|v_(addc|subb|subbrev)_|v_div_scale|v_mad_[ui]64|v_swap")
+_COMPARES = re.compile(r"s_(cmp|bitcmp)")
+_READS_SCC = re.compile(r"s_(addc|subb|cselect|cmov|cbranch_scc)")
+_NO_RESULT = re.compile(
+    r"s_(nop|wait|barrier|sched|set(prio|reg|_)|sleep|clause|delay|endpgm|branch|cbranch|inst|code|dcache|icache|sendmsg|trap)"
+)
+
+
+def registers(op: Operand) -> range:
+    """The numbers of an operand's registers; none of a constant's."""
+    if op.kind not in ("s", "v", "a"):
+        return range(0)
+    base = {"s": 0, "v": _V, "a": _A}[op.kind] + op.index
+    return range(base, base + max(1, op.count))
+
+
+def _is_memory(op: str) -> bool:
+    return op.startswith(
+        ("global_", "flat_", "buffer_", "scratch_", "ds_", "s_load", "s_buffer_load")
+    ) and not op.startswith(_PERMUTES)
+
+
+def _operands(inst: Inst) -> tuple[list[Operand], list[Operand]]:
+    """(results, sources) of an instruction that is no access of memory."""
+    if _COMPARES.match(inst.op) or _NO_RESULT.match(inst.op):
+        return [], inst.operands
+    n = (
+        2
+        if _SECOND.match(inst.op) and len(inst.operands) > 2 and (inst.operands[1].kind == "s" or "swap" in inst.op)
+        else 1
+    )
+    return inst.operands[:n], inst.operands[n - 1 if _accumulates(inst) else n :]
+
+
+def _accumulates(inst: Inst) -> bool:
+    """Whether the first operand is read as well."""
+    return inst.op.startswith(
+        (
+            "v_fmac",
+            "v_mac",
+            "v_dot2c",
+            "v_dot4c",
+            "v_pk_fmac",
+            "v_writelane",
+            "v_movrel",
+            "s_bitset",
+            "s_cmov",
+            "v_swap",
+        )
+    )
+
+
+def _stores(op: str) -> bool:
+    return "_store" in op or "ds_write" in op
+
+
+class _State(set[int]):
+    """The registers that hold data; `kernarg`: those that hold the address of the kernel's arguments."""
+
+    def __init__(self, held: set[int] | None = None, kernarg: frozenset[int] = frozenset()):
+        super().__init__(held or ())
+        self.kernarg = kernarg
+
+
+def data_only(kernel: KernelText, kernarg: int) -> frozenset[int] | None:
+    """The places of the instructions that a trace may leave out, or None. `kernarg`: the first SGPR of the arguments' address."""
+    insts, n = kernel.insts, len(kernel.insts)
+    starts = {0, *kernel.labels.values()}
+    starts |= {i + 1 for i, inst in enumerate(insts) if inst.op.startswith(("s_branch", "s_cbranch", "s_endpgm"))}
+    blocks = sorted(s for s in starts if s < n)
+    ends = dict(zip(blocks, [*blocks[1:], n]))
+    entry = {0: _State(None, frozenset((kernarg, kernarg + 1)) if kernarg >= 0 else frozenset())}
+    work, skip, kept = [0], set[int](), set[int]()
+    while work:
+        at = work.pop()
+        state = _State(set(entry[at]), entry[at].kernarg)
+        goals = []
+        for i in range(at, ends[at]):
+            inst = insts[i]
+            for half in (inst, inst.dual) if inst.dual is not None else (inst,):
+                found = _step(state, half)
+                if found is None:
+                    return None
+                (skip if found else kept).add(i)
+            if inst.op.startswith(("s_branch", "s_cbranch")):
+                goals.append(kernel.labels.get(inst.operands[0].text, n))
+        if insts[ends[at] - 1].op not in ("s_branch", "s_endpgm"):
+            goals.append(ends[at])
+        for goal in goals:
+            if goal >= n:
+                continue
+            old = entry.get(goal)
+            if old is None:
+                entry[goal] = state if len(goals) == 1 else _State(set(state), state.kernarg)
+                work.append(goal)
+            elif not state <= old or not old.kernarg <= state.kernarg:
+                entry[goal] = _State(old | state, old.kernarg & state.kernarg)
+                work.append(goal)
+    return frozenset(skip - kept)
+
+
+def _step(state: _State, inst: Inst) -> bool | None:
+    """One instruction: whether it may be left out; None where data decides what a trace is to see."""
+    op = inst.op
+    if _is_memory(op):
+        return _memory(state, inst)
+    results, sources = _operands(inst)
+    read = {r for o in sources for r in registers(o)}
+    if _READS_SCC.match(op):
+        read.add(_SCC)
+    if op.startswith("s_cbranch_vcc") or "div_fmas" in op or (op.startswith("v_cndmask") and len(inst.operands) == 3):
+        read |= {VCC, VCC + 1}
+    if op.startswith("s_cbranch_exec"):
+        read |= {EXEC, EXEC + 1}
+    data = bool(read & state)
+    if op.startswith("v_cmpx") or "saveexec" in op or "wrexec" in op:
+        if data:
+            return None
+    if op.startswith(("s_cbranch", "s_setpc", "s_swappc", "v_movrel", "s_set_gpr_idx")) and data:
+        return None
+    written = {r for o in results for r in registers(o)}
+    if data and written & {EXEC, EXEC + 1, 124}:  # 124: M0
+        return None
+    if op == "s_mov_b64" and sources and set(registers(sources[0])) <= state.kernarg and registers(sources[0]):
+        state.kernarg |= frozenset(written)
+    else:
+        state.kernarg -= frozenset(written)
+    if (
+        op.startswith("s_")
+        and not _NO_RESULT.match(op)
+        and not op.startswith(("s_mov", "s_cselect", "s_cmov", "s_mul_i32"))
+    ):
+        written.add(_SCC)
+    if data:
+        state |= written
+    else:
+        state -= written
+    return data and op.startswith(("v_", "ds_"))
+
+
+def _memory(state: _State, inst: Inst) -> bool | None:
+    """An access: its address must be no data. What a load brings is, but for kernel arguments."""
+    op, ops = inst.op, inst.operands
+    if op.startswith(("s_load", "s_buffer_load")):
+        base = set(registers(ops[1])) if len(ops) > 1 else set()
+        if any(set(registers(o)) & state for o in ops[1:]):
+            return None
+        written = set(registers(ops[0]))
+        arguments = base <= state.kernarg and bool(base)
+        state.kernarg -= frozenset(written)
+        if arguments:
+            state -= written
+        else:
+            state |= written
+        return False
+    to_lds = "_load_lds" in op or "lds" in inst.mods
+    if op.startswith("ds_"):
+        store = not ("read" in op or "load" in op or "rtn" in op)
+        addresses = ops[:1] if store else ops[1:2]
+    elif op.startswith("buffer_"):
+        store = _stores(op) or "atomic" in op
+        addresses = ops[1:]
+    else:
+        store = _stores(op)
+        returns = "atomic" in op and any(m in inst.mods for m in ("glc", "sc0", "th"))
+        if "atomic" in op:
+            addresses = [ops[1], *ops[3:]] if returns else [ops[0], *ops[2:]]
+            store = not returns
+        else:
+            addresses = [ops[0], *ops[2:]] if store else ops[0:] if to_lds else ops[1:]
+    if any(set(registers(o)) & state for o in addresses):
+        return None
+    if not store and ops and not to_lds:
+        state |= set(registers(ops[0]))
+    return True

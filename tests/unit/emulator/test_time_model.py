@@ -1,0 +1,205 @@
+"""The time model's parts against cases that can be worked out by hand."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+import tec
+from tec.emulator.model import Estimate, model_launch
+from tec.emulator.trace import Tracer
+from tests.unit.emulator.harness import function
+
+
+def _model(ir: str, chip: str, grid: int, block: int, args: bytes = b"", **how) -> Estimate:
+    driver, f = function(ir, chip)
+    return model_launch(driver, f, (grid, 1, 1), (block, 1, 1), 0, args, **how)
+
+
+def _clocks(e: Estimate) -> float:
+    return e.kernel_us * e.clock_mhz
+
+
+def _loop(turns: int, state: str, zero: str, body: str, last: str, declares: str = "", head: str = "") -> str:
+    """A kernel that carries `state` through `turns` of `body` (from %x to %y), and keeps it alive with `last`."""
+    return f"""
+{declares}
+define amdgpu_kernel void @k() "amdgpu-flat-work-group-size"="1,1024" "amdgpu-agpr-alloc"="0" {{
+  {head}
+  br label %l
+l:
+  %i = phi i32 [ 0, %0 ], [ %j, %l ]
+  %x = phi {state} [ {zero}, %0 ], [ %y, %l ]
+  {body}
+  %j = add i32 %i, 1
+  %more = icmp ult i32 %j, {turns}
+  br i1 %more, label %l, label %e
+e:
+  {last}
+  ret void
+}}
+"""
+
+
+_MFMA = "declare <16 x float> @llvm.amdgcn.mfma.f32.32x32x8f16(<4 x half>, <4 x half>, <16 x float>, i32, i32, i32)"
+
+
+@pytest.mark.parametrize(("chip", "clocks", "units"), [("gfx942", 32, 304), ("gfx90a", 64, 110)])
+@pytest.mark.parametrize("waves", [4, 8])
+def test_a_loop_of_matrix_instructions(chip, clocks, units, waves):
+    """Each SIMD's pipe is never idle: instructions times waves of a SIMD times 8 or 16 passes of 4 clocks; one wave alone keeps a pipe busy."""
+    turns = 200
+    body, values = "", []
+    for k in range(4):
+        body += f"""%a{k} = extractvalue {{<16 x float>, <16 x float>, <16 x float>, <16 x float>}} %x, {k}
+  %b{k} = call <16 x float> @llvm.amdgcn.mfma.f32.32x32x8f16(<4 x half> splat (half 1.0), <4 x half> splat (half 2.0), <16 x float> %a{k}, i32 0, i32 0, i32 0)
+  """
+        values.append(f"<16 x float> %b{k}")
+    kind = "{<16 x float>, <16 x float>, <16 x float>, <16 x float>}"
+    at = f"{kind} poison"
+    for k, v in enumerate(values):
+        body += f"%y{k} = insertvalue {at}, {v}, {k}\n  " if k < 3 else f"%y = insertvalue {at}, {v}, {k}\n"
+        at = f"{kind} %y{k}"
+    last = "\n  ".join(
+        f'%f{k} = extractvalue {kind} %y, {k}\n  call void asm sideeffect "; keep $0", "v"(<16 x float> %f{k})'
+        for k in range(4)
+    )
+    e = _model(_loop(turns, kind, "zeroinitializer", body, last, _MFMA), chip, units, 64 * waves)
+    want = turns * 4 * clocks * waves / 4
+    assert _clocks(e) == pytest.approx(want, rel=0.015)
+    assert e.limit == "matrix" and e.macs["f16"] == units * waves * turns * 4 * 32 * 32 * 8
+
+
+@pytest.mark.parametrize(("chip", "each"), [("gfx942", 4), ("gfx1100", 5)])
+def test_a_chain_of_vector_instructions_waits_for_each_result(chip, each):
+    """One wave, each instruction reads the last one's result: the latency alone counts."""
+    body, at = "", "%x"
+    for k in range(32):
+        new = "%y" if k == 31 else f"%c{k}"
+        body += f"{new} = call float @llvm.fma.f32(float {at}, float %one, float %one)\n  "
+        at = new
+    last = 'call void asm sideeffect "; keep $0", "v"(float %y)'
+    head = '%one = call float asm sideeffect "v_mov_b32 $0, 1.0", "=v"()'
+    e = _model(
+        _loop(100, "float", "0.0", body, last, "declare float @llvm.fma.f32(float, float, float)", head), chip, 1, 32
+    )
+    assert _clocks(e) == pytest.approx(100 * 32 * each, rel=0.05)
+    assert e.limit == "latency" if chip == "gfx1100" else e.kernel_us > 0
+
+
+def test_bank_conflicts_cost_their_clocks():
+    """32 lanes that all read one bank take 32 clocks, of each half of the wave: 64 and 4 more a load, of which 16 wait together."""
+    ir = """
+@buf = internal addrspace(3) global [4096 x i32] poison
+define amdgpu_kernel void @k() "amdgpu-flat-work-group-size"="1,64" {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %o = mul i32 %t, STRIDE
+  %p = getelementptr i32, ptr addrspace(3) @buf, i32 %o
+  br label %l
+l:
+  %i = phi i32 [ 0, %0 ], [ %j, %l ]
+  %q = ptrtoint ptr addrspace(3) %p to i32
+  LOADS
+  call void asm sideeffect "s_waitcnt lgkmcnt(0)", ""()
+  %j = add i32 %i, 1
+  %more = icmp ult i32 %j, 100
+  br i1 %more, label %l, label %e
+e:
+  ret void
+}
+declare i32 @llvm.amdgcn.workitem.id.x()
+"""
+    loads = "\n".join('call i32 asm sideeffect "ds_read_b32 $0, $1", "=v,v"(i32 %q)' for _ in range(12))
+    clocks = {}
+    for stride in (1, 32):
+        text = ir.replace("STRIDE", str(stride)).replace("LOADS", loads)
+        clocks[stride] = _clocks(_model(text, "gfx942", 1, 64))
+    # 12 loads a turn, then the wait for the last: 8 clocks each without conflicts, 68 with; 64 of latency.
+    assert clocks[1] == pytest.approx(100 * (12 * 8 + 64), rel=0.1)
+    assert clocks[32] == pytest.approx(100 * (12 * 68 + 64), rel=0.1)
+
+
+def _kernels(f, dev, args):
+    found = []
+    driver, launch = dev.driver, dev.driver.launch
+    driver.launch = lambda function, grid, block, shared, kernargs, stream=None: found.append(
+        (function, grid, block, shared, kernargs)
+    )
+    try:
+        f(*args)
+    finally:
+        driver.launch = launch
+    return found
+
+
+@pytest.mark.parametrize(("chip", "reached"), [("gfx942", 4200), ("gfx90a", 1388.8), ("gfx1100", 732)])
+def test_a_stream_takes_what_memory_gives(chip, reached):
+    from tec.choices import schedule
+
+    n = 1 << 24
+    a = tec.placeholder((n,), "float32", name="A")
+    b = tec.compute((n,), lambda i: a[i] * 2.0, name="B")
+    target = tec.Target(f"rocm -mcpu={chip}")
+    chosen = schedule([b], target)
+    f = tec.build(chosen.schedule, [a, *chosen.outputs], target, name="scale")
+    dev = tec.rocm_emu(chip)
+    x, y = tec.nd.empty((n,), "float32", dev), tec.nd.empty((n,), "float32", dev)
+    ((kernel, *launch),) = _kernels(f, dev, [x, y])
+    e = model_launch(dev.driver, kernel, *launch)
+    assert 8 * n / e.kernel_us / 1e3 == pytest.approx(reached, rel=0.1)
+    assert e.traffic["memory"] == pytest.approx(8 * n, rel=0.02) and e.limit == "memory"
+
+
+def test_traces_leave_memory_as_it_is_and_data_out():
+    """What a work-group does is the same with and without its data; nothing is written."""
+    from tec.choices import schedule
+
+    n = 64
+    a, b = tec.placeholder((n, n), "float32", name="A"), tec.placeholder((n, n), "float32", name="B")
+    k = tec.reduce_axis((0, n), name="k")
+    c = tec.compute((n, n), lambda i, j: tec.sum(a[i, k] * b[k, j], axis=k), name="C")
+    target = tec.Target("rocm -mcpu=gfx942")
+    chosen = schedule([c], target)
+    f = tec.build(chosen.schedule, [a, b, *chosen.outputs], target, name="product")
+    dev = tec.rocm_emu("gfx942")
+    x = np.random.default_rng(0).standard_normal((n, n)).astype("float32")
+    args = [tec.nd.array(x, dev), tec.nd.array(x, dev), tec.nd.array(np.full((n, n), 7, "float32"), dev)]
+    for kernel, *launch in _kernels(f, dev, args):
+        tracer = Tracer(dev.driver, kernel, *launch)
+        assert tracer.compiled.options.skip and not kernel.needs_data
+        (group,) = tracer.run([0], 1 << 14, 1 << 14)
+        assert not group.cut and all(len(w.events) for w in group.waves)
+        (short,) = tracer.run([0], 1 << 14, 64)
+        assert short.cut
+        for w, s in zip(group.waves, short.waves):
+            assert np.array_equal(w.lines[: len(s.lines)], s.lines)
+    assert (args[2].numpy() == 7).all()
+
+
+def test_a_kernel_whose_addresses_are_data_runs_whole():
+    ir = """
+define amdgpu_kernel void @k(ptr addrspace(1) %index, ptr addrspace(1) %table, ptr addrspace(1) %out) {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %p = getelementptr i32, ptr addrspace(1) %index, i32 %t
+  %i = load i32, ptr addrspace(1) %p
+  %q = getelementptr i32, ptr addrspace(1) %table, i32 %i
+  %v = load i32, ptr addrspace(1) %q
+  %r = getelementptr i32, ptr addrspace(1) %out, i32 %t
+  store i32 %v, ptr addrspace(1) %r
+  ret void
+}
+declare i32 @llvm.amdgcn.workitem.id.x()
+"""
+    driver, f = function(ir, "gfx942")
+    places = {}
+    for name, step in (("near", 1), ("far", 32)):
+        index = driver.alloc(0, 256)
+        host = np.arange(64, dtype=np.int32) * step
+        driver.copy_to_device(0, index, host.ctypes.data, 256)
+        table, out = driver.alloc(0, 64 * 128), driver.alloc(0, 256)
+        tracer = Tracer(driver, f, (1, 1, 1), (64, 1, 1), 0, struct.pack("<3Q", index, table, out))
+        (group,) = tracer.run([0], 100, 1000)
+        places[name] = len(group.waves[0].lines)
+    assert f.needs_data and places["far"] - places["near"] == 64 - 2
