@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from ..ir import expr as E
 from ..ir import stmt as S
+from ..ir.arith.intervals import Interval, interval_of
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
 from ..ir.func import Func
 from .emitter_core import Pointer
 from .gpu import GpuEmitter
 
-Interval = tuple[int, int]
 _MAX_OFFSET_BYTES = 1 << 31
 _SMALL_BYTES = 2048  # what every chip takes as an immediate offset
 
@@ -40,12 +40,12 @@ class UniformAddresses(GpuEmitter):
             return
         if self.is_varying(source):
             self.varying.add(id(var))
-        known = self.interval(source)
+        known = interval_of(source, self.ranges)
         if known is not None:
             self.ranges[id(var)] = known
 
     def serial(self, s: S.For) -> None:
-        low, n = self.interval(s.min), self.interval(s.extent)
+        low, n = interval_of(s.min, self.ranges), interval_of(s.extent, self.ranges)
         if low is not None and n is not None:
             self.ranges[id(s.var)] = (low[0], max(low[0], low[1] + n[1] - 1))
         if self.is_varying(s.min) or self.is_varying(s.extent):
@@ -66,41 +66,6 @@ class UniformAddresses(GpuEmitter):
         if isinstance(e, E.Cast):
             return self.is_varying(e.value)
         return True
-
-    def interval(self, e: E.Expr) -> Interval | None:
-        """Bounds of an index where they are known."""
-        t = type(e)
-        if t is E.IntImm:
-            return e.value, e.value  # type: ignore[attr-defined]
-        if t is E.Var:
-            return self.ranges.get(id(e))
-        if isinstance(e, E.Cast):
-            return self.interval(e.value) if dtype_info(e.dtype).is_int and dtype_info(e.dtype).bits >= 32 else None
-        if t is E.Call and e.op in ("bitxor", "bitor"):  # type: ignore[attr-defined]
-            both = [self.interval(x) for x in e.args]  # type: ignore[attr-defined]
-            tops = [b[1] for b in both if b is not None and b[0] >= 0]
-            return (0, (1 << max(tops).bit_length()) - 1) if len(tops) == 2 else None
-        if not isinstance(e, E.BinaryExpr):
-            return None
-        if t is E.FloorMod and isinstance(e.b, E.IntImm) and e.b.value > 0:
-            return 0, e.b.value - 1
-        a, b = self.interval(e.a), self.interval(e.b)
-        if a is None or b is None:
-            return None
-        if t is E.Add:
-            return a[0] + b[0], a[1] + b[1]
-        if t is E.Sub:
-            return a[0] - b[1], a[1] - b[0]
-        if t is E.Mul:
-            corners = [x * y for x in a for y in b]
-            return min(corners), max(corners)
-        if t is E.FloorDiv and b[0] == b[1] and b[0] > 0:
-            return a[0] // b[0], a[1] // b[0]
-        if t is E.Min:
-            return min(a[0], b[0]), min(a[1], b[1])
-        if t is E.Max:
-            return max(a[0], b[0]), max(a[1], b[1])
-        return None
 
     def _terms(self, e: E.Expr, scale: int, out: list[tuple[E.Expr, int]]) -> None:
         """`e * scale` as a sum of (expression, factor)."""
@@ -137,7 +102,7 @@ class UniformAddresses(GpuEmitter):
             return None
         low = reach = 0
         for e, k in own:
-            known = self.interval(e)
+            known = interval_of(e, self.ranges)
             if known is None:
                 return None
             low += min(known[0] * k, known[1] * k)

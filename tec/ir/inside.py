@@ -15,10 +15,11 @@ from typing import Any
 from . import build as B
 from . import expr as E
 from .arith import Analyzer
+from .arith.intervals import Interval, interval_of
 from .dtype import dtype_info
 from .visit import free_vars, substitute, walk_exprs
 
-Ints = Mapping[int, tuple[int, int]]  # least and greatest value of a variable, by its id
+Ints = Mapping[int, Interval]  # least and greatest value of a variable, by its id
 Domain = Sequence[tuple[E.Var, E.Range]]  # loops, outermost first
 
 
@@ -58,45 +59,12 @@ def numbers(domain: Domain) -> dict[int, tuple[int, int]]:
     return out
 
 
-def span(e: E.Expr, known: Ints) -> tuple[int, int] | None:
-    """Numbers between which `e` lies; None where these simple rules know none."""
-    t = type(e)
-    if t is E.IntImm:
-        return e.value, e.value  # type: ignore[attr-defined]
-    if t is E.Var:
-        return known.get(id(e))
-    if t is E.Cast and dtype_info(e.dtype).is_int:
-        return span(e.value, known) if e.dtype in ("int32", "int64") else None  # type: ignore[attr-defined]
-    if not isinstance(e, E.BinaryExpr):
-        return None
-    a, b = span(e.a, known), span(e.b, known)
-    if t is E.FloorMod and b is not None and b[0] == b[1] > 0:
-        return (a[0], a[1]) if a is not None and 0 <= a[0] and a[1] < b[0] else (0, b[0] - 1)
-    if t is E.Min or t is E.Max:
-        if a is None or b is None:
-            return None
-        pick = min if t is E.Min else max
-        return pick(a[0], b[0]), pick(a[1], b[1])
-    if a is None or b is None:
-        return None
-    if t is E.Add:
-        return a[0] + b[0], a[1] + b[1]
-    if t is E.Sub:
-        return a[0] - b[1], a[1] - b[0]
-    if t is E.Mul:
-        ends = [x * y for x in a for y in b]
-        return min(ends), max(ends)
-    if t is E.FloorDiv and b[0] == b[1] > 0:
-        return a[0] // b[0], a[1] // b[0]
-    return None
-
-
 def surely_inside(shape: Sequence[E.Expr], indices: Sequence[E.Expr], known: Ints, whole: Mapping[int, E.Expr]) -> bool:
     """Whether simple rules are enough, conditions aside. `whole`: the ends of loops that run from 0, by variable."""
     for i, n in zip(indices, shape):
         if type(i) is E.Var and whole.get(id(i)) is n:
             continue
-        s = span(i, known)
+        s = interval_of(i, known)
         if s is None or s[0] < 0 or type(n) is not E.IntImm or s[1] >= n.value:
             return False
     return True
@@ -118,7 +86,7 @@ def is_inside(access: Access, ana: Analyzer) -> bool:
 def find_outside(access: Access, domain: Domain, known: Ints) -> Outside | None:
     """An iteration at which an access is outside, where one is found; `known`: `numbers(domain)`."""
     for d, (i, n) in enumerate(zip(access.indices, access.shape)):
-        s = span(i, known)
+        s = interval_of(i, known)
         if s is None or s[0] < 0:
             found = _witness(access, d, False, domain)
             if found is not None:
