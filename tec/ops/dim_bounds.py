@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..polynomials import Polynomial, add_to, times
+
 LARGEST = (1 << 31) - 1
 INF = 1 << 200
 
 Atom = Any  # a name, or (operator, a, b) with operator in floordiv, floormod, min, max
-Monomial = tuple[Atom, ...]  # sorted, with repetition
 
 
 class Empty(str):
@@ -57,21 +58,15 @@ def _intervals(x: Any) -> tuple[int, int]:
 
 
 def _one_sided(x: Any) -> tuple[int, int]:
-    shifted: dict[Monomial, int] = {}
+    shifted: Polynomial = {}
     for m, c in x.terms:
-        parts: dict[Monomial, int] = {(): c}
+        parts: Polynomial = {(): c}
         for atom in m:
             least = _atom_bounds(atom)[0]
             if least <= -INF:
                 return -INF, INF
-            new: dict[Monomial, int] = {}
-            for p, k in parts.items():
-                new[p] = new.get(p, 0) + k * least
-                with_atom = tuple(sorted((*p, atom), key=order))
-                new[with_atom] = new.get(with_atom, 0) + k
-            parts = new
-        for p, k in parts.items():
-            shifted[p] = shifted.get(p, 0) + k
+            parts = times(parts, {(): least, (atom,): 1}, order)
+        add_to(shifted, parts)
     constant = shifted.pop((), 0)
     values = shifted.values()
     return (constant if all(v >= 0 for v in values) else -INF), (constant if all(v <= 0 for v in values) else INF)

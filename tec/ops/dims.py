@@ -20,7 +20,8 @@ from typing import Any, NoReturn
 
 from ..errors import ImportModelError
 from ..ir import Expr, build
-from .dim_bounds import Atom, Empty, Monomial, bounds, order, span
+from ..polynomials import Monomial, Polynomial, add_to, times
+from .dim_bounds import Atom, Empty, bounds, order, span
 from .size_vars import variable
 
 Size = Any  # int or Dim
@@ -101,20 +102,12 @@ class Dim:
     def _combine(self, other: Any, sign: int) -> Any:
         if not _is_size(other):
             return NotImplemented
-        out = dict(self.terms)
-        for m, c in _terms(other):
-            out[m] = out.get(m, 0) + sign * c
-        return _make(out)
+        return _make(add_to(dict(self.terms), _terms(other), sign))
 
     def __mul__(self, other: Any) -> Any:
         if not _is_size(other):
             return NotImplemented
-        out: dict[Monomial, int] = {}
-        for m, c in self.terms:
-            for n, d in _terms(other):
-                both = tuple(sorted(m + n, key=order))
-                out[both] = out.get(both, 0) + c * d
-        return _make(out)
+        return _make(times(self.terms, _terms(other), order))
 
     __rmul__ = __mul__
 
@@ -302,7 +295,7 @@ def _quotient(a: Size, b: Size) -> Size | None:
     if len(divisor) != 1:
         return None
     (m, c) = divisor[0]
-    out: dict[Monomial, int] = {}
+    out: Polynomial = {}
     for n, d in _terms(a):
         rest = list(n)
         for x in m:

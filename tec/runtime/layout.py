@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..polynomials import Polynomial, add_to, minus, times
 from . import memory_plan
 from .arguments import Param
 from .dtypes import itemsize
 from .package import damaged
 from .plan import Call, Params, Plan, Repeat, Size
-from .size_table import Polynomial, SizeTable, minus, substitute, times
+from .size_table import SizeTable, substitute
 from .storage import ALIGN
 
 _TYPICAL = 64  # a size for which values are put together in slots: neither 1 nor large
@@ -99,18 +100,15 @@ class Layout:
                     axis = plan.growing[of].axis
                     assert axis is not None
                     begin = times(begin, self._product(v.shape[axis + 1 :], itemsize(v.dtype)))
-                for m, c in begin.items():
-                    at[m] = at.get(m, 0) + c
+                add_to(at, begin)
                 root = of
             self.holder[name] = self.holder[root]
             if plan.values[root].place == "arena":
                 base.append(0)
                 if plan.is_open:
-                    for m, c in self._within(root, part_of).items():
-                        at[m] = at.get(m, 0) + c
+                    add_to(at, self._within(root, part_of))
                 else:
-                    for m, c in table.polynomial(plan.values[root].offset).items():
-                        at[m] = at.get(m, 0) + c
+                    add_to(at, table.polynomial(plan.values[root].offset))
             else:
                 if root not in number:
                     number[root] = len(self.bases)
@@ -129,8 +127,7 @@ class Layout:
                 if p == name:
                     break
                 v = self.plan.values[p]
-                for m, c in self._product(v.shape, itemsize(v.dtype)).items():
-                    at[m] = at.get(m, 0) + c
+                add_to(at, self._product(v.shape, itemsize(v.dtype)))
             name = whole
         return at
 

@@ -2,7 +2,7 @@
 
 In: expressions of `exprs` over the names of sizes. `row(e)` gives an expression's row, and equal polynomials share one;
 `evaluate(env)` gives all rows as 64-bit integers. An expression is brought to a sum of products of atoms: names, and what is
-neither sum nor product (quotients, minima ...), which is worked out one by one. The matrix times the values of the products is
+neither sum nor product (quotients, minima ...), which is worked out one by one; atoms stand by number in `tec.polynomials`. The matrix times the values of the products is
 done in float64, whose integers are exact up to 2^53; what may pass that raises OverflowError.
 """
 
@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ..polynomials import Monomial, Polynomial, add_to, times
 from . import exprs
 
 EXACT = 1 << 53  # integers that float64 holds, all of them
-
-Monomial = tuple[int, ...]  # atoms by number, sorted, with repetition
-Polynomial = dict[Monomial, int]
 
 
 class SizeTable:
@@ -66,10 +64,7 @@ class SizeTable:
             return {(): int(e)}
         op = e[0] if not isinstance(e, str) else ""
         if op in ("add", "sub"):
-            out = dict(self._expand(e[1]))
-            for m, c in self._expand(e[2]).items():
-                out[m] = out.get(m, 0) + (c if op == "add" else -c)
-            return out
+            return add_to(dict(self._expand(e[1])), self._expand(e[2]), 1 if op == "add" else -1)
         if op == "mul":
             return times(self._expand(e[1]), self._expand(e[2]))
         key = e if isinstance(e, str) else repr(e)
@@ -104,24 +99,6 @@ class SizeTable:
         if len(values) and (positive @ np.abs(column)).max() >= EXACT:
             raise OverflowError("a size is past 2^53")
         return (matrix @ column).astype(np.int64)
-
-
-def times(a: Polynomial, b: Polynomial) -> Polynomial:
-    """The product of two polynomials."""
-    out: Polynomial = {}
-    for m, c in a.items():
-        for n, d in b.items():
-            both = tuple(sorted(m + n))
-            out[both] = out.get(both, 0) + c * d
-    return out
-
-
-def minus(a: Polynomial, b: Polynomial) -> Polynomial:
-    """The difference of two polynomials."""
-    out = dict(a)
-    for m, c in b.items():
-        out[m] = out.get(m, 0) - c
-    return out
 
 
 def substitute(e: Any, env: Mapping[str, Any]) -> Any:
