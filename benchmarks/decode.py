@@ -1,6 +1,6 @@
 """Decoding: a Llama-like decoder token by token with a growing cache, tec's executor against ONNX Runtime.
 
-    python -m benchmarks.decode [--layers 8] [--tokens 48] [--prompt 128] [--target llvm]
+    python -m benchmarks.decode [--model plain|gqa] [--bits 4] [--accuracy 0] [--layers 8] [--tokens 48] [--prompt 128] [--target llvm]
 
 Random weights, float32. Both run in blocks of tokens in turn, with the same tokens at the same lengths; ONNX Runtime is handed its caches from output to input as
 arrays of its own (IOBinding), which is its quick way. Prints medians of the time of a token, of a prompt, their ratios, and the largest difference of the
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import tec
-from tests.networks.decoder import decoder, feeds
+from tests.networks import decoder, genai
 
 
 class OnnxRuntime:
@@ -74,8 +74,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--target", default="llvm")
+    parser.add_argument(
+        "--model", choices=("plain", "gqa"), default="plain", help="as torch exports it, or as onnxruntime-genai does"
+    )
+    parser.add_argument("--bits", type=int, default=4, help="of the weights of gqa; 0 for float32")
+    parser.add_argument(
+        "--accuracy", type=int, default=0, help="accuracy_level of MatMulNBits: 4 lets ONNX Runtime round x to bytes"
+    )
     args = parser.parse_args()
-    model = decoder(layers=args.layers, hidden=512, heads=8, kv_heads=2, vocabulary=16000)
+    size = {"layers": args.layers, "hidden": 512, "heads": 8, "kv_heads": 2, "vocabulary": 16000}
+    if args.model == "plain":
+        model, feeds = decoder.decoder(**size), decoder.feeds
+    else:
+        model = genai.genai_decoder(**size, bits=args.bits, accuracy_level=args.accuracy)
+        feeds = genai.feeds
     ours, theirs = Tec(model, args.target), OnnxRuntime(model, args.threads)
     ids = np.random.default_rng(0).integers(0, 16000, (1, args.prompt + args.tokens))
     took: dict[str, dict[str, list[float]]] = {k: {"prompt": [], "token": []} for k in ("tec", "onnxruntime")}

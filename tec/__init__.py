@@ -92,6 +92,9 @@ _LAZY: dict[str, tuple[str, str]] = {
     "graph": (".graph", ""),
     "compile": (".graph", "compile"),
     "load": (".graph", "load"),
+    # text
+    "generate": (".generation", "generate"),
+    "Generator": (".generation", "Generator"),
     # search
     "tune": (".tuning", "tune"),
     "template": (".tuning", "template"),

@@ -98,6 +98,14 @@ def load(
     return from_onnx(model, shapes, dtype, freeze, state)[0]
 
 
+def interface(model: Any) -> tuple[dict[str, tuple[str, list[int | str | None]]], list[str]]:
+    """(dtype, dimensions) of each tensor that a model takes, by name, and the names of what it gives."""
+    proto = load_model(model)
+    return {n: entry for n, entry in input_info(proto).items() if entry is not None}, [
+        o.name for o in proto.graph.output
+    ]
+
+
 __all__ = [
     "CONVERTERS",
     "NeedsValue",
@@ -106,6 +114,7 @@ __all__ = [
     "describe",
     "from_onnx",
     "input_info",
+    "interface",
     "load",
     "load_model",
     "operators",

@@ -11,7 +11,7 @@ import numpy as np
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
-from tec.ops.dims import Size, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, minimum, names_of, require
+from tec.ops.dims import Dim, Size, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, minimum, names_of, require
 from tec.ops.registry import broadcast_shapes
 
 from . import reader
@@ -102,8 +102,12 @@ def reshape(c: Call) -> Value:
     if -1 in want:
         rest = math.prod(n for n in want if n != -1)
         if is_symbolic([rest, x.type.size]):
-            whole = as_size(x.type.size) // rest
-            if whole * rest != x.type.size:
+            have, known = list(x.shape), [n for n in want if n != -1]
+            for n in [n for n in known if isinstance(n, Dim) and n in have]:  # a sum of sizes divides itself
+                have.remove(n)
+                known.remove(n)
+            whole = as_size(math.prod(have)) // math.prod(known)
+            if whole * math.prod(known) != math.prod(have):
                 raise UndecidedSize(
                     f"whether {x.type} can take the shape {want} is not known while sizes are symbolic",
                     hint=f"bind {' or '.join(sorted(names_of([rest, x.type.size])))} to a number: shapes={{name: size}}",

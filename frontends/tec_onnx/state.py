@@ -26,6 +26,8 @@ def find_state(model: onnx.ModelProto) -> dict[str, str]:
         if entry is None or not name.startswith("past"):
             continue
         target = next((t for a, b in _NAMES if (t := name.replace(a, b, 1)) != name and t in outputs), None)
+        if target is None and ".encoder." in name:
+            continue  # keys and values of what the encoder said, which stay as they are
         if target is None or target in found.values() or not _fits(model, name, outputs[target]):
             return {}
         found[name] = target

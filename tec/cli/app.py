@@ -14,6 +14,7 @@ from .errors import guarded
 COMMANDS: dict[str, tuple[str, str]] = {
     "compile": ("compiling", "Compile an ONNX model to one package for a target."),
     "run": ("running", "Run a model or a compiled package."),
+    "generate": ("generating", "Write text with a model: decoders, and encoders with decoders."),
     "bench": ("bench", "Time a model: percentiles, and each kernel."),
     "tune": ("tune", "Search for quicker schedules of a model; keep them for every compilation after it."),
     "verify": ("verify", "Hold a model's results against a reference; name the first node that differs."),

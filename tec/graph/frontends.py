@@ -4,16 +4,17 @@ A package names its frontend under the entry point group "tec.frontends", as a m
 
     accepts(source) -> bool        whether it takes such a thing; quick, and without an error
     load(source, shapes, freeze=...) -> Graph
+    interface(source) -> Interface  if it likes: inputs and outputs, without making a graph
 
 `register` does the same within a process. `tec.compile` asks one after the other, by name, those of the process first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..errors import ImportModelError, install
 from .graph import Graph
@@ -29,6 +30,13 @@ class Frontend(Protocol):
     def load(
         self, source: Any, shapes: Mapping[str, Any] | None = None, *, freeze: Mapping[str, Any] | None = None
     ) -> Graph: ...
+
+
+class Interface(NamedTuple):
+    """A model's inputs, (dtype, dimensions) by name, a dimension being a number, a name or None; and its outputs' names."""
+
+    inputs: Mapping[str, tuple[str, Sequence[int | str | None]]]
+    outputs: Sequence[str]
 
 
 _registered: dict[str, Frontend] = {}
@@ -58,12 +66,26 @@ def graph_of(
     """The graph of a model, by the first frontend that takes it. ImportModelError where none does. A frontend is told of `state` where it
     is anything but the default."""
     more: dict[str, Any] = {} if state is True else {"state": state}
+    return _frontend_of(source).load(source, shapes, freeze=freeze, **more)
+
+
+def interface_of(source: Any) -> Interface:
+    """The inputs and outputs of a model, by the first frontend that takes it. ImportModelError where none does, or it cannot say."""
+    frontend = _frontend_of(source)
+    say = getattr(frontend, "interface", None)
+    if say is None:
+        raise ImportModelError(f"the frontend of {source!r} does not tell inputs and outputs")
+    inputs, outputs = say(source)
+    return Interface(inputs, outputs)
+
+
+def _frontend_of(source: Any) -> Frontend:
     names: list[str] = []
     absent: dict[str, str] = {}
     for name, frontend in _frontends(absent):
         names.append(name)
         if frontend.accepts(source):
-            return frontend.load(source, shapes, freeze=freeze, **more)
+            return frontend
     what = repr(str(source)) if isinstance(source, str) or hasattr(source, "__fspath__") else type(source).__name__
     if absent:
         missing = ", ".join(f"{name} needs the package {package}" for name, package in absent.items())
