@@ -88,7 +88,14 @@ LAZY_IMPORTS = {
     "tec/jit/reflection.py -> codegen": _START + ": what shows a kernel's stages",
     "tec/runtime/device.py -> foreign": "a method that users look for on a device, of a module that stands on arrays",
 }
-OPTIONAL = {"ml_dtypes", "llvmlite", "PIL", "re2", "onnx"}  # packages of the extras, and what the runtime does without
+OPTIONAL = {
+    "tokenizers",
+    "ml_dtypes",
+    "llvmlite",
+    "PIL",
+    "re2",
+    "onnx",
+}  # packages of the extras, and what the runtime does without
 
 
 def test_files_are_short():
