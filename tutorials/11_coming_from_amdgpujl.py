@@ -1,19 +1,19 @@
 # %% [markdown]
 # # Coming from AMDGPU.jl
 #
-# AMDGPU.jl compiles Julia functions as kernels; tec compiles tensor expressions with schedules. Around the kernels the pieces are the
+# AMDGPU.jl compiles Julia functions as kernels; tec compiles Python functions, and tensor expressions with schedules. Around the kernels the pieces are the
 # same, under these names:
 #
 # | AMDGPU.jl | tec |
 # | --- | --- |
-# | `@roc groupsize=64 gridsize=n kernel(a, b)` | the schedule binds axes to `blockIdx.x`, `threadIdx.x`; `f(a, b)` launches |
-# | `workitemIdx().x`, `workgroupIdx().x` | `tec.thread_axis("threadIdx.x")`, `"blockIdx.x"` |
-# | `@ROCStaticLocalArray(Float32, 256)` | `s.cache_read(A, "shared", [C])`, `s[T].set_scope("shared")` |
-# | `sync_workgroup()` | barriers are put in where they are needed |
+# | `@roc groupsize=64 gridsize=n kernel(a, b)` | `kernel[n, 64](a, b)` of a function under `@tec.kernel` ([guide](../kernels.md)); or a schedule binds axes to `blockIdx.x`, `threadIdx.x` |
+# | `workitemIdx().x`, `workgroupIdx().x` | `tec.thread_idx.x`, `tec.block_idx.x` (from 0); in schedules `tec.thread_axis("threadIdx.x")` |
+# | `@ROCStaticLocalArray(Float32, 256)` | `tec.shared(256, np.float32)`; in schedules `s.cache_read(A, "shared", [C])` |
+# | `sync_workgroup()` | `tec.barrier()`; in schedules barriers are put in where they are needed |
 # | `ROCArray(x)`, `Array(a)` | `tec.nd.array(x, dev)`, `a.numpy()` |
 # | `AMDGPU.synchronize()` | `dev.sync()` |
 # | `HIPStream`, `stream!` | `with dev.stream() as st:` |
-# | `@device_code_typed`, `@device_code_llvm`, `@device_code_gcn` | `f.get_source("ir")`, `"llvm"`, `"asm"` |
+# | `@device_code_typed`, `@device_code_llvm`, `@device_code_gcn` | `with tec.device_code("loop_ir", "llvm", "asm"):`; `f.get_source("ir")`, `"llvm"`, `"asm"` |
 # | caching allocator, `AMDGPU.reclaim()`, `AMDGPU.Mem.info()` | caching allocator, `dev.empty_cache()`, `dev.memory()` |
 # | `AMDGPU.@profile`, rocprof | `with tec.profile(dev) as p:`; `p.save_trace(...)` |
 # | `AMDGPU.versioninfo()` | `tec doctor` |

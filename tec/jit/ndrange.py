@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 from .kernel import Launcher, extents
+from .specialise import Compiled
 
 _USUAL = 256  # threads of a block where nothing speaks for another: 8 wavefronts of 32, 4 of 64
 _CANDIDATES = (128, 256, 512, 1024)
@@ -50,6 +51,18 @@ class Ranged(Launcher):
         counts = [-(-n // b) for n, b in zip(reversed(self.extents), compiled.launch.block)]
         x, y, z = (*counts, 1, 1)[:3]
         return x, y, z
+
+    def _run(self, compiled: Compiled, args: Sequence[Any]) -> None:
+        if compiled.meets:
+            for n, b in zip(reversed(self.extents), compiled.launch.block):
+                if n % b:
+                    raise KernelError(
+                        f"{self.kernel.__name__} is launched over {self.extents} in blocks of {compiled.launch.block}, and not all threads "
+                        "of the last block would come to its barriers or shuffles",
+                        hint=f"launch whole blocks, {self.kernel.__name__}.launch(..., block=...), or [grid, block] with a guard around "
+                        "what lies beyond",
+                    )
+        super()._run(compiled, args)
 
     def choose(self, types: Sequence[Argument], target: Target) -> Launch:
         key = (tuple(types), target.text)

@@ -36,6 +36,7 @@ class Compiled:
     taken: tuple[tuple[Source, str, Any], ...]
     launch: Launch
     target: Target
+    meets: bool = False  # whether threads of a block wait for each other
     constants: tuple[int, ...] = ()  # positions of arguments that are no parameters
     call: Any = field(init=False)
 
@@ -127,4 +128,4 @@ def specialise(
         building.add(t.func)
         module = building.finish()
     fixed = tuple(k for k, a in enumerate(arguments) if a.kind == "constant")
-    return Compiled(t.func, module, t.places, t.taken, launch, target, fixed)
+    return Compiled(t.func, module, t.places, t.taken, launch, target, t.meets, fixed)

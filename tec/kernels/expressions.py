@@ -184,7 +184,8 @@ class Expressions(State):
 
     def slice_(self, node: ast.Slice) -> Any:
         raise self.error(
-            "a slice", hint="a kernel takes single elements: write a loop, or tec.vload(array, index, lanes)"
+            "a slice is not in the language of kernels",
+            hint="a kernel takes single elements: write a loop, or tec.vload(array, index, lanes)",
         )
 
     def element(self, array: Any, index: Any, node: ast.AST) -> E.BufferLoad:

@@ -21,8 +21,9 @@ from ..ir import stmt as S
 from ..ir.blocks import close
 from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
+from ..ir.effects import Effects, effects, is_call
 from ..ir.func import Func
-from ..ir.visit import deep_recursion
+from ..ir.visit import deep_recursion, map_stmt
 from ..target import Target
 from .frames import Binding, Frame, Known, Restart
 from .output import Output, Place
@@ -69,6 +70,7 @@ class Translated:
     func: Func
     places: tuple[Place, ...]
     taken: tuple[tuple[Source, str, Any], ...]
+    meets: bool = False  # whether threads wait for each other
 
 
 @deep_recursion()
@@ -125,6 +127,9 @@ def _round(
         t.store(t.frame.returned, False, source.tree)
     t.statements(source.body)
     body = close(t.blocks[0])
+    does = effects(body)
+    if not alias:
+        body = _cheaper_barriers(body, does)
     for b in reversed(list(t.slots.values())):
         body = S.Alloc(b, body)
     if launch.ndrange:
@@ -137,7 +142,24 @@ def _round(
     attrs: dict[str, Any] = {"simt": True, "loc": source.loc}
     if alias:
         attrs["noalias"] = False
-    return Translated(Func(_identifier(source.name), tuple(params), body, attrs), tuple(t.output.places), ())
+    return Translated(
+        Func(_identifier(source.name), tuple(params), body, attrs), tuple(t.output.places), (), bool(does.collective)
+    )
+
+
+def _cheaper_barriers(body: S.Stmt, does: Effects) -> S.Stmt:
+    """Barriers that order shared memory alone, where no thread reads global memory that another writes: loads from there then stay
+    under way across them."""
+    scopes = {id(a.buffer): a.buffer.scope for a in does.accesses}
+    if any(scopes[k] == GLOBAL for k in does.reads & does.writes):
+        return body
+
+    def fs(s: S.Stmt) -> S.Stmt:
+        if isinstance(s, S.Evaluate) and is_call(s, "barrier") and (s.value.attrs or {}).get("scope") == "global":  # type: ignore[attr-defined]
+            return S.Evaluate(E.Call("barrier", (), "int32", {"scope": "shared"}), s.loc)
+        return map_stmt(s, fs, lambda e: e)
+
+    return fs(body)
 
 
 def _identifier(name: str) -> str:

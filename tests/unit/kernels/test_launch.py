@@ -147,6 +147,8 @@ def test_launch_weighs_occupancy() -> None:
     launch = heavy.launch(2048)
     launch(x)
     assert (x.numpy() == 1).all()
+    with pytest.raises(tec.KernelError, match="not all threads"):
+        heavy.launch(2000)(x)
     (chosen,) = launch._chosen.values()
     assert chosen.block[0] > 256  # two work-groups of 24,000 bytes fit a unit: the more wavefronts in each the better
 
