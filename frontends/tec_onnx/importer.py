@@ -9,7 +9,8 @@ one it raises `NeedsValue`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,34 @@ class Importer:
             )
         value.data = np.asarray(self.resolve(self.graph, value))
         return value.data
+
+    @contextmanager
+    def inside(self, body: Graph) -> Iterator[None]:
+        """Nodes go to the graph of a loop or a branch meanwhile. What only the graph around gives has a value as before."""
+        outer, resolve = self.graph, self.resolve
+
+        def known(_: Graph, value: Value) -> Any:
+            own = value in body.inputs or (value.node is not None and value.node in body.nodes)
+            if own or resolve is None:
+                raise NeedsValue(f"the body of a loop or a branch depends on the value of %{value.name}")
+            return resolve(outer, value)
+
+        self.graph, self.resolve = body, known if resolve is not None else None
+        try:
+            yield
+        finally:
+            self.graph, self.resolve = outer, resolve
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """What is taken in leaves nothing where it raises."""
+        guards, nodes, taken = len(self.graph.guards), len(self.graph.nodes), self.taken
+        try:
+            yield
+        except ImportModelError:
+            del self.graph.guards[guards:], self.graph.nodes[nodes:]
+            self.taken = taken
+            raise
 
     # ---- nodes
 

@@ -1,40 +1,164 @@
-"""ONNX control flow, sequences and optionals. All of it is worked out while the model is taken in: a branch is chosen, a
-loop unrolled, a sequence is a Python list. Conditions and trip counts that are not constant are asked for at run time.
+"""ONNX control flow, sequences and optionals.
+
+A loop whose states keep their types, and a branch whose two sides give the same types, become parts of the plan (`tec.graph.builders.control`):
+conditions and trip counts are read when it runs. Short loops are unrolled, and so is what else there is: states that grow, sequences, which are Python lists
+here, rows whose number a condition decides. Then conditions and counts must be constant, or a session gives their values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import onnx
 
 from tec import ImportModelError
-from tec.graph import Value
-from tec.graph.builders import axis_of
+from tec.graph import Graph, Value
+from tec.graph.builders import Builder, axis_of, control
+from tec.graph.fold_sizes import sizes_in
+from tec.ops.dims import as_size
 
 from . import reader
-from .importer import Call, Outputs, onnx_op
+from .importer import Call, NeedsValue, Outputs, onnx_op, sources
 from .ops_shape import concat_values
 
 # Nodes that loops of known length may become: 20,000 compile in some 15 s, and time is linear.
 MAX_UNROLLED = 40_000
+MOST_UNROLLED_STEPS = 8  # of a loop that could be one of the plan: its steps then fuse with what is around
 
 
 @onnx_op("If")
 def if_(c: Call) -> Outputs:
-    branch = c.attr("then_branch") if _truth(c, c[0]) else c.attr("else_branch")
-    return Outputs(c.importer.subgraph(branch, c, []))
+    then, orelse, condition = c.attr("then_branch"), c.attr("else_branch"), c[0]
+    if not condition.is_const and condition.type.size == 1:
+        try:
+            return Outputs(_branch(c, condition, then, orelse))
+        except ImportModelError as error:
+            why = error
+    else:
+        why = None
+    with _told(why):
+        return Outputs(c.importer.subgraph(then if _truth(c, condition) else orelse, c, []))
 
 
 def _truth(c: Call, value: Value) -> bool:
     return bool(np.asarray(c.importer.value_of(value, "a condition")).reshape(-1)[0])
 
 
+@contextmanager
+def _told(why: ImportModelError | None) -> Iterator[None]:
+    """Where a loop or a branch needs a value that is not there, the error says why it could not be left to run time."""
+    try:
+        yield
+    except NeedsValue as error:
+        if why is None or isinstance(why, NeedsValue):
+            raise
+        raise NeedsValue(f"{error.message}; left to run time: {why.message}", error.inputs, hint=error.hint) from why
+
+
+def _tensors(values: Sequence[Any], what: str) -> list[Value]:
+    """Values of a body, all of which are tensors."""
+    if not all(isinstance(v, Value) and v.dtype != "string" for v in values):
+        raise ImportModelError(f"{what} of sequences, optionals or strings")
+    return list(values)
+
+
+def _branch(c: Call, condition: Value, then: Any, orelse: Any) -> list[Value]:
+    """Both branches in the graph, of which one runs."""
+
+    def take(branch: Any) -> Any:
+        def build(body: Graph) -> list[Value]:
+            with c.importer.inside(body):
+                return _tensors(c.importer.subgraph(branch, c, []), "branches")
+
+        return build
+
+    with c.importer.trial():
+        return control.choose(c, c.cast(condition, "bool"), take(then), take(orelse))
+
+
 @onnx_op("Loop")
 def loop(c: Call) -> Outputs:
     body = c.attr("body")
+    why = None
+    if not c.has(0) and _never_stops(body) and (not c.has(1) or (c[1].is_const and _truth(c, c[1]))):
+        raise ImportModelError("a Loop without a trip count whose condition never changes: it does not end")
+    if not _is_short(c, body):
+        try:
+            with c.importer.trial():
+                return Outputs(_loop_of_plan(c, body))
+        except ImportModelError as error:
+            why = error
+    with _told(why):
+        return _unrolled(c, body)
+
+
+def _trips(c: Call) -> Any:
+    """The most trips: a size, a value that is read when it runs, or None."""
+    if not c.has(0):
+        return None
+    count = c[0]
+    if count.type.size != 1:
+        raise ImportModelError(f"Loop: the trip count is {count.type}, one number is wanted")
+    known = count.data if count.is_const else sizes_in(count)
+    if known is None:
+        return count
+    trips = as_size(np.asarray(known).reshape(-1)[0])
+    if isinstance(trips, int) and trips < 0:
+        raise ImportModelError(f"Loop: {trips} trips")
+    return trips
+
+
+def _is_short(c: Call, body: Any) -> bool:
+    """Whether a Loop has a few trips, whatever comes."""
+    trips = _trips(c)
+    begins = not c.has(1) or c[1].is_const
+    return begins and isinstance(trips, int) and trips <= MOST_UNROLLED_STEPS and _never_stops(body)
+
+
+def _loop_of_plan(c: Call, body: Any) -> list[Value]:
+    """A Loop that runs in the plan, its states of one type throughout."""
+    trips, states = _trips(c), _tensors(c.inputs[2:], "a Loop")
+    begins = c[1] if c.has(1) else None
+    if begins is not None and begins.is_const:
+        if not _truth(c, begins):
+            trips = 0
+        begins = None
+    count = trips if isinstance(trips, Value) else None
+    made = len(body.output) - 1 - len(states)
+    if made and count is not None:
+        raise NeedsValue("a Loop makes as many rows as its trip count says", sources(count))
+    if made and begins is not None:
+        raise NeedsValue("a Loop makes rows if its condition holds at first", sources(begins))
+
+    def step(b: Builder, number: Value, now: list[Value], _: list[Value]) -> Any:
+        with c.importer.inside(b.graph):
+            inputs = [number, b.const(np.asarray(True)), *now]
+            going, *out = _tensors(c.importer.subgraph(body, c, inputs[: len(body.input)]), "a Loop")
+        for k, (v, n) in enumerate(zip(out, now)):
+            if v.type != n.type:
+                raise ImportModelError(f"a Loop whose state {k} is {n.type} at first and {v.type} then")
+        return out[: len(states)], out[len(states) :], b.cast(going, "bool")
+
+    bound = None if isinstance(trips, Value) else trips
+    if made and not _never_stops(body):
+        raise NeedsValue("a Loop makes as many rows as its condition lets it")
+    final, rows = control.loop(
+        c,
+        step,
+        states,
+        bound,
+        made=[False] * made,
+        count=None if count is None else c.cast(count, "int64"),
+        start=None if begins is None else c.cast(begins, "bool"),
+    )
+    return [*final, *rows]
+
+
+def _unrolled(c: Call, body: Any) -> Outputs:
+    """A Loop as the nodes of all its trips: a few, or states that change their types."""
     trips = int(np.asarray(c.array(0)).reshape(-1)[0]) if c.has(0) else None
     going = _truth(c, c[1]) if c.has(1) else True
     carried = list(c.inputs[2:])
@@ -97,6 +221,15 @@ def scan(c: Call) -> Outputs:
     outs = len(body.output) - len(state)
     out_axes = c.attr("scan_output_axes", [0] * outs)
     out_back = c.attr("scan_output_directions", [0] * outs)
+    if not _few_rows(scanned, axes):
+        try:
+            with c.importer.trial():
+                return Outputs(_scan_of_plan(c, body, state, scanned, axes, back, out_axes, out_back))
+        except ImportModelError as error:
+            if not isinstance(_rows_of(scanned, axes), int):
+                raise ImportModelError(
+                    f"a Scan over an open number of rows: {error.message}", hint=error.hint
+                ) from error
     state, collected = _scan_steps(c, body, state, scanned, axes, back, outs)
     results = []
     for k, (values, axis, reverse) in enumerate(zip(collected, out_axes, out_back)):
@@ -106,13 +239,52 @@ def scan(c: Call) -> Outputs:
     return Outputs([*state, *results])
 
 
+def _rows_of(scanned: Sequence[Value], axes: Sequence[int]) -> Any:
+    """How many rows a Scan goes over."""
+    if not scanned:
+        raise ImportModelError("a Scan over nothing")
+    steps = {v.shape[axis_of(a, v.ndim)] for v, a in zip(scanned, axes)}
+    if len(steps) != 1:
+        raise ImportModelError(f"Scan over inputs of different lengths {sorted(map(str, steps))}")
+    return steps.pop()
+
+
+def _few_rows(scanned: Sequence[Value], axes: Sequence[int]) -> bool:
+    n = _rows_of(scanned, axes)
+    return isinstance(n, int) and n <= MOST_UNROLLED_STEPS
+
+
+def _scan_of_plan(
+    c: Call, body: Any, state: list[Any], scanned: list[Any], axes: Any, back: Any, out_axes: Any, out_back: Any
+) -> list[Value]:
+    """A Scan that runs in the plan."""
+
+    def front(v: Value, axis: int) -> Value:
+        axis = axis_of(axis, v.ndim)
+        return c.transpose(v, [axis, *(k for k in range(v.ndim) if k != axis)])
+
+    def step(b: Builder, _: Value, now: list[Value], items: list[Value]) -> Any:
+        with c.importer.inside(b.graph):
+            out = _tensors(c.importer.subgraph(body, c, [*now, *items]), "a Scan")
+        for k, (v, n) in enumerate(zip(out, now)):
+            if v.type != n.type:
+                raise ImportModelError(f"a Scan whose state {k} is {n.type} at first and {v.type} then")
+        return out[: len(now)], out[len(now) :], None
+
+    rows = [(front(v, a), bool(r)) for v, a, r in zip(_tensors(scanned, "a Scan"), axes, back)]
+    trips = _rows_of(scanned, axes)
+    final, made = control.loop(c, step, _tensors(state, "a Scan"), trips, rows=rows, made=[bool(r) for r in out_back])
+    results = []
+    for v, a in zip(made, out_axes):
+        axis = axis_of(a, v.ndim)
+        results.append(c.transpose(v, [*range(1, axis + 1), 0, *range(axis + 1, v.ndim)]))
+    return [*final, *results]
+
+
 def _scan_steps(
     c: Call, body: Any, state: list[Any], scanned: list[Any], axes: Any, back: Any, outs: int
 ) -> tuple[list[Any], list[list[Any]]]:
-    steps = {v.shape[a] for v, a in zip(scanned, axes)}
-    if len(steps) != 1:
-        raise ImportModelError(f"Scan over inputs of different lengths {sorted(steps)}")
-    n = steps.pop()
+    n = _rows_of(scanned, axes)
     check_unrolled(c, n, max(len(body.node), 1))
     collected: list[list[Any]] = [[] for _ in range(outs)]
     for t in range(n):

@@ -9,11 +9,12 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders import Builder
+from tec.graph.builders.control import loop
 from tec.graph.builders.recurrent import Layer, QuantizedLSTM, layer
 from tec.ops.recurrent import Activation
 
 from .importer import Call, Outputs, onnx_op
-from .ops_control import check_unrolled
 
 # ONNX's names, with the constants that stand where a node gives none.
 _ACTIVATIONS: dict[str, Activation] = {
@@ -129,7 +130,6 @@ def dynamic_quantize_lstm(c: Call) -> Outputs:
     steps, batch, _ = x.shape
     if c.get(8) is None or c.get(10) is None:
         raise ImportModelError(f"{c.op_type} without the scales of its weights")
-    check_unrolled(c, steps, 16)  # about as many nodes as a step has
     lengths = _lengths(c, steps)
     lengths = None if lengths is None else c.cast(lengths, "int64")
     rows, ends = [], []
@@ -138,11 +138,11 @@ def dynamic_quantize_lstm(c: Call) -> Outputs:
         own = replace(kind, backward=(back,), activations=(kind.activations[d],))
         cell = QuantizedLSTM(own, w, r, _of(c, 3, d), _of(c, 7, d))
         starts = [_start(c, k) for k in (5, 6)]
-        zero = c.const(np.zeros((batch, r[0].shape[0])), x.dtype)
+        zero = c.broadcast(c.const(0, x.dtype), (batch, r[0].shape[0]))
         outs, last = _steps(c, cell, x, [zero if s is None else c.take(s, 0, d) for s in starts], lengths, back)
         rows.append(outs)
         ends.append(last)
-    y = c.stack([c.stack(r) for r in zip(*rows)])
+    y = c.stack(rows, 1)
     return _results(c, y, [c.stack(e) for e in zip(*ends)])
 
 
@@ -152,18 +152,19 @@ def _of(c: Call, k: int, d: int) -> Value | None:
 
 
 def _steps(
-    c: Call, cell: QuantizedLSTM, x: Value, states: list[Value], lengths: Value | None, reverse: bool
-) -> tuple[list[Value], list[Value]]:
-    """The output after each step, in the order of time, and the last states."""
-    fed, (steps, batch, _) = cell.fed(c, x), x.shape
-    rows: list[Value] = []
-    for t in reversed(range(steps)) if reverse else range(steps):
-        new = list(cell.step(c, c.take(fed, 0, t), states[0], states[1]))
-        row = new[0]
-        if lengths is not None:
-            inside = c.op("less", c.const(np.int64(t)), c.reshape(lengths, (batch, 1)))
-            new = [c.op("where", inside, n, o) for n, o in zip(new, states)]
-            row = c.op("where", inside, new[0], c.like(0, new[0]))
-        rows.append(row)
-        states = new
-    return rows[::-1] if reverse else rows, states
+    c: Call, cell: QuantizedLSTM, x: Value, states: list[Value], lengths: Value | None, back: bool
+) -> tuple[Value, list[Value]]:
+    """The outputs of all steps, in the order of time, and the last states."""
+    steps, batch, _ = x.shape
+
+    def step(b: Builder, number: Value, now: list[Value], rows: list[Value]) -> Any:
+        new = list(cell.step(b, rows[0], now[0], now[1]))
+        if lengths is None:
+            return new, [new[0]], None
+        t = b.op("subtract", b.graph.sizes(steps - 1, "last"), number) if back else number
+        inside = b.op("less", t, b.reshape(lengths, (batch, 1)))
+        new = [b.op("where", inside, n, o) for n, o in zip(new, now)]
+        return new, [b.op("where", inside, new[0], b.like(0, new[0]))], None
+
+    final, made = loop(c, step, states, steps, rows=[(cell.fed(c, x), back)], made=[back])
+    return made[0], final

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from ..ops.registry import VIEW, normalize_axis
+from ..ops.registry import REGION, VIEW, normalize_axis
 from ..te.evaluate import np_dtype
 from .graph import Graph, Node, Value
 from .state import strided
@@ -91,6 +91,8 @@ def _join(node: Node, found: Aliases, placed: set[Value]) -> None:
         while source.node in found.views and found.views[source.node] == 0 and _same_bytes(source):
             source = source.node.inputs[0]
         if source.node is None or source.node in found.views or source in placed or source in makers:
+            return
+        if REGION in source.node.definition.traits:  # its states change places
             return
         if at % PIECE_ALIGN or v.type.size == 0:
             return

@@ -26,8 +26,9 @@ from .cache import cache_key, from_cache, to_cache
 from .frontends import graph_of, registered
 from .graph import Graph, node_flops
 from .optimize import optimize
+from .parts import Part, RegionRun, Run, part_of
 from .passes.check_indices import check_indices
-from .passes.fuse import FusedGroup, fuse
+from .passes.fuse import FusedGroup
 from .plan import make_plan
 from .progress import default_progress
 from .sizes import sizes_of_group
@@ -103,39 +104,18 @@ def compile_graph(
         graph, states = declare(graph, state or {})
         graph, checks = check_indices(graph)
         graph = optimize(graph, target, dtype)
-        groups = fuse(graph)
-        units: dict[Any, Unit] = {}
-        steps: list[tuple[FusedGroup, Unit, list[Any]]] = []
-        real = [g for g in groups if not g.is_alias]
-        building = Building(target, checks_bounds(None))
-        for k, group in enumerate(real):
-            sizes = sizes_of_group(group)
-            signature = signature_of(group, sizes)
-            unit = units.get(signature)
-            if unit is None:
-                unit = units[signature] = make_unit(group, len(units), target, sizes, graph.guards)
-                with _hint_at_sizes(graph):
-                    building.add(unit.func)
-            for g in unit.guards:
-                size = evaluate(g.size, sizes.back)
-                if isinstance(size, Dim):
-                    graph.guards.append(Guard(size, f"{size} >= 0 ({group.nodes[-1].origin}: {g.what})"))
-                elif size < 0:
-                    raise ImportModelError(
-                        f"while compiling {group} ({group.nodes[-1].origin}): {g.what} does not hold"
-                    )
-            unit.groups.append(group)
-            steps.append((group, unit, sizes.values))
-            if progress is not None:
-                progress(k + 1, len(real) + 1, str(group))
+        part = part_of(graph)
+        lowering = _Lowering(graph, target, Building(target, checks_bounds(None)), progress, part.work)
+        part.runs = lowering.runs(part)
         lowered_s = time.perf_counter() - start
+        units = lowering.units
         with _hint_at_sizes(graph):
             if not units:
-                building.add(_nothing())
-            module = building.finish()
+                lowering.building.add(_nothing())
+            module = lowering.building.finish()
         if progress is not None:
-            progress(len(real) + 1, len(real) + 1, "code")
-    plan, params = make_plan(graph, groups, [(g, u.name, u.inputs, sizes) for g, u, sizes in steps], checks, states)
+            progress(part.work + 1, part.work + 1, "code")
+    plan, params = make_plan(part, checks, states)
     report = Report(
         functions={u.name: [str(n.op) for n in u.groups[0].nodes] for u in units.values()},
         sources={u.name: "\n".join(map(_line, u.groups[0].nodes)) for u in units.values()},
@@ -149,6 +129,51 @@ def compile_graph(
         flops=data_of(graph.flops()),
     )
     return Network(module, plan, params, report)
+
+
+class _Lowering:
+    """Groups as functions, those of loops and branches too; equal ones share a function."""
+
+    def __init__(self, graph: Graph, target: Target, building: Building, progress: Any, work: int):
+        self.graph, self.target, self.building, self.progress = graph, target, building, progress
+        self.units: dict[Any, Unit] = {}
+        self.done, self.work = 0, work
+
+    def runs(self, part: Part) -> list[Run | RegionRun]:
+        """What the groups of a part run, in order."""
+        made: list[Run | RegionRun] = []
+        for group in part.groups:
+            if group.is_alias:
+                continue
+            if group in part.inner:
+                for p in part.inner[group]:
+                    p.runs = self.runs(p)
+                made.append(RegionRun(group, part.inner[group]))
+                continue
+            unit, sizes = self._unit(group)
+            made.append((group, unit.name, unit.inputs, sizes))
+            self.done += 1
+            if self.progress is not None:
+                self.progress(self.done, self.work + 1, str(group))
+        return made
+
+    def _unit(self, group: FusedGroup) -> tuple[Unit, list[Any]]:
+        guards = self.graph.guards
+        sizes = sizes_of_group(group)
+        signature = signature_of(group, sizes)
+        unit = self.units.get(signature)
+        if unit is None:
+            unit = self.units[signature] = make_unit(group, len(self.units), self.target, sizes, guards)
+            with _hint_at_sizes(self.graph):
+                self.building.add(unit.func)
+        for g in unit.guards:
+            size = evaluate(g.size, sizes.back)
+            if isinstance(size, Dim):
+                guards.append(Guard(size, f"{size} >= 0 ({group.nodes[-1].origin}: {g.what})"))
+            elif size < 0:
+                raise ImportModelError(f"while compiling {group} ({group.nodes[-1].origin}): {g.what} does not hold")
+        unit.groups.append(group)
+        return unit, sizes.values
 
 
 @contextmanager

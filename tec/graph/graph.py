@@ -22,7 +22,7 @@ from ..ops.dims import Dim, Guard, UndecidedSize, as_size, bind_hint, is_symboli
 from ..ops.dims import evaluate as evaluate_sizes
 from ..ops.indices import check_index, index_sizes
 from ..ops.layouts import Layout
-from ..ops.registry import INDEXED, PACKED
+from ..ops.registry import INDEXED, PACKED, REGION
 from ..te.evaluate import evaluate, np_dtype
 from .fold_sizes import fold_sizes
 
@@ -375,7 +375,7 @@ def _words(e: Exception) -> str:
 
 
 def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[TensorType], attrs: dict[str, Any]) -> bool:
-    if PACKED in definition.traits or any(t.is_symbolic for t in types) or is_symbolic(list(attrs.values())):
+    if {PACKED, REGION} & definition.traits or any(t.is_symbolic for t in types) or is_symbolic(list(attrs.values())):
         return False
     given, made = sum(v.type.size for v in inputs), sum(t.size for t in types)
     work = definition.flops([v.type for v in inputs], types, attrs) if definition.flops else made
@@ -443,7 +443,10 @@ def bind_sizes(graph: Graph, env: dict[str, int]) -> Graph:
         elif size < 0:
             raise ImportModelError(f"{g.what}: {g.size} is {size}, below 0")
     for n in graph.nodes:
-        attrs = evaluate_sizes(n.attrs, env)
+        attrs = {
+            k: x.bound(env) if REGION in n.definition.traits and hasattr(x, "bound") else evaluate_sizes(x, env)
+            for k, x in n.attrs.items()
+        }
         ins = [copies.get(v, v) for v in n.inputs]
         if n.op == "sizes":
             outs = [

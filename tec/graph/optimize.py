@@ -23,6 +23,7 @@ from .passes.packed import pack_weights
 from .passes.split_concat import split_concat
 from .passes.views import move_views
 from .passes.weights import order_weights
+from .regions import Body, bodies, is_region
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,10 @@ def passes() -> tuple[Pass, ...]:
 
 
 def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
-    """All graph passes for a target; `dtype` "float16" asks for mixed precision."""
+    """All graph passes for a target, on the graphs of loops and branches too; `dtype` "float16" asks for mixed precision."""
     for p in passes():
         graph = p.run(graph, target, dtype)
+    for node in graph.nodes:
+        if is_region(node):
+            node.attrs = node.attrs | {k: Body(optimize(body, target, dtype)) for k, body in bodies(node)}
     return graph

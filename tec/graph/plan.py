@@ -7,7 +7,7 @@ in the arena are left open; `runtime.memory_plan` finds them when sizes are boun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,35 +15,23 @@ import numpy as np
 from ..ops.dim_bounds import Empty
 from ..ops.dims import data_of, names_of
 from ..runtime import memory_plan
-from ..runtime.plan import Allocation, Call, Guard, Output, Plan, Scalar, State
+from ..runtime.plan import Allocation, Call, Carried, Choose, Copy, Guard, Output, Plan, Repeat, Scalar, State, Step
 from ..te.evaluate import np_dtype
 from .graph import Graph, Node, Value
+from .parts import Part, RegionRun, Run
 from .passes.fuse import FusedGroup
 
-# A group that runs, its function, which of the group's inputs are the function's, and the sizes that it is called with.
-Run = tuple[FusedGroup, str, list[int], list[Any]]
 
-
-def make_plan(
-    graph: Graph, groups: list[FusedGroup], runs: list[Run], checks: Sequence[str] = (), states: Sequence[State] = ()
-) -> tuple[Plan, dict[str, Any]]:
+def make_plan(part: Part, checks: Sequence[str] = (), states: Sequence[State] = ()) -> tuple[Plan, dict[str, Any]]:
     """(plan, parameters). The last outputs are `checks`: hidden ones, and what to say where one is not true."""
-    planner = _Planner(graph, groups)
+    graph = part.graph
+    planner = _Planner(graph)
+    planner.enter(part.groups)
     planner.appended(graph)
     inputs = tuple(planner.input(v) for v in graph.inputs)
     outputs = planner.outputs(graph, checks)
-    planner.arena(groups)
-    steps = tuple(
-        Call(
-            name,
-            (
-                *(planner.use(group.inputs[k]) for k in used),
-                *(planner.made(group, v) for v in group.outputs),
-                *(Scalar(e) for e in sizes),
-            ),
-        )
-        for group, name, used, sizes in runs
-    )
+    planner.arena(part.groups)
+    steps = tuple(planner.steps(part.runs))
     planner.shown()
     guards = tuple(Guard(data_of(g.size), g.what) for g in dict.fromkeys(graph.guards))
     empty = {n for v in graph.inputs for n in names_of(v.shape) if isinstance(n, Empty)}
@@ -56,7 +44,7 @@ def make_plan(
 class _Planner:
     """Gives values their names and places."""
 
-    def __init__(self, graph: Graph, groups: list[FusedGroup]):
+    def __init__(self, graph: Graph):
         self.values: dict[str, Allocation] = {}
         self.params: dict[str, Any] = {}
         self.names: dict[Value, str] = {}
@@ -66,6 +54,10 @@ class _Planner:
         self.parts: dict[Value, list[Value]] = {}  # of joins: the others are made in them
         self.rows: dict[Value, Node] = {}  # what `append` makes
         self.copies: list[tuple[Value, str]] = []  # outputs that show another value
+        self.moved: set[str] = set()  # states of loops
+
+    def enter(self, groups: list[FusedGroup]) -> None:
+        """Take views and joins of a graph in."""
         for g in groups:
             if not g.is_alias:
                 continue
@@ -153,6 +145,95 @@ class _Planner:
         root = self.root(v)
         whole = self.starts.get(v, 0) == 0 and v.type.size == root.type.size
         return self.add(v, self.fresh(v), "alias", of=self.use(root), offset=None if whole else self.starts[v])
+
+    # ---- steps
+
+    def steps(self, runs: Sequence[Run | RegionRun]) -> list[Step]:
+        out: list[Step] = []
+        for run in runs:
+            if isinstance(run, RegionRun):
+                out += self.loop(run) if run.group.nodes[0].op == "loop" else self.choose(run)
+                continue
+            group, name, used, sizes = run
+            arrays = [*(self.use(group.inputs[k]) for k in used), *(self.made(group, v) for v in group.outputs)]
+            out.append(Call(name, (*arrays, *map(Scalar, sizes))))
+        return out
+
+    def alone(self, like: Value, name: str) -> str:
+        """A value of the arena that is no value of the graph."""
+        found = self.fresh(Value(name, like.type))
+        self.values[found] = Allocation(like.dtype, tuple(map(data_of, like.shape)), "arena")
+        return found
+
+    def asked(self, v: Value, before: list[Step]) -> str:
+        """A value that a loop or a branch reads: one that is not moved by a loop; `before` gets what makes it so."""
+        name = self.use(v)
+        a = self.values[name]
+        if a.place == "arena" and not a.parts and name not in self.moved:
+            return name
+        copy = self.alone(v, f"{v.name}.asked")
+        before.append(Copy(name, copy))
+        return copy
+
+    def body(self, part: Part, inputs: Mapping[Value, str], to: Sequence[str]) -> list[Step]:
+        """The steps of a body whose inputs have these names, and whose outputs go to `to`."""
+        outputs = part.graph.outputs
+        self.enter(part.groups)
+        self.names.update(inputs)
+        self.names.update({outputs[k]: to[k] for k in part.made if k < len(to)})
+        self.arena(part.groups)
+        steps = self.steps(part.runs)
+        steps += [Copy(self.use(v), name) for k, (v, name) in enumerate(zip(outputs, to)) if k not in part.made]
+        return steps
+
+    def choose(self, run: RegionRun) -> list[Step]:
+        node = run.group.nodes[0]
+        before: list[Step] = []
+        condition = self.asked(node.inputs[0], before)
+        results = [self.use(v) for v in node.outputs]
+        given = node.inputs[1:]
+        lists = []
+        for part in run.parts:
+            own, given = given[: len(part.graph.inputs)], given[len(part.graph.inputs) :]
+            names = {i: self.use(v) for i, v in zip(part.graph.inputs, own)}
+            lists.append(tuple(self.body(part, names, results)))
+        return [*before, Choose(condition, *lists)]
+
+    def loop(self, run: RegionRun) -> list[Step]:
+        node, part = run.group.nodes[0], run.parts[0]
+        attrs = node.attrs
+        before: list[Step] = []
+        extras, states, rows = attrs.get("extras", ()), attrs["states"], attrs.get("rows", ())
+        asked = {n: self.asked(v, before) for n, v in zip(extras, node.inputs)}
+        given = node.inputs[len(extras) :]
+        carried, names = [], {}
+        for v, out, i in zip(given[:states], node.outputs, part.graph.inputs):
+            c = Carried(self.use(out), self.alone(out, f"{out.name}.after"))
+            before.append(Copy(self.use(v), c.now))
+            self.moved |= {c.now, c.after}
+            carried.append(c)
+            names[i] = c.now
+        items: list[tuple[str, int]] = []
+        for v, i, back in zip(given[states:], part.graph.inputs[states:], rows):
+            names[i] = self.item(v, i, back, items)
+        names |= {i: self.use(v) for v, i in list(zip(given, part.graph.inputs))[states + len(rows) :]}
+        wholes = zip(node.outputs[states:], part.graph.outputs[states:], attrs.get("made", ()))
+        to = [*(c.after for c in carried), *(self.item(whole, v, back, items) for whole, v, back in wholes)]
+        steps = self.body(part, names, to)
+        going = self.asked(part.graph.outputs[-1], steps) if attrs.get("going") else None
+        trips = attrs.get("trips")
+        bound = None if trips is None else data_of(trips)
+        repeat = Repeat(
+            tuple(steps), bound, asked.get("count"), asked.get("start"), going, tuple(carried), tuple(items)
+        )
+        return [*before, repeat]
+
+    def item(self, whole: Value, row: Value, back: bool, items: list[tuple[str, int]]) -> str:
+        """A row of a value, another one at each trip."""
+        name = self.fresh(Value(f"{whole.name}.row", row.type))
+        self.values[name] = Allocation(row.dtype, tuple(map(data_of, row.shape)), "item", of=self.use(whole))
+        items.append((name, -1 if back else 1))
+        return name
 
     def shown(self) -> None:
         """The outputs that show another value."""

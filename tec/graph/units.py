@@ -40,6 +40,7 @@ class Program:
     guards: list[Guard]  # what its sizes must satisfy, under the names it has for them
     sizes: GroupSizes
     rows: list[tuple[int, Any] | None] = field(default_factory=list)  # of arguments, then outputs: those of a state
+    loose: list[bool] = field(default_factory=list)  # of the same: whether they begin anywhere
 
     def loops(self, scheduled: Scheduled) -> Func:
         """The function of a choice."""
@@ -47,6 +48,7 @@ class Program:
         binds = {
             t: _strided(t, *rows, f"rows{k}") for k, (t, rows) in enumerate(zip(tensors, self.rows)) if rows is not None
         }
+        binds |= {t: _anywhere(t, f"row{k}") for k, (t, loose) in enumerate(zip(tensors, self.loose)) if loose}
         params = [*tensors, *map(variable, self.sizes.names)]
         return to_loops(scheduled.schedule, params, name=self.name, binds=binds)
 
@@ -61,6 +63,14 @@ def _strided(t: te.Tensor, axis: int, capacity: Size, name: str) -> Any:
     return te.decl_buffer(
         t.shape, t.dtype, name, strides=[s.asexpr() if isinstance(s, Dim) else s for s in strides], data_alignment=align
     )
+
+
+def _anywhere(t: te.Tensor, name: str) -> Any:
+    """A buffer for a row of a value, which begins where the one before it ends."""
+    bytes_ = dtype_info(t.dtype).bits // 8
+    size = product(static_shape(t)) * bytes_
+    align = math.gcd(size, PIECE_ALIGN) if isinstance(size, int) and size else bytes_
+    return te.decl_buffer(t.shape, t.dtype, name, data_alignment=max(align, bytes_))
 
 
 @dataclass
@@ -92,7 +102,8 @@ def signature_of(group: FusedGroup, sizes: GroupSizes) -> Any:
             index[v] = ("out", k, j)
     wiring.append(("live", "", tuple(index[v] for v in group.outputs)))
     places = tuple(sizes.own(group.rows.get(v)) for v in (*inputs, *group.outputs))
-    wiring.append(("rows", repr(places), ()))
+    loose = tuple(v in group.loose for v in (*inputs, *group.outputs))
+    wiring.append(("rows", repr((places, loose)), ()))
     types = tuple((sizes.own(v.type), np.asarray(v.data).tobytes() if _inline_constant(v) else None) for v in inputs)
     return tuple(wiring), types
 
@@ -129,7 +140,8 @@ def program_of(group: FusedGroup, number: int, sizes: GroupSizes, guards: list[G
     used = [k for k, t in zip(used, args) if t.op in read]  # an empty part of a concatenation is not
     args = [t for t in args if t.op in read]
     rows = [sizes.own(group.rows.get(v)) for v in (*(inputs[k] for k in used), *group.outputs)]
-    return Program(_name(group, number), args, outputs, used, conditions[len(known) :], sizes, rows)
+    loose = [v in group.loose for v in (*(inputs[k] for k in used), *group.outputs)]
+    return Program(_name(group, number), args, outputs, used, conditions[len(known) :], sizes, rows, loose)
 
 
 def make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes, guards: list[Guard]) -> Unit:

@@ -41,7 +41,10 @@ CHECKED = (
     "checked"  # gives its first input where its second, one bool, holds; else a run fails with its attribute `text`
 )
 PACKED = "packed"  # makes more of its inputs than they are: where these are constants, it is left to whoever reads it
-TRAITS = (VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, WINDOWED, INDEXED, CHECKED, PACKED)
+REGION = "region"  # its attributes hold graphs, which run many times or not at all (see tec.graph.regions)
+TRAITS = (
+    VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, WINDOWED, INDEXED, CHECKED, PACKED, REGION,
+)  # fmt: skip
 KINDS = (ELEMENTWISE, BROADCAST, INJECTIVE, REDUCTION, COMPLEX, OPAQUE)
 
 Attrs = dict[str, Any]

@@ -163,7 +163,7 @@ def _order(plan: Plan, steps: Sequence[Step], before: set[str], signature: Param
         if isinstance(step, Repeat):
             check_made(plan, step, made)
             made |= {plan.root(n) for n, _ in step.items}  # all rows, once it is done
-            after = _order(plan, step.steps, made | {c.after for c in step.carried}, signature)
+            after = _order(plan, step.steps, made, signature)
             check_made_after(plan, step, after)
             continue
         what = repr(step.function) if isinstance(step, Call) else "a copy"
@@ -343,7 +343,7 @@ class _Memory:
     def _repeat(self, step: Repeat, arena: _Arena, signature: Params) -> _Arena:
         """A loop that makes no trip, one or several: its steps must find what they need each time."""
         check_made(self.plan, step, arena.made)
-        for name in (*(self.root[n] for n, _ in step.items), *(c.after for c in step.carried)):
+        for name in (self.root[n] for n, _ in step.items):
             if name not in arena.made:
                 arena.write(name, *self.span.get(name, (0, 0)))
         end = arena.copy()

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...errors import ImportModelError
 from ...ops.dims import Size
 from ...ops.indices import check_index, index_sizes, spans
 from ...ops.registry import CHECKED, INDEXED
 from ..graph import Graph, Node, Value
+from ..regions import Body, bodies, is_region
 from .rewrite import Rebuild
 
 _LIMITS = {"int8": 127, "uint8": 255, "int16": 32767, "uint16": 65535}
@@ -21,18 +24,26 @@ _LIMITS = {"int8": 127, "uint8": 255, "int16": 32767, "uint16": 65535}
 
 def check_indices(graph: Graph) -> tuple[Graph, list[str]]:
     """(the graph, the text for each of its last outputs)."""
-    if not any(_bounds(n) or CHECKED in n.definition.traits for n in graph.nodes):
+    if not any(_bounds(n) or CHECKED in n.definition.traits or is_region(n) for n in graph.nodes):
         return graph, []
     b = Rebuild(graph)
-    seen: dict[tuple[Value, tuple[Any, ...]], Value] = {}
+    seen: dict[tuple[Value, Any], Value] = {}
     texts: list[str] = []
+    flags: list[Value] = []
     for node in graph.nodes:
+        if is_region(node):
+            flag, text = _region(b, node)
+            if flag is not None:
+                flags.append(flag)
+                texts.append(text)
+            continue
         if CHECKED in node.definition.traits:
             condition, text = b.value(node.inputs[1]), node.attrs["text"]
             if condition.is_const and not condition.data:
                 raise ImportModelError(text)
             if not condition.is_const and (condition, (text,)) not in seen:
                 seen[condition, (text,)] = condition
+                flags.append(condition)
                 texts.append(text)
             b.map[node.outputs[0]] = b.value(node.inputs[0])
             continue
@@ -45,12 +56,60 @@ def check_indices(graph: Graph) -> tuple[Graph, list[str]]:
                     check_index(index.data, sizes, _text(node))
                 else:
                     seen[key] = _inside(b, b.value(index), sizes, len(seen))
+                    flags.append(seen[key])
                     texts.append(f"{_text(node)} is outside of {spans(sizes)}")
         b.copy(node)
     new = b.finish()
-    flags = list(seen.values())
     new.set_outputs([*new.outputs, *flags], [*new.output_names, *(_fresh(new, f"check{k}") for k in range(len(flags)))])
     return new, texts
+
+
+def _region(b: Rebuild, node: Node) -> tuple[Value | None, str]:
+    """A loop or a branch, rebuilt: whether all indices in its bodies are inside, at all trips, and the text where one is not. None without any."""
+    found = {k: check_indices(body) for k, body in bodies(node)}
+    texts = list(dict.fromkeys(t for _, ts in found.values() for t in ts))
+    if not texts:
+        b.copy(node)
+        return None, ""
+    flags = {k: _taken_off(g, len(ts)) for k, (g, ts) in found.items()}
+    attrs = node.attrs | {k: Body(g) for k, (g, _) in found.items()}
+    inputs = [b.value(v) for v in node.inputs]
+    if node.op == "choose":
+        for k, (g, _) in found.items():
+            g.set_outputs([*g.outputs, _all(g, flags[k])])
+        outs = b.new.add("choose", inputs, attrs, node.outputs[0].name, node.origin)
+        b.map.update(zip(node.outputs, outs))
+        return outs[-1], " or ".join(texts)
+    # It is one more state: true until an index is outside.
+    g, n = found["body"][0], node.attrs["states"]
+    before = g.input(g.unique_name("inside"), "bool", ())
+    g.inputs.insert(n, g.inputs.pop())
+    ok = _all(g, [before, *flags["body"]])
+    g.set_outputs([*g.outputs[:n], ok, *g.outputs[n:]])
+    at = len(attrs.get("extras", ())) + n
+    inputs.insert(at, b.new.constant(np.asarray(True), "inside"))
+    outs = b.new.add(
+        "loop", inputs, attrs | {"states": n + 1}, node.outputs[0].name if node.outputs else "loop", node.origin
+    )
+    b.map.update(zip(node.outputs, [*outs[:n], *outs[n + 1 :]]))
+    return outs[n], " or ".join(texts)
+
+
+def _taken_off(g: Graph, count: int) -> list[Value]:
+    """The last outputs of a graph, which are none from then on."""
+    flags = g.outputs[len(g.outputs) - count :]
+    g.set_outputs(g.outputs[: len(g.outputs) - count])
+    return flags
+
+
+def _all(g: Graph, flags: list[Value]) -> Value:
+    """Whether all are true."""
+    if not flags:
+        return g.constant(np.asarray(True), "inside")
+    total = flags[0]
+    for f in flags[1:]:
+        total = g.add("logical_and", [total, f])[0]
+    return total
 
 
 def _fresh(graph: Graph, name: str) -> str:

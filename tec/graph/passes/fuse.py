@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...ops.dims import at_most
-from ...ops.registry import BROADCAST, COMPLEX, COSTLY, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION, ROW, VIEW
+from ...ops.registry import BROADCAST, COMPLEX, COSTLY, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION, REGION, ROW, VIEW
 from ..aliases import find_aliases
 from ..graph import Graph, Node, Value
 from ..state import strided
@@ -36,6 +36,7 @@ class FusedGroup:
     view_at: int | None = None  # only shows its input, from this byte on
     join_at: list[int] | None = None  # its inputs are made in its output, each from this byte on
     rows: dict[Value, tuple[int, Any]] = field(default_factory=dict)  # values that are rows of a state: axis, capacity
+    loose: set[Value] = field(default_factory=set)  # rows that a loop goes over: they begin anywhere
 
     @property
     def outputs(self) -> list[Value]:
@@ -189,6 +190,8 @@ def _same_places(group: FusedGroup, v: Value) -> bool:
 
 def _may_fuse(node: Node, lone: set[Node], rows: Container[Value]) -> bool:
     """Also a view of rows that lie apart, which is none."""
+    if REGION in node.definition.traits:
+        return False
     shows = VIEW in node.definition.traits and node.inputs[0] not in rows
     return (len(node.outputs) == 1 or node in lone) and not shows
 

@@ -1,0 +1,105 @@
+"""A graph as groups, with the graphs of its loops and branches as groups of their own: what is lowered, and what the plan is made of.
+
+    Part       a graph, its groups, and of each group that is a loop or a branch the parts of its bodies
+    Run        a group, its function, which of the group's inputs are the function's, and the sizes that it is called with
+    RegionRun  a group that is a loop or a branch, and its bodies' parts
+
+What a body makes goes to where the loop or the branch wants it: `Part.made` says which outputs its functions write there at once; others are copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import ImportModelError
+from .graph import Graph, Value
+from .passes.fuse import FusedGroup, fuse
+from .regions import bodies, is_region
+from .state import strided
+
+Run = tuple[FusedGroup, str, list[int], list[Any]]
+
+
+@dataclass(eq=False)
+class RegionRun:
+    """See the module."""
+
+    group: FusedGroup
+    parts: list[Part]
+
+
+@dataclass(eq=False)
+class Part:
+    """See the module."""
+
+    graph: Graph
+    groups: list[FusedGroup]
+    inner: dict[FusedGroup, list[Part]] = field(default_factory=dict)
+    made: set[int] = field(default_factory=set)  # of the graph's outputs, by number
+    runs: list[Run | RegionRun] = field(default_factory=list)
+
+    @property
+    def work(self) -> int:
+        """Groups that run, those of bodies too."""
+        own = sum(not g.is_alias and g not in self.inner for g in self.groups)
+        return own + sum(p.work for parts in self.inner.values() for p in parts)
+
+
+def part_of(graph: Graph, loose: Iterable[Value] = (), order: Iterable[int] = ()) -> Part:
+    """The groups of a graph whose values `loose` are rows of others. `order`: which outputs come first where one value is several."""
+    part = Part(graph, fuse(graph))
+    part.made = _made(part, [*order, *range(len(graph.outputs))])
+    anywhere = set(loose)
+    for group in part.groups:
+        if group.is_alias and any(v in anywhere for v in group.inputs):
+            anywhere.update(group.outputs)
+    rows = strided(graph)
+    for group in part.groups:
+        group.loose = {v for v in (*group.inputs, *group.outputs) if v in anywhere}
+        node = group.nodes[0]
+        if not is_region(node):
+            continue
+        if any(v in rows for v in node.inputs):
+            raise ImportModelError(
+                f"{node.origin or node.op}: a loop or a branch reads a state that grows",
+                hint="compile with state=False",
+            )
+        part.inner[group] = [_body(node, k, body, anywhere) for k, (_, body) in enumerate(bodies(node))]
+    return part
+
+
+def _body(node: Any, k: int, body: Graph, loose: set[Value]) -> Part:
+    """The part of one body."""
+    attrs = node.attrs
+    if node.op == "choose":
+        first = 1 + (len(attrs["then"].graph.inputs) if k else 0)
+        return part_of(body, [i for v, i in zip(node.inputs[first:], body.inputs) if v in loose])
+    states, rows, made = attrs["states"], len(attrs.get("rows", ())), len(attrs.get("made", ()))
+    given = node.inputs[len(attrs.get("extras", ())) :]
+    own = [
+        i
+        for n, (v, i) in enumerate(zip(given, body.inputs))
+        if states <= n < states + rows or (n >= states and v in loose)
+    ]
+    # Rows that are made come before states: they may be long, and there are as many of them as trips.
+    order = range(states, states + made)
+    part = part_of(body, own, order)
+    written = {body.outputs[n] for n in order if n in part.made}
+    for group in part.groups:
+        group.loose |= {v for v in (*group.inputs, *group.outputs) if v in written}
+    return part
+
+
+def _made(part: Part, order: list[int]) -> set[int]:
+    """The outputs that a function makes and nothing else is: each value counts once."""
+    made = {v for g in part.groups if not g.is_alias and not is_region(g.nodes[0]) for v in g.outputs}
+    found: set[int] = set()
+    taken: set[Value] = set()
+    for k in order:
+        v = part.graph.outputs[k]
+        if v in made and v not in taken:
+            taken.add(v)
+            found.add(k)
+    return found
