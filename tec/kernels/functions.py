@@ -86,7 +86,7 @@ class Functions(Words):
             if known((*args, *named.values())):
                 return self.compute(f, *args, **named) if named else self.compute(f, *args)
             return self._math(module or "numpy", name, args)
-        if module.startswith("tec.te"):
+        if module.startswith(("tec.te", "tec.ir.build")):
             return self._te(f, name, args, named)
         if isinstance(f, FunctionType):
             return self.inlined(f, node, args, named)
@@ -162,7 +162,7 @@ class Functions(Words):
         parts, weak = level(*numbers)
         leveled = iter(parts)
         settled = [next(leveled) if is_scalar(v) else v for v in values]
-        if any(isinstance(v, (Array, tuple)) for v in values) or type(f).__name__ != "function":
+        if any(isinstance(v, (Array, tuple)) for v in values):
             raise self.error(
                 f"tec.{name} of {', '.join(map(describe, values))} is not in the language of kernels",
                 hint="reductions are loops here; min(), max() and functions of numbers are there",
@@ -171,7 +171,7 @@ class Functions(Words):
             out = f(*settled[: len(args)], **dict(zip(named, settled[len(args) :])))
         except TypeError as e:
             raise self.error(f"tec.{name}: {e}") from None
-        if not isinstance(out, E.Expr):
+        if not isinstance(out, E.Expr) or isinstance(out, E.Reduce):
             raise self.error(f"tec.{name} gives {describe(out)}, no number")
         return Weak(out) if weak and out.dtype == "float64" else out
 
@@ -208,7 +208,7 @@ def _takes(f: Any, n: int) -> bool:
 
 
 def _len(t: Functions, v: Any) -> Any:
-    if isinstance(v, Array):
+    if isinstance(v, Array) and v.buffer.shape:
         d = v.buffer.shape[0]
         return d.value if isinstance(d, E.IntImm) else d
     if isinstance(v, (tuple, str)):

@@ -17,7 +17,6 @@ from ..ir.buffer import LOCAL, SHARED, Buffer
 from ..ir.dtype import dtype_info, with_lanes
 from ..ir.passes.serialize_threads import CPU_WAVE
 from . import language
-from .source import MISSING
 from .statements import Statements
 from .values import Array, as_dtype, describe, level, settle
 
@@ -116,9 +115,7 @@ class Words(Statements):
             raise self.error(f"{what} is {describe(v)}, no type of numbers", hint='np.float32, or "float32"')
         return dtype
 
-    def _shared(self, node: ast.Call, shape: Any, dtype: Any = MISSING) -> Any:
-        if dtype is MISSING:
-            raise self.error("tec.shared without a dtype", hint="tec.shared((16, 16), np.float32)")
+    def _shared(self, node: ast.Call, shape: Any, dtype: Any) -> Any:
         d = self._dtype(dtype, "the dtype of tec.shared")
         if shape is None:
             size = dtype_info(d).bytes * dtype_info(d).lanes
@@ -130,9 +127,7 @@ class Words(Statements):
                 )
         return self._storage(node, self._shape(shape, "shared"), d, SHARED)
 
-    def _local(self, node: ast.Call, shape: Any, dtype: Any = MISSING) -> Any:
-        if dtype is MISSING:
-            raise self.error("tec.local without a dtype", hint="tec.local((4,), np.float32)")
+    def _local(self, node: ast.Call, shape: Any, dtype: Any) -> Any:
         return self._storage(node, self._shape(shape, "local"), self._dtype(dtype, "the dtype of tec.local"), LOCAL)
 
     def _storage(self, node: ast.Call, shape: tuple[E.Expr, ...], dtype: str, scope: str) -> Array:
@@ -162,9 +157,9 @@ class Words(Statements):
         b = self._array(array, "vload").buffer
         return B.buffer_load(b, self.indices(array, index, node), with_lanes(b.dtype, self._lanes(lanes)))
 
-    def _vstore(self, node: ast.Call, array: Any, index: Any, value: Any) -> Any:
+    def _vstore(self, node: ast.Call, array: Any, index: Any, vector: Any) -> Any:
         b = self._array(array, "vstore").buffer
-        v = settle(self.number(value, "what is stored"))
+        v = settle(self.number(vector, "what is stored"))
         if dtype_info(v.dtype).lanes == 1:
             raise self.error("tec.vstore of one number", hint="array[index] = x, or tec.vector(x, x, x, x)")
         s = B.buffer_store(
@@ -182,7 +177,7 @@ class Words(Statements):
 
     # ---- atomics
 
-    def _atomic(self, word: str, node: ast.Call, array: Any, index: Any, *values: Any) -> Any:
+    def _atomic(self, word: str, node: ast.Call, array: Any, index: Any, *values: Any, **named: Any) -> Any:
         b = self._array(array, word).buffer
         if b.scope == LOCAL:
             raise self.error(f"tec.{word} on {b.name}, which is the thread's own", hint="a plain assignment does")
@@ -193,7 +188,7 @@ class Words(Statements):
         if info.is_float and word in ("atomic_and", "atomic_or", "atomic_xor"):
             raise self.error(f"tec.{word} on an array of {b.dtype}", hint="it takes integers")
         args = []
-        for v in values:
+        for v in (*values, *named.values()):
             have = dtype_info(settle(self.number(v, "the value")).dtype)
             if have.is_float and not info.is_float:
                 raise self.error(f"tec.{word} of a float on {b.name}, an array of {b.dtype}", hint="convert it: int(x)")
@@ -234,14 +229,16 @@ class Words(Statements):
     def _truth(self, v: Any) -> E.Expr:
         return B.convert(self.truth(v))
 
-    def _ballot(self, node: ast.Call, c: Any) -> Any:
-        return self.effect(E.Call("ballot", (self._truth(c),), "uint64"), "votes")
+    def _ballot(self, node: ast.Call, condition: Any) -> Any:
+        return self.effect(E.Call("ballot", (self._truth(condition),), "uint64"), "votes")
 
-    def _wave_any(self, node: ast.Call, c: Any) -> Any:
-        return B.compare("ne", self._ballot(node, c), 0)
+    def _wave_any(self, node: ast.Call, condition: Any) -> Any:
+        return B.compare("ne", self._ballot(node, condition), 0)
 
-    def _wave_all(self, node: ast.Call, c: Any) -> Any:
-        return B.compare("eq", self.effect(E.Call("ballot", (B.logical_not(self._truth(c)),), "uint64"), "votes"), 0)
+    def _wave_all(self, node: ast.Call, condition: Any) -> Any:
+        return B.compare(
+            "eq", self.effect(E.Call("ballot", (B.logical_not(self._truth(condition)),), "uint64"), "votes"), 0
+        )
 
     def _lane(self, node: ast.Call) -> Any:
         return self.let("lane", E.Call("wave_lane", (), "int32"))
@@ -270,18 +267,18 @@ class Words(Statements):
     def word(self, word: str, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
         if word in ("static_range", "unrolled"):
             raise self.error(f"tec.{word} outside of the head of a loop", hint=f"for i in tec.{word}(4):")
-        first: list[Any] = []
-        f: Any = getattr(self, "_" + word, None)
-        if word in _ATOMICS or word == "atomic_cas":
-            f, first = self._atomic, [word]
-        elif word.startswith("shuffle"):
-            f, first = self._shuffle, [word]
+        known = next(g for g, name in language.WORDS.items() if name == word)
+        signature = inspect.signature(known)
         try:
-            return f(*first, node, *args, **named)
-        except TypeError as e:
-            if "argument" not in str(e):
-                raise
-            known = next(g for g, name in language.WORDS.items() if name == word)
-            raise self.error(
-                f"tec.{word} takes {inspect.signature(known)}", hint=(known.__doc__ or "").split(".")[0] or None
-            ) from None
+            signature.bind(*args, **named)
+        except TypeError:
+            hint = (known.__doc__ or "").split(".")[0]
+            bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+            shown = inspect.Signature(bare)
+            raise self.error(f"a call of tec.{word} that does not fit: tec.{word}{shown}", hint=hint or None) from None
+        if word in _ATOMICS or word == "atomic_cas":
+            return self._atomic(word, node, *args, **named)
+        if word.startswith("shuffle"):
+            renamed = {"delta": "by", "mask": "by", "lane": "by"}
+            return self._shuffle(word, node, *args, **{renamed.get(k, k): v for k, v in named.items()})
+        return getattr(self, "_" + word)(node, *args, **named)

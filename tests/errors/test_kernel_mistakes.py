@@ -202,7 +202,7 @@ def shared_of_an_argument(x, n):
     s[0] = x[0]
 
 
-@mistake("tec.shared without a dtype", "np.float32")
+@mistake("tec.shared(shape, dtype)")
 def shared_without_a_dtype(x, n):
     s = tec.shared(16)  # <-
     s[0] = x[0]
@@ -235,7 +235,7 @@ def four_dimensions(x, n):
     x[0] = i
 
 
-@mistake("tec.shuffle takes (value", "", "x")
+@mistake("tec.shuffle(value, lane, width=None)", "", "x")
 def shuffle_of_one(x):
     x[0] = tec.shuffle(x[0])  # <-
 

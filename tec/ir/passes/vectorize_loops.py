@@ -70,6 +70,10 @@ class _Search:
         extent = const_int(s.extent)
         if extent is not None and extent < _FEWEST:
             return None
+        if extent is None and not self.analyzer.can_prove(B.compare("ge", s.extent, 0)):
+            # A loop of fewer than no steps has none; its parts would count some.
+            none = B.const(0, s.extent.dtype)
+            s = S.For(s.var, s.min, B.maximum(s.extent, none), s.body, s.kind, s.thread, s.annotations)
         if s.kind == S.ForKind.SERIAL and isinstance(s.body, S.BufferStore):
             reduced = _Reduction.of(s, s.body, self)
             if reduced is not None:

@@ -403,6 +403,39 @@ def test_meetings_that_not_all_threads_reach_on_a_cpu() -> None:
     np.testing.assert_array_equal(y, v)
 
 
+def test_ranges_of_any_step() -> None:
+    """Steps that are known at run time, of either sign; loops of no steps, in vectors or not."""
+
+    @tec.kernel
+    def ranges(out, first, last, step):
+        total = 0
+        for k in range(first, last, step):
+            total += k
+        out[0] = total
+        turns = 0
+        for k in range(first, last, step):
+            if k == 7:
+                break
+            turns += 1
+        out[1] = turns
+
+    for bounds in (
+        (10, 0, -3),
+        (10, 0, 3),
+        (0, 10, 3),
+        (0, 100, 1),
+        (5, 5, 1),
+        (0, 10, -1),
+        (7, 8, 1),
+        (100, 0, -1),
+        (-5, 6, 2),
+    ):
+        out = np.zeros(2, np.int32)
+        ranges[1, 1](out, *bounds)
+        want = list(range(*bounds))
+        assert out.tolist() == [sum(want), want.index(7) if 7 in want else len(want)], bounds
+
+
 def test_a_launch_costs_little() -> None:
     """A cached launch on a CPU: some ten microseconds; a bound that a busy machine keeps as well."""
     x = tec.nd.array(np.zeros(8, F32))
