@@ -127,11 +127,14 @@ def _row(k: listing.Kernel, steps: list[listing.Step], times: dict[str, measure.
         ]
     if t is not None:
         shown.append(("time a call", common.duration(t.us / max(1, t.calls) / 1e6)))
+        if t.parts:
+            shown.append(("made of", t.made_of()))
+        shown += [(f"from {level}", common.size(int(n))) for level, n in t.traffic.items()]
         shown += [(key.replace("_", " "), f"{n:,}") for key, n in t.counters.items()]
     return {
         "name": k.name, "function": k.function, "ops": k.ops, "origins": k.origins, "source": k.source, "ir": k.ir, "llvm": k.llvm, "asm": k.asm,
         "calls": len(mine), "us": t.us if t else None, "limit": t.limit if t else "",
-        "flops": sum(s.flops for s in mine), "bytes": sum(s.bytes for s in mine),
+        "flops": sum(s.flops for s in mine), "bytes": sum(s.bytes for s in mine), "traffic": t.traffic if t else {},
         "vgprs": facts.get("vgprs"), "lds": facts.get("lds_bytes"), "waves": facts.get("occupancy_waves"), "facts": shown,
     }  # fmt: skip
 
@@ -150,7 +153,13 @@ def ceilings(net: Any) -> dict[str, Any]:
         for kind, dtype in (("f32", "float32"), ("f16", "float16")):
             if dtype in m.matrix_macs:
                 peaks[f"matrix {kind}"] = 1e3 * m.peak_tflops(dtype)
-        return {"gbps": m.memory_gbps, "peaks": peaks, "source": f"{m.name}, data sheet"}
+        levels = {x.name: x.gbps for x in m.levels if x.gbps is not None}
+        return {
+            "gbps": m.memory_gbps,
+            "peaks": peaks,
+            "levels": levels,
+            "source": f"{m.name}: peaks by its data sheet, memory as measured",
+        }
     if target.is_host:
         return _host_ceilings()
     return {}
@@ -225,9 +234,12 @@ def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:
     for r in rows:
         if not r["flops"] or not r["bytes"]:
             continue
-        ai = r["flops"] / r["bytes"]
+        # By the bytes of the level that limits it, where the time model says; of memory's else.
+        limit = r["limit"] if r["limit"] in r["traffic"] else "memory"
+        moved = r["traffic"].get(limit) or r["bytes"]
+        ai = r["flops"] / moved
         rate = r["flops"] / r["us"] / 1e3 if r["us"] else min(top, ai * roofs["gbps"])
-        points.append((r["name"], ai, rate, r["us"] or 0.0))
+        points.append((r["name"], ai, rate, r["us"] or 0.0, f", by the bytes of {limit}" if r["traffic"] else ""))
     lows = [p[1] for p in points] or [1.0]
     x0, x1 = math.floor(math.log10(min(*lows, 0.1))), math.ceil(math.log10(max(*lows, 10 * top / roofs["gbps"])))
     y1 = math.ceil(math.log10(max([top, *(p[2] for p in points)])))
@@ -246,6 +258,13 @@ def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:
     for e in range(y0, y1 + 1):
         out.append(f'<line class="grid" x1="{left}" x2="{w - right}" y1="{sy(10**e):.1f}" y2="{sy(10**e):.1f}"/><text class="tick left" x="{left - 6}" y="{sy(10**e) + 4:.1f}">{_number(e)}</text>')  # fmt: skip
     slope = roofs["gbps"]
+    for level, gbps in roofs.get("levels", {}).items():
+        if level in ("L2", "MALL") and any(r["traffic"] for r in rows):
+            low, knee = max(10.0**x0, 10.0**y0 / gbps), top / gbps
+            out.append(
+                f'<path class="roof level" d="M{sx(low):.1f} {sy(low * gbps):.1f} L{sx(knee):.1f} {sy(top):.1f}"/>'
+                f'<text class="rooftext start" x="{sx(low) + 4:.1f}" y="{sy(low * gbps) - 8:.1f}">{level} {gbps:.0f} GB/s</text>'
+            )
     start = max(10.0**x0, 10.0**y0 / slope)
     for k, (name, peak) in enumerate(sorted(roofs["peaks"].items(), key=lambda p: -p[1])):
         knee = peak / slope
@@ -263,12 +282,14 @@ def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:
         f'<text class="rooftext start" x="{sx(start) + 46:.1f}" y="{sy(start * slope) + 4:.1f}">memory {slope:.0f} GB/s</text>'
     )
     longest = max((p[3] for p in points), default=0.0) or 1.0
-    for name, ai, rate, us in points:
+    for name, ai, rate, us, by in points:
         out.append(
             f'<circle class="dot" data-kernel="{escape(name)}" cx="{sx(ai):.1f}" cy="{sy(max(rate, 10.0**y0)):.1f}" r="{4 + 7 * math.sqrt(us / longest):.1f}" tabindex="0">'
-            f"<title>{escape(name)}\n{ai:.2f} FLOP/byte, {rate:.1f} GFLOP/s{'' if us else ' at most'}</title></circle>"
+            f"<title>{escape(name)}\n{ai:.2f} FLOP/byte{by}, {rate:.1f} GFLOP/s{'' if us else ' at most'}</title></circle>"
         )  # fmt: skip
-    out.append(f'<text class="axis" x="{(left + w - right) / 2:.0f}" y="{h - 6}">FLOP a byte of arguments</text>')
+    out.append(
+        f'<text class="axis" x="{(left + w - right) / 2:.0f}" y="{h - 6}">FLOP a byte{" of the level that limits" if any(r["traffic"] for r in rows) else " of arguments"}</text>'
+    )
     out.append(f'<text class="axis" transform="translate(14 {(h - bottom) / 2:.0f}) rotate(-90)">GFLOP/s</text></svg>')
     note = (
         "The area of a dot is its kernel's share of the time."

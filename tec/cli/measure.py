@@ -12,21 +12,33 @@ _RUNS = 5  # a kernel that was interrupted by other work is not the kernel's tim
 
 @dataclass
 class KernelTime:
-    """One kernel: calls and microseconds in one run; `limit` and `counters` where the software GPU counted."""
+    """One kernel: calls and microseconds in one run; where the software GPU counted, `limit` and `counters`, and by its time model the
+    microseconds that each resource is busy (`parts`), the bytes that each level of memory gives (`traffic`), shares of the waves' time that
+    they wait, by what for (`waits`: of the longest call)."""
 
     name: str
     calls: int
     us: float
     limit: str = ""
     counters: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, float] = field(default_factory=dict)
+    traffic: dict[str, float] = field(default_factory=dict)
+    waits: dict[str, float] = field(default_factory=dict)
+
+    def made_of(self) -> str:
+        """What the time is made of: the busiest resources and the longest waits, as text."""
+        busy = sorted(((v / self.us, n) for n, v in self.parts.items()), reverse=True)
+        some = [f"{n} {v:.0%}" for v, n in busy if v >= 0.05]
+        waits = [f"{n} {v:.0%}" for n, v in list(self.waits.items())[:3] if v >= 0.05]
+        return ", ".join(some) + (f"; waves: {', '.join(waits)}" if waits else "")
 
 
-def kernel_times(net: Any, inputs: dict[str, Any], dev: Any, run: bool = True) -> list[KernelTime]:
+def kernel_times(net: Any, inputs: dict[str, Any], dev: Any, run: bool = True, product: str = "") -> list[KernelTime]:
     """One run of the network, kernel by kernel, the longest first: each kernel's best of some runs on a real device.
 
-    run: False to model the kernels on a software GPU without running them."""
+    run: False to model the kernels on a software GPU without running them; product: as this product of its chip."""
     if dev.is_emulated:
-        return _emulated(net, inputs, dev, run)
+        return _emulated(net, inputs, dev, run, product)
     import tec
 
     best: dict[str, KernelTime] = {}
@@ -54,10 +66,10 @@ def trace(net: Any, inputs: dict[str, Any], dev: Any, path: Path) -> None:
     p.save_trace(str(path))
 
 
-def _emulated(net: Any, inputs: dict[str, Any], dev: Any, run: bool) -> list[KernelTime]:
+def _emulated(net: Any, inputs: dict[str, Any], dev: Any, run: bool, product: str) -> list[KernelTime]:
     from ..emulator import emulator_profile
 
-    with emulator_profile(dev.driver, run) as p:
+    with emulator_profile(dev.driver, run, product) as p:
         net.run(inputs, device=dev)
     out: dict[str, KernelTime] = {}
     longest: dict[str, float] = {}
@@ -67,7 +79,10 @@ def _emulated(net: Any, inputs: dict[str, Any], dev: Any, run: bool) -> list[Ker
         t.us += r.estimate.microseconds
         if r.estimate.microseconds > longest.get(r.kernel, 0.0):
             longest[r.kernel] = r.estimate.microseconds
-            t.limit = r.estimate.limit
+            t.limit, t.waits = r.estimate.limit, r.estimate.waits
+        for mine, its in ((t.parts, r.estimate.parts), (t.traffic, r.estimate.traffic)):
+            for key, x in its.items():
+                mine[key] = mine.get(key, 0.0) + x
         c = r.counts
         for key, n in {
             **c.instructions, "global_bytes": c.global_bytes, "line_bytes": c.global_line_bytes,

@@ -8,10 +8,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from . import common, listing
+import tec
+
+from ..target import Target
+from . import common, listing, measure
 from .errors import Refused
 
-KINDS = ("ops", "graph", "ir", "llvm", "asm", "resources")
+KINDS = ("ops", "graph", "ir", "llvm", "asm", "resources", "time")
 
 
 @click.command(
@@ -22,9 +25,10 @@ Examples:
   tec show model.onnx graph --dot | dot -Tsvg > g.svg
   tec show model.onnx asm --target "rocm -mcpu=gfx942" --kernel f0
   tec show model.tec resources --json
+  tec show model.onnx time --target "rocm -mcpu=mi325x"
   tec show model.onnx --html report.html --target "rocm -mcpu=gfx942"
 
-WHAT is ops (the default), graph, ir, llvm, asm or resources.""",
+WHAT is ops (the default), graph, ir, llvm, asm, resources or time (of AMD GPUs' kernels, by the time model).""",
 )
 @click.argument(
     "words",
@@ -73,6 +77,8 @@ def command(
         _steps(net, as_json)
     elif what == "resources":
         _resources(net, kernel, as_json)
+    elif what == "time":
+        _time(net, kernel, as_json)
     elif what == "ir" and host:
         click.echo(net.get_source("ir"))
     elif not kernel:
@@ -138,6 +144,39 @@ def _steps(net: Any, as_json: bool) -> None:
         f"{net.module.target}: {len(steps)} steps, {len(net.module.specs)} functions, {net.report.flops / 1e9:.3f} GFLOP, "
         f"{common.size(sum(p.nbytes for p in net.params.values()))} of weights, {common.size(net.plan.arena_bytes)} of working memory"
     )
+
+
+def _time(net: Any, part: str, as_json: bool) -> None:
+    """Kernels by the time model, which runs nothing."""
+    if net.module.device_kind != "rocm":
+        raise Refused(f"the time model is of AMD GPUs, not of {net.module.target}", "tec bench takes times on a device")
+    from ..emulator.chips import CHIPS
+
+    target = Target(net.module.target)
+    if target.mcpu not in CHIPS:
+        raise Refused(f"the time model knows no {target.mcpu}", f"one of: {', '.join(CHIPS)}")
+    inputs = common.make_inputs(net.inputs, (), "random", 0)
+    rows = [
+        t
+        for t in measure.kernel_times(net, inputs, tec.rocm_emu(target.mcpu), run=False, product=target.machine.name)
+        if part in t.name
+    ]
+    flops = net.report.function_flops
+    total = sum(t.us for t in rows) or 1.0
+    if as_json:
+        common.print_json([vars(t) for t in rows])
+        return
+    table = common.table(
+        "", "kernel", "calls", "us", "share", "TFLOP/s", "MB of memory", "limit", "made of", right=(1, 2, 3, 4, 5)
+    )
+    for t in rows:
+        done = t.calls * flops.get(t.name.rpartition("_kernel")[0], 0)
+        table.add_row(
+            t.name, str(t.calls), f"{t.us:.1f}", f"{t.us / total:.0%}", f"{done / t.us / 1e6:.1f}" if done else "",
+            f"{t.traffic.get('memory', 0.0) / 1e6:.1f}", t.limit, t.made_of(),
+        )  # fmt: skip
+    common.console().print(table)
+    click.echo(f"{net.module.target}: {total:.0f} us by the time model of the {target.machine.name}, launches included")
 
 
 def _resources(net: Any, part: str, as_json: bool) -> None:

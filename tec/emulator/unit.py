@@ -79,12 +79,12 @@ class _Group:
 @dataclass(slots=True)
 class UnitTime:
     """`clocks` from the first work-group's start to the last one's end, what was left out of loops included; `ends` of each group; `stalls`: clocks
-    that waves waited, by what for, over the waves' lives."""
+    that waves waited, by what for."""
 
     clocks: float
     ends: list[float]
     stalls: dict[str, float]
-    lives: float  # clocks that waves lived, together
+    lives: float  # clocks that waves lived, together, without what was left out
 
 
 def gap_clocks(wave: _Wave) -> float:
@@ -140,7 +140,6 @@ class Unit:
                     self._release(group, end)
                 continue
             gap = max(gap_clocks(w) for w in group.waves)
-            lives += gap * len(group.waves)
             extra[group.slot] += gap
             ends.append(end + extra[group.slot])
             final = max(final, ends[-1])

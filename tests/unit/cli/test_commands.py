@@ -359,3 +359,15 @@ def test_verify_tells_of_nodes_that_the_reference_keeps_to_itself(tec_cli, tmp_p
     assert "not compared: 1 node" in tec_cli(*words).stdout
     facts = json.loads(tec_cli(*words, "--against", "interpreter", "--json").stdout)
     assert facts["nodes_not_compared"] == 0 and [n["op"] for n in facts["nodes"]] == ["exp", "neg"]
+
+
+def test_show_time_models_without_running(tec_cli, tiny):
+    """Kernels with their time, what limits them and what the time is made of; only for chips that the model knows."""
+    got = tec_cli("show", tiny, "time", "--target", "rocm -mcpu=mi325x", "--input-dim", "batch", 2, "--json")
+    assert got.exit_code == 0, got.stderr
+    rows = json.loads(got.stdout)
+    assert rows and all(r["us"] > r["parts"]["launch"] > 0 and r["limit"] and r["traffic"]["memory"] > 0 for r in rows)
+    text = tec_cli("show", tiny, "time", "--target", "rocm -mcpu=gfx90a", "--input-dim", "batch", 2).stdout
+    assert "by the time model of the MI250X" in text and "waves: " in text
+    refused = tec_cli("show", tiny, "time", "--input-dim", "batch", 2)
+    assert refused.exit_code != 0 and "AMD GPUs" in refused.stderr
