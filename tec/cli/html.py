@@ -224,11 +224,8 @@ def graph_svg(net: Any, steps: list[listing.Step]) -> str:
     return layered_svg({n: labels[n] for n in ranked}, edges)
 
 
-def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:
-    """GFLOP/s over FLOP/byte, both logarithmic, with the chip's ceilings and a dot a kernel."""
-    if not roofs:
-        return "<p>No ceilings are known for this target.</p>"
-    timed = any(r["us"] for r in rows)
+def _points(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> list[tuple[str, float, float, float, str]]:
+    """(kernel, FLOP a byte, GFLOP/s, microseconds, of which level the bytes are) of the kernels that compute."""
     points = []
     top = max(roofs["peaks"].values())
     for r in rows:
@@ -236,10 +233,32 @@ def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:
             continue
         # By the bytes of the level that limits it, where the time model says; of memory's else.
         limit = r["limit"] if r["limit"] in r["traffic"] else "memory"
-        moved = r["traffic"].get(limit) or r["bytes"]
-        ai = r["flops"] / moved
+        ai = r["flops"] / (r["traffic"].get(limit) or r["bytes"])
         rate = r["flops"] / r["us"] / 1e3 if r["us"] else min(top, ai * roofs["gbps"])
         points.append((r["name"], ai, rate, r["us"] or 0.0, f", by the bytes of {limit}" if r["traffic"] else ""))
+    return points
+
+
+def _level_roofs(roofs: dict[str, Any], top: float, corner: tuple[float, float], sx: Any, sy: Any) -> list[str]:
+    """The slopes of the caches between L1 and memory."""
+    out = []
+    for level, gbps in roofs.get("levels", {}).items():
+        if level in ("L2", "MALL"):
+            low, knee = max(corner[0], corner[1] / gbps), top / gbps
+            at = f"{sx(low):.1f} {sy(low * gbps):.1f}"
+            out.append(f'<path class="roof level" d="M{at} L{sx(knee):.1f} {sy(top):.1f}"/>')
+            x, y = sx(low) + 4, sy(low * gbps) - 8
+            out.append(f'<text class="rooftext start" x="{x:.1f}" y="{y:.1f}">{level} {gbps:.0f} GB/s</text>')
+    return out
+
+
+def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:
+    """GFLOP/s over FLOP/byte, both logarithmic, with the chip's ceilings and a dot a kernel."""
+    if not roofs:
+        return "<p>No ceilings are known for this target.</p>"
+    timed = any(r["us"] for r in rows)
+    top = max(roofs["peaks"].values())
+    points = _points(rows, roofs)
     lows = [p[1] for p in points] or [1.0]
     x0, x1 = math.floor(math.log10(min(*lows, 0.1))), math.ceil(math.log10(max(*lows, 10 * top / roofs["gbps"])))
     y1 = math.ceil(math.log10(max([top, *(p[2] for p in points)])))
@@ -258,13 +277,8 @@ def roofline_svg(rows: list[dict[str, Any]], roofs: dict[str, Any]) -> str:
     for e in range(y0, y1 + 1):
         out.append(f'<line class="grid" x1="{left}" x2="{w - right}" y1="{sy(10**e):.1f}" y2="{sy(10**e):.1f}"/><text class="tick left" x="{left - 6}" y="{sy(10**e) + 4:.1f}">{_number(e)}</text>')  # fmt: skip
     slope = roofs["gbps"]
-    for level, gbps in roofs.get("levels", {}).items():
-        if level in ("L2", "MALL") and any(r["traffic"] for r in rows):
-            low, knee = max(10.0**x0, 10.0**y0 / gbps), top / gbps
-            out.append(
-                f'<path class="roof level" d="M{sx(low):.1f} {sy(low * gbps):.1f} L{sx(knee):.1f} {sy(top):.1f}"/>'
-                f'<text class="rooftext start" x="{sx(low) + 4:.1f}" y="{sy(low * gbps) - 8:.1f}">{level} {gbps:.0f} GB/s</text>'
-            )
+    modelled = any(r["traffic"] for r in rows)
+    out += _level_roofs(roofs if modelled else {}, top, (10.0**x0, 10.0**y0), sx, sy)
     start = max(10.0**x0, 10.0**y0 / slope)
     for k, (name, peak) in enumerate(sorted(roofs["peaks"].items(), key=lambda p: -p[1])):
         knee = peak / slope
