@@ -16,7 +16,7 @@ Division: `Div`/`Mod` on integers truncate (C); `FloorDiv`/`FloorMod` floor (Pyt
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import Loc
 from .dtype import dtype_info, with_lanes
@@ -30,6 +30,7 @@ class Expr(ExprOps):
     """Base of all expressions. `dtype` is a string (see `tec.ir.dtype`)."""
 
     __slots__ = ("__weakref__",)
+    binds: ClassVar[tuple[str, ...]] = ()  # the fields that name a variable anew, for `body`
     dtype: str
 
     def __str__(self) -> str:
@@ -247,6 +248,7 @@ class Cast(Expr):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Let(Expr):
+    binds: ClassVar[tuple[str, ...]] = ("var",)
     var: Var
     value: Expr
     body: Expr

@@ -1,14 +1,14 @@
 """What the nodes of the IR are made of, read off their declarations: which fields are expressions, statements, plain facts.
 
-A node class says it once, by the annotations of its fields. From here come the functions that rebuild a node from rewritten children
-(`tec.ir.visit`), written out for each shape of node so that no loop over fields is left in them, and what counts where two nodes are
-compared (`tec.ir.structural`). A new node needs neither.
+A node class says it once, by the annotations of its fields, and by `binds` where it names something anew. From here come the functions that
+rebuild a node from rewritten children (`tec.ir.visit`) and those that renew what it names (`renewers`), written out for each shape of node so
+that no loop over fields is left in them, and what counts where two nodes are compared (`tec.ir.structural`). A new node needs none of them.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any
@@ -20,12 +20,13 @@ from . import stmt as S
 _ROLES = {
     "Expr": ("expr", "one"), "tuple[Expr, ...]": ("expr", "many"), "Expr | None": ("expr", "maybe"),
     "Stmt": ("stmt", "one"), "tuple[Stmt, ...]": ("stmt", "many"), "Stmt | None": ("stmt", "maybe"),
+    "Var": ("var", "one"), "tuple[Var, ...]": ("var", "many"), "Buffer": ("buffer", "one"), "tuple[Buffer, ...]": ("buffer", "many"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field that a node is made with. `holds`: "expr", "stmt" or "fact"; `how`: "one", "many" (a tuple) or "maybe" (or None)."""
+    """A field that a node is made with. `holds`: "expr", "stmt", "var", "buffer" or "fact"; `how`: "one", "many" (a tuple) or "maybe" (or None)."""
 
     name: str
     holds: str = "fact"
@@ -44,6 +45,12 @@ def fields_of(cls: type) -> tuple[Field, ...]:
 def compared(cls: type) -> tuple[str, ...]:
     """The fields that tell two nodes apart: all but the place in the user's program."""
     return tuple(f.name for f in fields_of(cls) if f.name != "loc")
+
+
+@cache
+def outside(cls: type) -> tuple[str, ...]:
+    """The fields that stand outside of what a node binds: all that are compared, but for `binds` and the body."""
+    return tuple(n for n in compared(cls) if n not in (*cls.binds, "body"))  # type: ignore[attr-defined]
 
 
 def _leaves(base: type) -> list[type]:
@@ -70,8 +77,13 @@ def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...
 
 def _source(own: tuple[Field, ...], name: str, functions: dict[str, str]) -> str:
     """A function that rebuilds a node of these fields; `functions` names the one for each kind of child."""
-    lines = [f"def {name}(x, {', '.join(functions.values())}):"]
-    children = [f for f in own if f.holds in functions]
+    return _rebuilding(own, f"def {name}(x, {', '.join(functions.values())}):", functions, own)
+
+
+def _rebuilding(own: tuple[Field, ...], head: str, functions: dict[str, str], order: Sequence[Field]) -> str:
+    """The function below `head`: it rewrites the fields that hold what `functions` names, in `order`, and rebuilds a node where one changed."""
+    lines = [head]
+    children = [f for f in order if f.holds in functions]
     for f in children:
         call = {
             "one": "{g}(x.{n})",
@@ -94,3 +106,19 @@ def rebuilders(classes: tuple[type, ...], functions: dict[str, str]) -> dict[typ
     space: dict[str, Any] = {"map_tuple": map_tuple}
     exec("\n".join(_source(own, name, functions) for own, name in shapes.items()), space)
     return {cls: space[shapes[fields_of(cls)]] for cls in classes}
+
+
+def renewers(classes: tuple[type, ...]) -> dict[type, Callable[[Any, Any], Any]]:
+    """For each class a function (node, c) that copies a node whose names are renewed; the node itself where nothing changed. `c` has
+    `expr` and `stmt` for children, `new_var` and `new_buffer` for what the node binds, `var` and `buffer` for what it names. What stands
+    outside of the body is seen to before anything is bound."""
+    out = {}
+    for cls in classes:
+        own = fields_of(cls)
+        steps = [Field(f.name, f"new_{f.holds}" if f.name in cls.binds else f.holds, f.how) for f in own]  # type: ignore[attr-defined]
+        rank = {"expr": 0, "new_var": 1, "new_buffer": 1, "stmt": 2, "var": 3, "buffer": 3}
+        order = sorted(steps, key=lambda f: rank.get(f.holds, 4))
+        space: dict[str, Any] = {"map_tuple": map_tuple}
+        exec(_rebuilding(tuple(steps), "def renew(x, c):", {k: f"c.{k}" for k in rank}, order), space)
+        out[cls] = space["renew"]
+    return out

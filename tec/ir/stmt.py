@@ -8,7 +8,7 @@ Loops run `min <= var < min + extent`, step 1. Immutable by convention, as expre
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import Loc
 from .buffer import Buffer
@@ -17,7 +17,10 @@ from .notes import Note
 
 
 class Stmt:
+    """`binds`: the fields that name a variable or a buffer anew, for `body`."""
+
     __slots__ = ("__weakref__",)
+    binds: ClassVar[tuple[str, ...]] = ()
 
     def __str__(self) -> str:
         from .printer import stmt_to_text
@@ -52,6 +55,7 @@ class For(Stmt):
     """A loop. For ForKind.THREAD `thread` names the launch index; loops over one index may nest or follow each other:
     each then runs its body for those threads whose index is within its extent."""
 
+    binds: ClassVar[tuple[str, ...]] = ("var",)
     var: Var
     min: Expr
     extent: Expr
@@ -85,6 +89,7 @@ class Seq(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class LetStmt(Stmt):
+    binds: ClassVar[tuple[str, ...]] = ("var",)
     var: Var
     value: Expr
     body: Stmt
@@ -95,6 +100,7 @@ class LetStmt(Stmt):
 class Alloc(Stmt):
     """Storage for `buffer` while `body` runs; contents are undefined at first."""
 
+    binds: ClassVar[tuple[str, ...]] = ("buffer",)
     buffer: Buffer
     body: Stmt
     annotations: dict[str, Any] = field(default_factory=dict)  # double_buffer, storage_align, ...

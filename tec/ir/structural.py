@@ -15,7 +15,7 @@ from . import expr as E
 from . import stmt as S
 from .buffer import Buffer
 from .func import Func, IRModule
-from .schema import EXPRS, STMTS, compared
+from .schema import EXPRS, STMTS, compared, outside
 
 _LEAVES = (str, bytes, bool, int, float, type(None))
 
@@ -40,9 +40,11 @@ def flat_stmts(s: S.Stmt) -> list[S.Stmt]:
 
 
 # What tells two nodes apart, for those that bind nothing and say nothing in two ways.
-_OWN_WAY = (E.Var, E.FloatImm, E.Let, E.Call, E.Reduce, S.Seq, S.For, S.LetStmt, S.Alloc, S.AllReduce)
+_OWN_WAY = (E.Var, E.FloatImm, E.Call, E.Reduce, S.Seq, S.AllReduce)
+# Of those that bind something: what stands outside of it.
+_OUTSIDE = {cls: outside(cls) for cls in (*EXPRS, *STMTS) if cls.binds}  # type: ignore[attr-defined]
 _FIELDS: dict[type, tuple[str, ...]] = {
-    cls: compared(cls) for cls in (*EXPRS, *STMTS, E.Range, E.IterVar) if cls not in _OWN_WAY
+    cls: compared(cls) for cls in (*EXPRS, *STMTS, E.Range, E.IterVar) if cls not in _OWN_WAY and cls not in _OUTSIDE
 }
 
 
@@ -131,6 +133,8 @@ class _Compare:
             )
         if t in _FIELDS:
             return self._fields(a, b)
+        if t in _OUTSIDE:
+            return self._scope(a, b)
         handler = getattr(self, f"_{t.__name__.lower()}", None)
         if handler is not None:
             return bool(handler(a, b))
@@ -160,23 +164,18 @@ class _Compare:
     def _seq(self, a: S.Seq, b: S.Seq) -> bool:
         return self._stmts(flat_stmts(a), flat_stmts(b))
 
-    def _let(self, a: E.Let, b: E.Let) -> bool:
-        return self.same(a.value, b.value) and self.bind(a.var, b.var) and self.same(a.body, b.body)
-
-    def _letstmt(self, a: S.LetStmt, b: S.LetStmt) -> bool:
-        return self.same(a.value, b.value) and self.bind(a.var, b.var) and self.same(a.body, b.body)
-
-    def _for(self, a: S.For, b: S.For) -> bool:
-        if (a.kind, a.thread) != (b.kind, b.thread) or not self.same(a.annotations, b.annotations):
+    def _scope(self, a: Any, b: Any) -> bool:
+        """Nodes that bind something: what stands outside of it, what is bound, and the body."""
+        if not all(self.same(getattr(a, n), getattr(b, n)) for n in _OUTSIDE[type(a)]):
             return False
-        return self.same((a.min, a.extent), (b.min, b.extent)) and self.bind(a.var, b.var) and self.same(a.body, b.body)
+        return all(self._bound(getattr(a, n), getattr(b, n)) for n in a.binds) and self.same(a.body, b.body)
 
-    def _alloc(self, a: S.Alloc, b: S.Alloc) -> bool:
-        for table, x in ((self.forward, a.buffer), (self.backward, b.buffer)):
+    def _bound(self, a: Any, b: Any) -> bool:
+        if not isinstance(a, Buffer):
+            return self.bind(a, b)
+        for table, x in ((self.forward, a), (self.backward, b)):
             table.pop(id(x.data), None)
-        return (
-            self.declare(a.buffer, b.buffer) and self.same(a.annotations, b.annotations) and self.same(a.body, b.body)
-        )
+        return self.declare(a, b)
 
     def _commreducer(self, a: E.CommReducer, b: E.CommReducer) -> bool:
         if len(a.lhs) != len(b.lhs) or len(a.rhs) != len(b.rhs):
@@ -273,14 +272,13 @@ class _Digest:
             return ("Call", a.op, a.dtype, self.of(a.args), self.of(a.attrs or {}))
         if t in _FIELDS:
             return (t.__name__, *[self.of(getattr(a, name)) for name in _FIELDS[t]])
+        if t in _OUTSIDE:
+            head = [self.of(getattr(a, n)) for n in _OUTSIDE[t]]
+            new = [
+                self._declare(x) if isinstance(x, Buffer) else self.bind(x) for x in (getattr(a, n) for n in a.binds)
+            ]
+            return (t.__name__, *head, *new, self.of(a.body))
         match a:
-            case E.Let() | S.LetStmt():
-                return (t.__name__, self.of(a.value), self.bind(a.var), self.of(a.body))
-            case S.For():
-                head = (a.kind, a.thread, self.of(a.annotations), self.of(a.min), self.of(a.extent))
-                return ("For", *head, self.bind(a.var), self.of(a.body))
-            case S.Alloc():
-                return ("Alloc", self._declare(a.buffer), self.of(a.annotations), self.of(a.body))
             case E.CommReducer():
                 for v in (*a.lhs, *a.rhs):
                     self.bind(v)

@@ -231,14 +231,13 @@ def free_vars(root: E.Expr | S.Stmt) -> list[E.Var]:
     def on_expr(e: E.Expr) -> None:
         if type(e) is E.Var:
             used.setdefault(id(e), e)
-        elif type(e) is E.Let:
-            bound.add(id(e.var))
+        elif e.binds:
+            bound.update(id(getattr(e, n)) for n in e.binds)
         elif type(e) is E.Reduce:
             bound.update(id(a.var) for a in e.axis)
 
     def on_stmt(s: S.Stmt) -> None:
-        if isinstance(s, (S.For, S.LetStmt)):
-            bound.add(id(s.var))
+        bound.update(id(getattr(s, n)) for n in s.binds)
 
     visit(root, on_expr, on_stmt)
     return [v for k, v in used.items() if k not in bound]

@@ -13,8 +13,8 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..effects import effects
 from ..func import Func
-from ..visit import holds, map_expr, map_stmt, visit
-from .rewrite_util import clone, const_int, reshaped
+from ..visit import holds, map_stmt, visit
+from .rewrite_util import clone, const_int, redirected, reshaped
 
 
 def inject_vthread(func: Func, target: Target) -> Func:
@@ -158,20 +158,4 @@ class _Injector:
         if not self.copies:
             return s
         which = E.Sub(var, self.loop.min) if not (const_int(self.loop.min) == 0) else var
-
-        def fe(e: E.Expr) -> E.Expr:
-
-            out = map_expr(e, fe)
-            if type(out) is E.BufferLoad and id(out.buffer) in self.copies:
-                return E.BufferLoad(self.copies[id(out.buffer)], (which, *out.indices), out.predicate)
-            return out
-
-        def fs(x: S.Stmt) -> S.Stmt:
-            out = map_stmt(x, fs, fe)
-            if isinstance(out, S.BufferStore) and id(out.buffer) in self.copies:
-                return S.BufferStore(
-                    self.copies[id(out.buffer)], out.value, (which, *out.indices), out.predicate, out.loc
-                )
-            return out
-
-        return fs(s)
+        return redirected(s, self.copies, which)

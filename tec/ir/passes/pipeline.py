@@ -42,9 +42,9 @@ from ..dtype import dtype_info
 from ..effects import effects
 from ..func import Func
 from ..notes import SoftwarePipeline
-from ..visit import map_expr, map_stmt, substitute
+from ..visit import map_stmt, substitute
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
-from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, is_named
+from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, is_named, redirected
 
 _MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared memory
 
@@ -270,24 +270,7 @@ class _Pipeline:
                     s = S.Alloc(w.buffer, s, w.annotations)
             elif isinstance(w, S.Attr):
                 s = S.Attr(w.note, s)
-        return self.in_slot(clone(s, {self.loop.var: step}), slot)
-
-    def in_slot(self, s: S.Stmt, slot: E.Expr) -> S.Stmt:
-        def fe(e: E.Expr) -> E.Expr:
-            out = map_expr(e, fe)
-            if type(out) is E.BufferLoad and id(out.buffer) in self.slots:
-                return E.BufferLoad(self.slots[id(out.buffer)], (slot, *out.indices), out.predicate)
-            return out
-
-        def fs(x: S.Stmt) -> S.Stmt:
-            out = map_stmt(x, fs, fe)
-            if isinstance(out, S.BufferStore) and id(out.buffer) in self.slots:
-                return S.BufferStore(
-                    self.slots[id(out.buffer)], out.value, (slot, *out.indices), out.predicate, out.loc
-                )
-            return out
-
-        return fs(s)
+        return redirected(clone(s, {self.loop.var: step}), self.slots, slot)
 
     # ---- through registers
 

@@ -14,6 +14,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
 from ..effects import effects, is_call
+from ..schema import STMTS, renewers
 from ..visit import children, map_expr, map_stmt, substituter, visit
 
 SHARED_SCOPES = ("shared", "shared.dyn")
@@ -93,7 +94,13 @@ class Cloner:
         self._memo[id(e)] = (e, out)
         return out
 
-    def bind(self, var: E.Var) -> E.Var:
+    def stmt(self, s: S.Stmt) -> S.Stmt:
+        out: S.Stmt = _RENEW[type(s)](s, self)
+        return out
+
+    # ---- what a statement binds, and what it names (see `schema.renewers`)
+
+    def new_var(self, var: E.Var) -> E.Var:
         """A fresh variable that stands for `var` from here on."""
         if not self.fresh:
             return var
@@ -102,39 +109,23 @@ class Cloner:
         self._reset()
         return new
 
-    def stmt(self, s: S.Stmt) -> S.Stmt:
-        t = type(s)
-        if t is S.BufferStore:
-            out = map_stmt(s, self.stmt, self.expr)
-            new = self.buffers.get(id(s.buffer))  # type: ignore[attr-defined]
-            if new is not None:
-                return S.BufferStore(new, out.value, out.indices, out.predicate, out.loc)  # type: ignore[attr-defined]
-            return out
-        if isinstance(s, S.For):
-            lo, extent = self.expr(s.min), self.expr(s.extent)
-            var = self.bind(s.var)
-            body = self.stmt(s.body)
-            if var is s.var and lo is s.min and extent is s.extent and body is s.body:
-                return s
-            return S.For(var, lo, extent, body, s.kind, s.thread, s.annotations)
-        if isinstance(s, S.LetStmt):
-            value = self.expr(s.value)
-            var = self.bind(s.var)
-            return S.LetStmt(var, value, self.stmt(s.body), s.loc)
-        if isinstance(s, S.Alloc) and self.fresh:
-            old = s.buffer
-            shape = tuple([self.expr(x) for x in old.shape])
-            new_buffer = reshaped(old, shape, old.strides)
-            self.buffers[id(old)] = new_buffer
-            self._memo = {}
-            return S.Alloc(new_buffer, self.stmt(s.body), s.annotations)
-        if isinstance(s, S.AllReduce):
-            out = map_stmt(s, self.stmt, self.expr)
-            assert isinstance(out, S.AllReduce)
-            threads = tuple([_as_var(self.values.get(v, v), v) for v in s.threads])
-            dests = tuple([self.buffers.get(id(d), d) for d in s.dests])
-            return S.AllReduce(s.combiner, out.values, out.predicate, dests, threads, s.loc)
-        return map_stmt(s, self.stmt, self.expr)
+    def new_buffer(self, buffer: Buffer) -> Buffer:
+        """A fresh buffer that stands for `buffer` from here on."""
+        if not self.fresh:
+            return buffer
+        new = reshaped(buffer, tuple([self.expr(x) for x in buffer.shape]), buffer.strides)
+        self.buffers[id(buffer)] = new
+        self._memo = {}
+        return new
+
+    def var(self, var: E.Var) -> E.Var:
+        return _as_var(self.values.get(var, var), var)
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        return self.buffers.get(id(buffer), buffer)
+
+
+_RENEW = renewers(STMTS)
 
 
 def _as_var(e: E.Expr, fallback: E.Var) -> E.Var:
@@ -146,6 +137,24 @@ def _as_var(e: E.Expr, fallback: E.Var) -> E.Var:
 def clone(s: S.Stmt, values: Mapping[E.Var, E.Expr]) -> S.Stmt:
     """`s` with variables replaced and everything it binds renewed."""
     return Cloner(values).stmt(s)
+
+
+def redirected(s: S.Stmt, buffers: Mapping[int, Buffer], *lead: E.Expr) -> S.Stmt:
+    """`s` with loads and stores of some buffers (by id) made in others instead, whose first indices are `lead`."""
+
+    def fe(e: E.Expr) -> E.Expr:
+        out = map_expr(e, fe)
+        new = buffers.get(id(out.buffer)) if type(out) is E.BufferLoad else None
+        return out if new is None else E.BufferLoad(new, (*lead, *out.indices), out.predicate)  # type: ignore[attr-defined]
+
+    def fs(x: S.Stmt) -> S.Stmt:
+        out = map_stmt(x, fs, fe)
+        new = buffers.get(id(out.buffer)) if isinstance(out, S.BufferStore) else None
+        if new is None:
+            return out
+        return S.BufferStore(new, out.value, (*lead, *out.indices), out.predicate, out.loc)  # type: ignore[attr-defined]
+
+    return fs(s)
 
 
 def is_named(s: S.Stmt, buffer: Buffer) -> bool:
