@@ -12,6 +12,8 @@ from .buffer import Buffer
 from .build import const, round_float, wrap_int
 from .dtype import dtype_info
 from .intrin import INTRINS, result_dtype
+from .printer import BY_FIELDS
+from .schema import FIELDS
 
 _BINARY: dict[type, type] = {
     ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
@@ -198,6 +200,8 @@ class ExprParser:
         handler = _CALLS.get(name)
         if handler is not None:
             return handler(self, node)
+        if name in BY_FIELDS:
+            return self.by_fields(node, BY_FIELDS[name])
         if name in _CALLS2:
             return self.typed(node, _CALLS2[name], *self.pair(*self.want(node, 2)))
         if name in INTRINS:
@@ -252,17 +256,18 @@ class ExprParser:
         access, predicate = self.want(node, 2)
         return self.load(access, self.expr(predicate))
 
-    def _ramp(self, node: ast.Call) -> E.Expr:
-        base, step, lanes = self.want(node, 3)
-        return E.Ramp(self.expr(base), self.expr(step), self.integer(lanes))
+    def by_fields(self, node: ast.Call, cls: type) -> E.Expr:
+        """A node without a syntax of its own: its name, and its fields in order."""
+        own, parts = FIELDS[cls], []
+        for f, x in zip(own, self.want(node, len(own))):
+            read: Callable[[Any], Any] = self.exprs if f.how == "many" else self.expr
+            parts.append(read(x) if f.holds == "expr" else self._fact(x))
+        made: E.Expr = cls(*parts)
+        return made
 
-    def _broadcast(self, node: ast.Call) -> E.Expr:
-        value, lanes = self.want(node, 2)
-        return E.Broadcast(self.expr(value), self.integer(lanes))
-
-    def _shuffle(self, node: ast.Call) -> E.Expr:
-        vectors, picks = self.want(node, 2)
-        return E.Shuffle(self.exprs(vectors), tuple(self.literal(picks)))
+    def _fact(self, node: ast.AST) -> Any:
+        """A number, or a tuple of them."""
+        return self.integer(node) if isinstance(node, ast.Constant) else tuple(self.literal(node))
 
     def _let(self, node: ast.Call) -> E.Expr:
         bound, body = self.want(node, 2)
@@ -302,6 +307,5 @@ class ExprParser:
 
 
 _CALLS: dict[str, Callable[[ExprParser, ast.Call], E.Expr]] = {
-    "cast": ExprParser._cast, "select": ExprParser._select, "load": ExprParser._load, "ramp": ExprParser._ramp,
-    "broadcast": ExprParser._broadcast, "shuffle": ExprParser._shuffle, "let": ExprParser._let,
+    "cast": ExprParser._cast, "select": ExprParser._select, "load": ExprParser._load, "let": ExprParser._let,
 }  # fmt: skip

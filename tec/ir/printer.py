@@ -19,7 +19,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from .buffer import GLOBAL, Buffer
 from .dtype import dtype_info
 from .func import Func, IRModule
 from .intrin import result_dtype
+from .schema import EXPRS, FIELDS
 from .visit import deep_recursion, walk_exprs
 
 # Operators: text, precedence (Python's).
@@ -141,46 +142,50 @@ class Printer:
             xa, xb = self._pair(e.a, e.b)  # type: ignore[attr-defined]
             left = prec + 1 if prec == 4 else prec  # comparisons would chain
             return f"{self.expr(e.a, xa, left)} {op} {self.expr(e.b, xb, prec + 1)}", prec  # type: ignore[attr-defined]
+        if t is E.Not:
+            return f"not {self.expr(e.a, None, 3)}", 3  # type: ignore[attr-defined]
         if t in _NAMED or t is E.Div:
             xa, xb = self._pair(e.a, e.b)  # type: ignore[attr-defined]
             return f"{_NAMED.get(t, 'truncdiv')}({self.expr(e.a, xa)}, {self.expr(e.b, xb)})", _ATOM  # type: ignore[attr-defined]
         return self._other(e)
 
     def _other(self, e: E.Expr) -> tuple[str, int]:
-        match e:
-            case E.Not():
-                return f"not {self.expr(e.a, None, 3)}", 3
-            case E.Select():
-                xa, xb = self._pair(e.a, e.b)
-                return f"select({self.expr(e.cond)}, {self.expr(e.a, xa)}, {self.expr(e.b, xb)})", _ATOM
-            case E.Cast():
-                if isinstance(e.value, (E.IntImm, E.FloatImm)):
-                    return f'cast("{e.dtype}", {self.expr(e.value)})', _ATOM
-                return f"{e.dtype}({self.expr(e.value)})", _ATOM
-            case E.Let():
-                value = self.expr(e.value)
-                var = self.names.of(e.var)
-                if e.var.dtype != e.value.dtype:
-                    return f'let({var} := {value}, {self.expr(e.body)}, dtype="{e.var.dtype}")', _ATOM
-                return f"let({var} := {value}, {self.expr(e.body)})", _ATOM
-            case E.BufferLoad():
-                text = self.access(e.buffer, e.indices)
-                return (text if e.predicate is None else f"load({text}, {self.expr(e.predicate)})"), _ATOM
-            case E.Ramp():
-                return f"ramp({self.expr(e.base)}, {self.expr(e.stride)}, {e.lanes})", _ATOM
-            case E.Broadcast():
-                return f"broadcast({self.expr(e.value)}, {e.lanes})", _ATOM
-            case E.Shuffle():
-                return f"shuffle({self.exprs(e.vectors)}, {e.indices!r})", _ATOM
-            case E.StringImm():
-                return repr(e.value), _ATOM
-            case E.Call():
-                return self._call(e), _ATOM
-            case E.TensorRead():
-                return f"{_tensor_name(e.tensor)}[{', '.join(self.expr(i) for i in e.indices) or '()'}]", _ATOM
-            case E.Reduce():
-                return self._reduce(e), _ATOM
-        raise TypeError(f"not an expression: {type(e).__name__}")
+        handler = _EXPRS.get(type(e))
+        return (handler(self, e) if handler is not None else self._by_fields(e)), _ATOM
+
+    def _by_fields(self, e: E.Expr) -> str:
+        """A node without a syntax of its own: its name, and its fields in order."""
+        if not isinstance(e, E.Expr):
+            raise TypeError(f"not an expression: {type(e).__name__}")
+        parts = [
+            (self.exprs if f.how == "many" else self.expr)(getattr(e, f.name))
+            if f.holds == "expr"
+            else repr(getattr(e, f.name))
+            for f in FIELDS[type(e)]
+        ]
+        return f"{type(e).__name__.lower()}({', '.join(parts)})"
+
+    def _select(self, e: E.Select) -> str:
+        xa, xb = self._pair(e.a, e.b)
+        return f"select({self.expr(e.cond)}, {self.expr(e.a, xa)}, {self.expr(e.b, xb)})"
+
+    def _cast(self, e: E.Cast) -> str:
+        if isinstance(e.value, (E.IntImm, E.FloatImm)):
+            return f'cast("{e.dtype}", {self.expr(e.value)})'
+        return f"{e.dtype}({self.expr(e.value)})"
+
+    def _let(self, e: E.Let) -> str:
+        value = self.expr(e.value)
+        var = self.names.of(e.var)
+        note = f', dtype="{e.var.dtype}"' if e.var.dtype != e.value.dtype else ""
+        return f"let({var} := {value}, {self.expr(e.body)}{note})"
+
+    def _load(self, e: E.BufferLoad) -> str:
+        text = self.access(e.buffer, e.indices)
+        return text if e.predicate is None else f"load({text}, {self.expr(e.predicate)})"
+
+    def _tensor_read(self, e: E.TensorRead) -> str:
+        return f"{_tensor_name(e.tensor)}[{', '.join(self.expr(i) for i in e.indices) or '()'}]"
 
     def _call(self, e: E.Call) -> str:
         if e.op == "if_then_else" and len(e.args) == 3:
@@ -255,14 +260,17 @@ class Printer:
             parts.append(f"data={self.names.of(owner)}.data")
         return ", ".join(parts)
 
-    def _declare_views(self, exprs: Iterable[E.Expr | None], buffers: Iterable[Buffer], pad: str) -> None:
-        """Lines for buffers that are used here and declared nowhere (views of others' storage)."""
-        if not self.whole_function:
-            return
-        found: list[Buffer] = list(buffers)
+    def _declare_views(self, s: S.Stmt, pad: str) -> None:
+        """Lines for buffers that a statement uses and nothing declares (views of others' storage)."""
+        found: list[Buffer] = []
+        exprs: list[E.Expr] = []
+        for f in FIELDS[type(s)]:
+            if f.holds in ("expr", "buffer") and f.name not in s.binds:
+                x = getattr(s, f.name)
+                items = x if f.how == "many" else (x,) if x is not None else ()
+                (found if f.holds == "buffer" else exprs).extend(items)
         for e in exprs:
-            if e is not None:
-                found += [x.buffer for x in walk_exprs(e) if type(x) is E.BufferLoad]
+            found += [x.buffer for x in walk_exprs(e) if type(x) is E.BufferLoad]
         for b in found:
             if not self.names.known(b):
                 args = self.buffer_args(b)
@@ -272,68 +280,68 @@ class Printer:
 
     def stmt(self, s: S.Stmt, depth: int = 0, last: bool = True) -> None:
         """Append the lines of `s`; `last` says that nothing follows it in its block."""
-        pad = "    " * depth
-        emit = self.lines.append
-        match s:
-            case S.Seq():
-                for i, x in enumerate(s.stmts):
-                    self.stmt(x, depth, last and i == len(s.stmts) - 1)
-                if not s.stmts:
-                    emit(pad + "pass")
-            case S.BufferStore():
-                self._declare_views((s.value, s.predicate, *s.indices), (s.buffer,), pad)
-                target = self.access(s.buffer, s.indices)
-                value = self.expr(s.value, s.buffer.dtype)
-                if s.predicate is None:
-                    emit(f"{pad}{target} = {value}")
-                else:
-                    emit(f"{pad}store({target}, {value}, {self.expr(s.predicate)})")
-            case S.For():
-                self._declare_views((s.min, s.extent), (), pad)
-                emit(f"{pad}for {self.loop_head(s)}:")
-                self.stmt(s.body, depth + 1)
-            case S.While():
-                self._declare_views((s.cond,), (), pad)
-                emit(f"{pad}while {self.expr(s.cond)}:")
-                self.stmt(s.body, depth + 1)
-            case S.IfThenElse():
-                self._declare_views((s.cond,), (), pad)
-                emit(f"{pad}if {self.expr(s.cond)}:")
-                self.stmt(s.then, depth + 1)
-                if s.orelse is not None:
-                    emit(pad + "else:")
-                    self.stmt(s.orelse, depth + 1)
-            case S.LetStmt():
-                self._declare_views((s.value,), (), pad)
-                value = self.expr(s.value, s.var.dtype)
-                name = self.names.of(s.var)
-                if last:
-                    emit(f"{pad}{name}: {s.var.dtype} = {value}")
-                else:
-                    emit(f'{pad}with let({value}, "{s.var.dtype}") as {name}:')
-                self.stmt(s.body, depth if last else depth + 1)
-            case S.Alloc():
-                head = f"alloc({self.buffer_args(s.buffer)}{self._annotations(s.annotations)})"
-                name = self.names.of(s.buffer)
-                emit(f"{pad}{name} = {head}" if last else f"{pad}with {head} as {name}:")
-                self.stmt(s.body, depth if last else depth + 1)
-            case S.Attr():
-                emit(f"{pad}with {s.note.word}({', '.join(map(self.value, s.note.values))}):")
-                self.stmt(s.body, depth + 1)
-            case S.Assert():
-                self._declare_views((s.cond,), (), pad)
-                emit(f"{pad}assert {self.expr(s.cond)}, {s.message!r}")
-            case S.Evaluate():
-                if isinstance(s.value, E.IntImm) and s.value.value == 0 and s.value.dtype == "int32":
-                    emit(pad + "pass")
-                else:
-                    self._declare_views((s.value,), (), pad)
-                    emit(pad + self.expr(s.value))
-            case S.AllReduce():
-                self._declare_views((s.predicate, *s.values), s.dests, pad)
-                emit(pad + self._allreduce(s))
-            case _:
-                raise TypeError(f"not a statement: {type(s).__name__}")
+        handler = _STMTS.get(type(s))
+        if handler is None:
+            raise TypeError(f"not a statement: {type(s).__name__}")
+        if self.whole_function:
+            self._declare_views(s, "    " * depth)
+        handler(self, s, depth, last)
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def block(self, depth: int, head: str, body: S.Stmt) -> None:
+        self.line(depth, head + ":")
+        self.stmt(body, depth + 1)
+
+    def _holding(self, depth: int, last: bool, plain: str, scoped: str, body: S.Stmt) -> None:
+        """What holds for the rest of its block is a line; what ends earlier a `with`."""
+        if last:
+            self.line(depth, plain)
+            self.stmt(body, depth)
+        else:
+            self.block(depth, scoped, body)
+
+    def _seq(self, s: S.Seq, depth: int, last: bool) -> None:
+        for i, x in enumerate(s.stmts):
+            self.stmt(x, depth, last and i == len(s.stmts) - 1)
+        if not s.stmts:
+            self.line(depth, "pass")
+
+    def _store(self, s: S.BufferStore, depth: int, last: bool) -> None:
+        target, value = self.access(s.buffer, s.indices), self.expr(s.value, s.buffer.dtype)
+        given = None if s.predicate is None else self.expr(s.predicate)
+        self.line(depth, f"{target} = {value}" if given is None else f"store({target}, {value}, {given})")
+
+    def _for(self, s: S.For, depth: int, last: bool) -> None:
+        self.block(depth, f"for {self.loop_head(s)}", s.body)
+
+    def _while(self, s: S.While, depth: int, last: bool) -> None:
+        self.block(depth, f"while {self.expr(s.cond)}", s.body)
+
+    def _if(self, s: S.IfThenElse, depth: int, last: bool) -> None:
+        self.block(depth, f"if {self.expr(s.cond)}", s.then)
+        if s.orelse is not None:
+            self.block(depth, "else", s.orelse)
+
+    def _let_stmt(self, s: S.LetStmt, depth: int, last: bool) -> None:
+        value, name, dtype = self.expr(s.value, s.var.dtype), self.names.of(s.var), s.var.dtype
+        self._holding(depth, last, f"{name}: {dtype} = {value}", f'with let({value}, "{dtype}") as {name}', s.body)
+
+    def _alloc(self, s: S.Alloc, depth: int, last: bool) -> None:
+        head = f"alloc({self.buffer_args(s.buffer)}{self._annotations(s.annotations)})"
+        name = self.names.of(s.buffer)
+        self._holding(depth, last, f"{name} = {head}", f"with {head} as {name}", s.body)
+
+    def _attr(self, s: S.Attr, depth: int, last: bool) -> None:
+        self.block(depth, f"with {s.note.word}({', '.join(map(self.value, s.note.values))})", s.body)
+
+    def _assert(self, s: S.Assert, depth: int, last: bool) -> None:
+        self.line(depth, f"assert {self.expr(s.cond)}, {s.message!r}")
+
+    def _evaluate(self, s: S.Evaluate, depth: int, last: bool) -> None:
+        nothing = isinstance(s.value, E.IntImm) and s.value.value == 0 and s.value.dtype == "int32"
+        self.line(depth, "pass" if nothing else self.expr(s.value))
 
     def loop_head(self, s: S.For) -> str:
         """`i in range(16)`: a loop without its colon and body."""
@@ -353,13 +361,14 @@ class Printer:
     def _annotations(self, notes: dict[str, Any]) -> str:
         return f", annotations={self.value(notes)}" if notes else ""
 
-    def _allreduce(self, s: S.AllReduce) -> str:
+    def _allreduce(self, s: S.AllReduce, depth: int, last: bool) -> None:
         c = s.combiner
         args = ", ".join(self.names.of(v) for v in (*c.lhs, *c.rhs))
         combiner = f"combiner(lambda {args}: {self.exprs(c.result)}, {self.exprs(c.identity)}, {c.name!r})"
         dests = ", ".join(self.names.of(d) for d in s.dests)
         threads = ", ".join(self.names.of(t) for t in s.threads)
-        return f"allreduce({combiner}, {self.exprs(s.values)}, {self.expr(s.predicate)}, dests=[{dests}], threads=[{threads}])"
+        given = f"{self.exprs(s.values)}, {self.expr(s.predicate)}"
+        self.line(depth, f"allreduce({combiner}, {given}, dests=[{dests}], threads=[{threads}])")
 
     # ---- functions
 
@@ -389,6 +398,22 @@ class Printer:
             note = "" if var.dtype == "int32" else f', dtype="{var.dtype}"'
             self.lines.append(f'    {self.names.of(var)} = launch_index("{tag}", {self.expr(extent)}{note})')
         self.stmt(f.body, 1)
+
+
+# Nodes with a syntax of their own; expressions without one are written by their fields.
+_EXPRS: dict[type, Callable[[Printer, Any], str]] = {
+    E.Select: Printer._select, E.Cast: Printer._cast, E.Let: Printer._let, E.BufferLoad: Printer._load, E.Call: Printer._call,
+    E.TensorRead: Printer._tensor_read, E.Reduce: Printer._reduce, E.StringImm: lambda _, e: repr(e.value),
+}  # fmt: skip
+_LEAVES = (E.Var, E.IntImm, E.FloatImm, E.Not, E.Div)
+BY_FIELDS = {
+    c.__name__.lower(): c for c in EXPRS if c not in (*_EXPRS, *_INFIX, *_NAMED, *_LEAVES)
+}  # by their names in text
+_STMTS: dict[type, Callable[[Printer, Any, int, bool], None]] = {
+    S.Seq: Printer._seq, S.BufferStore: Printer._store, S.For: Printer._for, S.While: Printer._while, S.IfThenElse: Printer._if,
+    S.LetStmt: Printer._let_stmt, S.Alloc: Printer._alloc, S.Attr: Printer._attr, S.Assert: Printer._assert,
+    S.Evaluate: Printer._evaluate, S.AllReduce: Printer._allreduce,
+}  # fmt: skip
 
 
 def _var_type(v: E.Var) -> str:

@@ -64,6 +64,7 @@ def _leaves(base: type) -> list[type]:
 
 EXPRS: tuple[type, ...] = tuple(_leaves(E.Expr))
 STMTS: tuple[type, ...] = tuple(_leaves(S.Stmt))
+FIELDS: dict[type, tuple[Field, ...]] = {cls: fields_of(cls) for cls in (*EXPRS, *STMTS)}
 
 
 def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:

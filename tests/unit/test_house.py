@@ -49,7 +49,6 @@ LONG_FUNCTIONS = {
     "tec/choices/sorts.py:_heaps": (75, _KERNEL),
     "tec/choices/sorts.py:body": (65, _KERNEL),
     "tec/graph/passes/fold_scale.py:fold_scale": (65, "one pattern and what it becomes"),
-    "tec/ir/printer.py:stmt": (66, "one branch for each statement"),
     "tec/notebook.py:nest_svg": (70, "one picture"),
     "tec/cli/html.py:roofline_svg": (65, "one picture"),
     "tec/cli/bench.py:command": (70, "a command's options and its steps"),
