@@ -9,7 +9,9 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
-from tec.graph.builders import axis_of
+from tec.graph.builders import axis_of, resize
+from tec.graph.fold_sizes import scaled
+from tec.ops.dims import Dim, UndecidedSize, bind_hint, is_symbolic
 
 from .importer import Call, onnx_op
 
@@ -93,11 +95,17 @@ def resize_axes(
     sizes = {
         a: n for a, n in sizes.items() if crops or n != x.shape[a] or scales[a] != 1
     }  # a symbolic batch stays as it is
-    whole = {a: scales[a] * x.shape[a] for a in sizes} if not c.has(3) else {}
+    whole = {a: scales[a] * x.shape[a] for a in sizes if not is_symbolic([x.shape[a]])} if not c.has(3) else {}
     outside: list[tuple[int, Any]] = []
     y = x
     for axis, out in sizes.items():
         n, scale = x.shape[axis], scales[axis]
+        if is_symbolic([out, n]):
+            if antialias:
+                raise UndecidedSize(f"Resize with antialias of {x.type}", hint=bind_hint(out, n))
+            how = resize.Resize(mode, transform, nearest, a, exclude)
+            y = resize.resize_axis(c, y, axis, out, how, scale)
+            continue
         place = _coordinates(transform, out, n, scale, whole.get(axis, out), roi.get(axis, (0.0, 1.0)), scale * n)
         if crops:
             outside.append((axis, (place < 0) | (place > n - 1)))
@@ -117,12 +125,17 @@ def resize_axes(
 
 
 def _scaled(n: Any, scale: float) -> Any:
-    """A dimension times a scale; one that stays as it is may be symbolic (a batch, say)."""
-    return n if scale == 1 else math.floor(n * scale)
+    """A dimension times a scale; an open one where the scale is a simple fraction."""
+    return n if scale == 1 else scaled(n, scale) if isinstance(n, Dim) else math.floor(n * scale)
+
+
+def _factor(out: Any, n: Any) -> Any:
+    """The scale that sizes come to; None where it is known when the network runs."""
+    return 1.0 if out == n else None if is_symbolic([out, n]) else out / n
 
 
 @onnx_op("Resize")
-def resize(c: Call) -> Value:
+def resize_op(c: Call) -> Value:
     x = c[0]
     if c.opset < 11:
         scales, sizes, roi = [float(s) for s in np.asarray(c.array(1))], None, None
@@ -133,7 +146,9 @@ def resize(c: Call) -> Value:
     axes = [axis_of(a, x.ndim) for a in c.attr("axes", range(x.ndim))]
     policy = c.attr("keep_aspect_ratio_policy", "stretch")
     if sizes is not None:
-        factor = [1.0 if s == x.shape[a] else s / x.shape[a] for s, a in zip(sizes, axes)]
+        factor = [_factor(s, x.shape[a]) for s, a in zip(sizes, axes)]
+        if policy != "stretch" and None in factor:
+            raise UndecidedSize(f"Resize that keeps the aspect ratio of {x.type}", hint=bind_hint(*x.shape))
         if policy != "stretch":
             one = min(factor) if policy == "not_larger" else max(factor)
             factor = [one] * len(axes)

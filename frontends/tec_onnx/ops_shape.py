@@ -11,7 +11,8 @@ import numpy as np
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
-from tec.ops.dims import Dim, Size, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, minimum, names_of, require
+from tec.graph.fold_sizes import fraction_of
+from tec.ops.dims import Dim, Size, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, minimum, require
 from tec.ops.registry import broadcast_shapes
 
 from . import reader
@@ -60,14 +61,29 @@ def eye_like(c: Call) -> Value:
     return c.const(np.eye(*c[0].shape, k=c.attr("k", 0)), dtype)
 
 
+def _count(lo: Any, hi: Any, step: Any) -> Any:
+    """How many numbers a Range has: the least not below (hi - lo) / step. Floats count as the fractions that they stand for."""
+    parts = [v if isinstance(v, Dim) else fraction_of(v) for v in (lo, hi, step)]
+    if isinstance(parts[2], Dim):
+        if not all(isinstance(p, Dim) or p.denominator == 1 for p in parts[:2]):
+            raise UndecidedSize(f"a Range from {lo} to {hi} by {step}", hint=bind_hint(step))
+        lo, hi, step = (p if isinstance(p, Dim) else p.numerator for p in parts)
+        return maximum((hi - lo + step - (1 if step > 0 else -1)) // step, 0)
+    if parts[2] == 0:
+        raise ImportModelError("a Range by steps of 0")
+    whole = math.lcm(*(p.denominator for p in parts if not isinstance(p, Dim)))
+    lo, hi, step = (p * whole if isinstance(p, Dim) else int(p * whole) for p in parts)
+    if step < 0:
+        lo, hi, step = -lo, -hi, -step
+    return maximum((hi - lo + step - 1) // step, 0)
+
+
 @onnx_op("Range")
 def range_(c: Call) -> Value:
     start, limit, delta = (np.asarray(c.array(k)).reshape(()) for k in range(3))
     if is_symbolic([v.item() for v in (start, limit, delta)]):
         lo, hi, step = (v.item() for v in (start, limit, delta))
-        if any(isinstance(v, float) for v in (lo, hi, step)):
-            raise UndecidedSize(f"a Range of floats to {hi}", hint="bind the size: shapes={name: size}")
-        n = maximum((hi - lo + step - (1 if step > 0 else -1)) // step, 0)
+        n = _count(lo, hi, step)
         return c.op("iota", size=n, start=lo, step=step, dtype=c[0].dtype)
     count = max(math.ceil((limit - start) / delta), 0)
     reader.check_bytes("a Range", [count])
@@ -107,11 +123,9 @@ def reshape(c: Call) -> Value:
                 have.remove(n)
                 known.remove(n)
             whole = as_size(math.prod(have)) // math.prod(known)
-            if whole * math.prod(known) != math.prod(have):
-                raise UndecidedSize(
-                    f"whether {x.type} can take the shape {want} is not known while sizes are symbolic",
-                    hint=f"bind {' or '.join(sorted(names_of([rest, x.type.size])))} to a number: shapes={{name: size}}",
-                )
+            rest = math.prod(have) - whole * math.prod(known)
+            if rest != 0 and not require(rest, "<=", 0, f"{x.type} takes the shape {want}"):
+                raise ImportModelError(f"{x.type} cannot take the shape {want}")
             want[want.index(-1)] = whole
             return c.reshape(x, want)
         if rest == 0 or x.type.size % rest:
@@ -325,8 +339,8 @@ def pad(c: Call) -> Value:
                 fill = [c.cast(c.reshape(c[2], ()), x.dtype)]
     before, after = [0] * x.ndim, [0] * x.ndim
     for k, a in enumerate(axes):
-        before[a], after[a] = int(pads[k]), int(pads[k + len(axes)])
-    if not any(before) and not any(after):
+        before[a], after[a] = as_size(pads[k]), as_size(pads[k + len(axes)])
+    if all(n == 0 for n in (*before, *after)):
         return x
     return c.op("pad", x, *fill, before=tuple(before), after=tuple(after), **attrs)
 

@@ -7,16 +7,19 @@ constants element by element, in Python's integers and `Dim`s, so that the sizes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ops.dims import Dim, UndecidedSize, maximum, minimum
+from ..ops.dims import Dim, UndecidedSize, is_symbolic, maximum, minimum
 
 if TYPE_CHECKING:
     from .graph import Value
 
 _MOST = 4096  # elements: a shape is short
+_MOST_DENOMINATOR = 1000  # of a float that scales a size: 0.5, 1.5, 0.3333, 0.7; sizes stay far from 2^31
+_ROUND = frozenset({"floor", "ceil", "cast"})
 
 
 def sizes_in(v: Value) -> Any:
@@ -39,8 +42,12 @@ def sizes_in(v: Value) -> Any:
 
 def fold_sizes(op: str, inputs: Sequence[Value], attrs: dict[str, Any]) -> tuple[Any, str] | None:
     """(sizes, dtype) of an operator that takes symbolic sizes and gives sizes; None where it is another one."""
-    if not any(v.node is not None and v.node.op == "sizes" for v in inputs):
+    if not any(v.node is not None and (v.node.op == "sizes" or op in _ROUND) for v in inputs):
         return None
+    rounds = op in _ROUND and (op != "cast" or attrs["dtype"].startswith("int"))
+    rounded = _rounded(op, inputs[0]) if rounds else None
+    if rounded is not None:
+        return rounded, attrs["dtype"] if op == "cast" else inputs[0].dtype
     f = _FOLD.get(op)
     if op == "divide" and inputs[0].dtype.startswith("float"):
         f = _each(_ratio)
@@ -55,6 +62,49 @@ def fold_sizes(op: str, inputs: Sequence[Value], attrs: dict[str, Any]) -> tuple
         return None
     dtype = attrs["dtype"] if op == "cast" else "bool" if op in _BOOL else inputs[1 if op == "where" else 0].dtype
     return np.asarray(result, dtype=object), dtype
+
+
+def fraction_of(x: float) -> Fraction:
+    """The fraction that a float stands for: the simplest that is as near as float32 tells. UndecidedSize where it has no small parts."""
+    found = Fraction(float(x)).limit_denominator(_MOST_DENOMINATOR)
+    if np.float32(float(found)) != np.float32(x):
+        raise UndecidedSize(f"{x} is no simple fraction")
+    return found
+
+
+def scaled(n: Any, scale: float) -> Any:
+    """floor(n * scale), for a size and a float."""
+    f = fraction_of(scale)
+    return n * f.numerator // f.denominator
+
+
+def _rounded(op: str, v: Value) -> Any:
+    """Sizes times or by a float that is no whole number, rounded: floor, ceil, or a cast to an integer type, which cuts off. None for others."""
+    node = v.node
+    if node is None or node.op not in ("multiply", "divide") or not v.dtype.startswith("float"):
+        return None
+    sizes, factor = sizes_in(node.inputs[0]), node.inputs[1]
+    if sizes is None and node.op == "multiply":
+        sizes, factor = sizes_in(node.inputs[1]), node.inputs[0]
+    if (
+        sizes is None
+        or not factor.is_const
+        or factor.type.size > _MOST
+        or is_symbolic(np.asarray(factor.data).tolist())
+    ):
+        return None
+
+    def one(n: Any, x: Any) -> Any:
+        f = fraction_of(x) if node.op == "multiply" else 1 / fraction_of(x)
+        low = n * f.numerator
+        if (low >= 0) is False:
+            raise UndecidedSize("a rounded size below 0")
+        return (low + (f.denominator - 1 if op == "ceil" else 0)) // f.denominator
+
+    try:
+        return np.asarray(np.frompyfunc(one, 2, 1)(sizes, np.asarray(factor.data).astype(float)), object)
+    except (UndecidedSize, ZeroDivisionError, ValueError, OverflowError):
+        return None
 
 
 def _each(f: Callable[..., Any]) -> Callable[..., Any]:

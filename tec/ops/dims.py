@@ -187,6 +187,11 @@ class Dim:
         return _make({m: c})
 
     @property
+    def has_quotients(self) -> bool:
+        """Whether there are quotients, remainders, minima or maxima in it."""
+        return any(not isinstance(a, str) for m, _ in self.terms for a in m)
+
+    @property
     def is_product(self) -> bool:
         """Whether it is a number times names, without sums and quotients."""
         return len(self.terms) == 1 and all(isinstance(a, str) for a in self.terms[0][0])

@@ -30,7 +30,11 @@ from .registry import (
 def _reshape_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     shape = tuple(attrs["shape"])
     if math.prod(shape) != types[0].size:
-        if is_symbolic([math.prod(shape) - types[0].size]):
+        gap = math.prod(shape) - types[0].size
+        what = f"{types[0]} takes the shape {shape}"
+        if isinstance(gap, Dim) and gap.has_quotients and require(gap, "<=", 0, what) and require(0, "<=", gap, what):
+            return [TensorType(types[0].dtype, shape)]  # it divides back, or a run says that it does not
+        if is_symbolic([gap]):
             raise UndecidedSize(
                 f"whether {types[0]} has as many elements as the shape {shape} is not known while sizes are symbolic",
                 hint=f"bind {' or '.join(sorted(names_of([shape, types[0].shape])))} to a number: shapes={{name: size}}",
@@ -83,7 +87,9 @@ def _cuts(old: Sequence[Size], new: Sequence[Size]) -> list[tuple[int, int]]:
     """Where the leading dimensions of both shapes have equal products, in order."""
     first = [math.prod(old[:i]) for i in range(len(old) + 1)]
     second = [math.prod(new[:j]) for j in range(len(new) + 1)]
-    return [(i, j) for i, a in enumerate(first) for j, b in enumerate(second) if a == b]
+    found = [(i, j) for i, a in enumerate(first) for j, b in enumerate(second) if a == b]
+    end = (len(old), len(new))  # the products of all are equal, by their form or by a condition
+    return found if end in found else [*found, end]
 
 
 @register("reshape", INJECTIVE, _reshape_type, traits=[VIEW, FOLLOWS_16])
@@ -202,14 +208,26 @@ def _append(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
 def _pad_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     before, after = attrs["before"], attrs["after"]
     shape = tuple(n + b + a for n, b, a in zip(types[0].shape, before, after))
-    if len(before) != types[0].ndim or len(after) != types[0].ndim or any(n < 0 for n in shape):
+    what = "padding leaves no dimension below 0"
+    if (
+        len(before) != types[0].ndim
+        or len(after) != types[0].ndim
+        or any(not require(0, "<=", n, what) if isinstance(n, Dim) else n < 0 for n in shape)
+    ):
         raise fail(f"padding {tuple(before)}, {tuple(after)} of {types[0]}")
     mode = attrs.get("mode", "constant")
     if mode not in ("constant", "reflect", "edge", "wrap"):
         raise fail(f"unknown padding mode {mode!r}")
-    if mode == "reflect" and any(n == 0 and (b > 0 or a > 0) for n, b, a in zip(types[0].shape, before, after)):
+    if mode == "reflect" and any(
+        n == 0 and (_may_add(b) or _may_add(a)) for n, b, a in zip(types[0].shape, before, after)
+    ):
         raise fail("reflection of an empty dimension")
     return [TensorType(types[0].dtype, shape)]
+
+
+def _may_add(pad: Size) -> bool:
+    """Whether padding may add anything: what crops needs no condition."""
+    return bool((pad if isinstance(pad, int) else pad.bounds()[1]) > 0)
 
 
 def _reflect(i: Any, n: int) -> Any:
@@ -229,17 +247,17 @@ def _pad(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[
     mode = attrs.get("mode", "constant")
 
     def body(*i: Any) -> Any:
-        index = [k - b if b else k for k, b in zip(i, before)]
+        index = [k - b if isinstance(b, Dim) or b else k for k, b in zip(i, before)]
         if mode == "constant":
             conds = []
             for k, n, b, a in zip(index, shape, before, after):
-                conds += [k >= 0] * (b > 0) + [k < n] * (a > 0)
+                conds += [k >= 0] * _may_add(b) + [k < n] * _may_add(a)
             fill = inputs[1](*[0] * inputs[1].ndim) if len(inputs) > 1 else te.const(attrs.get("value", 0), x.dtype)
             if not conds:
                 return x(*index)
             return te.if_then_else(te.all(*conds), x(*index), fill) if 0 not in shape else fill
         for d, (n, b, a) in enumerate(zip(shape, before, after)):
-            if b or a:
+            if isinstance(b, Dim) or isinstance(a, Dim) or b or a:
                 k = index[d]
                 index[d] = (
                     _reflect(k, n)

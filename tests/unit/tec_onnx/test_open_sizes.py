@@ -1,0 +1,335 @@
+"""Shape arithmetic of exporters with open sizes: floats that scale sizes, quotients that divide back, paddings by maxima, ranges. Each model is compiled
+once and held against ONNX Runtime at several sizes."""
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx import parser
+
+import tec
+from tec.errors import ArgumentError, ImportModelError
+
+rng = np.random.default_rng(3)
+
+
+def model(text):
+    return parser.parse_model('<ir_version: 8, opset_import: ["" : 18]>\n' + text)
+
+
+CASES = {
+    "resize x2 nearest": (
+        """agraph (float[1,3,h,w] x) => (float[1,3,a,b] y) {
+            s = Constant<value = float[4] {1.0,1.0,2.0,2.0}>()
+            y = Resize <mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric"> (x, , s)
+        }""",
+        [(1, 3, 5, 7), (1, 3, 8, 4)],
+    ),
+    "resize x2 linear": (
+        """agraph (float[1,3,h,w] x) => (float[1,3,a,b] y) {
+            s = Constant<value = float[4] {1.0,1.0,2.0,2.0}>()
+            y = Resize <mode="linear"> (x, , s)
+        }""",
+        [(1, 3, 5, 7), (1, 3, 8, 4)],
+    ),
+    "resize 1.5 cubic": (
+        """agraph (float[1,3,h,w] x) => (float[1,3,a,b] y) {
+            s = Constant<value = float[4] {1.0,1.0,1.5,1.5}>()
+            y = Resize <mode="cubic"> (x, , s)
+        }""",
+        [(1, 3, 5, 7), (1, 3, 8, 4)],
+    ),
+    "resize 0.5 linear pt": (
+        """agraph (float[1,3,h,w] x) => (float[1,3,a,b] y) {
+            s = Constant<value = float[4] {1.0,1.0,0.5,0.5}>()
+            y = Resize <mode="linear", coordinate_transformation_mode="pytorch_half_pixel"> (x, , s)
+        }""",
+        [(1, 3, 5, 7), (1, 3, 8, 4)],
+    ),
+    "resize corners": (
+        """agraph (float[1,3,h,w] x) => (float[1,3,a,b] y) {
+            s = Constant<value = float[4] {1.0,1.0,2.0,2.0}>()
+            y = Resize <mode="linear", coordinate_transformation_mode="align_corners"> (x, , s)
+        }""",
+        [(1, 3, 5, 7), (1, 3, 8, 4)],
+    ),
+    "resize to other's size": (
+        """agraph (float[1,3,h,w] x, float[1,3,p,q] z) => (float[1,3,a,b] y) {
+            sz = Shape(z)
+            y = Resize <mode="linear"> (x, , , sz)
+        }""",
+        [(1, 3, 5, 7), (1, 3, 8, 9)],
+    ),
+    "resize to other's size nearest": (
+        """agraph (float[1,3,h,w] x, float[1,3,p,q] z) => (float[1,3,a,b] y) {
+            sz = Shape(z)
+            y = Resize <mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric"> (x, , , sz)
+        }""",
+        [(1, 3, 5, 7), (1, 3, 8, 9)],
+    ),
+    "fpn": (
+        """agraph (float[1,4,h,w] x) => (float[1,4,a,b] y) {
+            p = MaxPool<kernel_shape=[2,2],strides=[2,2]>(x)
+            sz = Shape(x)
+            r = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (p, , , sz)
+            y = Add(r, x)
+        }""",
+        [(1, 4, 6, 8), (1, 4, 7, 9)],
+    ),
+    "scale by shape ratio": (
+        """agraph (float[1,4,h,w] x) => (float[1,4,a,b] y) {
+            p = MaxPool<kernel_shape=[2,2],strides=[2,2]>(x)
+            s = Constant<value = float[4] {1.0,1.0,2.0,2.0}>()
+            r = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (p, , s)
+            y = Relu(r)
+        }""",
+        [(1, 4, 6, 8), (1, 4, 7, 9)],
+    ),
+    "pad to multiple of 32": (
+        """agraph (float[1,n] x) => (float[1,m] y) {
+            sh = Shape(x)
+            one = Constant<value=int64[1]{1}>()
+            n = Gather<axis=0>(sh, one)
+            k = Constant<value=int64[1]{32}>()
+            r = Mod(n, k)
+            d = Sub(k, r)
+            d2 = Mod(d, k)
+            z = Constant<value=int64[3]{0,0,0}>()
+            pads = Concat<axis=0>(z, d2)
+            p = Pad(x, pads)
+            shp = Constant<value=int64[3]{1,-1,32}>()
+            y0 = Reshape(p, shp)
+            ax = Constant<value=int64[1]{2}>()
+            y = ReduceSum<keepdims=0>(y0, ax)
+        }""",
+        [(1, 40), (1, 64)],
+    ),
+    "pad by max": (
+        """agraph (float[1,n] x) => (float[1,m] y) {
+            sh = Shape(x)
+            one = Constant<value=int64[1]{1}>()
+            n = Gather<axis=0>(sh, one)
+            k = Constant<value=int64[1]{50}>()
+            d = Sub(k, n)
+            zero = Constant<value=int64[1]{0}>()
+            d2 = Max(d, zero)
+            z = Constant<value=int64[3]{0,0,0}>()
+            pads = Concat<axis=0>(z, d2)
+            y = Pad(x, pads)
+        }""",
+        [(1, 40), (1, 64)],
+    ),
+    "reshape back": (
+        """agraph (float[b,n,8] x) => (float[b,m,8] y) {
+            s = Constant<value=int64[2]{-1,8}>()
+            f = Reshape(x, s)
+            t = Tanh(f)
+            sh = Shape(x)
+            y = Reshape(t, sh)
+        }""",
+        [(2, 3, 8), (1, 5, 8)],
+    ),
+    "reshape floor back": (
+        """agraph (float[1,4,h,w] x) => (float[1,a,b,c] y) {
+            p = AveragePool<kernel_shape=[2,2],strides=[2,2]>(x)
+            s = Constant<value=int64[3]{1,4,-1}>()
+            f = Reshape(p, s)
+            t = Tanh(f)
+            sh = Shape(p)
+            y = Reshape(t, sh)
+        }""",
+        [(1, 4, 6, 8), (1, 4, 7, 9)],
+    ),
+    "split half": (
+        """agraph (float[1,n,8] x) => (float[1,m,16] y) {
+            s = Constant<value=int64[3]{1,-1,16}>()
+            y = Reshape(x, s)
+        }""",
+        [(1, 4, 8), (1, 6, 8)],
+    ),
+    "range int": (
+        """agraph (float[1,n] x) => (float[n] y) {
+            sh = Shape(x)
+            one = Constant<value=int64{1}>()
+            n = Gather<axis=0>(sh, one)
+            z = Constant<value=int64{0}>()
+            r = Range(z, n, one)
+            y = Cast<to=1>(r)
+        }""",
+        [(1, 5), (1, 9)],
+    ),
+    "range float": (
+        """agraph (float[1,n] x) => (float[n] y) {
+            sh = Shape(x)
+            one = Constant<value=int64{1}>()
+            n = Gather<axis=0>(sh, one)
+            nf = Cast<to=1>(n)
+            z = Constant<value=float{0.0}>()
+            o = Constant<value=float{1.0}>()
+            y = Range(z, nf, o)
+        }""",
+        [(1, 5), (1, 9)],
+    ),
+    "range step": (
+        """agraph (float[1,n] x) => (float[k] y) {
+            sh = Shape(x)
+            one = Constant<value=int64{1}>()
+            n = Gather<axis=0>(sh, one)
+            z = Constant<value=int64{0}>()
+            st = Constant<value=int64{3}>()
+            r = Range(z, n, st)
+            y = Cast<to=1>(r)
+        }""",
+        [(1, 5), (1, 9)],
+    ),
+    "grid": (
+        """agraph (float[1,3,h,w] x) => (float[1,3,h,w] y) {
+            sh = Shape(x)
+            i2 = Constant<value=int64{2}>()
+            i3 = Constant<value=int64{3}>()
+            h = Gather<axis=0>(sh,i2)
+            w = Gather<axis=0>(sh,i3)
+            z = Constant<value=int64{0}>()
+            o = Constant<value=int64{1}>()
+            rh = Range(z,h,o)
+            rw = Range(z,w,o)
+            m1 = Constant<value=int64[2]{-1,1}>()
+            a = Reshape(rh, m1)
+            g = Mul(a, w)
+            s = Add(g, rw)
+            f = Cast<to=1>(s)
+            y = Add(x, f)
+        }""",
+        [(1, 3, 5, 7), (1, 3, 8, 4)],
+    ),
+    "half sizes": (
+        """agraph (float[1,3,h,w] x) => (float[1,3,a,b] y) {
+            sh = Shape<start=2,end=4>(x)
+            f = Cast<to=1>(sh)
+            k = Constant<value=float{0.5}>()
+            g = Mul(f,k)
+            fl = Floor(g)
+            i = Cast<to=7>(fl)
+            nc = Shape<start=0,end=2>(x)
+            sz = Concat<axis=0>(nc,i)
+            y = Resize <mode="linear"> (x, , , sz)
+        }""",
+        [(1, 3, 6, 8), (1, 3, 7, 9)],
+    ),
+    "depth to space": (
+        """agraph (float[1,8,h,w] x) => (float[1,2,a,b] y) {
+            y = DepthToSpace<blocksize=2>(x)
+        }""",
+        [(1, 8, 3, 4), (1, 8, 5, 2)],
+    ),
+    "slice odd": (
+        """agraph (float[1,n] x) => (float[1,m] y) {
+            sh = Shape(x)
+            one = Constant<value=int64[1]{1}>()
+            n = Gather<axis=0>(sh, one)
+            two = Constant<value=int64[1]{2}>()
+            h = Div(n, two)
+            z = Constant<value=int64[1]{0}>()
+            a = Slice(x, z, h, one)
+            b = Slice(x, h, n, one)
+            e = Mul(h, two)
+            y = Concat<axis=1>(b, a)
+        }""",
+        [(1, 6), (1, 9)],
+    ),
+    "tile": (
+        """agraph (float[1,n] x, float[4] s) => (float[m,4] y) {
+            sh = Shape(x)
+            one = Constant<value=int64[1]{1}>()
+            n = Gather<axis=0>(sh, one)
+            r = Concat<axis=0>(n, one)
+            o = Constant<value=int64[2]{1,4}>()
+            q = Reshape(s, o)
+            y = Tile(q, r)
+        }""",
+        [(1, 6), (1, 9)],
+    ),
+}  # fmt: skip
+
+
+def feeds_of(m, shape):
+    other = {"s": (4,), "z": (1, 3, shape[-2] + 3 if len(shape) > 2 else 1, shape[-1] * 2)}
+    return {i.name: rng.standard_normal(other.get(i.name, shape)).astype(np.float32) for i in m.graph.input}
+
+
+def check(m, net, shapes, device=None):
+    session = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
+    for shape in shapes:
+        feeds = feeds_of(m, shape)
+        got, want = net.run(feeds, device)[0], session.run(None, feeds)[0]
+        assert got.shape == want.shape and got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_network_for_all_sizes(case):
+    text, shapes = CASES[case]
+    m = model(text)
+    check(m, tec.compile(m, cache=False), shapes)
+
+
+@pytest.mark.parametrize("case", ["resize x2 linear", "fpn", "pad by max", "split half"])
+def test_on_the_software_gpu(case):
+    text, shapes = CASES[case]
+    m = model(text)
+    check(m, tec.compile(m, "rocm -mcpu=gfx942", cache=False), shapes, "rocm_emu:gfx942")
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    "transform", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]
+)
+@pytest.mark.parametrize("scale", [0.6, 1.0 / 3.0, 2.5])
+def test_resizing_is_what_it_is_with_numbers(mode, transform, scale):
+    m = model(f"""agraph (float[1,2,h,w] x) => (float[1,2,a,b] y) {{
+        s = Constant<value = float[4] {{1.0, 1.0, {scale}, 2.0}}>()
+        y = Resize <mode = "{mode}", coordinate_transformation_mode = "{transform}", nearest_mode = "round_prefer_ceil"> (x, , s)
+    }}""")
+    net = tec.compile(m, cache=False)
+    for h, w in ((3, 4), (10, 1)):
+        x = rng.standard_normal((1, 2, h, w)).astype(np.float32)
+        got, want = net.run({"x": x})[0], tec.compile(m, shapes={"h": h, "w": w}, cache=False).run({"x": x})[0]
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_what_does_not_divide_back_is_refused_at_its_size():
+    net = tec.compile(model(CASES["split half"][0]), cache=False)
+    with pytest.raises(ArgumentError, match=r"compiled for sizes with .*takes the shape .*not for n = 5"):
+        net.run({"x": np.zeros((1, 5, 8), np.float32)})
+    net.run({"x": np.zeros((1, 6, 8), np.float32)})
+
+
+def test_dimensions_of_other_names_do_not_become_equal():
+    m = model("""agraph (float[n,8] x, float[m,4] z) => (float[a,b] y) {
+        sh = Shape(z)
+        y = Reshape(x, sh)
+    }""")
+    with pytest.raises(ImportModelError, match="not known while sizes are symbolic"):
+        tec.compile(m, cache=False)
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        (
+            "s = Constant<value = float[4] {1.0, 1.0, 0.12345678, 2.0}>() y = Resize (x, , s)",
+            "0.12345678.* is no simple fraction",
+        ),
+        (
+            's = Constant<value = float[4] {1.0, 1.0, 0.5, 0.5}>() y = Resize <mode = "linear", antialias = 1> (x, , s)',
+            "antialias",
+        ),
+        (
+            's = Constant<value = int64[4] {1, 2, 7, 7}>() y = Resize <mode = "linear", keep_aspect_ratio_policy = "not_larger"> (x, , , s)',
+            "keeps the aspect ratio",
+        ),
+    ],
+)
+def test_what_stays_undecided_says_what_to_bind(node, says):
+    with pytest.raises(ImportModelError, match=says):
+        tec.compile(model(f"agraph (float[1,2,h,w] x) => (float[1,2,a,b] y) {{ {node} }}"), cache=False)
