@@ -103,7 +103,7 @@ class Expressions(State):
             return self.read(node.id, node)
         v = frame.source.lookup(node.id)
         if v is MISSING:
-            raise self.error(f"the name {node.id} stands for nothing here")
+            return self.missing(node.id)
         frame.source.taken[node.id] = v
         return self.outside(v, node.id)
 
@@ -460,6 +460,10 @@ class Expressions(State):
         return self.called(node)
 
     # ---- what subclasses bring
+
+    def missing(self, name: str) -> Any:
+        """What a name stands for that is neither the function's own nor from outside. Raises KernelError."""
+        raise self.error(f"the name {name} stands for nothing here")
 
     def called(self, node: ast.Call) -> Any:
         raise NotImplementedError

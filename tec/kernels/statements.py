@@ -296,7 +296,7 @@ class Statements(Expressions):
         if left & {ast.Break, ast.Return}:
             self._range_with_exits(s, start, stop, step, left)
         else:
-            self._plain_range(s, start, stop, step, kind, left)
+            self._plain_range(s, start, stop, step, kind, what.thread, left)
 
     def _written_out(self, s: ast.For, values: tuple[Any, ...]) -> None:
         """A loop over what is known at compile time: its body once for each."""
@@ -322,7 +322,9 @@ class Statements(Expressions):
         self.statements(s.body)
         self.node = s
 
-    def _plain_range(self, s: ast.For, start: Any, stop: Any, step: Any, kind: str, left: set[type]) -> None:
+    def _plain_range(
+        self, s: ast.For, start: Any, stop: Any, step: Any, kind: str, thread: str, left: set[type]
+    ) -> None:
         loop = self._open_loop(s, left)
         first, extent = self._extent(start, stop, step, s)
         sure = isinstance(extent, E.IntImm) and extent.value > 0
@@ -342,7 +344,7 @@ class Statements(Expressions):
         low = first if unit else B.const(0, extent.dtype)
         self.frame.loops.pop()
         body = self.body(items)
-        self.emit(S.For(var, B.cast(extent.dtype, low), extent, body, kind))
+        self.emit(S.For(var, B.cast(extent.dtype, low), extent, body, kind, thread))
 
     def _extent(self, start: Any, stop: Any, step: Any, s: ast.For) -> tuple[E.Expr, E.Expr]:
         """The first value and the number of turns of a range."""

@@ -54,6 +54,7 @@ class Turns:
     stop: Any
     step: Any
     kind: str
+    thread: str = ""  # the launch index that the loop is bound to
 
 
 Number = (bool, int, float, np.generic)

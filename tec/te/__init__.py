@@ -113,11 +113,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`te.intrin`, read when it is first asked for: `import tec` stays quick. `te.create_schedule` is how TVM's users know `tec.create_schedule`."""
-    if name in ("intrin", "create_schedule"):
+    """`te.intrin` and `te.hybrid`, read when they are first asked for: `import tec` stays quick. `te.create_schedule` is how TVM's users know `tec.create_schedule`."""
+    if name in ("intrin", "hybrid", "create_schedule"):
         import importlib
 
-        if name == "intrin":
-            return importlib.import_module(".intrin", __name__)
+        if name != "create_schedule":
+            return importlib.import_module(f".{name}", __name__)
         return importlib.import_module("tec.schedule").create_schedule
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,272 @@
+"""Computations written as loops in Python, as tensors: `te.hybrid.script`.
+
+    @tec.te.hybrid.script
+    def outer(a, b):
+        c = output_tensor((a.shape[0], b.shape[0]), "float32")
+        for i in range(a.shape[0]):
+            for j in range(b.shape[0]):
+                c[i, j] = a[i] * b[j]
+        return c
+
+    C = outer(A, B)      # tensors in, an `extern` out: schedules and builds as any other
+
+The function is translated as kernels are (`tec.kernels`), with words of its own: `output_tensor(shape, dtype)`,
+`allocate(shape, dtype, scope="global")`, the loops `range`, `serial`, `parallel`, `vectorize`, `unroll`, `const_range`,
+`bind(tag, extent)`, names of dtypes as conversions, and te's functions by name. Given NumPy arrays it runs as Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ..errors import ExprError, KernelError
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.blocks import Open, close
+from ..ir.buffer import GLOBAL, LOCAL, SHARED, Buffer
+from ..ir.dtype import dtype_info, normalize_dtype
+from ..ir.effects import effects
+from ..ir.stmt import ForKind
+from ..ir.visit import deep_recursion
+from ..kernels.frames import Binding, Frame, Known, Restart
+from ..kernels.output import Output
+from ..kernels.source import parameters, source_of
+from ..kernels.translate import Launch
+from ..kernels.translator import Translator
+from ..kernels.values import Array, Turns, describe, settle
+from ..target import Target
+from . import math as functions
+from .build import as_shape, decl_buffer
+from .extern import extern
+from .tensor import Tensor
+
+_LOOPS = {
+    "serial": ForKind.SERIAL,
+    "parallel": ForKind.PARALLEL,
+    "vectorize": ForKind.VECTORIZED,
+    "unroll": ForKind.UNROLLED,
+}
+_WORDS = (*_LOOPS, "const_range", "bind", "output_tensor", "allocate", "max_num_threads")
+_ROUNDS = 200
+
+
+class Word:
+    """A name of the language that Python has not."""
+
+    def __init__(self, name: str):
+        self.__name__ = name
+
+
+class HybridTranslator(Translator):
+    """A hybrid script under translation."""
+
+    def __init__(self, known: Known):
+        super().__init__(known)
+        self.outputs: list[Buffer] = []
+        self.returned: tuple[Array, ...] | None = None
+
+    def missing(self, name: str) -> Any:
+        if name in _WORDS:
+            return Word(name)
+        try:
+            return np.dtype(normalize_dtype(name)).type
+        except (ExprError, TypeError):
+            found = getattr(functions, name, None) if name in functions.__all__ else None
+            return found if found is not None else super().missing(name)
+
+    def called(self, node: ast.Call) -> Any:
+        f = self.expr(node.func)
+        if not isinstance(f, Word):
+            return super().called(node)
+        args = [self.expr(a) for a in node.args]
+        named = {str(k.arg): self.expr(k.value) for k in node.keywords}
+        if f.__name__ == "max_num_threads":
+            return self.target.max_threads if self.target.is_gpu else 1
+        if f.__name__ not in ("output_tensor", "allocate"):
+            raise self.error(f"{f.__name__} outside of the head of a loop", hint=f"for i in {f.__name__}(n):")
+        handler: Callable[..., Any] = getattr(self, "_" + f.__name__)
+        try:
+            return handler(*args, **named)
+        except TypeError as e:
+            raise self.error(f"{f.__name__}: {e}") from None
+
+    def _output_tensor(self, shape: Any, dtype: Any = "float32") -> Array:
+        buffer = decl_buffer(as_shape(shape, "output_tensor"), self._dtype(dtype, "the dtype of output_tensor"), "out")
+        buffer.loc = self.where()
+        self.outputs.append(buffer)
+        return Array(buffer)
+
+    def _allocate(self, shape: Any, dtype: Any = "float32", scope: Any = GLOBAL) -> Array:
+        if scope not in (GLOBAL, SHARED, LOCAL):
+            raise self.error(f"the scope {scope!r} of allocate", hint='"global", "shared" or "local"')
+        d = self._dtype(dtype, "the dtype of allocate")
+        buffer = Buffer("tmp", d, as_shape(shape, "allocate"), scope=scope, loc=self.where())
+        self.emit(Open(lambda body: S.Alloc(buffer, body)))
+        return Array(buffer)
+
+    def iterated(self, node: ast.expr) -> Any:
+        f = self.expr(node.func) if isinstance(node, ast.Call) else None
+        if not isinstance(f, Word):
+            return super().iterated(node)
+        assert isinstance(node, ast.Call)
+        args = [self.expr(a) for a in node.args]
+        if f.__name__ == "bind":
+            if len(args) != 2 or not isinstance(args[0], str):
+                raise self.error("bind takes a launch index and an extent", hint='bind("threadIdx.x", n)', node=node)
+            return Turns(0, self.number(args[1], "the extent"), 1, ForKind.THREAD, args[0])
+        if not 1 <= len(args) <= 2 or node.keywords:
+            raise self.error(f"{f.__name__} takes an end, or a begin and an extent's end", node=node)
+        for a in args:
+            if not dtype_info(settle(self.number(a, f"a bound of {f.__name__}")).dtype).is_int:
+                raise self.error(f"a bound of {f.__name__} is no whole number", node=node)
+        start, stop = (0, args[0]) if len(args) == 1 else args
+        if f.__name__ == "const_range":
+            if isinstance(start, E.Expr) or isinstance(stop, E.Expr):
+                raise self.error("const_range of what is known at run time alone", hint="range()", node=node)
+            return tuple(range(int(start), int(stop)))
+        return Turns(start, stop, 1, _LOOPS[f.__name__])
+
+    def give_back(self, s: ast.Return) -> None:
+        if self.frame.caller is not None:
+            super().give_back(s)
+            return
+        value = None if s.value is None else self.expr(s.value)
+        parts = value if isinstance(value, tuple) else (value,)
+        if self.block_ids[-1] != self.frame.entry or self.frame.loops:
+            raise self.error("a return inside of a branch or a loop", hint="return the outputs at the end", node=s)
+        for p in parts:
+            if not isinstance(p, Array) or p.buffer not in self.outputs:
+                raise self.error(f"{describe(p)} is returned", hint="return what output_tensor gave", node=s)
+        self.returned = parts
+
+
+class Hybrid:
+    """A hybrid script: called with tensors it gives tensors, with NumPy arrays it runs as Python."""
+
+    def __init__(self, function: FunctionType):
+        self.function = function
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    def __call__(self, *args: Any) -> Any:
+        """The outputs of the script: a Tensor or a tuple of them. Raises KernelError, ExprError."""
+        if any(isinstance(a, np.ndarray) for a in args):
+            return self.run(*args)
+        source = source_of(self.function, "the script")
+        names = parameters(source)
+        if len(args) != len(names):
+            raise KernelError(f"{self.__name__}({', '.join(names)}) takes {len(names)} arguments, {len(args)} given")
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        buffers = {id(a): decl_buffer(a.shape, a.dtype, n) for a, n in zip(args, names) if isinstance(a, Tensor)}
+        values = [Array(buffers[id(a)]) if isinstance(a, Tensor) else _constant(a, n) for a, n in zip(args, names)]
+        outputs, body = _translate(source, names, values)
+        return extern(
+            [list(b.shape) for b in outputs], list(dict.fromkeys(tensors)), lambda ins, outs: body, name=self.__name__,
+            dtype=[b.dtype for b in outputs], in_buffers=[buffers[id(t)] for t in dict.fromkeys(tensors)], out_buffers=outputs,
+        )  # fmt: skip
+
+    def run(self, *args: Any) -> Any:
+        """The script as Python, on NumPy arrays; launch indices are loops."""
+        f = self.function
+        space = {**_python_words(), **f.__globals__}
+        inner = FunctionType(f.__code__, space, f.__name__, f.__defaults__, f.__closure__)
+        return inner(*args)
+
+
+def script(function: Any) -> Hybrid:
+    """Make a hybrid script of a Python function over tensors and numbers; see the module."""
+    if not isinstance(function, FunctionType):
+        raise KernelError(f"@te.hybrid.script above {function!r}, no Python function", hint="put it above a def")
+    return Hybrid(function)
+
+
+def _constant(a: Any, name: str) -> Any:
+    if isinstance(a, (E.Expr, bool, int, float, np.generic, tuple)) or a is None:
+        return a
+    as_expr = getattr(a, "asexpr", None)
+    if as_expr is not None:
+        return as_expr()
+    raise KernelError(f"the argument {name} is a {type(a).__name__}", hint="pass tensors, variables and numbers")
+
+
+@deep_recursion()
+def _translate(source: Any, names: list[str], values: list[Any]) -> tuple[list[Buffer], S.Stmt]:
+    known = Known()
+    target = Target.current() or Target("llvm")
+    for _ in range(_ROUNDS):
+        before = (len(known.slots), dict(known.types), len(known.flags))
+        t = HybridTranslator(known)
+        t.sources, t.launch, t.target, t.output = {source.function: source}, Launch((1, 1, 1)), target, Output()
+        t.threads, t.extents = {}, ()
+        t.frame = Frame(source, ())
+        t.frame.entry = t.block_ids[-1]
+        t.frame.names = {n: Binding(v, t.frame.entry) for n, v in zip(names, values)}
+        try:
+            for n in names:
+                if (n,) in known.slots:
+                    t.store((n,), t.frame.names[n].value, source.tree)
+            t.statements(source.body)
+        except Restart:
+            continue
+        if before != (len(known.slots), known.types, len(known.flags)):
+            continue
+        if t.returned is None:
+            raise t.error(
+                "a hybrid script returns its outputs, and this returns nothing", hint="return c", node=source.tree
+            )
+        if t.output.places:
+            raise t.error(
+                "print or assert in a hybrid script", hint="they are for kernels: @tec.kernel", node=source.tree
+            )
+        body = close(t.blocks[0])
+        for b in reversed(list(t.slots.values())):
+            body = _placed(b, body)
+        outputs = [a.buffer for a in t.returned]
+        for k, b in enumerate(t.outputs):
+            b.name = b.data.name = f"{source.name}_v{k}" if len(t.outputs) > 1 else source.name
+        return outputs, body
+    raise KernelError(f"{source.name} has too many variables that change", where=source.loc, locate=False)
+
+
+def _placed(b: Buffer, s: S.Stmt) -> S.Stmt:
+    """The storage of a variable around what uses it, inside of the threads' loops: each thread has its own."""
+
+    def uses(x: S.Stmt) -> bool:
+        return id(b) in effects(x).touched
+
+    match s:
+        case S.Seq():
+            users = [x for x in s.stmts if uses(x)]
+            if len(users) == 1:
+                return S.Seq(tuple(_placed(b, x) if x is users[0] else x for x in s.stmts))
+        case S.For(kind=ForKind.THREAD):
+            return S.For(s.var, s.min, s.extent, _placed(b, s.body), s.kind, s.thread, s.annotations)
+        case S.LetStmt() if id(b) not in effects(s.value).touched:
+            return S.LetStmt(s.var, s.value, _placed(b, s.body), s.loc)
+        case S.Alloc():
+            return S.Alloc(s.buffer, _placed(b, s.body), s.annotations)
+    return S.Alloc(b, s)
+
+
+def _python_words() -> dict[str, Any]:
+    """What the words mean when a script runs as Python."""
+
+    def loop(*bounds: int) -> range:
+        return range(*bounds)
+
+    def storage(shape: Any, dtype: Any = "float32", scope: Any = GLOBAL) -> Any:
+        return np.zeros(shape, dtype)
+
+    plain = SimpleNamespace(
+        **{n: getattr(np, n) for n in ("exp", "log", "sqrt", "tanh", "floor", "ceil", "sin", "cos", "abs")}
+    )
+    return {
+        **vars(plain), **dict.fromkeys((*_LOOPS, "const_range"), loop), "bind": lambda tag, extent: range(extent), "output_tensor": storage,
+        "allocate": storage, "power": np.power, "popcount": lambda x: int(x).bit_count(), "likely": lambda x: x, "max_num_threads": lambda *a: 1,
+        "sigmoid": lambda x: 1 / (1 + math.exp(-x)), **{d: getattr(np, d) for d in ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")},
+    }  # fmt: skip
