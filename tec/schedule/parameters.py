@@ -54,6 +54,12 @@ class Parameters:
 
     def _tensor(self, k: int, t: Any, buffer: Buffer | None) -> None:
         stage = self.sch.find(t)
+        if stage is None and isinstance(t, Tensor) and isinstance(t.op, PlaceholderOp):
+            # Nothing reads it: functions of one signature are made so.
+            self.params.append(
+                buffer if buffer is not None else Buffer(self._unique(t.name), t.dtype, t.shape, loc=t.op.loc)
+            )
+            return
         if not isinstance(t, Tensor) or stage is None:
             raise ArgumentError(f"parameter {k}, {getattr(t, 'name', t)}, is not part of the schedule")
         key = (id(stage), t.value_index)
@@ -93,6 +99,9 @@ class Parameters:
                 needed = stage.is_output
             if not needed:
                 continue
+            given = [(id(stage), t.value_index) in self.tensors for t in stage.op.outputs]
+            if any(given) and stage.is_output:
+                continue  # of several outputs those that are not asked for are computed in memory of the function's own
             for t in stage.op.outputs:
                 if (id(stage), t.value_index) not in self.tensors:
                     kind = "input" if isinstance(stage.op, PlaceholderOp) else "output"

@@ -113,11 +113,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`te.intrin` and `te.hybrid`, read when they are first asked for: `import tec` stays quick. `te.create_schedule` is how TVM's users know `tec.create_schedule`."""
-    if name in ("intrin", "hybrid", "create_schedule"):
-        import importlib
+    """`te.intrin` and `te.hybrid`, read when they are first asked for: `import tec` stays quick. `te.create_schedule` and `te.gradient` are how
+    te's users know `tec.create_schedule` and `tec.autodiff.gradient`."""
+    import importlib
 
-        if name != "create_schedule":
-            return importlib.import_module(f".{name}", __name__)
-        return importlib.import_module("tec.schedule").create_schedule
+    if name in ("intrin", "hybrid"):
+        return importlib.import_module(f".{name}", __name__)
+    above = {"create_schedule": "tec.schedule", "gradient": "tec.autodiff"}
+    if name in above:
+        return getattr(importlib.import_module(above[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
