@@ -26,8 +26,6 @@ from ..dtype import dtype_info
 from ..effects import is_call
 from ..visit import map_stmt, visit
 
-ORDERED = "ordered"  # annotation of an Alloc: its accesses are ordered by hand, insert_barriers leaves it alone
-
 
 def effect(op: str, *args: E.Expr, **attrs: object) -> S.Stmt:
     """The statement that a call stands for."""
@@ -107,9 +105,9 @@ def bulk_pipeline(
         effect("barrier", scope="shared"),
         again,
     )
-    main = S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, {"unroll": 1, **loop.annotations})
+    main = S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, loop.unroll or 1)
     body = S.seq(S.IfThenElse(is_first, S.seq(*begin)), effect("barrier", scope="shared"), main)
-    return S.Alloc(full, body, {ORDERED: True})
+    return S.Alloc(full, body, S.StorageNotes(ordered=True))
 
 
-__all__ = ["ORDERED", "bulk_pipeline", "effect", "is_bulk_fill", "loaded_bytes", "reporting"]
+__all__ = ["bulk_pipeline", "effect", "is_bulk_fill", "loaded_bytes", "reporting"]

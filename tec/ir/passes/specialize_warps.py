@@ -22,7 +22,7 @@ the same plan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from ...errors import LoweringError
@@ -36,7 +36,7 @@ from ..func import Func
 from ..matrix import WARPGROUP
 from ..notes import WarpSpecialize
 from ..visit import map_expr, map_stmt, substitute, visit
-from .bulk_pipeline import ORDERED, effect, loaded_bytes, reporting
+from .bulk_pipeline import effect, loaded_bytes, reporting
 from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
 
 _FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
@@ -98,7 +98,7 @@ def _kernel(root: S.Stmt, name: str) -> S.Stmt:
         nest.append(S.For(group, B.const(0), B.const(1), S.NOP, S.ForKind.THREAD, "threadIdx.y"))
     for f in reversed(nest):
         extent = B.const(workers + 1) if f.var is group else f.extent
-        out = S.For(f.var, f.min, extent, out, f.kind, f.thread, f.annotations)
+        out = S.For(f.var, f.min, extent, out, f.kind, f.thread, f.unroll)
     return out
 
 
@@ -167,7 +167,7 @@ class _Specialized:
             S.LetStmt(self.uniform, E.Call("readfirstlane", (self.group,), self.group.dtype), parts),
         )
         for b in (*self.slots.values(), self.full, self.empty):
-            out = S.Alloc(b, out, {ORDERED: True})
+            out = S.Alloc(b, out, S.StorageNotes(ordered=True))
         return out
 
     def find(self, body: S.Stmt) -> None:
@@ -258,12 +258,12 @@ class _Specialized:
                 *[other.in_slot(reporting(x, full), ring.at()) for x in other.loads],
                 ring.advance(),
             )
-            return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
+            return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", 1)
         if isinstance(s, S.Seq):
             kept = [self.fetch(x, ring) for x in s.stmts if _has(x, _is_marked)]
             return S.seq(*kept)
         if isinstance(s, S.For):
-            return S.For(s.var, s.min, s.extent, self.fetch(s.body, ring), s.kind, s.thread, s.annotations)
+            return S.For(s.var, s.min, s.extent, self.fetch(s.body, ring), s.kind, s.thread, s.unroll)
         if isinstance(s, S.IfThenElse) and s.orelse is None:
             return S.IfThenElse(s.cond, self.fetch(s.then, ring))
         if isinstance(s, S.LetStmt):
@@ -291,7 +291,7 @@ class _Specialized:
         if _is_marked(s):
             return self.main_loop(ring)
         if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
-            return S.Alloc(s.buffer, self.staged(s.body, s.buffer, ring), {**s.annotations, ORDERED: True})
+            return S.Alloc(s.buffer, self.staged(s.body, s.buffer, ring), replace(s.notes, ordered=True))
         return map_stmt(s, lambda x: self.consume(x, ring), lambda e: e)
 
     def staged(self, body: S.Stmt, buffer: Buffer, ring: _Ring) -> S.Stmt:
@@ -327,7 +327,7 @@ class _Specialized:
                 out.append(x)
             return S.seq(*out)
         if isinstance(s, S.Alloc):
-            return S.Alloc(s.buffer, self.wait_before_writes(s.body, buffer), s.annotations)
+            return S.Alloc(s.buffer, self.wait_before_writes(s.body, buffer), s.notes)
         return S.seq(self.lead(effect("bulk_wait", n=0, read=True)), self.meet(), s)
 
     def main_loop(self, ring: _Ring) -> S.Stmt:
@@ -350,7 +350,7 @@ class _Specialized:
             S.BufferStore(before, ring.at(), (B.const(0),)),
             ring.advance(),
         )
-        main = S.For(loop.var, loop.min, loop.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
+        main = S.For(loop.var, loop.min, loop.extent, step, S.ForKind.SERIAL, "", 1)
         return S.Alloc(before, S.seq(main, *self.settle(work), release))
 
     def settle(self, work: S.Stmt) -> list[S.Stmt]:
