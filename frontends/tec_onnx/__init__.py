@@ -37,6 +37,7 @@ from .describe import describe, operators
 from .importer import CONVERTERS, NeedsValue, import_model, unsupported
 from .inputs import bind_shapes, input_info
 from .reader import load_model
+from .session import Session
 from .state import find_state
 
 
@@ -98,6 +99,11 @@ def load(
     return from_onnx(model, shapes, dtype, freeze, state)[0]
 
 
+def session(model: Any, target: Any = "llvm", device: Any = None, dtype: str | None = None) -> Session:
+    """What runs a model whatever decides on its shapes: networks for `target` are made as values come, and kept."""
+    return Session(model, backend.compiled_runner(target, device, dtype))
+
+
 def interface(model: Any) -> tuple[dict[str, tuple[str, list[int | str | None]]], list[str]]:
     """(dtype, dimensions) of each tensor that a model takes, by name, and the names of what it gives."""
     proto = load_model(model)
@@ -109,6 +115,7 @@ def interface(model: Any) -> tuple[dict[str, tuple[str, list[int | str | None]]]
 __all__ = [
     "CONVERTERS",
     "NeedsValue",
+    "Session",
     "backend",
     "bind_shapes",
     "describe",
@@ -118,5 +125,6 @@ __all__ = [
     "load",
     "load_model",
     "operators",
+    "session",
     "unsupported",
 ]

@@ -191,9 +191,11 @@ def open_network(
     freeze: Sequence[str] = (),
     files: Sequence[str] = (),
     keep: Sequence[str] | None = None,
+    by_values: bool = False,
 ) -> Any:
     """The compiled network of a MODEL; `files` (those of --inputs) have a say about sizes that it leaves open. With `keep`, names
-    of dimensions, those stay open, and sizes that are given as names; without it all are settled."""
+    of dimensions, those stay open, and sizes that are given as names; without it all are settled.
+    by_values: a model whose shapes depend on values gives what makes networks as values come (`sessions`)."""
     check_model(path)
     if path.suffix == ".tec":
         import tec.graph
@@ -217,6 +219,13 @@ def open_network(
         net = tec.graph.compile(str(path), target=wanted, shapes=shapes, cache=not no_cache, **options)
         return net if keep is not None else settle(net, (), read_arrays(files, [i["name"] for i in net.inputs]))
     except tec.ImportModelError as error:
+        if by_values and "depends on the value" in error.message and not frozen:
+            from . import sessions
+
+            front = frontend()
+            infos = front.input_info(front.load_model(str(path)))
+            if not sessions.unsettled(error, list(read_arrays(files, list(infos))), infos):
+                return sessions.SessionNetwork(front, path, wanted, shapes, options.get("dtype"))
         raise _needs_value(error) from None
 
 

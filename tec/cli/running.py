@@ -50,7 +50,7 @@ def command(
     common.check_folder(profile)
     if save_outputs is not None and save_outputs.suffix == ".npz":
         common.check_folder(save_outputs)
-    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files)
+    net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files, by_values=True)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)
     start = time.perf_counter()
