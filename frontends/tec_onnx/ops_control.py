@@ -18,6 +18,7 @@ from tec import ImportModelError
 from tec.graph import Graph, Value
 from tec.graph.builders import Builder, axis_of, control
 from tec.graph.fold_sizes import sizes_in
+from tec.graph.regions import inner
 from tec.ops.dims import as_size
 
 from . import reader
@@ -37,6 +38,9 @@ def if_(c: Call) -> Outputs:
             return Outputs(_branch(c, condition, then, orelse))
         except ImportModelError as error:
             why = error
+            possible = _possible(c, condition, (then, orelse)) if c.importer.resolve is None else None
+            if possible is not None:
+                return Outputs(possible)
     else:
         why = None
     with _told(why):
@@ -77,6 +81,32 @@ def _branch(c: Call, condition: Value, then: Any, orelse: Any) -> list[Value]:
 
     with c.importer.trial():
         return control.choose(c, c.cast(condition, "bool"), take(then), take(orelse))
+
+
+def _possible(c: Call, condition: Value, branches: Sequence[Any]) -> list[Value] | None:
+    """The values of the one branch that can be taken in for these shapes, under the condition that it is the one that is chosen; None where there is
+    no such one. (Models for two sample rates fit a frame of one of them.)"""
+    wrong: list[ImportModelError | None] = []
+    for branch in branches:
+        body = inner(c.graph, "branch")
+        try:
+            with c.importer.trial(), c.importer.inside(body):
+                _tensors(c.importer.subgraph(branch, c, []), "branches")
+            wrong.append(None)
+        except NeedsValue:
+            return None
+        except ImportModelError as error:
+            wrong.append(error)
+    if wrong.count(None) != 1:
+        return None
+    right = wrong.index(None)
+    flag = c.cast(c.reshape(condition, ()), "bool")
+    holds = flag if right == 0 else c.op("logical_not", flag)
+    error = wrong[1 - right]
+    assert error is not None
+    text = f"{c.origin}: the {'else' if right == 0 else 'then'} branch cannot be run with inputs of these shapes: {error.message}"
+    values = _tensors(c.importer.subgraph(branches[right], c, []), "branches")
+    return [c.op("require", v, holds, text=text) for v in values]
 
 
 @onnx_op("Loop")

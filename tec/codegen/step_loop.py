@@ -3,8 +3,15 @@
     int64 tec_run_steps(const Step* steps, int64 n)     Step: {int32 (*code)(void** buffers, int64* scalars), void** buffers, int64* scalars}
     int32 tec_copy_bytes(void** buffers, int64* scalars) a step of a plan that copies: scalars[0] bytes from buffers[1] to buffers[0]
 
+    int64 tec_run_trips(Loop* loop)                      steps again and again
+        Loop: {Step* steps, int64 n, int64 trips, uint8* going, int64 cells, Cell* cell, int64 done}
+        Cell: {void** at, int64 start, int64 swap, int64 move}
+
 `tec_run_steps` calls one step after the other. It stops at the first that gives a status other than 0 and returns
 (1 + its number) * 2^32 + the status's 32 bits; 0 where all went well.
+
+`tec_run_trips` calls `tec_run_steps` up to `trips` times, as long as `*going` is not 0 (where there is one). Before trip t it writes each cell:
+start + t * move, and swap more where t is odd. `done` is then the number of trips made; what fails ends it, with the answer of the steps.
 """
 
 from __future__ import annotations
@@ -47,6 +54,68 @@ failed:
   %answer = or i64 %high, %low
   ret i64 %answer
 done:
+  ret i64 0
+}
+
+define i64 @tec_run_trips(ptr %loop) nounwind {
+entry:
+  %steps = load ptr, ptr %loop
+  %pn = getelementptr i64, ptr %loop, i64 1
+  %n = load i64, ptr %pn
+  %pt = getelementptr i64, ptr %loop, i64 2
+  %trips = load i64, ptr %pt
+  %pg = getelementptr i64, ptr %loop, i64 3
+  %going = load ptr, ptr %pg
+  %pc = getelementptr i64, ptr %loop, i64 4
+  %cells = load i64, ptr %pc
+  %pa = getelementptr i64, ptr %loop, i64 5
+  %table = load ptr, ptr %pa
+  %done = getelementptr i64, ptr %loop, i64 6
+  store i64 0, ptr %done
+  %asks = icmp ne ptr %going, null
+  %some = icmp sgt i64 %trips, 0
+  br i1 %some, label %trip, label %end
+trip:
+  %t = phi i64 [ 0, %entry ], [ %t1, %again ]
+  %bit = and i64 %t, 1
+  %any = icmp sgt i64 %cells, 0
+  br i1 %any, label %cell, label %run
+cell:
+  %j = phi i64 [ 0, %trip ], [ %j1, %cell ]
+  %c = getelementptr [4 x i64], ptr %table, i64 %j
+  %at = load ptr, ptr %c
+  %c1 = getelementptr i64, ptr %c, i64 1
+  %start = load i64, ptr %c1
+  %c2 = getelementptr i64, ptr %c, i64 2
+  %swap = load i64, ptr %c2
+  %c3 = getelementptr i64, ptr %c, i64 3
+  %move = load i64, ptr %c3
+  %moved = mul i64 %t, %move
+  %swapped = mul i64 %bit, %swap
+  %a = add i64 %start, %moved
+  %b = add i64 %a, %swapped
+  store i64 %b, ptr %at
+  %j1 = add nuw nsw i64 %j, 1
+  %more = icmp slt i64 %j1, %cells
+  br i1 %more, label %cell, label %run
+run:
+  %answer = call i64 @tec_run_steps(ptr %steps, i64 %n)
+  %good = icmp eq i64 %answer, 0
+  br i1 %good, label %made, label %failed
+made:
+  %t1 = add nuw nsw i64 %t, 1
+  store i64 %t1, ptr %done
+  br i1 %asks, label %ask, label %again
+ask:
+  %truth = load i8, ptr %going
+  %goes = icmp ne i8 %truth, 0
+  br i1 %goes, label %again, label %end
+again:
+  %next = icmp slt i64 %t1, %trips
+  br i1 %next, label %trip, label %end
+failed:
+  ret i64 %answer
+end:
   ret i64 0
 }
 """

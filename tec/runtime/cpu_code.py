@@ -21,6 +21,7 @@ from .objfile import LoadedObject, load_object
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p)
 POINTERS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)  # the same, by their addresses
 _STEPS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+_TRIPS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 STEP_WORDS = 3  # of 64 bits that a step of `run_steps` has: its code, its addresses, its numbers
 _BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _LOCK = fork_safe_lock()
@@ -77,6 +78,19 @@ def step_loop() -> Callable[[int, int], tuple[int, int]]:
     return steps
 
 
+def trip_loop() -> Callable[[int], tuple[int, int]]:
+    """What runs a table of steps again and again: `run(address)` of a loop's seven words (see `tec.codegen.step_loop`), with `step_loop`'s answer."""
+    run = _TRIPS(helpers()["tec_run_trips"])
+
+    def trips(loop: int) -> tuple[int, int]:
+        answer = run(loop)
+        if not answer:
+            return -1, 0
+        return (answer >> 32) - 1, ctypes.c_int32(answer & 0xFFFFFFFF).value
+
+    return trips
+
+
 def stand_ins() -> dict[str, int]:
     """Addresses of the plain helpers."""
     if not _STAND_INS:
@@ -91,6 +105,22 @@ def stand_ins() -> dict[str, int]:
                 status = int(POINTERS(code)(buffers, scalars))
                 if status:
                     return (k + 1) << 32 | status & 0xFFFFFFFF
+            return 0
+
+        def run_trips(loop: int) -> int:
+            words = (ctypes.c_int64 * 7).from_address(loop)
+            steps, n, trips, going, cells, table, _ = words
+            words[6] = 0
+            for t in range(trips):
+                for j in range(cells):
+                    at, start, swap, move = (ctypes.c_int64 * 4).from_address(table + 32 * j)
+                    ctypes.c_int64.from_address(at).value = start + t * move + (t & 1) * swap
+                answer = run_steps(steps, n)
+                if answer:
+                    return answer
+                words[6] = t + 1
+                if going and not ctypes.c_uint8.from_address(going).value:
+                    break
             return 0
 
         def copy_bytes(buffers: int, scalars: int) -> int:
@@ -110,6 +140,6 @@ def stand_ins() -> dict[str, int]:
         alloc_type = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)
         _STAND_INS.update(
             tec_parallel_for=loop_type(parallel_for), tec_alloc=alloc_type(alloc), tec_free=libc.free,
-            tec_run_steps=_STEPS(run_steps), tec_copy_bytes=POINTERS(copy_bytes),
+            tec_run_steps=_STEPS(run_steps), tec_run_trips=_TRIPS(run_trips), tec_copy_bytes=POINTERS(copy_bytes),
         )  # fmt: skip
     return {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in _STAND_INS.items()}

@@ -122,12 +122,20 @@ class HostEngine:
 
     def _run(self, first: int, n: int) -> int:
         """Run steps; what failed in one of them is raised. Returns 0."""
-        at, status = self._run_steps(self._table + 8 * STEP_WORDS * first, n)
+        at, status = self._run_steps(self.table_at(first), n)
         if status:
-            function = self._functions[first + at]
-            assert function is not None
-            function._fail(status)
+            self.fail(first + at, status)
         return 0
+
+    def table_at(self, k: int) -> int:
+        """The address of a call's or a copy's row in the table of steps."""
+        return self._table + 8 * STEP_WORDS * k
+
+    def fail(self, k: int, status: int) -> None:
+        """Raise what a step's status means."""
+        function = self._functions[k]
+        assert function is not None
+        function._fail(status)
 
     def _input(self, base: int, a: NDArray) -> int:
         if a.device.driver is None and a.is_contiguous and a.address % ALIGN == 0:

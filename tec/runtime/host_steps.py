@@ -1,7 +1,7 @@
 """Loops and branches of a plan on the CPU: which stretch of the table of steps runs next, and what a trip changes in the arguments.
 
-Calls and copies of a loop stand one behind the other in the table, as do their arguments; a trip is one call of the machine code that walks them. Between
-trips the addresses of states change places and those of rows move on: one addition over the loop's arguments.
+Calls and copies of a loop stand one behind the other in the table, as do their arguments. Between trips the addresses of states change places and those of
+rows move on. A loop without others in it is one call of machine code, which does that too (`tec.codegen.step_loop`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .cpu_code import trip_loop
+from .device import cpu
 from .plan import Choose, Repeat, Step
 from .trips import trips_of
 
@@ -87,18 +89,24 @@ class HostLoop:
         self.trips = layout.trips.get(id(step))
         self.asked = {k: names[n] for k in ("count", "start", "going") if (n := getattr(step, k)) is not None}
 
-        def taken(name: str) -> list[int]:
-            return layout.arguments_in(frozenset([name]), first, self.body.count)
+        def taken(name: str) -> Any:
+            return np.array(layout.arguments_in(frozenset([name]), first, self.body.count), np.int64)
 
         # Arguments that change places, with the numbers of the two values; those that move on, with the value and the direction.
-        self.states = [
-            (np.array(taken(c.now), np.int64), np.array(taken(c.after), np.int64), names[c.now], names[c.after])
-            for c in step.carried
-        ]
-        self.items = [(np.array(taken(n), np.int64), names[n], back) for n, back in step.items]
-        self.begin = layout.calls[first][0] if self.body.count else 0
-        ends = first + self.body.count
-        self.end = layout.calls[ends][0] if ends < len(layout.calls) else len(engine.pointers)
+        self.states = [(taken(c.now), taken(c.after), names[c.now], names[c.after]) for c in step.carried]
+        self.items = [(taken(n), names[n], back) for n, back in step.items]
+        moved = [x for now, after, *_ in self.states for x in (now, after)] + [x for x, *_ in self.items]
+        self.places = np.unique(np.concatenate(moved)) if moved else np.zeros(0, np.int64)
+        row = np.zeros(len(engine.pointers), np.int64)
+        row[self.places] = np.arange(len(self.places))
+        self.states = [(row[now], row[after], a, b) for now, after, a, b in self.states]
+        self.items = [(row[x], value, back) for x, value, back in self.items]
+        # Where each of them stands in the arguments, what it is at first, the change on odd trips, that of each trip.
+        self.cells = np.zeros((len(self.places), 4), np.int64)
+        self.cells[:, 0] = engine.pointers.ctypes.data + 8 * self.places
+        self.words = np.zeros(7, np.int64)
+        self.run_trips = trip_loop()
+        self.is_plain = all(isinstance(p, Stretch) for p in self.body.parts)
 
     def _read(self, what: str, kind: Any) -> int | None:
         value = self.asked.get(what)
@@ -114,26 +122,45 @@ class HostLoop:
         )
         if self._read("start", ctypes.c_uint8) == 0:
             trips = 0
-        pointers = engine.pointers[self.begin : self.end]
-        start = pointers.copy()
-        swap, move = np.zeros_like(start), np.zeros_like(start)
+        cells, places = self.cells, self.places
+        before = engine.pointers[places]
+        cells[:, 1] = before
+        cells[:, 2:] = 0
         for now, after, a, b in self.states:
             gap = engine.address(b) - engine.address(a)
-            swap[now - self.begin] = gap
-            swap[after - self.begin] = -gap
-        for places, value, back in self.items:
-            row = engine.layout.nbytes(binding, value)
-            move[places - self.begin] = row * back
+            cells[now, 2] += gap
+            cells[after, 2] -= gap
+        for rows, value, back in self.items:
+            nbytes = engine.layout.nbytes(binding, value)
+            cells[rows, 3] += nbytes * back
             if back < 0:
-                start[places - self.begin] += row * (trips - 1)
-        done = 0
-        while done < trips:
-            np.add(start, swap if done & 1 else 0, out=pointers)
-            start += move
-            self.body.run()
-            done += 1
-            if self._read("going", ctypes.c_uint8) == 0:
-                break
+                cells[rows, 1] += nbytes * (trips - 1)
+        plain = self.is_plain and cpu().profile is None
+        done = self._in_one_call(trips) if plain else self._one_by_one(trips)
+        engine.pointers[places] = before  # a loop around this one runs it again
         if done & 1:  # the states are to be where they began
             for *_, a, b in self.states:
                 ctypes.memmove(engine.address(a), engine.address(b), engine.layout.nbytes(binding, a))
+
+    def _in_one_call(self, trips: int) -> int:
+        """All trips in machine code; how many there were."""
+        engine, going, words = self.engine, self.asked.get("going"), self.words
+        words[:6] = (
+            engine.table_at(self.body.first), self.body.count, trips, 0 if going is None else engine.address(going),
+            len(self.cells), self.cells.ctypes.data,
+        )  # fmt: skip
+        at, status = self.run_trips(words.ctypes.data)
+        if status:
+            engine.fail(self.body.first + at, status)
+        return int(words[6])
+
+    def _one_by_one(self, trips: int) -> int:
+        """The same where the steps hold loops or branches, or are timed."""
+        start, swap, move = self.cells[:, 1].copy(), self.cells[:, 2], self.cells[:, 3]
+        for done in range(trips):
+            self.engine.pointers[self.places] = start + swap if done & 1 else start
+            start += move
+            self.body.run()
+            if self._read("going", ctypes.c_uint8) == 0:
+                return done + 1
+        return trips

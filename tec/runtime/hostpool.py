@@ -16,7 +16,7 @@ import zlib
 from ..locks import fork_safe_lock
 from .objfile import HOST, LoadedObject, load_object
 
-HELPERS = ("tec_parallel_for", "tec_alloc", "tec_free", "tec_run_steps", "tec_copy_bytes")
+HELPERS = ("tec_parallel_for", "tec_alloc", "tec_free", "tec_run_steps", "tec_run_trips", "tec_copy_bytes")
 _LOCK = fork_safe_lock()
 _POOL: LoadedObject | None = None  # never unloaded: its workers run in it
 

@@ -158,6 +158,25 @@ def test_branches_of_other_types_want_a_session():
         np.testing.assert_allclose(session.run(feeds)[0], reference(m, feeds)[0])
 
 
+def test_a_branch_that_cannot_be_is_a_condition():
+    """A frame of one rate fits that rate's branch alone: the other is an error at the run that takes it."""
+    m = model("""
+        agraph (int64 rate, float[1, 6] x) => (float[a, b] y) {
+            fast = Constant<value = int64 {16000}>()
+            is = Equal (rate, fast)
+            y = If (is) <
+                then_branch = a () => (float[k, m] p) { two = Constant<value = int64[2] {2, 3}>() q = Reshape (x, two) p = Neg (q) },
+                else_branch = b () => (float[k, m] p) { two = Constant<value = int64[2] {2, 4}>() q = Reshape (x, two) p = Tanh (q) }>
+        }""")
+    net = tec.compile(m, cache=False)
+    x = rand(1, 6)
+    np.testing.assert_allclose(net.run({"rate": np.array(16000), "x": x})[0], -x.reshape(2, 3))
+    with pytest.raises(
+        ArgumentError, match=r"the else branch cannot be run with inputs of these shapes.*has 6 elements"
+    ):
+        net.run({"rate": np.array(8000), "x": x})
+
+
 def scan(rows, back=0, out_back=0, axis=0, out_axis=0):
     shape = f"{rows}, 3" if axis == 0 else f"3, {rows}"
     return model(f"""
