@@ -1,531 +1,303 @@
-"""Kernels on one NVIDIA GPU: tec against PyTorch (cuBLAS) and Triton, in turn in one run. One JSON object a line.
+"""Kernels and networks on one NVIDIA GPU: tec against PyTorch (cuBLAS, cuDNN) and Triton, side by side. One JSON object a line.
 
-    python benchmarks/gpu.py [--quick] [names...]
+    python benchmarks/gpu.py [--quick] [names...]                       compiles and runs
+    python benchmarks/gpu.py --pack DIR [--choices FILE] [names...]     compiles only, into packages: needs no GPU
+    python benchmarks/gpu.py --run DIR [names...]                       runs packages: needs no LLVM
 
-`value` and `peer_value` are medians of interleaved runs timed with events; bandwidth counts bytes read and written once.
+`names` are beginnings of rows' names. FILE: {beginning of a row's name: [choice, ...]}, JSON; each is packed beside the default. `value` is the default's
+figure, `best` that of the best choice where there are several. All results are checked, against float64 on the device.
+
+A turn is a burst of launches of some 20 ms; sides take turns in shuffled order with rests between, since a GPU at its power limit would favour whoever
+follows a slow kernel. `ratio` compares medians of bursts (of the best peer), `single` those of launches alone after a rest.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import gpu_networks
+import gpu_rows
+
 import tec
-from tec import te
 
-TARGET = "cuda -arch=sm_90"
-REPEAT = 9
-
-
-def bind(s: Any, t: Any, axis: Any, tag: str) -> None:
-    s[t].bind(axis, te.thread_axis(tag))
+TURNS = 5
+REST_S = 0.04
+BURST_MS = 20.0
 
 
-def elementwise(n: int, inputs: int) -> Any:
-    """Copy (one input) or sum of two, a float4 a thread."""
-    ins = [te.placeholder((n,), name=f"A{k}") for k in range(inputs)]
-    out = te.compute((n,), lambda i: ins[0][i] + ins[1][i] if inputs == 2 else ins[0][i], name="C")
-    s = tec.create_schedule(out.op)
-    outer, vec = s[out].split(out.op.axis[0], factor=4)
-    bx, tx = s[out].split(outer, factor=256)
-    s[out].vectorize(vec)
-    bind(s, out, bx, "blockIdx.x")
-    bind(s, out, tx, "threadIdx.x")
-    return tec.build(s, [*ins, out], TARGET, name="elementwise")
+def say(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
 
 
-def total(n: int) -> Any:
-    """Two kernels: one sum a work-group, then one work-group over these."""
-    blocks, threads, vec = 2048, 256, 4
-    a = te.placeholder((n,), name="A")
-    k = te.reduce_axis((0, n // blocks), name="k")
-    part = te.compute((blocks,), lambda b: te.sum(a[b * (n // blocks) + k], axis=k), name="part")
-    k2 = te.reduce_axis((0, blocks), name="k2")
-    out = te.compute((1,), lambda _: te.sum(part[k2], axis=k2), name="total")
-    s = tec.create_schedule(out.op)
-    ko, kv = s[part].split(k, factor=vec)
-    ko, kt = s[part].split(ko, factor=threads)
-    own = s.rfactor(part, kt)
-    tx = te.thread_axis("threadIdx.x")
-    bind(s, part, part.op.axis[0], "blockIdx.x")
-    s[part].bind(s[part].op.reduce_axis[0], tx)
-    s[own].compute_at(s[part], s[part].op.reduce_axis[0])
-    s[own].unroll(s[own].op.reduce_axis[1])
-    ko, _ = s[own].split(s[own].op.reduce_axis[0], factor=8)
-    s[own].unroll(_)
-    bind(s, out, out.op.axis[0], "blockIdx.x")
-    _, kt2 = s[out].split(k2, factor=threads)
-    s[out].bind(kt2, te.thread_axis("threadIdx.x"))
-    return tec.build(s, [a, out], TARGET, name="total")
+def failed(name: str, error: Exception, **more: Any) -> None:
+    say(name=name, error=f"{type(error).__name__}: {str(error)[:600]}", **more)
 
 
-def softmax(m: int, n: int) -> Any:
-    """A work-group a row; the row stays in shared memory, an element read once and written once."""
-    threads = 1024
-    a = te.placeholder((m, n), name="A")
-    k, k2 = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="k2")
-    row = te.compute((m, n), lambda i, j: a[i, j], name="row")
-    top = te.compute((m,), lambda i: te.max(row[i, k], axis=k), name="top")
-    e = te.compute((m, n), lambda i, j: te.exp(row[i, j] - top[i]), name="E")
-    sums = te.compute((m,), lambda i: te.sum(e[i, k2], axis=k2), name="sums")
-    out = te.compute((m, n), lambda i, j: e[i, j] * (1.0 / sums[i]), name="out")
-    s = tec.create_schedule(out.op)
-    tx = te.thread_axis((0, threads), "threadIdx.x")
-
-    def share(stage: Any, axis: Any) -> Any:
-        rest, vec = stage.split(axis, factor=4)
-        outer, inner = stage.split(rest, factor=threads)
-        stage.bind(inner, tx)
-        return outer, vec
-
-    bind(s, out, out.op.axis[0], "blockIdx.x")
-    outer, vec = share(s[out], out.op.axis[1])
-    s[out].vectorize(vec)
-    s[out].unroll(outer)
-    s[e].compute_inline()
-    s[row].compute_at(s[out], out.op.axis[0])
-    s[row].set_scope("shared")
-    outer, vec = share(s[row], row.op.axis[1])
-    s[row].unroll(outer)
-    s[row].vectorize(vec)
-    for t in (top, sums):
-        s[t].compute_at(s[out], out.op.axis[0])
-        outer, vec = share(s[t], s[t].op.reduce_axis[0])
-        s[t].unroll(outer)
-        s[t].unroll(vec)
-        s[t].set_scope("shared")
-    return tec.build(s, [a, out], TARGET, name="softmax")
+# ---- packages
 
 
-def transpose(n: int) -> Any:
-    """32 x 32 tiles through shared memory, four rows a thread."""
-    a = te.placeholder((n, n), name="A")
-    b = te.compute((n, n), lambda i, j: a[j, i], name="B")
-    s = tec.create_schedule(b.op)
-    sa = s.cache_read(a, "shared", [b])
-    io, jo, ii, ji = s[b].tile(b.op.axis[0], b.op.axis[1], 32, 32)
-    tx, ty = te.thread_axis((0, 32), "threadIdx.x"), te.thread_axis((0, 8), "threadIdx.y")
-    bind(s, b, io, "blockIdx.y")
-    bind(s, b, jo, "blockIdx.x")
-    _, ty_i = s[b].split(ii, factor=8)
-    s[b].bind(ty_i, ty)
-    s[b].bind(ji, tx)
-    s[sa].compute_at(s[b], jo)
-    _, y = s[sa].split(sa.op.axis[0], factor=8)
-    s[sa].bind(y, ty)
-    s[sa].bind(sa.op.axis[1], tx)
-    s[sa].storage_align(sa.op.axis[0], 32, 1)
-    return tec.build(s, [a, b], TARGET, name="transpose")
+def variants(row: gpu_rows.Row, choices: dict[str, list[Any]]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """(module, choice) of the default and of what is asked for beside it."""
+    asked = [None, *(c for start, some in choices.items() if row.name.startswith(start) for c in some)]
+    for choice in asked:
+        try:
+            yield row.build(choice)
+        except Exception as error:
+            failed(row.name, error, choice=choice)
 
 
-def matmul_f32(n: int, tile: int = 128, step: int = 16, threads: int = 16, stages: int = 2) -> Any:
-    """128 x 128 tiles, 8 x 8 a thread as four 4 x 4 blocks; `stages` of software pipelining."""
-    a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
-    k = te.reduce_axis((0, n), name="k")
-    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
-    s = tec.create_schedule(c.op)
-    sa, sb = s.cache_read(a, "shared", [c]), s.cache_read(b, "shared", [c])
-    cl = s.cache_write(c, "local")
-    la, lb = s.cache_read(sa, "local", [cl]), s.cache_read(sb, "local", [cl])
-    tx, ty = te.thread_axis((0, threads), "threadIdx.x"), te.thread_axis((0, threads), "threadIdx.y")
-    vx, vy = te.thread_axis((0, 2), "vthread"), te.thread_axis((0, 2), "vthread")
-    i, j = s[c].op.axis
-    by, yi = s[c].split(i, factor=tile)
-    bx, xi = s[c].split(j, factor=tile)
-    tyz, yi = s[c].split(yi, nparts=2)
-    tyo, yi = s[c].split(yi, nparts=threads)
-    txz, xi = s[c].split(xi, nparts=2)
-    txo, xi = s[c].split(xi, nparts=threads)
-    s[c].reorder(by, bx, tyz, txz, tyo, txo, yi, xi)
-    for axis, thread in (
-        (by, te.thread_axis("blockIdx.y")),
-        (bx, te.thread_axis("blockIdx.x")),
-        (tyz, vy),
-        (txz, vx),
-        (tyo, ty),
-        (txo, tx),
-    ):
-        s[c].bind(axis, thread)
-    s[c].vectorize(xi)
-    s[c].unroll(yi)
-    s[cl].compute_at(s[c], txo)
-    ko, ki = s[cl].split(s[cl].op.reduce_axis[0], factor=step)
-    ci, cj = s[cl].op.axis
-    s[cl].reorder(ko, ki, ci, cj)
-    for axis in (ki, ci, cj):
-        s[cl].unroll(axis)
-    s[cl].pragma(ko, "software_pipeline", stages)
-    s[sa].compute_at(s[cl], ko)
-    s[sb].compute_at(s[cl], ko)
-    s[la].compute_at(s[cl], ki)
-    s[lb].compute_at(s[cl], ki)
-    s[lb].vectorize(lb.op.axis[1])
-    for t, inner in ((sa, 4), (sb, 4)):
-        fused = s[t].fuse(*s[t].op.axis)
-        rest, vec = s[t].split(fused, factor=inner)
-        rest, x = s[t].split(rest, factor=threads)
-        _, y = s[t].split(rest, factor=threads)
-        s[t].bind(y, ty)
-        s[t].bind(x, tx)
-        s[t].vectorize(vec)
-    s[sa].storage_align(sa.op.axis[0], step, 4)
-    return tec.build(s, [a, b, c], TARGET, name="matmul")
+def pack(to: Path, rows: list[gpu_rows.Row], choices: dict[str, list[Any]]) -> None:
+    to.mkdir(parents=True, exist_ok=True)
+    made = []
+    for k, row in enumerate(rows):
+        for v, (module, choice) in enumerate(variants(row, choices)):
+            file = f"{k:03}-{v:03}.tecmod"
+            module.save(to / file)
+            made.append({"row": row.name, "file": file, "choice": choice, "default": v == 0})
+    (to / "rows.json").write_text(json.dumps(made, indent=1))
 
 
-def matmul_matrix(n: int, dtype: str) -> Any:
-    """The matrix-unit template (mma.sync), f32 or int32 sums."""
-    from tec.choices import matrix_units
-
-    acc = "int32" if dtype == "int8" else "float32"
-    a, b = te.placeholder((n, n), dtype, name="A"), te.placeholder((n, n), dtype, name="B")
-    k = te.reduce_axis((0, n), name="k")
-    c = te.compute((n, n), lambda i, j: te.sum(a[i, k].astype(acc) * b[k, j].astype(acc), axis=k), name="C")
-    d = te.compute((n, n), lambda i, j: c[i, j].astype(dtype if dtype != "int8" else "int32"), name="D")
-    out = d if dtype != "int8" else c
-    s = tec.create_schedule(out.op)
-    target = tec.Target(TARGET)
-    if not matrix_units.schedule(s, c.op, out.op, target):
-        raise RuntimeError(f"no matrix unit for {dtype}")
-    return tec.build(s, [a, b, out], target, name="matmul")
+def packed(at: Path, row: gpu_rows.Row) -> Iterator[tuple[Any, dict[str, Any]]]:
+    for one in json.loads((at / "rows.json").read_text()):
+        if one["row"] == row.name:
+            try:
+                yield tec.load_module(at / one["file"]), one["choice"]
+            except tec.TecError as error:
+                failed(row.name, error, choice=one["choice"])
 
 
-def triton_peers() -> Any:
-    """The Triton kernels, or None without the package."""
-    try:
-        import triton_peers as peers
-    except ImportError:
-        return None
-    return peers
+def network_file(at: Path, name: str) -> Path:
+    return at / f"{name.replace(' ', '-')}.tecnet"
 
 
-def event_ms(torch: Any, f: Callable[[], Any], number: int) -> float:
+# ---- runs
+
+
+def tensor(torch: Any, shape: tuple[int, ...], dtype: str, is_result: bool = False) -> Any:
+    """Random numbers as the row's type; a result begins as what no kernel writes."""
+    if dtype in ("int8", "int32"):
+        if is_result:
+            return torch.full(shape, 77, dtype=getattr(torch, dtype), device="cuda")
+        return torch.randint(-8, 9, shape, device="cuda", dtype=getattr(torch, dtype))
+    kind = (
+        torch.float8_e4m3fn
+        if dtype == "float8_e4m3"
+        else torch.float8_e5m2
+        if dtype == "float8_e5m2"
+        else getattr(torch, dtype)
+    )
+    if is_result:
+        return torch.full(shape, float("nan"), dtype=torch.float32, device="cuda").to(kind)
+    return torch.randn(shape, device="cuda").to(kind)
+
+
+def array(t: Any, dtype: str) -> Any:
+    """The tensor's memory as an array of tec's."""
+    if not dtype.startswith("float8"):
+        return tec.nd.from_dlpack(t)
+    import torch
+
+    a = tec.nd.from_dlpack(t.view(torch.uint8))
+    return tec.nd.NDArray(a.storage, a.address, a.shape, dtype, a.strides)
+
+
+def error_of(torch: Any, got: Any, want: Any) -> float:
+    """The largest difference, as a part of the largest value; a block of rows at a time, infinite where something is no number."""
+    worst, scale = 0.0, 1e-30
+    for g, w in zip(got.reshape(want.shape).split(1024), want.split(1024)):
+        g, w = g.double(), w.double()
+        if not bool(torch.isfinite(g).all()):
+            return float("inf")
+        worst, scale = max(worst, float((g - w).abs().max())), max(scale, float(w.abs().max()))
+    return worst / scale
+
+
+def burst_ms(torch: Any, f: Callable[[], Any], number: int) -> float:
     start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(number):
         f()
     stop.record()
-    torch.cuda.synchronize()
+    stop.synchronize()
     return float(start.elapsed_time(stop)) / number
 
 
-def race(
-    torch: Any,
-    name: str,
-    unit: str,
-    amount: float,
-    mine: Callable[[], Any],
-    peer: Callable[[], Any],
-    peer_name: str,
-    number: int = 5,
-) -> None:
-    """Interleaved medians; `amount` / time is the figure."""
+def race(torch: Any, sides: dict[str, Callable[[], Any]]) -> tuple[dict[str, float], dict[str, float]]:
+    """(sustained, single) milliseconds of each side: medians over turns in shuffled order."""
+    bursts: dict[str, list[float]] = {s: [] for s in sides}
+    alone: dict[str, list[float]] = {s: [] for s in sides}
+    counts = {}
+    for s, f in sides.items():
+        burst_ms(torch, f, 2)
+        counts[s] = max(2, min(1000, int(BURST_MS / max(burst_ms(torch, f, 3), 1e-3))))
+    order = list(sides)
+    for _ in range(TURNS):
+        random.shuffle(order)
+        for s in order:
+            time.sleep(REST_S)
+            alone[s].append(burst_ms(torch, sides[s], 1))
+            bursts[s].append(burst_ms(torch, sides[s], counts[s]))
+    return tuple({s: statistics.median(ms) for s, ms in found.items()} for found in (bursts, alone))  # type: ignore[return-value]
+
+
+def run_row(torch: Any, row: gpu_rows.Row, modules: Iterator[tuple[Any, dict[str, Any]]]) -> None:
+    """Check and time a row; a choice that fails or is wrong is said and left out."""
+    torch.manual_seed(0)
+    xs = [tensor(torch, shape, dtype) for shape, dtype in row.inputs]
+    ins = [array(x, dtype) for x, (_, dtype) in zip(xs, row.inputs)]
+    want = row.want(torch, xs)
+    sides: dict[str, Callable[[], Any]] = {}
+    chosen: dict[str, dict[str, Any]] = {}
+    worst = 0.0
+    out = tensor(torch, *row.output, is_result=True)
+    for k, (module, choice) in enumerate(modules):
+        out.copy_(tensor(torch, *row.output, is_result=True))
+        result = array(out, row.output[1])
+        try:
+            torch.cuda.synchronize()
+            module(*ins, result)
+            tec.cuda(0).sync()
+            error = error_of(torch, out, want)
+        except tec.TecError as problem:
+            failed(row.name, problem, choice=choice)
+            if "started again" in str(problem):
+                raise
+            continue
+        if not error <= row.tolerance:
+            say(
+                name=row.name,
+                error=f"wrong by {error:.2e} of the largest value, {row.tolerance} is allowed",
+                choice=choice,
+            )
+            continue
+        worst = max(worst, error)
+        sides[f"tec {k}"] = lambda f=module, r=result: f(*ins, r)  # type: ignore[misc]
+        chosen[f"tec {k}"] = choice
+    mine = list(sides)
+    other = torch.empty_like(out)
+    for name, peer in row.peers.items():
+        try:
+            f = peer(torch, xs, other)
+            f()
+            torch.cuda.synchronize()
+            sides[name] = f
+        except Exception as problem:
+            failed(row.name, problem, peer=name)
+    if not mine:
+        return
+    del want
+    sustained, single = race(torch, sides)
+    figure = {s: row.amount / ms * 1e3 for s, ms in sustained.items()}
+    peers = {s: round(figure[s], 1) for s in sides if s not in chosen}
+    best = min((s for s in sides if s not in chosen), key=lambda s: sustained[s], default=None)
+    ranked = sorted(mine, key=lambda s: sustained[s])
+    more: dict[str, Any] = {}
+    if len(mine) > 1:
+        more = {
+            "choices": [
+                {
+                    "value": round(figure[s], 1),
+                    "ms": round(sustained[s], 4),
+                    "single_ms": round(single[s], 4),
+                    **chosen[s],
+                }
+                for s in ranked
+            ]
+        }
+    if best is not None:
+        more |= {
+            "ratio": round(sustained[best] / sustained[mine[0]], 3),
+            "single": round(single[best] / single[mine[0]], 3),
+        }
+        more |= {"best_ratio": round(sustained[best] / sustained[ranked[0]], 3)}
+    say(name=row.name, value=round(figure[mine[0]], 1), unit=row.unit, ms=round(sustained[mine[0]], 4), peers=peers, error=float(f"{worst:.1e}"), choice=chosen[mine[0]], **more)  # fmt: skip
+
+
+def launches(torch: Any, module: Any) -> None:
+    """A call of a built function, a thousand queued ones, and of torch.add; the host's time. And a kernel of a captured graph."""
     dev = tec.cuda(0)
-    a, b = dev.event(), dev.event()
-    mine()
-    peer()
-    dev.sync()
-    torch.cuda.synchronize()
-    ms: tuple[list[float], list[float]] = ([], [])
-    for _ in range(REPEAT):
-        a.record()
-        for _ in range(number):
-            mine()
-        b.record()
-        b.sync()
-        ms[0].append(a.elapsed_ms(b) / number)
-        ms[1].append(event_ms(torch, peer, number))
-    x, y = (amount / (statistics.median(m) * 1e-3) for m in ms)
-    print(
-        json.dumps(
-            {
-                "name": name,
-                "value": round(x, 3),
-                "unit": unit,
-                "peer": peer_name,
-                "peer_value": round(y, 3),
-                "ratio": round(x / y, 3),
-            }
-        ),
-        flush=True,
-    )
+    a, b, c = (tec.nd.empty((1024,), "float32", dev) for _ in range(3))
+    s, t, u = (torch.rand(1024, device="cuda") for _ in range(3))
+    sides: dict[str, Callable[[], Any]] = {"tec": lambda: module(a, b, c), "torch.add": lambda: torch.add(s, t, out=u)}
+    found: dict[str, list[float]] = {x: [] for x in sides}
+    for _ in range(9):
+        for name, f in sides.items():
+            f()
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(500):
+                f()
+            found[name].append((time.perf_counter() - start) / 500 * 1e6)
+            torch.cuda.synchronize()
+    us = {x: statistics.median(v) for x, v in found.items()}
+    say(name="launch", value=round(us["tec"], 2), unit="us", peers={"torch.add": round(us["torch.add"], 2)}, ratio=round(us["torch.add"] / us["tec"], 3))  # fmt: skip
+    with dev.capture() as graph:
+        for _ in range(100):
+            module(a, b, c)
+    times = []
+    for _ in range(20):
+        dev.sync()
+        start = time.perf_counter()
+        graph.launch()
+        dev.sync()
+        times.append((time.perf_counter() - start) / 100 * 1e6)
+    say(name="graph of 100 kernels, a kernel", value=round(statistics.median(times), 3), unit="us")
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--pack", type=Path)
+    parser.add_argument("--run", type=Path)
+    parser.add_argument("--choices", type=Path)
+    args = parser.parse_args()
+
+    def wanted(name: str) -> bool:
+        return not args.names or any(name.startswith(n) for n in args.names)
+
+    rows = [r for r in gpu_rows.rows(args.quick) if wanted(r.name)]
+    choices = json.loads(args.choices.read_text()) if args.choices else {}
+    networks = [n for n in gpu_networks.NAMES if wanted(n) and not args.quick]
+    if args.pack:
+        pack(args.pack, rows, choices)
+        for name in networks:
+            gpu_networks.compiled(name).save(network_file(args.pack, name))
+        return
+    if args.run:
+        networks = [n for n in networks if network_file(args.run, n).exists()]
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    dev = tec.cuda(0)
-    peers = triton_peers()
-    quick = "--quick" in sys.argv
-    chosen = [a for a in sys.argv[1:] if not a.startswith("-")]
-    n = 1 << (24 if quick else 28)
-    rows = 2048 if quick else 16384
-    gb = 1e-9
-
-    def wanted(name: str) -> bool:
-        return not chosen or any(name.startswith(c) for c in chosen)
-
-    def run(name: str, job: Callable[[], None]) -> None:
-        if not wanted(name):
-            return
+    torch.backends.cudnn.allow_tf32 = False
+    say(device=torch.cuda.get_device_name(), torch=torch.__version__, date=time.strftime("%Y-%m-%d %H:%M"))
+    for row in rows:
+        modules = packed(args.run, row) if args.run else variants(row, choices)
         try:
-            job()
+            if row.name == gpu_rows.LAUNCH:
+                for module, _ in modules:
+                    launches(torch, module)
+            else:
+                run_row(torch, row, modules)
         except Exception as error:
-            print(json.dumps({"name": name, "error": f"{type(error).__name__}: {str(error)[:400]}"}), flush=True)
-
-    def check(name: str, got: Any, want: Any, tol: float) -> None:
-        g = torch.from_dlpack(got)
-        err = float(((g - want).abs().max() / want.abs().max()).item())
-        assert err <= tol, f"{name}: relative error {err}"
-
-    x, y = torch.rand(n, device="cuda"), torch.rand(n, device="cuda")
-    z = torch.empty_like(x)
-
-    def nd(t: Any) -> Any:
-        return tec.nd.from_dlpack(t)
-
-    def copy() -> None:
-        f, out = elementwise(n, 1), tec.nd.empty((n,), "float32", dev)
-        f(nd(x), out)
-        check("copy", out, x, 0)
-        ax = nd(x)
-        race(
-            torch,
-            f"copy 2^{n.bit_length() - 1} f32",
-            "GB/s",
-            8 * n * gb,
-            lambda: f(ax, out),
-            lambda: z.copy_(x),
-            "torch.copy_",
-        )
-
-    def add() -> None:
-        f, out = elementwise(n, 2), tec.nd.empty((n,), "float32", dev)
-        ax, ay = nd(x), nd(y)
-        f(ax, ay, out)
-        check("add", out, x + y, 0)
-        race(
-            torch,
-            f"add 2^{n.bit_length() - 1} f32",
-            "GB/s",
-            12 * n * gb,
-            lambda: f(ax, ay, out),
-            lambda: torch.add(x, y, out=z),
-            "torch.add",
-        )
-        if peers:
-            race(
-                torch,
-                f"add 2^{n.bit_length() - 1} f32",
-                "GB/s",
-                12 * n * gb,
-                lambda: f(ax, ay, out),
-                lambda: peers.add(x, y, z),
-                "Triton",
-            )
-
-    def sum_() -> None:
-        f, out = total(n), tec.nd.empty((1,), "float32", dev)
-        ax = nd(x)
-        f(ax, out)
-        check("sum", out, x.double().sum().float().reshape(1), 1e-4)
-        race(
-            torch,
-            f"sum 2^{n.bit_length() - 1} f32",
-            "GB/s",
-            4 * n * gb,
-            lambda: f(ax, out),
-            lambda: x.sum(),
-            "torch.sum",
-        )
-
-    def softmax_() -> None:
-        a = torch.randn(rows, 16384, device="cuda")
-        f, out = softmax(rows, 16384), tec.nd.empty((rows, 16384), "float32", dev)
-        an = nd(a)
-        f(an, out)
-        check("softmax", out, torch.softmax(a, 1), 1e-5)
-        race(
-            torch,
-            f"softmax {rows}x16384",
-            "GB/s",
-            8 * rows * 16384 * gb,
-            lambda: f(an, out),
-            lambda: torch.softmax(a, 1),
-            "torch.softmax",
-        )
-        if peers:
-            o = torch.empty_like(a)
-            race(
-                torch,
-                f"softmax {rows}x16384",
-                "GB/s",
-                8 * rows * 16384 * gb,
-                lambda: f(an, out),
-                lambda: peers.softmax(a, o),
-                "Triton",
-            )
-
-    def transpose_() -> None:
-        m = 4096 if quick else 16384
-        a = torch.rand(m, m, device="cuda")
-        f, out = transpose(m), tec.nd.empty((m, m), "float32", dev)
-        an, o = nd(a), torch.empty_like(a)
-        f(an, out)
-        check("transpose", out, a.T, 0)
-        race(torch, f"transpose {m}", "GB/s", 8 * m * m * gb, lambda: f(an, out), lambda: o.copy_(a), "torch.copy_")
-
-    def matmul() -> None:
-        for m in (1024,) if quick else (4096, 8192):
-            a, b = torch.rand(m, m, device="cuda"), torch.rand(m, m, device="cuda")
-            c = torch.empty_like(a)
-            f, out = matmul_f32(m), tec.nd.empty((m, m), "float32", dev)
-            an, bn = nd(a), nd(b)
-            f(an, bn, out)
-            check("matmul", out, a @ b, 1e-4)
-            race(
-                torch,
-                f"matmul f32 {m}",
-                "TFLOP/s",
-                2 * m**3 * 1e-12,
-                lambda f=f, an=an, bn=bn, out=out: f(an, bn, out),
-                lambda a=a, b=b, c=c: torch.mm(a, b, out=c),
-                "cuBLAS",
-                3,
-            )
-
-    def matmul_units() -> None:
-        for m in (1024,) if quick else (2048, 8192):
-            for dtype, kind in (("float16", torch.float16), ("bfloat16", torch.bfloat16)):
-                a, b = (
-                    (torch.randn(m, m, device="cuda") * 0.1).to(kind),
-                    (torch.randn(m, m, device="cuda") * 0.1).to(kind),
-                )
-                c = torch.empty_like(a)
-                f, out = matmul_matrix(m, dtype), tec.nd.empty((m, m), dtype, dev)
-                an, bn = nd(a), nd(b)
-                f(an, bn, out)
-                check(f"matmul {dtype}", out, a @ b, 2e-2)
-                race(
-                    torch,
-                    f"matmul {dtype} {m}",
-                    "TFLOP/s",
-                    2 * m**3 * 1e-12,
-                    lambda f=f, an=an, bn=bn, out=out: f(an, bn, out),
-                    lambda a=a, b=b, c=c: torch.mm(a, b, out=c),
-                    "cuBLAS",
-                    3,
-                )
-                if peers:
-                    race(
-                        torch,
-                        f"matmul {dtype} {m}",
-                        "TFLOP/s",
-                        2 * m**3 * 1e-12,
-                        lambda f=f, an=an, bn=bn, out=out: f(an, bn, out),
-                        lambda a=a, b=b, c=c: peers.matmul(a, b, c),
-                        "Triton",
-                        3,
-                    )
-                    check(f"Triton's matmul {dtype}", out, c, 2e-2)
-
-    def tf32() -> None:
-        m = 1024
-        a, b = torch.randn(m, m, device="cuda"), torch.randn(m, m, device="cuda")
-        from tec.choices import matrix_units
-
-        ta, tb = te.placeholder((m, m), name="A"), te.placeholder((m, m), name="B")
-        k = te.reduce_axis((0, m), name="k")
-        tc = te.compute((m, m), lambda i, j: te.sum(ta[i, k] * tb[k, j], axis=k), name="C")
-        s = tec.create_schedule(tc.op)
-        if not matrix_units.schedule(s, tc.op, tc.op, tec.Target(TARGET), unit="tf32"):
-            raise RuntimeError("no tf32 unit")
-        f, out = tec.build(s, [ta, tb, tc], TARGET, name="tf32"), tec.nd.empty((m, m), "float32", dev)
-        f(nd(a), nd(b), out)
-        check("tf32", out, a @ b, 2e-3)
-        print(
-            json.dumps(
-                {
-                    "name": "tf32 product by mma.sync is right to 2e-3",
-                    "value": 1,
-                    "unit": "",
-                    "peer": "",
-                    "peer_value": 1,
-                    "ratio": 1,
-                }
-            )
-        )
-
-    def launch() -> None:
-        f = elementwise(1024, 2)
-        a, b, c = (tec.nd.empty((1024,), "float32", dev) for _ in range(3))
-        f(a, b, c)
-        dev.sync()
-        start = time.perf_counter()
-        for _ in range(2000):
-            f(a, b, c)
-        mine = (time.perf_counter() - start) / 2000 * 1e6
-        dev.sync()
-        s, t, u = (torch.rand(1024, device="cuda") for _ in range(3))
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(2000):
-            torch.add(s, t, out=u)
-        peer = (time.perf_counter() - start) / 2000 * 1e6
-        print(
-            json.dumps(
-                {
-                    "name": "launch",
-                    "value": round(mine, 2),
-                    "unit": "us",
-                    "peer": "torch.add",
-                    "peer_value": round(peer, 2),
-                    "ratio": round(mine / peer, 3),
-                }
-            ),
-            flush=True,
-        )
-        with dev.capture() as graph:
-            for _ in range(100):
-                f(a, b, c)
-        graph.launch()
-        dev.sync()
-        times = []
-        for _ in range(20):
-            start = time.perf_counter()
-            graph.launch()
-            dev.sync()
-            times.append((time.perf_counter() - start) / 100 * 1e6)
-        print(
-            json.dumps(
-                {
-                    "name": "graph of 100 kernels, a kernel",
-                    "value": round(statistics.median(times), 3),
-                    "unit": "us",
-                    "peer": "goal",
-                    "peer_value": 2.5,
-                    "ratio": round(statistics.median(times) / 2.5, 3),
-                }
-            ),
-            flush=True,
-        )
-
-    for name, job in (
-        ("copy", copy),
-        ("add", add),
-        ("sum", sum_),
-        ("softmax", softmax_),
-        ("transpose", transpose_),
-        ("matmul f32", matmul),
-        ("matmul 16 bit", matmul_units),
-        ("tf32", tf32),
-        ("launch", launch),
-    ):
-        run(name, job)
+            failed(row.name, error)
+        torch.cuda.empty_cache()
+    for name in networks:
+        try:
+            net = tec.load(network_file(args.run, name)) if args.run else gpu_networks.compiled(name)
+            gpu_networks.run(torch, name, net, race, say)
+        except Exception as error:
+            failed(name, error)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Triton kernels for benchmarks/gpu.py to race against: add, row softmax, matrix product. Needs the triton package."""
+"""Triton kernels for benchmarks/gpu.py to race against: add, row softmax, layer and root-mean-square norm, matrix product. Needs the triton package."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def _softmax(a, out, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.load(a + at)
     e = tl.exp(row - tl.max(row, axis=0))
     tl.store(out + at, e / tl.sum(e, axis=0))
+
+
+@triton.jit
+def _layer_norm(a, out, WIDTH: tl.constexpr, CENTRED: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0).to(tl.int64) * WIDTH + tl.arange(0, WIDTH)
+    row = tl.load(a + at).to(tl.float32)
+    if CENTRED:
+        row -= tl.sum(row, axis=0) / WIDTH
+    tl.store(out + at, (row * tl.rsqrt(tl.sum(row * row, axis=0) / WIDTH + 1e-5)).to(out.dtype.element_ty))
 
 
 @triton.jit
@@ -47,6 +56,14 @@ def add(a: Any, b: Any, out: Any) -> None:
 
 def softmax(a: Any, out: Any) -> None:
     _softmax[(a.shape[0],)](a, out, WIDTH=a.shape[1], num_warps=16)
+
+
+def layer_norm(a: Any, out: Any) -> None:
+    _layer_norm[(a.shape[0],)](a, out, WIDTH=a.shape[1], CENTRED=True, num_warps=8)
+
+
+def rms_norm(a: Any, out: Any) -> None:
+    _layer_norm[(a.shape[0],)](a, out, WIDTH=a.shape[1], CENTRED=False, num_warps=8)
 
 
 def matmul(a: Any, b: Any, c: Any) -> None:

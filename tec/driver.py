@@ -46,6 +46,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("vectorize_loops", "flat"),
     ("vectorize", "flat"),
     ("lower_dot", "flat"),
+    ("hoist_conditions", "flat"),  # of a loop once, before it is written out
     ("unroll", "flat"),
     ("hoist_conditions", "flat"),
     ("remove_noop", "flat"),

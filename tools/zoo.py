@@ -208,8 +208,8 @@ def minilm(batch: int = 1, seq: int = 32) -> onnx.ModelProto:
     return net.model(ints, [out])
 
 
-def bert_layer(seq: int = 128) -> onnx.ModelProto:
-    """One layer of BERT-base (hidden 768, 12 heads) with seeded weights: for speed and numerical checks."""
+def bert_layer(seq: int = 128, batch: int = 1, layers: int = 1) -> onnx.ModelProto:
+    """Layers of BERT-base (hidden 768, 12 heads) with seeded weights: for speed and numerical checks."""
     rng, hidden = np.random.default_rng(0), 768
     shapes = {f"attention.self.{n}": (hidden, hidden) for n in ("query", "key", "value")}
     shapes |= {
@@ -217,15 +217,17 @@ def bert_layer(seq: int = 128) -> onnx.ModelProto:
         "intermediate.dense": (3072, hidden),
         "output.dense": (hidden, 3072),
     }
-    w: dict[str, np.ndarray] = {}
-    for name, shape in shapes.items():
-        w[f"{name}.weight"] = (rng.standard_normal(shape) * 0.02).astype(np.float32)
-        w[f"{name}.bias"] = (rng.standard_normal(shape[0]) * 0.02).astype(np.float32)
-    for name in ("attention.output.LayerNorm", "output.LayerNorm"):
-        w[f"{name}.weight"], w[f"{name}.bias"] = np.ones(hidden, np.float32), np.zeros(hidden, np.float32)
     net = Net("bert_layer")
-    x = _bert_layer(net, "input", w, "", net.const(np.zeros((1, 1, 1, seq), np.float32)), 1, seq, hidden, 12)
-    return net.model([float_input(shape=(1, seq, hidden))], [x])
+    x = "input"
+    for _ in range(layers):
+        w: dict[str, np.ndarray] = {}
+        for name, shape in shapes.items():
+            w[f"{name}.weight"] = (rng.standard_normal(shape) * 0.02).astype(np.float32)
+            w[f"{name}.bias"] = (rng.standard_normal(shape[0]) * 0.02).astype(np.float32)
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            w[f"{name}.weight"], w[f"{name}.bias"] = np.ones(hidden, np.float32), np.zeros(hidden, np.float32)
+        x = _bert_layer(net, x, w, "", net.const(np.zeros((1, 1, 1, seq), np.float32)), batch, seq, hidden, 12)
+    return net.model([float_input(shape=(batch, seq, hidden))], [x])
 
 
 def resnet50(batch: int = 1) -> onnx.ModelProto:

@@ -34,14 +34,19 @@ def can_turn(c: Contraction, o: Operand, rows: Size, tile: int, step: int) -> bo
 
 
 def padded(
-    c: Contraction, tile: tuple[int, int, int], turns: tuple[Block | None, Block | None] = (None, None)
+    c: Contraction, tile: tuple[int, int, int], turns: tuple[Block | None, Block | None] = (None, None), parts: int = 1
 ) -> Tensor:
-    """The product over tiles of (rows, columns, step) as a guarded copy of a padded product. `turns`: operands that threads turn round."""
+    """The product over tiles of (rows, columns, step) as a guarded copy of a padded product. `turns`: operands that threads turn round. `parts`: the
+    sum is one of so many sums, which are stored."""
     tm, tn, tk = tile
     # From here on a turned operand is [i, k] like any other.
     a, b = (replace(o, k_last=True, wide=1) if block else o for o, block in zip((c.a, c.b), turns))
+    tk *= parts  # of the padding alone
     left, right = _operand(c, a, c.m, tm, tk, turns[0], "left"), _operand(c, b, c.n, tn, tk, turns[1], "right")
-    r = te.reduce_axis((0, round_up(c.k, tk)), "k")
+    depth = round_up(c.k, tk) // parts
+    r = te.reduce_axis((0, depth), "k")
+    if parts > 1:
+        return _in_parts(c, tile, parts, depth, left, right, (a.k_last, b.k_last))
 
     def body(*at: Any) -> Any:
         *lead, i, j = at
@@ -51,6 +56,27 @@ def padded(
 
     y = te.compute((*c.batch, round_up(c.m, tm), round_up(c.n, tn)), body, name="product", tag="tiled_product")
     result: Tensor = te.compute((*c.batch, c.m, c.n), lambda *i: y(*i).astype(c.out_dtype), name="result")
+    return result
+
+
+def _in_parts(
+    c: Contraction, tile: tuple[int, int, int], parts: int, depth: Any, left: Tensor, right: Tensor, k_last: tuple[bool, bool]
+) -> Tensor:  # fmt: skip
+    """The product as a sum of `parts` sums of `depth` terms, each stored as whole tiles."""
+    r, q = te.reduce_axis((0, depth), "k"), te.reduce_axis((0, parts), "q")
+
+    def part(s: Any, *at: Any) -> Any:
+        *lead, i, j = at
+        k = s * depth + r
+        x = left(*lead, *((i, k) if k_last[0] else (k, i)))
+        y = right(*lead, *((j, k) if k_last[1] else (k, j)))
+        return te.sum(x.astype(c.acc) * y.astype(c.acc), axis=r)
+
+    y = te.compute(
+        (parts, *c.batch, round_up(c.m, tile[0]), round_up(c.n, tile[1])), part, name="part", tag="tiled_product"
+    )
+    total = te.compute((*c.batch, c.m, c.n), lambda *i: te.sum(y(q, *i), axis=q), name="total")
+    result: Tensor = te.compute((*c.batch, c.m, c.n), lambda *i: total(*i).astype(c.out_dtype), name="result")
     return result
 
 

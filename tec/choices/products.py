@@ -17,8 +17,10 @@ from ..ops.dims import typical
 from ..target import Target
 from ..te import ComputeOp, Operation, Tensor, thread_axis
 from . import matrix_units, padding, parallel
+from .bulk_products import BulkProduct
 from .group import Group, begin, const_shape, extent, largest_divisor, reduce_size, same_shape, size_of, substitute
 from .pointwise import begin_cpu
+from .register_blocks import RegisterBlocks
 from .space import Choice, Cost, Scheduled, Space
 from .warpgroups import WarpgroupProduct
 
@@ -35,7 +37,14 @@ def match(group: Group, target: Target) -> Iterator[Space]:
             hopper = WarpgroupProduct.match(group, target, op)
             if hopper is not None:
                 yield hopper
-            space: Space | None = matrix_units.match(group, target, op) or SharedTiles.match(group, target, op)
+            bulk = BulkProduct.match(group, target, op)
+            if bulk is not None:
+                yield bulk
+            space: Space | None = matrix_units.match(group, target, op)
+            blocks = RegisterBlocks.match(group, target, op) if space is None else None
+            if blocks is not None:
+                yield blocks
+            space = space or SharedTiles.match(group, target, op)
         else:
             space = RegisterTiles.match(group, target, op) if op.tag == "matmul" else None
         if space is not None:

@@ -34,7 +34,9 @@ class Transpose(Space):
         super().__init__(group, target)
         self.out, self.turned, self.axis = out, turned, axis
         self.bytes = min(dtype_info(t.dtype).bytes for t in (*turned, out.output(0)))
-        self.parameters = {"tile": (64, 32, 128, 16), "threads": (256, 128, 64, 512), "piece": (4, 8, 16, 0)}
+        # One H200, 16384 square in float32: pieces of 16 bytes 0.969 of a copy's rate, of 4 bytes 0.946.
+        pieces = (16, 8, 4, 0) if target.kind == "cuda" else (4, 8, 16, 0)
+        self.parameters = {"tile": (64, 32, 128, 16), "threads": (256, 128, 64, 512), "piece": pieces}
 
     @classmethod
     def match(cls, group: Group, target: Target) -> Transpose | None:

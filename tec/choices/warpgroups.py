@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..ir import Call
 from ..ir.dtype import dtype_info
+from ..ir.expr import BinaryExpr
 from ..ir.matrix import find_warpgroup
+from ..ir.visit import walk_exprs
+from ..ops.matmul import accumulator
 from ..schedule import Schedule
 from ..target import Target
 from ..te import ComputeOp, PlaceholderOp, intrin, thread_axis
@@ -22,7 +26,8 @@ from .space import Choice, Cost, Scheduled, Space
 from .tilings import L2_TIMES
 
 _ROW_BYTES = 128  # of a tile: the copy engine's widest swizzle
-_SLACK_BYTES = 2048  # of shared memory: barriers, and tiles beginning at multiples of 1 KB
+_SLACK_BYTES = 1024  # of shared memory: barriers, and results beginning at a multiple of 1 KB
+_SHARED_EACH = 512  # less than half of the shared memory that one work-group may have, where there are two: the system keeps 1 KB of each
 _STEP_CLOCKS = (
     40  # of a step beside its products: waiting for the tile, starting the products, letting the one before go
 )
@@ -30,19 +35,29 @@ _ENDS_CLOCKS = (
     1500  # of a tile: filling the ring again and its last products; measured at 2048 cubed, where tiles are few
 )
 _BUSY_RATE = 0.75  # of the matrix peak: what an H200 holds within its power over some milliseconds (780 of 1,040 TFLOP/s at 1,980 MHz)
+_ONE_GROUP_RATE = (
+    0.92  # of the rate with two warpgroups at work, that of one: 676 for 738 TFLOP/s, 512 x 8192 x 8192 on an H200
+)
+_SHORT_RING_RATE = 0.7  # with two slots: int8 8192 cubed, 974 TFLOP/s for 1,404 with three (and 192 columns)
+_CALL_CLOCKS = 34  # instructions that a function of the math library (erf, exp, tanh) takes in an epilogue
 _ROWS_A_GROUP = 64  # wgmma's m
-_TYPES = ("float16", "bfloat16")  # int8 and tf32 want both operands along k, and other epilogues: not offered yet
+_EITHER_ORDER = ("float16", "bfloat16")  # other types' operands lie along k, both
+_TYPES = (*_EITHER_ORDER, "int8", "float8_e4m3", "float8_e5m2")
+# Of the rate with 256 columns, as measured at 4096 and 8192 cubed on an H200: narrower tiles read A more often a product.
+_WIDTH_RATE = {256: 1.0, 192: 0.975, 128: 0.945, 64: 0.8}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows and columns of a work-group's tile, slots of the ring, rows of tiles in a band, work-groups that stay (0: one a tile)."""
+    """Rows and columns of a work-group's tile, slots of the ring, rows of tiles in a band, work-groups that stay (0: one a tile) and those that
+    share a multiprocessor: one's products then hide the other's results on their way."""
 
     rows: int
     columns: int
     stages: int
     band: int
     groups: int
+    resident: int
 
 
 class WarpgroupProduct(Space):
@@ -56,8 +71,10 @@ class WarpgroupProduct(Space):
         self.m, self.n, self.k = p.m or 0, p.n or 0, p.k or 0
         self.size = dtype_info(p.a.dtype).bytes
         self.out_bytes = dtype_info(group.outputs[0].dtype).bytes
+        self.epilogue = _instructions(group, op)
         self.parameters = {
             "rows": (128, 64, 192), "columns": (256, 128, 192, 64), "stages": (3, 4, 5, 6, 2), "band": (16, 8, 4, 1), "stays": (True, False),
+            "resident": (1, 2),
         }  # fmt: skip
 
     @classmethod
@@ -67,7 +84,9 @@ class WarpgroupProduct(Space):
         if p is None or len(group.output_ops) != 1 or None in (p.m, p.n, p.k) or p.a.dtype not in _TYPES:
             return None
         out = group.output_ops[0]
-        if not isinstance(out, ComputeOp) or op.output(0).dtype != "float32" or not follows(out, op):
+        if not isinstance(out, ComputeOp) or op.output(0).dtype != accumulator(p.a.dtype) or not follows(out, op):
+            return None
+        if p.a.dtype not in _EITHER_ORDER and (p.trans_a or not p.trans_b):
             return None
         if const_shape(out.output(0)) != const_shape(op.output(0)) or len(group.outputs) != 1:
             return None
@@ -89,11 +108,10 @@ class WarpgroupProduct(Space):
 
     def plan(self, c: Choice) -> Plan:
         tiles = self.tiles(c)
-        units = self.target.machine.units
-        stays = c["stays"] and self.batch == 1 and tiles > units
-        return Plan(
-            c["rows"], c["columns"], c["stages"], min(c["band"], -(-self.m // c["rows"])), units if stays else 0
-        )
+        places = self.target.machine.units * c["resident"]
+        stays = c["stays"] and self.batch == 1 and tiles > places
+        band = min(c["band"], -(-self.m // c["rows"]))
+        return Plan(c["rows"], c["columns"], c["stages"], band, places if stays else 0, c["resident"])
 
     def tiles(self, c: Choice) -> int:
         rows, columns = int(c["rows"]), int(c["columns"])
@@ -111,8 +129,11 @@ class WarpgroupProduct(Space):
         if rows * columns > 128 * 256:
             return f"{rows} x {columns} sums are more than the registers of three warpgroups hold beside the one that fetches"
         lds = choice["stages"] * (rows + columns) * _ROW_BYTES + rows * columns * self.out_bytes + _SLACK_BYTES
-        if lds > self.target.lds_bytes:
-            return f"{lds} bytes of shared memory of {self.target.lds_bytes}"
+        most = self.target.lds_bytes if choice["resident"] == 1 else self.target.lds_bytes // 2 - _SHARED_EACH
+        if lds > most:
+            return f"{lds} bytes of shared memory of {most}"
+        if choice["resident"] > 1 and (rows > _ROWS_A_GROUP or columns > 192):
+            return "two such work-groups are more than the registers of a multiprocessor"
         if find_warpgroup(self.target, self.p.a.dtype, columns, self.step) is None:
             return f"the unit has no {columns} columns for {self.p.a.dtype}"
         return None
@@ -120,26 +141,45 @@ class WarpgroupProduct(Space):
     def drafts(self) -> Iterator[Choice]:
         for columns in self.parameters["columns"]:
             # Three warpgroups at work were slower than their cost says: 579 TFLOP/s for 774 at 8192 cubed on an H200.
+            # Two work-groups a multiprocessor have rings too short to gain by it: 54 us for 47, 4096 x 3072 x 768 with GELU.
             for rows in (128, 64):
                 for stages in sorted(self.parameters["stages"], reverse=True):
-                    c = self.choice(rows=rows, columns=columns, stages=stages, band=16, stays=True)
+                    c = self.choice(rows=rows, columns=columns, stages=stages, band=16, stays=True, resident=1)
                     if self.why_not(c) is None:
                         yield c
                         break  # the deepest ring that fits
 
     def cost(self, choice: Choice) -> Cost:
-        """Rounds of tiles over the multiprocessors, each its products at the held rate or its operands at the second-level cache's."""
-        machine = self.target.machine
+        """Rounds of tiles over the multiprocessors, each its products at the held rate or its operands at the second-level cache's, and its ends:
+        beside the other work-group's products where two share a multiprocessor, or behind its own."""
+        machine, resident = self.target.machine, choice["resident"]
         rows, columns = choice["rows"], choice["columns"]
         steps = -(-self.k // self.step)
-        rate = machine.macs(self.p.a.dtype) * (_BUSY_RATE if rows >= 128 else _BUSY_RATE / 2)
-        products = steps * (rows * columns * self.step / rate + _STEP_CLOCKS)
+        rate = (
+            machine.macs(self.p.a.dtype)
+            * _BUSY_RATE
+            * _WIDTH_RATE[columns]
+            * (1.0 if rows > _ROWS_A_GROUP else _ONE_GROUP_RATE)
+        )
+        products = steps * (rows * columns * self.step / rate + _STEP_CLOCKS / resident)
         level = machine.level("L2")
         a_clock = ((level and level.gbps) or L2_TIMES * machine.memory_gbps) / machine.units / machine.clock_mhz * 1e3
         brought = steps * (rows + columns) * _ROW_BYTES / a_clock
-        ends = _ENDS_CLOCKS + rows * columns * self.out_bytes / a_clock
-        rounds = -(-self.tiles(choice) // machine.units)
-        clocks = rounds * (max(products, brought) + (ends if not choice["stays"] else ends / 2)) + ends / 2
+        work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
+        ends = _ENDS_CLOCKS + rows * columns * self.out_bytes / a_clock + work
+        tiles = self.tiles(choice)
+        if resident > 1 and tiles > machine.units:
+            pairs = tiles / 2 / machine.units
+            clocks = (
+                max(1.0, -(-tiles // (2 * machine.units)) * 0.5 + pairs * 0.5) * 2 * max(products, brought, ends / 2)
+                + ends
+            )
+        else:
+            rounds = -(-tiles // machine.units)
+            clocks = (
+                rounds * (max(products, brought) + (ends if not choice["stays"] else ends - _ENDS_CLOCKS / 2))
+                + _ENDS_CLOCKS / 2
+            )
         return Cost(clocks / machine.clock_mhz * 1e-6, "matrix" if products > brought else "L2")
 
     def build(self, choice: Choice) -> Scheduled:
@@ -148,6 +188,16 @@ class WarpgroupProduct(Space):
         assert isinstance(out, ComputeOp)
         schedule(s, self.op, out, self.target, self.p, self.plan(choice))
         return Scheduled(s, self.group.outputs, choice)
+
+
+def _instructions(group: Group, op: ComputeOp) -> int:
+    """Instructions an element behind the product, roughly."""
+    total = 2
+    for o in group.ops:
+        if o is not op and isinstance(o, ComputeOp):
+            for e in walk_exprs(o.body[0]):
+                total += _CALL_CLOCKS if isinstance(e, Call) else isinstance(e, BinaryExpr)
+    return total
 
 
 def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Product, plan: Plan) -> None:
@@ -167,6 +217,8 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Prod
     *_, i, _ = stage.op.axis
     wi, i = stage.split(i, factor=_ROWS_A_GROUP)
     stage.bind(wi, thread_axis("threadIdx.y"))
+    if plan.resident > 1:
+        stage.pragma(wi, "min_blocks", plan.resident)
     unit.on_tile(stage, i)
     s[acc].compute_at(stage, wi)
     *lead, x, y = s[acc].op.axis

@@ -19,6 +19,7 @@ from ..ir.buffer import Buffer
 from ..ir.build import round_float
 from ..ir.dtype import DTypeInfo, dtype_info
 from ..target import Target
+from .float_formats import FORMATS
 
 Handler = Callable[[Any, Any], str]
 _FLOAT_TYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
@@ -139,9 +140,11 @@ class Core:
     # ---- types and literals
 
     def is_soft(self, dtype: str) -> bool:
-        """Whether values of a 16-bit float type are held as i16 and computed with in float32."""
-        return (not self.native_bfloat and dtype.startswith("bfloat16")) or (
-            not self.native_half and dtype.startswith("float16")
+        """Whether values of a float type are held as integers and computed with in float32 (see `small_floats`)."""
+        return (
+            dtype.startswith("float8")
+            or (not self.native_bfloat and dtype.startswith("bfloat16"))
+            or (not self.native_half and dtype.startswith("float16"))
         )
 
     def type_of(self, dtype: str) -> LLVMType:
@@ -152,7 +155,7 @@ class Core:
             if info.kind == "bool":
                 reg, mem = "i1", "i8"
             elif self.is_soft(dtype):
-                reg = mem = "i16"
+                reg = mem = f"i{info.bits}"
             elif info.element in _FLOAT_TYPES:
                 reg = mem = _FLOAT_TYPES[info.element]
             elif info.is_int and info.bits >= 8:
@@ -180,7 +183,7 @@ class Core:
         if t.kind == "bool":
             one = "i1"
         elif info.is_float and self.is_soft(dtype):
-            one = "i16"
+            one = f"i{info.bits}"
         elif info.is_float:
             one = "bf16" if t.kind == "bfloat" else f"f{info.bits}"
         elif t.kind == "handle":
@@ -207,7 +210,7 @@ class Core:
         """A float constant of `dtype`."""
         t = self.type_of(dtype)
         if self.is_soft(dtype):
-            bits = bfloat_bits(value) if t.kind == "bfloat" else int(float_literal(value, "float16")[3:], 16)
+            bits = bfloat_bits(value) if t.kind == "bfloat" else FORMATS[t.info.element].encode(value)
             return self.splat(str(bits), dtype)
         return self.splat(float_literal(value, t.info.element), dtype)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from ..ir import expr as E
 from ..ir.dtype import dtype_info, with_lanes
-from .emitter_core import Core, Handler
+from .emitter_core import Handler
+from .small_floats import SmallFloats
 
 _FLOAT_OPS: dict[type, str] = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul", E.Div: "fdiv", E.Mod: "frem"}
 _INT_OPS: dict[type, str] = {E.Add: "add", E.Sub: "sub", E.Mul: "mul"}
@@ -21,76 +22,8 @@ _COMPARE: dict[type, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-class Arithmetic(Core):
+class Arithmetic(SmallFloats):
     """Handlers for every node type but BufferLoad and Call."""
-
-    # ---- 16-bit floats as bits
-
-    def widen(self, value: str, dtype: str) -> tuple[str, str]:
-        """A soft 16-bit float as float32 (exact), anything else as it is; with its dtype."""
-        if not self.is_soft(dtype):
-            return value, dtype
-        lanes = dtype_info(dtype).lanes
-        wide, i32 = with_lanes("float32", lanes), with_lanes("int32", lanes)
-        t, r = self.reg(i32), self.reg(wide)
-        bits = self.op(f"zext {self.reg(dtype)} {value} to {t}")
-        if dtype_info(dtype).kind == "bfloat":
-            high = self.op(f"shl {t} {bits}, {self.int_const(16, i32)}")
-            return self.op(f"bitcast {t} {high} to {r}"), wide
-        # The exponent is rebased by a multiplication, which also makes denormals normal; infinities and NaN are set right.
-        magnitude = self.op(
-            f"shl {t} {self.op(f'and {t} {bits}, {self.int_const(0x7FFF, i32)}')}, {self.int_const(13, i32)}"
-        )
-        scaled = self.op(f"fmul {r} {self.op(f'bitcast {t} {magnitude} to {r}')}, {self.float_const(2.0**112, wide)}")
-        finite = self.op(f"icmp ult {t} {magnitude}, {self.int_const(0x7C00 << 13, i32)}")
-        special = self.op(f"or {t} {magnitude}, {self.int_const(0x7F800000, i32)}")
-        b = self.reg(with_lanes("bool", lanes))
-        chosen = self.op(f"select {b} {finite}, {t} {self.op(f'bitcast {r} {scaled} to {t}')}, {t} {special}")
-        sign = self.op(
-            f"shl {t} {self.op(f'and {t} {bits}, {self.int_const(0x8000, i32)}')}, {self.int_const(16, i32)}"
-        )
-        return self.op(f"bitcast {t} {self.op(f'or {t} {chosen}, {sign}')} to {r}"), wide
-
-    def narrow(self, value: str, dtype: str) -> str:
-        """A float32 value rounded to a soft 16-bit float: nearest even; NaN stays NaN."""
-        lanes = dtype_info(dtype).lanes
-        f32, i32 = with_lanes("float32", lanes), with_lanes("int32", lanes)
-        t, b = self.reg(i32), self.reg(with_lanes("bool", lanes))
-        bits = self.op(f"bitcast {self.reg(f32)} {value} to {t}")
-        if dtype_info(dtype).kind != "bfloat":
-            return self.op(f"trunc {t} {self._narrow_half(bits, lanes)} to {self.reg(dtype)}")
-        high = self.op(f"lshr {t} {bits}, {self.int_const(16, i32)}")
-        odd = self.op(f"and {t} {high}, {self.int_const(1, i32)}")
-        bias = self.op(f"add {t} {odd}, {self.int_const(0x7FFF, i32)}")
-        rounded = self.op(f"lshr {t} {self.op(f'add {t} {bits}, {bias}')}, {self.int_const(16, i32)}")
-        quiet = self.op(f"or {t} {high}, {self.int_const(0x40, i32)}")
-        nan = self.op(f"fcmp uno {self.reg(f32)} {value}, {self.float_const(0.0, f32)}")
-        chosen = self.op(f"select {b} {nan}, {t} {quiet}, {t} {rounded}")
-        return self.op(f"trunc {t} {chosen} to {self.reg(dtype)}")
-
-    def _narrow_half(self, bits: str, lanes: int) -> str:
-        """The float16 bits, in 32, of float32 bits: normal results by integer rounding, denormal ones by adding 0.5, whose
-        last place is float16's smallest denormal."""
-        f32, i32 = with_lanes("float32", lanes), with_lanes("int32", lanes)
-        t, r, b = self.reg(i32), self.reg(f32), self.reg(with_lanes("bool", lanes))
-
-        def const(x: int) -> str:
-            return self.int_const(x, i32)
-
-        u = self.op(f"and {t} {bits}, {const(0x7FFFFFFF)}")
-        odd = self.op(f"and {t} {self.op(f'lshr {t} {u}, {const(13)}')}, {const(1)}")
-        rebased = self.op(f"add {t} {self.op(f'add {t} {u}, {const(0xC8000FFF)}')}, {odd}")
-        normal = self.op(f"lshr {t} {rebased}, {const(13)}")
-        sum_ = self.op(f"fadd {r} {self.op(f'bitcast {t} {u} to {r}')}, {self.float_const(0.5, f32)}")
-        tiny = self.op(f"sub {t} {self.op(f'bitcast {r} {sum_} to {t}')}, {const(0x3F000000)}")
-        is_tiny = self.op(f"icmp ult {t} {u}, {const(0x38800000)}")
-        finite = self.op(f"select {b} {is_tiny}, {t} {tiny}, {t} {normal}")
-        is_nan = self.op(f"icmp ugt {t} {u}, {const(0x7F800000)}")
-        special = self.op(f"select {b} {is_nan}, {t} {const(0x7E00)}, {t} {const(0x7C00)}")
-        overflows = self.op(f"icmp uge {t} {u}, {const(0x477FF000)}")
-        magnitude = self.op(f"select {b} {overflows}, {t} {special}, {t} {finite}")
-        sign = self.op(f"and {t} {self.op(f'lshr {t} {bits}, {const(16)}')}, {const(0x8000)}")
-        return self.op(f"or {t} {magnitude}, {sign}")
 
     # ---- arithmetic
 

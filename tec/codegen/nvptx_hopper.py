@@ -24,6 +24,8 @@ _TYPES = {
     "tf32": "tf32",
     "int8": "s8",
     "uint8": "u8",
+    "float8_e4m3": "e4m3",
+    "float8_e5m2": "e5m2",
     "float32": "f32",
     "int32": "s32",
 }

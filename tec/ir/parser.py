@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from ..errors import ExprError, Loc
@@ -27,19 +26,16 @@ from .printer import LOOP_WORDS
 _KINDS = {word: kind for kind, word in LOOP_WORDS.items()}
 
 
-_STORAGE_WORDS = tuple(f.name for f in fields(S.StorageNotes))
-
-
 class _Parser(ExprParser):
     """Statements, buffers and functions."""
 
     # ---- buffers
 
-    def declare(self, name: str, node: ast.Call) -> tuple[Buffer, S.StorageNotes]:
-        """A buffer from the arguments of `alloc`, `view` or `Buffer`; and what is asked of the storage."""
+    def declare(self, name: str, node: ast.Call) -> tuple[Buffer, dict[str, Any]]:
+        """A buffer from the arguments of `alloc`, `view` or `Buffer`; and the annotations."""
         shape, dtype = self.want(node, 2)
         words = self.keywords(node)
-        notes = S.StorageNotes(**{k: self.literal(words.pop(k)) for k in _STORAGE_WORDS if k in words})
+        notes = self.value(words.pop("annotations")) if "annotations" in words else {}
         b = Buffer(name, self.dtype_of(dtype), self.exprs(shape))
         for key, v in words.items():
             if key == "strides":
@@ -137,9 +133,9 @@ class _Parser(ExprParser):
         else:
             raise self.fail(head, f"expected {word}(extent) or {word}(min, extent=...)")
         dtype = self.dtype_of(words["dtype"]) if "dtype" in words else extent.dtype
-        unroll = self.integer(words["unroll"]) if "unroll" in words else 0
+        notes = self.value(words["annotations"]) if "annotations" in words else {}
         var = self.new_var(name, dtype)
-        return S.For(var, low, extent, self.block(body), kind, thread, unroll)
+        return S.For(var, low, extent, self.block(body), kind, thread, notes)
 
     def scope(self, node: ast.AST, word: str, head: ast.Call, target: Any, body: list[ast.stmt]) -> S.Stmt:
         if word in NOTES:

@@ -20,7 +20,6 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -330,7 +329,7 @@ class Printer:
         self._holding(depth, last, f"{name}: {dtype} = {value}", f'with let({value}, "{dtype}") as {name}', s.body)
 
     def _alloc(self, s: S.Alloc, depth: int, last: bool) -> None:
-        head = f"alloc({self.buffer_args(s.buffer)}{self._notes(s.notes)})"
+        head = f"alloc({self.buffer_args(s.buffer)}{self._annotations(s.annotations)})"
         name = self.names.of(s.buffer)
         self._holding(depth, last, f"{name} = {head}", f"with {head} as {name}", s.body)
 
@@ -357,13 +356,10 @@ class Printer:
         if s.var.dtype != s.extent.dtype:
             parts.append(f'dtype="{s.var.dtype}"')
         word = "thread" if s.kind == S.ForKind.THREAD else LOOP_WORDS.get(s.kind, s.kind)
-        if s.unroll:
-            parts.append(f"unroll={s.unroll}")
-        return f"{self.names.of(s.var)} in {word}({', '.join(parts)})"
+        return f"{self.names.of(s.var)} in {word}({', '.join(parts)}{self._annotations(s.annotations)})"
 
-    def _notes(self, notes: S.StorageNotes) -> str:
-        said = ((f.name, getattr(notes, f.name)) for f in fields(notes))
-        return "".join(f", {name}={value!r}" for name, value in said if value)
+    def _annotations(self, notes: dict[str, Any]) -> str:
+        return f", annotations={self.value(notes)}" if notes else ""
 
     def _allreduce(self, s: S.AllReduce, depth: int, last: bool) -> None:
         c = s.combiner

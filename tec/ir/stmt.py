@@ -7,8 +7,8 @@ Loops run `min <= var < min + extent`, step 1. Immutable by convention, as expre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from ..errors import Loc
 from .buffer import Buffer
@@ -62,7 +62,7 @@ class For(Stmt):
     body: Stmt
     kind: str = ForKind.SERIAL
     thread: str = ""
-    unroll: int = 0  # by LLVM: 0 as it sees fit, 1 not at all, else so often
+    annotations: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -96,28 +96,6 @@ class LetStmt(Stmt):
     loc: Loc | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StorageNotes:
-    """What is asked of an allocation. `storage_align`: (axis, factor, offset), the stride of an axis is by `offset` more than a multiple of `factor`.
-    `double_buffer`: one step's contents are made while another's are used (see passes/pipeline). `ordered`: accesses are ordered by
-    hand, insert_barriers leaves them alone."""
-
-    double_buffer: bool = False
-    storage_align: tuple[tuple[int, int, int], ...] = ()
-    ordered: bool = False
-
-    def in_slots(self, ordered: bool = False) -> StorageNotes:
-        """Of a buffer that holds several such ones, by a new first axis."""
-        return StorageNotes(
-            False,
-            tuple((axis + 1, factor, offset) for axis, factor, offset in self.storage_align),
-            ordered or self.ordered,
-        )
-
-
-NO_NOTES = StorageNotes()
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Alloc(Stmt):
     """Storage for `buffer` while `body` runs; contents are undefined at first."""
@@ -125,7 +103,7 @@ class Alloc(Stmt):
     binds: ClassVar[tuple[str, ...]] = ("buffer",)
     buffer: Buffer
     body: Stmt
-    notes: StorageNotes = NO_NOTES
+    annotations: dict[str, Any] = field(default_factory=dict)  # double_buffer, storage_align, ...
 
 
 @dataclass(slots=True, eq=False, repr=False)

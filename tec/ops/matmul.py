@@ -16,7 +16,7 @@ from .views import apply_steps, contiguous_run, viewed_type
 
 def accumulator(dtype: str, other: str | None = None) -> str:
     """The type that products of `dtype` are summed in."""
-    if dtype in ("float16", "bfloat16"):
+    if dtype in ("float16", "bfloat16") or dtype.startswith("float8"):
         return "float32"
     return "int32" if dtype in ("int8", "uint8") else dtype
 

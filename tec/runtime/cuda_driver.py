@@ -78,7 +78,7 @@ _ATTRIBUTES = {
 # CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
 _MAP_TYPES = {
     "uint8": 0, "int8": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7,
-    "float64": 8, "bfloat16": 9,
+    "float64": 8, "bfloat16": 9, "float8_e4m3": 0, "float8_e5m2": 0,  # bytes to the copy engine
 }  # fmt: skip
 _SWIZZLE_128B, _L2_PROMOTION_128B = 3, 2
 _JIT_ERROR_LOG, _JIT_ERROR_SIZE = 5, 6

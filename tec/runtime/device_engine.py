@@ -73,8 +73,8 @@ class DeviceEngine:
         if bound.graph is not None and self.device.profile is None:
             bound.graph.launch(self.stream)
             return
-        # The first run loads code and plans launches; what comes a second time is worth a graph.
-        if self._captures and bound.runs == 2 and self.device.profile is None:
+        # The first run loads code and plans launches; what comes a second time is worth a graph (a profiled run is none).
+        if self._captures and bound.runs >= 2 and self.device.profile is None:
             with _CAPTURE:
                 graph = GraphCapture(self.device)
                 with graph:

@@ -74,7 +74,7 @@ def strides_of(low: Lowering, storage: Storage) -> tuple[E.Expr, ...]:
         )  # fmt: skip
     if buffer.strides:
         return buffer.strides
-    align = {axis: (factor, offset) for axis, factor, offset in low.storage_notes(storage).storage_align}
+    align = low.storage_notes(storage).get("storage_align", {})
     out: list[E.Expr] = []
     step: E.Expr = B.const(1)
     for d in range(len(buffer.shape) - 1, -1, -1):
@@ -149,7 +149,7 @@ def over_views(stmt: S.Stmt, views: Mapping[Buffer, View], values: Mapping[E.Var
     def on_for(s: S.For, r: Rewriter) -> S.Stmt:
         lo, extent = r.expr(s.min), r.expr(s.extent)
         v = own[s.var] = E.Var(s.var.name, s.var.dtype, s.var.is_size)
-        return S.For(v, lo, extent, r.stmt(s.body), s.kind, s.thread, s.unroll)
+        return S.For(v, lo, extent, r.stmt(s.body), s.kind, s.thread, s.annotations)
 
     def on_let(s: S.LetStmt, r: Rewriter) -> S.Stmt:
         value = r.expr(s.value)
@@ -161,7 +161,7 @@ def over_views(stmt: S.Stmt, views: Mapping[Buffer, View], values: Mapping[E.Var
         shape = tuple([r.expr(d) for d in b.shape])
         new = Buffer(b.name, b.dtype, shape, b.strides, b.elem_offset, b.scope, b.align_bytes, loc=b.loc)
         fresh[id(b)] = new
-        return S.Alloc(new, r.stmt(s.body), s.notes)
+        return S.Alloc(new, r.stmt(s.body), s.annotations)
 
     def on_all_reduce(s: S.AllReduce, r: Rewriter) -> S.Stmt:
         out = r.stmt_children(s)

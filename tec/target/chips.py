@@ -191,7 +191,8 @@ _SM_RATES = {
 
 # PTX ISA, "wgmma.mma_async": m is 64, n any multiple of 8 up to 256.
 _WGMMA = (
-    ("float16", "float32", 16), ("bfloat16", "float32", 16), ("tf32", "float32", 8), ("int8", "int32", 32),
+    ("float16", "float32", 16), ("bfloat16", "float32", 16), ("tf32", "float32", 8), ("int8", "int32", 32), ("float8_e4m3", "float32", 32),
+    ("float8_e5m2", "float32", 32),
 )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class Machine:
     def macs(self, dtype: str, matrix: bool = True) -> int:
         """Multiply-adds of `dtype` that one unit does in a clock: the matrix unit's where it takes the type, else the vector units'; those of
         float32 where the table has no figure for the type."""
-        found = self.matrix_macs.get(dtype) if matrix else None
+        found = self.matrix_macs.get(dtype.partition("_")[0]) if matrix else None  # "float8" of either form
         return found or self.vector_macs.get(dtype) or self.vector_macs["float32"]
 
     def peak_tflops(self, dtype: str, matrix: bool = True) -> float:

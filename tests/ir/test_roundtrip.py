@@ -15,11 +15,11 @@ TEXTS = [
 @attrs(noalias=True, writes=('C',), fast_math={'contract', 'nnan'})
 def matmul(A: Buffer((n, 64), "float16"), C: Buffer((n, 64), "float16", align=16), k: int64, *, n: size("int32")):
     for bx in thread("blockIdx.x", (n + 3) // 4):
-        S = alloc((64,), "float32", scope="shared", align=128, double_buffer=True, storage_align=((0, 8, 1),))
+        S = alloc((64,), "float32", scope="shared", annotations={'double_buffer': True})
         for tx in thread("threadIdx.x", 64):
             S[tx] = float32(A[bx * 4, tx])
         barrier(scope='shared')
-        for i in range(4, unroll=2):
+        for i in unrolled(4):
             if likely(bx * 4 + i < n):
                 C[bx * 4 + i, 0] = float16(S[i]) * 2.0
             else:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .simplifier import Simplifier
 
 
+_FAR = 1 << 62  # bounds beyond are infinities
+
+
 def compare(f: Simplifier, e: Any) -> E.Expr:
     a, b = f.simp(e.a), f.simp(e.b)
     t = type(e)
@@ -52,6 +55,7 @@ def compare(f: Simplifier, e: Any) -> E.Expr:
 
 def _order(f: Simplifier, form: Lin, t: Any, a: E.Expr, b: E.Expr) -> E.Expr:
     """`form >= 0` as a comparison: negative terms left, positive ones and the constant right, common factors out."""
+    form = _coarse(f, form)
     g = form.factor()
     form = Lin(form.const // g, {k: (x, c // g) for k, (x, c) in form.terms.items()})
     dtype = a.dtype
@@ -70,6 +74,18 @@ def _order(f: Simplifier, form: Lin, t: Any, a: E.Expr, b: E.Expr) -> E.Expr:
     if not f._fits(left, right, dtype):
         return f.mk(t, a, b)
     return f.mk(cls, f.rebuild(left, dtype), f.rebuild(right, dtype))
+
+
+def _coarse(f: Simplifier, form: Lin) -> Lin:
+    """`form >= 0` without the terms that cannot decide it: g*q + r >= 0 is q + r//g >= 0, and r//g may be one number. So a place within
+    a tile leaves the question whether a whole tile is inside, which loops over the tile need not ask."""
+    for g in sorted({abs(c) for _, c in form.terms.values() if abs(c) > 1}, reverse=True):
+        even, rest = form.split(g)
+        if even.terms and rest.terms:
+            lo, hi = f.bound_lin(rest)
+            if lo > -_FAR and hi < _FAR and lo // g == hi // g:
+                return even.divided(g).shifted(int(lo // g))
+    return form
 
 
 def _equal(f: Simplifier, t: Any, a: E.Expr, b: E.Expr, la: Lin, lb: Lin) -> E.Expr:

@@ -211,7 +211,7 @@ class _Lowering:
         if isinstance(s, S.Attr) and isinstance(s.note, BulkCopy):
             return self.copies(self.nests[id(s)])
         if isinstance(s, S.Alloc) and id(s.buffer) in self.layouts:
-            return S.Alloc(self.layouts[id(s.buffer)].boxes, self.stmt(s.body), s.notes)
+            return S.Alloc(self.layouts[id(s.buffer)].boxes, self.stmt(s.body), s.annotations)
         if isinstance(s, S.For):
             with self.ana.scope():
                 self.ana.bind(s.var, E.Range(s.min, s.extent))
@@ -272,6 +272,8 @@ class _Lowering:
             if edge:
                 continue
             at_first = substitute(c, first)
+            if self.says_inside(at_first, [substitute(i, first) for i in theirs.indices], theirs.buffer):
+                continue
             if inner:
                 with self.ana.scope():
                     for v, extent in zip(own, n.extents):
@@ -285,6 +287,12 @@ class _Lowering:
                         )
             out.append(at_first)
         return out
+
+    def says_inside(self, c: E.Expr, first: list[E.Expr], tensor: Buffer) -> bool:
+        """Whether a box of which `c` does not hold lies beyond the tensor with all of its elements: the copy engine brings zeros, and writes nothing."""
+        with self.ana.scope():
+            self.ana.add_constraint(B.logical_not(c))
+            return any(self.ana.can_prove(B.compare("ge", i, d)) for i, d in zip(first, tensor.shape))
 
     def check(self, n: _Nest, theirs: tuple[E.Expr, ...], mine: tuple[E.Expr, ...]) -> int:
         """The dimension of the tensor along which the rows run; its last runs along the columns."""

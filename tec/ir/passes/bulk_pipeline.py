@@ -24,7 +24,9 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..effects import is_call
-from ..visit import map_stmt, visit
+from ..visit import map_stmt
+
+ORDERED = "ordered"  # annotation of an Alloc: its accesses are ordered by hand, insert_barriers leaves it alone
 
 
 def effect(op: str, *args: E.Expr, **attrs: object) -> S.Stmt:
@@ -41,22 +43,23 @@ def is_bulk_fill(s: S.Stmt) -> bool:
     return is_call(s, "bulk_load")
 
 
-def loaded_bytes(stmts: Sequence[S.Stmt]) -> int:
-    """Bytes that the bulk loads of some statements bring."""
-    total = 0
-
-    def on_expr(e: E.Expr) -> None:
-        nonlocal total
-        if type(e) is E.Call and e.op == "bulk_load":
-            assert isinstance(e.args[0], E.BufferLoad)
-            info = dtype_info(e.args[0].buffer.dtype)
-            size = info.bytes * info.lanes
-            for n in (e.attrs or {})["box"]:
-                size *= n
-            total += size
-
+def loaded_bytes(stmts: Sequence[S.Stmt]) -> E.Expr:
+    """Bytes that the bulk loads of some statements bring; those under a condition count where it holds."""
+    total: E.Expr = B.const(0)
     for s in stmts:
-        visit(s, on_expr, None)
+        if isinstance(s, S.Seq):
+            total = B.add(total, loaded_bytes(s.stmts))
+        elif isinstance(s, (S.Alloc, S.Attr)):
+            total = B.add(total, loaded_bytes([s.body]))
+        elif isinstance(s, S.IfThenElse) and s.orelse is None:
+            total = B.add(total, B.select(s.cond, loaded_bytes([s.then]), B.const(0)))
+        elif isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "bulk_load":
+            assert isinstance(s.value.args[0], E.BufferLoad)
+            info = dtype_info(s.value.args[0].buffer.dtype)
+            size = info.bytes * info.lanes
+            for n in (s.value.attrs or {})["box"]:
+                size *= n
+            total = B.add(total, B.const(size))
     return total
 
 
@@ -82,8 +85,9 @@ def bulk_pipeline(
     is_first = B.all_of(*[B.compare("eq", v, 0) for v in threads])
 
     def fetch(k: E.Expr, slot: E.Expr) -> S.Stmt:
+        announced = loaded_bytes([step(fills, k, slot)])
         barrier = E.BufferLoad(full, (slot,))
-        announce = effect("mbarrier_expect", barrier, B.const(loaded_bytes(fills)))
+        announce = effect("mbarrier_expect", barrier, announced)
         return S.seq(announce, reporting(step(fills, k, slot), barrier))
 
     init = [effect("mbarrier_init", E.BufferLoad(full, (B.const(j),)), B.const(1)) for j in range(slots)]
@@ -105,9 +109,9 @@ def bulk_pipeline(
         effect("barrier", scope="shared"),
         again,
     )
-    main = S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, loop.unroll or 1)
+    main = S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, {"unroll": 1, **loop.annotations})
     body = S.seq(S.IfThenElse(is_first, S.seq(*begin)), effect("barrier", scope="shared"), main)
-    return S.Alloc(full, body, S.StorageNotes(ordered=True))
+    return S.Alloc(full, body, {ORDERED: True})
 
 
-__all__ = ["bulk_pipeline", "effect", "is_bulk_fill", "loaded_bytes", "reporting"]
+__all__ = ["ORDERED", "bulk_pipeline", "effect", "is_bulk_fill", "loaded_bytes", "reporting"]

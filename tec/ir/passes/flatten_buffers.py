@@ -10,7 +10,7 @@ int64 for other global buffers; always int32 for shared and local memory.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 from ...errors import LoweringError
 from ...target import Target
@@ -45,7 +45,7 @@ def flatten_buffers(func: Func, target: Target) -> Func:
     params: list[Buffer | E.Var] = []
     for p in func.params:
         if isinstance(p, Buffer):
-            flat = _flatten(p, S.NO_NOTES, analyzer)
+            flat = _flatten(p, {}, analyzer)
             flats[id(p)] = flat
             params.append(flat.buffer)
         else:
@@ -55,9 +55,20 @@ def flatten_buffers(func: Func, target: Target) -> Func:
     return Func(func.name, tuple(params), body, func.attrs)
 
 
-def _flatten(buffer: Buffer, notes: S.StorageNotes, analyzer: Analyzer) -> _Flat:
+def _aligned(annotation: Any) -> dict[int, tuple[int, int]]:
+    """{axis: (factor, offset)} of a storage_align annotation, which is such a dict or a list of (axis, factor, offset)."""
+    if not annotation:
+        return {}
+    if isinstance(annotation, dict):
+        return {int(k): (int(v[0]), int(v[1])) for k, v in annotation.items()}
+    if annotation and isinstance(annotation[0], int):
+        annotation = [annotation]
+    return {int(a): (int(f), int(o)) for a, f, o in annotation}
+
+
+def _flatten(buffer: Buffer, annotations: dict[str, Any], analyzer: Analyzer) -> _Flat:
     shape = buffer.shape
-    align = {axis: (factor, offset) for axis, factor, offset in notes.storage_align}
+    align = _aligned(annotations.get("storage_align"))
     strides: list[E.Expr] = list(buffer.strides)
     one = E.IntImm(1)
     if not strides:
@@ -196,15 +207,16 @@ class _Flattener:
             if s.buffer.scope.startswith("fragment") and len(s.buffer.shape) == 1:
                 self.flats[id(s.buffer)] = _Flat(s.buffer, (E.IntImm(1),), None)
             else:
-                self.flats[id(s.buffer)] = _flatten(s.buffer, s.notes, self.analyzer)
+                self.flats[id(s.buffer)] = _flatten(s.buffer, s.annotations, self.analyzer)
             body = self.stmt(s.body)
-            return S.Alloc(self.flats[id(s.buffer)].buffer, body, replace(s.notes, storage_align=()))
+            rest = {k: v for k, v in s.annotations.items() if k != "storage_align"}
+            return S.Alloc(self.flats[id(s.buffer)].buffer, body, rest)
         if isinstance(s, S.For):
             lo, extent = self.expr(s.min), self.expr(s.extent)
             with self.analyzer.scope():
                 self.analyzer.bind(s.var, E.Range(lo, extent))
                 body = self.stmt(s.body)
-            return S.For(s.var, lo, extent, body, s.kind, s.thread, s.unroll)
+            return S.For(s.var, lo, extent, body, s.kind, s.thread, s.annotations)
         if isinstance(s, S.AllReduce):
             out = map_stmt(s, self.stmt, self.expr)
             assert isinstance(out, S.AllReduce)

@@ -41,7 +41,7 @@ def _hoist(loop: S.For) -> S.Stmt:
     inside = [c for c in conds if not _is_invariant(c, loop.var)]
     for c in reversed(inside):
         body = S.IfThenElse(c, body)
-    out: S.Stmt = S.For(loop.var, loop.min, loop.extent, body, loop.kind, loop.thread, loop.unroll)
+    out: S.Stmt = S.For(loop.var, loop.min, loop.extent, body, loop.kind, loop.thread, loop.annotations)
     for c in reversed(outside):
         out = S.IfThenElse(c, out)
     return out

@@ -7,8 +7,6 @@ chains of instructions); a buffer that each virtual thread fills with its own va
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...target import Target
 from .. import expr as E
 from .. import stmt as S
@@ -124,17 +122,23 @@ class _Injector:
                 return S.seq(*[self.stmt(x) for x in s.stmts])
             case S.Alloc() if not holds(s.body, S.AllReduce):
                 if id(s.buffer) not in self.touched:
-                    return S.Alloc(s.buffer, self.stmt(s.body), s.notes)
+                    return S.Alloc(s.buffer, self.stmt(s.body), s.annotations)
                 old = s.buffer
                 new = reshaped(old, (self.loop.extent, *old.shape))
                 self.copies[id(old)] = new
-                return S.Alloc(new, self.stmt(s.body), replace(s.notes.in_slots(), double_buffer=s.notes.double_buffer))
+                align = s.annotations.get("storage_align")
+                notes = dict(s.annotations)
+                if align:
+                    entries = [(a, *fo) for a, fo in align.items()] if isinstance(align, dict) else align
+                    entries = [entries] if isinstance(entries[0], int) else entries
+                    notes["storage_align"] = [(a + 1, f, o) for a, f, o in entries]
+                return S.Alloc(new, self.stmt(s.body), notes)
             case _ if not self.depends(s):
                 return s
             case S.For() if _is_straight(s):
                 return self.each(s)  # the order of its statements is the schedule's
             case S.For() if not (self.depends(s.min) or self.depends(s.extent)):
-                return S.For(s.var, s.min, s.extent, self.stmt(s.body), s.kind, s.thread, s.unroll)
+                return S.For(s.var, s.min, s.extent, self.stmt(s.body), s.kind, s.thread, s.annotations)
             case S.IfThenElse() if not self.depends(s.cond):
                 orelse = self.stmt(s.orelse) if s.orelse is not None else None
                 return S.IfThenElse(s.cond, self.stmt(s.then), orelse)

@@ -24,6 +24,7 @@ from ..effects import Access, effects
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import map_stmt, substitute, visit
+from .bulk_pipeline import ORDERED
 from .rewrite_util import (
     SHARED_SCOPES,
     THREAD_TAGS,
@@ -71,7 +72,7 @@ def _kernel(root: S.Stmt) -> S.Stmt:
         return root
     new = _Walk(threads, watched).walk(body).stmt
     for f in reversed(nest):
-        new = S.For(f.var, f.min, f.extent, new, f.kind, f.thread, f.unroll)
+        new = S.For(f.var, f.min, f.extent, new, f.kind, f.thread, f.annotations)
     return new
 
 
@@ -84,7 +85,7 @@ def _watched(body: S.Stmt) -> set[int]:
     ordered: set[int] = set()
 
     def on_stmt(s: S.Stmt) -> None:
-        if isinstance(s, S.Alloc) and s.notes.ordered:
+        if isinstance(s, S.Alloc) and s.annotations.get(ORDERED):
             ordered.add(id(s.buffer))
 
     visit(body, None, on_stmt)
@@ -215,7 +216,7 @@ class _Walk:
                 return self.let(s)
             case S.Alloc():
                 inner = self.walk(s.body)
-                inner.stmt = s if inner.stmt is s.body else S.Alloc(s.buffer, inner.stmt, s.notes)
+                inner.stmt = s if inner.stmt is s.body else S.Alloc(s.buffer, inner.stmt, s.annotations)
                 return inner
             case S.Attr():
                 inner = self.walk(s.body)
@@ -287,7 +288,7 @@ class _Walk:
             raise self.error(e) from None
         finally:
             self.divergent = outer
-        new = s if stmt is s.body else S.For(s.var, s.min, s.extent, stmt, s.kind, s.thread, s.unroll)
+        new = s if stmt is s.body else S.For(s.var, s.min, s.extent, stmt, s.kind, s.thread, s.annotations)
         head = bounds + [a.with_loop(s.var, s.min, s.extent) for a in body.head]
         tail = [a.with_loop(s.var, s.min, s.extent) for a in body.tail]
         extent = const_int(s.extent)

@@ -53,7 +53,7 @@ def _kernel(root: S.Stmt, target: Target) -> S.Stmt:
     for buffer in reversed(lowerer.allocs):
         new = S.Alloc(buffer, new)
     for f in reversed(nest):
-        new = S.For(f.var, f.min, f.extent, new, f.kind, f.thread, f.unroll)
+        new = S.For(f.var, f.min, f.extent, new, f.kind, f.thread, f.annotations)
     return new
 
 

@@ -62,7 +62,9 @@ def _dot(loop: S.For, store: S.BufferStore, analyzer: Analyzer) -> S.Stmt | None
     new = S.BufferStore(store.buffer, dot, store.indices, None, store.loc)
     if extent == 4:
         return substitute_once(new, outer)
-    return S.For(outer, E.IntImm(0, outer.dtype), E.IntImm(extent // 4, outer.dtype), new, loop.kind, "", loop.unroll)
+    return S.For(
+        outer, E.IntImm(0, outer.dtype), E.IntImm(extent // 4, outer.dtype), new, loop.kind, "", loop.annotations
+    )
 
 
 def substitute_once(s: S.BufferStore, var: E.Var) -> S.Stmt:

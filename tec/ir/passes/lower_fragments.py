@@ -11,6 +11,7 @@ tiles are marked to be unrolled, since registers have no addresses.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import LoweringError
 from ...target import Target
@@ -65,7 +66,7 @@ class _Lowering:
         self.target = target
         self.fragments: dict[int, _Fragment] = {}
         self.tile_vars: set[int] = set()  # loop variables that choose tiles
-        self.align: dict[int, tuple[tuple[int, int, int], ...]] = {}  # of shared buffers, see StorageNotes
+        self.align_notes: dict[int, Any] = {}  # storage_align of shared buffers
 
     def run(self) -> S.Stmt:
         visit(self.func.body, None, self._collect)
@@ -87,7 +88,7 @@ class _Lowering:
 
     def _collect(self, s: S.Stmt) -> None:
         if isinstance(s, S.Alloc):
-            self.align[id(s.buffer)] = s.notes.storage_align
+            self.align_notes[id(s.buffer)] = s.annotations.get("storage_align")
         if not isinstance(s, S.Attr) or not isinstance(s.note, Fragment):
             return
         role = s.note.role
@@ -362,7 +363,9 @@ class _Lowering:
         last = const_int(buffer.shape[-1])
         if last is None or last % piece or buffer.strides:
             return False
-        return all(factor % piece == 0 and offset % piece == 0 for _, factor, offset in self.align.get(id(buffer), ()))
+        notes = self.align_notes.get(id(buffer)) or {}
+        entries = notes.values() if isinstance(notes, dict) else [n[1:] for n in notes]
+        return all(factor % piece == 0 and offset % piece == 0 for factor, offset in entries)
 
     def _mark_unrolled(self, s: S.Stmt) -> S.Stmt:
         """Unroll the loops that choose among tiles: a register is named by a constant."""
@@ -374,7 +377,7 @@ class _Lowering:
                     f"loop {s.var.name} chooses among register tiles and has extent {s.extent}",
                     hint="keep fragments small: split the loop",
                 )
-            return S.For(s.var, s.min, s.extent, s.body, S.ForKind.UNROLLED, s.thread, s.unroll)
+            return S.For(s.var, s.min, s.extent, s.body, S.ForKind.UNROLLED, s.thread, s.annotations)
         return s
 
 

@@ -1,6 +1,6 @@
 """Overlap the filling of shared memory with the work on it (double buffering and deeper software pipelines).
 
-In: a serial loop whose body allocates shared buffers as `double_buffer`, fills them and uses them; or a
+In: a serial loop whose body allocates shared buffers with the annotation `double_buffer`, fills them and uses them; or a
 loop with the pragma `software_pipeline` n. Out, for n stages (2 for double_buffer):
 
     fill slot 0 .. n-2                                  prologue
@@ -11,7 +11,7 @@ loop with the pragma `software_pipeline` n. Out, for n stages (2 for double_buff
     compute the last n-1 steps                          epilogue
 
 The fill goes through registers where it is a nest of loops around stores; otherwise it writes its slot directly, before
-the compute. One barrier a step is left for insert_barriers to place. On a CPU nothing is left of it.
+the compute. One barrier a step is left for insert_barriers to place. On a CPU the annotations are dropped.
 
 `software_pipeline` 1 keeps one slot: the next step waits in registers while the slot is worked on, for two barriers a step
 and no more shared memory than without. Fills that registers cannot take are then left as they are.
@@ -29,7 +29,7 @@ one group a step, with one barrier a step:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...target import Target
@@ -43,7 +43,7 @@ from ..effects import effects
 from ..func import Func
 from ..notes import SoftwarePipeline
 from ..visit import map_stmt, substitute
-from .bulk_pipeline import bulk_pipeline, is_bulk_fill
+from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, is_named, redirected
 
 _MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared memory
@@ -66,7 +66,7 @@ def pipeline(func: Func, target: Target) -> Func:
             return fs(s.body, s.note.stages)
         if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
             body = fs(s.body, 0)
-            s = s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.unroll)
+            s = s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
             found = _find(s, stages) if target.is_gpu else None
             if found is None:
                 return s
@@ -82,8 +82,8 @@ def _keep(e: E.Expr) -> E.Expr:
 
 def _drop_notes(s: S.Stmt) -> S.Stmt:
     out = map_stmt(s, _drop_notes, _keep)
-    if isinstance(out, S.Alloc) and out.notes.double_buffer:
-        return S.Alloc(out.buffer, out.body, replace(out.notes, double_buffer=False))
+    if isinstance(out, S.Alloc) and "double_buffer" in out.annotations:
+        return S.Alloc(out.buffer, out.body, {k: v for k, v in out.annotations.items() if k != "double_buffer"})
     return out
 
 
@@ -92,7 +92,7 @@ class _Body:
     """A loop body taken apart: wrappers around it, the pipelined buffers, the fills and the rest in order."""
 
     wrappers: list[S.Stmt] = field(default_factory=list)
-    buffers: list[tuple[Buffer, S.StorageNotes]] = field(default_factory=list)
+    buffers: list[tuple[Buffer, dict[str, Any]]] = field(default_factory=list)
     fills: list[S.Stmt] = field(default_factory=list)
     rest: list[S.Stmt] = field(default_factory=list)
 
@@ -106,9 +106,9 @@ def _find(loop: S.For, stages: int) -> _Body | None:
         body is not None
     ):  # Alloc(a, Seq(fill a, Alloc(b, Seq(fill b, work)))): one list of statements, and the wrappers
         if isinstance(body, S.Alloc):
-            pipelined = body.buffer.scope in SHARED_SCOPES and (stages or body.notes.double_buffer)
+            pipelined = body.buffer.scope in SHARED_SCOPES and (stages or body.annotations.get("double_buffer"))
             if pipelined:
-                out.buffers.append((body.buffer, body.notes))
+                out.buffers.append((body.buffer, body.annotations))
             else:
                 out.wrappers.append(body)
             body = body.body
@@ -192,7 +192,7 @@ class _Pipeline:
         for r in reversed(registers):
             inside = S.Alloc(r, inside)
         # Unrolled, a short loop would have the loads of all its steps under way at once, in more registers than there are.
-        kept = loop.unroll or 1
+        kept = {"unroll": 1, **loop.annotations}
         parts.append(S.For(var, loop.min, main_extent, inside, loop.kind, loop.thread, kept))
         tail_min = simplify(B.add(loop.min, main_extent))
         if extent is not None and n == 1 and known:
@@ -207,7 +207,7 @@ class _Pipeline:
             parts.append(S.For(tail, tail_min, tail_extent, rest))
         out = S.seq(*parts)
         for b, notes in reversed(self.body.buffers):
-            out = S.Alloc(self.slots[id(b)], out, notes.in_slots())
+            out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
         return out
 
     def build_bulk(self, threads: list[E.Var]) -> S.Stmt:
@@ -218,7 +218,7 @@ class _Pipeline:
 
         out = bulk_pipeline(self.loop, self.body.fills, step, self.body.rest, self.n_slots, threads)
         for b, notes in reversed(self.body.buffers):
-            out = S.Alloc(self.slots[id(b)], out, notes.in_slots(ordered=True))
+            out = S.Alloc(self.slots[id(b)], out, {**_shifted_notes(notes), ORDERED: True})
         return out
 
     def build_async(self, copies: list[S.Stmt]) -> S.Stmt:
@@ -251,11 +251,11 @@ class _Pipeline:
             start(B.add(var, n), self.slot_of(ahead), in_range(ahead)),
             work,
         )
-        parts.append(S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, loop.unroll))
+        parts.append(S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, loop.annotations))
         parts.append(_effect("async_wait", n=0))
         out = S.seq(*parts)
         for b, notes in reversed(self.body.buffers):
-            out = S.Alloc(self.slots[id(b)], out, notes.in_slots())
+            out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
         return out
 
     def fill(self, step: E.Expr, slot: E.Expr) -> S.Stmt:
@@ -267,7 +267,7 @@ class _Pipeline:
         for w in reversed(self.body.wrappers):
             if isinstance(w, S.Alloc):
                 if is_named(s, w.buffer):
-                    s = S.Alloc(w.buffer, s, w.notes)
+                    s = S.Alloc(w.buffer, s, w.annotations)
             elif isinstance(w, S.Attr):
                 s = S.Attr(w.note, s)
         return redirected(clone(s, {self.loop.var: step}), self.slots, slot)
@@ -336,7 +336,7 @@ def _as_copies(s: S.Stmt) -> S.Stmt | None:
         return S.Evaluate(E.Call("async_copy", copy, "int32"))
     if isinstance(s, S.For) and s.kind != S.ForKind.THREAD:
         body = _as_copies(s.body)
-        return None if body is None else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.unroll)
+        return None if body is None else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
     if isinstance(s, S.IfThenElse) and s.orelse is None:
         then = _as_copies(s.then)
         return None if then is None else S.IfThenElse(s.cond, then)
@@ -407,7 +407,7 @@ def _replace_leaf(s: S.Stmt, leaf: S.Stmt, at: S.For | None = None) -> S.Stmt:
     if s is at:
         return leaf
     if isinstance(s, S.For):
-        return S.For(s.var, s.min, s.extent, _replace_leaf(s.body, leaf, at), s.kind, s.thread, s.unroll)
+        return S.For(s.var, s.min, s.extent, _replace_leaf(s.body, leaf, at), s.kind, s.thread, s.annotations)
     if isinstance(s, S.IfThenElse):
         return S.IfThenElse(s.cond, _replace_leaf(s.then, leaf, at))
     return leaf
@@ -418,3 +418,14 @@ def _with_slots(b: Buffer, stages: int) -> Buffer:
     if b.strides:
         strides = (B.mul(b.shape[0], b.strides[0]), *b.strides)
     return Buffer(b.name, b.dtype, (E.IntImm(stages), *b.shape), strides, 0, b.scope, b.align_bytes, loc=b.loc)
+
+
+def _shifted_notes(notes: dict[str, Any]) -> dict[str, Any]:
+    """Annotations of a buffer that got one more dimension in front."""
+    out = {k: v for k, v in notes.items() if k not in ("double_buffer", "storage_align")}
+    align = notes.get("storage_align")
+    if align:
+        entries = [(a, *fo) for a, fo in align.items()] if isinstance(align, dict) else align
+        entries = [entries] if isinstance(entries[0], int) else entries
+        out["storage_align"] = [(a + 1, f, o) for a, f, o in entries]
+    return out

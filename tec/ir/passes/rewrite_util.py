@@ -232,9 +232,9 @@ def guarded(cond: E.Expr, s: S.Stmt) -> S.Stmt:
         case S.Seq():
             return S.seq(*[guarded(cond, x) for x in s.stmts])
         case S.For():
-            return S.For(s.var, s.min, s.extent, guarded(cond, s.body), s.kind, s.thread, s.unroll)
+            return S.For(s.var, s.min, s.extent, guarded(cond, s.body), s.kind, s.thread, s.annotations)
         case S.Alloc():
-            return S.Alloc(s.buffer, guarded(cond, s.body), s.notes)
+            return S.Alloc(s.buffer, guarded(cond, s.body), s.annotations)
         case S.Attr():
             return S.Attr(s.note, guarded(cond, s.body))
         case S.LetStmt():

@@ -22,7 +22,7 @@ the same plan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from ...errors import LoweringError
@@ -34,9 +34,9 @@ from ..buffer import Buffer
 from ..effects import is_call
 from ..func import Func
 from ..matrix import WARPGROUP
-from ..notes import WarpSpecialize
+from ..notes import MinBlocks, WarpSpecialize
 from ..visit import map_expr, map_stmt, substitute, visit
-from .bulk_pipeline import effect, loaded_bytes, reporting
+from .bulk_pipeline import ORDERED, effect, loaded_bytes, reporting
 from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
 
 _FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
@@ -98,7 +98,7 @@ def _kernel(root: S.Stmt, name: str) -> S.Stmt:
         nest.append(S.For(group, B.const(0), B.const(1), S.NOP, S.ForKind.THREAD, "threadIdx.y"))
     for f in reversed(nest):
         extent = B.const(workers + 1) if f.var is group else f.extent
-        out = S.For(f.var, f.min, extent, out, f.kind, f.thread, f.unroll)
+        out = S.For(f.var, f.min, extent, out, f.kind, f.thread, f.annotations)
     return out
 
 
@@ -137,6 +137,7 @@ class _Specialized:
         self.uniform = E.Var("warpgroup")  # the group's number, known to be the same in all lanes
         self.loop: S.For | None = None
         self.stages = 0
+        self.resident = 1  # work-groups that a multiprocessor is to hold
         self.buffers: list[Buffer] = []  # filled by bulk loads
         self.slots: dict[int, Buffer] = {}
         self.loads: list[S.Stmt] = []
@@ -167,7 +168,7 @@ class _Specialized:
             S.LetStmt(self.uniform, E.Call("readfirstlane", (self.group,), self.group.dtype), parts),
         )
         for b in (*self.slots.values(), self.full, self.empty):
-            out = S.Alloc(b, out, S.StorageNotes(ordered=True))
+            out = S.Alloc(b, out, {ORDERED: True})
         return out
 
     def find(self, body: S.Stmt) -> None:
@@ -177,6 +178,8 @@ class _Specialized:
         def look(s: S.Stmt) -> None:
             if _is_marked(s):
                 marked.append(s)
+            elif isinstance(s, S.Attr) and isinstance(s.note, MinBlocks):
+                self.resident = max(self.resident, s.note.blocks)
 
         visit(body, None, look)
         if len(marked) != 1 or not isinstance(marked[0].body, S.For):
@@ -205,9 +208,9 @@ class _Specialized:
 
     def registers(self) -> tuple[int, int]:
         """Registers a thread of the fetching and of the working warpgroups; 0 where all have what they can use anyway."""
-        if self.workers < 2:
+        if self.workers * self.resident < 2:
             return 0, 0
-        left = _FILE_REGISTERS // WARPGROUP - _FETCH_REGISTERS
+        left = _FILE_REGISTERS // WARPGROUP // self.resident - _FETCH_REGISTERS
         return _FETCH_REGISTERS, min(_MOST_REGISTERS, left // self.workers // 8 * 8)
 
     def set_registers(self, n: int, more: bool) -> list[S.Stmt]:
@@ -254,16 +257,16 @@ class _Specialized:
             behind = B.bitwise_xor(ring.parity(), B.const(1))
             step = S.seq(
                 effect("mbarrier_wait", empty, behind),
-                effect("mbarrier_expect", full, B.const(loaded_bytes(self.loads))),
+                effect("mbarrier_expect", full, loaded_bytes(other.loads)),
                 *[other.in_slot(reporting(x, full), ring.at()) for x in other.loads],
                 ring.advance(),
             )
-            return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", 1)
+            return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
         if isinstance(s, S.Seq):
             kept = [self.fetch(x, ring) for x in s.stmts if _has(x, _is_marked)]
             return S.seq(*kept)
         if isinstance(s, S.For):
-            return S.For(s.var, s.min, s.extent, self.fetch(s.body, ring), s.kind, s.thread, s.unroll)
+            return S.For(s.var, s.min, s.extent, self.fetch(s.body, ring), s.kind, s.thread, s.annotations)
         if isinstance(s, S.IfThenElse) and s.orelse is None:
             return S.IfThenElse(s.cond, self.fetch(s.then, ring))
         if isinstance(s, S.LetStmt):
@@ -291,7 +294,7 @@ class _Specialized:
         if _is_marked(s):
             return self.main_loop(ring)
         if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
-            return S.Alloc(s.buffer, self.staged(s.body, s.buffer, ring), replace(s.notes, ordered=True))
+            return S.Alloc(s.buffer, self.staged(s.body, s.buffer, ring), {**s.annotations, ORDERED: True})
         return map_stmt(s, lambda x: self.consume(x, ring), lambda e: e)
 
     def staged(self, body: S.Stmt, buffer: Buffer, ring: _Ring) -> S.Stmt:
@@ -327,7 +330,7 @@ class _Specialized:
                 out.append(x)
             return S.seq(*out)
         if isinstance(s, S.Alloc):
-            return S.Alloc(s.buffer, self.wait_before_writes(s.body, buffer), s.notes)
+            return S.Alloc(s.buffer, self.wait_before_writes(s.body, buffer), s.annotations)
         return S.seq(self.lead(effect("bulk_wait", n=0, read=True)), self.meet(), s)
 
     def main_loop(self, ring: _Ring) -> S.Stmt:
@@ -350,7 +353,7 @@ class _Specialized:
             S.BufferStore(before, ring.at(), (B.const(0),)),
             ring.advance(),
         )
-        main = S.For(loop.var, loop.min, loop.extent, step, S.ForKind.SERIAL, "", 1)
+        main = S.For(loop.var, loop.min, loop.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
         return S.Alloc(before, S.seq(main, *self.settle(work), release))
 
     def settle(self, work: S.Stmt) -> list[S.Stmt]:

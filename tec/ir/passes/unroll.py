@@ -68,13 +68,13 @@ def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
     if loop.kind == S.ForKind.UNROLLED:
         if extent is not None and extent * max(1, stmt_size(body)) <= _MAX_EXPLICIT:
             return repeat(loop.var, loop.min, extent, body)
-        return S.For(loop.var, loop.min, loop.extent, body, S.ForKind.SERIAL, "", 1)
+        return S.For(loop.var, loop.min, loop.extent, body, S.ForKind.SERIAL, "", {**loop.annotations, "unroll": True})
     if loop.kind == S.ForKind.SERIAL and extent is not None:
         steps = extent * max(1, stmt_size(body))
         if 0 < steps <= options.max_step and extent <= options.max_extent:
             if options.explicit:
                 return repeat(loop.var, loop.min, extent, body)
-            return S.For(loop.var, loop.min, loop.extent, body, loop.kind, "", 1)
+            return S.For(loop.var, loop.min, loop.extent, body, loop.kind, "", {**loop.annotations, "unroll": True})
         if (
             gpu
             and extent <= _MAX_REGISTER_EXTENT
@@ -86,7 +86,7 @@ def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
             return repeat(loop.var, loop.min, 1, body)
     if body is loop.body:
         return loop
-    return S.For(loop.var, loop.min, loop.extent, body, loop.kind, loop.thread, loop.unroll)
+    return S.For(loop.var, loop.min, loop.extent, body, loop.kind, loop.thread, loop.annotations)
 
 
 def repeat(var: E.Var, lo: E.Expr, extent: int, body: S.Stmt) -> S.Stmt:

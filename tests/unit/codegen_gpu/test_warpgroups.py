@@ -264,3 +264,131 @@ def test_an_illegal_choice_says_why() -> None:
     *_, out = network_product(1280, 1536, 192)
     with pytest.raises(tec.ScheduleError, match="shared memory"):
         schedule([out], HOPPER, {"template": "warpgroup product", "rows": 128, "columns": 256, "stages": 6})
+
+
+def test_tiles_beyond_the_end_are_fetched_without_question() -> None:
+    """A fetch that is left out while its bytes are announced would never be done: 172 tiles over 132 work-groups in bands of 2 of 43 rows of tiles."""
+    from tec.choices import schedule
+
+    *ins, out = network_product(43 * 64, 256, 192)
+    made = schedule(
+        [out],
+        HOPPER,
+        {
+            "template": "warpgroup product",
+            "rows": 64,
+            "columns": 64,
+            "stages": 4,
+            "band": 4,
+            "stays": True,
+            "resident": 1,
+        },
+    )
+    lines = str(next(iter(tec.lower(made.schedule, [*ins, *made.outputs], target=HOPPER)))).splitlines()
+    loads = [k for k, line in enumerate(lines) if "bulk_load" in line]
+    assert loads and not any("if " in lines[k - 1] for k in loads)
+    assert {line.strip() for line in lines if "mbarrier_expect" in line} == {"mbarrier_expect(full[slot[0]], 16384)"}
+
+
+def test_bytes_under_a_condition_are_announced_where_it_holds() -> None:
+    from tec.ir import build as B
+    from tec.ir import expr as E
+    from tec.ir import stmt as S
+    from tec.ir.buffer import Buffer
+    from tec.ir.passes.bulk_pipeline import loaded_bytes
+
+    tile = Buffer("tile", "float16", (B.const(64), B.const(64)), (), 0, "shared")
+    k = E.Var("k")
+    load = S.Evaluate(E.Call("bulk_load", (E.BufferLoad(tile, (B.const(0), B.const(0))),), "int32", {"box": (64, 64)}))
+    total = loaded_bytes([load, S.IfThenElse(E.LT(k, B.const(3)), load)])
+    assert str(total) == "8192 + select(k < 3, 8192, 0)"
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2", "int8"])
+def test_bytes_are_multiplied_along_k(dtype: str) -> None:
+    from tec.choices import schedule, spaces
+    from tec.ops.registry import TensorType, get_op
+
+    m, n, k = 192, 192, 256
+    xs = [te.placeholder((m, k), dtype, name="A"), te.placeholder((n, k), dtype, name="B")]
+    matmul = get_op("matmul")
+    types = [TensorType(dtype, s) for s in ((m, k), (n, k))]
+    attrs = {"transpose_b": True, "out_dtype": "int32" if dtype == "int8" else "bfloat16"}
+    outs = matmul.compute(attrs, xs, matmul.infer(types, attrs))[:1]
+    assert "warpgroup product" in [s.template for s in spaces(outs, HOPPER)]
+    made = schedule(outs, HOPPER, {"template": "warpgroup product", "rows": 64, "columns": 64, "stages": 3})
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, s).astype(_numpy(dtype)) for s in ((m, k), (n, k)))
+    c = np.zeros((m, n), _numpy(attrs["out_dtype"]))
+    run(next(iter(tec.lower(made.schedule, [*xs, *made.outputs], simple_mode=True, target=HOPPER))), [a, b, c])
+    want = a.astype(np.float64) @ b.astype(np.float64).T
+    np.testing.assert_allclose(c.astype(np.float64), want, rtol=1e-2)
+    unit = {"float8_e4m3": "k32.f32.e4m3.e4m3", "float8_e5m2": "k32.f32.e5m2.e5m2", "int8": "k32.s32.s8.s8"}[dtype]
+    assert f"m64n64{unit}" in ptx(made.schedule, [*xs, *made.outputs], HOPPER)
+    flat = [te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")]
+    types = [TensorType(dtype, s) for s in ((m, k), (k, n))]
+    outs = matmul.compute(
+        {"out_dtype": attrs["out_dtype"]}, flat, matmul.infer(types, {"out_dtype": attrs["out_dtype"]})
+    )[:1]
+    assert "warpgroup product" not in [s.template for s in spaces(outs, HOPPER)]
+
+
+def test_two_work_groups_share_a_multiprocessor() -> None:
+    from tec.choices import schedule
+
+    *ins, out = network_product(4096, 3072, 192)
+    made = schedule(
+        [out], HOPPER, {"template": "warpgroup product", "rows": 64, "columns": 192, "stages": 2, "resident": 2}
+    )
+    text = ptx(made.schedule, [*ins, *made.outputs], HOPPER)
+    assert ".minnctapersm 2" in text and ".reqntid 128, 2, 1" in text
+    assert "setmaxnreg.dec.sync.aligned.u32 40" in text and "setmaxnreg.inc.sync.aligned.u32 216" in text
+    with pytest.raises(tec.ScheduleError, match="registers of a multiprocessor"):
+        schedule(
+            [out], HOPPER, {"template": "warpgroup product", "rows": 128, "columns": 128, "stages": 2, "resident": 2}
+        )
+
+
+# ---- without matrix units
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "choice"),
+    [
+        (100, 68, 132, {"rows": 64, "columns": 64, "step": 32, "blocks": 3, "parts": 1}),
+        (128, 96, 256, {"rows": 32, "columns": 32, "step": 32, "parts": 4, "blocks": 2}),
+        (64, 64, 256, {"rows": 64, "columns": 32, "step": 64, "parts": 2, "order": "blocks", "blocks": 2}),
+    ],
+)
+def test_float32_by_bulk_copies(m: int, n: int, k: int, choice: dict[str, Any]) -> None:
+    from tec.choices import schedule, spaces
+    from tec.ops.registry import TensorType, get_op
+
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    bias = te.placeholder((n,), name="bias")
+    matmul = get_op("matmul")
+    (y,) = matmul.compute({}, [a, b], matmul.infer([TensorType("float32", (m, k)), TensorType("float32", (k, n))], {}))
+    out = te.compute((m, n), lambda i, j: te.max(y[i, j] + bias[j], te.const(0, "float32")), name="relu")
+    assert spaces([out], HOPPER)[0].template == "bulk product"
+    assert "bulk product" not in [s.template for s in spaces([out], "cuda -arch=sm_90")]
+    made = schedule([out], HOPPER, {"template": "bulk product", **choice})
+    rng = np.random.default_rng(1)
+    x, w, z = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n), (n,)))
+    c = np.full((m, n), np.nan, np.float32)
+    args = [a, b, bias, *made.outputs]
+    run(next(iter(tec.lower(made.schedule, args, simple_mode=True, target=HOPPER))), [x, w, z, c])
+    np.testing.assert_allclose(c, np.maximum(x @ w + z, 0), rtol=1e-4, atol=1e-4)
+    text = ptx(made.schedule, args, HOPPER)
+    assert "cp.async.bulk.tensor.2d" in text and ".local" not in text and "ld.shared.v4" in text
+    kernels = tec.build(made.schedule, args, HOPPER, name="gemm").get_source("ptx").count(".visible .entry")
+    assert kernels == (1 if choice["parts"] == 1 else 2)
+
+
+def test_parts_are_whole_steps() -> None:
+    from tec.choices import schedule
+
+    a, b = te.placeholder((128, 200), name="A"), te.placeholder((200, 128), name="B")
+    k = te.reduce_axis((0, 200), "k")
+    c = te.compute((128, 128), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    with pytest.raises(tec.ScheduleError, match="4 parts are not whole steps"):
+        schedule([c], HOPPER, {"template": "bulk product", "rows": 64, "columns": 64, "step": 32, "parts": 4})

@@ -1,0 +1,239 @@
+"""Matrix products without matrix units on chips with bulk copies (Hopper): a ring of tiles that one thread fills, a block of the result in each thread's registers.
+
+A thread's rows lie as far apart as there are threads along them, so that all its rows of A share their swizzle and four steps of k come by one load; its
+columns are runs of four. Products of few tiles are summed in parts: a kernel makes sums over pieces of k, another adds them up and ends the computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from .. import te
+from ..target import Target
+from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
+from .group import Group, begin, const_shape, substitute
+from .matrix_units import Product, follows, operands
+from .pointwise import bind_all
+from .space import Choice, Cost, Scheduled, Space
+
+_THREADS = (
+    16,
+    8,
+)  # along rows and columns: a warp's are 4 x 8, whose loads of B are one line and of A four banks of four
+_RUN = 4  # elements of a load of 16 bytes
+_SLACK_BYTES = 1024  # of shared memory: barriers, and tiles beginning at multiples of 1 KB
+_UNROLLED = 16  # steps of k written out: with 32 the code is slower, with 8 registers wait for loads more often (H200, 8192 cubed)
+# Multiply-adds that a multiprocessor does of those that it could, with so many work-groups of 8 x 8 a thread on it: two operands of three come from
+# registers' banks at the same time (cuBLAS reaches 0.76, one H200).
+_RATE, _CROWDED_RATE = 0.72, 0.66
+_STEP_CLOCKS = (
+    90  # of a step beside its sums, with one work-group a multiprocessor: waiting for the tile and for the others
+)
+_ENDS_CLOCKS = 2500  # of a kernel: launch, first tiles, results
+
+
+class BulkProduct(Space):
+    """`rows` by `columns` of the result a work-group of 128 threads, `blocks` of them a multiprocessor; `step` of k a slot; `parts` of the sum."""
+
+    template: ClassVar[str] = "bulk product"
+
+    def __init__(self, group: Group, target: Target, op: ComputeOp, p: Product, batch: int):
+        super().__init__(group, target)
+        self.op, self.p, self.batch = op, p, batch
+        self.m, self.n, self.k = p.m or 0, p.n or 0, p.k or 0
+        self.parameters = {
+            "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (64, 32), "stages": (2, 3), "blocks": (2, 3, 4, 1),
+            "order": ("blocks", "rows"), "band": (8, 16, 1), "parts": (1, 2, 3, 4, 6, 8, 12, 16),
+        }  # fmt: skip
+
+    @classmethod
+    def match(cls, group: Group, target: Target, op: ComputeOp) -> BulkProduct | None:
+        """The space, or None where the chip has no bulk copies, an operand is no matrix as it lies, or its rows begin where they cannot start."""
+        p = operands(op) if target.chip.warpgroup and group.reductions() == [op] else None
+        if (
+            p is None
+            or len(group.outputs) != 1
+            or None in (p.m, p.n, p.k)
+            or p.a.dtype != "float32"
+            or p.trans_a
+            or p.trans_b
+        ):
+            return None
+        out = group.output_ops[0]
+        if (
+            not isinstance(out, ComputeOp)
+            or not follows(out, op)
+            or const_shape(out.output(0)) != const_shape(op.output(0))
+        ):
+            return None
+        lead = const_shape(op.output(0))[:-2]
+        plain = all(isinstance(t.op, PlaceholderOp) and len(t.shape) in (2, len(op.axis)) for t in (p.a, p.b))
+        if (
+            not plain
+            or None in lead
+            or (p.n or 0) % _RUN
+            or (p.k or 0) % _RUN
+            or min(p.m or 0, p.n or 0, p.k or 0) < 32
+        ):
+            return None
+        batch = 1
+        for d in lead:
+            batch *= d or 1
+        space = cls(group, target, op, p, batch)
+        return space if next(space.drafts(), None) is not None else None
+
+    def why_not(self, choice: Choice) -> str | None:
+        rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["parts"]
+        if rows * columns > 128 * 64 and choice["blocks"] > 2:
+            return f"{choice['blocks']} work-groups of {rows} x {columns} sums are more than the registers of a multiprocessor"
+        if rows > -(-self.m // 32) * 32 or columns > -(-self.n // 32) * 32:
+            return f"the product has {self.m} rows and {self.n} columns"
+        lds = choice["blocks"] * (choice["stages"] * (rows + columns) * step * 4 + _SLACK_BYTES)
+        if lds > self.target.lds_bytes:
+            return f"{lds} bytes of shared memory of {self.target.lds_bytes}"
+        if parts > 1 and (self.k % (parts * step) or self.batch > 1):
+            return f"{parts} parts are not whole steps" if self.batch == 1 else "a batch is not summed in parts"
+        if self.k < 2 * step * parts:
+            return f"a part of the sum has {self.k // parts} terms, less than two steps"
+        return None
+
+    def drafts(self) -> Iterator[Choice]:
+        for rows, columns in ((128, 64), (64, 64), (64, 32), (32, 32)):
+            for parts in self.parameters["parts"]:
+                for step, blocks in ((64, 2), (32, 3)) if parts == 1 and rows == 128 else ((32, 3), (64, 2)):
+                    c = self.choice(
+                        rows=rows,
+                        columns=columns,
+                        step=step,
+                        stages=2,
+                        blocks=blocks,
+                        order="blocks",
+                        band=8,
+                        parts=parts,
+                    )
+                    if self.why_not(c) is None:
+                        yield c
+
+    def cost(self, choice: Choice) -> Cost:
+        """Rounds of tiles over the multiprocessors: sums at the rate that registers give, of small blocks at that of shared memory; the traffic of parts."""
+        machine, c = self.target.machine, choice
+        rows, columns, parts, resident = c["rows"], c["columns"], c["parts"], c["blocks"]
+        tiles = self.batch * -(-self.m // rows) * -(-self.n // columns) * parts
+        depth = self.k // parts
+        block = rows // _THREADS[0], columns // _THREADS[1]
+        macs = rows * columns / (machine.macs("float32", matrix=False) * (_RATE if resident < 3 else _CROWDED_RATE))
+        # A step of k brings block[0] / 4 + block[1] / 4 loads of 16 bytes a thread; a warp's take 1 clock of A (4 lines) and of B each.
+        loads = 4 * (block[0] / 4 + block[1] / 4)
+        a_round = min(resident, max(1, -(-tiles // machine.units)))
+        clocks = depth * max(macs, loads) * a_round + depth / c["step"] * _STEP_CLOCKS * (2 if a_round == 1 else 1)
+        rounds = -(-tiles // (machine.units * resident))
+        total = rounds * clocks + _ENDS_CLOCKS
+        seconds = total / (machine.clock_mhz * 1e6)
+        if parts > 1:
+            rate = (
+                (machine.memory.gbps or machine.memory_gbps) * 1e9 * 2
+            )  # the parts are still in the second-level cache
+            seconds += 1e-6 + 4.0 * self.m * self.n * (2 * parts + 1) / rate
+        return Cost(seconds, "issue" if macs >= loads else "LDS")
+
+    def build(self, choice: Choice) -> Scheduled:
+        outputs, op, p = self.group.outputs, self.op, self.p
+        parts = choice["parts"]
+        if parts > 1:
+            total = in_parts(p, parts)
+            outputs = substitute(outputs, {op.output(0): total})
+            (part,) = (t.op for t in total.op.inputs)
+            assert isinstance(part, ComputeOp)
+            op = part
+        group = Group.of(outputs)
+        s = begin(group)
+        out = group.output_ops[0]
+        assert isinstance(out, ComputeOp)
+        if parts > 1:
+            total_op = next(o for o in group.reductions() if o is not op)
+            inner = bind_all(s, out, vector=16)
+            if total_op is not out:
+                s[total_op].compute_at(s[out], inner)
+                s[total_op].set_scope("local")
+            for stage in {total_op}:
+                for k in stage.reduce_axis:
+                    s[stage].unroll(k)
+            out = op
+        schedule(s, op, out, p, choice)
+        return Scheduled(s, outputs, choice)
+
+
+def in_parts(p: Product, parts: int) -> Tensor:
+    """The product as sums of sums over equal parts of k."""
+    assert p.m and p.n and p.k
+    depth = p.k // parts
+    k, r = te.reduce_axis((0, depth), "k"), te.reduce_axis((0, parts), "r")
+    part = te.compute(
+        (parts, p.m, p.n), lambda s, i, j: te.sum(p.a[i, s * depth + k] * p.b[s * depth + k, j], axis=k), name="part"
+    )
+    total: Tensor = te.compute((p.m, p.n), lambda i, j: te.sum(part[r, i, j], axis=r), name="total")
+    return total
+
+
+def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice) -> None:
+    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself)."""
+    if out is mm:
+        acc = s.cache_write(mm.output(0), "local")
+    else:
+        acc = mm.output(0)
+        s[acc].set_scope("local")
+    shared = [s.cache_read(t, "shared", [acc]) for t in (p.a, p.b)]
+    own = [s.cache_read(t, "local", [acc]) for t in shared]
+    thread = _result(s[out.output(0)], choice)
+    stage = s[acc]
+    stage.compute_at(s[out.output(0)], thread)
+    *lead, x, y = stage.op.axis
+    ko, ki = stage.split(stage.op.reduce_axis[0], factor=choice["step"])
+    kb, ki = stage.split(ki, factor=_UNROLLED)
+    kg, ki = stage.split(ki, factor=_RUN)
+    stage.reorder(*lead, ko, kb, kg, ki, x, y)
+    for axis in (kg, ki, x, y):
+        stage.unroll(axis)
+    stage.pragma(ko, "software_pipeline", choice["stages"])
+    stage.pragma(ki, "min_blocks", choice["blocks"])
+    for tensor, at in zip(own, (kg, ki)):  # rows of A by four steps, B's by one
+        *_, row, column = s[tensor].op.axis
+        s[tensor].compute_at(stage, at)
+        s[tensor].unroll(row)
+        s[tensor].vectorize(column)
+    for tensor in shared:
+        s[tensor].compute_at(stage, ko)
+        s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy")
+
+
+def _result(final: Any, choice: Choice) -> Any:
+    """The result's tiles over work-groups, in bands of rows, and a tile over threads. Returns the thread's axis.
+
+    The order of a thread's multiply-adds counts, and registers to load ahead into: on an H200 at 8192 cubed, two work-groups with 64 of k a slot reach
+    0.935 of cuBLAS with two rows by two columns ("blocks") and 0.91 with a row after the other ("rows"); three with 32 of k 0.85 and 0.87.
+    """
+    threads_y, threads_x = _THREADS
+    *lead, i, j = final.op.axis
+    bi, i = final.split(i, factor=choice["rows"])
+    bj, j = final.split(j, factor=choice["columns"])
+    pair, i = final.split(i, factor=2 * threads_y)
+    row, ty = final.split(i, factor=threads_y)
+    run, j = final.split(j, factor=_RUN * threads_x)
+    tx, j = final.split(j, factor=_RUN)
+    half, jj = final.split(j, factor=2)
+    bo, bi = final.split(bi, factor=choice["band"])
+    order = (pair, run, row, half) if choice["order"] == "rows" else (pair, run, half, row)
+    final.reorder(*lead, bo, bj, bi, *order, ty, tx, jj)
+    if lead:
+        final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
+    final.bind(final.fuse(bo, bj, bi), thread_axis("blockIdx.x"))
+    thread = final.fuse(ty, tx)
+    for axis in order:
+        final.bind(axis, thread_axis("vthread"))
+    final.bind(thread, thread_axis("threadIdx.x"))
+    final.vectorize(jj)
+    return thread
+
+
+__all__ = ["BulkProduct"]
