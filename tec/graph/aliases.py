@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from ..ops.registry import REGION, VIEW, normalize_axis
+from ..ops.registry import BROADCAST, ELEMENTWISE, INJECTIVE, REGION, VIEW, normalize_axis
 from ..te.evaluate import np_dtype
 from .graph import Graph, Node, Value
 from .state import strided
@@ -38,7 +38,8 @@ def find_aliases(graph: Graph) -> Aliases:
         if node.inputs and (node.inputs[0].is_const or node.inputs[0] in rows):
             continue
         if VIEW in node.definition.traits:
-            found.views[node] = 0
+            if not moves_ones(node, readers):
+                found.views[node] = 0
         elif node.op == "slice":
             begin = _piece(node)
             if begin is not None and not _worth_fusing(node.inputs[0], readers):
@@ -71,6 +72,27 @@ def _piece(node: Node) -> int | None:
         return None
     begin = starts[axis] * prod(x.shape[axis + 1 :]) * np_dtype(x.dtype).itemsize if x.ndim else 0
     return begin if begin % PIECE_ALIGN == 0 else None
+
+
+def moves_ones(node: Node, readers: dict[Value, list[Node]]) -> bool:
+    """Whether a reshape only puts in or takes out dimensions of 1 on the way from one kernel's work to the next one's: it goes into their loops, which
+    are then one, at no cost."""
+    x, y = node.inputs[0], node.outputs[0]
+    after = readers.get(y, ())
+    if (
+        x.node is None
+        or len(readers[x]) != 1
+        or len(after) != 1
+        or [n for n in x.shape if n != 1] != [n for n in y.shape if n != 1]
+    ):
+        return False
+    moved = (INJECTIVE, ELEMENTWISE, BROADCAST)
+    return (
+        x.node.definition.kind in moved
+        and x.node.op != "slice"
+        and after[0].op == "append"
+        and VIEW not in x.node.definition.traits
+    )
 
 
 def _worth_fusing(v: Value, readers: dict[Value, list[Node]]) -> bool:

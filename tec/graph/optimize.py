@@ -20,6 +20,7 @@ from .passes.images import signals_as_images
 from .passes.layout import choose_layouts
 from .passes.mixed_precision import mixed_precision
 from .passes.packed import pack_weights
+from .passes.projections import find_projections
 from .passes.split_concat import split_concat
 from .passes.views import move_views
 from .passes.weights import order_weights
@@ -41,6 +42,7 @@ def passes() -> tuple[Pass, ...]:
         clean,
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
         Pass("pack_weights", lambda g, t, d: pack_weights(g, t)),
+        Pass("find_projections", lambda g, t, d: find_projections(g, t)),
         Pass("find_attention", lambda g, t, d: find_attention(g, t, d)),
         clean,
         Pass("split_concat", lambda g, t, d: split_concat(g)),

@@ -10,6 +10,7 @@ from . import (
     norm,
     packed,
     pool,
+    projection,
     recurrent,
     reduce,
     rotary,
@@ -36,6 +37,6 @@ from .registry import (
 
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "attention", "conv", "deform",
-    "elementwise", "get_op", "image", "matmul", "norm", "packed", "pool", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
+    "elementwise", "get_op", "image", "matmul", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "transform_layout",
 ]  # fmt: skip

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import tec
+from tests.networks.decoder import decoder
+from tests.networks.decoder import feeds as plain_feeds
 from tests.networks.genai import feeds, genai_decoder
 from tests.networks.test_decoder import Reference
 
@@ -67,7 +69,7 @@ def test_forms(options: dict[str, Any]) -> None:
     decode(genai_decoder(layers=1, **options), (9, 1, 2))
 
 
-@pytest.mark.parametrize("shapes", [None, {"sequence_length": 1}])
+@pytest.mark.parametrize("shapes", [None, {"sequence_length": 1, "batch_size": 1}])
 def test_on_a_gpu(shapes: Any) -> None:
     decode(genai_decoder(layers=1), (1, 1, 1) if shapes else (5, 1, 1), target="rocm -mcpu=gfx942", shapes=shapes)
 
@@ -108,3 +110,30 @@ def test_prompts_of_several_lengths_in_buffers() -> None:
         np.testing.assert_allclose(logits[row, :length], want[0], rtol=0, atol=2e-5 * np.abs(want).max())
         want = reference.run(feeds(IDS[row : row + 1, 6:7], length))
         np.testing.assert_allclose(after[row], want[0], rtol=0, atol=2e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "gqa"])
+def test_launches_of_a_layer(plain: bool) -> None:
+    """A token of a batch of one on a GPU: norm and queries, keys, values; two rotations, of which one writes the cache; the values' cache; attention over parts
+    of the keys and their join; projection and sum; norm, gate and product; projection and sum."""
+    counts = []
+    for layers in (1, 2):
+        model = decoder(layers=layers) if plain else genai_decoder(layers=layers)
+        net = tec.compile(
+            model,
+            target="rocm -mcpu=gfx942",
+            shapes={"sequence_length": 1, "batch" if plain else "batch_size": 1},
+            cache=False,
+        )
+        device = tec.rocm_emu("gfx942")
+        ex = net.executor(device)
+        reference = Reference(model)
+        reference.start(1)
+        for at in range(2):
+            f = (plain_feeds if plain else feeds)(IDS[:1, at : at + 1], at)
+            want = reference.run(f)
+            with tec.profile(device) as p:
+                got = ex.run(f)[0].numpy()
+            np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * np.abs(want).max())
+        counts.append(len(p.launches))
+    assert counts[1] - counts[0] <= 9

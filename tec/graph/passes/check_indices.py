@@ -17,6 +17,7 @@ from ...ops.indices import check_index, index_sizes, spans
 from ...ops.registry import CHECKED, INDEXED
 from ..graph import Graph, Node, Value
 from ..regions import Body, bodies, is_region
+from .common_subexpressions import common_subexpressions
 from .rewrite import Rebuild
 
 _LIMITS = {"int8": 127, "uint8": 255, "int16": 32767, "uint16": 65535}
@@ -26,6 +27,7 @@ def check_indices(graph: Graph) -> tuple[Graph, list[str]]:
     """(the graph, the text for each of its last outputs)."""
     if not any(_bounds(n) or CHECKED in n.definition.traits or is_region(n) for n in graph.nodes):
         return graph, []
+    graph = common_subexpressions(graph)  # equal conditions are one
     b = Rebuild(graph)
     seen: dict[tuple[Value, Any], Value] = {}
     texts: list[str] = []

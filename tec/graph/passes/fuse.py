@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ops.dims import at_most
 from ...ops.registry import BROADCAST, COMPLEX, COSTLY, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION, REGION, ROW, VIEW
-from ..aliases import find_aliases
+from ..aliases import find_aliases, moves_ones
 from ..graph import Graph, Node, Value
 from ..state import strided
 
@@ -78,7 +78,12 @@ def fuse(graph: Graph) -> list[FusedGroup]:
         if ROW in n.definition.traits and not any(v in readers or v in outputs for v in n.outputs[1:])
     }  # fmt: skip
     rows = strided(graph)
-    alone = {n for n in graph.nodes if not _may_fuse(n, lone, rows)} | aliases.views.keys() | aliases.joins.keys()
+    fused_views = {n for n in graph.nodes if VIEW in n.definition.traits and n.inputs and moves_ones(n, readers)}
+    alone = (
+        {n for n in graph.nodes if n not in fused_views and not _may_fuse(n, lone, rows)}
+        | aliases.views.keys()
+        | aliases.joins.keys()
+    )
     state = _State(readers, outputs, lone, alone)
     of = state.of
     for node in graph.nodes:

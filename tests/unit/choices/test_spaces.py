@@ -58,6 +58,7 @@ PROGRAMS: dict[str, Any] = {
     "thin product": lambda: program("matmul", {}, ("float32", (2, 40)), ("float32", (40, 24))),
     "half product": lambda: program("matmul", {"transpose_b": True}, ("float16", (40, 32)), ("float16", (48, 32)), bias=True),
     "packed product": lambda: program("packed_matmul", PACKED, ("float32", (24, 64)), ("uint8", (3, 64, 8)), ("float32", (4, 48)), bias=True),
+    "projection": lambda: program("projection", {"depth": 128, "columns": 24, "eps": 1e-5, "gate": "silu"}, ("float32", (1, 128)), ("float32", (128,)), ("float32", (24, 128)), bias=True),
     "convolution": lambda: program("conv", WINDOW | lies("NCHW8c", "OIHW8i8o"), ("float32", (1, 2, 5, 9, 8)), ("float32", (4, 2, 3, 3, 8, 8)), bias=True),
     "depthwise": lambda: program("conv", WINDOW | lies("NCHW8c", "OHW8o") | {"groups": 16}, ("float32", (1, 2, 5, 9, 8)), ("float32", (2, 3, 3, 8))),
     "image": lambda: program("conv", WINDOW | lies("NCHW", "O(IHW)", "NC(HW)"), ("float32", (1, 4, 6, 8)), ("float32", (16, 36))),
@@ -74,6 +75,7 @@ PACKED = {"bits": 4, "block": 16, "panel": 16, "depth": 64, "columns": 40}
 EXPECTED = {  # the default's template on a CPU, on a GPU
     "product": ("cpu product", "matrix product"), "thin product": ("cpu product", "gpu reduction"), "half product": ("cpu product", "matrix product"),
     "packed product": ("cpu packed product", "matrix product"),
+    "projection": ("cpu stages", "gpu projection"),
     "convolution": ("cpu convolution", "gpu reduction"), "depthwise": ("cpu convolution", "gpu reduction"), "image": ("cpu product", "matrix product"),
     "softmax": ("cpu rows", "gpu rows"), "mean": ("cpu reduction", "gpu reduction"), "sums of columns": ("cpu stages", "gpu reduction"),
     "add": ("cpu stages", "gpu stages"), "running sum": ("running sum", "running sum"), "largest": ("largest", "gpu stages"),
