@@ -56,10 +56,19 @@ def command(
     kernels = [] if no_kernels else measure.kernel_times(net, inputs, dev)
     if trace is not None:
         measure.trace(net, inputs, dev, trace)
+    facts = _facts(model, net, dev, times, kernels)
+    if as_json:
+        common.print_json(facts)
+    else:
+        _show(model.name, dev, facts, kernels, top)
+
+
+def _facts(model: Path, net: Any, dev: Any, times: list[float], kernels: list[Any]) -> dict[str, Any]:
+    """What was measured, as plain data; `times` in seconds, sorted."""
     total = sum(k.us for k in kernels)
     flops = int(net.report.flops)
-    facts: dict[str, Any] = {
-        "model": str(model), "target": net.module.target, "device": str(dev), "device_name": dev.name, "emulated": emulated,
+    return {
+        "model": str(model), "target": net.module.target, "device": str(dev), "device_name": dev.name, "emulated": dev.is_emulated,
         "runs": len(times), "flops": flops,
         "seconds": {
             "min": times[0], **{f"p{p}": measure.percentile(times, p) for p in (50, 90, 95, 99)}, "max": times[-1],
@@ -71,13 +80,14 @@ def command(
             for k in kernels
         ],
     }  # fmt: skip
-    if as_json:
-        common.print_json(facts)
-        return
+
+
+def _show(name: str, dev: Any, facts: dict[str, Any], kernels: list[Any], top: int) -> None:
+    emulated, flops, total = dev.is_emulated, facts["flops"], facts["kernels_us"]
     out = common.console()
     s = facts["seconds"]
-    what = "simulating one run" if emulated else f"{len(times)} runs"
-    click.echo(f"{model.name} on {dev} ({dev.name}), {net.module.target}")
+    what = "simulating one run" if emulated else f"{facts['runs']} runs"
+    click.echo(f"{name} on {dev} ({dev.name}), {facts['target']}")
     click.echo(
         f"{what}: median {common.duration(s['p50'])}, min {common.duration(s['min'])}, p90 {common.duration(s['p90'])}, "
         f"p99 {common.duration(s['p99'])}, std {common.duration(s['std'])}"

@@ -145,3 +145,10 @@ def string_table(names: list[str]) -> tuple[bytes, dict[str, int]]:
 def up(value: int, align: int) -> int:
     """`value` rounded up to a multiple of `align`."""
     return (value + align - 1) // align * align
+
+
+def section_header(s: Section, name_at: int) -> bytes:
+    """A section's row in the section table."""
+    return struct.pack(
+        "<IIQQQQIIQQ", name_at, s.kind, s.flags, s.addr, s.offset, s.size, s.link, s.info, s.align, s.entry_bytes
+    )

@@ -218,9 +218,7 @@ def _write(o: Object) -> bytes:
     out += b"\0" * (-len(out) % 8)
     table_at = len(out)
     for s in sections:
-        out += struct.pack(
-            "<IIQQQQIIQQ", word_at.get(s.name, 0), s.kind, s.flags, 0, s.offset, s.size, s.link, s.info, s.align, s.entry_bytes
-        )  # fmt: skip
+        out += elf.section_header(s, word_at.get(s.name, 0))
     out[:64] = o.ident + struct.pack(
         "<HHIQQQIHHHHHH", elf.ET_REL, o.machine, 1, 0, 0, table_at, o.flags, 64, 0, 0, 64, len(sections), len(sections) - 1
     )  # fmt: skip

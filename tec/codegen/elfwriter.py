@@ -30,6 +30,7 @@ from .elf import (
     Section,
     Symbol,
     read_object,
+    section_header,
     string_table,
     up,
 )  # fmt: skip
@@ -88,13 +89,7 @@ def _check(obj: Object) -> None:
 
 
 def _write(obj: Object) -> bytes:
-    kept = [s for s in obj.sections if s.flags & ALLOC and s.kind in (PROGBITS, NOTE, NOBITS, 14, 15) and s.size]
-    notes = [s for s in kept if s.kind == NOTE]
-    text = [s for s in kept if s.flags & EXEC]
-    data = [s for s in kept if s.flags & WRITE and not s.flags & EXEC]
-    rodata = [s for s in kept if s not in notes and s not in text and s not in data]
-    data.sort(key=lambda s: s.kind == NOBITS)
-
+    notes, rodata, text, data = _by_segment(obj)
     exported = [s for s in obj.symbols if s.is_exported]
     buckets, exported = _gnu_order(exported)
     dynstr, dynstr_at = string_table([s.name for s in exported])
@@ -148,6 +143,16 @@ def _write(obj: Object) -> bytes:
     rela.data = b"".join(struct.pack("<QQq", at, _RELATIVE64, value) for at, value in sorted(entries))
     _relocate(obj, address, {k: got.addr + o for k, o in got_slots.items()})
     return _assemble(obj, order, segments, dynamic, notes, n_headers)
+
+
+def _by_segment(obj: Object) -> tuple[list[Section], list[Section], list[Section], list[Section]]:
+    """The sections that are loaded: notes, read-only data, text, writable data."""
+    kept = [s for s in obj.sections if s.flags & ALLOC and s.kind in (PROGBITS, NOTE, NOBITS, 14, 15) and s.size]
+    notes = [s for s in kept if s.kind == NOTE]
+    text = [s for s in kept if s.flags & EXEC]
+    data = [s for s in kept if s.flags & WRITE and not s.flags & EXEC]
+    rodata = [s for s in kept if s not in notes and s not in text and s not in data]
+    return notes, rodata, text, sorted(data, key=lambda s: s.kind == NOBITS)
 
 
 def _made(name: str, kind: int, flags: int, align: int, size: int, entry_bytes: int = 0) -> Section:
@@ -242,28 +247,8 @@ def _assemble(
     shoff = len(out)
     out += b"\0" * 64
     for s in [*order, *tail]:
-        out += struct.pack(
-            "<IIQQQQIIQQ",
-            name_at[s.name],
-            s.kind,
-            s.flags,
-            s.addr,
-            s.offset,
-            s.size,
-            s.link,
-            s.info,
-            s.align,
-            s.entry_bytes,
-        )
-    headers = [(6, 4, 64, 64, 56 * n_headers, 56 * n_headers, 8)]
-    # The read-only segment starts with the file's header.
-    for k, (flags, offset, addr, size, memory) in enumerate(segments):
-        headers.append((1, flags, offset, addr, size if k else offset + size, memory if k else offset + memory, _PAGE))
-    headers.append((2, 6, dynamic.offset, dynamic.addr, dynamic.size, dynamic.size, 8))
-    headers.append((0x6474E551, 6, 0, 0, 0, 0, 0))  # PT_GNU_STACK
-    for s in notes[:1]:
-        end = notes[-1].offset + notes[-1].size
-        headers.append((4, 4, s.offset, s.addr, end - s.offset, end - s.offset, 4))
+        out += section_header(s, name_at[s.name])
+    headers = _program_headers(segments, dynamic, notes, n_headers)
     n_sections = len(order) + len(tail) + 1
     out[:64] = obj.ident + struct.pack(
         "<HHIQQQIHHHHHH",
@@ -284,6 +269,22 @@ def _assemble(
     for k, (kind, flags, offset, addr, size, memory, align) in enumerate(headers):
         struct.pack_into("<IIQQQQQQ", out, 64 + 56 * k, kind, flags, offset, addr, addr, size, memory, align)
     return bytes(out)
+
+
+def _program_headers(
+    segments: list[tuple[int, int, int, int, int]], dynamic: Section, notes: list[Section], n_headers: int
+) -> list[tuple[int, int, int, int, int, int, int]]:
+    """(type, flags, offset, address, bytes in the file, bytes in memory, alignment) of each."""
+    headers = [(6, 4, 64, 64, 56 * n_headers, 56 * n_headers, 8)]
+    # The read-only segment starts with the file's header.
+    for k, (flags, offset, addr, size, memory) in enumerate(segments):
+        headers.append((1, flags, offset, addr, size if k else offset + size, memory if k else offset + memory, _PAGE))
+    headers.append((2, 6, dynamic.offset, dynamic.addr, dynamic.size, dynamic.size, 8))
+    headers.append((0x6474E551, 6, 0, 0, 0, 0, 0))  # PT_GNU_STACK
+    for s in notes[:1]:
+        end = notes[-1].offset + notes[-1].size
+        headers.append((4, 4, s.offset, s.addr, end - s.offset, end - s.offset, 4))
+    return headers
 
 
 def _symtab(obj: Object, strtab_index: int) -> tuple[Section, bytes]:

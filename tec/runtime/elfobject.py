@@ -178,91 +178,120 @@ def link_object(obj: ElfObject, base: int, resolve: Resolve) -> Linked:
     Text comes first, then read-only data with the address table, then writable data, each from a new page. `resolve`
     gives the address of an outside symbol or None. Raises PackageError for symbols nobody has and values out of range.
     """
-    machine = obj.machine
-    calls = _CALLS[machine]
-    got_kinds = _GOT_KINDS[machine]
-    outside: dict[int, int] = {}
-    stub_of: dict[int, int] = {}
-    got_of: dict[int, int] = {}
-    for _, _, kind, k, _ in obj.relocations:
-        symbol = obj.symbols[k]
-        if symbol.section == _SHN_UNDEF and k and k not in outside:
-            address = resolve(symbol.name)
-            if address is None:
-                if symbol.bind != 2:
-                    raise PackageError(
-                        f"the object needs symbol {symbol.name!r}, which neither libc, libm nor tec's runtime has",
-                        locate=False,
-                    )
-                address = 0
-            outside[k] = address
-        if kind in got_kinds:
-            got_of.setdefault(k, len(got_of))
-        elif k in outside and kind in calls:
-            stub_of.setdefault(k, len(stub_of))
-    groups: tuple[list[Section], list[Section], list[Section]] = ([], [], [])
-    for s in obj.sections:
-        if s.flags & _SHF_ALLOC and s.size:
-            if s.flags & _SHF_EXEC and s.flags & _SHF_WRITE:
-                raise damaged(f"section {s.name!r} is writable and executable")
-            groups[0 if s.flags & _SHF_EXEC else 2 if s.flags & _SHF_WRITE else 1].append(s)
-    at = _place(groups[0], 0)
-    stubs = at = _up(at, 16)
-    text_end = at = _up(at + _STUB_BYTES * len(stub_of), PAGE)
-    at = _place(groups[1], at)
-    got = at = _up(at, 8)
-    rodata_end = at = _up(at + _GOT_BYTES * len(got_of), PAGE)
-    at = _place(groups[2], at)
-    common: dict[int, int] = {}
-    for k, symbol in enumerate(obj.symbols):
-        if symbol.section == _SHN_COMMON:
-            if not 0 < symbol.value <= PAGE:
-                raise damaged(f"common symbol {symbol.name!r} does not fit")
-            at = _up(at, symbol.value)
-            common[k] = at
-            at += symbol.size
-    data = bytearray(_up(at, PAGE))
-    for s in (*groups[0], *groups[1], *groups[2]):
-        if s.type != _SHT_NOBITS:
-            data[s.address : s.address + s.size] = _bytes(obj.image, s)
-
-    def value_of(k: int) -> int:
-        symbol = obj.symbols[k]
-        if k in outside or k == 0:
-            return outside.get(k, 0)
-        if symbol.section == _SHN_ABS:
-            return symbol.value
-        if symbol.section == _SHN_COMMON:
-            return base + common[k]
-        section = obj.sections[symbol.section] if symbol.section < 0xFF00 else None
-        if section is None or not section.flags & _SHF_ALLOC:
-            raise damaged(f"symbol {symbol.name!r} is in no loaded section")
-        return base + section.address + symbol.value
-
-    for k, slot in stub_of.items():
-        stub = _STUBS[machine] + struct.pack("<Q", outside[k] & _U64)
-        data[stubs + _STUB_BYTES * slot : stubs + _STUB_BYTES * (slot + 1)] = stub.ljust(_STUB_BYTES, b"\0")
-    for k, slot in got_of.items():
-        struct.pack_into("<Q", data, got + _GOT_BYTES * slot, value_of(k) & _U64)
-    apply = _x86_64 if machine == EM_X86_64 else _aarch64
-    for section, offset, kind, k, addend in obj.relocations:
-        where = obj.sections[section].address + offset
-        if k in stub_of and kind in calls:
-            target = base + stubs + _STUB_BYTES * stub_of[k]
-        elif kind in got_kinds:
-            target = base + got + _GOT_BYTES * got_of[k]
-        else:
-            target = value_of(k)
-        try:
-            apply(data, where, base + where, kind, target, addend)
-        except (struct.error, IndexError):
-            raise damaged(f"relocation {kind} against {obj.symbols[k].name!r} does not fit") from None
+    linker = _Linker(obj, base)
+    linker.find(resolve)
+    linker.place()
+    linker.fill()
+    linker.relocate()
     exports = {
-        s.name: value_of(k)
+        s.name: linker.value_of(k)
         for k, s in enumerate(obj.symbols)
         if s.bind in (1, 2) and s.section != _SHN_UNDEF and s.name
     }
-    return Linked(data, text_end, rodata_end, exports)
+    return Linked(linker.data, linker.text_end, linker.rodata_end, exports)
+
+
+class _Linker:
+    """The steps of `link_object`, in order."""
+
+    def __init__(self, obj: ElfObject, base: int):
+        self.obj = obj
+        self.base = base
+        self.outside: dict[int, int] = {}  # addresses of symbols that others define
+        self.stub_of: dict[int, int] = {}  # their jumps, by number
+        self.got_of: dict[int, int] = {}  # places in the address table, by number
+        self.common: dict[int, int] = {}  # where common symbols lie
+        self.stubs = self.text_end = self.got = self.rodata_end = 0
+        self.sections: list[Section] = []  # those that are loaded
+        self.data = bytearray()
+
+    def find(self, resolve: Resolve) -> None:
+        """The addresses of outside symbols; which symbols need a jump or a place in the address table."""
+        calls, got_kinds = _CALLS[self.obj.machine], _GOT_KINDS[self.obj.machine]
+        for _, _, kind, k, _ in self.obj.relocations:
+            symbol = self.obj.symbols[k]
+            if symbol.section == _SHN_UNDEF and k and k not in self.outside:
+                address = resolve(symbol.name)
+                if address is None:
+                    if symbol.bind != 2:
+                        raise PackageError(
+                            f"the object needs symbol {symbol.name!r}, which neither libc, libm nor tec's runtime has",
+                            locate=False,
+                        )
+                    address = 0
+                self.outside[k] = address
+            if kind in got_kinds:
+                self.got_of.setdefault(k, len(self.got_of))
+            elif k in self.outside and kind in calls:
+                self.stub_of.setdefault(k, len(self.stub_of))
+
+    def place(self) -> None:
+        """Offsets of sections, jumps, the address table and common symbols."""
+        groups: tuple[list[Section], list[Section], list[Section]] = ([], [], [])
+        for s in self.obj.sections:
+            if s.flags & _SHF_ALLOC and s.size:
+                if s.flags & _SHF_EXEC and s.flags & _SHF_WRITE:
+                    raise damaged(f"section {s.name!r} is writable and executable")
+                groups[0 if s.flags & _SHF_EXEC else 2 if s.flags & _SHF_WRITE else 1].append(s)
+        self.sections = [s for g in groups for s in g]
+        at = _place(groups[0], 0)
+        self.stubs = at = _up(at, 16)
+        self.text_end = at = _up(at + _STUB_BYTES * len(self.stub_of), PAGE)
+        at = _place(groups[1], at)
+        self.got = at = _up(at, 8)
+        self.rodata_end = at = _up(at + _GOT_BYTES * len(self.got_of), PAGE)
+        at = _place(groups[2], at)
+        for k, symbol in enumerate(self.obj.symbols):
+            if symbol.section == _SHN_COMMON:
+                if not 0 < symbol.value <= PAGE:
+                    raise damaged(f"common symbol {symbol.name!r} does not fit")
+                at = _up(at, symbol.value)
+                self.common[k] = at
+                at += symbol.size
+        self.data = bytearray(_up(at, PAGE))
+
+    def value_of(self, k: int) -> int:
+        """The address (or the value) of symbol number `k`."""
+        symbol = self.obj.symbols[k]
+        if k in self.outside or k == 0:
+            return self.outside.get(k, 0)
+        if symbol.section == _SHN_ABS:
+            return symbol.value
+        if symbol.section == _SHN_COMMON:
+            return self.base + self.common[k]
+        section = self.obj.sections[symbol.section] if symbol.section < 0xFF00 else None
+        if section is None or not section.flags & _SHF_ALLOC:
+            raise damaged(f"symbol {symbol.name!r} is in no loaded section")
+        return self.base + section.address + symbol.value
+
+    def fill(self) -> None:
+        """The sections' contents, the jumps and the address table."""
+        for s in self.sections:
+            if s.type != _SHT_NOBITS:
+                self.data[s.address : s.address + s.size] = _bytes(self.obj.image, s)
+        for k, slot in self.stub_of.items():
+            stub = _STUBS[self.obj.machine] + struct.pack("<Q", self.outside[k] & _U64)
+            at = self.stubs + _STUB_BYTES * slot
+            self.data[at : at + _STUB_BYTES] = stub.ljust(_STUB_BYTES, b"\0")
+        for k, slot in self.got_of.items():
+            struct.pack_into("<Q", self.data, self.got + _GOT_BYTES * slot, self.value_of(k) & _U64)
+
+    def relocate(self) -> None:
+        obj, base = self.obj, self.base
+        calls, got_kinds = _CALLS[obj.machine], _GOT_KINDS[obj.machine]
+        apply = _x86_64 if obj.machine == EM_X86_64 else _aarch64
+        for section, offset, kind, k, addend in obj.relocations:
+            where = obj.sections[section].address + offset
+            if k in self.stub_of and kind in calls:
+                target = base + self.stubs + _STUB_BYTES * self.stub_of[k]
+            elif kind in got_kinds:
+                target = base + self.got + _GOT_BYTES * self.got_of[k]
+            else:
+                target = self.value_of(k)
+            try:
+                apply(self.data, where, base + where, kind, target, addend)
+            except (struct.error, IndexError):
+                raise damaged(f"relocation {kind} against {obj.symbols[k].name!r} does not fit") from None
 
 
 def _up(at: int, align: int) -> int:

@@ -160,8 +160,23 @@ def decl_tensor_intrin(
                 f"{what}: input {t.name} is itself computed",
                 hint="the compute of an intrinsic reads placeholders alone",
             )
+    buffers = _intrinsic_buffers(op, binds, default_buffer_params, what)
+    n = len(op.inputs)
+    scalars = tuple(build.convert(s) for s in scalar_params or ())
+    ins, outs = buffers[:n], buffers[n:]
+    result = fcompute(ins, outs, list(scalars)) if scalars else fcompute(ins, outs)
+    body, first, update = (None if p is None else as_stmt(p, what) for p in _three_parts(result, what))
+    if (first is not None or update is not None) and not op.reduce_axis:
+        raise ExprError(f"{what} has reduce statements, but {op.name} is no reduction")
+    return TensorIntrin(name, op, op.inputs, tuple(buffers), body, first, update, scalars)
+
+
+def _intrinsic_buffers(
+    op: ComputeOp, binds: Mapping[Tensor, Buffer] | None, defaults: Mapping[str, Any] | None, what: str
+) -> list[Buffer]:
+    """Those of the inputs and outputs, as `binds` names them or made by `decl_buffer`."""
     binds = dict(binds or {})
-    params = {"offset_factor": 1, **(default_buffer_params or {})}
+    params = {"offset_factor": 1, **(defaults or {})}
     tensors = [*op.inputs, *op.outputs]
     for t in binds:
         if t not in tensors:
@@ -176,10 +191,11 @@ def decl_tensor_intrin(
                 f"{what}: buffer {bound.name} is {bound.dtype} of {bound.ndim} dimensions, tensor {t.name} is {t.dtype} of {t.ndim}"
             )
         buffers.append(bound)
-    n = len(op.inputs)
-    scalars = tuple(build.convert(s) for s in scalar_params or ())
-    ins, outs = buffers[:n], buffers[n:]
-    result = fcompute(ins, outs, list(scalars)) if scalars else fcompute(ins, outs)
+    return buffers
+
+
+def _three_parts(result: Any, what: str) -> list[Any]:
+    """(body, reduce_init, reduce_update) of what an intrinsic's function returned."""
     parts = list(result) if isinstance(result, (tuple, list)) else [result]
     if not 1 <= len(parts) <= 3:
         raise ExprError(
@@ -193,7 +209,4 @@ def decl_tensor_intrin(
         raise ExprError(f"the function of {what} returns None", hint="return ib.get()")
     if parts[1] is not None and parts[2] is None:
         raise ExprError(f"{what} has a reduce_init without a reduce_update")
-    body, first, update = (None if p is None else as_stmt(p, what) for p in parts)
-    if (first is not None or update is not None) and not op.reduce_axis:
-        raise ExprError(f"{what} has reduce statements, but {op.name} is no reduction")
-    return TensorIntrin(name, op, op.inputs, tuple(buffers), body, first, update, scalars)
+    return parts

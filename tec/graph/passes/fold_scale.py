@@ -26,28 +26,21 @@ def fold_scale(graph: Graph) -> Graph:
             return None
         return v.node
 
-    def split(node: Node) -> tuple[Value, Value] | None:
-        """(variable, constant) operands of a binary node."""
-        a, b = node.inputs
-        if a.is_const == b.is_const or not a.dtype.startswith("float"):
-            return None
-        return (b, a) if a.is_const else (a, b)
-
     # Each foldable product is handled where it stands, on the old graph's structure; `weights` collects scaled weights.
     scale_of: dict[Node, Any] = {}
     gone: dict[Node, Any] = {}
     for node in graph.nodes:
-        if node.op != "multiply" or (parts := split(node)) is None:
+        if node.op != "multiply" or (parts := _split(node)) is None:
             continue
         x, s = parts
         shift: Node | None = None
         conv = single(x, "conv")
-        if conv is None and (shift := single(x, "add")) is not None and (inner := split(shift)) is not None:
+        if conv is None and (shift := single(x, "add")) is not None and (inner := _split(shift)) is not None:
             conv = single(inner[0], "conv")
         if conv is None or not conv.inputs[1].is_const or node.outputs[0].shape != conv.outputs[0].shape:
             continue
         per_channel = _channel_vector(s, conv.outputs[0])
-        if per_channel is None or (shift is not None and _channel_vector(split(shift)[1], conv.outputs[0]) is None):  # type: ignore[index]
+        if per_channel is None or (shift is not None and _channel_vector(_split(shift)[1], conv.outputs[0]) is None):  # type: ignore[index]
             continue
         scale_of[conv] = per_channel * scale_of.get(conv, 1)
         gone[node] = per_channel
@@ -56,7 +49,7 @@ def fold_scale(graph: Graph) -> Graph:
 
     def handle(b: Rebuild, node: Node) -> bool:
         if node in gone:
-            b.map[node.outputs[0]] = b.value(split(node)[0])  # type: ignore[index]
+            b.map[node.outputs[0]] = b.value(_split(node)[0])  # type: ignore[index]
             return True
         if node in scale_of and node.op == "conv":
             w = node.inputs[1]
@@ -67,7 +60,7 @@ def fold_scale(graph: Graph) -> Graph:
             )[0]
             return True
         if node in scale_of and node.op == "add":
-            x, c = split(node)  # type: ignore[misc]
+            x, c = _split(node)  # type: ignore[misc]
             vector = _channel_vector(c, node.outputs[0])
             data = (vector * scale_of[node]).reshape(1, -1, *[1] * (node.outputs[0].ndim - 2))
             constant = b.new.constant(data.astype(c.data.dtype), c.name, c.dtype)
@@ -76,6 +69,14 @@ def fold_scale(graph: Graph) -> Graph:
         return False
 
     return _merge_sums(rebuild(graph, handle) if gone else graph)
+
+
+def _split(node: Node) -> tuple[Value, Value] | None:
+    """(variable, constant) operands of a binary node."""
+    a, b = node.inputs
+    if a.is_const == b.is_const or not a.dtype.startswith("float"):
+        return None
+    return (b, a) if a.is_const else (a, b)
 
 
 def _channel_vector(c: Value, out: Value) -> Any:
