@@ -280,7 +280,7 @@ def architecture() -> str:
     from tec.driver import PIPELINE
 
     passes = [name if isinstance(name, str) else getattr(name, "__name__", str(name)) for name, *_ in PIPELINE]
-    w, h = 1180, 600
+    w, h = 1180, 710
     out: list[str] = []
 
     def box(x: float, y: float, bw: float, bh: float, title: str, lines: list[str], kind: str = "box") -> None:
@@ -299,6 +299,7 @@ def architecture() -> str:
     box(30, 240, 250, 82, "tec.ops", ["what each operator means, in te;", "tec.choices: how, as values"])
     box(30, 356, 250, 66, "tec.te", ["placeholder, compute, reduce"], "box in")
     box(30, 456, 250, 82, "tec.schedule", ["split, bind, compute_at, tensorize;", "bound inference; to loops"])
+    box(30, 580, 250, 82, "tec.kernels, tec.jit", ["one thread's program, in Python;", "compiled at its first launch"], "box in")
     for y1, y2 in ((90, 124), (206, 240), (322, 356), (422, 456)):
         arrow(f"M155 {y1} V{y2 - 4}")
     rows = [passes[k : k + 4] for k in range(0, len(passes), 4)]
@@ -312,6 +313,7 @@ def architecture() -> str:
     )
     below = 24 + 56 + 16 * len(rows)
     arrow(f"M280 497 C315 497 310 {below / 2:.0f} 334 {below / 2:.0f}")
+    arrow(f"M280 621 C325 621 312 {below / 2 + 30:.0f} 334 {below / 2 + 30:.0f}")
     box(
         340,
         below + 40,
