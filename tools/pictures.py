@@ -299,7 +299,15 @@ def architecture() -> str:
     box(30, 240, 250, 82, "tec.ops", ["what each operator means, in te;", "tec.choices: how, as values"])
     box(30, 356, 250, 66, "tec.te", ["placeholder, compute, reduce"], "box in")
     box(30, 456, 250, 82, "tec.schedule", ["split, bind, compute_at, tensorize;", "bound inference; to loops"])
-    box(30, 580, 250, 82, "tec.kernels, tec.jit", ["one thread's program, in Python;", "compiled at its first launch"], "box in")
+    box(
+        30,
+        580,
+        250,
+        82,
+        "tec.kernels, tec.jit",
+        ["one thread's program, in Python;", "compiled at its first launch"],
+        "box in",
+    )
     for y1, y2 in ((90, 124), (206, 240), (322, 356), (422, 456)):
         arrow(f"M155 {y1} V{y2 - 4}")
     rows = [passes[k : k + 4] for k in range(0, len(passes), 4)]

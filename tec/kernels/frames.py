@@ -41,6 +41,7 @@ class Known:
     slots: set[Key] = field(default_factory=set)
     types: dict[Key, str] = field(default_factory=dict)
     flags: set[Key] = field(default_factory=set)  # flags that something reads
+    failing: set[int] = field(default_factory=set)  # calls (ids of nodes) of helpers with assertions
 
 
 @dataclass(slots=True)
@@ -72,6 +73,8 @@ class Frame:
         self.names: dict[str, Binding] = {}
         self.loops: list[Loop] = []
         self.returned: Key = (*key, SECRET + "returned")
+        self.failed: Key = (*key, SECRET + "failed")
+        self.fails = False  # whether an assertion in it may fail
         self.result: Any = None  # where the value of the one return is
         self.result_slots: list[Key] | None = None  # where there are several
         self.result_is_tuple = False

@@ -7,17 +7,17 @@ says that something was left, and what follows asks it. So every pass sees loops
 from __future__ import annotations
 
 import ast
+from functools import partial
 from typing import Any
 
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.dtype import dtype_info
-from .expressions import Expressions
+from .exits import EXITS, Exits, leaves
 from .frames import SECRET, Key, Loop, reads_memory
 from .values import Array, as_dtype, describe, is_number, is_scalar, settle
 
-_EXITS = (ast.Return, ast.Break, ast.Continue)
 _REFUSED: dict[type, tuple[str, str]] = {
     ast.With: ("with", "kernels have no context managers"),
     ast.Try: ("try", "kernels have no exceptions: test the condition with if"),
@@ -36,7 +36,7 @@ _REFUSED: dict[type, tuple[str, str]] = {
 }
 
 
-class Statements(Expressions):
+class Statements(Exits):
     """Handlers for statements; expressions are `Expressions`'."""
 
     def statements(self, body: list[ast.stmt]) -> None:
@@ -44,32 +44,47 @@ class Statements(Expressions):
         for k, s in enumerate(body):
             self.node = s
             rest = body[k + 1 :]
-            if isinstance(s, _EXITS):
+            if isinstance(s, EXITS):
                 self.exit(s)
                 return
             if isinstance(s, ast.If):
-                test = self.condition(s.test)
-                if isinstance(test, bool):
-                    self.statements([*(s.body if test else s.orelse), *rest])
+                if self.choice_of(s, rest):
                     return
-                if rest and exits(s) and (_leaves(s.body) or _leaves(s.orelse)):
-                    then = s.body if _leaves(s.body) else [*s.body, *rest]
-                    orelse = s.orelse if _leaves(s.orelse) else [*s.orelse, *rest]
-                    self.branches(test, then, orelse, s)
-                    return
-                self.branches(test, s.body, s.orelse, s)
             else:
                 self.statement(s)
-            left = exits(s)
+            left = self.exits(s)
             if rest and left:
-                self.node = s
-                with self.branch() as items:
-                    self.statements(rest)
-                    now = set(self.assigned)
-                if items:
-                    self.emit(S.IfThenElse(self.lowered(self._flags(left), s), self.body(items), None, self.where(s)))
-                self.assigned = now  # the way past them leaves the block as well
+                self.unless_left(left, s, partial(self.statements, rest))
                 return
+
+    def choice_of(self, s: ast.If, rest: list[ast.stmt]) -> bool:
+        """An `if`, and maybe what follows it; whether that is so."""
+        test = self.condition(s.test)
+        if isinstance(test, bool):
+            self.statements([*(s.body if test else s.orelse), *rest])
+            return True
+        if self.may_fail(s.test):
+            self.unless_left({ast.Return}, s, lambda: self.branches_and_rest(test, s, rest))
+            return True
+        return self.branches_and_rest(test, s, rest, False)
+
+    def branches_and_rest(self, test: E.Expr, s: ast.If, rest: list[ast.stmt], always: bool = True) -> bool:
+        """The branches, and what follows where one of them always leaves (or `always`)."""
+        if rest and self.exits(s) and (leaves(s.body) or leaves(s.orelse)):
+            then = s.body if leaves(s.body) else [*s.body, *rest]
+            orelse = s.orelse if leaves(s.orelse) else [*s.orelse, *rest]
+            self.branches(test, then, orelse, s)
+            return True
+        self.branches(test, s.body, s.orelse, s)
+        if always and rest:
+            left = self.inner_exits([*s.body, *s.orelse])
+            if left:
+                self.unless_left(left, s, lambda: self.statements(rest))
+            else:
+                self.statements(rest)
+        return always
+
+    # ---- statements
 
     def statement(self, s: ast.stmt) -> None:
         handler = _HANDLERS.get(type(s))
@@ -77,16 +92,6 @@ class Statements(Expressions):
             what, hint = _REFUSED.get(type(s), (type(s).__name__.lower(), ""))
             raise self.error(f"{what} is not in the language of kernels", hint=hint or None, node=s)
         handler(self, s)
-
-    def _flags(self, left: set[type]) -> list[Key]:
-        out: list[Key] = []
-        if ast.Return in left:
-            out.append(self.frame.returned)
-        if ast.Break in left:
-            out.append(self.frame.loops[-1].broken)
-        if ast.Continue in left:
-            out.append(self.frame.loops[-1].skipped)
-        return out
 
     # ---- ways out
 
@@ -213,12 +218,12 @@ class Statements(Expressions):
         with self.block() as yes:
             self.statements(then)
             then_set = set(self.assigned)
-            after_then = then_set if not _leaves(then) else None
+            after_then = then_set if not leaves(then) else None
         self.assigned = set(before)
         with self.block() as no:
             self.statements(orelse)
             else_set = set(self.assigned)
-            after_else = else_set if not _leaves(orelse) else None
+            after_else = else_set if not leaves(orelse) else None
         if after_then is None and after_else is None:
             self.assigned = then_set & else_set
         elif after_then is None or after_else is None:
@@ -233,7 +238,7 @@ class Statements(Expressions):
     def while_loop(self, s: ast.While) -> None:
         if s.orelse:
             raise self.error("else of a loop", hint="set a variable where the loop is left, and test it after", node=s)
-        left = _inner_exits(s.body)
+        left = self.inner_exits(s.body) | (self.exits(s) & {ast.Return})
         with self.branch() as trial:  # the condition may need statements of its own, and may be known
             test = self.condition(s.test)
         if test is False:
@@ -292,7 +297,7 @@ class Statements(Expressions):
             self._written_out(s, what)
             return
         start, stop, step, kind = what.start, what.stop, what.step, what.kind
-        left = _inner_exits(s.body)
+        left = self.inner_exits(s.body)
         if left & {ast.Break, ast.Return}:
             self._range_with_exits(s, start, stop, step, left)
         else:
@@ -300,7 +305,7 @@ class Statements(Expressions):
 
     def _written_out(self, s: ast.For, values: tuple[Any, ...]) -> None:
         """A loop over what is known at compile time: its body once for each."""
-        left = _inner_exits(s.body)
+        left = self.inner_exits(s.body)
         loop = self._open_loop(s, left)
         flags = self._loop_flags(loop, left)
         outer_key = self.frame.key
@@ -424,40 +429,11 @@ class Statements(Expressions):
         failed = B.const(True) if test is False else B.logical_not(test)
         with self.branch() as items:
             self.output.failed(self, s)
-            self.raise_flag(self.frame.returned, True, s)
+            self.fail(s)
         self.emit(S.IfThenElse(failed, self.body(items), None, self.where(s)))
 
     def nothing(self, s: ast.stmt) -> None:
         """pass"""
-
-
-def exits(s: ast.AST) -> set[type]:
-    """The kinds of exits (return, break, continue) by which a statement may leave the block that it stands in."""
-    if isinstance(s, _EXITS):
-        return {type(s)}
-    if isinstance(s, (ast.For, ast.While)):
-        return _inner_exits(s.body) & {ast.Return}
-    if isinstance(s, ast.If):
-        return {k for x in (*s.body, *s.orelse) for k in exits(x)}
-    if isinstance(s, ast.Assert):
-        return {ast.Return}
-    return set()
-
-
-def _inner_exits(body: list[ast.stmt]) -> set[type]:
-    return {k for x in body for k in exits(x)}
-
-
-def _leaves(body: list[ast.stmt]) -> bool:
-    """Whether a block always ends in an exit."""
-    if not body:
-        return False
-    last = body[-1]
-    return (
-        isinstance(last, _EXITS)
-        or (isinstance(last, ast.If) and _leaves(last.body) and _leaves(last.orelse))
-        or any(isinstance(x, _EXITS) for x in body)
-    )
 
 
 _HANDLERS: dict[type, Any] = {

@@ -8,9 +8,10 @@ from typing import Any
 
 from ..ir import build as B
 from ..ir import expr as E
+from ..ir import stmt as S
 from ..ir.dtype import dtype_info
 from . import language
-from .frames import Frame
+from .frames import SECRET, Frame, Restart
 from .functions import Functions, hashable, known
 from .source import Source, parameters, source_of
 from .values import Array, Turns, describe, settle
@@ -45,10 +46,34 @@ class Translator(Functions):
                 self.bind(name, value, node)
             if frame.returned in self.known.flags:
                 self.store(frame.returned, False, node)
+            if id(node) in self.known.failing:
+                self._prepare_to_fail(frame, node)
             self.statements(source.body)
-            return self._result(frame, node)
+            result = self._result(frame, node)
         finally:
             self.frame, self.node = caller, outer
+        if frame.fails:
+            self._pass_on(frame, node)
+        return result
+
+    def _prepare_to_fail(self, frame: Frame, node: ast.Call) -> None:
+        """No assertion has failed yet; where one does, the helper gives zeros."""
+        self.store(frame.failed, False, node)
+        for key, t in list(self.known.types.items()):
+            if key[:-1] == frame.key and str(key[-1]).startswith(f"{SECRET}{frame.source.name}"):
+                self.store(key, False if t == "bool" else 0, node)
+                self.assigned.discard(key)
+
+    def _pass_on(self, frame: Frame, node: ast.Call) -> None:
+        """Where an assertion in a helper has failed, the function that called it is left as well."""
+        if id(node) not in self.known.failing:
+            self.known.failing.add(id(node))
+            raise Restart
+        failed = self.load(frame.failed)
+        with self.branch() as items:
+            self.fail(node)
+        if items:
+            self.emit(S.IfThenElse(failed, self.body(items), None, self.where(node)))
 
     def _result(self, frame: Frame, node: ast.Call) -> Any:
         if frame.result_slots is None:

@@ -246,6 +246,38 @@ def test_assert(dev: Any) -> None:
     np.testing.assert_array_equal(y.numpy(), want)
 
 
+def at(x, i):
+    assert 0 <= i < len(x), f"index {i} of {len(x)}"  # asserts in a helper
+    return x[i]
+
+
+def through(x, i):
+    v = at(x, i)
+    return v + 1
+
+
+@pytest.mark.parametrize("dev", devices(), ids=str)
+def test_an_assertion_in_a_helper_ends_the_thread(dev: Any) -> None:
+    @tec.kernel
+    def gather(x, index, y):
+        i = tec.grid_idx(1)
+        for k in range(2):
+            y[k, i] = through(x, index[i] + k)
+        if at(x, index[i]) > 0:
+            y[2, i] = 1
+
+    x, index = np.arange(1, 9, dtype=np.int32), np.array([0, 7, 3, 900, 5], np.int32)
+    y = tec.nd.array(np.zeros((3, 5), np.int32), dev)
+    with pytest.raises(
+        tec.KernelError, match=r"index 8 of 8\n  in block \(0, 0, 0\), thread \(1, 0, 0\); 1 more thread failed"
+    ) as e:
+        gather[1, 5](tec.nd.array(x, dev), tec.nd.array(index, dev), y)
+    assert e.value.where is not None and e.value.where.line == line_of("asserts in a helper")
+    got = y.numpy()
+    np.testing.assert_array_equal(got[:, [0, 2, 4]], [[2, 5, 7], [3, 6, 8], [1, 1, 1]])
+    assert got[0, 1] == 9 and got[2, 1] == got[2, 3] == 0
+
+
 def test_checks_of_the_software_gpu_name_the_line() -> None:
     @tec.kernel
     def beyond(x, y):
