@@ -43,7 +43,7 @@ def least_us(call: Callable[[], None], sync: Callable[[], None], number: int, ro
 
 
 def report(what: str, us: float, limit_us: float | None = None) -> None:
-    print(json.dumps({"what": what, "us": round(us, 2), "limit_us": limit_us}), flush=True)
+    print(json.dumps({"what": what, "us": round(us, 2 if us >= 0.1 else 4), "limit_us": limit_us}), flush=True)
 
 
 def step_us(add: object, n: int = 1000) -> float:

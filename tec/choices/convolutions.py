@@ -59,15 +59,18 @@ class BlockedConvolution(Space):
         """Tiles of equal size where a divisor of the width allows it, as wide as the registers have room beside the weights and the input: of 28
         columns on AVX-512 where that divides the width."""
         ow, vectors = self.columns or _OPEN_COLUMNS, self._vectors()
+        elements = size_of(self.op.output(0).shape)
+        sums = None if elements is None else elements * (reduce_size(self.op) or 1)
+        threads = sums is None or parallel.worth(sums / self.target.machine.macs("float32"))
         fitting = max(1, (self.target.core.registers - vectors - 1) // vectors)
         if self.is_sum:
             columns = column_tile(ow, min(28 if ow % 28 == 0 else 14, fitting))
-            return self.choice(columns=columns, rows=1, blocks=1, unroll=0, outer="channels", parallel=True)
+            return self.choice(columns=columns, rows=1, blocks=1, unroll=0, outer="channels", parallel=threads)
         # A window of its own for each channel is short: written out it needs no loop, and its weights want registers beside the columns. MobileNet-v2's
         # on a Zen 4 core take 0.33 to 0.87 of the time of 28 columns in a loop.
         columns = column_tile(ow, min(14, fitting))
         choices = (
-            self.choice(columns=columns, rows=1, blocks=1, unroll=u, outer="channels", parallel=True) for u in (2, 1, 0)
+            self.choice(columns=columns, rows=1, blocks=1, unroll=u, outer="channels", parallel=threads) for u in (2, 1, 0)
         )
         return next(c for c in choices if self.why_not(c) is None)
 
