@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..ir.dtype import dtype_info
 from ..target import Target
-from ..te import ComputeOp
+from ..te import ComputeOp, Operation, intrin
 from . import parallel
 from .group import Group, const_shape, reduce_size, same_shape, size_of
 from .pointwise import begin_cpu, moved_bytes
@@ -44,7 +44,9 @@ class BlockedConvolution(Space):
     def __init__(self, group: Group, target: Target, op: ComputeOp, out: ComputeOp):
         super().__init__(group, target)
         self.op, self.out = op, out
-        _, self.channels, *_, self.rows, self.columns, _ = const_shape(op.output(0))
+        _, self.channels, *_, self.rows, self.columns, block = const_shape(op.output(0))
+        grouped = op.attrs.get("group", 1) > 1
+        self.dot = intrin.vector_dot(target, op.inputs[0].dtype, block) if grouped else None
         self.is_sum = op.tag == "blocked conv"  # over channels: blocks of outputs share an input value
         usual = self.default["columns"]
         self.parameters = {
@@ -63,6 +65,12 @@ class BlockedConvolution(Space):
         sums = None if elements is None else elements * (reduce_size(self.op) or 1)
         threads = sums is None or parallel.worth(sums / self.target.machine.macs("float32"))
         fitting = max(1, (self.target.core.registers - vectors - 1) // vectors)
+        if self.dot is not None and self.channels is not None and self.channels % 2 == 0:
+            # A dot product takes as long as the load that brings its broadcast operand, so each such load serves two blocks of channels: ResNet-50's in
+            # bfloat16 on a Zen 4 core take 0.7 to 0.8 of the time of 28 columns of one.
+            fitting = max(1, (self.target.core.registers - 2 * vectors - 1) // (2 * vectors))
+            columns = column_tile(ow, min(14, fitting))
+            return self.choice(columns=columns, rows=1, blocks=2, unroll=0, outer="channels", parallel=threads)
         if self.is_sum:
             columns = column_tile(ow, min(28 if ow % 28 == 0 else 14, fitting))
             return self.choice(columns=columns, rows=1, blocks=1, unroll=0, outer="channels", parallel=threads)
@@ -70,7 +78,8 @@ class BlockedConvolution(Space):
         # on a Zen 4 core take 0.33 to 0.87 of the time of 28 columns in a loop.
         columns = column_tile(ow, min(14, fitting))
         choices = (
-            self.choice(columns=columns, rows=1, blocks=1, unroll=u, outer="channels", parallel=threads) for u in (2, 1, 0)
+            self.choice(columns=columns, rows=1, blocks=1, unroll=u, outer="channels", parallel=threads)
+            for u in (2, 1, 0)
         )
         return next(c for c in choices if self.why_not(c) is None)
 
@@ -84,7 +93,7 @@ class BlockedConvolution(Space):
         if self.channels is not None and self.channels % choice["blocks"]:
             return f"{choice['blocks']} blocks do not divide the {self.channels} there are"
         inner = (
-            [a.dom.extent for a in self.op.reduce_axis if a.dom is not None][-choice["unroll"] :]
+            [a.dom.extent for a in self._loops(self.op) if a.dom is not None][-choice["unroll"] :]
             if choice["unroll"]
             else []
         )
@@ -92,6 +101,11 @@ class BlockedConvolution(Space):
         if inner and written > _MOST_WRITTEN:
             return f"{written} multiply-adds written out, more than the {_MOST_WRITTEN} that instruction caches hold"
         return None
+
+    def _loops(self, op: Operation) -> list[Any]:
+        """The loops of the sum: its axes, but for the group that a dot product takes."""
+        axes = list(op.reduce_axis)
+        return axes if self.dot is None else axes[:-1]
 
     def _vectors(self) -> int:
         """Registers of a block of channels."""
@@ -137,10 +151,19 @@ class BlockedConvolution(Space):
             final.parallel(along)
         acc.compute_at(final, wo)
         an, aco, *ad, ah, aw, ac = acc.op.axis
-        reduce = list(acc.op.reduce_axis)
+        reduce = self._loops(acc.op)
         inside = [axis for axis, count in ((aco, blocks), (ah, choice["rows"])) if count > 1]
-        acc.reorder(*reduce, *(axis for axis in (an, aco, *ad, ah) if axis not in inside), *inside, aw, ac)
-        acc.vectorize(ac)
+        group = acc.op.reduce_axis[len(reduce) :]
+        if self.dot is not None:  # groups within a block of the image's channels, so that places are sums of products
+            groups = (const_shape(op.inputs[0])[-1] or 1) // self.dot.group
+            reduce = [*reduce[:-1], *acc.split(reduce[-1], factor=groups)] if groups > 1 else reduce
+        around = [axis for axis in (an, aco, *ad, ah) if axis not in inside]
+        if self.dot is not None:  # the blocks of channels innermost: they share a broadcast operand
+            acc.reorder(*reduce, *around, *(a for a in (ah, aw, aco) if a is aw or a in inside), ac, *group)
+            acc.tensorize(ac, self.dot.intrin)
+        else:
+            acc.reorder(*reduce, *around, *inside, aw, ac)
+            acc.vectorize(ac)
         for axis in (*inside, aw, *(reduce[-choice["unroll"] :] if choice["unroll"] else ())):
             acc.unroll(axis)
         return Scheduled(s, self.group.outputs, choice)

@@ -69,6 +69,9 @@ def _blocked(
 ) -> Convolution | None:
     block, groups, axes, acc = max(8, target.vector_bytes // 4), attrs["groups"], space(x.ndim), accumulator(x.dtype)
     blocked = Layout(f"NC{axes}{block}c")
+    dot = dot_of(target, x.dtype, w.dtype)
+    if dot is not None and groups == 1:
+        return _dotted(dot, x.ndim, w.shape[1], block, blocked in lies)
     if attrs.get("fill"):
         return None
     if groups == w.shape[0] and w.shape[1] == 1 and groups > 1:
@@ -81,6 +84,20 @@ def _blocked(
     if groups == 1 and w.shape[1] <= _FEW_CHANNELS and blocked not in lies:
         return Convolution(plain(x.ndim), Layout(f"OI{axes}{block}o"), blocked, dtype=acc)
     return Convolution(blocked, Layout(f"OI{axes}{block}i{block}o"), blocked, merged=merged, dtype=acc)
+
+
+def dot_of(target: Target, a: str, b: str) -> intrin.VectorDot | None:
+    """The dot product of a CPU's vector units for operands of two types."""
+    dot = intrin.vector_dot(target, a)
+    return dot if dot is not None and dot.other == b else None
+
+
+def _dotted(dot: intrin.VectorDot, rank: int, channels: int, block: int, is_blocked: bool) -> Convolution:
+    """A convolution by dot products: groups of channels lie side by side in the image and in the weights."""
+    axes = space(rank)
+    few = channels <= _FEW_CHANNELS and not is_blocked
+    x = Layout(f"NC{axes}{dot.group if few else block}c")
+    return Convolution(x, Layout(f"O{axes}I{block}o{dot.group}i"), Layout(f"NC{axes}{block}c"))
 
 
 @dataclass(frozen=True)
@@ -97,7 +114,8 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
     GPU: a matrix unit takes its elements along the sum; so an operand passes through shared memory in 16-byte pieces, and a product of few rows reads
     whole cache lines. Without a matrix unit for the type, large products stay as they are: their columns are read side by side. CPU: B of a large
     product in panels, each of which is one stream of memory for a register tile, where a row-major B has a page of its own for every k (one row times
-    256 x 1024 takes a third of the time); B of a small one as rows.
+    256 x 1024 takes a third of the time); B of a small one as rows. Of types that vector units multiply in groups (`te.intrin.vector_dot`), those groups side
+    by side.
     """
     if target.is_gpu:
         is_thin = min(map(typical, out.shape[-2:])) < FEW_ROWS
@@ -105,6 +123,10 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
         return Product(Layout("MK"), Layout("NK")) if along else Product(None, None)
     lanes, n = max(4, target.vector_bytes // 4), out.shape[-1]
     small = b.ndim != 2 or b.size < _LEAST_PACKED or n < lanes
+    dot = dot_of(target, a.dtype, b.dtype)
+    k = b.shape[-1 if attrs.get("transpose_b") else -2]
+    if dot is not None and not small and not attrs.get("transpose_a") and isinstance(k, int) and k % dot.group == 0:
+        return Product(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n{dot.group}k"))
     if a.dtype != "float32" or small or attrs.get("transpose_a"):
         return Product(None, Layout("KN"))
     return Product(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n"))

@@ -15,7 +15,7 @@ from ..ir.dtype import dtype_info
 from ..ops.contraction import Contraction
 from ..ops.dims import typical
 from ..target import Target
-from ..te import ComputeOp, Operation, Tensor, thread_axis
+from ..te import ComputeOp, Operation, Tensor, intrin, thread_axis
 from . import matrix_units, padding, parallel
 from .bulk_products import BulkProduct
 from .group import Group, begin, const_shape, extent, largest_divisor, reduce_size, same_shape, size_of, substitute
@@ -72,7 +72,8 @@ class RegisterTiles(Space):
         *_, self.m, self.n = const_shape(op.output(0))
         self.lanes = max(4, target.vector_bytes // 4)
         self.is_open = self.m is None or self.n is None
-        block = op.attrs.get("block")
+        block, grouped = op.attrs.get("block"), op.attrs.get("group", 1) > 1
+        self.dot = intrin.vector_dot(target, op.inputs[0].dtype, filled=True) if grouped else None
         columns = (
             (block,)
             if block
@@ -113,9 +114,13 @@ class RegisterTiles(Space):
         width = self.op.attrs.get("block") or (2 * lanes if n is not None and n % (2 * lanes) == 0 else lanes)
         work = (size_of(self.op.output(0).shape[-2:]) or 0) * (reduce_size(self.op) or 1)
         return self.choice(
-            rows=self._rows(width), columns=width, unroll=4 if (reduce_size(self.op) or 1) % 4 == 0 else 1,
+            rows=self._rows(width), columns=width, unroll=4 if self._steps() % 4 == 0 else 1,
             parallel=self.is_open or parallel.worth(work / self.target.machine.macs("float32")),
         )  # fmt: skip
+
+    def _steps(self) -> int:
+        """Of the sum: multiply-adds, or dot products; 1 where their number is open."""
+        return (reduce_size(self.op) or 1) // (self.dot.group if self.dot is not None else 1)
 
     def why_not(self, choice: Choice) -> str | None:
         vectors = -(-choice["columns"] // self.lanes)
@@ -123,7 +128,7 @@ class RegisterTiles(Space):
         most = self.target.core.registers
         if registers > most:
             return f"{registers} vector registers of {most}"
-        if (reduce_size(self.op) or choice["unroll"]) % choice["unroll"]:
+        if reduce_size(self.op) and self._steps() % choice["unroll"]:
             return f"{choice['unroll']} steps do not divide the sum"
         return None
 
@@ -178,10 +183,17 @@ class RegisterTiles(Space):
         acc.set_scope("local")
         *lead, ci, cj = acc.op.axis
         (k,) = acc.op.reduce_axis
+        group = []
+        if self.dot is not None:
+            k, one = acc.split(k, factor=self.dot.group)
+            group.append(one)
         ko, ki = acc.split(k, factor=choice["unroll"])
         cjo, cji = acc.split(cj, factor=lanes)
-        acc.reorder(*lead, ko, ki, ci, cjo, cji)
-        acc.vectorize(cji)
+        acc.reorder(*lead, ko, ki, ci, cjo, cji, *group)
+        if self.dot is not None:
+            acc.tensorize(cji, self.dot.intrin)
+        else:
+            acc.vectorize(cji)
         acc.unroll(cjo)
         acc.unroll(ci)
         acc.unroll(ki)

@@ -25,7 +25,9 @@ from ..ir.func import Func
 from ..ir.visit import free_vars, visit
 from ..target import Target
 from . import cache, llvm_util
-from .emitter import Emitter, alias_groups
+from .cpu_dots import CpuDots
+from .emitter import alias_groups
+from .emitter_call import CALLS, CallHandler
 from .emitter_core import quote
 
 _LIBM = frozenset(
@@ -64,9 +66,10 @@ class HostCode:
         return self._asm
 
 
-class CpuEmitter(Emitter):
+class CpuEmitter(CpuDots):
     """The deltas of a CPU: the function frame, heap storage, parallel loops, libm."""
 
+    calls: ClassVar[dict[str, CallHandler]] = {**CALLS, **dict.fromkeys(("dot4", "dot2"), CpuDots.dot)}
     exact_half_from_double: ClassVar[bool] = False
     saturates_half: ClassVar[bool] = False
 

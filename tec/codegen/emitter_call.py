@@ -397,6 +397,15 @@ class Calls(Arithmetic):
         wide = with_lanes(e.dtype, info.lanes)
         x, y = self.convert(a, e.args[0].dtype, wide), self.convert(b, e.args[1].dtype, wide)
         r, one = self.reg(wide), self.reg(e.dtype)
+        lanes = dtype_info(e.dtype).lanes
+        if lanes > 1:
+            mul, add = ("fmul " + self.fast, "fadd " + self.fast) if info.is_float else ("mul ", "add ")
+            product, group = self.op(f"{mul}{r} {x}, {y}"), info.lanes // lanes
+            for k in range(group):
+                picks = ", ".join(f"i32 {j * group + k}" for j in range(lanes))
+                part = self.op(f"shufflevector {r} {product}, {r} poison, <{lanes} x i32> <{picks}>")
+                c = self.op(f"{add}{one} {c}, {part}")
+            return c
         if not info.is_float:
             product = self.op(f"mul {r} {x}, {y}")
             total = self.intrinsic(f"llvm.vector.reduce.add.{self.mangle(wide)}", one, [(r, product)])

@@ -191,10 +191,13 @@ class CallMachine(ExprMachine):
 
     def _dot(self, e: E.Call) -> Array:
         a, b, c = (self.eval(x) for x in e.args)
-        if e.op == "dot4":
-            total: Array = c.astype(np.int64) + (a.astype(np.int64) * b.astype(np.int64)).sum(axis=1)
-            return np.asarray(total.astype(np.int32))
-        return fix(c.astype(np.float64) + (a.astype(np.float64) * b.astype(np.float64)).sum(axis=1), e.dtype)
+        wide = np.int64 if e.op == "dot4" else np.float64
+        products = a.astype(wide) * b.astype(wide)
+        lanes = dtype_info(e.dtype).lanes
+        if lanes > 1:
+            products = products.reshape(len(products), lanes, -1)
+        total: Array = c.astype(wide) + products.sum(axis=-1)
+        return np.asarray(total.astype(np.int32)) if e.op == "dot4" else fix(total, e.dtype)
 
     # functions outside
 

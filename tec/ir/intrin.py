@@ -191,8 +191,14 @@ _add(
 )
 
 # Matrix and dot units. Vectors are per lane, layouts in tec.te.intrin and docs.
-_add("dot4", 3, "(a int8x4|uint8x4, b, c int32): c + sum(a*b)", "any", 2)
-_add("dot2", 3, "(a float16x2|bfloat16x2, b, c float32)", "any", 2)
+_add(
+    "dot4",
+    3,
+    "(a int8x4|uint8x4, b, c int32): c + sum(a*b); c of n lanes: of 4n lanes, four beside each other a lane",
+    "any",
+    2,
+)
+_add("dot2", 3, "(a float16x2|bfloat16x2, b, c float32), or of n lanes as dot4", "any", 2)
 _add(
     "mma",
     3,

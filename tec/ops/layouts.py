@@ -49,6 +49,12 @@ class Layout:
         return _parse(self.name)[1]
 
     @property
+    def group(self) -> int:
+        """Neighbours along the sum that lie side by side, where blocks of them are stored last, as dot products take them (NK32n4k: 4); else 1."""
+        last = self.dims[-1]
+        return self.blocks[last] if last in ("k", "i") else 1
+
+    @property
     def is_flat(self) -> bool:
         """Whether several axes are one dimension."""
         return any(len(d) > 1 for d in self.dims)

@@ -58,7 +58,7 @@ def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs
 def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Products of the last two dimensions; `transpose_a`, `transpose_b`; `out_dtype`. 16-bit floats and bytes accumulate in 32 bits.
     `view_a`, `view_b`: steps (tec/ops/views.py) through which an operand is read. `layout_b`: how the second operand lies where that is not rows (panels,
-    NK32n), of which `columns` are real."""
+    NK32n, NK32n4k), of which `columns` are real."""
     runs: list[Any] = []
     operands = []
     for x, key in zip(inputs, ("view_a", "view_b")):
@@ -86,7 +86,7 @@ def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
         *batch, m, n = i
         return te.sum(left(batch, m, k).astype(acc) * right(batch, n, k).astype(acc), axis=k)
 
-    block = {"block": layout.blocks["n"]} if layout is not None else {}
+    block = {"block": layout.blocks["n"], "group": layout.group} if layout is not None else {}
     c = te.compute(out.shape, body, name="matmul", tag="matmul", attrs=block)
     made = c if acc == out.dtype else te.compute(out.shape, lambda *i: c(*i).astype(out.dtype), name="matmul_cast")
     *lead, m, n = out.shape

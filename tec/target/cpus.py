@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import platform
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,10 +30,12 @@ class Core:
     l2_bytes: int = 512 * KB  # of one core
     l3_bytes: int = 2 * MB  # a core's share
     clock_mhz: int = 3000
+    # Types of the first operand that its vector units multiply and add in groups of 32 bits: "uint8" (by int8), "int8" (by int8), "bfloat16".
+    dots: frozenset[str] = frozenset()
 
 
-def _core(name: str, width: int, fma: float, registers: int, l1: int, l2: int, l3: float) -> Core:
-    return Core(name, width, fma, registers, l1 * KB, l2 * KB, int(l3 * MB))
+def _core(name: str, width: int, fma: float, registers: int, l1: int, l2: int, l3: float, dots: str = "") -> Core:
+    return Core(name, width, fma, registers, l1 * KB, l2 * KB, int(l3 * MB), dots=frozenset(dots.split()))
 
 
 _TABLE = (
@@ -41,21 +44,21 @@ _TABLE = (
     _core("x86-64-v4", 64, 1, 32, 32, 1024, 1.5),  # one unit of 64 bytes is what all have
     _core("haswell", 32, 2, 16, 32, 256, 2),
     _core("skylake", 32, 2, 16, 32, 256, 2),
-    _core("alderlake", 32, 2, 16, 48, 1280, 2.5),
+    _core("alderlake", 32, 2, 16, 48, 1280, 2.5, "uint8"),
     _core("skylake-avx512", 64, 2, 32, 32, 1024, 1.375),
-    _core("icelake-server", 64, 2, 32, 48, 1280, 1.5),
-    _core("sapphirerapids", 64, 2, 32, 48, 2048, 1.875),
-    _core("graniterapids", 64, 2, 32, 48, 2048, 4),
+    _core("icelake-server", 64, 2, 32, 48, 1280, 1.5, "uint8"),
+    _core("sapphirerapids", 64, 2, 32, 48, 2048, 1.875, "uint8 bfloat16"),
+    _core("graniterapids", 64, 2, 32, 48, 2048, 4, "uint8 bfloat16"),
     _core("znver1", 32, 1, 16, 32, 512, 2),  # units of 16 bytes
     _core("znver2", 32, 2, 16, 32, 512, 4),
     _core("znver3", 32, 2, 16, 32, 512, 4),
-    _core("znver4", 64, 1, 32, 32, 1024, 4),  # units of 32 bytes take two steps
-    _core("znver5", 64, 2, 32, 48, 1024, 4),
+    _core("znver4", 64, 1, 32, 32, 1024, 4, "uint8 bfloat16"),  # units of 32 bytes take two steps
+    _core("znver5", 64, 2, 32, 48, 1024, 4, "uint8 bfloat16"),
     _core("generic", 16, 2, 32, 64, 512, 1),  # AArch64, as Cortex-A72 and later
-    _core("neoverse-n1", 16, 2, 32, 64, 1024, 1),
-    _core("neoverse-v1", 16, 4, 32, 64, 1024, 1),
-    _core("neoverse-v2", 16, 4, 32, 64, 2048, 1.5),
-    _core("apple-m1", 16, 4, 32, 128, 3072, 2),
+    _core("neoverse-n1", 16, 2, 32, 64, 1024, 1, "int8"),
+    _core("neoverse-v1", 16, 4, 32, 64, 1024, 1, "int8 bfloat16"),
+    _core("neoverse-v2", 16, 4, 32, 64, 2048, 1.5, "int8 bfloat16"),
+    _core("apple-m1", 16, 4, 32, 128, 3072, 2, "int8"),
 )
 CORES: dict[str, Core] = {c.name: c for c in _TABLE}
 # LLVM's other names for cores that are alike here.
@@ -90,11 +93,27 @@ def with_features(core: Core, features: str) -> Core:
         width = 32
     if width >= 32 and (flags.get("avx") is False or flags.get("avx2") is False):
         width = 16
+    dots = _dots_with(core.dots, flags)
     if width == core.vector_bytes:
-        return core
+        return replace(core, dots=dots)
     # As many bytes a clock as before, at least one vector.
-    return Core(core.name, width, max(1.0, core.fma * core.vector_bytes / width), 32 if width == 64 else core.registers,
-                core.l1_bytes, core.l2_bytes, core.l3_bytes, core.clock_mhz)  # fmt: skip
+    fma = max(1.0, core.fma * core.vector_bytes / width)
+    return replace(core, vector_bytes=width, fma=fma, registers=32 if width == 64 else core.registers, dots=dots)
+
+
+# Features, as LLVM and as Linux call them, that give a dot product.
+_DOTS = {
+    "avx512vnni": "uint8", "avx512_vnni": "uint8", "avxvnni": "uint8", "avx_vnni": "uint8", "avx512bf16": "bfloat16", "avx512_bf16": "bfloat16",
+    "dotprod": "int8", "asimddp": "int8", "bf16": "bfloat16",
+}  # fmt: skip
+
+
+def _dots_with(dots: frozenset[str], flags: Mapping[str, bool]) -> frozenset[str]:
+    """Dot products after features went on and off. Without AVX-512 its forms go, and it is not known which cores have others."""
+    on, off = ({_DOTS[f] for f, is_on in flags.items() if f in _DOTS and is_on is way} for way in (True, False))
+    if flags.get("avx512f") is False:
+        off |= {"uint8", "bfloat16"}
+    return (dots - off) | on
 
 
 @lru_cache(maxsize=1)
@@ -147,13 +166,14 @@ def host_core() -> Core:
         core = CORES[kind]
     else:
         core = CORES["x86-64-v3" if "avx2" in flags else "x86-64"]
-    core = with_features(core, " ".join(f for f in flags if f in ("avx", "avx2", "avx512f")))
+    core = replace(core, dots=frozenset())  # what the system says, not the kind
+    core = with_features(core, " ".join(f for f in flags if f in ("avx", "avx2", "avx512f", *_DOTS)))
     sizes = _host_caches()
     if not sizes:
         return core
     l3, shared = sizes.get(3, (core.l3_bytes, 1))
-    return Core(core.name, core.vector_bytes, core.fma, core.registers, sizes.get(1, (core.l1_bytes, 1))[0],
-                sizes.get(2, (core.l2_bytes, 1))[0], l3 // max(1, shared), core.clock_mhz)  # fmt: skip
+    l1, l2 = sizes.get(1, (core.l1_bytes, 1))[0], sizes.get(2, (core.l2_bytes, 1))[0]
+    return replace(core, l1_bytes=l1, l2_bytes=l2, l3_bytes=l3 // max(1, shared))
 
 
 def _host_caches() -> dict[int, tuple[int, int]]:

@@ -10,6 +10,8 @@ A matrix product on a matrix unit keeps its tiles in fragments, register tiles t
 >>> s[BF].tensorize(bi, mx.load_b)    # loops k, n ([n, k] loops where trans_b)
 >>> s[C].tensorize(ci, mx.store)      # loops m, n
 
+On a CPU the vector units' dot products of bytes and bfloat16 are matrix units too: `vector_dot`.
+
 Bind threadIdx.y and z to wavefronts and leave threadIdx.x, of the wavefront's size, to the intrinsics. Which lane holds
 which element is written down in `tec.ir.matrix`; the loops in each intrinsic's body say what it computes, and
 `tec.ir.passes.lower_fragments` hands them to the lanes.
@@ -25,7 +27,7 @@ from ..errors import TargetError
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
-from ..ir.expr import Expr, Var
+from ..ir.expr import Broadcast, Expr, Var
 from ..ir.matrix import MatrixInstr, find, find_warpgroup, instr_to_text, instructions
 from ..ir.notes import Fragment
 from ..ir.stmt import Attr, BufferStore, For, Stmt, seq
@@ -282,3 +284,65 @@ def _dot(op: str, in_dtype: str, acc: str, width: int) -> TensorIntrin:
         for t in (a, b, c)
     }
     return decl_tensor_intrin(c.op, body, f"{op}_{in_dtype}", binds)
+
+
+# What a core's vector units multiply and add in groups of 32 bits: type of the first operand -> operation, its group, type of the second, of the sums.
+_VECTOR_DOTS = {
+    "uint8": ("dot4", 4, "int8", "int32"), "int8": ("dot4", 4, "int8", "int32"), "bfloat16": ("dot2", 2, "bfloat16", "float32"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorDot:
+    """A CPU's dot product of vectors: c[j] += sum over `group` of a[r] * b[j, r], for `lanes` neighbours j; a has `dtype`, b `other`, c `acc`.
+
+    The second operand lies in blocks of `group` along the sum (`NK32n4k`), a vector's beside each other. `intrin` is for `Stage.tensorize` at the
+    loop over the lanes, the loop over the group inside of it.
+    """
+
+    dtype: str
+    other: str
+    acc: str
+    group: int
+    lanes: int
+    intrin: TensorIntrin
+
+
+def vector_dot(
+    target: Any = None, dtype: str = "uint8", lanes: int | None = None, filled: bool = False
+) -> VectorDot | None:
+    """The dot product of a CPU target's vector units whose first operand is `dtype` (vpdpbusd, vdpbf16ps, sdot, bfdot); None where it has none.
+
+    lanes: sums of a vector, those that a register holds where that is left out. filled: the second operand and what holds the sums are filled up to
+    whole vectors, so that lanes beyond the edge are computed, and not guarded.
+    """
+    tgt: Target = as_target(target)
+    if tgt.is_gpu or dtype not in tgt.core.dots:
+        return None
+    op, group, other, acc = _VECTOR_DOTS[dtype]
+    lanes = lanes or tgt.vector_bytes // 4
+    a, b = placeholder((group,), dtype, "a"), placeholder((lanes, group), other, "b")
+    kk = reduce_axis((0, group), "kk")
+    c = compute((lanes,), lambda j: sum_(_wide(a[kk], acc) * _wide(b[j, kk], acc), axis=kk), name="c")
+
+    def body(ins: list[Buffer], outs: list[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
+        word = build.reinterpret("int32", ins[0].vload((0,), f"{dtype}x{group}"))
+        x = build.reinterpret(f"{dtype}x{group * lanes}", Broadcast(word, lanes))
+        y = ins[1].vload((0, 0), f"{other}x{group * lanes}")
+
+        def step(start: Expr) -> Stmt:
+            stmt: Stmt = outs[0].vstore((0,), build.call(op, x, y, start, dtype=start.dtype))
+            return stmt
+
+        zero: Expr = Broadcast(build.const(0, acc), lanes)
+        init: Stmt = outs[0].vstore((0,), zero)
+        return step(zero), init, step(outs[0].vload((0,), f"{acc}x{lanes}"))
+
+    binds = {
+        a: decl_buffer(a.shape, dtype, "a", strides=[1], offset_factor=group),
+        b: decl_buffer(b.shape, other, "b", strides=[group, 1], offset_factor=group),
+        c: decl_buffer(c.shape, acc, "c", strides=[1], offset_factor=1),
+    }
+    made = decl_tensor_intrin(c.op, body, f"{op}_{dtype}x{lanes}", binds)
+    made.ragged = filled
+    return VectorDot(dtype, other, acc, group, lanes, made)

@@ -1,6 +1,8 @@
-"""Products and convolutions of quantized bytes for matrix units, which take signed bytes alone.
+"""Products and convolutions of quantized bytes for matrix units, which take x as signed bytes (those of GPUs, Arm's dot product) or as
+unsigned ones (x86's dot product).
 
-An importer writes x - zero in int32, times constant weights. With s = 128 for unsigned x and 0 for signed:
+An importer writes x - zero in int32, times constant weights. With s what x is shifted by (128 for unsigned x that is wanted signed, -128 the other
+way round, 0 where it is as wanted):
 
     (x - zero) . w  =  (x - s) . w  +  (s - zero) * sum of w along k
 
@@ -21,19 +23,20 @@ from .rewrite import Rebuild, rebuild
 
 
 def byte_products(graph: Graph, target: Target) -> Graph:
-    """The graph with int32 and mixed-sign products of bytes as int8 ones, where the target has a matrix unit for them."""
-    if not any(i.in_dtype == "int8" for i in intrin.shapes(target)):
+    """The graph with int32 products of bytes as such of the bytes that the target has a matrix unit for."""
+    wanted = _wanted(target)
+    if wanted is None:
         return graph
     shifted: dict[Value, Value] = {}
 
-    def signed(b: Rebuild, x: Value) -> Value:
-        """x - 128 as int8, for unsigned x."""
-        if x.dtype == "int8":
+    def as_wanted(b: Rebuild, x: Value) -> Value:
+        """x less its shift, as the bytes that are wanted."""
+        if x.dtype == wanted:
             return b.value(x)
         if x not in shifted:
             (wide,) = b.new.add("cast", [b.value(x)], {"dtype": "int32"}, x.name)
-            (wide,) = b.new.add("subtract", [wide, b.new.constant(np.int32(128), "half")], {}, x.name)
-            shifted[x] = b.new.add("cast", [wide], {"dtype": "int8"}, x.name)[0]
+            (wide,) = b.new.add("subtract", [wide, b.new.constant(np.int32(_shift(x, wanted)), "half")], {}, x.name)
+            shifted[x] = b.new.add("cast", [wide], {"dtype": wanted}, x.name)[0]
         return shifted[x]
 
     def handle(b: Rebuild, node: Node) -> bool:
@@ -41,19 +44,24 @@ def byte_products(graph: Graph, target: Target) -> Graph:
             return False
         x, w = node.inputs
         source, zero = _bytes(x)
-        if source is None or not w.is_const or w.dtype not in ("int8", "int32") or (x.dtype == w.dtype == "int8"):
+        if (
+            source is None
+            or not w.is_const
+            or w.dtype not in ("int8", "int32")
+            or (x.dtype == wanted and w.dtype == "int8")
+        ):
             return False
         data = np.asarray(w.data)
         if data.size == 0 or data.min() < -128 or data.max() > 127:
             return False
-        plan = _matmul(node, data, zero) if node.op == "matmul" else _conv(node, data, source, zero)
+        shift = _shift(source, wanted)
+        plan = _matmul(node, data, zero) if node.op == "matmul" else _conv(node, data, wanted, shift, zero)
         if plan is None:
             return False
         attrs, sums = plan
         weights = b.new.constant(data.astype(np.int8), w.name, "int8")
         out = node.outputs[0]
-        (y,) = b.new.add(node.op, [signed(b, source), weights], attrs, out.name, node.origin)
-        shift = 128 if source.dtype == "uint8" else 0
+        (y,) = b.new.add(node.op, [as_wanted(b, source), weights], attrs, out.name, node.origin)
         total = b.new.constant(sums, "sums", "int32")
         if zero is None or zero.is_const:
             known = shift - (np.asarray(zero.data).astype(np.int32) if zero is not None else 0)
@@ -65,6 +73,18 @@ def byte_products(graph: Graph, target: Target) -> Graph:
         return True
 
     return rebuild(graph, handle)
+
+
+def _wanted(target: Target) -> str | None:
+    """The bytes that the target's matrix unit takes for x; None where it has no such unit."""
+    if target.is_gpu:
+        return "int8" if any(i.in_dtype == "int8" for i in intrin.shapes(target)) else None
+    return next((d for d in ("uint8", "int8") if intrin.vector_dot(target, d) is not None), None)
+
+
+def _shift(x: Value, wanted: str) -> int:
+    """What is subtracted from bytes x to have them as wanted."""
+    return 0 if x.dtype == wanted else 128 if wanted == "int8" else -128
 
 
 def _bytes(v: Value) -> tuple[Value | None, Value | None]:
@@ -92,7 +112,7 @@ def _matmul(node: Node, data: Any, zero: Value | None) -> tuple[dict[str, Any], 
     return attrs, sums[..., None, :] if data.ndim > 2 else sums
 
 
-def _conv(node: Node, data: Any, source: Value, zero: Value | None) -> tuple[dict[str, Any], Any] | None:
+def _conv(node: Node, data: Any, wanted: str, shift: int, zero: Value | None) -> tuple[dict[str, Any], Any] | None:
     if (
         node.inputs[0].ndim != 4
         or node.attrs["groups"] != 1
@@ -100,8 +120,8 @@ def _conv(node: Node, data: Any, source: Value, zero: Value | None) -> tuple[dic
     ):
         return None
     point = int(np.asarray(zero.data).reshape(())) if zero is not None else 0
-    fill = point - (128 if source.dtype == "uint8" else 0)
-    if not -128 <= fill <= 127:
+    fill = point + (node.attrs.get("fill") or 0) - shift  # what the padding holds, in x as it is wanted
+    if not np.iinfo(wanted).min <= fill <= np.iinfo(wanted).max:
         return None
     sums = data.sum((1, 2, 3), dtype=np.int32).reshape(-1, 1, 1)
-    return ({**node.attrs, "fill": fill} if fill else dict(node.attrs)), sums
+    return {**node.attrs, "fill": fill} if fill else {k: v for k, v in node.attrs.items() if k != "fill"}, sums

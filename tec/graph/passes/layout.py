@@ -112,11 +112,13 @@ def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
         data = data.astype(np_dtype(dtype))
     data = _diagonal(data, node.attrs["groups"], wanted.merged)
     fill = -x.shape[1] % wanted.fill
+    if wanted.weights.group > 1:  # the image's blocks of channels are whole, and those of the weights are smaller
+        fill = -x.shape[1] % wanted.x.blocks["c"]
     if fill:
         data = np.pad(data, [(0, fill if k == 1 else 0) for k in range(data.ndim)])
     letters = plain_weights(x.ndim)
     weights = b.new.constant(wanted.weights.store(data, letters.name), w.name, dtype if wanted.dtype else w.dtype)
-    source = b.twin(x, wanted.x, wanted.fill if fill else 1)
+    source = b.twin(x, wanted.x, wanted.fill if fill and wanted.fill > 1 else 1)
     if source.dtype != dtype:
         (source,) = b.new.add("cast", [source], {"dtype": dtype}, x.name)
     groups = node.attrs["groups"] // wanted.merged

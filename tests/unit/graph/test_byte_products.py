@@ -95,7 +95,7 @@ def test_what_has_no_such_form_stays():
     wide.set_outputs(wide.add("matmul", [centred(wide, x, None), wide.constant(np.full((8, 8), 200, "int32"))]))
     assert kinds(byte_products(wide, GFX942)) == {"int32"}  # weights less their zero point that are no bytes
     g = matmul_graph("uint8", "one")
-    assert byte_products(g, tec.Target("llvm")) is g
+    assert byte_products(g, tec.Target("llvm -mcpu=haswell")) is g
 
 
 @pytest.mark.parametrize("zero", ["raw", "one", "computed"])
@@ -103,6 +103,32 @@ def test_products_run_on_the_matrix_unit(zero):
     net = tec.compile(matmul_graph("uint8", zero, 1024, 512, 2048), target=GFX942, cache=False)
     r = max(report(net.get_source("asm")), key=lambda r: r.matrix)
     assert r.matrix_kind == "mfma_i32_32x32x16_i8" and r.matrix >= 16 and min(r.lds_reads) == 128 and r.spills == 0
+
+
+@pytest.mark.parametrize("dtype, zero", [("uint8", "one"), ("int8", "none"), ("int8", "computed"), ("uint8", "rows")])
+@pytest.mark.parametrize("target, wanted", [("llvm -mcpu=znver4", "uint8"), ("llvm -mcpu=alderlake", "uint8"),
+                                            ("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1", "int8")])  # fmt: skip
+def test_products_for_a_cpu(target, wanted, dtype, zero):
+    """As the CPU's dot product takes them: unsigned by signed on x86, signed on Arm."""
+    g = matmul_graph(dtype, zero)
+    after = byte_products(g, tec.Target(target))
+    after.check()
+    assert kinds(after) == {wanted}
+    feeds = feeds_of(g)
+    np.testing.assert_array_equal(run_graph(after, feeds)[0], run_graph(g, feeds)[0])
+
+
+@pytest.mark.parametrize("graph", [
+    lambda: matmul_graph("uint8", "raw", 13, 260, 80), lambda: matmul_graph("uint8", "computed", 16, 256, 96),
+    lambda: matmul_graph("int8", "rows", 9, 512, 50), lambda: conv_graph("uint8", "one"), lambda: conv_graph("int8", "one", 2),
+    lambda: conv_graph("uint8", "none", groups=6),
+])  # fmt: skip
+def test_on_this_cpu(graph):
+    """Exact, whether or not this host has a dot product for bytes."""
+    g = graph()
+    feeds = feeds_of(g)
+    net = tec.compile(g, target="llvm", cache=False)
+    np.testing.assert_array_equal(net.run(feeds)[0], run_graph(g, feeds)[0])
 
 
 @pytest.mark.parametrize("mcpu", ["gfx942", "gfx1100"])
