@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tec import ImportModelError
-from tec.graph import Value
+from tec.graph import Quantized, Value
 from tec.graph.builders import axis_of
 from tec.graph.builders.conv import add_bias
 from tec.graph.builders.norm import channel_shape
@@ -75,8 +75,11 @@ def dequantize_linear(c: Call) -> Value:
     y = convert(c, x, wide)
     if zero is not None:
         y = c.op("subtract", y, spread(c, convert(c, zero, wide), x, axis, block))
-    y = c.op("multiply", y, c.cast(spread(c, scale, x, axis, block), wide))
-    return c.cast(y, dtype)
+    factor = c.cast(spread(c, scale, x, axis, block), wide)
+    real = c.cast(c.op("multiply", y, factor), dtype)
+    if real.is_const and y.is_const and factor.is_const and x.dtype in ("int8", "uint8"):
+        real.quantized = Quantized(y.data, factor.data)
+    return real
 
 
 @onnx_op("MatMulInteger")

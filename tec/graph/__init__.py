@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .graph import Graph, Node, Value, run_graph
+from .graph import Graph, Node, Quantized, Value, run_graph
 
 
 def __getattr__(name: str) -> Any:
@@ -22,4 +22,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'tec.graph' has no attribute {name!r}")
 
 
-__all__ = ["Graph", "Node", "Value", "compile", "load", "run_graph"]
+__all__ = ["Graph", "Node", "Quantized", "Value", "compile", "load", "run_graph"]

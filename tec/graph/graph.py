@@ -33,11 +33,19 @@ FOLD_FLOPS = 1 << 28
 FOLD_GROWTH = 1 << 20  # elements that a result may have beyond its inputs'
 
 
-class Value:
-    """A tensor in a graph. `node` made it (None for an input or a constant); `data` holds a constant's array; `layout`: how it lies, where a pass chose
-    that (its type's shape is then that of storage)."""
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """What a constant of float32 was made from: `data`, integers less their zero point, times `scale`, which broadcasts."""
 
-    __slots__ = ("data", "layout", "name", "node", "type")
+    data: Any
+    scale: Any
+
+
+class Value:
+    """A tensor in a graph. `node` made it (None for an input or a constant); `data` holds a constant's array, `quantized` what that was made from where
+    it stood for integers; `layout`: how it lies, where a pass chose that (its type's shape is then that of storage)."""
+
+    __slots__ = ("data", "layout", "name", "node", "quantized", "type")
 
     def __init__(self, name: str, type: TensorType, node: Node | None = None, data: Any = None):
         self.name = name
@@ -45,6 +53,7 @@ class Value:
         self.node = node
         self.data = data
         self.layout: Layout | None = None
+        self.quantized: Quantized | None = None
 
     @property
     def dtype(self) -> str:

@@ -21,6 +21,7 @@ from .passes.layout import choose_layouts
 from .passes.mixed_precision import mixed_precision
 from .passes.packed import pack_weights
 from .passes.projections import find_projections
+from .passes.quantized_products import quantized_products
 from .passes.split_concat import split_concat
 from .passes.views import move_views
 from .passes.weights import order_weights
@@ -45,6 +46,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("find_projections", lambda g, t, d: find_projections(g, t)),
         Pass("find_attention", lambda g, t, d: find_attention(g, t, d)),
         clean,
+        Pass("quantized_products", lambda g, t, d: quantized_products(g, t)),
         Pass("split_concat", lambda g, t, d: split_concat(g)),
         Pass("fold_scale", lambda g, t, d: fold_scale(g)),
         clean,

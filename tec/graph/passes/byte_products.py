@@ -24,7 +24,7 @@ from .rewrite import Rebuild, rebuild
 
 def byte_products(graph: Graph, target: Target) -> Graph:
     """The graph with int32 products of bytes as such of the bytes that the target has a matrix unit for."""
-    wanted = _wanted(target)
+    wanted = bytes_of(target)
     if wanted is None:
         return graph
     shifted: dict[Value, Value] = {}
@@ -75,7 +75,7 @@ def byte_products(graph: Graph, target: Target) -> Graph:
     return rebuild(graph, handle)
 
 
-def _wanted(target: Target) -> str | None:
+def bytes_of(target: Target) -> str | None:
     """The bytes that the target's matrix unit takes for x; None where it has no such unit."""
     if target.is_gpu:
         return "int8" if any(i.in_dtype == "int8" for i in intrin.shapes(target)) else None
