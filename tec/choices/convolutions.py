@@ -17,6 +17,7 @@ from . import parallel
 from .group import Group, const_shape, reduce_size, same_shape, size_of
 from .pointwise import begin_cpu, moved_bytes
 from .space import Choice, Cost, Scheduled, Space
+from .tiles import TileConvolution
 
 TAGS = ("blocked conv", "blocked depthwise")
 _MOST_WRITTEN = 1024  # multiply-adds of an unrolled body: 10 KiB of code, and LLVM takes a millisecond of each
@@ -31,6 +32,10 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     out = group.output_ops[0]
     if op.tag not in TAGS or not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
         return
+    assert isinstance(op, ComputeOp)
+    tiled = TileConvolution.match(group, target, op, out)
+    if tiled is not None:
+        yield tiled
     if const_shape(op.output(0))[-1] is not None:
         yield BlockedConvolution(group, target, op, out)
 
@@ -65,7 +70,7 @@ class BlockedConvolution(Space):
         sums = None if elements is None else elements * (reduce_size(self.op) or 1)
         threads = sums is None or parallel.worth(sums / self.target.machine.macs("float32"))
         fitting = max(1, (self.target.core.registers - vectors - 1) // vectors)
-        if self.dot is not None and self.channels is not None and self.channels % 2 == 0:
+        if self.dot is not None and vectors == 1 and self.channels is not None and self.channels % 2 == 0:
             # A dot product takes as long as the load that brings its broadcast operand, so each such load serves two blocks of channels: ResNet-50's in
             # bfloat16 on a Zen 4 core take 0.7 to 0.8 of the time of 28 columns of one.
             fitting = max(1, (self.target.core.registers - 2 * vectors - 1) // (2 * vectors))

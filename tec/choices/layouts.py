@@ -71,6 +71,12 @@ def _blocked(
     blocked = Layout(f"NC{axes}{block}c")
     dot = dot_of(target, x.dtype, w.dtype)
     if dot is not None and groups == 1:
+        unit = intrin.tiles(target, x.dtype)
+        if (
+            unit is not None and x.dtype == "bfloat16"
+        ):  # channels that fill a tile's row; bytes would take blocks of 64, which few networks fill
+            block = unit.steps * unit.group
+            blocked = Layout(f"NC{axes}{block}c")
         return _dotted(dot, x.ndim, w.shape[1], block, blocked in lies)
     if attrs.get("fill"):
         return None

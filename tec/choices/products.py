@@ -22,6 +22,7 @@ from .group import Group, begin, const_shape, extent, largest_divisor, reduce_si
 from .pointwise import begin_cpu
 from .register_blocks import RegisterBlocks
 from .space import Choice, Cost, Scheduled, Space
+from .tiles import TileProduct
 from .warpgroups import WarpgroupProduct
 
 _OPEN_ROWS = 8  # of a register tile where the number of rows is symbolic
@@ -46,6 +47,10 @@ def match(group: Group, target: Target) -> Iterator[Space]:
                 yield blocks
             space = space or SharedTiles.match(group, target, op)
         else:
+            pair = _anchor_and_output(group, op)
+            tiled = TileProduct.match(group, target, *pair) if pair is not None else None
+            if tiled is not None:
+                yield tiled
             space = RegisterTiles.match(group, target, op) if op.tag == "matmul" else None
         if space is not None:
             yield space

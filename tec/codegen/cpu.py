@@ -25,7 +25,7 @@ from ..ir.func import Func
 from ..ir.visit import free_vars, visit
 from ..target import Target
 from . import cache, llvm_util
-from .cpu_dots import CpuDots
+from .cpu_tiles import OPS, CpuTiles
 from .emitter import alias_groups
 from .emitter_call import CALLS, CallHandler
 from .emitter_core import quote
@@ -66,10 +66,14 @@ class HostCode:
         return self._asm
 
 
-class CpuEmitter(CpuDots):
+class CpuEmitter(CpuTiles):
     """The deltas of a CPU: the function frame, heap storage, parallel loops, libm."""
 
-    calls: ClassVar[dict[str, CallHandler]] = {**CALLS, **dict.fromkeys(("dot4", "dot2"), CpuDots.dot)}
+    calls: ClassVar[dict[str, CallHandler]] = {
+        **CALLS,
+        **dict.fromkeys(("dot4", "dot2"), CpuTiles.dot),
+        **dict.fromkeys(OPS, CpuTiles.tile),
+    }
     exact_half_from_double: ClassVar[bool] = False
     saturates_half: ClassVar[bool] = False
 
@@ -105,7 +109,9 @@ class CpuEmitter(CpuDots):
         for v in (*[p for p in f.params if not isinstance(p, Buffer)], *f.implicit_vars()):
             self._scalar_slot(v, n_scalars)
             n_scalars += 1
+        self.begin_tiles(f.body, into_parallel=False)
         self.stmt(f.body)
+        self.end_tiles()
         self.line("ret i32 0")
         args = "ptr noalias readonly captures(none) %buffers, ptr noalias readonly captures(none) %scalars"
         self._close(f"define i32 {quote(f.name)}({args})")
@@ -161,6 +167,7 @@ class CpuEmitter(CpuDots):
     def _leave(self, code: str) -> None:
         for pointer in reversed(self.cleanups):
             self.line(f"call void @tec_free(ptr {pointer})")
+        self.end_tiles()
         self.line(f"ret i32 {code}")
 
     def assert_failed(self, s: S.Assert) -> None:
@@ -282,6 +289,7 @@ class CpuEmitter(CpuDots):
             dict(self.pointers),
             self.cleanups,
             self.stack_bytes,
+            self.uses_tiles,
         )
         self.out, self.allocas, self.block, self.cleanups, self.stack_bytes = [], [], "entry", [], 0
         self.in_parallel = True
@@ -302,10 +310,21 @@ class CpuEmitter(CpuDots):
             begin, end = (self.op(f"trunc nsw i64 {x} to {t}") for x in (begin, end))
         if not (isinstance(s.min, E.IntImm) and s.min.value == 0):
             begin, end = (self.op(f"add nsw {t} {x}, {values[-1]}") for x in (begin, end))
+        self.begin_tiles(s.body, into_parallel=True)
         self.counted_loop(s.var, begin, end, s.body, True, self.loop_metadata(s), self.is_nonneg(s.min))
+        self.end_tiles()
         self.line("ret i32 0")
         self._close(f"define internal i32 {quote(name)}(ptr noalias readonly %closure, i64 %begin, i64 %end)")
-        self.out, self.allocas, self.block, self.vars, self.pointers, self.cleanups, self.stack_bytes = saved
+        (
+            self.out,
+            self.allocas,
+            self.block,
+            self.vars,
+            self.pointers,
+            self.cleanups,
+            self.stack_bytes,
+            self.uses_tiles,
+        ) = saved
         self.in_parallel = False
         self.memo_clear()
 

@@ -27,7 +27,7 @@ import sys
 import zlib
 from pathlib import Path
 
-from . import llvm_util, step_loop
+from . import llvm_util, step_loop, tile_permission
 
 TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 SPINS = 2000  # about 40 us of pauses before a worker sleeps
@@ -40,7 +40,13 @@ def source(arch: str) -> str:
     """The pool's LLVM IR for an architecture."""
     pause = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}[arch]
     declare = {"x86_64": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)"}[arch]
-    text = (_TEXT + step_loop.TEXT).replace("PAUSE", pause).replace("SPINS", str(SPINS)).replace("SLOTS", str(SLOTS))
+    tiles = tile_permission.TEXT if arch == "x86_64" else ""
+    text = (
+        (_TEXT + step_loop.TEXT + tiles)
+        .replace("PAUSE", pause)
+        .replace("SPINS", str(SPINS))
+        .replace("SLOTS", str(SLOTS))
+    )
     text = text.replace("MOST", str(MOST_THREADS))
     return f'target triple = "{TRIPLES[arch]}"\n' + text.replace("CACHED", str(CACHED_BYTES)) + declare + "\n"
 

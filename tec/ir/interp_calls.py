@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import expr as E
-from . import interp_bulk, matrix
+from . import interp_bulk, interp_tiles, matrix
 from .dtype import dtype_info
 from .interp_expr import ExprMachine, Pointer
 from .interp_ops import Array, call_named, fix, held, reinterpret
@@ -251,7 +251,7 @@ CallMachine.calls = {
     "if_then_else": CallMachine._if_then_else, "reinterpret": CallMachine._reinterpret, "undef": CallMachine._undef,
     "barrier": CallMachine._barrier, "address_of": CallMachine._address, "access_ptr": CallMachine._address,
     "async_copy": CallMachine._async_copy, "mma": CallMachine._mma, "ldmatrix": CallMachine._ldmatrix, "dot4": CallMachine._dot, "dot2": CallMachine._dot,
-    **interp_bulk.CALLS, "ballot": CallMachine._ballot, "readfirstlane": CallMachine._first_lane, "wave_lane": CallMachine._wave_lane,
+    **interp_bulk.CALLS, **interp_tiles.CALLS, "ballot": CallMachine._ballot, "readfirstlane": CallMachine._first_lane, "wave_lane": CallMachine._wave_lane,
     **dict.fromkeys(("prefetch", "async_commit", "async_wait", "keep_order"), CallMachine._nothing),
     **dict.fromkeys(_ATOMICS, CallMachine._atomic),
     **dict.fromkeys(("shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx"), CallMachine._shuffle_lanes),

@@ -54,6 +54,7 @@ class ExprMachine:
         self.storages: dict[int, Storage] = {}
         self.launch: Launch | None = None
         self.races: Races | None = None
+        self.tiles: dict[int, Array] = {}  # tile registers, by number
         self.loc: Loc | None = None
         self._strides: dict[int, tuple[Buffer, list[Array], Array | int]] = {}
 

@@ -219,6 +219,37 @@ _add(
     varying=True,
 )
 
+# Tile registers of a CPU (AMX): eight of a thread's, of up to 16 rows of 64 bytes, named by number; see tec.te.intrin.tiles.
+_add("tile_zero", 0, "attrs: tile, rows, columns, acc", "scalar", "int32", opaque=True)
+_add(
+    "tile_load",
+    2,
+    "(BufferLoad of the first element, elements from row to row); attrs: tile, rows, columns",
+    "scalar",
+    "int32",
+    reads=(0,),
+    span="tile",
+    opaque=True,
+)
+_add(
+    "tile_dot",
+    0,
+    "tile c += a * b, b in groups along the sum; attrs: c, a, b, group, rows, dtype",
+    "scalar",
+    "int32",
+    opaque=True,
+)
+_add(
+    "tile_store",
+    2,
+    "(BufferLoad of the first element, elements from row to row); attrs: tile, rows, columns",
+    "scalar",
+    "int32",
+    writes=(0,),
+    span="tile",
+    opaque=True,
+)
+
 # Bulk copies, barriers in memory and warpgroup products (Hopper); see tec.ir.passes.bulk_copies and specialize_warps.
 _add(
     "bulk_load",

@@ -92,7 +92,7 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     depthwise = groups > 1 and sw["I"] == 1
     kind = "depthwise" if depthwise else "conv"
     tag = "pixels" if ly.is_flat else f"blocked {kind}" if ly.blocks else kind
-    c = te.compute(out.shape, body, name=kind, tag=tag, attrs={"group": lw.group})
+    c = te.compute(out.shape, body, name=kind, tag=tag, attrs={"group": lw.group, "strides": attrs["strides"]})
     return [c if acc == out.dtype else te.compute(out.shape, lambda *i: c(*i).astype(out.dtype), name="conv_cast")]
 
 

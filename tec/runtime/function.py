@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _MAX_PLANS = 512
 _OUT_OF_MEMORY = -1  # what CPU code returns when tec_alloc has none
+_NO_TILES = -2  # and where the system grants no tile registers
 _Pair = tuple[int, int]
 
 
@@ -207,6 +208,11 @@ class Function:
             raise TecError(f"{self.name}: {self.asserts[status - 1]}")
         if status == _OUT_OF_MEMORY:
             raise DeviceError(f"{self.name}: no memory for the function's workspace")
+        if status == _NO_TILES:
+            raise DeviceError(
+                f"{self.name}: the system does not let this process use the CPU's tile registers (AMX)",
+                hint='build for the CPU without them: "llvm -mattr=-amx-bf16,-amx-int8"',
+            )
         raise TecError(f"{self.name}: assertion {status - 1} in the compiled function failed")
 
     # ---- GPU

@@ -17,6 +17,7 @@ from ..locks import fork_safe_lock
 from .objfile import HOST, LoadedObject, load_object
 
 HELPERS = ("tec_parallel_for", "tec_alloc", "tec_free", "tec_run_steps", "tec_run_trips", "tec_copy_bytes")
+_X86_HELPERS = ("tec_tiles_on",)
 _LOCK = fork_safe_lock()
 _POOL: LoadedObject | None = None  # never unloaded: its workers run in it
 
@@ -69,4 +70,5 @@ def set_num_threads(threads: int | None = None) -> None:
 def symbols() -> dict[str, int]:
     """Addresses of the helpers; empty on a machine without a pool."""
     loaded = pool()
-    return {name: loaded.address(name) for name in HELPERS} if loaded is not None else {}
+    names = (*HELPERS, *(_X86_HELPERS if HOST == "x86_64" else ()))
+    return {name: loaded.address(name) for name in names} if loaded is not None else {}

@@ -32,10 +32,12 @@ class Core:
     clock_mhz: int = 3000
     # Types of the first operand that its vector units multiply and add in groups of 32 bits: "uint8" (by int8), "int8" (by int8), "bfloat16".
     dots: frozenset[str] = frozenset()
+    tiles: frozenset[str] = frozenset()  # the same of its tile registers (AMX)
 
 
-def _core(name: str, width: int, fma: float, registers: int, l1: int, l2: int, l3: float, dots: str = "") -> Core:
-    return Core(name, width, fma, registers, l1 * KB, l2 * KB, int(l3 * MB), dots=frozenset(dots.split()))
+def _core(name: str, width: int, fma: float, registers: int, l1: int, l2: int, l3: float, dots: str = "", tiles: str = "") -> Core:  # fmt: skip
+    made = Core(name, width, fma, registers, l1 * KB, l2 * KB, int(l3 * MB))
+    return replace(made, dots=frozenset(dots.split()), tiles=frozenset(tiles.split()))
 
 
 _TABLE = (
@@ -47,8 +49,8 @@ _TABLE = (
     _core("alderlake", 32, 2, 16, 48, 1280, 2.5, "uint8"),
     _core("skylake-avx512", 64, 2, 32, 32, 1024, 1.375),
     _core("icelake-server", 64, 2, 32, 48, 1280, 1.5, "uint8"),
-    _core("sapphirerapids", 64, 2, 32, 48, 2048, 1.875, "uint8 bfloat16"),
-    _core("graniterapids", 64, 2, 32, 48, 2048, 4, "uint8 bfloat16"),
+    _core("sapphirerapids", 64, 2, 32, 48, 2048, 1.875, "uint8 bfloat16", "uint8 bfloat16"),
+    _core("graniterapids", 64, 2, 32, 48, 2048, 4, "uint8 bfloat16", "uint8 bfloat16"),
     _core("znver1", 32, 1, 16, 32, 512, 2),  # units of 16 bytes
     _core("znver2", 32, 2, 16, 32, 512, 4),
     _core("znver3", 32, 2, 16, 32, 512, 4),
@@ -93,12 +95,13 @@ def with_features(core: Core, features: str) -> Core:
         width = 32
     if width >= 32 and (flags.get("avx") is False or flags.get("avx2") is False):
         width = 16
-    dots = _dots_with(core.dots, flags)
+    dots, tiles = _dots_with(core.dots, flags), _types_with(core.tiles, flags, _TILES)
+    core = replace(core, dots=dots, tiles=tiles)
     if width == core.vector_bytes:
-        return replace(core, dots=dots)
+        return core
     # As many bytes a clock as before, at least one vector.
     fma = max(1.0, core.fma * core.vector_bytes / width)
-    return replace(core, vector_bytes=width, fma=fma, registers=32 if width == 64 else core.registers, dots=dots)
+    return replace(core, vector_bytes=width, fma=fma, registers=32 if width == 64 else core.registers)
 
 
 # Features, as LLVM and as Linux call them, that give a dot product.
@@ -106,14 +109,19 @@ _DOTS = {
     "avx512vnni": "uint8", "avx512_vnni": "uint8", "avxvnni": "uint8", "avx_vnni": "uint8", "avx512bf16": "bfloat16", "avx512_bf16": "bfloat16",
     "dotprod": "int8", "asimddp": "int8", "bf16": "bfloat16",
 }  # fmt: skip
+_TILES = {"amx-int8": "uint8", "amx_int8": "uint8", "amx-bf16": "bfloat16", "amx_bf16": "bfloat16"}
 
 
 def _dots_with(dots: frozenset[str], flags: Mapping[str, bool]) -> frozenset[str]:
     """Dot products after features went on and off. Without AVX-512 its forms go, and it is not known which cores have others."""
-    on, off = ({_DOTS[f] for f, is_on in flags.items() if f in _DOTS and is_on is way} for way in (True, False))
     if flags.get("avx512f") is False:
-        off |= {"uint8", "bfloat16"}
-    return (dots - off) | on
+        dots -= {"uint8", "bfloat16"}
+    return _types_with(dots, flags, _DOTS)
+
+
+def _types_with(types: frozenset[str], flags: Mapping[str, bool], features: Mapping[str, str]) -> frozenset[str]:
+    on, off = ({features[f] for f, is_on in flags.items() if f in features and is_on is way} for way in (True, False))
+    return (types - off) | on
 
 
 @lru_cache(maxsize=1)
@@ -166,8 +174,8 @@ def host_core() -> Core:
         core = CORES[kind]
     else:
         core = CORES["x86-64-v3" if "avx2" in flags else "x86-64"]
-    core = replace(core, dots=frozenset())  # what the system says, not the kind
-    core = with_features(core, " ".join(f for f in flags if f in ("avx", "avx2", "avx512f", *_DOTS)))
+    core = replace(core, dots=frozenset(), tiles=frozenset())  # what the system says, not the kind
+    core = with_features(core, " ".join(f for f in flags if f in ("avx", "avx2", "avx512f", *_DOTS, *_TILES)))
     sizes = _host_caches()
     if not sizes:
         return core

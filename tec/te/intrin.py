@@ -27,10 +27,10 @@ from ..errors import TargetError
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
-from ..ir.expr import Broadcast, Expr, Var
+from ..ir.expr import Broadcast, Call, Expr, Var
 from ..ir.matrix import MatrixInstr, find, find_warpgroup, instr_to_text, instructions
 from ..ir.notes import Fragment
-from ..ir.stmt import Attr, BufferStore, For, Stmt, seq
+from ..ir.stmt import Attr, BufferStore, Evaluate, For, Stmt, seq
 from ..target import CHIPS, Target, as_target
 from .build import compute, decl_buffer, placeholder, reduce_axis
 from .extern import TensorIntrin, decl_tensor_intrin
@@ -346,3 +346,109 @@ def vector_dot(
     made = decl_tensor_intrin(c.op, body, f"{op}_{dtype}x{lanes}", binds)
     made.ragged = filled
     return VectorDot(dtype, other, acc, group, lanes, made)
+
+
+# ---- tile registers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TileIntrins:
+    """A CPU's tile registers (AMX) for `Stage.tensorize`: a block of `high` by `rows` rows and two tiles of 16 columns, whose sums stay in tiles.
+
+    `mma` takes the loops [high,] rows, columns, and of the sum `steps` and `group` (64 bytes of a row of A in all); B lies in groups along the sum, 32
+    columns beside each other. `store` writes what the tiles hold: it stands for a copy of the stage that `mma` computes, after the whole sum.
+    """
+
+    high: int
+    rows: int
+    steps: int
+    group: int
+    mma: TensorIntrin
+    store: TensorIntrin
+
+
+TILE_COLUMNS = 32  # of a block: two tiles
+_TILE_LANES = 16  # sums of a tile's row, and pairs or fours of B's that a tile has
+
+
+def tiles(target: Any = None, dtype: str = "bfloat16", rows: int = 16, high: int = 1, step: int = 1, image: bool = False) -> TileIntrins | None:  # fmt: skip
+    """The intrinsics of a CPU target's tile registers whose first operand is `dtype`; None where it has none.
+
+    rows: of A in a tile, up to 16, `step` rows of its memory apart. high: one or two such tiles; in an `image`, the rows of C are two dimensions, high and
+    rows, and A's too, `step` apart along both; else they are one.
+    """
+    tgt: Target = as_target(target)
+    if tgt.is_gpu or dtype not in tgt.core.tiles or not (1 <= rows <= 16 and high in (1, 2)):
+        return None
+    _, group, other, acc = _VECTOR_DOTS[dtype]
+    steps, columns, span = _TILE_LANES, TILE_COLUMNS, (rows - 1) * step + 1
+    shape_a = ((high - 1) * step + 1, span) if image else ((high * rows - 1) * step + 1,)
+    shape_c = (high, rows, columns) if image else (high * rows, columns)
+    a, b = placeholder((*shape_a, steps * group), dtype, "a"), placeholder((steps, columns, group), other, "b")
+    k, r = reduce_axis((0, steps), "k"), reduce_axis((0, group), "r")
+    whole = reduce_axis((0, steps * group), "k")
+
+    def product(*i: Any) -> Any:
+        *at, j = i
+        rows_at = [x * step if step > 1 else x for x in at]
+        if image:  # the sum runs along groups of channels and in them, which are two axes; in a matrix along one
+            return sum_(_wide(a(*rows_at, k * group + r), acc) * _wide(b[k, j, r], acc), axis=[k, r])
+        x, y = a(*rows_at, whole), b(whole // group, j, whole % group)
+        return sum_(_wide(x, acc) * _wide(y, acc), axis=whole)
+
+    c = compute(shape_c, product, name="c")
+    attrs_c = {"rows": rows, "columns": _TILE_LANES}
+
+    def do(op: str, *args: Any, **attrs: Any) -> Stmt:
+        return Evaluate(Call(op, args, "int32", attrs))
+
+    def strides(name: str, n: int, last: Any = 1) -> list[Any]:
+        return [*[Var(f"{name}_stride{k}") for k in range(n)], last]
+
+    n_lead = len(shape_c) - 1
+    binds_mma = {
+        a: decl_buffer(a.shape, dtype, "a", strides=strides("a", n_lead), offset_factor=1),
+        b: decl_buffer(b.shape, other, "b", strides=[Var("b_stride"), group, 1], offset_factor=1),
+        c: decl_buffer(c.shape, acc, "c", strides=strides("c", n_lead), offset_factor=1, scope="local"),
+    }
+
+    def row(buffer: Buffer, h: int, scale: int) -> tuple[Any, Any]:
+        """The first element of tile h of a buffer's rows, and the elements from row to row."""
+        first: Any = (h * scale, 0, 0) if image else (h * rows * scale, 0)
+        return buffer.vload(first), buffer.strides[-2] * scale if scale > 1 else buffer.strides[-2]
+
+    def mma_body(ins: list[Buffer], outs: list[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
+        init = seq(*[do("tile_zero", tile=t, acc=acc, **attrs_c) for t in range(2 * high)])
+        load = [
+            do("tile_load", *row(ins[0], h, step), tile=4 + h, rows=rows, columns=steps * group) for h in range(high)
+        ]
+        for n in range(2):
+            first = ins[1].vload((0, n * _TILE_LANES, 0))
+            load.append(do("tile_load", first, ins[1].strides[0], tile=6 + n, rows=steps, columns=_TILE_LANES * group))
+        dots = [
+            do("tile_dot", c=2 * h + n, a=4 + h, b=6 + n, group=group, rows=rows, dtype=dtype)
+            for h in range(high) for n in range(2)
+        ]  # fmt: skip
+        update = seq(*load, *dots)
+        return seq(init, update), init, update
+
+    src = placeholder(shape_c, acc, "src")
+    dst = compute(shape_c, lambda *i: src(*i), name="dst")
+
+    def store_body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        stores = []
+        for h in range(high):
+            for n in range(2):
+                first = outs[0].vload((h, 0, n * _TILE_LANES) if image else (h * rows, n * _TILE_LANES))
+                stores.append(do("tile_store", first, outs[0].strides[-2], tile=2 * h + n, **attrs_c))
+        return seq(*stores)
+
+    binds_store = {
+        src: decl_buffer(shape_c, acc, "src", strides=strides("src", n_lead), offset_factor=1, scope="local"),
+        dst: decl_buffer(shape_c, acc, "dst", strides=strides("dst", n_lead), offset_factor=1, scope="local"),
+    }
+    name = f"tiles_{dtype}_{high}x{rows}"
+    mma = decl_tensor_intrin(c.op, mma_body, name, binds_mma)
+    store = decl_tensor_intrin(dst.op, store_body, f"{name}_store", binds_store)
+    mma.ragged = store.ragged = True  # B is filled up; what lies beyond is not read
+    return TileIntrins(high, rows, steps, group, mma, store)

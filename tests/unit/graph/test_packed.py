@@ -91,7 +91,7 @@ def test_keys_of_attention_are_not_gathered_on_the_cpu():
     (14, 1, 3, 1, 1), (14, 2, 3, 1, 1), (28, 2, 3, 0, 1), (7, 1, 3, 1, 1), (15, 1, 5, 2, 2), (5, 1, 3, 2, 0), (56, 2, 7, 3, 3),
 ])  # fmt: skip
 def test_depthwise_convolutions_read_their_input_in_place(size, stride, kernel, before, after):
-    """No padded copy is made: one parallel loop, no memory but the output's."""
+    """No padded copy is made: one loop over tiles (over threads where that is worth it), no memory but the output's."""
     channels = 2 * LANES
     g = Graph()
     x = g.input("x", "float32", (1, channels, size, size))
@@ -108,5 +108,5 @@ def test_depthwise_convolutions_read_their_input_in_place(size, stride, kernel, 
     net = tec.compile(g, target="llvm", cache=False)
     np.testing.assert_allclose(net.run(feeds)[0], run_graph(g, feeds)[0], rtol=1e-4, atol=1e-4)
     lines = net.get_source("ir").split("def f1_conv")[-1].split("def f2")[0].splitlines()
-    assert sum("parallel(" in line for line in lines) == 1
+    assert sum("parallel(" in line for line in lines) <= 1
     assert all('scope="local"' in line for line in lines if "alloc(" in line)
