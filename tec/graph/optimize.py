@@ -42,11 +42,11 @@ def passes() -> tuple[Pass, ...]:
     return (
         clean,
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
+        Pass("quantized_products", lambda g, t, d: quantized_products(g, t)),
         Pass("pack_weights", lambda g, t, d: pack_weights(g, t)),
         Pass("find_projections", lambda g, t, d: find_projections(g, t)),
         Pass("find_attention", lambda g, t, d: find_attention(g, t, d)),
         clean,
-        Pass("quantized_products", lambda g, t, d: quantized_products(g, t)),
         Pass("split_concat", lambda g, t, d: split_concat(g)),
         Pass("fold_scale", lambda g, t, d: fold_scale(g)),
         clean,

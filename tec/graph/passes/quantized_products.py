@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.packed import MIDDLE, unpacked
 from ...target import Target
-from ..graph import Graph, Node, Value
+from ..graph import Graph, Node, Quantized, Value
 from .byte_products import bytes_of
 from .rewrite import Rebuild, rebuild
 
@@ -23,7 +24,8 @@ _LARGEST = (1 << 31) // (255 * 128)  # terms of a sum of bytes' products that in
 
 def quantized_products(graph: Graph, target: Target) -> Graph:
     """The graph with products of dequantized values as integer products; the same where the target has no unit for bytes."""
-    if bytes_of(target) is None or not any(v.quantized for n in graph.nodes for v in n.inputs):
+    products = [n for n in graph.nodes if n.op in ("conv", "matmul")]
+    if bytes_of(target) is None or not any(_quantized(n.inputs[1]) for n in products):
         return graph
     wide: dict[tuple[Value, Value | None], Value] = {}
 
@@ -78,11 +80,28 @@ def _is_one(v: Value) -> bool:
     return v.is_const and v.type.size == 1
 
 
+def _quantized(w: Value) -> Quantized | None:
+    """The integers and scales of constant weights: as an importer marked them, or packed (`tec.ops.packed`) with scales that are no blocks'."""
+    node = w.node
+    if w.quantized is not None or node is None or node.op != "dequantize" or w.dtype != "float32":
+        return w.quantized
+    axis, block, bits = node.attrs["axis"], node.attrs["block"], node.attrs["bits"]
+    codes, scales, *zeros = node.inputs
+    if not all(v.is_const for v in node.inputs) or (block != 1 and scales.shape[axis] != 1):
+        return None
+    given = node.attrs.get("zero")
+    zero = np.asarray(zeros[0].data) if zeros else np.float32(MIDDLE[bits] if given is None else given)
+    numbers = unpacked(codes.data, bits, w.shape[-1]).astype(np.float32) - zero
+    whole = bool((numbers == np.round(numbers)).all())
+    return Quantized(numbers, np.asarray(scales.data).astype(np.float32)) if whole else None
+
+
 def _weights(node: Node, w: Value) -> tuple[Any, Any] | None:
     """The integers of constant weights, and their scales so that they broadcast against the product."""
-    if w.quantized is None:
+    known = _quantized(w)
+    if known is None:
         return None
-    data, scale = np.asarray(w.quantized.data), np.asarray(w.quantized.scale)
+    data, scale = np.asarray(known.data), np.asarray(known.scale)
     if data.size == 0 or data.min() < -128 or data.max() > 127 or data.ndim < 2:
         return None
     if node.op == "conv":
