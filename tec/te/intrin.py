@@ -35,6 +35,7 @@ from ..target import CHIPS, Target, as_target
 from .build import compute, decl_buffer, placeholder, reduce_axis
 from .extern import TensorIntrin, decl_tensor_intrin
 from .reducer import sum as sum_
+from .tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -380,75 +381,94 @@ def tiles(target: Any = None, dtype: str = "bfloat16", rows: int = 16, high: int
     tgt: Target = as_target(target)
     if tgt.is_gpu or dtype not in tgt.core.tiles or not (1 <= rows <= 16 and high in (1, 2)):
         return None
-    _, group, other, acc = _VECTOR_DOTS[dtype]
-    steps, columns, span = _TILE_LANES, TILE_COLUMNS, (rows - 1) * step + 1
-    shape_a = ((high - 1) * step + 1, span) if image else ((high * rows - 1) * step + 1,)
-    shape_c = (high, rows, columns) if image else (high * rows, columns)
-    a, b = placeholder((*shape_a, steps * group), dtype, "a"), placeholder((steps, columns, group), other, "b")
-    k, r = reduce_axis((0, steps), "k"), reduce_axis((0, group), "r")
-    whole = reduce_axis((0, steps * group), "k")
+    block = _TileBlock(dtype, rows, high, step, image)
+    return TileIntrins(high, rows, _TILE_LANES, block.group, block.mma(), block.store())
 
-    def product(*i: Any) -> Any:
-        *at, j = i
-        rows_at = [x * step if step > 1 else x for x in at]
-        if image:  # the sum runs along groups of channels and in them, which are two axes; in a matrix along one
-            return sum_(_wide(a(*rows_at, k * group + r), acc) * _wide(b[k, j, r], acc), axis=[k, r])
-        x, y = a(*rows_at, whole), b(whole // group, j, whole % group)
-        return sum_(_wide(x, acc) * _wide(y, acc), axis=whole)
 
-    c = compute(shape_c, product, name="c")
-    attrs_c = {"rows": rows, "columns": _TILE_LANES}
+class _TileBlock:
+    """The intrinsics of a block of tiles, see `tiles`."""
 
-    def do(op: str, *args: Any, **attrs: Any) -> Stmt:
-        return Evaluate(Call(op, args, "int32", attrs))
+    def __init__(self, dtype: str, rows: int, high: int, step: int, image: bool):
+        self.dtype, self.rows, self.high, self.step, self.image = dtype, rows, high, step, image
+        _, self.group, self.other, self.acc = _VECTOR_DOTS[dtype]
+        self.shape = (high, rows, TILE_COLUMNS) if image else (high * rows, TILE_COLUMNS)
+        self.name = f"tiles_{dtype}_{high}x{rows}"
 
-    def strides(name: str, n: int, last: Any = 1) -> list[Any]:
-        return [*[Var(f"{name}_stride{k}") for k in range(n)], last]
+    def place(self, h: int, column: int, scale: int = 1) -> tuple[int, ...]:
+        """Where tile h of a buffer's rows begins; `scale`: its rows to those of C."""
+        return (h * scale, 0, column) if self.image else (h * self.rows * scale, column)
 
-    n_lead = len(shape_c) - 1
-    binds_mma = {
-        a: decl_buffer(a.shape, dtype, "a", strides=strides("a", n_lead), offset_factor=1),
-        b: decl_buffer(b.shape, other, "b", strides=[Var("b_stride"), group, 1], offset_factor=1),
-        c: decl_buffer(c.shape, acc, "c", strides=strides("c", n_lead), offset_factor=1, scope="local"),
-    }
+    def buffer(self, t: Tensor, name: str, scope: str = "global") -> Buffer:
+        lead = [Var(f"{name}_stride{k}") for k in range(len(self.shape) - 1)]
+        return decl_buffer(t.shape, t.dtype, name, strides=[*lead, 1], offset_factor=1, scope=scope)
 
-    def row(buffer: Buffer, h: int, scale: int) -> tuple[Any, Any]:
-        """The first element of tile h of a buffer's rows, and the elements from row to row."""
-        first: Any = (h * scale, 0, 0) if image else (h * rows * scale, 0)
-        return buffer.vload(first), buffer.strides[-2] * scale if scale > 1 else buffer.strides[-2]
+    def accumulators(self) -> list[tuple[int, int, int]]:
+        """(tile, its place in `high`, its first column)."""
+        return [(2 * h + n, h, n * _TILE_LANES) for h in range(self.high) for n in range(2)]
 
-    def mma_body(ins: list[Buffer], outs: list[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
-        init = seq(*[do("tile_zero", tile=t, acc=acc, **attrs_c) for t in range(2 * high)])
-        load = [
-            do("tile_load", *row(ins[0], h, step), tile=4 + h, rows=rows, columns=steps * group) for h in range(high)
-        ]
-        for n in range(2):
-            first = ins[1].vload((0, n * _TILE_LANES, 0))
-            load.append(do("tile_load", first, ins[1].strides[0], tile=6 + n, rows=steps, columns=_TILE_LANES * group))
-        dots = [
-            do("tile_dot", c=2 * h + n, a=4 + h, b=6 + n, group=group, rows=rows, dtype=dtype)
-            for h in range(high) for n in range(2)
-        ]  # fmt: skip
-        update = seq(*load, *dots)
-        return seq(init, update), init, update
+    def definition(self) -> tuple[Tensor, Tensor, Tensor]:
+        """A, B and the product."""
+        g, step, high, rows = self.group, self.step, self.high, self.rows
+        far = [(n - 1) * step + 1 for n in ((high, rows) if self.image else (high * rows,))]
+        a = placeholder((*far, _TILE_LANES * g), self.dtype, "a")
+        b = placeholder((_TILE_LANES, TILE_COLUMNS, g), self.other, "b")
+        k, r = reduce_axis((0, _TILE_LANES), "k"), reduce_axis((0, g), "r")
+        whole = reduce_axis((0, _TILE_LANES * g), "k")
 
-    src = placeholder(shape_c, acc, "src")
-    dst = compute(shape_c, lambda *i: src(*i), name="dst")
+        def product(*i: Any) -> Any:
+            *at, j = i
+            rows_at = [x * step if step > 1 else x for x in at]
+            if (
+                self.image
+            ):  # the sum runs along groups of channels and in them, which are two axes; in a matrix along one
+                return sum_(_wide(a(*rows_at, k * g + r), self.acc) * _wide(b[k, j, r], self.acc), axis=[k, r])
+            x, y = a(*rows_at, whole), b(whole // g, j, whole % g)
+            return sum_(_wide(x, self.acc) * _wide(y, self.acc), axis=whole)
 
-    def store_body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        stores = []
-        for h in range(high):
+        return a, b, compute(self.shape, product, name="c")
+
+    def mma(self) -> TensorIntrin:
+        a, b, c = self.definition()
+        g, step = self.group, self.step
+
+        def body(ins: list[Buffer], outs: list[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
+            zero = {"acc": self.acc, "rows": self.rows, "columns": _TILE_LANES}
+            init = seq(*[_tile("tile_zero", tile=t, **zero) for t, _, _ in self.accumulators()])
+            steps = []
+            apart = ins[0].strides[-2] * step if step > 1 else ins[0].strides[-2]
+            for h in range(self.high):
+                first = ins[0].vload(self.place(h, 0, step))
+                steps.append(_tile("tile_load", first, apart, tile=4 + h, rows=self.rows, columns=_TILE_LANES * g))
             for n in range(2):
-                first = outs[0].vload((h, 0, n * _TILE_LANES) if image else (h * rows, n * _TILE_LANES))
-                stores.append(do("tile_store", first, outs[0].strides[-2], tile=2 * h + n, **attrs_c))
-        return seq(*stores)
+                first = ins[1].vload((0, n * _TILE_LANES, 0))
+                shape = {"rows": _TILE_LANES, "columns": _TILE_LANES * g}
+                steps.append(_tile("tile_load", first, ins[1].strides[0], tile=6 + n, **shape))
+            for t, h, column in self.accumulators():
+                tiles_of = {"c": t, "a": 4 + h, "b": 6 + column // _TILE_LANES}
+                steps.append(_tile("tile_dot", **tiles_of, group=g, rows=self.rows, dtype=self.dtype))
+            return seq(init, *steps), init, seq(*steps)
 
-    binds_store = {
-        src: decl_buffer(shape_c, acc, "src", strides=strides("src", n_lead), offset_factor=1, scope="local"),
-        dst: decl_buffer(shape_c, acc, "dst", strides=strides("dst", n_lead), offset_factor=1, scope="local"),
-    }
-    name = f"tiles_{dtype}_{high}x{rows}"
-    mma = decl_tensor_intrin(c.op, mma_body, name, binds_mma)
-    store = decl_tensor_intrin(dst.op, store_body, f"{name}_store", binds_store)
-    mma.ragged = store.ragged = True  # B is filled up; what lies beyond is not read
-    return TileIntrins(high, rows, steps, group, mma, store)
+        panel = decl_buffer(b.shape, self.other, "b", strides=[Var("b_stride"), g, 1], offset_factor=1)
+        binds = {a: self.buffer(a, "a"), b: panel, c: self.buffer(c, "c", "local")}
+        return _ragged(decl_tensor_intrin(c.op, body, self.name, binds))  # B is filled up
+
+    def store(self) -> TensorIntrin:
+        src = placeholder(self.shape, self.acc, "src")
+        dst = compute(self.shape, lambda *i: src(*i), name="dst")
+
+        def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+            shape = {"rows": self.rows, "columns": _TILE_LANES}
+            apart = outs[0].strides[-2]
+            return seq(
+                *[
+                    _tile("tile_store", outs[0].vload(self.place(h, column)), apart, tile=t, **shape)
+                    for t, h, column in self.accumulators()
+                ]
+            )
+
+        binds = {src: self.buffer(src, "src", "local"), dst: self.buffer(dst, "dst", "local")}
+        return _ragged(decl_tensor_intrin(dst.op, body, f"{self.name}_store", binds))
+
+
+def _tile(op: str, *args: Any, **attrs: Any) -> Stmt:
+    return Evaluate(Call(op, args, "int32", attrs))
