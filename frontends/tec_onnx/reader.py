@@ -104,7 +104,7 @@ def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 def _check_text(graph: onnx.GraphProto) -> None:
     """Names are text. In a damaged file they may not be; protobuf then hands out bytes."""
-    names = [t.name for t in graph.initializer] + [v.name for v in [*graph.input, *graph.output]]
+    names = [graph.name, *(t.name for t in graph.initializer), *(v.name for v in [*graph.input, *graph.output])]
     names += [d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim]
     if not all(isinstance(n, str) for n in names):
         raise ImportModelError("the model has names that are no text: the file is damaged")

@@ -28,6 +28,8 @@ def check_holders(plan: Plan, symbols: set[str], check_expr: Callable[[str, Any,
         for asked, dtype in ((step.count, "int64"), (step.start, "bool"), (step.going, "bool")):
             if asked is not None:
                 _check_asked(plan, asked, dtype)
+        if step.trips is None and step.count is None and step.going is None:
+            raise damaged("a loop has no end")
         if step.trips is not None:
             check_expr("a loop's trips", step.trips, symbols)
         elif step.items:

@@ -90,6 +90,7 @@ FORGED = {
     "a condition that is a state": lambda p: first(p, "choose").update(condition=rows(p)["carried"][0][0]),
     "a condition that is not there": lambda p: first(p, "choose").update(condition="ghost"),
     "a loop before what it needs": lambda p: p["steps"].reverse(),
+    "a loop without an end": lambda p: [s.pop(k, None) for s in p["steps"] if s["op"] == "repeat" for k in ("count", "going")],
     "trips by a size that no input gives": lambda p: rows(p).update(trips="moon"),
     "a body that does not make its state": lambda p: [s for s in p["steps"] if s["op"] == "repeat"][-1].update(steps=[], going=None),
     "an output that is a row": lambda p: p["outputs"][0].update(value=rows(p)["items"][0][0]),

@@ -27,6 +27,8 @@ from onnx import TensorProto, helper, numpy_helper
 import tec
 from tec.errors import TecError
 from tec.graph import Graph, run_graph
+from tec.graph.builders import Builder, control
+from tec.graph.regions import bodies, is_region
 from tests.fuzz.test_onnx_mutations import mutate_bytes, mutate_graph, seed_model
 from tests.unit.graph.random_graphs import feed, random_graph
 
@@ -131,7 +133,86 @@ def _model(nodes: Any, inputs: Any, outputs: Any, weights: Any, opset: int) -> o
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
 
-MODELS = [seed_model, attention_model, control_model, index_model]
+def loop_model() -> onnx.ModelProto:
+    """Loops and branches of the plan: a count and conditions that are inputs, rows gone over and made, a loop in a branch."""
+    return onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 18]>
+        agraph (float[3, 4] x, float[12, 4] rows, int64 n, bool flag) => (float[3, 4] y, float[4] s, float[12, 4] made, float[3, 4] z, float[9, 4] w) {
+            y = Loop (n, flag, x) <body = body (int64 i, bool c, float[3, 4] now) => (bool more, float[3, 4] then) {
+                five = Constant<value = int64 {5}>()
+                more = Less (i, five)
+                then = Add (now, x)
+            }>
+            zero = Constant<value_floats = [0.0, 0.0, 0.0, 0.0]>()
+            s, made = Scan <num_scan_inputs = 1, scan_input_directions = [1], body = b (float[4] now, float[4] row) => (float[4] then, float[4] out) {
+                then = Add (now, row)
+                out = Tanh (then)
+            }> (zero, rows)
+            nine = Constant<value = int64 {9}>()
+            z = If (flag) <
+                then_branch = t () => (float[3, 4] p) {
+                    p = Loop (nine, , y) <body = c (int64 i, bool c, float[3, 4] now) => (bool more, float[3, 4] then) {
+                        more = Identity (c)
+                        f = Cast<to = 1>(i)
+                        then = Sub (now, f)
+                    }>
+                },
+                else_branch = e () => (float[3, 4] p) { p = Neg (x) }>
+            l, w = Loop (nine, , s) <body = d (int64 i, bool c, float[4] now) => (bool more, float[4] then, float[4] out) {
+                more = Identity (c)
+                then = Gather<axis = 0>(rows, i)
+                out = Mul (then, now)
+            }>
+        }""")
+
+
+def recurrent_model() -> onnx.ModelProto:
+    """The three recurrent layers, with lengths that are an input."""
+    n, rng = helper.make_node, np.random.default_rng(2)
+    weights: dict[str, Any] = {}
+    for name, gates, features, directions in (("l", 4, 5, 2), ("g", 3, 6, 1), ("r", 1, 6, 2)):
+        weights[f"{name}w"] = rng.normal(size=(directions, gates * 6, features)).astype("f") / 2
+        weights[f"{name}r"] = rng.normal(size=(directions, gates * 6, 6)).astype("f") / 2
+        weights[f"{name}b"] = rng.normal(size=(directions, gates * 12)).astype("f") / 2
+    weights |= {"p": rng.normal(size=(2, 18)).astype("f") / 2, "ax": np.array([1])}
+    nodes = [
+        n(
+            "LSTM",
+            ["x", "lw", "lr", "lb", "n", "", "", "p"],
+            ["a", "ah", "ac"],
+            hidden_size=6,
+            direction="bidirectional",
+            clip=2.0,
+        ),
+        n("ReduceMean", ["a", "ax"], ["m"], keepdims=0),
+        n("GRU", ["m", "gw", "gr", "gb"], ["b", "bh"], hidden_size=6, linear_before_reset=1, direction="reverse"),
+        n("Squeeze", ["b", "ax"], ["c"]),
+        n(
+            "RNN",
+            ["c", "rw", "rr", "rb", "n", "ah"],
+            ["d", "dh"],
+            hidden_size=6,
+            direction="bidirectional",
+            activations=["Relu", "Tanh"],
+        ),
+    ]
+    m = _model(nodes, {"x": (7, 2, 5)}, ("ac", "bh", "d", "dh"), weights, 18)
+    m.graph.input.append(helper.make_tensor_value_info("n", TensorProto.INT32, (2,)))
+    return m
+
+
+MODELS = [seed_model, attention_model, control_model, index_model, loop_model, recurrent_model]
+MOST_TRIPS = 10_000  # of a loop that is run: a mutated one may be told not to end, and is right then
+
+
+def _endless(graph: Graph) -> bool:
+    """Whether a loop goes on for very long, or as long as a condition lets it."""
+    for node in graph.nodes:
+        if is_region(node):
+            trips = node.attrs.get("trips")
+            open_ = node.op == "loop" and trips is None and "count" not in node.attrs.get("extras", ())
+            if open_ or (trips is not None and trips > MOST_TRIPS) or any(_endless(b) for _, b in bodies(node)):
+                return True
+    return False
 
 
 # ---- what is done with a case
@@ -169,6 +250,8 @@ def case_onnx(r: random.Random, as_bytes: bool) -> str:
             return "refused"
     graph = tec_onnx.from_onnx(made, shapes)[0]
     if any(np.prod(v.shape, dtype=float) > LARGEST for n in graph.nodes for v in n.outputs):
+        return "refused"
+    if _endless(graph):
         return "refused"
     net = tec.compile(proto, target="llvm", shapes=shapes, cache=False)
     given = np.random.default_rng(r.randrange(1 << 30))
@@ -236,13 +319,29 @@ def case_graph(r: random.Random) -> str:
     return agree(net.run(feeds), run_graph(twin, feeds)) or "ran"
 
 
-_PACKAGE: list[Any] = []
+_PACKAGES: dict[bool, list[Any]] = {False: [], True: []}
 
 
-def _package() -> Any:
+def looping_graph() -> Graph:
+    """A loop over rows that makes rows, and a branch: how often it runs is bounded by what memory there is."""
+    g = Graph("loops")
+    b, w, flag = Builder(g, "l"), g.input("w", "float32", (9, 6)), g.input("flag", "bool", ())
+
+    def step(b: Any, number: Any, states: Any, rows: Any) -> Any:
+        s = b.op("add", states[0], rows[0])
+        return [s], [b.op("tanh", s)], None
+
+    final, made = control.loop(b, step, [b.const(np.zeros(6, "f"))], 9, rows=[(w, True)], made=[False])
+    last = control.choose(b, flag, lambda body: [Builder(body).op("neg", final[0])], lambda body: [final[0]])
+    g.set_outputs([*made, *last])
+    return g
+
+
+def _package(loops: bool) -> Any:
     """(a saved network's entries, its inputs, what it gives)."""
+    _PACKAGE = _PACKAGES[loops]
     if not _PACKAGE:
-        g = random_graph(5, 12)
+        g = looping_graph() if loops else random_graph(5, 12)
         path = os.path.join(tempfile.mkdtemp(), "n.tec")
         net = tec.compile(g, target="llvm", cache=False)
         net.save(path)
@@ -304,7 +403,7 @@ def _mutate_json(r: random.Random, tree: Any) -> tuple[Any, ...]:
 
 
 def case_package(r: random.Random) -> str:
-    data, entries, feeds, want, path = _package()
+    data, entries, feeds, want, path = _package(r.random() < 0.3)
     path += ".bad"
     semantic = False
     if r.random() < 0.3:

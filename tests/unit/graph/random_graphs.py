@@ -94,4 +94,4 @@ def at_seven(size):
 
 def feed(g, seed=0):
     rng = np.random.default_rng(seed)
-    return {v.name: rng.normal(size=v.shape).astype("f") for v in g.inputs}
+    return {v.name: rng.normal(size=v.shape).astype(v.dtype) for v in g.inputs}
