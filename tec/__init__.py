@@ -91,6 +91,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "ops": (".ops", ""),
     "graph": (".graph", ""),
     "compile": (".graph", "compile"),
+    "grad": (".graph", "grad"),
     "load": (".graph", "load"),
     # text
     "generate": (".generation", "generate"),

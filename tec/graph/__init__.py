@@ -15,6 +15,10 @@ def __getattr__(name: str) -> Any:
         # The submodule has the same name; the function is what users mean.
         globals()["compile"] = compile
         return compile
+    if name == "grad":
+        from .gradient import grad
+
+        return grad
     if name == "load":
         from ..runtime.network import load
 
@@ -22,4 +26,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'tec.graph' has no attribute {name!r}")
 
 
-__all__ = ["Graph", "Node", "Quantized", "Value", "compile", "load", "run_graph"]
+__all__ = ["Graph", "Node", "Quantized", "Value", "compile", "grad", "load", "run_graph"]

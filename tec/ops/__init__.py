@@ -19,6 +19,7 @@ from . import (
     sizes,
     sort,
     transform_layout,
+    vjp,
 )
 from .registry import (
     BROADCAST,
@@ -38,5 +39,5 @@ from .registry import (
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "attention", "conv", "deform",
     "elementwise", "get_op", "image", "matmul", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
-    "sort", "transform_layout",
+    "sort", "transform_layout", "vjp",
 ]  # fmt: skip

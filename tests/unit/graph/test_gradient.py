@@ -1,0 +1,139 @@
+"""Gradients of networks: compiled, against finite differences of the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tec
+from tec.graph import Graph, run_graph
+from tec.graph.builders import Builder
+
+
+def numbers(*shape, seed=0, low=-2.0, high=2.0):
+    return np.random.default_rng(seed + sum(shape)).uniform(low, high, shape)
+
+
+def network(build, feeds):
+    g = Graph()
+    out = build(Builder(g), **{k: g.input(k, str(v.dtype), v.shape) for k, v in feeds.items()})
+    g.set_outputs([out], ["out"])
+    return g
+
+
+def differences(g, feeds, name, weights, step=1e-6):
+    slopes = np.zeros_like(feeds[name])
+    for where in np.ndindex(*slopes.shape):
+        for sign in (1, -1):
+            moved = {**feeds, name: feeds[name].copy()}
+            moved[name][where] += sign * step
+            slopes[where] += sign * float((run_graph(g, moved)[0] * weights).sum()) / (2 * step)
+    return slopes
+
+
+def holds(build, feeds, wrt=None):
+    """The gradients of a weighted sum are those of finite differences; the graph of gradients."""
+    g = network(build, feeds)
+    names = wrt or [k for k, v in feeds.items() if v.dtype == np.float64]
+    both = tec.grad(g, names, head="weights")
+    weights = numbers(*g.outputs[0].shape, seed=9)
+    got = tec.compile(both, cache=False).run({**feeds, "weights": weights})
+    for name, found in zip(names, got[1:]):
+        want = differences(g, feeds, name, weights)
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6 * max(1.0, np.abs(want).max()))
+    return both
+
+
+X, Y, ROW = numbers(3, 4), numbers(3, 4, seed=1), numbers(4)
+PICTURE, KERNEL = numbers(1, 2, 5, 5), numbers(3, 2, 3, 3)
+INDEX = np.array([0, 2, 2, 1], "int64")
+POOL = {
+    "kernel": (2, 2),
+    "strides": (2, 2),
+    "before": (0, 0),
+    "after": (0, 0),
+    "dilations": (1, 1),
+    "out_space": (2, 2),
+}
+CONV = {"strides": (2, 2), "before": (1, 1), "after": (1, 1), "dilations": (1, 1), "groups": 1}
+
+CASES = {
+    "a dense layer": (lambda b, x, w: b.op("softmax", b.op("relu", b.op("matmul", x, w)), axes=(1,)), {"x": X, "w": numbers(4, 5)}),
+    "products in a batch": (lambda b, x, w: b.op("matmul", x, w), {"x": numbers(2, 3, 4), "w": numbers(4, 5)}),
+    "an einsum": (lambda b, x, y: b.op("einsum", x, y, equation="bij,bjk->bik"), {"x": numbers(2, 3, 4), "y": numbers(2, 4, 2)}),
+    "a convolution": (lambda b, x, w: b.op("conv", x, w, **CONV), {"x": PICTURE, "w": KERNEL}),
+    "a largest window": (lambda b, x: b.op("max_pool", x, **POOL), {"x": numbers(1, 2, 4, 4)}),
+    "a mean window": (lambda b, x: b.op("avg_pool", x, **POOL), {"x": numbers(1, 2, 4, 4)}),
+    "layer norm": (lambda b, x, s, t: b.op("layer_norm", x, s, t, axis=1, epsilon=1e-5), {"x": X, "s": ROW, "t": numbers(4, seed=2)}),
+    "log softmax": (lambda b, x: b.op("log_softmax", x, axes=(-1,)), {"x": X}),
+    "attention": (lambda b, q, k, v: b.op("attention", q, k, v, scale=0.5), {"q": numbers(1, 2, 3, 4), "k": numbers(1, 2, 5, 4), "v": numbers(1, 2, 5, 4)}),
+    "broadcasting": (lambda b, x, y: b.op("divide", b.op("subtract", x, y), b.op("exp", y)), {"x": X, "y": ROW}),
+    "one value used twice": (lambda b, x: b.op("multiply", b.op("tanh", x), b.op("add", x, b.op("sigmoid", x))), {"x": X}),
+    "choices": (lambda b, x, y: b.op("where", b.op("greater", x, y), x, b.op("maximum", y, b.like(0.3, y))), {"x": X, "y": Y}),
+    "a mean": (lambda b, x: b.op("reduce_mean", x, axes=(0,), keepdims=False), {"x": X}),
+    "a maximum": (lambda b, x: b.op("reduce_max", x, axes=(1,), keepdims=True), {"x": X}),
+    "a product of elements": (lambda b, x: b.op("reduce_prod", x, axes=(1,), keepdims=False), {"x": X}),
+    "slices and joins": (lambda b, x, y: b.concat([b.slice(x, 1, 1, 2), y, x], 1), {"x": X, "y": Y}),
+    "views": (lambda b, x: b.transpose(b.reshape(x, (2, 2, 3)), (2, 0, 1)), {"x": X}),
+    "padding": (lambda b, x: b.op("pad", x, before=(1, 0), after=(0, 2), mode="reflect"), {"x": X}),
+    "rows by index": (lambda b, x, i: b.op("gather", x, i, axis=0), {"x": X, "i": INDEX}),
+    "columns by index": (lambda b, x, i: b.op("gather", x, i, axis=1), {"x": X, "i": INDEX}),
+    "the largest two": (lambda b, x: b.ops("topk", x, k=2, axis=1)[0], {"x": X}),
+    "sums so far": (lambda b, x: b.op("cumsum", x, axis=1), {"x": X}),
+    "gelu": (lambda b, x: b.op("gelu", x), {"x": X}),
+    "silu and softplus": (lambda b, x: b.op("silu", b.op("softplus", x)), {"x": X}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_finite_differences(name):
+    holds(*CASES[name])
+
+
+def test_a_dense_layers_gradients_are_products():
+    both = holds(*CASES["products in a batch"])
+    assert [n.op for n in both.nodes].count("matmul") == 3 and "vjp" not in [n.op for n in both.nodes]
+
+
+def test_parameters_become_inputs():
+    g = Graph()
+    b = Builder(g)
+    w = g.constant(numbers(4, 2), "w")
+    g.set_outputs([b.op("matmul", g.input("x", "float64", (3, 4)), w)], ["out"])
+    both = tec.grad(g, "w")
+    assert [v.name for v in both.inputs] == ["x", "w"] and both.output_names == ["out", "grad_w"]
+    out, by_w = tec.compile(both, cache=False).run({"x": X, "w": numbers(4, 2)})
+    np.testing.assert_allclose(out, X @ numbers(4, 2))
+    np.testing.assert_allclose(by_w, np.repeat(X.sum(0)[:, None], 2, 1))
+    assert g.params and len(g.inputs) == 1, "the graph that was given is as it was"
+
+
+def test_what_the_output_does_not_depend_on_has_zeros():
+    g = network(lambda b, x, y: b.op("exp", x), {"x": X, "y": Y})
+    (_, by_y) = tec.compile(tec.grad(g, ["y"]), cache=False).run({"x": X, "y": Y})
+    assert by_y.shape == Y.shape and not by_y.any()
+
+
+def test_one_module_for_the_software_gpu():
+    feeds = {"x": numbers(16, 8).astype("float32"), "w": numbers(8, 4).astype("float32")}
+    both = tec.grad(
+        network(lambda b, x, w: b.op("log_softmax", b.op("tanh", b.op("matmul", x, w)), axes=(1,)), feeds), ["w"]
+    )
+    want = tec.compile(both, cache=False).run(feeds)
+    got = tec.compile(both, target="gfx942", cache=False).run(feeds, device=tec.rocm_emu("gfx942"))
+    for a, e in zip(got, want):
+        np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
+
+
+def test_mistakes():
+    g = network(lambda b, x, i: b.op("gather", x, i, axis=0), {"x": X, "i": INDEX})
+    ends = network(lambda b, x: b.op("argmax", x, axis=1, keepdims=False), {"x": X})
+    for call, words in (
+        (lambda: tec.grad(g, ["z"]), "no input or parameter 'z'"),
+        (lambda: tec.grad(g, ["i"]), "int64"),
+        (lambda: tec.grad(g, ["x"], output="loss"), "no output 'loss'"),
+        (lambda: tec.grad(ends, ["x"]), "int64"),
+    ):
+        with pytest.raises(tec.ArgumentError) as caught:
+            call()
+        assert words in str(caught.value)
