@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
+from .. import te
 from ..ir import Cast, Expr, IntImm, IterVar, Mul, Reduce, TensorRead
 from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
 from ..ir.visit import walk_exprs
 from ..ops.contraction import Contraction
+from ..ops.dims import is_symbolic
 from ..schedule import Schedule
-from ..target import Target
+from ..target import Target, latency_ns, level_gbps
 from ..te import ComputeOp, Operation, Tensor, intrin, thread_axis
 from . import padding, tilings
 from .group import Group, begin, const_shape, depends, extent, same_shape, substitute
+from .pointwise import bind_all
 from .space import Choice, Cost, Scheduled, Space
 from .tilings import PIECE_BYTES, Shape, Tiling
 
@@ -73,6 +77,10 @@ def operands(mm: ComputeOp) -> Product | None:
     return Product(a, b, trans_a, trans_b, dims[-2], dims[-1], size_k)
 
 
+SPLITS = (1, 2, 4, 8, 16, 32)  # parts of the sum: each adds a matrix of float32 to write and read
+_WORTH = 0.8  # of the whole's time, that parts should take: their estimate knows less of what they wait for
+
+
 class MatrixProduct(Space):
     """A product on the chip's matrix unit: the work-group's tile, its wavefronts, the instruction, how tiles lie in shared memory."""
 
@@ -94,7 +102,13 @@ class MatrixProduct(Space):
         self.parameters = {
             "rows": (128, 64, 256, 32, 16), "columns": (128, 64, 256, 32, 16), "step": tuple(2 * most >> k for k in range(4)),
             "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3),
+            "splits": SPLITS if self._may_split() else (1,),
         }  # fmt: skip
+
+    def _may_split(self) -> bool:
+        """Whether the sum can be made in parts: a form whose sizes are numbers, on a GPU whose latencies are known."""
+        c = self.contraction
+        return c is not None and not is_symbolic((*c.batch, c.m, c.n, c.k)) and self.target.kind == "rocm"
 
     def tiling(self, choice: Choice) -> Tiling:
         """The choice as a tiling."""
@@ -104,34 +118,55 @@ class MatrixProduct(Space):
             c["rows"], c["columns"], c["step"], c["waves_m"], c["waves_n"], m, n, k, c["swizzle"], c["stages"]
         )
 
-    def of_tiling(self, t: Tiling) -> Choice:
+    def of_tiling(self, t: Tiling, splits: int = 1) -> Choice:
         """A tiling as a choice."""
         return self.choice(
             rows=t.m, columns=t.n, step=t.k, waves_m=t.waves_m, waves_n=t.waves_n, instruction=f"{t.instr_m}x{t.instr_n}x{t.instr_k}",
-            swizzle=t.swizzle, stages=t.stages,
+            swizzle=t.swizzle, stages=t.stages, splits=splits,
         )  # fmt: skip
 
     def why_not(self, choice: Choice) -> str | None:
-        return tilings.why_not(self.tiling(choice), self.shape, self.target)
+        t, splits = self.tiling(choice), choice["splits"]
+        if splits > 1 and self.shape.k % (splits * t.k):
+            return f"a sum of {self.shape.k} is not {splits} parts of whole steps"
+        return tilings.why_not(t, self._part(splits), self.target)
+
+    def _part(self, splits: int) -> Shape:
+        """The product that work-groups compute: parts of the sum beside each other."""
+        return replace(self.shape, k=self.shape.k // splits, batch=self.shape.batch * splits)
 
     def drafts(self) -> Iterator[Choice]:
-        yield from map(self.of_tiling, tilings.drafts(self.shape, self.target))
+        for splits in self.parameters["splits"]:
+            some = map(partial(self.of_tiling, splits=splits), tilings.drafts(self._part(splits), self.target))
+            yield from (c for c in some if splits == 1 or self.why_not(c) is None)
 
     @property
     def default(self) -> Choice:
+        """The cheapest tiling; in parts where that should be worth the second kernel."""
         found = tilings.cheapest(self.shape, self.target)
         assert found is not None  # `match` has seen one
-        return self.of_tiling(found)
+        whole = self.of_tiling(found)
+        best = min((c for c in self.drafts() if c["splits"] > 1), key=lambda c: self.cost(c).seconds, default=whole)
+        return best if self.cost(best).seconds < _WORTH * self.cost(whole).seconds else whole
 
     def cost(self, choice: Choice) -> Cost:
-        m = self.target.machine
-        clocks, limit = tilings.clocks(self.tiling(choice), self.shape, self.target)
-        return Cost(clocks / (m.matrix_clock(self.shape.dtype) or m.clock_mhz) * 1e-6, limit)
+        m, splits = self.target.machine, choice["splits"]
+        part = self._part(splits)
+        clocks, limit = tilings.clocks(self.tiling(choice), part, self.target)
+        held = m.matrix_clock(self.shape.dtype) if limit in ("matrix", "LDS") else None  # what waits does not heat
+        seconds = clocks / (held or m.clock_mhz) * 1e-6
+        if splits > 1:
+            # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
+            moved = 2 * part.batch * part.m * part.n * dtype_info(part.acc).bytes
+            seconds += m.launch_us * 1e-6 + 2e-9 * latency_ns(m, "memory") + moved / (level_gbps(m, "memory") * 1e9)
+        return Cost(seconds, limit)
 
     def build(self, choice: Choice) -> Scheduled:
         t, outputs, op = self.tiling(choice), self.group.outputs, self.op
         c = self.contraction
         if c is not None and self.result is not None:
+            if choice["splits"] > 1:
+                return self._in_parts(choice)
             turns = (self._turn(t, c, 0), self._turn(t, c, 1))
             result = padding.padded(c, (t.m, t.n, t.k), turns)
             outputs = substitute(outputs, {self.result: result})
@@ -142,6 +177,27 @@ class MatrixProduct(Space):
         assert isinstance(out, ComputeOp)
         if not schedule(s, op, out, self.target, t, self.shape.unit or None):
             raise AssertionError(f"{self} matched what it cannot schedule")
+        return Scheduled(s, outputs, choice)
+
+    def _in_parts(self, choice: Choice) -> Scheduled:
+        """Parts of the sum as a batch of products, and a kernel that adds them up and goes on with what follows."""
+        t, c, splits = self.tiling(choice), self.contraction, choice["splits"]
+        assert c is not None and self.result is not None
+        part = padding.part(c, splits)
+        parts = padding.padded(part, (t.m, t.n, t.k), (self._turn(t, part, 0), self._turn(t, part, 1)))
+        r = te.reduce_axis((0, splits), "part")
+        whole = te.compute((*c.batch, c.m, c.n), lambda *i: te.sum(parts(r, *i), axis=r), name="sum")
+        result = te.compute((*c.batch, c.m, c.n), lambda *i: whole(*i).astype(c.out_dtype), name="result")
+        outputs = substitute(self.group.outputs, {self.result: result})
+        group = Group.of(outputs)
+        s = begin(group, keep=[parts.op, *(o for o in group.ops if o.tag == "tile")])
+        out, product = group.output_ops[0], parts.op.inputs[0].op
+        assert isinstance(out, ComputeOp) and isinstance(product, ComputeOp) and isinstance(parts.op, ComputeOp)
+        if not schedule(s, product, parts.op, self.target, t, self.shape.unit or None):
+            raise AssertionError(f"{self} matched what it cannot schedule")
+        s[whole].compute_at(s[out], bind_all(s, out))
+        s[whole].set_scope("local")
+        s[whole].unroll(r)
         return Scheduled(s, outputs, choice)
 
     def _turn(self, t: Tiling, c: Contraction, side: int) -> tuple[int, int] | None:

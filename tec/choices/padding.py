@@ -33,6 +33,16 @@ def can_turn(c: Contraction, o: Operand, rows: Size, tile: int, step: int) -> bo
     return not (o.k_last or o.guarded or is_symbolic((rows, c.k)) or rows % tile or c.k % step)
 
 
+def part(c: Contraction, splits: int) -> Contraction:
+    """The product with its sum in `splits` equal parts, which are its first batch dimension, in the type of the sums."""
+    each = c.k // splits
+
+    def operand(o: Operand) -> Operand:
+        return replace(o, at=lambda batch, i, k: o.at(list(batch)[1:], i, batch[0] * each + k))
+
+    return replace(c, batch=(splits, *c.batch), k=each, a=operand(c.a), b=operand(c.b), out_dtype=c.acc)
+
+
 def padded(
     c: Contraction, tile: tuple[int, int, int], turns: tuple[Block | None, Block | None] = (None, None), parts: int = 1
 ) -> Tensor:

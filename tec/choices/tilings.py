@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
-from ..target import Target
+from ..target import Target, latency_ns, level_gbps
 from ..te import intrin
 
 PIECE_BYTES = 16  # the widest access of a thread
@@ -166,8 +166,32 @@ def clocks(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     gbps = (near.gbps if near is not None else None) or L2_TIMES * machine.memory_gbps
     memory = groups * count * (t.m + t.n) * t.k * shape.bytes / (gbps * 1e3 / machine.clock_mhz)
     step, limit = max((macs, "matrix"), (lds, "LDS"))
+    step += _STEP_CLOCKS
     # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
-    return max((-(-groups // machine.units) * count * (step + _STEP_CLOCKS), limit), (memory, "memory"))
+    rounds = -(-groups // machine.units)
+    start = 0.0
+    if target.kind == "rocm":
+        # A work-group that has its unit for itself waits in each step for what it asked for a step before (or in this one), which then comes
+        # through the L1; and at its start and end for arguments, the first tiles, the way of the results.
+        wait = latency_ns(machine, "memory") * 1e-3 * machine.clock_mhz
+        width = level_gbps(machine, "L1") * 1e3 / (machine.units * machine.clock_mhz)
+        alone = (max(step, wait) if t.stages else step + wait) + (t.m + t.n) * t.k * shape.bytes / width
+        alone /= min(rounds, held(t, shape, target))
+        start = 3 * wait
+        if alone > step:
+            step, limit = alone, "latency"
+    return max((start + rounds * count * step, limit), (start + memory, "memory"))
+
+
+def held(t: Tiling, shape: Shape, target: Target) -> int:
+    """Work-groups that a unit holds at once, by their tiles in shared memory and by registers: sums, as many again for what comes and goes."""
+    chip, threads = target.chip, t.waves * target.wavefront_size
+    registers = min(chip.vgprs, 32 + 2 * t.m * t.n // threads * dtype_info(shape.acc).bytes // 4)
+    piece = PIECE_BYTES // shape.bytes
+    lds = (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * shape.bytes * max(1, t.stages)
+    waves, _ = chip.occupancy(registers, 0, t.waves, target.wavefront_size)
+    by_lds = (chip.unit_lds_bytes or target.lds_bytes) // lds
+    return max(1, min(waves * chip.simds // t.waves, by_lds))
 
 
 def turning(t: Tiling, rows: int, run: int, dtype: str, target: Target) -> tuple[int, int] | None:

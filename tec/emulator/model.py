@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..runtime.surface import Dim3
-from ..target import MACHINES
+from ..target import latency_ns, level_gbps
 from . import traffic as memory
 from .chips import DTYPES, Chip
 from .counters import KernelCounts, summarize
@@ -82,14 +82,14 @@ def _rates(
     m = chip.machine
     levels = {n: m.level(n) for n in ("L1", "L2", "MALL", "memory")}
     width = 64.0 if chip.limits.simd_lanes == 16 else 128.0
-    ns = {n: latency_ns(chip, n) for n in levels}
+    ns = {n: latency_ns(m, n) for n in levels}
     clock = mhz * 1e-3  # clocks a nanosecond
     give: dict[str, float] = {}
     for name in ("L2", "MALL", "memory"):
         level = levels[name]
         if level is None:
             continue
-        gbps = level_gbps(chip, name)
+        gbps = level_gbps(m, name)
         each = gbps / units
         if name == "memory":
             each = min(each, gbps * m.unit_share)
@@ -114,38 +114,6 @@ def _rates(
     return Rates(
         servers, shares, width, memory.LINE_BYTES, chip.limits.lds_latency, ns["L2"] * clock, ns["memory"] * clock
     )
-
-
-# Whose figures stand for a level that a machine has, and no source measured on it: a GPU of its kind that has them. Bandwidths go with units and
-# clock. RDNA's way from the last cache to memory is not known at all: taken to be as long as MI300X's.
-_LIKE = {"cdna": "mi300x", "rdna": "6900xt"}
-_LIKE_GBPS = {"cdna": "mi300x", "rdna": "7900xtx"}
-
-
-def latency_ns(chip: Chip, name: str) -> float:
-    """Of dependent loads that a level serves; of a level that the chip has not, that of the level before it."""
-    found, before = chip.machine.level(name), {"L2": "L1", "MALL": "L2", "memory": "MALL"}.get(name, "")
-    if found is None:
-        return latency_ns(chip, before)
-    if found.latency_ns is not None:
-        return found.latency_ns
-    like = MACHINES[_LIKE[chip.limits.family[:4]]].level(name)
-    if like is not None and like.latency_ns is not None:
-        return like.latency_ns
-    step = {n: x.latency_ns or 0.0 for n in (name, before) if (x := MACHINES["mi300x"].level(n)) is not None}
-    return latency_ns(chip, before) + step[name] - step[before]
-
-
-def level_gbps(chip: Chip, name: str) -> float:
-    """What a level of memory gives to all units together."""
-    found, m = chip.machine.level(name), chip.machine
-    if found is not None and found.gbps is not None:
-        return found.gbps
-    like = MACHINES[_LIKE_GBPS[chip.limits.family[:4]]]
-    other = like.level(name)
-    if name == "memory" or other is None or other.gbps is None:
-        return m.memory_gbps
-    return other.gbps * m.units * m.clock_mhz / (like.units * like.clock_mhz)
 
 
 @dataclass(slots=True)
@@ -297,7 +265,7 @@ def _estimate(
     if machine.level("MALL") is None:
         del traffic["MALL"]
     for name, moved in traffic.items():
-        gbps = level_gbps(chip, name)
+        gbps = level_gbps(machine, name)
         if name == "L1":
             gbps *= mhz / machine.clock_mhz
         parts[name] = moved / (gbps * 1e3)

@@ -217,3 +217,41 @@ def machine_of_chip(chip: Chip) -> Machine:
             return m
     like = [m for m in MACHINES.values() if CHIPS[m.chip].family == chip.family] or [MACHINES["mi300x"]]
     return like[-1]
+
+
+# Whose figures stand for a level that a machine has, and no source measured on it: a GPU of its kind that has them. Bandwidths go with units and
+# clock. RDNA's way from the last cache to memory is not known at all: taken to be as long as MI300X's.
+_LIKE_NS = {"cdna": "mi300x", "rdna": "rx6900xt"}
+_LIKE_GBPS = {"cdna": "mi300x", "rdna": "rx7900xtx"}
+
+
+def _like(m: Machine, table: Mapping[str, str]) -> Machine | None:
+    name = table.get(CHIPS[m.chip].family[:4]) if m.chip in CHIPS else None
+    return find_product(name) if name else None
+
+
+def latency_ns(m: Machine, name: str) -> float:
+    """Of dependent loads that a level of an AMD GPU serves; of a level that it has not, that of the level before it."""
+    found, before = m.level(name), {"L2": "L1", "MALL": "L2", "memory": "MALL"}.get(name, "")
+    if found is None:
+        return latency_ns(m, before)
+    if found.latency_ns is not None:
+        return found.latency_ns
+    like = _like(m, _LIKE_NS) or MACHINES["mi300x"]
+    other = like.level(name)
+    if other is not None and other.latency_ns is not None:
+        return other.latency_ns
+    step = {n: x.latency_ns or 0.0 for n in (name, before) if (x := MACHINES["mi300x"].level(n)) is not None}
+    return latency_ns(m, before) + step[name] - step[before]
+
+
+def level_gbps(m: Machine, name: str) -> float:
+    """What a level of an AMD GPU's memory gives to all units together."""
+    found = m.level(name)
+    if found is not None and found.gbps is not None:
+        return found.gbps
+    like = _like(m, _LIKE_GBPS)
+    other = like.level(name) if like is not None else None
+    if name == "memory" or like is None or other is None or other.gbps is None:
+        return m.memory_gbps
+    return other.gbps * m.units * m.clock_mhz / (like.units * like.clock_mhz)
