@@ -152,9 +152,7 @@ class MatrixProduct(Space):
     def cost(self, choice: Choice) -> Cost:
         m, splits = self.target.machine, choice["splits"]
         part = self._part(splits)
-        clocks, limit = tilings.clocks(self.tiling(choice), part, self.target)
-        held = m.matrix_clock(self.shape.dtype) if limit in ("matrix", "LDS") else None  # what waits does not heat
-        seconds = clocks / (held or m.clock_mhz) * 1e-6
+        seconds, limit = tilings.seconds(self.tiling(choice), part, self.target)
         if splits > 1:
             # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
             moved = 2 * part.batch * part.m * part.n * dtype_info(part.acc).bytes
@@ -393,7 +391,7 @@ def _operand(
         rest, part = stage.split(rest, factor=n)
         stage.bind(part, thread)
     if t.swizzle:
-        stage.pragma(part, "swizzle")
+        stage.pragma(part, "swizzle", turn[0] if turn else 1)
     stage.unroll(rest)
     if turn:
         stage.unroll(own)

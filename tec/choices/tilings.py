@@ -148,14 +148,14 @@ def cheapest(shape: Shape, target: Target) -> Tiling | None:
     """The draft that should take the least time, of nearly equal ones the largest; None where no tiling fits."""
     best: tuple[float, Tiling] | None = None
     for t in drafts(shape, target):
-        cost = clocks(t, shape, target)[0]
+        cost = seconds(t, shape, target)[0]
         if best is None or cost < _MARGIN * best[0]:
             best = cost, t
     return best[1] if best else None
 
 
-def clocks(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
-    """Clocks of the product on the target's machine, and what limits them."""
+def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
+    """The time of the product on the target's machine, and what limits it."""
     machine = target.machine
     groups = shape.batch * -(-shape.m // t.m) * -(-shape.n // t.n)
     macs = t.m * t.n * t.k / machine.macs(shape.unit or shape.dtype)
@@ -164,18 +164,20 @@ def clocks(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     count = -(-shape.k // t.k)
     near = machine.level("L2")
     gbps = (near.gbps if near is not None else None) or L2_TIMES * machine.memory_gbps
-    memory = groups * count * (t.m + t.n) * t.k * shape.bytes / (gbps * 1e3 / machine.clock_mhz)
-    step, limit = max((macs, "matrix"), (lds, "LDS"))
-    step += _STEP_CLOCKS
+    memory = groups * count * (t.m + t.n) * t.k * shape.bytes / (gbps * 1e9)
+    peak, warm = machine.clock_mhz * 1e6, (machine.matrix_clock(shape.dtype) or machine.clock_mhz) * 1e6
     # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
     rounds = -(-groups // machine.units)
+    step, limit = max((macs, "matrix"), (lds, "LDS"))
+    step = (step + _STEP_CLOCKS) / warm
     start = 0.0
     if target.kind == "rocm":
         # A work-group that has its unit for itself waits in each step for what it asked for a step before (or in this one), which then comes
         # through the L1; and at its start and end for arguments, the first tiles, the way of the results.
-        wait = latency_ns(machine, "memory") * 1e-3 * machine.clock_mhz
-        width = level_gbps(machine, "L1") * 1e3 / (machine.units * machine.clock_mhz)
-        alone = (max(step, wait) if t.stages else step + wait) + (t.m + t.n) * t.k * shape.bytes / width
+        wait = latency_ns(machine, "memory") * 1e-9
+        width = level_gbps(machine, "L1") * 1e9 / machine.units
+        work = max(macs, lds) / peak  # what waits does not heat
+        alone = (max(work, wait) if t.stages else work + wait) + (t.m + t.n) * t.k * shape.bytes / width
         alone /= min(rounds, held(t, shape, target))
         start = 3 * wait
         if alone > step:

@@ -150,7 +150,13 @@ class BulkCopy(Note):
 @note("swizzle")
 @dataclass(frozen=True, slots=True)
 class Swizzle(Note):
-    """Shared buffers stored below have the columns of each row permuted, so that columns are read without bank conflicts."""
+    """Shared buffers stored below have the columns of each row permuted, so that columns are read without bank conflicts. `rows`: rows beside
+    each other that one thread stores, its neighbours the next ones, so that these do not meet in a bank either."""
+
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", _count("swizzle: rows", self.rows, 1))
 
 
 FRAGMENT_ROLES = ("a", "b", "acc", "mma", "wgmma")

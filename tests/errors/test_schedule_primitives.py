@@ -305,7 +305,7 @@ def test_two_kinds_for_a_loop():
         ("swizzle.a", None, "did you mean 'swizzle'"),
         ("fragment.x", "f32_16x16x4_f32", "a fragment's role is one of a, b, acc, mma, wgmma, not 'x'"),
         ("fragment.acc", None, r"fragment takes role, instruction, not \('acc',\)"),
-        ("swizzle", 4, r"swizzle takes no value, not \(4,\)"),
+        ("bulk_copy", 4, r"bulk_copy takes no value, not \(4,\)"),
         ("software_pipeline", 0, "software_pipeline: stages is an integer of at least 1, not 0"),
         ("software_pipeline", 2.5, "not 2.5"),
         ("warp_specialize", 1, "at least 2, not 1"),

@@ -46,7 +46,8 @@ def test_defaults_and_roles():
     [
         ("with software_pipeline(0):\n    pass", "at least 1, not 0"),
         ("with swizle():\n    pass", "unknown scope 'swizle'"),
-        ("with swizzle(1):\n    pass", "takes no value"),
+        ("with bulk_copy(1):\n    pass", "takes no value"),
+        ("with swizzle(0):\n    pass", "at least 1, not 0"),
     ],
 )
 def test_text_with_a_wrong_note(text, says):

@@ -4,7 +4,9 @@ its row.
 In, stage "loops": `Attr(Swizzle())` around the stores that fill a shared buffer. P is the number of elements in
 16 bytes, R the power of two up to 8 that divides the pieces of a row, L the rows that make up 128 bytes (1 for longer
 ones). Out: every access of that buffer goes to the swizzled place, the attribute is gone. Lanes that read 16-byte pieces
-of 8 neighbouring rows then touch all 32 banks once, as with padding, and the tile stays as large as its data.
+of 8 neighbouring rows then touch all 32 banks once, as with padding, and the tile stays as large as its data. Where threads store several
+rows each (`Swizzle.rows`, N > 1), the piece is (y / P) xor ((x / L) xor (x / L / N)) mod R: lanes that store to rows N apart
+touch other banks as well, and neighbouring rows still do.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ _BANKS_BYTES = 128
 
 def swizzle_shared(func: Func, target: Target) -> Func:
     """Swizzle the buffers that the pragma names; the function itself where there is none. Raises LoweringError."""
-    shapes: dict[int, tuple[int, int, int]] = {}
+    shapes: dict[int, tuple[int, int, int, int]] = {}
 
     def collect(s: S.Stmt) -> None:
         if isinstance(s, S.Attr) and isinstance(s.note, Swizzle):
             for b in _stored(s.body):
-                shapes[id(b)] = _shape(b, func.name)
+                shapes[id(b)] = (*_shape(b, func.name), s.note.rows)
 
     visit(func.body, None, collect)
     if not shapes:
@@ -66,18 +68,21 @@ def _shape(b: Buffer, func: str) -> tuple[int, int, int]:
 
 
 class _Swizzle:
-    def __init__(self, shapes: dict[int, tuple[int, int, int]]):
+    def __init__(self, shapes: dict[int, tuple[int, int, int, int]]):
         self.shapes = shapes
         self.ana = Analyzer()
 
     def indices(self, buffer: Buffer, at: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
-        piece, line, turns = self.shapes[id(buffer)]
+        piece, line, turns, rows = self.shapes[id(buffer)]
         *lead, x, y = at
         if turns == 1:
             return at
         dtype = y.dtype
         place = self.ana.simplify(B.floordiv(y, piece))
         turn = self.ana.simplify(B.cast(dtype, B.floormod(B.floordiv(x, line), turns)))
+        if rows > 1:
+            far = self.ana.simplify(B.cast(dtype, B.floormod(B.floordiv(x, line * rows), turns)))
+            turn = B.bitwise_xor(turn, far)
         within = self.ana.simplify(B.floormod(y, piece))
         return (*lead, x, B.add(B.mul(B.bitwise_xor(place, turn), piece), within))
 
