@@ -37,6 +37,8 @@ def compiled(part: Part, options: Options, branch: bool | None = None, state: bo
     if pasts and isinstance(pasts[0], str) and isinstance(steps, str) and "attention_mask" in info:
         shapes["attention_mask"] = (1, f"{pasts[0]} + {steps}")
     freeze = {BRANCH: np.array([branch])} if branch is not None else None
+    if branch is False:  # the caches are not read
+        shapes |= {c: tuple(d if isinstance(d, int) else 1 for d in info[c][1]) for c in part.caches}
     more = {} if state else {"state": False}
     net: Network = compile_network(
         str(part.path), target=options.target, dtype=options.dtype, cache=options.cache, progress=options.progress,
@@ -78,7 +80,7 @@ class _Run:
             if name in made:
                 feeds[name] = np.asarray(made[name](), numpy_dtype(kind["dtype"]))
             elif name.startswith("past"):  # none is given yet
-                shape = [0 if k == len(kind["shape"]) - 2 else d for k, d in enumerate(kind["shape"])]
+                shape = [d if isinstance(d, int) else 0 for d in kind["shape"]]
                 feeds[name] = np.zeros(shape, numpy_dtype(kind["dtype"]))
             else:
                 raise ImportModelError(f"{self.name} asks for input {name!r}, which text alone does not give")

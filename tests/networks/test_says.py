@@ -6,14 +6,17 @@ The same loop runs over ONNX Runtime and over tec; both must say the same, and t
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tec
-from tests.networks.test_networks import face, ocr_line, resized, title_ids
+from tec.generation import Generator
+from tests.networks.test_networks import TITLE, face, ocr_line, resized, title_ids
 from tools import texts, zoo, zoo_faces, zoo_sound
+from tools.archives import archive, member
 
 ort = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.slow
@@ -67,6 +70,27 @@ def test_a_title_from_text() -> None:
     want = title(of_ort("t5_encoder"), of_ort("t5_decoder"))
     assert want == "Add a dark mode switch to settings page"
     assert title(of_tec("t5_encoder"), of_tec("t5_decoder")) == want
+
+
+@pytest.mark.parametrize(("target", "count"), [("llvm", 24), ("rocm -mcpu=gfx942", 3)])
+def test_a_title_through_generate(target: str, count: int, tmp_path: Path) -> None:
+    """The decoder reads all tokens anew for each; its sizes stay open. The tokens are ONNX Runtime's."""
+    (tmp_path / "tokenizer.json").write_bytes(
+        member(archive(zoo.TITLE_PACKAGE), "traceforge_title_model/data/span/tokenizer.json")
+    )
+    device = tec.rocm_emu("gfx942") if target.startswith("rocm") else None
+    paths = [zoo.get("t5_encoder"), zoo.get("t5_decoder")]
+    made = Generator(paths, tokenizer=tmp_path, target=target, device=device)
+    run = made.generate(TITLE, max_tokens=count)
+    text = "".join(run)
+    encoder, decoder = of_ort("t5_encoder"), of_ort("t5_decoder")
+    ids, out = title_ids(), [0]
+    assert made.tokenizer.encode(TITLE) == ids[0].tolist()
+    (hidden,) = encoder(ids, np.ones_like(ids))
+    while len(out) <= len(run.ids):
+        out.append(int(decoder(np.array([out]), hidden, np.ones_like(ids))[0][0, -1].argmax()))
+    assert run.ids == out[1:]
+    assert count < 24 or text == "Add a dark mode switch to settings page"
 
 
 # ---- names
