@@ -227,14 +227,13 @@ class _Product:
                     tile[k * w.panel + v * lanes + lane] = number * self.scale[b, column].astype(self.acc)
         with ib.for_range(0, te.indexdiv(count, self.rows), "tile") as t:
             self._tile(tile, sums, first, t * self.rows, self.rows, k0, depth)
-        # What is left in parts of 8, 4, 2 and 1 rows.
-        at = ib.let("at", te.indexdiv(count, self.rows) * self.rows)
-        size = 1 << (self.rows - 1).bit_length() - 1 if self.rows > 1 else 0
-        while size:
-            with ib.if_scope(te.indexmod(te.indexdiv(count - at, size), 2) == 1):
-                before = te.indexdiv(count - at, 2 * size) * (2 * size)
-                self._tile(tile, sums, first, at + before, size, k0, depth)
-            size //= 2
+        # What is left four rows at a time, then one by one: each size is code of its own.
+        at: Any = te.indexdiv(count, self.rows) * self.rows
+        for size in (4, 1) if self.rows > 4 else (1,) if self.rows > 1 else ():
+            at = ib.let("at", at)
+            with ib.for_range(0, te.indexdiv(count - at, size), "rest") as t:
+                self._tile(tile, sums, first, at + t * size, size, k0, depth)
+            at = at + te.indexdiv(count - at, size) * size
 
     def _tile(self, tile: Any, sums: Any, first: Any, i0: Any, rows: int, k0: Any, depth: int) -> None:
         """`rows` rows from i0 on by a panel, in registers."""

@@ -82,6 +82,7 @@ def genai_decoder(
     block: int = 32,
     zeros: bool = False,
     packed_qkv: bool = False,
+    packed_embedding: bool = False,
     accuracy_level: int = 0,
     positions: int = 512,
     window: int = -1,
@@ -114,7 +115,13 @@ def genai_decoder(
     angles = np.arange(positions)[:, None] / theta ** (np.arange(0, size, 2, dtype=np.float32) / size)[None]
     cos = b.const("cos_cache", np.cos(angles).astype(np.float32))
     sin = b.const("sin_cache", np.sin(angles).astype(np.float32))
-    x = b.op("Gather", [b.const("embed_tokens", b.weight("embed", vocabulary, hidden)), "input_ids"], "embed", axis=0)
+    embed = b.weight("embed", vocabulary, hidden)
+    if packed_embedding:
+        q, scale, _ = quantized(embed.T, 4, block)
+        table = [b.const("embed.q", q.reshape(vocabulary, -1)), "input_ids", b.const("embed.s", scale)]
+        x = b.op("GatherBlockQuantized", table, "embed", MS, bits=4, block_size=block, gather_axis=0, quantize_axis=1)
+    else:
+        x = b.op("Gather", [b.const("embed_tokens", embed), "input_ids"], "embed", axis=0)
     h = b.op("SimplifiedLayerNormalization", [x, b.const("norm.first", b.weight("layers.0.norm1", hidden))], "norm.0", epsilon=eps, axis=-1, stash_type=1)  # fmt: skip
     for k in range(layers):
         p = f"layers.{k}."

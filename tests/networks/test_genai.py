@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def test_batches() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"packed_qkv": True, "zeros": True}, {"window": 4}, {"softcap": 8.0, "bits": 0}, {"bits": 8, "block": 16}, {"bits": 0}],
+    [{"packed_qkv": True, "zeros": True, "packed_embedding": True}, {"window": 4}, {"softcap": 8.0, "bits": 0}, {"bits": 8, "block": 16}, {"bits": 0}],
     ids=str,
 )  # fmt: skip
 def test_forms(options: dict[str, Any]) -> None:
@@ -137,3 +138,11 @@ def test_launches_of_a_layer(plain: bool) -> None:
             np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * np.abs(want).max())
         counts.append(len(p.launches))
     assert counts[1] - counts[0] <= 9
+
+
+def test_a_package_is_less_than_a_quarter(tmp_path: Path) -> None:
+    model = genai_decoder(layers=1, hidden=128, vocabulary=2000, positions=64, packed_embedding=True)
+    floats = 4 * (2 * 2000 * 128 + 128 * (128 * 2 + 64 * 2 + 256 * 3))
+    net = tec.compile(model, target="llvm", cache=False)
+    net.save(tmp_path / "net.tec")
+    assert (tmp_path / "net.tec").stat().st_size < floats / 4
