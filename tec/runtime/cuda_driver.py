@@ -17,6 +17,8 @@ from typing import Any
 from ..errors import ArgumentError, DeviceError
 from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, LoadedModule, find_library
 from .hip_driver import launch_error
+from .prepared_launch import Arguments, PreparedLaunch
+from .program import LaunchInfo
 from .surface import Assembly, DeviceAttributes, Dim3
 
 _P = c_void_p
@@ -49,6 +51,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuFuncGetAttribute": (_P, c_int, _P),
     "cuFuncSetAttribute": (_P, c_int, c_int),
     "cuLaunchKernel": LAUNCH_PROTOTYPE,
+    "cuLaunchKernelEx": (_P, _P, _P, _P),
     "cuStreamCreate": (_P, c_uint),
     "cuStreamDestroy_v2": (_P,),
     "cuStreamSynchronize": (_P,),
@@ -302,6 +305,15 @@ class CudaDriver(GpuDriver):
         if hasattr(self._cdll, "cuTensorMapEncodeTiled"):
             function.encode_tensor_map = self._encode_tensor_map
         return function
+
+    def prepare_launch(self, function: LoadedFunction, info: LaunchInfo, getter: Arguments) -> PreparedLaunch | None:
+        """A launch made ready; None where this driver has no such call."""
+        if not self._one_device or not self.lib.has("cuLaunchKernelEx"):
+            return None
+        self._enter(function.ordinal)
+        if info.shared_bytes > function.shared_limit:
+            self._allow_shared(function, info.shared_bytes)
+        return PreparedLaunch(self, function, info, getter)
 
     def _encode_tensor_map(
         self, address: int, dtype: str, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]

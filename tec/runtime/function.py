@@ -18,7 +18,7 @@ from .device import Device
 from .dtypes import itemsize, struct_code
 from .ndarray import NDArray
 from .package import damaged
-from .program import Plan, Program, execute
+from .program import Plan, Program, execute, prepared
 
 if TYPE_CHECKING:
     from .module import Module
@@ -56,6 +56,7 @@ class Function:
             self.program.key_scalars if self.program is not None else set()
         )
         self.plans: dict[Any, Any] = {}
+        self._apart = self._pairs()
         self._call: Callable[..., None] = self._make_gpu_call() if self.program is not None else self._make_cpu_call()
 
     def __call__(self, *args: Any) -> None:
@@ -219,74 +220,117 @@ class Function:
 
     def _make_gpu_call(self) -> Callable[..., None]:
         """The call of a GPU function: find or make the plan, fill the slots, run the launches."""
-        checker = self.checker
-        program = self.program
-        assert program is not None
-        plans = self.plans
-        pairs = self._pairs()
-        n_args = len(checker.params)
-        scalars = checker.scalars
-        tensor_at = [p.index for p in checker.tensors]
-        blank = [0] * (program.n_slots - len(tensor_at) - len(scalars))
-        key_scalars = self._key_scalars
-
-        def prepare(args: Sequence[Any]) -> tuple[Device, Plan, list[int]]:
-            device = checker.device(args)
-            if device is None:
-                device = devices.as_device(f"{self.kind}:0")
-            env = checker.bind(args)
-            for p in checker.tensors:
-                if isinstance(p.offset, str):
-                    env.setdefault(p.offset, 0)
-            plan = program.specialise(env, lambda kernel: self.module.kernel(device, kernel))
-            found = (device, plan, self._spans(args))
-            self._remember(args, found)
-            return found
-
-        def run(args: Sequence[Any], found: tuple[Device, Plan, list[int]]) -> None:
-            device, plan, spans = found
-            values = [args[i].address for i in tensor_at]
-            for i, j in pairs:
-                if values[i] < values[j] + spans[j] and values[j] < values[i] + spans[i]:
-                    checker.overlap(args)
-            if scalars:
-                values += [checker.scalar(p, args[p.index]) for p in scalars]
-            if device.capturing is not None:
-                device.capturing.keep.append([args[i].storage for i in tensor_at])
-            entries = plan.entries
-            if entries is None:
-                execute(device, program.walk(plan.env, lambda k: self.module.kernel(device, k)), values + blank)
-            elif plan.launches_only and device.profile is None:
-                launch = device.driver.launch  # type: ignore[union-attr]
-                stream = device.local.stream
-                try:
-                    for _, function, grid, block, shared, pack, getter, _ in entries:
-                        launch(function, grid, block, shared, pack(*getter(values)), stream)
-                except struct.error as error:
-                    raise DeviceError(f"{self.name}: kernel arguments do not fit their types: {error}") from None
-            else:
-                execute(device, entries, values + blank)
+        scalars, key_scalars, plans, run = self.checker.scalars, self._key_scalars, self.plans, self._gpu_run
+        n_args = len(self.checker.params)
+        if not scalars and len(self.checker.tensors) == n_args:
+            return self._make_tensor_call()
 
         def call(*args: Any) -> None:
+            found = None
             if len(args) == n_args:
                 try:
                     if key_scalars:
                         found = plans.get(self._key(args))
-                    elif scalars:
-                        found = plans.get(tuple([a.layout if type(a) is NDArray else None for a in args]))
                     else:
-                        found = plans.get(tuple([a.layout for a in args]))
+                        found = plans.get(tuple([a.layout if type(a) is NDArray else None for a in args]))
                 except (AttributeError, TypeError):
                     found = None
-                if found is not None:
-                    run(args, found)
-                    return
-            converted, after = checker.convert(args)
-            run(converted, self._known(converted) or prepare(converted))
-            for step in after:
-                step()
+            if found is not None:
+                run(args, found)
+            else:
+                self._gpu_slow(args)
 
         return call
+
+    def _make_tensor_call(self) -> Callable[..., None]:
+        """The call of a GPU function of tensors alone: arrays laid out as those of the call before, where they lay, go straight to the launches."""
+        plans, run = self.plans, self._gpu_run
+        last: tuple[Any, Any] = (None, None)  # the layouts of the call before, and what was found for them
+
+        def call(*args: Any) -> None:
+            nonlocal last
+            try:
+                layouts = [a.layout for a in args]
+            except AttributeError:
+                self._gpu_slow(args)
+                return
+            before, found = last
+            if layouts != before:
+                found = plans.get(tuple(layouts))
+                if found is None:
+                    self._gpu_slow(args)
+                    return
+                last = layouts, found
+            device, plan, _ = found
+            values = [a.address for a in args]
+            if (
+                values != plan.apart
+                or plan.prepared is None
+                or device.profile is not None
+                or device.capturing is not None
+            ):
+                run(args, found)
+                return
+            stream = device.local.stream
+            for go in plan.prepared:
+                go(values, stream)
+
+        return call
+
+    def _gpu_slow(self, args: Sequence[Any]) -> None:
+        """A call with arguments that need checking, converting, or a plan."""
+        converted, after = self.checker.convert(args)
+        self._gpu_run(converted, self._known(converted) or self._gpu_prepare(converted))
+        for step in after:
+            step()
+
+    def _gpu_prepare(self, args: Sequence[Any]) -> tuple[Device, Plan, list[int]]:
+        """Check the arguments in full; their device, the plan for their sizes and how far each reaches."""
+        program = self.program
+        assert program is not None
+        device = self.checker.device(args)
+        if device is None:
+            device = devices.as_device(f"{self.kind}:0")
+        env = self.checker.bind(args)
+        for p in self.checker.tensors:
+            if isinstance(p.offset, str):
+                env.setdefault(p.offset, 0)
+        plan = program.specialise(env, lambda kernel: self.module.kernel(device, kernel))
+        plan.prepared = prepared(device, plan)
+        found = (device, plan, self._spans(args))
+        self._remember(args, found)
+        return found
+
+    def _gpu_run(self, args: Sequence[Any], found: tuple[Device, Plan, list[int]]) -> None:
+        """Check that outputs share no memory with other arguments, and run the launches."""
+        device, plan, spans = found
+        checker, program = self.checker, self.program
+        assert program is not None
+        values = [args[p.index].address for p in checker.tensors]
+        if values != plan.apart:
+            for i, j in self._apart:
+                if values[i] < values[j] + spans[j] and values[j] < values[i] + spans[i]:
+                    checker.overlap(args)
+            plan.apart = values
+        if checker.scalars:
+            values = values + [checker.scalar(p, args[p.index]) for p in checker.scalars]
+        if device.capturing is not None:
+            device.capturing.keep.append([args[p.index].storage for p in checker.tensors])
+        try:
+            if plan.prepared is not None and device.profile is None:
+                for go in plan.prepared:
+                    go(values, device.local.stream)
+            elif plan.entries is not None and plan.launches_only and device.profile is None:
+                launch, stream = device.driver.launch, device.local.stream  # type: ignore[union-attr]
+                for _, function, grid, block, shared, pack, getter, _ in plan.entries:
+                    launch(function, grid, block, shared, pack(*getter(values)), stream)
+            else:
+                steps = plan.entries
+                if steps is None:
+                    steps = program.walk(plan.env, lambda k: self.module.kernel(device, k))  # type: ignore[assignment]
+                execute(device, steps or [], values + [0] * (program.n_slots - len(values)))
+        except struct.error as error:
+            raise DeviceError(f"{self.name}: kernel arguments do not fit their types: {error}") from None
 
 
 def _hashable(a: Any) -> Any:

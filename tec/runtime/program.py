@@ -92,6 +92,8 @@ class LaunchInfo:
     grid: Dim3
     block: Dim3
     shared_bytes: int
+    layout: str = ""  # of the arguments' block, as `struct` has it
+    offsets: tuple[int, ...] = ()
 
 
 # (LAUNCH, function, grid, block, shared bytes, pack, getter, info), (ALLOC, slot, bytes), (FREE, slot)
@@ -106,6 +108,8 @@ class Plan:
     entries: list[Entry] | None
     launches_only: bool
     tail: tuple[Any, ...] = field(default=())
+    prepared: list[Any] | None = None  # see `prepared`
+    apart: list[Any] | None = None  # addresses of the last call, which share no memory
 
 
 class Program:
@@ -296,7 +300,17 @@ class Program:
         if makers:
             getter = _with_maps(getter, makers)
             function.offsets = s.offsets
-        return LAUNCH, function, grid, block, shared, pack, getter, LaunchInfo(s.kernel, grid, block, shared)
+        info = LaunchInfo(s.kernel, grid, block, shared, s.format, s.offsets)
+        return LAUNCH, function, grid, block, shared, pack, getter, info
+
+
+def prepared(device: Device, plan: Plan) -> list[Any] | None:
+    """The launches of a plan of nothing else as the driver makes them ready; None where it does not."""
+    prepare = getattr(device.driver, "prepare_launch", None)
+    if prepare is None or not plan.entries or not plan.launches_only:
+        return None
+    made = [prepare(e[1], e[7], e[6]) for e in plan.entries]
+    return None if None in made else made
 
 
 def _map_maker(

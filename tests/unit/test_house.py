@@ -35,7 +35,6 @@ LONG_FUNCTIONS = {
     "tec/emulator/strip_loops.py:run_loop": (75, _LLVM),
     "tec/emulator/launch.py:_execute": (75, "one launch from arguments to results, with what it must put back"),
     "tec/runtime/function.py:_make_cpu_call": (90, "closures over what a call needs, so that a call looks up nothing"),
-    "tec/runtime/function.py:_make_gpu_call": (75, "closures over what a call needs, so that a call looks up nothing"),
     "tec/te/intrin.py:_intrins": (85, "closures over one matrix instruction"),
     "tec/choices/scatters.py:_in_loops": (80, _KERNEL),
     "tec/choices/sorts.py:_running": (75, _KERNEL),
