@@ -144,4 +144,6 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from . import driver, graph, ir, ops, runtime, schedule, target, te  # noqa: F401
+    from .jit import device_code  # noqa: F401
+    from .kernels.language import *  # noqa: F403
     from .te import *  # noqa: F403

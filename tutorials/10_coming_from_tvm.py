@@ -7,6 +7,7 @@
 # | --- | --- |
 # | `from tvm import te` | `import tec` (or `from tec import te`) |
 # | `te.var`, `te.placeholder`, `te.compute`, `te.reduce_axis`, `te.comm_reducer`, `te.scan`, `te.extern` | the same, as `tec.*` and `te.*` |
+# | `@te.hybrid.script` | the same; for one thread's program `@tec.kernel` ([guide](../kernels.md)) |
 # | `te.create_schedule(C.op)` | `tec.create_schedule(C.op)` |
 # | `s[C].split(...)`, `compute_at`, `cache_read`, `rfactor`, `tensorize` | the same |
 # | `tvm.lower(s, args, simple_mode=True)` | `tec.lower(s, args, simple_mode=True)` |

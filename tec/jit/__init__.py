@@ -4,7 +4,7 @@
 kernels print and assert, `ndrange` chooses blocks, `reflection` shows what is compiled on the way.
 """
 
-from .kernel import Kernel, kernel
+from .launching import Kernel, kernel
 from .reflection import device_code
 
 __all__ = ["Kernel", "device_code", "kernel"]

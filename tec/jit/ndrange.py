@@ -16,9 +16,9 @@ from ..kernels.translate import Argument, Launch
 from ..target import Target
 
 if TYPE_CHECKING:
-    from .kernel import Kernel
+    from .launching import Kernel
 
-from .kernel import Launcher, extents
+from .launching import Launcher, extents
 from .specialise import Compiled
 
 _USUAL = 256  # threads of a block where nothing speaks for another: 8 wavefronts of 32, 4 of 64

@@ -22,7 +22,7 @@ class Reflection:
     """What a kernel shows of itself. Arguments are arrays and numbers as in a launch, or their types: "float32[:, :]", "int32"."""
 
     def _for(self, args: Sequence[Any], block: Any, grid_ndim: int, shared_bytes: int, target: Any) -> Any:
-        from .kernel import _taken, device_of, extents
+        from .launching import _taken, device_of, extents
         from .specialise import argument_type, target_of
 
         k: Any = self

@@ -252,7 +252,7 @@ def run_steps(program: KernelProgram, arrays: list[Any], device_name: str, targe
 def _interpret(step: Step, target: tec.Target) -> None:
     """A launch on the interpreter: of the translated loops on a GPU's terms, of the lowered function on a CPU's."""
     from tec.ir.interp import run
-    from tec.jit.kernel import _configuration
+    from tec.jit.launching import _configuration
     from tec.jit.specialise import argument_type
     from tec.kernels.translate import translate
 

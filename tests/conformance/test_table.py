@@ -15,6 +15,7 @@ SAMPLE = frozenset((
     "add_f64", "mul_add_f16", "wrap_int64", "floordiv_mod_int32", "cast_f32_to_bf16", "math_exp", "math_tanh_f16",
     "math_fmod", "gather_rows", "matmul_shared_16x16", "matmul_double_buffer", "matmul_f16_acc_f32", "matmul_int8",
     "transpose_shared", "local_array_reversed", "conv2d_shared", "rfactor_sum_64", "argmax_cross_thread", "layernorm",
+    "kernel_reduce_waves", "kernel_bitonic_sort", "kernel_atomics", "kernel_lane_moves", "kernel_mixed_types",
 ))  # fmt: skip
 
 

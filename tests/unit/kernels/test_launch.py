@@ -384,7 +384,7 @@ def test_device_code_of_a_network() -> None:
 
 def test_every_program_becomes_ptx() -> None:
     """What no machine here runs is compiled at least."""
-    from tec.jit.kernel import _configuration
+    from tec.jit.launching import _configuration
     from tec.jit.specialise import argument_type
     from tests.conformance import kernels  # noqa: F401
     from tests.conformance.harness import CASES, KernelProgram
@@ -433,6 +433,24 @@ def test_meetings_that_not_all_threads_reach_on_a_cpu() -> None:
     while (v > 100).any():
         v = np.where(v > 100, v - 50, v)
     np.testing.assert_array_equal(y, v)
+
+
+def test_named_arguments_and_defaults() -> None:
+    @tec.kernel
+    def put(x, value=3, *, at=1):
+        x[at] = value
+
+    x = np.zeros(4, np.int32)
+    put[1, 1](x)
+    put[1, 1](x, at=2, value=5)
+    put[1, 1](value=7, x=x, at=3)
+    assert x.tolist() == [0, 3, 5, 7]
+    with pytest.raises(tec.KernelError, match="missing a required argument"):
+        put[1, 1](value=3)
+    with pytest.raises(tec.KernelError, match="unexpected keyword"):
+        scale[1, 1](x, 1.0, n=3)
+    with pytest.raises(tec.KernelError, match="and a stream of"):
+        put[1, 1, tec.rocm_emu("gfx942").stream()](x)
 
 
 def test_ranges_of_any_step() -> None:

@@ -12,6 +12,7 @@ saxpy.launch(n)(x, y, 2.0, n)                # n threads, in blocks of tec's cho
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from types import FunctionType
 from typing import Any
@@ -56,6 +57,7 @@ class Kernel(Reflection):
             raise KernelError(f"@tec.kernel above {function!r}, no Python function", hint="put it above a def")
         self.__tec_kernel__: FunctionType = function
         self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
+        self.has_defaults = bool(function.__defaults__ or function.__kwdefaults__)
         self._source: Source | None = None
         self._compiled: dict[Any, Compiled] = {}
         self._launches: dict[Any, Launcher] = {}
@@ -130,6 +132,15 @@ class Kernel(Reflection):
                     found = self._compiled[key] = specialise(self.source, arguments, launch, target, alias)
         return found
 
+    def bound(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a launch in the order of the parameters, with defaults. Raises KernelError."""
+        try:
+            found = inspect.signature(self.__tec_kernel__).bind(*args, **named)
+        except TypeError as e:
+            raise KernelError(f"{self.__name__}: {e}") from None
+        found.apply_defaults()
+        return (*found.args, *found.kwargs.values())
+
     def forget(self) -> None:
         """Drop what was compiled: a constant from outside has changed."""
         self._compiled.clear()
@@ -151,8 +162,10 @@ class Launcher:
     def __repr__(self) -> str:
         return f"<{self.kernel.__name__}[{self.grid}, {self.shape.block}]>"
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: Any, **named: Any) -> None:
         """Launch the kernel on its arguments' device; arrays are written in place. Asynchronous on a GPU, unless it prints or asserts."""
+        if named or self.kernel.has_defaults:
+            args = self.kernel.bound(args, named)
         given: Sequence[Any] = args
         try:
             key = tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in args])
@@ -171,6 +184,11 @@ class Launcher:
             self.kernel.forget()
         types = self.types(args)
         device = device_of(self.kernel.__name__, args)
+        if self.stream is not None and device is not None and self.stream.device is not device:
+            raise KernelError(
+                f"{self.kernel.__name__}: arrays on {device}, and a stream of {self.stream.device}",
+                hint="use the device's own: dev.stream()",
+            )
         target = target_of(device)
         launch = self.choose(types, target)
         compiled = self.kernel.compiled(types, launch, target)
