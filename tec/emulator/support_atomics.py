@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .lane_loop import over_lanes
 from .support_memory import resolve, splat
 
 ATOMICS = {
@@ -38,7 +39,7 @@ def _round_bf16(name: str, value: str) -> str:
 _PK_ADD_BF16 = f"""  %bf0 = load atomic i32, ptr %p monotonic, align 4
 {_bf16_halves("bd", "%d")}  br label %bfloop
 bfloop:
-  %old = phi i32 [ %bf0, %lane ], [ %bfnew, %bfloop ]
+  %old = phi i32 [ %bf0, %at_lane ], [ %bfnew, %bfloop ]
 {_bf16_halves("bo", "%old")}  %bfl = fadd float %bol, %bdl
   %bfh = fadd float %boh, %bdh
 {_round_bf16("bfx", "%bfl")}{_round_bf16("bfy", "%bfh")}  %bfz = lshr i32 %bfx, 16
@@ -74,23 +75,12 @@ def atomic_function(w: int, space: str, op: str, bits: int) -> str:
 {splat("bv", w, "i64", "%bi")}  %aa = add <{w} x i64> %az, %bv
   store <{w} x i64> %aa, ptr %abuf
 """
-    text += f"""  br label %next
-next:
-  %left = phi i{w} [ %m, %go ], [ %left1, %{"bfdone" if op == "pk_add_bf16" else "lane"} ]
-  %none = icmp eq i{w} %left, 0
-  br i1 %none, label %done, label %lane
-done:
-  ret i32 0
-lane:
-  %ln = call i{w} @llvm.cttz.i{w}(i{w} %left, i1 true)
-  %less = sub i{w} %left, 1
-  %left1 = and i{w} %left, %less
-  %l128x = zext i{w} %ln to i128
-  %lx = trunc i128 %l128x to i64
-  %pp = getelementptr i64, ptr %abuf, i64 %lx
+    last = "bfdone" if op == "pk_add_bf16" else "at_lane"
+    text += over_lanes(w, "%m", "go", f"[ %at_left1, %{last} ]", "done", name="at_")
+    text += """  %pp = getelementptr i64, ptr %abuf, i64 %at_li
   %pi = load i64, ptr %pp
   %p = inttoptr i64 %pi to ptr
-  %dlo_p = getelementptr i32, ptr %out, i64 %lx
+  %dlo_p = getelementptr i32, ptr %out, i64 %at_li
   %dlo = load i32, ptr %dlo_p
 """
 
@@ -136,4 +126,4 @@ lane:
   %dhi_p = getelementptr i8, ptr %dlo_p, i64 {4 * w}
   store i32 %o1, ptr %dhi_p
 """
-    return text + "  br label %next\n}\n"
+    return text + "  br label %at_next\ndone:\n  ret i32 0\n}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .context import CTX
+from .lane_loop import over_lanes
 from .support_gather import grouped_loads
 
 # name -> (bytes in memory, dwords in registers, sign-extended)
@@ -35,25 +36,12 @@ def check_function(w: int) -> str:
     address's own alignment must begin within the allocation; what follows an allocation is undefined, and NaN.
     """
     return f"""
-define i32 @tec_check_{w}(<{w} x i64> %addr, i{w} %bad0, ptr %ctx, i32 %site, i64 %nbytes, i64 %align) noinline cold {{
+define i32 @tec_check_{w}(<{w} x i64> %addr, i{w} %bad, ptr %ctx, i32 %site, i64 %nbytes, i64 %align) noinline cold {{
 entry:
   %buf = alloca <{w} x i64>, align 64
   store <{w} x i64> %addr, ptr %buf
 {ctx_load("table", "allocs", "ptr")}{ctx_load("count", "alloc_count")}{ctx_load("cache", "cache", "ptr")}
-  br label %next
-next:
-  %bad = phi i{w} [ %bad0, %entry ], [ %bad1, %found ], [ %bad1, %tail ]
-  %none = icmp eq i{w} %bad, 0
-  br i1 %none, label %ok, label %lane
-ok:
-  ret i32 0
-lane:
-  %l = call i{w} @llvm.cttz.i{w}(i{w} %bad, i1 true)
-  %less = sub i{w} %bad, 1
-  %bad1 = and i{w} %bad, %less
-  %l64 = zext i{w} %l to i128
-  %li = trunc i128 %l64 to i64
-  %ap = getelementptr i64, ptr %buf, i64 %li
+{over_lanes(w, "%bad", "entry", "[ %left1, %found ], [ %left1, %tail ]", "ok")}  %ap = getelementptr i64, ptr %buf, i64 %li
   %a = load i64, ptr %ap
   %alow = and i64 %align, 255
   %am = sub i64 %alow, 1
@@ -118,6 +106,8 @@ fault:
   %kind = phi i64 [ 1, %missing ], [ 2, %misaligned ]
   %r = call i32 @tec_fault(ptr %ctx, i64 %kind, i32 %site, i64 %li, i64 %a)
   ret i32 %r
+ok:
+  ret i32 0
 }}
 declare i{w} @llvm.cttz.i{w}(i{w}, i1)
 declare i64 @llvm.umin.i64(i64, i64)

@@ -17,6 +17,7 @@ accesses that need no change, as the third load of a word, do not take it.
 from __future__ import annotations
 
 from .context import CTX
+from .lane_loop import over_lanes
 from .support_memory import ctx_load
 
 SEVERAL = 63
@@ -386,6 +387,10 @@ update:
             f"  %{out} = shufflevector {vt} %{out}_i, {vt} poison, <{n} x i32> zeroinitializer\n"
         )
 
+    carried = (
+        f"  %held = phi i1 [ %held0, %entry ], {''.join(held_stays)}{ends[1]}\n"
+        f"  %last = phi i64 [ -1, %entry ], {''.join(last_stays)}{ends[2]}\n"
+    )
     return f"""
 define i32 @tec_race_{space}_{name}(<{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site{extra}) noinline {{
 entry:
@@ -394,27 +399,14 @@ entry:
 {head}{ctx_load("me", "race_me")}  %mes = or i64 %me, {SEVERAL << WAVE_SHIFT}
   %launch = and i64 %me, {_LAUNCH_I64}
   %any = or i64 %launch, {ANY << GROUP_SHIFT | 15}
-{splat("mev", "%me")}{splat("mesv", "%mes")}{splat("anyv", "%any")}  br label %next
-next:
-  %left = phi i{w} [ %m, %entry ], {"".join(stays)}{ends[0]}
-  %held = phi i1 [ %held0, %entry ], {"".join(held_stays)}{ends[1]}
-  %last = phi i64 [ -1, %entry ], {"".join(last_stays)}{ends[2]}
-  %none = icmp eq i{w} %left, 0
-  br i1 %none, label %done, label %lane
-done:
+{splat("mev", "%me")}{splat("mesv", "%mes")}{splat("anyv", "%any")}{over_lanes(w, "%m", "entry", "".join(stays) + ends[0], "done", carried)}{fetch}{places}{body}{acquire}done:
   %mustdo = xor i1 %held, %held0
   br i1 %mustdo, label %unlock, label %leave
 unlock:
 {unlock}  br label %leave
 leave:
   ret i32 0
-lane:
-  %ln = call i{w} @llvm.cttz.i{w}(i{w} %left, i1 true)
-  %less = sub i{w} %left, 1
-  %left1 = and i{w} %left, %less
-  %l128 = zext i{w} %ln to i128
-  %li = trunc i128 %l128 to i64
-{fetch}{places}{body}{acquire}fault:
+fault:
   %detp = getelementptr i8, ptr %ctx, i64 {_detail()}
   store i64 %rec, ptr %detp
   %mustf = xor i1 %held0, true

@@ -9,6 +9,7 @@ distinct cache lines, whose numbers (address / 128) follow among the lines, or o
 from __future__ import annotations
 
 from .context import CTX, TRACE, TRACE_HEADER
+from .lane_loop import over_lanes
 
 LINE_SHIFT = 7
 KINDS = {"block": 0, "load": 1, "lds": 2, "store": 3}
@@ -46,6 +47,7 @@ _APPEND = """  store i32 %word, ptr %event
 def trace_functions(w: int) -> str:
     """`tec_trace_block`: whether the wave is to end. The others take an event's word without its count."""
     before = "<" + ", ".join(f"i32 {max(0, i - 1)}" for i in range(w)) + ">"
+    carried = "  %n = phi i64 [ 0, %begin ], [ %n, %found ], [ %n1, %fresh ]\n"
     return f"""
 define i1 @tec_trace_block_{w}(ptr %ctx, i32 %word) noinline {{
 {_context()}  br i1 %room, label %put, label %full
@@ -99,19 +101,7 @@ begin:
   %off_before = xor i{w} %on_before, -1
   %maybe = or i{w} %otherb, %off_before
   %first = and i{w} %maybe, %m
-  br label %next
-next:
-  %left = phi i{w} [ %first, %begin ], [ %left1, %found ], [ %left1, %fresh ]
-  %n = phi i64 [ 0, %begin ], [ %n, %found ], [ %n1, %fresh ]
-  %none = icmp eq i{w} %left, 0
-  br i1 %none, label %end, label %lane
-lane:
-  %l = call i{w} @llvm.cttz.i{w}(i{w} %left, i1 true)
-  %less = sub i{w} %left, 1
-  %left1 = and i{w} %left, %less
-  %lx = zext i{w} %l to i128
-  %li = trunc i128 %lx to i64
-  %vp = getelementptr i32, ptr %buf, i64 %li
+{over_lanes(w, "%first", "begin", "[ %left1, %found ], [ %left1, %fresh ]", "end", carried)}  %vp = getelementptr i32, ptr %buf, i64 %li
   %v = load i32, ptr %vp
   br label %search
 search:

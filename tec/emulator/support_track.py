@@ -7,6 +7,7 @@ access's clocks, and those of them that bank conflicts cost.
 from __future__ import annotations
 
 from .context import CTX
+from .lane_loop import over_lanes
 
 
 def measure_functions(w: int) -> str:
@@ -24,20 +25,10 @@ def measure_functions(w: int) -> str:
 
     def first_of(name: str, vec: str, extra: str, done: str) -> str:
         """A loop over active lanes; %{name}_first are those whose value no active lane before them (and in `extra`) has."""
-        return f"""  br label %{name}_next
-{name}_next:
-  %{name}_left = phi i{w} [ %m, %{name}_entry ], [ %{name}_left1, %{name}_lane ]
-  %{name}_first = phi i{w} [ 0, %{name}_entry ], [ %{name}_first1, %{name}_lane ]
-  %{name}_none = icmp eq i{w} %{name}_left, 0
-  br i1 %{name}_none, label %{done}, label %{name}_lane
-{name}_lane:
-  %{name}_l = call i{w} @llvm.cttz.i{w}(i{w} %{name}_left, i1 true)
-  %{name}_less = sub i{w} %{name}_left, 1
-  %{name}_left1 = and i{w} %{name}_left, %{name}_less
-  %{name}_bit = shl i{w} 1, %{name}_l
-  %{name}_x = zext i{w} %{name}_l to i128
-  %{name}_i = trunc i128 %{name}_x to i64
-  %{name}_p = getelementptr i32, ptr %{name}_buf, i64 %{name}_i
+        carried = f"  %{name}_first = phi i{w} [ 0, %{name}_entry ], [ %{name}_first1, %{name}_lane ]\n"
+        arrivals = f"[ %{name}_left1, %{name}_lane ]"
+        return f"""{over_lanes(w, "%m", f"{name}_entry", arrivals, done, carried, f"{name}_")}  %{name}_bit = shl i{w} 1, %{name}_lowest
+  %{name}_p = getelementptr i32, ptr %{name}_buf, i64 %{name}_li
   %{name}_v = load i32, ptr %{name}_p
   %{name}_s0 = insertelement <{w} x i32> poison, i32 %{name}_v, i64 0
   %{name}_s = shufflevector <{w} x i32> %{name}_s0, <{w} x i32> poison, <{w} x i32> zeroinitializer
@@ -53,12 +44,13 @@ def measure_functions(w: int) -> str:
 """
 
     plain = f"  %d_bef = and i{w} %d_bef1, -1\n"
-    grouped = f"""  %d_grp = udiv i64 %d_i, %glanes
+    grouped = f"""  %d_grp = udiv i64 %d_li, %glanes
   %d_gs = mul i64 %d_grp, %glanes
   %d_gsw = {"add i64 %d_gs, 0" if w == 64 else "trunc i64 %d_gs to i32"}
   %d_gm = shl i{w} -1, %d_gsw
   %d_bef = and i{w} %d_bef1, %d_gm
 """
+    worst = "  %worst = phi i64 [ 0, %group ], [ %worst1, %bank_lane ]\n"
     return f"""
 define void @tec_lines_{w}(<{w} x i64> %addr, i{w} %m, ptr %ctx, i64 %slot, i64 %nbytes, i64 %shift) noinline {{
 entry:
@@ -125,19 +117,7 @@ group:
   %gmask = shl i{w} %onesw, %gsw
   %f0 = and i{w} %d_first, %gmask
   %some = icmp ne i{w} %f0, 0
-  br label %bank_next
-bank_next:
-  %left = phi i{w} [ %f0, %group ], [ %left1, %bank_lane ]
-  %worst = phi i64 [ 0, %group ], [ %worst1, %bank_lane ]
-  %none = icmp eq i{w} %left, 0
-  br i1 %none, label %group_end, label %bank_lane
-bank_lane:
-  %l = call i{w} @llvm.cttz.i{w}(i{w} %left, i1 true)
-  %less = sub i{w} %left, 1
-  %left1 = and i{w} %left, %less
-  %lx = zext i{w} %l to i128
-  %li = trunc i128 %lx to i64
-  %bp = getelementptr i32, ptr %bank_buf, i64 %li
+{over_lanes(w, "%f0", "group", "[ %bank_left1, %bank_lane ]", "group_end", worst, "bank_")}  %bp = getelementptr i32, ptr %bank_buf, i64 %bank_li
   %bv = load i32, ptr %bp
   %bs0 = insertelement <{w} x i32> poison, i32 %bv, i64 0
   %bs = shufflevector <{w} x i32> %bs0, <{w} x i32> poison, <{w} x i32> zeroinitializer

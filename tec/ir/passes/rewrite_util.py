@@ -14,8 +14,8 @@ from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
 from ..effects import effects, is_call
-from ..schema import STMTS, renewers
-from ..visit import children, map_expr, map_stmt, substituter, visit
+from ..schema import FIELDS, STMTS, renewers
+from ..visit import map_expr, map_stmt, substituter, visit
 
 SHARED_SCOPES = ("shared", "shared.dyn")
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -44,21 +44,26 @@ def same_expr(a: E.Expr, b: E.Expr) -> bool:
     """Whether two expressions are the same tree over the same variables and buffers."""
     if a is b:
         return True
-    if type(a) is not type(b) or a.dtype != b.dtype:
+    t = type(a)
+    if t is not type(b) or a.dtype != b.dtype or t in _BY_IDENTITY:
         return False
-    if isinstance(a, (E.IntImm, E.FloatImm, E.StringImm)):
-        return bool(a.value == b.value)  # type: ignore[attr-defined]
-    if isinstance(a, (E.Var, E.Let, E.Reduce, E.TensorRead)):
-        return False
-    if isinstance(a, E.BufferLoad) and isinstance(b, E.BufferLoad):
-        if a.buffer is not b.buffer or (a.predicate is None) != (b.predicate is None):
+    for f in FIELDS[t]:
+        x, y = getattr(a, f.name), getattr(b, f.name)
+        if f.holds != "expr":
+            if x is not y and (f.holds == "buffer" or x != y):
+                return False
+        elif f.how == "many":
+            if len(x) != len(y) or not all(map(same_expr, x, y)):
+                return False
+        elif x is None or y is None:
+            if x is not y:
+                return False
+        elif not same_expr(x, y):
             return False
-    if isinstance(a, E.Call) and isinstance(b, E.Call) and (a.op != b.op or a.attrs != b.attrs):
-        return False
-    if isinstance(a, E.Shuffle) and isinstance(b, E.Shuffle) and a.indices != b.indices:
-        return False
-    x, y = children(a), children(b)
-    return len(x) == len(y) and all(same_expr(p, q) for p, q in zip(x, y))
+    return True
+
+
+_BY_IDENTITY = frozenset((E.Var, E.Let, E.Reduce, E.TensorRead))
 
 
 class Cloner:
