@@ -27,6 +27,7 @@ from .device_memory import DeviceMemory
 from .disassemble import SYMBOL, can_disassemble, disassemble
 from .errors import EmulationError
 from .jit import Jit, get_jit
+from .model import Estimate, model_launch
 from .profile import counters_of, record
 from .skeleton import data_only
 from .translate import translate
@@ -315,11 +316,21 @@ class EmuDriver:
     def launch(
         self, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, stream: Any = None
     ) -> None:
+        estimate = None
+        if self.observer is not None:
+            # Before it runs: what it does may depend on what it overwrites.
+            try:
+                estimate = model_launch(self, function, grid, block, shared_bytes, kernargs, self.warm)
+            except EmulationError:
+                if self.runs or not function.needs_data:
+                    raise
+                # Addresses out of memory that no kernel has filled: its launch is all that is known of it.
+                estimate = Estimate(self.chip.machine.launch_us, "data", {"launch": self.chip.machine.launch_us})
         if self.runs:
-            launching.run(self, function, grid, block, shared_bytes, kernargs)
+            launching.run(self, function, grid, block, shared_bytes, kernargs, estimate)
         elif self.observer is not None:
             now = time.perf_counter()
-            self.observer(function, None, grid, block, shared_bytes, kernargs, None, now, now)
+            self.observer(function, None, grid, block, estimate, None, now, now)
 
     def set_counting(self, ordinal: int, on: bool) -> None:
         """Count what launches do from here on, for `last_counters` (see `tec.profile`)."""

@@ -12,7 +12,7 @@ import struct
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -237,8 +237,10 @@ class _Thread:
         return ctypes.c_uint64.from_address(self.ctx + CTX[name]).value
 
 
-def run(driver: EmuDriver, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes) -> None:
-    """Run a kernel to its end; raises `EmulationError` where it cannot or faults."""
+def run(
+    driver: EmuDriver, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, estimate: Any = None
+) -> None:  # fmt: skip
+    """Run a kernel to its end; raises `EmulationError` where it cannot or faults. `estimate`: its time, for the driver's observer."""
     info, chip = function.info, driver.chip
     _check_launch(chip, info, grid, block, shared_bytes)
     lanes = info.wavefront_size
@@ -260,7 +262,7 @@ def run(driver: EmuDriver, function: EmuFunction, grid: Dim3, block: Dim3, share
         symbols = function.module.symbol_addresses(compiled.translation.symbols).tobytes()
         symbols_at = place(symbols, len(symbols), "symbol addresses") if symbols else 0
         _execute(driver, function, compiled, grid, block, waves, info.lds_bytes + shared_bytes, arg_at, packet_at,
-                 args, memory.table(), symbols_at, shared_bytes, kernargs)  # fmt: skip
+                 args, memory.table(), symbols_at, estimate)  # fmt: skip
     finally:
         for base in placed:
             memory.displace(base)
@@ -294,7 +296,7 @@ def _check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_
 
 def _execute(
     driver: EmuDriver, function: EmuFunction, compiled: Compiled, grid: Dim3, block: Dim3, waves: int, lds: int,
-    arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: int, shared_bytes: int, kernargs: bytes,
+    arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: int, estimate: Any,
 ) -> None:  # fmt: skip
     info, chip = function.info, driver.chip
     lanes = compiled.lanes
@@ -360,7 +362,7 @@ def _execute(
         raise _fault(driver, function, compiled, faulted[0], lds, grid)
     if driver.observer is not None:
         counters = np.sum([t.counters for t in threads], axis=0, dtype=np.uint64)
-        driver.observer(function, compiled, grid, block, shared_bytes, kernargs, counters, began, time.perf_counter())
+        driver.observer(function, compiled, grid, block, estimate, counters, began, time.perf_counter())
     del params_buffer
 
 

@@ -23,7 +23,7 @@ from ..notebook import bars_svg, table
 from ..runtime.surface import Dim3
 from .chips import product_chip
 from .counters import KernelCounts, summarize
-from .model import Estimate, model_launch
+from .model import Estimate
 
 if TYPE_CHECKING:
     from .driver import Compiled, EmuDriver, EmuFunction
@@ -100,11 +100,10 @@ class EmulatorProfile:
 
 
 def record(
-    driver: EmuDriver, function: EmuFunction, compiled: Compiled | None, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, counters: Any,
+    driver: EmuDriver, function: EmuFunction, compiled: Compiled | None, grid: Dim3, block: Dim3, guess: Estimate, counters: Any,
     began: float, ended: float,
 ) -> LaunchRecord:  # fmt: skip
-    """What an observer of `driver` is told of a launch, summed up and estimated. Of one that was not run `compiled` is None."""
-    guess = model_launch(driver, function, grid, block, shared_bytes, kernargs, driver.warm)
+    """What an observer of `driver` is told of a launch, summed up. Of one that was not run `compiled` is None."""
     if compiled is None:
         counts = KernelCounts() if guess.counts is None else guess.counts
     else:

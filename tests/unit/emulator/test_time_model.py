@@ -203,3 +203,27 @@ declare i32 @llvm.amdgcn.workitem.id.x()
         (group,) = tracer.run([0], 100, 1000)
         places[name] = len(group.waves[0].lines)
     assert f.needs_data and places["far"] - places["near"] == 64 - 2
+
+
+def test_a_gather_whose_indices_no_kernel_made():
+    """Modelled without running, only its launch is known; its fault is one where it runs."""
+    from tec.emulator import emulator_profile
+
+    ir = """
+define amdgpu_kernel void @k(ptr addrspace(1) %index, ptr addrspace(1) %out) {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %p = getelementptr i32, ptr addrspace(1) %index, i32 %t
+  %i = load i32, ptr addrspace(1) %p
+  %q = getelementptr i32, ptr addrspace(1) %index, i32 %i
+  %v = load i32, ptr addrspace(1) %q
+  %r = getelementptr i32, ptr addrspace(1) %out, i32 %t
+  store i32 %v, ptr addrspace(1) %r
+  ret void
+}
+declare i32 @llvm.amdgcn.workitem.id.x()
+"""
+    driver, f = function(ir, "gfx942")
+    args = struct.pack("<2Q", driver.alloc(0, 256), driver.alloc(0, 256))
+    with emulator_profile(driver, run=False) as p:
+        driver.launch(f, (1, 1, 1), (64, 1, 1), 0, args)
+    assert p.launches[0].estimate.limit == "data" and p.launches[0].estimate.kernel_us == 0
