@@ -7,7 +7,8 @@
     void  tec_pool_reset()                  after fork, in the child: the workers are gone
     void  tec_pool_stop()                   at exit: ends the workers and waits for them; parallel loops run in their caller from then
 
-Workers persist. After a job they spin for a short while, then sleep on a condition variable. A job is open from `open = 1`
+Workers persist; each knows its number, and those beyond the threads that are configured leave jobs to the others. After
+a job they spin for a short while, then sleep on a condition variable. A job is open from `open = 1`
 to `open = 0`; a worker first counts itself into `active`, then looks at `open`: so the caller, who closes the job and then
 waits for `active` to be 0, never leaves while a worker may still read the job. Ranges are handed out by an atomic counter.
 A body that returns not 0 stops the handing out, and its code is what the caller gets. A second caller, or a nested one,
@@ -113,10 +114,13 @@ done:
 
 define internal ptr @worker(ptr %argument) nounwind {
 entry:
-  %first = ptrtoint ptr %argument to i64
+  %both = ptrtoint ptr %argument to i64
+  %first = lshr i64 %both, 16
+  %number64 = and i64 %both, 65535
+  %number = trunc i64 %number64 to i32
   br label %wait
 wait:
-  %seen = phi i64 [ %first, %entry ], [ %now, %finish ]
+  %seen = phi i64 [ %first, %entry ], [ %now, %finish ], [ %now, %begin ]
   br label %spin
 spin:
   %k = phi i32 [ 0, %wait ], [ %k1, %again ]
@@ -151,6 +155,11 @@ job:
 end:
   ret ptr null
 begin:
+  %threads = load atomic i32, ptr @threads seq_cst, align 4
+  %workers = sub i32 %threads, 1
+  %wanted = icmp slt i32 %number, %workers
+  br i1 %wanted, label %join, label %wait
+join:
   %a = atomicrmw add ptr @active, i32 1 seq_cst
   %is = load atomic i32, ptr @open seq_cst, align 4
   %isopen = icmp ne i32 %is, 0
@@ -180,8 +189,10 @@ loop:
   br i1 %enough, label %done, label %make
 make:
   %g = load atomic i64, ptr @generation seq_cst, align 8
-  %p = inttoptr i64 %g to ptr
+  %high = shl i64 %g, 16
   %at = sext i32 %n to i64
+  %both = or i64 %high, %at
+  %p = inttoptr i64 %both to ptr
   %id = getelementptr i64, ptr @workers, i64 %at
   %e = call i32 @pthread_create(ptr %id, ptr null, ptr @worker, ptr %p)
   %ok = icmp eq i32 %e, 0

@@ -69,7 +69,9 @@ def expm1(m: M, x: E.Expr) -> E.Expr:
 
 def tanh(m: M, x: E.Expr) -> E.Expr:
     a = m.let(m.abs(x), "a")
-    b = m.let(m.clamp(a, 0.0, 9.5 if m.is_f32 else 20.0), "b")
+    if m.is_f32:
+        return m.copysign(_tanh32(m, a), x)
+    b = m.let(m.clamp(a, 0.0, 20.0), "b")
     n, r = _exp_steps(m, m.let(m.add(b, b), "b2"))
     # With t = e**(2a) - 1, tanh is t / (t + 2). For small a is n = 0 and t the polynomial alone: nothing cancels.
     p = m.mad(m.poly(m.table("EXP"), r), m.mul(r, r), r)
@@ -77,6 +79,24 @@ def tanh(m: M, x: E.Expr) -> E.Expr:
     t = m.let(m.mad(s, p, m.sub(s, m.f(1.0))), "t")
     d = m.let(m.add(t, m.f(2.0)), "d")
     return m.copysign(_divide(m, t, d, m.sub(t, m.sub(d, m.f(2.0)))), x)
+
+
+def _tanh32(m: M, a: E.Expr) -> E.Expr:
+    """tanh of a >= 0, in as few operations as its accuracy takes. With 2a = n ln2 + 2r and s = 2**n, h = (e**(2a) - 1) / 2 is s (r + r**2 Q(r)) + (s - 1) / 2,
+    and tanh is h / (h + 1): for small a is n = 0 and nothing cancels. n stands in the low bits of a sum with a large constant, from where one shift
+    makes the power of two."""
+    b = m.let(m.select(E.GT(a, m.f(9.5)), m.f(9.5), a), "b")  # NaN stays
+    shifted = m.let(m.mad(b, m.const("TWO_LOG2E"), m.f(m.magic)), "shifted")
+    n = m.let(m.sub(shifted, m.f(m.magic)), "n")
+    r = m.mad(n, m.f(-0.5 * m.table("LN2")[0]), b)
+    r = m.let(m.mad(n, m.f(-0.5 * m.table("LN2")[1]), r), "r")
+    q = m.poly([c * 2.0 ** (k + 1) for k, c in enumerate(m.table("EXP"))], r)
+    p = m.mad(q, m.mul(r, r), r)
+    exponent = E.Add(m.shl(m.to_bits(shifted), m.mantissa), m.i(m.bias << m.mantissa))
+    s = m.let(m.from_bits(exponent), "s")
+    h = m.let(m.mad(s, p, m.mad(s, m.f(0.5), m.f(-0.5))), "h")
+    d = m.let(m.add(h, m.f(1.0)), "d")
+    return _divide(m, h, d, m.sub(h, m.sub(d, m.f(1.0))))
 
 
 def _divide(m: M, num: E.Expr, d: E.Expr, lost: E.Expr) -> E.Expr:
