@@ -27,6 +27,9 @@ from .ops_shape import concat_values
 
 # Nodes that loops of known length may become: 20,000 compile in some 15 s, and time is linear.
 MAX_UNROLLED = 40_000
+MOST_TRIPS = (
+    1 << 31
+)  # of a loop of the plan that nothing else ends: minutes of the shortest body, and a count that is no mistake
 MOST_UNROLLED_STEPS = 8  # of a loop that could be one of the plan: its steps then fuse with what is around
 
 
@@ -173,6 +176,12 @@ def _loop_of_plan(c: Call, body: Any) -> list[Value]:
         return out[: len(states)], out[len(states) :], b.cast(going, "bool")
 
     bound = None if isinstance(trips, Value) else trips
+    if isinstance(bound, int) and bound >= MOST_TRIPS:
+        if _never_stops(body):
+            raise ImportModelError(
+                f"a Loop of {bound} trips", hint="a trip count below 2^31, or a condition that ends it"
+            )
+        bound = None  # the condition ends it
     if made and not _never_stops(body):
         raise NeedsValue("a Loop makes as many rows as its condition lets it")
     final, rows = control.loop(

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import numpy as np
 import onnx
 import pytest
-import tec_onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import tec
@@ -197,18 +196,21 @@ def loop(steps, body_nodes=(), condition="c"):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("steps", [1 << 62, 100_000])
-def test_a_long_loop_is_refused_at_once(steps):
-    with within(2), pytest.raises(ImportModelError, match=f"a Loop of {steps} steps of 2 nodes"):
-        compiled(loop(steps))
+def test_an_endless_loop_is_refused_at_once():
+    with within(2), pytest.raises(ImportModelError, match=f"a Loop of {1 << 62} "):
+        compiled(loop(1 << 62))
+
+
+def test_a_long_loop_runs():
+    (y,) = compiled(loop(100_000)).run({"x": np.zeros(2, "f")})
+    assert y.tolist() == [100_000, 100_000]
 
 
 def test_a_loop_whose_condition_ends_it_may_have_any_trip_count():
     less = [helper.make_node("Less", ["b0", "nine"], ["go"]), helper.make_node("ReduceMax", ["b"], ["b0"], keepdims=0)]
     m = loop(1 << 62, less[::-1], "c")
     m.graph.node[0].attribute[0].g.output[0].name = "go"
-    graph, _ = tec_onnx.from_onnx(m, freeze={"x": np.zeros(2, "f")})
-    assert graph.outputs[0].data.tolist() == [9, 9]
+    assert compiled(m).run({"x": np.zeros(2, "f")})[0].tolist() == [9, 9]
 
 
 def test_a_concat_of_thousands():

@@ -105,9 +105,11 @@ MODELS = {
     "a missing attribute": (lambda: one("Cast", "x"), "the_node"),
     "a shape only known at run time": (
         lambda: model([helper.make_node("NonZero", ["x"], ["y"])]), "depends on the value of input 'x'"),
-    "a condition only known at run time": (
+    "branches of other types by a condition only known at run time": (
         lambda: model([helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0), helper.make_node("Cast", ["m"], ["c"], to=TensorProto.BOOL),
-                       helper.make_node("If", ["c"], ["y"], then_branch=relu().graph, else_branch=relu().graph)]), "depends on the value"),
+                       helper.make_node("If", ["c"], ["y"], then_branch=relu().graph,
+                                        else_branch=helper.make_graph([helper.make_node("Shape", ["x"], ["z"])], "e", [], [helper.make_empty_tensor_value_info("z")]))]),
+        "depends on the value"),
 }  # fmt: skip
 
 
