@@ -49,7 +49,7 @@ def test_parameter_of_no_kind():
 def test_parameter_from_elsewhere():
     A, _, C, s = add()
     with pytest.raises(ArgumentError, match="D, is not part of the schedule"):
-        to_loops(s, [A, te.placeholder((3,), name="D"), C])
+        to_loops(s, [A, te.compute((3,), lambda i: te.const(1.0), name="D"), C])
 
 
 def test_buffer_without_a_tensor():

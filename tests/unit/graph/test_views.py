@@ -207,7 +207,7 @@ def test_attention_has_no_transposes_on_a_gpu(monkeypatch):
     assert [[n.op for n in k.nodes] for k in whole] == [
         *[["matmul", "add"]] * 3, ["attention"], ["matmul", "add", "add"], ["layer_norm", "multiply", "add"],
     ]  # fmt: skip
-    monkeypatch.setattr("tec.graph.passes.attention.find_attention", lambda g, *_: g)
+    monkeypatch.setattr("tec.graph.optimize.find_attention", lambda g, *_: g)
     kernels = [x for x in fuse(optimize(g, GFX942)) if not x.is_alias]
     assert [[n.op for n in k.nodes] for k in kernels] == [
         *[["matmul", "add"]] * 3, ["matmul", "multiply"], ["softmax"], ["matmul"], ["matmul", "add", "add"],
