@@ -31,7 +31,7 @@ class Options:
 def compiled(part: Part, options: Options, branch: bool | None = None, state: bool = True) -> Network:
     """The network of a file for one text at a time; other sizes stay open, keys and their mask as long as caches and new tokens together."""
     info = part.interface.inputs
-    shapes: dict[str, Any] = {dims[0]: 1 for _, dims in info.values() if dims and isinstance(dims[0], str)}
+    shapes: dict[str, Any] = {dims[0]: 1 for _, dims in info.values() if len(dims) > 1 and isinstance(dims[0], str)}
     names = [info[n][1][k] for n, k in (("input_ids", 1), *((c, 2) for c in part.caches if ".encoder." not in c)) if n in info and len(info[n][1]) > k]  # fmt: skip
     steps, *pasts = names or [None]
     if pasts and isinstance(pasts[0], str) and isinstance(steps, str) and "attention_mask" in info:
