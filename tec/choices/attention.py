@@ -23,6 +23,7 @@ from .attention_few import MOST, FewQueries
 from .attention_gpu import GpuAttention
 from .attention_loops import Kernel
 from .attention_matrix import MatrixAttention
+from .attention_warpgroup import WarpgroupAttention
 from .group import Group, extent, size_of
 from .pointwise import lanes_for
 from .space import Choice, Cost
@@ -43,9 +44,9 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         yield CpuAttention(group, target, *found)
         return
     if all(isinstance(n, int) for n in _head_sizes(form)):
-        on_units = MatrixAttention(group, target, *found)
-        if on_units.fits_at_all:
-            yield on_units
+        units = [u(group, target, *found) for u in (WarpgroupAttention, MatrixAttention)]
+        # Few queries and many keys are divided over more work-groups by one of them alone.
+        yield from sorted((u for u in units if u.fits_at_all), key=lambda u: u.cost(u.default).seconds)
         space = GpuAttention(group, target, *found)
         if space.fits_at_all:
             yield space

@@ -64,6 +64,7 @@ class Grid:
     tile: int
     splits: int
     threads: tuple[int, int]
+    resident: int = 0  # work-groups that a unit is to hold at once, where that bounds registers
 
     @property
     def heads(self) -> Any:
@@ -90,8 +91,12 @@ class Grid:
             shape = zip((bx, by, bz, tx, ty), (tiles * splits, self.heads, g.batch, *self.threads))
             for axis, n in shape:
                 ib.scope_attr(axis, "thread_extent", n)
+            if self.resident:
+                ib.scope_attr(None, "min_blocks", self.resident)
             split = te.indexmod(bx.var, splits) if splits > 1 else 0
-            first = (te.indexdiv(bx.var, splits) if splits > 1 else bx.var) * self.tile
+            at = te.indexdiv(bx.var, splits) if splits > 1 else bx.var
+            # Under a causal mask the last queries see the most keys: they begin first, and no unit is left with one of them at the end.
+            first = (tiles - 1 - at if k.scores.attrs.get("right") is not None else at) * self.tile
             of = Rows(k, self.folded, bz.var, by.var)
             t = make(of, first, tx.var, ty.var)
             t.run(split, splits)

@@ -239,8 +239,9 @@ class Wave:
 
     # ---- a block of keys
 
-    def _block(self, key: Any) -> None:
-        ib, f, acc = self.ib, self.f, self.k.acc
+    def _blocks(self, key: Any) -> None:
+        """Keys and values of a block in shared memory."""
+        ib, f = self.ib, self.f
         step_k, step_v, rows_v = self.strides(f, self.g, self.dtype, self.keys)
         self.step_k, self.step_v = step_k, step_v
         self.ks = ib.allocate(self.dtype, (self.keys * step_k,), "key_tile", scope="shared")
@@ -250,6 +251,10 @@ class Wave:
             self._fill_turned(self.vs, key, step_v)
         else:
             self._fill_rows("v", self.vs, key, self.value_size, step_v)
+
+    def _block(self, key: Any) -> None:
+        ib, f, acc = self.ib, self.f, self.k.acc
+        self._blocks(key)
         per_tile = self.key_tiles * self.acc
         self.s = ib.allocate(acc, (self.tiles * per_tile,), "scores", scope="local")
         self.p = ib.allocate(

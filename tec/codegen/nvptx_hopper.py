@@ -123,25 +123,67 @@ def wgmma(self: NvptxEmitter, e: E.Call) -> str:
             hint="store B as [n, k] (trans_b=True)",
         )
     descriptors = [_Descriptor(self, e.args[r], attrs, role, own) for r, role in enumerate("ab")]
-    acc = self.lanes_of(self.expr(e.args[2]), e.dtype)
-    count = len(acc)
+    is_fresh = _is_zero(e.args[2])
+    count = dtype_info(e.dtype).lanes
+    acc = [] if is_fresh else self.lanes_of(self.expr(e.args[2]), e.dtype)
     letter, one = ("f", "float") if acc_dtype == "float32" else ("r", "i32")
     registers = ", ".join(f"${i}" for i in range(count))
     steps = k // own
     low = [d.low for d in descriptors]
-    lines = ["{ .reg .pred t; .reg .b32 x, y; .reg .b64 da, db; setp.eq.u32 t, 0, 0;"]
-    scales = "t, 1, 1" if acc_dtype == "float32" else "t"
+    lines = ["{ .reg .pred t, f; .reg .b32 x, y; .reg .b64 da, db; setp.eq.u32 t, 0, 0; setp.ne.u32 f, 0, 0;"]
+    scales = ", 1, 1" if acc_dtype == "float32" else ""
     if in_dtype in _TRANSPOSABLE:
         scales += f", {int(majors[0] == 'mn')}, {int(majors[1] == 'mn')}"
     name = f"wgmma.mma_async.sync.aligned.m64n{n}k{own}.{_TYPES[acc_dtype]}.{_TYPES[in_dtype]}.{_TYPES[in_dtype]}"
     for step in range(steps):
         for d, half, reg, at in zip(descriptors, "xy", ("da", "db"), (count, count + 1)):
             lines.append(f"add.u32 {half}, ${at}, {d.offset(step) >> 4}; mov.b64 {reg}, {{{half}, {d.high}}};")
-        lines.append(f"{name} {{{registers}}}, da, db, {scales};")
+        # Where acc is 0, the first instruction starts anew.
+        lines.append(f"{name} {{{registers}}}, da, db, {'f' if is_fresh and step == 0 else 't'}{scales};")
     lines.append("}")
     operands = [("r", "i32", x) for x in low] + [(str(i), one, x) for i, x in enumerate(acc)]
     result = f"{{ {', '.join([one] * count)} }}"
-    out = assembly(self, " ".join(lines), operands, result, ",".join([f"={letter}"] * count))
+    letter = f"=&{letter}" if is_fresh else f"={letter}"
+    out = assembly(self, " ".join(lines), operands, result, ",".join([letter] * count))
+    return self.vector_of([self.op(f"extractvalue {result} {out}, {i}") for i in range(count)], e.dtype)
+
+
+def _is_zero(e: E.Expr) -> bool:
+    """Whether an accumulator is the constant 0."""
+    value = e.value if isinstance(e, E.Broadcast) else None
+    return isinstance(value, (E.FloatImm, E.IntImm)) and value.value == 0
+
+
+def wgmma_registers(self: NvptxEmitter, e: E.Call) -> str:
+    """The same with a in registers; where acc is 0, the first instruction starts anew."""
+    attrs: dict[str, Any] = e.attrs or {}
+    in_dtype, n, k = attrs["in_dtype"], int(attrs["n"]), int(attrs["k"])
+    own = {i: step for i, _, step in self.target.chip.warpgroup}.get(in_dtype)
+    if own is None or k % own or in_dtype not in _TRANSPOSABLE:
+        raise self.error(f"{self.target} has no warpgroup product of k {k} for {in_dtype} with an operand in registers")
+    b = _Descriptor(self, e.args[1], attrs, "b", own)
+    words = k // 2 * 64 // 128  # of a lane: two elements each
+    value = self.op(f"bitcast {self.reg(e.args[0].dtype)} {self.expr(e.args[0])} to <{words} x i32>")
+    a = [self.op(f"extractelement <{words} x i32> {value}, i64 {i}") for i in range(words)]
+    is_fresh = _is_zero(e.args[2])
+    count = n // 2
+    acc = [] if is_fresh else self.lanes_of(self.expr(e.args[2]), e.dtype)
+    registers = ", ".join(f"${i}" for i in range(count))
+    lines = ["{ .reg .pred t, f; .reg .b32 x; .reg .b64 d; setp.eq.u32 t, 0, 0; setp.ne.u32 f, 0, 0;"]
+    name = f"wgmma.mma_async.sync.aligned.m64n{n}k{own}.f32.{_TYPES[in_dtype]}.{_TYPES[in_dtype]}"
+    of = count + words  # the descriptor's lower half, behind results and a
+    for step in range(k // own):
+        mine = ", ".join(f"${count + step * 4 + i}" for i in range(4))
+        lines.append(f"add.u32 x, ${of}, {b.offset(step) >> 4}; mov.b64 d, {{x, {b.high}}};")
+        scales = f"{'f' if is_fresh and step == 0 else 't'}, 1, 1, {int(attrs['b_major'] == 'mn')}"
+        lines.append(f"{name} {{{registers}}}, {{{mine}}}, d, {scales};")
+    lines.append("}")
+    operands = [("r", "i32", x) for x in a] + [("r", "i32", b.low)]
+    operands += [(str(i), "float", x) for i, x in enumerate(acc)]
+    result = f"{{ {', '.join(['float'] * count)} }}"
+    # Early clobbers: the first instruction writes results while later ones have operands to read.
+    letter = "=&f" if is_fresh else "=f"
+    out = assembly(self, " ".join(lines), operands, result, ",".join([letter] * count))
     return self.vector_of([self.op(f"extractvalue {result} {out}, {i}") for i in range(count)], e.dtype)
 
 
@@ -193,7 +235,7 @@ def wgmma_wait(self: NvptxEmitter, e: E.Call) -> str:
 
 CALLS = {
     **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "bulk_commit": bulk_commit, "bulk_wait": bulk_wait,
-    "proxy_fence": proxy_fence, "set_registers": set_registers, "wgmma": wgmma, "wgmma_fence": wgmma_fence,
+    "proxy_fence": proxy_fence, "set_registers": set_registers, "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_fence": wgmma_fence,
     "wgmma_commit": wgmma_commit, "wgmma_wait": wgmma_wait,
     **dict.fromkeys(("mbarrier_init", "mbarrier_fence", "mbarrier_expect", "mbarrier_arrive", "mbarrier_wait"), mbarrier),
 }  # fmt: skip

@@ -5,6 +5,7 @@ It runs them as they stand after that pass, before warps are specialised: a copy
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,6 +81,37 @@ def wgmma(self: CallMachine, e: E.Call) -> Array:
     instr = matrix.instr_of(attrs)
     a, b = (self.pointer(x) for x in e.args[:2])
     acc = self.full(self.eval(e.args[2]))
+    return _products(
+        self,
+        e,
+        instr,
+        acc,
+        lambda first: (_operand(self, a, attrs, "a", instr, first), _operand(self, b, attrs, "b", instr, first)),
+    )
+
+
+def wgmma_registers(self: CallMachine, e: E.Call) -> Array:
+    """acc + a * b for every warpgroup, a from the lanes: each warp's 16 rows as mma.sync has them."""
+    attrs: dict[str, Any] = e.attrs or {}
+    instr = matrix.instr_of(attrs)
+    vectors, b = self.full(self.eval(e.args[0])), self.pointer(e.args[1])
+    acc = self.full(self.eval(e.args[2]))
+    lane, i = np.meshgrid(np.arange(instr.wave), np.arange(vectors.shape[1]), indexing="ij")
+    row = lane // 32 * 16 + lane % 32 // 4 + 8 * (i // 2 % 2)
+    column = lane % 4 * 2 + i % 2 + 8 * (i // 4)
+
+    def operands(first: int) -> tuple[Array, Array]:
+        a = np.zeros((1, instr.m, instr.k), vectors.dtype)
+        a[0, row, column] = vectors[first : first + instr.wave]
+        return a, _operand(self, b, attrs, "b", instr, first)
+
+    return _products(self, e, instr, acc, operands)
+
+
+def _products(
+    self: CallMachine, e: E.Call, instr: matrix.MatrixInstr, acc: Array, operands: Callable[[int], tuple[Array, Array]]
+) -> Array:
+    """Each warpgroup's product; `operands(first lane)` gives [1, m, k] and [1, k, n]."""
     if self.lanes.n % instr.wave or (self.launch is not None and self.launch.threads % instr.wave):
         raise self.error(f"a warpgroup product in a work-group that is no multiple of {instr.wave} threads")
     wide = np.int64 if instr.acc_dtype == "int32" else np.float64
@@ -90,7 +122,7 @@ def wgmma(self: CallMachine, e: E.Call) -> Array:
             if self.mask[lanes].any():
                 raise self.error("a warpgroup product that only some threads of a warpgroup reach")
             continue
-        left, right = (_operand(self, p, attrs, role, instr, first).astype(wide) for role, p in (("a", a), ("b", b)))
+        left, right = (x.astype(wide) for x in operands(first))
         c = matrix.scatter(instr, "acc", acc[lanes].astype(wide))
         d = c + np.matmul(left, right)
         if wide is np.int64:
@@ -121,7 +153,13 @@ def wgmma_wait(self: CallMachine, e: E.Call) -> Any:
     return self.eval(e.args[0]) if e.args else np.zeros(1, np.int32)
 
 
+def at_once(self: CallMachine, e: E.Call) -> Array:
+    """What orders products that are under way: here none is."""
+    return np.zeros(1, np.int32)
+
+
 CALLS = {
-    **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "wgmma": wgmma, "wgmma_wait": wgmma_wait,
+    **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_wait": wgmma_wait,
+    **dict.fromkeys(("wgmma_fence", "wgmma_commit", "proxy_fence"), at_once),
 }  # fmt: skip
 __all__ = ["CALLS"]

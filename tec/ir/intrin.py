@@ -333,6 +333,19 @@ _add(
     varying=True,
     opaque=True,
 )
+_add(
+    "wgmma_registers",
+    3,
+    "(a in registers, first element of b in shared memory, acc): as wgmma, each warp with its 16 rows of a as mma.sync takes them; attrs: "
+    "m, n, k, in_dtype, b_major, b_box",
+    "any",
+    2,
+    reads=(1,),
+    span="tile",
+    collective="wave",
+    varying=True,
+    opaque=True,
+)
 _add("wgmma_fence", 0, "before the first wgmma on registers that other code wrote", "scalar", "int32", opaque=True)
 _add("wgmma_commit", 0, "closes a group of wgmmas", "scalar", "int32", opaque=True)
 _add("wgmma_wait", -1, "([acc]): acc once at most attrs n groups are under way", "any", opaque=True, varying=True)

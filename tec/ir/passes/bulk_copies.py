@@ -30,6 +30,7 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
+from ..effects import is_call
 from ..func import Func
 from ..notes import BulkCopy
 from ..visit import free_vars, map_expr, map_stmt, substitute, visit
@@ -148,6 +149,14 @@ class _Lowering:
         for n in nests.values():
             if id(n.shared) not in self.layouts:
                 self.layouts[id(n.shared)] = self.layout(n.shared)
+        visit(func.body, self.collect_operand, None)
+
+    def collect_operand(self, e: E.Expr) -> None:
+        """An operand of a warpgroup product that threads fill lies as one that a copy fills; they fence it themselves (`proxy_fence`)."""
+        if type(e) is E.Call and e.op == "wgmma":
+            for x in e.args[:2]:
+                if isinstance(x, E.BufferLoad) and id(x.buffer) not in self.layouts and _is_fenced(self.func, x.buffer):
+                    self.layouts[id(x.buffer)] = self.layout(x.buffer)
 
     def layout(self, b: Buffer) -> _Layout:
         info = dtype_info(b.dtype)
@@ -202,6 +211,12 @@ class _Lowering:
                 for role, x in (("a", a), ("b", b))
             }
             return E.Call(e.op, (self.start(a), self.start(b), self.expr(acc)), e.dtype, {**(e.attrs or {}), **boxes})
+        if type(e) is E.Call and e.op == "wgmma_registers":
+            a, b, acc = e.args
+            assert isinstance(b, E.BufferLoad)
+            start = self.start(b)
+            attrs = {**(e.attrs or {}), "b_box": _elements(start.buffer)}
+            return E.Call(e.op, (self.expr(a), start, self.expr(acc)), e.dtype, attrs)
         out = map_expr(e, self.expr)
         if type(out) is E.BufferLoad and id(out.buffer) in self.layouts:
             return E.BufferLoad(self.layouts[id(out.buffer)].boxes, self.place(out.buffer, out.indices), out.predicate)
@@ -313,6 +328,19 @@ class _Lowering:
         if tensor.strides and const_int(tensor.strides[-1]) != 1:
             raise _unfit(self.func, n.store, f"the last dimension of {tensor.name} has stride {tensor.strides[-1]}")
         return rows[0]
+
+
+def _is_fenced(func: Func, b: Buffer) -> bool:
+    """Whether threads store to a shared buffer, and say that the unit is to see it (`proxy_fence`)."""
+    written = fenced = False
+
+    def on_stmt(s: S.Stmt) -> None:
+        nonlocal written, fenced
+        written = written or (isinstance(s, S.BufferStore) and s.buffer is b)
+        fenced = fenced or is_call(s, "proxy_fence")
+
+    visit(func.body, None, on_stmt)
+    return written and fenced and b.scope in SHARED_SCOPES
 
 
 def _elements(b: Buffer) -> int:

@@ -143,9 +143,9 @@ def _find(loop: S.For, stages: int) -> _Body | None:
             made |= writes
             opaque[1] |= does.is_opaque
             out.rest.append(s)
-    if fill_reads & made or all(
-        opaque
-    ):  # a step's fill needs what the step before computes, or their calls have an order
+    # Bulk copies have barriers of their own.
+    ordered = all(opaque) and not all(is_bulk_fill(f) for f in out.fills)
+    if fill_reads & made or ordered:  # a step's fill needs what the step before computes, or their calls have an order
         return None
     return out if out.fills and out.rest else None
 

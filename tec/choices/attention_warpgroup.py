@@ -1,0 +1,228 @@
+"""Attention by warpgroup products (Hopper): keys and values come by bulk copies into a ring, wgmma multiplies, softmax stays in registers.
+
+Each of a warpgroup's four warps holds 16 queries and their scores, weights and sums as it would for mma.sync (`attention_wave`): a warpgroup
+product's accumulators are those of neighbouring tiles of 16 by 8, and queries and weights are its operand from registers. Keys and values lie in shared
+memory as the copy engine and the unit agree on. Work-groups of a warpgroup or two, of which a multiprocessor holds more than one: one's softmax runs
+beside another's products.
+Source: Shah and others, "FlashAttention-3" (2024), for what the chip wants; PTX ISA, "wgmma.mma_async".
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from .. import te
+from ..ir.dtype import dtype_info, with_lanes
+from ..ir.expr import Broadcast, Call, Expr
+from ..ir.matrix import WARPGROUP, find_warpgroup
+from ..ops.attention import order_of
+from ..ops.forms import Form
+from ..target import Target
+from ..te import Tensor
+from . import loops
+from .attention_fragments import Fragments
+from .attention_grid import Grid, Rows
+from .attention_loops import Kernel
+from .attention_matrix import OPEN, fragments
+from .attention_wave import Wave, sizes
+from .group import Group
+from .space import Choice, Cost
+
+WARPS = 4  # of a warpgroup
+ROWS = 64  # of queries that a warpgroup multiplies at once
+BOX_BYTES = 128  # of a row in shared memory: the copy engine's widest swizzle
+SLACK_BYTES = 2048  # of shared memory: barriers, and tiles beginning at multiples of 1 KB
+REGISTERS_BESIDE = (
+    16  # of a thread: addresses, masks, maxima, descriptors (ptxas takes 15 to 25, and gives up little below)
+)
+UNIT_REGISTERS = 1 << 16  # of a multiprocessor
+
+
+class WarpgroupAttention(loops.LoopForm):
+    """`groups` warpgroups of 64 queries each by a block of `keys`; a ring of `stages` blocks."""
+
+    template: ClassVar[str] = "warpgroup attention"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.dtype = form.inputs[0].dtype
+        self.g = Kernel.sizes_of(form)
+        self.parameters = {
+            "groups": (1, 2, 3),
+            "keys": (128, 64, 96, 80, 112, 32, 160, 176),
+            "stages": (2, 3, 4),
+            "resident": (2, 1, 3, 4),
+            "hold": (True, False),
+        }
+
+    @property
+    def fits_at_all(self) -> bool:
+        """Whether the chip has the unit, and rows of queries, keys and values are what copies can bring."""
+        g, target = self.g, self.target
+        if not target.chip.warpgroup or self.dtype not in ("float16", "bfloat16"):
+            return False
+        whole = all(isinstance(n, int) and n % 8 == 0 and 16 <= n <= 256 for n in (g.size, g.value_size))
+        last = all(order_of(self.form.attrs, x)[3] == 3 for x in "kv")
+        many = not isinstance(g.queries, int) or g.queries >= ROWS
+        return whole and last and many and next(self.all, None) is not None
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether some blocks have keys that some queries do not see."""
+        attrs = self.form.attrs
+        return attrs.get("right") is not None or attrs.get("left") is not None or "length" in attrs.get("extras", ())
+
+    def fragments(self) -> Fragments:
+        """A warp's part of the unit's registers."""
+        return fragments(self.dtype, self.target)["16x8"]
+
+    def registers(self, choice: Choice) -> int:
+        """Of a thread: sums, scores, weights and queries."""
+        size, value_size = sizes(self.fragments(), self.g)
+        queries = size // 2 if choice["hold"] else 0
+        total: int = (value_size + choice["keys"] + choice["keys"] // 2 + queries) // 2 + REGISTERS_BESIDE
+        return total
+
+    def shared_bytes(self, choice: Choice) -> int:
+        """Of the ring, and of queries where they are not held in registers."""
+        bytes_ = dtype_info(self.dtype).bytes
+        size, value_size = (-(-n * bytes_ // BOX_BYTES) * BOX_BYTES for n in (self.g.size, self.g.value_size))
+        queries = 0 if choice["hold"] else ROWS * choice["groups"] * size
+        total: int = choice["stages"] * choice["keys"] * (size + value_size) + queries + SLACK_BYTES
+        return total
+
+    def why_not(self, choice: Choice) -> str | None:
+        whole = isinstance(self.g.keys, int) and self.g.keys % choice["keys"] == 0
+        if choice["hold"] and (self.is_masked or not whole):
+            return "queries held in registers over the masks' branch come out wrong (ptxas 13.0, seen on an H200)"
+        have = min(255, UNIT_REGISTERS // WARPGROUP // (choice["groups"] * choice["resident"]) // 8 * 8)
+        if self.registers(choice) > have:
+            return f"{self.registers(choice)} registers of a thread, there are {have}"
+        need, lds = self.shared_bytes(choice), self.target.chip.unit_lds_bytes // choice["resident"]
+        if need > min(lds, self.target.lds_bytes):
+            return f"the ring takes {need} bytes of shared memory, there are {min(lds, self.target.lds_bytes)}"
+        return None
+
+    @property
+    def default(self) -> Choice:
+        """The fastest of those tried on an H200 (4 x 32 heads of 4096, 2026-11-22). Heads of 64: a warpgroup a work-group, three of which take turns.
+        Of 128: two warpgroups share keys and values, for one asks the second-level cache for 39 bytes a clock and multiprocessor, more than it
+        gives; two work-groups take turns. Of 256: the registers are one work-group's."""
+        size = max(self.g.size, self.g.value_size)
+        g, choices = self.g, []
+        queries = g.queries if isinstance(g.queries, int) else OPEN
+        tiles = (g.batch if isinstance(g.batch, int) else 1) * g.heads * -(-queries // (2 * ROWS))
+        if size <= 64 or tiles < self.target.machine.units:
+            choices += [(1, 128, 3), (1, 64, 3), (1, 64, 2)]
+        choices += [(2, 64, 2), (2, 80, 1), (2, 64, 1), (1, 32, 2), (1, 32, 1)]
+        for groups, keys, resident in choices:
+            for hold in (size <= 64, False):
+                choice = self.choice(groups=groups, keys=keys, stages=2, resident=resident, hold=hold)
+                if self.why_not(choice) is None:
+                    return choice
+        return super().default
+
+    def cost(self, choice: Choice) -> Cost:
+        """Products and softmax side by side where warpgroups share a multiprocessor, by how many rounds of work-groups there are."""
+        g, machine = self.g, self.target.machine
+        queries = g.queries if isinstance(g.queries, int) else OPEN
+        length = g.keys if isinstance(g.keys, int) else OPEN
+        batch = g.batch if isinstance(g.batch, int) else 1
+        rows = ROWS * choice["groups"]
+        groups = batch * g.heads * -(-queries // rows)
+        there = choice["resident"] * choice["groups"]  # warpgroups of a multiprocessor
+        matrix = ROWS * choice["keys"] * (g.size + g.value_size) / machine.macs(self.dtype)
+        vector = ROWS * (10 * choice["keys"] + g.value_size) / machine.macs("float32", matrix=False)
+        clocks = max(there * max(matrix, vector), matrix + vector) + 120
+        steps = -(-length // choice["keys"])
+        rounds = -(-groups // (machine.units * choice["resident"]))
+        return Cost(rounds * (steps * clocks + 1500) / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6, "matrix")
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        form, f = self.form, self.fragments()
+        asked = {
+            "keys": choice["keys"],
+            "stages": choice["stages"],
+            "rows": 16,
+            "waves": WARPS * choice["groups"],
+            "hold": choice["hold"],
+        }
+
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            k = Kernel.of(form, ib, sources, results[0])
+            grid = Grid(k, False, ROWS * choice["groups"], 1, (WARPGROUP, choice["groups"]), choice["resident"])
+            grid.launch(lambda of, first, tx, ty: Warp(k, f, asked, of, first, tx, ty, self.target))
+
+        out = form.outputs[0]
+        return loops.extern("attention", list(form.inputs), [(out.shape, out.dtype)], body)
+
+
+class Warp(Wave):
+    """One warp's part: what it shares with three others is the product."""
+
+    def __init__(
+        self, k: Kernel, f: Fragments, choice: Choice, of: Rows, first: Any, thread: Any, group: Any, target: Target
+    ):
+        super().__init__(k, f, choice, of, first, te.indexmod(thread, 32), group * WARPS + te.indexdiv(thread, 32))
+        self.group = group
+        self.units = [
+            find_warpgroup(target, self.dtype, n, depth)
+            for n, depth in ((self.keys, self.size), (self.value_size, self.keys))
+        ]
+
+    def _blocks(self, key: Any) -> None:
+        """Keys and values as tiles of whole lines, which bulk copies fill; beyond a tensor's edge they bring 0."""
+        made = []
+        for operand, size in (("k", self.g.size), ("v", self.g.value_size)):
+            columns = self._columns_of(size)
+            tile = self.ib.allocate(self.dtype, (self.keys, columns), f"{operand}_tile", scope="shared")
+            with self.ib.new_scope():
+                self.ib.scope_attr(None, "bulk_copy", None)
+                with self.ib.for_range(0, self.keys, "row") as row, self.ib.for_range(0, columns, "column") as column:
+                    tile[row, column] = self.k.stored_at(operand, self.of.b, self.of.key_head, key + row, column)
+            made.append(tile)
+        self.ks, self.vs = made
+
+    def _columns_of(self, size: int) -> int:
+        width = BOX_BYTES // self.bytes
+        return -(-size // width) * width
+
+    def _fill_queries(self) -> None:
+        """The work-group's queries as the unit reads them from shared memory, where threads have written them."""
+        ib, piece, columns = self.ib, 16 // self.bytes, self._columns_of(self.g.size)
+        self.q = ib.allocate(self.dtype, (self.group_rows, columns), "query_tile", scope="shared")
+        pieces = self.size // piece
+        thread = self.wave * 32 + self.lane
+        with ib.for_range(0, -(-self.group_rows * pieces // self.threads), "r", kind="unroll") as r:
+            e = r * self.threads + thread
+            row, column = te.indexdiv(e, pieces), te.indexmod(e, pieces) * piece
+            with ib.if_scope(row < self.group_rows), ib.for_range(0, piece, "v", kind="vectorize") as v:
+                self.q[row, column + v] = self._query_element(self.group_first + row, column + v)
+        ib.emit(te.call_intrin("int32", "proxy_fence"))
+        ib.emit(te.call_intrin("int32", "barrier", scope="shared"))
+
+    def _multiply(self, which: int, acc: Any, left: Expr | None, right: Any, along_k: bool) -> None:
+        """The buffer `acc` as a whole: of scores the product of queries and keys, of sums what it was plus weights times values. `left`: the
+        operand where it is in registers."""
+        instr, ib = self.units[which], self.ib
+        assert instr is not None
+        dtype = with_lanes("float32", instr.acc_elems)
+        attrs = {**instr.attrs(), "b_major": "k" if along_k else "mn"}
+        whole = self._load(acc, 0, instr.acc_elems)
+        start = Broadcast(self.k.const(0), instr.acc_elems) if which == 0 else whole
+        ib.emit(te.call_intrin("int32", "wgmma_fence"))
+        if left is None:
+            group = te.call_intrin("int32", "readfirstlane", self.group)
+            product = Call("wgmma", (self.q[group * ROWS, 0], right[0, 0], start), dtype, {**attrs, "a_major": "k"})
+        else:
+            product = Call("wgmma_registers", (left, right[0, 0], start), dtype, attrs)
+        self._store(acc, 0, product)
+        ib.emit(te.call_intrin("int32", "wgmma_commit"))
+        self._store(acc, 0, Call("wgmma_wait", (self._load(acc, 0, instr.acc_elems),), dtype, {"n": 0}))
+
+    def _scores(self) -> None:
+        left = self._load(self.q, 0, self.parts * self.q_elems) if self.holds else None
+        self._multiply(0, self.s, left, self.ks, True)
+
+    def _values(self) -> None:
+        self._multiply(1, self.o, self._load(self.p, 0, self.keys // 2), self.vs, False)
