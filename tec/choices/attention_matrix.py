@@ -23,7 +23,8 @@ from . import loops
 from .attention_fragments import Fragments
 from .attention_grid import Grid
 from .attention_loops import Kernel
-from .attention_wave import PIECE_BYTES, Wave, sizes
+from .attention_tiles import PIECE_BYTES, shared_bytes, sizes
+from .attention_wave import Wave
 from .group import Group
 from .space import Choice, Cost
 
@@ -115,7 +116,7 @@ class MatrixAttention(loops.LoopForm):
             return f"{need} registers of a lane, there are {chip.vgprs}"
         if chip.registers(self.target.wavefront_size)[0] // need * chip.simds < choice["waves"]:
             return f"a unit has not the registers for {choice['waves']} wavefronts of {need}"
-        lds = Wave.shared_bytes(f, self.g, self.dtype, choice)
+        lds = shared_bytes(f, self.g, self.dtype, choice)
         if lds > self.target.lds_bytes:
             return f"tiles take {lds} bytes of shared memory, there are {self.target.lds_bytes}"
         return None
@@ -160,7 +161,7 @@ class MatrixAttention(loops.LoopForm):
         reads += 0 if choice["hold"] else tile * size * bytes_ * choice["keys"] // f.keys
         lds = reads * f.instr.copies / machine.scratch_bytes_a_clock
         chip, wave = self.target.chip, self.target.wavefront_size
-        lds_bytes = Wave.shared_bytes(f, g, self.dtype, choice)
+        lds_bytes = shared_bytes(f, g, self.dtype, choice)
         waves = choice["waves"]
         by_registers = chip.occupancy(self.registers(choice), lds_bytes, waves, wave)[0] * chip.simds
         by_lds = max(1, (chip.unit_lds_bytes or self.target.lds_bytes) // lds_bytes) * waves

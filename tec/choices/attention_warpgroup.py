@@ -24,7 +24,8 @@ from .attention_fragments import Fragments
 from .attention_grid import Grid, Rows
 from .attention_loops import Kernel
 from .attention_matrix import OPEN, fragments
-from .attention_wave import Wave, sizes
+from .attention_tiles import sizes
+from .attention_wave import Wave
 from .group import Group
 from .space import Choice, Cost
 

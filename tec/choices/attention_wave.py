@@ -11,22 +11,15 @@ from ..ir import build
 from ..ir.dtype import dtype_info, with_lanes
 from ..ir.expr import Broadcast, BufferLoad, Call, Expr, Ramp
 from ..ir.stmt import BufferStore
-from ..ops.attention import Geometry
 from . import loops
 from .attention_fragments import Fragments
 from .attention_grid import Results, Rows, ceil_div
 from .attention_loops import Kernel
+from .attention_tiles import PIECE_BYTES, sizes, strides
 from .space import Choice
 
-PIECE_BYTES = 16  # the widest access of a thread
 TURN_BYTES = 8  # of a column of values that a thread turns at once
 LOG2_E = math.log2(math.e)
-
-
-def sizes(f: Fragments, g: Geometry) -> tuple[int, int]:
-    """Of a key and of a value, as whole operands."""
-    to = f.keys if f.turned else 2 * f.keys  # ldmatrix brings operands of two tiles at once
-    return -(-g.size // f.instr.k) * f.instr.k, -(-g.value_size // to) * to
 
 
 class Wave:
@@ -52,23 +45,6 @@ class Wave:
         # What a score is to be multiplied by before 2 is raised to it.
         self.power = LOG2_E * (scores.scale if self.is_plain and 0 < scores.scale * LOG2_E <= 1 else 1.0)
         self.is_raw = self.is_plain and self.power != LOG2_E
-
-    @staticmethod
-    def strides(f: Fragments, g: Geometry, dtype: str, keys: int) -> tuple[int, int, int]:
-        """Elements from row to row of keys and of values in shared memory, and rows of values. 16 bytes more than the row has: the rows that
-        lanes read side by side then begin in different banks."""
-        piece = PIECE_BYTES // dtype_info(dtype).bytes
-        size, value_size = sizes(f, g)
-        return (size + piece, *((keys + piece, value_size) if f.turned else (value_size + piece, keys)))
-
-    @staticmethod
-    def shared_bytes(f: Fragments, g: Geometry, dtype: str, choice: Choice) -> int:
-        """Of blocks of keys and values, and of queries where they are not held in registers."""
-        step_k, step_v, rows_v = Wave.strides(f, g, dtype, choice["keys"])
-        blocks = (choice["keys"] * step_k + rows_v * step_v) * max(1, choice["stages"])
-        queries = 0 if choice["hold"] else choice["rows"] * choice["waves"] * step_k
-        total: int = (blocks + queries) * dtype_info(dtype).bytes
-        return total
 
     # ---- vectors in buffers
 
@@ -242,7 +218,7 @@ class Wave:
     def _blocks(self, key: Any) -> None:
         """Keys and values of a block in shared memory."""
         ib, f = self.ib, self.f
-        step_k, step_v, rows_v = self.strides(f, self.g, self.dtype, self.keys)
+        step_k, step_v, rows_v = strides(f, self.g, self.dtype, self.keys)
         self.step_k, self.step_v = step_k, step_v
         self.ks = ib.allocate(self.dtype, (self.keys * step_k,), "key_tile", scope="shared")
         self.vs = ib.allocate(self.dtype, (rows_v * step_v,), "value_tile", scope="shared")
@@ -500,6 +476,3 @@ class Wave:
                     vector()
             else:
                 vector()
-
-
-__all__ = ["PIECE_BYTES", "Wave", "sizes"]
