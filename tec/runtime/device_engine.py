@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .device import Device
-from .device_steps import Calls, DeviceSteps, copy
+from .device_steps import Calls, DeviceSteps, copy, queued
 from .layout import Binding
 from .ndarray import NDArray
 from .plan import Call, Plain, Repeat
@@ -23,6 +23,9 @@ from .stream import Event, GraphCapture, Stream
 if TYPE_CHECKING:
     from .network import Network
 
+_MOST_CAPTURED = (
+    8192  # calls in a graph, some kilobyte each: a loop of more trips takes so long that launches no longer matter
+)
 _KEPT = 8  # sets of sizes whose arrays and graphs are kept
 _CAPTURE = threading.Lock()  # one graph is captured at a time
 
@@ -74,7 +77,7 @@ class DeviceEngine:
             bound.graph.launch(self.stream)
             return
         # The first run loads code and plans launches; what comes a second time is worth a graph (a profiled run is none).
-        if self._captures and bound.runs >= 2 and self.device.profile is None:
+        if self._captures and bound.runs >= 2 and self._is_short(bound) and self.device.profile is None:
             with _CAPTURE:
                 graph = GraphCapture(self.device)
                 with graph:
@@ -83,6 +86,10 @@ class DeviceEngine:
             graph.launch(self.stream)
             return
         self._calls(bound)
+
+    def _is_short(self, bound: _Bound) -> bool:
+        """Whether a graph of a run is worth its memory: a loop of many trips is queued as it goes."""
+        return not self.plan.holders or queued(self.plan.steps, self.layout, bound.binding) <= _MOST_CAPTURED
 
     def _calls(self, bound: _Bound) -> None:
         if not self.plan.holders:

@@ -28,6 +28,18 @@ def _count(steps: Sequence[Step]) -> int:
     return sum(1 for _ in flat(steps))
 
 
+def queued(steps: Sequence[Step], layout: Layout, binding: Binding) -> int:
+    """How many calls and copies a run of steps whose loops sizes bound comes to."""
+    total = 0
+    for s in steps:
+        if isinstance(s, Repeat):
+            bound = layout.trips.get(id(s))
+            total += queued(s.steps, layout, binding) * (0 if bound is None else int(binding.numbers[bound]))
+        else:
+            total += 1
+    return total
+
+
 class DeviceSteps:
     """One run of a plan's steps on the arrays of a binding."""
 

@@ -345,3 +345,36 @@ def test_lengths_beyond_the_sequence_are_errors():
         with pytest.raises(ArgumentError, match="length"):
             net.run(feeds | {"sequence_lens": np.array(lengths, np.int32)})
     net.run(feeds)
+
+
+def test_a_quantized_layer_of_any_length():
+    """Its steps are a loop of the plan; ONNX Runtime quantizes rows in other portions."""
+    d, values = 2, {}
+    for name, shape in (("w", (2, 5, 32)), ("r", (2, 8, 32))):
+        values[name] = rng.integers(-100, 100, shape).astype(np.int8)
+    values |= {"b": rand(d, 64), "ws": np.full(d, 0.004, np.float32), "wz": np.zeros(d, np.int8)}
+    values |= {"rs": values["ws"], "rz": values["wz"]}
+    names = ["x", "w", "r", "b", "l", "", "", "", "ws", "wz", "rs", "rz"]
+    node = helper.make_node(
+        "DynamicQuantizeLSTM",
+        names,
+        ["y", "yh", "yc"],
+        domain="com.microsoft",
+        hidden_size=8,
+        direction="bidirectional",
+    )
+    infos = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["t", "n", 5]),
+        helper.make_tensor_value_info("l", TensorProto.INT32, ["n"]),
+    ]
+    graph = helper.make_graph(
+        [node],
+        "g",
+        infos,
+        [helper.make_empty_tensor_value_info(o) for o in ("y", "yh", "yc")],
+        [numpy_helper.from_array(v, k) for k, v in values.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    m = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    many = [{"x": rand(t, n, 5), "l": rng.integers(1, t + 1, n).astype(np.int32)} for t, n in ((6, 2), (20, 3), (1, 1))]
+    assert holders(check(m, *many, targets=TARGETS[:1], tol=0.03)) == [Repeat, Repeat]
