@@ -80,7 +80,7 @@ def reversed_in_blocks(x):
 
 
 try:
-    reversed_in_blocks[1, BLOCK](x)
+    reversed_in_blocks[1, BLOCK](tec.nd.array(np.zeros(BLOCK, np.float32), dev))
     dev.sync()
     raise AssertionError("the race was not found")
 except tec.TecError as error:
