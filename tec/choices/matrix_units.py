@@ -26,6 +26,7 @@ from ..target import Target, latency_ns, level_gbps
 from ..te import ComputeOp, Operation, Tensor, intrin, thread_axis
 from . import padding, tilings
 from .group import Group, begin, const_shape, depends, extent, same_shape, substitute
+from .parts import KERNEL_US
 from .pointwise import bind_all
 from .space import Choice, Cost, Scheduled, Space
 from .tilings import PIECE_BYTES, Shape, Tiling
@@ -108,7 +109,7 @@ class MatrixProduct(Space):
     def _may_split(self) -> bool:
         """Whether the sum can be made in parts: a form whose sizes are numbers, on a GPU whose latencies are known."""
         c = self.contraction
-        return c is not None and not is_symbolic((*c.batch, c.m, c.n, c.k)) and self.target.kind == "rocm"
+        return c is not None and not is_symbolic((*c.batch, c.m, c.n, c.k)) and self.target.kind in ("rocm", "cuda")
 
     def tiling(self, choice: Choice) -> Tiling:
         """The choice as a tiling."""
@@ -156,7 +157,8 @@ class MatrixProduct(Space):
         if splits > 1:
             # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
             moved = 2 * part.batch * part.m * part.n * dtype_info(part.acc).bytes
-            seconds += m.launch_us * 1e-6 + 2e-9 * latency_ns(m, "memory") + moved / (level_gbps(m, "memory") * 1e9)
+            second = KERNEL_US if self.target.kind == "cuda" else m.launch_us + 2e-3 * latency_ns(m, "memory")
+            seconds += second * 1e-6 + moved / (level_gbps(m, "memory") * 1e9)
         return Cost(seconds, limit)
 
     def build(self, choice: Choice) -> Scheduled:

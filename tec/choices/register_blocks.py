@@ -14,8 +14,8 @@ from ..ops.dims import is_symbolic
 from ..target import Target
 from ..te import ComputeOp, Tensor, thread_axis
 from . import padding
-from .group import Group, begin, const_shape, same_shape, substitute
-from .pointwise import bind_all
+from .group import Group, begin, same_shape, substitute
+from .parts import schedule_total, traffic_seconds
 from .space import Choice, Cost, Scheduled, Space
 
 _RUN = 4  # elements of 32 bits that a thread takes from shared memory at once
@@ -25,7 +25,6 @@ _MOST_BROUGHT = 24  # elements of the next step in a thread's registers, beside 
 _RESIDENT = 3  # work-groups of 128 threads with 64 sums each that a multiprocessor should hold: 168 registers a thread
 _STEP_CLOCKS = 120  # of a step beside its sums: two barriers, and values on their way through registers
 _GUARD_CLOCKS = 12  # a thread's of an element that comes under conditions: where it lies, and whether it is there
-_KERNEL_US = 2.0  # a second kernel, in a network's graph
 
 
 class RegisterBlocks(Space):
@@ -114,8 +113,7 @@ class RegisterBlocks(Space):
         alone = _STEP_CLOCKS * steps * (4 if share == 1 else 2 if share < resident else 1)
         seconds = (share * clocks + alone) / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6
         if parts > 1:
-            rate = 2e9 * (machine.memory.gbps or machine.memory_gbps)  # the parts are still in the second-level cache
-            seconds += _KERNEL_US * 1e-6 + 4.0 * batch * m * n * (2 * parts + 1) / rate
+            seconds += traffic_seconds(parts, batch * m * n, machine.memory.gbps or machine.memory_gbps)
         return Cost(seconds, "issue" if macs >= lds else "LDS")
 
     def build(self, choice: Choice) -> Scheduled:
@@ -131,13 +129,7 @@ class RegisterBlocks(Space):
             s[product].set_scope("local")
             self._schedule(s, s[out], product.output(0), product, choice)
             return Scheduled(s, outputs, choice)
-        (total,) = (o for o in group.reductions() if o is not product)
-        # Four neighbours of a row at once: where they were of two rows, whole rows would be summed for them.
-        inner = bind_all(s, out, vector=16 if (const_shape(out.output(0))[-1] or 1) % _RUN == 0 else 0)
-        if total is not out:
-            s[total].compute_at(s[out], inner)
-            s[total].set_scope("local")
-        s[total].unroll(s[total].op.reduce_axis[0])
+        schedule_total(s, group, product)
         acc = s.cache_write(product.output(0), "local")
         self._schedule(s, s[product.output(0)], acc, product, choice)
         return Scheduled(s, outputs, choice)

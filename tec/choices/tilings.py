@@ -45,6 +45,10 @@ DRAFTS = (
 LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
 _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
 L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
+# NVIDIA, of a step whose work-group has its unit for itself, nanoseconds: with conditions what two slots wait, a third halves it (ResNet-50's late
+# convolutions, 36.4 us for 72 steps, 18.8 for 36, one H200); without, less, and the rows of its tiles count (BERT's 128 x 768 x 768, 4.45 us by 32 x 32).
+_GUARDED_NS = 500
+_PLAIN_NS, _ROW_NS = 250, 1.7
 _MARGIN = 0.95  # a smaller tile is taken where it should need less than this of a larger one's time: the estimate is no better than that
 
 
@@ -130,8 +134,10 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
     """For each of the usual tiles the one with the largest instruction and the longest step that fit it."""
     if shape.m < LEAST or shape.n < LEAST or shape.k < LEAST // 2:
         return
-    swizzle, stages = usual(target)
+    swizzle, usual_stages = usual(target)
     for m, n, wm, wn in DRAFTS:
+        # Small tiles wait for their operands: a third slot halves that. Large ones are better off with two (8192 cubed, 428 for 400 TFLOP/s).
+        stages = usual_stages + (target.kind == "cuda" and m * n <= 64 * 64)
         fitting = (
             t
             for i in instructions(shape, target)
@@ -171,6 +177,14 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     step, limit = max((macs, "matrix"), (lds, "LDS"))
     step = (step + _STEP_CLOCKS) / warm
     start = 0.0
+    if target.kind == "cuda" and t.stages > 1:
+        # What was asked for a step before comes so late, where few work-groups share a unit.
+        if shape.guarded:
+            alone = _GUARDED_NS * 1e-9 / (t.stages - 1) / min(rounds, held(t, shape, target))
+        else:
+            alone = (_PLAIN_NS / (t.stages - 1) + _ROW_NS * (t.m + t.n)) * 1e-9
+        if alone > step:
+            step, limit = alone, "latency"
     if target.kind == "rocm":
         # A work-group that has its unit for itself waits in each step for what it asked for a step before (or in this one), which then comes
         # through the L1; and at its start and end for arguments, the first tiles, the way of the results.

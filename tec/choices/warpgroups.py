@@ -162,6 +162,7 @@ class WarpgroupProduct(Space):
             * (1.0 if rows > _ROWS_A_GROUP else _ONE_GROUP_RATE)
         )
         products = steps * (rows * columns * self.step / rate + _STEP_CLOCKS / resident)
+        ring = 1.0 if choice["stages"] > 2 else _SHORT_RING_RATE
         level = machine.level("L2")
         a_clock = ((level and level.gbps) or L2_TIMES * machine.memory_gbps) / machine.units / machine.clock_mhz * 1e3
         brought = steps * (rows + columns) * _ROW_BYTES / a_clock
@@ -177,7 +178,7 @@ class WarpgroupProduct(Space):
         else:
             rounds = -(-tiles // machine.units)
             clocks = (
-                rounds * (max(products, brought) + (ends if not choice["stays"] else ends - _ENDS_CLOCKS / 2))
+                rounds * (max(products, brought) / ring + (ends if not choice["stays"] else ends - _ENDS_CLOCKS / 2))
                 + _ENDS_CLOCKS / 2
             )
         return Cost(clocks / machine.clock_mhz * 1e-6, "matrix" if products > brought else "L2")
