@@ -36,6 +36,7 @@ _LIBM = frozenset(
 _WITHOUT_F16C = frozenset(
     "x86-64 x86-64-v2 core2 penryn nehalem westmere sandybridge silvermont btver1 k8 amdfam10 barcelona".split()
 )
+_WITH_HALF_ARITHMETIC = frozenset("sapphirerapids emeraldrapids graniterapids graniterapids-d diamondrapids".split())
 DEFAULT_SPEED = 2  # -O3 takes twice as long, and neither matmul, nor math, nor a ResNet-50 ran faster with it
 _OUT_OF_MEMORY = -1
 _ALLOC = ("tec_alloc", "declare noalias ptr @tec_alloc(i64) nounwind")
@@ -84,6 +85,8 @@ class CpuEmitter(CpuTiles):
         self.intrinsic_prefixes = ("llvm.x86.",) if self.is_x86 else ("llvm.aarch64.",)  # type: ignore[misc]
         old = machine.cpu in _WITHOUT_F16C and "+f16c" not in machine.features
         self.native_half = not (self.is_x86 and (old or "-f16c" in machine.features))
+        with_half = "+avx512fp16" in machine.features or machine.cpu in _WITH_HALF_ARITHMETIC
+        self.widens_half = self.is_x86 and self.native_half and not with_half
         self.wide = target.vector_bytes if self.is_x86 else 16
         self.gather_bits = (32, 64) if self.wide == 64 else ()  # type: ignore[misc]
         self.messages: dict[str, list[str]] = {}
@@ -347,6 +350,43 @@ class CpuEmitter(CpuTiles):
         if exact is not None:
             return exact
         return op + ("f" if dtype == "float32" else "") if op in _LIBM and dtype in ("float32", "float64") else None
+
+    def float_extremum(self, name: str, a: str, b: str, dtype: str) -> str:
+        """Of vectors of float16 in float32 where there is no arithmetic for them: LLVM would go lane by lane. The result is one of the operands."""
+        info = dtype_info(dtype)
+        if not (self.widens_half and info.element == "float16" and info.lanes > 1):
+            return super().float_extremum(name, a, b, dtype)
+        wide = with_lanes("float32", info.lanes)
+        x, y = (self.convert(v, dtype, wide) for v in (a, b))
+        return self.convert(super().float_extremum(name, x, y, wide), wide, dtype)
+
+    def saturated(self, value: str, src: str, dst: str) -> str:
+        """Vectors of float32 by comparisons and one conversion: LLVM's saturating one goes lane by lane on x86."""
+        s, d = self.type_of(src), self.type_of(dst)
+        if (
+            not self.is_x86
+            or s.info.element != "float32"
+            or s.info.lanes < 4
+            or d.info.bits > 32
+            or dst.startswith("uint32")
+        ):
+            return super().saturated(value, src, dst)
+        wide, mask = with_lanes("int32", s.info.lanes), self.reg(with_lanes("bool", s.info.lanes))
+        signed = d.kind == "int"
+        low, high = (-(1 << (d.info.bits - 1)), (1 << (d.info.bits - 1)) - 1) if signed else (0, (1 << d.info.bits) - 1)
+        top = high if d.info.bits < 32 else (1 << 31) - 128  # the largest float32 below 2**31
+
+        def replaced(x: str, how: str, limit: float, by: float) -> str:
+            bad = self.op(f"fcmp {how} {s.reg} {x}, {self.float_const(limit, src)}")
+            return self.op(f"select {mask} {bad}, {s.reg} {self.float_const(by, src)}, {s.reg} {x}")
+
+        x = replaced(value, "uno", 0.0, 0.0)
+        x = replaced(replaced(x, "olt", float(low), float(low)), "ogt", float(top), float(top))
+        out = self.op(f"fptosi {s.reg} {x} to {self.reg(wide)}")
+        if d.info.bits == 32:
+            big = self.op(f"fcmp oge {s.reg} {value}, {self.float_const(2.0**31, src)}")
+            return self.op(f"select {mask} {big}, {d.reg} {self.int_const(high, dst)}, {d.reg} {out}")
+        return self.op(f"trunc {self.reg(wide)} {out} to {d.reg}")
 
     def math(self, e: E.Call) -> str:
         """float16 goes through float32 where libm is called."""

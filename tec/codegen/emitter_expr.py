@@ -240,8 +240,7 @@ class Arithmetic(SmallFloats):
                 wide = with_lanes("float32", s.info.lanes)
                 value, src = self.op(f"fpext {s.reg} {value} to {self.reg(wide)}"), wide
                 s = self.type_of(src)
-            name = f"llvm.fpto{'s' if d.kind == 'int' else 'u'}i.sat.{self.mangle(dst)}.{self.mangle(src)}"
-            return self.intrinsic(name, d.reg, [(s.reg, value)])
+            return self.saturated(value, src, dst)
         if d.info.is_float:
             how = "sitofp" if s.kind == "int" else "uitofp"
             if d.kind == "bfloat" and s.info.bits >= 32:
@@ -258,6 +257,12 @@ class Arithmetic(SmallFloats):
         if d.info.bits == s.info.bits:
             return value
         return self.op(f"{'sext' if s.kind == 'int' else 'zext'} {s.reg} {value} to {d.reg}")
+
+    def saturated(self, value: str, src: str, dst: str) -> str:
+        """Floats as integers, toward zero, saturating, NaN as 0."""
+        d = self.type_of(dst)
+        name = f"llvm.fpto{'s' if d.kind == 'int' else 'u'}i.sat.{self.mangle(dst)}.{self.mangle(src)}"
+        return self.intrinsic(name, d.reg, [(self.reg(src), value)])
 
     def _float_to_float(self, value: str, src: str, dst: str) -> str:
         value, src = self.widen(value, src)
