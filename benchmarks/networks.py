@@ -1,6 +1,7 @@
 """Whole networks on the CPU: tec and ONNX Runtime in turn, two threads each. One JSON object a line; times in ms, medians.
 
-python benchmarks/networks.py [names...]               networks of tools/zoo.py; --compile also times compilation
+python benchmarks/networks.py [names[:dtype]...]       networks of tools/zoo.py; --compile also times compilation; with a dtype (bfloat16) against tec's
+                                                       own float32
 python benchmarks/networks.py --model [-mcpu=gfx942] [names[:dtype]...]
                                                        instead: microseconds by the software GPU's time model, whole and the ten slowest
                                                        kernels of each network
@@ -67,6 +68,30 @@ def race(name: str, spinning: bool) -> None:
         ),
         flush=True,
     )
+
+
+def narrow(name: str, dtype: str) -> None:
+    """A network in 16 bits against the same in float32, both tec's, in turn."""
+    path = str(zoo.get(name))
+    x = {"input": np.random.default_rng(0).standard_normal(SHAPES.get(name, (1, 3, 224, 224))).astype(np.float32)}
+    nets = {d: tec.compile(path, target="llvm", dtype=d) for d in (dtype, "float32")}
+    (got,), (want,) = (net.run(x) for net in nets.values())
+    took: dict[str, list[float]] = {d: [] for d in nets}
+    for _ in range(RUNS):
+        for d, net in nets.items():
+            start = time.perf_counter()
+            net.run(x)
+            took[d].append(time.perf_counter() - start)
+    a, b = (statistics.median(took[d]) * 1e3 for d in (dtype, "float32"))
+    row = {
+        "name": f"{name}, {dtype}",
+        "value": round(a, 2),
+        "unit": "ms",
+        "peer": "tec, float32",
+        "peer_value": round(b, 2),
+    }
+    error = float(np.abs(got - want).max() / np.abs(want).max())
+    print(json.dumps({**row, "ratio": round(a / b, 3), "max_relative_error": float(f"{error:.1e}")}), flush=True)
 
 
 def compile_times(name: str) -> None:
@@ -149,7 +174,10 @@ def main() -> None:
             modelled(name, mcpu)
         return
     names = [a for a in sys.argv[1:] if not a.startswith("-")] or NETWORKS
-    for name in names:
+    for name, _, dtype in (n.partition(":") for n in names):
+        if dtype:
+            narrow(name, dtype)
+            continue
         race(name, True)
         race(name, False)
     if "--compile" in sys.argv:
