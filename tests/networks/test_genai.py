@@ -145,4 +145,6 @@ def test_a_package_is_less_than_a_quarter(tmp_path: Path) -> None:
     floats = 4 * (2 * 2000 * 128 + 128 * (128 * 2 + 64 * 2 + 256 * 3))
     net = tec.compile(model, target="llvm", cache=False)
     net.save(tmp_path / "net.tec")
-    assert (tmp_path / "net.tec").stat().st_size < floats / 4
+    # Machine code, which differs from host to host, does not grow with the weights.
+    assert (tmp_path / "net.tec").stat().st_size - len(net.get_binary()) < floats / 4
+    assert sum(a.nbytes for a in net.params.values()) < floats / 4
