@@ -1,13 +1,15 @@
 """`@tec.kernel`: a function that is compiled when it is launched, for the types of its arguments.
 
-    @tec.kernel
-    def saxpy(x, y, a, n):
-        i = tec.grid_idx(1)
-        if i < n:
-            y[i] = a * x[i] + y[i]
+```python
+@tec.kernel
+def saxpy(x, y, a, n):
+    i = tec.grid_idx(1)
+    if i < n:
+        y[i] = a * x[i] + y[i]
 
-    saxpy[(n + 255) // 256, 256](x, y, 2.0, n)   # a grid of blocks
-    saxpy.launch(n)(x, y, 2.0, n)                # n threads, in blocks of tec's choice
+saxpy[(n + 255) // 256, 256](x, y, 2.0, n)   # a grid of blocks
+saxpy.launch(n)(x, y, 2.0, n)                # n threads, in blocks of tec's choice
+```
 """
 
 from __future__ import annotations
