@@ -70,6 +70,7 @@ def test_forms(options: dict[str, Any]) -> None:
     decode(genai_decoder(layers=1, **options), (9, 1, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shapes", [None, {"sequence_length": 1, "batch_size": 1}])
 def test_on_a_gpu(shapes: Any) -> None:
     decode(genai_decoder(layers=1), (1, 1, 1) if shapes else (5, 1, 1), target="rocm -mcpu=gfx942", shapes=shapes)
@@ -113,7 +114,7 @@ def test_prompts_of_several_lengths_in_buffers() -> None:
         np.testing.assert_allclose(after[row], want[0], rtol=0, atol=2e-5 * np.abs(want).max())
 
 
-@pytest.mark.parametrize("plain", [True, False], ids=["plain", "gqa"])
+@pytest.mark.parametrize("plain", [pytest.param(True, marks=pytest.mark.slow), False], ids=["plain", "gqa"])
 def test_launches_of_a_layer(plain: bool) -> None:
     """A token of a batch of one on a GPU: norm and queries, keys, values; two rotations, of which one writes the cache; the values' cache; attention over parts
     of the keys and their join; projection and sum; norm, gate and product; projection and sum."""

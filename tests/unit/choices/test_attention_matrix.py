@@ -73,7 +73,9 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(
+    "chip", [pytest.param(c, marks=() if c in ("gfx942", "gfx1100") else pytest.mark.slow) for c in CHIPS]
+)
 def test_masks_groups_and_edges(chip):
     """Neither queries nor keys fill their tiles; two heads share keys; without a choice, the default's."""
     attrs, extras = MASKS[chip]

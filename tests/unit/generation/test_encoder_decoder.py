@@ -156,7 +156,7 @@ class Model:
         return ids[1:]
 
 
-@pytest.mark.parametrize("merged", [False, True], ids=["two", "merged"])
+@pytest.mark.parametrize("merged", [pytest.param(False, marks=pytest.mark.slow), True], ids=["two", "merged"])
 def test_tokens_with_and_without_caches(tmp_path: Path, merged: bool) -> None:
     model = Model()
     model.save(tmp_path, merged)

@@ -92,6 +92,7 @@ def test_genai_layout(genai: Path) -> None:
     assert run.ids == greedy(genai / "model.onnx", PROMPT, 7)[: len(run.ids)]
 
 
+@pytest.mark.slow
 def test_on_a_software_gpu(genai: Path) -> None:
     device = tec.rocm_emu("gfx942")
     run = tec.generate(genai, PROMPT, tokenizer="bytes", target="rocm -mcpu=gfx942", device=device, max_tokens=6)
