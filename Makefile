@@ -53,7 +53,7 @@ fuzz-nnsmith: setup $(NNSMITH)/.tec-setup
 	TEC_NNSMITH=$(NNSMITH)/models $(PY) -m pytest -m slow -s tests/fuzz/test_nnsmith.py
 
 networks: setup
-	$(PY) -m pytest -m slow tests/networks
+	$(PY) -m pytest -m slow tests/networks tests/unit
 
 $(VENV)/.tec-docs: $(STAMP)
 	$(PIP_INSTALL) '.[docs]'
