@@ -16,7 +16,7 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..func import Func
 from ..visit import map_stmt, visit
-from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, needs_all_threads, stmt_size
+from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, needs_all_threads, stmt_size, uses_var
 
 _MAX_STATEMENTS = 600  # what the repeated bodies may add up to
 _MAX_DEPTH = 3  # loops around each other that are split
@@ -87,7 +87,7 @@ class _Partitioner:
         serial = s.kind in (S.ForKind.SERIAL, S.ForKind.PARALLEL, S.ForKind.UNROLLED)
         block = s.kind == S.ForKind.THREAD and s.thread in BLOCK_TAGS
         if (serial or block) and depth < _MAX_DEPTH and stmt_size(s.body) * 2 <= _MAX_STATEMENTS:
-            guards = [g for g in self.guards(s.body) if _uses(g.cond, s.var)]
+            guards = [g for g in self.guards(s.body) if uses_var(g.cond, s.var)]
             if block:
                 guards = [g for g in guards if g.vector]
             if guards:
@@ -100,7 +100,7 @@ class _Partitioner:
         """A loop around nothing but a guarded body, run over just the iterations that pass the guard."""
         if not isinstance(s.body, S.IfThenElse) or s.body.orelse is not None:
             return None
-        guards = [_Guard(c, {}, False) for c in _conjuncts(s.body.cond) if _is_likely(c) and _uses(c, s.var)]
+        guards = [_Guard(c, {}, False) for c in _conjuncts(s.body.cond) if _is_likely(c) and uses_var(c, s.var)]
         guards = [g for g in guards if not _uses_any(g.cond, self.threads)]
         solved, low, high = self.holds(guards, s.var)
         if not solved:
@@ -133,7 +133,7 @@ class _Partitioner:
             elif isinstance(s, S.IfThenElse):
                 for c in _conjuncts(s.cond):
                     if _is_likely(c):
-                        found.append(_Guard(c, domain, any(_uses(c, v) for v in vectors)))
+                        found.append(_Guard(c, domain, any(uses_var(c, v) for v in vectors)))
 
             def child(x: S.Stmt) -> S.Stmt:
                 go(x, domain, vectors)
@@ -155,11 +155,11 @@ class _Partitioner:
             slack = _slack(inner)
             if slack is None:
                 continue
-            domain = {v: r for v, r in g.domain.items() if v is not var and _uses(slack, v)}
-            if any(_uses(x, var) or _uses_any(x, domain) for r in domain.values() for x in (r.min, r.extent)):
+            domain = {v: r for v, r in g.domain.items() if v is not var and uses_var(slack, v)}
+            if any(uses_var(x, var) or _uses_any(x, domain) for r in domain.values() for x in (r.min, r.extent)):
                 continue
             worst = ana.int_set(slack, domain).min
-            if worst is None or not _uses(worst, var):
+            if worst is None or not uses_var(worst, var):
                 continue
             bounds = ana.detect_clip_bound(E.GE(worst, B.const(0, worst.dtype)), [var])
             if bounds is None:
@@ -290,19 +290,8 @@ def _loads(e: E.Expr) -> bool:
     return found
 
 
-def _uses(e: E.Expr, var: E.Var) -> bool:
-    found = False
-
-    def on_expr(x: E.Expr) -> None:
-        nonlocal found
-        found = found or x is var
-
-    visit(e, on_expr)
-    return found
-
-
 def _uses_any(e: E.Expr, variables: dict[E.Var, E.Range]) -> bool:
-    return any(_uses(e, v) for v in variables)
+    return any(uses_var(e, v) for v in variables)
 
 
 def _without(s: S.Stmt, solved: list[E.Expr]) -> S.Stmt:

@@ -181,6 +181,18 @@ def is_named(s: S.Stmt, buffer: Buffer) -> bool:
     return found
 
 
+def uses_var(e: E.Expr, var: E.Var) -> bool:
+    """Whether an expression reads a variable."""
+    found = False
+
+    def on_expr(x: E.Expr) -> None:
+        nonlocal found
+        found = found or x is var
+
+    visit(e, on_expr)
+    return found
+
+
 def stmt_size(s: S.Stmt) -> int:
     """Stores, evaluations and the like below `s`: the measure of code size that unrolling uses."""
     count = 0

@@ -30,8 +30,8 @@ from ..buffer import LOCAL, Buffer
 from ..dtype import dtype_info
 from ..effects import effects
 from ..func import Func
-from ..visit import free_vars, map_expr, map_stmt, substitute_stmt, visit
-from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, const_int, is_launch_loop
+from ..visit import free_vars, map_expr, map_stmt, substitute_stmt
+from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, const_int, is_launch_loop, is_named
 from .thread_regions import Item, Regions
 
 CPU_WAVE = 32  # lanes of what passes for a wavefront
@@ -163,7 +163,7 @@ class _Kernel(Regions):
             body = [S.LetStmt(x.var, x.value, S.seq(*keep, *body), x.loc)]
         inner = S.seq(*body)
         inner = self.opened(inner, scope)
-        owned = [p for p in self.privates.values() if p.wide is None and _uses_buffer(inner, p.buffer)]
+        owned = [p for p in self.privates.values() if p.wide is None and is_named(inner, p.buffer)]
         for p in owned:
             inner = S.Alloc(p.buffer, inner)
         inner = self.widened(inner)
@@ -433,21 +433,6 @@ def trimmed(s: S.Stmt, loops: list[E.Var]) -> tuple[S.Stmt, dict[int, list[E.Exp
         return x
 
     return strip(s), ends
-
-
-def _uses_buffer(s: S.Stmt, b: Buffer) -> bool:
-    found = False
-
-    def on_expr(e: E.Expr) -> None:
-        nonlocal found
-        found = found or (type(e) is E.BufferLoad and e.buffer is b)
-
-    def on_stmt(x: S.Stmt) -> None:
-        nonlocal found
-        found = found or (isinstance(x, S.BufferStore) and x.buffer is b)
-
-    visit(s, on_expr, on_stmt)
-    return found
 
 
 def _check_scalar(index: E.Expr, b: Buffer) -> None:

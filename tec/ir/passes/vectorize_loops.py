@@ -24,10 +24,10 @@ from ..buffer import LOCAL, Buffer
 from ..dtype import dtype_info
 from ..func import Func
 from ..notes import AutoUnrollMaxStep
-from ..visit import map_stmt, substitute, visit, walk_exprs
+from ..visit import map_stmt, substitute, walk_exprs
 from .lane_independence import Lanes
 from .math_functions import FUNCTIONS
-from .rewrite_util import clone, const_int, same_expr
+from .rewrite_util import clone, const_int, same_expr, uses_var
 
 _FEWEST = 4  # lanes of a vector that is worth its code, where the vector unit has as many
 _TREES = 4  # vectors that a reduction in parts keeps apart: as many as hide the latency of one operation
@@ -192,7 +192,7 @@ class _Reduction:
         integers = dtype_info(store.buffer.dtype).is_int
         exact = type(total) in _EXACT_OPS or (integers and type(total) in (E.Add, E.Mul))
         costly = type(total) is E.Add and any(type(x) is E.Call and x.op in _COSTLY for x in walk_exprs(value))
-        if not (exact or costly) or _uses(store.indices[0], loop.var):
+        if not (exact or costly) or uses_var(store.indices[0], loop.var):
             return None
         # As a loop that stores the values one behind the other, which the reduction's parts are.
         apart = Buffer("lanes", store.buffer.dtype, (loop.extent,), scope=LOCAL)
@@ -281,14 +281,3 @@ def _is_element(e: E.Expr, store: S.BufferStore) -> bool:
         and e.predicate is None
         and same_expr(e.indices[0], store.indices[0])
     )
-
-
-def _uses(e: E.Expr, var: E.Var) -> bool:
-    found = False
-
-    def on_expr(x: E.Expr) -> None:
-        nonlocal found
-        found = found or x is var
-
-    visit(e, on_expr)
-    return found
