@@ -16,7 +16,7 @@ from math import prod
 from ..ops.registry import BROADCAST, ELEMENTWISE, INJECTIVE, REGION, VIEW, normalize_axis
 from ..te.evaluate import np_dtype
 from .graph import Graph, Node, Value
-from .state import strided
+from .state import Rows
 
 PIECE_ALIGN = 64  # bytes: what functions may expect of an argument's address
 
@@ -29,11 +29,10 @@ class Aliases:
     joins: dict[Node, list[int]] = field(default_factory=dict)
 
 
-def find_aliases(graph: Graph) -> Aliases:
+def find_aliases(graph: Graph, rows: Rows) -> Aliases:
     """The graph's nodes that need no function."""
     found = Aliases()
     readers = graph.users()
-    rows = strided(graph)
     for node in graph.nodes:
         if node.inputs and (node.inputs[0].is_const or node.inputs[0] in rows):
             continue

@@ -104,7 +104,7 @@ def compile_graph(
         graph, states = declare(graph, state or {})
         graph, checks = check_indices(graph)
         graph = optimize(graph, target, dtype)
-        part = part_of(graph)
+        part = part_of(graph, [s.output for s in states])
         lowering = _Lowering(graph, target, Building(target, checks_bounds(None)), progress, part.work)
         part.runs = lowering.runs(part)
         lowered_s = time.perf_counter() - start

@@ -13,11 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ImportModelError
 from .graph import Graph, Value
 from .passes.fuse import FusedGroup, fuse
 from .regions import bodies, is_region
-from .state import strided
+from .state import Rows, compact, strided
 
 Run = tuple[FusedGroup, str, list[int], list[Any]]
 
@@ -47,45 +46,47 @@ class Part:
         return own + sum(p.work for parts in self.inner.values() for p in parts)
 
 
-def part_of(graph: Graph, loose: Iterable[Value] = (), order: Iterable[int] = ()) -> Part:
-    """The groups of a graph whose values `loose` are rows of others. `order`: which outputs come first where one value is several."""
-    part = Part(graph, fuse(graph))
+def part_of(graph: Graph, kept: Iterable[str] = ()) -> Part:
+    """The groups of a network's graph; its outputs `kept` are what its states become."""
+    graph, rows = compact(graph, strided(graph), set(kept))
+    return _part(graph, rows)
+
+
+def _part(graph: Graph, rows: Rows, loose: Iterable[Value] = (), order: Iterable[int] = ()) -> Part:
+    """The groups of a graph. `rows`: values that are rows of a state; `loose`: values that are rows of others; `order`: which outputs come first where
+    one value is several."""
+    part = Part(graph, fuse(graph, rows))
     part.made = _made(part, [*order, *range(len(graph.outputs))])
     anywhere = set(loose)
     for group in part.groups:
         if group.is_alias and any(v in anywhere for v in group.inputs):
             anywhere.update(group.outputs)
-    rows = strided(graph)
     for group in part.groups:
         group.loose = {v for v in (*group.inputs, *group.outputs) if v in anywhere}
         node = group.nodes[0]
         if not is_region(node):
             continue
-        if any(v in rows for v in node.inputs):
-            raise ImportModelError(
-                f"{node.origin or node.op}: a loop or a branch reads a state that grows",
-                hint="compile with state=False",
-            )
-        part.inner[group] = [_body(node, k, body, anywhere) for k, (_, body) in enumerate(bodies(node))]
+        part.inner[group] = [_body(node, k, body, rows, anywhere) for k, (_, body) in enumerate(bodies(node))]
     return part
 
 
-def _body(node: Any, k: int, body: Graph, loose: set[Value]) -> Part:
+def _body(node: Any, k: int, body: Graph, rows: Rows, loose: set[Value]) -> Part:
     """The part of one body."""
     attrs = node.attrs
+    first = len(attrs.get("extras", ())) if node.op == "loop" else 1 + (len(attrs["then"].graph.inputs) if k else 0)
+    given = node.inputs[first:]
+    body, held = compact(body, {i: rows[v] for v, i in zip(given, body.inputs) if v in rows})
     if node.op == "choose":
-        first = 1 + (len(attrs["then"].graph.inputs) if k else 0)
-        return part_of(body, [i for v, i in zip(node.inputs[first:], body.inputs) if v in loose])
-    states, rows, made = attrs["states"], len(attrs.get("rows", ())), len(attrs.get("made", ()))
-    given = node.inputs[len(attrs.get("extras", ())) :]
+        return _part(body, held, [i for v, i in zip(given, body.inputs) if v in loose])
+    states, over, made = attrs["states"], len(attrs.get("rows", ())), len(attrs.get("made", ()))
     own = [
         i
         for n, (v, i) in enumerate(zip(given, body.inputs))
-        if states <= n < states + rows or (n >= states and v in loose)
+        if states <= n < states + over or (n >= states and v in loose)
     ]
     # Rows that are made come before states: they may be long, and there are as many of them as trips.
     order = range(states, states + made)
-    part = part_of(body, own, order)
+    part = _part(body, held, own, order)
     written = {body.outputs[n] for n in order if n in part.made}
     for group in part.groups:
         group.loose |= {v for v in (*group.inputs, *group.outputs) if v in written}

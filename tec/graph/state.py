@@ -2,12 +2,13 @@
 
 In: a graph, and which output becomes which input. Out: the graph, where the concatenation of a cache and its new rows is an `append`: its
 result lies in the memory of the input, of which the new rows alone are written (`runtime.state`). The memory has room for
-`capacity` rows along the axis that grows, so what reads a cache reads rows that lie apart (`strided`).
+`capacity` rows along the axis that grows, so what reads a cache reads rows that lie apart (`strided`), those of loops and branches too. What
+cannot gets a copy of them (`compact`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..errors import ImportModelError
@@ -16,6 +17,10 @@ from ..ops.registry import normalize_axis
 from ..runtime.plan import State
 from .graph import Graph, Node, Value
 from .passes.rewrite import Rebuild, rebuild
+
+Rows = Mapping[
+    Value, tuple[int, Dim]
+]  # values that are rows of a state's memory: the axis of the rows, and how many there is room for
 
 
 def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State, ...]]:
@@ -75,10 +80,40 @@ def _others(v: Value, axis: int) -> list[Any]:
     return [d for k, d in enumerate(v.shape) if k != axis and isinstance(d, Dim)]
 
 
-def strided(graph: Graph) -> dict[Value, tuple[int, Dim]]:
-    """The values that are rows of a state's memory: the axis of the rows, and how many there is room for."""
+def strided(graph: Graph) -> Rows:
+    """The values of a network's graph that are rows of a state's memory."""
     found: dict[Value, tuple[int, Dim]] = {}
     for n in graph.nodes:
         if n.op == "append":
             found[n.inputs[0]] = found[n.outputs[0]] = n.attrs["axis"], n.attrs["capacity"]
     return found
+
+
+def compact(graph: Graph, rows: Rows, kept: Collection[str] = ()) -> tuple[Graph, Rows]:
+    """The graph where rows of a state that must lie one behind the other are copied: what a loop begins with and what it goes over, and outputs that
+    are not named in `kept` (a state's own are in its memory). And the rows of the new graph."""
+    if not rows:
+        return graph, rows
+    b = Rebuild(graph)
+    copies: dict[Value, Value] = {}
+
+    def copied(v: Value) -> Value:
+        if v not in rows:
+            return b.value(v)
+        if v not in copies:  # of rows that lie apart a reshape is no view
+            copies[v] = b.new.add("reshape", [b.value(v)], {"shape": v.shape}, v.name)[0]
+        return copies[v]
+
+    for node in graph.nodes:
+        if node.op != "loop":
+            b.copy(node)
+            continue
+        first = len(node.attrs.get("extras", ()))
+        taken = range(first, first + node.attrs["states"] + len(node.attrs.get("rows", ())))
+        inputs = [copied(v) if k in taken else b.value(v) for k, v in enumerate(node.inputs)]
+        made = b.new.add(node.op, inputs, node.attrs, node.outputs[0].name, node.origin)
+        b.map.update(zip(node.outputs, made))
+    names = graph.output_names
+    outputs = [b.value(v) if name in kept else copied(v) for v, name in zip(graph.outputs, names)]
+    b.new.set_outputs(outputs, names)
+    return b.new, {b.value(v): r for v, r in rows.items()}

@@ -179,7 +179,8 @@ def _naming(group: FusedGroup, sizes: GroupSizes) -> Iterator[None]:
 
 
 def _placeholders(outputs: list[Any]) -> set[Any]:
-    """The placeholders that tensors are computed from."""
+    """The placeholders that tensors are computed from, as they are defined or in another form: a form takes its operator's inputs, also one that
+    the definition has no use for."""
     found: set[Any] = set()
     seen: set[int] = set()
     stack = [t.op for t in outputs]
@@ -191,6 +192,8 @@ def _placeholders(outputs: list[Any]) -> set[Any]:
         if isinstance(op, te.PlaceholderOp):
             found.add(op)
         stack.extend(t.op for t in op.inputs)
+        if (form := op.attrs.get("form")) is not None:
+            stack.extend(t.op for t in form.inputs)
     return found
 
 

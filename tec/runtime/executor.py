@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ArgumentError
@@ -92,15 +93,17 @@ class Executor:
     ):
         self.network = network
         self.device: Device = network._device(device)
-        self.memory_limit = memory_limit
+        self.memory_limit = _count("memory_limit", memory_limit, 0, "bytes")
+        rows = _count("capacity", capacity, 1, "rows")
         self._layout = network._layout
         self._all = network._feeds
-        self._states = States(network.plan, self.device, capacity) if network.plan.states else None
+        self._states = States(network.plan, self.device, rows) if network.plan.states else None
         self._feeds = Feeds(network.plan, self._states.names) if self._states is not None else self._all
         self._kept = {s.output for s in network.plan.states}
         self._lock = threading.Lock()
         self._bindings: OrderedDict[tuple[tuple[str, int], ...], Binding] = OrderedDict()
         self._worker: ThreadPoolExecutor | None = None
+        self._launched: Any = None  # the last run that was queued on a GPU and not waited for
         self._engine: Engine
         if self.device.driver is None:
             from .host_engine import HostEngine
@@ -174,16 +177,25 @@ class Executor:
     def run_stateless(self, inputs: Any) -> list[NDArray]:
         """`run` with all inputs, states among them, and all outputs."""
         with self._lock:
+            if self._states is not None:
+                self._states.reset()
             shown = self._run(inputs, None, True)
             source = {s.output: s.input for s in self.network.plan.states}
             return [self._stateful().view(source[o.name]) if r is None else r for o, r in shown]
 
     def _run(self, inputs: Any, outputs: Any, full: bool) -> list[tuple[Output, NDArray | None]]:
-        kept = self._states.snapshot() if self._states is not None else None
-        try:
+        with self._or_as_before():
             results = self._start(inputs, outputs, full)
             self._engine.wait()
             return self._finish(results)
+
+    @contextmanager
+    def _or_as_before(self) -> Iterator[None]:
+        """A run that fails leaves the states as they were."""
+        self._launched = None
+        kept = self._states.snapshot() if self._states is not None else None
+        try:
+            yield
         except BaseException:
             if self._states is not None:
                 self._states.restore(kept)
@@ -208,9 +220,21 @@ class Executor:
                 self._worker = ThreadPoolExecutor(1, "tec-executor")
             return Job(self._worker.submit(self.run, inputs, outputs), [], None, None)
         with self._lock:
-            results = self._start(inputs, outputs, self._gives_states(inputs))
+            kept = self._states.snapshot() if self._states is not None else None
+            with self._or_as_before():
+                results = self._start(inputs, outputs, self._gives_states(inputs))
             shown = [r for o, r in zip(self.network.plan.outputs, results) if self._is_shown(o) and r is not None]
-            return Job(None, shown, self._engine.event(), lambda: self._finish(results))
+            mine = self._launched = object()
+
+            def check() -> None:
+                try:
+                    self._finish(results)
+                except ArgumentError:
+                    if self._states is not None and self._launched is mine:  # no other run went on from it
+                        self._states.restore(kept)
+                    raise
+
+            return Job(None, shown, self._engine.event(), check)
 
     def _is_shown(self, o: Output) -> bool:
         return o.check is None and o.name not in self._kept
@@ -316,6 +340,15 @@ class Executor:
             raise ArgumentError(f"the array for output {o.name} is on {x.device}, the executor on {self.device}")
         if not x.writable:
             raise ArgumentError(f"the array for output {o.name} is read-only")
+
+
+def _count(name: str, given: Any, least: int, what: str) -> int | None:
+    """A number that a user gave; ArgumentError for what is none."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not hasattr(given, "__index__") or not least <= given < 1 << 62:
+        raise ArgumentError(f"{name} is {given!r}", hint=f"{what}: an int from {least} on, or None")
+    return int(given)
 
 
 def _overlap(a: NDArray, b: NDArray) -> bool:

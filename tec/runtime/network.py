@@ -99,6 +99,8 @@ class Network:
 
         Raises ArgumentError for a missing, unknown or impossible size.
         """
+        if self.plan.growing:
+            raise ArgumentError("a network whose states grow has no fixed sizes", hint="compile it with state=False")
         env = {**(sizes or {}), **more}
         names = self.open_sizes
         missing, unknown = [n for n in names if n not in env], [n for n in env if n not in names]
@@ -109,8 +111,6 @@ class Network:
             least = 0 if name in self.plan.empty else 1
             if isinstance(n, bool) or not hasattr(n, "__index__") or not least <= n < SIZE_END:
                 raise ArgumentError(f"size {name} is {n!r}", hint=f"an int from {least} to {SIZE_END - 1}")
-        if self.plan.growing:
-            raise ArgumentError("a network whose states grow has no fixed sizes", hint="compile it with state=False")
         env = {name: int(n) for name, n in env.items()}
         plan = self._placed(env)
         return Network(self.module, plan, self.params, self.report.bind(env, plan.arena_bytes))

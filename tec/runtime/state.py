@@ -103,7 +103,8 @@ class States:
                     f"state {name} has shape {kept}, a run with these inputs takes {shape}",
                     hint="executor.reset() begins anew; executor.reorder(indices) takes other beams",
                 )
-        fits = held is not None and held.shape[axis] >= rows
+        # What is given never goes over rows that a run which fails would have to bring back.
+        fits = held is not None and held.shape[axis] >= rows and (given is None or not self.lengths[size])
         same = held is not None and held.shape[:axis] == shape[:axis] and held.shape[axis + 1 :] == shape[axis + 1 :]
         if held is not None and fits and same:
             buffer = held
@@ -137,10 +138,10 @@ class States:
 
     def snapshot(self) -> Any:
         """What `restore` takes back after a run that failed."""
-        return dict(self.lengths), dict(self._values)
+        return dict(self.lengths), dict(self._values), dict(self._buffers)
 
     def restore(self, kept: Any) -> None:
-        self.lengths, self._values = kept
+        self.lengths, self._values, self._buffers = kept
 
     def view(self, name: str) -> NDArray:
         """A state as it is now, in its place."""

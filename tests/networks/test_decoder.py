@@ -176,6 +176,34 @@ def test_wrong_runs_lose_nothing(model, net):
     both(ex, ref, 1, 4, 2)
 
 
+def test_given_caches_that_fail_lose_nothing(model, net):
+    """What a run is given takes no place of what there is before it has succeeded: another batch, other contents."""
+    ex, ref = net.executor(), Reference(model)
+    ref.start(1)
+    both(ex, ref, 1, 0, 4)
+    for batch in (1, 2):
+        f = tokens(batch, 4, 1)
+        given = {n: np.full((batch, 2, 4, 16), 7, np.float32) for n in ref.caches}
+        with pytest.raises(ArgumentError, match="element that is not there"):
+            ex.run({**f, **given, "input_ids": np.full((batch, 1), 96)})
+        for n, cache in ex.state.items():
+            np.testing.assert_allclose(cache.numpy(), ref.caches[n], rtol=2e-4, atol=2e-4)
+    both(ex, ref, 1, 4, 1)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "a", True, 1 << 70])
+def test_room_that_is_no_number(net, wrong):
+    with pytest.raises(ArgumentError, match="capacity is"):
+        net.executor(capacity=wrong)
+    with pytest.raises(ArgumentError, match="memory_limit is"):
+        net.executor(memory_limit=wrong or -1)
+
+
+def test_no_fixed_sizes(net):
+    with pytest.raises(ArgumentError, match="whose states grow has no fixed sizes"):
+        net.bind(batch=1)
+
+
 def test_saved_with_its_states(model, net, tmp_path):
     net.save(tmp_path / "d.tec")
     again = tec.load(tmp_path / "d.tec")

@@ -16,7 +16,7 @@ from ...ops.dims import at_most
 from ...ops.registry import BROADCAST, COMPLEX, COSTLY, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION, REGION, ROW, VIEW
 from ..aliases import find_aliases, moves_ones
 from ..graph import Graph, Node, Value
-from ..state import strided
+from ..state import Rows, strided
 
 _ANCHORS = (COMPLEX, REDUCTION, OPAQUE)
 _MAX_NODES = 24  # longer chains gain nothing and cost compile time
@@ -68,16 +68,16 @@ class _State:
     of: dict[Node, FusedGroup] = field(default_factory=dict)
 
 
-def fuse(graph: Graph) -> list[FusedGroup]:
-    """The groups, in an order in which they can run."""
+def fuse(graph: Graph, rows: Rows | None = None) -> list[FusedGroup]:
+    """The groups, in an order in which they can run. `rows`: the values that are rows of a state (default: as the graph appends them)."""
+    rows = strided(graph) if rows is None else rows
     readers = graph.users()
     outputs = set(graph.outputs)
-    aliases = find_aliases(graph)
+    aliases = find_aliases(graph, rows)
     lone = {
         n for n in graph.nodes
         if ROW in n.definition.traits and not any(v in readers or v in outputs for v in n.outputs[1:])
     }  # fmt: skip
-    rows = strided(graph)
     fused_views = {n for n in graph.nodes if VIEW in n.definition.traits and n.inputs and moves_ones(n, readers)}
     alone = (
         {n for n in graph.nodes if n not in fused_views and not _may_fuse(n, lone, rows)}

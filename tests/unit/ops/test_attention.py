@@ -26,6 +26,7 @@ CASES = {
     "alibi": ({}, {"bias": ("float32", (1, N, 1, T))}),
     "two biases": ({}, {"bias": ("float32", (B, 1, S, T)), "bias1": ("bool", (B, 1, 1, T))}),
     "own starts": ({"right": 0}, {"start": ("int64", (B,)), "length": ("int32", (B,))}),
+    "starts that no window asks for": ({}, {"start": ("int64", (B,))}),
     "turned": (
         {"q_order": (0, 2, 1, 3), "k_order": (1, 0, 3, 2), "v_order": (3, 2, 1, 0), "out_order": (0, 2, 1, 3)},
         {},
