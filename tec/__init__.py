@@ -89,6 +89,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     **{name: (".kernels.language", name) for name in _KERNEL_NAMES.split()},
     # networks
     "ops": (".ops", ""),
+    "topi": (".topi", ""),
     "graph": (".graph", ""),
     "compile": (".graph", "compile"),
     "grad": (".graph", "grad"),
@@ -122,7 +123,7 @@ def __getattr__(name: str) -> Any:
 _ELSEWHERE = {
     "auto_scheduler": "tec.tune searches", "autotvm": "tec.tune and tec.template search", "meta_schedule": "tec.tune searches",
     "relay": "tec.compile and tec.graph take networks", "relax": "tec.compile and tec.graph take networks",
-    "tir": "tec.ir has the loop IR", "topi": "tec.ops has the operators", "contrib": "tec.ops has the operators",
+    "tir": "tec.ir has the loop IR", "contrib": "tec.topi and tec.ops have the operators",
     "micro": "tec.compile(...).save() makes packages", "rpc": "tec.tune takes workers of other machines", "vm": "tec.compile makes networks",
 }  # fmt: skip
 
@@ -143,7 +144,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from . import driver, graph, ir, ops, runtime, schedule, target, te  # noqa: F401
+    from . import driver, graph, ir, ops, runtime, schedule, target, te, topi  # noqa: F401
     from .jit import device_code  # noqa: F401
     from .kernels.language import *  # noqa: F403
     from .te import *  # noqa: F403

@@ -26,7 +26,7 @@ from tec.schedule.normalize import normalize
 
 NOT_TE = (
     "tvm.relay", "tvm.relax", "tvm.script", "tvm.autotvm", "tvm.meta_schedule", "tvm.auto_scheduler", "tvm.rpc", "tvm.micro",
-    "tvm.contrib", "tvm.topi", "tvm.ir.module", "tvm.tir.schedule",
+    "tvm.contrib", "tvm.ir.module", "tvm.tir.schedule",
 )  # fmt: skip
 
 
@@ -205,6 +205,16 @@ def install() -> None:
     )  # fmt: skip
     nd = module("tvm.nd", **_public(tec.nd))
     error = module("tvm.error", TVMError=RuntimeError, InternalError=RuntimeError)
+    topi = module("tvm.topi", **_public(tec.topi))
+    for part in ("nn", "tag", "utils", "generic", "math"):
+        module(f"tvm.topi.{part}", **_public(getattr(tec.topi, part)))
+    topi.cuda = topi.x86 = topi.generic  # type: ignore[attr-defined]
+    topi_testing = module(
+        "tvm.topi.testing", conv2d_nchw_python=_conv2d_nchw,
+        get_conv2d_nchw_implement=lambda target: (tec.topi.nn.conv2d_nchw, tec.topi.generic.schedule_conv2d_nchw),
+        **{f"get_{what}_schedule": lambda target: tec.topi.generic.schedule_injective for what in ("elemwise", "broadcast", "injective", "reduce")},
+    )  # fmt: skip
+    topi.testing = topi_testing  # type: ignore[attr-defined]
     module("tvm._ffi")
     module("tvm._ffi.base", TVMError=RuntimeError)
     target = module("tvm.target", Target=tec.Target)
@@ -231,7 +241,7 @@ def install() -> None:
     top = module(
         "tvm", te=te, tir=tir, testing=testing, nd=nd, error=error, target=target, arith=arith, ir=irm, container=container, runtime=runtime,
         driver=driver, build=_build, lower=lambda s, args=None, name="main", simple_mode=False, binds=None: tec.lower(s, args, name, simple_mode, binds),
-        device=_device, cpu=tec.cpu, cuda=lambda i=0: _device("cuda"), rocm=lambda i=0: _device("rocm"), IRModule=ir.IRModule, TVMError=RuntimeError,
+        topi=topi, device=_device, cpu=tec.cpu, cuda=lambda i=0: _device("cuda"), rocm=lambda i=0: _device("rocm"), IRModule=ir.IRModule, TVMError=RuntimeError,
         DataType=ir.dtype_info, transform=Foreign("tvm.transform"), get_global_func=getattr(tec, "get_global_func", _Foreign("tvm.get_global_func")),
         register_func=getattr(tec, "register_func", _Foreign("tvm.register_func")), parallel=None, tir_const=const, __version__="0.14.0",
     )  # fmt: skip
@@ -243,7 +253,7 @@ def install() -> None:
         parts = name.split(".")
         setattr(sys.modules[".".join(parts[:-1])], parts[-1], sys.modules[name])
     for deeper in (
-        "tvm.script.tir", "tvm.script.parser", "tvm.topi.nn", "tvm.topi.nn.pooling", "tvm.topi.utils", "tvm.topi.testing", "tvm.topi.math", "tvm.contrib.utils",
+        "tvm.script.tir", "tvm.script.parser", "tvm.topi.nn.pooling", "tvm.contrib.utils",
         "tvm.contrib.nvcc", "tvm.contrib.cblas", "tvm.contrib.graph_executor", "tvm.contrib.cc", "tvm.contrib.debugger", "tvm.relay.testing", "tvm.rpc.tracker",
         "tvm.relay.backend", "tvm.relay.transform", "tvm.tir.analysis", "tvm.tir.transform", "tvm.tir.tensor_intrin", "tvm.te.hybrid", "tvm.ir.transform", "tvm.ir.base",
         "tvm.runtime.ndarray", "tvm.runtime.module", "tvm.tir.function", "tvm.target.codegen", "tvm.script.ir_builder", "tvm.relay.scope_builder", "tvm.ir.instrument", "tvm.te.tag",
@@ -252,6 +262,12 @@ def install() -> None:
             module(deeper)
     if hasattr(tec.te, "hybrid"):
         te.hybrid = sys.modules["tvm.te.hybrid"] = tec.te.hybrid  # type: ignore[attr-defined]
+
+
+def _conv2d_nchw(x: Any, w: Any, stride: int, padding: int) -> Any:
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    at = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("nchwyx,ocyx->nohw", at, w)
 
 
 def _range(begin: Any, end: Any = None) -> Any:

@@ -17,3 +17,14 @@ def variable(name: str) -> Var:
         v = _variables.setdefault(name, made)  # another thread may have been first
         names[id(v)] = name
     return v
+
+
+def adopt(v: Var) -> None:
+    """Make a variable of a user's own te program a named size: by its name, or by that and a number where another has the name."""
+    if id(v) in names:
+        return
+    name, k = v.name, 1
+    while _variables.setdefault(name, v) is not v:
+        k += 1
+        name = f"{v.name}_{k}"
+    names[id(v)] = name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -178,6 +178,12 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
 # In a layout's function (`Stage.transform_layout`): between dimensions that other compilers keep apart in memory.
 AXIS_SEPARATOR = "axis_separator"
 
+
+def is_axis(e: Expr) -> TypeGuard[Var]:
+    """Whether `e` is the variable of an operation's axis."""
+    return isinstance(e, Var) and _AXIS_VARS.get(id(e)) is e
+
+
 # ---- compute
 
 
@@ -293,12 +299,12 @@ def _check_bodies(bodies: tuple[Expr, ...], own: set[int], what: str) -> None:
             hint="make the reduction a tensor of its own and read it: S = tec.compute(..., lambda i: tec.sum(...))",
         )
     for e in nodes:
-        if isinstance(e, Var) and id(e) not in inside and _AXIS_VARS.get(id(e)) is e:
+        if is_axis(e) and id(e) not in inside:
             _stray_axis(e, what)
     if reduces:
         c = reduces[0].combiner
         for e in (e for root in (*c.result, *c.identity) for e in walk_exprs(root)):
-            if isinstance(e, Var) and _AXIS_VARS.get(id(e)) is e:
+            if is_axis(e):
                 raise ExprError(
                     f"the reducer {c.name} of {what} uses axis {e.name}: it combines values that are the same for all elements",
                     hint="put the axis into the expression that is reduced; a start value of each element's own is init=",

@@ -1,7 +1,8 @@
 """Tensors: what operations produce and what expressions read.
 
 `T[i, j]` and `T(i, j)` read one value; `T[i]` of a matrix gives a `TensorSlice` to index further. A `Tensor` is known by
-identity: an operation hands out one object an output, and `==` between tensors compares identity, as te users expect.
+identity: an operation hands out one object an output, and `==` between tensors compares identity, as te users expect. The other
+operators of whole tensors (`A + B`, `2 * A`, `A < B`) compute a tensor (`tec.te.tensor_ops`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from ..errors import ExprError
 from ..ir import build
 from ..ir.dtype import dtype_info
 from ..ir.expr import Expr, ExprOps, IntImm, TensorRead
+from ..ir.expr_ops import Whole
 
 if TYPE_CHECKING:
     from .operation import Operation
 
 
-class Tensor(ExprOps):
+class Tensor(ExprOps, Whole):
     """The `value_index`-th output of `op`. `shape`: tuple of integer expressions; `dtype`: of one element."""
 
     __slots__ = ("__weakref__", "dtype", "op", "shape", "value_index")

@@ -1,0 +1,23 @@
+"""Operators as te definitions, by the names that te's users know: `topi.nn.conv2d_nchw`, `topi.sum`, `topi.transpose`, ...
+
+Each takes tensors and gives a tensor that `tec.create_schedule` schedules like one of the user's own. The definitions are those of `tec.ops`, which
+networks use; `topi.schedule` is the choice that networks get:
+
+    A = tec.placeholder((1024, 1024), name="A")
+    B = tec.topi.nn.softmax(A + 1.0)
+    made = tec.topi.schedule(B, "llvm")
+    f = tec.build(made.schedule, [A, *made.outputs], "llvm")
+"""
+
+from . import broadcast, generic, math, nn, reduction, tag, transform, utils
+from .broadcast import *  # noqa: F403
+from .generic import schedule
+from .math import *  # noqa: F403
+from .reduction import *  # noqa: F403
+from .transform import *  # noqa: F403
+
+__all__ = ["broadcast", "generic", "math", "nn", "reduction", "schedule", "tag", "transform", "utils"]
+__all__ += broadcast.__all__
+__all__ += math.__all__
+__all__ += reduction.__all__
+__all__ += transform.__all__

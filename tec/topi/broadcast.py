@@ -1,0 +1,72 @@
+"""Operators of two tensors, or of a tensor and a scalar: element by element, shapes broadcast as NumPy's do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import te
+from ..errors import ExprError
+from ..ir import build
+from ..te import Tensor
+from ..te.tensor_ops import BROADCAST, broadcast_dims, elementwise
+from .operators import tensor
+
+__all__ = [
+    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal",
+    "left_shift", "less", "less_equal", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "not_equal", "power",
+    "right_shift", "subtract",
+]  # fmt: skip
+
+
+def _binary(name: str, f: Callable[[Any, Any], Any], text: str) -> Callable[[Any, Any], Any]:
+    def operator(lhs: Any, rhs: Any) -> Any:
+        if not isinstance(lhs, Tensor) and not isinstance(rhs, Tensor):
+            return f(lhs, rhs)  # of two scalars it is an expression
+        return elementwise(f, lhs, rhs, name=name)
+
+    operator.__name__ = operator.__qualname__ = name
+    operator.__doc__ = f"{text}, element by element. Operands: tensors, which broadcast, and scalars; of two scalars the expression. Raises ExprError."
+    return operator
+
+
+def _compare(how: str) -> Callable[[Any, Any], Any]:
+    return lambda a, b: build.compare(how, a, b)
+
+
+add = _binary("add", build.add, "lhs + rhs")
+subtract = _binary("subtract", build.sub, "lhs - rhs")
+multiply = _binary("multiply", build.mul, "lhs * rhs")
+divide = _binary("divide", te.div, "lhs / rhs; integers divide toward zero")
+floor_divide = _binary("floor_divide", te.floordiv, "lhs // rhs, toward minus infinity")
+mod = _binary("mod", te.truncmod, "The rest of lhs / rhs, of the sign of lhs")
+floor_mod = _binary("floor_mod", te.floormod, "The rest of lhs // rhs, of the sign of rhs")
+power = _binary("power", te.power, "lhs to the power of rhs")
+maximum = _binary("maximum", te.maximum, "The larger one")
+minimum = _binary("minimum", te.minimum, "The smaller one")
+left_shift = _binary("left_shift", build.left_shift, "lhs << rhs")
+right_shift = _binary("right_shift", build.right_shift, "lhs >> rhs")
+bitwise_and = _binary("bitwise_and", te.bitwise_and, "lhs & rhs")
+bitwise_or = _binary("bitwise_or", te.bitwise_or, "lhs | rhs")
+bitwise_xor = _binary("bitwise_xor", te.bitwise_xor, "lhs ^ rhs")
+logical_and = _binary("logical_and", lambda a, b: te.all(a, b), "lhs and rhs, both bool")
+logical_or = _binary("logical_or", lambda a, b: te.any(a, b), "lhs or rhs, both bool")
+logical_xor = _binary("logical_xor", _compare("ne"), "Exactly one of lhs and rhs, both bool")
+greater = _binary("greater", _compare("gt"), "lhs > rhs")
+greater_equal = _binary("greater_equal", _compare("ge"), "lhs >= rhs")
+less = _binary("less", _compare("lt"), "lhs < rhs")
+less_equal = _binary("less_equal", _compare("le"), "lhs <= rhs")
+equal = _binary("equal", _compare("eq"), "lhs == rhs")
+not_equal = _binary("not_equal", _compare("ne"), "lhs != rhs")
+
+
+def broadcast_to(data: Tensor, shape: Any) -> Tensor:
+    """`data` repeated to `shape` under NumPy's rule. Raises ExprError where the shapes do not fit."""
+    x = tensor(data, "broadcast_to")
+    wanted = te.placeholder(shape, x.dtype).shape
+    common = broadcast_dims(x.shape, wanted)
+    if len(common) != len(wanted) or any(a is not b for a, b in zip(common, wanted) if str(a) != str(b)):
+        raise ExprError(
+            f"{x.name} of shape ({', '.join(map(str, x.shape))}) does not broadcast to ({', '.join(map(str, wanted))})"
+        )
+    return elementwise(lambda v: v, x, name="broadcast_to", tag=BROADCAST, shape=wanted)

@@ -1,0 +1,64 @@
+"""Schedules for operators.
+
+`schedule` is tec's own choice: the template that fits what the tensors compute, for any target. The `schedule_*` functions take te's users' names
+for it: each gives a Schedule of the very operators, which its caller may go on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import choices
+from ..errors import ScheduleError
+from ..schedule import Schedule
+from ..target import Target
+from ..te import Tensor
+
+__all__ = [
+    "schedule", "schedule_batch_matmul", "schedule_conv2d_nchw", "schedule_dense", "schedule_extern", "schedule_injective",
+    "schedule_pool", "schedule_reduce", "schedule_softmax",
+]  # fmt: skip
+
+
+def schedule(outs: Tensor | Sequence[Tensor], target: Target | str | None = None) -> choices.Scheduled:
+    """A schedule for what computes `outs` on `target` (the current one by default), by what is recorded for it or by tec's default.
+
+    Returns a `Scheduled`: `.schedule`, and `.outputs` to pass to `tec.build` in place of `outs` (a template may compute an operator in another form,
+    of the same values). Raises TecError.
+    """
+    return choices.schedule([outs] if isinstance(outs, Tensor) else outs, target)
+
+
+def _own(outs: Tensor | Sequence[Tensor]) -> Schedule:
+    """The schedule of the first template that computes `outs` themselves, in no other form: what `outs` are is what the caller builds."""
+    ends = [outs] if isinstance(outs, Tensor) else list(outs)
+    for space in choices.spaces(ends):
+        made = space.apply()
+        if all(a is b for a, b in zip(made.outputs, ends)):
+            return made.schedule
+    raise ScheduleError(
+        f"no template schedules {', '.join(t.name for t in ends)} as they are",
+        hint="topi.schedule may compute them in another form",
+    )
+
+
+def _named(what: str) -> Callable[..., Schedule]:
+    def function(outs: Tensor | Sequence[Tensor], *args: Any) -> Schedule:
+        return _own(outs)
+
+    function.__name__ = function.__qualname__ = f"schedule_{what}"
+    function.__doc__ = (
+        f"A schedule of `outs`, which end in {what.replace('_', ' ')}, for the current target (`with tec.Target(...)`)."
+    )
+    return function
+
+
+schedule_injective = _named("injective")
+schedule_reduce = _named("reduce")
+schedule_softmax = _named("softmax")
+schedule_dense = _named("dense")
+schedule_batch_matmul = _named("batch_matmul")
+schedule_conv2d_nchw = _named("conv2d_nchw")
+schedule_pool = _named("pool")
+schedule_extern = _named("extern")

@@ -1,0 +1,497 @@
+"""Operators of neural networks. Images are (batch, channels, spatial...), weights (out, in / groups, window...)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..errors import ExprError
+from ..te import Tensor
+from ..te.tensor_ops import BROADCAST, ELEMWISE, elementwise
+from . import broadcast
+from .operators import compute, output, tensor, type_of
+from .tag import INJECTIVE
+from .transform import matmul as _matmul
+from .transform import reshape
+
+__all__ = [
+    "adaptive_pool", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv1d_ncw", "conv2d", "conv2d_nchw", "conv2d_transpose_nchw", "conv3d_ncdhw",
+    "dense", "depthwise_conv2d_nchw", "dilate", "fast_softmax", "flatten", "gelu", "global_pool", "group_conv2d_nchw", "group_norm", "instance_norm", "layer_norm",
+    "leaky_relu", "log_softmax", "lrn", "matmul", "pad", "pool1d", "pool2d", "pool3d", "prelu", "relu", "rms_norm", "scale_shift_nchw", "softmax",
+]  # fmt: skip
+
+matmul = _matmul
+
+
+# ---- activations
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0), element by element."""
+    return output("relu", [tensor(x, "relu")], ELEMWISE)
+
+
+def leaky_relu(x: Tensor, alpha: float) -> Tensor:
+    """x where it is positive, else alpha * x."""
+    return output("leaky_relu", [tensor(x, "leaky_relu")], ELEMWISE, alpha=float(alpha))
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x / 2 * (1 + erf(x / sqrt(2))), element by element."""
+    return output("gelu", [tensor(x, "gelu")], ELEMWISE)
+
+
+def prelu(data: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
+    """x where it is positive, else slope * x, with one slope a place along `axis`."""
+    x, s = tensor(data, "prelu"), tensor(slope, "prelu")
+    return elementwise(lambda v, a: te.select(v > 0, v, v * a), x, _along(s, axis, x), name="prelu", tag=BROADCAST)
+
+
+def _along(v: Tensor, axis: int, x: Tensor) -> Tensor:
+    """A vector as a tensor that broadcasts along `axis` of `x`."""
+    if v.ndim != 1:
+        raise ExprError(f"{v.name} has {v.ndim} dimensions and goes along one axis", hint="give a vector")
+    behind = x.ndim - 1 - axis % x.ndim
+    return reshape(v, (v.shape[0], *[1] * behind)) if behind else v
+
+
+def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """exp(x) over its sum along `axis`, the maximum taken off first."""
+    return output("softmax", [tensor(x, "softmax")], axes=(axis,))
+
+
+fast_softmax = softmax
+
+
+def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """The logarithm of `softmax`."""
+    return output("log_softmax", [tensor(x, "log_softmax")], axes=(axis,))
+
+
+# ---- products
+
+
+def dense(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None) -> Tensor:
+    """data (m, k) times the transposed weight (n, k), and a bias (n). 16-bit floats add up in 32 bits."""
+    out = matmul(tensor(data, "dense"), tensor(weight, "dense"), transp_b=True)
+    out = out if bias is None else broadcast.add(out, tensor(bias, "dense"))
+    return out if out_dtype in (None, out.dtype) else out.astype(out_dtype)
+
+
+def batch_matmul(
+    tensor_a: Tensor,
+    tensor_b: Tensor,
+    oshape: Any = None,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = True,
+) -> Tensor:
+    """Products of matrices, one a batch entry; the second one is (batch, n, k) unless `transpose_b` is False."""
+    out = matmul(tensor(tensor_a, "batch_matmul"), tensor(tensor_b, "batch_matmul"), transpose_a, transpose_b)
+    return out if out_dtype in (None, out.dtype) else out.astype(out_dtype)
+
+
+# ---- convolutions and windows
+
+
+def _list(v: Any, n: int, what: str) -> tuple[int, ...]:
+    made = (v,) * n if isinstance(v, int) else tuple(v)
+    if len(made) != n or not all(isinstance(k, int) for k in made):
+        raise ExprError(f"{what} is {v!r}", hint=f"give a number, or {n} of them")
+    return made
+
+
+def _padding(
+    padding: Any, kernel: Sequence[int], dilation: Sequence[int], what: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Padding in front and behind from te's forms: a number, one a dimension, or all fronts and then all backs; "SAME", "VALID"."""
+    n = len(kernel)
+    if isinstance(padding, str):
+        if padding.upper() not in ("SAME", "VALID"):
+            raise ExprError(f"{what}: padding {padding!r}", hint="it is numbers, 'SAME' or 'VALID'")
+        whole = [d * (k - 1) if padding.upper() == "SAME" else 0 for k, d in zip(kernel, dilation)]
+        return tuple(w // 2 for w in whole), tuple(w - w // 2 for w in whole)
+    if isinstance(padding, int) or len(padding) == n:
+        both = _list(padding, n, f"{what}: padding")
+        return both, both
+    both = _list(padding, 2 * n, f"{what}: padding")
+    return both[:n], both[n:]
+
+
+def _window(weight: Tensor, n: int, what: str) -> tuple[int, ...]:
+    shape = type_of(tensor(weight, what)).shape
+    if len(shape) != n + 2 or not all(isinstance(k, int) for k in shape[2:]):
+        raise ExprError(
+            f"{what} by {weight.name} of shape ({', '.join(map(str, shape))})",
+            hint=f"weights are (out, in, {'window, ' * n}) of numbers",
+        )
+    return tuple(shape[2:])
+
+
+def _conv(
+    what: str,
+    n: int,
+    x: Tensor,
+    w: Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    out_dtype: str | None,
+) -> Tensor:
+    x, kernel = tensor(x, what), _window(w, n, what)
+    dilations = _list(dilation, n, f"{what}: dilation")
+    before, after = _padding(padding, kernel, dilations, what)
+    steps = _list(strides, n, f"{what}: strides")
+    y = output(
+        "conv", [x, w], kernel=kernel, strides=steps, dilations=dilations, before=before, after=after, groups=groups
+    )
+    return y if out_dtype in (None, y.dtype) else y.astype(out_dtype)
+
+
+def conv2d_nchw(
+    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+) -> Tensor:
+    """The cross-correlation of (batch, channels, height, width) with (out, channels, y, x). `padding`: a number, (y, x), or (top, left, bottom, right)."""
+    return _conv("conv2d_nchw", 2, Input, Filter, stride, padding, dilation, 1, out_dtype)
+
+
+def conv2d(
+    input: Tensor,
+    filter: Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "",
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`conv2d_nchw`. Raises ExprError for another layout: the compiler chooses those."""
+    if data_layout != "NCHW" or kernel_layout not in ("", "OIHW"):
+        raise ExprError(
+            f"conv2d in layout {data_layout}",
+            hint="transpose the input, or write NCHW: layouts are chosen by tec.compile and Stage.transform_layout",
+        )
+    return conv2d_nchw(input, filter, strides, padding, dilation, out_dtype)
+
+
+def conv1d_ncw(
+    data: Tensor,
+    kernel: Tensor,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    dilation: Any = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """The cross-correlation of (batch, channels, width) with (out, channels, x)."""
+    return _conv("conv1d_ncw", 1, data, kernel, strides, padding, dilation, 1, out_dtype)
+
+
+def conv3d_ncdhw(
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """The cross-correlation of (batch, channels, depth, height, width) with (out, channels / groups, z, y, x)."""
+    return _conv("conv3d_ncdhw", 3, Input, Filter, stride, padding, dilation, groups, out_dtype)
+
+
+def group_conv2d_nchw(
+    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
+) -> Tensor:
+    """A convolution of each group of channels by its own weights, (out, channels / groups, y, x)."""
+    return _conv("group_conv2d_nchw", 2, Input, Filter, stride, padding, dilation, groups, out_dtype)
+
+
+def depthwise_conv2d_nchw(
+    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+) -> Tensor:
+    """A convolution of each channel by its own windows (channels, multiplier, y, x): channels * multiplier outputs."""
+    kernel = _window(Filter, 2, "depthwise_conv2d_nchw")
+    c, multiplier = Filter.shape[:2]
+    w = reshape(Filter, (c * multiplier, 1, *kernel))
+    return _conv(
+        "depthwise_conv2d_nchw",
+        2,
+        Input,
+        w,
+        stride,
+        padding,
+        dilation,
+        type_of(tensor(Input, "depthwise_conv2d_nchw")).shape[1],
+        out_dtype,
+    )
+
+
+def conv2d_transpose_nchw(
+    Input: Tensor, Filter: Tensor, strides: Any, padding: Any, out_dtype: str | None = None, output_padding: Any = 0
+) -> Tensor:
+    """The gradient of a convolution by its input, weights (in, out, y, x); `output_padding` adds rows and columns behind."""
+    x, kernel = tensor(Input, "conv2d_transpose_nchw"), _window(Filter, 2, "conv2d_transpose_nchw")
+    steps, more = (
+        _list(strides, 2, "conv2d_transpose_nchw: strides"),
+        _list(output_padding, 2, "conv2d_transpose_nchw: output_padding"),
+    )
+    before, after = _padding(padding, kernel, (1, 1), "conv2d_transpose_nchw")
+    space = tuple(
+        (n - 1) * s + k + p - b - a
+        for n, s, k, p, b, a in zip(type_of(x).shape[2:], steps, kernel, more, before, after)
+    )
+    y = output("conv_transpose", [x, Filter], strides=steps, dilations=(1, 1), before=before, out_space=space, groups=1)
+    return y if out_dtype in (None, y.dtype) else y.astype(out_dtype)
+
+
+def _pool(
+    n: int,
+    data: Tensor,
+    kernel: Any,
+    stride: Any,
+    dilation: Any,
+    padding: Any,
+    pool_type: str,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    layout: str,
+) -> Tensor:
+    what = f"pool{n}d"
+    x = tensor(data, what)
+    if x.ndim != n + 2 or (layout and layout != "NCDHW"[:2] + "DHW"[-n:]):
+        raise ExprError(
+            f"{what} of {x.name} of {x.ndim} dimensions in layout {layout!r}",
+            hint=f"images are (batch, channels, {n} spatial)",
+        )
+    if pool_type not in ("max", "avg"):
+        raise ExprError(f"{what} of type {pool_type!r}", hint="it is 'max' or 'avg'")
+    window, steps, dilations = (
+        _list(v, n, f"{what}: {name}") for v, name in ((kernel, "kernel"), (stride, "stride"), (dilation, "dilation"))
+    )
+    before, after = _padding(padding, window, dilations, what)
+    spans = [
+        s + b + a - d * (k - 1) - 1 for s, k, d, b, a in zip(type_of(x).shape[2:], window, dilations, before, after)
+    ]
+    out = [(-(-v // s) if ceil_mode else v // s) + 1 for v, s in zip(spans, steps)]
+    wide = tuple(a + (o - 1) * s - v for a, o, s, v in zip(after, out, steps, spans)) if ceil_mode else after
+    extra: dict[str, Any] = {"include_pad": count_include_pad, "counted_after": after} if pool_type == "avg" else {}
+    return output(
+        f"{pool_type}_pool",
+        [x],
+        kernel=window,
+        strides=steps,
+        dilations=dilations,
+        before=before,
+        after=wide,
+        out_space=tuple(out),
+        **extra,
+    )
+
+
+def pool1d(
+    data: Tensor,
+    kernel: Any,
+    stride: Any,
+    dilation: Any,
+    padding: Any,
+    pool_type: str,
+    ceil_mode: bool = False,
+    layout: str = "NCW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """As `pool2d`, of (batch, channels, width)."""
+    return _pool(1, data, kernel, stride, dilation, padding, pool_type, ceil_mode, count_include_pad, layout)
+
+
+def pool2d(
+    data: Tensor,
+    kernel: Any,
+    stride: Any,
+    dilation: Any,
+    padding: Any,
+    pool_type: str,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The largest element ("max") or the mean ("avg") of each window. `padding`: a number, (y, x) or (top, left, bottom, right); `ceil_mode` keeps a
+    last window that overhangs; `count_include_pad`: whether a mean counts padding as zeros. Raises ExprError."""
+    return _pool(2, data, kernel, stride, dilation, padding, pool_type, ceil_mode, count_include_pad, layout)
+
+
+def pool3d(
+    data: Tensor,
+    kernel: Any,
+    stride: Any,
+    dilation: Any,
+    padding: Any,
+    pool_type: str,
+    ceil_mode: bool = False,
+    layout: str = "NCDHW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """As `pool2d`, of (batch, channels, depth, height, width)."""
+    return _pool(3, data, kernel, stride, dilation, padding, pool_type, ceil_mode, count_include_pad, layout)
+
+
+def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
+    """The largest element or the mean of each channel's picture, as (batch, channels, 1, 1)."""
+    x = tensor(data, "global_pool")
+    if pool_type not in ("max", "avg"):
+        raise ExprError(f"global_pool of type {pool_type!r}", hint="it is 'max' or 'avg'")
+    return output(
+        "reduce_max" if pool_type == "max" else "reduce_mean", [x], axes=tuple(range(2, x.ndim)), keepdims=True
+    )
+
+
+def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCHW") -> Tensor:
+    """Windows that divide the picture into `output_size` places. Raises ExprError where they do not divide it evenly."""
+    x = tensor(data, "adaptive_pool")
+    space, out = type_of(x).shape[2:], _list(output_size, 2, "adaptive_pool: output_size")
+    if any(n % o for n, o in zip(space, out)):
+        raise ExprError(f"adaptive_pool of {space} places to {out}", hint="sizes that divide evenly")
+    window = tuple(n // o for n, o in zip(space, out))
+    return pool2d(x, window, window, 1, 0, pool_type)
+
+
+# ---- norms
+
+
+def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Sequence[int], epsilon: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last dimensions, `axis`."""
+    x = tensor(data, "layer_norm")
+    axes = sorted(a % x.ndim for a in ([axis] if isinstance(axis, int) else axis))
+    if axes != list(range(axes[0], x.ndim)):
+        raise ExprError(f"layer_norm over axes {axes} of {x.ndim} dimensions", hint="they are the last ones")
+    y = broadcast.multiply(output("layer_norm", [x], axis=axes[0], epsilon=epsilon), tensor(gamma, "layer_norm"))
+    return y if beta is None else broadcast.add(y, tensor(beta, "layer_norm"))  # type: ignore[no-any-return]
+
+
+def rms_norm(data: Tensor, weight: Tensor, axis: Any = -1, epsilon: float = 1e-5) -> Tensor:
+    """x / sqrt(mean of squares + epsilon) * weight over `axis`."""
+    x = tensor(data, "rms_norm")
+    axes = tuple(a % x.ndim for a in ([axis] if isinstance(axis, int) else axis))
+    wide = x if x.dtype in ("float32", "float64") else x.astype("float32")
+    mean = output("reduce_mean", [broadcast.multiply(wide, wide)], axes=axes, keepdims=True)
+    return elementwise(
+        lambda v, m, w: (v * te.rsqrt(m + te.const(epsilon, wide.dtype))).astype(x.dtype) * w,
+        wide,
+        mean,
+        tensor(weight, "rms_norm"),
+        name="rms_norm",
+    )
+
+
+def group_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    num_groups: int,
+    channel_axis: int,
+    axes: Sequence[int],
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """Each of `num_groups` groups of channels normalized over its channels and places; gamma and beta are one a channel."""
+    x = tensor(data, "group_norm")
+    if channel_axis % x.ndim != 1 or sorted(a % x.ndim for a in axes) != list(range(2, x.ndim)):
+        raise ExprError(
+            "group_norm of another layout than (batch, channels, spatial...)",
+            hint="channel_axis=1 and the axes behind it",
+        )
+    n, c, *space = type_of(x).shape
+    flat = output("reshape", [x], INJECTIVE, shape=(n, num_groups, c // num_groups, *space))
+    y = output("reshape", [output("layer_norm", [flat], axis=2, epsilon=epsilon)], INJECTIVE, shape=(n, c, *space))
+    return broadcast.add(broadcast.multiply(y, _along(gamma, 1, x)), _along(beta, 1, x))  # type: ignore[no-any-return]
+
+
+def instance_norm(
+    data: Tensor, gamma: Tensor, beta: Tensor, channel_axis: int, axis: Sequence[int], epsilon: float = 1e-5
+) -> Tensor:
+    """Each channel of each picture normalized over its places."""
+    return group_norm(data, gamma, beta, type_of(tensor(data, "instance_norm")).shape[1], channel_axis, axis, epsilon)
+
+
+def batch_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> list[Tensor]:
+    """Inference: (x - mean) / sqrt(var + epsilon) * gamma + beta along `axis`. Returns [y, moving_mean, moving_var], the last two as they are."""
+    x = tensor(data, "batch_norm")
+    mean, var, g, b = (_along(tensor(v, "batch_norm"), axis, x) for v in (moving_mean, moving_var, gamma, beta))
+
+    def body(v: Any, m: Any, s: Any, g: Any, b: Any) -> Any:
+        v = (v - m) / te.sqrt(s + te.const(epsilon, x.dtype))
+        v = v * g if scale else v
+        return v + b if center else v
+
+    return [elementwise(body, x, mean, var, g, b, name="batch_norm", tag=BROADCAST), moving_mean, moving_var]
+
+
+def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2.0) -> Tensor:
+    """x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta. Raises ExprError for another axis than 1."""
+    if axis != 1:
+        raise ExprError(f"lrn along axis {axis}", hint="channels are axis 1")
+    return output("lrn", [tensor(data, "lrn")], size=size, alpha=alpha, beta=beta, bias=bias)
+
+
+# ---- the rest
+
+
+def bias_add(data: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
+    """`data` and a bias, one a place along `axis`."""
+    x = tensor(data, "bias_add")
+    return broadcast.add(x, _along(tensor(bias, "bias_add"), axis, x))  # type: ignore[no-any-return]
+
+
+def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
+    """Input * Scale + Shift, one of each a channel."""
+    x = tensor(Input, "scale_shift_nchw")
+    return elementwise(
+        lambda v, a, b: v * a + b, x, _along(Scale, 1, x), _along(Shift, 1, x), name="scale_shift", tag=BROADCAST
+    )
+
+
+def flatten(data: Tensor) -> Tensor:
+    """(batch, all the rest)."""
+    x = tensor(data, "flatten")
+    return reshape(x, (x.shape[0], -1))
+
+
+batch_flatten = flatten
+
+
+def pad(
+    data: Tensor,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None = None,
+    pad_value: float = 0.0,
+    name: str = "PadInput",
+    attrs: Any = None,
+) -> Tensor:
+    """`data` with `pad_value` around it: so many places in front and behind, one a dimension (behind as in front by default)."""
+    x = tensor(data, "pad")
+    before, after = tuple(pad_before), tuple(pad_before if pad_after is None else pad_after)
+    return output("pad", [x], INJECTIVE, before=before, after=after, mode="constant", value=pad_value)
+
+
+def dilate(data: Tensor, strides: Sequence[int], dilation_value: float = 0.0, name: str = "DilatedInput") -> Tensor:
+    """`strides[k] - 1` places of `dilation_value` between each two elements along dimension k."""
+    x = tensor(data, "dilate")
+    steps = _list(strides, x.ndim, "dilate: strides")
+    shape = [(n - 1) * s + 1 for n, s in zip(x.shape, steps)]
+
+    def body(*i: Any) -> Any:
+        hits = [te.floormod(k, s) == 0 for k, s in zip(i, steps) if s > 1]
+        at = [te.floordiv(k, s) if s > 1 else k for k, s in zip(i, steps)]
+        return te.if_then_else(te.all(*hits), x(*at), te.const(dilation_value, x.dtype)) if hits else x(*i)
+
+    return compute(shape, body, name, INJECTIVE)

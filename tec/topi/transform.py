@@ -1,0 +1,359 @@
+"""Operators that move elements: shapes, slices, gathers, sorts; and products of matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from .. import te
+from ..errors import ExprError
+from ..ops.layouts import Layout
+from ..te import Tensor
+from ..te.tensor_ops import BROADCAST, elementwise
+from .operators import compute, output, outputs, sizes, tensor, type_of
+from .tag import INJECTIVE
+
+__all__ = [
+    "arange", "argsort", "concatenate", "cumprod", "cumsum", "einsum", "expand_dims", "flip", "full", "full_like", "gather", "gather_nd", "layout_transform",
+    "matmul", "one_hot", "repeat", "reshape", "reverse_sequence", "shape", "sort", "split", "squeeze", "stack", "strided_slice", "take", "tensordot", "tile",
+    "topk", "transpose", "trilu", "where",
+]  # fmt: skip
+
+
+def _axis(axis: Any, ndim: int, what: str) -> int:
+    if not isinstance(axis, int) or not -ndim <= axis < ndim:
+        raise ExprError(f"{what}: axis {axis!r} of {ndim} dimension{'s'[: ndim != 1]}")
+    return axis % ndim
+
+
+def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+    """`a` with its dimensions in the order `axes`, in reverse by default. Raises ExprError where that is no permutation."""
+    x = tensor(a, "transpose")
+    perm = tuple(range(x.ndim))[::-1] if axes is None else tuple(_axis(k, x.ndim, "transpose") for k in axes)
+    return output("transpose", [x], INJECTIVE, perm=perm)
+
+
+def reshape(a: Tensor, newshape: Any) -> Tensor:
+    """The elements of `a`, row by row, as a tensor of `newshape`, in which one dimension may be -1. Raises ExprError where the counts differ."""
+    x = tensor(a, "reshape")
+    wanted = list(newshape) if isinstance(newshape, (tuple, list)) else [newshape]
+    if any(isinstance(n, int) and n == -1 for n in wanted):
+        at = next(k for k, n in enumerate(wanted) if isinstance(n, int) and n == -1)
+        rest = sizes([*wanted[:at], *wanted[at + 1 :]], "reshape")
+        wanted[at : at + 1] = []
+        made = [*rest[:at], type_of(x).size // (math.prod(rest) or 1), *rest[at:]]
+    else:
+        made = list(sizes(wanted, "reshape"))
+    return output("reshape", [x], INJECTIVE, shape=tuple(made))
+
+
+def flatten_all(x: Tensor) -> Tensor:
+    """The elements of `x` in one dimension."""
+    return reshape(x, (-1,))
+
+
+def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
+    """`a` with `num_newaxis` dimensions of 1 put in at `axis` (of the result's dimensions)."""
+    x = tensor(a, "expand_dims")
+    at = _axis(axis, x.ndim + 1, "expand_dims")
+    shape = (*x.shape[:at], *[1] * num_newaxis, *x.shape[at:])
+    return compute(shape, lambda *i: x(*i[:at], *i[at + num_newaxis :]), name="expand_dims", tag=BROADCAST)
+
+
+def squeeze(a: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """`a` without its dimensions of 1, or without those of `axis`. Raises ExprError for one that is not 1."""
+    x = tensor(a, "squeeze")
+    shape = type_of(x).shape
+    if axis is None:
+        gone = [k for k, n in enumerate(shape) if isinstance(n, int) and n == 1]
+    else:
+        gone = [_axis(k, x.ndim, "squeeze") for k in (axis if isinstance(axis, (tuple, list)) else [axis])]
+    wrong = [k for k in gone if not (isinstance(shape[k], int) and shape[k] == 1)]
+    if wrong:
+        raise ExprError(f"squeeze of axis {wrong[0]} of {x.name}, which has {shape[wrong[0]]} elements")
+    kept = [k for k in range(x.ndim) if k not in gone]
+
+    def body(*i: Any) -> Any:
+        index: list[Any] = [0] * x.ndim
+        for k, v in zip(kept, i):
+            index[k] = v
+        return x(*index)
+
+    return compute(tuple(x.shape[k] for k in kept), body, name="squeeze", tag=INJECTIVE)
+
+
+def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """The tensors one after another along `axis`. Raises ExprError where other dimensions differ."""
+    xs = [tensor(x, "concatenate") for x in a_tuple]
+    if not xs:
+        raise ExprError("concatenate of nothing")
+    return output("concat", xs, INJECTIVE, axis=_axis(axis, xs[0].ndim, "concatenate"))
+
+
+def stack(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """The tensors, all of one shape, along a new dimension at `axis`."""
+    return concatenate([expand_dims(x, axis) for x in a_tuple], axis)
+
+
+def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """`ary` cut along `axis` into so many equal parts, or before each of the indices. Raises ExprError where the parts are not equal."""
+    x = tensor(ary, "split")
+    at = _axis(axis, x.ndim, "split")
+    n = type_of(x).shape[at]
+    if isinstance(indices_or_sections, int):
+        parts = indices_or_sections
+        if parts < 1 or n % parts != 0:
+            raise ExprError(f"split of {n} elements into {parts} parts")
+        cuts = [n // parts * k for k in range(parts + 1)]
+    else:
+        cuts = [0, *indices_or_sections, n]
+    return [_slice(x, at, a, 1, b - a) for a, b in pairwise(cuts)]
+
+
+def _slice(x: Tensor, axis: int, start: Any, step: int, count: Any) -> Tensor:
+    whole = type_of(x).shape
+
+    def put(value: Any, rest: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(value if k == axis else rest[k] for k in range(x.ndim))
+
+    zeros, ones = [0] * x.ndim, [1] * x.ndim
+    return output("slice", [x], INJECTIVE, starts=put(start, zeros), steps=put(step, ones), sizes=put(count, whole))
+
+
+def strided_slice(
+    a: Tensor,
+    begin: Sequence[int],
+    end: Sequence[int],
+    strides: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+) -> Tensor:
+    """`a[begin:end:strides]` by dimension (of `axes`, or the first ones), as Python's slices have it."""
+    x = tensor(a, "strided_slice")
+    where = [_axis(k, x.ndim, "strided_slice") for k in (axes if axes is not None else range(len(begin)))]
+    steps = list(strides) if strides else [1] * len(begin)
+    steps += [1] * (len(begin) - len(steps))
+    for axis, b, e, s in zip(where, begin, end, steps):
+        n = type_of(x).shape[axis]
+        if s == 0 or not isinstance(n, int):
+            raise ExprError(
+                f"strided_slice with step {s} of dimension {axis}, of {n} elements",
+                hint="the size is a number, the step is not 0",
+            )
+        taken = range(*slice(b, e, s).indices(n))
+        x = _slice(x, axis, taken.start if taken else 0, s, len(taken))
+    return x
+
+
+def flip(a: Tensor, axis: int = 0) -> Tensor:
+    """`a` from its last element to its first along `axis`."""
+    x = tensor(a, "flip")
+    at = _axis(axis, x.ndim, "flip")
+    return compute(x.shape, lambda *i: x(*i[:at], x.shape[at] - 1 - i[at], *i[at + 1 :]), name="flip", tag=INJECTIVE)
+
+
+def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
+    """`a` repeated `reps` times, one number a dimension; the shorter of both is filled up with 1 in front."""
+    x = tensor(a, "tile")
+    while x.ndim < len(reps):
+        x = expand_dims(x, 0)
+    return output("tile", [x], INJECTIVE, repeats=(*[1] * (x.ndim - len(reps)), *reps))
+
+
+def repeat(a: Tensor, repeats: int, axis: int = 0) -> Tensor:
+    """Each element of `a` `repeats` times in a row along `axis`."""
+    x = tensor(a, "repeat")
+    at = _axis(axis, x.ndim, "repeat")
+    shape = (*x.shape[:at], x.shape[at] * repeats, *x.shape[at + 1 :])
+    return compute(shape, lambda *i: x(*i[:at], i[at] // repeats, *i[at + 1 :]), name="repeat", tag=BROADCAST)
+
+
+def take(a: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
+    """The slices of `a` along `axis` (of `a` laid flat by default) that `indices` name; negative ones count from the end, others are clipped."""
+    x, index = tensor(a, "take"), tensor(indices, "take")
+    x, at = (flatten_all(x), 0) if axis is None else (x, _axis(axis, x.ndim, "take"))
+    return output("gather", [x, index], INJECTIVE, axis=at)
+
+
+def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
+    """out[i, j, k] = data[i, indices[i, j, k], k] for `axis` 1."""
+    x = tensor(data, "gather")
+    return output("gather_elements", [x, tensor(indices, "gather")], INJECTIVE, axis=_axis(axis, x.ndim, "gather"))
+
+
+def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
+    """out[y...] = data[indices[0, y...], indices[1, y...], ...]: the first dimension of `indices` is a point of `data`."""
+    index = tensor(indices, "gather_nd")
+    if batch_dims:
+        raise ExprError(
+            "gather_nd with batch_dims",
+            hint="tec.ops' operator gather_nd has them; its points lie along the last dimension",
+        )
+    return output(
+        "gather_nd", [tensor(data, "gather_nd"), transpose(index, (*range(1, index.ndim), 0))], INJECTIVE, batch_dims=0
+    )
+
+
+def where(condition: Tensor, x: Any, y: Any) -> Tensor:
+    """`x` where `condition` holds, else `y`; tensors broadcast, numbers stand for themselves."""
+    pick = lambda c, a, b: te.select(c if c.dtype == "bool" else c != 0, a, b)  # noqa: E731
+    return elementwise(pick, tensor(condition, "where"), x, y, name="where", tag=BROADCAST)
+
+
+def full(shape: Any, dtype: Any, fill_value: Any) -> Tensor:
+    """A tensor of `shape` and `dtype` that holds `fill_value` everywhere."""
+    return compute(shape, lambda *i: te.cast(dtype, fill_value), name="full", tag=BROADCAST)
+
+
+def full_like(x: Tensor, fill_value: Any) -> Tensor:
+    """A tensor like `x` that holds `fill_value` everywhere."""
+    return full(x.shape, x.dtype, fill_value)
+
+
+def arange(start: int, stop: int | None = None, step: int = 1, dtype: str = "float32") -> Tensor:
+    """start, start + step, ... below `stop`."""
+    first, last = (0, start) if stop is None else (start, stop)
+    count = max(0, math.ceil((last - first) / step))
+    return compute((count,), lambda i: te.cast(dtype, first + i * step), name="arange", tag=INJECTIVE)
+
+
+def shape(array: Tensor, dtype: str = "int32") -> Tensor:
+    """The shape of `array` as a tensor."""
+    x = tensor(array, "shape")
+
+    def body(i: Any) -> Any:
+        value = te.const(0, dtype)
+        for k, n in enumerate(x.shape):
+            value = te.select(i == k, te.cast(dtype, n), value)
+        return value
+
+    return compute((x.ndim,), body, name="shape", tag=INJECTIVE)
+
+
+def one_hot(indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: int, dtype: str) -> Tensor:
+    """`on_value` at the place along a new `axis` of `depth` that the index names, else `off_value`."""
+    x = tensor(indices, "one_hot")
+    at = _axis(axis, x.ndim + 1, "one_hot")
+    on, off = te.const(on_value, dtype), te.const(off_value, dtype)
+    dims = (*x.shape[:at], depth, *x.shape[at:])
+    return compute(
+        dims, lambda *i: te.select(x(*i[:at], *i[at + 1 :]) == i[at], on, off), name="one_hot", tag=INJECTIVE
+    )
+
+
+def trilu(data: Tensor, k: int, upper: bool) -> Tensor:
+    """The upper or lower triangle of the last two dimensions from diagonal `k`; zero elsewhere."""
+    return output("trilu", [tensor(data, "trilu")], INJECTIVE, k=k, upper=upper)
+
+
+def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0) -> Tensor:
+    """The first `seq_lengths[b]` steps of each batch entry in reverse order."""
+    return output(
+        "reverse_sequence",
+        [tensor(a, "reverse_sequence"), tensor(seq_lengths, "reverse_sequence")],
+        INJECTIVE,
+        batch_axis=batch_axis,
+        time_axis=seq_axis,
+    )
+
+
+def _layout(name: str) -> Layout:
+    try:
+        layout = Layout(name)
+        layout.dims  # noqa: B018 - read to check the name
+    except ValueError as e:
+        raise ExprError(str(e)) from None
+    return layout
+
+
+def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
+    """`array`, which lies as `src_layout` ("NCHW"), as `dst_layout` ("NCHW8c", "NHWC"). Raises ExprError for layouts that do not fit it."""
+    x = tensor(array, "layout_transform")
+    one, other = _layout(src_layout), _layout(dst_layout)
+    axes = [{letter.upper() for d in layout.dims for letter in d} for layout in (one, other)]
+    if axes[0] != axes[1] or len(one.dims) != x.ndim:
+        raise ExprError(
+            f"layout_transform of {x.name} ({x.ndim} dimensions) from {src_layout} to {dst_layout}: the axes differ"
+        )
+    return output(
+        "transform_layout", [x], INJECTIVE, layouts=(one, other), sizes=tuple(one.sizes(type_of(x).shape).items())
+    )
+
+
+def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Tensor:
+    """The elements in order along `axis`; NaN is above every number."""
+    return _ordered(data, axis, is_ascend)[0]
+
+
+def argsort(data: Tensor, axis: int = -1, is_ascend: bool = True, dtype: str = "float32") -> Tensor:
+    """The indices that put `data` in order along `axis`; of equals the first comes first."""
+    index: Tensor = _ordered(data, axis, is_ascend)[1].astype(dtype)
+    return index
+
+
+def _ordered(data: Tensor, axis: int, ascending: bool) -> list[Tensor]:
+    x = tensor(data, "sort")
+    at = _axis(axis, x.ndim, "sort")
+    return outputs("topk", [x], axis=at, k=type_of(x).shape[at], largest=not ascending)
+
+
+def topk(
+    data: Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64"
+) -> Any:
+    """The `k` largest elements along `axis` (smallest: `is_ascend`) and their indices, or what `ret_type` ("values", "indices") names of that."""
+    x = tensor(data, "topk")
+    values, index = outputs("topk", [x], axis=_axis(axis, x.ndim, "topk"), k=k, largest=not is_ascend)
+    if ret_type not in ("both", "values", "indices"):
+        raise ExprError(f"topk with ret_type {ret_type!r}", hint="it is 'both', 'values' or 'indices'")
+    index = index if dtype == "int64" else index.astype(dtype)
+    return values if ret_type == "values" else index if ret_type == "indices" else [values, index]
+
+
+def _running(name: str, data: Tensor, axis: int | None, dtype: str | None, exclusive: bool | None) -> Tensor:
+    x = tensor(data, name)
+    x, at = (flatten_all(x), 0) if axis is None else (x, _axis(axis, x.ndim, name))
+    x = x if dtype in (None, x.dtype) else x.astype(dtype)
+    return output(name, [x], axis=at, exclusive=bool(exclusive), reverse=False)
+
+
+def cumsum(data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> Tensor:
+    """The running sum along `axis`, of `data` laid flat by default; `exclusive` leaves the element itself out."""
+    return _running("cumsum", data, axis, dtype, exclusive)
+
+
+def cumprod(data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> Tensor:
+    """The running product along `axis`, of `data` laid flat by default; `exclusive` leaves the element itself out."""
+    return _running("cumprod", data, axis, dtype, exclusive)
+
+
+# ---- products
+
+
+def matmul(a: Tensor, b: Tensor, transp_a: bool = False, transp_b: bool = False) -> Tensor:
+    """The product of the last two dimensions of `a` and `b`, either transposed; leading ones broadcast. 16-bit floats add up in 32 bits."""
+    return output(
+        "matmul", [tensor(a, "matmul"), tensor(b, "matmul")], transpose_a=bool(transp_a), transpose_b=bool(transp_b)
+    )
+
+
+def tensordot(a: Tensor, b: Tensor, axes: Any = 2) -> Tensor:
+    """Sums of products over axes of `a` and `b`: the last and the first so many, or the pairs of two lists."""
+    x, y = tensor(a, "tensordot"), tensor(b, "tensordot")
+    if isinstance(axes, int):
+        of_a, of_b = list(range(x.ndim - axes, x.ndim)), list(range(axes))
+    else:
+        of_a, of_b = ([v] if isinstance(v, int) else list(v) for v in axes)
+    of_a, of_b = [_axis(k, x.ndim, "tensordot") for k in of_a], [_axis(k, y.ndim, "tensordot") for k in of_b]
+    if len(of_a) != len(of_b):
+        raise ExprError(f"tensordot over {len(of_a)} axes of one and {len(of_b)} of the other")
+    free = iter("abcdefghijklmnopqrstuvwxyz")
+    left = [next(free) for _ in range(x.ndim)]
+    right = [left[of_a[of_b.index(k)]] if k in of_b else next(free) for k in range(y.ndim)]
+    kept = [c for k, c in enumerate(left) if k not in of_a] + [c for k, c in enumerate(right) if k not in of_b]
+    return einsum(f"{''.join(left)},{''.join(right)}->{''.join(kept)}", x, y)
+
+
+def einsum(subscripts: str, *operand: Tensor) -> Tensor:
+    """Einstein's sums in NumPy's notation."""
+    return output("einsum", [tensor(x, "einsum") for x in operand], equation=subscripts)

@@ -1,0 +1,51 @@
+"""Small helpers that schedules over operators need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..errors import ExprError
+from ..ir.expr import IntImm
+from ..te import ComputeOp, Operation, Tensor
+from .tag import is_injective
+
+__all__ = ["get_const_int", "get_const_tuple", "get_shape", "traverse_inline"]
+
+
+def get_const_int(expr: Any) -> int:
+    """The int that a constant expression stands for. Raises ExprError for one that is symbolic."""
+    if isinstance(expr, IntImm):
+        return expr.value
+    if isinstance(expr, int):
+        return expr
+    raise ExprError(f"{expr} is no constant")
+
+
+def get_const_tuple(in_tuple: Iterable[Any]) -> tuple[Any, ...]:
+    """A shape as ints; what is symbolic in it stays as it is."""
+    return tuple(n.value if isinstance(n, IntImm) else n for n in in_tuple)
+
+
+def get_shape(src_shape: Iterable[Any]) -> tuple[Any, ...]:
+    """The same as `get_const_tuple`."""
+    return get_const_tuple(src_shape)
+
+
+def traverse_inline(s: Any, final_op: Operation, callback: Callable[[Operation], None]) -> None:
+    """Calls `callback` for each operation from the inputs to `final_op`, and inlines those of an injective tag that are not outputs."""
+    visited: set[Operation] = set()
+
+    def go(op: Operation) -> None:
+        if op in visited:
+            return
+        visited.add(op)
+        if is_injective(op.tag):
+            if op not in s.outputs:
+                s[op].compute_inline()
+            for t in op.input_tensors:
+                if isinstance(t, Tensor) and isinstance(t.op, ComputeOp):
+                    go(t.op)
+        callback(op)
+
+    go(final_op)

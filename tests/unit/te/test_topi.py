@@ -1,0 +1,259 @@
+"""Operators of whole tensors and `tec.topi`: each against NumPy, by the te definition, and some compiled by tec's own choice and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te, topi
+from tec.topi import nn
+
+F = np.random.default_rng(7).standard_normal
+A, B, V = F((3, 4)).astype("f"), F((3, 4)).astype("f"), F(4).astype("f")
+IMAGE, WEIGHT = F((2, 4, 7, 6)).astype("f"), F((6, 4, 3, 2)).astype("f")
+INT = np.array([[1, -2, 3], [0, 5, -6]], "i")
+INDEX = np.array([2, 0, 1, 1], "i")
+
+
+def feeds(*arrays: Any) -> list[Any]:
+    return [te.placeholder(a.shape, str(a.dtype), f"x{k}") for k, a in enumerate(arrays)]
+
+
+def value(f: Callable[..., Any], *arrays: Any) -> Any:
+    inputs = feeds(*arrays)
+    out = f(*inputs)
+    made = te.evaluate(out if isinstance(out, (list, tuple)) else [out], dict(zip(inputs, arrays)))
+    return list(made) if isinstance(out, (list, tuple)) else made[0]
+
+
+def windows(x: Any, k: Any, s: Any, fill: float) -> Any:
+    """Windows of the last two dimensions, which are padded by 1 all around."""
+    x = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=fill)
+    return np.lib.stride_tricks.sliding_window_view(x, k, (2, 3))[:, :, :: s[0], :: s[1]]
+
+
+def conv(x: Any, w: Any, s: tuple[int, int] = (1, 1)) -> Any:
+    return np.einsum("nchwyx,ocyx->nohw", windows(x, w.shape[2:], s, 0), w)
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def normalized(x: Any, axes: Any, eps: float = 1e-5) -> Any:
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
+    "operators": (lambda a, b, v: 3 + a - b * v + 2.5, lambda a, b, v: 3 + a - b * v + np.float32(2.5), (A, B, V)),
+    "operators on one": (lambda a: -a + abs(a) ** 2.0, lambda a: -a + abs(a) ** 2, (A,)),
+    "operators on integers": (lambda a, b: (a // 2) % 3 + (a << b) - (a & 3), lambda a, b: a // 2 % 3 + (a << b) - (a & 3), (INT, abs(INT))),
+    "scalar in front": (lambda a: 1.0 / (2.0 - a), lambda a: 1 / (2 - a), (A,)),
+    "a NumPy scalar in front": (lambda a: np.float32(2) * a, lambda a: 2 * a, (A,)),
+    "a comparison": (lambda a, b: (a < b).astype("float32") + (a >= 0.5), lambda a, b: (a < b) + (a >= 0.5).astype("f"), (A, B)),
+    "broadcasting both": (lambda a, b: a + b, lambda a, b: a + b, (A[:, :1], V)),
+    "no dimensions": (lambda a, b: a * b, lambda a, b: a * b, (A, np.float32(3).reshape(()))),
+    "add": (topi.add, np.add, (A, V)),
+    "divide": (topi.divide, lambda a, b: np.trunc(a / b).astype("i"), (INT, abs(INT) + 1)),
+    "floor_divide": (topi.floor_divide, np.floor_divide, (INT, abs(INT) + 1)),
+    "mod": (topi.mod, np.fmod, (INT, abs(INT) + 1)),
+    "maximum": (topi.maximum, np.maximum, (A, B)),
+    "greater": (topi.greater, np.greater, (A, B)),
+    "logical_xor": (topi.logical_xor, np.logical_xor, (A > 0, B > 0)),
+    "logical_not": (topi.logical_not, np.logical_not, (A > 0,)),
+    "broadcast_to": (lambda a: topi.broadcast_to(a, (2, 3, 4)), lambda a: np.broadcast_to(a, (2, 3, 4)), (V,)),
+    "exp": (topi.exp, np.exp, (A,)),
+    "sigmoid": (topi.sigmoid, lambda a: 1 / (1 + np.exp(-a)), (A,)),
+    "clip": (lambda a: topi.clip(a, -0.5, 0.5), lambda a: a.clip(-0.5, 0.5), (A,)),
+    "cast": (lambda a: topi.cast(a * 3, "int32"), lambda a: (a * 3).astype("i"), (A,)),
+    "reinterpret": (lambda a: topi.reinterpret(a, "int32"), lambda a: a.view("i"), (A,)),
+    "sum": (topi.sum, np.sum, (A,)),
+    "sum of one axis": (lambda a: topi.sum(a, 0, True), lambda a: a.sum(0, keepdims=True), (A,)),
+    "prod": (lambda a: topi.prod(a, -1), lambda a: a.prod(-1), (A,)),
+    "max": (lambda a: topi.max(a, (0, 1)), np.max, (A,)),
+    "mean": (lambda a: topi.mean(a, 1), lambda a: a.mean(1), (A,)),
+    "any": (lambda a: topi.any(a > 1.5, 1), lambda a: (a > 1.5).any(1), (A,)),
+    "argmax": (lambda a: topi.argmax(a, 1), lambda a: a.argmax(1), (A,)),
+    "argmin of all": (topi.argmin, np.argmin, (A,)),
+    "transpose": (lambda a: topi.transpose(a, (1, 2, 0)), lambda a: a.transpose(1, 2, 0), (IMAGE[0],)),
+    "reshape": (lambda a: topi.reshape(a, (2, -1)), lambda a: a.reshape(2, -1), (A,)),
+    "expand_dims": (lambda a: topi.expand_dims(a, 1, 2), lambda a: a[:, None, None], (A,)),
+    "squeeze": (topi.squeeze, np.squeeze, (A[:1, :, None],)),
+    "concatenate": (lambda a, b: topi.concatenate([a, b], 1), lambda a, b: np.concatenate([a, b], 1), (A, B)),
+    "stack": (lambda a, b: topi.stack([a, b], -1), lambda a, b: np.stack([a, b], -1), (A, B)),
+    "split": (lambda a: topi.split(a, [1, 3], 1), lambda a: np.split(a, [1, 3], 1), (A,)),
+    "split evenly": (lambda a: topi.split(a, 2, 1), lambda a: np.split(a, 2, 1), (A,)),
+    "strided_slice": (lambda a: topi.strided_slice(a, [2, -3], [-5, 4], [-1, 2]), lambda a: a[2:-5:-1, -3:4:2], (A,)),
+    "flip": (lambda a: topi.flip(a, 1), lambda a: a[:, ::-1], (A,)),
+    "tile": (lambda a: topi.tile(a, (2, 1, 3)), lambda a: np.tile(a, (2, 1, 3)), (A,)),
+    "repeat": (lambda a: topi.repeat(a, 2, 1), lambda a: a.repeat(2, 1), (A,)),
+    "take": (lambda a, i: topi.take(a, i, 0), lambda a, i: a[i], (A, INDEX)),
+    "gather": (lambda a, i: topi.gather(a, 1, i), lambda a, i: np.take_along_axis(a, i, 1), (A, np.array([[3], [0], [1]], "i"))),
+    "gather_nd": (topi.gather_nd, lambda a, i: a[i[0], i[1]], (A, np.array([[2, 0, 1], [3, 3, 0]], "i"))),
+    "where": (lambda a, b: topi.where(a > 0, b, 0.0), lambda a, b: np.where(a > 0, b, np.float32(0)), (A, B)),
+    "full_like": (lambda a: topi.full_like(a, 2), lambda a: np.full_like(a, 2), (A,)),
+    "shape": (topi.shape, lambda a: np.array(a.shape, "i"), (IMAGE,)),
+    "one_hot": (lambda i: topi.one_hot(i, 5, -1, 3, 0, "float32"), lambda i: np.where(np.arange(3)[:, None] == i, 5, -1).astype("f"), (INDEX,)),
+    "trilu": (lambda a: topi.trilu(a, 1, True), lambda a: np.triu(a, 1), (A,)),
+    "layout_transform": (
+        lambda a: topi.layout_transform(a, "NCHW", "NHWC"), lambda a: a.transpose(0, 2, 3, 1), (IMAGE,)
+    ),
+    "layout_transform to blocks": (
+        lambda a: topi.layout_transform(a, "NCHW", "NCHW2c"),
+        lambda a: a.reshape(2, 2, 2, 7, 6).transpose(0, 1, 3, 4, 2), (IMAGE,),
+    ),
+    "sort": (lambda a: topi.sort(a, 1, False), lambda a: -np.sort(-a, 1), (A,)),
+    "argsort": (lambda a: topi.argsort(a, 0, dtype="int32"), lambda a: a.argsort(0).astype("i"), (A,)),
+    "topk": (lambda a: topi.topk(a, 2, ret_type="values"), lambda a: -np.sort(-a)[:, :2], (A,)),
+    "cumsum": (lambda a: topi.cumsum(a, 1, exclusive=True), lambda a: a.cumsum(1) - a, (A,)),
+    "cumprod of all": (topi.cumprod, lambda a: a.ravel().cumprod(), (A,)),
+    "matmul": (lambda a, b: topi.matmul(a, b, False, True), lambda a, b: a @ b.T, (A, B)),
+    "tensordot": (lambda a, b: topi.tensordot(a, b, ((1, 0), (1, 0))), lambda a, b: np.tensordot(a, b, ((1, 0), (1, 0))), (A, B)),
+    "einsum": (lambda a, b: topi.einsum("ij,kj->ik", a, b), lambda a, b: a @ b.T, (A, B)),
+    "relu": (nn.relu, lambda a: a.clip(0), (A,)),
+    "leaky_relu": (lambda a: nn.leaky_relu(a, 0.1), lambda a: np.where(a > 0, a, a * np.float32(0.1)), (A,)),
+    "prelu": (lambda a, v: nn.prelu(a, v, 1), lambda a, v: np.where(a > 0, a, a * v), (A, V)),
+    "softmax": (lambda a: nn.softmax(a, 0), lambda a: softmax(a, 0), (A,)),
+    "log_softmax": (nn.log_softmax, lambda a: np.log(softmax(a)), (A,)),
+    "dense": (nn.dense, lambda a, b, v: a @ b.T + v[:3], (A, B, V[:3])),
+    "batch_matmul": (nn.batch_matmul, lambda a, b: a @ b.transpose(0, 2, 1), (A[None], B[None])),
+    "conv2d": (lambda x, w: nn.conv2d_nchw(x, w, (2, 1), 1, 1), lambda x, w: conv(x, w, (2, 1)), (IMAGE, WEIGHT)),
+    "group_conv2d": (
+        lambda x, w: nn.group_conv2d_nchw(x, w, 1, (1, 1), 1, 2),
+        lambda x, w: np.concatenate([conv(x[:, :2], w[:3]), conv(x[:, 2:], w[3:])], 1), (IMAGE, WEIGHT[:, :2]),
+    ),
+    "depthwise_conv2d": (
+        lambda x, w: nn.depthwise_conv2d_nchw(x, w, 1, 1, 1),
+        lambda x, w: np.concatenate([conv(x[:, c : c + 1], w[c][:, None]) for c in range(4)], 1), (IMAGE, WEIGHT[:4, :2]),
+    ),
+    "conv2d_transpose": (
+        lambda x, w: nn.conv2d_transpose_nchw(x, w, 1, 0),
+        lambda x, w: sum(
+            np.pad(np.einsum("nchw,co->nohw", x, w[:, :, y, z]), ((0, 0), (0, 0), (y, 2 - y), (z, 1 - z)))
+            for y in range(3) for z in range(2)
+        ),
+        (IMAGE, WEIGHT.transpose(1, 0, 2, 3).copy()),
+    ),
+    "conv1d": (
+        lambda x, w: nn.conv1d_ncw(x, w, 1, "SAME"), lambda x, w: conv(x[:, :, None], w[:, :, None])[:, :, 1], (IMAGE[:, :, 0], WEIGHT[:, :, :, 0]),
+    ),
+    "max_pool": (lambda x: nn.pool2d(x, 3, 2, 1, 1, "max"), lambda x: windows(x, (3, 3), (2, 2), -np.inf).max((-1, -2)), (IMAGE,)),
+    "avg_pool": (lambda x: nn.pool2d(x, 2, 1, 1, 1, "avg"), lambda x: windows(x, (2, 2), (1, 1), 0).mean((-1, -2)), (IMAGE,)),
+    "avg_pool without padding": (
+        lambda x: nn.pool2d(x, 2, 1, 1, 1, "avg", count_include_pad=False),
+        lambda x: np.nanmean(windows(x, (2, 2), (1, 1), np.nan), (-1, -2)), (IMAGE,),
+    ),
+    "global_pool": (lambda x: nn.global_pool(x, "avg"), lambda x: x.mean((2, 3), keepdims=True), (IMAGE,)),
+    "adaptive_pool": (lambda x: nn.adaptive_pool(x, (7, 3), "max"), lambda x: x.reshape(2, 4, 7, 3, 2).max(-1), (IMAGE,)),
+    "layer_norm": (lambda a, v: nn.layer_norm(a, v, v, [1]), lambda a, v: normalized(a, 1) * v + v, (A, V)),
+    "rms_norm": (nn.rms_norm, lambda a, v: a / np.sqrt((a * a).mean(1, keepdims=True) + np.float32(1e-5)) * v, (A, V)),
+    "group_norm": (
+        lambda x, v: nn.group_norm(x, v, v, 2, 1, [2, 3]),
+        lambda x, v: normalized(x.reshape(2, 2, 2, 7, 6), (2, 3, 4)).reshape(x.shape) * v[:, None, None] + v[:, None, None], (IMAGE, V),
+    ),
+    "batch_norm": (
+        lambda x, v, s: nn.batch_norm(x, v, v, v, s)[0],
+        lambda x, v, s: ((x.transpose(0, 2, 3, 1) - v) / np.sqrt(s + np.float32(1e-5)) * v + v).transpose(0, 3, 1, 2), (IMAGE, V, abs(V)),
+    ),
+    "bias_add": (nn.bias_add, lambda x, v: x + v[:, None, None], (IMAGE, V)),
+    "flatten": (nn.flatten, lambda x: x.reshape(2, -1), (IMAGE,)),
+    "pad": (lambda a: nn.pad(a, (1, 0), (0, 2), 3.0), lambda a: np.pad(a, ((1, 0), (0, 2)), constant_values=3), (A,)),
+    "dilate": (
+        lambda a: nn.dilate(a, (2, 1)), lambda a: np.insert(a, [1, 2], 0, axis=0), (A,)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_numpy(name: str) -> None:
+    f, wanted, arrays = CASES[name]
+    got, want = value(f, *arrays), wanted(*arrays)
+    for a, b in zip(got if isinstance(got, list) else [got], want if isinstance(want, list) else [want], strict=True):
+        assert a.shape == np.shape(b) and a.dtype.kind == np.asarray(b).dtype.kind
+        np.testing.assert_allclose(a, b, 2e-5, 2e-5)
+
+
+def test_arange_and_full() -> None:
+    np.testing.assert_array_equal(te.evaluate([topi.arange(2, 11, 3, "int32")], {})[0], [2, 5, 8])
+    np.testing.assert_array_equal(te.evaluate([topi.full((2, 2), "float32", 4)], {})[0], np.full((2, 2), 4.0))
+
+
+@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
+def test_compiled_by_tecs_choice(target: str) -> None:
+    n = te.var("n")
+    x, w = te.placeholder((n, 16), name="x"), te.placeholder((8, 16), name="w")
+    y = nn.softmax(nn.relu(topi.matmul(x, w, False, True)) * 2.0 + 1.0)
+    made = topi.schedule(y, target)
+    f = tec.build(made.schedule, [x, w, *made.outputs], target)
+    dev = tec.cpu() if target == "llvm" else tec.rocm_emu("gfx942")
+    a, b = F((5, 16)).astype("f"), F((8, 16)).astype("f")
+    out = tec.nd.array(np.zeros((5, 8), "f"), dev)
+    f(tec.nd.array(a, dev), tec.nd.array(b, dev), out)
+    np.testing.assert_allclose(out.numpy(), softmax((a @ b.T).clip(0) * 2 + 1), 1e-4, 1e-5)
+
+
+def test_a_named_schedule_is_of_the_operators_themselves() -> None:
+    x, w = feeds(IMAGE, WEIGHT)
+    y = nn.relu(nn.conv2d_nchw(x, w, 1, 1, 1)) + 1.0
+    with tec.Target("llvm"):
+        s = topi.generic.schedule_conv2d_nchw([y])
+    out = tec.nd.array(np.zeros(tuple(topi.utils.get_const_tuple(y.shape)), "f"))
+    tec.build(s, [x, w, y], "llvm")(tec.nd.array(IMAGE), tec.nd.array(WEIGHT), out)
+    np.testing.assert_allclose(out.numpy(), conv(IMAGE, WEIGHT).clip(0) + 1, 1e-4, 1e-4)
+
+
+def test_tags_and_inlining() -> None:
+    x = te.placeholder((4, 4), name="x")
+    y = topi.transpose(x + 1.0)
+    z = topi.sum(y * x, 1)
+    assert (
+        y.op.tag == topi.tag.INJECTIVE and (x + x).op.tag == topi.tag.BROADCAST and (x + 1).op.tag == topi.tag.ELEMWISE
+    )
+    assert topi.tag.is_injective(y.op.tag) and z.op.tag == topi.tag.COMM_REDUCE
+    s = tec.create_schedule(z.op)
+    seen: list[str] = []
+    topi.utils.traverse_inline(s, z.op, lambda op: seen.append(op.tag))
+    assert seen[-1] == topi.tag.COMM_REDUCE
+    out = tec.nd.array(np.zeros(4, "f"))
+    a = F((4, 4)).astype("f")
+    tec.build(s, [x, z], "llvm")(tec.nd.array(a), out)
+    np.testing.assert_allclose(out.numpy(), ((a + 1).T * a).sum(1), 1e-5, 1e-5)
+
+
+def test_two_variables_of_one_name_stay_apart() -> None:
+    n, other = te.var("n"), te.var("n")
+    a, b = te.placeholder((n, 2), name="a"), te.placeholder((other, 2), name="b")
+    c = topi.concatenate([a, b])
+    made = te.evaluate([c], {a: np.ones((2, 2), "f"), b: np.zeros((3, 2), "f")})[0]
+    np.testing.assert_array_equal(made, [[1, 1], [1, 1], [0, 0], [0, 0], [0, 0]])
+
+
+X = te.placeholder((3, 4), name="X")
+MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
+    "shapes that do not fit": (lambda: X + te.placeholder((3,), name="Y"), "do not broadcast: dimension 1 is 4 and 3"),
+    "sizes of two names": (lambda: te.placeholder((te.var("n"),)) * te.placeholder((te.var("m"),)), "do not broadcast"),
+    "an index left out": (lambda: te.compute((3, 4), lambda i, j: X + X[i, j]), "stands here for one value"),
+    "a whole tensor as a body": (lambda: te.compute((3, 4), lambda i, j: X + 1), "stands here for one value"),
+    "text as an operand": (lambda: X + "one", "float32"),
+    "an axis that is not there": (lambda: topi.sum(X, 2), "axis 2"),
+    "a number for a tensor": (lambda: nn.softmax(3), "takes tensors"),
+    "parts that are not equal": (lambda: topi.split(X, 3, 1), "4 elements into 3 parts"),
+    "a layout of other axes": (lambda: topi.layout_transform(X, "NCHW", "NHWC"), "axes differ"),
+    "channels that do not fit": (lambda: nn.conv2d_nchw(te.placeholder((1, 3, 5, 5)), te.placeholder((4, 2, 3, 3)), 1, 1, 1), "channels"),
+    "padding of a name": (lambda: nn.conv2d_nchw(te.placeholder((1, 2, 5, 5)), te.placeholder((4, 2, 3, 3)), 1, "FULL", 1), "padding"),
+    "squeezing what is not 1": (lambda: topi.squeeze(X, 0), "3 elements"),
+    "broadcasting to less": (lambda: topi.broadcast_to(X, (4,)), "does not broadcast"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name: str) -> None:
+    make, text = MISTAKES[name]
+    with pytest.raises(tec.TecError, match=text) as e:
+        make()
+    assert "test_topi.py" in str(e.value)
