@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from tec import ImportModelError
+from tec.ir.dtype import ml_dtypes_name
 from tec.te.evaluate import cast_array, np_dtype
-
-_HOST = {"float8_e4m3": "float8_e4m3fn"}
 
 
 def numpy_type(dtype: str) -> np.dtype[Any]:
@@ -21,7 +20,7 @@ def numpy_type(dtype: str) -> np.dtype[Any]:
     except Exception:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, _HOST.get(dtype, dtype)))
+        return np.dtype(getattr(ml_dtypes, ml_dtypes_name(dtype)))
 
 
 def cast_on_host(x: Any, dtype: str, saturate: bool = True, round_mode: str = "up") -> Any:

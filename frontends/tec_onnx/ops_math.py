@@ -8,6 +8,7 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders.quantize import FLOAT8_MAX, to_float8
 from tec.te.evaluate import np_dtype
 
 from . import reader
@@ -15,6 +16,7 @@ from .casts import cast_on_host
 from .importer import Call, Outputs, onnx_op
 
 FLOATS = ("float32", "float16", "float64", "bfloat16")
+FLOATS8 = tuple(FLOAT8_MAX)
 
 _UNARY = {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
@@ -95,9 +97,9 @@ def clip(c: Call) -> Value:
 
 
 def host_dtype(dtype: str) -> bool:
-    """Whether only the host knows this type: strings, 4-bit and some 8-bit floats, sub-byte integers."""
+    """Whether only the host knows this type: strings, 4-bit floats, powers of two alone, sub-byte integers."""
     return dtype not in (
-        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", *FLOATS,
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", *FLOATS, *FLOATS8,
     )  # fmt: skip
 
 
@@ -106,7 +108,7 @@ def convert(c: Call, x: Value, to: str, saturate: bool = True, round_mode: str =
     if x.dtype == to:
         return x
     if not host_dtype(x.dtype) and not host_dtype(to):
-        return c.cast(x, to)
+        return to_float8(c, x, to, saturate) if to in FLOATS8 else c.cast(x, to)
     array = cast_on_host(c.importer.value_of(x, f"a cast to {to}"), to, saturate, round_mode)
     return c.graph.constant(array, "cast", to)
 

@@ -26,7 +26,7 @@ from tec.graph.builders.quantize import (
 from . import reader
 from .casts import cast_on_host
 from .importer import Call, Outputs, onnx_op
-from .ops_math import convert, host_dtype
+from .ops_math import FLOATS8, convert, host_dtype
 from .ops_nn import convolution
 
 
@@ -71,14 +71,18 @@ def dequantize_linear(c: Call) -> Value:
     axis = axis_of(c.attr("axis", 1), x.ndim) if scale.type.size > 1 or block else 0
     if (stays := packed_quantized(c, x, scale, zero, axis, block, dtype)) is not None:
         return stays
-    wide = "float32" if x.dtype in ("int8", "uint8", "int16", "uint16", "int32") or host_dtype(x.dtype) else x.dtype
+    wide = (
+        "float32"
+        if x.dtype in ("int8", "uint8", "int16", "uint16", "int32", *FLOATS8) or host_dtype(x.dtype)
+        else x.dtype
+    )
     y = convert(c, x, wide)
     if zero is not None:
         y = c.op("subtract", y, spread(c, convert(c, zero, wide), x, axis, block))
     factor = c.cast(spread(c, scale, x, axis, block), wide)
     real = c.cast(c.op("multiply", y, factor), dtype)
-    if real.is_const and y.is_const and factor.is_const and x.dtype in ("int8", "uint8"):
-        real.quantized = Quantized(y.data, factor.data)
+    if real.is_const and y.is_const and factor.is_const and x.dtype in ("int8", "uint8", *FLOATS8):
+        real.quantized = Quantized(y.data, factor.data, x.dtype if x.dtype in FLOATS8 else "")
     return real
 
 

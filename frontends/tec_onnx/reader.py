@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from onnx import helper, numpy_helper
 
 from tec import ImportModelError
+from tec.ir.dtype import from_ml_dtypes_name, ml_dtypes_name
 from tec.runtime.files import open_regular
 
 # Of one array that is worked out from a few numbers (ConstantOfShape, Range, a sparse tensor): no network needs one, and a small
@@ -41,7 +42,7 @@ def dtype_name(elem_type: int) -> str:
         name = np.dtype(helper.tensor_dtype_to_np_dtype(elem_type)).name
     except (KeyError, TypeError, ValueError):
         raise ImportModelError(f"unknown ONNX element type {elem_type}") from None
-    return {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
+    return from_ml_dtypes_name(name)
 
 
 def elem_type(dtype: str) -> int:
@@ -51,7 +52,7 @@ def elem_type(dtype: str) -> int:
             return k
     import ml_dtypes
 
-    name = {"float8_e4m3": "float8_e4m3fn"}.get(dtype, dtype)
+    name = ml_dtypes_name(dtype)
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(getattr(ml_dtypes, name))))
 
 

@@ -295,13 +295,15 @@ class AmdgpuEmitter(TileEmitter):
         return self.op(f"shufflevector {r} {value}, {r} poison, <{own} x i32> <{picks}>"), own
 
     def _words(self, value: str, n: int, type_: str) -> str:
-        """int8 elements as the words that an instruction takes."""
+        """Elements of a byte as the words that an instruction takes."""
         return self.op(f"bitcast <{n} x i8> {value} to {type_}")
 
     def _mfma(self, instr: MatrixInstr, k: int, a: tuple[str, int], b: tuple[str, int], c: str, acc: str) -> str:
         n = a[1]
         blocks, out = f"{instr.m}x{instr.n}x{k}", {"float32": "f32", "float64": "f64", "int32": "i32"}[instr.acc_dtype]
         x, y = a[0], b[0]
+        if instr.in_dtype.startswith("float8"):
+            return self._mfma_float8(instr, k, a, b, c, acc)
         if instr.in_dtype == "int8":
             type_ = {4: "i32", 8: "i64", 16: "<4 x i32>"}[n]
             x, y = self._words(x, n, type_), self._words(y, n, type_)
@@ -319,6 +321,21 @@ class AmdgpuEmitter(TileEmitter):
         zero = [("i32", "0")] * 3
         return self.intrinsic(f"llvm.amdgcn.mfma.{name}", acc, [(type_, x), (type_, y), (acc, c), *zero])
 
+    def _mfma_float8(self, instr: MatrixInstr, k: int, a: tuple[str, int], b: tuple[str, int], c: str, acc: str) -> str:
+        """8-bit floats: words of eight, or of 32 whose format is a field of the instruction (0 fp8, 1 bf8), not scaled."""
+        n, shape = a[1], f"f32.{instr.m}x{instr.n}x{k}"
+        type_ = {8: "i64", 32: "<8 x i32>"}[n]
+        args = [(type_, self._words(x, n, type_)) for x in (a[0], b[0])]
+        is_bf8 = "e5m2" in instr.in_dtype
+        if n == 8:
+            kind = "bf8" if is_bf8 else "fp8"
+            return self.intrinsic(
+                f"llvm.amdgcn.mfma.{shape}.{kind}.{kind}", acc, [*args, (acc, c), *[("i32", "0")] * 3]
+            )
+        formats, no_scale = [("i32", str(int(is_bf8)))] * 2, [("i32", "0")] * 4
+        name = f"llvm.amdgcn.mfma.scale.{shape}.f8f6f4.v8i32.v8i32"
+        return self.intrinsic(name, acc, [*args, (acc, c), *formats, *no_scale])
+
     def _wmma(self, instr: MatrixInstr, a: tuple[str, int], b: tuple[str, int], c: str, acc: str) -> str:
         n, shape = a[1], f"{instr.m}x{instr.n}x{instr.k}"
         out = f"v{instr.acc_elems}{'i32' if instr.acc_dtype == 'int32' else 'f32'}"
@@ -327,6 +344,12 @@ class AmdgpuEmitter(TileEmitter):
             x, y = (self._words(v, n, type_) for v, _ in (a, b))
             args = [("i1", "true"), (type_, x), ("i1", "true"), (type_, y), (acc, c), ("i1", "false")]
             return self.intrinsic(f"llvm.amdgcn.wmma.i32.{shape}.iu8.{out}.v{n // 4}i32", acc, args)
+        if instr.in_dtype.startswith("float8"):
+            kind, type_ = "bf8" if "e5m2" in instr.in_dtype else "fp8", f"<{n // 4} x i32>"
+            words = [(type_, self._words(v, n, type_)) for v, _ in (a, b)]
+            return self.intrinsic(
+                f"llvm.amdgcn.wmma.f32.{shape}.{kind}.{kind}.{out}.v{n // 4}i32", acc, [*words, (acc, c)]
+            )
         kind, element = ("f16", "half") if instr.in_dtype == "float16" else ("bf16", "i16")
         type_ = f"<{n} x {element}>"
         mangled = f"v{n}{'f16' if kind == 'f16' else 'i16'}"

@@ -1,7 +1,7 @@
 """Floats of 16 and 8 bits as integers: widened to float32 (exactly) for arithmetic, rounded to nearest even after it.
 
-bfloat16 and float16 where the target has no such registers; the 8-bit formats (OCP FP8: e4m3 without infinities, e5m2) everywhere.
-Results beyond the largest number become NaN in e4m3, infinity in the others.
+bfloat16 and float16 where the target has no such registers; the 8-bit formats (OCP FP8: e4m3 without infinities, e5m2; FNUZ: both without) everywhere.
+Results beyond the largest number become NaN where there are no infinities.
 """
 
 from __future__ import annotations
@@ -40,8 +40,12 @@ class SmallFloats(Core):
         )
         rebase = self.float_const(2.0 ** (127 - f.bias), wide)
         scaled = self.op(f"fmul {r} {self.op(f'bitcast {t} {magnitude} to {r}')}, {rebase}")
-        finite = self.op(f"icmp ult {t} {magnitude}, {self.int_const(f.infinity << up, i32)}")
-        special = self.op(f"or {t} {magnitude}, {self.int_const(0x7F800000, i32)}")
+        if f.is_fnuz:
+            finite = self.op(f"icmp ne {t} {bits}, {self.int_const(f.nan, i32)}")
+            special = self.int_const(0x7FC00000, i32)
+        else:
+            finite = self.op(f"icmp ult {t} {magnitude}, {self.int_const(f.infinity << up, i32)}")
+            special = self.op(f"or {t} {magnitude}, {self.int_const(0x7F800000, i32)}")
         b = self.reg(with_lanes("bool", lanes))
         chosen = self.op(f"select {b} {finite}, {t} {self.op(f'bitcast {r} {scaled} to {t}')}, {t} {special}")
         sign = self.op(
@@ -94,6 +98,9 @@ class SmallFloats(Core):
         overflows = self.op(f"icmp uge {t} {u}, {const(_bits(f.overflow))}")
         magnitude = self.op(f"select {b} {overflows}, {t} {special}, {t} {finite}")
         sign = self.op(f"and {t} {self.op(f'lshr {t} {bits}, {const(32 - f.bits)}')}, {const(f.sign)}")
+        if f.is_fnuz:  # zero has no sign, and NaN is one
+            unsigned = self.op(f"icmp eq {t} {self.op(f'and {t} {magnitude}, {const(f.sign - 1)}')}, {const(0)}")
+            sign = self.op(f"select {b} {unsigned}, {t} {const(0)}, {t} {sign}")
         return self.op(f"or {t} {magnitude}, {sign}")
 
 

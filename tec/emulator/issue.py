@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from .asmparse import Inst, KernelText, Operand
 from .chips import Chip
-from .matrix import parse_mfma
+from .matrix import FORMATS, parse_mfma, parse_mixed
 from .skeleton import registers
 from .table import ROWS
 from .waits import _counter, _waits
@@ -62,20 +62,22 @@ class Issue:
     text: str = ""
 
 
-def matrix_work(op: str) -> tuple[int, str, int]:
+def matrix_work(inst: Inst) -> tuple[int, str, int]:
     """(multiply-adds, type, least clocks) of a matrix instruction."""
-    mfma = parse_mfma(op)
+    op = inst.op
+    formats = (int(inst.mods.get(name) or "0", 0) for name in ("cbsz", "blgp"))
+    mfma = parse_mixed(op, *formats) if op.endswith("f8f6f4") else parse_mfma(op)
     if mfma is not None:
         return mfma.m * mfma.n * mfma.k * mfma.blocks, mfma.source, {4: 8, 16: 16, 32: 32}[mfma.m]
     found = _WMMA.match(op)
     return (256 * int(found[1]), found[2], 4) if found else (4096, "f16", 4)
 
 
-def matrix_clocks(chip: Chip, op: str) -> int:
+def matrix_clocks(chip: Chip, inst: Inst) -> int:
     """How long a matrix instruction holds its pipe."""
-    macs, kind, least = matrix_work(op)
+    macs, kind, least = matrix_work(inst)
     rate = chip.matrix.get(matrix_type(kind)) or chip.matrix.get("f32") or chip.matrix.get("f16") or 256
-    if kind == "iu4":
+    if kind == "iu4" or set(kind.split("_")) <= {"fp6", "bf6", "fp4"}:  # twice what bytes do, where both are so small
         rate *= 2
     return max(least, macs * chip.limits.simds // rate)
 
@@ -83,7 +85,7 @@ def matrix_clocks(chip: Chip, op: str) -> int:
 def matrix_type(kind: str) -> str:
     """The type in a matrix instruction's name, as the rates are listed: f16, i8, f8, ..."""
     first = kind.split("_")[0]
-    return {"iu8": "i8", "iu4": "i8", "fp8": "f8", "bf8": "f8"}.get(first, first)
+    return {"iu8": "i8", "iu4": "i8", **dict.fromkeys(FORMATS, "f8")}.get(first, first)
 
 
 def _all(ops: list[Operand]) -> tuple[int, ...]:
@@ -136,11 +138,11 @@ def _decode(inst: Inst, chip: Chip, lanes: int, gfx: int, rdna: bool) -> Issue:
     if kind in (LDS, LOAD, STORE, SMEM):
         return Issue(kind, reads=reads, writes=(), counter=_counter(inst, gfx) or "", waits=waits)
     if kind == MATRIX:
-        busy = matrix_clocks(chip, op)
+        busy = matrix_clocks(chip, inst)
         chained = writes
         sources = _all(inst.operands[1:3])
         after = busy + (1 if rdna else 3 * slot)
-        macs, dtype, _ = matrix_work(op)
+        macs, dtype, _ = matrix_work(inst)
         return Issue(MATRIX, busy, after, sources, writes, chained, macs=macs, dtype=matrix_type(dtype))
     if kind in (VALU, TRANS):
         passes = max(1, lanes // chip.limits.simd_lanes)

@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from .float8 import decode
 from .ops import Ops, Out
 
+FORMATS = ("fp8", "bf8", "fp6", "bf6", "fp4")  # by the value of CBSZ (of A) and BLGP (of B) in an f8f6f4
+_MIXED = re.compile(r"v_mfma_(?:scale_)?f32_(\d+x\d+x\d+)_f8f6f4$")
 _NAME = re.compile(
-    r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(f32|f16|bf16|i8|f64|xf32|(?:fp8|bf8)_(?:fp8|bf8))(_1k)?$"
+    r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(f32|f16|bf16|i8|f64|xf32|(?:fp8|bf8|fp6|bf6|fp4)_(?:fp8|bf8|fp6|bf6|fp4))(_1k)?(_scaled)?$"
 )
 
 
@@ -37,18 +39,22 @@ class Mfma:
     n: int
     k: int
     blocks: int
+    scaled: bool = False  # a power of two for each lane's elements of A and of B, behind their registers
 
     @property
     def per_lane(self) -> int:
         return self.m * self.k * self.blocks // 64
 
     @property
-    def source_bits(self) -> int:
-        return {"f32": 32, "xf32": 32, "f16": 16, "bf16": 16, "f64": 64}.get(self.source, 8)
+    def sources(self) -> tuple[str, str]:
+        """The types of A's and B's elements."""
+        a, _, b = self.source.partition("_")
+        return a, b or a
 
-    @property
-    def a_regs(self) -> int:
-        return max(1, self.per_lane * self.source_bits // 32)
+    def regs(self, which: int) -> int:
+        """Registers of A (0) or B (1)."""
+        bits = {"f32": 32, "xf32": 32, "f16": 16, "bf16": 16, "f64": 64, "fp6": 6, "bf6": 6, "fp4": 4}
+        return max(1, self.per_lane * bits.get(self.sources[which], 8) // 32)
 
     @property
     def out_items(self) -> int:
@@ -106,7 +112,15 @@ def parse_mfma(op: str) -> Mfma | None:
     size, k = int(m[2]), int(m[4])
     per_lane = _per_lane(m[6], bool(m[7]), size, k)
     blocks = int(m[5]) if m[5] else _blocks(size, k, per_lane)
-    return Mfma(op, m[1], m[6], size, size, k, blocks)
+    return Mfma(op, m[1], m[6], size, size, k, blocks, bool(m[8]))
+
+
+def parse_mixed(op: str, cbsz: int, blgp: int) -> Mfma | None:
+    """The shape of an f8f6f4, whose types its modifiers give."""
+    m = _MIXED.match(op)
+    if m is None or max(cbsz, blgp) >= len(FORMATS):
+        return None
+    return parse_mfma(f"v_mfma_f32_{m[1]}_{FORMATS[cbsz]}_{FORMATS[blgp]}{'_scaled' * ('_scale_' in op)}")
 
 
 def _per_lane(source: str, one_k: bool, size: int, k: int) -> int:
@@ -267,20 +281,33 @@ def _stage(s: Mfma, name: str, wide: str, flush: bool, ocp: bool) -> list[str]:
     """A's or B's registers to numbers: element i of lane l at [64 i + l]."""
     out = Out()
     o = Ops(out, 64)
-    kinds = s.source.split("_") if "_" in s.source else [s.source, s.source]
-    source = kinds[0 if name == "a" else 1]
+    which = 0 if name == "a" else 1
+    source = s.sources[which]
     dst = {"f32": "f32", "i32": "i32", "f64": "f64"}[s.out]
     values: list[str] = []
     words = []
-    for r in range(s.a_regs):
+    for r in range(s.regs(which) + s.scaled):
         p = out.emit(f"getelementptr i8, ptr %{name}, i64 {256 * r}")
         words.append(out.emit(f"load <64 x i32>, ptr {p}, align 64"))
     for i in range(s.per_lane):
         values.append(element(o, words, i, source, flush, ocp))
+    if s.scaled:
+        scale = _power(o, words[-1])
+        values = [o.bin("fmul", "f32", v, scale) for v in values]
     for i, value in enumerate(values):
         p = out.emit(f"getelementptr i8, ptr %s{name}, i64 {64 * i * (8 if dst == 'f64' else 4)}")
         out.put(f"store {o.type(dst)} {value}, ptr {p}, align 64")
     return [line.replace("%t", f"%{name}t") for line in out.lines]
+
+
+def _power(o: Ops, exponent: str) -> str:
+    """E8M0: two to the power of the low byte less 127, NaN of 255. 2**-127 is a denormal."""
+    low = o.and_(exponent, o.const("i32", 255))
+    value = o.select(
+        o.icmp("eq", "i32", low, o.const("i32", 0)), "i32", o.const("i32", 0x00400000), o.shl(low, o.const("i32", 23))
+    )
+    value = o.select(o.icmp("eq", "i32", low, o.const("i32", 255)), "i32", o.const("i32", 0x7FC00000), value)
+    return o.bitcast("i32", "f32", value)
 
 
 def element(o, words: list[str], i: int, source: str, flush: bool, ocp: bool = False) -> str:  # type: ignore[no-untyped-def]
@@ -299,6 +326,13 @@ def element(o, words: list[str], i: int, source: str, flush: bool, ocp: bool = F
             small = o.icmp("eq", "i32", o.and_(half, o.const("i32", exponent)), o.const("i32", 0))
             half = o.select(small, "i32", o.and_(half, o.const("i32", 0x8000)), half)
         return str(o.fpext(source, "f32", o.bitcast("i16", source, o.trunc("i32", "i16", half))))
+    if source in ("fp4", "fp6", "bf6"):
+        bits = 4 if source == "fp4" else 6
+        first, at = divmod(bits * i, 32)
+        low = o.lshr(words[first], o.const("i32", at))
+        if at + bits > 32:
+            low = o.or_(low, o.shl(words[first + 1], o.const("i32", 32 - at)))
+        return decode(o, o.and_(low, o.const("i32", (1 << bits) - 1)), source, fnuz=False)
     byte = o.shl(words[i // 4], o.const("i32", 24 - 8 * (i % 4)))
     if source in ("i8", "u8"):
         return str(o.bin("ashr" if source == "i8" else "lshr", "i32", byte, o.const("i32", 24)))

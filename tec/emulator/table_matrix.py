@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .asmparse import Inst, Operand
 from .float8 import decode
-from .matrix import Mfma, b_source, element, function_name, mfma_function, parse_mfma
+from .matrix import Mfma, b_source, element, function_name, mfma_function, parse_mfma, parse_mixed
 from .ops import Ops
 from .table import custom
 from .table_packed import Selectors
@@ -93,12 +93,43 @@ def _mfma(shape: Mfma):  # type: ignore[no-untyped-def]
         ocp = w.chip == "gfx950"
         w.library(function_name(shape), mfma_function(shape, w.chip == "gfx90a", ocp))  # type: ignore[attr-defined]
         _store_operand(w, c, shape.out_regs, "%xacc", sign=signs[2])
-        _store_operand(w, a, shape.a_regs, "%xa", lanes_a, signs[0])
-        _store_operand(w, b, shape.a_regs, "%xb", lanes_b, signs[1])
+        _store_operand(w, a, shape.regs(0), "%xa", lanes_a, signs[0])
+        _store_operand(w, b, shape.regs(1), "%xb", lanes_b, signs[1])
         w.out.put(f"call void @{function_name(shape)}(ptr %xacc, ptr %xa, ptr %xb)")
         _take_results(w, dst, shape.out_regs)
 
     return handler
+
+
+def _mixed(name: str):  # type: ignore[no-untyped-def]
+    """f8f6f4: types by CBSZ and BLGP. Scaled ones take a byte, which OP_SEL names, of a lane's register as the exponent of its 32 elements."""
+
+    def handler(w: Wave, inst: Inst) -> None:
+        shape = parse_mixed(name, inst.take_int("cbsz"), inst.take_int("blgp"))
+        if shape is None:
+            raise w.fail("this combination of formats")
+        dst, a, b, c, *scales = inst.operands
+        w.library(function_name(shape), mfma_function(shape, False, True))  # type: ignore[attr-defined]
+        _store_operand(w, c, shape.out_regs, "%xacc")
+        low, high = inst.take_list("op_sel") or [0, 0], inst.take_list("op_sel_hi") or [0, 0]
+        for which, (op, buffer) in enumerate(((a, "%xa"), (b, "%xb"))):
+            _store_operand(w, op, shape.regs(which), buffer)
+            if not scales:
+                continue
+            if shape.sources[which] in ("fp8", "bf8"):
+                raise w.fail("scales of 8-bit elements, whose order in a lane is not known here")
+            byte = _byte(w, _registers(w, scales[which], 1)[0], low[which] + 2 * high[which])
+            at = w.out.emit(f"getelementptr i8, ptr {buffer}, i64 {4 * w.lanes * shape.regs(which)}")
+            w.out.put(f"store {w.v.type('i32')} {byte}, ptr {at}, align 64")
+        w.out.put(f"call void @{function_name(shape)}(ptr %xacc, ptr %xa, ptr %xb)")
+        _take_results(w, dst, shape.out_regs)
+
+    return handler
+
+
+def _byte(w: Wave, word: str, byte: int) -> str:
+    """A word with one of its bytes in the lowest place, and zeros."""
+    return w.v.and_(w.v.lshr(word, w.v.const("i32", 8 * byte)), w.v.const("i32", 255))
 
 
 def _take_results(w: Wave, dst: Operand, regs: int) -> None:
@@ -113,6 +144,11 @@ for _name in _names():
     _shape = parse_mfma(_name)
     assert _shape is not None, _name
     custom(_name, "matrix")(_mfma(_shape))
+
+for _shape_name in ("16x16x128", "32x32x64"):
+    for _kind in ("", "scale_"):
+        _name = f"v_mfma_{_kind}f32_{_shape_name}_f8f6f4"
+        custom(_name, "matrix")(_mixed(_name))
 
 
 # WMMA. gfx11: a lane holds a whole row of A (16 k), and every group of 16 lanes the same rows; register q of a result holds row

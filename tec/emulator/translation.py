@@ -93,8 +93,8 @@ def finish(t: Translator, symbol: str) -> Translation:
         *(
             [
                 f"  %xacc = alloca [32 x {vector}], align 64",
-                f"  %xa = alloca [8 x {vector}], align 64",
-                f"  %xb = alloca [8 x {vector}], align 64",
+                f"  %xa = alloca [9 x {vector}], align 64",
+                f"  %xb = alloca [9 x {vector}], align 64",
             ]
             if t.functions
             else []

@@ -32,7 +32,9 @@ _ATOMICS = re.compile(r"@tec_atomic_(global|lds)_(\w+)_(32|64)_(32|64)$")
 _BYTES = {"b32": 4, "b64": 8, "b96": 12, "b128": 16, "u8": 1, "i8": 1, "u16": 2, "i16": 2}
 _ONE = {  # the number 1 in the dwords of one or more elements
     "f32": (0x3F800000,), "xf32": (0x3F800000,), "f64": (0, 0x3FF00000), "f16": (0x3C003C00,), "bf16": (0x3F803F80,),
-    "i8": (0x01010101,), "fp8": (0x40404040,), "bf8": (0x40404040,),
+    "i8": (0x01010101,), "fp8": (0x40404040,), "bf8": (0x40404040,), "fp4": (0x22222222,),
+    # 16 elements of 6 bits fill three dwords, and lie across them.
+    **{kind: tuple(sum(one << 6 * i for i in range(16)) >> 32 * k & 0xFFFFFFFF for k in range(3)) for kind, one in (("fp6", 8), ("bf6", 12))},
 }  # fmt: skip
 _MOVES = ("llvm.bswap", "llvm.bitreverse")
 
@@ -262,7 +264,7 @@ class _Pass(Shadows):
                 at = self.emit(f"getelementptr i8, ptr {pointer}, i64 {size * k}")
                 self.put(f"store {vector} {value}, ptr {at}, align 64")
 
-        sources = [registers(a, shape.a_regs), registers(b, shape.a_regs)]
+        sources = [registers(a, shape.regs(0) + shape.scaled), registers(b, shape.regs(1) + shape.scaled)]
         total = self.either(vector, *sources[0], *sources[1])
         any_lane = self.emit(f"bitcast <{self.lanes} x i1> {self.some(vector, total or '')} to i{self.lanes}")
         bad = self.emit(f"icmp ne i{self.lanes} {any_lane}, 0")
@@ -272,8 +274,8 @@ class _Pass(Shadows):
         self.out.append(f"{yes}:")
         put([zero(vector)] * shape.out_regs, "%umacc")
         for which in (0, 1):
-            marked = self._ones_where(sources[which], shape.source)
-            every = self._ones(shape.source, shape.a_regs)
+            marked = self._ones_where(sources[which], shape.sources[which], shape.scaled)
+            every = self._ones(shape.sources[1 - which], shape.regs(1 - which), shape.scaled)
             put(marked if which == 0 else every, "%uma")
             put(every if which == 0 else marked, "%umb")
             self.put(f"call void {callee}(ptr %umacc, ptr %uma, ptr %umb)")
@@ -287,22 +289,27 @@ class _Pass(Shadows):
         self.out.append(f"{no}:")
         self.block_ends[self.block] = no
 
-    def _ones(self, source: str, n: int) -> list[str]:
-        """n registers full of the number 1."""
-        dwords = _ONE[source.partition("_")[0]]
-        return [f"splat (i32 {dwords[k % len(dwords)]})" for k in range(n)]
+    def _ones(self, kind: str, n: int, scaled: bool = False) -> list[str]:
+        """n registers full of the number 1, and its exponent where they are scaled."""
+        dwords = _ONE[kind]
+        return [*(f"splat (i32 {dwords[k % len(dwords)]})" for k in range(n)), *["splat (i32 127)"] * scaled]
 
-    def _ones_where(self, shadows: list[str], source: str) -> list[str]:
-        """Registers with a 1 in each element that has an undefined bit, and 0 elsewhere."""
-        kind = source.partition("_")[0]
+    def _ones_where(self, shadows: list[str], kind: str, scaled: bool = False) -> list[str]:
+        """Registers with a 1 in each element that has an undefined bit, and 0 elsewhere. An undefined scale is its lane's elements'."""
         vector = f"<{self.lanes} x i32>"
+        if scaled:
+            scale = self.smear(vector, shadows[-1], vector) or ""
+            marked = self._ones_where([self.either(vector, x, scale) or "" for x in shadows[:-1]], kind)
+            return [*marked, "splat (i32 127)"]
         if kind == "f64":
             pairs = [self.either(vector, shadows[k], shadows[k + 1]) or "" for k in range(0, len(shadows), 2)]
             shadows = [x for x in pairs for _ in range(2)]
-        bits = {"f16": 16, "bf16": 16, "i8": 8, "fp8": 8, "bf8": 8}.get(kind, 32)
+        if kind in ("fp6", "bf6"):  # all of a lane's or none
+            shadows = [self.either(vector, *shadows) or ""] * len(shadows)
+        bits = {"f16": 16, "bf16": 16, "i8": 8, "fp8": 8, "bf8": 8, "fp4": 4}.get(kind, 32)
         narrow = f"<{self.lanes * 32 // bits} x i{bits}>"
         out = []
-        for shadow, one in zip(shadows, self._ones(source, len(shadows))):
+        for shadow, one in zip(shadows, self._ones(kind, len(shadows))):
             elements = shadow if bits == 32 else self.emit(f"bitcast {vector} {shadow} to {narrow}")
             full = self.smear(narrow, elements, narrow) or ""
             full = full if bits == 32 else self.emit(f"bitcast {narrow} {full} to {vector}")
@@ -394,7 +401,7 @@ class _Pass(Shadows):
         if self.matrices:
             buffers = "".join(
                 f"\n  %{n} = alloca [{k} x <{self.lanes} x i32>], align 64"
-                for n, k in (("umacc", 32), ("uma", 8), ("umb", 8))
+                for n, k in (("umacc", 32), ("uma", 9), ("umb", 9))
             )
             text = text.replace("\nentry:", "\nentry:" + buffers, 1)
         if self.block_ends and " phi " in text:

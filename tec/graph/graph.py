@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import te
 from ..errors import ImportModelError, TecError
+from ..ir.dtype import from_ml_dtypes_name
 from ..notebook import layered_svg, styled
 from ..ops import OpDef, TensorType, get_op
 from ..ops.dims import Dim, Guard, UndecidedSize, as_size, bind_hint, is_symbolic, recording
@@ -35,10 +36,12 @@ FOLD_GROWTH = 1 << 20  # elements that a result may have beyond its inputs'
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """What a constant of float32 was made from: `data`, integers less their zero point, times `scale`, which broadcasts."""
+    """What a constant of float32 was made from: `data`, integers less their zero point, times `scale`, which broadcasts. `dtype`: of 8-bit floats,
+    whose numbers `data` has in place of integers."""
 
     data: Any
     scale: Any
+    dtype: str = ""
 
 
 class Value:
@@ -332,8 +335,7 @@ def node_flops(n: Node) -> int:
 
 def dtype_of(array: Any) -> str:
     """The tec dtype of a NumPy array."""
-    name = str(array.dtype.name)
-    return {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
+    return from_ml_dtypes_name(str(array.dtype.name))
 
 
 # What operators raise where attributes are missing, of another type or out of range.

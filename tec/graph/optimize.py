@@ -15,6 +15,7 @@ from .passes.attention import find_attention
 from .passes.byte_products import byte_products
 from .passes.common_subexpressions import common_subexpressions
 from .passes.dead_code import dead_code
+from .passes.float8_products import float8_products
 from .passes.fold_scale import fold_scale
 from .passes.images import signals_as_images
 from .passes.layout import choose_layouts
@@ -43,6 +44,7 @@ def passes() -> tuple[Pass, ...]:
         clean,
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
         Pass("quantized_products", lambda g, t, d: quantized_products(g, t)),
+        Pass("float8_products", lambda g, t, d: float8_products(g, t)),
         Pass("pack_weights", lambda g, t, d: pack_weights(g, t)),
         Pass("find_projections", lambda g, t, d: find_projections(g, t)),
         Pass("find_attention", lambda g, t, d: find_attention(g, t, d)),

@@ -1,7 +1,8 @@
 """Data types: plain strings ("float32", "int8x4") so that users can hand them to NumPy; facts about them are cached here.
 
 A dtype string is a kind, a bit width and, for vectors, `x` lanes: float16/32/64, bfloat16, int8..64, uint8..64, bool,
-handle (a pointer). `float8_e4m3` and `float8_e5m2` name the 8-bit floats where a target has them.
+handle (a pointer). `float8_e4m3` and `float8_e5m2` are the 8-bit floats of the OCP; with `fnuz` behind it (finite, no negative zero; half as large
+each) those of AMD's CDNA3.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from ..errors import ExprError
 
 _SCALARS = {
     "bool": ("bool", 1), "handle": ("handle", 64), "bfloat16": ("bfloat", 16),
-    "float8_e4m3": ("float8_e4m3", 8), "float8_e5m2": ("float8_e5m2", 8),
+    **{f"float8_{f}": (f"float8_{f}", 8) for f in ("e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz")},
     **{f"float{b}": ("float", b) for b in (16, 32, 64)},
     **{f"{s}int{b}": (s + "int", b) for s in ("", "u") for b in (4, 8, 16, 32, 64)},
 }  # fmt: skip
-_VECTOR = re.compile(r"(bool|handle|bfloat16|float8_e4m3|float8_e5m2|u?int\d+|float\d+?)(?:x(\d+))?$")
+_VECTOR = re.compile(r"(bool|handle|bfloat16|float8_e[45]m[32](?:fnuz)?|u?int\d+|float\d+?)(?:x(\d+))?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,16 @@ def dtype_info(dtype: str) -> DTypeInfo:
     kind, bits = _SCALARS[match[1]]
     lanes = int(match[2]) if match[2] else 1
     return DTypeInfo(dtype, kind, bits, lanes)
+
+
+def ml_dtypes_name(dtype: str) -> str:
+    """What ml_dtypes calls a dtype that NumPy has not: its float8_e4m3 has infinities, float8_e4m3fn is the OCP's."""
+    return {"float8_e4m3": "float8_e4m3fn"}.get(dtype, dtype)
+
+
+def from_ml_dtypes_name(name: str) -> str:
+    """The other way."""
+    return {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
 
 
 def with_lanes(dtype: str, lanes: int) -> str:

@@ -16,11 +16,12 @@ import numpy as np
 
 from ..errors import ExprError
 from . import expr as E
-from .dtype import dtype_info, int_range
+from .dtype import dtype_info, int_range, ml_dtypes_name
 
 Array = np.ndarray[Any, Any]
 
-_HELD = {"bfloat16": "float32", "float8_e4m3": "float32", "float8_e5m2": "float32", "int4": "int8", "uint4": "uint8", "handle": "uint64"}  # fmt: skip
+_FLOAT8 = ("float8_e4m3", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+_HELD = {"bfloat16": "float32", **dict.fromkeys(_FLOAT8, "float32"), "int4": "int8", "uint4": "uint8", "handle": "uint64"}  # fmt: skip
 
 
 @cache
@@ -83,8 +84,7 @@ def _wrap_int4(x: Array) -> Array:
 
 _FIX: dict[str, Callable[[Array], Array]] = {
     "bfloat16": round_bfloat16,
-    "float8_e4m3": _round_float8("float8_e4m3fn"),
-    "float8_e5m2": _round_float8("float8_e5m2"),
+    **{name: _round_float8(ml_dtypes_name(name)) for name in _FLOAT8},
     "int4": _wrap_int4,
     "uint4": lambda x: x.astype(np.uint8) & np.uint8(15),
 }
@@ -143,8 +143,7 @@ def to_bits(x: Array, dtype: str) -> Array:
     if info.kind.startswith("float8"):
         import ml_dtypes
 
-        name = "float8_e4m3fn" if info.element == "float8_e4m3" else info.element
-        result: Array = x.astype(getattr(ml_dtypes, name)).view(np.uint8)
+        result: Array = x.astype(getattr(ml_dtypes, ml_dtypes_name(info.element))).view(np.uint8)
         return result
     if info.bits < 8:
         return x.astype(np.uint8) & np.uint8((1 << info.bits) - 1)
@@ -159,8 +158,8 @@ def from_bits(bits: Array, dtype: str) -> Array:
     if info.kind.startswith("float8"):
         import ml_dtypes
 
-        name = "float8_e4m3fn" if info.element == "float8_e4m3" else info.element
-        values: Array = np.ascontiguousarray(bits, np.uint8).view(getattr(ml_dtypes, name)).astype(np.float32)
+        kind = getattr(ml_dtypes, ml_dtypes_name(info.element))
+        values: Array = np.ascontiguousarray(bits, np.uint8).view(kind).astype(np.float32)
         return values
     if info.kind == "bool":
         nonzero: Array = bits != 0

@@ -54,7 +54,11 @@ def _conv_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         raise fail(f"convolution of {x} by {w} in {g} groups: the channels do not fit")
     if not all(require(1, "<=", sy[k], f"windows of {w} over {x}") for k in spatial(attrs)):
         raise fail(f"convolution of {x} by {w}: the window is larger than the padded input")
-    return [TensorType("int32" if x.dtype in small else x.dtype, ly.shape(sy))]
+    return [
+        TensorType(
+            "int32" if x.dtype in small else accumulator(x.dtype) if "float8" in x.dtype else x.dtype, ly.shape(sy)
+        )
+    ]
 
 
 def _conv_flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:

@@ -21,10 +21,14 @@ _TABLE: dict[str, tuple[int, int, str]] = {
     "int8": (1, 0, "b"), "int16": (2, 0, "h"), "int32": (4, 0, "i"), "int64": (8, 0, "q"),
     "uint8": (1, 1, "B"), "uint16": (2, 1, "H"), "uint32": (4, 1, "I"), "uint64": (8, 1, "Q"),
     "float16": (2, 2, "e"), "float32": (4, 2, "f"), "float64": (8, 2, "d"),
-    "bfloat16": (2, 4, "H"), "float8_e4m3": (1, 10, "B"), "float8_e5m2": (1, 12, "B"),
+    "bfloat16": (2, 4, "H"), "float8_e4m3": (1, 10, "B"), "float8_e4m3fnuz": (1, 11, "B"), "float8_e5m2": (1, 12, "B"),
+    "float8_e5m2fnuz": (1, 13, "B"),
     "handle": (8, 3, "Q"),
 }  # fmt: skip
-_ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
+_ML_DTYPES = {
+    "bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2", "float8_e4m3fnuz": "float8_e4m3fnuz",
+    "float8_e5m2fnuz": "float8_e5m2fnuz",
+}  # fmt: skip
 _FROM_ML = {v: k for k, v in _ML_DTYPES.items()}
 _UINT = {1: "uint8", 2: "uint16"}
 

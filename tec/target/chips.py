@@ -91,9 +91,17 @@ _F16 = _mfma("float16", (32, 32, 8), (16, 16, 16), (4, 4, 4, 16))
 _BF16_1K = _mfma("bfloat16", (32, 32, 8), (16, 16, 16), (4, 4, 4, 16))
 _F64 = _mfma("float64", (16, 16, 4))
 _I8 = _mfma("int8", (32, 32, 8), (16, 16, 16))
-_CDNA3 = _F32 + _F16 + _BF16_1K + _F64 + _mfma("int8", (32, 32, 16), (16, 16, 32))
+_COMMON3 = _F32 + _F16 + _BF16_1K + _F64 + _mfma("int8", (32, 32, 16), (16, 16, 32))
+_CDNA3 = (
+    _COMMON3
+    + _mfma("float8_e4m3fnuz", (32, 32, 16), (16, 16, 32))
+    + _mfma("float8_e5m2fnuz", (32, 32, 16), (16, 16, 32))
+)
+_F8_SHAPES = (32, 32, 64), (16, 16, 128), (32, 32, 16), (16, 16, 32)  # the first two run at twice the rate
 _CDNA4 = (
-    _CDNA3
+    _COMMON3
+    + _mfma("float8_e4m3", *_F8_SHAPES)
+    + _mfma("float8_e5m2", *_F8_SHAPES)
     + _mfma("float16", (32, 32, 16), (16, 16, 32))
     + _mfma("bfloat16", (32, 32, 16), (16, 16, 32))
     + _mfma("int8", (32, 32, 32), (16, 16, 64))
@@ -164,7 +172,12 @@ def _rdna() -> list[Chip]:
 
     matrix: dict[str, Any] = {"dot4_mixed": True, "matrix": _WMMA, "atomic_fadd": True}
     rdna3 = {**matrix, "vector_macs": rates(2, 128, 256), "matrix_macs": rates(0, 0, 256, 256, 256)}
-    rdna4 = {**matrix, "vector_macs": rates(2, 128, 256), "matrix_macs": rates(0, 0, 512, 512, 1024, 1024)}
+    rdna4 = {
+        **matrix,
+        "matrix": _WMMA + tuple((t, "float32", 16, 16, 16, 1) for t in ("float8_e4m3", "float8_e5m2")),
+        "vector_macs": rates(2, 128, 256),
+        "matrix_macs": rates(0, 0, 512, 512, 1024, 1024),
+    }
     return [
         chip("gfx1030", "rdna2", vector_macs=rates(4, 64, 128), packed_ids=False, architected_scratch=False),
         *[chip(f"gfx{n}", "rdna3", **rdna3) for n in (1100, 1101, 1102, 1103, 1150, 1151)],

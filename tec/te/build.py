@@ -462,7 +462,8 @@ def min_value(dtype: Any) -> Expr:
 
 _FLOAT_MAX = {
     "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max), "float16": 65504.0,
-    "bfloat16": 3.3895313892515355e38, "float8_e4m3": 448.0, "float8_e5m2": 57344.0,
+    "bfloat16": 3.3895313892515355e38, "float8_e4m3": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0,
+    "float8_e5m2fnuz": 57344.0,
 }  # fmt: skip
 
 
@@ -479,6 +480,6 @@ def _limit(dtype: Any, sign: int) -> Expr:
 def infinity(dtype: Any) -> Expr:
     """Positive infinity; ExprError for a type that has none."""
     dtype = normalize_dtype(dtype)
-    if not dtype_info(dtype).is_float or "e4m3" in dtype:
+    if not dtype_info(dtype).is_float or "e4m3" in dtype or "fnuz" in dtype:
         raise ExprError(f"{dtype} has no infinity", hint="use tec.max_value(dtype)")
     return build.const(float("inf"), dtype)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import ExprError
 from ..ir import expr as E
-from ..ir.dtype import dtype_info, int_range
+from ..ir.dtype import dtype_info, int_range, ml_dtypes_name
 from ..ir.func import Func
 from ..ir.interp import run
 from ..ir.interp_ops import odd_float32
@@ -30,7 +30,7 @@ _CHUNK = 1 << 24  # elements of an index space that are worked on at once
 
 def np_dtype(dtype: str) -> np.dtype[Any]:
     """The NumPy dtype for a tec dtype; bfloat16, the 8-bit floats and 4-bit integers need ml_dtypes."""
-    name = {"float8_e4m3": "float8_e4m3fn"}.get(dtype, dtype)
+    name = ml_dtypes_name(dtype)
     if name.startswith(("bfloat", "float8", "int4", "uint4")):
         try:
             import ml_dtypes

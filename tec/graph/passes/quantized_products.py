@@ -99,7 +99,7 @@ def _quantized(w: Value) -> Quantized | None:
 def _weights(node: Node, w: Value) -> tuple[Any, Any] | None:
     """The integers of constant weights, and their scales so that they broadcast against the product."""
     known = _quantized(w)
-    if known is None:
+    if known is None or known.dtype:
         return None
     data, scale = np.asarray(known.data), np.asarray(known.scale)
     if data.size == 0 or data.min() < -128 or data.max() > 127 or data.ndim < 2:

@@ -12,7 +12,10 @@ import tec
 from tec import te
 from tec.codegen.float_formats import FORMATS
 
-KINDS = {"float8_e4m3": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2}
+KINDS = {
+    "float8_e4m3": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2,
+    "float8_e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "float8_e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+}  # fmt: skip
 TARGETS = ("llvm -mcpu=x86-64-v2", "rocm -mcpu=gfx942")
 
 
@@ -34,6 +37,9 @@ def numbers() -> np.ndarray:
         2.0**-9,
         2.0**-10,
         2.0**-17,
+        -(2.0**-19),
+        247.9999,
+        248,
     ]
     parts = [np.arange(-300, 300, 0.25), *(rng.standard_normal(800) * s for s in (100, 0.01, 1e5)), special]
     return np.concatenate(parts).astype(np.float32)
