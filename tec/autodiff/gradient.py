@@ -20,7 +20,8 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir.dtype import dtype_info
 from ..ir.visit import substitute, walk_exprs
-from ..te.build import as_shape, compute, reduce_axis
+from ..te.build import as_shape, reduce_axis
+from ..te.computation import compute
 from ..te.operation import ComputeOp, PlaceholderOp, topo_order
 from ..te.reducer import prod as _prod
 from ..te.reducer import sum as te_sum

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import Loc
 from ..ir.expr import Expr, IterVar
 from ..ir.notes import Note
-from ..te.operation import Operation, ScanOp
+from ..te.intrin_call import tensorized
+from ..te.operation import ComputeOp, Operation, ScanOp
 from .relations import Relation
 
 if TYPE_CHECKING:
@@ -96,6 +97,14 @@ class StageState:
         self.all = list(roots)
         self.relations = []
         self.attrs = {}
+        call = tensorized(op)
+        if call is not None:  # the intrinsic's loops innermost, as `reorder` and `tensorize` would have it
+            assert isinstance(op, ComputeOp)
+            lead, own = op.axis[: -call.data or None], op.axis[len(op.axis) - call.data :]
+            self.leaf = [*lead, *op.reduce_axis[: call.outer], *own, *op.reduce_axis[call.outer :]]
+            place = len(lead) + call.outer
+            if place < len(self.leaf):
+                self.attrs[self.leaf[place]] = LoopAttr("tensorized", intrin=call.intrin)
 
     def replace_op(self, op: Operation) -> None:
         """Take `op`, which has the same axes, and keep the loops."""

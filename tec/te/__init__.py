@@ -10,7 +10,6 @@ from ..ir.expr import Var
 from . import ir_builder, tensor_ops  # noqa: F401 - tensor_ops gives whole tensors their operators
 from .build import (
     AXIS_SEPARATOR,
-    compute,
     const,
     decl_buffer,
     infinity,
@@ -18,11 +17,11 @@ from .build import (
     min_value,
     placeholder,
     reduce_axis,
-    scan,
     size_var,
     thread_axis,
     var,
 )  # fmt: skip
+from .computation import compute, scan
 from .evaluate import evaluate
 from .extern import TensorIntrin, decl_tensor_intrin, extern
 from .math import (

@@ -1,12 +1,10 @@
-"""The front doors of the language: var, placeholder, compute, scan, reduce_axis, thread_axis, decl_buffer.
+"""The front doors of the language: var, placeholder, reduce_axis, thread_axis, decl_buffer (`compute` and `scan` are in `computation`).
 
 They take what users write (ints, NumPy integers, variables, lambdas), check it at once and make operations.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
@@ -16,11 +14,8 @@ from ..errors import ExprError, caller_loc
 from ..ir import build
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, Buffer
 from ..ir.dtype import dtype_info, int_range, normalize_dtype
-from ..ir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
-from ..ir.visit import walk_exprs
-from .dependent import boxed
-from .operation import ComputeOp, PlaceholderOp, ScanOp
-from .tags import current_tag
+from ..ir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
+from .operation import PlaceholderOp
 from .tensor import Tensor
 
 # Variables that belong to an axis, by id. An axis is meaningless outside of its own operation, so compute looks here for
@@ -184,204 +179,9 @@ def is_axis(e: Expr) -> TypeGuard[Var]:
     return isinstance(e, Var) and _AXIS_VARS.get(id(e)) is e
 
 
-# ---- compute
-
-
-def compute(
-    shape: Any,
-    fcompute: Callable[..., Any],
-    name: str = "compute",
-    tag: str = "",
-    attrs: dict[str, Any] | None = None,
-    varargs_names: Sequence[str] | None = None,
-) -> Any:
-    """A tensor whose element at each index is `fcompute(*index)`.
-
-    Parameters: `shape`, the output's; `fcompute`, a function of one index variable a dimension (`lambda *i:` takes them
-    all) that gives an expression, or a tuple of them for several outputs; `tag`, `attrs`, notes for schedules.
-    Returns the Tensor, or a tuple of them. Raises ExprError.
-
-    >>> C = tec.compute(A.shape, lambda i: A[i] + B[i], name="C")
-    """
-    check_name(name, "compute")
-    what = f"compute {name}"
-    dims = as_shape(shape, what)
-    if not callable(fcompute):
-        raise ExprError(
-            f"{what} takes a function of the indices, not {fcompute!r}", hint="tec.compute(shape, lambda i, j: ...)"
-        )
-    names = _index_names(fcompute, len(dims), what, varargs_names)
-    axes = [data_axis(n, d) for n, d in zip(names, dims)]
-    loc = caller_loc()
-    for a in axes:
-        a.loc = loc
-    bodies = _as_bodies(fcompute(*[a.var for a in axes]), what)
-    _check_bodies(bodies, {id(a.var) for a in axes}, what)
-    bodies = boxed(bodies, axes, what)
-    notes = {} if attrs is None else dict(attrs)
-    op = ComputeOp(name, axes, bodies, tag or current_tag(), notes, loc)
-    return op.outputs if len(bodies) > 1 else op.outputs[0]
-
-
-def _index_names(f: Callable[..., Any], ndim: int, what: str, varargs_names: Sequence[str] | None) -> list[str]:
-    try:
-        params = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        return [f"i{k}" for k in range(ndim)]
-    own = [p.name for p in params if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
-    optional = [
-        p.name for p in params if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is not p.empty
-    ]
-    star = any(p.kind is p.VAR_POSITIONAL for p in params)
-    if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in params):
-        raise ExprError(f"the function of {what} has keyword-only arguments; it is called with one index a dimension")
-    if len(own) > ndim or (not star and len(own) + len(optional) < ndim):
-        raise ExprError(
-            f"the function of {what} takes {len(own)} ind{'ex' if len(own) == 1 else 'ices'}, its shape has {ndim} dimension{'s'[: ndim != 1]}",
-            hint=f"write lambda {', '.join('ijklmnopqrst'[:ndim])}: ... or lambda *i: ...",
-        )
-    if star:
-        rest = list(varargs_names) if varargs_names else [f"i{k}" for k in range(len(own), ndim)]
-        if len(own) + len(rest) != ndim:
-            raise ExprError(f"{what}: {len(rest)} varargs_names for {ndim - len(own)} indices")
-        return [*own, *rest]
-    return [*own, *optional[: ndim - len(own)]]
-
-
-def _as_bodies(body: Any, what: str) -> tuple[Expr, ...]:
-    if isinstance(body, (list, tuple)):
-        if not body:
-            raise ExprError(f"the function of {what} gives no value", hint="return an expression or a tuple of them")
-        return tuple(_as_body(b, what) for b in body)
-    return (_as_body(body, what),)
-
-
-def _as_body(body: Any, what: str) -> Expr:
-    if body is None:
-        raise ExprError(f"the function of {what} returns None", hint="return the expression of one element")
-    if isinstance(body, (str, dict, set)):
-        raise ExprError(f"the function of {what} returns {body!r}, which is no expression")
-    try:
-        e = build.convert(body)
-    except ExprError as err:
-        raise ExprError(f"the function of {what} gives no expression: {err.message}", hint=err.hint) from None
-    if e.dtype == "handle":
-        raise ExprError(f"the function of {what} gives a pointer, not a value")
-    return e
-
-
-def _check_bodies(bodies: tuple[Expr, ...], own: set[int], what: str) -> None:
-    """Reductions stand outermost, all of one kind; no variable of a foreign axis, no reduce axis outside a reduction."""
-    reduces = [b for b in bodies if isinstance(b, Reduce)]
-    if reduces and len(reduces) != len(bodies):
-        raise ExprError(
-            f"{what} has outputs that reduce and outputs that do not", hint="put them in computes of their own"
-        )
-    if reduces:
-        first = reduces[0]
-        for k, r in enumerate(reduces):
-            same = r.combiner is first.combiner and [*map(id, r.axis)] == [*map(id, first.axis)]
-            if not same or r.value_index != k or len(reduces) != len(r.source):
-                raise ExprError(
-                    f"the outputs of {what} are not the values of one reduction, in order",
-                    hint="return what one reducer call gives: lambda i: argmax((idx, val), axis=k)",
-                )
-    inside = set(own)
-    if reduces:
-        inside.update(id(a.var) for a in reduces[0].axis)
-        roots = [e for r in reduces[:1] for e in (*r.source, r.condition, *r.init)]
-    else:
-        roots = list(bodies)
-    nodes = [e for root in roots for e in walk_exprs(root)]
-    if any(type(e) is Reduce for e in nodes):
-        raise ExprError(
-            f"{what}: a reduction must be the outermost expression of a compute",
-            hint="make the reduction a tensor of its own and read it: S = tec.compute(..., lambda i: tec.sum(...))",
-        )
-    for e in nodes:
-        if is_axis(e) and id(e) not in inside:
-            _stray_axis(e, what)
-    if reduces:
-        c = reduces[0].combiner
-        for e in (e for root in (*c.result, *c.identity) for e in walk_exprs(root)):
-            if is_axis(e):
-                raise ExprError(
-                    f"the reducer {c.name} of {what} uses axis {e.name}: it combines values that are the same for all elements",
-                    hint="put the axis into the expression that is reduced; a start value of each element's own is init=",
-                )
-
-
-def _stray_axis(v: Var, what: str) -> None:
-    if _REDUCE_VARS.get(id(v)) is v:
-        raise ExprError(
-            f"{what} uses reduce axis {v.name} outside of a reduction over it",
-            hint=f"wrap it: tec.sum(..., axis={v.name}), and list every axis: axis=[{v.name}, ...]",
-        )
-    raise ExprError(f"{what} uses axis {v.name} of another compute", hint="use the indices that the function is given")
-
-
-# ---- scan
-
-
-def scan(
-    init: Any,
-    update: Any,
-    state_placeholder: Any,
-    inputs: Any = None,
-    name: str = "scan",
-    tag: str = "",
-    attrs: dict[str, Any] | None = None,
-) -> Any:
-    """A recurrence over the first dimension.
-
-    `state_placeholder` stands for the whole state, (T, ...); `init` gives its first rows; `update` computes row t from
-    rows before t. One tensor or a list of equal length each. Returns the state after the scan.
-
-    >>> X = tec.placeholder((m, n), name="X")
-    >>> S = tec.placeholder((m, n), name="S")
-    >>> first = tec.compute((1, n), lambda _, i: X[0, i])
-    >>> step = tec.compute((m, n), lambda t, i: S[t - 1, i] + X[t, i])
-    >>> R = tec.scan(first, step, S, inputs=[X])
-    """
-    check_name(name, "scan")
-    lists = [
-        _tensor_list(v, f"{k} of scan {name}")
-        for k, v in (("init", init), ("update", update), ("state_placeholder", state_placeholder))
-    ]
-    first, step, state = lists
-    if not first or not len(first) == len(step) == len(state):
-        raise ExprError(
-            f"scan {name} has {len(first)} init, {len(step)} update and {len(state)} state tensors",
-            hint="give as many of each",
-        )
-    for i, u, s in zip(first, step, state):
-        if not isinstance(s.op, PlaceholderOp):
-            raise ExprError(f"the state of scan {name}, {s.name}, is no placeholder", hint="tec.placeholder((T, ...))")
-        if not i.ndim == u.ndim == s.ndim or s.ndim == 0:
-            raise ExprError(
-                f"scan {name}: init, update and state have {i.ndim}, {u.ndim} and {s.ndim} dimensions",
-                hint="all have the time as their first dimension",
-            )
-        if not i.dtype == u.dtype == s.dtype:
-            raise ExprError(f"scan {name}: init is {i.dtype}, update {u.dtype}, state {s.dtype}")
-        for d in range(s.ndim):
-            for t, label in ((i, "init"), (u, "update")):
-                a, b = t.shape[d], s.shape[d]
-                if (d > 0 or t is u) and isinstance(a, IntImm) and isinstance(b, IntImm) and a.value != b.value:
-                    raise ExprError(f"scan {name}: dimension {d} of {label} is {a}, of the state {b}")
-        a, b = i.shape[0], s.shape[0]
-        if isinstance(a, IntImm) and (a.value < 1 or (isinstance(b, IntImm) and a.value > b.value)):
-            raise ExprError(f"scan {name}: init has {a} rows of the state's {b}", hint="at least the first row")
-    extra = _tensor_list(inputs, f"inputs of scan {name}") if inputs is not None else []
-    op = ScanOp(name, first, step, state, extra, tag or current_tag(), attrs)
-    return op.outputs if len(op.outputs) > 1 else op.outputs[0]
-
-
-def _tensor_list(value: Any, what: str) -> list[Tensor]:
-    items = [value] if isinstance(value, Tensor) else list(value) if isinstance(value, (list, tuple)) else None
-    if items is None or not all(isinstance(t, Tensor) for t in items):
-        raise ExprError(f"{what} is a tensor or a list of tensors, not {value!r}")
-    return items
+def is_reduce_axis(v: Var) -> bool:
+    """Whether `v` is the variable of a reduce axis."""
+    return _REDUCE_VARS.get(id(v)) is v
 
 
 # ---- buffers

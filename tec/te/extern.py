@@ -12,6 +12,7 @@ from ..ir.buffer import Buffer
 from ..ir.expr import Expr
 from ..ir.stmt import Evaluate, Stmt
 from .build import as_dtype, as_shape, check_name, decl_buffer
+from .intrin_call import IntrinCall, call
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .tags import current_tag
 from .tensor import Tensor
@@ -129,6 +130,15 @@ class TensorIntrin:
     reduce_update: Stmt | None
     scalar_params: tuple[Expr, ...] = ()
     ragged: bool = False
+
+    def __call__(self, *regions: Any, reduce_axis: Any = None) -> IntrinCall:
+        """What this computes of regions of tensors, as the value of a compute whose function takes fewer indices than it has dimensions.
+
+        `regions`: one an input, `A[i, 0:16]`; `reduce_axis`: axes of loops around it that are reduced over, too. Raises ExprError.
+
+        >>> C = tec.compute((64, 16), lambda i: vadd(A[i, 0:16], B[i, 0:16]))
+        """
+        return call(self, regions, reduce_axis)
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"

@@ -32,7 +32,8 @@ from ..ir.matrix import MatrixInstr, find, find_warpgroup, instr_to_text, instru
 from ..ir.notes import Fragment
 from ..ir.stmt import Attr, BufferStore, Evaluate, For, Stmt, seq
 from ..target import CHIPS, Target, as_target
-from .build import compute, decl_buffer, placeholder, reduce_axis
+from .build import decl_buffer, placeholder, reduce_axis
+from .computation import compute
 from .extern import TensorIntrin, decl_tensor_intrin
 from .reducer import sum as sum_
 from .tensor import Tensor

@@ -7,7 +7,7 @@ operators of whole tensors (`A + B`, `2 * A`, `A < B`) compute a tensor (`tec.te
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import ExprError
@@ -128,10 +128,68 @@ class TensorSlice(ExprOps):
         return f"{self.tensor.name}[{', '.join(map(str, self.indices))}]"
 
 
+class TensorRegion(ExprOps):
+    """A region of a tensor, `A[i, 0:16]`: what a tensor intrinsic is called with. As a value it has no meaning, and says so."""
+
+    __slots__ = ("begins", "sizes", "tensor")
+
+    def __init__(self, tensor: Tensor, begins: tuple[Expr, ...], sizes: tuple[Expr | None, ...]):
+        self.tensor = tensor
+        self.begins = begins
+        self.sizes = sizes  # None where the index is one place
+
+    def extents(self, ndim: int) -> tuple[Expr, ...]:
+        """Elements along the last `ndim` dimensions."""
+        return tuple(build.const(1) if n is None else n for n in self.sizes[len(self.sizes) - ndim :])
+
+    def element(self, at: Sequence[Expr]) -> TensorRead:
+        """The element at a place of the region's last dimensions."""
+        lead = len(self.begins) - len(at)
+        tail = [build.add(b, i) for b, i in zip(self.begins[lead:], at)]
+        return TensorRead(self.tensor, (*self.begins[:lead], *tail))
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor.dtype
+
+    def asexpr(self) -> Expr:
+        raise ExprError(
+            f"slice as an index of tensor {self.tensor.name}",
+            hint="compute the slice: tec.compute(shape, lambda i: T[begin + i])",
+        )
+
+    def __getitem__(self, indices: Any) -> Any:
+        return self.asexpr()
+
+    def __iter__(self) -> Iterator[Any]:
+        raise ExprError(f"a region of tensor {self.tensor.name} cannot be iterated over", hint="loop by tec.compute")
+
+    def __repr__(self) -> str:
+        places = (str(b) if n is None else f"{b}:{build.add(b, n)}" for b, n in zip(self.begins, self.sizes))
+        return f"{self.tensor.name}[{', '.join(places)}]"
+
+
+def _region(tensor: Tensor, indices: tuple[Any, ...]) -> TensorRegion:
+    if len(indices) != tensor.ndim:
+        raise ExprError(f"tensor {tensor.name} has {tensor.ndim} dimensions, sliced with {len(indices)} indices")
+    begins: list[Expr] = []
+    sizes: list[Expr | None] = []
+    what = f"index of tensor {tensor.name}"
+    for v, extent in zip(indices, tensor.shape):
+        if isinstance(v, slice):
+            if v.step not in (None, 1):
+                raise ExprError(f"a region of tensor {tensor.name} with step {v.step}", hint="regions have step 1")
+            first = as_index(0 if v.start is None else v.start, what)
+            begins.append(first)
+            sizes.append(build.sub(extent if v.stop is None else as_index(v.stop, what), first))
+        else:
+            begins.append(as_index(v, what))
+            sizes.append(None)
+    return TensorRegion(tensor, tuple(begins), tuple(sizes))
+
+
 def as_index(value: Any, what: str) -> Expr:
     """An integer expression from what a user gave as an index."""
-    if isinstance(value, slice):
-        raise ExprError(f"slice as an {what}", hint="compute the slice: tec.compute(shape, lambda i: T[begin + i])")
     if value is None or value is Ellipsis or isinstance(value, (str, list, tuple)):
         raise ExprError(f"{value!r} as an {what}", hint="an index is one integer expression a dimension")
     if isinstance(value, Tensor) and value.ndim:
@@ -150,6 +208,8 @@ def as_index(value: Any, what: str) -> Expr:
 
 def read(tensor: Tensor, indices: tuple[Any, ...], complete: bool = False) -> Any:
     """`tensor[indices]`: a TensorRead, or a TensorSlice where indices are missing; bounds of constants are checked."""
+    if any(isinstance(v, slice) for v in indices):
+        return _region(tensor, indices)
     if len(indices) > tensor.ndim or (complete and len(indices) != tensor.ndim):
         raise ExprError(
             f"tensor {tensor.name} has {tensor.ndim} dimensions, indexed with {len(indices)}",

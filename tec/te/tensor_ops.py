@@ -13,7 +13,8 @@ from ..ir import build, expr_ops
 from ..ir.expr import Expr, IntImm
 from ..ir.structural import structural_equal
 from ..ir.visit import walk_exprs
-from .build import compute, is_axis
+from .build import is_axis
+from .computation import compute
 from .tensor import Tensor
 
 # What is computed with one tensor and scalars, and what with several tensors: the tags by which schedules tell them apart.

@@ -51,7 +51,7 @@ MISTAKES = {
     "a float index": (lambda: compute_of(lambda i: V[i * 0.5]), "index of tensor V of type float32"),
     "a constant float index": (lambda: V[1.0], "index of tensor V of type float32"),
     "a bool index": (lambda: V[X[0] == 1], "index of tensor V of type bool"),
-    "a slice": (lambda: V[0:4], "slice as an index of tensor V"),
+    "a slice": (lambda: compute_of(lambda i: V[0:4] + i), "slice as an index of tensor V"),
     "an ellipsis": (lambda: A[..., 0], "Ellipsis as an index"),
     "a string index": (lambda: V["i"], "'i' as an index"),
     "a tensor as an index": (lambda: V[X], "tensor X as an index of tensor V"),

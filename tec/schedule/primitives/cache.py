@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import caller_loc
 from ...ir import build as B
 from ...ir.expr import Expr, IterKind, IterVar, Range, Reduce, TensorRead, Var
+from ...te.intrin_call import tensorized, with_axes
 from ...te.operation import ComputeOp, ScanOp
 from ...te.tensor import Tensor
 from ..index_arith import IndexArith
@@ -152,7 +153,7 @@ class CacheWrite(Primitive[Any]):
         else:
             cached, reads = _loop_cache(stage, op, op.name + _suffix(self.scope))
         old = [iv for iv in stage.leaf if iv.kind != IterKind.REDUCE]
-        copy = ComputeOp(op.name, op.axis, reads, "", op.attrs, op.loc)
+        copy = ComputeOp(op.name, op.axis, reads, "", with_axes(op.attrs, None), op.loc)
         sch.set_stage_op(stage, copy, fresh=True)
         new = sch.add_stage(cached, sch.stages.index(stage))
         new.scope = self.scope
@@ -165,7 +166,10 @@ class CacheWrite(Primitive[Any]):
 def _check_loops(sch: Schedule, stage: Stage) -> None:
     """The loops go to the cache; annotations and a scheduled reduction do not."""
     what = f"cache_write of {stage.name}, whose"
+    call = tensorized(stage.op)
     for iv, a in stage.attrs.items():
+        if call is not None and a.intrin is call.intrin:
+            continue  # goes along with the computation
         if a.kind != "serial" or a.thread is not None or a.notes:
             hint = "cache_write first, then bind and annotate"
             raise fail(sch, f"{what} loops are scheduled already", mark=iv, hint=hint)
@@ -210,7 +214,8 @@ def _loop_cache(stage: Stage, op: ComputeOp, name: str) -> tuple[ComputeOp, list
     for iv in guarded_loops(stage.relations, op.axis, ranges, arith):
         guards.append(B.compare("lt", arith.simplify(inside[iv]), B.add(ranges[iv].min, ranges[iv].extent)))
     body = _with_reduce(substitute_all(op.body, {a.var: arith.simplify(inside[a]) for a in op.axis}))
-    cached = ComputeOp(name, axes, _with_reduce(with_condition(body, guards)), op.tag, op.attrs, loc)
+    notes = with_axes(op.attrs, len(axes))
+    cached = ComputeOp(name, axes, _with_reduce(with_condition(body, guards)), op.tag, notes, loc)
     outside: Values = {a: a.var for a in op.axis}
     for r in stage.relations:
         r.index_down(outside, ranges)

@@ -34,13 +34,13 @@ def test_api_pages_name_what_is_there(name: str) -> None:
 
 
 WRITTEN_FOR_USERS = (
-    "tec.te.build", "tec.te.tensor", "tec.te.operation", "tec.te.reducer", "tec.te.math", "tec.te.extern", "tec.te.intrin",
+    "tec.te.build", "tec.te.computation", "tec.te.tensor", "tec.te.operation", "tec.te.reducer", "tec.te.math", "tec.te.extern", "tec.te.intrin",
     "tec.te.ir_builder", "tec.driver", "tec.target", "tec.schedule.schedule", "tec.schedule.stage", "tec.runtime.device",
     "tec.runtime.ndarray", "tec.runtime.module", "tec.runtime.function", "tec.runtime.stream", "tec.runtime.profiling",
     "tec.runtime.timing", "tec.runtime.allocator", "tec.kernels.language", "tec.jit.launching", "tec.jit.reflection", "tec.runtime.network", "tec.errors",
 )  # fmt: skip
 # Not shown on the pages, or said by the base class.
-_NO_WORDS = {"Tensor.axis", "TensorSlice.dtype", "TensorSlice.asexpr", "Stage.attr", "Schedule.unique_name", "Schedule.note", "IRBuilder.loc",
+_NO_WORDS = {"Tensor.axis", "TensorSlice.dtype", "TensorSlice.asexpr", "TensorRegion.dtype", "TensorRegion.asexpr", "Stage.attr", "Schedule.unique_name", "Schedule.note", "IRBuilder.loc",
              "AttachKind", "check_name"}  # fmt: skip
 
 
