@@ -19,7 +19,7 @@ from ..ops.registry import TensorType
 from ..target import Target
 from ..te import intrin
 
-_FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
+FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
 _MOST_MERGED = 8  # groups that are computed as one, mostly zeros, so that they fill a block: vectors are worth as much
 _FILL = 4  # channels that come from NCHW are filled up to a multiple: 8- and 16-byte accesses stay within a tap
 _LEAST_PACKED = 1 << 14  # elements of B from which on panels pay
@@ -77,7 +77,7 @@ def _blocked(
         ):  # channels that fill a tile's row; bytes would take blocks of 64, which few networks fill
             block = unit.steps * unit.group
             blocked = Layout(f"NC{axes}{block}c")
-            if w.shape[1] <= _FEW_CHANNELS and blocked not in lies:
+            if w.shape[1] <= FEW_CHANNELS and blocked not in lies:
                 # Too few for a tile's row; and such a core's dot products of vectors multiply no more a clock than float32 does: a ResNet-50's
                 # first layer took 3.9 ms by them and 1.4 in float32.
                 return Convolution(plain(x.ndim), Layout(f"OI{axes}{block}o"), blocked, dtype=acc)
@@ -91,7 +91,7 @@ def _blocked(
         merged = math.lcm(*(block // math.gcd(block, n) for n in (w.shape[1], w.shape[0] // groups)))
         if merged > _MOST_MERGED or groups % merged:
             return None
-    if groups == 1 and w.shape[1] <= _FEW_CHANNELS and blocked not in lies:
+    if groups == 1 and w.shape[1] <= FEW_CHANNELS and blocked not in lies:
         return Convolution(plain(x.ndim), Layout(f"OI{axes}{block}o"), blocked, dtype=acc)
     return Convolution(blocked, Layout(f"OI{axes}{block}i{block}o"), blocked, merged=merged, dtype=acc)
 
@@ -105,7 +105,7 @@ def dot_of(target: Target, a: str, b: str) -> intrin.VectorDot | None:
 def _dotted(dot: intrin.VectorDot, rank: int, channels: int, block: int, is_blocked: bool) -> Convolution:
     """A convolution by dot products: groups of channels lie side by side in the image and in the weights."""
     axes = space(rank)
-    few = channels <= _FEW_CHANNELS and not is_blocked
+    few = channels <= FEW_CHANNELS and not is_blocked
     x = Layout(f"NC{axes}{dot.group if few else block}c")
     return Convolution(x, Layout(f"O{axes}I{block}o{dot.group}i"), Layout(f"NC{axes}{block}c"))
 

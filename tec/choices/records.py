@@ -1,6 +1,6 @@
 """Choices from outside: what a search found, or what a user asks for, in place of the defaults.
 
-A lookup is `lookup(signature, target, machine) -> Choice | None`. Signatures are `Group.signature`: the same computation (shapes, dtypes,
+A lookup is `lookup(signature, target, machine) -> Choice | None`; those that tec ships say what default they stand in place of (`shipped`). Signatures are `Group.signature`: the same computation (shapes, dtypes,
 layouts) has the same one in every process. A choice that no longer fits its group is left aside with a warning: records outlive the code that they
 were made with.
 """
@@ -15,9 +15,10 @@ from typing import Any
 
 from ..errors import ScheduleError
 from ..target import Machine, Target
+from .shipped import Shipped
 from .space import Choice, Scheduled, Space
 
-Lookup = Callable[[str, Target, Machine], "Choice | None"]
+Lookup = Callable[[str, Target, Machine], "Choice | Shipped | None"]
 
 _LOOKUP: ContextVar[Lookup | None] = ContextVar("tec_choices", default=None)
 
@@ -41,7 +42,7 @@ def first_of(*sources: Lookup | Mapping[str, Choice] | None) -> Lookup | None:
     if len(lookups) < 2:
         return lookups[0] if lookups else None
 
-    def ask(signature: str, target: Target, machine: Machine) -> Choice | None:
+    def ask(signature: str, target: Target, machine: Machine) -> Choice | Shipped | None:
         return next((c for c in (f(signature, target, machine) for f in lookups) if c is not None), None)
 
     return ask
@@ -58,7 +59,7 @@ def using(choices: Lookup | Mapping[str, Choice] | None) -> Iterator[None]:
         _LOOKUP.reset(token)
 
 
-def lookup(signature: str, target: Target, machine: Machine) -> Choice | None:
+def lookup(signature: str, target: Target, machine: Machine) -> Choice | Shipped | None:
     """The choice recorded for a group; None without one."""
     found = _LOOKUP.get()
     return found(signature, target, machine) if found is not None else None
@@ -70,6 +71,8 @@ def recorded(spaces: list[Space]) -> Scheduled | None:
         return None
     group, target = spaces[0].group, spaces[0].target
     choice: Any = lookup(group.signature, target, target.machine)
+    if isinstance(choice, Shipped):
+        choice = choice.on(spaces)
     if choice is None:
         return None
     named = choice.get("template", spaces[0].template) if isinstance(choice, Mapping) else spaces[0].template

@@ -29,7 +29,7 @@ def cache_key(
     dtype: str | None,
     freeze: Any = None,
     choices: Any = None,
-    tuned: str | None = None,
+    tuned: str = "",
     state: Any = True,
 ) -> str | None:
     """The name of what `tec.compile` would make of these; None where it is not kept. tuned: names the records that are used."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..choices import database, records
+from ..choices.shipped import ShippedChoices
 from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
 from ..ir import NOP, Func
@@ -56,7 +57,7 @@ def compile(
     for mixed precision. progress: a callable that takes (done, total, what); by default stderr shows a bar on a terminal, and a line
     every ten seconds elsewhere. A compilation can be interrupted (Ctrl-C). choices: how groups are computed, in place of the defaults:
     {signature: choice}, or a function of (signature, target, machine); `Network.report.choices` has those that were taken (see `tec.choices`).
-    tuned: whether records that `tec.tune` made (`TEC_TUNE_DB`) take the defaults' place, or the file that they are in.
+    tuned: whether records that `tec.tune` made (`TEC_TUNE_DB`), and those that come with tec, take the defaults' place; or the file that the former are in.
     state: {input: output}: the input is what the output was in the run before, as a decoder's caches are; executors keep it on the device, and what
     grows by concatenation grows in place. True: those that the model's names say plainly; False: none.
     Raises ImportModelError, LoweringError, CodegenError.
@@ -66,7 +67,8 @@ def compile(
         choices is None or isinstance(choices, Mapping)
     ) and not registered()  # what a function will say is not known
     found_before = database.tuned(tuned, tgt)
-    stamp = found_before.stamp if found_before is not None else None
+    shipped = ShippedChoices(tgt) if tuned is not False else None
+    stamp = " ".join(f.stamp for f in (found_before, shipped) if f is not None)
     key = cache_key(model, tgt, shapes, dtype, freeze, choices, stamp, state) if cache and lasting else None
     if key is not None:
         found = from_cache(key)
@@ -75,7 +77,7 @@ def compile(
     client.start()  # beside the reading of the model
     graph = as_graph(model, shapes, freeze, state)
     declared = graph.state if state is True else dict(state or {})
-    with records.using(records.first_of(choices, found_before)):
+    with records.using(records.first_of(choices, found_before, shipped)):
         net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress(), state=declared)
     if key is not None:
         to_cache(key, net)

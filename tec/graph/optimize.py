@@ -63,9 +63,12 @@ def passes() -> tuple[Pass, ...]:
     )
 
 
-def optimize(graph: Graph, target: Target, dtype: str | None = None) -> Graph:
-    """All graph passes for a target, on the graphs of loops and branches too; `dtype` "float16" asks for mixed precision."""
+def optimize(graph: Graph, target: Target, dtype: str | None = None, until: str | None = None) -> Graph:
+    """All graph passes for a target, on the graphs of loops and branches too; `dtype` "float16" asks for mixed precision. until: the first pass that is
+    not run, nor any after it."""
     for p in passes():
+        if p.name == until:
+            return graph
         graph = p.run(graph, target, dtype)
     for node in graph.nodes:
         if is_region(node):

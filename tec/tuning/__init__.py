@@ -77,7 +77,8 @@ def make_tuner(
     from ..choices.database import Database, default_path
     from ..errors import ArgumentError
     from ..target import as_target
-    from .tasks import graph_of_model, tasks_of_graph
+    from .layouts import LayoutTask, layout_tasks
+    from .tasks import Task, graph_of_model, tasks_of_graph
     from .templates import Template
     from .tuner import Options, Tuner
 
@@ -95,6 +96,8 @@ def make_tuner(
             "tune has no file for its records: TEC_TUNE_DB is off", hint='db="records.db", or set TEC_TUNE_DB'
         )
     notes: list[str] = []
+    layouts: list[LayoutTask] = []
+    again: Callable[[], Sequence[Task]] | None = None
     if isinstance(what, Template):
         if args is None:
             raise ArgumentError(f"tune: {what.name} is a template and needs arguments", hint="tec.tune(template, (1024, 1024, 1024))")  # fmt: skip
@@ -104,8 +107,10 @@ def make_tuner(
             raise ArgumentError("tune: arguments are for a template; a network has shapes=")
         graph = graph_of_model(what, shapes, freeze)
         tasks, notes = tasks_of_graph(graph, tgt, dtype)
+        layouts = layout_tasks(graph, tgt, dtype)
+        again = lambda: tasks_of_graph(graph, tgt, dtype)[0]  # noqa: E731
         name = os.path.basename(os.fspath(what)) if isinstance(what, (str, os.PathLike)) else graph.name
-    tuner = Tuner(name, tasks, tgt, Database(path), checked, executor, workers, progress, measure)
+    tuner = Tuner(name, tasks, tgt, Database(path), checked, executor, workers, progress, measure, layouts, again)
     tuner.report.notes += notes
     return tuner
 

@@ -33,7 +33,7 @@ class Candidates:
         self.spaces = {s.template: s for s in spaces}
         self.rng = rng
         self.known: dict[str, Candidate] = {}
-        self.default = self._add(spaces[0].default)
+        self.default = self.add(spaces[0].default)
         self.is_listed = True  # all that is legal is known
         for space in spaces:
             options = math.prod(len(o) for o in space.parameters.values())
@@ -43,12 +43,13 @@ class Candidates:
                 self.is_listed = False
                 found = itertools.chain(itertools.islice(space.drafts(), 64), self._random(space, 512))
             for choice in found:
-                self._add(choice)
+                self.add(choice)
 
     def __len__(self) -> int:
         return len(self.known)
 
-    def _add(self, choice: Choice) -> Candidate:
+    def add(self, choice: Choice) -> Candidate:
+        """Make a legal choice known."""
         key = key_text(choice)
         found = self.known.get(key)
         if found is None:
@@ -83,7 +84,7 @@ class Candidates:
             choice = self._child(parents)
             space = self.spaces[choice["template"]]
             if key_text(choice) not in self.known and self._is_legal(space, choice):
-                self._add(choice)
+                self.add(choice)
                 made += 1
                 if made == n:
                     return

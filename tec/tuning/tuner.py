@@ -12,12 +12,15 @@ from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecu
 from dataclasses import dataclass
 from typing import Any
 
-from ..choices.database import Database, Record, Trial, machine_text
+from ..choices import Choice, records
+from ..choices.database import Database, Key, Record, Trial, Tuned, machine_text, templates_version
+from ..choices.layout_options import TEMPLATE
 from ..errors import ArgumentError, DeviceError, TecError
 from ..runtime.device import as_device
 from ..target import Target
 from . import measure as measuring
 from .candidates import Candidate
+from .layouts import LayoutTask
 from .measure import Job, Outcome
 from .ranker import make_ranker
 from .report import Found, TuneReport
@@ -75,14 +78,17 @@ class Tuner:
         workers: int = 1,
         progress: Callable[[dict[str, Any]], None] | None = None,
         measure: Callable[[Job], Outcome] | None = None,
+        layouts: Sequence[LayoutTask] = (),
+        again: Callable[[], Sequence[Task]] | None = None,
     ):
+        """layouts: to be timed first; `again` then finds the tasks under what they say."""
         self.target, self.database, self.options = target, database, options
         self.progress = progress or (lambda event: None)
         self.device, how = ("none", "measured") if measure is not None else device_for(target)
         self.measure = measure or measuring.measure
         self.executor, self.workers = executor, workers
         self.report = TuneReport(what, str(target), machine_text(target.machine), how)
-        self.tasks = tasks
+        self.tasks, self.layouts, self.again = tasks, layouts, again
         self._states: list[_State] = []
         self._done = 0
         self._measured = 0  # by this process
@@ -93,6 +99,12 @@ class Tuner:
         own = self.executor is None
         pool = self.executor or ThreadPoolExecutor(self.workers, "tec-tune")
         try:
+            if self.layouts and self.again is not None:
+                self._time_layouts(pool)
+                with records.using(
+                    Tuned(self.database.records(str(self.target), self.report.machine), templates_version())
+                ):
+                    self.tasks = self.again()
             self._start(pool)
             left = self.options.trials * len(self._states)
             while left > 0:
@@ -119,12 +131,50 @@ class Tuner:
 
     # ---- one round
 
+    def _time_layouts(self, pool: Executor) -> None:
+        """Times of layouts, each alone, kept as records; those that are known are not measured again."""
+        known = {
+            r.signature
+            for r in self.database.records(str(self.target), self.report.machine)
+            if r.version == templates_version()
+        }
+        waiting: dict[Future[Outcome], LayoutTask] = {}
+        for task in self.layouts:
+            if task.key.signature not in known:
+                program = task.program()
+                waiting[
+                    pool.submit(
+                        self.measure, self._job(task.key, (task.words, task.words), (program, program, program), "duel")
+                    )
+                ] = task
+        for future in as_completed(waiting):
+            task = waiting[future]
+            trial = _trial(future, "", "")
+            if trial.seconds is None:
+                self.report.notes.append(f"{task.name} gave no time: {trial.error}")
+                continue
+            key, s = task.key, trial.seconds
+            self.database.put(
+                Record(key.signature, key.target, key.machine, key.version, task.name, {"template": TEMPLATE, "seconds": s}, s, s, self.report.how, 1, time.time())
+            )  # fmt: skip
+            self._measured += 1
+            self._done += 1
+            self.progress({
+                "done": self._done, "measured": self._measured, "task": task.name, "choice": task.words, "ratio": 1.0, "seconds": s, "error": None,
+                "best": s, "gain": 1.0, "how": self.report.how,
+            })  # fmt: skip
+        self.report.notes.append(f"{len(self.layouts)} layouts of convolutions were timed, and chosen together")
+
     def _start(self, pool: Executor) -> None:
         """Every task's default, timed: its share of a run decides what gets trials."""
         states = []
         for k, task in enumerate(self.tasks):
             search = Search(
-                task.spaces, make_ranker(self.options.ranker), self.options.seed * 7919 + k, self.options.batch
+                task.spaces,
+                make_ranker(self.options.ranker),
+                self.options.seed * 7919 + k,
+                self.options.batch,
+                task.hints,
             )
             found = Found(
                 task.name, task.key.signature, task.calls, search.default.choice, search.default.choice, 0.0, 0.0
@@ -186,7 +236,8 @@ class Tuner:
                 self._tell(state, candidate, known)
                 continue
             try:
-                job = self._job(state.task, candidate, rival, state.search.default, kind)
+                three = [state.task.program(c.choice) for c in (candidate, rival, state.search.default)]
+                job = self._job(state.task.key, (candidate.choice, rival.choice), three, kind)
             except TecError as error:
                 out[k] = self._keep(state, candidate, Trial(candidate.key, against, None, None, error.message))
                 continue
@@ -197,13 +248,12 @@ class Tuner:
             out[k] = self._keep(state, candidate, _trial(future, candidate.key, f"{kind} {rival.key}"))
         return [t for t in out if t is not None]
 
-    def _job(self, task: Task, candidate: Candidate, rival: Candidate, default: Candidate, kind: str) -> Job:
+    def _job(self, key: Key, choices: tuple[Choice, Choice], programs: Sequence[bytes], kind: str) -> Job:
+        """A measurement of a choice against a rival; `programs` are theirs and the one that knows the results."""
         o = self.options
-        programs = {c.key: task.program(c.choice) for c in (candidate, rival, default)}
         return {
-            "target": str(self.target), "machine": task.key.machine, "device": self.device, "is_timed": self.report.how == "measured", "kind": kind,
-            "candidate": programs[candidate.key], "rival": programs[rival.key], "default": programs[default.key], "seed": o.seed,
-            "choices": (task.key.signature, candidate.choice, rival.choice),
+            "target": str(self.target), "machine": key.machine, "device": self.device, "is_timed": self.report.how == "measured", "kind": kind,
+            **dict(zip(("candidate", "rival", "default"), programs)), "seed": o.seed, "choices": (key.signature, *choices),
             "build_seconds": o.build_seconds, "run_seconds": o.run_seconds, "memory_bytes": o.memory_bytes,
         }  # fmt: skip
 

@@ -17,6 +17,7 @@ from ...ops.registry import FINITE, SHAPED, WINDOWED
 from ...target import Target
 from ...te.evaluate import np_dtype
 from ..graph import Graph, Node, Value
+from .layout_choice import Layouts, choose
 from .rewrite import Rebuild
 
 _WINDOW = ("strides", "dilations", "before", "after")
@@ -85,14 +86,22 @@ def sizes_of(v: Value) -> dict[str, int]:
     return dict(zip("NC" + space(v.ndim), v.shape))
 
 
-def choose_layouts(graph: Graph, target: Target) -> Graph:
-    """The graph with its convolutions of constant weights in the layouts that the target's templates like; the same graph where it has none."""
+def choose_layouts(graph: Graph, target: Target, chosen: Layouts | None = None) -> Graph:
+    """The graph with its convolutions of constant weights in the layouts that the target's templates like, or in those that are `chosen`; the same graph
+    where it has none."""
     if not any(_wanted(n, target, ()) for n in graph.nodes):
         return graph
-    b = _Twins(graph)
+    b, chosen = _Twins(graph), chosen if chosen is not None else choose(graph, target)
     for node in graph.nodes:
-        wanted = _wanted(node, target, b.twins.get(node.inputs[0], ()) if node.inputs else ())
-        if not (_conv(b, node, wanted) if wanted else _follow(b, node)):
+        if node in chosen.convolutions:
+            wanted = chosen.convolutions[node]
+            is_put = wanted is not None and _conv(b, node, wanted)
+        elif node in chosen.others:
+            is_put = chosen.others[node] != plain(4) and _follow(b, node, chosen.others[node])
+        else:
+            wanted = _wanted(node, target, b.twins.get(node.inputs[0], ()) if node.inputs else ())
+            is_put = _conv(b, node, wanted) if wanted else _follow(b, node)
+        if not is_put:
             b.copy(node)
     return b.finish()
 
@@ -153,12 +162,12 @@ def _diagonal(data: Any, groups: int, count: int) -> Any:
     return full.reshape(outs, count * ins, *window)
 
 
-def _follow(b: _Twins, node: Node) -> bool:
-    """Put the node on a layout that its inputs have, where it can work so; False leaves it to a plain copy."""
+def _follow(b: _Twins, node: Node, chosen: Layout | None = None) -> bool:
+    """Put the node on a layout that its inputs have, or on a chosen one, where it can work so; False leaves it to a plain copy."""
     out = node.outputs[0]
     if len(node.outputs) != 1 or out.ndim < 4:
         return False
-    layout = next((x for v in node.inputs for x in b.twins.get(v, ()) if v.ndim == out.ndim), None)
+    layout = chosen or next((x for v in node.inputs for x in b.twins.get(v, ()) if v.ndim == out.ndim), None)
     if layout is None:
         return False
     x, traits = node.inputs[0], node.definition.traits
@@ -173,7 +182,7 @@ def _follow(b: _Twins, node: Node) -> bool:
     if (
         node.op == "concat"
         and node.attrs["axis"] % out.ndim == 1
-        and all(layout in b.twins.get(v, ()) for v in node.inputs)
+        and (chosen or all(layout in b.twins.get(v, ()) for v in node.inputs))
     ):
         block = layout.blocks.get("c", 1)
         if all(v.shape[1] % block == 0 for v in node.inputs[:-1]):

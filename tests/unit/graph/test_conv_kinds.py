@@ -42,12 +42,12 @@ def check(g: Graph, x: np.ndarray, target: str = "llvm", device: Any = None) -> 
 
 # x, w, attributes; 1-D, and images of one column
 LINES = [
-    ((2, 5, 19), (7, 5, 3), {}),
-    ((1, 16, 20), (16, 16, 3), {"before": (2,), "after": (1,), "strides": (2,), "dilations": (2,)}),
+    ((2, 5, 190), (7, 5, 3), {}),
+    ((1, 16, 200), (16, 16, 3), {"before": (2,), "after": (1,), "strides": (2,), "dilations": (2,)}),
     ((1, 6, 12), (6, 1, 3), {"groups": 6, "before": (1,), "after": (1,)}),
     ((1, 32, 12), (32, 16, 3), {"groups": 2}),
-    ((1, 4, 17, 1), (8, 4, 5, 1), {"before": (2, 0), "after": (2, 0), "strides": (3, 1)}),
-    ((1, 4, 17, 1), (8, 4, 5, 1), {"before": (2, 1), "after": (2, 0)}),  # its width is padded: an image after all
+    ((1, 4, 511, 1), (8, 4, 5, 1), {"before": (2, 0), "after": (2, 0), "strides": (3, 1)}),
+    ((1, 4, 170, 1), (8, 4, 5, 1), {"before": (2, 1), "after": (2, 0)}),  # its width is padded: an image after all
 ]
 
 
@@ -62,10 +62,10 @@ def test_along_one_dimension(shape: Any, weights: Any, attrs: dict[str, Any]) ->
     (s,) = g.add("add", [r, y], {})
     g.set_outputs([s, y])
     check(g, numbers("float32", *shape))
-    if len(shape) == 3 or attrs.get("before") != (2, 1):
+    if (len(shape) == 3 or attrs.get("before") != (2, 1)) and attrs.get("groups") != 6:  # so few stay plain
         nodes = optimize(g, Target("llvm")).nodes
         assert all(n.outputs[0].layout.blocks for n in nodes if n.op == "conv")
-        assert next(n for n in nodes if n.op == "relu").inputs[0].ndim == 5
+        assert sum(n.op == "transform_layout" and bool(n.attrs["layouts"][0].blocks) for n in nodes) <= 2  # the outputs
 
 
 @pytest.mark.parametrize("target", CPUS)

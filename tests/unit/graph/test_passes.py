@@ -13,6 +13,7 @@ from tec.graph.passes.dead_code import dead_code
 from tec.graph.passes.fold_scale import fold_scale
 from tec.graph.passes.fuse import fuse
 from tec.graph.passes.layout import choose_layouts
+from tec.graph.passes.layout_choice import Layouts
 from tests.unit.graph.random_graphs import constant, conv_attrs, feed, random_graph
 
 HOST = tec.Target("llvm")
@@ -51,7 +52,8 @@ PASSES = {
     "common_subexpressions": common_subexpressions,
     "fold_scale": fold_scale,
     "dead_code": dead_code,
-    "blocked_layout": lambda g: choose_layouts(g, HOST),
+    "blocked_layout": lambda g: choose_layouts(g, HOST, Layouts()),
+    "chosen_layouts": lambda g: choose_layouts(g, HOST),
     "flat_layout": lambda g: choose_layouts(g, GFX1100),
     "pixel_layout": lambda g: choose_layouts(g, GFX942),
     "all, for the host": lambda g: optimize(g, HOST),
@@ -180,7 +182,7 @@ def test_blocked_convolutions(cin, cout, groups, stride, dilation):
     (z,) = g.add("conv", [y, constant(g, rng, (5, cout, 1, 1))], conv_attrs())
     (p,) = g.add("reduce_mean", [z], {"axes": (2, 3), "keepdims": True})
     g.set_outputs([y, p])
-    after = choose_layouts(g, HOST)
+    after = choose_layouts(g, HOST, Layouts())
     assert any(n.outputs[0].layout and n.outputs[0].layout.blocks for n in after.nodes if n.op == "conv")
     same(g, after)
 
@@ -195,7 +197,7 @@ def test_what_fills_a_block_never_shows(op):
     (y,) = g.add("clip", [y], {"low": -50.0, "high": 50.0}) if op == "power" else [y]
     (z,) = g.add("conv", [y, constant(g, rng, (3, 5, 1, 1))], conv_attrs())
     g.set_outputs([z])
-    same(g, choose_layouts(g, HOST), 1e-3)
+    same(g, choose_layouts(g, HOST, Layouts()), 1e-3)
 
 
 @pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])

@@ -1,0 +1,155 @@
+"""The layouts that a CPU's convolution may have, each with what it is thought to take: the graph's pass chooses among them for all convolutions together.
+
+A block of a vector's channels is computed quickest where channels fill it. Blocks of half a vector waste less of 24 channels or 3 (and an AVX-512 core that
+takes two steps for 64 bytes computes them as quickly); plain NCHW needs no copy where a convolution is small beside copies of its image. Times that a search
+measured (`tec.tune`) stand in the place of the model's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..ops.layouts import Layout, plain, space
+from ..ops.matmul import accumulator
+from ..ops.registry import TensorType
+from ..target import Target
+from . import layouts, parallel, records
+from .layouts import Convolution
+
+TEMPLATE = "convolution layout"  # of records of measured times
+_FEW_CHANNELS = layouts.FEW_CHANNELS
+# A half-wide block takes twice the instructions for the same sums: where it wastes nothing less it should not win.
+_NARROW = 1.1
+_LATENCY = 4.0  # clocks of a multiply-add: a plain convolution sums one vector of a row at a time
+_SCALAR = (
+    4.0  # clocks of a multiply-add of a plain convolution whose rows are no whole vectors: lane by lane, with a branch
+)
+_DEPTHWISE = 2.0  # clocks a vector's multiply-add of a window a channel, which loads both operands
+_HOPELESS = 3.0  # times the best by the model: it errs by less
+# Of a copy between layouts, read and written: a Zen 4 core moves 4 to 9 GB/s (3 to 64 channels, 7 to 112 square).
+_COPIED_BYTES_A_CLOCK = 2.0
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to lay a convolution out. convolution: None for plain NCHW."""
+
+    convolution: Convolution | None
+    x: Layout
+    y: Layout
+    seconds: float
+
+
+def is_open(target: Target, x: TensorType, w: TensorType, attrs: Mapping[str, Any]) -> bool:
+    """Whether there is anything to choose for a convolution: of float32, in one group or a window a channel, of known sizes."""
+    if target.is_gpu or x.is_symbolic or x.dtype != "float32" or w.dtype != "float32" or attrs.get("fill"):
+        return False
+    return x.ndim == 4 and (attrs["groups"] == 1 or _is_depthwise(w, attrs))
+
+
+def _is_depthwise(w: TensorType, attrs: Mapping[str, Any]) -> bool:
+    return bool(attrs["groups"] == w.shape[0] > 1 and w.shape[1] == 1)
+
+
+def blocks(target: Target, types: Iterable[tuple[TensorType, TensorType, Mapping[str, Any]]]) -> tuple[int, ...]:
+    """Blocks worth considering for a network's convolutions (x, weights, attrs): a vector of channels, and half a one where some convolution fills
+    that better."""
+    whole = max(8, target.vector_bytes // 4)
+    half = whole // 2
+    if half < 8:  # vectors of 16 bytes have a block of two already
+        return (whole,)
+    images = [(x.shape[1], w.shape[0]) for x, w, attrs in types if is_open(target, x, w, attrs)]
+    channels = {n for of, to in images for n in ((of, to) if of > _FEW_CHANNELS else (to,))}
+    return (whole, half) if any(_padded(c, half) < _padded(c, whole) for c in channels) else (whole,)
+
+
+def _padded(n: int, block: int) -> int:
+    return -(-n // block) * block
+
+
+def options(
+    target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any], sizes: tuple[int, ...]
+) -> list[Option]:
+    """What may be chosen for an open convolution, with blocks of `sizes`."""
+    found = [*_blocked(target, x, w, y, attrs, sizes), _plain(target, x, w, y, attrs)]
+    near = worth_timing(found)
+    known = [_measured(target, x, w, attrs, o) for o in near]
+    if all(s is not None for s in known):  # a model's time beside a measured one says nothing
+        return [Option(o.convolution, o.x, o.y, s) for o, s in zip(near, known) if s is not None]
+    return found
+
+
+def worth_timing(options: list[Option]) -> list[Option]:
+    """Those that the model is not sure about."""
+    least = min(o.seconds for o in options)
+    return [o for o in options if o.seconds <= _HOPELESS * least]
+
+
+def _blocked(
+    target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any], sizes: tuple[int, ...]
+) -> Iterable[Option]:
+    axes, acc, nchw = space(x.ndim), accumulator(x.dtype), plain(x.ndim)
+    pixels, window = math.prod((y.shape[0], *y.shape[2:])), math.prod(w.shape[2:])
+    for to in sizes:
+        lies = Layout(f"NC{axes}{to}c")
+        clocks = pixels * _padded(w.shape[0], to) * window / to / _vectors_a_clock(target, to)
+        if to != sizes[0]:
+            clocks *= _NARROW
+        if _is_depthwise(w, attrs):
+            made = Convolution(lies, Layout(f"O{axes}{to}o"), lies, dtype=acc)
+            yield Option(made, lies, lies, _seconds(target, clocks * _DEPTHWISE))
+            continue
+        if w.shape[1] <= _FEW_CHANNELS:
+            made = Convolution(nchw, Layout(f"OI{axes}{to}o"), lies, dtype=acc)
+            yield Option(made, nchw, lies, _seconds(target, clocks * w.shape[1]))
+        for of in sizes:
+            source = Layout(f"NC{axes}{of}c")
+            made = Convolution(source, Layout(f"OI{axes}{of}i{to}o"), lies, dtype=acc)
+            yield Option(made, source, lies, _seconds(target, clocks * _padded(w.shape[1], of)))
+
+
+def _plain(target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any]) -> Option:
+    sums, lanes = y.size * math.prod(w.shape[1:]), max(4, target.vector_bytes // 4)
+    is_whole = y.shape[-1] % lanes == 0 and all(s == 1 for s in attrs["strides"])
+    return Option(
+        None, plain(x.ndim), plain(x.ndim), _seconds(target, sums * (_LATENCY / lanes if is_whole else _SCALAR))
+    )
+
+
+def _vectors_a_clock(target: Target, block: int) -> float:
+    """Vectors of a block of channels that a core multiplies and adds in a clock: all that compute on 64 bytes have two units of 32."""
+    core = target.core
+    return core.fma if block * 4 >= core.vector_bytes else max(2.0, core.fma)
+
+
+def _seconds(target: Target, clocks: float) -> float:
+    return parallel.START_SECONDS + clocks / (target.core.clock_mhz * 1e6)
+
+
+def relayout_seconds(target: Target, t: TensorType, source: Layout, to: Layout) -> float:
+    """What a copy of a value (its plain type) from one layout to another takes on one core."""
+    if source == to:
+        return 0.0
+    others = t.size / max(1, t.shape[1])
+    moved = sum(others * _padded(t.shape[1], lies.blocks.get("c", 1)) * 4 for lies in (source, to))
+    return _seconds(target, moved / _COPIED_BYTES_A_CLOCK)
+
+
+# ---- measured times
+
+
+def signature(x: TensorType, w: TensorType, attrs: Mapping[str, Any], option: Option) -> str:
+    """Names an option of a convolution in records."""
+    window = [(k, tuple(attrs[k])) for k in ("strides", "dilations", "before", "after")]
+    weights = option.convolution.weights.name if option.convolution is not None else "OIHW"
+    text = f"conv {x.dtype} {x.shape} {w.shape} {window} {attrs['groups']} {option.x.name} {weights} {option.y.name}"
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _measured(target: Target, x: TensorType, w: TensorType, attrs: Mapping[str, Any], option: Option) -> float | None:
+    found = records.lookup(signature(x, w, attrs, option), target, target.machine)
+    return float(found["seconds"]) if isinstance(found, dict) and found.get("template") == TEMPLATE else None
