@@ -113,7 +113,14 @@ class _Parameter:
 
 def pytest_generate_tests(metafunc: Any) -> None:
     groups: dict[int, list[tuple[str, _Parameter]]] = {}
+    given = {
+        n
+        for mark in metafunc.definition.iter_markers("parametrize")
+        for n in str(mark.args[0]).replace(" ", "").split(",")
+    }
     for name in metafunc.fixturenames:
+        if name in given:
+            continue
         found = getattr(metafunc.cls, name, None) or getattr(metafunc.module, name, None)
         if isinstance(found, _Parameter):
             groups.setdefault(id(found.group) if found.group is not None else id(found), []).append((name, found))
@@ -121,11 +128,6 @@ def pytest_generate_tests(metafunc: Any) -> None:
         names = [n for n, _ in members]
         rows = list(zip(*(p.values for _, p in members)))
         metafunc.parametrize(names, rows, ids=members[0][1].ids)
-    given = {
-        n
-        for mark in metafunc.definition.iter_markers("parametrize")
-        for n in str(mark.args[0]).replace(" ", "").split(",")
-    }
     for name, value in (("target", "llvm"), ("dev", tec.cpu())):
         if name in metafunc.fixturenames and name not in given:
             metafunc.parametrize(name, [value])
@@ -149,6 +151,8 @@ def _targets(*args: Any) -> Any:
 
 
 def _convert(x: Any) -> Any:
+    if isinstance(x, tec.te.Tensor):
+        return x
     if isinstance(x, (list, tuple)):
         return [_convert(v) for v in x]
     return ir.convert(x) if callable(ir.convert) else tec.ir.build.convert(x)
@@ -157,7 +161,7 @@ def _convert(x: Any) -> Any:
 def _post_order(stmt: Any, f: Callable[[Any], Any]) -> None:
     from tec.ir.visit import visit
 
-    visit(stmt, f)
+    visit(stmt, f, f)
 
 
 def install() -> None:
@@ -171,9 +175,13 @@ def install() -> None:
     for n in ("gradient", "hybrid", "create_prim_func", "extern_primfunc", "trace", "AutoInlineInjective"):
         if hasattr(tec.te, n):
             setattr(te, n, getattr(tec.te, n))
-    from tec.schedule import primitives
+    from tec.schedule import relations
 
-    kinds = {n: getattr(primitives, n) for n in dir(primitives) if isinstance(getattr(primitives, n), type)}
+    kinds = {
+        n: getattr(relations, n)
+        for n in dir(relations)
+        if getattr(getattr(relations, n), "__module__", "") == relations.__name__
+    }
     schedule = module(
         "tvm.te.schedule", **kinds, Schedule=tec.schedule.Schedule, InferBound=_infer_bound, Buffer=ir.Buffer,
         ScheduleOps=lambda s, bounds=None, *a: _ops(s), IterVar=ir.IterVar,
@@ -260,14 +268,28 @@ def install() -> None:
     ):  # fmt: skip
         if deeper not in sys.modules:
             module(deeper)
-    if hasattr(tec.te, "hybrid"):
-        te.hybrid = sys.modules["tvm.te.hybrid"] = tec.te.hybrid  # type: ignore[attr-defined]
+    hybrid = module(
+        "tvm.te.hybrid",
+        script=_Script,
+        build=lambda s, args, outs, name="hybrid": _Foreign("tvm.te.hybrid.build's module"),
+    )
+    hybrid.__path__ = []
+    te.hybrid = hybrid  # type: ignore[attr-defined]
+    module("tvm.te.hybrid.runtime", HYBRID_GLOBALS={})
 
 
 def _conv2d_nchw(x: Any, w: Any, stride: int, padding: int) -> Any:
     x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
     at = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]
     return np.einsum("nchwyx,ocyx->nohw", at, w)
+
+
+class _Script(tec.te.hybrid.Hybrid):
+    """TVM's hybrid functions give a list for several results."""
+
+    def __call__(self, *args: Any) -> Any:
+        out = super().__call__(*args)
+        return list(out) if isinstance(out, tuple) else out
 
 
 def _range(begin: Any, end: Any = None) -> Any:

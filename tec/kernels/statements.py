@@ -91,7 +91,7 @@ class Statements(Exits):
         if handler is None:
             what, hint = _REFUSED.get(type(s), (type(s).__name__.lower(), ""))
             raise self.error(f"{what} is not in the language of kernels", hint=hint or None, node=s)
-        handler(self, s)
+        getattr(self, handler)(s)
 
     # ---- ways out
 
@@ -436,8 +436,7 @@ class Statements(Exits):
         """pass"""
 
 
-_HANDLERS: dict[type, Any] = {
-    ast.Assign: Statements.assign, ast.AnnAssign: Statements.annotated, ast.AugAssign: Statements.augmented,
-    ast.While: Statements.while_loop, ast.For: Statements.for_loop, ast.Expr: Statements.expression,
-    ast.Assert: Statements.assertion, ast.Pass: Statements.nothing,
+_HANDLERS = {
+    ast.Assign: "assign", ast.AnnAssign: "annotated", ast.AugAssign: "augmented", ast.While: "while_loop", ast.For: "for_loop",
+    ast.Expr: "expression", ast.Assert: "assertion", ast.Pass: "nothing",
 }  # fmt: skip

@@ -7,10 +7,12 @@ where each loop that is still an operation's own axis has become a Rebase of it.
 from __future__ import annotations
 
 import copy
+import warnings
 
 from ..errors import ScheduleError
 from ..ir import expr as E
 from ..ir.arith import Analyzer
+from ..ir.buffer import LOCAL
 from ..ir.visit import Rewriter, substituter, walk_exprs
 from ..te.operation import ComputeOp, PlaceholderOp
 from ..te.tensor import Tensor
@@ -47,8 +49,28 @@ def normalize(sch: Schedule) -> Schedule:
     inline(new)
     for stage in new.stages:
         if not isinstance(stage.op, PlaceholderOp):
+            own_threads(stage)
             rebase(new, stage)
     return new
+
+
+def own_threads(stage: Stage) -> None:
+    """A stage in `local` memory whose data loop is bound to threads: each thread has that memory for itself, and fills all of it that it reads."""
+    if stage.scope != LOCAL or stage.attach != AttachKind.SCOPE:
+        return
+    for iv in stage.leaf:
+        a = stage.attrs.get(iv)
+        if a is None or a.thread is None or iv.kind == E.IterKind.REDUCE or a.thread.thread_tag.startswith("blockIdx"):
+            continue
+        if iv.dom is not None and isinstance(iv.dom.extent, E.IntImm) and iv.dom.extent.value == 1:
+            continue
+        stage.attrs[iv] = copy.copy(a)
+        stage.attrs[iv].thread, stage.attrs[iv].kind = None, "serial"
+        warnings.warn(
+            f"{stage.name} lives in local memory, which each thread has for itself: its loop {iv.name} runs in each thread, not over "
+            f"{a.thread.thread_tag} (shared memory is filled by the threads together)",
+            stacklevel=2,
+        )
 
 
 # Nodes that a body may have after inlining, shared ones counted once: beyond, a build takes minutes.

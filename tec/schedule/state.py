@@ -110,6 +110,20 @@ class StageState:
         """Take `op`, which has the same axes, and keep the loops."""
         self._op = op
 
+    def relate(self, relation: Relation) -> None:
+        """Take a relation between loops. The new ones get their domains: those of the whole operation, where they are known."""
+        self.relations.append(relation)
+        if all(p.dom is not None for p in relation.parents):
+            ranges = {p: p.dom for p in relation.parents if p.dom is not None}
+            relation.extents_down(ranges)
+            for loop in relation.children:
+                loop.dom = ranges[loop]
+
+    @property
+    def num_child_stages(self) -> int:
+        """How many stages and groups a group holds directly."""
+        return sum(s.group is self for s in (*self.sch.stages, *self.sch.groups))
+
     @property
     def leaf_iter_vars(self) -> tuple[IterVar, ...]:
         """The loops as they stand, outermost first."""

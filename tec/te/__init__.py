@@ -112,12 +112,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`te.intrin` and `te.hybrid`, read when they are first asked for: `import tec` stays quick. `te.create_schedule` and `te.gradient` are how
-    te's users know `tec.create_schedule` and `tec.autodiff.gradient`."""
+    """`te.intrin` and `te.hybrid`, read when they are first asked for: `import tec` stays quick. `te.create_schedule`, `te.schedule` and `te.gradient`
+    are how te's users know `tec.create_schedule`, `tec.schedule` and `tec.autodiff.gradient`."""
     import importlib
 
     if name in ("intrin", "hybrid"):
         return importlib.import_module(f".{name}", __name__)
+    if name == "schedule":
+        return importlib.import_module("tec.schedule")
     above = {"create_schedule": "tec.schedule", "gradient": "tec.autodiff"}
     if name in above:
         return getattr(importlib.import_module(above[name]), name)

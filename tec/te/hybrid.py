@@ -132,6 +132,21 @@ class HybridTranslator(Translator):
             return tuple(range(int(start), int(stop)))
         return Turns(start, stop, 1, _LOOPS[f.__name__])
 
+    def outside(self, v: Any, name: str) -> Any:
+        return super().outside(_frozen(v), name)  # translated anew at every call: a list cannot change in between
+
+    def exits(self, s: ast.AST) -> set[type]:
+        return set() if isinstance(s, ast.Assert) else super().exits(s)
+
+    def assertion(self, s: ast.Assert) -> None:
+        """A statement of the loop IR, which fails the call."""
+        test = self.condition(s.test)
+        if test is False:
+            raise self.error("this assertion never holds", node=s)
+        if test is not True:
+            said = ast.unparse(s.msg) if s.msg is not None else ast.unparse(s.test)
+            self.emit(S.Assert(settle(test), f"{said} (line {s.lineno})"))
+
     def give_back(self, s: ast.Return) -> None:
         if self.frame.caller is not None:
             super().give_back(s)
@@ -161,9 +176,10 @@ class Hybrid:
         names = parameters(source)
         if len(args) != len(names):
             raise KernelError(f"{self.__name__}({', '.join(names)}) takes {len(names)} arguments, {len(args)} given")
-        tensors = [a for a in args if isinstance(a, Tensor)]
-        buffers = {id(a): decl_buffer(a.shape, a.dtype, n) for a, n in zip(args, names) if isinstance(a, Tensor)}
-        values = [Array(buffers[id(a)]) if isinstance(a, Tensor) else _constant(a, n) for a, n in zip(args, names)]
+        found = [(t, n) for a, name in zip(args, names) for t, n in _tensors(a, name)]
+        tensors = [t for t, _ in found]
+        buffers = {id(t): decl_buffer(t.shape, t.dtype, n) for t, n in found}
+        values = [_value(a, n, buffers) for a, n in zip(args, names)]
         outputs, body = _translate(source, names, values)
         return extern(
             [list(b.shape) for b in outputs], list(dict.fromkeys(tensors)), lambda ins, outs: body, name=self.__name__,
@@ -183,6 +199,25 @@ def script(function: Any) -> Hybrid:
     if not isinstance(function, FunctionType):
         raise KernelError(f"@te.hybrid.script above {function!r}, no Python function", hint="put it above a def")
     return Hybrid(function)
+
+
+def _frozen(v: Any) -> Any:
+    return tuple(_frozen(x) for x in v) if isinstance(v, (list, tuple)) else v
+
+
+def _tensors(a: Any, name: str) -> list[tuple[Tensor, str]]:
+    """The tensors in an argument, which may be a list of them, each with a name."""
+    if isinstance(a, Tensor):
+        return [(a, name)]
+    return [t for k, x in enumerate(a) for t in _tensors(x, f"{name}_{k}")] if isinstance(a, (list, tuple)) else []
+
+
+def _value(a: Any, name: str, buffers: dict[int, Buffer]) -> Any:
+    if isinstance(a, Tensor):
+        return Array(buffers[id(a)])
+    if isinstance(a, (list, tuple)):
+        return tuple(_value(x, name, buffers) for x in a)
+    return _constant(a, name)
 
 
 def _constant(a: Any, name: str) -> Any:
@@ -220,9 +255,7 @@ def _translate(source: Any, names: list[str], values: list[Any]) -> tuple[list[B
                 "a hybrid script returns its outputs, and this returns nothing", hint="return c", node=source.tree
             )
         if t.output.places:
-            raise t.error(
-                "print or assert in a hybrid script", hint="they are for kernels: @tec.kernel", node=source.tree
-            )
+            raise t.error("print in a hybrid script", hint="it is for kernels: @tec.kernel", node=source.tree)
         body = close(t.blocks[0])
         for b in reversed(list(t.slots.values())):
             body = _placed(b, body)

@@ -18,7 +18,7 @@ from ..show import fail
 from ..state import AttachKind
 from .base import Primitive
 from .checks import describe, stage_of
-from .stores import SCOPES
+from .stores import SCOPES, memory
 
 if TYPE_CHECKING:
     from ..schedule import Schedule
@@ -88,7 +88,7 @@ class CacheRead(Primitive[Tensor]):
         for s in stages:
             sch.set_stage_op(s, replace_inputs(s.op, new))
         stage = sch.add_stage(op, first)
-        stage.scope = self.scope
+        stage.scope = memory(self.scope)
         if any(isinstance(s.op, ScanOp) and any(t is copy for t in s.op.update) for s in stages):
             # The copy is the scan's next row now: like what it copies, it belongs in the time loop.
             stage.group = source.group
@@ -156,7 +156,7 @@ class CacheWrite(Primitive[Any]):
         copy = ComputeOp(op.name, op.axis, reads, "", with_axes(op.attrs, None), op.loc)
         sch.set_stage_op(stage, copy, fresh=True)
         new = sch.add_stage(cached, sch.stages.index(stage))
-        new.scope = self.scope
+        new.scope = memory(self.scope)
         new.group = stage.group
         _move_attached(sch, stage, new, old)
         outs = [cached.output(t.value_index) for t in items]

@@ -57,8 +57,8 @@ class TransformLayout(Primitive[list[IterVar]]):
         loops: list[IterVar] = []
         if isinstance(stage.op, ComputeOp):
             loops, relations = _loops(stage, digits)
-            stage.relations.extend(relations)
             for r in relations:
+                stage.relate(r)
                 stage.all.extend(r.children)
             stage.leaf = [*loops, *[iv for iv in stage.leaf if iv.kind == IterKind.REDUCE]]
         stage.layout = Layout(lambda at: _apply(stage, mapping, at), tuple(_extents(digits, shape)))

@@ -84,7 +84,7 @@ class Split(Primitive[tuple[IterVar, IterVar]]):
         else:
             relation = SplitRelation(iv, outer, inner, nparts=check_positive(stage, self.nparts, "nparts", iv))
         replace_leaf(stage, [iv], [outer, inner])
-        stage.relations.append(relation)
+        stage.relate(relation)
         return outer, inner
 
 
@@ -158,14 +158,14 @@ class Fuse(Primitive[IterVar]):
         stage = self.stage
         if not self.axes:
             one = IterVar(Var("singleton", "int32", True), None, IterKind.DATA, "", caller_loc())
-            stage.relations.append(Singleton(one))
+            stage.relate(Singleton(one))
             stage.leaf.insert(0, one)
             stage.all.append(one)
             return one
         result: IterVar = self.axes[0]
         for b in self.axes[1:]:
             fused = new_loop(f"{result.name.removesuffix('_fused')}_{b.name}_fused", b)
-            stage.relations.append(FuseRelation(result, b, fused))
+            stage.relate(FuseRelation(result, b, fused))
             replace_leaf(stage, [result, b], [fused])
             result = fused
         return result

@@ -72,12 +72,12 @@ class Rfactor(Primitive[Any]):
 
 
 def _check_plain(sch: Schedule, stage: Stage) -> None:
-    """Data loops are made anew, so they must not be scheduled yet."""
-    for r in stage.relations:
-        if any(c.kind != IterKind.REDUCE for c in r.children):
+    """Data loops are made anew (splits and fuses of them are forgotten), so nothing may be done with them yet."""
+    for iv, a in stage.attrs.items():
+        if iv.kind != IterKind.REDUCE and (a.thread is not None or a.kind != "serial" or a.notes):
             raise fail(
-                sch, f"rfactor of {stage.name}, whose data loops are scheduled already", mark=r.children[0],
-                hint="rfactor first, then split the data axes",
+                sch, f"rfactor of {stage.name}, whose data loop {iv.name} is bound or annotated already", mark=iv,
+                hint="rfactor first, then schedule the data loops",
             )  # fmt: skip
     for other in (*sch.stages, *sch.groups):
         if other.attach == AttachKind.SCOPE and other.attach_stage is stage:
@@ -95,7 +95,8 @@ def _partial(stage: Stage, op: ComputeOp, loop: IterVar, at: int, loc: Loc | Non
     first = op.body[0]
     assert isinstance(first, Reduce)
     ranges: Ranges = {iv: iv.dom for iv in op.root_iter_vars() if iv.dom is not None}
-    for r in stage.relations:
+    relations = [r for r in stage.relations if all(c.kind == IterKind.REDUCE for c in r.children)]
+    for r in relations:
         r.extents_down(ranges, fixed_loops(stage))
     data, sub = fresh_axes(op.axis, "_rf")
     extent = ranges[loop].extent
@@ -113,7 +114,7 @@ def _partial(stage: Stage, op: ComputeOp, loop: IterVar, at: int, loc: Loc | Non
                 new = IterVar(Var(iv.name, iv.var.dtype, iv.var.is_size), ranges[iv], IterKind.REDUCE, "", loc)
             reduce_axes.append(new)
             values[iv] = new.var
-    for r in reversed(stage.relations):
+    for r in reversed(relations):
         r.index_up(values, ranges)
     arith = IndexArith()
     for iv in (*data, *reduce_axes, factor):
@@ -123,7 +124,7 @@ def _partial(stage: Stage, op: ComputeOp, loop: IterVar, at: int, loc: Loc | Non
     for root in op.reduce_axis:
         sub[root.var] = arith.simplify(values[root])
     guards: list[Expr] = []
-    for iv in guarded_loops(stage.relations, op.reduce_axis, ranges, arith):
+    for iv in guarded_loops(relations, op.reduce_axis, ranges, arith):
         guards.append(B.compare("lt", arith.simplify(values[iv]), B.add(ranges[iv].min, ranges[iv].extent)))
     source = substitute_all(first.source, sub)
     (condition,) = substitute_all((first.condition,), sub)

@@ -18,7 +18,14 @@ from .checks import check_has_loops, describe
 if TYPE_CHECKING:
     from ..schedule import Schedule
 
-SCOPES = (GLOBAL, SHARED, SHARED_DYN, LOCAL, *FRAGMENT_SCOPES)
+WARP = "warp"  # te's memory of one wavefront
+SCOPES = (GLOBAL, SHARED, SHARED_DYN, LOCAL, *FRAGMENT_SCOPES, WARP)
+
+
+def memory(scope: str) -> str:
+    """The memory that a scope's values are in. A wavefront's own is shared memory: its lanes read what others of them wrote either way, and there is
+    room beside the registers."""
+    return SHARED if scope == WARP else scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class SetScope(Primitive[None]):
             )  # fmt: skip
 
     def apply(self, sch: Schedule) -> None:
-        self.stage.scope = self.scope
+        self.stage.scope = memory(self.scope)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,49 @@ def test_bound_to_threads_and_read_by_a_compute() -> None:
     np.testing.assert_allclose(rows(x), x.sum(1), rtol=1e-5)
 
 
+WEIGHTS = [1.0, 2.0, 4.0]
+
+
+@te.hybrid.script
+def weighted(inputs, bias):
+    c = output_tensor((4,), "float32")  # noqa: F821
+    for i in range(4):
+        assert i < 4, "an index out of range"
+        c[i] = bias[0][1]
+        for j in const_range(len(inputs)):  # noqa: F821
+            c[i] += inputs[j][i] * WEIGHTS[j]
+    return c
+
+
+def test_lists_of_tensors_and_of_numbers() -> None:
+    inputs = [te.placeholder((4,), name=f"t{k}") for k in range(3)]
+    C = weighted(inputs, [[0.0, 10.0]])
+    assert len(C.op.inputs) == 3
+    arrays = [rng.random(4).astype(F32) for _ in inputs]
+    out = tec.nd.array(np.zeros(4, F32))
+    tec.build(tec.create_schedule(C.op), [*inputs, C], "llvm")(*map(tec.nd.array, arrays), out)
+    np.testing.assert_allclose(out.numpy(), 10 + arrays[0] + 2 * arrays[1] + 4 * arrays[2], rtol=1e-6)
+
+
+@te.hybrid.script
+def checked(a):
+    c = output_tensor((4,), "float32")  # noqa: F821
+    for i in range(4):
+        assert a[i] >= 0.0, "a negative value"
+        c[i] = a[i]
+    return c
+
+
+def test_an_assertion_fails_the_call() -> None:
+    A = te.placeholder((4,), name="A")
+    C = checked(A)
+    f = tec.build(tec.create_schedule(C.op), [A, C], "llvm")
+    out = tec.nd.array(np.zeros(4, F32))
+    f(tec.nd.array(np.ones(4, F32)), out)
+    with pytest.raises(tec.TecError, match="a negative value"):
+        f(tec.nd.array(-np.ones(4, F32)), out)
+
+
 @te.hybrid.script
 def returns_nothing(a):
     c = output_tensor((4,), "float32")  # noqa: F821

@@ -92,3 +92,93 @@ def test_what_a_scan_alone_reads_is_computed_for_its_times():
     y = tec.nd.zeros((steps, n))
     tec.build(s, [X, out], "llvm")(x, y)
     np.testing.assert_allclose(y.numpy(), np.concatenate([np.zeros((1, n)), np.cumsum(2 * x, 0)]), rtol=1e-5, atol=1e-6)
+
+
+def test_loops_of_splits_fuses_and_layouts_have_domains():
+    A = te.placeholder((6, 10), name="A")
+    B = te.compute((6, 10), lambda i, j: A[i, j] + 1.0, name="B")
+    s = tec.create_schedule(B.op)
+    xo, xi = s[B].split(B.op.axis[1], 4)
+    assert [int(v.dom.extent) for v in (xo, xi, s[B].fuse(B.op.axis[0], xo))] == [3, 4, 18]
+    s = tec.create_schedule(B.op)
+    loops = s[B].transform_layout(lambda i, j: [j // 5, i, j % 5])
+    assert [int(v.dom.extent) for v in loops] == [2, 6, 5]
+
+
+def test_rfactor_forgets_splits_of_data_loops():
+    A = te.placeholder((10, 24), name="A")
+    k = te.reduce_axis(24, "k")
+    B = te.compute((10,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    s = tec.create_schedule(B.op)
+    _, ki = s[B].split(k, 4)
+    s[B].split(B.op.axis[0], 8)
+    BF = s.rfactor(B, ki)
+    assert [int(n) for n in BF.shape] == [4, 10] and len(s[B].leaf_iter_vars) == 2
+    a = np.random.default_rng(0).random((10, 24)).astype("f")
+    out = tec.nd.array(np.zeros(10, "f"))
+    tec.build(s, [A, B], "llvm")(tec.nd.array(a), out)
+    np.testing.assert_allclose(out.numpy(), a.sum(1), 1e-5)
+    s = tec.create_schedule(B.op)
+    s[B].parallel(B.op.axis[0])
+    with pytest.raises(tec.ScheduleError, match="data loop i is bound or annotated already"):
+        s.rfactor(B, k)
+
+
+@pytest.mark.parametrize("scope", ["local", "warp"])
+def test_threads_loops_of_a_stage_in_local_and_warp_memory(scope):
+    A = te.placeholder((4, 32), name="A")
+    B = te.compute((4, 32), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((4, 32), lambda i, j: B[i, 31 - j] * 2.0, name="C")
+    s = tec.create_schedule(C.op)
+    tx = te.thread_axis("threadIdx.x")
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[C].bind(C.op.axis[1], tx)
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].set_scope(scope)
+    s[B].bind(B.op.axis[1], tx)
+    dev = tec.rocm_emu("gfx942")
+    a = np.random.default_rng(0).random((4, 32)).astype("f")
+    out = tec.nd.array(np.zeros((4, 32), "f"), dev)
+    if scope == "local":
+        with pytest.warns(UserWarning, match="each thread has for itself"):
+            f = tec.build(s, [A, C], "rocm -mcpu=gfx942")
+    else:
+        f = tec.build(s, [A, C], "rocm -mcpu=gfx942")
+    f(tec.nd.array(a, dev), out)
+    np.testing.assert_allclose(out.numpy(), (a[:, ::-1] + 1) * 2, 1e-6)
+
+
+def test_groups_count_what_they_hold():
+    x = te.compute((4, 4), lambda i, j: 1.0 + i, name="x")
+    x1 = te.compute((4, 4), lambda i, j: x[i, j] + 1.0, name="x1")
+    x2 = te.compute((4, 4), lambda i, j: x1[i, j] + 2.0, name="x2")
+    s = tec.create_schedule(x2.op)
+    g1 = s.create_group(outputs=x1, inputs=x)
+    g2 = s.create_group(outputs=x1, inputs=x, include_inputs=True)
+    assert (g1.num_child_stages, g2.num_child_stages) == (1, 2) and g1.group is g2
+
+
+@pytest.mark.parametrize(
+    ("inline", "left"),
+    [
+        ("AutoInlineElemWise", ["S", "T", "R", "C"]),
+        ("AutoInlineBroadcast", ["S", "R", "C"]),
+        ("AutoInlineInjective", ["R", "C"]),
+    ],
+)
+def test_auto_inline(inline, left):
+    A = te.placeholder((4, 4), name="A")
+    E = te.compute((4, 4), lambda i, j: A[i, j] + 1.0, name="E")
+    S = te.compute((4, 4), lambda i, j: E[j, i] * 2.0, name="S")
+    T = te.compute((4, 4), lambda i, j: S[i, 0] + E[i, j], name="T", tag="broadcast")
+    k = te.reduce_axis(4, "k")
+    R = te.compute((4,), lambda i: te.sum(T[i, k], axis=k), name="R")
+    C = te.compute((4,), lambda i: R[i] + 1.0, name="C")
+    s = tec.create_schedule(C.op)
+    getattr(te.schedule, inline)(s)
+    assert [x.name for x in s.stages if x.attach != "inline" and x.name != "A"] == left
+    a = np.random.default_rng(0).random((4, 4)).astype("f")
+    out = tec.nd.array(np.zeros(4, "f"))
+    tec.build(s, [A, C], "llvm")(tec.nd.array(a), out)
+    e = a + 1
+    np.testing.assert_allclose(out.numpy(), ((e.T * 2)[:, :1] + e).sum(1) + 1, 1e-5)
