@@ -44,7 +44,7 @@ _TE_NAMES = """
     sigmoid erf pow power fmod hypot copysign fma ldexp floor ceil trunc round nearbyint abs sign minimum maximum
     isnan isinf isfinite popcount clz ctz bitwise_and bitwise_or bitwise_xor bitwise_not
     AXIS_SEPARATOR
-    call_extern call_pure_extern call_llvm_intrin call_llvm_pure_intrin call_intrin
+    call_extern call_pure_extern call_llvm_intrin call_llvm_pure_intrin call_intrin call_packed
 """
 
 _KERNEL_NAMES = """
@@ -82,6 +82,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "device": (".runtime", "as_device"),
     "load_module": (".runtime", "load_module"),
     "profile": (".runtime", "profile"),
+    **{name: (".runtime.packed", name) for name in ("register_func", "get_global_func", "remove_global_func")},
     "model": (".time_model", "model"),
     # kernels as plain functions
     "kernel": (".jit", "kernel"),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..runtime import ndarray
+from ..runtime.packed import call, parse
 from . import expr as E
 from . import interp_bulk, interp_tiles, matrix
 from .dtype import dtype_info
@@ -206,6 +210,9 @@ class CallMachine(ExprMachine):
         name = str(attrs.get("symbol") or attrs.get("name"))
         f = self.externs.get(name)
         args = [self.eval(a) for a in e.args]
+        packed = parse(name) if f is None else None
+        if packed is not None:
+            f = partial(_call_packed, *packed)
         if f is None:
             arrays = [a for a in args if isinstance(a, np.ndarray)]
             out = call_named(name, arrays, e.dtype, e.args[0].dtype) if arrays and len(arrays) == len(args) else None
@@ -234,6 +241,15 @@ class CallMachine(ExprMachine):
         if isinstance(a, str):
             return a
         return a[k if len(a) > 1 else 0]
+
+
+def _call_packed(name: str, arguments: Any, *values: Any) -> int:
+    """A registered function, given arrays that share the interpreter's memory."""
+
+    def array(data: Array, shape: tuple[int, ...], dtype: str, written: bool) -> Any:
+        return ndarray.from_numpy(data[: prod(shape)].reshape(shape))
+
+    return call(name, arguments, values, array)
 
 
 _ATOMICS: dict[str, Callable[..., Array]] = {

@@ -16,6 +16,7 @@ from ..errors import PackageError
 from ..locks import fork_safe_lock
 from .hostpool import symbols
 from .objfile import LoadedObject, load_object
+from .packed import Thunks
 
 # bytes objects as the two argument blocks: ctypes hands their contents over without a copy.
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p)
@@ -36,7 +37,8 @@ class CpuCode:
         symbols = dict(helpers())
         for obj in support:
             symbols.update(_support(obj).exports)
-        self._object = load_object(image, symbols)
+        self._thunks = Thunks()
+        self._object = load_object(image, symbols, self._thunks.resolve)
 
     def function(self, name: str) -> Callable[[bytes, bytes], int]:
         try:
@@ -45,7 +47,16 @@ class CpuCode:
             raise PackageError(f"the object defines no function {name!r}") from None
         function: Any = ENTRY(address)
         function.keep = self._object  # the code stays mapped as long as the function is there
-        return function  # type: ignore[no-any-return]
+        if not self._thunks:
+            return function  # type: ignore[no-any-return]
+        thunks = self._thunks  # kept, as the code is
+
+        def call(buffers: bytes, scalars: bytes) -> int:
+            status: int = function(buffers, scalars)
+            thunks.report()
+            return status
+
+        return call
 
 
 def _support(obj: bytes) -> LoadedObject:

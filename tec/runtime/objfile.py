@@ -12,7 +12,7 @@ import ctypes
 import mmap
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -42,10 +42,12 @@ class LoadedObject:
         return made
 
 
-def load_object(image: bytes, symbols: Mapping[str, int] | None = None) -> LoadedObject:
+def load_object(
+    image: bytes, symbols: Mapping[str, int] | None = None, resolve: Callable[[str], int | None] | None = None
+) -> LoadedObject:
     """Map and link an object for this machine.
 
-    Parameters: `image`, the ELF object; `symbols`, addresses of outside names (they come before libc's).
+    Parameters: `image`, the ELF object; `symbols`, addresses of outside names (they come before libc's); `resolve`, asked for names not among them.
     Raises PackageError for a damaged or foreign object, or a name that nobody defines.
     """
     obj = parse_object(bytes(image))
@@ -64,7 +66,14 @@ def load_object(image: bytes, symbols: Mapping[str, int] | None = None) -> Loade
         raise DeviceError(f"no memory for {size} bytes of code: {e}", locate=False) from None
     start = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
     base = (start + PAGE - 1) & -PAGE
-    linked = link_object(obj, base, lambda name: given[name] if name in given else outside_symbol(name))
+
+    def address(name: str) -> int | None:
+        found = given.get(name)
+        if found is None and resolve is not None:
+            found = resolve(name)
+        return outside_symbol(name) if found is None else found
+
+    linked = link_object(obj, base, address)
     at = base - start
     mapping[at : at + size] = bytes(linked.data)
     _protect(base, linked.text_end, mmap.PROT_READ | mmap.PROT_EXEC)

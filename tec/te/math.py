@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 
 from ..errors import ExprError
 from ..ir import build
+from ..ir.buffer import Buffer
 from ..ir.build import floordiv, floormod, if_then_else, reinterpret, select, truncdiv, truncmod
 from ..ir.dtype import dtype_info, normalize_dtype, with_lanes
 from ..ir.expr import Call, Expr, StringImm
 from ..ir.intrin import INTRINS
+from ..runtime.packed import Argument, symbol
 from .tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Expr])
@@ -237,6 +239,49 @@ def call_pure_extern(dtype: Any, name: str, *args: Any) -> Expr:
     return _call("call_pure_extern", "symbol", dtype, name, args)
 
 
+def call_packed(name: str, *args: Any) -> Expr:
+    """A call from CPU code of a Python function that `tec.register_func` knows by `name`; its int32 answer.
+
+    Arguments, inside of `tec.extern` or a tensor intrinsic: buffers (the function gets an NDArray of their memory), integers, floats, texts. Raises
+    ExprError for others, and for a buffer with strides.
+
+    >>> C = tec.extern(A.shape, [A], lambda ins, outs: tec.call_packed("my.sort", ins[0], outs[0]))
+    """
+    if not isinstance(name, str) or not name:
+        raise ExprError(f"call_packed takes the name of a registered function, not {name!r}")
+    kinds: list[Argument] = []
+    values: list[Expr] = []
+    for a in args:
+        kind, mine = _packed_argument(name, a)
+        kinds.append(kind)
+        values += mine
+    return _call("call_extern", "symbol", "int32", symbol(name, kinds), tuple(values))
+
+
+def _packed_argument(name: str, a: Any) -> tuple[Argument, list[Expr]]:
+    if isinstance(a, str):
+        return Argument("text", text=a), []
+    if isinstance(a, Buffer):
+        if a.strides:
+            raise ExprError(
+                f"call_packed of {name!r}: buffer {a.name} has strides of its own",
+                hint="pass one whose rows follow one another",
+            )
+        sizes = [build.cast("int64", n) for n in a.shape]
+        return Argument("array", a.dtype, len(sizes)), [build.access_ptr(a, "rw"), *sizes]
+    if isinstance(a, Tensor) and a.ndim:
+        raise ExprError(f"tensor {a.name} as an argument of {name}", hint="pass a buffer inside tec.extern")
+    e = build.convert(a)
+    info = dtype_info(e.dtype)
+    if e.dtype == "handle" or info.lanes != 1:
+        raise ExprError(f"call_packed of {name!r}: an argument of type {e.dtype}", hint="pass the buffer itself")
+    return (
+        (Argument("float"), [build.cast("float64", e)])
+        if info.is_float
+        else (Argument("int"), [build.cast("int64", e)])
+    )
+
+
 def call_llvm_intrin(dtype: Any, name: str, *args: Any) -> Expr:
     """A call of an LLVM intrinsic by its full name, such as "llvm.amdgcn.s.sleep"."""
     return _call("call_llvm_intrin", "name", dtype, name, args)
@@ -269,7 +314,7 @@ def call_intrin(dtype: Any, name: str, *args: Any, **attrs: Any) -> Expr:
 
 __all__ = [
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_pure_extern", "cast", "ceil", "clz", "copysign",
+    "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "cast", "ceil", "clz", "copysign",
     "cos", "cosh", "ctz", "div", "erf", "exp", "exp10", "exp2", "expm1", "floor", "floordiv", "floormod", "fma", "fmod", "hypot",
     "if_then_else", "indexdiv", "indexmod", "isfinite", "isinf", "isnan", "ldexp", "likely", "log", "log10", "log1p", "log2",
     "nearbyint", "popcount", "pow", "power", "reinterpret", "round", "rsqrt", "select", "sigmoid", "sign",

@@ -1,0 +1,135 @@
+"""Python functions called from compiled CPU code: what they get, that they may write, what they raise, modules that are saved and loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.ir import interp
+from tec.runtime.packed import Argument, parse, symbol
+
+F32 = np.float32
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Any:
+    seen: list[Any] = []
+
+    @tec.register_func("test.scale", override=True)
+    def scale(a: tec.NDArray, out: tec.NDArray, factor: float, n: int, note: str) -> None:
+        seen.append((a.shape, factor, n, note))
+        out.copyfrom(a.numpy() * F32(factor) + n)
+
+    yield seen
+    tec.remove_global_func("test.scale")
+
+
+def scaled(shape: Any = (3, 4)) -> tuple[Any, Any]:
+    A = te.placeholder(shape, name="A")
+    C = te.extern(
+        A.shape,
+        [A],
+        lambda ins, outs: te.call_packed("test.scale", ins[0], outs[0], 2.5, A.shape[0] + 1, "a, b) 'c'"),
+        name="C",
+    )
+    return A, C
+
+
+def test_arrays_numbers_and_texts(registered: list[Any]) -> None:
+    n = te.var("n")
+    A, C = scaled((n, 4))
+    D = te.compute(C.shape, lambda i, j: C[i, j] + 1.0, name="D")
+    f = tec.build(tec.create_schedule(D.op), [A, D], "llvm")
+    a = np.random.default_rng(0).random((3, 4)).astype("f")
+    out = tec.nd.array(np.zeros((3, 4), "f"))
+    f(tec.nd.array(a), out)
+    np.testing.assert_allclose(out.numpy(), a * F32(2.5) + 5, 1e-6)
+    assert registered == [((3, 4), 2.5, 4, "a, b) 'c'")]
+
+
+def test_the_interpreter_calls_it_too(registered: list[Any]) -> None:
+    A, C = scaled()
+    func = next(iter(tec.lower(tec.create_schedule(C.op), [A, C], simple_mode=True)))
+    a, out = np.ones((3, 4), "f"), np.zeros((3, 4), "f")
+    interp.run(func, [a, out])
+    np.testing.assert_allclose(out, 6.5)
+    assert len(registered) == 1
+
+
+def test_a_loaded_module_finds_it_by_name(tmp_path: Path) -> None:
+    A, C = scaled()
+    tec.build(tec.create_schedule(C.op), [A, C], "llvm").save(tmp_path / "m.tecmod")
+    f = tec.load_module(tmp_path / "m.tecmod")
+    out = tec.nd.array(np.zeros((3, 4), "f"))
+    f(tec.nd.array(np.ones((3, 4), "f")), out)
+    np.testing.assert_allclose(out.numpy(), 6.5)
+    tec.remove_global_func("test.scale")
+    with pytest.raises(tec.ArgumentError, match=r"no function 'test.scale' is registered"):
+        f(tec.nd.array(np.ones((3, 4), "f")), out)
+
+
+def test_what_it_raises_comes_out_of_the_call() -> None:
+    def fails(*args: Any) -> None:
+        raise ZeroDivisionError("from inside")
+
+    tec.register_func("test.scale", fails, override=True)
+    A, C = scaled()
+    f = tec.build(tec.create_schedule(C.op), [A, C], "llvm")
+    arrays = [tec.nd.array(np.ones((3, 4), "f")) for _ in range(2)]
+    with pytest.raises(ZeroDivisionError, match="from inside"):
+        f(*arrays)
+    tec.register_func("test.scale", lambda *args: "text", override=True)
+    with pytest.raises(tec.ArgumentError, match="returned 'text'"):
+        f(*arrays)
+    tec.register_func("test.scale", lambda *args: None, override=True)
+    f(*arrays)
+
+
+def test_registration() -> None:
+    with pytest.raises(tec.ArgumentError, match="registered already"):
+        tec.register_func("test.scale", print)
+    with pytest.raises(tec.ArgumentError, match="no function 'nothing'"):
+        tec.get_global_func("nothing")
+    assert tec.get_global_func("nothing", allow_missing=True) is None
+
+    @tec.register_func
+    def of_its_own_name() -> None:
+        pass
+
+    assert tec.get_global_func("of_its_own_name") is of_its_own_name
+    tec.remove_global_func("of_its_own_name")
+
+
+def test_symbols_say_what_is_passed() -> None:
+    arguments = (
+        Argument("array", "float32", 2),
+        Argument("array", "int8", 0, written=False),
+        Argument("int"),
+        Argument("text", text="a,(b)|'c"),
+    )
+    assert parse(symbol("my.f(x)", arguments)) == ("my.f(x)", arguments)
+    assert parse("memcpy") is None
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ((te.placeholder((4,), name="T"),), "tensor T as an argument"),
+        (([1],), "list"),
+        ((te.var("h", "handle"),), "type handle"),
+    ],
+)
+def test_mistakes(args: Any, says: str) -> None:
+    with pytest.raises(tec.TecError, match=says):
+        te.call_packed("f", *args)
+
+
+def test_gpus_have_none() -> None:
+    A, C = scaled()
+    with pytest.raises(tec.TecError, match="outside of loops that are bound"):
+        tec.build(tec.create_schedule(C.op), [A, C], "rocm -mcpu=gfx942")
