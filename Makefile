@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -19,6 +19,21 @@ demo: setup
 
 test: setup
 	$(PY) -m pytest -n 2 -m "not slow and not gpu"
+
+# The PyTorch frontend, in an environment of its own: torch is some 200 MB.
+TORCH := build/torch
+
+$(TORCH)/.tec-setup: pyproject.toml
+	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install -q --disable-pip-version-check -e '.[torch-test]'
+	touch $@
+
+torch: $(TORCH)/.tec-setup
+	$(TORCH)/bin/python -m pytest -m "not slow" tests/torch
+
+# The networks of torchvision and transformers, and torch's own samples of every operator: half an hour.
+torch-models: $(TORCH)/.tec-setup
+	$(TORCH)/bin/python -m pytest -m slow -s tests/torch
 
 check: setup
 	$(VENV)/bin/ruff check tec frontends tests benchmarks tutorials tools

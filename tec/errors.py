@@ -10,8 +10,8 @@ import os
 import sys
 from typing import NamedTuple
 
-# tec's own files, its ONNX frontend included.
-_FRONTEND = os.sep + "tec_onnx" + os.sep
+# tec's own files, its frontends included.
+_FRONTENDS = (os.sep + "tec_onnx" + os.sep, os.sep + "tec_torch" + os.sep)
 _TEC_ROOT = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Frames of `with` blocks and decorators stand between tec and the user's line.
 _BETWEEN = (os.sep + "contextlib.py", os.sep + "functools.py")
@@ -35,7 +35,7 @@ def caller_loc() -> Loc | None:
         if (
             not name.startswith(_TEC_ROOT)
             and not name.startswith("<")
-            and _FRONTEND not in name
+            and not any(part in name for part in _FRONTENDS)
             and not name.endswith(_BETWEEN)
         ):
             return Loc(name, frame.f_lineno)

@@ -10,71 +10,11 @@ import numpy as np
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of, resize
+from tec.graph.builders.resample import places, taps
 from tec.graph.fold_sizes import scaled
 from tec.ops.dims import Dim, UndecidedSize, bind_hint, is_symbolic
 
 from .importer import Call, onnx_op
-
-
-def _coordinates(mode: str, out: int, n: int, scale: float, whole: float, roi: tuple[float, float], odd: float) -> Any:
-    """The input place of each output place. `whole`: the output's extent, which a scale may not divide evenly."""
-    x = np.arange(out, dtype=np.float64)
-    if mode == "asymmetric":
-        return x / scale
-    if mode == "align_corners":
-        return x * (n - 1) / (whole - 1) if whole > 1 else np.zeros(out)
-    if mode == "pytorch_half_pixel":
-        return (x + 0.5) / scale - 0.5 if whole > 1 else np.zeros(out)
-    if mode == "half_pixel":
-        return (x + 0.5) / scale - 0.5
-    if mode == "half_pixel_symmetric":
-        centre = n / 2 * (1 - out / odd)
-        return centre + (x + 0.5) / scale - 0.5
-    if mode == "tf_crop_and_resize":
-        a, b = roi
-        return a * (n - 1) + x * (b - a) * (n - 1) / (whole - 1) if whole > 1 else np.full(out, 0.5 * (a + b) * (n - 1))
-    if mode == "tf_half_pixel_for_nn":
-        return (x + 0.5) / scale
-    raise ImportModelError(f"coordinate_transformation_mode {mode!r}")
-
-
-def _cubic(t: Any, a: float) -> Any:
-    t = np.abs(t)
-    near = (a + 2) * t**3 - (a + 3) * t**2 + 1
-    far = a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
-    return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
-
-
-def _nearest(x: Any, how: str) -> Any:
-    if how == "floor":
-        return np.floor(x)
-    if how == "ceil":
-        return np.ceil(x)
-    if how == "round_prefer_ceil":
-        return np.floor(x + 0.5)
-    return np.ceil(x - 0.5)  # round_prefer_floor
-
-
-def taps(
-    mode: str, place: Any, n: int, scale: float, a: float, exclude: bool, antialias: bool, nearest: str
-) -> tuple[Any, Any]:
-    """(index, weight), each (taps, out): what an output place takes of the input."""
-    if mode == "nearest":
-        k = np.clip(_nearest(place, nearest), 0, n - 1)
-        return k[None].astype(np.int64), np.ones((1, len(place)))
-    stretch = min(scale, 1.0) if antialias else 1.0
-    reach = (1 if mode == "linear" else 2) / stretch
-    first = np.floor(place - reach).astype(np.int64) + 1
-    count = math.ceil(2 * reach) + (1 if antialias else 0)
-    index = first[None] + np.arange(count)[:, None]
-    t = (index - place[None]) * stretch
-    weight = np.maximum(0.0, 1 - np.abs(t)) if mode == "linear" else _cubic(t, a)
-    if exclude:
-        weight = np.where((index < 0) | (index >= n), 0.0, weight)
-    if exclude or antialias:
-        total = weight.sum(0)
-        weight = weight / np.where(total == 0, 1.0, total)
-    return np.clip(index, 0, n - 1), weight
 
 
 def resize_axes(
@@ -106,7 +46,7 @@ def resize_axes(
             how = resize.Resize(mode, transform, nearest, a, exclude)
             y = resize.resize_axis(c, y, axis, out, how, scale)
             continue
-        place = _coordinates(transform, out, n, scale, whole.get(axis, out), roi.get(axis, (0.0, 1.0)), scale * n)
+        place = places(transform, out, n, scale, whole.get(axis, out), roi.get(axis, (0.0, 1.0)), scale * n)
         if crops:
             outside.append((axis, (place < 0) | (place > n - 1)))
         index, weight = taps(mode, place, n, scale, a, exclude, antialias, nearest)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tec.graph import Value
 from tec.graph.builders import axis_of
+from tec.graph.builders.reduce import log_sum_exp
 
 from .importer import Call, Outputs, onnx_op
 
@@ -49,12 +50,7 @@ def reduce(c: Call) -> Value:
         return c.op("sqrt", c.op("reduce_sum_square", x, axes=axes, keepdims=keep))
     if kind == "ReduceLogSum":
         return c.op("log", c.op("reduce_sum", x, axes=axes, keepdims=keep))
-    top = c.op("reduce_max", x, axes=axes, keepdims=True)
-    # A row of -inf has no finite maximum to take off.
-    safe = c.op("where", c.op("isfinite", top), top, c.like(0, top))
-    total = c.op("reduce_sum", c.op("exp", c.op("subtract", x, safe)), axes=axes, keepdims=True)
-    y = c.op("add", c.op("log", total), safe)
-    return y if keep else c.reshape(y, [n for k, n in enumerate(x.shape) if k not in axes])
+    return log_sum_exp(c, x, axes, keep)
 
 
 @onnx_op("ArgMax", "ArgMin")

@@ -11,8 +11,9 @@ import numpy as np
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
+from tec.graph.builders.slices import symbolic_slice
 from tec.graph.fold_sizes import fraction_of
-from tec.ops.dims import Dim, Size, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, minimum, require
+from tec.ops.dims import Dim, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, require
 from tec.ops.registry import broadcast_shapes
 
 from . import reader
@@ -278,40 +279,6 @@ def slice_(c: Call) -> Value:
         index = tuple(np.arange(n) * s + b for b, s, n in zip(begin, stride, count))
         return c.host(lambda a: a[np.ix_(*index)], x)
     return c.op("slice", x, starts=tuple(begin), steps=tuple(stride), sizes=tuple(count))
-
-
-_FAR = 1 << 16  # ends from here on stand for the end of whatever there is
-
-
-def symbolic_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[Size, int, Size]:
-    """(first, step, count) of a slice of a dimension of n where a size is symbolic; an end past a table's is a condition on sizes."""
-    if is_symbolic(step) or abs(step) != 1:
-        raise UndecidedSize(
-            f"a slice of {n} from {lo} to {hi} in steps of {step}", hint="bind the sizes: shapes={name: size}"
-        )
-
-    def place(v: Size, least: int, most: Size) -> Size:
-        if v < 0:
-            return maximum(v + n, least)
-        if (
-            not is_symbolic(v)
-            and is_symbolic(n)
-            and v > _FAR
-            and require(n, "<=", v, f"node {node!r} takes {lo} to {hi} of {n}")
-        ):
-            return most
-        low = minimum(v, most)
-        # Where the model runs past a table's end, what it makes of fewer rows would not fit what they are added to.
-        if low in (v, most) or not is_symbolic(v):
-            return low
-        return v if require(v, "<=", most, f"node {node!r} takes {lo} to {hi} of {n}") else most
-
-    if step > 0:
-        first, end = place(lo, 0, n), n if not is_symbolic(hi) and hi >= 2**31 - 1 else place(hi, 0, n)
-        return first, step, maximum(end - first, 0)
-    first = place(lo, -1, n - 1)
-    end = -1 if not is_symbolic(hi) and hi < -(2**31) + 2 else place(hi, -1, n - 1)
-    return first, step, maximum(first - end, 0)
 
 
 def _end(end: int, step: int) -> int | None:

@@ -48,10 +48,12 @@ def compile(
     choices: Any = None,
     tuned: bool | str | os.PathLike[str] = True,
     state: Mapping[str, str] | bool = True,
+    args: Any = None,
 ) -> Network:
     """Compile a whole network.
 
-    model: a `tec.graph.Graph`, or what an installed frontend takes (`tec.graph.frontends`): a path to an ONNX file, a ModelProto. target: text or Target ("llvm", "rocm
+    model: a `tec.graph.Graph`, or what an installed frontend takes (`tec.graph.frontends`): a path to an ONNX file, a ModelProto, a torch module
+    or exported program. target: text or Target ("llvm", "rocm
     -mcpu=gfx942", "cuda"). shapes: input name -> shape, or dimension's name -> size, for what the model leaves open; dimensions
     with a name and no size stay symbolic, and a name in a shape is such a dimension: {"x": ("batch", 3, 224, 224)}. dtype: "float16"
     for mixed precision. progress: a callable that takes (done, total, what); by default stderr shows a bar on a terminal, and a line
@@ -59,7 +61,8 @@ def compile(
     {signature: choice}, or a function of (signature, target, machine); `Network.report.choices` has those that were taken (see `tec.choices`).
     tuned: whether records that `tec.tune` made (`TEC_TUNE_DB`), and those that come with tec, take the defaults' place; or the file that the former are in.
     state: {input: output}: the input is what the output was in the run before, as a decoder's caches are; executors keep it on the device, and what
-    grows by concatenation grows in place. True: those that the model's names say plainly; False: none.
+    grows by concatenation grows in place. True: those that the model's names say plainly; False: none. args: what a torch module is traced with: a
+    tensor, a tuple of arguments or a dict of named ones; the network is called as the module is.
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
@@ -75,13 +78,14 @@ def compile(
         if found is not None:
             return found
     client.start()  # beside the reading of the model
-    graph = as_graph(model, shapes, freeze, state)
+    graph = as_graph(model, shapes, freeze, state, args)
     declared = graph.state if state is True else dict(state or {})
     with records.using(records.first_of(choices, found_before, shipped)):
         net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress(), state=declared)
     if key is not None:
         to_cache(key, net)
-    return net
+    presented: Network = net if graph.present is None else graph.present(net)
+    return presented
 
 
 def as_graph(
@@ -89,12 +93,13 @@ def as_graph(
     shapes: Mapping[str, Any] | None,
     freeze: Mapping[str, Any] | None = None,
     state: Mapping[str, str] | bool = True,
+    args: Any = None,
 ) -> Graph:
     """The operator graph of what `compile` takes."""
     if isinstance(model, Graph):
         model.check()  # built or changed by hand
         return model
-    return graph_of(model, shapes, freeze, state)
+    return graph_of(model, shapes, freeze, state, args)
 
 
 def compile_graph(

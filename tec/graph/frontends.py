@@ -3,7 +3,7 @@
 A package names its frontend under the entry point group "tec.frontends", as a module (or an object) with
 
     accepts(source) -> bool        whether it takes such a thing; quick, and without an error
-    load(source, shapes, freeze=...) -> Graph
+    load(source, shapes, freeze=...) -> Graph; `state=` and `args=` where it has a use for them
     interface(source) -> Interface  if it likes: inputs and outputs, without making a graph
 
 `register` does the same within a process. `tec.compile` asks one after the other, by name, those of the process first.
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import signature
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import ImportModelError, install
@@ -62,11 +63,18 @@ def graph_of(
     shapes: Mapping[str, Any] | None = None,
     freeze: Mapping[str, Any] | None = None,
     state: Mapping[str, str] | bool = True,
+    args: Any = None,
 ) -> Graph:
-    """The graph of a model, by the first frontend that takes it. ImportModelError where none does. A frontend is told of `state` where it
-    is anything but the default."""
+    """The graph of a model, by the first frontend that takes it. ImportModelError where none does. A frontend is told of `state` and `args`
+    where they are anything but the default."""
     more: dict[str, Any] = {} if state is True else {"state": state}
-    return _frontend_of(source).load(source, shapes, freeze=freeze, **more)
+    if args is not None:
+        more["args"] = args
+    frontend = _frontend_of(source)
+    unknown = [name for name in more if name not in signature(frontend.load).parameters]
+    if unknown:
+        raise ImportModelError(f"a model of type {type(source).__name__} takes no {' and no '.join(unknown)}")
+    return frontend.load(source, shapes, freeze=freeze, **more)
 
 
 def interface_of(source: Any) -> Interface:

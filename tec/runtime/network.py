@@ -158,13 +158,17 @@ class Network:
         Raises ArgumentError for a missing, unknown or misshapen input, and where an index that was worked out from it is outside
         of what it counts in.
         """
-        executor = self._take(self._device(device))
-        try:
-            return [r.numpy() for r in executor.run_stateless(inputs)]
-        finally:
-            self._give(executor)
+        return [r.numpy() for r in self.run_arrays(inputs, device)]
 
     __call__ = run
+
+    def run_arrays(self, inputs: Mapping[str, Any] | Sequence[Any], device: Any = None) -> list[NDArray]:
+        """As `run`, with outputs that stay on the device."""
+        executor = self._take(self._device(device))
+        try:
+            return executor.run_stateless(inputs)
+        finally:
+            self._give(executor)
 
     def executor(self, device: Any = None, memory_limit: int | None = None, capacity: int | None = None) -> Executor:
         """What runs it on a device, with memory, states and a stream of its own; see `Executor`."""

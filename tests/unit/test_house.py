@@ -74,6 +74,7 @@ LAZY_IMPORTS = {
     "tec/jit/reflection.py -> launching": "a method that users look for on a kernel, of a module that stands on kernels",
     "tec/jit/reflection.py -> specialise": _START + ": what shows a kernel's stages",
     "tec/jit/reflection.py -> codegen": _START + ": what shows a kernel's stages",
+    "frontends/tec_torch/__init__.py -> load": _START + ": torch, for torch's models alone",
     "tec/runtime/device.py -> foreign": "a method that users look for on a device, of a module that stands on arrays",
 }
 OPTIONAL = {
@@ -83,6 +84,7 @@ OPTIONAL = {
     "PIL",
     "re2",
     "onnx",
+    "torch",
 }  # packages of the extras, and what the runtime does without
 
 

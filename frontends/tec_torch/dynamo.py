@@ -1,0 +1,187 @@
+"""The backend of torch.compile: `torch.compile(model, backend="tec")`.
+
+AOTAutograd makes graphs of core ATen without writes of what TorchDynamo finds; each is converted and compiled as a network. Calls that cannot be converted stay
+torch's: the graph is cut around them, and one line says which they are and why. options: {"target": text}, the tensors' device decides by default.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import GraphModule, Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+import tec
+from tec import TecError
+from tec.runtime.network import Network
+
+from .export import decompositions
+from .importer import Conversion, convert, location_of
+from .runner import Runner
+
+log = logging.getLogger("tec.torch")
+
+# Calls below which a part is not worth a network of its own: entering it costs tens of microseconds, a call of torch's some five.
+FEW_CALLS = 4
+
+
+def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> Any:
+    """What `torch.compile` calls for a graph. Raises nothing for what tec lacks."""
+    options = dict(settings.get("options") or {})
+    target = options.pop("target", None)
+    if options:
+        raise tec.ArgumentError(
+            f"no option {', '.join(map(repr, options))} of the backend tec", hint='options={"target": "llvm"}'
+        )
+    constant = {
+        k: x for k, x in enumerate(examples)
+        if isinstance(x, torch.nn.Parameter) or getattr(x, "_dynamo_static_input_type", None) is not None
+    }  # fmt: skip
+
+    def inference(fx: GraphModule, fakes: Sequence[Any]) -> Any:
+        names = [n.name for n in fx.graph.nodes if n.op == "placeholder"]
+        # AOTAutograd drops repeated arguments; then places are others, and weights are inputs.
+        held = {names[k]: x for k, x in constant.items()} if len(names) == len(examples) else {}
+        return _boxed(Hybrid(fx, held, target))
+
+    def training(fx: GraphModule, fakes: Sequence[Any]) -> Any:
+        return _boxed(Hybrid(fx, {}, target))  # its weights change with every step
+
+    return aot_autograd(
+        fw_compiler=training,
+        bw_compiler=training,
+        inference_compiler=inference,
+        decompositions=dict(decompositions().items()),
+    )(module, examples)
+
+
+def _boxed(f: Any) -> Any:
+    """As AOTAutograd calls: with a list, which is emptied so that what is no longer needed can go."""
+
+    def run(values: list[Any]) -> Any:
+        given = list(values)
+        values.clear()
+        return f(given)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+class Hybrid:
+    """A graph, compiled as a whole, or where it cannot be, in parts between calls of torch."""
+
+    def __init__(self, module: GraphModule, held: Mapping[str, torch.Tensor], target: Any):
+        self.target = target
+        with unset_fake_temporarily():
+            self.run = self._compiled(module, held)
+
+    def __call__(self, values: list[Any]) -> Any:
+        return self.run(values)
+
+    def _compiled(self, module: GraphModule, held: Mapping[str, torch.Tensor]) -> Any:
+        whole = convert(module, held, collect=True)
+        if not whole.failed:
+            if not whole.calls:
+                return lambda values: module(*values)
+            try:
+                return self._runner(module, held, whole)
+            except TecError as error:
+                log.warning("a graph of %d calls is left to torch: %s", whole.calls, _line(error))
+                return lambda values: module(*values)
+        log.warning(
+            "%d of %d calls are left to torch: %s", len(whole.failed), whole.calls, "; ".join(_reasons(whole.failed))
+        )
+        cut = self._cut(module, held, frozenset(whole.failed))
+        return lambda values: cut(*values)
+
+    def _runner(self, module: GraphModule, held: Mapping[str, torch.Tensor], made: Conversion | None = None) -> Runner:
+        placeholders = [n.name for n in module.graph.nodes if n.op == "placeholder"]
+        target = self.target or _target_of(module)
+
+        def make(live: frozenset[str]) -> tuple[Network, Conversion]:
+            again = convert(module, {n: t for n, t in held.items() if n not in live})
+            return tec.compile(again.graph, target), again
+
+        first = (tec.compile(made.graph, target), made) if made is not None else None
+        return Runner(placeholders, make, held, first)
+
+    def _cut(self, module: GraphModule, held: Mapping[str, torch.Tensor], failed: frozenset[Node]) -> GraphModule:
+        """The graph with parts that are networks. Parts of few calls stay torch's."""
+
+        class Converted(OperatorSupportBase):
+            def is_node_supported(self, submodules: Any, node: Node) -> bool:
+                return node.op == "call_function" and node not in failed and not _is_size(node)
+
+        partitioner = CapabilityBasedPartitioner(module, Converted(), allows_single_node_partition=True)
+        parts = [p for p in partitioner.propose_partitions() if sum(map(_computes, p.nodes)) >= FEW_CALLS]
+        cut: GraphModule = partitioner.fuse_partitions(parts)
+        for node in list(cut.graph.nodes):
+            if node.op != "call_module":
+                continue
+            part: Any = cut.get_submodule(node.target)
+            inside = [n.name for n in part.graph.nodes if n.op == "placeholder"]
+            own = {n: held[a.name] for n, a in zip(inside, node.args) if isinstance(a, Node) and a.name in held}
+            try:
+                setattr(cut, node.target, Part(self._runner(part, own), part))
+            except TecError as error:
+                log.warning(
+                    "a part of %d calls is left to torch: %s", sum(map(_computes, part.graph.nodes)), _line(error)
+                )
+        cut.recompile()
+        return cut
+
+
+class Part(torch.nn.Module):
+    """A part of a graph as a network, in the part's own place."""
+
+    def __init__(self, runner: Runner, part: GraphModule):
+        super().__init__()
+        self.runner = runner
+        output = next(n for n in part.graph.nodes if n.op == "output")
+        self.single = not isinstance(output.args[0], (tuple, list))
+
+    def forward(self, *values: Any) -> Any:
+        results = self.runner(values)
+        return results[0] if self.single else tuple(results)
+
+
+def _is_size(node: Node) -> bool:
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float))
+
+
+def _computes(node: Node) -> bool:
+    return node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and not _is_size(node)
+
+
+def _target_of(module: GraphModule) -> str:
+    """The target for the device that the graph's tensors are on."""
+    for node in module.graph.nodes:
+        val = node.meta.get("val")
+        if isinstance(val, torch.Tensor) and val.device.type == "cuda":
+            return "rocm" if torch.version.hip else "cuda"
+    return "llvm"
+
+
+def _reasons(failed: Mapping[Node, TecError]) -> list[str]:
+    """Each reason once, with how often and where it is first met."""
+    groups: dict[str, list[Node]] = {}
+    for node, error in failed.items():
+        text = error.message.splitlines()[0]
+        groups.setdefault(text if str(node.target) in text else f"{node.target}: {text}", []).append(node)
+    out = []
+    for text, nodes in groups.items():
+        where = location_of(nodes[0])
+        at = f" ({os.path.basename(where.file)}:{where.line})" if where is not None else ""
+        out.append(f"{text}{at}{f', {len(nodes)} times' if len(nodes) > 1 else ''}")
+    return out
+
+
+def _line(error: TecError) -> str:
+    return error.message.splitlines()[0]

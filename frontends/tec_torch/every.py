@@ -1,0 +1,11 @@
+"""All converters: importing their modules registers them."""
+
+from __future__ import annotations
+
+from . import ops_index, ops_make, ops_math, ops_nn, ops_reduce, ops_shape  # noqa: F401
+from .importer import CONVERTERS
+
+
+def operators() -> list[str]:
+    """The names of the operators that are converted, sorted: "aten.add" with all its overloads, "aten.scatter_reduce.two" the one."""
+    return sorted({str(target) for target in CONVERTERS})

@@ -1,0 +1,332 @@
+"""From a graph of ATen calls to a tec graph.
+
+Each ATen operator has one function in the `ops_*` modules, found by its overload packet. It is given a `Call`, which builds nodes and knows the types that
+torch worked out for the result, and the call's arguments: Values for tensors, ints and `Dim`s for sizes. What fails says where in the user's program
+the call was made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from tec import ImportModelError, TecError
+from tec.errors import InternalError, Loc
+from tec.graph import Graph, Value
+from tec.graph.builders import Builder, identifier
+from tec.ops.dims import Dim, Size, is_symbolic
+
+from .types import array_of, dtype_of, scalar, shape_of, size_of
+
+Converter = Callable[..., Any]
+CONVERTERS: dict[Any, Converter] = {}
+
+# Arguments that say where a result lies, which its type tells or tec decides.
+_PLACE = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"})
+_MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, NotImplementedError)
+# Calls that check what was asked when the graph was made, or mark a place.
+_ASSERTS = ("_assert", "sym_constrain", "_functional_assert", "_functional_sym_constrain")
+
+
+def aten_op(*names: str, space: Any = torch.ops.aten) -> Callable[[Converter], Converter]:
+    """Decorator: the function converts these operators, all their overloads ("add") or one ("add.Tensor")."""
+
+    def add(f: Converter) -> Converter:
+        for name in names:
+            found: Any = space
+            for part in name.split("."):
+                found = getattr(found, part, None)
+            if found is not None:  # of another version of torch
+                CONVERTERS[found] = f
+        return f
+
+    return add
+
+
+def converter_of(target: Any) -> Converter | None:
+    """What converts calls of an overload, of those that were imported (see `every`)."""
+    return CONVERTERS.get(target) or CONVERTERS.get(getattr(target, "overloadpacket", None))
+
+
+class Call(Builder):
+    """One call while it is converted. `dtype` and `shape`: of its (first) result; `types`: of all; `common`: the type that torch's promotion gives its operands."""
+
+    def __init__(self, graph: Graph, node: Node, names: Mapping[str, str]):
+        super().__init__(graph, identifier(node.name), origin_of(node))
+        self.node = node
+        self.names = names
+        self.target = node.target
+        val = node.meta.get("val")
+        results = val if isinstance(val, (tuple, list)) else [val]
+        self.types: list[tuple[str, tuple[Size, ...]] | None] = [
+            (dtype_of(v.dtype), shape_of(v, names)) if isinstance(v, torch.Tensor) else None for v in results
+        ]
+        first = next((t for t in self.types if t is not None), None)
+        if first is None:
+            raise ImportModelError("a result that is no tensor")
+        self.dtype, self.shape = first
+
+    @property
+    def common(self) -> str:
+        operands = [a.meta["val"] if isinstance(a, Node) else a for a in self.node.args[:2]]
+        try:
+            return dtype_of(torch.result_type(*operands))
+        except (TypeError, ValueError, RuntimeError):
+            return self.dtype
+
+    @property
+    def overload(self) -> str:
+        return str(getattr(self.target, "_overloadname", ""))
+
+    @property
+    def name_of_op(self) -> str:
+        packet = getattr(self.target, "overloadpacket", None)
+        return str(getattr(packet, "__name__", self.target))
+
+    def value(self, x: Any, dtype: str) -> Value:
+        """A tensor or a number, of a type."""
+        if isinstance(x, Value):
+            return self.cast(x, dtype)
+        if isinstance(x, Dim):
+            return self.cast(self.graph.sizes(x, "size"), dtype)
+        return self.const(scalar(x, dtype), dtype)
+
+    def iota(self, size: Size, start: Any = 0, step: Any = 1, dtype: str = "int64") -> Value:
+        """start, start + step, ..."""
+        if not is_symbolic([size, start, step]):
+            return self.const(start + np.arange(size) * step, dtype)
+        return self.op("iota", size=size, start=start, step=step, dtype=dtype)
+
+    def cast(self, value: Value, dtype: str) -> Value:
+        if value.dtype == "bool" and dtype != "bool" and dtype.startswith(("float", "bfloat")):
+            return super().cast(super().cast(value, "uint8"), dtype) if value.is_const else super().cast(value, dtype)
+        return super().cast(value, dtype)
+
+
+def origin_of(node: Node) -> str:
+    """A call and where it stands in the user's program, for reports."""
+    where = location_of(node)
+    return f"{node.name} ({os.path.basename(where.file)}:{where.line})" if where is not None else node.name
+
+
+# Frames of these folders stand between the user's line and the call.
+_BETWEEN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
+
+
+def location_of(node: Node) -> Loc | None:
+    """The innermost line outside torch that led to a call."""
+    trace = node.meta.get("stack_trace") or ""
+    found = None
+    for line in trace.splitlines():
+        line = line.strip()
+        if line.startswith('File "') and '", line ' in line:
+            file, _, rest = line[6:].partition('", line ')
+            number = rest.partition(",")[0]
+            if number.isdigit() and not file.startswith(_BETWEEN):
+                found = Loc(file, int(number))
+    return found
+
+
+@dataclass
+class Conversion:
+    """A graph made of calls. `inputs`: names of the placeholders that became the graph's inputs; `outputs`: for each of the calls' results a number
+    of the graph's output, a placeholder's name, a size, or None; `failed`: calls that could not be converted, and why."""
+
+    graph: Graph
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
+    failed: dict[Node, TecError] = field(default_factory=dict)
+    calls: int = 0
+
+
+@dataclass(frozen=True)
+class Given:
+    """An output that is an input as it came: the placeholder's name."""
+
+    name: str
+
+
+def convert(
+    module: torch.fx.GraphModule,
+    frozen: Mapping[str, torch.Tensor] | None = None,
+    names: Mapping[str, str] | None = None,
+    collect: bool = False,
+) -> Conversion:
+    """The tec graph of an FX graph of ATen calls.
+
+    frozen: placeholders that are constants, by name. names: other names for torch's size symbols.
+    collect: calls that cannot be converted are noted, and what follows them is tried all the same; else the first raises ImportModelError.
+    """
+    return _Conversion(module, frozen or {}, names or {}, collect).run()
+
+
+class _Failed:
+    """In a value's place: what made it could not be converted."""
+
+
+_FAILED = _Failed()
+
+
+class _Conversion:
+    def __init__(self, module: Any, frozen: Mapping[str, torch.Tensor], names: Mapping[str, str], collect: bool):
+        self.module, self.frozen, self.names, self.collect = module, frozen, names, collect
+        self.graph = Graph("torch")
+        self.env: dict[Node, Any] = {}
+        self.made = Conversion(self.graph)
+
+    def run(self) -> Conversion:
+        for node in self.module.graph.nodes:
+            if node.op == "output":
+                self._outputs(node)
+            else:
+                self.env[node] = self._node(node)
+        return self.made
+
+    def _node(self, node: Node) -> Any:
+        if node.op == "placeholder":
+            return self._placeholder(node)
+        if node.op == "get_attr":
+            found: Any = self.module
+            for part in str(node.target).split("."):
+                found = getattr(found, part)
+            return self._constant(found, node) if isinstance(found, torch.Tensor) else found
+        try:
+            return self._call(node)
+        except TecError as error:
+            failed: TecError = error
+        except _MISFITS as error:
+            failed = InternalError(f"{node.target}: {type(error).__name__} {error}")
+            failed.__cause__ = error
+        located = _located(failed, node)
+        if not self.collect:
+            raise located
+        self.made.failed[node] = located
+        return self._unknown(node)
+
+    def _unknown(self, node: Node) -> Any:
+        """What stands for the results of a call that is left to torch: inputs of the right types."""
+
+        def one(v: Any) -> Any:
+            if not isinstance(v, torch.Tensor):
+                return _FAILED
+            try:
+                return self.graph.input(identifier(node.name), dtype_of(v.dtype), shape_of(v, self.names))
+            except TecError:
+                return _FAILED
+
+        val = node.meta.get("val")
+        return tuple(map(one, val)) if isinstance(val, (tuple, list)) else one(val)
+
+    def _placeholder(self, node: Node) -> Any:
+        val = node.meta.get("val")
+        if node.name in self.frozen:
+            return self._constant(self.frozen[node.name], node)
+        if isinstance(val, torch.Tensor):
+            try:
+                if val.layout is not torch.strided:
+                    raise ImportModelError(f"a tensor of layout {val.layout}")
+                value = self.graph.input(identifier(node.name), dtype_of(val.dtype), shape_of(val, self.names))
+            except TecError as error:
+                if not self.collect:
+                    raise _located(error, node) from None
+                return _FAILED
+            self.made.inputs.append(node.name)
+            return value
+        if isinstance(val, torch.SymInt):
+            return self._size(val)
+        return val
+
+    def _size(self, val: Any) -> Any:
+        try:
+            return size_of(val, self.names)
+        except TecError:
+            return _FAILED
+
+    def _constant(self, tensor: torch.Tensor, node: Node) -> Value:
+        return self.graph.constant(array_of(tensor), identifier(node.name), dtype_of(tensor.dtype))
+
+    def _call(self, node: Node) -> Any:
+        target: Any = node.target
+        val = node.meta.get("val")
+        if node.op != "call_function":
+            raise ImportModelError(f"a node of kind {node.op} ({target})")
+        name = getattr(target, "__name__", str(target))
+        if name == "getitem":
+            whole = self.env[node.args[0]]  # type: ignore[index]
+            return whole if isinstance(whole, _Failed) else whole[node.args[1]]
+        if isinstance(val, torch.SymInt) or (isinstance(val, int) and not isinstance(val, bool)):
+            return size_of(val, self.names)
+        if isinstance(val, (bool, float)):
+            return val
+        if val is None and not node.users and name.startswith(_ASSERTS):
+            return None
+        convert = converter_of(target)
+        self.made.calls += 1
+        if convert is None:
+            raise ImportModelError(f"{target} has no conversion")
+        args = torch.fx.node.map_aggregate(node.args, self._argument)
+        kwargs = {k: torch.fx.node.map_aggregate(v, self._argument) for k, v in node.kwargs.items() if k not in _PLACE}
+        call = Call(self.graph, node, self.names)
+        made = convert(call, *args, **kwargs)
+        if isinstance(val, torch.Tensor):
+            if isinstance(made, (tuple, list)):
+                made = made[0]
+            self._check(made, call.dtype, call.shape, call)
+        else:
+            made = tuple(made)
+            for m, t in zip(made, call.types):
+                if m is not None and t is not None:
+                    self._check(m, *t, call)
+        return made
+
+    @staticmethod
+    def _check(made: Any, dtype: str, shape: Sequence[Size], call: Call) -> None:
+        if not isinstance(made, Value):
+            raise ImportModelError(f"{call.target} gives {type(made).__name__}")
+        if made.dtype != dtype or made.shape != tuple(shape):
+            raise ImportModelError(f"{call.target} is converted to {made.type}, torch's is {dtype}{list(shape)}")
+
+    def _argument(self, x: Any) -> Any:
+        if isinstance(x, Node):
+            found = self.env[x]
+            if isinstance(found, _Failed):
+                raise ImportModelError(f"it reads {x.name}, which tec does not make")
+            return found
+        return size_of(x, self.names) if isinstance(x, torch.SymInt) else x
+
+    def _outputs(self, node: Node) -> None:
+        results = node.args[0] if isinstance(node.args[0], (tuple, list)) else [node.args[0]]
+        values: list[Value] = []
+        number: dict[int, int] = {}
+        for r in results:
+            v = self.env[r] if isinstance(r, Node) else r
+            if isinstance(r, Node) and r.op == "placeholder":
+                self.made.outputs.append(Given(r.name))
+            elif isinstance(v, Value):
+                if id(v) not in number:
+                    number[id(v)] = len(values)
+                    values.append(v)
+                self.made.outputs.append(("output", number[id(v)]))
+            else:
+                self.made.outputs.append(v)
+        self.graph.set_outputs(values, [f"output{k}" if len(values) > 1 else "output" for k in range(len(values))])
+
+
+def _located(error: TecError, node: Node) -> TecError:
+    """The error at the user's line."""
+    where = location_of(node)
+    if isinstance(error, InternalError):
+        made: TecError = InternalError(error.message.removeprefix("a fault inside tec: "))
+        made.__cause__ = error.__cause__
+        return made
+    text = error.message if str(node.target) in error.message else f"{node.target}: {error.message}"
+    return type(error)(text, where=where, hint=error.hint, locate=False)
+
+
+__all__ = ["CONVERTERS", "Call", "Conversion", "Given", "aten_op", "convert", "converter_of"]

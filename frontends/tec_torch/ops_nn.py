@@ -1,0 +1,438 @@
+"""ATen operators of neural networks: convolutions, pooling, normalization, matrix products, attention, resizing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tec import ImportModelError
+from tec.graph import Value
+from tec.graph.builders import axis_of, norm
+from tec.graph.builders.attention import repeat_heads
+from tec.graph.builders.conv import add_bias, conv_transpose
+from tec.graph.builders.matmul import matmul as product
+from tec.graph.builders.resample import places, taps
+from tec.graph.builders.resize import Resize, resize_axis
+from tec.ops.dims import Size, is_symbolic, maximum
+
+from .importer import Call, aten_op
+from .ops_math import scaled
+
+
+def each(values: Any, n: int, default: int = 1) -> tuple[Any, ...]:
+    """One number a spatial dimension, of one for all, of none, or of one each."""
+    values = [values] if isinstance(values, int) else list(values) if values is not None else []
+    return tuple(values * n if len(values) == 1 else values or [default] * n)
+
+
+# ---- convolutions
+
+
+@aten_op("convolution", "_convolution", "conv1d", "conv2d", "conv3d")
+def convolution(
+    c: Call, x: Value, w: Value, bias: Value | None = None, stride: Any = (1,), padding: Any = (0,), dilation: Any = (1,),
+    *more: Any,
+) -> Value:  # fmt: skip
+    transposed, extra, groups = False, (0,), 1
+    if c.name_of_op in ("convolution", "_convolution"):
+        transposed, extra, groups = more[:3]
+    elif more:
+        groups = more[0]
+    n = w.ndim - 2
+    alone = x.ndim == n + 1  # one entry, without a batch
+    x = c.unsqueeze(x, 0) if alone else x
+    stride, dilation = each(stride, n), each(dilation, n)
+    if isinstance(padding, str):
+        total = [0 if padding == "valid" else d * (k - 1) for d, k in zip(dilation, w.shape[2:])]
+        before, after = tuple(p // 2 for p in total), tuple(p - p // 2 for p in total)
+    else:
+        before = after = each(padding, n, 0)
+    if transposed:
+        y = transposed_convolution(c, x, w, stride, before, dilation, each(extra, n, 0), groups)
+    else:
+        y = c.op("conv", x, w, strides=stride, dilations=dilation, before=before, after=after, groups=groups)
+    y = add_bias(c, y, bias)
+    return c.reshape(y, c.shape) if alone else y
+
+
+@aten_op("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def conv_transposed(
+    c: Call, x: Value, w: Value, bias: Value | None = None, stride: Any = (1,), padding: Any = (0,), output_padding: Any = (0,),
+    groups: int = 1, dilation: Any = (1,),
+) -> Value:  # fmt: skip
+    n = w.ndim - 2
+    alone = x.ndim == n + 1
+    x = c.unsqueeze(x, 0) if alone else x
+    y = transposed_convolution(
+        c, x, w, each(stride, n), each(padding, n, 0), each(dilation, n), each(output_padding, n, 0), groups
+    )
+    return c.reshape(add_bias(c, y, bias), c.shape)
+
+
+def transposed_convolution(
+    c: Call, x: Value, w: Value, stride: Any, padding: Any, dilation: Any, extra: Any, groups: int
+) -> Value:
+    out = [
+        (n - 1) * s - 2 * p + d * (k - 1) + e + 1
+        for n, s, p, d, k, e in zip(x.shape[2:], stride, padding, dilation, w.shape[2:], extra)
+    ]
+    return conv_transpose(c, x, w, stride, dilation, padding, out, groups)
+
+
+# ---- pooling
+
+
+def windows(
+    c: Call, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, out: Sequence[Size]
+) -> dict[str, Any]:
+    """The attributes of a pooling of x (batch, channels, ...) that gives `out` places."""
+    n = x.ndim - 2
+    kernel = each(kernel, n)
+    stride = each(stride, n) if stride is not None and stride != [] else kernel
+    padding, dilation = each(padding, n, 0), each(dilation, n)
+    after = tuple(
+        maximum((o - 1) * s + d * (k - 1) + 1 - m - p, 0)
+        for o, s, d, k, m, p in zip(out, stride, dilation, kernel, x.shape[2:], padding)
+    )
+    return {
+        "kernel": kernel,
+        "strides": stride,
+        "dilations": dilation,
+        "before": padding,
+        "after": after,
+        "out_space": tuple(out),
+    }
+
+
+def with_batch(c: Call, x: Value, n: int) -> Value:
+    """x with a batch, which a single entry of n spatial dimensions lacks."""
+    return c.unsqueeze(x, 0) if x.ndim == n + 1 else x
+
+
+def spatial(name: str) -> int:
+    return int(next(ch for ch in name if ch.isdigit()))
+
+
+@aten_op(*[f"max_pool{n}d" for n in (1, 2, 3)], *[f"max_pool{n}d_with_indices" for n in (2, 3)])
+def max_pool(
+    c: Call, x: Value, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil: bool = False
+) -> Any:
+    n = spatial(c.name_of_op)
+    y = with_batch(c, x, n)
+    attrs = windows(c, y, kernel, stride, padding, dilation, c.shape[-n:])
+    if c.dtype == "bool":
+        raise ImportModelError("max_pool of bool")
+    wants = len(c.types) > 1 and any(u.args[1] == 1 for u in c.node.users if len(u.args) > 1)
+    if not wants:
+        return (c.reshape(c.op("max_pool", y, **attrs), c.shape), None)
+    out, index = c.ops("max_pool", y, indices=True, column_major=False, **attrs)
+    plane = math.prod(y.shape[2:])
+    if is_symbolic(plane):
+        raise ImportModelError("indices of a pooling of open sizes")
+    index = c.op("floor_mod", index, c.const(np.int64(max(plane, 1))))
+    return c.reshape(out, c.shape), c.reshape(index, c.shape)
+
+
+@aten_op("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def avg_pool(
+    c: Call, x: Value, kernel: Any, stride: Any = None, padding: Any = 0, ceil: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Value:  # fmt: skip
+    n = spatial(c.name_of_op)
+    y = with_batch(c, x, n)
+    attrs = windows(c, y, kernel, stride, padding, 1, c.shape[-n:])
+    counted = {"counted_after": attrs["before"]} if count_include_pad else {}
+    if divisor_override:  # the sum by a number of one's own
+        mean = c.op("avg_pool", y, **attrs, include_pad=True, counted_after=attrs["after"])
+        out = c.op("multiply", mean, c.like(math.prod(attrs["kernel"]) / divisor_override, mean))
+        return c.reshape(out, c.shape)
+    return c.reshape(c.op("avg_pool", y, **attrs, include_pad=count_include_pad, **counted), c.shape)
+
+
+@aten_op(*[f"{under}adaptive_avg_pool{n}d" for under in ("", "_") for n in (1, 2, 3)])
+def adaptive_avg_pool(c: Call, x: Value, out: Any) -> Value:
+    return adaptive_pool(c, x, spatial(c.name_of_op), "reduce_mean", "avg_pool", include_pad=False)
+
+
+@aten_op(*[f"adaptive_max_pool{n}d" for n in (1, 2, 3)])
+def adaptive_max_pool(c: Call, x: Value, out: Any) -> Any:
+    if any(u.args[1] == 1 for u in c.node.users if len(u.args) > 1):
+        raise ImportModelError("indices of an adaptive pooling")
+    return adaptive_pool(c, x, spatial(c.name_of_op), "reduce_max", "max_pool"), None
+
+
+def adaptive_pool(c: Call, x: Value, n: int, whole: str, window: str, **attrs: Any) -> Value:
+    """Over cells that cover the space evenly: all of it, windows of one size, or of sizes that differ by place."""
+    out = c.shape[-n:]
+    space = x.shape[-n:]
+    if all(o == 1 for o in out):
+        return c.reshape(c.op(whole, x, axes=tuple(range(x.ndim - n, x.ndim)), keepdims=True), c.shape)
+    if out == space:
+        return x
+    y = with_batch(c, x, n)
+    if all((not is_symbolic([m, o]) and m % o == 0) or m == o for m, o in zip(space, out)):
+        kernel = [1 if m == o else m // o for m, o in zip(space, out)]
+        return c.reshape(c.op(window, y, **windows(c, y, kernel, None, 0, 1, out), **attrs), c.shape)
+    if is_symbolic([*space, *out]):
+        raise ImportModelError("an adaptive pooling of open sizes to more than one place")
+    for d, (m, o) in enumerate(zip(space, out)):
+        axis = y.ndim - n + d
+        cells = [(k * m // o, -(-(k + 1) * m // o)) for k in range(o)]
+        parts = [c.op(whole, c.slice(y, axis, a, b - a), axes=(axis,), keepdims=True) for a, b in cells]
+        y = c.concat(parts, axis)
+    return c.reshape(y, c.shape)
+
+
+# ---- normalization
+
+
+@aten_op(
+    "batch_norm",
+    "_native_batch_norm_legit_no_training",
+    "native_batch_norm",
+    "_batch_norm_no_update",
+    "_native_batch_norm_legit",
+)
+def batch_norm(c: Call, x: Value, w: Value | None, b: Value | None, mean: Any, var: Any, *more: Any) -> Any:
+    name = c.name_of_op
+    if isinstance(mean, (bool, type(None))):  # of its own statistics, or in training
+        raise ImportModelError("batch_norm by its own statistics", hint="module.eval()")
+    if name in ("batch_norm", "native_batch_norm", "_native_batch_norm_legit"):
+        if more[0]:
+            raise ImportModelError("batch_norm in training", hint="module.eval()")
+        eps = more[2]
+    else:
+        eps = more[1]
+    wide = var.dtype
+    one = c.const(np.ones(var.shape), wide)
+    scale, bias = (one if w is None else w), (c.const(np.zeros(var.shape), wide) if b is None else b)
+    y = norm.batch_norm(c, x, scale, bias, mean, var, float(eps))
+    none = c.const(np.zeros(0), wide)
+    return y if name == "batch_norm" else (y, *[none if t is not None and t[1] == (0,) else None for t in c.types[1:]])
+
+
+@aten_op("layer_norm", "native_layer_norm")
+def layer_norm(
+    c: Call,
+    x: Value,
+    shape: Sequence[Size],
+    w: Value | None = None,
+    b: Value | None = None,
+    eps: float = 1e-5,
+    *more: Any,
+) -> Any:
+    y, mean, inverse = norm.layer_norm(c, x, w, b, x.ndim - len(shape), float(eps))
+    if c.name_of_op == "layer_norm":
+        return y
+    return y, *(v if t is None or v.type == t else None for v, t in zip((mean, inverse), c.types[1:]))
+
+
+@aten_op("group_norm", "native_group_norm")
+def group_norm(c: Call, x: Value, *more: Any) -> Any:
+    if c.name_of_op == "group_norm":
+        groups, w, b, eps = (*more, None, None, 1e-5)[:4] if len(more) < 4 else more[:4]
+        if len(more) == 2:
+            groups, w, b, eps = more[0], more[1], None, 1e-5
+        elif len(more) == 3:
+            groups, w, b, eps = *more, 1e-5
+    else:
+        w, b, _, _, _, groups, eps = more
+    y = norm.group_norm(c, x, groups, float(eps))
+    shape = (x.shape[1], *[1] * (x.ndim - 2))
+    if w is not None:
+        y = c.op("multiply", y, c.cast(c.reshape(w, shape), y.dtype))
+    if b is not None:
+        y = c.op("add", y, c.cast(c.reshape(b, shape), y.dtype))
+    return y if c.name_of_op == "group_norm" else (y, None, None)
+
+
+@aten_op("rms_norm", "_fused_rms_norm")
+def rms_norm(c: Call, x: Value, shape: Sequence[Size], w: Value | None = None, eps: float | None = None) -> Any:
+    least = float(np.finfo(np.float64 if x.dtype == "float64" else np.float32).eps if eps is None else eps)
+    scale = w if w is not None else c.like(1, x)
+    y, inverse = norm.rms_norm(c, x, scale, x.ndim - len(shape), least)
+    return c.cast(y, c.dtype) if c.name_of_op == "rms_norm" else (c.cast(y, c.dtype), inverse)
+
+
+@aten_op("softmax", "_softmax", "_safe_softmax", "special_softmax")
+def softmax(c: Call, x: Value, dim: int, *more: Any) -> Value:
+    if x.ndim == 0:
+        return (
+            c.filled(1)
+            if hasattr(c, "filled")
+            else c.op("add", c.op("subtract", c.cast(x, c.dtype), c.cast(x, c.dtype)), c.const(1, c.dtype))
+        )
+    return c.op("softmax", c.cast(x, c.dtype), axes=(axis_of(dim, x.ndim),))
+
+
+@aten_op("log_softmax", "_log_softmax", "special_log_softmax")
+def log_softmax(c: Call, x: Value, dim: int, *more: Any) -> Value:
+    if x.ndim == 0:
+        return c.op("subtract", c.cast(x, c.dtype), c.cast(x, c.dtype))
+    return c.op("log_softmax", c.cast(x, c.dtype), axes=(axis_of(dim, x.ndim),))
+
+
+# ---- matrix products
+
+
+def times(c: Call, a: Value, b: Value) -> Value:
+    """The product of matrices, one of which may be read as its transpose was stored."""
+    if a.dtype == "bool":
+        raise ImportModelError("a product of bool")
+    return product(c, a, b)
+
+
+@aten_op("mm", "bmm", "matmul", "dot", "mv", "vdot")
+def matmul(c: Call, a: Value, b: Value) -> Value:
+    return c.reshape(times(c, a, b), c.shape)
+
+
+@aten_op("linear")
+def linear(c: Call, x: Value, w: Value, bias: Value | None = None) -> Value:
+    if w.ndim == 1:
+        y = product(c, x, w)
+    elif x.ndim == 1:
+        y = c.reshape(c.op("matmul", c.reshape(x, (1, x.shape[0])), w, transpose_b=True), c.shape)
+    else:
+        y = product(c, x, w, transpose_b=True)
+    return y if bias is None else c.op("add", y, bias)
+
+
+@aten_op("addmm", "addbmm", "baddbmm", "addmv", "addr")
+def addmm(c: Call, bias: Value, a: Value, b: Value, beta: Any = 1, alpha: Any = 1) -> Value:
+    name = c.name_of_op
+    if name == "addr":
+        y = c.op("multiply", c.reshape(a, (a.shape[0], 1)), b)
+    else:
+        y = times(c, a, b)
+    if name == "addbmm":
+        y = c.op("reduce_sum", y, axes=(0,), keepdims=False)
+    y = scaled(c, c.cast(y, c.dtype), alpha)
+    return y if beta == 0 else c.op("add", y, scaled(c, c.cast(bias, c.dtype), beta))
+
+
+@aten_op("einsum")
+def einsum(c: Call, equation: str, operands: Sequence[Value], path: Any = None) -> Value:
+    return c.op("einsum", *operands, equation=equation.replace(" ", ""))
+
+
+# ---- attention
+
+
+@aten_op("scaled_dot_product_attention")
+def attention(
+    c: Call, q: Value, k: Value, v: Value, mask: Value | None = None, dropout: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Value:  # fmt: skip
+    if dropout:
+        raise ImportModelError("attention with dropout", hint="module.eval()")
+    if q.ndim == 4 and k.shape[1] != q.shape[1] and (enable_gqa or k.shape[1] == 1):
+        if k.shape[1] != 1:
+            k, v = (repeat_heads(c, t, q.shape[1] // t.shape[1]) for t in (k, v))
+    factor = float(scale) if scale is not None else 1 / math.sqrt(q.shape[-1])
+    scores = c.op("matmul", q, k, transpose_b=True)
+    scores = c.op("multiply", scores, c.like(factor, scores))
+    masks = [] if mask is None else [mask]
+    if is_causal:
+        rows, cols = c.iota(q.shape[-2], dtype="int32"), c.iota(k.shape[-2], dtype="int32")
+        masks.append(c.op("less_equal", cols, c.reshape(rows, (q.shape[-2], 1))))
+    for m in masks:
+        if m.dtype == "bool":
+            scores = c.op("where", m, scores, c.like(-math.inf, scores))
+        else:
+            scores = c.op("add", scores, c.cast(m, scores.dtype))
+    return c.op("matmul", c.op("softmax", scores, axes=(scores.ndim - 1,)), v)
+
+
+@aten_op("_scaled_dot_product_flash_attention_for_cpu")
+def flash_attention_for_cpu(
+    c: Call, q: Value, k: Value, v: Value, dropout: float = 0.0, is_causal: bool = False, attn_mask: Value | None = None,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    if any(u.args[1] == 1 for u in c.node.users if len(u.args) > 1):
+        raise ImportModelError("the log of attention's sums, which training asks for")
+    return attention(c, q, k, v, attn_mask, dropout, is_causal, scale, True), None
+
+
+# ---- resizing
+
+
+@aten_op(
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "upsample_nearest3d",
+    *[f"_upsample_nearest_exact{n}d" for n in (1, 2, 3)],
+)
+def upsample_nearest(c: Call, x: Value, size: Any, *scales: Any) -> Value:
+    exact = "exact" in c.name_of_op
+    factors = _factors(c, x, scales)
+    for d, factor in enumerate(factors):
+        axis, n, out = 2 + d, x.shape[2 + d], c.shape[2 + d]
+        if n == out and factor in (None, 1.0):
+            continue
+        if is_symbolic([n, out]):
+            whole = _whole_factor(n, out)
+            if whole is not None:  # each place as often: a copy, whatever the size is
+                wide = c.broadcast(c.unsqueeze(x, axis + 1), (*x.shape[: axis + 1], whole, *x.shape[axis + 1 :]))
+                x = c.reshape(wide, (*x.shape[:axis], out, *x.shape[axis + 1 :]))
+                continue
+            how = Resize("nearest", "half_pixel" if exact else "asymmetric", "round_prefer_ceil" if exact else "floor")
+            x = resize_axis(c, x, axis, out, how, factor)
+            continue
+        step = np.float32(1 / factor) if factor else np.float32(n) / np.float32(out)  # torch counts in float32
+        place = np.floor((np.arange(out, dtype=np.float32) + np.float32(0.5 if exact else 0)) * step).astype(np.int32)
+        x = c.op("resample", x, c.const(np.minimum(place, n - 1)[None], "int32"), axis=axis, nearest=True)
+    return x
+
+
+def _whole_factor(n: Size, out: Size) -> int | None:
+    times_ = out // n
+    return times_ if isinstance(times_, int) and times_ * n == out else None
+
+
+def _factors(c: Call, x: Value, scales: Sequence[Any]) -> list[float | None]:
+    """The factor of each spatial dimension where the call gives it."""
+    n = x.ndim - 2
+    flat = [s for v in scales for s in (v if isinstance(v, (list, tuple)) else [v])]
+    return [float(s) if s is not None else None for s in flat] if len(flat) == n else [None] * n
+
+
+@aten_op(
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_trilinear3d",
+    "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
+)
+def upsample(c: Call, x: Value, size: Any, align: bool, *scales: Any) -> Value:
+    name = c.name_of_op
+    mode, antialias = "cubic" if "cubic" in name else "linear", name.endswith("_aa")
+    transform = "align_corners" if align else "half_pixel"
+    a = -0.5 if antialias else -0.75  # of the cubic kernel: Pillow's with antialiasing
+    acc = "float64" if x.dtype == "float64" else "float32"
+    for d, factor in enumerate(_factors(c, x, scales)):
+        axis, n, out = 2 + d, x.shape[2 + d], c.shape[2 + d]
+        if n == out and factor in (None, 1.0):
+            continue
+        if is_symbolic([n, out]):
+            if antialias:
+                raise ImportModelError("antialias of an open size")
+            x = resize_axis(c, x, axis, out, Resize(mode, transform, "floor", a), factor)
+            continue
+        scale = factor or out / n
+        place = places(transform, out, n, scale, out)
+        index, weight = taps(mode, place, n, scale, a, antialias, antialias, "floor")
+        x = c.op("resample", x, c.const(index, "int32"), c.const(weight, acc), axis=axis, nearest=False)
+    return x
+
+
+@aten_op("grid_sampler_2d", "grid_sampler", "grid_sampler_3d")
+def grid_sampler(c: Call, x: Value, grid: Value, mode: int, padding: int, align: bool) -> Value:
+    return c.op(
+        "grid_sample", x, grid, mode=("linear", "nearest", "cubic")[mode], padding=("zeros", "border", "reflection")[padding],
+        align=bool(align),
+    )  # fmt: skip

@@ -1,0 +1,189 @@
+"""ATen reductions, running sums, sorting."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tec import ImportModelError
+from tec.graph import Value
+from tec.graph.builders import axis_of
+from tec.graph.builders.reduce import log_sum_exp
+from tec.ops.dims import Size, is_symbolic
+
+from .importer import Call, aten_op
+from .ops_math import truth
+
+
+def axes_of(x: Value, dim: Any) -> tuple[int, ...]:
+    """The axes that `dim` names: one, several, or all where it is None or empty."""
+    dims = [dim] if isinstance(dim, int) else list(dim) if dim is not None else []
+    return tuple(sorted(axis_of(d, x.ndim) for d in dims)) if dims and x.ndim else tuple(range(x.ndim))
+
+
+@aten_op("sum", "mean", "prod")
+def reduce(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    name = f"reduce_{c.name_of_op}"
+    if name == "reduce_prod" and dim is None:
+        keepdim = False
+    return c.op(name, c.cast(x, c.dtype), axes=axes_of(x, dim), keepdims=bool(keepdim))
+
+
+@aten_op("amax", "amin")
+def extremum(c: Call, x: Value, dim: Any = (), keepdim: bool = False) -> Value:
+    return extreme(c, x, axes_of(x, dim), keepdim, c.name_of_op == "amax")
+
+
+def extreme(c: Call, x: Value, axes: tuple[int, ...], keepdim: bool, largest: bool) -> Value:
+    if x.dtype == "bool":
+        return c.op("reduce_any" if largest else "reduce_all", x, axes=axes, keepdims=bool(keepdim))
+    return c.op("reduce_max" if largest else "reduce_min", x, axes=axes, keepdims=bool(keepdim))
+
+
+@aten_op("max", "min")
+def max_or_min(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
+    """Of all elements, or along a dimension with the index; of two tensors element by element."""
+    largest = c.name_of_op == "max"
+    if isinstance(dim, Value):
+        a, b = c.cast(x, c.dtype), c.cast(dim, c.dtype)
+        if c.dtype == "bool":
+            return c.op("logical_or" if largest else "logical_and", a, b)
+        return c.op("maximum" if largest else "minimum", a, b)
+    if dim is None:
+        return extreme(c, x, tuple(range(x.ndim)), False, largest)
+    if x.ndim == 0:
+        return x, filled_index(c)
+    axis = axis_of(dim, x.ndim)
+    return extreme(c, x, (axis,), keepdim, largest), c.op(
+        "argmax" if largest else "argmin", ordered(c, x), axis=axis, keepdims=bool(keepdim), last=False
+    )
+
+
+def filled_index(c: Call) -> Value:
+    return c.const(0, "int64")
+
+
+def ordered(c: Call, x: Value) -> Value:
+    """bool as numbers, which have an order."""
+    return c.cast(x, "uint8") if x.dtype == "bool" else x
+
+
+@aten_op("aminmax")
+def aminmax(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
+    axes = axes_of(x, dim)
+    if dim is None and keepdim:
+        axes = tuple(range(x.ndim))
+    return tuple(extreme(c, x, axes, keepdim, largest) for largest in (False, True))
+
+
+@aten_op("argmax", "argmin")
+def arg(c: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    x = ordered(c, x)
+    if dim is None or x.ndim == 0:
+        x = c.reshape(x, (x.type.size,))
+        return c.reshape(c.op(c.name_of_op, x, axis=0, keepdims=False, last=False), c.shape)
+    return c.op(c.name_of_op, x, axis=axis_of(dim, x.ndim), keepdims=bool(keepdim), last=False)
+
+
+@aten_op("any", "all")
+def any_or_all(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    axes = axes_of(x, dim)
+    return c.cast(c.op(f"reduce_{c.name_of_op}", truth(c, x), axes=axes, keepdims=bool(keepdim)), c.dtype)
+
+
+@aten_op("count_nonzero")
+def count_nonzero(c: Call, x: Value, dim: Any = None) -> Value:
+    return c.op("reduce_sum", c.cast(truth(c, x), "int64"), axes=axes_of(x, dim), keepdims=False)
+
+
+@aten_op("logsumexp")
+def logsumexp(c: Call, x: Value, dim: Any, keepdim: bool = False) -> Value:
+    x = c.cast(x, c.dtype)
+    return c.reshape(log_sum_exp(c, x, axes_of(x, dim), bool(keepdim)), c.shape)
+
+
+@aten_op("var", "std", "var_mean", "std_mean")
+def variance(
+    c: Call, x: Value, dim: Any = None, unbiased: Any = True, keepdim: bool = False, correction: Any = None
+) -> Any:
+    if c.overload in ("", "default"):  # (x, unbiased)
+        dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+    less = (
+        (1 if unbiased else 0)
+        if correction is None and c.overload not in ("correction", "correction_names")
+        else correction
+    )
+    less = 1 if less is None else less
+    axes = axes_of(x, dim)
+    count = math.prod(x.shape[a] for a in axes)
+    mean = c.op("reduce_mean", x, axes=axes, keepdims=True)
+    total = c.op("reduce_sum", c.op("square", c.op("subtract", x, mean)), axes=axes, keepdims=bool(keepdim))
+    if is_symbolic(count):
+        rest = c.op("subtract", c.value(count, c.dtype), c.const(less, c.dtype))
+        y = c.op("divide", total, c.op("maximum", rest, c.const(0, c.dtype)))
+    else:
+        rest = max(count - less, 0)
+        y = c.op("divide", total, c.like(rest, total))
+    if c.name_of_op.startswith("std"):
+        y = c.op("sqrt", y)
+    return (y, c.reshape(mean, c.shape)) if c.name_of_op.endswith("_mean") else y
+
+
+@aten_op("norm", "linalg_vector_norm")
+def vector_norm(c: Call, x: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False) -> Value:
+    p = 2.0 if ord is None else float(ord)
+    x = c.cast(x, c.dtype)
+    attrs: dict[str, Any] = {"axes": axes_of(x, dim), "keepdims": bool(keepdim)}
+    if p == 2:
+        return c.op("sqrt", c.op("reduce_sum_square", x, **attrs))
+    if p == 1:
+        return c.op("reduce_sum_abs", x, **attrs)
+    size = c.op("abs", x)
+    if math.isinf(p):
+        return c.op("reduce_max" if p > 0 else "reduce_min", size, **attrs)
+    if p == 0:
+        return c.op("reduce_sum", c.cast(truth(c, x), c.dtype), **attrs)
+    total = c.op("reduce_sum", c.op("power", size, c.like(p, x)), **attrs)
+    return c.op("power", total, c.like(1 / p, x))
+
+
+@aten_op("cumsum", "cumprod")
+def cumulate(c: Call, x: Value, dim: int) -> Value:
+    x = c.cast(x, c.dtype)
+    if x.ndim == 0:
+        return x
+    return c.op(c.name_of_op, x, axis=axis_of(dim, x.ndim), exclusive=False, reverse=False)
+
+
+@aten_op("topk")
+def topk(c: Call, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    if is_symbolic(k):
+        raise ImportModelError("topk of an open number")
+    return best(c, x, k, dim, largest)
+
+
+@aten_op("sort", "msort")
+def sort(c: Call, x: Value, dim: int = -1, descending: bool = False, stable: Any = None, **more: Any) -> Any:
+    """topk of all, of equals the first first."""
+    if c.overload == "stable":  # (x, stable, dim, descending)
+        dim, descending = more.get("dim", -1), more.get("descending", False)
+        extra = c.node.args[1:]
+        dim = extra[1] if len(extra) > 1 else c.node.kwargs.get("dim", -1)
+        descending = extra[2] if len(extra) > 2 else c.node.kwargs.get("descending", False)
+    axis: Any = dim
+    if x.ndim and is_symbolic(x.shape[axis]):
+        raise ImportModelError("sort of an open size")
+    return best(c, x, x.shape[axis] if x.ndim else 1, axis, bool(descending))
+
+
+def best(c: Call, x: Value, k: Size, dim: int, largest: bool) -> Any:
+    if x.ndim == 0:
+        return x, filled_index(c)
+    values, index = c.ops("topk", ordered(c, x), k=k, axis=axis_of(dim, x.ndim), largest=bool(largest))
+    return c.cast(values, x.dtype), index
+
+
+@aten_op("argsort")
+def argsort(c: Call, x: Value, dim: int = -1, descending: bool = False) -> Value:
+    found: Value = sort(c, x, dim, descending)[1]
+    return found

@@ -1,0 +1,289 @@
+"""ATen operators that move elements: views, slices, concatenations, padding, and what is put into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tec import ImportModelError
+from tec.graph import Value
+from tec.graph.builders import axis_of
+from tec.graph.builders.slices import slice_range
+from tec.ops.dims import Size, as_size, is_symbolic
+
+from .importer import Call, aten_op
+
+
+@aten_op(
+    "view",
+    "reshape",
+    "_unsafe_view",
+    "unsqueeze",
+    "squeeze",
+    "flatten",
+    "unflatten",
+    "view_copy",
+    "_reshape_alias",
+    "squeeze_copy",
+    "unsqueeze_copy",
+)
+def reshape(c: Call, x: Value, *more: Any, **rest: Any) -> Value:
+    if c.overload == "dtype":
+        return c.op("bitcast", x, dtype=c.dtype)
+    return c.reshape(x, c.shape)
+
+
+@aten_op("expand", "expand_as", "broadcast_to", "expand_copy")
+def expand(c: Call, x: Value, *more: Any) -> Value:
+    return c.broadcast(x, c.shape)
+
+
+@aten_op("permute", "permute_copy")
+def permute(c: Call, x: Value, dims: Sequence[int]) -> Value:
+    return c.transpose(x, [axis_of(d, x.ndim) for d in dims])
+
+
+@aten_op("transpose", "swapaxes", "transpose_copy")
+def transpose(c: Call, x: Value, a: int, b: int) -> Value:
+    perm = list(range(x.ndim))
+    if perm:
+        perm[a], perm[b] = perm[b], perm[a]
+    return c.transpose(x, perm)
+
+
+@aten_op("t", "numpy_T", "t_copy")
+def t(c: Call, x: Value) -> Value:
+    return c.transpose(x, tuple(range(x.ndim))[::-1])
+
+
+@aten_op("slice", "slice_copy")
+def slice_(c: Call, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
+    axis = axis_of(dim, x.ndim)
+    first, count = slice_range(x.shape[axis], start, c.shape[axis])
+    return c.slice(x, axis, first, count, step)
+
+
+@aten_op("narrow")
+def narrow(c: Call, x: Value, dim: int, start: Any, length: Any) -> Value:
+    axis = axis_of(dim, x.ndim)
+    return c.slice(x, axis, slice_range(x.shape[axis], start, length)[0], length)
+
+
+@aten_op("select", "select_copy")
+def select(c: Call, x: Value, dim: int, index: Any) -> Value:
+    axis = axis_of(dim, x.ndim)
+    index = as_size(index)
+    return c.take(x, axis, index + x.shape[axis] if not is_symbolic(index) and index < 0 else index)
+
+
+@aten_op(
+    "split",
+    "split_with_sizes",
+    "chunk",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
+    "split_copy",
+    "split_with_sizes_copy",
+    "tensor_split",
+)
+def split(c: Call, x: Value, sizes: Any, dim: int = 0) -> list[Value]:
+    axis = axis_of(dim, x.ndim)
+    return c.split(x, axis, [shape[axis] for _, shape in c.types])  # type: ignore[misc]
+
+
+@aten_op("unbind", "unbind_copy")
+def unbind(c: Call, x: Value, dim: int = 0) -> list[Value]:
+    return [c.take(x, dim, k) for k in range(len(c.types))]
+
+
+@aten_op("cat", "concat", "concatenate")
+def cat(c: Call, values: Sequence[Value], dim: int = 0) -> Value:
+    some = [c.cast(v, c.dtype) for v in values if v.shape != (0,) or len(c.shape) == 1]
+    return c.concat(some, axis_of(dim, len(c.shape))) if some else c.reshape(c.cast(values[0], c.dtype), c.shape)
+
+
+@aten_op("stack")
+def stack(c: Call, values: Sequence[Value], dim: int = 0) -> Value:
+    return c.stack([c.cast(v, c.dtype) for v in values], axis_of(dim, len(c.shape)))
+
+
+@aten_op("flip")
+def flip(c: Call, x: Value, dims: Sequence[int]) -> Value:
+    for d in dims:
+        if x.ndim:
+            x = c.slice(x, d, x.shape[d] - 1, x.shape[d], -1)
+    return x
+
+
+@aten_op("roll")
+def roll(c: Call, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+    if not dims:
+        flat = c.reshape(x, (x.type.size,))
+        return c.reshape(_rolled(c, flat, shifts[0], 0), x.shape)
+    for s, d in zip(shifts, dims):
+        x = _rolled(c, x, s, axis_of(d, x.ndim))
+    return x
+
+
+def _rolled(c: Call, x: Value, shift: Size, axis: int) -> Value:
+    n = x.shape[axis]
+    if n == 0:
+        return x
+    shift = shift % n
+    if shift == 0:
+        return x
+    return c.concat([c.slice(x, axis, n - shift, shift), c.slice(x, axis, 0, n - shift)], axis)
+
+
+@aten_op("repeat", "tile")
+def repeat(c: Call, x: Value, repeats: Sequence[Size]) -> Value:
+    repeats = (*[1] * (x.ndim - len(repeats)), *repeats)
+    x = c.reshape(x, (*[1] * (len(repeats) - x.ndim), *x.shape))
+    if all(n == 1 or r == 1 for n, r in zip(x.shape, repeats)):
+        return c.broadcast(x, tuple(n * r for n, r in zip(x.shape, repeats)))
+    return c.op("tile", x, repeats=tuple(map(as_size, repeats)))
+
+
+@aten_op("repeat_interleave.self_int")
+def repeat_interleave(c: Call, x: Value, repeats: int, dim: int | None = None, **more: Any) -> Value:
+    if dim is None:
+        x, dim = c.reshape(x, (x.type.size,)), 0
+    axis = axis_of(dim, x.ndim)
+    shape = x.shape
+    wide = c.broadcast(c.unsqueeze(x, axis + 1), (*shape[: axis + 1], repeats, *shape[axis + 1 :]))
+    return c.reshape(wide, c.shape)
+
+
+@aten_op("constant_pad_nd", "pad")
+def pad(c: Call, x: Value, pads: Sequence[Size], mode: Any = "constant", value: Any = None) -> Value:
+    if c.name_of_op == "constant_pad_nd":
+        mode, value = "constant", mode if mode != "constant" else value
+    return padded(c, x, pads, {"replicate": "edge", "circular": "wrap"}.get(mode, mode), value)
+
+
+@aten_op("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def reflection_pad(c: Call, x: Value, pads: Sequence[Size]) -> Value:
+    return padded(c, x, pads, "reflect")
+
+
+@aten_op("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def replication_pad(c: Call, x: Value, pads: Sequence[Size]) -> Value:
+    return padded(c, x, pads, "edge")
+
+
+def padded(c: Call, x: Value, pads: Sequence[Size], mode: str, value: Any = None) -> Value:
+    """`pads`: before and after of the last dimension, then of the one before it."""
+    before, after = [0] * x.ndim, [0] * x.ndim
+    for k in range(len(pads) // 2):
+        before[-1 - k], after[-1 - k] = as_size(pads[2 * k]), as_size(pads[2 * k + 1])
+    if not any(is_symbolic(n) or n for n in (*before, *after)):
+        return x
+    fill = 0 if value is None else value
+    if x.dtype == "bool":
+        return c.cast(
+            c.op("pad", c.cast(x, "uint8"), before=tuple(before), after=tuple(after), mode=mode, value=int(bool(fill))),
+            "bool",
+        )
+    return c.op("pad", x, before=tuple(before), after=tuple(after), mode=mode, value=fill)
+
+
+# ---- a part in a whole
+
+
+@aten_op("slice_scatter")
+def slice_scatter(
+    c: Call, x: Value, part: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Value:
+    axis = axis_of(dim, x.ndim)
+    n, count = x.shape[axis], part.shape[axis]
+    part = c.cast(part, x.dtype)
+    first, _ = slice_range(n, start, count)
+    if count == n and step == 1:
+        return part
+    if step == 1:
+        pieces = [c.slice(x, axis, 0, first)] if is_symbolic(first) or first else []
+        pieces.append(part)
+        behind = n - first - count
+        if is_symbolic(behind) or behind:
+            pieces.append(c.slice(x, axis, first + count, behind))
+        return c.concat([p for p in pieces if p.shape[axis] != 0], axis)
+    place = c.iota(count, first, step)
+    shape = [1] * x.ndim
+    shape[axis] = count
+    return c.op(
+        "scatter_elements", x, c.broadcast(c.reshape(place, shape), part.shape), part, axis=axis, reduction="none"
+    )
+
+
+@aten_op("select_scatter")
+def select_scatter(c: Call, x: Value, part: Value, dim: int, index: Any) -> Value:
+    axis = axis_of(dim, x.ndim)
+    index = index + x.shape[axis] if not is_symbolic(index) and index < 0 else index
+    return slice_scatter(c, x, c.unsqueeze(part, axis), axis, index)
+
+
+@aten_op("diagonal", "diagonal_copy")
+def diagonal(c: Call, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    a, b = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
+    rest = [k for k in range(x.ndim) if k not in (a, b)]
+    y = c.transpose(x, (*rest, a, b))
+    (rows, cols), count = y.shape[-2:], c.shape[-1]
+    if is_symbolic([rows, cols]):
+        raise ImportModelError("the diagonal of open sizes")
+    flat = c.reshape(y, (*y.shape[:-2], rows * cols))
+    first = offset if offset >= 0 else -offset * cols
+    return c.slice(flat, -1, first if count else 0, count, cols + 1)
+
+
+@aten_op("unfold")
+def unfold(c: Call, x: Value, dim: int, size: int, step: int) -> Value:
+    """Windows along a dimension, their elements in a last dimension."""
+    if x.ndim == 0:
+        return c.reshape(x, c.shape)
+    axis = axis_of(dim, x.ndim)
+    count = c.shape[axis]
+    if is_symbolic(count):
+        raise ImportModelError("windows of an open size")
+    index = c.const(np.arange(count)[:, None] * step + np.arange(size)[None], "int64")
+    y = c.op("gather", x, index, axis=axis)
+    perm = [k for k in range(y.ndim) if k != axis + 1]
+    return c.transpose(y, (*perm, axis + 1))
+
+
+@aten_op("pixel_shuffle")
+def pixel_shuffle(c: Call, x: Value, factor: int) -> Value:
+    *lead, ch, h, w = x.shape
+    n = len(lead)
+    y = c.reshape(x, (*lead, ch // factor**2, factor, factor, h, w))
+    return c.reshape(c.transpose(y, (*range(n), n, n + 3, n + 1, n + 4, n + 2)), c.shape)
+
+
+@aten_op("pixel_unshuffle")
+def pixel_unshuffle(c: Call, x: Value, factor: int) -> Value:
+    *lead, ch, h, w = x.shape
+    n = len(lead)
+    y = c.reshape(x, (*lead, ch, h // factor, factor, w // factor, factor))
+    return c.reshape(c.transpose(y, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), c.shape)
+
+
+@aten_op("channel_shuffle", "native_channel_shuffle")
+def channel_shuffle(c: Call, x: Value, groups: int) -> Value:
+    n, ch, *space = x.shape
+    y = c.reshape(x, (n, groups, ch // groups, *space))
+    return c.reshape(c.transpose(y, (0, 2, 1, *range(3, y.ndim))), x.shape)
+
+
+@aten_op("as_strided")
+def as_strided(c: Call, x: Value, size: Sequence[Size], stride: Sequence[Size], offset: Any = None) -> Value:
+    """Of a tensor that lies in a row: elements by their places."""
+    val = c.node.args[0].meta["val"]  # type: ignore[union-attr]
+    if is_symbolic([*size, *stride, *x.shape]) or not val.is_contiguous() or val.storage_offset():
+        raise ImportModelError("as_strided of what is no contiguous tensor of known size")
+    place = np.full(tuple(size), int(offset or 0))
+    for k, (n, s) in enumerate(zip(size, stride)):
+        place = place + (np.arange(n) * s).reshape([-1 if d == k else 1 for d in range(len(size))])
+    if place.size and place.max() >= x.type.size:
+        raise ImportModelError("as_strided beyond its input")
+    return c.op("gather", c.reshape(x, (x.type.size,)), c.const(place, "int64"), axis=0)

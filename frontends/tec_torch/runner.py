@@ -1,0 +1,123 @@
+"""Runs a compiled graph on torch tensors, and sees to it that its constants are still what torch has.
+
+Weights are constants of a network: packed, folded, laid out anew. They stay torch's too, and may be changed there: every call asks whether each is the
+same memory at the same version as when the network was made. Those that are not become inputs, and the network is compiled anew: once for each weight, so
+that training does not compile at every step.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tec.ops.dims import Dim, evaluate
+from tec.runtime.ndarray import NDArray, from_dlpack
+from tec.runtime.network import Network
+
+from .importer import Conversion, Given
+
+# What a graph is compiled to, with these placeholders as inputs beside the user's.
+Make = Callable[[frozenset[str]], tuple[Network, Conversion]]
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A network, and how its inputs and outputs are a call's. Not changed once made: calls in other threads go on with theirs."""
+
+    network: Network
+    made: Conversion
+    live: tuple[int, ...]  # places of the network's inputs among the values
+    held: tuple[int, ...]  # of its constants
+    marks: list[tuple[int, int]]  # of these, as they were
+    sizes: dict[str, tuple[int, int]]  # (place, dimension) that give a size
+
+
+class Runner:
+    """`runner(values)`: the graph's outputs for a value for each placeholder, in order."""
+
+    def __init__(
+        self,
+        placeholders: Sequence[str],
+        make: Make,
+        held: Mapping[str, torch.Tensor],
+        first: tuple[Network, Conversion] | None = None,
+    ):
+        self._place = {n: k for k, n in enumerate(placeholders)}
+        self._make = make
+        self._lock = threading.Lock()
+        self._live: frozenset[str] = frozenset()
+        self._compiled = self._with(first or make(self._live), held)
+
+    @property
+    def network(self) -> Network:
+        """The network that the next call runs, where no weight is changed before."""
+        return self._compiled.network
+
+    def _with(self, made: tuple[Network, Conversion], held: Mapping[str, torch.Tensor]) -> _Compiled:
+        network, conversion = made
+        names = [n for n in held if n not in self._live]
+        sizes = {}
+        for name, v in zip(conversion.inputs, conversion.graph.inputs):
+            for d, n in enumerate(v.shape):
+                if isinstance(n, Dim):
+                    sizes.setdefault(str(n), (self._place[name], d))
+        places = tuple(self._place[n] for n in names)
+        return _Compiled(
+            network,
+            conversion,
+            tuple(self._place[n] for n in conversion.inputs),
+            places,
+            [mark(held[n]) for n in names],
+            sizes,
+        )
+
+    def changed(self, values: Sequence[Any]) -> list[str]:
+        """The placeholders of constants that are no longer what they were."""
+        c = self._compiled
+        names = list(self._place)
+        return [names[k] for k, m in zip(c.held, c.marks) if mark(values[k]) != m]
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        c = self._compiled
+        if [mark(values[k]) for k in c.held] != c.marks:
+            c = self._renewed(values)
+        results = c.network.run_arrays([as_array(values[k]) for k in c.live])
+        tensors = [torch.from_dlpack(r) for r in results]
+        return [self._output(o, tensors, values, c) for o in c.made.outputs]
+
+    def _renewed(self, values: Sequence[Any]) -> _Compiled:
+        with self._lock:
+            names = list(self._place)
+            changed = self.changed(values)
+            if changed:
+                self._live |= frozenset(changed)
+                held = {names[k]: values[k] for k in self._compiled.held}
+                self._compiled = self._with(self._make(self._live), held)
+            return self._compiled
+
+    def _output(self, o: Any, tensors: Sequence[torch.Tensor], values: Sequence[Any], c: _Compiled) -> Any:
+        if isinstance(o, tuple):
+            return tensors[o[1]]
+        if isinstance(o, Given):
+            return values[self._place[o.name]]
+        if isinstance(o, Dim):
+            return int(evaluate(o, {n: values[k].shape[d] for n, (k, d) in c.sizes.items()}))
+        return o
+
+
+def mark(t: torch.Tensor) -> tuple[int, int]:
+    """What changes when a tensor's elements may have: where they lie, and how often they were written."""
+    return t.data_ptr(), 0 if t.is_inference() else t._version
+
+
+def as_array(t: torch.Tensor) -> NDArray:
+    """A tensor's memory as tec's."""
+    if t.requires_grad:
+        t = t.detach()
+    if t.is_conj() or t.is_neg():
+        t = t.resolve_conj().resolve_neg()
+    return from_dlpack(t)

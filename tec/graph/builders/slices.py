@@ -1,0 +1,50 @@
+"""Slices as frontends give them: places that count from the end, that lie outside, that are known when the network runs."""
+
+from __future__ import annotations
+
+from ...ops.dims import Size, UndecidedSize, is_symbolic, maximum, minimum, require
+
+_FAR = 1 << 16  # ends from here on stand for the end of whatever there is
+
+
+def slice_range(n: Size, start: Size | None, count: Size) -> tuple[Size, Size]:
+    """(first, count) of a slice of a dimension of n that begins at `start`, which may count from the end, and is known to have `count` elements."""
+    if start is None:
+        return 0, count
+    if not is_symbolic([n, start]):
+        first = start + n if start < 0 else start
+        return min(max(first, 0), n), count
+    if not is_symbolic(start):
+        return (start if start >= 0 else maximum(n + start, 0)), count
+    return start, count
+
+
+def symbolic_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[Size, int, Size]:
+    """(first, step, count) of a slice of a dimension of n where a size is symbolic; an end past a table's is a condition on sizes."""
+    if is_symbolic(step) or abs(step) != 1:
+        raise UndecidedSize(
+            f"a slice of {n} from {lo} to {hi} in steps of {step}", hint="bind the sizes: shapes={name: size}"
+        )
+
+    def place(v: Size, least: int, most: Size) -> Size:
+        if v < 0:
+            return maximum(v + n, least)
+        if (
+            not is_symbolic(v)
+            and is_symbolic(n)
+            and v > _FAR
+            and require(n, "<=", v, f"node {node!r} takes {lo} to {hi} of {n}")
+        ):
+            return most
+        low = minimum(v, most)
+        # Where the model runs past a table's end, what it makes of fewer rows would not fit what they are added to.
+        if low in (v, most) or not is_symbolic(v):
+            return low
+        return v if require(v, "<=", most, f"node {node!r} takes {lo} to {hi} of {n}") else most
+
+    if step > 0:
+        first, end = place(lo, 0, n), n if not is_symbolic(hi) and hi >= 2**31 - 1 else place(hi, 0, n)
+        return first, step, maximum(end - first, 0)
+    first = place(lo, -1, n - 1)
+    end = -1 if not is_symbolic(hi) and hi < -(2**31) + 2 else place(hi, -1, n - 1)
+    return first, step, maximum(first - end, 0)

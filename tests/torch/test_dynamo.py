@@ -1,0 +1,78 @@
+"""torch.compile(backend="tec"): whole graphs, open sizes, parts left to torch, training."""
+
+import logging
+
+import pytest
+import torch
+from tec_torch import dynamo
+from torch import nn
+
+import tec
+
+from .test_compile import Decoder, Small, close, settled
+
+
+def test_a_backend_by_name():
+    assert "tec" in torch._dynamo.list_backends(exclude_tags=())
+
+
+def test_a_module_and_its_changed_weights():
+    m, x = settled(Small()), torch.randn(2, 3, 32, 32)
+    fast = torch.compile(m, backend=dynamo.backend)
+    with torch.no_grad():
+        close(fast(x), m(x))
+        m.fc.weight.mul_(2)
+        close(fast(x), m(x))
+
+
+def test_sizes_that_change():
+    m = Decoder().eval()
+    fast = torch.compile(m, backend=dynamo.backend, dynamic=True)
+    with torch.no_grad():
+        for shape in ((2, 6), (3, 4), (5, 9)):
+            ids = torch.randint(0, 31, shape)
+            close(fast(ids)["logits"], m(ids)["logits"])
+
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.before, self.after = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = torch.relu(self.before(x) * 2 + 1)
+        y = y + torch.linalg.matrix_exp(y)  # torch's
+        return torch.tanh(self.after(y)) - y.sum(-1, keepdim=True)
+
+
+def test_what_is_missing_is_left_to_torch_and_said(caplog):
+    m, x = Mixed().eval(), torch.randn(4, 4)
+    with caplog.at_level(logging.WARNING, "tec.torch"), torch.no_grad():
+        fast = torch.compile(m, backend=dynamo.backend)
+        close(fast(x), m(x))
+        m.after.bias.add_(1)
+        close(fast(x), m(x))
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "tec.torch"]
+    assert "1 of " in line and "aten.linalg_matrix_exp.default has no conversion (test_dynamo.py:" in line
+
+
+def test_training_goes_on():
+    m = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2))
+    other = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2))
+    other.load_state_dict(m.state_dict())
+    fast = torch.compile(m, backend=dynamo.backend)
+    x, y = torch.randn(16, 4), torch.randn(16, 2)
+    for module, call in ((m, fast), (other, other)):
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(call(x), y).backward()
+            optimizer.step()
+    for a, b in zip(m.parameters(), other.parameters()):
+        close(a.detach(), b.detach())
+
+
+def test_an_unknown_option():
+    with pytest.raises(Exception, match="no option 'speed'"):
+        torch.compile(nn.ReLU(), backend=dynamo.backend, options={"speed": 2})(torch.randn(3))
+    assert issubclass(tec.ArgumentError, tec.TecError)
