@@ -39,9 +39,9 @@ def load(
     freeze: Mapping[str, Any] | None = None,
     args: Any = None,
 ) -> Graph:
-    """The graph of a model; see `load.load`. Raises ImportModelError."""
+    """The graph of a model; see `graphs.load`. Raises ImportModelError."""
     try:
-        from .load import load
+        from .graphs import load
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -74,7 +74,7 @@ LAZY_IMPORTS = {
     "tec/jit/reflection.py -> launching": "a method that users look for on a kernel, of a module that stands on kernels",
     "tec/jit/reflection.py -> specialise": _START + ": what shows a kernel's stages",
     "tec/jit/reflection.py -> codegen": _START + ": what shows a kernel's stages",
-    "frontends/tec_torch/__init__.py -> load": _START + ": torch, for torch's models alone",
+    "frontends/tec_torch/__init__.py -> graphs": _START + ": torch, for torch's models alone",
     "tec/runtime/device.py -> foreign": "a method that users look for on a device, of a module that stands on arrays",
 }
 OPTIONAL = {

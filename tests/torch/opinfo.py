@@ -1,0 +1,165 @@
+"""torch's own samples of each operator (OpInfo), through the frontend: counts of what passes, is left to torch, or is wrong.
+
+    python -m tests.torch.opinfo [name ...]      all operators, or some; prints a line for each that is wrong, and the counts
+
+A sample is a call with tensors and arguments. It is traced to core ATen, converted, and run by the reference evaluation of graphs in NumPy; every
+`COMPILED`-th is compiled and run on the CPU too. What torch itself decomposes to operators that tec lacks is counted as left to torch, with their names.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from tec_torch.every import operators
+from tec_torch.export import program_of
+from tec_torch.types import array_of
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+import tec
+from tec.graph import run_graph
+
+COMPILED = 8  # of so many samples one is compiled
+SAMPLES = 12  # of each operator and type, evenly among torch's
+DTYPES = (torch.float32, torch.int64, torch.bool)
+
+
+class Wrapped(torch.nn.Module):
+    """A sample's call as a module of its tensors; all else stays as it is."""
+
+    def __init__(self, op, leaves, spec):
+        super().__init__()
+        self.op, self.leaves, self.spec = op, leaves, spec
+
+    def forward(self, *tensors):
+        given = iter(tensors)
+        leaves = [next(given) if isinstance(x, torch.Tensor) else x for x in self.leaves]
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return self.op(*args, **kwargs)
+
+
+@dataclass
+class Counts:
+    passed: int = 0
+    compiled: int = 0
+    left: Counter = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def samples_of(info, dtype):
+    try:
+        found = list(info.sample_inputs("cpu", dtype, requires_grad=False))
+    except Exception:  # torch has none of that type
+        return []
+    step = max(len(found) // SAMPLES, 1)
+    return found[::step][:SAMPLES]
+
+
+def tensors_of(x):
+    return [t for t in pytree.tree_leaves(x) if isinstance(t, torch.Tensor)]
+
+
+def check(info, dtype, counts, number):
+    for k, sample in enumerate(samples_of(info, dtype)):
+        leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+        tensors = [x.clone() if isinstance(x, torch.Tensor) else x for x in leaves if isinstance(x, torch.Tensor)]
+        module = Wrapped(info.op, leaves, spec).eval()
+        if not tensors or any(t.dtype not in (*DTYPES, torch.float64, torch.int32) for t in tensors):
+            continue
+        try:
+            want = tensors_of(module(*[t.clone() for t in tensors]))
+        except Exception:
+            continue
+        try:
+            program = program_of(module, None, tuple(tensors))
+            made = program.convert(collect=True)
+        except tec.TecError as error:
+            counts.left[error.message.splitlines()[0][:80]] += 1
+            continue
+        if made.failed:
+            counts.left.update({str(n.target) for n in made.failed})
+            bad = [
+                e for e in made.failed.values() if isinstance(e, tec.errors.InternalError) or "torch's is" in e.message
+            ]
+            if bad:
+                counts.wrong.append(f"{info.name} {dtype} sample {k}: {bad[0].message[:200]}")
+            continue
+        feeds = {v.name: array_of(t) for v, t in zip(made.graph.inputs, _given(program, made, tensors))}
+        try:
+            got = run_graph(made.graph, feeds)
+            compare(info, program, made, got, want, tensors)
+            counts.passed += 1
+            if (number + k) % COMPILED == 0 and made.graph.nodes:
+                compare(info, program, made, tec.compile(made.graph, "llvm").run(feeds), want, tensors)
+                counts.compiled += 1
+        except Exception as error:
+            text = " ".join(str(error).split())[:300]
+            counts.wrong.append(f"{info.name} {dtype} sample {k}: {type(error).__name__} {text}")
+
+
+def _given(program, made, tensors):
+    by_name = dict(zip([n for n in program.given if n is not None], tensors))
+    return [by_name[n] if n in by_name else program.tensors[n] for n in made.inputs]
+
+
+def compare(info, program, made, got, want, tensors):
+    by_name = dict(zip([n for n in program.given if n is not None], tensors))
+    outs = [made.outputs[k] for k, _ in program.results if k is not None]
+    have = []
+    for o in outs:
+        if isinstance(o, tuple):
+            have.append(torch.from_numpy(np.array(got[o[1]])))
+        elif hasattr(o, "name"):
+            have.append(by_name[o.name])
+    assert len(have) == len(want), f"{len(have)} outputs, torch gives {len(want)}"
+    for a, b in zip(have, want):
+        assert a.dtype == b.dtype, f"{a.dtype}, torch's is {b.dtype}"
+        torch.testing.assert_close(a, b.detach(), rtol=2e-4, atol=2e-5, equal_nan=True)
+
+
+def supported(info) -> bool:
+    """Whether the operator is one that tec converts, under torch's name or ATen's."""
+    names = {name.split(".")[1] for name in operators() if name.startswith("aten.")}
+    own = {info.name.split(".")[-1], info.aten_name, *(a.name for a in info.aliases)}
+    return bool(own & names) or info.name.replace("nn.functional.", "") in names
+
+
+def run(names=(), infos=None):
+    """{operator: Counts} of the operators of these names, of all that tec converts without."""
+    torch.manual_seed(0)
+    warnings.filterwarnings("ignore")
+    found: dict[str, Counts] = {}
+    number = 0
+    for info in infos if infos is not None else op_db:
+        if (names and info.name not in names) or (not names and not supported(info)):
+            continue
+        counts = found.setdefault(info.name, Counts())
+        for dtype in DTYPES:
+            if dtype in info.dtypes:
+                number += 1
+                check(info, dtype, counts, number)
+    return found
+
+
+def main():
+    found = run(sys.argv[1:])
+    for name, c in found.items():
+        for line in c.wrong[:3]:
+            print("WRONG", line)
+        if c.left and not c.passed:
+            print("left to torch", name, dict(c.left.most_common(3)))
+    total = sum(c.passed for c in found.values())
+    print(
+        f"{len(operators())} conversions; of {len(found)} operators of OpInfo {sum(bool(c.passed) and not c.wrong for c in found.values())} pass all samples that "
+        f"are converted, {sum(bool(c.wrong) for c in found.values())} have a wrong one; {total} samples pass, {sum(c.compiled for c in found.values())} of them "
+        f"compiled, {sum(len(c.wrong) for c in found.values())} are wrong, {sum(sum(c.left.values()) for c in found.values())} reasons to leave one to torch"
+    )
+
+
+if __name__ == "__main__":
+    main()
