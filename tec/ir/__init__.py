@@ -42,6 +42,7 @@ from .expr import (
     Var,
 )  # fmt: skip
 from .func import Func, IRModule
+from .json_text import load_json, save_json
 from .stmt import (
     NOP,
     Alloc,
@@ -122,7 +123,9 @@ __all__ = [
     "Var",
     "While",
     "dtype_info",
+    "load_json",
     "normalize_dtype",
+    "save_json",
     "seq",
     "with_lanes",
 ]

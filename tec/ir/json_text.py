@@ -1,0 +1,138 @@
+"""Loop IR as JSON and back: `save_json(x)` and `load_json(text)` for expressions, statements, functions and modules.
+
+A node stands once, however often it is met, so that what was one variable, buffer or expression is one again:
+
+    {"tec_ir": 1, "root": {"node": 3}, "nodes": [{"is": "Var", "name": "n", ...}, ...]}
+
+A node has its kind and the fields that it is made with (`tec.ir.schema`). Other values stand as JSON has them; what it lacks is an object of one key:
+{"node": place}, {"list": [...]}, {"dict": [[key, value], ...]}, {"set": [...]}, {"float": "nan"}. A JSON array is a tuple.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..errors import ExprError, Loc
+from .buffer import Buffer
+from .expr import CommReducer, IterVar, Range, TensorRead
+from .func import Func, IRModule
+from .notes import NOTES, Note
+from .schema import EXPRS, STMTS, fields_of
+from .visit import deep_recursion
+
+VERSION = 1
+
+_KINDS: dict[str, type] = {
+    cls.__name__: cls for cls in (*EXPRS, *STMTS, Buffer, Func, IRModule, IterVar, Range, CommReducer, Loc)
+}
+# What the compiler keeps beside a lowered function: it can be made again, and holds what is no IR.
+_LEFT_OUT = ("lowered_from",)
+
+
+@deep_recursion()
+def save_json(x: Any, indent: int | None = None) -> str:
+    """The JSON text of an expression, a statement, a Func or an IRModule. Raises ExprError for what is none, and for te tensors within."""
+    if not isinstance(x, (*EXPRS, *STMTS, Func, IRModule, Buffer)):
+        raise ExprError(
+            f"save_json of {x!r}", hint="expressions, statements, functions and modules of loop IR: tec.lower(s, args)"
+        )
+    writer = _Writer()
+    root = writer.value(x)
+    return json.dumps({"tec_ir": VERSION, "root": root, "nodes": writer.nodes}, indent=indent)
+
+
+@deep_recursion()
+def load_json(text: str) -> Any:
+    """What `save_json` wrote. Raises ExprError for a text that is damaged, or of another version."""
+    try:
+        data = json.loads(text)
+    except ValueError as e:
+        raise ExprError(f"load_json: the text is no JSON: {e}") from None
+    if not isinstance(data, dict) or data.get("tec_ir") != VERSION:
+        raise ExprError("load_json: the text is no loop IR of this version", hint="tec.ir.save_json writes it")
+    try:
+        return _Reader(data["nodes"]).value(data["root"])
+    except ExprError:
+        raise
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as e:
+        raise ExprError(f"load_json: the text is damaged: {type(e).__name__}: {e}") from None
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.places: dict[int, int] = {}
+        self.kept: list[Any] = []  # so that an id stays that of its object
+
+    def value(self, v: Any) -> Any:
+        if v is None or isinstance(v, (bool, str)):
+            return v
+        if isinstance(v, (int, np.integer)):
+            return int(v)
+        if isinstance(v, (float, np.floating)):
+            return float(v) if np.isfinite(v) else {"float": repr(float(v))}
+        if isinstance(v, tuple) and type(v) is not Loc:
+            return [self.value(x) for x in v]
+        if isinstance(v, list):
+            return {"list": [self.value(x) for x in v]}
+        if isinstance(v, (set, frozenset)):
+            return {"set": sorted(self.value(x) for x in v)}
+        if isinstance(v, dict):
+            return {"dict": [[self.value(k), self.value(x)] for k, x in v.items() if k not in _LEFT_OUT]}
+        return {"node": self.node(v)}
+
+    def node(self, v: Any) -> int:
+        place = self.places.get(id(v))
+        if place is not None:
+            return place
+        if isinstance(v, TensorRead):
+            raise ExprError(f"save_json: {v} reads a te tensor", hint="lower the schedule first: tec.lower(s, args)")
+        if isinstance(v, Note):
+            entry: dict[str, Any] = {"is": f"note {v.word}", "values": self.value(v.values)}
+        elif _KINDS.get(type(v).__name__) is type(v):
+            entry = {"is": type(v).__name__, **{n: self.value(getattr(v, n)) for n in _fields(type(v))}}
+        else:
+            raise ExprError(f"save_json: {v!r} ({type(v).__name__}) is no part of loop IR")
+        place = self.places[id(v)] = len(self.nodes)
+        self.nodes.append(entry)
+        self.kept.append(v)
+        return place
+
+
+class _Reader:
+    """Nodes stand behind what they are made of, so that they are made in order."""
+
+    def __init__(self, nodes: list[dict[str, Any]]):
+        self.made: list[Any] = []
+        for entry in nodes:
+            self.made.append(self.node(entry))
+
+    def node(self, entry: dict[str, Any]) -> Any:
+        kind = entry["is"]
+        if kind.startswith("note "):
+            return NOTES[kind[5:]](*self.value(entry["values"]))
+        cls = _KINDS[kind]
+        return cls(*[self.value(entry[n]) for n in _fields(cls)])
+
+    def value(self, v: Any) -> Any:
+        if isinstance(v, list):
+            return tuple(self.value(x) for x in v)
+        if not isinstance(v, dict):
+            return v
+        ((kind, inside),) = v.items()
+        if kind == "node":
+            return self.made[operator.index(inside)]
+        if kind == "float":
+            return float(inside)
+        items = [self.value(x) for x in inside]
+        return {"list": list, "set": set, "dict": dict}[kind](items)
+
+
+def _fields(cls: type) -> tuple[str, ...]:
+    if cls is Loc:
+        return Loc._fields
+    return tuple(f.name for f in fields_of(cls))
