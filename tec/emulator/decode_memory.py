@@ -18,13 +18,13 @@ class Memories(Words):
             raise self.fail(e.name)
         offset, base = signed(bits(w, 32, 21), 21), scalar(2 * (w & 63), e.operands[1][1])
         parts = [scalar(bits(w, 6, 7), e.operands[0][1]), base]
+        tail = " glc" if bits(w, 16, 1) else ""
         if bits(w, 14, 1):  # an SGPR offset, beside the constant where there is one
-            if bits(w, 17, 1) and offset:
-                raise self.fail("an SGPR and a constant offset")
             parts.append(scalar(bits(w, 57, 7), 1))
+            tail = (f" offset:{offset:#x}" if bits(w, 17, 1) else "") + tail
         else:
             parts.append(hex(offset) if bits(w, 17, 1) else scalar(bits(w, 32, 7), 1))
-        return f"{e.name} {', '.join(parts)}" + (" glc" if bits(w, 16, 1) else "")
+        return f"{e.name} {', '.join(parts)}{tail}"
 
     def lds(self, w: int) -> str:
         e = self.find("DS", bits(w, 17, 8))
@@ -96,8 +96,6 @@ class Memories(Words):
         )
         if "load" not in e.name and "store" not in e.name and "atomic" not in e.name:
             return e.name + policy
-        if bits(w, 16, 1):
-            raise self.fail("a load into LDS")
         file = "a" if bits(w, 55, 1) else "v"
         both = bits(w, 12, 2)
         address = register("v", bits(w, 32, 8), 2 if both == 3 else 1) if both else "off"
@@ -109,4 +107,6 @@ class Memories(Words):
         ]
         tail = (" idxen" if both & 2 else "") + (" offen" if both & 1 else "")
         offset = w & 0xFFF
+        if bits(w, 16, 1):
+            parts, policy = parts[1:], policy + " lds"
         return f"{e.name} {', '.join(parts)}{tail}" + (f" offset:{offset}" if offset else "") + policy

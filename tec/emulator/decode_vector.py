@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from .decode_words import Encoding, Words, bits, flagged, register, scalar
 
-_SDWA, _DPP = 249, 250  # source operands that say: one more word
+SDWA, _DPP = 249, 250  # source operands that say: one more word
 _SELECT = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD")
 _CARRY = frozenset(f"v_{n}_co_u32" for n in ("add", "sub", "subrev", "addc", "subb", "subbrev"))
 _READS_CARRY = frozenset(("v_addc_co_u32", "v_subb_co_u32", "v_subbrev_co_u32", "v_cndmask_b32"))
 _TWO_RESULTS = _CARRY | {"v_div_scale_f32", "v_div_scale_f64", "v_mad_u64_u32", "v_mad_i64_i32"}
+
+
+def sdwa_text(w: int, two: bool, compare: bool) -> str:
+    """SDWA's modifiers from its word."""
+    out = ""
+    if not compare:
+        if bits(w, 13, 1):
+            out += " clamp"
+        out += ("", " mul:2", " mul:4", " div:2")[bits(w, 14, 2)]
+        out += f" dst_sel:{_SELECT[bits(w, 8, 3)]} dst_unused:{('UNUSED_PAD', 'UNUSED_SEXT', 'UNUSED_PRESERVE')[bits(w, 11, 2)]}"
+    out += f" src0_sel:{_SELECT[bits(w, 16, 3)]}"
+    return out + (f" src1_sel:{_SELECT[bits(w, 24, 3)]}" if two else "")
 
 
 class Vectors(Words):
@@ -31,9 +43,9 @@ class Vectors(Words):
         ops = list(e.operands)
         parts: list[str] = []
         suffix, tail, more = "", "", 0
-        if src0 in (_SDWA, _DPP):
+        if src0 in (SDWA, _DPP):
             more = self.word()
-            suffix = "_sdwa" if src0 == _SDWA else "_dpp"
+            suffix = "_sdwa" if src0 == SDWA else "_dpp"
         if dst is None:
             parts.append("vcc" if not (suffix == "_sdwa" and more >> 15 & 1) else scalar(bits(more, 8, 7), 2))
         elif ops[0][0] == "s":
@@ -61,7 +73,7 @@ class Vectors(Words):
             parts.append(flagged(first, flags0))
             if second is not None:
                 parts.append(flagged(second, flags1))
-            tail = self._sdwa(more, src1 is not None, dst is None) if suffix == "_sdwa" else self._dpp(more)
+            tail = sdwa_text(more, src1 is not None, dst is None) if suffix == "_sdwa" else self._dpp(more)
         else:
             parts.append(
                 self.source(src0, ops[1][1], e.name.startswith("v_accvgpr") and len(ops) > 1 and ops[1][0] == "a")
@@ -78,16 +90,6 @@ class Vectors(Words):
             parts.append("vcc")
         only_short = e.name.startswith(("v_fmamk", "v_fmaak", "v_madmk", "v_madak", "v_accvgpr"))
         return f"{e.name}{suffix or ('' if only_short else '_e32')} {', '.join(parts)}{tail}"
-
-    def _sdwa(self, w: int, two: bool, compare: bool) -> str:
-        out = ""
-        if not compare:
-            if bits(w, 13, 1):
-                out += " clamp"
-            out += ("", " mul:2", " mul:4", " div:2")[bits(w, 14, 2)]
-            out += f" dst_sel:{_SELECT[bits(w, 8, 3)]} dst_unused:{('UNUSED_PAD', 'UNUSED_SEXT', 'UNUSED_PRESERVE')[bits(w, 11, 2)]}"
-        out += f" src0_sel:{_SELECT[bits(w, 16, 3)]}"
-        return out + (f" src1_sel:{_SELECT[bits(w, 24, 3)]}" if two else "")
 
     def _dpp(self, w: int) -> str:
         control = bits(w, 8, 9)
@@ -133,7 +135,9 @@ class Vectors(Words):
             raise self.fail("flags of operands that it has not")
         tail = ""
         if select:
-            chosen = [select >> i & 1 for i in range(len(ops))] + [select >> 3]
+            # Bit 2 of opcodes with two sources chooses a byte, with bit 3.
+            count = 3 if select & 4 or e.name.startswith(("v_cvt_sr_", "v_cvt_scalef32_pk_fp4_")) else len(ops)
+            chosen = [select >> i & 1 for i in range(count)] + [select >> 3]
             tail += f" op_sel:[{','.join(map(str, chosen))}]"
         if bits(w, 15, 1):
             tail += " clamp"

@@ -24,7 +24,7 @@ from . import launch as launching
 from .asmparse import KernelText, chip_of, parse_kernel
 from .chips import CHIPS
 from .device_memory import DeviceMemory
-from .disassemble import SYMBOL, can_disassemble, disassemble
+from .disassemble import SYMBOL, disassemble
 from .errors import EmulationError
 from .jit import Jit, get_jit
 from .model import Estimate, model_launch
@@ -259,14 +259,7 @@ class EmuDriver:
             raise EmulationError(
                 f"a code object for {code.chip} cannot run on {self.chip.name}", hint=f"compile it for {self.chip.name}"
             )
-        if asm is None and can_disassemble(code.chip):
-            asm = disassemble(code)
-        if asm is None:
-            raise EmulationError(
-                f"the emulator runs a kernel's assembly, has none of this code object, and reads no machine code of {code.chip}",
-                hint="give it: dev.load(path, asm=text), or kernel.s beside kernel.hsaco",
-            )
-        return EmuModule(self, code, asm)
+        return EmuModule(self, code, disassemble(code) if asm is None else asm)
 
     def get_function(self, module: EmuModule, name: str) -> EmuFunction:
         found = module.functions.get(name)
