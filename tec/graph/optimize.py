@@ -23,6 +23,7 @@ from .passes.mixed_precision import mixed_precision
 from .passes.packed import pack_weights
 from .passes.projections import find_projections
 from .passes.quantized_products import quantized_products
+from .passes.requantize import requantize
 from .passes.split_concat import split_concat
 from .passes.views import move_views
 from .passes.weights import order_weights
@@ -45,6 +46,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
         Pass("quantized_products", lambda g, t, d: quantized_products(g, t)),
         Pass("float8_products", lambda g, t, d: float8_products(g, t)),
+        Pass("requantize", lambda g, t, d: requantize(g, t)),
         Pass("pack_weights", lambda g, t, d: pack_weights(g, t)),
         Pass("find_projections", lambda g, t, d: find_projections(g, t)),
         Pass("find_attention", lambda g, t, d: find_attention(g, t, d)),

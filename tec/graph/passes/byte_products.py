@@ -43,7 +43,10 @@ def byte_products(graph: Graph, target: Target) -> Graph:
         if node.op not in ("matmul", "conv") or not node.outputs or node.outputs[0].dtype != "int32":
             return False
         x, w = node.inputs
-        source, zero = _bytes(x)
+        seen = x.node if x.node is not None and x.node.op == "reshape" and x.dtype == "int32" else None
+        source, zero = _bytes(seen.inputs[0] if seen is not None else x)
+        if seen is not None and zero is not None and zero.type.size != 1:
+            return False
         if (
             source is None
             or not w.is_const
@@ -61,7 +64,10 @@ def byte_products(graph: Graph, target: Target) -> Graph:
         attrs, sums = plan
         weights = b.new.constant(data.astype(np.int8), w.name, "int8")
         out = node.outputs[0]
-        (y,) = b.new.add(node.op, [as_wanted(b, source), weights], attrs, out.name, node.origin)
+        operand = as_wanted(b, source)
+        if seen is not None:
+            (operand,) = b.new.add("reshape", [operand], seen.attrs, x.name)
+        (y,) = b.new.add(node.op, [operand, weights], attrs, out.name, node.origin)
         total = b.new.constant(sums, "sums", "int32")
         if zero is None or zero.is_const:
             known = shift - (np.asarray(zero.data).astype(np.int32) if zero is not None else 0)

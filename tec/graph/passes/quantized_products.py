@@ -43,7 +43,7 @@ def quantized_products(graph: Graph, target: Target) -> Graph:
         if node.op not in ("conv", "matmul") or node.outputs[0].dtype != "float32":
             return False
         x, w = node.inputs
-        made, weights = _dequantized(x), _weights(node, w)
+        made, weights = dequantized(x), _weights(node, w)
         if made is None or weights is None or node.attrs.get("fill"):
             return False
         q, zero, scale = made
@@ -60,7 +60,7 @@ def quantized_products(graph: Graph, target: Target) -> Graph:
     return rebuild(graph, handle)
 
 
-def _dequantized(v: Value) -> tuple[Value, Value | None, float] | None:
+def dequantized(v: Value) -> tuple[Value, Value | None, float] | None:
     """(bytes, zero point, scale) of bytes less a constant zero point times a constant scale, one of each."""
     node = v.node
     if node is None or node.op != "multiply" or not _is_one(node.inputs[1]):

@@ -11,10 +11,13 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 import tec
-from tec.graph import run_graph
+from tec.graph import Graph, run_graph
 from tec.graph.frontends import graph_of
+from tec.graph.optimize import optimize
 from tec.graph.passes.byte_products import byte_products
+from tec.graph.passes.dead_code import dead_code
 from tec.graph.passes.quantized_products import quantized_products
+from tec.graph.passes.requantize import requantize
 
 VNNI = tec.Target("llvm -mcpu=znver4")
 OUT_SCALE = 0.05
@@ -91,3 +94,106 @@ def test_what_stays_in_floats() -> None:
     assert {n.inputs[0].dtype for n in quantized_products(g, VNNI).nodes if n.op == "conv"} == {"float32"}
     g = graph_of(model())
     assert quantized_products(g, tec.Target("llvm -mcpu=haswell")) is g
+
+
+# ---- between the products
+
+
+def block(kind: Any = np.uint8) -> Any:
+    """Convolution, pooling, a residual sum of two quantized branches, a flattened product: each quantized and dequantized, as exporters write it."""
+    rng = np.random.default_rng(0)
+    values: list[Any] = []
+    nodes: list[Any] = []
+    zero = 5 if kind is np.uint8 else -3
+
+    def const(x: Any, name: str) -> str:
+        values.append(numpy_helper.from_array(np.asarray(x), name))
+        return name
+
+    def quantized(x: str, scale: float, zero_point: int = zero) -> str:
+        s, z = const(np.float32(scale), f"{x}_s"), const(kind(zero_point), f"{x}_z")
+        nodes.append(helper.make_node("QuantizeLinear", [x, s, z], [f"{x}_q"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{x}_q", s, z], [f"{x}_d"]))
+        return f"{x}_d"
+
+    def weights(name: str, *shape: int) -> str:
+        const(rng.integers(-127, 128, shape).astype(np.int8), f"{name}_q")
+        const(rng.uniform(0.001, 0.003, shape[0]).astype(np.float32), f"{name}_s")
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}_q", f"{name}_s"], [name], axis=0))
+        return name
+
+    def conv(x: str, name: str, channels: int, of: int) -> str:
+        bias = const(rng.standard_normal(channels).astype(np.float32), f"{name}_b")
+        nodes.append(
+            helper.make_node("Conv", [x, weights(f"{name}_w", channels, of, 3, 3), bias], [name], pads=[1] * 4)
+        )
+        return name
+
+    x = quantized("x", 0.02)
+    a = quantized(conv(x, "a", 32, 16), 0.0527)
+    nodes.append(helper.make_node("MaxPool", [a], ["p"], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4))
+    p = quantized("p", 0.0527)
+    c = quantized(conv(p, "c", 32, 32), 0.0613)
+    nodes.append(helper.make_node("Add", [c, p], ["s"]))
+    s = quantized("s", 0.0811)
+    nodes.append(helper.make_node("Relu", [conv(s, "e", 16, 32)], ["r"]))
+    r = quantized("r", 0.07, int(np.iinfo(kind).min))
+    nodes.append(helper.make_node("Flatten", [r], ["f"]))
+    nodes.append(
+        helper.make_node(
+            "Gemm", [quantized("f", 0.07, int(np.iinfo(kind).min)), weights("w", 10, 16 * 5 * 4)], ["g"], transB=1
+        )
+    )
+    y = quantized("g", 0.1)
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", T.FLOAT, (1, 16, 9, 8))], [helper.make_tensor_value_info(v, T.FLOAT, None) for v in (y, s)], values
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8], ids=["uint8", "int8"])
+def test_what_stands_between_products_is_multiplications_and_additions(kind: Any) -> None:
+    m = block(kind)
+    before = graph_of(m)
+    made = optimize(before, VNNI)
+    after = requantize(quantized_products(before, VNNI), VNNI)
+    after.check()
+    # What the first input is quantized by stays; a pool works on bytes; all products of bytes are dot products, the flattened one too.
+    assert sum(n.op == "divide" for n in after.nodes) <= 1
+    assert [n.inputs[0].dtype for n in after.nodes if n.op == "max_pool"] == [np.dtype(kind).name]
+    products = [n for n in made.nodes if n.op in ("conv", "matmul")]
+    assert len(products) == 4 and all([v.dtype for v in n.inputs] == ["uint8", "int8"] for n in products)
+    feeds = inputs(m)
+    want = run_graph(before, feeds)
+    compiled = tec.compile(m, target="llvm", cache=False).run(feeds)
+    for got in (run_graph(after, feeds), compiled):
+        # A sum between two steps falls to either: of the residual sum one in some hundreds, and on through the network to the ten last ones.
+        assert (np.abs(got[1] - want[1]) > 1e-6).mean() < 0.01
+        np.testing.assert_allclose(got[1], want[1], atol=1.01 * 0.0811)
+        np.testing.assert_allclose(got[0], want[0], atol=2.01 * 0.1)
+
+
+def test_bytes_between_two_quantizations_are_exact() -> None:
+    """Whole numbers that are clipped, stored as bytes and widened again are the clipped numbers: nothing is stored, no number changes."""
+    g = Graph()
+    x = g.input("x", "float32", (64,))
+    q = g.input("q", "uint8", (1, 8))
+    two = g.constant(np.float32(0.5))  # a power of two: no rounding but the one that is meant
+
+    def step(v: Any, zero: float) -> Any:
+        (v,) = g.add("divide", [v, two])
+        (v,) = g.add("round_even", [v])
+        (v,) = g.add("add", [v, g.constant(np.float32(zero))])
+        (v,) = g.add("clip", [v], {"low": 0.0, "high": 255.0})
+        (v,) = g.add("cast", [v], {"dtype": "uint8"})
+        (v,) = g.add("cast", [v], {"dtype": "float32"})
+        return g.add("subtract", [v, g.constant(np.float32(zero))])[0]
+
+    (wide,) = g.add("cast", [q], {"dtype": "int32"})
+    (product,) = g.add("matmul", [wide, g.constant(np.ones((8, 4), np.int32))], {"out_dtype": "int32"})
+    g.set_outputs([step(step(x, 128.0), 3.0), product])
+    after = dead_code(requantize(g, VNNI))
+    assert sum(n.op == "cast" and n.outputs[0].dtype == "uint8" for n in after.nodes) == 1
+    feeds = {"x": np.random.default_rng(0).uniform(-200, 200, 64).astype(np.float32), "q": np.ones((1, 8), np.uint8)}
+    for got, want in zip(run_graph(after, feeds), run_graph(g, feeds)):
+        np.testing.assert_array_equal(got, want)
