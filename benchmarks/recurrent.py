@@ -42,6 +42,7 @@ NETWORKS: dict[str, Callable[[], dict[str, Any]]] = {
     "silero_vad": lambda: {"input": _rand(1, 576) * 0.1, "state": np.zeros((2, 1, 128), np.float32), "sr": np.array(16000, np.int64)},
     "d_vector": lambda: {"input": _rand(1, 160, 40) ** 2},
 }  # fmt: skip
+REST = 0.2  # seconds
 SHAPES = {"silero_vad": {"input": (1, 576), "state": (2, 1, 128)}}
 
 
@@ -80,13 +81,15 @@ def trips(count: int) -> tuple[Any, dict[str, Any]]:
 
 
 def in_turn(*runs: Callable[[], Any], repeat: int) -> list[float]:
-    """The median seconds of each, in blocks of ten."""
+    """The median seconds of each, in blocks of ten, with a rest before each: the other's threads wait for work by spinning for a while."""
     times: list[list[float]] = [[] for _ in runs]
     for run in runs:
         for _ in range(3):
             run()
     for _ in range(max(1, repeat // 10)):
         for k, run in enumerate(runs):
+            time.sleep(REST)
+            run()
             for _ in range(10):
                 start = time.perf_counter()
                 run()
@@ -104,7 +107,7 @@ def compare(name: str, model: Any, feeds: dict[str, Any], repeat: int, shapes: A
     options.intra_op_num_threads = 2
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     start = time.perf_counter()
-    net = tec.compile(model, cache=False, progress=lambda *_: None, shapes=shapes, state=False)
+    net = tec.compile(model, cache=bool(os.environ.get("BC")), progress=lambda *_: None, shapes=shapes, state=False)
     seconds = time.perf_counter() - start
     executor = net.executor()
     want, got = session.run(None, feeds), [o.numpy() for o in executor.run(feeds)]

@@ -7,6 +7,7 @@ done before the next step. Work of less than START_CLOCKS on one core is over so
 from __future__ import annotations
 
 START_CLOCKS = 8192  # 2.7 us at 3 GHz
+AGAIN_CLOCKS = 3000  # of a loop that follows another at once, whose threads still wait for it
 START_SECONDS = START_CLOCKS / 3e9
 # Clocks of a core for one element (times the length of its sum).
 POINTWISE = 0.5  # loads, some arithmetic and a store, in vectors

@@ -1,7 +1,7 @@
 """The CPU back end: `int32 f(void** buffers, int64_t* scalars)` for each function, in one position-independent ELF object.
 
 Buffer parameters need only their element's natural alignment, so that any array of the caller can be taken without a
-copy. `parallel` loops become a function of their own, `body(closure, begin, end)`, that `tec_parallel_for` runs; storage
+copy. `parallel` loops become a function of their own, `body(closure, begin, end)`, that `tec_parallel_work` runs; storage
 that is large or has no constant size comes from `tec_alloc`. float64 transcendental functions go to libm; bfloat16 is
 16 bits of integer, since the hardware's conversions flush denormals.
 """
@@ -24,7 +24,7 @@ from ..ir.effects import written_params
 from ..ir.func import Func
 from ..ir.visit import free_vars, visit
 from ..target import Target
-from . import cache, llvm_util
+from . import cache, llvm_util, work
 from .cpu_tiles import OPS, CpuTiles
 from .emitter import alias_groups
 from .emitter_call import CALLS, CallHandler
@@ -41,7 +41,7 @@ DEFAULT_SPEED = 2  # -O3 takes twice as long, and neither matmul, nor math, nor 
 _OUT_OF_MEMORY = -1
 _ALLOC = ("tec_alloc", "declare noalias ptr @tec_alloc(i64) nounwind")
 _FREE = ("tec_free", "declare void @tec_free(ptr) nounwind")
-_PARALLEL = ("tec_parallel_for", "declare i32 @tec_parallel_for(ptr, ptr, i64) nounwind")
+_PARALLEL = ("tec_parallel_work", "declare i32 @tec_parallel_work(ptr, ptr, i64, i64) nounwind")
 
 
 @dataclass
@@ -234,6 +234,8 @@ class CpuEmitter(CpuTiles):
         self.memo_clear()
         low = self.index(s.min)
         n = self.convert(self.index(s.extent), s.extent.dtype, "int64")
+        each = self.index(work.clocks(s.body, lambda v: id(v) in self.vars, self.target.vector_bytes))
+        clocks = self.op(f"mul nsw i64 {n}, {each}")
         variables, buffers = self._captured(s)
         slots: list[tuple[str, str, int]] = []  # type, value, byte offset
         size = 0
@@ -251,7 +253,7 @@ class CpuEmitter(CpuTiles):
         name = f"{self.func_name}.parallel{self.counter}"
         self._outline(s, name, variables, buffers, slots)
         self.declarations.setdefault(*_PARALLEL)
-        rc = self.op(f"call i32 @tec_parallel_for(ptr {quote(name)}, ptr {closure}, i64 {n})")
+        rc = self.op(f"call i32 @tec_parallel_work(ptr {quote(name)}, ptr {closure}, i64 {n}, i64 {clocks})")
         failed, ok = self.label("failed"), self.label("ok")
         self.branch_if(self.op(f"icmp ne i32 {rc}, 0"), failed, ok, self.expected(False))
         self.place(failed)

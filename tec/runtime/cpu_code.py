@@ -109,6 +109,9 @@ def stand_ins() -> dict[str, int]:
         def parallel_for(body: int, closure: int, n: int) -> int:
             return int(_BODY(body)(closure, 0, n))
 
+        def parallel_work(body: int, closure: int, n: int, clocks: int) -> int:
+            return parallel_for(body, closure, n)
+
         def run_steps(table: int, n: int) -> int:
             words = (ctypes.c_int64 * (STEP_WORDS * max(n, 1))).from_address(table)
             for k in range(n):
@@ -148,9 +151,10 @@ def stand_ins() -> dict[str, int]:
             return out.value if posix_memalign(ctypes.byref(out), 64, max(nbytes, 1)) == 0 else None
 
         loop_type = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+        work_type = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         alloc_type = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)
         _STAND_INS.update(
-            tec_parallel_for=loop_type(parallel_for), tec_alloc=alloc_type(alloc), tec_free=libc.free,
+            tec_parallel_for=loop_type(parallel_for), tec_parallel_work=work_type(parallel_work), tec_alloc=alloc_type(alloc), tec_free=libc.free,
             tec_run_steps=_STEPS(run_steps), tec_run_trips=_TRIPS(run_trips), tec_copy_bytes=POINTERS(copy_bytes),
         )  # fmt: skip
     return {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in _STAND_INS.items()}

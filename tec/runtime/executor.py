@@ -21,15 +21,16 @@ from ..errors import ArgumentError
 from .device import Device
 from .feeds import Feeds, as_array
 from .layout import Binding
-from .ndarray import NDArray, empty
+from .ndarray import NDArray
 from .plan import Output
 from .state import States
-from .storage import ALIGN
+from .storage import ALIGN, Storage
 from .stream import Event
 
 if TYPE_CHECKING:
     from .network import Network
 
+_TOGETHER = 1 << 16  # bytes of outputs that are made in one block, which lasts as long as one of them
 _BINDINGS = 256  # sets of sizes whose numbers are kept: a few kilobytes each
 
 
@@ -289,6 +290,8 @@ class Executor:
     ) -> list[tuple[NDArray | None, NDArray | None]]:
         """For each output of the plan the array that is written, and the one that was asked for where that is another."""
         plan = self.network.plan
+        if outputs is None:
+            return [(r, None) for r in self._made(binding)]
         asked = self._asked([o for o in plan.outputs if self._is_shown(o)], outputs)
         out: list[tuple[NDArray | None, NDArray | None]] = []
         for o in plan.outputs:
@@ -306,13 +309,27 @@ class Executor:
                 if target.is_contiguous and target.address % ALIGN == 0:
                     out.append((target, None))
                     continue
-            out.append((empty(shape, v.dtype, self.device), target))
+            storage = Storage(self.device, self._layout.nbytes(binding, self._layout.names[o.value]))
+            out.append((NDArray(storage, storage.address, shape, v.dtype), target))
         return out
+
+    def _made(self, binding: Binding) -> list[NDArray | None]:
+        """New arrays for all outputs of the plan, None for rows of a state. Small ones share a block: making one takes as long as a small step."""
+        nbytes, places = self._layout.outputs(binding)
+        block = Storage(self.device, nbytes) if nbytes <= _TOGETHER else None
+        made: list[NDArray | None] = []
+        for p in places:
+            if p is None:
+                made.append(None)
+            elif block is not None:
+                made.append(NDArray(block, block.address + p.begin, p.shape, p.dtype))
+            else:
+                own = Storage(self.device, p.nbytes)
+                made.append(NDArray(own, own.address, p.shape, p.dtype))
+        return made
 
     def _asked(self, shown: Sequence[Output], outputs: Any) -> dict[str, NDArray]:
         """The arrays that were given for outputs, by name."""
-        if outputs is None:
-            return {}
         names = [o.name for o in shown]
         if not isinstance(outputs, Mapping):
             if len(outputs) != len(names):

@@ -1,4 +1,4 @@
-"""The helpers that CPU code calls (`tec_parallel_for`, `tec_alloc`, `tec_free`): one thread pool a process; and the loop over a plan's steps.
+"""The helpers that CPU code calls (`tec_parallel_work`, `tec_alloc`, `tec_free`): one thread pool a process; and the loop over a plan's steps.
 
 Their machine code is part of tec (`_pool_data`, made from tec/codegen/pool.py), so neither packages nor their users need a
 compiler. Threads: TEC_NUM_THREADS (256 at the most), else the cores this process may run on; they
@@ -16,7 +16,15 @@ import zlib
 from ..locks import fork_safe_lock
 from .objfile import HOST, LoadedObject, load_object
 
-HELPERS = ("tec_parallel_for", "tec_alloc", "tec_free", "tec_run_steps", "tec_run_trips", "tec_copy_bytes")
+HELPERS = (
+    "tec_parallel_for",
+    "tec_parallel_work",
+    "tec_alloc",
+    "tec_free",
+    "tec_run_steps",
+    "tec_run_trips",
+    "tec_copy_bytes",
+)
 _X86_HELPERS = ("tec_tiles_on",)
 _LOCK = fork_safe_lock()
 _POOL: LoadedObject | None = None  # never unloaded: its workers run in it

@@ -14,7 +14,7 @@ and a PackageError where it is not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,18 @@ class Binding:
     pointers: Any  # int64, of each array argument of each call behind its base
     scalars: Any  # int64, of each number argument of each call
     numbers: Any  # the rows of the table
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of values, those that were asked for
+    outputs: list[tuple[int, list[Place | None]]] = field(default_factory=list)  # once they were asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An output among all outputs, one behind the other."""
+
+    begin: int
+    nbytes: int
+    shape: tuple[int, ...]
+    dtype: str
 
 
 class Layout:
@@ -308,7 +320,25 @@ class Layout:
 
     def shape(self, binding: Binding, name: str) -> tuple[int, ...]:
         """The shape of a value."""
-        return tuple(int(binding.numbers[r]) for r in self.shapes[name])
+        shape = binding.shapes.get(name)
+        if shape is None:
+            shape = binding.shapes[name] = tuple(int(binding.numbers[r]) for r in self.shapes[name])
+        return shape
+
+    def outputs(self, binding: Binding) -> tuple[int, list[Place | None]]:
+        """(bytes, where each output of the plan may lie in so many; None for rows of a state)."""
+        if not binding.outputs:
+            end, places = 0, list[Place | None]()
+            for o in self.plan.outputs:
+                v = self.plan.values[o.value]
+                if v.place == "rows":
+                    places.append(None)
+                    continue
+                nbytes = self.nbytes(binding, self.names[o.value])
+                places.append(Place(end, nbytes, self.shape(binding, o.value), v.dtype))
+                end += -(-nbytes // ALIGN) * ALIGN
+            binding.outputs.append((end, places))
+        return binding.outputs[0]
 
     def strides_of(self, binding: Binding, name: str) -> tuple[int, ...] | None:
         """The strides of rows of a state; None for a compact value."""
