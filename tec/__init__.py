@@ -98,6 +98,8 @@ _LAZY: dict[str, tuple[str, str]] = {
     # text
     "generate": (".generation", "generate"),
     "Generator": (".generation", "Generator"),
+    # arrays
+    "array": (".array", ""),
     # search
     "tune": (".tuning", "tune"),
     "template": (".tuning", "template"),

@@ -6,6 +6,10 @@ done before the next step. Work of less than START_CLOCKS on one core is over so
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 START_CLOCKS = 8192  # 2.7 us at 3 GHz
 AGAIN_CLOCKS = 3000  # of a loop that follows another at once, whose threads still wait for it
 START_SECONDS = START_CLOCKS / 3e9
@@ -17,3 +21,22 @@ ROWS = 2.0  # several passes over a row, with an exponential or a root in them
 def worth(clocks: float) -> bool:
     """Whether work of so many clocks on one core is worth starting threads."""
     return clocks >= START_CLOCKS
+
+
+# Elements that a value of symbolic sizes is taken to have: so many that threads are worth starting, unless the caller knows better.
+_OPEN: ContextVar[int] = ContextVar("open_elements", default=1 << 30)
+
+
+def open_elements() -> int:
+    """Elements of a value whose sizes are symbolic, for the choice of threads."""
+    return _OPEN.get()
+
+
+@contextmanager
+def expecting(elements: int) -> Iterator[None]:
+    """Symbolic sizes stand for values of about so many elements meanwhile."""
+    token = _OPEN.set(elements)
+    try:
+        yield
+    finally:
+        _OPEN.reset(token)

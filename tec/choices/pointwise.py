@@ -12,7 +12,6 @@ from . import parallel
 from .group import Group, begin, extent, reduce_size, size_of
 
 THREADS = 256  # of a GPU's work-group: four wavefronts of 64, so that a unit has some to change between
-_OPEN = 1 << 30  # elements, for the choice of threads, where sizes are symbolic
 
 
 # Tag of convolutions whose padded input is made first. A sum over channels reads it many times; a depthwise one so few that the copy would cost as much
@@ -27,9 +26,9 @@ def lanes_for(dtype: str, target: Target) -> int:
 
 
 def work(op: Operation) -> int:
-    """Multiply-adds, roughly; large where sizes are symbolic."""
+    """Multiply-adds, roughly; where sizes are symbolic, of as many elements as are expected."""
     elems = size_of(op.output(0).shape)
-    return (elems if elems is not None else _OPEN) * (reduce_size(op) or 1)
+    return (elems if elems is not None else parallel.open_elements()) * (reduce_size(op) or 1)
 
 
 def moved_bytes(group: Group) -> int:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from ..choices import database, records
@@ -110,18 +111,8 @@ def compile_graph(
     with target:
         graph, states = declare(graph, state or {})
         graph, checks = check_indices(graph)
-        graph = optimize(graph, target, dtype)
-        part = part_of(graph, [s.output for s in states])
-        lowering = _Lowering(graph, target, Building(target, checks_bounds(None)), progress, part.work)
-        part.runs = lowering.runs(part)
-        lowered_s = time.perf_counter() - start
-        units = lowering.units
-        with _hint_at_sizes(graph):
-            if not units:
-                lowering.building.add(_nothing())
-            module = lowering.building.finish()
-        if progress is not None:
-            progress(part.work + 1, part.work + 1, "code")
+    lowered = lower_graph(graph, target, dtype, progress, kept=[s.output for s in states])
+    part, units = lowered.part, lowered.units
     plan, params = make_plan(part, checks, states)
     report = Report(
         functions={u.name: [str(n.op) for n in u.groups[0].nodes] for u in units.values()},
@@ -129,13 +120,50 @@ def compile_graph(
         origins={u.name: [g.nodes[-1].origin for g in u.groups] for u in units.values()},
         function_flops={u.name: data_of(sum(map(node_flops, u.groups[0].nodes))) for u in units.values()},
         choices={u.name: u.chosen for u in units.values()},
-        lower_seconds=lowered_s,
+        lower_seconds=lowered.seconds,
         compile_seconds=time.perf_counter() - start,
         arena_bytes=plan.arena_bytes,
         arena_lower_bound=None if plan.is_open else lower_bound(lifetimes(plan, {})),
-        flops=data_of(graph.flops()),
+        flops=data_of(lowered.graph.flops()),
     )
-    return Network(module, plan, params, report)
+    return Network(lowered.module, plan, params, report)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A graph as code: the graph after its passes, its groups with the functions that they run, and the module of these."""
+
+    graph: Graph
+    part: Part
+    units: dict[Any, Unit]
+    module: Any
+    seconds: float  # until LLVM had all functions
+
+
+def lower_graph(
+    graph: Graph,
+    target: Target,
+    dtype: str | None = None,
+    progress: Any = None,
+    kept: Iterable[str] = (),
+    loose: Iterable[str] = (),
+) -> Lowered:
+    """The passes, the groups and the module of a graph. kept: outputs that states become. loose: inputs that begin anywhere, not at a multiple
+    of 64 bytes."""
+    start = time.perf_counter()
+    with target:
+        graph = optimize(graph, target, dtype)
+        part = part_of(graph, kept, loose)
+        lowering = _Lowering(graph, target, Building(target, checks_bounds(None)), progress, part.work)
+        part.runs = lowering.runs(part)
+        seconds = time.perf_counter() - start
+        with _hint_at_sizes(graph):
+            if not lowering.units:
+                lowering.building.add(_nothing())
+            module = lowering.building.finish()
+        if progress is not None:
+            progress(part.work + 1, part.work + 1, "code")
+    return Lowered(part.graph, part, lowering.units, module, seconds)
 
 
 class _Lowering:

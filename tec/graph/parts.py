@@ -46,10 +46,11 @@ class Part:
         return own + sum(p.work for parts in self.inner.values() for p in parts)
 
 
-def part_of(graph: Graph, kept: Iterable[str] = ()) -> Part:
-    """The groups of a network's graph; its outputs `kept` are what its states become."""
+def part_of(graph: Graph, kept: Iterable[str] = (), loose: Iterable[str] = ()) -> Part:
+    """The groups of a network's graph; its outputs `kept` are what its states become, its inputs `loose` begin anywhere."""
     graph, rows = compact(graph, strided(graph), set(kept))
-    return _part(graph, rows)
+    anywhere = set(loose)
+    return _part(graph, rows, [v for v in graph.inputs if v.name in anywhere])
 
 
 def _part(graph: Graph, rows: Rows, loose: Iterable[Value] = (), order: Iterable[int] = ()) -> Part:

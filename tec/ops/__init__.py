@@ -1,6 +1,7 @@
 """Operators: te definitions by family, with type inference and fusion kinds. `OPS` is the table."""
 
 from . import (
+    arithmetic,
     attention,
     conv,
     deform,
@@ -37,7 +38,7 @@ from .registry import (
 )
 
 __all__ = [
-    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "attention", "conv", "deform",
+    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "conv", "deform",
     "elementwise", "get_op", "image", "matmul", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "transform_layout", "vjp",
 ]  # fmt: skip

@@ -1,0 +1,188 @@
+"""Arrays on devices: a namespace after the Python array API standard, version 2025.12.
+
+    import tec
+    xp = tec.array
+    x = xp.linspace(0.0, 1.0, 1000, device=tec.cuda(0))
+    y = xp.sum(x * x + 1.0)      # an expression: nothing has run
+    print(float(y))              # one kernel
+
+Operators and functions give expressions, which are fused and computed when they are needed; `x.block()` computes and waits. Complex numbers and the
+extensions `fft` and `linalg` are not there.
+"""
+
+# ruff: noqa: F401  (the names are the namespace)
+from __future__ import annotations
+
+import math as _math
+
+from . import random
+from .array import Array
+from .computing import compute as _compute
+from .creation import (
+    arange,
+    asarray,
+    empty,
+    empty_like,
+    eye,
+    from_dlpack,
+    full,
+    full_like,
+    linspace,
+    meshgrid,
+    ones,
+    ones_like,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
+from .dtypes import (
+    DType,
+    bfloat16,
+    bool,
+    can_cast,
+    finfo,
+    float16,
+    float32,
+    float64,
+    iinfo,
+    int8,
+    int16,
+    int32,
+    int64,
+    isdtype,
+    result_type,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from .elementwise import (
+    abs,
+    acos,
+    acosh,
+    add,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    bitwise_and,
+    bitwise_invert,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    ceil,
+    clip,
+    conj,
+    copysign,
+    cos,
+    cosh,
+    divide,
+    equal,
+    exp,
+    expm1,
+    floor,
+    floor_divide,
+    greater,
+    greater_equal,
+    hypot,
+    imag,
+    isfinite,
+    isinf,
+    isnan,
+    less,
+    less_equal,
+    log,
+    log1p,
+    log2,
+    log10,
+    logaddexp,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    nextafter,
+    not_equal,
+    positive,
+    pow,
+    real,
+    reciprocal,
+    remainder,
+    round,
+    sign,
+    signbit,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    subtract,
+    tan,
+    tanh,
+    trunc,
+)
+from .inspection import API_VERSION as __array_api_version__
+from .inspection import __array_namespace_info__
+from .manipulation import (
+    astype,
+    broadcast_arrays,
+    broadcast_shapes,
+    broadcast_to,
+    concat,
+    expand_dims,
+    flip,
+    moveaxis,
+    permute_dims,
+    repeat,
+    reshape,
+    roll,
+    squeeze,
+    stack,
+    take,
+    take_along_axis,
+    tile,
+    unstack,
+)
+from .products import matmul, matrix_transpose, tensordot, vecdot
+from .searching import argmax, argmin, nonzero, searchsorted, where
+from .sets import isin, unique_all, unique_counts, unique_inverse, unique_values
+from .sorting import argsort, sort
+from .statistical import (
+    all,
+    any,
+    count_nonzero,
+    cumulative_prod,
+    cumulative_sum,
+    diff,
+    max,
+    mean,
+    min,
+    prod,
+    std,
+    sum,
+    var,
+)
+
+e = _math.e
+inf = _math.inf
+nan = _math.nan
+newaxis = None
+pi = _math.pi
+
+
+def block(*arrays: Array) -> None:
+    """Compute arrays together, and wait for their devices: what they share is computed once."""
+    by_device: dict[object, list[Array]] = {}
+    for x in arrays:
+        by_device.setdefault(x.device, []).append(x)
+    for group in by_device.values():
+        _compute(*(x._node for x in group))
+        group[0].device.sync()
+
+
+__all__ = sorted(n for n in dir() if not n.startswith("_") or n.startswith("__array")) + ["__array_namespace_info__"]

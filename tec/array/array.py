@@ -1,0 +1,303 @@
+"""Array: a value on a device, with the operators of the Python array API standard.
+
+    x = tec.array.asarray([1.0, 2.0, 3.0], device=tec.cuda(0))
+    y = (x * 2 + 1).sum()     # written down: one kernel computes it
+    float(y)                  # when it is asked for
+
+No two arrays share elements as far as can be seen: an index gives a value, assignment changes the one array that it names, and expressions that were
+written before keep what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+import numpy as np
+
+from ..runtime.device import Device, as_device, cpu
+from ..runtime.ndarray import NDArray
+from . import build, dtypes, foreign, indexing, inspection
+from .computing import compute, in_memory
+from .dtypes import DType
+from .errors import ArrayTypeError, ArrayValueError
+from .node import Node, leaf, scalar
+
+_NUMBERS = (bool, int, float)
+
+
+class Array:
+    """An array of the namespace `tec.array`. Made by its functions (`asarray`, `zeros`, `arange`, ...), never directly."""
+
+    __slots__ = ("__weakref__", "_node")
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 1000
+    __array_ufunc__ = foreign.array_ufunc
+    __array_function__ = foreign.array_function
+
+    def __init__(self, node: Node):
+        if not isinstance(node, Node):
+            raise ArrayTypeError("Array(...) is not called", hint="tec.array.asarray(x) makes an array")
+        if node.owner is not None and node.owner() is not None:
+            node = build.make("identity", (node,), node.shape, node.dtype)
+        self._node = node
+        node.owner = ref(self)
+
+    if TYPE_CHECKING:  # operators and methods are the functions of elementwise, products and statistical
+
+        def __add__(self, other: Any, /) -> Array: ...
+        def __radd__(self, other: Any, /) -> Array: ...
+        def __iadd__(self, other: Any, /) -> Array: ...
+        def __sub__(self, other: Any, /) -> Array: ...
+        def __rsub__(self, other: Any, /) -> Array: ...
+        def __isub__(self, other: Any, /) -> Array: ...
+        def __mul__(self, other: Any, /) -> Array: ...
+        def __rmul__(self, other: Any, /) -> Array: ...
+        def __imul__(self, other: Any, /) -> Array: ...
+        def __truediv__(self, other: Any, /) -> Array: ...
+        def __rtruediv__(self, other: Any, /) -> Array: ...
+        def __itruediv__(self, other: Any, /) -> Array: ...
+        def __floordiv__(self, other: Any, /) -> Array: ...
+        def __rfloordiv__(self, other: Any, /) -> Array: ...
+        def __ifloordiv__(self, other: Any, /) -> Array: ...
+        def __mod__(self, other: Any, /) -> Array: ...
+        def __rmod__(self, other: Any, /) -> Array: ...
+        def __imod__(self, other: Any, /) -> Array: ...
+        def __pow__(self, other: Any, /) -> Array: ...
+        def __rpow__(self, other: Any, /) -> Array: ...
+        def __ipow__(self, other: Any, /) -> Array: ...
+        def __and__(self, other: Any, /) -> Array: ...
+        def __rand__(self, other: Any, /) -> Array: ...
+        def __iand__(self, other: Any, /) -> Array: ...
+        def __or__(self, other: Any, /) -> Array: ...
+        def __ror__(self, other: Any, /) -> Array: ...
+        def __ior__(self, other: Any, /) -> Array: ...
+        def __xor__(self, other: Any, /) -> Array: ...
+        def __rxor__(self, other: Any, /) -> Array: ...
+        def __ixor__(self, other: Any, /) -> Array: ...
+        def __lshift__(self, other: Any, /) -> Array: ...
+        def __rlshift__(self, other: Any, /) -> Array: ...
+        def __ilshift__(self, other: Any, /) -> Array: ...
+        def __rshift__(self, other: Any, /) -> Array: ...
+        def __rrshift__(self, other: Any, /) -> Array: ...
+        def __irshift__(self, other: Any, /) -> Array: ...
+        def __matmul__(self, other: Any, /) -> Array: ...
+        def __rmatmul__(self, other: Any, /) -> Array: ...
+        def __imatmul__(self, other: Any, /) -> Array: ...
+        def __lt__(self, other: Any, /) -> Array: ...
+        def __le__(self, other: Any, /) -> Array: ...
+        def __gt__(self, other: Any, /) -> Array: ...
+        def __ge__(self, other: Any, /) -> Array: ...
+        def __eq__(self, other: Any, /) -> Array: ...  # type: ignore[override]
+        def __ne__(self, other: Any, /) -> Array: ...  # type: ignore[override]
+        def __abs__(self) -> Array: ...
+        def __neg__(self) -> Array: ...
+        def __pos__(self) -> Array: ...
+        def __invert__(self) -> Array: ...
+        def sum(self, axis: Any = None, **options: Any) -> Array: ...
+        def prod(self, axis: Any = None, **options: Any) -> Array: ...
+        def max(self, axis: Any = None, **options: Any) -> Array: ...
+        def min(self, axis: Any = None, **options: Any) -> Array: ...
+        def mean(self, axis: Any = None, **options: Any) -> Array: ...
+        def var(self, axis: Any = None, **options: Any) -> Array: ...
+        def std(self, axis: Any = None, **options: Any) -> Array: ...
+        def all(self, axis: Any = None, **options: Any) -> Array: ...
+        def any(self, axis: Any = None, **options: Any) -> Array: ...
+
+    # ---- what it is
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        return self._node.dtype
+
+    @property
+    def device(self) -> Device:
+        """The device that it is on."""
+        return self._node.device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its extents."""
+        return self._node.shape
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return len(self._node.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return self._node.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self._node.nbytes
+
+    @property
+    def T(self) -> Array:
+        """The transpose of a matrix."""
+        if self.ndim != 2:
+            raise ArrayValueError(
+                f".T of an array of {self.ndim} dimensions",
+                hint="x.mT transposes the last two; tec.array.permute_dims any",
+            )
+        return Array(build.transpose(self._node, (1, 0)))
+
+    @property
+    def mT(self) -> Array:
+        """The last two dimensions exchanged."""
+        if self.ndim < 2:
+            raise ArrayValueError(f".mT of an array of {self.ndim} dimensions")
+        n = self.ndim
+        return Array(build.transpose(self._node, (*range(n - 2), n - 1, n - 2)))
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """`tec.array`."""
+        return inspection.namespace(api_version)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArrayTypeError("len() of an array without dimensions")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[k] for k in range(len(self)))
+
+    def __repr__(self) -> str:
+        text = np.array2string(self.numpy(), threshold=50, separator=", ", prefix="Array(")
+        where = "" if self.device is cpu() else f", device={self.device}"
+        return f"Array({text}, dtype={self.dtype!s}{where})"
+
+    # ---- computing, and what comes out
+
+    def block(self) -> Array:
+        """Compute it, and wait until the device is done. Returns it."""
+        compute(self._node)
+        self.device.sync()
+        return self
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A copy in NumPy. Computes, and waits."""
+        return in_memory(self._node).numpy()
+
+    def item(self) -> Any:
+        """The one element, as a Python number. Computes, and waits."""
+        return build.value(self._node)
+
+    def tolist(self) -> Any:
+        """Python numbers in nested lists."""
+        return self.numpy().tolist()
+
+    @property
+    def nd(self) -> NDArray:
+        """The memory that it lies in, as a read-only `tec.NDArray`, for compiled functions and networks. Computes."""
+        a = in_memory(self._node)
+        self._node.memory.foreign = True  # type: ignore[union-attr]
+        return a.read_only()
+
+    def __bool__(self) -> bool:
+        return bool(build.value(self._node))
+
+    def __int__(self) -> int:
+        return int(build.value(self._node))
+
+    def __float__(self) -> float:
+        return float(build.value(self._node))
+
+    def __complex__(self) -> complex:
+        return complex(build.value(self._node))
+
+    def __index__(self) -> int:
+        if not dtypes.is_int(self.dtype) or self.shape:
+            raise ArrayTypeError(
+                f"an array of {self.dtype} and shape {self.shape} as an index",
+                hint="an integer array without dimensions is one",
+            )
+        return int(build.value(self._node))
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
+        """A copy on another device; the array itself where it is there."""
+        if stream is not None:
+            raise ArrayValueError("to_device(stream=...)", hint="with stream: around it")
+        target = as_device(device)
+        if target is self.device:
+            return self
+        return Array(leaf(in_memory(self._node).copyto(target)))
+
+    __array__ = foreign.to_numpy
+    __dlpack__ = foreign.dlpack
+    __dlpack_device__ = foreign.dlpack_device
+    __cuda_array_interface__ = property(foreign.cuda_interface)
+
+    # ---- indices
+
+    def __getitem__(self, key: Any, /) -> Array:
+        return Array(indexing.take(self._node, _nodes_in(key)))
+
+    def __setitem__(self, key: Any, value: Any, /) -> None:
+        self._become(indexing.put(self._node, _nodes_in(key), _assigned(self, value)))
+
+    def _become(self, node: Node) -> None:
+        """Name another node."""
+        if node is self._node:
+            return
+        if node.owner is not None and node.owner() is not None:
+            node = build.make("identity", (node,), node.shape, node.dtype)
+        self._node = node
+        node.owner = ref(self)
+
+
+def _nodes_in(key: Any) -> Any:
+    """An index with nodes in the place of arrays."""
+    if isinstance(key, tuple):
+        return tuple(k._node if type(k) is Array else k for k in key)
+    return key._node if type(key) is Array else key
+
+
+def _assigned(x: Array, value: Any) -> Node:
+    """What is assigned to elements of `x`, of its type. Raises ArrayTypeError where that would lose what kind it is."""
+    if type(value) is Array:
+        found = value._node
+        if dtypes.promote(x.dtype, found.dtype) != x.dtype:
+            raise ArrayTypeError(
+                f"values of {found.dtype} assigned to an array of {x.dtype}",
+                hint=f'tec.array.astype(value, "{x.dtype}")',
+            )
+        build.one_device((x._node, found))
+        return build.cast(found, x.dtype)
+    return number(value, x._node)
+
+
+def number(value: Any, beside: Node) -> Node:
+    """A Python number next to an array. Raises ArrayTypeError where the array's type does not hold it."""
+    if not isinstance(value, (*_NUMBERS, complex, np.generic)):
+        raise foreign.no_array(value)
+    kind = dtypes.of_scalar(value, beside.dtype)
+    return scalar(value.item() if isinstance(value, np.generic) else value, kind, beside.device)
+
+
+def node_of(x: Any, what: str = "the argument") -> Node:
+    """The node of an array. Raises ArrayTypeError for what is none."""
+    if type(x) is not Array:
+        raise foreign.no_array(x, what)
+    return x._node
+
+
+def pair(a: Any, b: Any) -> tuple[Node, Node]:
+    """Two operands of one type, one of which may be a Python number. Raises ArrayTypeError."""
+    if type(a) is Array:
+        m = a._node
+        n = b._node if type(b) is Array else number(b, m)
+    elif type(b) is Array:
+        n = b._node
+        m = number(a, n)
+    else:
+        raise foreign.no_array(a)
+    if m.dtype is not n.dtype and m.dtype != n.dtype:
+        kind = dtypes.promote(m.dtype, n.dtype)
+        m, n = build.cast(m, kind), build.cast(n, kind)
+    return m, n

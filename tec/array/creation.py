@@ -1,0 +1,316 @@
+"""Making arrays: from numbers, from others' arrays, and by rule. Those by rule are expressions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..runtime.device import Device, as_device
+from ..runtime.dtypes import numpy_dtype
+from ..runtime.ndarray import NDArray
+from ..runtime.ndarray import array as nd_array
+from ..runtime.ndarray import empty as nd_empty
+from . import build, dtypes, foreign
+from .array import Array, node_of
+from .dtypes import DType, as_dtype
+from .errors import ArrayTypeError, ArrayValueError
+from .node import Node, leaf, scalar
+
+_NUMBERS = (bool, int, float)
+
+
+def shape_of(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of ints. Raises ArrayValueError."""
+    given = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    try:
+        found = tuple(int(n.__index__()) for n in given)
+    except AttributeError:
+        raise ArrayTypeError(f"not a shape: {shape!r}", hint="a shape is a tuple of integers") from None
+    if any(n < 0 for n in found):
+        raise ArrayValueError(f"a negative extent in shape {found}")
+    return found
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Array:
+    """An array of numbers, of nested lists of them, of another array, or of what has DLPack or is NumPy's.
+
+    Python's floats become float32, ints int64. An array of this namespace is given back where nothing changes (copy=True copies); NumPy's are copied
+    (copy=False shares their memory, on the CPU); others' are taken by DLPack. Raises ArrayTypeError, ArrayValueError.
+    """
+    kind = None if dtype is None else as_dtype(dtype)
+    where = None if device is None else as_device(device)
+    if type(obj) is Array:
+        return _converted(obj, kind, where, copy)
+    if isinstance(obj, NDArray):
+        return _converted(
+            Array(leaf(obj.copyto(nd_empty(obj.shape, obj.dtype, obj.device)))),
+            kind,
+            where,
+            None if copy is None else copy,
+        )
+    if isinstance(obj, (np.ndarray, np.generic)):
+        return _of_numpy(np.asarray(obj), kind, where, copy)
+    if hasattr(obj, "__dlpack__"):
+        return _converted(Array(foreign.taken(obj, where, copy)), kind, where, None)
+    if copy is False:
+        raise ArrayValueError("asarray(copy=False) of Python numbers, which are copied")
+    where = as_device(where)
+    if type(obj) in _NUMBERS:
+        kind = kind or dtypes.of_scalar(obj, None)
+        _holds(obj, kind)
+        return Array(build.copy(scalar(obj, kind, where)))
+    return Array(_of_sequence(obj, kind, where))
+
+
+def _holds(value: Any, kind: DType) -> None:
+    if dtypes.is_int(kind) and isinstance(value, int):
+        low, high = dtypes.int_limits(kind)
+        if not low <= value <= high:
+            raise ArrayValueError(f"{value} is outside of {kind}, which holds {low} to {high}")
+
+
+def _converted(x: Array, kind: DType | None, where: Device | None, copy: bool | None) -> Array:
+    n = x._node
+    same = (kind is None or kind == n.dtype) and (where is None or where is n.device)
+    if same:
+        return Array(build.copy(n)) if copy else x
+    if copy is False:
+        raise ArrayValueError(f"asarray(copy=False) of an array of {n.dtype} on {n.device}")
+    made = x if where is None else x.to_device(where)
+    return made if kind is None else Array(build.cast(made._node, kind))
+
+
+def _of_numpy(x: np.ndarray[Any, Any], kind: DType | None, where: Device | None, copy: bool | None) -> Array:
+    own = as_dtype(x.dtype)
+    if copy is False:
+        if (kind is not None and kind != own) or (where is not None and where.driver is not None):
+            raise ArrayValueError(f"asarray(copy=False) of a NumPy array of {own}")
+        return Array(foreign.shared(x))
+    held = nd_array(x, where)
+    return Array(build.cast(leaf(held), kind or own))
+
+
+def _of_sequence(obj: Any, kind: DType | None, where: Device) -> Node:
+    parts: list[Any] = []
+
+    def flat(x: Any) -> Any:
+        if type(x) is Array:
+            parts.append(x)
+            return x.tolist()
+        if isinstance(x, (list, tuple, range)):
+            return [flat(y) for y in x]
+        return x
+
+    plain = flat(obj)
+    try:
+        held = np.asarray(plain)
+    except (ValueError, OverflowError) as e:
+        raise ArrayValueError(f"no array can be made of this: {e}") from None
+    if held.dtype.kind not in "biuf":
+        if held.dtype.kind == "O" and _whole(held):
+            held = (
+                held.astype(np.uint64 if kind == "uint64" else np.int64)
+                if kind is None or dtypes.is_int(kind)
+                else held.astype(np.float64)
+            )
+        else:
+            raise ArrayTypeError(
+                f"no array can be made of a {type(obj).__name__}: {obj!r}"[:200],
+                hint="numbers, and nested lists of them of one length",
+            )
+    if kind is None:
+        kind = (
+            dtypes.result_type(*parts)
+            if parts and len(parts) == held.size
+            else {"b": dtypes.bool, "f": dtypes.DEFAULT_FLOAT}.get(held.dtype.kind, dtypes.DEFAULT_INT)
+        )
+        if held.dtype.kind == "u":
+            kind = dtypes.uint64
+        if not held.size and not parts:
+            kind = dtypes.DEFAULT_FLOAT
+    if dtypes.is_int(kind) and held.size:
+        if held.dtype.kind == "f":
+            raise ArrayTypeError(f"floats in an array of {kind}", hint="tec.array.astype converts, toward zero")
+        _holds(int(held.min()), kind)
+        _holds(int(held.max()), kind)
+    with np.errstate(over="ignore"):
+        return leaf(nd_array(held.astype(numpy_dtype(kind.name)), where, kind.name))
+
+
+def _whole(held: Any) -> bool:
+    return all(isinstance(v, int) for v in held.reshape(-1).tolist())
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+    """An array on the memory of `x`, which has `__dlpack__`; a copy where it lies on another device, is not compact, or copy=True.
+
+    What its owner writes there later shows in the array, and in expressions of it that are not computed: call `block()` on those first. Assignment to the array
+    goes to memory of its own. Raises BufferError where memory cannot be shared and copy=False.
+    """
+    return Array(foreign.taken(x, device, copy))
+
+
+# ---- by rule
+
+
+def _dtype_or(dtype: Any, default: DType) -> DType:
+    return default if dtype is None else as_dtype(dtype)
+
+
+def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """An array whose elements are not set."""
+    return Array(leaf(nd_empty(shape_of(shape), _dtype_or(dtype, dtypes.DEFAULT_FLOAT).name, as_device(device))))
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """An array of one number."""
+    if type(fill_value) is Array:
+        n = fill_value._node
+        made = build.broadcast_to(build.cast(n, _dtype_or(dtype, n.dtype)), shape_of(shape))
+        return Array(made) if device is None else Array(made).to_device(device)
+    kind = _dtype_or(dtype, dtypes.of_scalar(fill_value, None))
+    _holds(fill_value, kind)
+    return Array(build.full(fill_value, shape_of(shape), kind, as_device(device)))
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """An array of zeros."""
+    return full(shape, 0, dtype=_dtype_or(dtype, dtypes.DEFAULT_FLOAT), device=device)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """An array of ones."""
+    return full(shape, 1, dtype=_dtype_or(dtype, dtypes.DEFAULT_FLOAT), device=device)
+
+
+def _like(x: Array, dtype: Any, device: Any) -> dict[str, Any]:
+    n = node_of(x)
+    return {"dtype": n.dtype if dtype is None else dtype, "device": n.device if device is None else device}
+
+
+def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+    """`empty` of the shape, type and device of another array."""
+    return empty(x.shape, **_like(x, dtype, device))
+
+
+def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+    """`zeros` of the shape, type and device of another array."""
+    return zeros(x.shape, **_like(x, dtype, device))
+
+
+def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+    """`ones` of the shape, type and device of another array."""
+    return ones(x.shape, **_like(x, dtype, device))
+
+
+def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """`full` of the shape, type and device of another array."""
+    return full(x.shape, fill_value, **_like(x, dtype, device))
+
+
+def _line(n: int, start: Any, step: Any, kind: DType, device: Device) -> Node:
+    """start + k * step: integers exactly, floats worked out in float64."""
+    work = dtypes.int64 if dtypes.is_int(kind) else dtypes.float64
+    if kind == "uint64":
+        work = dtypes.uint64
+    k = build.positions(0, (n,), device, work)
+    if not (isinstance(step, int) and step == 1):
+        k = build.binary("multiply", k, scalar(_wrapped(step, work), work, device))
+    if not (isinstance(start, int) and start == 0):
+        k = build.binary("add", k, scalar(_wrapped(start, work), work, device))
+    return build.cast(k, kind)
+
+
+def _wrapped(value: Any, work: DType) -> Any:
+    if work == "float64":
+        return float(value)
+    return int(value) % (1 << 64) if work == "uint64" else int(value)
+
+
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Array:
+    """The numbers from `start` (0 where one is given) up to `stop`, which is left out, `step` apart."""
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise ArrayValueError("arange with step 0")
+    whole = all(isinstance(v, int) for v in (start, stop, step))
+    kind = _dtype_or(dtype, dtypes.DEFAULT_INT if whole else dtypes.DEFAULT_FLOAT)
+    n = max(0, -(-(stop - start) // step)) if whole else max(0, math.ceil((stop - start) / step))
+    return Array(_line(n, start, step, kind, as_device(device)))
+
+
+def linspace(
+    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+) -> Array:
+    """`num` numbers from `start` to `stop`, evenly apart; without `stop` itself where `endpoint` is false."""
+    kind = _dtype_or(dtype, dtypes.DEFAULT_FLOAT)
+    where = as_device(device)
+    if num < 0:
+        raise ArrayValueError(f"linspace of {num} numbers")
+    if not num:
+        return empty((0,), dtype=kind, device=where)
+    gaps = num - 1 if endpoint else num
+    a, b = float(start), float(stop)
+    k = build.positions(0, (num,), where, dtypes.float64)
+    step = scalar((b - a) / gaps if gaps else 0.0, dtypes.float64, where)
+    line = build.binary("add", build.binary("multiply", k, step), scalar(a, dtypes.float64, where))
+    if endpoint and num > 1:  # the last one exactly
+        last = build.binary("equal", k, scalar(float(num - 1), dtypes.float64, where), dtypes.bool)
+        line = build.where(last, scalar(b, dtypes.float64, where), line)
+    return Array(build.cast(line, kind))
+
+
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Array:
+    """Ones on diagonal `k` of a matrix, zeros elsewhere."""
+    shape, where = shape_of((n_rows, n_rows if n_cols is None else n_cols)), as_device(device)
+    return Array(build.cast(_diagonal("equal", shape, k, where), _dtype_or(dtype, dtypes.DEFAULT_FLOAT)))
+
+
+def _diagonal(relation: str, shape: tuple[int, ...], k: int, device: Device) -> Node:
+    """Whether column - row stands in a relation to k, over the last two dimensions."""
+    if 0 in shape:
+        return build.full(False, shape, dtypes.bool, device)
+    rows = build.positions(0, (shape[-2], 1), device)
+    columns = build.positions(1, (1, shape[-1]), device)
+    return build.binary(relation, columns, build.binary("add", rows, scalar(k, dtypes.int64, device)), dtypes.bool)
+
+
+def _triangle(x: Array, k: int, relation: str) -> Array:
+    n = node_of(x)
+    if len(n.shape) < 2:
+        raise ArrayValueError(f"a triangle of an array of {len(n.shape)} dimensions")
+    if 0 in n.shape:
+        return Array(build.copy(n))
+    inside = _diagonal(relation, n.shape, k, n.device)
+    return Array(build.where(inside, n, scalar(0 if n.dtype != "bool" else False, n.dtype, n.device)))
+
+
+def tril(x: Array, /, *, k: int = 0) -> Array:
+    """The elements on and below diagonal `k` of the last two dimensions, zeros above."""
+    return _triangle(x, k, "less_equal")
+
+
+def triu(x: Array, /, *, k: int = 0) -> Array:
+    """The elements on and above diagonal `k` of the last two dimensions, zeros below."""
+    return _triangle(x, k, "greater_equal")
+
+
+def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
+    """Coordinates of a grid: one array for each of one dimension that is given. indexing: "xy" (columns first) or "ij"."""
+    if indexing not in ("xy", "ij"):
+        raise ArrayValueError(f"meshgrid(indexing={indexing!r})", hint='"xy" or "ij"')
+    nodes = [node_of(x) for x in arrays]
+    if any(len(n.shape) != 1 for n in nodes):
+        raise ArrayValueError(f"meshgrid of shapes {', '.join(str(n.shape) for n in nodes)}: each has one dimension")
+    order = list(range(len(nodes)))
+    if indexing == "xy" and len(nodes) > 1:
+        order[0], order[1] = 1, 0
+    shape = tuple(nodes[k].shape[0] for k in order)
+    out: list[Array] = []
+    for k, n in enumerate(nodes):
+        own = [1] * len(nodes)
+        own[order.index(k)] = n.shape[0]
+        out.append(Array(build.broadcast_to(build.reshape(n, tuple(own)), shape)))
+    return tuple(out)

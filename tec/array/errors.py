@@ -1,0 +1,21 @@
+"""The errors of arrays: each is a TecError, and of the Python type that array libraries raise."""
+
+from __future__ import annotations
+
+from ..errors import ArgumentError
+
+
+class ArrayValueError(ArgumentError, ValueError):
+    """Shapes, sizes or values that do not fit."""
+
+
+class ArrayTypeError(ArgumentError, TypeError):
+    """Types that do not go together, or something that is no array."""
+
+
+class ArrayIndexError(ArgumentError, IndexError):
+    """An index that is not there."""
+
+
+class ArrayBufferError(ArgumentError, BufferError):
+    """Memory that cannot be shared."""

@@ -1,0 +1,346 @@
+"""Indices: what `x[key]` gives and what `x[key] = value` does.
+
+Integers, slices, `...` and None are a slice in the expression, whose places are numbers at run time: `x[i]` in a loop compiles once. A mask of bools takes
+as many elements as hold, which the host has to know: that waits for the device. Arrays of integers gather; where one points outside, that is an error, which
+waits as well.
+
+Assignment to a region writes it in place where nobody can tell: expressions that still have to read the old value are computed before, or the
+array moves to memory of its own, whichever moves less. With a mask or integers it is an expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..runtime.ndarray import NDArray
+from . import build, dtypes, kernels
+from .computing import compute, in_memory
+from .errors import ArrayIndexError, ArrayValueError
+from .node import Node, scalar
+from .places import places_of
+
+_MOST_GRID = 3  # dimensions of a launch
+
+
+# ---- reading an index
+
+
+def _keys(n: Node, key: Any) -> list[Any]:
+    """One entry a dimension (an int, a slice, a node of integers or of bools) or None for a new one. Raises ArrayIndexError."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    given = 0
+    for k in keys:
+        if k is None or k is Ellipsis:
+            continue
+        if isinstance(k, (bool, np.bool_)):
+            raise ArrayIndexError(f"the index {k}", hint="a mask is an array: x[tec.array.asarray(True)]")
+        if isinstance(k, Node):
+            given += len(k.shape) if k.dtype == "bool" else 1
+        elif isinstance(k, slice) or hasattr(k, "__index__"):
+            given += 1
+        else:
+            raise ArrayIndexError(
+                f"an index of type {type(k).__name__}",
+                hint="indices are integers, slices, ..., None, and arrays of integers or bools: tec.array.asarray(i)",
+            )
+    if given > len(n.shape):
+        raise ArrayIndexError(f"{given} indices for {len(n.shape)} dimensions")
+    if sum(k is Ellipsis for k in keys) > 1:
+        raise ArrayIndexError("more than one ... in an index")
+    at = next((i for i, k in enumerate(keys) if k is Ellipsis), None)
+    rest = [slice(None)] * (len(n.shape) - given)
+    if at is None:
+        return keys + rest
+    return keys[:at] + rest + keys[at + 1 :]
+
+
+class _Region:
+    """What integers and slices pick: element k of dimension d is `starts[d] + k * steps[d]`; `shape` is that of the result."""
+
+    def __init__(self, n: Node, keys: Sequence[Any]):
+        starts: list[int] = []
+        steps: list[int] = []
+        sizes: list[int] = []
+        shape: list[int] = []
+        d = 0
+        for k in keys:
+            if k is None:
+                shape.append(1)
+                continue
+            extent = n.shape[d]
+            if isinstance(k, slice):
+                try:
+                    first, last, step = k.indices(extent)
+                except (TypeError, ValueError) as e:
+                    raise ArrayIndexError(f"the slice {k} of dimension {d}: {e}") from None
+                count = len(range(first, last, step))
+                starts.append(first if count else 0)
+                steps.append(step if count > 1 else 1)
+                sizes.append(count)
+                shape.append(count)
+            else:
+                i = k.__index__()
+                if not -extent <= i < extent:
+                    raise ArrayIndexError(f"index {i} of dimension {d}, which has extent {extent}")
+                starts.append(i % extent)
+                steps.append(1)
+                sizes.append(1)
+            d += 1
+        self.starts, self.steps, self.sizes, self.shape = tuple(starts), tuple(steps), tuple(sizes), tuple(shape)
+
+    def is_all(self, n: Node) -> bool:
+        return self.sizes == n.shape and all(s == 1 for s in self.steps)
+
+    def take(self, n: Node) -> Node:
+        if 0 in self.shape:
+            return build.full(0, self.shape, n.dtype, n.device)
+        return build.reshape(build.slices(n, self.starts, self.steps, self.sizes), self.shape)
+
+
+# ---- x[key]
+
+
+def take(n: Node, key: Any) -> Node:
+    """The node of `x[key]`."""
+    keys = _keys(n, key)
+    arrays = [k for k in keys if isinstance(k, Node)]
+    if not arrays:
+        return _Region(n, keys).take(n)
+    build.one_device([n, *arrays])
+    if any(k.dtype == "bool" for k in arrays):
+        return _masked(n, _only_mask(n, keys))
+    return _gathered(n, keys)
+
+
+def _only_mask(n: Node, keys: Sequence[Any]) -> Node:
+    """The one mask of an index. Raises ArrayIndexError where there is more, or where its shape is not the array's."""
+    mask = keys[0]
+    if not isinstance(mask, Node) or any(not isinstance(k, slice) or k != slice(None) for k in keys[1:]):
+        raise ArrayIndexError("a mask together with other indices", hint="take one after the other: x[mask][:, 0]")
+    if mask.shape != n.shape[: len(mask.shape)]:
+        raise ArrayIndexError(f"a mask of shape {mask.shape} on an array of shape {n.shape}")
+    return mask
+
+
+def _masked(n: Node, mask: Node) -> Node:
+    rest = n.shape[len(mask.shape) :]
+    where = places_of(mask)
+    flat = build.reshape(n, (prod(mask.shape), *rest))
+    return build.gather(flat, where, 0)
+
+
+def checked(index: Node, extent: int, d: int) -> Node:
+    """An index whose numbers are all inside; ArrayIndexError where one is not. Waits for the device."""
+    if not dtypes.is_int(index.dtype):
+        raise ArrayIndexError(f"an index of {index.dtype}", hint="indices are integers or bools")
+    if not index.size:
+        return index
+    low, high = dtypes.int_limits(index.dtype)
+    bad: Node | None = None
+    if high >= extent:
+        bad = build.binary("greater_equal", index, scalar(extent, index.dtype, index.device), dtypes.bool)
+    if low < -extent:
+        below = build.binary("less", index, scalar(-extent, index.dtype, index.device), dtypes.bool)
+        bad = below if bad is None else build.binary("logical_or", bad, below)
+    if bad is not None and build.value(
+        build.reduce("any", bad, tuple(range(len(bad.shape))), False) if bad.shape else bad
+    ):
+        raise ArrayIndexError(f"an index of dimension {d} is outside of its extent, {extent}")
+    return index
+
+
+def _split(n: Node, keys: Sequence[Any]) -> tuple[Node, list[Node], list[int]]:
+    """(the array after its slices, the integer arrays, the dimensions that these index); lone integers beside arrays count as arrays."""
+    plain: list[Any] = []
+    picked: list[Node] = []
+    dims: list[int] = []
+    d = out = 0
+    for k in keys:
+        if isinstance(k, Node) or (k is not None and not isinstance(k, slice)):
+            extent = n.shape[d]
+            if isinstance(k, Node):
+                picked.append(checked(k, extent, d))
+            else:
+                i = k.__index__()
+                if not -extent <= i < extent:
+                    raise ArrayIndexError(f"index {i} of dimension {d}, which has extent {extent}")
+                picked.append(scalar(i % extent, dtypes.int64, n.device))
+            dims.append(out)
+            plain.append(slice(None))
+        else:
+            plain.append(k)
+        d += k is not None
+        out += 1
+    region = _Region(n, plain)
+    return region.take(n), picked, dims
+
+
+def _gathered(n: Node, keys: Sequence[Any]) -> Node:
+    n, picked, dims = _split(n, keys)
+    shape = build.common_shape(picked, "the index")
+    if 0 in shape or 0 in n.shape:
+        kept = [m for k, m in enumerate(n.shape) if k not in dims]
+        at = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
+        if 0 in n.shape and 0 not in (*kept[:at], *shape, *kept[at:]):
+            raise ArrayIndexError("an index into an array without elements")
+        return build.full(0, (*kept[:at], *shape, *kept[at:]), n.dtype, n.device)
+    if len(picked) == 1:
+        return build.gather(build.boundary(n), picked[0], dims[0])
+    together = dims == list(range(dims[0], dims[0] + len(dims)))
+    rest = [k for k in range(len(n.shape)) if k not in dims]
+    moved = build.boundary(build.transpose(n, (*dims, *rest)))
+    made = _gather_points(moved, picked, shape)
+    if not together or dims[0] == 0:
+        return made
+    # The dimensions of the index stand where the first of theirs stood.
+    r, at = len(shape), dims[0]
+    return build.transpose(made, (*range(r, r + at), *range(r), *range(r + at, len(made.shape))))
+
+
+def _points(picked: Sequence[Node], shape: tuple[int, ...]) -> Node:
+    """Index arrays as one, with a last dimension for the parts of a point."""
+    parts = [build.reshape(build.broadcast_to(build.cast(p, dtypes.int64), shape), (*shape, 1)) for p in picked]
+    return build.boundary(build.concat(parts, len(shape)))
+
+
+def _gather_points(n: Node, picked: Sequence[Node], shape: tuple[int, ...]) -> Node:
+    points = _points(picked, shape)
+    return build.make("gather_nd", (n, points), shape + n.shape[len(picked) :], n.dtype)
+
+
+# ---- x[key] = value
+
+
+def put(n: Node, key: Any, value: Node) -> Node:
+    """The node that an array names after `x[key] = value`."""
+    keys = _keys(n, key)
+    arrays = [k for k in keys if isinstance(k, Node)]
+    if not arrays:
+        region = _Region(n, keys)
+        _fits(value, region.shape)
+        if 0 in region.shape:
+            return n
+        return _put_region(n, region, value)
+    build.one_device([n, *arrays])
+    if any(k.dtype == "bool" for k in arrays):
+        return _put_masked(n, _only_mask(n, keys), value)
+    return _put_points(n, keys, value)
+
+
+def _fits(value: Node, shape: tuple[int, ...]) -> None:
+    extra = len(value.shape) - len(shape)
+    trimmed = value.shape[max(extra, 0) :]
+    if any(m != 1 for m in value.shape[: max(extra, 0)]) or any(
+        m not in (1, k) for m, k in zip(reversed(trimmed), reversed(shape))
+    ):
+        raise ArrayValueError(f"values of shape {value.shape} assigned to a region of shape {shape}")
+
+
+def _put_region(n: Node, region: _Region, value: Node) -> Node:
+    value = build.reshape(value, value.shape[max(len(value.shape) - len(region.shape), 0) :])
+    if region.is_all(n):
+        # The whole array: it names another value.
+        full = build.broadcast_to(value, region.shape)
+        return build.reshape(full, n.shape)
+    source = in_memory(value)  # before it is written to what it may be made of
+    n = own(n)
+    target = in_memory(n)
+    if source.storage is target.storage:  # the array itself, in another order
+        n = build.copy(n)
+        target = in_memory(n)
+    _write(_view(target, region), source)
+    return n
+
+
+def own(n: Node) -> Node:
+    """A node that nobody else sees the memory of: the same, or a copy."""
+    a = in_memory(n)
+    assert n.memory is not None
+    if n.readers is None or n.memory.foreign or len(n.memory.holders) > 1:
+        return build.copy(n)
+    readers = n.pending_readers()
+    if sum(r.nbytes for r in readers) > a.nbytes:
+        return build.copy(n)
+    for r in readers:
+        compute(r)
+    return n
+
+
+def _view(a: NDArray, region: _Region) -> NDArray:
+    """The region, with the dimensions of the result."""
+    index = tuple(
+        slice(b, b + c * s if b + c * s >= 0 else None, s) if c > 1 else slice(b, b + 1)
+        for b, s, c in zip(region.starts, region.steps, region.sizes)
+    )
+    view = a[index]
+    kept = iter((m, s) for m, s in zip(view.shape, view.strides) if m != 1)
+    strides = tuple(next(kept)[1] if m != 1 else 0 for m in region.shape)
+    return NDArray(view.storage, view.address, region.shape, view.dtype, strides)
+
+
+def _write(target: NDArray, source: NDArray) -> None:
+    """target[...] = source, which broadcasts, by a kernel over as few dimensions as do."""
+    ndim = len(target.shape)
+    lead = ndim - len(source.shape)
+    strides = [0 if k < lead or source.shape[k - lead] == 1 else source.strides[k - lead] for k in range(ndim)]
+    dims: list[list[int]] = []  # extent, stride of the target, stride of the source
+    for m, t, s in zip(target.shape, target.strides, strides):
+        if m == 1:
+            continue
+        if dims and dims[-1][1] == t * m and dims[-1][2] == s * m:
+            dims[-1] = [dims[-1][0] * m, t, s]
+        else:
+            dims.append([m, t, s])
+    dims = dims or [[1, 1, 1]]
+    kernels.put(target, source, dims)
+
+
+def _put_masked(n: Node, mask: Node, value: Node) -> Node:
+    if not n.size:
+        return n
+    rest = n.shape[len(mask.shape) :]
+    wide = build.reshape(mask, mask.shape + (1,) * len(rest))
+    if not value.shape or (len(value.shape) <= len(rest) and 0 not in value.shape and _broadcasts(value.shape, rest)):
+        return build.where(wide, value, n)
+    # One value for each element that holds: those are counted, and each takes the value of its number.
+    flat = build.reshape(build.cast(mask, dtypes.int64), (mask.size,))
+    count = build.make("cumsum", (flat,), flat.shape, dtypes.int64, (("axis", 0),))
+    total = build.value(build.slices(build.boundary(count), (mask.size - 1,), (1,), (1,)))
+    _fits(value, (total, *rest))
+    if not total:
+        return n
+    value = build.boundary(build.broadcast_to(value, (total, *rest)))
+    place = build.binary(
+        "maximum", build.binary("subtract", count, scalar(1, dtypes.int64, n.device)), scalar(0, dtypes.int64, n.device)
+    )
+    place = build.reshape(build.boundary(place), mask.shape)
+    return build.where(wide, build.boundary(build.gather(value, place, 0)), n)
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return all(m in (1, k) for m, k in zip(reversed(shape), reversed(to)))
+
+
+def _put_points(n: Node, keys: Sequence[Any], value: Node) -> Node:
+    lead = 0
+    while lead < len(keys) and keys[lead] is not None and not isinstance(keys[lead], slice):
+        lead += 1
+    if any(not isinstance(k, slice) or k != slice(None) for k in keys[lead:]):
+        raise ArrayIndexError(
+            "assignment with arrays of integers behind a slice or beside a new dimension",
+            hint="permute the dimensions so that those that are indexed come first",
+        )
+    n, picked, _ = _split(n, keys)
+    shape = build.common_shape(picked, "the index")
+    full = shape + n.shape[len(picked) :]
+    _fits(value, full)
+    if 0 in full:
+        return n
+    value = build.reshape(value, value.shape[max(len(value.shape) - len(full), 0) :])
+    updates = build.boundary(build.broadcast_to(value, full))
+    inputs = (build.boundary(n), _points(picked, shape), updates)
+    return build.make("scatter_nd", inputs, n.shape, n.dtype, (("reduction", "none"),))

@@ -1,0 +1,137 @@
+"""What is no expression of elements, as kernels: writing to a region, searching sorted arrays, picking what a mask holds, random bits.
+
+Each is one thread's program (`tec.kernel`), the same on every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ..jit import kernel as _kernel
+from ..kernels.language import grid_idx
+from ..runtime.dtypes import itemsize
+from ..runtime.ndarray import NDArray
+
+kernel: Callable[[Callable[..., None]], Any] = _kernel
+
+
+@kernel
+def _put1(out: Any, value: Any) -> None:
+    i = grid_idx(1)
+    out[i] = value[i]
+
+
+@kernel
+def _put2(out: Any, value: Any) -> None:
+    i, j = grid_idx(2)
+    out[i, j] = value[i, j]
+
+
+@kernel
+def _put3(out: Any, value: Any) -> None:
+    i, j, k = grid_idx(3)
+    out[i, j, k] = value[i, j, k]
+
+
+_PUT = {1: _put1, 2: _put2, 3: _put3}
+
+
+def put(target: NDArray, source: NDArray, dims: list[list[int]]) -> None:
+    """Write the source to the target; `dims` has for each dimension its extent and both strides."""
+    outer, inner = dims[:-3], dims[-3:]
+    shape = tuple(d[0] for d in inner)
+    launch = _PUT[len(inner)].launch(*shape)
+    size = itemsize(target.dtype)
+    for index in product(*(range(d[0]) for d in outer)):
+        t = sum(i * d[1] for i, d in zip(index, outer)) * size
+        s = sum(i * d[2] for i, d in zip(index, outer)) * size
+        out = NDArray(target.storage, target.address + t, shape, target.dtype, tuple(d[1] for d in inner))
+        value = NDArray(source.storage, source.address + s, shape, source.dtype, tuple(d[2] for d in inner))
+        launch(out, value)
+
+
+@kernel
+def _search(table: Any, order: Any, sought: Any, found: Any, right: Any) -> None:
+    """found[i]: how many elements of the sorted table come before sought[i]; with `right`, those that are equal too. NaN is behind all."""
+    i = grid_idx(1)
+    x = sought[i]
+    low = np.int64(0)
+    high = np.int64(len(order))
+    while low < high:
+        middle = (low + high) // 2
+        y = table[order[middle]]
+        before = y < x or (x != x and y == y)
+        if right != 0:
+            before = not (x < y or (y != y and x == x))
+        if before:
+            low = middle + 1
+        else:
+            high = middle
+    found[i] = low
+
+
+def search(table: NDArray, order: NDArray, sought: NDArray, found: NDArray, right: bool) -> None:
+    """See `_search`; all of one dimension."""
+    _search.launch(found.size)(table, order, sought, found, int(right))
+
+
+@kernel
+def _pick(held: Any, count: Any, places: Any) -> None:
+    """places[number of i among those that hold] = i."""
+    i = grid_idx(1)
+    if held[i]:
+        places[count[i] - 1] = np.int64(i)
+
+
+def pick(held: NDArray, count: NDArray, places: NDArray) -> None:
+    """The indices at which the bools of `held` hold; `count` is their running count."""
+    _pick.launch(held.size)(held, count, places)
+
+
+# Philox 4x32-10: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011: multipliers and Weyl increments of
+# its table 2, ten rounds.
+_M0, _M1, _W0, _W1 = 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85
+
+
+@kernel
+def _philox(out: Any, first: Any, key0: Any, key1: Any, n: Any) -> None:
+    """out[4 i : 4 i + 4] = the four words of counter first + i."""
+    i = grid_idx(1)
+    c = np.uint64(first) + np.uint64(i)
+    c0 = np.uint32(c)
+    c1 = np.uint32(c >> np.uint64(32))
+    c2 = np.uint32(0)
+    c3 = np.uint32(0)
+    k0 = np.uint32(key0)
+    k1 = np.uint32(key1)
+    for _ in range(10):
+        p0 = np.uint64(_M0) * np.uint64(c0)
+        p1 = np.uint64(_M1) * np.uint64(c2)
+        h0 = np.uint32(p0 >> np.uint64(32))
+        h1 = np.uint32(p1 >> np.uint64(32))
+        c0 = h1 ^ c1 ^ k0
+        c1 = np.uint32(p1)
+        c2 = h0 ^ c3 ^ k1
+        c3 = np.uint32(p0)
+        k0 = k0 + np.uint32(_W0)
+        k1 = k1 + np.uint32(_W1)
+    at = 4 * i
+    if at < n:
+        out[at] = c0
+    if at + 1 < n:
+        out[at + 1] = c1
+    if at + 2 < n:
+        out[at + 2] = c2
+    if at + 3 < n:
+        out[at + 3] = c3
+
+
+def philox(out: NDArray, first: int, key: int) -> None:
+    """Fill an array of uint32 with the words of counters from `first` on, under a key of 64 bits."""
+    n = out.size
+    if n:
+        _philox.launch(-(-n // 4))(out, np.uint64(first), np.uint32(key & 0xFFFFFFFF), np.uint32(key >> 32), n)

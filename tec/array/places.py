@@ -1,0 +1,38 @@
+"""Places in arrays: of the elements that hold, and of numbers in a sorted array. By kernels, on nodes."""
+
+from __future__ import annotations
+
+from ..runtime.ndarray import empty
+from . import build, dtypes, kernels
+from .computing import in_memory
+from .node import Node, leaf
+
+
+def places_of(mask: Node) -> Node:
+    """The places, in a line, of the elements that hold. How many there are the host has to know: it waits for the device."""
+    n = mask.size
+    flat = build.reshape(mask, (n,))
+    if not n:
+        return build.full(0, (0,), dtypes.int64, mask.device)
+    held = build.boundary(flat)
+    count = build.boundary(
+        build.make("cumsum", (build.boundary(build.cast(held, dtypes.int64)),), (n,), dtypes.int64, (("axis", 0),))
+    )
+    total = build.value(build.slices(count, (n - 1,), (1,), (1,)))
+    places = empty((total,), "int64", mask.device)
+    if total:
+        kernels.pick(in_memory(held), in_memory(count), places)
+    return leaf(places)
+
+
+def searched(table: Node, sought: Node, right: bool, order: Node | None = None) -> Node:
+    """For each of `sought` how many elements of the sorted `table` (in the order of `order`) come before it."""
+    if not sought.size:
+        return build.full(0, sought.shape, dtypes.int64, sought.device)
+    if not table.size:
+        return build.full(0, sought.shape, dtypes.int64, sought.device)
+    if order is None:
+        order = build.positions(0, table.shape, table.device)
+    found = empty((sought.size,), "int64", sought.device)
+    kernels.search(in_memory(table), in_memory(order), in_memory(build.reshape(sought, (sought.size,))), found, right)
+    return build.reshape(leaf(found), sought.shape)

@@ -1,0 +1,95 @@
+"""Random numbers by counter: Philox 4x32-10. Number i of a stream is a function of the seed and of i, so that every device gives the same.
+
+    g = tec.array.random.Generator(0, device=dev)
+    g.random((3, 4)), g.normal((3, 4)), g.integers(0, 10, (5,)), g.permutation(7)
+
+Bits, `random`, `integers` and `permutation` are equal on all devices, bit for bit; `normal` to the last digits of log and cos. A generator goes on where it
+was; one of the same seed gives the same again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..runtime.device import as_device
+from ..runtime.ndarray import empty
+from . import build, dtypes, kernels
+from .array import Array
+from .creation import shape_of
+from .dtypes import as_dtype
+from .elementwise import bitwise_right_shift, cos, log, sqrt
+from .errors import ArrayTypeError, ArrayValueError
+from .manipulation import astype, reshape
+from .node import leaf
+from .sorting import argsort
+
+
+class Generator:
+    """A stream of random numbers on a device. seed: an int; two seeds give streams that have nothing to do with one another."""
+
+    def __init__(self, seed: int = 0, *, device: Any = None):
+        if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= seed.__index__() < 1 << 64:
+            raise ArrayValueError(f"the seed {seed!r}", hint="an int from 0 to 2**64 - 1")
+        self.seed = int(seed)
+        self.device = as_device(device)
+        self.counter = 0  # of four words each
+
+    def __repr__(self) -> str:
+        return f"Generator({self.seed}, device={self.device})"
+
+    def bits(self, shape: Any) -> Array:
+        """Random bits, as uint32."""
+        extents = shape_of(shape)
+        held = empty((math.prod(extents),), "uint32", self.device)
+        kernels.philox(held, self.counter, self.seed)
+        self.counter += -(-held.size // 4)
+        return Array(build.reshape(leaf(held), extents))
+
+    def random(self, shape: Any = (), *, dtype: Any = None) -> Array:
+        """Floats from 0 to 1, without 1: of float32 with 24 random bits, of float64 with 53."""
+        kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+        if kind == "float64":
+            two = self.bits((2, *shape_of(shape)))
+            high, low = (astype(bitwise_right_shift(two[k, ...], n), "float64") for k, n in ((0, 5), (1, 6)))
+            return (high * 67108864.0 + low) * 2.0**-53
+        if not dtypes.is_float(kind):
+            raise ArrayTypeError(f"random floats of {kind}")
+        made = astype(bitwise_right_shift(self.bits(shape), 8), "float32") * 2.0**-24
+        return made if kind == "float32" else astype(made, kind)
+
+    def uniform(self, low: float = 0.0, high: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Array:
+        """Floats from low to high."""
+        return self.random(shape, dtype=dtype) * float(high - low) + float(low)
+
+    def normal(self, shape: Any = (), *, mean: float = 0.0, std: float = 1.0, dtype: Any = None) -> Array:
+        """Normally distributed floats, by Box and Muller's method."""
+        extents = shape_of(shape)
+        two = self.random((2, *extents), dtype=dtype)
+        radius = sqrt(log(1.0 - two[0, ...]) * -2.0)
+        made = radius * cos(two[1, ...] * (2 * math.pi))
+        return made * float(std) + float(mean) if (mean, std) != (0.0, 1.0) else made
+
+    def integers(self, low: int, high: int | None = None, shape: Any = (), *, dtype: Any = "int64") -> Array:
+        """Whole numbers from `low` (0 where one is given) up to `high`, which is left out: at most 2**32 different ones.
+
+        A number is (64 random bits times the range) / 2**64 in 32-bit steps: no value is more frequent than another by more than 2**-32 of its share.
+        """
+        if high is None:
+            low, high = 0, low
+        span = high - low
+        if not 0 < span <= 1 << 32:
+            raise ArrayValueError(f"integers from {low} to {high}", hint="from 1 to 2**32 different numbers")
+        two = self.bits((2, *shape_of(shape)))
+        high_bits, low_bits = astype(two[0, ...], "uint64"), astype(two[1, ...], "uint64")
+        whole = bitwise_right_shift(high_bits * span + bitwise_right_shift(low_bits * span, 32), 32)
+        return astype(astype(whole, "int64") + low, dtype)
+
+    def permutation(self, n: int) -> Array:
+        """The numbers 0 to n - 1 in random order."""
+        return argsort(reshape(self.bits((n,)), (n,)))
+
+
+def default_rng(seed: int = 0, *, device: Any = None) -> Generator:
+    """A generator, under NumPy's name for it."""
+    return Generator(seed, device=device)

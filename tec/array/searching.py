@@ -1,0 +1,79 @@
+"""Where elements are: extrema, what is not 0, places in a sorted array."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from . import build, dtypes
+from .array import Array, node_of, pair
+from .errors import ArrayTypeError, ArrayValueError
+from .manipulation import axis_of
+from .node import scalar
+from .places import places_of, searched
+
+
+def _best(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
+    n = node_of(x)
+    if n.dtype == "bool":
+        raise ArrayTypeError(f"{op} of bools", hint='tec.array.astype(x, "int8")')
+    if not n.size:
+        raise ArrayValueError(f"{op} of no elements: shape {n.shape}")
+    if axis is None:
+        made = build.best(op, build.reshape(n, (n.size,)), 0, False)
+        return Array(build.reshape(made, (1,) * len(n.shape) if keepdims else ()))
+    if not n.shape:
+        raise ArrayValueError(f"axis {axis} of an array of 0 dimensions")
+    return Array(build.best(op, n, axis_of(axis, len(n.shape)), keepdims))
+
+
+def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The place of the largest along `axis`, the first of equals; NaN is beyond all. None: its place in a line."""
+    return _best("argmax", x, axis, keepdims)
+
+
+def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The place of the smallest along `axis`, the first of equals; NaN is beyond all. None: its place in a line."""
+    return _best("argmin", x, axis, keepdims)
+
+
+def nonzero(x: Array, /) -> tuple[Array, ...]:
+    """For each dimension the indices of the elements that are not 0, in order. Waits for the device: their number is a shape."""
+    n = node_of(x)
+    if not n.shape:
+        raise ArrayValueError("nonzero of an array of 0 dimensions")
+    places = places_of(build.cast(n, dtypes.bool))
+    out = []
+    for k, m in enumerate(n.shape):
+        behind = prod(n.shape[k + 1 :])
+        at = places
+        if behind != 1 and at.size:
+            at = build.binary("floor_divide", at, scalar(behind, dtypes.int64, n.device))
+        if k and at.size:
+            at = build.binary("remainder", at, scalar(m, dtypes.int64, n.device))
+        out.append(Array(at if at is not places else build.unary("identity", places)))
+    return tuple(out)
+
+
+def where(condition: Array, x1: Any, x2: Any, /) -> Array:
+    """x1 where the condition holds, x2 elsewhere."""
+    c = node_of(condition, "the condition")
+    if c.dtype != "bool":
+        raise ArrayTypeError(f"where with a condition of {c.dtype}", hint="x != 0 is one of bool")
+    a, b = pair(x1, x2)
+    return Array(build.where(c, a, b))
+
+
+def searchsorted(x1: Array, x2: Any, /, *, side: str = "left", sorter: Array | None = None) -> Array:
+    """Where each of x2 would go in the sorted x1, of one dimension: before those that are equal ("left") or behind them ("right")."""
+    if side not in ("left", "right"):
+        raise ArrayValueError(f"searchsorted(side={side!r})", hint='"left" or "right"')
+    if len(node_of(x1).shape) != 1:
+        raise ArrayValueError(f"searchsorted in an array of {x1.ndim} dimensions")
+    table, sought = pair(x1, x2)
+    order = None
+    if sorter is not None:
+        order = build.cast(node_of(sorter, "sorter"), dtypes.int64)
+        if order.shape != table.shape:
+            raise ArrayValueError(f"a sorter of shape {order.shape} for shape {table.shape}")
+    return Array(searched(table, sought, side == "right", order))

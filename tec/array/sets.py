@@ -1,0 +1,127 @@
+"""Sets: the different elements of an array. How many there are is a shape, so the host waits for the device."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from . import build, dtypes
+from .array import Array, node_of, pair
+from .node import Node
+from .places import places_of, searched
+from .sorting import ordered
+from .statistical import diff
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Array
+    inverse_indices: Array
+
+
+class _Runs:
+    """A flat array in order, and where in it another element begins. NaN differs from NaN."""
+
+    def __init__(self, x: Array):
+        n = node_of(x)
+        self.shape, self.dtype, self.size, self.device = n.shape, n.dtype, n.size, n.device
+        flat = build.reshape(n, (n.size,))
+        self.order: Node = (
+            build.boundary(ordered(flat, 0, False, 1)) if n.size else build.full(0, (0,), dtypes.int64, n.device)
+        )
+        self.sorted: Node = build.boundary(build.gather(build.boundary(flat), self.order, 0)) if n.size else flat
+        if not n.size:
+            self.starts: Node = self.order
+            return
+        a = Array(self.sorted)
+        first = build.full(True, (1,), dtypes.bool, n.device)
+        begins = build.concat([first, (a[1:] != a[:-1])._node], 0) if n.size > 1 else first
+        self.begins = build.boundary(begins)
+        self.starts = places_of(self.begins)
+
+    @property
+    def values(self) -> Array:
+        return Array(build.gather(self.sorted, self.starts, 0) if self.size else build.copy(self.sorted))
+
+    @property
+    def indices(self) -> Array:
+        """Where each value stands first; the order is stable."""
+        return Array(build.gather(self.order, self.starts, 0) if self.size else build.copy(self.order))
+
+    @property
+    def counts(self) -> Array:
+        if not self.size:
+            return Array(build.copy(self.order))
+        end = build.full(self.size, (1,), dtypes.int64, self.device)
+        return diff(Array(build.concat([self.starts, end], 0)))
+
+    @property
+    def inverse(self) -> Array:
+        """For each element the number of its value."""
+        if not self.size:
+            return Array(build.full(0, self.shape, dtypes.int64, self.device))
+        number = build.make(
+            "cumsum",
+            (build.boundary(build.cast(self.begins, dtypes.int64)),),
+            (self.size,),
+            dtypes.int64,
+            (("axis", 0),),
+        )
+        points = build.boundary(build.reshape(self.order, (self.size, 1)))
+        zeros = build.boundary(build.full(0, (self.size,), dtypes.int64, self.device))
+        less = build.boundary((Array(number) - 1)._node)
+        made = build.make("scatter_nd", (zeros, points, less), (self.size,), dtypes.int64, (("reduction", "none"),))
+        return Array(build.reshape(made, self.shape))
+
+
+def unique_all(x: Array, /) -> UniqueAll:
+    """The different elements in order, where each stands first, for each element the number of its value, and how often each comes."""
+    runs = _Runs(x)
+    return UniqueAll(runs.values, runs.indices, runs.inverse, runs.counts)
+
+
+def unique_counts(x: Array, /) -> UniqueCounts:
+    """The different elements in order, and how often each comes."""
+    runs = _Runs(x)
+    return UniqueCounts(runs.values, runs.counts)
+
+
+def unique_inverse(x: Array, /) -> UniqueInverse:
+    """The different elements in order, and for each element the number of its value."""
+    runs = _Runs(x)
+    return UniqueInverse(runs.values, runs.inverse)
+
+
+def unique_values(x: Array, /) -> Array:
+    """The different elements in order."""
+    return _Runs(x).values
+
+
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
+    """Whether each element of x1 is among those of x2."""
+    a, b = pair(x1, x2)
+    if not b.size or not a.size:
+        return Array(build.full(invert, a.shape, dtypes.bool, a.device))
+    table = build.boundary(ordered(build.reshape(b, (b.size,)), 0, False, 0))
+    at = Array(searched(table, a, False))
+    last = b.size - 1
+    near = build.gather(
+        table, build.boundary(build.binary("minimum", at._node, build.full(last, (), dtypes.int64, a.device))), 0
+    )
+    return Array(build.binary("not_equal" if invert else "equal", near, build.boundary(a), dtypes.bool))

@@ -1,0 +1,177 @@
+"""Reductions: sums, means, extrema, running sums; and whether all or any hold. Each is one kernel with what it reduces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import build, dtypes
+from .array import Array, node_of
+from .dtypes import DType, as_dtype
+from .errors import ArrayTypeError, ArrayValueError
+from .manipulation import axes_of, axis_of, concat
+from .node import Node, scalar
+
+_BOTTOM = {"sum": 0, "prod": 1, "any": False, "all": True}
+
+
+def reduce(op: str, n: Node, axis: Any, keepdims: bool) -> Node:
+    """A reduction; that of no elements is its neutral element. Raises ArrayValueError where it has none."""
+    axes = axes_of(axis, len(n.shape))
+    if 0 in [n.shape[k] for k in axes]:
+        if op not in _BOTTOM:
+            raise ArrayValueError(f"{op} of no elements: shape {n.shape} along {axis}")
+        return build.full(_BOTTOM[op], build.reduced_shape(n.shape, axes, keepdims), n.dtype, n.device)
+    return build.reduce(op, n, axes, keepdims)
+
+
+def _summed_type(n: Node, dtype: Any) -> DType:
+    """What sums are of: small integers sum in 64 bits."""
+    if dtype is not None:
+        return as_dtype(dtype)
+    if n.dtype == "bool":
+        raise ArrayTypeError("a sum of bools", hint="tec.array.count_nonzero(x) counts those that hold")
+    if n.dtype in dtypes.KINDS["signed integer"]:
+        return dtypes.int64
+    return dtypes.uint64 if n.dtype in dtypes.KINDS["unsigned integer"] else n.dtype
+
+
+def sum(x: Array, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    """The sum along `axis` (all for None), of integers in 64 bits unless `dtype` says another type."""
+    n = node_of(x)
+    return Array(reduce("sum", build.cast(n, _summed_type(n, dtype)), axis, keepdims))
+
+
+def prod(x: Array, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    """The product along `axis` (all for None), of integers in 64 bits unless `dtype` says another type."""
+    n = node_of(x)
+    return Array(reduce("prod", build.cast(n, _summed_type(n, dtype)), axis, keepdims))
+
+
+def _number(name: str, x: Array) -> Node:
+    n = node_of(x)
+    if n.dtype == "bool":
+        raise ArrayTypeError(f"{name} of bools", hint="tec.array.any and all are their extrema")
+    return n
+
+
+def max(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """The largest along `axis` (all for None); NaN where one is NaN."""
+    return Array(reduce("max", _number("max", x), axis, keepdims))
+
+
+def min(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """The smallest along `axis` (all for None); NaN where one is NaN."""
+    return Array(reduce("min", _number("min", x), axis, keepdims))
+
+
+def _float(name: str, x: Array) -> Node:
+    n = _number(name, x)
+    return n if dtypes.is_float(n.dtype) else build.cast(n, dtypes.DEFAULT_FLOAT)
+
+
+def _count(n: Node, axis: Any) -> int:
+    count = 1
+    for k in axes_of(axis, len(n.shape)):
+        count *= n.shape[k]
+    return count
+
+
+def _mean(n: Node, axis: Any, keepdims: bool, count: float) -> Node:
+    total = reduce("sum", n, axis, keepdims)
+    return build.binary("divide", total, scalar(float(count), n.dtype, n.device))
+
+
+def mean(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """The mean along `axis` (all for None); NaN of no elements. Integers become the default float."""
+    n = _float("mean", x)
+    return Array(_mean(n, axis, keepdims, _count(n, axis)))
+
+
+def _var(x: Array, axis: Any, correction: float, keepdims: bool, name: str) -> Node:
+    n = _float(name, x)
+    count = _count(n, axis)
+    centred = build.binary("subtract", n, _mean(n, axis, True, count))
+    left = count - correction
+    squares = reduce("sum", build.unary("square", centred), axis, keepdims)
+    return build.binary("divide", squares, scalar(float(left if left > 0 else 0.0), n.dtype, n.device))
+
+
+def var(x: Array, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+    """The variance along `axis` (all for None): squared differences from the mean, over the count less `correction`."""
+    return Array(_var(x, axis, correction, keepdims, "var"))
+
+
+def std(x: Array, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+    """The standard deviation: the root of `var`."""
+    return Array(build.unary("sqrt", _var(x, axis, correction, keepdims, "std")))
+
+
+# ---- running
+
+
+def _running(op: str, x: Array, axis: int | None, dtype: Any, include_initial: bool) -> Array:
+    n = node_of(x)
+    if axis is None:
+        if len(n.shape) != 1:
+            raise ArrayValueError(f"a running sum of an array of {len(n.shape)} dimensions without an axis")
+        axis = 0
+    k = axis_of(axis, len(n.shape))
+    kind = _summed_type(n, dtype)
+    n = build.boundary(build.cast(n, kind))
+    made = Array(build.make(op, (n,), n.shape, kind, (("axis", k),)))
+    if not include_initial:
+        return made
+    first = build.full(0 if op == "cumsum" else 1, (*n.shape[:k], 1, *n.shape[k + 1 :]), kind, n.device)
+    return concat([Array(first), made], axis=k)
+
+
+def cumulative_sum(x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
+    """The sums up to each element along `axis`; with `include_initial` a 0 in front."""
+    return _running("cumsum", x, axis, dtype, include_initial)
+
+
+def cumulative_prod(x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
+    """The products up to each element along `axis`; with `include_initial` a 1 in front."""
+    return _running("cumprod", x, axis, dtype, include_initial)
+
+
+# ---- bools and differences
+
+
+def all(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """Whether all along `axis` hold (are not 0)."""
+    return Array(reduce("all", build.cast(node_of(x), dtypes.bool), axis, keepdims))
+
+
+def any(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """Whether any along `axis` holds (is not 0)."""
+    return Array(reduce("any", build.cast(node_of(x), dtypes.bool), axis, keepdims))
+
+
+def count_nonzero(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """How many along `axis` are not 0."""
+    held = build.cast(build.cast(node_of(x), dtypes.bool), dtypes.int64)
+    return Array(reduce("sum", held, axis, keepdims))
+
+
+def diff(
+    x: Array, /, *, axis: int = -1, n: int = 1, prepend: Array | None = None, append: Array | None = None
+) -> Array:
+    """The differences of neighbours along `axis`, `n` times; of bools whether they differ."""
+    k = axis_of(axis, x.ndim)
+    if n < 0:
+        raise ArrayValueError(f"diff {n} times")
+    parts = [p for p in (prepend, x, append) if p is not None]
+    if len(parts) > 1 and n:
+        x = concat(parts, axis=k)
+    lead = (slice(None),) * k
+    for _ in range(n):
+        after, before = x[(*lead, slice(1, None))], x[(*lead, slice(0, -1 if x.shape[k] else 0))]
+        x = after != before if x.dtype == "bool" else after - before
+    return x
+
+
+# ---- methods, as NumPy's users write them: (a * b + c).sum()
+
+for _f in (sum, prod, max, min, mean, var, std, all, any):
+    setattr(Array, _f.__name__, (lambda f: lambda self, axis=None, **options: f(self, axis=axis, **options))(_f))

@@ -1,0 +1,174 @@
+"""Element by element as the Python array API standard has it: division that floors, shifts of any count, signs, powers of integers, neighbours of
+floats; and `positions`, an array's own indices.
+
+Integers wrap around. Division by an integer 0 gives 0, as it must not end the process; floats follow IEEE 754.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..ir.dtype import dtype_info
+from ..te import Tensor
+from .elementwise import _binary, _c, _unary, of
+from .registry import INJECTIVE, Attrs, TensorType, register, to_bool
+
+_UINT = {"float16": "uint16", "bfloat16": "uint16", "float32": "uint32", "float64": "uint64"}
+
+
+def _is_float(x: Any) -> bool:
+    return dtype_info(x.dtype).is_float
+
+
+def _both(a: Any, b: Any) -> Any:
+    return te.all(a, b)
+
+
+def _differ(a: Any, b: Any) -> Any:
+    """Whether just one of two conditions holds."""
+    return te.any(te.all(a, te.bitwise_not(b)), te.all(te.bitwise_not(a), b))
+
+
+# ---- division
+
+
+def _divisible(a: Any, b: Any) -> Any:
+    """A divisor that no division traps on: neither 0 nor -1, whose cases are answered apart."""
+    special = b == _c(0, b)
+    if not dtype_info(b.dtype).kind.startswith("u"):
+        special = te.any(special, b == _c(-1, b))
+    return te.select(special, _c(1, b), b)
+
+
+def _int_floor_divide(a: Any, b: Any) -> Any:
+    q = te.floordiv(a, _divisible(a, b))
+    if not dtype_info(b.dtype).kind.startswith("u"):
+        q = te.select(b == _c(-1, b), _c(0, a) - a, q)
+    return te.select(b == _c(0, b), _c(0, a), q)
+
+
+def _int_remainder(a: Any, b: Any) -> Any:
+    r = te.floormod(a, _divisible(a, b))
+    special = b == _c(0, b)
+    if not dtype_info(b.dtype).kind.startswith("u"):
+        special = te.any(special, b == _c(-1, b))
+    return te.select(special, _c(0, a), r)
+
+
+def _float_remainder(a: Any, b: Any) -> Any:
+    """The remainder with the sign of the divisor."""
+    r = te.fmod(a, b)
+    zero = _c(0, a)
+    other = _differ(b < zero, r < zero)
+    return te.select(r == zero, te.copysign(zero, b), te.select(_both(other, te.bitwise_not(te.isnan(r))), r + b, r))
+
+
+def _float_floor_divide(a: Any, b: Any) -> Any:
+    """The largest whole number that is not above the quotient, found from the remainder, so that a quotient that was rounded up is not taken."""
+    r = te.fmod(a, b)
+    zero, one = _c(0, a), _c(1, a)
+    q = te.div(a - r, b)
+    q = te.select(_both(r != zero, _differ(b < zero, r < zero)), q - one, q)
+    whole = te.floor(q)
+    whole = te.select(q - whole > _c(0.5, a), whole + one, whole)
+    found = te.select(q == zero, te.copysign(zero, te.div(a, b)), whole)
+    # By 0, and with infinities, the standard has what the quotient is.
+    return te.select(te.any(b == zero, te.isinf(a), te.isinf(b)), te.div(a, b), found)
+
+
+_binary("floor_divide", lambda a, b: _float_floor_divide(a, b) if _is_float(a) else _int_floor_divide(a, b))
+_binary("remainder", lambda a, b: _float_remainder(a, b) if _is_float(a) else _int_remainder(a, b))
+
+
+# ---- powers, shifts
+
+
+def _pow(a: Any, b: Any) -> Any:
+    if _is_float(a):
+        return te.pow(a, b)
+    # By squaring. A larger exponent than 63 leaves 0, 1, -1 and what wrapped around.
+    result, square = _c(1, a), a
+    for bit in range(min(6, dtype_info(a.dtype).bits - 1)):
+        taken = te.bitwise_and(b >> _c(bit, b), _c(1, b)) != _c(0, b)
+        result = te.select(taken, result * square, result)
+        square = square * square
+    return te.select(_both(a == _c(0, a), b != _c(0, b)), _c(0, a), result)
+
+
+def _shift(left: bool) -> Any:
+    def shifted(a: Any, b: Any) -> Any:
+        info = dtype_info(a.dtype)
+        far = te.any(b < _c(0, b), b >= _c(info.bits, b)) if not info.kind.startswith("u") else b >= _c(info.bits, b)
+        count = te.select(far, _c(0, b), b)
+        if left:
+            return te.select(far, _c(0, a), a << count)
+        return te.select(
+            far, te.select(a < _c(0, a), _c(-1, a), _c(0, a)) if not info.kind.startswith("u") else _c(0, a), a >> count
+        )
+
+    return shifted
+
+
+_binary("int_power", _pow)
+_binary("left_shift", _shift(True))
+_binary("right_shift", _shift(False))
+
+
+# ---- floats
+
+
+def _bits(x: Any) -> Any:
+    return te.reinterpret(_UINT[x.dtype], x)
+
+
+def _signbit(x: Any) -> Any:
+    raw = _bits(x)
+    return raw >> _c(dtype_info(x.dtype).bits - 1, raw) != _c(0, raw)
+
+
+def _nextafter(a: Any, b: Any) -> Any:
+    raw = _bits(a)
+    n = dtype_info(a.dtype).bits
+    one = _c(1, raw)
+    away = te.bitwise_not(_differ(b > a, a > _c(0, a)))
+    step = te.select(away, raw + one, raw - one)
+    least = te.select(b > a, one, one | (one << _c(n - 1, raw)))
+    moved = te.reinterpret(a.dtype, te.select(a == _c(0, a), least, step))
+    found = te.select(a == b, b, moved)
+    return te.select(te.any(te.isnan(a), te.isnan(b)), a + b, found)
+
+
+def _logaddexp(a: Any, b: Any) -> Any:
+    top = te.maximum(a, b)
+    gap = te.select(a == b, _c(0, a), te.abs(a - b))
+    return top + te.log1p(te.exp(_c(0, a) - gap))
+
+
+def _signum(x: Any) -> Any:
+    """The sign, 0 for both zeros."""
+    return te.select(x == _c(0, x), _c(0, x), te.sign(x))
+
+
+_unary("signum", _signum)
+_unary("log10", te.log10, traits="c")
+_unary("signbit", _signbit, to_bool)
+_binary("copysign", te.copysign)
+_binary("hypot", te.hypot)
+_binary("nextafter", _nextafter)
+_binary("logaddexp", _logaddexp, traits="c")
+
+
+# ---- what has no inputs
+
+
+def _positions_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    return [TensorType(attrs["dtype"], tuple(attrs["shape"]))]
+
+
+@register("positions", INJECTIVE, of(0, _positions_type))
+def _positions(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """Each element's place along `axis` of an array of `shape`, as `dtype`."""
+    axis = attrs["axis"]
+    return [te.compute(outputs[0].shape, lambda *i: te.cast(attrs["dtype"], i[axis]), name="positions")]
