@@ -281,7 +281,8 @@ class Building:
         texts: dict[str, dict[str, Any]] = {}
         for (kernel, function, _), code in zip(self._parts, codes):
             joined.kernels[kernel.name]["function"] = function
-            texts[kernel.name] = {"ir": str(kernel), "llvm": code.llvm, "asm": lambda code=code: code.asm}
+            texts[kernel.name] = {"ir": str(kernel), "llvm": code.llvm}
+            texts[kernel.name]["asm"] = code.asm if self.target.kind == "cuda" else lambda code=code: code.asm
         if codes:
             whole = joined.image.rstrip(b"\0").decode() if self.target.kind == "cuda" else ""
             imported = [

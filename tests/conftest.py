@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,5 +21,13 @@ def required(modname: str, minversion: str | None = None, reason: str | None = N
 
 if os.environ.get("CI", "").lower() not in ("", "0", "false"):
     pytest.importorskip = required
+
+if sys.dont_write_bytecode:
+    # Containers switch bytecode off; every process that a test starts would compile the compiler's sources once more, 0.8 s or more of
+    # processor time each. They share a folder of it instead.
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(Path(__file__).parent.parent / "build" / "pycache")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 os.environ["TEC_TUNE_DB"] = "off"  # what a user of this host tuned is not what is tested

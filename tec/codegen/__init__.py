@@ -11,8 +11,15 @@ _HOME = {
     "merge_objects": "elfmerge",
 }  # fmt: skip
 
+
+def assembly_of(llvm: str, target: Any, name: str) -> str:
+    """The assembly (PTX for NVIDIA) of a function's or kernel's LLVM IR, as a module keeps it. Raises CodegenError."""
+    home = importlib.import_module(".device" if target.is_gpu else ".cpu", __name__)
+    return str(home.assembly_of(llvm, target, name))
+
+
 __all__ = [
-    "DeviceCode", "Emitter", "HostCode", "begin_cpu", "begin_kernels", "build_cpu", "build_kernels", "emit_cpu", "join_kernels", "merge_objects",
+    "DeviceCode", "Emitter", "HostCode", "assembly_of", "begin_cpu", "begin_kernels", "build_cpu", "build_kernels", "emit_cpu", "join_kernels", "merge_objects",
 ]  # fmt: skip
 
 

@@ -63,7 +63,7 @@ class HostCode:
     def asm(self) -> str:
         """Assembly of the same module, from a fresh parse."""
         if self._asm is None:
-            self._asm = llvm_util.compile_text(self.llvm, self.machine, "asm", self.speed, self.what)
+            self._asm = llvm_util.assembly(self.llvm, self.machine, self.speed, self.what)
         return self._asm
 
 
@@ -453,6 +453,11 @@ def emit_cpu(funcs: list[Func], target: Target) -> tuple[str, dict[str, list[str
     emitter.layout = llvm_util.data_layout(machine)  # type: ignore[misc]
     text = emitter.emit(funcs)
     return text, emitter.messages
+
+
+def assembly_of(llvm: str, target: Target, name: str) -> str:
+    """The assembly of a CPU function's LLVM IR. Raises CodegenError."""
+    return llvm_util.assembly(llvm, machine_of(target), DEFAULT_SPEED, llvm_util.named([name]))
 
 
 def build_cpu(funcs: list[Func], target: Target, speed: int = DEFAULT_SPEED) -> HostCode:

@@ -20,6 +20,8 @@ from .elfmerge import merge_objects
 from .gpu import GpuEmitter
 from .linking import link as link_image
 
+DEFAULT_SPEED = 3
+
 
 @dataclass
 class KernelCode:
@@ -34,18 +36,15 @@ class KernelCode:
     code: bytes
     machine: llvm_util.Machine
     facts: dict[str, dict[str, Any]]  # what is known of each kernel without its code
-    speed: int = 3
+    speed: int = DEFAULT_SPEED
     optimised: str = field(repr=False, default="")  # empty where the object came from the disk cache
     _asm: str | None = field(repr=False, default=None)
 
     @property
     def asm(self) -> str:
         if self._asm is None:
-            text, speed = self.optimised, 0
-            if not text:
-                text, speed = self.llvm, self.speed
             what = llvm_util.named(self.names)
-            self._asm = llvm_util.begin(text, self.machine, ("llvm", "asm"), speed, what).result()["asm"]
+            self._asm = llvm_util.assembly(self.llvm, self.machine, self.speed, what, self.optimised)
         return self._asm
 
 
@@ -70,7 +69,7 @@ class DeviceCode:
         return "\n\n".join(p.asm for p in self.parts)
 
 
-def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed: int = 3) -> DeviceCode:
+def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed: int = DEFAULT_SPEED) -> DeviceCode:
     """Compile kernels (of `split_host_device`) for a GPU target, in one LLVM module. Raises CodegenError.
 
     link: see `join_kernels`. Objects come from the disk cache where they are known.
@@ -78,7 +77,12 @@ def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed
     return join_kernels([begin_kernels(kernels, target, speed)()], target, link)
 
 
-def begin_kernels(kernels: list[Func], target: Target, speed: int = 3) -> Callable[[], KernelCode]:
+def assembly_of(llvm: str, target: Target, name: str) -> str:
+    """The assembly of a kernel's LLVM IR (PTX for NVIDIA). Raises CodegenError."""
+    return llvm_util.assembly(llvm, _machine_of(target), DEFAULT_SPEED, llvm_util.named([name]))
+
+
+def begin_kernels(kernels: list[Func], target: Target, speed: int = DEFAULT_SPEED) -> Callable[[], KernelCode]:
     """LLVM begins with one module of kernels now, and a call of what is returned waits for the code."""
     emitter = _emitter(target)
     with llvm_util.timed("emit text"):
@@ -143,18 +147,29 @@ def _known_facts(f: Func, target: Target) -> dict[str, Any]:
     return {"threads": (x, y, z), "lds_bytes": shared, "dynamic_shared_bytes": dynamic_shared_bytes(f, target)}
 
 
-def _emitter(target: Target) -> Any:
-    emitter: GpuEmitter
+def _machine_of(target: Target) -> llvm_util.Machine:
     if target.kind == "rocm":
         from . import amdgpu
 
-        emitter, machine = amdgpu.AmdgpuEmitter(target), amdgpu.machine_of(target)
-    elif target.kind == "cuda":
+        return amdgpu.machine_of(target)
+    if target.kind == "cuda":
         from . import nvptx
 
-        emitter, machine = nvptx.NvptxEmitter(target), nvptx.machine_of(target)
+        return nvptx.machine_of(target)
+    raise CodegenError(f"{target} is no GPU target", hint="use codegen.build_cpu", locate=False)
+
+
+def _emitter(target: Target) -> Any:
+    machine = _machine_of(target)
+    emitter: GpuEmitter
+    if target.kind == "rocm":
+        from .amdgpu import AmdgpuEmitter
+
+        emitter = AmdgpuEmitter(target)
     else:
-        raise CodegenError(f"{target} is no GPU target", hint="use codegen.build_cpu", locate=False)
+        from .nvptx import NvptxEmitter
+
+        emitter = NvptxEmitter(target)
     emitter.triple = machine.triple  # type: ignore[misc]
     emitter.layout = llvm_util.data_layout(machine)  # type: ignore[misc]
     emitter.machine = machine

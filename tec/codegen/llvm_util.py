@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import CodegenError, TargetError
 from ..llvmworker import client
 from ..llvmworker.client import TIMES, Pending
+from . import cache
 
 
 @contextmanager
@@ -112,6 +113,19 @@ def begin(
         "passes": passes,
     }
     return Compiling(text, client.submit(job, what))
+
+
+def assembly(llvm: str, machine: Machine, speed: int, what: str, optimised: str = "") -> str:
+    """The assembly of a module of LLVM IR, from the disk cache where it is known. optimised: what LLVM made of it at that speed, if at hand."""
+    key = cache.key_of(
+        llvm, machine.triple, machine.cpu, machine.features, str(machine.opt), "asm", str(speed), llvm_version()
+    )
+    found = cache.load(key)
+    if found is not None:
+        return found.decode()
+    text: str = begin(optimised or llvm, machine, ("asm",), 0 if optimised else speed, what).result()["asm"]
+    cache.store(key, text.encode())
+    return text
 
 
 def compile_text(text: str, machine: Machine, want: str, speed: int = 3, what: str = "a module") -> Any:

@@ -246,7 +246,7 @@ def run(
     lanes = info.wavefront_size
     threads_of_group = block[0] * block[1] * block[2]
     waves = (threads_of_group + lanes - 1) // lanes
-    compiled = function.compiled(full=threads_of_group % lanes == 0, many=waves > 1)
+    compiled = function.compiled(threads_of_group % lanes == 0, waves > 1, waves * grid[0] * grid[1] * grid[2])
     args = kernarg_block(info, kernargs, grid, block, shared_bytes)
     packet = struct.pack("<HHHHHHIII", 0, 3, *block, 0, *(g * b for g, b in zip(grid, block)))
     memory = driver.memory

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from .. import codegen
 from ..errors import TecError
 from ..runtime.files import open_regular
+from ..runtime.module import Module
 from ..runtime.network import Network, load
 from ..target import Target, host_features
 from . import frontends
@@ -108,6 +111,7 @@ def from_cache(key: str) -> Network | None:
     try:
         net = load(path)
         os.utime(path)
+        _offer_assembly(net.module)
         return net
     except TecError:
         try:
@@ -117,13 +121,26 @@ def from_cache(key: str) -> Network | None:
         return None
 
 
+def _offer_assembly(module: Module) -> None:
+    """The assembly that the cache does not keep (LLVM would make most of it for nobody) is made when it is asked for."""
+
+    def made(llvm: str, name: str) -> str:
+        return codegen.assembly_of(llvm, Target(module.target), name)
+
+    for name, texts in module.texts.items():
+        if "asm" not in texts and isinstance(llvm := texts.get("llvm"), str):
+            texts["asm"] = partial(made, llvm, name)
+    for other in module.imported_modules:
+        _offer_assembly(other)
+
+
 def to_cache(key: str, net: Network) -> None:
     """Keep a network; those used least recently make room."""
     path = cache_path(key)
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, exist_ok=True)
-        net.save(path)
+        net.save(path, unmade=False)
         files = sorted(((e.stat().st_mtime, e.stat().st_size, e.path) for e in os.scandir(folder)), reverse=True)
         total = 0
         for _, size, other in files:

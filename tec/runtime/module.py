@@ -291,8 +291,9 @@ class Module:
         meta = {"module": self.to_data(blobs)}
         write_package(path, "module", meta, blobs)
 
-    def to_data(self, blobs: dict[str, bytes], prefix: str = "code") -> dict[str, Any]:
-        """The module as JSON-able data; its bytes go into `blobs` under names that start with `prefix`."""
+    def to_data(self, blobs: dict[str, bytes], prefix: str = "code", unmade: bool = True) -> dict[str, Any]:
+        """The module as JSON-able data; its bytes go into `blobs` under names that start with `prefix`. unmade: with the texts that nobody
+        asked for yet, the assembly among them, which LLVM makes."""
 
         def put(name: str, data: bytes) -> str:
             blobs[f"{prefix}/{name}"] = data
@@ -308,10 +309,14 @@ class Module:
             "support": [put(f"support{i}", s) for i, s in enumerate(self.support)],
             "sources": {k: put(f"source.{k}", self.get_source(k).encode()) for k in self.sources},
             "texts": {
-                name: {k: put(f"text.{name}.{k}", _text(by_kind, k).encode()) for k in by_kind}
+                name: {
+                    k: put(f"text.{name}.{k}", _text(by_kind, k).encode())
+                    for k in by_kind
+                    if unmade or isinstance(by_kind[k], str)
+                }
                 for name, by_kind in self.texts.items()
             },
-            "imported": [m.to_data(blobs, f"{prefix}/{i}") for i, m in enumerate(self.imported_modules)],
+            "imported": [m.to_data(blobs, f"{prefix}/{i}", unmade) for i, m in enumerate(self.imported_modules)],
         }
 
     @staticmethod

@@ -229,10 +229,15 @@ class Network:
 
     # ---- saving
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network, with its weights and all it needs to run, to a `.tec` package; see `tec.load`."""
+    def save(self, path: str | os.PathLike[str], *, unmade: bool = True) -> None:
+        """Write the network, with its weights and all it needs to run, to a `.tec` package; see `tec.load`. unmade: with the assembly, though
+        LLVM has yet to make it; without, the package keeps the texts there are."""
         blobs: dict[str, bytes] = {}
-        meta = {"plan": self.plan.to_json(), "module": self.module.to_data(blobs), "report": self.report.to_json()}
+        meta = {
+            "plan": self.plan.to_json(),
+            "module": self.module.to_data(blobs, unmade=unmade),
+            "report": self.report.to_json(),
+        }
         write_package(path, "network", meta, blobs, self.params)
 
 

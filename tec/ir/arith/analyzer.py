@@ -36,26 +36,27 @@ class Analyzer(Simplifier):
 
     def bind(self, var: E.Var, value: Any) -> None:
         """Let `var` range over a Range or IntSet, or stand for an expression. A second bind replaces the first."""
+        fresh = self._is_fresh(var)
         self._held.append(var)
         self.intern(var)
-        self._unbind(var)
+        if not fresh:
+            self._unbind(var)
         if isinstance(value, E.Range):
             low = self.simp(self.intern(convert(value.min)))
             extent = self.simp(self.intern(convert(value.extent)))
             if type(extent) is E.IntImm and extent.value == 1 and low.dtype == var.dtype:
                 self._subst[id(var)] = low
-                self.forget()
-                return
-            self._bind_interval(
-                var, low, self.simp(self.make(E.Sub, self.make(E.Add, low, extent), self.imm(1, extent.dtype)))
-            )
+            else:
+                top = self.simp(self.make(E.Sub, self.make(E.Add, low, extent), self.imm(1, extent.dtype)))
+                self._bind_interval(var, low, top)
         elif isinstance(value, IntSet):
             low_, high_ = (None if x is None else self.simp(self.intern(x)) for x in (value.min, value.max))
             self._bind_interval(var, low_, high_)
         else:
             e = self.simp(self.intern(convert(value, var.dtype)))
             self._subst[id(var)] = e
-        self.forget()
+        if not fresh:
+            self.forget()
 
     def bind_value(self, var: E.Var, value: E.Expr) -> None:
         """Let `var` have `value`: stand for it where it is a constant or a variable, share its bounds otherwise."""
@@ -63,15 +64,23 @@ class Analyzer(Simplifier):
         if type(e) in (E.Var, E.IntImm, E.FloatImm):
             self.bind(var, e)
             return
+        fresh = self._is_fresh(var)
         self._held.append(var)
-        self._unbind(var)
+        if not fresh:
+            self._unbind(var)
         info = dtype_info(e.dtype)
         if info.is_int and info.lanes == 1 and var.dtype == e.dtype:
             self._var_bounds[id(var)] = self.bound(e)
             self._var_mods[id(var)] = self.modulus(e)
             if self.has_data(e):
                 self._data[id(var)] = True
-        self.forget()
+        if not fresh:
+            self.forget()
+
+    def _is_fresh(self, var: E.Var) -> bool:
+        """Whether nothing was asked of an expression with `var` in it yet: what is known of others stays as it is when it is bound."""
+        key = id(var)
+        return not (key in self._canon or key in self._subst or key in self._var_bounds or key in self._var_mods)
 
     def bind_modulus(self, var: E.Var, coeff: int, base: int = 0) -> None:
         """Let `var` be congruent to `base` modulo `coeff`."""
@@ -93,7 +102,7 @@ class Analyzer(Simplifier):
         lo = self.bound(low)[0] if low is not None else -INF
         hi = self.bound(high)[1] if high is not None else INF
         self._var_bounds[id(var)] = (max(lo, 0) if var.is_size else lo, hi)
-        self.forget()
+        self._bounds.pop(id(var), None)
         if var.dtype not in INDEX_DTYPES:
             return
         me = Lin.of(var)
@@ -116,7 +125,7 @@ class Analyzer(Simplifier):
     @contextmanager
     def scope(self) -> Iterator[None]:
         """A `with` block whose binds and constraints end with it."""
-        saved = self.save()
+        saved = self.save(keep=True)
         try:
             yield
         finally:

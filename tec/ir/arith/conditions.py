@@ -118,22 +118,68 @@ def _equal(f: Simplifier, t: Any, a: E.Expr, b: E.Expr, la: Lin, lb: Lin) -> E.E
 
 
 def logic(f: Simplifier, e: Any) -> E.Expr:
+    """A chain of `and` (or of `or`) as one: each part once, and none that the others decide.
+
+    Testing part by part keeps the work at n scopes of n facts; taking a chain as nested pairs, each side under the other, doubles it with
+    every part, and the guards of a padded, tiled read are chains of four to six."""
     t = type(e)
-    a = f.simp(e.a)
-    if type(a) is E.IntImm:
-        return f.simp(e.b) if bool(a.value) == (t is E.And) else a
-    b = f.simp(e.b)
-    if type(b) is E.IntImm:
-        return a if bool(b.value) == (t is E.And) else b
-    if e.dtype == "bool":
-        known_a, known_b = (a, b) if t is E.And else (f.simp(f.make(E.Not, a)), f.simp(f.make(E.Not, b)))
-        b2 = f.under(known_a, b)
-        if type(b2) is E.IntImm:
-            return a if bool(b2.value) == (t is E.And) else b2
-        a2 = f.under(known_b, a)
-        if type(a2) is E.IntImm:
-            return b if bool(a2.value) == (t is E.And) else a2
-    return f.fold_or_rules(t, a, b)
+    parts: list[E.Expr] = []
+    for part in _chain(t, e):
+        s = f.simp(part)
+        if type(s) is E.IntImm:
+            if bool(s.value) != (t is E.And):
+                return s
+            continue
+        parts += [x for x in _chain(t, s) if all(x is not y for y in parts)]
+    if e.dtype == "bool" and len(parts) > 1:
+        decided = _undecided(f, t, parts)
+        if decided is None:
+            return f.truth(t is E.Or)
+        parts = decided
+    out = _nested(f, t, e, {id(x) for x in parts})
+    if out is None:
+        return f.truth(t is E.And)
+    if type(out) is t and [id(x) for x in _chain(t, out)] == [id(x) for x in parts]:
+        f._done[id(out)] = out
+    return out
+
+
+def _chain(t: Any, e: Any) -> list[E.Expr]:
+    """The parts of nested nodes of one kind, in the order in which they are asked."""
+    return [*_chain(t, e.a), *_chain(t, e.b)] if type(e) is t else [e]
+
+
+def _nested(f: Simplifier, t: Any, e: Any, left: set[int]) -> E.Expr | None:
+    """What is `left` of a chain, nested as it was; each part once."""
+    if type(e) is t:
+        a, b = _nested(f, t, e.a, left), _nested(f, t, e.b, left)
+        if a is None or b is None:
+            return b if a is None else a
+        return f.fold_or_rules(t, a, b)
+    s = f.simp(e)
+    if type(s) is t:
+        return _nested(f, t, s, left)
+    if id(s) not in left:
+        return None
+    left.remove(id(s))
+    return s
+
+
+def _undecided(f: Simplifier, t: Any, parts: list[E.Expr]) -> list[E.Expr] | None:
+    """The parts that the others do not imply; None where they contradict each other. What comes later decides a part only where it may be
+    asked without it: `i < n and a[i] > 0 and i < n - 1` keeps its first."""
+    held = [x if t is E.And else f.simp(f.make(E.Not, x)) for x in parts]
+    last_fault = max((i for i, x in enumerate(parts) if _may_fault(x)), default=-1)
+    kept = list(range(len(parts)))
+    for i in range(len(parts)):
+        others = [held[k] for k in kept if k < i or (k > i and last_fault <= i)]
+        if others:
+            s = f.under(others, parts[i])
+            if type(s) is E.IntImm:
+                if bool(s.value) != (t is E.And):
+                    return None
+                kept.remove(i)
+    return [parts[i] for i in kept]
 
 
 def negate(f: Simplifier, e: E.Not) -> E.Expr:
@@ -152,8 +198,8 @@ def select(f: Simplifier, e: E.Select) -> E.Expr:
         return f.simp(e.a if c.value else e.b)
     # Both sides are evaluated whatever the condition says: what it knows must not loosen an index or a divisor.
     if c.dtype == "bool":
-        a = f.simp(e.a) if _may_fault(e.a) else f.under(c, e.a)
-        b = f.simp(e.b) if _may_fault(e.b) else f.under(f.simp(f.make(E.Not, c)), e.b)
+        a = f.simp(e.a) if _may_fault(e.a) else f.under((c,), e.a)
+        b = f.simp(e.b) if _may_fault(e.b) else f.under_not(c, e.b)
     else:
         a, b = f.simp(e.a), f.simp(e.b)
     return f.apply_rules(f.intern(E.Select(c, a, b)))
@@ -175,7 +221,7 @@ def call(f: Simplifier, e: E.Call) -> E.Expr:
         c = f.simp(e.args[0])
         if type(c) is E.IntImm:
             return f.simp(e.args[1] if c.value else e.args[2])
-        a, b = f.under(c, e.args[1]), f.under(f.simp(f.make(E.Not, c)), e.args[2])
+        a, b = f.under((c,), e.args[1]), f.under_not(c, e.args[2])
         if c is e.args[0] and a is e.args[1] and b is e.args[2]:
             return f.apply_rules(e)
         return f.apply_rules(f.intern(E.Call(e.op, (c, a, b), e.dtype, e.attrs)))

@@ -6,6 +6,7 @@ not to be negative (a symbolic range, a condition, what a quotient or a minimum 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .. import expr as E
@@ -14,6 +15,7 @@ from .facts import Facts, factors
 from .linear import Lin
 
 _PROOF_DEPTH = 4
+LEAVES = (E.IntImm, E.FloatImm, E.Var)
 COMPARISONS = (E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE)
 
 
@@ -125,18 +127,23 @@ class Scope(Facts):
 
     # ---- conditions for a while
 
-    def under(self, cond: E.Expr, e: E.Expr) -> E.Expr:
-        """`e` simplified where `cond` (simplified) holds."""
-        if type(e) in (E.IntImm, E.FloatImm, E.Var):
+    def under(self, conditions: Sequence[E.Expr], e: E.Expr) -> E.Expr:
+        """`e` simplified where all `conditions` (simplified) hold."""
+        if type(e) in LEAVES:
             return self.simp(e)
         saved = self.save()
-        self.assume(cond)
+        for cond in conditions:
+            self.assume(cond)
         out = self.simp(e)
         self.restore(saved)
         return out
 
-    def save(self) -> tuple[Any, ...]:
-        """The scope, to be restored."""
+    def under_not(self, cond: E.Expr, e: E.Expr) -> E.Expr:
+        """`e` simplified where `cond` (simplified) does not hold; the opposite of a chain of conditions is not made for a constant's sake."""
+        return self.simp(e) if type(e) in LEAVES else self.under((self.simp(self.negation(cond)),), e)
+
+    def save(self, keep: bool = False) -> tuple[Any, ...]:
+        """The scope, to be restored. keep: what was derived from it goes on to hold, until something is assumed."""
         state = (
             self._active,
             self._done,
@@ -152,7 +159,10 @@ class Scope(Facts):
         self._var_bounds, self._var_mods, self._known = dict(self._var_bounds), dict(self._var_mods), dict(self._known)
         self._nonneg, self._true, self._subst = list(self._nonneg), dict(self._true), dict(self._subst)
         self._active = set()
-        self.forget()
+        if keep:
+            self._done, self._bounds, self._mods = dict(self._done), dict(self._bounds), dict(self._mods)
+        else:
+            self.forget()
         return state
 
     def restore(self, state: tuple[Any, ...]) -> None:
@@ -177,10 +187,12 @@ class Scope(Facts):
         """Let a canonical simplified condition hold from here on."""
         t = type(cond)
         c: Any = cond
-        if t is E.And:
+        if t is E.And:  # its opposite follows from its parts'
             self.assume(c.a)
             self.assume(c.b)
-        elif t is E.Not and type(c.a) is E.Or:
+            self._true[id(cond)] = True
+            return
+        if t is E.Not and type(c.a) is E.Or:
             self.assume(self.simp(self.negation(c.a.a)))
             self.assume(self.simp(self.negation(c.a.b)))
         elif t is E.Call and c.op == "likely":
@@ -193,6 +205,10 @@ class Scope(Facts):
                 self.assume_nonneg(la.plus(lb, -1).shifted(-1 if t is E.GT else 0))
             elif t is E.EQ:
                 self._assume_equal(c, la.plus(lb, -1))
+            if t is not E.NE:  # bounds decide its opposite
+                self.forget()
+                self._true[id(cond)] = True
+                return
         if t is not E.IntImm:
             self._true[id(cond)] = True
             self._true[id(self.negation(cond))] = False
@@ -234,4 +250,7 @@ class Scope(Facts):
             self._known[key] = (lo, hi)
             self._nonneg.append((form, None if subject is None else id(subject)))
         self._held.extend(a for a, _ in form.terms.values())
-        self.forget()
+        if subject is None:
+            self.forget()
+        else:
+            self._bounds.pop(id(subject), None)

@@ -7,7 +7,11 @@ import struct
 import numpy as np
 import pytest
 
+from tec.emulator.driver import QUICK_WAVES
+from tec.emulator.jit import Jit
+
 from .harness import compile_ir, download, function, upload
+from .test_checks import COPY
 
 CHIPS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1200")
 _TAIL = """
@@ -330,3 +334,23 @@ define amdgpu_kernel void @second(ptr addrspace(1) %o) #0 {
         assert (download(driver, o, np.zeros(128, np.int32)) == 5).all()
         with pytest.raises(KernelFault, match="LDS"):
             driver.launch(first, (1, 1, 1), (128, 1, 1), 256, struct.pack("<Q", o))
+
+
+def test_code_made_quickly_gives_way_where_a_kernel_runs_much(monkeypatch):
+    """The first launches, of few wavefronts, run what LLVM did not optimise; results are the same."""
+    levels = []
+    compiled = Jit.compile
+
+    def compile_and_note(jit, ir, level, passes, what):
+        if what.startswith("kernel"):
+            levels.append(level)
+        return compiled(jit, ir, level, passes, what)
+
+    monkeypatch.setattr(Jit, "compile", compile_and_note)
+    driver, k = function(COPY, "gfx942")
+    x = np.arange(64, dtype=np.float32)
+    for groups, made in ((1, [0]), (4, [0]), (QUICK_WAVES, [0, 1]), (1, [0, 1])):
+        p, o = upload(driver, x), upload(driver, np.zeros(64, np.float32))
+        driver.launch(k, (groups, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))
+        assert levels == made
+        assert (download(driver, o, np.zeros(64, np.float32)) == x).all()
