@@ -31,7 +31,7 @@ class _Twins(Rebuild):
         self.twins: dict[Value, dict[Layout, Value]] = {}
 
     def value(self, v: Value) -> Value:
-        if v not in self.map and v in self.twins:
+        if not v.is_const and v not in self.map and v in self.twins:
             (layout, twin) = next(iter(self.twins[v].items()))
             self.map[v] = self._relayout(twin, layout, plain(v.ndim), v)
         return super().value(v)
@@ -40,13 +40,13 @@ class _Twins(Rebuild):
         """The value in a layout, its channels filled up to a multiple."""
         if layout == plain(v.ndim):
             return self.value(v)
-        made = self.twins.setdefault(v, {})
-        if layout not in made or fill > 1:
-            twin = self._relayout(self.value(v), plain(v.ndim), layout, v, fill)
-            if fill > 1:
-                return twin
-            made[layout] = twin
-        return made[layout]
+        made = self.twins.get(v, {})
+        if layout in made and fill == 1:
+            return made[layout]
+        twin = self._relayout(self.value(v), plain(v.ndim), layout, v, fill)
+        if fill == 1:
+            self.twins.setdefault(v, {})[layout] = twin
+        return twin
 
     def _relayout(self, made: Value, source: Layout, target: Layout, v: Value, fill: int = 1) -> Value:
         sizes = sizes_of(v)

@@ -340,3 +340,12 @@ def test_pipelined_sums_without_matrix_units():
     feeds = {"x": rng.standard_normal((1, 64, 28, 28)).astype("f")}
     (got,) = net.run(feeds, device=tec.rocm_emu("gfx1100"))
     np.testing.assert_allclose(got, run_graph(g, feeds)[0], rtol=1e-3, atol=1e-3)
+
+
+def test_a_constant_of_every_element_beside_a_convolution():
+    """A table of positions that is added to an image in blocks of channels, and multiplies it."""
+    g = Graph()
+    table = const(g, (1, 64, 9, 9))
+    (y,) = g.add("add", [conv(g, g.input("x", "float32", (1, 32, 9, 9)), 64, before=1, after=1), table])
+    g.set_outputs(g.add("multiply", [y, table]))
+    same(g, choose_layouts(g, tec.Target("llvm")))
