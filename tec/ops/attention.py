@@ -190,7 +190,7 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
                 x = np.where(bias, x, -np.inf) if bias.dtype == bool else x + bias.astype(wide)
             x = np.where(seen, x, -np.inf)
             with np.errstate(invalid="ignore"):
-                p = np.exp(x - np.maximum(x.max(1, keepdims=True), -np.finfo(np.float32).max))
+                p = np.exp(x - np.maximum(x.max(1, keepdims=True, initial=-np.inf), -np.finfo(np.float32).max))
                 total = p.sum(1, keepdims=True)
                 y[e, head] = np.where(total == 0, 0, p @ v[e, kv].astype(wide) / np.where(total == 0, 1, total))
     order = order_of(attrs, "out")

@@ -12,7 +12,9 @@ from tec import te
 from tec.choices import spaces
 from tec.errors import ImportModelError
 from tec.graph import Graph, run_graph
+from tec.graph.graph import bind_sizes
 from tec.ops import get_op
+from tec.ops.dim_bounds import Empty
 from tec.ops.dims import Dim
 from tec.te.evaluate import evaluate
 
@@ -221,3 +223,12 @@ def test_misfits_are_refused():
     with pytest.raises(ImportModelError, match="broadcast"):
         bias = g.input("bias", "float32", (1, 1, 3, 4))
         g.add("attention", [q, kv, kv, bias], {"scale": 1.0, "extras": ("bias",)})
+
+
+def test_an_empty_cache():
+    """No key at all: 0, on the host as on a CPU."""
+    g = build({"right": 0}, {}, (1, 4, 2, 3, Dim(Empty("t")), 8, 6))
+    f = {v.name: np.ones([d if isinstance(d, int) else 0 for d in v.shape], np.float32) for v in g.inputs}
+    (host,) = run_graph(bind_sizes(g, {"t": 0}), f)
+    (got,) = tec.compile(g, target="llvm", cache=False).run(f)
+    assert host.shape == got.shape == (1, 4, 3, 6) and not host.any() and not got.any()
