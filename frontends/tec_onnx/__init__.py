@@ -36,6 +36,7 @@ from . import (  # noqa: F401  (the converters register themselves)
 from .describe import describe, operators
 from .importer import CONVERTERS, NeedsValue, import_model, unsupported
 from .inputs import bind_shapes, input_info
+from .quantization import quantize
 from .reader import load_model
 from .session import Session
 from .state import find_state
@@ -124,6 +125,7 @@ __all__ = [
     "interface",
     "load",
     "load_model",
+    "quantize",
     "operators",
     "session",
     "unsupported",

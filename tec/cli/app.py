@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "generate": ("generating", "Write text with a model: decoders, and encoders with decoders."),
     "bench": ("bench", "Time a model: percentiles, and each kernel."),
     "tune": ("tune", "Search for quicker schedules of a model; keep them for every compilation after it."),
+    "quantize": ("quantizing", "Quantize an ONNX model to 8-bit integers after training."),
     "verify": ("verify", "Hold a model's results against a reference; name the first node that differs."),
     "show": ("show", "Operators, graph, loop IR, LLVM, assembly, resources; or all of it as one HTML page."),
     "ops": ("ops", "Which ONNX operators are supported, and what a model lacks."),

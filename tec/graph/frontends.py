@@ -5,6 +5,7 @@ A package names its frontend under the entry point group "tec.frontends", as a m
     accepts(source) -> bool        whether it takes such a thing; quick, and without an error
     load(source, shapes, freeze=...) -> Graph; `state=` and `args=` where it has a use for them
     interface(source) -> Interface  if it likes: inputs and outputs, without making a graph
+    quantize(source, samples, **options) -> Any  if it can: a model of its own kind with products in bytes
 
 `register` does the same within a process. `tec.compile` asks one after the other, by name, those of the process first.
 """
@@ -85,6 +86,14 @@ def interface_of(source: Any) -> Interface:
         raise ImportModelError(f"the frontend of {source!r} does not tell inputs and outputs")
     inputs, outputs = say(source)
     return Interface(inputs, outputs)
+
+
+def quantizer_of(source: Any) -> Any:
+    """The function of a model's frontend that quantizes such models. ImportModelError where no frontend takes it, or it has none."""
+    found = getattr(_frontend_of(source), "quantize", None)
+    if found is None:
+        raise ImportModelError(f"the frontend of {source!r} does not quantize", hint="ONNX models are quantized")
+    return found
 
 
 def _frontend_of(source: Any) -> Frontend:

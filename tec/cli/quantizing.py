@@ -1,0 +1,79 @@
+"""`tec quantize`: a float32 ONNX model becomes one whose products are of bytes, by what samples show of its values."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..graph.frontends import quantizer_of
+from . import common
+from .errors import Refused, say
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  tec quantize model.onnx --calibrate samples.npz -o model-int8.onnx
+  tec quantize model.onnx --calibrate folder/ --method entropy --keep-below 25
+  tec quantize model.onnx --calibrate samples.npz --keep /head/Gemm --json
+
+Samples are .npz files with an array an input, or .npy files for a model of one input; more entries than the model's batch are several samples.
+The result has QuantizeLinear and DequantizeLinear around its products (QDQ), which tec compiles to integer products.""",
+)
+@click.argument("model", type=click.Path(exists=True, path_type=Path, dir_okay=False))
+@click.option("--calibrate", "-c", required=True, type=click.Path(exists=True, path_type=Path), help="A .npz or .npy file, or a folder of them.")  # fmt: skip
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="The model to write; MODEL-int8.onnx by default.")
+@click.option("--method", type=click.Choice(["minmax", "percentile", "entropy", "mse"]), default="minmax", show_default=True, help="Where values are cut off.")  # fmt: skip
+@click.option("--percentile", type=click.FloatRange(50, 100, min_open=True), default=99.99, show_default=True, help="Of the magnitudes that --method percentile keeps.")  # fmt: skip
+@click.option("--per-tensor", is_flag=True, help="One scale for all channels of a weight.")
+@click.option("--activations", type=click.Choice(["uint8", "int8"]), default="uint8", show_default=True, help="uint8 has a zero point, int8 is symmetric.")  # fmt: skip
+@click.option("--keep", multiple=True, metavar="NODE", help="A node that stays float32; may be given several times.")
+@click.option("--keep-below", type=float, metavar="DB", help="Nodes whose output has less signal to noise than this stay float32.")  # fmt: skip
+@click.option("--no-sensitivity", is_flag=True, help="Do not measure each layer: quicker.")
+@common.json_option
+def command(
+    model: Path, calibrate: Path, output: Path | None, method: str, percentile: float, per_tensor: bool, activations: str, keep: tuple[str, ...],
+    keep_below: float | None, no_sensitivity: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Quantize a model after training."""
+    if no_sensitivity and keep_below is not None:
+        raise Refused("--keep-below needs the sensitivity of each layer", "leave --no-sensitivity out")
+    target = output or model.with_name(f"{model.stem}-int8.onnx")
+    common.check_folder(target)
+    if target.exists() and target.samefile(model):
+        raise Refused(f"{target} is the model itself", "give another file with --output")
+    result = quantizer_of(model)(
+        model, calibrate, method=method, percentile=percentile, per_channel=not per_tensor, activations=activations, keep=keep,
+        min_signal_to_noise=keep_below, sensitivity=not no_sensitivity, progress=None if as_json else say,
+    )  # fmt: skip
+    common.write_file(target, result.model.SerializeToString())
+    if as_json:
+        click.echo(json.dumps(_data(result, target)))
+        return
+    for layer in result.layers:
+        what = "" if layer.is_quantized else f"  float32 ({layer.why_not})"
+        ratio = "" if math.isnan(layer.signal_to_noise) else f"{layer.signal_to_noise:6.1f} dB"
+        click.echo(f"{layer.name:40} {layer.op:8} {ratio}  [{layer.low:.4g}, {layer.high:.4g}]{what}")
+    for name, ratio in result.signal_to_noise.items():
+        same = f", the largest stays in {result.agreement[name]:.1%} of rows" if name in result.agreement else ""
+        click.echo(f"output {name}: {ratio:.1f} dB{same}")
+    before, after = model.stat().st_size, target.stat().st_size
+    click.echo(f"{target}: {after / 1e6:.1f} MB, was {before / 1e6:.1f}")
+
+
+def _data(result: Any, target: Path) -> dict[str, Any]:
+    def number(x: float) -> float | None:
+        return x if math.isfinite(x) else None
+
+    return {
+        "output": str(target), "samples": result.samples,
+        "layers": [
+            {"name": x.name, "op": x.op, "signal_to_noise": number(x.signal_to_noise), "low": x.low, "high": x.high, "quantized": x.is_quantized}
+            for x in result.layers
+        ],
+        "signal_to_noise": {n: number(r) for n, r in result.signal_to_noise.items()}, "agreement": result.agreement,
+    }  # fmt: skip
