@@ -68,10 +68,16 @@ def _percentile(seen: Seen, percentile: float) -> tuple[float, float]:
 
 
 def _entropy(seen: Seen) -> tuple[float, float]:
-    """The magnitude that loses the least information when 128 levels stand for what is below it."""
-    levels = 128
+    """The magnitude that loses the least information when the levels of a byte stand for what is below it.
+
+    Zeros are left out: they are exact at any threshold, and after a ReLU there are so many that they would decide alone.
+    """
+    levels = 255 if seen.low >= 0 or seen.high <= 0 else 128
     most = max(abs(seen.low), abs(seen.high))
     counts = np.bincount(np.minimum((np.abs(seen.centres) / most * BINS).astype(int), BINS - 1), seen.counts, BINS)
+    counts[0] = 0
+    if not counts.any():
+        return seen.low, seen.high
     best, found = np.inf, BINS
     for n in range(levels, BINS + 1, 16):
         kept = counts[:n].astype(np.float64)
