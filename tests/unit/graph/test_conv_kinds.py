@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -201,3 +202,18 @@ def test_averages_stay_in_the_layout_of_convolutions() -> None:
         assert [n.op for n in made.nodes if n.op not in ("transform_layout",)] == ["conv", *("avg_pool", "lp_pool") * 2]
         feeds = {"x": numbers("float32", 2, 4, 7, 6)}
         np.testing.assert_allclose(run_graph(made, feeds)[0], run_graph(g, feeds)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size, window", [(28, 3), (14, 1), (7, 3), (3, 1)])
+def test_sums_stay_in_registers_on_avx2(size: int, window: int) -> None:
+    """Two blocks of channels share a broadcast, vectors only, nothing on the stack."""
+    g = Graph()
+    x = g.input("x", "float32", (1, 32, size, size))
+    pad = (window // 2,) * 2
+    g.set_outputs([conv(g, x, numbers("float32", 64, 32, window, window), before=pad, after=pad)])
+    net = tec.compile(g, target="llvm -mcpu=x86-64-v3", cache=False, tuned=False)
+    (name,) = [k for k in net.report.choices if "conv" in k]
+    choice, asm = net.report.choices[name]["choice"], net.module.get_source("asm", name)
+    assert choice["blocks"] == 2 and choice["columns"] <= 5
+    assert asm.count("vfmadd") >= 2 * choice["columns"] and not re.search(r"vfmadd\w+ss|vmulss|vaddss", asm)
+    assert not re.search(r"ymm\d+.*\(%rsp|\(%rsp.*ymm|ymm\d+.*\[rsp|\[rsp.*ymm", asm)
