@@ -1,4 +1,5 @@
-"""Whole networks on the CPU: tec and ONNX Runtime in turn, two threads each. One JSON object a line; times in ms, medians.
+"""Whole networks on the CPU: tec and ONNX Runtime, two threads each, in blocks of runs with its threads spinning and run by run without. One JSON object
+a line; times in ms, medians.
 
 python benchmarks/networks.py [names[:dtype]...]       networks of tools/zoo.py; --compile also times compilation; with a dtype (bfloat16) against tec's
                                                        own float32
@@ -28,15 +29,16 @@ from tools import zoo
 NETWORKS = ("resnet50", "mobilenet_v2", "squeezenet", "bert_layer")
 SHAPES = {"bert_layer": (1, 128, 768)}
 RUNS = 25
+BLOCKS = 6  # of each side, where threads may spin: RUNS runs, and a rest in which the other side's threads go to sleep
+REST_S = 0.2
 
 
 def race(name: str, spinning: bool) -> None:
-    """Interleaved runs of one network."""
+    """Runs of one network, of both sides in turn."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = 2
-    # By default its threads spin for a while after a run, on the cores that the other side's turn needs.
     if not spinning:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     path = str(zoo.get(name))
@@ -45,14 +47,19 @@ def race(name: str, spinning: bool) -> None:
     net = tec.compile(path, target="llvm")
     (want,), (got,) = session.run(None, x), net.run(x)
     error = float(np.abs(got - want).max() / np.abs(want).max())
-    mine, theirs = [], []
-    for _ in range(RUNS):
-        start = time.perf_counter()
-        net.run(x)
-        mine.append(time.perf_counter() - start)
-        start = time.perf_counter()
-        session.run(None, x)
-        theirs.append(time.perf_counter() - start)
+    mine: list[float] = []
+    theirs: list[float] = []
+    sides = ((lambda: net.run(x), mine), (lambda: session.run(None, x), theirs))
+    # In turn where neither keeps a core from the other; else in blocks, each side with its threads spinning as they like.
+    for block in range(BLOCKS if spinning else RUNS):
+        for run, times in sides if block % 2 else sides[::-1]:
+            if spinning:
+                time.sleep(REST_S)
+                run()
+            for _ in range(RUNS if spinning else 1):
+                start = time.perf_counter()
+                run()
+                times.append(time.perf_counter() - start)
     a, b = statistics.median(mine) * 1e3, statistics.median(theirs) * 1e3
     print(
         json.dumps(
