@@ -47,7 +47,10 @@ class Problem:
 
     def solve(self, most_entries: int = _MOST_ENTRIES) -> list[int]:
         """The labels of least cost; of equal ones the first."""
-        of: list[list[Table]] = [[t for t in self.tables if v in t[0]] for v in range(len(self.sizes))]
+        of: list[list[Table]] = [[] for _ in self.sizes]
+        for t in self.tables:
+            for v in t[0]:
+                of[v].append(t)
         left = dict.fromkeys(range(len(self.sizes)), 0)
         steps: list[Table] = []  # a variable and those its label follows from; its label for each of theirs
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...choices import layout_options
+from ...choices import layouts as preferred
 from ...choices.layout_options import Option, relayout_seconds
 from ...choices.layouts import Convolution
 from ...ops.layouts import Layout, plain
@@ -61,6 +62,13 @@ def _is_open(node: Node, target: Target) -> bool:
     return layout_options.is_open(target, x.type, w.type, node.attrs)
 
 
+def _closed(node: Node, target: Target) -> Convolution | None:
+    """The layouts of a convolution that has no choice: of several groups, of another type."""
+    if node.op != "conv" or node.inputs[0].ndim != 4 or not node.inputs[1].is_const or "layouts" in node.attrs:
+        return None
+    return preferred.convolution(target, node.inputs[0].type, node.inputs[1].type, node.attrs, ())
+
+
 def _options(node: Node, target: Target, sizes: tuple[int, ...]) -> list[Option]:
     x, w = node.inputs
     return layout_options.options(target, x.type, w.type, node.outputs[0].type, node.attrs, sizes)
@@ -83,7 +91,9 @@ class _Choice:
     def __init__(self, graph: Graph, target: Target, options: dict[Node, list[Option]]):
         self.graph, self.target, self.options = graph, target, options
         self.problem = Problem()
+        self.closed = {n: w for n in graph.nodes if n not in options and (w := _closed(n, target)) is not None}
         blocked = {lies for found in options.values() for o in found for lies in (o.x, o.y) if lies.blocks}
+        blocked |= {lies for c in self.closed.values() for lies in (c.x, c.y) if lies.blocks}
         self.blocked = sorted(blocked, key=lambda lies: -max(lies.blocks.values()))
         self.places = {node: self._place(node) for node in graph.nodes}
 
@@ -91,6 +101,8 @@ class _Choice:
         if node in self.options:
             found = self.options[node]
             return _Place(self.problem.variable([o.seconds for o in found]), [o.x for o in found], [o.y for o in found])
+        if node in self.closed:
+            return _Place(None, [self.closed[node].x], [self.closed[node].y])
         lies = [*(b for b in self.blocked if follows(node, b)), plain(4)]
         return _Place(self.problem.variable([0.0] * len(lies)) if len(lies) > 1 else None, lies, lies)
 

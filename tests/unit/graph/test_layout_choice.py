@@ -138,6 +138,21 @@ def test_blocks_are_as_wide_as_channels_fill() -> None:
     assert copies(choose_layouts(g, WIDE)) == 2  # at the network's ends
 
 
+def test_convolutions_without_a_choice_are_reckoned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In groups they are blocked, whatever the others are: one between two others costs no copies, and small ones beside it stay blocked."""
+    g = Graph("groups")
+    x = g.input("x", "float32", (1, 3, 24, 24))
+    a = conv(g, x, 24, 3)
+    b = conv(g, conv(g, a, 64), 64, 1, groups=4)
+    (c,) = g.add("relu", [conv(g, b, 24)], {})
+    (s,) = g.add("add", [c, a])
+    g.set_outputs([conv(g, conv(g, s, 64, 1), 8, 1, groups=4)])
+    assert copies(choose_layouts(g, WIDE)) <= copies(greedy(g, WIDE, monkeypatch)) == 1
+    assert [
+        n.attrs["layouts"][2].name for n in choose_layouts(g, WIDE).nodes if n.op == "conv" and n.attrs["groups"] == 1
+    ][:2] == ["NCHW8c", "NCHW16c"]
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("make", [turned_chain, branches])
 def test_numbers_stay(make: Any, target: str) -> None:
