@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test triton torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -19,6 +19,17 @@ demo: setup
 
 test: setup
 	$(PY) -m pytest -n 2 -m "not slow and not gpu"
+
+# Triton's kernels on the software GPU, in an environment of its own: triton is some 200 MB.
+TRITON := build/triton
+
+$(TRITON)/.tec-setup: pyproject.toml
+	test -x $(TRITON)/bin/python || $(PYTHON) -m venv $(TRITON)
+	$(TRITON)/bin/python -m pip install -q --disable-pip-version-check -e . 'triton>=3.9,<3.10' 'pytest>=8'
+	touch $@
+
+triton: $(TRITON)/.tec-setup
+	$(TRITON)/bin/python -m pytest tests/unit/emulator/test_triton.py
 
 # The PyTorch frontend, in an environment of its own: torch is some 200 MB.
 TORCH := build/torch

@@ -266,7 +266,7 @@ class Candidates:
             and not name.startswith("v_permlane_")
             and ("write" in name or re.search(r"permlanex?16_b", name))
         ):
-            yield from self.lists(["v1"], ["s1"], ["s1"])
+            yield "v4, s5, m0", ("v1", "s1", "s1")  # gfx9 reads one SGPR beside M0
             yield from self.lists(["v1"], ["v1"], ["s1"], ["s1"])
             return
         end = " bitop3:0x5a" if table[0] else ""
@@ -407,6 +407,8 @@ def variants(name: str, tokens: tuple[str, ...], kind: str, gfx: int, mask: int)
         signs = [t if not k or t[0] != "v" else f"-{t}" if k == 1 else f"|{t}|" for k, t in enumerate(moved)]
         special = [*flat[:1], "s7", *flat[2:]]
         literal = [*flat[:1], "0x1234567", *flat[2:]]
+        if name == "v_writelane_b32":
+            flat = [*flat[:2], "m0"]
         dpp = [
             "quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf",
             "row_ror:3 row_mask:0xa bank_mask:0x5 bound_ctrl:1",

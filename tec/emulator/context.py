@@ -36,6 +36,8 @@ FAULTS = {
 TRACE = {"events": 0, "lines": 1, "cut": 2}
 TRACE_HEADER = 16
 
+PEEK = "  ; peek"  # behind a call in the text of a translation: its load is of the race check, not of the kernel
+
 STATE_SCC = 512
 STATE_RESUME = 516
 STATE_VGPRS = 1024

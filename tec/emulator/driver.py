@@ -23,6 +23,7 @@ from ..runtime.surface import Assembly, DeviceAttributes, Dim3
 from . import launch as launching
 from .asmparse import KernelText, chip_of, parse_kernel
 from .chips import CHIPS
+from .declared import check_registers
 from .device_memory import DeviceMemory
 from .disassemble import SYMBOL, disassemble
 from .errors import EmulationError
@@ -35,7 +36,7 @@ from .translation import Translation
 from .waits import check_waits
 from .wave import Options
 
-CHECKS = frozenset({"bounds", "race", "init", "wait", "align"})
+CHECKS = frozenset({"bounds", "race", "init", "wait", "align", "registers"})
 
 
 def parse_checks(check: str | Iterable[str]) -> frozenset[str]:
@@ -138,6 +139,8 @@ class EmuFunction:
         self.text: KernelText = parse_kernel(module.text_of(info.name), info.name)
         if "wait" in module.driver.checks:
             check_waits(self.text, _generation(info, module.driver.chip.name))
+        if "registers" in module.driver.checks:
+            check_registers(self.text, info, _generation(info, module.driver.chip.name))
         self._variants: dict[tuple[Any, ...], Compiled] = {}
         self._waves = 0  # launched so far
         self.estimates: dict[tuple[Any, ...], Any] = {}  # of launches that do the same (`model.model_launch`)

@@ -18,6 +18,7 @@ def load() -> None:
         table_mem,
         table_packed,
         table_salu,
+        table_smem,
         table_vfloat,
         table_vint,
     )

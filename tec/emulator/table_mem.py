@@ -1,4 +1,4 @@
-"""Memory opcodes: s_load, global_, flat_, scratch_ and buffer_ loads, stores and atomics.
+"""Memory opcodes: global_, flat_, scratch_ and buffer_ loads, stores and atomics.
 
 Source: AMD ISA manuals, chapters "Scalar memory", "Vector memory (buffer)", "Flat memory". gfx11 renamed the widths (dwordx2
 became b64, ubyte u8); both spellings are rows. Cache-policy modifiers (glc, sc0, nt, scope:...) change no value here.
@@ -7,6 +7,7 @@ became b64, ubyte u8); both spellings are rows. Cache-policy modifiers (glc, sc0
 from __future__ import annotations
 
 from .asmparse import Inst, Operand
+from .context import PEEK
 from .table import custom
 from .wave import M0, Wave
 
@@ -119,14 +120,39 @@ def access(w: Wave, space: str, verb: str, what: str, address: str, mask: str, b
     if w.leaves_out(space, verb == "st"):  # type: ignore[attr-defined]
         w.track(space, int(verb == "st"), ACCESS_BYTES[what], address, mask)  # type: ignore[attr-defined]
         return
-    name = f"@tec_{verb}_{space}_{what}_{w.lanes}"
     vector = w.v.type(at)
-    w.out.declares.add(f"declare i32 {name}(ptr, {vector}, {w.mask_type}, ptr, i32)")
-    rc = w.out.emit(
-        f"call i32 {name}(ptr {buffer}, {vector} {address}, {w.mask_type} {mask}, ptr %ctx, i32 {w.site()})"  # type: ignore[attr-defined]
-    )
-    w.leave_on_fault(rc)  # type: ignore[attr-defined]
-    w.track(space, int(verb == "st"), ACCESS_BYTES[what], address, mask)  # type: ignore[attr-defined]
+
+    def run(verb: str, buffer: str, note: str = "") -> None:
+        name = f"@tec_{verb}_{space}_{what}_{w.lanes}"
+        w.out.declares.add(f"declare i32 {name}(ptr, {vector}, {w.mask_type}, ptr, i32)")
+        rc = w.out.emit(
+            f"call i32 {name}(ptr {buffer}, {vector} {address}, {w.mask_type} {mask}, ptr %ctx, i32 {w.site()}){note}"  # type: ignore[attr-defined]
+        )
+        w.leave_on_fault(rc)  # type: ignore[attr-defined]
+
+    compared = verb == "st" and space == "lds" and "race" in w.options.checks
+    if compared:
+        run("ld", buffer_slot(w, _BEFORE), PEEK)
+    run(verb, buffer)
+    changed = (lambda: _changed(w, what, buffer)) if compared else None
+    w.track(space, int(verb == "st"), ACCESS_BYTES[what], address, mask, changed)  # type: ignore[attr-defined]
+
+
+_BEFORE = 8  # the dwords of the transfer buffer that hold what a store overwrites
+
+
+def _changed(w: Wave, what: str, buffer: str) -> str:
+    """The lanes whose store changes what was in LDS (bits): several waves that hold the same values store them all in Triton's reductions, rightly."""
+    o, ty = w.v, w.v.type("i32")
+    differs = o.const("i32", 0)
+    for k in range(max(1, ACCESS_BYTES[what] // 4)):
+        at = w.out.emit(f"getelementptr i8, ptr {buffer}, i64 {4 * w.lanes * k}")
+        new = w.out.emit(f"load volatile {ty}, ptr {at}, align 4")
+        differs = o.or_(differs, o.bin("xor", "i32", new, get_data(w, _BEFORE + k)))
+    narrow = {1: 0xFF, 2: 0xFFFF}.get(ACCESS_BYTES[what])
+    if narrow:
+        differs = o.and_(differs, o.const("i32", narrow))
+    return w.to_bits(o.icmp("ne", "i32", differs, o.const("i32", 0)))
 
 
 # Addresses.
@@ -364,104 +390,6 @@ for _suffix, (_operation, _bits) in ATOMICS.items():
     custom(f"global_atomic_{_suffix}", "vmem")(_atomic("global", _operation, _bits))
     custom(f"flat_atomic_{_suffix}", "vmem")(_atomic("flat", _operation, _bits))
     custom(f"buffer_atomic_{_suffix}", "vmem")(_buffer_atomic(_operation, _bits))
-
-
-# Scalar loads.
-
-
-def _s_load(dwords: int):  # type: ignore[no-untyped-def]
-    def handler(w: Wave, inst: Inst) -> None:
-        take_policy(inst)
-        s = w.s
-        ops = inst.operands
-        base = w.sgpr64(ops[1].index)
-        address = base
-        if len(ops) > 2:
-            offset = ops[2]
-            if offset.kind == "int":
-                address = s.add(base, str(int(offset.value)), "i64")
-            elif not (offset.kind == "special" and offset.text in ("null", "off")):
-                address = s.add(base, s.zext("i32", "i64", w.scalar(offset)), "i64")
-        extra = inst.take_int("offset")
-        if extra:
-            address = s.add(address, str(extra), "i64")
-        _scalar_read(w, ops[0], address, dwords)
-
-    return handler
-
-
-def _scalar_read(w: Wave, dst: Operand, address: str, dwords: int) -> None:
-    if dst.kind != "s" or dst.count != dwords:
-        raise w.fail(f"{dst.text} as {dwords} dwords")
-    name = f"@tec_scalar_{dwords}"
-    w.out.declares.add(f"declare i32 {name}(i64, ptr, i32)")
-    rc = w.out.emit(f"call i32 {name}(i64 {address}, ptr %ctx, i32 {w.site()})")  # type: ignore[attr-defined]
-    w.leave_on_fault(rc)  # type: ignore[attr-defined]
-    pointer = w.out.emit(f"inttoptr i64 {address} to ptr")
-    for k in range(dwords):
-        at = w.out.emit(f"getelementptr i8, ptr {pointer}, i64 {4 * k}")
-        w.set_reg("s", dst.index + k, w.out.emit(f"load i32, ptr {at}, align 4"))
-
-
-for _names, _dwords in (("dword b32", 1), ("dwordx2 b64", 2), ("dwordx3 b96", 3), ("dwordx4 b128", 4), ("dwordx8 b256", 8),
-                        ("dwordx16 b512", 16)):  # fmt: skip
-    for _n2 in _names.split():
-        custom(f"s_load_{_n2}", "smem")(_s_load(_dwords))
-
-
-def _s_load_narrow(bits: int, signed: bool):  # type: ignore[no-untyped-def]
-    """gfx12: bytes and 16-bit words; the dword that holds them is what is checked."""
-
-    def handler(w: Wave, inst: Inst) -> None:
-        take_policy(inst)
-        s = w.s
-        ops = inst.operands
-        address = w.sgpr64(ops[1].index)
-        offset = ops[2]
-        if offset.kind == "int":
-            address = s.add(address, str(int(offset.value)), "i64")
-        elif offset.kind == "s":
-            address = s.add(address, s.zext("i32", "i64", w.scalar(offset)), "i64")
-        address = s.add(address, str(inst.take_int("offset")), "i64")
-        aligned = s.and_(address, "-4", "i64")
-        spot = Operand("s", ops[0].text, ops[0].index, 1)
-        _scalar_read(w, spot, aligned, 1)
-        shift = s.shl(s.trunc("i64", "i32", s.and_(address, "3", "i64")), "3")
-        value = s.lshr(w.reg("s", spot.index), shift)
-        up = s.shl(value, str(32 - bits))
-        w.set_reg("s", spot.index, s.bin("ashr" if signed else "lshr", "i32", up, str(32 - bits)))
-
-    return handler
-
-
-for _n3, _b3, _s3 in (("u8", 8, False), ("i8", 8, True), ("u16", 16, False), ("i16", 16, True)):
-    custom(f"s_load_{_n3}", "smem")(_s_load_narrow(_b3, _s3))
-
-
-def _buffer_scalar(dwords: int):  # type: ignore[no-untyped-def]
-    def handler(w: Wave, inst: Inst) -> None:
-        take_policy(inst)
-        s = w.s
-        ops = inst.operands
-        base = s.and_(w.sgpr64(ops[1].index), str((1 << 48) - 1), "i64")
-        offset = w.scalar(ops[2]) if ops[2].kind != "special" else "0"
-        offset = s.add(offset, str(inst.take_int("offset")))
-        _scalar_read(w, ops[0], s.add(base, s.zext("i32", "i64", offset), "i64"), dwords)
-
-    return handler
-
-
-for _names, _dwords in (("dword b32", 1), ("dwordx2 b64", 2), ("b96", 3), ("dwordx4 b128", 4), ("dwordx8 b256", 8),
-                        ("dwordx16 b512", 16)):  # fmt: skip
-    for _n2 in _names.split():
-        custom(f"s_buffer_load_{_n2}", "smem")(_buffer_scalar(_dwords))
-
-
-# Caches: nothing to do, as all waves see one memory.
-@custom("buffer_wbl2 buffer_inv buffer_gl0_inv buffer_gl1_inv buffer_wbinvl1 buffer_wbinvl1_vol buffer_invl2 "
-        "global_inv global_wb global_wbinv", "wait")  # fmt: skip
-def _cache(w: Wave, inst: Inst) -> None:
-    take_policy(inst)
 
 
 def _load_lds(what: str, dwords: int):  # type: ignore[no-untyped-def]

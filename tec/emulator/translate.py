@@ -8,6 +8,7 @@ for the instructions of its loop from the budget and looks at the stop flag, so 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from .asmparse import Inst, KernelText, Operand
@@ -107,12 +108,14 @@ class Translator(Wave):
             at = self.out.emit(f"getelementptr i64, ptr {counters}, i64 {4 * row + k}")
             self.out.put(f"store i64 {self.s.add(self.out.emit(f'load i64, ptr {at}'), value, 'i64')}, ptr {at}")
 
-    def track(self, space: str, kind: int, nbytes: int, address: str, mask: str) -> None:
-        """After an access: what the race check and the profile want to know of it."""
+    def track(
+        self, space: str, kind: int, nbytes: int, address: str, mask: str, changed: Callable[[], str] | None = None
+    ) -> None:
+        """After an access: what the race check and the profile want to know of it. `changed`: the lanes whose store changed memory."""
         w = self.lanes
         at = "i64" if space == "global" else "i32"
         if "race" in self.options.checks and space in ("global", "lds"):
-            self._race(space, kind, nbytes, address, mask)
+            self._race(space, kind, nbytes, address, mask, changed)
         if self.options.profile and space in ("global", "lds"):
             row = self.row(f"{space}_{('load', 'store', 'atomic')[kind]}", self.position, nbytes)
             if self.options.trace:
@@ -150,16 +153,34 @@ class Translator(Wave):
         self.out.declares.add(f"declare void {name}(<{w} x {at}>, i{w}, ptr, i32{more})")
         self.out.put(f"call void {name}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i32 {tag}{last})")
 
-    def _race(self, space: str, kind: int, nbytes: int, address: str, mask: str) -> None:
-        """The access against the records of those before it (`support_race`)."""
+    def _race(
+        self, space: str, kind: int, nbytes: int, address: str, mask: str, changed: Callable[[], str] | None
+    ) -> None:
+        """The access against the records of those before it (`support_race`); a store that changes nothing is in nobody's way."""
         w, at = self.lanes, "i64" if space == "global" else "i32"
         whole = kind < 2 and nbytes % 4 == 0 and nbytes <= 16
         name = f"@tec_race_{space}_{('ld', 'st')[kind]}{nbytes // 4}_{w}" if whole else f"@tec_race_{space}_any_{w}"
         types, more = ("", "") if whole else (", i64, i64", f", i64 {nbytes}, i64 {kind}")
         self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, i32{types})")
-        self.leave_on_fault(
-            self.out.emit(f"call i32 {name}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i32 {self.site()}{more})")
-        )
+
+        def compare(lanes: str) -> str:
+            return self.out.emit(
+                f"call i32 {name}(<{w} x {at}> {address}, i{w} {lanes}, ptr %ctx, i32 {self.site()}{more})"
+            )
+
+        rc = compare(mask)
+        if changed is None:
+            self.leave_on_fault(rc)
+            return
+        clash, on = self.out.fresh_label("clash"), self.out.fresh_label("on")
+        bad = self.out.emit(f"icmp ne i32 {rc}, 0")
+        self.out.put(f"br i1 {bad}, label %{clash}, label %{on}, !prof !0")
+        self.out.label(clash)
+        status = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['status']}")
+        self.out.put(f"store i64 0, ptr {status}")
+        self.leave_on_fault(compare(self.s.and_(mask, changed(), self.mask_type)))
+        self.out.put(f"br label %{on}")
+        self.out.label(on)
 
     def ctx_load(self, name: str, ty: str) -> str:
         at = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX[name]}")

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .context import CTX, CTX_BYTES, state_bytes
+from .context import CTX, CTX_BYTES, PEEK, state_bytes
 from .matrix import function_name, parse_mfma
 from .undefined_rules import RULES, Shadows, shadow_type, split_args, typed, zero
 
@@ -160,7 +160,9 @@ class _Pass(Shadows):
         callee = callee.strip()
         args = [typed(a) for a in split_args(arguments[: arguments.rindex(")")])]
         memory, atomic = _MEMORY.match(callee), _ATOMICS.match(callee)
-        if memory is not None:
+        if line.endswith(PEEK):
+            self.out.append(line)
+        elif memory is not None:
             self.memory(line, memory[1], memory[2], memory[3], args)
         elif atomic is not None:
             self.atomic(line, atomic[1], atomic[2], int(atomic[3]), args)

@@ -1,4 +1,5 @@
-"""`check="wait"`: is there a path on which an instruction touches a register whose load no wait has covered?
+"""`check="wait"`: is there a path on which an instruction touches a register whose load no wait has covered, or a barrier
+comes while a store to LDS is on its way?
 
 Hardware returns loads late; the program must wait (s_waitcnt, or gfx12's s_wait_*) before it uses the result. The emulator
 completes loads at once, so it proves the waits instead, over all paths, before the kernel runs: a forward analysis whose state
@@ -18,6 +19,7 @@ Reg = tuple[str, int, str]  # file, number, half: "l" or "h"
 # counter -> register -> (operations behind it, the line that loads it)
 State = dict[str, dict[Reg, tuple[int, Inst]]]
 
+_LDS_STORE: Reg = ("lds", 0, "")  # in a state: the store to LDS that was issued last
 _COUNT = re.compile(r"(vmcnt|lgkmcnt|vscnt|expcnt)\((\d+)\)")
 
 
@@ -70,6 +72,11 @@ def _loaded(inst: Inst) -> list[Reg]:
         return []
     half = ("h" if "d16_hi" in op else "l") if "d16" in op and not dst.half else ""
     return _halves(dst, half)
+
+
+def _stores_lds(inst: Inst) -> bool:
+    """Whether an LDS instruction changes LDS (reads, swizzles and permutes do not)."""
+    return inst.op.startswith("ds_") and not re.match(r"ds_(read|load|swizzle|b?permute|nop|consume)", inst.op)
 
 
 def _family(inst: Inst) -> str:
@@ -140,6 +147,17 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
                 instruction=inst.text,
                 hint=f"an s_wait on {counter} is missing between the two",
             )
+    if inst.op in ("s_barrier", "s_barrier_signal"):
+        for pending in state.values():
+            if _LDS_STORE in pending:
+                store = pending[_LDS_STORE][1]
+                raise EmulationError(
+                    f"missing wait: an LDS store may still be on its way at a barrier (line {store.line}: {store.text.strip()})",
+                    kernel=kernel,
+                    line=inst.line,
+                    instruction=inst.text,
+                    hint="other waves may read what was there before; wait for the store (lgkmcnt(0), dscnt 0) before the barrier",
+                )
     issued = _counter(inst, gfx)
     if issued is not None:
         pending = state.setdefault(issued, {})
@@ -147,6 +165,8 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
             pending[reg] = (age + 1, load)
         for reg in _loaded(inst):
             pending[reg] = (0, inst)
+        if _stores_lds(inst):
+            pending[_LDS_STORE] = (0, inst)
 
 
 def _join(into: State, other: State) -> bool:

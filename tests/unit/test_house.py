@@ -85,6 +85,8 @@ OPTIONAL = {
     "re2",
     "onnx",
     "torch",
+    "triton",
+    "pytest",
 }  # packages of the extras, and what the runtime does without
 
 

@@ -61,3 +61,33 @@ def test_gfx12_counters() -> None:
     check("ds_load_u16_d16 v1, v2; ds_load_u16_d16_hi v1, v3; s_wait_dscnt 0x0; v_mov_b32 v6, v1", 12)
     with pytest.raises(EmulationError, match="dscnt"):
         check("ds_load_u16_d16 v1, v2; ds_load_u16_d16_hi v1, v3; s_wait_dscnt 0x1; v_mov_b32 v6, v1", 12)
+
+
+@pytest.mark.parametrize(
+    ("program", "gfx"),
+    [
+        ("ds_store_b32 v1, v2; s_waitcnt lgkmcnt(0); s_barrier", 11),
+        ("ds_load_b32 v1, v2; s_barrier; s_waitcnt lgkmcnt(0)", 11),
+        ("ds_store_b32 v1, v2; ds_load_b32 v3, v4; s_waitcnt lgkmcnt(1); s_barrier; s_waitcnt lgkmcnt(0)", 11),
+        ("ds_bpermute_b32 v1, v2, v3; s_barrier; s_waitcnt lgkmcnt(0)", 9),
+        ("ds_store_b32 v1, v2; s_wait_dscnt 0x0; s_barrier_signal -1; s_barrier_wait -1", 12),
+    ],
+)
+def test_stores_to_lds_before_barriers(program: str, gfx: int) -> None:
+    check(program, gfx)
+
+
+@pytest.mark.parametrize(
+    ("program", "gfx", "line"),
+    [
+        ("ds_store_b32 v1, v2; s_barrier", 11, 2),
+        ("ds_write_b32 v1, v2; s_waitcnt vmcnt(0); s_barrier", 9, 2),
+        ("ds_add_u32 v1, v2; s_barrier", 11, 2),
+        ("ds_load_b32 v3, v4; ds_store_b32 v1, v2; s_waitcnt lgkmcnt(1); s_barrier", 11, 3),
+        ("s_cbranch_scc0 on; ds_store_b32 v1, v2; on:; s_barrier", 11, 3),
+        ("ds_store_b32 v1, v2; s_wait_loadcnt 0x0; s_barrier_signal -1; s_barrier_wait -1", 12, 2),
+    ],
+)
+def test_stores_to_lds_on_their_way_at_barriers(program: str, gfx: int, line: int) -> None:
+    with pytest.raises(EmulationError, match=rf"an LDS store may still be on its way at a barrier \(line {line}:"):
+        check(program, gfx)

@@ -1,0 +1,42 @@
+"""`check="registers"`: does a kernel name a vector register that its descriptor does not ask for?
+
+Hardware gives a wave what the kernel descriptor counts; what lies beyond belongs to another wave. Source: LLVM's AMDGPU usage guide, "Kernel
+Descriptor", GRANULATED_WORKITEM_VGPR_COUNT and ACCUM_OFFSET.
+"""
+
+from __future__ import annotations
+
+from ..runtime.codeobject import KernelInfo
+from .asmparse import Inst, KernelText
+from .errors import EmulationError
+
+
+def declared(info: KernelInfo, gfx: int) -> dict[str, int]:
+    """How many registers of each file a wave of the kernel has."""
+    granule = 8 if gfx == 9 or info.wavefront_size == 32 else 4
+    total = ((info.rsrc1 & 63) + 1) * granule
+    if gfx > 9:
+        return {"v": min(total, 256)}
+    first = ((info.rsrc3 & 63) + 1) * 4  # where the accumulation registers begin, in one file with the others
+    return {"v": min(first, total), "a": max(0, total - first)}
+
+
+def check_registers(kernel: KernelText, info: KernelInfo, gfx: int) -> None:
+    """Raise `EmulationError` at the first register beyond the count."""
+    have = declared(info, gfx)
+    for inst in kernel.insts:
+        for file, last in _named(inst):
+            if last >= have.get(file, last + 1):
+                raise EmulationError(
+                    f"register {file}{last} is beyond the {have[file]} that the kernel declares",
+                    kernel=kernel.name,
+                    line=inst.line,
+                    instruction=inst.text,
+                    hint="what it holds belongs to another wave; raise .amdhsa_next_free_vgpr (.amdhsa_accum_offset)",
+                )
+
+
+def _named(inst: Inst) -> list[tuple[str, int]]:
+    """File and number of the last register of each operand."""
+    found = [(op.kind, op.index + max(1, op.count) - 1) for op in inst.operands if op.is_reg]
+    return found + (_named(inst.dual) if inst.dual is not None else [])

@@ -1,0 +1,102 @@
+"""Scalar loads that no lane is there for; registers beyond the declared count."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tec.emulator import get_driver
+from tec.emulator.errors import EmulationError, KernelFault
+
+from .harness import compile_ir, download, upload
+
+GUARDED = """define amdgpu_kernel void @k(ptr addrspace(1) %o, ptr addrspace(4) %p, i32 %n) #0 {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %c = icmp ult i32 %t, %n
+  br i1 %c, label %go, label %end
+go:
+  %far = getelementptr i8, ptr addrspace(4) %p, i32 OFFSET
+  %x = load i32, ptr addrspace(4) %far
+  %q = getelementptr i32, ptr addrspace(1) %o, i32 %t
+  store i32 %x, ptr addrspace(1) %q
+  br label %end
+end:
+  ret void
+}
+declare i32 @llvm.amdgcn.workitem.id.x()
+attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-ptr" }"""
+
+
+@pytest.mark.parametrize("check", ["bounds", "race,init,wait,registers"])
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_scalar_load_that_no_lane_is_there_for(chip: str, check: str) -> None:
+    """Code within reach of a branch that no lane takes runs with EXEC = 0: a load past its array is no fault there, and is one elsewhere."""
+    for offset, lanes, faults in ((1 << 30, 0, False), (1 << 30, 5, True), (4, 5, False)):
+        asm, image = compile_ir(GUARDED.replace("OFFSET", str(offset)), chip)
+        driver = get_driver(chip, check=check)
+        through = re.sub(r"s_cbranch_execz \S+", "s_nop 0", asm)
+        assert through != asm
+        function = driver.get_function(driver.load_module(0, image, through), "k")
+        out = np.full(64, 7, np.int32)
+        o, p = upload(driver, out), upload(driver, np.arange(16, dtype=np.int32))
+        arguments = np.array([o, p], np.uint64).tobytes() + np.array([lanes, 0], np.int32).tobytes()
+        if faults:
+            with pytest.raises(KernelFault, match="out of bounds"):
+                driver.launch(function, (1, 1, 1), (64, 1, 1), 0, arguments)
+            continue
+        driver.launch(function, (1, 1, 1), (64, 1, 1), 0, arguments)
+        np.testing.assert_array_equal(download(driver, o, out), np.where(np.arange(64) < lanes, 1, 7))
+
+
+@pytest.mark.parametrize(("chip", "file"), [("gfx942", "v"), ("gfx942", "a"), ("gfx1100", "v")])
+def test_register_beyond_the_declared_count(chip: str, file: str) -> None:
+    asm, image = compile_ir(GUARDED.replace("OFFSET", "4"), chip)
+    driver = get_driver(chip, check="registers")
+    driver.get_function(driver.load_module(0, image, asm), "k")
+    line = "v_accvgpr_write_b32 a200, v0" if file == "a" else "v_mov_b32_e32 v200, v0"
+    wrong = asm.replace("\ts_endpgm", f"\t{line}\n\ts_endpgm", 1)
+    with pytest.raises(EmulationError, match=f"register {file}200 is beyond the \\d+ that the kernel declares"):
+        driver.get_function(driver.load_module(0, image, wrong), "k")
+
+
+STORES = """@lds = internal addrspace(3) global [64 x i32] undef
+define amdgpu_kernel void @k(ptr addrspace(1) %o, i32 %step) #0 {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %lane = and i32 %t, 63
+  %wave = lshr i32 %t, 6
+  %more = mul i32 %wave, %step
+  %v = add i32 %lane, %more
+  %p = getelementptr [64 x i32], ptr addrspace(3) @lds, i32 0, i32 %lane
+  store i32 %v, ptr addrspace(3) %p
+  fence syncscope("workgroup") release
+  call void @llvm.amdgcn.s.barrier()
+  fence syncscope("workgroup") acquire
+  %x = load i32, ptr addrspace(3) %p
+  %q = getelementptr i32, ptr addrspace(1) %o, i32 %t
+  store i32 %x, ptr addrspace(1) %q
+  ret void
+}
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare void @llvm.amdgcn.s.barrier()
+attributes #0 = { "amdgpu-flat-work-group-size"="256,256" "amdgpu-no-implicitarg-ptr" }"""
+
+
+@pytest.mark.parametrize("check", ["race", "race,init"])
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_equal_values_stored_by_several_waves(chip: str, check: str) -> None:
+    """Four waves (eight) store to the same words of LDS: a race where the values differ, none where they are equal."""
+    asm, image = compile_ir(STORES, chip)
+    driver = get_driver(chip, check=check)
+    function = driver.get_function(driver.load_module(0, image, asm), "k")
+    out = np.zeros(256, np.int32)
+    o = upload(driver, out)
+    for step in (0, 1):
+        arguments = np.array([o], np.uint64).tobytes() + np.array([step, 0], np.int32).tobytes()
+        if step:
+            with pytest.raises(KernelFault, match=r"race(.|\n)*in LDS; the other access: a store by wave"):
+                driver.launch(function, (1, 1, 1), (256, 1, 1), 0, arguments)
+        else:
+            driver.launch(function, (1, 1, 1), (256, 1, 1), 0, arguments)
+            np.testing.assert_array_equal(download(driver, o, out), np.arange(256) % 64)

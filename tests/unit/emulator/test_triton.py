@@ -1,0 +1,147 @@
+"""Triton's kernels through `tec.emulator.triton`; needs the triton package (its compiler alone, no GPU)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+triton = pytest.importorskip("triton", exc_type=ImportError)
+tl = pytest.importorskip("triton.language", exc_type=ImportError)
+
+import tec.emulator.triton as emulated  # noqa: E402
+from tec.emulator.errors import KernelFault  # noqa: E402
+
+CHIPS = ["gfx942", "gfx1100", "gfx1201"]
+
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def add_all(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i) + tl.load(y + i))  # no mask
+
+
+@triton.jit
+def into_one(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + tl.program_id(0) * BLOCK + i))  # every program the same place
+
+
+@triton.jit
+def softmax(x, out, columns, scale, BLOCK: tl.constexpr):
+    row, c = tl.program_id(0), tl.arange(0, BLOCK)
+    v = tl.load(x + row * columns + c, mask=c < columns, other=-float("inf")) * scale
+    e = tl.exp(v - tl.max(v, 0))
+    tl.store(out + row * columns + c, e / tl.sum(e, 0), mask=c < columns)
+
+
+@triton.jit
+def product(a, b, c, K, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for at in range(0, K, BK):
+        acc += tl.dot(tl.load(a + m[:, None] * K + at + k[None, :]), tl.load(b + (at + k)[:, None] * N + n[None, :]))
+    tl.store(c + m[:, None] * N + n[None, :], acc)
+
+
+@pytest.fixture(params=CHIPS)
+def chip(request):
+    emulated.install(request.param, check="race,init,wait,registers")
+    yield request.param
+    emulated.uninstall()
+
+
+def test_add_of_numpy_arrays(chip):
+    x, y, out = np.arange(1000, dtype=np.float32), np.full(1000, 0.5, np.float32), np.zeros(1000, np.float32)
+    add[(4,)](x, y, out, 1000, BLOCK=256)
+    np.testing.assert_array_equal(out, x + y)
+
+
+def test_views_of_one_array(chip):
+    whole = np.arange(3 * 256, dtype=np.float32)
+    want = whole[:256] + whole[256:512]
+    add[(1,)](whole[:256], whole[256:512], whole[512:], 256, BLOCK=256)
+    np.testing.assert_array_equal(whole[512:], want)
+
+
+def test_softmax(chip):
+    x = np.random.default_rng(1).standard_normal((6, 200)).astype(np.float32)
+    out = np.zeros_like(x)
+    softmax[(6,)](x, out, 200, 0.5, BLOCK=256)
+    e = np.exp(x * 0.5 - (x * 0.5).max(1, keepdims=True))
+    np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_product(chip):
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((64, 64)).astype(np.float16), rng.standard_normal((64, 64)).astype(np.float16)
+    c = np.zeros((64, 64), np.float32)
+    product[(2, 2)](a, b, c, 64, 64, BM=32, BN=32, BK=32)
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b, rtol=1e-3, atol=1e-3)
+
+
+def test_faults_name_the_line_of_the_function(chip):
+    x = np.zeros(1000, np.float32)
+    with pytest.raises(KernelFault, match=r"out of bounds(.|\n)*test_triton.py:30"):
+        add_all[(4,)](x, x.copy(), x.copy(), 1000, BLOCK=256)
+    with pytest.raises(KernelFault, match=r"race(.|\n)*test_triton.py:3[4-7]"):
+        into_one[(2,)](np.zeros(512, np.float32), np.zeros(256, np.float32), BLOCK=256)
+
+
+def test_torch_tensors(chip):
+    torch = pytest.importorskip("torch")
+    x, y = torch.rand(8, 100), torch.rand(8, 100)
+    out = torch.zeros(8, 100, dtype=torch.float32)
+    add[(4,)](x, y, out, 800, BLOCK=256)
+    assert torch.equal(out, x + y)
+
+
+SUITE = """
+import numpy as np, triton, triton.language as tl
+@triton.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+@triton.jit
+def sum_wrong(x, out, BLOCK: tl.constexpr):
+    v = tl.load(out) + tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), 0)
+    tl.store(out, v)
+def test_right():
+    x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    double[(1,)](x, out, 100, BLOCK=128)
+    np.testing.assert_array_equal(out, 2 * x)
+def test_wrong():
+    sum_wrong[(2,)](np.ones(256, np.float32), np.zeros(1, np.float32), BLOCK=128)
+"""
+
+
+def test_pytest_plugin(tmp_path):
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tec.emulator.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--amd-chip=gfx942",
+    ]
+    for more, want in (
+        (["--amd-check=race,init"], "1 failed, 1 passed"),
+        ([], "2 passed"),
+        (["--amd-chip=gfx1"], "no emulated chip 'gfx1'"),
+    ):
+        done = subprocess.run([*command, *more, str(tmp_path)], capture_output=True, text=True, timeout=300)
+        assert want in done.stdout + done.stderr, done.stdout
+        if "failed" in want:
+            assert re.search(r"race(.|\n)*test_suite.py:(9|10)", done.stdout)
