@@ -5,10 +5,12 @@ Source: see `matrix`. EXEC is not looked at: matrix instructions compute in all 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .asmparse import Inst, Operand
 from .float8 import decode
 from .matrix import Mfma, b_source, element, function_name, mfma_function, parse_mfma, parse_mixed
-from .ops import Ops
+from .ops import Ops, Out
 from .table import custom
 from .table_packed import Selectors
 from .wave import Wave
@@ -161,6 +163,82 @@ def _gather_lanes(o: Ops, t: str, value: str, lanes: list[int]) -> str:
     return o.out.emit(f"shufflevector {ty} {value}, {ty} poison, {order}")
 
 
+@dataclass(frozen=True, slots=True)
+class WmmaProduct:
+    """What one WMMA computes, its operands' registers and the accumulator given as values. A function of its own keeps a kernel of many short to compile."""
+
+    lanes: int
+    new: bool  # gfx12's layout
+    k: int
+    kinds: tuple[str, str]  # the elements of A and B
+    flips: tuple[tuple[int, int], tuple[int, int]]  # signs of the low and of the high halves, of A and of B
+    clamp: bool
+    regs: int  # of A, and of B
+
+    @property
+    def type(self) -> str:
+        return "i32" if self.kinds[0] in ("i4", "u4", "i8", "u8") else "f32"
+
+    @property
+    def name(self) -> str:
+        signs = "".join(str(int(bool(f))) for pair in self.flips for f in pair)
+        return f"wmma_{self.k}_{'_'.join(self.kinds)}_{signs}_{int(self.clamp)}"
+
+    def sums(self, o: Ops, a: list[str], b: list[str], start: list[str]) -> list[str]:
+        """The accumulator's items and the products, in order of k."""
+        n, new, t = self.lanes, self.new, self.type
+        integer, groups, items = t == "i32", n // 16, 256 // n
+        per_lane = self.k // groups if new else self.k
+        elements: list[list[str]] = []
+        for words, kind, flips in zip((a, b), self.kinds, self.flips):
+            values = [_element(o, words, i, kind, new) for i in range(per_lane)]
+            elements.append([o.fneg("f32", v) if flips[i % 2] else v for i, v in enumerate(values)])
+        rows = [[items * (l // 16) + q if new else groups * q + l // 16 for l in range(n)] for q in range(items)]
+        acc = [o.const("i32", 0)] * items if self.clamp else list(start)
+        for group in range(groups if new else 1):
+            for i in range(per_lane):
+                column = _gather_lanes(o, t, elements[1][i], [16 * group + l % 16 for l in range(n)])
+                for q in range(items):
+                    row = _gather_lanes(o, t, elements[0][i], [16 * group + r for r in rows[q]])
+                    if integer:
+                        acc[q] = o.add(acc[q], o.mul(row, column))
+                    else:
+                        acc[q] = o.fma("f32", row, column, acc[q])
+        if self.clamp:  # the products' sum fits; one saturation with the accumulator
+            acc = [o.call("sadd.sat", "i32", x, y) for x, y in zip(start, acc)]
+        return acc
+
+    def function(self, declares: set[str]) -> str:
+        """LLVM IR of `void @name(ptr acc, ptr a, ptr b)`, vectors of all lanes one after another: acc += A B."""
+        out = Out(declares=declares)
+        o = Ops(out, self.lanes)
+
+        def loads(name: str, t: str, count: int) -> list[str]:
+            at = [out.emit(f"getelementptr i8, ptr %{name}, i64 {4 * self.lanes * r}") for r in range(count)]
+            return [out.emit(f"load {o.type(t)}, ptr {p}, align 64") for p in at]
+
+        items = 256 // self.lanes
+        acc = self.sums(o, loads("a", "i32", self.regs), loads("b", "i32", self.regs), loads("acc", self.type, items))
+        for q, value in enumerate(acc):
+            at = out.emit(f"getelementptr i8, ptr %acc, i64 {4 * self.lanes * q}")
+            out.put(f"store {o.type(self.type)} {value}, ptr {at}, align 64")
+        body = "\n".join(out.lines)
+        return (
+            f"define internal void @{self.name}(ptr %acc, ptr %a, ptr %b) noinline {{\nentry:\n{body}\n  ret void\n}}\n"
+        )
+
+    def call(self, o: Ops, a: list[str], b: list[str], start: list[str]) -> list[str]:
+        for buffer, t, values in (("%xa", "i32", a), ("%xb", "i32", b), ("%xacc", self.type, start)):
+            for r, value in enumerate(values):
+                at = o.out.emit(f"getelementptr i8, ptr {buffer}, i64 {4 * self.lanes * r}")
+                o.out.put(f"store {o.type(t)} {value}, ptr {at}, align 64")
+        o.out.put(f"call void @{self.name}(ptr %xacc, ptr %xa, ptr %xb)")
+        places = [
+            o.out.emit(f"getelementptr i8, ptr %xacc, i64 {4 * self.lanes * q}") for q in range(256 // self.lanes)
+        ]
+        return [o.out.emit(f"load volatile {o.type(self.type)}, ptr {p}, align 64") for p in places]
+
+
 def _wmma(out: str, source_a: str, source_b: str, result: str = "", k: int = 16):  # type: ignore[no-untyped-def]
     """`out`: f32 or i32; `result`: f16 or bf16 where the accumulator is narrow."""
 
@@ -186,35 +264,21 @@ def _wmma(out: str, source_a: str, source_b: str, result: str = "", k: int = 16)
         if per_lane * element_bits < 32:
             raise w.fail("half a register of elements a lane")
         regs = per_lane * element_bits // 32
-        elements: list[list[str]] = []
-        for which, (op, kind) in enumerate(((a, kinds[0]), (b, kinds[1]))):
+        for op in (a, b):
             if op.kind != "v" or op.count != regs:
                 raise w.fail(f"{op.text} as {regs} registers")
-            words = [w.reg("v", op.index + r) for r in range(regs)]
-            values = [_element(o, words, i, kind, new) for i in range(per_lane)]
-            if not integer:  # the signs of the low and of the high halves
-                flips = (sel.neg_lo[which], sel.neg_hi[which])
-                values = [o.fneg("f32", v) if flips[i % 2] else v for i, v in enumerate(values)]
-            elements.append(values)
-        items = 256 // n
-        rows = [[items * (l // 16) + q if new else groups * q + l // 16 for l in range(n)] for q in range(items)]
-        t = "i32" if integer else "f32"
-        start = _wmma_accumulator(w, c, sel, result, new, integer, items)
-        acc = [o.const("i32", 0)] * items if clamp and integer else list(start)
-        for group in range(groups if new else 1):
-            for i in range(per_lane):
-                column = _gather_lanes(o, t, elements[1][i], [16 * group + l % 16 for l in range(n)])
-                for q in range(items):
-                    row = _gather_lanes(o, t, elements[0][i], [16 * group + r for r in rows[q]])
-                    if integer:
-                        acc[q] = o.add(acc[q], o.mul(row, column))
-                    else:
-                        acc[q] = o.fma("f32", row, column, acc[q])
-        if clamp and integer:  # the products' sum fits; one saturation with the accumulator
-            acc = [o.call("sadd.sat", "i32", x, y) for x, y in zip(start, acc)]
-        elif clamp:
+        if clamp and not integer:
             raise w.fail("clamp on a float WMMA")
-        _wmma_results(w, dst, acc, sel, result, new, t)
+        flips = [(sel.neg_lo[i], sel.neg_hi[i]) if not integer else (0, 0) for i in (0, 1)]
+        product = WmmaProduct(n, new, k, (kinds[0], kinds[1]), (flips[0], flips[1]), clamp, regs)
+        words = [[w.reg("v", op.index + r) for r in range(regs)] for op in (a, b)]
+        start = _wmma_accumulator(w, c, sel, result, new, integer, 256 // n)
+        if "init" in w.options.checks:  # which follows undefined bits through values, not into functions
+            acc = product.sums(o, words[0], words[1], start)
+        else:
+            w.library(product.name, product.function(o.out.declares))  # type: ignore[attr-defined]
+            acc = product.call(o, words[0], words[1], start)
+        _wmma_results(w, dst, acc, sel, result, new, product.type)
 
     return handler
 
