@@ -136,7 +136,11 @@ class Vectors(Words):
         tail = ""
         if select:
             # Bit 2 of opcodes with two sources chooses a byte, with bit 3.
-            count = 3 if select & 4 or e.name.startswith(("v_cvt_sr_", "v_cvt_scalef32_pk_fp4_")) else len(ops)
+            count = (
+                3
+                if select & 4 or e.name.startswith(("v_cvt_sr_fp8_", "v_cvt_sr_bf8_", "v_cvt_scalef32_pk_fp4_"))
+                else len(ops)
+            )
             chosen = [select >> i & 1 for i in range(count)] + [select >> 3]
             tail += f" op_sel:[{','.join(map(str, chosen))}]"
         if bits(w, 15, 1):
