@@ -13,8 +13,13 @@ from typing import NamedTuple
 # tec's own files, its frontends included.
 _FRONTENDS = (os.sep + "tec_onnx" + os.sep, os.sep + "tec_torch" + os.sep)
 _TEC_ROOT = os.path.dirname(os.path.abspath(__file__)) + os.sep
-# Frames of `with` blocks and decorators stand between tec and the user's line.
-_BETWEEN = (os.sep + "contextlib.py", os.sep + "functools.py")
+# Frames of `with` blocks and decorators stand between tec and the user's line, and Triton's where its kernels run on tec's software GPU.
+_BETWEEN = (
+    os.sep + "contextlib.py",
+    os.sep + "functools.py",
+    os.path.join("triton", "runtime", "jit.py"),
+    os.path.join("triton", "runtime", "autotuner.py"),
+)
 
 
 class Loc(NamedTuple):
