@@ -23,6 +23,7 @@ from .attention_few import MOST, FewQueries
 from .attention_gpu import GpuAttention
 from .attention_loops import Kernel
 from .attention_matrix import MatrixAttention
+from .attention_turns import TurnAttention
 from .attention_warpgroup import WarpgroupAttention
 from .group import Group, extent, size_of
 from .pointwise import lanes_for
@@ -44,7 +45,7 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         yield CpuAttention(group, target, *found)
         return
     if all(isinstance(n, int) for n in _head_sizes(form)):
-        units = [u(group, target, *found) for u in (WarpgroupAttention, MatrixAttention)]
+        units = [u(group, target, *found) for u in (WarpgroupAttention, TurnAttention, MatrixAttention)]
         # Few queries and many keys are divided over more work-groups by one of them alone.
         yield from sorted((u for u in units if u.fits_at_all), key=lambda u: u.cost(u.default).seconds)
         space = GpuAttention(group, target, *found)

@@ -354,8 +354,12 @@ class Wave:
 
     def _weights(self, a: int, factors: list[Any]) -> None:
         """Scores of a tile into weights, and these into operands of the second product."""
+        self._exponentials(a, factors)
+        self._packed(a)
+
+    def _exponentials(self, a: int, factors: list[Any]) -> None:
+        """Scores of a tile into weights, in their place; sums of weights brought up to date."""
         ib, k, f = self.ib, self.k, self.f
-        own = f.weights
         for slot in range(f.slots):
             at = a * f.slots + slot
             # Of products alone the maximum is taken off with the scaling; biases may be so large that this would lose all digits.
@@ -368,7 +372,11 @@ class Wave:
                     weights = ib.let("weights", self._exp2(self._relative(self._load(self.s, n, 2), at, low)))
                     self._store(self.total, 2 * at, self._load(self.total, 2 * at, 2) + weights)
                     self._store(self.s, n, weights)
-        count = self.key_tiles * self.acc
+
+    def _packed(self, a: int) -> None:
+        """Weights as operands of the second product."""
+        ib, f = self.ib, self.f
+        own, count = f.weights, self.key_tiles * self.acc
         for vector in range(count // own):
             to = (a * (count // own) + vector) * self.q_elems
             from_ = a * count + vector * own

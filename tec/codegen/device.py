@@ -113,7 +113,12 @@ def begin_kernels(kernels: list[Func], target: Target, speed: int = DEFAULT_SPEE
                 code = code.encode()
             cache.store(key, code)
         assert code is not None
-        asm = code.decode() if target.kind == "cuda" else None
+        asm = None
+        if target.kind == "cuda":
+            from .nvptx import ordered_loads
+
+            asm = ordered_loads(code.decode())
+            code = asm.encode()
         return KernelCode(list(facts), text, code, machine, facts, speed, optimised, asm)
 
     return finish

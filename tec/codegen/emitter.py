@@ -114,12 +114,16 @@ class Emitter(Statements):
         for tag, (var, extent) in f.attrs.get("threads", {}).items():
             self.bind(var, self.convert(self.thread_index(tag, extent), "int32", var.dtype))
             self.nonneg_vars.add(id(var))
+        self.begin_body(f)
         self.stmt(f.body)
         self.line("ret void")
         scope = self.lines.place(self.out, self.marks, f.name) if self.lines is not None else None
         debug = f"!dbg {scope} " if scope else ""
         head = f"define {self.kernel_convention()}void {quote(f.name)}({', '.join(params)}) {self.attributes(self.function_attributes(f))} {debug}{{"
         self.functions += [head, "entry:", *self.allocas, *self.out, "}", ""]
+
+    def begin_body(self, f: Func) -> None:
+        """What a kernel does before all else."""
 
     def _scalar_param(self, v: E.Var, name: str) -> str:
         t = self.type_of(v.dtype)

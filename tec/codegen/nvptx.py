@@ -64,6 +64,12 @@ class NvptxEmitter(GpuEmitter):
         self.shared_offsets: dict[int, int] | None = shared_layout(f.body)[0] if dynamic else None
         super().function(f)
 
+    def begin_body(self, f: Func) -> None:
+        """Let the next kernel's work-groups come as soon as there is room for them, and wait for all that the kernel before did."""
+        if f.attrs.get("early_start"):
+            self.intrinsic("llvm.nvvm.griddepcontrol.launch.dependents", "void", [])
+            self.intrinsic("llvm.nvvm.griddepcontrol.wait", "void", [])
+
     def param_attributes(self, f: Func, b: Buffer, read_only: bool) -> str:
         if b.scope != PARAM_SCOPE:
             return super().param_attributes(f, b, read_only)
@@ -298,6 +304,13 @@ def machine_of(target: Target) -> Machine:
             )
         least = int(digits)
     return Machine(TRIPLE, target.mcpu, f"+ptx{least}", 3, "small")
+
+
+def ordered_loads(ptx: str) -> str:
+    """The text of kernels that begin early (`early_start`) with loads that stay behind their wait. What a kernel only reads, LLVM loads by ld.global.nc:
+    memory that nothing writes while the kernel is there, which is not true of one that begins beside the kernel ahead of it, and ptxas might load before
+    the wait."""
+    return ptx.replace("ld.global.nc.", "ld.global.") if "griddepcontrol.wait" in ptx else ptx
 
 
 _DYNAMIC = re.compile(r"(?m)^\.extern \.shared \.align (\d+) (\.b8 \w+\[\]);\n+")

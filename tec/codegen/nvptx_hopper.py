@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import expr as E
 from ..ir.dtype import dtype_info
+from ..ir.matrix import WARPGROUP
 from .gpu import SHARED_SPACE
 
 if TYPE_CHECKING:
     from .nvptx import NvptxEmitter
 
+_TURN_BARRIERS = (
+    2  # the first of two named barriers; 0 is the work-group's, 1 that of those that work (`specialize_warps`)
+)
 _SWIZZLE_128 = 1 << 30  # of the descriptor's upper half: layout type in bits 62 and 63
 _ROWS_BYTES = 1024  # eight rows of 128 bytes: the stride between core matrices along rows
 _TYPES = {
@@ -99,6 +103,16 @@ def mbarrier(self: NvptxEmitter, e: E.Call) -> str:
         "mbarrier_wait": "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @!p bra AGAIN; }",
     }[e.op]
     return assembly(self, text, operands)
+
+
+def turn(self: NvptxEmitter, e: E.Call) -> str:
+    """Two warpgroups in turn: each has a named barrier, at which it waits and the other only arrives."""
+    group = self.convert(self.expr(e.args[0]), e.args[0].dtype, "int32")
+    if e.op == "turn_take":
+        at, verb = self.op(f"add i32 {group}, {_TURN_BARRIERS}"), "sync"
+    else:
+        at, verb = self.op(f"sub i32 {_TURN_BARRIERS + 1}, {group}"), "arrive"
+    return assembly(self, f"bar.{verb} $0, {2 * WARPGROUP};", [("r", "i32", at)])
 
 
 def set_registers(self: NvptxEmitter, e: E.Call) -> str:
@@ -236,7 +250,7 @@ def wgmma_wait(self: NvptxEmitter, e: E.Call) -> str:
 CALLS = {
     **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "bulk_commit": bulk_commit, "bulk_wait": bulk_wait,
     "proxy_fence": proxy_fence, "set_registers": set_registers, "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_fence": wgmma_fence,
-    "wgmma_commit": wgmma_commit, "wgmma_wait": wgmma_wait,
+    "wgmma_commit": wgmma_commit, "wgmma_wait": wgmma_wait, "turn_take": turn, "turn_give": turn,
     **dict.fromkeys(("mbarrier_init", "mbarrier_fence", "mbarrier_expect", "mbarrier_arrive", "mbarrier_wait"), mbarrier),
 }  # fmt: skip
 __all__ = ["CALLS"]

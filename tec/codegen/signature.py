@@ -256,5 +256,6 @@ def _launch(call: Call) -> dict[str, Any]:
         "grid": [expr_data(x) for x in attrs["grid"]],
         "block": [expr_data(x) for x in attrs["block"]],
         "dyn_shared": expr_data(attrs.get("dyn_shared", 0)),
+        **({"early": True} if attrs.get("early") else {}),
         "args": args,
     }

@@ -154,12 +154,12 @@ def wgmma_wait(self: CallMachine, e: E.Call) -> Any:
 
 
 def at_once(self: CallMachine, e: E.Call) -> Array:
-    """What orders products that are under way: here none is."""
+    """What orders products and copies that are under way: here none is."""
     return np.zeros(1, np.int32)
 
 
 CALLS = {
     **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_wait": wgmma_wait,
-    **dict.fromkeys(("wgmma_fence", "wgmma_commit", "proxy_fence"), at_once),
+    **dict.fromkeys(("wgmma_fence", "wgmma_commit", "proxy_fence", "bulk_release", "turn_take", "turn_give"), at_once),
 }  # fmt: skip
 __all__ = ["CALLS"]

@@ -346,6 +346,24 @@ _add(
     varying=True,
     opaque=True,
 )
+_add(
+    "bulk_release",
+    1,
+    "(first element of a shared buffer): what a bulk copy brought is no longer needed, the next may come (specialize_region)",
+    "scalar",
+    "int32",
+    reads=(0,),
+    opaque=True,
+)
+_add(
+    "turn_take",
+    1,
+    "(warpgroup's number): until the other of two warpgroups has given the turn; for order alone, no memory is made visible",
+    "scalar",
+    "int32",
+    opaque=True,
+)
+_add("turn_give", 1, "(warpgroup's number): the other warpgroup's turn", "scalar", "int32", opaque=True)
 _add("wgmma_fence", 0, "before the first wgmma on registers that other code wrote", "scalar", "int32", opaque=True)
 _add("wgmma_commit", 0, "closes a group of wgmmas", "scalar", "int32", opaque=True)
 _add("wgmma_wait", -1, "([acc]): acc once at most attrs n groups are under way", "any", opaque=True, varying=True)

@@ -141,6 +141,13 @@ class MinBlocks(Note):
         object.__setattr__(self, "blocks", _count("min_blocks: blocks", self.blocks, 1))
 
 
+@note("early_start")
+@dataclass(frozen=True, slots=True)
+class EarlyStart(Note):
+    """The kernel's work-groups may come while the last ones of the kernel ahead still run, and wait for its end by themselves (NVIDIA, sm_90 on; elsewhere
+    nothing). It pays for kernels that fill the chip one after the other; its loads of what it only reads are then plain ones (see `nvptx.ordered_loads`)."""
+
+
 @note("bulk_copy")
 @dataclass(frozen=True, slots=True)
 class BulkCopy(Note):

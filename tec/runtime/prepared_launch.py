@@ -2,7 +2,9 @@
 
 A `PreparedLaunch` keeps such blocks, one for each call under way at a time: ctypes gives the interpreter's lock away during a call, so a block belongs to its
 call until that returns. A block that has the values of the last call with it is not written again, tensor maps included.
-Source: CUDA driver API, "cuLaunchKernelEx", CUlaunchConfig.
+A kernel that waits for what is ahead of it by itself (`LaunchInfo.early`) is launched so that it may begin early: its launch and its first steps then
+run beside the last work-groups of the kernel ahead.
+Source: CUDA driver API, "cuLaunchKernelEx", CUlaunchConfig, CUlaunchAttribute; CUDA C++ Programming Guide, "Programmatic Dependent Launch".
 """
 
 from __future__ import annotations
@@ -19,12 +21,22 @@ Arguments = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class LaunchConfig(Structure):
-    """CUlaunchConfig: geometry, shared memory, stream; no attributes."""
+    """CUlaunchConfig: geometry, shared memory, stream, attributes."""
 
     _fields_ = [
         ("grid_x", c_uint), ("grid_y", c_uint), ("grid_z", c_uint), ("block_x", c_uint), ("block_y", c_uint), ("block_z", c_uint),
         ("shared_bytes", c_uint), ("stream", c_void_p), ("attributes", c_void_p), ("attribute_count", c_uint),
     ]  # fmt: skip
+
+
+class LaunchAttribute(Structure):
+    """CUlaunchAttribute: a word that says which, its value in 64 bytes from the eighth on."""
+
+    _fields_ = [("which", c_uint), ("padding", c_uint), ("value", c_uint), ("rest", c_uint * 15)]
+
+
+PROGRAMMATIC_STREAM_SERIALIZATION = 6
+_EARLY = (LaunchAttribute * 1)(LaunchAttribute(PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1))
 
 
 class _Block:
@@ -34,7 +46,8 @@ class _Block:
 
     def __init__(self, info: LaunchInfo, size: int):
         offsets = info.offsets
-        self.config = LaunchConfig(*info.grid, *info.block, info.shared_bytes, None, None, 0)
+        early = (ctypes.addressof(_EARLY), 1) if info.early else (None, 0)
+        self.config = LaunchConfig(*info.grid, *info.block, info.shared_bytes, None, *early)
         self.buffer = ctypes.create_string_buffer(max(size, 1))
         base = ctypes.addressof(self.buffer)
         self.each = (c_void_p * max(len(offsets), 1))(*[base + at for at in offsets])
@@ -93,4 +106,4 @@ class PreparedLaunch:
             raise self._driver._launch_failed(self._function, info.grid, info.block, info.shared_bytes, status)
 
 
-__all__ = ["Arguments", "LaunchConfig", "PreparedLaunch"]
+__all__ = ["PROGRAMMATIC_STREAM_SERIALIZATION", "Arguments", "LaunchAttribute", "LaunchConfig", "PreparedLaunch"]

@@ -37,6 +37,7 @@ class _Launch:
     format: str
     sources: list[tuple[int, Any]]  # (slot, None), (slot, _TensorMap) or (-1, compiled expression and packer)
     offsets: tuple[int, ...]  # of the arguments, in bytes
+    early: bool = False  # see LaunchInfo
 
 
 @dataclass(slots=True)
@@ -94,6 +95,7 @@ class LaunchInfo:
     shared_bytes: int
     layout: str = ""  # of the arguments' block, as `struct` has it
     offsets: tuple[int, ...] = ()
+    early: bool = False  # may begin before the kernel ahead of it ends, for which it waits by itself
 
 
 # (LAUNCH, function, grid, block, shared bytes, pack, getter, info), (ALLOC, slot, bytes), (FREE, slot)
@@ -236,7 +238,8 @@ class Program:
             offsets.append(offset + pad)
             offset += pad + size
         shared = self._expr(step.get("dyn_shared", 0), known)
-        return _Launch(kernel, tuple(grid), tuple(block), shared, layout, sources, tuple(offsets))
+        early = step.get("early") is True
+        return _Launch(kernel, tuple(grid), tuple(block), shared, layout, sources, tuple(offsets), early)
 
     # ---- run
 
@@ -300,7 +303,7 @@ class Program:
         if makers:
             getter = _with_maps(getter, makers)
             function.offsets = s.offsets
-        info = LaunchInfo(s.kernel, grid, block, shared, s.format, s.offsets)
+        info = LaunchInfo(s.kernel, grid, block, shared, s.format, s.offsets, s.early)
         return LAUNCH, function, grid, block, shared, pack, getter, info
 
 

@@ -38,6 +38,7 @@ class Chip:
     warpgroup: tuple[
         tuple[str, str, int], ...
     ] = ()  # wgmma: in dtype, accumulator dtype, k; with it come bulk copies (TMA)
+    early_start: bool = False  # a kernel's work-groups may come before the kernel ahead ends, and wait for that themselves (griddepcontrol)
     # ---- rates of one unit
     simds: int = 4  # vector units
     simd_lanes: int = 16  # lanes that a vector unit starts in a clock: a wave64 takes four clocks on 16
@@ -214,7 +215,7 @@ def _nvidia() -> list[Chip]:
         Chip(
             f"sm_{sm}", "sm", (32,), group * KB, vgprs=255, dot4=True, async_lds=sm >= 80, matrix=_MMA_SYNC if sm >= 80 else (),
             atomic_fadd=True, simd_lanes=16 if sm <= 80 else 32, vector_macs=_SM_RATES[sm][0], matrix_macs=_SM_RATES[sm][1],
-            waves_a_simd=warps, unit_lds_bytes=unit * KB,
+            waves_a_simd=warps, unit_lds_bytes=unit * KB, early_start=sm >= 90,
         )
         for sm, (group, unit, warps) in _SM_LIMITS.items()
     ]  # fmt: skip

@@ -8,11 +8,14 @@ field. Error bounds, measured against float64 or 60-digit arithmetic, stand in t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from .. import expr as E
 from .math_builder import MathBuilder as M
 from .math_trig import cos, sin, tan
+
+LOG2_E = math.log2(math.e)
 
 # ---- exponentials
 
@@ -291,8 +294,13 @@ def erf(m: M, x: E.Expr) -> E.Expr:
     a = m.let(m.abs(x), "a")
     z = m.let(m.mul(a, a), "z")
     small = m.mad(a, m.poly(m.table("ERF"), z), a)
+    edge = m.const("ERF_EDGE")
     if m.is_f32:
         b = m.clamp(a, 0.0, 4.0)
+        if m.target.is_gpu:  # by the unit's own power of 2, whose error of 2**-22 is of at most 0.2 of the result: 24 instructions for 38
+            power = [c * -LOG2_E for c in m.table("ERF_TAIL")]
+            tail = m.sub(m.f(1.0), m.let(E.Call("exp2_fast", (m.poly(power, b),), x.dtype), "rest"))
+            return m.copysign(m.select(E.LT(a, edge), small, tail), x)
         q = m.poly(m.table("ERF_TAIL"), b)
     else:
         b = m.clamp(a, 0.0, 6.0)
@@ -300,7 +308,7 @@ def erf(m: M, x: E.Expr) -> E.Expr:
         q = m.mad(b, b, m.poly(m.table("ERF_TAIL"), u))
     n, r = _exp_steps(m, m.let(m.neg(q), "q"))
     tail = m.sub(m.f(1.0), m.mul(_exp_reduced(m, r), m.power_of_two(m.small_int(n))))
-    return m.copysign(m.select(E.LT(a, m.const("ERF_EDGE")), small, tail), x)
+    return m.copysign(m.select(E.LT(a, edge), small, tail), x)
 
 
 def rsqrt(m: M, x: E.Expr) -> E.Expr:

@@ -39,12 +39,12 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
-from ..effects import effects
+from ..effects import effects, is_call
 from ..func import Func
 from ..notes import SoftwarePipeline
 from ..visit import map_stmt, substitute
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
-from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, is_named, redirected
+from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, any_stmt, clone, const_int, is_named, redirected
 
 _MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared memory
 
@@ -63,14 +63,17 @@ def pipeline(func: Func, target: Target) -> Func:
                 threads.pop()
             return out
         if isinstance(s, S.Attr) and isinstance(s.note, SoftwarePipeline):
-            return fs(s.body, s.note.stages)
+            return fs(_as_loop(s.body), s.note.stages)
         if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
             body = fs(s.body, 0)
             s = s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
             found = _find(s, stages) if target.is_gpu else None
             if found is None:
                 return s
-            return _Pipeline(s, found, max(2, stages), 1 if stages == 1 else max(2, stages)).build(target, threads) or s
+            slots = 1 if stages == 1 else max(2, stages)
+            if all(is_bulk_fill(f) for f in found.fills):
+                slots = min(slots, const_int(s.extent) or slots)  # a slot that no step fills is memory alone
+            return _Pipeline(s, found, max(2, stages), slots).build(target, threads) or s
         return map_stmt(s, lambda x: fs(x, stages if isinstance(s, S.Attr) else 0), _keep)
 
     return func.with_body(_drop_notes(fs(func.body, 0)))
@@ -78,6 +81,16 @@ def pipeline(func: Func, target: Target) -> Func:
 
 def _keep(e: E.Expr) -> E.Expr:
     return e
+
+
+def _as_loop(s: S.Stmt) -> S.Stmt:
+    """What a pipeline is asked of: its loop, or where that has one step and was taken away, one around bulk copies again: somebody has to wait for them."""
+    inner = s
+    while isinstance(inner, S.Attr):
+        inner = inner.body
+    if isinstance(inner, S.For) or not any_stmt(inner, lambda x: is_call(x, "bulk_load")):
+        return s
+    return S.For(E.Var("step"), B.const(0), B.const(1), s)
 
 
 def _drop_notes(s: S.Stmt) -> S.Stmt:
@@ -121,7 +134,7 @@ def _find(loop: S.For, stages: int) -> _Body | None:
         else:
             parts.append(body)
             body = None
-    if not out.buffers or const_int(loop.extent) in (0, 1):
+    if not out.buffers:
         return None
     mine = {id(b) for b, _ in out.buffers}
     fill_reads: set[int] = set()
@@ -143,8 +156,11 @@ def _find(loop: S.For, stages: int) -> _Body | None:
             made |= writes
             opaque[1] |= does.is_opaque
             out.rest.append(s)
-    # Bulk copies have barriers of their own.
-    ordered = all(opaque) and not all(is_bulk_fill(f) for f in out.fills)
+    # Bulk copies have barriers of their own, and somebody has to wait for them where there is one step.
+    bulk = all(is_bulk_fill(f) for f in out.fills)
+    if const_int(loop.extent) in (0, 1) and not bulk:
+        return None
+    ordered = all(opaque) and not bulk
     if fill_reads & made or ordered:  # a step's fill needs what the step before computes, or their calls have an order
         return None
     return out if out.fills and out.rest else None

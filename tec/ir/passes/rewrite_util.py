@@ -6,7 +6,7 @@ condition around a statement without enclosing anything that all threads must re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import build as B
@@ -178,6 +178,18 @@ def is_named(s: S.Stmt, buffer: Buffer) -> bool:
             found = found or any(d is buffer for d in x.dests)
 
     visit(s, on_expr, on_stmt)
+    return found
+
+
+def any_stmt(s: S.Stmt, test: Callable[[S.Stmt], bool]) -> bool:
+    """Whether `test` holds of a statement or one inside of it."""
+    found = False
+
+    def look(x: S.Stmt) -> None:
+        nonlocal found
+        found = found or test(x)
+
+    visit(s, None, look)
     return found
 
 

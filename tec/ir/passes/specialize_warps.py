@@ -15,14 +15,14 @@ A slot's phase flips each time the ring comes round; the fetching warpgroup star
 few registers, and hands the rest of its share to the others. Loops around the pipelined one (tiles of a work-group that stays) go
 into both parts: the next tile's fetches run while this tile's results go out.
 
+A kernel that is not one loop names its whole body instead, and says by itself when a tile may be filled again: see `specialize_region`.
+
 Source: PTX ISA, "mbarrier", "cp.async.bulk.tensor", "wgmma", "setmaxnreg"; CUTLASS's persistent warp-specialised kernels describe
 the same plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from ...errors import LoweringError
@@ -35,17 +35,11 @@ from ..effects import is_call
 from ..func import Func
 from ..matrix import WARPGROUP
 from ..notes import MinBlocks, WarpSpecialize
-from ..visit import map_expr, map_stmt, substitute, visit
+from ..visit import map_stmt, visit
 from .bulk_pipeline import ORDERED, effect, loaded_bytes, reporting
-from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
-
-_FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
-_FETCH_REGISTERS = (
-    40  # of the fetching warpgroup's threads: addresses and counters (24 made ptxas spill with many boxes)
-)
-_MOST_REGISTERS = (
-    240  # that setmaxnreg gives a thread so that three warpgroups still fit: 2 * 128 * 240 + 128 * 24 = 64 K
-)
+from .rewrite_util import SHARED_SCOPES, any_stmt, clone, const_int, is_launch_loop
+from .specialize_region import Region
+from .warp_roles import Ring, Roles
 
 
 def _is_marked(s: S.Stmt) -> TypeGuard[S.Attr]:
@@ -54,7 +48,7 @@ def _is_marked(s: S.Stmt) -> TypeGuard[S.Attr]:
 
 def specialize_warps(func: Func, target: Target) -> Func:
     """Lower the loops that the pragma names; the function itself where there is none. Raises LoweringError."""
-    if not _has(func.body, _is_marked):
+    if not any_stmt(func.body, _is_marked):
         return func
 
     def host(s: S.Stmt) -> S.Stmt:
@@ -65,24 +59,13 @@ def specialize_warps(func: Func, target: Target) -> Func:
     return func.with_body(host(func.body))
 
 
-def _has(s: S.Stmt, test: Callable[[S.Stmt], bool]) -> bool:
-    found = False
-
-    def look(x: S.Stmt) -> None:
-        nonlocal found
-        found = found or test(x)
-
-    visit(s, None, look)
-    return found
-
-
 def _kernel(root: S.Stmt, name: str) -> S.Stmt:
     nest: list[S.For] = []
     body = root
     while isinstance(body, S.For) and is_launch_loop(body):
         nest.append(body)
         body = body.body
-    if not _has(body, _is_marked):
+    if not any_stmt(body, _is_marked):
         return root
     by_tag = {f.thread: f for f in nest}
     x, y = by_tag.get("threadIdx.x"), by_tag.get("threadIdx.y")
@@ -93,7 +76,8 @@ def _kernel(root: S.Stmt, name: str) -> S.Stmt:
         )
     workers = 1 if y is None else const_int(y.extent) or 0
     group = y.var if y is not None else E.Var("threadIdx_y")
-    out = _Specialized(name, x.var, group, workers).kernel(body)
+    kind = _Loop if any_stmt(body, lambda s: _is_marked(s) and isinstance(s.body, S.For)) else Region
+    out = kind(name, x.var, group, workers).kernel(body)
     if y is None:
         nest.append(S.For(group, B.const(0), B.const(1), S.NOP, S.ForKind.THREAD, "threadIdx.y"))
     for f in reversed(nest):
@@ -102,50 +86,15 @@ def _kernel(root: S.Stmt, name: str) -> S.Stmt:
     return out
 
 
-@dataclass(slots=True)
-class _Ring:
-    """Where a part of the kernel stands in the ring of slots: its slot and that slot's phase, in registers."""
-
-    stages: int
-    slot: Buffer = field(default_factory=lambda: Buffer("slot", "int32", (B.const(1),), (), 0, "local"))
-    phase: Buffer = field(default_factory=lambda: Buffer("phase", "int32", (B.const(1),), (), 0, "local"))
-
-    def at(self) -> E.Expr:
-        return E.BufferLoad(self.slot, (B.const(0),))
-
-    def parity(self) -> E.Expr:
-        return E.BufferLoad(self.phase, (B.const(0),))
-
-    def start(self, body: S.Stmt) -> S.Stmt:
-        zero = (B.const(0),)
-        first = S.seq(S.BufferStore(self.slot, B.const(0), zero), S.BufferStore(self.phase, B.const(0), zero), body)
-        return S.Alloc(self.slot, S.Alloc(self.phase, first))
-
-    def advance(self) -> S.Stmt:
-        last = B.compare("eq", self.at(), self.stages - 1)
-        turned = S.BufferStore(
-            self.phase, B.select(last, B.bitwise_xor(self.parity(), B.const(1)), self.parity()), (B.const(0),)
-        )
-        moved = S.BufferStore(self.slot, B.select(last, B.const(0), B.add(self.at(), 1)), (B.const(0),))
-        return S.seq(turned, moved)
-
-
-class _Specialized:
+class _Loop(Roles):
     def __init__(self, name: str, thread: E.Var, group: E.Var, workers: int):
-        self.name = name
-        self.thread, self.group, self.workers = thread, group, workers
-        self.uniform = E.Var("warpgroup")  # the group's number, known to be the same in all lanes
+        super().__init__(name, thread, group, workers)
         self.loop: S.For | None = None
         self.stages = 0
-        self.resident = 1  # work-groups that a multiprocessor is to hold
         self.buffers: list[Buffer] = []  # filled by bulk loads
-        self.slots: dict[int, Buffer] = {}
         self.loads: list[S.Stmt] = []
         self.work: list[S.Stmt] = []
         self.full, self.empty = (Buffer(n, "uint64", (), (), 0, "shared") for n in ("full", "empty"))
-
-    def error(self, message: str, hint: str | None = None) -> LoweringError:
-        return LoweringError(f"{message} (function {self.name!r})", hint=hint)
 
     # ---- the whole
 
@@ -155,21 +104,9 @@ class _Specialized:
         self.full, self.empty = (Buffer(b.name, "uint64", (n,), (), 0, "shared") for b in (self.full, self.empty))
         for b in self.buffers:
             self.slots[id(b)] = Buffer(b.name, b.dtype, (n, *b.shape), (), 0, b.scope, b.align_bytes, loc=b.loc)
-        fetch_registers, work_registers = self.registers()
-        ring = _Ring(self.stages)
-        fetch = S.IfThenElse(B.compare("eq", self.thread, 0), ring.start(self.fetch(clone(body, {}), ring)))
-        fetch_part = S.seq(*self.set_registers(fetch_registers, False), fetch)
-        work_part = S.seq(*self.set_registers(work_registers, True), self.worker(body))
-        parts = S.IfThenElse(B.compare("eq", self.uniform, self.workers), fetch_part, work_part)
-        first = B.all_of(B.compare("eq", self.thread, 0), B.compare("eq", self.group, 0))
-        out = S.seq(
-            S.IfThenElse(first, self.init()),
-            effect("barrier", scope="shared"),
-            S.LetStmt(self.uniform, E.Call("readfirstlane", (self.group,), self.group.dtype), parts),
-        )
-        for b in (*self.slots.values(), self.full, self.empty):
-            out = S.Alloc(b, out, {ORDERED: True})
-        return out
+        ring = Ring(self.stages)
+        fetch = ring.start(self.fetch(clone(body, {}), ring))
+        return self.parts(self.init(), fetch, self.worker(body), [*self.slots.values(), self.full, self.empty])
 
     def find(self, body: S.Stmt) -> None:
         """Take the marked loop apart."""
@@ -201,56 +138,25 @@ class _Specialized:
         elif isinstance(s, S.Seq):
             for x in s.stmts:
                 self.take_apart(x)
-        elif _has(s, lambda x: is_call(x, "bulk_load")):
+        elif any_stmt(s, lambda x: is_call(x, "bulk_load")):
             self.loads.append(s)
         else:
             self.work.append(s)
-
-    def registers(self) -> tuple[int, int]:
-        """Registers a thread of the fetching and of the working warpgroups; 0 where all have what they can use anyway."""
-        if self.workers * self.resident < 2:
-            return 0, 0
-        left = _FILE_REGISTERS // WARPGROUP // self.resident - _FETCH_REGISTERS
-        return _FETCH_REGISTERS, min(_MOST_REGISTERS, left // self.workers // 8 * 8)
-
-    def set_registers(self, n: int, more: bool) -> list[S.Stmt]:
-        return [effect("set_registers", n=n, more=more)] if n else []
 
     def init(self) -> S.Stmt:
         out = []
         for k in range(self.stages):
             out.append(effect("mbarrier_init", E.BufferLoad(self.full, (B.const(k),)), B.const(1)))
             out.append(effect("mbarrier_init", E.BufferLoad(self.empty, (B.const(k),)), B.const(self.workers)))
-        return S.seq(*out, effect("mbarrier_fence"))
-
-    def in_slot(self, s: S.Stmt, slot: E.Expr, group: bool = False) -> S.Stmt:
-        """`s` with the buffers of the ring replaced by their slot; `group`: warpgroup operands named by the uniform number."""
-
-        def fe(e: E.Expr) -> E.Expr:
-            if group and type(e) is E.Call and e.op == "wgmma":
-                a, b, acc = e.args
-                uniform = [fe(substitute(x, {self.group: self.uniform})) for x in (a, b)]
-                return E.Call(e.op, (*uniform, fe(acc)), e.dtype, e.attrs)
-            out = map_expr(e, fe)
-            if type(out) is E.BufferLoad and id(out.buffer) in self.slots:
-                return E.BufferLoad(self.slots[id(out.buffer)], (slot, *out.indices), out.predicate)
-            return out
-
-        def fs(x: S.Stmt) -> S.Stmt:
-            out = map_stmt(x, fs, fe)
-            if isinstance(out, S.BufferStore) and id(out.buffer) in self.slots:
-                raise self.error(f"{out.buffer.name} is filled by a bulk copy and by threads")
-            return out
-
-        return fs(s)
+        return S.seq(*out)
 
     # ---- the part that fetches
 
-    def fetch(self, s: S.Stmt, ring: _Ring) -> S.Stmt:
+    def fetch(self, s: S.Stmt, ring: Ring) -> S.Stmt:
         """The loops and conditions around the marked loop, and in it the copies. `s` is a copy of the kernel's body."""
         if _is_marked(s):
             assert isinstance(s.body, S.For)
-            other = _Specialized(self.name, self.thread, self.group, self.workers)
+            other = _Loop(self.name, self.thread, self.group, self.workers)
             other.take_apart(s.body.body)
             other.slots = {id(b): mine for b, mine in zip(other.buffers, self.slots.values())}
             full, empty = (E.BufferLoad(b, (ring.at(),)) for b in (self.full, self.empty))
@@ -263,7 +169,7 @@ class _Specialized:
             )
             return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
         if isinstance(s, S.Seq):
-            kept = [self.fetch(x, ring) for x in s.stmts if _has(x, _is_marked)]
+            kept = [self.fetch(x, ring) for x in s.stmts if any_stmt(x, _is_marked)]
             return S.seq(*kept)
         if isinstance(s, S.For):
             return S.For(s.var, s.min, s.extent, self.fetch(s.body, ring), s.kind, s.thread, s.annotations)
@@ -278,7 +184,7 @@ class _Specialized:
     # ---- the part that works
 
     def worker(self, body: S.Stmt) -> S.Stmt:
-        ring = _Ring(self.stages)
+        ring = Ring(self.stages)
         return ring.start(S.seq(self.consume(body, ring), self.lead(effect("bulk_wait", n=0, read=False))))
 
     def lead(self, *stmts: S.Stmt) -> S.Stmt:
@@ -290,20 +196,20 @@ class _Specialized:
         """A barrier of the threads that work."""
         return effect("barrier", scope="shared", id=1, threads=self.workers * WARPGROUP)
 
-    def consume(self, s: S.Stmt, ring: _Ring) -> S.Stmt:
+    def consume(self, s: S.Stmt, ring: Ring) -> S.Stmt:
         if _is_marked(s):
             return self.main_loop(ring)
         if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
             return S.Alloc(s.buffer, self.staged(s.body, s.buffer, ring), {**s.annotations, ORDERED: True})
         return map_stmt(s, lambda x: self.consume(x, ring), lambda e: e)
 
-    def staged(self, body: S.Stmt, buffer: Buffer, ring: _Ring) -> S.Stmt:
+    def staged(self, body: S.Stmt, buffer: Buffer, ring: Ring) -> S.Stmt:
         """A shared buffer of results: written by threads, sent out by bulk stores."""
         parts = list(body.stmts) if isinstance(body, S.Seq) else [body]
         out: list[S.Stmt] = []
         writing = True
         for x in parts:
-            if _has(x, lambda y: is_call(y, "bulk_store")):
+            if any_stmt(x, lambda y: is_call(y, "bulk_store")):
                 if writing:
                     out += [effect("proxy_fence"), self.meet()]
                 out.append(self.lead(_synchronised(self.consume(x, ring))))
@@ -333,7 +239,7 @@ class _Specialized:
             return S.Alloc(s.buffer, self.wait_before_writes(s.body, buffer), s.annotations)
         return S.seq(self.lead(effect("bulk_wait", n=0, read=True)), self.meet(), s)
 
-    def main_loop(self, ring: _Ring) -> S.Stmt:
+    def main_loop(self, ring: Ring) -> S.Stmt:
         loop = self.loop
         assert loop is not None
         full = E.BufferLoad(self.full, (ring.at(),))
@@ -395,7 +301,7 @@ def _synchronised(s: S.Stmt) -> S.Stmt:
 
 
 def _writes(s: S.Stmt, buffer: Buffer) -> bool:
-    return _has(s, lambda x: isinstance(x, S.BufferStore) and x.buffer is buffer)
+    return any_stmt(s, lambda x: isinstance(x, S.BufferStore) and x.buffer is buffer)
 
 
 __all__ = ["specialize_warps"]

@@ -18,10 +18,10 @@ from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..effects import effects
 from ..func import Func
-from ..notes import MinBlocks
+from ..notes import EarlyStart, MinBlocks
 from ..shared_layout import PIECE_BYTES, boundary_of, shared_layout
 from ..visit import free_vars, map_stmt, visit
-from .rewrite_util import BLOCK_TAGS, LAUNCH_TAGS, THREAD_TAGS, const_int, is_launch_loop
+from .rewrite_util import BLOCK_TAGS, LAUNCH_TAGS, THREAD_TAGS, any_stmt, const_int, is_launch_loop
 from .tensor_maps import SCOPE, tensor_maps
 
 
@@ -103,6 +103,53 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
     _check_body(body)
     where = _first_loc(body)
     block = [_thread_extent(threads, tag, where) for tag in THREAD_TAGS]
+    _check_threads(block, threads, target, where)
+    lds, parts = _shared_bytes(body)
+    if any(boundary_of(b) > PIECE_BYTES for b, _ in parts):
+        lds = shared_layout(body)[1]
+    if lds > target.lds_bytes:
+        detail = ", ".join(f"{b.name}: {n}" for b, n in parts)
+        raise LoweringError(
+            f"{lds} bytes of shared memory in a block ({detail}), but {target} has {target.lds_bytes}",
+            where=parts[0][0].loc or where,
+            hint="use smaller tiles, or fewer stages of software pipelining",
+            locate=False,
+        )
+    body, maps = tensor_maps(body)
+    resident = _resident_blocks(body)
+    early = target.chip.early_start and any_stmt(
+        body, lambda s: isinstance(s, S.Attr) and isinstance(s.note, EarlyStart)
+    )
+    params, written = _parameters(body, [v for v, _ in threads.values()], order)
+    grid = tuple([threads[t][1] if t in threads else E.IntImm(1) for t in BLOCK_TAGS])
+    made = {id(b): call for b, call in maps}
+    loads = tuple([made.get(id(p), p.data) if isinstance(p, Buffer) else p for p in params])
+    attrs = {
+        "kernel": True,
+        "threads": threads,
+        "max_threads": block[0] * block[1] * block[2],
+        "lds_bytes": lds,
+        "writes": tuple(sorted(written)),
+        **({"min_blocks": resident} if resident else {}),
+        **({"early_start": True} if early else {}),
+        **{k: v for k, v in func.attrs.items() if k in ("fast_math", "noalias", "loc")},
+    }
+    # More than a kernel may have by itself is asked for at the launch.
+    dynamic = shared_layout(body)[1] if lds > target.static_lds_bytes else 0
+    launch_attrs = {
+        "kernel": name,
+        "grid": grid,
+        "block": tuple(E.IntImm(n) for n in block),
+        "dyn_shared": E.IntImm(dynamic),
+        "early": early,
+    }
+    return Func(name, params, body, attrs), S.Evaluate(E.Call("launch", loads, "int32", launch_attrs))
+
+
+def _check_threads(
+    block: list[int], threads: dict[str, tuple[E.Var, E.Expr]], target: Target, where: Loc | None
+) -> None:
+    """Refuse more threads than the target allows."""
     count = block[0] * block[1] * block[2]
     if count > target.max_threads:
         shape = " x ".join(f"{t}: {n}" for t, n in zip(THREAD_TAGS, block) if t in threads)
@@ -118,41 +165,6 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
             raise LoweringError(
                 f"{tag} has {n} threads, but {target} allows {limit} along it", where=where, locate=False
             )
-    lds, parts = _shared_bytes(body)
-    if any(boundary_of(b) > PIECE_BYTES for b, _ in parts):
-        lds = shared_layout(body)[1]
-    if lds > target.lds_bytes:
-        detail = ", ".join(f"{b.name}: {n}" for b, n in parts)
-        raise LoweringError(
-            f"{lds} bytes of shared memory in a block ({detail}), but {target} has {target.lds_bytes}",
-            where=parts[0][0].loc or where,
-            hint="use smaller tiles, or fewer stages of software pipelining",
-            locate=False,
-        )
-    body, maps = tensor_maps(body)
-    resident = _resident_blocks(body)
-    params, written = _parameters(body, [v for v, _ in threads.values()], order)
-    grid = tuple([threads[t][1] if t in threads else E.IntImm(1) for t in BLOCK_TAGS])
-    made = {id(b): call for b, call in maps}
-    loads = tuple([made.get(id(p), p.data) if isinstance(p, Buffer) else p for p in params])
-    attrs = {
-        "kernel": True,
-        "threads": threads,
-        "max_threads": count,
-        "lds_bytes": lds,
-        "writes": tuple(sorted(written)),
-        **({"min_blocks": resident} if resident else {}),
-        **{k: v for k, v in func.attrs.items() if k in ("fast_math", "noalias", "loc")},
-    }
-    # More than a kernel may have by itself is asked for at the launch.
-    dynamic = shared_layout(body)[1] if lds > target.static_lds_bytes else 0
-    launch_attrs = {
-        "kernel": name,
-        "grid": grid,
-        "block": tuple(E.IntImm(n) for n in block),
-        "dyn_shared": E.IntImm(dynamic),
-    }
-    return Func(name, params, body, attrs), S.Evaluate(E.Call("launch", loads, "int32", launch_attrs))
 
 
 def _resident_blocks(body: S.Stmt) -> int:

@@ -158,6 +158,12 @@ def as_loops(g, target, choice, simple_mode):
     "attrs,extras,sizes,choice",
     [
         ({}, {}, (1, 2, 1, 100, 128, 64, 64), {"groups": 1, "keys": 64, "hold": True}),
+        (
+            {},
+            {},
+            (1, 2, 2, 100, 64, 64, 64),
+            {"groups": 1, "keys": 64, "hold": True},
+        ),  # one block of keys: a ring of one slot
         ({"right": 0, "offset": 50}, {}, (1, 2, 1, 140, 200, 128, 96), {"groups": 2, "keys": 32, "hold": False}),
         (
             {"softcap": 1.5},
@@ -184,6 +190,37 @@ def test_warpgroups_in_the_interpreter(attrs, extras, sizes, choice):
     np.testing.assert_allclose(out.astype(np.float64), dense(f, attrs), atol=TOLERANCE["bfloat16"])
     net = tec.compile(g, target=HOPPER, cache=False, choices=lambda *_: full)
     assert "wgmma.mma_async" in net.get_source("ptx") and "cp.async.bulk.tensor" in net.get_source("ptx")
+
+
+@pytest.mark.parametrize(
+    "attrs,extras,sizes,choice",
+    [
+        ({}, {}, (1, 2, 1, 150, 128, 64, 64), {"keys": 64}),
+        ({}, {}, (1, 2, 2, 128, 90, 64, 128), {"keys": 32, "stages": 3}),  # a ragged last block
+        ({"right": 0, "offset": 50}, {}, (1, 4, 2, 140, 200, 128, 64), {"keys": 32, "turns": False}),
+        ({"right": 3, "left": 40}, {}, (1, 1, 1, 200, 200, 64, 64), {"keys": 32}),
+        ({"softcap": 1.5}, {"bias": ("float32", (1, 2, 1, 90))}, (2, 2, 1, 70, 90, 64, 64), {"keys": 80}),
+        (
+            {"right": 0},
+            {"start": ("int64", (2,)), "length": ("int32", (2,))},
+            (2, 2, 1, 64, 90, 64, 64),
+            {"keys": 32},
+        ),
+    ],
+)
+def test_warpgroups_in_turns(attrs, extras, sizes, choice):
+    """Fetching and working are one in the interpreter; the code has both, with barriers of their own for queries, keys and values."""
+    g = build(attrs, extras, sizes, "bfloat16")
+    f = typed(feeds(g), "bfloat16")
+    full = {"template": "attention in turns", "stages": 2, "turns": True, **choice}
+    func, _ = as_loops(g, HOPPER, full, simple_mode=True)
+    out = np.zeros(g.outputs[0].shape, np_dtype("bfloat16"))
+    interpret(func, [*(f[v.name] for v in g.inputs), out], {}, wave=32)
+    np.testing.assert_allclose(out.astype(np.float64), dense(f, attrs), atol=TOLERANCE["bfloat16"])
+    text = tec.compile(g, target=HOPPER, cache=False, choices=lambda *_: full).get_source("ptx")
+    assert "wgmma.mma_async" in text and "setmaxnreg.inc" in text and ".local" not in text
+    assert text.count("mbarrier.init") == 2 * (1 + 2 * full["stages"])
+    assert ("bar.arrive" in text) == full["turns"]
 
 
 @pytest.mark.parametrize("size,value", [(64, (1, 128)), (128, (2, 64)), (256, (2, 80))])

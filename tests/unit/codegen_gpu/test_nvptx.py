@@ -133,3 +133,26 @@ def test_ptxas_takes_it(chip: str, tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, f"{name}: {done.stderr}"
+
+
+def test_kernels_that_may_begin_early_wait_before_they_read() -> None:
+    """And by loads that stay behind the wait: ld.global.nc says that nothing writes the memory while the kernel is there."""
+    import tec
+    from tec import te
+
+    a = te.placeholder((4096,), name="A")
+    c = te.compute((4096,), lambda i: a[i] + 1, name="C")
+    text = {}
+    for chip in ("sm_89", "sm_90"):
+        s = tec.create_schedule(c.op)
+        bx, tx = s[c].split(c.op.axis[0], factor=128)
+        s[c].bind(bx, te.thread_axis("blockIdx.x"))
+        s[c].bind(tx, te.thread_axis("threadIdx.x"))
+        s[c].pragma(tx, "early_start")
+        module = tec.build(s, [a, c], f"cuda -arch={chip}", name="plus")
+        text[chip] = module.get_source("asm")
+        (step,) = [x for x in module.program if x["op"] == "launch"]
+        assert step.get("early", False) == (chip == "sm_90")
+    assert "griddepcontrol" not in text["sm_89"] and "ld.global.nc" in text["sm_89"]
+    at = [text["sm_90"].find(x) for x in ("griddepcontrol.launch_dependents", "griddepcontrol.wait", "ld.global")]
+    assert at == sorted(at) and min(at) > 0 and "ld.global.nc" not in text["sm_90"]

@@ -34,6 +34,7 @@ _BINARY = {
     E.Div: np.divide,
 }  # fmt: skip
 _CALLS = {
+    "exp2_fast": np.exp2,
     "abs": np.abs, "sqrt": np.sqrt, "nearbyint": np.rint, "trunc": np.trunc, "copysign": np.copysign,
     "bitand": np.bitwise_and, "bitor": np.bitwise_or, "shl": np.left_shift, "shr": np.right_shift, "bitnot": np.invert,
 }  # fmt: skip

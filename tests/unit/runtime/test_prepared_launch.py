@@ -15,7 +15,7 @@ from test_gpu_drivers import PTX, arrays, vadd_kernel, vadd_module
 from tec.errors import DeviceError, TecError
 from tec.runtime.cuda_driver import CudaDriver
 from tec.runtime.device import custom
-from tec.runtime.prepared_launch import LaunchConfig
+from tec.runtime.prepared_launch import PROGRAMMATIC_STREAM_SERIALIZATION, LaunchAttribute, LaunchConfig
 
 VADD_BYTES = 28  # three pointers and an int
 
@@ -26,7 +26,11 @@ class FakeCudaEx(FakeCuda):
     def do_cuLaunchKernelEx(self, config: Any, function: Any, params: Any, extra: Any) -> int:
         assert extra is None
         c = LaunchConfig.from_address(config.value)
-        assert c.attribute_count == 0
+        self.early.append(
+            [(a.which, a.value) for a in (LaunchAttribute * c.attribute_count).from_address(c.attributes)]
+            if c.attribute_count
+            else []
+        )
         pointers = (ctypes.c_void_p * 4).from_address(params.value)
         base = pointers[0] or 0
         assert [(p or 0) - base for p in pointers] == [0, 8, 16, 24]
@@ -49,7 +53,7 @@ class FakeCudaEx(FakeCuda):
 @pytest.fixture
 def setup() -> tuple[FakeCudaEx, Any, Any]:
     lib = FakeCudaEx({"vadd": vadd_kernel})
-    lib.streams = []
+    lib.streams, lib.early = [], []
     return lib, custom(CudaDriver(lib), "cuda"), vadd_module("cuda", PTX)
 
 
@@ -133,3 +137,15 @@ def test_a_kernel_of_a_graph_keeps_its_arrays(setup: Any) -> None:
     a.copyfrom(np.ones(100, np.float32))
     graph.launch()
     np.testing.assert_array_equal(c.numpy(), np.arange(100) * 2 + 1)
+
+
+def test_a_kernel_that_waits_by_itself_is_launched_early(setup: Any) -> None:
+    """And no other: a kernel of a package from before has no such wait in it."""
+    lib, dev, plain = setup
+    (launch,) = [dict(step) for step in VADD_PROGRAM]
+    early = vadd_module("cuda", PTX, program=[{**launch, "early": True}])
+    a, b, c = arrays(dev)
+    for f in (plain, early, early):
+        f(a, b, c)
+    assert lib.early == [[], *[[(PROGRAMMATIC_STREAM_SERIALIZATION, 1)]] * 2]
+    np.testing.assert_array_equal(c.numpy(), np.arange(100) * 3)
