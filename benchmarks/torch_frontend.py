@@ -66,51 +66,49 @@ def first(out):
     return next(t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor))
 
 
-def timed(f):
-    start = time.perf_counter()
-    result = f()
-    return result, time.perf_counter() - start
-
-
-def race(name, with_inductor):
+def build(name, with_inductor):
+    """(the sides by name, the arguments, seconds to the first result, errors against eager)."""
     torch.manual_seed(0)
     model, args = MODELS[name](name)
     model.eval()
     sides, compile_s, errors = {"eager": model}, {}, {}
     want = first(model(*args))
-
-    def built(side, make):
-        def go():
-            f = make()
-            return f, first(f(*args))
-
-        (sides[side], got), compile_s[side] = timed(go)
-        errors[side] = float((got - want).abs().max() / want.abs().max())
-
-    built("tec", lambda: tec.compile(model, "llvm", args=args))
-    built("tec_backend", lambda: torch.compile(model, backend="tec"))
+    ways = {
+        "tec": lambda: tec.compile(model, "llvm", args=args),
+        "tec_backend": lambda: torch.compile(model, backend="tec"),
+    }
     if with_inductor:
+        ways["inductor"] = lambda: torch.compile(model)
+    for side, make in ways.items():
         torch._dynamo.reset()
-        built("inductor", lambda: torch.compile(model))
+        start = time.perf_counter()
+        sides[side] = make()
+        got = first(sides[side](*args))
+        compile_s[side] = time.perf_counter() - start
+        errors[side] = float((got - want).abs().max() / want.abs().max())
+    return sides, args, compile_s, errors
+
+
+def turns(sides, args):
+    """Medians in ms, of interleaved calls."""
     times = {side: [] for side in sides}
     end = time.perf_counter() + SECONDS
     while time.perf_counter() < end or len(times["eager"]) < 5:
         for side, f in sides.items():
-            times[side].append(timed(lambda f=f: f(*args))[1])
-    ms = {side: round(statistics.median(t) * 1e3, 3) for side, t in times.items()}
-    line = {
-        "name": name,
-        "ms": ms,
-        "compile_s": {k: round(v, 2) for k, v in compile_s.items()},
-        "error": errors,
-        "turns": len(times["eager"]),
-    }
-    if with_inductor:
-        line |= {
-            "speed_to_inductor": round(ms["inductor"] / ms["tec"], 3),
-            "compile_to_inductor": round(compile_s["inductor"] / compile_s["tec"], 2),
-        }
-    print(json.dumps(line | {"speed_to_eager": round(ms["eager"] / ms["tec"], 3)}), flush=True)
+            start = time.perf_counter()
+            f(*args)
+            times[side].append(time.perf_counter() - start)
+    return {side: round(statistics.median(t) * 1e3, 3) for side, t in times.items()}
+
+
+def report(name, ms, compile_s, errors):
+    line = {"name": name, "ms": ms, "compile_s": {k: round(v, 2) for k, v in compile_s.items()}, "error": errors}
+    for other in ("eager", "inductor"):
+        if other in ms:
+            line[f"speed_to_{other}"] = round(ms[other] / ms["tec"], 3)
+    if "inductor" in compile_s:
+        line["compile_to_inductor"] = round(compile_s["inductor"] / compile_s["tec"], 2)
+    print(json.dumps(line), flush=True)
 
 
 def main():
@@ -118,7 +116,8 @@ def main():
     names = [a for a in sys.argv[1:] if not a.startswith("-")] or list(MODELS)
     with torch.no_grad():
         for name in names:
-            race(name, "--fast" not in sys.argv)
+            sides, args, compile_s, errors = build(name, "--fast" not in sys.argv)
+            report(name, turns(sides, args), compile_s, errors)
 
 
 if __name__ == "__main__":

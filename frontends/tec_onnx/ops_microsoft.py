@@ -223,7 +223,7 @@ def group_norm(c: Call) -> Value:
     if last:
         x = c.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
     groups = int(c.attr("groups"))
-    y = norm.scale_channels(c, norm.group_norm(c, x, groups, float(c.attr("epsilon", 1e-5))), c[1], c[2])
+    y = norm.scale_channels(c, norm.group_norm(c, x, groups, float(c.attr("epsilon", 1e-5)))[0], c[1], c[2])
     if c.attr("activation", 0):
         y = c.op("silu", y, alpha=1.0)
     return c.transpose(y, (0, *range(2, y.ndim), 1)) if last else y

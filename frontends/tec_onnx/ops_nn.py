@@ -195,7 +195,7 @@ def batch_norm(c: Call) -> Any:
 
 @onnx_op("InstanceNormalization")
 def instance_norm(c: Call) -> Value:
-    y = norm.group_norm(c, c[0], c[0].shape[1], float(c.attr("epsilon", 1e-5)))
+    y, _, _ = norm.group_norm(c, c[0], c[0].shape[1], float(c.attr("epsilon", 1e-5)))
     return norm.scale_channels(c, y, c[1], c[2])
 
 

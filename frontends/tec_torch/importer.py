@@ -80,6 +80,10 @@ class Call(Builder):
         except (TypeError, ValueError, RuntimeError):
             return self.dtype
 
+    def is_read(self, k: int) -> bool:
+        """Whether anything reads result k."""
+        return any(u.args[1] == k and bool(u.users) for u in self.node.users if len(u.args) == 2)
+
     @property
     def overload(self) -> str:
         return str(getattr(self.target, "_overloadname", ""))
@@ -259,7 +263,12 @@ class _Conversion:
         name = getattr(target, "__name__", str(target))
         if name == "getitem":
             whole = self.env[node.args[0]]  # type: ignore[index]
-            return whole if isinstance(whole, _Failed) else whole[node.args[1]]
+            if isinstance(whole, _Failed):
+                return whole
+            part = whole[node.args[1]]
+            if part is None and node.users and isinstance(val, torch.Tensor):
+                raise ImportModelError(f"result {node.args[1]} of {node.args[0].target} is not made")  # type: ignore[union-attr]
+            return part
         if isinstance(val, torch.SymInt) or (isinstance(val, int) and not isinstance(val, bool)):
             return size_of(val, self.names)
         if isinstance(val, (bool, float)):

@@ -19,7 +19,7 @@ from tec.graph.builders.resize import Resize, resize_axis
 from tec.ops.dims import Size, is_symbolic, maximum
 
 from .importer import Call, aten_op
-from .ops_math import scaled
+from .ops_math import FLOATS, scaled
 
 
 def each(values: Any, n: int, default: int = 1) -> tuple[Any, ...]:
@@ -125,8 +125,7 @@ def max_pool(
     attrs = windows(c, y, kernel, stride, padding, dilation, c.shape[-n:])
     if c.dtype == "bool":
         raise ImportModelError("max_pool of bool")
-    wants = len(c.types) > 1 and any(u.args[1] == 1 for u in c.node.users if len(u.args) > 1)
-    if not wants:
+    if len(c.types) < 2 or not c.is_read(1):
         return (c.reshape(c.op("max_pool", y, **attrs), c.shape), None)
     out, index = c.ops("max_pool", y, indices=True, column_major=False, **attrs)
     plane = math.prod(y.shape[2:])
@@ -142,6 +141,8 @@ def avg_pool(
     divisor_override: int | None = None,
 ) -> Value:  # fmt: skip
     n = spatial(c.name_of_op)
+    if x.dtype not in FLOATS:
+        raise ImportModelError(f"means of {x.dtype}")
     y = with_batch(c, x, n)
     attrs = windows(c, y, kernel, stride, padding, 1, c.shape[-n:])
     counted = {"counted_after": attrs["before"]} if count_include_pad else {}
@@ -159,8 +160,6 @@ def adaptive_avg_pool(c: Call, x: Value, out: Any) -> Value:
 
 @aten_op(*[f"adaptive_max_pool{n}d" for n in (1, 2, 3)])
 def adaptive_max_pool(c: Call, x: Value, out: Any) -> Any:
-    if any(u.args[1] == 1 for u in c.node.users if len(u.args) > 1):
-        raise ImportModelError("indices of an adaptive pooling")
     return adaptive_pool(c, x, spatial(c.name_of_op), "reduce_max", "max_pool"), None
 
 
@@ -230,23 +229,31 @@ def layer_norm(
     return y, *(v if t is None or v.type == t else None for v, t in zip((mean, inverse), c.types[1:]))
 
 
-@aten_op("group_norm", "native_group_norm")
-def group_norm(c: Call, x: Value, *more: Any) -> Any:
-    if c.name_of_op == "group_norm":
-        groups, w, b, eps = (*more, None, None, 1e-5)[:4] if len(more) < 4 else more[:4]
-        if len(more) == 2:
-            groups, w, b, eps = more[0], more[1], None, 1e-5
-        elif len(more) == 3:
-            groups, w, b, eps = *more, 1e-5
-    else:
-        w, b, _, _, _, groups, eps = more
-    y = norm.group_norm(c, x, groups, float(eps))
+@aten_op("group_norm")
+def group_norm(
+    c: Call, x: Value, groups: int, w: Value | None = None, b: Value | None = None, eps: float = 1e-5, *more: Any
+) -> Value:
+    return group_normalized(c, x, groups, w, b, eps)[0]
+
+
+@aten_op("native_group_norm")
+def native_group_norm(
+    c: Call, x: Value, w: Value | None, b: Value | None, n: Size, channels: Size, space: Size, groups: int, eps: float
+) -> Any:
+    return group_normalized(c, x, groups, w, b, eps)
+
+
+def group_normalized(
+    c: Call, x: Value, groups: int, w: Value | None, b: Value | None, eps: float
+) -> tuple[Value, Value, Value]:
+    """(the result, the means, the inverse spreads (batch, groups))."""
+    y, mean, inverse = norm.group_norm(c, x, groups, float(eps))
     shape = (x.shape[1], *[1] * (x.ndim - 2))
     if w is not None:
         y = c.op("multiply", y, c.cast(c.reshape(w, shape), y.dtype))
     if b is not None:
         y = c.op("add", y, c.cast(c.reshape(b, shape), y.dtype))
-    return y if c.name_of_op == "group_norm" else (y, None, None)
+    return y, mean, inverse
 
 
 @aten_op("rms_norm", "_fused_rms_norm")
@@ -260,11 +267,8 @@ def rms_norm(c: Call, x: Value, shape: Sequence[Size], w: Value | None = None, e
 @aten_op("softmax", "_softmax", "_safe_softmax", "special_softmax")
 def softmax(c: Call, x: Value, dim: int, *more: Any) -> Value:
     if x.ndim == 0:
-        return (
-            c.filled(1)
-            if hasattr(c, "filled")
-            else c.op("add", c.op("subtract", c.cast(x, c.dtype), c.cast(x, c.dtype)), c.const(1, c.dtype))
-        )
+        x = c.cast(x, c.dtype)
+        return c.op("add", c.op("subtract", x, x), c.like(1, x))
     return c.op("softmax", c.cast(x, c.dtype), axes=(axis_of(dim, x.ndim),))
 
 
@@ -304,6 +308,8 @@ def linear(c: Call, x: Value, w: Value, bias: Value | None = None) -> Value:
 @aten_op("addmm", "addbmm", "baddbmm", "addmv", "addr")
 def addmm(c: Call, bias: Value, a: Value, b: Value, beta: Any = 1, alpha: Any = 1) -> Value:
     name = c.name_of_op
+    if c.dtype == "bool":
+        raise ImportModelError(f"{name} of bool")
     if name == "addr":
         y = c.op("multiply", c.reshape(a, (a.shape[0], 1)), b)
     else:
@@ -352,8 +358,6 @@ def flash_attention_for_cpu(
     c: Call, q: Value, k: Value, v: Value, dropout: float = 0.0, is_causal: bool = False, attn_mask: Value | None = None,
     scale: float | None = None,
 ) -> Any:  # fmt: skip
-    if any(u.args[1] == 1 for u in c.node.users if len(u.args) > 1):
-        raise ImportModelError("the log of attention's sums, which training asks for")
     return attention(c, q, k, v, attn_mask, dropout, is_causal, scale, True), None
 
 

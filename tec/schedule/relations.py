@@ -138,6 +138,11 @@ class Split:
         return (self.inner,) if over.get(self.inner) else ()
 
 
+def _step(extent: Expr) -> Expr:
+    """What the inner of two fused axes counts to: 1 where it is empty, and so is the fused axis, whose indices nobody asks for."""
+    return B.const(1, extent.dtype) if isinstance(extent, IntImm) and extent.value == 0 else extent
+
+
 @dataclass(slots=True, eq=False)
 class Fuse:
     """outer, inner -> fused with fused = outer * inner extent + inner."""
@@ -160,7 +165,7 @@ class Fuse:
     def index_up(self, values: Values, ranges: Ranges) -> None:
         if self.fused not in values:
             return
-        value, step = values[self.fused], ranges[self.inner].extent
+        value, step = values[self.fused], _step(ranges[self.inner].extent)
         values[self.outer] = plus(B.floordiv(value, step), ranges[self.outer].min)
         values[self.inner] = plus(B.floormod(value, step), ranges[self.inner].min)
 
@@ -181,7 +186,7 @@ class Fuse:
             intervals[self.outer] = Interval(outer.min, B.sub(B.add(outer.min, outer.extent), 1))
             intervals[self.inner] = whole_inner
             return
-        step = inner.extent
+        step = _step(inner.extent)
         first = B.floordiv(s.lo, step)
         if s.is_point:
             intervals[self.outer] = point(arith.simplify(B.add(first, outer.min)))

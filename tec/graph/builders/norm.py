@@ -42,10 +42,12 @@ def batch_statistics(b: Builder, x: Value) -> tuple[Value, Value]:
     return mean, b.op("reduce_mean", b.op("square", d), axes=axes, keepdims=True)
 
 
-def group_norm(b: Builder, x: Value, groups: int, epsilon: float) -> Value:
-    """x (batch, channels, ...) less its mean, over its spread, for each of `groups` groups of channels."""
+def group_norm(b: Builder, x: Value, groups: int, epsilon: float) -> tuple[Value, Value, Value]:
+    """x (batch, channels, ...) less its mean, over its spread, for each of `groups` groups of channels; the means and the inverse spreads (batch, groups)."""
     rows = b.reshape(x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
-    return b.reshape(b.ops("layer_norm", rows, axis=2, epsilon=epsilon)[0], x.shape)
+    y, *statistics = b.ops("layer_norm", rows, axis=2, epsilon=epsilon)
+    mean, inverse = (b.reshape(v, rows.shape[:2]) for v in statistics)
+    return b.reshape(y, x.shape), mean, inverse
 
 
 def layer_norm(

@@ -237,3 +237,13 @@ def test_the_row_of_a_scan_read_through_a_copy_stays_in_the_time_loop(scope):
     copy = s.cache_read(high, scope, [low_all])
     s[high].compute_at(s[copy], copy.op.axis[1])
     held(s, [X, low_all, high_all])
+
+
+def test_axes_fused_with_one_that_is_empty():
+    """An axis of no elements is a divisor of the fused one's index."""
+    for shape in ((0, 1), (1, 0, 3), (0, 5)):
+        a = te.placeholder(shape, name="a")
+        b = te.compute(shape, lambda *i, a=a: a(*i) + 1.0, name="b")
+        s = create_schedule(b.op)
+        s[b].split(s[b].fuse(*s[b].op.axis), factor=4)
+        held(s, [a, b])
