@@ -415,6 +415,8 @@ def _factors(c: Call, x: Value, scales: Sequence[Any]) -> list[float | None]:
 def upsample(c: Call, x: Value, size: Any, align: bool, *scales: Any) -> Value:
     name = c.name_of_op
     mode, antialias = "cubic" if "cubic" in name else "linear", name.endswith("_aa")
+    if antialias and align:
+        raise ImportModelError("antialias with aligned corners")
     transform = "align_corners" if align else "half_pixel"
     a = -0.5 if antialias else -0.75  # of the cubic kernel: Pillow's with antialiasing
     acc = "float64" if x.dtype == "float64" else "float32"
