@@ -308,6 +308,8 @@ def clamp(
         low, high = None, (low if high is None else high)
     x = c.cast(x, c.dtype)
     if not any(isinstance(v, (Value, Dim)) for v in (low, high)):
+        if c.dtype not in FLOATS:  # cut as torch cuts
+            low, high = (v if v is None else int(v) for v in (low, high))
         return c.op("clip", x, low=low, high=high)
     for name, bound in (("maximum", low), ("minimum", high)):
         if bound is not None:

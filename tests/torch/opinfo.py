@@ -30,6 +30,7 @@ from tec.graph import run_graph
 COMPILED = 8  # of so many samples one is compiled
 SAMPLES = 8  # of each operator and type, evenly among torch's
 DTYPES = (torch.float32, torch.int64, torch.bool)
+FIRST = ("topk",)  # of equals torch picks any: their values alone are compared
 TABLE = dict(decompositions().items())
 
 
@@ -91,6 +92,8 @@ def check(info, dtype, counts, number):
         named = dict(zip([n.name for n in graph.graph.nodes if n.op == "placeholder"], tensors))
         feeds = {v.name: array_of(named[n]) for n, v in zip(made.inputs, made.graph.inputs)}
         try:
+            if info.name in FIRST:
+                made.outputs, want = made.outputs[:1], want[:1]
             compare(made, run_graph(made.graph, feeds), want, named)
             counts.passed += 1
             if (number + k) % COMPILED == 0 and made.graph.nodes:
@@ -111,6 +114,8 @@ def compare(made, got, want, named):
 
 def supported(info) -> bool:
     """Whether the operator is one that tec converts, under torch's name or ATen's."""
+    if "sparse" in info.name:
+        return False
     names = {name.split(".")[1] for name in operators() if name.startswith("aten.")}
     own = {info.name.split(".")[-1], info.aten_name, *(a.name for a in info.aliases)}
     return bool(own & names) or info.name.replace("nn.functional.", "") in names
