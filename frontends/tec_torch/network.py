@@ -38,6 +38,8 @@ class TorchNetwork(Network):
         self._held = [program.tensors.get(n) for n in placeholders]
         given = [n for n in program.given if n is not None]
         self._given = {n: placeholders.index(n) for n in given}
+        calls = program.exported.call_spec  # worked out at every look
+        self._in, self._out = calls.in_spec, calls.out_spec
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """The module's result for the module's arguments. Raises ArgumentError for arguments of another structure, type or shape."""
@@ -55,11 +57,10 @@ class TorchNetwork(Network):
             with torch.no_grad():
                 target.copy_(made[k])
         results = [value if k is None else made[k] for k, value in program.results]
-        spec = program.exported.call_spec.out_spec
-        return pytree.tree_unflatten(results, spec)
+        return pytree.tree_unflatten(results, self._out)
 
     def _leaves(self, args: Any, kwargs: Any) -> list[Any]:
-        spec = self._program.exported.call_spec.in_spec
+        spec = self._in
         names = list(spec.child(1).context) if spec.num_children == 2 else []
         if set(names) != set(kwargs):
             args, kwargs = self._named(args, kwargs, names)

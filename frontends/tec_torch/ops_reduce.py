@@ -162,18 +162,23 @@ def topk(c: Call, x: Value, k: int, dim: int = -1, largest: bool = True, sorted:
     return best(c, x, k, dim, largest)
 
 
-@aten_op("sort", "msort")
-def sort(c: Call, x: Value, dim: int = -1, descending: bool = False, stable: Any = None, **more: Any) -> Any:
+@aten_op("sort.default")
+def sort(c: Call, x: Value, dim: int = -1, descending: bool = False) -> Any:
     """topk of all, of equals the first first."""
-    if c.overload == "stable":  # (x, stable, dim, descending)
-        dim, descending = more.get("dim", -1), more.get("descending", False)
-        extra = c.node.args[1:]
-        dim = extra[1] if len(extra) > 1 else c.node.kwargs.get("dim", -1)
-        descending = extra[2] if len(extra) > 2 else c.node.kwargs.get("descending", False)
-    axis: Any = dim
-    if x.ndim and is_symbolic(x.shape[axis]):
+    if x.ndim and is_symbolic(x.shape[dim]):
         raise ImportModelError("sort of an open size")
-    return best(c, x, x.shape[axis] if x.ndim else 1, axis, bool(descending))
+    return best(c, x, x.shape[dim] if x.ndim else 1, dim, bool(descending))
+
+
+@aten_op("sort.stable")
+def stable_sort(c: Call, x: Value, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
+    return sort(c, x, dim, descending)
+
+
+@aten_op("msort")
+def msort(c: Call, x: Value) -> Value:
+    values: Value = sort(c, x, 0)[0]
+    return values
 
 
 def best(c: Call, x: Value, k: Size, dim: int, largest: bool) -> Any:
@@ -184,6 +189,6 @@ def best(c: Call, x: Value, k: Size, dim: int, largest: bool) -> Any:
 
 
 @aten_op("argsort")
-def argsort(c: Call, x: Value, dim: int = -1, descending: bool = False) -> Value:
+def argsort(c: Call, x: Value, dim: int = -1, descending: bool = False, stable: Any = None) -> Value:
     found: Value = sort(c, x, dim, descending)[1]
     return found
