@@ -139,7 +139,7 @@ def run(names=()):
             continue
         counts = Counts()
         for dtype in DTYPES:
-            if dtype in info.dtypes:
+            if dtype in info.dtypes and (info.name, dtype) != ("argsort", torch.bool):  # of equals it picks any
                 number += 1
                 check(info, dtype, counts, number)
         yield f"{info.name}{info.variant_test_name and '.' + info.variant_test_name}", counts
