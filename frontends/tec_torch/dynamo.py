@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,16 +41,12 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
         raise tec.ArgumentError(
             f"no option {', '.join(map(repr, options))} of the backend tec", hint='options={"target": "llvm"}'
         )
-    constant = {
-        k: x for k, x in enumerate(examples)
-        if isinstance(x, torch.nn.Parameter) or getattr(x, "_dynamo_static_input_type", None) is not None
-    }  # fmt: skip
+    weights = [
+        x for x in examples if isinstance(x, torch.nn.Parameter) or getattr(x, "_dynamo_static_input_type", None) is not None
+    ]  # fmt: skip
 
     def inference(fx: GraphModule, fakes: Sequence[Any]) -> Any:
-        names = [n.name for n in fx.graph.nodes if n.op == "placeholder"]
-        # AOTAutograd drops repeated arguments; then places are others, and weights are inputs.
-        held = {names[k]: x for k, x in constant.items()} if len(names) == len(examples) else {}
-        return _boxed(Hybrid(fx, held, target))
+        return _boxed(_Later(fx, weights, target))
 
     def training(fx: GraphModule, fakes: Sequence[Any]) -> Any:
         return _boxed(Hybrid(fx, {}, target))  # its weights change with every step
@@ -72,6 +69,28 @@ def _boxed(f: Any) -> Any:
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
+
+
+class _Later:
+    """A graph that is compiled at its first call: AOTAutograd drops arguments that repeat, and only a call says which of them are weights."""
+
+    def __init__(self, module: GraphModule, weights: Sequence[torch.Tensor], target: Any):
+        self.module, self.target = module, target
+        self.addresses = {w.data_ptr() for w in weights}
+        self.hybrid: Hybrid | None = None
+        self.lock = threading.Lock()
+
+    def __call__(self, values: list[Any]) -> Any:
+        with self.lock:
+            if self.hybrid is None:
+                names = [n.name for n in self.module.graph.nodes if n.op == "placeholder"]
+                held = {
+                    n: v
+                    for n, v in zip(names, values)
+                    if isinstance(v, torch.Tensor) and v.data_ptr() in self.addresses
+                }
+                self.hybrid = Hybrid(self.module, held, self.target)
+        return self.hybrid(values)
 
 
 class Hybrid:

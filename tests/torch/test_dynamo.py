@@ -25,6 +25,17 @@ def test_a_module_and_its_changed_weights():
         close(fast(x), m(x))
 
 
+def test_tied_weights_are_constants(monkeypatch):
+    made = []
+    build = dynamo.Hybrid._runner
+    monkeypatch.setattr(dynamo.Hybrid, "_runner", lambda *a: made.append(build(*a)) or made[-1])
+    m, ids = Decoder().eval(), torch.randint(0, 31, (2, 6))
+    with torch.no_grad():
+        close(torch.compile(m, backend=dynamo.backend)(ids)["logits"], m(ids)["logits"])
+    (runner,) = made
+    assert [tuple(i["shape"]) for i in runner.network.inputs] == [(2, 6)]
+
+
 def test_sizes_that_change():
     m = Decoder().eval()
     fast = torch.compile(m, backend=dynamo.backend, dynamic=True)
