@@ -88,7 +88,8 @@ def command(
 def dump(
     net: Any, folder: Path, model: Path, dims: tuple[str, ...], freeze: tuple[str, ...], keep: tuple[str, ...] = ()
 ) -> list[Path]:
-    """Write everything that the compiler made on the way; the files' paths."""
+    """Write everything that the compiler made on the way; the files' paths. `code.s` is all functions' assembly one behind the other, to be read: each
+    numbers its labels from 0. Those in functions/ are whole files, which an assembler takes."""
     import json
 
     from .listing import kernels_of, resources
@@ -110,5 +111,12 @@ def dump(
     put({"cuda": "code.ptx"}.get(kind, "code.s"), net.get_source("asm"))
     if kind != "cuda":
         put({"rocm": "code.hsaco"}.get(kind, "code.o"), net.get_binary())
+    suffixes = {"ir": "ir", "llvm": "ll", "asm": "ptx" if kind == "cuda" else "s"}
+    for module in (net.module, *net.module.imported_modules):
+        for name, text, suffix in (
+            (n, t, s) for n in module.texts for t, s in suffixes.items() if t in module.texts[n]
+        ):
+            common.write_file(folder / "functions" / f"{name}.{suffix}", module.get_source(text, name))
+    written.append(folder / "functions")
     put("resources.json", json.dumps([resources(k) for k in kernels_of(net)], indent=1))
     return written

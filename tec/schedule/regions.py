@@ -17,6 +17,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
+from ..ir.storage_align import aligned_axes, row_major_strides
 from ..ir.visit import Rewriter
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
@@ -74,17 +75,7 @@ def strides_of(low: Lowering, storage: Storage) -> tuple[E.Expr, ...]:
         )  # fmt: skip
     if buffer.strides:
         return buffer.strides
-    align = low.storage_notes(storage).get("storage_align", {})
-    out: list[E.Expr] = []
-    step: E.Expr = B.const(1)
-    for d in range(len(buffer.shape) - 1, -1, -1):
-        if d < len(buffer.shape) - 1:
-            step = B.mul(step, buffer.shape[d + 1])
-        if d in align:
-            factor, offset = align[d]
-            step = B.add(step, B.floormod(B.sub(offset, step), factor))
-        out.append(step)
-    return tuple(reversed(out))
+    return row_major_strides(buffer.shape, aligned_axes(low.storage_notes(storage)))[0]
 
 
 def bind_vars(low: Lowering, views: Mapping[Buffer, View], what: str) -> dict[E.Var, E.Expr]:

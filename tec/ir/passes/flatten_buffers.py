@@ -21,6 +21,7 @@ from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
+from ..storage_align import NOTE, aligned_axes, row_major_strides
 from ..visit import map_expr, map_stmt
 from .rewrite_util import widen
 
@@ -55,34 +56,13 @@ def flatten_buffers(func: Func, target: Target) -> Func:
     return Func(func.name, tuple(params), body, func.attrs)
 
 
-def _aligned(annotation: Any) -> dict[int, tuple[int, int]]:
-    """{axis: (factor, offset)} of a storage_align annotation, which is such a dict or a list of (axis, factor, offset)."""
-    if not annotation:
-        return {}
-    if isinstance(annotation, dict):
-        return {int(k): (int(v[0]), int(v[1])) for k, v in annotation.items()}
-    if annotation and isinstance(annotation[0], int):
-        annotation = [annotation]
-    return {int(a): (int(f), int(o)) for a, f, o in annotation}
-
-
 def _flatten(buffer: Buffer, annotations: dict[str, Any], analyzer: Analyzer) -> _Flat:
     shape = buffer.shape
-    align = _aligned(annotations.get("storage_align"))
     strides: list[E.Expr] = list(buffer.strides)
     one = E.IntImm(1)
     if not strides:
-        stride: E.Expr = one
-        for axis in range(len(shape) - 1, -1, -1):
-            if axis in align:
-                factor, offset = align[axis]
-                if isinstance(stride, E.IntImm):
-                    stride = E.IntImm(stride.value + (factor + offset - stride.value % factor) % factor, stride.dtype)
-                else:
-                    stride = B.add(stride, B.floormod(B.sub(factor + offset, B.floormod(stride, factor)), factor))
-            strides.insert(0, stride)
-            stride = B.mul(stride, shape[axis])
-        total = stride
+        found, total = row_major_strides(shape, aligned_axes(annotations))
+        strides = list(found)
     else:
         total = one
         for extent, st in zip(shape, strides):
@@ -209,7 +189,7 @@ class _Flattener:
             else:
                 self.flats[id(s.buffer)] = _flatten(s.buffer, s.annotations, self.analyzer)
             body = self.stmt(s.body)
-            rest = {k: v for k, v in s.annotations.items() if k != "storage_align"}
+            rest = {k: v for k, v in s.annotations.items() if k != NOTE}
             return S.Alloc(self.flats[id(s.buffer)].buffer, body, rest)
         if isinstance(s, S.For):
             lo, extent = self.expr(s.min), self.expr(s.extent)

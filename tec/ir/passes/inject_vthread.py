@@ -13,6 +13,7 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..effects import effects
 from ..func import Func
+from ..storage_align import below_new_axis
 from ..visit import holds, map_stmt, visit
 from .rewrite_util import clone, const_int, redirected, reshaped
 
@@ -126,13 +127,7 @@ class _Injector:
                 old = s.buffer
                 new = reshaped(old, (self.loop.extent, *old.shape))
                 self.copies[id(old)] = new
-                align = s.annotations.get("storage_align")
-                notes = dict(s.annotations)
-                if align:
-                    entries = [(a, *fo) for a, fo in align.items()] if isinstance(align, dict) else align
-                    entries = [entries] if isinstance(entries[0], int) else entries
-                    notes["storage_align"] = [(a + 1, f, o) for a, f, o in entries]
-                return S.Alloc(new, self.stmt(s.body), notes)
+                return S.Alloc(new, self.stmt(s.body), below_new_axis(dict(s.annotations)))
             case _ if not self.depends(s):
                 return s
             case S.For() if _is_straight(s):

@@ -11,7 +11,6 @@ tiles are marked to be unrolled, since registers have no addresses.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ...errors import LoweringError
 from ...target import Target
@@ -24,6 +23,7 @@ from ..dtype import dtype_info
 from ..func import Func
 from ..matrix import MatrixInstr
 from ..notes import Fragment
+from ..storage_align import aligned_axes
 from ..visit import free_vars, map_expr, map_stmt, substituter, visit
 from .rewrite_util import SHARED_SCOPES, const_int
 
@@ -66,7 +66,7 @@ class _Lowering:
         self.target = target
         self.fragments: dict[int, _Fragment] = {}
         self.tile_vars: set[int] = set()  # loop variables that choose tiles
-        self.align_notes: dict[int, Any] = {}  # storage_align of shared buffers
+        self.aligned: dict[int, dict[int, tuple[int, int]]] = {}  # storage_align of shared buffers
 
     def run(self) -> S.Stmt:
         visit(self.func.body, None, self._collect)
@@ -88,7 +88,7 @@ class _Lowering:
 
     def _collect(self, s: S.Stmt) -> None:
         if isinstance(s, S.Alloc):
-            self.align_notes[id(s.buffer)] = s.annotations.get("storage_align")
+            self.aligned[id(s.buffer)] = aligned_axes(s.annotations)
         if not isinstance(s, S.Attr) or not isinstance(s.note, Fragment):
             return
         role = s.note.role
@@ -363,9 +363,8 @@ class _Lowering:
         last = const_int(buffer.shape[-1])
         if last is None or last % piece or buffer.strides:
             return False
-        notes = self.align_notes.get(id(buffer)) or {}
-        entries = notes.values() if isinstance(notes, dict) else [n[1:] for n in notes]
-        return all(factor % piece == 0 and offset % piece == 0 for factor, offset in entries)
+        axes = self.aligned.get(id(buffer), {})
+        return all(factor % piece == 0 and offset % piece == 0 for factor, offset in axes.values())
 
     def _mark_unrolled(self, s: S.Stmt) -> S.Stmt:
         """Unroll the loops that choose among tiles: a register is named by a constant."""

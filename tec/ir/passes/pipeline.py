@@ -42,6 +42,7 @@ from ..dtype import dtype_info
 from ..effects import effects, is_call
 from ..func import Func
 from ..notes import SoftwarePipeline
+from ..storage_align import below_new_axis
 from ..visit import map_stmt, substitute
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, any_stmt, clone, const_int, is_named, redirected
@@ -438,10 +439,4 @@ def _with_slots(b: Buffer, stages: int) -> Buffer:
 
 def _shifted_notes(notes: dict[str, Any]) -> dict[str, Any]:
     """Annotations of a buffer that got one more dimension in front."""
-    out = {k: v for k, v in notes.items() if k not in ("double_buffer", "storage_align")}
-    align = notes.get("storage_align")
-    if align:
-        entries = [(a, *fo) for a, fo in align.items()] if isinstance(align, dict) else align
-        entries = [entries] if isinstance(entries[0], int) else entries
-        out["storage_align"] = [(a + 1, f, o) for a, f, o in entries]
-    return out
+    return below_new_axis({k: v for k, v in notes.items() if k != "double_buffer"})

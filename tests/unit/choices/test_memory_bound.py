@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -87,3 +88,24 @@ def test_choices_of_a_sum_that_are_not_legal() -> None:
     ):
         with pytest.raises(tec.TecError):
             space.check({**space.default, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "target", "reads"),
+    [
+        ((1000, 768), 0, "rocm -mcpu=gfx942", "global_load_dwordx4"),
+        ((64, 50, 16), 1, "rocm -mcpu=gfx942", "global_load_dwordx4"),
+        ((1000, 768), 0, "llvm -mcpu=x86-64-v4", r"vmovups\t\([^)]*\), %zmm"),
+        ((64, 1000), 1, "llvm -mcpu=x86-64-v4", "vgatherdps"),
+    ],
+)
+def test_gathers_read_rows_in_vectors(shape: tuple[int, ...], axis: int, target: str, reads: str) -> None:
+    """A gather is elementwise work to a template: rows come in vectors, columns by gather instructions."""
+    x, index = te.placeholder(shape, name="x"), te.placeholder((128,), "int64", name="i")
+    known = get_op("gather")
+    types = [TensorType("float32", shape), TensorType("int64", (128,))]
+    outs = known.compute({"axis": axis}, [x, index], known.infer(types, {"axis": axis}))
+    with tec.Target(target):
+        s = schedule(outs, tec.Target(target))
+        module = tec.build(s.schedule, [x, index, *s.outputs], target, name="gather")
+    assert re.search(reads, module.get_source("asm"))

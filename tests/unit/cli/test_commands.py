@@ -13,7 +13,15 @@ from tec.cli.errors import Refused
 from tec.cli.measure import percentile
 from tec.cli.shapes import join_dims, parse_dims
 from tec.cli.verify import compare
+from tec.codegen import cpu, llvm_util
 from tec.target import Target
+
+
+def assembled(text: str) -> bytes:
+    """The object of a file of assembly."""
+    lines = (line.replace("\\", "\\5C").replace('"', "\\22") for line in text.splitlines())
+    ir = "\n".join(f'module asm "{line}"' for line in lines)
+    return llvm_util.compile_text(ir, cpu.machine_of(Target("llvm")), "object", 0)
 
 
 def test_compile_then_run_agrees_with_onnxruntime(tec_cli, tiny, tmp_path):
@@ -25,6 +33,10 @@ def test_compile_then_run_agrees_with_onnxruntime(tec_cli, tiny, tmp_path):
     assert facts["file_bytes"] == out.stat().st_size and facts["code_bytes"] > 0
     assert {"graph.txt", "loops.ir", "code.ll", "code.s", "code.o"} <= {p.name for p in (tmp_path / "dump").iterdir()}
     assert "define" in (tmp_path / "dump" / "code.ll").read_text()
+    parts = sorted((tmp_path / "dump" / "functions").glob("*.s"))
+    assert parts and all(p.with_suffix(s).exists() for p in parts for s in (".ll", ".ir"))
+    for p in parts:
+        assert p.stem.encode() in assembled(p.read_text())
     x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     ran = tec_cli("run", out, "--inputs", f"x={tmp_path / 'x.npy'}", "--save-outputs", tmp_path / "o")
