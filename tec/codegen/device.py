@@ -44,7 +44,7 @@ class KernelCode:
     def asm(self) -> str:
         if self._asm is None:
             what = llvm_util.named(self.names)
-            self._asm = llvm_util.assembly(self.llvm, self.machine, self.speed, what, self.optimised)
+            self._asm = llvm_util.assembly(self.llvm, self.machine, self.speed, what, self.optimised, True)
         return self._asm
 
 
@@ -79,7 +79,7 @@ def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed
 
 def assembly_of(llvm: str, target: Target, name: str) -> str:
     """The assembly of a kernel's LLVM IR (PTX for NVIDIA). Raises CodegenError."""
-    return llvm_util.assembly(llvm, _machine_of(target), DEFAULT_SPEED, llvm_util.named([name]))
+    return llvm_util.assembly(llvm, _machine_of(target), DEFAULT_SPEED, llvm_util.named([name]), parsed_again=True)
 
 
 def begin_kernels(kernels: list[Func], target: Target, speed: int = DEFAULT_SPEED) -> Callable[[], KernelCode]:

@@ -115,15 +115,27 @@ def begin(
     return Compiling(text, client.submit(job, what))
 
 
-def assembly(llvm: str, machine: Machine, speed: int, what: str, optimised: str = "") -> str:
-    """The assembly of a module of LLVM IR, from the disk cache where it is known. optimised: what LLVM made of it at that speed, if at hand."""
+def assembly(
+    llvm: str, machine: Machine, speed: int, what: str, optimised: str = "", parsed_again: bool = False
+) -> str:
+    """The assembly of a module of LLVM IR, from the disk cache where it is known. optimised: what LLVM made of it at that speed, if at hand.
+    parsed_again: the object came from a parse of the optimised text; so must this, for LLVM may order instructions otherwise after one."""
     key = cache.key_of(
-        llvm, machine.triple, machine.cpu, machine.features, str(machine.opt), "asm", str(speed), llvm_version()
+        llvm,
+        machine.triple,
+        machine.cpu,
+        machine.features,
+        str(machine.opt),
+        "asm",
+        str(parsed_again),
+        str(speed),
+        llvm_version(),
     )
     found = cache.load(key)
     if found is not None:
         return found.decode()
-    text: str = begin(optimised or llvm, machine, ("asm",), 0 if optimised else speed, what).result()["asm"]
+    want = ("llvm", "asm") if parsed_again and not optimised else ("asm",)
+    text: str = begin(optimised or llvm, machine, want, 0 if optimised else speed, what).result()["asm"]
     cache.store(key, text.encode())
     return text
 
