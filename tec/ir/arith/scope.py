@@ -19,6 +19,10 @@ LEAVES = (E.IntImm, E.FloatImm, E.Var)
 COMPARISONS = (E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE)
 
 
+def _key(form: Lin) -> Any:
+    return form.const, frozenset((k, c) for k, (_, c) in form.terms.items())
+
+
 class Scope(Facts):
     """Facts with a scope that grows, is left again, and answers whether something follows from it."""
 
@@ -27,6 +31,8 @@ class Scope(Facts):
         self._done: dict[int, E.Expr] = {}
         self._active: set[int] = set()
         self._subst: dict[int, E.Expr] = {}
+        self._proofs: dict[Any, bool] = {}
+        self._known_about: dict[tuple[int, bool], list[Lin]] = {}
 
     def simp(self, e: E.Expr) -> E.Expr:
         """The simplified canonical form of a canonical node."""
@@ -40,7 +46,13 @@ class Scope(Facts):
 
     def prove_nonneg(self, form: Lin) -> bool:
         """Whether `form >= 0` follows from bounds, or from eliminating atoms with what is known of them."""
-        return self._eliminate(form, _PROOF_DEPTH, {})
+        if self.bound_lin(form)[0] >= 0:
+            return True
+        key = _key(form)
+        found = self._proofs.get(key)
+        if found is None:
+            found = self._proofs[key] = self._eliminate(form, _PROOF_DEPTH, {})
+        return found
 
     def _eliminate(self, form: Lin, depth: int, failed: dict[Any, int]) -> bool:
         """`failed`: how deep a form was followed in vain; atoms eliminated in another order give the same forms again."""
@@ -49,7 +61,7 @@ class Scope(Facts):
             return True
         if depth == 0 or not form.terms:
             return False
-        key = form.const, frozenset((k, c) for k, (_, c) in form.terms.items())
+        key = _key(form)
         if failed.get(key, 0) >= depth:
             return False
         failed[key] = depth
@@ -62,6 +74,13 @@ class Scope(Facts):
 
     def _about(self, atom: Any, c: int) -> list[Lin]:
         """Forms that are >= 0 and hold `atom` with the sign of c."""
+        key = (id(atom), c > 0)
+        found = self._known_about.get(key)
+        if found is None:
+            found = self._known_about[key] = self._find_about(atom, c)
+        return found
+
+    def _find_about(self, atom: Any, c: int) -> list[Lin]:
         out = [k for k, subject in self._nonneg if k.coeff(atom) * c > 0 and subject in (None, id(atom))]
         t = type(atom)
         one = Lin.of(atom)
@@ -149,6 +168,8 @@ class Scope(Facts):
             self._done,
             self._bounds,
             self._mods,
+            self._proofs,
+            self._known_about,
             self._var_bounds,
             self._var_mods,
             self._known,
@@ -161,6 +182,7 @@ class Scope(Facts):
         self._active = set()
         if keep:
             self._done, self._bounds, self._mods = dict(self._done), dict(self._bounds), dict(self._mods)
+            self._proofs, self._known_about = dict(self._proofs), dict(self._known_about)
         else:
             self.forget()
         return state
@@ -171,6 +193,8 @@ class Scope(Facts):
             self._done,
             self._bounds,
             self._mods,
+            self._proofs,
+            self._known_about,
             self._var_bounds,
             self._var_mods,
             self._known,
@@ -182,6 +206,7 @@ class Scope(Facts):
     def forget(self) -> None:
         """Drop what was derived from the scope."""
         self._done, self._bounds, self._mods = {}, {}, {}
+        self._proofs, self._known_about = {}, {}
 
     def assume(self, cond: E.Expr) -> None:
         """Let a canonical simplified condition hold from here on."""
