@@ -17,9 +17,11 @@ from tests.networks.test_decoder import Reference
 IDS = np.random.default_rng(4).integers(0, 96, (2, 24))
 
 
-def decode(model: Any, parts: tuple[int, ...], batch: int = 1, target: str = "llvm", shapes: Any = None) -> Any:
+def decode(
+    model: Any, parts: tuple[int, ...], batch: int = 1, target: str = "llvm", shapes: Any = None, net: Any = None
+) -> Any:
     """The executor, whose logits are as ONNX Runtime's for tokens in these parts."""
-    net = tec.compile(model, target=target, shapes=shapes, cache=False)
+    net = net or tec.compile(model, target=target, shapes=shapes, cache=False)
     ex = net.executor(tec.rocm_emu("gfx942") if target.startswith("rocm") else None)
     reference = Reference(model)
     reference.start(batch)
@@ -57,8 +59,8 @@ def test_entries_of_other_lengths_are_refused_and_lose_nothing(grown: Any) -> No
     grown.truncate(length)
 
 
-def test_batches() -> None:
-    decode(genai_decoder(layers=1), (6, 1, 1), batch=2)
+def test_batches(grown: Any) -> None:
+    decode(genai_decoder(), (6, 1, 1), batch=2, net=grown.network)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +78,15 @@ def test_on_a_gpu(shapes: Any) -> None:
     decode(genai_decoder(layers=1), (1, 1, 1) if shapes else (5, 1, 1), target="rocm -mcpu=gfx942", shapes=shapes)
 
 
-def test_a_cache_of_fixed_length_is_a_buffer() -> None:
+@pytest.fixture(scope="module")
+def buffered() -> tuple[Any, Any]:
+    """A decoder whose caches are buffers of 16 tokens, and its network."""
     model = genai_decoder(layers=1)
-    net = tec.compile(model, target="llvm", shapes={"past_sequence_length": 16}, state=False, cache=False)
+    return model, tec.compile(model, target="llvm", shapes={"past_sequence_length": 16}, state=False, cache=False)
+
+
+def test_a_cache_of_fixed_length_is_a_buffer(buffered: tuple[Any, Any]) -> None:
+    model, net = buffered
     reference = Reference(model)
     reference.start(1)
     caches = {f"past_key_values.0.{w}": np.zeros((1, 2, 16, 16), np.float32) for w in ("key", "value")}
@@ -94,11 +102,10 @@ def test_a_cache_of_fixed_length_is_a_buffer() -> None:
         net.run({**feeds(IDS[:1, :1], 16), **caches})
 
 
-def test_prompts_of_several_lengths_in_buffers() -> None:
+def test_prompts_of_several_lengths_in_buffers(buffered: tuple[Any, Any]) -> None:
     """Filled up on the right; the tokens behind an entry's end change nothing that counts."""
-    model = genai_decoder(layers=1)
-    net = tec.compile(model, target="llvm", shapes={"past_sequence_length": 12}, state=False, cache=False)
-    caches = {f"past_key_values.0.{w}": np.zeros((2, 2, 12, 16), np.float32) for w in ("key", "value")}
+    model, net = buffered
+    caches = {f"past_key_values.0.{w}": np.zeros((2, 2, 16, 16), np.float32) for w in ("key", "value")}
     f = feeds(IDS[:, :6], 0)
     f["attention_mask"][1, 4:] = 0
     logits, *new = net.run({**f, **caches})
