@@ -183,5 +183,5 @@ def _lies_along(v: Value, out: Value) -> bool:
     """Whether an operand of elementwise work can lie as the output does."""
     ones = (1, 1)
     if v.is_const:
-        return v.type.size == 1 or (1,) * (4 - v.ndim) + v.shape == (1, out.shape[1], *ones)
+        return v.type.size == 1 or (1,) * (4 - v.ndim) + v.shape in ((1, out.shape[1], *ones), out.shape)
     return v.shape == out.shape or (v.ndim == 4 and v.shape[:2] == out.shape[:2] and v.shape[2:] == ones)
