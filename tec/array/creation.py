@@ -108,6 +108,8 @@ def _of_sequence(obj: Any, kind: DType | None, where: Device) -> Node:
         held = np.asarray(plain)
     except (ValueError, OverflowError) as e:
         raise ArrayValueError(f"no array can be made of this: {e}") from None
+    if held.dtype.kind == "c":
+        raise ArrayTypeError("there are no complex numbers", hint="keep real and imaginary parts as two arrays")
     if held.dtype.kind not in "biuf":
         if held.dtype.kind == "O" and _whole(held):
             held = (
@@ -272,6 +274,7 @@ def _diagonal(relation: str, shape: tuple[int, ...], k: int, device: Device) -> 
     """Whether column - row stands in a relation to k, over the last two dimensions."""
     if 0 in shape:
         return build.full(False, shape, dtypes.bool, device)
+    k = max(-shape[-2], min(k, shape[-1]))  # beyond, the diagonal is outside
     rows = build.positions(0, (shape[-2], 1), device)
     columns = build.positions(1, (1, shape[-1]), device)
     return build.binary(relation, columns, build.binary("add", rows, scalar(k, dtypes.int64, device)), dtypes.bool)

@@ -121,13 +121,16 @@ def _only_mask(n: Node, keys: Sequence[Any]) -> Node:
     mask = keys[0]
     if not isinstance(mask, Node) or any(not isinstance(k, slice) or k != slice(None) for k in keys[1:]):
         raise ArrayIndexError("a mask together with other indices", hint="take one after the other: x[mask][:, 0]")
-    if mask.shape != n.shape[: len(mask.shape)]:
+    # As with NumPy, a mask of no elements picks none of any extent.
+    if len(mask.shape) > len(n.shape) or any(m not in (0, k) for m, k in zip(mask.shape, n.shape)):
         raise ArrayIndexError(f"a mask of shape {mask.shape} on an array of shape {n.shape}")
     return mask
 
 
 def _masked(n: Node, mask: Node) -> Node:
     rest = n.shape[len(mask.shape) :]
+    if not mask.size:
+        return build.full(0, (0, *rest), n.dtype, n.device)
     where = places_of(mask)
     flat = build.reshape(n, (prod(mask.shape), *rest))
     return build.gather(flat, where, 0)
@@ -300,7 +303,7 @@ def _write(target: NDArray, source: NDArray) -> None:
 
 
 def _put_masked(n: Node, mask: Node, value: Node) -> Node:
-    if not n.size:
+    if not n.size or not mask.size:
         return n
     rest = n.shape[len(mask.shape) :]
     wide = build.reshape(mask, mask.shape + (1,) * len(rest))

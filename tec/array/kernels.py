@@ -1,4 +1,4 @@
-"""What is no expression of elements, as kernels: writing to a region, searching sorted arrays, picking what a mask holds, random bits.
+"""What is no expression of elements, as kernels: writing to a region, searching sorted arrays, picking what a mask holds, sorting, random bits.
 
 Each is one thread's program (`tec.kernel`), the same on every device.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from ..jit import kernel as _kernel
 from ..kernels.language import grid_idx
 from ..runtime.dtypes import itemsize
-from ..runtime.ndarray import NDArray
+from ..runtime.ndarray import NDArray, empty
 
 kernel: Callable[[Callable[..., None]], Any] = _kernel
 
@@ -135,3 +135,76 @@ def philox(out: NDArray, first: int, key: int) -> None:
     n = out.size
     if n:
         _philox.launch(-(-n // 4))(out, np.uint64(first), np.uint32(key & 0xFFFFFFFF), np.uint32(key >> 32), n)
+
+
+RUN = 16  # elements that one thread puts in order by insertion, before runs are merged
+
+
+def _before(x: Any, y: Any, descending: Any) -> Any:
+    """Whether x stands before y; NaN is beyond all numbers."""
+    if descending is None:
+        return x < y or (y != y and x == x)
+    return x > y or (x != x and y == y)
+
+
+@kernel
+def _sort_runs(keys: Any, out: Any, order: Any, n: Any, runs: Any, descending: Any) -> None:
+    """Runs of RUN elements of each line of n in order; `order` gets their places in the line."""
+    g = grid_idx(1)
+    first = (g % runs) * RUN
+    base = (g // runs) * n + first
+    count = min(RUN, n - first)
+    for k in range(count):
+        x = keys[base + k]
+        j = k
+        while j > 0 and _before(x, out[base + j - 1], descending):
+            out[base + j] = out[base + j - 1]
+            order[base + j] = order[base + j - 1]
+            j = j - 1
+        out[base + j] = x
+        order[base + j] = np.int32(first + k)
+
+
+@kernel
+def _merge_runs(keys: Any, order: Any, out: Any, out_order: Any, n: Any, width: Any, descending: Any) -> None:
+    """Neighbouring runs of `width` elements as one: an element goes to its place in its own run plus its rank in the other. Equal ones of the
+    first run come first."""
+    g = grid_idx(1)
+    i = g % n
+    base = g - i
+    run = i // width
+    other = (run ^ 1) * width
+    x = keys[g]
+    begin = min(other, n)
+    low = begin
+    high = min(other + width, n)
+    while low < high:
+        middle = (low + high) // 2
+        y = keys[base + middle]
+        if run % 2 == 0:
+            ahead = _before(y, x, descending)
+        else:
+            ahead = not _before(x, y, descending)
+        if ahead:
+            low = middle + 1
+        else:
+            high = middle
+    at = base + (run // 2) * 2 * width + (i - run * width) + (low - begin)
+    out[at] = x
+    out_order[at] = order[g]
+
+
+def sort(keys: NDArray, descending: bool) -> tuple[NDArray, NDArray]:
+    """The lines (last dimension) of an array in order, and the places where elements stood, as int32. Stable: merges, O(n log^2 n)."""
+    n, total = keys.shape[-1], keys.size
+    flat = keys.reshape(total)
+    way = (1,) if descending else None
+    runs = -(-n // RUN)
+    now, then = ((empty((total,), keys.dtype, keys.device), empty((total,), "int32", keys.device)) for _ in range(2))
+    _sort_runs.launch(total // n * runs)(flat, *now, n, runs, way)
+    width = RUN
+    while width < n:
+        _merge_runs.launch(total)(*now, *then, n, width, way)
+        now, then = then, now
+        width *= 2
+    return now[0].reshape(keys.shape), now[1].reshape(keys.shape)

@@ -43,7 +43,7 @@ class _Runs:
         self.shape, self.dtype, self.size, self.device = n.shape, n.dtype, n.size, n.device
         flat = build.reshape(n, (n.size,))
         self.order: Node = (
-            build.boundary(ordered(flat, 0, False, 1)) if n.size else build.full(0, (0,), dtypes.int64, n.device)
+            build.boundary(ordered(flat, 0, False, True)) if n.size else build.full(0, (0,), dtypes.int64, n.device)
         )
         self.sorted: Node = build.boundary(build.gather(build.boundary(flat), self.order, 0)) if n.size else flat
         if not n.size:
@@ -118,7 +118,7 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     a, b = pair(x1, x2)
     if not b.size or not a.size:
         return Array(build.full(invert, a.shape, dtypes.bool, a.device))
-    table = build.boundary(ordered(build.reshape(b, (b.size,)), 0, False, 0))
+    table = build.boundary(ordered(build.reshape(b, (b.size,)), 0, False, False))
     at = Array(searched(table, a, False))
     last = b.size - 1
     near = build.gather(

@@ -1,33 +1,39 @@
-"""Sorting: stable, NaN behind all numbers."""
+"""Sorting: stable, NaN beyond all numbers. By merging runs on the device (`kernels.sort`)."""
 
 from __future__ import annotations
 
-from . import build, dtypes
+from . import build, dtypes, kernels
 from .array import Array, node_of
+from .computing import in_memory
+from .errors import ArrayValueError
 from .manipulation import axis_of
-from .node import Node
+from .node import Node, leaf
+
+_MOST = 1 << 31  # elements: places are 32-bit numbers in the kernels
 
 
-def ordered(n: Node, axis: int, descending: bool, out: int) -> Node:
-    """The elements in order (out 0), or their places (1)."""
-    kind = n.dtype
+def ordered(n: Node, axis: int, descending: bool, places: bool) -> Node:
+    """The elements along an axis in order, or their places."""
+    kind, ndim = n.dtype, len(n.shape)
+    if n.size >= _MOST:
+        raise ArrayValueError(f"sorting {n.size} elements at once", hint="fewer than 2**31")
     if kind == "bool":
         n = build.cast(n, dtypes.uint8)
-    m = n.shape[axis]
-    attrs = (("axis", axis), ("largest", descending))
-    made = build.make("topk", (build.boundary(n),), n.shape, dtypes.int64 if out else n.dtype, attrs, (("k", m),), out)
-    return made if out else build.cast(made, kind)
+    last = (*(k for k in range(ndim) if k != axis), axis)
+    values, order = kernels.sort(in_memory(build.transpose(n, last)), descending)
+    found = build.cast(leaf(order), dtypes.int64) if places else build.cast(leaf(values), kind)
+    return build.transpose(found, tuple(last.index(k) for k in range(ndim)))
 
 
 def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The elements in order along `axis`."""
     n = node_of(x)
     k = axis_of(axis, len(n.shape))
-    return Array(ordered(n, k, descending, 0) if n.size else build.copy(n))
+    return Array(ordered(n, k, descending, False) if n.size else build.copy(n))
 
 
 def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The places of the elements in order along `axis`; equal ones stay in theirs."""
     n = node_of(x)
     k = axis_of(axis, len(n.shape))
-    return Array(ordered(n, k, descending, 1) if n.size else build.full(0, n.shape, dtypes.int64, n.device))
+    return Array(ordered(n, k, descending, True) if n.size else build.full(0, n.shape, dtypes.int64, n.device))

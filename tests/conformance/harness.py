@@ -30,7 +30,7 @@ class Case:
     """
 
     name: str
-    make: Callable[[], Program | KernelProgram]
+    make: Callable[[], Program | KernelProgram | ArrayProgram]
     inputs: Callable[[np.random.Generator], list[Any]]
     reference: Callable[..., Any]
     rtol: float = 1e-5
@@ -67,6 +67,13 @@ class KernelProgram:
     contract: bool = True
 
 
+@dataclass
+class ArrayProgram:
+    """A function of arrays of `tec.array`, which gives one or several."""
+
+    run: Callable[..., Any]
+
+
 CASES: dict[str, Case] = {}
 
 
@@ -92,6 +99,19 @@ def kernel_case(
         assert name not in CASES, name
         CASES[name] = Case(name, make, inputs, reference, **options)
         return make
+
+    return register
+
+
+def array_case(
+    name: str, inputs: Callable[[np.random.Generator], list[Any]], reference: Callable[..., Any], **options: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function of arrays under `name`."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        assert name not in CASES, name
+        CASES[name] = Case(name, lambda: ArrayProgram(function), inputs, reference, **options)
+        return function
 
     return register
 
@@ -195,6 +215,9 @@ def run_case(case: Case, device_name: str) -> None:
         want = case.reference(*inputs)
     want = list(want) if isinstance(want, (tuple, list)) else [want]
     program = case.make()
+    if isinstance(program, ArrayProgram):
+        compare(case, run_arrays(program, inputs, device_name, target), want)
+        return
     if isinstance(program, KernelProgram):
         if not program.contract:
             target = tec.Target(f"{text} -fast-math=none")
@@ -224,6 +247,24 @@ def run_case(case: Case, device_name: str) -> None:
     results = [tec.nd.array(o, dev) for o in outs]
     module(*args, *results)
     compare(case, [r.numpy() for r in results], want)
+
+
+def run_arrays(program: ArrayProgram, inputs: list[Any], device_name: str, target: tec.Target) -> list[Any]:
+    """The results of a function of arrays on a device; on the interpreter, of the graph that its last expression is."""
+    from tec.array.program import graph_of
+    from tec.array.trace import Trace
+    from tec.graph import run_graph
+
+    dev = tec.cpu() if device_name.startswith("interp") else device_for(device_name)
+    with target if not target.is_gpu or dev.driver is not None else tec.Target("llvm"):
+        made = program.run(*(tec.array.asarray(x, device=dev) for x in inputs))
+        made = list(made) if isinstance(made, tuple) else [made]
+        pending = [x._node for x in made if x._node.data is None]
+        if device_name.startswith("interp") and len(pending) == len(made):
+            trace = Trace(pending)
+            graph, _ = graph_of(trace.entries, trace.roots, {})
+            return run_graph(graph, {v.name: n.data.numpy() for v, n in zip(graph.inputs, trace.leaves)})
+        return [x.numpy() for x in made]
 
 
 def run_steps(program: KernelProgram, arrays: list[Any], device_name: str, target: tec.Target) -> list[Any]:

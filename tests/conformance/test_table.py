@@ -7,7 +7,7 @@ import os
 import pytest
 
 import tec
-from tests.conformance import elementwise, host_levels, kernels, matmuls, memory, networks, reductions  # noqa: F401  (they fill CASES)
+from tests.conformance import arrays, elementwise, host_levels, kernels, matmuls, memory, networks, reductions  # noqa: F401  (they fill CASES)
 from tests.conformance.harness import CASES, OTHER_CHIPS, run_case, targets
 
 # Of the chips that the emulator has beside its three, and of host processors: one case of each kind of code.
@@ -16,6 +16,7 @@ SAMPLE = frozenset((
     "math_fmod", "gather_rows", "matmul_shared_16x16", "matmul_double_buffer", "matmul_f16_acc_f32", "matmul_int8",
     "transpose_shared", "local_array_reversed", "conv2d_shared", "rfactor_sum_64", "argmax_cross_thread", "layernorm",
     "kernel_reduce_waves", "kernel_bitonic_sort", "kernel_atomics", "kernel_lane_moves", "kernel_mixed_types",
+    "array_softmax",
 ))  # fmt: skip
 
 

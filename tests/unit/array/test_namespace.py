@@ -1,0 +1,206 @@
+"""What the namespace promises beside its values: errors with the user's line, nothing copied in silence, others' memory, one compilation a kind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec.array.dtypes import ALL
+from tec.errors import TecError
+
+xp = tec.array
+EMU = "gfx942"
+
+
+def _x(*shape: int, dtype: str = "float32", device: Any = None) -> Any:
+    return xp.asarray(np.arange(int(np.prod(shape, dtype=int)), dtype=dtype).reshape(shape), device=device)
+
+
+MISTAKES: list[tuple[Any, type[Exception], str]] = [
+    (lambda: _x(2, 3) + _x(4), ValueError, "do not broadcast"),
+    (lambda: _x(3) + np.ones(3), TypeError, "asarray"),
+    (lambda: np.ones(3) + _x(3), TypeError, "asarray"),
+    (lambda: _x(3) + _x(3, device=tec.rocm_emu(EMU)), TypeError, "to_device"),
+    (lambda: _x(3, dtype="int64") + _x(3, dtype="uint64"), TypeError, "no integer type"),
+    (lambda: xp.asarray([True]) + 1, TypeError, "bool"),
+    (lambda: _x(3, dtype="int8") + 300, TypeError, "-128 to 127"),
+    (lambda: _x(3)[3], IndexError, "extent 3"),
+    (lambda: _x(3)[xp.asarray([0, 5])], IndexError, "outside"),
+    (lambda: _x(3)[[0, 1]], IndexError, "asarray"),
+    (lambda: _x(2, 2)[0, 0, 0], IndexError, "3 indices"),
+    (lambda: _x(2, 2)[xp.asarray([True])], IndexError, "mask"),
+    (lambda: xp.reshape(_x(6), (4, 2)), ValueError, "cannot become"),
+    (lambda: xp.matmul(_x(2, 3), _x(2, 3)), ValueError, "matmul"),
+    (lambda: xp.max(_x(0)), ValueError, "no elements"),
+    (lambda: xp.sum(_x(3), axis=1), ValueError, "axis 1"),
+    (lambda: xp.asarray([1j]), TypeError, "complex"),
+    (lambda: xp.asarray("text"), TypeError, "no array"),
+    (lambda: xp.asarray([[1], [2, 3]]), ValueError, "no array"),
+    (lambda: xp.zeros((2, -1)), ValueError, "negative"),
+    (lambda: bool(_x(2)), TypeError, "any"),
+    (lambda: xp.astype(_x(2), "complex64"), TypeError, "complex"),
+    (lambda: xp.logical_and(_x(2), _x(2)), TypeError, "bools"),
+    (lambda: xp.bitwise_and(_x(2), 1.5), TypeError, "integers"),
+    (lambda: np.fft.fft(_x(4)), TypeError, "numpy()"),
+    (lambda: np.median(_x(4)), TypeError, "numpy()"),
+    (lambda: np.asarray(_x(4, device=tec.rocm_emu(EMU))), TypeError, "x.numpy()"),
+    (lambda: np.add.reduce(_x(4)), TypeError, "numpy()"),
+    (lambda: xp.random.Generator(-1), ValueError, "seed"),
+    (lambda: xp.concat([_x(2, 2), _x(2)]), ValueError, "concat"),
+    (lambda: _x(2).__array_namespace__(api_version="1999.01"), ValueError, "version"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("k", range(len(MISTAKES)))
+def test_a_mistake_is_an_error_at_the_users_line(k: int) -> None:
+    call, kind, words = MISTAKES[k]
+    with pytest.raises(TecError, match="test_namespace") as e:
+        call()
+    assert isinstance(e.value, kind) and words in str(e.value)
+
+
+def test_a_mistake_in_an_assignment_changes_nothing() -> None:
+    x = _x(4, dtype="int32")
+    for key, value in (((slice(0, 2)), _x(3, dtype="int32")), (slice(0, 2), 1.5), (9, 1), (slice(None), _x(4))):
+        with pytest.raises(TecError):
+            x[key] = value
+    assert x.tolist() == [0, 1, 2, 3]
+
+
+def test_numpy_functions_are_the_namespaces() -> None:
+    x = _x(4, device=tec.rocm_emu(EMU))
+    for y, want in (
+        (np.sin(x), np.sin(np.arange(4))),
+        (np.sum(x), 6),
+        (np.add(x, 1), np.arange(1, 5)),
+        (np.concatenate([x, x]), [*range(4)] * 2),
+    ):
+        assert type(y) is type(x) and y.device is x.device
+        np.testing.assert_allclose(y.numpy(), want, rtol=1e-6)
+
+
+def test_comparisons_are_element_by_element() -> None:
+    x = _x(3)
+    assert (x == 1).tolist() == [False, True, False]
+    assert (x != x).tolist() == [False] * 3
+    with pytest.raises(TypeError):
+        hash(x)
+
+
+def test_exchange_of_memory() -> None:
+    x = _x(2, 3) * 2
+    y = np.from_dlpack(x)
+    assert y.__array_interface__["data"][0] == x.nd.address
+    assert xp.from_dlpack(y).nd.address == x.nd.address
+    assert xp.from_dlpack(y[:, ::2]).tolist() == y[:, ::2].tolist()  # not compact: a copy
+    with pytest.raises(BufferError):
+        xp.from_dlpack(y[:, ::2], copy=False)
+    assert x.__dlpack_device__() == (1, 0)
+    assert not hasattr(x, "__cuda_array_interface__")
+    on_gpu = x.to_device(tec.rocm_emu(EMU))
+    with pytest.raises(BufferError):
+        np.from_dlpack(on_gpu)
+    assert (on_gpu + 1).to_device("cpu").tolist() == [[1, 3, 5], [7, 9, 11]]
+
+
+def test_memory_that_begins_anywhere() -> None:
+    whole = np.arange(9, dtype=np.float32)
+    for k in (1, 2, 3):
+        x = xp.asarray(whole[k:], copy=False)
+        np.testing.assert_array_equal((x * 2 + 1).numpy(), whole[k:] * 2 + 1)
+        assert float(xp.sum(x)) == whole[k:].sum()
+
+
+def test_a_chain_of_ten_and_a_sum_is_one_function() -> None:
+    a, b = _x(7, 11), _x(7, 11)
+    met: list[Any] = []
+    with tec.driver.watched(met.append):
+        y = a
+        for _ in range(5):
+            y = y * b + 0.125
+        float(y.sum())
+        assert len(met) == 1 and len(met[0].specs) == 1
+        for shape in ((5, 3), (40,), (2, 3, 4)):
+            p, q = _x(*shape), _x(*shape)
+            y = p
+            for _ in range(5):
+                y = y * q + 0.5
+            float(y.sum())
+        assert len(met) == 1  # other shapes, ranks and numbers: the same code
+        for k in range(4):
+            a[k].numpy()
+            a[k, 2:].numpy()
+        assert len(met) <= 5
+
+
+def test_large_shapes_get_code_of_their_own() -> None:
+    a = _x(1 << 18)
+    met: list[Any] = []
+    with tec.driver.watched(met.append):
+        for _ in range(4):
+            got = float((a * 2.0).sum())
+        assert len(met) == 2
+    assert got == pytest.approx(2 * ((1 << 18) - 1) * (1 << 18) / 2, rel=1e-5)
+
+
+def test_device_code_shows_expressions(capsys: pytest.CaptureFixture[str]) -> None:
+    with tec.device_code("loop_ir", "asm") as met:
+        xp.exp(_x(9) * 3.25 - 1).block()
+    assert met and "exp" in capsys.readouterr().out
+
+
+def test_random_numbers_are_equal_on_devices() -> None:
+    a, b = xp.random.Generator(5), xp.random.Generator(5, device=tec.rocm_emu(EMU))
+    for draw in (
+        lambda g: g.bits((7,)),
+        lambda g: g.random((3, 3)),
+        lambda g: g.integers(-5, 5, (9,)),
+        lambda g: g.permutation(17),
+    ):
+        np.testing.assert_array_equal(draw(a).numpy(), draw(b).numpy())
+    np.testing.assert_allclose(a.normal((50,)).numpy(), b.normal((50,)).numpy(), rtol=1e-5, atol=1e-6)
+    x = xp.random.Generator(1).random((20000,), dtype="float64").numpy()
+    assert 0 <= x.min() and x.max() < 1 and abs(x.mean() - 0.5) < 0.01 and len(np.unique(x)) == 20000
+    z = xp.random.Generator(2).normal((20000,)).numpy()
+    assert abs(z.mean()) < 0.03 and abs(z.std() - 1) < 0.03
+    counts = np.bincount(xp.random.Generator(3).integers(0, 6, (12000,)).numpy(), minlength=6)
+    assert len(counts) == 6 and abs(counts - 2000).max() < 200
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 100, 1000])
+def test_sorting_is_stable(n: int) -> None:
+    rng = np.random.default_rng(n)
+    a = rng.integers(0, 9, (3, n)).astype(np.float32)
+    a[rng.random((3, n)) < 0.1] = np.nan
+    x = xp.asarray(a)
+    np.testing.assert_array_equal(xp.sort(x).numpy(), np.sort(a))
+    np.testing.assert_array_equal(xp.argsort(x).numpy(), np.argsort(a, kind="stable"))
+    whole = rng.integers(-9, 9, (n, 3))
+    want = np.argsort(-whole, axis=0, kind="stable")
+    np.testing.assert_array_equal(xp.argsort(xp.asarray(whole), axis=0, descending=True).numpy(), want)
+
+
+@pytest.mark.parametrize("name", list(ALL))
+def test_every_type_adds_up(name: str) -> None:
+    x = xp.astype(xp.asarray([0, 1, 1, 3]), name)
+    y = x | x if name == "bool" else x + x
+    assert y.dtype == name and xp.astype(y, "int64").tolist() == ([0, 1, 1, 1] if name == "bool" else [0, 2, 2, 6])
+
+
+def test_integers_that_divide_by_zero_and_overflow() -> None:
+    x = xp.asarray([7, -7, -128, 0], dtype="int8")
+    assert (x // 0).tolist() == [0, 0, 0, 0] and (x % 0).tolist() == [0, 0, 0, 0]
+    assert (x // -1).tolist() == [-7, 7, -128, 0]
+    assert (x**3).tolist() == [343 - 256, 256 - 343, 0, 0]
+    assert (xp.asarray([3, -2, 0]) ** xp.asarray([5, 63, 64])).tolist() == [243, -(2**63), 0]
+    assert (xp.asarray([1, -1]) << 100).tolist() == [0, 0] and (xp.asarray([5, -5]) >> 100).tolist() == [0, -1]
+
+
+def test_importing_tec_does_not_import_arrays() -> None:
+    code = "import sys, tec; assert not any(m.startswith('tec.array') for m in sys.modules); tec.array.float32"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
