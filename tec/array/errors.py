@@ -17,5 +17,9 @@ class ArrayIndexError(ArgumentError, IndexError):
     """An index that is not there."""
 
 
+class ArrayAxisError(ArrayValueError, IndexError):
+    """An axis that is not there; as with NumPy, a ValueError and an IndexError."""
+
+
 class ArrayBufferError(ArgumentError, BufferError):
     """Memory that cannot be shared."""

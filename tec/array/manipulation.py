@@ -9,7 +9,7 @@ from . import build, dtypes
 from .array import Array, node_of
 from .creation import shape_of
 from .dtypes import as_dtype
-from .errors import ArrayTypeError, ArrayValueError
+from .errors import ArrayAxisError, ArrayTypeError, ArrayValueError
 from .indexing import checked
 from .node import Node
 from .node import broadcast_shapes as common
@@ -23,7 +23,7 @@ def axis_of(axis: Any, ndim: int) -> int:
     except AttributeError:
         raise ArrayTypeError(f"an axis is an integer, not {axis!r}") from None
     if not -ndim <= k < ndim:
-        raise ArrayValueError(f"axis {k} of an array of {ndim} dimensions")
+        raise ArrayAxisError(f"axis {k} of an array of {ndim} dimensions")
     return k % ndim
 
 

@@ -38,6 +38,7 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda: xp.matmul(_x(2, 3), _x(2, 3)), ValueError, "matmul"),
     (lambda: xp.max(_x(0)), ValueError, "no elements"),
     (lambda: xp.sum(_x(3), axis=1), ValueError, "axis 1"),
+    (lambda: xp.expand_dims(_x(3), axis=2), IndexError, "axis 2"),
     (lambda: xp.asarray([1j]), TypeError, "complex"),
     (lambda: xp.asarray("text"), TypeError, "no array"),
     (lambda: xp.asarray([[1], [2, 3]]), ValueError, "no array"),
