@@ -25,6 +25,9 @@ from .trace import Trace, collapsed, is_leaf, symbolic
 
 # Elements from which on a shape that comes again gets code of its own: then a run takes some 50 us and more, and a compilation some 1000 of them.
 OWN_CODE = 1 << 18
+# The same on a GPU, where sums of open length are one work-group's: a launch is worth more elements there. From AT_ONCE on the first run, too, would take
+# longer than a compilation.
+OWN_CODE_GPU, AT_ONCE = 1 << 13, 1 << 20
 # Elements below which threads are not worth starting for anything element by element (`tec.choices.parallel`).
 FEW = 1 << 14
 _MOST_BOUND = 4096
@@ -116,11 +119,12 @@ def _bound(trace: Trace, device: Device) -> Bound:
     target, cache = cache_of(device)
     found = cache.bound.get(trace.key)
     if found is not None:
-        if found.runs != 1 or found.elements < OWN_CODE:
+        if found.runs != 1 or found.elements < (OWN_CODE_GPU if target.is_gpu else OWN_CODE):
             return found
         # The second time of a large shape.
     with cache.lock:
-        made = _make(trace, device, target, cache, numbers=found is not None)
+        at_once = target.is_gpu and _elements(trace.entries) >= AT_ONCE
+        made = _make(trace, device, target, cache, numbers=found is not None or at_once)
         if found is not None:
             made.runs = 2  # that is that
         cache.bound[trace.key] = made

@@ -149,6 +149,15 @@ def test_large_shapes_get_code_of_their_own() -> None:
     assert got == pytest.approx(2 * ((1 << 18) - 1) * (1 << 18) / 2, rel=1e-5)
 
 
+def test_sums_on_a_gpu_take_all_of_it_once_they_come_again() -> None:
+    dev = tec.rocm_emu(EMU)
+    a = _x(1 << 13, device=dev)
+    float(a.sum())
+    with tec.profile(dev) as p:
+        assert float(a.sum()) == (1 << 12) * ((1 << 13) - 1)
+    assert " 1 x 64" not in str(p)  # one wavefront for all
+
+
 def test_device_code_shows_expressions(capsys: pytest.CaptureFixture[str]) -> None:
     with tec.device_code("loop_ir", "asm") as met:
         xp.exp(_x(9) * 3.25 - 1).block()
