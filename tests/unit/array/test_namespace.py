@@ -154,7 +154,7 @@ def test_sums_on_a_gpu_take_all_of_it_once_they_come_again() -> None:
     a = _x(1 << 13, device=dev)
     float(a.sum())
     with tec.profile(dev) as p:
-        assert float(a.sum()) == (1 << 12) * ((1 << 13) - 1)
+        assert float(a.sum()) == pytest.approx((1 << 12) * ((1 << 13) - 1), rel=1e-5)
     assert " 1 x 64" not in str(p)  # one wavefront for all
 
 
