@@ -102,7 +102,7 @@ class MatrixProduct(Space):
         most = tilings.steps(shape, target)[0]
         self.parameters = {
             "rows": (128, 64, 256, 32, 16), "columns": (128, 64, 256, 32, 16), "step": tuple(2 * most >> k for k in range(4)),
-            "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3),
+            "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3), "ahead": (1, 2, 3, 4),
             "splits": SPLITS if self._may_split() else (1,),
         }  # fmt: skip
 
@@ -116,14 +116,24 @@ class MatrixProduct(Space):
         c = choice
         m, n, k = map(int, c["instruction"].split("x"))
         return Tiling(
-            c["rows"], c["columns"], c["step"], c["waves_m"], c["waves_n"], m, n, k, c["swizzle"], c["stages"]
+            c["rows"],
+            c["columns"],
+            c["step"],
+            c["waves_m"],
+            c["waves_n"],
+            m,
+            n,
+            k,
+            c["swizzle"],
+            c["stages"],
+            c["ahead"],
         )
 
     def of_tiling(self, t: Tiling, splits: int = 1) -> Choice:
         """A tiling as a choice."""
         return self.choice(
             rows=t.m, columns=t.n, step=t.k, waves_m=t.waves_m, waves_n=t.waves_n, instruction=f"{t.instr_m}x{t.instr_n}x{t.instr_k}",
-            swizzle=t.swizzle, stages=t.stages, splits=splits,
+            swizzle=t.swizzle, stages=t.stages, ahead=t.ahead, splits=splits,
         )  # fmt: skip
 
     def why_not(self, choice: Choice) -> str | None:
@@ -351,7 +361,7 @@ def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins)
     acc.reorder(*lead, ko, ki, ti, tj, ii, jj, kk)
     acc.unroll(ki)
     if t.stages and (extent(k.dom.extent) or t.k + 1) > t.k:
-        acc.pragma(ko, "software_pipeline", t.stages)
+        acc.pragma(ko, "software_pipeline", t.stages if t.ahead == 1 else (t.stages, t.ahead))
     acc.tensorize(ii, mx.mma)
     return ko, ki
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
+from ..ir.passes.pipeline_registers import MAX_REGISTER_BYTES
 from ..target import Target, latency_ns, level_gbps
 from ..te import intrin
 
@@ -31,6 +32,7 @@ class Tiling:
     instr_k: int
     swizzle: bool = False  # the tiles in shared memory, in place of padding them
     stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
+    ahead: int = 1  # with one stage: steps on their way in registers
 
     @property
     def waves(self) -> int:
@@ -44,6 +46,11 @@ DRAFTS = (
 )  # fmt: skip
 LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
 _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
+# AMD, of a step: values are written to shared memory, waited for, read and multiplied, each after the other (the time model, tiles of 16 by 16).
+_CHAIN_CLOCKS = 350
+# Rows times columns up to which loads are two steps ahead (their steps are shorter than memory's latency, and registers are left), and steps from which
+# a product is worth that: it is a third copy of a step, and LLVM unrolls the loop, which takes longer to compile.
+_FAR, _FAR_STEPS = 64 * 64, 48
 L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
 # NVIDIA, of a step whose work-group has its unit for itself, nanoseconds: with conditions what two slots wait, a third halves it (ResNet-50's late
 # convolutions, 36.4 us for 72 steps, 18.8 for 36, one H200); without, less, and the rows of its tiles count (BERT's 128 x 768 x 768, 4.45 us by 32 x 32).
@@ -121,6 +128,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     lds = (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * shape.bytes * slots
     if lds > target.lds_bytes:
         return f"{lds} bytes of shared memory of {target.lds_bytes}"
+    if t.ahead > 1 and (t.stages != 1 or (t.m + t.n) * t.k * shape.bytes // threads * t.ahead > MAX_REGISTER_BYTES):
+        return "registers hold the steps ahead with one slot alone, and few bytes of them"
     registers = t.m * t.n // threads * dtype_info(shape.acc).bytes // 4
     if 2 * registers > target.chip.vgprs + 1:
         return f"{registers} registers of a thread for the sums alone"
@@ -142,12 +151,18 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
             t
             for i in instructions(shape, target)
             for step in steps(shape, target)
-            for t in [Tiling(m, n, step, wm, wn, i.m, i.n, instr_k(i, shape), swizzle, stages)]
+            for ahead in ((2, 1) if _is_far(m * n, -(-shape.k // step), shape, target) else (1,))
+            for t in [Tiling(m, n, step, wm, wn, i.m, i.n, instr_k(i, shape), swizzle, stages, ahead)]
             if why_not(t, shape, target) is None and (-shape.k % step * 4 <= shape.k or step == t.instr_k)
         )
         found = next(fitting, None)
         if found is not None:
             yield found
+
+
+def _is_far(area: int, steps: int, shape: Shape, target: Target) -> bool:
+    """Whether a default starts its loads two steps ahead; a search may ask for it anywhere."""
+    return target.kind == "rocm" and area <= _FAR and steps >= _FAR_STEPS and not shape.guarded
 
 
 def cheapest(shape: Shape, target: Target) -> Tiling | None:
@@ -191,7 +206,9 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
         wait = latency_ns(machine, "memory") * 1e-9
         width = level_gbps(machine, "L1") * 1e9 / machine.units
         work = max(macs, lds) / peak  # what waits does not heat
-        alone = (max(work, wait) if t.stages else work + wait) + (t.m + t.n) * t.k * shape.bytes / width
+        alone = (max(work, wait / t.ahead, _CHAIN_CLOCKS / peak) if t.stages else work + wait) + (
+            t.m + t.n
+        ) * t.k * shape.bytes / width
         alone /= min(rounds, held(t, shape, target))
         start = 3 * wait
         if alone > step:

@@ -240,6 +240,10 @@ class AmdgpuEmitter(TileEmitter):
         beyond = self.compare_values(E.GT if e.op == "min_nan" else E.LT, x, y, e.dtype)
         return self.op(f"select {self.reg(with_lanes('bool', dtype_info(e.dtype).lanes))} {beyond}, {r} {y}, {r} {x}")
 
+    def if_then_else(self, e: E.Call) -> str:
+        found = self.guarded_load(e)
+        return super().if_then_else(e) if found is None else found
+
     # ---- dot products and matrix units
 
     def dot(self, e: E.Call) -> str:
@@ -363,7 +367,7 @@ class AmdgpuEmitter(TileEmitter):
         "shuffle_xor": shuffle_xor, "exp2_fast": exp2_fast,
         **dict.fromkeys(("shuffle_up", "shuffle_down", "shuffle_idx"), shuffle_lane),
         **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma,
-        **dict.fromkeys(("min_nan", "max_nan"), nan_extremum),
+        **dict.fromkeys(("min_nan", "max_nan"), nan_extremum), "if_then_else": if_then_else,
         "async_copy": GpuEmitter.copy_now, "async_commit": GpuEmitter.nothing, "async_wait": GpuEmitter.nothing,
         **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),
     }  # fmt: skip

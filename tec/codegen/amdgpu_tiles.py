@@ -15,11 +15,11 @@ from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
 from ..ir.func import Func
 from ..ir.visit import visit
+from .amdgpu_buffers import BufferLoads
 from .emitter_stmt import STMT_HANDLERS
-from .gpu_address import UniformAddresses
 
 
-class TileEmitter(UniformAddresses):
+class TileEmitter(BufferLoads):
     """Statements of kernels with WMMA."""
 
     stmt_handlers: ClassVar[dict[type, Any]]

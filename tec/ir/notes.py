@@ -111,12 +111,15 @@ class UnrollExplicit(Note):
 @note("software_pipeline")
 @dataclass(frozen=True, slots=True)
 class SoftwarePipeline(Note):
-    """Loads of later steps of the loop start early; `stages`: slots of storage (1: later loads wait in registers)."""
+    """Loads of later steps of the loop start early; `stages`: slots of storage (1: later loads wait in registers). `ahead`: with one slot, how
+    many steps before it is worked on a step's loads start."""
 
     stages: int = 2
+    ahead: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", _count("software_pipeline: stages", self.stages, 1))
+        object.__setattr__(self, "ahead", _count("software_pipeline: ahead", self.ahead, 1))
 
 
 @note("warp_specialize")

@@ -148,7 +148,7 @@ class Stage(StageState):
         """A note on a loop, for the passes (`tec.ir.notes` has them all).
 
         "auto_unroll_max_step" (value: steps) unrolls serial loops as long as what is repeated stays below; "unroll_explicit" False leaves
-        that to LLVM; "software_pipeline" (value: slots of storage) starts the loads of later steps early. Raises ScheduleError for a name that
+        that to LLVM; "software_pipeline" (value: slots of storage, or (1, steps that loads are ahead)) starts the loads of later steps early. Raises ScheduleError for a name that
         no pass knows, and for a value that does not fit.
         """
         self.sch.apply(Pragma(self, iv, name, value))

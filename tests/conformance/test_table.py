@@ -7,6 +7,8 @@ import os
 import pytest
 
 import tec
+from tec import driver
+from tests.code_quality import check_code
 from tests.conformance import arrays, elementwise, host_levels, kernels, matmuls, memory, networks, reductions  # noqa: F401  (they fill CASES)
 from tests.conformance.harness import CASES, OTHER_CHIPS, run_case, targets
 
@@ -39,7 +41,11 @@ def _params() -> list[object]:
 
 @pytest.mark.parametrize(("name", "device"), _params())
 def test_conformance(name: str, device: str) -> None:
-    run_case(CASES[name], device)
+    made: list[tec.Module] = []
+    with driver.watched(made.append):
+        run_case(CASES[name], device)
+    for module in made:
+        check_code(module)
 
 
 def test_levels_of_hosts() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tec
+from tests.code_quality import check_code
 from tools import texts, zoo, zoo_faces, zoo_sound
 
 ort = pytest.importorskip("onnxruntime")
@@ -176,6 +177,7 @@ def test_compiles(name: str, chip: str) -> None:
     freeze = {k: values.pop(k) for k in list(values) if k == "sr"}
     net = tec.compile(path, target=f"rocm -mcpu={chip}", shapes={k: v.shape for k, v in values.items()}, freeze=freeze)
     assert net.get_binary()[:4] == b"\x7fELF"
+    check_code(net.module, cover=False)
 
 
 def says(name: str, got: list[Any]) -> None:

@@ -14,7 +14,8 @@ The fill goes through registers where it is a nest of loops around stores; other
 the compute. One barrier a step is left for insert_barriers to place. On a CPU the annotations are dropped.
 
 `software_pipeline` 1 keeps one slot: the next step waits in registers while the slot is worked on, for two barriers a step
-and no more shared memory than without. Fills that registers cannot take are then left as they are.
+and no more shared memory than without. Fills that registers cannot take are then left as they are. With `ahead` of d the loads of d steps are on their
+way at a time, each step's in registers of its own: LLVM unrolls the loop by d. What little a step works then hides d times as much of memory's latency.
 
 Where the target copies to shared memory in the background and every fill is a plain copy, the pipeline runs on async copies,
 one group a step, with one barrier a step:
@@ -28,6 +29,7 @@ one group a step, with one barrier a step:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,9 +47,8 @@ from ..notes import SoftwarePipeline
 from ..storage_align import below_new_axis
 from ..visit import map_stmt, substitute
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
+from .pipeline_registers import MAX_REGISTER_BYTES, has_conditions, moved_on, through_registers
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, any_stmt, clone, const_int, is_named, redirected
-
-_MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared memory
 
 
 def pipeline(func: Func, target: Target) -> Func:
@@ -55,29 +56,32 @@ def pipeline(func: Func, target: Target) -> Func:
 
     threads: list[E.Var] = []
 
-    def fs(s: S.Stmt, stages: int) -> S.Stmt:
+    def fs(s: S.Stmt, note: SoftwarePipeline | None) -> S.Stmt:
         if isinstance(s, S.For) and s.kind == S.ForKind.THREAD:
             if s.thread in THREAD_TAGS:
                 threads.append(s.var)
-            out = map_stmt(s, lambda x: fs(x, 0), _keep)
+            out = map_stmt(s, lambda x: fs(x, None), _keep)
             if s.thread in THREAD_TAGS:
                 threads.pop()
             return out
         if isinstance(s, S.Attr) and isinstance(s.note, SoftwarePipeline):
-            return fs(_as_loop(s.body), s.note.stages)
+            return fs(_as_loop(s.body), s.note)
         if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
-            body = fs(s.body, 0)
+            body = fs(s.body, None)
             s = s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+            stages = note.stages if note is not None else 0
             found = _find(s, stages) if target.is_gpu else None
             if found is None:
                 return s
             slots = 1 if stages == 1 else max(2, stages)
             if all(is_bulk_fill(f) for f in found.fills):
                 slots = min(slots, const_int(s.extent) or slots)  # a slot that no step fills is memory alone
-            return _Pipeline(s, found, max(2, stages), slots).build(target, threads) or s
-        return map_stmt(s, lambda x: fs(x, stages if isinstance(s, S.Attr) else 0), _keep)
+            made = _Pipeline(s, found, max(2, stages), slots)
+            far = made.build_far(note.ahead) if note is not None and stages == 1 and note.ahead > 1 else None
+            return far or made.build(target, threads) or s
+        return map_stmt(s, lambda x: fs(x, note if isinstance(s, S.Attr) else None), _keep)
 
-    return func.with_body(_drop_notes(fs(func.body, 0)))
+    return func.with_body(_drop_notes(fs(func.body, None)))
 
 
 def _keep(e: E.Expr) -> E.Expr:
@@ -205,7 +209,9 @@ class _Pipeline:
         work = self.wrapped(clone(S.seq(*self.body.rest), {}), var, self.slot_of(step))
         # Else the loads are started where their values are stored, behind the work, and each step waits for all of their latency.
         early = [_effect("keep_order")] if registers else []
-        inside: S.Stmt = S.seq(loads, *early, work, stores)
+        # Loads under conditions end in blocks of their own; LLVM then puts the wait for them, with the stores, before most of the work.
+        late = early if registers and loads is not None and has_conditions(loads) else []
+        inside: S.Stmt = S.seq(loads, *early, work, *late, stores)
         for r in reversed(registers):
             inside = S.Alloc(r, inside)
         # Unrolled, a short loop would have the loads of all its steps under way at once, in more registers than there are.
@@ -226,6 +232,60 @@ class _Pipeline:
         for b, notes in reversed(self.body.buffers):
             out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
         return out
+
+    def build_far(self, ahead: int) -> S.Stmt | None:
+        """The loads of `ahead` steps under way, one slot; None where the loop's length is not known or short, or registers cannot take them.
+
+        Values move on by a set of registers each step, and LLVM is asked for `ahead` steps a turn: then nothing is moved, and nothing waited for."""
+        extent = const_int(self.loop.extent)
+        if extent is None or extent <= ahead:
+            return None
+        sets = [[through_registers(f, MAX_REGISTER_BYTES) for f in self.body.fills] for _ in range(ahead)]
+        used = sum(x[3] for one in sets for x in one if x is not None)
+        if any(x is None for one in sets for x in one) or used > MAX_REGISTER_BYTES:
+            return None
+        own = [[x for x in one if x is not None] for one in sets]
+        zero = B.const(0, self.loop.var.dtype)
+        late = [_effect("keep_order")] if any(has_conditions(x[0]) for x in own[0]) else []
+
+        def turn(step: E.Expr, first: int, loads: bool, stores: bool) -> list[S.Stmt]:
+            """A step whose next one waits in set `first`."""
+            out: list[S.Stmt] = []
+            if loads:
+                out += self.started(own[(first + ahead - 1) % ahead], self.ana.simplify(B.add(step, ahead)), zero)
+            out.append(self.wrapped(clone(S.seq(*self.body.rest), {}), step, zero))
+            if stores:
+                stored = S.seq(*[x[1] for x in own[first % ahead]])
+                out += [*late, self.wrapped(clone(stored, {}), self.ana.simplify(B.add(step, 1)), zero)]
+            return out
+
+        def at(n: int) -> E.Expr:
+            step: E.Expr = self.ana.simplify(B.add(self.loop.min, n))
+            return step
+
+        trips = (extent - ahead) // ahead * ahead
+        parts = [s for n in range(1, ahead) for s in self.started(own[n - 1], at(n), zero)]
+        parts.append(self.fill(self.loop.min, zero))
+        if trips:
+            var = E.Var(self.loop.var.name, self.loop.var.dtype)
+            moved = [moved_on(x[2], y[2]) for one, next_ in itertools.pairwise(own) for x, y in zip(one, next_)]
+            inside = S.seq(*turn(var, 0, True, True), *moved)
+            kept = {**self.loop.annotations, "unroll": ahead}
+            parts.append(
+                S.For(var, self.loop.min, B.const(trips, var.dtype), inside, self.loop.kind, self.loop.thread, kept)
+            )
+        for n in range(trips, extent):
+            parts += turn(at(n), n - trips, n + ahead < extent, n + 1 < extent)
+        out = S.seq(*parts)
+        for register in (x[2] for one in own for x in one):
+            out = S.Alloc(register, out)
+        for b, notes in reversed(self.body.buffers):
+            out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
+        return out
+
+    def started(self, fills: list[tuple[S.Stmt, S.Stmt, Buffer, int]], step: E.Expr, slot: E.Expr) -> list[S.Stmt]:
+        """The loads of a step into a set of registers, before all that follows."""
+        return [self.wrapped(clone(S.seq(*[x[0] for x in fills]), {}), step, slot), _effect("keep_order")]
 
     def build_bulk(self, threads: list[E.Var]) -> S.Stmt:
         """The pipeline on bulk copies; see bulk_pipeline."""
@@ -297,9 +357,9 @@ class _Pipeline:
         loads: list[S.Stmt] = []
         stores: list[S.Stmt] = []
         registers: list[Buffer] = []
-        room = _MAX_REGISTER_BYTES
+        room = MAX_REGISTER_BYTES
         for f in self.body.fills:
-            staged = _through_registers(f, room)
+            staged = through_registers(f, room)
             if staged is None:
                 return self.fill(step, slot), S.NOP, []
             load, store, register, used = staged
@@ -358,76 +418,6 @@ def _as_copies(s: S.Stmt) -> S.Stmt | None:
         then = _as_copies(s.then)
         return None if then is None else S.IfThenElse(s.cond, then)
     return None
-
-
-def _through_registers(s: S.Stmt, room: int) -> tuple[S.Stmt, S.Stmt, Buffer, int] | None:
-    """A nest of constant loops and conditions around one store, as a nest that loads and a nest that stores."""
-    loops: list[S.For] = []
-    x = s
-    while not isinstance(x, S.BufferStore):
-        if isinstance(x, S.For) and x.kind != S.ForKind.THREAD and const_int(x.extent) is not None:
-            loops.append(x)
-            x = x.body
-        elif isinstance(x, S.IfThenElse) and x.orelse is None:
-            x = x.then
-        else:
-            return None
-    info = dtype_info(x.value.dtype)
-    if info.lanes > 1:
-        return None
-    crossed = _is_crossed(x, loops)
-    held = [*loops[:-2], loops[-1], loops[-2]] if crossed else loops
-    shape = tuple([f.extent for f in held]) or (E.IntImm(1),)
-    count = 1
-    for e in shape:
-        count *= const_int(e) or 1
-    used = count * info.bytes
-    if used > room:
-        return None
-    register = Buffer(f"{x.buffer.name}_next", x.value.dtype, shape, scope="local", loc=x.buffer.loc)
-    at = tuple([B.sub(f.var, f.min) for f in held]) or (E.IntImm(0),)
-    leaf: S.Stmt = S.BufferStore(register, x.value, at, None, x.loc)
-    if crossed:
-        u, v = loops[-2:]
-        leaf = S.For(u.var, u.min, u.extent, leaf, S.ForKind.VECTORIZED)
-        load = _replace_leaf(s, S.For(v.var, v.min, v.extent, leaf, S.ForKind.UNROLLED), at=u)
-    else:
-        load = _replace_leaf(s, leaf)
-    store = _replace_leaf(s, S.BufferStore(x.buffer, E.BufferLoad(register, at), x.indices, x.predicate, x.loc))
-    return load, clone(store, {}), register, used
-
-
-def _is_crossed(x: S.BufferStore, loops: list[S.For]) -> bool:
-    """Whether the innermost two loops copy a block that lies along the outer one in global memory, and is written along the inner one: the
-    loads then take what lies side by side, and the stores turn it, so that nothing waits for the loads before the work."""
-    if len(loops) < 2 or loops[-2].body is not loops[-1] or loops[-1].body is not x:
-        return False
-    u, v = loops[-2:]
-    load = x.value
-    if u.kind != S.ForKind.UNROLLED or v.kind != S.ForKind.VECTORIZED or not isinstance(load, E.BufferLoad):
-        return False
-    if load.predicate is not None or x.predicate is not None or load.buffer.scope != "global" or load.buffer.strides:
-        return False
-    ana = Analyzer()
-    for f in loops:
-        ana.bind(f.var, E.Range(f.min, f.extent))
-
-    def step(index: E.Expr, var: E.Var) -> float | None:
-        one = B.const(1, var.dtype)
-        return B.const_value(ana.simplify(B.sub(substitute(index, {var: B.add(var, one)}), index)))
-
-    *outer, last = load.indices
-    return step(last, u.var) == 1 and step(last, v.var) == 0 and all(step(i, u.var) == 0 for i in outer)
-
-
-def _replace_leaf(s: S.Stmt, leaf: S.Stmt, at: S.For | None = None) -> S.Stmt:
-    if s is at:
-        return leaf
-    if isinstance(s, S.For):
-        return S.For(s.var, s.min, s.extent, _replace_leaf(s.body, leaf, at), s.kind, s.thread, s.annotations)
-    if isinstance(s, S.IfThenElse):
-        return S.IfThenElse(s.cond, _replace_leaf(s.then, leaf, at))
-    return leaf
 
 
 def _with_slots(b: Buffer, stages: int) -> Buffer:

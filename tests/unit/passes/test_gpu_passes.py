@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pass_util import ALL, GPU, GPU32, TO_BARRIERS, apply, check_same, count, parse_func
 
@@ -265,6 +267,26 @@ def test_deeper_pipelines(stages: int, n: int) -> None:
     func = func.with_body(mark(func.body))
     out = apply(func, GPU, *TO_BARRIERS)
     check_same(func, out, split=GPU)
+
+
+@pytest.mark.parametrize("ahead", [2, 3])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 9])
+def test_steps_ahead_in_registers(ahead: int, n: int) -> None:
+    """Each turn of the loop starts the loads of `ahead` steps, into registers of their own."""
+    func = staged(str(n))
+
+    def mark(s: S.Stmt) -> S.Stmt:
+        from tec.ir.visit import map_stmt
+
+        out = map_stmt(s, mark, lambda e: e)
+        if isinstance(out, S.For) and out.var.name == "k":
+            return S.Attr(SoftwarePipeline(1, ahead), out)
+        return out
+
+    out = apply(func.with_body(mark(func.body)), GPU, *TO_BARRIERS)
+    check_same(func, out, split=GPU)
+    registers = set(re.findall(r"s_next\w*", str(out)))
+    assert len(registers) == (ahead if n > ahead else min(1, n - 1))
 
 
 # ---- inject_vthread

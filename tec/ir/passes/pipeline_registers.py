@@ -1,0 +1,108 @@
+"""Fills of shared memory through registers, for `pipeline`: a nest that loads, and a nest that stores what came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..arith import Analyzer
+from ..buffer import Buffer
+from ..dtype import dtype_info
+from ..visit import substitute, visit
+from .rewrite_util import clone, const_int
+
+MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared memory
+
+
+def has_conditions(s: S.Stmt) -> bool:
+    """Whether accesses stand under conditions, which become branches."""
+    found: list[Any] = []
+
+    def expr(e: E.Expr) -> None:
+        if isinstance(e, E.Call) and e.op == "if_then_else":
+            found.append(e)
+
+    visit(s, expr, lambda x: found.append(x) if isinstance(x, S.IfThenElse) else None)
+    return bool(found)
+
+
+def moved_on(to: Buffer, source: Buffer) -> S.Stmt:
+    """All of a register buffer's elements to another of its shape."""
+    loops = [E.Var(f"r{k}") for k in range(len(to.shape))]
+    out: S.Stmt = S.BufferStore(to, E.BufferLoad(source, tuple(loops)), tuple(loops))
+    for k, (var, n) in enumerate(zip(reversed(loops), reversed(to.shape))):
+        kind = S.ForKind.UNROLLED if k or const_int(n) == 1 else S.ForKind.VECTORIZED
+        out = S.For(var, B.const(0, var.dtype), n, out, kind)
+    return out
+
+
+def through_registers(s: S.Stmt, room: int) -> tuple[S.Stmt, S.Stmt, Buffer, int] | None:
+    """A nest of constant loops and conditions around one store, as a nest that loads and a nest that stores."""
+    loops: list[S.For] = []
+    x = s
+    while not isinstance(x, S.BufferStore):
+        if isinstance(x, S.For) and x.kind != S.ForKind.THREAD and const_int(x.extent) is not None:
+            loops.append(x)
+            x = x.body
+        elif isinstance(x, S.IfThenElse) and x.orelse is None:
+            x = x.then
+        else:
+            return None
+    info = dtype_info(x.value.dtype)
+    if info.lanes > 1:
+        return None
+    crossed = _is_crossed(x, loops)
+    held = [*loops[:-2], loops[-1], loops[-2]] if crossed else loops
+    shape = tuple([f.extent for f in held]) or (E.IntImm(1),)
+    count = 1
+    for e in shape:
+        count *= const_int(e) or 1
+    used = count * info.bytes
+    if used > room:
+        return None
+    register = Buffer(f"{x.buffer.name}_next", x.value.dtype, shape, scope="local", loc=x.buffer.loc)
+    at = tuple([B.sub(f.var, f.min) for f in held]) or (E.IntImm(0),)
+    leaf: S.Stmt = S.BufferStore(register, x.value, at, None, x.loc)
+    if crossed:
+        u, v = loops[-2:]
+        leaf = S.For(u.var, u.min, u.extent, leaf, S.ForKind.VECTORIZED)
+        load = _replace_leaf(s, S.For(v.var, v.min, v.extent, leaf, S.ForKind.UNROLLED), at=u)
+    else:
+        load = _replace_leaf(s, leaf)
+    store = _replace_leaf(s, S.BufferStore(x.buffer, E.BufferLoad(register, at), x.indices, x.predicate, x.loc))
+    return load, clone(store, {}), register, used
+
+
+def _is_crossed(x: S.BufferStore, loops: list[S.For]) -> bool:
+    """Whether the innermost two loops copy a block that lies along the outer one in global memory, and is written along the inner one: the
+    loads then take what lies side by side, and the stores turn it, so that nothing waits for the loads before the work."""
+    if len(loops) < 2 or loops[-2].body is not loops[-1] or loops[-1].body is not x:
+        return False
+    u, v = loops[-2:]
+    load = x.value
+    if u.kind != S.ForKind.UNROLLED or v.kind != S.ForKind.VECTORIZED or not isinstance(load, E.BufferLoad):
+        return False
+    if load.predicate is not None or x.predicate is not None or load.buffer.scope != "global" or load.buffer.strides:
+        return False
+    ana = Analyzer()
+    for f in loops:
+        ana.bind(f.var, E.Range(f.min, f.extent))
+
+    def step(index: E.Expr, var: E.Var) -> float | None:
+        one = B.const(1, var.dtype)
+        return B.const_value(ana.simplify(B.sub(substitute(index, {var: B.add(var, one)}), index)))
+
+    *outer, last = load.indices
+    return step(last, u.var) == 1 and step(last, v.var) == 0 and all(step(i, u.var) == 0 for i in outer)
+
+
+def _replace_leaf(s: S.Stmt, leaf: S.Stmt, at: S.For | None = None) -> S.Stmt:
+    if s is at:
+        return leaf
+    if isinstance(s, S.For):
+        return S.For(s.var, s.min, s.extent, _replace_leaf(s.body, leaf, at), s.kind, s.thread, s.annotations)
+    if isinstance(s, S.IfThenElse):
+        return S.IfThenElse(s.cond, _replace_leaf(s.then, leaf, at))
+    return leaf
