@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +29,7 @@ def load(
     shapes: as for `tec.compile`, by the names of `forward`'s parameters: a name in a shape is a size that stays open. freeze: inputs that are constants.
     """
     if isinstance(source, (str, os.PathLike)):
-        source = torch.export.load(os.fspath(source))
+        source = _loaded(os.fspath(source))
     program = program_of(source, shapes, args)
     made = program.convert(collect=True)
     if made.failed:
@@ -40,6 +41,19 @@ def load(
         return _bound(graph, bound, freeze or {})  # its inputs are no longer the program's: it runs as any network does
     graph.present = lambda net: TorchNetwork(net, program, made)
     return graph
+
+
+def _loaded(path: str) -> Any:
+    """The exported program in a file. Raises ImportModelError for a file that is none, whatever torch raises."""
+    logger = logging.getLogger("torch.export")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # it logs a traceback beside the exception
+    try:
+        return torch.export.load(path)
+    except Exception as e:
+        raise ImportModelError(f"cannot read {path}: {e}", hint="torch.export.save writes such files") from None
+    finally:
+        logger.setLevel(level)
 
 
 def _bound(graph: Graph, bound: Mapping[str, int], freeze: Mapping[str, Any]) -> Graph:

@@ -487,10 +487,10 @@ def test_rfactor_axis_out_of_place():
         s.rfactor(C, k, 7)
 
 
-def test_rfactor_after_data_splits():
+def test_rfactor_after_an_annotation():
     _, _, C, k, s = mm()
-    s[C].split(C.op.axis[0], factor=4)
-    with mistake("whose data loops are scheduled already"):
+    s[C].parallel(C.op.axis[0])
+    with mistake("is bound or annotated already"):
         s.rfactor(C, k)
 
 

@@ -36,7 +36,11 @@ def test_a_model_is_tuned_drawn_and_compiled(tec_cli: Any, tiny: Path, tmp_path:
     net = tec.compile(str(tiny), "llvm", {"batch": 1}, cache=False, tuned=db)
     chosen = {c["signature"]: c["choice"] for c in net.report.choices.values()}
     with Database(db) as kept:
-        for r in kept.records():
+        used = [
+            r for r in kept.records() if r.signature in chosen
+        ]  # timings of layouts may have made other groups since
+        assert used
+        for r in used:
             assert chosen[r.signature] == r.choice
 
 

@@ -149,7 +149,7 @@ def test_normalizations():
     b, v = net.b, net.input(x)
     mean, var = x.mean((0, 2, 3)), x.var((0, 2, 3))
     y0 = norm.batch_norm(b, v, *(net.input(a) for a in (scale, bias, mean, var)), 1e-5)
-    y1 = norm.scale_channels(b, norm.group_norm(b, v, 2, 1e-5), b.const(scale), b.const(bias))
+    y1 = norm.scale_channels(b, norm.group_norm(b, v, 2, 1e-5)[0], b.const(scale), b.const(bias))
     y2 = norm.rms_norm(b, v, b.const(scale[:3, None] * np.ones(5, np.float32)), -2, 1e-5)[0]
     at = (slice(None), None, None)
     want0 = (x - mean[at]) / np.sqrt(var[at] + 1e-5) * scale[at] + bias[at]
