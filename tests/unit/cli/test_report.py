@@ -74,7 +74,9 @@ def test_a_browser_clicks_through_it(report, in_browser):
     assert got["first"] == got["up"][0] and got["visible"] == 1
     ir, llvm, asm = got["pres"]
     assert (
-        f"def {got['first']}(" in ir and llvm.startswith("define amdgpu_kernel") and asm.startswith(got["first"] + ":")
+        f"def {got['first']}(" in ir
+        and f"define amdgpu_kernel void @{got['first']}(" in llvm
+        and f"\n{got['first']}:" in asm
     )
     assert got["source"] == next(k["source"] for k in _data(report.read_text())["kernels"] if k["name"] == got["first"])
 
