@@ -15,8 +15,8 @@ try:
 except ImportError:  # `make triton` has an environment with it
     pytest.skip("triton is not installed", allow_module_level=True)
 
-import tec.emulator.triton as emulated  # noqa: E402
-from tec.emulator.errors import KernelFault  # noqa: E402
+import tec.emulator.triton as emulated
+from tec.emulator.errors import KernelFault
 
 CHIPS = ["gfx942", "gfx1100", "gfx1201"]
 
