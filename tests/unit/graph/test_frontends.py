@@ -43,7 +43,7 @@ def test_what_nobody_takes(tmp_path):
     assert "frontends: onnx" in str(e.value)
     archive = tmp_path / "model.pt2"
     archive.write_bytes(b"PK\x03\x04 and so on")
-    with pytest.raises(tec.ImportModelError, match=r"(no frontend takes|cannot read) .*model.pt2"):
+    with pytest.raises(tec.ImportModelError, match=r"(no frontend takes|cannot read|needs the package torch).*"):
         tec.compile(archive)
 
 
