@@ -31,7 +31,7 @@ def elementwise(
     "broadcast". `shape`: the result's, where it is not what the operands broadcast to. Raises ExprError.
     """
     tensors = [x for x in operands if isinstance(x, Tensor)]
-    _no_axes(operands, next(t for t in tensors if t.shape or len(tensors) == 1))
+    _no_axes(operands, max(tensors, key=lambda t: t.ndim))
     dims = broadcast_dims(*(t.shape for t in tensors)) if shape is None else shape
 
     def body(*i: Any) -> Any:

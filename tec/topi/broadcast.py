@@ -8,7 +8,9 @@ from typing import Any
 from .. import te
 from ..errors import ExprError
 from ..ir import build
+from ..ir.structural import structural_equal
 from ..te import Tensor
+from ..te.build import as_shape
 from ..te.tensor_ops import BROADCAST, broadcast_dims, elementwise
 from .operators import tensor
 
@@ -63,9 +65,9 @@ not_equal = _binary("not_equal", _compare("ne"), "lhs != rhs")
 def broadcast_to(data: Tensor, shape: Any) -> Tensor:
     """`data` repeated to `shape` under NumPy's rule. Raises ExprError where the shapes do not fit."""
     x = tensor(data, "broadcast_to")
-    wanted = te.placeholder(shape, x.dtype).shape
+    wanted = as_shape(shape, "broadcast_to")
     common = broadcast_dims(x.shape, wanted)
-    if len(common) != len(wanted) or any(a is not b for a, b in zip(common, wanted) if str(a) != str(b)):
+    if len(common) != len(wanted) or not all(map(structural_equal, common, wanted)):
         raise ExprError(
             f"{x.name} of shape ({', '.join(map(str, x.shape))}) does not broadcast to ({', '.join(map(str, wanted))})"
         )

@@ -59,6 +59,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
     "broadcasting both": (lambda a, b: a + b, lambda a, b: a + b, (A[:, :1], V)),
     "no dimensions": (lambda a, b: a * b, lambda a, b: a * b, (A, np.float32(3).reshape(()))),
     "add": (topi.add, np.add, (A, V)),
+    "add of no dimensions": (topi.add, np.add, (A[0, 0].reshape(()), A[0, 1].reshape(()))),
     "divide": (topi.divide, lambda a, b: np.trunc(a / b).astype("i"), (INT, abs(INT) + 1)),
     "floor_divide": (topi.floor_divide, np.floor_divide, (INT, abs(INT) + 1)),
     "mod": (topi.mod, np.fmod, (INT, abs(INT) + 1)),
