@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .decode_rdna_memory import RdnaMemories
 from .decode_rdna_vector import RdnaVectors
-from .decode_words import Program, bits, signed
+from .decode_words import Encoding, Program, bits, signed
 
 _HWREG = {1: "HW_REG_MODE", 2: "HW_REG_STATUS", 3: "HW_REG_TRAPSTS", 20: "HW_REG_FLAT_SCR_LO", 21: "HW_REG_FLAT_SCR_HI", 23: "HW_REG_HW_ID1",
           24: "HW_REG_HW_ID2", 29: "HW_REG_SHADER_CYCLES"}  # fmt: skip
@@ -53,35 +53,24 @@ class RdnaProgram(RdnaVectors, RdnaMemories, Program):
             return self.buffer(w)
         raise self.fail("an encoding that is not known")
 
-    def scalar_alu(self, w: int) -> str:
-        if bits(w, 23, 9) == 0b101111111:
-            return self.program(self.find("SOPP", bits(w, 16, 7)).name, w & 0xFFFF)
-        if bits(w, 23, 9) == 0b101111110:
-            e = self.find("SOPC", bits(w, 16, 7))
-            fields = [w & 255, bits(w, 8, 8)]
-        elif bits(w, 23, 9) == 0b101111101:
-            e = self.find("SOP1", bits(w, 8, 8))
-            fields = [bits(w, 16, 7), w & 255]
-            if e.name.startswith("s_sendmsg_rtn"):
-                if w & 255 not in _RETURNING:
-                    raise self.fail(f"message {w & 255}")
-                return f"{e.name} {self.scalar(fields[0], e.operands[0][1])}, sendmsg({_RETURNING[w & 255]})"
-            if not e.operands:
-                return e.name
-            if len(e.operands) == 1:
-                fields = [fields[1] if e.operands[0][0] == "S" else fields[0]]
-        elif bits(w, 28, 4) == 0b1011:
-            return self.sopk(w)
-        else:
-            e = self.find("SOP2", bits(w, 23, 7))
-            fields = [bits(w, 16, 7), w & 255, bits(w, 8, 8)]
-            if e.name.endswith(("fmaak_f32", "fmamk_f32")):
-                d, a, b = (self.source(f, 1) for f in fields)
-                k = f"{self.literal_word():#x}"
-                return f"{e.name} {d}, {a}, " + (f"{b}, {k}" if "aak" in e.name else f"{k}, {b}")
-        if len(fields) != len(e.operands):
-            raise self.fail(f"{e.name} with {len(fields)} operands")
-        return f"{e.name} " + ", ".join(self.source(f, n) for f, (_, n) in zip(fields, e.operands))
+    def scalar_one(self, e: Encoding, w: int) -> str:
+        fields = [bits(w, 16, 7), w & 255]
+        if e.name.startswith("s_sendmsg_rtn"):
+            if w & 255 not in _RETURNING:
+                raise self.fail(f"message {w & 255}")
+            return f"{e.name} {self.scalar(fields[0], e.operands[0][1])}, sendmsg({_RETURNING[w & 255]})"
+        if not e.operands:
+            return e.name
+        if len(e.operands) == 1:
+            fields = [fields[1] if e.operands[0][0] == "S" else fields[0]]
+        return self.scalar_text(e, fields)
+
+    def scalar_two(self, e: Encoding, fields: list[int]) -> str:
+        if e.name.endswith(("fmaak_f32", "fmamk_f32")):
+            d, a, b = (self.source(f, 1) for f in fields)
+            k = f"{self.literal_word():#x}"
+            return f"{e.name} {d}, {a}, " + (f"{b}, {k}" if "aak" in e.name else f"{k}, {b}")
+        return self.scalar_text(e, fields)
 
     def sopk(self, w: int) -> str:
         e = self.find("SOPK", bits(w, 23, 5))

@@ -164,6 +164,35 @@ class Program(Words):
     def instruction(self) -> str:
         raise NotImplementedError
 
+    # Scalar instructions lie alike in all generations; what differs stands in the decoders.
+    def scalar_alu(self, w: int) -> str:
+        if bits(w, 23, 9) == 0b101111111:
+            return self.program(self.find("SOPP", bits(w, 16, 7)).name, w & 0xFFFF)
+        if bits(w, 23, 9) == 0b101111110:
+            return self.scalar_text(self.find("SOPC", bits(w, 16, 7)), [w & 255, bits(w, 8, 8)])
+        if bits(w, 23, 9) == 0b101111101:
+            return self.scalar_one(self.find("SOP1", bits(w, 8, 8)), w)
+        if bits(w, 28, 4) == 0b1011:
+            return self.sopk(w)
+        return self.scalar_two(self.find("SOP2", bits(w, 23, 7)), [bits(w, 16, 7), w & 255, bits(w, 8, 8)])
+
+    def scalar_one(self, e: Encoding, w: int) -> str:
+        raise NotImplementedError
+
+    def scalar_two(self, e: Encoding, fields: list[int]) -> str:
+        return self.scalar_text(e, fields)
+
+    def scalar_text(self, e: Encoding, fields: list[int]) -> str:
+        if len(fields) != len(e.operands):
+            raise self.fail(f"{e.name} with {len(fields)} operands")
+        return f"{e.name} " + ", ".join(self.source(f, n) for f, (_, n) in zip(fields, e.operands))
+
+    def sopk(self, w: int) -> str:
+        raise NotImplementedError
+
+    def program(self, name: str, imm: int) -> str:
+        raise NotImplementedError
+
     def lines(self) -> list[str]:
         found: list[tuple[int, str]] = []
         while self.at + 4 <= len(self.data):

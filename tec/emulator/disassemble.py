@@ -13,7 +13,7 @@ from ..runtime.codeobject import CodeObject, KernelInfo
 from .decode_memory import Memories
 from .decode_rdna import RdnaProgram
 from .decode_vector import Vectors
-from .decode_words import SYMBOL, Program, bits, encodings, scalar
+from .decode_words import SYMBOL, Encoding, Program, bits, encodings, scalar
 from .errors import UnsupportedInstruction
 
 _HWREG = {1: "HW_REG_MODE", 2: "HW_REG_STATUS", 3: "HW_REG_TRAPSTS", 4: "HW_REG_HW_ID", 20: "HW_REG_XCC_ID"}
@@ -71,25 +71,11 @@ class Gfx9Program(Vectors, Memories, Program):
         raise self.fail("an encoding that is not known")
 
     # Scalar.
-    def scalar_alu(self, w: int) -> str:
-        if bits(w, 23, 9) == 0b101111111:
-            return self.program(self.find("SOPP", bits(w, 16, 7)).name, w & 0xFFFF)
-        if bits(w, 23, 9) == 0b101111110:
-            e = self.find("SOPC", bits(w, 16, 7))
-            fields = [w & 255, bits(w, 8, 8)]
-        elif bits(w, 23, 9) == 0b101111101:
-            e = self.find("SOP1", bits(w, 8, 8))
-            fields = [bits(w, 16, 7), w & 255]
-            if len(e.operands) == 1:
-                fields = [fields[1]] if e.name in ("s_setpc_b64", "s_rfe_b64", "s_set_gpr_idx_idx") else [fields[0]]
-        elif bits(w, 28, 4) == 0b1011:
-            return self.sopk(w)
-        else:
-            e = self.find("SOP2", bits(w, 23, 7))
-            fields = [bits(w, 16, 7), w & 255, bits(w, 8, 8)]
-        if len(fields) != len(e.operands):
-            raise self.fail(f"{e.name} with {len(fields)} operands")
-        return f"{e.name} " + ", ".join(self.source(f, n) for f, (_, n) in zip(fields, e.operands))
+    def scalar_one(self, e: Encoding, w: int) -> str:
+        fields = [bits(w, 16, 7), w & 255]
+        if len(e.operands) == 1:
+            fields = [fields[1]] if e.name in ("s_setpc_b64", "s_rfe_b64", "s_set_gpr_idx_idx") else [fields[0]]
+        return self.scalar_text(e, fields)
 
     def sopk(self, w: int) -> str:
         e = self.find("SOPK", bits(w, 23, 5))
