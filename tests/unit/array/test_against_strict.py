@@ -171,7 +171,7 @@ def _chained(data: Any, device: Any) -> None:
                     lambda ns, v: v * 2 + 1,
                     lambda ns, v: v.mT,
                     lambda ns, v: v[::-1, :],
-                    lambda ns, v: ns.concat([v, v + 1], axis=1)[:, :4],
+                    lambda ns, v: ns.concat([v, v + 1], axis=1)[:, : min(4, 2 * v.shape[1])],
                     lambda ns, v: ns.sort(v, axis=0, descending=True),
                     lambda ns, v: v - ns.max(v, axis=0, keepdims=True),
                     lambda ns, v: ns.take(v, ns.argsort(v[:, 0]), axis=0),
