@@ -223,10 +223,10 @@ class AmdgpuEmitter(TileEmitter):
     def native_math(self, op: str, dtype: str) -> str | None:
         return "llvm.ldexp" if op == "ldexp" else super().native_math(op, dtype)
 
-    def exp2_fast(self, e: E.Call) -> str:
-        """v_exp_f32 as it is: LLVM's exp2 adds four instructions for results below the normal numbers."""
-        value = self.expr(e.args[0])
-        out = [self.intrinsic("llvm.amdgcn.exp2.f32", "float", [("float", x)]) for x in self.lanes_of(value, e.dtype)]
+    def fast_math_unit(self, e: E.Call) -> str:
+        """v_exp_f32 as it is, where LLVM's exp2 adds four instructions for results below the normal numbers; v_rcp_f32, where a division is ten."""
+        name = {"exp2_fast": "llvm.amdgcn.exp2.f32", "rcp_fast": "llvm.amdgcn.rcp.f32"}[e.op]
+        out = [self.intrinsic(name, "float", [("float", x)]) for x in self.lanes_of(self.expr(e.args[0]), e.dtype)]
         return self.vector_of(out, e.dtype)
 
     def nan_extremum(self, e: E.Call) -> str:
@@ -364,7 +364,7 @@ class AmdgpuEmitter(TileEmitter):
     calls: ClassVar[dict[str, CallHandler]] = {
         **GpuEmitter.calls,
         "barrier": barrier, "keep_order": keep_order, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
-        "shuffle_xor": shuffle_xor, "exp2_fast": exp2_fast,
+        "shuffle_xor": shuffle_xor, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit,
         **dict.fromkeys(("shuffle_up", "shuffle_down", "shuffle_idx"), shuffle_lane),
         **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma,
         **dict.fromkeys(("min_nan", "max_nan"), nan_extremum), "if_then_else": if_then_else,

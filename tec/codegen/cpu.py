@@ -74,6 +74,7 @@ class CpuEmitter(CpuTiles):
         **CALLS,
         **dict.fromkeys(("dot4", "dot2"), CpuTiles.dot),
         **dict.fromkeys(OPS, CpuTiles.tile),
+        "rcp_fast": CpuTiles.reciprocal,
     }
     exact_half_from_double: ClassVar[bool] = False
     saturates_half: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Dot products on the vector units of CPUs: vpdpbusd, vdpbf16ps, sdot, udot, bfdot.
+"""Instructions of whole vector registers of CPUs: dot products (vpdpbusd, vdpbf16ps, sdot, udot, bfdot) and near reciprocals (vrcp14ps).
 
 A core's instruction takes a whole register; longer vectors are cut into registers, what a core has no instruction for is done in
 plain arithmetic. `vdpbf16ps` flushes denormals and rounds each product's sum to nearest even, as its manual page says; bytes are exact.
@@ -41,6 +41,24 @@ class CpuDots(Emitter):
         ]  # registers of the result
         return self._joined(parts, with_lanes(e.dtype, lanes), c.lanes)
 
+    def reciprocal(self, e: E.Call) -> str:
+        """`rcp_fast`: vrcp14ps of registers of 64 bytes, also for fewer lanes, since AVX-512 alone has no shorter form."""
+        value, n, r = self.expr(e.args[0]), dtype_info(e.dtype).lanes, "<16 x float>"
+        if n == 1:
+            value, dtype = self.op(f"insertelement {r} poison, float {value}, i64 0"), "float32x16"
+        elif n <= 16 or (n & (n - 1)) == 0:
+            dtype = e.dtype
+        else:
+            return self.op(f"fdiv {self.reg(e.dtype)} {self.float_const(1.0, e.dtype)}, {value}")
+        rest = [(r, "zeroinitializer"), ("i16", "-1")]  # what masked lanes get, and the mask
+        parts = [
+            self.intrinsic("llvm.x86.avx512.rcp14.ps.512", r, [(r, self._part(value, dtype, k, 16)), *rest])
+            for k in range(0, n, 16)
+        ]
+        if n == 1:
+            return self.op(f"extractelement {r} {parts[0]}, i64 0")
+        return self._joined(parts, "float32x16", n) if n >= 16 else self._part(parts[0], "float32x16", 0, n)
+
     def _register(self, name: str, values: list[str], e: E.Call, lanes: int, group: int, first: int) -> str:
         """One register of the result, from lane `first` on."""
         x, y, c = (
@@ -56,7 +74,7 @@ class CpuDots(Emitter):
         n = dtype_info(dtype).lanes
         if n == count:
             return value
-        picks = ", ".join(f"i32 {first + k}" for k in range(count))
+        picks = ", ".join(f"i32 {first + k}" if first + k < n else "i32 poison" for k in range(count))
         return self.op(f"shufflevector {self.reg(dtype)} {value}, {self.reg(dtype)} poison, <{count} x i32> <{picks}>")
 
     def _joined(self, parts: list[str], dtype: str, lanes: int) -> str:

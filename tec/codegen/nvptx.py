@@ -220,12 +220,10 @@ class NvptxEmitter(GpuEmitter):
         words = [self.op(f"extractelement <{n} x i32> {many}, i64 {k}") for k in range(n)] if n > 1 else [many]
         return words if word == "i32" else [self.op(f"bitcast i32 {w} to {word}") for w in words]
 
-    def exp2_fast(self, e: E.Call) -> str:
-        value = self.expr(e.args[0])
-        out = [
-            self.intrinsic("llvm.nvvm.ex2.approx.ftz.f32", "float", [("float", x)])
-            for x in self.lanes_of(value, e.dtype)
-        ]
+    def fast_math_unit(self, e: E.Call) -> str:
+        """ex2.approx and rcp.approx."""
+        name = {"exp2_fast": "llvm.nvvm.ex2.approx.ftz.f32", "rcp_fast": "llvm.nvvm.rcp.approx.ftz.f"}[e.op]
+        out = [self.intrinsic(name, "float", [("float", x)]) for x in self.lanes_of(self.expr(e.args[0]), e.dtype)]
         return self.vector_of(out, e.dtype)
 
     def ldmatrix(self, e: E.Call) -> str:
@@ -280,7 +278,7 @@ class NvptxEmitter(GpuEmitter):
     calls: ClassVar[dict[str, CallHandler]] = {
         **GpuEmitter.calls,
         "barrier": barrier, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
-        **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": exp2_fast,
+        **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit,
         **nvptx_hopper.CALLS, "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
         **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),
     }  # fmt: skip

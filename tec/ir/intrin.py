@@ -101,6 +101,7 @@ _add(
     1,
     "2**x of float32 by the chip's own instruction, within 2 units in the last place; what lies below the normal numbers may be 0",
 )
+_add("rcp_fast", 1, "1/x of float32 by the chip's own instruction, within 2**-14 of its value; x and 1/x normal")
 _add("pow atan2 fmod copysign hypot", 2)
 _add("ldexp", 2, "a * 2**b; b int32")
 _add("fma", 3, "a*b+c, one rounding")

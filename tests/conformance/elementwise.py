@@ -98,6 +98,15 @@ case(
     rtol=1e-6,
 )(_unary("float32", lambda a: te.call_intrin("float32", "exp2_fast", a)))
 
+# ---- 1/x by the chip's own instruction, of normal numbers
+
+case(
+    "rcp_fast",
+    lambda rng: [np.copysign(np.exp(rng.uniform(-80, 80, 250)), rng.standard_normal(250)).astype(np.float32)],
+    lambda a: (1 / a).astype(a.dtype),
+    rtol=2.0**-14,
+)(_unary("float32", lambda a: te.call_intrin("float32", "rcp_fast", a)))
+
 # ---- shifts by any count, integers that take more bits than the float has
 
 

@@ -17,7 +17,7 @@ from ..arith import Analyzer
 from ..dtype import dtype_info, with_lanes
 from ..func import Func
 from ..visit import Rewriter
-from .math_builder import MathBuilder
+from .math_builder import MathBuilder, has_reciprocal
 from .math_functions import FUNCTIONS
 
 # Lowered natively everywhere in float32 and float64; half formats go through float32 all the same.
@@ -40,6 +40,10 @@ def lower_math(func: Func, target: Target) -> Func:
         assert isinstance(out, E.Call)
         if out.op == "exp2_fast" and not (target.is_gpu and dtype_info(out.dtype).element == "float32"):
             out = E.Call("exp2", out.args, out.dtype)  # no instruction for it
+        if out.op == "rcp_fast" and not (has_reciprocal(target) and dtype_info(out.dtype).element == "float32"):
+            one = E.FloatImm(1.0, dtype_info(out.dtype).element)
+            lanes = dtype_info(out.dtype).lanes
+            return E.Div(one if lanes == 1 else E.Broadcast(one, lanes), out.args[0])
         if out.op in FUNCTIONS or out.op in _NATIVE:
             return expand(out, target)
         return shift(out, analyzer) if out.op in ("shl", "shr") else out

@@ -23,6 +23,12 @@ def has_fma(target: Target) -> bool:
     return any(word in text for word in ("aarch64", "arm64", "+fma", "neon"))
 
 
+def has_reciprocal(target: Target) -> bool:
+    """Whether `rcp_fast` is one instruction: GPUs, and AVX-512's vrcp14ps (nothing else has vectors of 64 bytes). AVX2's and
+    NEON's have 12 and 8 bits, which one step does not make a float."""
+    return target.is_gpu or target.vector_bytes == 64
+
+
 class MathBuilder:
     """Builds expressions of one float format. `bits` of significand, `bias` of the exponent."""
 
@@ -37,6 +43,7 @@ class MathBuilder:
         self.int_dtype = with_lanes("int32" if self.is_f32 else "int64", self.lanes)
         self.target = target
         self.fused = has_fma(target)
+        self.near = self.is_f32 and has_reciprocal(target)
         self.scalar_branches = target.is_gpu  # a branch around rare work pays where code is scalar
         self.lets: list[tuple[E.Var, E.Expr]] = []
 
@@ -87,6 +94,10 @@ class MathBuilder:
 
     def div(self, a: E.Expr, b: E.Expr) -> E.Expr:
         return E.Div(a, b)
+
+    def inverse(self, a: E.Expr) -> E.Expr:
+        """1/a within 2**-14, for steps that take the error back: a division costs as much as ten multiplications."""
+        return self.call("rcp_fast", a) if self.near else self.div(self.f(1.0), a)
 
     def neg(self, a: E.Expr) -> E.Expr:
         return E.Sub(self.f(-0.0), a)
@@ -170,6 +181,10 @@ class MathBuilder:
     def small_float(self, k: E.Expr) -> E.Expr:
         """The inverse of `small_int`."""
         return E.Sub(self.from_bits(E.Add(k, self.i(self.magic_bits))), self.f(self.magic))
+
+    def float_of(self, k: E.Expr) -> E.Expr:
+        """An integer as a float, where it is small: by the conversion, where that is as quick as an addition (vectors of int32 on a CPU)."""
+        return E.Cast(self.dtype, k) if self.is_f32 and not self.target.is_gpu else self.small_float(k)
 
     def power_of_two(self, k: E.Expr) -> E.Expr:
         """2**k for an integer k within the range of normal exponents."""

@@ -35,6 +35,7 @@ _BINARY = {
 }  # fmt: skip
 _CALLS = {
     "exp2_fast": np.exp2,
+    "rcp_fast": lambda x: (1 / x) * np.float32(1 + 2.0**-14),  # its worst: the step behind it squares the error
     "abs": np.abs, "sqrt": np.sqrt, "nearbyint": np.rint, "trunc": np.trunc, "copysign": np.copysign,
     "bitand": np.bitwise_and, "bitor": np.bitwise_or, "shl": np.left_shift, "shr": np.right_shift, "bitnot": np.invert,
 }  # fmt: skip
