@@ -372,6 +372,6 @@ def test_device_text():
 
 def test_large_host_arrays_begin_at_a_page() -> None:
     """So that arrays made one after another do not lie a few lines apart within their pages, where loads wait for stores that are not theirs."""
-    arrays = [tec.nd.empty((n,), "uint8") for n in (1, 1 << 16, (1 << 16) + 100, 1 << 20)]
+    arrays = [nd.empty((n,), "uint8") for n in (1, 1 << 16, (1 << 16) + 100, 1 << 20)]
     assert [a.address % 4096 for a in arrays[1:]] == [0, 0, 0]
     assert arrays[0].address % 64 == 0
