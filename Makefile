@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test triton torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test triton tinygrad torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,17 @@ $(TRITON)/.tec-setup: pyproject.toml
 
 triton: $(TRITON)/.tec-setup
 	$(TRITON)/bin/python -m pytest tests/unit/emulator/test_triton.py
+
+# tinygrad's HIP backend on the software GPU; it compiles with the system's LLVM (libLLVM).
+TINYGRAD := build/tinygrad
+
+$(TINYGRAD)/.tec-setup: pyproject.toml
+	test -x $(TINYGRAD)/bin/python || $(PYTHON) -m venv $(TINYGRAD)
+	$(TINYGRAD)/bin/python -m pip install -q --disable-pip-version-check -e . 'tinygrad>=0.14,<0.15' 'pytest>=8'
+	touch $@
+
+tinygrad: $(TINYGRAD)/.tec-setup
+	$(TINYGRAD)/bin/python -m pytest tests/unit/emulator/test_hip.py
 
 # The PyTorch frontend, in an environment of its own: torch is some 200 MB.
 TORCH := build/torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ _EXAMPLES = """\b
 Examples:
   tec emu kernel.hsaco
   tec emu run kernel.hsaco --kernel add --grid 4 --block 256 --arg f32:1024 --arg f32:1024 --arg f32:1024=zeros --arg i32=1024 --check all
+  tec emu --chip gfx942 --check race,init -- python program.py
 
 \b
 An argument is an array (f32:64x64, f32:64x64=zeros, or a file x.npy), a value (i32=7, f32=0.5), the bytes of dynamic LDS (lds=1024), or none.
@@ -35,7 +37,12 @@ _VALUE = re.compile(r"(\w+)=(\S+)$")
 
 
 class _Emu(click.Group):
-    """`tec emu FILE` is `tec emu list FILE`."""
+    """`tec emu FILE` is `tec emu list FILE`, `tec emu [OPTIONS] -- COMMAND` is `tec emu exec [OPTIONS] -- COMMAND`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args and not any(a in self.commands for a in args[: args.index("--")]):
+            args = ["exec", *args]
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in self.commands and not args[0].startswith("-"):
@@ -43,7 +50,7 @@ class _Emu(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Emu, epilog=_EXAMPLES, subcommand_metavar="FILE | run FILE [OPTIONS]")
+@click.group(cls=_Emu, epilog=_EXAMPLES, subcommand_metavar="FILE | run FILE [OPTIONS] | [OPTIONS] -- COMMAND")
 def command() -> None:
     """Kernels of any compiler on the AMD GPU in software."""
 
@@ -193,6 +200,47 @@ def run(
     click.echo(f"{k.prototype} on {dev}: no fault, {seconds:.2f} s with translation")
     for name, a in arrays.items():
         click.echo(f"  {name}: {_summary(a)}")
+
+
+@command.command("exec", epilog=_EXAMPLES, context_settings={"ignore_unknown_options": False})
+@click.option("--chip", metavar="CHIP", default="gfx942", show_default=True, help="The chip.")
+@click.option(
+    "--check",
+    default="bounds",
+    show_default=True,
+    metavar="NAMES",
+    help="bounds, race, init, wait, registers, align, or all.",
+)
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(chip: str, check: str, program: tuple[str, ...]) -> None:
+    """Run a program that uses HIP (libamdhip64) on the AMD GPU in software.
+
+    Faults of kernels are told where they happen, and are errors of the HIP call; a program that ends well although kernels had faults ends with 5.
+    """
+    import signal
+    import subprocess
+    import tempfile
+
+    from ..emulator.hip import environment
+
+    with tempfile.TemporaryDirectory(prefix="tec-emu-") as folder:
+        report = Path(folder, "faults")
+        environ = {**environment(chip, check), "TEC_HIP_FAULTS": str(report)}
+        try:
+            process = subprocess.Popen(program, env=environ)
+        except OSError as error:
+            raise Refused(f"{program[0]}: {error.strerror or error}") from None
+        ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's
+        try:
+            code = process.wait()
+        finally:
+            signal.signal(signal.SIGINT, ignored)
+        faults = report.read_text().count("\0") if report.exists() else 0
+    if faults:
+        click.echo(f"tec emu: {faults} fault{'s' * (faults != 1)} of kernels, told above", err=True)
+    if code < 0:  # killed: as a shell says it
+        code = 128 - code
+    sys.exit(code or (5 if faults else 0))
 
 
 def _dims(text: str, what: str) -> tuple[int, int, int]:

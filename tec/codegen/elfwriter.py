@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 
 from ..errors import CodegenError
+from ..runtime.sharedobject import sysv_hash as hash_section
 from .elf import (
     ALLOC,
     EM_AMDGPU,
@@ -102,7 +103,7 @@ def _write(obj: Object) -> bytes:
 
     dynsym = _made(".dynsym", _DYNSYM, ALLOC, 8, 24 * (len(exported) + 1), 24)
     gnu_hash = _made(".gnu.hash", _GNU_HASH, ALLOC, 8, len(_gnu_hash(exported, buckets)))
-    sysv_hash = _made(".hash", _HASH, ALLOC, 4, len(_sysv_hash(exported)), 4)
+    sysv_hash = _made(".hash", _HASH, ALLOC, 4, len(hash_section([s.name for s in exported])), 4)
     strings = _made(".dynstr", STRTAB, ALLOC, 1, len(dynstr))
     rela = _made(".rela.dyn", RELA, ALLOC, 8, 24 * n_dynamic, 24)
     dynamic = _made(".dynamic", _DYNAMIC, ALLOC | WRITE, 8, 16 * (10 if n_dynamic else 7), 16)
@@ -125,7 +126,8 @@ def _write(obj: Object) -> bytes:
         struct.pack("<IBBHQQ", dynstr_at[s.name], s.info, s.other, _out_index(obj, s), _address(obj, s), s.size)
         for s in exported
     )
-    gnu_hash.data, sysv_hash.data, strings.data = _gnu_hash(exported, buckets), _sysv_hash(exported), dynstr
+    gnu_hash.data, strings.data = _gnu_hash(exported, buckets), dynstr
+    sysv_hash.data = hash_section([s.name for s in exported])
     tags = [
         (6, dynsym.addr),
         (11, 24),
@@ -305,24 +307,6 @@ def _symtab(obj: Object, strtab_index: int) -> tuple[Section, bytes]:
 
 
 # ---- symbol hash tables
-
-
-def _sysv_name_hash(name: str) -> int:
-    h = 0
-    for c in name.encode():
-        h = (h << 4) + c
-        g = h & 0xF0000000
-        h = (h ^ (g >> 24)) & ~g & 0xFFFFFFFF
-    return h
-
-
-def _sysv_hash(symbols: list[Symbol]) -> bytes:
-    n = max(1, len(symbols))
-    bucket, chain = [0] * n, [0] * (len(symbols) + 1)
-    for k, s in enumerate(symbols, 1):
-        b = _sysv_name_hash(s.name) % n
-        chain[k], bucket[b] = bucket[b], k
-    return struct.pack(f"<II{n}I{len(chain)}I", n, len(chain), *bucket, *chain)
 
 
 def _gnu_name_hash(name: str) -> int:

@@ -104,6 +104,28 @@ class DeviceMemory:
             if self.recorded:
                 self.arena.free(base - GUARD_BYTES, max(1, size) + 2 * GUARD_BYTES)
 
+    def adopt(self, address: int, nbytes: int, label: str) -> None:
+        """Let kernels use memory of the host that stands at `address`. Raises DeviceError where what is recorded of memory lies beside it, or an
+        allocation is there."""
+        if self.recorded:
+            raise DeviceError(
+                "memory of the host cannot be used by kernels under the checks race and init, which keep records beside the device's memory",
+                hint="allocate it through the library (hipHostMalloc), or check bounds alone",
+            )
+        with self.lock:
+            i = bisect.bisect_left(self.bases, address + max(1, nbytes)) - 1
+            if nbytes < 1 or (i >= 0 and self.bases[i] + self.live[self.bases[i]].size > address):
+                raise DeviceError(f"cannot use {nbytes} bytes at {address:#x}: they are empty, or known already")
+            self._insert(Allocation(address, nbytes, label, None))
+
+    def disown(self, address: int) -> None:
+        """Kernels may use the memory at `address` no more, which `adopt` gave them."""
+        with self.lock:
+            found = self.live.get(address)
+            if found is None or found.keep is not None or self.recorded:
+                raise DeviceError(f"no memory of the host was given at {address:#x}")
+            self._remove(address)
+
     @property
     def arena(self) -> Arena:
         if self._arena is None:

@@ -1,0 +1,177 @@
+"""Devices, versions, contexts, errors: the part of the HIP API that says what there is."""
+
+from __future__ import annotations
+
+import ctypes
+
+from .base import Base, need, pointer, put_int, put_size
+from .entry import ERRORS, INVALID_DEVICE, NOT_FOUND, SUCCESS, HipError, entry
+from .properties import DevicePropR0000, DevicePropR0600, attribute, fill
+
+_VERSION = 60443483  # of ROCm 6.4: its layouts and constants are the ones here
+
+
+class Devices(Base):
+    """One device, number 0."""
+
+    def _device(self, number: int) -> None:
+        if number != 0:
+            raise HipError(INVALID_DEVICE, f"device {number}; there is one, number 0")
+
+    @entry("u")
+    def hipInit(self, flags: int) -> None: ...
+
+    @entry("p")
+    def hipGetDeviceCount(self, count: int) -> None:
+        put_int(count, 1)
+
+    @entry("p", "hipGetDevice", "hipCtxGetDevice")
+    def hipGetDevice(self, device: int) -> None:
+        put_int(device, 0)
+
+    @entry("i")
+    def hipSetDevice(self, device: int) -> None:
+        self._device(device)
+
+    @entry("pi")
+    def hipDeviceGet(self, device: int, ordinal: int) -> None:
+        self._device(ordinal)
+        put_int(device, 0)
+
+    @entry("pi")
+    def hipGetDevicePropertiesR0600(self, out: int, device: int) -> None:
+        self._device(device)
+        fill(need(out), DevicePropR0600, self.properties)
+
+    @entry("pi", "hipGetDeviceProperties", "hipGetDevicePropertiesR0000")
+    def hipGetDeviceProperties(self, out: int, device: int) -> None:
+        self._device(device)
+        fill(need(out), DevicePropR0000, self.properties)
+
+    @entry("pii")
+    def hipDeviceGetAttribute(self, out: int, number: int, device: int) -> None:
+        self._device(device)
+        put_int(out, attribute(number, self.properties))
+
+    @entry("pii")
+    def hipDeviceGetName(self, out: int, size: int, device: int) -> None:
+        self._device(device)
+        if size > 0:
+            ctypes.memmove(need(out), self.properties["name"].ljust(size, b"\0"), size - 1)
+            ctypes.c_char.from_address(out + size - 1).value = b"\0"
+
+    @entry("pi")
+    def hipDeviceTotalMem(self, out: int, device: int) -> None:
+        self._device(device)
+        put_size(out, self.driver.memory.total_bytes)
+
+    @entry("ppi")
+    def hipDeviceComputeCapability(self, major: int, minor: int, device: int) -> None:
+        self._device(device)
+        put_int(major, self.properties["major"])
+        put_int(minor, self.properties["minor"])
+
+    @entry("pi")
+    def hipDeviceGetUuid(self, out: int, device: int) -> None:
+        self._device(device)
+        ctypes.memmove(need(out), self.properties["uuid"].ljust(16, b"\0"), 16)
+
+    @entry("pii")
+    def hipDeviceGetPCIBusId(self, out: int, size: int, device: int) -> None:
+        self._device(device)
+        ctypes.memmove(need(out), b"0000:00:00.0\0".ljust(max(size, 13), b"\0"), min(size, 13))
+
+    @entry("p", "hipRuntimeGetVersion", "hipDriverGetVersion")
+    def hipRuntimeGetVersion(self, out: int) -> None:
+        put_int(out, _VERSION)
+
+    @entry("pii")
+    def hipDeviceCanAccessPeer(self, out: int, device: int, peer: int) -> None:
+        put_int(out, 0)
+
+    @entry("pi", "hipDeviceGetLimit")
+    def hipDeviceGetLimit(self, out: int, which: int) -> None:
+        put_size(out, 0)
+
+    @entry(
+        "i",
+        "hipDeviceSetCacheConfig",
+        "hipDeviceSetSharedMemConfig",
+        "hipSetDeviceFlags",
+        "hipCtxSetCacheConfig",
+        "hipDevicePrimaryCtxRelease",
+        "hipDevicePrimaryCtxReset",
+    )
+    def ignored_setting(self, value: int) -> None: ...
+
+    @entry("iz")
+    def hipDeviceSetLimit(self, which: int, value: int) -> None: ...
+
+    @entry("p", "hipGetDeviceFlags", "hipDeviceGetCacheConfig", "hipDeviceGetSharedMemConfig")
+    def zero_setting(self, out: int) -> None:
+        put_int(out, 0)
+
+    @entry("", "hipDeviceSynchronize", "hipCtxSynchronize", "hipDeviceReset")
+    def hipDeviceSynchronize(self) -> int:
+        return self.wait()
+
+    @entry("", "hipProfilerStart", "hipProfilerStop")
+    def hipProfilerStart(self) -> None: ...
+
+    # Contexts: there is one.
+
+    @entry("pui", "hipCtxCreate")
+    def hipCtxCreate(self, out: int, flags: int, device: int) -> None:
+        self._device(device)
+        pointer(out).value = 1
+
+    @entry("pi")
+    def hipDevicePrimaryCtxRetain(self, out: int, device: int) -> None:
+        self._device(device)
+        pointer(out).value = 1
+
+    @entry("p", "hipCtxGetCurrent", "hipCtxPopCurrent")
+    def hipCtxGetCurrent(self, out: int) -> None:
+        pointer(out).value = 1
+
+    @entry("p", "hipCtxSetCurrent", "hipCtxPushCurrent", "hipCtxDestroy")
+    def hipCtxSetCurrent(self, context: int) -> None: ...
+
+    # Errors.
+
+    # Their answer is no status of their own call: values.
+    @entry("", "hipGetLastError", "hipExtGetLastError", value=True)
+    def hipGetLastError(self) -> int:
+        status, self.last_error = self.last_error, SUCCESS
+        return status
+
+    @entry("", value=True)
+    def hipPeekAtLastError(self) -> int:
+        return self.last_error
+
+    @entry("i", value=True)
+    def hipGetErrorName(self, status: int) -> int:
+        return self.text(ERRORS.get(status, (f"hipError {status}", ""))[0])
+
+    @entry("i", value=True)
+    def hipGetErrorString(self, status: int) -> int:
+        words = ERRORS.get(status, ("", f"error {status}"))[1]
+        why, of = self.reason
+        return self.text(f"{words}: {why}" if why and of == status else words)
+
+    @entry("ip", "hipDrvGetErrorName")
+    def hipDrvGetErrorName(self, status: int, out: int) -> None:
+        pointer(out).value = self.hipGetErrorName(status)
+
+    @entry("ip", "hipDrvGetErrorString")
+    def hipDrvGetErrorString(self, status: int, out: int) -> None:
+        pointer(out).value = self.hipGetErrorString(status)
+
+    @entry("spizp")
+    def hipGetProcAddress(self, name: bytes, out: int, version: int, flags: int, found: int) -> None:
+        address = self.functions.get((name or b"").decode(errors="replace"))
+        if found:
+            put_int(found, 0 if address else 1)
+        if address is None:
+            raise HipError(NOT_FOUND, f"the stand-in has no {name!r}")
+        pointer(out).value = address

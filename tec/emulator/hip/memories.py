@@ -1,0 +1,220 @@
+"""Memory: allocations of the device and the host, copies, fills, symbols of modules are in `modules`.
+
+An address of the software GPU is an address of the process, so that memory of the host which is allocated here serves both, and copies are the
+driver's, which checks that ranges lie within live allocations.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from ...errors import DeviceError
+from .base import Base, need, pointer, put_int, put_size
+from .entry import INVALID_DIRECTION, INVALID_VALUE, OUT_OF_MEMORY, HipError, entry
+
+_HOST_TO_HOST, _TO_DEVICE, _TO_HOST, _ON_DEVICE, _DEFAULT = range(5)
+_HOST_LABEL = "host memory"
+
+
+class Memories(Base):
+    """hipMalloc and its kin, hipMemcpy and its kin."""
+
+    def _alloc(self, out: int, nbytes: int, label: str = "") -> None:
+        need(out)
+        if nbytes == 0:
+            pointer(out).value = None
+            return
+        try:
+            address = self.driver.memory.alloc(nbytes, label)
+        except DeviceError as e:
+            raise HipError(OUT_OF_MEMORY, str(e)) from None
+        pointer(out).value = address
+
+    def _alloc_host(self, out: int, nbytes: int) -> None:
+        self._alloc(out, nbytes, f"{_HOST_LABEL} of {nbytes} bytes")
+        if nbytes:  # the host writes it without a call
+            self.driver.memory.mark_written(pointer(out).value or 0, nbytes)
+
+    @entry("pz")
+    def hipMalloc(self, out: int, nbytes: int) -> None:
+        self._alloc(out, nbytes)
+
+    @entry("pzu")
+    def hipExtMallocWithFlags(self, out: int, nbytes: int, flags: int) -> None:
+        self._alloc(out, nbytes)
+
+    @entry("pzp")
+    def hipMallocAsync(self, out: int, nbytes: int, stream: int) -> None:
+        self._alloc(out, nbytes)
+
+    @entry("pzu", "hipHostMalloc", "hipHostAlloc", "hipMallocManaged")
+    def hipHostMalloc(self, out: int, nbytes: int, flags: int) -> None:
+        self._alloc_host(out, nbytes)
+
+    @entry("pz", "hipMallocHost", "hipMemAllocHost")
+    def hipMallocHost(self, out: int, nbytes: int) -> None:
+        self._alloc_host(out, nbytes)
+
+    @entry("ppzz")
+    def hipMallocPitch(self, out: int, pitch: int, width: int, height: int) -> None:
+        row = (width + 255) // 256 * 256
+        put_size(pitch, row)
+        self._alloc(out, row * height)
+
+    @entry("p", "hipFree", "hipHostFree", "hipFreeHost")
+    def hipFree(self, address: int) -> None:
+        if address:
+            self.driver.memory.free(address)
+
+    @entry("pp")
+    def hipFreeAsync(self, address: int, stream: int) -> None:
+        self.hipFree(address)
+
+    @entry("ppu")
+    def hipHostGetDevicePointer(self, out: int, address: int, flags: int) -> None:
+        pointer(out).value = address
+
+    @entry("pp")
+    def hipHostGetFlags(self, out: int, address: int) -> None:
+        put_int(out, 0)
+
+    @entry("pzu")
+    def hipHostRegister(self, address: int, nbytes: int, flags: int) -> None:
+        self.driver.memory.adopt(address, nbytes, f"registered host memory of {nbytes} bytes")
+
+    @entry("p")
+    def hipHostUnregister(self, address: int) -> None:
+        self.driver.memory.disown(address)
+
+    @entry("pp")
+    def hipMemGetInfo(self, free: int, total: int) -> None:
+        available, all_ = self.driver.memory_info(0)
+        put_size(free, available)
+        put_size(total, all_)
+
+    @entry("ppp")
+    def hipMemGetAddressRange(self, base: int, size: int, address: int) -> None:
+        found = self.driver.memory.find(address)
+        if found is None:
+            raise HipError(INVALID_VALUE, self.driver.memory.describe(address))
+        if base:
+            pointer(base).value = found.base
+        if size:
+            put_size(size, found.size)
+
+    @entry("pp")
+    def hipPointerGetAttributes(self, out: int, address: int) -> None:
+        """struct { int type, device; void *on_device, *on_host; int managed; unsigned flags; }: 0 unregistered, 1 host, 2 device."""
+        found = self.driver.memory.find(address)
+        host = found is not None and _HOST_LABEL in found.label
+        ctypes.memset(need(out), 0, 32)
+        put_int(out, 0 if found is None else 1 if host else 2)
+        if found is not None:
+            pointer(out + 8).value = address
+            pointer(out + 16).value = address if host else None
+
+    # ---- copies
+
+    def _copy(self, dst: int, src: int, nbytes: int, kind: int) -> None:
+        if nbytes == 0:
+            return
+        memory, driver = self.driver.memory, self.driver
+        if kind == _DEFAULT:
+            there, here = memory.find(dst) is not None, memory.find(src) is not None
+            kind = (_ON_DEVICE if here else _TO_DEVICE) if there else _TO_HOST if here else _HOST_TO_HOST
+        if kind == _TO_DEVICE:
+            driver.copy_to_device(0, dst, need(src, "the source"), nbytes)
+        elif kind == _TO_HOST:
+            driver.copy_from_device(0, need(dst, "the destination"), src, nbytes)
+        elif kind == _ON_DEVICE:
+            driver.copy_on_device(0, dst, src, nbytes)
+            self.clock_us += 2 * nbytes / (driver.chip.machine.memory_gbps * 1e3)
+        elif kind == _HOST_TO_HOST:
+            ctypes.memmove(need(dst, "the destination"), need(src, "the source"), nbytes)
+        else:
+            raise HipError(INVALID_DIRECTION, f"copy kind {kind}")
+
+    @entry("ppzi")
+    def hipMemcpy(self, dst: int, src: int, nbytes: int, kind: int) -> int:
+        self._copy(dst, src, nbytes, kind)
+        return self.wait()
+
+    @entry("ppzip", "hipMemcpyAsync", "hipMemcpyWithStream")
+    def hipMemcpyAsync(self, dst: int, src: int, nbytes: int, kind: int, stream: int) -> None:
+        self.submit(stream, lambda: self._copy(dst, src, nbytes, kind))
+
+    @entry("ppz")
+    def hipMemcpyHtoD(self, dst: int, src: int, nbytes: int) -> int:
+        return self.hipMemcpy(dst, src, nbytes, _TO_DEVICE)
+
+    @entry("ppz")
+    def hipMemcpyDtoH(self, dst: int, src: int, nbytes: int) -> int:
+        return self.hipMemcpy(dst, src, nbytes, _TO_HOST)
+
+    @entry("ppz")
+    def hipMemcpyDtoD(self, dst: int, src: int, nbytes: int) -> int:
+        return self.hipMemcpy(dst, src, nbytes, _ON_DEVICE)
+
+    @entry("ppzp")
+    def hipMemcpyHtoDAsync(self, dst: int, src: int, nbytes: int, stream: int) -> None:
+        self.hipMemcpyAsync(dst, src, nbytes, _TO_DEVICE, stream)
+
+    @entry("ppzp")
+    def hipMemcpyDtoHAsync(self, dst: int, src: int, nbytes: int, stream: int) -> None:
+        self.hipMemcpyAsync(dst, src, nbytes, _TO_HOST, stream)
+
+    @entry("ppzp")
+    def hipMemcpyDtoDAsync(self, dst: int, src: int, nbytes: int, stream: int) -> None:
+        self.hipMemcpyAsync(dst, src, nbytes, _ON_DEVICE, stream)
+
+    def _copy_rows(self, dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int) -> None:
+        if width > min(dpitch, spitch):
+            raise HipError(INVALID_VALUE, f"rows of {width} bytes, pitches of {dpitch} and {spitch}")
+        for row in range(height):
+            self._copy(dst + row * dpitch, src + row * spitch, width, kind)
+
+    @entry("pzpzzzi")
+    def hipMemcpy2D(self, dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int) -> int:
+        self._copy_rows(dst, dpitch, src, spitch, width, height, kind)
+        return self.wait()
+
+    @entry("pzpzzzip")
+    def hipMemcpy2DAsync(
+        self, dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int, stream: int
+    ) -> None:
+        self.submit(stream, lambda: self._copy_rows(dst, dpitch, src, spitch, width, height, kind))
+
+    # ---- fills
+
+    def _fill(self, dst: int, value: int, size: int, count: int) -> None:
+        if size == 1:
+            self.driver.memset(0, dst, value, count)
+            return
+        self.driver.memory.check_range(dst, size * count, "memset")
+        data = (value & (1 << 8 * size) - 1).to_bytes(size, "little") * count
+        ctypes.memmove(dst, data, len(data))
+        self.driver.memory.mark_written(dst, len(data))
+
+    @entry("piz", "hipMemset", "hipMemsetD8")
+    def hipMemset(self, dst: int, value: int, count: int) -> None:
+        self._fill(dst, value, 1, count)
+
+    @entry("pizp", "hipMemsetAsync", "hipMemsetD8Async")
+    def hipMemsetAsync(self, dst: int, value: int, count: int, stream: int) -> None:
+        self.submit(stream, lambda: self._fill(dst, value, 1, count))
+
+    @entry("piz")
+    def hipMemsetD16(self, dst: int, value: int, count: int) -> None:
+        self._fill(dst, value, 2, count)
+
+    @entry("pizp")
+    def hipMemsetD16Async(self, dst: int, value: int, count: int, stream: int) -> None:
+        self.submit(stream, lambda: self._fill(dst, value, 2, count))
+
+    @entry("piz")
+    def hipMemsetD32(self, dst: int, value: int, count: int) -> None:
+        self._fill(dst, value, 4, count)
+
+    @entry("pizp")
+    def hipMemsetD32Async(self, dst: int, value: int, count: int, stream: int) -> None:
+        self.submit(stream, lambda: self._fill(dst, value, 4, count))

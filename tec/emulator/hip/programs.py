@@ -1,0 +1,149 @@
+"""What a program that hipcc compiled registers of itself before `main`, and how it launches: kernels and variables by the addresses of their stubs.
+
+Source: clang's CodeGen of HIP host code (CGCUDANV.cpp) and `hipLaunchKernel` of the runtime API.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass
+
+from .base import need, pointer, put_int, put_size
+from .entry import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_IMAGE, INVALID_SYMBOL, Dim3, HipError, entry
+from .memories import Memories
+from .modules import Function, Module, Modules, image_at
+
+_FAT_BINARY = 0x48495046  # "HIPF"
+
+
+@dataclass(eq=False)
+class FatBinary:
+    """The code that a program carries: loaded when its first kernel is wanted."""
+
+    address: int
+    module: Module | None = None
+
+
+class Programs(Modules, Memories):
+    """__hipRegister*, hipLaunchKernel, and what takes a kernel or a variable of the program itself."""
+
+    def __init__(self, chip: str, check: str):
+        super().__init__(chip, check)
+        self._calls: list[tuple[Dim3, Dim3, int, int]] = []
+        self._by_host: dict[int, tuple[FatBinary, str]] = {}  # address of a stub or a variable -> where its namesake is
+
+    def _found(self, host: int, what: str, status: int) -> tuple[Module, str]:
+        found = self._by_host.get(host)
+        if found is None:
+            raise HipError(status, f"{host:#x} is no {what} that the program registered")
+        fat, name = found
+        if fat.module is None:
+            fat.module = self._load(image_at(fat.address))
+        return fat.module, name
+
+    def _of_host(self, host: int) -> Function:
+        """The kernel whose stub in the program stands at `host`."""
+        return self._function(*self._found(host, "kernel", INVALID_FUNCTION))
+
+    @entry("p", "__hipRegisterFatBinary", value=True)
+    def register_fat_binary(self, wrapper: int) -> int:
+        magic, _, address = struct.unpack("<IIQ", ctypes.string_at(need(wrapper, "the fat binary"), 16))
+        if magic != _FAT_BINARY:
+            raise HipError(INVALID_IMAGE, f"a fat binary that begins with {magic:#x}")
+        return self.handle(FatBinary(address))
+
+    @entry("p", "__hipUnregisterFatBinary")
+    def unregister_fat_binary(self, fat: int) -> None:
+        gone = self.drop(fat, FatBinary)
+        self._by_host = {k: v for k, v in self._by_host.items() if v[0] is not gone}
+
+    @entry("ppssupppp", "__hipRegisterFunction")
+    def register_function(
+        self, fat: int, host: int, device: bytes, name: bytes, limit: int, tid: int, bid: int, block: int, grid: int
+    ) -> None:
+        self._by_host[host] = self.held(fat, FatBinary), name.decode()
+
+    @entry("ppssizii", "__hipRegisterVar")
+    def register_variable(
+        self,
+        fat: int,
+        host: int,
+        host_name: bytes,
+        name: bytes,
+        external: int,
+        size: int,
+        constant: int,
+        everywhere: int,
+    ) -> None:
+        self._by_host[host] = self.held(fat, FatBinary), name.decode()
+
+    @entry("DDzp", "__hipPushCallConfiguration")
+    def push_call(self, grid: Dim3, block: Dim3, shared: int, stream: int) -> None:
+        self._calls.append((grid, block, shared, stream))
+
+    @entry("pppp", "__hipPopCallConfiguration")
+    def pop_call(self, grid: int, block: int, shared: int, stream: int) -> None:
+        if not self._calls:
+            raise HipError(INVALID_CONFIGURATION, "no launch is under way")
+        g, b, s, q = self._calls.pop()
+        for address, value in ((grid, g), (block, b)):
+            ctypes.memmove(need(address), bytes(value), ctypes.sizeof(Dim3))
+        put_size(shared, s)
+        pointer(stream).value = q or None
+
+    @entry("pDDpzp", "hipLaunchKernel")
+    def hipLaunchKernel(self, host: int, grid: Dim3, block: Dim3, params: int, shared: int, stream: int) -> None:
+        self._launch(self._of_host(host), grid.dims(), block.dims(), shared, stream, params, 0)
+
+    @entry("pp")
+    def hipFuncGetAttributes(self, out: int, host: int) -> None:
+        i = self._of_host(host).info
+        most = self.driver.chip.limits.lds_bytes - i.lds_bytes
+        row = struct.pack(
+            "<iiQQiiiii4xQ", 0, 0, 0, i.private_bytes, most, i.max_workgroup_size, i.vgprs, 0, 0, i.lds_bytes
+        )
+        ctypes.memmove(need(out), row, len(row))
+
+    @entry("pii")
+    def hipFuncSetAttribute(self, host: int, which: int, value: int) -> None: ...
+
+    @entry("pi", "hipFuncSetCacheConfig", "hipFuncSetSharedMemConfig")
+    def hipFuncSetCacheConfig(self, host: int, value: int) -> None: ...
+
+    @entry("ppiz", "hipOccupancyMaxActiveBlocksPerMultiprocessor")
+    def groups_of_host(self, out: int, host: int, size: int, dynamic: int) -> None:
+        put_int(out, self._groups(self._of_host(host).info, size, dynamic))
+
+    @entry("pppzi", "hipOccupancyMaxPotentialBlockSize")
+    def best_of_host(self, grid: int, block: int, host: int, dynamic: int, limit: int) -> None:
+        self._best(grid, block, self._of_host(host).info, dynamic, limit)
+
+    # ---- variables
+
+    def _variable(self, host: int) -> tuple[int, int]:
+        return self._global(*self._found(host, "variable", INVALID_SYMBOL))
+
+    @entry("pp")
+    def hipGetSymbolAddress(self, out: int, host: int) -> None:
+        pointer(out).value = self._variable(host)[0]
+
+    @entry("pp")
+    def hipGetSymbolSize(self, out: int, host: int) -> None:
+        put_size(out, self._variable(host)[1])
+
+    @entry("ppzzi")
+    def hipMemcpyToSymbol(self, host: int, src: int, nbytes: int, offset: int, kind: int) -> int:
+        return self.hipMemcpy(self._variable(host)[0] + offset, src, nbytes, kind)
+
+    @entry("ppzzi")
+    def hipMemcpyFromSymbol(self, dst: int, host: int, nbytes: int, offset: int, kind: int) -> int:
+        return self.hipMemcpy(dst, self._variable(host)[0] + offset, nbytes, kind)
+
+    @entry("ppzzip")
+    def hipMemcpyToSymbolAsync(self, host: int, src: int, nbytes: int, offset: int, kind: int, stream: int) -> None:
+        self.hipMemcpyAsync(self._variable(host)[0] + offset, src, nbytes, kind, stream)
+
+    @entry("ppzzip")
+    def hipMemcpyFromSymbolAsync(self, dst: int, host: int, nbytes: int, offset: int, kind: int, stream: int) -> None:
+        self.hipMemcpyAsync(dst, self._variable(host)[0] + offset, nbytes, kind, stream)

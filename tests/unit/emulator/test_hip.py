@@ -1,0 +1,410 @@
+"""The stand-in for libamdhip64: its functions in this process, programs in Python and C under it, tinygrad's HIP backend where tinygrad is."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
+
+import numpy as np
+import pytest
+
+from tec.codegen.linking import link
+from tec.emulator.hip import environment
+from tec.emulator.hip.entry import ENTRIES, entry_names, refused_names
+from tec.emulator.hip.library import library_folder
+from tec.emulator.hip.properties import DevicePropR0000, DevicePropR0600
+from tec.errors import DeviceError
+from tec.runtime.hip_driver import HipDriver
+from tests.unit.runtime.test_foreign import built, bundle
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="an ELF library")
+
+
+def code_object(chip="gfx942"):
+    return link(built(chip)[0], "own")
+
+
+class Hip:
+    """The library with argument types that ctypes cannot guess."""
+
+    def __init__(self):
+        self.lib = ctypes.CDLL(str(library_folder() / "lib" / "libamdhip64.so"))
+        self.lib.hipGetErrorString.restype = c_char_p
+        self.lib.hipGetErrorName.restype = c_char_p
+
+    def __getattr__(self, name):
+        function = getattr(self.lib, name)
+
+        def call(*args):
+            return function(*[c_void_p(a) if isinstance(a, int) and a >= 1 << 16 else a for a in args])
+
+        return call
+
+    def made(self, name, *args):
+        """The handle or the address that a function writes."""
+        out = c_void_p()
+        assert getattr(self, name)(byref(out), *args) == 0, name
+        return out.value
+
+    def upload(self, array):
+        address = self.made("hipMalloc", c_size_t(array.nbytes))
+        assert self.hipMemcpy(address, array.ctypes.data, c_size_t(array.nbytes), 1) == 0
+        return address
+
+    def download(self, address, like):
+        out = np.empty_like(like)
+        assert self.hipMemcpy(out.ctypes.data, address, c_size_t(out.nbytes), 2) == 0
+        return out
+
+    def function(self, name, image=None):
+        image = code_object() if image is None else image
+        return self.made("hipModuleGetFunction", self.made("hipModuleLoadData", c_char_p(image)), name)
+
+    def launch(self, function, grid, block, shared, values, stream=None):
+        """Arguments one by one, through pointers."""
+        where = (c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
+        return self.hipModuleLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, stream, where, None)
+
+
+class Pair(ctypes.Structure):
+    _fields_ = [("i", c_int), ("f", c_float), ("h", ctypes.c_int16)]
+
+
+def scale_arguments(x, y, n):
+    return [c_void_p(x), c_void_p(y), c_int(n), c_float(0.5), ctypes.c_int8(-3), Pair(7, 2.0, -9)]
+
+
+def scaled(x):
+    return (x * np.float32(0.5) - 3 + 7) * 2 - 9
+
+
+@pytest.fixture(scope="module")
+def hip():
+    before = {k: os.environ.get(k) for k in ("TEC_HIP_CHIP", "TEC_HIP_CHECK")}
+    os.environ |= {"TEC_HIP_CHIP": "gfx942", "TEC_HIP_CHECK": "race,init"}
+    lib = Hip()
+    assert lib.hipInit(0) == 0
+    for k, v in before.items():
+        os.environ.pop(k) if v is None else os.environ.__setitem__(k, v)
+    lib.hipGetLastError()
+    return lib
+
+
+def test_every_function_is_in_the_library(hip):
+    for name in entry_names():
+        assert getattr(hip.lib, name), name
+    assert not set(refused_names()) & set(ENTRIES)
+    assert hip.lib.hipGraphAddKernelNode(None) == 801
+    with pytest.raises(AttributeError):
+        _ = hip.lib.hipNoSuchFunction
+
+
+def test_device(hip):
+    count, value = c_int(), c_int(7)
+    assert hip.hipGetDeviceCount(byref(count)) == 0 and count.value == 1
+    assert hip.hipSetDevice(0) == 0 and hip.hipSetDevice(1) == 101
+    assert hip.hipGetDevice(byref(value)) == 0 and value.value == 0
+    # Offsets that programs are compiled with.
+    assert (ctypes.sizeof(DevicePropR0600), DevicePropR0600.gcnArchName.offset) == (1472, 1160)
+    assert (ctypes.sizeof(DevicePropR0000), DevicePropR0000.gcnArchName.offset) == (792, 396)
+    new, old = DevicePropR0600(), DevicePropR0000()
+    assert hip.hipGetDevicePropertiesR0600(byref(new), 0) == 0 and hip.hipGetDeviceProperties(byref(old), 0) == 0
+    assert new.gcnArchName == old.gcnArchName == b"gfx942" and new.multiProcessorCount == old.multiProcessorCount == 304
+    assert (new.warpSize, new.major, new.minor, new.sharedMemPerBlock) == (64, 9, 4, 65536)
+    for number, expected in ((87, 64), (63, 304), (74, 65536), (56, 1024), (26, 1024), (29, 2**31 - 1), (16, 0)):
+        assert hip.hipDeviceGetAttribute(byref(value), number, 0) == 0 and value.value == expected
+    assert hip.hipGetErrorName(801) == b"hipErrorNotSupported"
+
+
+def test_memory(hip):
+    x = np.arange(1000, dtype=np.float32)
+    a = hip.upload(x)
+    np.testing.assert_array_equal(hip.download(a, x), x)
+    assert hip.hipMemcpy(a, x.ctypes.data, c_size_t(x.nbytes + 1), 1) == 1
+    assert b"not within one allocation" in hip.hipGetErrorString(1)
+    b = hip.made("hipMallocAsync", c_size_t(x.nbytes), None)
+    assert hip.hipMemcpyDtoD(b, a, c_size_t(x.nbytes)) == 0
+    assert hip.hipMemcpy(b, x[::-1].copy().ctypes.data, c_size_t(40), 4) == 0  # the direction by the addresses
+    np.testing.assert_array_equal(hip.download(b, x)[:12], [*x[::-1][:10], 10, 11])
+    assert hip.hipMemsetD32(b, 0x3F800000, c_size_t(5)) == 0 and hip.hipMemset(b + 20, 0, c_size_t(4)) == 0
+    np.testing.assert_array_equal(hip.download(b, x)[:7], [1, 1, 1, 1, 1, 0, x[-7]])
+    rows = np.zeros((3, 4), np.float32)
+    assert hip.hipMemcpy2D(rows.ctypes.data, c_size_t(16), a, c_size_t(40), c_size_t(8), c_size_t(3), 2) == 0
+    np.testing.assert_array_equal(rows, [[0, 1, 0, 0], [10, 11, 0, 0], [20, 21, 0, 0]])
+    free, total = c_size_t(), c_size_t()
+    assert hip.hipMemGetInfo(byref(free), byref(total)) == 0 and 0 < free.value < total.value
+    kind = (ctypes.c_uint8 * 32)()
+    host = hip.made("hipHostMalloc", c_size_t(64), 0)
+    for address, expected in ((a + 4, 2), (host, 1), (x.ctypes.data, 0)):
+        assert hip.hipPointerGetAttributes(kind, address) == 0 and kind[0] == expected
+    for address in (a, b, host, None):
+        assert hip.hipFree(address) == 0
+    assert hip.hipFree(a) == 1 and b"was freed before" in hip.hipGetErrorString(1)
+    assert hip.hipGetLastError() == 1 and hip.hipGetLastError() == 0
+
+
+def test_launch_by_pointers_and_by_block(hip):
+    x, scale = np.arange(100, dtype=np.float32), hip.function(b"scale")
+    a, b = hip.upload(x), hip.upload(np.zeros_like(x))
+    assert hip.launch(scale, 2, 64, 0, scale_arguments(a, b, 100)) == 0
+    np.testing.assert_array_equal(hip.download(b, x), scaled(x))
+    c = hip.upload(np.zeros_like(x))
+    block = ctypes.create_string_buffer(
+        bytes(c_void_p(a))
+        + bytes(c_void_p(c))
+        + bytes(c_int(100))
+        + bytes(c_float(0.5))
+        + b"\xfd\0\0\0"
+        + bytes(Pair(7, 2.0, -9))
+    )
+    size = c_size_t(len(block) - 1)
+    extra = (c_void_p * 5)(1, ctypes.addressof(block), 2, ctypes.addressof(size), 3)
+    assert hip.hipModuleLaunchKernel(scale, 2, 1, 1, 64, 1, 1, 0, None, None, extra) == 0
+    np.testing.assert_array_equal(hip.download(c, x), scaled(x))
+    size.value = 20
+    assert hip.hipModuleLaunchKernel(scale, 2, 1, 1, 64, 1, 1, 0, None, None, extra) == 1
+    assert b"20 bytes of arguments" in hip.hipGetErrorString(1)
+    groups = c_int()
+    assert (
+        hip.hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(byref(groups), scale, 64, c_size_t(0)) == 0
+        and groups.value == 32
+    )
+
+
+def test_faults(hip, capfd):
+    x, scale = np.arange(100, dtype=np.float32), hip.function(b"scale")
+    a, b = hip.upload(x), hip.upload(np.zeros(64, np.float32))
+    assert hip.launch(scale, 2, 64, 0, scale_arguments(a, b, 100)) == 700
+    assert b"out of bounds" in hip.hipGetErrorString(700)
+    assert hip.hipDeviceSynchronize() == 700 and hip.hipDeviceSynchronize() == 0
+    assert "tec: hipModuleLaunchKernel: hipErrorIllegalAddress: out of bounds" in capfd.readouterr().err
+    fresh = hip.made("hipMalloc", c_size_t(400))  # nothing wrote it
+    assert hip.launch(scale, 1, 64, 0, scale_arguments(fresh, b, 64)) == 719
+    assert b"never written" in hip.hipGetErrorString(719)
+    assert hip.launch(scale, 1, 2048, 0, scale_arguments(a, b, 1)) == 719
+    assert hip.launch(scale, 0, 64, 0, scale_arguments(a, b, 1)) == 9
+    hip.hipDeviceSynchronize()
+    assert hip.launch(scale, 1, 64, 0, scale_arguments(a, b, 64)) == 0  # the device is usable
+
+
+def test_modules(hip, tmp_path, capfd):
+    path = tmp_path / "kernel.hsaco"
+    path.write_bytes(code_object())
+    path.with_suffix(".s").write_text(built("gfx942")[1])
+    module = hip.made("hipModuleLoad", str(path).encode())
+    assert hip.hipModuleGetFunction(byref(c_void_p()), module, b"none") == 500
+    assert b"it has: scale, turn" in hip.hipGetErrorString(500)
+    assert hip.hipModuleUnload(module) == 0 and hip.hipModuleUnload(module) == 400
+    out = c_void_p()
+    assert hip.hipModuleLoad(byref(out), str(tmp_path / "none").encode()) == 301
+    assert hip.hipModuleLoadData(byref(out), c_char_p(b"luck" * 8)) == 200
+    assert hip.hipModuleLoadData(byref(out), c_char_p(code_object("gfx90a"))) == 209
+    both = bundle({f"hipv4-amdgcn-amd-amdhsa--{c}": code_object(c) for c in ("gfx90a", "gfx942")})
+    assert hip.function(b"turn", both)
+    assert hip.function(b"turn", built("gfx942")[0])  # a relocatable object
+    program = c_void_p()
+    assert hip.hiprtcCreateProgram(byref(program), b"", b"x", 0, None, None) == 0
+    assert hip.hiprtcCompileProgram(program, 0, None) == 6 and "hipcc --genco" in capfd.readouterr().err
+
+
+def test_streams_events_graphs(hip):
+    x = np.arange(100, dtype=np.float32)
+    a, b, scale = hip.upload(x), hip.upload(np.zeros_like(x)), hip.function(b"scale")
+    stream, start, stop = (
+        hip.made("hipStreamCreate"),
+        hip.made("hipEventCreate"),
+        hip.made("hipEventCreateWithFlags", c_uint(0)),
+    )
+    ms = c_float(-1)
+    assert hip.hipEventElapsedTime(byref(ms), start, stop) == 400
+    hip.hipEventRecord(start, stream)
+    for _ in range(3):
+        assert hip.launch(scale, 2, 64, 0, scale_arguments(a, b, 100), stream) == 0
+    hip.hipEventRecord(stop, stream)
+    assert hip.hipEventSynchronize(stop) == 0 and hip.hipEventElapsedTime(byref(ms), start, stop) == 0
+    assert 3e-3 < ms.value < 0.1  # three launches of some microseconds
+    assert hip.hipStreamBeginCapture(stream, 2) == 0
+    assert hip.launch(scale, 2, 64, 0, scale_arguments(a, b, 100), stream) == 0
+    assert hip.hipStreamSynchronize(stream) == 900
+    graph = c_void_p()
+    hip.hipMemset(b, 0, c_size_t(400))
+    assert hip.hipStreamEndCapture(stream, byref(graph)) == 0
+    ready = hip.made("hipGraphInstantiate", graph.value, None, None, c_size_t(0))
+    np.testing.assert_array_equal(hip.download(b, x), 0 * x)
+    assert hip.hipGraphLaunch(ready, stream) == 0
+    np.testing.assert_array_equal(hip.download(b, x), scaled(x))
+    assert hip.hipStreamDestroy(stream) == 0 and hip.hipStreamSynchronize(stream) == 400
+
+
+def test_tecs_own_driver_for_hip(hip):
+    """What tec calls of the real library."""
+    driver = HipDriver(library=ctypes.CDLL(str(library_folder() / "lib" / "libamdhip64.so")))
+    facts = driver.attributes(0)
+    assert (facts.arch, facts.compute_units, facts.lds_bytes, facts.wavefront_size) == ("gfx942", 304, 65536, 64)
+    x = np.arange(64, dtype=np.int32)
+    address = driver.alloc(0, x.nbytes)
+    driver.copy_to_device(0, address, x.ctypes.data, x.nbytes)
+    module = driver.load_module(0, code_object())
+    turn = driver.get_function(module, "turn")
+    stream = driver.stream_create(0)
+    # LDS of dynamic size comes behind none of fixed size: at 0.
+    driver.launch(turn, (1, 1, 1), (64, 1, 1), 256, address.to_bytes(8, "little") + bytes(8), stream)
+    driver.stream_synchronize(0, stream)
+    out = np.empty_like(x)
+    driver.copy_from_device(0, out.ctypes.data, address, x.nbytes)
+    np.testing.assert_array_equal(out, x[::-1])
+    with pytest.raises(DeviceError, match="no kernel 'none'"):
+        driver.get_function(module, "none")
+    with pytest.raises(DeviceError, match="hipErrorOutOfMemory"):
+        driver.alloc(0, 1 << 50)
+
+
+PROGRAM = '''
+import ctypes, ctypes.util, sys
+hip = ctypes.CDLL(ctypes.util.find_library("amdhip64") or "libamdhip64.so")
+hip.hipGetErrorString.restype = ctypes.c_char_p
+def check(status):
+    if status:
+        print("stopped:", hip.hipGetErrorString(status).decode())
+        raise SystemExit(0 if sys.argv[2] == "ignore" else 3)
+module, kernel, x = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+check(hip.hipModuleLoad(ctypes.byref(module), sys.argv[1].encode()))
+check(hip.hipModuleGetFunction(ctypes.byref(kernel), module, b"turn"))
+data = (ctypes.c_int * 64)(*range(64))
+check(hip.hipMalloc(ctypes.byref(x), ctypes.c_size_t(256 if sys.argv[2] == "right" else 128)))
+check(hip.hipMemcpy(x, data, ctypes.c_size_t(128), 1))
+if sys.argv[2] == "right":
+    check(hip.hipMemcpy(x, data, ctypes.c_size_t(256), 1))
+lds = ctypes.c_int(0)
+args = (ctypes.c_void_p * 2)(ctypes.addressof(x), ctypes.addressof(lds))
+check(hip.hipModuleLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 256, None, args, None))
+check(hip.hipMemcpy(data, x, ctypes.c_size_t(256), 2))
+print(list(data)[:3])
+'''  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kernel_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("hip") / "kernel.hsaco"
+    path.write_bytes(code_object())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [("right", 0, "[63, 62, 61]"), ("wrong", 3, "out of bounds"), ("ignore", 5, "1 fault of kernels")],
+)
+def test_program_in_python(how, code, said, kernel_file, tmp_path):
+    """`tec emu -- python program.py`: its own status, or 5 where it ended well in spite of a fault."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [
+        sys.executable,
+        "-m",
+        "tec.cli",
+        "emu",
+        "--check",
+        "race,init",
+        "--",
+        sys.executable,
+        "program.py",
+        str(kernel_file),
+        how,
+    ]
+    got = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    assert got.returncode == code and said in got.stdout + got.stderr, got.stdout + got.stderr
+
+
+# What hipcc makes of a program with a kernel: registration before main, and launches by the address of a stub.
+C_PROGRAM = '''
+#include <stdio.h>
+#include <stddef.h>
+typedef struct { unsigned x, y, z; } dim3;
+extern void **__hipRegisterFatBinary(const void *);
+extern int __hipRegisterFunction(void **, const void *, const char *, const char *, unsigned, void *, void *, void *, void *);
+extern int __hipPushCallConfiguration(dim3, dim3, size_t, void *), __hipPopCallConfiguration(dim3 *, dim3 *, size_t *, void **);
+extern int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, void *), hipMalloc(void **, size_t), hipMemcpy(void *, const void *, size_t, int);
+extern int hipDeviceSynchronize(void), __hipUnregisterFatBinary(void **);
+extern const char *hipGetErrorString(int);
+__asm__(".section .hip_fatbin,\\"a\\"\\n.p2align 12\\nfatbin: .incbin \\"kernels.bundle\\"\\n.previous");
+extern const char fatbin[];
+struct { unsigned magic, version; const void *code, *unused; } wrapper = { 0x48495046, 1, fatbin, 0 };
+static void **registered;
+static char turn;  /* the stub: its address alone matters */
+__attribute__((constructor)) static void before(void) {
+  registered = __hipRegisterFatBinary(&wrapper);
+  __hipRegisterFunction(registered, &turn, "turn", "turn", -1, 0, 0, 0, 0);
+}
+__attribute__((destructor)) static void after(void) { __hipUnregisterFatBinary(registered); }
+int main(void) {
+  int data[64], lds = 0, status;
+  void *x, *stream;
+  dim3 grid, block;
+  size_t shared;
+  for (int i = 0; i < 64; i++) data[i] = i;
+  if (hipMalloc(&x, sizeof data) || hipMemcpy(x, data, sizeof data, 1)) return 2;
+  __hipPushCallConfiguration((dim3){1, 1, 1}, (dim3){64, 1, 1}, 256, 0);
+  __hipPopCallConfiguration(&grid, &block, &shared, &stream);
+  if (grid.x != 1 || block.x != 64 || block.z != 1 || shared != 256) return 3;
+  void *args[] = { &x, &lds };
+  if ((status = hipLaunchKernel(&turn, grid, block, args, shared, stream))) { puts(hipGetErrorString(status)); return 4; }
+  if (hipDeviceSynchronize() || hipMemcpy(data, x, sizeof data, 2)) return 5;
+  printf("%d %d\\n", data[0], data[63]);
+  return 0;
+}
+'''  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_program_in_c(tmp_path):
+    """A program without Python: the library finds one."""
+    from tec.emulator.hip.library import _python
+
+    if not os.path.exists(_python()):
+        pytest.skip("this Python has no shared library")
+    (tmp_path / "kernels.bundle").write_bytes(
+        bundle({"hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-": code_object()})
+    )
+    (tmp_path / "main.c").write_text(C_PROGRAM)
+    lib = library_folder() / "lib"
+    subprocess.run(["cc", "main.c", "-o", "main", f"-L{lib}", "-lamdhip64"], cwd=tmp_path, check=True, timeout=60)
+    env = environment("gfx942", "race,init", os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)})
+    got = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env)
+    assert (got.returncode, got.stdout) == (0, "63 0\n"), got.stdout + got.stderr
+
+
+TINYGRAD = '''
+import numpy as np
+from tinygrad.renderer.llvmir import AMDLLVMRenderer
+from tinygrad.runtime import ops_hip
+ops_hip.HIPRenderer = AMDLLVMRenderer  # LLVM, in the place of ROCm's compiler library
+from tinygrad import Device, Tensor
+assert Device.DEFAULT == "HIP"
+a = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+x = Tensor(a)
+np.testing.assert_allclose((x @ x + 1).relu().sum(axis=1).numpy(), np.maximum(a @ a + 1, 0).sum(1), rtol=1e-4)
+np.testing.assert_allclose(x.softmax().numpy(), np.exp(a) / np.exp(a).sum(1, keepdims=True), rtol=1e-4)
+'''  # fmt: skip
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tinygrad") is None, reason="no tinygrad")
+def test_tinygrad(tmp_path):
+    (tmp_path / "program.py").write_text(TINYGRAD)
+    env = environment(
+        "gfx942", "race", os.environ | {"DEV": "HIP", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    )
+    got = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=env
+    )
+    assert got.returncode == 0, got.stderr
