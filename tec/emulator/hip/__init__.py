@@ -15,15 +15,16 @@ from pathlib import Path
 
 from ..chips import CHIPS
 from ..driver import parse_checks
+from ..errors import EmulationError
+from .library import library_folder
+from .runtime import Runtime
 
-_runtime: object = None  # of this process; the library's table points into it
+_runtime: Runtime | None = None  # of this process; the library's table points into it
 
 
 def start(table: int) -> None:
     """Called by the library at its first call: answer its functions from here on. TEC_HIP_CHIP and TEC_HIP_CHECK say what by."""
     global _runtime
-    from .runtime import Runtime
-
     runtime = Runtime(os.environ.get("TEC_HIP_CHIP") or "gfx942", os.environ.get("TEC_HIP_CHECK") or "bounds")
     runtime.fill(table)
     _runtime = runtime
@@ -34,9 +35,6 @@ def environment(chip: str = "gfx942", check: str = "bounds", base: Mapping[str, 
 
     Raises DeviceError for a chip or a check that is not there.
     """
-    from ..errors import EmulationError
-    from .library import library_folder
-
     checks = parse_checks(check)
     if chip not in CHIPS:
         raise EmulationError(f"no emulated chip {chip!r}", hint=f"one of: {', '.join(CHIPS)}")

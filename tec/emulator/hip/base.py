@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,13 +120,9 @@ class Base:
             status = _status(e)
             self._tell(name, str(e), status, isinstance(e, EmulationError))
         except KeyboardInterrupt:
-            import _thread
-
             _thread.interrupt_main()
             status = UNKNOWN
         except Exception:
-            import traceback
-
             self._tell(name, traceback.format_exc(), UNKNOWN, True)
             status = UNKNOWN
         if status:

@@ -85,10 +85,3 @@ def refused_names() -> tuple[str, ...]:
     """Functions of the API that answer "not supported"."""
     text = files("tec.emulator.hip").joinpath("refused.txt").read_text()
     return tuple(w for line in text.splitlines() for w in line.partition("#")[0].split())
-
-
-def entry_names() -> list[str]:
-    """All functions, in the order of the library's table."""
-    from . import runtime  # noqa: F401  # declares them
-
-    return [*ENTRIES, *(n for n in refused_names() if n not in ENTRIES)]

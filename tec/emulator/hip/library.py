@@ -14,10 +14,13 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+import numpy
+
 from ...errors import DeviceError
 from ...runtime.sharedobject import shared_object
 from ..jit import cache_folder
-from .entry import DEINITIALIZED, NOT_INITIALIZED, entry_names
+from .entry import DEINITIALIZED, NOT_INITIALIZED
+from .runtime import entry_names
 
 # What the loader fills in: a slot of the library, and libc's function.
 _IMPORTS = {"tec_dlsym": "dlsym", "tec_dlopen": "dlopen", "tec_snprintf": "snprintf", "tec_dprintf": "dprintf"}
@@ -132,7 +135,6 @@ def _python() -> str:
 def _code() -> str:
     """What Python runs first; `%p` becomes the table's address."""
     import llvmlite
-    import numpy
 
     here = Path(__file__).parents[3]
     folders = dict.fromkeys([str(here), *(str(Path(m.__file__ or "").parent.parent) for m in (numpy, llvmlite))])

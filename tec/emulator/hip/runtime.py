@@ -7,10 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from .devices import Devices
-from .entry import ENTRIES, NOT_SUPPORTED, TYPES, Entry, HipError, entry_names
+from .entry import ENTRIES, NOT_SUPPORTED, TYPES, Entry, HipError, refused_names
 from .programs import Programs
 from .rtc import Rtc
 from .streams import Streams
+
+
+def entry_names() -> list[str]:
+    """All functions, in the order of the library's table: those that the parts declare, and those that are refused."""
+    return [*ENTRIES, *(n for n in refused_names() if n not in ENTRIES)]
 
 
 class Runtime(Devices, Streams, Programs, Rtc):

@@ -15,9 +15,10 @@ import pytest
 
 from tec.codegen.linking import link
 from tec.emulator.hip import environment
-from tec.emulator.hip.entry import ENTRIES, entry_names, refused_names
+from tec.emulator.hip.entry import ENTRIES, refused_names
 from tec.emulator.hip.library import library_folder
 from tec.emulator.hip.properties import DevicePropR0000, DevicePropR0600
+from tec.emulator.hip.runtime import entry_names
 from tec.errors import DeviceError
 from tec.runtime.hip_driver import HipDriver
 from tests.unit.runtime.test_foreign import built, bundle
