@@ -58,7 +58,7 @@ class BlockedConvolution(Space):
             "columns": (usual, *[w for w in range(1, 29) if w != usual and (self.columns is None or w <= self.columns)]),
             "rows": (1,) if self.rows is None else tuple(r for r in (1, 2, 3, 4) if self.rows % r == 0),
             "blocks": (1, 2, 4) if self.is_sum else (1,), "unroll": (0, 1, 2),
-            "outer": ("channels",) if self.rows is None else ("channels", "rows"), "parallel": (True, False),
+            "outer": ("channels", "rows"), "parallel": (True, False),
         }  # fmt: skip
 
     @property
@@ -149,14 +149,14 @@ class BlockedConvolution(Space):
         co, ci = final.split(co, factor=blocks) if blocks > 1 else (co, None)
         oh, hi = final.split(oh, factor=choice["rows"]) if choice["rows"] > 1 else (oh, None)
         written = [axis for axis in (ci, hi) if axis is not None]
-        # Rows of unknown number are not fused with the channels: the place of a tile would take divisions by them, and no proof that it is inside.
-        is_open = None in const_shape(op.output(0))[2:-2]
-        outer = (n, *depth, oh, co) if is_open or choice["outer"] == "rows" else (n, co, *depth, oh)
+        outer = (n, *depth, oh, co) if choice["outer"] == "rows" else (n, co, *depth, oh)
         final.reorder(*outer, wo, *written, wi, c)
         for axis in written:
             final.unroll(axis)
         final.vectorize(c)
-        along = outer[1] if is_open else final.fuse(*outer)
+        along = final.fuse(
+            *outer
+        )  # weights of a block of channels stay near, also where the number of rows is open: a division a row
         if choice["parallel"]:
             final.parallel(along)
         acc.compute_at(final, wo)

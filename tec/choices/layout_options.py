@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..ops.dims import typical
 from ..ops.layouts import Layout, plain, space
 from ..ops.matmul import accumulator
 from ..ops.registry import TensorType
@@ -29,6 +30,7 @@ _SCALAR = (
     4.0  # clocks of a multiply-add of a plain convolution whose rows are no whole vectors: lane by lane, with a branch
 )
 _DEPTHWISE = 2.0  # clocks a vector's multiply-add of a window a channel, which loads both operands
+_PICTURE = 224  # rows and columns of a network's input that are open: only how copies compare with sums follows from it
 _HOPELESS = 3.0  # times the best by the model: it errs by less
 # Of a copy between layouts, read and written: a Zen 4 core moves 4 to 9 GB/s (3 to 64 channels, 7 to 112 square).
 _COPIED_BYTES_A_CLOCK = 2.0
@@ -45,10 +47,17 @@ class Option:
 
 
 def is_open(target: Target, x: TensorType, w: TensorType, attrs: Mapping[str, Any]) -> bool:
-    """Whether there is anything to choose for a convolution: of float32, in one group or a window a channel, of known sizes."""
-    if target.is_gpu or x.is_symbolic or x.dtype != "float32" or w.dtype != "float32" or attrs.get("fill"):
+    """Whether there is anything to choose for a convolution: of float32, in one group or a window a channel."""
+    if target.is_gpu or x.dtype != "float32" or w.dtype != "float32" or attrs.get("fill"):
         return False
     return x.ndim == 4 and (attrs["groups"] == 1 or _is_depthwise(w, attrs))
+
+
+def _typical(t: TensorType) -> TensorType:
+    """An image's type with numbers where its sizes are symbolic, the same for all values of a network: one picture, as large as classifiers take."""
+    if not t.is_symbolic:
+        return t
+    return TensorType(t.dtype, tuple(typical(n, _PICTURE if k > 1 else 1) for k, n in enumerate(t.shape)))
 
 
 def _is_depthwise(w: TensorType, attrs: Mapping[str, Any]) -> bool:
@@ -75,7 +84,10 @@ def options(
     target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any], sizes: tuple[int, ...]
 ) -> list[Option]:
     """What may be chosen for an open convolution, with blocks of `sizes`."""
-    found = [*_blocked(target, x, w, y, attrs, sizes), _plain(target, x, w, y, attrs)]
+    image = _typical(y)
+    found = [*_blocked(target, w, image, attrs, sizes), _plain(target, w, image, attrs)]
+    if x.is_symbolic:
+        return found
     near = worth_timing(found)
     known = [_measured(target, x, w, attrs, o) for o in near]
     if all(s is not None for s in known):  # a model's time beside a measured one says nothing
@@ -90,9 +102,9 @@ def worth_timing(options: list[Option]) -> list[Option]:
 
 
 def _blocked(
-    target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any], sizes: tuple[int, ...]
+    target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any], sizes: tuple[int, ...]
 ) -> Iterable[Option]:
-    axes, acc, nchw = space(x.ndim), accumulator(x.dtype), plain(x.ndim)
+    axes, acc, nchw = space(y.ndim), accumulator(w.dtype), plain(y.ndim)
     pixels, window = math.prod((y.shape[0], *y.shape[2:])), math.prod(w.shape[2:])
     for to in sizes:
         lies = Layout(f"NC{axes}{to}c")
@@ -112,11 +124,11 @@ def _blocked(
             yield Option(made, source, lies, _seconds(target, clocks * _padded(w.shape[1], of)))
 
 
-def _plain(target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any]) -> Option:
+def _plain(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any]) -> Option:
     sums, lanes = y.size * math.prod(w.shape[1:]), max(4, target.vector_bytes // 4)
     is_whole = y.shape[-1] % lanes == 0 and all(s == 1 for s in attrs["strides"])
     return Option(
-        None, plain(x.ndim), plain(x.ndim), _seconds(target, sums * (_LATENCY / lanes if is_whole else _SCALAR))
+        None, plain(y.ndim), plain(y.ndim), _seconds(target, sums * (_LATENCY / lanes if is_whole else _SCALAR))
     )
 
 
@@ -134,6 +146,7 @@ def relayout_seconds(target: Target, t: TensorType, source: Layout, to: Layout) 
     """What a copy of a value (its plain type) from one layout to another takes on one core."""
     if source == to:
         return 0.0
+    t = _typical(t)
     others = t.size / max(1, t.shape[1])
     moved = sum(others * _padded(t.shape[1], lies.blocks.get("c", 1)) * 4 for lies in (source, to))
     return _seconds(target, moved / _COPIED_BYTES_A_CLOCK)

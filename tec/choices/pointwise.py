@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..ir.dtype import dtype_info
-from ..schedule import Schedule
+from ..schedule import Schedule, Stage
 from ..target import Target
 from ..te import ComputeOp, Operation, thread_axis
 from . import parallel
 from .group import Group, begin, extent, reduce_size, size_of
 
+_ROWS = 16  # loops around a row that are enough for the threads of a CPU to share evenly
 THREADS = 256  # of a GPU's work-group: four wavefronts of 64, so that a unit has some to change between
 
 
@@ -68,9 +70,29 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
     outer, vec = stage.split(axes[-1], factor=lanes if inner is None or inner >= lanes else max(inner, 1))
     if inner is None or inner >= 4:
         stage.vectorize(vec)
-    loops = [*axes[:-1], outer]
     if threads and parallel.worth(work(op) * parallel.POINTWISE):
-        stage.parallel(stage.fuse(*loops) if len(loops) > 1 else loops[0])
+        extents = [*[extent(a.dom.extent) for a in axes[:-1] if a.dom is not None], inner]
+        loops = [*axes[:-1], outer]
+        if inner is not None and inner <= lanes and len(loops) > 1:  # a vector, and no loop
+            loops, extents = loops[:-1], extents[:-1]
+        over_threads(stage, loops, extents)
+
+
+def over_threads(stage: Stage, loops: list[Any], extents: list[int | None]) -> Any:
+    """Fuses loops (`extents`: None where they are open), but for a row where that is better, and spreads them over threads. Returns the loop."""
+    loops = loops[:-1] if _rows_stay(extents) else loops
+    loop = stage.fuse(*loops) if len(loops) > 1 else loops[0]
+    stage.parallel(loop)
+    return loop
+
+
+def _rows_stay(extents: list[int | None]) -> bool:
+    """Whether the innermost loop is better not fused with those around it: a fused loop divides by the sizes of its parts, and by ones that are no numbers it
+    does so in some 20 clocks a vector (the copy of a padded image takes three times as long). Those around it must be enough for threads by themselves;
+    a leading size that is open may be a batch of one."""
+    if None not in extents[1:]:
+        return False
+    return None in extents[1:-1] or math.prod(n or 1 for n in extents[:-1]) >= _ROWS
 
 
 def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0) -> Any:

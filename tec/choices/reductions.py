@@ -17,8 +17,8 @@ from ..schedule import Schedule, Stage
 from ..target import Target
 from ..te import ComputeOp, thread_axis
 from . import parallel
-from .group import Group, begin, const_shape, extent, reduce_size, size_of
-from .pointwise import begin_cpu, bind_all, lanes_for, moved_bytes, work
+from .group import Group, begin, const_shape, extent, reduce_size, same_shape, size_of
+from .pointwise import begin_cpu, bind_all, lanes_for, moved_bytes, over_threads, work
 from .space import Choice, Cost, Scheduled, Space
 
 LONG_CHAIN = 1024  # additions one after another, from which rounding errors are worth a second step
@@ -80,11 +80,16 @@ class CpuReduction(Space):
             outer = stage.fuse(*out.axis[:-1]) if len(out.axis) > 2 else out.axis[0]
         if choice["parallel"]:
             stage.parallel(outer)
-        s[red].compute_at(stage, outer)
         last = red.axis[-1]
         n = extent(last.dom.extent) if last.dom is not None else None
         lanes = lanes_for(red.output(0).dtype, target) * choice["vectors"]
-        if (n is None or n >= lanes) and len(out.axis) > 1 and reads_contiguously(red, last.var):
+        along = (n is None or n >= lanes) and len(out.axis) > 1 and reads_contiguously(red, last.var)
+        if along and same_shape(out.output(0), red.output(0)):  # sums of a vector of outputs stay in registers
+            outer, vec = stage.split(out.axis[-1], factor=lanes)
+            stage.vectorize(vec)
+            s[red].set_scope("local")
+        s[red].compute_at(stage, outer)
+        if along:
             o, vec = s[red].split(last, factor=lanes)
             s[red].reorder(*red.axis[:-1], o, *red.reduce_axis, vec)
             s[red].vectorize(vec)
@@ -112,8 +117,11 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         axes = list(stage.op.axis)
     loop = axes[-1] if axes else None
     if axes and threads and parallel.worth(work(op) * parallel.POINTWISE):
-        loop = stage.fuse(*axes) if len(axes) > 1 else axes[0]
-        stage.parallel(loop)
+        if partial is not None:  # a sum is placed within the innermost loop
+            loop = stage.fuse(*axes) if len(axes) > 1 else axes[0]
+            stage.parallel(loop)
+        else:
+            over_threads(stage, axes, list(const_shape(op.output(0))))
     if partial is not None and loop is not None:
         partial.compute_at(stage, loop)
 

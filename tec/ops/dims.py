@@ -435,14 +435,18 @@ def at_most(a: Size, b: Size) -> bool:
     return bool((gap if isinstance(gap, int) else gap.bounds()[0]) >= 0)
 
 
-def typical(x: Size) -> int:
-    """A number to choose tiles by where a size is symbolic: every name as 32."""
-    return int(evaluate(x, _Typical())) if isinstance(x, Dim) else x
+def typical(x: Size, value: int = 32) -> int:
+    """A number to choose tiles by where a size is symbolic: every name as `value`."""
+    return int(evaluate(x, _Typical(value))) if isinstance(x, Dim) else x
 
 
 class _Typical(dict[str, int]):
+    def __init__(self, value: int):
+        super().__init__()
+        self.value = value
+
     def get(self, name: str, default: Any = None) -> int:
-        return 32
+        return self.value
 
 
 def divisor(x: Size) -> int:

@@ -258,7 +258,7 @@ class Lowering:
             value, own, dom = values[iv], self.ranges[iv], iv.dom
             assert dom is not None
             span = self.everywhere(value)
-            if own is dom:
+            if own is dom or self._within(own, dom):  # loops stay within their axes' ranges: see above
                 continue
             if not (self.arith.le(dom.min, value) or (span.lo is not None and self.arith.le(dom.min, span.lo))):
                 out.append(B.compare("ge", value, dom.min))
@@ -281,6 +281,10 @@ class Lowering:
         before = substitute(r.min, {loop.var: B.sub(loop.var, 1)})
         fresh = B.compare("ge", values[iv], self.arith.simplify(B.add(before, r.extent)))
         return [B.logical_or(B.compare("eq", loop.var, 0), fresh)]
+
+    def _within(self, own: E.Range, whole: E.Range) -> bool:
+        ends = (B.add(r.min, r.extent) for r in (own, whole))
+        return self.arith.le(whole.min, own.min) and self.arith.le(*ends)
 
     def _below(self, value: E.Expr, span: Interval, end: E.Expr) -> bool:
         return self.arith.lt(value, end) or (span.hi is not None and self.arith.lt(span.hi, end))

@@ -162,7 +162,7 @@ class _Choice:
 def follows(node: Node, layout: Layout) -> bool:
     """Whether a node can work in a blocked layout of its inputs; see `passes.layout`, which does it."""
     out = node.outputs[0]
-    if len(node.outputs) != 1 or out.ndim != 4 or out.type.is_symbolic:
+    if len(node.outputs) != 1 or out.ndim != 4:
         return False
     traits, block = node.definition.traits, layout.blocks["c"]
     if node.definition.kind in ("elementwise", "broadcast"):

@@ -28,8 +28,14 @@ def _scalar_index(e: E.Expr) -> bool:
     return e.dtype in INDEX_DTYPES
 
 
+def _divisor(f: Facts, e: E.Expr) -> Bound:
+    """Bounds of a divisor: a program does not divide by a size that is 0."""
+    lo, hi = f.bound(e)
+    return (1 if lo == 0 and hi > 0 and _scalar_index(e) else lo), hi
+
+
 def _b_floordiv(f: Facts, e: Any) -> Bound:
-    (a, b), (c, d) = f.bound(e.a), f.bound(e.b)
+    (a, b), (c, d) = f.bound(e.a), _divisor(f, e.b)
     if e.a.dtype not in INDEX_DTYPES and not (c > 0 and dtype_info(e.dtype).lanes == 1):
         return f._dtype_bound(e)
     if c > 0:
@@ -44,7 +50,7 @@ def _b_floordiv(f: Facts, e: Any) -> Bound:
 
 
 def _b_floormod(f: Facts, e: Any) -> Bound:
-    (a, b), (c, d) = f.bound(e.a), f.bound(e.b)
+    (a, b), (c, d) = f.bound(e.a), _divisor(f, e.b)
     if c <= 0 or dtype_info(e.dtype).lanes > 1:
         return EVERYTHING if _scalar_index(e) else f._dtype_bound(e)
     if a >= 0 and b < c:

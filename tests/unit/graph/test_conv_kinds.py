@@ -123,17 +123,35 @@ def test_open_sizes(shape: tuple[Any, ...], groups: int) -> None:
         np.testing.assert_array_equal(net.run({"x": x})[0], run_graph(bound, {"x": x})[0])
 
 
-def test_the_tiles_of_open_rows_are_not_guarded() -> None:
-    """Rows of unknown number stand in a loop of their own: a fused one takes a division a tile, and a guard a multiplication."""
+def _open_text(channels: int, groups: int) -> str:
+    """The IR of a network of one convolution with everything but its channels open."""
     from tec.ops.dims import Dim
 
     g = Graph()
-    x = g.input("x", "float32", (Dim("n"), 32, Dim("h"), Dim("w")))
-    g.set_outputs([conv(g, x, numbers("float32", 32, 32, 3, 3), before=(1, 1), after=(1, 1))])
-    text = tec.compile(g, target="llvm -mcpu=x86-64-v4", cache=False).get_source("ir")
+    x = g.input("x", "float32", (Dim("n"), channels, Dim("h"), Dim("w")))
+    w = numbers("float32", channels, channels // groups, 3, 3)
+    g.set_outputs(g.add("relu", [conv(g, x, w, groups=groups, before=(1, 1), after=(1, 1))], {}))
+    return tec.compile(g, target="llvm -mcpu=x86-64-v4", cache=False).get_source("ir")
+
+
+def test_the_tiles_of_open_rows_are_not_guarded() -> None:
+    """A division a row finds the channels whose weights stay near; none a tile, and no guard. The copy of the padded image divides once a row too."""
+    text = _open_text(32, 1)
     body = text[text.index("_conv") :].split("@attrs")[0]
-    full = body[body.index("conv_local") : body.index("range(n2 // 8,")]  # the columns of whole tiles
-    assert "likely" not in full and "//" not in full
+    full = body[body.index("conv = alloc") : body.index("range(n2 // 8,")]  # the columns of whole tiles
+    assert "likely" not in full
+    assert all("i3_outer" not in line.split("//")[0].rsplit("(", 1)[-1] for line in full.splitlines() if "//" in line)
+    pad = body[body.index("pad = alloc") : body.index("conv = alloc")]
+    assert "likely" not in pad and "for i3 in range(n2 + 2)" in pad
+
+
+def test_open_images_are_laid_out_as_bound_ones() -> None:
+    """Eight channels fill half a vector's block, and a small depthwise convolution is not worth two copies of its image."""
+    assert "[1, 1, h, w, 8]" not in _open_text(8, 8)
+    lone = _open_text(32, 32)
+    assert "transform_layout" not in lone
+    sums = lone[lone.index("depthwise") :]
+    assert 'alloc((16,), "float32", scope="local")' in sums  # sums of a vector, not of a row in memory
 
 
 @pytest.mark.parametrize("mcpu,dtype", [("gfx942", "float16"), ("gfx1100", "float32")])
