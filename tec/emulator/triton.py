@@ -5,15 +5,14 @@
     add[(grid,)](x, y, out, n, BLOCK=1024)          # x, y, out: torch CPU tensors or NumPy arrays
 
 `install` makes the driver Triton's active one; `uninstall` takes it away again. What a launch reads and writes is copied to the device before it and back
-after it, whole storages, so that views and strides are right. A fault is a `KernelFault` that names the line of the Triton function.
-Tried with Triton 3.9, which compiles for AMD's chips without their hardware. Not taken: host-side tensor descriptors, tuples as arguments.
+after it, whole storages, so that views and strides are right. A fault is a `KernelFault` that names the line of the Triton function. Autotuning and
+`triton.testing.do_bench` take the time that the time model gives the chip. Tried with Triton 3.9, which compiles for AMD's chips without their hardware.
 """
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -74,11 +73,10 @@ class _Launcher:
     def __init__(self, driver: TritonDriver, src: Any, metadata: Any):
         self.driver, self.metadata = driver, metadata
         self.signature = list(src.signature.values())
-        for kind in self.signature:
-            if not isinstance(kind, str) or kind.startswith("tensordesc"):
-                raise ArgumentError(
-                    f"an argument of type {kind!r} is not taken on the software GPU", hint="pass its parts"
-                )
+        if getattr(metadata, "tensordesc_meta", None):
+            raise ArgumentError(
+                "descriptors that the copy engine reads are not modelled", hint="make them in the kernel"
+            )
 
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: EmuFunction, packed: Any, launch_metadata: Any,
@@ -93,9 +91,7 @@ class _Launcher:
         scratch: list[int] = []
         try:
             values: list[bytes] = []
-            for kind, value in zip(self.signature, args, strict=True):
-                if kind == "constexpr":
-                    continue
+            for kind, value in _flat(self.signature, args):
                 if kind[0] == "*":
                     values.append(self._pointer(value, held).to_bytes(8, "little"))
                 else:
@@ -133,6 +129,23 @@ class _Launcher:
         return storage.address + int(value.data_ptr()) - low
 
 
+def _flat(kinds: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """The kernel's parameters with their types: the elements of tuples, the parts of tensor descriptors, no compile-time values."""
+    for kind, value in zip(kinds, values, strict=True):
+        if isinstance(kind, tuple):
+            yield from _flat(kind, value)
+        elif kind.startswith("tensordesc"):
+            yield "*", value.base
+            sizes = [("i64", n) for n in (*value.shape, *value.strides)]
+            yield from sizes
+            yield "i1", value.padding == "nan"
+            yield "i1", value.round_f32_to_tf32
+            yield from (("i32", n) for n in value.shape)  # once more, for what is not lowered with the descriptor
+            yield from sizes[len(value.shape) :]
+        elif kind != "constexpr":
+            yield kind, value
+
+
 def _scalar(kind: str, value: Any) -> bytes:
     """A number as the bytes of an argument of Triton's type."""
     if kind == "bf16":  # rounded to nearest
@@ -163,13 +176,13 @@ class TritonDriver:
     def launcher_cls(self, src: Any, metadata: Any) -> _Launcher:
         return _Launcher(self, src, metadata)
 
-    # Devices and streams.
+    # Devices and streams. Triton keeps what it compiled by the device's number, so every software GPU has one of its own.
     def get_current_device(self) -> int:
-        return 0
+        return _numbers.setdefault(self.emulated, len(_numbers))
 
     def set_current_device(self, device: int) -> None:
-        if device != 0:
-            raise ArgumentError(f"no emulated device {device}: there is one, number 0")
+        if device != self.get_current_device():
+            raise ArgumentError(f"no emulated device {device}: there is one, number {self.get_current_device()}")
 
     def get_current_stream(self, device: int = 0) -> int:
         return 0
@@ -189,15 +202,29 @@ class TritonDriver:
         raise NotImplementedError("nothing is compiled for the host here")
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        """What autotuning times configurations with: one run each, by the host's clock, which says nothing of a chip."""
+        """What autotuning times configurations with: `self.milliseconds`."""
+        return self.milliseconds
 
-        def run_once(call: Callable[[], Any], quantiles: list[float] | None = None, **_: Any) -> Any:
-            begin = time.perf_counter()
+    def milliseconds(
+        self, call: Callable[[], Any], warmup: Any = None, rep: Any = None, grad_to_none: Any = None,
+        quantiles: list[float] | None = None, return_mode: str = "mean", **_: Any,
+    ) -> Any:  # fmt: skip
+        """The time that the launches of one `call` take on the chip, by the time model: in the place of `triton.testing.do_bench`."""
+        times: list[float] = []
+        driver, before = self.emulated, self.emulated.observer
+
+        def observe(*launch: Any) -> None:
+            times.append(launch[4].microseconds)
+            if before is not None:
+                before(*launch)
+
+        driver.observer = observe
+        try:
             call()
-            ms = (time.perf_counter() - begin) * 1e3
-            return [ms] * len(quantiles) if quantiles else ms
-
-        return run_once
+        finally:
+            driver.observer = before
+        ms = sum(times) / 1e3
+        return [ms] * len(quantiles) if quantiles else [ms] if return_mode == "all" else ms
 
     def get_empty_cache_for_benchmark(self) -> Any:
         return np.zeros(1, np.int32)
@@ -224,12 +251,14 @@ class TritonDriver:
         self.emulated.unload_module(module)
 
 
+_numbers: dict[EmuDriver, int] = {}
 _before: list[tuple[Any, str, Any]] = []  # what `install` replaced: object, attribute, value
 
 
 def install(chip: str = "gfx942", check: str | Iterable[str] = "bounds") -> TritonDriver:
     """Make a software GPU the device of all of Triton's kernels from here on; returns the driver. Raises ImportError without Triton."""
     import triton
+    import triton.testing
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime.jit import JITFunction
 
@@ -251,6 +280,7 @@ def install(chip: str = "gfx942", check: str | Iterable[str] = "bounds") -> Trit
         (JITFunction, "run", run_with_arrays),
         (CompiledKernel, "_init_handles", load_with_text),
         (triton.runtime.driver, "_active", driver),
+        (triton.testing, "do_bench", driver.milliseconds),
     ):
         _before.append((target, attribute, getattr(target, attribute, None)))
         setattr(target, attribute, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +57,30 @@ def product(a, b, c, K, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr)
     tl.store(c + m[:, None] * N + n[None, :], acc)
 
 
+@triton.jit
+def copy_rows(x, out, stride_x, stride_out, columns, BLOCK: tl.constexpr):
+    row, c = tl.program_id(0), tl.arange(0, BLOCK)
+    tl.store(out + row * stride_out + c, tl.load(x + row * stride_x + c, mask=c < columns), mask=c < columns)
+
+
+@triton.jit
+def copy_block(source, target, row, column):
+    target.store([row, column], source.load([row, column]))
+
+
+@triton.jit
+def add_tuple(both, c, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(both[0] + i, tl.load(both[1] + i) + c)
+
+
+@triton.autotune([triton.Config({"BLOCK": 128}, num_warps=2), triton.Config({"BLOCK": 512}, num_warps=4)], key=["n"])
+@triton.jit
+def tuned(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+
 @pytest.fixture(params=CHIPS)
 def chip(request):
     emulated.install(request.param, check="race,init,wait,registers")
@@ -65,7 +90,8 @@ def chip(request):
 
 def test_add_of_numpy_arrays(chip):
     x, y, out = np.arange(1000, dtype=np.float32), np.full(1000, 0.5, np.float32), np.zeros(1000, np.float32)
-    add[(4,)](x, y, out, 1000, BLOCK=256)
+    compiled = add[(4,)](x, y, out, 1000, BLOCK=256)
+    assert compiled.metadata.target.arch == chip  # and not the chip that was installed before
     np.testing.assert_array_equal(out, x + y)
 
 
@@ -92,12 +118,20 @@ def test_product(chip):
     np.testing.assert_allclose(c, a.astype(np.float64) @ b, rtol=1e-3, atol=1e-3)
 
 
+def line_of(text):
+    return next(n for n, line in enumerate(Path(__file__).read_text().splitlines(), 1) if text in line)
+
+
 def test_faults_name_the_line_of_the_function(chip):
     x = np.zeros(1000, np.float32)
-    with pytest.raises(KernelFault, match=r"out of bounds(.|\n)*from \S*test_triton.py:30(.|\n)*at \S*test_triton.py:"):
+    line = line_of("# no mask")
+    with pytest.raises(
+        KernelFault, match=rf"out of bounds(.|\n)*from \S*test_triton.py:{line}(.|\n)*at \S*test_triton.py:"
+    ):
         add_all[(4,)](x, x.copy(), x.copy(), 1000, BLOCK=256)
-    with pytest.raises(KernelFault, match=r"race(.|\n)*test_triton.py:3[4-7]"):
-        into_one[(2,)](np.zeros(512, np.float32), np.zeros(256, np.float32), BLOCK=256)
+    line = line_of("# every program the same place")
+    with pytest.raises(KernelFault, match=rf"race(.|\n)*test_triton.py:{line}"):
+        into_one[(2,)](np.zeros(512, np.float32), np.ones(256, np.float32), BLOCK=256)
 
 
 def test_torch_tensors(chip):
@@ -106,6 +140,61 @@ def test_torch_tensors(chip):
     out = torch.zeros(8, 100, dtype=torch.float32)
     add[(4,)](x, y, out, 800, BLOCK=256)
     assert torch.equal(out, x + y)
+    for dtype in (torch.bfloat16, torch.float16):
+        half, twice = x.to(dtype), torch.empty(8, 100, dtype=dtype)
+        add[(4,)](half, half, twice, 800, BLOCK=256)
+        assert torch.equal(twice, half + half)
+    columns = torch.rand(6, 128)[:, 3:99]  # a view: neither contiguous nor at the storage's start
+    copied = torch.zeros(6, 96)
+    copy_rows[(6,)](columns, copied, columns.stride(0), 96, 96, BLOCK=128)
+    assert torch.equal(copied, columns)
+
+
+def test_gradients_through_a_function_of_torch(chip):
+    torch = pytest.importorskip("torch")
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            out = torch.empty_like(x)
+            add[(1,)](x, x, out, x.numel(), BLOCK=256)
+            return out
+
+        @staticmethod
+        def backward(ctx, g):
+            return Double.forward(ctx, g.contiguous())
+
+    w = torch.nn.Parameter(torch.rand(200))
+    Double.apply(w).sum().backward()
+    assert torch.equal(w.grad, torch.full((200,), 2.0))
+
+
+def test_tensor_descriptors_and_tuples(chip):
+    torch = pytest.importorskip("torch")
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    x, out = torch.rand(20, 24), torch.full((20, 24), -1.0)
+    source, target = (TensorDescriptor.from_tensor(a, [16, 16]) for a in (x, out))
+    copy_block[(1,)](source, target, 16, 16)
+    want = torch.full((20, 24), -1.0)
+    want[16:, 16:] = x[16:, 16:]
+    assert torch.equal(out, want)
+    three = torch.zeros(256)
+    add_tuple[(1,)]((three, torch.ones(256)), 2.0, BLOCK=256)
+    assert torch.equal(three, torch.full((256,), 3.0))
+
+
+def test_times_are_the_models(chip):
+    """Autotuning and do_bench ask how long a launch takes on the chip."""
+    x, out = np.ones(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
+    ms = triton.testing.do_bench(lambda: add[(256,)](x, x, out, 1 << 16, BLOCK=256))
+    once = triton.testing.do_bench(lambda: add[(256,)](x, x, out, 1 << 16, BLOCK=256), quantiles=[0.5, 0.2])
+    assert 1e-3 < ms < 0.1 and once == [ms, ms]
+    tuned[lambda meta: (triton.cdiv(1 << 16, meta["BLOCK"]),)](x, out, 1 << 16)
+    assert len(tuned.configs_timings) == 2 and all(
+        1e-3 < (t if isinstance(t, float) else t[0]) < 0.1 for t in tuned.configs_timings.values()
+    )
+    np.testing.assert_array_equal(out, 2 * x)
 
 
 SUITE = """
