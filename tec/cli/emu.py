@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,10 +158,22 @@ def _print_kernel(k: dict[str, Any]) -> None:
     metavar="FILE.npz",
     help="Write the arrays as they are afterwards.",
 )
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.html",
+    help="Write a page of the launch line by line: counts, waits, roofline, occupancy.",
+)
+@click.option(
+    "--compare",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="BEFORE.html",
+    help="With --html: an earlier page of the kernel, to be shown beside this run.",
+)
 @common.json_option
 def run(
     file: Path, kernel: str | None, grid: str, block: str | None, lds: int, words: tuple[str, ...], chip: str | None, check: str,
-    asm: Path | None, seed: int, save: Path | None, as_json: bool,
+    asm: Path | None, seed: int, save: Path | None, html: Path | None, compare: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run one kernel on the AMD GPU in software; a fault is told with the instruction, lane and address."""
     import time
@@ -170,6 +182,9 @@ def run(
 
     import tec
 
+    if compare is not None and html is None:
+        raise Refused("--compare is for the page", "--html FILE.html --compare BEFORE.html")
+    common.check_folder(html)
     entries = _entries(file)
     dev = tec.rocm_emu(chip or entries[0].chip, check=check)
     code = dev.load(file, asm.read_text() if asm is not None else None)
@@ -181,8 +196,12 @@ def run(
     rng = np.random.default_rng(seed)
     args = [_argument(w, rng) for w in words]
     shape = _dims(block, "--block") if block else k.info.required_workgroup_size or (k.info.max_workgroup_size, 1, 1)
+    launch = k[_dims(grid, "--grid"), shape, lds]
     start = time.perf_counter()
-    k[_dims(grid, "--grid"), shape, lds](*args)
+    if html is not None:
+        _write_page(html, compare, dev, lambda: launch(*args))
+    else:
+        launch(*args)
     seconds = time.perf_counter() - start
     arrays = {f"arg{i}": a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
     if save is not None:
@@ -241,6 +260,16 @@ def execute(chip: str, check: str, program: tuple[str, ...]) -> None:
     if code < 0:  # killed: as a shell says it
         code = 128 - code
     sys.exit(code or (5 if faults else 0))
+
+
+def _write_page(path: Path, before: Path | None, dev: Any, launch: Callable[[], None]) -> None:
+    """Run one launch and write its page."""
+    from ..emulator.lines import counted
+    from .kernel_page import page
+
+    with counted(dev.driver) as launches:
+        launch()
+    common.write_file(path, page(launches[0], dev.driver.chip, before))
 
 
 def _dims(text: str, what: str) -> tuple[int, int, int]:

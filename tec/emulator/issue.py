@@ -60,6 +60,7 @@ class Issue:
     macs: int = 0  # multiply-adds of a matrix instruction, and their type
     dtype: str = ""
     text: str = ""
+    number: int = 0  # of the kernel's instructions
 
 
 def matrix_work(inst: Inst) -> tuple[int, str, int]:
@@ -97,9 +98,9 @@ def decode(text: KernelText, chip: Chip, lanes: int) -> list[Issue]:
     gfx = int(chip.name.removeprefix("gfx")[:-2])
     rdna = gfx >= 10
     out = []
-    for inst in text.insts:
+    for number, inst in enumerate(text.insts):
         issue = _decode(inst, chip, lanes, gfx, rdna)
-        issue.text = inst.text
+        issue.text, issue.number = inst.text, number
         out.append(issue)
     if not rdna:
         # Only results of matrix instructions come late on CDNA: nothing else is looked up.

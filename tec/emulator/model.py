@@ -13,7 +13,7 @@ fetch, conflicts of memory channels, power that data decides, what a kernel leav
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +41,7 @@ EVENTS, LINES = 1 << 21, 1 << 22  # room for a whole wave
 class Estimate:
     """A launch's time. `parts`: microseconds that each resource is busy, on the mean unit, and "launch"; `limit`: the resource that is busy for most
     of the time, "latency" where none is for half of it, or "launch". `waits`: shares of the waves' time, by what they wait for.
-    `traffic`: bytes that each level gives. `groups`: work-groups that a unit holds."""
+    `held`: the same shares by the number of the instruction that waited. `traffic`: bytes that each level gives. `groups`: work-groups that a unit holds."""
 
     microseconds: float
     limit: str
@@ -51,7 +51,9 @@ class Estimate:
     clock_mhz: float = 0.0
     groups: int = 0
     macs: dict[str, float] = field(default_factory=dict)  # multiply-adds of matrix instructions, by type
+    held: dict[int, float] = field(default_factory=dict)
     counts: KernelCounts | None = None  # of the sampled work-groups, scaled to all of them
+    lds_bytes: int = 0  # of a work-group, dynamic LDS with it
 
     @property
     def kernel_us(self) -> float:
@@ -223,7 +225,8 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
             mhz = after
             clocks, got = run(mhz)
     counts = _counts(samples, tracer, total)
-    return _estimate(chip, work, t, got, clocks, mhz, total, held, counts)
+    estimate = _estimate(chip, work, t, got, clocks, mhz, total, held, counts)
+    return replace(estimate, lds_bytes=tracer.lds_bytes)
 
 
 def _counts(samples: list[GroupSteps], tracer: Tracer, total: int) -> KernelCounts:
@@ -280,5 +283,6 @@ def _estimate(
         limit = "launch"
     parts["launch"] = launch
     waits = {n: v / got.lives for n, v in sorted(got.stalls.items(), key=lambda x: -x[1])} if got.lives else {}
+    by_inst = {n: v / got.lives for n, v in sorted(got.held.items())} if got.lives else {}
     macs = {d: v * total for d, v in work.macs.items()}
-    return Estimate(kernel + launch, limit, parts, waits, traffic, mhz, held, macs, counts)
+    return Estimate(kernel + launch, limit, parts, waits, traffic, mhz, held, macs, by_inst, counts)

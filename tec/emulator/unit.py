@@ -71,7 +71,7 @@ class _Group:
     steps: GroupSteps
     slot: int
     live: int
-    waiting: list[_Wave] = field(default_factory=list)
+    waiting: list[tuple[_Wave, float]] = field(default_factory=list)  # at a barrier, since when
     started: float = 0.0
     waves: list[_Wave] = field(default_factory=list)
 
@@ -79,12 +79,13 @@ class _Group:
 @dataclass(slots=True)
 class UnitTime:
     """`clocks` from the first work-group's start to the last one's end, what was left out of loops included; `ends` of each group; `stalls`: clocks
-    that waves waited, by what for."""
+    that waves waited, by what for; `held`: the same by the number of the instruction that waited."""
 
     clocks: float
     ends: list[float]
     stalls: dict[str, float]
     lives: float  # clocks that waves lived, together, without what was left out
+    held: dict[int, float]
 
 
 def gap_clocks(wave: _Wave) -> float:
@@ -117,6 +118,7 @@ class Unit:
         self.lds_core = self.l1 = 0.0
         self.servers = [0.0] * len(self.rates.servers)
         self.stalls: dict[str, float] = {}
+        self.held: dict[int, float] = {}
         self.serial = 0
         self.next_simd = 0
         lives = 0.0
@@ -147,7 +149,7 @@ class Unit:
                 self._start(pending.pop(), group.slot, end)
         # What was stored last is on its way when the last wave has ended.
         final = max(final, max(extra) + max([self.l1, *self.servers]))
-        return UnitTime(final, ends, self.stalls, lives)
+        return UnitTime(final, ends, self.stalls, lives, self.held)
 
     def _start(self, steps: GroupSteps, place: int, at: float) -> None:
         group = _Group(steps, place, len(steps.waves), started=at)
@@ -163,12 +165,17 @@ class Unit:
         heappush(self.heap, (t, self.serial, wave))
 
     def _release(self, group: _Group, t: float) -> None:
-        for w in group.waiting:
+        for w, since in group.waiting:
+            self._waited(w.code[w.pc - 1].number, t - since, "barrier")
             self._push(t + self.slot, w)
         group.waiting = []
 
+    def _waited(self, number: int, clocks: float, why: str) -> None:
+        self.stalls[why] = self.stalls.get(why, 0.0) + clocks
+        self.held[number] = self.held.get(number, 0.0) + clocks
+
     def _stall(self, wave: _Wave, until: float, now: float, why: str) -> None:
-        self.stalls[why] = self.stalls.get(why, 0.0) + until - now
+        self._waited(wave.code[wave.pc].number, until - now, why)
         self._push(until, wave)
 
     def _advance(self, wave: _Wave, t: float) -> float | None:
@@ -212,7 +219,7 @@ class Unit:
             if kind == BARRIER:
                 group = wave.group
                 wave.pc += 1
-                group.waiting.append(wave)
+                group.waiting.append((wave, t))
                 if len(group.waiting) == group.live:
                     self._release(group, t)
                 return None
