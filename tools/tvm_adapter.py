@@ -164,11 +164,49 @@ def _post_order(stmt: Any, f: Callable[[Any], Any]) -> None:
     visit(stmt, f, f)
 
 
+class _PassContext:
+    """TVM's options of lowering, which have no counterpart: tests that do nothing else with them run."""
+
+    def __init__(self, **options: Any):
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+
+# TVM's names of what tec has under another: of the nodes of loop IR and of a stage's state.
+_ATTACH = {"root": 1, "inline": 2, "scope": 4, "scan": 5}
+_SPELLINGS: dict[type, dict[str, Callable[[Any], Any]]] = {
+    ir.For: {"loop_var": lambda s: s.var},
+    ir.Alloc: {"extents": lambda s: s.buffer.shape},
+    ir.Attr: {"attr_key": lambda s: s.note.key},
+    ir.IfThenElse: {"condition": lambda s: s.cond, "then_case": lambda s: s.then, "else_case": lambda s: s.orelse},
+    ir.Call: {"name": lambda e: e.op},
+    tec.schedule.Stage: {
+        "attach_type": lambda s: _ATTACH[s.attach],
+        "iter_var_attrs": lambda s: {k: types.SimpleNamespace(iter_type=v.kind) for k, v in s.attrs.items()},
+    },
+}
+
+
+def _spell() -> None:
+    for kind, names in _SPELLINGS.items():
+        for name, get in names.items():
+            if not hasattr(kind, name):
+                setattr(kind, name, property(get))
+    ir.Seq.__getitem__ = lambda s, k: s.stmts[k]  # type: ignore[attr-defined]
+    ir.IterVar.Unrolled, ir.IterVar.Vectorized = "unrolled", "vectorized"  # type: ignore[attr-defined]
+
+
 def install() -> None:
     """Put `tvm` and its parts into sys.modules."""
     if "tvm" in sys.modules:
         return
     tec.schedule.Schedule.normalize = normalize  # type: ignore[attr-defined]
+    _spell()
     te = module("tvm.te", **_public(tec.te), create_schedule=tec.create_schedule)
     for n in ("tensor", "operation"):
         setattr(te, n, sys.modules[f"tec.te.{n}"])
@@ -190,7 +228,7 @@ def install() -> None:
     tir_names = {**_public(tec.te), **{n: getattr(ir, n) for n in dir(ir) if n[:1].isupper()}}
     tir = module("tvm.tir", **tir_names)
     for theirs, ours in {
-        "PrimExpr": ir.Expr, "AttrStmt": ir.Attr, "Allocate": ir.Alloc, "AssertStmt": ir.Assert, "SeqStmt": ir.Seq,
+        "PrimExpr": ir.Expr, "ProducerStore": ir.BufferStore, "ProducerRealize": ir.Alloc, "AttrStmt": ir.Attr, "Allocate": ir.Alloc, "AssertStmt": ir.Assert, "SeqStmt": ir.Seq,
         "ProducerLoad": ir.TensorRead, "PrimFunc": ir.Func, "const": const, "Select": tec.te.select, "Cast": lambda t, v: tec.te.cast(t, v),
         "any": tec.te.any, "all": tec.te.all, "isnullptr": None,
     }.items():  # fmt: skip
@@ -254,6 +292,8 @@ def install() -> None:
         register_func=getattr(tec, "register_func", _Foreign("tvm.register_func")), parallel=None, tir_const=const, __version__="0.14.0",
     )  # fmt: skip
     driver.build_module = build_module  # type: ignore[attr-defined]
+    top._ffi = sys.modules["tvm._ffi"]  # type: ignore[attr-defined]
+    top.transform.PassContext = _PassContext  # type: ignore[attr-defined]
     sys.modules["tvm"] = top
     for name in NOT_TE:
         if name not in sys.modules:

@@ -452,8 +452,7 @@ def emit_cpu(funcs: list[Func], target: Target) -> tuple[str, dict[str, list[str
     emitter = CpuEmitter(target, machine)
     emitter.triple = machine.triple  # type: ignore[misc]
     emitter.layout = llvm_util.data_layout(machine)  # type: ignore[misc]
-    text = emitter.emit(funcs)
-    return text, emitter.messages
+    return llvm_util.with_imports(emitter.emit(funcs), funcs), emitter.messages
 
 
 def assembly_of(llvm: str, target: Target, name: str) -> str:

@@ -86,7 +86,7 @@ def begin_kernels(kernels: list[Func], target: Target, speed: int = DEFAULT_SPEE
     """LLVM begins with one module of kernels now, and a call of what is returned waits for the code."""
     emitter = _emitter(target)
     with llvm_util.timed("emit text"):
-        text = emitter.emit(kernels)
+        text = llvm_util.with_imports(emitter.emit(kernels), kernels)
     machine, what = emitter.machine, llvm_util.named(kernels)
     facts = {f.name: _known_facts(f, target) for f in kernels}
     made = "asm" if target.kind == "cuda" else "bare object"

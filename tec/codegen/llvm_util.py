@@ -115,6 +115,28 @@ def begin(
     return Compiling(text, client.submit(job, what))
 
 
+def with_imports(text: str, funcs: Sequence[Any]) -> str:
+    """A module's text with the LLVM modules that its functions import (`Func.attrs["import_llvm"]`) in it, from the disk cache where it is known.
+
+    Raises CodegenError where LLVM refuses one, or two define the same function.
+    """
+    imports = list(dict.fromkeys(t for f in funcs for t in f.attrs.get("import_llvm", ())))
+    if not imports:
+        return text
+    key = cache.key_of(text, *imports, "imports", llvm_version())
+    found = cache.load(key)
+    if found is not None:
+        return found.decode()
+    answer = client.submit({"do": "link", "text": text, "imports": imports}, named(funcs)).result()
+    if "error" in answer:
+        raise CodegenError(
+            f"import_llvm: {answer['error'].strip()}", locate=False,
+            hint="the module's functions are those that call_extern names, with the types that it passes",
+        )  # fmt: skip
+    cache.store(key, answer["llvm"].encode())
+    return str(answer["llvm"])
+
+
 def assembly(
     llvm: str, machine: Machine, speed: int, what: str, optimised: str = "", parsed_again: bool = False
 ) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ExprError
@@ -428,8 +428,12 @@ def access_ptr(buffer: Any, access_mask: str | int = "rw", offset: Any = 0) -> E
     rw = masks.get(access_mask, access_mask)
     if rw not in ("r", "w", "rw"):
         raise ExprError(f"access mask {access_mask!r}", hint='use "r", "w" or "rw"')
-    idx = [const(0) for _ in buffer.shape] or [const(0)]
-    first = E.BufferLoad(buffer, tuple(idx))
+    return address(buffer, [const(0) for _ in buffer.shape], str(rw), offset)
+
+
+def address(buffer: Any, at: Sequence[E.Expr], rw: str = "rw", offset: Any = 0) -> E.Expr:
+    """Call("access_ptr"): a pointer to the buffer's element `at` plus `offset` elements."""
+    first = E.BufferLoad(buffer, tuple(at) or (const(0),))
     return E.Call("access_ptr", (first, convert(offset)), "handle", {"rw": rw})
 
 

@@ -94,7 +94,9 @@ def normalize_dtype(dtype: Any) -> str:
         return "float32"
     if isinstance(dtype, str):
         return dtype_info(
-            {"float": "float32", "int": "int32", "double": "float64", "half": "float16"}.get(dtype, dtype)
+            {"float": "float32", "int": "int32", "double": "float64", "half": "float16", "uint1": "bool"}.get(
+                dtype, dtype
+            )
         ).name
     if dtype is float:
         return "float32"

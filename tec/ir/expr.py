@@ -72,6 +72,9 @@ class IntImm(Expr):
     def __int__(self) -> int:
         return int(self.value)
 
+    def __float__(self) -> float:
+        return float(self.value)
+
     def __index__(self) -> int:
         return int(self.value)
 

@@ -34,6 +34,28 @@ def _compare(how: str, a: Any, b: Any) -> Any:
     return _build.compare(how, a, b)
 
 
+class _NotNow(ExprError, TypeError):
+    """A number asked of what is a value of the program being built."""
+
+
+_OPERATORS = {
+    "add": "__add__", "subtract": "__sub__", "multiply": "__mul__", "divide": "__truediv__", "true_divide": "__truediv__",
+    "floor_divide": "__floordiv__", "remainder": "__mod__", "power": "__pow__", "left_shift": "__lshift__", "right_shift": "__rshift__",
+    "bitwise_and": "__and__", "bitwise_or": "__or__", "bitwise_xor": "__xor__", "negative": "__neg__", "positive": "__pos__",
+    "absolute": "__abs__", "invert": "__invert__", "less": "__lt__", "less_equal": "__le__", "greater": "__gt__",
+    "greater_equal": "__ge__", "equal": "__eq__", "not_equal": "__ne__",
+}  # fmt: skip
+_MIRRORED = {
+    "__lt__": "__gt__", "__le__": "__ge__", "__gt__": "__lt__", "__ge__": "__le__", "__eq__": "__eq__", "__ne__": "__ne__",
+}  # fmt: skip
+# NumPy's names of functions that tec has under another.
+_NAMES = {
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "fabs": "abs",
+    "maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min", "rint": "nearbyint", "mod": "floormod", "float_power": "power",
+    "logical_and": "all", "logical_or": "any",
+}  # fmt: skip
+
+
 class ExprOps:
     """The Python operators, for everything that stands for a value: Expr, IterVar, Tensor, TensorSlice.
 
@@ -161,6 +183,39 @@ class ExprOps:
     def astype(self, dtype: Any) -> Any:
         """This value converted to `dtype`."""
         return _one(lambda x: _build.cast(dtype, x), self)
+
+    def __float__(self) -> float:
+        raise _NotNow(
+            f"a symbolic {type(self).__name__} has no number yet, as math's functions would need",
+            hint="tec has them under the same names: tec.exp(x)",
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's operators, of its numbers and arrays of values; its functions are refused, with tec's name."""
+        import numpy as np
+
+        operator = _OPERATORS.get(ufunc.__name__)
+        if operator is None or method != "__call__" or options:
+            name = _NAMES.get(ufunc.__name__, ufunc.__name__)
+            raise _NotNow(
+                f"np.{ufunc.__name__} of a symbolic {type(self).__name__}", hint=f"tec.{name}(x) computes it later"
+            )
+
+        def apply(*x: Any) -> Any:
+            first = isinstance(x[0], ExprOps)
+            return (
+                getattr(x[0], operator)(*x[1:])
+                if first
+                else getattr(x[1], _MIRRORED.get(operator, f"__r{operator[2:]}"))(x[0])
+            )
+
+        if not any(isinstance(x, np.ndarray) for x in inputs):
+            return apply(*inputs)
+        boxes = [np.empty((), object) if isinstance(x, ExprOps) else np.asarray(x) for x in inputs]
+        for box, x in zip(boxes, inputs):
+            if isinstance(x, ExprOps):
+                box[()] = x
+        return np.frompyfunc(apply, len(inputs), 1)(*boxes)
 
     def __bool__(self) -> bool:
         raise ExprError(

@@ -249,7 +249,8 @@ def _call_packed(name: str, arguments: Any, *values: Any) -> int:
     def array(data: Array, shape: tuple[int, ...], dtype: str, written: bool) -> Any:
         return ndarray.from_numpy(data[: prod(shape)].reshape(shape))
 
-    return call(name, arguments, values, array)
+    kinds = [kind for a in arguments for kind in (a.kind,) * a.slots]
+    return call(name, arguments, [v.ctypes.data if k == "pointer" else v for k, v in zip(kinds, values)], array)
 
 
 _ATOMICS: dict[str, Callable[..., Array]] = {

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from ..errors import ExprError
@@ -167,6 +168,32 @@ class Swizzle(Note):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", _count("swizzle: rows", self.rows, 1))
+
+
+@note("import_llvm")
+@dataclass(frozen=True, slots=True)
+class ImportLlvm(Note):
+    """Functions of LLVM IR that `call_extern` below may call: they become part of the code. `text`: the module's text, or the path of a file `.ll`."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        text = self.text
+        if not isinstance(text, str):
+            raise ExprError(
+                f"import_llvm takes the text of an LLVM module, or the path of one, not {type(text).__name__}"
+            )
+        if text.endswith(".ll") and "\n" not in text:
+            try:
+                object.__setattr__(self, "text", Path(text).read_text())
+            except OSError as e:
+                raise ExprError(f"import_llvm of {text}: {e.strerror}") from None
+        elif "define" not in text:
+            hint = "the text, or a file .ll (llvm-dis makes one of a .bc)"
+            raise ExprError(f"import_llvm of what defines no function: {text[:40]!r}", hint=hint)
+
+    def __str__(self) -> str:
+        return self.word  # the text would hide the loops
 
 
 FRAGMENT_ROLES = ("a", "b", "acc", "mma", "wgmma")

@@ -168,11 +168,7 @@ class Expressions(State):
     def subscript(self, node: ast.Subscript) -> Any:
         v, index = self.ordered(lambda: self.expr(node.value), lambda: self.expr(node.slice))
         if isinstance(v, tuple):
-            if not isinstance(index, (int, np.integer)):
-                raise self.error("a tuple is indexed by what is known at run time", hint="use an array")
-            if not -len(v) <= index < len(v):
-                raise self.error(f"element {index} of a tuple of {len(v)}")
-            return v[int(index)]
+            return self.tuple_element(v, index)
         if isinstance(v, E.Expr) and dtype_info(v.dtype).lanes > 1:
             n = dtype_info(v.dtype).lanes
             if not isinstance(index, (int, np.integer)) or not -n <= index < n:
@@ -181,6 +177,14 @@ class Expressions(State):
                 )
             return E.Shuffle((v,), (int(index) % n,))
         return self.element(v, index, node)
+
+    def tuple_element(self, v: tuple[Any, ...], index: Any) -> Any:
+        """`v[index]`."""
+        if not isinstance(index, (int, np.integer)):
+            raise self.error("a tuple is indexed by what is known at run time", hint="use an array")
+        if not -len(v) <= index < len(v):
+            raise self.error(f"element {index} of a tuple of {len(v)}")
+        return v[int(index)]
 
     def slice_(self, node: ast.Slice) -> Any:
         raise self.error(

@@ -72,6 +72,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     """Do a job. What LLVM refuses with a message is the answer {"error": message}.
 
     {"do": "facts"}: the host's CPU, its features, LLVM's version. {"do": "layout", "machine"}: the data layout.
+    {"do": "link", "text", "imports"}: "llvm", the module with others in it.
     {"do": "compile", "text", "machine", "speed", "passes", "want"}: a module of LLVM IR text is optimised at `speed` (0 not at
     all) with the "default" passes, those "plain" (nothing vectorized or unrolled) or those of "registers"; `want` names what is made of it, of "object", "asm", "llvm" (the
     optimised text) and "bare object" (without debug locations). machine: (triple, cpu, features, opt, code model).
@@ -87,6 +88,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             answer["features"] = str(llvm.get_host_cpu_features().flatten())
             answer["triple"] = str(llvm.get_default_triple())
             answer["version"] = f"{llvm.llvm_version_info}/{llvmlite.__version__}"
+        elif job["do"] == "link":
+            answer["llvm"] = _linked(job["text"], job["imports"])
         elif job["do"] == "layout":
             answer["layout"] = str(_machine(*job["machine"]).target_data)
         else:
@@ -172,6 +175,25 @@ def _parse(text: str) -> Any:
     module = llvm.parse_assembly(text, llvm.create_context())
     module.verify()
     return module
+
+
+_TARGET_LINES = re.compile(r"(?m)^target (?:triple|datalayout) = .*\n")
+
+
+def _linked(text: str, imports: list[str]) -> str:
+    """A module with what others define; theirs are for it alone, so that they are inlined, and gone where nothing calls them."""
+    llvm = binding()
+    context = llvm.create_context()
+    module = llvm.parse_assembly(text, context)
+    for other in imports:
+        theirs = llvm.parse_assembly(_TARGET_LINES.sub("", other), context)
+        theirs.verify()
+        names = [f.name for f in theirs.functions if not f.is_declaration]
+        module.link_in(theirs)
+        for name in names:
+            module.get_function(name).linkage = "internal"
+    module.verify()
+    return str(module)
 
 
 def _optimise(module: Any, machine: Any, speed: int, passes: str) -> None:

@@ -113,7 +113,7 @@ class Checker:
 
     def _tensor(self, p: Param, a: Any, after: list[Callable[[], None]]) -> NDArray:
         if isinstance(a, NDArray):
-            return a
+            return a.elements()
         if isinstance(a, np.ndarray):
             if self.device_kind != "cpu":
                 raise self.error(

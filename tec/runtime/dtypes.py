@@ -38,7 +38,20 @@ def itemsize(dtype: str) -> int:
     try:
         return _TABLE[dtype][0]
     except (KeyError, TypeError):
-        raise unknown(dtype) from None
+        element, count = lanes(dtype)
+        return _TABLE[element][0] * count
+
+
+@cache
+def lanes(dtype: str) -> tuple[str, int]:
+    """The element of a dtype and how many there are: ("float32", 4) for "float32x4", 1 for a scalar's. ArgumentError for what is neither."""
+    if isinstance(dtype, str):
+        element, _, count = dtype.rpartition("x")
+        if dtype in _TABLE:
+            return dtype, 1
+        if element in _TABLE and count.isdecimal() and int(count) > 1:
+            return element, int(count)
+    raise unknown(dtype)
 
 
 def unknown(dtype: Any) -> ArgumentError:
@@ -47,7 +60,8 @@ def unknown(dtype: Any) -> ArgumentError:
 
 @cache
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """The NumPy dtype that holds `dtype`."""
+    """The NumPy dtype that holds `dtype`, of a vector that of its elements."""
+    dtype, _ = lanes(dtype)
     if dtype in _ML_DTYPES:
         try:
             import ml_dtypes
@@ -57,7 +71,6 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
         return small
     if dtype == "handle":
         return np.dtype(np.uint64)
-    itemsize(dtype)
     held: np.dtype[Any] = np.dtype(dtype)
     return held
 
@@ -70,7 +83,7 @@ def _name_of(dtype: Any) -> str:
 
 def dtype_name(dtype: Any) -> str:
     """The tec name of a dtype given as text, NumPy dtype or NumPy type; ArgumentError where the runtime holds none."""
-    if isinstance(dtype, str) and dtype in _TABLE:
+    if isinstance(dtype, str) and (dtype in _TABLE or (dtype[-1:].isdecimal() and "x" in dtype and lanes(dtype))):
         return dtype
     try:
         name = _name_of(dtype)

@@ -146,6 +146,7 @@ class Module:
         of the modules it imports. Raises ArgumentError, which lists what there is.
         """
         kinds = self._source_kinds()
+        kind = {"ll": "llvm", "s": "asm"}.get(kind or "", kind)  # as files of them end
         if kind is None:
             kind = next((k for k in _DEFAULT_SOURCES if k in kinds), None)
             if kind is None:
@@ -290,6 +291,10 @@ class Module:
         blobs: dict[str, bytes] = {}
         meta = {"module": self.to_data(blobs)}
         write_package(path, "module", meta, blobs)
+
+    def export_library(self, path: str | os.PathLike[str]) -> None:
+        """`save`, under the name that te programs use: the file is a package, which `load_module` reads, whatever it is called."""
+        self.save(path)
 
     def to_data(self, blobs: dict[str, bytes], prefix: str = "code", unmade: bool = True) -> dict[str, Any]:
         """The module as JSON-able data; its bytes go into `blobs` under names that start with `prefix`. unmade: with the texts that nobody

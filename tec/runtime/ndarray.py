@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ArgumentError, DeviceError
 from . import dlpack
 from .device import Device, as_device, cpu, cuda, rocm
-from .dtypes import dtype_name, itemsize, numpy_dtype
+from .dtypes import dtype_name, itemsize, lanes, numpy_dtype
 from .storage import ALIGN, Storage, compact_strides, is_compact, runs, span
 
 __all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy", "zeros"]
@@ -27,7 +27,8 @@ class NDArray:
     """An array in a device's memory.
 
     `address` is that of element 0. `layout` is what a compiled function's argument check depends on, as one hashable
-    tuple: dtype, shape, strides (None when compact), device, writable, alignment in bytes up to 64.
+    tuple: dtype, shape, strides (None when compact), device, writable, alignment in bytes up to 64. An array of vectors ("float32x4") has
+    their lanes as one more dimension, the last, in NumPy, in DLPack and for compiled functions (`elements`).
     """
 
     __slots__ = ("__weakref__", "_strides", "address", "device", "dtype", "layout", "shape", "storage")
@@ -115,20 +116,30 @@ class NDArray:
             raise ArgumentError(f"item() of an array of {self.size} elements")
         return self.numpy().item()
 
+    def elements(self) -> NDArray:
+        """This memory as an array of scalars: of vectors with their lanes as the last dimension; itself where it has no vectors."""
+        element, count = lanes(self.dtype)
+        if count == 1:
+            return self
+        strides = None if self._strides is None else (*[s * count for s in self._strides], 1)
+        return NDArray(self.storage, self.address, (*self.shape, count), element, strides, self.writable)
+
     # ---- to and from NumPy
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy in NumPy. Waits for the work that is queued on the current stream."""
-        return self._copy_to_host() if self.device.driver is not None else self._cpu_view().copy()
+        here = self.elements()
+        return here._copy_to_host() if self.device.driver is not None else here._cpu_view().copy()
 
     asnumpy = numpy
 
     def _host_view_or_copy(self) -> np.ndarray[Any, Any]:
-        return self._cpu_view() if self.device.driver is None else self._copy_to_host()
+        here = self.elements()
+        return here._cpu_view() if self.device.driver is None else here._copy_to_host()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if self.device.driver is None:
-            array = self._cpu_view()
+            array = self.elements()._cpu_view()
             if dtype is not None and array.dtype != dtype:
                 if copy is False:
                     raise ValueError(f"{self.dtype} as {np.dtype(dtype)} needs a copy")
@@ -136,7 +147,7 @@ class NDArray:
             return array.copy() if copy else array
         if copy is False:
             raise ValueError(f"an array on {self.device} cannot be seen by NumPy without a copy")
-        array = self._copy_to_host()
+        array = self.elements()._copy_to_host()
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def _cpu_view(self) -> np.ndarray[Any, Any]:
@@ -181,7 +192,11 @@ class NDArray:
         return np.ndarray(self.shape, held, host, -low * size, strides).copy()
 
     def copyfrom(self, source: Any) -> NDArray:
-        """Fill from an NDArray, NumPy array, DLPack object or nested sequence of the same shape; dtypes are cast."""
+        """Fill from an NDArray, NumPy array, DLPack object or nested sequence of the same shape (behind it the lanes of vectors); dtypes are cast."""
+        here = self.elements()
+        if here is not self:
+            here.copyfrom(source.elements() if isinstance(source, NDArray) else source)
+            return self
         if not isinstance(source, NDArray):
             if not isinstance(source, np.ndarray) and hasattr(source, "__dlpack__"):
                 source = from_dlpack(source)
@@ -221,6 +236,9 @@ class NDArray:
         if not isinstance(target, NDArray):
             made = empty(self.shape, self.dtype, target)
             return self.copyto(made)
+        if self.elements() is not self or target.elements() is not target:
+            self.elements().copyto(target.elements())
+            return target
         if target.shape != self.shape:
             raise ArgumentError(f"copy of shape {self.shape} into an array of shape {target.shape}")
         if not target.writable:
@@ -249,9 +267,7 @@ class NDArray:
 
     def astype(self, dtype: Any) -> NDArray:
         """A copy of another dtype, made on the host."""
-        made = empty(self.shape, dtype, self.device)
-        made._copy_from_host(self._host_view_or_copy())
-        return made
+        return empty(self.shape, dtype, self.device).copyfrom(self._host_view_or_copy())
 
     def _forbid_capture(self) -> None:
         if self.device.capturing is not None:
@@ -317,7 +333,7 @@ class NDArray:
         return NDArray(self.storage, address, tuple(shape), self.dtype, tuple(strides), self.writable)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        view = self[key]
+        view = self[key].elements()
         if not isinstance(value, NDArray) or value.shape != view.shape:
             value = np.broadcast_to(np.asarray(value), view.shape)
         view.copyfrom(value)
@@ -339,6 +355,9 @@ class NDArray:
         copy: bool | None = None,
     ) -> Any:
         """A capsule over this array's memory, as the DLPack protocol has it. Raises BufferError where it cannot be."""
+        scalars = self.elements()
+        if scalars is not self:
+            return scalars.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
         versioned = max_version is not None and max_version[0] >= 1
         here = _dlpack_device(self.device)
         array, copied = self, False
@@ -420,13 +439,13 @@ def zeros(shape: Any, dtype: Any = "float32", device: Any = None) -> NDArray:
 def array(x: Any, device: Any = None, dtype: Any = None) -> NDArray:
     """A copy of `x` (array, NDArray, DLPack object, nested sequence) on `device`.
 
-    The dtype is that of `x` (NumPy's for a sequence) unless given.
+    The dtype is that of `x` (NumPy's for a sequence) unless given; of vectors ("float32x2") x's last dimension is the lanes.
     """
     if isinstance(x, NDArray):
         device = x.device if device is None else as_device(device)
         if dtype is None or dtype_name(dtype) == x.dtype:
             return x.copyto(device)
-        return empty(x.shape, dtype, device).copyfrom(x)
+        return array(x._host_view_or_copy(), device, dtype)
     if not isinstance(x, np.ndarray):
         if hasattr(x, "__dlpack__"):
             try:
@@ -438,8 +457,13 @@ def array(x: Any, device: Any = None, dtype: Any = None) -> NDArray:
         except (ValueError, TypeError, RuntimeError) as error:
             raise ArgumentError(f"nd.array cannot take this: {error}") from None
     name = dtype_name(x.dtype.newbyteorder("=") if dtype is None else dtype)
-    made = empty(x.shape, name, device)
-    made._copy_from_host(x)
+    count = lanes(name)[1]
+    if count > 1 and x.shape[-1:] != (count,):
+        raise ArgumentError(
+            f"an array of {name} of one of shape {x.shape}", hint=f"its last dimension is the {count} lanes"
+        )
+    made = empty(x.shape if count == 1 else x.shape[:-1], name, device)
+    made.elements()._copy_from_host(x)
     return made
 
 

@@ -29,7 +29,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 def register_func(name: Any, f: Any = None, override: bool = False) -> Any:
     """Let compiled CPU code call a Python function by `name`; a decorator where `f` is left out (`@register_func` takes the function's own name).
 
-    `f(*args)` gets ints, floats, texts and NDArrays, which are the very memory of the code, and returns None or an int. `override`: replace one
+    `f(*args)` gets ints (an address for a pointer), floats, texts and NDArrays, which are the very memory of the code, and returns None or an int. `override`: replace one
     that is registered already. Raises ArgumentError for a name that is taken.
 
     >>> @tec.register_func("my.sort")
@@ -74,7 +74,7 @@ def _registered() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """How one argument is passed. kind: "int" and "float", a value of 64 bits; "text", part of the symbol; "array", a pointer and `ndim` extents."""
+    """How one argument is passed. kind: "int", "float" and "pointer", a value of 64 bits; "text", part of the symbol; "array", a pointer and `ndim` extents."""
 
     kind: str
     dtype: str = ""
@@ -148,7 +148,7 @@ def _array(pointer: int | None, shape: tuple[int, ...], dtype: str, written: boo
     return NDArray(storage, pointer or 0, shape, dtype, None, written)
 
 
-_C_TYPES = {"int": ctypes.c_int64, "float": ctypes.c_double}
+_C_TYPES = {"int": ctypes.c_int64, "float": ctypes.c_double, "pointer": ctypes.c_uint64}
 
 
 class Thunks:

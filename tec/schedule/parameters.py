@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,8 +91,15 @@ class Parameters:
         self._names.add(name)
         return name
 
+    def _left_out(self, stage: Stage, t: Tensor) -> None:
+        asked = any((id(stage), other.value_index) in self.tensors for other in stage.op.outputs)
+        if not asked and not self.sch.readers(stage):
+            what = f"output {t.name} is not among the parameters, and nothing reads it: it is computed in vain"
+            warnings.warn(what, stacklevel=2)
+
     def _check_complete(self) -> None:
         states = {t.op for s in self.sch.stages if isinstance(s.op, ScanOp) for t in s.op.state_placeholder}
+        written = any(stage.is_output and not isinstance(stage.op, PlaceholderOp) for stage, _, _ in self.order)
         for stage in self.sch.stages:
             if isinstance(stage.op, PlaceholderOp):
                 needed = stage.op not in states and (stage.is_output or self.sch.readers(stage))
@@ -99,13 +107,14 @@ class Parameters:
                 needed = stage.is_output
             if not needed:
                 continue
-            given = [(id(stage), t.value_index) in self.tensors for t in stage.op.outputs]
-            if any(given) and stage.is_output:
-                continue  # of several outputs those that are not asked for are computed in memory of the function's own
             for t in stage.op.outputs:
-                if (id(stage), t.value_index) not in self.tensors:
-                    kind = "input" if isinstance(stage.op, PlaceholderOp) else "output"
-                    raise ArgumentError(
-                        f"{kind} {t.name} is not among the parameters",
-                        hint=f"add it to the list: [..., {t.name}]",
-                    )
+                if (id(stage), t.value_index) in self.tensors:
+                    continue
+                if written and stage.is_output and not isinstance(stage.op, PlaceholderOp):
+                    self._left_out(stage, t)  # computed in memory of the function's own
+                    continue
+                kind = "input" if isinstance(stage.op, PlaceholderOp) else "output"
+                raise ArgumentError(
+                    f"{kind} {t.name} is not among the parameters",
+                    hint=f"add it to the list: [..., {t.name}]",
+                )

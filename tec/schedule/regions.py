@@ -23,6 +23,7 @@ from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .intervals import Evaluator, Interval, from_range, point, union
 from .relations import Intervals
+from .script_loops import lower_script
 from .show import fail
 from .stage import Stage
 from .storage import Storage
@@ -161,6 +162,12 @@ def over_views(stmt: S.Stmt, views: Mapping[Buffer, View], values: Mapping[E.Var
         threads = tuple([v if isinstance(v := own.get(t, t), E.Var) else t for t in s.threads])
         return S.AllReduce(s.combiner, out.values, out.predicate, dests, threads, s.loc)
 
+    for (
+        b,
+        view,
+    ) in views.items():  # its pointer: to the view, or where an offset is declared to what the offset counts from
+        at = [B.const(0)] * len(view.base) if isinstance(b.elem_offset, E.Var) else view.base
+        own[b.data] = B.address(view.buffer, at)
     rewriter = Rewriter(
         {E.Var: on_var, E.BufferLoad: on_load},
         {
@@ -187,7 +194,7 @@ def lower_extern(low: Lowering, stage: Stage, op: ExternOp) -> S.Stmt:
             if isinstance(want, E.Var) and want is not have:
                 values[want] = B.cast(want.dtype, have)
     values.update(bind_vars(low, views, f"extern {stage.name}"))
-    return low.nest(stage, stage.leaf, over_views(op.body, views, values))
+    return over_views(lower_script(low, stage, op), views, values)
 
 
 # ---- scans

@@ -36,7 +36,7 @@ def replace_inputs(op: Operation, new: Replace) -> Operation:
     if isinstance(op, ExternOp):
         inputs = [new(t) for t in op._inputs]
         return ExternOp(
-            op.name, inputs, op.input_placeholders, op.output_placeholders, op.body, op.tag, op.attrs, op.loc
+            op.name, inputs, op.input_placeholders, op.output_placeholders, op.body, op.tag, op.attrs, op.loc, op.axis
         )
     if isinstance(op, ScanOp):
         clone = ScanOp(

@@ -20,6 +20,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.func import Func
+from ..ir.notes import ImportLlvm
 from ..ir.visit import Rewriter, free_vars, substitute, substitute_stmt
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from .bounds import Bounds, infer_bounds
@@ -73,10 +74,14 @@ def to_loops(
     whole = {s for s in norm.stages if any((id(s), k) in tensors for k in range(s.op.num_outputs))}
     bounds = infer_bounds(norm, whole)
     storage = StorageMap(norm, bounds, tensors, on_cpu)
-    body = Lowering(norm, bounds, storage).run()
+    low = Lowering(norm, bounds, storage)
+    body = low.run()
     written = [b for s, _, b in given.order if not isinstance(s.op, PlaceholderOp) and id(b) not in untouched]
     writes = [b.name for b in written]
-    return Func(name, tuple(given.params), body, {"writes": tuple(writes), "loc": caller_loc()})
+    attrs: dict[str, Any] = {"writes": tuple(writes), "loc": caller_loc()}
+    if low.imports:
+        attrs["import_llvm"] = tuple(low.imports)
+    return Func(name, tuple(given.params), body, attrs)
 
 
 def _twins(sch: Schedule, norm: Schedule) -> list[Stage | None]:
@@ -98,6 +103,7 @@ class Lowering:
         self.attached: dict[tuple[int, int], list[Stage]] = {}
         self.outside: dict[tuple[int, int], list[Storage]] = {}  # storage around a loop
         self.roots: list[Stage] = []
+        self.imports: dict[str, None] = {}  # texts of LLVM modules
         for stage in sch.stages:
             if isinstance(stage.op, PlaceholderOp):
                 continue
@@ -377,7 +383,10 @@ class Lowering:
                 )  # fmt: skip
             out = S.For(var, zero, extent, body, _KINDS.get(a.kind, S.ForKind.SERIAL))
         for note in reversed(a.notes):
-            out = S.Attr(note, out)
+            if isinstance(note, ImportLlvm):
+                self.imports.setdefault(note.text)
+            else:
+                out = S.Attr(note, out)
         for storage in self.outside.pop((id(stage), id(iv)), ()):
             out = S.Alloc(storage.buffer, out, self.storage_notes(storage))
         return out

@@ -187,6 +187,16 @@ def is_reduce_axis(v: Var) -> bool:
 # ---- buffers
 
 
+def _broadcast_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Row-major strides, 0 where a dimension has one element."""
+    out: list[Expr] = []
+    step: Expr = build.const(1)
+    for n in reversed(shape):
+        out.insert(0, build.if_then_else(build.compare("eq", n, 1), build.const(0), step))
+        step = build.mul(step, n)
+    return tuple(out)
+
+
 def decl_buffer(
     shape: Any,
     dtype: Any = None,
@@ -197,11 +207,13 @@ def decl_buffer(
     scope: str = "",
     data_alignment: int = -1,
     offset_factor: int = 0,
+    buffer_type: str = "",
 ) -> Buffer:
     """Storage with a layout of its own, for arguments and hand-written code.
 
     strides, elem_offset: in elements, may be symbolic (bound at the call); data_alignment: bytes; offset_factor: the
-    offset is a multiple of this many elements (an unnamed offset is then made). Returns a Buffer.
+    offset is a multiple of this many elements (an unnamed offset is then made); buffer_type "auto_broadcast": along a dimension of one
+    element, which may turn out at the call, every index is that element. Returns a Buffer.
     """
     check_name(name, "buffer")
     what = f"buffer {name}"
@@ -209,6 +221,12 @@ def decl_buffer(
     steps = tuple(as_index_expr(s, f"stride {k} of {what}") for k, s in enumerate(strides)) if strides else ()
     if steps and len(steps) != len(dims):
         raise ExprError(f"{what} has {len(dims)} dimensions and {len(steps)} strides")
+    if buffer_type not in ("", "auto_broadcast") or (buffer_type and steps):
+        raise ExprError(
+            f"buffer_type {buffer_type!r} of {what}", hint='"auto_broadcast", of a buffer without strides of its own'
+        )
+    if buffer_type:
+        steps = _broadcast_strides(dims)
     scope = scope or GLOBAL
     if scope not in (GLOBAL, SHARED, SHARED_DYN, LOCAL, *FRAGMENT_SCOPES):
         raise ExprError(

@@ -8,7 +8,8 @@
                 c[i, j] = a[i] * b[j]
         return c
 
-    C = outer(A, B)      # tensors in, an `extern` out: schedules and builds as any other
+    C = outer(A, B)      # tensors in, tensors out: schedules and builds as any other
+    i, j = C.op.axis     # its loops, which may be split, fused, reordered, annotated and bound
 
 The function is translated as kernels are (`tec.kernels`), with words of its own: `output_tensor(shape, dtype)`,
 `allocate(shape, dtype, scope="global")`, the loops `range`, `serial`, `parallel`, `vectorize`, `unroll`, `const_range`,
@@ -33,7 +34,7 @@ from ..ir.buffer import GLOBAL, LOCAL, SHARED, Buffer
 from ..ir.dtype import dtype_info, normalize_dtype
 from ..ir.effects import effects
 from ..ir.stmt import ForKind
-from ..ir.visit import deep_recursion
+from ..ir.visit import Rewriter, deep_recursion, free_vars
 from ..kernels.frames import Binding, Frame, Known, Restart
 from ..kernels.output import Output
 from ..kernels.source import parameters, source_of
@@ -43,7 +44,8 @@ from ..kernels.values import Array, Turns, describe, settle
 from ..target import Target
 from . import math as functions
 from .build import as_shape, decl_buffer
-from .extern import extern
+from .operation import ExternOp
+from .tags import current_tag
 from .tensor import Tensor
 
 _LOOPS = {
@@ -96,7 +98,19 @@ class HybridTranslator(Translator):
         except TypeError as e:
             raise self.error(f"{f.__name__}: {e}") from None
 
+    def tuple_element(self, v: tuple[Any, ...], index: Any) -> Any:
+        """`b[i, j]` of a list of lists of numbers, too."""
+        at, *rest = index if isinstance(index, tuple) else (index,)
+        found = super().tuple_element(v, at)
+        if not rest:
+            return found
+        if not isinstance(found, tuple):
+            raise self.error(f"more indices than the list has dimensions: {len(rest)} too many")
+        return self.tuple_element(found, tuple(rest))
+
     def _output_tensor(self, shape: Any, dtype: Any = "float32") -> Array:
+        if self.frame.caller is not None:  # what a script that is called gives is storage of the one that calls it
+            return self._allocate(shape, dtype)
         buffer = decl_buffer(as_shape(shape, "output_tensor"), self._dtype(dtype, "the dtype of output_tensor"), "out")
         buffer.loc = self.where()
         self.outputs.append(buffer)
@@ -165,7 +179,7 @@ class Hybrid:
     """A hybrid script: called with tensors it gives tensors, with NumPy arrays it runs as Python."""
 
     def __init__(self, function: FunctionType):
-        self.function = function
+        self.function = self.__tec_kernel__ = function  # called in a script it is a part of that
         self.__name__, self.__doc__ = function.__name__, function.__doc__
 
     def __call__(self, *args: Any) -> Any:
@@ -181,10 +195,10 @@ class Hybrid:
         buffers = {id(t): decl_buffer(t.shape, t.dtype, n) for t, n in found}
         values = [_value(a, n, buffers) for a, n in zip(args, names)]
         outputs, body = _translate(source, names, values)
-        return extern(
-            [list(b.shape) for b in outputs], list(dict.fromkeys(tensors)), lambda ins, outs: body, name=self.__name__,
-            dtype=[b.dtype for b in outputs], in_buffers=[buffers[id(t)] for t in dict.fromkeys(tensors)], out_buffers=outputs,
-        )  # fmt: skip
+        ins = list(dict.fromkeys(tensors))
+        axis = _axes(body)
+        op = ExternOp(self.__name__, ins, [buffers[id(t)] for t in ins], outputs, body, current_tag(), axis=axis)
+        return op.outputs if len(outputs) > 1 else op.output(0)
 
     def run(self, *args: Any) -> Any:
         """The script as Python, on NumPy arrays; launch indices are loops."""
@@ -266,8 +280,44 @@ def _translate(source: Any, names: list[str], values: list[Any]) -> tuple[list[B
     raise KernelError(f"{source.name} has too many variables that change", where=source.loc, locate=False)
 
 
+def _axes(body: S.Stmt) -> list[E.IterVar]:
+    """The loops that a schedule may change: those whose bounds no other loop, variable or array decides, and that the script gives no kind."""
+    out: list[E.IterVar] = []
+    inner: set[E.Var] = set()
+
+    def note(s: S.Stmt, r: Rewriter) -> S.Stmt:
+        assert isinstance(s, (S.For, S.LetStmt))
+        inner.add(s.var)
+        if isinstance(s, S.For) and s.kind == ForKind.SERIAL:
+            if not _bounds(s) and not inner & {*free_vars(s.min), *free_vars(s.extent)}:
+                out.append(E.IterVar(s.var, E.Range(s.min, s.extent), E.IterKind.DATA))
+        return r.stmt_children(s)
+
+    Rewriter({}, {S.For: note, S.LetStmt: note}).stmt(body)
+    return out
+
+
+def _bounds(s: S.For) -> set[Buffer]:
+    """The buffers that a loop's bounds are read from."""
+    return {a.buffer for e in (s.min, s.extent) for a in effects(e).accesses}
+
+
+def _begins_with_a_store(b: Buffer, s: S.Stmt) -> bool:
+    """Whether the first thing that `s` does with a variable is to set it, on every way: then it brings no value in."""
+    match s:
+        case S.Seq():
+            return next((_begins_with_a_store(b, x) for x in s.stmts if id(b) in effects(x).touched), False)
+        case S.BufferStore():
+            return s.buffer is b and id(b) not in effects(s.value).touched
+        case S.LetStmt():
+            return id(b) not in effects(s.value).touched and _begins_with_a_store(b, s.body)
+        case S.Alloc():
+            return _begins_with_a_store(b, s.body)
+    return False
+
+
 def _placed(b: Buffer, s: S.Stmt) -> S.Stmt:
-    """The storage of a variable around what uses it, inside of the threads' loops: each thread has its own."""
+    """The storage of a variable around what uses it, inside of loops that bring no value of it along: threads' (each has its own), and those that set it first."""
 
     def uses(x: S.Stmt) -> bool:
         return id(b) in effects(x).touched
@@ -277,7 +327,7 @@ def _placed(b: Buffer, s: S.Stmt) -> S.Stmt:
             users = [x for x in s.stmts if uses(x)]
             if len(users) == 1:
                 return S.Seq(tuple(_placed(b, x) if x is users[0] else x for x in s.stmts))
-        case S.For(kind=ForKind.THREAD):
+        case S.For() if s.kind == ForKind.THREAD or (b not in _bounds(s) and _begins_with_a_store(b, s.body)):
             return S.For(s.var, s.min, s.extent, _placed(b, s.body), s.kind, s.thread, s.annotations)
         case S.LetStmt() if id(b) not in effects(s.value).touched:
             return S.LetStmt(s.var, s.value, _placed(b, s.body), s.loc)

@@ -10,6 +10,8 @@ float32 and round once. float64: at most 4 (sin, cos and tan call the C library 
 
 from __future__ import annotations
 
+import builtins
+import math as _math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,7 +20,7 @@ from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.build import floordiv, floormod, if_then_else, reinterpret, select, truncdiv, truncmod
 from ..ir.dtype import dtype_info, normalize_dtype, with_lanes
-from ..ir.expr import Call, Expr, StringImm
+from ..ir.expr import Call, Expr, FloatImm, StringImm
 from ..ir.intrin import INTRINS
 from ..runtime.packed import Argument, symbol
 from .tensor import Tensor
@@ -48,9 +50,21 @@ def _unary(name: str, doc: str) -> Callable[[Any], Expr]:
     return _named(function, name, doc)
 
 
+def _half_away(x: float) -> int:
+    whole = _math.trunc(x)
+    return whole + (1 if x > 0 else -1) * (_math.fabs(x - whole) >= 0.5)
+
+
+_ROUND: dict[str, Callable[[float], int]] = {
+    "floor": _math.floor, "ceil": _math.ceil, "trunc": _math.trunc, "round": _half_away, "nearbyint": builtins.round,
+}  # fmt: skip
+
+
 def _rounding(name: str, doc: str) -> Callable[[Any], Expr]:
     def function(x: Any) -> Expr:
         e = build.convert(x)
+        if isinstance(e, FloatImm) and _math.isfinite(e.value):
+            return build.const(_math.copysign(_ROUND[name](e.value), e.value), e.dtype)
         return Call(name, (e,), e.dtype) if dtype_info(e.dtype).is_float else e
 
     return _named(function, name, doc + " Integers stay as they are.")
@@ -242,8 +256,8 @@ def call_pure_extern(dtype: Any, name: str, *args: Any) -> Expr:
 def call_packed(name: str, *args: Any) -> Expr:
     """A call from CPU code of a Python function that `tec.register_func` knows by `name`; its int32 answer.
 
-    Arguments, inside of `tec.extern` or a tensor intrinsic: buffers (the function gets an NDArray of their memory), integers, floats, texts. Raises
-    ExprError for others, and for a buffer with strides.
+    Arguments, inside of `tec.extern` or a tensor intrinsic: buffers (the function gets an NDArray of their memory), pointers (`buffer.data`,
+    `buffer.access_ptr("r")`: an address), integers, floats, texts. Raises ExprError for others, and for a buffer with strides.
 
     >>> C = tec.extern(A.shape, [A], lambda ins, outs: tec.call_packed("my.sort", ins[0], outs[0]))
     """
@@ -273,8 +287,12 @@ def _packed_argument(name: str, a: Any) -> tuple[Argument, list[Expr]]:
         raise ExprError(f"tensor {a.name} as an argument of {name}", hint="pass a buffer inside tec.extern")
     e = build.convert(a)
     info = dtype_info(e.dtype)
-    if e.dtype == "handle" or info.lanes != 1:
-        raise ExprError(f"call_packed of {name!r}: an argument of type {e.dtype}", hint="pass the buffer itself")
+    if e.dtype == "handle":
+        return Argument("pointer"), [e]
+    if info.lanes != 1:
+        raise ExprError(
+            f"call_packed of {name!r}: an argument of type {e.dtype}", hint="pass its elements, or a buffer"
+        )
     return (
         (Argument("float"), [build.cast("float64", e)])
         if info.is_float

@@ -215,9 +215,12 @@ class ScanOp(Operation):
 
 
 class ExternOp(Operation):
-    """Statements written by hand: `body` reads `input_placeholders` and writes `output_placeholders` (Buffers)."""
+    """Statements written by hand: `body` reads `input_placeholders` and writes `output_placeholders` (Buffers).
 
-    __slots__ = ("_inputs", "body", "input_placeholders", "output_placeholders")
+    axis: those of its loops that a schedule may change (a hybrid script's); each has the variable of its `For`.
+    """
+
+    __slots__ = ("_axis", "_inputs", "body", "input_placeholders", "output_placeholders")
 
     def __init__(
         self,
@@ -229,12 +232,18 @@ class ExternOp(Operation):
         tag: str = "",
         attrs: dict[str, Any] | None = None,
         loc: Loc | None = None,
+        axis: Sequence[IterVar] = (),
     ):
         super().__init__(name, tag, attrs, loc)
         self._inputs = tuple(inputs)
+        self._axis = tuple(axis)
         self.input_placeholders = tuple(input_placeholders)
         self.output_placeholders = tuple(output_placeholders)
         self.body = body
+
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        return self._axis
 
     @property
     def num_outputs(self) -> int:

@@ -129,16 +129,6 @@ def test_rolling_buffer_across_blocks():
         to_loops(s, [A, C])
 
 
-def test_attachment_loop_fused_away():
-    A = te.placeholder((8, 8), name="A")
-    B = te.compute((8, 8), lambda i, j: A[i, j] + 1, name="B")
-    C = te.compute((8, 8), lambda i, j: B[i, j] * 2, name="C")
-    s = create_schedule(C)
-    s[B].compute_at(s[C], C.op.axis[1])
-    with pytest.raises(ScheduleError, match="B is computed at loop j of C"):
-        s[C].fuse(*C.op.axis)
-
-
 def test_registers_spread_over_threads():
     A, B, C, s = add()
     o, i = s[C].split(C.op.axis[0], factor=8)

@@ -138,13 +138,6 @@ def test_split_of_a_bound_loop():
         s[C].split(C.op.axis[0], factor=4)
 
 
-def test_split_of_an_attachment_loop():
-    _, B, C, s = add()
-    s[B].compute_at(s[C], C.op.axis[0])
-    with mistake("B is computed at loop i of C"):
-        s[C].split(C.op.axis[0], factor=4)
-
-
 def test_reduce_axis_after_cache_write():
     _, _, C, k, s = mm()
     s.cache_write(C, "local")

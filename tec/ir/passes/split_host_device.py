@@ -132,7 +132,7 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
         "writes": tuple(sorted(written)),
         **({"min_blocks": resident} if resident else {}),
         **({"early_start": True} if early else {}),
-        **{k: v for k, v in func.attrs.items() if k in ("fast_math", "noalias", "loc")},
+        **{k: v for k, v in func.attrs.items() if k in ("fast_math", "noalias", "loc", "import_llvm")},
     }
     # More than a kernel may have by itself is asked for at the launch.
     dynamic = shared_layout(body)[1] if lds > target.static_lds_bytes else 0

@@ -12,6 +12,7 @@ from ...ir.expr import Expr, IntImm, IterKind, IterVar
 from ...ir.notes import make, usage
 from ...te.operation import ComputeOp, ScanOp
 from ...te.tensor import Tensor
+from ..script_loops import check_steps_apart
 from ..show import fail, known_ranges
 from ..state import AttachKind
 from .base import Primitive
@@ -43,6 +44,7 @@ class Bind(Primitive[None]):
             )  # fmt: skip
         _check_unused(stage, iv)
         _check_kind(stage, iv, thread.thread_tag)
+        check_steps_apart(stage, iv, "bind")
         _check_index_free(stage, iv, thread.thread_tag)
         _check_extent(stage, iv, thread)
 
@@ -126,6 +128,7 @@ class _Kind(Primitive[None]):
         _check_annotation(self.stage, iv, self.kind, self.method)
         if self.kind in ("vectorized", "parallel"):
             _check_independent(self.stage, iv, self.kind, self.method)
+            check_steps_apart(self.stage, iv, self.method)
         if self.kind in ("vectorized", "unrolled"):
             _check_constant(self.stage, iv, self.method)
 

@@ -11,6 +11,7 @@ from ...ir.expr import IterKind, IterVar, Var
 from ..relations import Fuse as FuseRelation
 from ..relations import Singleton
 from ..relations import Split as SplitRelation
+from ..script_loops import check_one_nest, check_order
 from ..show import fail
 from ..state import AttachKind
 from .base import Primitive
@@ -33,7 +34,7 @@ def replace_leaf(stage: Stage, old: list[IterVar], new: list[IterVar]) -> None:
 
 
 def check_free(stage: Stage, iv: IterVar, what: str) -> None:
-    """A loop that is annotated or attached to does not change its shape any more."""
+    """A loop that is annotated, and the time loop of a scan, does not change its shape any more."""
     a = stage.attrs.get(iv)
     if a is not None and (a.thread is not None or a.kind != "serial"):
         done = f"bound to {a.thread.thread_tag}" if a.thread is not None else a.kind
@@ -46,12 +47,18 @@ def check_free(stage: Stage, iv: IterVar, what: str) -> None:
             stage, f"{what}: {iv.name} is a launch index around the stage", mark=iv, hint="its place is outermost"
         )
     for other in (*stage.sch.stages, *stage.sch.groups):
-        if other.attach_ivar is iv and other.attach in (AttachKind.SCOPE, AttachKind.SCAN):
-            if other.attach == AttachKind.SCAN:
-                hint = "the time loop of a scan stays whole"
-            else:
-                hint = f"{what} first, then s[{other.name}].compute_at"
-            raise fail(stage, f"{what}: {other.name} is computed at loop {iv.name} of {stage.name}", mark=iv, hint=hint)
+        if other.attach_ivar is iv and other.attach == AttachKind.SCAN:
+            raise fail(
+                stage, f"{what}: {other.name} is computed at loop {iv.name} of {stage.name}", mark=iv,
+                hint="the time loop of a scan stays whole",
+            )  # fmt: skip
+
+
+def move_attached(stage: Stage, old: list[IterVar], new: IterVar) -> None:
+    """What is computed in each step of a loop of `old` is computed in each step of `new`, which has all of their steps."""
+    for other in (*stage.sch.stages, *stage.sch.groups):
+        if other.attach == AttachKind.SCOPE and any(other.attach_ivar is iv for iv in old):
+            other.attach_ivar = new
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,7 @@ class Split(Primitive[tuple[IterVar, IterVar]]):
         else:
             relation = SplitRelation(iv, outer, inner, nparts=check_positive(stage, self.nparts, "nparts", iv))
         replace_leaf(stage, [iv], [outer, inner])
+        move_attached(stage, [iv], inner)
         stage.relate(relation)
         return outer, inner
 
@@ -110,6 +118,7 @@ class Tile(Primitive[tuple[IterVar, IterVar, IterVar, IterVar]]):
             check_free(stage, iv, "tile")
             check_positive(stage, f, f"{label} of the tile of {iv.name}", iv)
             check_movable(stage, [iv])
+        check_order(stage, [y, x])  # the inner loop of x comes to stand in the outer one of y
 
     def apply(self, sch: Schedule) -> tuple[IterVar, IterVar, IterVar, IterVar]:
         xo, xi = Split(self.stage, self.x_parent, self.x_factor).apply(sch)
@@ -153,6 +162,7 @@ class Fuse(Primitive[IterVar]):
                 )  # fmt: skip
         for a in loops:
             check_free(stage, a, "fuse")
+        check_one_nest(stage, loops, "fuse")
 
     def apply(self, sch: Schedule) -> IterVar:
         stage = self.stage
@@ -167,6 +177,7 @@ class Fuse(Primitive[IterVar]):
             fused = new_loop(f"{result.name.removesuffix('_fused')}_{b.name}_fused", b)
             stage.relate(FuseRelation(result, b, fused))
             replace_leaf(stage, [result, b], [fused])
+            move_attached(stage, [result, b], fused)
             result = fused
         return result
 
@@ -189,6 +200,7 @@ class Reorder(Primitive[None]):
             if any(iv is x for x in loops[:k]):
                 raise fail(self.stage, f"reorder lists loop {iv.name} twice", mark=iv, hint="list each loop once")
         check_movable(self.stage, loops)
+        check_order(self.stage, loops)
 
     def apply(self, sch: Schedule) -> None:
         leaf = self.stage.leaf

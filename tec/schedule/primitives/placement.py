@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...ir.expr import Reduce
-from ...te.operation import ComputeOp, PlaceholderOp, ScanOp
+from ...te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..show import fail
 from ..state import AttachKind, StageState
 from .base import Primitive
@@ -117,6 +117,9 @@ def _check_parent(sch: Schedule, stage: Stage, parent: Any) -> None:
     if parent.is_group:
         wrong = f"{what} into group {parent.name}, which has no loops"
         raise fail(sch, wrong, mark=stage, hint="give one of its stages")
+    if isinstance(parent.op, ExternOp):
+        wrong = f"{what} into {parent.name}, whose statements are written by hand and read {stage.name} in one piece"
+        raise fail(sch, wrong, mark=stage, hint=f"s[{stage.name}].compute_root()")
     if not stage.is_group and isinstance(stage.op, PlaceholderOp):
         raise fail(
             sch, f"{what}, an input, which is not computed", mark=stage,

@@ -94,6 +94,9 @@ class StorageAlign(Primitive[None]):
     def check(self, sch: Schedule) -> None:
         stage, axis = self.stage, self.axis
         check_has_loops(stage, "storage_align")
+        if not isinstance(stage.op, ComputeOp):
+            hint = "pad its tensors in the statements themselves, or cache_read what reads them"
+            raise fail(stage, f"storage_align of {stage.name}, which is no compute", mark=stage, hint=hint)
         if not isinstance(axis, IterVar) or not any(axis is a for a in stage.op.axis):
             raise fail(
                 stage, f"storage_align: {describe(axis)} is no axis of {stage.name}", mark=stage,

@@ -236,3 +236,40 @@ def test_a_reduce_axis_that_rfactor_leaves_alone_is_that_of_the_partial_result()
         s[B].split(k2, 4)
     held(s, [A, B])
     replays(s, [A, B], B)
+
+
+def test_what_is_computed_at_a_loop_follows_its_splits_and_fuses():
+    A = te.placeholder((6, 10), name="A")
+    B = te.compute(A.shape, lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute(A.shape, lambda i, j: B[i, j] * 2.0, name="C")
+    a = np.random.default_rng(0).random((6, 10)).astype("float32")
+    for axis in (0, 1):
+        for change in ("split", "fuse", "tile"):
+            s = te.create_schedule(C.op)
+            i, j = C.op.axis
+            s[B].compute_at(s[C], (i, j)[axis])
+            if change == "fuse":
+                want = s[C].fuse(i, j)
+            elif change == "split":
+                want = s[C].split((i, j)[axis], 4)[1]
+            else:
+                want = s[C].tile(i, j, 2, 4)[2 + axis]
+            assert s[B].attach_ivar is want
+            assert str(te.create_schedule(C.op).replay(s.trace)) == str(s)
+            out = np.zeros_like(a)
+            tec.build(s, [A, C], "llvm")(a, out)
+            np.testing.assert_allclose(out, (a + 1) * 2, 1e-6)
+
+
+def test_an_output_left_out_is_computed_all_the_same():
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((8,), lambda i: B[i] * 2.0, name="C")
+    a, out = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    tec.build(te.create_schedule([B.op, C.op]), [A, C], "llvm")(a, out)
+    np.testing.assert_array_equal(out, (a + 1) * 2)
+    D = te.compute((8,), lambda i: A[i] - 1.0, name="D")
+    with pytest.warns(UserWarning, match="output D is not among the parameters, and nothing reads it"):
+        tec.build(te.create_schedule([D.op, C.op]), [A, C], "llvm")(a, out)
+    with pytest.raises(tec.ArgumentError, match="output C is not among the parameters"):
+        tec.build(te.create_schedule(C.op), [A], "llvm")

@@ -178,3 +178,141 @@ def test_mistakes(f: Any, says: str) -> None:
     with pytest.raises(tec.KernelError, match=says) as e:
         f(te.placeholder((4,), name="a"))
     assert e.value.where is not None and e.value.where.file == __file__
+
+
+# ---- schedules over the loops of a script
+
+
+@te.hybrid.script
+def smooth(a, n):
+    """Two nests: a variable of each step's own, and one statement beside it."""
+    b = output_tensor((n,), "float32")  # noqa: F821
+    b[0] = 0.0
+    for i in range(1, n):
+        total = 0.0
+        for j in range(3):
+            total += a[i + j - 1]
+        b[i] = total / 3.0
+    return b
+
+
+def smoothed(x: Any, n: int) -> Any:
+    return np.array([0.0, *(x[i - 1 : i + 2].sum() / 3 for i in range(1, n))], F32)
+
+
+def built(s: Any, args: Any, shape: Any, *inputs: Any) -> Any:
+    """What a schedule computes on the CPU, which the interpreter gives too."""
+    from tec.ir import interp
+
+    out, again = np.zeros(shape, F32), np.zeros(shape, F32)
+    tec.build(s, args, "llvm")(*inputs, out)
+    interp.run(next(iter(tec.lower(s, args, simple_mode=True))), [*inputs, again])
+    np.testing.assert_allclose(again, out, rtol=1e-6)
+    return out
+
+
+def test_loops_are_split_fused_reordered_and_annotated() -> None:
+    a, b = te.placeholder((13,), name="a"), te.placeholder((10,), name="b")
+    x, y = rng.random(13).astype(F32), rng.random(10).astype(F32)
+    c = outer_product(a, b)
+    for fused in (False, True):
+        s = tec.create_schedule(c.op)
+        i, j = c.op.axis
+        if fused:
+            s[c].parallel(s[c].split(s[c].fuse(i, j), 7)[0])
+        else:
+            (io, ii), (jo, ji) = s[c].split(i, 5), s[c].split(j, 4)
+            s[c].reorder(ii, io, jo, ji)
+            s[c].parallel(ii)
+            s[c].vectorize(ji)
+        np.testing.assert_allclose(built(s, [a, b, c], (13, 10), x, y), np.outer(x, y), rtol=1e-6)
+        again = tec.create_schedule(c.op).replay(s.trace)
+        assert str(tec.lower(again, [a, b, c], simple_mode=True)) == str(tec.lower(s, [a, b, c], simple_mode=True))
+
+
+def test_a_variable_of_a_step_does_not_keep_steps_from_running_at_once() -> None:
+    a = te.placeholder((20,), name="a")
+    x = rng.random(20).astype(F32)
+    c = smooth(a, 18)
+    s = tec.create_schedule(c.op)
+    i, j = c.op.axis
+    s[c].parallel(s[c].split(i, 4)[0])
+    s[c].unroll(j)
+    np.testing.assert_allclose(built(s, [a, c], 18, x), smoothed(x, 18), rtol=1e-5)
+
+
+def test_loops_run_as_threads_of_a_gpu() -> None:
+    a, b = te.placeholder((40,), name="a"), te.placeholder((6,), name="b")
+    x, y = rng.random(40).astype(F32), rng.random(6).astype(F32)
+    c = outer_product(a, b)
+    s = tec.create_schedule(c.op)
+    block, thread = s[c].split(c.op.axis[0], 16)
+    s[c].bind(block, te.thread_axis("blockIdx.x"))
+    s[c].bind(thread, te.thread_axis("threadIdx.x"))
+    dev = tec.rocm_emu("gfx1100")
+    f = tec.build(s, [a, b, c], "rocm -mcpu=gfx1100")
+    out = tec.nd.empty((40, 6), "float32", dev)
+    f(tec.nd.array(x, dev), tec.nd.array(y, dev), out)
+    np.testing.assert_allclose(out.numpy(), np.outer(x, y), rtol=1e-6)
+
+
+@te.hybrid.script
+def sums(a):
+    """Its inner loop comes back to an element."""
+    b = output_tensor((a.shape[0],), "float32")  # noqa: F821
+    for i in range(a.shape[0]):
+        b[i] = 0.0
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            b[i] = b[i] * 0.5 + a[i, j]
+    return b
+
+
+def test_what_a_schedule_may_not_do() -> None:
+    a = te.placeholder((6, 8), name="a")
+    x = rng.random((6, 8)).astype(F32)
+    c = sums(a)
+    s = tec.create_schedule(c.op)
+    first, i, j = c.op.axis
+    for what, loops, says in (
+        ("parallel", (j,), "its steps write"),
+        ("vectorize", (j,), "its steps write"),
+        ("fuse", (first, i), "other statements"),
+        ("reorder", (i, first), "other statements"),
+    ):
+        with pytest.raises(tec.ScheduleError, match=says):
+            getattr(s[c], what)(*loops)
+    jo, ji = s[c].split(j, 2)
+    with pytest.raises(tec.ScheduleError, match=r"reorder of .*their steps write"):
+        s[c].reorder(ji, jo)
+    with pytest.raises(tec.ScheduleError, match="into sums, whose statements are written by hand"):
+        d = te.compute(a.shape, lambda p, q: a[p, q] + 1.0, name="d")
+        e = sums(d)
+        t = tec.create_schedule(e.op)
+        t[d].compute_at(t[e], e.op.axis[0])
+    s[c].reorder(jo, i, ji)  # for one element j still counts up
+    want = np.zeros(6, F32)
+    for k in range(8):
+        want = want * F32(0.5) + x[:, k]
+    np.testing.assert_allclose(built(s, [a, c], 6, x), want, rtol=1e-6)
+
+
+@te.hybrid.script
+def calls_another(a, b, table):
+    c = outer_product(a, b)
+    d = output_tensor((a.shape[0], b.shape[0]), "float32")  # noqa: F821
+    for i in const_range(2):  # noqa: F821
+        for j in const_range(3):  # noqa: F821
+            d[i, j] = c[i, j] + table[i, j]
+    return d
+
+
+def test_a_script_calls_another_and_reads_a_table() -> None:
+    a, b = te.placeholder((2,), name="a"), te.placeholder((3,), name="b")
+    x, y = rng.random(2).astype(F32), rng.random(3).astype(F32)
+    table = [[1, 2, 3], [4, 5, 6]]
+    d = calls_another(a, b, table)
+    got = built(tec.create_schedule(d.op), [a, b, d], (2, 3), x, y)
+    np.testing.assert_allclose(got, np.outer(x, y) + table, rtol=1e-6)
+    with pytest.raises(tec.KernelError, match="element 2 of a tuple of 2"):
+        calls_another(a, b, [[1, 2], [3, 4]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_symbols_say_what_is_passed() -> None:
     [
         ((te.placeholder((4,), name="T"),), "tensor T as an argument"),
         (([1],), "list"),
-        ((te.var("h", "handle"),), "type handle"),
+        ((te.var("v", "float32x4"),), "type float32x4"),
     ],
 )
 def test_mistakes(args: Any, says: str) -> None:
@@ -133,3 +134,45 @@ def test_gpus_have_none() -> None:
     A, C = scaled()
     with pytest.raises(tec.TecError, match="outside of loops that are bound"):
         tec.build(tec.create_schedule(C.op), [A, C], "rocm -mcpu=gfx942")
+
+
+@pytest.mark.parametrize("pointer", [lambda b: b.data, lambda b: b.access_ptr("rw")])
+def test_pointers_arrive_as_addresses(pointer: Any) -> None:
+    def double(a: int, out: int, n: int) -> None:
+        source, target = (np.ctypeslib.as_array((ctypes.c_float * n).from_address(p)) for p in (a, out))
+        target[:] = source * 2
+
+    tec.register_func("test.double", double, override=True)
+    A = te.placeholder((8,), name="A")
+    B = te.compute(A.shape, lambda i: A[i] + 1.0, name="B")
+    C = te.extern(A.shape, [B], lambda i, o: te.call_packed("test.double", pointer(i[0]), pointer(o[0]), 8), name="C")
+    s = tec.create_schedule(C.op)
+    a, out = np.arange(8, dtype="f"), np.zeros(8, "f")
+    interp.run(next(iter(tec.lower(s, [A, C], simple_mode=True))), [a, out])
+    np.testing.assert_array_equal(out, (a + 1) * 2)
+    device = tec.nd.array(np.zeros(8, "f"))
+    tec.build(s, [A, C], "llvm")(tec.nd.array(a), device)
+    np.testing.assert_array_equal(device.numpy(), out)
+    tec.remove_global_func("test.double")
+
+
+def test_the_pointer_of_an_intrinsic_is_its_regions() -> None:
+    """`data` is where the declared offset counts from; without one it is the region's own first element."""
+
+    def fill(p: int, offset: int, n: int, value: float) -> None:
+        np.ctypeslib.as_array((ctypes.c_float * n).from_address(p + 4 * offset))[:] = value
+
+    tec.register_func("test.fill", fill, override=True)
+    x = te.placeholder((4,), name="x")
+    y = te.compute((4,), lambda i: x[i] + 1.0, name="y")
+    intrin = te.decl_tensor_intrin(
+        y.op, lambda ins, outs: te.call_packed("test.fill", outs[0].data, outs[0].elem_offset, 4, ins[0].vload([0]))
+    )
+    A = te.placeholder((8,), name="A")
+    C = te.compute((8,), lambda i: A[i] + 1.0, name="C")
+    s = tec.create_schedule(C.op)
+    s[C].tensorize(s[C].split(C.op.axis[0], 4)[1], intrin)
+    out = tec.nd.array(np.zeros(8, "f"))
+    tec.build(s, [A, C], "llvm")(tec.nd.array(np.arange(8, dtype="f")), out)
+    np.testing.assert_array_equal(out.numpy(), [0, 0, 0, 0, 4, 4, 4, 4])
+    tec.remove_global_func("test.fill")

@@ -182,3 +182,65 @@ def test_auto_inline(inline, left):
     tec.build(s, [A, C], "llvm")(tec.nd.array(a), out)
     e = a + 1
     np.testing.assert_allclose(out.numpy(), ((e.T * 2)[:, :1] + e).sum(1) + 1, 1e-5)
+
+
+def test_roundings_of_constants_are_constants():
+    for name, wants in {
+        "floor": (2.0, -3.0, 0.0), "ceil": (3.0, -2.0, 1.0), "trunc": (2.0, -2.0, 0.0),
+        "round": (3.0, -3.0, 0.0), "nearbyint": (2.0, -2.0, 0.0),
+    }.items():  # fmt: skip
+        for x, want in zip((2.5, -2.5, 0.49999999999999994), wants):
+            got = getattr(te, name)(te.const(x, "float64"))
+            assert type(got).__name__ == "FloatImm" and got.value == want, (name, x)
+
+
+def test_one_bit_is_a_bool():
+    assert te.var("x", "uint1").dtype == "bool" and te.const(1, "uint1").dtype == "bool"
+
+
+def test_buffers_that_broadcast():
+    n0, m0, n1, m1, o0, o1 = (te.size_var(x) for x in ("n0", "m0", "n1", "m1", "o0", "o1"))
+    A, B = te.placeholder((n0, m0), name="A"), te.placeholder((n1, m1), name="B")
+    C = te.compute((o0, o1), lambda i, j: A[i, j] + B[i, j], name="C")
+    s = te.create_schedule(C.op)
+    binds = {t: te.decl_buffer(t.shape, t.dtype, name=t.name, buffer_type="auto_broadcast") for t in (A, B)}
+    f = tec.build(s, [A, B, C], "llvm", binds=binds)
+    rng = np.random.default_rng(0)
+    for left, right in (((2, 4), (2, 1)), ((1, 4), (2, 4)), ((2, 1), (1, 4)), ((2, 4), (2, 4))):
+        a, b = rng.random(left).astype("f"), rng.random(right).astype("f")
+        out = np.zeros((2, 4), "f")
+        f(a, b, out)
+        np.testing.assert_allclose(out, a + b, 1e-6)
+    with pytest.raises(tec.ExprError, match="buffer_type 'auto'"):
+        te.decl_buffer((4,), buffer_type="auto")
+    with pytest.raises(tec.ExprError, match="without strides of its own"):
+        te.decl_buffer((4,), strides=(1,), buffer_type="auto_broadcast")
+
+
+def test_functions_of_numpy_and_math_say_tecs():
+    import math
+
+    A = te.placeholder((4,), name="A")
+    i = te.var("i")
+    for f, says in (
+        (lambda: np.exp(A), "tec.exp"), (lambda: np.arctan2(A[i], 1.0), "tec.atan2"), (lambda: np.maximum(A, A), "tec.max"),
+        (lambda: math.exp(A[i]), "tec.exp"), (lambda: np.add.reduce(A), "np.add"), (lambda: float(i), "no number yet"),
+    ):  # fmt: skip
+        for kind in (tec.ExprError, TypeError):
+            with pytest.raises(kind, match=says):
+                f()
+    assert str(np.int32(3) + i) == str(3 + i) and str(np.float32(2) < A[i]) == str(A[i] > 2.0)
+    assert isinstance(np.float32(2) * A, te.Tensor)
+    assert [str(e) for e in np.array([1, 2]) + i] == [str(1 + i), str(2 + i)]
+    assert float(te.const(0.5)) == 0.5 and int(te.const(3)) == 3 and float(te.const(3)) == 3.0
+
+
+def test_texts_and_files_of_a_module(tmp_path):
+    A = te.placeholder((4,), name="A")
+    C = te.compute((4,), lambda i: A[i] + 1.0, name="C")
+    f = tec.build(te.create_schedule(C.op), [A, C], "llvm")
+    assert f.get_source("ll") == f.get_source("llvm") and f.get_source("s") == f.get_source("asm")
+    f.export_library(tmp_path / "f.so")
+    out = np.zeros(4, "f")
+    tec.load_module(tmp_path / "f.so")(np.ones(4, "f"), out)
+    assert (out == 2).all()
