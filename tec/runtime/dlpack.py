@@ -205,3 +205,49 @@ def open_capsule(capsule: Any) -> Imported:
         versioned and bool(managed.flags & FLAG_READ_ONLY),
         _Imported(managed),
     )
+
+
+def device_of(device: Any) -> tuple[int, int]:
+    """DLPack's (device type, index) of a tec Device."""
+    kinds = {"cpu": CPU, "cuda": CUDA, "rocm": ROCM}
+    return kinds[device.kind], 0 if device.kind == "cpu" else device.index
+
+
+def export(
+    array: Any, stream: Any, max_version: tuple[int, int] | None, dl_device: tuple[int, int] | None, copy: bool | None
+) -> Any:
+    """A capsule over an NDArray's memory, as `__dlpack__` is asked for it. Raises BufferError where it cannot be."""
+    versioned = max_version is not None and max_version[0] >= 1
+    here = device_of(array.device)
+    copied = False
+    if dl_device is not None and tuple(dl_device) != here:
+        if tuple(dl_device) != (CPU, 0):
+            raise BufferError(f"an array on {array.device} cannot be exported to DLPack device {tuple(dl_device)}")
+        if copy is False:
+            raise BufferError(f"an array on {array.device} cannot be exported to the CPU without a copy")
+        array, copied = array.copyto("cpu"), True
+    elif copy:
+        array, copied = array.copyto(array.device), True
+    if not array.writable and not versioned:
+        raise BufferError("a read-only array needs a versioned capsule: __dlpack__(max_version=(1, 0))")
+    if array.device.driver is None:
+        if stream is not None and dl_device is None:
+            raise BufferError("stream must be None for an array on the CPU")
+    elif array.device.is_emulated:
+        raise BufferError(
+            f"{array.device} is no device that others know; take a copy with dl_device=({CPU}, 0) or .numpy()"
+        )
+    elif stream != -1:
+        # The consumer's stream may be any; waiting here orders our work before its first use.
+        array.device.driver.stream_synchronize(array.device.index, array.device.local.stream)
+    return make_capsule(
+        address=array.address,
+        shape=array.shape,
+        strides=array.strides,
+        dtype=array.dtype,
+        device=device_of(array.device),
+        owner=array.storage,
+        versioned=versioned,
+        read_only=not array.writable,
+        copied=copied,
+    )

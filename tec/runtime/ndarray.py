@@ -344,7 +344,7 @@ class NDArray:
     # ---- DLPack
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return _dlpack_device(self.device)
+        return dlpack.device_of(self.device)
 
     def __dlpack__(
         self,
@@ -355,48 +355,7 @@ class NDArray:
         copy: bool | None = None,
     ) -> Any:
         """A capsule over this array's memory, as the DLPack protocol has it. Raises BufferError where it cannot be."""
-        scalars = self.elements()
-        if scalars is not self:
-            return scalars.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
-        versioned = max_version is not None and max_version[0] >= 1
-        here = _dlpack_device(self.device)
-        array, copied = self, False
-        if dl_device is not None and tuple(dl_device) != here:
-            if tuple(dl_device) != (dlpack.CPU, 0):
-                raise BufferError(f"an array on {self.device} cannot be exported to DLPack device {tuple(dl_device)}")
-            if copy is False:
-                raise BufferError(f"an array on {self.device} cannot be exported to the CPU without a copy")
-            array, copied = self.copyto(cpu()), True
-        elif copy:
-            array, copied = self.copyto(self.device), True
-        if not array.writable and not versioned:
-            raise BufferError("a read-only array needs a versioned capsule: __dlpack__(max_version=(1, 0))")
-        if array.device.driver is None:
-            if stream is not None and dl_device is None:
-                raise BufferError("stream must be None for an array on the CPU")
-        elif array.device.is_emulated:
-            raise BufferError(
-                f"{self.device} is no device that others know; take a copy with dl_device=({dlpack.CPU}, 0) or .numpy()"
-            )
-        elif stream != -1:
-            # The consumer's stream may be any; waiting here orders our work before its first use.
-            array.device.driver.stream_synchronize(array.device.index, array.device.local.stream)
-        return dlpack.make_capsule(
-            address=array.address,
-            shape=array.shape,
-            strides=array.strides,
-            dtype=array.dtype,
-            device=_dlpack_device(array.device),
-            owner=array.storage,
-            versioned=versioned,
-            read_only=not array.writable,
-            copied=copied,
-        )
-
-
-def _dlpack_device(device: Device) -> tuple[int, int]:
-    kinds = {"cpu": dlpack.CPU, "cuda": dlpack.CUDA, "rocm": dlpack.ROCM}
-    return kinds[device.kind], 0 if device.kind == "cpu" else device.index
+        return dlpack.export(self.elements(), stream, max_version, dl_device, copy)
 
 
 # ---- tec.nd
