@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..errors import ExprError
 
 _build: Any = None  # tec.ir.build, put here by it: the operators need the builders, which need the classes
@@ -192,8 +194,6 @@ class ExprOps:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """NumPy's operators, of its numbers and arrays of values; its functions are refused, with tec's name."""
-        import numpy as np
-
         operator = _OPERATORS.get(ufunc.__name__)
         if operator is None or method != "__call__" or options:
             name = _NAMES.get(ufunc.__name__, ufunc.__name__)
