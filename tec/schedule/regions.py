@@ -57,6 +57,11 @@ class View:
                 out[d] = B.add(out[d], i)
         return tuple(out)
 
+    def pointer(self, declared: Buffer) -> E.Expr:
+        """What a declared buffer's `data` is: where its offset counts from, or without one the view's first element."""
+        at = [B.const(0)] * len(self.base) if isinstance(declared.elem_offset, E.Var) else self.base
+        return B.address(self.buffer, at)
+
     def offset(self) -> E.Expr:
         """Elements from the data pointer to the view's first."""
         total = B.convert(self.buffer.elem_offset)
@@ -116,7 +121,7 @@ def bind_vars(low: Lowering, views: Mapping[Buffer, View], what: str) -> dict[E.
 
 def over_views(stmt: S.Stmt, views: Mapping[Buffer, View], values: Mapping[E.Var, E.Expr]) -> S.Stmt:
     """`stmt` with its buffers as views and its variables bound; what it declares itself is made anew."""
-    own = dict(values)
+    own = dict(values) | {b.data: view.pointer(b) for b, view in views.items()}
     fresh: dict[int, Buffer] = {}
 
     def on_var(e: E.Var, r: Rewriter) -> E.Expr:
@@ -162,12 +167,6 @@ def over_views(stmt: S.Stmt, views: Mapping[Buffer, View], values: Mapping[E.Var
         threads = tuple([v if isinstance(v := own.get(t, t), E.Var) else t for t in s.threads])
         return S.AllReduce(s.combiner, out.values, out.predicate, dests, threads, s.loc)
 
-    for (
-        b,
-        view,
-    ) in views.items():  # its pointer: to the view, or where an offset is declared to what the offset counts from
-        at = [B.const(0)] * len(view.base) if isinstance(b.elem_offset, E.Var) else view.base
-        own[b.data] = B.address(view.buffer, at)
     rewriter = Rewriter(
         {E.Var: on_var, E.BufferLoad: on_load},
         {
