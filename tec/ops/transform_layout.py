@@ -7,7 +7,8 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
-from .layouts import whole
+from .forms import Form, carry
+from .layouts import Layout, plain, whole
 from .registry import INJECTIVE, Attrs, TensorType, fail, register, static_shape
 
 
@@ -36,4 +37,11 @@ def _transform_layout(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorTy
         return te.if_then_else(whole(at["C"]) < there["C"], value, te.const(0, x.dtype)) if fills else value
 
     assert static_shape(x) == source.shape(there)
-    return [te.compute(outputs[0].shape, body, name="transform_layout")]
+    tensors = [te.compute(outputs[0].shape, body, name="transform_layout")]
+    rank = len(sizes)
+    for lies, other, into in ((made, source, True), (source, made, False)):
+        width = lies.blocks.get("c", 1)
+        if other == plain(rank) and lies == Layout(f"{other}{width}c") and (into or not fills) and rank > 2:
+            attrs = {"block": width, "into": into, "channels": there["C"]}
+            return carry(Form("relayout", (x,), (outputs[0],), attrs), tensors)
+    return tensors

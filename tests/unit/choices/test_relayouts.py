@@ -1,0 +1,65 @@
+"""Copies between plain images and blocks of channels, by squares: against te's own meaning, by the interpreter for each width of vectors and as code of this host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.choices import spaces
+from tec.ir.interp import run
+from tec.ops.layouts import Layout, plain
+from tec.ops.registry import TensorType, get_op
+
+LEVELS = {4: "llvm -mcpu=x86-64-v2", 8: "llvm -mcpu=x86-64-v3", 16: "llvm -mcpu=x86-64-v4"}
+# Batch, channels and pixels: whole squares, cut off ones, blocks that channels do not fill, a signal and a volume.
+SHAPES = [(1, 16, 4, 8), (2, 32, 5, 7), (2, 20, 3, 6), (1, 3, 5, 5), (3, 17, 19), (1, 18, 2, 3, 5)]
+
+
+def copy(shape: tuple[int, ...], block: int, into: bool) -> tuple[te.Tensor, te.Tensor]:
+    nchw = plain(len(shape))
+    lies = Layout(f"{nchw}{block}c")
+    sizes = dict(zip(nchw.name, shape))
+    source, made = (nchw, lies) if into else (lies, nchw)
+    attrs = {"layouts": (source, made), "sizes": tuple(sizes.items())}
+    definition = get_op("transform_layout")
+    x = te.placeholder(source.shape(sizes), "float32", name="x")
+    (y,) = definition.compute(attrs, [x], definition.infer([TensorType("float32", source.shape(sizes))], attrs))
+    return x, y
+
+
+@pytest.mark.parametrize("into", [True, False])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("block", LEVELS)
+def test_copies(block: int, shape: tuple[int, ...], into: bool) -> None:
+    x, y = copy(shape, block, into)
+    data = np.random.default_rng(1).standard_normal([d.value for d in x.shape]).astype("float32")
+    (want,) = te.evaluate([y], {x: data})
+    found = spaces([y], LEVELS[block])
+    whole = into or shape[1] % block == 0
+    assert [s.template for s in found] == ["cpu relayout", "cpu stages"] or not whole
+    for space in found:
+        for choice in space.all:
+            made = space.apply(choice)
+            args = [x, *made.outputs]
+            func = next(iter(tec.lower(made.schedule, args, name="f", target=LEVELS[block])))
+            got = np.full(want.size, np.nan, "float32")
+            run(func, dict(zip([p.name for p in func.params], [data.reshape(-1).copy(), got])), {}, check=True)
+            np.testing.assert_array_equal(got.reshape(want.shape), want)
+            out = tec.nd.array(np.full(want.shape, np.nan, "float32"))
+            tec.build(made.schedule, args, "llvm", name="f")(tec.nd.array(data), out)
+            np.testing.assert_array_equal(out.numpy(), want)
+
+
+def test_few_pixels_and_other_targets_take_elements() -> None:
+    for shape, target in (((1, 16, 2, 3), LEVELS[8]), ((1, 16, 8, 8), "rocm -mcpu=gfx942"), ((1, 16, 8, 8), "llvm -mcpu=x86-64-v2")):  # fmt: skip
+        x, y = copy(shape, 8, True)
+        assert all(s.template != "cpu relayout" for s in spaces([y], target))
+
+
+def test_squares_are_shuffles_and_not_gathers() -> None:
+    x, y = copy((1, 32, 8, 8), 16, True)
+    made = spaces([y], LEVELS[16])[0].apply()
+    asm = tec.build(made.schedule, [x, *made.outputs], LEVELS[16], name="f").get_source("asm")
+    assert "gather" not in asm and "vinsertps" not in asm
