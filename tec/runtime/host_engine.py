@@ -14,11 +14,12 @@ import numpy as np
 
 from .cpu_code import STEP_WORDS, helpers, step_loop
 from .device import Device, cpu
+from .dtypes import itemsize
 from .host_steps import HostSteps
 from .layout import Binding
 from .ndarray import NDArray
 from .plan import Call, Copy
-from .storage import ALIGN, Storage
+from .storage import Storage
 from .stream import Event
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ class HostEngine:
         function._fail(status)
 
     def _input(self, base: int, a: NDArray) -> int:
-        if a.device.driver is None and a.is_contiguous and a.address % ALIGN == 0:
+        """Where the functions read an input: where it lies, if it lies in one piece; of the caller's arrays they ask no more than whole elements."""
+        if a.device.driver is None and a.is_contiguous and a.address % itemsize(a.dtype) == 0:
             return a.address
         storage = self._stage(base, a.nbytes)
         if a.device.driver is None and a.is_contiguous:
