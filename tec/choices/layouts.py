@@ -72,12 +72,10 @@ def _blocked(
     dot = dot_of(target, x.dtype, w.dtype)
     if dot is not None and groups == 1:
         unit = intrin.tiles(target, x.dtype)
-        if (
-            unit is not None and x.dtype == "bfloat16"
-        ):  # channels that fill a tile's row; bytes would take blocks of 64, which few networks fill
+        if unit is not None and _fills(unit.steps * unit.group, x, w):  # channels that fill a tile's row
             block = unit.steps * unit.group
             blocked = Layout(f"NC{axes}{block}c")
-            if w.shape[1] <= FEW_CHANNELS and blocked not in lies:
+            if x.dtype == "bfloat16" and w.shape[1] <= FEW_CHANNELS and blocked not in lies:
                 # Too few for a tile's row; and such a core's dot products of vectors multiply no more a clock than float32 does: a ResNet-50's
                 # first layer took 3.9 ms by them and 1.4 in float32.
                 return Convolution(plain(x.ndim), Layout(f"OI{axes}{block}o"), blocked, dtype=acc)
@@ -94,6 +92,11 @@ def _blocked(
     if groups == 1 and w.shape[1] <= FEW_CHANNELS and blocked not in lies:
         return Convolution(plain(x.ndim), Layout(f"OI{axes}{block}o"), blocked, dtype=acc)
     return Convolution(blocked, Layout(f"OI{axes}{block}i{block}o"), blocked, merged=merged, dtype=acc)
+
+
+def _fills(row: int, x: TensorType, w: TensorType) -> bool:
+    """Whether channels lie in blocks of a tile's row: 32 of bfloat16 always, 64 bytes where input and output are whole blocks of them."""
+    return row <= 32 or (w.shape[0] % row == 0 and (w.shape[1] % row == 0 or w.shape[1] <= FEW_CHANNELS))
 
 
 def dot_of(target: Target, a: str, b: str) -> intrin.VectorDot | None:

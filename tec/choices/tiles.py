@@ -115,7 +115,7 @@ class TileProduct(_Tiles):
 
 
 class TileConvolution(_Tiles):
-    """A blocked convolution on tile registers: `high` rows of the image, a divisor of its columns in a tile, by a block of 32 channels."""
+    """A blocked convolution on tile registers: `high` rows of the image, a divisor of its columns in a tile, by 32 channels of a block."""
 
     template: ClassVar[str] = "cpu tile convolution"
 
@@ -131,7 +131,7 @@ class TileConvolution(_Tiles):
         step = _step(op.attrs["strides"])
         rows = _tile_rows(shape[-2])
         found = intrin.tiles(target, op.inputs[0].dtype, rows, 1, step, image=True) if rows and step else None
-        if found is None or shape[-1] != intrin.TILE_COLUMNS:
+        if found is None or (shape[-1] or 0) % intrin.TILE_COLUMNS:
             return None
         if const_shape(op.inputs[0])[-1] != found.steps * found.group:
             return None
@@ -146,9 +146,10 @@ class TileConvolution(_Tiles):
         n, co, h, w, c = final.op.axis
         ho, hi = final.split(h, factor=high)
         wo, wi = final.split(w, factor=rows)
-        final.reorder(n, co, ho, wo, hi, wi, c)
+        half, c = final.split(c, factor=intrin.TILE_COLUMNS)  # a block of bytes that the next layer reads is two wide
+        final.reorder(n, co, half, ho, wo, hi, wi, c)
         final.vectorize(c)
-        outer = final.fuse(n, co, ho)
+        outer = final.fuse(n, co, half, ho)
         if choice["parallel"]:
             final.parallel(outer)
         acc.compute_at(final, wo)
