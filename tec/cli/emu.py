@@ -148,7 +148,11 @@ def _print_kernel(k: dict[str, Any]) -> None:
 @click.option("--arg", "-a", "words", multiple=True, metavar="ARG", help="An argument, in order; see below.")
 @click.option("--chip", metavar="CHIP", help="The chip (gfx942); left out, that of the file.")
 @click.option(
-    "--check", default="bounds", show_default=True, metavar="NAMES", help="bounds, race, init, wait, align, or all."
+    "--check",
+    default="bounds",
+    show_default=True,
+    metavar="NAMES",
+    help="bounds, race, init, wait, align, registers, hazards, barrier, progress, or all.",
 )
 @click.option("--asm", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The kernel's assembly.")
 @click.option("--seed", default=0, show_default=True, help="Of random arrays.")
@@ -203,6 +207,7 @@ def run(
     else:
         launch(*args)
     seconds = time.perf_counter() - start
+    notes = list(getattr(dev.driver, "notes", ()))
     arrays = {f"arg{i}": a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
     if save is not None:
         np.savez(save, **arrays)  # type: ignore[arg-type]
@@ -212,11 +217,14 @@ def run(
                 "kernel": kernel,
                 "device": str(dev),
                 "seconds": seconds,
+                "notes": notes,
                 "arrays": {n: _summary(a) for n, a in arrays.items()},
             }
         )
         return
     click.echo(f"{k.prototype} on {dev}: no fault, {seconds:.2f} s with translation")
+    for note in notes:
+        click.echo(f"  note: {note}")
     for name, a in arrays.items():
         click.echo(f"  {name}: {_summary(a)}")
 

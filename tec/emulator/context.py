@@ -20,6 +20,9 @@ CTX = {
     "undefined_offset": 344, "origin_site": 352, "origin_lane": 360, "origin_address": 368, "scratch_total": 376,
     # Traces: where the first wave's begins, bytes from one wave's to the next, words of events and of lines in each; see `support_trace`.
     "trace": 384, "trace_stride": 392, "trace_events": 400, "trace_lines": 408, "trace_lds": 416,
+    # Races again: the site (+ 1) of the other access, the sites of the accesses on record, what this group knows of others (`order`), notes.
+    "other_site": 424, "global_sites_w": 432, "global_sites_r": 440, "lds_sites_w": 448, "lds_sites_r": 456,
+    "race_seen": 464, "race_waves": 472, "order_call": 480, "notes": 488, "polls": 496,
 }  # fmt: skip
 CTX_BYTES = 512  # a second block follows: the same of the shadows of undefined bits
 
@@ -29,7 +32,8 @@ FAULTS = {
     5: "misaligned LDS access", 6: "instruction budget spent", 7: "stopped", 8: "race", 9: "uninitialized memory in an atomic",
     10: "misaligned scratch access", 11: "waves at different barriers", 12: "unsupported buffer resource",
     13: "trap", 14: "uninitialized value decides a branch", 15: "uninitialized value in an address",
-    16: "uninitialized value stored", 17: "uninitialized value in EXEC",
+    16: "uninitialized value stored", 17: "uninitialized value in EXEC", 18: "lanes of one wave store different values to one word",
+    19: "no forward progress",
 }  # fmt: skip
 
 # A wave's trace: these words, then its events, then the cache lines that they name.
@@ -40,12 +44,14 @@ PEEK = "  ; peek"  # behind a call in the text of a translation: its load is of 
 
 STATE_SCC = 512
 STATE_RESUME = 516
+STATE_WORKED = 520  # whether the wave touched LDS or stored anything (only under `check="barrier"`)
 STATE_VGPRS = 1024
 
 PARAMS = {
     "next": 0, "total": 8, "grid_x": 16, "grid_y": 24, "waves": 32, "state_bytes": 40, "sgprs": 48, "vgprs": 56,
     "exec": 64, "place_x": 72, "place_y": 80, "place_z": 88, "lds_bytes": 96, "vgpr_count": 104, "lanes": 112,
     "ttmp_mode": 120, "budget": 128, "scratch_sgpr": 136, "groups_done": 144, "template": 152, "template_bytes": 160,
+    "barrier_sites": 168,  # of each barrier by its number, from 1; null where nobody asks whether waves meet at the same ones
 }  # fmt: skip
 PARAMS_BYTES = 256
 

@@ -1,4 +1,4 @@
-"""`check="registers"`: does a kernel name a vector register that its descriptor does not ask for?
+"""`check="registers"`: does a kernel name a register that its descriptor does not ask for?
 
 Hardware gives a wave what the kernel descriptor counts; what lies beyond belongs to another wave. Source: LLVM's AMDGPU usage guide, "Kernel
 Descriptor", GRANULATED_WORKITEM_VGPR_COUNT and ACCUM_OFFSET.
@@ -10,6 +10,8 @@ from ..runtime.codeobject import KernelInfo
 from .asmparse import Inst, KernelText
 from .errors import EmulationError
 
+_NAMED = 102  # SGPRs from here on have names
+
 
 def declared(info: KernelInfo, gfx: int) -> dict[str, int]:
     """How many registers of each file a wave of the kernel has."""
@@ -18,7 +20,9 @@ def declared(info: KernelInfo, gfx: int) -> dict[str, int]:
     if gfx > 9:
         return {"v": min(total, 256)}
     first = ((info.rsrc3 & 63) + 1) * 4  # where the accumulation registers begin, in one file with the others
-    return {"v": min(first, total), "a": max(0, total - first)}
+    # Counted in blocks of 16, of which VCC, FLAT_SCRATCH and XNACK_MASK take the last ones; gfx10 and later give every wave all.
+    scalars = ((info.rsrc1 >> 6 & 15) // 2 + 1) * 16
+    return {"v": min(first, total), "a": max(0, total - first), "s": min(scalars, _NAMED)}
 
 
 def check_registers(kernel: KernelText, info: KernelInfo, gfx: int) -> None:
@@ -26,13 +30,15 @@ def check_registers(kernel: KernelText, info: KernelInfo, gfx: int) -> None:
     have = declared(info, gfx)
     for inst in kernel.insts:
         for file, last in _named(inst):
+            if file == "s" and last >= _NAMED:
+                continue  # VCC, EXEC and the like
             if last >= have.get(file, last + 1):
                 raise EmulationError(
                     f"register {file}{last} is beyond the {have[file]} that the kernel declares",
                     kernel=kernel.name,
                     line=inst.line,
                     instruction=inst.text,
-                    hint="what it holds belongs to another wave; raise .amdhsa_next_free_vgpr (.amdhsa_accum_offset)",
+                    hint=f"what it holds belongs to another wave; raise .amdhsa_next_free_{'sgpr' if file == 's' else 'vgpr'} (.amdhsa_accum_offset)",
                 )
 
 

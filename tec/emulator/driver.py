@@ -21,12 +21,14 @@ from ..locks import fork_safe_lock
 from ..runtime.codeobject import CodeObject, KernelInfo, read_code_object
 from ..runtime.surface import Assembly, DeviceAttributes, Dim3
 from . import launch as launching
+from . import opcodes
 from .asmparse import KernelText, chip_of, parse_kernel
 from .chips import CHIPS
 from .declared import check_registers
 from .device_memory import DeviceMemory
 from .disassemble import SYMBOL, disassemble
 from .errors import EmulationError
+from .hazards import check_hazards
 from .jit import Jit, get_jit
 from .model import Estimate, model_launch
 from .profile import counters_of, record
@@ -36,7 +38,7 @@ from .translation import Translation
 from .waits import check_waits
 from .wave import Options
 
-CHECKS = frozenset({"bounds", "race", "init", "wait", "align", "registers"})
+CHECKS = frozenset({"bounds", "race", "init", "wait", "align", "registers", "hazards", "barrier", "progress"})
 
 
 def parse_checks(check: str | Iterable[str]) -> frozenset[str]:
@@ -141,6 +143,9 @@ class EmuFunction:
             check_waits(self.text, _generation(info, module.driver.chip.name))
         if "registers" in module.driver.checks:
             check_registers(self.text, info, _generation(info, module.driver.chip.name))
+        if "hazards" in module.driver.checks:
+            opcodes.load()
+            check_hazards(self.text, module.driver.chip)
         self._variants: dict[tuple[Any, ...], Compiled] = {}
         self._waves = 0  # launched so far
         self.estimates: dict[tuple[Any, ...], Any] = {}  # of launches that do the same (`model.model_launch`)
@@ -238,6 +243,7 @@ class EmuDriver:
         self.memory = DeviceMemory(memory_bytes or self.chip.machine.memory_bytes, self.checks)
         self.host_cpu = host_cpu
         self.observer: Callable[..., None] | None = None
+        self.notes: list[str] = []  # what the checks saw that is no fault, once each
         self._counters: dict[str, Any] = {}
         self._uncounted: tuple[bool, Callable[..., None] | None] | None = None
         self._jit: Jit | None = None
@@ -247,6 +253,16 @@ class EmuDriver:
         if self._jit is None:
             self._jit = get_jit(self.host_cpu)
         return self._jit
+
+    def note(self, function: EmuFunction, line: int, instruction: str) -> None:
+        """Remember a store by several waves of one value, which is in order and often not meant."""
+        statement = function.text.statements.get(line)
+        text = (
+            f"{function.info.name}, line {line}: {instruction.strip()}: several waves store the same value to one word"
+        )
+        text += f", from {statement}" if statement else ""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def device_count(self) -> int:
         return 1

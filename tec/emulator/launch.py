@@ -24,14 +24,16 @@ from .chips import Chip
 from .context import CTX, CTX_BYTES, FAULTS, PARAMS, PARAMS_BYTES, STATE_SCC, STATE_VGPRS, state_bytes
 from .errors import EmulationError, Fault, KernelFault
 from .jit import WaveRunner
-from .support_race import LAUNCH_SHIFT, who
+from .order import POLLS, Order
+from .race_record import LAUNCH_SHIFT, who
 from .wave import EXEC
 
 if TYPE_CHECKING:
     from .driver import Compiled, EmuDriver, EmuFunction
 
 _pool: ThreadPoolExecutor | None = None
-_UNSET = 1 << 63
+# The allocation that a site has not looked up yet: an odd address that no access has, unlike 1 << 63, which a resource's flags make.
+_UNSET = 1 << 63 | 0x5EED1
 
 
 _POOL_LOCK = fork_safe_lock()
@@ -199,11 +201,19 @@ class _Thread:
         self.cache[:, :, 0] = _UNSET
         self.counters = np.zeros((max(1, len(compiled.translation.rows)), 4), np.uint64)
         self.records = np.zeros(64, np.uint64)
+        self.notes = np.zeros(max(1, len(compiled.translation.sites)), np.uint8)
         if "race" in compiled.options.checks:
             room = (lds + 127) // 64 * 64  # a wide access may read records past the end
-            self.records = np.zeros(20 * room // 8, np.uint64)
+            self.records = np.zeros(22 * room // 8, np.uint64)
             at = self.records.ctypes.data
-            for field, offset in (("stores", 0), ("loads", 2), ("bytes_w", 4), ("bytes_r", 12)):
+            for field, offset in (
+                ("stores", 0),
+                ("loads", 2),
+                ("bytes_w", 4),
+                ("bytes_r", 12),
+                ("sites_w", 20),
+                ("sites_r", 21),
+            ):
                 self._put(f"lds_{field}", at + offset * room)
             self._put("race_bytes", 4 * room)
         else:
@@ -216,6 +226,7 @@ class _Thread:
         self._put("scratch_bytes", scratch)
         self._put("cache", self.cache.ctypes.data)
         self._put("counters", self.counters.ctypes.data)
+        self._put("notes", self.notes.ctypes.data)
         for name, value in shared.items():
             self._put(name, value)
         if follows:
@@ -308,12 +319,14 @@ def _execute(
     template = initial_undefined(chip, info, registers, state, lanes) if follows else np.zeros(1, np.uint8)
     total = grid[0] * grid[1] * grid[2]
     params_buffer, params = aligned(PARAMS_BYTES, 0)
+    barrier_sites = np.array(compiled.translation.barrier_sites, np.int32)
     values = {
         "total": total, "grid_x": grid[0], "grid_y": grid[1], "waves": waves,
         "state_bytes": state * (1 + follows), "template": template.ctypes.data,
         "template_bytes": state if follows else 0, "sgprs": registers.sgprs.ctypes.data,
         "vgprs": vgprs.ctypes.data, "exec": exec_.ctypes.data, "place_x": registers.places[0],
         "place_y": registers.places[1], "place_z": registers.places[2], "lds_bytes": lds, "vgpr_count": 3,
+        "barrier_sites": barrier_sites.ctypes.data if "barrier" in driver.checks else 0,
         "lanes": lanes, "ttmp_mode": int(chip.limits.ttmp_ids), "budget": driver.budget,
     }  # fmt: skip
     for name, value in values.items():
@@ -321,23 +334,55 @@ def _execute(
     shared = {
         "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data,
     }  # fmt: skip
-    scratch = (info.private_bytes + 3) // 4 * 4
     count = max(1, min(driver.threads, total))
+    if "progress" in driver.checks and compiled.translation.polls:
+        count = 1  # work-groups one after another: whoever waits for a later one waits in vain, always
+    records, kept = _records(driver, compiled, table, total, waves, count)
+    shared |= records
+    scratch = (info.private_bytes + 3) // 4 * 4
+    threads = [_Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
+    began = time.perf_counter()
+    _run_threads(driver, compiled, threads, params, stop)
+    faulted = [t for t in threads if t.get("status") not in (0, 7)]
+    if faulted:
+        raise _fault(driver, function, compiled, faulted[0], lds, grid)
+    for site in np.flatnonzero(np.max([t.notes for t in threads], axis=0)):
+        driver.note(function, *compiled.translation.sites[int(site)])
+    if driver.observer is not None:
+        counters = np.sum([t.counters for t in threads], axis=0, dtype=np.uint64)
+        driver.observer(function, compiled, grid, block, estimate, counters, began, time.perf_counter())
+    del params_buffer, kept
+
+
+def _records(
+    driver: EmuDriver, compiled: Compiled, table: np.ndarray, groups: int, waves: int, threads: int
+) -> tuple[dict[str, int], list[Any]]:
+    """The context's fields for the checks that keep records, and what must live as long as the launch."""
+    fields: dict[str, int] = {"align": 15 if "align" in driver.checks else 0}
+    kept: list[Any] = []
     if "race" in driver.checks:
         arena = driver.memory.arena
-        shared |= {f"global_{n}": arena.shadow[n] for n in ("stores", "loads", "bytes_w", "bytes_r")}
-        shared |= {
+        for name in ("stores", "loads", "bytes_w", "bytes_r", "sites_w", "sites_r"):
+            fields[f"global_{name}"] = arena.shadow[name]
+        fields |= {
             "arena": arena.base,
             "arena_bytes": arena.size,
             "launch": driver.memory.next_launch() << LAUNCH_SHIFT,
         }
-        shared["lock"] = driver.memory.record_lock.ctypes.data if count > 1 else 0
+        fields["lock"] = driver.memory.record_lock.ctypes.data if threads > 1 else 0
     if "init" in driver.checks:
         offset = driver.memory.arena.shadow["undefined"] - driver.memory.arena.base
-        undefined_table = table + np.array([offset, 0], np.uint64)
-        shared |= {"undefined_offset": offset, "undefined_allocs": undefined_table.ctypes.data}
-    shared["align"] = 15 if "align" in driver.checks else 0
-    threads = [_Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
+        kept.append(table + np.array([offset, 0], np.uint64))
+        fields |= {"undefined_offset": offset, "undefined_allocs": kept[-1].ctypes.data}
+    if compiled.translation.synchronizes:
+        order = Order(groups, waves, "progress" in driver.checks and compiled.translation.polls)
+        kept.append(order)
+        fields |= {"race_waves": waves, "order_call": order.address}
+    return fields, kept
+
+
+def _run_threads(driver: EmuDriver, compiled: Compiled, threads: list[_Thread], params: int, stop: np.ndarray) -> None:
+    """Run work-groups on every thread until none is left; `stop` is set by the first fault, and by Ctrl-C."""
     runner = WaveRunner(driver.jit.runner())
 
     def work(thread: _Thread) -> int:
@@ -346,7 +391,6 @@ def _execute(
             stop[0] = 1
         return rc
 
-    began = time.perf_counter()
     futures: list[Future[int]] = [pool().submit(work, t) for t in threads]
     try:
         while wait(futures, timeout=0.1).not_done:
@@ -357,13 +401,6 @@ def _execute(
         raise
     for future in futures:
         future.result()
-    faulted = [t for t in threads if t.get("status") not in (0, 7)]
-    if faulted:
-        raise _fault(driver, function, compiled, faulted[0], lds, grid)
-    if driver.observer is not None:
-        counters = np.sum([t.counters for t in threads], axis=0, dtype=np.uint64)
-        driver.observer(function, compiled, grid, block, estimate, counters, began, time.perf_counter())
-    del params_buffer
 
 
 def _fault(
@@ -391,7 +428,15 @@ def _fault(
         detail = f"the work-group has {lds} bytes of LDS"
     elif kind == 8:
         detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
-        detail += "; the other access: " + who(thread.get("detail"), grid)
+        detail += "; the other access: " + who(thread.get("detail"), grid) + _other(function, compiled, thread)
+    elif kind == 11:
+        detail = _meeting(function, compiled, thread)
+    elif kind == 18:
+        detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
+        detail += f"; lane {thread.get('detail')} stores another value there: which of them stays is not defined"
+    elif kind == 19:
+        detail = f"{driver.memory.describe(address)}: read {POLLS} times without a change, and no earlier work-group is left to make one. "
+        detail += "Hardware does not promise that a later work-group runs before this one ends"
     elif kind in (9, 14, 15, 16, 17):
         if address:
             detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
@@ -404,6 +449,26 @@ def _fault(
     fault = Fault(FAULTS.get(kind, f"fault {kind}"), name, instruction, line, thread.get("lane"), group,
                   thread.get("wave"), address, detail)  # fmt: skip
     return KernelFault(fault)
+
+
+def _place(function: EmuFunction, compiled: Compiled, site: int) -> str:
+    """ "line 12: ds_write_b32 v0, v1", with the statement that it comes from where that is known."""
+    line, instruction = compiled.translation.sites[site]
+    statement = function.text.statements.get(line)
+    return f"line {line}: {instruction.strip()}" + (f", from {statement}" if statement else "")
+
+
+def _other(function: EmuFunction, compiled: Compiled, thread: _Thread) -> str:
+    site = thread.get("other_site")
+    return f", {_place(function, compiled, site - 1)}" if site else ""
+
+
+def _meeting(function: EmuFunction, compiled: Compiled, thread: _Thread) -> str:
+    """Who is missing at a barrier, or where else."""
+    site = thread.get("other_site")
+    if site:
+        return f"other waves of the work-group are at another barrier, {_place(function, compiled, site - 1)}"
+    return f"wave {thread.get('wave')} ended without it, having stored something or used LDS; hardware lets the others pass"
 
 
 def _origin(driver: EmuDriver, compiled: Compiled, thread: _Thread) -> str:

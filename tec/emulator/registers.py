@@ -18,6 +18,8 @@ from .strips import STRIP, Region, close_region, mask_strip, read_lds, set_mask_
 
 VCC, EXEC, M0, FLAT_SCRATCH = 106, 126, 124, 102
 FLOATS = frozenset(("f16", "bf16", "f32", "f64"))
+# The checks that want to know of no load of LDS.
+NO_RECORDS = frozenset(("bounds", "wait", "registers", "hazards", "progress", "barrier"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Registers:
         self.mask_slots = self.resident_slots = self.saved_slots = 0
         self.lds_dwords: set[int] = set()  # widths of the LDS loads within regions
         # LDS loads need not be told to the race and init checks, the align check or the profile.
-        self.plain_lds = not options.profile and not options.checks - {"bounds", "wait"}
+        self.plain_lds = not options.profile and not options.checks - NO_RECORDS
         self.dirty: dict[tuple[str, int], tuple[str, str]] = {}  # vector registers not yet stored: (type, value)
         self.agpr_base = options.vgpr_count
         self.regs: set[tuple[str, int]] = set()

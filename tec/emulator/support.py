@@ -8,10 +8,12 @@ vector of i32 a dword. `tec_run` runs work-groups until none is left. Compiled o
 from __future__ import annotations
 
 from .support_atomics import ATOMICS, FLOAT_ATOMICS, atomic_function
+from .support_clash import order_function
 from .support_math import math_functions
 from .support_memory import ACCESSES, FAULT, LDS_FAULT, check_function, memory_function, scalar_load
 from .support_race import names as race_names
-from .support_race import race_functions, slow_function
+from .support_race import race_functions
+from .support_race_slow import slow_function
 from .support_run import run_function
 from .support_trace import trace_functions, trace_names
 from .support_track import measure_functions
@@ -84,7 +86,7 @@ def group_ir(group: str) -> str:
     if kind == "undefined":
         return undefined_functions(w) + _CORE_DECLARES + tail
     if kind == "race":
-        body = slow_function() + race_functions(w, "global") + race_functions(w, "lds")
+        body = slow_function() + race_functions(w, "global") + race_functions(w, "lds") + order_function(w)
         return body + _CORE_DECLARES + _gathers(w) + tail
     if kind == "track":
         return measure_functions(w) + trace_functions(w) + _CORE_DECLARES + _gathers(w) + tail

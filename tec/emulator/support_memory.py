@@ -275,7 +275,8 @@ def memory_function(w: int, space: str, access: str, load: bool) -> str:
     nbytes, n, signed = ACCESSES[access]
     at = "i64" if space == "global" else "i32"
     verb = "ld" if load else "st"
-    align = min(nbytes, 4)
+    # What the manuals ask of LDS where unaligned access is off: b96 and b128 at multiples of 16, b64 of 8.
+    align = {8: 8, 12: 16, 16: 16}.get(nbytes, nbytes) if space == "lds" else min(nbytes, 4)
     text = (
         f"\ndefine i32 @tec_{verb}_{space}_{access}_{w}(ptr %out, <{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site) {{\n"
         f"entry:\n{resolve(w, space, nbytes, align, load=load)}"

@@ -6,8 +6,8 @@ advance to a barrier (or their end) before any passes it.
 
 from __future__ import annotations
 
-from .context import CTX, CTX_BYTES, PARAMS, STATE_RESUME, STATE_VGPRS
-from .support_race import me_of
+from .context import CTX, CTX_BYTES, PARAMS, STATE_RESUME, STATE_VGPRS, STATE_WORKED
+from .race_record import me_of
 
 
 def _field(base: str, table: dict[str, int], name: str, ty: str = "i64") -> str:
@@ -16,10 +16,10 @@ def _field(base: str, table: dict[str, int], name: str, ty: str = "i64") -> str:
 
 def run_function() -> str:
     fields = "".join(
-        _field("%params", PARAMS, n, "ptr" if n in ("sgprs", "vgprs", "exec", "template") else "i64")
+        _field("%params", PARAMS, n, "ptr" if n in ("sgprs", "vgprs", "exec", "template", "barrier_sites") else "i64")
         for n in ("total", "grid_x", "grid_y", "waves", "state_bytes", "sgprs", "vgprs", "exec", "place_x", "place_y",
                   "place_z", "lds_bytes", "vgpr_count", "lanes", "ttmp_mode", "budget", "scratch_sgpr",
-                  "template", "template_bytes")
+                  "template", "template_bytes", "barrier_sites")
     )  # fmt: skip
     ctx = "".join(
         _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all", "lds_stores")
@@ -55,6 +55,8 @@ entry:
   %gz_p = getelementptr i8, ptr %ctx, i64 {CTX["group_z"]}
   %budget_p = getelementptr i8, ptr %ctx, i64 {CTX["budget"]}
   %scratch_p = getelementptr i8, ptr %ctx, i64 {CTX["scratch"]}
+  %seen_p = getelementptr i8, ptr %ctx, i64 {CTX["race_seen"]}
+  %meets = icmp ne ptr %barrier_sites, null
   %lane_bytes = mul i64 %lanes, 4
   %vbytes = mul i64 %vgpr_count, %lane_bytes
   br label %group_loop
@@ -84,6 +86,7 @@ setup:
   call void @llvm.memset.p0.i64(ptr %lds_stores, i8 0, i64 %race_bytes, i1 false)
   %epoch_p = getelementptr i8, ptr %ctx, i64 {CTX["epoch"]}
   store i64 0, ptr %epoch_p
+  store ptr null, ptr %seen_p
   br label %wave_setup
 wave_setup:
   %w = phi i64 [ 0, %setup ], [ %w1, %wave_next ]
@@ -133,6 +136,8 @@ round:
 step:
   %i = phi i64 [ 0, %round ], [ %i1, %stepped ]
   %alive = phi i64 [ 0, %round ], [ %alive1, %stepped ]
+  %place = phi i32 [ 0, %round ], [ %place1, %stepped ]
+  %gone = phi i64 [ -1, %round ], [ %gone1, %stepped ]
   %io = mul i64 %i, %state_bytes
   %ist = getelementptr i8, ptr %states, i64 %io
   %rp = getelementptr i8, ptr %ist, i64 {STATE_RESUME}
@@ -161,9 +166,26 @@ fine:
   store i32 %rn, ptr %rp
   %live = zext i1 %isend to i64
   %live1 = xor i64 %live, 1
-  br label %stepped
+  ; the first barrier of this round, and a wave that ended in it after it had done something
+  %wkp = getelementptr i8, ptr %ist, i64 {STATE_WORKED}
+  %wk = load i32, ptr %wkp
+  %did = icmp ne i32 %wk, 0
+  %left = and i1 %isend, %did
+  %gone2 = select i1 %left, i64 %i, i64 %gone
+  %nowhere = icmp eq i32 %place, 0
+  %place2 = select i1 %nowhere, i32 %r, i32 %place
+  %other = icmp ne i32 %r, %place2
+  %notend = xor i1 %isend, true
+  %apart0 = and i1 %other, %notend
+  %apart = and i1 %apart0, %meets
+  br i1 %apart, label %diverged, label %stepped
+diverged:
+  call i32 @tec_meet(ptr %ctx, ptr %barrier_sites, i32 %r, i32 %place, i64 %i)
+  ret i32 -1
 stepped:
   %plus = phi i64 [ 0, %step ], [ %live1, %fine ]
+  %place1 = phi i32 [ %place, %step ], [ %place2, %fine ]
+  %gone1 = phi i64 [ %gone, %step ], [ %gone2, %fine ]
   %alive1 = add i64 %alive, %plus
   %i1 = add i64 %i, 1
   %imore = icmp ult i64 %i1, %waves
@@ -173,10 +195,34 @@ round_end:
   %ep1 = add i64 %ep0, 1
   store i64 %ep1, ptr %epoch_p
   %any = icmp ne i64 %alive1, 0
+  %without = icmp sge i64 %gone1, 0
+  %skips0 = and i1 %any, %without
+  %skips = and i1 %skips0, %meets
+  br i1 %skips, label %skipped, label %again
+skipped:
+  call i32 @tec_meet(ptr %ctx, ptr %barrier_sites, i32 %place1, i32 0, i64 %gone1)
+  ret i32 -1
+again:
   br i1 %any, label %round, label %group_done
 group_done:
   %dn = atomicrmw add ptr %done_p, i64 1 monotonic
   br label %group_loop
+}}
+define internal i32 @tec_meet(ptr %ctx, ptr %sites, i32 %here, i32 %there, i64 %wave) noinline cold {{
+  %wp = getelementptr i8, ptr %ctx, i64 {CTX["wave"]}
+  store i64 %wave, ptr %wp
+  %tp = getelementptr i32, ptr %sites, i32 %there
+  %t = load i32, ptr %tp
+  %t1 = add i32 %t, 1
+  %none = icmp eq i32 %there, 0
+  %other = select i1 %none, i32 0, i32 %t1
+  %o64 = zext i32 %other to i64
+  %op = getelementptr i8, ptr %ctx, i64 {CTX["other_site"]}
+  store i64 %o64, ptr %op
+  %hp = getelementptr i32, ptr %sites, i32 %here
+  %h = load i32, ptr %hp
+  %rc = call i32 @tec_fault(ptr %ctx, i64 11, i32 %h, i64 0, i64 0)
+  ret i32 %rc
 }}
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)

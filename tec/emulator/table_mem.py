@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .asmparse import Inst, Operand
 from .context import PEEK
+from .order import READS, RELEASES
 from .table import custom
 from .wave import M0, Wave
 
@@ -130,19 +131,26 @@ def access(w: Wave, space: str, verb: str, what: str, address: str, mask: str, b
         )
         w.leave_on_fault(rc)  # type: ignore[attr-defined]
 
-    compared = verb == "st" and space == "lds" and "race" in w.options.checks
-    if compared:
+    def changed() -> str:
         run("ld", buffer_slot(w, _BEFORE), PEEK)
+        return _changed(w, what, buffer)
+
+    if verb == "st":
+        if space == "global":
+            w.tell_order(address, mask, RELEASES)  # type: ignore[attr-defined]
+        w.before_store(space, ACCESS_BYTES[what], address, mask, buffer, changed)  # type: ignore[attr-defined]
     run(verb, buffer)
-    changed = (lambda: _changed(w, what, buffer)) if compared else None
-    w.track(space, int(verb == "st"), ACCESS_BYTES[what], address, mask, changed)  # type: ignore[attr-defined]
+    kind = 2 if w.synchronizes() else int(verb == "st")  # type: ignore[attr-defined]
+    w.track(space, kind if verb == "ld" else 1, ACCESS_BYTES[what], address, mask)  # type: ignore[attr-defined]
+    if verb == "ld" and space == "global":
+        w.tell_order(address, mask, READS)  # type: ignore[attr-defined]
 
 
 _BEFORE = 8  # the dwords of the transfer buffer that hold what a store overwrites
 
 
 def _changed(w: Wave, what: str, buffer: str) -> str:
-    """The lanes whose store changes what was in LDS (bits): several waves that hold the same values store them all in Triton's reductions, rightly."""
+    """The lanes whose store changes what is in memory (bits): several waves that hold the same values store them all in Triton's reductions, rightly."""
     o, ty = w.v, w.v.type("i32")
     differs = o.const("i32", 0)
     for k in range(max(1, ACCESS_BYTES[what] // 4)):
@@ -282,6 +290,8 @@ def atomic_call(w: Wave, space: str, operation: str, bits: int, address: str, ma
     if w.leaves_out(space, True):  # type: ignore[attr-defined]
         w.track(space, 2, bits // 8, address, mask)  # type: ignore[attr-defined]
         return
+    if space == "global":  # before it: whoever reads what it writes is to find the release
+        w.tell_order(address, mask, RELEASES)  # type: ignore[attr-defined]
     name = f"@tec_atomic_{space}_{operation}_{bits}_{w.lanes}"
     vector = w.v.type(at)
     w.out.declares.add(f"declare i32 {name}(ptr, {vector}, {w.mask_type}, ptr, i32)")
@@ -290,6 +300,8 @@ def atomic_call(w: Wave, space: str, operation: str, bits: int, address: str, ma
     )
     w.leave_on_fault(rc)  # type: ignore[attr-defined]
     w.track(space, 2, bits // 8, address, mask)  # type: ignore[attr-defined]
+    if space == "global":
+        w.tell_order(address, mask, READS)  # type: ignore[attr-defined]
 
 
 # Buffers: a resource of four SGPRs. Raw ones (stride 0) are modelled, and the swizzled one that scratch uses on gfx9.

@@ -8,19 +8,19 @@ for the instructions of its loop from the budget and looks at the stop flag, so 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
+from .accesses import Accesses
 from .asmparse import Inst, KernelText, Operand
 from .context import CTX
+from .order import ACQUIRES, find_order
 from .strip_loops import loop_end, run_loop
 from .strips import close_region, lds_read, may_stay, open_region, takes_strips, touches_masks
-from .support_trace import KINDS
 from .table import lookup
 from .table_lane import indexed
 from .translation import Row, Translation, finish
 from .undefined import follow_undefined
-from .wave import EXEC, VCC, Options, Wave
+from .wave import EXEC, VCC, Options
 
 CONTROL = frozenset(
     ("s_endpgm", "s_branch", "s_barrier", "s_barrier_wait", "s_barrier_signal", "s_barrier_leave", "s_trap")
@@ -28,7 +28,7 @@ CONTROL = frozenset(
 _WRITES_EXEC = re.compile(r"s_\w*(saveexec|wrexec)|v_cmpx_")
 
 
-class Translator(Wave):
+class Translator(Accesses):
     """The walk over the instructions; `Wave` has the registers."""
 
     def __init__(self, kernel: KernelText, options: Options, waves_many: bool = True):
@@ -43,6 +43,9 @@ class Translator(Wave):
         self.sites: list[tuple[int, str]] = []
         self.symbols: list[str] = []
         self.barrier_count = 0
+        self.barrier_sites: list[int] = [0]
+        # Atomics that make order between work-groups (`order`), in kernels that ask for it.
+        self.order = find_order(kernel, options.chip) if options.checks & {"race", "progress"} else None
         self.classes: dict[str, int] = {}
         self.rows: list[Row] = []
         self.block: dict[str, int] = {}
@@ -108,30 +111,6 @@ class Translator(Wave):
             at = self.out.emit(f"getelementptr i64, ptr {counters}, i64 {4 * row + k}")
             self.out.put(f"store i64 {self.s.add(self.out.emit(f'load i64, ptr {at}'), value, 'i64')}, ptr {at}")
 
-    def track(
-        self, space: str, kind: int, nbytes: int, address: str, mask: str, changed: Callable[[], str] | None = None
-    ) -> None:
-        """After an access: what the race check and the profile want to know of it. `changed`: the lanes whose store changed memory."""
-        w = self.lanes
-        at = "i64" if space == "global" else "i32"
-        if "race" in self.options.checks and space in ("global", "lds"):
-            self._race(space, kind, nbytes, address, mask, changed)
-        if self.options.profile and space in ("global", "lds"):
-            row = self.row(f"{space}_{('load', 'store', 'atomic')[kind]}", self.position, nbytes)
-            if self.options.trace:
-                self.trace_access(row, space, kind, nbytes, address, mask)
-                return
-            name, last = ("lines", 7) if space == "global" else ("banks", 64 if self.chip == "gfx950" else 32)
-            size = nbytes if space == "global" else max(1, nbytes // 4)
-            self.out.declares.add(f"declare void @tec_{name}_{w}(<{w} x {at}>, i{w}, ptr, i64, i64, i64)")
-            self.out.put(
-                f"call void @tec_{name}_{w}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i64 {row}, i64 {size}, i64 {last})"
-            )
-
-    def leaves_out(self, space: str, writes: bool) -> bool:
-        """Whether an access is traced and not done: a write of global memory, and what a skeleton needs not do."""
-        return self.options.trace and ((writes and space == "global") or (self.position in self.options.skip))
-
     def trace_block(self, row: int) -> None:
         name = f"@tec_trace_block_{self.lanes}"
         self.out.declares.add(f"declare i1 {name}(ptr, i32)")
@@ -140,46 +119,6 @@ class Translator(Wave):
         self.out.put(f"br i1 {cut}, label %{end}, label %{on}, !prof !0")
         self.out.label(end)
         self.out.put("ret i32 0")
-        self.out.label(on)
-
-    def trace_access(self, row: int, space: str, kind: int, nbytes: int, address: str, mask: str) -> None:
-        w, at = self.lanes, "i64" if space == "global" else "i32"
-        name = f"@tec_trace_{space}_{w}"
-        event = KINDS["lds"] if space == "lds" else KINDS["store" if kind else "load"]
-        tag = event << 30 | row << 12
-        more, last = "", ""
-        if space == "lds":
-            more, last = ", i64, i64", f", i64 {max(1, nbytes // 4)}, i64 {64 if self.chip == 'gfx950' else 32}"
-        self.out.declares.add(f"declare void {name}(<{w} x {at}>, i{w}, ptr, i32{more})")
-        self.out.put(f"call void {name}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i32 {tag}{last})")
-
-    def _race(
-        self, space: str, kind: int, nbytes: int, address: str, mask: str, changed: Callable[[], str] | None
-    ) -> None:
-        """The access against the records of those before it (`support_race`); a store that changes nothing is in nobody's way."""
-        w, at = self.lanes, "i64" if space == "global" else "i32"
-        whole = kind < 2 and nbytes % 4 == 0 and nbytes <= 16
-        name = f"@tec_race_{space}_{('ld', 'st')[kind]}{nbytes // 4}_{w}" if whole else f"@tec_race_{space}_any_{w}"
-        types, more = ("", "") if whole else (", i64, i64", f", i64 {nbytes}, i64 {kind}")
-        self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, i32{types})")
-
-        def compare(lanes: str) -> str:
-            return self.out.emit(
-                f"call i32 {name}(<{w} x {at}> {address}, i{w} {lanes}, ptr %ctx, i32 {self.site()}{more})"
-            )
-
-        rc = compare(mask)
-        if changed is None:
-            self.leave_on_fault(rc)
-            return
-        clash, on = self.out.fresh_label("clash"), self.out.fresh_label("on")
-        bad = self.out.emit(f"icmp ne i32 {rc}, 0")
-        self.out.put(f"br i1 {bad}, label %{clash}, label %{on}, !prof !0")
-        self.out.label(clash)
-        status = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['status']}")
-        self.out.put(f"store i64 0, ptr {status}")
-        self.leave_on_fault(compare(self.s.and_(mask, changed(), self.mask_type)))
-        self.out.put(f"br label %{on}")
         self.out.label(on)
 
     def ctx_load(self, name: str, ty: str) -> str:
@@ -277,6 +216,7 @@ class Translator(Wave):
         if not self.many:
             return
         self.barrier_count += 1
+        self.barrier_sites.append(self.site())
         n = self.barrier_count
         after = self.new_segment(True)
         self.out.lines.append(f"\0save {n} {after}")
@@ -356,6 +296,9 @@ class Translator(Wave):
             raise self.fail("a packed float opcode under FP16_OVFL or with f32 denormals flushed")
         if touches_masks(self, inst, row):
             close_region(self)
+        if self.order is not None and self.position in self.order.acquires:
+            self.settle()
+            self._order("zeroinitializer", "0", ACQUIRES)
         if takes_strips(self, inst, row):
             if self.region is None:
                 open_region(self)

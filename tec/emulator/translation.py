@@ -23,6 +23,9 @@ class Translation:
     vgprs: int  # vector registers in the state: VGPRs, then AGPRs
     agpr_base: int
     barriers: int
+    barrier_sites: list[int]  # of each barrier by its number, from 1
+    synchronizes: bool  # whether it has atomics that order work-groups
+    polls: bool  # whether an atomic or coherent load stands in a loop
     classes: dict[str, int]  # static count of instructions by class
     rows: list[Row] = field(default_factory=list)  # what each row of counters means (profile only)
 
@@ -132,6 +135,9 @@ def finish(t: Translator, symbol: str) -> Translation:
         vgprs,
         t.agpr_base,
         t.barrier_count,
+        t.barrier_sites,
+        t.order is not None,
+        t.order is not None and t.order.polls,
         t.classes,
         t.rows,
     )

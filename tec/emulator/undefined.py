@@ -177,7 +177,9 @@ class _Pass(Shadows):
         elif callee.startswith("@llvm.masked.scatter"):
             self.out.append(line)
             self.scatter(args)
-        elif callee.startswith(("@tec_fault", "@tec_race_", "@tec_lines_", "@tec_banks_", "@tec_lds_fault")):
+        elif callee.startswith(
+            ("@tec_fault", "@tec_race_", "@tec_clash_", "@tec_order_", "@tec_lines_", "@tec_banks_", "@tec_lds_fault")
+        ):
             self.out.append(line)
         elif not name:
             self.out.append(line)

@@ -14,6 +14,7 @@ import re
 
 from .asmparse import Inst, KernelText, Operand
 from .errors import EmulationError
+from .flow import forward
 
 Reg = tuple[str, int, str]  # file, number, half: "l" or "h"
 # counter -> register -> (operations behind it, the line that loads it)
@@ -183,33 +184,12 @@ def _join(into: State, other: State) -> bool:
 
 def check_waits(kernel: KernelText, gfx: int) -> None:
     """Raise `EmulationError` at the first use of a register that no wait covers on some path."""
-    n = len(kernel.insts)
-    starts = {0, *kernel.labels.values()}
-    for i, inst in enumerate(kernel.insts):
-        if inst.op.startswith(("s_branch", "s_cbranch", "s_endpgm")):
-            starts.add(i + 1)
-    blocks = sorted(s for s in starts if s < n)
-    end_of = {b: (blocks[k + 1] if k + 1 < len(blocks) else n) for k, b in enumerate(blocks)}
-    entry: dict[int, State] = {0: {}}
-    work = [0]
-    while work:
-        at = work.pop()
-        state: State = {c: dict(p) for c, p in entry[at].items()}
-        goals = []
-        for i in range(at, end_of[at]):
-            inst = kernel.insts[i]
-            _step(state, inst, gfx, kernel.name)
-            if inst.op.startswith(("s_branch", "s_cbranch")):
-                goals.append(kernel.labels.get(inst.operands[0].text, n))
-        last = kernel.insts[end_of[at] - 1].op
-        if last not in ("s_branch", "s_endpgm"):
-            goals.append(end_of[at])
-        for goal in goals:
-            if goal >= n:
-                continue
-            if goal not in entry:
-                entry[goal] = {}
-                _join(entry[goal], state)
-                work.append(goal)
-            elif _join(entry[goal], state):
-                work.append(goal)
+
+    def copy(state: State) -> State:
+        return {c: dict(p) for c, p in state.items()}
+
+    def step(state: State, index: int) -> None:
+        _step(state, kernel.insts[index], gfx, kernel.name)
+
+    start: State = {}
+    forward(kernel, start, copy, step, _join)

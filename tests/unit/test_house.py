@@ -22,18 +22,18 @@ LONG_FILES: dict[str, tuple[int, str]] = {}
 _LLVM = "the text of one LLVM function, which is read from top to bottom"
 _KERNEL = "one te program, whose steps share their tensors"
 LONG_FUNCTIONS = {
-    "tec/emulator/support_race.py:slow_function": (210, _LLVM),
+    "tec/emulator/support_race_slow.py:slow_function": (230, _LLVM),
     "tec/emulator/support_race.py:race_function": (175, _LLVM),
-    "tec/emulator/support_run.py:run_function": (175, _LLVM),
+    "tec/emulator/support_run.py:run_function": (215, _LLVM),
+    "tec/emulator/support_clash.py:clash_function": (90, _LLVM),
     "tec/emulator/support_track.py:measure_functions": (160, _LLVM),
     "tec/emulator/support_trace.py:trace_functions": (105, _LLVM),
     "tec/emulator/support_memory.py:check_function": (100, _LLVM),
     "tec/emulator/support_memory.py:resolve": (85, _LLVM),
     "tec/emulator/support_atomics.py:atomic_function": (90, _LLVM),
-    "tec/emulator/translation.py:finish": (80, _LLVM),
+    "tec/emulator/translation.py:finish": (85, _LLVM),
     "tec/emulator/matrix.py:mfma_function": (65, _LLVM),
     "tec/emulator/strip_loops.py:run_loop": (75, _LLVM),
-    "tec/emulator/launch.py:_execute": (75, "one launch from arguments to results, with what it must put back"),
     "tec/runtime/function.py:_make_cpu_call": (90, "closures over what a call needs, so that a call looks up nothing"),
     "tec/te/intrin.py:_intrins": (85, "closures over one matrix instruction"),
     "tec/choices/scatters.py:_in_loops": (80, _KERNEL),

@@ -105,8 +105,19 @@ def test_race_needs_the_barrier(chip: str) -> None:
 def test_race_between_work_groups() -> None:
     driver, k = function(COPY, "gfx942", check="race")
     p, o = upload(driver, np.ones(64, np.float32)), upload(driver, np.zeros(64, np.float32))
-    with pytest.raises(KernelFault, match="race"):
-        driver.launch(k, (2, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))  # both groups write o
+    driver.launch(k, (2, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))  # both groups write o, the same values
+    assert len(driver.notes) == 1 and "several waves store the same value" in driver.notes[0]
+    differ = kernel("""  %g = call i32 @llvm.amdgcn.workgroup.id.x()
+  %b = getelementptr i32, ptr addrspace(1) %o, i32 %t
+  store i32 %g, ptr addrspace(1) %b
+  ret void""")
+    driver, k = function(differ, "gfx942", check="race")
+    p, o = upload(driver, np.ones(64, np.float32)), upload(driver, np.full(64, 7, np.int32))
+    with pytest.raises(KernelFault, match="race") as e:
+        driver.launch(k, (2, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))
+    assert (
+        f"line {e.value.fault.line}: global_store_dword" in e.value.fault.detail
+    )  # the other side's line is this one's
     atomic = kernel("""  %b = getelementptr i32, ptr addrspace(1) %o, i32 %t
   %x = atomicrmw add ptr addrspace(1) %b, i32 1 syncscope("agent") monotonic
   ret void""")

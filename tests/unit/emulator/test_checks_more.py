@@ -11,6 +11,7 @@ from tec.emulator import get_driver
 from tec.emulator.errors import EmulationError, KernelFault
 
 from .harness import compile_ir, download, upload
+from .planted import launch
 
 GUARDED = """define amdgpu_kernel void @k(ptr addrspace(1) %o, ptr addrspace(4) %p, i32 %n) #0 {
   %t = call i32 @llvm.amdgcn.workitem.id.x()
@@ -100,3 +101,10 @@ def test_equal_values_stored_by_several_waves(chip: str, check: str) -> None:
         else:
             driver.launch(function, (1, 1, 1), (256, 1, 1), 0, arguments)
             np.testing.assert_array_equal(download(driver, o, out), np.arange(256) % 64)
+
+
+def test_a_scalar_load_by_the_words_of_a_resource() -> None:
+    """An address with only its highest bit set, as the words of a scratch resource make one, is out of bounds like any other."""
+    for address in (1 << 63, (1 << 64) - 4, 0):
+        with pytest.raises(KernelFault, match="out of bounds"):
+            launch("gfx942", f"s_mov_b32 s12, {address & 0xFFFFFFFF:#x}\ns_mov_b32 s13, {address >> 32:#x}\ns_load_dword s14, s[12:13], 0x0\ns_waitcnt lgkmcnt(0)", "bounds", 1, 64, False, 0)  # fmt: skip

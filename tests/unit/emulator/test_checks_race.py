@@ -14,7 +14,7 @@ from tec.emulator.context import CTX, CTX_BYTES
 from tec.emulator.errors import KernelFault
 from tec.emulator.jit import get_jit
 from tec.emulator.launch import aligned
-from tec.emulator.support_race import EPOCH_SHIFT, GROUP_SHIFT, LAUNCH_SHIFT, WAVE_SHIFT, who
+from tec.emulator.race_record import EPOCH_SHIFT, GROUP_SHIFT, LAUNCH_SHIFT, WAVE_SHIFT, who
 
 from .harness import download, function, upload
 
@@ -66,7 +66,8 @@ LDS_BYTES = (
 HALVES = kernel("""  %b = mul i32 %g, %n
   %i = add i32 %b, %t
   %p = getelementptr i16, ptr addrspace(1) %o, i32 %i
-  %v = trunc i32 %i to i16
+  %j = add i32 %i, %g
+  %v = trunc i32 %j to i16
   store i16 %v, ptr addrspace(1) %p
 """)
 
@@ -90,7 +91,7 @@ def test_work_groups_store_different_bytes_of_a_word(chip: str) -> None:
     driver, k = function(HALVES, chip, check="race", threads=1)
     o = upload(driver, np.zeros(200, np.int16))
     driver.launch(k, (20, 1, 1), (9, 1, 1), 0, struct.pack("<Qi", o, 9))
-    assert (download(driver, o, np.zeros(200, np.int16))[:180] == np.arange(180)).all()
+    assert (download(driver, o, np.zeros(200, np.int16))[:180] == np.arange(180) + np.arange(180) // 9).all()
     with pytest.raises(KernelFault, match="race") as e:
         driver.launch(k, (20, 1, 1), (9, 1, 1), 0, struct.pack("<Qi", o, 8))
     assert e.value.fault.workgroup == (1, 0, 0) and e.value.fault.address == o + 16
@@ -154,15 +155,23 @@ declare i32 @tec_race_{space}_{form}_{LANES}(<{LANES} x {at}>, i64, ptr, i32{typ
         if space == "global":
             self.arena = Arena(1 << 20)
             self.base = self.arena.base
-            for name in ("stores", "loads", "bytes_w", "bytes_r"):
+            for name in ("stores", "loads", "bytes_w", "bytes_r", "sites_w", "sites_r"):
                 self.put(f"global_{name}", self.arena.shadow[name])
             self.put("arena", self.base)
             self.put("arena_bytes", self.arena.size)
             self.lock = np.zeros(1, np.uint32)
             self.put("lock", self.lock.ctypes.data)
         else:
-            self.records = np.zeros(20 * LDS_ROOM // 8 + 64, np.uint64)
-            for name, offset in (("stores", 0), ("loads", 2), ("bytes_w", 4), ("bytes_r", 12)):
+            self.records = np.zeros(22 * LDS_ROOM // 8 + 64, np.uint64)
+            self.put("lds_bytes", LDS_ROOM)
+            for name, offset in (
+                ("stores", 0),
+                ("loads", 2),
+                ("bytes_w", 4),
+                ("bytes_r", 12),
+                ("sites_w", 20),
+                ("sites_r", 21),
+            ):
                 self.put(f"lds_{name}", self.records.ctypes.data + offset * LDS_ROOM)
         self.addresses, self.at = aligned(8 * LANES)
 

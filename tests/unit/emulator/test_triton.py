@@ -131,7 +131,7 @@ def test_faults_name_the_line_of_the_function(chip):
         add_all[(4,)](x, x.copy(), x.copy(), 1000, BLOCK=256)
     line = line_of("# every program the same place")
     with pytest.raises(KernelFault, match=rf"race(.|\n)*test_triton.py:{line}"):
-        into_one[(2,)](np.zeros(512, np.float32), np.ones(256, np.float32), BLOCK=256)
+        into_one[(2,)](np.arange(512, dtype=np.float32), np.ones(256, np.float32), BLOCK=256)
 
 
 def test_torch_tensors(chip):

@@ -1,0 +1,227 @@
+"""Kernels in assembly, each with one bug that people make; the line that is wrong ends in `; BUG`.
+
+Registers at the start of a body: s[4:5] the first array, s[6:7] the second, s8 a number, s2 the work-group (s9 on RDNA too), v0 the work-item,
+v1 four times it, v2 = 0. Waves of 64 lanes on gfx9, of 32 on RDNA.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from tec.emulator import get_driver
+
+from .harness import compile_ir, upload
+
+
+@dataclass(frozen=True)
+class Bug:
+    name: str
+    said: str  # what the message must say (a regular expression)
+    body: str
+    chip: str = "gfx942"
+    check: str = "all"
+    grid: int = 1
+    block: int = 128
+    fresh: bool = False  # the first array was never written
+    n: int = 0
+
+
+_HEAD = {
+    "gfx9": """	s_load_dwordx4 s[4:7], s[0:1], 0x0
+	s_load_dword s8, s[0:1], 0x10
+	s_waitcnt lgkmcnt(0)
+	v_and_b32_e32 v0, 0x3ff, v0
+	v_lshlrev_b32_e32 v1, 2, v0
+	v_mov_b32_e32 v2, 0
+	s_nop 1
+""",
+    "gfx11": """	s_mov_b32 s9, s15
+	s_clause 0x1
+	s_load_b128 s[4:7], s[0:1], 0x0
+	s_load_b32 s8, s[0:1], 0x10
+	s_waitcnt lgkmcnt(0)
+	v_and_b32_e32 v0, 0x3ff, v0
+	v_lshlrev_b32_e32 v1, 2, v0
+	v_mov_b32_e32 v2, 0
+	s_nop 1
+""",
+}
+
+
+@cache
+def image(chip: str) -> bytes:
+    """A code object of a kernel with the registers that a body finds, 1 KiB of LDS and some 48 vector registers."""
+    held = ", ".join(f"i32 %x{k}" for k in range(44))
+    loads = "".join(
+        f"  %q{k} = getelementptr i32, ptr addrspace(1) %p, i32 {1000 * k}\n  %x{k} = load volatile i32, ptr addrspace(1) %q{k}\n"
+        for k in range(44)
+    )
+    asm = 'asm sideeffect "", "' + ",".join("v" for _ in range(44)) + '"'
+    accumulators = '  call void asm sideeffect "", "~{a31}"()\n' if chip.startswith("gfx9") else ""
+    ir = f"""@lds = internal addrspace(3) global [256 x i32] poison, align 16
+define amdgpu_kernel void @k(ptr addrspace(1) %p, ptr addrspace(1) %o, i32 %n) #0 {{
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %g = call i32 @llvm.amdgcn.workgroup.id.x()
+  %l = getelementptr i32, ptr addrspace(3) @lds, i32 %t
+  store volatile i32 %n, ptr addrspace(3) %l
+{loads}  call void {asm}({held})
+{accumulators}  %q = getelementptr i32, ptr addrspace(1) %o, i32 %g
+  store volatile i32 %t, ptr addrspace(1) %q
+  ret void
+}}
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare i32 @llvm.amdgcn.workgroup.id.x()
+attributes #0 = {{ "amdgpu-flat-work-group-size"="1,256" "amdgpu-no-implicitarg-ptr" }}"""
+    return compile_ir(ir, chip)[1]
+
+
+def text(chip: str, body: str) -> str:
+    head = _HEAD["gfx9" if chip.startswith("gfx9") else "gfx11"]
+    if chip == "gfx90a":  # a descriptor of scratch comes first
+        head = "\ts_mov_b64 s[0:1], s[4:5]\n\ts_mov_b32 s2, s6\n" + head
+    lines = [line if line.rstrip().endswith(":") else "\t" + line for line in body.strip().split("\n")]
+    return (
+        f'\t.amdgcn_target "amdgcn-amd-amdhsa--{chip}"\nk:\n{head}' + "\n".join(lines) + "\n\ts_endpgm\n.Lfunc_end0:\n"
+    )
+
+
+def marked(asm: str) -> int:
+    found = [i + 1 for i, line in enumerate(asm.split("\n")) if line.rstrip().endswith("; BUG")]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def launch(chip: str, body: str, check: str, grid: int, block: int, fresh: bool, n: int, threads: int = 2) -> None:
+    driver = get_driver(chip, check=check, threads=threads)
+    function = driver.get_function(driver.load_module(0, image(chip), text(chip, body)), "k")
+    p = driver.alloc(0, 4096) if fresh else upload(driver, np.arange(1024, dtype=np.int32))
+    o = upload(driver, np.full(1024, -1, np.int32))
+    try:
+        driver.launch(function, (grid, 1, 1), (block, 1, 1), 0, struct.pack("<QQi", p, o, n))
+    finally:
+        driver.free(0, p)
+        driver.free(0, o)
+
+
+WAIT = "s_waitcnt vmcnt(0) lgkmcnt(0)\n"
+_STORE = "global_store_dword v1, v3, s[6:7]"
+
+WAITS = [
+    Bug("load_used_at_once", "missing wait", f"global_load_dword v3, v1, s[4:5]\nv_add_u32_e32 v3, 1, v3 ; BUG\n{_STORE}"),
+    Bug("lds_read_used_at_once", "missing wait", f"ds_write_b32 v1, v0\nds_read_b32 v3, v1\nv_add_u32_e32 v3, 1, v3 ; BUG\n{_STORE}"),
+    Bug("scalar_load_used_at_once", "missing wait", "s_load_dword s12, s[4:5], 0x0\ns_add_u32 s12, s12, 1 ; BUG"),
+    Bug("lds_write_at_a_barrier", "LDS store may still be on its way", f"ds_write_b32 v1, v0\ns_barrier ; BUG\nds_read_b32 v3, v1\n{WAIT}{_STORE}"),
+    Bug("waits_for_one_too_few", "missing wait", f"global_load_dword v4, v1, s[4:5]\nglobal_load_dword v3, v1, s[4:5]\ns_waitcnt vmcnt(1)\nv_add_u32_e32 v3, v3, v4 ; BUG\n{_STORE}"),
+    Bug("waits_on_one_path", "missing wait", f"global_load_dword v3, v1, s[4:5]\ns_cmp_eq_u32 s8, 0\ns_cbranch_scc1 .Lon\ns_waitcnt vmcnt(0)\n.Lon:\nv_add_u32_e32 v3, 1, v3 ; BUG\n{_STORE}"),
+    Bug("waits_for_the_other_counter", "missing wait", "global_load_b32 v3, v1, s[4:5]\ns_waitcnt lgkmcnt(0)\nv_add_nc_u32_e32 v3, 1, v3 ; BUG\nglobal_store_b32 v1, v3, s[6:7]", "gfx1100"),
+    Bug("overwrites_what_is_on_its_way", "missing wait", f"global_load_dword v3, v1, s[4:5]\nv_mov_b32_e32 v3, 0 ; BUG\n{_STORE}"),
+]  # fmt: skip
+
+_ZERO = "".join(f"v_mov_b32_e32 v{k}, 0\n" for k in range(3, 44))
+_MFMA = "v_mfma_f32_16x16x16_f16 v[16:19], v[4:5], v[6:7], v[16:19]\n"
+_MFMA32 = "v_mfma_f32_32x32x8_f16 v[16:31], v[4:5], v[6:7], v[16:31]\n"
+_LEFT = "s_nop 7\ns_nop 7\ns_nop 7\nglobal_store_dword v1, v0, s[6:7]"
+
+HAZARDS = [
+    Bug("matrix_result_read", "hazard: v16 needs 7 wait states", f"{_ZERO}s_nop 1\n{_MFMA}s_nop 5\nv_add_f32_e32 v3, v16, v17 ; BUG\n{_LEFT}"),
+    Bug("matrix_result_stored", "hazard: v16 needs 11 wait states", f"{_ZERO}s_nop 1\n{_MFMA32}s_nop 7\nglobal_store_dwordx4 v2, v[16:19], s[6:7] ; BUG\n{_LEFT}"),
+    Bug("matrix_result_as_an_operand", "hazard: v16 needs 7 wait states", f"{_ZERO}s_nop 1\n{_MFMA}v_mfma_f32_16x16x16_f16 v[20:23], v[16:17], v[6:7], v[20:23] ; BUG\n{_LEFT}"),
+    Bug("matrix_result_overwritten", "hazard: v17 needs 7 wait states", f"{_ZERO}s_nop 1\n{_MFMA}s_nop 2\nv_mov_b32_e32 v17, 0 ; BUG\n{_LEFT}"),
+    Bug("matrix_result_read_on_cdna2", "hazard: v16 needs 11 wait states", f"{_ZERO}s_nop 1\nv_mfma_f32_16x16x16f16 v[16:19], v[4:5], v[6:7], v[16:19]\ns_nop 7\nv_add_f32_e32 v3, v16, v17 ; BUG\n{_LEFT}", "gfx90a"),
+    Bug("operand_of_a_matrix_instruction", "hazard: v42 needs 2 wait states", f"{_ZERO}v_mfma_f32_16x16x16_f16 v[16:19], v[42:43], v[6:7], v[16:19] ; BUG\n{_LEFT}"),
+    Bug("fresh_scalar_in_a_vector_instruction", "hazard: s12 needs 2 wait states", f"v_readfirstlane_b32 s12, v2\nv_add_u32_e32 v3, s12, v0 ; BUG\n{_STORE}"),
+    Bug("fresh_lane_number", "hazard: s12 needs 4 wait states", f"v_readfirstlane_b32 s12, v2\ns_nop 2\nv_readlane_b32 s13, v0, s12 ; BUG\n{_LEFT}"),
+    Bug("fresh_vector_as_scalar", "hazard: v3 needs 1 wait states", f"v_mov_b32_e32 v3, 0\nv_readfirstlane_b32 s12, v3 ; BUG\n{_LEFT}"),
+    Bug("fresh_vector_in_dpp", "hazard: v3 needs 2 wait states", f"v_mov_b32_e32 v3, v0\ns_nop 0\nv_mov_b32_dpp v4, v3 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:1 ; BUG\n{_LEFT}"),
+    Bug("fresh_vcc_in_div_fmas", "hazard: vcc needs 4 wait states", f"v_mov_b32_e32 v3, 1.0\nv_cmp_eq_u32_e32 vcc, 0, v0\ns_nop 1\nv_div_fmas_f32 v3, v3, v3, v3 ; BUG\n{_LEFT}"),
+    Bug("transcendental_read_at_once", "hazard: v3 needs 1 wait states", f"v_mov_b32_e32 v3, 1.0\nv_rcp_f32_e32 v3, v3\nv_add_f32_e32 v3, 1.0, v3 ; BUG\n{_LEFT}"),
+    Bug("data_of_a_wide_store_overwritten", "hazard: v5 needs 2 wait states", f"{_ZERO}v_lshlrev_b32_e32 v3, 4, v0\nglobal_store_dwordx4 v3, v[4:7], s[6:7]\nv_mov_b32_e32 v5, 1 ; BUG\ns_endpgm"),
+    Bug("fresh_scalar_in_a_buffer_resource", "hazard: s14 needs 5 wait states", f"s_mov_b64 s[12:13], s[4:5]\ns_mov_b32 s15, 0x20000\nv_mov_b32_e32 v3, 0x1000\ns_nop 0\nv_readfirstlane_b32 s14, v3\nbuffer_load_dword v4, v1, s[12:15], 0 offen ; BUG\n{WAIT}{_LEFT}"),
+    Bug("dot_product_read_at_once", "hazard: v3 needs 3 wait states", f"v_mov_b32_e32 v3, 0\nv_dot2_f32_f16 v3, v2, v2, v3\nv_add_f32_e32 v3, 1.0, v3 ; BUG\n{_LEFT}"),
+    Bug("wmma_of_the_one_before", "hazard: v16 needs 1 wait states", f"{_ZERO}v_wmma_f32_16x16x16_f16 v[16:23], v[4:11], v[4:11], v[16:23]\nv_wmma_f32_16x16x16_f16 v[24:31], v[16:23], v[4:11], v[24:31] ; BUG\nglobal_store_b32 v1, v0, s[6:7]", "gfx1100"),
+]  # fmt: skip
+
+# The wave's number, from 0, in s12; a branch on SCC.
+_WAVE = "v_readfirstlane_b32 s12, v0\ns_lshr_b32 s12, s12, 6\n"
+
+BARRIERS = [
+    Bug("a_wave_skips_the_barrier", "ended without it", f"ds_write_b32 v1, v0\n{WAIT}{_WAVE}s_cmp_eq_u32 s12, 1\ns_cbranch_scc1 .Lend\ns_barrier ; BUG\n.Lend:"),
+    Bug("a_wave_comes_once_less", "ended without it", f"ds_write_b32 v1, v0\n{WAIT}{_WAVE}s_add_u32 s12, s12, 1\n.Lloop:\ns_barrier ; BUG\ns_sub_u32 s12, s12, 1\ns_cmp_lg_u32 s12, 0\ns_cbranch_scc1 .Lloop"),
+    Bug("waves_at_different_barriers", "at another barrier", f"{_WAVE}s_cmp_eq_u32 s12, 1\ns_cbranch_scc1 .Lother\ns_barrier\ns_branch .Lend\n.Lother:\ns_barrier ; BUG\n.Lend:"),
+]  # fmt: skip
+
+_OTHER = "v_xor_b32_e32 v4, 64, v0\nv_lshlrev_b32_e32 v4, 2, v4\n"  # the same lane of the other wave
+_MINE = "v_mov_b32_e32 v5, s2\nv_lshlrev_b32_e32 v5, 2, v5\n"  # four times the work-group
+# Store a value of the group's own at o[group], then count at p[0]; the group that counts last (s8 groups) goes on.
+_COUNT = "v_mov_b32_e32 v6, 1\n"
+_CALL_IN = "global_atomic_add v7, v2, v6, s[4:5] sc0\ns_waitcnt vmcnt(0)\n"
+_LAST = "v_readfirstlane_b32 s12, v7\ns_nop 4\ns_cmp_lg_u32 s12, s8\ns_cbranch_scc1 .Lend\n"
+
+RACES = [
+    Bug("no_barrier_before_the_read", r"a load by wave 0 of work-group \(0, 0, 0\), line \d+: ds_read_b32 v3, v4", f"{_OTHER}ds_write_b32 v1, v0 ; BUG\n{WAIT}ds_read_b32 v3, v4\n{WAIT}{_STORE}", check="race"),
+    Bug("no_barrier_before_the_next_write", r"a store by wave 0 of work-group \(0, 0, 0\), line \d+: ds_write_b32 v1, v1", f"{_OTHER}ds_write_b32 v1, v0\n{WAIT}s_barrier\nds_read_b32 v3, v4 ; BUG\n{WAIT}ds_write_b32 v1, v1\n{_STORE}"),
+    Bug("two_waves_store_to_one_word_of_lds", "a store by wave 0", f"v_and_b32_e32 v4, 63, v0\nv_lshlrev_b32_e32 v4, 2, v4\nds_write_b32 v4, v0 ; BUG\n{WAIT}"),
+    Bug("two_groups_store_to_one_word", "a store by wave", "v_mov_b32_e32 v3, s2\ns_nop 1\nglobal_store_dword v1, v3, s[6:7] ; BUG", grid=2),
+    Bug("reads_what_another_group_writes", r"a load by wave 0 of work-group \(0, 0, 0\), line \d+: global_load_dword v3, v7", f"{_MINE}v_mov_b32_e32 v6, s2\nglobal_store_dword v5, v6, s[6:7] ; BUG\nv_xor_b32_e32 v7, 4, v5\nglobal_load_dword v3, v7, s[6:7]\n{WAIT}", grid=2, block=1, check="race"),
+    Bug("lanes_store_to_one_word_of_lds", "lanes of one wave store different values to one word.*; lane", f"v_and_b32_e32 v4, 60, v1\nds_write_b32 v4, v0 ; BUG\n{WAIT}", block=64),
+    Bug("lanes_store_to_one_word", "lanes of one wave store different values to one word", "v_lshrrev_b32_e32 v4, 1, v0\nv_lshlrev_b32_e32 v4, 2, v4\nglobal_store_dword v4, v0, s[6:7] ; BUG", block=64),
+    Bug("halves_of_lanes_overlap", "lanes of one wave store different values to one word", "v_lshlrev_b32_e32 v4, 1, v0\nv_mov_b32_e32 v5, v0\nglobal_store_dword v4, v5, s[6:7] ; BUG", block=64, check="race"),
+    Bug("adds_without_an_atomic", "an atomic by wave|a store by wave|a load by", f"v_mov_b32_e32 v6, 1\nglobal_load_dword v3, v2, s[6:7] ; BUG\n{WAIT}v_add_u32_e32 v3, s2, v3\nglobal_store_dword v2, v3, s[6:7]", grid=3, block=1),
+    Bug("last_group_reads_too_early", "a store by wave", f"{_MINE}{_COUNT}v_mov_b32_e32 v3, s2\nglobal_store_dword v5, v3, s[6:7]\n{_CALL_IN}buffer_inv sc1\n{_LAST}global_load_dword v8, v2, s[6:7] ; BUG\n{WAIT}.Lend:", grid=3, block=1, n=2, check="race"),
+    Bug("last_group_does_not_drop_its_cache", "a store by wave", f"{_MINE}{_COUNT}v_mov_b32_e32 v3, s2\nglobal_store_dword v5, v3, s[6:7]\n{WAIT}buffer_wbl2 sc1\n{WAIT}{_CALL_IN}{_LAST}global_load_dword v8, v2, s[6:7] ; BUG\n{WAIT}.Lend:", grid=3, block=1, n=2, check="race"),
+]  # fmt: skip
+
+MEMORY = [
+    Bug("load_past_the_end", "out of bounds", f"v_add_u32_e32 v4, 0x1000, v1\nglobal_load_dword v3, v4, s[4:5] ; BUG\n{WAIT}{_STORE}"),
+    Bug("store_before_the_start", "out of bounds", "v_mov_b32_e32 v4, -4\nv_mov_b32_e32 v5, -1\nv_mov_b32_e32 v6, s6\nv_mov_b32_e32 v7, s7\ns_nop 1\nv_add_co_u32_e32 v4, vcc, v4, v6\ns_nop 1\nv_addc_co_u32_e32 v5, vcc, v5, v7, vcc\nglobal_store_dword v[4:5], v0, off ; BUG", block=1),
+    Bug("null_pointer", "null pointer", "v_mov_b32_e32 v4, 0\nv_mov_b32_e32 v5, 0\nglobal_load_dword v3, v[4:5], off ; BUG\ns_waitcnt vmcnt(0)"),
+    Bug("lds_past_the_end", "LDS access out of bounds", f"v_add_u32_e32 v4, 0x300, v1\nds_write_b32 v4, v0 ; BUG\n{WAIT}"),
+    Bug("wide_lds_read_off_its_alignment", "misaligned LDS access", f"ds_write_b32 v1, v0\n{WAIT}ds_read_b128 v[4:7], v1 ; BUG\n{WAIT}", block=2, check="align"),
+    Bug("register_never_written_is_stored", "uninitialized value stored", "global_store_dword v1, v7, s[6:7] ; BUG"),
+    Bug("lds_never_written_is_stored", "uninitialized value stored", f"ds_read_b32 v3, v1\n{WAIT}global_store_dword v1, v3, s[6:7] ; BUG"),
+    Bug("memory_never_written_decides", "uninitialized value decides a branch", f"global_load_dword v3, v1, s[4:5]\n{WAIT}v_readfirstlane_b32 s12, v3\ns_cmp_eq_u32 s12, 0\ns_cbranch_scc1 .Lend ; BUG\n.Lend:", fresh=True),
+    Bug("memory_never_written_is_an_address", "uninitialized value in an address", f"global_load_dword v3, v1, s[4:5]\n{WAIT}v_lshlrev_b32_e32 v3, 2, v3\nglobal_store_dword v3, v0, s[6:7] ; BUG", fresh=True, check="init"),
+    Bug("vector_register_beyond_the_count", "register v90 is beyond", "v_mov_b32_e32 v90, 0 ; BUG"),
+    Bug("scalar_register_beyond_the_count", "register s99 is beyond", "s_mov_b32 s99, 0 ; BUG"),
+]  # fmt: skip
+
+PROGRESS = [
+    # Work-group 0 waits until work-group 1 has set p[4].
+    Bug("waits_for_a_later_group", "no forward progress", "v_mov_b32_e32 v6, 1\ns_cmp_lg_u32 s2, 0\ns_cbranch_scc1 .Lset\n.Lwait:\nglobal_load_dword v3, v2, s[4:5] offset:16 sc1 ; BUG\ns_waitcnt vmcnt(0)\nv_readfirstlane_b32 s12, v3\ns_cmp_lg_u32 s12, 1\ns_cbranch_scc1 .Lwait\ns_endpgm\n.Lset:\nglobal_store_dword v2, v6, s[4:5] offset:16 sc1", grid=2, block=1),
+    Bug("waits_for_itself", "no forward progress", "v_mov_b32_e32 v6, 1\n.Lwait:\nglobal_atomic_or v3, v2, v2, s[4:5] sc0 ; BUG\ns_waitcnt vmcnt(0)\nv_readfirstlane_b32 s12, v3\ns_cmp_lg_u32 s12, 1\ns_cbranch_scc1 .Lwait\nglobal_store_dword v2, v6, s[4:5]", block=1),
+]  # fmt: skip
+
+_RELEASE = f"{WAIT}buffer_wbl2 sc1\n{WAIT}"
+_ACQUIRE = "buffer_inv sc1\n"
+# A lock at p[8]: take it, add the work-group's number and 1 to o[0], give it back.
+_LOCK = (
+    "v_mov_b32_e32 v4, 1\nv_mov_b32_e32 v5, 0\n.Llock:\n{take}s_waitcnt vmcnt(0)\ns_nop 1\nv_readfirstlane_b32 s12, v7\ns_cmp_lg_u32 s12, 0\n"
+    "s_cbranch_scc1 .Llock\n{acquire}global_load_dword v8, v2, s[6:7]\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v8, s2, v8\n"
+    "v_add_u32_e32 v8, 1, v8\nglobal_store_dword v2, v8, s[6:7]\n{release}{give}"
+)
+
+# Right kernels that a checker may well hold for wrong.
+RIGHT = [
+    Bug("last_group_reduces", "", f"{_MINE}{_COUNT}v_mov_b32_e32 v3, s2\nglobal_store_dword v5, v3, s[6:7]\n{_RELEASE}{_CALL_IN}{_ACQUIRE}{_LAST}global_load_dwordx3 v[8:10], v2, s[6:7]\n{WAIT}global_store_dword v2, v8, s[6:7] offset:64\n.Lend:", grid=3, block=1, n=2),
+    Bug("last_of_many_groups_reduces", "", f"{_MINE}{_COUNT}v_mov_b32_e32 v3, s2\nglobal_store_dword v5, v3, s[6:7]\n{_RELEASE}{_CALL_IN}{_ACQUIRE}{_LAST}v_lshlrev_b32_e32 v1, 2, v2\n.Lsum:\nglobal_load_dword v8, v1, s[6:7]\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v1, 4, v1\nv_cmp_gt_u32_e32 vcc, 0x320, v1\ns_nop 4\ns_cbranch_vccnz .Lsum\nglobal_store_dword v2, v8, s[6:7]\n.Lend:", grid=200, block=1, n=199),
+    Bug("last_group_after_a_barrier", "", f"{_MINE}{_COUNT}v_lshl_add_u32 v11, s2, 9, v1\nglobal_store_dword v11, v0, s[6:7]\n{_RELEASE}s_barrier\n{_CALL_IN}{_ACQUIRE}v_readfirstlane_b32 s12, v7\ns_nop 4\nglobal_load_dword v8, v1, s[6:7]\n{WAIT}s_endpgm", grid=1, block=128, n=0),
+    Bug("lock_with_compare_and_swap", "", _LOCK.format(take="global_atomic_cmpswap v7, v2, v[4:5], s[4:5] offset:4096 sc0\n".replace("4096", "0"), acquire=_ACQUIRE, release=_RELEASE, give="global_store_dword v2, v5, s[4:5] sc1\n"), grid=8, block=1),
+    Bug("lock_given_back_by_an_exchange", "", _LOCK.format(take="global_atomic_cmpswap v7, v2, v[4:5], s[4:5] sc0\n", acquire=_ACQUIRE, release=_RELEASE, give="global_atomic_swap v2, v5, s[4:5]\n"), grid=8, block=1),
+    Bug("lock_on_cdna2", "", _LOCK.format(take="global_atomic_cmpswap v7, v2, v[4:5], s[4:5] glc\n", acquire="buffer_wbinvl1_vol\n", release=WAIT, give="global_store_dword v2, v5, s[4:5]\n"), chip="gfx90a", grid=8, block=1),
+    Bug("flag_of_an_earlier_group", "", f"v_mov_b32_e32 v6, 1\ns_cmp_lg_u32 s2, 0\ns_cbranch_scc1 .Lwait\nglobal_store_dword v2, v6, s[6:7]\n{_RELEASE}global_store_dword v2, v6, s[4:5] offset:16 sc1\ns_endpgm\n.Lwait:\nglobal_load_dword v3, v2, s[4:5] offset:16 sc1\ns_waitcnt vmcnt(0)\nv_readfirstlane_b32 s12, v3\ns_cmp_lg_u32 s12, 1\ns_cbranch_scc1 .Lwait\n{_ACQUIRE}global_load_dword v8, v2, s[6:7]\ns_waitcnt vmcnt(0)", grid=4, block=1),
+    Bug("waves_store_one_value", "", f"v_mov_b32_e32 v3, 9\nds_write_b32 v2, v3\n{WAIT}s_barrier\nds_read_b32 v4, v2\n{WAIT}global_store_dword v2, v4, s[6:7]", grid=3),
+    Bug("lanes_store_one_value", "", "v_mov_b32_e32 v3, s2\nv_lshlrev_b32_e32 v4, 2, v3\nglobal_store_dword v4, v3, s[6:7]", grid=3, block=64),
+    Bug("bytes_of_one_word", "", "global_store_byte v0, v0, s[6:7]", grid=1, block=128),
+    Bug("a_wave_that_has_nothing_to_do_ends_early", "", f"{_WAVE}s_cmp_eq_u32 s12, 1\ns_cbranch_scc1 .Lend\nds_write_b32 v1, v0\n{WAIT}s_barrier\n.Lend:"),
+    Bug("matrix_result_after_its_wait", "", f"{_ZERO}s_nop 1\n{_MFMA}s_nop 6\nv_add_f32_e32 v3, v16, v17\n{_LEFT}"),
+    Bug("matrix_results_in_a_chain", "", f"{_ZERO}s_nop 1\n{_MFMA}{_MFMA}{_MFMA}s_nop 6\nglobal_store_dwordx4 v2, v[16:19], s[6:7]", block=64),
+    Bug("counts_into_bins", "", "v_and_b32_e32 v4, 60, v1\nv_mov_b32_e32 v6, 1\nglobal_atomic_add v4, v6, s[6:7]", grid=20),
+]  # fmt: skip
+
+BUGS = [*WAITS, *HAZARDS, *BARRIERS, *RACES, *MEMORY, *PROGRESS]
+assert len({b.name for b in BUGS}) == len(BUGS) >= 40 and all(re.compile(b.said) for b in BUGS)
