@@ -236,7 +236,7 @@ def run(
     default="bounds",
     show_default=True,
     metavar="NAMES",
-    help="bounds, race, init, wait, registers, align, or all.",
+    help="bounds, race, init, wait, align, registers, hazards, barrier, progress, or all.",
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(chip: str, check: str, program: tuple[str, ...]) -> None:

@@ -55,7 +55,7 @@ def link_object(obj: bytes) -> bytes:
         read.relocations = [r for r in read.relocations if read.sections[r.section].flags & ALLOC]
         _check(read)
         return _write(read)
-    except (struct.error, IndexError, ValueError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError, UnicodeDecodeError) as error:
         raise CodegenError(f"damaged object file: {type(error).__name__}: {error}") from None
 
 

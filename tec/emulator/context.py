@@ -28,6 +28,7 @@ CTX_BYTES = 512  # a second block follows: the same of the shadows of undefined 
 
 # Faults, by number.
 FAULTS = {
+    20: "ran past the end of the kernel's code",
     1: "out of bounds", 2: "misaligned", 3: "LDS access out of bounds", 4: "scratch access out of bounds",
     5: "misaligned LDS access", 6: "instruction budget spent", 7: "stopped", 8: "race", 9: "uninitialized memory in an atomic",
     10: "misaligned scratch access", 11: "waves at different barriers", 12: "unsupported buffer resource",

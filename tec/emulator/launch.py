@@ -118,6 +118,8 @@ def initial_sgprs(chip: Chip, info: KernelInfo, kernarg: int, dispatch: int, blo
 
     def put(value: int, words: int) -> None:
         nonlocal at
+        if at + words > 100:
+            raise EmulationError("more initial SGPRs than there are", kernel=info.name)
         for i in range(words):
             sgprs[at + i] = (value >> (32 * i)) & 0xFFFFFFFF
         at += words

@@ -367,6 +367,8 @@ class Translator(Accesses):
                 for label in labels:
                     self.out.put(f"br label %{self.label_name(label)}")
                     self.out.label(self.label_name(label))
+        if self.text.insts[-1].op not in ("s_endpgm", "s_branch") or any(i >= len(self.text.insts) for i in starts):
+            self.fault_if("true", 20)
         self.out.put("unreachable")
         return finish(self, symbol)
 

@@ -16,6 +16,8 @@ from typing import Any
 from tec.errors import DeviceError
 
 _EM_AMDGPU = 224
+_MAX_ARGUMENTS = 1 << 16  # bytes of a kernel's arguments; compilers stop at 4 KiB
+_POINTERS = {"global_buffer": 8, "dynamic_shared_pointer": 4}  # kinds of arguments -> bytes
 _MAX_IMAGE = 1 << 30  # bytes of a loaded code object; segments may ask for zeros that no file holds
 _NT_AMDGPU_METADATA = 32
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
@@ -129,9 +131,19 @@ def read_code_object(image: bytes) -> CodeObject:
     """Read a linked AMDGPU code object; raises `DeviceError` where it is not one or is damaged."""
     try:
         return _read(image)
-    except (struct.error, IndexError, KeyError, ValueError, UnicodeDecodeError, TypeError) as error:
+    except (
+        struct.error,
+        IndexError,
+        KeyError,
+        ValueError,
+        OverflowError,
+        UnicodeDecodeError,
+        TypeError,
+        RecursionError,
+    ) as error:
+        what = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise DeviceError(
-            f"damaged code object: {type(error).__name__}: {error}",
+            f"damaged code object: {what}",
             hint="pass the linked ELF (ld.lld -shared), whole",
         ) from None
 
@@ -238,9 +250,18 @@ def _kernel(entry: dict[str, Any], symbols: dict[str, Symbol], segments: list[Se
     lds, private, kernarg, _, entry_offset = struct.unpack_from("<IIIIq", raw, 0)
     rsrc3, rsrc1, rsrc2, properties, preload = struct.unpack_from("<IIIHH", raw, 44)
     args = tuple(
-        KernelArg(a[".offset"], a[".size"], a[".value_kind"], a.get(".name", "")) for a in entry.get(".args", [])
+        KernelArg(_count(a, ".offset"), _count(a, ".size"), str(a[".value_kind"]), str(a.get(".name", "")))
+        for a in entry.get(".args", [])
     )
+    for a in args:
+        if a.offset + a.size > _MAX_ARGUMENTS or a.size != _POINTERS.get(a.kind, a.size):
+            raise ValueError(f"kernel {name} has an argument of {a.size} bytes ({a.kind}) at {a.offset}")
     required = entry.get(".reqd_workgroup_size")
+    if required is not None and (len(required) != 3 or not all(type(n) is int and 0 < n < 1 << 16 for n in required)):
+        raise ValueError(f"kernel {name} requires work-groups of {required}")
+    start = kd.value + entry_offset
+    if start % 4 or not any(s.executable and s.vaddr <= start < s.vaddr + len(s.data) for s in segments):
+        raise ValueError(f"kernel {name} begins at {start:#x}, where no code is")
     return KernelInfo(
         name=name,
         lds_bytes=lds,
@@ -248,22 +269,30 @@ def _kernel(entry: dict[str, Any], symbols: dict[str, Symbol], segments: list[Se
         kernarg_bytes=kernarg,
         args=args,
         wavefront_size=32 if properties & (1 << 10) else 64,
-        max_workgroup_size=entry.get(".max_flat_workgroup_size", 1024),
+        max_workgroup_size=_count(entry, ".max_flat_workgroup_size", 1024),
         required_workgroup_size=tuple(required) if required else None,
-        vgprs=entry.get(".vgpr_count", 0),
-        agprs=entry.get(".agpr_count", 0),
-        sgprs=entry.get(".sgpr_count", 0),
-        vgpr_spills=entry.get(".vgpr_spill_count", 0),
-        sgpr_spills=entry.get(".sgpr_spill_count", 0),
+        vgprs=_count(entry, ".vgpr_count", 0),
+        agprs=_count(entry, ".agpr_count", 0),
+        sgprs=_count(entry, ".sgpr_count", 0),
+        vgpr_spills=_count(entry, ".vgpr_spill_count", 0),
+        sgpr_spills=_count(entry, ".sgpr_spill_count", 0),
         rsrc1=rsrc1,
         rsrc2=rsrc2,
         rsrc3=rsrc3,
         properties=properties,
         kernarg_preload_dwords=preload & 0x7F,
         kernarg_preload_offset=preload >> 7,
-        entry=kd.value + entry_offset,
+        entry=start,
         metadata=entry,
     )
+
+
+def _count(entry: dict[str, Any], key: str, default: int | None = None) -> int:
+    """A number of the metadata: bytes, registers, work-items. Raises ValueError for what none of them can be."""
+    value = entry[key] if default is None else entry.get(key, default)
+    if type(value) is not int or not 0 <= value < 1 << 32:
+        raise ValueError(f"{key} is {value!r} in the metadata")
+    return value
 
 
 def _cstring(table: bytes, offset: int) -> str:

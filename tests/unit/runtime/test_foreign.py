@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import struct
 import zlib
 from functools import cache
@@ -13,7 +14,8 @@ import pytest
 
 import tec
 from tec.codegen.linking import link
-from tec.errors import ArgumentError, DeviceError, TecError
+from tec.errors import ArgumentError, DeviceError, InternalError, TecError
+from tec.runtime.codeobject import read_code_object
 
 IR = """target triple = "amdgcn-amd-amdhsa"
 @lds = external addrspace(3) global [0 x i32], align 16
@@ -203,6 +205,65 @@ def test_damaged_files(tmp_path) -> None:  # type: ignore[no-untyped-def]
         dev.load(tmp_path / "none.hsaco")
     with pytest.raises(DeviceError, match="cannot load"):
         tec.cpu().load(whole)
+
+
+def patched(image: bytes, kernel: str, at: int, data: bytes) -> bytes:
+    """A linked code object with other bytes at `at` of a kernel's descriptor."""
+    code = read_code_object(image)
+    value = code.symbols[kernel + ".kd"].value
+    where = image.index(next(s.data for s in code.segments if s.vaddr <= value < s.vaddr + len(s.data))[value:][:64])
+    return image[: where + at] + data + image[where + at + len(data) :]
+
+
+def test_descriptors_that_cannot_be() -> None:
+    image = link(built("gfx942")[0], "own")
+    dev = tec.rocm_emu("gfx942")
+    for at, data, match in (
+        (16, struct.pack("<q", 64), "where no code is"),  # the entry: among the read-only data
+        (16, struct.pack("<q", -(1 << 40)), "where no code is"),
+        (16, struct.pack("<q", 1 << 40), "where no code is"),
+    ):
+        with pytest.raises(DeviceError, match=match):
+            dev.load(patched(image, "turn", at, data))
+    preloads = patched(image, "turn", 58, struct.pack("<H", 0x7F))  # 127 dwords of arguments in registers
+    with pytest.raises(DeviceError, match="SGPRs"):
+        dev.load(preloads)["turn"][1, 64](np.zeros(64, np.int32), 256)
+    # The size of an argument, in the metadata: 8 bytes become an empty map.
+    with pytest.raises(DeviceError, match=r"metadata|argument of"):
+        dev.load(image.replace(b"\xa5.size\x08", b"\xa5.size\x80"))
+
+
+def check_damaged(seed: int, count: int) -> None:
+    """Files with some bytes changed are refused, or run; nothing else comes of them."""
+    rng = random.Random(seed)
+    obj = built("gfx942")[0]
+    whole = bundle({"hipv4-amdgcn-amd-amdhsa--gfx942": link(obj, "own")})
+    forms = [obj, link(obj, "own"), whole, hosts_binary(whole), compressed(whole)]
+    dev = tec.rocm_emu("gfx942", budget=1 << 20)
+    for _ in range(count):
+        data = bytearray(rng.choice(forms))
+        for _ in range(rng.choice((1, 2, 8))):
+            data[rng.randrange(len(data) if rng.random() < 0.5 else min(len(data), 2000))] = rng.choice(
+                (0, 1, 0x80, 0xFF, rng.randrange(256))
+            )
+        try:
+            code = dev.load(bytes(data))
+            for name in code:
+                if name == "turn":
+                    code[name][1, 64](np.zeros(64, np.int32), 256)
+        except InternalError:
+            raise
+        except TecError:
+            pass
+
+
+def test_changed_bytes() -> None:
+    check_damaged(0, 60)
+
+
+@pytest.mark.slow
+def test_many_changed_bytes() -> None:
+    check_damaged(1, 4000)
 
 
 def test_features_of_a_target() -> None:
