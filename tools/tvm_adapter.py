@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tools.tvm_answers import ANSWERED, INTERNAL, group_of
 
 import tec
 import tec.ir as ir
@@ -26,6 +25,7 @@ from tec.ir.build import const
 from tec.ir.structural import structural_equal
 from tec.schedule.bounds import infer_bounds
 from tec.schedule.normalize import normalize
+from tools.tvm_answers import ANSWERED, INTERNAL, group_of
 
 NOT_TE = (
     "tvm.relay", "tvm.relax", "tvm.script", "tvm.autotvm", "tvm.meta_schedule", "tvm.auto_scheduler", "tvm.rpc", "tvm.micro",
