@@ -110,7 +110,7 @@ def q_gemm(c: Call) -> Value:
 @onnx_op("MatMulNBits", domain=MS)
 def matmul_n_bits(c: Call) -> Value:
     """Weights of a few bits, in blocks along K with a scale each. They stay packed; those of 2 bits take 4. With g_idx, which says the block of each row,
-    rows are put in the order of their blocks and the input's with them."""
+    rows are put in the order of their blocks and the input's with them. accuracy_level 4 lets the input be rounded to bytes, block by block."""
     k, n, bits, block = (int(c.attr(name, d)) for name, d in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 32)))
     if bits not in (2, 4, 8) or block < 1 or k < 1 or n < 1:
         raise ImportModelError(f"MatMulNBits of {bits} bits, {k} by {n} in blocks of {block}")
@@ -131,7 +131,9 @@ def matmul_n_bits(c: Call) -> Value:
             raise ImportModelError("MatMulNBits with a g_idx whose blocks have not all as many rows")
         if not np.array_equal(order, np.arange(k)):
             codes, x = codes[:, order], c.op("gather", x, c.const(order.astype(np.int64)), axis=x.ndim - 1)
-    w = packed_constant(c, codes, max(bits, 4), scales, zeros, 1, block, x.dtype, c[2].dtype)
+    w = packed_constant(
+        c, codes, max(bits, 4), scales, zeros, 1, block, x.dtype, c[2].dtype, int(c.attr("accuracy_level", 0)) == 4
+    )
     y = matmul(c, x, w, transpose_b=True)
     return c.op("add", y, c[5]) if c.has(5) else y
 

@@ -35,7 +35,7 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     c = found[0].attrs["contraction"] if found is not None else None
     if found is None or target.is_gpu or not isinstance(c, PackedContraction):
         return
-    if c.weights is not None and c.weights.panel == packed_panel(target):
+    if c.weights is not None and c.weights.panel == packed_panel(target) and c.tensors_read[0].dtype != "int8":
         yield CpuPacked(group, target, *found)
 
 

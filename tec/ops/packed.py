@@ -1,7 +1,7 @@
 """Weights of 4 and 8 bits: codes that stand for (code - zero) * scale, with a scale, and maybe a zero point, for each block along one axis.
 
-`dequantize` is what they mean, for any reader; `packed_matmul` a product with such a matrix that stays packed. Codes are unsigned (a signed model's are
-moved up by half of the range), two of 4 bits to a byte, the first one low.
+`dequantize` is what they mean, for any reader; `packed_matmul` a product with such a matrix that stays packed; `round_blocks` makes bytes of its other
+operand where a model allows that. Codes are unsigned (a signed model's are moved up by half of the range), two of 4 bits to a byte, the first one low.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import numpy as np
 from .. import te
 from ..te import Tensor
 from .contraction import Contraction, Operand
+from .forms import Form, carry
 from .matmul import accumulator
 from .registry import COMPLEX, INJECTIVE, PACKED, SUMS, Attrs, TensorType, fail, register, static_shape
 
 BITS = (4, 8)
 MIDDLE = {4: 8.0, 8: 128.0}  # the code of 0 where no zero point is given, as MatMulNBits has it
+ROUNDED = 127.0  # the largest magnitude of a block of x that is rounded to bytes
 WORD_BITS = 32  # of what a GPU's thread reads of a row at once
 
 
@@ -88,7 +90,7 @@ def _code(value: Any, place: Any, bits: int) -> Any:
 def _dequantize(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """(code - zero) * scale. Inputs: codes, packed along the last axis; scales, of the shape of the result with one place a block of `block` along
     `axis`, or 1 where all share one; zero points alike (without: the number `zero`, or the middle of the range). Attributes: bits, shape, axis,
-    block, dtype, zero."""
+    block, dtype, zero; `rounds`: a product with it may round its other operand to bytes, a block at a time (`round_blocks`)."""
     codes, scale = inputs[:2]
     bits, axis, block, dtype = attrs["bits"], attrs["axis"], attrs["block"], attrs["dtype"]
     per, dims = 8 // bits, static_shape(scale)
@@ -114,7 +116,8 @@ def _zero(attrs: Attrs) -> float:
 class Weights:
     """A packed matrix of k by n as a kernel reads it. `panel` 0: rows along k for each n, scales [n, blocks]; the codes as words of 32 bits.
     Else panels of so many columns: [panels, k, bytes], for each k the codes of a panel, those of 4 bits with column c and column c + panel / 2 in
-    a byte (one load, a mask and a shift make two vectors); scales [blocks, columns filled up]."""
+    a byte (one load, a mask and a shift make two vectors); scales [blocks, columns filled up]. `group`: so many codes of a column side by side, for
+    dot products of bytes: [panels, k / group, bytes * group]."""
 
     bits: int
     block: int
@@ -122,10 +125,12 @@ class Weights:
     k: int
     n: int
     zero: float
+    group: int = 1
 
     @classmethod
     def of(cls, attrs: Attrs) -> Weights:
-        return cls(attrs["bits"], attrs["block"], attrs["panel"], attrs["depth"], attrs["columns"], _zero(attrs))
+        group = attrs.get("group", 1)
+        return cls(attrs["bits"], attrs["block"], attrs["panel"], attrs["depth"], attrs["columns"], _zero(attrs), group)
 
     @property
     def blocks(self) -> int:
@@ -142,7 +147,9 @@ class Weights:
 
     @property
     def codes_shape(self) -> tuple[int, ...]:
-        return (self.panels, self.k, self.panel // self.per) if self.panel else (self.n, self.k // self.per)
+        if not self.panel:
+            return (self.n, self.k // self.per)
+        return (self.panels, self.k // self.group, self.panel // self.per * self.group)
 
     @property
     def scales_shape(self) -> tuple[int, int]:
@@ -161,7 +168,8 @@ class Weights:
         wide = np.pad(codes, ((0, self.panels * self.panel - self.n), (0, 0))).reshape(self.panels, self.panel, self.k)
         half = self.panel // self.per
         parts = [wide[:, j * half : (j + 1) * half] << (self.bits * j) for j in range(self.per)]
-        return np.ascontiguousarray(np.bitwise_or.reduce(parts).swapaxes(1, 2))
+        stored = np.bitwise_or.reduce(parts).reshape(self.panels, half, self.k // self.group, self.group)
+        return np.ascontiguousarray(stored.swapaxes(1, 2)).reshape(self.codes_shape)
 
     def store_blocks(self, values: Any) -> Any:
         """Scales or zero points [n, blocks] in this order."""
@@ -176,8 +184,9 @@ class Weights:
         if not self.panel:
             return _code(codes((n, te.indexdiv(k, self.per))), te.indexmod(k, self.per), self.bits)
         half = self.panel // self.per
-        at = te.indexmod(n, self.panel)
-        return _code(codes((te.indexdiv(n, self.panel), k, te.indexmod(at, half))), te.indexdiv(at, half), self.bits)
+        at, g = te.indexmod(n, self.panel), self.group
+        row, byte = (k, te.indexmod(at, half)) if g == 1 else (te.indexdiv(k, g), te.indexmod(at, half) * g + te.indexmod(k, g))  # fmt: skip
+        return _code(codes((te.indexdiv(n, self.panel), row, byte)), te.indexdiv(at, half), self.bits)
 
     def of_block(self, values: Any, b: Any, n: Any) -> Any:
         """A block's scale or zero point for a column."""
@@ -185,14 +194,17 @@ class Weights:
 
 
 def _packed_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
-    _check_blocks("packed_matmul", [TensorType("uint8", types[1].shape), *types[2:]], attrs["bits"])
     w, x = Weights.of(attrs), types[0]
+    rounded = [t for t in types[-1:] if x.dtype == "int8"]
+    _check_blocks("packed_matmul", [TensorType("uint8", types[1].shape), *types[2 : len(types) - len(rounded)]], attrs["bits"])  # fmt: skip
     whole = w.block > 0 and w.k % w.block == 0 and w.k % w.per == 0 and (not w.panel or w.panel % w.per == 0)
-    if x.ndim != 2 or x.shape[1] != w.k or "float" not in x.dtype or not whole:
+    if x.ndim != 2 or x.shape[1] != w.k or not ("float" in x.dtype or rounded) or not whole or w.block % w.group:
         raise fail(f"packed_matmul of {x} and {w}")
     if types[1] != TensorType(w.codes_dtype, w.codes_shape) or types[2].shape != w.scales_shape:
         raise fail(f"packed_matmul: codes {types[1]} and scales {types[2]} for {w}")
-    return [TensorType(x.dtype, (x.shape[0], w.n))]
+    if rounded and rounded[0] != TensorType("float32", (x.shape[0], w.blocks)):
+        raise fail(f"packed_matmul of {x} with scales {rounded[0]} for {w}")
+    return [TensorType("float32" if rounded else x.dtype, (x.shape[0], w.n))]
 
 
 def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
@@ -201,10 +213,13 @@ def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs
 
 def _packed_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
     w, x = Weights.of(attrs), np.asarray(arrays[0])
+    if x.dtype == np.int8:
+        x, arrays = x * np.repeat(np.asarray(arrays[-1]), w.block, 1), arrays[:-1]
     k, n = np.meshgrid(np.arange(w.k), np.arange(w.n), indexing="ij")
     if w.panel:
         half = w.panel // w.per
-        codes = arrays[1][n // w.panel, k, n % half].astype(np.int64) >> (n % w.panel // half * w.bits)
+        byte = n % half * w.group + k % w.group
+        codes = arrays[1][n // w.panel, k // w.group, byte].astype(np.int64) >> (n % w.panel // half * w.bits)
     else:
         codes = arrays[1][n, k // w.per].astype(np.int64) >> (k % w.per * w.bits)
     at = (k // w.block, n) if w.panel else (n, k // w.block)
@@ -225,29 +240,68 @@ class PackedContraction(Contraction):
 @register("packed_matmul", COMPLEX, _packed_type, flops=_flops, traits=[SUMS], host=_packed_host)
 def _packed_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """x [m, k] times a packed matrix of `depth` by `columns`, blocks of `block` along k. Inputs: x, codes, scales, zero points (without: the number
-    `zero`, or the middle of the range), which lie as `Weights` says for `bits` and `panel`. Accumulates as matmul does."""
+    `zero`, or the middle of the range), which lie as `Weights` says for `bits`, `panel` and `group`; and, of x in bytes, its scales [m, blocks]
+    (`round_blocks`). Accumulates as matmul does, bytes in float32."""
     x, codes, scale = inputs[:3]
-    w, acc = Weights.of(attrs), accumulator(x.dtype)
+    rounded = inputs[-1] if x.dtype == "int8" else None
+    zeros = inputs[3] if len(inputs) > 3 + (rounded is not None) else None
+    dtype = outputs[0].dtype
+    w, acc = Weights.of(attrs), accumulator(dtype)
     r = te.reduce_axis((0, w.k), "k")
 
     def left(batch: Any, m: Any, k: Any) -> Any:
-        return x(m, k)
+        return x(m, k) if rounded is None else x(m, k).astype(dtype) * rounded(m, te.indexdiv(k, w.block))
 
     def right(batch: Any, n: Any, k: Any) -> Any:
         b = te.indexdiv(k, w.block)
         code = w.code(lambda i: codes(*i), k, n).astype("float32")
-        zero = te.const(w.zero, "float32") if len(inputs) < 4 else w.of_block(lambda i: inputs[3](*i), b, n)
+        zero = te.const(w.zero, "float32") if zeros is None else w.of_block(lambda i: zeros(*i), b, n)
         value = (code - zero.astype("float32")) * w.of_block(lambda i: scale(*i), b, n).astype("float32")
-        return value.astype(x.dtype)
+        return value.astype(dtype)
 
     m, n = outputs[0].shape
     c = te.compute(
         (m, n), lambda i, j: te.sum(left((), i, r).astype(acc) * right((), j, r).astype(acc), axis=r), name="packed",
         tag="packed matmul", attrs={"run": w.per},
     )  # fmt: skip
-    made = c if acc == outputs[0].dtype else te.compute((m, n), lambda *i: c(*i).astype(x.dtype), name="packed_cast")
-    piece = max(1, 16 // (2 if "16" in x.dtype else 4))
-    sides = Operand(left, x.dtype, True, piece), Operand(right, x.dtype, not w.panel, min(piece, w.per))
+    made = c if acc == dtype else te.compute((m, n), lambda *i: c(*i).astype(dtype), name="packed_cast")
+    piece = max(1, 16 // (2 if "16" in dtype else 4))
+    sides = Operand(left, dtype, True, piece if rounded is None else 1), Operand(right, dtype, not w.panel, min(piece, w.per))  # fmt: skip
     return PackedContraction(
-        (), m, n, w.k, *sides, acc, x.dtype, few_is_thin=True, tensors_read=tuple(inputs), weights=w
+        (), m, n, w.k, *sides, acc, dtype, few_is_thin=True, tensors_read=tuple(inputs), weights=w
     ).carried(made)
+
+
+# ---- the other operand as bytes
+
+
+def _round_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    (x,), block = types, attrs["block"]
+    if x.ndim != 2 or x.dtype != "float32" or block < 1 or not isinstance(x.shape[1], int) or x.shape[1] % block:
+        raise fail(f"round_blocks of {x} in blocks of {block}")
+    return [TensorType("int8", x.shape), TensorType("float32", (x.shape[0], x.shape[1] // block))]
+
+
+def _round_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
+    x = np.asarray(arrays[0]).reshape(*outs[1].shape, attrs["block"])
+    scale = (np.abs(x).max(-1) / np.float32(ROUNDED)).astype(np.float32)
+    inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
+    return [np.rint(x * inverse[..., None]).astype(np.int8).reshape(outs[0].shape), scale]
+
+
+@register("round_blocks", COMPLEX, _round_type, host=_round_host)
+def _round_blocks(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """x [m, k] as bytes in blocks of `block` along k: [m, k], to nearest, and the blocks' scales [m, k / block], the largest magnitude over 127; 0 for a
+    block of zeros."""
+    (x,), block = inputs, attrs["block"]
+    r = te.reduce_axis((0, block), "r")
+    top = te.compute(outputs[1].shape, lambda i, b: te.max(te.abs(x(i, b * block + r)), axis=r), name="top")
+    scale = te.compute(outputs[1].shape, lambda i, b: top(i, b) / te.const(ROUNDED, "float32"), name="block_scale")
+
+    def body(i: Any, k: Any) -> Any:
+        own = scale(i, te.indexdiv(k, block))
+        inverse = te.select(own > 0, te.const(1, "float32") / own, te.const(0, "float32"))
+        return te.nearbyint(x(i, k) * inverse).astype("int8")
+
+    made = [te.compute(outputs[0].shape, body, name="rounded"), scale]
+    return carry(Form("round_blocks", (x,), tuple(outputs), {"block": block}), made)

@@ -21,10 +21,11 @@ LEAST = 1024  # elements below which a constant is not worth a kernel that unpac
 
 
 def packed_constant(
-    b: Builder, codes: Any, bits: int, scale: Any, zero: Any, axis: int, block: int, dtype: str, scale_dtype: str
-) -> Value:
+    b: Builder, codes: Any, bits: int, scale: Any, zero: Any, axis: int, block: int, dtype: str, scale_dtype: str,
+    rounds: bool = False,
+) -> Value:  # fmt: skip
     """(codes - zero) * scale. codes: one a byte, unsigned. scale: of the rank of codes, with one place a `block` along `axis`. zero: None for the
-    middle of the range, or an array like scale, of codes (uint8) or of floats."""
+    middle of the range, or an array like scale, of codes (uint8) or of floats. rounds: products may round what they multiply it with to bytes."""
     codes = np.asarray(codes, np.uint8)
     inputs = [b.graph.constant(packed(codes, bits), b.name or "codes"), b.graph.constant(scale, "scale", scale_dtype)]
     number = None
@@ -33,7 +34,10 @@ def packed_constant(
     elif zero is not None:
         inputs.append(b.graph.constant(zero, "zero", "uint8" if zero.dtype.kind == "u" else scale_dtype))
     number = None if number == MIDDLE[bits] else number
-    return b.op("dequantize", *inputs, bits=bits, shape=codes.shape, axis=axis, block=block, dtype=dtype, zero=number)
+    attrs: dict[str, Any] = {"rounds": True} if rounds else {}
+    return b.op(
+        "dequantize", *inputs, bits=bits, shape=codes.shape, axis=axis, block=block, dtype=dtype, zero=number, **attrs
+    )
 
 
 def packed_quantized(

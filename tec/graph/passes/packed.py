@@ -1,6 +1,8 @@
 """Packed weights stay packed: products with them are operators of their own, in the order that the target's kernels read.
 
     matmul(x, dequantize(codes, scales))   ->   packed_matmul(x, codes, scales)      (codes in panels, or as words along the sum)
+                                           ->   packed_matmul(q, codes, scales, s) with q, s = round_blocks(x) where the model allows that (`rounds`) and
+                                                the target multiplies bytes in fours
 
 A gather of rows makes the numbers that it takes (fusion puts `dequantize` into it). What any other node reads becomes numbers here, once.
 """
@@ -27,7 +29,10 @@ def pack_weights(graph: Graph, target: Target) -> Graph:
         return graph
     users, outputs = graph.users(), set(graph.outputs)
     known: dict[tuple[Node, bool], _Matrix | None] = {}
-    stored: dict[tuple[Node, bool], tuple[Weights, list[Value]]] = {}
+    stored: dict[tuple[Node, bool, int], tuple[Weights, list[Value]]] = {}
+    rounded: dict[
+        tuple[Value, int], list[Value]
+    ] = {}  # by value and block: its bytes and their scales, which several products share
 
     def matrix(node: Node) -> tuple[Node, bool, _Matrix] | None:
         """The packed matrix that a product's second operand is: its node, and whether that is [n, k]."""
@@ -73,28 +78,53 @@ def pack_weights(graph: Graph, target: Target) -> Graph:
         found = matrix(node)
         if found is None:
             return False
-        source, turned, m = found
-        if (source, turned) not in stored:
-            stored[source, turned] = m.stored(b, preferred.packed(target), source.inputs[0].name)
-        weights, constants = stored[source, turned]
-        _product(b, node, weights, constants)
+        products.put(b, node, *found)
         return True
 
     return rebuild(graph, handle)
 
 
-def _product(b: Rebuild, node: Node, w: Weights, constants: list[Value]) -> None:
-    x, out = b.value(node.inputs[0]), node.outputs[0]
-    add = b.new.add
-    if x.ndim > 2:
-        (x,) = add("reshape", [x], {"shape": (x.type.size // x.shape[-1], x.shape[-1])}, x.name)
-    if x.shape[1] < w.k:
-        (x,) = add("pad", [x], {"before": (0, 0), "after": (0, w.k - x.shape[1])}, x.name)
-    attrs = {
-        "bits": w.bits, "block": w.block, "panel": w.panel, "depth": w.k, "columns": w.n, "zero": w.zero
-    }  # fmt: skip
-    (y,) = add("packed_matmul", [x, *constants], attrs, out.name, node.origin)
-    b.map[out] = y if y.shape == out.shape else add("reshape", [y], {"shape": out.shape}, out.name)[0]
+class _Products:
+    """Packed products of one graph: matrices are stored, and operands rounded, once for all that read them."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.stored: dict[tuple[Node, bool, int], tuple[Weights, list[Value]]] = {}
+        self.rounded: dict[tuple[Value, int], list[Value]] = {}  # by value and block: its bytes and their scales
+
+    def put(self, b: Rebuild, node: Node, source: Node, turned: bool, m: _Matrix) -> None:
+        """The product `node` with the packed matrix of `source`."""
+        group = self._group(node, source, m)
+        key = source, turned, group
+        if key not in self.stored:
+            self.stored[key] = m.stored(b, preferred.packed(self.target), source.inputs[0].name, group)
+        w, constants = self.stored[key]
+        x, out, add = b.value(node.inputs[0]), node.outputs[0], b.new.add
+        if x.ndim > 2:
+            (x,) = add("reshape", [x], {"shape": (x.type.size // x.shape[-1], x.shape[-1])}, x.name)
+        if x.shape[1] < w.k:
+            (x,) = add("pad", [x], {"before": (0, 0), "after": (0, w.k - x.shape[1])}, x.name)
+        attrs = {
+            "bits": w.bits, "block": w.block, "panel": w.panel, "depth": w.k, "columns": w.n, "zero": w.zero
+        }  # fmt: skip
+        if group > 1:
+            attrs["group"] = group
+            of = node.inputs[0], w.block
+            if of not in self.rounded:
+                self.rounded[of] = add("round_blocks", [x], {"block": w.block}, x.name)
+            x, scales = self.rounded[of]
+            constants = [*constants, scales]
+        (y,) = add("packed_matmul", [x, *constants], attrs, out.name, node.origin)
+        b.map[out] = y if y.shape == out.shape else add("reshape", [y], {"shape": out.shape}, out.name)[0]
+
+    def _group(self, product: Node, source: Node, m: _Matrix) -> int:
+        """Codes that the target multiplies with bytes of x at once, where the model lets x be rounded; else 1. Zero points that are no whole numbers stay
+        with float32."""
+        if self.target.is_gpu or not source.attrs.get("rounds") or product.inputs[0].dtype != "float32":
+            return 1
+        dot = preferred.dot_of(self.target, "uint8", "int8")
+        whole = m.zero == int(m.zero) and (m.zeros is None or m.zeros.dtype == np.uint8)
+        return dot.group if dot is not None and whole and m.block % dot.group == 0 else 1
 
 
 @dataclass
@@ -135,9 +165,9 @@ class _Matrix:
             zero, zeros = float(zeros[0].flat[0]), []
         return cls(codes, scales, zeros[0] if zeros else None, zero, attrs["bits"], block, node.inputs[1].dtype)
 
-    def stored(self, b: Rebuild, panel: int, name: str) -> tuple[Weights, list[Value]]:
+    def stored(self, b: Rebuild, panel: int, name: str, group: int) -> tuple[Weights, list[Value]]:
         n, k = self.codes.shape
-        w = Weights(self.bits, self.block, panel, k, n, self.zero)
+        w = Weights(self.bits, self.block, panel, k, n, self.zero, group)
         made = [b.new.constant(w.store(self.codes), name, w.codes_dtype)]
         made.append(b.new.constant(w.store_blocks(self.scales), name + "_scale", self.scale_dtype))
         if self.zeros is not None:

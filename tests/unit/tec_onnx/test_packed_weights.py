@@ -10,6 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tec
+from tec import te
+from tec.ops.packed import Weights
+from tec.ops.registry import TensorType, get_op
 from tests.networks.genai import MS, quantized
 
 ort = pytest.importorskip("onnxruntime")
@@ -207,3 +210,86 @@ def test_packages_and_memory_hold_codes(tmp_path: Path) -> None:
     again = tec.load(tmp_path / "net.tecnet")
     x = rows(k, 1)[0]
     np.testing.assert_array_equal(again.run(x)[0], net.run(x)[0])
+
+
+def at_level_4(k: int, n: int, bits: int, block: int, zeros: str) -> Any:
+    """The product whose model lets x be rounded to bytes."""
+    proto = n_bits(k, n, bits, block, zeros)
+    proto.graph.node[0].attribute.append(helper.make_attribute("accuracy_level", 4))
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "bits", "block", "zeros"),
+    [(64, 64, 4, 16, ""), (100, 33, 4, 32, "packed"), (512, 70, 4, 128, ""), (96, 33, 8, 32, "packed"), (256, 32, 8, 64, "")],
+)  # fmt: skip
+def test_level_4_rounds_x_as_onnx_runtime_does(k: int, n: int, bits: int, block: int, zeros: str) -> None:
+    proto, exact = at_level_4(k, n, bits, block, zeros), n_bits(k, n, bits, block, zeros)
+    if te.intrin.vector_dot("llvm", "uint8") is None:
+        held(exact, rows(k, 1, 5))
+        np.testing.assert_array_equal(*(tec.compile(p, cache=False).run(rows(k, 5)[0])[0] for p in (proto, exact)))
+        return
+    net = tec.compile(proto, cache=False)
+    for f in rows(k, 1, 2, 7, 131):
+        (got,) = net.run(f)
+        (want,) = (s.run(None, f)[0] for s in [ort.InferenceSession(exact.SerializeToString())])
+        q = f["x"].reshape(len(f["x"]), -1, block) if k % block == 0 else None
+        error = np.abs(got - want).max() / np.abs(want).max()
+        assert 1e-4 < error < 2e-2, error  # bytes of x, some half of a per cent
+        if q is not None:  # ONNX Runtime's own rounding, or this: x as its bytes mean it
+            scale = np.abs(q).max(-1, keepdims=True) / np.float32(127)
+            meant = (np.rint(q * (np.float32(1) / scale)) * scale).reshape(f["x"].shape)
+            (same,) = tec.compile(exact, cache=False).run({"x": meant})
+            np.testing.assert_allclose(got, same, rtol=0, atol=2e-6 * np.abs(want).max())
+    (zero,) = net.run({"x": np.zeros((3, k), np.float32)})
+    assert not zero.any()
+    broken = rows(k, 3)[0]["x"]
+    broken[1, 3] = np.nan
+    (spread,) = net.run({"x": broken})
+    assert np.isnan(spread[1]).all() and np.isfinite(spread[[0, 2]]).all()
+
+
+def test_level_4_on_other_processors() -> None:
+    """A core without such products keeps x as it is; bytes are multiplied by vpdpbusd, once a word of x for all columns."""
+    proto = at_level_4(64, 64, 4, 32, "")
+    plain = tec.compile(proto, target="llvm -mcpu=haswell", cache=False)
+    assert "round_blocks" not in str(plain.report.functions)
+    with_dots = tec.compile(proto, target="llvm -mcpu=icelake-server", cache=False)
+    assert "vpdpbusd" in with_dots.get_source("asm")
+    assert str(with_dots.report.choices).count("cpu packed product of bytes") == 1
+    gpu = tec.compile(proto, target="rocm -mcpu=gfx942", cache=False)
+    assert "round_blocks" not in str(gpu.report.functions)
+
+
+def test_products_share_the_bytes_of_x() -> None:
+    one = at_level_4(64, 32, 4, 32, "")
+    node = helper.make_node("MatMulNBits", ["x", "q2", "s2"], ["y2"], domain=MS, K=64, N=40, bits=4, block_size=32, accuracy_level=4)  # fmt: skip
+    other = n_bits(64, 40, 4, 32)
+    for t in other.graph.initializer:
+        one.graph.initializer.add().CopyFrom(t)
+        one.graph.initializer[-1].name += "2"
+    one.graph.node.append(node)
+    one.graph.output.append(helper.make_tensor_value_info("y2", FLOAT, ["m", 40]))
+    net = tec.compile(one, target="llvm -mcpu=icelake-server", cache=False)
+    assert sum("round_blocks" in ops for ops in net.report.functions.values()) == 1
+    assert len(net.plan.steps) == 3
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_codes_in_fours_mean_what_they_are(bits: int) -> None:
+    """The order of codes for products of bytes, by the definition and by the reference on the host."""
+    w = Weights(bits, 16, 16, 32, 24, 8.0, 4)
+    rng = np.random.default_rng(bits)
+    codes = rng.integers(0, 1 << bits, (24, 32)).astype(np.uint8)
+    scales, x = rng.standard_normal((24, 2)).astype(np.float32), rng.integers(-127, 128, (3, 32)).astype(np.int8)
+    x_scale = np.abs(rng.standard_normal((3, 2))).astype(np.float32)
+    want = (x * np.repeat(x_scale, 16, 1)) @ ((codes - np.float32(8)) * np.repeat(scales, 16, 1)).T
+    attrs = {"bits": bits, "block": 16, "panel": 16, "depth": 32, "columns": 24, "zero": 8.0, "group": 4}
+    arrays = [x, w.store(codes), w.store_blocks(scales), x_scale]
+    ins = [te.placeholder(a.shape, str(a.dtype), name=f"a{k}") for k, a in enumerate(arrays)]
+    definition, types = get_op("packed_matmul"), [TensorType(str(a.dtype), a.shape) for a in arrays]
+    outs = definition.infer(types, attrs)
+    (meant,) = te.evaluate(definition.compute(attrs, ins, outs), dict(zip(ins, arrays)))
+    np.testing.assert_allclose(meant, want, rtol=0, atol=1e-6 * np.abs(want).max())
+    (host,) = definition.host(attrs, arrays, outs)
+    np.testing.assert_allclose(host, want, rtol=0, atol=1e-6 * np.abs(want).max())

@@ -1,0 +1,345 @@
+"""Products of bytes with packed weights on a CPU whose vector units multiply bytes in fours (vpdpbusd): x is rounded to bytes a block at a time.
+
+A load of codes makes two vectors of 4 k by a column each, by a mask and a shift; four bytes of a row of x are broadcast against them. Sums of a block are
+integers, begun with what the zero point takes away (-zero * sum(x)), and scaled once: scale of the weights * scale of x * sum.
+
+`CpuRound` makes the bytes (`ops.packed.round_blocks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from .. import te
+from ..ir import Broadcast, Ramp, build
+from ..ir.dtype import with_lanes
+from ..ops.forms import Form
+from ..ops.packed import ROUNDED, PackedContraction
+from ..target import Target
+from ..te import Tensor
+from . import loops, parallel
+from .group import Group
+from .layouts import dot_of
+from .layouts import packed as packed_panel
+from .space import Choice, Cost
+
+# Rows of a task, which shares the unpacking of its codes; their sums are 16 KiB.
+_TASK = 128
+_CHUNK = 512  # codes of a column that are bytes of their own at once: 16 KiB for 32 columns
+_FEW = 2  # rows up to which codes are unpacked again for each
+_GROUP = 4  # bytes of a sum that an instruction multiplies
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The spaces of a group that rounds to bytes, or multiplies them with packed weights."""
+    if target.is_gpu or dot_of(target, "uint8", "int8") is None:
+        return
+    rounds = group.form("round_blocks")
+    if rounds is not None and len(group.output_ops) == 2 and isinstance(rounds[0].inputs[0].shape, tuple):
+        yield CpuRound(group, target, *rounds)
+    found = group.form("product")
+    c = found[0].attrs["contraction"] if found is not None else None
+    if found is None or not isinstance(c, PackedContraction) or c.weights is None or c.tensors_read[0].dtype != "int8":
+        return
+    if c.weights.panel == packed_panel(target) and c.weights.group == _GROUP and c.weights.zero == int(c.weights.zero):
+        yield CpuPackedBytes(group, target, *found)
+
+
+class CpuRound(loops.LoopForm):
+    """Rows over threads; a block's largest magnitude in a vector, then its bytes."""
+
+    template: ClassVar[str] = "cpu round to bytes"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.parameters = {"parallel": (True, False)}
+
+    @property
+    def default(self) -> Choice:
+        rows, k = self.form.inputs[0].shape
+        count = getattr(rows, "value", None)
+        return self.choice(parallel=count is None or parallel.worth(2.0 * count * getattr(k, "value", 1)))
+
+    def cost(self, choice: Choice) -> Cost:
+        return self.chain_cost(0, 1, 1)
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        (x,), block = self.form.inputs, self.form.attrs["block"]
+        q, scale = self.form.outputs
+        lanes = min(max(4, self.target.vector_bytes // 4), block & -block)
+
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            (read,), (bytes_, scales) = sources, results
+            kind = "parallel" if choice["parallel"] else "serial"
+            with ib.for_range(0, bytes_.shape[0], "i", kind=kind) as i, ib.for_range(0, scales.shape[1], "b") as b:
+                _round_block(ib, read, bytes_, scales, i, b, block, lanes)
+
+        return loops.extern("round", [x], [(q.shape, q.dtype), (scale.shape, scale.dtype)], body)
+
+
+def _round_block(ib: Any, x: Any, out: Any, scales: Any, i: Any, b: Any, block: int, lanes: int) -> None:
+    top = ib.allocate("float32", (lanes,), "top", scope="local")
+    with ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+        top[lane] = te.const(0, "float32")
+    with ib.for_range(0, block // lanes, "c") as c, ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+        top[lane] = te.maximum(top[lane], te.abs(x[i, b * block + c * lanes + lane]))
+    half = lanes
+    while half > 1:
+        half //= 2
+        with ib.for_range(0, half, "lane", kind="vectorize") as lane:
+            top[lane] = te.maximum(top[lane], top[half + lane])
+    scale = ib.let("scale", top[0] / te.const(ROUNDED, "float32"))
+    scales[i, b] = scale
+    zero = te.const(0, "float32")
+    inverse = ib.let("inverse", te.select(scale > zero, te.const(1, "float32") / scale, zero))
+    with ib.for_range(0, block // lanes, "c") as c, ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+        at = b * block + c * lanes + lane
+        out[i, at] = te.nearbyint(x[i, at] * inverse).astype("int8")
+
+
+class CpuPackedBytes(loops.LoopForm):
+    """Panels of columns over threads; `rows` by a panel in registers where there are more than a few rows, the codes of a `chunk` unpacked for a `task`
+    of rows."""
+
+    template: ClassVar[str] = "cpu packed product of bytes"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.contraction: PackedContraction = form.attrs["contraction"]
+        self.lanes = max(4, target.vector_bytes // 4)
+        sizes = (4, 2, 1, 6) if target.core.registers >= 32 else (2, 1)
+        self.parameters = {"rows": sizes, "task": (_TASK, _TASK // 2, _TASK // 4), "chunk": (_CHUNK, 256, 1024)}
+
+    @property
+    def default(self) -> Choice:
+        c, task = self.contraction, _TASK
+        if isinstance(c.m, int) and c.weights is not None:  # fewer rows where threads would have nothing to do
+            while task > _TASK // 4 and -(-c.m // task) * c.weights.panels < 2 * self.target.machine.units:
+                task //= 2
+        return self.choice(rows=self.parameters["rows"][0], task=task, chunk=_CHUNK)
+
+    def cost(self, choice: Choice) -> Cost:
+        """Four multiply-adds for one of float32, and of a block's sums some six instructions a vector more."""
+        c, machine = self.contraction, self.target.machine
+        assert c.weights is not None
+        m = c.m if isinstance(c.m, int) else 1
+        rate = 4 * machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
+        spare = 1 + 24 / c.weights.block + 1 / (4 * choice["rows"]) + 4 / choice["task"] + abs(choice["chunk"] - _CHUNK) / 4096  # fmt: skip
+        return Cost((2 if m <= _FEW else 1) * m * c.n * c.k * spare / rate, "issue")
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        c, out = self.contraction, self.form.outputs[0]
+
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            _Product(c, ib, sources, results[0], self.lanes, choice).run()
+
+        return loops.extern("packed", list(c.tensors_read), [(out.shape, "float32")], body)
+
+
+class _Product:
+    """The loops of one product. A vector is `lanes` columns, of codes 4 of each."""
+
+    def __init__(self, c: PackedContraction, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice):
+        assert c.weights is not None
+        self.w, self.ib, self.out, self.lanes = c.weights, ib, out, lanes
+        self.x, self.codes, self.scale, *zeros, self.x_scale = sources
+        self.zero = zeros[0] if zeros else None
+        self.m = c.m if isinstance(c.m, int) else out.shape[0]
+        self.rows, self.task, self.chunk = choice["rows"], choice["task"], choice["chunk"]
+        self.vectors = self.w.panel // lanes
+        self.wide = lanes * _GROUP  # bytes of a vector
+
+    def run(self) -> None:
+        ib = self.ib
+        if isinstance(self.m, int):
+            self._few() if self.m <= _FEW else self._many()
+            return
+        with ib.if_scope(self.m <= _FEW):
+            self._few()
+        with ib.else_scope():
+            self._many()
+
+    # ---- what both have in common
+
+    def _kind(self, clocks: float) -> str:
+        return "parallel" if not isinstance(self.m, int) or parallel.worth(clocks) else "serial"
+
+    def _unpacked(self, panel: Any, step: Any, v: int) -> Any:
+        """Four codes each of a vector's columns."""
+        w, half = self.w, self.w.panel // self.w.per
+        first = v * self.lanes
+        value = self.codes[panel, step, Ramp(build.const(first % half * _GROUP), build.const(1), self.wide)]
+        if w.per == 1:
+            return value
+        shift = first // half * w.bits
+        if shift:
+            value = value >> self._all(shift, "uint8", self.wide)
+        return value & self._all((1 << w.bits) - 1, "uint8", self.wide) if shift + w.bits < 8 else value
+
+    @staticmethod
+    def _all(value: int, dtype: str, lanes: int) -> Any:
+        return Broadcast(build.const(value, dtype), lanes) if lanes > 1 else build.const(value, dtype)
+
+    def _word(self, row: Any, k: Any) -> Any:
+        """Four bytes of a row of x, for each lane."""
+        word = build.reinterpret("int32", self.x[row, Ramp(build.convert(k), build.const(1), _GROUP)])
+        return build.reinterpret(with_lanes("int8", self.wide), Broadcast(word, self.lanes))
+
+    def _dot(self, acc: Any, at: int, codes: Any, word: Any) -> None:
+        here = Ramp(build.const(at), build.const(1), self.lanes)
+        acc[here] = build.call("dot4", codes, word, acc[here], dtype=with_lanes("int32", self.lanes))
+
+    def _begin(self, acc: Any, at: int, panel: Any, b: Any, v: int, taken: Any) -> None:
+        """A vector of a block's sums: what the zero point takes away. taken: the block's sum of x, negated."""
+        with self._lanes() as lane:
+            if self.zero is None:
+                acc[at + lane] = te.const(int(self.w.zero), "int32") * taken
+            else:
+                zero = self.zero[b, panel * self.w.panel + v * self.lanes + lane].astype("int32")
+                acc[at + lane] = zero * taken
+
+    def _lanes(self) -> Any:
+        return self.ib.for_range(0, self.lanes, "lane", kind="vectorize")
+
+    def _sum(self, row: Any, b: Any) -> Any:
+        """The sum of a block of x, negated: dot products with ones, then over the lanes."""
+        ib, w = self.ib, self.w
+        lanes = min(self.lanes, w.block // _GROUP & -(w.block // _GROUP))
+        part = ib.allocate("int32", (lanes,), "part", scope="local")
+        here = Ramp(build.const(0), build.const(1), lanes)
+        wide = lanes * _GROUP
+        part[here if lanes > 1 else 0] = self._all(0, "int32", lanes)
+        with ib.for_range(0, w.block // wide, "c") as c:
+            x = self.x[row, Ramp(build.convert(b * w.block + c * wide), build.const(1), wide)]
+            at = here if lanes > 1 else 0
+            ones, dtype = self._all(1, "uint8", wide), with_lanes("int32", lanes)
+            part[at] = build.call("dot4", ones, x, part[at], dtype=dtype)
+        total = part[0]
+        for j in range(1, lanes):
+            total = total + part[j]
+        return te.const(0, "int32") - total
+
+    def _scaled(self, total: Any, at: int, acc: Any, a: int, panel: Any, b: Any, v: int, x_scale: Any) -> None:
+        """A vector of a block's sums goes into the row's."""
+        with self._lanes() as lane:
+            scale = self.scale[b, panel * self.w.panel + v * self.lanes + lane].astype("float32") * x_scale
+            total[at + lane] = total[at + lane] + acc[a + lane].astype("float32") * scale
+
+    def _store(self, row: Any, panel: Any, read: Any) -> None:
+        """A row of a panel of the result; `read(column)` is its value."""
+        w, ib = self.w, self.ib
+        rest = w.n % w.panel
+        with ib.if_scope(panel < w.n // w.panel):
+            for v in range(self.vectors):
+                with self._lanes() as lane:
+                    self.out[row, panel * w.panel + v * self.lanes + lane] = read(v * self.lanes + lane)
+        if rest:
+            with ib.else_scope(), ib.for_range(0, rest, "column") as column:
+                self.out[row, panel * w.panel + column] = read(column)
+
+    def _sums(self, rows: Any) -> Any:
+        """The sums of x's blocks, negated, an integer each."""
+        ib, w = self.ib, self.w
+        sums = ib.allocate("int32", (rows * w.blocks,), "x_sums")
+        with ib.for_range(0, self.m, "i") as i, ib.for_range(0, w.blocks, "b") as b:
+            sums[i * w.blocks + b] = self._sum(i, b)
+        return sums
+
+    # ---- few rows
+
+    def _few(self) -> None:
+        ib, w, lanes = self.ib, self.w, self.lanes
+        rows = _FEW if not isinstance(self.m, int) else self.m
+        sums = self._sums(rows)
+        kind = self._kind(rows * w.panels * w.k * 1.0)
+        with ib.for_range(0, w.panels, "panel", kind=kind) as panel, ib.for_range(0, self.m, "i") as i:
+            total = ib.allocate("float32", (w.panel,), "total", scope="local")
+            for v in range(self.vectors):
+                with self._lanes() as lane:
+                    total[v * lanes + lane] = te.const(0, "float32")
+            with ib.for_range(0, w.blocks, "b") as b:
+                acc = ib.allocate("int32", (w.panel,), "acc", scope="local")
+                taken = ib.let("taken", sums[i * w.blocks + b])
+                for v in range(self.vectors):
+                    self._begin(acc, v * lanes, panel, b, v, taken)
+                with ib.for_range(0, w.block // _GROUP, "step") as step:
+                    at = ib.let("at", b * (w.block // _GROUP) + step)
+                    word = ib.let("word", self._word(i, at * _GROUP))
+                    for v in range(self.vectors):
+                        self._dot(acc, v * lanes, self._unpacked(panel, at, v), word)
+                own = ib.let("own", self.x_scale[i, b])
+                for v in range(self.vectors):
+                    self._scaled(total, v * lanes, acc, v * lanes, panel, b, v, own)
+            self._store(i, panel, lambda column: total[column])
+
+    # ---- many rows
+
+    def _many(self) -> None:
+        ib, w, m, size = self.ib, self.w, self.m, self.task
+        tiles = -(-m // size) if isinstance(m, int) else te.indexdiv(m + (size - 1), size)
+        sums = self._sums(m)
+        clocks = float(m if isinstance(m, int) else 0) * w.panels * w.k / 2
+        with ib.for_range(0, tiles * w.panels, "task", kind=self._kind(clocks)) as task:
+            panel, first = ib.let("panel", te.indexdiv(task, tiles)), ib.let("first", te.indexmod(task, tiles) * size)
+            count = ib.let("count", te.min(size, m - first))
+            total = ib.allocate("float32", (size * w.panel,), "total", scope="local")
+            with ib.for_range(0, count * self.vectors, "v") as v, self._lanes() as lane:
+                total[v * self.lanes + lane] = te.const(0, "float32")
+            blocks = max(1, min(self.chunk // w.block, w.blocks))
+            tile = ib.allocate("uint8", (blocks * w.block * w.panel,), "bytes", scope="local")
+            with ib.for_range(0, w.blocks // blocks, "c") as c:
+                self._chunk(tile, total, sums, panel, first, count, c * blocks, blocks)
+            if w.blocks % blocks:
+                left = w.blocks % blocks
+                self._chunk(tile, total, sums, panel, first, count, w.blocks - left, left)
+            with ib.for_range(0, count, "i") as i:
+                self._store(first + i, panel, lambda column: total[i * w.panel + column])
+
+    def _chunk(
+        self, tile: Any, total: Any, sums: Any, panel: Any, first: Any, count: Any, b0: Any, blocks: int
+    ) -> None:
+        ib, steps = self.ib, self.w.block // _GROUP
+        with ib.for_range(0, blocks * steps, "step") as step:
+            for v in range(self.vectors):
+                here = (step * self.vectors + v) * self.wide
+                tile[Ramp(build.convert(here), build.const(1), self.wide)] = self._unpacked(panel, b0 * steps + step, v)
+        at: Any = 0
+        for size in dict.fromkeys((self.rows, 1)):  # what is left row by row: code of its own
+            with ib.for_range(0, te.indexdiv(count - at, size), "tile") as t:
+                self._tile(tile, total, sums, panel, first, at + t * size, size, b0, blocks)
+            at = ib.let("at", te.indexdiv(count, size) * size) if size > 1 else at
+
+    def _tile(self, tile: Any, total: Any, sums: Any, panel: Any, first: Any, i0: Any, rows: int, b0: Any, blocks: int) -> None:  # fmt: skip
+        """`rows` rows from i0 on by a panel, in registers."""
+        ib, w, lanes, vectors, steps = self.ib, self.w, self.lanes, self.vectors, self.w.block // _GROUP
+        own = ib.allocate("float32", (rows * w.panel,), "own", scope="local")
+        for r in range(rows * vectors):
+            with self._lanes() as lane:
+                own[r * lanes + lane] = total[i0 * w.panel + r * lanes + lane]
+        with ib.for_range(0, blocks, "b") as b:
+            acc = ib.allocate("int32", (rows * w.panel,), "acc", scope="local")
+            for r in range(rows):
+                taken = ib.let("taken", sums[(first + i0 + r) * w.blocks + b0 + b])
+                for v in range(vectors):
+                    self._begin(acc, (r * vectors + v) * lanes, panel, b0 + b, v, taken)
+            with ib.for_range(0, steps, "step") as step:
+                at = ib.let("at", b * steps + step)
+                codes = [
+                    ib.let(
+                        "codes", tile[Ramp(build.convert((at * vectors + v) * self.wide), build.const(1), self.wide)]
+                    )
+                    for v in range(vectors)
+                ]
+                for r in range(rows):
+                    word = ib.let("word", self._word(first + i0 + r, (b0 * steps + at) * _GROUP))
+                    for v in range(vectors):
+                        self._dot(acc, (r * vectors + v) * lanes, codes[v], word)
+            for r in range(rows):
+                x_scale = ib.let("x_scale", self.x_scale[first + i0 + r, b0 + b])
+                for v in range(vectors):
+                    at = (r * vectors + v) * lanes
+                    self._scaled(own, at, acc, at, panel, b0 + b, v, x_scale)
+        for r in range(rows * vectors):
+            with self._lanes() as lane:
+                total[i0 * w.panel + r * lanes + lane] = own[r * lanes + lane]
