@@ -29,10 +29,7 @@ def pack_weights(graph: Graph, target: Target) -> Graph:
         return graph
     users, outputs = graph.users(), set(graph.outputs)
     known: dict[tuple[Node, bool], _Matrix | None] = {}
-    stored: dict[tuple[Node, bool, int], tuple[Weights, list[Value]]] = {}
-    rounded: dict[
-        tuple[Value, int], list[Value]
-    ] = {}  # by value and block: its bytes and their scales, which several products share
+    products = _Products(target)
 
     def matrix(node: Node) -> tuple[Node, bool, _Matrix] | None:
         """The packed matrix that a product's second operand is: its node, and whether that is [n, k]."""
