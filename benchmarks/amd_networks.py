@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tec
 from benchmarks.gpu_networks import NAMES, model
-from tec.cli.measure import kernel_times
+from tec.report.measure import kernel_times
 from tec.runtime.steps import Call
 from tec.target import level_gbps
 

@@ -146,7 +146,7 @@ MODELLED = ("resnet50", "resnet50:float16", "mobilenet_v2", "minilm", "minilm:fl
 
 def modelled(name: str, mcpu: str) -> None:
     """One run on the software GPU: the whole network, then its slowest kernels, in microseconds of the time model."""
-    from tec.cli.measure import kernel_times
+    from tec.report.measure import kernel_times
 
     name, _, dtype = name.partition(":")
     net = tec.compile(str(zoo.get(name)), target=f"rocm -mcpu={mcpu}", dtype=dtype or None)

@@ -18,6 +18,7 @@ from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_name
 from .errors import ArgumentError, TecError
 from .ir import Buffer, Func, IRModule, Var
 from .ir.passes.split_host_device import split_host_device
+from .ir.printer import func_with_lines
 from .ir.verify import verify
 from .ir.visit import deep_recursion
 from .llvmworker import client
@@ -224,8 +225,8 @@ class Building:
         self._begin: Callable[..., Callable[[], Any]] = begin_kernels if target.is_gpu else begin_cpu
         self._functions: dict[str, dict[str, Any]] = {}
         self._ir: dict[str, str] = {}  # of the functions as they run on the host
-        # CPU functions or kernels, the functions they belong to, and what waits for their code
-        self._parts: list[tuple[Func, str, Callable[[], Any]]] = []
+        # CPU functions or kernels, the functions they belong to, their text, and what waits for their code
+        self._parts: list[tuple[Func, str, str, Callable[[], Any]]] = []
 
     def add(self, loops: Func) -> None:
         """A function of stage "loops"; the first is the entry. Raises LoweringError, CodegenError."""
@@ -244,7 +245,9 @@ class Building:
             entry["program"] = host_program(host)
             self._ir[lowered.name] = str(host)
         self._functions[lowered.name] = entry
-        self._parts += [(part, lowered.name, self._begin([part], self.target)) for part in made]
+        for part in made:
+            text, places = func_with_lines(part)
+            self._parts.append((part, lowered.name, text, self._begin([part], self.target, places=places)))
 
     def finish(self) -> Any:
         """The module. Raises CodegenError."""
@@ -257,16 +260,16 @@ class Building:
         from .codegen import merge_objects
         from .runtime import Module
 
-        asked = {f.name: "\n".join(dict.fromkeys(f.attrs.get("unproved", ()))) for f, _, _ in self._parts}
+        asked = {f.name: "\n".join(dict.fromkeys(f.attrs.get("unproved", ()))) for f, _, _, _ in self._parts}
         if self.checked and any(asked.values()):
             text = "\n".join(filter(None, asked.values()))
             print(f"accesses that are asked at run time, as they are not proved to be inside:\n{text}", file=sys.stderr)
         objects, texts = [], {}
-        for f, _, wait in self._parts:
+        for f, _, ir, wait in self._parts:
             code = wait()
             self._functions[f.name]["asserts"] = code.messages.get(f.name, [])
             objects.append(code.object)
-            texts[f.name] = {"ir": str(f), "llvm": code.llvm, "asm": lambda code=code: code.asm}
+            texts[f.name] = {"ir": ir, "llvm": code.llvm, "asm": lambda code=code: code.asm}
             if self.checked:
                 texts[f.name]["bounds"] = asked[f.name]
         image = merge_objects(objects) if objects else b""
@@ -276,12 +279,12 @@ class Building:
         from .codegen import join_kernels
         from .runtime import Module
 
-        codes = [wait() for _, _, wait in self._parts]
+        codes = [wait() for *_, wait in self._parts]
         joined, imported = join_kernels(codes, self.target), []
         texts: dict[str, dict[str, Any]] = {}
-        for (kernel, function, _), code in zip(self._parts, codes):
+        for (kernel, function, ir, _), code in zip(self._parts, codes):
             joined.kernels[kernel.name]["function"] = function
-            texts[kernel.name] = {"ir": str(kernel), "llvm": code.llvm}
+            texts[kernel.name] = {"ir": ir, "llvm": code.llvm}
             texts[kernel.name]["asm"] = code.asm if self.target.kind == "cuda" else lambda code=code: code.asm
         if codes:
             whole = joined.image.rstrip(b"\0").decode() if self.target.kind == "cuda" else ""

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from . import common, measure
+from ..report import measure
+from . import common
 from .errors import say
 
 

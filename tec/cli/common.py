@@ -16,6 +16,9 @@ from typing import Any
 import click
 
 from ..errors import install
+from ..report.measure import random_array
+from ..report.words import duration as duration
+from ..report.words import size as size
 from .errors import DEVICE, MODEL, Refused
 from .shapes import join_dims, settle, shapes_for
 
@@ -352,16 +355,7 @@ def _filler(fill: str, seed: int) -> Callable[[tuple[int, ...], str], Any]:
 
     rng = np.random.default_rng(seed)
     if fill == "random":
-
-        def make(shape: tuple[int, ...], dtype: str) -> Any:
-            kind = numpy_dtype(dtype)
-            if dtype == "bool":
-                return rng.integers(0, 2, shape).astype(bool)
-            if "int" in dtype:
-                return rng.integers(0, 10, shape).astype(kind)
-            return rng.standard_normal(shape).astype(kind)
-
-        return make
+        return lambda shape, dtype: random_array(rng, shape, dtype)
     try:
         number = {"zeros": 0.0, "ones": 1.0}.get(fill)
         number = float(fill) if number is None else number
@@ -412,20 +406,3 @@ def write_file(path: Path, data: str | bytes) -> None:
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
     except OSError as error:
         raise Refused(f"cannot write {path}: {error.strerror}") from None
-
-
-def duration(seconds: float) -> str:
-    """Seconds, as a person writes them."""
-    for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.3g} {unit}" if seconds * scale < 1000 else f"{seconds * scale:.0f} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
-
-
-def size(n: float) -> str:
-    """Bytes, as a person writes them."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if n < 1024 or unit == "GiB":
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1024
-    raise AssertionError

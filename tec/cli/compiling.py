@@ -92,7 +92,7 @@ def dump(
     numbers its labels from 0. Those in functions/ are whole files, which an assembler takes."""
     import json
 
-    from .listing import kernels_of, resources
+    from ..report.listing import kernels_of, resources
 
     written = []
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from . import common, measure
+from ..report import measure
+from . import common
 from .errors import Refused
 
 

@@ -10,8 +10,9 @@ from click.shell_completion import CompletionItem
 
 import tec
 
+from ..report import measure
 from ..target import Target
-from . import common, listing, measure
+from . import common
 from .errors import Refused
 
 KINDS = ("ops", "graph", "ir", "llvm", "asm", "resources", "time")
@@ -27,6 +28,7 @@ Examples:
   tec show model.tec resources --json
   tec show model.onnx time --target "rocm -mcpu=mi325x"
   tec show model.onnx --html report.html --target "rocm -mcpu=gfx942"
+  tec show model.onnx --html new.html --against old.html
 
 WHAT is ops (the default), graph, ir, llvm, asm, resources or time (of AMD GPUs' kernels, by the time model).""",
 )
@@ -44,7 +46,11 @@ WHAT is ops (the default), graph, ir, llvm, asm, resources or time (of AMD GPUs'
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write everything to one self-contained page."
 )
 @click.option(
+    "--against", type=click.Path(path_type=Path), metavar="FILE", help="html: an earlier page, to compare with."
+)
+@click.option(
     "--measure/--no-measure",
+    "timed",
     default=None,
     help="html: run the network once for the kernels' times (where a device is there).",
 )
@@ -52,20 +58,22 @@ WHAT is ops (the default), graph, ir, llvm, asm, resources or time (of AMD GPUs'
 @common.compile_options
 @common.json_option
 def command(
-    words: tuple[str, ...], kernel: str, dot: bool, host: bool, html: Path | None, measure: bool | None, device: str | None,
+    words: tuple[str, ...], kernel: str, dot: bool, host: bool, html: Path | None, against: Path | None, timed: bool | None, device: str | None,
     target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None, no_cache: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Operators, graph, loop IR, LLVM, assembly, resources; or all of it as one HTML page."""
     model, what = _words(words)
     common.check_model(model)
+    if against is not None and html is None:
+        raise Refused(f"--against {against}: only a page compares", "--html FILE writes one")
     if html is not None:
         if html.suffix not in (".html", ".htm"):
             raise Refused(f"--html {html}: a page's name ends in .html")
         common.check_folder(html)
         net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
-        from .html import write_report
+        from ..report.page import page
 
-        write_report(net, html, model.name, device, measure)
+        common.write_file(html, page(net, model.name, _device(net, device), timed, against))
         click.echo(f"{html}: {common.size(html.stat().st_size)}")
         return
     if what == "graph":
@@ -84,8 +92,15 @@ def command(
     elif not kernel:
         click.echo("\n\n".join(m.get_source(what) for m in net.module.imported_modules or [net.module]))
     else:
+        from ..report import listing
+
         some = _some(listing.kernels_of(net), kernel)
         click.echo("\n\n".join(getattr(k, what) for k in some))
+
+
+def _device(net: Any, text: str | None) -> Any:
+    """The device that is asked for, None where the page may take the one there is."""
+    return None if text is None else common.device_for(net, text)
 
 
 def _complete_words(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -109,7 +124,7 @@ def _words(words: tuple[str, ...]) -> tuple[Path, str]:
     raise Refused(f"one MODEL and one of {', '.join(KINDS)} are wanted, not {len(words)} words")
 
 
-def _some(kernels: list[listing.Kernel], part: str) -> list[listing.Kernel]:
+def _some(kernels: list[Any], part: str) -> list[Any]:
     some = [k for k in kernels if part in k.name]
     if not some:
         names = ", ".join(k.name for k in kernels[:8]) + (", ..." if len(kernels) > 8 else "")
@@ -118,6 +133,8 @@ def _some(kernels: list[listing.Kernel], part: str) -> list[listing.Kernel]:
 
 
 def _steps(net: Any, as_json: bool) -> None:
+    from ..report import listing
+
     steps = listing.steps_of(net)
     if as_json:
         common.print_json(
@@ -180,6 +197,8 @@ def _time(net: Any, part: str, as_json: bool) -> None:
 
 
 def _resources(net: Any, part: str, as_json: bool) -> None:
+    from ..report import listing
+
     kernels = _some(listing.kernels_of(net), part)
     rows = [listing.resources(k) for k in kernels]
     if as_json:

@@ -446,13 +446,22 @@ def _host_triple() -> str:
     return f"{arch}-pc-windows-elf" if sys.platform == "win32" else f"{arch}-unknown-linux-gnu"
 
 
-def emit_cpu(funcs: list[Func], target: Target) -> tuple[str, dict[str, list[str]]]:
-    """The LLVM IR text of CPU functions, and the messages of their assertions."""
+def emit_cpu(
+    funcs: list[Func], target: Target, places: dict[int, int] | None = None
+) -> tuple[str, dict[str, list[str]]]:
+    """The LLVM IR text of CPU functions, and the messages of their assertions. places: see `Printer.places`."""
+    emitter = emitter_for(target)
+    emitter.places = places or {}
+    return llvm_util.with_imports(emitter.emit(funcs), funcs), emitter.messages
+
+
+def emitter_for(target: Target) -> CpuEmitter:
+    """The emitter of a CPU target's text."""
     machine = machine_of(target)
     emitter = CpuEmitter(target, machine)
     emitter.triple = machine.triple  # type: ignore[misc]
     emitter.layout = llvm_util.data_layout(machine)  # type: ignore[misc]
-    return llvm_util.with_imports(emitter.emit(funcs), funcs), emitter.messages
+    return emitter
 
 
 def assembly_of(llvm: str, target: Target, name: str) -> str:
@@ -468,10 +477,12 @@ def build_cpu(funcs: list[Func], target: Target, speed: int = DEFAULT_SPEED) -> 
     return begin_cpu(funcs, target, speed)()
 
 
-def begin_cpu(funcs: list[Func], target: Target, speed: int = DEFAULT_SPEED) -> Callable[[], HostCode]:
-    """`build_cpu` in two steps: LLVM begins now, and a call of what is returned waits for the code."""
+def begin_cpu(
+    funcs: list[Func], target: Target, speed: int = DEFAULT_SPEED, places: dict[int, int] | None = None
+) -> Callable[[], HostCode]:
+    """`build_cpu` in two steps: LLVM begins now, and a call of what is returned waits for the code. places: see `Printer.places`."""
     with llvm_util.timed("emit text"):
-        text, messages = emit_cpu(funcs, target)
+        text, messages = emit_cpu(funcs, target, places)
     machine, what = machine_of(target), llvm_util.named(funcs)
     key = cache.key_of(text, machine.triple, machine.cpu, machine.features, str(speed), llvm_util.llvm_version())
     found = cache.load(key)

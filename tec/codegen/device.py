@@ -79,12 +79,15 @@ def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed
 
 def assembly_of(llvm: str, target: Target, name: str) -> str:
     """The assembly of a kernel's LLVM IR (PTX for NVIDIA). Raises CodegenError."""
-    return llvm_util.assembly(llvm, _machine_of(target), DEFAULT_SPEED, llvm_util.named([name]), parsed_again=True)
+    return llvm_util.assembly(llvm, machine_of(target), DEFAULT_SPEED, llvm_util.named([name]), parsed_again=True)
 
 
-def begin_kernels(kernels: list[Func], target: Target, speed: int = DEFAULT_SPEED) -> Callable[[], KernelCode]:
-    """LLVM begins with one module of kernels now, and a call of what is returned waits for the code."""
-    emitter = _emitter(target)
+def begin_kernels(
+    kernels: list[Func], target: Target, speed: int = DEFAULT_SPEED, places: dict[int, int] | None = None
+) -> Callable[[], KernelCode]:
+    """LLVM begins with one module of kernels now, and a call of what is returned waits for the code. places: see `Printer.places`."""
+    emitter = emitter_for(target)
+    emitter.places = places or {}
     with llvm_util.timed("emit text"):
         text = llvm_util.with_imports(emitter.emit(kernels), kernels)
     machine, what = emitter.machine, llvm_util.named(kernels)
@@ -152,7 +155,8 @@ def _known_facts(f: Func, target: Target) -> dict[str, Any]:
     return {"threads": (x, y, z), "lds_bytes": shared, "dynamic_shared_bytes": dynamic_shared_bytes(f, target)}
 
 
-def _machine_of(target: Target) -> llvm_util.Machine:
+def machine_of(target: Target) -> llvm_util.Machine:
+    """The LLVM target machine of a GPU target. Raises CodegenError for another."""
     if target.kind == "rocm":
         from . import amdgpu
 
@@ -164,8 +168,9 @@ def _machine_of(target: Target) -> llvm_util.Machine:
     raise CodegenError(f"{target} is no GPU target", hint="use codegen.build_cpu", locate=False)
 
 
-def _emitter(target: Target) -> Any:
-    machine = _machine_of(target)
+def emitter_for(target: Target) -> Any:
+    """The emitter of a GPU target's text."""
+    machine = machine_of(target)
     emitter: GpuEmitter
     if target.kind == "rocm":
         from .amdgpu import AmdgpuEmitter

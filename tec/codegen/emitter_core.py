@@ -95,6 +95,8 @@ class Core:
         self.attribute_groups: dict[str, int] = {}
         self._interned_metadata: dict[str, int] = {}
         self._types: dict[str, LLVMType] = {}
+        self.tail = ""  # ends every instruction: see `Statements.stmt`
+        self.places: dict[int, int] = {}  # the lines of statements in the text of loop IR, by `id`; none: no comments
         self.fast = ""
         self.set_fast_math(target.fast_math)
         self.begin_frame()
@@ -220,12 +222,12 @@ class Core:
         """Write `%vN = text` and return the new value's name."""
         self.counter += 1
         name = f"%v{self.counter}"
-        self.out.append(f"  {name} = {text}")
+        self.out.append(f"  {name} = {text}{self.tail}")
         return name
 
     def line(self, text: str) -> None:
         """Write an instruction without a value."""
-        self.out.append("  " + text)
+        self.out.append(f"  {text}{self.tail}")
 
     def label(self, hint: str) -> str:
         """A new block's name."""

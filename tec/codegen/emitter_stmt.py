@@ -16,7 +16,7 @@ from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
 from .emitter_call import in_order
 from .emitter_memory import Memory
-from .line_info import first_loc
+from .line_info import LINE_MARK, first_loc
 
 StmtHandler = Callable[[Any, Any], None]
 FULL_UNROLL_LIMIT = 64  # iterations of a loop marked "unrolled" that are written out for certain
@@ -34,7 +34,15 @@ class Statements(Memory):
         handler = self.stmt_handlers.get(type(s))
         if handler is None:
             raise self.error(f"{type(s).__name__} cannot reach code generation")
+        if not self.places:
+            handler(self, s)
+            return
+        # Each instruction says in a comment of which line of loop IR it is.
+        outer = self.tail
+        if (line := self.places.get(id(s))) is not None:
+            self.tail = f"{LINE_MARK}{line}"
         handler(self, s)
+        self.tail = outer
 
     def buffer_store(self, s: S.BufferStore) -> None:
         self.memo_clear()
@@ -151,7 +159,7 @@ class Statements(Memory):
         i = f"%{_clean(var.name)}.{self.counter}"
         nuw = "nuw nsw" if nonneg else "nsw"
         step = f"%next{self.counter}"
-        self.out.append(f"  {i} = phi {t} [ {low}, %{before} ], [ {step}, %{latch} ]")
+        self.out.append(f"  {i} = phi {t} [ {low}, %{before} ], [ {step}, %{latch} ]{self.tail}")
         self.bind(var, i)
         if nonneg:
             self.nonneg_vars.add(id(var))
@@ -160,7 +168,7 @@ class Statements(Memory):
         self.vars.pop(id(var), None)
         self.branch(latch)
         self.place(latch)
-        self.out.append(f"  {step} = add {nuw} {t} {i}, 1")
+        self.out.append(f"  {step} = add {nuw} {t} {i}, 1{self.tail}")
         self.branch_if(self.op(f"icmp slt {t} {step}, {end}"), header, done, metadata)
         self.place(done)
         self.memo_clear()

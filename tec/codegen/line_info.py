@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ..errors import Loc
 from ..ir import stmt as S
 
+LINE_MARK = " ;@"  # ends an instruction, before the line of loop IR that it is of (`Statements.stmt`)
 FLAG = '!{i32 2, !"Debug Info Version", i32 3}'
 
 
@@ -56,7 +57,8 @@ class LineInfo:
             # What stands before the first mark (indices, sizes) goes with it.
             for i in range(start if k else 0, end):
                 if lines[i][:2] == "  " and "\n" not in lines[i]:
-                    lines[i] += tail
+                    text, mark, number = lines[i].partition(LINE_MARK)
+                    lines[i] = f"{text}{tail}{mark}{number}"
         return scope
 
 

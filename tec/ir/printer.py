@@ -105,6 +105,7 @@ class Printer:
     def __init__(self) -> None:
         self.names = _Names()
         self.lines: list[str] = []
+        self.places: dict[int, int] = {}  # the number of each statement's first line, by its `id`
         self.whole_function = False
 
     # ---- expressions
@@ -285,6 +286,7 @@ class Printer:
             raise TypeError(f"not a statement: {type(s).__name__}")
         if self.whole_function:
             self._declare_views(s, "    " * depth)
+        self.places[id(s)] = len(self.lines) + 1
         handler(self, s, depth, last)
 
     def line(self, depth: int, text: str) -> None:
@@ -438,12 +440,17 @@ def stmt_to_text(s: S.Stmt) -> str:
     return "\n".join(p.lines)
 
 
-@deep_recursion()
 def func_to_text(f: Func) -> str:
     """The lines of a function."""
+    return func_with_lines(f)[0]
+
+
+@deep_recursion()
+def func_with_lines(f: Func) -> tuple[str, dict[int, int]]:
+    """The lines of a function, and the number of each statement's first line by the statement's `id`."""
     p = Printer()
     p.func(f)
-    return "\n".join(p.lines)
+    return "\n".join(p.lines), p.places
 
 
 def to_text(x: E.Expr | S.Stmt | Func | IRModule) -> str:

@@ -12,10 +12,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError, TecError
 from ..locks import fork_safe_lock
+from ..notebook import code, table
 from ..target import CHIPS, Target
 from . import device as devices
 from .cpu_code import CpuCode
@@ -26,6 +28,14 @@ from .surface import Assembly
 from .timing import TimeEvaluator
 
 Source = str | Callable[[], str]
+_MOST_TEXTS = 20  # functions whose text a notebook can unfold
+_KERNEL_FACTS = {
+    "vgprs": "VGPRs",
+    "agprs": "AGPRs",
+    "sgprs": "SGPRs",
+    "lds_bytes": "LDS, bytes",
+    "vgpr_spills": "spills",
+}
 _DEFAULT_SOURCES = ("llvm", "ptx", "asm", "ir")
 
 
@@ -84,6 +94,25 @@ class Module:
         n = len(self.imported_modules)
         inner = f"imports {self.imported_modules if n < 2 else f'{n} modules'}" if n else ""
         return f"<tec.Module {self.kind} " + "; ".join(x for x in (names, self.target, code, inner) if x) + ">"
+
+    def _repr_html_(self) -> str:
+        rows = [(f.name, f.prototype) for f in map(self.__getitem__, self.specs)]
+        out = [table(("function", "arguments"), rows, f"module for {self.target or self.kind}")]
+        for m in [self, *self.imported_modules]:
+            facts = m.attrs.get("kernels", {})
+            if m is not self or m.texts:
+                keys = [k for k in ("threads", *_KERNEL_FACTS) if any(k in f for f in facts.values())]
+                cells = [
+                    (n, *(_fact(facts.get(n, {}).get(k, "")) for k in keys)) for n in dict.fromkeys((*facts, *m.texts))
+                ]
+                out += [table(("kernel", *(_KERNEL_FACTS.get(k, k) for k in keys)), cells)] if keys else []
+                # Loop IR is there; LLVM IR and assembly may first have to be made: `get_source` gives them.
+                out += [
+                    f"<details><summary>loop IR of {escape(n)}</summary>{code(_text(by_kind, 'ir'))}</details>"
+                    for n, by_kind in list(m.texts.items())[:_MOST_TEXTS]
+                    if "ir" in by_kind
+                ]
+        return f'<div style="overflow:auto">{"".join(out)}</div>'
 
     # ---- functions
 
@@ -347,6 +376,10 @@ class Module:
 def _sm(chip: str) -> int:
     """The number of an NVIDIA chip's name: 90 of sm_90 and sm_90a."""
     return int(chip.removeprefix("sm_").removesuffix("a"))
+
+
+def _fact(value: Any) -> str:
+    return " x ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _text(sources: dict[str, Source], kind: str) -> str:

@@ -8,6 +8,7 @@ one likes: each takes an executor (memory, a stream; see `executor`) from a pool
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -73,7 +74,18 @@ class Network:
             made = str(self.plan.values[step.values[-1]]) if step.values else ""
             function = step.function if isinstance(step, Call) else "copy"
             rows.append((k, function, " ".join(self.report.functions.get(function, ())), made))
-        return table(("step", "function", "operators", "makes"), rows, repr(self))
+        steps = table(("step", "function", "operators", "makes"), rows)
+        ends = [("input", i) for i in self.inputs] + [("output", o) for o in self.outputs]
+        about = table(
+            ("", "name", "type", "shape"),
+            [
+                (kind, x["name"], x["dtype"], " x ".join(str(exprs.text(d)) for d in x["shape"]) or "one number")
+                for kind, x in ends
+            ],
+            f"network for {self.module.target}: {len(rows)} steps, {sum(p.nbytes for p in self.params.values()) / 1e6:.1f} MB of weights; "
+            "show() opens its page",
+        )
+        return f'{about}<details><summary>steps</summary><div style="overflow:auto;max-height:40em">{steps}</div></details>'
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
@@ -149,6 +161,19 @@ class Network:
     def get_binary(self) -> bytes:
         """The code object (rocm), PTX (cuda) or ELF object (llvm) of the whole network."""
         return self.module.get_binary()
+
+    def show(
+        self, path: Any = None, *, device: Any = None, measure: bool | None = None, against: Any = None, **sizes: int
+    ) -> Any:
+        """Write a page with everything about the network, and open it in a browser; in a notebook it stands in the cell.
+
+        The steps, a roofline, what limits each kernel, its loop IR, LLVM IR and assembly. path: the page's file, a temporary one by default.
+        device: to time the kernels on; an AMD GPU that is not there is modelled. measure: False takes no times. against: an earlier page's
+        file, to compare with. sizes: of an open network, 1 by default. Returns the page: its `path`. Raises ArgumentError.
+        """
+        # The page is made by what compiled the network; one that only runs needs none of it.
+        report = importlib.import_module("tec.report.show")
+        return report.show(self, path, device=device, measure=measure, against=against, sizes=sizes)
 
     # ---- running
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
+from ..notebook import bars_svg
 from .device import Device, as_device
 
 if TYPE_CHECKING:
     from .function import Function
+
+_MOST_BARS = 30  # repeats that a notebook shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,17 @@ class TimeResult:
         """Standard deviation of the repeats, in seconds."""
         return statistics.pstdev(self.results)
 
+    @property
+    def _unit(self) -> tuple[float, str]:
+        return next(((s, u) for s, u in ((1.0, "s"), (1e3, "ms")) if self.median * s >= 1), (1e6, "us"))
+
+    def _repr_html_(self) -> str:
+        scale, unit = self._unit
+        bars = [(str(k + 1), t, f"{t * scale:.3f} {unit}") for k, t in enumerate(self.results[:_MOST_BARS])]
+        return bars_svg(bars, str(self))
+
     def __str__(self) -> str:
-        scale, unit = next(((s, u) for s, u in ((1, "s"), (1e3, "ms")) if self.median * s >= 1), (1e6, "us"))
+        scale, unit = self._unit
         return (
             f"median {self.median * scale:.3f} {unit}, mean {self.mean * scale:.3f}, min {self.min * scale:.3f}, "
             f"max {self.max * scale:.3f}, std {self.std * scale:.3f} ({len(self.results)} repeats)"

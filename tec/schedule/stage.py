@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.expr import IterVar
+from ..notebook import schedule
 from .primitives import (
     Bind,
     ComputeAt,
@@ -48,6 +49,9 @@ class Stage(StageState):
 
     def __str__(self) -> str:
         return stage_text(self)
+
+    def _repr_html_(self) -> str:
+        return schedule(str(self))
 
     # ---- loops
 

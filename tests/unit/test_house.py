@@ -58,6 +58,8 @@ LAZY_IMPORTS = {
     "tec/tuning/__init__.py": _PUBLIC,
     "tec/driver.py -> codegen": _START + ": lowering needs no code generation",
     "tec/driver.py -> runtime": _START + ": lowering needs no NumPy",
+    "tec/codegen/linked.py": _START + ": the emitter of a target",
+    "tec/report/measure.py": _START + ": commands import it before any of them runs",
     "tec/codegen/device.py -> nvptx": _START + ": the emitter of a target",
     "tec/codegen/device.py -> amdgpu": _START + ": the emitter of a target",
     "tec/emulator/opcodes.py": _START + ": the tables of opcodes",

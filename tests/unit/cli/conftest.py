@@ -109,18 +109,21 @@ def in_browser(tmp_path: Path) -> Callable[..., Any]:
         pytest.skip("no Chromium is installed")
 
     def run(page: str, script: str, width: int = 1400) -> Any:
-        told = (
-            "const out = document.createElement('pre'); out.id = 'said'; out.textContent = JSON.stringify((() => {"
-            + script
-            + "})());"
-        )
-        file = tmp_path / f"page{width}.html"
+        # In a frame of that width: a window is no narrower than 500 pixels.
+        told = f"parent.postMessage(JSON.stringify((() => {{{script}}})()), '*');"
+        head, _, tail = page.rpartition("</body>")
+        inner = f"{head}<script>{told}</script></body>{tail}"
+        (tmp_path / f"page{width}.html").write_text(inner, encoding="utf-8")
+        file = tmp_path / f"frame{width}.html"
         file.write_text(
-            page.replace("</body>", f"<script>{told} document.body.append(out);</script></body>"), encoding="utf-8"
+            f"<!doctype html><body style='margin:0'><iframe src='page{width}.html' width={width} height=900 style='border:0'></iframe>"
+            "<script>onmessage = e => { const out = document.createElement('pre'); out.id = 'said'; out.textContent = e.data; "
+            "document.body.append(out); };</script></body>",
+            encoding="utf-8",
         )
         done = subprocess.run(
-            [_BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900",
-             "--dump-dom", file.as_uri()],
+            [_BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={max(width, 500)},900",
+             "--virtual-time-budget=10000", "--dump-dom", file.as_uri()],
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         found = re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.S)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tec.cli.errors import Refused
-from tec.cli.measure import percentile
 from tec.cli.shapes import join_dims, parse_dims
 from tec.cli.verify import compare
 from tec.codegen import cpu, llvm_util
+from tec.report.measure import percentile
 from tec.target import Target
 
 
@@ -262,8 +262,8 @@ def test_every_command_has_help_with_examples(tec_cli):
 
 
 def test_paths_in_reports_are_kept(package: Path):
-    from tec.cli.listing import kernels_of, steps_of
     from tec.graph import load
+    from tec.report.listing import kernels_of, steps_of
 
     net = load(str(package))
     kernels = kernels_of(net)

@@ -57,6 +57,31 @@ def test_schedule_and_ir(program):
     assert str(module["relu"]) in shown(module["relu"]._repr_html_())
 
 
+def test_stage_module_and_time(program):
+    import numpy as np
+
+    a, b, s = program
+    assert str(s[b]) in shown(s[b]._repr_html_())
+    f = tec.build(s, [a, b], "llvm", name="relu")
+    text = shown(f._repr_html_())
+    assert "relu(A: float32(64, 8), B: float32(64, 8))" in text and f.get_source("ir").splitlines()[-1] in text
+    x = np.ones((64, 8), "float32")
+    took = f.time_evaluator("relu", tec.cpu(), number=2, repeat=3)(x, np.empty_like(x))
+    text = shown(took._repr_html_())
+    assert str(took) in text and text.count(" us") >= 3
+
+
+def test_a_gpus_module_shows_its_kernels():
+    a = tec.placeholder((256,), name="A")
+    b = tec.compute((256,), lambda i: a[i] + 1.0, name="B")
+    s = tec.create_schedule(b.op)
+    outer, inner = s[b].split(b.op.axis[0], factor=64)
+    s[b].bind(outer, tec.thread_axis("blockIdx.x"))
+    s[b].bind(inner, tec.thread_axis("threadIdx.x"))
+    text = shown(tec.build(s, [a, b], "rocm -mcpu=gfx942", name="plus")._repr_html_())
+    assert "plus_kernel0" in text and "VGPRs" in text and "64 x 1 x 1" in text
+
+
 def test_code_escapes_and_cuts():
     text = shown(notebook.code("x = '<script>'  # a & b < c\n" + "y\n" * 1000))
     assert "x = '<script>'  # a & b < c" in text and "more lines" in text

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from ..errors import DeviceError
 
 _RUNS = 5  # a kernel that was interrupted by other work is not the kernel's time
 
@@ -14,7 +17,7 @@ _RUNS = 5  # a kernel that was interrupted by other work is not the kernel's tim
 class KernelTime:
     """One kernel: calls and microseconds in one run; where the software GPU counted, `limit` and `counters`, and by its time model the
     microseconds that each resource is busy (`parts`), the bytes that each level of memory gives (`traffic`), shares of the waves' time that
-    they wait, by what for (`waits`: of the longest call)."""
+    they wait, by what for (`waits`: of the longest call) and at which of the kernel's instructions (`held`)."""
 
     name: str
     calls: int
@@ -24,6 +27,7 @@ class KernelTime:
     parts: dict[str, float] = field(default_factory=dict)
     traffic: dict[str, float] = field(default_factory=dict)
     waits: dict[str, float] = field(default_factory=dict)
+    held: dict[int, float] = field(default_factory=dict)
 
     def made_of(self) -> str:
         """What the time is made of: the busiest resources and the longest waits, as text."""
@@ -31,6 +35,37 @@ class KernelTime:
         some = [f"{n} {v:.0%}" for v, n in busy if v >= 0.05]
         waits = [f"{n} {v:.0%}" for n, v in list(self.waits.items())[:3] if v >= 0.05]
         return ", ".join(some) + (f"; waves: {', '.join(waits)}" if waits else "")
+
+
+def device_of(net: Any, device: Any = None) -> Any:
+    """The device to time a network on: the one that is given, the target's first, or the AMD GPU in software. Raises DeviceError."""
+    import tec
+
+    from ..target import Target
+
+    kind = net.module.device_kind
+    if device is not None:
+        dev = tec.device(device) if isinstance(device, str) else device
+        if dev.kind != kind:
+            raise DeviceError(f"the network is for {kind}, and {dev} is no device for it")
+        return dev
+    try:
+        return tec.device(kind)
+    except DeviceError:
+        if kind != "rocm":
+            raise
+        return tec.rocm_emu(Target(net.module.target).mcpu)
+
+
+def random_array(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """An array for an input that nothing is known of: normal numbers, booleans, small integers."""
+    from ..runtime.dtypes import numpy_dtype
+
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if "int" in dtype:
+        return rng.integers(0, 10, shape).astype(numpy_dtype(dtype))
+    return rng.standard_normal(shape).astype(numpy_dtype(dtype))
 
 
 def kernel_times(net: Any, inputs: dict[str, Any], dev: Any, run: bool = True, product: str = "") -> list[KernelTime]:
@@ -79,7 +114,7 @@ def _emulated(net: Any, inputs: dict[str, Any], dev: Any, run: bool, product: st
         t.us += r.estimate.microseconds
         if r.estimate.microseconds > longest.get(r.kernel, 0.0):
             longest[r.kernel] = r.estimate.microseconds
-            t.limit, t.waits = r.estimate.limit, r.estimate.waits
+            t.limit, t.waits, t.held = r.estimate.limit, r.estimate.waits, r.estimate.held
         for mine, its in ((t.parts, r.estimate.parts), (t.traffic, r.estimate.traffic)):
             for key, x in its.items():
                 mine[key] = mine.get(key, 0.0) + x
@@ -94,8 +129,6 @@ def _emulated(net: Any, inputs: dict[str, Any], dev: Any, run: bool, product: st
 
 def run_times(net: Any, inputs: dict[str, Any], dev: Any, runs: int, warmup: int) -> list[float]:
     """Seconds of whole runs, copies in and out included."""
-    import gc
-
     for _ in range(warmup):
         net.run(inputs, device=dev)
     gc.collect()

@@ -10,6 +10,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..codegen.static_report import report as static_report
+from ..runtime.dtypes import itemsize
+from ..runtime.plan import Call
+from ..target import CHIPS, Target
+
 
 @dataclass
 class Kernel:
@@ -32,9 +37,6 @@ class Kernel:
 
 def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
     """The kernels of a network, or the functions where it runs on a CPU."""
-    from ..codegen.static_report import report as static_report
-    from ..target import Target
-
     target = Target(net.module.target)
     ops, origins, written = net.report.functions, net.report.origins, net.report.sources
     module = next(iter(net.module.imported_modules), net.module)
@@ -58,8 +60,6 @@ def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
 
 def occupancy(k: Kernel) -> tuple[int, str]:
     """Waves a SIMD that fit at once, and what limits them."""
-    from ..target import CHIPS
-
     x, y, z = (int(n) or 1 for n in k.facts.get("threads", (1, 1, 1)))
     group_waves = max(1, -(-(x * y * z) // k.wave))
     return CHIPS[k.chip].occupancy(int(k.facts.get("vgprs", 0)), int(k.facts.get("lds_bytes", 0)), group_waves, k.wave)
@@ -104,9 +104,6 @@ class Step:
 
 def steps_of(net: Any) -> list[Step]:
     """The steps in order. `bytes` counts each argument once; `flops` is 0 where the package does not say."""
-    from ..runtime.dtypes import itemsize
-    from ..runtime.plan import Call
-
     ops, origins = net.report.functions, net.report.origins
     work = net.report.function_flops
     seen: dict[str, int] = {}

@@ -9,18 +9,18 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
+
+import tec
+from tec import te
+
+from ..target import Target
+
 _CHAINS, _STEPS, _RUNS = 12, 20_000, 60  # 12 chains cover four clocks of latency on three units; a run takes some 70 us
 
 
 def fma_gflops() -> float:
     """GFLOP/s of float32 that one core reaches, a multiply-add counted as two."""
-    import numpy as np
-
-    import tec
-    from tec import te
-
-    from ..target import Target
-
     lanes = Target("llvm").vector_bytes // 4
 
     def body(ins: list[Any], outs: list[Any]) -> Any:

@@ -1,0 +1,78 @@
+"""How many vector registers hold a value that is still read, before each instruction of a kernel.
+
+In: a kernel's text. Out: a count an instruction. A backward analysis over all paths. A write counts for all lanes (EXEC is not looked at), so a
+register that is filled in two branches, lane by lane, counts from the later of them: what is shown is the least that the code needs, and the
+peak may stay below what LLVM allocated.
+"""
+
+from __future__ import annotations
+
+from .asmparse import Inst, KernelText, Operand
+from .skeleton import _V, _is_memory, _operands, registers
+
+_ENDS = ("s_branch", "s_cbranch", "s_endpgm", "s_setpc")
+
+
+def live_vgprs(text: KernelText) -> list[int]:
+    """Registers of both files (VGPRs and AGPRs) that are live before each instruction."""
+    effects = [_effects(inst) for inst in text.insts]
+    n = len(effects)
+    cuts = {0, *text.labels.values(), *(i + 1 for i, inst in enumerate(text.insts) if inst.op.startswith(_ENDS))}
+    starts = sorted(k for k in cuts if k < n)
+    ends = dict(zip(starts, [*starts[1:], n]))
+    follow = {at: _successors(text, ends[at]) for at in starts}
+    before: dict[int, list[int]] = {at: [] for at in starts}
+    for at, some in follow.items():
+        for goal in some:
+            before[goal].append(at)
+    entry = dict.fromkeys(starts, 0)
+    out = [0] * n
+    work = list(starts)
+    while work:
+        at = work.pop()
+        live = 0
+        for goal in follow[at]:
+            live |= entry[goal]
+        for i in range(ends[at] - 1, at - 1, -1):
+            written, read = effects[i]
+            live = live & ~written | read
+            out[i] = live.bit_count()
+        if live != entry[at]:
+            entry[at] = live
+            work += before[at]
+    return out
+
+
+def _successors(text: KernelText, end: int) -> list[int]:
+    """Where control goes from the block that ends before instruction `end`."""
+    last, n = text.insts[end - 1], len(text.insts)
+    goals = [end] if not last.op.startswith(("s_branch", "s_endpgm", "s_setpc")) else []
+    if last.op.startswith(("s_branch", "s_cbranch")):
+        goals.append(text.labels.get(last.operands[0].text, n))
+    return [g for g in goals if g < n]
+
+
+def _effects(inst: Inst) -> tuple[int, int]:
+    """(written, read) vector registers, a bit each."""
+    written = read = 0
+    for half in (inst, inst.dual) if inst.dual is not None else (inst,):
+        results, sources = _results(half)
+        for o in results:
+            for r in registers(o):
+                written |= 1 << r
+        for o in sources:
+            for r in registers(o):
+                read |= 1 << r
+    return written >> _V, read >> _V
+
+
+def _results(inst: Inst) -> tuple[list[Operand], list[Operand]]:
+    op = inst.op
+    if not _is_memory(op):
+        return _operands(inst)
+    returns = "_rtn" in op or "sc0" in inst.mods or "glc" in inst.mods or "th" in inst.mods
+    if "_store" in op or "ds_write" in op or "lds" in inst.mods or ("atomic" in op and not returns):
+        return [], inst.operands
+    if op.startswith("ds_") and "load" not in op and "read" not in op and not returns:
+        return [], inst.operands
+    return inst.operands[:1], inst.operands[1:]

@@ -1,0 +1,84 @@
+// Loop IR, LLVM IR and assembly, coloured. A click on a line marks what it became, and what it came from; beside the assembly of AMD GPUs stand the
+// vector registers in use and the share of the waves' time that they wait there.
+const WORDS = {
+  ir: /(#[^\n]*)|("[^"\n]*"|'[^'\n]*')|\b(def|for|in|range|parallel|vectorized|unrolled|thread|if|else|while|with|as|alloc|view|assert|launch_index|barrier|pass)\b|\b(\d[\w.]*)\b/g,
+  llvm: /(;[^\n]*)|("[^"\n]*")|\b(define|declare|call|load|store|br|ret|phi|getelementptr|inbounds|add|sub|mul|udiv|sdiv|urem|srem|fadd|fsub|fmul|fdiv|icmp|fcmp|select|alloca|switch|zext|sext|trunc|bitcast|insertelement|extractelement|shufflevector|fence|label|to|and|or|xor|shl|lshr|ashr|tail|unreachable|nsw|nuw)\b|([%@][\w.$]+)|\b(\d[\w.]*)\b/g,
+  asm: /((?:;|\/\/|#)[^\n]*)|("[^"\n]*")|(^\s+(?:@!?%\w+ )?[a-z][\w.]*)|(%[\w.]+|\b(?:[vsa](?:\d+\b|\[\d+:\d+\])|vcc(?:_lo|_hi)?|exec(?:_lo|_hi)?|scc|m0)\b)|(\$?-?\b(?:0x[\da-f]+|\d+)\b)/g,
+};
+const TAGS = { ir: ["i", "q", "b", "u"], llvm: ["i", "q", "b", "s", "u"], asm: ["i", "q", "b", "s", "u"] };
+const escaped = t => t.replace(/[&<>]/g, c => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
+function coloured(kind, line) {
+  let out = "", at = 0;
+  for (const m of line.matchAll(WORDS[kind])) {
+    const tag = TAGS[kind][m.slice(1).findIndex(x => x !== undefined)];
+    out += escaped(line.slice(at, m.index)) + `<${tag}>${escaped(m[0])}</${tag}>`;
+    at = m.index + m[0].length;
+  }
+  return out + escaped(line.slice(at));
+}
+const pane = kind => document.querySelector(`#codes [data-kind=${kind}] .code`);
+const linked = { links: null };
+
+// Sets of lines by line, from each text to each other: assembly <-> LLVM IR <-> loop IR.
+function linksOf(k) {
+  const up = (list, n) => (list.length ? list[n - 1] || 0 : 0);
+  const back = list => { const m = new Map(); list.forEach((to, i) => { if (to) m.set(to, (m.get(to) || []).concat(i + 1)); }); return m; };
+  const llvmOfIr = back(k.of_llvm), asmOfLlvm = back(k.of_asm);
+  return {
+    asm: n => { const l = up(k.of_asm, n); return { llvm: l ? [l] : [], ir: [up(k.of_llvm, l)].filter(Boolean) }; },
+    llvm: n => ({ asm: asmOfLlvm.get(n) || [], ir: [up(k.of_llvm, n)].filter(Boolean) }),
+    ir: n => { const some = llvmOfIr.get(n) || []; return { llvm: some, asm: some.flatMap(l => asmOfLlvm.get(l) || []).sort((a, b) => a - b) }; },
+  };
+}
+function showLinks(kind, n) {
+  document.querySelectorAll(".code li.on, .code li.near").forEach(l => l.classList.remove("on", "near"));
+  const others = linked.links[kind](n), line = (k, i) => pane(k).querySelector("ol")?.children[i - 1];
+  line(kind, n)?.classList.add("on");
+  for (const [other, lines] of Object.entries(others)) {
+    lines.forEach(i => line(other, i)?.classList.add(lines.length > 1 ? "near" : "on"));
+    const first = lines[0] && line(other, lines[0]);
+    if (first) { const p = pane(other); p.scrollTop += first.getBoundingClientRect().top - p.getBoundingClientRect().top - p.clientHeight / 3; }
+  }
+}
+function fillCode(k, kind) {
+  const p = pane(kind), text = k[kind];
+  if (!text) { p.textContent = "(none)"; return; }
+  const ranks = linked.links[kind], live = kind === "asm" && k.live, held = kind === "asm" && k.held, most = Math.max(1, ...(held || []));
+  p.innerHTML = "<ol>" + text.split("\n").map((line, i) => {
+    const to = ranks(i + 1), any = Object.values(to).some(l => l.length);
+    const beside = live ? `<em>${live[i] || ""}</em>${held.length ? (held[i] ? `<em class="stall" style="--s:${Math.round(80 * held[i] / most)}">${(held[i] / 10).toFixed(1)}%</em>` : "<em></em>") : ""}` : "";
+    return `<li${any ? ' class="linked"' : ""}><span>${i + 1}</span>${beside}<code>${coloured(kind, line)}</code></li>`;
+  }).join("") + "</ol>";
+  // It begins where the function does.
+  const begin = kind === "ir" ? 0 : text.split("\n").findIndex(line => (kind === "llvm" ? /^define /.test(line) : line === k.name + ":" || /\.entry/.test(line)));
+  const line = begin > 0 && p.querySelector("ol").children[begin];
+  p.scrollTop = 0;
+  if (line) p.scrollTop = line.getBoundingClientRect().top - p.getBoundingClientRect().top - 4;
+}
+function drawDetail() {
+  const k = byName.get(state.kernel), node = state.node === null ? null : nodes[state.node];
+  $("name").textContent = k.name;
+  $("ops").textContent = k.ops.join(" → ");
+  const origin = node ? data.steps[node.step].origin : "";
+  $("from").textContent = (origin ? `this step: ${origin}; ` : "") + (k.origins.length ? "from " + k.origins.join(", ") : "");
+  const all = ofFunction.get(k.function);
+  $("others").replaceChildren(...(all.length > 1 ? all.map(o => el("button", { textContent: o.name, className: o === k ? "on" : "", onclick: () => choose(o.name, state.node) })) : []));
+  pairs($("facts"), [...(k.limit ? [["limited by", limitText(k)]] : []), ...k.facts]);
+  $("source").textContent = k.source;
+  linked.links = linksOf(k);
+  ["ir", "llvm", "asm"].forEach(kind => fillCode(k, kind));
+  const some = [k.of_asm.length || k.of_llvm.length ? "A click on a line shows what it became and what it came from." : "", k.live ? "Beside the assembly: vector registers in use" + (k.held.length ? ", and the share of the waves' time that they wait there." : ".") : ""];
+  $("codenote").textContent = some.filter(Boolean).join(" ");
+}
+function startCode() {
+  document.querySelectorAll("#codes .code").forEach(p => p.addEventListener("click", e => {
+    const li = e.target.closest("li");
+    if (li && !getSelection().toString()) showLinks(p.parentNode.dataset.kind, [...li.parentNode.children].indexOf(li) + 1);
+  }));
+  document.querySelectorAll("#codes button").forEach(b => { b.onclick = () => {
+    const codes = $("codes"), mine = b.closest("div"), wide = codes.classList.toggle("wide");
+    codes.querySelectorAll(":scope > div").forEach(d => d.classList.toggle("hidden", wide && d !== mine));
+    b.textContent = wide ? "side by side" : "widen";
+  }; });
+  whenChosen(drawDetail);
+}
