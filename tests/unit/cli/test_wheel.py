@@ -37,7 +37,13 @@ def test_source_archive(built):
     (path,) = built.glob("tec_compiler-*.tar.gz")
     with tarfile.open(path) as t:
         names = {n.partition("/")[2] for n in t.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "tec/cli/page.html", "frontends/tec_onnx/__init__.py"} <= names
+    assert {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "tec/report/assets/page.html",
+        "frontends/tec_onnx/__init__.py",
+    } <= names
     assert not [n for n in names if n.startswith((".models", ".venv", "site/", "dist/"))]
 
 
@@ -47,7 +53,13 @@ def test_contents(wheel):
         names = z.namelist()
         points = z.read(next(n for n in names if n.endswith("entry_points.txt"))).decode()
         metadata = z.read(next(n for n in names if n.endswith("METADATA"))).decode()
-    assert {"tec/__init__.py", "tec/py.typed", "tec/cli/page.html", "tec_onnx/__init__.py"} <= set(names)
+    assert {
+        "tec/__init__.py",
+        "tec/py.typed",
+        "tec/report/assets/page.html",
+        "tec/report/assets/graph.js",
+        "tec_onnx/__init__.py",
+    } <= set(names)
     assert not [n for n in names if n.startswith(("tests/", "tutorials/", ".models", "benchmarks/"))]
     assert "tec = tec.cli:main" in points and "onnx = tec_onnx" in points
     assert "Name: tec-compiler\n" in metadata  # `tec` is another project's name on the package index
