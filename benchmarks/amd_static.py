@@ -59,7 +59,7 @@ def mca(r: KernelReport, chip: str) -> str:
     tool = next((p for n in names if (p := shutil.which(n))), None)
     if tool is None:
         return ""
-    lines = [x for x in r.body if not re.match(r"\s*(\.\w+:|s_c?branch|s_endpgm)", x)]
+    lines = [_as_global(x) for x in r.body if not re.match(r"\s*(\.\w+:|s_c?branch|s_endpgm)", x)]
     try:
         done = subprocess.run(
             [tool, "-mtriple=amdgcn", f"-mcpu={chip}", "-iterations=20"], input="\n".join(lines) + "\n",
@@ -73,6 +73,17 @@ def mca(r: KernelReport, chip: str) -> str:
     per_pass = int(cycles[1]) / 20
     # Passes of the matrix unit in its own cycles, by shape: CDNA3 takes 16 for 32x32x8 f16 and 8 for 16x16x16.
     return f"llvm-mca: {per_pass:.0f} cycles"
+
+
+def _as_global(line: str) -> str:
+    """A buffer load or store, which llvm-mca crashes on, as the global one of the same width."""
+    found = re.match(r"\s*buffer_(load|store)_(\w+) (\S+), (v\d+|off), s\[(\d+):\d+\]", line)
+    if not found:
+        return line
+    what, width, value, index, base = found.groups()
+    place = f"{index if index != 'off' else 'v0'}, "
+    pair = f"s[{base}:{int(base) + 1}]"
+    return f"\tglobal_{what}_{width} " + (f"{value}, {place}{pair}" if what == "load" else f"{place}{value}, {pair}")
 
 
 def summary(reports: list[KernelReport]) -> None:
