@@ -58,12 +58,10 @@ def product(m: int, n: int, k: int, dtype: str) -> Case:
 
     def configs(chip: str) -> Iterator[dict[str, Any]]:
         step = (128 if chip.startswith("gfx9") else 64) // size
-        tiles = ((256, 256, 8), (128, 256, 8), (128, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4), (16, 64, 4), (64, 32, 2))
+        tiles = ((256, 256, 8), (128, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4), (16, 64, 4))
         for bm, bn, warps in tiles:
-            if bm > max(16, m) or m * n // (bm * bn) > 2048 or m * n // (bm * bn) < 16:
-                continue
-            for stages in (2,) if bm * bn > 128 * 128 else (2, 3):
-                yield {"BM": bm, "BN": bn, "BK": step, "BAND": 8 if m > 512 else 1, "num_warps": warps, "num_stages": stages}
+            if bm <= max(16, m) and 64 <= triton.cdiv(m, bm) * triton.cdiv(n, bn) <= 2048:
+                yield {"BM": bm, "BN": bn, "BK": step, "BAND": 8 if m > 512 else 1, "num_warps": warps, "num_stages": 2}
 
     def launch(config: dict[str, Any], dies: int) -> Any:
         a, b = array((m, k), dtype), array((n, k), dtype)
@@ -78,7 +76,7 @@ def rows(operator: str, m: int, n: int, dtype: str) -> Case:
     attrs: dict[str, Any] = {"axes": (-1,)} if operator == "softmax" else {"axis": -1, "epsilon": 1e-5}
 
     def configs(chip: str) -> Iterator[dict[str, Any]]:
-        for warps in (4, 8, 16):
+        for warps in (4, 8):
             yield {"num_warps": warps}
 
     def launch(config: dict[str, Any], dies: int) -> Any:
@@ -90,9 +88,14 @@ def rows(operator: str, m: int, n: int, dtype: str) -> Case:
 
 def attention(heads: int, length: int, size: int, dtype: str) -> Case:
     def configs(chip: str) -> Iterator[dict[str, Any]]:
-        for bm, bn, warps in ((128, 64, 4), (128, 32, 4), (64, 64, 4), (256, 64, 8), (128, 128, 8)):
-            for stages in (1, 2):
-                yield {"BM": bm, "BN": bn, "num_warps": warps, "num_stages": stages}
+        for bm, bn, warps, stages in (
+            (128, 64, 4, 1),
+            (128, 64, 4, 2),
+            (64, 64, 4, 2),
+            (128, 32, 4, 1),
+            (256, 64, 8, 2),
+        ):
+            yield {"BM": bm, "BN": bn, "num_warps": warps, "num_stages": stages}
 
     def launch(config: dict[str, Any], dies: int) -> Any:
         q, k, v, out = (array((heads, length, size), dtype) for _ in range(4))

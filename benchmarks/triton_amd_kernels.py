@@ -7,7 +7,9 @@ import triton.language as tl
 
 
 @triton.jit
-def product(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BAND: tl.constexpr, DIES: tl.constexpr):  # type: ignore[no-untyped-def]
+def product(
+    a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BAND: tl.constexpr, DIES: tl.constexpr
+):  # type: ignore[no-untyped-def]
     # Tiles in bands of rows; program i runs on die i modulo DIES, and each die gets tiles that lie together.
     program, count = tl.program_id(0), tl.num_programs(0)
     if DIES > 1:

@@ -33,6 +33,7 @@ def _const(value: float, like: E.Expr) -> E.Expr:
 _UNARY: dict[str, Callable[[E.Expr, E.Expr], E.Expr]] = {
     "exp": lambda x, y: y,
     "exp2": lambda x, y: y * _const(math.log(2), x),
+    "exp2_fast": lambda x, y: y * _const(math.log(2), x),
     "exp10": lambda x, y: y * _const(math.log(10), x),
     "expm1": lambda x, y: y + _const(1, x),
     "log": lambda x, y: _const(1, x) / x,

@@ -24,6 +24,7 @@ _RATES = {64: 0.62, 32: 0.56, 16: 0.45}
 _MOST_BROUGHT = 24  # elements of the next step in a thread's registers, beside 64 sums and what they are made of
 _RESIDENT = 3  # work-groups of 128 threads with 64 sums each that a multiprocessor should hold: 168 registers a thread
 _STEP_CLOCKS = 120  # of a step beside its sums: two barriers, and values on their way through registers
+_LARGE = 1 << 28  # multiply-adds from which on AMD a kernel of some thousand instructions is worth compiling
 _GUARD_CLOCKS = 12  # a thread's of an element that comes under conditions: where it lies, and whether it is there
 
 
@@ -39,7 +40,6 @@ class RegisterBlocks(Space):
             "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
             "parts": (1, 2, 3, 4, 6, 8, 12, 16),
         }  # fmt: skip
-        self.is_second = target.kind != "cuda"  # nobody has measured it there
 
     @classmethod
     def match(cls, group: Group, target: Target, op: ComputeOp) -> RegisterBlocks | None:
@@ -63,6 +63,15 @@ class RegisterBlocks(Space):
             return None
         space = cls(group, target, c, found[1][0])
         return space if min(padding.sizes(c)[:3]) >= _RUN and next(space.all, None) is not None else None
+
+    @property
+    def is_second(self) -> bool:  # type: ignore[override]
+        """On AMD: small products, which `SharedTiles` compiles quicker. Of larger ones it is behind where B lies along the sum, since its columns meet in
+        the banks (float32 4096 cubed on gfx1100 by the time model 20.7 ms, here 3.9), and where blocks are large (4.9 and 3.9 ms)."""
+        if self.target.kind == "cuda":
+            return False
+        m, n, k, batch = padding.sizes(self.contraction)
+        return batch * m * n * k < _LARGE or not (self.contraction.b.k_last or self.default["block"] == "8x8")
 
     def _threads(self, choice: Choice) -> tuple[int, int]:
         rows, columns = map(int, choice["block"].split("x"))

@@ -33,6 +33,7 @@ class Tiling:
     swizzle: bool = False  # the tiles in shared memory, in place of padding them
     stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
     ahead: int = 1  # with one stage: steps on their way in registers
+    band: int = 0  # tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row
 
     @property
     def waves(self) -> int:
@@ -136,6 +137,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     if t.m * t.n >= 128 * 128 and target.chip.family.startswith("rdna") and shape.padded:
         if shape.guarded or shape.m % t.m or shape.n % t.n or shape.k % t.k:
             return "with guards it would need more registers than there are"
+    if t.band and (-(-shape.m // t.m) % t.band or groups(t, shape) // shape.batch % target.machine.dies):
+        return f"the tiles are not whole bands of {t.band} rows, or not as many for each die"
     return None
 
 
@@ -160,6 +163,11 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
             yield found
 
 
+def groups(t: Tiling, shape: Shape) -> int:
+    """Work-groups, one a tile."""
+    return shape.batch * -(-shape.m // t.m) * -(-shape.n // t.n)
+
+
 def _is_far(area: int, steps: int, shape: Shape, target: Target) -> bool:
     """Whether a default starts its loads two steps ahead; a search may ask for it anywhere."""
     return target.kind == "rocm" and area <= _FAR and steps >= _FAR_STEPS and not shape.guarded
@@ -178,17 +186,17 @@ def cheapest(shape: Shape, target: Target) -> Tiling | None:
 def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     """The time of the product on the target's machine, and what limits it."""
     machine = target.machine
-    groups = shape.batch * -(-shape.m // t.m) * -(-shape.n // t.n)
+    count_groups = groups(t, shape)
     macs = t.m * t.n * t.k / machine.macs(shape.unit or shape.dtype)
     reads = t.waves * (t.m // t.waves_m + t.n // t.waves_n)
     lds = (reads + t.m + t.n) * t.k * shape.bytes / machine.scratch_bytes_a_clock
     count = -(-shape.k // t.k)
     near = machine.level("L2")
     gbps = (near.gbps if near is not None else None) or L2_TIMES * machine.memory_gbps
-    memory = groups * count * (t.m + t.n) * t.k * shape.bytes / (gbps * 1e9)
+    memory = count_groups * count * (t.m + t.n) * t.k * shape.bytes / (gbps * 1e9)
     peak, warm = machine.clock_mhz * 1e6, (machine.matrix_clock(shape.dtype) or machine.clock_mhz) * 1e6
     # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
-    rounds = -(-groups // machine.units)
+    rounds = -(-count_groups // machine.units)
     step, limit = max((macs, "matrix"), (lds, "LDS"))
     step = (step + _STEP_CLOCKS) / warm
     start = 0.0

@@ -92,6 +92,8 @@ def _rates(
         if level is None:
             continue
         gbps = level_gbps(m, name)
+        if name == "L2":
+            gbps *= mhz / m.clock_mhz  # it runs at the units' clock
         each = gbps / units
         if name == "memory":
             each = min(each, gbps * m.unit_share)
@@ -269,7 +271,7 @@ def _estimate(
         del traffic["MALL"]
     for name, moved in traffic.items():
         gbps = level_gbps(machine, name)
-        if name == "L1":
+        if name in ("L1", "L2"):
             gbps *= mhz / machine.clock_mhz
         parts[name] = moved / (gbps * 1e3)
     kernel = max(

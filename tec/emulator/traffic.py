@@ -166,10 +166,15 @@ def measure(tracer: Tracer, chip: Chip, places: int, sampled: list[GroupTrace], 
         missl, latel = misses(window, last_lines / scale)
         counts, row = by_row(window.row, np.ones(len(window.row), bool), rows), window.row
     last_miss, last_late = share(by_row(row, missl, rows), counts), share(by_row(row, latel, rows), counts)
-    # Rows whose lines come after the windows' ends are each work-group's own (results, most often).
+    # Rows whose lines come after the windows' ends are each work-group's own (results, most often): a line that it touches again soon, to write
+    # another part of it, is in the L2 still.
     unseen = (own > 0) & (all2 == 0)
-    for a in (l2_miss, l2_late, last_miss, last_late):
-        a[unseen] = 1.0
+    if unseen.any():
+        ends = touched.take(unseen[touched.row])
+        again, _ = misses(ends, l2_lines * dies / max(1, resident))
+        fresh = share(by_row(ends.row, again, rows), own)
+        for a in (l2_miss, l2_late, last_miss, last_late):
+            a[unseen] = fresh[unseen]
     lines = per_group * tracer.total
     distinct = min(lines, _distinct(tracer, room, per_group)) if lines else 0.0
     expected = float((own * last_miss).sum()) / max(1, len(sampled)) * tracer.total

@@ -50,6 +50,7 @@ class MatrixInstr:
     blocks: int = 1
     wave: int = 64
     swap: bool = False  # compute the transpose, from B^T and A^T: a lane then holds neighbours of a row of C
+    runs: bool = False  # hand the unit its first operand's rows in another order: a lane's accumulators then lie side by side (`run_of`)
 
     @property
     def storage_dtype(self) -> str:
@@ -92,15 +93,20 @@ class MatrixInstr:
         """(block, row, column) of element `i` of lane `lane`."""
         if role == "a":
             block, row, k = self._a(lane, i)
-            return block, row, k
+            return block, self._spread(row) if self.runs and not self.swap else row, k
         if role == "b":
             if self.unit == "mma.sync":
                 return self._sync_b(lane, i)
             # B is laid out as the transpose of A is.
             block, col, k = self._a(lane, i, self.n)
-            return block, k, col
+            return block, k, self._spread(col) if self.runs and self.swap else col
         block, row, col = self._acc(lane, i)
         return (block, col, row) if self.swap else (block, row, col)
+
+    def _spread(self, row: Any) -> Any:
+        """Which row of the unit's first operand is handed over as its row `row`, with `runs`: even and odd ones go to either half of a wavefront."""
+        half = self.m // 2
+        return row % 2 * half + row // 2
 
     def _a(self, lane: Any, i: Any, rows: int = 0) -> tuple[Any, Any, Any]:
         m = rows or self.m
@@ -126,6 +132,8 @@ class MatrixInstr:
             return lane * 0, lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2
         if self.unit == "wgmma":  # each of the four warps holds 16 rows, as tiles of 16 x 8
             return lane * 0, lane // 32 * 16 + lane % 32 // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + lane % 4 * 2 + i % 2
+        if self.unit == "wmma" and self.runs:
+            return lane * 0, lane // 16 * self.acc_elems + i, lane % 16 + i * 0
         if self.unit == "wmma":
             return lane * 0, i * (self.wave // 16) + lane // 16, lane % 16 + i * 0
         if self.unit == "wmma.gfx12":
@@ -205,17 +213,20 @@ def find(
     k: int | None = None,
     blocks: int = 1,
     swap: bool = False,
+    runs: bool = False,
 ) -> MatrixInstr | None:
     """The chip's instruction for an input dtype and, where given, a shape; k may be a multiple of the unit's on CDNA.
 
-    swap: let a lane hold neighbours of a row of C (of a column else); on square shapes alone.
+    swap: let a lane hold neighbours of a row of C (of a column else); on square shapes alone. runs: as many of them side by side as it holds, on
+    RDNA3, whose unit deals rows out in turn; elsewhere they lie in runs anyway.
     """
     for i in instructions(target):
         if i.in_dtype == in_dtype and i.blocks == blocks and m in (None, i.m) and n in (None, i.n):
             if swap and i.m != i.n:
                 continue
+            far = runs and i.unit == "wmma" and i.wave == 32
             if k in (None, i.k):
-                return replace(i, swap=swap)
+                return replace(i, swap=swap, runs=far)
             if i.unit == "mfma" and k % i.k == 0:
                 return replace(i, k=k, swap=swap)
     return None
@@ -271,19 +282,21 @@ def compute(instr: MatrixInstr, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> 
 
 
 def instr_to_text(instr: MatrixInstr) -> str:
-    """`mfma float16 float32 32x32x8x1 64`, with ` swap` behind it where that is on; `instr_from_text` reads it."""
+    """`mfma float16 float32 32x32x8x1 64`, with ` swap` and ` runs` behind it where they are on; `instr_from_text` reads it."""
     i = instr
-    return f"{i.unit} {i.in_dtype} {i.acc_dtype} {i.m}x{i.n}x{i.k}x{i.blocks} {i.wave}{' swap' if i.swap else ''}"
+    options = " swap" * i.swap + " runs" * i.runs
+    return f"{i.unit} {i.in_dtype} {i.acc_dtype} {i.m}x{i.n}x{i.k}x{i.blocks} {i.wave}{options}"
 
 
 def instr_from_text(text: str) -> MatrixInstr:
     """The MatrixInstr of `instr_to_text`'s text. Raises CodegenError."""
     try:
-        unit, in_dtype, acc_dtype, shape, wave, *swap = text.split()
+        unit, in_dtype, acc_dtype, shape, wave, *options = text.split()
         m, n, k, blocks = map(int, shape.split("x"))
-        if unit not in UNITS or swap not in ([], ["swap"]):
+        swap, runs = "swap" in options, "runs" in options
+        if unit not in UNITS or options != ["swap"] * swap + ["runs"] * runs:
             raise ValueError(text)
-        return MatrixInstr(unit, in_dtype, acc_dtype, m, n, k, blocks, int(wave), bool(swap))
+        return MatrixInstr(unit, in_dtype, acc_dtype, m, n, k, blocks, int(wave), swap, runs)
     except ValueError:
         raise CodegenError(f"not a matrix instruction: {text!r}") from None
 

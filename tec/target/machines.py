@@ -117,7 +117,10 @@ _MI300_NS = (57.0, 102.0, 218.0, 425.0)  # [G]: 119, 213, 457, 880 clocks at 209
 _MI300X_MHZ = {"float16": 1115, "bfloat16": 1207, "float8": 1230, "int8": 1230, "float32": 1400}
 _MI325X_MHZ = {"float16": 1354, "bfloat16": 1447, "float8": 1464, "int8": 1464}
 _MI200_GBPS = (10_600.0, 5_100.0, None, 1_388.8)  # [G] L1 and L2, [P] memory
-_MI300_GBPS = (38_800.0, 17_000.0, 7_310.0, 4_200.0)  # [G] L1 and the read stream, [O] L2 and MALL
+# [G] L1, L2 and the read stream, [O] MALL. L2: all units read the same data, 128 kB to 3.4 MB, 27 to 28 TB/s at 2100 MHz, of a peak of 34.4 (16 channels a die of
+# 128 bytes a clock). [O] has 17, without the clock at which it was read; at the clocks that matrix work leaves, [G]'s figure comes to the same.
+_MI300_GBPS = (38_800.0, 27_000.0, 7_310.0, 4_200.0)
+_MI350_L2 = 27_000.0 / (304 * 2100) * 256  # of CDNA 4, whose L2 is CDNA 3's: by units and a megahertz
 
 # The first of each chip is what `-mcpu=gfx...` stands for.
 _AMD = (
@@ -130,9 +133,9 @@ _AMD = (
     _amd("MI300X", "gfx942", 304, 2100, 192, 5300, l1=32, l2=4, mall=256, dies=8, reached=_MI300_GBPS, ns=_MI300_NS, matrix_mhz=_MI300X_MHZ),
     _amd("MI300A", "gfx942", 228, 2100, 128, 5300, l1=32, l2=4, mall=256, dies=6, reached=(None, None, None, 4_000.0), ns=(57.0, 101.0, None, 392.0)),  # [O]; [G]: 813 to 830 clocks
     # Its memory reads 4287 GB/s in ROCm's validation tests.
-    _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 17_000.0, 7_310.0, 4_287.0), ns=_MI300_NS, matrix_mhz=_MI325X_MHZ),
-    _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, 17_000.0, 8_530.0, 6_000.0)),  # [O]
-    _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, 17_000.0, 8_530.0, 6_000.0)),  # [O]
+    _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 27_000.0, 7_310.0, 4_287.0), ns=_MI300_NS, matrix_mhz=_MI325X_MHZ),
+    _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2400, 8_530.0, 6_000.0)),  # [O]
+    _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2200, 8_530.0, 6_000.0)),  # [O]
     _amd("RX 6900 XT", "gfx1030", 80, 2250, 16, 512, l2=4, mall=128, ns=(28.5, 85.9, 162.5, None)),  # [G]: 73, 220, 416 clocks at 2560 MHz
     _amd("RX 6800 XT", "gfx1030", 72, 2250, 16, 512, l2=4, mall=128),
     _amd("RX 7900 XTX", "gfx1100", 96, 2500, 24, 960, l1=32, l2=6, mall=96, reached=(None, 7_120.0, 4_240.0, 732.0), ns=(None, None, 150.3, None)),

@@ -77,16 +77,18 @@ def matrix(
     trans_b: bool = False,
     out_dtype: str | None = None,
     swap: bool = False,
+    runs: bool = False,
 ) -> MatrixIntrins:
     """The intrinsics of a target's matrix unit for `in_dtype` and, where given, a shape.
 
     trans_a: A is indexed [k, m]; trans_b: B is indexed [n, k]. On CDNA k may be a multiple of the unit's own, so that a
     lane reads longer runs from shared memory. out_dtype: what `store` converts to (the accumulator's type by default).
-    swap: a lane's accumulators are neighbours in a row (of square tiles), so that stores to row-major memory are wide.
+    swap: a lane's accumulators are neighbours in a row (of square tiles), so that stores to row-major memory are wide. runs: on RDNA3 too, whose
+    unit deals the rows of its first operand to the halves of a wavefront in turn: it is handed them in another order.
     Raises TargetError where the chip has no such shape.
     """
     tgt: Target = as_target(target)
-    instr = find(tgt, in_dtype, m, n, k, swap=swap)
+    instr = find(tgt, in_dtype, m, n, k, swap=swap, runs=runs)
     if instr is None:
         known = "; ".join(i.name for i in shapes(tgt)) or "none"
         shape = "x".join("?" if x is None else str(x) for x in (m, n, k))
@@ -162,7 +164,7 @@ def _swap(x: Any, y: Any, swap: bool) -> tuple[Any, Any]:
 def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -> MatrixIntrins:
     text = instr_to_text(instr)
     storage, acc = instr.storage_dtype, instr.acc_dtype
-    tag = instr.name.replace(" ", "_").replace(".", "_") + ("_swap" if instr.swap else "")
+    tag = instr.name.replace(" ", "_").replace(".", "_") + "_swap" * instr.swap + "_runs" * instr.runs
     m, n, k = instr.m, instr.n, instr.k
     in_shared = instr.unit == "wgmma"  # the unit reads a and b from shared memory by itself
 

@@ -141,6 +141,15 @@ def test_defaults_are_legal_and_as_expected(name: str) -> None:
             assert 0 < cost.seconds < 1 and cost.limit
 
 
+def test_float32_on_rdna_takes_blocks_where_shared_tiles_meet_in_the_banks() -> None:
+    def first(m: int, transpose_b: bool) -> str:
+        _, outs = program("matmul", {"transpose_b": transpose_b}, ("float32", (m, m)), ("float32", (m, m)))
+        return spaces(outs, "rocm -mcpu=gfx1100")[0].template
+
+    assert first(1024, True) == first(4096, False) == "blocked product"
+    assert first(1024, False) == first(256, True) == "gpu product"
+
+
 def test_costs_follow_the_machine() -> None:
     """The same product is thought to take less time on a larger chip, and more where it is larger."""
 

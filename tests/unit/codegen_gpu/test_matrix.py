@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,11 @@ TARGETS = [f"rocm -mcpu={c}" for c in ("gfx908", "gfx90a", "gfx942", "gfx950", "
 ALL = sorted({i for t in TARGETS for i in matrix.instructions(Target(t))}, key=lambda i: i.name)
 
 
-@pytest.mark.parametrize("instr", ALL, ids=lambda i: i.name)
+# The unit's rows in an order in which a lane's accumulators lie side by side.
+RUNS = [replace(i, swap=swap, runs=True) for i in ALL if i.unit == "wmma" for swap in (True, False)]
+
+
+@pytest.mark.parametrize("instr", [*ALL, *RUNS], ids=matrix.instr_to_text)
 def test_every_element_is_held(instr: MatrixInstr) -> None:
     for role in ("a", "b", "acc"):
         places = [instr.coords(role, lane, i) for lane in range(instr.wave) for i in range(instr.elems(role))]
@@ -23,6 +29,19 @@ def test_every_element_is_held(instr: MatrixInstr) -> None:
         copies = 1 if role == "acc" else instr.copies
         assert len(places) == copies * instr.blocks * rows * cols
         assert set(places) == {(b, r, c) for b in range(instr.blocks) for r in range(rows) for c in range(cols)}
+
+
+@pytest.mark.parametrize("instr", RUNS, ids=matrix.instr_to_text)
+def test_runs(instr: MatrixInstr) -> None:
+    assert matrix.instr_from_text(matrix.instr_to_text(instr)) == instr
+    assert matrix.run_of(instr, "acc") == (1 if instr.swap else 0, 8)
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(-4, 5, (1, *instr.shape(r))) for r in ("a", "b", "acc"))
+    operands = {r: matrix.gather(instr, r, x) for r, x in (("a", a), ("b", b), ("acc", c))}
+    unit = replace(instr, swap=False, runs=False)  # which knows nothing of the order
+    first, second = ("b", "a") if instr.swap else ("a", "b")
+    d = matrix.compute(unit, operands[first], operands[second], operands["acc"])
+    np.testing.assert_array_equal(matrix.scatter(instr, "acc", d), c + a @ b)
 
 
 @pytest.mark.parametrize("instr", ALL, ids=lambda i: i.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,6 +123,19 @@ def test_stages(stages: int, swizzle: bool) -> None:
     run_lowered(Target("cuda -arch=sm_80"), m=64, n=64, k=160, tiling=tiling)
 
 
+@pytest.mark.parametrize("mcpu", ["gfx942", "gfx90a"])  # eight dies, one
+def test_bands(mcpu: str) -> None:
+    target = Target(f"rocm -mcpu={mcpu}")
+    tiling = tilings.Tiling(32, 32, 64, 2, 2, 16, 16, 32, True, 1, band=4)
+    run_lowered(target, m=256, n=96, k=64, tiling=tiling)
+    run_lowered(target, m=256, n=96, k=64, batch=2, tiling=tiling)
+    shape = tilings.Shape(256, 96, 64, 1, "float16", "float32", padded=False)
+    assert tilings.why_not(tiling, shape, target) is None
+    assert "bands" in (tilings.why_not(tiling, replace(shape, m=192), target) or "")
+    odd = tilings.why_not(tiling, replace(shape, m=128), target)  # twelve tiles
+    assert odd is None if mcpu == "gfx90a" else "each die" in (odd or "")
+
+
 def test_operands_of_mma_sync_come_by_ldmatrix_and_cp_async() -> None:
     target = Target("cuda -arch=sm_80")
     for tb in (True, False):
@@ -184,6 +199,16 @@ def test_the_cover_of_loads(wait: str, cover: float) -> None:
 def test_the_main_loop_on_rdna3() -> None:
     r = kernel("rocm -mcpu=gfx1100")
     assert r.spills == 0 and r.vgprs <= 256 and r.matrix >= 32 and set(r.global_loads) == {128}
+
+
+@pytest.mark.parametrize("mcpu", ["gfx1100", "gfx1201"])
+@pytest.mark.parametrize("epilogue", ["float16", "float32"])
+def test_results_are_stored_in_pieces_on_rdna(mcpu: str, epilogue: str) -> None:
+    args, c, out = product(256, 256, 128, epilogue=epilogue)
+    target = Target(f"rocm -mcpu={mcpu}")
+    module = tec.build(scheduled(target, args, c, out), args, target)
+    text = module.imported_modules[0].get_source("asm")
+    assert set(re.findall(r"\b(?:global|buffer)_store_\w+", text)) == {"global_store_b128"}
 
 
 def test_products_that_do_not_fit_are_left_alone() -> None:
