@@ -139,7 +139,8 @@ def _flat(kinds: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[str, An
             sizes = [("i64", n) for n in (*value.shape, *value.strides)]
             yield from sizes
             yield "i1", value.padding == "nan"
-            yield "i1", value.round_f32_to_tf32
+            if hasattr(value, "round_f32_to_tf32"):  # releases before 3.9 have no such parameter
+                yield "i1", value.round_f32_to_tf32
             yield from (("i32", n) for n in value.shape)  # once more, for what is not lowered with the descriptor
             yield from sizes[len(value.shape) :]
         elif kind != "constexpr":
