@@ -93,7 +93,8 @@ run:
   %save = call ptr @find(ptr @s_save)
   %text = alloca [TEXT_BYTES x i8]
   %snprintf = load ptr, ptr @tec_snprintf
-  %n = call i32 (ptr, i64, ptr, ...) %snprintf(ptr %text, i64 TEXT_BYTES, ptr @s_code, ptr @table)
+  %started = zext i1 %cold to i32
+  %n = call i32 (ptr, i64, ptr, ...) %snprintf(ptr %text, i64 TEXT_BYTES, ptr @s_code, i32 %started, ptr @table)
   %gil = call i32 %ensure()
   %rc = call i32 %exec(ptr %text)
   call void %release(i32 %gil)
@@ -133,20 +134,20 @@ def _python() -> str:
 
 
 def _code() -> str:
-    """What Python runs first; `%p` becomes the table's address."""
+    """What Python runs first; `%p` becomes the table's address, `%d` 1 where this library started Python: then its packages are tec's own."""
     import llvmlite
 
     here = Path(__file__).parents[3]
     folders = dict.fromkeys([str(here), *(str(Path(m.__file__ or "").parent.parent) for m in (numpy, llvmlite))])
     text = f"""import sys
-try:
-    from tec.emulator.hip import start
-except ImportError:
-    sys.path += {list(folders)!r}
-    from tec.emulator.hip import start
-sys.executable = sys.executable or {sys.executable!r}
+cold = COLD
+folders = [f for f in {list(folders)!r} if f not in sys.path]
+sys.path[:] = folders + sys.path if cold else sys.path + folders
+if cold:
+    sys.executable = {sys.executable!r}
+from tec.emulator.hip import start
 start("""
-    return text.replace("%", "%%") + "%p)\n"
+    return text.replace("%", "%%").replace("COLD", "%d") + "%p)\n"
 
 
 def library_ir() -> str:

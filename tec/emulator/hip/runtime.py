@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from .devices import Devices
@@ -11,6 +12,15 @@ from .entry import ENTRIES, NOT_SUPPORTED, TYPES, Entry, HipError, refused_names
 from .programs import Programs
 from .rtc import Rtc
 from .streams import Streams
+
+# What clang calls with -fgpu-default-stream=per-thread: the default stream is one stream here.
+for _name in (
+    "hipMemcpy", "hipMemcpyAsync", "hipMemcpy2D", "hipMemcpy2DAsync", "hipMemcpyToSymbol", "hipMemcpyFromSymbol", "hipMemcpyToSymbolAsync",
+    "hipMemcpyFromSymbolAsync", "hipMemset", "hipMemsetAsync", "hipStreamSynchronize", "hipStreamQuery", "hipStreamWaitEvent", "hipStreamGetFlags",
+    "hipStreamGetPriority", "hipStreamAddCallback", "hipEventRecord", "hipLaunchKernel", "hipLaunchHostFunc", "hipGraphLaunch", "hipStreamBeginCapture",
+    "hipStreamEndCapture", "hipStreamIsCapturing",
+):  # fmt: skip
+    ENTRIES[_name + "_spt"] = replace(ENTRIES[_name], name=_name + "_spt")
 
 
 def entry_names() -> list[str]:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -380,9 +381,50 @@ def test_program_in_c(tmp_path):
     (tmp_path / "main.c").write_text(C_PROGRAM)
     lib = library_folder() / "lib"
     subprocess.run(["cc", "main.c", "-o", "main", f"-L{lib}", "-lamdhip64"], cwd=tmp_path, check=True, timeout=60)
-    env = environment("gfx942", "race,init", os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)})
+    env = environment("gfx942", "race,init")
+    env.pop("PYTHONPATH", None)  # the library finds tec and its packages
     got = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env)
     assert (got.returncode, got.stdout) == (0, "63 0\n"), got.stdout + got.stderr
+
+
+def clang():
+    """A clang that compiles HIP: `TEC_TEST_CLANG`, or the one on PATH where it knows AMD GPUs and has a linker for them."""
+    found = os.environ.get("TEC_TEST_CLANG") or shutil.which("clang++")
+    if not found:
+        return None
+    known = subprocess.run([found, "-print-targets"], capture_output=True, text=True, check=False).stdout
+    return found if "amdgcn" in known and (shutil.which("ld.lld") or os.environ.get("TEC_TEST_CLANG")) else None
+
+
+@pytest.mark.skipif(clang() is None, reason="no clang for HIP")
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_program_of_clang(chip, tmp_path):
+    """Templates, constants, variables, dynamic LDS, structs by value, streams, events, threads: registered, bundled and launched by clang's code."""
+    source = Path(__file__).with_name("program.hip")
+    common = [
+        clang(),
+        "-x",
+        "hip",
+        "-std=c++17",
+        "-nogpulib",
+        "-nogpuinc",
+        "-O2",
+        "--offload-arch=gfx942",
+        "--offload-arch=gfx1100",
+    ]
+    subprocess.run([*common, "-c", str(source), "-o", "program.o"], cwd=tmp_path, check=True, timeout=120)
+    lib = library_folder() / "lib"
+    subprocess.run(
+        ["c++", "program.o", "-o", "program", f"-L{lib}", "-lamdhip64", "-lpthread"],
+        cwd=tmp_path,
+        check=True,
+        timeout=60,
+    )
+    env = environment(chip, "race,init,wait")
+    got = subprocess.run(["./program"], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env)
+    assert got.returncode == 0 and "all right" in got.stdout, got.stdout + got.stderr
+    got = subprocess.run(["./program", "wrong"], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env)
+    assert got.returncode == 2 and "out of bounds" in got.stdout, got.stdout + got.stderr
 
 
 TINYGRAD = '''
