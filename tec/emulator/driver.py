@@ -170,7 +170,7 @@ class EmuFunction:
             if found is None:
                 options = Options(
                     driver.chip.name, self.info.wavefront_size, full, driver.checks, driver.profile, vgpr_count=self.info.vgprs,
-                    float_mode=self.float_mode,
+                    float_mode=self.float_mode, numerics=driver.numerics,
                 )  # fmt: skip
                 found = self._variants[key] = self._compile(options, many, level)
             return found
@@ -214,7 +214,8 @@ class EmuDriver:
 
     `check`: which checks run ("bounds" always does): "race", "init", "wait", or "all". `budget`: how many instructions a
     work-group's loops may take. `threads`: how many host threads run work-groups. `host_cpu`: the CPU that kernels are translated
-    for, in place of the machine's own (see `Jit`).
+    for, in place of the machine's own (see `Jit`). `numerics`: "chip" sums in matrix instructions as the chip does where its rule is known
+    (`matrix_sums`), "fma" by one fma a k on every chip.
     """
 
     kind = "emu"
@@ -228,11 +229,17 @@ class EmuDriver:
         threads: int | None = None,
         memory_bytes: int | None = None,
         host_cpu: str = "",
+        numerics: str = "chip",
     ):
         if chip not in CHIPS:
             raise DeviceError(f"no emulated chip {chip!r}", hint=f"one of: {', '.join(CHIPS)}")
         self.chip = CHIPS[chip]
         self.checks = parse_checks(check)
+        if numerics not in ("chip", "fma"):
+            raise DeviceError(
+                f"no numerics called {numerics!r}", hint="chip (as the hardware sums, where that is known) or fma"
+            )
+        self.numerics = numerics
         self.profile = False
         self.runs, self.warm = (
             True,

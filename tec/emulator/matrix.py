@@ -5,9 +5,7 @@ M x N x K over 64 lanes: lane l holds of A the row l mod M, of block (l div M) m
 as many as fit its registers; B likewise by columns. The result's rows come four by four: register q of lane l holds row
 4 * (rows' group) + q mod 4.
 
-Numbers: f16, bf16 and 8-bit inputs are widened (exact), products are added to the accumulator in order of k, with one
-rounding each (fma). Hardware's order within an instruction is not documented, so the last bits may differ. On gfx90a, f16 and bf16
-inputs that are denormal are taken as zero; on gfx942 and later they are kept. 8-bit floats are FNUZ on gfx942, OCP on gfx950.
+Numbers: f16, bf16 and 8-bit inputs are widened (exact); how products are summed is `matrix_sums`'s. 8-bit floats are FNUZ on gfx942, OCP on gfx950.
 
 Modifiers, from the same manual and AMD's matrix instruction calculator: CBSZ and ABID give one block of A to each group of
 2**CBSZ blocks, the one that ABID names; BLGP lets B's lanes read other lanes. In f64 instructions of gfx942 its bits are signs.
@@ -324,7 +322,7 @@ def element(o, words: list[str], i: int, source: str, flush: bool, ocp: bool = F
         if flush:
             exponent = 0x7C00 if source == "f16" else 0x7F80
             small = o.icmp("eq", "i32", o.and_(half, o.const("i32", exponent)), o.const("i32", 0))
-            half = o.select(small, "i32", o.and_(half, o.const("i32", 0x8000)), half)
+            half = o.select(small, "i32", o.const("i32", 0), half)
         return str(o.fpext(source, "f32", o.bitcast("i16", source, o.trunc("i32", "i16", half))))
     if source in ("fp4", "fp6", "bf6"):
         bits = 4 if source == "fp4" else 6

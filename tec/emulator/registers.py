@@ -37,6 +37,7 @@ class Options:
     skip: frozenset[int] = frozenset()
     accum_offset: int = 0
     vgpr_count: int = 256
+    numerics: str = "chip"  # how matrix instructions sum: as the chip does where that is known, or one "fma" a k
     float_mode: int = 0xF0  # MODE bits 0 to 7 at the start: rounding, denormals
 
 

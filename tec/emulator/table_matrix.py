@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from .asmparse import Inst, Operand
 from .float8 import decode
 from .matrix import Mfma, b_source, element, function_name, mfma_function, parse_mfma, parse_mixed
+from .matrix_ruled import ruled_function
+from .matrix_sums import FMA, rule_of
 from .ops import Ops, Out
 from .table import custom
 from .table_packed import Selectors
@@ -93,7 +95,12 @@ def _mfma(shape: Mfma):  # type: ignore[no-untyped-def]
         if shape.out == "f64" and c.kind in ("int", "float") and c.value:
             raise w.fail("an f64 constant other than 0")
         ocp = w.chip == "gfx950"
-        w.library(function_name(shape), mfma_function(shape, w.chip == "gfx90a", ocp))  # type: ignore[attr-defined]
+        rule = rule_of(w.chip, shape.out, shape.source, shape.name.endswith("_1k"), w.options.numerics)
+        if rule == FMA:
+            ir = mfma_function(shape, w.chip == "gfx90a", ocp)
+        else:
+            ir = ruled_function(shape, rule, ocp)
+        w.library(function_name(shape), ir)  # type: ignore[attr-defined]
         _store_operand(w, c, shape.out_regs, "%xacc", sign=signs[2])
         _store_operand(w, a, shape.regs(0), "%xa", lanes_a, signs[0])
         _store_operand(w, b, shape.regs(1), "%xb", lanes_b, signs[1])

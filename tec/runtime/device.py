@@ -245,7 +245,10 @@ def rocm(index: int = 0) -> Device:
 
 
 def rocm_emu(chip: str = "gfx942", **options: Any) -> Device:
-    """An AMD GPU in software. `check` says what is checked: "bounds" (the default), "race", "init", "wait", or a set."""
+    """An AMD GPU in software. `check` says what is checked: "bounds" (the default), "race", "init", "wait", or a set; see docs/emulator.md.
+
+    `numerics`: matrix instructions sum as the "chip" does where its rule is known (the default), or by one "fma" a k.
+    """
     chip = chip.split(":")[0]
     if chip not in CHIPS or CHIPS[chip].family == "sm":
         known = ", ".join(c.name for c in CHIPS.values() if c.family != "sm")
