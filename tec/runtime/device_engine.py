@@ -12,15 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .device import Device
 from .device_steps import Calls, DeviceSteps, copy, queued
 from .layout import Binding
 from .ndarray import NDArray
-from .plan import Call, Plain, Repeat
+from .plan import Call, Repeat
 from .storage import Storage
 from .stream import Event, GraphCapture, Stream
 
 if TYPE_CHECKING:
+    from .function import Function
     from .network import Network
 
 _MOST_CAPTURED = (
@@ -53,13 +56,18 @@ class DeviceEngine:
         self._memory: dict[str, Storage] = {}  # by base; "" is the arena
         self._bound: OrderedDict[int, tuple[Binding, _Bound]] = OrderedDict()
         self._captures = device.kind == "cuda" and hasattr(device.driver, "capture_begin")
-        self._captures = self._captures and all(isinstance(s, Repeat) and s.is_fixed for s, _ in self.plan.holders)
+        holders = self.plan.holders  # found by a walk over all steps
+        self._is_flat = not holders
+        self._captures = self._captures and all(isinstance(s, Repeat) and s.is_fixed for s, _ in holders)
+        self._growing = self.plan.growing
         self._last: list[Any] = []
+        self._alike()
+        copies = (n for s in self.plan.flat if not isinstance(s, Call) for n in (s.target, s.source))
+        self._copied = list(dict.fromkeys([*self.plan.inputs, *(o.value for o in self.plan.outputs), *copies]))
 
     def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
         self.stream.wait(Event(self.device).record())  # what the caller queued comes first
-        growing = self.plan.growing
-        states = {n: a for n, a in zip(self.plan.inputs, given) if n in growing}
+        states = {n: a for n, a in zip(self.plan.inputs, given) if n in self._growing}
         bound = self._bind(binding, states)
         with self.stream:
             for name, a in zip(self.plan.inputs, given):
@@ -89,10 +97,12 @@ class DeviceEngine:
 
     def _is_short(self, bound: _Bound) -> bool:
         """Whether a graph of a run is worth its memory: a loop of many trips is queued as it goes."""
-        return not self.plan.holders or queued(self.plan.steps, self.layout, bound.binding) <= _MOST_CAPTURED
+        return self._is_flat or queued(self.plan.steps, self.layout, bound.binding) <= _MOST_CAPTURED
 
     def _calls(self, bound: _Bound) -> None:
-        if not self.plan.holders:
+        if self._is_flat:
+            if self.device.capturing is not None:
+                self.device.capturing.keep.append([*self._memory.values(), *self._weights.values()])
             for function, args in bound.calls:
                 function(*args)
             return
@@ -120,31 +130,72 @@ class DeviceEngine:
                 if name not in self._memory or self._memory[name].nbytes < n:
                     self._memory.pop(name, None)
                     self._memory[name] = Storage(self.device, n)
-        arrays: dict[str, NDArray] = {}
-        for k, (name, v) in enumerate(self.plan.values.items()):
-            base = layout.bases[layout.base_of[k]]
-            storage = self._weights[base].storage if base in self._weights else self._memory[base]
-            begin = self._weights[base].address if base in self._weights else storage.address
-            arrays[name] = NDArray(
-                storage,
-                begin + int(binding.offsets[k]),
-                layout.shape(binding, name),
-                v.dtype,
-                layout.strides_of(binding, name),
-            )
-        calls = [self._call(k, step, binding, arrays) for k, step in enumerate(self.plan.flat)]
+        bases = [self._weights[n] if n in self._weights else self._memory[n] for n in layout.bases]
+        arrays = self._arrays(binding, bases)
+        calls = self._planned(binding, bases, arrays)
         bound = _Bound(binding, arrays, calls)
         self._bound[id(binding)] = (binding, bound)
         if len(self._bound) > _KEPT:
             self._bound.popitem(last=False)
         return bound
 
-    def _call(self, k: int, step: Plain, binding: Binding, arrays: dict[str, NDArray]) -> tuple[Any, list[Any]]:
-        """A step as a function and its arguments."""
-        if not isinstance(step, Call):
-            return copy, [arrays[step.target], arrays[step.source]]
-        numbers = iter(binding.scalars[self.layout.calls[k][1] :].tolist())
-        return self.module[step.function], [arrays[a] if isinstance(a, str) else next(numbers) for a in step.args]
+    def _arrays(self, binding: Binding, bases: Sequence[NDArray | Storage]) -> dict[str, NDArray]:
+        """Arrays of the values that are copied; of all where loops give the steps others at each trip."""
+        return {n: self._array(binding, bases, n) for n in (self._copied if self._is_flat else self.plan.values)}
+
+    def _array(self, binding: Binding, bases: Sequence[NDArray | Storage], name: str) -> NDArray:
+        layout, k = self.layout, self.layout.names[name]
+        base = bases[layout.base_of[k]]
+        return NDArray(
+            base.storage if isinstance(base, NDArray) else base,
+            base.address + int(binding.offsets[k]),
+            layout.shape(binding, name),
+            self.plan.values[name].dtype,
+            layout.strides_of(binding, name),
+        )
+
+    def _planned(self, binding: Binding, bases: Sequence[NDArray | Storage], arrays: dict[str, NDArray]) -> Calls:
+        """The steps as functions and their arguments. A call's launches follow from its numbers, which the layout has checked against the arrays'
+        shapes, so that sizes that come for the first time cost no array a value, and one plan for all calls with the same numbers."""
+        layout, device, calls = self.layout, self.device, Calls()
+        starts = np.array([b.address for b in bases], np.int64)
+        addresses = (starts[layout.argument_bases] + binding.pointers).tolist()
+        numbers = binding.scalars.tolist()
+        kinds: list[tuple[Any, Any, list[Any]]] = []  # of calls alike: the function, the plan, the numbers
+        for function, at, end in self._kinds:
+            own = numbers[at:end]
+            kinds.append((function, function.planned(device, tuple(own)) if self._is_flat else None, own))
+        for step, kind, at, end in self._steps:
+            if kind < 0:
+                calls.append((copy, [arrays[step.target], arrays[step.source]]))
+                continue
+            function, plan, own = kinds[kind]
+            if plan is not None:
+                calls.append((function.launch, [device, plan, addresses[at:end] + own]))
+                continue
+            if self._is_flat:  # what is not copied has no array yet
+                arrays.update((a, self._array(binding, bases, a)) for a in step.values if a not in arrays)
+            given = iter(own)
+            calls.append((function, [arrays[a] if isinstance(a, str) else next(given) for a in step.args]))
+        return calls
+
+    def _alike(self) -> None:
+        """`_steps`: for each call and copy its kind and where its arrays are; a kind of calls is a function with the same numbers, so that a binding makes one
+        plan for it."""
+        layout, kinds = self.layout, dict[Any, int]()
+        rows, count = layout.scalar_rows.tolist(), len(layout.argument_bases)
+        ends = [*layout.calls[1:], (count, len(rows))]
+        self._kinds: list[tuple[Function, int, int]] = []
+        self._steps: list[tuple[Any, int, int, int]] = []
+        for step, (at, n), (end, last) in zip(self.plan.flat, layout.calls, ends):
+            kind = -1
+            if isinstance(step, Call):
+                key = step.function, *rows[n:last]
+                if key not in kinds:
+                    kinds[key] = len(self._kinds)
+                    self._kinds.append((self.module[step.function], n, last))
+                kind = kinds[key]
+            self._steps.append((step, kind, at, end))
 
     def wait(self) -> None:
         self.stream.sync()
@@ -155,7 +206,7 @@ class DeviceEngine:
 
     @property
     def nbytes(self) -> int:
-        return sum(s.nbytes for n, s in self._memory.items() if n not in self.plan.growing)
+        return sum(s.nbytes for n, s in self._memory.items() if n not in self._growing)
 
     def release(self) -> None:
         self.wait()

@@ -310,6 +310,11 @@ class Layout:
         return [k for k in range(begin, end) if not names.isdisjoint(self.plan.chain(of[self._arguments[k]]))]
 
     @property
+    def scalar_rows(self) -> Any:
+        """Of each number that calls take, one call's behind the other's: its row of the table of sizes."""
+        return self._scalar_rows
+
+    @property
     def n_scalars(self) -> int:
         """How many numbers the calls take, all together."""
         return len(self._scalar_rows)

@@ -5,9 +5,9 @@ import pytest
 
 import tec
 from tec.errors import ArgumentError, ImportModelError
-from tec.graph import run_graph
+from tec.graph import Graph, run_graph
 from tec.graph.graph import bind_sizes
-from tec.ops.dims import UndecidedSize, evaluate
+from tec.ops.dims import Dim, UndecidedSize, evaluate
 from tests.unit.graph.random_graphs import random_graph
 
 SIZES = [{"n": 1, "h": 7, "w": 6}, {"n": 3, "h": 8, "w": 17}, {"n": 2, "h": 15, "w": 9}]
@@ -51,3 +51,27 @@ def test_on_the_software_gpu():
     assert (
         sum(bool(compare(seed, "n", "rocm -mcpu=gfx942", tec.rocm_emu("gfx942"), SIZES[:2])) for seed in range(2)) == 2
     )
+
+
+def test_a_new_size_on_a_gpu_plans_calls_alike_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No array is made or checked for a value between two calls, and calls of a function with the same numbers share a plan."""
+    from tec.runtime.function import Function
+    from tec.runtime.program import Program
+
+    g = Graph()
+    y = g.input("x", "float32", (Dim("n"), 8))
+    for _ in range(5):
+        (y,) = g.add("matmul", [y, g.constant(np.eye(8, dtype=np.float32) * 2, "w", "float32")], {})
+        (y,) = g.add("softmax", [y], {"axes": (1,)})
+    g.set_outputs([y])
+    executor = tec.compile(g, target="rocm -mcpu=gfx942", cache=False).executor(tec.rocm_emu("gfx942"))
+    planned: list[str] = []
+    specialise = Program.specialise
+    monkeypatch.setattr(Program, "specialise", lambda p, env, f: planned.append(p.function) or specialise(p, env, f))
+    monkeypatch.setattr(Function, "_gpu_prepare", lambda *_: pytest.fail("a call's arguments were checked one by one"))
+    for n in (3, 130, 3, 3):
+        value = want = np.random.default_rng(n).standard_normal((n, 8)).astype(np.float32)
+        for _ in range(5):
+            want = np.exp(2 * want) / np.exp(2 * want).sum(1, keepdims=True)
+        np.testing.assert_allclose(executor.run({"x": value})[0].numpy(), want, rtol=1e-5, atol=1e-6)
+    assert len(planned) == 2 * len(set(planned)) == 4
