@@ -140,5 +140,5 @@ function choose(where, tr) {
 const hot = data.lines.map((r, i) => [r[F.waited], i]).filter(x => x[0] > 0).sort((a, b) => b[0] - a[0]).slice(0, 12); let next = 0;
 $("hottest").onclick = () => { const i = hot[next++ % hot.length][1]; into($("asm"), trs[i]); choose(data.lines[i][F.where], trs[i]); };
 $("hottest").hidden = !hot.length;
-$("hint").textContent = data.sources.length ? "a line of the source marks its instructions, and an instruction its line" : "give the assembly (--asm) of a build with line tables for the source beside it";
+$("hint").textContent = data.sources.length ? "a line of the source marks its instructions, and an instruction its line" : "a build with line tables (-gline-tables-only) has the source beside it";
 if (hot.length) { choose(data.lines[hot[0][1]][F.where], trs[hot[0][1]]); into($("asm"), trs[hot[0][1]]); }

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from ..runtime.linetable import NO_LINES, LineTable
 from .asmparse import TTMP0
 from .errors import UnsupportedInstruction
 
@@ -193,16 +194,26 @@ class Program(Words):
     def program(self, name: str, imm: int) -> str:
         raise NotImplementedError
 
-    def lines(self) -> list[str]:
+    def lines(self, table: LineTable = NO_LINES) -> list[str]:
+        """The text, with `.loc` where `table` has another source line."""
         found: list[tuple[int, str]] = []
         while self.at + 4 <= len(self.data):
             self.start, self.literal = self.at, None
             found.append((self.start, self.instruction()))
         self._addresses(found)
-        out = []
+        out: list[str] = []
+        files: dict[str, int] = {}
+        last = ""
         for at, text in found:
             if at in self.targets:
                 out.append(f".L_{at:x}:")
+            place = table.where(self.entry + at)
+            if place != last:
+                file, _, number = (last := place).rpartition(":")
+                if file and file not in files:
+                    files[file] = len(files) + 1
+                    out.append(f'\t.file\t{files[file]} "{file}"')
+                out.append(f"\t.loc\t{files[file]} {number} 0" if file else "\t.loc\t1 0 0")
             if text:
                 out.append(f"\t{text}")
         if len(self.data) in self.targets:

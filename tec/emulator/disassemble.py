@@ -10,6 +10,7 @@ tables of opcodes by asking LLVM's assembler.
 from __future__ import annotations
 
 from ..runtime.codeobject import CodeObject, KernelInfo
+from ..runtime.linetable import read_line_table
 from .decode_memory import Memories
 from .decode_rdna import RdnaProgram
 from .decode_vector import Vectors
@@ -21,12 +22,14 @@ _MESSAGES = {1: "MSG_INTERRUPT", 4: "MSG_SAVEWAVE", 9: "MSG_GS_ALLOC_REQ"}
 
 
 def disassemble(code: CodeObject) -> str:
-    """The assembly of every kernel of a code object."""
+    """The assembly of every kernel of a code object, with `.loc` where the code object has a line table."""
     lines = [f'.amdgcn_target "amdgcn-amd-amdhsa--{code.chip}"']
+    table = read_line_table(code.debug)
     for info in code.kernels.values():
+        program = decoder(code.chip, _machine_code(code, info), info.name, info.entry, info.wavefront_size)
         lines += [
             f"{info.name}:",
-            *decoder(code.chip, _machine_code(code, info), info.name, info.entry, info.wavefront_size).lines(),
+            *program.lines(table),
             f".Lfunc_end_{len(lines)}:",
         ]
     return "\n".join(lines) + "\n"

@@ -125,6 +125,7 @@ class CodeObject:
     target_id: str
     text: bytes
     metadata: dict[str, Any] = field(repr=False, default_factory=dict)
+    debug: dict[str, bytes] = field(repr=False, default_factory=dict)  # sections of debug information, by name
 
 
 def read_code_object(image: bytes) -> CodeObject:
@@ -203,6 +204,7 @@ def _read(image: bytes) -> CodeObject:
     symbols: dict[str, Symbol] = {}
     relocations: list[Relocation] = []
     text = b""
+    debug = {name: data for _, _, _, data, (_, _, name) in sections.values() if name.startswith(".debug_")}
     for kind, sflags, _, data, (link, _, name) in sections.values():
         if kind in (_SHT_DYNSYM, _SHT_SYMTAB):
             strings = sections[link][3]
@@ -232,7 +234,7 @@ def _read(image: bytes) -> CodeObject:
         kernels[info.name] = info
     return CodeObject(
         chip, flags, kernels, tuple(segments), symbols, tuple(relocations),
-        str(metadata.get("amdhsa.target", "")), text, metadata,
+        str(metadata.get("amdhsa.target", "")), text, metadata, debug,
     )  # fmt: skip
 
 
