@@ -15,6 +15,7 @@ from ..jit import kernel as _kernel
 from ..kernels.language import grid_idx
 from ..runtime.dtypes import itemsize
 from ..runtime.ndarray import NDArray, empty
+from . import radix
 
 kernel: Callable[[Callable[..., None]], Any] = _kernel
 
@@ -195,8 +196,11 @@ def _merge_runs(keys: Any, order: Any, out: Any, out_order: Any, n: Any, width: 
 
 
 def sort(keys: NDArray, descending: bool) -> tuple[NDArray, NDArray]:
-    """The lines (last dimension) of an array in order, and the places where elements stood, as int32. Stable: merges, O(n log^2 n)."""
+    """The lines (last dimension) of an array in order, and the places where elements stood, as int32. Stable: by digits on a CPU, O(n), else by
+    merging runs, O(n log^2 n), all threads at once."""
     n, total = keys.shape[-1], keys.size
+    if keys.device.kind == "cpu" and n >= radix.SHORTEST:
+        return radix.sort(keys, descending)
     flat = keys.reshape(total)
     way = (1,) if descending else None
     runs = -(-n // RUN)
