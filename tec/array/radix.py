@@ -28,27 +28,28 @@ SHORTEST = 96
 FEW_WIDE, MANY_WIDE = 1 << 12, 1 << 18
 
 
+def _key_of(u: Any, kind: Any, top: Any, infinity: Any, flip: Any) -> Any:
+    """The key of an element's bits."""
+    k = u
+    if kind == FLOAT:
+        size = u & (top - 1)
+        if size > infinity:
+            k = ~(u ^ u)
+        elif size == 0:
+            k = size | top
+        elif u >= top:
+            k = ~u
+        else:
+            k = u | top
+    elif kind == SIGNED:
+        k = u ^ top
+    return ~k if flip else k
+
+
 @cache
 def _sorter(digit: int) -> Any:
     """The kernel for digits of so many bits."""
     buckets = 1 << digit
-
-    def key_of(u: Any, kind: Any, top: Any, infinity: Any, flip: Any) -> Any:
-        """The key of an element's bits."""
-        k = u
-        if kind == FLOAT:
-            size = u & (top - 1)
-            if size > infinity:
-                k = ~(u ^ u)
-            elif size == 0:
-                k = size | top
-            elif u >= top:
-                k = ~u
-            else:
-                k = u | top
-        elif kind == SIGNED:
-            k = u ^ top
-        return ~k if flip else k
 
     @kernel
     def sort_line(bits: Any, key: Any, order: Any, out: Any, n: Any, total: Any, how: Any) -> None:
@@ -59,7 +60,7 @@ def _sorter(digit: int) -> Any:
         for r in range(passes * buckets):
             counts[r] = 0
         for i in range(n):
-            k = key_of(bits[base + i], kind, 1 << (width - 1), infinity, flip)
+            k = _key_of(bits[base + i], kind, 1 << (width - 1), infinity, flip)
             key[base + i] = k
             order[base + i] = np.int32(i)
             for p in static_range(passes):

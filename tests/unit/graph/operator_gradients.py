@@ -128,5 +128,6 @@ NONE: dict[str, str] = {
         _INTEGERS,
     ),
     **dict.fromkeys("packed_matmul projection transform_layout dequantize append recurrence vjp rotary".split(), _LATER),
+    **dict.fromkeys("choose loop".split(), "regions: refused, write their steps out"),
     **dict.fromkeys("deform_conv roi_align max_unpool resample".split(), "of detection and upsampling networks: by its te definition, without a row here"),
 }  # fmt: skip

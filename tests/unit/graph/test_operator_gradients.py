@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tec
+import tec.graph.regions  # two operators stand there
 from tec.graph import run_graph
 from tec.ops import OPS
 
