@@ -13,6 +13,7 @@ from .errors import guarded
 # command -> (module, the line that `tec --help` shows)
 COMMANDS: dict[str, tuple[str, str]] = {
     "compile": ("compiling", "Compile an ONNX model to one package for a target."),
+    "convert": ("converting", "Rewrite a package of the format version before."),
     "run": ("running", "Run a model or a compiled package."),
     "generate": ("generating", "Write text with a model: decoders, and encoders with decoders."),
     "bench": ("bench", "Time a model: percentiles, and each kernel."),

@@ -116,9 +116,12 @@ def _write_zip(f: BinaryIO, manifest: bytes, entries: list[tuple[str, Any, bool]
 
 
 class Package:
-    """An open package. `meta`, `blob(name)`, `array(name)`; blobs and arrays are read and checked when asked for."""
+    """An open package. `meta`, `blob(name)`, `array(name)`; blobs and arrays are read and checked when asked for.
 
-    def __init__(self, path: str, kind: str):
+    kind: None for any; `kind` says what it is. versions: those that are taken.
+    """
+
+    def __init__(self, path: str, kind: str | None, versions: tuple[int, ...] = (VERSION,)):
         self.path = path
         try:
             self._file = open_regular(path)
@@ -138,12 +141,12 @@ class Package:
             raise PackageError(f"cannot read {path}: {error.strerror}") from None
         self._file_bytes = os.fstat(self._file.fileno()).st_size
         try:
-            self._read_manifest(kind)
+            self._read_manifest(kind, versions)
         except BaseException:
             self.close()
             raise
 
-    def _read_manifest(self, kind: str) -> None:
+    def _read_manifest(self, kind: str | None, versions: tuple[int, ...]) -> None:
         path = self.path
         try:
             info = self._zip.getinfo(_MANIFEST)
@@ -156,12 +159,14 @@ class Package:
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise PackageError(f"{path} is no tec package: {_MANIFEST} is of another format")
         version = manifest.get("version")
-        if version != VERSION:
-            raise PackageError(
-                f"{path} has format version {version!r}, this tec reads version {VERSION}",
-                hint="compile it again with this version, or use the tec that wrote it",
-            )
-        if manifest.get("kind") != kind:
+        if type(version) is not int or version not in versions:
+            hint = "compile it again with this version, or use the tec that wrote it"
+            if version == VERSION - 1:
+                hint = f"tec convert {path} -o NEW makes one of this version of it"
+            raise PackageError(f"{path} has format version {version!r}, this tec reads version {VERSION}", hint=hint)
+        self.version: int = version
+        self.kind = str(manifest.get("kind"))
+        if kind is not None and self.kind != kind:
             raise PackageError(
                 f"{path} holds a {manifest.get('kind')!r}, not a {kind!r}", hint=_loader(manifest.get("kind"))
             )
