@@ -47,7 +47,10 @@ def compile_options(f: Any) -> Any:
             "--freeze", multiple=True, metavar="NAME=VALUE", help="Make an input constant: a number, 1,2,3, or a .npy file."
         ),
         click.option("--no-cache", is_flag=True, help="Compile anew, and keep nothing."),
-        click.option("--dtype", type=click.Choice(_DTYPES), help="float16, bfloat16: mixed precision."),
+        click.option(
+            "--dtype", multiple=True, callback=_precision, metavar="[NODE=]TYPE",
+            help="float16, bfloat16: mixed precision; NODE=float32 for nodes by name (patterns, may be given several times).",
+        ),
         click.option(
             "--input-dim", "input_dim", multiple=True, metavar="NAME D...", help="Shape of an input, or size of a named dimension."
         ),
@@ -58,6 +61,24 @@ def compile_options(f: Any) -> Any:
     ):  # fmt: skip
         f = option(f)
     return f
+
+
+def _precision(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """What --dtype says, as the compiler takes it (`tec.graph.precision`)."""
+    if not given:
+        return None
+    default, nodes = "", []
+    for text in given:
+        node, _, dtype = text.rpartition("=")
+        if dtype not in _DTYPES:
+            raise click.BadParameter(f"{dtype!r} is not one of {', '.join(map(repr, _DTYPES))}.", ctx, param)
+        if node:
+            nodes.append(text)
+        elif default:
+            raise click.BadParameter(f"{default} and {dtype} for all nodes", ctx, param)
+        else:
+            default = dtype
+    return ";".join([default, *nodes])
 
 
 def input_options(f: Any) -> Any:

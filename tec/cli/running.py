@@ -10,7 +10,8 @@ import click
 
 from ..report import measure
 from . import common
-from .errors import Refused
+from .errors import Refused, say
+from .sessions import SessionNetwork
 
 
 @click.command(
@@ -53,6 +54,10 @@ def command(
         common.check_folder(save_outputs)
     net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files, by_values=True)
     dev = common.device_for(net, device)
+    if isinstance(net, SessionNetwork):
+        say(
+            f"{model.name}: its shapes depend on values, so it runs through a session, which compiles a part when the values before it are known"
+        )
     inputs = common.make_inputs(net.inputs, files, fill, seed)
     start = time.perf_counter()
     outputs = net.run(inputs, device=dev)

@@ -21,6 +21,11 @@ _IR_VERSION = 12  # what ONNX Runtime 1.24 and later read
 _TOLERANCE = {"float16": (2e-2, 2e-2), "bfloat16": (5e-2, 5e-2)}
 
 
+def _least(dtype: str | None) -> str:
+    """The type with the fewest bits of precision among those asked for."""
+    return next((t for t in ("bfloat16", "float16") if t in (dtype or "")), "")
+
+
 @click.command(
     cls=common.ModelCommand,
     epilog="""\b
@@ -59,7 +64,7 @@ def command(
     net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)
-    half = _TOLERANCE.get(dtype or "", (1e-3, 1e-4))
+    half = _TOLERANCE.get(_least(dtype), (1e-3, 1e-4))
     limits = (half[0] if rtol is None else rtol, half[1] if atol is None else atol)
     graph = common.load_graph(model, input_dim, freeze, files)
     reference = Reference(model, graph, {**inputs, **(common.frozen_inputs(model, freeze) or {})}, against)
@@ -285,11 +290,12 @@ class Checker:
     def _run(self, wanted: list[Any]) -> list[Any]:
         import tec
 
+        from ..graph.precision import within
         from ..graph.subgraph import subgraph
 
         piece = subgraph(self.graph, wanted)
         piece.output_names = [f"out{k}" for k in range(len(wanted))]
-        options: dict[str, Any] = {"dtype": self.dtype} if self.dtype else {}
+        options: dict[str, Any] = {"dtype": within(self.dtype, piece)} if self.dtype else {}
         net = tec.compile(piece, target=self.target, cache=False, progress=lambda *a: None, **options)
         result: list[Any] = net.run({i["name"]: self.inputs[i["name"]] for i in net.inputs}, device=self.dev)
         return result

@@ -32,6 +32,7 @@ from .parts import Part, RegionRun, Run, part_of
 from .passes.check_indices import check_indices
 from .passes.fuse import FusedGroup
 from .plan import make_plan
+from .precision import check_names, precision_of
 from .progress import default_progress
 from .sizes import sizes_of_group
 from .state import declare
@@ -42,7 +43,7 @@ def compile(
     model: Any,
     target: Any = None,
     shapes: Mapping[str, Any] | None = None,
-    dtype: str | None = None,
+    dtype: str | Mapping[str, str] | None = None,
     cache: bool = True,
     progress: Any = None,
     freeze: Mapping[str, Any] | None = None,
@@ -57,7 +58,8 @@ def compile(
     or exported program. target: text or Target ("llvm", "rocm
     -mcpu=gfx942", "cuda"). shapes: input name -> shape, or dimension's name -> size, for what the model leaves open; dimensions
     with a name and no size stay symbolic, and a name in a shape is such a dimension: {"x": ("batch", 3, 224, 224)}. dtype: "float16"
-    for mixed precision. progress: a callable that takes (done, total, what); by default stderr shows a bar on a terminal, and a line
+    or "bfloat16" for mixed precision, or types by node: {"": "float16", "/head/*": "float32"}, patterns of nodes' names and "" for all
+    others. progress: a callable that takes (done, total, what); by default stderr shows a bar on a terminal, and a line
     every ten seconds elsewhere. A compilation can be interrupted (Ctrl-C). choices: how groups are computed, in place of the defaults:
     {signature: choice}, or a function of (signature, target, machine); `Network.report.choices` has those that were taken (see `tec.choices`).
     tuned: whether records that `tec.tune` made (`TEC_TUNE_DB`), and those that come with tec, take the defaults' place; or the file that the former are in.
@@ -67,6 +69,8 @@ def compile(
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
+    precision = precision_of(dtype)
+    dtype = precision.text or None
     lasting = (
         choices is None or isinstance(choices, Mapping)
     ) and not registered()  # what a function will say is not known
@@ -80,6 +84,7 @@ def compile(
             return found
     client.start()  # beside the reading of the model
     graph = as_graph(model, shapes, freeze, state, args)
+    check_names(precision, graph)
     declared = graph.state if state is True else dict(state or {})
     with records.using(records.first_of(choices, found_before, shipped)):
         net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress(), state=declared)

@@ -20,6 +20,7 @@ from ...ops.attention import PLAIN
 from ...ops.dims import at_most
 from ...target import Target
 from ..graph import Graph, Node, Value
+from ..precision import precision_of
 from .rewrite import Rebuild, const_of
 
 HIDDEN = -1e9  # what float32 scores sink in: beside one that is seen, such a score has no weight
@@ -85,7 +86,8 @@ def _serves(f: _Found, target: Target | None, dtype: str | None) -> bool:
     """Whether one kernel is better than three. In 16 bits matrix units do the products of long sequences faster than plain vector code, even with
     the scores in memory between them; the kernel on matrix units takes heads of known size that lie along the last dimension."""
     kind = f.last.outputs[0].dtype
-    kind = dtype if dtype is not None and kind == "float32" else kind
+    default = precision_of(dtype).default
+    kind = default if default and kind == "float32" else kind
     if target is None or not (target.is_gpu and "float16" in kind and target.matrix_shapes("float16")):
         return True
     sizes = [o.shape[o.order[3]] for o in f.operands[1:]]

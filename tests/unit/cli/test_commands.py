@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tec
 from tec.cli.errors import Refused
 from tec.cli.shapes import join_dims, parse_dims
 from tec.cli.verify import compare
@@ -383,3 +384,21 @@ def test_show_time_models_without_running(tec_cli, tiny):
     assert "by the time model of the MI250X" in text and "waves: " in text
     refused = tec_cli("show", tiny, "time", "--input-dim", "batch", 2)
     assert refused.exit_code != 0 and "AMD GPUs" in refused.stderr
+
+
+def test_types_by_node(tec_cli, tiny, tmp_path):
+    out = tmp_path / "t.tec"
+    words = ["compile", tiny, "-o", out, "--input-dim", "batch", 1, "-t", "llvm"]
+    made = tec_cli(*words, "--dtype", "float16", "--dtype", "fc=float32")
+    assert made.exit_code == 0, made.output
+    kinds = [str(p.dtype) for p in tec.load(str(out)).params.values()]
+    assert "float16" in kinds and "float32" in kinds
+    assert tec_cli("verify", tiny, "--input-dim", "batch", 1, "--dtype", "conv=float16", "--per-node").exit_code == 0
+    for given, said in (
+        (["int8"], "is not one of"),
+        (["x=int4"], "is not one of"),
+        (["float16", "float32"], "for all nodes"),
+        (["nothing=float16"], "no node's name fits"),
+    ):
+        got = tec_cli(*words, *(w for g in given for w in ("--dtype", g)))
+        assert got.exit_code in (2, 3) and said in got.output, got.output

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tec
 from tec.errors import ImportModelError
 from tec.graph import Graph, run_graph
 from tec.graph.passes.mixed_precision import mixed_precision
@@ -62,3 +63,37 @@ def test_unknown_precision():
     assert mixed_precision(g, "float32") is g
     with pytest.raises(ImportModelError, match="mixed precision in 'int8'"):
         mixed_precision(g, "int8")
+
+
+def test_types_by_node(tmp_path):
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array((rng.standard_normal((16, 16)) / 4).astype("float32"), f"w{k}") for k in range(3)
+    ]
+    nodes = [helper.make_node("MatMul", [f"h{k}", f"w{k}"], [f"h{k + 1}"], name=f"/layer{k}/MatMul") for k in range(3)]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, (4, 16)) for n in ("h0", "h3")]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", ends[:1], ends[1:], weights),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+
+    def types(dtype):
+        net = tec.compile(model, target="llvm", dtype=dtype, cache=False)
+        x = rng.standard_normal((4, 16)).astype("float32")
+        want = x
+        for w in weights:
+            want = want @ numpy_helper.to_array(w)
+        assert np.allclose(net.run([x])[0], want, rtol=2e-2, atol=2e-2)
+        return [str(p.dtype) for p in net.params.values()]
+
+    assert types({"": "float16", "/layer1/*": "float32"}).count("float16") == 2
+    assert types({"/layer2/MatMul": "float16"}).count("float16") == 1
+    assert types("float16;/layer0/*=float32;/layer0/MatMul=float16").count("float16") == 3  # the last that fits
+    assert types(None).count("float16") == 0
+    with pytest.raises(tec.TecError, match=r"no node's name fits '/layer9/\*'.*(?s:.)*/layer"):
+        types({"/layer9/*": "float16"})
+    with pytest.raises(tec.TecError, match="mixed precision in 'int8'"):
+        types({"/layer1/*": "int8"})
