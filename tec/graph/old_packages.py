@@ -30,7 +30,8 @@ def convert(old: str | os.PathLike[str], new: str | os.PathLike[str]) -> int:
     Raises PackageError for a version that cannot be converted, for a damaged file, and for one that cannot be written.
     """
     with Package(os.fspath(old), None, (OLD, VERSION)) as package:
-        meta, blob = package.meta, package.blob
+        meta = package.meta
+        blob: Blob = package.blob
         is_network = package.kind == "network"
         record = meta.get("module") if is_network else meta.get("module", meta)
         if package.version == OLD:
