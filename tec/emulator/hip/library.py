@@ -30,6 +30,12 @@ _NAMES = (
     "libhiprtc.so",
     *(f"libhiprtc.so.{n}" for n in (5, 6, 7)),
 )
+# That the real library's symbols have; a program that was linked with it asks for them, and the loader stops one that finds none at all.
+_VERSIONS = [
+    f"hip_{major}.{minor}"
+    for major, minors in ((4, range(2, 6)), (5, range(8)), (6, range(6)), (7, range(10)))
+    for minor in minors
+]
 _GLOBAL_NOW = 0x102  # RTLD_GLOBAL | RTLD_NOW, of Linux
 
 _START = """
@@ -186,12 +192,12 @@ def build_library() -> bytes:
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="small")
     obj: bytes = machine.emit_object(llvm.parse_assembly(library_ir()))
-    return shared_object(obj, "libamdhip64.so.6", _IMPORTS)
+    return shared_object(obj, "libamdhip64.so.6", _IMPORTS, _VERSIONS)
 
 
 def library_folder() -> Path:
     """A folder laid out as ROCm's: `lib/libamdhip64.so` and its other names. Made once, kept in tec's cache."""
-    key = hashlib.sha256(library_ir().encode()).hexdigest()[:16]
+    key = hashlib.sha256("".join([library_ir(), *_VERSIONS]).encode()).hexdigest()[:16]
     for base in (Path(cache_folder()), Path(tempfile.gettempdir(), f"tec-{os.getuid()}")):
         root = base / f"hip-{key}"
         if (root / "lib" / _NAMES[-1]).exists():

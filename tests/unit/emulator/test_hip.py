@@ -387,6 +387,31 @@ def test_program_in_c(tmp_path):
     assert (got.returncode, got.stdout) == (0, "63 0\n"), got.stdout + got.stderr
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_program_that_was_linked_with_the_real_library(tmp_path):
+    """Its symbols have versions (hip_4.2, hip_6.0): the loader must find them here."""
+    (tmp_path / "real.c").write_text(
+        "int hipInit(unsigned f) { return 77; } int hipGetDeviceCount(int *n) { return 77; }"
+    )
+    (tmp_path / "real.map").write_text(
+        "hip_4.2 { global: hipInit; local: *; }; hip_6.0 { global: hipGetDeviceCount; } hip_4.2;"
+    )
+    (tmp_path / "main.c").write_text(
+        "int hipInit(unsigned); int hipGetDeviceCount(int *); int main(void) { int n = 0; return hipInit(0) || hipGetDeviceCount(&n) || n != 1; }"
+    )
+    for command in ("cc -shared -fPIC real.c -o libamdhip64.so -Wl,-soname,libamdhip64.so.6 -Wl,--version-script=real.map",
+                    "cc main.c -o main -L. -lamdhip64 -Wl,-z,now"):  # fmt: skip
+        subprocess.run(command.split(), cwd=tmp_path, check=True, timeout=60)
+    from tec.emulator.hip.library import _python
+
+    if not os.path.exists(_python()):
+        pytest.skip("this Python has no shared library")
+    got = subprocess.run(
+        ["./main"], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment("gfx942")
+    )
+    assert (got.returncode, got.stderr) == (0, "")
+
+
 def clang():
     """A clang that compiles HIP: `TEC_TEST_CLANG`, or the one on PATH where it knows AMD GPUs and has a linker for them."""
     found = os.environ.get("TEC_TEST_CLANG") or shutil.which("clang++")
