@@ -174,10 +174,22 @@ def _print_kernel(k: dict[str, Any]) -> None:
     metavar="BEFORE.html",
     help="With --html: an earlier page of the kernel, to be shown beside this run.",
 )
+@click.option(
+    "--break",
+    "at",
+    metavar="[FILE:]LINE",
+    help="Stop before a line of the assembly (or of the source that its .loc lines name) and show the wave's registers.",
+)
+@click.option("--lane", type=click.IntRange(0, 63), help="With --break: the registers of this lane.")
+@click.option("--wave", type=click.IntRange(0, 31), help="With --break: stop in this wave of a work-group.")
+@click.option(
+    "--group", type=click.IntRange(0), help="With --break: stop in this work-group, by its number in the grid."
+)
 @common.json_option
 def run(
     file: Path, kernel: str | None, grid: str, block: str | None, lds: int, words: tuple[str, ...], chip: str | None, check: str,
-    asm: Path | None, seed: int, save: Path | None, html: Path | None, compare: Path | None, as_json: bool,
+    asm: Path | None, seed: int, save: Path | None, html: Path | None, compare: Path | None, at: str | None, lane: int | None,
+    wave: int | None, group: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run one kernel on the AMD GPU in software; a fault is told with the instruction, lane and address."""
     import time
@@ -201,6 +213,9 @@ def run(
     args = [_argument(w, rng) for w in words]
     shape = _dims(block, "--block") if block else k.info.required_workgroup_size or (k.info.max_workgroup_size, 1, 1)
     launch = k[_dims(grid, "--grid"), shape, lds]
+    if at is not None:
+        click.echo(_stopped(dev.driver, k, at, wave, group, lane, lambda: launch(*args)))
+        return
     start = time.perf_counter()
     if html is not None:
         _write_page(html, compare, dev, lambda: launch(*args))
@@ -227,6 +242,22 @@ def run(
         click.echo(f"  note: {note}")
     for name, a in arrays.items():
         click.echo(f"  {name}: {_summary(a)}")
+
+
+def _stopped(
+    driver: Any, k: Any, at: str, wave: int | None, group: int | None, lane: int | None, launch: Callable[[], None]
+) -> str:
+    """The registers of the first wave that comes to a line."""
+    from tec.emulator.stopping import Stop, Stopped, find_line
+
+    driver.stop = Stop(find_line(k.handle.text, at), wave, group)
+    try:
+        launch()
+    except Stopped as stopped:
+        return stopped.state.describe(lane)
+    finally:
+        driver.stop = None
+    raise Refused(f"no wave came to line {at}", "another line, wave or work-group")
 
 
 @command.command("exec", epilog=_EXAMPLES, context_settings={"ignore_unknown_options": False})

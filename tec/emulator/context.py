@@ -34,7 +34,7 @@ FAULTS = {
     10: "misaligned scratch access", 11: "waves at different barriers", 12: "unsupported buffer resource",
     13: "trap", 14: "uninitialized value decides a branch", 15: "uninitialized value in an address",
     16: "uninitialized value stored", 17: "uninitialized value in EXEC", 18: "lanes of one wave store different values to one word",
-    19: "no forward progress",
+    19: "no forward progress", 21: "stopped at a line",
 }  # fmt: skip
 
 # A wave's trace: these words, then its events, then the cache lines that they name.

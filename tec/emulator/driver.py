@@ -33,6 +33,7 @@ from .jit import Jit, get_jit
 from .model import Estimate, model_launch
 from .profile import counters_of, record
 from .skeleton import data_only
+from .stopping import Stop
 from .translate import translate
 from .translation import Translation
 from .waits import check_waits
@@ -165,12 +166,12 @@ class EmuFunction:
         with self._lock:
             self._waves += waves
             level = int(self._waves > QUICK_WAVES)
-            key = (full, many, driver.checks, driver.profile, level)
+            key = (full, many, driver.checks, driver.profile, level, driver.stop)
             found = self._variants.get(key)
             if found is None:
                 options = Options(
                     driver.chip.name, self.info.wavefront_size, full, driver.checks, driver.profile, vgpr_count=self.info.vgprs,
-                    float_mode=self.float_mode, numerics=driver.numerics,
+                    float_mode=self.float_mode, numerics=driver.numerics, stop=driver.stop,
                 )  # fmt: skip
                 found = self._variants[key] = self._compile(options, many, level)
             return found
@@ -250,6 +251,9 @@ class EmuDriver:
         self.memory = DeviceMemory(memory_bytes or self.chip.machine.memory_bytes, self.checks)
         self.host_cpu = host_cpu
         self.observer: Callable[..., None] | None = None
+        self.stop: Stop | None = (
+            None  # launches end there with `Stopped`, which has the registers of the first wave that comes
+        )
         self.notes: list[str] = []  # what the checks saw that is no fault, once each
         self._counters: dict[str, Any] = {}
         self._uncounted: tuple[bool, Callable[..., None] | None] | None = None

@@ -21,11 +21,12 @@ from ..runtime.codeobject import KernelInfo
 from ..runtime.surface import Dim3
 from .asmparse import TTMP0
 from .chips import Chip
-from .context import CTX, CTX_BYTES, FAULTS, PARAMS, PARAMS_BYTES, STATE_SCC, STATE_VGPRS, state_bytes
-from .errors import EmulationError, Fault, KernelFault
+from .context import CTX, CTX_BYTES, PARAMS, PARAMS_BYTES, STATE_SCC, STATE_VGPRS, state_bytes
+from .errors import EmulationError
+from .faults import fault_of
 from .jit import WaveRunner
-from .order import POLLS, Order
-from .race_record import LAUNCH_SHIFT, who
+from .order import Order
+from .race_record import LAUNCH_SHIFT
 from .wave import EXEC
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def initial_undefined(chip: Chip, info: KernelInfo, registers: _Registers, state
     return out
 
 
-class _Thread:
+class Thread:
     """What one thread needs: context, LDS, states, scratch, site caches."""
 
     def __init__(self, compiled: Compiled, chip: Chip, lds: int, waves: int, scratch: int, shared: dict[str, int]):
@@ -197,6 +198,7 @@ class _Thread:
         follows = "init" in compiled.options.checks
         per_wave = state_bytes(lanes, compiled.translation.vgprs) * (1 + follows)
         self.state_buffer, states = aligned(per_wave * waves, 0xFF)
+        self.per_wave, self.states = per_wave, states
         stride = (scratch * lanes + 63) // 64 * 64
         self.scratch_buffer, scratch_at = aligned(stride * waves + 64, 0xFF)
         self.cache = np.zeros((2, max(1, len(compiled.translation.sites)), 2), np.uint64)
@@ -342,12 +344,12 @@ def _execute(
     records, kept = _records(driver, compiled, table, total, waves, count)
     shared |= records
     scratch = (info.private_bytes + 3) // 4 * 4
-    threads = [_Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
+    threads = [Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
     began = time.perf_counter()
     _run_threads(driver, compiled, threads, params, stop)
     faulted = [t for t in threads if t.get("status") not in (0, 7)]
     if faulted:
-        raise _fault(driver, function, compiled, faulted[0], lds, grid)
+        raise fault_of(driver, function, compiled, faulted[0], lds, grid)
     for site in np.flatnonzero(np.max([t.notes for t in threads], axis=0)):
         driver.note(function, *compiled.translation.sites[int(site)])
     if driver.observer is not None:
@@ -383,11 +385,11 @@ def _records(
     return fields, kept
 
 
-def _run_threads(driver: EmuDriver, compiled: Compiled, threads: list[_Thread], params: int, stop: np.ndarray) -> None:
+def _run_threads(driver: EmuDriver, compiled: Compiled, threads: list[Thread], params: int, stop: np.ndarray) -> None:
     """Run work-groups on every thread until none is left; `stop` is set by the first fault, and by Ctrl-C."""
     runner = WaveRunner(driver.jit.runner())
 
-    def work(thread: _Thread) -> int:
+    def work(thread: Thread) -> int:
         rc: int = runner(thread.ctx, compiled.address, params)
         if rc:
             stop[0] = 1
@@ -403,85 +405,3 @@ def _run_threads(driver: EmuDriver, compiled: Compiled, threads: list[_Thread], 
         raise
     for future in futures:
         future.result()
-
-
-def _fault(
-    driver: EmuDriver, function: EmuFunction, compiled: Compiled, thread: _Thread, lds: int, grid: Dim3
-) -> EmulationError:
-    """The error that a thread's context describes."""
-    kind = thread.get("status")
-    line, instruction = compiled.translation.sites[thread.get("site")]
-    group = (thread.get("group_x"), thread.get("group_y"), thread.get("group_z"))
-    address = thread.get("address")
-    name = function.info.name
-    if kind == 6:
-        return EmulationError(
-            f"the instruction budget of {driver.budget} is spent: a loop that does not end?", kernel=name, line=line,
-            instruction=instruction, hint="raise the budget with TEC_EMULATOR_BUDGET if the kernel is just long",
-        )  # fmt: skip
-    if kind == 12:
-        return EmulationError(
-            "a buffer resource with a stride is not modelled", kernel=name, line=line, instruction=instruction
-        )
-    detail = ""
-    if kind in (1, 2):
-        detail = driver.memory.describe(address)
-    elif kind in (3, 5):
-        detail = f"the work-group has {lds} bytes of LDS"
-    elif kind == 8:
-        detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
-        detail += "; the other access: " + who(thread.get("detail"), grid) + _other(function, compiled, thread)
-    elif kind == 11:
-        detail = _meeting(function, compiled, thread)
-    elif kind == 18:
-        detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
-        detail += f"; lane {thread.get('detail')} stores another value there: which of them stays is not defined"
-    elif kind == 19:
-        detail = f"{driver.memory.describe(address)}: read {POLLS} times without a change, and no earlier work-group is left to make one. "
-        detail += "Hardware does not promise that a later work-group runs before this one ends"
-    elif kind in (9, 14, 15, 16, 17):
-        if address:
-            detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
-        detail += _origin(driver, compiled, thread)
-    elif kind in (4, 10):
-        detail = f"a lane has {function.info.private_bytes} bytes of scratch"
-    statement = function.text.statements.get(line)
-    if statement:
-        detail += f"\n  from {statement}"
-    fault = Fault(FAULTS.get(kind, f"fault {kind}"), name, instruction, line, thread.get("lane"), group,
-                  thread.get("wave"), address, detail)  # fmt: skip
-    return KernelFault(fault)
-
-
-def _place(function: EmuFunction, compiled: Compiled, site: int) -> str:
-    """ "line 12: ds_write_b32 v0, v1", with the statement that it comes from where that is known."""
-    line, instruction = compiled.translation.sites[site]
-    statement = function.text.statements.get(line)
-    return f"line {line}: {instruction.strip()}" + (f", from {statement}" if statement else "")
-
-
-def _other(function: EmuFunction, compiled: Compiled, thread: _Thread) -> str:
-    site = thread.get("other_site")
-    return f", {_place(function, compiled, site - 1)}" if site else ""
-
-
-def _meeting(function: EmuFunction, compiled: Compiled, thread: _Thread) -> str:
-    """Who is missing at a barrier, or where else."""
-    site = thread.get("other_site")
-    if site:
-        return f"other waves of the work-group are at another barrier, {_place(function, compiled, site - 1)}"
-    return f"wave {thread.get('wave')} ended without it, having stored something or used LDS; hardware lets the others pass"
-
-
-def _origin(driver: EmuDriver, compiled: Compiled, thread: _Thread) -> str:
-    """The load that brought undefined bits last, if there was one: most often where the value comes from."""
-    site = thread.get("origin_site")
-    if not site:
-        return "\n  no load brought an undefined value: a register that was never written"
-    line, instruction = compiled.translation.sites[site - 1]
-    address = thread.get("origin_address")
-    place = driver.memory.describe(address) if address >= 1 << 20 else f"byte {address} of LDS or scratch"
-    return (
-        f"\n  last load of memory that was never written: line {line}: {instruction.strip()}\n"
-        f"    lane {thread.get('origin_lane')}, {place}"
-    )

@@ -14,6 +14,7 @@ from .asmparse import Inst, Operand
 from .context import STATE_VGPRS
 from .errors import UnsupportedInstruction
 from .ops import Ops, Out
+from .stopping import Stop
 from .strips import STRIP, Region, close_region, mask_strip, read_lds, set_mask_strip, strip_address
 
 VCC, EXEC, M0, FLAT_SCRATCH = 106, 126, 124, 102
@@ -37,6 +38,7 @@ class Options:
     skip: frozenset[int] = frozenset()
     accum_offset: int = 0
     vgpr_count: int = 256
+    stop: Stop | None = None  # a line at which a wave gives its registers and ends
     numerics: str = "chip"  # how matrix instructions sum: as the chip does where that is known, or one "fma" a k
     float_mode: int = 0xF0  # MODE bits 0 to 7 at the start: rounding, denormals
 

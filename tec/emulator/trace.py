@@ -18,6 +18,7 @@ import numpy as np
 from ..runtime.surface import Dim3
 from . import launch as launching
 from .context import PARAMS, PARAMS_BYTES, TRACE, TRACE_HEADER, state_bytes
+from .faults import fault_of
 from .jit import WaveRunner
 from .translation import Row
 
@@ -122,7 +123,7 @@ class Tracer:
             "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data, "align": 0,
             "trace": trace_at, "trace_stride": stride, "trace_events": events, "trace_lines": lines, "trace_lds": int(lds),
         }  # fmt: skip
-        thread = launching._Thread(
+        thread = launching.Thread(
             self.compiled, chip, self.lds_bytes, self.waves, (info.private_bytes + 3) // 4 * 4, shared
         )
         runner = WaveRunner(driver.jit.runner())
@@ -132,7 +133,7 @@ class Tracer:
             ctypes.c_int64.from_address(params + PARAMS["next"]).value = g
             ctypes.c_int64.from_address(params + PARAMS["total"]).value = g + 1
             if runner(thread.ctx, self.compiled.address, params):
-                raise launching._fault(driver, self.function, self.compiled, thread, self.lds_bytes, self.grid)
+                raise fault_of(driver, self.function, self.compiled, thread, self.lds_bytes, self.grid)
             out.append(GroupTrace(g, [self._wave(w, events) for w in words]))
         del params_buffer
         return out

@@ -14,6 +14,7 @@ from .accesses import Accesses
 from .asmparse import Inst, KernelText, Operand
 from .context import CTX
 from .order import ACQUIRES, find_order
+from .stopping import Stop
 from .strip_loops import loop_end, run_loop
 from .strips import close_region, lds_read, may_stay, open_region, takes_strips, touches_masks
 from .table import lookup
@@ -44,6 +45,7 @@ class Translator(Accesses):
         self.symbols: list[str] = []
         self.barrier_count = 0
         self.barrier_sites: list[int] = [0]
+        self.stops: list[int] = []  # segments that begin where a wave may stop
         # Atomics that make order between work-groups (`order`), in kernels that ask for it.
         self.order = find_order(kernel, options.chip) if options.checks & {"race", "progress"} else None
         self.classes: dict[str, int] = {}
@@ -226,6 +228,24 @@ class Translator(Accesses):
         self.new_block()
         self.begin_block(self.position + 1)
 
+    def stop_here(self, stop: Stop) -> None:
+        """Before this instruction: give all registers to the state and leave, in the wave that is wanted."""
+        self.inst = self.text.insts[self.position]
+        self.settle()
+        self.stops.append(self.new_segment(True))
+        self.new_block()
+        here = "true"
+        for field, wanted in (("wave", stop.wave), ("group", stop.group)):
+            if wanted is not None:
+                here = self.s.and_(here, self.s.icmp("eq", "i64", self.ctx_load(field, "i64"), str(wanted)), "i1")
+        leave, on = self.out.fresh_label("stop"), self.out.fresh_label("on")
+        self.out.put(f"br i1 {here}, label %{leave}, label %{on}")
+        self.out.label(leave)
+        self.out.lines.append("\0give")
+        self.fault_if("true", 21)
+        self.out.put(f"br label %{on}")
+        self.out.label(on)
+
     def instruction(self, inst: Inst) -> None:
         self.inst = inst
         self.dpp_mask = None
@@ -355,7 +375,10 @@ class Translator(Accesses):
                 self.new_block()
                 self.begin_block(index)
                 self.since_getpc = None
-            end = loop_end(self, index, starts) if index in starts else None
+            if self.options.stop is not None and inst.line == self.options.stop.line:
+                self.stop_here(self.options.stop)
+            whole = index in starts and self.options.stop is None
+            end = loop_end(self, index, starts) if whole else None
             if end is not None:
                 run_loop(self, index, end)
                 done = end + 1

@@ -24,6 +24,7 @@ class Translation:
     agpr_base: int
     barriers: int
     barrier_sites: list[int]  # of each barrier by its number, from 1
+    registers: list[tuple[str, int]]  # that it names
     synchronizes: bool  # whether it has atomics that order work-groups
     polls: bool  # whether an atomic or coherent load stands in a loop
     classes: dict[str, int]  # static count of instructions by class
@@ -64,13 +65,15 @@ def finish(t: Translator, symbol: str) -> Translation:
     vector = t.v.type("i32")
     vgprs = t.agpr_base + max((i + 1 for k, i in t.regs if k == "a"), default=0)
     regs = sorted(t.regs)
+    for segment in t.stops:
+        t.segments[segment].loads |= t.regs
     live, live_after = _live(t)
 
-    def move(load: bool, tag: str, segment: int) -> list[str]:
-        """SGPRs to or from the state: those whose value is needed from `segment` on."""
+    def move(load: bool, tag: str, segment: int | None) -> list[str]:
+        """SGPRs to or from the state: those whose value is needed from `segment` on (None: all)."""
         lines = []
         for i, (kind, index) in enumerate(regs):
-            if kind != "s" or (kind, index) not in live[segment]:
+            if kind != "s" or (segment is not None and (kind, index) not in live[segment]):
                 continue
             name = f"%{tag}{i}"
             lines.append(f"  {name}p = getelementptr i8, ptr %st, i64 {4 * index}")
@@ -117,6 +120,9 @@ def finish(t: Translator, symbol: str) -> Translation:
                 if (words[0], int(words[1])) in live_after[int(words[2])]:
                     lines.append("  " + words[3])
                 continue
+            if verb == "give":
+                lines += move(False, f"give{len(lines)}_", None)
+                continue
             lines += move(verb == "load", f"{verb}{words[0]}_", int(words[1]))
         else:
             lines.append(line)
@@ -136,6 +142,7 @@ def finish(t: Translator, symbol: str) -> Translation:
         t.agpr_base,
         t.barrier_count,
         t.barrier_sites,
+        regs,
         t.order is not None,
         t.order is not None and t.order.polls,
         t.classes,

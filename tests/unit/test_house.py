@@ -31,7 +31,7 @@ LONG_FUNCTIONS = {
     "tec/emulator/support_memory.py:check_function": (100, _LLVM),
     "tec/emulator/support_memory.py:resolve": (85, _LLVM),
     "tec/emulator/support_atomics.py:atomic_function": (90, _LLVM),
-    "tec/emulator/translation.py:finish": (85, _LLVM),
+    "tec/emulator/translation.py:finish": (90, _LLVM),
     "tec/emulator/matrix.py:mfma_function": (65, _LLVM),
     "tec/emulator/strip_loops.py:run_loop": (75, _LLVM),
     "tec/runtime/function.py:_make_cpu_call": (90, "closures over what a call needs, so that a call looks up nothing"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,38 @@ def test_the_cli_tells_notes_and_faults(tmp_path: Path) -> None:
     ]
     done = CliRunner().invoke(group, [*words, "--check", "all"])
     assert done.exit_code == 0 and "note: k, line 11: global_store_dword" in done.output, done.output
+
+
+def test_a_wave_stops_at_a_line_and_shows_its_registers(tmp_path: Path) -> None:
+    body = "s_mov_b32 s20, s2\nv_add_u32_e32 v5, 7, v0\nv_mov_b32_e32 v6, 1.5\nv_mov_b32_e32 v5, 0\nglobal_store_dword v1, v0, s[6:7]"
+    object_file, asm = tmp_path / "k.hsaco", tmp_path / "kernel.s"
+    object_file.write_bytes(image("gfx942"))
+    asm.write_text(text("gfx942", body))
+    line = asm.read_text().split("\n").index("\tv_mov_b32_e32 v5, 0") + 1
+    words = [
+        "run",
+        str(object_file),
+        "--asm",
+        str(asm),
+        "--grid",
+        "3",
+        "--block",
+        "128",
+        "--arg",
+        "i32:512",
+        "--arg",
+        "i32:512",
+        "--arg",
+        "i32=0",
+    ]
+    stop = ["--break", f"kernel.s:{line}", "--lane", "3", "--wave", "1", "--group", "2"]
+    done = CliRunner().invoke(group, [*words, *stop])
+    assert done.exit_code == 0, done.output
+    assert f"wave 1 of work-group (2, 0, 0) before line {line}: v_mov_b32_e32 v5, 0" in done.output
+    assert re.search(r"s20 +00000002 +2 ", done.output) and re.search(r"v5 +0000004a +74 ", done.output), done.output
+    assert re.search(r"v6 +3fc00000 +\d+  1.5$", done.output, re.M) and "exec 0xffffffffffffffff" in done.output
+    refused = CliRunner().invoke(group, [*words, "--break", "900"])
+    assert refused.exit_code != 0 and "no instruction on line 900" in str(refused.exception or refused.output)
+    driver = get_driver("gfx942")
+    assert driver.stop is None
+    launch("gfx942", body, "bounds", 3, 128, False, 0)  # the kernel itself runs on
