@@ -81,6 +81,10 @@ class BlockedConvolution(Space):
             # of the time of 14 of one in convolutions of SqueezeNet, ResNet-50 and MobileNet-v2; six spill, and take up to twice as long.
             columns = min(ow, 5 if -(-ow // 5) < -(-ow // 4) else 4)
             return self.choice(columns=columns, rows=1, blocks=2, unroll=0, outer="channels", parallel=threads)
+        if self.is_sum and vectors == 1 and self.target.core.fma >= 2 and (self.channels or 1) % 2 == 0:
+            # Two multiply-adds a clock and two loads: each load of an input value serves two blocks of channels, or loads would be the limit.
+            columns = column_tile(ow, min(14, (self.target.core.registers - 3) // 2))
+            return self.choice(columns=columns, rows=1, blocks=2, unroll=0, outer="channels", parallel=threads)
         if self.is_sum:
             columns = column_tile(ow, min(28 if ow % 28 == 0 else 14, fitting))
             return self.choice(columns=columns, rows=1, blocks=1, unroll=0, outer="channels", parallel=threads)

@@ -97,8 +97,11 @@ def _tanh32(m: M, a: E.Expr) -> E.Expr:
     q = m.poly([c * 2.0 ** (k + 2) for k, c in enumerate(m.table("EXP"))], r)
     p = m.mad(q, m.mul(r, r), m.add(r, r))
     h = m.let(m.mad(s, p, m.sub(s, m.f(0.5))), "h")
-    d = m.let(m.add(h, m.f(1.0)), "d")
-    return _divide(m, h, d, m.sub(h, m.sub(d, m.f(1.0))))
+    inv = m.let(m.inverse(m.add(h, m.f(1.0))), "inv")
+    q = m.let(m.mul(h, inv), "q")
+    # What is left of h - q (h + 1), whatever h + 1 lost: h - q is exact for h up to 1, where h is no more than 2 q; beyond, what it is rounded by
+    # becomes an ulp of the result at most, where errors of h count little.
+    return m.mad(m.fma(m.neg(q), h, m.sub(h, q)), inv, q)
 
 
 def _divide(m: M, num: E.Expr, d: E.Expr, lost: E.Expr) -> E.Expr:
