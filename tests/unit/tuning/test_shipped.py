@@ -24,6 +24,7 @@ from tools.shipped_records import stale
 MACHINES = sorted(p.stem for p in shipped.FOLDER.glob("*.jsonl"))
 TARGETS = {
     "znver4": "llvm -mcpu=znver4",
+    "sapphirerapids": "llvm -mcpu=sapphirerapids",
     "MI300X": "rocm -mcpu=gfx942",
     "MI210": "rocm -mcpu=gfx90a",
     "RX 7900 XTX": "rocm -mcpu=gfx1100",
