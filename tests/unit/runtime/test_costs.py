@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from test_executor import chain
 
 import tec
 from tec import te
 from tec.runtime.cpu_code import step_loop
-
-from test_executor import chain
 
 
 def least(call: Callable[[int], object], rounds: int = 40) -> float:
