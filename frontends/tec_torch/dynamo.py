@@ -6,6 +6,7 @@ torch's: the graph is cut around them, and one line says which they are and why.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -13,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import tec
 from tec import TecError
@@ -28,6 +31,14 @@ from .importer import Conversion, convert, location_of
 from .runner import Runner
 
 log = logging.getLogger("tec.torch")
+
+# What training brings and export's decompositions leave whole.
+_ATEN = torch.ops.aten
+_TRAINING = [
+    _ATEN._native_batch_norm_legit_functional, _ATEN.native_batch_norm_backward, _ATEN.native_layer_norm_backward, _ATEN.native_group_norm_backward,
+    _ATEN.embedding_dense_backward, _ATEN.native_dropout_backward, _ATEN._softmax_backward_data, _ATEN._log_softmax_backward_data,
+    _ATEN.nll_loss_backward, _ATEN.nll_loss2d_backward,
+]  # fmt: skip
 
 # Calls below which a part is not worth a network of its own: entering it costs tens of microseconds, a call of torch's some five.
 FEW_CALLS = 4
@@ -51,12 +62,17 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
     def training(fx: GraphModule, fakes: Sequence[Any]) -> Any:
         return _boxed(Hybrid(fx, {}, target))  # its weights change with every step
 
-    return aot_autograd(
+    compiled = aot_autograd(
         fw_compiler=training,
         bw_compiler=training,
         inference_compiler=inference,
-        decompositions=dict(decompositions().items()),
-    )(module, examples)
+        decompositions=dict(decompositions().items()) | get_decompositions(_TRAINING),
+    )
+    learns = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in examples)
+    # torch chooses attention's kernel while it traces. Those of one piece keep sums for a backward kernel of their own; its plain form is
+    # differentiated like all else.
+    with sdpa_kernel(SDPBackend.MATH) if learns else contextlib.nullcontext():
+        return compiled(module, examples)
 
 
 def _boxed(f: Any) -> Any:

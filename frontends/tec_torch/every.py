@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import ops_index, ops_make, ops_math, ops_nn, ops_reduce, ops_shape  # noqa: F401
+from . import ops_grad, ops_index, ops_make, ops_math, ops_nn, ops_reduce, ops_shape  # noqa: F401
 from .importer import CONVERTERS
 
 

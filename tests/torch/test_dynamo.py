@@ -87,3 +87,66 @@ def test_an_unknown_option():
     with pytest.raises(Exception, match="no option 'speed'"):
         torch.compile(nn.ReLU(), backend=dynamo.backend, options={"speed": 2})(torch.randn(3))
     assert issubclass(tec.ArgumentError, tec.TecError)
+
+
+class Pictures(nn.Module):
+    """Convolutions (one in groups, one with strides), batch normalization, pooling."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8)
+        self.pool, self.second = nn.MaxPool2d(3, 2, 1), nn.Conv2d(8, 16, 3, 1, 1, groups=4)
+        self.last = nn.Linear(16, 5)
+
+    def forward(self, x):
+        y = torch.relu(self.second(self.pool(torch.relu(self.norm(self.first(x))))))
+        return self.last(nn.functional.adaptive_avg_pool2d(y, 1).flatten(1))
+
+
+class Words(nn.Module):
+    """Embedding, attention, layer normalization."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(31, 16)
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.out = nn.Linear(16, 5)
+
+    def forward(self, ids):
+        return self.out(self.layer(self.embed(ids)).mean(1))
+
+
+@pytest.mark.parametrize("make", [Pictures, Words])
+def test_all_of_a_training_step_is_tecs(make, caplog):
+    m, other = make(), make()
+    other.load_state_dict(m.state_dict())
+    x = torch.randn(4, 3, 16, 16) if make is Pictures else torch.randint(0, 31, (4, 6))
+    y = torch.randint(0, 5, (4,))
+    with caplog.at_level(logging.WARNING, "tec.torch"):
+        for module, call in ((m, torch.compile(m, backend=dynamo.backend)), (other, other)):
+            optimizer = torch.optim.SGD(module.parameters(), 0.1)
+            for _ in range(3):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(call(x), y).backward()
+                optimizer.step()
+    assert not [r.getMessage() for r in caplog.records if r.name == "tec.torch"]  # nothing is left to torch
+    for (n, a), b in zip(m.state_dict().items(), other.state_dict().values()):
+        assert torch.allclose(a, b, rtol=1e-3, atol=1e-5), n
+
+
+@pytest.mark.parametrize(
+    "groups,stride,padding,dilation", [(1, 1, 0, 1), (2, 2, 1, 1), (4, 1, 2, 2), (1, (2, 1), (0, 1), 1)]
+)
+def test_gradients_of_convolutions(groups, stride, padding, dilation):
+    x, w = torch.randn(2, 4, 9, 7), torch.randn(8, 4 // groups, 3, 3)
+    aten = torch.ops.aten.convolution_backward
+    pair = [stride, stride] if isinstance(stride, int) else list(stride)
+    pads = [padding, padding] if isinstance(padding, int) else list(padding)
+
+    class Back(nn.Module):
+        def forward(self, g, x, w):
+            return aten(g, x, w, [8], pair, pads, [dilation, dilation], False, [0, 0], groups, [True, True, True])
+
+    g = torch.randn_like(nn.functional.conv2d(x, w, None, stride, padding, dilation, groups))
+    for got, want in zip(tec.compile(Back(), target="llvm", args=(g, x, w))(g, x, w), Back()(g, x, w)):
+        close(got, want)
