@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from ..graph.graph import Graph, Value
 from ..ops.dims import Dim, evaluate
 from ..runtime import exprs
 from ..runtime.device import Device
-from ..runtime.ndarray import NDArray, array, empty
+from ..runtime.dtypes import itemsize
+from ..runtime.ndarray import NDArray, Storage, array
 from ..target import Target
 from ..te.evaluate import np_dtype
 from .trace import Entry, is_leaf
@@ -112,7 +114,9 @@ class Bound:
             if what == "call":
                 at(*[slots[k] for k in rest[0]], *rest[1])
             elif what == "new":
-                slots[at] = empty(rest[0], rest[1], device)
+                nbytes, shape, dtype = rest
+                storage = Storage(device, nbytes)
+                slots[at] = NDArray(storage, storage.address, shape, dtype)
             elif what == "view":
                 of, offset, shape, dtype = rest
                 whole = slots[of]
@@ -193,7 +197,7 @@ class _Binder:
             self.steps.append(("view", k, of, offset, shape, v.dtype))
             return k
         k = self.slot(v)
-        self.steps.append(("new", k, shape, v.dtype))
+        self.steps.append(("new", k, prod(shape) * itemsize(v.dtype), shape, v.dtype))
         return k
 
     def _freed(self, outputs: Sequence[int], n_inputs: int) -> list[_Step]:

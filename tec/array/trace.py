@@ -43,9 +43,21 @@ class Trace:
                 layout = data.layout
                 entries.append((layout[0], layout[1], layout[5] == 64))
             else:
-                inputs = tuple([visit(i) for i in n.inputs])
+                inputs = []
+                for i in n.inputs:  # most are in memory or met already: without a call for them
+                    k = number.get(id(i))
+                    if k is None:
+                        data = i.data
+                        if data is None:
+                            k = visit(i)
+                        else:
+                            layout = data.layout
+                            k = number[id(i)] = len(entries)
+                            leaves.append(i)
+                            entries.append((layout[0], layout[1], layout[5] == 64))
+                    inputs.append(k)
                 order.append(n)
-                entries.append((n.op, n.attrs, n.ints, inputs, n.shape, n.out))
+                entries.append((n.op, n.attrs, n.ints, tuple(inputs), n.shape, n.out))
             k = number[id(n)] = len(entries) - 1
             return k
 

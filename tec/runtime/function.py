@@ -52,9 +52,9 @@ class Function:
                 {*self.checker.implicit, *(p.offset for p in self.checker.tensors if isinstance(p.offset, str))},
             )
         # Scalars that sizes depend on: their values belong to a plan's key.
-        self._key_scalars = self.checker.shape_scalars | (
-            self.program.key_scalars if self.program is not None else set()
-        )
+        sizes = self.checker.shape_scalars | (self.program.key_scalars if self.program is not None else set())
+        self._key_at = [p.index for p in self.checker.scalars if p.name in sizes]
+        self._tensor_at = [p.index for p in self.checker.tensors]
         self.plans: dict[Any, Any] = {}
         self._apart = self._pairs()
         self._by_numbers: dict[Any, Plan] = {}
@@ -87,13 +87,9 @@ class Function:
 
     def _key(self, args: Sequence[Any]) -> Any:
         """What a plan depends on. Raises AttributeError where an argument is no NDArray."""
-        key_scalars = self._key_scalars
-        return tuple(
-            [
-                a.layout if p.is_tensor else (a if p.name in key_scalars else None)
-                for p, a in zip(self.checker.params, args)
-            ]
-        )
+        key: list[Any] = [args[i].layout for i in self._tensor_at]
+        key += [args[i] for i in self._key_at]
+        return tuple(key)
 
     def _known(self, args: Sequence[Any]) -> Any:
         """The plan of converted arguments that look like earlier ones'."""
@@ -131,7 +127,7 @@ class Function:
         pack_scalars = struct.Struct(
             "<" + "".join(_slot(p.dtype) for p in checker.scalars) + "q" * len(checker.implicit)
         ).pack
-        tensor_at = [p.index for p in checker.tensors]
+        tensor_at = self._tensor_at
         cpu0 = devices.cpu(0)
         code: list[Any] = []
 
@@ -221,7 +217,7 @@ class Function:
 
     def _make_gpu_call(self) -> Callable[..., None]:
         """The call of a GPU function: find or make the plan, fill the slots, run the launches."""
-        scalars, key_scalars, plans, run = self.checker.scalars, self._key_scalars, self.plans, self._gpu_run
+        scalars, plans, run = self.checker.scalars, self.plans, self._gpu_run
         n_args = len(self.checker.params)
         if not scalars and len(self.checker.tensors) == n_args:
             return self._make_tensor_call()
@@ -230,10 +226,7 @@ class Function:
             found = None
             if len(args) == n_args:
                 try:
-                    if key_scalars:
-                        found = plans.get(self._key(args))
-                    else:
-                        found = plans.get(tuple([a.layout if type(a) is NDArray else None for a in args]))
+                    found = plans.get(self._key(args))
                 except (AttributeError, TypeError):
                     found = None
             if found is not None:

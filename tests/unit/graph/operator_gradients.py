@@ -127,7 +127,7 @@ NONE: dict[str, str] = {
         "nextafter floor_divide remainder int_power".split(),
         _INTEGERS,
     ),
-    **dict.fromkeys("packed_matmul projection transform_layout dequantize append recurrence vjp rotary".split(), _LATER),
+    **dict.fromkeys("packed_matmul round_blocks projection transform_layout dequantize append recurrence vjp rotary".split(), _LATER),
     **dict.fromkeys("choose loop".split(), "regions: refused, write their steps out"),
     **dict.fromkeys("deform_conv roi_align max_unpool resample".split(), "of detection and upsampling networks: by its te definition, without a row here"),
 }  # fmt: skip

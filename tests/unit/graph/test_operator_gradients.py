@@ -15,7 +15,10 @@ from .test_gradient import differences, network
 
 
 def test_every_operator_has_a_row() -> None:
-    assert set(OPS) == set(ROWS) | set(NONE), set(OPS) ^ (set(ROWS) | set(NONE))
+    known = set(ROWS) | set(NONE)
+    ours = {name for name, op in OPS.items() if op.compute.__module__.startswith("tec.")}
+    assert not ours - known, "a new operator has a row, or a reason why it has none"
+    assert not {name for name in ROWS if name not in OPS}
     assert not set(ROWS) & set(NONE)
 
 
