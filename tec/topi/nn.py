@@ -10,7 +10,7 @@ from ..errors import ExprError
 from ..te import Tensor
 from ..te.tensor_ops import BROADCAST, ELEMWISE, elementwise
 from . import broadcast
-from .operators import compute, output, tensor, type_of
+from .operators import axis_of, compute, output, tensor, type_of
 from .tag import INJECTIVE
 from .transform import matmul as _matmul
 from .transform import reshape
@@ -52,7 +52,7 @@ def _along(v: Tensor, axis: int, x: Tensor) -> Tensor:
     """A vector as a tensor that broadcasts along `axis` of `x`."""
     if v.ndim != 1:
         raise ExprError(f"{v.name} has {v.ndim} dimensions and goes along one axis", hint="give a vector")
-    behind = x.ndim - 1 - axis % x.ndim
+    behind = x.ndim - 1 - axis_of(axis, x.ndim, f"a vector along an axis of {x.name}")
     return reshape(v, (v.shape[0], *[1] * behind)) if behind else v
 
 
@@ -362,7 +362,7 @@ def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = 
 def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Sequence[int], epsilon: float = 1e-5) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last dimensions, `axis`."""
     x = tensor(data, "layer_norm")
-    axes = sorted(a % x.ndim for a in ([axis] if isinstance(axis, int) else axis))
+    axes = sorted(axis_of(a, x.ndim, "layer_norm") for a in ([axis] if isinstance(axis, int) else axis))
     if axes != list(range(axes[0], x.ndim)):
         raise ExprError(f"layer_norm over axes {axes} of {x.ndim} dimensions", hint="they are the last ones")
     y = broadcast.multiply(output("layer_norm", [x], axis=axes[0], epsilon=epsilon), tensor(gamma, "layer_norm"))
@@ -372,7 +372,7 @@ def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Sequence[
 def rms_norm(data: Tensor, weight: Tensor, axis: Any = -1, epsilon: float = 1e-5) -> Tensor:
     """x / sqrt(mean of squares + epsilon) * weight over `axis`."""
     x = tensor(data, "rms_norm")
-    axes = tuple(a % x.ndim for a in ([axis] if isinstance(axis, int) else axis))
+    axes = tuple(axis_of(a, x.ndim, "rms_norm") for a in ([axis] if isinstance(axis, int) else axis))
     wide = x if x.dtype in ("float32", "float64") else x.astype("float32")
     mean = output("reduce_mean", [broadcast.multiply(wide, wide)], axes=axes, keepdims=True)
     return elementwise(
@@ -395,7 +395,8 @@ def group_norm(
 ) -> Tensor:
     """Each of `num_groups` groups of channels normalized over its channels and places; gamma and beta are one a channel."""
     x = tensor(data, "group_norm")
-    if channel_axis % x.ndim != 1 or sorted(a % x.ndim for a in axes) != list(range(2, x.ndim)):
+    places = sorted(axis_of(a, x.ndim, "group_norm") for a in axes)
+    if axis_of(channel_axis, x.ndim, "group_norm") != 1 or places != list(range(2, x.ndim)):
         raise ExprError(
             "group_norm of another layout than (batch, channels, spatial...)",
             hint="channel_axis=1 and the axes behind it",

@@ -10,7 +10,7 @@ from .. import te
 from ..errors import ExprError, ImportModelError
 from ..ir.expr import Expr, Var
 from ..ir.visit import walk_exprs
-from ..ops.registry import TensorType, get_op, static_shape
+from ..ops.registry import TensorType, get_op, normalize_axis, static_shape
 from ..ops.size_exprs import from_expr
 from ..ops.size_vars import adopt
 from ..te import Tensor, tag_scope
@@ -49,6 +49,16 @@ def type_of(x: Tensor) -> TensorType:
     """dtype and shape of a tensor as the operators know them."""
     sizes(x.shape, f"a dimension of {x.name}")
     return TensorType(x.dtype, static_shape(x))
+
+
+def axis_of(axis: Any, ndim: int, what: str) -> int:
+    """An axis counted from the front. Raises ExprError where it is no integer, or there is no such dimension."""
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        raise ExprError(f"{what}: the axis is {axis!r}", hint="an integer")
+    try:
+        return normalize_axis(axis, ndim)
+    except ImportModelError as e:
+        raise ExprError(f"{what}: {e.message}") from None
 
 
 def outputs(name: str, inputs: list[Tensor], tag: str = "", /, **attrs: Any) -> list[Tensor]:

@@ -12,7 +12,7 @@ from ..errors import ExprError
 from ..ops.layouts import Layout
 from ..te import Tensor
 from ..te.tensor_ops import BROADCAST, elementwise
-from .operators import compute, output, outputs, sizes, tensor, type_of
+from .operators import axis_of, compute, output, outputs, sizes, tensor, type_of
 from .tag import INJECTIVE
 
 __all__ = [
@@ -22,16 +22,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _axis(axis: Any, ndim: int, what: str) -> int:
-    if not isinstance(axis, int) or not -ndim <= axis < ndim:
-        raise ExprError(f"{what}: axis {axis!r} of {ndim} dimension{'s'[: ndim != 1]}")
-    return axis % ndim
-
-
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """`a` with its dimensions in the order `axes`, in reverse by default. Raises ExprError where that is no permutation."""
     x = tensor(a, "transpose")
-    perm = tuple(range(x.ndim))[::-1] if axes is None else tuple(_axis(k, x.ndim, "transpose") for k in axes)
+    perm = tuple(range(x.ndim))[::-1] if axes is None else tuple(axis_of(k, x.ndim, "transpose") for k in axes)
     return output("transpose", [x], INJECTIVE, perm=perm)
 
 
@@ -57,7 +51,7 @@ def flatten_all(x: Tensor) -> Tensor:
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     """`a` with `num_newaxis` dimensions of 1 put in at `axis` (of the result's dimensions)."""
     x = tensor(a, "expand_dims")
-    at = _axis(axis, x.ndim + 1, "expand_dims")
+    at = axis_of(axis, x.ndim + 1, "expand_dims")
     shape = (*x.shape[:at], *[1] * num_newaxis, *x.shape[at:])
     return compute(shape, lambda *i: x(*i[:at], *i[at + num_newaxis :]), name="expand_dims", tag=BROADCAST)
 
@@ -69,7 +63,7 @@ def squeeze(a: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     if axis is None:
         gone = [k for k, n in enumerate(shape) if isinstance(n, int) and n == 1]
     else:
-        gone = [_axis(k, x.ndim, "squeeze") for k in (axis if isinstance(axis, (tuple, list)) else [axis])]
+        gone = [axis_of(k, x.ndim, "squeeze") for k in (axis if isinstance(axis, (tuple, list)) else [axis])]
     wrong = [k for k in gone if not (isinstance(shape[k], int) and shape[k] == 1)]
     if wrong:
         raise ExprError(f"squeeze of axis {wrong[0]} of {x.name}, which has {shape[wrong[0]]} elements")
@@ -89,7 +83,7 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     xs = [tensor(x, "concatenate") for x in a_tuple]
     if not xs:
         raise ExprError("concatenate of nothing")
-    return output("concat", xs, INJECTIVE, axis=_axis(axis, xs[0].ndim, "concatenate"))
+    return output("concat", xs, INJECTIVE, axis=axis_of(axis, xs[0].ndim, "concatenate"))
 
 
 def stack(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -100,7 +94,7 @@ def stack(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
 def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """`ary` cut along `axis` into so many equal parts, or before each of the indices. Raises ExprError where the parts are not equal."""
     x = tensor(ary, "split")
-    at = _axis(axis, x.ndim, "split")
+    at = axis_of(axis, x.ndim, "split")
     n = type_of(x).shape[at]
     if isinstance(indices_or_sections, int):
         parts = indices_or_sections
@@ -131,7 +125,7 @@ def strided_slice(
 ) -> Tensor:
     """`a[begin:end:strides]` by dimension (of `axes`, or the first ones), as Python's slices have it."""
     x = tensor(a, "strided_slice")
-    where = [_axis(k, x.ndim, "strided_slice") for k in (axes if axes is not None else range(len(begin)))]
+    where = [axis_of(k, x.ndim, "strided_slice") for k in (axes if axes is not None else range(len(begin)))]
     steps = list(strides) if strides else [1] * len(begin)
     steps += [1] * (len(begin) - len(steps))
     for axis, b, e, s in zip(where, begin, end, steps):
@@ -149,7 +143,7 @@ def strided_slice(
 def flip(a: Tensor, axis: int = 0) -> Tensor:
     """`a` from its last element to its first along `axis`."""
     x = tensor(a, "flip")
-    at = _axis(axis, x.ndim, "flip")
+    at = axis_of(axis, x.ndim, "flip")
     return compute(x.shape, lambda *i: x(*i[:at], x.shape[at] - 1 - i[at], *i[at + 1 :]), name="flip", tag=INJECTIVE)
 
 
@@ -164,7 +158,7 @@ def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
 def repeat(a: Tensor, repeats: int, axis: int = 0) -> Tensor:
     """Each element of `a` `repeats` times in a row along `axis`."""
     x = tensor(a, "repeat")
-    at = _axis(axis, x.ndim, "repeat")
+    at = axis_of(axis, x.ndim, "repeat")
     shape = (*x.shape[:at], x.shape[at] * repeats, *x.shape[at + 1 :])
     return compute(shape, lambda *i: x(*i[:at], i[at] // repeats, *i[at + 1 :]), name="repeat", tag=BROADCAST)
 
@@ -172,14 +166,14 @@ def repeat(a: Tensor, repeats: int, axis: int = 0) -> Tensor:
 def take(a: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
     """The slices of `a` along `axis` (of `a` laid flat by default) that `indices` name; negative ones count from the end, others are clipped."""
     x, index = tensor(a, "take"), tensor(indices, "take")
-    x, at = (flatten_all(x), 0) if axis is None else (x, _axis(axis, x.ndim, "take"))
+    x, at = (flatten_all(x), 0) if axis is None else (x, axis_of(axis, x.ndim, "take"))
     return output("gather", [x, index], INJECTIVE, axis=at)
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     """out[i, j, k] = data[i, indices[i, j, k], k] for `axis` 1."""
     x = tensor(data, "gather")
-    return output("gather_elements", [x, tensor(indices, "gather")], INJECTIVE, axis=_axis(axis, x.ndim, "gather"))
+    return output("gather_elements", [x, tensor(indices, "gather")], INJECTIVE, axis=axis_of(axis, x.ndim, "gather"))
 
 
 def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
@@ -234,7 +228,7 @@ def shape(array: Tensor, dtype: str = "int32") -> Tensor:
 def one_hot(indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: int, dtype: str) -> Tensor:
     """`on_value` at the place along a new `axis` of `depth` that the index names, else `off_value`."""
     x = tensor(indices, "one_hot")
-    at = _axis(axis, x.ndim + 1, "one_hot")
+    at = axis_of(axis, x.ndim + 1, "one_hot")
     on, off = te.const(on_value, dtype), te.const(off_value, dtype)
     dims = (*x.shape[:at], depth, *x.shape[at:])
     return compute(
@@ -294,7 +288,7 @@ def argsort(data: Tensor, axis: int = -1, is_ascend: bool = True, dtype: str = "
 
 def _ordered(data: Tensor, axis: int, ascending: bool) -> list[Tensor]:
     x = tensor(data, "sort")
-    at = _axis(axis, x.ndim, "sort")
+    at = axis_of(axis, x.ndim, "sort")
     return outputs("topk", [x], axis=at, k=type_of(x).shape[at], largest=not ascending)
 
 
@@ -303,7 +297,7 @@ def topk(
 ) -> Any:
     """The `k` largest elements along `axis` (smallest: `is_ascend`) and their indices, or what `ret_type` ("values", "indices") names of that."""
     x = tensor(data, "topk")
-    values, index = outputs("topk", [x], axis=_axis(axis, x.ndim, "topk"), k=k, largest=not is_ascend)
+    values, index = outputs("topk", [x], axis=axis_of(axis, x.ndim, "topk"), k=k, largest=not is_ascend)
     if ret_type not in ("both", "values", "indices"):
         raise ExprError(f"topk with ret_type {ret_type!r}", hint="it is 'both', 'values' or 'indices'")
     index = index if dtype == "int64" else index.astype(dtype)
@@ -312,7 +306,7 @@ def topk(
 
 def _running(name: str, data: Tensor, axis: int | None, dtype: str | None, exclusive: bool | None) -> Tensor:
     x = tensor(data, name)
-    x, at = (flatten_all(x), 0) if axis is None else (x, _axis(axis, x.ndim, name))
+    x, at = (flatten_all(x), 0) if axis is None else (x, axis_of(axis, x.ndim, name))
     x = x if dtype in (None, x.dtype) else x.astype(dtype)
     return output(name, [x], axis=at, exclusive=bool(exclusive), reverse=False)
 
@@ -344,7 +338,7 @@ def tensordot(a: Tensor, b: Tensor, axes: Any = 2) -> Tensor:
         of_a, of_b = list(range(x.ndim - axes, x.ndim)), list(range(axes))
     else:
         of_a, of_b = ([v] if isinstance(v, int) else list(v) for v in axes)
-    of_a, of_b = [_axis(k, x.ndim, "tensordot") for k in of_a], [_axis(k, y.ndim, "tensordot") for k in of_b]
+    of_a, of_b = [axis_of(k, x.ndim, "tensordot") for k in of_a], [axis_of(k, y.ndim, "tensordot") for k in of_b]
     if len(of_a) != len(of_b):
         raise ExprError(f"tensordot over {len(of_a)} axes of one and {len(of_b)} of the other")
     free = iter("abcdefghijklmnopqrstuvwxyz")

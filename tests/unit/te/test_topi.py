@@ -258,3 +258,17 @@ def test_mistakes(name: str) -> None:
     with pytest.raises(tec.TecError, match=text) as e:
         make()
     assert "test_topi.py" in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, v: topi.nn.layer_norm(x, v, v, axis=5), lambda x, v: topi.nn.rms_norm(x, v, axis=(2,)), lambda x, v: topi.nn.prelu(x, v, axis=-3),
+        lambda x, v: topi.nn.bias_add(x, v, axis=2), lambda x, v: topi.nn.softmax(x, axis=2), lambda x, v: topi.sum(x, axis=2),
+        lambda x, v: topi.transpose(x, (0, 2)), lambda x, v: topi.concatenate([x, x], axis=2), lambda x, v: topi.expand_dims(x, axis=4),
+        lambda x, v: topi.squeeze(x, axis=True),
+    ],
+)  # fmt: skip
+def test_an_axis_that_there_is_not(f):
+    with pytest.raises(tec.ExprError, match="axis"):
+        f(te.placeholder((3, 4), name="x"), te.placeholder((4,), name="v"))
