@@ -134,3 +134,28 @@ def test_the_site_builds(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "site" / "tutorials" / "03_matmul" / "index.html").exists()
+
+
+def test_parameters_become_a_list_with_their_types() -> None:
+    from tools.griffe_doctest import listed
+
+    text = 'Make it.\n\npath: a file\nthat is there. low and high: bounds; what: "a: b" or more. Returns it. Raises TecError.\n\n    low: code'
+    types = {"path": "str", "low": "int", "high": "int", "what": "Any", "other": "int"}
+    assert listed(text, types) == (
+        "Make it.\n\n- `path` (`str`): a file that is there.\n- `low`, `high` (`int`): bounds\n"
+        '- `what`: "a: b" or more.\n\nReturns it. Raises TecError.\n\n    low: code'
+    )
+    assert listed("Nothing of it: here.", types) == "Nothing of it: here." and listed("low: x", {}) == "low: x"
+
+
+def test_headings_are_named_as_users_write_them() -> None:
+    from tools.docs_hooks import public_name, renamed
+
+    assert (
+        public_name("tec.graph.compiler.compile") == "tec.compile"
+        and public_name("tec.runtime.module.Module.save") == "tec.Module.save"
+    )
+    assert public_name("tec.graph.compiler.as_graph") is None
+    heading = '<h2 id="tec.graph.compiler.compile" class="doc doc-heading">\n  <span class="doc doc-object-name doc-function-name">{}</span>\n</h2>'
+    for shown in ("compile", "tec.graph.compiler.compile"):
+        assert renamed(heading.format(shown)) == heading.format("tec.compile")
