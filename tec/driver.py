@@ -96,7 +96,7 @@ def lower(
     name: str = "main",
     simple_mode: bool = False,
     binds: dict[Any, Buffer] | None = None,
-    target: Any = None,
+    target: str | Target | None = None,
 ) -> IRModule:
     """Loop IR of a schedule.
 
@@ -163,8 +163,8 @@ def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, 
 def build(
     inputs: Any,
     args: Sequence[Any] | None = None,
-    target: Any = None,
-    target_host: Any = None,
+    target: str | Target | None = None,
+    target_host: str | Target | None = None,
     name: str = "main",
     binds: dict[Any, Buffer] | None = None,
     check: str | None = None,

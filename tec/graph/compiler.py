@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -41,13 +41,13 @@ from .units import Unit, make_unit, signature_of
 
 def compile(
     model: Any,
-    target: Any = None,
+    target: str | Target | None = None,
     shapes: Mapping[str, Any] | None = None,
     dtype: str | Mapping[str, str] | None = None,
     cache: bool = True,
-    progress: Any = None,
+    progress: Callable[[int, int, str], None] | None = None,
     freeze: Mapping[str, Any] | None = None,
-    choices: Any = None,
+    choices: Mapping[str, Any] | Callable[..., Any] | None = None,
     tuned: bool | str | os.PathLike[str] = True,
     state: Mapping[str, str] | bool = True,
     args: Any = None,

@@ -16,6 +16,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..target import Target
     from .report import TuneReport
     from .templates import Holes, Template, template
     from .tuner import Tuner
@@ -25,7 +26,7 @@ def tune(
     what: Any,
     args: Sequence[Any] | None = None,
     *,
-    target: Any = None,
+    target: str | Target | None = None,
     trials: int = 64,
     workers: int = 1,
     seed: int = 0,
@@ -60,7 +61,7 @@ def make_tuner(
     what: Any,
     args: Sequence[Any] | None = None,
     *,
-    target: Any = None,
+    target: str | Target | None = None,
     db: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     workers: int = 1,
