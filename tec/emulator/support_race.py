@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from .context import CTX
 from .lane_loop import over_lanes
-from .race_record import ANY, GROUP_SHIFT, LAUNCH_I64, SEVERAL, WAVE_SHIFT
+from .race_record import ANY, GROUP_SHIFT, LAUNCH_I64, SEVERAL, TICK_BITS, TICK_SHIFT, WAVE_SHIFT
 from .support_clash import clash_function
 from .support_memory import ctx_load
 from .support_race_slow import conflict
@@ -69,10 +69,15 @@ known:
   br i1 %repeat, label %next, label %fresh
 fresh:
   %off = add i64 %a, 0
-  %inside = icmp ult i64 %off, %lds_size
-  br i1 %inside, label %known, label %next
+  INSIDE
 known:
-"""
+""".replace(
+            "INSIDE",
+            "br label %known"
+            if verb == "ld"
+            else "%inside = icmp ult i64 %off, %lds_size\n  br i1 %inside, label %known, label %next",
+        )
+        # A store is looked at before its bounds are checked.
     places = """  %sub = and i64 %off, 3
   %first = and i64 %off, -4
   %o2 = shl i64 %first, 1
@@ -84,7 +89,7 @@ known:
   %wsp = getelementptr i8, ptr %ws0, i64 %first
   %rsp = getelementptr i8, ptr %rs0, i64 %first
 """
-    skips = ("lane", "fresh")
+    skips = ("lane", "fresh") if is_global or verb != "ld" else ("lane",)
     stays = [f"[ %left1, %{s} ], " for s in skips]
     held_stays = [f"[ %held, %{s} ], " for s in skips]
     last_stays = [f"[ {'%a' if s == 'fresh' else '%last'}, %{s} ], " for s in skips]
@@ -136,7 +141,7 @@ again:
   %now = phi i1 [ %held, %known ]{", [ true, %acquire ]" if is_global else ""}
   %wv = load {vt}, ptr %wp, align 8
   %rv = load {vt}, ptr %rp, align 8
-{conflict("w", "%wv", vt, str(n))}{conflict("r", "%rv", vt, str(n))}{decide}
+{conflict("w", "%wv", vt, str(n), not is_global)}{conflict("r", "%rv", vt, str(n), not is_global)}{decide}
   %cand0 = bitcast {bt} %candv to i{n}
   %cand1 = icmp ne i{n} %cand0, 0
   %cand = or i1 %cand1, %odd
@@ -173,7 +178,8 @@ define i32 @tec_race_{space}_{name}(<{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %
 entry:
   %buf = alloca <{w} x {at}>, align 64
   store <{w} x {at}> %addr, ptr %buf
-{head}{ctx_load("me", "race_me")}  %mes = or i64 %me, {SEVERAL << WAVE_SHIFT}
+{head}{ctx_load("me_now", "race_me")}  %me = and i64 %me_now, {-1 if is_global else ~(((1 << TICK_BITS) - 1) << TICK_SHIFT)}
+  %mes = or i64 %me, {SEVERAL << WAVE_SHIFT}
   %launch = and i64 %me, {LAUNCH_I64}
   %any = or i64 %launch, {ANY << GROUP_SHIFT | 15}
   %sitev_i = insertelement <{n} x i32> poison, i32 %site, i64 0

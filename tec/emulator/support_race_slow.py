@@ -23,21 +23,28 @@ from .race_record import (
 from .support_memory import ctx_load
 
 
-def conflict(name: str, record: str, ty: str, splat: str = "") -> str:
-    """%<name>y: how a record's owner differs from %me; %<name>s: another wave of this interval; %<name>o: another group."""
+def conflict(name: str, record: str, ty: str, splat: str = "", timeless: bool = False) -> str:
+    """%<name>y: how a record's owner differs from %me; %<name>s: another wave of this interval; %<name>o: another group. `timeless`: no record has releases."""
 
     def const(value: int) -> str:
         return f"splat (i64 {value})" if splat else str(value)
 
-    return f"""  %{name}x = xor {ty} {record}, {"%mev" if splat else "%me"}
-  %{name}y = and {ty} %{name}x, {const(ID)}
-  %{name}s1 = and {ty} %{name}y, {const(WAVES)}
+    bools = "<" + splat + " x i1>" if splat else "i1"
+    another = f"""  %{name}s1 = and {ty} %{name}y, {const(WAVES)}
   %{name}s2 = icmp ne {ty} %{name}s1, {const(0)}
   %{name}s3 = icmp ult {ty} %{name}y, {const(1 << EPOCH_SHIFT)}
-  %{name}s = and {"<" + splat + " x i1>" if splat else "i1"} %{name}s2, %{name}s3
+  %{name}s = and {bools} %{name}s2, %{name}s3
+"""
+    if timeless:
+        another = f"""  %{name}s1 = sub {ty} %{name}y, {const(1)}
+  %{name}s = icmp ult {ty} %{name}s1, {const((1 << EPOCH_SHIFT) - 1)}
+"""
+    return f"""  %{name}x = xor {ty} {record}, {"%mev" if splat else "%me"}
+  %{name}y = and {ty} %{name}x, {const(ID)}
+{another.rstrip()}
   %{name}o1 = sub {ty} %{name}y, {const(1 << GROUP_SHIFT)}
   %{name}o = icmp ult {ty} %{name}o1, {const(OTHER_SPAN)}
-  %{name}c = or {"<" + splat + " x i1>" if splat else "i1"} %{name}s, %{name}o
+  %{name}c = or {bools} %{name}s, %{name}o
 """
 
 
