@@ -22,7 +22,7 @@ import numpy as np
 import tec
 from tec.driver import run_passes
 from tec.errors import TecError
-from tec.ir import IRModule
+from tec.ir import IRModule, stmt
 from tec.ir.interp import run
 from tec.ir.passes.split_host_device import split_host_device
 from tec.schedule import to_loops
@@ -48,9 +48,32 @@ def compare(p: Program, got: list[Any]) -> None:
             raise Mismatch(f"output {k} {g.dtype}{list(o.x.shape)} at {bad}: {g[first]}, expected {o.x[first]}")
 
 
+# The interpreter runs some 40,000 statements with atomics a second, one by one; a schedule that computes a histogram anew for each element of each
+# element of a reader asks for millions.
+MOST = 300_000
+
+
+def statements(s: Any) -> int:
+    """How many statements a loop nest runs, where its extents are known (8 for those that are not)."""
+    if isinstance(s, stmt.For):
+        return int(getattr(s.extent, "value", 8)) * statements(s.body)
+    if isinstance(s, stmt.Seq):
+        return sum(map(statements, s.stmts))
+    if isinstance(s, stmt.IfThenElse):
+        return statements(s.then) + (statements(s.orelse) if s.orelse is not None else 0)
+    body = getattr(s, "body", None)
+    return statements(body) if body is not None else 1
+
+
+class TooLong(Exception):
+    """A schedule that takes the interpreter minutes: refused, and no fault."""
+
+
 def interpreted(p: Program, s: Any, target: Target, lowered: bool) -> None:
     """The function in the interpreter, as the schedule made it or as the passes left it."""
     func = to_loops(s, p.args, name="f")
+    if statements(func.body) > MOST and "atomic_" in str(func):
+        raise TooLong(f"{statements(func.body)} statements")
     outs = [np.full(o.x.shape, 77, o.x.dtype) for o in p.outputs]
     arrays = [*(i.x.copy() for i in p.inputs), *outs]
     if not lowered:
@@ -87,6 +110,9 @@ def check(seed: int, gpu: bool) -> dict[str, Any]:
                 p = program(seed, on_gpu)
                 made = p, schedule(p, on_gpu, again)
                 work(*made)
+            except TooLong as e:
+                report["refused"].append([where, str(e)])
+                return
             except (tec.ScheduleError, tec.LoweringError) as e:
                 if e.where is None:
                     report["failed"].append({"where": where, "error": f"refused without a line: {e}", "trace": ""})

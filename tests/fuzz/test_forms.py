@@ -32,6 +32,13 @@ def test_every_form_comes_up() -> None:
     assert kinds == set(form_programs.FORMS)
 
 
+def test_a_schedule_that_takes_the_interpreter_minutes_is_left_out() -> None:
+    report = form_worker.check(
+        212184, False
+    )  # a histogram for each element of each element of its reader, 6 million atomics
+    assert not report["failed"] and report["refused"] == [["interpreter", "6310704 statements"]]
+
+
 def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def off_by_one(seed: int, gpu: bool = False) -> Any:
         p = program(seed, gpu)
