@@ -149,6 +149,12 @@ def _total(xs: list[Any]) -> list[Any]:
     return operator("reduce_sum", axes=(0,), keepdims=True)(xs)
 
 
+def _fused_total(xs: list[Any]) -> list[Any]:
+    """The sum of a * b + c."""
+    product = operator("multiply")(xs[:2])
+    return _total(operator("add")([*product, xs[2]]))
+
+
 def _rms(torch: Any, x: Any) -> Any:
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
 
@@ -187,6 +193,12 @@ def rows(quick: bool = False) -> Iterator[Row]:
     yield _moved(
         f"sum 2^{n.bit_length() - 1} f32", _total, (flat,), ((1,), "float32"), lambda t, x: x[0].double().sum().reshape(1),
         {"torch.sum": lambda t, x, z: lambda: x[0].sum()}, 1e-4,
+    )  # fmt: skip
+    third: Spec = ((n >> 4,), "float32")
+    yield _moved(
+        f"sum of a * b + c, 2^{(n >> 4).bit_length() - 1} f32", _fused_total, (third,) * 3, ((1,), "float32"),
+        lambda t, x: (x[0].double() * x[1] + x[2]).sum().reshape(1),
+        {"torch, compiled": lambda t, x, z: t.compile(lambda: (x[0] * x[1] + x[2]).sum())}, 1e-3,
     )  # fmt: skip
     square: Spec = ((side, side), "float32")
     yield _moved(

@@ -109,3 +109,22 @@ def test_gathers_read_rows_in_vectors(shape: tuple[int, ...], axis: int, target:
         s = schedule(outs, tec.Target(target))
         module = tec.build(s.schedule, [x, index, *s.outputs], target, name="gather")
     assert re.search(reads, module.get_source("asm"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "parts"),
+    [
+        ((1 << 28,), "cuda -arch=sm_90a", 4096),
+        ((1 << 24,), "cuda -arch=sm_90a", 1024),
+        ((1 << 16,), "cuda -arch=sm_90a", 16),
+        ((8192, 8192), "cuda -arch=sm_90a", 1),
+        ((1 << 28,), "rocm -mcpu=gfx942", 256),
+    ],
+)
+def test_sums_come_in_parts_enough_for_all_loads_that_a_chip_can_have_under_way(
+    shape: tuple[int, ...], target: str, parts: int
+) -> None:
+    a = te.placeholder(shape, name="A")
+    k = te.reduce_axis((0, shape[-1]), "k")
+    out = te.compute(shape[:-1] or (1,), lambda i: te.sum(a[k] if len(shape) == 1 else a[i, k], axis=k), name="sum")
+    assert spaces([out], target)[0].default["parts"] == parts
