@@ -26,7 +26,7 @@ _SLACK_BYTES = 1024  # of shared memory: barriers, and tiles beginning at multip
 _UNROLLED = 16  # steps of k written out: with 32 the code is slower, with 8 registers wait for loads more often (H200, 8192 cubed)
 # Multiply-adds that a multiprocessor does of those that it could, with so many work-groups of 8 x 8 a thread on it: two operands of three come from
 # registers' banks at the same time (cuBLAS reaches 0.76, one H200).
-_RATE, _CROWDED_RATE = 0.72, 0.66
+_RATE, _CROWDED_RATE, _AHEAD_RATE = 0.72, 0.66, 0.74
 # Of that, with fewer sums a thread: BERT's products on one H200, 4096 x 768 x 768 by 64 x 64 122 us for 107 by 128 x 64, 128 x 768 x 3072 by 32 x 32 in
 # eight parts 29.5 for 21.6 by 64 x 32.
 _BLOCK_RATE = {128: 1.0, 64: 1.0, 32: 0.87, 16: 0.72, 8: 0.48}
@@ -37,7 +37,9 @@ _ENDS_CLOCKS = 2500  # of a kernel: launch, first tiles, results
 
 
 class BulkProduct(Space):
-    """`rows` by `columns` of the result a work-group of 128 threads, `blocks` of them a multiprocessor; `step` of k a slot; `parts` of the sum."""
+    """`rows` by `columns` of the result a work-group of 128 threads, `blocks` of them a multiprocessor; `step` of k a slot; `parts` of the sum. `order`: a
+    thread's sums in blocks of two by two, along rows of four in pairs, or along whole rows there and back; `ahead`: registers are filled a step ahead, over
+    the ends of slots too."""
 
     template: ClassVar[str] = "bulk product"
 
@@ -47,7 +49,8 @@ class BulkProduct(Space):
         self.m, self.n, self.k = p.m or 0, p.n or 0, p.k or 0
         self.parameters = {
             "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (64, 32), "stages": (2, 3), "blocks": (2, 3, 4, 1),
-            "order": ("blocks", "rows"), "band": (8, 16, 1), "parts": (1, 2, 3, 4, 6, 8, 12, 16),
+            "order": ("blocks", "rows", "turns"), "band": (8, 16, 1), "parts": (1, 2, 3, 4, 6, 8, 12, 16),
+            "ahead": (False, True),
         }  # fmt: skip
 
     @classmethod
@@ -105,16 +108,18 @@ class BulkProduct(Space):
         for rows, columns in ((128, 64), (64, 64), (64, 32), (32, 32)):
             few = self.batch * -(-self.m // rows) * -(-self.n // columns) < self.target.machine.units
             for parts in self.parameters["parts"] if few else (1,):
-                for step, blocks in ((64, 2), (32, 3)) if parts == 1 and rows == 128 else ((32, 3), (64, 2)):
+                ahead = rows == 128 and parts == 1  # smaller tiles and parts gain nothing
+                for step, blocks in ((32, 3),) if ahead else ((32, 3), (64, 2)):
                     c = self.choice(
                         rows=rows,
                         columns=columns,
                         step=step,
                         stages=2,
                         blocks=blocks,
-                        order="blocks",
+                        order="turns" if ahead else "blocks",
                         band=8,
                         parts=parts,
+                        ahead=ahead,
                     )
                     if self.why_not(c) is None:
                         yield c
@@ -126,13 +131,16 @@ class BulkProduct(Space):
         tiles = self.batch * -(-self.m // rows) * -(-self.n // columns) * parts
         depth = self.k // parts
         block = rows // _THREADS[0], columns // _THREADS[1]
-        rate = (_RATE if resident < 3 else _CROWDED_RATE) * _BLOCK_RATE[block[0] * block[1]]
+        rate = _AHEAD_RATE if choice["ahead"] else _RATE if resident < 3 else _CROWDED_RATE
+        rate *= _BLOCK_RATE[block[0] * block[1]]
         macs = rows * columns / (machine.macs("float32", matrix=False) * rate)
         # A step of k brings block[0] / 4 + block[1] / 4 loads of 16 bytes a thread; a warp's take 1 clock of A (4 lines) and of B each.
         loads = 4 * (block[0] / 4 + block[1] / 4)
         a_round = min(resident, max(1, -(-tiles // machine.units)))
         clocks = depth * max(macs, loads) * a_round + depth / c["step"] * _STEP_CLOCKS * (2 if a_round == 1 else 1)
         rounds = -(-tiles // (machine.units * resident))
+        if c["ahead"]:  # what is left of the others' registers is used up before a round ends
+            rounds = max(1.0, -(-tiles // machine.units) / a_round)
         total = rounds * clocks + _ENDS_CLOCKS
         seconds = total / (machine.clock_mhz * 1e6)
         if parts > 1:
@@ -143,7 +151,7 @@ class BulkProduct(Space):
         outputs, op, p = self.group.outputs, self.op, self.p
         parts = choice["parts"]
         if parts > 1:
-            total = in_parts(p, parts)
+            total = in_parts(p, parts, len(op.axis) - 2)
             outputs = substitute(outputs, {op.output(0): total})
             (part,) = (t.op for t in total.op.inputs)
             assert isinstance(part, ComputeOp)
@@ -159,15 +167,22 @@ class BulkProduct(Space):
         return Scheduled(s, outputs, choice)
 
 
-def in_parts(p: Product, parts: int) -> Tensor:
-    """The product as sums of sums over equal parts of k."""
+def in_parts(p: Product, parts: int, lead: int = 0) -> Tensor:
+    """The product as sums of sums over equal parts of k. Before rows and columns stand `lead` axes of one in the result, and perhaps in operands."""
     assert p.m and p.n and p.k
     depth = p.k // parts
     k, r = te.reduce_axis((0, depth), "k"), te.reduce_axis((0, parts), "r")
+
+    def at(t: Tensor, row: Any, column: Any) -> Any:
+        return t[(*(0,) * (len(t.shape) - 2), row, column)]
+
     part = te.compute(
-        (parts, p.m, p.n), lambda s, i, j: te.sum(p.a[i, s * depth + k] * p.b[s * depth + k, j], axis=k), name="part"
+        (parts, p.m, p.n),
+        lambda s, i, j: te.sum(at(p.a, i, s * depth + k) * at(p.b, s * depth + k, j), axis=k),
+        name="part",
     )
-    total: Tensor = te.compute((p.m, p.n), lambda i, j: te.sum(part[r, i, j], axis=r), name="total")
+    shape = (*(1,) * lead, p.m, p.n)
+    total: Tensor = te.compute(shape, lambda *x: te.sum(part[r, x[-2], x[-1]], axis=r), name="total")
     return total
 
 
@@ -192,6 +207,8 @@ def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice) 
         stage.unroll(axis)
     stage.pragma(ko, "software_pipeline", choice["stages"])
     stage.pragma(ki, "min_blocks", choice["blocks"])
+    if choice["ahead"]:
+        stage.pragma(kb, "fragments_ahead", choice["order"] == "turns")
     for tensor, at in zip(own, (kg, ki)):  # rows of A by four steps, B's by one
         *_, row, column = s[tensor].op.axis
         s[tensor].compute_at(stage, at)
@@ -199,26 +216,33 @@ def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice) 
         s[tensor].vectorize(column)
     for tensor in shared:
         s[tensor].compute_at(stage, ko)
-        s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy")
+        # A warp reads runs of B's rows side by side; of A it reads columns.
+        is_b = tensor is shared[1]
+        s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy", *((False,) if is_b and choice["ahead"] else ()))
 
 
 def _result(final: Any, choice: Choice) -> Any:
     """The result's tiles over work-groups, in bands of rows, and a tile over threads. Returns the thread's axis.
 
-    The order of a thread's multiply-adds counts, and registers to load ahead into: on an H200 at 8192 cubed, two work-groups with 64 of k a slot reach
-    0.935 of cuBLAS with two rows by two columns ("blocks") and 0.91 with a row after the other ("rows"); three with 32 of k 0.85 and 0.87.
+    The order of a thread's multiply-adds counts, since ptxas puts registers in banks by it, and which loads are under way: of cuBLAS's rate on one H200 at
+    4096 and 8192 cubed, with registers filled ahead, 32 of k a slot and three work-groups, "turns" 0.96 and 0.99 (four work-groups 0.945 and 0.97; two with
+    64 of k 0.94 and 0.96), "blocks" 0.93 and 0.94, "rows" 0.91 and 0.87; not ahead, "blocks" 0.90 and 0.93. At 2048 all are within 0.88 and 0.925.
     """
     threads_y, threads_x = _THREADS
     *lead, i, j = final.op.axis
     bi, i = final.split(i, factor=choice["rows"])
     bj, j = final.split(j, factor=choice["columns"])
-    pair, i = final.split(i, factor=2 * threads_y)
-    row, ty = final.split(i, factor=threads_y)
     run, j = final.split(j, factor=_RUN * threads_x)
-    tx, j = final.split(j, factor=_RUN)
-    half, jj = final.split(j, factor=2)
+    tx, jj = final.split(j, factor=_RUN)
     bo, bi = final.split(bi, factor=choice["band"])
-    order = (pair, run, row, half) if choice["order"] == "rows" else (pair, run, half, row)
+    if choice["order"] == "turns":
+        row, ty = final.split(i, factor=threads_y)
+        order = [row, run]
+    else:
+        pair, i = final.split(i, factor=2 * threads_y)
+        row, ty = final.split(i, factor=threads_y)
+        half, jj = final.split(jj, factor=2)
+        order = [pair, run, row, half] if choice["order"] == "rows" else [pair, run, half, row]
     final.reorder(*lead, bo, bj, bi, *order, ty, tx, jj)
     if lead:
         final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))

@@ -58,10 +58,19 @@ def convolution(
         if groups == w.shape[0] and w.shape[1] == 1 and x.dtype != "int8":
             return Convolution(pixels, Layout(f"({axes})O" if len(axes) > 1 else f"{axes}O"), pixels)
     if groups == 1 and x.dtype in _FLOATS and not attrs.get("fill"):
-        return Convolution(
-            plain(x.ndim), Layout(f"O(I{axes})"), Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}")
-        )
+        flat = Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}")
+        as_matrices = bool(target.chip.warpgroup) and _is_pointwise(w, attrs)  # bulk copies take a matrix as it lies
+        return Convolution(flat if as_matrices else plain(x.ndim), Layout(f"O(I{axes})"), flat)
     return None
+
+
+def _is_pointwise(w: TensorType, attrs: dict[str, Any]) -> bool:
+    """Whether a convolution is a product of its weights with each image, a matrix of channels by pixels as it lies."""
+    return (
+        math.prod(w.shape[2:]) == 1
+        and all(s == 1 for s in attrs["strides"])
+        and not any((*attrs["before"], *attrs["after"]))
+    )
 
 
 def _blocked(

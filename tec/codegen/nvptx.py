@@ -26,7 +26,7 @@ from ..ir.shared_layout import boundary_of, shared_layout
 from ..target import Target
 from . import nvptx_hopper
 from .emitter_call import CallHandler
-from .emitter_core import quote
+from .emitter_core import Pointer, quote
 from .gpu import SHARED_SPACE, GpuEmitter
 from .llvm_util import Machine
 
@@ -36,6 +36,18 @@ ALL_LANES = "-1"
 _PTX_OF = {70: 63, 72: 63, 75: 63, 80: 70, 86: 71, 87: 74, 89: 78, 90: 78, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
 _PTX_OF_WARPGROUPS = 80  # wgmma, bulk tensor copies, setmaxnreg
 _SHUFFLES = {"shuffle_xor": "bfly", "shuffle_up": "up", "shuffle_down": "down", "shuffle_idx": "idx"}
+
+
+def _without_constant(e: E.Expr) -> tuple[E.Expr | None, int]:
+    """A sum as what is no constant in it (None: nothing), and its constants' sum."""
+    if isinstance(e, E.IntImm):
+        return None, e.value
+    if not isinstance(e, E.Add) or dtype_info(e.dtype).lanes > 1:
+        return e, 0
+    (a, x), (b, y) = _without_constant(e.a), _without_constant(e.b)
+    if not x and not y:
+        return e, 0
+    return (b if a is None else a if b is None else E.Add(a, b)), x + y
 
 
 class NvptxEmitter(GpuEmitter):
@@ -85,6 +97,19 @@ class NvptxEmitter(GpuEmitter):
         if blocks:
             words.append(f'"nvvm.minctasm"="{blocks}"')
         return " ".join(words)
+
+    def address(self, buffer: Buffer, index: E.Expr) -> tuple[str, Pointer]:
+        """In shared memory the constant part of an index comes last: accesses that differ by it alone have one register, and an immediate offset each.
+        LLVM makes sums of some of them, and bitwise ors of others."""
+        p = self.pointer(buffer)
+        rest, constant = _without_constant(index)
+        if constant == 0 or rest is None or p.type != f"ptr addrspace({SHARED_SPACE})":
+            return super().address(buffer, index)
+        self.keep.append(rest)  # the memo goes by identity: the node must stay
+        mem = self.type_of(buffer.dtype).mem
+        type_, offset = self.offset(p, buffer, rest)
+        first = self.op(f"getelementptr {mem}, {p.type} {p.value}, {type_} {offset}")
+        return self.op(f"getelementptr {mem}, {p.type} {first}, i32 {constant}"), p
 
     def alloc_shared(self, s: S.Alloc) -> None:
         offset = None if self.shared_offsets is None else self.shared_offsets.get(id(s.buffer))

@@ -105,6 +105,19 @@ def mbarrier(self: NvptxEmitter, e: E.Call) -> str:
     return assembly(self, text, operands)
 
 
+def keep_order(self: NvptxEmitter, e: E.Call) -> str:
+    """Loads stay on their side. Without it LLVM makes one load at a loop's head of one before the loop and one at its end."""
+    return assembly(self, "", []) if (e.attrs or {}).get("firm") else "0"
+
+
+def computed(self: NvptxEmitter, e: E.Call) -> str:
+    """The value through an empty statement that keeps its place."""
+    type_, value = self.reg(e.dtype), self.expr(e.args[0])
+    if e.dtype != "float32":
+        raise self.error(f"computed() is for float32, not {e.dtype}")
+    return self.op(f'call {type_} asm sideeffect "", "=f,0"({type_} {value}) nounwind')
+
+
 def turn(self: NvptxEmitter, e: E.Call) -> str:
     """Two warpgroups in turn: each has a named barrier, at which it waits and the other only arrives."""
     group = self.convert(self.expr(e.args[0]), e.args[0].dtype, "int32")
@@ -249,7 +262,7 @@ def wgmma_wait(self: NvptxEmitter, e: E.Call) -> str:
 
 CALLS = {
     **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "bulk_commit": bulk_commit, "bulk_wait": bulk_wait,
-    "proxy_fence": proxy_fence, "set_registers": set_registers, "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_fence": wgmma_fence,
+    "proxy_fence": proxy_fence, "keep_order": keep_order, "computed": computed, "set_registers": set_registers, "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_fence": wgmma_fence,
     "wgmma_commit": wgmma_commit, "wgmma_wait": wgmma_wait, "turn_take": turn, "turn_give": turn,
     **dict.fromkeys(("mbarrier_init", "mbarrier_fence", "mbarrier_expect", "mbarrier_arrive", "mbarrier_wait"), mbarrier),
 }  # fmt: skip

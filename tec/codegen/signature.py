@@ -235,6 +235,7 @@ def _tensor_map(call: Call) -> dict[str, Any]:
         "sizes": [expr_data(x) for x in facts[:rank]],
         "strides": [expr_data(x) for x in facts[rank:]],
         "box": list(attrs["box"]),
+        **({} if attrs.get("swizzle", True) else {"swizzle": False}),
     }
 
 

@@ -1,6 +1,7 @@
 """The interpreter's bulk copies and warpgroup products: tiles in shared memory as `passes.bulk_copies` lays them out.
 
-It runs them as they stand after that pass, before warps are specialised: a copy is done at once, whoever asks for it.
+It runs them as they stand after that pass, before warps are specialised, or after `pipeline`: a copy is done at once, whoever asks for it. A barrier
+counts its phases, so that a wait for one that nobody has begun is an error.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ def bulk_copy(self: CallMachine, e: E.Call) -> Array:
     numbers = [self.full(self.eval(a)).astype(np.int64) for a in e.args[2 : 1 + 3 * rank]]
     size = dtype_info(tensor.dtype).bytes
     places = np.indices(tuple(reversed(box))).reshape(rank, -1)[::-1]  # innermost first
-    row = np.arange(places.shape[1]) // box[0]
+    row, swizzle = np.arange(places.shape[1]) // box[0], attrs.get("swizzle", True)
     offsets = [self.full(p.offset) for p in (shared, tensor)]
     for lane in _leaders(self):
         coords, sizes = (np.array([x[lane] for x in part]) for part in (numbers[:rank], numbers[rank : 2 * rank]))
         strides = np.array([1, *(x[lane] for x in numbers[2 * rank :])])
         inside = ((coords[:, None] + places >= 0) & (coords[:, None] + places < sizes[:, None])).all(axis=0)
         start = int(offsets[0][lane])
-        mine = start + _swizzled(start, row, places[0], size)
+        mine = start + (_swizzled(start, row, places[0], size) if swizzle else row * box[0] + places[0])
         theirs = int(offsets[1][lane]) + strides @ places
         here, there = shared.storage, tensor.storage
         hr, tr = _row(here, self.lanes, lane), _row(there, self.lanes, lane)
@@ -153,13 +154,36 @@ def wgmma_wait(self: CallMachine, e: E.Call) -> Any:
     return self.eval(e.args[0]) if e.args else np.zeros(1, np.int32)
 
 
+def mbarrier(self: CallMachine, e: E.Call) -> Array:
+    """mbarrier_init, _expect, _wait: in memory stand the phases begun, whose copies are done when the next statement runs."""
+    p = self.pointer(e.args[0])
+    parity = self.full(self.eval(e.args[1])).astype(np.int64)
+    at = self.full(p.offset)
+    for lane in _leaders(self):
+        row, place = _row(p.storage, self.lanes, lane), int(at[lane])
+        begun = int(p.storage.data[row, place])
+        if e.op == "mbarrier_wait":
+            if begun == 0 or (begun - 1) % 2 != parity[lane]:
+                raise self.error(f"a wait for a phase of {p.storage.name}[{place}] that nobody has begun")
+            continue
+        p.storage.data[row, place] = 0 if e.op == "mbarrier_init" else begun + 1
+        if p.storage.init is not None:
+            p.storage.init[row, place] = True
+    return np.zeros(1, np.int32)
+
+
+def computed(self: CallMachine, e: E.Call) -> Any:
+    return self.eval(e.args[0])
+
+
 def at_once(self: CallMachine, e: E.Call) -> Array:
     """What orders products and copies that are under way: here none is."""
     return np.zeros(1, np.int32)
 
 
 CALLS = {
-    **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_wait": wgmma_wait,
-    **dict.fromkeys(("wgmma_fence", "wgmma_commit", "proxy_fence", "bulk_release", "turn_take", "turn_give"), at_once),
+    **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_wait": wgmma_wait, "computed": computed,
+    **dict.fromkeys(("wgmma_fence", "wgmma_commit", "proxy_fence", "bulk_release", "turn_take", "turn_give", "mbarrier_fence"), at_once),
+    **dict.fromkeys(("mbarrier_init", "mbarrier_expect", "mbarrier_wait"), mbarrier),
 }  # fmt: skip
 __all__ = ["CALLS"]

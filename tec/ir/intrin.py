@@ -185,9 +185,18 @@ _add("async_wait", 0, "attrs: n: waits until at most n groups are under way", "s
 _add(
     "keep_order",
     0,
-    "a hint: machine code starts the memory accesses that stand before here before it goes on; no effect on values",
+    "a hint: machine code starts the memory accesses that stand before here before it goes on; no effect on values; attrs: firm: on NVIDIA too, where "
+    "LLVM else puts a load that a loop carries back to where it is used",
     "scalar",
     "int32",
+    opaque=True,
+)
+
+_add(
+    "computed",
+    1,
+    "(x): x; what it is made of is computed before the calls that stand behind here (NVIDIA: LLVM moves sums behind a barrier, where their next use is)",
+    "scalar",
     opaque=True,
 )
 
@@ -398,7 +407,7 @@ _add("call_llvm_pure_intrin", -1, "attrs: name", "any", varying=True)
 _add(
     "tensor_map",
     -1,
-    "(data pointer, sizes, strides): what a bulk copy names a tensor by; attrs: dtype, box",
+    "(data pointer, sizes, strides): what a bulk copy names a tensor by; attrs: dtype, box, swizzle",
     "any",
     "handle",
 )

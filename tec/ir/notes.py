@@ -70,6 +70,14 @@ def _count(what: str, value: Any, least: int) -> int:
     return number
 
 
+def _flag(what: str, value: Any) -> bool:
+    """`value` as True or False. Raises ExprError."""
+    number = value.value if isinstance(value, IntImm) else value
+    if number not in (0, 1):
+        raise ExprError(f"{what} is True or False, not {value!r}")
+    return bool(number)
+
+
 # ---- the records
 
 
@@ -103,10 +111,7 @@ class UnrollExplicit(Note):
     explicit: bool = True
 
     def __post_init__(self) -> None:
-        number = self.explicit.value if isinstance(self.explicit, IntImm) else self.explicit
-        if number not in (0, 1):
-            raise ExprError(f"unroll_explicit is True or False, not {self.explicit!r}")
-        object.__setattr__(self, "explicit", bool(number))
+        object.__setattr__(self, "explicit", _flag("unroll_explicit", self.explicit))
 
 
 @note("software_pipeline")
@@ -134,6 +139,19 @@ class WarpSpecialize(Note):
         object.__setattr__(self, "stages", _count("warp_specialize: stages", self.stages, 2))
 
 
+@note("fragments_ahead")
+@dataclass(frozen=True, slots=True)
+class FragmentsAhead(Note):
+    """Within a software pipeline of bulk copies: what a step of the loop's nest loads from shared memory into registers is loaded during the step
+    before, over the ends of slots too. The loops below are unrolled. `turns`: a step's sums go along a row of the tile
+    and back along the next."""
+
+    turns: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "turns", _flag("fragments_ahead: turns", self.turns))
+
+
 @note("min_blocks")
 @dataclass(frozen=True, slots=True)
 class MinBlocks(Note):
@@ -155,7 +173,13 @@ class EarlyStart(Note):
 @note("bulk_copy")
 @dataclass(frozen=True, slots=True)
 class BulkCopy(Note):
-    """The nest below, one plain copy between global and shared memory, is made by the unit for bulk copies."""
+    """The nest below, one plain copy between global and shared memory, is made by the unit for bulk copies. `swizzle`: the tile's rows lie in boxes of
+    128 bytes with their pieces permuted, as warpgroup products want them and as threads read columns; else as they are, at most 256 elements a row."""
+
+    swizzle: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "swizzle", _flag("bulk_copy: swizzle", self.swizzle))
 
 
 @note("swizzle")

@@ -316,9 +316,15 @@ class CudaDriver(GpuDriver):
         return PreparedLaunch(self, function, info, getter)
 
     def _encode_tensor_map(
-        self, address: int, dtype: str, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]
+        self,
+        address: int,
+        dtype: str,
+        sizes: tuple[int, ...],
+        strides: tuple[int, ...],
+        box: tuple[int, ...],
+        swizzle: bool = True,
     ) -> bytes:
-        """A CUtensorMap for bulk copies of boxes with the 128-byte swizzle: sizes in elements and strides in bytes, innermost
+        """A CUtensorMap for bulk copies of boxes with the 128-byte swizzle, or none: sizes in elements and strides in bytes, innermost
         dimension first. Raises ArgumentError where the tensor's place in memory is not what the copy engine takes."""
         rank = len(sizes)
         if dtype not in _MAP_TYPES:
@@ -333,7 +339,7 @@ class CudaDriver(GpuDriver):
         u64, u32 = c_ulonglong * 5, c_uint * 5
         self.lib.call(
             "cuTensorMapEncodeTiled", at, _MAP_TYPES[dtype], rank, address, u64(*sizes), u64(*(strides or (0,))), u32(*box),
-            u32(*(1,) * rank), 0, _SWIZZLE_128B, _L2_PROMOTION_128B, 0,
+            u32(*(1,) * rank), 0, _SWIZZLE_128B if swizzle else 0, _L2_PROMOTION_128B, 0,
         )  # fmt: skip
         return ctypes.string_at(at, 128)
 

@@ -48,6 +48,7 @@ class _TensorMap:
     sizes: list[exprs.Compiled]
     strides: list[exprs.Compiled]
     box: tuple[int, ...]
+    swizzle: bool
 
 
 @dataclass(slots=True)
@@ -219,7 +220,12 @@ class Program:
                 facts = [[self._expr(e, known) for e in es] for es in (sizes, strides)]
                 itemsize(arg["dtype"])
                 box = tuple(int(n) for n in arg["box"])
-                sources.append((self.slots[name], _TensorMap(arg["dtype"], facts[0], facts[1], box)))
+                sources.append(
+                    (
+                        self.slots[name],
+                        _TensorMap(arg["dtype"], facts[0], facts[1], box, arg.get("swizzle") is not False),
+                    )
+                )
                 code, size = f"{TENSOR_MAP_BYTES}s", TENSOR_MAP_ALIGN
                 pad = -offset % size
                 layout += f"{pad}x" * bool(pad) + code
@@ -324,7 +330,7 @@ def _map_maker(
     if encode is None:
         raise DeviceError("a kernel copies by tensor maps, which this device does not have")
     in_bytes = tuple(n * itemsize(x.dtype) for n in strides)
-    return lru_cache(maxsize=_MAPS_KEPT)(lambda address: encode(address, x.dtype, sizes, in_bytes, x.box))
+    return lru_cache(maxsize=_MAPS_KEPT)(lambda address: encode(address, x.dtype, sizes, in_bytes, x.box, x.swizzle))
 
 
 def _with_maps(

@@ -7,14 +7,15 @@ each box of the tile, and the shared buffers laid out as the copy engine and the
     (row, column) -> [column // W, row, ((column % W // P) xor (row % 8)) * P + column % P]
 
 with W the elements in 128 bytes and P those in 16. So a tile is a row of boxes of 128 bytes a row, and eight rows of a box touch
-every bank once ("128-byte swizzle": PTX ISA, "Tensor swizzling modes"). A box may reach over the tensor's edge: what lies beyond
+every bank once ("128-byte swizzle": PTX ISA, "Tensor swizzling modes"). With `BulkCopy(swizzle=False)` a tile is one box that lies as it came:
+(row, column) -> [0, row, column], for tiles whose rows alone threads read side by side. A box may reach over the tensor's edge: what lies beyond
 comes as zero and is not written, so guards that only keep the tile inside of the tensor are dropped.
 
     bulk_load(first element of the box in shared memory, first element in global memory, coordinates..., sizes..., strides...)
     bulk_store(first element in global memory, first element in shared memory, coordinates..., sizes..., strides...)
 
 coordinates, sizes and strides run from the innermost dimension outwards (the innermost has no stride); attrs: rank, box (columns,
-rows). `specialize_warps` gives loads the barrier that they report to.
+rows), swizzle where it is False. `specialize_warps` gives loads the barrier that they report to.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from .rewrite_util import SHARED_SCOPES, const_int, same_expr
 ROW_BYTES = 128  # of a box: the widest swizzle
 _PIECE_BYTES = 16
 _SWIZZLED_ROWS = 8
-_MAX_BOX_ROWS = 256  # cuTensorMapEncodeTiled: boxDim is at most 256
+_MAX_BOX_ROWS = 256  # cuTensorMapEncodeTiled: boxDim is at most 256 (of a box that is not swizzled, along its rows too)
 _MAX_RANK = 5
 
 
 @dataclass(slots=True)
 class _Layout:
-    """A shared buffer as boxes: what it becomes, and elements in a box's row and in a swizzled piece."""
+    """A shared buffer as boxes: what it becomes, and elements in a box's row and in a piece that the swizzle moves (0: there is none)."""
 
     boxes: Buffer
     width: int
@@ -80,6 +81,7 @@ class _Nest:
     store: S.BufferStore
     load: E.BufferLoad
     conds: list[E.Expr]
+    swizzle: bool
 
     @staticmethod
     def of(s: S.Attr, func: Func) -> _Nest:
@@ -106,7 +108,9 @@ class _Nest:
             raise _unfit(func, x, f"it stores {x.value}")
         if (x.buffer.scope in SHARED_SCOPES) == (load.buffer.scope in SHARED_SCOPES):
             raise _unfit(func, x, f"it copies from {load.buffer.scope} to {x.buffer.scope} memory")
-        return _Nest(loops[0].var, loops[1].var, (sizes[0] or 0, sizes[1] or 0), x, load, _conjuncts(conds))
+        assert isinstance(s.note, BulkCopy)
+        extents = sizes[0] or 0, sizes[1] or 0
+        return _Nest(loops[0].var, loops[1].var, extents, x, load, _conjuncts(conds), s.note.swizzle)
 
     @property
     def shared(self) -> Buffer:
@@ -148,7 +152,9 @@ class _Lowering:
         self.ana = Analyzer()
         for n in nests.values():
             if id(n.shared) not in self.layouts:
-                self.layouts[id(n.shared)] = self.layout(n.shared)
+                self.layouts[id(n.shared)] = self.layout(n.shared, n.swizzle)
+            elif n.swizzle != bool(self.layouts[id(n.shared)].piece):
+                raise _unfit(func, n.store, f"{n.shared.name} is swizzled by one copy and as it comes by another")
         visit(func.body, self.collect_operand, None)
 
     def collect_operand(self, e: E.Expr) -> None:
@@ -158,12 +164,14 @@ class _Lowering:
                 if isinstance(x, E.BufferLoad) and id(x.buffer) not in self.layouts and _is_fenced(self.func, x.buffer):
                     self.layouts[id(x.buffer)] = self.layout(x.buffer)
 
-    def layout(self, b: Buffer) -> _Layout:
+    def layout(self, b: Buffer, swizzle: bool = True) -> _Layout:
         info = dtype_info(b.dtype)
         size = max(1, info.bytes * info.lanes)
         width = ROW_BYTES // size
         dims = [const_int(d) for d in b.shape]
         lead, (rows, columns) = dims[:-2], dims[-2:] if len(dims) > 1 else (None, None)
+        if not swizzle:
+            return self.plain_layout(b, rows, columns, size)
         if rows is None or columns is None or columns % width or any(d != 1 for d in lead):
             raise LoweringError(
                 f"shared buffer {b.name} of {list(map(str, b.shape))} {b.dtype} is filled by a bulk copy, whose rows are a multiple of {width} elements (function {self.func.name!r})",
@@ -177,11 +185,23 @@ class _Lowering:
         boxes = Buffer(b.name, b.dtype, shape, (), 0, b.scope, align, loc=b.loc)
         return _Layout(boxes, width, _PIECE_BYTES // size)
 
+    def plain_layout(self, b: Buffer, rows: int | None, columns: int | None, size: int) -> _Layout:
+        if rows is None or columns is None or columns > _MAX_BOX_ROWS or columns * size % _PIECE_BYTES:
+            raise LoweringError(
+                f"shared buffer {b.name} of {list(map(str, b.shape))} {b.dtype} is filled by a bulk copy without swizzle, whose rows are at most {_MAX_BOX_ROWS} elements and a multiple of {_PIECE_BYTES} bytes (function {self.func.name!r})",
+                where=b.loc,
+                locate=False,
+            )
+        shape = (B.const(1), B.const(rows), B.const(columns))
+        return _Layout(Buffer(b.name, b.dtype, shape, (), 0, b.scope, ROW_BYTES, loc=b.loc), columns, 0)
+
     # ---- accesses of laid-out buffers
 
     def place(self, b: Buffer, indices: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
         lay = self.layouts[id(b)]
         row, column = indices[-2:]
+        if not lay.piece:
+            return B.const(0, row.dtype), row, column
         within = B.floormod(column, lay.width)
         turn = B.cast(column.dtype, B.floormod(row, _SWIZZLED_ROWS))
         piece = B.mul(B.bitwise_xor(B.floordiv(within, lay.piece), turn), lay.piece)
@@ -190,9 +210,9 @@ class _Lowering:
     def start(self, load: E.BufferLoad) -> E.BufferLoad:
         """The first element of a warpgroup operand: its box and row; inside of a box the unit swizzles by itself."""
         lay = self.layouts.get(id(load.buffer))
-        if lay is None:
+        if lay is None or not lay.piece:
             raise LoweringError(
-                f"{load.buffer.name} is an operand of a warpgroup product and no bulk copy fills it (function {self.func.name!r})",
+                f"{load.buffer.name} is an operand of a warpgroup product and no bulk copy fills it as that takes it (function {self.func.name!r})",
                 where=load.buffer.loc,
                 hint='s[stage].pragma(axis, "bulk_copy")',
                 locate=False,
@@ -266,7 +286,9 @@ class _Lowering:
                 args = (inside, outside, *facts) if is_load else (outside, inside, *facts)
                 heights = [1] * len(first)
                 heights[-1], heights[row_dim] = lay.width, height
-                attrs = {"rank": len(first), "box": tuple(reversed(heights))}
+                attrs: dict[str, Any] = {"rank": len(first), "box": tuple(reversed(heights))}
+                if not lay.piece:
+                    attrs["swizzle"] = False
                 out.append(S.Evaluate(E.Call("bulk_load" if is_load else "bulk_store", args, "int32", attrs)))
         body = S.seq(*out)
         conds = self.guards(n, theirs)

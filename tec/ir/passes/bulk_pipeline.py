@@ -11,7 +11,8 @@ In: what `pipeline` found of a loop, all fills `bulk_load`s. Out, for n slots:
         the first thread starts the copies of step k+n into it
 
 `warp_specialize` (see `specialize_warps`) leaves the fetching to a warpgroup of its own instead, which pays where the work is done by
-matrix units; here every thread has registers for its own part of the work.
+matrix units; here every thread has registers for its own part of the work. Under the note `fragments_ahead` what these load from a slot comes a
+step of the work ahead (see `fragment_pipeline`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..effects import is_call
 from ..visit import map_stmt
+from .fragment_pipeline import Ring, fragment_pipeline, wants_fragments_ahead
 
 ORDERED = "ordered"  # annotation of an Alloc: its accesses are ordered by hand, insert_barriers leaves it alone
 
@@ -97,6 +99,20 @@ def bulk_pipeline(
         start = fetch(B.add(loop.min, B.const(j, one)), B.const(j))
         always = isinstance(loop.extent, E.IntImm) and j < loop.extent.value
         begin.append(start if always else S.IfThenElse(there_is, start))
+    start_all = S.seq(S.IfThenElse(is_first, S.seq(*begin)), effect("barrier", scope="shared"))
+    if wants_fragments_ahead(rest):
+
+        def wait(k: E.Expr) -> S.Stmt:
+            of = E.BufferLoad(full, (B.floormod(k, slots),))
+            return effect("mbarrier_wait", of, B.floormod(B.floordiv(k, slots), 2))
+
+        def refill(k: E.Expr) -> S.Stmt:
+            ahead = B.add(k, slots)
+            there_is = B.all_of(is_first, B.compare("lt", ahead, loop.extent))
+            return S.IfThenElse(there_is, fetch(B.add(loop.min, ahead), B.floormod(k, slots)))
+
+        steps = fragment_pipeline(Ring(loop, slots, step, wait, refill), rest, effect("barrier", scope="shared"))
+        return S.Alloc(full, S.seq(start_all, steps), {ORDERED: True})
     var = E.Var(loop.var.name, one)
     at = B.sub(var, loop.min)
     slot = B.floormod(at, slots)
@@ -110,8 +126,7 @@ def bulk_pipeline(
         again,
     )
     main = S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, {"unroll": 1, **loop.annotations})
-    body = S.seq(S.IfThenElse(is_first, S.seq(*begin)), effect("barrier", scope="shared"), main)
-    return S.Alloc(full, body, {ORDERED: True})
+    return S.Alloc(full, S.seq(start_all, main), {ORDERED: True})
 
 
 __all__ = ["ORDERED", "bulk_pipeline", "effect", "is_bulk_fill", "loaded_bytes", "reporting"]

@@ -43,7 +43,7 @@ from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..effects import effects, is_call
 from ..func import Func
-from ..notes import SoftwarePipeline
+from ..notes import FragmentsAhead, SoftwarePipeline
 from ..storage_align import below_new_axis
 from ..visit import map_stmt, substitute
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
@@ -130,7 +130,7 @@ def _find(loop: S.For, stages: int) -> _Body | None:
             else:
                 out.wrappers.append(body)
             body = body.body
-        elif isinstance(body, S.Attr):
+        elif isinstance(body, S.Attr) and not isinstance(body.note, FragmentsAhead):
             out.wrappers.append(body)
             body = body.body
         elif isinstance(body, S.Seq):

@@ -4,10 +4,13 @@ In: a kernel's body whose bulk copies say all about the tensor (see `bulk_copies
 `bulk_load(shared, map, coordinates..., barrier)` and `bulk_store(map, shared, coordinates...)`, and for each distinct tensor and box the
 map's buffer (scope "param") with the Call that the launch makes it from:
 
-    tensor_map(data pointer, sizes..., strides...)    attrs: dtype, box; innermost dimension first, strides in elements
+    tensor_map(data pointer, sizes..., strides...)    attrs: dtype, box, swizzle where it is False; innermost dimension first, strides in elements
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from ...errors import LoweringError
 from .. import expr as E
@@ -25,8 +28,13 @@ def tensor_maps(body: S.Stmt) -> tuple[S.Stmt, list[tuple[Buffer, E.Call]]]:
     """The body with its copies through maps, and the maps."""
     found: list[tuple[Buffer, E.Call]] = []
 
-    def map_of(tensor: Buffer, facts: tuple[E.Expr, ...], box: tuple[int, ...]) -> Buffer:
-        made = E.Call("tensor_map", (tensor.data, *facts), "handle", {"dtype": tensor.dtype, "box": tuple(box)})
+    def map_of(tensor: Buffer, facts: tuple[E.Expr, ...], about: Mapping[str, Any]) -> Buffer:
+        attrs = {
+            "dtype": tensor.dtype,
+            "box": tuple(about["box"]),
+            **({} if about.get("swizzle", True) else {"swizzle": False}),
+        }
+        made = E.Call("tensor_map", (tensor.data, *facts), "handle", attrs)
         for known, call in found:
             if (
                 call.args[0] is tensor.data
@@ -57,7 +65,7 @@ def tensor_maps(body: S.Stmt) -> tuple[S.Stmt, list[tuple[Buffer, E.Call]]]:
                     hint='fills: s[product].pragma(k_outer, "software_pipeline", 2) or "warp_specialize"; results go out under warp_specialize alone',
                     locate=False,
                 )
-            place = E.BufferLoad(map_of(outside.buffer, facts, attrs["box"]), (E.IntImm(0),))
+            place = E.BufferLoad(map_of(outside.buffer, facts, attrs), (E.IntImm(0),))
             ends = (inside, place) if is_load else (place, inside)
             return E.Call(e.op, (*ends, *coords, *rest), e.dtype, attrs)
         return map_expr(e, expr)

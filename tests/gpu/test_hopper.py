@@ -1,0 +1,76 @@
+"""On a chip with warpgroups: float32 products whose registers are filled ahead, and attention by warpgroup products, against float64.
+
+Small enough for `compute-sanitizer --tool memcheck` and `racecheck`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.choices import schedule, spaces
+from tec.ops.registry import TensorType, get_op
+from tec.runtime import cuda_exists
+
+HOPPER = "cuda -arch=sm_90a"
+
+
+def _has_warpgroups() -> bool:
+    return cuda_exists() and str(tec.cuda(0).arch).startswith("sm_90")
+
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _has_warpgroups(), reason="needs an NVIDIA GPU of sm_90")]
+
+PRODUCTS = [
+    (256, 192, 96, {"rows": 128, "columns": 64, "blocks": 3}),
+    (200, 132, 328, {"rows": 128, "columns": 64, "blocks": 4}),
+    (300, 68, 260, {"rows": 64, "columns": 64, "blocks": 2, "step": 64}),
+    (128, 96, 512, {"rows": 32, "columns": 32, "blocks": 2, "parts": 4}),
+    (130, 100, 192, {"rows": 64, "columns": 32, "blocks": 3, "stages": 3, "order": "blocks"}),
+]
+
+
+@pytest.mark.parametrize(("m", "n", "k", "choice"), PRODUCTS)
+def test_registers_filled_ahead(m: int, n: int, k: int, choice: dict[str, Any]) -> None:
+    a, b, r = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B"), te.placeholder((m, n), name="R")
+    kk = te.reduce_axis((0, k), "k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, kk] * b[kk, j], axis=kk), name="C")
+    out = te.compute((m, n), lambda i, j: te.max(c[i, j] + r[i, j], te.const(0, "float32")), name="out")
+    wanted = {"template": "bulk product", "ahead": True, "order": "turns", "step": 32, **choice}
+    made = schedule([out], HOPPER, wanted)
+    f = tec.build(made.schedule, [a, b, r, *made.outputs], HOPPER)
+    rng = np.random.default_rng(m)
+    x, w, z = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n), (m, n)))
+    on = [tec.nd.array(v, tec.cuda(0)) for v in (x, w, z, np.full((m, n), np.nan, np.float32))]
+    f(*on)
+    want = np.maximum(x.astype(np.float64) @ w + z, 0)
+    np.testing.assert_allclose(on[-1].numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("template", ["warpgroup attention", "attention in turns"])
+@pytest.mark.parametrize("size", [64, 128, 256])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(template: str, size: int, causal: bool) -> None:
+    length, heads, keys = 320, 4, 2
+    rng = np.random.default_rng(size)
+    q, k, v = (rng.standard_normal((1, n, length, size)).astype(np.float16) for n in (heads, keys, keys))
+    ins = [te.placeholder(x.shape, "float16", name) for name, x in zip("qkv", (q, k, v))]
+    attrs: dict[str, Any] = {"scale": size**-0.5, "extras": (), **({"right": 0} if causal else {})}
+    attention = get_op("attention")
+    outputs = attention.compute(attrs, ins, [TensorType("float16", q.shape)])
+    (space,) = (x for x in spaces(outputs, HOPPER) if x.template == template)
+    made = schedule(outputs, HOPPER, next(iter(space.all)))
+    f = tec.build(made.schedule, [*ins, *made.outputs], HOPPER)
+    on = [tec.nd.array(x, tec.cuda(0)) for x in (q, k, v, np.full(q.shape, np.nan, np.float16))]
+    f(*on)
+    k, v = (np.repeat(x.astype(np.float64), heads // keys, axis=1) for x in (k, v))
+    scores = q.astype(np.float64) @ k.swapaxes(-1, -2) * size**-0.5
+    if causal:
+        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    want = weights / weights.sum(axis=-1, keepdims=True) @ v
+    np.testing.assert_allclose(on[-1].numpy().astype(np.float64), want, rtol=1e-2, atol=4e-3)
