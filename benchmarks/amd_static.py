@@ -59,7 +59,7 @@ def mca(r: KernelReport, chip: str) -> str:
     tool = next((p for n in names if (p := shutil.which(n))), None)
     if tool is None:
         return ""
-    lines = [_as_global(x) for x in r.body if not re.match(r"\s*(\.\w+:|s_c?branch|s_endpgm)", x)]
+    lines = [_as_global(x) for x in r.body if not re.match(r"\s*(\.|s_c?branch|s_endpgm)", x)]
     try:
         done = subprocess.run(
             [tool, "-mtriple=amdgcn", f"-mcpu={chip}", "-iterations=20"], input="\n".join(lines) + "\n",

@@ -80,7 +80,7 @@ def rows(operator: str, m: int, n: int, dtype: str) -> Case:
             yield {"num_warps": warps}
 
     def launch(config: dict[str, Any], dies: int) -> Any:
-        kernel = {"softmax": kernels.softmax, "layer_norm": kernels.layer_norm, "rms_norm": kernels.rms_norm}[operator]
+        kernel = {"softmax": kernels.softmax, "layer_norm": kernels.layer_norm}[operator]
         return kernel[(m,)](array((m, n), dtype), array((m, n), dtype), n, BLOCK=triton.next_power_of_2(n), **config)
 
     return Case(operator, attrs, [((m, n), dtype)], configs, launch)
@@ -117,7 +117,6 @@ CASES: dict[str, Case] = {
     "softmax f16 4096 x 4096": rows("softmax", 4096, 4096, "float16"),
     "softmax f32 2048 x 4096": rows("softmax", 2048, 4096, "float32"),
     "layer norm f16 4096 x 4096": rows("layer_norm", 4096, 4096, "float16"),
-    "RMS norm f16 4096 x 4096": rows("rms_norm", 4096, 4096, "float16"),
 }
 
 

@@ -52,14 +52,6 @@ def layer_norm(x, out, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped
 
 
 @triton.jit
-def rms_norm(x, out, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    c = tl.arange(0, BLOCK)
-    v = tl.load(x + tl.program_id(0) * columns + c, mask=c < columns, other=0.0).to(tl.float32)
-    y = v * tl.rsqrt(tl.sum(v * v, 0) / columns + 1e-5)
-    tl.store(out + tl.program_id(0) * columns + c, y.to(out.dtype.element_ty), mask=c < columns)
-
-
-@triton.jit
 def attention(q, k, v, out, scale, length, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # type: ignore[no-untyped-def]
     # Scores in powers of two; every head's queries, keys and values are rows of D.
     base = tl.program_id(1).to(tl.int64) * length * D

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
@@ -50,8 +51,8 @@ _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and a
 # AMD, of a step: values are written to shared memory, waited for, read and multiplied, each after the other (the time model, tiles of 16 by 16).
 _CHAIN_CLOCKS = 350
 # Rows times columns up to which loads are two steps ahead (their steps are shorter than memory's latency, and registers are left), and steps from which
-# a product is worth that: it is a third copy of a step, and LLVM unrolls the loop, which takes longer to compile.
-_FAR, _FAR_STEPS = 64 * 64, 48
+# a product is worth that: it is a third copy of a step, and LLVM unrolls the loop.
+_FAR, _FAR_STEPS = 64 * 64, 8
 L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
 # NVIDIA, of a step whose work-group has its unit for itself, nanoseconds: with conditions what two slots wait, a third halves it (ResNet-50's late
 # convolutions, 36.4 us for 72 steps, 18.8 for 36, one H200); without, less, and the rows of its tiles count (BERT's 128 x 768 x 768, 4.45 us by 32 x 32).
@@ -80,10 +81,15 @@ class Shape:
         return dtype_info(self.dtype).bytes
 
 
-def instructions(shape: Shape, target: Target) -> list[MatrixInstr]:
+def instructions(shape: Shape, target: Target) -> tuple[MatrixInstr, ...]:
     """The chip's instructions for the types, the largest first."""
-    known = intrin.shapes(target, shape.unit or shape.dtype)
-    return sorted((i for i in known if i.acc_dtype == shape.acc), key=lambda x: -x.m * x.n)
+    return _instructions(shape.unit or shape.dtype, shape.acc, target)
+
+
+@lru_cache(maxsize=256)
+def _instructions(dtype: str, acc: str, target: Target) -> tuple[MatrixInstr, ...]:
+    known = intrin.shapes(target, dtype)
+    return tuple(sorted((i for i in known if i.acc_dtype == acc), key=lambda x: -x.m * x.n))
 
 
 def instr_k(i: MatrixInstr, shape: Shape) -> int:
@@ -170,7 +176,7 @@ def groups(t: Tiling, shape: Shape) -> int:
 
 def _is_far(area: int, steps: int, shape: Shape, target: Target) -> bool:
     """Whether a default starts its loads two steps ahead; a search may ask for it anywhere."""
-    return target.kind == "rocm" and area <= _FAR and steps >= _FAR_STEPS and not shape.guarded
+    return target.kind == "rocm" and area <= _FAR and steps >= _FAR_STEPS
 
 
 def cheapest(shape: Shape, target: Target) -> Tiling | None:

@@ -190,6 +190,7 @@ def instructions(target: Any) -> list[MatrixInstr]:
     return [MatrixInstr(unit, i, a, m, n, k, b, target.wavefront_size) for i, a, m, n, k, b in target.chip.matrix]
 
 
+@lru_cache(maxsize=1024)
 def native_k(instr: MatrixInstr, target: Any) -> int | None:
     """The k that the chip's unit runs at once for this shape: the largest that divides `instr.k`; None without one."""
     if instr.unit == "wgmma":

@@ -34,6 +34,9 @@ _MAP_STMT: dict[type, Callable[[Any, StmtFn, ExprFn], S.Stmt]] = {
 }
 
 
+_LEAVES = frozenset((E.Var, E.IntImm, E.FloatImm))
+
+
 def map_expr(e: E.Expr, f: ExprFn) -> E.Expr:
     """`e` with `f` applied to each direct child."""
     return _MAP[type(e)](e, f)
@@ -122,7 +125,8 @@ def visit(
     def fe(e: E.Expr) -> E.Expr:
         if id(e) not in seen:
             seen.add(id(e))
-            map_expr(e, fe)
+            if type(e) not in _LEAVES:
+                map_expr(e, fe)
             if expr is not None:
                 expr(e)
         return e

@@ -144,6 +144,13 @@ class Analyzer(Simplifier):
         out = self.simp(c)
         return e if out is c or self._reordered(c, out) else out
 
+    def count_nodes(self, e: E.Expr) -> int:
+        """Nodes of the tree below a canonical expression, shared ones counted each time."""
+        n = self._sizes.get(id(e))
+        if n is None:
+            n = self._sizes[id(e)] = 1 + sum(map(self.count_nodes, children(e)))
+        return n
+
     def _reordered(self, a: E.Expr, b: E.Expr) -> bool:
         """Whether two canonical expressions differ in the order of terms and factors alone."""
         if a is b:
@@ -153,7 +160,7 @@ class Analyzer(Simplifier):
             la, lb = self.lin(a), self.lin(b)
             if id(a) in la.terms or id(b) in lb.terms:  # products of atoms: their factors are in order
                 return False
-            if la.const != lb.const or len(la.terms) != len(lb.terms) or count_nodes(a) != count_nodes(b):
+            if la.const != lb.const or len(la.terms) != len(lb.terms) or self.count_nodes(a) != self.count_nodes(b):
                 return False
             left = list(lb.terms.values())
             for atom, k in la.terms.values():
@@ -296,11 +303,6 @@ def conjuncts(cond: E.Expr) -> list[E.Expr]:
     if type(cond) is E.And:
         return [*conjuncts(cond.a), *conjuncts(cond.b)]
     return [cond]
-
-
-def count_nodes(e: E.Expr) -> int:
-    """Nodes of the tree below `e`, shared ones counted each time."""
-    return 1 + sum(count_nodes(c) for c in children(e))
 
 
 def is_index(e: E.Expr) -> bool:

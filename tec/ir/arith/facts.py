@@ -41,6 +41,8 @@ class Facts:
         self._canon: dict[int, tuple[E.Expr, E.Expr]] = {}
         self._serial: dict[int, int] = {}
         self._lin: dict[int, Lin] = {}
+        self._rebuilt: dict[tuple[Any, ...], E.Expr] = {}
+        self._sizes: dict[int, int] = {}
         self._data: dict[int, bool] = {}
         self._bounds: dict[int, Bound] = {}
         self._mods: dict[int, tuple[int, int]] = {}
@@ -138,9 +140,16 @@ class Facts:
 
     def rebuild(self, form: Lin, dtype: str) -> E.Expr:
         """The canonical expression of a linear form: terms in order of first appearance, a positive one first, the constant last."""
-        k = form.const
         if not form.terms:
-            return self.imm(wrap_int(k, dtype), dtype)
+            return self.imm(wrap_int(form.const, dtype), dtype)
+        key = (dtype, form.const, *[(id(a), c) for a, c in form.terms.values()])
+        out = self._rebuilt.get(key)
+        if out is None:
+            out = self._rebuilt[key] = self._rebuild(form, dtype)
+        return out
+
+    def _rebuild(self, form: Lin, dtype: str) -> E.Expr:
+        k = form.const
         serial = self._serial
         terms = sorted(form.terms.values(), key=lambda t: serial[id(t[0])])
         low, high = int_range(dtype)

@@ -48,7 +48,7 @@ from ..storage_align import below_new_axis
 from ..visit import map_stmt, substitute
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
 from .pipeline_registers import MAX_REGISTER_BYTES, has_conditions, moved_on, through_registers
-from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, any_stmt, clone, const_int, is_named, redirected
+from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, any_stmt, clone, const_int, named_buffers, redirected
 
 
 def pipeline(func: Func, target: Target) -> Func:
@@ -341,9 +341,10 @@ class _Pipeline:
 
     def wrapped(self, s: S.Stmt, step: E.Expr, slot: E.Expr) -> S.Stmt:
         """`s` for one step of the loop, its pipelined buffers replaced by their slot, inside of the body's wrappers."""
+        named = named_buffers(s) if any(isinstance(w, S.Alloc) for w in self.body.wrappers) else ()
         for w in reversed(self.body.wrappers):
             if isinstance(w, S.Alloc):
-                if is_named(s, w.buffer):
+                if id(w.buffer) in named:
                     s = S.Alloc(w.buffer, s, w.annotations)
             elif isinstance(w, S.Attr):
                 s = S.Attr(w.note, s)

@@ -162,23 +162,27 @@ def redirected(s: S.Stmt, buffers: Mapping[int, Buffer], *lead: E.Expr) -> S.Stm
     return fs(s)
 
 
-def is_named(s: S.Stmt, buffer: Buffer) -> bool:
-    """Whether a statement names a buffer."""
-    found = False
+def named_buffers(s: S.Stmt) -> set[int]:
+    """The ids of the buffers that a statement names."""
+    found: set[int] = set()
 
     def on_expr(e: E.Expr) -> None:
-        nonlocal found
-        found = found or (type(e) is E.BufferLoad and e.buffer is buffer)
+        if type(e) is E.BufferLoad:
+            found.add(id(e.buffer))
 
     def on_stmt(x: S.Stmt) -> None:
-        nonlocal found
         if isinstance(x, S.BufferStore):
-            found = found or x.buffer is buffer
+            found.add(id(x.buffer))
         elif isinstance(x, S.AllReduce):
-            found = found or any(d is buffer for d in x.dests)
+            found.update(map(id, x.dests))
 
     visit(s, on_expr, on_stmt)
     return found
+
+
+def is_named(s: S.Stmt, buffer: Buffer) -> bool:
+    """Whether a statement names a buffer."""
+    return id(buffer) in named_buffers(s)
 
 
 def any_stmt(s: S.Stmt, test: Callable[[S.Stmt], bool]) -> bool:
