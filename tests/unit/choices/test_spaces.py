@@ -197,12 +197,21 @@ def test_mistakes_say_what_is_legal(choice: dict[str, Any], said: str, hint: str
 def test_a_tile_beyond_the_chip_is_refused() -> None:
     _, outs = program("matmul", {"transpose_b": True}, ("float16", (512, 512)), ("float16", (512, 512)))
     space = spaces(outs, "rocm -mcpu=gfx942")[0]
-    whole = {**space.default, "rows": 256, "columns": 256, "waves_m": 1, "waves_n": 1}
+    whole = {**space.default, "rows": 256, "columns": 256, "waves_m": 1, "waves_n": 1, "ahead": 1}
     with pytest.raises(ScheduleError, match="registers of a thread"):
         space.check(whole)
     with pytest.raises(ScheduleError, match="shared memory"):
         space.check(
-            {**space.default, "rows": 256, "columns": 256, "waves_m": 2, "waves_n": 4, "step": 128, "stages": 2}
+            {
+                **space.default,
+                "rows": 256,
+                "columns": 256,
+                "waves_m": 2,
+                "waves_n": 4,
+                "step": 128,
+                "stages": 2,
+                "ahead": 1,
+            }
         )
     assert any(c["rows"] == c["columns"] == 256 and c["waves_m"] * c["waves_n"] == 8 for c in space.all)
 

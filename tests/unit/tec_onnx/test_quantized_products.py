@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -197,3 +198,16 @@ def test_bytes_between_two_quantizations_are_exact() -> None:
     feeds = {"x": np.random.default_rng(0).uniform(-200, 200, 64).astype(np.float32), "q": np.ones((1, 8), np.uint8)}
     for got, want in zip(run_graph(after, feeds), run_graph(g, feeds)):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(("mcpu", "unit"), [("gfx942", "v_mfma_i32_"), ("gfx1100", "v_wmma_i32_")])
+@pytest.mark.parametrize(
+    "case", [{"channels": 64}, {"op": "MatMul", "channels": 256, "kind": np.int8, "zero": 4}], ids=str
+)
+def test_amd_multiplies_them_on_its_matrix_units(mcpu: str, unit: str, case: dict[str, Any]) -> None:
+    m = model(**case)
+    net = tec.compile(m, f"rocm -mcpu={mcpu}")
+    assert {x[: len(unit)] for x in re.findall(r"\bv_(?:mfma|wmma|dot)\w+", net.get_source("asm"))} == {unit}
+    (want,) = ort.InferenceSession(m.SerializeToString()).run(None, inputs(m))
+    (got,) = net.run(inputs(m), device=tec.rocm_emu(mcpu))
+    np.testing.assert_array_equal(got, want)
