@@ -39,6 +39,7 @@ from .elf import (
 _ET_DYN = 3
 _HASH, _DYNAMIC, _DYNSYM, _GNU_HASH = 5, 6, 11, 0x6FFFFFF6
 _PAGE = 0x1000
+_MOST_BYTES = 1 << 30  # of a code object, as the runtime loads them
 
 # Relocation types.
 _NONE, _ABS32_LO, _ABS32_HI, _ABS64, _REL32, _REL64, _ABS32 = range(7)
@@ -62,6 +63,9 @@ def link_object(obj: bytes) -> bytes:
 def _check(obj: Object) -> None:
     """Refuse what `_write` has no rule for."""
     hint = "install ld.lld (LLVM 16 to 22) and let tec find it: TEC_LLD, ROCM_PATH or PATH"
+    kept = [s for s in obj.sections if s.flags & ALLOC]
+    if sum(s.size for s in kept) > _MOST_BYTES or any(s.align > _PAGE or s.align & (s.align - 1) for s in kept):
+        raise ValueError("its sections ask for more memory, or another alignment, than code can mean")
     undefined = sorted({s.name for s in obj.symbols[1:] if s.section == 0 and not s.is_local})
     used = {r.symbol for r in obj.relocations}
     needed = [n for n in undefined if any(obj.symbols[k].name == n for k in used)]
