@@ -304,7 +304,7 @@ def execute(chip: str, check: str, program: tuple[str, ...]) -> None:
 def _write_page(path: Path, before: Path | None, dev: Any, launch: Callable[[], None]) -> None:
     """Run one launch and write its page."""
     from ..emulator.lines import counted
-    from .kernel_page import page
+    from ..report.kernel import page
 
     with counted(dev.driver) as launches:
         launch()

@@ -13,7 +13,7 @@ from tec.emulator.asmparse import parse_kernel
 from tec.emulator.disassemble import disassemble
 from tec.runtime.codeobject import read_code_object
 from tec.runtime.linetable import read_line_table
-from tests.unit.cli.test_kernel_page import IR
+from tests.unit.cli.test_kernel_report import IR
 
 
 def row(*numbers: int) -> bytes:

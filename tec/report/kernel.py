@@ -1,7 +1,8 @@
 """The page of `tec emu run --html`: one launch line by line, one self-contained file.
 
 In: a `CountedLaunch` of the software GPU. Out: a page with the assembly and its source side by side, counts and waits at every line, what the time is made of,
-the roofline and the occupancy; with another page's data beside it where two are compared. The template, style and script are `kernel_page.*` here.
+the roofline and the occupancy; with another page's data beside it where two are compared. The template, style and script are `assets/kernel.*`; colours are those of the
+networks' page.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import common
-from .errors import Refused
+from ..errors import ArgumentError
+from ..target import level_gbps
+from .words import duration, size
 
 if TYPE_CHECKING:
     from ..emulator.chips import Chip
@@ -42,21 +44,27 @@ _FIELDS = (
 
 
 def page(launch: CountedLaunch, chip: Chip, against: Path | None = None) -> str:
-    """The page's text. against: a page of this kind, to compare with. Raises Refused where that is none."""
+    """The page's text. against: a page of this kind, to compare with. Raises ArgumentError where that is none."""
     data = data_of(launch, chip)
     if against is not None:
         other = _read(against)
         data["against"] = other
         data["rows"] = _aligned([row[0] for row in data["lines"]], [row[0] for row in other["lines"]])
-    folder = files("tec.cli")
+    folder = files("tec.report").joinpath("assets")
     parts = {
         "TITLE": escape(data["title"]),
-        "STYLE": folder.joinpath("kernel_page.css").read_text(encoding="utf-8"),
-        "SCRIPT": folder.joinpath("kernel_page.js").read_text(encoding="utf-8"),
+        "STYLE": _palette(folder.joinpath("page.css").read_text(encoding="utf-8"))
+        + folder.joinpath("kernel.css").read_text(encoding="utf-8"),
+        "SCRIPT": folder.joinpath("kernel.js").read_text(encoding="utf-8"),
         "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
     }
-    template = folder.joinpath("kernel_page.html").read_text(encoding="utf-8")
+    template = folder.joinpath("kernel.html").read_text(encoding="utf-8")
     return re.sub(r"@@([A-Z]+)@@", lambda m: parts[m[1]], template)
+
+
+def _palette(style: str) -> str:
+    """What stands before the first rule of a style: its colours, light and dark."""
+    return style[: style.index("\n*") + 1]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -65,9 +73,11 @@ def _read(path: Path) -> dict[str, Any]:
         found = _DATA.search(path.read_text(encoding="utf-8"))
         data: dict[str, Any] = json.loads(found[1]) if found else {}
     except (OSError, ValueError) as error:
-        raise Refused(f"{path}: {error}") from None
+        raise ArgumentError(f"{path}: {error}") from None
     if not {"lines", "facts", "time", "fields"} <= set(data) or tuple(data["fields"]) != _FIELDS:
-        raise Refused(f"{path} is no page of tec emu run --html of this version", "write it anew, then --compare")
+        raise ArgumentError(
+            f"{path} is no page of tec emu run --html of this version", hint="write it anew, then --compare"
+        )
     for name in ("against", "rows", "sources"):
         data.pop(name, None)
     return data
@@ -97,14 +107,14 @@ def data_of(launch: CountedLaunch, chip: Chip) -> dict[str, Any]:
         ("chip", f"{chip.product} ({chip.name})"),
         ("grid", " x ".join(map(str, launch.grid)) + " work-groups"),
         ("work-group", " x ".join(map(str, launch.block)) + f", waves of {info.wavefront_size}"),
-        ("time, modelled", common.duration(kernel_us / 1e6)),
+        ("time, modelled", duration(kernel_us / 1e6)),
         ("limited by", estimate.limit),
         ("occupancy", f"{occupancy['waves']} of {occupancy['slots']} waves a SIMD, by {'wave slots' if occupancy['limit'] == 'waves' else occupancy['limit']}"),
         ("registers", f"{info.vgprs} VGPRs, {info.agprs} AGPRs, {info.sgprs} SGPRs" + _spills(info)),
         ("LDS", f"{estimate.lds_bytes} bytes"),
         ("scratch", f"{info.private_bytes} bytes a lane"),
         ("arithmetic", f"{flops / 1e9:.4g} GFLOP" if flops else "no floating point"),
-        ("from memory", common.size(memory)),
+        ("from memory", size(memory)),
     ]  # fmt: skip
     lines = [[getattr(x, f) for f in _FIELDS] for x in launch.lines]
     for row in lines:
@@ -144,8 +154,6 @@ def _occupancy(launch: CountedLaunch, chip: Chip) -> dict[str, Any]:
 
 def _roofline(launch: CountedLaunch, chip: Chip, kernel_us: float) -> dict[str, Any] | None:
     """Ceilings in GFLOP/s and GB/s, and the kernel by the bytes of each level; None where it does no floating point arithmetic."""
-    from ..target import level_gbps
-
     flops = sum(launch.flops.values())
     if not flops or not kernel_us:
         return None
