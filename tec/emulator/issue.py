@@ -26,6 +26,7 @@ from .waits import _counter, _waits
 VALU, TRANS, MATRIX, SCALAR, LDS, LOAD, STORE, SMEM, WAIT, BARRIER, NOP, FREE = range(12)
 KIND_NAMES = ("VALU", "VALU", "matrix", "scalar", "LDS", "VMEM", "VMEM", "SMEM", "wait", "barrier", "nop", "free")
 _WMMA = re.compile(r"v_s?wmmac?_\w+?_16x16x(\d+)_(\w+?)(?:_\w+)?$")
+_SPARSE = re.compile(r"v_smfmac_\w+?_(16|32)x\d+x(\d+)_(\w+)$")
 _QUARTER = re.compile(r"v_(mul_lo_[ui]32|mul_hi_[ui]32|mad_[ui]64|mul_[ui]64)")
 _KINDS = {
     "valu": VALU,
@@ -70,6 +71,10 @@ def matrix_work(inst: Inst) -> tuple[int, str, int]:
     mfma = parse_mixed(op, *formats) if op.endswith("f8f6f4") else parse_mfma(op)
     if mfma is not None:
         return mfma.m * mfma.n * mfma.k * mfma.blocks, mfma.source, {4: 8, 16: 16, 32: 32}[mfma.m]
+    sparse = _SPARSE.match(op)
+    if sparse:  # half of the k of A are there
+        size = int(sparse[1])
+        return size * size * int(sparse[2]) // 2, sparse[3], {16: 16, 32: 32}[size]
     found = _WMMA.match(op)
     return (256 * int(found[1]), found[2], 4) if found else (4096, "f16", 4)
 

@@ -160,6 +160,55 @@ for _shape_name in ("16x16x128", "32x32x64"):
         custom(_name, "matrix")(_mixed(_name))
 
 
+# Sparse A (v_smfmac, gfx942): two of each four k are stored, with the two bits of their places. A lane's stored elements are those of as many k in
+# order, its indices a byte (16-bit elements) or a halfword (8-bit ones) of the fourth operand, which ABID chooses where CBSZ is 0. Source: CDNA3
+# ISA manual 7.1.5. Computed as the dense product with zeros between, so an infinity in B makes NaN of the k that A leaves out as well.
+
+
+def _dense(o: Ops, words: list[str], index: str, bits: int) -> list[str]:
+    """A lane's stored elements of `bits` bits, spread out to twice as many registers."""
+    per, out = 32 // bits, [o.const("i32", 0)] * (2 * len(words))
+    for i in range(per * len(words)):
+        value = o.and_(o.lshr(words[i // per], o.const("i32", bits * (i % per))), o.const("i32", (1 << bits) - 1))
+        at = o.and_(o.lshr(index, o.const("i32", 2 * i)), o.const("i32", 3))
+        for place in range(4):
+            register, spot = divmod(4 * (i // 2) + place, per)
+            here = o.icmp("eq", "i32", at, o.const("i32", place))
+            shifted = o.shl(value, o.const("i32", bits * spot))
+            out[register] = o.or_(out[register], o.select(here, "i32", shifted, o.const("i32", 0)))
+    return out
+
+
+def _sparse(shape: Mfma, bits: int):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        cbsz, abid = inst.take_int("cbsz"), inst.take_int("abid")
+        dst, a, b, places = inst.operands
+        if cbsz > 1 or abid >= 32 // (2 * 64 // bits):
+            raise w.fail(f"cbsz:{cbsz} abid:{abid} on this instruction")
+        index = _registers(w, places, 1)[0]
+        if not cbsz and abid:
+            index = w.v.lshr(index, w.v.const("i32", abid * 2 * 64 // bits))
+        w.library(function_name(shape), mfma_function(shape, False, w.chip == "gfx950"))  # type: ignore[attr-defined]
+        _store_operand(w, dst, shape.out_regs, "%xacc")
+        for k, value in enumerate(_dense(w.v, _registers(w, a, 2), index, bits)):
+            at = w.out.emit(f"getelementptr i8, ptr %xa, i64 {4 * w.lanes * k}")
+            w.out.put(f"store {w.v.type('i32')} {value}, ptr {at}, align 64")
+        _store_operand(w, b, 4, "%xb")
+        w.out.put(f"call void @{function_name(shape)}(ptr %xacc, ptr %xa, ptr %xb)")
+        _take_results(w, dst, shape.out_regs)
+
+    return handler
+
+
+SPARSE = [("f32", "16x16x32", "f16", 16), ("f32", "32x32x16", "f16", 16), ("f32", "16x16x32", "bf16", 16), ("f32", "32x32x16", "bf16", 16),
+          ("i32", "16x16x64", "i8", 8), ("i32", "32x32x32", "i8", 8)]  # fmt: skip
+SPARSE += [("f32", s, f"{x}_{y}", 8) for s in ("16x16x64", "32x32x32") for x in ("fp8", "bf8") for y in ("fp8", "bf8")]
+for _out, _size, _source, _bits in SPARSE:
+    _m, _, _k = (int(x) for x in _size.split("x"))
+    _dense_shape = Mfma(f"v_mfma_{_out}_{_size}_{_source}", _out, _source, _m, _m, _k, 1)
+    custom(f"v_smfmac_{_out}_{_size}_{_source}", "matrix", (9,))(_sparse(_dense_shape, _bits))
+
+
 # WMMA. gfx11: a lane holds a whole row of A (16 k), and every group of 16 lanes the same rows; register q of a result holds row
 # (lanes / 16) q + lane div 16. gfx12: the groups share the k out between them, in order; row (256 / lanes) (lane div 16) + q.
 

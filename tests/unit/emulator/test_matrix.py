@@ -13,7 +13,7 @@ from tec.emulator import opcodes
 from tec.emulator.errors import EmulationError
 from tec.emulator.matrix import Mfma, parse_mfma
 from tec.emulator.table import ROWS
-from tec.emulator.table_matrix import _names
+from tec.emulator.table_matrix import SPARSE, _names
 
 from .harness import download, function, upload
 
@@ -207,10 +207,65 @@ def test_signs_of_doubles() -> None:
             assert np.allclose(got, spread_result(s, z * C + (x * A) @ (y * B)), rtol=0, atol=1e-13)
 
 
+_SPARSE_IR = """define amdgpu_kernel void @k(ptr addrspace(1) %a, ptr addrspace(1) %b, ptr addrspace(1) %c, ptr addrspace(1) %i) #0 {{
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %pa = getelementptr <2 x i32>, ptr addrspace(1) %a, i32 %t
+  %pb = getelementptr <4 x i32>, ptr addrspace(1) %b, i32 %t
+  %pc = getelementptr {C}, ptr addrspace(1) %c, i32 %t
+  %pi = getelementptr i32, ptr addrspace(1) %i, i32 %t
+  %x = load <2 x i32>, ptr addrspace(1) %pa, align 4
+  %y = load <4 x i32>, ptr addrspace(1) %pb, align 4
+  %z = load {C}, ptr addrspace(1) %pc, align 4
+  %w = load i32, ptr addrspace(1) %pi, align 4
+  %r = call {C} asm sideeffect "{text}", "=&v,v,v,v,0"(<2 x i32> %x, <4 x i32> %y, i32 %w, {C} %z)
+  store {C} %r, ptr addrspace(1) %pc, align 4
+  ret void
+}}
+declare i32 @llvm.amdgcn.workitem.id.x()
+attributes #0 = {{ "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-ptr" }}"""
+
+
+@pytest.mark.parametrize("row", SPARSE, ids=lambda r: f"{r[1]}_{r[2]}")
+def test_sparse_products(row: tuple[str, str, str, int]) -> None:
+    """Two of each four k of A are stored, anywhere among the four; the indices' byte or halfword by ABID."""
+    out, size, source, bits = row
+    m, _, k = (int(x) for x in size.split("x"))
+    dense = Mfma("", out, source, m, m, k, 1)
+    op = f"v_smfmac_{out}_{size}_{source}"
+    rng = np.random.default_rng(m + k)
+    places = np.sort(np.argsort(rng.random((m, k // 4, 4)))[:, :, :2])
+    A = np.zeros((m, k // 4, 4), int)
+    stored = rng.integers(1, 4, (m, k // 4, 2)) * rng.choice((-1, 1), (m, k // 4, 2))
+    np.put_along_axis(A, places, stored, 2)
+    A, B, C = A.reshape(1, m, k), rng.integers(-3, 4, (1, k, m)), rng.integers(-8, 8, (1, m, m))
+    kinds = source.split("_") if "_" in source else [source, source]
+    codes = [{number(x, t, True): x for x in range(256) if x != 0x80} if t in ("fp8", "bf8") else None for t in kinds]
+
+    def encoded(values: np.ndarray, which: int) -> np.ndarray:
+        table = codes[which]
+        return np.vectorize(table.get)(values.astype(float)).astype(np.uint8) if table else encode(values, kinds[which])
+
+    _, b = spread_inputs(dense, A, B)
+    half = dense.per_lane // 2
+    a, index, which = np.zeros((64, half), int), np.zeros(64, np.uint32), 1
+    for l in range(64):
+        for i in range(half):
+            group = l // m * dense.per_lane // 4 + i // 2
+            a[l, i] = stored[l % m, group, i % 2]
+            index[l] |= np.uint32(places[l % m, group, i % 2] << (2 * i + which * 2 * half))
+    text = f"{op} $0, $1, $2, $3 abid:{which}"
+    driver, kernel = function(_SPARSE_IR.format(C=registers(dense.out_regs), text=text), "gfx942")
+    c = spread_result(dense, C)
+    held = [upload(driver, x) for x in (encoded(a, 0), encoded(b, 1), c, index)]
+    driver.launch(kernel, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQQQ", *held))
+    assert (download(driver, held[2], c) == spread_result(dense, C + A @ B)).all()
+
+
 def test_no_matrix_row_is_left_out() -> None:
     rows = {n for n, r in ROWS.items() if r.kind == "matrix"}
     mixed = {n for n in rows if n.endswith("_f8f6f4")}  # test_mixed_floats.py
-    known = {n for _, n in TRIED} | set(FLOAT8) | {w.name for w in WMMA} | mixed
+    sparse = {f"v_smfmac_{out}_{size}_{source}" for out, size, source, _ in SPARSE}
+    known = {n for _, n in TRIED} | set(FLOAT8) | {w.name for w in WMMA} | mixed | sparse
     assert rows == known, rows ^ known
 
 
