@@ -253,6 +253,24 @@ def test_loops_spill_nothing(chip, size):
         assert r.load_cover is not None and r.load_cover > 0.5
 
 
+@pytest.mark.parametrize(
+    "chip,dtype,waves", [("gfx1100", "float16", 4), ("gfx1201", "float16", 4), ("gfx942", "float32", 8)]
+)
+def test_heads_of_256_fill_the_unit(chip, dtype, waves):
+    """Blocks of 16 keys leave room for a wavefront a SIMD at least, and nothing goes to scratch memory."""
+    sizes = (4, 16, 4, 1024, 1024, 256, 256)
+    net = tec.compile(build({}, {}, sizes, dtype), target=f"rocm -mcpu={chip}", cache=False)
+    (used,) = (c["choice"] for c in net.report.choices.values())
+    (r,) = report(net.get_source("asm"))
+    assert used["template"] == "matrix attention" and (used["waves"], used["keys"]) == (waves, 16)
+    assert r.spills == r.scratch_bytes == 0 and r.matrix >= 32
+    small = build({"right": 0}, {}, (1, 2, 1, 65, 65, 256, 256), dtype)
+    f = typed(feeds(small), dtype)
+    (got,) = tec.compile(small, target=f"rocm -mcpu={chip}", cache=False).run(f, device=tec.rocm_emu(chip))
+    # Scores are sums of 256 products, four times those of the other tests.
+    np.testing.assert_allclose(got.astype(np.float64), dense(f, {"right": 0}), atol=2 * TOLERANCE[dtype])
+
+
 def test_no_matrix_of_scores_is_kept():
     n = 2048
     net = tec.compile(build({}, {}, (1, 8, 8, n, n, 64, 64), "float16"), target="rocm -mcpu=gfx942", cache=False)
