@@ -22,12 +22,13 @@ from ..ir.dtype import dtype_info
 from ..ir.visit import substitute, walk_exprs
 from ..te.build import as_shape, reduce_axis
 from ..te.computation import compute
-from ..te.operation import ComputeOp, PlaceholderOp, topo_order
+from ..te.operation import ComputeOp, Operation, PlaceholderOp, ScanOp, topo_order
 from ..te.reducer import prod as _prod
 from ..te.reducer import sum as te_sum
 from ..te.tensor import Tensor
 from .inverse import readers
 from .partials import partials
+from .scans import Rebuilt, through_scan, timed
 
 Term = Callable[[Sequence[Any], Sequence[Any]], E.Expr]  # of the head's leading indices and the element's
 
@@ -41,7 +42,7 @@ def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | N
     where the output does not depend on it. They are computations like any other, to be scheduled and built.
 
     Defined for sums, products, maxima and minima over axes (of equal values each gets its share) and all floating functions, through
-    conditions, gathers and views. Raises ExprError for integers, scans, externs and reducers of one's own that are none of these.
+    conditions, gathers, views and scans whose updates read the row before. Raises ExprError for integers, externs and reducers of one's own that are none of these.
 
     >>> dA, dB = te.gradient(C, [A, B], head=ones)
     """
@@ -82,6 +83,10 @@ def _tensor(made: Any) -> Tensor:
     return made
 
 
+def _zeros(t: Tensor) -> Tensor:
+    return _tensor(compute(t.shape, lambda *i: B.const(0, t.dtype), name="zeros"))
+
+
 def _all(conditions: Sequence[E.Expr]) -> E.Expr:
     out: E.Expr = B.const(True)
     for c in conditions:
@@ -98,6 +103,8 @@ class _Reverse:
         self.terms: dict[Tensor, list[Term]] = {}
         self.sums: dict[Tensor, Tensor] = {output: head}  # a gradient of one term that is a tensor already
         self.done: dict[Tensor, Tensor] = {}
+        self.timed: set[Operation] = set()  # what a scan's update takes from the row before
+        self.after: dict[Tensor, Tensor] = {}  # a scan's state while it runs: what it is in the end
 
     def _find_path(self) -> set[Tensor]:
         """The tensors through which the output depends on an input that is asked for."""
@@ -112,7 +119,8 @@ class _Reverse:
             have = [t for t in op.outputs if (t in self.terms or t is self.output) and t in self.on_path]
             if have and any(t in self.on_path for t in op.inputs):
                 self._through(op, have)
-        return [self._adjoint(t) for t in self.wanted]
+        rebuilt = Rebuilt(self.after)
+        return [rebuilt(self._adjoint(t)) if self.after else self._adjoint(t) for t in self.wanted]
 
     def _adjoint(self, t: Tensor) -> Tensor:
         """The gradient by a tensor, all of whose readers have been gone through."""
@@ -133,6 +141,9 @@ class _Reverse:
     def _through(self, op: Any, have: Sequence[Tensor]) -> None:
         if isinstance(op, PlaceholderOp):
             return
+        if isinstance(op, ScanOp):
+            self._scan(op, have)
+            return
         if not isinstance(op, ComputeOp):
             raise ExprError(
                 f"no gradient through {op.name}, which is no compute ({type(op).__name__})",
@@ -144,6 +155,21 @@ class _Reverse:
                 self._reduction(op, first, t)
             else:
                 self._reads(op, t, op.body[t.value_index], {}, lambda v, g: g)
+
+    def _scan(self, op: ScanOp, have: Sequence[Tensor]) -> None:
+        """What comes to the inits and the updates; the states that updates read are those after the scan."""
+        if self.front:
+            raise ExprError(
+                f"no gradient through {op.name} without a head, or with {len(self.front)} dimensions in front of its own",
+                hint="give a head of the output's own shape",
+            )
+        heads = [self._adjoint(t) if t in have else _zeros(t) for t in op.outputs]
+        rows = through_scan(op, heads, lambda u, by, g: _Reverse(u, by, g).run())
+        for init, update, row in zip(op.init, op.update, rows):
+            self.terms.setdefault(init, []).append(functools.partial(_at, row))
+            self.terms.setdefault(update, []).append(functools.partial(_at, row))
+            self.timed.update(timed(update.op, op.state_placeholder))
+        self.after.update(zip(op.state_placeholder, op.outputs))
 
     def _reduction(self, op: ComputeOp, r: E.Reduce, t: Tensor) -> None:
         over = {a.var: a.dom for a in r.axis if a.dom is not None}
@@ -227,6 +253,8 @@ class _Reverse:
         adjoint = self._adjoint(t)
         n = len(self.front)
         always = () if condition is None or B.is_const(condition, 1) else (condition,)
+        if op in self.timed:  # a scan takes row 0 from elsewhere
+            always = (*always, B.compare("ge", op.axis[0].var, 1))
         for number, (read, guards, slope) in enumerate(found):
             source: Tensor = read.tensor
             variables = {a.var: a.dom for a in op.axis if a.dom is not None} | over
