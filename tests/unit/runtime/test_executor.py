@@ -338,3 +338,36 @@ def test_on_the_software_gpu():
     for n in (2, 5, 2):
         x = batch(n)
         close([r.numpy() for r in ex.run([x])], run_graph(chain(2), {"x": x}))
+
+
+def test_large_outputs_are_the_callers_own() -> None:
+    """They are handed over without a copy: an input or a constant that is an output, one value under two names, and a run after it."""
+    g = Graph()
+    x = g.input("x", "float32", (64, 512))
+    doubled = g.add("add", [x, x], {})[0]
+    table = g.constant(np.arange(64 * 512, dtype="float32").reshape(64, 512))
+    g.set_outputs([x, table, doubled, doubled], ["same", "table", "twice", "again"])
+    net = tec.compile(g, target="llvm")
+    data = np.random.default_rng(1).standard_normal((64, 512)).astype("float32")
+    kept = data.copy()
+    first = net.run({"x": data})
+    for r in first:
+        assert r.flags.writeable
+        r += 1
+    np.testing.assert_array_equal(data, kept)
+    same, again = net.run({"x": data}), kept + kept
+    for got, want in zip(same, (kept, np.arange(64 * 512).reshape(64, 512), again, again)):
+        np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(first[2], again + 1)
+    np.testing.assert_array_equal(first[3], again + 1)
+
+
+def test_inputs_are_read_where_they_lie() -> None:
+    """An input that begins at any element gives the right result, and one that begins within an element."""
+    net = tec.compile(chain(1, open_size=False), target="llvm")
+    raw = np.zeros(4 * 8 * 4 + 128, np.uint8)
+    start = -raw.ctypes.data % 64
+    for offset in (0, 4, 20, 1):
+        x = raw[start + offset : start + offset + 128].view("float32").reshape(4, 8)
+        x[:] = batch(4)
+        close(net.run({"x": x}), run_graph(chain(1, open_size=False), {"x": batch(4)}))
