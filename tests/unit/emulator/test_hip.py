@@ -476,3 +476,24 @@ def test_tinygrad(tmp_path):
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=env
     )
     assert got.returncode == 0, got.stderr
+
+
+def test_library_of_an_arm_host():
+    """What would be loaded there, as LLVM's tools read it: names, and what the loader fills in."""
+    import llvmlite.binding as llvm
+
+    from tec.emulator.hip.library import _IMPORTS, _VERSIONS, library_ir
+    from tec.runtime.sharedobject import shared_object
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple("aarch64-linux-gnu").create_target_machine(opt=2, reloc="pic", codemodel="small")
+    image = shared_object(
+        machine.emit_object(llvm.parse_assembly(library_ir())), "libamdhip64.so.6", _IMPORTS, _VERSIONS
+    )
+    assert image[18:20] == (183).to_bytes(2, "little")
+    found = llvm.object_file.ObjectFileRef.from_data(image)
+    sections = {bytes(s.name()): s.data() for s in found.sections()}
+    assert {b".text", b".dynsym", b".dynamic", b".gnu.version_d"} <= set(sections)
+    rela = sections[b".rela.dyn"]
+    assert [int.from_bytes(rela[k + 8 : k + 12], "little") for k in range(0, len(rela), 24)] == [257] * len(_IMPORTS)
