@@ -25,7 +25,9 @@ from .race_record import EPOCH_BITS, EPOCH_SHIFT, TICK_BITS, TICK_SHIFT
 
 READS, RELEASES, ACQUIRES = 1, 2, 4  # what an instruction does, for `Order`
 POLLS = 20_000  # reads of one value before a wave counts as waiting in vain; a wave that waits for one that runs beside it sees a change long before
-_MOST_BYTES = 1 << 28  # of vectors of times; beyond it nothing is reported between work-groups that synchronize
+# Vectors of times take memory and time by the waves of a launch, for each atomic address and each group that synchronizes. Beyond these nothing is
+# reported between work-groups that synchronize.
+_MOST_BYTES, _MOST_WAVES = 1 << 28, 1 << 16
 _TICKS = (1 << TICK_BITS) - 1
 
 
@@ -140,6 +142,8 @@ class Order:
         self._flags: dict[int, np.ndarray] = {}  # what a reader of an address learns
         self._read: dict[int, np.ndarray] = {}  # what a group read and has not acquired yet
         self._seen: dict[int, np.ndarray] = {}
+        self._running: dict[int, int] = {}  # the work-group of each thread's context
+        self._all: np.ndarray | None = None
         self._polled: tuple[tuple[int, ...], int] = ((), 0)
         self.callback = ctypes.CFUNCTYPE(
             ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int64
@@ -156,6 +160,11 @@ class Order:
         group, wave, me = field("group"), field("wave"), field("race_me")
         where = {ctypes.c_uint64.from_address(addresses + 8 * lane).value for lane in range(64) if mask >> lane & 1}
         with self._lock:
+            before = self._running.get(ctx, group)
+            self._running[ctx] = group
+            if before != group:  # what an ended group knew is of no use
+                self._seen.pop(before, None)
+                self._read.pop(before, None)
             if kind & ACQUIRES:
                 self._acquire(group, ctx)
                 return 0
@@ -179,7 +188,7 @@ class Order:
         for a in where:
             flag = self._flags.get(a)
             if flag is None:
-                if 4 * self.total * (len(self._flags) + 1) > _MOST_BYTES:
+                if self.total > _MOST_WAVES or 4 * self.total * (len(self._flags) + 1) > _MOST_BYTES:
                     flag = np.full(1, 0xFFFFFFFF, np.uint32)  # everything is known: nothing will be reported
                 else:
                     flag = np.zeros(self.total, np.uint32)
@@ -196,9 +205,14 @@ class Order:
         if read is None:
             return
         seen = self._seen.get(group)
-        if seen is None:
+        if len(read) != self.total:
+            if self._all is None:
+                self._all = np.full(self.total, 0xFFFFFFFF, np.uint32)
+            seen = self._seen[group] = self._all
+        elif seen is None:
             seen = self._seen[group] = np.zeros(self.total, np.uint32)
-        np.maximum(seen, read, out=seen)
+        if seen is not self._all:
+            np.maximum(seen, read, out=seen)
         ctypes.c_uint64.from_address(ctx + CTX["race_seen"]).value = seen.ctypes.data
 
     def _in_vain(self, group: int, wave: int, where: set[int]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tec.cli.emu import command as group
-from tec.emulator import get_driver
+from tec.emulator import get_driver, order
 from tec.emulator.errors import EmulationError
 
 from .planted import BUGS, RIGHT, Bug, image, launch, marked, text
@@ -93,3 +93,11 @@ def test_a_wave_stops_at_a_line_and_shows_its_registers(tmp_path: Path) -> None:
     driver = get_driver("gfx942")
     assert driver.stop is None
     launch("gfx942", body, "bounds", 3, 128, False, 0)  # the kernel itself runs on
+
+
+def test_order_among_very_many_waves_is_taken_for_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above a number of waves no vectors of times are kept, and nothing is reported between work-groups that synchronize."""
+    monkeypatch.setattr(order, "_MOST_WAVES", 100)
+    for name in ("last_of_many_groups_reduces", "lock_given_back_by_an_exchange"):
+        right = next(b for b in RIGHT if b.name == name)
+        launch(right.chip, right.body, right.check, 200, right.block, right.fresh, 199, 2)
