@@ -70,7 +70,7 @@ function drawGraph() {
     }
   }
   drawn.boxes = drawn.rows.map((row, i) => { const b = box(row, i); boxes.append(b); return b; });
-  graph.replaceChildren(lines, svg("g", { id: "hot" }), boxes);
+  graph.replaceChildren(boxes, lines, svg("g", { id: "hot", class: "lines" }));
   $("map").setAttribute("viewBox", `0 0 ${BOX.w + 2 * BOX.pad} ${drawn.height}`);
   scaleTo(drawn.scale); paint(); mark();
   $("fold").hidden = !data.graph.repeats.length;
