@@ -47,7 +47,8 @@ def test_defaults_and_roles():
     [
         ("with software_pipeline(0):\n    pass", "at least 1, not 0"),
         ("with swizle():\n    pass", "unknown scope 'swizle'"),
-        ("with bulk_copy(1):\n    pass", "takes no value"),
+        ("with early_start(1):\n    pass", "takes no value"),
+        ("with bulk_copy(2):\n    pass", "swizzle is True or False"),
         ("with swizzle(0):\n    pass", "at least 1, not 0"),
     ],
 )
