@@ -8,12 +8,24 @@ from .. import stmt as S
 from ..effects import is_kept
 from ..func import Func
 from ..visit import map_stmt
-from .rewrite_util import clone, const_int, is_named
+from .rewrite_util import any_stmt, clone, const_int, named_buffers
 
 
 def remove_noop(func: Func, target: Target) -> Func:
     """The function without statements that have no effect."""
-    return func.with_body(_stmt(func.body))
+    body = _stmt(func.body)
+    named = named_buffers(
+        body
+    )  # of the whole, once: walking a body again for every allocation around it cost more than the rest
+    if any_stmt(body, lambda s: isinstance(s, S.Alloc) and id(s.buffer) not in named):
+        body = _without(body, named)
+    return func.with_body(body)
+
+
+def _without(s: S.Stmt, named: set[int]) -> S.Stmt:
+    """The statement without storage of buffers that are not among `named`."""
+    out = map_stmt(s, lambda x: _without(x, named), _keep)
+    return out.body if isinstance(out, S.Alloc) and id(out.buffer) not in named else out
 
 
 def _is_noop(s: S.Stmt) -> bool:
@@ -45,11 +57,8 @@ def _stmt(s: S.Stmt) -> S.Stmt:
         case S.LetStmt():
             if _is_noop(out.body):
                 return S.Evaluate(out.value, out.loc) if is_kept(out.value) else S.NOP
-        case S.Alloc():
-            if _is_noop(out.body):
-                return S.NOP
-            if not is_named(out.body, out.buffer):
-                return out.body
+        case S.Alloc() if _is_noop(out.body):
+            return S.NOP
         case S.BufferStore():
             return S.NOP if _stores_itself(out) else out
     return out
