@@ -26,8 +26,9 @@ TARGETS = {
     "znver4": "llvm -mcpu=znver4",
     "sapphirerapids": "llvm -mcpu=sapphirerapids",
     "MI300X": "rocm -mcpu=gfx942",
-    "MI210": "rocm -mcpu=gfx90a",
+    "MI250X": "rocm -mcpu=gfx90a",
     "RX 7900 XTX": "rocm -mcpu=gfx1100",
+    "RX 9070 XT": "rocm -mcpu=gfx1201",
 }
 TARGET = "llvm -mcpu=znver4"
 MOST_BYTES = 200_000  # of all records: they travel with every installation
