@@ -124,20 +124,21 @@ def test_open_sizes(shape: tuple[Any, ...], groups: int) -> None:
         np.testing.assert_array_equal(net.run({"x": x})[0], run_graph(bound, {"x": x})[0])
 
 
-def _open_text(channels: int, groups: int) -> str:
-    """The IR of a network of one convolution with everything but its channels open."""
+def _text(channels: int, groups: int, *sizes: Any) -> str:
+    """The IR of a network of one convolution; without sizes everything but its channels is open."""
     from tec.ops.dims import Dim
 
     g = Graph()
-    x = g.input("x", "float32", (Dim("n"), channels, Dim("h"), Dim("w")))
-    w = numbers("float32", channels, channels // groups, 3, 3)
-    g.set_outputs(g.add("relu", [conv(g, x, w, groups=groups, before=(1, 1), after=(1, 1))], {}))
+    n, h, w = sizes or (Dim("n"), Dim("h"), Dim("w"))
+    x = g.input("x", "float32", (n, channels, h, w))
+    weights = numbers("float32", channels, channels // groups, 3, 3)
+    g.set_outputs(g.add("relu", [conv(g, x, weights, groups=groups, before=(1, 1), after=(1, 1))], {}))
     return tec.compile(g, target="llvm -mcpu=x86-64-v4", cache=False).get_source("ir")
 
 
 def test_the_tiles_of_open_rows_are_not_guarded() -> None:
     """A division a row finds the channels whose weights stay near; none a tile, and no guard. The copy of the padded image divides once a row too."""
-    text = _open_text(32, 1)
+    text = _text(32, 1)
     body = text[text.index("_conv") :].split("@attrs")[0]
     full = body[body.index("conv = alloc") : body.index("range(n2 // 8,")]  # the columns of whole tiles
     assert "likely" not in full
@@ -147,9 +148,13 @@ def test_the_tiles_of_open_rows_are_not_guarded() -> None:
 
 
 def test_open_images_are_laid_out_as_bound_ones() -> None:
-    """Eight channels fill half a vector's block, and a small depthwise convolution is not worth two copies of its image."""
-    assert "[1, 1, h, w, 8]" not in _open_text(8, 8)
-    lone = _open_text(32, 32)
+    """Eight channels fill half a vector's block. Rows of a depthwise convolution that are open need not be whole vectors, which costs more than two copies."""
+    assert "[1, 1, h, w, 8]" not in _text(8, 8)
+    assert "transform_layout" in _text(32, 32)
+
+
+def test_a_small_depthwise_convolution_of_whole_vectors_is_not_worth_two_copies() -> None:
+    lone = _text(32, 32, 1, 112, 112)
     assert "transform_layout" not in lone
     sums = lone[lone.index("depthwise") :]
     assert 'alloc((16,), "float32", scope="local")' in sums  # sums of a vector, not of a row in memory
