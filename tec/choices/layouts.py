@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from ..ops.dims import typical
+from ..ops.dims import is_zero, typical
 from ..ops.layouts import Layout, plain, space
 from ..ops.matmul import accumulator
 from ..ops.registry import TensorType
@@ -69,7 +69,7 @@ def _is_pointwise(w: TensorType, attrs: dict[str, Any]) -> bool:
     return (
         math.prod(w.shape[2:]) == 1
         and all(s == 1 for s in attrs["strides"])
-        and not any((*attrs["before"], *attrs["after"]))
+        and all(map(is_zero, (*attrs["before"], *attrs["after"])))
     )
 
 

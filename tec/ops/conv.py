@@ -9,7 +9,7 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .contraction import Contraction, Operand, piece_elems
-from .dims import Size, require
+from .dims import Size, is_zero, require
 from .layouts import Blocked, Layout, Place, plain, plain_weights
 from .matmul import accumulator
 from .registry import COMPLEX, SUMS, Attrs, TensorType, fail, register, static_shape
@@ -146,7 +146,7 @@ def _as_product(attrs: Attrs, windows: Windows, w: Tensor, out: TensorType) -> l
     along = lx.dims[-1] == "C" and lw.dims[-1].endswith("I")  # a tap's channels lie side by side
     pixels = Operand(
         window, dtype, along, math.gcd(piece, windows.sizes["C"]) if along else 1,
-        guarded=any((*attrs["before"], *attrs["after"])),
+        guarded=not all(map(is_zero, (*attrs["before"], *attrs["after"]))),
     )  # fmt: skip
     weights = Operand(lambda _, c, k: w(c, k), w.dtype, wide=piece)
     sides = (weights, pixels) if channels_first else (pixels, weights)

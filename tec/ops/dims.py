@@ -435,6 +435,11 @@ def at_most(a: Size, b: Size) -> bool:
     return bool((gap if isinstance(gap, int) else gap.bounds()[0]) >= 0)
 
 
+def is_zero(x: Size) -> bool:
+    """Whether a size is 0 whatever its names are. `if x` asks more of an open one: that it is not empty, which what overhangs a window may well be."""
+    return not isinstance(x, Dim) and x == 0
+
+
 def typical(x: Size, value: int = 32) -> int:
     """A number to choose tiles by where a size is symbolic: every name as `value`."""
     return int(evaluate(x, _Typical(value))) if isinstance(x, Dim) else x

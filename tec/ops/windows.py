@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
-from .dims import Size
+from .dims import Size, is_zero
 from .layouts import Layout, Place, plain, space
 from .registry import Attrs, static_shape
 
@@ -75,7 +75,7 @@ class Windows:
             first, last = ([side.get(d, 0) for d in layout.dims[from_axis:]] for side in (before, after))
             x = padded(x, first, last, fill)
         self.x = x
-        self.is_same = not any((*before.values(), *after.values())) and all(
+        self.is_same = all(map(is_zero, (*before.values(), *after.values()))) and all(
             n == 1 for k in ("kernel", "strides") for n in attrs[k]
         )
 
