@@ -20,13 +20,16 @@ demo: setup
 test: setup
 	$(PY) -m pytest -n 2 -m "not slow and not gpu"
 
+# Environments of their own, with tec and what INSTALLED says.
+build/%/.tec-setup: pyproject.toml
+	test -x build/$*/bin/python || $(PYTHON) -m venv build/$*
+	build/$*/bin/python -m pip install -q --disable-pip-version-check -e $(INSTALLED)
+	touch $@
+
 # Triton's kernels on the software GPU, in an environment of its own: triton is some 200 MB.
 TRITON := build/triton
 
-$(TRITON)/.tec-setup: pyproject.toml
-	test -x $(TRITON)/bin/python || $(PYTHON) -m venv $(TRITON)
-	$(TRITON)/bin/python -m pip install -q --disable-pip-version-check -e . 'triton>=3.9,<3.10' 'pytest>=8'
-	touch $@
+$(TRITON)/.tec-setup: INSTALLED = . 'triton>=3.9,<3.10' 'pytest>=8'
 
 triton: $(TRITON)/.tec-setup
 	$(TRITON)/bin/python -m pytest tests/unit/emulator/test_triton.py
@@ -34,10 +37,7 @@ triton: $(TRITON)/.tec-setup
 # tinygrad's HIP backend on the software GPU; it compiles with the system's LLVM (libLLVM).
 TINYGRAD := build/tinygrad
 
-$(TINYGRAD)/.tec-setup: pyproject.toml
-	test -x $(TINYGRAD)/bin/python || $(PYTHON) -m venv $(TINYGRAD)
-	$(TINYGRAD)/bin/python -m pip install -q --disable-pip-version-check -e . 'tinygrad>=0.14,<0.15' 'pytest>=8'
-	touch $@
+$(TINYGRAD)/.tec-setup: INSTALLED = . 'tinygrad>=0.14,<0.15' 'pytest>=8'
 
 tinygrad: $(TINYGRAD)/.tec-setup
 	$(TINYGRAD)/bin/python -m pytest tests/unit/emulator/test_hip.py
@@ -45,10 +45,7 @@ tinygrad: $(TINYGRAD)/.tec-setup
 # The PyTorch frontend, in an environment of its own: torch is some 200 MB.
 TORCH := build/torch
 
-$(TORCH)/.tec-setup: pyproject.toml
-	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
-	$(TORCH)/bin/python -m pip install -q --disable-pip-version-check -e '.[torch-test]'
-	touch $@
+$(TORCH)/.tec-setup: INSTALLED = '.[torch-test]'
 
 torch: $(TORCH)/.tec-setup
 	$(TORCH)/bin/python -m pytest -m "not slow" tests/torch

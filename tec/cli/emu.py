@@ -56,6 +56,13 @@ def command() -> None:
 
 
 _file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_check = click.option(
+    "--check",
+    default="bounds",
+    show_default=True,
+    metavar="NAMES",
+    help="bounds, race, init, wait, align, registers, hazards, barrier, progress, or all.",
+)
 
 
 @command.command("list", epilog=_EXAMPLES)
@@ -147,13 +154,7 @@ def _print_kernel(k: dict[str, Any]) -> None:
 @click.option("--lds", default=0, metavar="BYTES", type=click.IntRange(0), help="Dynamic LDS.")
 @click.option("--arg", "-a", "words", multiple=True, metavar="ARG", help="An argument, in order; see below.")
 @click.option("--chip", metavar="CHIP", help="The chip (gfx942); left out, that of the file.")
-@click.option(
-    "--check",
-    default="bounds",
-    show_default=True,
-    metavar="NAMES",
-    help="bounds, race, init, wait, align, registers, hazards, barrier, progress, or all.",
-)
+@_check
 @click.option("--asm", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The kernel's assembly.")
 @click.option("--seed", default=0, show_default=True, help="Of random arrays.")
 @click.option(
@@ -262,13 +263,7 @@ def _stopped(
 
 @command.command("exec", epilog=_EXAMPLES, context_settings={"ignore_unknown_options": False})
 @click.option("--chip", metavar="CHIP", default="gfx942", show_default=True, help="The chip.")
-@click.option(
-    "--check",
-    default="bounds",
-    show_default=True,
-    metavar="NAMES",
-    help="bounds, race, init, wait, align, registers, hazards, barrier, progress, or all.",
-)
+@_check
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(chip: str, check: str, program: tuple[str, ...]) -> None:
     """Run a program that uses HIP (libamdhip64) on the AMD GPU in software.

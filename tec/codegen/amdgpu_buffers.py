@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ..ir import expr as E
 from ..ir.buffer import Buffer
+from ..ir.build import is_const
 from ..ir.dtype import dtype_info
 from ..ir.func import Func
 from .emitter_call import in_order
@@ -93,11 +94,7 @@ class BufferLoads(UniformAddresses):
 
 
 def _is_zero(e: E.Expr) -> bool:
-    if isinstance(e, E.Broadcast):
-        e = e.value
-    if isinstance(e, E.FloatImm):
-        return e.value == 0.0 and str(e.value)[0] != "-"
-    return isinstance(e, E.IntImm) and e.value == 0
+    return is_const(e.value if isinstance(e, E.Broadcast) else e, 0)
 
 
 __all__ = ["BufferLoads"]

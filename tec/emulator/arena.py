@@ -14,8 +14,10 @@ import os
 
 from tec.errors import DeviceError
 
+from .race_record import RECORDS
+
 # name -> bytes of shadow a byte of memory
-SHADOWS = {"undefined": 1, "stores": 2, "loads": 2, "bytes_w": 8, "bytes_r": 8, "sites_w": 1, "sites_r": 1}
+SHADOWS = {"undefined": 1, **RECORDS}
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.name == "posix" and os.uname().sysname == "Linux" else 0)
 _PAGE = mmap.PAGESIZE
 _SLACK = 1 << 16  # accesses of a wave may read shadows a little past the last allocation

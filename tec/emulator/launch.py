@@ -26,7 +26,7 @@ from .errors import EmulationError
 from .faults import fault_of
 from .jit import WaveRunner
 from .order import Order
-from .race_record import LAUNCH_SHIFT
+from .race_record import CLEARED_BYTES, LAUNCH_SHIFT, RECORD_BYTES, RECORDS, records_at
 from .wave import EXEC
 
 if TYPE_CHECKING:
@@ -208,18 +208,10 @@ class Thread:
         self.notes = np.zeros(max(1, len(compiled.translation.sites)), np.uint8)
         if "race" in compiled.options.checks:
             room = (lds + 127) // 64 * 64  # a wide access may read records past the end
-            self.records = np.zeros(22 * room // 8, np.uint64)
-            at = self.records.ctypes.data
-            for field, offset in (
-                ("stores", 0),
-                ("loads", 2),
-                ("bytes_w", 4),
-                ("bytes_r", 12),
-                ("sites_w", 20),
-                ("sites_r", 21),
-            ):
-                self._put(f"lds_{field}", at + offset * room)
-            self._put("race_bytes", 4 * room)
+            self.records = np.zeros(RECORD_BYTES * room // 8, np.uint64)
+            for field, at in records_at(self.records.ctypes.data, room):
+                self._put(f"lds_{field}", at)
+            self._put("race_bytes", CLEARED_BYTES * room)
         else:
             self._put("lds_stores", self.records.ctypes.data)
         self._put("lds", lds_at)
@@ -366,7 +358,7 @@ def _records(
     kept: list[Any] = []
     if "race" in driver.checks:
         arena = driver.memory.arena
-        for name in ("stores", "loads", "bytes_w", "bytes_r", "sites_w", "sites_r"):
+        for name in RECORDS:
             fields[f"global_{name}"] = arena.shadow[name]
         fields |= {
             "arena": arena.base,

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+# What is recorded -> bytes a byte of memory, in the order in which it lies. A launch begins with the first two cleared: they say whether the rest counts.
+RECORDS = {"stores": 2, "loads": 2, "bytes_w": 8, "bytes_r": 8, "sites_w": 1, "sites_r": 1}
+RECORD_BYTES = sum(RECORDS.values())
+CLEARED_BYTES = RECORDS["stores"] + RECORDS["loads"]
 SEVERAL = 63
 ANY, SPLIT = 0xFFFFFF, 0xFFFFFE
 GROUPS = 0xFFFFFD  # groups are numbered modulo this, from 1
@@ -29,6 +35,13 @@ def me_of(launch: str, group: str, epoch: str, wave: str, out: str) -> str:
   %{out}3 = or i64 %{out}2, %{out}w
   %{out} = or i64 %{out}3, 15
 """
+
+
+def records_at(base: int, room: int) -> Iterator[tuple[str, int]]:
+    """The records of `room` bytes of memory that lie from `base` on: each one's name and address."""
+    for name, nbytes in RECORDS.items():
+        yield name, base
+        base += nbytes * room
 
 
 def who(record: int, grid: tuple[int, int, int]) -> str:

@@ -71,14 +71,19 @@ def test_stage_module_and_time(program):
     assert str(took) in text and text.count(" us") >= 3
 
 
-def test_a_gpus_module_shows_its_kernels():
+def plus():
+    """a + 1 of 256 elements, in four work-groups."""
     a = tec.placeholder((256,), name="A")
     b = tec.compute((256,), lambda i: a[i] + 1.0, name="B")
     s = tec.create_schedule(b.op)
     outer, inner = s[b].split(b.op.axis[0], factor=64)
     s[b].bind(outer, tec.thread_axis("blockIdx.x"))
     s[b].bind(inner, tec.thread_axis("threadIdx.x"))
-    text = shown(tec.build(s, [a, b], "rocm -mcpu=gfx942", name="plus")._repr_html_())
+    return tec.build(s, [a, b], "rocm -mcpu=gfx942", name="plus")
+
+
+def test_a_gpus_module_shows_its_kernels():
+    text = shown(plus()._repr_html_())
     assert "plus_kernel0" in text and "VGPRs" in text and "64 x 1 x 1" in text
 
 
@@ -123,13 +128,7 @@ def test_the_software_gpus_profile_has_a_row_for_each_launch():
 
     from tec.emulator import emulator_profile
 
-    a = tec.placeholder((256,), name="A")
-    b = tec.compute((256,), lambda i: a[i] + 1.0, name="B")
-    s = tec.create_schedule(b.op)
-    outer, inner = s[b].split(b.op.axis[0], factor=64)
-    s[b].bind(outer, tec.thread_axis("blockIdx.x"))
-    s[b].bind(inner, tec.thread_axis("threadIdx.x"))
-    f = tec.build(s, [a, b], "rocm -mcpu=gfx942", name="plus")
+    f = plus()
     dev = tec.rocm_emu("gfx942")
     x, y = tec.nd.array(np.ones(256, "float32"), dev), tec.nd.empty((256,), "float32", dev)
     with emulator_profile(dev.driver) as p:

@@ -14,7 +14,16 @@ from tec.emulator.context import CTX, CTX_BYTES
 from tec.emulator.errors import KernelFault
 from tec.emulator.jit import get_jit
 from tec.emulator.launch import aligned
-from tec.emulator.race_record import EPOCH_SHIFT, GROUP_SHIFT, LAUNCH_SHIFT, WAVE_SHIFT, who
+from tec.emulator.race_record import (
+    EPOCH_SHIFT,
+    GROUP_SHIFT,
+    LAUNCH_SHIFT,
+    RECORD_BYTES,
+    RECORDS,
+    WAVE_SHIFT,
+    records_at,
+    who,
+)
 
 from .harness import download, function, upload
 
@@ -155,24 +164,17 @@ declare i32 @tec_race_{space}_{form}_{LANES}(<{LANES} x {at}>, i64, ptr, i32{typ
         if space == "global":
             self.arena = Arena(1 << 20)
             self.base = self.arena.base
-            for name in ("stores", "loads", "bytes_w", "bytes_r", "sites_w", "sites_r"):
+            for name in RECORDS:
                 self.put(f"global_{name}", self.arena.shadow[name])
             self.put("arena", self.base)
             self.put("arena_bytes", self.arena.size)
             self.lock = np.zeros(1, np.uint32)
             self.put("lock", self.lock.ctypes.data)
         else:
-            self.records = np.zeros(22 * LDS_ROOM // 8 + 64, np.uint64)
+            self.records = np.zeros(RECORD_BYTES * LDS_ROOM // 8 + 64, np.uint64)
             self.put("lds_bytes", LDS_ROOM)
-            for name, offset in (
-                ("stores", 0),
-                ("loads", 2),
-                ("bytes_w", 4),
-                ("bytes_r", 12),
-                ("sites_w", 20),
-                ("sites_r", 21),
-            ):
-                self.put(f"lds_{name}", self.records.ctypes.data + offset * LDS_ROOM)
+            for name, at in records_at(self.records.ctypes.data, LDS_ROOM):
+                self.put(f"lds_{name}", at)
         self.addresses, self.at = aligned(8 * LANES)
 
     def put(self, name: str, value: int) -> None:

@@ -35,27 +35,19 @@ def test_a_store_of_one_value_by_several_waves_is_noted() -> None:
     assert len(driver.notes) == 1 and "line 11: global_store_dword v2, v3, s[6:7]" in driver.notes[0]
 
 
+def run_words(object_file: Path, asm: Path, grid: int, block: int, elements: int) -> list[str]:
+    """Of `tec emu run`: two arrays of so many elements, and a number."""
+    args = (f"i32:{elements}", f"i32:{elements}", "i32=0")
+    sizes = ["--grid", str(grid), "--block", str(block)]
+    return ["run", str(object_file), "--asm", str(asm), *sizes, *(w for a in args for w in ("--arg", a))]
+
+
 def test_the_cli_tells_notes_and_faults(tmp_path: Path) -> None:
     """`tec emu run` on the code object and its text."""
     object_file, asm = tmp_path / "k.hsaco", tmp_path / "k.s"
     object_file.write_bytes(image("gfx942"))
     asm.write_text(text("gfx942", "v_mov_b32_e32 v3, 5\nglobal_store_dword v2, v3, s[6:7]"))
-    words = [
-        "run",
-        str(object_file),
-        "--asm",
-        str(asm),
-        "--grid",
-        "2",
-        "--block",
-        "64",
-        "--arg",
-        "i32:64",
-        "--arg",
-        "i32:64",
-        "--arg",
-        "i32=0",
-    ]
+    words = run_words(object_file, asm, 2, 64, 64)
     done = CliRunner().invoke(group, [*words, "--check", "all"])
     assert done.exit_code == 0 and "note: k, line 11: global_store_dword" in done.output, done.output
 
@@ -66,22 +58,7 @@ def test_a_wave_stops_at_a_line_and_shows_its_registers(tmp_path: Path) -> None:
     object_file.write_bytes(image("gfx942"))
     asm.write_text(text("gfx942", body))
     line = asm.read_text().split("\n").index("\tv_mov_b32_e32 v5, 0") + 1
-    words = [
-        "run",
-        str(object_file),
-        "--asm",
-        str(asm),
-        "--grid",
-        "3",
-        "--block",
-        "128",
-        "--arg",
-        "i32:512",
-        "--arg",
-        "i32:512",
-        "--arg",
-        "i32=0",
-    ]
+    words = run_words(object_file, asm, 3, 128, 512)
     stop = ["--break", f"kernel.s:{line}", "--lane", "3", "--wave", "1", "--group", "2"]
     done = CliRunner().invoke(group, [*words, *stop])
     assert done.exit_code == 0, done.output

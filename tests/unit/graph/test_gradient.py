@@ -9,9 +9,7 @@ import tec
 from tec.graph import Graph, run_graph
 from tec.graph.builders import Builder
 
-
-def numbers(*shape, seed=0, low=-2.0, high=2.0):
-    return np.random.default_rng(seed + sum(shape)).uniform(low, high, shape)
+from .operator_gradients import POOL, numbers
 
 
 def network(build, feeds):
@@ -47,14 +45,6 @@ def holds(build, feeds, wrt=None):
 X, Y, ROW = numbers(3, 4), numbers(3, 4, seed=1), numbers(4)
 PICTURE, KERNEL = numbers(1, 2, 5, 5), numbers(3, 2, 3, 3)
 INDEX = np.array([0, 2, 2, 1], "int64")
-POOL = {
-    "kernel": (2, 2),
-    "strides": (2, 2),
-    "before": (0, 0),
-    "after": (0, 0),
-    "dilations": (1, 1),
-    "out_space": (2, 2),
-}
 CONV = {"strides": (2, 2), "before": (1, 1), "after": (1, 1), "dilations": (1, 1), "groups": 1}
 
 CASES = {
