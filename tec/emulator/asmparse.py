@@ -326,6 +326,11 @@ def parse_kernel(asm: str, name: str) -> KernelText:
     return KernelText(name, insts, labels, statements)
 
 
+def generation(chip: str) -> int:
+    """9 of gfx90a and gfx942, 11 of gfx1100."""
+    return int(chip.removeprefix("gfx")[:-2])
+
+
 def chip_of(asm: str) -> str | None:
     """The chip that the text names in its `.amdgcn_target` line."""
     m = re.search(r'\.amdgcn_target "[\w-]*--(gfx\w+)', asm)

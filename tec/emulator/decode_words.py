@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..runtime.linetable import NO_LINES, LineTable
-from .asmparse import TTMP0
+from .asmparse import TTMP0, generation
 from .errors import UnsupportedInstruction
 
 # The chips of each table, by their letters there. gfx1201 has gfx1200's instructions.
@@ -92,7 +92,7 @@ class Words:
 
     def __init__(self, chip: str, data: bytes, kernel: str = "", entry: int = 0, lanes: int = 0):
         self.chip, self.data, self.kernel, self.entry = chip, data, kernel, entry
-        self.gfx = int(chip.removeprefix("gfx")[:-2])
+        self.gfx = generation(chip)
         self.mask = (lanes or (64 if self.gfx == 9 else 32)) // 32  # SGPRs of a lane mask
         self.table = encodings(chip)
         self.named = {e.name: e for e in self.table.values()}

@@ -22,7 +22,7 @@ from ..runtime.codeobject import CodeObject, KernelInfo, read_code_object
 from ..runtime.surface import Assembly, DeviceAttributes, Dim3
 from . import launch as launching
 from . import opcodes
-from .asmparse import KernelText, chip_of, parse_kernel
+from .asmparse import KernelText, chip_of, generation, parse_kernel
 from .chips import CHIPS
 from .declared import check_registers
 from .device_memory import DeviceMemory
@@ -141,9 +141,9 @@ class EmuFunction:
         self.module, self.info = module, info
         self.text: KernelText = parse_kernel(module.text_of(info.name), info.name)
         if "wait" in module.driver.checks:
-            check_waits(self.text, _generation(info, module.driver.chip.name))
+            check_waits(self.text, generation(module.driver.chip.name))
         if "registers" in module.driver.checks:
-            check_registers(self.text, info, _generation(info, module.driver.chip.name))
+            check_registers(self.text, info, generation(module.driver.chip.name))
         if "hazards" in module.driver.checks:
             opcodes.load()
             check_hazards(self.text, module.driver.chip)
@@ -204,10 +204,6 @@ class EmuFunction:
         body = jit.compile(translation.ir, level, "registers", f"kernel {self.info.name!r} for the software GPU")
         addresses, keep = jit.link(body, ["wave"], needed)
         return Compiled(translation, addresses["wave"], self.info.wavefront_size, options, keep)
-
-
-def _generation(info: KernelInfo, chip: str) -> int:
-    return int(chip.removeprefix("gfx")[:-2])
 
 
 class EmuDriver:

@@ -40,26 +40,22 @@ def fault_of(
         return EmulationError(
             "a buffer resource with a stride is not modelled", kernel=name, line=line, instruction=instruction
         )
-    detail = ""
+    detail, place = "", driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
     if kind in (1, 2):
         detail = driver.memory.describe(address)
     elif kind in (3, 5):
         detail = f"the work-group has {lds} bytes of LDS"
     elif kind == 8:
-        detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
-        detail += "; the other access: " + who(thread.get("detail"), grid) + _other(function, compiled, thread)
+        detail = place + "; the other access: " + who(thread.get("detail"), grid) + _other(function, compiled, thread)
     elif kind == 11:
         detail = _meeting(function, compiled, thread)
     elif kind == 18:
-        detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
-        detail += f"; lane {thread.get('detail')} stores another value there: which of them stays is not defined"
+        detail = place + f"; lane {thread.get('detail')} stores another value there: which of them stays is not defined"
     elif kind == 19:
         detail = f"{driver.memory.describe(address)}: read {POLLS} times without a change, and no earlier work-group is left to make one. "
         detail += "Hardware does not promise that a later work-group runs before this one ends"
     elif kind in (9, 14, 15, 16, 17):
-        if address:
-            detail = driver.memory.describe(address) if address >= 1 << 20 else "in LDS"
-        detail += _origin(driver, compiled, thread)
+        detail = (place if address else "") + _origin(driver, compiled, thread)
     elif kind in (4, 10):
         detail = f"a lane has {function.info.private_bytes} bytes of scratch"
     statement = function.text.statements.get(line)

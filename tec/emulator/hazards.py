@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .asmparse import Inst, KernelText, Operand
+from .asmparse import Inst, KernelText, Operand, generation
 from .chips import Chip
 from .errors import EmulationError
 from .flow import forward
@@ -91,7 +91,7 @@ class _Rules:
     def __init__(self, kernel: KernelText, chip: Chip):
         self.kernel, self.chip = kernel, chip
         self.cdna3 = chip.name in ("gfx942", "gfx950")
-        self.gfx = int(chip.name.removeprefix("gfx")[:-2])
+        self.gfx = generation(chip.name)
         self.touches = [_touch(i) for i in kernel.insts]
         self.passes = {
             i: matrix_clocks(chip, inst) // 4 for i, inst in enumerate(kernel.insts) if self.touches[i].kind == "matrix"

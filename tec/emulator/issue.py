@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .asmparse import Inst, KernelText, Operand
+from .asmparse import Inst, KernelText, Operand, generation
 from .chips import Chip
 from .matrix import FORMATS, parse_mfma, parse_mixed
 from .skeleton import registers
@@ -100,7 +100,7 @@ def _all(ops: list[Operand]) -> tuple[int, ...]:
 
 def decode(text: KernelText, chip: Chip, lanes: int) -> list[Issue]:
     """The instructions of a kernel, as the compute unit sees them."""
-    gfx = int(chip.name.removeprefix("gfx")[:-2])
+    gfx = generation(chip.name)
     rdna = gfx >= 10
     out = []
     for number, inst in enumerate(text.insts):

@@ -76,7 +76,7 @@ def aligned(nbytes: int, fill: int | None = None) -> tuple[np.ndarray, int]:
 
 def kernarg_block(info: KernelInfo, kernargs: bytes, grid: Dim3, block: Dim3, dynamic_lds: int = 0) -> bytes:
     """The explicit arguments with the hidden ones that the metadata asks for, padded to the segment's size."""
-    explicit = max((a.offset + a.size for a in info.explicit_args), default=0)
+    explicit = info.explicit_bytes
     if not explicit <= len(kernargs) <= (explicit + 15) // 8 * 8:
         raise EmulationError(
             f"{len(kernargs)} bytes of kernel arguments, but its parameters take {explicit}", kernel=info.name

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .asmparse import Inst, KernelText
+from .asmparse import Inst, KernelText, generation
 from .context import CTX
 from .flow import forward
 from .race_record import EPOCH_BITS, EPOCH_SHIFT, TICK_BITS, TICK_SHIFT
@@ -70,11 +70,16 @@ def _global(op: str) -> bool:
 
 def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
     """The instructions that synchronize work-groups; None where there are none."""
-    insts, gfx = kernel.insts, int(chip.removeprefix("gfx")[:-2])
+    insts, gfx = kernel.insts, generation(chip)
     acquires = frozenset(i for i, inst in enumerate(insts) if _invalidates(inst, chip))
     changes = {i for i, inst in enumerate(insts) if _global(inst.op) and "_atomic" in inst.op}
     loads = {i for i, inst in enumerate(insts) if _global(inst.op) and "_load" in inst.op and _coherent(inst, chip)}
-    polls = any(_in_loop(kernel, i) for i in changes | loads)
+    jumps = [
+        (i, kernel.labels.get(inst.operands[0].text, len(insts)))
+        for i, inst in enumerate(insts)
+        if inst.op.startswith(("s_branch", "s_cbranch"))
+    ]
+    polls = any(goal <= i < jump for jump, goal in jumps for i in changes | loads)  # within a loop
     if not (acquires or polls) or not changes | loads:
         return None
     stores = {
@@ -85,15 +90,6 @@ def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
     for i in (changes | stores) - early:
         kinds[i] = kinds.get(i, 0) | RELEASES
     return Synchronization(frozenset(loads | stores), kinds, acquires, polls)
-
-
-def _in_loop(kernel: KernelText, at: int) -> bool:
-    """Whether a branch behind the place leads to it or before."""
-    return any(
-        inst.op.startswith(("s_branch", "s_cbranch"))
-        and kernel.labels.get(inst.operands[0].text, len(kernel.insts)) <= at
-        for inst in kernel.insts[at + 1 :]
-    )
 
 
 def _flag(insts: list[Inst], at: int, chip: str, gfx: int) -> bool:

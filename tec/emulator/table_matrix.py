@@ -96,11 +96,11 @@ def _mfma(shape: Mfma):  # type: ignore[no-untyped-def]
             raise w.fail("an f64 constant other than 0")
         ocp = w.chip == "gfx950"
         rule = rule_of(w.chip, shape.out, shape.source, shape.name.endswith("_1k"), w.options.numerics)
-        if rule == FMA:
-            ir = mfma_function(shape, w.chip == "gfx90a", ocp)
-        else:
-            ir = ruled_function(shape, rule, ocp)
-        w.library(function_name(shape), ir)  # type: ignore[attr-defined]
+
+        def function() -> str:
+            return mfma_function(shape, w.chip == "gfx90a", ocp) if rule == FMA else ruled_function(shape, rule, ocp)
+
+        w.library(function_name(shape), function)  # type: ignore[attr-defined]
         _store_operand(w, c, shape.out_regs, "%xacc", sign=signs[2])
         _store_operand(w, a, shape.regs(0), "%xa", lanes_a, signs[0])
         _store_operand(w, b, shape.regs(1), "%xb", lanes_b, signs[1])
@@ -118,7 +118,7 @@ def _mixed(name: str):  # type: ignore[no-untyped-def]
         if shape is None:
             raise w.fail("this combination of formats")
         dst, a, b, c, *scales = inst.operands
-        w.library(function_name(shape), mfma_function(shape, False, True))  # type: ignore[attr-defined]
+        w.library(function_name(shape), lambda: mfma_function(shape, False, True))  # type: ignore[attr-defined]
         _store_operand(w, c, shape.out_regs, "%xacc")
         low, high = inst.take_list("op_sel") or [0, 0], inst.take_list("op_sel_hi") or [0, 0]
         for which, (op, buffer) in enumerate(((a, "%xa"), (b, "%xb"))):
@@ -188,7 +188,7 @@ def _sparse(shape: Mfma, bits: int):  # type: ignore[no-untyped-def]
         index = _registers(w, places, 1)[0]
         if not cbsz and abid:
             index = w.v.lshr(index, w.v.const("i32", abid * 2 * 64 // bits))
-        w.library(function_name(shape), mfma_function(shape, False, w.chip == "gfx950"))  # type: ignore[attr-defined]
+        w.library(function_name(shape), lambda: mfma_function(shape, False, w.chip == "gfx950"))  # type: ignore[attr-defined]
         _store_operand(w, dst, shape.out_regs, "%xacc")
         for k, value in enumerate(_dense(w.v, _registers(w, a, 2), index, bits)):
             at = w.out.emit(f"getelementptr i8, ptr %xa, i64 {4 * w.lanes * k}")
@@ -332,7 +332,7 @@ def _wmma(out: str, source_a: str, source_b: str, result: str = "", k: int = 16)
         if "init" in w.options.checks:  # which follows undefined bits through values, not into functions
             acc = product.sums(o, words[0], words[1], start)
         else:
-            w.library(product.name, product.function(o.out.declares))  # type: ignore[attr-defined]
+            w.library(product.name, lambda: product.function(o.out.declares))  # type: ignore[attr-defined]
             acc = product.call(o, words[0], words[1], start)
         _wmma_results(w, dst, acc, sel, result, new, product.type)
 

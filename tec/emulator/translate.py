@@ -8,6 +8,7 @@ for the instructions of its loop from the budget and looks at the stop flag, so 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from .accesses import Accesses
@@ -75,9 +76,10 @@ class Translator(Accesses):
         self.out.put(f"br i1 {bad}, label %fault, label %{on}, !prof !0")
         self.out.label(on)
 
-    def library(self, name: str, ir: str) -> None:
-        """A function that this kernel needs in its own module; also the buffers that matrix helpers work on."""
-        self.functions.setdefault(name, ir)
+    def library(self, name: str, make: Callable[[], str]) -> None:
+        """A function that this kernel needs in its own module, whose IR `make` writes at the first use; also the buffers that matrix helpers work on."""
+        if name not in self.functions:
+            self.functions[name] = make()
 
     def fault_if(self, condition: str, kind: int) -> None:
         """Leave with a fault of this kind where the scalar condition holds."""

@@ -102,7 +102,7 @@ class _Launcher:
                     if size:
                         scratch.append(driver.alloc(0, size * grid_x * grid_y * grid_z))
                     values.append((scratch[-1] if size else 0).to_bytes(8, "little"))
-            data = bytearray(max((a.offset + a.size for a in wanted), default=0))
+            data = bytearray(function.info.explicit_bytes)
             for arg, word in zip(wanted, values, strict=True):
                 data[arg.offset : arg.offset + arg.size] = word[: arg.size]
             block = meta.num_warps * meta.warp_size

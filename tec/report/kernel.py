@@ -8,16 +8,14 @@ networks' page.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 from ..target import level_gbps
+from .template import DATA, asset, filled
 from .words import duration, size
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from ..emulator.lines import CountedLaunch, Line
     from ..runtime.codeobject import KernelInfo
 
-_DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.S)
 _SOURCE_BYTES = 1 << 20  # of a source file that is shown
 # What a line has, in this order.
 _FIELDS = (
@@ -50,16 +47,9 @@ def page(launch: CountedLaunch, chip: Chip, against: Path | None = None) -> str:
         other = _read(against)
         data["against"] = other
         data["rows"] = _aligned([row[0] for row in data["lines"]], [row[0] for row in other["lines"]])
-    folder = files("tec.report").joinpath("assets")
-    parts = {
-        "TITLE": escape(data["title"]),
-        "STYLE": _palette(folder.joinpath("page.css").read_text(encoding="utf-8"))
-        + folder.joinpath("kernel.css").read_text(encoding="utf-8"),
-        "SCRIPT": folder.joinpath("kernel.js").read_text(encoding="utf-8"),
-        "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-    }
-    template = folder.joinpath("kernel.html").read_text(encoding="utf-8")
-    return re.sub(r"@@([A-Z]+)@@", lambda m: parts[m[1]], template)
+    return filled(
+        "kernel.html", data["title"], _palette(asset("page.css")) + asset("kernel.css"), asset("kernel.js"), data
+    )
 
 
 def _palette(style: str) -> str:
@@ -70,7 +60,7 @@ def _palette(style: str) -> str:
 def _read(path: Path) -> dict[str, Any]:
     """The data of an earlier page."""
     try:
-        found = _DATA.search(path.read_text(encoding="utf-8"))
+        found = DATA.search(path.read_text(encoding="utf-8"))
         data: dict[str, Any] = json.loads(found[1]) if found else {}
     except (OSError, ValueError) as error:
         raise ArgumentError(f"{path}: {error}") from None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +15,11 @@ from . import listing
 from .graph import graph_of
 from .limits import ceilings, dots, limit_of
 from .measure import KernelTime, device_of, kernel_times, random_array
+from .template import DATA, asset, filled
 from .texts import texts_of
 from .words import duration, size
 
 SCRIPTS = ("data", "graph", "table", "roofline", "code", "compare", "main")
-_DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.S)
 
 # A fact of `listing.resources` -> its words on the page.
 _LABELS = {
@@ -36,16 +34,7 @@ def page(net: Any, title: str, device: Any = None, timed: bool | None = None, ag
     data = data_of(net, title, device, timed)
     if other is not None:
         data["against"] = slim(other)
-    assets = files("tec.report").joinpath("assets")
-    script = "\n".join(assets.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
-    filled = {
-        "TITLE": escape(title),
-        "STYLE": assets.joinpath("page.css").read_text(encoding="utf-8"),
-        "SCRIPT": script,
-        "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-    }
-    template = assets.joinpath("page.html").read_text(encoding="utf-8")
-    return re.sub(r"@@([A-Z]+)@@", lambda m: filled[m[1]], template)
+    return filled("page.html", title, asset("page.css"), "\n".join(asset(f"{name}.js") for name in SCRIPTS), data)
 
 
 def data_of(net: Any, title: str, device: Any = None, timed: bool | None = None) -> dict[str, Any]:
@@ -82,7 +71,7 @@ def read_page(path: str | Path) -> dict[str, Any]:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ArgumentError(f"{path}: cannot be read: {error.strerror}") from None
-    found = _DATA.search(text)
+    found = DATA.search(text)
     try:
         data = json.loads(found[1]) if found else None
     except ValueError:

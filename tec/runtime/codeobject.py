@@ -82,6 +82,11 @@ class KernelInfo:
     def explicit_args(self) -> tuple[KernelArg, ...]:
         return tuple(a for a in self.args if not a.hidden)
 
+    @property
+    def explicit_bytes(self) -> int:
+        """Up to the end of the last explicit argument."""
+        return max((a.offset + a.size for a in self.explicit_args), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

@@ -163,7 +163,7 @@ class Launch:
             raise kernel._error(
                 f"{len(args)} argument{'s' * (len(args) != 1)} given, {len(wanted)} wanted", kernel.prototype
             )
-        data = bytearray(max((a.offset + a.size for a in wanted), default=0))
+        data = bytearray(kernel.info.explicit_bytes)
         shared = self.shared_bytes
         back: list[tuple[NDArray, np.ndarray[Any, Any]]] = []
         held: dict[int, NDArray] = {}  # one NumPy array given twice is one array there

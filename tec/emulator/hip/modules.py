@@ -166,7 +166,7 @@ class Modules(Base):
 
     def _arguments(self, info: KernelInfo, params: int, extra: int) -> bytes:
         wanted = info.explicit_args
-        size = max((a.offset + a.size for a in wanted), default=0)
+        size = info.explicit_bytes
         if extra:
             buffer, nbytes = _block(extra)
             if nbytes < size:

@@ -1,0 +1,27 @@
+"""What the pages share: a template filled with a title, a style, scripts and data, and how the data of a page is found again."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.S)
+
+
+def asset(name: str) -> str:
+    """The text of a file of `assets/`."""
+    return files("tec.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def filled(template: str, title: str, style: str, script: str, data: dict[str, Any]) -> str:
+    """The page that a template of `assets/` makes; `data` cannot end its script."""
+    parts = {
+        "TITLE": escape(title),
+        "STYLE": style,
+        "SCRIPT": script,
+        "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+    }
+    return re.sub(r"@@([A-Z]+)@@", lambda m: parts[m[1]], asset(template))
