@@ -248,12 +248,7 @@ def group_normalized(
 ) -> tuple[Value, Value, Value]:
     """(the result, the means, the inverse spreads (batch, groups))."""
     y, mean, inverse = norm.group_norm(c, x, groups, float(eps))
-    shape = (x.shape[1], *[1] * (x.ndim - 2))
-    if w is not None:
-        y = c.op("multiply", y, c.cast(c.reshape(w, shape), y.dtype))
-    if b is not None:
-        y = c.op("add", y, c.cast(c.reshape(b, shape), y.dtype))
-    return y, mean, inverse
+    return norm.scale_channels(c, y, w, b), mean, inverse
 
 
 @aten_op("rms_norm", "_fused_rms_norm")

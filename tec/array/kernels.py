@@ -5,19 +5,16 @@ Each is one thread's program (`tec.kernel`), the same on every device.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from ..jit import kernel as _kernel
 from ..kernels.language import grid_idx
 from ..runtime.dtypes import itemsize
 from ..runtime.ndarray import NDArray, empty
 from . import radix
-
-kernel: Callable[[Callable[..., None]], Any] = _kernel
+from .radix import kernel
 
 
 @kernel
@@ -204,7 +201,12 @@ def sort(keys: NDArray, descending: bool) -> tuple[NDArray, NDArray]:
     flat = keys.reshape(total)
     way = (1,) if descending else None
     runs = -(-n // RUN)
-    now, then = ((empty((total,), keys.dtype, keys.device), empty((total,), "int32", keys.device)) for _ in range(2))
+
+    def room() -> tuple[NDArray, NDArray]:
+        return empty((total,), keys.dtype, keys.device), empty((total,), "int32", keys.device)
+
+    now = room()
+    then = room() if n > RUN else now  # one run a line: nothing is merged
     _sort_runs.launch(total // n * runs)(flat, *now, n, runs, way)
     width = RUN
     while width < n:

@@ -42,13 +42,12 @@ class _Runs:
         n = node_of(x)
         self.shape, self.dtype, self.size, self.device = n.shape, n.dtype, n.size, n.device
         flat = build.reshape(n, (n.size,))
-        self.order: Node = (
-            build.boundary(ordered(flat, 0, False, True)) if n.size else build.full(0, (0,), dtypes.int64, n.device)
-        )
-        self.sorted: Node = build.boundary(build.gather(build.boundary(flat), self.order, 0)) if n.size else flat
         if not n.size:
-            self.starts: Node = self.order
+            self.sorted: Node = flat
+            self.starts: Node = build.full(0, (0,), dtypes.int64, n.device)
+            self.order: Node = self.starts
             return
+        self.sorted, self.order = map(build.boundary, ordered(build.boundary(flat), 0, False))
         a = Array(self.sorted)
         first = build.full(True, (1,), dtypes.bool, n.device)
         begins = build.concat([first, (a[1:] != a[:-1])._node], 0) if n.size > 1 else first
@@ -118,7 +117,7 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     a, b = pair(x1, x2)
     if not b.size or not a.size:
         return Array(build.full(invert, a.shape, dtypes.bool, a.device))
-    table = build.boundary(ordered(build.reshape(b, (b.size,)), 0, False, False))
+    table = build.boundary(ordered(build.reshape(b, (b.size,)), 0, False)[0])
     at = Array(searched(table, a, False))
     last = b.size - 1
     near = build.gather(

@@ -1,4 +1,4 @@
-"""Sorting: stable, NaN beyond all numbers. By merging runs on the device (`kernels.sort`)."""
+"""Sorting: stable, NaN beyond all numbers, by `kernels.sort`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .node import Node, leaf
 _MOST = 1 << 31  # elements: places are 32-bit numbers in the kernels
 
 
-def ordered(n: Node, axis: int, descending: bool, places: bool) -> Node:
-    """The elements along an axis in order, or their places."""
+def ordered(n: Node, axis: int, descending: bool) -> tuple[Node, Node]:
+    """The elements along an axis in order, and their places."""
     kind, ndim = n.dtype, len(n.shape)
     if n.size >= _MOST:
         raise ArrayValueError(f"sorting {n.size} elements at once", hint="fewer than 2**31")
@@ -21,19 +21,21 @@ def ordered(n: Node, axis: int, descending: bool, places: bool) -> Node:
         n = build.cast(n, dtypes.uint8)
     last = (*(k for k in range(ndim) if k != axis), axis)
     values, order = kernels.sort(in_memory(build.transpose(n, last)), descending)
-    found = build.cast(leaf(order), dtypes.int64) if places else build.cast(leaf(values), kind)
-    return build.transpose(found, tuple(last.index(k) for k in range(ndim)))
+    back = tuple(last.index(k) for k in range(ndim))
+    return build.transpose(build.cast(leaf(values), kind), back), build.transpose(
+        build.cast(leaf(order), dtypes.int64), back
+    )
 
 
 def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The elements in order along `axis`."""
     n = node_of(x)
     k = axis_of(axis, len(n.shape))
-    return Array(ordered(n, k, descending, False) if n.size else build.copy(n))
+    return Array(ordered(n, k, descending)[0] if n.size else build.copy(n))
 
 
 def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The places of the elements in order along `axis`; equal ones stay in theirs."""
     n = node_of(x)
     k = axis_of(axis, len(n.shape))
-    return Array(ordered(n, k, descending, True) if n.size else build.full(0, n.shape, dtypes.int64, n.device))
+    return Array(ordered(n, k, descending)[1] if n.size else build.full(0, n.shape, dtypes.int64, n.device))

@@ -119,8 +119,8 @@ class _Reverse:
             have = [t for t in op.outputs if (t in self.terms or t is self.output) and t in self.on_path]
             if have and any(t in self.on_path for t in op.inputs):
                 self._through(op, have)
-        rebuilt = Rebuilt(self.after)
-        return [rebuilt(self._adjoint(t)) if self.after else self._adjoint(t) for t in self.wanted]
+        made = [self._adjoint(t) for t in self.wanted]
+        return list(map(Rebuilt(self.after), made)) if self.after else made
 
     def _adjoint(self, t: Tensor) -> Tensor:
         """The gradient by a tensor, all of whose readers have been gone through."""
@@ -166,8 +166,8 @@ class _Reverse:
         heads = [self._adjoint(t) if t in have else _zeros(t) for t in op.outputs]
         rows = through_scan(op, heads, lambda u, by, g: _Reverse(u, by, g).run())
         for init, update, row in zip(op.init, op.update, rows):
-            self.terms.setdefault(init, []).append(functools.partial(_at, row))
-            self.terms.setdefault(update, []).append(functools.partial(_at, row))
+            for t in (init, update):
+                self.terms.setdefault(t, []).append(functools.partial(_at, row))
             self.timed.update(timed(update.op, op.state_placeholder))
         self.after.update(zip(op.state_placeholder, op.outputs))
 

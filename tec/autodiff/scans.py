@@ -124,23 +124,27 @@ def _reaches(op: Operation, t: Tensor) -> bool:
 
 def timed(op: Operation, states: Sequence[Tensor]) -> list[Operation]:
     """`op` and what it is computed from, as far as that comes from a row before: in each the first axis is the time. `op`, too, where it does not."""
-    return [x for x in topo_order([op]) if x is op or any(_reaches(x, s) for s in states)]
+    found: set[Operation] = set()
+    order = topo_order([op])
+    for x in order:
+        if any(t in states or t.op in found for t in x.inputs):
+            found.add(x)
+    return [x for x in order if x is op or x in found]
 
 
 def _check_reads(op: ScanOp) -> None:
     """Each read of a state is of the row before, in computes whose first axis is the time."""
     states = set(op.state_placeholder)
     arith = Analyzer()
-    for u in op.update:
-        for x in topo_order([u.op]):
-            if isinstance(x, PlaceholderOp) or not any(t in states for t in x.inputs):
-                continue
-            time = x.axis[0].var if isinstance(x, ComputeOp) and x.axis else None
-            for e in (e for b in getattr(x, "body", ()) for e in walk_exprs(b)):
-                if isinstance(e, E.TensorRead) and e.tensor in states:
-                    lag = None if time is None else arith.simplify(B.sub(time, e.indices[0]))
-                    if lag is None or not B.is_const(lag, 1):
-                        raise ExprError(
-                            f"no gradient through {op.name}: {x.name} reads {e}",
-                            hint="an update reads the row before its own",
-                        )
+    for x in topo_order([u.op for u in op.update]):
+        if isinstance(x, PlaceholderOp) or not any(t in states for t in x.inputs):
+            continue
+        time = x.axis[0].var if isinstance(x, ComputeOp) and x.axis else None
+        for e in (e for b in getattr(x, "body", ()) for e in walk_exprs(b)):
+            if isinstance(e, E.TensorRead) and e.tensor in states:
+                lag = None if time is None else arith.simplify(B.sub(time, e.indices[0]))
+                if lag is None or not B.is_const(lag, 1):
+                    raise ExprError(
+                        f"no gradient through {op.name}: {x.name} reads {e}",
+                        hint="an update reads the row before its own",
+                    )

@@ -55,7 +55,7 @@ def precision_of(dtype: str | Mapping[str, str] | None) -> Precision:
 
 def check_names(precision: Precision, graph: Graph) -> None:
     """ImportModelError for a pattern that fits no node of the graph, with names that are close."""
-    names = _names(graph)
+    names = _names(graph) if precision.nodes else set()
     for p, _ in precision.nodes:
         if not any(fnmatchcase(n, p) for n in names):
             close = difflib.get_close_matches(p, names, 3) or sorted(names)[:5]

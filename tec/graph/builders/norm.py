@@ -13,14 +13,12 @@ def channel_shape(value: Value, ndim: int) -> tuple[int, ...]:
     return (value.type.size, *[1] * (ndim - 2))
 
 
-def scale_channels(b: Builder, y: Value, scale: Value, bias: Value) -> Value:
+def scale_channels(b: Builder, y: Value, scale: Value | None, bias: Value | None) -> Value:
     """y (batch, channels, ...) times `scale` plus `bias`, one of each a channel."""
-    shape = channel_shape(scale, y.ndim)
-    return b.op(
-        "add",
-        b.op("multiply", y, b.cast(b.reshape(scale, shape), y.dtype)),
-        b.cast(b.reshape(bias, shape), y.dtype),
-    )
+    for op, v in (("multiply", scale), ("add", bias)):
+        if v is not None:
+            y = b.op(op, y, b.cast(b.reshape(v, channel_shape(v, y.ndim)), y.dtype))
+    return y
 
 
 def batch_norm(b: Builder, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, epsilon: float) -> Value:

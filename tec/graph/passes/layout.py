@@ -17,7 +17,7 @@ from ...ops.registry import FINITE, SHAPED, WINDOWED
 from ...target import Target
 from ...te.evaluate import np_dtype
 from ..graph import Graph, Node, Value
-from .layout_choice import Layouts, choose
+from .layout_choice import Layouts, choose, wanted
 from .rewrite import Rebuild
 
 _WINDOW = ("strides", "dilations", "before", "after")
@@ -89,27 +89,21 @@ def sizes_of(v: Value) -> dict[str, int]:
 def choose_layouts(graph: Graph, target: Target, chosen: Layouts | None = None) -> Graph:
     """The graph with its convolutions of constant weights in the layouts that the target's templates like, or in those that are `chosen`; the same graph
     where it has none."""
-    if not any(_wanted(n, target, ()) for n in graph.nodes):
+    if not any(wanted(n, target, ()) for n in graph.nodes):
         return graph
     b, chosen = _Twins(graph), chosen if chosen is not None else choose(graph, target)
     for node in graph.nodes:
         if node in chosen.convolutions:
-            wanted = chosen.convolutions[node]
-            is_put = wanted is not None and _conv(b, node, wanted)
+            own = chosen.convolutions[node]
+            is_put = own is not None and _conv(b, node, own)
         elif node in chosen.others:
             is_put = chosen.others[node] != plain(4) and _follow(b, node, chosen.others[node])
         else:
-            wanted = _wanted(node, target, b.twins.get(node.inputs[0], ()) if node.inputs else ())
-            is_put = _conv(b, node, wanted) if wanted else _follow(b, node)
+            own = wanted(node, target, b.twins.get(node.inputs[0], ()) if node.inputs else ())
+            is_put = _conv(b, node, own) if own else _follow(b, node)
         if not is_put:
             b.copy(node)
     return b.finish()
-
-
-def _wanted(node: Node, target: Target, lies: Any) -> preferred.Convolution | None:
-    if node.op != "conv" or not 4 <= node.inputs[0].ndim <= 5 or not node.inputs[1].is_const or "layouts" in node.attrs:
-        return None
-    return preferred.convolution(target, node.inputs[0].type, node.inputs[1].type, node.attrs, lies)
 
 
 def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:

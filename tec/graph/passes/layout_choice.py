@@ -7,6 +7,7 @@ In: a graph before `choose_layouts`. Out: a layout for each node that may have s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...choices import layout_options
 from ...choices import layouts as preferred
@@ -62,11 +63,16 @@ def _is_open(node: Node, target: Target) -> bool:
     return layout_options.is_open(target, x.type, w.type, node.attrs)
 
 
+def wanted(node: Node, target: Target, lies: Any) -> Convolution | None:
+    """The layouts that the target's template likes for a convolution of constant weights; `lies`: those that its input has already."""
+    if node.op != "conv" or not 4 <= node.inputs[0].ndim <= 5 or not node.inputs[1].is_const or "layouts" in node.attrs:
+        return None
+    return preferred.convolution(target, node.inputs[0].type, node.inputs[1].type, node.attrs, lies)
+
+
 def _closed(node: Node, target: Target) -> Convolution | None:
     """The layouts of a convolution that has no choice: of several groups, of another type."""
-    if node.op != "conv" or node.inputs[0].ndim != 4 or not node.inputs[1].is_const or "layouts" in node.attrs:
-        return None
-    return preferred.convolution(target, node.inputs[0].type, node.inputs[1].type, node.attrs, ())
+    return wanted(node, target, ()) if node.inputs and node.inputs[0].ndim == 4 else None
 
 
 def _options(node: Node, target: Target, sizes: tuple[int, ...]) -> list[Option]:

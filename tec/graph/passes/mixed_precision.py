@@ -16,7 +16,7 @@ from ..graph import Graph, Node, Value
 from ..precision import precision_of
 from .rewrite import Rebuild
 
-_LIMIT = {"float16": 65504.0, "bfloat16": 3.38e38}
+_LARGEST = 65504.0  # of float16
 
 
 def mixed_precision(graph: Graph, dtype: str = "float16") -> Graph:
@@ -81,4 +81,4 @@ def _fits(v: Value, dtype: str) -> bool:
         return True
     largest = size.max()
     lost = (size > 0) & (size < 6e-8) & (size > largest * 2.0**-11)
-    return bool(largest < _LIMIT[dtype] and not np.any(lost))
+    return bool(largest < _LARGEST and not np.any(lost))
