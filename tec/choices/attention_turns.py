@@ -9,10 +9,11 @@ Source: Shah and others, "FlashAttention-3" (2024), "pingpong scheduling"; PTX I
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar
 
 from .. import te
-from ..ir.dtype import dtype_info, with_lanes
+from ..ir.dtype import with_lanes
 from ..ir.expr import Broadcast, Call, Expr
 from ..ir.matrix import WARPGROUP
 from ..ops.attention import order_of
@@ -24,7 +25,7 @@ from .attention_grid import Grid, Results, Rows, ceil_div
 from .attention_loops import Kernel
 from .attention_matrix import OPEN
 from .attention_tiles import sizes
-from .attention_warpgroup import BOX_BYTES, REGISTERS_BESIDE, ROWS, SLACK_BYTES, WARPS, Warp, WarpgroupAttention
+from .attention_warpgroup import ROWS, WARPS, Warp, WarpgroupAttention
 from .space import Choice, Cost
 
 GROUPS = 2
@@ -45,14 +46,11 @@ class TurnAttention(WarpgroupAttention):
 
     def registers(self, choice: Choice) -> int:
         """Of a thread: sums, scores and weights."""
-        _, value_size = sizes(self.fragments(), self.g)
-        return int(value_size + choice["keys"] + choice["keys"] // 2) // 2 + REGISTERS_BESIDE
+        return super().registers({**choice, "hold": False})
 
     def shared_bytes(self, choice: Choice) -> int:
         """Of the rings and of the queries."""
-        bytes_ = dtype_info(self.dtype).bytes
-        size, value_size = (-(-n * bytes_ // BOX_BYTES) * BOX_BYTES for n in (self.g.size, self.g.value_size))
-        return int(choice["stages"] * choice["keys"] * (size + value_size) + ROWS * GROUPS * size + SLACK_BYTES)
+        return super().shared_bytes({**choice, "hold": False, "groups": GROUPS})
 
     def why_not(self, choice: Choice) -> str | None:
         if not self.plain_rows:
@@ -104,7 +102,7 @@ class TurnAttention(WarpgroupAttention):
         clocks = rounds * (steps * clocks + 500) * self.unevenness + 1500
         return Cost(clocks / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6, "matrix")
 
-    @property
+    @cached_property
     def unevenness(self) -> float:
         """Under a causal mask, the work of the work-group that has most, of that of one with as many tiles of mean length: see `launch`."""
         g, units = self.g, self.target.machine.units

@@ -40,7 +40,7 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
 
 
 class CpuPacked(loops.LoopForm):
-    """Panels of columns over threads; `rows` by a panel in registers where there are more than a few rows."""
+    """Panels of columns over threads; `rows` by a panel in registers where there are more than a few rows. Of parameters the first value is the default's."""
 
     template: ClassVar[str] = "cpu packed product"
 
@@ -53,11 +53,12 @@ class CpuPacked(loops.LoopForm):
 
     @property
     def default(self) -> Choice:
-        c, task = self.contraction, _ROWS
+        c, (most, *_), (chunk, *_) = self.contraction, self.parameters["task"], self.parameters["chunk"]
+        task = most
         if isinstance(c.m, int) and c.weights is not None:  # fewer rows where threads would have nothing to do
-            while task > _ROWS // 4 and -(-c.m // task) * c.weights.panels < 2 * self.target.machine.units:
+            while task > most // 4 and -(-c.m // task) * c.weights.panels < 2 * self.target.machine.units:
                 task //= 2
-        return self.choice(rows=self.parameters["rows"][0], task=task, chunk=_CHUNK)
+        return self.choice(rows=self.parameters["rows"][0], task=task, chunk=chunk)
 
     def cost(self, choice: Choice) -> Cost:
         """Multiply-adds at the vector rate; of few rows some four instructions for as many codes as a vector has lanes."""
@@ -81,8 +82,8 @@ class CpuPacked(loops.LoopForm):
         return [te.compute(out.shape, lambda *i: made[0](*i).astype(out.dtype), name="packed_cast")]
 
 
-class _Product:
-    """The loops of one product."""
+class Panels:
+    """The loops of one product with panels of packed columns: what does not depend on how codes are multiplied."""
 
     def __init__(self, c: PackedContraction, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice):
         assert c.weights is not None
@@ -103,28 +104,19 @@ class _Product:
         with ib.else_scope():
             self._many()
 
-    # ---- what both have in common
+    def _few(self) -> None:
+        """The product of no more than `FEW` rows."""
+        raise NotImplementedError
+
+    def _many(self) -> None:
+        """The product of any number of rows."""
+        raise NotImplementedError
 
     def _lanes(self) -> Any:
         return self.ib.for_range(0, self.lanes, "lane", kind="vectorize")
 
     def _kind(self, clocks: float) -> str:
         return "parallel" if not isinstance(self.m, int) or parallel.worth(clocks) else "serial"
-
-    def _code(self, panel: Any, k: Any, v: int, lane: Any) -> Any:
-        """The code of column lane of vector v of a panel, as a number."""
-        w, half = self.w, self.w.panel // self.w.per
-        first = v * self.lanes
-        value = self.codes[panel, k, first % half + lane].astype("int32")
-        if w.per > 1:
-            shift = first // half * w.bits
-            value = value >> shift if shift == 8 - w.bits else (value >> shift) & ((1 << w.bits) - 1)
-        return value.astype(self.acc)
-
-    def _zero(self, b: Any, column: Any) -> Any:
-        if self.zero is None:
-            return te.const(self.w.zero, self.acc)
-        return self.zero[b, column].astype(self.acc)
 
     def _store(self, row: Any, panel: Any, value: Callable[[Any], Any]) -> None:
         """A row of a panel of the result; `value(column)` reads a buffer."""
@@ -144,6 +136,25 @@ class _Product:
             whole()
         with ib.else_scope(), ib.for_range(0, rest, "column") as column:
             self.out[row, panel * w.panel + column] = value(column)
+
+
+class _Product(Panels):
+    """Codes become numbers of the accumulator's type."""
+
+    def _code(self, panel: Any, k: Any, v: int, lane: Any) -> Any:
+        """The code of column lane of vector v of a panel, as a number."""
+        w, half = self.w, self.w.panel // self.w.per
+        first = v * self.lanes
+        value = self.codes[panel, k, first % half + lane].astype("int32")
+        if w.per > 1:
+            shift = first // half * w.bits
+            value = value >> shift if shift == 8 - w.bits else (value >> shift) & ((1 << w.bits) - 1)
+        return value.astype(self.acc)
+
+    def _zero(self, b: Any, column: Any) -> Any:
+        if self.zero is None:
+            return te.const(self.w.zero, self.acc)
+        return self.zero[b, column].astype(self.acc)
 
     # ---- few rows
 

@@ -18,16 +18,13 @@ from ..ops.forms import Form
 from ..ops.packed import ROUNDED, PackedContraction
 from ..target import Target
 from ..te import Tensor
-from . import loops, parallel
+from . import loops, packed, parallel
 from .group import Group
 from .layouts import dot_of
 from .layouts import packed as packed_panel
 from .space import Choice, Cost
 
-# Rows of a task, which shares the unpacking of its codes; their sums are 16 KiB.
-_TASK = 128
 _CHUNK = 512  # codes of a column that are bytes of their own at once: 16 KiB for 32 columns
-_FEW = 2  # rows up to which codes are unpacked again for each
 _GROUP = 4  # bytes of a sum that an instruction multiplies
 
 
@@ -98,7 +95,7 @@ def _round_block(ib: Any, x: Any, out: Any, scales: Any, i: Any, b: Any, block: 
         out[i, at] = te.nearbyint(x[i, at] * inverse).astype("int8")
 
 
-class CpuPackedBytes(loops.LoopForm):
+class CpuPackedBytes(packed.CpuPacked):
     """Panels of columns over threads; `rows` by a panel in registers where there are more than a few rows, the codes of a `chunk` unpacked for a `task`
     of rows."""
 
@@ -106,18 +103,8 @@ class CpuPackedBytes(loops.LoopForm):
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
-        self.contraction: PackedContraction = form.attrs["contraction"]
-        self.lanes = max(4, target.vector_bytes // 4)
         sizes = (4, 2, 1, 6) if target.core.registers >= 32 else (2, 1)
-        self.parameters = {"rows": sizes, "task": (_TASK, _TASK // 2, _TASK // 4), "chunk": (_CHUNK, 256, 1024)}
-
-    @property
-    def default(self) -> Choice:
-        c, task = self.contraction, _TASK
-        if isinstance(c.m, int) and c.weights is not None:  # fewer rows where threads would have nothing to do
-            while task > _TASK // 4 and -(-c.m // task) * c.weights.panels < 2 * self.target.machine.units:
-                task //= 2
-        return self.choice(rows=self.parameters["rows"][0], task=task, chunk=_CHUNK)
+        self.parameters = {**self.parameters, "rows": sizes, "chunk": (_CHUNK, 256, 1024)}
 
     def cost(self, choice: Choice) -> Cost:
         """Four multiply-adds for one of float32, and of a block's sums some six instructions a vector more."""
@@ -126,7 +113,7 @@ class CpuPackedBytes(loops.LoopForm):
         m = c.m if isinstance(c.m, int) else 1
         rate = 4 * machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
         spare = 1 + 24 / c.weights.block + 1 / (4 * choice["rows"]) + 4 / choice["task"] + abs(choice["chunk"] - _CHUNK) / 4096  # fmt: skip
-        return Cost((2 if m <= _FEW else 1) * m * c.n * c.k * spare / rate, "issue")
+        return Cost((2 if m <= packed.FEW else 1) * m * c.n * c.k * spare / rate, "issue")
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         c, out = self.contraction, self.form.outputs[0]
@@ -137,33 +124,13 @@ class CpuPackedBytes(loops.LoopForm):
         return loops.extern("packed", list(c.tensors_read), [(out.shape, "float32")], body)
 
 
-class _Product:
+class _Product(packed.Panels):
     """The loops of one product. A vector is `lanes` columns, of codes 4 of each."""
 
     def __init__(self, c: PackedContraction, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice):
-        assert c.weights is not None
-        self.w, self.ib, self.out, self.lanes = c.weights, ib, out, lanes
-        self.x, self.codes, self.scale, *zeros, self.x_scale = sources
-        self.zero = zeros[0] if zeros else None
-        self.m = c.m if isinstance(c.m, int) else out.shape[0]
-        self.rows, self.task, self.chunk = choice["rows"], choice["task"], choice["chunk"]
-        self.vectors = self.w.panel // lanes
+        super().__init__(c, ib, sources[:-1], out, lanes, choice)
+        self.x_scale = sources[-1]
         self.wide = lanes * _GROUP  # bytes of a vector
-
-    def run(self) -> None:
-        ib = self.ib
-        if isinstance(self.m, int):
-            self._few() if self.m <= _FEW else self._many()
-            return
-        with ib.if_scope(self.m <= _FEW):
-            self._few()
-        with ib.else_scope():
-            self._many()
-
-    # ---- what both have in common
-
-    def _kind(self, clocks: float) -> str:
-        return "parallel" if not isinstance(self.m, int) or parallel.worth(clocks) else "serial"
 
     def _unpacked(self, panel: Any, step: Any, v: int) -> Any:
         """Four codes each of a vector's columns."""
@@ -199,9 +166,6 @@ class _Product:
                 zero = self.zero[b, panel * self.w.panel + v * self.lanes + lane].astype("int32")
                 acc[at + lane] = zero * taken
 
-    def _lanes(self) -> Any:
-        return self.ib.for_range(0, self.lanes, "lane", kind="vectorize")
-
     def _sum(self, row: Any, b: Any) -> Any:
         """The sum of a block of x, negated: dot products with ones, then over the lanes."""
         ib, w = self.ib, self.w
@@ -226,18 +190,6 @@ class _Product:
             scale = self.scale[b, panel * self.w.panel + v * self.lanes + lane].astype("float32") * x_scale
             total[at + lane] = total[at + lane] + acc[a + lane].astype("float32") * scale
 
-    def _store(self, row: Any, panel: Any, read: Any) -> None:
-        """A row of a panel of the result; `read(column)` is its value."""
-        w, ib = self.w, self.ib
-        rest = w.n % w.panel
-        with ib.if_scope(panel < w.n // w.panel):
-            for v in range(self.vectors):
-                with self._lanes() as lane:
-                    self.out[row, panel * w.panel + v * self.lanes + lane] = read(v * self.lanes + lane)
-        if rest:
-            with ib.else_scope(), ib.for_range(0, rest, "column") as column:
-                self.out[row, panel * w.panel + column] = read(column)
-
     def _sums(self, rows: Any) -> Any:
         """The sums of x's blocks, negated, an integer each."""
         ib, w = self.ib, self.w
@@ -250,7 +202,7 @@ class _Product:
 
     def _few(self) -> None:
         ib, w, lanes = self.ib, self.w, self.lanes
-        rows = _FEW if not isinstance(self.m, int) else self.m
+        rows = packed.FEW if not isinstance(self.m, int) else self.m
         sums = self._sums(rows)
         kind = self._kind(rows * w.panels * w.k * 1.0)
         with ib.for_range(0, w.panels, "panel", kind=kind) as panel, ib.for_range(0, self.m, "i") as i:

@@ -146,16 +146,21 @@ def visit(
 MAX_FRAMES = 20_000
 
 
-def holds(s: S.Stmt, kind: type[S.Stmt]) -> bool:
-    """Whether a statement is, or has in it, one of that kind."""
+def any_stmt(s: S.Stmt, test: Callable[[S.Stmt], bool]) -> bool:
+    """Whether `test` holds of a statement or one inside of it."""
     found = False
 
-    def on_stmt(x: S.Stmt) -> None:
+    def look(x: S.Stmt) -> None:
         nonlocal found
-        found = found or isinstance(x, kind)
+        found = found or test(x)
 
-    visit(s, None, on_stmt)
+    visit(s, None, look)
     return found
+
+
+def holds(s: S.Stmt, kind: type[S.Stmt]) -> bool:
+    """Whether a statement is, or has in it, one of that kind."""
+    return any_stmt(s, lambda x: isinstance(x, kind))
 
 
 @contextmanager

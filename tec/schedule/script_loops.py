@@ -14,7 +14,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.effects import Access, effects
 from ..ir.structural import structural_equal
-from ..ir.visit import Rewriter, free_vars
+from ..ir.visit import Rewriter, free_vars, visit
 from ..te.operation import ExternOp
 from .show import fail
 
@@ -95,12 +95,11 @@ def _nest(s: S.For, own: dict[E.Var, E.IterVar]) -> Nest:
 def _allocated(s: S.Stmt) -> set[int]:
     out: set[int] = set()
 
-    def note(x: S.Stmt, r: Rewriter) -> S.Stmt:
-        assert isinstance(x, S.Alloc)
-        out.add(id(x.buffer))
-        return r.stmt_children(x)
+    def note(x: S.Stmt) -> None:
+        if isinstance(x, S.Alloc):
+            out.add(id(x.buffer))
 
-    Rewriter({}, {S.Alloc: note}).stmt(s)
+    visit(s, None, note)
     return out
 
 

@@ -29,8 +29,8 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..effects import effects
 from ..notes import FragmentsAhead
-from ..visit import free_vars
-from .rewrite_util import SHARED_SCOPES, any_stmt, clone, const_int, redirected, reshaped
+from ..visit import any_stmt, free_vars
+from .rewrite_util import SHARED_SCOPES, clone, const_int, redirected, reshaped
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ one group a step, with one barrier a step:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,10 +45,10 @@ from ..effects import effects, is_call
 from ..func import Func
 from ..notes import FragmentsAhead, SoftwarePipeline
 from ..storage_align import below_new_axis
-from ..visit import map_stmt, substitute
+from ..visit import any_stmt, map_stmt, substitute
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
 from .pipeline_registers import MAX_REGISTER_BYTES, has_conditions, moved_on, through_registers
-from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, any_stmt, clone, const_int, named_buffers, redirected
+from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, named_buffers, redirected
 
 
 def pipeline(func: Func, target: Target) -> Func:
@@ -228,10 +228,7 @@ class _Pipeline:
             slot = self.slot_of(B.sub(tail, loop.min))
             rest = self.wrapped(clone(S.seq(*self.body.rest), {}), tail, slot)
             parts.append(S.For(tail, tail_min, tail_extent, rest))
-        out = S.seq(*parts)
-        for b, notes in reversed(self.body.buffers):
-            out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
-        return out
+        return self.in_storage(S.seq(*parts))
 
     def build_far(self, ahead: int) -> S.Stmt | None:
         """The loads of `ahead` steps under way, one slot; None where the loop's length is not known or short, or registers cannot take them.
@@ -279,9 +276,7 @@ class _Pipeline:
         out = S.seq(*parts)
         for register in (x[2] for one in own for x in one):
             out = S.Alloc(register, out)
-        for b, notes in reversed(self.body.buffers):
-            out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
-        return out
+        return self.in_storage(out)
 
     def started(self, fills: list[tuple[S.Stmt, S.Stmt, Buffer, int]], step: E.Expr, slot: E.Expr) -> list[S.Stmt]:
         """The loads of a step into a set of registers, before all that follows."""
@@ -294,9 +289,7 @@ class _Pipeline:
             return self.wrapped(clone(S.seq(*stmts), {}), k, slot)
 
         out = bulk_pipeline(self.loop, self.body.fills, step, self.body.rest, self.n_slots, threads)
-        for b, notes in reversed(self.body.buffers):
-            out = S.Alloc(self.slots[id(b)], out, {**_shifted_notes(notes), ORDERED: True})
-        return out
+        return self.in_storage(out, {ORDERED: True})
 
     def build_async(self, copies: list[S.Stmt]) -> S.Stmt:
         """The pipeline on copies in the background; see the module."""
@@ -330,9 +323,12 @@ class _Pipeline:
         )
         parts.append(S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, loop.annotations))
         parts.append(_effect("async_wait", n=0))
-        out = S.seq(*parts)
+        return self.in_storage(S.seq(*parts))
+
+    def in_storage(self, out: S.Stmt, more: Mapping[str, Any] | None = None) -> S.Stmt:
+        """The pipeline within the storage of its slots; `more`: further notes on each."""
         for b, notes in reversed(self.body.buffers):
-            out = S.Alloc(self.slots[id(b)], out, _shifted_notes(notes))
+            out = S.Alloc(self.slots[id(b)], out, {**_shifted_notes(notes), **(more or {})})
         return out
 
     def fill(self, step: E.Expr, slot: E.Expr) -> S.Stmt:

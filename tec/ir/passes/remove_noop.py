@@ -7,8 +7,8 @@ from .. import expr as E
 from .. import stmt as S
 from ..effects import is_kept
 from ..func import Func
-from ..visit import map_stmt
-from .rewrite_util import any_stmt, clone, const_int, named_buffers
+from ..visit import any_stmt, map_stmt
+from .rewrite_util import clone, const_int, named_buffers
 
 
 def remove_noop(func: Func, target: Target) -> Func:

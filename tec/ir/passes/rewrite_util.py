@@ -6,7 +6,7 @@ condition around a statement without enclosing anything that all threads must re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from .. import build as B
@@ -183,18 +183,6 @@ def named_buffers(s: S.Stmt) -> set[int]:
 def is_named(s: S.Stmt, buffer: Buffer) -> bool:
     """Whether a statement names a buffer."""
     return id(buffer) in named_buffers(s)
-
-
-def any_stmt(s: S.Stmt, test: Callable[[S.Stmt], bool]) -> bool:
-    """Whether `test` holds of a statement or one inside of it."""
-    found = False
-
-    def look(x: S.Stmt) -> None:
-        nonlocal found
-        found = found or test(x)
-
-    visit(s, None, look)
-    return found
 
 
 def uses_var(e: E.Expr, var: E.Var) -> bool:

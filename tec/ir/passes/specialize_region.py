@@ -20,9 +20,9 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..effects import is_call
 from ..notes import MinBlocks, WarpSpecialize
-from ..visit import free_vars, map_stmt, visit
+from ..visit import any_stmt, free_vars, map_stmt, visit
 from .bulk_pipeline import effect, is_bulk_fill, loaded_bytes, reporting
-from .rewrite_util import SHARED_SCOPES, any_stmt, clone
+from .rewrite_util import SHARED_SCOPES, clone
 from .warp_roles import Ring, Roles
 
 
@@ -50,7 +50,7 @@ class Region(Roles):
         work = self.work(body)
         for ring in self.rings.values():
             fetch, work = ring.fetched.start(fetch), ring.used.start(work)
-        init = S.seq(*[self.begin(r) for r in self.rings.values()])
+        init = S.seq(*[self.ready(r.full, r.empty, r.slots) for r in self.rings.values()])
         barriers = [b for r in self.rings.values() for b in (r.full, r.empty)]
         return self.parts(init, fetch, work, [*self.slots.values(), *barriers])
 
@@ -84,13 +84,6 @@ class Region(Roles):
             n = stages if depth[k] == deepest else 1
             self.rings[k] = _Barriers(b.name, n)
             self.slots[k] = Buffer(b.name, b.dtype, (B.const(n), *b.shape), (), 0, b.scope, b.align_bytes, loc=b.loc)
-
-    def begin(self, ring: _Barriers) -> S.Stmt:
-        out = []
-        for k in range(ring.slots):
-            out.append(effect("mbarrier_init", E.BufferLoad(ring.full, (B.const(k),)), B.const(1)))
-            out.append(effect("mbarrier_init", E.BufferLoad(ring.empty, (B.const(k),)), B.const(self.workers)))
-        return S.seq(*out)
 
     def bare(self, s: S.Stmt) -> S.Stmt:
         """Without the note and the filled buffers' allocations."""

@@ -35,9 +35,9 @@ from ..effects import is_call
 from ..func import Func
 from ..matrix import WARPGROUP
 from ..notes import MinBlocks, WarpSpecialize
-from ..visit import map_stmt, visit
+from ..visit import any_stmt, map_stmt, visit
 from .bulk_pipeline import ORDERED, effect, loaded_bytes, reporting
-from .rewrite_util import SHARED_SCOPES, any_stmt, clone, const_int, is_launch_loop
+from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
 from .specialize_region import Region
 from .warp_roles import Ring, Roles
 
@@ -106,7 +106,12 @@ class _Loop(Roles):
             self.slots[id(b)] = Buffer(b.name, b.dtype, (n, *b.shape), (), 0, b.scope, b.align_bytes, loc=b.loc)
         ring = Ring(self.stages)
         fetch = ring.start(self.fetch(clone(body, {}), ring))
-        return self.parts(self.init(), fetch, self.worker(body), [*self.slots.values(), self.full, self.empty])
+        return self.parts(
+            self.ready(self.full, self.empty, self.stages),
+            fetch,
+            self.worker(body),
+            [*self.slots.values(), self.full, self.empty],
+        )
 
     def find(self, body: S.Stmt) -> None:
         """Take the marked loop apart."""
@@ -142,13 +147,6 @@ class _Loop(Roles):
             self.loads.append(s)
         else:
             self.work.append(s)
-
-    def init(self) -> S.Stmt:
-        out = []
-        for k in range(self.stages):
-            out.append(effect("mbarrier_init", E.BufferLoad(self.full, (B.const(k),)), B.const(1)))
-            out.append(effect("mbarrier_init", E.BufferLoad(self.empty, (B.const(k),)), B.const(self.workers)))
-        return S.seq(*out)
 
     # ---- the part that fetches
 

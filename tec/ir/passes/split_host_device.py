@@ -20,8 +20,8 @@ from ..effects import effects
 from ..func import Func
 from ..notes import EarlyStart, MinBlocks
 from ..shared_layout import PIECE_BYTES, boundary_of, shared_layout
-from ..visit import free_vars, map_stmt, visit
-from .rewrite_util import BLOCK_TAGS, LAUNCH_TAGS, THREAD_TAGS, any_stmt, const_int, is_launch_loop
+from ..visit import any_stmt, free_vars, map_stmt, visit
+from .rewrite_util import BLOCK_TAGS, LAUNCH_TAGS, THREAD_TAGS, const_int, is_launch_loop
 from .tensor_maps import SCOPE, tensor_maps
 
 

@@ -83,6 +83,14 @@ class Roles:
             out = S.Alloc(b, out, {ORDERED: True})
         return out
 
+    def ready(self, full: Buffer, empty: Buffer, slots: int) -> S.Stmt:
+        """The barriers of a ring begin: a slot is full by one arrival, empty by one of each working warpgroup."""
+        out = []
+        for k in range(slots):
+            for barriers, arrivals in ((full, 1), (empty, self.workers)):
+                out.append(effect("mbarrier_init", E.BufferLoad(barriers, (B.const(k),)), B.const(arrivals)))
+        return S.seq(*out)
+
     def registers(self) -> tuple[int, int]:
         """Registers a thread of the fetching and of the working warpgroups; 0 where all have what they can use anyway."""
         if self.workers * self.resident < 2:
