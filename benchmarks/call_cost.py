@@ -2,17 +2,17 @@
 
     python benchmarks/call_cost.py
 
-One JSON line each: {"what", "us", "limit_us"}. The work is a vector add of 16 elements; the least of several rounds counts.
+The work is a vector add of 16 elements; the least of several rounds counts.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import time
 from collections.abc import Callable
 
 import numpy as np
+from turns import line
 
 import tec
 
@@ -42,10 +42,6 @@ def least_us(call: Callable[[], None], sync: Callable[[], None], number: int, ro
     return best * 1e6
 
 
-def report(what: str, us: float, limit_us: float | None = None) -> None:
-    print(json.dumps({"what": what, "us": round(us, 2 if us >= 0.1 else 4), "limit_us": limit_us}), flush=True)
-
-
 def step_us(add: object, n: int = 1000) -> float:
     """A step of a network's plan: the table of steps that an executor walks, of the same function n times."""
     from tec.runtime.cpu_code import step_loop
@@ -62,8 +58,8 @@ def main() -> None:
     add = vector_add("llvm")
     for what, make, limit in (("cpu, NDArray", tec.nd.from_numpy, 5.0), ("cpu, NumPy", lambda x: x, None)):
         x, y, z = (make(np.zeros(16, "float32")) for _ in range(3))
-        report(what, least_us(lambda x=x, y=y, z=z: add(x, y, z), lambda: None, 5000), limit)
-    report("cpu, a step of a network's plan", step_us(add), 0.3)
+        line(what, least_us(lambda x=x, y=y, z=z: add(x, y, z), lambda: None, 5000), "us", "goal", limit)
+    line("cpu, a step of a network's plan", step_us(add), "us", "goal", 0.3)
     for kind, exists in (("cuda", tec.runtime.cuda_exists), ("rocm", tec.runtime.rocm_exists)):
         if not exists():
             continue
@@ -74,7 +70,7 @@ def main() -> None:
         add = vector_add(f"cuda -arch={arch}" if kind == "cuda" else f"rocm -mcpu={arch}")
         x, y, z = (tec.nd.zeros(16, "float32", dev) for _ in range(3))
         add(x, y, z)
-        report(f"{kind}, launch", least_us(lambda x=x, y=y, z=z: add(x, y, z), dev.sync, 500), 10.0)  # noqa: B023
+        line(f"{kind}, launch", least_us(lambda x=x, y=y, z=z: add(x, y, z), dev.sync, 500), "us", "goal", 4.5)  # noqa: B023
         with dev.capture() as graph:
             for _ in range(100):
                 add(x, y, z)
@@ -85,7 +81,7 @@ def main() -> None:
         for _ in range(50):
             graph.launch()
         stop.record()
-        report(f"{kind}, a kernel of a captured graph of 100", start.elapsed_ms(stop) * 1e3 / 5000, 2.5)
+        line(f"{kind}, a kernel of a captured graph of 100", start.elapsed_ms(stop) * 1e3 / 5000, "us", "goal", 2.5)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 
+from turns import line
+
 GOALS = {"import tec": 0.35, "vector add, rocm": 0.15, "tiled matmul, rocm": 0.6, "vector add, llvm": 0.15}
 
 
@@ -74,19 +76,7 @@ def main() -> None:
             for _ in range(5)
         ]
         seconds, peak = statistics.median(r[0] for r in runs), max(r[1] for r in runs)
-        print(
-            json.dumps(
-                {
-                    "name": what,
-                    "value": round(seconds, 4),
-                    "unit": "s",
-                    "peer": "goal",
-                    "peer_value": goal,
-                    "ratio": round(seconds / goal, 3),
-                    "peak_mb": round(peak),
-                }
-            )
-        )
+        line(what, seconds, "s", "goal", goal, peak_mb=round(peak))
 
 
 if __name__ == "__main__":

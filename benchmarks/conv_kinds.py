@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("TEC_NUM_THREADS", "1")
@@ -20,6 +20,7 @@ os.environ.setdefault("TEC_NUM_THREADS", "1")
 import numpy as np
 import onnxruntime
 from onnx import helper, numpy_helper
+from turns import in_turn, line
 
 import tec
 
@@ -58,18 +59,6 @@ def model(kind: Kind, rng: np.random.Generator) -> tuple[Any, np.ndarray[Any, An
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), x
 
 
-def in_turn(one: Callable[[], Any], other: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """The lower quartiles of the processor times of both, in ms."""
-    taken: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds + 3):
-        for f, times in zip((one, other), taken):
-            start = time.process_time()
-            f()
-            times.append((time.process_time() - start) * 1e3)
-    a, b = (float(np.quantile(t[3:], 0.25)) for t in taken)
-    return a, b
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("words", nargs="*")
@@ -77,7 +66,6 @@ def main() -> int:
     parser.add_argument("--target", default="llvm")
     args = parser.parse_args()
     missed = 0
-    print(f"{'':46} {'tec, ms':>9} {'ORT, ms':>9} {'ratio':>6}")
     for name, kind in KINDS.items():
         if args.words and not any(w in name for w in args.words):
             continue
@@ -90,9 +78,10 @@ def main() -> int:
         np.testing.assert_allclose(
             got.numpy() if hasattr(got, "numpy") else got, want, rtol=2e-2, atol=1e-2 * float(np.abs(want).max())
         )
-        mine, theirs = in_turn(lambda: net.run({"x": x}), lambda: session.run(None, {"x": x}), args.rounds)  # noqa: B023
-        missed += mine > GOAL * theirs
-        print(f"{name:46} {mine:9.3f} {theirs:9.3f} {mine / theirs:6.2f}", flush=True)
+        sides = partial(net.run, {"x": x}), partial(session.run, None, {"x": x})
+        taken = in_turn(*sides, rounds=args.rounds, clock=time.process_time)
+        mine, theirs = (float(np.quantile(t, 0.25)) * 1e3 for t in taken)  # a busy host only ever adds
+        missed += line(name, mine, "ms", "onnxruntime", theirs) > GOAL
     return 1 if missed else 0
 
 

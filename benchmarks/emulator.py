@@ -9,7 +9,6 @@ work the second says what an idle one would do.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import struct
 import tempfile
@@ -17,6 +16,7 @@ import time
 
 import llvmlite.binding as llvm
 import numpy as np
+from turns import line
 
 from tec.codegen.linking import link
 from tec.emulator import get_driver
@@ -203,7 +203,7 @@ def measure(
 
     def row(name: str, value: float, unit: str, goal: float, cpu_value: float) -> None:
         where = f"{name}, {chip}, {threads} thread{'s' * (threads != 1)}, check {check}"
-        print(json.dumps({"name": where, "value": round(value, 4), "unit": unit, "peer": "goal", "peer_value": goal, "ratio": round(value / goal, 3), "by_cpu_time": round(cpu_value, 4)}), flush=True)  # fmt: skip
+        line(where, value, unit, "goal", goal, by_cpu_time=round(cpu_value, 4))
 
     row(f"compile {len(function.text.insts)} instructions, cold", cold[0], "s", 0.7, cold[1])
     row("the same from the disk cache", warm[0], "s", 0.02, warm[1])

@@ -11,18 +11,17 @@ and the medians compared, so that a change of the machine's clock meets both ali
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")  # before NumPy is imported
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from turns import in_turn, line
 
 import tec
 from tec import te
@@ -68,17 +67,6 @@ def schedule(
     return s, [a, b, c]
 
 
-def interleaved(runs: int, *functions: Callable[[], Any]) -> list[list[float]]:
-    """Seconds of each function, taken in turns."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(runs):
-        for f, out in zip(functions, times):
-            start = time.perf_counter()
-            f()
-            out.append(time.perf_counter() - start)
-    return times
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=int, default=1024)
@@ -95,30 +83,17 @@ def main() -> int:
         start = time.perf_counter()
         s, tensors = schedule(n, target, parallel)
         built[parallel] = tec.build(s, tensors, target, name="gemm")
-        print(
-            json.dumps(
-                {
-                    "name": f"build, {'two threads' if parallel else 'one thread'}",
-                    "value": round(time.perf_counter() - start, 3),
-                    "unit": "s",
-                }
-            )
-        )
+        line(f"build, {'two threads' if parallel else 'one thread'}", time.perf_counter() - start, "s")
         built[parallel](x, y, z)
         np.testing.assert_allclose(z.numpy(), want, rtol=1e-3, atol=1e-3 * np.sqrt(n))
     out = np.empty_like(want)
-    blas, one, two = interleaved(
-        args.runs, lambda: np.dot(a, b, out=out), lambda: built[False](x, y, z), lambda: built[True](x, y, z)
+    blas, one, two = in_turn(
+        lambda: np.dot(a, b, out=out), lambda: built[False](x, y, z), lambda: built[True](x, y, z), rounds=args.runs
     )
     flops = 2.0 * n**3
     mine, theirs, both = (flops / statistics.median(t) / 1e9 for t in (one, blas, two))
-    for name, value, peer, other in (
-        (f"sgemm {n}, one thread", mine, "OpenBLAS", theirs),
-        (f"sgemm {n}, {os.environ.get('TEC_NUM_THREADS', 'all')} threads", both, "tec, one thread", mine),
-    ):
-        row = {"name": name, "value": round(value, 1), "unit": "GFLOP/s", "peer": peer, "peer_value": round(other, 1)}
-        print(json.dumps({**row, "ratio": round(value / other, 3)}))
-    ratio = mine / theirs
+    ratio = line(f"sgemm {n}, one thread", mine, "GFLOP/s", "OpenBLAS", theirs)
+    line(f"sgemm {n}, {os.environ.get('TEC_NUM_THREADS', 'all')} threads", both, "GFLOP/s", "tec, one thread", mine)
     return 0 if ratio >= 0.8 else 1
 
 

@@ -8,17 +8,17 @@ Each function is one te.compute, vectorized by 16 lanes; tec expands it into ari
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
-import time
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("TEC_NUM_THREADS", "1")
 
 import numpy as np
 from scipy import special
+from turns import in_turn, line
 
 import tec
 from tec import te
@@ -72,34 +72,12 @@ def main() -> int:
         x, out = np.from_dlpack(source), np.from_dlpack(theirs_out)  # arrays that begin alike for both
         f(source, result)
         other(x, out=out)
-        mine, theirs = [], []
-        for _ in range(runs):
-            start = time.perf_counter()
-            f(source, result)
-            between = time.perf_counter()
-            other(x, out=out)
-            mine.append(between - start)
-            theirs.append(time.perf_counter() - between)
+        taken = in_turn(partial(f, source, result), partial(other, x, out=out), rounds=runs)
         error = ulp_error(result.numpy(), exact(x.astype("float64")))
-        us, them = statistics.median(mine) * 1e3, statistics.median(theirs) * 1e3
-        missed += goal is not None and them / us < goal
-        row = {
-            "name": f"{name}, 2^20 f32",
-            "value": round(us, 3),
-            "unit": "ms",
-            "peer": getattr(other, "__module__", None) or "numpy",
-        }
-        print(
-            json.dumps(
-                {
-                    **row,
-                    "peer_value": round(them, 3),
-                    "ratio": round(them / us, 2),
-                    "goal": goal,
-                    "ulp": round(error, 2),
-                }
-            )
-        )
+        mine, theirs = (statistics.median(t) * 1e3 for t in taken)
+        peer = getattr(other, "__module__", None) or "numpy"
+        ratio = line(f"{name}, 2^20 f32", mine, "ms", peer, theirs, inverse=True, goal=goal, ulp=round(error, 2))
+        missed += goal is not None and ratio < goal
     return 1 if missed else 0
 
 

@@ -16,12 +16,14 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from turns import REST_S, in_turn, line
 
 import tec
 from tools import zoo
@@ -30,7 +32,6 @@ NETWORKS = ("resnet50", "mobilenet_v2", "squeezenet", "bert_layer")
 SHAPES = {"bert_layer": (1, 128, 768)}
 RUNS = 25
 BLOCKS = 6  # of each side, where threads may spin: RUNS runs, and a rest in which the other side's threads go to sleep
-REST_S = 0.2
 
 
 def race(name: str, spinning: bool) -> None:
@@ -47,34 +48,12 @@ def race(name: str, spinning: bool) -> None:
     net = tec.compile(path, target="llvm")
     (want,), (got,) = session.run(None, x), net.run(x)
     error = float(np.abs(got - want).max() / np.abs(want).max())
-    mine: list[float] = []
-    theirs: list[float] = []
-    sides = ((lambda: net.run(x), mine), (lambda: session.run(None, x), theirs))
+    sides = partial(net.run, x), partial(session.run, None, x)
     # In turn where neither keeps a core from the other; else in blocks, each side with its threads spinning as they like.
-    for block in range(BLOCKS if spinning else RUNS):
-        for run, times in sides if block % 2 else sides[::-1]:
-            if spinning:
-                time.sleep(REST_S)
-                run()
-            for _ in range(RUNS if spinning else 1):
-                start = time.perf_counter()
-                run()
-                times.append(time.perf_counter() - start)
-    a, b = statistics.median(mine) * 1e3, statistics.median(theirs) * 1e3
-    print(
-        json.dumps(
-            {
-                "name": name,
-                "value": round(a, 2),
-                "unit": "ms",
-                "peer": "ONNX Runtime" if spinning else "ONNX Runtime, threads not spinning",
-                "peer_value": round(b, 2),
-                "ratio": round(a / b, 3),
-                "max_relative_error": float(f"{error:.1e}"),
-            }
-        ),
-        flush=True,
-    )
+    taken = in_turn(*sides, rounds=BLOCKS, block=RUNS, rest=REST_S) if spinning else in_turn(*sides, rounds=RUNS)
+    mine, theirs = (statistics.median(t) * 1e3 for t in taken)
+    peer = "ONNX Runtime" if spinning else "ONNX Runtime, threads not spinning"
+    line(name, mine, "ms", peer, theirs, max_relative_error=float(f"{error:.1e}"))
 
 
 def narrow(name: str, dtype: str) -> None:
@@ -83,22 +62,11 @@ def narrow(name: str, dtype: str) -> None:
     x = {"input": np.random.default_rng(0).standard_normal(SHAPES.get(name, (1, 3, 224, 224))).astype(np.float32)}
     nets = {d: tec.compile(path, target="llvm", dtype=d) for d in (dtype, "float32")}
     (got,), (want,) = (net.run(x) for net in nets.values())
-    took: dict[str, list[float]] = {d: [] for d in nets}
-    for _ in range(RUNS):
-        for d, net in nets.items():
-            start = time.perf_counter()
-            net.run(x)
-            took[d].append(time.perf_counter() - start)
-    a, b = (statistics.median(took[d]) * 1e3 for d in (dtype, "float32"))
-    row = {
-        "name": f"{name}, {dtype}",
-        "value": round(a, 2),
-        "unit": "ms",
-        "peer": "tec, float32",
-        "peer_value": round(b, 2),
-    }
+    mine, theirs = (
+        statistics.median(t) * 1e3 for t in in_turn(*(partial(n.run, x) for n in nets.values()), rounds=RUNS)
+    )
     error = float(np.abs(got - want).max() / np.abs(want).max())
-    print(json.dumps({**row, "ratio": round(a / b, 3), "max_relative_error": float(f"{error:.1e}")}), flush=True)
+    line(f"{name}, {dtype}", mine, "ms", "tec, float32", theirs, max_relative_error=float(f"{error:.1e}"))
 
 
 def compile_times(name: str) -> None:
@@ -125,20 +93,7 @@ def compile_times(name: str) -> None:
                 )
                 seconds, peak = json.loads(done.stdout.splitlines()[-1])
                 goal = goals.get((name, target), 12.0) if what == "cold" else 1.0
-                print(
-                    json.dumps(
-                        {
-                            "name": f"compile {name}, {target}, {what}",
-                            "value": round(seconds, 2),
-                            "unit": "s",
-                            "peer": "goal",
-                            "peer_value": goal,
-                            "ratio": round(seconds / goal, 3),
-                            "peak_mb": round(peak),
-                        }
-                    ),
-                    flush=True,
-                )
+                line(f"compile {name}, {target}, {what}", seconds, "s", "goal", goal, peak_mb=round(peak))
 
 
 MODELLED = ("resnet50", "resnet50:float16", "mobilenet_v2", "minilm", "minilm:float16")
@@ -161,9 +116,7 @@ def modelled(name: str, mcpu: str) -> None:
     flops = net.report.function_flops
 
     def row(what: str, us: float, **more: object) -> None:
-        print(
-            json.dumps({"name": f"{label}: {what}", "value": round(us, 1), "unit": "us, modelled", **more}), flush=True
-        )
+        line(f"{label}: {what}", us, "us, modelled", **more)
 
     row("whole", total, launches=sum(k.calls for k in kernels), kernels=len(kernels), flops=net.report.flops)
     for k in kernels[:10]:
@@ -189,18 +142,7 @@ def main() -> None:
         race(name, False)
     if "--compile" in sys.argv:
         compile_times("resnet50")
-    print(
-        json.dumps(
-            {
-                "name": "peak memory",
-                "value": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-                "unit": "MB",
-                "peer": "",
-                "peer_value": 0,
-                "ratio": 0,
-            }
-        )
-    )
+    line("peak memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB")
 
 
 if __name__ == "__main__":

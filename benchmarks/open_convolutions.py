@@ -9,16 +9,17 @@ their ratio and that of the least; with what brings images into blocks and back.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("TEC_NUM_THREADS", "1")
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
+from turns import in_turn, line
 
 import tec
 
@@ -67,18 +68,9 @@ def measure(name: str, repeat: int) -> None:
     x = tec.nd.from_numpy(np.random.default_rng(1).standard_normal((1, inputs, size, size)).astype(np.float32))
     a, b = (e.run({"x": x})[0].numpy() for e in executors)
     np.testing.assert_allclose(a, b, atol=1e-5)
-    times: list[list[float]] = [[], []]
-    for _ in range(repeat):
-        for e, t in zip(executors, times):
-            start = time.process_time()
-            e.run({"x": x})
-            t.append(time.process_time() - start)
-    (mine, bound), (least, least_bound) = (
-        [statistics.median(t) * 1e6 for t in times],
-        [min(t) for t in times],
-    )
-    row = {"name": name, "value": round(mine), "unit": "us", "peer": "sizes bound", "peer_value": round(bound)}
-    print(json.dumps({**row, "ratio": round(mine / bound, 2), "least": round(least / least_bound, 2)}), flush=True)
+    taken = in_turn(*(partial(e.run, {"x": x}) for e in executors), rounds=repeat, clock=time.process_time)
+    mine, bound = (statistics.median(t) * 1e6 for t in taken)
+    line(name, mine, "us", "sizes bound", bound, least=round(min(taken[0]) / min(taken[1]), 2))
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ whose body adds two vectors of 256: what a trip costs beside its work. The worst
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -24,6 +23,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper, parser
+from turns import REST_S, in_turn, line
 
 import tec
 
@@ -42,7 +42,6 @@ NETWORKS: dict[str, Callable[[], dict[str, Any]]] = {
     "silero_vad": lambda: {"input": _rand(1, 576) * 0.1, "state": np.zeros((2, 1, 128), np.float32), "sr": np.array(16000, np.int64)},
     "d_vector": lambda: {"input": _rand(1, 160, 40) ** 2},
 }  # fmt: skip
-REST = 0.2  # seconds
 SHAPES = {"silero_vad": {"input": (1, 576), "state": (2, 1, 128)}}
 
 
@@ -80,28 +79,6 @@ def trips(count: int) -> tuple[Any, dict[str, Any]]:
     return model, {"n": np.array(count), "x": _rand(256)}
 
 
-def in_turn(*runs: Callable[[], Any], repeat: int) -> list[float]:
-    """The median seconds of each, in blocks of ten, with a rest before each: the other's threads wait for work by spinning for a while."""
-    times: list[list[float]] = [[] for _ in runs]
-    for run in runs:
-        for _ in range(3):
-            run()
-    for _ in range(max(1, repeat // 10)):
-        for k, run in enumerate(runs):
-            time.sleep(REST)
-            run()
-            for _ in range(10):
-                start = time.perf_counter()
-                run()
-                times[k].append(time.perf_counter() - start)
-    return [statistics.median(t) for t in times]
-
-
-def report(name: str, value: float, unit: str, peer: str, peer_value: float, **more: Any) -> None:
-    row = {"name": name, "value": round(value, 4), "unit": unit, "peer": peer, "peer_value": round(peer_value, 4)}
-    print(json.dumps({**row, "ratio": round(value / peer_value, 3), **more}), flush=True)
-
-
 def compare(name: str, model: Any, feeds: dict[str, Any], repeat: int, shapes: Any = None, per: int = 0) -> None:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 2
@@ -112,12 +89,13 @@ def compare(name: str, model: Any, feeds: dict[str, Any], repeat: int, shapes: A
     executor = net.executor()
     want, got = session.run(None, feeds), [o.numpy() for o in executor.run(feeds)]
     difference = max(float(np.abs(a - b).max()) for a, b in zip(want, got))
-    mine, theirs = in_turn(lambda: executor.run(feeds), lambda: session.run(None, feeds), repeat=repeat)
+    sides = lambda: executor.run(feeds), lambda: session.run(None, feeds)
+    mine, theirs = map(statistics.median, in_turn(*sides, rounds=max(1, repeat // 10), block=10, rest=REST_S))
     if per:
-        report(name, mine / per * 1e6, "us a trip", "onnxruntime", theirs / per * 1e6, difference=difference)
+        line(name, mine / per * 1e6, "us a trip", "onnxruntime", theirs / per * 1e6, difference=difference)
         return
-    report(name, mine * 1e3, "ms", "onnxruntime", theirs * 1e3, difference=difference)
-    report(f"{name}, compilation", seconds, "s", "goal", 2.0)
+    line(name, mine * 1e3, "ms", "onnxruntime", theirs * 1e3, difference=difference)
+    line(f"{name}, compilation", seconds, "s", "goal", 2.0)
 
 
 def main() -> None:

@@ -8,12 +8,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from turns import line
 
 import tec
 from tec import te
@@ -88,9 +88,7 @@ def main() -> None:
             other = best_us(lambda f=by_hand, a=arrays: f(*a))  # type: ignore[misc]
         else:
             other = best_us(lambda p=peer, v=values: p(*v))  # type: ignore[misc]
-        row = {"name": f"{program.__name__}, no schedule", "value": round(mine, 2), "unit": "us"}
-        who = "vectorized by hand" if peer is None else "NumPy"
-        print(json.dumps({**row, "peer": who, "peer_value": round(other, 2), "ratio": round(mine / other, 3)}))
+        line(f"{program.__name__}, no schedule", mine, "us", "vectorized by hand" if peer is None else "NumPy", other)
 
 
 if __name__ == "__main__":
