@@ -23,6 +23,7 @@ ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p)
 POINTERS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)  # the same, by their addresses
 _STEPS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 _TRIPS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_LAUNCHES = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, *(ctypes.c_void_p,) * 3)
 STEP_WORDS = 3  # of 64 bits that a step of `run_steps` has: its code, its addresses, its numbers
 _BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _LOCK = fork_safe_lock()
@@ -78,28 +79,31 @@ def step_loop() -> Callable[[int, int], tuple[int, int]]:
 
     A step is STEP_WORDS words: the address of its code, that of its table of addresses, that of its numbers.
     """
-    run = _STEPS(helpers()["tec_run_steps"])
+    return _answering(_STEPS(helpers()["tec_run_steps"]))
 
-    def steps(table: int, n: int) -> tuple[int, int]:
-        answer = run(table, n)
+
+def _answering(run: Callable[..., int]) -> Callable[..., tuple[int, int]]:
+    """A loop of machine code, its answer taken apart."""
+
+    def call(*args: Any) -> tuple[int, int]:
+        answer = run(*args)
         if not answer:
             return -1, 0
         return (answer >> 32) - 1, ctypes.c_int32(answer & 0xFFFFFFFF).value
 
-    return steps
+    return call
 
 
 def trip_loop() -> Callable[[int], tuple[int, int]]:
     """What runs a table of steps again and again: `run(address)` of a loop's seven words (see `tec.codegen.step_loop`), with `step_loop`'s answer."""
-    run = _TRIPS(helpers()["tec_run_trips"])
+    return _answering(_TRIPS(helpers()["tec_run_trips"]))
 
-    def trips(loop: int) -> tuple[int, int]:
-        answer = run(loop)
-        if not answer:
-            return -1, 0
-        return (answer >> 32) - 1, ctypes.c_int32(answer & 0xFFFFFFFF).value
 
-    return trips
+def launch_loop() -> Callable[[int, int, Any, int, int], tuple[int, int]] | None:
+    """What launches a table's kernels: `run(address, n, stream, launch, launch_ex)` with the addresses of the driver's functions (see
+    `tec.codegen.step_loop`), and `step_loop`'s answer. None on a machine that tec has no such code for."""
+    address = symbols().get("tec_launch_steps")
+    return None if address is None else _answering(_LAUNCHES(address))
 
 
 def stand_ins() -> dict[str, int]:

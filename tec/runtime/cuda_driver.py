@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from ctypes import byref, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
+from dataclasses import replace
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError
@@ -19,7 +20,7 @@ from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, Loaded
 from .hip_driver import launch_error
 from .prepared_launch import Arguments, PreparedLaunch
 from .program import LaunchInfo
-from .surface import Assembly, DeviceAttributes, Dim3
+from .surface import Assembly, DeviceAttributes, Dim3, NativeLaunch
 
 _P = c_void_p
 _D = c_ulonglong  # CUdeviceptr
@@ -314,6 +315,14 @@ class CudaDriver(GpuDriver):
         if info.shared_bytes > function.shared_limit:
             self._allow_shared(function, info.shared_bytes)
         return PreparedLaunch(self, function, info, getter)
+
+    def native_launch(self) -> NativeLaunch | None:
+        native = super().native_launch()
+        if native is None:
+            return None
+        extended = self.lib.function("cuLaunchKernelEx") if self.lib.has("cuLaunchKernelEx") else None
+        # A tensor map within one block of arguments is not found by the copy engine (see LoadedFunction).
+        return replace(native, launch_ex=ctypes.cast(extended, _P).value or 0 if extended else 0, by_pointers=True)
 
     def _encode_tensor_map(
         self,

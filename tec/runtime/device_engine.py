@@ -1,4 +1,5 @@
-"""Runs a plan on a GPU: its functions are called on arrays in the executor's memory, in the executor's stream.
+"""Runs a plan on a GPU, in the executor's stream and memory: its launches are rows of a table (`launch_table`), which new sizes fill and one call queues.
+A plan with loops has its functions called on arrays (`device_steps`).
 
 Inputs are copied to memory of the executor's and outputs from there, on the device, so that addresses stay as they are: where the same sizes
 come a second time, the steps are captured as a graph and from then on replayed by one call (NVIDIA).
@@ -16,6 +17,7 @@ import numpy as np
 
 from .device import Device
 from .device_steps import Calls, DeviceSteps, copy, queued
+from .launch_table import LaunchTable
 from .layout import Binding
 from .ndarray import NDArray
 from .plan import Call, Repeat
@@ -23,12 +25,12 @@ from .storage import Storage
 from .stream import Event, GraphCapture, Stream
 
 if TYPE_CHECKING:
-    from .function import Function
     from .network import Network
 
 _MOST_CAPTURED = (
     8192  # calls in a graph, some kilobyte each: a loop of more trips takes so long that launches no longer matter
 )
+_SCRATCH = "\0scratch"  # among the executor's memory: no value has this name
 _KEPT = 8  # sets of sizes whose arrays and graphs are kept
 _CAPTURE = threading.Lock()  # one graph is captured at a time
 
@@ -39,7 +41,8 @@ class _Bound:
 
     binding: Binding
     arrays: dict[str, NDArray]
-    calls: Calls
+    calls: Calls  # of a plan with loops all of them, else those that are no rows of the table, by their steps' numbers
+    addresses: Any = None  # int64, of a plan without loops: what the table is filled with
     runs: int = 0
     graph: GraphCapture | None = None
 
@@ -61,7 +64,15 @@ class DeviceEngine:
         self._captures = self._captures and all(isinstance(s, Repeat) and s.is_fixed for s, _ in holders)
         self._growing = self.plan.growing
         self._last: list[Any] = []
-        self._alike()
+        self._table = LaunchTable(network._launches(), self.module, device) if self._is_flat else None
+        # By their numbers: the steps that are called as functions.
+        self._called_at = (
+            [s for s in self._table.launches.sections if isinstance(s, int)]
+            if self._table
+            else range(len(self.plan.flat))
+        )
+        self._steps = self.plan.flat
+        self._where: tuple[list[NDArray | Storage], Any] | None = None  # the memory of each base, and their addresses
         copies = (n for s in self.plan.flat if not isinstance(s, Call) for n in (s.target, s.source))
         self._copied = list(dict.fromkeys([*self.plan.inputs, *(o.value for o in self.plan.outputs), *copies]))
 
@@ -100,13 +111,20 @@ class DeviceEngine:
         return self._is_flat or queued(self.plan.steps, self.layout, bound.binding) <= _MOST_CAPTURED
 
     def _calls(self, bound: _Bound) -> None:
-        if self._is_flat:
-            if self.device.capturing is not None:
-                self.device.capturing.keep.append([*self._memory.values(), *self._weights.values()])
-            for function, args in bound.calls:
-                function(*args)
+        table = self._table
+        if table is None:
+            DeviceSteps(self.plan, self.layout, self.stream, bound.calls, bound.arrays, bound.binding).run()
             return
-        DeviceSteps(self.plan, self.layout, self.stream, bound.calls, bound.arrays, bound.binding).run()
+        if self.device.capturing is not None:
+            self.device.capturing.keep.append([*self._memory.values(), *self._weights.values()])
+        table.fill(bound.binding, bound.addresses)
+        own = iter(bound.calls)
+        for section in table.launches.sections:
+            if isinstance(section, tuple):
+                table.run(*section)
+            else:
+                function, args = next(own)
+                function(*args)
 
     # ---- memory
 
@@ -114,6 +132,7 @@ class DeviceEngine:
         if any(self._memory.get(n) is not a.storage for n, a in states.items()):
             self.wait()
             self._bound.clear()
+            self._where = None
             self._memory.update((n, a.storage) for n, a in states.items())
         found = self._bound.get(id(binding))
         if found is not None:
@@ -123,17 +142,26 @@ class DeviceEngine:
         for name in layout.bases[1:]:
             if name not in self._weights and name not in states:
                 needs[name] = max(layout.nbytes(binding, layout.names[name]), 1)
+        if self._table is not None:
+            scratch, needs[_SCRATCH] = self._table.launches.scratch(binding)
         if any(name not in self._memory or self._memory[name].nbytes < n for name, n in needs.items()):
             self.wait()
             self._bound.clear()  # their addresses are gone
+            self._where = None
             for name, n in needs.items():
                 if name not in self._memory or self._memory[name].nbytes < n:
                     self._memory.pop(name, None)
                     self._memory[name] = Storage(self.device, n)
-        bases = [self._weights[n] if n in self._weights else self._memory[n] for n in layout.bases]
+        if self._where is None:
+            memory = [self._weights[n] if n in self._weights else self._memory[n] for n in layout.bases]
+            at = np.array([b.address for b in memory], np.int64)
+            self._where = memory, at[layout.argument_bases]
+        bases, starts = self._where
         arrays = self._arrays(binding, bases)
-        calls = self._planned(binding, bases, arrays)
-        bound = _Bound(binding, arrays, calls)
+        bound = _Bound(binding, arrays, self._called(binding, bases, arrays))
+        if self._table is not None:
+            own = np.array(scratch, np.int64) + self._memory[_SCRATCH].address
+            bound.addresses = np.concatenate([starts + binding.pointers, own])
         self._bound[id(binding)] = (binding, bound)
         if len(self._bound) > _KEPT:
             self._bound.popitem(last=False)
@@ -154,48 +182,21 @@ class DeviceEngine:
             layout.strides_of(binding, name),
         )
 
-    def _planned(self, binding: Binding, bases: Sequence[NDArray | Storage], arrays: dict[str, NDArray]) -> Calls:
-        """The steps as functions and their arguments. A call's launches follow from its numbers, which the layout has checked against the arrays'
-        shapes, so that sizes that come for the first time cost no array a value, and one plan for all calls with the same numbers."""
-        layout, device, calls = self.layout, self.device, Calls()
-        starts = np.array([b.address for b in bases], np.int64)
-        addresses = (starts[layout.argument_bases] + binding.pointers).tolist()
-        numbers = binding.scalars.tolist()
-        kinds: list[tuple[Any, Any, list[Any]]] = []  # of calls alike: the function, the plan, the numbers
-        for function, at, end in self._kinds:
-            own = numbers[at:end]
-            kinds.append((function, function.planned(device, tuple(own)) if self._is_flat else None, own))
-        for step, kind, at, end in self._steps:
-            if kind < 0:
+    def _called(self, binding: Binding, bases: Sequence[NDArray | Storage], arrays: dict[str, NDArray]) -> Calls:
+        """Functions and copies with the arrays and numbers that they are called on: all of a plan with loops, else those that are no rows of the table."""
+        layout, calls = self.layout, Calls()
+        for k in self._called_at:
+            step = self._steps[k]
+            for a in step.values:  # what is not copied has no array yet
+                if a not in arrays:
+                    arrays[a] = self._array(binding, bases, a)
+            if not isinstance(step, Call):
                 calls.append((copy, [arrays[step.target], arrays[step.source]]))
                 continue
-            function, plan, own = kinds[kind]
-            if plan is not None:
-                calls.append((function.launch, [device, plan, addresses[at:end] + own]))
-                continue
-            if self._is_flat:  # what is not copied has no array yet
-                arrays.update((a, self._array(binding, bases, a)) for a in step.values if a not in arrays)
-            given = iter(own)
-            calls.append((function, [arrays[a] if isinstance(a, str) else next(given) for a in step.args]))
+            given = iter(binding.scalars[layout.calls[k][1] :].tolist())
+            args = [arrays[a] if isinstance(a, str) else next(given) for a in step.args]
+            calls.append((self.module[step.function], args))
         return calls
-
-    def _alike(self) -> None:
-        """`_steps`: for each call and copy its kind and where its arrays are; a kind of calls is a function with the same numbers, so that a binding makes one
-        plan for it."""
-        layout, kinds = self.layout, dict[Any, int]()
-        rows, count = layout.scalar_rows.tolist(), len(layout.argument_bases)
-        ends = [*layout.calls[1:], (count, len(rows))]
-        self._kinds: list[tuple[Function, int, int]] = []
-        self._steps: list[tuple[Any, int, int, int]] = []
-        for step, (at, n), (end, last) in zip(self.plan.flat, layout.calls, ends):
-            kind = -1
-            if isinstance(step, Call):
-                key = step.function, *rows[n:last]
-                if key not in kinds:
-                    kinds[key] = len(self._kinds)
-                    self._kinds.append((self.module[step.function], n, last))
-                kind = kinds[key]
-            self._steps.append((step, kind, at, end))
 
     def wait(self) -> None:
         self.stream.sync()
@@ -212,3 +213,4 @@ class DeviceEngine:
         self.wait()
         self._bound.clear()
         self._memory.clear()
+        self._where = None

@@ -14,7 +14,7 @@ from ctypes import Structure, byref, c_char_p, c_float, c_int, c_size_t, c_uint,
 from typing import Any
 
 from ..errors import DeviceError
-from .surface import Dim3
+from .surface import Dim3, NativeLaunch
 
 
 def find_library(names: Iterable[str]) -> tuple[Any, str, list[str]]:
@@ -211,6 +211,12 @@ class GpuDriver:
         status = self._launch(function.handle, *grid, *block, shared_bytes, stream, None, extra)
         if status:
             raise self._launch_failed(function, grid, block, shared_bytes, status)
+
+    def native_launch(self) -> NativeLaunch | None:
+        """The library's launch functions by their addresses; None where it is no library of machine code."""
+        if not isinstance(self._launch, ctypes._CFuncPtr):  # type: ignore[attr-defined]
+            return None
+        return NativeLaunch(ctypes.cast(self._launch, c_void_p).value or 0, 0, False, self.launch_end)
 
     def synchronize(self, ordinal: int) -> None:
         self._do("synchronize", ordinal)

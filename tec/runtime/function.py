@@ -57,7 +57,6 @@ class Function:
         self._tensor_at = [p.index for p in self.checker.tensors]
         self.plans: dict[Any, Any] = {}
         self._apart = self._pairs()
-        self._by_numbers: dict[Any, Plan] = {}
         self._call: Callable[..., None] = self._make_gpu_call() if self.program is not None else self._make_cpu_call()
 
     def __call__(self, *args: Any) -> None:
@@ -310,26 +309,6 @@ class Function:
         if device.capturing is not None:
             device.capturing.keep.append([args[p.index].storage for p in checker.tensors])
         self.launch(device, plan, values)
-
-    def planned(self, device: Device, numbers: tuple[Any, ...]) -> Plan | None:
-        """The plan of a call with these scalars, for `launch` by a caller that knows that its arrays fit them: it is found without arrays. None where a
-        plan follows from the arrays' shapes too."""
-        key = device, numbers
-        found = self._by_numbers.get(key)
-        if found is None:
-            checker, program = self.checker, self.program
-            names = [p.name for p in checker.scalars]
-            if program is None or not set(checker.implicit) <= set(names) or len(numbers) != len(names):
-                return None
-            if any(isinstance(p.offset, str) for p in checker.tensors):
-                return None
-            env = {p.name: checker.scalar(p, n) for p, n in zip(checker.scalars, numbers)}
-            found = program.specialise(env, lambda kernel: self.module.kernel(device, kernel))
-            found.prepared = prepared(device, found)
-            if len(self._by_numbers) >= _MAX_PLANS:
-                self._by_numbers.clear()
-            self._by_numbers[key] = found
-        return found
 
     def launch(self, device: Device, plan: Plan, values: list[Any]) -> None:
         """Run the launches of a plan on addresses, in the order of the tensors, with the scalars behind them."""

@@ -23,6 +23,7 @@ HELPERS = (
     "tec_free",
     "tec_run_steps",
     "tec_run_trips",
+    "tec_launch_steps",
     "tec_copy_bytes",
 )
 _X86_HELPERS = ("tec_tiles_on",)

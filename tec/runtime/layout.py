@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,12 @@ from .arguments import Param
 from .dtypes import itemsize
 from .package import damaged
 from .plan import Call, Params, Plan, Repeat, Size
-from .size_table import SizeTable, substitute
+from .size_table import EXACT, Limits, SizeTable, substitute
 from .storage import ALIGN
 
 _TYPICAL = 64  # a size for which values are put together in slots: neither 1 nor large
 _INT32 = 1 << 31
+_BIND = "compile with these sizes bound: shapes={name: size}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +74,10 @@ class Layout:
         self._slots()
         self._alias_sizes()
         self.shapes = {n: [self.table.row(e) for e in v.shape] for n, v in plan.values.items()}
-        self._guards = np.array([self.table.row(g.size) for g in plan.guards], np.int64)
-        counted = [n for n, v in plan.values.items() if not all(isinstance(e, int) for e in v.shape)]
-        self._counted = np.array([self._bytes[self.names[n]] for n in counted], np.int64)
-        self._widths = np.array([itemsize(plan.values[n].dtype) for n in counted], np.int64)
         self._calls(signature)
         self._stride_rows = {n: [self.table.row_of(x) for x in s] for n in plan.values if (s := self._strides(n))}
-        self._zero_rows = np.array([r for r, _ in self._zeros], np.int64)
+        self.limits = Limits()
+        self._limit()
         self._whole = 0 if plan.arena_bytes is None else self.table.row(plan.arena_bytes)
         self.table.row(0)
 
@@ -185,7 +184,6 @@ class Layout:
                     offsets.append(self._bytes[self.names[p]])
                 self._zeros.append((self.table.row_of(rest), f"the parts of {name!r} are not one behind the other"))
         self._inside = inside
-        self._inside_rows = np.array([r for r, _ in inside], np.int64)
         self._aligned = np.array(offsets, np.int64)
 
     def _rows_inside(self, name: str) -> list[tuple[int, str]]:
@@ -240,22 +238,15 @@ class Layout:
                 scalars.append(self._bytes[self.names[step.target]])
                 continue
             wanted = signature(step.function)
-            env: dict[str, Any] = {}
+            env = sizes_of(step, wanted, self.plan)
             for p, a in zip(wanted, step.args):
                 if not isinstance(a, str):
-                    env[p.name] = a.value
                     scalars.append(self.table.row(a.value))
                     if p.dtype in ("int32", "uint32"):
                         narrow.append(scalars[-1])
-            for p, a in zip(wanted, step.args):
-                if not isinstance(a, str):
                     continue
                 values.append(self.names[a])
                 v = self.plan.values[a]
-                for e, is_ in zip(p.shape, v.shape):
-                    # A size that no number argument gives is read from the shape where it stands first.
-                    if isinstance(e, str) and e not in env:
-                        env[e] = is_
                 for e, is_ in zip(p.shape, v.shape):
                     row = self.table.row(substitute(e, env))
                     self._equal(row, self.table.row(is_), f"{step.function!r} does not take {v} {a!r} as {p}")
@@ -268,7 +259,7 @@ class Layout:
         self._arguments = np.array(values, np.int64)
         self.argument_bases = self.base_of[self._arguments] if values else np.zeros(0, np.int64)
         self._scalar_rows = np.array(scalars, np.int64)
-        self._narrow = np.array(sorted(set(narrow)), np.int64)
+        self._narrow = sorted(set(narrow))
 
     def _check_strides(self, function: str, name: str, p: Param, env: Mapping[str, Any]) -> None:
         """What takes rows of a state is told how far they lie apart."""
@@ -350,31 +341,57 @@ class Layout:
         rows = self._stride_rows.get(name)
         return None if rows is None else tuple(int(binding.numbers[r]) for r in rows)
 
+    def _limit(self) -> None:
+        """What the code was compiled under, that the plan is in itself right, and that places in every value are 32-bit numbers."""
+        add, table = self.limits.add, self.table
+        for g in self.plan.guards:
+            add(table.row(g.size), 0, EXACT, partial(_unguarded, g.what))
+        for r, what in self._zeros:
+            add(r, 0, 0, partial(_damaged, what))
+        for r, what in self._inside:
+            add(r, 0, EXACT, partial(_damaged, what))
+        for n, v in self.plan.values.items():
+            if not all(isinstance(e, int) for e in v.shape):
+                width = itemsize(v.dtype)
+                add(self._bytes[self.names[n]], 0, _INT32 * width - 1, partial(_too_large, n, width))
+        for r in self._narrow:
+            add(r, 1 - _INT32, _INT32 - 1, past_32_bits)
+
     def _check(self, numbers: Any, env: Mapping[str, int]) -> None:
-        """What the code was compiled under, and that places in every value are 32-bit numbers."""
-        hint = "compile with these sizes bound: shapes={name: size}"
-        if len(self._guards) and numbers[self._guards].min() < 0:
-            guard = next(g for g, r in zip(self.plan.guards, self._guards) if numbers[r] < 0)
-            raise ArgumentError(
-                f"the network was compiled for sizes with {guard.what}, not for {_text(env)}", hint=hint
-            )
-        if len(self._zero_rows) and numbers[self._zero_rows].any():
-            raise damaged(next(what for r, what in self._zeros if numbers[r]))
-        if len(self._inside_rows) and numbers[self._inside_rows].min() < 0:
-            raise damaged(next(what for r, what in self._inside if numbers[r] < 0))
+        self.limits.check(numbers, env)
         if len(self._aligned) and (numbers[self._aligned] & (ALIGN - 1)).any():
             raise damaged("a value begins between two multiples of the alignment")
-        if len(self._counted):
-            counts = numbers[self._counted] // self._widths
-            if counts.max() >= _INT32 or counts.min() < 0:
-                at = int(np.argmax((counts >= _INT32) | (counts < 0)))
-                name = next(n for n in self.plan.values if self._bytes[self.names[n]] == self._counted[at])
-                raise ArgumentError(
-                    f"with {_text(env)} value {name!r} has {int(counts[at])} elements; a network with symbolic sizes takes fewer than {_INT32}",
-                    hint=hint,
-                )
-        if len(self._narrow) and np.abs(numbers[self._narrow]).max() >= _INT32:
-            raise ArgumentError(f"with {_text(env)} a size is past 32 bits", hint=hint)
+
+
+def _unguarded(what: str, _: int, env: Mapping[str, int]) -> Exception:
+    text = f"the network was compiled for sizes with {what}, not for {_text(env)}"
+    return ArgumentError(text, hint=_BIND)
+
+
+def _damaged(what: str, _: int, env: Mapping[str, int]) -> Exception:
+    return damaged(what)
+
+
+def _too_large(name: str, width: int, nbytes: int, env: Mapping[str, int]) -> Exception:
+    text = f"with {_text(env)} value {name!r} has {nbytes // width} elements; a network with symbolic sizes takes fewer than {_INT32}"
+    return ArgumentError(text, hint=_BIND)
+
+
+def past_32_bits(_: int, env: Mapping[str, int]) -> Exception:
+    """A number is larger than what takes it."""
+    return ArgumentError(f"with {_text(env)} a size is past 32 bits", hint=_BIND)
+
+
+def sizes_of(step: Call, params: Sequence[Param], plan: Plan) -> dict[str, Any]:
+    """What a call's function knows by name, as expressions of the plan's sizes: its numbers, and a size that none of them gives from the shape where it
+    stands first."""
+    env: dict[str, Any] = {p.name: a.value for p, a in zip(params, step.args) if not isinstance(a, str)}
+    for p, a in zip(params, step.args):
+        if isinstance(a, str):
+            for e, is_ in zip(p.shape, plan.values[a].shape):
+                if isinstance(e, str):
+                    env.setdefault(e, is_)
+    return env
 
 
 def _text(env: Mapping[str, int]) -> str:

@@ -26,6 +26,7 @@ from .device import Device
 from .dtypes import itemsize
 from .executor import Executor
 from .feeds import SIZE_END, Feeds
+from .launches import Launches
 from .layout import Layout
 from .module import Module
 from .ndarray import NDArray, array
@@ -59,6 +60,7 @@ class Network:
         self._feeds = Feeds(plan)
         self._idle: dict[Device, list[Executor]] = {}
         self._weights: dict[Device, dict[str, NDArray]] = {}
+        self._launched: Launches | None = None
         self._lock = fork_safe_lock()
 
     def __repr__(self) -> str:
@@ -223,6 +225,13 @@ class Network:
             if weights is None:
                 weights = self._weights[dev] = {n: array(p, dev) for n, p in self.params.items()}
             return weights
+
+    def _launches(self) -> Launches:
+        """The launches of its plan, for executors on GPUs: made before the first of them runs, for their sizes are rows of the layout's table."""
+        with self._lock:
+            if self._launched is None:
+                self._launched = Launches(self)
+            return self._launched
 
     def _device(self, device: Any) -> Device:
         kind = self.module.device_kind

@@ -36,7 +36,7 @@ class LaunchAttribute(Structure):
 
 
 PROGRAMMATIC_STREAM_SERIALIZATION = 6
-_EARLY = (LaunchAttribute * 1)(LaunchAttribute(PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1))
+EARLY = (LaunchAttribute * 1)(LaunchAttribute(PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1))
 
 
 class _Block:
@@ -46,7 +46,7 @@ class _Block:
 
     def __init__(self, info: LaunchInfo, size: int):
         offsets = info.offsets
-        early = (ctypes.addressof(_EARLY), 1) if info.early else (None, 0)
+        early = (ctypes.addressof(EARLY), 1) if info.early else (None, 0)
         self.config = LaunchConfig(*info.grid, *info.block, info.shared_bytes, None, *early)
         self.buffer = ctypes.create_string_buffer(max(size, 1))
         base = ctypes.addressof(self.buffer)
@@ -106,4 +106,11 @@ class PreparedLaunch:
             raise self._driver._launch_failed(self._function, info.grid, info.block, info.shared_bytes, status)
 
 
-__all__ = ["PROGRAMMATIC_STREAM_SERIALIZATION", "Arguments", "LaunchAttribute", "LaunchConfig", "PreparedLaunch"]
+__all__ = [
+    "EARLY",
+    "PROGRAMMATIC_STREAM_SERIALIZATION",
+    "Arguments",
+    "LaunchAttribute",
+    "LaunchConfig",
+    "PreparedLaunch",
+]

@@ -29,19 +29,21 @@ _MAPS_KEPT = 64  # of a launch: as many addresses as a caller may go round in; m
 
 
 @dataclass(slots=True)
-class _Launch:
+class LaunchStep:
+    """A kernel and what follows from sizes, compiled."""
+
     kernel: str
     grid: tuple[exprs.Compiled, ...]
     block: tuple[exprs.Compiled, ...]
     shared: exprs.Compiled
     format: str
-    sources: list[tuple[int, Any]]  # (slot, None), (slot, _TensorMap) or (-1, compiled expression and packer)
+    sources: list[tuple[int, Any]]  # (slot, None), (slot, TensorMap) or (-1, compiled expression and packer)
     offsets: tuple[int, ...]  # of the arguments, in bytes
     early: bool = False  # see LaunchInfo
 
 
 @dataclass(slots=True)
-class _TensorMap:
+class TensorMap:
     """What a bulk copy names a tensor by, made at launch from the tensor's address; innermost dimension first."""
 
     dtype: str
@@ -139,8 +141,15 @@ class Program:
         self._scratch: dict[str, int] = {}
         self.kernels: list[str] = []
         self.key_scalars: set[str] = set()
+        self._source = steps
         self._steps = self._compile(steps, frozenset(self._known), frozenset(tensors))
         self.n_slots = self._n_params + len(self._scratch)
+
+    def straight(self) -> list[tuple[dict[str, Any], Any]] | None:
+        """Its steps as they are in the data, each with what was compiled of it; None where it has loops or branches."""
+        if any(isinstance(s, (_For, _If)) for s in self._steps):
+            return None
+        return list(zip(self._source, self._steps, strict=True))
 
     # ---- compile
 
@@ -192,7 +201,7 @@ class Program:
                 raise self._bad(f"{type(error).__name__}: {error}") from None
         return out
 
-    def _launch(self, step: Any, known: frozenset[str], buffers: frozenset[str]) -> _Launch:
+    def _launch(self, step: Any, known: frozenset[str], buffers: frozenset[str]) -> LaunchStep:
         kernel = step["kernel"]
         grid = [self._expr(e, known) for e in step["grid"]]
         block = [self._expr(e, known) for e in step["block"]]
@@ -223,7 +232,7 @@ class Program:
                 sources.append(
                     (
                         self.slots[name],
-                        _TensorMap(arg["dtype"], facts[0], facts[1], box, arg.get("swizzle") is not False),
+                        TensorMap(arg["dtype"], facts[0], facts[1], box, arg.get("swizzle") is not False),
                     )
                 )
                 code, size = f"{TENSOR_MAP_BYTES}s", TENSOR_MAP_ALIGN
@@ -245,7 +254,7 @@ class Program:
             offset += pad + size
         shared = self._expr(step.get("dyn_shared", 0), known)
         early = step.get("early") is True
-        return _Launch(kernel, tuple(grid), tuple(block), shared, layout, sources, tuple(offsets), early)
+        return LaunchStep(kernel, tuple(grid), tuple(block), shared, layout, sources, tuple(offsets), early)
 
     # ---- run
 
@@ -269,7 +278,7 @@ class Program:
         evaluate = exprs.evaluate
         for s in steps:
             kind = type(s)
-            if kind is _Launch:
+            if kind is LaunchStep:
                 entry = self._launch_entry(s, env, functions)
                 if entry is not None:
                     yield entry
@@ -290,7 +299,7 @@ class Program:
                 values = ", ".join(f"{k} = {v}" for k, v in known.items())
                 raise ArgumentError(f"{self.function}: {s.message}" + (f" ({values})" if values else ""))
 
-    def _launch_entry(self, s: _Launch, env: dict[str, Any], functions: Callable[[str], Any]) -> Entry | None:
+    def _launch_entry(self, s: LaunchStep, env: dict[str, Any], functions: Callable[[str], Any]) -> Entry | None:
         evaluate = exprs.evaluate
         grid: Any = tuple(int(evaluate(e, env)) for e in s.grid)
         block: Any = tuple(int(evaluate(e, env)) for e in s.block)
@@ -302,9 +311,9 @@ class Program:
         function = functions(s.kernel)
         makers: list[tuple[int, Callable[[int], bytes]]] = []
         for place, (_, x) in enumerate(s.sources):
-            if isinstance(x, _TensorMap):
+            if isinstance(x, TensorMap):
                 facts = [tuple(int(evaluate(e, env)) for e in es) for es in (x.sizes, x.strides)]
-                makers.append((place, _map_maker(function, x, facts[0], facts[1])))
+                makers.append((place, map_maker(function, x, facts[0], facts[1])))
         getter = _getter(s.sources, constants)
         if makers:
             getter = _with_maps(getter, makers)
@@ -322,9 +331,7 @@ def prepared(device: Device, plan: Plan) -> list[Any] | None:
     return None if None in made else made
 
 
-def _map_maker(
-    function: Any, x: _TensorMap, sizes: tuple[int, ...], strides: tuple[int, ...]
-) -> Callable[[int], bytes]:
+def map_maker(function: Any, x: TensorMap, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Callable[[int], bytes]:
     """A function from a tensor's address to its map, which remembers the addresses that it has seen last."""
     encode = getattr(function, "encode_tensor_map", None)
     if encode is None:

@@ -8,7 +8,7 @@ done in float64, whose integers are exact up to 2^53; what may pass that raises 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ import numpy as np
 from ..polynomials import Monomial, Polynomial, add_to, times
 from . import exprs
 
+Wrong = Callable[[int, Mapping[str, int]], Exception]
 EXACT = 1 << 53  # integers that float64 holds, all of them
 
 
 class SizeTable:
-    """See the module. Rows are asked for first; the first `evaluate` fixes them."""
+    """See the module. Rows may be added until the first `evaluate`, and after it while nobody else uses the table: it is then put together anew."""
 
     def __init__(self) -> None:
         self._atoms: dict[Any, int] = {}
@@ -46,11 +47,19 @@ class SizeTable:
         if at is None:
             at = self._rows[key] = len(self._rows)
             self._polynomials.append(key)
+            self._matrix = None
         return at
 
     def polynomial_of(self, row: int) -> Polynomial:
         """The polynomial of a row."""
         return dict(self._polynomials[row])
+
+    def constant(self, row: int) -> int | None:
+        """The value of a row that no size changes; None for another."""
+        polynomial = self._polynomials[row]
+        if not polynomial:
+            return 0
+        return polynomial[0][1] if polynomial[0][0] == () and len(polynomial) == 1 else None
 
     def polynomial(self, e: Any) -> Polynomial:
         """An expression as {product of atoms: factor}."""
@@ -99,6 +108,31 @@ class SizeTable:
         if len(values) and (positive @ np.abs(column)).max() >= EXACT:
             raise OverflowError("a size is past 2^53")
         return (matrix @ column).astype(np.int64)
+
+
+class Limits:
+    """What rows of a table must lie between, all looked at in one go."""
+
+    def __init__(self) -> None:
+        self._wrong: dict[tuple[int, int, int], Wrong] = {}
+        self._columns: Any = None
+
+    def add(self, row: int, least: int, most: int, wrong: Wrong) -> None:
+        """Of what is wrong, that which was added first is told. wrong: of the row's value and the sizes."""
+        if self._wrong.setdefault((row, least, most), wrong) is wrong:
+            self._columns = None
+
+    def check(self, numbers: Any, env: Mapping[str, int]) -> None:
+        """Raise what a row is wrong for."""
+        columns = self._columns
+        if columns is None:
+            columns = self._columns = np.ascontiguousarray(np.array(list(self._wrong), np.int64).reshape(-1, 3).T)
+        rows, least, most = columns
+        values = numbers[rows]
+        beyond = (values < least) | (values > most)
+        if beyond.any():
+            at = int(beyond.argmax())
+            raise list(self._wrong.values())[at](int(values[at]), env)
 
 
 def substitute(e: Any, env: Mapping[str, Any]) -> Any:

@@ -7,7 +7,7 @@ on failure and leaves the device usable. Handles passed in belong to the same dr
 
 A driver may have more, which the runtime uses where it is there: `exact_alloc = True` (no caching above it),
 `stream_wait_event(ordinal, stream, event)`, graphs (`capture_begin(ordinal, stream)`, `capture_end(ordinal, stream) ->
-graph`, `graph_launch(ordinal, graph, stream)`, `graph_destroy(ordinal, graph)`), and for profiles `set_counting(ordinal,
+graph`, `graph_launch(ordinal, graph, stream)`, `graph_destroy(ordinal, graph)`), `native_launch() -> NativeLaunch | None`, and for profiles `set_counting(ordinal,
 on)` and `last_counters(ordinal) -> dict` (numbers of the last launch by name; "time_ns" is the driver's own time).
 """
 
@@ -38,6 +38,17 @@ class DeviceAttributes:
     max_grid_dim: Dim3 = (2**31 - 1, 65535, 65535)
     clock_khz: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeLaunch:
+    """A driver library's launch functions by their addresses, for machine code that calls them. `launch` takes what cuLaunchKernel takes; `launch_ex` what
+    cuLaunchKernelEx takes, 0 where there is none. `by_pointers`: arguments are handed over one by one, else as one block in an `extra` array that `end` ends."""
+
+    launch: int
+    launch_ex: int
+    by_pointers: bool
+    end: int
 
 
 class Driver(Protocol):

@@ -53,8 +53,8 @@ def test_on_the_software_gpu():
     )
 
 
-def test_a_new_size_on_a_gpu_plans_calls_alike_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No array is made or checked for a value between two calls, and calls of a function with the same numbers share a plan."""
+def test_a_new_size_on_a_gpu_asks_no_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its launches are rows of one table: no array is made or checked for a value between two calls, and no call is planned."""
     from tec.runtime.function import Function
     from tec.runtime.program import Program
 
@@ -65,13 +65,11 @@ def test_a_new_size_on_a_gpu_plans_calls_alike_once(monkeypatch: pytest.MonkeyPa
         (y,) = g.add("softmax", [y], {"axes": (1,)})
     g.set_outputs([y])
     executor = tec.compile(g, target="rocm -mcpu=gfx942", cache=False).executor(tec.rocm_emu("gfx942"))
-    planned: list[str] = []
-    specialise = Program.specialise
-    monkeypatch.setattr(Program, "specialise", lambda p, env, f: planned.append(p.function) or specialise(p, env, f))
+    monkeypatch.setattr(Program, "specialise", lambda *_: pytest.fail("a call was planned"))
     monkeypatch.setattr(Function, "_gpu_prepare", lambda *_: pytest.fail("a call's arguments were checked one by one"))
     for n in (3, 130, 3, 3):
         value = want = np.random.default_rng(n).standard_normal((n, 8)).astype(np.float32)
         for _ in range(5):
             want = np.exp(2 * want) / np.exp(2 * want).sum(1, keepdims=True)
         np.testing.assert_allclose(executor.run({"x": value})[0].numpy(), want, rtol=1e-5, atol=1e-6)
-    assert len(planned) == 2 * len(set(planned)) == 4
+    assert executor._engine._table.launches.sections == [(0, 10)]
