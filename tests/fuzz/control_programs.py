@@ -271,7 +271,7 @@ def program(seed: int) -> Program:
     m = Maker(seed)
     s = Scope([("x", ("n", 4)), ("y", (4,))])
     m.statements(s, int(m.rng.integers(2, 5)), int(m.rng.integers(1, 4)))
-    outs = [v for v in s.values[2:]][-4:]
+    outs = list(s.values[2:])[-4:]
     infos = []
     for name, shape in outs or s.values[:1]:
         out = m.node(s, "Identity", [name])
