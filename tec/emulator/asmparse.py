@@ -83,12 +83,15 @@ class Inst:
 
 @dataclass(slots=True)
 class KernelText:
-    """One kernel's instructions in order; `labels` maps a label to the index of the instruction that follows it."""
+    """A kernel's instructions in order, then those of the functions that it calls; `labels` maps a label to the index of the instruction that
+    follows it."""
 
     name: str
     insts: list[Inst]
     labels: dict[str, int]
     statements: dict[int, str] = field(default_factory=dict)  # assembly line -> source file:line (.loc)
+    functions: dict[str, int] = field(default_factory=dict)  # that it may call: the index of their first instruction
+    jumps: dict[int, tuple[int, ...]] = field(default_factory=dict)  # where calls and returns may lead, by their index (`calls`)
 
     def copy(self) -> KernelText:
         """A text with modifiers of its own: a translation consumes them, so each needs a fresh one."""
@@ -278,52 +281,64 @@ def _long_branch(lines: list[str], number: int) -> tuple[str, int] | None:
     return None
 
 
-def parse_kernel(asm: str, name: str) -> KernelText:
-    """The instructions of kernel `name`; raises `UnsupportedInstruction` where the text cannot be read."""
-    lines = asm.split("\n")
-    start = next((i for i, l in enumerate(lines) if strip_comment(l) in (name + ":", f'"{name}":')), None)
-    if start is None:
-        raise UnsupportedInstruction(f"the assembly has no kernel {name!r}", kernel=name)
-    parser = _Parser(name)
-    insts: list[Inst] = []
-    labels: dict[str, int] = {}
-    statements: dict[int, str] = {}
-    files: dict[str, str] = {}
-    where = ""
-    done = start  # the last line that is read
-    for number in range(start + 1, len(lines)):
-        text = strip_comment(lines[number])
-        if not text or number <= done:
-            continue
-        if text.startswith("s_getpc_b64"):
-            branch = _long_branch(lines, number)
-            if branch is not None:
-                text, done = f"s_branch {branch[0]}", branch[1]
-        if text.endswith(":") and " " not in text:
-            if text.startswith(".Lfunc_end"):
-                break
-            labels[text[:-1]] = len(insts)
-            continue
-        if text.startswith("."):
-            word = text.split()
-            if word[0] == ".section" or word[0] == ".size":
-                break
-            if word[0] == ".loc":
-                where = f"{files.get(word[1], word[1])}:{word[2]}" if word[2] != "0" else ""  # 0: of no one line
-            elif word[0] == ".file" and len(word) > 2:
-                files[word[1]] = os.path.join(*(re.findall(r'"([^"]*)"', text)[:2] or [word[-1]]))
-            elif word[0] in (".long", ".byte", ".word", ".quad", ".short"):
-                raise UnsupportedInstruction(
-                    "data among the instructions", kernel=name, line=number + 1, instruction=text
-                )
-            continue
-        inst = parser.instruction(text, number + 1)
-        if where:
-            statements[number + 1] = where
-        insts.append(inst)
-    if not insts:
-        raise UnsupportedInstruction(f"kernel {name!r} has no instructions", kernel=name)
-    return KernelText(name, insts, labels, statements)
+class Body:
+    """A kernel's text as it is read, function by function."""
+
+    def __init__(self, lines: list[str], name: str):
+        self.lines, self.parser = lines, _Parser(name)
+        self.text = KernelText(name, [], {})
+        self.heads: dict[str, int] | None = None
+
+    def _start(self, name: str) -> int | None:
+        """The line of a function's label."""
+        if self.heads is None:
+            self.heads = {}
+            for i, line in enumerate(self.lines):
+                head = strip_comment(line)
+                if head.endswith(":"):
+                    self.heads.setdefault(head[:-1].strip('"'), i)
+        return self.heads.get(name)
+
+    def read(self, name: str) -> bool:
+        """Append the instructions of a function; whether the text has it."""
+        start = self._start(name)
+        if start is None:
+            return False
+        lines, insts, labels = self.lines, self.text.insts, self.text.labels
+        files: dict[str, str] = {}
+        where = ""
+        done = start  # the last line that is read
+        for number in range(start + 1, len(lines)):
+            text = strip_comment(lines[number])
+            if not text or number <= done:
+                continue
+            if text.startswith("s_getpc_b64"):
+                branch = _long_branch(lines, number)
+                if branch is not None:
+                    text, done = f"s_branch {branch[0]}", branch[1]
+            if text.endswith(":") and " " not in text:
+                if text.startswith(".Lfunc_end"):
+                    break
+                labels[text[:-1]] = len(insts)
+                continue
+            if text.startswith("."):
+                word = text.split()
+                if word[0] == ".section" or word[0] == ".size":
+                    break
+                if word[0] == ".loc":
+                    where = f"{files.get(word[1], word[1])}:{word[2]}" if word[2] != "0" else ""  # 0: of no one line
+                elif word[0] == ".file" and len(word) > 2:
+                    files[word[1]] = os.path.join(*(re.findall(r'"([^"]*)"', text)[:2] or [word[-1]]))
+                elif word[0] in (".long", ".byte", ".word", ".quad", ".short"):
+                    raise UnsupportedInstruction(
+                        "data among the instructions", kernel=name, line=number + 1, instruction=text
+                    )
+                continue
+            inst = self.parser.instruction(text, number + 1)
+            if where:
+                self.text.statements[number + 1] = where
+            insts.append(inst)
+        return True
 
 
 def generation(chip: str) -> int:

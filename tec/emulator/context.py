@@ -35,6 +35,7 @@ FAULTS = {
     13: "trap", 14: "uninitialized value decides a branch", 15: "uninitialized value in an address",
     16: "uninitialized value stored", 17: "uninitialized value in EXEC", 18: "lanes of one wave store different values to one word",
     19: "no forward progress", 21: "stopped at a line",
+    22: "a call or return to a place that is no function's",
 }  # fmt: skip
 
 # A wave's trace: these words, then its events, then the cache lines that they name.

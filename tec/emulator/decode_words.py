@@ -99,6 +99,7 @@ class Words:
         self.at = self.start = 0  # offsets in data: of what is read next, of the instruction
         self.literal: int | None = None
         self.targets: set[int] = set()
+        self.local = ".L_"  # what labels begin with
 
     def fail(self, what: str) -> UnsupportedInstruction:
         word = self.data[self.start : self.start + 8].hex()
@@ -156,7 +157,7 @@ class Words:
         """The label of a branch's goal, so many words after it."""
         at = self.at + 4 * signed(imm, 16)
         self.targets.add(at)
-        return f".L_{at:x}"
+        return f"{self.local}{at:x}"
 
 
 class Program(Words):
@@ -206,7 +207,7 @@ class Program(Words):
         last = ""
         for at, text in found:
             if at in self.targets:
-                out.append(f".L_{at:x}:")
+                out.append(f"{self.local}{at:x}:")
             place = table.where(self.entry + at)
             if place != last:
                 file, _, number = (last := place).rpartition(":")
@@ -217,7 +218,7 @@ class Program(Words):
             if text:
                 out.append(f"\t{text}")
         if len(self.data) in self.targets:
-            out.append(f".L_{len(self.data):x}:")
+            out.append(f"{self.local}{len(self.data):x}:")
         return out
 
     def _addresses(self, found: list[tuple[int, str]]) -> None:
@@ -249,7 +250,7 @@ class Program(Words):
                 self.targets.add(goal)
                 for n in (k, low, high):
                     found[n] = found[n][0], ""
-                found[jump] = found[jump][0], f"s_branch .L_{goal:x}"
+                found[jump] = found[jump][0], f"s_branch {self.local}{goal:x}"
                 continue
             # The addends count the words since s_getpc as LLVM's text does, one an instruction and one a symbol.
             for n, part, after in ((low, "lo", 4 * (low - k)), (high, "hi", 4 * (high - k) + 4)):

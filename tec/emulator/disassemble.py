@@ -10,7 +10,7 @@ tables of opcodes by asking LLVM's assembler.
 from __future__ import annotations
 
 from ..runtime.codeobject import CodeObject, KernelInfo
-from ..runtime.linetable import read_line_table
+from ..runtime.linetable import LineTable, read_line_table
 from .decode_memory import Memories
 from .decode_rdna import RdnaProgram
 from .decode_vector import Vectors
@@ -32,7 +32,30 @@ def disassemble(code: CodeObject) -> str:
             *program.lines(table),
             f".Lfunc_end_{len(lines)}:",
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_functions(code, table)]) + "\n"
+
+
+def _functions(code: CodeObject, table: LineTable) -> list[str]:
+    """What kernels call, by name and by address, and the addresses of code that stand in data."""
+    lines: list[str] = []
+    kernels = {k.entry for k in code.kernels.values()}
+    lanes = next((k.wavefront_size for k in code.kernels.values()), 0)
+    entries: dict[int, tuple[str, int]] = {}
+    for symbol in code.symbols.values():
+        inside = any(s.executable and s.vaddr <= symbol.value < s.vaddr + len(s.data) for s in code.segments)
+        if symbol.defined and symbol.size and inside and symbol.value not in kernels:
+            entries[symbol.value] = symbol.name, symbol.size
+    for entry, (name, size) in sorted(entries.items()):
+        program = decoder(code.chip, _bytes_at(code, entry, size, name), name, entry, lanes)
+        program.local = f".L{entry:x}_"
+        at = f"{SYMBOL}{entry:x}"
+        lines += [f".type {at},@function", f"{at}:", *program.lines(table), f".Lfunc_end_{entry:x}:"]
+    for r in code.relocations:
+        known = code.symbols.get(r.symbol)
+        value = (known.value if known is not None else 0) + r.addend
+        if value in entries:
+            lines.append(f".quad {SYMBOL}{value:x}")
+    return lines
 
 
 def decoder(chip: str, data: bytes, kernel: str = "", entry: int = 0, lanes: int = 0) -> Program:
@@ -42,12 +65,16 @@ def decoder(chip: str, data: bytes, kernel: str = "", entry: int = 0, lanes: int
 
 def _machine_code(code: CodeObject, info: KernelInfo) -> bytes:
     """A kernel's bytes: as many as its symbol says, else to the end of the segment."""
-    segment = next((s for s in code.segments if s.vaddr <= info.entry < s.vaddr + len(s.data)), None)
-    if segment is None:
-        raise UnsupportedInstruction("the kernel's entry lies in no segment", kernel=info.name)
-    start = info.entry - segment.vaddr
     symbol = code.symbols.get(info.name)
-    return segment.data[start : start + symbol.size if symbol is not None and symbol.size else None]
+    return _bytes_at(code, info.entry, symbol.size if symbol is not None and symbol.size else None, info.name)
+
+
+def _bytes_at(code: CodeObject, entry: int, size: int | None, name: str) -> bytes:
+    segment = next((s for s in code.segments if s.vaddr <= entry < s.vaddr + len(s.data)), None)
+    if segment is None:
+        raise UnsupportedInstruction("the kernel's entry lies in no segment", kernel=name)
+    start = entry - segment.vaddr
+    return segment.data[start : None if size is None else start + size]
 
 
 class Gfx9Program(Vectors, Memories, Program):

@@ -22,7 +22,8 @@ from ..runtime.codeobject import CodeObject, KernelInfo, read_code_object
 from ..runtime.surface import Assembly, DeviceAttributes, Dim3
 from . import launch as launching
 from . import opcodes
-from .asmparse import KernelText, chip_of, generation, parse_kernel
+from .asmparse import KernelText, chip_of, generation
+from .calls import parse_kernel
 from .chips import CHIPS
 from .declared import check_registers
 from .device_memory import DeviceMemory

@@ -335,7 +335,7 @@ def _execute(
         count = 1  # work-groups one after another: whoever waits for a later one waits in vain, always
     records, kept = _records(driver, compiled, table, total, waves, count)
     shared |= records
-    scratch = (info.private_bytes + 3) // 4 * 4
+    scratch = scratch_bytes(info)
     threads = [Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
     began = time.perf_counter()
     _run_threads(driver, compiled, threads, params, stop)
@@ -375,6 +375,16 @@ def _records(
         kept.append(order)
         fields |= {"race_waves": waves, "order_call": order.address}
     return fields, kept
+
+
+# A lane's stack beyond what the compiler counted, for kernels with calls that it cannot follow (recursion, functions by address). ROCm's
+# own default is 1 KiB (hipLimitStackSize), which recursion overflows soon; here it costs no more than memory.
+_DYNAMIC_STACK = 16384
+
+
+def scratch_bytes(info: KernelInfo) -> int:
+    """Scratch of one lane."""
+    return (info.private_bytes + 3) // 4 * 4 + _DYNAMIC_STACK * bool(info.metadata.get(".uses_dynamic_stack"))
 
 
 def _run_threads(driver: EmuDriver, compiled: Compiled, threads: list[Thread], params: int, stop: np.ndarray) -> None:

@@ -8,19 +8,17 @@ peak may stay below what LLVM allocated.
 from __future__ import annotations
 
 from .asmparse import Inst, KernelText, Operand
+from .flow import block_ends, successors
 from .skeleton import _V, _is_memory, _operands, registers
-
-_ENDS = ("s_branch", "s_cbranch", "s_endpgm", "s_setpc")
 
 
 def live_vgprs(text: KernelText) -> list[int]:
     """Registers of both files (VGPRs and AGPRs) that are live before each instruction."""
     effects = [_effects(inst) for inst in text.insts]
     n = len(effects)
-    cuts = {0, *text.labels.values(), *(i + 1 for i, inst in enumerate(text.insts) if inst.op.startswith(_ENDS))}
-    starts = sorted(k for k in cuts if k < n)
-    ends = dict(zip(starts, [*starts[1:], n]))
-    follow = {at: _successors(text, ends[at]) for at in starts}
+    ends = block_ends(text)
+    starts = list(ends)
+    follow = {at: [g for g in successors(text, ends[at] - 1) if g < n] for at in starts}
     before: dict[int, list[int]] = {at: [] for at in starts}
     for at, some in follow.items():
         for goal in some:
@@ -41,15 +39,6 @@ def live_vgprs(text: KernelText) -> list[int]:
             entry[at] = live
             work += before[at]
     return out
-
-
-def _successors(text: KernelText, end: int) -> list[int]:
-    """Where control goes from the block that ends before instruction `end`."""
-    last, n = text.insts[end - 1], len(text.insts)
-    goals = [end] if not last.op.startswith(("s_branch", "s_endpgm", "s_setpc")) else []
-    if last.op.startswith(("s_branch", "s_cbranch")):
-        goals.append(text.labels.get(last.operands[0].text, n))
-    return [g for g in goals if g < n]
 
 
 def _effects(inst: Inst) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 from .asmparse import Inst, KernelText, Operand
+from .flow import forward
 from .wave import EXEC, VCC
 
 _SCC, _V, _A = 255, 256, 2048  # numbers of registers here: SGPRs first, then SCC, VGPRs, AGPRs
@@ -83,39 +84,33 @@ class _State(set[int]):
 
 def data_only(kernel: KernelText, kernarg: int) -> frozenset[int] | None:
     """The places of the instructions that a trace may leave out, or None. `kernarg`: the first SGPR of the arguments' address."""
-    insts, n = kernel.insts, len(kernel.insts)
-    starts = {0, *kernel.labels.values()}
-    starts |= {i + 1 for i, inst in enumerate(insts) if inst.op.startswith(("s_branch", "s_cbranch", "s_endpgm"))}
-    blocks = sorted(s for s in starts if s < n)
-    ends = dict(zip(blocks, [*blocks[1:], n]))
-    entry = {0: _State(None, frozenset((kernarg, kernarg + 1)) if kernarg >= 0 else frozenset())}
-    work, skip, kept = [0], set[int](), set[int]()
-    while work:
-        at = work.pop()
-        state = _State(set(entry[at]), entry[at].kernarg)
-        goals = []
-        for i in range(at, ends[at]):
-            inst = insts[i]
-            for half in (inst, inst.dual) if inst.dual is not None else (inst,):
-                found = _step(state, half)
-                if found is None:
-                    return None
-                (skip if found else kept).add(i)
-            if inst.op.startswith(("s_branch", "s_cbranch")):
-                goals.append(kernel.labels.get(inst.operands[0].text, n))
-        if insts[ends[at] - 1].op not in ("s_branch", "s_endpgm"):
-            goals.append(ends[at])
-        for goal in goals:
-            if goal >= n:
-                continue
-            old = entry.get(goal)
-            if old is None:
-                entry[goal] = state if len(goals) == 1 else _State(set(state), state.kernarg)
-                work.append(goal)
-            elif not state <= old or not old.kernarg <= state.kernarg:
-                entry[goal] = _State(old | state, old.kernarg & state.kernarg)
-                work.append(goal)
+    skip, kept = set[int](), set[int]()
+
+    def step(state: _State, at: int) -> None:
+        inst = kernel.insts[at]
+        for half in (inst, inst.dual) if inst.dual is not None else (inst,):
+            found = _step(state, half)
+            if found is None:
+                raise _Needed
+            (skip if found else kept).add(at)
+
+    def join(into: _State, other: _State) -> bool:
+        if other <= into and into.kernarg <= other.kernarg:
+            return False
+        into |= other
+        into.kernarg &= other.kernarg
+        return True
+
+    start = _State(None, frozenset((kernarg, kernarg + 1)) if kernarg >= 0 else frozenset())
+    try:
+        forward(kernel, start, lambda s: _State(s, s.kernarg), step, join)
+    except _Needed:
+        return None
     return frozenset(skip - kept)
+
+
+class _Needed(Exception):
+    """Data decides what a trace is to see."""
 
 
 def _step(state: _State, inst: Inst) -> bool | None:

@@ -337,7 +337,9 @@ def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: O
     raw = s.select(swizzled, w.mask_type, "0", raw)
     base = s.and_(w.sgpr64(rsrc.index), str((1 << 48) - 1), "i64")
     address = o.add(whole, o.splat("i64", base), "i64")
-    return [("global", address, raw), ("scratch", o.add(offset, o.splat("i32", scalar)), scratch_mask)]
+    # A scalar offset is not swizzled: it counts the bytes of all lanes.
+    own = s.lshr(scalar, str(w.lanes.bit_length() - 1))
+    return [("global", address, raw), ("scratch", o.add(offset, o.splat("i32", own)), scratch_mask)]
 
 
 def _buffer_load(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]

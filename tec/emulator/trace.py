@@ -124,7 +124,7 @@ class Tracer:
             "trace": trace_at, "trace_stride": stride, "trace_events": events, "trace_lines": lines, "trace_lds": int(lds),
         }  # fmt: skip
         thread = launching.Thread(
-            self.compiled, chip, self.lds_bytes, self.waves, (info.private_bytes + 3) // 4 * 4, shared
+            self.compiled, chip, self.lds_bytes, self.waves, launching.scratch_bytes(info), shared
         )
         runner = WaveRunner(driver.jit.runner())
         out = []

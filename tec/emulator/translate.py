@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from .accesses import Accesses
 from .asmparse import Inst, KernelText, Operand
+from .calls import CALLS, is_return
 from .context import CTX
 from .order import ACQUIRES, find_order
 from .stopping import Stop
@@ -216,6 +217,60 @@ class Translator(Accesses):
             return self.s.icmp("ne" if name.endswith("nz") else "eq", self.mask_type, bits, "0")
         raise self.fail(f"branch {inst.op}")
 
+    def call(self, inst: Inst) -> None:
+        """To a function; the place behind the call is a number of its own in the register pair that a return reads."""
+        goal = inst.operands[1]
+        to = self.code_address(goal.text) if goal.kind == "label" else self.scalar(goal, "i64")
+        self.write_scalar(inst.operands[0], str(self.return_place(self.position + 1)), "i64")
+        self.settle()
+        self.jump(to)
+        self.terminated = False
+        here = self.return_label(self.position + 1)
+        self.out.put(f"br label %{here}")
+        self.out.label(here)
+        self.segment_of[here] = len(self.segments) - 1
+        self.begin_block(self.position + 1)
+
+    @staticmethod
+    def return_place(at: int) -> int:
+        """The number that stands for the address of instruction `at`: no address of memory."""
+        return 0x7EC0 << 32 | 4 * at
+
+    @staticmethod
+    def return_label(at: int) -> str:
+        return f"return_{at}"
+
+    def code_address(self, function: str) -> str:
+        """The address of a function, as the loader placed it."""
+        if function not in self.symbols:
+            self.symbols.append(function)
+        slot = self.out.emit(f"getelementptr i64, ptr {self.ctx_load('symbols', 'ptr')}, i64 {self.symbols.index(function)}")
+        return self.out.emit(f"load i64, ptr {slot}")
+
+    def jump(self, to: str) -> None:
+        """To the function, or the place behind a call, whose address `to` (an i64) is: one of those that `calls` found."""
+        named = {at: name for name, at in self.text.functions.items()}
+        goals = self.text.jumps.get(self.position, ())
+        for at in goals:
+            if at in named:  # functions first: their addresses are known when the kernel is launched
+                here = self.s.icmp("eq", "i64", to, self.code_address(named[at]))
+                pay, other = self.out.fresh_label("call"), self.out.fresh_label("other")
+                self.out.put(f"br i1 {here}, label %{pay}, label %{other}")
+                self.out.label(pay)
+                self.pay(8, self.label_name(named[at]))  # calls may go round for ever
+                self.out.label(other)
+                self.segment.next.append(named[at])
+        places = [at for at in goals if at not in named]
+        lost = self.out.fresh_label("lost")
+        cases = " ".join(f"i64 {self.return_place(at)}, label %{self.return_label(at)}" for at in places)
+        self.out.put(f"switch i64 {to}, label %{lost} [ {cases} ]" if places else f"br label %{lost}")
+        self.segment.next += [self.return_label(at) for at in places]
+        self.out.label(lost)
+        self.fault_if("true", 22)
+        self.new_segment(False)
+        self.terminated = True
+        self.new_block()
+
     def barrier(self) -> None:
         if not self.many:
             return
@@ -253,7 +308,7 @@ class Translator(Accesses):
         self.dpp_mask = None
         self.floats_read = []
         op = inst.op
-        if op in CONTROL or op.startswith("s_cbranch_"):
+        if op in CONTROL or op in CALLS or op.startswith(("s_cbranch_", "s_setpc")):
             self.settle()
             self.check_float_mode()
         self.mark()
@@ -282,6 +337,12 @@ class Translator(Accesses):
         elif op == "s_trap":
             self._class("other")
             self.fault_if("true", 13)
+        elif op in CALLS:
+            self._class("branch")
+            self.call(inst)
+        elif is_return(inst):
+            self._class("branch")
+            self.jump(self.scalar(inst.operands[0], "i64"))
         elif op == "s_getpc_b64":
             self._class("salu")
             self.write_scalar(inst.operands[0], "0", "i64")
@@ -392,7 +453,7 @@ class Translator(Accesses):
                 for label in labels:
                     self.out.put(f"br label %{self.label_name(label)}")
                     self.out.label(self.label_name(label))
-        if self.text.insts[-1].op not in ("s_endpgm", "s_branch") or any(i >= len(self.text.insts) for i in starts):
+        if self.text.insts[-1].op not in ("s_endpgm", "s_branch", "s_setpc_b64") or any(i >= len(self.text.insts) for i in starts):
             self.fault_if("true", 20)
         self.out.put("unreachable")
         return finish(self, symbol)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..codegen.linked import begin_links
-from ..emulator.asmparse import parse_kernel
+from ..emulator.calls import parse_kernel
 from ..emulator.liveness import live_vgprs
 from ..errors import TecError
 from ..target import Target

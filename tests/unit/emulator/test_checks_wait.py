@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tec.emulator.asmparse import parse_kernel
+from tec.emulator.calls import parse_kernel
 from tec.emulator.errors import EmulationError
 from tec.emulator.waits import check_waits
 

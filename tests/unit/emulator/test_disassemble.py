@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tec
-from tec.emulator.asmparse import Inst, KernelText, parse_kernel
+from tec.emulator.asmparse import Inst, KernelText
+from tec.emulator.calls import parse_kernel
 from tec.emulator.disassemble import decoder, disassemble, encodings
 from tec.emulator.errors import UnsupportedInstruction
 from tec.runtime.codeobject import read_code_object

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tec.emulator.asmparse import parse_kernel
+from tec.emulator.calls import parse_kernel
 from tec.emulator.liveness import live_vgprs
 
 

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from tec.codegen.linking import find_lld, link
-from tec.emulator.asmparse import parse_kernel
+from tec.emulator.calls import parse_kernel
 from tec.emulator.disassemble import disassemble
 from tec.runtime.codeobject import read_code_object
 from tec.runtime.linetable import read_line_table
