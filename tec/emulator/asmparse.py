@@ -281,6 +281,12 @@ def _long_branch(lines: list[str], number: int) -> tuple[str, int] | None:
     return None
 
 
+def _file(text: str) -> tuple[str, str]:
+    """Number and path of a `.file` directive."""
+    word = text.split()
+    return word[1], os.path.join(*(re.findall(r'"([^"]*)"', text)[:2] or [word[-1]]))
+
+
 class Body:
     """A kernel's text as it is read, function by function."""
 
@@ -288,6 +294,8 @@ class Body:
         self.lines, self.parser = lines, _Parser(name)
         self.text = KernelText(name, [], {})
         self.heads: dict[str, int] | None = None
+        # Files by number: of the module, until a function says otherwise (disassembled ones count for themselves).
+        self.files = dict(map(_file, (strip_comment(l) for l in reversed(lines) if l.lstrip().startswith(".file\t") and l.count('"') > 1)))
 
     def _start(self, name: str) -> int | None:
         """The line of a function's label."""
@@ -305,7 +313,7 @@ class Body:
         if start is None:
             return False
         lines, insts, labels = self.lines, self.text.insts, self.text.labels
-        files: dict[str, str] = {}
+        files = self.files
         where = ""
         done = start  # the last line that is read
         for number in range(start + 1, len(lines)):
@@ -328,7 +336,7 @@ class Body:
                 if word[0] == ".loc":
                     where = f"{files.get(word[1], word[1])}:{word[2]}" if word[2] != "0" else ""  # 0: of no one line
                 elif word[0] == ".file" and len(word) > 2:
-                    files[word[1]] = os.path.join(*(re.findall(r'"([^"]*)"', text)[:2] or [word[-1]]))
+                    files.update([_file(text)])
                 elif word[0] in (".long", ".byte", ".word", ".quad", ".short"):
                     raise UnsupportedInstruction(
                         "data among the instructions", kernel=name, line=number + 1, instruction=text

@@ -23,6 +23,8 @@ CTX = {
     # Races again: the site (+ 1) of the other access, the sites of the accesses on record, what this group knows of others (`order`), notes.
     "other_site": 424, "global_sites_w": 432, "global_sites_r": 440, "lds_sites_w": 448, "lds_sites_r": 456,
     "race_seen": 464, "race_waves": 472, "order_call": 480, "notes": 488, "polls": 496,
+    # Whom to call for a message to the host, and where the requests begin (`hostcalls`); null where nobody listens.
+    "messages": 504,
 }  # fmt: skip
 CTX_BYTES = 512  # a second block follows: the same of the shadows of undefined bits
 
@@ -35,6 +37,7 @@ FAULTS = {
     13: "trap", 14: "uninitialized value decides a branch", 15: "uninitialized value in an address",
     16: "uninitialized value stored", 17: "uninitialized value in EXEC", 18: "lanes of one wave store different values to one word",
     19: "no forward progress", 21: "stopped at a line",
+    23: "a request to the host that is not answered",
     22: "a call or return to a place that is no function's",
 }  # fmt: skip
 

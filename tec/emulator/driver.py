@@ -30,6 +30,7 @@ from .device_memory import DeviceMemory
 from .disassemble import SYMBOL, disassemble
 from .errors import EmulationError
 from .hazards import check_hazards
+from .hostcalls import Hostcalls, asks_the_host
 from .jit import Jit, get_jit
 from .model import Estimate, model_launch
 from .profile import counters_of, record
@@ -122,6 +123,11 @@ class EmuModule:
             out[i] = self.base + symbol.value
         return out
 
+    @property
+    def formats(self) -> list[str]:
+        """The formats of printf that the metadata has."""
+        return [str(x) for x in self.code.metadata.get("amdhsa.printf", [])]
+
     def unload(self) -> None:
         if self.base is not None:
             self.driver.memory.free(self.base)
@@ -148,6 +154,7 @@ class EmuFunction:
         if "hazards" in module.driver.checks:
             opcodes.load()
             check_hazards(self.text, module.driver.chip)
+        self.asks_the_host = asks_the_host(info, self.text)
         self._variants: dict[tuple[Any, ...], Compiled] = {}
         self._waves = 0  # launched so far
         self.estimates: dict[tuple[Any, ...], Any] = {}  # of launches that do the same (`model.model_launch`)
@@ -255,6 +262,14 @@ class EmuDriver:
         self._counters: dict[str, Any] = {}
         self._uncounted: tuple[bool, Callable[..., None] | None] | None = None
         self._jit: Jit | None = None
+        self._hostcalls: Hostcalls | None = None
+
+    @property
+    def hostcalls(self) -> Hostcalls:
+        """What answers kernels that print."""
+        if self._hostcalls is None:
+            self._hostcalls = Hostcalls(self)
+        return self._hostcalls
 
     @property
     def jit(self) -> Jit:
@@ -352,7 +367,7 @@ class EmuDriver:
             try:
                 estimate = model_launch(self, function, grid, block, shared_bytes, kernargs, self.warm)
             except EmulationError:
-                if self.runs or not function.needs_data:
+                if not function.asks_the_host and (self.runs or not function.needs_data):
                     raise
                 # Addresses out of memory that no kernel has filled: its launch is all that is known of it.
                 estimate = Estimate(self.chip.machine.launch_us, "data", {"launch": self.chip.machine.launch_us})

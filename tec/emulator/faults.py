@@ -47,6 +47,8 @@ def fault_of(
         detail = f"the work-group has {lds} bytes of LDS"
     elif kind == 8:
         detail = place + "; the other access: " + who(thread.get("detail"), grid) + _other(function, compiled, thread)
+    elif kind in (13, 23) and function.asks_the_host:  # an assertion prints what failed, then traps
+        detail = driver.hostcalls.error
     elif kind == 11:
         detail = _meeting(function, compiled, thread)
     elif kind == 18:

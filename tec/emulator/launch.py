@@ -74,8 +74,10 @@ def aligned(nbytes: int, fill: int | None = None) -> tuple[np.ndarray, int]:
     return buffer, (buffer.ctypes.data + 63) & ~63
 
 
-def kernarg_block(info: KernelInfo, kernargs: bytes, grid: Dim3, block: Dim3, dynamic_lds: int = 0) -> bytes:
-    """The explicit arguments with the hidden ones that the metadata asks for, padded to the segment's size."""
+def kernarg_block(
+    info: KernelInfo, kernargs: bytes, grid: Dim3, block: Dim3, dynamic_lds: int = 0, hidden: dict[str, int] | None = None
+) -> bytes:  # fmt: skip
+    """The explicit arguments with the hidden ones that the metadata asks for (`hidden` has those of this launch), padded to the segment's size."""
     explicit = info.explicit_bytes
     if not explicit <= len(kernargs) <= (explicit + 15) // 8 * 8:
         raise EmulationError(
@@ -88,7 +90,7 @@ def kernarg_block(info: KernelInfo, kernargs: bytes, grid: Dim3, block: Dim3, dy
         if not arg.hidden:
             continue
         kind = arg.kind.removeprefix("hidden_")
-        value = 0
+        value = (hidden or {}).get(kind, 0)
         if kind.startswith("block_count_"):
             value = grid[axis[kind[-1]]]
         elif kind.startswith("group_size_"):
@@ -254,7 +256,9 @@ def run(
     threads_of_group = block[0] * block[1] * block[2]
     waves = (threads_of_group + lanes - 1) // lanes
     compiled = function.compiled(threads_of_group % lanes == 0, waves > 1, waves * grid[0] * grid[1] * grid[2])
-    args = kernarg_block(info, kernargs, grid, block, shared_bytes)
+    host = driver.hostcalls if function.asks_the_host else None
+    hidden, over = host.begin(info, function.module.formats) if host is not None else ({}, lambda: None)
+    args = kernarg_block(info, kernargs, grid, block, shared_bytes, hidden)
     packet = struct.pack("<HHHHHHIII", 0, 3, *block, 0, *(g * b for g, b in zip(grid, block)))
     memory = driver.memory
     placed: list[int] = []
@@ -271,6 +275,7 @@ def run(
         _execute(driver, function, compiled, grid, block, waves, info.lds_bytes + shared_bytes, arg_at, packet_at,
                  args, memory.table(), symbols_at, estimate)  # fmt: skip
     finally:
+        over()
         for base in placed:
             memory.displace(base)
 
@@ -333,6 +338,8 @@ def _execute(
     count = max(1, min(driver.threads, total))
     if "progress" in driver.checks and compiled.translation.polls:
         count = 1  # work-groups one after another: whoever waits for a later one waits in vain, always
+    if function.asks_the_host:
+        shared["messages"] = driver.hostcalls.entry
     records, kept = _records(driver, compiled, table, total, waves, count)
     shared |= records
     scratch = scratch_bytes(info)

@@ -23,9 +23,13 @@ custom("v_nop", "wait")(_nothing)
 
 @custom("s_sendmsg", "other")
 def _sendmsg(w: Wave, inst: Inst) -> None:
-    """Registers given back early; an interrupt for a host that does not listen (one that answers waits in memory)."""
-    if not any(name in inst.text for name in ("DEALLOC_VGPRS", "MSG_INTERRUPT")):
+    """Registers given back early; an interrupt, at which the host serves the requests that wait in memory (`hostcalls`)."""
+    if "DEALLOC_VGPRS" in inst.text:
+        return
+    if "MSG_INTERRUPT" not in inst.text:
         raise w.fail("this message")
+    w.out.declares.add("declare i32 @tec_message(ptr, i32)")
+    w.leave_on_fault(w.out.emit(f"call i32 @tec_message(ptr %ctx, i32 {w.site()})"))  # type: ignore[attr-defined]
 
 
 @custom("s_denorm_mode s_round_mode", "other")
