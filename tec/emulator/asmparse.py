@@ -91,7 +91,9 @@ class KernelText:
     labels: dict[str, int]
     statements: dict[int, str] = field(default_factory=dict)  # assembly line -> source file:line (.loc)
     functions: dict[str, int] = field(default_factory=dict)  # that it may call: the index of their first instruction
-    jumps: dict[int, tuple[int, ...]] = field(default_factory=dict)  # where calls and returns may lead, by their index (`calls`)
+    jumps: dict[int, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # where calls and returns may lead, by their index (`calls`)
 
     def copy(self) -> KernelText:
         """A text with modifiers of its own: a translation consumes them, so each needs a fresh one."""
@@ -295,7 +297,12 @@ class Body:
         self.text = KernelText(name, [], {})
         self.heads: dict[str, int] | None = None
         # Files by number: of the module, until a function says otherwise (disassembled ones count for themselves).
-        self.files = dict(map(_file, (strip_comment(l) for l in reversed(lines) if l.lstrip().startswith(".file\t") and l.count('"') > 1)))
+        self.files = dict(
+            map(
+                _file,
+                (strip_comment(l) for l in reversed(lines) if l.lstrip().startswith(".file\t") and l.count('"') > 1),
+            )
+        )
 
     def _start(self, name: str) -> int | None:
         """The line of a function's label."""

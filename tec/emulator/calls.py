@@ -118,7 +118,10 @@ def traced(text: KernelText, at: int, start: int) -> str | None:
         dst = before.operands[0]
         if not dst.index <= wanted < dst.index + max(1, dst.count):
             continue
-        if before.op in ("s_add_u32", "s_add_co_u32", "s_add_nc_u64", "s_add_u64") and before.operands[2].kind == "symbol":
+        if (
+            before.op in ("s_add_u32", "s_add_co_u32", "s_add_nc_u64", "s_add_u64")
+            and before.operands[2].kind == "symbol"
+        ):
             return before.operands[2].text
         if before.op in ("s_mov_b64", "s_mov_b32") and before.operands[1].kind == "s":
             wanted = before.operands[1].index

@@ -161,12 +161,6 @@ class EmuFunction:
         self._lock = fork_safe_lock()
         self.needs_data = False  # what it does depends on what is in memory; known once `traced` was asked for
         self.float_mode = info.rsrc1 >> 12 & 255
-        if self.float_mode & 0xCF != 0xC0:
-            raise EmulationError(
-                f"float mode {self.float_mode:#x} is not modelled (round to nearest, f16 and f64 denormals kept)",
-                kernel=info.name,
-                hint='compile without "denormal-fp-math" attributes, but for "denormal-fp-math-f32"',
-            )
 
     def compiled(self, full: bool, many: bool, waves: int = 0) -> Compiled:
         """The form for a launch of `waves` wavefronts."""

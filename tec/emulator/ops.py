@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import struct
 
+from .rounding import rounded
+
 LLVM_TYPE = {
     "i1": "i1", "i8": "i8", "i16": "i16", "i24": "i24", "i32": "i32", "i64": "i64", "i128": "i128",
     "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double", "ptr": "ptr",
@@ -29,6 +31,7 @@ class Out:
         self.tag = tag
         self.count = 0
         self.declares: set[str] = set() if declares is None else declares
+        self.helpers: dict[str, str] = {}  # functions that the module needs besides, by name
         self.bitwise: set[str] = set()  # vectors that come out of bitwise operations: see `Ops.select`
 
     def name(self) -> str:
@@ -66,9 +69,12 @@ def float_literal(t: str, value: float) -> str:
 class Ops:
     """See the module's docstring. `lanes` is 0 for scalars."""
 
-    def __init__(self, out: Out, lanes: int):
+    def __init__(self, out: Out, lanes: int, rounding: dict[str, int] | None = None):
         self.out = out
         self.lanes = lanes
+        self.rounding = (
+            {} if rounding is None else rounding
+        )  # of results by float type, where not to nearest (`rounded`)
         self._types = {k: (f"<{lanes} x {v}>" if lanes else v) for k, v in LLVM_TYPE.items()}
 
     def type(self, t: str) -> str:
@@ -101,6 +107,8 @@ class Ops:
 
     # Arithmetic.
     def bin(self, op: str, t: str, a: str, b: str) -> str:
+        if op[0] == "f" and self.rounding.get(t):
+            return rounded(self, op, t, t, a, b)
         value = self.out.emit(f"{op} {self._types[t]} {a}, {b}")
         known = self.out.bitwise
         # LLVM writes the sum of two such values as their "or" where it proves that they share no bits.
@@ -171,6 +179,8 @@ class Ops:
         return self.bitcast(real, t, self.call("arithmetic.fence", real, self.bitcast(t, real, a)))
 
     def cast(self, op: str, src: str, dst: str, a: str) -> str:
+        if op in ("fptrunc", "sitofp", "uitofp") and self.rounding.get(dst):
+            return rounded(self, op, src, dst, a)
         return self.out.emit(f"{op} {self._types[src]} {a} to {self._types[dst]}")
 
     def zext(self, src: str, dst: str, a: str) -> str:
@@ -255,6 +265,8 @@ class Ops:
 
     # Idioms.
     def fma(self, t: str, a: str, b: str, c: str) -> str:
+        if self.rounding.get(t):
+            return rounded(self, "fma", t, t, a, b, c)
         if t == "f16":
             return self.fptrunc("f32", "f16", self.fma_odd(*(self.fpext("f16", "f32", x) for x in (a, b, c))))
         return self.call("fma", t, a, b, c)

@@ -55,7 +55,9 @@ def _value(spec: str, length: bytes, kind: str, following: Next) -> str:
         return f"%{spec}d" % _integer(following("i"), bits)
     if kind in "ouxX":
         value = _integer(following("i"), bits, signed=False)
-        if kind == "o" or not value:  # Python writes 0o17 where C writes 017, and 0x0 where C writes 0
+        if kind == "o" and "#" in spec and value and "." not in spec:
+            spec += f".{len(f'{value:o}') + 1}"  # C's 017, where Python writes 0o17
+        if kind == "o" or not value:  # and C's 0, where Python writes 0x0
             spec = spec.replace("#", "")
         return f"%{spec}{'d' if kind == 'u' else kind}" % value
     if kind == "c":
@@ -71,7 +73,7 @@ def _value(spec: str, length: bytes, kind: str, following: Next) -> str:
     if kind in "aA":
         text = float(real).hex()
         return f"%{spec}s" % (text.upper() if kind == "A" else text)
-    return f"%{spec}{kind}" % real
+    return str(f"%{spec}{kind}" % real)
 
 
 class Words:

@@ -72,9 +72,13 @@ class Registers:
         self.cdna3 = options.chip in ("gfx940", "gfx941", "gfx942", "gfx950")
         self.out = Out()
         self.body = Out("b", self.out.declares)  # the loop body of the open region
-        self.whole_ops, self.strip_ops = Ops(self.out, options.lanes), Ops(self.body, STRIP)
+        self.body.helpers = self.out.helpers
+        self.rounding: dict[str, int] = {}  # of this instruction's results (`modes`)
+        self.whole_ops, self.strip_ops = (
+            Ops(o, n, self.rounding) for o, n in ((self.out, options.lanes), (self.body, STRIP))
+        )
         self.v = self.whole_ops
-        self.s = Ops(self.out, 0)
+        self.s = Ops(self.out, 0, self.rounding)
         self.region: Region | None = None
         self.regions = 0
         self.mask_slots = self.resident_slots = self.saved_slots = 0

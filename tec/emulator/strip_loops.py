@@ -115,7 +115,7 @@ def run_loop(t: Translator, start: int, end: int) -> None:
     out.label(f"r{n}in")
     t.new_block()
     body, ops = t.body, t.strip_ops
-    t.region, t.body, t.strip_ops = region, out, Ops(out, STRIP)
+    t.region, t.body, t.strip_ops = region, out, Ops(out, STRIP, t.rounding)
     t.v = t.strip_ops
     for index, inst in enumerate(insts[:-1], start):
         t.position = index

@@ -4,9 +4,9 @@ belong to `translate`, since they shape the function that is written.
 
 from __future__ import annotations
 
-import re
-
 from .asmparse import NO_OPERANDS, Inst
+from .chips import CHIPS
+from .modes import hwreg
 from .table import custom
 from .wave import EXEC, Wave
 
@@ -34,22 +34,36 @@ def _sendmsg(w: Wave, inst: Inst) -> None:
 
 @custom("s_denorm_mode s_round_mode", "other")
 def _mode(w: Wave, inst: Inst) -> None:
-    w.set_float_mode(4 if inst.op == "s_denorm_mode" else 0, 4, int(inst.operands[0].value))
+    """What it sets is followed by `modes`."""
 
 
-_MODE = re.compile(r"hwreg\(HW_REG_(?:WAVE_)?MODE(?:,(\d+),(\d+))?\)$")
-
-
-@custom("s_setreg_imm32_b32", "other")
+@custom("s_setreg_imm32_b32 s_setreg_b32", "other")
 def _setreg(w: Wave, inst: Inst) -> None:
-    """The MODE register: rounding in bits 0 to 3, denormals in bits 4 to 7 (f32, then f16 and f64)."""
-    found = _MODE.match(inst.operands[0].text.replace(" ", ""))
-    if found is None:
+    """MODE is followed by `modes`; where scratch lies (gfx10's FLAT_SCR) is known without it."""
+    found = hwreg(inst)
+    if found is None or found[0] not in ("MODE", "FLAT_SCR_LO", "FLAT_SCR_HI"):
         raise w.fail(f"s_setreg {inst.operands[0].text}")
-    offset, width = int(found[1] or 0), int(found[2] or 32)
-    if (offset, width) == (25, 1):
-        return  # a replay setting of gfx12
-    w.set_float_mode(offset, width, int(inst.operands[1].value))
+
+
+@custom("s_getreg_b32", "other")
+def _getreg(w: Wave, inst: Inst) -> None:
+    """MODE; the die that the work-group runs on (work-groups are dealt to dies in turn); the place within it, which is always the first; a clock."""
+    name, first, width = hwreg(inst) or ("", 0, 32)
+    if name == "MODE":
+        value = str(w.mode(first, width))
+    elif name == "XCC_ID":
+        dies = CHIPS[w.chip].machine.dies
+        value = w.s.trunc("i64", "i32", w.out.emit(f"urem i64 {w.ctx_load('group', 'i64')}, {dies}"))  # type: ignore[attr-defined]
+    elif name in ("HW_ID", "HW_ID1", "HW_ID2"):
+        value = "0"
+    elif name.startswith("SHADER_CYCLES"):
+        w.out.declares.add("declare i64 @llvm.readcyclecounter()")
+        clock = w.out.emit("call i64 @llvm.readcyclecounter()")
+        clock = w.s.lshr(clock, "32" if name.endswith("_HI") else "0", "i64")
+        value = w.s.and_(w.s.lshr(w.s.trunc("i64", "i32", clock), str(first)), str((1 << width) - 1))
+    else:
+        raise w.fail(f"s_getreg {inst.operands[1].text}")
+    w.write_scalar(inst.operands[0], value)
 
 
 @custom("s_memtime s_memrealtime", "other")

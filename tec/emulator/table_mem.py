@@ -13,7 +13,7 @@ from .table import custom
 from .wave import M0, Wave
 
 ACCESS_BYTES = {"b32": 4, "b64": 8, "b96": 12, "b128": 16, "u8": 1, "i8": 1, "u16": 2, "i16": 2}
-POLICY = ("glc", "slc", "dlc", "sc0", "sc1", "nt", "scope", "th", "nv")
+POLICY = ("glc", "slc", "dlc", "sc0", "sc1", "nt", "scope", "th", "nv", "scc")
 # suffix -> (access of the support library, dwords, half-register placement: "", "lo", "hi")
 LOADS = {
     "dword": ("b32", 1, ""), "dwordx2": ("b64", 2, ""), "dwordx3": ("b96", 3, ""), "dwordx4": ("b128", 4, ""),

@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from .accesses import Accesses
 from .asmparse import Inst, KernelText, Operand
 from .calls import CALLS, is_return
 from .context import CTX
+from .jumps import Jumps
+from .modes import DENORMALS_F16, DENORMALS_F32, ROUND_F16, ROUND_F32, find_modes
 from .order import ACQUIRES, find_order
 from .stopping import Stop
 from .strip_loops import loop_end, run_loop
@@ -23,15 +24,22 @@ from .table import lookup
 from .table_lane import indexed
 from .translation import Row, Translation, finish
 from .undefined import follow_undefined
-from .wave import EXEC, VCC, Options
+from .wave import EXEC, Options
 
 CONTROL = frozenset(
     ("s_endpgm", "s_branch", "s_barrier", "s_barrier_wait", "s_barrier_signal", "s_barrier_leave", "s_trap")
 )
+_FLOAT = re.compile(r"_?(f16|f32|f64)")
+# Opcodes that round their result by MODE, and those of which no source says how they do. The others are exact, or approximate: to nearest in any mode.
+_ROUNDS = re.compile(
+    r"[vs]_(dual_|pk_)?((add|sub|subrev|mul|fma|fmac|fmaak|fmamk|mad|mac|madak|madmk|mul_legacy|mul_dx9_zero|ldexp|div_fmas)_f(16|32|64)|"
+    r"(fma|mad)_mix|cvt_f32_f64|cvt_f32_[iu]32|cvt_f16_f32|cvt_f16_[iu]16|cvt_pk_f16_f32)"
+)
+_INEXACT = re.compile(r"v_(fract|dot2|dot2c|dot4|trig_preop|cube|sad|cvt_pk_norm|cvt_norm|.*bf16|.*fp8|.*bf8|s_cvt_)")
 _WRITES_EXEC = re.compile(r"s_\w*(saveexec|wrexec)|v_cmpx_")
 
 
-class Translator(Accesses):
+class Translator(Jumps):
     """The walk over the instructions; `Wave` has the registers."""
 
     def __init__(self, kernel: KernelText, options: Options, waves_many: bool = True):
@@ -43,6 +51,7 @@ class Translator(Accesses):
         self.text = kernel
         self.many = waves_many
         self.float_mode = options.float_mode
+        self.modes = find_modes(kernel, options.float_mode)
         self.sites: list[tuple[int, str]] = []
         self.symbols: list[str] = []
         self.barrier_count = 0
@@ -159,118 +168,7 @@ class Translator(Accesses):
         lo, hi = self.s.unpack(address)
         return hi if parts[1] == "hi" else lo
 
-    # Control flow.
-    def label_name(self, label: str) -> str:
-        return "L" + re.sub(r"\W", "_", label)
-
-    def target(self, op: Operand) -> str:
-        if op.kind != "label" or op.text not in self.text.labels:
-            raise self.fail(f"branch target {op.text!r}")
-        return op.text
-
-    def branch(self, label: str, condition: str | None = None) -> None:
-        """To `label` where the condition (an i1; None: always) holds, else on."""
-        goal = self.label_name(label)
-        after = self.out.fresh_label("next")
-        backward = self.text.labels[label] <= self.position
-        if not backward:
-            self.out.put(f"br i1 {condition}, label %{goal}, label %{after}" if condition else f"br label %{goal}")
-        else:
-            pay = self.out.fresh_label("loop")
-            self.out.put(f"br i1 {condition}, label %{pay}, label %{after}" if condition else f"br label %{pay}")
-            self.out.label(pay)
-            self.pay(self.position - self.text.labels[label] + 1, goal)
-        self.out.label(after)
-        self.new_segment(condition is not None, label)
-        self.terminated = condition is None
-        if condition is None:
-            self.new_block()
-        else:
-            self.begin_block(self.position + 1)
-
-    def pay(self, cost: int, goal: str) -> None:
-        """Take `cost` instructions from the budget and go on to `goal`; leave where it is spent, or a stop is asked for."""
-        at = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['budget']}")
-        left = self.s.sub(self.out.emit(f"load i64, ptr {at}"), str(cost), "i64")
-        self.out.put(f"store i64 {left}, ptr {at}")
-        stop = self.out.emit("load volatile i32, ptr %stop")
-        stopped = self.s.icmp("ne", "i32", stop, "0")
-        spent = self.s.icmp("slt", "i64", left, "0")
-        leave = self.s.or_(stopped, spent, "i1")
-        out = self.out.fresh_label("leave")
-        self.out.put(f"br i1 {leave}, label %{out}, label %{goal}, !prof !0")
-        self.out.label(out)
-        kind = self.s.select(stopped, "i64", "7", "6")
-        self.out.declares.add("declare i32 @tec_fault(ptr, i64, i32, i64, i64)")
-        self.out.emit(f"call i32 @tec_fault(ptr %ctx, i64 {kind}, i32 {self.site()}, i64 0, i64 0)")
-        self.out.put("br label %fault")
-
-    def conditional(self, inst: Inst) -> str:
-        name = inst.op.removeprefix("s_cbranch_")
-        if name in ("scc0", "scc1"):
-            value = self.scc()
-            return value if name == "scc1" else self.s.not_(value, "i1")
-        if name in ("vccz", "vccnz", "execz", "execnz"):
-            bits = self.mask_bits(VCC if name.startswith("vcc") else EXEC)
-            if self.full and name.startswith("exec"):
-                bits = "-1"
-            return self.s.icmp("ne" if name.endswith("nz") else "eq", self.mask_type, bits, "0")
-        raise self.fail(f"branch {inst.op}")
-
-    def call(self, inst: Inst) -> None:
-        """To a function; the place behind the call is a number of its own in the register pair that a return reads."""
-        goal = inst.operands[1]
-        to = self.code_address(goal.text) if goal.kind == "label" else self.scalar(goal, "i64")
-        self.write_scalar(inst.operands[0], str(self.return_place(self.position + 1)), "i64")
-        self.settle()
-        self.jump(to)
-        self.terminated = False
-        here = self.return_label(self.position + 1)
-        self.out.put(f"br label %{here}")
-        self.out.label(here)
-        self.segment_of[here] = len(self.segments) - 1
-        self.begin_block(self.position + 1)
-
-    @staticmethod
-    def return_place(at: int) -> int:
-        """The number that stands for the address of instruction `at`: no address of memory."""
-        return 0x7EC0 << 32 | 4 * at
-
-    @staticmethod
-    def return_label(at: int) -> str:
-        return f"return_{at}"
-
-    def code_address(self, function: str) -> str:
-        """The address of a function, as the loader placed it."""
-        if function not in self.symbols:
-            self.symbols.append(function)
-        slot = self.out.emit(f"getelementptr i64, ptr {self.ctx_load('symbols', 'ptr')}, i64 {self.symbols.index(function)}")
-        return self.out.emit(f"load i64, ptr {slot}")
-
-    def jump(self, to: str) -> None:
-        """To the function, or the place behind a call, whose address `to` (an i64) is: one of those that `calls` found."""
-        named = {at: name for name, at in self.text.functions.items()}
-        goals = self.text.jumps.get(self.position, ())
-        for at in goals:
-            if at in named:  # functions first: their addresses are known when the kernel is launched
-                here = self.s.icmp("eq", "i64", to, self.code_address(named[at]))
-                pay, other = self.out.fresh_label("call"), self.out.fresh_label("other")
-                self.out.put(f"br i1 {here}, label %{pay}, label %{other}")
-                self.out.label(pay)
-                self.pay(8, self.label_name(named[at]))  # calls may go round for ever
-                self.out.label(other)
-                self.segment.next.append(named[at])
-        places = [at for at in goals if at not in named]
-        lost = self.out.fresh_label("lost")
-        cases = " ".join(f"i64 {self.return_place(at)}, label %{self.return_label(at)}" for at in places)
-        self.out.put(f"switch i64 {to}, label %{lost} [ {cases} ]" if places else f"br label %{lost}")
-        self.segment.next += [self.return_label(at) for at in places]
-        self.out.label(lost)
-        self.fault_if("true", 22)
-        self.new_segment(False)
-        self.terminated = True
-        self.new_block()
-
+    # Control flow: see `Jumps` for branches and calls.
     def barrier(self) -> None:
         if not self.many:
             return
@@ -310,7 +208,7 @@ class Translator(Accesses):
         op = inst.op
         if op in CONTROL or op in CALLS or op.startswith(("s_cbranch_", "s_setpc")):
             self.settle()
-            self.check_float_mode()
+            self.check_index_mode()
         self.mark()
         if op == "s_endpgm":
             self._class("branch")
@@ -373,10 +271,7 @@ class Translator(Accesses):
                 self.block_matrix[inst.op] = self.block_matrix.get(inst.op, 0) + 1
             inst.mods.clear()
             return
-        if row.kind == "packed" and (
-            (self.f16_overflow and "f16" in inst.op) or (self.float_mode & 0x30 != 0x30 and "f32" in inst.op)
-        ):
-            raise self.fail("a packed float opcode under FP16_OVFL or with f32 denormals flushed")
+        self.set_modes(inst, row.kind)
         if touches_masks(self, inst, row):
             close_region(self)
         if self.order is not None and self.position in self.order.acquires:
@@ -402,11 +297,38 @@ class Translator(Accesses):
         for half in (inst, second):
             self.inst = half
             self.op_sel_bits = []
-            lookup(self, half).handler(self, half)
+            part = lookup(self, half)
+            self.set_modes(half, part.kind)
+            part.handler(self, half)
         self.inst = inst
         self.flush_deferred()
         if second.mods:
             raise self.fail("modifier " + ", ".join(second.mods))
+
+    def set_modes(self, inst: Inst, kind: str) -> None:
+        """MODE as it is here, and how this instruction rounds. Raises where it does not follow the mode."""
+        found = self.modes.get(self.position)
+        if found is not None:
+            self.float_mode, self.mode_unknown = found.value, found.unknown
+        self.rounding.clear()
+        types = _FLOAT.findall(inst.op) if kind in ("valu", "salu", "packed", "trans") else []
+        if not types or not (self.modes or self.float_mode != 0xF0):
+            return
+        if kind == "packed":
+            plain = (
+                self.mode(DENORMALS_F32, 2) == 3
+                if "f32" in types
+                else self.mode(DENORMALS_F16, 2) == 3 and not self.f16_overflow
+            )
+            if not plain:
+                raise self.fail("a packed float opcode under FP16_OVFL or with denormals flushed")
+        if _ROUNDS.match(inst.op):
+            for t in types if "mix" in inst.op else types[:1]:
+                self.rounding[t] = self.mode(ROUND_F32 if t == "f32" else ROUND_F16, 2)
+            if "mixlo" in inst.op or "mixhi" in inst.op:
+                self.rounding["f32"] = self.mode(ROUND_F32, 2)
+        elif _INEXACT.match(inst.op) and self.mode(ROUND_F32, 4):
+            raise self.fail("this opcode under a rounding mode other than to nearest")
 
     def _op_sel(self, inst: Inst, kind: str) -> list[int]:
         """op_sel for opcodes that are not packed; those read it by themselves."""
@@ -430,7 +352,7 @@ class Translator(Accesses):
                 continue
             self.position = index
             for label in starts.get(index, ()):
-                self.check_float_mode()
+                self.check_index_mode()
                 self.settle()
                 self.out.put(f"br label %{self.label_name(label)}")
                 self.out.label(self.label_name(label))
@@ -453,7 +375,9 @@ class Translator(Accesses):
                 for label in labels:
                     self.out.put(f"br label %{self.label_name(label)}")
                     self.out.label(self.label_name(label))
-        if self.text.insts[-1].op not in ("s_endpgm", "s_branch", "s_setpc_b64") or any(i >= len(self.text.insts) for i in starts):
+        if self.text.insts[-1].op not in ("s_endpgm", "s_branch", "s_setpc_b64") or any(
+            i >= len(self.text.insts) for i in starts
+        ):
             self.fault_if("true", 20)
         self.out.put("unreachable")
         return finish(self, symbol)

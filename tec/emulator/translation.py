@@ -128,7 +128,7 @@ def finish(t: Translator, symbol: str) -> Translation:
             lines.append(line)
     lines += ["fault:", "  ret i32 -1", "}"]
     declares = set(t.out.declares)
-    for text in t.functions.values():
+    for text in (*t.functions.values(), *t.out.helpers.values()):
         for line in text.split("\n"):
             (declares.add if line.startswith("declare") else lines.append)(line)
     lines += sorted(declares)

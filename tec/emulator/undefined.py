@@ -178,7 +178,16 @@ class _Pass(Shadows):
             self.out.append(line)
             self.scatter(args)
         elif callee.startswith(
-            ("@tec_fault", "@tec_message", "@tec_race_", "@tec_clash_", "@tec_order_", "@tec_lines_", "@tec_banks_", "@tec_lds_fault")
+            (
+                "@tec_fault",
+                "@tec_message",
+                "@tec_race_",
+                "@tec_clash_",
+                "@tec_order_",
+                "@tec_lines_",
+                "@tec_banks_",
+                "@tec_lds_fault",
+            )
         ):
             self.out.append(line)
         elif not name:

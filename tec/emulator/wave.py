@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .asmparse import Inst, Operand, float_bits
 from .dpp import dpp_source, sdwa_insert, sdwa_select
+from .modes import DENORMALS_F16, DENORMALS_F32, OVERFLOW
 from .ops import BITS
 from .registers import EXEC, FLAT_SCRATCH, FLOATS, M0, VCC, Options, Registers
 
@@ -16,44 +17,44 @@ __all__ = ["EXEC", "FLAT_SCRATCH", "FLOATS", "M0", "VCC", "Options", "Wave"]
 class Wave(Registers):
     """A wave's registers and the operands of its instructions. `v` writes vector IR, `s` scalar IR; both to the same function."""
 
-    # Float modes. They are followed as the text goes: all code reached by a branch or a label runs in the mode that the code
-    # before the first of them sets, and others are set and put back in between (as LLVM does around a division).
-    float_mode: int  # bits 0 to 7 of MODE here
-    base_mode: int | None = None  # the same at branches and labels; None before the first
+    # MODE before this instruction: see `modes`.
+    float_mode: int
+    mode_unknown = 0
     # The operands that M0 is added to (the index mode of gfx9), within straight code.
     gpr_index: frozenset[str] = frozenset()
-    f16_overflow = False  # FP16_OVFL: an f16 result that overflows is the largest finite number
 
-    def set_float_mode(self, offset: int, width: int, value: int) -> None:
-        """Write a field of the MODE register."""
-        field = ((1 << width) - 1) << offset
-        mode = (self.float_mode & ~field) | (value << offset & field)
-        if field >> 23 & 1:
-            if self.base_mode is not None:
-                raise self.fail("FP16_OVFL set after the first branch")
-            self.f16_overflow = bool(value << offset >> 23 & 1)
-        self.float_mode = mode & 0xFF
-        if self.float_mode & 15 or self.float_mode >> 6 & 3 != 3:
-            raise self.fail(f"float mode {self.float_mode:#x} (modelled: round to nearest, f16 and f64 denormals kept)")
+    def mode(self, first: int, width: int = 1) -> int:
+        """Bits of MODE, which this instruction depends on."""
+        if self.mode_unknown >> first & (1 << width) - 1:
+            raise self.fail(
+                "a float mode that is not the same on all paths here, or comes out of a register (s_setreg of a constant is modelled)"
+            )
+        return self.float_mode >> first & (1 << width) - 1
 
-    def check_float_mode(self) -> None:
+    @property
+    def f16_overflow(self) -> bool:
+        """FP16_OVFL: an f16 result that overflows is the largest finite number."""
+        return bool(self.mode(OVERFLOW))
+
+    def _keeps(self, t: str, result: bool) -> bool:
+        """Whether denormal operands, or results, of a float type stay what they are."""
+        return t == "bf16" or bool(self.mode((DENORMALS_F32 if t == "f32" else DENORMALS_F16) + result))
+
+    def check_index_mode(self) -> None:
         """At a branch or a label."""
         if self.gpr_index:
             raise self.fail("the index mode of registers across a branch")
-        if self.base_mode is None:
-            self.base_mode = self.float_mode
-        elif self.base_mode != self.float_mode:
-            raise self.fail(f"float mode {self.float_mode:#x} across a branch, {self.base_mode:#x} before")
 
-    def flushed(self, value: str) -> str:
-        """f32 with denormals as zeros of their sign."""
-        o = self.v
-        bits = o.bitcast("f32", "i32", value)
-        small = o.icmp("eq", "i32", o.and_(bits, o.const("i32", 0x7F800000)), o.const("i32", 0))
-        return o.bitcast("i32", "f32", o.select(small, "i32", o.and_(bits, o.const("i32", 1 << 31)), bits))
+    def flushed(self, t: str, value: str) -> str:
+        """A float with denormals as zeros of their sign."""
+        o, i = self.v, f"i{BITS[t]}"
+        exponent = {"f16": 0x7C00, "f32": 0x7F800000, "f64": 0x7FF << 52}[t]
+        bits = o.bitcast(t, i, value)
+        small = o.icmp("eq", i, o.and_(bits, o.const(i, exponent), i), o.const(i, 0))
+        return o.bitcast(i, t, o.select(small, i, o.and_(bits, o.const(i, 1 << (BITS[t] - 1)), i), bits))
 
     def _arithmetic(self) -> bool:
-        """Whether the instruction computes with its f32 operands, and does not just move or classify them."""
+        """Whether the instruction computes with its float operands, and does not just move or classify them."""
         return self.inst is not None and "cndmask" not in self.inst.op and "class" not in self.inst.op
 
     # Scalar operands.
@@ -167,11 +168,14 @@ class Wave(Registers):
             value = self._float_modifiers(op, t, value)
         if op.sext and inst.encoding != "sdwa":
             raise self.fail("sext() outside SDWA")
-        if t == "f32" and not self.float_mode & 0x10 and self._arithmetic():
-            value = self.flushed(value)
-        if self.f16_overflow and t in ("f16", "f32"):
+        if t in FLOATS and self._arithmetic() and not self._keeps(t, False):
+            value = self.flushed(t, value)
+        if t in ("f16", "f32") and self._makes_f16() and self.f16_overflow:
             self.floats_read.append((t, value))
         return value
+
+    def _makes_f16(self) -> bool:
+        return self.inst is not None and "f16" in self.inst.op
 
     floats_read: list[tuple[str, str]]  # by this instruction, where FP16_OVFL is set
 
@@ -278,12 +282,12 @@ class Wave(Registers):
         inst = self.inst
         assert inst is not None
         op = inst.operands[position]
-        if t == "f16" and self.f16_overflow:
+        if t == "f16" and self._arithmetic() and self.f16_overflow:
             value = self._largest(value)
         if t in FLOATS:
             value = self.output_modifiers(inst, t, value)
-        if t == "f32" and not self.float_mode & 0x20 and self._arithmetic():
-            value = self.flushed(value)
+        if t in FLOATS and self._arithmetic() and not self._keeps(t, True):
+            value = self.flushed(t, value)
         if op.kind not in ("v", "a"):
             raise self.fail(f"vector result to {op.text!r}")
         if BITS[t] == 64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -48,13 +49,145 @@ def test_f32_denormals(chip: str, mode: int) -> None:
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-def test_a_mode_across_a_branch_is_refused(chip: str) -> None:
+def test_a_mode_holds_across_branches(chip: str) -> None:
+    """What was set stays set behind labels and branches; FP16_OVFL too, set after one."""
     bench = Bench(chip, {"a": 1}, masked=False)
-    bench.case(
-        ["s_branch .Lq", ".Lq:", _setreg(4, 2, 0), "s_branch .Lp", ".Lp:", f"v_add_f32 v2, {bench.reg('a')}, v0"]
-    )
-    with pytest.raises(EmulationError, match="float mode 0xc0 across a branch, 0xf0 before"):
+    a = bench.reg("a")
+    at = bench.case(
+        ["s_branch .Lq", ".Lq:", _setreg(4, 2, 0), _setreg(23, 1, 1), "s_branch .Lp", ".Lp:", f"v_mul_f32 v2, 0.5, {a}", "v_mov_b32 v4, 0x7bff",
+         "v_add_f16 v3, v4, v4", _setreg(4, 2, 3), _setreg(23, 1, 0)]
+    )  # fmt: skip
+    bits = np.resize(TINY, bench.lanes)
+    out = bench.launch()({"a": bits})
+    np.testing.assert_array_equal(out[at], _flush(F32(0.5) * _flush(bits.view(F32))).view(U32))
+    np.testing.assert_array_equal(out[at + 1] & 0xFFFF, 0x7BFF)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_mode_that_differs_is_refused_where_it_matters(chip: str) -> None:
+    """Two paths set it differently: moves do not mind, an addition does."""
+    lines = ["s_cmp_eq_u32 s98, 0", "s_cbranch_scc1 .Lp", _setreg(0, 2, 1), ".Lp:", "v_mov_b32 v2, 0"]
+    bench = Bench(chip, {"a": 1}, masked=False)
+    bench.case(["s_mov_b32 s98, 0", *lines])
+    bench.launch()({"a": np.zeros(bench.lanes, U32)})
+    bench = Bench(chip, {"a": 1}, masked=False)
+    bench.case(["s_mov_b32 s98, 0", *lines, f"v_add_f32 v2, {bench.reg('a')}, v0"])
+    with pytest.raises(EmulationError, match="a float mode that is not the same on all paths"):
         bench.launch()({"a": np.zeros(bench.lanes, U32)})
+
+
+def _directed(exact: list[Fraction | None], dtype: np.dtype, mode: int) -> np.ndarray:
+    """Exact values rounded to a format in a mode (0 to nearest, 1 up, 2 down, 3 toward zero), by search among its neighbours."""
+    info = np.finfo(dtype)
+    top = Fraction(float(info.max))
+    out = []
+    for value in exact:
+        assert value is not None
+        with np.errstate(over="ignore"):
+            near = dtype.type(float(value)) if abs(value) <= top else dtype.type(np.inf if value > 0 else -np.inf)
+        up = mode == 1 or (mode == 3 and value < 0)
+        around = [near, np.nextafter(near, dtype.type(np.inf)), np.nextafter(near, dtype.type(-np.inf))]
+
+        def number(x: np.floating) -> Fraction | float:
+            return Fraction(float(x)) if np.isfinite(x) else float(x)
+
+        if up:
+            best = min((x for x in around if number(x) >= value), key=number)
+        else:
+            best = max((x for x in around if number(x) <= value), key=number)
+        out.append(best)
+    return np.array(out, dtype)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("mode", [1, 2, 3])
+def test_rounding_modes_of_f32(chip: str, mode: int) -> None:
+    """Sums, products, fma and conversions against exact fractions: carries, ties, denormals, overflow."""
+    bench = Bench(chip, {"a": 1, "b": 1, "c": 1}, masked=False)
+    a, b, c = (bench.reg(n) for n in "abc")
+    lines = [
+        f"v_add_f32 v2, {a}, {b}",
+        f"v_mul_f32 v3, {a}, {b}",
+        f"v_fma_f32 v4, {a}, {b}, {c}",
+        f"v_sub_f32 v5, {a}, {b}",
+        f"v_cvt_f32_i32 v6, {c}",
+    ]
+    at = bench.case([_setreg(0, 2, mode), *lines, _setreg(0, 2, 0), f"v_add_f32 v7, {a}, {b}"], dwords=6)
+    rng = np.random.default_rng(mode)
+    x, y = (rng.integers(0, 1 << 32, bench.lanes, dtype=np.uint64).astype(U32).view(F32) for _ in "ab")
+    special = np.array([1, 1 + 2**-23, 3.4e38, -3.4e38, 1e-38, -1e-38, 2**-149, 0.1, 16777216, 1e30], F32)
+    x = np.where(np.isfinite(x), x, F32(1.5))
+    y = np.where(np.isfinite(y), y, F32(-2.5))
+    x[:10], y[:10] = special, special[::-1]
+    x[10:20], y[10:20] = special, special * F32(0.37)
+    z = rng.integers(-(2**31), 2**31, bench.lanes).astype(np.int32)
+    z[z.view(F32) != z.view(F32)] = 7
+    z[~np.isfinite(z.view(F32))] = 7
+    out = bench.launch()({"a": x.view(U32), "b": y.view(U32), "c": z.view(U32)})
+    fx, fy, fz = ([Fraction(float(v)) for v in p] for p in (x, y, z.view(F32)))
+    for plane, exact in (
+        (0, [p + q for p, q in zip(fx, fy)]), (1, [p * q for p, q in zip(fx, fy)]), (2, [p * q + r for p, q, r in zip(fx, fy, fz)]),
+        (3, [p - q for p, q in zip(fx, fy)]), (4, [Fraction(int(v)) for v in z]),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(
+            out[at + plane].view(F32), _directed(exact, np.dtype(F32), mode), err_msg=str(plane)
+        )
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(out[at + 5].view(F32), x + y)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("mode", [1, 2, 3])
+def test_rounding_modes_of_f16_and_f64(chip: str, mode: int) -> None:
+    """Their own field of MODE; f32 beside them stays to nearest."""
+    bench = Bench(chip, {"a": 1, "b": 1, "p": 2, "q": 2}, masked=False)
+    a, b, p, q = (bench.reg(n) for n in "abpq")
+    lines = [f"v_add_f16 v2, {a}, {b}", f"v_fma_f16 v3, {a}, {b}, {b}", f"v_cvt_f16_f32 v4, {bench.reg('p', 1)}", f"v_add_f32 v5, {a}, {b}",
+             f"v_add_f64 v[6:7], {p}, {q}", f"v_fma_f64 v[8:9], {p}, {q}, {q}"]  # fmt: skip
+    at = bench.case([_setreg(2, 2, mode), *lines, _setreg(2, 2, 0)], dwords=8)
+    rng = np.random.default_rng(mode)
+    n = bench.lanes
+    F16 = np.float16
+    x, y = (rng.integers(0, 0x7B00, n).astype(np.uint16) | rng.integers(0, 2, n).astype(np.uint16) << 15 for _ in "ab")
+    x[:4], y[:4] = [0x7BFF, 1, 0x3C00, 0x8001], [0x7BFF, 1, 0x1000, 0x1400]
+    r, s = (np.ldexp(rng.standard_normal(n), rng.integers(-300, 300, n)) for _ in "pq")
+    r[:3], s[:3] = [1.0, 1.7e308, 3e-308], [2**-60, 1.7e308, -2.9e-308]
+    r = (r.view(np.uint64) & ~np.uint64(0xB8000000)).view(np.float64)  # the lower half is an f32 for v_cvt_f16_f32
+    planes = {"a": x.astype(U32), "b": y.astype(U32), "p": r, "q": s}
+    low = r.view(np.uint64).astype(U32).view(F32)
+    out = bench.launch()(planes)
+    fx, fy = ([Fraction(float(v)) for v in w.view(F16)] for w in (x, y))
+    fr, fs = ([Fraction(float(v)) for v in w] for w in (r, s))
+    single = [Fraction(float(v)) for v in low]
+    for plane, exact in ((0, [u + v for u, v in zip(fx, fy)]), (1, [u * v + v for u, v in zip(fx, fy)]), (2, single)):
+        got = (out[at + plane] & 0xFFFF).astype(np.uint16).view(F16)
+        np.testing.assert_array_equal(got, _directed(exact, np.dtype(F16), mode), err_msg=str(plane))
+    np.testing.assert_array_equal(out[at + 3].view(F32), x.astype(U32).view(F32) + y.astype(U32).view(F32))
+    for plane, exact in ((4, [u + v for u, v in zip(fr, fs)]), (6, [u * v + v for u, v in zip(fr, fs)])):
+        got = (out[at + plane].astype(np.uint64) | out[at + plane + 1].astype(np.uint64) << 32).view(np.float64)
+        np.testing.assert_array_equal(got, _directed(exact, np.dtype(np.float64), mode), err_msg=str(plane))
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_mode_kept_in_a_register(chip: str) -> None:
+    """s_getreg, another mode, s_setreg of what was kept; f16 and f64 denormals flushed in between."""
+    bench = Bench(chip, {"a": 1}, masked=False)
+    a = bench.reg("a")
+    at = bench.case(
+        ["s_getreg_b32 s40, hwreg(HW_REG_MODE, 0, 8)", _setreg(6, 2, 0), f"v_mul_f16 v2, 2.0, {a}", "s_mov_b32 s41, s40",
+         "s_setreg_b32 hwreg(HW_REG_MODE, 0, 8), s41", f"v_mul_f16 v3, 2.0, {a}", "v_mov_b32 v4, s40"], dwords=3,
+    )  # fmt: skip
+    x = np.resize(np.array([1, 0x83FF, 0x3C00, 0x0400, 0x0200], np.uint16), bench.lanes)
+    out = bench.launch()({"a": x.astype(U32)})
+    half = x.view(np.float16)
+    flushed = np.where(np.abs(half) < np.finfo(np.float16).tiny, np.copysign(np.float16(0), half), half)
+    np.testing.assert_array_equal(
+        (out[at] & 0xFFFF).astype(np.uint16), (2 * flushed).astype(np.float16).view(np.uint16)
+    )
+    np.testing.assert_array_equal(
+        (out[at + 1] & 0xFFFF).astype(np.uint16), (2 * half).astype(np.float16).view(np.uint16)
+    )
+    np.testing.assert_array_equal(out[at + 2], 0xF0)
 
 
 @pytest.mark.parametrize("chip", CHIPS)
