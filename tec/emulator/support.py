@@ -10,11 +10,11 @@ from __future__ import annotations
 from .support_atomics import ATOMICS, FLOAT_ATOMICS, atomic_function
 from .support_clash import order_function
 from .support_math import math_functions
-from .support_memory import ACCESSES, FAULT, LDS_FAULT, MESSAGE, check_function, memory_function, scalar_load
+from .support_memory import ACCESSES, FAULT, LDS_FAULT, check_function, memory_function, scalar_load
 from .support_race import names as race_names
 from .support_race import race_functions
 from .support_race_slow import slow_function
-from .support_run import run_function
+from .support_run import MESSAGE, run_function
 from .support_trace import trace_functions, trace_names
 from .support_track import measure_functions
 from .support_undefined import names as undefined_names

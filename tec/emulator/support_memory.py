@@ -130,31 +130,6 @@ define i32 @tec_fault(ptr %ctx, i64 %kind, i32 %site, i64 %lane, i64 %address) n
 """
 
 
-# A message to the host: take the requests that wait and hand them on (`hostcalls`).
-MESSAGE = f"""
-define i32 @tec_message(ptr %ctx, i32 %site) noinline {{
-entry:
-  %p = getelementptr i8, ptr %ctx, i64 {CTX["messages"]}
-  %entries = load ptr, ptr %p
-  %nobody = icmp eq ptr %entries, null
-  br i1 %nobody, label %leave, label %tell
-tell:
-  %call = load ptr, ptr %entries
-  %at_p = getelementptr i64, ptr %entries, i64 1
-  %at = load ptr, ptr %at_p
-  %waiting = atomicrmw xchg ptr %at, i64 0 seq_cst
-  %bad = call i32 %call(ptr %ctx, i64 %waiting)
-  %fine = icmp eq i32 %bad, 0
-  br i1 %fine, label %leave, label %fault
-fault:
-  %rc = call i32 @tec_fault(ptr %ctx, i64 23, i32 %site, i64 0, i64 0)
-  ret i32 %rc
-leave:
-  ret i32 0
-}}
-"""
-
-
 # Of a load within a strip: the first bad lane and its address.
 LDS_FAULT = """
 define void @tec_lds_fault(ptr %ctx, i32 %site, i16 %bad, <16 x i32> %addr, i64 %before) noinline cold {

@@ -227,3 +227,28 @@ define internal i32 @tec_meet(ptr %ctx, ptr %sites, i32 %here, i32 %there, i64 %
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
+
+
+# A message to the host: take the requests that wait and hand them on (`hostcalls`).
+MESSAGE = f"""
+define i32 @tec_message(ptr %ctx, i32 %site) noinline {{
+entry:
+  %p = getelementptr i8, ptr %ctx, i64 {CTX["messages"]}
+  %entries = load ptr, ptr %p
+  %nobody = icmp eq ptr %entries, null
+  br i1 %nobody, label %leave, label %tell
+tell:
+  %call = load ptr, ptr %entries
+  %at_p = getelementptr i64, ptr %entries, i64 1
+  %at = load ptr, ptr %at_p
+  %waiting = atomicrmw xchg ptr %at, i64 0 seq_cst
+  %bad = call i32 %call(ptr %ctx, i64 %waiting)
+  %fine = icmp eq i32 %bad, 0
+  br i1 %fine, label %leave, label %fault
+fault:
+  %rc = call i32 @tec_fault(ptr %ctx, i64 23, i32 %site, i64 0, i64 0)
+  ret i32 %rc
+leave:
+  ret i32 0
+}}
+"""
