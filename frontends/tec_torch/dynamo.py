@@ -121,7 +121,7 @@ class Hybrid:
         return self.run(values)
 
     def _compiled(self, module: GraphModule, held: Mapping[str, torch.Tensor]) -> Any:
-        whole = convert(module, held, collect=True)
+        whole = convert(module.graph, held, collect=True)
         if not whole.failed:
             if not whole.calls:
                 return lambda values: module(*values)
@@ -141,7 +141,7 @@ class Hybrid:
         target = self.target or _target_of(module)
 
         def make(live: frozenset[str]) -> tuple[Network, Conversion]:
-            again = convert(module, {n: t for n, t in held.items() if n not in live})
+            again = convert(module.graph, {n: t for n, t in held.items() if n not in live})
             return tec.compile(again.graph, target), again
 
         first = (tec.compile(made.graph, target), made) if made is not None else None

@@ -18,6 +18,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from tec import ImportModelError, TecError
 
 from . import every  # noqa: F401  (decompositions leave what is converted whole)
+from .functional import functional
 from .importer import Conversion, convert, converter_of
 
 # Composites whose parts serve better: what they add is torch's checking of arguments.
@@ -37,23 +38,19 @@ def decompositions() -> Any:
 
 @dataclass
 class Program:
-    """An exported program in core ATen, and how its graph's placeholders are filled.
+    """An exported program as a graph of calls that write nothing, and how its placeholders are filled.
 
-    tensors: parameters, buffers and constants by placeholder; changed: those that a run writes, and to what output's place each goes;
+    graph: in core ATen, or as exported where tec takes it so; tensors: parameters, buffers and constants by placeholder; changed: those that a run writes, and to what output's place each goes;
     given: placeholders of the user's inputs in order, None for a constant; names: of sizes, by torch's symbols.
     """
 
     exported: Any
+    graph: torch.fx.Graph
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     given: list[str | None] = field(default_factory=list)
     writes: dict[int, str] = field(default_factory=dict)
     results: list[tuple[int | None, Any]] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def module(self) -> torch.fx.GraphModule:
-        found: torch.fx.GraphModule = self.exported.graph_module
-        return found
 
     def frozen(self, live: frozenset[str] = frozenset()) -> dict[str, torch.Tensor]:
         """What is constant in a compiled network: the tensors that no run writes, less those that are inputs."""
@@ -61,11 +58,11 @@ class Program:
 
     def convert(self, live: frozenset[str] = frozenset(), collect: bool = False) -> Conversion:
         """The graph with all weights but `live` as constants; see `importer.convert`."""
-        return convert(self.module, self.frozen(live), self.names, collect)
+        return convert(self.graph, self.frozen(live), self.names, collect)
 
 
-def program_of(source: Any, shapes: Mapping[str, Any] | None = None, args: Any = None) -> Program:
-    """The program of a module or of what was exported, in core ATen."""
+def program_of(source: Any, shapes: Mapping[str, Any] | None = None, args: Any = None) -> tuple[Program, Conversion]:
+    """The program of a module or of what was exported, and what becomes of it; decomposed to core ATen where it must be."""
     open_names: dict[str, tuple[Any, ...]] = {}
     if isinstance(source, torch.nn.Module):
         exported, open_names = export_module(source, args, shapes)
@@ -73,6 +70,12 @@ def program_of(source: Any, shapes: Mapping[str, Any] | None = None, args: Any =
         if args is not None:
             raise ImportModelError("args are for a module: an exported program has its own")
         exported = source
+    as_it_is = functional(exported.graph_module.graph)
+    if as_it_is is not None:
+        program = _program(exported, as_it_is, open_names)
+        made = program.convert(collect=True)
+        if not made.failed:
+            return program, made
     try:
         with torch.no_grad():
             exported = exported.run_decompositions(decompositions())
@@ -80,7 +83,13 @@ def program_of(source: Any, shapes: Mapping[str, Any] | None = None, args: Any =
         raise
     except Exception as error:
         raise ImportModelError(f"torch.export cannot decompose it: {_words(error)}") from error
-    program = Program(exported)
+    program = _program(exported, exported.graph_module.graph, open_names)
+    return program, program.convert(collect=True)
+
+
+def _program(exported: Any, graph: torch.fx.Graph, open_names: Mapping[str, tuple[Any, ...]]) -> Program:
+    """How the graph is filled, by the exported program's signature."""
+    program = Program(exported, graph)
     signature = exported.graph_signature
     state = {**exported.state_dict, **exported.constants}
     for spec in signature.input_specs:
@@ -105,7 +114,7 @@ def program_of(source: Any, shapes: Mapping[str, Any] | None = None, args: Any =
 
 def _name_sizes(program: Program, open_names: Mapping[str, tuple[Any, ...]]) -> None:
     """torch's symbols by the names that the shapes gave them."""
-    for node in program.module.graph.nodes:
+    for node in program.graph.nodes:
         for d, name in enumerate(open_names.get(node.name, ())):
             size = node.meta["val"].shape[d] if node.op == "placeholder" else None
             if isinstance(name, str) and isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:

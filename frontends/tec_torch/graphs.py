@@ -30,8 +30,7 @@ def load(
     """
     if isinstance(source, (str, os.PathLike)):
         source = _loaded(os.fspath(source))
-    program = program_of(source, shapes, args)
-    made = program.convert(collect=True)
+    program, made = program_of(source, shapes, args)
     if made.failed:
         raise _missing(made.failed)
     graph = made.graph

@@ -156,8 +156,13 @@ class Given:
     name: str
 
 
+def is_assertion(node: Node) -> bool:
+    """Whether a call only checks, or marks a place: it has no result that is read."""
+    return node.meta.get("val") is None and not node.users and getattr(node.target, "__name__", "").startswith(_ASSERTS)
+
+
 def convert(
-    module: torch.fx.GraphModule,
+    graph: torch.fx.Graph,
     frozen: Mapping[str, torch.Tensor] | None = None,
     names: Mapping[str, str] | None = None,
     collect: bool = False,
@@ -167,7 +172,7 @@ def convert(
     frozen: placeholders that are constants, by name. names: other names for torch's size symbols.
     collect: calls that cannot be converted are noted, and what follows them is tried all the same; else the first raises ImportModelError.
     """
-    return _Conversion(module, frozen or {}, names or {}, collect).run()
+    return _Conversion(graph, frozen or {}, names or {}, collect).run()
 
 
 class _Failed:
@@ -178,14 +183,16 @@ _FAILED = _Failed()
 
 
 class _Conversion:
-    def __init__(self, module: Any, frozen: Mapping[str, torch.Tensor], names: Mapping[str, str], collect: bool):
-        self.module, self.frozen, self.names, self.collect = module, frozen, names, collect
+    def __init__(
+        self, source: torch.fx.Graph, frozen: Mapping[str, torch.Tensor], names: Mapping[str, str], collect: bool
+    ):
+        self.source, self.frozen, self.names, self.collect = source, frozen, names, collect
         self.graph = Graph("torch")
         self.env: dict[Node, Any] = {}
         self.made = Conversion(self.graph)
 
     def run(self) -> Conversion:
-        for node in self.module.graph.nodes:
+        for node in self.source.nodes:
             if node.op == "output":
                 self._outputs(node)
             else:
@@ -196,7 +203,7 @@ class _Conversion:
         if node.op == "placeholder":
             return self._placeholder(node)
         if node.op == "get_attr":
-            found: Any = self.module
+            found: Any = self.source.owning_module
             for part in str(node.target).split("."):
                 found = getattr(found, part)
             return self._constant(found, node) if isinstance(found, torch.Tensor) else found
@@ -273,7 +280,7 @@ class _Conversion:
             return size_of(val, self.names)
         if isinstance(val, (bool, float)):
             return val
-        if val is None and not node.users and name.startswith(_ASSERTS):
+        if is_assertion(node):
             return None
         convert = converter_of(target)
         self.made.calls += 1
@@ -338,4 +345,4 @@ def _located(error: TecError, node: Node) -> TecError:
     return type(error)(text, where=where, hint=error.hint, locate=False)
 
 
-__all__ = ["CONVERTERS", "Call", "Conversion", "Given", "aten_op", "convert", "converter_of"]
+__all__ = ["CONVERTERS", "Call", "Conversion", "Given", "aten_op", "convert", "converter_of", "is_assertion"]

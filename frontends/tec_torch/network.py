@@ -27,7 +27,7 @@ class TorchNetwork(Network):
         super().__init__(network.module, network.plan, network.params, network.report)
         self._weights = network._weights  # on the device once for both
         self._program = program
-        placeholders = [n.name for n in program.module.graph.nodes if n.op == "placeholder"]
+        placeholders = [n.name for n in program.graph.nodes if n.op == "placeholder"]
         target = network.module.target
 
         def make(live: frozenset[str]) -> tuple[Network, Conversion]:

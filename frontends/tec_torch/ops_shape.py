@@ -104,6 +104,24 @@ def cat(c: Call, values: Sequence[Value], dim: int = 0) -> Value:
     return c.concat(some, axis_of(dim, len(c.shape))) if some else c.reshape(c.cast(values[0], c.dtype), c.shape)
 
 
+@aten_op("diff")
+def diff(
+    c: Call, x: Value, n: int = 1, dim: int = -1, prepend: Value | None = None, append: Value | None = None
+) -> Value:
+    axis = axis_of(dim, x.ndim)
+    parts = [c.cast(v, c.dtype) for v in (prepend, x, append) if v is not None]
+    x = c.concat(parts, axis) if len(parts) > 1 else parts[0]
+    for _ in range(n):
+        size = x.shape[axis]
+        x = difference(c, c.slice(x, axis, 1, size - 1), c.slice(x, axis, 0, size - 1))
+    return x
+
+
+def difference(c: Call, a: Value, b: Value) -> Value:
+    """a - b; of truth values whether they differ."""
+    return c.op("not_equal" if a.dtype == "bool" else "subtract", a, b)
+
+
 @aten_op("stack")
 def stack(c: Call, values: Sequence[Value], dim: int = 0) -> Value:
     return c.stack([c.cast(v, c.dtype) for v in values], axis_of(dim, len(c.shape)))

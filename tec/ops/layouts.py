@@ -125,7 +125,9 @@ class Layout:
         layout lacks has one place."""
         dropped = tuple(k for k, x in enumerate(letters) if all(x not in d for d in self.dims))
         data, letters = data.squeeze(dropped), "".join(x for x in letters if any(x in d for d in self.dims))
-        data = np.pad(data, [(0, -n % self.blocks.get(x.lower(), 1)) for x, n in zip(letters, data.shape)], mode)
+        missing = [(0, -n % self.blocks.get(x.lower(), 1)) for x, n in zip(letters, data.shape)]
+        if any(n for _, n in missing):  # np.pad copies where nothing is missing too
+            data = np.pad(data, missing, mode)
         parts: dict[str, int] = {}
         for x, n in zip(letters, data.shape):
             block = self.blocks.get(x.lower())

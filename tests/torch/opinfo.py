@@ -90,7 +90,7 @@ def check(info, dtype, counts, number):
         except Exception:  # torch does not trace it
             counts.left["not traced"] += 1
             continue
-        made = convert(graph, collect=True)
+        made = convert(graph.graph, collect=True)
         if made.failed:
             counts.left.update({e.message.splitlines()[0][:90] for e in made.failed.values()})
             bad = [e for e in made.failed.values() if isinstance(e, InternalError) or "torch's is" in e.message]
