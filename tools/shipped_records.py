@@ -4,6 +4,7 @@ python -m tools.shipped_records search mobilenet_v2 squeezenet --trials 24     o
 python -m tools.shipped_records write mobilenet_v2 squeezenet                  of what was found, those that win on one thread and on all are written
 python -m tools.shipped_records check mobilenet_v2                             what went stale: default, schedules or group
 python -m tools.shipped_records search --target "rocm -mcpu=gfx942" resnet50:float16      by the software GPU's time model
+python -m tools.shipped_records again --target "rocm -mcpu=gfx942" resnet50:float16       what is shipped timed once more (the model has changed): gains anew, losers dropped
 
 A record that went stale is searched again, or dropped: `write` replaces what it was asked for and keeps the rest.
 """
@@ -125,6 +126,28 @@ def found(names: Sequence[str], target: Target, db: Path) -> list[Shipped]:
     return out
 
 
+def again(names: Sequence[str], target: Target) -> list[Shipped]:
+    """The machine's records with what they gain now; without those that gain too little, or stand for nothing any more."""
+    device, how = device_for(target)
+    at = {task.key.signature: task for name in names for task in tasks(name, target)}
+    out = []
+    for r in of_machine(target.machine.name):
+        task = at.get(r.signature)
+        if task is None:
+            out += [r] if not set(r.networks) <= set(names) else []
+            continue
+        choice = r.on(task.spaces)
+        gain = timed(task, choice, device, how) or 0.0 if choice is not None else 0.0
+        kept = choice is not None and gain * WORTH >= 1
+        print(
+            f"{r.name} ({', '.join(r.networks)}): {r.gain:.3f} before, {gain:.3f} {'' if kept else 'dropped'}",
+            flush=True,
+        )
+        if kept and choice is not None:
+            out.append(replace(r, gain=round(gain, 3), traces=traces(task, choice)))
+    return out
+
+
 def _is_legal(task: Task, choice: Choice) -> bool:
     space = next((s for s in task.spaces if s.template == choice["template"]), None)
     return (
@@ -171,16 +194,18 @@ def stale(name: str, target: Target) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("search", "write", "check"))
+    parser.add_argument("what", choices=("search", "write", "check", "again"))
     parser.add_argument("networks", nargs="*", default=KNOWN)
     parser.add_argument("--target", default="llvm")
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--db", type=Path, default=DATABASE)
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()  # names may stand behind options
     target = tec.Target(args.target)
     machine = target.machine.name
     if args.what == "search":
         search(args.networks, target, args.trials, args.db)
+    elif args.what == "again":
+        write(machine, again(args.networks, target))
     elif args.what == "write":
         kept = [r for r in (left(r, args.networks) for r in of_machine(machine)) if r is not None]
         new = found(args.networks, target, args.db)

@@ -5,7 +5,7 @@ In clocks of the compute unit. Sources:
   instruction of 64 lanes holds its 16 lanes for 4, a transcendental for 16, 32-bit integer products for 16 (LLVM's SISchedule.td).
 - RDNA: one instruction a clock and wave; 32 lanes take 1; results of vector instructions after 5 clocks, of transcendentals after 10 (SISchedule.td).
 - Matrix instructions: multiply-adds over the chip's rate (`tec.target.chips`, from AMD's matrix instruction calculator), and not less than 8, 16 and
-  32 clocks for 4, 16 and 32 rows, which is what the shapes with less k cost. They leave the issue port after one slot on CDNA; on RDNA
+  32 clocks for 4, 16 and 32 rows (float64: 16), which is what the shapes with less k cost. They leave the issue port after one slot on CDNA; on RDNA
   they are done by the vector lanes, and hold them. Their results may be read passes + 3 slots later (LLVM's GCNHazardRecognizer, gfx940),
   by the next matrix instruction's accumulator at once.
 - s_nop n: n + 1 slots.
@@ -70,7 +70,8 @@ def matrix_work(inst: Inst) -> tuple[int, str, int]:
     formats = (int(inst.mods.get(name) or "0", 0) for name in ("cbsz", "blgp"))
     mfma = parse_mixed(op, *formats) if op.endswith("f8f6f4") else parse_mfma(op)
     if mfma is not None:
-        return mfma.m * mfma.n * mfma.k * mfma.blocks, mfma.source, {4: 8, 16: 16, 32: 32}[mfma.m]
+        least = 16 if mfma.source == "f64" else {4: 8, 16: 16, 32: 32}[mfma.m]
+        return mfma.m * mfma.n * mfma.k * mfma.blocks, mfma.source, least
     sparse = _SPARSE.match(op)
     if sparse:  # half of the k of A are there
         size = int(sparse[1])

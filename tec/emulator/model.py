@@ -4,11 +4,10 @@
    their lines each cache has (`traffic`).
 2. The unit runs them (`unit`): as many at once as registers, LDS and wave slots allow, each level of memory giving it its part of what that
    level gives all units that have work. Where a unit gets more than `ROUNDS` times what it holds, the rest goes on at the pace of the last ones.
-3. The clock: under matrix work chips run slower, as much as their power allows (`Machine.matrix_clock`); at the share `u` of time that the matrix
-   pipes are busy, the clock f follows u f^3 = (SUSTAINED) x (clock held)^3, the power of a circuit whose voltage follows its clock.
+3. The clock: chips run as slow as their power makes them, under matrix work and streams of memory (`Machine.held_mhz`).
 
-Sources of all figures: `tec.target`. What the model does not know: TLBs, dispatch of work-groups (as many as fit start at once), instruction
-fetch, conflicts of memory channels, power that data decides, what a kernel leaves in the caches for the next.
+Sources of all figures: `tec.target`. What the model does not know: TLBs, instruction fetch, conflicts of memory
+channels, power that data decides, what a kernel leaves in the caches for the next.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 LEAST_WAVES = 256  # that a unit runs, where it gets so many: small work-groups show their pace late
-SUSTAINED = 0.94  # of the matrix pipes' time, at the clocks that the machine table has (ROCm blogs, "Measuring Max-Achievable FLOPs")
 EVENTS, LINES = 1 << 21, 1 << 22  # room for a whole wave
 
 
@@ -203,9 +201,11 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
     lines_of = np.divide(work.lines, work.events, out=np.ones(rows), where=work.events > 0)
     bytes_of = np.array([r.nbytes * tracer.lanes for r in tracer.rows], float)
 
+    wave_clocks = units / machine.dies / machine.waves_a_clock if machine.waves_a_clock else 0.0
+
     def run(mhz: float) -> tuple[float, UnitTime]:
         rates = _rates(chip, t, rows, used, lines_of, bytes_of, units, mhz)
-        got = Unit(chip, tracer.lanes, rates).run(samples, held)
+        got = Unit(chip, tracer.lanes, rates, wave_clocks).run(samples, held)
         clocks = got.clocks
         if count > simulated:
             # At the pace of those that came after the first ones.
@@ -216,16 +216,16 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
     mhz = float(machine.clock_mhz)
     clocks, got = run(mhz)
     dtype = max(work.macs, key=lambda d: work.macs[d], default="")
-    sustained = machine.matrix_clock(DTYPES.get(dtype, dtype))
-    pipes = work.busy.get("matrix", 0.0) * total / machine.units
-    if sustained and pipes:
-        for _ in range(3):
-            share = pipes / clocks
-            after = min(float(machine.clock_mhz), sustained * (SUSTAINED / share) ** (1 / 3))
-            if abs(after - mhz) < 0.02 * mhz:
-                break
-            mhz = after
-            clocks, got = run(mhz)
+    to_memory = float((work.lines * np.minimum(t.l1_miss, t.last_miss)).sum()) * memory.LINE_BYTES * total
+    for _ in range(3):
+        us = clocks / mhz
+        shares = [work.busy.get(n, 0.0) * total / machine.units / clocks for n in ("matrix", "VALU")]
+        # Half of the lanes' arithmetic is at work in most vector instructions: the reference is of packed multiply-adds.
+        after = machine.held_mhz(DTYPES.get(dtype, dtype), shares[0], 0.5 * shares[1], to_memory / us * 1e-6)
+        if abs(after - mhz) < 0.02 * mhz:
+            break
+        mhz = after
+        clocks, got = run(mhz)
     counts = _counts(samples, tracer, total)
     estimate = _estimate(chip, work, t, got, clocks, mhz, total, held, counts)
     return replace(estimate, lds_bytes=tracer.lds_bytes)

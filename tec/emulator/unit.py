@@ -3,7 +3,8 @@
 An event at a time, the wave whose next instruction may start first: ports of each SIMD by kind (issue slots, vector lanes, matrix pipe), the LDS
 (a port for each pair of SIMDs and the banks' clocks), the path to the L1, and, beyond it, the unit's share of each level of memory as a
 server that gives so many bytes a clock. A wave starts its instructions in order; counters of outstanding operations hold it at waits, and at
-the most that they can count. Work-groups take the places of those that end. What is left out: instruction fetch, priorities, register banks.
+the most that they can count. Work-groups take the places of those that end. They come no faster than a die starts waves. What is left out:
+instruction fetch, priorities, register banks.
 
 Sources of the rules are named in `issue` and, of the figures, in `tec.target`. LDS: 64-lane stores of 4 bytes take 8 clocks of a port that gives 64
 bytes a clock, of 16 bytes 20 (rocprofiler-compute, "LDS"): the bytes, and 4 clocks more.
@@ -101,8 +102,9 @@ def gap_clocks(wave: _Wave) -> float:
 class Unit:
     """A compute unit of `chip`; `lanes` of a wave."""
 
-    def __init__(self, chip: Chip, lanes: int, rates: Rates):
-        self.chip, self.lanes, self.rates = chip, lanes, rates
+    def __init__(self, chip: Chip, lanes: int, rates: Rates, wave_clocks: float = 0.0):
+        """`wave_clocks`: in which the unit gets a wave, of all that are started on its die."""
+        self.chip, self.lanes, self.rates, self.wave_clocks = chip, lanes, rates, wave_clocks
         self.rdna = chip.limits.simd_lanes > 16
         self.slot = 1 if self.rdna else 4
         self.simds = chip.limits.simds
@@ -121,6 +123,7 @@ class Unit:
         self.held: dict[int, float] = {}
         self.serial = 0
         self.next_simd = 0
+        self.begun = 0.0  # until when waves are being started
         lives = 0.0
         pending = list(reversed(groups))
         extra = [0.0] * places  # what was left out, of the groups of a place so far
@@ -152,6 +155,7 @@ class Unit:
         return UnitTime(final, ends, self.stalls, lives, self.held)
 
     def _start(self, steps: GroupSteps, place: int, at: float) -> None:
+        self.begun = at = max(at, self.begun) + len(steps.waves) * self.wave_clocks
         group = _Group(steps, place, len(steps.waves), started=at)
         for k, w in enumerate(steps.waves):
             marked = frozenset(s for a, b, _ in w.gaps for s in (a, b))

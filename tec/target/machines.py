@@ -9,9 +9,13 @@ reached, and latencies: the marks beside the rows,
       all units streaming), read on MI300X at 2092 MHz, MI210 at 1700, RX 6900 XT at 2560;
   [O] ROCm/rocm-libraries, shared/origami/include/origami/hardware.hpp: "determined through microbenchmarking", TB/s of L2, MALL, HBM;
   [P] ROCm/rocprofiler-compute's roofline.csv of one MI200 die;  [C] Chips and Cheese, "Latency Testing is Hard" (7900 XTX);
-  [R] gpu-roofline: the clock of an MI300X under a stream of f32 multiply-adds, 750 W; rocm-libraries issue 9453: MI210's SGEMM of 8192;
+  [R] gpu-roofline: the clock of an MI300X under streams with 0.25 to 253 float32 operations a byte, 750 W; rocm-libraries issue 9453: MI210's SGEMM of 8192;
   [F] ROCm blogs, "Measuring Max-Achievable FLOPs - Part 2": median clocks under hipBLASLt's largest products, 94 % of the pipes' time busy;
-  [L] gpu-small-kernels on an MI210: launches back to back in one stream; [H] this project's own measurement on one H200.
+  [L] gpu-small-kernels on an MI210: launches back to back in one stream; [H] this project's own measurement on one H200;
+  [W] WMMA in a loop of its own: warpfront/hipfire (float16 on gfx1201, 170.6 TFLOP/s), theninj4/strix-halo-vulkan on a Radeon 8060S (55.5 TFLOP/s float16 and int8, DRAM
+      236 GB/s, its last cache 805 copied);
+  [I] C2SM/icon4py's profiles of an MI300A: 3,668 GB/s, of which its stencils reach 3,462;
+  [D] gpu-l2-stream, arrays that an L2 holds, 8 bytes a thread: MI300A 5,966 GB/s at 2,097 MHz, MI210 1,656, MI100 1,226, RX 6900 XT 1,718.
 """
 
 from __future__ import annotations
@@ -37,6 +41,30 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Power:
+    """The clock that a package's power allows, in GHz: clock^3 x (clocking + vector x share + matrix x share) = whole - memory x TB/s, a power of one
+    what the package of reference has. Shares: of the time that the vector lanes (with two multiply-adds of float32 a lane) and the matrix pipes are busy."""
+
+    whole: float
+    clocking: float
+    vector: float
+    memory: float
+
+    def matrix(self, mhz: float) -> float:
+        """What a matrix pipe takes that lets the clock at `mhz` where the largest products keep it busy, whose operands come at `PRODUCT_TBPS`."""
+        return ((self.whole - self.memory * PRODUCT_TBPS) / (mhz * 1e-3) ** 3 - self.clocking) / SUSTAINED
+
+    def clock_mhz(self, vector: float, matrix: float, tbps: float) -> float:
+        """`vector`, `matrix`: shares of time, the latter times what `matrix` says; `tbps`: from and to memory."""
+        left = max(0.1 * self.whole, self.whole - self.memory * tbps)
+        return float(1e3 * (left / (self.clocking + self.vector * vector + matrix)) ** (1 / 3))
+
+
+SUSTAINED = 0.94  # [F]: of the matrix pipes' time, at the clocks that the machine table has
+PRODUCT_TBPS = 0.25  # 8192 cubed in 16 bits reads and writes 0.4 GB, in 1.6 ms
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """One product. Rates in multiply-adds a clock of one unit; `levels` from the nearest cache to main memory."""
 
@@ -56,6 +84,8 @@ class Machine:
     dies: int = 1  # that work-groups are dealt to in turn, each with an L2 of its own
     scratch_bytes_a_clock: int = 0  # of a unit's shared memory
     unit_share: float = 1.0  # of the memory's bandwidth, that one unit alone reaches
+    power: Power | None = None  # where clocks under power were measured
+    waves_a_clock: float = 0.0  # that a die starts; 0 where it is not known
 
     @property
     def memory(self) -> Level:
@@ -69,6 +99,19 @@ class Machine:
     def matrix_clock(self, dtype: str) -> int | None:
         """MHz that the machine holds under matrix work of `dtype`; None where it was not measured, or holds its peak."""
         return self.matrix_clocks.get(dtype)
+
+    def held_mhz(self, dtype: str, matrix: float, vector: float = 0.0, tbps: float = 0.0) -> float:
+        """The clock under work that keeps the matrix pipes (of `dtype`) and the vector lanes busy for such shares of its time, and moves `tbps` TB/s.
+
+        Where only the clock under large products is known, u f^3 is what it is there, the power of a circuit whose voltage follows its clock."""
+        known = self.matrix_clock(dtype)
+        mhz = float(self.clock_mhz)
+        if self.power is not None:
+            of = self.power.matrix(known) if known else 0.0
+            mhz = self.power.clock_mhz(vector, of * matrix, tbps)
+        elif known and matrix:
+            mhz = known * (SUSTAINED / matrix) ** (1 / 3)
+        return min(float(self.clock_mhz), mhz)
 
     def macs(self, dtype: str, matrix: bool = True) -> int:
         """Multiply-adds of `dtype` that one unit does in a clock: the matrix unit's where it takes the type, else the vector units'; those of
@@ -89,7 +132,7 @@ def _amd(
     name: str, chip: str, units: int, mhz: int, memory: float, gbps: float, *,
     l1: int = 16, l2: float, mall: float = 0, dies: int = 1,
     reached: tuple[float | None, ...] = (None, None, None, None), ns: tuple[float | None, ...] = (None, None, None, None),
-    matrix_mhz: Mapping[str, int] | None = None,
+    matrix_mhz: Mapping[str, int] | None = None, power: Power | None = None,
 ) -> Machine:  # fmt: skip
     """memory in GB, gbps its peak, l1 in KB a unit, l2 in MB a die, mall in MB. `reached` GB/s and `ns` of (L1, L2, MALL, memory)."""
     arch = CHIPS[chip]
@@ -105,12 +148,14 @@ def _amd(
     ]
     return Machine(
         name, chip, units, mhz, tuple(x for x in levels if x.size_bytes), gbps, int(memory * GB), arch.vector_macs, arch.matrix_macs,
-        matrix_mhz or {}, AMD_LAUNCH_US, dies, arch.lds_bytes_a_clock, _UNIT_SHARE.get(chip, 1.0),
+        matrix_mhz or {}, AMD_LAUNCH_US, dies, arch.lds_bytes_a_clock, _UNIT_SHARE.get(chip, 1.0), power, _WAVES_A_CLOCK.get(arch.family, 0.0),
     )  # fmt: skip
 
 
 # [O], "mem_bw_per_wg": of the memory's bandwidth, what each work-group at work adds.
 _UNIT_SHARE = {"gfx90a": 0.03, "gfx942": 0.015, "gfx950": 0.0345, "gfx1100": 0.11, "gfx1151": 0.22, "gfx1201": 0.17}
+# [D], of a die, the clocks as above; other generations as the nearest.
+_WAVES_A_CLOCK = {"cdna1": 1.6, "cdna2": 1.9, "cdna3": 0.93, "cdna4": 0.93, "rdna2": 2.8, "rdna3": 2.8, "rdna4": 2.8}
 _MI210_NS = (73.6, 143.5, None, 337.3)  # [G]: 125, 236 to 252, 570 to 580 clocks at 1700 MHz
 _MI300_NS = (57.0, 102.0, 218.0, 425.0)  # [G]: 119, 213, 457, 880 clocks at 2092 MHz
 # [F], 8-bit integers as 8-bit floats; float32 [R], on the vector units
@@ -119,6 +164,11 @@ _MI325X_MHZ = {"float16": 1354, "bfloat16": 1447, "float8": 1464, "int8": 1464}
 _MI200_GBPS = (10_600.0, 5_100.0, None, 1_388.8)  # [G] L1 and L2, [P] memory
 # [G] L1, L2 and the read stream, [O] MALL. L2: all units read the same data, 128 kB to 3.4 MB, 27 to 28 TB/s at 2100 MHz, of a peak of 34.4 (16 channels a die of
 # 128 bytes a clock). [O] has 17, without the clock at which it was read; at the clocks that matrix work leaves, [G]'s figure comes to the same.
+# By least squares over the 55 clocks of [R] (5.5 % from them on the mean): of 750 W, a TB/s of memory takes 22 %.
+_MI300X_POWER = Power(1.0, 0.049, 0.447, 0.218)
+_MI325X_POWER = Power(1000 / 750, 0.049, 0.447, 0.218)  # the same dies, 1000 W
+_WMMA_4 = {"float16": 2603, "bfloat16": 2603}  # [W]: 170.6 TFLOP/s of 64 units
+_WMMA_35 = {"float16": 2710, "bfloat16": 2710, "int8": 2710}  # [W]: 55.5 of 40 units
 _MI300_GBPS = (38_800.0, 27_000.0, 7_310.0, 4_200.0)
 _MI350_L2 = 27_000.0 / (304 * 2100) * 256  # of CDNA 4, whose L2 is CDNA 3's: by units and a megahertz
 
@@ -130,10 +180,12 @@ _AMD = (
     _amd("MI250X", "gfx90a", 110, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS),  # one of its two dies
     _amd("MI210", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS, matrix_mhz={"float32": 1635}),  # [R]
     _amd("MI250", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS),  # one die
-    _amd("MI300X", "gfx942", 304, 2100, 192, 5300, l1=32, l2=4, mall=256, dies=8, reached=_MI300_GBPS, ns=_MI300_NS, matrix_mhz=_MI300X_MHZ),
-    _amd("MI300A", "gfx942", 228, 2100, 128, 5300, l1=32, l2=4, mall=256, dies=6, reached=(None, None, None, 4_000.0), ns=(57.0, 101.0, None, 392.0)),  # [O]; [G]: 813 to 830 clocks
+    _amd("MI300X", "gfx942", 304, 2100, 192, 5300, l1=32, l2=4, mall=256, dies=8, reached=_MI300_GBPS, ns=_MI300_NS, matrix_mhz=_MI300X_MHZ,
+         power=_MI300X_POWER),
+    _amd("MI300A", "gfx942", 228, 2100, 128, 5300, l1=32, l2=4, mall=256, dies=6, reached=(None, None, None, 3_668.0), ns=(57.0, 101.0, None, 392.0)),  # [I]; [G]: 813 to 830 clocks
     # Its memory reads 4287 GB/s in ROCm's validation tests.
-    _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 27_000.0, 7_310.0, 4_287.0), ns=_MI300_NS, matrix_mhz=_MI325X_MHZ),
+    _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 27_000.0, 7_310.0, 4_287.0), ns=_MI300_NS, matrix_mhz=_MI325X_MHZ,
+         power=_MI325X_POWER),
     _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2400, 8_530.0, 6_000.0)),  # [O]
     _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2200, 8_530.0, 6_000.0)),  # [O]
     _amd("RX 6900 XT", "gfx1030", 80, 2250, 16, 512, l2=4, mall=128, ns=(28.5, 85.9, 162.5, None)),  # [G]: 73, 220, 416 clocks at 2560 MHz
@@ -146,9 +198,9 @@ _AMD = (
     _amd("RX 7600", "gfx1102", 32, 2655, 8, 288, l1=32, l2=2, mall=32),
     _amd("Radeon 780M", "gfx1103", 12, 2700, 16, 89.6, l1=32, l2=2),  # with DDR5-5600, of which it takes half
     _amd("Radeon 890M", "gfx1150", 16, 2900, 16, 120, l1=32, l2=2),  # with LPDDR5X-7500
-    _amd("Radeon 8060S", "gfx1151", 40, 2900, 32, 256, l1=32, l2=2, mall=32, reached=(None, 2_470.0, 1_130.0, 215.0)),  # [O]; Strix Halo
+    _amd("Radeon 8060S", "gfx1151", 40, 2900, 32, 256, l1=32, l2=2, mall=32, reached=(None, 2_470.0, 1_130.0, 215.0), matrix_mhz=_WMMA_35),  # [O]; Strix Halo
     _amd("RX 9060 XT", "gfx1200", 32, 3130, 16, 322, l1=32, l2=4, mall=32, reached=(None, 3_280.0, 1_770.0, 280.0)),  # [O]
-    _amd("RX 9070 XT", "gfx1201", 64, 2970, 16, 645, l1=32, l2=8, mall=64, reached=(None, 5_740.0, 2_940.0, 464.0)),  # [O]
+    _amd("RX 9070 XT", "gfx1201", 64, 2970, 16, 645, l1=32, l2=8, mall=64, reached=(None, 5_740.0, 2_940.0, 464.0), matrix_mhz=_WMMA_4),  # [O]
     _amd("RX 9070", "gfx1201", 56, 2520, 16, 645, l1=32, l2=8, mall=64),
     _amd("AI PRO R9700", "gfx1201", 64, 2920, 32, 645, l1=32, l2=8, mall=64),
 )  # fmt: skip

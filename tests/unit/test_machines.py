@@ -31,6 +31,38 @@ def test_peaks_are_the_published_ones(product: str, dtype: str, tflops: float) -
     assert found == pytest.approx(tflops, rel=0.015)
 
 
+# gpu-roofline on an MI300X, 750 W: share of the vector lanes' time (two multiply-adds of float32 a lane), TB/s, MHz.
+ROOFLINE = [
+    (0.01, 4.073, 1254),
+    (0.26, 3.686, 1047),
+    (0.486, 3.398, 1010),
+    (0.752, 2.834, 981),
+    (0.786, 1.851, 1052),
+    (0.824, 1.334, 1202),
+    (0.885, 0.381, 1401),
+]
+
+
+@pytest.mark.parametrize("vector,tbps,mhz", ROOFLINE)
+def test_clocks_that_power_leaves_are_those_that_were_read(vector: float, tbps: float, mhz: float) -> None:
+    assert MACHINES["mi300x"].held_mhz("", 0.0, vector, tbps) == pytest.approx(mhz, rel=0.13)
+
+
+def test_clocks_under_the_largest_products_are_the_published_ones() -> None:
+    for name in ("mi300x", "mi325x"):
+        m = MACHINES[name]
+        for dtype in ("float16", "bfloat16", "int8"):
+            assert m.held_mhz(dtype, 0.94, 0.0, 0.25) == pytest.approx(m.matrix_clock(dtype), rel=0.001)
+        assert (
+            m.held_mhz("float16", 0.1)
+            == m.clock_mhz
+            > m.held_mhz("float16", 0.5, 0.1, 1.0)
+            > m.held_mhz("float16", 0.5, 0.1, 3.0)
+        )
+    radeon = MACHINES["9070xt"]
+    assert radeon.held_mhz("float16", 0.94) == 2603 and radeon.held_mhz("float32", 0.0, 1.0) == radeon.clock_mhz
+
+
 @pytest.mark.parametrize(
     "name,chip,product",
     [

@@ -72,6 +72,59 @@ def test_a_loop_of_matrix_instructions(chip, clocks, units, waves):
     assert e.limit == "matrix" and e.macs["f16"] == units * waves * turns * 4 * 32 * 32 * 8
 
 
+# Cycles of matrix instructions as they are published (AMD's matrix instruction calculator; CDNA 4 from ROCm's origami; gem5's model of the same cycles is within 1.5 %
+# of MI200 and MI300, arXiv 2501.18113): (chip, instruction, 32-bit registers of a source and of the sums, clocks).
+_PUBLISHED = [
+    ("gfx90a", "v_mfma_f32_32x32x8f16", 2, 16, 64), ("gfx90a", "v_mfma_f32_16x16x16f16", 2, 4, 32),
+    ("gfx90a", "v_mfma_i32_32x32x8i8", 1, 16, 64), ("gfx90a", "v_mfma_f32_32x32x2f32", 1, 16, 64),
+    ("gfx90a", "v_mfma_f64_16x16x4f64", 2, 8, 32), ("gfx90a", "v_mfma_f64_4x4x4f64", 2, 2, 16),
+    ("gfx942", "v_mfma_f32_32x32x8_f16", 2, 16, 32), ("gfx942", "v_mfma_f32_16x16x16_bf16", 2, 4, 16),
+    ("gfx942", "v_mfma_i32_16x16x32_i8", 2, 4, 16), ("gfx942", "v_mfma_f32_16x16x32_fp8_fp8", 2, 4, 16),
+    ("gfx942", "v_mfma_f32_16x16x4_f32", 1, 4, 32), ("gfx942", "v_mfma_f32_32x32x4_xf32", 2, 16, 32), ("gfx942", "v_mfma_f64_16x16x4_f64", 2, 8, 32),
+    ("gfx950", "v_mfma_f32_32x32x16_f16", 4, 16, 32), ("gfx950", "v_mfma_f32_16x16x32_bf16", 4, 4, 16), ("gfx950", "v_mfma_f32_32x32x8_f16", 2, 16, 32),
+    ("gfx950", "v_mfma_f64_16x16x4_f64", 2, 8, 64),
+    ("gfx1100", "v_wmma_f32_16x16x16_f16", 8, 8, 32), ("gfx1100", "v_wmma_i32_16x16x16_iu8", 4, 8, 32), ("gfx1100", "v_wmma_i32_16x16x16_iu4", 2, 8, 16),
+    ("gfx1201", "v_wmma_f32_16x16x16_f16", 4, 8, 16), ("gfx1201", "v_wmma_i32_16x16x16_iu8", 2, 8, 8), ("gfx1201", "v_wmma_f32_16x16x16_fp8_fp8", 2, 8, 8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("chip", "op", "source", "sums", "clocks"), _PUBLISHED, ids=[f"{c}-{o}" for c, o, *_ in _PUBLISHED]
+)
+def test_matrix_instructions_alone_take_their_published_cycles(chip, op, source, sums, clocks):
+    """Two waves a SIMD, four or eight chains each, nothing else: within 1.5 %."""
+    turns, chains = 300, 8 if sums < 16 else 4
+    kind, value = f"<{sums} x i32>", f"<{source} x i32>" if source > 1 else "i32"
+    state = "{" + ", ".join([kind] * chains) + "}"
+    body, at = "", f"{state} poison"
+    for k in range(chains):
+        body += f"%a{k} = extractvalue {state} %x, {k}\n  "
+        body += f'%b{k} = call {kind} asm sideeffect "{op} $0, $1, $1, $0", "=v,v,0"({value} %s, {kind} %a{k})\n  '
+    for k in range(chains):
+        name = f"%y{k}" if k < chains - 1 else "%y"
+        body += f"{name} = insertvalue {at}, {kind} %b{k}, {k}\n  "
+        at = f"{state} {name}"
+    last = "\n  ".join(
+        f'%f{k} = extractvalue {state} %y, {k}\n  call void asm sideeffect "; keep $0", "v"({kind} %f{k})'
+        for k in range(chains)
+    )
+    head = f'%s = call {value} asm sideeffect "; some $0", "=v"()'
+    driver, f = function(_loop(turns, state, "zeroinitializer", body, last, head=head), chip)
+    limits = driver.chip.limits
+    waves = 2 * limits.simds
+    e = model_launch(driver, f, (1, 1, 1), (waves * driver.chip.wavefront_size, 1, 1), 0, b"")
+    assert _clocks(e) == pytest.approx(2 * turns * chains * clocks, rel=0.015)
+
+
+@pytest.mark.parametrize(("chip", "waves_a_clock"), [("gfx942", 8 * 0.93), ("gfx90a", 1.9)])
+def test_waves_start_no_faster_than_dies_start_them(chip, waves_a_clock):
+    """Work-groups of one wave that do nothing: what their start takes."""
+    driver, f = function('define amdgpu_kernel void @k() "amdgpu-flat-work-group-size"="1,1024" {\n  ret void\n}', chip)
+    groups = driver.chip.machine.units * 64
+    e = model_launch(driver, f, (groups, 1, 1), (64, 1, 1), 0, b"")
+    assert _clocks(e) == pytest.approx(groups / waves_a_clock, rel=0.05)
+
+
 @pytest.mark.parametrize(("chip", "each"), [("gfx942", 4), ("gfx1100", 5)])
 def test_a_chain_of_vector_instructions_waits_for_each_result(chip, each):
     """One wave, each instruction reads the last one's result: the latency alone counts."""
