@@ -181,8 +181,11 @@ class Tile:
         scale = k.const(k.scores.scale)
         with ib.for_range(0, w, "i") as i:
             place = ib.let("place", te.min(self.first + i, g.queries - 1))
-            with ib.for_range(0, g.size, "d") as d:
-                self.q[d * w + i] = k.at("q", self.b, self.head, place, d) * scale
+
+            def put(d: Any, x: Any, i: Any = i) -> None:
+                self.q[d * w + i] = x * scale
+
+            k.each_element(self.b, self.head, place, put)
         with self._lanes() as lane:
             self.top[lane] = k.lowest
             self.total[lane] = k.const(0)

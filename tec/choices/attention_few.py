@@ -38,8 +38,11 @@ class FewQueries:
         self.total = ib.allocate(self.acc, (MOST,), "total", scope="local")
         with ib.for_range(0, self.count, "row") as row:
             head, i = self._at(row)
-            with ib.for_range(0, g.size, "d") as d:
-                self.q[row * g.size + d] = k.at("q", self.b, head, i, d) * k.const(k.scores.scale)
+
+            def put(d: Any, x: Any, row: Any = row) -> None:
+                self.q[row * g.size + d] = x * k.const(k.scores.scale)
+
+            k.each_element(self.b, head, i, put)
             with ib.for_range(0, g.value_size, "d") as d:
                 self.o[row * g.value_size + d] = k.const(0)
             self.top[row] = k.lowest

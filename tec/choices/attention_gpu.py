@@ -156,7 +156,7 @@ class _Tile:
 
         def query(row: Any, d: Any) -> Any:
             head, i = self.of.at(te.min(self.first + row, self.of.count - 1))
-            return self.k.stored_at("q", self.of.b, head, i, d)
+            return self.k.query(self.of.b, head, i, d)
 
         self._fill(self.q, self.queries, g.size, self.step_q, query)
         low, high = self.first, te.min(self.first + self.queries, self.of.count) - 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from .. import te
 from ..ops.attention import LOWEST, Geometry, Scores, geometry, order_of, scores_of, stored
 from ..ops.forms import Form
+from ..ops.rotary import Turn
 from .group import extent
 
 
@@ -43,6 +45,39 @@ class Kernel:
     def stored_at(self, operand: str, *index: Any) -> Any:
         """The same in its own type."""
         return self.sources[operand][stored(order_of(self.form.attrs, operand), index)]
+
+    @cached_property
+    def turn(self) -> Turn | None:
+        """How queries are turned when they are read."""
+        return self.scores.turn(self.g.size)
+
+    def query(self, b: Any, head: Any, place: Any, d: Any, reach: tuple[int, int] | None = None) -> Any:
+        """An element of a query, turned where they are, in the operand's own type. `reach`: see `Turn.one`."""
+        if self.turn is None:
+            return self.stored_at("q", b, head, place, d)
+        cos, sin = self.scores.angles(self.extra, b, head, place)
+        y = self.turn.one(d, lambda p: self.at("q", b, head, place, p), cos, sin, reach)
+        return y.astype(self.sources["q"].dtype)
+
+    def each_element(self, b: Any, head: Any, place: Any, put: Callable[[Any, Any], None]) -> None:
+        """`put(d, element)` for all of a query, turned where they are, in the accumulator's type: a pair at a time, what both need read once."""
+        ib, turn, size = self.ib, self.turn, self.g.size
+        first = 0
+        if turn is not None:
+            first = 2 * turn.half
+            cos, sin = self.scores.angles(self.extra, b, head, place)
+            with ib.for_range(0, turn.half, "pair") as n:
+                both = [
+                    ib.let(name, y)
+                    for name, y in zip(
+                        ("one", "other"), turn.both(n, lambda d: self.at("q", b, head, place, d), cos, sin)
+                    )
+                ]
+                for d, y in zip(turn.pair(n), both):
+                    put(d, y)
+        if not isinstance(size, int) or first < size:
+            with ib.for_range(first, size, "d") as d:
+                put(d, self.at("q", b, head, place, d))
 
     def extra(self, name: str, index: Sequence[Any]) -> Any:
         return self.sources[name][tuple(index)]

@@ -29,10 +29,18 @@ from .attention_warpgroup import ROWS, WARPS, Warp, WarpgroupAttention
 from .space import Choice, Cost
 
 GROUPS = 2
+_WIDE = 64  # elements of a head beyond which work-groups that take turns are the faster ones
 _MOST_TRIED = 1 << 14  # tiles whose dealing out is tried; of more, each work-group has enough for a mean
 REGISTERS = 232  # of a working thread, where the fetching warpgroup keeps 40 of the unit's
 _SOFTMAX_BOUND = 1.08  # heads of 64: 474 TFLOP/s where three work-groups of a warpgroup share a multiprocessor as they like and reach 489
 _STEP_CLOCKS = 60  # of a block, beside what keeps the matrix unit busy (128 keys of 128, one H200: 640 to 690 TFLOP/s)
+
+
+def takes_copies(target: Target, dtype: str, size: Any, value_size: Any, queries: Any) -> bool:
+    """Whether queries come by bulk copies, which turn nothing on the way: the chip's kernel for many queries of wide heads."""
+    wide = any(not isinstance(n, int) or n > _WIDE for n in (size, value_size))
+    many = not isinstance(queries, int) or queries >= ROWS
+    return target.is_gpu and bool(target.chip.warpgroup) and dtype in ("float16", "bfloat16") and wide and many
 
 
 class TurnAttention(WarpgroupAttention):
@@ -69,7 +77,8 @@ class TurnAttention(WarpgroupAttention):
         """Whether queries lie as rows that a bulk copy can bring, and are as long as the unit takes them."""
         size, value_size = sizes(self.fragments(), self.g)
         whole = size == self.g.size and value_size == self.g.value_size
-        return whole and order_of(self.form.attrs, "q")[3] == 3
+        turned = "cos" in self.form.attrs.get("extras", ())
+        return whole and order_of(self.form.attrs, "q")[3] == 3 and not turned
 
     @property
     def default(self) -> Choice:

@@ -118,13 +118,16 @@ class Wave:
                 for i in range(self.q_elems):
                     row, d = self.f.operand(self.f.query_role, self.lane, i)
                     at = (a * self.parts + part) * self.q_elems + i
-                    self.q[at] = self._query_element(self.first + a * self.f.queries + row, d + part * self.f.instr.k)
+                    first = part * self.f.instr.k
+                    reach = first, first + self.f.instr.k
+                    self.q[at] = self._query_element(self.first + a * self.f.queries + row, d + first, reach)
 
-    def _query_element(self, row: Any, d: Any) -> Any:
+    def _query_element(self, row: Any, d: Any, reach: tuple[int, int] | None = None) -> Any:
+        """`reach`: the first element that d may be, and the one behind the last."""
         head, place = self.of.at(te.min(row, self.of.count - 1))
         if self.size == self.g.size:
-            return self.k.stored_at("q", self.of.b, head, place, d)
-        value = self.k.stored_at("q", self.of.b, head, place, te.min(d, self.g.size - 1))
+            return self.k.query(self.of.b, head, place, d, reach)
+        value = self.k.query(self.of.b, head, place, te.min(d, self.g.size - 1))
         return te.select(d < self.g.size, value, te.const(0, self.dtype))
 
     def _fill_queries(self) -> None:

@@ -24,6 +24,7 @@ from .passes.packed import pack_weights
 from .passes.projections import find_projections
 from .passes.quantized_products import quantized_products
 from .passes.requantize import requantize
+from .passes.rotary import find_rotary, turn_queries
 from .passes.split_concat import split_concat
 from .passes.views import move_views
 from .passes.weights import order_weights
@@ -50,6 +51,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("pack_weights", lambda g, t, d: pack_weights(g, t)),
         Pass("find_projections", lambda g, t, d: find_projections(g, t)),
         Pass("find_attention", lambda g, t, d: find_attention(g, t, d)),
+        Pass("find_rotary", lambda g, t, d: find_rotary(g)),
         clean,
         Pass("split_concat", lambda g, t, d: split_concat(g)),
         Pass("fold_scale", lambda g, t, d: fold_scale(g)),
@@ -57,6 +59,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("move_views", lambda g, t, d: move_views(g, t)),
         clean,
         Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),
+        Pass("turn_queries", lambda g, t, d: turn_queries(g, t)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),

@@ -27,8 +27,10 @@ from .registry import (
     register,
     static_shape,
 )
+from .rotary import Read, Turn, turned
 
-PER_ENTRY = ("start", "length")  # extra inputs of one integer a batch entry; names of the others begin with "bias"
+PER_ENTRY = ("start", "length")  # extra inputs of one integer a batch entry
+ANGLES = ("cos", "sin")  # and tables of the angles that queries are turned by; names of the others begin with "bias"
 PLAIN = (0, 1, 2, 3)  # batch, heads, places, size of a head
 OPERANDS = ("q", "k", "v", "out")
 
@@ -74,7 +76,7 @@ def geometry(shapes: Sequence[Sequence[Any]], attrs: Attrs) -> Geometry:
 
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     extras = attrs.get("extras", ())
-    known = all(name in PER_ENTRY or name.startswith("bias") for name in extras)
+    known = all(name in (*PER_ENTRY, *ANGLES) or is_bias(name) for name in extras)
     if len(types) != 3 + len(extras) or len(set(extras)) != len(extras) or not known:
         raise fail(f"attention of {len(types)} inputs with extras {extras}")
     for name in OPERANDS:
@@ -87,7 +89,12 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     kb, m, t, kh = (k.shape[a] for a in order_of(attrs, "k"))
     if (kb, kh) != (b, h) or tuple(v.shape[a] for a in order_of(attrs, "v")[:3]) != (b, m, t) or n % m != 0:
         raise fail(f"attention of {q}, {k} and {v}")
+    tables = [x for name, x in zip(extras, types[3:]) if name in ANGLES]
+    if tables and not _fit(tables, (b, n, s, h), attrs):
+        raise fail(f"attention: queries {q} turned by {', '.join(map(str, tables))}")
     for name, x in zip(extras, types[3:]):
+        if name in ANGLES:
+            continue
         if name not in PER_ENTRY:
             if broadcast_shapes(x.shape, (b, n, s, t)) != (b, n, s, t) or x.ndim != 4:
                 raise fail(f"attention: bias {x} for scores {(b, n, s, t)}")
@@ -97,6 +104,20 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
             raise fail(f"attention: {name} {x}: one integer a batch entry is wanted")
     shape = stored(order_of(attrs, "out"), (b, n, s, v.shape[order_of(attrs, "v")[3]]))
     return [TensorType(q.dtype, shape)]
+
+
+def is_bias(name: str) -> bool:
+    """Whether an extra input is added to scores, or chooses them."""
+    return name.startswith("bias")
+
+
+def _fit(tables: Sequence[TensorType], queries: Sequence[Any], attrs: Attrs) -> bool:
+    """Whether these are the cosines and the sines for queries (batch, heads, places, size)."""
+    cos, lead = tables[0], tuple(queries[:3])
+    if len(tables) != 2 or tables[1] != cos or cos.ndim != 4 or "float" not in cos.dtype:
+        return False
+    fits = Turn.of(queries[3], cos.shape[3], attrs) is not None
+    return fits and broadcast_shapes(cos.shape[:3], lead) == lead
 
 
 def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
@@ -123,6 +144,19 @@ class Scores:
         """Whether a query's own place says which keys it sees."""
         return self.attrs.get("left") is not None or self.attrs.get("right") is not None
 
+    def turn(self, size: Any) -> Turn | None:
+        """How queries are turned; None where they are not."""
+        return Turn.of(size, self.shapes["cos"][3], self.attrs) if "cos" in self.shapes else None
+
+    def angles(self, read: Callable[..., Any], b: Any, head: Any, place: Any) -> tuple[Read, Read]:
+        """Reads of a query's cosines and sines by their column."""
+
+        def of(name: str) -> Read:
+            at = broadcast_index(self.shapes[name][:3], (b, head, place))
+            return lambda column: read(name, (*at, column)).astype(self.acc)
+
+        return of("cos"), of("sin")
+
     def offset(self, read: Callable[..., Any], b: Any) -> Any:
         """The place of the first query among the keys."""
         if "start" in self.shapes:
@@ -136,7 +170,7 @@ class Scores:
     def biased(self, score: Any, read: Callable[..., Any], index: Sequence[Any]) -> Any:
         """The score with the biases at (batch, head, query, key)."""
         for name, shape in self.shapes.items():
-            if name in PER_ENTRY:
+            if not is_bias(name):
                 continue
             bias = read(name, broadcast_index(shape, index))
             if self.kinds[name] == "bool":
@@ -169,7 +203,11 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
     q, k, v = (np.transpose(np.asarray(x), order_of(attrs, n)) for n, x in zip("qkv", arrays))
     extras = {n: np.asarray(x) for n, x in zip(attrs.get("extras", ()), arrays[3:])}
     wide = np.float64 if q.dtype == np.float64 else np.float32
-    (b, n, s, _), (_, m, t, _) = q.shape, k.shape
+    (b, n, s, h), (_, m, t, _) = q.shape, k.shape
+    if "cos" in extras:
+        turn = Turn.of(h, extras["cos"].shape[3], attrs)
+        assert turn is not None
+        q = turned(q.astype(wide), extras["cos"].astype(wide), extras["sin"].astype(wide), turn).astype(q.dtype)
     y = np.empty((b, n, s, v.shape[3]), q.dtype)
     keys = np.arange(t)
     for e in range(b):
@@ -186,7 +224,7 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
             x = q[e, head].astype(wide) @ k[e, kv].astype(wide).T * wide(attrs["scale"])
             if attrs.get("softcap", 0.0):
                 x = np.tanh(x / wide(attrs["softcap"])) * wide(attrs["softcap"])
-            for bias in (np.broadcast_to(x, (b, n, s, t))[e, head] for m, x in extras.items() if m not in PER_ENTRY):
+            for bias in (np.broadcast_to(x, (b, n, s, t))[e, head] for m, x in extras.items() if is_bias(m)):
                 x = np.where(bias, x, -np.inf) if bias.dtype == bool else x + bias.astype(wide)
             x = np.where(seen, x, -np.inf)
             with np.errstate(invalid="ignore"):
@@ -197,13 +235,26 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
     return [np.ascontiguousarray(np.transpose(y, np.argsort(order)))]
 
 
+def _turned_first(query: Any, turn: Turn, angles: Any, lead: tuple[Any, ...], dtype: str) -> Any:
+    """Queries by their logical index as a stage of their own, turned."""
+
+    def one(*i: Any) -> Any:
+        *at, d = i
+        return turn.one(d, lambda p: query(*at, p), *angles(*at)).astype(dtype)
+
+    made = te.compute((*lead, turn.size), one, name="attention_queries")
+    return lambda *i: made(*i).astype(accumulator(dtype))
+
+
 @register("attention", OPAQUE, _type, flops=_flops, traits=[SUMS], host=_host)
 def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """softmax(q k^T * scale + bias) v over the keys. q (batch, heads, queries, size), k (batch, key heads, keys, size), v (batch, key
     heads, keys, value size); a key head serves heads / key heads query heads. Attributes, all but `scale` with defaults:
 
     extras: names of the inputs behind q, k and v: "bias..." (any number; four dimensions that broadcast to the scores; added, or bool: the
-    pairs to keep), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count).
+    pairs to keep), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count), "cos" and "sin"
+    (angles that queries are turned by when they are read, four dimensions that broadcast to queries in the order above, the last as `rotary` has it with
+    `interleaved` and `whole`; of any float type).
     offset: that place where it is the same for all. left, right: a query at place p sees keys p - left to p + right; right 0 is causal.
     softcap: c * tanh(score / c) before the bias. q_order, k_order, v_order, out_order: which dimension of the tensor, as it is stored, is
     the batch, the head, the place, the element.
@@ -221,8 +272,15 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
 
     h = te.reduce_axis((0, g.size), "h")
 
+    def query(b: Any, n: Any, i: Any, d: Any) -> Any:
+        return q(*stored(order_of(attrs, "q"), (b, n, i, d))).astype(acc)
+
+    turn = scores.turn(g.size)
+    if turn is not None:
+        query = _turned_first(query, turn, lambda *i: scores.angles(read, *i), (g.batch, g.heads, g.queries), q.dtype)
+
     def product(b: Any, n: Any, i: Any, j: Any) -> Any:
-        x = q(*stored(order_of(attrs, "q"), (b, n, i, h))).astype(acc)
+        x = query(b, n, i, h)
         y = k(*stored(order_of(attrs, "k"), (b, te.indexdiv(n, g.group), j, h))).astype(acc)
         return te.sum(x * y, axis=h)
 

@@ -157,10 +157,15 @@ class Dim:
         """The least and the largest value that are known."""
         low, high = bounds(self)
         if low < 1 <= high or low < 0 <= high:
-            for g in _active.get() or ():
-                above, below = self - g.size, self + g.size
-                low = max(low, above if isinstance(above, int) else bounds(above)[0])
-                high = min(high, below if isinstance(below, int) else bounds(below)[1])
+            known = _active.get() or ()
+            token = _active.set(None)  # of its parts no condition is asked: one on x // 256 would bound x by itself, without an end
+            try:
+                for g in known:
+                    above, below = self - g.size, self + g.size
+                    low = max(low, above if isinstance(above, int) else bounds(above)[0])
+                    high = min(high, below if isinstance(below, int) else bounds(below)[1])
+            finally:
+                _active.reset(token)
         return low, high
 
     # ---- what it is elsewhere

@@ -123,8 +123,8 @@ def test_prompts_of_several_lengths_in_buffers(buffered: tuple[Any, Any]) -> Non
 
 @pytest.mark.parametrize("plain", [pytest.param(True, marks=pytest.mark.slow), False], ids=["plain", "gqa"])
 def test_launches_of_a_layer(plain: bool) -> None:
-    """A token of a batch of one on a GPU: norm and queries, keys, values; two rotations, of which one writes the cache; the values' cache; attention over parts
-    of the keys and their join; projection and sum; norm, gate and product; projection and sum."""
+    """A token of a batch of one on a GPU: norm and queries, keys, values; keys turned into their cache; the values' cache; attention, which turns the queries, over
+    parts of the keys and their join; projection and sum; norm, gate and product; projection and sum."""
     counts = []
     for layers in (1, 2):
         model = decoder(layers=layers) if plain else genai_decoder(layers=layers)
@@ -145,7 +145,7 @@ def test_launches_of_a_layer(plain: bool) -> None:
                 got = ex.run(f)[0].numpy()
             np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * np.abs(want).max())
         counts.append(len(p.launches))
-    assert counts[1] - counts[0] <= 9
+    assert counts[1] - counts[0] <= 8
 
 
 def test_a_package_is_less_than_a_quarter(tmp_path: Path) -> None:

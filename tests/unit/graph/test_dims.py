@@ -138,3 +138,13 @@ def test_names_alone():
     assert names_in("past_sequence_length") == set()
     assert names_in("4") == set()
     assert parse_size("n", Dim) == Dim("n")
+
+
+def test_conditions_that_bound_parts_of_themselves() -> None:
+    """What is asked of x // 256 bounds x, of which the condition itself is made (swift_f0's padded samples)."""
+    n = Dim("n")
+    x = maximum(256 - n, 0) + 255 * maximum(256, n) + n
+    gap = 256 * (x // 256) - x
+    with recording([]):
+        for _ in range(2):
+            assert require(gap, "<=", 0, "whole windows") and require(0, "<=", gap, "whole windows")

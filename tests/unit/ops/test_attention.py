@@ -33,6 +33,16 @@ CASES = {
         {"q_order": (0, 2, 1, 3), "k_order": (1, 0, 3, 2), "v_order": (3, 2, 1, 0), "out_order": (0, 2, 1, 3)},
         {},
     ),
+    "angles": ({"right": 0}, {"cos": ("float32", (B, 1, S, H // 2)), "sin": ("float32", (B, 1, S, H // 2))}),
+    "angles of each feature, behind masks": (
+        {"q_order": (0, 2, 1, 3), "whole": True},
+        {"bias": ("float32", (1, 1, S, T)), "cos": ("float32", (1, N, S, H)), "sin": ("float32", (1, N, S, H))},
+    ),
+    "angles of neighbours, some": (
+        {"interleaved": True},
+        {"cos": ("float32", (B, 1, 1, H // 4)), "sin": ("float32", (B, 1, 1, H // 4))},
+    ),
+    "angles of some": ({}, {"sin": ("float32", (1, 1, S, H // 4)), "cos": ("float32", (1, 1, S, H // 4))}),
 }
 
 
@@ -67,9 +77,23 @@ def feeds(g, seed=0):
     return made
 
 
+def turned(q, cos, sin, attrs):
+    """Queries turned by their angles, a pair at a time."""
+    y = q.copy()
+    half = cos.shape[3] // 2 if attrs.get("whole") else cos.shape[3]
+    for p in range(half):
+        a, b = (2 * p, 2 * p + 1) if attrs.get("interleaved") else (p, p + half)
+        i, j = (a, b) if attrs.get("whole") else (p, p)
+        y[..., a] = q[..., a] * cos[..., i] - q[..., b] * sin[..., i]
+        y[..., b] = q[..., b] * cos[..., j] + q[..., a] * sin[..., j]
+    return y
+
+
 def dense(f, attrs, offset=None):
     """All at once, in float64."""
     q, k, v = (f[x].astype(np.float64).transpose(attrs.get(f"{x}_order", (0, 1, 2, 3))) for x in "qkv")
+    if "cos" in f:
+        q = turned(q, f["cos"].astype(np.float64), f["sin"].astype(np.float64), attrs)
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
     x = q @ k.swapaxes(2, 3) * 0.4
     if attrs.get("softcap"):
@@ -117,6 +141,10 @@ ON_GPUS = [
     ("two biases", "gfx1100"),
     ("own starts", "gfx942"),
     ("turned", "gfx942"),
+    ("angles", "gfx942"),
+    ("angles of each feature, behind masks", "gfx1100"),
+    ("angles of neighbours, some", "gfx942"),
+    ("angles of some", "gfx1100"),
 ]
 
 

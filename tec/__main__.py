@@ -1,0 +1,5 @@
+"""`python -m tec`: the same as `tec`."""
+
+from .cli import main
+
+main()
