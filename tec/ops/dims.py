@@ -158,7 +158,8 @@ class Dim:
         low, high = bounds(self)
         if low < 1 <= high or low < 0 <= high:
             known = _active.get() or ()
-            token = _active.set(None)  # of its parts no condition is asked: one on x // 256 would bound x by itself, without an end
+            # Of its parts no condition is asked: one on x // 256 would bound x by itself, without an end.
+            token = _active.set(None)
             try:
                 for g in known:
                     above, below = self - g.size, self + g.size

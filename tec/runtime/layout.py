@@ -179,9 +179,10 @@ class Layout:
                 inside += [(self.table.row_of(rest), wrong), (offsets[-1], wrong)]
             if v.parts:
                 rest = self.table.polynomial_of(self._bytes[self.names[name]])
-                for p in v.parts:
-                    rest = minus(rest, self.table.polynomial_of(self._bytes[self.names[p]]))
-                    offsets.append(self._bytes[self.names[p]])
+                own = [self._bytes[self.names[p]] for p in v.parts]
+                for row in own:
+                    rest = minus(rest, self.table.polynomial_of(row))
+                offsets += own[:-1]  # behind the last one none begins
                 self._zeros.append((self.table.row_of(rest), f"the parts of {name!r} are not one behind the other"))
         self._inside = inside
         self._aligned = np.array(offsets, np.int64)

@@ -5,7 +5,7 @@ import pytest
 
 import tec
 from tec.errors import PackageError
-from tec.graph import Graph
+from tec.graph import Graph, run_graph
 from tec.runtime.network import Network
 from tec.runtime.plan import Plan
 
@@ -51,6 +51,20 @@ def test_rows_that_are_not_aligned_are_copied():
     np.testing.assert_allclose(net.run({"x": x})[0], 2 * np.tanh(x), rtol=1e-5, atol=1e-6)
     for v in net.plan.values.values():
         assert (v.offset or 0) % 64 == 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_last_part_may_end_anywhere(target):
+    """NudeNet's boxes and scores: nothing begins behind the scores."""
+    g = Graph("boxes")
+    parts = [g.input(n, "float32", (1, size)) for n, size in (("x", 64), ("y", 7))]
+    (joined,) = g.add("concat", [g.add("softmax", [v], {"axes": (1,)})[0] for v in parts], {"axis": 1})
+    g.set_outputs([g.add("softmax", [joined], {"axes": (1,)})[0]])
+    net = tec.compile(g, target=target, cache=False)
+    assert any(v.parts for v in net.plan.values.values())
+    rng = np.random.default_rng(0)
+    f = {v.name: rng.standard_normal(v.shape).astype(np.float32) for v in g.inputs}
+    np.testing.assert_allclose(_run(net, f)[0], run_graph(g, f)[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("target", TARGETS)
