@@ -158,15 +158,13 @@ class Dim:
         low, high = bounds(self)
         if low < 1 <= high or low < 0 <= high:
             known = _active.get() or ()
-            # Of its parts no condition is asked: one on x // 256 would bound x by itself, without an end.
-            token = _active.set(None)
-            try:
+            with recording(
+                []
+            ):  # of its parts no condition is asked: one on x // 256 would bound x by itself, without an end
                 for g in known:
                     above, below = self - g.size, self + g.size
                     low = max(low, above if isinstance(above, int) else bounds(above)[0])
                     high = min(high, below if isinstance(below, int) else bounds(below)[1])
-            finally:
-                _active.reset(token)
         return low, high
 
     # ---- what it is elsewhere
