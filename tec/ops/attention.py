@@ -246,6 +246,26 @@ def _turned_first(query: Any, turn: Turn, angles: Any, lead: tuple[Any, ...], dt
     return lambda *i: made(*i).astype(accumulator(dtype))
 
 
+def _weighted(s: Tensor, v: Tensor, g: Geometry, v_order: tuple[int, ...], acc: str) -> tuple[Tensor, Tensor]:
+    """The sums of the weights of scores (batch, heads, queries, keys), and of values by them."""
+    lead = (g.batch, g.heads, g.queries)
+    j1, j2, j3 = (te.reduce_axis((0, g.keys), f"j{x}") for x in (1, 2, 3))
+    top = te.compute(lead, lambda *i: te.max(s(*i, j1), axis=j1), name="attention_max")
+    # A row of -inf alone has no largest number to take off; its sum is 0.
+    floor = te.const(LOWEST[acc], acc)
+    power = te.compute(s.shape, lambda *i: te.exp(s(*i) - te.maximum(top(*i[:3]), floor)), name="attention_exp")
+    total = te.compute(lead, lambda *i: te.sum(power(*i, j2), axis=j2), name="attention_sum")
+    summed = te.compute(
+        (*lead, g.value_size),
+        lambda b, n, i, w: te.sum(
+            power(b, n, i, j3) * v(*stored(v_order, (b, te.indexdiv(n, g.group), j3, w))).astype(acc),
+            axis=j3,
+        ),
+        name="attention_values",
+    )
+    return total, summed
+
+
 @register("attention", OPAQUE, _type, flops=_flops, traits=[SUMS], host=_host)
 def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """softmax(q k^T * scale + bias) v over the keys. q (batch, heads, queries, size), k (batch, key heads, keys, size), v (batch, key
@@ -292,21 +312,7 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
         return x if seen is None else te.select(seen, x, te.const(float("-inf"), acc))
 
     s = te.compute(raw.shape, score, name="attention_scores")
-    lead = (g.batch, g.heads, g.queries)
-    j1, j2, j3 = (te.reduce_axis((0, g.keys), f"j{x}") for x in (1, 2, 3))
-    top = te.compute(lead, lambda *i: te.max(s(*i, j1), axis=j1), name="attention_max")
-    # A row of -inf alone has no largest number to take off; its sum is 0.
-    floor = te.const(LOWEST[acc], acc)
-    power = te.compute(raw.shape, lambda *i: te.exp(s(*i) - te.maximum(top(*i[:3]), floor)), name="attention_exp")
-    total = te.compute(lead, lambda *i: te.sum(power(*i, j2), axis=j2), name="attention_sum")
-    summed = te.compute(
-        (*lead, g.value_size),
-        lambda b, n, i, w: te.sum(
-            power(b, n, i, j3) * v(*stored(order_of(attrs, "v"), (b, te.indexdiv(n, g.group), j3, w))).astype(acc),
-            axis=j3,
-        ),
-        name="attention_values",
-    )
+    total, summed = _weighted(s, v, g, order_of(attrs, "v"), acc)
 
     def body(*i: Any) -> Any:
         b, n, p, w = (i[a] for a in order_of(attrs, "out"))

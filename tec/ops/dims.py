@@ -162,9 +162,7 @@ class Dim:
                 []
             ):  # of its parts no condition is asked: one on x // 256 would bound x by itself, without an end
                 for g in known:
-                    above, below = self - g.size, self + g.size
-                    low = max(low, above if isinstance(above, int) else bounds(above)[0])
-                    high = min(high, below if isinstance(below, int) else bounds(below)[1])
+                    low, high = max(low, span(self - g.size)[0]), min(high, span(self + g.size)[1])
         return low, high
 
     # ---- what it is elsewhere
