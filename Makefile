@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test triton tinygrad torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test triton tinygrad foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -41,6 +41,14 @@ $(TINYGRAD)/.tec-setup: INSTALLED = . 'tinygrad>=0.14,<0.15' 'pytest>=8'
 
 tinygrad: $(TINYGRAD)/.tec-setup
 	$(TINYGRAD)/bin/python -m pytest tests/unit/emulator/test_hip.py
+
+# Kernels of Triton, HIP (clang with lld, where they are installed), IREE and tinygrad on the software GPU under every check; how many were right.
+FOREIGN := build/foreign
+
+$(FOREIGN)/.tec-setup: INSTALLED = . 'triton>=3.9,<3.10' 'tinygrad>=0.14,<0.15' iree-base-compiler 'pytest>=8'
+
+foreign: $(FOREIGN)/.tec-setup
+	$(FOREIGN)/bin/python -m pytest tests/foreign
 
 # The PyTorch frontend, in an environment of its own: torch is some 200 MB.
 TORCH := build/torch

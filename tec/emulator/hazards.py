@@ -212,7 +212,7 @@ class _Rules:
 
     def xdl(self, op: str) -> bool:
         """Whether the matrix instruction runs on the pipe that takes a pass longer to write back: on gfx942 all but f32 and f64."""
-        return not self.cdna3 or not re.search(r"_f64_|x\d+_(\d+b_)?f32$", op)
+        return not self.cdna3 or not re.search(r"_f64_|x\d+(_\d+b)?_?f32$", op)
 
     def after_matrix(self, state: State, at: int, t: Touch) -> None:
         memory = t.kind != "valu"

@@ -89,7 +89,48 @@ def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
     kinds = dict.fromkeys(changes | loads, READS)
     for i in (changes | stores) - early:
         kinds[i] = kinds.get(i, 0) | RELEASES
-    return Synchronization(frozenset(loads | stores), kinds, acquires, polls)
+    return Synchronization(frozenset(loads | stores | _guesses(insts)), kinds, acquires, polls)
+
+
+def _guesses(insts: list[Inst]) -> set[int]:
+    """Plain loads whose value is the first guess of a loop of compare and swap at the same address, as LLVM writes atomics that a chip lacks (float additions):
+    whatever they find, the swap checks it. Found by the address's registers, which nothing between changes."""
+    found: set[int] = set()
+    for at, swap in enumerate(insts):
+        if "_atomic_cmpswap" not in swap.op or not _global(swap.op):
+            continue
+        first = int(_returned(swap))
+        where = (*(o.text for o in (swap.operands[first], *swap.operands[first + 2 :])), swap.mods.get("offset", ""))
+        held = {
+            (o.kind, o.index + k)
+            for o in (swap.operands[first], *swap.operands[first + 2 :])
+            if o.is_reg
+            for k in range(max(1, o.count))
+        }
+        for k in range(at - 1, -1, -1):
+            inst = insts[k]
+            if not inst.operands or inst.op.startswith("s_endpgm"):
+                continue
+            if (
+                "_load" in inst.op
+                and _global(inst.op)
+                and (*(o.text for o in inst.operands[1:]), inst.mods.get("offset", "")) == where
+            ):
+                found.add(k)
+                break
+            written = (
+                inst.operands[0] if not inst.op.startswith(("s_cmp", "s_cbranch")) and "_store" not in inst.op else None
+            )
+            if written is not None and any(
+                (written.kind, written.index + k) in held for k in range(max(1, written.count))
+            ):
+                break
+    return found
+
+
+def _returned(inst: Inst) -> bool:
+    """Whether an atomic names the register for what was there (of global and flat ones, which have four operands then, or three)."""
+    return any(m in inst.mods for m in ("glc", "sc0")) or "RETURN" in inst.mods.get("th", "")
 
 
 def _flag(insts: list[Inst], at: int, chip: str, gfx: int) -> bool:

@@ -7,8 +7,12 @@ import re
 import numpy as np
 import pytest
 
-from tec.emulator import get_driver
+from tec.emulator import get_driver, opcodes
+from tec.emulator.asmparse import KernelText
+from tec.emulator.calls import parse_kernel
+from tec.emulator.chips import CHIPS
 from tec.emulator.errors import EmulationError, KernelFault
+from tec.emulator.hazards import check_hazards
 
 from .harness import compile_ir, download, upload
 from .planted import launch
@@ -108,3 +112,42 @@ def test_a_scalar_load_by_the_words_of_a_resource() -> None:
     for address in (1 << 63, (1 << 64) - 4, 0):
         with pytest.raises(KernelFault, match="out of bounds"):
             launch("gfx942", f"s_mov_b32 s12, {address & 0xFFFFFFFF:#x}\ns_mov_b32 s13, {address >> 32:#x}\ns_load_dword s14, s[12:13], 0x0\ns_waitcnt lgkmcnt(0)", "bounds", 1, 64, False, 0)  # fmt: skip
+
+
+_FLOAT_ADD = """
+define amdgpu_kernel void @k(ptr addrspace(1) %p) #0 {
+  %o = atomicrmw fadd ptr addrspace(1) %p, double 1.0 syncscope("agent") monotonic
+  ret void
+}
+attributes #0 = { "amdgpu-flat-work-group-size"="32,32" "amdgpu-no-implicitarg-ptr" }"""
+
+
+def test_the_first_guess_of_a_compare_and_swap_is_no_race() -> None:
+    """gfx1100 adds no doubles in memory: LLVM writes a plain load, then a loop of compare and swap, which checks what was loaded."""
+    asm, image = compile_ir(_FLOAT_ADD, "gfx1100")
+    assert "cmpswap" in asm and "global_atomic_add_f64" not in asm
+    driver = get_driver("gfx1100", check="race,init,wait")
+    p = upload(driver, np.zeros(1))
+    kernel = driver.get_function(driver.load_module(0, image, asm), "k")
+    driver.launch(kernel, (3, 1, 1), (32, 1, 1), 0, p.to_bytes(8, "little"))
+    assert download(driver, p, np.zeros(1))[0] == 96
+
+
+@pytest.mark.parametrize("name", ["v_mfma_f32_16x16x4_f32", "v_mfma_f32_16x16x4f32"])
+def test_products_of_f32_by_either_name_need_a_state_less(name: str) -> None:
+    """On gfx942 their 8 passes and 2 states, not 3: LLVM puts s_nop 9 behind them."""
+    opcodes.load()
+
+    def program(nops: int) -> KernelText:
+        lines = [
+            f"{name} v[0:3], v4, v5, v[0:3]",
+            f"s_nop {nops}",
+            "global_store_dword v[8:9], v0, off",
+            "s_endpgm",
+            ".Lfunc_end0:",
+        ]
+        return parse_kernel("k:\n" + "\n".join(lines), "k")
+
+    check_hazards(program(9), CHIPS["gfx942"])
+    with pytest.raises(EmulationError, match="v0 needs 10 wait states between, and has 9"):
+        check_hazards(program(8), CHIPS["gfx942"])
