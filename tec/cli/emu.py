@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..emulator.checks import HELP
 from . import common
 from .errors import Refused
 
@@ -61,7 +62,7 @@ _check = click.option(
     default="bounds",
     show_default=True,
     metavar="NAMES",
-    help="bounds, race, init, wait, align, registers, hazards, barrier, progress, or all.",
+    help=f"With commas between: {HELP}.",
 )
 
 

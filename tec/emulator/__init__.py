@@ -15,7 +15,8 @@ _drivers: dict[tuple[Any, ...], EmuDriver] = {}
 
 def get_driver(chip: str, **options: Any) -> EmuDriver:
     """The driver of the emulated `chip` ("gfx942"), one for each set of options (see `EmuDriver`)."""
-    from .driver import EmuDriver, parse_checks
+    from .checks import parse_checks
+    from .driver import EmuDriver
 
     checks = parse_checks(options.pop("check", "bounds"))
     key = (chip, checks, tuple(sorted(options.items())))

@@ -24,6 +24,7 @@ from . import launch as launching
 from . import opcodes
 from .asmparse import KernelText, chip_of, generation
 from .calls import parse_kernel
+from .checks import parse_checks
 from .chips import CHIPS
 from .declared import check_registers
 from .device_memory import DeviceMemory
@@ -40,21 +41,6 @@ from .translate import translate
 from .translation import Translation
 from .waits import check_waits
 from .wave import Options
-
-CHECKS = frozenset({"bounds", "race", "init", "wait", "align", "registers", "hazards", "barrier", "progress"})
-
-
-def parse_checks(check: str | Iterable[str]) -> frozenset[str]:
-    """ "bounds,race" or a set of names; "all" is every one. Bounds are always checked."""
-    names = set(check.replace(" ", "").split(",")) if isinstance(check, str) else set(check)
-    if "all" in names:
-        names = set(CHECKS)
-    unknown = names - CHECKS - {""}
-    if unknown:
-        raise DeviceError(
-            f"no emulator check called {sorted(unknown)[0]!r}", hint=f"one or more of: {', '.join(sorted(CHECKS))}, all"
-        )
-    return frozenset(names & CHECKS) | {"bounds"}
 
 
 @dataclass(slots=True)

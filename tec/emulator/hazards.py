@@ -20,6 +20,7 @@ from .chips import Chip
 from .errors import EmulationError
 from .flow import forward
 from .issue import matrix_clocks
+from .roles import roles
 from .table import ROWS
 from .wave import EXEC, M0, VCC
 
@@ -31,8 +32,6 @@ _FARTHEST = 19  # wait states that any rule looks back
 _VALU = frozenset(("valu", "trans", "packed", "lane"))
 _VCC, _EXEC, _M0 = ("s", VCC), ("s", EXEC), ("s", M0)
 _MEMORY = ("global_", "flat_", "buffer_", "scratch_", "ds_")
-_TWO_RESULTS = re.compile(r"v_(add|sub|subrev)b?(_co)|v_(addc|subb|subbrev)_|v_div_scale|v_mad_[ui]64_|v_swap")
-_ACCUMULATES = ("v_fmac", "v_mac_", "v_dot2c", "v_dot4c", "v_dot8c", "v_pk_fmac", "v_swap", "v_writelane")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +58,14 @@ def _kind(inst: Inst) -> str:
     return "valu" if row.kind in _VALU else row.kind
 
 
-def _loads(op: str) -> bool:
-    return "_load" in op or "ds_read" in op or "_rtn" in op or "permute" in op or "swizzle" in op
-
-
 def _touch(inst: Inst) -> Touch:
-    op, ops, kind = inst.op, inst.operands, _kind(inst)
-    if kind in ("vmem", "lds"):
-        results = 1 if _loads(op) and "_load_lds" not in op else 0
-    elif kind in ("wait", "branch", "barrier"):
-        results = 0
-    else:
-        results = 2 if _TWO_RESULTS.match(op) and len(ops) > 2 and (ops[1].kind == "s" or "swap" in op) else 1
-        results = 0 if op.startswith(("s_cmp", "s_bitcmp", "s_setreg", "s_cbranch")) else results
-    writes = [r for o in ops[:results] for r in _regs(o)]
+    op, kind = inst.op, _kind(inst)
+    results, sources = ([], inst.operands) if kind in ("wait", "branch", "barrier") else roles(inst)
+    writes = [r for o in results for r in _regs(o)]
     if op.startswith("v_cmpx"):
         writes += [("s", EXEC), ("s", EXEC + 1)]
-    first = 0 if op.startswith(_ACCUMULATES) else results
-    reads = [(r, k) for k, o in enumerate(ops) if k >= first for r in _regs(o)]
+    read = {id(o) for o in sources}
+    reads = [(r, k) for k, o in enumerate(inst.operands) if id(o) in read for r in _regs(o)]
     if "div_fmas" in op:
         reads += [(_VCC, 9), (("s", VCC + 1), 9)]
     if inst.dual is not None:

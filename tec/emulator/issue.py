@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from .asmparse import Inst, KernelText, Operand, generation
 from .chips import Chip
 from .matrix import FORMATS, parse_mfma, parse_mixed
+from .roles import fills
 from .skeleton import registers
 from .table import ROWS
 from .waits import _counter, _waits
@@ -137,9 +138,7 @@ def _decode(inst: Inst, chip: Chip, lanes: int, gfx: int, rdna: bool) -> Issue:
             return Issue(FREE)
         kind = STORE if "_store" in op or "_atomic" in op else LOAD
     parts = [inst] if inst.dual is None else [inst, inst.dual]
-    stores = kind == STORE or (
-        kind == LDS and not ("read" in op or "load" in op or "rtn" in op or "permute" in op or "swizzle" in op)
-    )
+    stores = kind == STORE or (kind == LDS and not fills(inst))
     reads = _all([o for p in parts for o in (p.operands if stores else p.operands[1:])])
     writes = () if stores else _all([p.operands[0] for p in parts if p.operands])
     if kind in (LDS, LOAD, STORE, SMEM):

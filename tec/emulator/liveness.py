@@ -7,9 +7,10 @@ peak may stay below what LLVM allocated.
 
 from __future__ import annotations
 
-from .asmparse import Inst, KernelText, Operand
+from .asmparse import Inst, KernelText
 from .flow import block_ends, successors
-from .skeleton import _V, _is_memory, _operands, registers
+from .roles import roles
+from .skeleton import _V, registers
 
 
 def live_vgprs(text: KernelText) -> list[int]:
@@ -45,7 +46,7 @@ def _effects(inst: Inst) -> tuple[int, int]:
     """(written, read) vector registers, a bit each."""
     written = read = 0
     for half in (inst, inst.dual) if inst.dual is not None else (inst,):
-        results, sources = _results(half)
+        results, sources = roles(half)
         for o in results:
             for r in registers(o):
                 written |= 1 << r
@@ -53,15 +54,3 @@ def _effects(inst: Inst) -> tuple[int, int]:
             for r in registers(o):
                 read |= 1 << r
     return written >> _V, read >> _V
-
-
-def _results(inst: Inst) -> tuple[list[Operand], list[Operand]]:
-    op = inst.op
-    if not _is_memory(op):
-        return _operands(inst)
-    returns = "_rtn" in op or "sc0" in inst.mods or "glc" in inst.mods or "th" in inst.mods
-    if "_store" in op or "ds_write" in op or "lds" in inst.mods or ("atomic" in op and not returns):
-        return [], inst.operands
-    if op.startswith("ds_") and "load" not in op and "read" not in op and not returns:
-        return [], inst.operands
-    return inst.operands[:1], inst.operands[1:]

@@ -22,6 +22,7 @@ from .asmparse import Inst, KernelText, generation
 from .context import CTX
 from .flow import forward
 from .race_record import EPOCH_BITS, EPOCH_SHIFT, TICK_BITS, TICK_SHIFT
+from .roles import returns
 
 READS, RELEASES, ACQUIRES = 1, 2, 4  # what an instruction does, for `Order`
 POLLS = 20_000  # reads of one value before a wave counts as waiting in vain; a wave that waits for one that runs beside it sees a change long before
@@ -99,7 +100,7 @@ def _guesses(insts: list[Inst]) -> set[int]:
     for at, swap in enumerate(insts):
         if "_atomic_cmpswap" not in swap.op or not _global(swap.op):
             continue
-        first = int(_returned(swap))
+        first = int(returns(swap))
         where = (*(o.text for o in (swap.operands[first], *swap.operands[first + 2 :])), swap.mods.get("offset", ""))
         held = {
             (o.kind, o.index + k)
@@ -126,11 +127,6 @@ def _guesses(insts: list[Inst]) -> set[int]:
             ):
                 break
     return found
-
-
-def _returned(inst: Inst) -> bool:
-    """Whether an atomic names the register for what was there (of global and flat ones, which have four operands then, or three)."""
-    return any(m in inst.mods for m in ("glc", "sc0")) or "RETURN" in inst.mods.get("th", "")
 
 
 def _flag(insts: list[Inst], at: int, chip: str, gfx: int) -> bool:

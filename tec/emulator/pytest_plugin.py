@@ -11,6 +11,8 @@ from typing import Any
 
 from tec.errors import TecError
 
+from .checks import HELP
+
 
 def pytest_addoption(parser: Any) -> None:
     group = parser.getgroup("amd", "Triton kernels on an AMD GPU in software (tec)")
@@ -20,9 +22,7 @@ def pytest_addoption(parser: Any) -> None:
         metavar="CHIP",
         help="the chip: gfx942 (the default with --amd-check), gfx950, gfx1100, ...",
     )
-    group.addoption(
-        "--amd-check", default=None, metavar="CHECKS", help="checks: race, init, wait, registers, align, or all"
-    )
+    group.addoption("--amd-check", default=None, metavar="CHECKS", help=f"checks, with commas between: {HELP}")
 
 
 def pytest_configure(config: Any) -> None:

@@ -14,16 +14,11 @@ import re
 
 from .asmparse import Inst, KernelText, Operand
 from .flow import forward
+from .roles import is_memory, returns, roles
 from .wave import EXEC, VCC
 
 _SCC, _V, _A = 255, 256, 2048  # numbers of registers here: SGPRs first, then SCC, VGPRs, AGPRs
-_PERMUTES = ("ds_bpermute", "ds_permute", "ds_swizzle")
-_SECOND = re.compile(r"v_(add|sub|subrev)b?(_co)|v_(addc|subb|subbrev)_|v_div_scale|v_mad_[ui]64|v_swap")
-_COMPARES = re.compile(r"s_(cmp|bitcmp)")
 _READS_SCC = re.compile(r"s_(addc|subb|cselect|cmov|cbranch_scc)")
-_NO_RESULT = re.compile(
-    r"s_(nop|wait|barrier|sched|set(prio|reg|_)|sleep|clause|delay|endpgm|branch|cbranch|inst|code|dcache|icache|sendmsg|trap)"
-)
 
 
 def registers(op: Operand) -> range:
@@ -32,42 +27,6 @@ def registers(op: Operand) -> range:
         return range(0)
     base = {"s": 0, "v": _V, "a": _A}[op.kind] + op.index
     return range(base, base + max(1, op.count))
-
-
-def _is_memory(op: str) -> bool:
-    return op.startswith(
-        ("global_", "flat_", "buffer_", "scratch_", "ds_", "s_load", "s_buffer_load")
-    ) and not op.startswith(_PERMUTES)
-
-
-def _operands(inst: Inst) -> tuple[list[Operand], list[Operand]]:
-    """(results, sources) of an instruction that is no access of memory."""
-    if _COMPARES.match(inst.op) or _NO_RESULT.match(inst.op):
-        return [], inst.operands
-    n = (
-        2
-        if _SECOND.match(inst.op) and len(inst.operands) > 2 and (inst.operands[1].kind == "s" or "swap" in inst.op)
-        else 1
-    )
-    return inst.operands[:n], inst.operands[n - 1 if _accumulates(inst) else n :]
-
-
-def _accumulates(inst: Inst) -> bool:
-    """Whether the first operand is read as well."""
-    return inst.op.startswith(
-        (
-            "v_fmac",
-            "v_mac",
-            "v_dot2c",
-            "v_dot4c",
-            "v_pk_fmac",
-            "v_writelane",
-            "v_movrel",
-            "s_bitset",
-            "s_cmov",
-            "v_swap",
-        )
-    )
 
 
 def _stores(op: str) -> bool:
@@ -116,9 +75,9 @@ class _Needed(Exception):
 def _step(state: _State, inst: Inst) -> bool | None:
     """One instruction: whether it may be left out; None where data decides what a trace is to see."""
     op = inst.op
-    if _is_memory(op):
+    if is_memory(op):
         return _memory(state, inst)
-    results, sources = _operands(inst)
+    results, sources = roles(inst)
     read = {r for o in sources for r in registers(o)}
     if _READS_SCC.match(op):
         read.add(_SCC)
@@ -139,10 +98,8 @@ def _step(state: _State, inst: Inst) -> bool | None:
         state.kernarg |= frozenset(written)
     else:
         state.kernarg -= frozenset(written)
-    if (
-        op.startswith("s_")
-        and not _NO_RESULT.match(op)
-        and not op.startswith(("s_mov", "s_cselect", "s_cmov", "s_mul_i32"))
+    if op.startswith(("s_cmp_", "s_bitcmp")) or (
+        results and op.startswith("s_") and not op.startswith(("s_mov", "s_cselect", "s_cmov", "s_mul_i32"))
     ):
         written.add(_SCC)
     if data:
@@ -176,10 +133,10 @@ def _memory(state: _State, inst: Inst) -> bool | None:
         addresses = ops[1:]
     else:
         store = _stores(op)
-        returns = "atomic" in op and any(m in inst.mods for m in ("glc", "sc0", "th"))
+        gives = "atomic" in op and returns(inst)
         if "atomic" in op:
-            addresses = [ops[1], *ops[3:]] if returns else [ops[0], *ops[2:]]
-            store = not returns
+            addresses = [ops[1], *ops[3:]] if gives else [ops[0], *ops[2:]]
+            store = not gives
         else:
             addresses = [ops[0], *ops[2:]] if store else ops[0:] if to_lds else ops[1:]
     if any(set(registers(o)) & state for o in addresses):

@@ -19,6 +19,7 @@ import numpy as np
 
 from tec.errors import ArgumentError
 
+from ..runtime.dtypes import to_bfloat16
 from . import get_driver
 from .driver import EmuDriver, EmuFunction, EmuModule
 
@@ -149,13 +150,8 @@ def _flat(kinds: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[str, An
 
 def _scalar(kind: str, value: Any) -> bytes:
     """A number as the bytes of an argument of Triton's type."""
-    if kind == "bf16":  # rounded to nearest
-        bits = np.float32(value).view(np.uint32)
-        return (
-            ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16))
-            .astype(np.uint16)
-            .tobytes()
-        )
+    if kind == "bf16":
+        return to_bfloat16(float(value)).to_bytes(2, "little")
     if kind not in _SCALARS:
         raise ArgumentError(f"an argument of type {kind} is not taken on the software GPU")
     return bytes(np.asarray(value).astype(_SCALARS[kind]).tobytes())

@@ -15,6 +15,7 @@ import re
 from .asmparse import Inst, KernelText, Operand
 from .errors import EmulationError
 from .flow import forward
+from .roles import fills, returns
 
 Reg = tuple[str, int, str]  # file, number, half: "l" or "h"
 # counter -> register -> (operations behind it, the line that loads it)
@@ -35,15 +36,11 @@ def _counter(inst: Inst, gfx: int) -> str | None:
         if "_load" in op:
             return "loadcnt" if gfx >= 12 else "vmcnt"
         if "_store" in op or "_atomic" in op:
-            returns = "_atomic" in op and _returns(inst)
+            gives = "_atomic" in op and returns(inst)
             if gfx >= 12:
-                return "loadcnt" if returns else "storecnt"
-            return "vmcnt" if gfx == 9 or returns else "vscnt"
+                return "loadcnt" if gives else "storecnt"
+            return "vmcnt" if gfx == 9 or gives else "vscnt"
     return None
-
-
-def _returns(inst: Inst) -> bool:
-    return any(m in inst.mods for m in ("glc", "sc0")) or "RETURN" in inst.mods.get("th", "")
 
 
 def _halves(op: Operand, half: str = "") -> list[Reg]:
@@ -63,10 +60,7 @@ def _registers(inst: Inst) -> list[Reg]:
 def _loaded(inst: Inst) -> list[Reg]:
     """The registers, or halves of registers, that a load fills."""
     op = inst.op
-    is_load = "_load" in op or "ds_read" in op or "_rtn" in op or "permute" in op or "swizzle" in op
-    if "_load_lds" in op:
-        return []  # to LDS; its first operand is an address
-    if not is_load and not ("_atomic" in op and _returns(inst)):
+    if not fills(inst):
         return []
     dst = inst.operands[0]
     if not dst.is_reg:

@@ -123,7 +123,7 @@ def struct_code(dtype: str) -> str:
     return _TABLE[dtype][2]
 
 
-def _to_bfloat16(value: float) -> int:
+def to_bfloat16(value: float) -> int:
     """bfloat16 bits, rounded to nearest even; a NaN stays a NaN."""
     if value != value:
         return 0x7FC0
@@ -168,7 +168,7 @@ def scalar_packer(dtype: str) -> Callable[[Any], Any]:
     """
     size, code, _ = _TABLE[dtype] if dtype in _TABLE else (itemsize(dtype), 0, "")
     if dtype == "bfloat16":
-        return lambda v: _to_bfloat16(float(v))
+        return lambda v: to_bfloat16(float(v))
     if code in (10, 12):
         return _ml_bits(dtype)
     if dtype == "float32":

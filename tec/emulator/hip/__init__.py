@@ -13,8 +13,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..checks import parse_checks
 from ..chips import CHIPS
-from ..driver import parse_checks
 from ..errors import EmulationError
 from .library import library_folder
 from .runtime import Runtime

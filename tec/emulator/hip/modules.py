@@ -15,6 +15,7 @@ from ...errors import DeviceError, TecError
 from ...runtime.bundle import choose, code_objects
 from ...runtime.codeobject import KernelInfo
 from ...runtime.drivers import link_object
+from ...runtime.foreign import assembly_beside
 from ...runtime.surface import Dim3 as Size
 from ..driver import EmuFunction, EmuModule
 from ..errors import EmulationError
@@ -99,11 +100,7 @@ class Modules(Base):
             found = choose(code_objects(data), self.driver.chip.name)
         except DeviceError as e:
             raise HipError(NO_BINARY if "no code object for" in str(e) else INVALID_IMAGE, str(e)) from None
-        asm = None
-        for suffix in (".s", ".amdgcn"):
-            beside = path.with_suffix(suffix) if path else None
-            if asm is None and beside is not None and beside.is_file():
-                asm = beside.read_text(errors="replace")
+        asm = assembly_beside(path) if path is not None else None
         return Module(self.driver.load_module(0, link_object(found.image) if found.relocatable else found.image, asm))
 
     @entry("ps")
