@@ -12,6 +12,7 @@ import re
 import struct
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 from tec.errors import DeviceError
 
@@ -122,3 +123,13 @@ def choose(entries: list[Entry], arch: str) -> Entry:
     raise DeviceError(
         f"no code object for {arch} in this file", hint=f"it has: {', '.join(sorted({e.target for e in entries}))}"
     )
+
+
+def assembly_beside(path: Path) -> str | None:
+    """The text of `kernel.s` or `kernel.amdgcn` beside `kernel.hsaco`: Triton's cache and `-save-temps` write both."""
+    for suffix in (".s", ".amdgcn"):
+        try:
+            return path.with_suffix(suffix).read_text()
+        except (OSError, UnicodeDecodeError):
+            continue
+    return None

@@ -47,18 +47,8 @@ def load(device: Device, source: str | os.PathLike[str] | bytes, asm: str | None
     entry = bundle.choose(bundle.code_objects(data), device.arch)
     image = link_object(entry.image) if entry.relocatable else entry.image
     if asm is None and path is not None and device.is_emulated:
-        asm = assembly_beside(path)
+        asm = bundle.assembly_beside(path)
     return LoadedCode(device, image, asm)
-
-
-def assembly_beside(path: Path) -> str | None:
-    """The text of `kernel.s` or `kernel.amdgcn` beside `kernel.hsaco`: Triton's cache and `-save-temps` write both."""
-    for suffix in (".s", ".amdgcn"):
-        try:
-            return path.with_suffix(suffix).read_text()
-        except (OSError, UnicodeDecodeError):
-            continue
-    return None
 
 
 class LoadedCode:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import DeviceError, TecError
-from ...runtime.bundle import choose, code_objects
+from ...runtime.bundle import assembly_beside, choose, code_objects
 from ...runtime.codeobject import KernelInfo
 from ...runtime.drivers import link_object
-from ...runtime.foreign import assembly_beside
 from ...runtime.surface import Dim3 as Size
 from ..driver import EmuFunction, EmuModule
 from ..errors import EmulationError
