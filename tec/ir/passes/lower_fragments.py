@@ -28,6 +28,7 @@ from ..visit import free_vars, map_expr, map_stmt, substituter, visit
 from .rewrite_util import SHARED_SCOPES, const_int
 
 _MAX_UNROLL = 64
+_ACCESS_BITS = 128  # the widest access of a thread
 
 
 @dataclass(slots=True)
@@ -289,6 +290,9 @@ class _Lowering:
             if loaded is not None:
                 return loaded
         axis, length = matrix.run_of(instr, role)
+        # A run may be longer than an access (32 elements of eight bits, gfx950): its pieces need not follow each other where a tile is swizzled.
+        held = instr.acc_dtype if role == "acc" else instr.storage_dtype
+        length = min(length, max(1, _ACCESS_BITS // dtype_info(held).bits))
         zero = substituter({row: B.const(0, row.dtype), col: B.const(0, col.dtype)})
         moving = (row, col)[axis]
         contiguous = any(

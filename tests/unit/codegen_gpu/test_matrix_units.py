@@ -167,6 +167,12 @@ def kernel(target: str, dtype: str = "float16", tb: bool = True, **kwargs: Any) 
     return report(module.imported_modules[0].get_source("asm"))[0]
 
 
+def test_lanes_with_32_bytes_of_a_tile_take_them_by_whole_accesses() -> None:
+    """A lane's 32 elements of eight bits (gfx950) are two pieces of a swizzled row, 24 reads of 16 bytes; byte by byte it took 384, and 16 times as long."""
+    r = kernel("rocm -mcpu=gfx950", dtype="float8_e4m3")
+    assert "f8f6f4" in r.matrix_kind and r.matrix >= 8 and min(r.lds_reads) == 128 and r.spills == 0
+
+
 @pytest.mark.parametrize("chip", ["gfx90a", "gfx942"])
 def test_the_main_loop_on_cdna(chip: str) -> None:
     """128 x 128 x 64 in float16: what a hand-tuned kernel looks like."""
