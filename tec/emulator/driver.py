@@ -339,8 +339,10 @@ class EmuDriver:
 
     # Work.
     def launch(
-        self, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, stream: Any = None
-    ) -> None:
+        self, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, stream: Any = None,
+        cooperative: bool = False,
+    ) -> None:  # fmt: skip
+        """Run a kernel to its end. `cooperative`: all work-groups at once, so that they may wait for each other."""
         estimate = None
         if self.observer is not None:
             # Before it runs: what it does may depend on what it overwrites.
@@ -352,7 +354,7 @@ class EmuDriver:
                 # Addresses out of memory that no kernel has filled: its launch is all that is known of it.
                 estimate = Estimate(self.chip.machine.launch_us, "data", {"launch": self.chip.machine.launch_us})
         if self.runs:
-            launching.run(self, function, grid, block, shared_bytes, kernargs, estimate)
+            launching.run(self, function, grid, block, shared_bytes, kernargs, estimate, cooperative)
         elif self.observer is not None:
             now = time.perf_counter()
             self.observer(function, None, grid, block, estimate, None, now, now)

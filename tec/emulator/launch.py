@@ -247,7 +247,8 @@ class Thread:
 
 
 def run(
-    driver: EmuDriver, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, estimate: Any = None
+    driver: EmuDriver, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, estimate: Any = None,
+    cooperative: bool = False,
 ) -> None:  # fmt: skip
     """Run a kernel to its end; raises `EmulationError` where it cannot or faults. `estimate`: its time, for the driver's observer."""
     info, chip = function.info, driver.chip
@@ -273,7 +274,7 @@ def run(
         symbols = function.module.symbol_addresses(compiled.translation.symbols).tobytes()
         symbols_at = place(symbols, len(symbols), "symbol addresses") if symbols else 0
         _execute(driver, function, compiled, grid, block, waves, info.lds_bytes + shared_bytes, arg_at, packet_at,
-                 args, memory.table(), symbols_at, estimate)  # fmt: skip
+                 args, memory.table(), symbols_at, estimate, cooperative)  # fmt: skip
     finally:
         over()
         for base in placed:
@@ -308,7 +309,7 @@ def _check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_
 
 def _execute(
     driver: EmuDriver, function: EmuFunction, compiled: Compiled, grid: Dim3, block: Dim3, waves: int, lds: int,
-    arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: int, estimate: Any,
+    arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: int, estimate: Any, cooperative: bool,
 ) -> None:  # fmt: skip
     info, chip = function.info, driver.chip
     lanes = compiled.lanes
@@ -336,11 +337,14 @@ def _execute(
         "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data,
     }  # fmt: skip
     count = max(1, min(driver.threads, total))
-    if "progress" in driver.checks and compiled.translation.polls:
+    if cooperative:
+        count = total  # a host thread each, so that none waits for one that has not begun
+    elif "progress" in driver.checks and compiled.translation.polls:
         count = 1  # work-groups one after another: whoever waits for a later one waits in vain, always
     if function.asks_the_host:
         shared["messages"] = driver.hostcalls.entry
-    records, kept = _records(driver, compiled, table, total, waves, count)
+    watch = "progress" in driver.checks and compiled.translation.polls and not cooperative
+    records, kept = _records(driver, compiled, table, total, waves, count, watch)
     shared |= records
     scratch = scratch_bytes(info)
     threads = [Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
@@ -358,7 +362,7 @@ def _execute(
 
 
 def _records(
-    driver: EmuDriver, compiled: Compiled, table: np.ndarray, groups: int, waves: int, threads: int
+    driver: EmuDriver, compiled: Compiled, table: np.ndarray, groups: int, waves: int, threads: int, watch: bool
 ) -> tuple[dict[str, int], list[Any]]:
     """The context's fields for the checks that keep records, and what must live as long as the launch."""
     fields: dict[str, int] = {"align": 15 if "align" in driver.checks else 0}
@@ -378,7 +382,7 @@ def _records(
         kept.append(table + np.array([offset, 0], np.uint64))
         fields |= {"undefined_offset": offset, "undefined_allocs": kept[-1].ctypes.data}
     if compiled.translation.synchronizes:
-        order = Order(groups, waves, "progress" in driver.checks and compiled.translation.polls)
+        order = Order(groups, waves, watch)
         kept.append(order)
         fields |= {"race_waves": waves, "order_call": order.address}
     return fields, kept
@@ -404,7 +408,8 @@ def _run_threads(driver: EmuDriver, compiled: Compiled, threads: list[Thread], p
             stop[0] = 1
         return rc
 
-    futures: list[Future[int]] = [pool().submit(work, t) for t in threads]
+    own = ThreadPoolExecutor(len(threads), "cooperative") if len(threads) > thread_count() else None
+    futures: list[Future[int]] = [(own or pool()).submit(work, t) for t in threads]
     try:
         while wait(futures, timeout=0.1).not_done:
             pass
@@ -412,5 +417,8 @@ def _run_threads(driver: EmuDriver, compiled: Compiled, threads: list[Thread], p
         stop[0] = 1
         wait(futures)
         raise
+    finally:
+        if own is not None:
+            own.shutdown()
     for future in futures:
         future.result()

@@ -38,13 +38,14 @@ ERRORS = {
     301: ("hipErrorFileNotFound", "file not found"), 400: ("hipErrorInvalidHandle", "invalid resource handle"), 401: ("hipErrorIllegalState", "the operation cannot be performed in the present state"),
     500: ("hipErrorNotFound", "named symbol not found"), 600: ("hipErrorNotReady", "device not ready"), 700: ("hipErrorIllegalAddress", "an illegal memory access was encountered"),
     701: ("hipErrorLaunchOutOfResources", "out of resources"), 704: ("hipErrorPeerAccessAlreadyEnabled", "peer access is already enabled"),
-    719: ("hipErrorLaunchFailure", "unspecified launch failure"), 801: ("hipErrorNotSupported", "operation not supported"),
+    719: ("hipErrorLaunchFailure", "unspecified launch failure"),
+    720: ("hipErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"), 801: ("hipErrorNotSupported", "operation not supported"),
     900: ("hipErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"), 999: ("hipErrorUnknown", "unknown error"),
 }  # fmt: skip
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED, DEINITIALIZED = 0, 1, 2, 3, 4
 INVALID_CONFIGURATION, INVALID_SYMBOL, INVALID_DIRECTION, INVALID_FUNCTION, INVALID_DEVICE = 9, 13, 21, 98, 101
 INVALID_IMAGE, NO_BINARY, FILE_NOT_FOUND, INVALID_HANDLE, ILLEGAL_STATE, NOT_FOUND = 200, 209, 301, 400, 401, 500
-ILLEGAL_ADDRESS, LAUNCH_FAILURE, NOT_SUPPORTED, CAPTURE_UNSUPPORTED, UNKNOWN = 700, 719, 801, 900, 999
+ILLEGAL_ADDRESS, LAUNCH_FAILURE, TOO_LARGE, NOT_SUPPORTED, CAPTURE_UNSUPPORTED, UNKNOWN = 700, 719, 720, 801, 900, 999
 
 
 class HipError(Exception):

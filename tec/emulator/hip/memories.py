@@ -10,7 +10,7 @@ import ctypes
 
 from ...errors import DeviceError
 from .base import Base, need, pointer, put_int, put_size
-from .entry import INVALID_DIRECTION, INVALID_VALUE, OUT_OF_MEMORY, HipError, entry
+from .entry import INVALID_DEVICE, INVALID_DIRECTION, INVALID_VALUE, OUT_OF_MEMORY, HipError, entry
 
 _HOST_TO_HOST, _TO_DEVICE, _TO_HOST, _ON_DEVICE, _DEFAULT = range(5)
 _HOST_LABEL = "host memory"
@@ -41,10 +41,6 @@ class Memories(Base):
 
     @entry("pzu")
     def hipExtMallocWithFlags(self, out: int, nbytes: int, flags: int) -> None:
-        self._alloc(out, nbytes)
-
-    @entry("pzp")
-    def hipMallocAsync(self, out: int, nbytes: int, stream: int) -> None:
         self._alloc(out, nbytes)
 
     @entry("pzu", "hipHostMalloc", "hipHostAlloc", "hipMallocManaged")
@@ -184,6 +180,28 @@ class Memories(Base):
     ) -> None:
         self.submit(stream, lambda: self._copy_rows(dst, dpitch, src, spitch, width, height, kind))
 
+    @entry("pipiz")
+    def hipMemcpyPeer(self, dst: int, to: int, src: int, of: int, nbytes: int) -> int:
+        if to or of:
+            raise HipError(INVALID_DEVICE, f"devices {to} and {of}; there is one, number 0")
+        return self.hipMemcpy(dst, src, nbytes, _ON_DEVICE)
+
+    @entry("pipizp")
+    def hipMemcpyPeerAsync(self, dst: int, to: int, src: int, of: int, nbytes: int, stream: int) -> None:
+        if to or of:
+            raise HipError(INVALID_DEVICE, f"devices {to} and {of}; there is one, number 0")
+        self.hipMemcpyAsync(dst, src, nbytes, _ON_DEVICE, stream)
+
+    # ---- managed memory lies where it lies
+
+    @entry("pzip")
+    def hipMemPrefetchAsync(self, address: int, nbytes: int, device: int, stream: int) -> None:
+        self.driver.memory.check_range(address, nbytes, "prefetch")
+
+    @entry("pzii")
+    def hipMemAdvise(self, address: int, nbytes: int, advice: int, device: int) -> None:
+        self.driver.memory.check_range(address, nbytes, "advice")
+
     # ---- fills
 
     def _fill(self, dst: int, value: int, size: int, count: int) -> None:
@@ -218,3 +236,21 @@ class Memories(Base):
     @entry("pizp")
     def hipMemsetD32Async(self, dst: int, value: int, count: int, stream: int) -> None:
         self.submit(stream, lambda: self._fill(dst, value, 4, count))
+
+    def _fill_rows(self, dst: int, pitch: int, value: int, size: int, width: int, height: int) -> None:
+        if width * size > pitch:
+            raise HipError(INVALID_VALUE, f"rows of {width * size} bytes, a pitch of {pitch}")
+        for row in range(height):
+            self._fill(dst + row * pitch, value, size, width)
+
+    @entry("pzizz")
+    def hipMemset2D(self, dst: int, pitch: int, value: int, width: int, height: int) -> None:
+        self._fill_rows(dst, pitch, value, 1, width, height)
+
+    @entry("pzizzp")
+    def hipMemset2DAsync(self, dst: int, pitch: int, value: int, width: int, height: int, stream: int) -> None:
+        self.submit(stream, lambda: self._fill_rows(dst, pitch, value, 1, width, height))
+
+    @entry("pzuzz")
+    def hipMemsetD2D32(self, dst: int, pitch: int, value: int, width: int, height: int) -> None:
+        self._fill_rows(dst, pitch, value, 4, width, height)

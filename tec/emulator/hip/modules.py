@@ -27,6 +27,7 @@ from .entry import (
     INVALID_VALUE,
     NO_BINARY,
     NOT_FOUND,
+    TOO_LARGE,
     HipError,
     entry,
 )
@@ -177,20 +178,29 @@ class Modules(Base):
                 )
         return bytes(data)
 
-    def _launch(self, f: Function, grid: Size, block: Size, shared: int, stream: int, params: int, extra: int) -> None:
+    def _launch(
+        self, f: Function, grid: Size, block: Size, shared: int, stream: int, params: int, extra: int, cooperative: bool = False
+    ) -> None:  # fmt: skip
         if 0 in grid or 0 in block:
             raise HipError(INVALID_CONFIGURATION, f"{f.info.name}: grid {grid}, block {block}")
         data = self._arguments(f.info, params, extra)
-        self.submit(stream, lambda: self._run(f, grid, block, shared, data))
+        if cooperative:
+            room = self._groups(f.info, block[0] * block[1] * block[2], shared) * self.driver.chip.compute_units
+            if grid[0] * grid[1] * grid[2] > room:
+                raise HipError(
+                    TOO_LARGE,
+                    f"{f.info.name}: grid {grid}; {room} of its work-groups run at once on {self.driver.chip.name}",
+                )
+        self.submit(stream, lambda: self._run(f, grid, block, shared, data, cooperative))
 
-    def _run(self, f: Function, grid: Size, block: Size, shared: int, data: bytes) -> None:
+    def _run(self, f: Function, grid: Size, block: Size, shared: int, data: bytes, cooperative: bool = False) -> None:
         if self.timers:
             try:
                 self.clock_us += model_launch(self.driver, f.kernel, grid, block, shared, data).microseconds
             except EmulationError:  # the run says what is wrong
                 self.clock_us += self.driver.chip.machine.launch_us
         try:
-            self.driver.launch(f.kernel, grid, block, shared, data)
+            self.driver.launch(f.kernel, grid, block, shared, data, cooperative=cooperative)
         except TecError as e:
             self.pending = _status(e)
             raise
@@ -211,6 +221,12 @@ class Modules(Base):
         extra: int,
     ) -> None:
         self._launch(self.held(f, Function), (gx, gy, gz), (bx, by, bz), shared, stream, params, extra)
+
+    @entry("puuuuuuupp")
+    def hipModuleLaunchCooperativeKernel(
+        self, f: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int, params: int
+    ) -> None:  # fmt: skip
+        self._launch(self.held(f, Function), (gx, gy, gz), (bx, by, bz), shared, stream, params, 0, True)
 
     @entry("puuuuuuzpppppu", "hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
     def hipExtModuleLaunchKernel(
@@ -262,6 +278,14 @@ class Modules(Base):
     @entry("ppiz", "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor")
     def groups_of_function(self, out: int, f: int, size: int, dynamic: int) -> None:
         put_int(out, self._groups(self.held(f, Function).info, size, dynamic))
+
+    @entry("ppizu", "hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
+    def groups_of_function_flags(self, out: int, f: int, size: int, dynamic: int, flags: int) -> None:
+        self.groups_of_function(out, f, size, dynamic)
+
+    @entry("pppziu", "hipModuleOccupancyMaxPotentialBlockSizeWithFlags")
+    def best_of_function_flags(self, grid: int, block: int, f: int, dynamic: int, limit: int, flags: int) -> None:
+        self.best_of_function(grid, block, f, dynamic, limit)
 
     def _best(self, grid: int, block: int, info: KernelInfo, dynamic: int, limit: int) -> None:
         sizes = range(info.wavefront_size, min(limit or 1024, info.max_workgroup_size) + 1, info.wavefront_size)

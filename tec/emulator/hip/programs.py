@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from .base import need, pointer, put_int, put_size
 from .entry import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_IMAGE, INVALID_SYMBOL, Dim3, HipError, entry
-from .memories import Memories
 from .modules import Function, Module, Modules, image_at
+from .pools import Pools
 
 _FAT_BINARY = 0x48495046  # "HIPF"
 
@@ -25,7 +25,7 @@ class FatBinary:
     module: Module | None = None
 
 
-class Programs(Modules, Memories):
+class Programs(Modules, Pools):
     """__hipRegister*, hipLaunchKernel, and what takes a kernel or a variable of the program itself."""
 
     def __init__(self, chip: str, check: str):
@@ -96,6 +96,40 @@ class Programs(Modules, Memories):
     def hipLaunchKernel(self, host: int, grid: Dim3, block: Dim3, params: int, shared: int, stream: int) -> None:
         self._launch(self._of_host(host), grid.dims(), block.dims(), shared, stream, params, 0)
 
+    @entry("pDDpup")
+    def hipLaunchCooperativeKernel(
+        self, host: int, grid: Dim3, block: Dim3, params: int, shared: int, stream: int
+    ) -> None:
+        self._launch(self._of_host(host), grid.dims(), block.dims(), shared, stream, params, 0, True)
+
+    @entry("pDDpzpppi")
+    def hipExtLaunchKernel(
+        self, host: int, grid: Dim3, block: Dim3, params: int, shared: int, stream: int, start: int, stop: int, flags: int
+    ) -> None:  # fmt: skip
+        if start:
+            self._event(start, stream)
+        self.hipLaunchKernel(host, grid, block, params, shared, stream)
+        if stop:
+            self._event(stop, stream)
+
+    @entry("ppp")
+    def hipLaunchKernelExC(self, config: int, host: int, params: int) -> None:
+        """hipLaunchConfig_t: grid, block, bytes of LDS, stream, attributes, their number; the attribute 2 asks for a cooperative launch."""
+        *dims, shared, stream, attributes, count = struct.unpack(
+            "<6I4xQQQI", ctypes.string_at(need(config, "the configuration"), 60)
+        )
+        # An attribute has 72 bytes: its number, and its value from byte 8 on.
+        asked = any(
+            ctypes.c_int.from_address(attributes + 72 * k).value == 2
+            and ctypes.c_int.from_address(attributes + 72 * k + 8).value
+            for k in range(count)
+        )
+        self._launch(self._of_host(host), tuple(dims[:3]), tuple(dims[3:]), shared, stream, params, 0, asked)
+
+    @entry("pp")
+    def hipGetFuncBySymbol(self, out: int, host: int) -> None:
+        pointer(out).value = self.handle(self._of_host(host))
+
     @entry("pp")
     def hipFuncGetAttributes(self, out: int, host: int) -> None:
         i = self._of_host(host).info
@@ -118,6 +152,10 @@ class Programs(Modules, Memories):
     @entry("pppzi", "hipOccupancyMaxPotentialBlockSize")
     def best_of_host(self, grid: int, block: int, host: int, dynamic: int, limit: int) -> None:
         self._best(grid, block, self._of_host(host).info, dynamic, limit)
+
+    @entry("ppizu", "hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
+    def groups_of_host_flags(self, out: int, host: int, size: int, dynamic: int, flags: int) -> None:
+        self.groups_of_host(out, host, size, dynamic)
 
     # ---- variables
 

@@ -65,11 +65,11 @@ DevicePropR0000 = _struct("DevicePropR0000", _R0000)
 
 # hipDeviceAttribute_t of HIP 5.0 and later -> the property that it is, with the element of arrays.
 _ATTRIBUTES = {
-    3: "canMapHostMemory", 5: "clockRate", 10: "concurrentKernels", 19: "l2CacheSize", 23: "major", 26: "maxThreadsDim.0",
+    3: "canMapHostMemory", 5: "clockRate", 8: "concurrentKernels", 10: "cooperativeLaunch", 19: "l2CacheSize", 23: "major", 26: "maxThreadsDim.0",
     27: "maxThreadsDim.1", 28: "maxThreadsDim.2", 29: "maxGridSize.0", 30: "maxGridSize.1", 31: "maxGridSize.2", 56: "maxThreadsPerBlock",
     57: "maxThreadsPerMultiProcessor", 58: "memPitch", 59: "memoryBusWidth", 60: "memoryClockRate", 61: "minor", 63: "multiProcessorCount",
     71: "regsPerBlock", 72: "regsPerMultiprocessor", 74: "sharedMemPerBlock", 75: "sharedMemPerBlockOptin", 76: "sharedMemPerMultiprocessor",
-    83: "totalConstMem", 84: "totalGlobalMem", 85: "unifiedAddressing", 87: "warpSize", 10000: "clockInstructionRate",
+    83: "totalConstMem", 84: "totalGlobalMem", 85: "unifiedAddressing", 87: "warpSize", 88: "memoryPoolsSupported", 10000: "clockInstructionRate",
     10002: "maxSharedMemoryPerMultiProcessor", 10015: "multiProcessorCount",
 }  # fmt: skip
 
@@ -89,7 +89,7 @@ def properties(driver: EmuDriver) -> dict[str, Any]:
         "regsPerBlock": registers, "regsPerMultiprocessor": registers, "warpSize": wave, "memPitch": 2**31 - 1, "maxThreadsPerBlock": 1024,
         "maxThreadsDim": (1024, 1024, 1024), "maxGridSize": (2**31 - 1, 65535, 65535), "clockRate": machine.clock_mhz * 1000,
         "clockInstructionRate": 100_000, "totalConstMem": 2**31 - 1, "major": int(number[:-2]), "minor": int(number[-2], 16),
-        "gcnArch": int(number) if number.isdigit() else 0, "multiProcessorCount": chip.compute_units, "canMapHostMemory": 1, "concurrentKernels": 1,
+        "gcnArch": int(number) if number.isdigit() else 0, "multiProcessorCount": chip.compute_units, "canMapHostMemory": 1, "concurrentKernels": 1, "cooperativeLaunch": 1, "memoryPoolsSupported": 1,
         "unifiedAddressing": 1, "memoryClockRate": memory_khz, "memoryBusWidth": round(machine.memory_gbps * 8e6 / (2 * memory_khz)),
         "l2CacheSize": l2.size_bytes if l2 else 0, "maxThreadsPerMultiProcessor": wave * limits.simds * limits.waves_a_simd,
         "arch": 0x1FFFF & ~(1 << 16),  # every feature but dynamic parallelism

@@ -24,6 +24,8 @@ from tec.errors import DeviceError
 from tec.runtime.hip_driver import HipDriver
 from tests.unit.runtime.test_foreign import built, bundle
 
+from .harness import compile_ir
+
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="an ELF library")
 
 
@@ -148,6 +150,84 @@ def test_memory(hip):
         assert hip.hipFree(address) == 0
     assert hip.hipFree(a) == 1 and b"was freed before" in hip.hipGetErrorString(1)
     assert hip.hipGetLastError() == 1 and hip.hipGetLastError() == 0
+
+
+def test_memory_pools(hip):
+    default, value = hip.made("hipDeviceGetDefaultMemPool", 0), ctypes.c_uint64()
+    pool = hip.made("hipMemPoolCreate", None)
+    assert hip.made("hipDeviceGetMemPool", 0) == default and hip.hipDeviceSetMemPool(0, pool) == 0
+    a, b = (
+        hip.made("hipMallocAsync", c_size_t(1000), None),
+        hip.made("hipMallocFromPoolAsync", c_size_t(24), pool, None),
+    )
+
+    def used(which):
+        assert hip.hipMemPoolGetAttribute(pool, which, byref(value)) == 0
+        return value.value
+
+    assert used(7) == 1024 and hip.hipFreeAsync(a, None) == 0 and used(7) == 24 and used(8) == 1024
+    threshold = ctypes.c_uint64(1 << 40)
+    assert hip.hipMemPoolSetAttribute(pool, 4, byref(threshold)) == 0 and used(4) == 1 << 40
+    assert hip.hipMemPoolTrimTo(pool, c_size_t(0)) == 0 and hip.hipFree(b) == 0 and used(7) == 0
+    assert hip.hipMemPoolDestroy(pool) == 0 and hip.made("hipDeviceGetMemPool", 0) == default
+    assert hip.hipMemPoolDestroy(default) == 1 and hip.hipMemPoolGetAttribute(default, 99, byref(value)) == 1
+    flag = c_int()
+    for number, expected in ((88, 1), (10, 1), (8, 1)):
+        assert hip.hipDeviceGetAttribute(byref(flag), number, 0) == 0 and flag.value == expected
+
+
+_GRID = """
+define amdgpu_kernel void @exchange(ptr addrspace(1) %count, ptr addrspace(1) %data, ptr addrspace(1) %out, i32 %groups) #0 {
+start:
+  %g = call i32 @llvm.amdgcn.workgroup.id.x()
+  %p = getelementptr i32, ptr addrspace(1) %data, i32 %g
+  %v = mul i32 %g, 10
+  store i32 %v, ptr addrspace(1) %p
+  %o = atomicrmw add ptr addrspace(1) %count, i32 1 syncscope("agent") acq_rel
+  br label %spin
+spin:
+  %c = load atomic i32, ptr addrspace(1) %count syncscope("agent") acquire, align 4
+  %items = shl i32 %groups, 6
+  %all = icmp sge i32 %c, %items
+  br i1 %all, label %on, label %spin
+on:
+  %next = add i32 %g, 1
+  %other = urem i32 %next, %groups
+  %q = getelementptr i32, ptr addrspace(1) %data, i32 %other
+  %w = load i32, ptr addrspace(1) %q
+  %r = getelementptr i32, ptr addrspace(1) %out, i32 %g
+  store i32 %w, ptr addrspace(1) %r
+  ret void
+}
+declare i32 @llvm.amdgcn.workgroup.id.x()
+attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-ptr" }"""
+
+
+def test_cooperative_launch(hip):
+    """Every work-group waits for all others, then reads what its neighbour stored; races are looked for. More groups than run at once are refused."""
+    f = hip.function(b"exchange", compile_ir(_GRID, "gfx942")[1])
+    n = 6
+    count, data, out = (hip.upload(np.zeros(k, np.int32)) for k in (1, n, n))
+    values = [c_void_p(count), c_void_p(data), c_void_p(out), c_int(n)]
+    where = (c_void_p * 4)(*[ctypes.addressof(v) for v in values])
+    assert hip.hipModuleLaunchCooperativeKernel(f, n, 1, 1, 64, 1, 1, 0, None, where) == 0
+    np.testing.assert_array_equal(hip.download(out, np.zeros(n, np.int32)), [10, 20, 30, 40, 50, 0])
+    assert hip.hipModuleLaunchCooperativeKernel(f, 1 << 20, 1, 1, 64, 1, 1, 0, None, where) == 720
+    assert b"of its work-groups run at once" in hip.hipGetErrorString(720)
+    hip.hipGetLastError()
+
+
+def test_fills_of_rows_and_hints(hip):
+    a = hip.upload(np.zeros((3, 8), np.int32))
+    assert hip.hipMemset2D(a, c_size_t(32), 1, c_size_t(8), c_size_t(2)) == 0
+    assert hip.hipMemsetD2D32(a + 16, c_size_t(32), 7, c_size_t(2), c_size_t(3)) == 0
+    got = hip.download(a, np.zeros((3, 8), np.int32))
+    assert (got[:2, :2] == 0x01010101).all() and (got[:, 4:6] == 7).all() and got[2, :4].sum() == 0
+    assert hip.hipMemset2D(a, c_size_t(4), 1, c_size_t(8), c_size_t(2)) == 1
+    assert hip.hipMemPrefetchAsync(a, c_size_t(96), 0, None) == 0 and hip.hipMemAdvise(a, c_size_t(97), 1, 0) == 1
+    b = hip.upload(np.ones(24, np.int32))
+    assert hip.hipMemcpyPeer(a, 0, b, 0, c_size_t(96)) == 0 and hip.hipMemcpyPeer(a, 1, b, 0, c_size_t(96)) == 101
+    assert (hip.download(a, np.zeros(24, np.int32)) == 1).all()
 
 
 def test_launch_by_pointers_and_by_block(hip):
