@@ -19,7 +19,7 @@ from tec.graph import Graph, Value
 from tec.graph.builders import Builder, axis_of, control
 from tec.graph.fold_sizes import sizes_in
 from tec.graph.regions import inner
-from tec.ops.dims import as_size
+from tec.ops.dims import UndecidedSize, as_size
 
 from . import reader
 from .importer import Call, NeedsValue, Outputs, onnx_op, sources
@@ -96,7 +96,7 @@ def _possible(c: Call, condition: Value, branches: Sequence[Any]) -> list[Value]
             with c.importer.trial(), c.importer.inside(body):
                 _tensors(c.importer.subgraph(branch, c, []), "branches")
             wrong.append(None)
-        except NeedsValue:
+        except (NeedsValue, UndecidedSize):  # it may well be the one that is chosen
             return None
         except ImportModelError as error:
             wrong.append(error)

@@ -8,7 +8,7 @@ from typing import Any
 from ..ir.dtype import dtype_info
 from ..schedule import Schedule, Stage
 from ..target import Target
-from ..te import ComputeOp, Operation, thread_axis
+from ..te import ComputeOp, ExternOp, Operation, thread_axis
 from . import parallel
 from .group import Group, begin, extent, reduce_size, size_of
 
@@ -40,8 +40,13 @@ def moved_bytes(group: Group) -> int:
 
 
 def computed(group: Group) -> list[ComputeOp]:
-    """The stages that get loops of their own: outputs and reductions."""
-    return [op for op in group.ops if isinstance(op, ComputeOp) and (group.is_output(op) or op.reduce_axis)]
+    """The stages that get loops of their own: outputs, reductions, and what loops written by hand read (a constant of one element)."""
+    return [
+        op
+        for op in group.ops
+        if isinstance(op, ComputeOp)
+        and (group.is_output(op) or op.reduce_axis or any(isinstance(c, ExternOp) for c in group.consumers.get(op, [])))
+    ]
 
 
 def begin_cpu(group: Group, target: Target) -> Schedule:

@@ -177,6 +177,38 @@ def test_a_branch_that_cannot_be_is_a_condition():
         net.run({"rate": np.array(8000), "x": x})
 
 
+def test_a_branch_that_cannot_be_taken_in_yet_may_be_the_one_that_is_chosen():
+    """It needs a size as a number: no error at its run, but a session."""
+    m = model(
+        """
+        agraph (bool flag, float[n, 4] x) => (float[4] y) {
+            y = If (flag) <
+                then_branch = a () => (float[4] p) {
+                    axis = Constant<value = int64 {0}>()
+                    size = Shape (x)
+                    n = Gather (size, axis)
+                    last, rows = Loop (n, , x) <body = body (int64 i, bool c, float[n, 4] now) => (bool more, float[n, 4] then, float[4] row) {
+                        row = ReduceMax <keepdims = 0> (now, i0)
+                        top = ReduceMax <keepdims = 0> (now)
+                        half = Constant<value = float {0.5}>()
+                        then = Mul (now, half)
+                        more = Greater (top, half)
+                    }>
+                    p = ReduceSum <keepdims = 0> (rows, i0)
+                },
+                else_branch = b () => (float[4] p) { p = ReduceSum <keepdims = 0> (x, i0) }>
+        }""".replace(
+            "{\n            y = If", "{\n            i0 = Constant<value = int64[1] {0}>()\n            y = If"
+        )
+    )
+    with pytest.raises(ImportModelError, match="depends on the value of input 'flag'"):
+        tec.compile(m, cache=False)
+    session = Session(m, compiled_runner("llvm"))
+    for flag in (True, False):
+        feeds = {"flag": np.asarray(flag), "x": np.abs(rand(3, 4)) + 4}
+        np.testing.assert_allclose(session.run(feeds)[0], reference(m, feeds)[0], rtol=1e-5)
+
+
 def scan(rows, back=0, out_back=0, axis=0, out_axis=0):
     shape = f"{rows}, 3" if axis == 0 else f"3, {rows}"
     return model(f"""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 from tec_onnx.backend import run_model
 
 import tec
@@ -44,3 +44,19 @@ def test_a_split_into_more_than_its_outputs_is_refused():
     model = helper.make_model(helper.make_graph([node], "g", [info], outs), opset_imports=[helper.make_opsetid("", 18)])
     with pytest.raises(tec.ImportModelError, match="num_outputs 2147483648 of a Split with 2 outputs"):
         run_model(model, [np.ones(4, np.float32)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(float[4] x, int64[1] i) => (float[4] y) { u = Constant<value = float[1] {5.0}>() y = ScatterElements<axis = 0>(x, i, u) }",
+        '(float[4] x, float[1] i) => (float[4] y) { k = Constant<value = int64[1] {2}>() y = ScatterElements<axis = 0, reduction = "add">(x, k, i) }',
+    ],
+)
+def test_a_constant_of_one_element_that_loops_read(text):
+    """On a GPU it was a stage that no thread computed."""
+    model = parser.parse_model('<ir_version: 8, opset_import: ["" : 18]> g ' + text)
+    feeds = {"x": np.arange(4, dtype=np.float32), "i": np.array([1], np.int64 if "int64[1] i" in text else np.float32)}
+    want = run_model(model, feeds, device="REFERENCE")
+    net = tec.compile(model, "rocm -mcpu=gfx942", cache=False)
+    np.testing.assert_array_equal(net.run(feeds, "rocm_emu:gfx942")[0], want[0])
