@@ -9,7 +9,7 @@ What a body makes goes to where the loop or the branch wants it: `Part.made` say
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,12 +53,13 @@ def part_of(graph: Graph, kept: Iterable[str] = (), loose: Iterable[str] = ()) -
     return _part(graph, rows, [v for v in graph.inputs if v.name in anywhere])
 
 
-def _part(graph: Graph, rows: Rows, loose: Iterable[Value] = (), order: Iterable[int] = ()) -> Part:
-    """The groups of a graph. `rows`: values that are rows of a state; `loose`: values that are rows of others; `order`: which outputs come first where
-    one value is several."""
+def _part(graph: Graph, rows: Rows, loose: Iterable[Value] = (), written: Sequence[int] = ()) -> Part:
+    """The groups of a graph. `rows`: values that are rows of a state; `loose`: values that are rows of others; `written`: outputs that are rows which a loop
+    makes, and come first where one value is several."""
     part = Part(graph, fuse(graph, rows))
-    part.made = _made(part, [*order, *range(len(graph.outputs))])
-    anywhere = set(loose)
+    part.made = _made(part, [*written, *range(len(graph.outputs))])
+    # What a function makes as a row begins anywhere for whoever reads it as well: in this graph, through aliases, in bodies of loops within.
+    anywhere = {*loose, *(graph.outputs[n] for n in written if n in part.made)}
     for group in part.groups:
         if group.is_alias and any(v in anywhere for v in group.inputs):
             anywhere.update(group.outputs)
@@ -87,11 +88,7 @@ def _body(node: Any, k: int, body: Graph, rows: Rows, loose: set[Value]) -> Part
     ]
     # Rows that are made come before states: they may be long, and there are as many of them as trips.
     order = range(states, states + made)
-    part = _part(body, held, own, order)
-    written = {body.outputs[n] for n in order if n in part.made}
-    for group in part.groups:
-        group.loose |= {v for v in (*group.inputs, *group.outputs) if v in written}
-    return part
+    return _part(body, held, own, order)
 
 
 def _made(part: Part, order: list[int]) -> set[int]:

@@ -185,10 +185,16 @@ class Executor:
             return [self._stateful().view(source[o.name]) if r is None else r for o, r in shown]
 
     def _run(self, inputs: Any, outputs: Any, full: bool) -> list[tuple[Output, NDArray | None]]:
+        if self._states is None:  # without what a block costs beside a small network
+            self._launched = None
+            return self._waited(inputs, outputs, full)
         with self._or_as_before():
-            results = self._start(inputs, outputs, full)
-            self._engine.wait()
-            return self._finish(results)
+            return self._waited(inputs, outputs, full)
+
+    def _waited(self, inputs: Any, outputs: Any, full: bool) -> list[tuple[Output, NDArray | None]]:
+        results = self._start(inputs, outputs, full)
+        self._engine.wait()
+        return self._finish(results)
 
     @contextmanager
     def _or_as_before(self) -> Iterator[None]:

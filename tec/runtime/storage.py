@@ -6,6 +6,7 @@ keeps the owner alive. Strides count elements.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -63,7 +64,7 @@ class Storage:
             self.address = address
         elif device.allocator is None:
             raw = _host_block(device, nbytes)
-            start = raw.__array_interface__["data"][0]
+            start = ctypes.addressof(ctypes.c_char.from_buffer(raw))  # type: ignore[arg-type]  # a third of what NumPy's own ways to it cost
             self.address = (start + _host_align(nbytes) - 1) & -_host_align(nbytes)
             self.owner = raw
             self._own = True

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.control_worker FIRST LAST [TARGET DEVICE]
 
-One JSON line a seed: {"seed", "outcome"}; the outcome is "ran", "by a session: why", "not by ONNX Runtime: why", or "bad: why".
+JSON lines: {"seed", "now"}: whose turn it is; then one a seed: {"seed", "outcome"}; the outcome is "ran", "by a session: why", "not by ONNX Runtime: why", or "bad: why".
 """
 
 from __future__ import annotations
@@ -40,18 +40,21 @@ def check(seed: int, target: str = "llvm", device: str | None = None) -> str:
     options.intra_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     theirs = ort.InferenceSession(p.model.SerializeToString(), options, ["CPUExecutionProvider"])
+    wanted: list[Any] = []
+    print(json.dumps({"seed": seed, "now": "onnxruntime"}), flush=True)
+    try:
+        wanted = [theirs.run(None, feeds) for feeds in p.feeds]
+    except Exception as error:  # ONNX Runtime 1.31 loses values of the outermost graph in some nested scans
+        return f"not by ONNX Runtime: {error}"
+    print(json.dumps({"seed": seed, "now": "tec"}), flush=True)
     try:
         net: Any = tec.compile(p.model, target, cache=False, progress=lambda *_: None)
         why = None
     except ImportModelError as error:
         net = Session(p.model, compiled_runner(target, None if device is None else tec.device(device)))
         why = error.message.splitlines()[0]
-    for feeds in p.feeds:
+    for feeds, want in zip(p.feeds, wanted):
         got = net.run(feeds) if why is not None else net.run(feeds, device)
-        try:
-            want = theirs.run(None, feeds)
-        except Exception as error:  # ONNX Runtime 1.31 loses values of the outermost graph in some nested scans
-            return f"not by ONNX Runtime: {error}"
         off = wrong(got, want)
         if off:
             sizes = {k: v.tolist() for k, v in feeds.items() if v.ndim == 0} | {"n": len(feeds["x"])}

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -36,10 +39,17 @@ def test_every_form_comes_up() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100"])
 def test_much_control_flow(target: str) -> None:
-    first, count = int(os.environ.get("TEC_FUZZ_FIRST", "10000")), int(os.environ.get("TEC_FUZZ_SEEDS", "400"))
+    """In processes of their own: ONNX Runtime 1.31 ends its process on some models (seed 1321), which then do not count."""
+    seed, count = int(os.environ.get("TEC_FUZZ_FIRST", "10000")), int(os.environ.get("TEC_FUZZ_SEEDS", "400"))
     chip = target.partition("=")[2]
-    device = f"rocm_emu:{chip}" if chip else None
-    outcomes = {
-        s: control_worker.check(s, target, device) for s in range(first, first + (count // 10 if chip else count))
-    }
+    last = seed + (count // 10 if chip else count)
+    outcomes: dict[int, str] = {}
+    while seed < last:
+        command = [sys.executable, "-m", "tests.fuzz.control_worker", str(seed), str(last), target]
+        ran = subprocess.run([*command, *([f"rocm_emu:{chip}"] if chip else [])], capture_output=True, text=True)
+        rows = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+        outcomes.update((row["seed"], row["outcome"]) for row in rows if "outcome" in row)
+        seed = rows[-1]["seed"] + 1
+        if ran.returncode and rows[-1].get("now") != "onnxruntime":
+            outcomes[rows[-1]["seed"]] = f"bad: the process ended with {ran.returncode}: {ran.stderr[-500:]}"
     assert not {s: o for s, o in outcomes.items() if o.startswith("bad")}

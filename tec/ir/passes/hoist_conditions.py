@@ -3,8 +3,16 @@
     for k in range(n):            if c:
         if c: body       ->           for k in range(n): body
 
-In: any stage. Only a loop whose whole body is the guarded statement is changed, so no code is repeated; a condition that
+In: any stage. A loop whose whole body is the guarded statement is changed so, and no code is repeated; a condition that
 reads memory stays, as the body might write there.
+
+On a CPU a loop that is for the most part rows of a ragged tile, of which each has a condition, stands twice, the second time for one row alone: it has a fraction of the
+code, and a step of a decoder or of a recurrent layer has no other.
+
+    for k in range(n):                       if likely(1 < left): for k in range(n): ...
+        if likely(0 < left): row0     ->     else:                for k in range(n): row0
+        if likely(1 < left): row1
+        if likely(2 < left): row2
 """
 
 from __future__ import annotations
@@ -12,9 +20,11 @@ from __future__ import annotations
 from ...target import Target
 from .. import expr as E
 from .. import stmt as S
+from ..arith import Analyzer
 from ..effects import effects
 from ..func import Func
 from ..visit import map_stmt, visit
+from .rewrite_util import clone
 
 
 def hoist_conditions(func: Func, target: Target) -> Func:
@@ -23,7 +33,9 @@ def hoist_conditions(func: Func, target: Target) -> Func:
     def fs(s: S.Stmt) -> S.Stmt:
         out = map_stmt(s, fs, lambda e: e)
         if isinstance(out, S.For) and out.kind != S.ForKind.THREAD:
-            return _hoist(out)
+            out = _hoist(out)
+            if isinstance(out, S.For) and out.kind == S.ForKind.SERIAL and not target.is_gpu:
+                return _one_row(out)
         return out
 
     return func.with_body(fs(func.body))
@@ -45,6 +57,37 @@ def _hoist(loop: S.For) -> S.Stmt:
     for c in reversed(outside):
         out = S.IfThenElse(c, out)
     return out
+
+
+_ROWS = 3  # or more beside the first: then the second loop has no more than a quarter of the code of the first
+
+
+def _one_row(loop: S.For) -> S.Stmt:
+    """A loop over the rows of a ragged tile as two, the second of its first row."""
+    body = loop.body.stmts if isinstance(loop.body, S.Seq) else ()
+    if len(body) <= _ROWS or not all(isinstance(x, S.IfThenElse) and x.orelse is None for x in body):
+        return loop
+    if not all(_is_ragged(x.cond, loop.var) for x in body):  # type: ignore[attr-defined]
+        return loop
+    ana, rows = Analyzer(), dict[str, list[S.Stmt]]()
+    conditions: dict[str, E.Expr] = {}
+    for x in body:
+        c = ana.simplify(x.cond.args[0])  # type: ignore[attr-defined]
+        rows.setdefault(str(c), []).append(x)
+        conditions[str(c)] = c
+    first, *others = rows
+    if len(others) < _ROWS:
+        return loop
+    with ana.constraint(E.Not(conditions[others[0]])):
+        if not all(ana.can_prove(E.Not(conditions[c])) for c in others):
+            return loop
+    one = S.For(loop.var, loop.min, loop.extent, S.Seq(tuple(rows[first])), loop.kind, loop.thread, loop.annotations)
+    return S.IfThenElse(E.Call("likely", (conditions[others[0]],), "bool"), loop, clone(one, {}))
+
+
+def _is_ragged(c: E.Expr, var: E.Var) -> bool:
+    """A guard of a split that the loop does not change."""
+    return type(c) is E.Call and c.op == "likely" and _is_invariant(c, var) and effects(c).is_constant
 
 
 def _conjuncts(e: E.Expr) -> list[E.Expr]:

@@ -583,6 +583,29 @@ def f(A: Buffer((8, 4), "float32"), n: int32):
         check_same(func, apply(out, CPU, "flatten_buffers"), n=n)
 
 
+ROWS = """
+def f(A: Buffer((n, 6), "float32"), B: Buffer((6,), "float32"), C: Buffer((n,), "float32"), n: size("int32")):
+    for i in range((n + 3) // 4):
+        for k in range(6):
+            for r in unrolled(4):
+                if likely(i * 4 + r < n):
+                    C[i * 4 + r] = C[i * 4 + r] + A[i * 4 + r, k] * B[k]
+"""
+
+
+def test_one_row_of_a_ragged_tile_has_a_loop_of_its_own() -> None:
+    func, out = lowered(ROWS, "flatten_buffers", "unroll", "hoist_conditions", "simplify")
+    text = str(out)
+    assert text.count("for k") == 2 and text.count("C[") == 2 * (4 + 1)
+    alone = text[text.index("else:") :]
+    assert alone.count("for k") == 1 and "i * 4 + 1" not in alone
+    for n in (1, 2, 3, 4, 5, 7):
+        check_same(func, out, n=n)
+    assert str(lowered(ROWS.replace("unrolled(4)", "unrolled(3)"), "unroll", "hoist_conditions")[1]).count("for k") == 1
+    gpu = apply(parse_func(ROWS), GPU, "unroll", "hoist_conditions")
+    assert str(gpu).count("for k") == 1
+
+
 def test_a_condition_on_memory_that_the_loop_writes_stays() -> None:
     func, out = lowered(
         """

@@ -238,6 +238,25 @@ def test_scans(how):
     assert holders(net) == [Repeat]
 
 
+def test_a_row_that_is_made_and_read_by_a_loop_within():
+    """Rows of 20 bytes begin anywhere: for the loop within, too."""
+    m = model("""
+        agraph (float[20, 5] x, float[5] s) => (float[20, 5] rows, float[5] f) {
+            f, rows = Scan <num_scan_inputs = 1, body = body (float[5] now, float[5] row) => (float[5] then, float[5] made) {
+                p = Add (now, row)
+                made = Tanh (p)
+                n = Constant<value = int64 {9}>()
+                then = Loop (n, , now) <body = within (int64 i, bool c, float[5] a) => (bool more, float[5] b) {
+                    more = Identity (c)
+                    q = Add (a, made)
+                    b = Tanh (q)
+                }>
+            }> (s, x)
+        }""")
+    net = check(m, {"x": rand(20, 5), "s": rand(5)})
+    assert holders(net) == [Repeat, Repeat]
+
+
 def test_an_open_scan_is_compiled_once():
     many = [{"s": rand(3), "x": rand(n, 3), "w": rand(3, 3)} for n in (1, 5, 30)]
     assert holders(check(scan("t"), *many)) == [Repeat]
