@@ -104,7 +104,8 @@ def slowest(calls: list[tuple[Any, list[Any]]]) -> list[tuple[str, int, float]]:
 
     dev, by_name = tec.cuda(0), {}
     for function, args in calls:
-        by_name.setdefault(getattr(function, "name", ""), []).append((function, args))
+        owner = getattr(function, "__self__", function)  # of a prepared launch: the function
+        by_name.setdefault(getattr(owner, "name", ""), []).append((function, args))
     found = []
     for name, some in by_name.items():
         if not name:

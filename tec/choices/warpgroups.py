@@ -111,7 +111,7 @@ class WarpgroupProduct(Space):
     def plan(self, c: Choice) -> Plan:
         tiles = self.tiles(c)
         places = self.target.machine.units * c["resident"]
-        stays = c["stays"] and self.batch == 1 and tiles > places
+        stays = c["stays"] and tiles > places
         band = min(c["band"], -(-self.m // c["rows"]))
         # One such kernel behind the other, 2048 cubed in float16 on an H200: 1.03 of cuBLAS's speed with early starts, 0.995 without. Small ones lose: they
         # are placed beside the kernel ahead of them, several to a multiprocessor where others are left empty (BERT, batch 1: 0.63 ms for 0.56).
@@ -247,9 +247,9 @@ def _tiles(final: Any, plan: Plan) -> Any:
     bj, j = final.split(j, factor=plan.columns)
     bo, bi = final.split(bi, factor=plan.band)
     final.reorder(*lead, bo, bj, bi, i, j)
-    if lead:
+    if lead and not plan.groups:
         final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
-    at = tile = final.fuse(bo, bj, bi)
+    at = tile = final.fuse(*(lead if plan.groups else ()), bo, bj, bi)
     if plan.groups:
         at, tile = final.split(tile, factor=plan.groups)
         final.reorder(tile, at)

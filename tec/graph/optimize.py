@@ -25,6 +25,7 @@ from .passes.projections import find_projections
 from .passes.quantized_products import quantized_products
 from .passes.requantize import requantize
 from .passes.rotary import find_rotary, turn_queries
+from .passes.sibling_products import join_siblings
 from .passes.split_concat import split_concat
 from .passes.views import move_views
 from .passes.weights import order_weights
@@ -60,6 +61,7 @@ def passes() -> tuple[Pass, ...]:
         clean,
         Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),
         Pass("turn_queries", lambda g, t, d: turn_queries(g, t)),
+        Pass("join_siblings", lambda g, t, d: join_siblings(g, t)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),
