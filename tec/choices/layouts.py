@@ -58,9 +58,15 @@ def convolution(
         if groups == w.shape[0] and w.shape[1] == 1 and x.dtype != "int8":
             return Convolution(pixels, Layout(f"({axes})O" if len(axes) > 1 else f"{axes}O"), pixels)
     if groups == 1 and x.dtype in _FLOATS and not attrs.get("fill"):
-        flat = Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}")
+        weights, flat = Layout(f"O(I{axes})"), Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}")
         as_matrices = bool(target.chip.warpgroup) and _is_pointwise(w, attrs)  # bulk copies take a matrix as it lies
-        return Convolution(flat if as_matrices else plain(x.ndim), Layout(f"O(I{axes})"), flat)
+        if target.chip.warpgroup and isinstance(x.shape[0], int) and x.shape[0] > 1:
+            # Pixels of all images are one side of one product: images of 14 x 14 or 7 x 7 fill no tiles of 64 or 128 pixels one by one, and rows of 49 pixels begin
+            # where no bulk copy can.
+            images, rows = Layout(f"C(N{axes})"), Layout(f"CN{axes}")
+            if as_matrices or images in lies:
+                return Convolution(images if as_matrices else rows, weights, images)
+        return Convolution(flat if as_matrices else plain(x.ndim), weights, flat)
     return None
 
 

@@ -43,7 +43,11 @@ class _Twins(Rebuild):
         made = self.twins.get(v, {})
         if layout in made and fill == 1:
             return made[layout]
-        twin = self._relayout(self.value(v), plain(v.ndim), layout, v, fill)
+        near = next((lies for lies in made if fill == 1 and is_same_memory(lies, layout, sizes_of(v))), None)
+        if near is not None:  # a reshape
+            twin = self._relayout(made[near], near, layout, v)
+        else:
+            twin = self._relayout(self.value(v), plain(v.ndim), layout, v, fill)
         if fill == 1:
             self.twins.setdefault(v, {})[layout] = twin
         return twin
@@ -197,8 +201,14 @@ def _mean(b: _Twins, node: Node, layout: Layout) -> bool:
         along = tuple(dict.fromkeys(layout.axis(a) for a in axes))
         return b.put(node, layout, [b.twin(x, layout)], {**node.attrs, "axes": along})
     n, c, *extents = x.shape
-    (image,) = b.new.add("reshape", [b.twin(x, layout)], {"shape": (n, math.prod(extents), c)}, x.name)
-    return b.put(node, layout, [image], {**node.attrs, "axes": (1,), "keepdims": False})
+    shape, along = _by_image(layout, n, c, math.prod(extents))
+    (image,) = b.new.add("reshape", [b.twin(x, layout)], {"shape": shape}, x.name)
+    return b.put(node, layout, [image], {**node.attrs, "axes": (along,), "keepdims": False})
+
+
+def _by_image(layout: Layout, n: Any, c: Any, pixels: Any) -> tuple[tuple[Any, Any, Any], int]:
+    """The shape of a matrix of channels and the pixels of all images, seen image by image, and its dimension of pixels."""
+    return ((c, n, pixels), 2) if layout.axis("C") == 0 else ((n, pixels, c), 1)
 
 
 def _slice(b: _Twins, node: Node, layout: Layout) -> bool:
@@ -232,11 +242,11 @@ def _elementwise(b: _Twins, node: Node, layout: Layout) -> bool:
         return b.put(node, layout, known, node.attrs)
     # Operands of one value a channel and an image, where rows are pixels of all images: they are seen image by image.
     seen = [
-        b.new.add("reshape", [o], {"shape": (n, 1 if gate else math.prod(extents), c)}, v.name)[0] if gate or v.shape == out.shape else o
+        b.new.add("reshape", [o], {"shape": _by_image(layout, n, c, 1 if gate else math.prod(extents))[0]}, v.name)[0] if gate or v.shape == out.shape else o
         for v, o, gate in zip(node.inputs, known, gates)
     ]  # fmt: skip
     (made,) = b.new.add(node.op, seen, node.attrs, out.name, node.origin)
-    return b.keep(out, layout, b.new.add("reshape", [made], {"shape": (n * math.prod(extents), c)}, out.name)[0])
+    return b.keep(out, layout, b.new.add("reshape", [made], {"shape": layout.shape(sizes_of(out))}, out.name)[0])
 
 
 def _stays_finite(node: Node, layout: Layout) -> bool:
