@@ -146,6 +146,8 @@ def tables(bits: int) -> dict[str, list[mp.mpf]]:
     # Tail: erf(a) = 1 - exp(-(a**2 + q(u))), q smooth in u = (a - 2)/(a + 2) for the doubles, in a itself for the floats.
     if f32:
         table("ERF_TAIL", lambda a: -mp.log(mp.erfc(a)), edge * 0.999, 4.0, 8, lambda a: mp.erfc(a))
+        # The same down to 0, where erf is beside a number: what counts is the error itself, not as a part of erf.
+        table("ERF_BESIDE", lambda a: -mp.log(mp.erfc(a)), 1e-6, 4.0, 9, lambda a: mp.erfc(a))
     else:
 
         def q_of_u(u: mp.mpf) -> mp.mpf:

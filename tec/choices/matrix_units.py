@@ -26,7 +26,7 @@ from ..target import Target, latency_ns, level_gbps
 from ..te import ComputeOp, Operation, Tensor, intrin, thread_axis
 from . import padding, tilings
 from .group import Group, begin, const_shape, depends, extent, same_shape, substitute
-from .parts import KERNEL_US
+from .parts import traffic_seconds
 from .pointwise import bind_all
 from .space import Choice, Cost, Scheduled, Space
 from .tilings import PIECE_BYTES, Shape, Tiling
@@ -184,9 +184,12 @@ class MatrixProduct(Space):
         seconds, limit = tilings.seconds(self.tiling(choice), part, self.target)
         if splits > 1:
             # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
-            moved = 2 * part.batch * part.m * part.n * dtype_info(part.acc).bytes
-            second = KERNEL_US if self.target.kind == "cuda" else m.launch_us + 2e-3 * latency_ns(m, "memory")
-            seconds += second * 1e-6 + moved / (level_gbps(m, "memory") * 1e9)
+            results = part.batch * part.m * part.n
+            if self.target.kind == "cuda":
+                seconds += traffic_seconds(splits, results // splits, m.memory.gbps or m.memory_gbps)
+            else:
+                moved = 2 * results * dtype_info(part.acc).bytes
+                seconds += (m.launch_us + 2e-3 * latency_ns(m, "memory")) * 1e-6 + moved / (level_gbps(m, "memory") * 1e9)
         return Cost(seconds, limit)
 
     def build(self, choice: Choice) -> Scheduled:

@@ -103,9 +103,9 @@ class WarpgroupProduct(Space):
         space = cls(group, target, op, p, math.prod(d or 1 for d in lead))
         if next(space.drafts(), None) is None:
             return None
-        # With few tiles of few steps a kernel is as long as its latencies, and smaller tiles by mma.sync have less of them (a BERT layer of 128
-        # tokens, 24 tiles of 12 steps: 415 us for 386); with many steps the ring pays (64 x 8192 x 8192: 43 us for 104).
-        space.is_second = 2 * space.tiles(space.default) < target.machine.units and steps < 32
+        # With few tiles a kernel is as long as its latencies, and smaller tiles by mma.sync, or the sum in parts, have less of them (one H200, a BERT layer of 128
+        # tokens: 24 tiles of 12 steps 415 us for 386, 24 of 48 steps 10.9 us for 7.1); where tiles fill half the chip the ring pays (64 x 8192 x 8192: 43 us for 104).
+        space.is_second = 2 * space.tiles(space.default) < target.machine.units
         return space
 
     def plan(self, c: Choice) -> Plan:

@@ -18,7 +18,7 @@ from ..dtype import dtype_info, with_lanes
 from ..func import Func
 from ..visit import Rewriter
 from .math_builder import MathBuilder, has_reciprocal
-from .math_functions import FUNCTIONS
+from .math_functions import FUNCTIONS, erf_beside
 
 # Lowered natively everywhere in float32 and float64; half formats go through float32 all the same.
 _NATIVE = frozenset(("sqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fmod", "ldexp", "min_nan", "max_nan"))
@@ -48,7 +48,25 @@ def lower_math(func: Func, target: Target) -> Func:
             return expand(out, target)
         return shift(out, analyzer) if out.op in ("shl", "shr") else out
 
-    return func.with_body(Rewriter({E.Call: on_call}, {S.For: on_for}, memo=True).stmt(func.body))
+    def on_sum(e: E.Add | E.Sub, rw: Rewriter) -> E.Expr:
+        parts = [_erf_beside(x, y, rw, target) for x, y in ((e.a, e.b), (e.b, e.a))]
+        if parts == [None, None]:
+            return rw.expr_children(e)
+        return type(e)(*(rw.expr(own) if made is None else made for own, made in zip((e.a, e.b), parts)))
+
+    rewriter = Rewriter({E.Call: on_call, E.Add: on_sum, E.Sub: on_sum}, {S.For: on_for}, memo=True)
+    return func.with_body(rewriter.stmt(func.body))
+
+
+def _erf_beside(e: E.Expr, other: E.Expr, rw: Rewriter, target: Target) -> E.Expr | None:
+    """erf of float32 in a sum with a number of 1/2 or more, on a GPU; None for anything else."""
+    number = other.value if isinstance(other, E.Broadcast) else other
+    if not (target.is_gpu and isinstance(e, E.Call) and e.op == "erf" and dtype_info(e.dtype).element == "float32"):
+        return None
+    if not isinstance(number, E.FloatImm) or not abs(number.value) >= 0.5:
+        return None
+    m = MathBuilder(e.dtype, target)
+    return m.finish(erf_beside(m, m.let(rw.expr(e.args[0]), "x0")))
 
 
 def shift(e: E.Call, analyzer: Analyzer) -> E.Expr:

@@ -315,6 +315,15 @@ def erf(m: M, x: E.Expr) -> E.Expr:
     return m.copysign(m.select(E.LT(a, edge), small, tail), x)
 
 
+def erf_beside(m: M, x: E.Expr) -> E.Expr:
+    """erf in float32 on a GPU to 2**-23 of 1, for sums with numbers that are no smaller than 1/2 (1 + erf, as GELU has it): the tail's form down to 0
+    is exact enough there, 13 instructions for 24."""
+    b = m.clamp(m.let(m.abs(x), "a"), 0.0, 4.0)
+    power = [c * -LOG2_E for c in m.table("ERF_BESIDE")]
+    rest = m.let(E.Call("exp2_fast", (m.poly(power, b),), x.dtype), "rest")
+    return m.copysign(m.sub(m.f(1.0), rest), x)
+
+
 def rsqrt(m: M, x: E.Expr) -> E.Expr:
     return m.div(m.f(1.0), m.sqrt(x))
 

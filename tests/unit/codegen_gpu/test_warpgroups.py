@@ -258,6 +258,23 @@ def test_a_chosen_tile_with_an_epilogue_is_right() -> None:
     np.testing.assert_allclose(c.astype(np.float64), want, rtol=2e-3, atol=2e-2)
 
 
+def test_a_batch_may_stay_too() -> None:
+    """135 tiles of 45 products over 132 multiprocessors."""
+    from tec.choices import schedule
+
+    *ins, out = network_product(192, 64, 136, 45)
+    choice = {"template": "warpgroup product", "rows": 64, "columns": 64, "stages": 2}
+    made = schedule([out], HOPPER, choice)
+    low = next(iter(tec.lower(made.schedule, [*ins, *made.outputs], simple_mode=True, target=HOPPER)))
+    assert "132" in str(low), "work-groups that stay, one a multiprocessor"
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((45, 192, 136), (45, 136, 64)))
+    bias, c = np.linspace(-1, 1, 64).astype(np.float16), np.full((45, 192, 64), np.nan, np.float16)
+    run(low, [a, b, bias, c])
+    want = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + bias, 0)
+    np.testing.assert_allclose(c.astype(np.float64), want, rtol=2e-3, atol=2e-2)
+
+
 def test_an_illegal_choice_says_why() -> None:
     from tec.choices import schedule
 

@@ -104,6 +104,28 @@ def test_no_matrix_unit_for_the_type_leaves_the_graph():
     assert [str(x) for x in made] == ["NC(HW)", "(NHW)C"]
 
 
+@pytest.mark.parametrize("batch,layout", [(3, "C(NHW)"), (1, "NC(HW)")])
+def test_float32_on_hopper_has_the_pixels_of_all_images_beside_each_other(batch, layout):
+    """Bulk copies bring rows of pixels, which 49 of one image are not; concatenation, gates, sums and means stay in the layout."""
+    g = Graph()
+    x = g.input("x", "float32", (batch, 3, 14, 14))
+    (a,) = g.add("relu", [conv(g, x, 8, before=1, after=1, stride=2)])
+    (b,) = g.add("relu", [conv(g, a, 16, 1)])
+    (m,) = g.add("reduce_mean", [b], {"axes": (2, 3), "keepdims": True})
+    (m,) = g.add("sigmoid", [conv(g, m, 16, 1)])
+    (b,) = g.add("multiply", [b, m])
+    (c,) = g.add("concat", [b, conv(g, b, 4, before=1, after=1)], {"axis": 1})
+    (d,) = g.add("slice", [c], {"starts": (0, 2, 0, 0), "steps": (1, 1, 1, 1), "sizes": (batch, 16, 7, 7)})
+    (e,) = g.add("add", [d, conv(g, b, 16, 1)])
+    (p,) = g.add("reduce_mean", [conv(g, e, 5, 1, stride=2)], {"axes": (2, 3), "keepdims": True})
+    g.set_outputs([p])
+    after = choose_layouts(g, tec.Target("cuda -arch=sm_90a"))
+    made = [n.outputs[0].layout.name for n in after.nodes if n.op == "conv"]
+    assert made[1:] == [layout] * 5 and made[0] == "NC(HW)"
+    assert ops(after).count("transform_layout") == (2 if batch > 1 else 0), "behind the first convolution, and at the end"
+    same(g, after)
+
+
 # ---- weights
 
 

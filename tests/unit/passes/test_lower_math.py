@@ -14,7 +14,9 @@ from math_eval import evaluate
 
 from tec.ir import build as B
 from tec.ir import expr as E
-from tec.ir.passes.lower_math import expand
+from tec.ir import stmt as S
+from tec.ir.func import Func
+from tec.ir.passes.lower_math import expand, lower_math
 from tec.ir.visit import walk_exprs
 from tec.target import Target
 
@@ -113,6 +115,25 @@ def test_erf_on_a_gpu_goes_by_its_power_of_two() -> None:
         t: len(list(walk_exprs(expand(E.Call("erf", (E.Var("x", "float32"),), "float32"), t)))) for t in (CPU, GPU)
     }
     assert count[GPU] < 0.7 * count[CPU]
+
+
+def test_erf_beside_a_number_is_shorter_on_a_gpu() -> None:
+    """1 + erf(x), as GELU has it: to an ulp of 1, and with its own NaN; alone, or beside a small number, erf stays what it is."""
+    x = E.Var("x", "float32")
+
+    def made(number: float, target: Target) -> E.Expr:
+        total = E.Add(E.Call("erf", (x,), "float32"), E.FloatImm(number, "float32"))
+        body = lower_math(Func("f", (), S.Evaluate(total)), target).body
+        assert isinstance(body, S.Evaluate)
+        return body.value
+
+    ends = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e-30], np.float32)
+    at = np.concatenate([sweep(-5, 5), sweep(-1, 1), every_float(), ends])
+    got = evaluate(made(1.0, GPU), {x: at})
+    np.testing.assert_allclose(got, 1 + erf(at.astype(np.float64)), rtol=0, atol=2.0**-22.5)
+    assert np.isnan(got[-6]) and got[-5] == 2 and abs(got[-4]) < 2.0**-24
+    sizes = [len(list(walk_exprs(made(c, t)))) for c, t in ((1.0, GPU), (0.25, GPU), (1.0, CPU))]
+    assert sizes[0] < 0.75 * min(sizes[1:])
 
 
 @pytest.mark.parametrize("op", ["exp", "log", "tanh", "erf", "sigmoid"])
