@@ -133,7 +133,7 @@ def test_erf_beside_a_number_is_shorter_on_a_gpu() -> None:
     np.testing.assert_allclose(got, 1 + erf(at.astype(np.float64)), rtol=0, atol=2.0**-22.5)
     assert np.isnan(got[-6]) and got[-5] == 2 and abs(got[-4]) < 2.0**-24
     sizes = [len(list(walk_exprs(made(c, t)))) for c, t in ((1.0, GPU), (0.25, GPU), (1.0, CPU))]
-    assert sizes[0] < 0.75 * min(sizes[1:])
+    assert sizes[0] < 0.9 * min(sizes[1:])
 
 
 @pytest.mark.parametrize("op", ["exp", "log", "tanh", "erf", "sigmoid"])
