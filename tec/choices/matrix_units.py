@@ -189,7 +189,9 @@ class MatrixProduct(Space):
                 seconds += traffic_seconds(splits, results // splits, m.memory.gbps or m.memory_gbps)
             else:
                 moved = 2 * results * dtype_info(part.acc).bytes
-                seconds += (m.launch_us + 2e-3 * latency_ns(m, "memory")) * 1e-6 + moved / (level_gbps(m, "memory") * 1e9)
+                seconds += (m.launch_us + 2e-3 * latency_ns(m, "memory")) * 1e-6 + moved / (
+                    level_gbps(m, "memory") * 1e9
+                )
         return Cost(seconds, limit)
 
     def build(self, choice: Choice) -> Scheduled:

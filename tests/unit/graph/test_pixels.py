@@ -122,7 +122,9 @@ def test_float32_on_hopper_has_the_pixels_of_all_images_beside_each_other(batch,
     after = choose_layouts(g, tec.Target("cuda -arch=sm_90a"))
     made = [n.outputs[0].layout.name for n in after.nodes if n.op == "conv"]
     assert made[1:] == [layout] * 5 and made[0] == "NC(HW)"
-    assert ops(after).count("transform_layout") == (2 if batch > 1 else 0), "behind the first convolution, and at the end"
+    assert ops(after).count("transform_layout") == (2 if batch > 1 else 0), (
+        "behind the first convolution, and at the end"
+    )
     same(g, after)
 
 

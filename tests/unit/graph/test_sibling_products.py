@@ -53,7 +53,9 @@ def test_products_of_one_matrix_are_one() -> None:
     assert [n.outputs[0].shape for n in products] == [(3, 32, 64), (32, 32), (32, 64)]
     groups = fuse(made)
     assert sum(group.view_at is not None for group in groups) >= 3, "the parts are places in memory"
-    assert [len(group.nodes) for group in groups if products[0] in group.nodes] == [2], "biases are added in the product's kernel"
+    assert [len(group.nodes) for group in groups if products[0] in group.nodes] == [2], (
+        "biases are added in the product's kernel"
+    )
     x = {"x": RNG.standard_normal((32, 48)).astype(np.float32)}
     (want,), (got,) = run_graph(g, x), run_graph(made, x)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
