@@ -201,9 +201,9 @@ def _mean(b: _Twins, node: Node, layout: Layout) -> bool:
         along = tuple(dict.fromkeys(layout.axis(a) for a in axes))
         return b.put(node, layout, [b.twin(x, layout)], {**node.attrs, "axes": along})
     n, c, *extents = x.shape
-    shape, along = _by_image(layout, n, c, math.prod(extents))
+    shape, pixels = _by_image(layout, n, c, math.prod(extents))
     (image,) = b.new.add("reshape", [b.twin(x, layout)], {"shape": shape}, x.name)
-    return b.put(node, layout, [image], {**node.attrs, "axes": (along,), "keepdims": False})
+    return b.put(node, layout, [image], {**node.attrs, "axes": (pixels,), "keepdims": False})
 
 
 def _by_image(layout: Layout, n: Any, c: Any, pixels: Any) -> tuple[tuple[Any, Any, Any], int]:
