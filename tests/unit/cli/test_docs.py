@@ -137,6 +137,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
 
 
 def test_parameters_become_a_list_with_their_types() -> None:
+    pytest.importorskip("griffe")
     from tools.griffe_doctest import listed
 
     text = 'Make it.\n\npath: a file\nthat is there. low and high: bounds; what: "a: b" or more. Returns it. Raises TecError.\n\n    low: code'
