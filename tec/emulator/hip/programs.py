@@ -116,7 +116,7 @@ class Programs(Modules, Pools):
     def hipLaunchKernelExC(self, config: int, host: int, params: int) -> None:
         """hipLaunchConfig_t: grid, block, bytes of LDS, stream, attributes, their number; the attribute 2 asks for a cooperative launch."""
         *dims, shared, stream, attributes, count = struct.unpack(
-            "<6I4xQQQI", ctypes.string_at(need(config, "the configuration"), 60)
+            "<6IQQQI", ctypes.string_at(need(config, "the configuration"), 52)
         )
         # An attribute has 72 bytes: its number, and its value from byte 8 on.
         asked = any(

@@ -217,6 +217,42 @@ def test_cooperative_launch(hip):
     hip.hipGetLastError()
 
 
+class Config(ctypes.Structure):
+    _fields_ = [("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("shared", c_size_t), ("stream", c_void_p), ("attributes", c_void_p),
+                ("count", ctypes.c_uint32)]  # fmt: skip
+
+
+def test_launches_of_a_programs_own_kernels(hip):
+    """hipLaunchCooperativeKernel, hipLaunchKernelExC with the attribute that asks for it, hipGetFuncBySymbol."""
+    image = ctypes.create_string_buffer(compile_ir(_GRID, "gfx942")[1])
+    wrapper = (ctypes.c_uint32 * 6)(
+        0x48495046, 1, ctypes.addressof(image) & 0xFFFFFFFF, ctypes.addressof(image) >> 32, 0, 0
+    )
+    hip.lib.__getattr__("__hipRegisterFatBinary").restype = c_void_p
+    fat = hip.lib.__getattr__("__hipRegisterFatBinary")(wrapper)
+    stub = 0x7000_1000
+    register = hip.lib.__getattr__("__hipRegisterFunction")
+    register(c_void_p(fat), c_void_p(stub), b"exchange", b"exchange", -1, None, None, None, None, None)
+    n = 4
+    dim3 = ctypes.c_uint32 * 3
+
+    class Dim(ctypes.Structure):
+        _fields_ = [("v", dim3)]
+
+    for way in range(2):
+        count, data, out = (hip.upload(np.zeros(k, np.int32)) for k in (1, n, n))
+        values = [c_void_p(count), c_void_p(data), c_void_p(out), c_int(n)]
+        where = (c_void_p * 4)(*[ctypes.addressof(v) for v in values])
+        if way == 0:
+            assert hip.hipLaunchCooperativeKernel(stub, Dim(dim3(n, 1, 1)), Dim(dim3(64, 1, 1)), where, 0, None) == 0
+        else:
+            attribute = (ctypes.c_uint32 * 18)(2, 0, 1)
+            config = Config(dim3(n, 1, 1), dim3(64, 1, 1), 0, None, ctypes.addressof(attribute), 1)
+            assert hip.hipLaunchKernelExC(byref(config), stub, where) == 0
+        np.testing.assert_array_equal(hip.download(out, np.zeros(n, np.int32)), [10, 20, 30, 0])
+    assert hip.made("hipGetFuncBySymbol", stub)
+
+
 def test_fills_of_rows_and_hints(hip):
     a = hip.upload(np.zeros((3, 8), np.int32))
     assert hip.hipMemset2D(a, c_size_t(32), 1, c_size_t(8), c_size_t(2)) == 0
