@@ -30,16 +30,17 @@ def parse_kernel(asm: str, name: str) -> KernelText:
     if any(i.op in CALLS or is_return(i) for i in text.insts):
         every, in_data = functions_of(asm)
         done = 0
-        wanted = [*in_data]
-        while done < len(text.insts) or wanted:
-            wanted += [s for s in mentioned(text.insts[done:]) if s in every]
-            done = len(text.insts)
+        while done < len(text.insts):
+            begun, done = done, len(text.insts)
+            wanted = [s for s in mentioned(text.insts[begun:done]) if s in every]
+            # Only a call of who knows whom needs those that data names.
+            if any(text.insts[at].op in CALLS and traced(text, at, begun) is None for at in range(begun, done)):
+                wanted += in_data
             for function in dict.fromkeys(wanted):
                 if function not in text.functions and function != name:
                     at = len(text.insts)
                     if body.read(function) and len(text.insts) > at:
                         text.functions[function] = text.labels[function] = at
-            wanted = []
         connect(text, in_data)
     return text
 

@@ -9,6 +9,8 @@ tables of opcodes by asking LLVM's assembler.
 
 from __future__ import annotations
 
+import re
+
 from ..runtime.codeobject import CodeObject, KernelInfo
 from ..runtime.linetable import LineTable, read_line_table
 from .decode_memory import Memories
@@ -32,30 +34,32 @@ def disassemble(code: CodeObject) -> str:
             *program.lines(table),
             f".Lfunc_end_{len(lines)}:",
         ]
-    return "\n".join([*lines, *_functions(code, table)]) + "\n"
+    functions, names = _functions(code, table)
+    text = "\n".join([*lines, *functions]) + "\n"
+    return re.sub(rf"{SYMBOL}[0-9a-f]+@", lambda m: names.get(m[0], m[0]), text) if names else text
 
 
-def _functions(code: CodeObject, table: LineTable) -> list[str]:
-    """What kernels call, by name and by address, and the addresses of code that stand in data."""
+def _functions(code: CodeObject, table: LineTable) -> tuple[list[str], dict[str, str]]:
+    """What kernels call, with the addresses of code that stand in data; and the names of what `decode_words` knows by address."""
     lines: list[str] = []
     kernels = {k.entry for k in code.kernels.values()}
     lanes = next((k.wavefront_size for k in code.kernels.values()), 0)
     entries: dict[int, tuple[str, int]] = {}
     for symbol in code.symbols.values():
+        plain = re.fullmatch(r"[A-Za-z_.$][\w.$]*", symbol.name)
         inside = any(s.executable and s.vaddr <= symbol.value < s.vaddr + len(s.data) for s in code.segments)
-        if symbol.defined and symbol.size and inside and symbol.value not in kernels:
+        if plain and symbol.defined and symbol.size and inside and symbol.value not in kernels:
             entries[symbol.value] = symbol.name, symbol.size
     for entry, (name, size) in sorted(entries.items()):
         program = decoder(code.chip, _bytes_at(code, entry, size, name), name, entry, lanes)
         program.local = f".L{entry:x}_"
-        at = f"{SYMBOL}{entry:x}"
-        lines += [f".type {at},@function", f"{at}:", *program.lines(table), f".Lfunc_end_{entry:x}:"]
+        lines += [f".type {name},@function", f"{name}:", *program.lines(table), f".Lfunc_end_{entry:x}:"]
     for r in code.relocations:
         known = code.symbols.get(r.symbol)
         value = (known.value if known is not None else 0) + r.addend
         if value in entries:
-            lines.append(f".quad {SYMBOL}{value:x}")
-    return lines
+            lines.append(f".quad {entries[value][0]}")
+    return lines, {f"{SYMBOL}{entry:x}@": f"{name}@" for entry, (name, _) in entries.items()}
 
 
 def decoder(chip: str, data: bytes, kernel: str = "", entry: int = 0, lanes: int = 0) -> Program:
