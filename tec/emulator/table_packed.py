@@ -70,8 +70,10 @@ def _packed16(names: str, t: str, sources: int, fn: Callable[..., str], sat: Cal
                 if t not in FLOATS:
                     raise w.fail("neg_lo or neg_hi on integers")
                 args = [w.v.fneg(t, a) if negs[i] else a for i, a in enumerate(args)]
-            if clamp and t in FLOATS:
-                results.append(w.clamp01(t, fn(w.v, *args)))
+            if t in FLOATS:
+                w.floats_read = []  # each half's overflow is its own
+                value = w.result(t, fn(w.v, *(w.operand(t, a) for a in args)))
+                results.append(w.clamp01(t, value) if clamp else value)
             elif clamp:
                 if sat is None:
                     raise w.fail("clamp")
@@ -110,7 +112,10 @@ for _n, _op in (("lshlrev_b16", "shl"), ("lshrrev_b16", "lshr"), ("ashrrev_i16",
 @custom("v_pk_fmac_f16", "packed")
 def _pk_fmac(w: Wave, inst: Inst) -> None:
     a, b, d = inst.operands[1], inst.operands[2], inst.operands[0]
-    parts = [w.v.fma("f16", *(_half(w, op, "f16", h) for op in (a, b, d))) for h in (0, 1)]
+    parts = []
+    for h in (0, 1):
+        w.floats_read = []
+        parts.append(w.result("f16", w.v.fma("f16", *(w.operand("f16", _half(w, op, "f16", h)) for op in (a, b, d)))))
     w.write(0, join16(w.v, "f16", *parts), "i32")
 
 
@@ -145,7 +150,7 @@ def _packed32(names: str, sources: int, fn: Callable[..., str]) -> None:
         for picks, negs in ((sel.lo, sel.neg_lo), (sel.hi, sel.neg_hi)):
             args = [_word(w, op, picks[i]) for i, op in enumerate(ops)]
             args = [w.v.fneg("f32", a) if negs[i] else a for i, a in enumerate(args)]
-            value = fn(w.v, *args)
+            value = w.result("f32", fn(w.v, *(w.operand("f32", a) for a in args)))
             results.append(w.clamp01("f32", value) if clamp else value)
         for k, value in enumerate(results):
             w.write_reg(dst.kind, dst.index + k, value, "f32")

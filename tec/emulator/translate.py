@@ -15,7 +15,7 @@ from .asmparse import Inst, KernelText, Operand
 from .calls import CALLS, is_return
 from .context import CTX
 from .jumps import Jumps
-from .modes import DENORMALS_F16, DENORMALS_F32, ROUND_F16, ROUND_F32, find_modes
+from .modes import DENORMALS_F32, ROUND_F16, ROUND_F32, find_modes
 from .order import ACQUIRES, find_order
 from .stopping import Stop
 from .strip_loops import loop_end, run_loop
@@ -29,7 +29,7 @@ from .wave import EXEC, Options
 CONTROL = frozenset(
     ("s_endpgm", "s_branch", "s_barrier", "s_barrier_wait", "s_barrier_signal", "s_barrier_leave", "s_trap")
 )
-_FLOAT = re.compile(r"_?(f16|f32|f64)")
+_FLOAT = re.compile(r"(?<![a-z])(f16|f32|f64)")
 # Opcodes that round their result by MODE, and those of which no source says how they do. The others are exact, or approximate: to nearest in any mode.
 _ROUNDS = re.compile(
     r"[vs]_(dual_|pk_)?((add|sub|subrev|mul|fma|fmac|fmaak|fmamk|mad|mac|madak|madmk|mul_legacy|mul_dx9_zero|ldexp|div_fmas)_f(16|32|64)|"
@@ -314,14 +314,11 @@ class Translator(Jumps):
         types = _FLOAT.findall(inst.op) if kind in ("valu", "salu", "packed", "trans") else []
         if not types or not (self.modes or self.float_mode != 0xF0):
             return
-        if kind == "packed":
-            plain = (
-                self.mode(DENORMALS_F32, 2) == 3
-                if "f32" in types
-                else self.mode(DENORMALS_F16, 2) == 3 and not self.f16_overflow
-            )
-            if not plain:
-                raise self.fail("a packed float opcode under FP16_OVFL or with denormals flushed")
+        mixed = kind == "packed" and not inst.op.startswith(
+            "v_pk_"
+        )  # f16 and f32 in one: what flushes what is not known here
+        if mixed and (self.mode(DENORMALS_F32, 4) != 15 or self.f16_overflow):
+            raise self.fail("an opcode of mixed floats under FP16_OVFL or with denormals flushed")
         if _ROUNDS.match(inst.op):
             for t in types if "mix" in inst.op else types[:1]:
                 self.rounding[t] = self.mode(ROUND_F32 if t == "f32" else ROUND_F16, 2)

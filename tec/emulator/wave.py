@@ -168,10 +168,24 @@ class Wave(Registers):
             value = self._float_modifiers(op, t, value)
         if op.sext and inst.encoding != "sdwa":
             raise self.fail("sext() outside SDWA")
+        return self.operand(t, value)
+
+    def operand(self, t: str, value: str) -> str:
+        """An operand of a float type as MODE has it read."""
         if t in FLOATS and self._arithmetic() and not self._keeps(t, False):
             value = self.flushed(t, value)
         if t in ("f16", "f32") and self._makes_f16() and self.f16_overflow:
             self.floats_read.append((t, value))
+        return value
+
+    def result(self, t: str, value: str, inst: Inst | None = None) -> str:
+        """A result of a float type as MODE has it written, but for rounding (`set_modes`); with the output modifiers of `inst`."""
+        if t == "f16" and self._arithmetic() and self.f16_overflow:
+            value = self._largest(value)
+        if inst is not None:
+            value = self.output_modifiers(inst, t, value)
+        if t in FLOATS and self._arithmetic() and not self._keeps(t, True):
+            value = self.flushed(t, value)
         return value
 
     def _makes_f16(self) -> bool:
@@ -282,12 +296,8 @@ class Wave(Registers):
         inst = self.inst
         assert inst is not None
         op = inst.operands[position]
-        if t == "f16" and self._arithmetic() and self.f16_overflow:
-            value = self._largest(value)
         if t in FLOATS:
-            value = self.output_modifiers(inst, t, value)
-        if t in FLOATS and self._arithmetic() and not self._keeps(t, True):
-            value = self.flushed(t, value)
+            value = self.result(t, value, inst)
         if op.kind not in ("v", "a"):
             raise self.fail(f"vector result to {op.text!r}")
         if BITS[t] == 64:

@@ -168,6 +168,37 @@ def test_rounding_modes_of_f16_and_f64(chip: str, mode: int) -> None:
         np.testing.assert_array_equal(got, _directed(exact, np.dtype(np.float64), mode), err_msg=str(plane))
 
 
+def test_packed_opcodes_follow_the_mode() -> None:
+    """v_pk_mul_f32 flushes (as with -fgpu-flush-denormals-to-zero) and rounds, v_pk_add_f16 flushes, rounds and overflows to the largest number."""
+    bench = Bench("gfx942", {"a": 2, "h": 1, "g": 1}, masked=False)
+    a, h, g = bench.reg("a"), bench.reg("h"), bench.reg("g")
+    at = bench.case(
+        [_setreg(4, 2, 0), f"v_pk_mul_f32 v[2:3], {a}, {a}", _setreg(4, 2, 3), _setreg(0, 2, 1), f"v_pk_add_f32 v[4:5], {a}, {a} op_sel:[0,1]", _setreg(0, 2, 0),
+         _setreg(23, 1, 1), f"v_pk_add_f16 v6, {h}, {g}", _setreg(23, 1, 0), _setreg(6, 2, 0), f"v_pk_mul_f16 v7, {h}, {g}", _setreg(6, 2, 3)], dwords=6,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    x = np.ldexp(rng.standard_normal((64, 2)), rng.integers(-80, 20, (64, 2))).astype(F32)
+    halves = [np.ldexp(rng.standard_normal((64, 2)), rng.integers(-20, 15, (64, 2))).astype(np.float16) for _ in "hg"]
+    halves = [np.where(np.isfinite(v), v, np.float16(3)) for v in halves]
+    u, v = halves
+    u[:2], v[:2] = 60000, 50000
+    out = bench.launch()({"a": x.view(U32), "h": u.view(U32), "g": v.view(U32)})
+    with np.errstate(over="ignore", under="ignore"):
+        np.testing.assert_array_equal(out[at : at + 2].view(F32).T, _flush(_flush(x) * _flush(x)))
+        sums = [
+            [Fraction(float(p)) + Fraction(float(q)) for p, q in zip(x[:, 0], other)] for other in (x[:, 1], x[:, 1])
+        ]
+        np.testing.assert_array_equal(out[at + 2].view(F32), _directed(sums[0], np.dtype(F32), 1))
+        total = u + v
+        total = np.where(np.isinf(total), np.copysign(np.float16(65504), total), total)
+        np.testing.assert_array_equal(out[at + 4][:, None].view(np.float16), total)
+
+        def flushed(t: np.ndarray) -> np.ndarray:
+            return np.where(np.abs(t) < np.finfo(np.float16).tiny, np.copysign(np.float16(0), t), t)
+
+        np.testing.assert_array_equal(out[at + 5][:, None].view(np.float16), flushed(flushed(u) * flushed(v)))
+
+
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_mode_kept_in_a_register(chip: str) -> None:
     """s_getreg, another mode, s_setreg of what was kept; f16 and f64 denormals flushed in between."""
