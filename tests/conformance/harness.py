@@ -10,12 +10,14 @@ import os
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 import tec
 from tec import te
+from tec.runtime import cuda_exists
 from tests.conformance import host_levels
 
 Array = np.ndarray
@@ -170,8 +172,15 @@ def targets() -> dict[str, tuple[str, str]]:
         table[f"host-{level}"] = (f"llvm -mcpu={level}", "cpu")
     for chip in _EMULATED + OTHER_CHIPS:
         table[chip] = (f"rocm -mcpu={chip}", "gpu")
-    table["cuda"] = ("cuda -arch=sm_90", "gpu")
+    table["cuda"] = (cuda_target(), "gpu")
     return table
+
+
+@lru_cache(maxsize=1)
+def cuda_target() -> str:
+    """The GPU that is there, with all that it has: what defaults choose for Hopper's own instructions runs by itself. sm_90 where there is none."""
+    arch = str(tec.cuda(0).arch) if cuda_exists() else "sm_90"
+    return f"cuda -arch={arch}a" if arch == "sm_90" and cuda_exists() else f"cuda -arch={arch}"
 
 
 def device_for(name: str) -> Any:

@@ -7,6 +7,7 @@ import os
 import pytest
 
 import tec
+from tests.conformance.harness import cuda_target
 from tests.fuzz.kernel_programs import program, reference
 from tests.fuzz.kernel_schedules import schedule
 from tests.fuzz.kernel_worker import on_device
@@ -21,6 +22,6 @@ def test_random_kernel(seed: int) -> None:
     want = reference(p)
     try:
         s = schedule(seed, p.outputs, True)
-        on_device(p, s, "cuda -arch=sm_90", tec.cuda(0), want)
+        on_device(p, s, cuda_target(), tec.cuda(0), want)
     except (tec.ScheduleError, tec.LoweringError) as refused:
         pytest.skip(f"refused: {str(refused).splitlines()[0]}")
