@@ -5,6 +5,7 @@ In: a size with `terms` (a polynomial over atoms; see `dims`). Out: (low, high).
 
 from __future__ import annotations
 
+from math import lcm
 from typing import Any
 
 from ..polynomials import Polynomial, add_to, times
@@ -32,15 +33,17 @@ def span(x: Any) -> tuple[int, int]:
 
 def bounds(x: Any) -> tuple[int, int]:
     """Bounds by intervals of the products; then with every atom as its least value plus something that is not negative, which
-    also sees that b*s - s is at least 0; then with k * (p // k) taken as p less a remainder."""
+    also sees that b*s - s is at least 0; then with quotients p // d
+    taken as p / d less a remainder."""
     low, high = _one_sided(x)
     a, b = _intervals(x)
     low, high = max(low, a), min(high, b)
     if low < 0 or high > 0:
         for sign in (1, -1):
-            loose = _without_quotients(x * sign)
+            loose, times_ = _without_quotients(x * sign)
             if loose is not None:
                 bound = loose if isinstance(loose, int) else max(_one_sided(loose)[0], _intervals(loose)[0])
+                bound = -(-bound // times_)
                 low, high = (max(low, bound), high) if sign == 1 else (low, min(high, -bound))
     return low, high
 
@@ -72,22 +75,28 @@ def _one_sided(x: Any) -> tuple[int, int]:
     return (constant if all(v >= 0 for v in values) else -INF), (constant if all(v <= 0 for v in values) else INF)
 
 
-def _without_quotients(x: Any) -> Any:
-    """Something that is at most x, without quotients by numbers; None where x has none that stand alone."""
+def _without_quotients(x: Any) -> tuple[Any, int]:
+    """(something that is at most k times x, without quotients by numbers; k); None where x has none that stand alone."""
     if not hasattr(x, "terms"):
-        return None
+        return None, 1
+    divisors = [m[0][2] for m, _ in x.terms if len(m) == 1 and _by_number(m[0])]
+    if not divisors:
+        return None, 1
+    k = lcm(*divisors)
     total: Any = 0
-    found = False
     for m, c in x.terms:
-        a = m[0] if len(m) == 1 else None
-        if isinstance(a, tuple) and a[0] == "floordiv" and isinstance(a[2], int) and c % a[2] == 0:
-            found = True
-            # k * (p // k) is from p - k + 1 to p
-            part = a[1] * (c // a[2])
-            total = total + part - (abs(c) // a[2] * (a[2] - 1) if c > 0 else 0)
+        if len(m) == 1 and _by_number(m[0]):
+            _, p, d = m[0]
+            c = c * k // d
+            # d * (p // d) is from p - d + 1 to p
+            total = total + p * c - (c * (d - 1) if c > 0 else 0)
         else:
-            total = total + x.term(m, c)
-    return total if found else None
+            total = total + x.term(m, c * k)
+    return total, k
+
+
+def _by_number(a: Atom) -> bool:
+    return isinstance(a, tuple) and a[0] == "floordiv" and isinstance(a[2], int) and a[2] > 0
 
 
 def _atom_bounds(a: Atom) -> tuple[int, int]:

@@ -22,11 +22,15 @@ def _grid_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(x.dtype, (x.shape[0], x.shape[1], *grid.shape[1:-1]))]
 
 
-def _mirror(v: Any, low: float, high: float) -> Any:
-    """A coordinate reflected into [low, high]."""
+def _mirror(v: Any, low: float, high: Any) -> Any:
+    """A coordinate reflected into [low, high], whose ends are a whole number apart; `high` of an open size is an expression."""
     span = high - low
-    if span <= 0:
-        return v * 0.0
+    if not isinstance(span, float):
+        return te.select(span > 0.0, _mirrored(v, low, high, te.max(span, te.const(1, span.dtype))), v * 0.0)
+    return _mirrored(v, low, high, span) if span > 0 else v * 0.0
+
+
+def _mirrored(v: Any, low: float, high: Any, span: Any) -> Any:
     t = te.abs(v - low)
     turns = te.floor(t / span)
     rest = t - turns * span
@@ -51,21 +55,24 @@ def _grid_sample(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) 
     """The picture at places in [-1, 1] (x first). `mode`: nearest, linear, cubic; `padding`: zeros, border, reflection; `align`."""
     x, grid = inputs
     nd = x.ndim - 2
-    space = static_shape(x)[2:]
+    space = [m if isinstance(m, int) else e for m, e in zip(static_shape(x)[2:], x.shape[2:])]
     mode, padding, align = attrs["mode"], attrs["padding"], attrs["align"]
     acc = "float64" if "float64" in (x.dtype, grid.dtype) else "float32"
+
+    def number(m: Any) -> Any:
+        return float(m) if isinstance(m, int) else m.astype(acc)
 
     def fetch(n: Any, c: Any, place: Sequence[Any]) -> Any:
         """The element at whole coordinates (floats), by the padding rule."""
         conds, index = [], []
         for v, m in zip(place, space):
             if padding == "border":
-                v = te.max(te.min(v, float(m - 1)), te.const(0, v.dtype))
+                v = te.max(te.min(v, number(m - 1)), te.const(0, v.dtype))
             elif padding == "reflection":
-                v = _mirror(v, 0.0, m - 1.0) if align else _mirror(v, -0.5, m - 0.5)
-                v = te.max(te.min(te.nearbyint(v), float(m - 1)), te.const(0, v.dtype))
+                v = _mirror(v, 0.0, number(m - 1)) if align else _mirror(v, -0.5, number(m) - 0.5)
+                v = te.max(te.min(te.nearbyint(v), number(m - 1)), te.const(0, v.dtype))
             else:
-                conds.append(te.all(v >= 0.0, v <= float(m - 1)))
+                conds.append(te.all(v >= 0.0, v <= number(m - 1)))
             index.append(te.max(te.min(v.astype("int32"), m - 1), 0))
         value = x(n, c, *index).astype(acc)
         return te.select(te.all(*conds), value, te.const(0, acc)) if conds else value
@@ -74,12 +81,12 @@ def _grid_sample(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) 
         place = []
         for k, m in enumerate(space):
             g = grid(n, *at, nd - 1 - k).astype(acc)
-            v = (g + 1.0) * ((m - 1) / 2) if align else ((g + 1.0) * float(m) - 1.0) * 0.5
+            v = (g + 1.0) * (number(m - 1) / 2) if align else ((g + 1.0) * number(m) - 1.0) * 0.5
             if padding == "border" and mode != "cubic":
-                v = te.max(te.min(v, float(m - 1)), te.const(0, acc))
+                v = te.max(te.min(v, number(m - 1)), te.const(0, acc))
             elif padding == "reflection" and mode != "cubic":
-                v = _mirror(v, 0.0, m - 1.0) if align else _mirror(v, -0.5, m - 0.5)
-                v = te.max(te.min(v, float(m - 1)), te.const(0, acc))
+                v = _mirror(v, 0.0, number(m - 1)) if align else _mirror(v, -0.5, number(m) - 0.5)
+                v = te.max(te.min(v, number(m - 1)), te.const(0, acc))
             place.append(v)
         if mode == "nearest":
             return fetch(n, c, [te.nearbyint(v) for v in place]).astype(x.dtype)

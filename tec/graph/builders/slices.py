@@ -21,7 +21,7 @@ def slice_range(n: Size, start: Size | None, count: Size) -> tuple[Size, Size]:
 
 def symbolic_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[Size, int, Size]:
     """(first, step, count) of a slice of a dimension of n where a size is symbolic; an end past a table's is a condition on sizes."""
-    if is_symbolic(step) or abs(step) != 1:
+    if is_symbolic(step):
         raise UndecidedSize(
             f"a slice of {n} from {lo} to {hi} in steps of {step}", hint="bind the sizes: shapes={name: size}"
         )
@@ -44,7 +44,7 @@ def symbolic_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[S
 
     if step > 0:
         first, end = place(lo, 0, n), n if not is_symbolic(hi) and hi >= 2**31 - 1 else place(hi, 0, n)
-        return first, step, maximum(end - first, 0)
+        return first, step, maximum((end - first + step - 1) // step, 0)
     first = place(lo, -1, n - 1)
     end = -1 if not is_symbolic(hi) and hi < -(2**31) + 2 else place(hi, -1, n - 1)
-    return first, step, maximum(first - end, 0)
+    return first, step, maximum((first - end - step - 1) // -step, 0)

@@ -17,6 +17,40 @@ def model(text):
 
 
 CASES = {
+    # Swin's windows: padded to a multiple of the window, cut, and put together again.
+    "windows and back": (
+        """agraph (float[1,4,h,w] x) => (float[1,4,a,b] y) {
+            s = Shape(x) i2 = Constant<value=int64[1] {2}>() i3 = Constant<value=int64[1] {3}>() h = Gather<axis=0>(s, i2) w = Gather<axis=0>(s, i3)
+            one = Constant<value=int64[1] {1}>() four = Constant<value=int64[1] {4}>() zero = Constant<value=int64[1] {0}>()
+            a0 = Mod(h, four) a1 = Sub(four, a0) ph = Mod(a1, four) b0 = Mod(w, four) b1 = Sub(four, b0) pw = Mod(b1, four)
+            pads = Concat<axis=0>(zero, zero, zero, zero, zero, zero, ph, pw)
+            q = Pad(x, pads) hh = Add(h, ph) ww = Add(w, pw) nh = Div(hh, four) nw = Div(ww, four) m1 = Constant<value=int64[1] {-1}>()
+            t = Concat<axis=0>(one, four, nh, four, nw, four) r = Reshape(q, t) p = Transpose<perm=[0,2,4,1,3,5]>(r)
+            t2 = Concat<axis=0>(m1, four, four, four) v = Reshape(p, t2) e = Softmax<axis=-1>(v)
+            t3 = Concat<axis=0>(one, nh, nw, four, four, four) k = Reshape(e, t3) p2 = Transpose<perm=[0,3,1,4,2,5]>(k)
+            t4 = Concat<axis=0>(one, four, hh, ww) full = Reshape(p2, t4) axes = Constant<value=int64[2] {2,3}>() z2 = Constant<value=int64[2] {0,0}>()
+            end = Concat<axis=0>(h, w) cut = Slice(full, z2, end, axes) y = Add(cut, x)
+        }""",
+        [(1, 4, 8, 12), (1, 4, 7, 5), (1, 4, 1, 3)],
+    ),
+    "slices by steps": (
+        """agraph (float[1,4,h,w] x) => (float[1,4,a,b] y, float[1,4,c,d] z) {
+            s = Shape(x) i2 = Constant<value=int64[1] {2}>() i3 = Constant<value=int64[1] {3}>() h = Gather<axis=0>(s, i2) w = Gather<axis=0>(s, i3)
+            one = Constant<value=int64[1] {1}>() four = Constant<value=int64[1] {4}>() zero = Constant<value=int64[1] {0}>()
+            two = Constant<value=int64[1] {2}>() three = Constant<value=int64[1] {3}>() back = Constant<value=int64[1] {-2}>()
+            last = Constant<value=int64[1] {-1}>() begin = Constant<value=int64[1] {-9223372036854775807}>()
+            y = Slice(x, one, h, two, three) z = Slice(x, last, begin, three, back)
+        }""",
+        [(1, 4, 8, 12), (1, 4, 7, 5), (1, 4, 4, 1), (1, 4, 5, 2)],
+    ),
+    "grid sample": (
+        """agraph (float[1,2,h,w] x, float[1,k,3,2] g) => (float[1,2,k,3] y, float[1,2,k,3] z, float[1,2,k,3] b) {
+            y = GridSample(x, g)
+            z = GridSample<padding_mode="reflection", align_corners=1>(x, g)
+            b = GridSample<mode="bicubic", padding_mode="border">(x, g)
+        }""",
+        [(1, 2, 5, 7), (1, 2, 1, 4)],
+    ),
     # What overhangs the last window is nothing for even sizes: compiling must not ask that it is something.
     "max pooling with ceil_mode": (
         """agraph (float[1,3,h,w] x) => (float[1,3,a,b] y) {
@@ -265,7 +299,7 @@ CASES = {
 
 
 def feeds_of(m, shape):
-    other = {"s": (4,), "z": (1, 3, shape[-2] + 3 if len(shape) > 2 else 1, shape[-1] * 2)}
+    other = {"s": (4,), "g": (1, 4, 3, 2), "z": (1, 3, shape[-2] + 3 if len(shape) > 2 else 1, shape[-1] * 2)}
     return {i.name: rng.standard_normal(other.get(i.name, shape)).astype(np.float32) for i in m.graph.input}
 
 
@@ -273,9 +307,9 @@ def check(m, net, shapes, device=None):
     session = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
     for shape in shapes:
         feeds = feeds_of(m, shape)
-        got, want = net.run(feeds, device)[0], session.run(None, feeds)[0]
-        assert got.shape == want.shape and got.dtype == want.dtype
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        for got, want in zip(net.run(feeds, device), session.run(None, feeds), strict=True):
+            assert got.shape == want.shape and got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -285,7 +319,7 @@ def test_one_network_for_all_sizes(case):
     check(m, tec.compile(m, cache=False), shapes)
 
 
-@pytest.mark.parametrize("case", ["resize x2 linear", "fpn", "pad by max", "split half"])
+@pytest.mark.parametrize("case", ["resize x2 linear", "fpn", "pad by max", "split half", "slices by steps"])
 def test_on_the_software_gpu(case):
     text, shapes = CASES[case]
     m = model(text)
