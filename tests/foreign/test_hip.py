@@ -309,3 +309,44 @@ def test_kernel(name: str, chip: str, built: Callable[[str], Path], counted: Cal
         else:
             np.testing.assert_array_equal(got, want, err_msg=name)
     counted("HIP", name)
+
+
+DEVICE_LIBS = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")  # of Debian's rocm-device-libs
+PRINTS = """
+extern "C" __attribute__((device)) int printf(const char *, ...);
+extern "C" __attribute__((global)) void prints(const int *in, const float *f, int n) {
+  int i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+  if (i < n) printf("i=%d f=%8.3f %s c=%c %lld %%\\n", in[i], (double)f[i], in[i] & 1 ? "odd" : "even", 'a' + i, (long long)in[i] << 33);
+}
+"""
+
+
+@pytest.mark.skipif(not DEVICE_LIBS.exists(), reason="no rocm-device-libs")
+@pytest.mark.parametrize("chip", ["gfx90a", "gfx1030"])
+def test_printf(
+    chip: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], counted: Callable[[str, str], None]
+) -> None:
+    """HIP's printf through ROCm's own device libraries, as clang lowers it."""
+    (tmp_path / "prints.hip").write_text(PRINTS)
+    flags = [
+        "-x",
+        "hip",
+        f"--offload-arch={chip}",
+        "--offload-device-only",
+        "--no-gpu-bundle-output",
+        "-nogpuinc",
+        f"--rocm-device-lib-path={DEVICE_LIBS}",
+    ]
+    subprocess.run(
+        [str(CLANG), *flags, "-O2", "-o", "prints.hsaco", "prints.hip"], cwd=tmp_path, check=True, capture_output=True
+    )
+    x = np.arange(70, dtype=I32) - 2
+    kernel = tec.rocm_emu(chip, check=CHECKS).load(tmp_path / "prints.hsaco")["prints"]
+    kernel[2, 64](x, np.linspace(-1, 1, 70).astype(F32), 70)
+    want = [
+        f"i={v} f={f:8.3f} {'odd' if v & 1 else 'even'} c={chr((97 + i) & 255)} {v << 33} %"
+        for i, (v, f) in enumerate(zip(x.tolist(), np.linspace(-1, 1, 70).astype(F32).tolist()))
+    ]
+    got = capfd.readouterr().out.split("\n")[:-1]
+    assert got == want
+    counted("HIP", "printf")

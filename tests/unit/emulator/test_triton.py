@@ -74,6 +74,15 @@ def add_tuple(both, c, BLOCK: tl.constexpr):
     tl.store(both[0] + i, tl.load(both[1] + i) + c)
 
 
+@triton.jit
+def talks(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i, i < n, 0)
+    tl.device_print("value", v)
+    tl.device_assert(v < 50, "too large")
+    tl.store(out + i, v, i < n)
+
+
 @triton.autotune([triton.Config({"BLOCK": 128}, num_warps=2), triton.Config({"BLOCK": 512}, num_warps=4)], key=["n"])
 @triton.jit
 def tuned(x, out, n, BLOCK: tl.constexpr):
@@ -237,3 +246,21 @@ def test_pytest_plugin(tmp_path):
         assert want in done.stdout + done.stderr, done.stdout
         if "failed" in want:
             assert re.search(r"race(.|\n)*test_suite.py:(9|10)", done.stdout)
+
+
+def test_kernels_that_print_and_assert(chip, capfd):
+    """tl.device_print shows every lane's value in order; a failed tl.device_assert is a fault with its message and line."""
+    x, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    talks[(2,)](x, out, 40, BLOCK=32, num_warps=1)
+    lines = [l for l in capfd.readouterr().out.splitlines() if "value" in l]
+    each = [
+        f"pid ({p}, 0, 0) idx ({i:2}) value: {v:.6f}"
+        for p in range(2)
+        for i, v in enumerate([*range(32), *range(32, 40), *[0] * 24][32 * p : 32 * p + 32])
+    ]
+    assert list(dict.fromkeys(" ".join(l.split()) for l in lines)) == list(
+        dict.fromkeys(" ".join(e.split()) for e in each)
+    )
+    with pytest.raises(KernelFault, match=r"trap(.|\n)*device assertion failed: 'too large'") as e:
+        talks[(2,)](x, out, 64, BLOCK=32, num_warps=1, debug=True)
+    assert f"test_triton.py:{line_of('tl.device_assert(v < 50')}" in str(e.value)
