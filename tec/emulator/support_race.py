@@ -169,6 +169,7 @@ update:
             f"  %{out} = shufflevector {vt} %{out}_i, {vt} poison, <{n} x i32> zeroinitializer\n"
         )
 
+    mask, fewer = ("%few", _alike(w)) if verb == "ld" and not is_global else ("%m", "")
     carried = (
         f"  %held = phi i1 [ %held0, %entry ], {''.join(held_stays)}{ends[1]}\n"
         f"  %last = phi i64 [ -1, %entry ], {''.join(last_stays)}{ends[2]}\n"
@@ -184,7 +185,7 @@ entry:
   %any = or i64 %launch, {ANY << GROUP_SHIFT | 15}
   %sitev_i = insertelement <{n} x i32> poison, i32 %site, i64 0
   %sitev = shufflevector <{n} x i32> %sitev_i, <{n} x i32> poison, <{n} x i32> zeroinitializer
-{splat("mev", "%me")}{splat("mesv", "%mes")}{splat("anyv", "%any")}{over_lanes(w, "%m", "entry", "".join(stays) + ends[0], "done", carried)}{fetch}{places}{body}{acquire}done:
+{fewer}{splat("mev", "%me")}{splat("mesv", "%mes")}{splat("anyv", "%any")}{over_lanes(w, mask, "entry", "".join(stays) + ends[0], "done", carried)}{fetch}{places}{body}{acquire}done:
   %mustdo = xor i1 %held, %held0
   br i1 %mustdo, label %unlock, label %leave
 unlock:
@@ -202,6 +203,27 @@ fleave:
   %rc0 = call i32 @tec_fault(ptr %ctx, i64 8, i32 %site, i64 %li, i64 %a)
   ret i32 %rc0
 }}
+"""
+
+
+def _alike(w: int) -> str:
+    """%few: the lanes to look at of a load of LDS. Where each 16 lanes read what the first 16 do, as the tiles of products are read, those are enough."""
+
+    def part(k: int) -> str:
+        order = ", ".join(f"i32 {16 * k + i}" for i in range(16))
+        return f"  %part{k} = shufflevector <{w} x i32> %addr, <{w} x i32> poison, <16 x i32> <{order}>\n"
+
+    text = part(0)
+    for k in range(1, w // 16):
+        text += (
+            part(k)
+            + f"  %apart{k} = icmp ne <16 x i32> %part{k}, %part0\n  %apartb{k} = bitcast <16 x i1> %apart{k} to i16\n"
+        )
+        text += f"  %off{k} = or i16 %apartb{k}, {f'%off{k - 1}' if k > 1 else '0'}\n"
+    return f"""{text}  %equal = icmp eq i16 %off{w // 16 - 1}, 0
+  %whole = icmp eq i{w} %m, -1
+  %enough = and i1 %equal, %whole
+  %few = select i1 %enough, i{w} 65535, i{w} %m
 """
 
 

@@ -265,6 +265,24 @@ def test_records_against_a_model(space: str, narrow: bool) -> None:
         assert machine.lock[0] == 0
 
 
+@pytest.mark.parametrize("space", ["lds", "global"])
+def test_loads_that_repeat_every_16_lanes(space: str) -> None:
+    """Of LDS the first 16 lanes stand for all: their words are recorded and held against others'; one lane that reads elsewhere counts again."""
+    alike = {lane: 8 * (lane % 16) for lane in range(LANES)}
+    for odd in (None, 0, 17, 63):
+        machine = Machine(space)
+        places = dict(alike)
+        if odd is not None:
+            places[odd] = 136
+        assert machine.access(1, (0, 1, 0), 0, 8, places) == 0
+        for place in {*places.values()}:
+            for word in (0, 4):
+                assert machine.access(1, (0, 1, 1), 1, 4, {0: place + word}), (odd, place, word)
+        machine = Machine(space)
+        assert machine.access(1, (0, 1, 1), 1, 4, {0: places[odd or 5] + 4}) == 0
+        assert machine.access(1, (0, 1, 0), 0, 8, places), odd
+
+
 def test_a_record_names_the_access() -> None:
     me = 7 << LAUNCH_SHIFT | (1 + 7) << GROUP_SHIFT | 5 << EPOCH_SHIFT | 3 << WAVE_SHIFT
     assert who(me | 2, (2, 2, 2)) == "a store by wave 3 of work-group (1, 1, 1)"
