@@ -64,14 +64,20 @@ def compile_options(f: Any) -> Any:
 
 
 def _precision(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
+    return precision_text(ctx, param, given, _DTYPES)
+
+
+def precision_text(
+    ctx: click.Context, param: click.Parameter, given: tuple[str, ...], types: tuple[str, ...]
+) -> str | None:
     """What --dtype says, as the compiler takes it (`tec.graph.precision`)."""
     if not given:
         return None
     default, nodes = "", []
     for text in given:
         node, _, dtype = text.rpartition("=")
-        if dtype not in _DTYPES:
-            raise click.BadParameter(f"{dtype!r} is not one of {', '.join(map(repr, _DTYPES))}.", ctx, param)
+        if dtype not in types:
+            raise click.BadParameter(f"{dtype!r} is not one of {', '.join(map(repr, types))}.", ctx, param)
         if node:
             nodes.append(text)
         elif default:

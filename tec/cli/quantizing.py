@@ -20,6 +20,7 @@ Examples:
   tec quantize model.onnx --calibrate samples.npz -o model-int8.onnx
   tec quantize model.onnx --calibrate folder/ --method entropy --keep-below 25
   tec quantize model.onnx --calibrate samples.npz --keep /head/Gemm --json
+  tec quantize model.onnx --calibrate samples.npz --dtype float32 --dtype '/features/*=int8'
 
 Samples are .npz files with an array an input, or .npy files for a model of one input; more entries than the model's batch are several samples.
 The result has QuantizeLinear and DequantizeLinear around its products (QDQ), which tec compiles to integer products.""",
@@ -31,12 +32,13 @@ The result has QuantizeLinear and DequantizeLinear around its products (QDQ), wh
 @click.option("--percentile", type=click.FloatRange(50, 100, min_open=True), default=99.99, show_default=True, help="Of the magnitudes that --method percentile keeps.")  # fmt: skip
 @click.option("--per-tensor", is_flag=True, help="One scale for all channels of a weight.")
 @click.option("--activations", type=click.Choice(["uint8", "int8"]), default="uint8", show_default=True, help="uint8 has a zero point, int8 is symmetric.")  # fmt: skip
+@click.option("--dtype", multiple=True, callback=lambda c, p, v: common.precision_text(c, p, v, ("int8", "float32")), metavar="[NODE=]TYPE", help="int8 or float32, of all products or of nodes by name (patterns, may be given several times).")  # fmt: skip
 @click.option("--keep", multiple=True, metavar="NODE", help="A node that stays float32; may be given several times.")
 @click.option("--keep-below", type=float, metavar="DB", help="Nodes whose output has less signal to noise than this stay float32.")  # fmt: skip
 @click.option("--no-sensitivity", is_flag=True, help="Do not measure each layer: quicker.")
 @common.json_option
 def command(
-    model: Path, calibrate: Path, output: Path | None, method: str, percentile: float, per_tensor: bool, activations: str, keep: tuple[str, ...],
+    model: Path, calibrate: Path, output: Path | None, method: str, percentile: float, per_tensor: bool, activations: str, dtype: str | None, keep: tuple[str, ...],
     keep_below: float | None, no_sensitivity: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Quantize a model after training."""
@@ -47,7 +49,7 @@ def command(
     if target.exists() and target.samefile(model):
         raise Refused(f"{target} is the model itself", "give another file with --output")
     result = quantizer_of(model)(
-        model, calibrate, method=method, percentile=percentile, per_channel=not per_tensor, activations=activations, keep=keep,
+        model, calibrate, method=method, percentile=percentile, per_channel=not per_tensor, activations=activations, keep=keep, dtype=dtype,
         min_signal_to_noise=keep_below, sensitivity=not no_sensitivity, progress=None if as_json else say,
     )  # fmt: skip
     common.write_file(target, result.model.SerializeToString())

@@ -34,8 +34,8 @@ class Precision:
         return ";".join([self.default, *(f"{p}={t}" for p, t in self.nodes)])
 
 
-def precision_of(dtype: str | Mapping[str, str] | None) -> Precision:
-    """Read what a user or a part of the compiler gave. ImportModelError for a type that is none.
+def precision_of(dtype: str | Mapping[str, str] | None, types: tuple[str, ...] = DTYPES) -> Precision:
+    """Read what a user or a part of the compiler gave. ImportModelError for a type that is none of `types`.
 
     A mapping has patterns of nodes' names, and the type of all others under "".
     """
@@ -48,14 +48,19 @@ def precision_of(dtype: str | Mapping[str, str] | None) -> Precision:
         parts = [(p, t) for p, _, t in (r.rpartition("=") for r in rest)]
         default, named = first, tuple(parts)
     for t in (default, *(t for _, t in named)):
-        if t not in ("", *DTYPES):
-            raise ImportModelError(f"mixed precision in {t!r}", hint="float16, bfloat16 or float32")
+        if t not in ("", *types):
+            raise ImportModelError(f"no mixed precision in {t!r}", hint=f"{', '.join(types[:-1])} or {types[-1]}")
     return Precision(default, named)
 
 
 def check_names(precision: Precision, graph: Graph) -> None:
     """ImportModelError for a pattern that fits no node of the graph, with names that are close."""
-    names = _names(graph) if precision.nodes else set()
+    if precision.nodes:
+        check_patterns(precision, _names(graph))
+
+
+def check_patterns(precision: Precision, names: set[str]) -> None:
+    """The same, for names that are known."""
     for p, _ in precision.nodes:
         if not any(fnmatchcase(n, p) for n in names):
             close = difflib.get_close_matches(p, names, 3) or sorted(names)[:5]

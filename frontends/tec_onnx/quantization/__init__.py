@@ -16,6 +16,7 @@ from onnx import version_converter
 
 from tec import ImportModelError
 from tec.graph import compile as tec_compile
+from tec.graph.precision import Precision, check_patterns, precision_of
 
 from ..inputs import input_info
 from ..reader import load_model
@@ -27,6 +28,7 @@ __all__ = ["Layer", "Result", "quantize"]
 
 _AT_ONCE = 64  # tensors that one network gives: their memory is live together, and each network is compiled
 _JUDGED = 32  # samples that sensitivities and the result are judged by, at most
+_DTYPES = ("int8", "float32")  # what a product can be made of
 OPSET = 13  # from which DequantizeLinear takes a scale a channel
 
 
@@ -64,6 +66,7 @@ def quantize(
     per_channel: bool = True,
     activations: str = "uint8",
     keep: Iterable[str] = (),
+    dtype: str | Mapping[str, str] | None = None,
     min_signal_to_noise: float | None = None,
     sensitivity: bool = True,
     progress: Callable[[str], None] | None = None,
@@ -72,7 +75,8 @@ def quantize(
 
     model: a path, bytes or a ModelProto. samples: {input: array}, a list of such, or a path (`.npz`, `.npy`, a folder of them). method: "minmax",
     "percentile" (keeps `percentile` percent of the magnitudes), "entropy" or "mse". per_channel: one scale a channel of the weights. activations:
-    "uint8" with a zero point, or "int8". keep: names of nodes that stay float32, and `min_signal_to_noise`: those below so many decibels do.
+    "uint8" with a zero point, or "int8". keep: names of nodes that stay float32, and `min_signal_to_noise`: those below so many decibels do. dtype: "int8" or "float32" by
+    patterns of nodes' names, as `tec.compile` takes them; {"": "float32", "/features/*": "int8"} quantizes these alone.
     sensitivity: measure those decibels for each node (a network more to compile); without it they are NaN.
     progress: called with a line of text now and then. Raises ImportModelError.
     """
@@ -84,7 +88,9 @@ def quantize(
     found = products(proto)
     if not found:
         raise ImportModelError("nothing to quantize: no Conv, MatMul or Gemm of float32 with constant weights")
-    kept = _kept(keep, found)
+    kept = _kept(keep, found) | _float(precision_of(dtype, _DTYPES), found)
+    if len(kept) == len(found):
+        raise ImportModelError("nothing is left to quantize: every product stays float32", hint="see keep and dtype")
     say(f"{len(found)} products, {len(runs)} samples")
     ranges = _ranges(proto, sorted({p.reads for p in found}), runs, method, percentile, say)
     scheme = Scheme(activations, per_channel)
@@ -117,6 +123,13 @@ def _kept(keep: Iterable[str], found: list[Product]) -> set[str]:
             f"no node {sorted(unknown)[0]!r} to keep", hint=f"products: {', '.join(p.name for p in found)}"
         )
     return kept
+
+
+def _float(precision: Precision, found: list[Product]) -> set[str]:
+    """The products that stay float32 by what is said of their names."""
+    names = {p.name for p in found}
+    check_patterns(precision, names)
+    return {n for n in names if (precision.named(n) or precision.default) == "float32"}
 
 
 def _layer(p: Product, ratio: float, span: tuple[float, float], kept: set[str], bound: float | None) -> Layer:

@@ -221,3 +221,53 @@ def test_the_command(tmp_path: Path, tec_cli: Any) -> None:  # noqa: F811
     )
     out = tec_cli("quantize", tmp_path / "net.onnx", "-c", tmp_path / "s.npz", "-o", tmp_path / "net.onnx")
     assert out.exit_code == 2 and "is the model itself" in out.output
+
+
+@pytest.mark.parametrize(
+    "dtype, floats",
+    [
+        ({"head": "float32"}, {"head"}),
+        ({"": "float32", "*d": "int8"}, {"first"}),
+        ({"*": "float32", "second": "int8"}, {"first", "head"}),
+        ("int8;first=float32", {"first"}),
+    ],
+)
+def test_types_by_node(dtype: Any, floats: set[str]) -> None:
+    result = quantize(NET, {"x": X[:2]}, dtype=dtype, sensitivity=False)
+    assert {x.name for x in result.layers if not x.is_quantized} == floats
+    inputs = {n.name: n.input[0] for n in result.model.graph.node if n.op_type in ("Conv", "Gemm")}
+    made = {n.output[0] for n in result.model.graph.node if n.op_type == "DequantizeLinear"}
+    assert {n for n, x in inputs.items() if x not in made} == floats
+
+
+@pytest.mark.parametrize(
+    "dtype, says",
+    [
+        ({"": "float16"}, "int8 or float32"),
+        ({"heat": "int8"}, "head"),
+        ({"": "float32"}, "nothing is left to quantize"),
+    ],
+)
+def test_types_that_do_not_fit(dtype: Any, says: str) -> None:
+    with pytest.raises(tec.ImportModelError) as caught:
+        quantize(NET, {"x": X[:2]}, dtype=dtype, sensitivity=False)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype, near", [("float16", 2e-2), ("bfloat16", 1e-1)])
+def test_what_stays_float_computes_in_sixteen_bits(made: Any, dtype: str, near: float) -> None:
+    """Mixed precision on a quantized model: its products stay those of bytes."""
+    plain, mixed = (
+        np.asarray(tec.compile(made.model, "llvm", dtype=t, cache=False).run({"x": X})[0], "f") for t in (None, dtype)
+    )
+    assert abs(mixed - plain).max() <= near * abs(plain).max()
+
+
+def test_the_commands_types(tmp_path: Path, tec_cli: Any) -> None:  # noqa: F811
+    onnx.save(NET, tmp_path / "net.onnx")
+    np.savez(tmp_path / "x.npz", x=X)
+    got = tec_cli("quantize", tmp_path / "net.onnx", "-c", tmp_path / "x.npz", "--dtype", "float32", "--dtype", "*nd=int8", "--no-sensitivity", "--json")  # fmt: skip
+    assert got.exit_code == 0, got.output
+    assert [x["name"] for x in json.loads(got.stdout)["layers"] if x["quantized"]] == ["second"]
+    wrong = tec_cli("quantize", tmp_path / "net.onnx", "-c", tmp_path / "x.npz", "--dtype", "bfloat16")
+    assert wrong.exit_code == 2 and "'int8', 'float32'" in wrong.output
