@@ -141,6 +141,9 @@ def check_model(path: Path) -> None:
         raise Refused(f"{path} is a folder, a model file is wanted")
     if path.suffix == ".tecmod":
         raise Refused(f"{path} is a module of kernels, not a network", "tec.load_module(path) reads it")
+    if path.suffix in (".pt2", ".pt", ".pth"):
+        how = "tec.compile(path)" if path.suffix == ".pt2" else "tec.compile(module, args=...) with its module"
+        raise Refused(f"{path} is PyTorch's: the command line reads ONNX models", f"in Python {how} takes it")
     if path.suffix not in (*_ONNX, ".tec"):
         raise Refused(f"{path}: not a model by its name", "expected .onnx, or .tec from tec compile")
     if not os.access(path, os.R_OK):

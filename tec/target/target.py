@@ -74,10 +74,11 @@ def _spelled_out(name: str, *words: str) -> tuple[str, ...]:
 def _options(name: str, words: list[str]) -> tuple[str, dict[str, str]]:
     """The kind and the options of a target's words. Raises TargetError with the known ones."""
     if name not in _KINDS:
-        raise TargetError(
-            f"unknown target {name!r}",
-            hint=f"known targets: {', '.join(sorted(set(_KINDS)))}, native, or a chip's or a product's name (gfx942, mi300x, h200)",
-        )
+        import difflib
+
+        known = f"known targets: {', '.join(sorted(set(_KINDS)))}, native, or a chip's or a product's name (gfx942, mi300x, h200)"
+        close = difflib.get_close_matches(name.lower(), [*_KINDS, "native", *CHIPS, *MACHINES], 3, 0.75)
+        raise TargetError(f"unknown target {name!r}", hint=f"did you mean {' or '.join(close)}?" if close else known)
     kind = _KINDS[name]
     options: dict[str, str] = {}
     allowed = (*_OPTIONS[kind], "fast-math")

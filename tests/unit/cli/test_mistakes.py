@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-TEC = [sys.executable, "-m", "tec.cli"]
+TEC = [sys.executable, "-m", "tec"]
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,8 @@ TEC = [sys.executable, "-m", "tec.cli"]
         (["run", "{open}", "--inputs", "{npy}"], 2, "shape (2, 2)"),
         (["run", "{tiny}", "--frob"], 2, "--frob"),
         (["run", "{tiny}", "--target", "foo"], 2, "unknown target 'foo'"),
+        (["run", "{tiny}", "--target", "mi300y"], 2, "did you mean mi300x"),
+        (["run", "{tiny}", "--target", "gfx9421"], 2, "did you mean gfx942"),
         (["run", "{tiny}", "--target", "rocm -mcpu=gfx1"], 2, "unknown chip 'gfx1'"),
         (["run", "{tiny}", "--target", "rocm --frob"], 2, "unknown option"),
         (["run", "{tiny}", "--input-dim", "x", "1", "4", "8", "8"], 2, "not (1, 4, 8, 8)"),
@@ -171,3 +173,11 @@ def test_help_is_quick_and_loads_no_compiler():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("suffix, said", [(".pt2", "tec.compile(path) takes it"), (".pth", "with its module takes it")])
+def test_files_of_torch(suffix, said, tec_cli, tmp_path):
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(b"PK")
+    got = tec_cli("run", path)
+    assert got.exit_code == 2 and "is PyTorch's" in got.output and said in got.output
