@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.device import Device, as_device
-from ..runtime.dtypes import numpy_dtype
+from ..runtime.device import Device, DeviceLike, as_device
+from ..runtime.dtypes import ShapeLike, numpy_dtype
 from ..runtime.ndarray import NDArray
 from ..runtime.ndarray import array as nd_array
 from ..runtime.ndarray import empty as nd_empty
 from . import build, dtypes, foreign
 from .array import Array, node_of
-from .dtypes import DType, as_dtype
+from .dtypes import DType, DTypeLike, as_dtype
 from .errors import ArrayTypeError, ArrayValueError
 from .node import Node, leaf, scalar
 
 _NUMBERS = (bool, int, float)
 
 
-def shape_of(shape: Any) -> tuple[int, ...]:
+def shape_of(shape: ShapeLike) -> tuple[int, ...]:
     """A shape as a tuple of ints. Raises ArrayValueError."""
     given = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     try:
@@ -33,7 +33,9 @@ def shape_of(shape: Any) -> tuple[int, ...]:
     return found
 
 
-def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Array:
+def asarray(
+    obj: Any, /, *, dtype: DTypeLike | None = None, device: DeviceLike = None, copy: bool | None = None
+) -> Array:
     """An array of numbers, of nested lists of them, of another array, or of what has DLPack or is NumPy's.
 
     Python's floats become float32, ints int64. An array of this namespace is given back where nothing changes (copy=True copies); NumPy's are copied
@@ -145,7 +147,7 @@ def _whole(held: Any) -> bool:
     return all(isinstance(v, int) for v in held.reshape(-1).tolist())
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+def from_dlpack(x: Any, /, *, device: DeviceLike = None, copy: bool | None = None) -> Array:
     """An array on the memory of `x`, which has `__dlpack__`; a copy where it lies on another device, is not compact, or copy=True.
 
     What its owner writes there later shows in the array, and in expressions of it that are not computed: call `block()` on those first. Assignment to the array
@@ -161,12 +163,12 @@ def _dtype_or(dtype: Any, default: DType) -> DType:
     return default if dtype is None else as_dtype(dtype)
 
 
-def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+def empty(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """An array whose elements are not set."""
     return Array(leaf(nd_empty(shape_of(shape), _dtype_or(dtype, dtypes.DEFAULT_FLOAT).name, as_device(device))))
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+def full(shape: ShapeLike, fill_value: Any, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """An array of one number."""
     if type(fill_value) is Array:
         n = fill_value._node
@@ -177,12 +179,12 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
     return Array(build.full(fill_value, shape_of(shape), kind, as_device(device)))
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+def zeros(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """An array of zeros."""
     return full(shape, 0, dtype=_dtype_or(dtype, dtypes.DEFAULT_FLOAT), device=device)
 
 
-def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+def ones(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """An array of ones."""
     return full(shape, 1, dtype=_dtype_or(dtype, dtypes.DEFAULT_FLOAT), device=device)
 
@@ -192,22 +194,22 @@ def _like(x: Array, dtype: Any, device: Any) -> dict[str, Any]:
     return {"dtype": n.dtype if dtype is None else dtype, "device": n.device if device is None else device}
 
 
-def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+def empty_like(x: Array, /, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """`empty` of the shape, type and device of another array."""
     return empty(x.shape, **_like(x, dtype, device))
 
 
-def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+def zeros_like(x: Array, /, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """`zeros` of the shape, type and device of another array."""
     return zeros(x.shape, **_like(x, dtype, device))
 
 
-def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+def ones_like(x: Array, /, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """`ones` of the shape, type and device of another array."""
     return ones(x.shape, **_like(x, dtype, device))
 
 
-def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+def full_like(x: Array, /, fill_value: Any, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """`full` of the shape, type and device of another array."""
     return full(x.shape, fill_value, **_like(x, dtype, device))
 
@@ -231,7 +233,9 @@ def _wrapped(value: Any, work: DType) -> Any:
     return int(value) % (1 << 64) if work == "uint64" else int(value)
 
 
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Array:
+def arange(
+    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: DTypeLike | None = None, device: DeviceLike = None
+) -> Array:
     """The numbers from `start` (0 where one is given) up to `stop`, which is left out, `step` apart."""
     if stop is None:
         start, stop = 0, start
@@ -244,7 +248,14 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
 
 
 def linspace(
-    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+    start: Any,
+    stop: Any,
+    /,
+    num: int,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike = None,
+    endpoint: bool = True,
 ) -> Array:
     """`num` numbers from `start` to `stop`, evenly apart; without `stop` itself where `endpoint` is false."""
     kind = _dtype_or(dtype, dtypes.DEFAULT_FLOAT)
@@ -264,7 +275,9 @@ def linspace(
     return Array(build.cast(line, kind))
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Array:
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DTypeLike | None = None, device: DeviceLike = None
+) -> Array:
     """Ones on diagonal `k` of a matrix, zeros elsewhere."""
     shape, where = shape_of((n_rows, n_rows if n_cols is None else n_cols)), as_device(device)
     return Array(build.cast(_diagonal("equal", shape, k, where), _dtype_or(dtype, dtypes.DEFAULT_FLOAT)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,9 @@ class DType:
 
     def __reduce__(self) -> Any:
         return as_dtype, (self.name,)
+
+
+DTypeLike: TypeAlias = DType | str | type | np.dtype[Any]  # tec.array.float32, "float32", float, np.float32
 
 
 bool = DType("bool")

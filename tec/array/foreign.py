@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..runtime import dlpack as protocol
-from ..runtime.device import as_device
+from ..runtime.device import DeviceLike, as_device
 from ..runtime.dtypes import numpy_dtype
 from ..runtime.ndarray import NDArray, array, empty, from_dlpack, from_numpy
 from . import inspection
@@ -48,7 +49,7 @@ def no_array(x: Any, what: str = "the operand") -> ArrayTypeError:
 # ---- NumPy
 
 
-def to_numpy(self: Array, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+def to_numpy(self: Array, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """What NumPy sees of an array on the CPU: its memory, read-only. ArrayTypeError for an array on another device."""
     if self.device.driver is not None:
         raise ArrayTypeError(f"NumPy asks for an array on {self.device}", hint="x.numpy() copies it to the host")
@@ -121,7 +122,7 @@ def dlpack(
     return a.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
 
-def taken(x: Any, device: Any, copy: bool | None) -> Node:
+def taken(x: Any, device: DeviceLike, copy: bool | None) -> Node:
     """The node of `from_dlpack`: on the memory of `x` where that is compact and the device is the same, on a copy else."""
     wanted = None if device is None else as_device(device)
     try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import DeviceError
 from ..runtime import device as devices
+from ..runtime.device import DeviceLike
 from . import dtypes
 from .errors import ArrayValueError
 
@@ -44,13 +45,13 @@ class Info:
                 pass
         return tuple(found)
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+    def default_dtypes(self, *, device: DeviceLike = None) -> dict[str, Any]:
         """The types of Python's numbers, and of indices; complex numbers are not there."""
         return {
             "real floating": dtypes.DEFAULT_FLOAT, "complex floating": None, "integral": dtypes.DEFAULT_INT, "indexing": dtypes.int64,
         }  # fmt: skip
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+    def dtypes(self, *, device: DeviceLike = None, kind: Any = None) -> dict[str, Any]:
         """The standard's types by name, those of a kind where one is given."""
         return {str(d): d for d in dtypes.STANDARD if kind is None or dtypes.isdtype(d, kind)}
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from ..runtime.device import DeviceLike
+from ..runtime.dtypes import ShapeLike
 from . import build, dtypes
 from .array import Array, node_of
 from .creation import shape_of
-from .dtypes import as_dtype
+from .dtypes import DTypeLike, as_dtype
 from .errors import ArrayAxisError, ArrayTypeError, ArrayValueError
 from .indexing import checked
 from .node import Node
@@ -50,7 +53,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return found
 
 
-def broadcast_to(x: Array, /, shape: Any) -> Array:
+def broadcast_to(x: Array, /, shape: ShapeLike) -> Array:
     """The array repeated along dimensions of extent 1 and new ones in front."""
     n, new = node_of(x), shape_of(shape)
     if common([n.shape, new]) != new:
@@ -70,7 +73,7 @@ def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
 # ---- shapes
 
 
-def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
+def reshape(x: Array, /, shape: ShapeLike, *, copy: bool | None = None) -> Array:
     """The same elements in order under another shape, one extent of which may be -1."""
     n = node_of(x)
     new = [int(m.__index__()) for m in ((shape,) if hasattr(shape, "__index__") else tuple(shape))]
@@ -84,7 +87,7 @@ def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
     return Array(build.reshape(build.copy(n) if copy else n, tuple(new)))
 
 
-def expand_dims(x: Array, /, axis: Any = 0) -> Array:
+def expand_dims(x: Array, /, axis: int = 0) -> Array:
     """A new dimension of extent 1 at `axis`; several for a tuple."""
     n = node_of(x)
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -126,7 +129,7 @@ def moveaxis(x: Array, source: Any, destination: Any, /) -> Array:
     return Array(build.transpose(n, tuple(order)))
 
 
-def flip(x: Array, /, *, axis: Any = None) -> Array:
+def flip(x: Array, /, *, axis: int | Sequence[int] | None = None) -> Array:
     """The elements in reverse order along `axis`, or all."""
     n = node_of(x)
     turned = axes_of(axis, len(n.shape))
@@ -184,7 +187,7 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(x[(*lead, i)] for i in range(n.shape[k]))
 
 
-def roll(x: Array, /, shift: Any, *, axis: Any = None) -> Array:
+def roll(x: Array, /, shift: Any, *, axis: int | Sequence[int] | None = None) -> Array:
     """The elements moved on by `shift` places along `axis`, the last ones to the front; None: as if in a line."""
     n = node_of(x)
     if axis is None:
@@ -292,7 +295,7 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
 # ---- types
 
 
-def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
+def astype(x: Array, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike = None) -> Array:
     """The elements as another type: floats to integers toward zero (and to the nearest that there is), integers to integers by wrapping, to bool: not 0."""
     n, kind = node_of(x), as_dtype(dtype)
     if device is not None:

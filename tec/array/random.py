@@ -10,14 +10,14 @@ was; one of the same seed gives the same again.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from ..runtime.device import as_device
+from ..runtime.device import DeviceLike, as_device
+from ..runtime.dtypes import ShapeLike
 from ..runtime.ndarray import empty
 from . import build, dtypes, kernels
 from .array import Array
 from .creation import shape_of
-from .dtypes import as_dtype
+from .dtypes import DTypeLike, as_dtype
 from .elementwise import bitwise_right_shift, cos, log, sqrt
 from .errors import ArrayTypeError, ArrayValueError
 from .manipulation import astype, reshape
@@ -28,7 +28,7 @@ from .sorting import argsort
 class Generator:
     """A stream of random numbers on a device. seed: an int; two seeds give streams that have nothing to do with one another."""
 
-    def __init__(self, seed: int = 0, *, device: Any = None):
+    def __init__(self, seed: int = 0, *, device: DeviceLike = None):
         if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= seed.__index__() < 1 << 64:
             raise ArrayValueError(f"the seed {seed!r}", hint="an int from 0 to 2**64 - 1")
         self.seed = int(seed)
@@ -38,7 +38,7 @@ class Generator:
     def __repr__(self) -> str:
         return f"Generator({self.seed}, device={self.device})"
 
-    def bits(self, shape: Any) -> Array:
+    def bits(self, shape: ShapeLike) -> Array:
         """Random bits, as uint32."""
         extents = shape_of(shape)
         held = empty((math.prod(extents),), "uint32", self.device)
@@ -46,7 +46,7 @@ class Generator:
         self.counter += -(-held.size // 4)
         return Array(build.reshape(leaf(held), extents))
 
-    def random(self, shape: Any = (), *, dtype: Any = None) -> Array:
+    def random(self, shape: ShapeLike = (), *, dtype: DTypeLike | None = None) -> Array:
         """Floats from 0 to 1, without 1: of float32 with 24 random bits, of float64 with 53."""
         kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
         if kind == "float64":
@@ -58,11 +58,15 @@ class Generator:
         made = astype(bitwise_right_shift(self.bits(shape), 8), "float32") * 2.0**-24
         return made if kind == "float32" else astype(made, kind)
 
-    def uniform(self, low: float = 0.0, high: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Array:
+    def uniform(
+        self, low: float = 0.0, high: float = 1.0, shape: ShapeLike = (), *, dtype: DTypeLike | None = None
+    ) -> Array:
         """Floats from low to high."""
         return self.random(shape, dtype=dtype) * float(high - low) + float(low)
 
-    def normal(self, shape: Any = (), *, mean: float = 0.0, std: float = 1.0, dtype: Any = None) -> Array:
+    def normal(
+        self, shape: ShapeLike = (), *, mean: float = 0.0, std: float = 1.0, dtype: DTypeLike | None = None
+    ) -> Array:
         """Normally distributed floats, by Box and Muller's method."""
         extents = shape_of(shape)
         two = self.random((2, *extents), dtype=dtype)
@@ -70,7 +74,9 @@ class Generator:
         made = radius * cos(two[1, ...] * (2 * math.pi))
         return made * float(std) + float(mean) if (mean, std) != (0.0, 1.0) else made
 
-    def integers(self, low: int, high: int | None = None, shape: Any = (), *, dtype: Any = "int64") -> Array:
+    def integers(
+        self, low: int, high: int | None = None, shape: ShapeLike = (), *, dtype: DTypeLike = "int64"
+    ) -> Array:
         """Whole numbers from `low` (0 where one is given) up to `high`, which is left out: at most 2**32 different ones.
 
         A number is (64 random bits times the range) / 2**64 in 32-bit steps: no value is more frequent than another by more than 2**-32 of its share.
@@ -90,6 +96,6 @@ class Generator:
         return argsort(reshape(self.bits((n,)), (n,)))
 
 
-def default_rng(seed: int = 0, *, device: Any = None) -> Generator:
+def default_rng(seed: int = 0, *, device: DeviceLike = None) -> Generator:
     """A generator, under NumPy's name for it."""
     return Generator(seed, device=device)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from . import build, dtypes
 from .array import Array, node_of
-from .dtypes import DType, as_dtype
+from .dtypes import DType, DTypeLike, as_dtype
 from .errors import ArrayTypeError, ArrayValueError
 from .manipulation import axes_of, axis_of, concat
 from .node import Node, scalar
@@ -35,13 +36,17 @@ def _summed_type(n: Node, dtype: Any) -> DType:
     return dtypes.uint64 if n.dtype in dtypes.KINDS["unsigned integer"] else n.dtype
 
 
-def sum(x: Array, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def sum(
+    x: Array, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Array:
     """The sum along `axis` (all for None), of integers in 64 bits unless `dtype` says another type."""
     n = node_of(x)
     return Array(reduce("sum", build.cast(n, _summed_type(n, dtype)), axis, keepdims))
 
 
-def prod(x: Array, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def prod(
+    x: Array, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Array:
     """The product along `axis` (all for None), of integers in 64 bits unless `dtype` says another type."""
     n = node_of(x)
     return Array(reduce("prod", build.cast(n, _summed_type(n, dtype)), axis, keepdims))
@@ -54,12 +59,12 @@ def _number(name: str, x: Array) -> Node:
     return n
 
 
-def max(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def max(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
     """The largest along `axis` (all for None); NaN where one is NaN."""
     return Array(reduce("max", _number("max", x), axis, keepdims))
 
 
-def min(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def min(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
     """The smallest along `axis` (all for None); NaN where one is NaN."""
     return Array(reduce("min", _number("min", x), axis, keepdims))
 
@@ -81,7 +86,7 @@ def _mean(n: Node, axis: Any, keepdims: bool, count: float) -> Node:
     return build.binary("divide", total, scalar(float(count), n.dtype, n.device))
 
 
-def mean(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def mean(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
     """The mean along `axis` (all for None); NaN of no elements. Integers become the default float."""
     n = _float("mean", x)
     return Array(_mean(n, axis, keepdims, _count(n, axis)))
@@ -96,12 +101,16 @@ def _var(x: Array, axis: Any, correction: float, keepdims: bool, name: str) -> N
     return build.binary("divide", squares, scalar(float(left if left > 0 else 0.0), n.dtype, n.device))
 
 
-def var(x: Array, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+def var(
+    x: Array, /, *, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+) -> Array:
     """The variance along `axis` (all for None): squared differences from the mean, over the count less `correction`."""
     return Array(_var(x, axis, correction, keepdims, "var"))
 
 
-def std(x: Array, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+def std(
+    x: Array, /, *, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+) -> Array:
     """The standard deviation: the root of `var`."""
     return Array(build.unary("sqrt", _var(x, axis, correction, keepdims, "std")))
 
@@ -125,12 +134,16 @@ def _running(op: str, x: Array, axis: int | None, dtype: Any, include_initial: b
     return concat([Array(first), made], axis=k)
 
 
-def cumulative_sum(x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
+def cumulative_sum(
+    x: Array, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Array:
     """The sums up to each element along `axis`; with `include_initial` a 0 in front."""
     return _running("cumsum", x, axis, dtype, include_initial)
 
 
-def cumulative_prod(x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
+def cumulative_prod(
+    x: Array, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Array:
     """The products up to each element along `axis`; with `include_initial` a 1 in front."""
     return _running("cumprod", x, axis, dtype, include_initial)
 
@@ -138,17 +151,17 @@ def cumulative_prod(x: Array, /, *, axis: int | None = None, dtype: Any = None, 
 # ---- bools and differences
 
 
-def all(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def all(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
     """Whether all along `axis` hold (are not 0)."""
     return Array(reduce("all", build.cast(node_of(x), dtypes.bool), axis, keepdims))
 
 
-def any(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def any(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
     """Whether any along `axis` holds (is not 0)."""
     return Array(reduce("any", build.cast(node_of(x), dtypes.bool), axis, keepdims))
 
 
-def count_nonzero(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def count_nonzero(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
     """How many along `axis` are not 0."""
     held = build.cast(build.cast(node_of(x), dtypes.bool), dtypes.int64)
     return Array(reduce("sum", held, axis, keepdims))

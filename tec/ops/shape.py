@@ -298,7 +298,7 @@ def wrap_index(index: Any, n: Any) -> Any:
         )
     if index.dtype == "int64":
         # Not cut off to 32 bits before it is known to fit.
-        index = te.max(te.min(index, te.cast(n - 1, "int64")), te.cast(0 - n, "int64"))
+        index = te.max(te.min(index, te.cast("int64", n - 1)), te.cast("int64", 0 - n))
         k = index.astype("int32")
         return te.select(k < 0, k + n, k)
     k = index.astype("int32")

@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import DeviceError
 from ..locks import fork_safe_lock
@@ -302,7 +302,10 @@ def _exists(make: Any, index: int) -> bool:
     return True
 
 
-def as_device(value: Any = None, index: int | None = None) -> Device:
+DeviceLike: TypeAlias = Device | str | None  # None is the CPU, or where the data is
+
+
+def as_device(value: DeviceLike = None, index: int | None = None) -> Device:
     """A Device from a Device, text such as "cpu", "rocm:1", "cuda:0", "rocm_emu:gfx942", or None (the CPU); `index` may stand apart
     from the kind: `tec.device("rocm", 1)`."""
     if index is not None and isinstance(value, str) and ":" not in value:

@@ -7,9 +7,9 @@ with ml_dtypes where that is installed, else as unsigned integers of the same wi
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -79,6 +79,10 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 def _name_of(dtype: Any) -> str:
     name: str = np.dtype(dtype).name
     return _FROM_ML.get(name, name)
+
+
+DTypeLike: TypeAlias = str | type | np.dtype[Any]  # "float32", float, np.float32
+ShapeLike: TypeAlias = int | Sequence[int]
 
 
 def dtype_name(dtype: Any) -> str:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ArgumentError
-from .device import Device
+from .device import Device, DeviceLike
 from .feeds import Feeds, as_array
 from .layout import Binding
 from .ndarray import NDArray
@@ -90,7 +90,7 @@ class Executor:
     """
 
     def __init__(
-        self, network: Network, device: Any = None, memory_limit: int | None = None, capacity: int | None = None
+        self, network: Network, device: DeviceLike = None, memory_limit: int | None = None, capacity: int | None = None
     ):
         self.network = network
         self.device: Device = network._device(device)

@@ -16,8 +16,8 @@ import numpy as np
 
 from ..errors import ArgumentError, DeviceError
 from . import dlpack
-from .device import Device, as_device, cpu, cuda, rocm
-from .dtypes import dtype_name, itemsize, lanes, numpy_dtype
+from .device import Device, DeviceLike, as_device, cpu, cuda, rocm
+from .dtypes import DTypeLike, ShapeLike, dtype_name, itemsize, lanes, numpy_dtype
 from .storage import ALIGN, PAGED_BYTES, Storage, compact_strides, is_compact, runs, span
 
 __all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy", "zeros"]
@@ -141,7 +141,7 @@ class NDArray:
         here = self.elements()
         return here._cpu_view() if self.device.driver is None else here._copy_to_host()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if self.device.driver is None:
             array = self.elements()._cpu_view()
             if dtype is not None and array.dtype != dtype:
@@ -264,12 +264,12 @@ class NDArray:
         target._copy_from_host(self._host_view_or_copy())
         return target
 
-    def to(self, device: Any) -> NDArray:
+    def to(self, device: DeviceLike) -> NDArray:
         """This array if it is on `device`, else a copy there."""
         target = as_device(device)
         return self if target is self.device else self.copyto(target)
 
-    def astype(self, dtype: Any) -> NDArray:
+    def astype(self, dtype: DTypeLike) -> NDArray:
         """A copy of another dtype, made on the host."""
         return empty(self.shape, dtype, self.device).copyfrom(self._host_view_or_copy())
 
@@ -281,9 +281,9 @@ class NDArray:
 
     # ---- views
 
-    def reshape(self, *shape: Any) -> NDArray:
+    def reshape(self, *shape: ShapeLike) -> NDArray:
         """A view of another shape; the array must be compact. One extent may be -1."""
-        new = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        new: Any = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         extents = [int(n) for n in new]
         if extents.count(-1) == 1:
             rest = prod(n for n in extents if n != -1)
@@ -379,7 +379,7 @@ def _check_shape(shape: Any) -> tuple[int, ...]:
     return result
 
 
-def empty(shape: Any, dtype: Any = "float32", device: Any = None) -> NDArray:
+def empty(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:
     """A new array on `device` (the CPU when left out), not initialised."""
     extents = _check_shape(shape)
     name = dtype_name(dtype)
@@ -388,7 +388,7 @@ def empty(shape: Any, dtype: Any = "float32", device: Any = None) -> NDArray:
     return NDArray(storage, storage.address, extents, name)
 
 
-def zeros(shape: Any, dtype: Any = "float32", device: Any = None) -> NDArray:
+def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:
     """A new array of zeros on `device`."""
     made = empty(shape, dtype, device)
     if made.nbytes:
@@ -399,7 +399,7 @@ def zeros(shape: Any, dtype: Any = "float32", device: Any = None) -> NDArray:
     return made
 
 
-def array(x: Any, device: Any = None, dtype: Any = None) -> NDArray:
+def array(x: Any, device: DeviceLike = None, dtype: DTypeLike | None = None) -> NDArray:
     """A copy of `x` (array, NDArray, DLPack object, nested sequence) on `device`.
 
     The dtype is that of `x` (NumPy's for a sequence) unless given; of vectors ("float32x2") x's last dimension is the lanes.

@@ -22,7 +22,7 @@ from . import device as devices
 from . import exprs, memory_plan
 from .arguments import Param
 from .check_plan import check_memory, check_order, check_structure
-from .device import Device
+from .device import Device, DeviceLike
 from .dtypes import itemsize
 from .executor import Executor
 from .feeds import SIZE_END, Feeds
@@ -165,7 +165,13 @@ class Network:
         return self.module.get_binary()
 
     def show(
-        self, path: Any = None, *, device: Any = None, measure: bool | None = None, against: Any = None, **sizes: int
+        self,
+        path: Any = None,
+        *,
+        device: DeviceLike = None,
+        measure: bool | None = None,
+        against: Any = None,
+        **sizes: int,
     ) -> Any:
         """Write a page with everything about the network, and open it in a browser; in a notebook it stands in the cell.
 
@@ -179,7 +185,7 @@ class Network:
 
     # ---- running
 
-    def run(self, inputs: Mapping[str, Any] | Sequence[Any], device: Any = None) -> list[np.ndarray[Any, Any]]:
+    def run(self, inputs: Mapping[str, Any] | Sequence[Any], device: DeviceLike = None) -> list[np.ndarray[Any, Any]]:
         """The network's outputs for `inputs` (by name, or in order): NumPy arrays. `device` defaults to the target's first.
 
         Raises ArgumentError for a missing, unknown or misshapen input, and where an index that was worked out from it is outside
@@ -192,7 +198,7 @@ class Network:
 
     __call__ = run
 
-    def run_arrays(self, inputs: Mapping[str, Any] | Sequence[Any], device: Any = None) -> list[NDArray]:
+    def run_arrays(self, inputs: Mapping[str, Any] | Sequence[Any], device: DeviceLike = None) -> list[NDArray]:
         """As `run`, with outputs that stay on the device."""
         executor = self._take(self._device(device))
         try:
@@ -200,7 +206,9 @@ class Network:
         finally:
             self._give(executor)
 
-    def executor(self, device: Any = None, memory_limit: int | None = None, capacity: int | None = None) -> Executor:
+    def executor(
+        self, device: DeviceLike = None, memory_limit: int | None = None, capacity: int | None = None
+    ) -> Executor:
         """What runs it on a device, with memory, states and a stream of its own; see `Executor`."""
         return Executor(self, device, memory_limit, capacity)
 

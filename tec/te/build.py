@@ -15,6 +15,7 @@ from ..ir import build
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, Buffer
 from ..ir.dtype import dtype_info, int_range, normalize_dtype
 from ..ir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
+from .like import DTypeLike, ExprLike, ShapeLike
 from .operation import PlaceholderOp
 from .tensor import Tensor
 
@@ -41,7 +42,7 @@ def check_name(name: Any, what: str) -> str:
     return name
 
 
-def var(name: str = "tindex", dtype: Any = "int32") -> Var:
+def var(name: str = "tindex", dtype: DTypeLike = "int32") -> Var:
     """A scalar variable: an unknown size or a scalar argument.
 
     >>> n = tec.var("n")
@@ -50,7 +51,7 @@ def var(name: str = "tindex", dtype: Any = "int32") -> Var:
     return Var(check_name(name, "variable"), normalize_dtype(dtype))
 
 
-def size_var(name: str = "size", dtype: Any = "int32") -> Var:
+def size_var(name: str = "size", dtype: DTypeLike = "int32") -> Var:
     """A variable that is known not to be negative: a size. Raises ExprError for a dtype that is no integer."""
     dtype = normalize_dtype(dtype)
     if not dtype_info(dtype).is_int:
@@ -58,7 +59,7 @@ def size_var(name: str = "size", dtype: Any = "int32") -> Var:
     return Var(check_name(name, "variable"), dtype, True)
 
 
-def const(value: Any, dtype: Any = None) -> Expr:
+def const(value: ExprLike, dtype: DTypeLike | None = None) -> Expr:
     """A constant; without `dtype` an int is int32 (int64 where it needs it), a float float32, a bool bool."""
     if not isinstance(value, (bool, int, float, np.generic)):
         raise ExprError(f"cannot make a constant of {value!r} ({type(value).__name__})")
@@ -105,7 +106,7 @@ def as_dtype(dtype: Any, what: str) -> str:
         raise ExprError(f"{what}: {e.message}", hint=e.hint) from None
 
 
-def placeholder(shape: Any, dtype: Any = None, name: str = "placeholder") -> Tensor:
+def placeholder(shape: ShapeLike, dtype: DTypeLike | None = None, name: str = "placeholder") -> Tensor:
     """An input tensor of `shape` (ints and integer expressions) and `dtype` (float32 by default)."""
     check_name(name, "placeholder")
     return PlaceholderOp(name, as_shape(shape, f"placeholder {name}"), as_dtype(dtype, f"placeholder {name}")).output(0)
@@ -198,8 +199,8 @@ def _broadcast_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
 
 
 def decl_buffer(
-    shape: Any,
-    dtype: Any = None,
+    shape: ShapeLike,
+    dtype: DTypeLike | None = None,
     name: str = "buffer",
     data: Var | None = None,
     strides: Any = None,
@@ -268,12 +269,12 @@ def as_index_expr(value: Any, what: str) -> Expr:
 # ---- limits of types
 
 
-def max_value(dtype: Any) -> Expr:
+def max_value(dtype: DTypeLike) -> Expr:
     """The largest finite value of `dtype`, as a constant."""
     return _limit(dtype, 1)
 
 
-def min_value(dtype: Any) -> Expr:
+def min_value(dtype: DTypeLike) -> Expr:
     """The smallest (most negative) finite value of `dtype`, as a constant."""
     return _limit(dtype, -1)
 
@@ -295,7 +296,7 @@ def _limit(dtype: Any, sign: int) -> Expr:
     return build.const(int_range(element)[sign > 0], dtype)
 
 
-def infinity(dtype: Any) -> Expr:
+def infinity(dtype: DTypeLike) -> Expr:
     """Positive infinity; ExprError for a type that has none."""
     dtype = normalize_dtype(dtype)
     if not dtype_info(dtype).is_float or "e4m3" in dtype or "fnuz" in dtype:

@@ -23,6 +23,7 @@ from ..ir.dtype import dtype_info, normalize_dtype, with_lanes
 from ..ir.expr import Call, Expr, FloatImm, StringImm
 from ..ir.intrin import INTRINS
 from ..runtime.packed import Argument, symbol
+from .like import DTypeLike, ExprLike
 from .tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Expr])
@@ -43,7 +44,7 @@ def _floats(name: str, x: Any, y: Any) -> tuple[Expr, Expr]:
 
 
 def _unary(name: str, doc: str) -> Callable[[Any], Expr]:
-    def function(x: Any) -> Expr:
+    def function(x: ExprLike) -> Expr:
         e = _float(name, x)
         return Call(name, (e,), e.dtype)
 
@@ -61,7 +62,7 @@ _ROUND: dict[str, Callable[[float], int]] = {
 
 
 def _rounding(name: str, doc: str) -> Callable[[Any], Expr]:
-    def function(x: Any) -> Expr:
+    def function(x: ExprLike) -> Expr:
         e = build.convert(x)
         if isinstance(e, FloatImm) and _math.isfinite(e.value):
             return build.const(_math.copysign(_ROUND[name](e.value), e.value), e.dtype)
@@ -71,7 +72,7 @@ def _rounding(name: str, doc: str) -> Callable[[Any], Expr]:
 
 
 def _binary(name: str, doc: str) -> Callable[[Any, Any], Expr]:
-    def function(x: Any, y: Any) -> Expr:
+    def function(x: ExprLike, y: ExprLike) -> Expr:
         a, b = _floats(name, x, y)
         return Call(name, (a, b), a.dtype)
 
@@ -79,7 +80,7 @@ def _binary(name: str, doc: str) -> Callable[[Any, Any], Expr]:
 
 
 def _bits(name: str, doc: str) -> Callable[[Any], Expr]:
-    def function(x: Any) -> Expr:
+    def function(x: ExprLike) -> Expr:
         e = build.convert(x)
         if not dtype_info(e.dtype).is_int:
             raise ExprError(f"tec.{name} of a value of type {e.dtype}: {e}", hint="it takes integers")
@@ -133,7 +134,7 @@ copysign = _binary("copysign", "The magnitude of x with the sign of y.")
 hypot = _binary("hypot", "sqrt(x*x + y*y) without overflow in between.")
 
 
-def pow(x: Any, y: Any) -> Expr:
+def pow(x: ExprLike, y: ExprLike) -> Expr:
     """x to the power y, both floats. A negative x with a whole y has its sign; with another y it gives NaN."""
     a, b = _floats("pow", x, y)
     return build.power(a, b)
@@ -142,7 +143,7 @@ def pow(x: Any, y: Any) -> Expr:
 power = pow
 
 
-def ldexp(x: Any, exponent: Any) -> Expr:
+def ldexp(x: ExprLike, exponent: ExprLike) -> Expr:
     """x * 2**exponent; `exponent` is an integer."""
     a, b = _float("ldexp", x), build.convert(exponent)
     if not dtype_info(b.dtype).is_int:
@@ -150,19 +151,19 @@ def ldexp(x: Any, exponent: Any) -> Expr:
     return Call("ldexp", (a, build.cast(with_lanes("int32", dtype_info(b.dtype).lanes), b)), a.dtype)
 
 
-def fma(x: Any, y: Any, z: Any) -> Expr:
+def fma(x: ExprLike, y: ExprLike, z: ExprLike) -> Expr:
     """x*y + z with one rounding."""
     a, b = _floats("fma", x, y)
     a, c = _floats("fma", a, z)
     return Call("fma", (a, build.cast(a.dtype, b), c), a.dtype)
 
 
-def abs(x: Any) -> Expr:
+def abs(x: ExprLike) -> Expr:
     """The absolute value."""
     return build.absolute(x)
 
 
-def sign(x: Any) -> Expr:
+def sign(x: ExprLike) -> Expr:
     """-1, 0 or 1 in the type of x; NaN gives NaN."""
     e = build.convert(x)
     info = dtype_info(e.dtype)
@@ -174,7 +175,7 @@ def sign(x: Any) -> Expr:
 
 
 def _classify(name: str, doc: str, of_int: bool) -> Callable[[Any], Expr]:
-    def function(x: Any) -> Expr:
+    def function(x: ExprLike) -> Expr:
         e = build.convert(x)
         info = dtype_info(e.dtype)
         kind = with_lanes("bool", info.lanes)
@@ -200,29 +201,29 @@ bitwise_and, bitwise_or, bitwise_xor, bitwise_not = (
 )
 
 
-def indexdiv(a: Any, b: Any) -> Expr:
+def indexdiv(a: ExprLike, b: ExprLike) -> Expr:
     """Division of index values, which are not negative: a // b."""
     return build.floordiv(a, b)
 
 
-def indexmod(a: Any, b: Any) -> Expr:
+def indexmod(a: ExprLike, b: ExprLike) -> Expr:
     """The remainder of index values, which are not negative: a % b."""
     return build.floormod(a, b)
 
 
-def div(a: Any, b: Any) -> Expr:
+def div(a: ExprLike, b: ExprLike) -> Expr:
     """C's division: exact on floats, toward zero on integers."""
     return build.truncdiv(a, b)
 
 
-def cast(dtype: Any, value: Any) -> Expr:
+def cast(dtype: DTypeLike, value: ExprLike) -> Expr:
     """`value` as `dtype`: float to int truncates and saturates, int to int wraps. Also takes (value, dtype)."""
     if isinstance(value, str) and not isinstance(dtype, str):
         dtype, value = value, dtype
     return build.cast(normalize_dtype(dtype), value)
 
 
-def likely(condition: Any) -> Expr:
+def likely(condition: ExprLike) -> Expr:
     """The condition, expected to hold."""
     c = build.as_bool(condition)
     return Call("likely", (c,), c.dtype)
@@ -243,12 +244,12 @@ def _call(op: str, key: str, dtype: Any, name: Any, args: tuple[Any, ...]) -> Ex
     return Call(op, tuple(build.convert(a) for a in args), normalize_dtype(dtype), {key: name})
 
 
-def call_extern(dtype: Any, name: str, *args: Any) -> Expr:
+def call_extern(dtype: DTypeLike, name: str, *args: Any) -> Expr:
     """A call of the C function `name` (CPU), which may do anything; its order with other effects is kept."""
     return _call("call_extern", "symbol", dtype, name, args)
 
 
-def call_pure_extern(dtype: Any, name: str, *args: Any) -> Expr:
+def call_pure_extern(dtype: DTypeLike, name: str, *args: Any) -> Expr:
     """A call of the C function `name` (CPU) whose result depends on its arguments alone."""
     return _call("call_pure_extern", "symbol", dtype, name, args)
 
@@ -300,17 +301,17 @@ def _packed_argument(name: str, a: Any) -> tuple[Argument, list[Expr]]:
     )
 
 
-def call_llvm_intrin(dtype: Any, name: str, *args: Any) -> Expr:
+def call_llvm_intrin(dtype: DTypeLike, name: str, *args: Any) -> Expr:
     """A call of an LLVM intrinsic by its full name, such as "llvm.amdgcn.s.sleep"."""
     return _call("call_llvm_intrin", "name", dtype, name, args)
 
 
-def call_llvm_pure_intrin(dtype: Any, name: str, *args: Any) -> Expr:
+def call_llvm_pure_intrin(dtype: DTypeLike, name: str, *args: Any) -> Expr:
     """A call of an LLVM intrinsic without effects."""
     return _call("call_llvm_pure_intrin", "name", dtype, name, args)
 
 
-def call_intrin(dtype: Any, name: str, *args: Any, **attrs: Any) -> Expr:
+def call_intrin(dtype: DTypeLike, name: str, *args: Any, **attrs: Any) -> Expr:
     """A call of an operation of tec's own table (`tec.ir.intrin`), such as "barrier" or "shuffle_xor"."""
     name = name.removeprefix("tir.") if isinstance(name, str) else name
     known = INTRINS.get(name)

@@ -1,0 +1,14 @@
+"""What the language takes where it wants an expression, a type or a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..ir.expr import Expr, IterVar
+
+ExprLike: TypeAlias = Expr | IterVar | bool | int | float | np.number[Any]
+DTypeLike: TypeAlias = str | type | np.dtype[Any]  # "float32", float, np.float32
+ShapeLike: TypeAlias = Sequence[ExprLike] | ExprLike
