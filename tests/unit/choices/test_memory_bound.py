@@ -128,3 +128,21 @@ def test_sums_come_in_parts_enough_for_all_loads_that_a_chip_can_have_under_way(
     k = te.reduce_axis((0, shape[-1]), "k")
     out = te.compute(shape[:-1] or (1,), lambda i: te.sum(a[k] if len(shape) == 1 else a[i, k], axis=k), name="sum")
     assert spaces([out], target)[0].default["parts"] == parts
+
+
+def test_a_few_short_sums_of_far_elements_are_shared() -> None:
+    """A mean over 13 by 13 places for 1,000 channels that lie side by side: one thread's loads one after another take five times as long."""
+    target = tec.Target("rocm -mcpu=gfx942")
+    us = {}
+    for shared in (None, False):
+        known, types = get_op("reduce_mean"), [TensorType("float32", (1, 169, 1, 1000))]
+        x = te.placeholder((1, 169, 1, 1000), "float32", name="x")
+        attrs = {"axes": (1, 2), "keepdims": False}
+        outs = known.compute(attrs, [x], known.infer(types, attrs))[:1]
+        chosen = schedule(
+            outs, target, None if shared is None else {**spaces(outs, target)[0].default, "shared": shared}
+        )
+        f = tec.build(chosen.schedule, [x, *chosen.outputs], target, name="mean")
+        (launch,) = tec.model(f, [((1, 169, 1, 1000), "float32"), ((1, 1000), "float32")]).launches
+        us[shared] = launch.estimate.kernel_us
+    assert us[None] < 0.35 * us[False]
