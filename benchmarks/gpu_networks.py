@@ -84,7 +84,8 @@ def run(torch: Any, name: str, net: Any, race: Callable[..., Any], say: Callable
     assert np.isfinite(first.numpy()).all() and np.array_equal(first.numpy(), again.numpy()), (
         "a replayed graph gives the same"
     )
-    ((_, bound),) = executor._engine._bound.values()
+    engine = executor._engine
+    ((binding, bound),) = engine._bound.values()
     graph = bound.graph
     theirs = graph_of(torch, *peer(torch, name))
     sides = {"tec": graph.launch, "torch, a graph": theirs.replay}
@@ -93,9 +94,22 @@ def run(torch: Any, name: str, net: Any, race: Callable[..., Any], say: Callable
         name=name, value=round(sustained["tec"], 4), unit="ms", peers={"torch, a graph": round(sustained["torch, a graph"], 4)},
         ratio=round(sustained["torch, a graph"] / sustained["tec"], 3), single=round(single["torch, a graph"] / single["tec"], 3),
     )  # fmt: skip
-    for function, count, us in slowest(bound.calls):
+    for function, count, us in slowest(calls_of(engine, binding)):
         report = net.report
         say(network=name, function=function, calls=count, us=round(us, 2), together=round(count * us, 1), nodes=report.functions.get(function), choice=report.choices.get(function))  # fmt: skip
+
+
+def calls_of(engine: Any, binding: Any) -> list[tuple[Any, list[Any]]]:
+    """A network's functions in order, on the arrays that an executor has for them."""
+    from tec.runtime.plan import Call
+
+    (bases, _), layout, calls = engine._where, engine.layout, []
+    for k, step in enumerate(engine.plan.flat):
+        if isinstance(step, Call):
+            numbers = iter(binding.scalars[layout.calls[k][1] :].tolist())
+            args = [engine._array(binding, bases, a) if isinstance(a, str) else next(numbers) for a in step.args]
+            calls.append((engine.module[step.function], args))
+    return calls
 
 
 def slowest(calls: list[tuple[Any, list[Any]]]) -> list[tuple[str, int, float]]:
@@ -104,12 +118,9 @@ def slowest(calls: list[tuple[Any, list[Any]]]) -> list[tuple[str, int, float]]:
 
     dev, by_name = tec.cuda(0), {}
     for function, args in calls:
-        owner = getattr(function, "__self__", function)  # of a prepared launch: the function
-        by_name.setdefault(getattr(owner, "name", ""), []).append((function, args))
+        by_name.setdefault(function.name, []).append((function, args))
     found = []
     for name, some in by_name.items():
-        if not name:
-            continue  # a copy
         with dev.capture() as graph:
             for _ in range(_AGAIN):
                 some[0][0](*some[0][1])
