@@ -95,6 +95,8 @@ class WarpgroupAttention(loops.LoopForm):
     def why_not(self, choice: Choice) -> str | None:
         whole = isinstance(self.g.keys, int) and self.g.keys % choice["keys"] == 0
         if choice["hold"] and (self.is_masked or not whole):
+            # Where a block has as many keys as a head has elements, both products' operands are as many registers, and ptxas 13.0.88 puts the weights
+            # where the queries are (both HGMMAs read R88 to R103); the PTX is right, and 13.5.37 keeps them apart.
             return "queries held in registers over the masks' branch come out wrong (ptxas 13.0, seen on an H200)"
         have = min(255, UNIT_REGISTERS // WARPGROUP // (choice["groups"] * choice["resident"]) // 8 * 8)
         if self.registers(choice) > have:
