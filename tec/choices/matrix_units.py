@@ -104,7 +104,7 @@ class MatrixProduct(Space):
         self.parameters = {
             "rows": (128, 64, 256, 32, 16), "columns": (128, 64, 256, 32, 16), "step": tuple(2 * most >> k for k in range(4)),
             "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3), "ahead": (1, 2, 3, 4), "band": (0, 8, 4, 16) if self._has_bands() else (0,),
-            "splits": SPLITS if self._may_split() else (1,),
+            "splits": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.kind == "rocm" else (False,),
         }  # fmt: skip
 
     def _may_split(self) -> bool:
@@ -134,13 +134,14 @@ class MatrixProduct(Space):
             c["stages"],
             c["ahead"],
             c["band"],
+            c["interleave"],
         )
 
     def of_tiling(self, t: Tiling, splits: int = 1) -> Choice:
         """A tiling as a choice."""
         return self.choice(
             rows=t.m, columns=t.n, step=t.k, waves_m=t.waves_m, waves_n=t.waves_n, instruction=f"{t.instr_m}x{t.instr_n}x{t.instr_k}",
-            swizzle=t.swizzle, stages=t.stages, ahead=t.ahead, band=t.band, splits=splits,
+            swizzle=t.swizzle, stages=t.stages, ahead=t.ahead, band=t.band, splits=splits, interleave=t.interleave,
         )  # fmt: skip
 
     def why_not(self, choice: Choice) -> str | None:
@@ -413,6 +414,8 @@ def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins)
     tj, jj = acc.split(j, factor=t.instr_n)
     acc.reorder(*lead, ko, ki, ti, tj, ii, jj, kk)
     acc.unroll(ki)
+    if t.interleave:
+        acc.pragma(ki, "fragments_ahead")
     if t.stages and (extent(k.dom.extent) or t.k + 1) > t.k:
         acc.pragma(ko, "software_pipeline", t.stages if t.ahead == 1 else (t.stages, t.ahead))
     acc.tensorize(ii, mx.mma)

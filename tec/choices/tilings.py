@@ -7,7 +7,7 @@ or idle compute units) and traffic of global memory, which they share.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..ir.dtype import dtype_info
@@ -35,6 +35,7 @@ class Tiling:
     stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
     ahead: int = 1  # with one stage: steps on their way in registers
     band: int = 0  # tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row
+    interleave: bool = False  # loads and stores of a step between its sums (see `ir.passes.interleave`)
 
     @property
     def waves(self) -> int:
@@ -53,6 +54,9 @@ _CHAIN_CLOCKS = 350
 # Rows times columns up to which loads are two steps ahead (their steps are shorter than memory's latency, and registers are left), and steps from which
 # a product is worth that: it is a third copy of a step, and LLVM unrolls the loop.
 _FAR, _FAR_STEPS = 64 * 64, 8
+# Times memory's latency, of the matrix work of a step of all work-groups of a unit: loads of larger tiles that have less are two steps ahead too (the time
+# model: 512 x 4096 x 4096 on MI300X, 128 x 64, 42 us for 60; 4096 cubed, 128 x 128, 94 for 117 on MI355X, whose steps are half as long, 232 for 232 on MI300X).
+_FAR_WORK = 2.0
 L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
 # NVIDIA, of a step whose work-group has its unit for itself, nanoseconds: with conditions what two slots wait, a third halves it (ResNet-50's late
 # convolutions, 36.4 us for 72 steps, 18.8 for 36, one H200); without, less, and the rows of its tiles count (BERT's 128 x 768 x 768, 4.45 us by 32 x 32).
@@ -137,6 +141,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
         return f"{lds} bytes of shared memory of {target.lds_bytes}"
     if t.ahead > 1 and (t.stages != 1 or (t.m + t.n) * t.k * shape.bytes // threads * t.ahead > MAX_REGISTER_BYTES):
         return "registers hold the steps ahead with one slot alone, and few bytes of them"
+    if t.interleave and (target.kind != "rocm" or not t.stages):
+        return "loads between sums are for AMD's, where the loop is a pipeline"
     registers = t.m * t.n // threads * dtype_info(shape.acc).bytes // 4
     if 2 * registers > target.chip.vgprs + 1:
         return f"{registers} registers of a thread for the sums alone"
@@ -149,19 +155,23 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
 
 
 def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
-    """For each of the usual tiles the one with the largest instruction and the longest step that fit it."""
+    """For each of the usual tiles the one with the best instruction and the longest step that fit it."""
     if shape.m < LEAST or shape.n < LEAST or shape.k < LEAST // 2:
         return
     swizzle, usual_stages = usual(target)
+    weave = interleaves(target)
+    # Of sums that other work stands between the small ones are better: more places between, as many multiply-adds a clock (4096 cubed on MI300X, by the time
+    # model: 232 us for 243 of 32 by 32; "mfma_16x16 instructions typically outperform mfma_32x32", ROCm's guide to Triton on MI300X).
+    units = instructions(shape, target)[:: -1 if weave else 1]
     for m, n, wm, wn in DRAFTS:
         # Small tiles wait for their operands: a third slot halves that. Large ones are better off with two (8192 cubed, 428 for 400 TFLOP/s).
         stages = usual_stages + (target.kind == "cuda" and m * n <= 64 * 64)
         fitting = (
             t
-            for i in instructions(shape, target)
+            for i in units
             for step in steps(shape, target)
-            for ahead in ((2, 1) if _is_far(m * n, -(-shape.k // step), shape, target) else (1,))
-            for t in [Tiling(m, n, step, wm, wn, i.m, i.n, instr_k(i, shape), swizzle, stages, ahead)]
+            for near in [Tiling(m, n, step, wm, wn, i.m, i.n, instr_k(i, shape), swizzle, stages, interleave=weave)]
+            for t in ([replace(near, ahead=2), near] if _is_far(near, shape, target) else [near])
             if why_not(t, shape, target) is None and (-shape.k % step * 4 <= shape.k or step == t.instr_k)
         )
         found = next(fitting, None)
@@ -174,9 +184,21 @@ def groups(t: Tiling, shape: Shape) -> int:
     return shape.batch * -(-shape.m // t.m) * -(-shape.n // t.n)
 
 
-def _is_far(area: int, steps: int, shape: Shape, target: Target) -> bool:
-    """Whether a default starts its loads two steps ahead; a search may ask for it anywhere."""
-    return target.kind == "rocm" and area <= _FAR and steps >= _FAR_STEPS
+def interleaves(target: Target) -> bool:
+    """Whether a default has its loads and stores between its sums: on CDNA, where LLVM keeps that order (`keep_order`)."""
+    return target.chip.family.startswith("cdna")
+
+
+def _is_far(t: Tiling, shape: Shape, target: Target) -> bool:
+    """Whether a default starts its loads two steps ahead: where the work of a step is short beside the way from memory. A search may ask for it anywhere."""
+    if target.kind != "rocm" or -(-shape.k // t.k) < _FAR_STEPS:
+        return False
+    if not t.interleave or t.m * t.n <= _FAR:
+        return t.m * t.n <= _FAR
+    machine = target.machine
+    together = min(-(-groups(t, shape) // machine.units), held(t, shape, target))
+    work = together * t.m * t.n * t.k / machine.macs(shape.unit or shape.dtype)
+    return work < _FAR_WORK * latency_ns(machine, "memory") * 1e-3 * machine.clock_mhz
 
 
 def cheapest(shape: Shape, target: Target) -> Tiling | None:

@@ -142,9 +142,9 @@ class WarpSpecialize(Note):
 @note("fragments_ahead")
 @dataclass(frozen=True, slots=True)
 class FragmentsAhead(Note):
-    """Within a software pipeline of bulk copies: what a step of the loop's nest loads from shared memory into registers is loaded during the step
-    before, over the ends of slots too. The loops below are unrolled. `turns`: a step's sums go along a row of the tile
-    and back along the next."""
+    """Within a software pipeline: what a step of the loop's nest loads from shared memory into registers is loaded during the step before; of bulk copies
+    over the ends of slots too, else with the pipeline's own loads and stores between the sums. The loops below are unrolled. `turns`: a step's sums go along a
+    row of the tile and back along the next."""
 
     turns: bool = False
 

@@ -34,7 +34,7 @@ from .rewrite_util import SHARED_SCOPES, clone, const_int, redirected, reshaped
 
 
 @dataclass(slots=True)
-class _Leaf:
+class Leaf:
     """`fills`: (which local buffer, the buffer as this leaf names it, the statement); `work` reads them and those of leaves before."""
 
     fills: list[tuple[int, Buffer, S.Stmt]]
@@ -65,7 +65,7 @@ def fragment_pipeline(ring: Ring, rest: Sequence[S.Stmt], barrier: S.Stmt) -> S.
     block, blocks, inner, turns = _block_loop(rest[0])
     loop, one = ring.loop, ring.loop.var.dtype
 
-    def leaves(step: E.Expr, at: E.Expr) -> list[_Leaf]:
+    def leaves(step: E.Expr, at: E.Expr) -> list[Leaf]:
         """The leaves of one block of a step, counted from 0."""
         body = inner if block is None else clone(inner, {block: B.cast(block.dtype, at)})
         out = _Leaves(turns)
@@ -82,7 +82,7 @@ def fragment_pipeline(ring: Ring, rest: Sequence[S.Stmt], barrier: S.Stmt) -> S.
     next_row = leaves(B.floordiv(after, blocks), B.floormod(after, blocks))
     if len(row) < 2:
         raise _unfit("it has one step, and nothing to load ahead of")
-    held = _Copies()
+    held = Copies()
     first = held.fill(leaves(zero, zero)[0])
     inside: list[S.Stmt] = []
     for n, leaf in enumerate(row):
@@ -106,7 +106,17 @@ def fragment_pipeline(ring: Ring, rest: Sequence[S.Stmt], barrier: S.Stmt) -> S.
     return out
 
 
-class _Copies:
+def leaves_of(work: S.Stmt) -> list[Leaf]:
+    """The leaves of a nest under the note that has no serial loop. Raises LoweringError for a nest of another form."""
+    block, _, inner, turns = _block_loop(work)
+    if block is not None:
+        raise _unfit(f"its loop {block} is serial")
+    out = _Leaves(turns)
+    out.walk(inner, [])
+    return out.found
+
+
+class Copies:
     """Two of each local buffer, which fills take in turn."""
 
     def __init__(self) -> None:
@@ -120,14 +130,14 @@ class _Copies:
             self.buffers[key] = reshaped(like, like.shape, like.strides)
         return self.buffers[key]
 
-    def fill(self, leaf: _Leaf) -> S.Stmt:
+    def fill(self, leaf: Leaf) -> S.Stmt:
         out = []
         for which, buffer, s in leaf.fills:
             self.filled[which] = self.filled.get(which, -1) + 1
             out.append(redirected(s, {id(buffer): self.of(which, buffer)}))
         return S.seq(*out)
 
-    def work(self, leaf: _Leaf) -> S.Stmt:
+    def work(self, leaf: Leaf) -> S.Stmt:
         return redirected(leaf.work, {id(b): self.of(which, b) for which, b in leaf.held.items()})
 
 
@@ -169,7 +179,7 @@ class _Leaves:
 
     def __init__(self, turns: bool) -> None:
         self.turns = turns
-        self.found: list[_Leaf] = []
+        self.found: list[Leaf] = []
         self.counts: dict[int, int] = {}
         self.pending: list[tuple[int, Buffer, S.Stmt]] = []
 
@@ -196,7 +206,7 @@ class _Leaves:
             s = _there_and_back(s) if self.turns else s
             for a in reversed(notes):
                 s = S.Attr(a.note, s)
-            self.found.append(_Leaf(self.pending, s, dict(enumerate(held))))
+            self.found.append(Leaf(self.pending, s, dict(enumerate(held))))
             self.pending = []
 
 
@@ -233,10 +243,10 @@ def _fills(s: S.Stmt, b: Buffer) -> bool:
 
 def _unfit(why: str) -> LoweringError:
     return LoweringError(
-        f"fragments_ahead is for a nest of loops that loads local buffers from a ring's slot and sums: {why}",
-        hint='s[C].pragma(block, "fragments_ahead") on the loop within a "software_pipeline" of bulk copies; unroll the loops below it',
+        f"fragments_ahead is for a nest of loops that loads local buffers from shared memory and sums: {why}",
+        hint='s[C].pragma(block, "fragments_ahead") on the loop within a "software_pipeline"; unroll the loops below it',
         locate=False,
     )
 
 
-__all__ = ["Ring", "fragment_pipeline", "wants_fragments_ahead"]
+__all__ = ["Copies", "Leaf", "Ring", "fragment_pipeline", "leaves_of", "wants_fragments_ahead"]

@@ -47,6 +47,8 @@ from ..notes import FragmentsAhead, SoftwarePipeline
 from ..storage_align import below_new_axis
 from ..visit import any_stmt, map_stmt, substitute
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
+from .fragment_pipeline import wants_fragments_ahead
+from .interleave import interleaved
 from .pipeline_registers import MAX_REGISTER_BYTES, has_conditions, moved_on, through_registers
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, named_buffers, redirected
 
@@ -99,6 +101,8 @@ def _as_loop(s: S.Stmt) -> S.Stmt:
 
 
 def _drop_notes(s: S.Stmt) -> S.Stmt:
+    if isinstance(s, S.Attr) and isinstance(s.note, FragmentsAhead):
+        return interleaved(s)  # of a step alone
     out = map_stmt(s, _drop_notes, _keep)
     if isinstance(out, S.Alloc) and "double_buffer" in out.annotations:
         return S.Alloc(out.buffer, out.body, {k: v for k, v in out.annotations.items() if k != "double_buffer"})
@@ -207,11 +211,7 @@ class _Pipeline:
         if not registers and self.n_slots < self.stages:
             return None
         work = self.wrapped(clone(S.seq(*self.body.rest), {}), var, self.slot_of(step))
-        # Else the loads are started where their values are stored, behind the work, and each step waits for all of their latency.
-        early = [_effect("keep_order")] if registers else []
-        # Loads under conditions end in blocks of their own; LLVM then puts the wait for them, with the stores, before most of the work.
-        late = early if registers and loads is not None and has_conditions(loads) else []
-        inside: S.Stmt = S.seq(loads, *early, work, *late, stores)
+        inside = self.one_step([loads] if loads is not None else [], work, [stores])
         for r in reversed(registers):
             inside = S.Alloc(r, inside)
         # Unrolled, a short loop would have the loads of all its steps under way at once, in more registers than there are.
@@ -243,44 +243,53 @@ class _Pipeline:
             return None
         own = [[x for x in one if x is not None] for one in sets]
         zero = B.const(0, self.loop.var.dtype)
-        late = [_effect("keep_order")] if any(has_conditions(x[0]) for x in own[0]) else []
 
-        def turn(step: E.Expr, first: int, loads: bool, stores: bool) -> list[S.Stmt]:
+        def turn(step: E.Expr, first: int, loads: bool, stores: bool) -> S.Stmt:
             """A step whose next one waits in set `first`."""
-            out: list[S.Stmt] = []
-            if loads:
-                out += self.started(own[(first + ahead - 1) % ahead], self.ana.simplify(B.add(step, ahead)), zero)
-            out.append(self.wrapped(clone(S.seq(*self.body.rest), {}), step, zero))
-            if stores:
-                stored = S.seq(*[x[1] for x in own[first % ahead]])
-                out += [*late, self.wrapped(clone(stored, {}), self.ana.simplify(B.add(step, 1)), zero)]
-            return out
+            later, next_ = own[(first + ahead - 1) % ahead], own[first % ahead]
+            begun = [self.loads(later, self.ana.simplify(B.add(step, ahead)), zero)] if loads else []
+            work = self.wrapped(clone(S.seq(*self.body.rest), {}), step, zero)
+            stored = clone(S.seq(*[x[1] for x in next_]), {})
+            ended = [self.wrapped(stored, self.ana.simplify(B.add(step, 1)), zero)] if stores else []
+            return self.one_step(begun, work, ended)
 
         def at(n: int) -> E.Expr:
             step: E.Expr = self.ana.simplify(B.add(self.loop.min, n))
             return step
 
         trips = (extent - ahead) // ahead * ahead
-        parts = [s for n in range(1, ahead) for s in self.started(own[n - 1], at(n), zero)]
+        parts = [s for n in range(1, ahead) for s in (self.loads(own[n - 1], at(n), zero), _effect("keep_order"))]
         parts.append(self.fill(self.loop.min, zero))
         if trips:
             var = E.Var(self.loop.var.name, self.loop.var.dtype)
             moved = [moved_on(x[2], y[2]) for one, next_ in itertools.pairwise(own) for x, y in zip(one, next_)]
-            inside = S.seq(*turn(var, 0, True, True), *moved)
+            inside = S.seq(turn(var, 0, True, True), *moved)
             kept = {**self.loop.annotations, "unroll": ahead}
             parts.append(
                 S.For(var, self.loop.min, B.const(trips, var.dtype), inside, self.loop.kind, self.loop.thread, kept)
             )
         for n in range(trips, extent):
-            parts += turn(at(n), n - trips, n + ahead < extent, n + 1 < extent)
+            parts.append(turn(at(n), n - trips, n + ahead < extent, n + 1 < extent))
         out = S.seq(*parts)
         for register in (x[2] for one in own for x in one):
             out = S.Alloc(register, out)
         return self.in_storage(out)
 
-    def started(self, fills: list[tuple[S.Stmt, S.Stmt, Buffer, int]], step: E.Expr, slot: E.Expr) -> list[S.Stmt]:
-        """The loads of a step into a set of registers, before all that follows."""
-        return [self.wrapped(clone(S.seq(*[x[0] for x in fills]), {}), step, slot), _effect("keep_order")]
+    def loads(self, fills: list[tuple[S.Stmt, S.Stmt, Buffer, int]], step: E.Expr, slot: E.Expr) -> S.Stmt:
+        """The loads of a step into a set of registers."""
+        return self.wrapped(clone(S.seq(*[x[0] for x in fills]), {}), step, slot)
+
+    def one_step(self, loads: list[S.Stmt], work: S.Stmt, stores: list[S.Stmt]) -> S.Stmt:
+        """What a step starts for a later one, its work, and what it stores for the next one; between each other where the work's note asks for it."""
+        # Else the loads are started where their values are stored, behind the work, and each step waits for all of their latency.
+        early = [_effect("keep_order")] if loads else []
+        # Loads under conditions end in blocks of their own; LLVM then puts the wait for them, with the stores, before most of the work.
+        late = [_effect("keep_order")] if any(has_conditions(f) for f in self.body.fills) else []
+        if not wants_fragments_ahead([work]):
+            return S.seq(*loads, *early, work, *late, *stores)
+        if late:
+            return S.seq(*loads, *early, interleaved(work), *late, *stores)
+        return interleaved(work, loads, stores)
 
     def build_bulk(self, threads: list[E.Var]) -> S.Stmt:
         """The pipeline on bulk copies; see bulk_pipeline."""

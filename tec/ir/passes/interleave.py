@@ -1,0 +1,82 @@
+"""The work of one step of a software pipeline, interleaved: sums with what is loaded for later ones.
+
+In: the work on a step's slot, a nest under the note `fragments_ahead`; loads of a later step from global memory into registers, and stores from there.
+
+    for g in unrolled: [ a = shared...; b = shared...; for i, j in unrolled: sums of a and b ]
+
+Out, with two copies of each local buffer in turn:
+
+    the first leaf's fills
+    for each leaf: the next leaf's fills; its sums
+        between the sums of the first half: the loads
+        between those of the last leaf, when all of the slot is read: the stores
+
+A wavefront starts its instructions in order. Where the loads of a step stand together, what is behind them waits until memory has taken those of all
+wavefronts; where a leaf's fills stand before its own sums, the matrix unit waits for shared memory once a leaf (f16, 4096 cubed on MI300X by 128 x 128 tiles,
+the time model: 269 us so, 264 with fills a leaf ahead, 231 with loads and stores between sums). Loads stay in the first half, so that half a step of sums is between
+them and the stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..visit import any_stmt
+from .fragment_pipeline import Copies, leaves_of
+from .rewrite_util import clone, const_int
+
+
+def interleaved(work: S.Stmt, loads: Sequence[S.Stmt] = (), stores: Sequence[S.Stmt] = ()) -> S.Stmt:
+    """`work`, a nest under the note `fragments_ahead`, with `loads` and `stores` between its sums; see the module. Raises LoweringError for a nest of
+    another form."""
+    row, held = leaves_of(work), Copies()
+    parts: list[S.Stmt] = [held.fill(row[0])]
+    sums: list[S.Stmt] = []
+    before: dict[int, list[S.Stmt]] = {}
+    first = 0
+    for n, leaf in enumerate(row):
+        first = len(sums)
+        sums += _pieces(held.work(leaf))
+        if n + 1 < len(row):
+            before[first] = [held.fill(row[n + 1])]
+    half = len(sums) // 2
+    _deal(loads, range(max(1, half)), False, before)
+    _deal(stores, range(min(max(first, half), len(sums) - 1), len(sums)), True, before)
+    for k, one in enumerate(sums):
+        parts += [_KEPT, *before[k], _KEPT, one] if k in before else [one]
+    out = S.seq(*parts)
+    for buffer in held.buffers.values():
+        out = S.Alloc(buffer, out)
+    return out
+
+
+_KEPT: S.Stmt = S.Evaluate(E.Call("keep_order", (), "int32"))
+
+
+def _deal(nests: Sequence[S.Stmt], places: range, late: bool, before: dict[int, list[S.Stmt]]) -> None:
+    """The parts of the nests, in order, evenly before the sums at `places`: `late`, each as late as that allows, else as early."""
+    pieces = [p for s in nests for p in _pieces(s)]
+    for k, piece in enumerate(pieces):
+        at = ((k + 1) * len(places) - 1) // len(pieces) if late else k * len(places) // len(pieces)
+        before.setdefault(places[at], []).append(piece)
+
+
+def _pieces(s: S.Stmt) -> Iterator[S.Stmt]:
+    """A nest of unrolled loops of constant extents, written out."""
+    if isinstance(s, S.Seq):
+        for x in s.stmts:
+            yield from _pieces(x)
+        return
+    if isinstance(s, S.For) and s.kind == S.ForKind.UNROLLED:
+        first, count = const_int(s.min), const_int(s.extent)
+        if first is not None and count is not None and not any_stmt(s.body, lambda x: isinstance(x, S.Alloc)):
+            for n in range(count):
+                yield from _pieces(clone(s.body, {s.var: B.const(first + n, s.var.dtype)}))
+            return
+    yield s
+
+
+__all__ = ["interleaved"]

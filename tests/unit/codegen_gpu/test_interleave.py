@@ -1,0 +1,113 @@
+"""Loads and stores of a pipeline's step between its sums: the order of the assembly, results on the software GPU, what the defaults ask for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.choices import spaces
+from tec.choices.space import Space
+from tec.codegen.static_report import report
+from tec.ops.registry import TensorType, get_op
+from tec.runtime import nd
+
+
+def product(
+    chip: str, m: int, n: int, k: int, dtype: str = "float16", trans_b: bool = True
+) -> tuple[Space, list[te.Tensor]]:
+    """The space of m x k times k x n on the matrix units, and its operands."""
+    kinds = [TensorType(dtype, (m, k)), TensorType(dtype, (n, k) if trans_b else (k, n))]
+    xs = [te.placeholder(t.shape, t.dtype, name=f"x{i}") for i, t in enumerate(kinds)]
+    known, attrs = get_op("matmul"), {"transpose_b": trans_b}
+    outs = known.compute(attrs, xs, known.infer(kinds, attrs))[:1]
+    found = next(s for s in spaces(outs, f"rocm -mcpu={chip}") if s.template == "matrix product")
+    return found, xs
+
+
+def built(space: Space, xs: list[te.Tensor], **choice: Any) -> Any:
+    made = space.apply({**space.default, **choice})
+    return tec.build(made.schedule, [*xs, *made.outputs], space.target, name="product")
+
+
+@pytest.mark.parametrize(
+    ("chip", "dtype", "shape", "trans_b", "choice"),
+    [
+        ("gfx942", "float16", (128, 128, 512), True, {}),
+        ("gfx942", "float16", (64, 64, 576), True, {"rows": 64, "columns": 64, "waves_m": 2, "waves_n": 2, "ahead": 2}),
+        (
+            "gfx942",
+            "float16",
+            (64, 64, 576),
+            True,
+            {"rows": 64, "columns": 64, "waves_m": 2, "waves_n": 2, "ahead": 1, "stages": 2},
+        ),
+        ("gfx942", "float16", (100, 70, 333), False, {}),
+        ("gfx90a", "float32", (64, 64, 256), False, {"rows": 64, "columns": 64, "waves_m": 2, "waves_n": 2}),
+        ("gfx1100", "int8", (64, 64, 256), True, {"rows": 64, "columns": 64, "waves_m": 2, "waves_n": 2}),
+    ],
+)
+def test_products_are_right(
+    chip: str, dtype: str, shape: tuple[int, int, int], trans_b: bool, choice: dict[str, Any]
+) -> None:
+    m, n, k = shape
+    space, xs = product(chip, m, n, k, dtype, trans_b)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-8, 8, [int(d) for d in x.shape]).astype(dtype) for x in xs)
+    want = a.astype(np.float64) @ (b.T if trans_b else b).astype(np.float64)
+    dev = tec.rocm_emu(chip)
+    out = nd.array(np.zeros((m, n), np.int32 if dtype == "int8" else dtype), dev)
+    built(space, xs, interleave=True, **choice)(nd.array(a, dev), nd.array(b, dev), out)
+    np.testing.assert_allclose(out.numpy().astype(np.float64), want, rtol=2e-3)
+
+
+def order(module: Any) -> str:
+    """The main loop, a letter an instruction: G and S loads and stores of a step, R reads of shared memory, M matrix instructions, B barriers."""
+    (kernel,) = report(module.imported_modules[0].get_source("asm"))
+    names = {"global_load": "G", "ds_write": "S", "ds_read": "R", "v_mfma": "M", "s_barrier": "B"}
+    return "".join(
+        next((c for word, c in names.items() if line.split()[0].startswith(word)), "") for line in kernel.body
+    )
+
+
+def test_loads_and_stores_stand_between_the_sums() -> None:
+    space, xs = product("gfx942", 512, 512, 1024)
+    tile = {
+        "rows": 128,
+        "columns": 128,
+        "step": 64,
+        "waves_m": 2,
+        "waves_n": 2,
+        "instruction": "16x16x32",
+        "ahead": 1,
+        "band": 0,
+        "splits": 1,
+    }
+    woven, plain = (order(built(space, xs, **tile, interleave=x)) for x in (True, False))
+    assert "GGGGGGGG" in plain and "GG" not in woven and woven.count("G") == 8
+    assert "SS" not in woven.replace("B", "") and woven.count("S") == plain.count("S") == 8
+    assert re.sub("[^GS]", "", woven[woven.index("G") :])[:16] == "GGGGGGGGSSSSSSSS", (
+        "stores come after all of the loads"
+    )
+    between = woven[woven.rindex("G") : woven.index("S")]
+    assert woven.count("M") == plain.count("M") == 64 and "MMM" in between
+
+
+def test_cdna_has_it_by_default() -> None:
+    for chip, wanted in (("gfx90a", True), ("gfx942", True), ("gfx950", True), ("gfx1100", False)):
+        space, _ = product(chip, 512, 512, 1024)
+        assert space.default["interleave"] is wanted, chip
+
+
+def test_short_steps_start_their_loads_two_steps_ahead() -> None:
+    def ahead(chip: str, m: int) -> int:
+        space, _ = product(chip, m, 4096, 4096)
+        return int(space.default["ahead"])
+
+    assert ahead("gfx942", 512) == 2, "a work-group a unit"
+    assert ahead("gfx942", 4096) == 1
+    assert ahead("gfx950", 4096) == 2, "steps of half the clocks"
