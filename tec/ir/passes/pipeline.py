@@ -102,7 +102,7 @@ def _as_loop(s: S.Stmt) -> S.Stmt:
 
 def _drop_notes(s: S.Stmt) -> S.Stmt:
     if isinstance(s, S.Attr) and isinstance(s.note, FragmentsAhead):
-        return interleaved(s)  # of a step alone
+        return _drop_notes(s.body)  # no pipeline around it
     out = map_stmt(s, _drop_notes, _keep)
     if isinstance(out, S.Alloc) and "double_buffer" in out.annotations:
         return S.Alloc(out.buffer, out.body, {k: v for k, v in out.annotations.items() if k != "double_buffer"})
@@ -221,13 +221,13 @@ class _Pipeline:
         if extent is not None and n == 1 and known:
             at = simplify(B.sub(tail_min, loop.min))
             last = self.wrapped(clone(S.seq(*self.body.rest), {}), tail_min, simplify(self.slot_of(at)))
-            parts.append(last)
+            parts.append(self.one_step([], last, []))
         else:
             tail = E.Var(loop.var.name, one)
             tail_extent = simplify(B.sub(loop.extent, main_extent))
             slot = self.slot_of(B.sub(tail, loop.min))
             rest = self.wrapped(clone(S.seq(*self.body.rest), {}), tail, slot)
-            parts.append(S.For(tail, tail_min, tail_extent, rest))
+            parts.append(S.For(tail, tail_min, tail_extent, self.one_step([], rest, [])))
         return self.in_storage(S.seq(*parts))
 
     def build_far(self, ahead: int) -> S.Stmt | None:

@@ -177,7 +177,8 @@ def main_loop(graph, target, dtype=None):
 def check_loop(r, mfma, vgprs=256):
     assert r.spills == 0 and r.scratch_bytes == 0 and r.vgprs + r.agprs <= vgprs
     assert r.matrix >= mfma
-    assert r.barriers <= 2
+    steps = max(1, r.global_loads.get(128, 0) // 8)  # of eight loads each; two a turn where loads are two steps ahead
+    assert r.barriers <= 2 * steps
     assert set(r.global_loads) == {128}
     assert min(r.lds_reads) >= 64 and min(r.lds_writes) >= 64
 
@@ -191,13 +192,13 @@ def test_a_transformers_product_on_gfx942(dtype, k, n):
     g.set_outputs(g.add("add", [y, const(g, (n,))]))
     r = main_loop(g, GFX942, dtype)
     check_loop(r, 32)
-    assert r.matrix_kind.startswith("mfma_f32_32x32x8_")
+    assert r.matrix_kind.startswith("mfma_f32_16x16x16_")
 
 
 def test_bytes_on_gfx942():
     r = main_loop(product("int8", 1024, 1024, 4096), GFX942)
     check_loop(r, 16)
-    assert r.matrix_kind == "mfma_i32_32x32x16_i8"
+    assert r.matrix_kind == "mfma_i32_16x16x32_i8"
 
 
 def test_a_transformers_product_on_gfx1100():
