@@ -1,11 +1,14 @@
 """What whole networks from exporters asked for, each by the smallest model that shows it."""
 
 import numpy as np
+import onnx
 import onnx.helper as oh
+import onnx.numpy_helper
 import pytest
 from onnx import TensorProto
 
 import tec
+from tests.code_quality import check_code
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -75,3 +78,18 @@ def test_resize_of_pictures_in_an_open_batch(by):
     for batch in (1, 3):
         x = np.random.default_rng(batch).standard_normal((batch, 2, 4, 3)).astype(np.float32)
         np.testing.assert_allclose(net.run({"x": x})[0], session.run(None, {"x": x})[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_sum_of_two_steps_spills_no_registers():
+    """SqueezeNet's expansions (1x1, 32 channels to 128 at 27) on gfx1100: both steps were read at once, into more registers than there are."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((64, 32, 1, 1)).astype(np.float32)
+    nodes = [oh.make_node("Conv", ["x", "w"], ["c"]), oh.make_node("Relu", ["c"], ["y"])]
+    model = _model(nodes, {"x": [1, 32, 9, 9]}, ["y"])
+    model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+    net = tec.compile(model, target="rocm -mcpu=gfx1100", cache=False)
+    check_code(net.module, cover=False)
+    x = rng.standard_normal((1, 32, 9, 9)).astype(np.float32)
+    got = net.run({"x": x}, tec.rocm_emu("gfx1100"))[0]
+    want = np.maximum(np.einsum("oc,bchw->bohw", w[:, :, 0, 0], x), 0)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
