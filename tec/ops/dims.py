@@ -160,7 +160,7 @@ class Dim:
             known = _active.get() or ()
             with recording(
                 []
-            ):  # of its parts no condition is asked: one on x // 256 would bound x by itself, without an end
+            ):  # of its parts nothing is asked: a condition on x // 256 would bound x by itself, without end
                 for g in known:
                     low, high = max(low, span(self - g.size)[0]), min(high, span(self + g.size)[1])
         return low, high
