@@ -45,7 +45,8 @@ def fits(form: Form, target: Target) -> bool:
     )
     along = all(order_of(form.attrs, x)[3] == 3 for x in "kv")
     lead = isinstance(g.heads, int) and isinstance(g.key_heads, int)
-    return sizes and along and lead and not (isinstance(g.queries, int) and g.queries * g.group <= MOST)
+    blocks = not isinstance(g.keys, int) or g.keys >= DEPTH
+    return sizes and along and lead and blocks and not (isinstance(g.queries, int) and g.queries * g.group <= MOST)
 
 
 class TileAttention(CpuAttention):
@@ -59,9 +60,16 @@ class TileAttention(CpuAttention):
 
     @property
     def default(self) -> Choice:
-        queries = Kernel.sizes_of(self.form).queries
-        short = isinstance(queries, int) and queries <= 32
-        return self.choice(queries=32 if short else 64, keys=64, rows=8)
+        g = Kernel.sizes_of(self.form)
+        # 64 queries read keys half as often; of few, 32 leave tasks for twice the threads.
+        few = isinstance(g.queries, int) and g.queries < 512
+        short = isinstance(g.keys, int) and g.keys % 64 >= 32 or g.keys == DEPTH
+        return self.choice(queries=32 if few else 64, keys=32 if short else 64, rows=8)
+
+    def why_not(self, choice: Choice) -> str | None:
+        keys = Kernel.sizes_of(self.form).keys
+        none = isinstance(keys, int) and keys < choice["keys"]
+        return f"{keys} keys are not one block" if none else super().why_not(choice)
 
     def cost(self, choice: Choice) -> Cost:
         """Products at the unit's rate, and the softmax between them, by the share of lanes that have a query."""
@@ -132,7 +140,8 @@ class RegisterTile(Tile):
         super().run()
 
     def _put_query(self, i: Any, d: Any, x: Any) -> None:
-        super()._put_query(i, d, x)
+        if not isinstance(self.g.keys, int) or self.g.keys % self.keys:  # the last keys go by vectors
+            super()._put_query(i, d, x)
         pair, one = te.indexdiv(d, 2), te.indexmod(d, 2)
         self.queries[(pair * self.width + i) * 2 + one] = x.astype(DTYPE)
 

@@ -28,7 +28,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[int, ...]]] = {
         {},
         (1, 2, 2, 20, 64, 32, 32),
     ),
-    "turned, fewer keys than a block": (
+    "turned, a block of 32 keys and 8 more": (
         {},
         {"cos": ("float32", (1, 1, 12, 16)), "sin": ("float32", (1, 1, 12, 16))},
         (1, 1, 1, 12, 40, 32, 32),
@@ -83,6 +83,7 @@ def test_code_has_the_products() -> None:
         ("float16", (1, 1, 1, 40, 64, 32, 32), "bits of float16 would be lost"),
         ("bfloat16", (1, 1, 1, 40, 64, 24, 32), "no whole tile"),
         ("bfloat16", (1, 1, 1, 2, 64, 32, 32), "few queries"),
+        ("bfloat16", (1, 1, 1, 40, 31, 32, 32), "no whole block of keys"),
     ],
 )
 def test_others_go_by_vectors(dtype: str, sizes: tuple[int, ...], why: str) -> None:
