@@ -30,9 +30,10 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     if any(n == 0 for n in sizes):
         return
     if not target.is_gpu:
+        kinds: list[type[CpuAttention]] = [CpuAttention]
         if attention_registers.fits(form, target):
-            yield attention_registers.TileAttention(group, target, *found)
-        yield CpuAttention(group, target, *found)
+            kinds.insert(0 if attention_registers.is_worth(form, target) else 1, attention_registers.TileAttention)
+        yield from (kind(group, target, *found) for kind in kinds)
         return
     if all(isinstance(n, int) for n in _head_sizes(form)):
         units = [u(group, target, *found) for u in (WarpgroupAttention, TurnAttention, MatrixAttention)]

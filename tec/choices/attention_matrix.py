@@ -39,6 +39,11 @@ BARRIER_CLOCKS, ALONE_CLOCKS = (
     300,
 )  # of a step's barriers: where another work-group works meanwhile, where none does
 LATENCY_CLOCKS = 900  # of a load from memory that nothing was done in
+# Heads of 256 in 16 bits on CDNA leave a SIMD two wavefronts. A work-group of that many holds LLVM to 256 registers, which 32 queries by 32 keys then take (246
+# to 248, no spills); 32 queries a wavefront read a key from shared memory half as often as 16. Matrix share in a model of a unit: gfx90a 72 % to 93, gfx942 46 to 72,
+# gfx950 31 to 50.
+REGISTERS_SPARED = 28
+READ_CLOCKS = 20  # of a read of shared memory that a second wavefront does not hide
 REGISTERS_BESIDE = 56  # of a lane: operands on their way, addresses, masks (read off what LLVM makes of the loops)
 
 
@@ -85,6 +90,12 @@ class MatrixAttention(loops.LoopForm):
         rows: int = self.rows[0]
         return rows >= LEAST_ROWS and next(self.drafts(), None) is not None
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether sums and queries leave a SIMD of CDNA two wavefronts at most."""
+        f = next(iter(self.units.values()))
+        return f.instr.unit == "mfma" and dtype_info(self.dtype).bytes == 2 and self.g.size + self.g.value_size > 448
+
     @cached_property
     def rows(self) -> tuple[int, bool]:
         """Queries of one tile's head, or of its group of heads where they are few; `OPEN` where their number is open."""
@@ -116,7 +127,8 @@ class MatrixAttention(loops.LoopForm):
         chip, need = self.target.chip, self.registers(choice)
         if need > chip.vgprs:
             return f"{need} registers of a lane, there are {chip.vgprs}"
-        if chip.registers(self.target.wavefront_size)[0] // need * chip.simds < choice["waves"]:
+        tight = need - (REGISTERS_SPARED if self.is_wide and choice["waves"] >= 2 * chip.simds else 0)
+        if chip.registers(self.target.wavefront_size)[0] // tight * chip.simds < choice["waves"]:
             return f"a unit has not the registers for {choice['waves']} wavefronts of {need}"
         lds = shared_bytes(f, self.g, self.dtype, choice)
         if lds > self.target.lds_bytes:
@@ -177,6 +189,8 @@ class MatrixAttention(loops.LoopForm):
         matrix, vector = matrix * idle, vector * idle
         alone = resident < 2 * waves  # no other work-group works while this one waits
         clocks = max(matrix, vector, lds) if resident >= 2 * chip.simds else max(matrix + vector, lds)
+        if self.is_wide:
+            clocks = max(clocks, matrix + READ_CLOCKS * reads / choice["waves"] / (wave * PIECE_BYTES))
         clocks += (ALONE_CLOCKS if alone else BARRIER_CLOCKS) + (0 if choice["stages"] else LATENCY_CLOCKS) / max(
             1, resident // waves
         )

@@ -13,6 +13,7 @@ from tec.codegen.static_report import report
 from tec.ir.interp import run as interpret
 from tec.ops import get_op
 from tec.ops.dims import Dim
+from tec.ops.registry import TensorType
 from tec.target import Target
 from tec.te.evaluate import np_dtype
 from tests.unit.ops.test_attention import build, dense, feeds
@@ -140,6 +141,20 @@ def test_in_the_interpreter(target, wave, dtype):
     out = np.zeros(g.outputs[0].shape, np_dtype(dtype))
     interpret(func, [*(f[v.name] for v in g.inputs), out], {}, wave=wave)
     np.testing.assert_allclose(out.astype(np.float64), dense(f, {"right": 0, "offset": 3}), atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+def test_heads_of_256_two_wavefronts_a_simd(chip):
+    """32 queries a wavefront by 32 keys, in the 256 registers that a work-group of eight leaves each."""
+    target = f"rocm -mcpu={chip}"
+    large = [te.placeholder((4, 32, 2048, 256), "float16", x) for x in "qkv"]
+    made = get_op("attention").compute({"scale": 1.0}, large, [TensorType("float16", large[0].shape)])
+    choice = spaces(made, target)[0].default
+    assert (choice["waves"], choice["rows"], choice["keys"]) == (8, 32, 32)
+    asked = {k: v for k, v in choice.items() if k not in ("template", "splits")}
+    net = check(chip, {"right": 0}, {}, (1, 1, 1, 256, 64, 256, 256), **asked)
+    (r,) = report(net.get_source("asm"))
+    assert r.vgprs <= 256 and r.spills == r.scratch_bytes == 0
 
 
 HOPPER = "cuda -arch=sm_90a"
