@@ -10,7 +10,7 @@ written before keep what they read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -22,6 +22,7 @@ from . import build, dtypes, foreign, indexing, inspection
 from .computing import compute, in_memory
 from .dtypes import DType
 from .errors import ArrayTypeError, ArrayValueError
+from .forms import Form, ahead, remember
 from .node import Node, leaf, scalar
 
 _NUMBERS = (bool, int, float)
@@ -196,7 +197,7 @@ class Array:
     def nd(self) -> NDArray:
         """The memory that it lies in, as a read-only `tec.NDArray`, for compiled functions and networks. Computes."""
         a = in_memory(self._node)
-        self._node.memory.foreign = True  # type: ignore[union-attr]
+        self._node.held().foreign = True
         return a.read_only()
 
     def __bool__(self) -> bool:
@@ -278,6 +279,90 @@ def number(value: Any, beside: Node) -> Node:
         raise foreign.no_array(value)
     kind = dtypes.of_scalar(value, beside.dtype)
     return scalar(value.item() if isinstance(value, np.generic) else value, kind, beside.device)
+
+
+_BESIDE: dict[tuple[Any, Any, Form], Node] = {}
+_MOST_BESIDE = 4096
+
+
+def _number_beside(value: Any, beside: Node) -> Node:
+    """As `number`, which is asked once for the same number next to arrays of the same form."""
+    key = (type(value), value, beside.form)
+    found = _BESIDE.get(key)
+    if found is None:
+        found = number(value, beside)
+        if value:  # the two zeros of floats are equal
+            if len(_BESIDE) >= _MOST_BESIDE:
+                _BESIDE.clear()
+            _BESIDE[key] = found
+    return found
+
+
+def fresh(form: Form, inputs: tuple[Node, ...]) -> Array:
+    """The array of a new node."""
+    made: Array = _new(Array)
+    made._node = node = Node(form, inputs)
+    node.owner = ref(made)
+    return made
+
+
+_new = object.__new__
+
+
+def of_two(function: Callable[[Any, Any], Array]) -> Callable[[Any, Any], Array]:
+    """A function of two arrays (one may be a number) that follows its rules once for arrays of the same forms, and then knows what it gives:
+    where that is one operator on just the two."""
+
+    def call(x1: Any, x2: Any, /) -> Array:
+        if type(x1) is Array:
+            a = x1._node
+            if type(x2) is Array:
+                b = x2._node
+            elif type(x2) in _NUMBERS:
+                b = _number_beside(x2, a)
+            else:
+                return function(x1, x2)
+        elif type(x2) is Array and type(x1) in _NUMBERS:
+            b = x2._node
+            a = _number_beside(x1, b)
+        else:
+            return function(x1, x2)
+        f, g = a.form, b.form
+        form = ahead((function, f, g))
+        if form is not None:
+            return fresh(form, (a, b))
+        made = function(x1, x2)
+        _learn(function, f, g, (a, b), made)
+        return made
+
+    return call
+
+
+def of_one(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The same for a function of one array without options."""
+
+    def call(x: Any, /, **options: Any) -> Array:
+        if options or type(x) is not Array:
+            return function(x, **options)
+        a = x._node
+        f = a.form
+        form = ahead((function, f, None))
+        if form is not None:
+            return fresh(form, (a,))
+        made = function(x)
+        _learn(function, f, None, (a,), made)
+        return made
+
+    return call
+
+
+def _learn(function: Any, f: Form, g: Form | None, given: tuple[Node, ...], made: Array) -> None:
+    n = made._node
+    forms = (f,) if g is None else (f, g)
+    if (
+        n.data is None and n.inputs == given and n.form.inputs == forms
+    ):  # nodes and forms are equal where they are the same
+        remember(function, f, g, n.form)
 
 
 def node_of(x: Any, what: str = "the argument") -> Node:

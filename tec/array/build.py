@@ -15,7 +15,8 @@ from . import dtypes
 from .computing import cut, in_memory
 from .dtypes import DType
 from .errors import ArrayTypeError, ArrayValueError
-from .node import MOST_NODES, Attrs, Node, attributes, broadcast_shapes, leaf, scalar
+from .forms import Attrs, form_of
+from .node import MOST_NODES, Node, attributes, broadcast_shapes, leaf, scalar
 
 Shape = tuple[int, ...]
 
@@ -36,7 +37,7 @@ def make(
         return leaf(empty(shape, dtype.name, where))
     if sum([n.weight for n in inputs]) >= MOST_NODES:
         cut(inputs)
-    return Node(op, inputs, shape, dtype, where, attrs, ints, out)
+    return Node(form_of(op, tuple([n.form for n in inputs]), shape, dtype, where, attrs, ints, out), inputs)
 
 
 def one_device(nodes: Sequence[Node]) -> Device:
@@ -132,7 +133,7 @@ def reshape(n: Node, shape: Shape) -> Node:
     if n.data is None and [k for k in n.shape if k != 1] == [k for k in shape if k != 1]:
         return make("reshape", (n,), shape, n.dtype, (), (("shape", shape),))
     a = in_memory(n)
-    return leaf(NDArray(a.storage, a.address, shape, a.dtype), memory=n.memory)
+    return leaf(NDArray(a.storage, a.address, shape, a.dtype), beside=n)
 
 
 def transpose(n: Node, perm: tuple[int, ...]) -> Node:

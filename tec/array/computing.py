@@ -19,6 +19,7 @@ from ..locks import fork_safe_lock
 from ..runtime.device import Device
 from ..runtime.ndarray import NDArray
 from ..target import Target
+from .forms import Form
 from .node import MOST_NODES, Node
 from .program import Bound, Program, Refused
 from .trace import Trace, collapsed, is_leaf, symbolic
@@ -42,9 +43,11 @@ _LOCK = fork_safe_lock()
 
 
 class _Cache:
-    """The signatures of one target."""
+    """The signatures of one target; and what computes a form, by which of its leaves are one (`known`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target) -> None:
+        self.own_code = OWN_CODE_GPU if target.is_gpu else OWN_CODE
+        self.known: dict[Form, dict[tuple[int, ...] | None, Bound]] = {}
         self.bound: OrderedDict[Any, Bound] = OrderedDict()
         self.programs: OrderedDict[Any, Program | None] = OrderedDict()
         self.lock = fork_safe_lock()
@@ -61,25 +64,90 @@ def cache_of(device: Device) -> tuple[Target, _Cache]:
     if found is None:
         target = target_of(device)
         with _LOCK:
-            found = _CACHES.setdefault(key, (target, _Cache()))
+            found = _CACHES.setdefault(key, (target, _Cache(target)))
     return found
 
 
 def compute(*nodes: Node) -> None:
     """Compute these nodes and what they need; work on a GPU is queued."""
+    if len(nodes) == 1:
+        node = nodes[0]
+        if node.data is not None or _compute_known(node):
+            return
     roots = [n for n in dict.fromkeys(nodes) if n.data is None]
     if not roots:
         return
     _settle_shared(roots)
     trace = Trace(roots)
-    bound = _bound(trace, roots[0].device)
+    form = roots[0].form
+    bound = _bound(trace, form.device)
     arrays = bound.run([n.data for n in trace.leaves])  # type: ignore[misc]
+    leaves: list[Node] = []
+    if len(roots) == 1 and _read(roots[0], leaves, []):
+        _know(form, leaves, bound)
     for n in trace.order:
         n.computed += 1
     for node, a in zip(roots, arrays):
         if a.shape != node.shape:
             a = NDArray(a.storage, a.address, node.shape, a.dtype)
         node.settle(a)
+
+
+def _read(n: Node, leaves: list[Node], inner: list[Node]) -> bool:
+    """Gather what an expression reads from memory, as often as it does, and its inner nodes. False where its form is not the one that it was written down in
+    (a part was computed since), or a part was computed inside of another expression before."""
+    for i, f in zip(n.inputs, n.form.inputs):
+        if i.form is not f:
+            return False
+        if i.data is None:
+            if i.computed or not _read(i, leaves, inner):
+                return False
+            inner.append(i)
+        else:
+            leaves.append(i)
+    return True
+
+
+def _alike(leaves: list[Node]) -> tuple[int, ...] | None:
+    """Which of the leaves are the same node: the place of each among those that differ; None where all differ."""
+    if len(set(leaves)) == len(leaves):
+        return None
+    numbers: dict[Node, int] = {}
+    return tuple([numbers.setdefault(n, len(numbers)) for n in leaves])
+
+
+def _compute_known(root: Node) -> bool:
+    """Compute a node of a form that is known, without a walk over entries. False where it is not known, or needs more than its calls."""
+    form = root.form
+    cache = cache_of(form.device)[1]
+    found = cache.known.get(form)
+    if found is None:
+        return False
+    leaves: list[Node] = []
+    inner: list[Node] = []
+    if not _read(root, leaves, inner):
+        return False
+    alike = _alike(leaves)
+    bound = found.get(alike)
+    if bound is None:
+        return False
+    if alike is not None:
+        leaves = list(dict.fromkeys(leaves))
+    made = bound.run_one([n.data for n in leaves])  # type: ignore[misc]
+    for n in inner:
+        n.computed += 1
+    root.settle(made if made.shape == form.shape else NDArray(made.storage, made.address, form.shape, made.dtype))
+    return True
+
+
+def _know(form: Form, leaves: list[Node], bound: Bound) -> None:
+    """Keep what computes a form, if it is what computes it the next time too."""
+    cache = cache_of(form.device)[1]
+    if bound.quick is None or (bound.runs == 1 and bound.elements >= cache.own_code):
+        return
+    if len(cache.known) >= _MOST_BOUND:
+        cache.known.clear()
+    cache.known.setdefault(form, {})[_alike(leaves)] = bound
 
 
 def in_memory(node: Node) -> NDArray:
@@ -119,7 +187,7 @@ def _bound(trace: Trace, device: Device) -> Bound:
     target, cache = cache_of(device)
     found = cache.bound.get(trace.key)
     if found is not None:
-        if found.runs != 1 or found.elements < (OWN_CODE_GPU if target.is_gpu else OWN_CODE):
+        if found.runs != 1 or found.elements < cache.own_code:
             return found
         # The second time of a large shape.
     with cache.lock:

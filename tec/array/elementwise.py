@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import build, dtypes
-from .array import Array, node_of, number, pair
+from .array import Array, node_of, number, of_one, of_two, pair
 from .dtypes import DType
 from .errors import ArrayTypeError
 from .foreign import no_array
@@ -32,7 +32,8 @@ def _floating(name: str, n: Node) -> Node:
     return n if dtypes.is_float(n.dtype) else build.cast(n, dtypes.DEFAULT_FLOAT)
 
 
-def _named(f: Callable[..., Array], name: str, doc: str) -> Callable[..., Array]:
+def _named(f: Callable[..., Array], name: str, doc: str, of: Callable[..., Any] = of_two) -> Callable[..., Array]:
+    f = of(f)
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
     return f
@@ -44,7 +45,7 @@ def _math(name: str, doc: str, op: str = "") -> Callable[[Array], Array]:
     def function(x: Array, /) -> Array:
         return Array(build.unary(op or name, _floating(name, node_of(x))))
 
-    return _named(function, name, doc + " Integers become the default float.")
+    return _named(function, name, doc + " Integers become the default float.", of_one)
 
 
 def _arithmetic(name: str, doc: str, op: str = "") -> Callable[[Any, Any], Array]:
@@ -106,7 +107,7 @@ def _classify(name: str, doc: str, of_int: bool) -> Callable[[Array], Array]:
             return Array(build.full(of_int, n.shape, dtypes.bool, n.device))
         return Array(build.unary(name, n, dtypes.bool))
 
-    return _named(function, name, doc)
+    return _named(function, name, doc, of_one)
 
 
 def _rounding(name: str, doc: str, op: str = "") -> Callable[[Array], Array]:
@@ -114,7 +115,7 @@ def _rounding(name: str, doc: str, op: str = "") -> Callable[[Array], Array]:
         n = _numeric(name, node_of(x))
         return Array(build.unary(op or name, n)) if dtypes.is_float(n.dtype) else Array(build.unary("identity", n))
 
-    return _named(function, name, doc + " Integers stay as they are.")
+    return _named(function, name, doc + " Integers stay as they are.", of_one)
 
 
 # ---- functions
@@ -301,11 +302,11 @@ def imag(x: Array, /) -> Array:
 
 def _operator(function: Callable[[Any, Any], Array], swapped: bool = False) -> Any:
     def method(self: Array, other: Any, /) -> Any:
-        if type(other) is not Array and not isinstance(other, (bool, int, float, complex)):
-            if type(other).__module__.partition(".")[0] == "numpy" or hasattr(other, "__dlpack__"):
-                raise no_array(other)
-            return NotImplemented
-        return function(other, self) if swapped else function(self, other)
+        if type(other) is Array or isinstance(other, (bool, int, float, complex)):
+            return function(other, self) if swapped else function(self, other)
+        if type(other).__module__.partition(".")[0] == "numpy" or hasattr(other, "__dlpack__"):
+            raise no_array(other)
+        return NotImplemented
 
     return method
 

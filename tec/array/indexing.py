@@ -262,8 +262,7 @@ def _put_region(n: Node, region: _Region, value: Node) -> Node:
 def own(n: Node) -> Node:
     """A node that nobody else sees the memory of: the same, or a copy."""
     a = in_memory(n)
-    assert n.memory is not None
-    if n.readers is None or n.memory.foreign or len(n.memory.holders) > 1:
+    if n.readers is None or n.is_shared:
         return build.copy(n)
     readers = n.pending_readers()
     if sum(r.nbytes for r in readers) > a.nbytes:

@@ -13,7 +13,7 @@ import numpy as np
 from ..kernels.language import grid_idx
 from ..runtime.dtypes import itemsize
 from ..runtime.ndarray import NDArray, empty
-from . import radix
+from . import onesweep, radix
 from .radix import kernel
 
 
@@ -193,11 +193,14 @@ def _merge_runs(keys: Any, order: Any, out: Any, out_order: Any, n: Any, width: 
 
 
 def sort(keys: NDArray, descending: bool) -> tuple[NDArray, NDArray]:
-    """The lines (last dimension) of an array in order, and the places where elements stood, as int32. Stable: by digits on a CPU, O(n), else by
+    """The lines (last dimension) of an array in order, and the places where elements stood, as int32. Stable: by digits, O(n), short lines by
     merging runs, O(n log^2 n), all threads at once."""
     n, total = keys.shape[-1], keys.size
-    if keys.device.kind == "cpu" and n >= radix.SHORTEST:
-        return radix.sort(keys, descending)
+    if keys.device.kind == "cpu":
+        if n >= radix.SHORTEST:
+            return radix.sort(keys, descending)
+    elif onesweep.SHORTEST <= n < onesweep.MOST:
+        return onesweep.sort(keys, descending)
     flat = keys.reshape(total)
     way = (1,) if descending else None
     runs = -(-n // RUN)

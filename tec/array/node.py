@@ -21,19 +21,17 @@ import numpy as np
 from ..runtime.device import Device
 from ..runtime.dtypes import itemsize, numpy_dtype
 from ..runtime.ndarray import NDArray, array
-from . import dtypes
 from .dtypes import DType
+from .forms import Attrs, Form, leaf_form
 
 # Nodes of an expression that is computed at once: as many as the graph compiler fuses (24) into two or three kernels. Longer chains are cut there, so that
 # a loop that never asks for its result compiles one piece and runs it again and again.
 MOST_NODES = 64
 _PRUNE = 32  # readers after which the dead ones are forgotten
 
-Attrs = tuple[tuple[str, Any], ...]
-
 
 class Memory:
-    """A piece of memory as nodes share it."""
+    """A piece of memory that several nodes may lie in, or that was given to or taken from others (`foreign`)."""
 
     __slots__ = ("__weakref__", "foreign", "holders")
 
@@ -43,48 +41,47 @@ class Memory:
 
 
 class Node:
-    """A value. `data` is where it lies (compact), or None for an expression: `op` (an operator of graphs, `tec.ops.OPS`) on `inputs`
-    with `attrs`, which are constants of the code, and `ints`, sizes and places that the code takes as numbers."""
+    """A value. `data` is where it lies (compact), or None for an expression: `form.op` (an operator of graphs, `tec.ops.OPS`) on `inputs`
+    with `form.attrs`, which are constants of the code, and `form.ints`, sizes and places that the code takes as numbers."""
 
-    __slots__ = (
-        "__weakref__", "attrs", "computed", "data", "device", "dtype", "inputs", "ints", "memory", "op", "out", "owner", "readers", "shape", "weight",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "computed", "data", "form", "inputs", "memory", "owner", "readers")
 
-    def __init__(
-        self,
-        op: str,
-        inputs: tuple[Node, ...],
-        shape: tuple[int, ...],
-        dtype: DType,
-        device: Device,
-        attrs: Attrs = (),
-        ints: Attrs = (),
-        out: int = 0,
-    ):
-        self.op = op
+    def __init__(self, form: Form, inputs: tuple[Node, ...]):
+        self.form = form  # of the expression, from `settle` on of what is in memory
         self.inputs = inputs
-        self.shape = shape
-        self.dtype = dtype
-        self.device = device
-        self.attrs = attrs
-        self.ints = ints
-        self.out = out  # which of the operator's outputs
         self.data: NDArray | None = None
-        self.memory: Memory | None = None
+        self.memory: Memory | None = None  # None: its own alone
         self.owner: Any = None  # a weak reference to the array that names it
         self.computed = 0  # how often it was computed inside of another expression
         self.readers: list[Any] | None = []
-        weight: int = 1
         if inputs:
             me = ref(self)
             for n in inputs:
-                weight += n.weight
                 seen = n.readers
                 if seen is not None:
                     seen.append(me)
-                    if len(seen) % _PRUNE == 0:
+                    if not len(seen) % _PRUNE:
                         n.readers = n.pending_readers(as_refs=True)
-        self.weight: int = weight
+
+    @property
+    def op(self) -> str:
+        return self.form.op
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.form.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.form.dtype
+
+    @property
+    def device(self) -> Device:
+        return self.form.device
+
+    @property
+    def weight(self) -> int:
+        return self.form.weight
 
     @property
     def size(self) -> int:
@@ -99,22 +96,40 @@ class Node:
         found = [(r, n) for r in self.readers or () if (n := r()) is not None and n.data is None]
         return [r for r, _ in found] if as_refs else [n for _, n in found]
 
-    def settle(self, data: NDArray, memory: Memory | None = None) -> None:
+    def settle(self, data: NDArray) -> None:
         """The value is here from now on."""
         self.data = data
-        self.memory = memory = Memory() if memory is None else memory
-        memory.holders.add(self)
+        self.form = leaf_form(data)
         self.inputs = ()
-        self.weight = 0
+
+    def held(self) -> Memory:
+        """Its memory, as others may lie in it."""
+        memory = self.memory
+        if memory is None:
+            memory = self.memory = Memory()
+            memory.holders.add(self)
+        return memory
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may see its memory."""
+        memory = self.memory
+        return memory is not None and (memory.foreign or len(memory.holders) > 1)
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.dtype}{list(self.shape)}{'' if self.data is None else ' in memory'}>"
 
 
-def leaf(data: NDArray, foreign: bool = False, memory: Memory | None = None) -> Node:
-    """A node in memory."""
-    made = Node("leaf", (), data.shape, dtypes.ALL[data.dtype], data.device)
-    made.settle(data, Memory(foreign) if memory is None else memory)
+def leaf(data: NDArray, foreign: bool = False, beside: Node | None = None) -> Node:
+    """A node in memory; `beside`: that of another node."""
+    made = Node(leaf_form(data), ())
+    made.data = data
+    if foreign:
+        made.memory = Memory(True)
+        made.memory.holders.add(made)
+    elif beside is not None:
+        made.memory = beside.held()
+        made.memory.holders.add(made)
     return made
 
 

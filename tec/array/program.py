@@ -9,6 +9,7 @@ Values between kernels are taken from the device's allocator and given back afte
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -18,6 +19,7 @@ import numpy as np
 
 from ..graph.compiler import Lowered, lower_graph
 from ..graph.graph import Graph, Value
+from ..locks import cached_property
 from ..ops.dims import Dim, evaluate
 from ..runtime import exprs
 from ..runtime.device import Device
@@ -100,6 +102,19 @@ class Bound:
     elements: int = 0  # of the largest value: what decides whether sizes are worth code of their own
     runs: int = 0
 
+    @cached_property
+    def quick(self) -> Quick | None:
+        """The same without a check at each call, where that can be."""
+        return Quick.of(self)
+
+    def run_one(self, given: Sequence[NDArray]) -> NDArray:
+        """Queue the calls of a quick one; the one output."""
+        device = self.device
+        if device.profile is not None or device.capturing is not None:
+            return self.run(given)[0]
+        self.runs += 1
+        return self.quick.run(given)  # type: ignore[union-attr]
+
     def run(self, given: Sequence[NDArray]) -> list[NDArray]:
         """Queue the calls; the outputs."""
         self.runs += 1
@@ -124,6 +139,86 @@ class Bound:
             else:
                 slots[at] = None
         return [slots[k] for k in self.outputs]
+
+
+_NEW, _VIEW, _CALL, _DROP = range(4)
+
+
+class Quick:
+    """A `Bound` of one output as addresses: what its calls check was checked when it was bound, so that a run takes memory and calls machine code.
+
+    Steps: (_NEW, slot, bytes), (_VIEW, slot, slot of the whole, offset), (_CALL, function, what it is ready with, its slots), (_DROP, slot).
+    """
+
+    def __init__(self, bound: Bound, steps: list[_Step], shape: tuple[int, ...], dtype: str):
+        self.device = bound.device
+        self.steps = steps
+        self.output = bound.outputs[0]
+        self.shape, self.dtype = shape, dtype
+        self.fixed = [0] * (bound.n_slots - len(bound.inputs))
+        for k, a in bound.consts.items():
+            self.fixed[k - len(bound.inputs)] = a.address
+
+    @staticmethod
+    def of(bound: Bound) -> Quick | None:
+        """None where the output is memory that was there before, or a call's launches follow from arrays."""
+        if len(bound.outputs) != 1:
+            return None
+        device, steps = bound.device, list[_Step]()
+        made: dict[int, tuple[tuple[int, ...], str]] = {}
+        for what, at, *rest in bound.steps:
+            if what == "call":
+                slots, numbers = rest
+                ready = at.machine_code(numbers) if device.driver is None else at.planned(device, tuple(numbers))
+                if ready is None:
+                    return None
+                if device.driver is None:
+                    code, scalars = ready
+                    steps.append((_CALL, at, (code, struct.Struct(f"={len(slots)}Q").pack, scalars), slots))
+                else:
+                    steps.append((_CALL, at, (ready, numbers), slots))
+            elif what == "new":
+                nbytes, shape, dtype = rest
+                made[at] = shape, dtype
+                steps.append((_NEW, at, nbytes, None))
+            elif what == "view":
+                of, offset, shape, dtype = rest
+                if of in made:
+                    made[at] = shape, dtype
+                steps.append((_VIEW, at, of, offset))
+            else:
+                steps.append((_DROP, at, None, None))
+        found = made.get(bound.outputs[0])
+        return None if found is None else Quick(bound, steps, *found)
+
+    def run(self, given: Sequence[NDArray]) -> NDArray:
+        """Queue the calls; the output."""
+        device = self.device
+        at = [a.address for a in given] + self.fixed
+        held: dict[int, Storage] = {}
+        on_cpu = device.driver is None
+        for what, first, second, third in self.steps:
+            if what == _NEW:
+                held[first] = storage = Storage(device, second)
+                at[first] = storage.address
+            elif what == _CALL:
+                addresses = [at[k] for k in third]
+                if on_cpu:
+                    code, pack, scalars = second
+                    status = code(pack(*addresses), scalars)
+                    if status:
+                        first.failed(status)
+                else:
+                    plan, numbers = second
+                    first.launch(device, plan, addresses + numbers)
+            elif what == _VIEW:
+                at[first] = at[second] + third
+                if second in held:
+                    held[first] = held[second]
+            else:
+                held.pop(first, None)
+        k = self.output
+        return NDArray(held[k], at[k], self.shape, self.dtype)
 
 
 class _Binder:

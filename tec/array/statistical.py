@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import build, dtypes
-from .array import Array, node_of
+from .array import Array, node_of, of_one
 from .dtypes import DType, DTypeLike, as_dtype
 from .errors import ArrayTypeError, ArrayValueError
 from .manipulation import axes_of, axis_of, concat
@@ -186,5 +186,15 @@ def diff(
 
 # ---- methods, as NumPy's users write them: (a * b + c).sum()
 
+
+def _method(f: Any) -> Any:
+    whole = of_one(f)
+
+    def method(self: Array, axis: Any = None, **options: Any) -> Array:
+        return f(self, axis=axis, **options) if options or axis is not None else whole(self)
+
+    return method
+
+
 for _f in (sum, prod, max, min, mean, var, std, all, any):
-    setattr(Array, _f.__name__, (lambda f: lambda self, axis=None, **options: f(self, axis=axis, **options))(_f))
+    setattr(Array, _f.__name__, _method(_f))

@@ -57,7 +57,8 @@ class Trace:
                             entries.append((layout[0], layout[1], layout[5] == 64))
                     inputs.append(k)
                 order.append(n)
-                entries.append((n.op, n.attrs, n.ints, tuple(inputs), n.shape, n.out))
+                f = n.form
+                entries.append((f.op, f.attrs, f.ints, tuple(inputs), f.shape, f.out))
             k = number[id(n)] = len(entries) - 1
             return k
 

@@ -57,6 +57,7 @@ class Function:
         self._tensor_at = [p.index for p in self.checker.tensors]
         self.plans: dict[Any, Any] = {}
         self._apart = self._pairs()
+        self._by_numbers: dict[Any, Plan] = {}
         self._call: Callable[..., None] = self._make_gpu_call() if self.program is not None else self._make_cpu_call()
 
     def __call__(self, *args: Any) -> None:
@@ -115,6 +116,12 @@ class Function:
 
     # ---- CPU
 
+    @property
+    def _pack_scalars(self) -> Callable[..., bytes]:
+        """CPU code's block of scalars, of the explicit ones and then the implicit ones."""
+        slots = "".join(_slot(p.dtype) for p in self.checker.scalars)
+        return struct.Struct(f"<{slots}{'q' * len(self.checker.implicit)}").pack
+
     def _make_cpu_call(self) -> Callable[..., None]:
         """The call: a closure over all it needs. The ABI is `int32 f(void** buffers, int64_t* scalars)`."""
         checker = self.checker
@@ -123,9 +130,7 @@ class Function:
         n_args = len(checker.params)
         scalars = [(p.index, p) for p in checker.scalars]
         pack_pointers = struct.Struct(f"={len(checker.tensors)}Q").pack
-        pack_scalars = struct.Struct(
-            "<" + "".join(_slot(p.dtype) for p in checker.scalars) + "q" * len(checker.implicit)
-        ).pack
+        pack_scalars = self._pack_scalars
         tensor_at = self._tensor_at
         cpu0 = devices.cpu(0)
         code: list[Any] = []
@@ -264,6 +269,9 @@ class Function:
             ):
                 run(args, found)
                 return
+            if plan.scratch:
+                self.launch(device, plan, values)
+                return
             stream = device.local.stream
             for go in plan.prepared:
                 go(values, stream)
@@ -289,7 +297,7 @@ class Function:
             if isinstance(p.offset, str):
                 env.setdefault(p.offset, 0)
         plan = program.specialise(env, lambda kernel: self.module.kernel(device, kernel))
-        plan.prepared = prepared(device, plan)
+        plan.prepared = prepared(device, plan, len(self.checker.params))
         found = (device, plan, self._spans(args))
         self._remember(args, found)
         return found
@@ -310,14 +318,55 @@ class Function:
             device.capturing.keep.append([args[p.index].storage for p in checker.tensors])
         self.launch(device, plan, values)
 
+    def planned(self, device: Device, numbers: tuple[Any, ...]) -> Plan | None:
+        """The plan of a call with these scalars, for `launch` by a caller that knows that its arrays fit them: it is found without arrays. None where a
+        plan follows from the arrays' shapes too."""
+        key = device, numbers
+        found = self._by_numbers.get(key)
+        if found is None:
+            checker, program = self.checker, self.program
+            names = [p.name for p in checker.scalars]
+            if program is None or not set(checker.implicit) <= set(names) or len(numbers) != len(names):
+                return None
+            if any(isinstance(p.offset, str) for p in checker.tensors):
+                return None
+            env = {p.name: checker.scalar(p, n) for p, n in zip(checker.scalars, numbers)}
+            found = program.specialise(env, lambda kernel: self.module.kernel(device, kernel))
+            found.prepared = prepared(device, found, len(self.checker.params))
+            if len(self._by_numbers) >= _MAX_PLANS:
+                self._by_numbers.clear()
+            self._by_numbers[key] = found
+        return found
+
+    def machine_code(self, numbers: Sequence[Any]) -> tuple[Callable[[bytes, bytes], int], bytes] | None:
+        """The CPU code of a call with these scalars, and the block that they are: for a caller that knows that its arrays fit them, and packs their addresses
+        in the order of the tensors. None where numbers follow from the arrays' shapes. What the code returns other than 0 goes to `failed`."""
+        checker = self.checker
+        names = [p.name for p in checker.scalars]
+        if self.kind != "cpu" or not set(checker.implicit) <= set(names) or len(numbers) != len(names):
+            return None
+        packed = [checker.scalar(p, n) for p, n in zip(checker.scalars, numbers)]
+        env = dict(zip(names, packed))
+        return self.module.cpu_function(self.name), self._pack_scalars(
+            *packed, *[int(env[n]) for n in checker.implicit]
+        )
+
+    def failed(self, status: int) -> None:
+        """Raise what a status of its CPU code means."""
+        self._fail(status)
+
     def launch(self, device: Device, plan: Plan, values: list[Any]) -> None:
         """Run the launches of a plan on addresses, in the order of the tensors, with the scalars behind them."""
         program = self.program
         assert program is not None
         try:
             if plan.prepared is not None and device.profile is None:
+                if plan.scratch:
+                    _launch_with_scratch(device, plan, values)
+                    return
+                stream = device.local.stream
                 for go in plan.prepared:
-                    go(values, device.local.stream)
+                    go(values, stream)
             elif plan.entries is not None and plan.launches_only and device.profile is None:
                 launch, stream = device.driver.launch, device.local.stream  # type: ignore[union-attr]
                 for _, function, grid, block, shared, pack, getter, _ in plan.entries:
@@ -329,6 +378,21 @@ class Function:
                 execute(device, steps or [], values + [0] * (program.n_slots - len(values)))
         except struct.error as error:
             raise DeviceError(f"{self.name}: kernel arguments do not fit their types: {error}") from None
+
+
+def _launch_with_scratch(device: Device, plan: Plan, values: list[Any]) -> None:
+    allocator, stream = device.allocator, device.local.stream
+    assert allocator is not None and plan.prepared is not None
+    held: list[int] = []
+    try:
+        for nbytes in plan.scratch:
+            held.append(allocator.alloc(nbytes))
+        given = values + held
+        for go in plan.prepared:
+            go(given, stream)
+    finally:
+        for address in held:  # on one stream what comes next comes behind these launches
+            allocator.free(address)
 
 
 def _hashable(a: Any) -> Any:

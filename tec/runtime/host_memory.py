@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 
 from ..locks import fork_safe_lock
 from .allocator import MemoryStats
+
+_MOST_NOTES = 512  # that are kept unadded
 
 
 def host_memory() -> tuple[int, int]:
@@ -18,22 +21,35 @@ def host_memory() -> tuple[int, int]:
 
 
 class CpuCount:
-    """Bytes and blocks that live CPU arrays hold."""
+    """Bytes and blocks that live CPU arrays hold. Arrays come and go on any thread, and in the midst of garbage collections: each leaves a note in one
+    step (`add`), and notes are added up, in their order, when there are many or somebody asks."""
 
-    lock = fork_safe_lock()  # a garbage collection inside may free another array
+    lock = fork_safe_lock()
+    notes: deque[tuple[int, int]] = deque()
     used = peak = blocks = allocs = 0
 
     @classmethod
     def add(cls, nbytes: int, blocks: int) -> None:
+        notes = cls.notes
+        notes.append((nbytes, blocks))
+        if len(notes) > _MOST_NOTES:
+            cls.settle()
+
+    @classmethod
+    def settle(cls) -> None:
+        """Add up what has been noted."""
         with cls.lock:
-            cls.used += nbytes
-            cls.blocks += blocks
-            if blocks > 0:
-                cls.allocs += 1
-                cls.peak = max(cls.peak, cls.used)
+            for _ in range(len(cls.notes)):
+                nbytes, blocks = cls.notes.popleft()
+                cls.used += nbytes
+                cls.blocks += blocks
+                if blocks > 0:
+                    cls.allocs += 1
+                    cls.peak = max(cls.peak, cls.used)
 
 
 def cpu_memory() -> MemoryStats:
     """What arrays hold of the host's memory."""
+    CpuCount.settle()
     free, total = host_memory()
     return MemoryStats(CpuCount.used, 0, CpuCount.peak, CpuCount.blocks, CpuCount.allocs, 0, free, total)

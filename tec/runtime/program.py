@@ -25,6 +25,7 @@ from .surface import Dim3
 PLAN_LIMIT = 4096  # entries of a plan; longer programs are walked anew at each call
 LAUNCH, ALLOC, FREE = 0, 1, 2
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN = 128, 64  # CUtensorMap
+_SMALL_SCRATCH = 1 << 20  # bytes that nobody misses while a few launches are queued
 _MAPS_KEPT = 64  # of a launch: as many addresses as a caller may go round in; making one costs a microsecond or two
 
 
@@ -114,6 +115,7 @@ class Plan:
     launches_only: bool
     tail: tuple[Any, ...] = field(default=())
     prepared: list[Any] | None = None  # see `prepared`
+    scratch: tuple[int, ...] = ()  # bytes of its scratch by slot, where it has prepared launches
     apart: list[Any] | None = None  # addresses of the last call, which share no memory
 
 
@@ -322,13 +324,38 @@ class Program:
         return LAUNCH, function, grid, block, shared, pack, getter, info
 
 
-def prepared(device: Device, plan: Plan) -> list[Any] | None:
-    """The launches of a plan of nothing else as the driver makes them ready; None where it does not."""
+def prepared(device: Device, plan: Plan, n_params: int) -> list[Any] | None:
+    """The launches of a plan as the driver makes them ready; None where it does not. Scratch is then taken ahead of all launches and given back behind them
+    (`Plan.scratch`), where that holds little more than the steps would."""
     prepare = getattr(device.driver, "prepare_launch", None)
-    if prepare is None or not plan.entries or not plan.launches_only:
+    if prepare is None or not plan.entries:
         return None
-    made = [prepare(e[1], e[7], e[6]) for e in plan.entries]
-    return None if None in made else made
+    scratch = _scratch(plan.entries, n_params)
+    if scratch is None:
+        return None
+    made = [prepare(e[1], e[7], e[6]) for e in plan.entries if e[0] == LAUNCH]
+    if not made or None in made:
+        return None
+    plan.scratch = scratch
+    return made
+
+
+def _scratch(entries: Iterable[Entry], n_params: int) -> tuple[int, ...] | None:
+    """Bytes of each scratch slot; None where one is taken twice, or all at once would be more than the steps hold at their most and not small."""
+    sizes: dict[int, int] = {}
+    held: dict[int, int] = {}
+    most = 0
+    for e in entries:
+        if e[0] == ALLOC:
+            if e[1] in sizes:
+                return None
+            sizes[e[1]] = held[e[1]] = e[2]
+            most = max(most, sum(held.values()))
+        elif e[0] == FREE:
+            held.pop(e[1], None)
+    if sum(sizes.values()) > max(most, _SMALL_SCRATCH):
+        return None
+    return tuple([sizes.get(k, 0) for k in range(n_params, max(sizes, default=n_params - 1) + 1)])
 
 
 def map_maker(function: Any, x: TensorMap, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Callable[[int], bytes]:

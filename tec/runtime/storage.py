@@ -24,6 +24,10 @@ ALIGN = 64
 PAGE, PAGED_BYTES = 4096, 1 << 16
 
 
+# Small blocks of the host are kept for the next of their size, a few of each: finding where one of NumPy's begins takes longer than a small kernel.
+_KEPT_BYTES, _KEPT_STEP, _KEPT_BLOCKS = 1 << 14, 512, 8
+_KEPT: dict[int, list[tuple[Any, int]]] = {n: [] for n in range(_KEPT_STEP, _KEPT_BYTES + 1, _KEPT_STEP)}
+
 _CHECKED_BYTES = 1 << 30  # smaller blocks are not worth a look at what the host has
 
 
@@ -50,6 +54,26 @@ def _host_block(device: Device, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint
     )
 
 
+def _kept_size(nbytes: int) -> int:
+    return (max(nbytes, 1) + _KEPT_STEP - 1) & -_KEPT_STEP
+
+
+def _host_memory(device: Device, nbytes: int) -> tuple[Any, int]:
+    """A block of the host, and the address in it that is aligned."""
+    size = _kept_size(nbytes)
+    kept = _KEPT.get(size)
+    if kept is None:
+        size = nbytes
+    elif kept:
+        try:
+            return kept.pop()
+        except IndexError:  # another thread took it
+            pass
+    raw = _host_block(device, size)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(raw))  # type: ignore[arg-type]  # a third of what NumPy's own ways to it cost
+    return raw, (start + _host_align(size) - 1) & -_host_align(size)
+
+
 class Storage:
     """A piece of a device's memory: allocated here, or somebody else's, kept alive through `owner`."""
 
@@ -63,10 +87,7 @@ class Storage:
         if address is not None:
             self.address = address
         elif device.allocator is None:
-            raw = _host_block(device, nbytes)
-            start = ctypes.addressof(ctypes.c_char.from_buffer(raw))  # type: ignore[arg-type]  # a third of what NumPy's own ways to it cost
-            self.address = (start + _host_align(nbytes) - 1) & -_host_align(nbytes)
-            self.owner = raw
+            self.owner, self.address = _host_memory(device, nbytes)
             self._own = True
             CpuCount.add(nbytes, 1)
         else:
@@ -78,6 +99,9 @@ class Storage:
             self._own = False
             if self.device.allocator is None:
                 CpuCount.add(-self.nbytes, -1)
+                kept = _KEPT.get(_kept_size(self.nbytes))
+                if kept is not None and len(kept) < _KEPT_BLOCKS:  # appending is one step, on whatever thread this runs
+                    kept.append((self.owner, self.address))
             else:
                 self.device.allocator.free(self.address)
 

@@ -1,0 +1,267 @@
+"""Sorting lines on a GPU by digits of eight bits, the lowest first: one pass over the elements a digit, stable, O(n).
+
+A pass moves each element once. A work-group takes a tile of a line, in the order in which work-groups begin; ranks its elements among those of equal digit
+(`ballot` by bit, then counters of each wavefront), and adds how many such elements lie in tiles before: those tiles say so in words that carry a
+count and how far it reaches, in one (nothing yet, the tile's own, all up to it). Who finds a tile's own count adds it and looks one tile further back. Tiles
+before have begun, so waiting for them ends. Where digits begin in the line is counted ahead for all passes at once.
+
+A. Adinets, D. Merrill, "Onesweep: A Faster Least Significant Digit Radix Sort for GPUs", arXiv 2206.01784. Keys are as in `radix`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..kernels.language import (
+    atomic_add,
+    atomic_exchange,
+    atomic_or,
+    ballot,
+    barrier,
+    block_idx,
+    lane,
+    local,
+    shared,
+    thread_idx,
+    unrolled,
+    wave_barrier,
+    wave_size,
+)  # fmt: skip
+from ..runtime.dtypes import itemsize
+from ..runtime.ndarray import NDArray, empty
+from ..te import math
+from .radix import FLOAT, INFINITY, SIGNED, UNSIGNED, _key_of, kernel
+
+popcount: Any = math.popcount
+
+THREADS = 256  # one for each value of a digit
+DIGITS = 256
+COUNTED, REACHES = 1 << 30, 2 << 30  # a word's two flags: the tile's own count; that of all tiles up to it
+MOST = 1 << 30  # elements of a line, which the words have room for
+# Lines of fewer elements are merged from runs: a pass of a digit costs a launch and a tile's worth of work whatever it moves.
+SHORTEST = 1 << 11
+
+
+def items(width: int) -> int:
+    """Elements of a tile a thread: keys and places of a tile fit 32 KB of shared memory, or 24 for wide keys."""
+    return 16 if width <= 32 else 8
+
+
+@cache
+def _counter(width: int, passes: int) -> Any:
+    """The kernel that counts all digits of all passes."""
+    each = items(width)
+    tile = THREADS * each
+    word: Any = getattr(np, f"uint{width}")
+
+    @kernel
+    def count_digits(bits: Any, counts: Any, n: Any, tiles: Any, how: Any) -> None:
+        kind, wide, infinity, flip = how
+        found = shared((passes * DIGITS,), np.int32)
+        t = thread_idx.x
+        for p in unrolled(passes):
+            found[p * DIGITS + t] = 0
+        barrier()
+        line = block_idx.x // tiles
+        first = (block_idx.x % tiles) * tile
+        base = np.int64(line) * n
+        for i in unrolled(each):
+            at = first + i * THREADS + t
+            if at < n:
+                k = _key_of(bits[base + at], kind, 1 << (wide - 1), infinity, flip)
+                for p in unrolled(passes):
+                    atomic_add(found, p * DIGITS + np.int32((k >> word(8 * p)) & 255), 1)
+        barrier()
+        for p in unrolled(passes):
+            c = found[p * DIGITS + t]
+            if c > 0:
+                atomic_add(counts, (line * passes + p) * DIGITS + t, c)
+
+    return count_digits
+
+
+@cache
+def _mover(width: int, passes: int, is_first: bool, is_last: bool) -> Any:
+    """The kernel of a pass: the first reads elements, the last writes them, those between have one."""
+    each = items(width)
+    tile = THREADS * each
+    word: Any = getattr(np, f"uint{width}")
+
+    @kernel
+    def move(
+        bits: Any,
+        key: Any,
+        order: Any,
+        key_out: Any,
+        order_out: Any,
+        out: Any,
+        counts: Any,
+        words: Any,
+        begun: Any,
+        number: Any,
+        n: Any,
+        tiles: Any,
+        how: Any,
+    ) -> None:
+        kind, wide, infinity, flip = how
+        shift = word(8 * number)
+        waves = THREADS // wave_size()
+        keys = local((each,), word)
+        ranks = local((each,), np.int32)
+        moved = shared((tile,), word)
+        places = shared((tile,), np.int32)
+        mine = shared(
+            (waves * DIGITS,), np.int32
+        )  # of each wavefront, how many of a digit; then how many before it in the tile
+        starts = shared((DIGITS,), np.int32)  # where a digit begins in the tile
+        goes = shared((DIGITS,), np.int32)  # where a digit of this tile begins in the line, less that
+        scan = shared((2 * DIGITS,), np.int32)
+        number_of = shared((1,), np.int32)
+        t = thread_idx.x
+        if t == 0:
+            number_of[0] = atomic_add(begun, number, 1)
+        for w in unrolled(waves):
+            mine[w * DIGITS + t] = 0
+        barrier()
+        which = number_of[0]
+        line = which // tiles
+        at_tile = which % tiles
+        first = at_tile * tile
+        base = np.int64(line) * n
+        wave = t // wave_size()
+        here = lane()
+        below = (np.uint64(1) << np.uint64(here)) - np.uint64(1)
+        start = first + wave * (each * wave_size()) + here
+
+        # The rank of an element among those of its digit that come before it in the tile, wavefront by wavefront.
+        for i in unrolled(each):
+            at = start + i * wave_size()
+            k = ~(word(0))
+            if at < n:
+                if is_first:
+                    k = _key_of(bits[base + at], kind, 1 << (wide - 1), infinity, flip)
+                else:
+                    k = key[base + at]
+            keys[i] = k
+            d = np.int32((k >> shift) & 255)
+            alike = ~np.uint64(0)
+            for b in unrolled(8):
+                has = ((d >> b) & 1) != 0
+                those = ballot(has)
+                alike = alike & (those if has else ~those)
+            if wave_size() == 32:
+                alike = alike & np.uint64(0xFFFFFFFF)
+            before = np.int32(popcount(alike & below))
+            slot = wave * DIGITS + d
+            seen = mine[slot]
+            wave_barrier()
+            ranks[i] = seen + before
+            if before == 0:
+                mine[slot] = seen + np.int32(popcount(alike))
+            wave_barrier()
+        barrier()
+
+        # Thread t answers for digit t: how many the tile has, and where they go.
+        total = np.int32(0)
+        for w in unrolled(waves):
+            c = mine[w * DIGITS + t]
+            mine[w * DIGITS + t] = total
+            total = total + c
+        own = (np.int64(line) * tiles + at_tile) * DIGITS + t
+        if at_tile == 0:
+            atomic_exchange(words, own, np.uint32(total) | np.uint32(REACHES))
+        else:
+            atomic_exchange(words, own, np.uint32(total) | np.uint32(COUNTED))
+        whole = counts[(line * passes + number) * DIGITS + t]
+        scan[t] = total
+        scan[DIGITS + t] = whole
+        barrier()
+        for s in unrolled(8):
+            a = np.int32(0)
+            c = np.int32(0)
+            if t >= (1 << s):
+                a = scan[t - (1 << s)]
+                c = scan[DIGITS + t - (1 << s)]
+            barrier()
+            scan[t] = scan[t] + a
+            scan[DIGITS + t] = scan[DIGITS + t] + c
+            barrier()
+        begin = scan[t] - total
+        starts[t] = begin
+        ahead = scan[DIGITS + t] - whole
+        if at_tile > 0:
+            back = own - DIGITS
+            sum_before = np.int32(0)
+            going = True
+            while going:
+                w = atomic_or(words, back, np.uint32(0))
+                if w >= np.uint32(COUNTED):
+                    sum_before = sum_before + np.int32(w & np.uint32(COUNTED - 1))
+                    if w >= np.uint32(REACHES):
+                        going = False
+                    else:
+                        back = back - DIGITS
+            atomic_exchange(words, own, np.uint32(sum_before + total) | np.uint32(REACHES))
+            ahead = ahead + sum_before
+        goes[t] = ahead - begin
+        barrier()
+
+        # Through shared memory, so that what goes to neighbouring places is written side by side.
+        for i in unrolled(each):
+            at = start + i * wave_size()
+            d = np.int32((keys[i] >> shift) & 255)
+            to = starts[d] + mine[wave * DIGITS + d] + ranks[i]
+            moved[to] = keys[i]
+            place = np.int32(at)
+            if not is_first:
+                if at < n:
+                    place = order[base + at]
+            places[to] = place
+        barrier()
+        for i in unrolled(each):
+            j = i * THREADS + t
+            if first + j < n:
+                k = moved[j]
+                place = places[j]
+                to = base + goes[np.int32((k >> shift) & 255)] + j
+                order_out[to] = place
+                if is_last:
+                    out[to] = bits[base + place]
+                else:
+                    key_out[to] = k
+
+    return move
+
+
+def sort(keys: NDArray, descending: bool) -> tuple[NDArray, NDArray]:
+    """The lines (last dimension) of a compact array in order, and the places where elements stood, as int32."""
+    n, total, dtype, device = keys.shape[-1], keys.size, keys.dtype, keys.device
+    width = 8 * itemsize(dtype)
+    passes = width // 8
+    kind = FLOAT if dtype in INFINITY else SIGNED if dtype.startswith("int") else UNSIGNED
+    how = (kind, width, INFINITY.get(dtype, 0), int(descending))
+    unsigned = f"uint{width}"
+    tiles = -(-n // (THREADS * items(width)))
+    lines = total // n
+    bits = NDArray(keys.storage, keys.address, (total,), unsigned)
+    values = empty((total,), dtype, device)
+    out = NDArray(values.storage, values.address, (total,), unsigned)
+    # Counts, words and the numbers of tiles that have begun, all zero at first, in one piece.
+    n_counts, n_words = lines * passes * DIGITS, lines * tiles * DIGITS
+    state = empty((n_counts + passes * n_words + DIGITS,), "int32", device)
+    device.driver.memset(device.index, state.address, 0, state.nbytes, device.local.stream)  # type: ignore[union-attr]
+    counts, begun = state[:n_counts], state[n_counts + passes * n_words :]
+    _counter(width, passes)[lines * tiles, THREADS](bits, counts, n, tiles, how)
+    now = empty((total,), unsigned, device), empty((total,), "int32", device)
+    room = total if passes > 1 else 1  # one pass reads no keys and places of another
+    then = empty((room,), unsigned, device), empty((room,), "int32", device)
+    for p in range(passes):
+        at = n_counts + p * n_words
+        words = NDArray(state.storage, state.address + 4 * at, (n_words,), "uint32")
+        move = _mover(width, passes, p == 0, p == passes - 1)
+        move[lines * tiles, THREADS](bits, *then, *now, out, counts, words, begun, p, n, tiles, how)
+        now, then = then, now
+    return values.reshape(keys.shape), then[1].reshape(keys.shape)
