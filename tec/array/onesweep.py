@@ -40,6 +40,7 @@ popcount: Any = math.popcount
 THREADS = 256  # one for each value of a digit
 DIGITS = 256
 COUNTED, REACHES = 1 << 30, 2 << 30  # a word's two flags: the tile's own count; that of all tiles up to it
+LOOK = 4  # tiles further back that are asked at once
 MOST = 1 << 30  # elements of a line, which the words have room for
 # Lines of fewer elements are merged from runs: a pass of a digit costs a launch and a tile's worth of work whatever it moves.
 SHORTEST = 1 << 11
@@ -68,12 +69,26 @@ def _counter(width: int, passes: int) -> Any:
         line = block_idx.x // tiles
         first = (block_idx.x % tiles) * tile
         base = np.int64(line) * n
+        keys = local((each,), word)
         for i in unrolled(each):
             at = first + i * THREADS + t
-            if at < n:
-                k = _key_of(bits[base + at], kind, 1 << (wide - 1), infinity, flip)
-                for p in unrolled(passes):
-                    atomic_add(found, p * DIGITS + np.int32((k >> word(8 * p)) & 255), 1)
+            keys[i] = bits[base + min(at, n - 1)]
+        # Neighbours often have equal high digits: those are counted in a register, for additions to one place come one after the other.
+        for p in unrolled(passes):
+            last = np.int32(0)
+            run = np.int32(0)
+            for i in unrolled(each):
+                if first + i * THREADS + t < n:
+                    k = _key_of(keys[i], kind, 1 << (wide - 1), infinity, flip)
+                    d = np.int32((k >> word(8 * p)) & 255)
+                    if d != last:
+                        if run > 0:
+                            atomic_add(found, p * DIGITS + last, run)
+                        run = np.int32(0)
+                        last = d
+                    run = run + 1
+            if run > 0:
+                atomic_add(found, p * DIGITS + last, run)
         barrier()
         for p in unrolled(passes):
             c = found[p * DIGITS + t]
@@ -84,11 +99,12 @@ def _counter(width: int, passes: int) -> Any:
 
 
 @cache
-def _mover(width: int, passes: int, is_first: bool, is_last: bool) -> Any:
-    """The kernel of a pass: the first reads elements, the last writes them, those between have one."""
+def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave: int) -> Any:
+    """The kernel of a pass: the first reads elements, the last writes them, those between have one. `width_of_wave`: its lanes."""
     each = items(width)
     tile = THREADS * each
     word: Any = getattr(np, f"uint{width}")
+    lanes: Any = np.uint32 if width_of_wave == 32 else np.uint64
 
     @kernel
     def move(
@@ -133,10 +149,9 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool) -> Any:
         base = np.int64(line) * n
         wave = t // wave_size()
         here = lane()
-        below = (np.uint64(1) << np.uint64(here)) - np.uint64(1)
+        below = (lanes(1) << lanes(here)) - lanes(1)
         start = first + wave * (each * wave_size()) + here
 
-        # The rank of an element among those of its digit that come before it in the tile, wavefront by wavefront.
         for i in unrolled(each):
             at = start + i * wave_size()
             k = ~(word(0))
@@ -146,14 +161,15 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool) -> Any:
                 else:
                     k = key[base + at]
             keys[i] = k
-            d = np.int32((k >> shift) & 255)
-            alike = ~np.uint64(0)
+
+        # The rank of an element among those of its digit that come before it in the tile, wavefront by wavefront.
+        for i in unrolled(each):
+            d = np.int32((keys[i] >> shift) & 255)
+            alike = lanes(0xFFFFFFFF) | (lanes(0xFFFFFFFF) << lanes(wave_size() - 32))
             for b in unrolled(8):
                 has = ((d >> b) & 1) != 0
-                those = ballot(has)
+                those = lanes(ballot(has))
                 alike = alike & (those if has else ~those)
-            if wave_size() == 32:
-                alike = alike & np.uint64(0xFFFFFFFF)
             before = np.int32(popcount(alike & below))
             slot = wave * DIGITS + d
             seen = mine[slot]
@@ -194,16 +210,23 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool) -> Any:
         ahead = scan[DIGITS + t] - whole
         if at_tile > 0:
             back = own - DIGITS
+            nearest = own - at_tile * DIGITS  # of the line's first tile
             sum_before = np.int32(0)
             going = True
+            said = local((LOOK,), np.uint32)
             while going:
-                w = atomic_or(words, back, np.uint32(0))
-                if w >= np.uint32(COUNTED):
-                    sum_before = sum_before + np.int32(w & np.uint32(COUNTED - 1))
-                    if w >= np.uint32(REACHES):
-                        going = False
-                    else:
+                for u in unrolled(LOOK):  # asked at once: an answer takes far longer than a question
+                    said[u] = atomic_or(words, max(back - u * DIGITS, nearest), np.uint32(0))
+                known = True
+                for u in unrolled(LOOK):
+                    w = said[u]
+                    if w < np.uint32(COUNTED):
+                        known = False
+                    if going and known:
+                        sum_before = sum_before + np.int32(w & np.uint32(COUNTED - 1))
                         back = back - DIGITS
+                        if w >= np.uint32(REACHES):
+                            going = False
             atomic_exchange(words, own, np.uint32(sum_before + total) | np.uint32(REACHES))
             ahead = ahead + sum_before
         goes[t] = ahead - begin
@@ -261,7 +284,7 @@ def sort(keys: NDArray, descending: bool) -> tuple[NDArray, NDArray]:
     for p in range(passes):
         at = n_counts + p * n_words
         words = NDArray(state.storage, state.address + 4 * at, (n_words,), "uint32")
-        move = _mover(width, passes, p == 0, p == passes - 1)
+        move = _mover(width, passes, p == 0, p == passes - 1, device.wavefront_size)
         move[lines * tiles, THREADS](bits, *then, *now, out, counts, words, begun, p, n, tiles, how)
         now, then = then, now
     return values.reshape(keys.shape), then[1].reshape(keys.shape)

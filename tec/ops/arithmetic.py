@@ -12,8 +12,8 @@ from typing import Any
 from .. import te
 from ..ir.dtype import dtype_info
 from ..te import Tensor
-from .elementwise import _binary, _c, _unary, of
-from .registry import INJECTIVE, Attrs, TensorType, register, to_bool
+from .elementwise import _binary, _c, _unary
+from .registry import INJECTIVE, Attrs, TensorType, register, taking, to_bool
 
 _UINT = {"float16": "uint16", "bfloat16": "uint16", "float32": "uint32", "float64": "uint64"}
 
@@ -167,7 +167,7 @@ def _positions_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorTyp
     return [TensorType(attrs["dtype"], tuple(attrs["shape"]))]
 
 
-@register("positions", INJECTIVE, of(0, _positions_type))
+@register("positions", INJECTIVE, taking(0, _positions_type))
 def _positions(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Each element's place along `axis` of an array of `shape`, as `dtype`."""
     axis = attrs["axis"]

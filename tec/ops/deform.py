@@ -31,7 +31,7 @@ def _deform_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(x.dtype, (x.shape[0], w.shape[0], *space))]
 
 
-@register("deform_conv", COMPLEX, _deform_type, traits=[SUMS])
+@register("deform_conv", COMPLEX, _deform_type, traits=[SUMS], takes=(3, 4))
 def _deform_conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """conv with an offset (y, x) and, as a fourth input, a factor for each window place of each output place.
 

@@ -30,6 +30,7 @@ from .registry import (
     register,
     same_type,
     static_shape,
+    taking,
     to_bool,
 )
 
@@ -38,18 +39,6 @@ from .registry import (
 
 def _c(value: float, x: Any) -> Any:
     return te.const(value, x.dtype)
-
-
-def of(count: int, infer: Any) -> Any:
-    """The inference, for so many inputs and no other number."""
-
-    def checked(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
-        if len(types) != count:
-            raise fail(f"{len(types)} inputs, {count} are needed")
-        found: list[TensorType] = infer(types, attrs)
-        return found
-
-    return checked
 
 
 # What the passes count on, in the words of the tables below.
@@ -63,7 +52,7 @@ def _unary(name: str, f: Callable[..., Any], infer: Any = same_type, traits: str
         x = inputs[0]
         return [te.compute(x.shape, lambda *i: f(x(*i), **attrs), name=name)]
 
-    register(name, ELEMENTWISE, of(1, infer), traits=[_TRAITS[t] for t in traits])(compute)
+    register(name, ELEMENTWISE, taking(1, infer), traits=[_TRAITS[t] for t in traits])(compute)
 
 
 for _traits, _names in {
@@ -142,7 +131,7 @@ def _cast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(attrs["dtype"], types[0].shape)]
 
 
-@register("cast", ELEMENTWISE, of(1, _cast_type), traits=[FINITE])
+@register("cast", ELEMENTWISE, taking(1, _cast_type), traits=[FINITE])
 def _cast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`dtype`: the new type. Float to int truncates and saturates, int to int wraps."""
     x = inputs[0]
@@ -155,7 +144,7 @@ def _bitcast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]
     return [TensorType(attrs["dtype"], types[0].shape)]
 
 
-@register("bitcast", ELEMENTWISE, of(1, _bitcast_type))
+@register("bitcast", ELEMENTWISE, taking(1, _bitcast_type))
 def _bitcast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The same bits as another type of the same size."""
     x = inputs[0]
@@ -179,7 +168,7 @@ def _binary(name: str, f: Callable[[Any, Any], Any], infer: Any = broadcast_type
             )
         ]
 
-    register(name, BROADCAST, of(2, infer), traits=[_TRAITS[t] for t in traits])(compute)
+    register(name, BROADCAST, taking(2, infer), traits=[_TRAITS[t] for t in traits])(compute)
 
 
 def _power(a: Any, b: Any) -> Any:
@@ -240,7 +229,7 @@ def _where_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(a.dtype, broadcast_shapes(cond.shape, a.shape, b.shape))]
 
 
-@register("where", BROADCAST, of(3, _where_type), traits=[FINITE, FOLLOWS_16])
+@register("where", BROADCAST, taking(3, _where_type), traits=[FINITE, FOLLOWS_16])
 def _where(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`cond ? a : b`, element by element."""
     shapes = [static_shape(t) for t in inputs]
@@ -259,7 +248,7 @@ def _broadcast_to_type(types: Sequence[TensorType], attrs: Attrs) -> list[Tensor
     return [TensorType(types[0].dtype, shape)]
 
 
-@register("broadcast_to", BROADCAST, of(1, _broadcast_to_type), traits=[FOLLOWS_16, SHAPED])
+@register("broadcast_to", BROADCAST, taking(1, _broadcast_to_type), traits=[FOLLOWS_16, SHAPED])
 def _broadcast_to(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`shape`: the new shape."""
     x = inputs[0]

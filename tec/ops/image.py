@@ -50,7 +50,7 @@ def _cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
     return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
 
 
-@register("grid_sample", INJECTIVE, _grid_type)
+@register("grid_sample", INJECTIVE, _grid_type, takes=2)
 def _grid_sample(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The picture at places in [-1, 1] (x first). `mode`: nearest, linear, cubic; `padding`: zeros, border, reflection; `align`."""
     x, grid = inputs
@@ -122,7 +122,7 @@ def _roi_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(x.dtype, (boxes.shape[0], x.shape[1], attrs["height"], attrs["width"]))]
 
 
-@register("roi_align", REDUCTION, _roi_type)
+@register("roi_align", REDUCTION, _roi_type, takes=3)
 def _roi_align(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Means or maxima of `ratio_h` x `ratio_w` bilinear samples in each cell of `height` x `width` cells of every box."""
     x, boxes, batch = inputs

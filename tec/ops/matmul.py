@@ -54,7 +54,7 @@ def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs
     )
 
 
-@register("matmul", COMPLEX, _matmul_type, flops=_flops, traits=[SUMS])
+@register("matmul", COMPLEX, _matmul_type, flops=_flops, traits=[SUMS], takes=2)
 def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Products of the last two dimensions; `transpose_a`, `transpose_b`; `out_dtype`. 16-bit floats and bytes accumulate in 32 bits.
     `view_a`, `view_b`: steps (tec/ops/views.py) through which an operand is read. `layout_b`: how the second operand lies where that is not rows (panels,

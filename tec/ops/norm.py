@@ -55,7 +55,7 @@ def _power(e: Any, dtype: str) -> Any:
     return te.call_intrin("float32", "exp2_fast", e * te.const(math.log2(math.e), "float32"))
 
 
-@register("softmax", OPAQUE, _softmax_type, traits=[ROW, FOLLOWS_16, ALONG_AXES])
+@register("softmax", OPAQUE, _softmax_type, traits=[ROW, FOLLOWS_16, ALONG_AXES], takes=1)
 def _softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """exp(x) over its sum along `axes`, with the row's maximum taken off first."""
     x = inputs[0]
@@ -72,7 +72,7 @@ def _softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
     return [te.compute(x.shape, body, name="softmax")]
 
 
-@register("log_softmax", OPAQUE, _softmax_type, traits=[ROW, ALONG_AXES])
+@register("log_softmax", OPAQUE, _softmax_type, traits=[ROW, ALONG_AXES], takes=1)
 def _log_softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """log(softmax(x)) along `axes`."""
     x = inputs[0]
@@ -93,7 +93,7 @@ def _layer_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [x, row, row]
 
 
-@register("layer_norm", OPAQUE, _layer_type, traits=[ROW, FOLLOWS_16])
+@register("layer_norm", OPAQUE, _layer_type, traits=[ROW, FOLLOWS_16], takes=1)
 def _layer_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """(x - mean) / sqrt(variance + `epsilon`) over the dimensions from `axis` on; also mean and 1 / deviation of each row.
 
@@ -133,7 +133,7 @@ def _layer_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
     return [y, mean, inv]
 
 
-@register("lrn", OPAQUE, same_type)
+@register("lrn", OPAQUE, same_type, takes=1)
 def _lrn(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
     x = inputs[0]

@@ -86,7 +86,7 @@ def _code(value: Any, place: Any, bits: int) -> Any:
     return (value.astype("int32") >> (place * bits)) & ((1 << bits) - 1)
 
 
-@register("dequantize", INJECTIVE, _dequantize_type, host=_dequantize_host, traits=[PACKED])
+@register("dequantize", INJECTIVE, _dequantize_type, host=_dequantize_host, traits=[PACKED], takes=(2, 3))
 def _dequantize(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """(code - zero) * scale. Inputs: codes, packed along the last axis; scales, of the shape of the result with one place a block of `block` along
     `axis`, or 1 where all share one; zero points alike (without: the number `zero`, or the middle of the range). Attributes: bits, shape, axis,
@@ -237,7 +237,7 @@ class PackedContraction(Contraction):
     weights: Weights | None = None
 
 
-@register("packed_matmul", COMPLEX, _packed_type, flops=_flops, traits=[SUMS], host=_packed_host)
+@register("packed_matmul", COMPLEX, _packed_type, flops=_flops, traits=[SUMS], host=_packed_host, takes=(3, 5))
 def _packed_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """x [m, k] times a packed matrix of `depth` by `columns`, blocks of `block` along k. Inputs: x, codes, scales, zero points (without: the number
     `zero`, or the middle of the range), which lie as `Weights` says for `bits`, `panel` and `group`; and, of x in bytes, its scales [m, blocks]
@@ -289,7 +289,7 @@ def _round_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType])
     return [np.rint(x * inverse[..., None]).astype(np.int8).reshape(outs[0].shape), scale]
 
 
-@register("round_blocks", COMPLEX, _round_type, host=_round_host)
+@register("round_blocks", COMPLEX, _round_type, host=_round_host, takes=1)
 def _round_blocks(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """x [m, k] as bytes in blocks of `block` along k: [m, k], to nearest, and the blocks' scales [m, k / block], the largest magnitude over 127; 0 for a
     block of zeros."""

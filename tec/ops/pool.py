@@ -66,7 +66,7 @@ def _over_windows(
     return made
 
 
-@register("max_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16, WINDOWED])
+@register("max_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16, WINDOWED], takes=1)
 def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The largest element of each window. `kernel`, `strides`, `dilations`, `before`, `after`, `out_space`; `layouts` of input and output where they are
     not NCHW, and `space` (see `windows`); `indices` also gives its place in the flattened input (`column_major` counts the spatial dimensions so)."""
@@ -113,7 +113,7 @@ def _counted(attrs: Attrs, sizes: dict[str, Any], at: Place) -> Any:
     return total
 
 
-@register("avg_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16, WINDOWED])
+@register("avg_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16, WINDOWED], takes=1)
 def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The mean of each window; `include_pad` counts padding as zeros, else it is left out. Others as max_pool.
 
@@ -132,7 +132,7 @@ def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
     return [te.compute(outputs[0].shape, mean, name="avg_pool")]
 
 
-@register("lp_pool", REDUCTION, _pool_type, flops=_work, traits=[WINDOWED])
+@register("lp_pool", REDUCTION, _pool_type, flops=_work, traits=[WINDOWED], takes=1)
 def _lp_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The p-norm (`p`) of each window; others as max_pool."""
     x, p = inputs[0], attrs["p"]
@@ -185,7 +185,7 @@ def _unpool_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(types[0].dtype, tuple(attrs["shape"]))]
 
 
-@register("max_unpool", OPAQUE, _unpool_type)
+@register("max_unpool", OPAQUE, _unpool_type, takes=2)
 def _max_unpool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The inverse of max_pool with indices: each element at its place in `shape`, zeros elsewhere."""
     x, index = inputs

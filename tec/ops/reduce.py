@@ -72,7 +72,7 @@ def _reducer(name: str, reducer: Any, value: Any = None) -> None:
 
     compute.__doc__ = f"The {name} over `axes`; `keepdims` keeps them with extent 1."
     traits = [ALONG_AXES, FOLLOWS_16] if name in ("max", "min") else [ALONG_AXES]
-    register(f"reduce_{name}", REDUCTION, _reduce_type, flops=_work, traits=traits)(compute)
+    register(f"reduce_{name}", REDUCTION, _reduce_type, flops=_work, traits=traits, takes=1)(compute)
 
 
 _reducer("sum", te.sum)
@@ -85,7 +85,7 @@ _reducer("sum_square", te.sum, lambda e: e * e)
 _reducer("sum_abs", te.sum, te.abs)
 
 
-@register("reduce_mean", REDUCTION, _reduce_type, flops=_work, traits=[FOLLOWS_16, ALONG_AXES])
+@register("reduce_mean", REDUCTION, _reduce_type, flops=_work, traits=[FOLLOWS_16, ALONG_AXES], takes=1)
 def _mean(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The mean over `axes`; `keepdims` keeps them with extent 1. Integers divide toward zero."""
     x, out = inputs[0], outputs[0]
@@ -155,7 +155,7 @@ def _arg(name: str, largest: bool) -> None:
         return [te.compute(out.shape, lambda *i: pair[0](*i).astype("int64"), name=f"{name}_index")]
 
     compute.__doc__ = f"The index of the {'largest' if largest else 'smallest'} element along `axis`; `last` takes the last of equals."
-    register(name, REDUCTION, _arg_type, flops=_work)(compute)
+    register(name, REDUCTION, _arg_type, flops=_work, takes=1)(compute)
 
 
 _arg("argmax", True)

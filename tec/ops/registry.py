@@ -98,10 +98,31 @@ class OpDef:
 OPS: dict[str, OpDef] = {}
 
 
+def taking(count: int | tuple[int, int], infer: Infer) -> Infer:
+    """The inference, for so many inputs (or from the least to the most of them) and no other number."""
+    least, most = (count, count) if isinstance(count, int) else count
+
+    def checked(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+        if not least <= len(types) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise fail(f"{len(types)} inputs, {wanted} are needed")
+        return infer(types, attrs)
+
+    return checked
+
+
 def register(
-    name: str, kind: str, infer: Infer, *, flops: Any = None, traits: Iterable[str] = (), host: Any = None
+    name: str,
+    kind: str,
+    infer: Infer,
+    *,
+    flops: Any = None,
+    traits: Iterable[str] = (),
+    host: Any = None,
+    takes: int | tuple[int, int] | None = None,
 ) -> Callable[[Compute], Compute]:
-    """Decorator: the decorated te definition, with its inference, becomes the operator `name`."""
+    """Decorator: the decorated te definition, with its inference, becomes the operator `name`. `takes`: how many inputs it has, a number or the least
+    and the most; None where the inference counts them."""
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r} of operator {name}")
     held = frozenset(traits)
@@ -109,6 +130,8 @@ def register(
         raise ValueError(
             f"unknown trait {sorted(held - set(TRAITS))[0]!r} of operator {name}; traits: {', '.join(TRAITS)}"
         )
+
+    infer = infer if takes is None else taking(takes, infer)
 
     def add(compute: Compute) -> Compute:
         OPS[name] = OpDef(name, infer, compute, kind, (compute.__doc__ or "").strip(), flops, held, host)

@@ -98,7 +98,7 @@ def _nd_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) ->
     return _put(x.copy(), k.T, update.reshape(len(k), *x.shape[depth:]), attrs.get("reduction", "none"), inside)
 
 
-@register("scatter_elements", OPAQUE, _scatter_type, host=_elements_host, traits=[INDEXED])
+@register("scatter_elements", OPAQUE, _scatter_type, host=_elements_host, traits=[INDEXED], takes=3)
 def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """out = x, then out[i, index[i, j], ...] = update[i, j, ...] along `axis`; `reduction`: none, add, mul, max, min."""
     x, index, update = inputs
@@ -137,7 +137,7 @@ def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorTy
     return carry(form, [te.compute(x.shape, body, name="scatter")])
 
 
-@register("scatter_nd", OPAQUE, _scatter_type, host=_nd_host, traits=[INDEXED])
+@register("scatter_nd", OPAQUE, _scatter_type, host=_nd_host, traits=[INDEXED], takes=3)
 def _scatter_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """out = x, then out[index[p]] = update[p] for each point p of the leading dimensions of the index; `reduction` as above."""
     x, index, update = inputs

@@ -92,7 +92,7 @@ def _cuts(old: Sequence[Size], new: Sequence[Size]) -> list[tuple[int, int]]:
     return found if end in found else [*found, end]
 
 
-@register("reshape", INJECTIVE, _reshape_type, traits=[VIEW, FOLLOWS_16])
+@register("reshape", INJECTIVE, _reshape_type, traits=[VIEW, FOLLOWS_16], takes=1)
 def _reshape(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`shape`: the new shape, of as many elements; row-major order is kept."""
     x = inputs[0]
@@ -109,7 +109,7 @@ def _transpose_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorTyp
     return [TensorType(types[0].dtype, tuple(types[0].shape[p] for p in perm))]
 
 
-@register("transpose", INJECTIVE, _transpose_type, traits=[FOLLOWS_16])
+@register("transpose", INJECTIVE, _transpose_type, traits=[FOLLOWS_16], takes=1)
 def _transpose(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`perm`: output dimension k is input dimension perm[k]."""
     x, perm = inputs[0], attrs["perm"]
@@ -143,7 +143,7 @@ def _slice_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(types[0].dtype, tuple(sizes))]
 
 
-@register("slice", INJECTIVE, _slice_type, traits=[FOLLOWS_16])
+@register("slice", INJECTIVE, _slice_type, traits=[FOLLOWS_16], takes=1)
 def _slice(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`starts`, `steps`, `sizes`, one a dimension, resolved to the tensor's shape: element k is start + k * step."""
     x, starts, steps = inputs[0], attrs["starts"], attrs["steps"]
@@ -198,7 +198,7 @@ def _append_on_host(attrs: Attrs, arrays: Sequence[Any], outputs: Sequence[Tenso
     return [np.concatenate(arrays, attrs["axis"])]
 
 
-@register("append", INJECTIVE, _concat_type, host=_append_on_host)
+@register("append", INJECTIVE, _concat_type, host=_append_on_host, takes=2)
 def _append(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The first input and the second behind it along `axis`, in the memory of the first, which has room for `capacity`: the tensor is that of
     the new rows, which alone are written."""
@@ -239,7 +239,7 @@ def _reflect(i: Any, n: int) -> Any:
     return te.max(te.min(m, 2 * n - 2 - m), 0) if isinstance(n, Dim) else te.min(m, 2 * n - 2 - m)
 
 
-@register("pad", INJECTIVE, _pad_type, traits=[FOLLOWS_16])
+@register("pad", INJECTIVE, _pad_type, traits=[FOLLOWS_16], takes=(1, 2))
 def _pad(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`before`, `after`, one a dimension (negative ones crop); `mode`: constant (of `value` or the second input), reflect, edge, wrap."""
     x = inputs[0]
@@ -275,7 +275,7 @@ def _tile_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(types[0].dtype, tuple(n * r for n, r in zip(types[0].shape, attrs["repeats"], strict=True)))]
 
 
-@register("tile", INJECTIVE, _tile_type, traits=[FOLLOWS_16])
+@register("tile", INJECTIVE, _tile_type, traits=[FOLLOWS_16], takes=1)
 def _tile(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`repeats`: how often, one a dimension."""
     x = inputs[0]
@@ -317,7 +317,7 @@ def _gather_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(x.dtype, x.shape[:axis] + index.shape + x.shape[axis + 1 :])]
 
 
-@register("gather", INJECTIVE, _gather_type, traits=[FOLLOWS_16, INDEXED])
+@register("gather", INJECTIVE, _gather_type, traits=[FOLLOWS_16, INDEXED], takes=2)
 def _gather(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Slices of the first input along `axis`, picked by the second; negative indices count from the end."""
     x, index = inputs
@@ -342,7 +342,7 @@ def _gather_elements_type(types: Sequence[TensorType], attrs: Attrs) -> list[Ten
     return [TensorType(x.dtype, index.shape)]
 
 
-@register("gather_elements", INJECTIVE, _gather_elements_type, traits=[FOLLOWS_16, INDEXED])
+@register("gather_elements", INJECTIVE, _gather_elements_type, traits=[FOLLOWS_16, INDEXED], takes=2)
 def _gather_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """out[i, j, k] = x[i, index[i, j, k], k] for `axis` 1."""
     x, index = inputs
@@ -364,7 +364,7 @@ def _gather_nd_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorTyp
     return [TensorType(x.dtype, index.shape[:-1] + x.shape[b + depth :])]
 
 
-@register("gather_nd", INJECTIVE, _gather_nd_type, traits=[FOLLOWS_16, INDEXED])
+@register("gather_nd", INJECTIVE, _gather_nd_type, traits=[FOLLOWS_16, INDEXED], takes=2)
 def _gather_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The last dimension of the index is a point in the dimensions after `batch_dims`."""
     x, index = inputs
@@ -388,7 +388,7 @@ def _one_hot_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]
     return [TensorType(types[1].dtype, (*shape[:axis], attrs["depth"], *shape[axis:]))]
 
 
-@register("one_hot", INJECTIVE, _one_hot_type)
+@register("one_hot", INJECTIVE, _one_hot_type, takes=2)
 def _one_hot(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`depth` classes along `axis`; the second input holds the values [off, on]."""
     index, values = inputs
@@ -403,7 +403,7 @@ def _one_hot(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
     return [te.compute(outputs[0].shape, body, name="one_hot")]
 
 
-@register("trilu", INJECTIVE, lambda types, attrs: [types[0]])
+@register("trilu", INJECTIVE, lambda types, attrs: [types[0]], takes=1)
 def _trilu(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The upper (`upper`) or lower triangle of the last two dimensions, from diagonal `k`; zero elsewhere."""
     x, k, upper = inputs[0], attrs["k"], attrs["upper"]
@@ -424,7 +424,7 @@ def _reverse_sequence_type(types: Sequence[TensorType], attrs: Attrs) -> list[Te
     return [types[0]]
 
 
-@register("reverse_sequence", INJECTIVE, _reverse_sequence_type)
+@register("reverse_sequence", INJECTIVE, _reverse_sequence_type, takes=2)
 def _reverse_sequence(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The first `lengths[b]` steps of each batch entry in reverse order; `batch_axis`, `time_axis`."""
     x, lengths = inputs

@@ -19,7 +19,7 @@ def _sizes_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(attrs["dtype"], tuple(attrs["shape"]))]
 
 
-@register("sizes", INJECTIVE, _sizes_type)
+@register("sizes", INJECTIVE, _sizes_type, takes=0)
 def _sizes(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """A tensor of `shape` and `dtype` with the sizes `values`, row-major: ints and `Dim`s."""
     shape, dtype = tuple(attrs["shape"]), attrs["dtype"]
@@ -42,7 +42,7 @@ def _iota_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(attrs["dtype"], (attrs["size"],))]
 
 
-@register("iota", INJECTIVE, _iota_type)
+@register("iota", INJECTIVE, _iota_type, takes=0)
 def _iota(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`size` numbers of `dtype`: `start` + k * `step`; each a number or a size."""
     dtype = attrs["dtype"]
@@ -66,7 +66,7 @@ def _require_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType
     return [arrays[0]]
 
 
-@register("require", INJECTIVE, _require_type, traits=[CHECKED], host=_require_host)
+@register("require", INJECTIVE, _require_type, traits=[CHECKED], host=_require_host, takes=2)
 def _require(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The first input; a network fails with `text` where the second, one bool, does not hold."""
     return [te.compute(outputs[0].shape, lambda *i: inputs[0](*i), name="require")]

@@ -63,9 +63,14 @@ def _cumulate(name: str, reducer: Any, product: bool) -> None:
         "itself out, `reverse` runs from the end."
     )
     host = _cumulate_host(product)
-    register(name, OPAQUE, lambda types, attrs: [types[0]], flops=lambda types, outs, attrs: types[0].size, host=host)(
-        compute
-    )
+    register(
+        name,
+        OPAQUE,
+        lambda types, attrs: [types[0]],
+        flops=lambda types, outs, attrs: types[0].size,
+        host=host,
+        takes=1,
+    )(compute)
 
 
 # ---- the largest in order
@@ -110,7 +115,7 @@ def alike(a: Any, b: Any, dtype: str) -> Any:
     return te.any(a == b, te.all(_nan(a), _nan(b))) if dtype.startswith(("float", "bfloat")) else a == b
 
 
-@register("topk", OPAQUE, _topk_type, host=_topk_host)
+@register("topk", OPAQUE, _topk_type, host=_topk_host, takes=1)
 def _topk(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The `k` largest (`largest`) or smallest elements along `axis` in order, and their indices; of equals the first comes first.
 

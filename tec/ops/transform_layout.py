@@ -20,7 +20,7 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(types[0].dtype, made.shape(sizes))]
 
 
-@register("transform_layout", INJECTIVE, _type)
+@register("transform_layout", INJECTIVE, _type, takes=1)
 def _transform_layout(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The input, which lies as the first of `layouts`, as the second one. `sizes`: (axis, size) of the result's axes, of which channels may be more
     than there are (`from_channels`): those, and what fills up a block, are 0."""
