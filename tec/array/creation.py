@@ -139,8 +139,8 @@ def _of_sequence(obj: Any, kind: DType | None, where: Device) -> Node:
             raise ArrayTypeError(f"floats in an array of {kind}", hint="tec.array.astype converts, toward zero")
         _holds(int(held.min()), kind)
         _holds(int(held.max()), kind)
-    with np.errstate(over="ignore"):
-        return leaf(nd_array(held.astype(numpy_dtype(kind.name)), where, kind.name))
+    # A float beyond the type is infinity, of which NumPy warns.
+    return leaf(nd_array(held.astype(numpy_dtype(kind.name)), where, kind.name))
 
 
 def _whole(held: Any) -> bool:

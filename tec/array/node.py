@@ -142,8 +142,7 @@ def scalar(value: Any, dtype: DType, device: Device) -> Node:
     key = (device, dtype, struct.pack("d", value) if type(value) is float else value)
     found = _SCALARS.get(key)
     if found is None:
-        with np.errstate(over="ignore"):
-            held = np.asarray(value).astype(numpy_dtype(dtype.name))
+        held = np.asarray(value).astype(numpy_dtype(dtype.name))  # beyond the type infinity, of which NumPy warns
         found = leaf(array(held, device, dtype.name), foreign=True)
         found.readers = None
         _SCALARS[key] = found

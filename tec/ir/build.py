@@ -20,6 +20,7 @@ from . import expr_ops
 from .convert import (
     cast as cast,
     const as const,
+    literal as literal,
     const_value as const_value,
     convert as convert,
     match as match,

@@ -77,6 +77,18 @@ def const(value: Any, dtype: Any = None) -> E.Expr:
     raise ExprError(f"no constants of type {info.name}")
 
 
+def literal(value: Any, dtype: Any = None) -> E.Expr:
+    """As `const`, of a number that a user wrote. Raises ExprError where a finite number is beyond the type: it would be infinity."""
+    made = const(value, dtype)
+    number = made.value if isinstance(made, E.Broadcast) else made
+    if isinstance(number, E.FloatImm) and math.isinf(number.value) and not math.isinf(value):
+        raise ExprError(
+            f"{value} is beyond {number.dtype}",
+            hint=f'tec.max_value("{number.dtype}") is its largest number, tec.infinity("{number.dtype}") what is above all',
+        )
+    return made
+
+
 def convert(value: Any, like: str | None = None) -> E.Expr:
     """An Expr from an Expr, a Python or NumPy number, an IterVar or anything with `asexpr()`.
 
@@ -94,8 +106,8 @@ def convert(value: Any, like: str | None = None) -> E.Expr:
         if like is not None:
             info = dtype_info(like)
             if info.is_float or (info.is_int and isinstance(value, int)):
-                return const(value, info.element)
-        return const(value)
+                return literal(value, info.element)
+        return literal(value)
     if isinstance(value, np.generic):
         return const(value)
     if isinstance(value, str):

@@ -27,6 +27,7 @@ from .registry import (
     broadcast_shapes,
     broadcast_type,
     fail,
+    number,
     register,
     same_type,
     static_shape,
@@ -38,7 +39,7 @@ from .registry import (
 
 
 def _c(value: float, x: Any) -> Any:
-    return te.const(value, x.dtype)
+    return number(value, x.dtype)
 
 
 # What the passes count on, in the words of the tables below.

@@ -18,6 +18,7 @@ from .registry import (
     TensorType,
     fail,
     normalize_axis,
+    number,
     register,
     same_type,
     static_shape,
@@ -149,5 +150,5 @@ def _lrn(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[
         return te.sum(te.if_then_else(te.all(c >= 0, c < channels), e * e, te.const(0, x.dtype)), axis=k)
 
     total = te.compute(x.shape, squares, name="lrn_sum")
-    alpha, bias, beta = (te.const(attrs[n], x.dtype) for n in ("alpha", "bias", "beta"))
+    alpha, bias, beta = (number(attrs[n], x.dtype) for n in ("alpha", "bias", "beta"))
     return [te.compute(x.shape, lambda *i: x(*i) / te.pow(bias + total(*i) * (alpha / size), beta), name="lrn")]

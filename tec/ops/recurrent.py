@@ -20,7 +20,7 @@ from ..te import Tensor
 from .dims import product
 from .forms import Form, carry
 from .matmul import accumulator
-from .registry import OPAQUE, Attrs, TensorType, fail, register
+from .registry import OPAQUE, Attrs, TensorType, fail, number, register
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 ACTIVATIONS = {"rnn": 1, "gru": 2, "lstm": 3}  # that a cell takes
@@ -120,8 +120,8 @@ class Recurrence:
             x = x if self.clip is None else np.clip(x, -self.clip, self.clip)
             return kinds[name](x, x.dtype.type(a), x.dtype.type(b))
         if self.clip is not None:
-            x = te.max(te.const(-self.clip, x.dtype), te.min(te.const(self.clip, x.dtype), x))
-        return kinds[name](x, te.const(a, x.dtype), te.const(b, x.dtype))
+            x = te.max(number(-self.clip, x.dtype), te.min(number(self.clip, x.dtype), x))
+        return kinds[name](x, number(a, x.dtype), number(b, x.dtype))
 
     def reset(self, d: int, sums: Sequence[Any], h: Any, kinds: Any = _TE) -> tuple[Any, Any]:
         """After the first of two phases: the update gate, and the state that the second one multiplies."""
@@ -156,7 +156,7 @@ class Recurrence:
 
 
 def _c(value: float, like: Any) -> Any:
-    return te.const(value, like.dtype)
+    return number(value, like.dtype)
 
 
 # ---- how weights lie

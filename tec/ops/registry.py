@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..errors import ImportModelError
-from ..ir import IntImm
+from ..ir import IntImm, build
 from ..te import Tensor
 from .dims import Dim, UndecidedSize, names_of
 from .size_exprs import from_expr
@@ -138,6 +138,11 @@ def register(
         return compute
 
     return add
+
+
+def number(value: Any, dtype: str) -> Any:
+    """An attribute as a constant of a tensor's type. A model's numbers are rounded to the type, beyond it to infinity, as a cast of theirs would be."""
+    return build.const(value, dtype)
 
 
 def get_op(name: str) -> OpDef:

@@ -20,6 +20,7 @@ from .registry import (
     TensorType,
     fail,
     normalize_axis,
+    number,
     register,
     static_shape,
 )
@@ -252,7 +253,7 @@ def _pad(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[
             conds = []
             for k, n, b, a in zip(index, shape, before, after):
                 conds += [k >= 0] * _may_add(b) + [k < n] * _may_add(a)
-            fill = inputs[1](*[0] * inputs[1].ndim) if len(inputs) > 1 else te.const(attrs.get("value", 0), x.dtype)
+            fill = inputs[1](*[0] * inputs[1].ndim) if len(inputs) > 1 else number(attrs.get("value", 0), x.dtype)
             if not conds:
                 return x(*index)
             return te.if_then_else(te.all(*conds), x(*index), fill) if 0 not in shape else fill

@@ -13,7 +13,7 @@ from .. import te
 from ..te import Tensor
 from .dims import Size, is_zero
 from .layouts import Layout, Place, plain, space
-from .registry import Attrs, static_shape
+from .registry import Attrs, number, static_shape
 
 
 def conv_out(n: int, k: int, stride: int, dilation: int, before: int, after: int) -> int:
@@ -28,7 +28,7 @@ def padded(x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0
     nd = len(before)
     shape = static_shape(x)
     extents = shape[-nd:]
-    value = fill if not isinstance(fill, (int, float)) else te.const(fill, x.dtype)
+    value = fill if not isinstance(fill, (int, float)) else number(fill, x.dtype)
 
     def body(*i: Any) -> Any:
         lead, at = i[:-nd], [k - b for k, b in zip(i[-nd:], before)]
@@ -95,5 +95,5 @@ class Windows:
         value = self.x(*self.layout.index(seen, self.sizes))
         if not conds:
             return value
-        fill = self.fill if not isinstance(self.fill, (int, float)) else te.const(self.fill, self.dtype)
+        fill = self.fill if not isinstance(self.fill, (int, float)) else number(self.fill, self.dtype)
         return te.if_then_else(te.all(*conds), value, fill)

@@ -419,6 +419,8 @@ def array(x: Any, device: DeviceLike = None, dtype: DTypeLike | None = None) -> 
             x = np.asarray(x)
         except (ValueError, TypeError, RuntimeError) as error:
             raise ArgumentError(f"nd.array cannot take this: {error}") from None
+        if dtype is not None:
+            _check_fits(x, lanes(dtype_name(dtype))[0])
     name = dtype_name(x.dtype.newbyteorder("=") if dtype is None else dtype)
     count = lanes(name)[1]
     if count > 1 and x.shape[-1:] != (count,):
@@ -428,6 +430,16 @@ def array(x: Any, device: DeviceLike = None, dtype: DTypeLike | None = None) -> 
     made = empty(x.shape if count == 1 else x.shape[:-1], name, device)
     made.elements()._copy_from_host(x)
     return made
+
+
+def _check_fits(x: np.ndarray[Any, Any], name: str) -> None:
+    """Raise ArgumentError where whole numbers that a user wrote are beyond an integer type: NumPy's arrays are cast, numbers are not."""
+    held = numpy_dtype(name)
+    if x.dtype.kind not in "iu" or held.kind not in "iu" or not x.size:
+        return
+    ends, low, high = np.iinfo(held), int(x.min()), int(x.max())
+    if low < ends.min or high > ends.max:
+        raise ArgumentError(f"{low if low < ends.min else high} does not fit {name} ({ends.min} to {ends.max})")
 
 
 def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:

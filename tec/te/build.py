@@ -60,10 +60,11 @@ def size_var(name: str = "size", dtype: DTypeLike = "int32") -> Var:
 
 
 def const(value: ExprLike, dtype: DTypeLike | None = None) -> Expr:
-    """A constant; without `dtype` an int is int32 (int64 where it needs it), a float float32, a bool bool."""
+    """A constant; without `dtype` an int is int32 (int64 where it needs it), a float float32, a bool bool. Raises ExprError for a number that the type
+    does not hold, an integer beyond it or a finite float that would be infinity."""
     if not isinstance(value, (bool, int, float, np.generic)):
         raise ExprError(f"cannot make a constant of {value!r} ({type(value).__name__})")
-    return build.const(value, dtype)
+    return build.literal(value, dtype)
 
 
 def as_extent(value: Any, what: str) -> Expr:

@@ -78,6 +78,9 @@ MISTAKES = {
     "a name that is no text": (lambda: te.var(3), "the name of a variable is text"),
     "a constant of no number": (lambda: te.const([1, 2]), "cannot make a constant of"),
     "a constant that does not fit": (lambda: te.const(300, "int8"), "300 does not fit int8"),
+    "a constant beyond its float type": (lambda: te.const(1e40, "float32"), "1e+40 is beyond float32"),
+    "a vector of constants beyond their type": (lambda: te.const(7e4, "float16x4"), "70000.0 is beyond float16"),
+    "a number beyond the tensor beside it": (lambda: compute_of(lambda i: V[i] + 1e39), "1e+39 is beyond float32"),
     "a fraction as an integer constant": (lambda: te.const(0.5, "int32"), "0.5 is not a value of int32"),
     "infinity of an integer type": (lambda: te.infinity("int32"), "int32 has no infinity"),
     # compute

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tec
-from tec.array import radix
+from tec.array import onesweep, radix
 
 xp = tec.array
 TYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64").split()
@@ -48,3 +48,29 @@ def test_wide_digits() -> None:
         a = xp.asarray(x)
         np.testing.assert_array_equal(np.asarray(xp.sort(a)), np.sort(x))
         np.testing.assert_array_equal(np.asarray(xp.argsort(a)), np.argsort(x, kind="stable"))
+
+
+def _in_order_on(chip: str, x: Any, descending: bool = False) -> None:
+    """Two lines and more of several tiles; each pass is one launch."""
+    dev = tec.rocm_emu(chip, check={"bounds", "race", "init"})
+    values, places = onesweep.sort(tec.nd.array(x, dev), descending)
+    back = x.shape[-1] - 1 - np.flip(np.argsort(np.flip(x, -1), -1, kind="stable"), -1)
+    want = back if descending else np.argsort(x, axis=-1, kind="stable")
+    np.testing.assert_array_equal(places.numpy(), want)
+    assert values.numpy().tobytes() == np.take_along_axis(x, want, -1).tobytes()
+
+
+def test_on_a_gpu_a_pass_a_digit() -> None:
+    _in_order_on("gfx942", elements("uint8", (2, onesweep.THREADS * onesweep.items(8) + 300)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("dtype", ["float16", "int32", "int64", "float64"])
+def test_on_a_gpu_every_width(chip: str, dtype: str) -> None:
+    width = 8 * np.dtype(dtype).itemsize
+    x = elements(dtype, (2, onesweep.THREADS * onesweep.items(width) * 2 + 300))
+    x[:, 100:400] = x[:, :300]
+    _in_order_on(chip, x)
+    if dtype.startswith("int"):
+        _in_order_on(chip, x, descending=True)

@@ -236,3 +236,57 @@ def test_what_was_computed_inside_twice_is_kept() -> None:
     float(xp.max(y))
     assert y._node.data is not None
     np.testing.assert_allclose(y.numpy(), np.exp(np.linspace(0, 1, 50)), rtol=1e-6)
+
+
+def test_floats_beyond_their_type_are_infinity_with_numpys_warning() -> None:
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        assert xp.full((2,), 1e40, dtype="float32").tolist() == [np.inf] * 2
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        assert xp.asarray([1e41], dtype="float32").tolist() == [np.inf]
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        assert (_fresh() + 1e42).tolist() == [np.inf] * 8
+
+
+def test_expressions_alike_but_for_who_is_read() -> None:
+    """One form, and which of its leaves are the same: what is known of one must not compute another."""
+    a, b, c = (xp.asarray(np.arange(8, dtype=np.float32) + k) for k in (1, 10, 100))
+    for _ in range(3):
+        assert (a * b + c).tolist() == [(1 + k) * (10 + k) + 100 + k for k in range(8)]
+        assert (a * b + a).tolist() == [(1 + k) * (10 + k) + 1 + k for k in range(8)]
+        assert (a * a + a).tolist() == [(1 + k) * (1 + k) + 1 + k for k in range(8)]
+        assert (b * a + b).tolist() == [(1 + k) * (10 + k) + 10 + k for k in range(8)]
+
+
+def test_a_part_that_was_computed_since_is_read_and_not_computed_again() -> None:
+    a, b = _fresh(), _fresh()
+    for _ in range(3):
+        x = a * b
+        y = x + 1
+        (a * b + 1).block()  # the form of y is known
+        x.block()
+        a[:] = 7
+        assert y.tolist() == [k * k + 1 for k in range(8)]
+        a = _fresh()
+
+
+def test_numbers_beside_arrays_keep_their_kind_and_sign() -> None:
+    x = _fresh() + 1
+    for _ in range(2):
+        assert np.signbit((x * -0.0).numpy()).all() and not np.signbit((x * 0.0).numpy()).any()
+        assert (x**2).tolist() == (x**2.0).tolist() and (x * 2).dtype == xp.float32
+        assert (xp.asarray([1, 2]) * 2).dtype == xp.int64 and (xp.asarray([1, 2]) * 2.0).dtype == xp.float32
+        assert (2 - x).tolist() == [1 - k for k in range(8)]
+
+
+def test_small_blocks_of_the_host_are_used_again() -> None:
+    from tec.runtime.storage import Storage
+
+    cpu = tec.cpu()
+    gc.collect()
+    before = cpu.memory()
+    block = Storage(cpu, 1000)
+    address = block.address
+    assert cpu.memory().used - before.used == 1000
+    del block
+    gc.collect()
+    assert Storage(cpu, 1020).address == address

@@ -375,3 +375,9 @@ def test_large_host_arrays_begin_at_a_page() -> None:
     arrays = [nd.empty((n,), "uint8") for n in (1, 1 << 16, (1 << 16) + 100, 1 << 20)]
     assert [a.address % 4096 for a in arrays[1:]] == [0, 0, 0]
     assert arrays[0].address % 64 == 0
+
+
+def test_whole_numbers_beyond_an_integer_type_are_refused():
+    with pytest.raises(ArgumentError, match="300 does not fit uint8"):
+        nd.array([1, 300], dtype="uint8")
+    assert nd.array(np.array([300]), dtype="uint8").numpy().tolist() == [44]  # an array is cast, as NumPy does
