@@ -11,10 +11,12 @@ A. Adinets, D. Merrill, "Onesweep: A Faster Least Significant Digit Radix Sort f
 from __future__ import annotations
 
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from ..jit.launching import Ready
 from ..kernels.language import (
     atomic_add,
     atomic_exchange,
@@ -30,8 +32,9 @@ from ..kernels.language import (
     wave_barrier,
     wave_size,
 )  # fmt: skip
+from ..runtime.device import Device
 from ..runtime.dtypes import itemsize
-from ..runtime.ndarray import NDArray, empty
+from ..runtime.ndarray import NDArray, Storage
 from ..te import math
 from .radix import FLOAT, INFINITY, SIGNED, UNSIGNED, _key_of, kernel
 
@@ -96,6 +99,42 @@ def _counter(width: int, passes: int) -> Any:
                 atomic_add(counts, (line * passes + p) * DIGITS + t, c)
 
     return count_digits
+
+
+def _add_up(scan: Any, t: Any) -> None:
+    """Running sums of two rows of DIGITS numbers in shared memory."""
+    for s in unrolled(8):
+        a = np.int32(0)
+        c = np.int32(0)
+        if t >= (1 << s):
+            a = scan[t - (1 << s)]
+            c = scan[DIGITS + t - (1 << s)]
+        barrier()
+        scan[t] = scan[t] + a
+        scan[DIGITS + t] = scan[DIGITS + t] + c
+        barrier()
+
+
+def _look_back(words: Any, own: Any, nearest: Any) -> Any:
+    """How many elements of a digit the tiles before have, whose words end at that of the line's first tile, `nearest`."""
+    back = own - DIGITS
+    found = np.int32(0)
+    going = True
+    said = local((LOOK,), np.uint32)
+    while going:
+        for u in unrolled(LOOK):  # asked at once: an answer takes far longer than a question
+            said[u] = atomic_or(words, max(back - u * DIGITS, nearest), np.uint32(0))
+        known = True
+        for u in unrolled(LOOK):
+            w = said[u]
+            if w < np.uint32(COUNTED):
+                known = False
+            if going and known:
+                found = found + np.int32(w & np.uint32(COUNTED - 1))
+                back = back - DIGITS
+                if w >= np.uint32(REACHES):
+                    going = False
+    return found
 
 
 @cache
@@ -195,38 +234,12 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave
         scan[t] = total
         scan[DIGITS + t] = whole
         barrier()
-        for s in unrolled(8):
-            a = np.int32(0)
-            c = np.int32(0)
-            if t >= (1 << s):
-                a = scan[t - (1 << s)]
-                c = scan[DIGITS + t - (1 << s)]
-            barrier()
-            scan[t] = scan[t] + a
-            scan[DIGITS + t] = scan[DIGITS + t] + c
-            barrier()
+        _add_up(scan, t)
         begin = scan[t] - total
         starts[t] = begin
         ahead = scan[DIGITS + t] - whole
         if at_tile > 0:
-            back = own - DIGITS
-            nearest = own - at_tile * DIGITS  # of the line's first tile
-            sum_before = np.int32(0)
-            going = True
-            said = local((LOOK,), np.uint32)
-            while going:
-                for u in unrolled(LOOK):  # asked at once: an answer takes far longer than a question
-                    said[u] = atomic_or(words, max(back - u * DIGITS, nearest), np.uint32(0))
-                known = True
-                for u in unrolled(LOOK):
-                    w = said[u]
-                    if w < np.uint32(COUNTED):
-                        known = False
-                    if going and known:
-                        sum_before = sum_before + np.int32(w & np.uint32(COUNTED - 1))
-                        back = back - DIGITS
-                        if w >= np.uint32(REACHES):
-                            going = False
+            sum_before = _look_back(words, own, own - at_tile * DIGITS)
             atomic_exchange(words, own, np.uint32(sum_before + total) | np.uint32(REACHES))
             ahead = ahead + sum_before
         goes[t] = ahead - begin
@@ -259,32 +272,95 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave
     return move
 
 
+class _Sorter:
+    """Sorting arrays of one shape and type on one device: which launches, on what memory. `room`: bytes of what is used on the way, in one piece: the counts,
+    words and numbers of tiles that have begun, all zero at first (`zeros` bytes), then keys and places of the passes between."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, device: Device, descending: bool):
+        self.device, self.shape, self.dtype = device, shape, dtype
+        self.n, self.total = shape[-1], prod(shape)
+        width = 8 * itemsize(dtype)
+        self.width, self.passes = width, width // 8
+        kind = FLOAT if dtype in INFINITY else SIGNED if dtype.startswith("int") else UNSIGNED
+        self.how = (kind, width, INFINITY.get(dtype, 0), int(descending))
+        self.tiles = -(-self.n // (THREADS * items(width)))
+        lines = self.total // self.n
+        self.grid = lines * self.tiles
+        self.n_counts, self.n_words = lines * self.passes * DIGITS, self.grid * DIGITS
+        self.zeros = 4 * (self.n_counts + self.passes * self.n_words + DIGITS)
+        between = self.total if self.passes > 1 else 1  # one pass reads no keys and places of another
+        self.key_bytes, self.place_bytes = (-(-between * w // 8 // 512) * 512 for w in (width, 32))
+        self.room = -(-self.zeros // 512) * 512 + 2 * self.key_bytes + self.place_bytes
+        self.ready: list[Ready] | None = None
+
+    def arrays(self, keys: NDArray, values: Storage, places: Storage, room: Storage) -> list[list[NDArray]]:
+        """The arrays of each launch."""
+        unsigned, n = f"uint{self.width}", self.total
+
+        def at(storage: Storage, address: int, count: int, dtype: str) -> NDArray:
+            return NDArray(storage, address, (count,), dtype)
+
+        bits, out = at(keys.storage, keys.address, n, unsigned), at(values, values.address, n, unsigned)
+        counts = at(room, room.address, self.n_counts, "int32")
+        begun = at(room, room.address + self.zeros - 4 * DIGITS, DIGITS, "int32")
+        start = room.address + -(-self.zeros // 512) * 512
+        between = n if self.passes > 1 else 1
+        now = at(room, start, between, unsigned), at(places, places.address, n, "int32")
+        then = (
+            at(room, start + self.key_bytes, between, unsigned),
+            at(room, start + 2 * self.key_bytes, between, "int32"),
+        )
+        if self.passes % 2 == 0:
+            now, then = then, now  # so that the last pass writes the places that are given back
+        launches = [[bits, counts]]
+        for p in range(self.passes):
+            address = room.address + 4 * (self.n_counts + p * self.n_words)
+            words = at(room, address, self.n_words, "uint32")
+            launches.append([bits, *then, *now, out, counts, words, begun])
+            now, then = then, now
+        return launches
+
+    def launchers(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """The launches, and their arguments behind the arrays."""
+        wave, last = self.device.wavefront_size, self.passes - 1
+        made: list[tuple[Any, tuple[Any, ...]]] = [
+            (_counter(self.width, self.passes)[self.grid, THREADS], (self.n, self.tiles, self.how))
+        ]
+        for p in range(self.passes):
+            move = _mover(self.width, self.passes, p == 0, p == last, wave)
+            made.append((move[self.grid, THREADS], (p, self.n, self.tiles, self.how)))
+        return made
+
+    def __call__(self, keys: NDArray) -> tuple[NDArray, NDArray]:
+        device = self.device
+        values, places = Storage(device, keys.nbytes), Storage(device, 4 * self.total)
+        room = Storage(device, self.room)
+        device.driver.memset(device.index, room.address, 0, self.zeros, device.local.stream)  # type: ignore[union-attr]
+        arrays = self.arrays(keys, values, places, room)
+        if self.ready is None or device.profile is not None or device.capturing is not None:
+            launchers = self.launchers()
+            for (launch, rest), given in zip(launchers, arrays):
+                launch(*given, *rest)
+            if self.ready is None:
+                made = [launch.ready(*given, *rest) for (launch, rest), given in zip(launchers, arrays)]
+                self.ready = None if None in made else made
+        else:
+            for go, given in zip(self.ready, arrays):
+                go([a.address for a in given])
+        shape = self.shape
+        return NDArray(values, values.address, shape, self.dtype), NDArray(places, places.address, shape, "int32")
+
+
+_SORTERS: dict[Any, _Sorter] = {}
+_MOST_SORTERS = 256
+
+
 def sort(keys: NDArray, descending: bool) -> tuple[NDArray, NDArray]:
     """The lines (last dimension) of a compact array in order, and the places where elements stood, as int32."""
-    n, total, dtype, device = keys.shape[-1], keys.size, keys.dtype, keys.device
-    width = 8 * itemsize(dtype)
-    passes = width // 8
-    kind = FLOAT if dtype in INFINITY else SIGNED if dtype.startswith("int") else UNSIGNED
-    how = (kind, width, INFINITY.get(dtype, 0), int(descending))
-    unsigned = f"uint{width}"
-    tiles = -(-n // (THREADS * items(width)))
-    lines = total // n
-    bits = NDArray(keys.storage, keys.address, (total,), unsigned)
-    values = empty((total,), dtype, device)
-    out = NDArray(values.storage, values.address, (total,), unsigned)
-    # Counts, words and the numbers of tiles that have begun, all zero at first, in one piece.
-    n_counts, n_words = lines * passes * DIGITS, lines * tiles * DIGITS
-    state = empty((n_counts + passes * n_words + DIGITS,), "int32", device)
-    device.driver.memset(device.index, state.address, 0, state.nbytes, device.local.stream)  # type: ignore[union-attr]
-    counts, begun = state[:n_counts], state[n_counts + passes * n_words :]
-    _counter(width, passes)[lines * tiles, THREADS](bits, counts, n, tiles, how)
-    now = empty((total,), unsigned, device), empty((total,), "int32", device)
-    room = total if passes > 1 else 1  # one pass reads no keys and places of another
-    then = empty((room,), unsigned, device), empty((room,), "int32", device)
-    for p in range(passes):
-        at = n_counts + p * n_words
-        words = NDArray(state.storage, state.address + 4 * at, (n_words,), "uint32")
-        move = _mover(width, passes, p == 0, p == passes - 1, device.wavefront_size)
-        move[lines * tiles, THREADS](bits, *then, *now, out, counts, words, begun, p, n, tiles, how)
-        now, then = then, now
-    return values.reshape(keys.shape), then[1].reshape(keys.shape)
+    key = (keys.layout, bool(descending))
+    found = _SORTERS.get(key)
+    if found is None:
+        if len(_SORTERS) >= _MOST_SORTERS:
+            _SORTERS.clear()
+        found = _SORTERS[key] = _Sorter(keys.shape, keys.dtype, keys.device, descending)
+    return found(keys)

@@ -318,21 +318,25 @@ class Function:
             device.capturing.keep.append([args[p.index].storage for p in checker.tensors])
         self.launch(device, plan, values)
 
-    def planned(self, device: Device, numbers: tuple[Any, ...]) -> Plan | None:
+    def planned(self, device: Device, numbers: tuple[Any, ...], shapes: Sequence[tuple[int, ...]] = ()) -> Plan | None:
         """The plan of a call with these scalars, for `launch` by a caller that knows that its arrays fit them: it is found without arrays. None where a
-        plan follows from the arrays' shapes too."""
-        key = device, numbers
+        plan follows from more of the arrays than their `shapes`, which may be left out where all sizes are scalars."""
+        key = device, numbers, tuple(shapes)
         found = self._by_numbers.get(key)
         if found is None:
             checker, program = self.checker, self.program
             names = [p.name for p in checker.scalars]
-            if program is None or not set(checker.implicit) <= set(names) or len(numbers) != len(names):
+            if program is None or len(numbers) != len(names):
                 return None
             if any(isinstance(p.offset, str) for p in checker.tensors):
                 return None
             env = {p.name: checker.scalar(p, n) for p, n in zip(checker.scalars, numbers)}
+            for p, shape in zip(checker.tensors, shapes):
+                env.update({e: n for e, n in zip(p.shape, shape) if isinstance(e, str)})
+            if not set(checker.implicit) <= set(env):
+                return None
             found = program.specialise(env, lambda kernel: self.module.kernel(device, kernel))
-            found.prepared = prepared(device, found, len(self.checker.params))
+            found.prepared = prepared(device, found, len(checker.params))
             if len(self._by_numbers) >= _MAX_PLANS:
                 self._by_numbers.clear()
             self._by_numbers[key] = found

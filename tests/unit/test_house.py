@@ -35,6 +35,8 @@ LONG_FUNCTIONS = {
     "tec/emulator/matrix.py:mfma_function": (65, _LLVM),
     "tec/emulator/strip_loops.py:run_loop": (75, _LLVM),
     "tec/runtime/function.py:_make_cpu_call": (90, "closures over what a call needs, so that a call looks up nothing"),
+    "tec/array/onesweep.py:_mover": (135, "one kernel, whose steps share registers and shared memory"),
+    "tec/array/onesweep.py:move": (125, "one kernel, whose steps share registers and shared memory"),
     "tec/te/intrin.py:_intrins": (85, "closures over one matrix instruction"),
     "tec/choices/scatters.py:_in_loops": (80, _KERNEL),
     "tec/choices/sorts.py:_running": (75, _KERNEL),

@@ -53,11 +53,13 @@ def test_wide_digits() -> None:
 def _in_order_on(chip: str, x: Any, descending: bool = False) -> None:
     """Two lines and more of several tiles; each pass is one launch."""
     dev = tec.rocm_emu(chip, check={"bounds", "race", "init"})
-    values, places = onesweep.sort(tec.nd.array(x, dev), descending)
+    first, _ = onesweep.sort(tec.nd.array(x[..., ::-1].copy(), dev), descending)
+    values, places = onesweep.sort(tec.nd.array(x, dev), descending)  # by launches that are ready, on memory of its own
     back = x.shape[-1] - 1 - np.flip(np.argsort(np.flip(x, -1), -1, kind="stable"), -1)
     want = back if descending else np.argsort(x, axis=-1, kind="stable")
     np.testing.assert_array_equal(places.numpy(), want)
     assert values.numpy().tobytes() == np.take_along_axis(x, want, -1).tobytes()
+    np.testing.assert_array_equal(first.numpy(), values.numpy())
 
 
 def test_on_a_gpu_a_pass_a_digit() -> None:
