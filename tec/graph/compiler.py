@@ -69,6 +69,8 @@ def compile(
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
+    if not isinstance(state, (bool, Mapping)):
+        raise ImportModelError(f"state is {state!r}", hint="{input: the output that it becomes}, True or False")
     precision = precision_of(dtype)
     dtype = precision.text or None
     lasting = (

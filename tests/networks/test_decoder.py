@@ -230,6 +230,7 @@ def test_without_states(model):
     ("state", "says"),
     [
         ({"past": "present.0.key"}, "no input 'past'"),
+        (["past_key_values.0.key"], "state is"),
         ({"past_key_values.0.key": "present"}, "no output 'present'"),
         ({"past_key_values.0.key": "logits"}, "cannot become input"),
         ({"past_key_values.0.key": "present.0.key", "past_key_values.0.value": "present.0.key"}, "becomes two inputs"),
