@@ -134,7 +134,8 @@ class _Reverse:
     def _by_definition(self, b: Builder, node: Node, out: int, wrt: int, g: Value) -> Value:
         if REGION in node.definition.traits:
             raise ArgumentError(
-                f"no gradient through {node.op} ({node.origin or node.outputs[0].name})", hint="write its steps out"
+                f"no gradient through {node.op} ({node.origin or node.outputs[0].name}): its graphs run many times or not at all",
+                hint="write its steps out; a choice by values is a where",
             )
         attrs = {"of": node.op, "attrs": tuple(sorted(node.attrs.items())), "wrt": wrt, "out": out}
         try:

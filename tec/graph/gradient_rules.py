@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.dims import Dim
+from ..ops.rotary import Turn
 from .builders import Builder
 from .graph import Node, Value
 
@@ -165,3 +167,81 @@ def _gather(b: Builder, node: Node, g: Value) -> list[Value | None]:
     zeros = b.broadcast(b.like(0, x), x.shape)
     points = b.reshape(index, (*index.shape, 1))
     return [b.op("scatter_nd", zeros, points, g, reduction="add"), None]
+
+
+def _wide(v: Value) -> str:
+    """The type that sums of such elements are taken in."""
+    return "float64" if v.dtype == "float64" else "float32"
+
+
+@rule("rotary")
+def _rotary(b: Builder, node: Node, g: Value) -> list[Value]:
+    """Features are turned back: of (a cos_i - b sin_i, b cos_j + a sin_j) a gets the first by cos_i and the second by sin_j."""
+    x, cos, sin = node.inputs
+    turn = Turn.of(x.shape[-1], cos.shape[-1], node.attrs)
+    assert turn is not None
+    first, second = turn.pair(np.arange(turn.half))
+    other = np.zeros(2 * turn.half, "int64")
+    other[first], other[second] = second, first
+
+    def columns(v: Value, index: Any) -> Value:
+        return b.op("gather", v, b.const(np.asarray(index, "int64")), axis=v.ndim - 1)
+
+    back = b.op("neg", columns(sin, other) if turn.whole else sin)
+    by_x = b.op("rotary", g, cos, back, **node.attrs)
+    acc = _wide(x)
+    wide, mine = b.cast(g, acc), b.cast(x, acc)
+    sign = np.ones(2 * turn.half)
+    sign[first] = -1  # a comes to the second with a plus, b to the first with a minus
+
+    def table(of_x: Value, factor: Any) -> Value:
+        """What comes to the angles of each feature, of pairs where they share one."""
+        part = b.op("multiply", columns(wide, np.arange(2 * turn.half)), of_x)
+        if factor is not None:
+            part = b.op("multiply", part, b.const(factor, acc))
+        if not turn.whole:
+            part = b.op("add", columns(part, first), columns(part, second))
+        return b.cast(summed_to(b, part, cos.shape), cos.dtype)
+
+    return [by_x, table(columns(mine, np.arange(2 * turn.half)), None), table(columns(mine, other), sign)]
+
+
+@rule("max_unpool")
+def _max_unpool(b: Builder, node: Node, g: Value) -> list[Value | None]:
+    """Each element reads where it was put; its definition searches the output. An index outside of its own channel puts nothing."""
+    x, index = node.inputs
+    if index.dtype != "int64" or any(isinstance(n, Dim) for n in (*x.shape, *g.shape)):
+        raise NotImplementedError
+    room = int(np.prod(g.shape[2:]))
+    low = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2)) * room
+    place = b.op("maximum", b.op("minimum", index, b.const(low + room - 1)), b.const(low))
+    came = b.op("gather", b.reshape(g, (g.type.size,)), place, axis=0)
+    return [b.op("where", b.op("equal", place, index), came, b.like(0, came)), None]
+
+
+@rule("dequantize")
+def _dequantize(b: Builder, node: Node, g: Value) -> list[Value | None]:
+    """By the scales the sum of (code - zero) over what they scale, by floating zero points that of -scale."""
+    codes, scale, *zero = node.inputs
+    axis, block = node.attrs["axis"], node.attrs["block"]
+    shape = [int(n) for n in g.shape]
+    wide = b.cast(g, "float32")
+
+    def over_blocks(v: Value) -> Value:
+        blocks = -(-shape[axis] // block)
+        if scale.shape[axis] == blocks > 1:
+            fill = [0] * len(shape)
+            fill[axis] = blocks * block - shape[axis]
+            if fill[axis]:
+                v = b.op("pad", v, before=(0,) * len(shape), after=tuple(fill), mode="constant")
+            v = b.reshape(v, (*shape[:axis], blocks, block, *shape[axis + 1 :]))
+            v = b.op("reduce_sum", v, axes=(axis + 1,), keepdims=False)
+        return summed_to(b, v, scale.shape)
+
+    ones = b.broadcast(b.const(1.0, "float32"), scale.shape)
+    steps = b.op("dequantize", codes, ones, *zero, **{**node.attrs, "dtype": "float32"})
+    given: list[Value | None] = [None, b.cast(over_blocks(b.op("multiply", wide, steps)), scale.dtype)]
+    if zero:
+        down = b.op("neg", b.op("multiply", over_blocks(wide), b.cast(scale, "float32")))
+        given.append(b.cast(down, zero[0].dtype) if "float" in zero[0].dtype else None)
+    return given

@@ -31,6 +31,10 @@ POOL = {
     "dilations": (1, 1),
     "out_space": (2, 2),
 }
+PLACES = np.array([[[[1, 2], [8, 15]], [[16, 22], [28, 30]]]], "int64")  # in the flattened output of max_unpool
+ROI = {"height": 2, "width": 2, "ratio_h": 2, "ratio_w": 1, "scale": 0.5, "half": True}
+BOXES = np.array([[0.3, 0.9, 6.2, 7.1], [1.7, 0.2, 4.4, 9.9]])  # one reaches out of the picture
+CODES = np.random.default_rng(0).integers(0, 256, (3, 4), "uint8")
 
 
 def unary(name: str, x: Any = X, torch: Callable[..., Any] | None = None, **attrs: Any) -> Row:
@@ -47,6 +51,26 @@ def reduction(name: str, torch: Callable[..., Any], x: Any = X) -> Row:
 
 def nn(name: str, *args: Any) -> Callable[..., Any]:
     return lambda t, x: getattr(t.nn.functional, name)(x, *args)
+
+
+def _turned(t: Any, x: Any, c: Any, s: Any) -> Any:
+    a, b = x[..., :2], x[..., 2:4]
+    return t.cat([a * c - b * s, b * c + a * s, x[..., 4:]], -1)
+
+
+def _moved(t: Any, x: Any, w: Any, o: Any, m: Any) -> Any:
+    """A sample of the picture of 3 x 3 for each place of the window, by grid_sample, whose places go from -1 to 1."""
+    line, total = t.arange(4, dtype=x.dtype), 0
+    for k, (r, s) in enumerate(np.ndindex(2, 2)):
+        y, z = line[:, None] + r - 1 + o[0, 2 * k], line + s - 1 + o[0, 2 * k + 1]
+        sample = t.nn.functional.grid_sample(x, t.stack([z - 1, y - 1], -1)[None], align_corners=True) * m[:, k : k + 1]
+        total = total + t.einsum("ncij,oc->noij", sample, w[:, :, r, s])
+    return total
+
+
+def _scaled(t: Any, q: Any, s: Any, z: Any) -> Any:
+    codes = t.stack([q & 15, q >> 4], -1).reshape(3, 8)
+    return ((codes - z.repeat_interleave(4, 1)) * s.repeat_interleave(4, 1)).float()
 
 
 ROWS: dict[str, Row] = {
@@ -115,6 +139,16 @@ ROWS: dict[str, Row] = {
     "max_pool": (lambda b, x: b.op("max_pool", x, **POOL), {"x": PICTURE}, lambda t, x: t.nn.functional.max_pool2d(x, 2)),
     "avg_pool": (lambda b, x: b.op("avg_pool", x, **POOL), {"x": PICTURE}, lambda t, x: t.nn.functional.avg_pool2d(x, 2)),
     "lp_pool": (lambda b, x: b.op("lp_pool", x, **POOL, p=2), {"x": PICTURE}, lambda t, x: t.nn.functional.lp_pool2d(x, 2.0, 2)),
+    "max_unpool": (lambda b, x, i: b.op("max_unpool", x, i, shape=(1, 2, 4, 4)), {"x": numbers(1, 2, 2, 2), "i": PLACES},
+                   lambda t, x, i: t.nn.functional.max_unpool2d(x, i - 16 * t.arange(2).reshape(2, 1, 1), 2)),
+    "resample": (lambda b, x, i, w: b.op("resample", x, i, w, axis=1), {"x": X, "i": np.array([[0, 0, 1, 2], [0, 1, 2, 2]]), "w": numbers(2, 4)},
+                 lambda t, x, i, w: x[:, i[0]] * w[0] + x[:, i[1]] * w[1]),
+    "roi_align": (lambda b, x, r, n: b.op("roi_align", x, r, n, **ROI, mode="avg"), {"x": PICTURE, "r": BOXES, "n": np.array([0, 0])}, None),  # torchvision has none by the boxes
+    "deform_conv": (lambda b, x, w, o, m: b.op("deform_conv", x, w, o, m, **CONV, offset_groups=1),
+                    {"x": numbers(1, 2, 3, 3), "w": numbers(2, 2, 2, 2), "o": numbers(1, 8, 4, 4, low=0.1, high=0.9), "m": numbers(1, 4, 4, 4)}, _moved),
+    "rotary": (lambda b, x, c, s: b.op("rotary", x, c, s), {"x": numbers(2, 3, 6), "c": numbers(3, 2), "s": numbers(3, 2, seed=1)}, _turned),
+    "dequantize": (lambda b, q, s, z: b.op("dequantize", q, s, z, bits=4, shape=(3, 8), axis=1, block=4, dtype="float32"),
+                   {"q": CODES, "s": numbers(3, 2), "z": numbers(3, 2, seed=1)}, _scaled),
 }  # fmt: skip
 TIES = {"relu", "abs", "maximum"}
 
@@ -127,7 +161,7 @@ NONE: dict[str, str] = {
         "nextafter floor_divide remainder int_power".split(),
         _INTEGERS,
     ),
-    **dict.fromkeys("packed_matmul round_blocks projection transform_layout dequantize append recurrence vjp rotary".split(), _LATER),
+    **dict.fromkeys("packed_matmul round_blocks projection transform_layout append vjp".split(), _LATER),
     **dict.fromkeys("choose loop".split(), "regions: refused, write their steps out"),
-    **dict.fromkeys("deform_conv roi_align max_unpool resample".split(), "of detection and upsampling networks: by its te definition, without a row here"),
+    "recurrence": "its definition is a loop written by hand: refused, write the steps out",
 }  # fmt: skip

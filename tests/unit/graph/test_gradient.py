@@ -9,7 +9,7 @@ import tec
 from tec.graph import Graph, run_graph
 from tec.graph.builders import Builder
 
-from .operator_gradients import POOL, numbers
+from .operator_gradients import BOXES, PLACES, POOL, ROI, numbers
 
 
 def network(build, feeds):
@@ -47,6 +47,9 @@ PICTURE, KERNEL = numbers(1, 2, 5, 5), numbers(3, 2, 3, 3)
 INDEX = np.array([0, 2, 2, 1], "int64")
 CONV = {"strides": (2, 2), "before": (1, 1), "after": (1, 1), "dilations": (1, 1), "groups": 1}
 
+TURNED = {"x": numbers(2, 3, 6), "c": numbers(2, 1, 4), "s": numbers(2, 1, 4, seed=1)}
+FAR = np.where(PLACES == 8, 20, PLACES)  # one place in another channel: it is put nowhere
+
 CASES = {
     "a dense layer": (lambda b, x, w: b.op("softmax", b.op("relu", b.op("matmul", x, w)), axes=(1,)), {"x": X, "w": numbers(4, 5)}),
     "products in a batch": (lambda b, x, w: b.op("matmul", x, w), {"x": numbers(2, 3, 4), "w": numbers(4, 5)}),
@@ -71,6 +74,17 @@ CASES = {
     "the largest two": (lambda b, x: b.ops("topk", x, k=2, axis=1)[0], {"x": X}),
     "sums so far": (lambda b, x: b.op("cumsum", x, axis=1), {"x": X}),
     "gelu": (lambda b, x: b.op("gelu", x), {"x": X}),
+    "halves turned": (lambda b, x, c, s: b.op("rotary", x, c, s), {**TURNED, "c": numbers(3, 3), "s": numbers(3, 3, seed=1)}),
+    "neighbours turned": (lambda b, x, c, s: b.op("rotary", x, c, s, interleaved=True), {**TURNED, "c": numbers(3, 2), "s": numbers(3, 2, seed=1)}),
+    "halves turned by angles of their own": (lambda b, x, c, s: b.op("rotary", x, c, s, whole=True), TURNED),
+    "neighbours turned by angles of their own": (lambda b, x, c, s: b.op("rotary", x, c, s, whole=True, interleaved=True), TURNED),
+    "the nearest": (lambda b, x, i: b.op("resample", x, i, axis=0, nearest=True), {"x": X, "i": np.array([[0, 0, 1, 2, 2]])}),
+    "between the nearest": (lambda b, x, i, w: b.op("resample", x, i, w, axis=1), {"x": X, "i": np.array([[0, 1, 2], [1, 1, 3]]), "w": numbers(2, 3)}),
+    "unpooled": (lambda b, x, i: b.op("max_unpool", x, i, shape=(1, 2, 4, 4)), {"x": numbers(1, 2, 2, 2), "i": FAR}),
+    "cells of boxes": (lambda b, x, r, n: b.op("roi_align", x, r, n, **ROI, mode="avg"), {"x": numbers(1, 1, 4, 4), "r": BOXES, "n": np.array([0, 0])}),
+    "largest of cells": (lambda b, x, r, n: b.op("roi_align", x, r, n, **ROI, mode="max"), {"x": numbers(1, 1, 4, 4), "r": BOXES, "n": np.array([0, 0])}),
+    "windows moved": (lambda b, x, w, o: b.op("deform_conv", x, w, o, **CONV, offset_groups=2),
+                      {"x": numbers(1, 2, 3, 3), "w": numbers(1, 2, 2, 2), "o": numbers(1, 16, 2, 2, low=-0.9, high=0.9)}),
     "silu and softplus": (lambda b, x: b.op("silu", b.op("softplus", x)), {"x": X}),
 }  # fmt: skip
 
@@ -83,6 +97,40 @@ def test_against_finite_differences(name):
 def test_a_dense_layers_gradients_are_products():
     both = holds(*CASES["products in a batch"])
     assert [n.op for n in both.nodes].count("matmul") == 3 and "vjp" not in [n.op for n in both.nodes]
+
+
+@pytest.mark.parametrize(("axis", "block", "dims"), [(1, 4, (3, 2)), (1, 8, (1, 1)), (0, 2, (2, 7)), (1, 4, (1, 2))])
+@pytest.mark.parametrize("zeros", ["float32", "uint8", None])
+def test_scales_of_packed_weights(axis, block, dims, zeros):
+    """Whole blocks and one cut short, shared scales, scales of both bits and zero points of every kind."""
+    rng = np.random.default_rng(1)
+    codes, scale = rng.integers(0, 256, (3, 7), "uint8"), rng.uniform(0.5, 2, dims).astype("float32")
+    feeds = {"q": codes, "s": scale, **({"z": rng.integers(0, 9, dims).astype(zeros)} if zeros else {})}
+    attrs = {"bits": 8, "shape": (3, 7), "axis": axis, "block": block, "dtype": "float32"}
+    wrt = ["s", "z"] if zeros == "float32" else ["s"]
+    both = tec.grad(network(lambda b, **v: b.op("dequantize", *v.values(), **attrs), feeds), wrt, head="h")
+    head = rng.uniform(-1, 1, (3, 7)).astype("float32")
+    got = tec.compile(both, cache=False).run({**feeds, "h": head})
+
+    def spread(a):
+        return np.broadcast_to(a if a.shape[axis] == 1 else np.repeat(a, block, axis)[:3, :7], (3, 7))
+
+    def gathered(a):  # a sum for each scale, over the elements that it scales
+        out, where = np.zeros(dims), np.arange(scale.size).reshape(dims)
+        np.add.at(out.reshape(-1), spread(where).reshape(-1), a.reshape(-1))
+        return out
+
+    zero = spread(feeds["z"]).astype("float32") if zeros else 128.0
+    want = [gathered(head * (codes - zero)), gathered(-head * spread(scale))]
+    for found, expected in zip(got[1:], want):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+def test_rules_that_work_in_one_pass():
+    """The definitions of these would search: a rotary's gradient is a turn back, an unpooling's a gather."""
+    turned = holds(*CASES["halves turned"])
+    assert [n.op for n in turned.nodes].count("rotary") == 2 and "vjp" not in [n.op for n in turned.nodes]
+    assert "vjp" not in [n.op for n in holds(*CASES["unpooled"]).nodes]
 
 
 def test_parameters_become_inputs():
@@ -113,6 +161,14 @@ def test_one_module_for_the_software_gpu():
     got = tec.compile(both, target="gfx942", cache=False).run(feeds, device=tec.rocm_emu("gfx942"))
     for a, e in zip(got, want):
         np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
+
+
+def test_a_recurrent_layer_is_refused_by_name():
+    feeds = {"x": numbers(2, 1, 3), "w": numbers(1, 3, 3)}
+    how = {"cell": "rnn", "hidden": 3, "backward": (False,), "activations": ((("tanh", 0.0, 0.0),),)}
+    with pytest.raises(tec.ArgumentError, match=r"no gradient through recurrence \(.*no compute") as caught:
+        tec.grad(network(lambda b, x, w: b.op("recurrence", x, w, **how), feeds), ["w"])
+    assert "write its steps" in str(caught.value)
 
 
 def test_mistakes():
