@@ -162,7 +162,10 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
     weave = interleaves(target)
     # Of sums that other work stands between the small ones are better: more places between, as many multiply-adds a clock (4096 cubed on MI300X, by the time
     # model: 232 us for 243 of 32 by 32; "mfma_16x16 instructions typically outperform mfma_32x32", ROCm's guide to Triton on MI300X).
-    units = instructions(shape, target)[:: -1 if weave else 1]
+    # Of one size the one with the longest sum has the chip's newest, twice the rate (gfx950).
+    units = instructions(shape, target)
+    if weave:
+        units = tuple(sorted(units, key=lambda i: (i.m * i.n, -i.k)))
     for m, n, wm, wn in DRAFTS:
         # Small tiles wait for their operands: a third slot halves that. Large ones are better off with two (8192 cubed, 428 for 400 TFLOP/s).
         stages = usual_stages + (target.kind == "cuda" and m * n <= 64 * 64)

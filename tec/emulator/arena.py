@@ -20,6 +20,7 @@ from .race_record import RECORDS
 SHADOWS = {"undefined": 1, **RECORDS}
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.name == "posix" and os.uname().sysname == "Linux" else 0)
 _PAGE = mmap.PAGESIZE
+_APART = 1 << 19  # of the memory, at its end: the requests to the host lie there
 _SLACK = 1 << 16  # accesses of a wave may read shadows a little past the last allocation
 
 
@@ -31,7 +32,7 @@ def _host_bytes() -> int:
 
 
 class Arena:
-    """`base` and `size` of the memory; `shadow[name]`, the address of a shadow's first byte."""
+    """`base` and `size` of the memory; `shadow[name]`, the address of a shadow's first byte. Of what lies behind `watched` bytes no race is recorded."""
 
     def __init__(self, wanted: int):
         per_byte = 1 + sum(SHADOWS.values())
@@ -48,13 +49,14 @@ class Arena:
         self._hold = ctypes.c_char.from_buffer(self._map)
         self.base = ctypes.addressof(self._hold)
         self.size = size
+        self.watched = size - _APART
         self.shadow: dict[str, int] = {}
         at = self.base + size + _SLACK
         for name, n in SHADOWS.items():
             self.shadow[name] = at
             at += n * (size + _SLACK)
         self._high = 0
-        self._free: list[tuple[int, int]] = [(0, size)]  # (offset, bytes), by offset, none beside each other
+        self._free: list[tuple[int, int]] = [(0, self.watched)]  # (offset, bytes), by offset, none beside each other
 
     def alloc(self, nbytes: int) -> int | None:
         """The address of a fresh range at a multiple of 256, or None where none is free."""
@@ -68,6 +70,10 @@ class Arena:
                 self._high = max(self._high, at + nbytes)
                 return self.base + at
         return None
+
+    def alloc_apart(self, nbytes: int) -> int | None:
+        """A range where kernels and the host talk by rules of their own, with races that are meant; once."""
+        return self.base + self.watched if nbytes <= _APART else None
 
     def free(self, address: int, nbytes: int) -> None:
         """Give a range back; the pages that it filled go back to the system."""

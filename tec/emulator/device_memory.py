@@ -48,8 +48,8 @@ class DeviceMemory:
         self._table: np.ndarray | None = None
         self._serial = 0
 
-    def alloc(self, nbytes: int, label: str = "") -> int:
-        """A fresh range of `nbytes`, filled with 0xff (NaN as a float) so that a read before a write shows."""
+    def alloc(self, nbytes: int, label: str = "", apart: bool = False) -> int:
+        """A fresh range of `nbytes`, filled with 0xff (NaN as a float) so that a read before a write shows; `apart` from what races are looked for in."""
         if nbytes < 0:
             raise DeviceError(f"cannot allocate {nbytes} bytes")
         with self.lock:
@@ -59,7 +59,7 @@ class DeviceMemory:
                 )
             buffer: object = None
             if self.recorded:
-                base = self._from_arena(nbytes)
+                base = self._from_arena(nbytes, apart)
             else:
                 try:
                     room = np.empty(max(1, nbytes) + 2 * GUARD_BYTES + _ALIGN, np.uint8)
@@ -74,8 +74,9 @@ class DeviceMemory:
             self.used_bytes += nbytes
             return base
 
-    def _from_arena(self, nbytes: int) -> int:
-        found = self.arena.alloc(max(1, nbytes) + 2 * GUARD_BYTES)
+    def _from_arena(self, nbytes: int, apart: bool = False) -> int:
+        take = self.arena.alloc_apart if apart else self.arena.alloc
+        found = take(max(1, nbytes) + 2 * GUARD_BYTES)
         if found is None:
             raise DeviceError(f"the host has no memory for {nbytes} bytes")
         if self.follows:

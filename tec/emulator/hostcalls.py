@@ -49,7 +49,7 @@ class Hostcalls:
         self._printed: list[tuple[tuple[int, int], bool, str]] = []
         self._callback = _CALLBACK(self._serve)
         self._size = 64 + _SIGNAL + 16 + _PACKETS * (_HEADER + _PAYLOAD)
-        base = self.base = driver.memory.alloc(self._size, "buffer of requests to the host")
+        base = self.base = driver.memory.alloc(self._size, "buffer of requests to the host", apart=True)
         ctypes.memset(base, 0, self._size)
         self._signal = base + 64
         self._headers = self._signal + _SIGNAL + 16

@@ -373,7 +373,7 @@ def _records(
             fields[f"global_{name}"] = arena.shadow[name]
         fields |= {
             "arena": arena.base,
-            "arena_bytes": arena.size,
+            "arena_bytes": arena.watched,
             "launch": driver.memory.next_launch() << LAUNCH_SHIFT,
         }
         fields["lock"] = driver.memory.record_lock.ctypes.data if threads > 1 else 0

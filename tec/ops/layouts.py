@@ -177,6 +177,8 @@ def whole(p: Any) -> Any:
 def is_same_memory(a: Layout, b: Layout, sizes: Sizes) -> bool:
     """Whether the same bytes are the value in both layouts, so that going from one to the other moves nothing."""
     blocks = {**a.blocks, **b.blocks}
+    if any(blocks[x] != n for x, n in a.blocks.items()):  # blocks of 8 and of 16
+        return False
     return a.order(sizes, blocks) == b.order(sizes, blocks)
 
 

@@ -98,29 +98,32 @@ def test_large_products_of_float32_are_so_by_default() -> None:
     assert made.choice["ahead"] and made.choice["order"] == "turns" and made.choice["blocks"] == 3
 
 
-def convolution(width: int, window: int, target: str) -> tuple[Any, Any]:
-    """What a small convolution's layouts are, and the choice for its kernel."""
+def convolution(images: int, width: int, window: int, target: str) -> tuple[Any, Any]:
+    """What a small convolution's layouts are, and the template of its kernel."""
     from tec.graph.compiler import compile_graph
     from tec.graph.graph import Graph
 
     g = Graph()
-    x = g.input("x", "float32", (2, 64, width, width))
+    x = g.input("x", "float32", (images, 64, width, width))
     w = g.constant(np.zeros((64, 64, window, window), np.float32))
     pad = (window // 2,) * 2
     attrs = {"strides": (1, 1), "dilations": (1, 1), "before": pad, "after": pad, "groups": 1}
     (y,) = g.add("conv", [x, w], attrs)
     g.outputs = [y]
-    (choice,) = compile_graph(g, tec.Target(target)).report.choices.values()
-    return layouts.convolution(tec.Target(target), x.type, w.type, attrs, ()), choice["choice"]
+    choices = compile_graph(g, tec.Target(target)).report.choices
+    (template,) = (c["choice"]["template"] for name, c in choices.items() if name.endswith("conv"))
+    return layouts.convolution(tec.Target(target), x.type, w.type, attrs, ()), template
 
 
 def test_pointwise_convolutions_are_products_of_channels_by_pixels() -> None:
-    found, choice = convolution(8, 1, HOPPER)
-    assert found.x.name == "NC(HW)" and choice["template"] == "bulk product"
-    found, choice = convolution(8, 3, HOPPER)
-    assert found.x.name == "NCHW" and choice["template"] == "blocked product"
-    _, choice = convolution(7, 1, HOPPER)
-    assert choice["template"] == "blocked product", "rows of 49 elements begin where no bulk copy can"
+    found, template = convolution(1, 8, 1, HOPPER)
+    assert found.x.name == "NC(HW)" and template == "bulk product"
+    found, template = convolution(2, 8, 1, HOPPER)
+    assert found.x.name == "C(NHW)" and template == "bulk product"
+    found, template = convolution(2, 8, 3, HOPPER)
+    assert found.x.name == "NCHW" and template == "blocked product"
+    _, template = convolution(1, 7, 1, HOPPER)
+    assert template == "blocked product", "rows of 49 elements begin where no bulk copy can"
 
 
 # ---- mistakes

@@ -102,7 +102,7 @@ def test_what_has_no_such_form_stays():
 def test_products_run_on_the_matrix_unit(zero):
     net = tec.compile(matmul_graph("uint8", zero, 1024, 512, 2048), target=GFX942, cache=False)
     r = max(report(net.get_source("asm")), key=lambda r: r.matrix)
-    assert r.matrix_kind == "mfma_i32_32x32x16_i8" and r.matrix >= 16 and min(r.lds_reads) == 128 and r.spills == 0
+    assert r.matrix_kind == "mfma_i32_16x16x32_i8" and r.matrix >= 16 and min(r.lds_reads) == 128 and r.spills == 0
 
 
 @pytest.mark.parametrize("dtype, zero", [("uint8", "one"), ("int8", "none"), ("int8", "computed"), ("uint8", "rows")])

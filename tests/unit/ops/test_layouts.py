@@ -50,6 +50,8 @@ def test_layouts_of_one_memory() -> None:
     )
     assert not is_same_memory(Layout("NCHW"), Layout("(NHW)C"), {**one, "W": 3})
     assert not is_same_memory(Layout("NCHW4c"), Layout("NCHW"), {**one, "C": 7})
+    assert not is_same_memory(Layout("NCHW16c"), Layout("NCHW8c"), {**one, "W": 3, "C": 32})
+    assert not is_same_memory(Layout("NCHW16c"), Layout("NCHW8c"), {**one, "W": 3, "C": 24})
     assert not is_same_memory(Layout("NCHW4c"), Layout("NCHW"), {**one, "W": 3})
     assert is_same_memory(Layout("NC(HW)"), plain(4), {**one, "W": 3}) and space(5) == "DHW"
     assert is_same_memory(Layout("NCHW8c"), Layout("NHWC"), {**one, "W": 3})
