@@ -40,29 +40,42 @@ def save_json(x: Any, indent: int | None = None) -> str:
         raise ExprError(
             f"save_json of {x!r}", hint="expressions, statements, functions and modules of loop IR: tec.lower(s, args)"
         )
-    writer = _Writer()
-    root = writer.value(x)
-    return json.dumps({"tec_ir": VERSION, "root": root, "nodes": writer.nodes}, indent=indent)
+    return write(Writer(), x, indent)
 
 
 @deep_recursion()
 def load_json(text: str) -> Any:
     """What `save_json` wrote. Raises ExprError for a text that is damaged, or of another version."""
+    return read(Reader, text, "tec.ir.save_json writes it; te.load_json reads what te.save_json wrote")
+
+
+def write(writer: Writer, x: Any, indent: int | None) -> str:
+    """The text of a value that stands in JSON or is made of the writer's kinds."""
+    root = writer.value(x)
+    return json.dumps({writer.key: VERSION, "root": root, "nodes": writer.nodes}, indent=indent)
+
+
+def read(reader: type[Reader], text: str, hint: str) -> Any:
+    """The value of a text. Raises ExprError, with this hint where it is of another kind or version."""
     try:
         data = json.loads(text)
     except ValueError as e:
         raise ExprError(f"load_json: the text is no JSON: {e}") from None
-    if not isinstance(data, dict) or data.get("tec_ir") != VERSION:
-        raise ExprError("load_json: the text is no loop IR of this version", hint="tec.ir.save_json writes it")
+    if not isinstance(data, dict) or data.get(reader.key) != VERSION:
+        raise ExprError(f"load_json: the text is no {reader.what} of this version", hint=hint)
     try:
-        return _Reader(data["nodes"]).value(data["root"])
+        return reader(data["nodes"]).value(data["root"])
     except ExprError:
         raise
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as e:
         raise ExprError(f"load_json: the text is damaged: {type(e).__name__}: {e}") from None
 
 
-class _Writer:
+class Writer:
+    """Nodes of the IR; `tec.te.json_text` adds operations and tensors."""
+
+    key, what = "tec_ir", "loop IR"
+
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []
         self.places: dict[int, int] = {}
@@ -89,22 +102,29 @@ class _Writer:
         place = self.places.get(id(v))
         if place is not None:
             return place
-        if isinstance(v, TensorRead):
-            raise ExprError(f"save_json: {v} reads a te tensor", hint="lower the schedule first: tec.lower(s, args)")
-        if isinstance(v, Note):
-            entry: dict[str, Any] = {"is": f"note {v.word}", "values": self.value(v.values)}
-        elif _KINDS.get(type(v).__name__) is type(v):
-            entry = {"is": type(v).__name__, **{n: self.value(getattr(v, n)) for n in _fields(type(v))}}
-        else:
-            raise ExprError(f"save_json: {v!r} ({type(v).__name__}) is no part of loop IR")
+        entry = self.entry(v)
         place = self.places[id(v)] = len(self.nodes)
         self.nodes.append(entry)
         self.kept.append(v)
         return place
 
+    def entry(self, v: Any) -> dict[str, Any]:
+        if isinstance(v, TensorRead) and self.key == Writer.key:
+            raise ExprError(
+                f"save_json: {v} reads a te tensor",
+                hint="lower the schedule first: tec.lower(s, args), or te.save_json",
+            )
+        if isinstance(v, Note):
+            return {"is": f"note {v.word}", "values": self.value(v.values)}
+        if _KINDS.get(type(v).__name__) is type(v):
+            return {"is": type(v).__name__, **{n: self.value(getattr(v, n)) for n in _fields(type(v))}}
+        raise ExprError(f"save_json: {v!r} ({type(v).__name__}) is no part of {self.what}")
 
-class _Reader:
+
+class Reader:
     """Nodes stand behind what they are made of, so that they are made in order."""
+
+    key, what = Writer.key, Writer.what
 
     def __init__(self, nodes: list[dict[str, Any]]):
         self.made: list[Any] = []

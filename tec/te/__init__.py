@@ -24,6 +24,7 @@ from .build import (
 from .computation import compute, scan
 from .evaluate import evaluate
 from .extern import TensorIntrin, decl_tensor_intrin, extern
+from .json_text import load_json, save_json
 from .math import (
     abs,
     acos,
@@ -105,9 +106,9 @@ __all__ = [
     "call_packed", "call_pure_extern", "cast", "ceil", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh", "ctz",
     "decl_buffer", "decl_tensor_intrin", "div", "erf", "evaluate", "exp", "exp10", "exp2", "expm1", "extern", "floor", "floordiv",
     "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "ir_builder", "isfinite",
-    "isinf", "isnan", "ldexp", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "maximum", "min",
+    "isinf", "isnan", "ldexp", "likely", "load_json", "log", "log10", "log1p", "log2", "max", "max_value", "maximum", "min",
     "min_value", "minimum", "nearbyint", "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "reinterpret",
-    "round", "rsqrt", "scan", "select", "sigmoid", "sign", "sin", "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan",
+    "round", "rsqrt", "save_json", "scan", "select", "sigmoid", "sign", "sin", "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan",
     "tanh", "thread_axis", "topo_order", "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip
 
