@@ -89,7 +89,20 @@ def bind_shapes(
                 hint=f'give them, as sizes or as names that stay open: shapes={{"{name}": (...)}}',
             )
         out[name] = tuple(n for n in known if n is not None)
+    _known(out)
     return out
+
+
+def _known(shapes: Mapping[str, tuple[Size, ...]]) -> None:
+    """Every name is a whole dimension somewhere: a run learns it there."""
+    open_sizes = [(name, n) for name, shape in shapes.items() for n in shape if isinstance(n, Dim)]
+    given = {str(n) for _, n in open_sizes}
+    for name, n in open_sizes:
+        for missing in sorted(n.names() - given):
+            raise ImportModelError(
+                f"input {name!r}: the size {n} needs {missing!r}, which no input has for a whole dimension",
+                hint="give the dimension a name of its own, or a number",
+            )
 
 
 def _alone(

@@ -156,6 +156,12 @@ def test_named_dimensions_agree():
         tec_onnx.from_onnx(m, {"x": (2, 3), "z": (4, 3)})
 
 
+def test_a_name_of_an_expression_is_a_dimension_somewhere():
+    """Compiling took it, and the network called itself a damaged package."""
+    with pytest.raises(ImportModelError, match="the size 32\\*h needs 'h', which no input has for a whole dimension"):
+        tec_onnx.from_onnx(one("Relu", "x", shapes={"x": ("n", "h")}), {"x": ("n", "32*h")})
+
+
 FEEDS = {
     "a missing input": ({}, "input 'x' is missing"),
     "an unknown input": ({"x": np.zeros((2, 3), "f"), "q": 1}, "no input 'q'"),
