@@ -219,6 +219,30 @@ def _max_unpool(b: Builder, node: Node, g: Value) -> list[Value | None]:
     return [b.op("where", b.op("equal", place, index), came, b.like(0, came)), None]
 
 
+@rule("resample")
+def _resample(b: Builder, node: Node, g: Value) -> list[Value | None]:
+    """Each tap adds what it read; the definition searches all taps for each element. By the weights: the sum of what they scale."""
+    x, index, *weights = node.inputs
+    if any(isinstance(n, Dim) for n in x.shape):
+        raise NotImplementedError
+    axis = node.attrs["axis"] % x.ndim
+    to_front = [axis, *(k for k in range(x.ndim) if k != axis)]
+    acc = _wide(x)
+    rows, came = (b.cast(b.transpose(v, to_front), acc) for v in (x, g))
+    factors = b.cast(weights[0], acc) if weights else None
+    along, total = (came.shape[0], *[1] * (x.ndim - 1)), b.broadcast(b.const(0.0, acc), rows.shape)
+    sums = []
+    for t in range(index.shape[0]):
+        place, share = b.take(index, 0, t), came
+        if factors is not None:
+            share = b.op("multiply", came, b.reshape(b.take(factors, 0, t), along))
+            read = b.op("multiply", came, b.op("gather", rows, place, axis=0))
+            sums.append(b.op("reduce_sum", read, axes=tuple(range(1, x.ndim)), keepdims=False) if x.ndim > 1 else read)
+        total = b.op("scatter_nd", total, b.reshape(place, (*place.shape, 1)), share, reduction="add")
+    by_x = b.cast(b.transpose(total, [int(k) for k in np.argsort(to_front)]), x.dtype)
+    return [by_x, None, *(b.cast(b.stack(sums), w.dtype) for w in weights)]
+
+
 @rule("dequantize")
 def _dequantize(b: Builder, node: Node, g: Value) -> list[Value | None]:
     """By the scales the sum of (code - zero) over what they scale, by floating zero points that of -scale."""

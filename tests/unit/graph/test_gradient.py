@@ -127,10 +127,11 @@ def test_scales_of_packed_weights(axis, block, dims, zeros):
 
 
 def test_rules_that_work_in_one_pass():
-    """The definitions of these would search: a rotary's gradient is a turn back, an unpooling's a gather."""
+    """The definitions of these would search: a rotary's gradient is a turn back, an unpooling's a gather, a resampling's a scatter."""
     turned = holds(*CASES["halves turned"])
     assert [n.op for n in turned.nodes].count("rotary") == 2 and "vjp" not in [n.op for n in turned.nodes]
-    assert "vjp" not in [n.op for n in holds(*CASES["unpooled"]).nodes]
+    for name in ("unpooled", "the nearest", "between the nearest"):
+        assert "vjp" not in [n.op for n in holds(*CASES[name]).nodes], name
 
 
 def test_parameters_become_inputs():
