@@ -232,7 +232,9 @@ class Translator(Jumps):
             self._class("barrier")
             if inst.operands and inst.operands[0].value != -1:
                 raise self.fail("a named barrier")
-        elif op == "s_trap":
+        elif op in ("s_trap", "s_sethalt") or op.startswith(
+            "s_sendmsg_rtn"
+        ):  # RDNA3 halts by hand where s_trap is passed over
             self._class("other")
             self.fault_if("true", 13)
         elif op in CALLS:

@@ -181,3 +181,31 @@ def test_opencl_printf(capfd: pytest.CaptureFixture[str]) -> None:
     kernel = driver.get_function(driver.load_module(0, image, asm), "k")
     driver.launch(kernel, (1, 1, 1), (3, 1, 1), 0, struct.pack("<Q", 0))
     assert capfd.readouterr().out == "i=0 x=0.00 c=a\ni=1 x=0.25 c=b\ni=2 x=0.50 c=c\n"
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100", "gfx1201"])
+def test_a_trap_is_a_fault(chip: str) -> None:
+    """RDNA3 follows s_trap by a request for its doorbell and a halt, in case the trap was passed over."""
+    ir = """
+declare void @llvm.trap()
+declare i32 @llvm.amdgcn.workitem.id.x()
+define amdgpu_kernel void @k(ptr addrspace(1) %a) #0 {
+  %x = call i32 @llvm.amdgcn.workitem.id.x()
+  %bad = icmp eq i32 %x, 3
+  br i1 %bad, label %no, label %yes
+no:
+  call void @llvm.trap()
+  unreachable
+yes:
+  %p = getelementptr i32, ptr addrspace(1) %a, i32 %x
+  store i32 %x, ptr addrspace(1) %p
+  ret void
+}
+attributes #0 = { "amdgpu-flat-work-group-size"="64,64" }
+"""
+    asm, image = compile_ir(ir, chip)
+    driver = get_driver(chip)
+    function = driver.get_function(driver.load_module(0, image, asm), "k")
+    at = upload(driver, np.zeros(64, np.int32))
+    with pytest.raises(EmulationError, match="trap"):
+        driver.launch(function, (1, 1, 1), (64, 1, 1), 0, struct.pack("<Q", at))

@@ -248,8 +248,8 @@ def test_tag_scope():
 
 def test_public_names():
     for name in te.__all__:
-        if name in ("ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp"):
-            continue
+        if name in ("ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "load_json", "save_json"):
+            continue  # classes to ask for, and names that loop IR has too
         assert getattr(tec, name) is getattr(te, name), name
     with pytest.raises(AttributeError):
         tec.no_such_name  # noqa: B018
