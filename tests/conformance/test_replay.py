@@ -8,7 +8,7 @@ import pytest
 
 import tec
 from tec.schedule import Schedule, Trace, create_schedule, to_loops
-from tests.conformance import elementwise, matmuls, memory, networks, reductions  # noqa: F401  (they fill CASES)
+from tests.conformance import elementwise, matmuls, memory, networks, reductions
 from tests.conformance.harness import CASES, Program
 
 TARGETS = {"cpu": "llvm -mcpu=x86-64-v3", "gpu": "rocm -mcpu=gfx942"}
