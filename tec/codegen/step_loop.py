@@ -22,7 +22,30 @@ start + t * move, and swap more where t is odd. `done` is then the number of tri
 
 from __future__ import annotations
 
-TEXT = """
+# Steps 0 to n, %k this one and %next the one after; what is between sets %next and %status.
+_EACH = """entry:
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %step, label %done
+step:
+  %k = phi i64 [ 0, %entry ], [ %next, %ok ]
+"""
+_UNTIL_ONE_FAILS = """  %good = icmp eq i32 %status, 0
+  br i1 %good, label %ok, label %failed
+ok:
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %step, label %done
+failed:
+  %low = zext i32 %status to i64
+  %high = shl i64 %next, 32
+  %answer = or i64 %high, %low
+  ret i64 %answer
+done:
+  ret i64 0
+}
+"""
+
+TEXT = (
+    """
 declare ptr @memmove(ptr, ptr, i64)
 declare i64 @llvm.smin.i64(i64, i64)
 
@@ -37,12 +60,9 @@ entry:
 }
 
 define i64 @tec_run_steps(ptr %steps, i64 %n) nounwind {
-entry:
-  %some = icmp sgt i64 %n, 0
-  br i1 %some, label %step, label %done
-step:
-  %k = phi i64 [ 0, %entry ], [ %next, %ok ]
-  %at = getelementptr [3 x ptr], ptr %steps, i64 %k
+"""
+    + _EACH
+    + """  %at = getelementptr [3 x ptr], ptr %steps, i64 %k
   %code = load ptr, ptr %at
   %a = getelementptr ptr, ptr %at, i64 1
   %buffers = load ptr, ptr %a
@@ -50,27 +70,13 @@ step:
   %scalars = load ptr, ptr %b
   %status = call i32 %code(ptr %buffers, ptr %scalars)
   %next = add nuw nsw i64 %k, 1
-  %good = icmp eq i32 %status, 0
-  br i1 %good, label %ok, label %failed
-ok:
-  %more = icmp slt i64 %next, %n
-  br i1 %more, label %step, label %done
-failed:
-  %low = zext i32 %status to i64
-  %high = shl i64 %next, 32
-  %answer = or i64 %high, %low
-  ret i64 %answer
-done:
-  ret i64 0
-}
-
+"""
+    + _UNTIL_ONE_FAILS
+    + """
 define i64 @tec_launch_steps(ptr %rows, i64 %n, ptr %stream, ptr %launch, ptr %launch_ex) nounwind {
-entry:
-  %some = icmp sgt i64 %n, 0
-  br i1 %some, label %step, label %done
-step:
-  %k = phi i64 [ 0, %entry ], [ %next, %ok ]
-  %next = add nuw nsw i64 %k, 1
+"""
+    + _EACH
+    + """  %next = add nuw nsw i64 %k, 1
   %row = getelementptr [11 x i64], ptr %rows, i64 %k
   %function = load ptr, ptr %row
   %pp = getelementptr i64, ptr %row, i64 1
@@ -120,20 +126,9 @@ plain:
   br label %launched
 launched:
   %status = phi i32 [ %status_ex, %by_config ], [ %status_plain, %plain ]
-  %good = icmp eq i32 %status, 0
-  br i1 %good, label %ok, label %failed
-ok:
-  %more = icmp slt i64 %next, %n
-  br i1 %more, label %step, label %done
-failed:
-  %low = zext i32 %status to i64
-  %high = shl i64 %next, 32
-  %answer = or i64 %high, %low
-  ret i64 %answer
-done:
-  ret i64 0
-}
-
+"""
+    + _UNTIL_ONE_FAILS
+    + """
 define i64 @tec_run_trips(ptr %loop) nounwind {
 entry:
   %steps = load ptr, ptr %loop
@@ -196,3 +191,4 @@ end:
   ret i64 0
 }
 """
+)

@@ -160,7 +160,7 @@ class Function:
             else:
                 status = code[0](pack_pointers(*pointers), fixed)
             if status:
-                self._fail(status)
+                self.failed(status)
 
         def slow(args: Sequence[Any]) -> None:
             converted, after = checker.convert(args)
@@ -201,11 +201,12 @@ class Function:
             else:
                 status = code[0](pack_pointers(*pointers), fixed)
             if status:
-                self._fail(status)
+                self.failed(status)
 
         return call_tensors
 
-    def _fail(self, status: int) -> None:
+    def failed(self, status: int) -> None:
+        """Raise what a status of its CPU code means."""
         if 0 < status <= len(self.asserts):
             raise TecError(f"{self.name}: {self.asserts[status - 1]}")
         if status == _OUT_OF_MEMORY:
@@ -354,10 +355,6 @@ class Function:
         return self.module.cpu_function(self.name), self._pack_scalars(
             *packed, *[int(env[n]) for n in checker.implicit]
         )
-
-    def failed(self, status: int) -> None:
-        """Raise what a status of its CPU code means."""
-        self._fail(status)
 
     def launch(self, device: Device, plan: Plan, values: list[Any]) -> None:
         """Run the launches of a plan on addresses, in the order of the tensors, with the scalars behind them."""

@@ -136,7 +136,7 @@ class HostEngine:
         """Raise what a step's status means."""
         function = self._functions[k]
         assert function is not None
-        function._fail(status)
+        function.failed(status)
 
     def _input(self, base: int, a: NDArray) -> int:
         """Where the functions read an input: where it lies, if it lies in one piece; of the caller's arrays they ask no more than whole elements."""

@@ -29,6 +29,11 @@ pytestmark = [
 ]
 
 
+def flags_of(chip: str) -> list[str]:
+    """clang's, for a code object of HIP alone."""
+    return ["-x", "hip", f"--offload-arch={chip}", "--offload-device-only", "--no-gpu-bundle-output", "-nogpuinc"]
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     folder = tmp_path_factory.mktemp("hip")
@@ -37,16 +42,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         out = folder / f"{chip}.hsaco"
         if not out.exists():
             source = Path(__file__).with_name("kernels.hip")
-            flags = [
-                "-x",
-                "hip",
-                f"--offload-arch={chip}",
-                "--offload-device-only",
-                "--no-gpu-bundle-output",
-                "-nogpuinc",
-                "-nogpulib",
-                "-O3",
-            ]
+            flags = [*flags_of(chip), "-nogpulib", "-O3"]
             subprocess.run(
                 [str(CLANG), *flags, "-gline-tables-only", "-o", str(out), str(source)], check=True, capture_output=True
             )
@@ -328,15 +324,7 @@ def test_printf(
 ) -> None:
     """HIP's printf through ROCm's own device libraries, as clang lowers it."""
     (tmp_path / "prints.hip").write_text(PRINTS)
-    flags = [
-        "-x",
-        "hip",
-        f"--offload-arch={chip}",
-        "--offload-device-only",
-        "--no-gpu-bundle-output",
-        "-nogpuinc",
-        f"--rocm-device-lib-path={DEVICE_LIBS}",
-    ]
+    flags = [*flags_of(chip), f"--rocm-device-lib-path={DEVICE_LIBS}"]
     subprocess.run(
         [str(CLANG), *flags, "-O2", "-o", "prints.hsaco", "prints.hip"], cwd=tmp_path, check=True, capture_output=True
     )
