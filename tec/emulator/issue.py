@@ -9,6 +9,8 @@ In clocks of the compute unit. Sources:
   they are done by the vector lanes, and hold them. Their results may be read passes + 3 slots later (LLVM's GCNHazardRecognizer, gfx940),
   by the next matrix instruction's accumulator at once.
 - s_nop n: n + 1 slots.
+- s_setprio n: the wave's user priority, 0 to 3; a wave's place in arbitration is {priority, age} (ISA manuals, S_SETPRIO). It takes no port, as
+  waits do not: instruction traces of CDNA 4 have no issue for it (tinygrad 18106).
 """
 
 from __future__ import annotations
@@ -24,8 +26,22 @@ from .skeleton import registers
 from .table import ROWS
 from .waits import _counter, _waits
 
-VALU, TRANS, MATRIX, SCALAR, LDS, LOAD, STORE, SMEM, WAIT, BARRIER, NOP, FREE = range(12)
-KIND_NAMES = ("VALU", "VALU", "matrix", "scalar", "LDS", "VMEM", "VMEM", "SMEM", "wait", "barrier", "nop", "free")
+VALU, TRANS, MATRIX, SCALAR, LDS, LOAD, STORE, SMEM, WAIT, BARRIER, NOP, FREE, PRIORITY = range(13)
+KIND_NAMES = (
+    "VALU",
+    "VALU",
+    "matrix",
+    "scalar",
+    "LDS",
+    "VMEM",
+    "VMEM",
+    "SMEM",
+    "wait",
+    "barrier",
+    "nop",
+    "free",
+    "priority",
+)
 _WMMA = re.compile(r"v_s?wmmac?_\w+?_16x16x(\d+)_(\w+?)(?:_\w+)?$")
 _SPARSE = re.compile(r"v_smfmac_\w+?_(16|32)x\d+x(\d+)_(\w+)$")
 _QUARTER = re.compile(r"v_(mul_lo_[ui]32|mul_hi_[ui]32|mad_[ui]64|mul_[ui]64)")
@@ -40,13 +56,13 @@ _KINDS = {
     "smem": SMEM,
     "lds": LDS,
 }
-_HINTS = ("s_delay_alu", "s_clause", "s_setprio", "s_set_inst", "s_inst_prefetch", "s_code_end", "s_wait_alu", "s_waitcnt_depctr", "s_barrier_signal",
+_HINTS = ("s_delay_alu", "s_clause", "s_set_inst", "s_inst_prefetch", "s_code_end", "s_wait_alu", "s_waitcnt_depctr", "s_barrier_signal",
           "s_barrier_leave", "s_version")  # fmt: skip
 
 
 @dataclass(slots=True)
 class Issue:
-    """One instruction. `busy`: clocks that its unit is held (the matrix pipe, the vector lanes); `after`: clocks from its start until its results
+    """One instruction. `busy`: clocks that its unit is held (the matrix pipe, the vector lanes), or the priority that is set; `after`: clocks from its start until its results
     may be read by any instruction (0: as soon as the next one starts)."""
 
     kind: int
@@ -128,6 +144,8 @@ def _decode(inst: Inst, chip: Chip, lanes: int, gfx: int, rdna: bool) -> Issue:
         return Issue(FREE)
     if op.startswith("s_wait"):
         return Issue(WAIT, waits=waits)
+    if op == "s_setprio":
+        return Issue(PRIORITY, int(inst.text.split()[1], 0) & 3)
     if op in ("s_nop", "s_sleep"):
         n = int(inst.text.split()[1], 0) if len(inst.text.split()) > 1 else 0
         return Issue(NOP, (n + 1) * (slot if op == "s_nop" else 64))

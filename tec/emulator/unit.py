@@ -1,10 +1,11 @@
 """One compute unit in time: waves of work-groups issue their instructions, wait for each other and for memory.
 
-An event at a time, the wave whose next instruction may start first: ports of each SIMD by kind (issue slots, vector lanes, matrix pipe), the LDS
-(a port for each pair of SIMDs and the banks' clocks), the path to the L1, and, beyond it, the unit's share of each level of memory as a
-server that gives so many bytes a clock. A wave starts its instructions in order; counters of outstanding operations hold it at waits, and at
+An event at a time, the wave whose next instruction may start first; of those that may start at once the one of the highest priority (`s_setprio`),
+then the one that has waited for longest (chips take the oldest: docs/decisions/time-model.md). Ports of each SIMD by kind (issue
+slots, vector lanes, matrix pipe), the LDS (a port for each pair of SIMDs and the banks' clocks), the path to the L1, and, beyond it, the unit's share of
+each level of memory as a server that gives so many bytes a clock. A wave starts its instructions in order; counters of outstanding operations hold it at waits, and at
 the most that they can count. Work-groups take the places of those that end. They come no faster than a die starts waves. What is left out:
-instruction fetch, priorities, register banks.
+instruction fetch, register banks.
 
 Sources of the rules are named in `issue` and, of the figures, in `tec.target`. LDS: 64-lane stores of 4 bytes take 8 clocks of a port that gives 64
 bytes a clock, of 16 bytes 20 (rocprofiler-compute, "LDS"): the bytes, and 4 clocks more.
@@ -17,11 +18,13 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from .chips import Chip
-from .issue import BARRIER, FREE, LDS, LOAD, MATRIX, NOP, SCALAR, SMEM, STORE, TRANS, VALU, WAIT, Issue
+from .issue import BARRIER, FREE, LDS, LOAD, MATRIX, NOP, PRIORITY, SCALAR, SMEM, STORE, TRANS, VALU, WAIT, Issue
 from .steps import GroupSteps, WaveSteps
 
 # The most operations that a counter can count: s_waitcnt's fields (ISA manuals).
 _MOST = {"vmcnt": 63, "lgkmcnt": 15, "vscnt": 63, "loadcnt": 63, "storecnt": 63, "dscnt": 63, "kmcnt": 31}
+
+_SHARED = ("matrix pipe", "VALU", "issue", "memory queue")  # what waves wait for in turn
 
 
 @dataclass(slots=True)
@@ -53,7 +56,9 @@ class _Wave:
     steps: WaveSteps
     group: _Group
     simd: int
-    number: int
+    number: int  # in the order of their start
+    priority: int = 0  # of s_setprio, negated: the less, the earlier
+    since: float = 0.0  # when its next instruction could have started, had nobody held what it shares
     step: int = -1
     pc: int = 0
     event: int = 0
@@ -112,7 +117,7 @@ class Unit:
 
     def run(self, groups: list[GroupSteps], places: int) -> UnitTime:
         """`groups` one after another on `places` that hold one each."""
-        self.heap: list[tuple[float, int, _Wave]] = []
+        self.heap: list[tuple[float, int, float, int, _Wave]] = []
         self.ports = [[0.0] * 8 for _ in range(self.simds)]  # when each is free, by kind of instruction
         self.pipes = [0.0] * self.simds  # matrix
         self.lanes_free = [0.0] * self.simds
@@ -122,7 +127,6 @@ class Unit:
         self.stalls: dict[str, float] = {}
         self.held: dict[int, float] = {}
         self.serial = 0
-        self.next_simd = 0
         self.begun = 0.0  # until when waves are being started
         lives = 0.0
         pending = list(reversed(groups))
@@ -133,7 +137,7 @@ class Unit:
             self._start(pending.pop(), place, 0.0)
         heap = self.heap
         while heap:
-            t, _, wave = heappop(heap)
+            t, *_, wave = heappop(heap)
             end = self._advance(wave, t)
             if end is None:
                 continue
@@ -159,18 +163,19 @@ class Unit:
         group = _Group(steps, place, len(steps.waves), started=at)
         for k, w in enumerate(steps.waves):
             marked = frozenset(s for a, b, _ in w.gaps for s in (a, b))
-            wave = _Wave(w, group, self.next_simd % self.simds, self.serial, marked=marked)
-            self.next_simd += 1
+            wave = _Wave(w, group, self.serial % self.simds, self.serial, marked=marked)
+            self.serial += 1
             group.waves.append(wave)
+            wave.since = at + k
             self._push(at + k, wave)
 
     def _push(self, t: float, wave: _Wave) -> None:
-        self.serial += 1
-        heappush(self.heap, (t, self.serial, wave))
+        heappush(self.heap, (t, wave.priority, wave.since, wave.number, wave))
 
     def _release(self, group: _Group, t: float) -> None:
         for w, since in group.waiting:
             self._waited(w.code[w.pc - 1].number, t - since, "barrier")
+            w.since = t + self.slot
             self._push(t + self.slot, w)
         group.waiting = []
 
@@ -180,6 +185,8 @@ class Unit:
 
     def _stall(self, wave: _Wave, until: float, now: float, why: str) -> None:
         self._waited(wave.code[wave.pc].number, until - now, why)
+        if why not in _SHARED:
+            wave.since = until
         self._push(until, wave)
 
     def _advance(self, wave: _Wave, t: float) -> float | None:
@@ -203,21 +210,8 @@ class Unit:
                 wave.pc += 1
                 continue
             if kind == WAIT:
-                until, worst = t, LOAD
-                for name, n in issue.waits:
-                    queue = wave.queues.get(name)
-                    if queue and len(queue) > n:
-                        there = max(queue[: len(queue) - n])
-                        if there > until:
-                            until, worst = there, wave.last[name]
-                if until > t:
-                    why = {LDS: "LDS", SMEM: "scalars"}.get(worst, "memory")
-                    self._stall(wave, until, t, f"wait for {why}")
+                if not self._arrived(wave, issue, t):
                     return None
-                for name, n in issue.waits:
-                    queue = wave.queues.get(name)
-                    if queue and len(queue) > n:
-                        del queue[: len(queue) - n]
                 wave.pc += 1
                 continue  # no issue port: taken out of the instruction buffer
             if kind == BARRIER:
@@ -227,6 +221,10 @@ class Unit:
                 if len(group.waiting) == group.live:
                     self._release(group, t)
                 return None
+            if kind == PRIORITY:
+                wave.priority = -issue.busy
+                wave.pc += 1
+                continue
             if kind == NOP:
                 wave.pc += 1
                 t += issue.busy
@@ -239,9 +237,29 @@ class Unit:
                 wave.event += wave.counts[wave.pc]
                 wave.pc += 1
                 t += max(slot, issue.busy if kind in (VALU, TRANS) and self.rdna else 0)
-            if heap and heap[0][0] < t:
+            wave.since = t
+            if heap and ((first := heap[0])[0] < t or (first[0] == t and first[1] < wave.priority)):
                 self._push(t, wave)
                 return None
+
+    def _arrived(self, wave: _Wave, issue: Issue, t: float) -> bool:
+        """Whether what a wait waits for is there; the wave is put off until then where it is not."""
+        until, worst = t, LOAD
+        for name, n in issue.waits:
+            queue = wave.queues.get(name)
+            if queue and len(queue) > n:
+                there = max(queue[: len(queue) - n])
+                if there > until:
+                    until, worst = there, wave.last[name]
+        if until > t:
+            why = {LDS: "LDS", SMEM: "scalars"}.get(worst, "memory")
+            self._stall(wave, until, t, f"wait for {why}")
+            return False
+        for name, n in issue.waits:
+            queue = wave.queues.get(name)
+            if queue and len(queue) > n:
+                del queue[: len(queue) - n]
+        return True
 
     def _earliest(self, wave: _Wave, issue: Issue, t: float) -> tuple[float, str]:
         kind, simd = issue.kind, wave.simd

@@ -125,6 +125,40 @@ def test_waves_start_no_faster_than_dies_start_them(chip, waves_a_clock):
     assert _clocks(e) == pytest.approx(groups / waves_a_clock, rel=0.05)
 
 
+@pytest.mark.parametrize(("chip", "each", "waves"), [("gfx942", 4, 4), ("gfx1100", 1, 2)])
+@pytest.mark.parametrize("priority", [0, 3])
+def test_the_vector_lanes_go_to_the_wave_of_higher_priority(chip, each, waves, priority):
+    """Two waves a SIMD want the lanes all the time; the second, when it has done, sleeps: at equal turns after both are done, at a higher priority after its own."""
+    driver, f = function("define amdgpu_kernel void @k() {\n  ret void\n}", chip)
+    count, slept = 400, 60
+    work = "".join(f"  v_mov_b32 v{1 + n % 9}, 1\n" for n in range(count))
+    ir = f"""
+define amdgpu_kernel void @k() "amdgpu-flat-work-group-size"="1,1024" {{
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %w = lshr i32 %t, {8 if chip == "gfx942" else 6}
+  %s = call i32 @llvm.amdgcn.readfirstlane(i32 %w)
+  %second = icmp ne i32 %s, 0
+  br i1 %second, label %b, label %a
+a:
+  call void asm sideeffect "WORK", ""()
+  ret void
+b:
+  call void asm sideeffect "s_setprio {priority}", ""()
+  call void asm sideeffect "WORK", ""()
+  call void asm sideeffect "s_sleep {slept}", ""()
+  ret void
+}}
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare i32 @llvm.amdgcn.readfirstlane(i32)
+"""
+    driver, f = function(ir.replace("WORK", work.replace("\n", "\\0A")), chip)
+    lanes = driver.chip.wavefront_size
+    simds = driver.chip.limits.simds
+    e = model_launch(driver, f, (1, 1, 1), (2 * simds * lanes, 1, 1), 0, b"")
+    turns = count * each * (1 if priority else 2)
+    assert _clocks(e) == pytest.approx(turns + 64 * (slept + 1), rel=0.05)
+
+
 @pytest.mark.parametrize(("chip", "each"), [("gfx942", 4), ("gfx1100", 5)])
 def test_a_chain_of_vector_instructions_waits_for_each_result(chip, each):
     """One wave, each instruction reads the last one's result: the latency alone counts."""
