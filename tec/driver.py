@@ -228,6 +228,7 @@ class Building:
         # CPU functions or kernels, the functions they belong to, their text, and what waits for their code
         self._parts: list[tuple[Func, str, str, Callable[[], Any]]] = []
 
+    @deep_recursion()
     def add(self, loops: Func) -> None:
         """A function of stage "loops"; the first is the entry. Raises LoweringError, CodegenError."""
         if not isinstance(loops, Func):

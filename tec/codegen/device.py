@@ -79,7 +79,17 @@ def build_kernels(kernels: list[Func], target: Target, link: str = "auto", speed
 
 def assembly_of(llvm: str, target: Target, name: str) -> str:
     """The assembly of a kernel's LLVM IR (PTX for NVIDIA). Raises CodegenError."""
-    return llvm_util.assembly(llvm, machine_of(target), DEFAULT_SPEED, llvm_util.named([name]), parsed_again=True)
+    made = llvm_util.assembly(llvm, machine_of(target), DEFAULT_SPEED, llvm_util.named([name]), parsed_again=True)
+    return finished(made, target)
+
+
+def finished(asm: str, target: Target) -> str:
+    """Assembly as it is handed out, and compiled where it is PTX, from LLVM's."""
+    if target.kind != "cuda":
+        return asm
+    from .nvptx import ordered_loads
+
+    return ordered_loads(asm)
 
 
 def begin_kernels(
@@ -118,9 +128,7 @@ def begin_kernels(
         assert code is not None
         asm = None
         if target.kind == "cuda":
-            from .nvptx import ordered_loads
-
-            asm = ordered_loads(code.decode())
+            asm = finished(code.decode(), target)
             code = asm.encode()
         return KernelCode(list(facts), text, code, machine, facts, speed, optimised, asm)
 

@@ -36,7 +36,6 @@ from .emitter_stmt import STMT_HANDLERS, Statements, StmtHandler, _clean
 from .line_info import FLAG, LineInfo
 
 __all__ = ["Emitter", "quote"]
-MAX_FRAMES = 12000  # about 4000 nested nodes; LLVM's own passes recurse too, and a full stack there ends the process
 
 
 class Emitter(Statements):
@@ -60,14 +59,8 @@ class Emitter(Statements):
             self.func_name, self.loc = f.name, None
             flags = f.attrs.get("fast_math")
             self.set_fast_math(self.target.fast_math if flags is None else tuple(flags))
-            try:
-                with deep_recursion(MAX_FRAMES):
-                    self.function(f)
-            except RecursionError:
-                raise self.error(
-                    "an expression is nested too deeply to make code for",
-                    hint="compute part of it in a stage of its own",
-                ) from None
+            with deep_recursion():
+                self.function(f)
         self.func_name = ""
         flags_text = [*self.module_flags(), *([FLAG] if self.lines is not None and self.lines.unit else [])]
         lines = [f'target datalayout = "{self.layout}"'] if self.layout else []

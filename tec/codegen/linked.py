@@ -51,6 +51,8 @@ def begin_links(name: str, llvm: str, target: Target) -> Callable[[str], Linked]
         compiling = llvm_util.begin(_numbered(bare), machine, want, home.DEFAULT_SPEED, llvm_util.named([name]))
 
     def finish(asm: str) -> Linked:
+        from .device import finished
+
         shown = clean(asm)
         found: list[int] = []
         if compiling is not None:
@@ -58,11 +60,7 @@ def begin_links(name: str, llvm: str, target: Target) -> Callable[[str], Linked]
                 marked = compiling.result()["asm"]
             except TecError:
                 marked = ""
-            if target.kind == "cuda":
-                from .nvptx import ordered_loads
-
-                marked = ordered_loads(marked)
-            found = _asm_lines(marked, shown)
+            found = _asm_lines(finished(marked, target), shown)
         return Linked(bare, shown, of_llvm, found)
 
     return finish

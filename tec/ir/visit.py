@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ..errors import LoweringError
 from ..locks import fork_safe_lock
 from . import expr as E
 from . import stmt as S
@@ -165,7 +166,7 @@ def holds(s: S.Stmt, kind: type[S.Stmt]) -> bool:
 
 @contextmanager
 def deep_recursion(frames: int = MAX_FRAMES) -> Iterator[None]:
-    """Room for the walks of expressions with thousands of terms; a decorator as well.
+    """Room for the walks of expressions with thousands of terms; a decorator as well. Raises LoweringError where it does not do.
 
     The limit is the process's: with several threads inside, the last one out puts back what the first one found.
     """
@@ -177,6 +178,11 @@ def deep_recursion(frames: int = MAX_FRAMES) -> Iterator[None]:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), frames))
     try:
         yield
+    except RecursionError:
+        raise LoweringError(
+            "the program is nested too deeply: terms in one expression, or values in a row that each need the one before",
+            hint="compute part of it in a stage of its own; in a kernel, a loop in place of a static_range of thousands",
+        ) from None
     finally:
         with _DEEP_LOCK:
             _deep -= 1

@@ -301,3 +301,41 @@ def test_a_code_object_of_zeros(at, value):
     struct.pack_into("<Q", image, loads[0] + at, value)
     with within(2), pytest.raises(DeviceError, match="asks for"):
         read_code_object(bytes(image))
+
+
+def many_values(n):
+    @tec.kernel
+    def values(x, y):
+        i = tec.block_idx.x
+        s = y[i]
+        for j in tec.static_range(n):
+            s = s * 0.5 + x[i] * j
+        y[i] = s
+
+    return values
+
+
+def many_stores(n):
+    @tec.kernel
+    def stores(x, y):
+        i = tec.block_idx.x
+        for j in tec.static_range(n):
+            y[i] = y[i] * 0.5 + x[i] * j
+
+    return stores
+
+
+@pytest.mark.parametrize("kernel", [many_values(500), many_stores(500)], ids=["values", "stores"])
+def test_hundreds_of_copies_of_a_loops_body(kernel):
+    """Walks beyond Python's own depth; and accesses alike are compared once, not each with each (a minute for these)."""
+    x, y = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    kernel[4, 1](x, y)
+    want = np.zeros(4, np.float32)
+    for j in range(500):
+        want = want * np.float32(0.5) + x * np.float32(j)
+    np.testing.assert_allclose(y, want, rtol=1e-6)
+
+
+def test_values_in_a_row_beyond_what_walks_reach_are_refused():
+    with pytest.raises(TecError, match=r"(?s)nested too deeply.*static_range of thousands"):
+        many_values(9000)[4, 1](np.ones(4, np.float32), np.zeros(4, np.float32))

@@ -23,6 +23,8 @@ from .rewrite_util import const_int, is_named, same_expr
 _PRIVATE_BYTES = (
     4096  # of storage made in the body, for all lanes together: what stays in the first-level cache with ease
 )
+# Accesses of one memory that differ: each is compared with each, and of these many the pairs take a second.
+_MOST_COMPARED = 256
 _DIVISIONS = (E.Div, E.Mod, E.FloorDiv, E.FloorMod)
 
 
@@ -224,20 +226,37 @@ class Lanes:
 
     def _conflicts(self, lanes: int) -> None:
         written = {id(a.buffer.data) for a in self.accesses if a.is_write}
-        touched = [a for a in self.accesses if id(a.buffer.data) in written]
-        for k, a in enumerate(touched):
-            for b in touched[k:]:
-                if (a.is_write or b.is_write) and a.buffer.data is b.buffer.data and self._meet(a, b, lanes):
-                    raise _NoLanesError(f"steps that meet in {a.buffer.name}")
+        memories: dict[int, list[_Access]] = {}  # accesses that differ, by what they touch
+        for a in self.accesses:
+            if id(a.buffer.data) in written:
+                alike = memories.setdefault(id(a.buffer.data), [])
+                if not any(a.is_write == b.is_write and _alike(a, b) for b in alike):
+                    alike.append(a)
+                    if len(alike) > _MOST_COMPARED:
+                        raise _NoLanesError(f"more accesses of {a.buffer.name} than are compared")
+        for touched in memories.values():
+            apart = [self._apart(a, written) for a in touched]
+            for k, (a, forms) in enumerate(zip(touched, apart)):
+                for b, others in zip(touched[k:], apart[k:]):
+                    if (a.is_write or b.is_write) and self._meet(a, forms, b, others, lanes):
+                        raise _NoLanesError(f"steps that meet in {a.buffer.name}")
 
-    def _meet(self, a: _Access, b: _Access, lanes: int) -> bool:
-        """Whether two steps less than `lanes` apart may touch one element."""
+    def _apart(self, a: _Access, written: set[int]) -> list[E.Expr] | None:
+        """How an access moves with each inner loop, and the rest; None where that is not linear or follows from what the loop writes."""
+        forms = self.analyzer.detect_linear(a.rest, self.inner)
+        if forms is None or any(id(b.data) in written for b in _buffers(forms[-1])):
+            return None
+        return list(forms)
+
+    def _meet(
+        self, a: _Access, first: list[E.Expr] | None, b: _Access, second: list[E.Expr] | None, lanes: int
+    ) -> bool:
+        """Whether two steps less than `lanes` apart may touch one element. first, second: see `_apart`."""
         if a.step != b.step or a.buffer is not b.buffer:
             return True
-        if same_expr(a.rest, b.rest) and not self.inner:
+        if not self.inner and same_expr(a.rest, b.rest):
             return False
-        first, second = (self.analyzer.detect_linear(x.rest, self.inner) for x in (a, b))
-        if first is None or second is None or self._loads_written(first[-1]) or self._loads_written(second[-1]):
+        if first is None or second is None:
             return True
         away = const_int(self.analyzer.simplify(B.sub(first[-1], second[-1])))
         stride = 0  # inner loops move the distance by multiples of it
@@ -253,9 +272,9 @@ class Lanes:
         rest = away % stride  # the distances are rest + k * stride, of which 0 is the step itself
         return stride < lanes if rest == 0 else min(rest, stride - rest) < lanes
 
-    def _loads_written(self, e: E.Expr) -> bool:
-        written = {id(a.buffer.data) for a in self.accesses if a.is_write}
-        return any(id(b.data) in written for b in _buffers(e))
+
+def _alike(a: _Access, b: _Access) -> bool:
+    return a.buffer is b.buffer and a.step == b.step and same_expr(a.rest, b.rest)
 
 
 def _buffers(e: E.Expr) -> list[Buffer]:

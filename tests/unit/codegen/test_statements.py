@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from tec.errors import CodegenError
+from tec.errors import LoweringError
 from tec.ir import (
     EQ,
     LT,
@@ -141,7 +141,7 @@ def test_deep_expressions_compile_and_deeper_ones_raise(depth):
         e = Add(e, FloatImm(1.0))
     f = Func("main", (a, out), BufferStore(out, e, (ZERO,)), {"writes": ["out"]})
     if depth > 10000:
-        with pytest.raises(CodegenError, match="too deeply"):
+        with pytest.raises(LoweringError, match="too deeply"):
             compile_func(f)
     else:
         got = np.zeros(1, "f4")
