@@ -94,7 +94,9 @@ def matrix_work(inst: Inst) -> tuple[int, str, int]:
         size = int(sparse[1])
         return size * size * int(sparse[2]) // 2, sparse[3], {16: 16, 32: 32}[size]
     found = _WMMA.match(op)
-    return (256 * int(found[1]), found[2], 4) if found else (4096, "f16", 4)
+    if found is None:
+        return 4096, "f16", 4
+    return 256 * int(found[1]) // (2 if op.startswith("v_swmmac") else 1), found[2], 4
 
 
 def matrix_clocks(chip: Chip, inst: Inst) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .float8 import decode
+from .float8 import decode, e8m0
 from .ops import Ops, Out
 
 FORMATS = ("fp8", "bf8", "fp6", "bf6", "fp4")  # by the value of CBSZ (of A) and BLGP (of B) in an f8f6f4
@@ -289,8 +289,10 @@ def _stage(s: Mfma, name: str, wide: str, flush: bool, ocp: bool) -> list[str]:
         words.append(out.emit(f"load <64 x i32>, ptr {p}, align 64"))
     for i in range(s.per_lane):
         values.append(element(o, words, i, source, flush, ocp))
+    if source in ("fp8", "bf8") and s.per_lane == 32:
+        values = _neighbours(o, values, s.m)
     if s.scaled:
-        scale = _power(o, words[-1])
+        scale = e8m0(o, words[-1])
         values = [o.bin("fmul", "f32", v, scale) for v in values]
     for i, value in enumerate(values):
         p = out.emit(f"getelementptr i8, ptr %s{name}, i64 {64 * i * (8 if dst == 'f64' else 4)}")
@@ -298,14 +300,23 @@ def _stage(s: Mfma, name: str, wide: str, flush: bool, ocp: bool) -> list[str]:
     return [line.replace("%t", f"%{name}t") for line in out.lines]
 
 
-def _power(o: Ops, exponent: str) -> str:
-    """E8M0: two to the power of the low byte less 127, NaN of 255. 2**-127 is a denormal."""
-    low = o.and_(exponent, o.const("i32", 255))
-    value = o.select(
-        o.icmp("eq", "i32", low, o.const("i32", 0)), "i32", o.const("i32", 0x00400000), o.shl(low, o.const("i32", 23))
-    )
-    value = o.select(o.icmp("eq", "i32", low, o.const("i32", 255)), "i32", o.const("i32", 0x7FC00000), value)
-    return o.bitcast("i32", "f32", value)
+def _neighbours(o: Ops, values: list[str], m: int) -> list[str]:
+    """Rows of 8-bit elements, of which a lane holds 16 from each half of the k, as those of 6 and 4 bits lie: 32 neighbours a lane.
+
+    So numbers of both kinds meet in one product, and a lane's scale is that of what it holds then. Source: CDNA4 ISA manual 7.1.5.1 and 7.2.1;
+    Composable Kernel's probes of the scales (test/mx_mfma_op) found the same on hardware.
+    """
+    ty, groups = o.type("f32"), 64 // m
+    out = []
+    for i in range(32):
+        order = []
+        for lane in range(64):
+            k = 32 * (lane // m) + i
+            half, rest = divmod(k, 16 * groups)
+            order.append(lane % m + m * (rest // 16) + 64 * half)
+        text = f"<64 x i32> <{', '.join(f'i32 {x}' for x in order)}>"
+        out.append(o.out.emit(f"shufflevector {ty} {values[i % 16]}, {ty} {values[16 + i % 16]}, {text}"))
+    return out
 
 
 def element(o, words: list[str], i: int, source: str, flush: bool, ocp: bool = False) -> str:  # type: ignore[no-untyped-def]

@@ -11,6 +11,7 @@ def load() -> None:
     if _loaded:
         return
     from . import (  # noqa: F401
+        table_convert,
         table_flow,
         table_lane,
         table_lds,
@@ -19,8 +20,10 @@ def load() -> None:
         table_packed,
         table_salu,
         table_smem,
+        table_sparse,
         table_vfloat,
         table_vint,
+        table_wmma,
     )
 
     _loaded = True

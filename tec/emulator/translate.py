@@ -35,7 +35,7 @@ _ROUNDS = re.compile(
     r"[vs]_(dual_|pk_)?((add|sub|subrev|mul|fma|fmac|fmaak|fmamk|mad|mac|madak|madmk|mul_legacy|mul_dx9_zero|ldexp|div_fmas)_f(16|32|64)|"
     r"(fma|mad)_mix|cvt_f32_f64|cvt_f32_[iu]32|cvt_f16_f32|cvt_f16_[iu]16|cvt_pk_f16_f32)"
 )
-_INEXACT = re.compile(r"v_(fract|dot2|dot2c|dot4|trig_preop|cube|sad|cvt_pk_norm|cvt_norm|.*bf16|.*fp8|.*bf8|s_cvt_)")
+_INEXACT = re.compile(r"v_(fract|dot2|dot2c|dot4|trig_preop|cube|sad|cvt_pk_norm|cvt_norm|(?!cvt_s).*bf16|s_cvt_)")
 _WRITES_EXEC = re.compile(r"s_\w*(saveexec|wrexec)|v_cmpx_")
 
 

@@ -454,3 +454,7 @@ for _x in ("", "x"):
             ref(f"v_cmp{_x}_{_n}_{_t}", f"{_o} = i{_w} i{_w}", (lambda a, b, f=_f, v=_v: f(a.view(v), b.view(v))) if _v else _f)  # fmt: skip
         ref(f"v_cmp{_x}_t_{_t}", f"{_o} = i{_w} i{_w}", lambda a, b: np.ones(len(a), bool))
         ref(f"v_cmp{_x}_f_{_t}", f"{_o} = i{_w} i{_w}", lambda a, b: np.zeros(len(a), bool))
+
+
+# A step of a shift register: to the left, and 197 added without carries where a one came out.
+ref("v_prng_b32", "i32 = i32", bits(32, lambda a: a << 1 ^ (197 if a >> 31 else 0)))

@@ -13,7 +13,7 @@ from tec.emulator import opcodes
 from tec.emulator.errors import EmulationError
 from tec.emulator.matrix import Mfma, parse_mfma
 from tec.emulator.table import ROWS
-from tec.emulator.table_matrix import SPARSE, _names
+from tec.emulator.table_matrix import _names
 
 from .harness import download, function, upload
 
@@ -207,64 +207,10 @@ def test_signs_of_doubles() -> None:
             assert np.allclose(got, spread_result(s, z * C + (x * A) @ (y * B)), rtol=0, atol=1e-13)
 
 
-_SPARSE_IR = """define amdgpu_kernel void @k(ptr addrspace(1) %a, ptr addrspace(1) %b, ptr addrspace(1) %c, ptr addrspace(1) %i) #0 {{
-  %t = call i32 @llvm.amdgcn.workitem.id.x()
-  %pa = getelementptr <2 x i32>, ptr addrspace(1) %a, i32 %t
-  %pb = getelementptr <4 x i32>, ptr addrspace(1) %b, i32 %t
-  %pc = getelementptr {C}, ptr addrspace(1) %c, i32 %t
-  %pi = getelementptr i32, ptr addrspace(1) %i, i32 %t
-  %x = load <2 x i32>, ptr addrspace(1) %pa, align 4
-  %y = load <4 x i32>, ptr addrspace(1) %pb, align 4
-  %z = load {C}, ptr addrspace(1) %pc, align 4
-  %w = load i32, ptr addrspace(1) %pi, align 4
-  %r = call {C} asm sideeffect "{text}", "=&v,v,v,v,0"(<2 x i32> %x, <4 x i32> %y, i32 %w, {C} %z)
-  store {C} %r, ptr addrspace(1) %pc, align 4
-  ret void
-}}
-declare i32 @llvm.amdgcn.workitem.id.x()
-attributes #0 = {{ "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-ptr" }}"""
-
-
-@pytest.mark.parametrize("row", SPARSE, ids=lambda r: f"{r[1]}_{r[2]}")
-def test_sparse_products(row: tuple[str, str, str, int]) -> None:
-    """Two of each four k of A are stored, anywhere among the four; the indices' byte or halfword by ABID."""
-    out, size, source, bits = row
-    m, _, k = (int(x) for x in size.split("x"))
-    dense = Mfma("", out, source, m, m, k, 1)
-    op = f"v_smfmac_{out}_{size}_{source}"
-    rng = np.random.default_rng(m + k)
-    places = np.sort(np.argsort(rng.random((m, k // 4, 4)))[:, :, :2])
-    A = np.zeros((m, k // 4, 4), int)
-    stored = rng.integers(1, 4, (m, k // 4, 2)) * rng.choice((-1, 1), (m, k // 4, 2))
-    np.put_along_axis(A, places, stored, 2)
-    A, B, C = A.reshape(1, m, k), rng.integers(-3, 4, (1, k, m)), rng.integers(-8, 8, (1, m, m))
-    kinds = source.split("_") if "_" in source else [source, source]
-    codes = [{number(x, t, True): x for x in range(256) if x != 0x80} if t in ("fp8", "bf8") else None for t in kinds]
-
-    def encoded(values: np.ndarray, which: int) -> np.ndarray:
-        table = codes[which]
-        return np.vectorize(table.get)(values.astype(float)).astype(np.uint8) if table else encode(values, kinds[which])
-
-    _, b = spread_inputs(dense, A, B)
-    half = dense.per_lane // 2
-    a, index, which = np.zeros((64, half), int), np.zeros(64, np.uint32), 1
-    for l in range(64):
-        for i in range(half):
-            group = l // m * dense.per_lane // 4 + i // 2
-            a[l, i] = stored[l % m, group, i % 2]
-            index[l] |= np.uint32(places[l % m, group, i % 2] << (2 * i + which * 2 * half))
-    text = f"{op} $0, $1, $2, $3 abid:{which}"
-    driver, kernel = function(_SPARSE_IR.format(C=registers(dense.out_regs), text=text), "gfx942")
-    c = spread_result(dense, C)
-    held = [upload(driver, x) for x in (encoded(a, 0), encoded(b, 1), c, index)]
-    driver.launch(kernel, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQQQ", *held))
-    assert (download(driver, held[2], c) == spread_result(dense, C + A @ B)).all()
-
-
 def test_no_matrix_row_is_left_out() -> None:
     rows = {n for n, r in ROWS.items() if r.kind == "matrix"}
     mixed = {n for n in rows if n.endswith("_f8f6f4")}  # test_mixed_floats.py
-    sparse = {f"v_smfmac_{out}_{size}_{source}" for out, size, source, _ in SPARSE}
+    sparse = {n for n in rows if n.startswith(("v_smfmac_", "v_swmmac_"))}  # test_matrix_sparse.py
     known = {n for _, n in TRIED} | set(FLOAT8) | {w.name for w in WMMA} | mixed | sparse
     assert rows == known, rows ^ known
 
@@ -314,17 +260,27 @@ WMMA = [
 ]  # fmt: skip
 
 
-def places(new: bool, lanes: int, k: int) -> tuple[list[list[int]], list[list[int]]]:
-    """(k of each element of a lane's A, row of each item of a lane's result).
+def places(new: bool, lanes: int, k: int, bits: int = 16) -> tuple[list[list[int]], list[list[int]]]:
+    """(k of each element of a lane's A, row of each item of a lane's result): AMD's matrix instruction calculator.
 
-    gfx11 (AMD's matrix instruction calculator): a lane has all k; row (lanes / 16) q + lane div 16. gfx12 (AMD's articles on
-    RDNA 4): the groups of 16 lanes divide the k and the rows among them, in order.
+    gfx11: a lane has all k; row (lanes / 16) q + lane div 16. gfx12: its equations for RDNA 4, by type and size of the wave.
     """
     groups, items = lanes // 16, 256 // lanes
-    if new:
-        share = k // groups
-        return [[share * (l // 16) + i for i in range(share)] for l in range(lanes)], [[items * (l // 16) + q for q in range(items)] for l in range(lanes)]  # fmt: skip
-    return [list(range(k))] * lanes, [[groups * q + l // 16 for q in range(items)] for l in range(lanes)]
+    if not new:
+        return [list(range(k))] * lanes, [[groups * q + l // 16 for q in range(items)] for l in range(lanes)]
+    ks = []
+    for l in range(lanes):
+        half, third = l // 16 % 2, l // 32
+        if bits == 16:
+            ks.append([8 * (r // 2) + 4 * (l // 16) + 2 * (r % 2) + h for r in range(128 // lanes) for h in (0, 1)])
+        elif bits == 4 and k == 16:
+            ks.append([8 * half + x for x in range(8)])  # in wave64 lanes from 32 on are not looked at
+        else:
+            share = k // 2
+            ks.append([share * half + share // 2 * third + x for x in range(share * 32 // lanes)])
+    if lanes == 32:
+        return ks, [[8 * (l // 16) + q for q in range(8)] for l in range(32)]
+    return ks, [[8 * (l // 16 % 2) + 4 * (l // 32) + q for q in range(4)] for l in range(64)]
 
 
 def packed(values: np.ndarray, kind: str) -> np.ndarray:
@@ -345,8 +301,6 @@ def test_wmma(chip_lanes: tuple[str, int], w: Wmma) -> None:
     if w.new_only and not new:
         pytest.skip("an opcode of gfx12")
     rng = np.random.default_rng(2)
-    if (lanes, w.name) == (64, "v_wmma_i32_16x16x16_iu4") and new:
-        pytest.skip("half a register a lane: refused, as AMD's layout for it is not known")
     lo, hi = (0, 16) if w.sources[0] == "iu4" else (-2, 3) if w.out == "bf16" else (-8, 8)  # bf16 sums: 8 bits
     A, B = rng.integers(lo, hi, (16, w.k)), rng.integers(lo, hi, (w.k, 16))
     if w.sources[0] in ("fp8", "bf8"):
@@ -357,9 +311,11 @@ def test_wmma(chip_lanes: tuple[str, int], w: Wmma) -> None:
     else:
         values = A, B
     C = rng.integers(-8, 8, (16, 16))
-    ks, rows = places(new, lanes, w.k)
-    a = packed(np.array([[A[l % 16, k] for k in ks[l]] for l in range(lanes)]), w.sources[0])
-    b = packed(np.array([[B[k, l % 16] for k in ks[l]] for l in range(lanes)]), w.sources[1])
+    bits = {"f16": 16, "bf16": 16, "iu4": 4}.get(w.sources[0], 8)
+    ks, rows = places(new, lanes, w.k, bits)
+    ignored = [new and (bits, w.k) == (4, 16) and l >= 32 for l in range(lanes)]
+    a = packed(np.array([[A[l % 16, k] ^ 5 * ignored[l] for k in ks[l]] for l in range(lanes)]), w.sources[0])
+    b = packed(np.array([[B[k, l % 16] ^ 5 * ignored[l] for k in ks[l]] for l in range(lanes)]), w.sources[1])
 
     def spread(m: np.ndarray, old: np.ndarray | None = None, high: bool = False) -> np.ndarray:
         by_lane = np.array([[m[r, l % 16] for r in rows[l]] for l in range(lanes)])

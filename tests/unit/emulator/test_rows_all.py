@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -47,6 +48,12 @@ WALKED = {
     "smem": "test_rows_memory.test_scalar_loads", "wait": "test_rows_all.test_waits_change_nothing",
     "matrix": "test_matrix.test_no_matrix_row_is_left_out",
 }  # fmt: skip
+# Opcodes of which one module tries every row by the pattern of their names.
+FAMILIES = {
+    r"v_(smfmac|swmmac)_": "test_matrix_sparse.test_no_sparse_row_is_left_out",
+    r"v_cvt_(pk_|sr_)?(\w+_)?[fb][fp][864]": "test_rows_convert.test_conversions",
+    r"v_cvt_(sr|scalef32)_": "test_rows_convert.test_conversions",
+}
 MASK = 0x5A5A_1234_8001_F00F
 
 
@@ -54,7 +61,8 @@ def home(row: Row) -> str | None:
     """The test that holds a row against a reference."""
     if row.kind in ("valu", "trans") and row.name in REFERENCE:
         return "test_rows.test_vector_rows"
-    return ELSEWHERE.get(row.name) or WALKED.get(row.kind)
+    family = next((test for pattern, test in FAMILIES.items() if re.match(pattern, row.name)), None)
+    return ELSEWHERE.get(row.name) or family or WALKED.get(row.kind)
 
 
 def uncovered(rows: dict[str, Row]) -> list[str]:
