@@ -16,6 +16,7 @@ def load() -> None:
         table_lane,
         table_lds,
         table_matrix,
+        table_media,
         table_mem,
         table_packed,
         table_salu,

@@ -18,7 +18,7 @@ def _nothing(w: Wave, inst: Inst) -> None:
 custom(" ".join(sorted(n for n in NO_OPERANDS if n != "s_sendmsg")), "wait")(_nothing)
 
 
-custom("v_nop", "wait")(_nothing)
+custom("v_nop v_clrexcp v_pipeflush", "wait")(_nothing)
 
 
 @custom("s_sendmsg", "other")

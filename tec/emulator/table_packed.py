@@ -7,8 +7,10 @@ high one, neg_lo and neg_hi negate per half. An inline constant stands in the lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from .asmparse import Inst, Operand
+from .float8 import decode
 from .ops import Ops
 from .table import custom
 from .wave import FLOATS, Wave
@@ -260,3 +262,59 @@ _dot2("v_dot2_f32_f16", "f16", False)
 _dot2("v_dot2c_f32_f16 v_dot2acc_f32_f16 v_dual_dot2acc_f32_f16", "f16", True)
 _dot2("v_dot2_f32_bf16", "bf16", False)
 _dot2("v_dot2c_f32_bf16 v_dot2acc_f32_bf16 v_dual_dot2acc_f32_bf16", "bf16", True)
+
+
+# gfx11's dot products with 16-bit results: op_sel's third bit is the accumulator's half, the fourth the result's; summed like those in f32, rounded once.
+
+
+def _dot2_half(t: str):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        o = w.v
+        sel = inst.take_list("op_sel") or [0, 0, 0, 0]
+        dst, a, b, c = inst.operands
+        signs = [(op.neg, op.abs) for op in (a, b, c)]
+        if any(any(x) for x in signs[:2]):
+            raise w.fail("signs of a packed operand")
+        bare = replace(c, neg=False, abs=False)
+        total = o.fpext(t, "f32", _half(w, bare, t, int(c.half == "h") if c.half else sel[2]))
+        total = o.call("fabs", "f32", total) if c.abs else total
+        total = o.fneg("f32", total) if c.neg else total
+        for half in (0, 1):
+            x, y = (o.fpext(t, "f32", _half(w, op, t, half)) for op in (a, b))
+            total = o.fma("f32", x, y, total)
+        bits = o.zext("i16", "i32", o.bitcast(t, "i16", o.fptrunc("f32", t, total)))
+        high = dst.half == "h" if dst.half else bool(sel[-1])
+        old = o.and_(w.reg(dst.kind, dst.index), o.const("i32", 0xFFFF if high else 0xFFFF0000))
+        w.write_reg(dst.kind, dst.index, o.or_(old, o.shl(bits, o.const("i32", 16)) if high else bits))
+
+    return handler
+
+
+custom("v_dot2_f16_f16", "packed", (11, 12))(_dot2_half("f16"))
+custom("v_dot2_bf16_bf16", "packed", (11, 12))(_dot2_half("bf16"))
+
+
+def _dot4_small(kinds: tuple[str, str]):  # type: ignore[no-untyped-def]
+    """gfx12: four products of 8-bit floats, added to an f32 one after another."""
+
+    def handler(w: Wave, inst: Inst) -> None:
+        o = w.v
+        sel = Selectors(inst, 3)
+        if any(sel.neg_lo[:2]) or any(sel.neg_hi[:2]):
+            raise w.fail("signs of 8-bit floats")
+        words = [w.source(i, "i32") for i in (1, 2)]
+        total = w.source(3, "f32")
+        total = o.call("fabs", "f32", total) if sel.neg_hi[2] else total
+        total = o.fneg("f32", total) if sel.neg_lo[2] else total
+        for i in range(4):
+            codes = [o.and_(o.lshr(x, o.const("i32", 8 * i)), o.const("i32", 255)) for x in words]
+            x, y = (decode(o, c, k, fnuz=False) for c, k in zip(codes, kinds))
+            total = o.fma("f32", x, y, total)
+        w.write(0, total, "f32")
+
+    return handler
+
+
+for _a in ("fp8", "bf8"):
+    for _b in ("fp8", "bf8"):
+        custom(f"v_dot4_f32_{_a}_{_b}", "packed", (12,))(_dot4_small((_a, _b)))

@@ -250,27 +250,78 @@ salu("s_bitcmp1_b64", "= i64 i32", lambda o, a, b: _bit(o, a, b, "i64"))
 salu("s_bitcmp0_b32", "= i32 i32", lambda o, a, b: o.not_(_bit(o, a, b, "i32"), "i1"))
 salu("s_bitcmp0_b64", "= i64 i32", lambda o, a, b: o.not_(_bit(o, a, b, "i64"), "i1"))
 
-# Scalar floats (gfx11.5, gfx12).
-F32 = "f32 = f32 f32"
-for _n2, _op2 in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul")):
-    salu(f"s_{_n2}_f32", F32, lambda o, a, b, op=_op2: o.bin(op, "f32", a, b))
-salu("s_fmac_f32", "f32 = f32 f32 +f32", lambda o, a, b, d: o.fma("f32", a, b, d))
+# Scalar floats (gfx11.5, gfx12); f16 ones lie in the lower half of a register, and leave zeros in the upper.
+_FPRED = {"lt": "olt", "eq": "oeq", "le": "ole", "gt": "ogt", "lg": "one", "ge": "oge", "o": "ord", "u": "uno",
+          "nge": "ult", "nlg": "ueq", "ngt": "ule", "nle": "ugt", "neq": "une", "nlt": "uge"}  # fmt: skip
+for _t2 in ("f32", "f16"):
+    _two, _one = f"{_t2} = {_t2} {_t2}", f"{_t2} = {_t2}"
+    for _n2, _op2 in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul")):
+        salu(f"s_{_n2}_{_t2}", _two, lambda o, a, b, op=_op2, t=_t2: o.bin(op, t, a, b))
+    salu(f"s_fmac_{_t2}", f"{_t2} = {_t2} {_t2} +{_t2}", lambda o, a, b, d, t=_t2: o.fma(t, a, b, d))
+    for _n2 in ("min", "max"):
+        salu(f"s_{_n2}_{_t2} s_{_n2}_num_{_t2}", _two, lambda o, a, b, m=_n2 == "max", t=_t2: o.minmax_f(t, m, a, b))
+    for _n4 in ("minimum", "maximum"):
+        salu(f"s_{_n4}_{_t2}", _two, lambda o, a, b, i=_n4, t=_t2: o.call(i, t, a, b))
+    for _n3, _i3 in (("ceil", "ceil"), ("floor", "floor"), ("trunc", "trunc"), ("rndne", "roundeven")):
+        salu(f"s_{_n3}_{_t2}", _one, lambda o, a, i=_i3, t=_t2: o.call(i, t, a))
+    for _c3, _p3 in _FPRED.items():
+        salu(f"s_cmp_{_c3}_{_t2}", f"= {_t2} {_t2}", lambda o, a, b, p=_p3, t=_t2: o.fcmp(p, t, a, b))
 salu("s_fmaak_f32", "f32 = f32 f32 f32", lambda o, a, b, k: o.fma("f32", a, b, k))
 salu("s_fmamk_f32", "f32 = f32 f32 f32", lambda o, a, k, b: o.fma("f32", a, k, b))
-salu("s_min_f32 s_min_num_f32", F32, lambda o, a, b: o.minmax_f("f32", False, a, b))
-salu("s_max_f32 s_max_num_f32", F32, lambda o, a, b: o.minmax_f("f32", True, a, b))
-for _n4 in ("minimum", "maximum"):
-    salu(f"s_{_n4}_f32", F32, lambda o, a, b, i=_n4: o.call(i, "f32", a, b))
 salu("s_cvt_f32_i32", "f32 = i32", lambda o, a: o.cast("sitofp", "i32", "f32", a))
 salu("s_cvt_f32_u32", "f32 = i32", lambda o, a: o.cast("uitofp", "i32", "f32", a))
 salu("s_cvt_i32_f32", "i32 = f32", lambda o, a: f32_to_int(o, a, True))
 salu("s_cvt_u32_f32", "i32 = f32", lambda o, a: f32_to_int(o, a, False))
-for _n3, _i3 in (("ceil", "ceil"), ("floor", "floor"), ("trunc", "trunc"), ("rndne", "roundeven")):
-    salu(f"s_{_n3}_f32", "f32 = f32", lambda o, a, i=_i3: o.call(i, "f32", a))
-_FPRED = {"lt": "olt", "eq": "oeq", "le": "ole", "gt": "ogt", "lg": "one", "ge": "oge", "o": "ord", "u": "uno",
-          "nge": "ult", "nlg": "ueq", "ngt": "ule", "nle": "ugt", "neq": "une", "nlt": "uge"}  # fmt: skip
-for _c3, _p3 in _FPRED.items():
-    salu(f"s_cmp_{_c3}_f32", "= f32 f32", lambda o, a, b, p=_p3: o.fcmp(p, "f32", a, b))
+salu("s_cvt_f16_f32", "f16 = f32", lambda o, a: o.fptrunc("f32", "f16", a))
+salu("s_cvt_f32_f16", "f32 = f16", lambda o, a: o.fpext("f16", "f32", a))
+salu("s_cvt_hi_f32_f16", "f32 = i32", lambda o, a: o.fpext("f16", "f32", o.bitcast("i16", "f16", o.trunc("i32", "i16", o.lshr(a, "16")))))  # fmt: skip
+
+
+def _pk_rtz(o: Ops, a: str, b: str) -> str:
+    low, high = (o.zext("i16", "i32", o.bitcast("f16", "i16", rtz16(o, x))) for x in (a, b))
+    return _pack16(o, low, high, False, False)
+
+
+salu("s_cvt_pk_rtz_f16_f32", "i32 = f32 f32", _pk_rtz)
+
+
+def rtz16(o: Ops, a: str) -> str:
+    """f32 to f16, rounded toward zero: overflow gives the largest finite."""
+    near = o.fptrunc("f32", "f16", a)
+    back = o.fpext("f16", "f32", near)
+
+    def mag(x: str) -> str:
+        return o.and_(o.bitcast("f32", "i32", x), o.const("i32", 0x7FFFFFFF))
+
+    # Round to nearest went past the value where its magnitude is larger: step back one unit.
+    past = o.icmp("ugt", "i32", mag(back), mag(a))
+    nan = o.fcmp("uno", "f32", a, a)
+    past = o.and_(past, o.not_(nan, "i1"), "i1")
+    bits = o.bitcast("f16", "i16", near)
+    return o.bitcast("i16", "f16", o.sub(bits, o.zext("i1", "i16", past), "i16"))
+
+
+def _quads(o: Ops, a: str, t: str) -> str:
+    """A bit for each four, set where one of them is."""
+    total = "0"
+    for i in range(int(t[1:]) // 4):
+        some = o.icmp("ne", t, o.and_(a, o.const(t, 15 << 4 * i), t), "0")
+        total = o.or_(total, o.shl(o.zext("i1", t, some), str(i), t), t)
+    return total
+
+
+def _doubled(o: Ops, a: str) -> str:
+    """Each bit twice."""
+    x = o.zext("i32", "i64", a)
+    for shift in (16, 8, 4, 2, 1):
+        mask = sum(((1 << shift) - 1) << at for at in range(0, 64, 2 * shift))
+        x = o.and_(o.or_(x, o.shl(x, str(shift), "i64"), "i64"), o.const("i64", mask), "i64")
+    return o.or_(x, o.shl(x, "1", "i64"), "i64")
+
+
+for _w in ("32", "64"):
+    salu(f"s_quadmask_b{_w}", f"i{_w} = i{_w}", lambda o, a, t="i" + _w: _quads(o, a, t), scc="nz")
+salu("s_bitreplicate_b64_b32", "i64 = i32", _doubled)
 
 
 def f32_to_int(o: Ops, a: str, signed: bool, t: str = "f32", dst: str = "i32") -> str:

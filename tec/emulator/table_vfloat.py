@@ -15,7 +15,7 @@ from .asmparse import Inst
 from .division import rounded_once
 from .ops import BITS, Ops
 from .table import compare, custom, valu
-from .table_salu import f32_to_int
+from .table_salu import f32_to_int, rtz16
 from .wave import Wave
 
 _ARITH = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
@@ -49,10 +49,10 @@ for _t in ("f16", "f32", "f64"):
             valu(f"v_{_n}{_o}_{_t}", _3, lambda o, a, b, c, i=_n, j=_o, t=_t: o.call(j, t, o.call(i, t, a, b), c))
     for _n, _i in (("trunc", "trunc"), ("ceil", "ceil"), ("floor", "floor"), ("rndne", "roundeven")):
         valu(f"v_{_n}_{_t}", _u, lambda o, a, i=_i, t=_t: o.call(i, t, a))
-valu("v_mul_legacy_f32 v_mul_dx9_zero_f32 v_dual_mul_dx9_zero_f32", "f32 = f32 f32", lambda o, a, b: _mul_zero(o, a, b))
+valu("v_mul_legacy_f32 v_mul_dx9_zero_f32 v_dual_mul_dx9_zero_f32", "f32 = f32 f32", lambda o, a, b: mul_zero(o, a, b))
 
 
-def _mul_zero(o: Ops, a: str, b: str) -> str:
+def mul_zero(o: Ops, a: str, b: str) -> str:
     """0 times anything is +0."""
     zero = o.const("f32", 0.0)
     any_zero = o.or_(o.fcmp("oeq", "f32", a, zero), o.fcmp("oeq", "f32", b, zero), "i1")
@@ -259,29 +259,13 @@ def _pack16(o: Ops, lo: str, hi: str, t: str) -> str:
     return o.or_(low, o.shl(high, o.const("i32", 16)))
 
 
-def _rtz16(o: Ops, a: str) -> str:
-    """f32 to f16, rounded toward zero: overflow gives the largest finite."""
-    near = o.fptrunc("f32", "f16", a)
-    back = o.fpext("f16", "f32", near)
-
-    def mag(x: str) -> str:
-        return o.and_(o.bitcast("f32", "i32", x), o.const("i32", 0x7FFFFFFF))
-
-    # Round to nearest went past the value where its magnitude is larger: step back one unit.
-    past = o.icmp("ugt", "i32", mag(back), mag(a))
-    nan = o.fcmp("uno", "f32", a, a)
-    past = o.and_(past, o.not_(nan, "i1"), "i1")
-    bits = o.bitcast("f16", "i16", near)
-    return o.bitcast("i16", "f16", o.sub(bits, o.zext("i1", "i16", past), "i16"))
-
-
-valu("v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32", "i32 = f32 f32", lambda o, a, b: _pack16(o, _rtz16(o, a), _rtz16(o, b), "f16"))  # fmt: skip
+valu("v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32", "i32 = f32 f32", lambda o, a, b: _pack16(o, rtz16(o, a), rtz16(o, b), "f16"))  # fmt: skip
 valu("v_cvt_pk_f16_f32", "i32 = f32 f32", lambda o, a, b: _pack16(o, o.fptrunc("f32", "f16", a), o.fptrunc("f32", "f16", b), "f16"))  # fmt: skip
 valu("v_cvt_pk_bf16_f32", "i32 = f32 f32", lambda o, a, b: _pack16(o, o.f32_to_bf16(a), o.f32_to_bf16(b), "bf16"))
 valu("v_pack_b32_f16", "i32 = f16 f16", lambda o, a, b: _pack16(o, a, b, "f16"))
 
 
-def _norm16(o: Ops, a: str, signed: bool) -> str:
+def norm16(o: Ops, a: str, signed: bool) -> str:
     scale, lo = (32767.0, -1.0) if signed else (65535.0, 0.0)
     clamped = o.minmax_f("f32", True, o.minmax_f("f32", False, a, o.const("f32", 1.0)), o.const("f32", lo))
     rounded = o.call("roundeven", "f32", o.bin("fmul", "f32", clamped, o.const("f32", scale)))
@@ -289,7 +273,7 @@ def _norm16(o: Ops, a: str, signed: bool) -> str:
 
 
 for _n, _s in (("i16", True), ("u16", False)):
-    valu(f"v_cvt_pknorm_{_n}_f32 v_cvt_pk_norm_{_n}_f32", "i32 = f32 f32", lambda o, a, b, s=_s: _pack16(o, _norm16(o, a, s), _norm16(o, b, s), "i16"))  # fmt: skip
+    valu(f"v_cvt_pknorm_{_n}_f32 v_cvt_pk_norm_{_n}_f32", "i32 = f32 f32", lambda o, a, b, s=_s: _pack16(o, norm16(o, a, s), norm16(o, b, s), "i16"))  # fmt: skip
 
 
 def _sat16(o: Ops, a: str, signed: bool) -> str:
@@ -389,7 +373,7 @@ valu("v_div_fmas_f32", "f32 = f32 f32 f32", lambda w, a, b, c: _div_fmas(w, "f32
 valu("v_div_fmas_f64", "f64 = f64 f64 f64", lambda w, a, b, c: _div_fmas(w, "f64", a, b, c), wave=True)
 
 
-def _div_fixup(o: Ops, t: str, q: str, den: str, num: str) -> str:
+def div_fixup(o: Ops, t: str, q: str, den: str, num: str) -> str:
     """The quotient where it is one; else what IEEE says of NaN, infinity, zero and overflow."""
     bits, i = BITS[t], f"i{BITS[t]}"
     frac, bias = {"f16": (10, 15), "f32": (23, 127), "f64": (52, 1023)}[t]
@@ -434,7 +418,7 @@ for _t in ("f16", "f32", "f64"):
     valu(
         f"v_div_fixup_{_t}",
         f"{_t} = {_t} {_t} {_t}",
-        lambda o, q, d, n, t=_t: _div_fixup(o, t, q, d, n),
+        lambda o, q, d, n, t=_t: div_fixup(o, t, q, d, n),
         keep_high=True,
     )
 

@@ -458,3 +458,139 @@ for _x in ("", "x"):
 
 # A step of a shift register: to the left, and 197 added without carries where a one came out.
 ref("v_prng_b32", "i32 = i32", bits(32, lambda a: a << 1 ^ (197 if a >> 31 else 0)))
+
+# Old and rare ones.
+for _t in ("f16", "f32", "f64"):
+    for _c, _v in (("f", False), ("t", True), ("tru", True)):
+        ref(f"v_cmp_{_c}_{_t}", f"mask = {_t} {_t}", lambda a, b, v=_v: np.full(len(a), v))
+        ref(f"v_cmpx_{_c}_{_t}", f"exec = {_t} {_t}", lambda a, b, v=_v: np.full(len(a), v))
+_fma32 = exact_fma(F32)
+_fma_zero = lambda a, b, c: np.where((a == 0) | (b == 0), c, _fma32(a, b, c))  # noqa: E731
+ref("v_fma_legacy_f32 v_fma_dx9_zero_f32", "f32 = f32 f32 f32", _fma_zero)
+ref("v_fmac_legacy_f32 v_fmac_dx9_zero_f32", "f32 = f32 f32 acc:f32", _fma_zero)
+ref(
+    "v_mad_legacy_f32",
+    "f32 = f32 f32 f32",
+    lambda a, b, c: flush((flush(_zero(flush(a), flush(b)).astype(F32)) + flush(c)).astype(F32)),
+)
+
+
+def mad16(a, b, c):  # type: ignore[no-untyped-def]
+    return flush((flush((flush(a) * flush(b)).astype(F16)) + flush(c)).astype(F16))
+
+
+ref("v_mad_f16", "f16 = f16 f16 f16", mad16, keeps=True)
+ref("v_mad_legacy_f16", "f16 = f16 f16 f16", mad16)
+ref("v_madak_f16", "f16 = f16 f16 K", mad16)
+ref("v_madmk_f16", "f16 = f16 K f16", mad16)
+ref("v_mac_f16", "f16 = f16 f16 acc:f16", mad16)
+ref("v_fma_legacy_f16", "f16 = f16 f16 f16", exact_fma(F16))
+ref("v_div_fixup_legacy_f16", "f16 = f16 f16 f16", div_fixup)
+ref("v_mad_legacy_i16", "i16 = i16 i16 i16", lambda a, b, c: a * b + c)
+for _n in ("exp", "log"):
+    ref(f"v_{_n}_legacy_f32", "f32 = f32", REFERENCE[f"v_{_n}_f32"].fn, ulps=1)
+
+
+def byte(x: int, i: int) -> int:
+    return x >> 8 * i & 255
+
+
+def sad(a: int, b: int, masked: bool = False) -> int:
+    return sum(abs(byte(a, i) - byte(b, i)) for i in range(4) if byte(b, i) or not masked)
+
+
+ref("v_sad_hi_u8", "i32 = i32 i32 i32", bits(32, lambda a, b, c: (sad(a, b) << 16) + c))
+ref(
+    "v_sad_u16",
+    "i32 = i32 i32 i32",
+    bits(32, lambda a, b, c: abs((a & 0xFFFF) - (b & 0xFFFF)) + abs((a >> 16) - (b >> 16)) + c),
+)
+ref("v_msad_u8", "i32 = i32 i32 i32", bits(32, lambda a, b, c: sad(a, b, True) + c))
+ref(
+    "v_lerp_u8",
+    "i32 = i32 i32 i32",
+    bits(32, lambda a, b, c: sum((byte(a, i) + byte(b, i) + (c >> 8 * i & 1) >> 1) << 8 * i for i in range(4))),
+)
+for _n, _m in (("v_qsad_pk_u16_u8", False), ("v_mqsad_pk_u16_u8", True)):
+    ref(
+        _n,
+        "i64 = i64 i32 i64",
+        bits(
+            64,
+            lambda a, b, c, m=_m: sum(((sad(a >> 8 * i, b, m) + (c >> 16 * i)) & 0xFFFF) << 16 * i for i in range(4)),
+        ),
+    )
+
+
+def clip(x: int, lo: int, hi: int) -> int:
+    return max(lo, min(hi, x))
+
+
+ref("v_sat_pk_u8_i16", "i16 = i32", bits(16, lambda a: clip(s(a, 16), 0, 255) | clip(s(a >> 16, 16), 0, 255) << 8))
+for _n, _lo, _hi in (("i8", -128, 127), ("u8", 0, 255)):
+    ref(f"v_ashr_pk_{_n}_i32", "i16 = i32 i32 i32", bits(16, lambda a, b, n, lo=_lo, hi=_hi: (clip(s(a, 32) >> (n & 31), lo, hi) & 255) | (clip(s(b, 32) >> (n & 31), lo, hi) & 255) << 8), keeps=True)  # fmt: skip
+ref("v_cvt_off_f32_i4", "f32 = i32", lambda a: np.array([s(int(x), 4) / 16 for x in a], F32))
+
+
+def norm_half(lo: float, scale: float):  # type: ignore[no-untyped-def]
+    return lambda x: 1.0 * scale if np.isnan(x) else int(np.rint(F32(max(lo, min(1.0, float(x)))) * F32(scale)))
+
+
+for _n, _lo, _scale in (("i16", -1.0, 32767.0), ("u16", 0.0, 65535.0)):
+    _one = norm_half(_lo, _scale)
+    ref(
+        f"v_cvt_norm_{_n}_f16",
+        "i16 = f16",
+        lambda a, f=_one: np.array([f(x) for x in np.where(np.isnan(a), 0, a)], np.int64),
+        mods="nonan",
+    )
+    _both = lambda a, b, f=_one: pack([f(x) for x in a], [f(x) for x in b])  # noqa: E731
+    ref(f"v_cvt_pknorm_{_n}_f16 v_cvt_pk_norm_{_n}_f16", "i32 = f16 f16", nonan(_both), mods="nonan")
+    _i = to_int(-(2**15), 2**15 - 1) if _n == "i16" else to_int(0, 2**16 - 1)
+    ref(f"v_cvt_pk_{_n}_f32", "i32 = f32 f32", lambda a, b, f=_i: pack(f(a), f(b)))
+
+
+def cube(part: str):  # type: ignore[no-untyped-def]
+    def one(x, y, z):  # type: ignore[no-untyped-def]
+        ax, ay, az = abs(x), abs(y), abs(z)
+        if az >= ax and az >= ay:
+            return {"id": 5 if z < 0 else 4, "sc": -x if z < 0 else x, "tc": -y, "ma": z * F32(2)}[part]
+        if ay >= ax:
+            return {"id": 3 if y < 0 else 2, "sc": x, "tc": -z if y < 0 else z, "ma": y * F32(2)}[part]
+        return {"id": 1 if x < 0 else 0, "sc": z if x < 0 else -z, "tc": -y, "ma": x * F32(2)}[part]
+
+    return each(one, F32)
+
+
+for _n in ("id", "sc", "tc", "ma"):
+    ref(f"v_cube{_n}_f32", "f32 = f32 f32 f32", cube(_n))
+
+# 2 / pi to 1,216 bits, from its own series; 53 of them from bit 53 s on.
+_TURNS = 1216
+
+
+def _two_over_pi() -> int:
+    from decimal import Decimal, getcontext
+
+    getcontext().prec = 420
+    # Gauss and Legendre: pi by means of means.
+    a, b, t, p = Decimal(1), 1 / Decimal(2).sqrt(), Decimal("0.25"), Decimal(1)
+    for _ in range(10):
+        a, b, t, p = (a + b) / 2, (a * b).sqrt(), t - p * ((a - b) / 2) ** 2, 2 * p
+    return int(2 * t * 4 / (2 * a) ** 2 * 2**_TURNS)
+
+
+_DIGITS = _two_over_pi() >> _TURNS - 1201  # the manual's constant has 1,201 bits, and zeros follow them
+
+
+def trig_preop(a, n):  # type: ignore[no-untyped-def]
+    def one(x, segment):  # type: ignore[no-untyped-def]
+        exponent = int(np.asarray(x).view(U64)) >> 52 & 0x7FF
+        shift = (int(segment) & 31) * 53 + max(0, exponent - 1077)
+        number = (_DIGITS << shift >> 1201 - 53) & (1 << 53) - 1
+        return math.ldexp(number, -53 - shift + 128 * (exponent >= 1968))
+
+    return np.array([one(*v) for v in zip(a, n)], F64)
+
+
+ref("v_trig_preop_f64", "f64 = f64 i32", trig_preop)

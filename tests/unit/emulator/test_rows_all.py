@@ -13,7 +13,7 @@ from tec.emulator import opcodes
 from tec.emulator.errors import EmulationError
 from tec.emulator.table import ROWS, Row
 
-from .row_reference import REFERENCE
+from .row_reference import REFERENCE, sad
 from .rows import Bench
 from .test_valu import U32
 
@@ -32,6 +32,7 @@ ELSEWHERE = {
     "ds_swizzle_b32": "test_lanes.test_swizzle_and_permutes", "ds_permute_b32": "test_lanes.test_swizzle_and_permutes",
     "ds_bpermute_b32": "test_lanes.test_swizzle_and_permutes",
     "v_permlane16_b32": "test_lanes.test_permlane", "v_permlanex16_b32": "test_lanes.test_permlane",
+    "v_mqsad_u32_u8": "test_rows_all.test_sums_of_differences_in_words", "v_swap_b16": "test_rows_all.test_halves_change_places",
     "s_sendmsg": "test_rows_all.test_state_rows", "s_denorm_mode": "test_rows_all.test_state_rows",
     "s_round_mode": "test_rows_all.test_state_rows", "s_setreg_imm32_b32": "test_rows_all.test_state_rows",
     "s_setreg_b32": "test_modes.test_a_mode_kept_in_a_register", "s_getreg_b32": "test_modes.test_a_mode_kept_in_a_register",
@@ -197,3 +198,30 @@ def test_transcendentals_of_scalars() -> None:
                 else np.array([got], np.uint16).view(np.float16)[0]
             )
             assert seen == want or (np.isnan(seen) and np.isnan(want)), (t, value, seen, want)
+
+
+def test_sums_of_differences_in_words() -> None:
+    bench = Bench("gfx942", {"a": 2, "b": 1, "c": 4})
+    at = bench.case([f"v_mqsad_u32_u8 v[2:5], {bench.reg('a')}, {bench.reg('b')}, {bench.reg('c')}"], dwords=4)
+    rng = np.random.default_rng(8)
+    raw = {
+        "a": rng.integers(0, 2**63, 64, dtype=np.uint64),
+        "b": ramp(64, 3) & U32(0xFF00FFFF),
+        "c": rng.integers(0, 2**32, (64, 4), dtype=U32),
+    }
+    out = bench.launch()(raw)
+    for i in range(4):
+        for l in range(64):
+            want = sad(int(raw["a"][l]) >> 8 * i, int(raw["b"][l]), True) + int(raw["c"][l, i])
+            assert int(out[at + i, l]) == want & 0xFFFFFFFF
+
+
+def test_halves_change_places() -> None:
+    bench = Bench("gfx1100", {"a": 1, "b": 1})
+    at = bench.case(["v_swap_b16 v2.l, v3.h"], [f"v_mov_b32 v2, {bench.reg('a')}", f"v_mov_b32 v3, {bench.reg('b')}"])
+    raw = {"a": ramp(32, 1), "b": ramp(32, 2)}
+    out = bench.launch()(raw, MASK)
+    on = np.array([MASK >> l & 1 for l in range(32)], bool)
+    a, b = raw["a"], raw["b"]
+    assert (out[at] == np.where(on, a & U32(0xFFFF0000) | b >> U32(16), a)).all()
+    assert (out[at + 1] == np.where(on, b & U32(0xFFFF) | a << U32(16), b)).all()

@@ -13,6 +13,7 @@ from tec.emulator.table import ROWS
 
 from .row_reference import bf16_bits, bits, maximum, minimum, s
 from .rows import Bench
+from .test_mixed_floats import table
 from .test_valu import F16, F32, F64, U32, U64, exact_fma, fmax, fmin, same, values
 
 opcodes.load()
@@ -64,6 +65,8 @@ DOT = {
     for t in ("f16", "bf16")
     for stem, acc in (("v_dot2", False), ("v_dot2c", True), ("v_dot2acc", True), ("v_dual_dot2acc", True))
 }
+DOT_HALF = {"v_dot2_f16_f16": "f16", "v_dot2_bf16_bf16": "bf16"}
+DOT_SMALL = {f"v_dot4_f32_{a}_{b}": (a, b) for a in ("fp8", "bf8") for b in ("fp8", "bf8")}
 SPECIAL = ("v_pk_mov_b32", "v_pk_fmac_f16")
 MASK = 0x5A5A_1234_8001_F00F
 OLD = 0xDEADBEEF
@@ -251,6 +254,65 @@ def test_dot_rows(chip: str) -> None:
         assert np.abs(out[at].view(F32) - total).max() < 1e-5, (name, tail)
 
 
+def test_dots_of_halves() -> None:
+    """gfx11: a 16-bit accumulator and result, in the halves that op_sel's last two bits or the registers' names say; summed in f32."""
+    bench = Bench("gfx1100", {f"{t}{k}": 1 for t in ("f16", "bf16") for k in range(3)})
+    forms = [
+        ("v2", "", "", 0, 0, 1),
+        ("v2", "", " op_sel:[0,0,1,1]", 1, 1, 1),
+        ("v2.h", ".l", "", 0, 1, 1),
+        ("v2", "", " op_sel:[0,0,0,1]", 0, 1, -1),
+    ]
+    cases = []
+    for name, t in DOT_HALF.items():
+        a, b, c = (bench.reg(f"{t}{k}") for k in range(3))
+        for dst, half, tail, c_half, d_half, sign in forms:
+            text = f"{name} {dst}, {a}, {b}, {'-' * (sign < 0)}{c}{half}{tail}"
+            cases.append((name, t, c_half, d_half, sign, bench.case([text], [f"v_mov_b32 v2, {OLD:#x}"], dwords=1)))
+    rng = np.random.default_rng(6)
+    raw = {}
+    for k in range(3):
+        raw[f"f16{k}"] = rng.standard_normal((bench.lanes, 2)).astype(F16).view(U32).reshape(-1)
+        wide = rng.standard_normal((2, bench.lanes)).astype(F32).view(U32) & U32(0xFFFF0000)
+        raw[f"bf16{k}"] = wide[0] >> U32(16) | wide[1]
+    out = bench.launch()(raw)
+    fma = exact_fma(F32)
+    for name, t, c_half, d_half, sign, at in cases:
+        total = (sign * halves(raw[t + "2"], t, c_half)).astype(F32)
+        for high in (0, 1):
+            total = fma(halves(raw[t + "0"], t, high).astype(F32), halves(raw[t + "1"], t, high).astype(F32), total)
+        want = total.astype(F16).view(np.uint16) if t == "f16" else bf16_bits(total)
+        assert (out[at] >> U32(16 * d_half) & U32(0xFFFF) == want).all(), name
+        assert (out[at] >> U32(16 * (1 - d_half)) & U32(0xFFFF) == OLD >> 16 * (1 - d_half) & 0xFFFF).all(), name
+
+
+def test_dots_of_small_floats() -> None:
+    """gfx12: four products of 8-bit floats on top of an f32."""
+    bench = Bench("gfx1200", {"a": 1, "b": 1, "c": 1})
+    cases = []
+    for name, kinds in DOT_SMALL.items():
+        for tail, sign, absolute in (
+            ("", 1, False),
+            (" neg_lo:[0,0,1]", -1, False),
+            (" neg_lo:[0,0,1] neg_hi:[0,0,1]", -1, True),
+        ):
+            text = f"{name} v2, {bench.reg('a')}, {bench.reg('b')}, {bench.reg('c')}{tail}"
+            cases.append((kinds, sign, absolute, bench.case([text], dwords=1)))
+    rng = np.random.default_rng(7)
+    raw = {
+        k: rng.integers(0, 2**32, bench.lanes, dtype=U32) & U32(0xB7B7B7B7) for k in "ab"
+    }  # few bits of exponent: exact sums
+    raw["c"] = rng.integers(-64, 64, bench.lanes).astype(F32).view(U32)
+    out = bench.launch()(raw)
+    for kinds, sign, absolute, at in cases:
+        c = raw["c"].view(F32)
+        total = (sign * (np.abs(c) if absolute else c)).astype(F32)
+        for i in range(4):
+            x, y = (table(kind)[raw[k] >> U32(8 * i) & U32(255)] for kind, k in zip(kinds, "ab"))
+            total = exact_fma(F32)(x.astype(F32), y.astype(F32), total)
+        assert same(out[at], total).all(), kinds
+
+
 @pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
 def test_halves_of_inline_constants(chip: str) -> None:
     """A constant is 32 bits wide: an integer's upper half is its sign, a float's is zero (LLVM swaps them for <0, c>)."""
@@ -277,6 +339,6 @@ def test_halves_of_inline_constants(chip: str) -> None:
 
 def test_no_packed_row_is_left_out() -> None:
     rows = {n for n, r in ROWS.items() if r.kind == "packed"}
-    known = {*PACKED16, *PACKED32, *MIX, *DOT, *SPECIAL}
+    known = {*PACKED16, *PACKED32, *MIX, *DOT, *SPECIAL, *DOT_HALF, *DOT_SMALL}
     assert rows == known, rows ^ known
     assert U64

@@ -13,7 +13,7 @@ import pytest
 from tec.emulator import opcodes
 from tec.emulator.table import ROWS
 
-from .row_reference import fmax, fmin, maximum, minimum, s, to_int
+from .row_reference import fmax, fmin, maximum, minimum, rtz16, s, to_int
 from .rows import Bench
 from .test_salu import bfe
 from .test_valu import F32, exact_fma
@@ -136,32 +136,52 @@ for _n, _f in _CMP.items():
     sref(f"s_cmpk_{_n}_i32", "= i32 K", lambda a, k, scc, old, f=_f: (None, f(s(a, 32), s(k, 16))))
     if _n in ("eq", "lg"):
         sref(f"s_cmp_{_n}_u64", "= i64 i64", lambda a, b, scc, old, f=_f: (None, f(a, b)))
-# Scalar floats.
-for _n, _ff in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
-    sref(f"s_{_n}_f32", "f32 = f32 f32", keep(_ff))
+
+
+# Scalar floats; f16 in the lower half, zeros above.
+def f16(x: int) -> Any:
+    return np.array([x & 0xFFFF], np.uint16).view(np.float16)
+
+
+_ORD = {"lt": np.less, "eq": np.equal, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+_un = lambda a, b: bool(np.isnan(a) | np.isnan(b))  # noqa: E731
+for _t, _kind, _old in (("f32", F32, f32), ("f16", np.float16, f16)):
+    _two, _one = f"{_t} = {_t} {_t}", f"{_t} = {_t}"
+    for _n, _ff in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
+        sref(f"s_{_n}_{_t}", _two, keep(_ff))
+    _fma = exact_fma(_kind)
+    sref(f"s_fmac_{_t}", _two, lambda a, b, scc, old, f=_fma, o=_old: (f(a, b, o(old)), None))
+    sref(f"s_min_{_t} s_min_num_{_t}", _two, keep(fmin))
+    sref(f"s_max_{_t} s_max_num_{_t}", _two, keep(fmax))
+    sref(f"s_minimum_{_t}", _two, keep(minimum))
+    sref(f"s_maximum_{_t}", _two, keep(maximum))
+    for _n, _ff in (("ceil", np.ceil), ("floor", np.floor), ("trunc", np.trunc), ("rndne", np.rint)):
+        sref(f"s_{_n}_{_t}", _one, keep(_ff))
+    for _n, _ff in _ORD.items():
+        sref(f"s_cmp_{_n}_{_t}", f"= {_t} {_t}", lambda a, b, scc, old, f=_ff: (None, bool(f(a, b)[0])))
+        sref(f"s_cmp_n{_n}_{_t}", f"= {_t} {_t}", lambda a, b, scc, old, f=_ff: (None, not f(a, b)[0]))
+    sref(f"s_cmp_lg_{_t}", f"= {_t} {_t}", lambda a, b, scc, old: (None, bool(a != b) and not _un(a, b)))
+    sref(f"s_cmp_nlg_{_t}", f"= {_t} {_t}", lambda a, b, scc, old: (None, not (bool(a != b) and not _un(a, b))))
+    sref(f"s_cmp_u_{_t}", f"= {_t} {_t}", lambda a, b, scc, old: (None, _un(a, b)))
+    sref(f"s_cmp_o_{_t}", f"= {_t} {_t}", lambda a, b, scc, old: (None, not _un(a, b)))
 _fma = exact_fma(F32)
-sref("s_fmac_f32", "f32 = f32 f32", lambda a, b, scc, old: (_fma(a, b, f32(old)), None))
 sref("s_fmaak_f32", "f32 = f32 f32 LIT", keep(lambda a, b, k: _fma(a, b, f32(k))))
 sref("s_fmamk_f32", "f32 = f32 LIT f32", keep(lambda a, k, b: _fma(a, f32(k), b)))
-sref("s_min_f32 s_min_num_f32", "f32 = f32 f32", keep(fmin))
-sref("s_max_f32 s_max_num_f32", "f32 = f32 f32", keep(fmax))
-sref("s_minimum_f32", "f32 = f32 f32", keep(minimum))
-sref("s_maximum_f32", "f32 = f32 f32", keep(maximum))
 sref("s_cvt_f32_i32", "f32 = i32", keep(lambda a: F32(s(a, 32))))
 sref("s_cvt_f32_u32", "f32 = i32", keep(lambda a: F32(a)))
 sref("s_cvt_i32_f32", "i32 = f32", keep(lambda a: int(to_int(-(2**31), 2**31 - 1, math.trunc)(a)[0])))
 sref("s_cvt_u32_f32", "i32 = f32", keep(lambda a: int(to_int(0, M32, math.trunc)(a)[0])))
-for _n, _ff in (("ceil", np.ceil), ("floor", np.floor), ("trunc", np.trunc), ("rndne", np.rint)):
-    sref(f"s_{_n}_f32", "f32 = f32", keep(_ff))
-_ORD = {"lt": np.less, "eq": np.equal, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
-_un = lambda a, b: bool(np.isnan(a) | np.isnan(b))  # noqa: E731
-for _n, _ff in _ORD.items():
-    sref(f"s_cmp_{_n}_f32", "= f32 f32", lambda a, b, scc, old, f=_ff: (None, bool(f(a, b)[0])))
-    sref(f"s_cmp_n{_n}_f32", "= f32 f32", lambda a, b, scc, old, f=_ff: (None, not f(a, b)[0]))
-sref("s_cmp_lg_f32", "= f32 f32", lambda a, b, scc, old: (None, bool(a != b) and not _un(a, b)))
-sref("s_cmp_nlg_f32", "= f32 f32", lambda a, b, scc, old: (None, not (bool(a != b) and not _un(a, b))))
-sref("s_cmp_u_f32", "= f32 f32", lambda a, b, scc, old: (None, _un(a, b)))
-sref("s_cmp_o_f32", "= f32 f32", lambda a, b, scc, old: (None, not _un(a, b)))
+sref("s_cvt_f16_f32", "f16 = f32", keep(lambda a: a.astype(np.float16)))
+sref("s_cvt_f32_f16", "f32 = f16", keep(lambda a: a.astype(F32)))
+sref("s_cvt_hi_f32_f16", "f32 = i32", keep(lambda a: f16(a >> 16).astype(F32)))
+sref("s_cvt_pk_rtz_f16_f32", "h32 = f32 f32", keep(lambda a, b: rtz16(a[0]) | rtz16(b[0]) << 16))
+for _w in (32, 64):
+    sref(
+        f"s_quadmask_b{_w}",
+        f"i{_w} = i{_w}",
+        nz(lambda a, w=_w: sum(1 << i for i in range(w // 4) if a >> 4 * i & 15), _w),
+    )
+sref("s_bitreplicate_b64_b32", "i64 = i32", keep(lambda a: sum((a >> i & 1) * 3 << 2 * i for i in range(32))))
 
 MASK_OPS = {
     f"s_{x}_{form}_b{w}": (fn, form, w)
@@ -218,7 +238,9 @@ def test_scalar_rows(chip: str) -> None:
             values, regs = [], iter((a, b))
             for t in sources:
                 v = K if t == "K" else LIT if t == "LIT" else next(regs)
-                values.append(f32(v & M32) if t == "f32" else v if t in ("i64", "K", "LIT") else v & M32)
+                values.append(
+                    f32(v & M32) if t == "f32" else f16(v) if t == "f16" else v if t in ("i64", "K", "LIT") else v & M32
+                )
             with np.errstate(all="ignore"):
                 value, flag = fn(*values, scc=scc, old=old if out == "i64" else old & M32)
             got = int(out_planes[first[name], 0]) | int(out_planes[first[name] + 1, 0]) << 32
@@ -228,6 +250,18 @@ def test_scalar_rows(chip: str) -> None:
                     np.isnan(f32(got & M32)[0]) and bool(np.isnan(np.asarray(value)).all())
                 )
                 assert same, f"{shown}: {got & M32:#x}, want {value}"
+            elif out == "f16":
+                back = f16(got & M32)
+                assert got & M32 < 2**16 and (
+                    back.view(np.uint16) == value.view(np.uint16) or np.isnan(back) & np.isnan(value)
+                ), f"{shown}: {got & M32:#x}, want {value}"
+            elif out == "h32":  # two f16; of a NaN that it is one
+                halves = zip(
+                    *(np.array([x & 0xFFFF, x >> 16], np.uint16).view(np.float16) for x in (got & M32, int(value)))
+                )
+                assert all(x == y or (np.isnan(x) and np.isnan(y)) for x, y in halves), (
+                    f"{shown}: {got & M32:#x}, want {value:#x}"
+                )
             elif out:
                 m = M64 if out == "i64" else M32
                 assert got & m == int(value) & m, f"{shown}: {got & m:#x}, want {int(value) & m:#x}"
