@@ -18,7 +18,7 @@ _NO_RESULT = re.compile(
     r"s_(cmp|bitcmp|nop|wait|barrier|sched|set(prio|reg|_)|sleep|clause|delay|endpgm|branch|cbranch|inst|code|dcache|icache|sendmsg|trap|setpc)"
 )
 _ACCUMULATES = re.compile(
-    r"v_(fmac|mac_|dot\dc|pk_fmac|writelane|movrel)|v_dual_fmac|v_(permlane\d+_)?swap|s_(bitset|cmov)"
+    r"v_(fmac|mac_|dot\dc|pk_fmac|writelane|movrel|smfmac|swmmac|cvt_(scalef32_)?sr_|cvt_scalef32_(pk_|f16_)|cvt_pk_[fb][pf]8)|v_dual_fmac|v_(permlane\d+_)?swap|s_(bitset|cmov)"
 )
 
 

@@ -7,7 +7,7 @@ vector of i32 a dword. `tec_run` runs work-groups until none is left. Compiled o
 
 from __future__ import annotations
 
-from .support_atomics import ATOMICS, FLOAT_ATOMICS, atomic_function
+from .support_atomics import ATOMICS, FLOAT_ATOMICS, RARE_ATOMICS, atomic_function
 from .support_clash import order_function
 from .support_math import math_functions
 from .support_memory import ACCESSES, FAULT, LDS_FAULT, check_function, memory_function, scalar_load
@@ -38,7 +38,7 @@ def groups() -> list[str]:
     out = ["core"]
     for w in (32, 64):
         out += [f"{space}_{w}" for space in ("global", "lds", "scratch")]
-        out += [f"atomic_{space}_{w}" for space in ("global", "lds")]
+        out += [f"{kind}_{space}_{w}" for kind in ("atomic", "rare") for space in ("global", "lds")]
         out += [f"math_{w}", f"track_{w}", f"race_{w}", f"undefined_{w}"]
     return [*out, "math_1", "math_16", "strip_16"]
 
@@ -64,6 +64,10 @@ def group_names(group: str) -> list[str]:
         ops = [f"{op}_{bits}" for bits in (32, 64) for op in (*ATOMICS, "cmpswap", *FLOAT_ATOMICS)]
         ops += ["pk_add_f16_32", "pk_add_bf16_32"]
         return [f"tec_{kind}_{op}_{width}" for op in ops]
+    if kind.startswith("rare"):
+        return [
+            f"tec_atomic_{kind.removeprefix('rare_')}_{op}_{bits}_{width}" for bits in (32, 64) for op in RARE_ATOMICS
+        ]
     loads = [f"tec_ld_{kind}_{access}_{width}" for access in ACCESSES]
     return loads + [f"tec_st_{kind}_{access}_{width}" for access, spec in ACCESSES.items() if not spec[2]]
 
@@ -96,6 +100,10 @@ def group_ir(group: str) -> str:
         for bits in (32, 64):
             body += "".join(atomic_function(w, space, op, bits) for op in (*ATOMICS, "cmpswap", *FLOAT_ATOMICS))
         body += "".join(atomic_function(w, space, op, 32) for op in ("pk_add_f16", "pk_add_bf16"))
+        return body + _CORE_DECLARES + _gathers(w) + tail
+    if kind.startswith("rare"):
+        space = kind.removeprefix("rare_")
+        body = "".join(atomic_function(w, space, op, bits) for bits in (32, 64) for op in RARE_ATOMICS)
         return body + _CORE_DECLARES + _gathers(w) + tail
     body = "".join(memory_function(w, kind, access, True) for access in ACCESSES)
     body += "".join(memory_function(w, kind, access, False) for access, spec in ACCESSES.items() if not spec[2])

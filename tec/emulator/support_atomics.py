@@ -9,6 +9,16 @@ ATOMICS = {
     "add": "add", "sub": "sub", "smin": "min", "smax": "max", "umin": "umin", "umax": "umax", "and": "and", "or": "or",
     "xor": "xor", "swap": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap",
 }  # fmt: skip
+# What few kernels ask for, a part of its own: the new value %new from the old %old, the data %d and the second data %c (of i<bits>).
+RARE_ATOMICS = {
+    "usub_sat": "  %lt = icmp ult {t} %old, %d\n  %less = sub {t} %old, %d\n  %new = select i1 %lt, {t} 0, {t} %less\n",
+    "usub_cond": "  %lt = icmp ult {t} %old, %d\n  %less = sub {t} %old, %d\n  %new = select i1 %lt, {t} %old, {t} %less\n",
+    "rsub": "  %new = sub {t} %d, %old\n",
+    "mskor": "  %nd = xor {t} %d, -1\n  %kept = and {t} %old, %nd\n  %new = or {t} %kept, %c\n",
+    "wrap": "  %ge = icmp uge {t} %old, %d\n  %less = sub {t} %old, %d\n  %more = add {t} %old, %c\n  %new = select i1 %ge, {t} %less, {t} %more\n",
+    "fcmpswap": "  %fold = bitcast {t} %old to {f}\n  %fc = bitcast {t} %c to {f}\n  %same = fcmp oeq {f} %fold, %fc\n  %new = select i1 %same, {t} %d, {t} %old\n",
+}
+TWO_DATA = ("cmpswap", "fcmpswap", "mskor", "wrap")
 FLOAT_ATOMICS = {"fadd": "fadd", "fmin": "fmin", "fmax": "fmax"}
 
 
@@ -52,6 +62,21 @@ bfdone:
 """
 
 
+def _rare(op: str, bits: int) -> str:
+    """A loop of compare and swap around the new value."""
+    t = f"i{bits}"
+    return f"""  %rare0 = load atomic {t}, ptr %p monotonic, align {bits // 8}
+  br label %rareloop
+rareloop:
+  %old = phi {t} [ %rare0, %at_lane ], [ %raresaw, %rareloop ]
+{RARE_ATOMICS[op].format(t=t, f="float" if bits == 32 else "double")}  %rarex = cmpxchg ptr %p, {t} %old, {t} %new monotonic monotonic
+  %raresaw = extractvalue {{{t}, i1}} %rarex, 0
+  %rareok = extractvalue {{{t}, i1}} %rarex, 1
+  br i1 %rareok, label %bfdone, label %rareloop
+bfdone:
+"""
+
+
 def atomic_function(w: int, space: str, op: str, bits: int) -> str:
     """Lane by lane in order; `out` takes the old values and brings the data (and the compare value after it)."""
     at = "i64" if space == "global" else "i32"
@@ -75,7 +100,7 @@ def atomic_function(w: int, space: str, op: str, bits: int) -> str:
 {splat("bv", w, "i64", "%bi")}  %aa = add <{w} x i64> %az, %bv
   store <{w} x i64> %aa, ptr %abuf
 """
-    last = "bfdone" if op == "pk_add_bf16" else "at_lane"
+    last = "bfdone" if op == "pk_add_bf16" or op in RARE_ATOMICS else "at_lane"
     text += over_lanes(w, "%m", "go", f"[ %at_left1, %{last} ]", "done", name="at_")
     text += """  %pp = getelementptr i64, ptr %abuf, i64 %at_li
   %pi = load i64, ptr %pp
@@ -101,8 +126,11 @@ def atomic_function(w: int, space: str, op: str, bits: int) -> str:
         )
 
     text += read64("d", 0)
-    if op == "cmpswap":
+    if op in TWO_DATA:
         text += read64("c", n)
+    if op in RARE_ATOMICS:
+        text += _rare(op, bits)
+    elif op == "cmpswap":
         text += (
             f"  %xc = cmpxchg ptr %p, {ty} %c, {ty} %d monotonic monotonic\n  %old = extractvalue {{{ty}, i1}} %xc, 0\n"
         )

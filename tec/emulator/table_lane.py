@@ -207,10 +207,13 @@ def _lane_of_bytes(w: Wave, inst: Inst, position: int) -> str:
     return w.v.and_(w.v.lshr(address, w.v.const("i32", 2)), w.v.const("i32", w.lanes - 1))
 
 
-@custom("ds_bpermute_b32", "lane")
+@custom("ds_bpermute_b32 ds_bpermute_fi_b32", "lane")
 def _bpermute(w: Wave, inst: Inst) -> None:
+    """gfx12's "fi" reads lanes that are off too."""
     data = inst.operands[2]
-    source = _visible(w, w.reg(data.kind, data.index))
+    source = w.reg(data.kind, data.index)
+    if inst.op == "ds_bpermute_b32":
+        source = _visible(w, source)
     w.write(0, dynamic_gather(w, source, _lane_of_bytes(w, inst, 1)), "i32")
 
 
@@ -232,17 +235,20 @@ def _permute(w: Wave, inst: Inst) -> None:
 
 
 def _permlane16(w: Wave, inst: Inst, cross: bool) -> None:
-    """Within a row (or from the other row of the pair): 16 selectors of 4 bits in two scalars. op_sel: [fetch inactive,
+    """Within a row (or from the other row of the pair): 16 selectors of 4 bits in two scalars, or each lane's own (gfx12's "var"). op_sel: [fetch inactive,
     bound control]."""
     sel = inst.take_list("op_sel") or [0, 0]
     fetch_inactive, bound_control = bool(sel[0]), bool(sel[1])
-    lo, hi = w.scalar(inst.operands[2]), w.scalar(inst.operands[3])
     o = w.v
     lanes = range(w.lanes)
-    word = o.select(
-        o.vector_const("i1", [int(l & 8 == 0) for l in lanes]), "i32", o.splat("i32", lo), o.splat("i32", hi)
-    )
-    pick = o.and_(o.lshr(word, o.vector_const("i32", [4 * (l & 7) for l in lanes])), o.const("i32", 15))
+    if "_var" in inst.op:
+        pick = o.and_(w.reg("v", inst.operands[2].index), o.const("i32", 15))
+    else:
+        lo, hi = w.scalar(inst.operands[2]), w.scalar(inst.operands[3])
+        word = o.select(
+            o.vector_const("i1", [int(l & 8 == 0) for l in lanes]), "i32", o.splat("i32", lo), o.splat("i32", hi)
+        )
+        pick = o.and_(o.lshr(word, o.vector_const("i32", [4 * (l & 7) for l in lanes])), o.const("i32", 15))
     source_lane = o.or_(pick, o.vector_const("i32", [(l & ~15) ^ (16 if cross else 0) for l in lanes]))
     value = w.reg("v", inst.operands[1].index)
     result = dynamic_gather(w, value, source_lane)
@@ -254,8 +260,8 @@ def _permlane16(w: Wave, inst: Inst, cross: bool) -> None:
     w.write(0, result, "i32")
 
 
-custom("v_permlane16_b32", "lane")(lambda w, inst: _permlane16(w, inst, False))
-custom("v_permlanex16_b32", "lane")(lambda w, inst: _permlane16(w, inst, True))
+custom("v_permlane16_b32 v_permlane16_var_b32", "lane")(lambda w, inst: _permlane16(w, inst, False))
+custom("v_permlanex16_b32 v_permlanex16_var_b32", "lane")(lambda w, inst: _permlane16(w, inst, True))
 
 
 @custom("v_permlane64_b32", "lane")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from .asmparse import Inst, Operand
 from .table import custom
-from .table_mem import access, atomic_call, buffer_slot, data_at, get_data, load_to, put_data, write_loaded
-from .wave import Wave
+from .table_mem import access, atomic_call, buffer_slot, data_at, get_data, load_to, put_data, transposed, write_loaded
+from .wave import M0, Wave
 
 _LOADS = {
     "b32": ("b32", 1, ""), "b64": ("b64", 2, ""), "b96": ("b96", 3, ""), "b128": ("b128", 4, ""),
@@ -127,31 +127,77 @@ def _nop(w: Wave, inst: Inst) -> None:
     pass
 
 
-@custom("ds_read_b64_tr_b16", "lds")
-def _transposed(w: Wave, inst: Inst) -> None:
-    """Each 16 lanes read 4 rows of 16 elements, 4 elements a lane, and lane i gets column i of them (gfx950).
+def _transposed(dwords: int, bits: int):  # type: ignore[no-untyped-def]
+    """Each 16 lanes read as many rows of 16 elements as a lane has elements, and lane i gets column i (gfx950).
 
-    Source: CDNA4 ISA manual, "MFMA Transpose Load from LDS", which tells what it is for; the places follow from what Triton's matrix
-    products need of it.
+    Source: CDNA4 ISA manual 11.4, which tells what k each reads; the places follow from that and from what Triton's and HipKittens' products need of it.
     """
-    dst, addr = inst.operands
-    if dst.count != 2:
-        raise w.fail(f"{dst.text} as 2 dwords")
-    access(w, "lds", "ld", "b64", _address(w, inst, addr, inst.take_int("offset")), w.exec_bits())
-    o, ty = w.v, w.v.type("i32")
-    words = [get_data(w, k) for k in range(2)]
-    results = []
-    for pair in range(2):
-        halves = []
-        for row in (2 * pair, 2 * pair + 1):
-            # Column i of a row lies with lane 4 row + i / 4 of the group, element i % 4: half i % 2 of word i / 2 % 2.
-            lanes = [(l & ~15) + 4 * row + (l & 15) // 4 for l in range(w.lanes)]
-            order = [lane + w.lanes * ((l & 3) // 2) for l, lane in enumerate(lanes)]
-            moved = w.out.emit(
-                f"shufflevector {ty} {words[0]}, {ty} {words[1]}, <{w.lanes} x i32> <{', '.join(f'i32 {k}' for k in order)}>"
-            )
-            shift = o.vector_const("i32", [16 * (l & 1) for l in range(w.lanes)])
-            halves.append(o.and_(o.lshr(moved, shift), o.const("i32", 0xFFFF)))
-        results.append(o.or_(halves[0], o.shl(halves[1], o.const("i32", 16))))
-    for k, value in enumerate(results):
-        w.write_reg(dst.kind, dst.index + k, value)
+
+    def handler(w: Wave, inst: Inst) -> None:
+        dst, addr = inst.operands
+        if dst.count != dwords:
+            raise w.fail(f"{dst.text} as {dwords} dwords")
+        access(w, "lds", "ld", f"b{32 * dwords}", _address(w, inst, addr, inst.take_int("offset")), w.exec_bits())
+        for k, value in enumerate(transposed(w, [get_data(w, k) for k in range(dwords)], bits, 16)):
+            w.write_reg(dst.kind, dst.index + k, value)
+
+    return handler
+
+
+for _bits in (16, 8, 4):
+    custom(f"ds_read_b64_tr_b{_bits}", "lds")(_transposed(2, _bits))
+custom("ds_read_b96_tr_b6", "lds")(_transposed(3, 6))
+
+# What few kernels ask for.
+
+
+def _exchange2(dwords: int, stride: int):  # type: ignore[no-untyped-def]
+    """Two words exchanged at two offsets, one after the other."""
+
+    def handler(w: Wave, inst: Inst) -> None:
+        dst, addr, *data = inst.operands
+        if dst.count != 2 * dwords:
+            raise w.fail(f"{dst.text} as {2 * dwords} dwords")
+        held = [w.reg(op.kind, op.index + k) for op in data for k in range(dwords)]
+        for i in (0, 1):
+            for k in range(dwords):
+                w.out.put(f"store {w.v.type('i32')} {held[i * dwords + k]}, ptr {buffer_slot(w, k)}, align 64")
+            where = _address(w, inst, addr, stride * inst.take_int(f"offset{i}"))
+            atomic_call(w, "lds", "swap", 32 * dwords, where, w.exec_bits())
+            got = [get_data(w, k) for k in range(dwords)]
+            for k, value in enumerate(got):
+                w.write_reg(dst.kind, dst.index + i * dwords + k, value)
+
+    return handler
+
+
+for _n, _dw in (("b32", 1), ("b64", 2)):
+    custom(f"ds_wrxchg2_rtn_{_n} ds_storexchg_2addr_rtn_{_n}", "lds")(_exchange2(_dw, 4 * _dw))
+    custom(f"ds_wrxchg2st64_rtn_{_n} ds_storexchg_2addr_stride64_rtn_{_n}", "lds")(_exchange2(_dw, 256 * _dw))
+for _bits in (32, 64):
+    for _rtn in ("", "_rtn"):
+        custom(f"ds_rsub{_rtn}_u{_bits}", "lds")(_atomic("rsub", _bits, bool(_rtn)))
+        custom(f"ds_mskor{_rtn}_b{_bits}", "lds")(_atomic("mskor", _bits, bool(_rtn)))
+        custom(f"ds_cmpst{_rtn}_f{_bits}", "lds")(_atomic("fcmpswap", _bits, bool(_rtn), True))
+        custom(f"ds_cmpstore{_rtn}_f{_bits}", "lds")(_atomic("fcmpswap", _bits, bool(_rtn)))
+for _rtn in ("", "_rtn"):
+    custom(f"ds_sub_clamp{_rtn}_u32", "lds")(_atomic("usub_sat", 32, bool(_rtn)))
+    custom(f"ds_cond_sub{_rtn}_u32", "lds")(_atomic("usub_cond", 32, bool(_rtn)))
+custom("ds_wrap_rtn_b32", "lds")(_atomic("wrap", 32, True))
+
+
+def _by_thread(w: Wave, inst: Inst) -> str:
+    """M0 + offset, and a dword a lane."""
+    base = w.s.add(w.s.and_(w.reg("s", M0), "65535"), str(inst.take_int("offset")))
+    return w.v.add(w.v.splat("i32", base), w.v.vector_const("i32", [4 * l for l in range(w.lanes)]))
+
+
+@custom("ds_read_addtid_b32 ds_load_addtid_b32", "lds")
+def _load_by_thread(w: Wave, inst: Inst) -> None:
+    load_to(w, "lds", "b32", inst.operands[0], 1, "", _by_thread(w, inst))
+
+
+@custom("ds_write_addtid_b32 ds_store_addtid_b32", "lds")
+def _store_by_thread(w: Wave, inst: Inst) -> None:
+    held = data_at(w, inst.operands[0], 1)
+    access(w, "lds", "st", "b32", _by_thread(w, inst), w.exec_bits(), held)

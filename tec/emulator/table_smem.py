@@ -69,7 +69,7 @@ for _names, _dwords in (("dword b32", 1), ("dwordx2 b64", 2), ("dwordx3 b96", 3)
         custom(f"s_load_{_n2}", "smem")(_s_load(_dwords))
 
 
-def _s_load_narrow(bits: int, signed: bool):  # type: ignore[no-untyped-def]
+def _s_load_narrow(bits: int, signed: bool, buffer: bool = False):  # type: ignore[no-untyped-def]
     """gfx12: bytes and 16-bit words; the dword that holds them is what is checked."""
 
     def handler(w: Wave, inst: Inst) -> None:
@@ -77,6 +77,8 @@ def _s_load_narrow(bits: int, signed: bool):  # type: ignore[no-untyped-def]
         s = w.s
         ops = inst.operands
         address = w.sgpr64(ops[1].index)
+        if buffer:
+            address = s.and_(address, str((1 << 48) - 1), "i64")
         offset = ops[2]
         if offset.kind == "int":
             address = s.add(address, str(int(offset.value)), "i64")
@@ -96,6 +98,7 @@ def _s_load_narrow(bits: int, signed: bool):  # type: ignore[no-untyped-def]
 
 for _n3, _b3, _s3 in (("u8", 8, False), ("i8", 8, True), ("u16", 16, False), ("i16", 16, True)):
     custom(f"s_load_{_n3}", "smem")(_s_load_narrow(_b3, _s3))
+    custom(f"s_buffer_load_{_n3}", "smem")(_s_load_narrow(_b3, _s3, True))
 
 
 def _buffer_scalar(dwords: int):  # type: ignore[no-untyped-def]

@@ -32,7 +32,9 @@ ELSEWHERE = {
     "ds_swizzle_b32": "test_lanes.test_swizzle_and_permutes", "ds_permute_b32": "test_lanes.test_swizzle_and_permutes",
     "ds_bpermute_b32": "test_lanes.test_swizzle_and_permutes",
     "v_permlane16_b32": "test_lanes.test_permlane", "v_permlanex16_b32": "test_lanes.test_permlane",
-    "v_mqsad_u32_u8": "test_rows_all.test_sums_of_differences_in_words", "v_swap_b16": "test_rows_all.test_halves_change_places",
+    "v_mqsad_u32_u8": "test_rows_all.test_sums_of_differences_in_words", "v_permlane16_var_b32": "test_rows_all.test_permlanes_by_each_lane",
+    "v_permlanex16_var_b32": "test_rows_all.test_permlanes_by_each_lane", "ds_bpermute_fi_b32": "test_rows_all.test_permlanes_by_each_lane",
+    "v_swap_b16": "test_rows_all.test_halves_change_places",
     "s_sendmsg": "test_rows_all.test_state_rows", "s_denorm_mode": "test_rows_all.test_state_rows",
     "s_round_mode": "test_rows_all.test_state_rows", "s_setreg_imm32_b32": "test_rows_all.test_state_rows",
     "s_setreg_b32": "test_modes.test_a_mode_kept_in_a_register", "s_getreg_b32": "test_modes.test_a_mode_kept_in_a_register",
@@ -225,3 +227,26 @@ def test_halves_change_places() -> None:
     a, b = raw["a"], raw["b"]
     assert (out[at] == np.where(on, a & U32(0xFFFF0000) | b >> U32(16), a)).all()
     assert (out[at + 1] == np.where(on, b & U32(0xFFFF) | a << U32(16), b)).all()
+
+
+def test_permlanes_by_each_lane() -> None:
+    """gfx12: v_permlane16_var_b32 and v_permlanex16_var_b32 with selectors of the lanes' own; ds_bpermute_fi_b32 reads lanes that are off."""
+    bench = Bench("gfx1200", {"a": 1, "pick": 1})
+    a, pick = bench.reg("a"), bench.reg("pick")
+    old = ["v_mov_b32 v2, 7"]
+    cases = {}
+    for name in ("v_permlane16_var_b32", "v_permlanex16_var_b32"):
+        for sel in ((0, 0), (1, 0), (0, 1)):
+            tail = f" op_sel:[{sel[0]},{sel[1]}]" if any(sel) else ""
+            cases[name, sel] = bench.case([f"{name} v2, {a}, {pick}{tail}"], old, dwords=1)
+    fi = bench.case([f"v_lshlrev_b32 v3, 2, {pick}", f"ds_bpermute_fi_b32 v2, v3, {a}"], old, dwords=1)
+    raw = {"a": ramp(32, 4), "pick": ramp(32, 5)}
+    lane = np.arange(32)
+    for mask in (-1, MASK):
+        out = bench.launch()(raw, mask)
+        on = np.array([mask >> l & 1 for l in range(32)], bool)
+        for (name, (inactive, bound)), at in cases.items():
+            source = (lane & 16 ^ (16 if "x16" in name else 0)) + (raw["pick"] & U32(15)).astype(int)
+            got = np.where(on[source] | bool(inactive), raw["a"][source], 0 if bound else 7)
+            assert (out[at] == np.where(on, got, 7)).all(), (name, inactive, bound)
+        assert (out[fi] == np.where(on, raw["a"][(raw["pick"] & U32(31)).astype(int)], 7)).all()

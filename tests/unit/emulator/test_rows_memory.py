@@ -38,12 +38,30 @@ def load_spec(suffix: str) -> tuple[int, bool, str]:
     return *_SMALL[stem], half
 
 
-TRANSPOSED = "ds_read_b64_tr_b16"
-TO_LDS = {"global_load_lds_dword": 1, "global_load_lds_dwordx3": 3, "global_load_lds_dwordx4": 4}
+TRANSPOSED = {"ds_read_b64_tr_b16": 16, "ds_read_b64_tr_b8": 8, "ds_read_b64_tr_b4": 4, "ds_read_b96_tr_b6": 6}
+# suffix -> (bytes in memory, bytes in LDS, signed)
+TO_LDS_WIDTHS = {"dword": (4, 4, False), "dwordx3": (12, 12, False), "dwordx4": (16, 16, False), "ubyte": (1, 4, False), "sbyte": (1, 4, True),
+                 "ushort": (2, 4, False), "sshort": (2, 4, True)}  # fmt: skip
+TO_LDS = {f"global_load_lds_{s}" for s in TO_LDS_WIDTHS} | {
+    f"scratch_load_lds_{s}" for s, w in TO_LDS_WIDTHS.items() if w[1] == 4
+}
+BY_THREAD = {
+    f"{unit}_{verb}_{name}"
+    for unit in ("global", "ds")
+    for verb in ("load", "store", "read", "write")
+    for name in ("addtid_b32", "dword_addtid")
+} & ROWS.keys()
+EXCHANGES = {
+    f"ds_{name}{st}_rtn_b{w}": (w, w // 8 * (64 if st not in ("", "_2addr") else 1))
+    for name, forms in (("wrxchg2", ("", "st64")), ("storexchg", ("_2addr", "_2addr_stride64")))
+    for st in forms
+    for w in (32, 64)
+}
+APART = TO_LDS | BY_THREAD | {"global_load_tr_b128"}
 
 
 def by_prefix(prefix: str, kind: str) -> list[str]:
-    return [n for n, r in ROWS.items() if r.kind == kind and n.startswith(prefix) and n not in TO_LDS]
+    return [n for n, r in ROWS.items() if r.kind == kind and n.startswith(prefix) and n not in APART]
 
 
 def loads(space: str) -> list[str]:
@@ -61,12 +79,12 @@ def atomics(space: str) -> list[str]:
 LDS_LOADS = {
     n: load_spec(n.removeprefix("ds_read_").removeprefix("ds_load_"))
     for n in ROWS
-    if re.match(r"ds_(read|load)_(?!2)", n) and n != TRANSPOSED and ROWS[n].kind == "lds"
+    if re.match(r"ds_(read|load)_(?!2)", n) and n not in TRANSPOSED and n not in BY_THREAD and ROWS[n].kind == "lds"
 }
 LDS_STORES = {
     n: load_spec(n.removeprefix("ds_write_").removeprefix("ds_store_"))
     for n in ROWS
-    if re.match(r"ds_(write|store)_(?!2)", n) and ROWS[n].kind == "lds"
+    if re.match(r"ds_(write|store)_(?!2)", n) and n not in BY_THREAD and ROWS[n].kind == "lds"
 }
 LDS_PAIRS = {
     f"ds_{verb}2{st}_b{w}" if verb in ("read", "write") else f"ds_{verb}_2addr{'_stride64' if st else ''}_b{w}": (
@@ -81,7 +99,7 @@ LDS_PAIRS = {
 LDS_ATOMICS = [
     n
     for n, r in ROWS.items()
-    if r.kind == "lds" and n not in {*LDS_LOADS, *LDS_STORES, *LDS_PAIRS, "ds_nop", TRANSPOSED}
+    if r.kind == "lds" and n not in {*LDS_LOADS, *LDS_STORES, *LDS_PAIRS, "ds_nop", *TRANSPOSED, *BY_THREAD, *EXCHANGES}
 ]
 
 
@@ -121,6 +139,18 @@ def operation(name: str) -> tuple[int, Callable[[int, int, int], int]]:
     word = re.sub(r"_x2$", "", stem)
     if word.startswith("pk_add"):
         return 32, _pk(word.endswith("bf16"))
+    if word in ("fmin", "fmax"):
+        return bits, _float(F32 if bits == 32 else F64, {"fmin": fmin, "fmax": fmax}[word])
+    if word == "fcmpswap" or re.match(r"cmp\w+_f(32|64)$", word):
+        kind = {32: F32, 64: F64}[bits]
+
+        def same(m: int, c: int) -> bool:
+            return bool(
+                np.array([m], {32: U32, 64: U64}[bits]).view(kind)[0]
+                == np.array([c], {32: U32, 64: U64}[bits]).view(kind)[0]
+            )
+
+        return bits, lambda m, d, c: d if same(m, c) else m
     if word.endswith(("_f32", "_f64")):
         kind = F32 if bits == 32 else F64
         return bits, _float(kind, {"add": lambda a, b: a + b, "min": fmin, "max": fmax}[word[:3]])
@@ -135,7 +165,9 @@ def operation(name: str) -> tuple[int, Callable[[int, int, int], int]]:
         "or": lambda m, d, c: m | d, "xor": lambda m, d, c: m ^ d, "swap": lambda m, d, c: d,
         "min": lambda m, d, c: min(m, d, key=key), "max": lambda m, d, c: max(m, d, key=key),
         "inc": lambda m, d, c: 0 if m >= d else m + 1, "dec": lambda m, d, c: d if m == 0 or m > d else m - 1,
-        "cmpswap": lambda m, d, c: d if m == c else m,
+        "cmpswap": lambda m, d, c: d if m == c else m, "csub": lambda m, d, c: max(0, m - d), "sub_clamp": lambda m, d, c: max(0, m - d),
+        "cond_sub": lambda m, d, c: m - d if m >= d else m, "rsub": lambda m, d, c: d - m, "mskor": lambda m, d, c: m & ~d | c,
+        "wrap": lambda m, d, c: m - d if m >= d else m + c,
     }  # fmt: skip
     return bits, table[verb]
 
@@ -431,7 +463,7 @@ def test_lds_atomics(chip: str) -> None:
             operands += [vector(d + n, n), vector(d, n)]
         else:
             operands.append(vector(d, n))
-            if "cmpstore" in name:
+            if re.search("cmpstore|mskor|wrap", name):
                 operands.append(vector(d + n, n))
         i = len(cases)
         first = bench.case(
@@ -518,45 +550,19 @@ def test_no_memory_row_is_left_out() -> None:
     known = {n for sp in spaces for n in (*loads(sp), *stores(sp), *atomics(sp))}
     known |= {*loads("scratch"), *stores("scratch")}
     rows = {n for n, r in ROWS.items() if r.kind == "vmem"}
-    known |= TO_LDS.keys()
+    known |= APART - {n for n in APART if n.startswith("ds_")}
     assert rows == known, rows ^ known
     lds = {n for n, r in ROWS.items() if r.kind == "lds"}
-    known = {*LDS_LOADS, *LDS_STORES, *LDS_PAIRS, *LDS_ATOMICS, "ds_nop", TRANSPOSED}
+    known = {
+        *LDS_LOADS,
+        *LDS_STORES,
+        *LDS_PAIRS,
+        *LDS_ATOMICS,
+        "ds_nop",
+        *TRANSPOSED,
+        *EXCHANGES,
+        *(n for n in BY_THREAD if n.startswith("ds_")),
+    }
     assert lds == known, lds ^ known
     for name in LDS_ATOMICS:
         operation(name)  # each has a meaning here
-
-
-@pytest.mark.parametrize("name", TO_LDS)
-def test_loads_into_lds(name: str) -> None:
-    """Lane l's dwords go to M0 + offset + l times their size; lanes that are off store nothing."""
-    n = TO_LDS[name]
-    bench = Bench("gfx950", {"a": 5}, masked=False)
-    # 0x77 first in every dword that may be stored to.
-    lines = ["v_mov_b32 v11, 0x77", "v_lshlrev_b32 v9, 4, v0", f"v_mul_u32_u24 v10, {4 * n}, v0"]
-    lines += [*(f"ds_write_b32 v10, v11 offset:{4 * k + 64}" for k in range(n)), "s_waitcnt lgkmcnt(0)"]
-    lines += ["s_mov_b32 m0, 48", "s_mov_b64 exec, s[34:35]", f"{name} v9, s[30:31] offset:16", "s_waitcnt vmcnt(0)"]
-    lines += [
-        "s_mov_b64 exec, -1",
-        *(f"ds_read_b32 v{2 + k}, v10 offset:{4 * k + 64}" for k in range(n)),
-        "s_waitcnt lgkmcnt(0)",
-    ]
-    bench.case(lines, dwords=n)
-    data = np.arange(5 * 64, dtype=np.uint32) + np.uint32(1000)  # as it lies in memory
-    mask = 0x5A5A_1234_8001_F00F
-    out = bench.launch(lds=2048, check="wait")({"a": data.reshape(5, 64).T}, mask)
-    on = np.array([mask >> i & 1 for i in range(64)], bool)
-    for k in range(n):
-        np.testing.assert_array_equal(out[k], np.where(on, data[4 + 4 * np.arange(64) + k], 0x77))
-
-
-def test_transposed_read() -> None:
-    """Sixteen lanes read a tile of 4 rows and 16 columns of 16 bits; lane i has column i."""
-    bench = Bench("gfx950", {"a": 2}, masked=False)
-    a = bench.place["a"]
-    lines = ["v_lshlrev_b32 v9, 3, v0", f"ds_write_b64 v9, v[{a}:{a + 1}] offset:16", "s_waitcnt lgkmcnt(0)"]
-    bench.case([*lines, f"{TRANSPOSED} v[2:3], v9 offset:16", "s_waitcnt lgkmcnt(0)"])
-    tiles = np.arange(4 * 64, dtype=np.uint16).reshape(4, 4, 16) * np.uint16(257)  # (group of lanes, row, column)
-    out = bench.launch(lds=1024, check="all")({"a": tiles.reshape(64, 4).view(np.uint32)})
-    got = out[:2].T.copy().view(np.uint16).reshape(4, 16, 4)
-    np.testing.assert_array_equal(got, tiles.transpose(0, 2, 1))
