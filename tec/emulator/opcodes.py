@@ -12,6 +12,7 @@ def load() -> None:
         return
     from . import (  # noqa: F401
         table_convert,
+        table_direct,
         table_flow,
         table_lane,
         table_lds,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from .asmparse import Inst, Operand
 from .table import custom
-from .table_mem import access, atomic_call, buffer_slot, data_at, get_data, load_to, put_data, transposed, write_loaded
+from .table_direct import transposed
+from .table_mem import access, atomic_call, buffer_slot, data_at, get_data, load_to, put_data, write_loaded
 from .wave import M0, Wave
 
 _LOADS = {
