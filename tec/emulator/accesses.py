@@ -13,7 +13,6 @@ from .wave import Wave
 class Accesses(Wave):
     """The translator's side of accesses; the opcodes' rules call these around `support_memory`'s functions."""
 
-    position: int  # of the instruction in the text
     order: Synchronization | None
 
     def site(self) -> int:

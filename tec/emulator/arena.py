@@ -14,7 +14,7 @@ import os
 
 from tec.errors import DeviceError
 
-from .race_record import RECORDS
+from .race_record import LINE, RECORDS
 
 # name -> bytes of shadow a byte of memory
 SHADOWS = {"undefined": 1, **RECORDS}
@@ -40,7 +40,7 @@ class Arena:
         size = max(1 << 24, (size + _PAGE - 1) // _PAGE * _PAGE)
         while True:
             try:
-                self._map = _reserve(per_byte * (size + _SLACK))
+                self._map = _reserve(per_byte * (size + _SLACK) + (size + _SLACK) // LINE)
                 break
             except (OSError, ValueError, OverflowError) as e:
                 if size <= 1 << 24:
@@ -55,6 +55,7 @@ class Arena:
         for name, n in SHADOWS.items():
             self.shadow[name] = at
             at += n * (size + _SLACK)
+        self.lines = at  # a byte for each line of memory: see `support_race`
         self._high = 0
         self._free: list[tuple[int, int]] = [(0, self.watched)]  # (offset, bytes), by offset, none beside each other
 
@@ -93,8 +94,11 @@ class Arena:
             self._free.insert(i, (at, nbytes))
 
     def clear(self, name: str) -> None:
-        """Zero a shadow as far as memory was ever handed out."""
-        ctypes.memset(self.shadow[name], 0, SHADOWS[name] * self._high)
+        """Zero a shadow, or the "lines", as far as memory was ever handed out."""
+        if name == "lines":
+            ctypes.memset(self.lines, 0, (self._high + LINE - 1) // LINE)
+        else:
+            ctypes.memset(self.shadow[name], 0, SHADOWS[name] * self._high)
 
     def _drop(self, at: int, nbytes: int) -> None:
         """The whole pages of a range back to the system."""

@@ -24,9 +24,9 @@ CTX = {
     "other_site": 424, "global_sites_w": 432, "global_sites_r": 440, "lds_sites_w": 448, "lds_sites_r": 456,
     "race_seen": 464, "race_waves": 472, "order_call": 480, "notes": 488, "polls": 496,
     # Whom to call for a message to the host, and where the requests begin (`hostcalls`); null where nobody listens.
-    "messages": 504,
+    "messages": 504, "global_lines": 512,
 }  # fmt: skip
-CTX_BYTES = 512  # a second block follows: the same of the shadows of undefined bits
+CTX_BYTES = 576  # a second block follows: the same of the shadows of undefined bits
 
 # Faults, by number.
 FAULTS = {

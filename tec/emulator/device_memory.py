@@ -138,8 +138,8 @@ class DeviceMemory:
         with self.lock:
             self._launches += 1
             if self._launches % 255 == 0:
-                self.arena.clear("stores")
-                self.arena.clear("loads")
+                for name in ("stores", "loads", "lines"):
+                    self.arena.clear(name)
             return self._launches % 255 + 1
 
     def free(self, base: int) -> None:

@@ -159,7 +159,7 @@ class EmuFunction:
             if found is None:
                 options = Options(
                     driver.chip.name, self.info.wavefront_size, full, driver.checks, driver.profile, vgpr_count=self.info.vgprs,
-                    float_mode=self.float_mode, numerics=driver.numerics, stop=driver.stop,
+                    float_mode=self.float_mode, numerics=driver.numerics, stop=driver.stop, fast=level > 0,
                 )  # fmt: skip
                 found = self._variants[key] = self._compile(options, many, level)
             return found

@@ -372,6 +372,7 @@ def _records(
         for name in RECORDS:
             fields[f"global_{name}"] = arena.shadow[name]
         fields |= {
+            "global_lines": arena.lines,
             "arena": arena.base,
             "arena_bytes": arena.watched,
             "launch": driver.memory.next_launch() << LAUNCH_SHIFT,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 RECORDS = {"stores": 2, "loads": 2, "bytes_w": 8, "bytes_r": 8, "sites_w": 1, "sites_r": 1}
 RECORD_BYTES = sum(RECORDS.values())
 CLEARED_BYTES = RECORDS["stores"] + RECORDS["loads"]
+LINE = 64  # bytes of global memory of which it is kept whether loads of them have more to tell
 SEVERAL = 63
 ANY, SPLIT = 0xFFFFFF, 0xFFFFFE
 GROUPS = 0xFFFFFD  # groups are numbered modulo this, from 1

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from .asmparse import Inst, Operand
 from .context import STATE_VGPRS
 from .errors import UnsupportedInstruction
+from .lane_patterns import STRIP
 from .ops import Ops, Out
 from .stopping import Stop
-from .strips import STRIP, Region, close_region, mask_strip, read_lds, set_mask_strip, strip_address
+from .strip_reads import read_lds
+from .strips import Region, close_region, mask_strip, set_mask_strip, strip_address
 
 VCC, EXEC, M0, FLAT_SCRATCH = 106, 126, 124, 102
 FLOATS = frozenset(("f16", "bf16", "f32", "f64"))
@@ -40,6 +42,7 @@ class Options:
     vgpr_count: int = 256
     stop: Stop | None = None  # a line at which a wave gives its registers and ends
     numerics: str = "chip"  # how matrix instructions sum: as the chip does where that is known, or one "fma" a k
+    fast: bool = False  # worth code for how lanes are expected to lie (`strip_reads`)
     float_mode: int = 0xF0  # MODE bits 0 to 7 at the start: rounding, denormals
 
 
@@ -85,6 +88,9 @@ class Registers:
         self.lds_dwords: set[int] = set()  # widths of the LDS loads within regions
         # LDS loads need not be told to the race and init checks, the align check or the profile.
         self.plain_lds = not options.profile and not options.checks - NO_RECORDS
+        # Of the lanes of LDS loads, by place in the text (`lane_patterns`).
+        self.patterns: dict[int, tuple[int, ...]] = {}
+        self.position = 0  # of the instruction in the text
         self.dirty: dict[tuple[str, int], tuple[str, str]] = {}  # vector registers not yet stored: (type, value)
         self.agpr_base = options.vgpr_count
         self.regs: set[tuple[str, int]] = set()
@@ -288,6 +294,10 @@ class Registers:
 
     def exec_mask(self) -> str:
         return self.v.const("i1", 1) if self.full else self.mask(EXEC)
+
+    def exec_strip(self) -> str:
+        """The lanes of the region's strip that are on, as an i16."""
+        return mask_strip(self, EXEC)
 
     def set_mask_operand(self, op: Operand, mask: str) -> None:
         """A compare's result: inactive lanes give 0."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .asmparse import Inst
+from .lane_patterns import STRIP
 from .ops import Ops
-from .strips import LDS_READS, LDS_READS2, STRIP, Region, close_loop, open_loop, read_pending
+from .strip_reads import both_versions, has_expected, is_read, read_pending
+from .strips import Region, close_loop, open_loop
 from .table import ROWS
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def loop_end(t: Translator, start: int, labelled: dict[int, list[str]]) -> int |
 
 
 def _fits(t: Translator, inst: Inst) -> bool:
-    if inst.op in LDS_READS or inst.op in LDS_READS2:
+    if is_read(inst):
         return True
     if not inst.op.startswith(("v_", "s_")) or inst.op in ("s_getpc_b64", "s_endpgm", "s_trap", "s_branch"):
         return False
@@ -117,12 +119,24 @@ def run_loop(t: Translator, start: int, end: int) -> None:
     body, ops = t.body, t.strip_ops
     t.region, t.body, t.strip_ops = region, out, Ops(out, STRIP, t.rounding)
     t.v = t.strip_ops
+    begin = len(out.lines)
     for index, inst in enumerate(insts[:-1], start):
         t.position = index
         t.instruction(inst)
     read_pending(t)
     written = set(t.segment.stores)
     t.flush()
+    iteration, out.lines[begin:] = out.lines[begin:], []
+    counted = [("i32", f"%s{index}", f"%sw{m}") for m, index in enumerate(scalars)] + [("i1", "%scc", "%swc")]
+    if has_expected(region.reads):
+        for ty, scalar, kept in counted:
+            copy(ty, scalar, kept)
+
+    def undo() -> None:
+        for ty, scalar, kept in counted:
+            copy(ty, kept, scalar)
+
+    both_versions(t, iteration, undo)
     t.position, t.inst = end, insts[-1]
     t.classes["branch"] = t.classes.get("branch", 0) + 1
     again = t.conditional(insts[-1])

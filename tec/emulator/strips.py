@@ -6,8 +6,7 @@ Instructions that work lane by lane do not care in which order the lanes go: a *
 support library, lane exchanges, matrix instructions, branches, barriers) ends the region.
 
 Lane masks that a region's compares make are gathered bit by bit and reach their SGPRs when it ends. LDS loads are read in the
-loop too: the loads of a region cannot see its stores, as a store ends it. Their results are read only where they are first used,
-which is what keeps them in registers.
+loop too (`strip_reads`): the loads of a region cannot see its stores, as a store ends it.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from .asmparse import Inst, Operand
 from .context import CTX
+from .lane_patterns import STRIP
+from .strip_reads import LdsRead, both_versions, is_read, read_pending
 
 if TYPE_CHECKING:
     from .ops import Out
@@ -24,32 +25,9 @@ if TYPE_CHECKING:
     from .table import Row
 
 
-STRIP = 16
 EXEC = 126
 _SCALAR_KINDS = frozenset(("salu", "smem", "wait"))
 _VECTOR_KINDS = frozenset(("valu", "trans", "packed"))
-LDS_READS = {
-    "ds_read_b32": 1, "ds_read_b64": 2, "ds_read_b96": 3, "ds_read_b128": 4,
-    "ds_load_b32": 1, "ds_load_b64": 2, "ds_load_b96": 3, "ds_load_b128": 4,
-}  # fmt: skip
-# Two-address forms: dwords of each half, bytes that an offset counts.
-LDS_READS2 = {
-    "ds_read2_b32": (1, 4), "ds_read2_b64": (2, 8), "ds_read2st64_b32": (1, 256), "ds_read2st64_b64": (2, 512),
-    "ds_load_2addr_b32": (1, 4), "ds_load_2addr_b64": (2, 8),
-    "ds_load_2addr_stride64_b32": (1, 256), "ds_load_2addr_stride64_b64": (2, 512),
-}  # fmt: skip
-
-
-@dataclass(slots=True)
-class LdsRead:
-    """A load that is issued and not yet read: address (a vector in the body), offset, registers, where it may fault."""
-
-    address: str
-    offset: int
-    dwords: int
-    kind: str
-    index: int
-    site: int
 
 
 @dataclass(slots=True)
@@ -59,13 +37,13 @@ class Region:
     number: int
     masks: dict[int, str] = field(default_factory=dict)
     loads: dict[tuple[str, int], LdsRead] = field(default_factory=dict)
-    patterns: dict[tuple[str, int], tuple[str, str, str]] = field(default_factory=dict)
+    reads: list[LdsRead] = field(default_factory=list)  # those that the body has, in order
     resident: dict[tuple[str, int], str] = field(default_factory=dict)  # of a loop: where its registers are kept
 
 
 def takes_strips(w: Registers, inst: Inst, row: Row) -> bool:
     """Whether an instruction works lane by lane, and may stand in a region."""
-    if inst.op in LDS_READS or inst.op in LDS_READS2:
+    if is_read(inst):
         return w.plain_lds
     if row.kind not in _VECTOR_KINDS:
         return False
@@ -133,13 +111,13 @@ def close_region(w: Registers) -> None:
         out.put(f"store i64 0, ptr %mk{k}")
         del index
     w.mask_slots = max(w.mask_slots, len(region.masks))
-    w.region = None
     w.v = w.whole_ops
     w.forget_vectors()
     if body.lines:
         open_loop(out, n)
-        out.lines += body.lines
+        both_versions(w, body.lines)
         close_loop(out, n, w.lanes)
+    w.region = None
     w.new_segment(True)
     for k, index in enumerate(region.masks):
         bits = out.emit(f"load i64, ptr %mk{k}")
@@ -165,13 +143,6 @@ def close_loop(out: Out, n: int, lanes: int) -> None:
     out.put(f"%r{n}.m = icmp ult i64 %r{n}.n, {lanes // STRIP}")
     out.put(f"br i1 %r{n}.m, label %r{n}, label %r{n}x")
     out.label(f"r{n}x")
-
-
-def read_pending(w: Registers) -> None:
-    """Read the loads that nothing used so far."""
-    assert w.region is not None
-    while w.region.loads:
-        read_lds(w, next(iter(w.region.loads.values())))
 
 
 def strip_address(w: Registers, kind: str, index: int) -> str:
@@ -222,155 +193,13 @@ def set_mask_strip(w: Registers, op: Operand, mask: str) -> None:
     w.state.masks[op.index] = mask
 
 
-# LDS loads.
-
-
-def lds_read(w: Registers, inst: Inst) -> None:
-    """Issue a load of LDS; it is read at the first use of its registers."""
-    assert w.region is not None
-    dst, addr = inst.operands
-    two = LDS_READS2.get(inst.op)
-    if two is None:
-        dwords = LDS_READS[inst.op]
-        parts = [(dwords, inst.take_int("offset"))]
-    else:
-        dwords, unit = two
-        parts = [(dwords, unit * inst.take_int(f"offset{i}")) for i in (0, 1)]
-    if addr.kind != "v" or addr.count != 1:
-        raise w.fail(f"LDS address {addr.text}")
-    if inst.take("gds") is not None:
-        raise w.fail("GDS")
-    if dst.kind not in ("v", "a") or dst.half or dst.count != dwords * len(parts):
-        raise w.fail(f"{dst.text} as the destination of {dwords * len(parts)} dwords")
-    address = w.reg("v", addr.index)
-    at = dst.index
-    reads = []
-    for n, offset in parts:
-        reads.append(LdsRead(address, offset, n, dst.kind, at, w.site()))  # type: ignore[attr-defined]
-        at += n
-    for read in reads:
-        for k in range(read.dwords):
-            w.region.loads[(read.kind, read.index + k)] = read
-            if w.full:
-                w.state.typed.pop((read.kind, read.index + k), None)
-                w.dirty.pop((read.kind, read.index + k), None)
-    if not w.full:  # the old values count, and so does EXEC as it stands here
-        for read in reads:
-            read_lds(w, read)
-
-
-def read_lds(w: Registers, read: LdsRead) -> None:
-    """Write the load: 16 lanes at one address, contiguous lanes, or lanes apart."""
-    region, b, n = w.region, w.body, read.dwords
-    assert region is not None
-    keys = [(read.kind, read.index + k) for k in range(n)]
-    wanted = [region.loads.get(key) is read for key in keys]
-    for key, mine in zip(keys, wanted):
-        if mine:
-            del region.loads[key]
-    if not any(wanted):
-        return
-    w.lds_dwords.add(n)
-    mask = "splat (i1 true)" if w.full else w.mask(EXEC)  # here, where all the paths below see it
-    first, same, apart = _pattern(w, read.address, n)
-    tag = b.fresh_label("l")
-    vec = "<16 x i32>"
-    start = b.emit(f"add i32 {first}, {read.offset}") if read.offset else first
-    at = b.emit(f"zext i32 {start} to i64")
-    pointer = b.emit(f"getelementptr i8, ptr %lds, i64 {at}")
-    one = b.emit(f"and i1 {same}, {b.emit(f'icmp sle i64 {at}, %lds_last{n}')}")
-    b.put(f"br i1 {one}, label %{tag}o, label %{tag}n")
-    b.label(f"{tag}o")
-    ones = []
-    for k in range(n):
-        word = b.emit(f"load i32, ptr {b.emit(f'getelementptr i8, ptr {pointer}, i64 {4 * k}')}, align 1")
-        ones.append(w.v.splat("i32", word))
-    b.put(f"br label %{tag}j")
-    b.label(f"{tag}n")
-    run = b.emit(f"and i1 {apart}, {b.emit(f'icmp sle i64 {at}, %lds_run{n}')}")
-    b.put(f"br i1 {run}, label %{tag}c, label %{tag}g")
-    b.label(f"{tag}c")
-    big = b.emit(f"load <{16 * n} x i32>, ptr {pointer}, align 1")
-    runs = [big]
-    if n > 1:
-        runs = [
-            b.emit(f"shufflevector <{16 * n} x i32> {big}, <{16 * n} x i32> poison, <16 x i32> {_every(k, n)}")
-            for k in range(n)
-        ]
-    b.put(f"br label %{tag}j")
-    b.label(f"{tag}g")
-    gathered = _gather(w, read, mask, tag)
-    b.put(f"br label %{tag}j")
-    b.label(f"{tag}j")
-    values = [
-        b.emit(f"phi {vec} [ {ones[k]}, %{tag}o ], [ {runs[k]}, %{tag}c ], [ {gathered[k]}, %{tag}h ]")
-        for k in range(n)
-    ]
-    held, w.deferred = w.deferred, None  # both halves of a VOPD instruction read before either writes: this is a read
-    for key, value, mine in zip(keys, values, wanted):
-        if mine:
-            w.write_reg(*key, value)
-    w.deferred = held
-
-
-def _every(k: int, n: int) -> str:
-    return "<" + ", ".join(f"i32 {k + n * i}" for i in range(STRIP)) + ">"
-
-
-def _pattern(w: Registers, address: str, n: int) -> tuple[str, str, str]:
-    """(lane 0's address, whether all lanes have it, whether lanes follow each other by n dwords), once an address."""
-    region, b = w.region, w.body
-    assert region is not None
-    known = region.patterns.get((address, n))
-    if known is not None:
-        return known
-    vec = "<16 x i32>"
-    first = b.emit(f"extractelement {vec} {address}, i64 0")
-    delta = b.emit(f"sub {vec} {address}, {w.v.splat('i32', first)}")
-    out = []
-    for want in ("zeroinitializer", "<" + ", ".join(f"i32 {4 * n * i}" for i in range(STRIP)) + ">"):
-        differs = b.emit(f"icmp ne {vec} {delta}, {want}")
-        bits = b.emit(f"bitcast <16 x i1> {differs} to i16")
-        if not w.full:
-            bits = b.emit(f"or i16 {bits}, {b.emit(f'xor i16 {mask_strip(w, EXEC)}, -1')}")
-        out.append(b.emit(f"icmp eq i16 {bits}, 0"))
-    found = (first, out[0], out[1])
-    if w.full:
-        region.patterns[(address, n)] = found
-    return found
-
-
-def _gather(w: Registers, read: LdsRead, mask: str, tag: str) -> list[str]:
-    """Lanes apart: each address checked, then a gather for each dword. Ends in block `<tag>h`."""
-    b, vec = w.body, "<16 x i32>"
-    where = b.emit(f"add {vec} {read.address}, splat (i32 {read.offset})") if read.offset else read.address
-    wide = b.emit(f"zext {vec} {where} to <16 x i64>")
-    limit = w.v.splat("i64", f"%lds_last{read.dwords}")
-    over = b.emit(f"and <16 x i1> {b.emit(f'icmp sgt <16 x i64> {wide}, {limit}')}, {mask}")
-    bad = b.emit(f"bitcast <16 x i1> {over} to i16")
-    b.put(f"br i1 {b.emit(f'icmp ne i16 {bad}, 0')}, label %{tag}b, label %{tag}h, !prof !0")
-    b.label(f"{tag}b")
-    b.declares.add("declare void @tec_lds_fault(ptr, i32, i16, <16 x i32>, i64)")
-    assert w.region is not None
-    b.put(f"call void @tec_lds_fault(ptr %ctx, i32 {read.site}, i16 {bad}, {vec} {where}, i64 %r{w.region.number}.ls)")
-    b.put("br label %fault")
-    b.label(f"{tag}h")
-    name = "@llvm.masked.gather.v16i32.v16p0"
-    b.declares.add(f"declare {vec} {name}(<16 x ptr>, <16 x i1>, {vec})")
-    out = []
-    for k in range(read.dwords):
-        index = b.emit(f"add {vec} {where}, splat (i32 {4 * k})") if k else where
-        pointers = b.emit(f"getelementptr i8, ptr %lds, {vec} {index}")
-        out.append(b.emit(f"call {vec} {name}(<16 x ptr> align 1 {pointers}, <16 x i1> {mask}, {vec} zeroinitializer)"))
-    return out
-
-
 def entry_lines(w: Registers) -> list[str]:
     """What regions need at the function's entry; `%ctx` is the context block."""
     lines = ["  %strip = alloca i64", *(f"  %mk{k} = alloca i64" for k in range(w.mask_slots))]
     if w.resident_slots:
         lines += [f"  %lv{m} = alloca <16 x i32>" for m in range(w.resident_slots)]
-        lines += [*(f"  %sv{m} = alloca i32" for m in range(w.saved_slots)), "  %svc = alloca i1"]
+        for kept in ("sv", "sw"):  # scalars before a loop, and before an iteration
+            lines += [*(f"  %{kept}{m} = alloca i32" for m in range(w.saved_slots)), f"  %{kept}c = alloca i1"]
     if w.lds_dwords:
         lines += [
             f"  %lds_at = getelementptr i8, ptr %ctx, i64 {CTX['lds']}",

@@ -1,7 +1,7 @@
 """Lanes of one store that write one byte: LLVM IR of `tec_clash_<space>_<lanes>`, which `check="race"` runs before the store.
 
 Which of the lanes' values stays is not defined. Lanes whose addresses rise by the size of the access or more, as nearly all do, are done at
-once; else each lane is held against the others.
+once, so are those that do column by column, as a tile is stored transposed; else each lane is held against the others.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ def clash_function(w: int, space: str) -> str:
     at = "i64" if space == "global" else "i32"
     up = "<" + ", ".join(f"i32 {min(i + 1, w - 1)}" for i in range(w)) + ">"
     wide = "%a0" if at == "i64" else "%az"
+    columns = (4, 8)
     return f"""
 define i32 @tec_clash_{space}_{w}(<{w} x {at}> %addr, i{w} %m, ptr %data, ptr %ctx, i32 %site, i64 %nbytes) noinline {{
 entry:
@@ -27,8 +28,8 @@ entry:
   %rb = bitcast <{w} x i1> %rises to i{w}
   %rb1 = or i{w} %rb, {-(1 << (w - 1))}
   %plain = icmp eq i{w} %rb1, -1
-  br i1 %plain, label %leave, label %look
-look:
+  br i1 %plain, label %leave, label %turn{columns[0]}
+{"".join(_turned(w, at, q, up, after) for q, after in zip(columns, [*(f"turn{q}" for q in columns[1:]), "look"]))}look:
   %buf = alloca <{w} x {at}>, align 64
   store <{w} x {at}> %addr, ptr %buf
   %narrow = icmp ult i64 %nbytes, 4
@@ -95,6 +96,26 @@ leave:
   ret i32 0
 }}
 """
+
+
+def _turned(w: int, at: str, q: int, up: str, after: str) -> str:
+    """IR that leaves where the addresses rise with lanes 0, q, 2 q, ..., then 1, q + 1, ..., as the columns of a tile of q columns."""
+    order = ", ".join(f"i32 {l}" for l in turned(w, q))
+    return f"""turn{q}:
+  %t{q} = shufflevector <{w} x {at}> %addr, <{w} x {at}> poison, <{w} x i32> <{order}>
+  %t{q}up = shufflevector <{w} x {at}> %t{q}, <{w} x {at}> poison, <{w} x i32> {up}
+  %t{q}s = sub <{w} x {at}> %t{q}up, %t{q}
+  %t{q}r = icmp sge <{w} x {at}> %t{q}s, %nv
+  %t{q}b = bitcast <{w} x i1> %t{q}r to i{w}
+  %t{q}b1 = or i{w} %t{q}b, {-(1 << (w - 1))}
+  %t{q}p = icmp eq i{w} %t{q}b1, -1
+  br i1 %t{q}p, label %leave, label %{after}
+"""
+
+
+def turned(w: int, q: int) -> list[int]:
+    """The lanes of a wavefront column by column, where row by row there are q in a row."""
+    return [row * q + column for column in range(q) for row in range(w // q)]
 
 
 def order_function(w: int) -> str:

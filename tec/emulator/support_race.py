@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from .context import CTX
 from .lane_loop import over_lanes
-from .race_record import ANY, GROUP_SHIFT, LAUNCH_I64, SEVERAL, TICK_BITS, TICK_SHIFT, WAVE_SHIFT
+from .race_record import ANY, GROUP_SHIFT, LAUNCH_I64, LAUNCH_SHIFT, SEVERAL, TICK_BITS, TICK_SHIFT, WAVE_SHIFT
 from .support_clash import clash_function
 from .support_memory import ctx_load
+from .support_race_runs import LINE_FUNCTION, alike, runs, turn
 from .support_race_slow import conflict
 
 WIDTHS = (1, 2, 3, 4)  # dwords a lane
@@ -37,6 +38,7 @@ def names(w: int) -> list[str]:
 def race_function(w: int, space: str, verb: str, n: int) -> str:
     """`verb` "ld" or "st" of n dwords a lane; "any" takes %nbytes and %kind and always goes the slow way."""
     is_global = space == "global"
+    covered = is_global and verb == "ld"  # may find its line done (`LINE_FUNCTION`)
     at = "i64" if is_global else "i32"
     name, extra = (f"any_{w}", ", i64 %nbytes, i64 %kind") if verb == "any" else (f"{verb}{n}_{w}", "")
     if verb == "any":
@@ -49,7 +51,7 @@ def race_function(w: int, space: str, verb: str, n: int) -> str:
     )  # fmt: skip
     if is_global:
         head += ctx_load("arena", "arena") + ctx_load("arena_bytes", "arena_bytes") + ctx_load("lock", "lock", "ptr")
-        head += "  %held0 = icmp eq ptr %lock, null\n"
+        head += "  %held0 = icmp eq ptr %lock, null\n" + ctx_load("lines", "global_lines", "ptr")
         fetch = """  %ap = getelementptr i64, ptr %buf, i64 %li
   %a = load i64, ptr %ap
   %repeat = icmp eq i64 %a, %last
@@ -89,10 +91,39 @@ known:
   %wsp = getelementptr i8, ptr %ws0, i64 %first
   %rsp = getelementptr i8, ptr %rs0, i64 %first
 """
-    skips = ("lane", "fresh") if is_global or verb != "ld" else ("lane",)
+    if covered:
+        places += f"""  %line = lshr i64 %off, 6
+  %linep = getelementptr i8, ptr %lines, i64 %line
+  %in = and i64 %off, 63
+  %past = add i64 %in, {nbytes}
+  %one_line = icmp ule i64 %past, 64
+  %known_line = load i8, ptr %linep
+  %done_line = icmp eq i8 %known_line, %tag
+  %skips = and i1 %one_line, %done_line
+  br i1 %skips, label %next, label %look
+look:
+"""
+    elif is_global:  # a store ends what was known of its lines
+        reads = "  %writes = icmp ne i64 %kind, 0\n" if verb == "any" else "  %writes = icmp eq i1 true, true\n"
+        places += f"""{reads}  br i1 %writes, label %ends_lines, label %look
+ends_lines:
+  %line = lshr i64 %off, 6
+  %linep = getelementptr i8, ptr %lines, i64 %line
+  store i8 0, ptr %linep
+  %end0 = add i64 %off, {nbytes}
+  %end1 = sub i64 %end0, 1
+  %line2 = lshr i64 %end1, 6
+  %linep2 = getelementptr i8, ptr %lines, i64 %line2
+  store i8 0, ptr %linep2
+  br label %look
+look:
+"""
+    skips: list[str] = ["lane", "fresh"] if is_global or verb != "ld" else ["lane"]
+    skips += ["known"] * covered
     stays = [f"[ %left1, %{s} ], " for s in skips]
     held_stays = [f"[ %held, %{s} ], " for s in skips]
-    last_stays = [f"[ {'%a' if s == 'fresh' else '%last'}, %{s} ], " for s in skips]
+    last_stays = [f"[ {'%last' if s == 'lane' else '%a'}, %{s} ], " for s in skips]
+    here = "look" if is_global else "known"
     unlock = "  store atomic i32 0, ptr %lock release, align 4\n" if is_global else ""
     acquire = (
         """acquire:
@@ -112,7 +143,7 @@ known:
     if verb == "any":
         body = f"""  br label %again
 again:
-  %now = phi i1 [ %held, %known ]{", [ true, %acquire ]" if is_global else ""}
+  %now = phi i1 [ %held, %{here} ]{", [ true, %acquire ]" if is_global else ""}
 {need}act:
   br label %slow
 {slow}"""
@@ -135,10 +166,20 @@ again:
   %newv = or {vt} %mev, zeroinitializer
 """
             target = "%wp"
+        calm, closes = "next", ""
+        if covered:  # at the end of a line, which is read from its beginning: the whole of it may be done
+            calm = "calm"
+            closes = """calm:
+  %at_end = icmp eq i64 %past, 64
+  br i1 %at_end, label %close, label %next
+close:
+  call void @tec_race_line(i64 %off, ptr %w0, ptr %r0, ptr %lines, i64 %any)
+  br label %next
+"""
         body = f"""  %odd = icmp ne i64 %sub, 0
   br label %again
 again:
-  %now = phi i1 [ %held, %known ]{", [ true, %acquire ]" if is_global else ""}
+  %now = phi i1 [ %held, %{here} ]{", [ true, %acquire ]" if is_global else ""}
   %wv = load {vt}, ptr %wp, align 8
   %rv = load {vt}, ptr %rp, align 8
 {conflict("w", "%wv", vt, str(n), not is_global)}{conflict("r", "%rv", vt, str(n), not is_global)}{decide}
@@ -148,8 +189,8 @@ again:
   %upd0 = bitcast {bt} %updv to i{n}
   %upd = icmp ne i{n} %upd0, 0
   %needs = or i1 %cand, %upd
-  br i1 %needs, label %need, label %next
-need:
+  br i1 %needs, label %need, label %{calm}
+{closes}need:
 {need}act:
   br i1 %cand, label %slow, label %update
 update:
@@ -157,10 +198,11 @@ update:
   store <{n} x i32> %sitev, ptr {target[:2]}sp, align 4
   br label %next
 {slow}"""
+        calms = ["calm", "close"] if covered else ["again"]
         ends = (
-            "[ %left1, %again ], [ %left1, %update ], [ %left1, %slow ]",
-            "[ %now, %again ], [ true, %update ], [ true, %slow ]",
-            "[ %a, %again ], [ %a, %update ], [ %a, %slow ]",
+            "".join(f"[ %left1, %{c} ], " for c in calms) + "[ %left1, %update ], [ %left1, %slow ]",
+            "".join(f"[ %now, %{c} ], " for c in calms) + "[ true, %update ], [ true, %slow ]",
+            "".join(f"[ %a, %{c} ], " for c in calms) + "[ %a, %update ], [ %a, %slow ]",
         )
 
     def splat(out: str, value: str) -> str:
@@ -169,23 +211,37 @@ update:
             f"  %{out} = shufflevector {vt} %{out}_i, {vt} poison, <{n} x i32> zeroinitializer\n"
         )
 
-    mask, fewer = ("%few", _alike(w)) if verb == "ld" and not is_global else ("%m", "")
+    turns = verb == "st" and not is_global
+    mask, fewer, before = "%m", "", "entry"
+    if verb != "any":
+        mask, before = "%rest", "gend"
+        fewer = (alike(w) if verb == "ld" and not is_global else "") + runs(w, space, verb, n)
+    back = f"""  %lrow = and i64 %li, 15
+  %lrows = mul i64 %lrow, {w // 16}
+  %lcolumn = lshr i64 %li, 4
+  %lturned = add i64 %lrows, %lcolumn
+  %lfault = select i1 %turned, i64 %lturned, i64 %li
+"""
+    if not turns:
+        back = "  %lfault = add i64 %li, 0\n"
     carried = (
-        f"  %held = phi i1 [ %held0, %entry ], {''.join(held_stays)}{ends[1]}\n"
-        f"  %last = phi i64 [ -1, %entry ], {''.join(last_stays)}{ends[2]}\n"
+        f"  %held = phi i1 [ %held0, %{before} ], {''.join(held_stays)}{ends[1]}\n"
+        f"  %last = phi i64 [ -1, %{before} ], {''.join(last_stays)}{ends[2]}\n"
     )
     return f"""
 define i32 @tec_race_{space}_{name}(<{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site{extra}) noinline {{
 entry:
   %buf = alloca <{w} x {at}>, align 64
-  store <{w} x {at}> %addr, ptr %buf
+{turn(w, at, n) if turns else f"  store <{w} x {at}> %addr, ptr %buf"}
 {head}{ctx_load("me_now", "race_me")}  %me = and i64 %me_now, {-1 if is_global else ~(((1 << TICK_BITS) - 1) << TICK_SHIFT)}
   %mes = or i64 %me, {SEVERAL << WAVE_SHIFT}
   %launch = and i64 %me, {LAUNCH_I64}
   %any = or i64 %launch, {ANY << GROUP_SHIFT | 15}
+  %tag64 = lshr i64 %launch, {LAUNCH_SHIFT}
+  %tag = trunc i64 %tag64 to i8
   %sitev_i = insertelement <{n} x i32> poison, i32 %site, i64 0
   %sitev = shufflevector <{n} x i32> %sitev_i, <{n} x i32> poison, <{n} x i32> zeroinitializer
-{fewer}{splat("mev", "%me")}{splat("mesv", "%mes")}{splat("anyv", "%any")}{over_lanes(w, mask, "entry", "".join(stays) + ends[0], "done", carried)}{fetch}{places}{body}{acquire}done:
+{splat("mev", "%me")}{splat("mesv", "%mes")}{splat("anyv", "%any")}{fewer}{over_lanes(w, mask, before, "".join(stays) + ends[0], "done", carried)}{fetch}{places}{body}{acquire}done:
   %mustdo = xor i1 %held, %held0
   br i1 %mustdo, label %unlock, label %leave
 unlock:
@@ -200,30 +256,9 @@ fault:
 funlock:
 {unlock}  br label %fleave
 fleave:
-  %rc0 = call i32 @tec_fault(ptr %ctx, i64 8, i32 %site, i64 %li, i64 %a)
+{back}  %rc0 = call i32 @tec_fault(ptr %ctx, i64 8, i32 %site, i64 %lfault, i64 %a)
   ret i32 %rc0
 }}
-"""
-
-
-def _alike(w: int) -> str:
-    """%few: the lanes to look at of a load of LDS. Where each 16 lanes read what the first 16 do, as the tiles of products are read, those are enough."""
-
-    def part(k: int) -> str:
-        order = ", ".join(f"i32 {16 * k + i}" for i in range(16))
-        return f"  %part{k} = shufflevector <{w} x i32> %addr, <{w} x i32> poison, <16 x i32> <{order}>\n"
-
-    text = part(0)
-    for k in range(1, w // 16):
-        text += (
-            part(k)
-            + f"  %apart{k} = icmp ne <16 x i32> %part{k}, %part0\n  %apartb{k} = bitcast <16 x i1> %apart{k} to i16\n"
-        )
-        text += f"  %off{k} = or i16 %apartb{k}, {f'%off{k - 1}' if k > 1 else '0'}\n"
-    return f"""{text}  %equal = icmp eq i16 %off{w // 16 - 1}, 0
-  %whole = icmp eq i{w} %m, -1
-  %enough = and i1 %equal, %whole
-  %few = select i1 %enough, i{w} 65535, i{w} %m
 """
 
 
@@ -233,4 +268,5 @@ def _detail() -> int:
 
 def race_functions(w: int, space: str) -> str:
     forms = [(verb, n) for verb in ("ld", "st") for n in WIDTHS] + [("any", 1)]
-    return "".join(race_function(w, space, verb, n) for verb, n in forms) + clash_function(w, space)
+    line = LINE_FUNCTION if space == "global" else ""
+    return line + "".join(race_function(w, space, verb, n) for verb, n in forms) + clash_function(w, space)

@@ -15,11 +15,13 @@ from .asmparse import Inst, KernelText, Operand
 from .calls import CALLS, is_return
 from .context import CTX
 from .jumps import Jumps
+from .lane_patterns import lane_patterns
 from .modes import DENORMALS_F32, ROUND_F16, ROUND_F32, find_modes
 from .order import ACQUIRES, find_order
 from .stopping import Stop
 from .strip_loops import loop_end, run_loop
-from .strips import close_region, lds_read, may_stay, open_region, takes_strips, touches_masks
+from .strip_reads import is_read, lds_read
+from .strips import close_region, may_stay, open_region, takes_strips, touches_masks
 from .table import lookup
 from .table_lane import indexed
 from .translation import Row, Translation, finish
@@ -65,7 +67,8 @@ class Translator(Jumps):
         self.block_matrix: dict[str, int] = {}
         self.since_getpc: int | None = None
         self.terminated = False
-        self.position = 0
+        if options.fast and self.plain_lds:
+            self.patterns = lane_patterns(kernel, options.lanes, is_read)
         self.segment_of: dict[str, int] = {}  # the segment that a label starts
         self.functions: dict[str, str] = {}  # helpers that go into the same module
         self.agpr_base = max(3, 1 + max((_last_vgpr(i) for i in kernel.insts), default=0))

@@ -133,6 +133,7 @@ def finish(t: Translator, symbol: str) -> Translation:
             (declares.add if line.startswith("declare") else lines.append)(line)
     lines += sorted(declares)
     lines.append('!0 = !{!"branch_weights", i32 1, i32 1000}')
+    lines.append('!1 = !{!"branch_weights", i32 1000, i32 1}')
     return Translation(
         "\n".join(lines),
         symbol,

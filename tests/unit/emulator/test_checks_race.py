@@ -130,7 +130,7 @@ def test_launches_do_not_race_with_each_other() -> None:
 # The recording functions, called directly.
 
 LANES = 64
-LDS_ROOM = 256
+LDS_ROOM = 16384
 
 
 class Machine:
@@ -166,6 +166,7 @@ declare i32 @tec_race_{space}_{form}_{LANES}(<{LANES} x {at}>, i64, ptr, i32{typ
             self.base = self.arena.base
             for name in RECORDS:
                 self.put(f"global_{name}", self.arena.shadow[name])
+            self.put("global_lines", self.arena.lines)
             self.put("arena", self.base)
             self.put("arena_bytes", self.arena.size)
             self.lock = np.zeros(1, np.uint32)
@@ -228,8 +229,8 @@ def test_records_against_a_model(space: str, narrow: bool) -> None:
     for trial in range(400):
         launch = launch % 255 + 1
         if launch == 1 and space == "global":
-            machine.arena.clear("stores")
-            machine.arena.clear("loads")
+            for name in ("stores", "loads", "lines"):
+                machine.arena.clear(name)
         if space == "lds":
             machine.forget()
         model, epoch = Model(), {0: 0, 1: 0, 2: 0}
@@ -263,6 +264,52 @@ def test_records_against_a_model(space: str, narrow: bool) -> None:
     assert found > 50 and clean > 5
     if space == "global":
         assert machine.lock[0] == 0
+
+
+SHAPES = {
+    "run": lambda l: l, "one": lambda l: 0, "by 16": lambda l: l // 16, "alike": lambda l: l % 16, "rows": lambda l: l % 4 + 16 * (l // 4),
+    "turned": lambda l: 16 * (l % 4) + l // 4, "turned by 8": lambda l: 16 * (l % 8) + l // 8, "back": lambda l: 63 - l,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("space", "locked"), [("lds", False), ("global", False), ("global", True)])
+def test_whole_waves_against_a_model(space: str, locked: bool) -> None:
+    """Lanes in sequence, in rows, in columns: what is looked at by lines and by eight records must come to what each lane's does."""
+    machine, rng, clean, found = Machine(space), random.Random(f"{space}{locked}"), 0, dict.fromkeys(SHAPES, 0)
+    if not locked:
+        machine.put("lock", 0)
+    for launch in range(1, 81):
+        if space == "lds":
+            machine.forget()
+        model, epoch, calm = Model(), [0, 0, 0, 0], launch % 3
+        for _ in range(16):
+            group = rng.randrange(4) if space == "global" else 0
+            epoch[group] += rng.random() < (0.2 if calm else 0.9)
+            who = (group, epoch[group], rng.choice((0, 1, 31)))
+            kind = int(rng.random() < (0.15 if calm else 0.3))
+            nbytes, shape = rng.choice((4, 8, 12, 16)), rng.choice([*SHAPES])
+            start = rng.choice((0, 0, 64, 4, 60)) + (1024 * group if kind and calm else 0)
+            places = {l: (start + nbytes * SHAPES[shape](l)) % 8192 for l in range(LANES)}
+            if rng.random() < 0.2:
+                del places[rng.randrange(64)]
+            touched = {b for at in places.values() for b in range(at, at + nbytes)}
+            bad = any(model.conflicts(who, kind, b) for b in touched)
+            for b in touched:
+                model.note(who, kind, b)
+            assert bool(machine.access(launch, who, kind, nbytes, places)) == bad, (
+                launch,
+                who,
+                kind,
+                nbytes,
+                shape,
+                start,
+            )
+            found[shape] += bad
+            if bad:
+                break
+        else:
+            clean += 1
+    assert clean > 5 and sum(map(bool, found.values())) >= 6, (clean, found)
 
 
 @pytest.mark.parametrize("space", ["lds", "global"])

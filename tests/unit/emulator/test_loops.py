@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tec.emulator import driver as driving
 from tec.emulator import translate as translating
 from tec.emulator.errors import EmulationError, KernelFault
 
@@ -12,6 +13,13 @@ from .rows import Bench
 from .test_valu import F32, U32
 
 CHIPS = ("gfx942", "gfx1100")
+
+
+@pytest.fixture(params=["quick", "fast"], autouse=True)
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code for few wavefronts, and for many (see test_strips)."""
+    if request.param == "fast":
+        monkeypatch.setattr(driving, "QUICK_WAVES", -1)
 
 
 def found(bench: Bench, monkeypatch: pytest.MonkeyPatch, resident: bool):  # type: ignore[no-untyped-def]
@@ -97,6 +105,34 @@ def test_lds_reads_in_a_loop(chip: str, monkeypatch: pytest.MonkeyPatch) -> None
     reads = [memory[(raw["at"] + 8 + 20 * k) // 4] for k in range(6)]
     assert (results[0][0] == 6 * raw["data"]).all() and (results[0][2] == reads[5]).all()
     assert (results[0][1] == np.bitwise_xor.reduce(reads[:5])).all() and (results[0][3] == raw["at"] + 120).all()
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_lds_reads_by_the_lane_that_leave_the_expected_way(chip: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An iteration whose lanes lie otherwise begins again with the scalars that it began with."""
+    results = []
+    read = "ds_read_b32" if chip == "gfx942" else "ds_load_b32"
+    for resident in (True, False):
+        bench = Bench(chip, {"data": 1}, masked=False)
+        n = bench.lanes
+        fill = [
+            "v_lshlrev_b32 v9, 2, v0",
+            f"ds_write_b32 v9, {bench.reg('data')}",
+            f"ds_write_b32 v9, {bench.reg('data')} offset:{4 * n}",
+        ]
+        lines = ["v_mov_b32 v2, 0", "v_mov_b32 v3, 0", "s_mov_b32 s40, 0", ".LLOOP:", "s_add_u32 s40, s40, 1", "v_add_u32 v3, s40, v3",
+                 f"{read} v4, v9 offset:4", "v_mul_lo_u32 v2, v2, 3", "v_add_u32 v2, v2, v4", "v_mul_lo_u32 v9, v9, s40",
+                 f"v_and_b32 v9, {4 * n - 4}, v9", "s_cmp_lt_u32 s40, 5", "s_cbranch_scc1 .LLOOP", "v_mov_b32 v5, s40"]  # fmt: skip
+        at = bench.case(lines, fill, [], 4)
+        run, seen = found(bench, monkeypatch, resident)
+        results.append(run({"data": np.arange(n, dtype=U32) * U32(2654435761)})[at : at + 4])
+        assert len(seen) == 1
+    assert (results[0] == results[1]).all()
+    data, place, total = np.tile(np.arange(n, dtype=U32) * U32(2654435761), 2), np.arange(n) * 4, np.zeros(n, U32)
+    for k in range(1, 6):
+        total = total * U32(3) + data[place // 4 + 1]
+        place = place * k & 4 * n - 4
+    assert (results[0][0] == total).all() and (results[0][1] == 15).all() and (results[0][3] == 5).all()
 
 
 def test_an_address_that_runs_out_names_its_lane() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tec.emulator import driver as driving
 from tec.emulator.errors import KernelFault
 
 from .rows import Bench
@@ -12,6 +13,13 @@ from .test_valu import F32, U32
 
 MASK = 0x5A5A_1234_8001_F00F
 CHIPS = ("gfx942", "gfx1100")
+
+
+@pytest.fixture(params=["quick", "fast"], autouse=True)
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both kinds of code: for few wavefronts, and for many, where loads of LDS have a version for how lanes are expected to lie."""
+    if request.param == "fast":
+        monkeypatch.setattr(driving, "QUICK_WAVES", -1)
 
 
 def lanes_on(bench: Bench, mask: int) -> np.ndarray:
@@ -84,6 +92,78 @@ def test_lds_loads_out_of_bounds_name_their_lane(chip: str, bad: int, pattern: s
     at[:] = 0xFFFFFFF0  # past the end of the address space is not its beginning
     with pytest.raises(KernelFault, match="LDS access out of bounds"):
         run({"at": at})
+
+
+# LDS addresses out of the lane's number t, and what they are.
+FORMS = {
+    "one": (["v_and_b32 v9, 48, v0"], lambda t: t & 48),
+    "sequence": (["v_and_b32 v9, 15, v0", "v_lshlrev_b32 v9, 4, v9"], lambda t: (t & 15) * 16),
+    "two sequences": (["v_and_b32 v9, 7, v0", "v_lshl_or_b32 v9, v9, 4, 4"], lambda t: (t & 7) * 16 + 4),
+    "rows and columns": (["v_lshrrev_b32 v9, 2, v0", "v_mul_u32_u24 v9, v9, 20"], lambda t: (t >> 2) * 20),
+    "backwards": (["v_xor_b32 v9, 15, v0", "v_lshlrev_b32 v9, 3, v9"], lambda t: (t ^ 15) * 8),
+    "swizzled": (["v_bfe_u32 v9, v0, 1, 2", "v_xor_b32 v9, v9, v0", "v_lshlrev_b32 v9, 3, v9"], lambda t: (t ^ (t >> 1 & 3)) * 8),
+    "far apart": (["v_mul_u32_u24 v9, 68, v0"], lambda t: t * 68),
+    "not by dwords": (["v_mad_u32_u24 v9, v0, 6, 2"], lambda t: t * 6 + 2),
+    "by an argument": (["v_mul_lo_u32 v9, v0, s36", "v_add_u32 v9, 8, v9"], lambda t: t * 12 + 8),
+    "otherwise than expected": (["s_lshr_b32 s40, s36, 2", "v_and_b32 v9, s40, v0", "v_lshlrev_b32 v9, 3, v9"], lambda t: (t & 3) * 8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("form", FORMS)
+def test_lds_loads_by_the_lane(chip: str, form: str, masked: bool) -> None:
+    """Addresses that the code shows, in every shape; and what the code makes expect is not what comes."""
+    bench = Bench(chip, {"a": 1}, masked=masked)
+    n = bench.lanes
+    fill = ["v_lshlrev_b32 v9, 2, v0"] + [f"ds_write_b32 v9, {bench.reg('a')} offset:{4 * n * k}" for k in range(20)]
+    make, place = FORMS[form]
+    lines = [line.replace("v_add_u32", "v_add_nc_u32") if chip != "gfx942" else line for line in make]
+    cases = []
+    for dwords in (1, 2, 4):
+        regs = "v2" if dwords == 1 else f"v[2:{1 + dwords}]"
+        read = [
+            f"{spelled(chip, dwords)} {regs}, v9 offset:16",
+            f"{spelled(chip, 1)} v8, v9 offset:28",
+            "v_mov_b32 v7, v2",
+        ]
+        olds = [f"v_mov_b32 v{k}, 77" for k in (2, 3, 4, 5, 7, 8)]
+        cases.append((dwords, bench.case(read, [*fill, *olds, *lines], ["v_mov_b32 v6, v8"], 6)))
+    raw, mask, t = {"a": words(n, 1)}, MASK if masked else -1, np.arange(n)
+    out = bench.launch(lds=4 * n * 20 + 64)(raw, mask, 12)
+    memory, on = np.tile(raw["a"], 20).view(np.uint8), lanes_on(bench, mask)
+    at = np.asarray(place(t))
+
+    def word(offset: int) -> np.ndarray:
+        return np.array([memory[x + offset : x + offset + 4].view(U32)[0] for x in at])
+
+    for dwords, row in cases:
+        for k in range(dwords):
+            assert (out[row + k] == np.where(on, word(16 + 4 * k), 77)).all(), (form, dwords, k)
+        assert (out[row + 4] == np.where(on, word(28), 77)).all() and (out[row + 5] == np.where(on, word(16), 77)).all()
+
+
+@pytest.mark.parametrize("offset", [0, 4080, 4084, 4096])
+def test_lds_loads_by_the_lane_out_of_bounds(offset: int) -> None:
+    """The furthest of several loads by one address decides; the first lane past the end is named."""
+    bench = Bench("gfx942", {}, masked=False)
+    bench.case(
+        [
+            "v_lshrrev_b32 v9, 4, v0",
+            "v_lshlrev_b32 v9, 2, v9",
+            "ds_read_b32 v2, v9",
+            f"ds_read_b32 v3, v9 offset:{offset}",
+        ]
+    )
+    run = bench.launch(lds=4096)
+    if offset <= 4080:
+        run({})
+        return
+    with pytest.raises(KernelFault, match="LDS access out of bounds") as e:
+        run({})
+    first = 0 if offset == 4096 else 48
+    assert (e.value.fault.lane, e.value.fault.address) == (first, offset + 4 * (first // 16))
+    assert f"offset:{offset}" in e.value.fault.instruction
 
 
 def test_a_pair_of_vopd_reads_lds_before_it_writes() -> None:
