@@ -126,17 +126,7 @@ def run_loop(t: Translator, start: int, end: int) -> None:
     read_pending(t)
     written = set(t.segment.stores)
     t.flush()
-    iteration, out.lines[begin:] = out.lines[begin:], []
-    counted = [("i32", f"%s{index}", f"%sw{m}") for m, index in enumerate(scalars)] + [("i1", "%scc", "%swc")]
-    if has_expected(region.reads):
-        for ty, scalar, kept in counted:
-            copy(ty, scalar, kept)
-
-    def undo() -> None:
-        for ty, scalar, kept in counted:
-            copy(ty, kept, scalar)
-
-    both_versions(t, iteration, undo)
+    _write_iteration(t, begin, scalars)
     t.position, t.inst = end, insts[-1]
     t.classes["branch"] = t.classes.get("branch", 0) + 1
     again = t.conditional(insts[-1])
@@ -155,3 +145,20 @@ def run_loop(t: Translator, start: int, end: int) -> None:
     t.v = t.whole_ops
     t.new_segment(True)
     t.new_block()
+
+
+def _write_iteration(t: Translator, begin: int, scalars: list[int]) -> None:
+    """An iteration's lines, from `begin` on, in one or two versions; a second one starts from the scalars that the first began with."""
+    assert t.region is not None
+    out = t.out
+    iteration, out.lines[begin:] = out.lines[begin:], []
+    kept = [("i32", f"%s{index}", f"%sw{m}") for m, index in enumerate(scalars)] + [("i1", "%scc", "%swc")]
+
+    def copy(back: bool) -> None:
+        for ty, scalar, place in kept:
+            source, goal = (place, scalar) if back else (scalar, place)
+            out.put(f"store {ty} {out.emit(f'load {ty}, ptr {source}')}, ptr {goal}")
+
+    if has_expected(t.region.reads):
+        copy(False)
+    both_versions(t, iteration, lambda: copy(True))

@@ -22,7 +22,7 @@ from .lane_loop import over_lanes
 from .race_record import ANY, GROUP_SHIFT, LAUNCH_I64, LAUNCH_SHIFT, SEVERAL, TICK_BITS, TICK_SHIFT, WAVE_SHIFT
 from .support_clash import clash_function
 from .support_memory import ctx_load
-from .support_race_runs import LINE_FUNCTION, alike, runs, turn
+from .support_race_runs import CLOSE_LINE, LINE_FUNCTION, alike, line_of_lane, runs, turn, turned_back
 from .support_race_slow import conflict
 
 WIDTHS = (1, 2, 3, 4)  # dwords a lane
@@ -35,22 +35,10 @@ def names(w: int) -> list[str]:
     return races + [f"tec_clash_{space}_{w}" for space in ("global", "lds")] + [f"tec_order_{w}"]
 
 
-def race_function(w: int, space: str, verb: str, n: int) -> str:
-    """`verb` "ld" or "st" of n dwords a lane; "any" takes %nbytes and %kind and always goes the slow way."""
-    is_global = space == "global"
-    covered = is_global and verb == "ld"  # may find its line done (`LINE_FUNCTION`)
-    at = "i64" if is_global else "i32"
-    name, extra = (f"any_{w}", ", i64 %nbytes, i64 %kind") if verb == "any" else (f"{verb}{n}_{w}", "")
-    if verb == "any":
-        nbytes, kind = "%nbytes", "%kind"
-    else:
-        nbytes, kind = str(4 * n), str(int(verb == "st"))
-    vt, bt = f"<{n} x i64>", f"<{n} x i1>"
-    head = "".join(
-        ctx_load(k, f"{space}_{f}", "ptr") for k, f in (("w0", "stores"), ("r0", "loads"), ("wb0", "bytes_w"), ("rb0", "bytes_r"), ("ws0", "sites_w"), ("rs0", "sites_r"))
-    )  # fmt: skip
-    if is_global:
-        head += ctx_load("arena", "arena") + ctx_load("arena_bytes", "arena_bytes") + ctx_load("lock", "lock", "ptr")
+def _fetch(space: str, verb: str) -> tuple[str, str]:
+    """IR of the fields that an access needs, and from a lane's number to its place in the records (%off), or to `next`."""
+    if space == "global":
+        head = ctx_load("arena", "arena") + ctx_load("arena_bytes", "arena_bytes") + ctx_load("lock", "lock", "ptr")
         head += "  %held0 = icmp eq ptr %lock, null\n" + ctx_load("lines", "global_lines", "ptr")
         fetch = """  %ap = getelementptr i64, ptr %buf, i64 %li
   %a = load i64, ptr %ap
@@ -63,7 +51,7 @@ fresh:
 known:
 """
     else:
-        head += "  %held0 = icmp eq i1 true, true\n" + ctx_load("lds_size", "lds_bytes")
+        head = "  %held0 = icmp eq i1 true, true\n" + ctx_load("lds_size", "lds_bytes")
         fetch = """  %ap = getelementptr i32, ptr %buf, i64 %li
   %a32 = load i32, ptr %ap
   %a = zext i32 %a32 to i64
@@ -80,6 +68,25 @@ known:
             else "%inside = icmp ult i64 %off, %lds_size\n  br i1 %inside, label %known, label %next",
         )
         # A store is looked at before its bounds are checked.
+    return head, fetch
+
+
+def race_function(w: int, space: str, verb: str, n: int) -> str:
+    """`verb` "ld" or "st" of n dwords a lane; "any" takes %nbytes and %kind and always goes the slow way."""
+    is_global = space == "global"
+    covered = is_global and verb == "ld"  # may find its line done (`LINE_FUNCTION`)
+    at = "i64" if is_global else "i32"
+    name, extra = (f"any_{w}", ", i64 %nbytes, i64 %kind") if verb == "any" else (f"{verb}{n}_{w}", "")
+    if verb == "any":
+        nbytes, kind = "%nbytes", "%kind"
+    else:
+        nbytes, kind = str(4 * n), str(int(verb == "st"))
+    vt, bt = f"<{n} x i64>", f"<{n} x i1>"
+    head = "".join(
+        ctx_load(k, f"{space}_{f}", "ptr") for k, f in (("w0", "stores"), ("r0", "loads"), ("wb0", "bytes_w"), ("rb0", "bytes_r"), ("ws0", "sites_w"), ("rs0", "sites_r"))
+    )  # fmt: skip
+    more, fetch = _fetch(space, verb)
+    head += more
     places = """  %sub = and i64 %off, 3
   %first = and i64 %off, -4
   %o2 = shl i64 %first, 1
@@ -91,33 +98,8 @@ known:
   %wsp = getelementptr i8, ptr %ws0, i64 %first
   %rsp = getelementptr i8, ptr %rs0, i64 %first
 """
-    if covered:
-        places += f"""  %line = lshr i64 %off, 6
-  %linep = getelementptr i8, ptr %lines, i64 %line
-  %in = and i64 %off, 63
-  %past = add i64 %in, {nbytes}
-  %one_line = icmp ule i64 %past, 64
-  %known_line = load i8, ptr %linep
-  %done_line = icmp eq i8 %known_line, %tag
-  %skips = and i1 %one_line, %done_line
-  br i1 %skips, label %next, label %look
-look:
-"""
-    elif is_global:  # a store ends what was known of its lines
-        reads = "  %writes = icmp ne i64 %kind, 0\n" if verb == "any" else "  %writes = icmp eq i1 true, true\n"
-        places += f"""{reads}  br i1 %writes, label %ends_lines, label %look
-ends_lines:
-  %line = lshr i64 %off, 6
-  %linep = getelementptr i8, ptr %lines, i64 %line
-  store i8 0, ptr %linep
-  %end0 = add i64 %off, {nbytes}
-  %end1 = sub i64 %end0, 1
-  %line2 = lshr i64 %end1, 6
-  %linep2 = getelementptr i8, ptr %lines, i64 %line2
-  store i8 0, ptr %linep2
-  br label %look
-look:
-"""
+    if is_global:
+        places += line_of_lane(verb, nbytes)
     skips: list[str] = ["lane", "fresh"] if is_global or verb != "ld" else ["lane"]
     skips += ["known"] * covered
     stays = [f"[ %left1, %{s} ], " for s in skips]
@@ -169,13 +151,7 @@ again:
         calm, closes = "next", ""
         if covered:  # at the end of a line, which is read from its beginning: the whole of it may be done
             calm = "calm"
-            closes = """calm:
-  %at_end = icmp eq i64 %past, 64
-  br i1 %at_end, label %close, label %next
-close:
-  call void @tec_race_line(i64 %off, ptr %w0, ptr %r0, ptr %lines, i64 %any)
-  br label %next
-"""
+            closes = CLOSE_LINE
         body = f"""  %odd = icmp ne i64 %sub, 0
   br label %again
 again:
@@ -216,14 +192,6 @@ update:
     if verb != "any":
         mask, before = "%rest", "gend"
         fewer = (alike(w) if verb == "ld" and not is_global else "") + runs(w, space, verb, n)
-    back = f"""  %lrow = and i64 %li, 15
-  %lrows = mul i64 %lrow, {w // 16}
-  %lcolumn = lshr i64 %li, 4
-  %lturned = add i64 %lrows, %lcolumn
-  %lfault = select i1 %turned, i64 %lturned, i64 %li
-"""
-    if not turns:
-        back = "  %lfault = add i64 %li, 0\n"
     carried = (
         f"  %held = phi i1 [ %held0, %{before} ], {''.join(held_stays)}{ends[1]}\n"
         f"  %last = phi i64 [ -1, %{before} ], {''.join(last_stays)}{ends[2]}\n"
@@ -256,7 +224,8 @@ fault:
 funlock:
 {unlock}  br label %fleave
 fleave:
-{back}  %rc0 = call i32 @tec_fault(ptr %ctx, i64 8, i32 %site, i64 %lfault, i64 %a)
+{turned_back(w) if turns else "  %lfault = add i64 %li, 0"}
+  %rc0 = call i32 @tec_fault(ptr %ctx, i64 8, i32 %site, i64 %lfault, i64 %a)
   ret i32 %rc0
 }}
 """

@@ -17,78 +17,15 @@ def runs(w: int, space: str, verb: str, n: int) -> str:
     Groups of 16 lanes in sequence are done here, eight records at a time, unless one of them asks for more than to be written down, or
     for the lock; of a group that loads one place from LDS one lane is left.
     """
-    is_global, vt = space == "global", f"<{_RUN} x i64>"
+    is_global = space == "global"
     at, size = ("i64", 8) if is_global else ("i32", 4)
     alike = verb == "ld" and not is_global
     steps = ", ".join(f"{at} {4 * n * i}" for i in range(16))
     base, end = ("%arena", "%arena_bytes") if is_global else ("0", "%lds_size")
-
-    def wide(name: str, value: str, ty: str = "i64") -> str:
-        return (
-            f"  %{name}_i = insertelement <{_RUN} x {ty}> poison, {ty} {value}, i64 0\n"
-            f"  %{name} = shufflevector <{_RUN} x {ty}> %{name}_i, <{_RUN} x {ty}> poison, <{_RUN} x i32> zeroinitializer\n"
-        )
-
-    decide, record = ("", "w") if verb == "st" else (
-        f"""  %gnr = select <{_RUN} x i1> %grs, {vt} %gmesv, {vt} %gmev
-  %gnew = select <{_RUN} x i1> %gro, {vt} %ganyv, {vt} %gnr
-  %grm = and {vt} %grv, splat (i64 15)
-  %grmp = icmp ne {vt} %grm, splat (i64 15)
-  %glossy = and <{_RUN} x i1> %grc, %grmp
-""", "r")  # fmt: skip
-    new, more = ("%gmev", "%grc") if verb == "st" else ("%gnew", "%glossy")
-    conflicts = conflict("gw", "%gwv", vt, str(_RUN), not is_global) + conflict(
-        "gr", "%grv", vt, str(_RUN), not is_global
-    )
-    one_place = f"""gsame:
-  %gs = icmp eq <16 x {at}> %gd, zeroinitializer
-  %gsb = bitcast <16 x i1> %gs to i16
-  %gsall = icmp eq i16 %gsb, -1
-  br i1 %gsall, label %gone, label %gskip
-gone:
-  %gfirst = shl i{w} 65534, %gsh
-  %gfirstn = xor i{w} %gfirst, -1
-  %gone1 = and i{w} %grest, %gfirstn
-  br label %gdone
-"""
-    conflicts = conflicts.replace("%mev", "%gmev")
-    lined = ("", "gchunk", "")
-    if is_global and verb == "ld":
-        lined = (f"""glines:
-  %gline = lshr i64 %goff, 6
-  %gin = and i64 %goff, 63
-  %gwholes = icmp eq i64 %gin, 0
-  %glp = getelementptr i8, ptr %lines, i64 %gline
-  %glv = load <{n} x i8>, ptr %glp, align 1
-  %gtag_i = insertelement <{n} x i8> poison, i8 %tag, i64 0
-  %gtag = shufflevector <{n} x i8> %gtag_i, <{n} x i8> poison, <{n} x i32> zeroinitializer
-  %gln = icmp ne <{n} x i8> %glv, %gtag
-  %glb = bitcast <{n} x i1> %gln to i{n}
-  %gla = icmp eq i{n} %glb, 0
-  %gskips = and i1 %gla, %gwholes
-  br i1 %gskips, label %gran, label %gchunk
-""", "glines", "".join(f"  %gce{i} = add i64 %goff, {64 * i}\n  call void @tec_race_line(i64 %gce{i}, ptr %w0, ptr %r0, ptr %lines, i64 %any)\n" for i in range(n)))  # fmt: skip
-    elif is_global:
-        zero = "".join(
-            f"  %gz{i} = getelementptr i8, ptr %glp, i64 {i}\n  store i8 0, ptr %gz{i}\n" for i in range(n + 1)
-        )
-        lined = (
-            f"glines:\n  %gline = lshr i64 %goff, 6\n  %glp = getelementptr i8, ptr %lines, i64 %gline\n{zero}  br label %gchunk\n",
-            "glines",
-            "",
-        )
-    before = lined[1] if lined[0] else "glook"
-    gclose, closes = "gran", ""
-    if lined[2]:
-        gclose = "gclose"
-        closes = f"""gclose:
-  %gcalm0 = xor i1 %gnews1, true
-  %gcalm = and i1 %gcalm0, %gwholes
-  br i1 %gcalm, label %gcloses, label %gran
-gcloses:
-{lined[2]}  br label %gran
-"""
-    return f"""{wide("gmev", "%me")}{wide("gmesv", "%mes")}{wide("ganyv", "%any")}{wide("gsitev", "%site", "i32")}  br label %gnext
+    splats = _wide("gmev", "%me") + _wide("gmesv", "%mes") + _wide("ganyv", "%any") + _wide("gsitev", "%site", "i32")
+    records = _lines(verb, n) if is_global else _records(verb, n, False, "glook", "gran")
+    begin = "glines" if is_global else "gchunk"
+    return f"""{splats}  br label %gnext
 gnext:
   %g = phi i64 [ 0, %entry ], [ %g1, %gdone ]
   %grest = phi i{w} [ {"%few" if alike else "%m"}, %entry ], [ %grest1, %gdone ]
@@ -118,8 +55,94 @@ glook:
   %gfits = and i1 %gfits0, %gfits1
   %gok0 = and i1 %grun, %geven
   %gok = and i1 %gok0, %gfits
-  br i1 %gok, label %{lined[1]}, label %{"gsame" if alike else "gskip"}
-{one_place if alike else ""}{lined[0]}gchunk:
+  br i1 %gok, label %{begin}, label %{"gsame" if alike else "gskip"}
+{_one_place(w, at) if alike else ""}{records}gran:
+  %gwhole = shl i{w} 65535, %gsh
+  %gwholen = xor i{w} %gwhole, -1
+  %gran1 = and i{w} %grest, %gwholen
+  br label %gdone
+gskip:
+  br label %gdone
+gdone:
+  %grest1 = phi i{w} [ %gran1, %gran ], [ %grest, %gskip ]{", [ %gone1, %gone ]" if alike else ""}
+  %g1 = add i64 %g, 1
+  %gover = icmp ult i64 %g1, {w // 16}
+  br i1 %gover, label %gnext, label %gend
+gend:
+  %rest = or i{w} %grest1, 0
+"""
+
+
+def _wide(name: str, value: str, ty: str = "i64") -> str:
+    """IR that puts a scalar into every element of %<name>."""
+    return (
+        f"  %{name}_i = insertelement <{_RUN} x {ty}> poison, {ty} {value}, i64 0\n"
+        f"  %{name} = shufflevector <{_RUN} x {ty}> %{name}_i, <{_RUN} x {ty}> poison, <{_RUN} x i32> zeroinitializer\n"
+    )
+
+
+def _one_place(w: int, at: str) -> str:
+    """IR of a group of a load of LDS that is no run: to `gone` where all its lanes load one place."""
+    return f"""gsame:
+  %gs = icmp eq <16 x {at}> %gd, zeroinitializer
+  %gsb = bitcast <16 x i1> %gs to i16
+  %gsall = icmp eq i16 %gsb, -1
+  br i1 %gsall, label %gone, label %gskip
+gone:
+  %gfirst = shl i{w} 65534, %gsh
+  %gfirstn = xor i{w} %gfirst, -1
+  %gone1 = and i{w} %grest, %gfirstn
+  br label %gdone
+"""
+
+
+def _lines(verb: str, n: int) -> str:
+    """IR of a run in global memory: lines that are done need no look at their records, and a store ends that; a load that had no news may make it so."""
+    line = "glines:\n  %gline = lshr i64 %goff, 6\n  %glp = getelementptr i8, ptr %lines, i64 %gline\n"
+    if verb == "st":
+        zeros = "".join(
+            f"  %gz{i} = getelementptr i8, ptr %glp, i64 {i}\n  store i8 0, ptr %gz{i}\n" for i in range(n + 1)
+        )
+        return f"{line}{zeros}  br label %gchunk\n{_records(verb, n, True, 'glines', 'gran')}"
+    looks = "".join(
+        f"  %gce{i} = add i64 %goff, {64 * i}\n"
+        f"  call void @tec_race_line(i64 %gce{i}, ptr %w0, ptr %r0, ptr %lines, i64 %any)\n" for i in range(n)
+    )  # fmt: skip
+    return f"""{line}  %gin = and i64 %goff, 63
+  %gwholes = icmp eq i64 %gin, 0
+  %glv = load <{n} x i8>, ptr %glp, align 1
+  %gtag_i = insertelement <{n} x i8> poison, i8 %tag, i64 0
+  %gtag = shufflevector <{n} x i8> %gtag_i, <{n} x i8> poison, <{n} x i32> zeroinitializer
+  %gln = icmp ne <{n} x i8> %glv, %gtag
+  %glb = bitcast <{n} x i1> %gln to i{n}
+  %gla = icmp eq i{n} %glb, 0
+  %gskips = and i1 %gla, %gwholes
+  br i1 %gskips, label %gran, label %gchunk
+{_records(verb, n, True, "glines", "gclose")}gclose:
+  %gcalm0 = xor i1 %gnews1, true
+  %gcalm = and i1 %gcalm0, %gwholes
+  br i1 %gcalm, label %gcloses, label %gran
+gcloses:
+{looks}  br label %gran
+"""
+
+
+def _records(verb: str, n: int, is_global: bool, before: str, after: str) -> str:
+    """IR of a run's loop over its records, eight at a time, from block `before` to `after`, or to `gskip` where one asks for more."""
+    vt = f"<{_RUN} x i64>"
+    new, more, record, decide = "%gmev", "%grc", "w", ""
+    if verb == "ld":
+        new, more, record = "%gnew", "%glossy", "r"
+        decide = f"""  %gnr = select <{_RUN} x i1> %grs, {vt} %gmesv, {vt} %gmev
+  %gnew = select <{_RUN} x i1> %gro, {vt} %ganyv, {vt} %gnr
+  %grm = and {vt} %grv, splat (i64 15)
+  %grmp = icmp ne {vt} %grm, splat (i64 15)
+  %glossy = and <{_RUN} x i1> %grc, %grmp
+"""
+    conflicts = "".join(conflict(f"g{k}", f"%g{k}v", vt, str(_RUN), not is_global) for k in "wr").replace(
+        "%mev", "%gmev"
+    )
+    return f"""gchunk:
   %gc = phi i64 [ 0, %{before} ], [ %gc1, %gmore ]
   %gnews = phi i1 [ false, %{before} ], [ %gnews1, %gmore ]
   %gcd = shl i64 %gc, 5
@@ -150,21 +173,7 @@ gput:
 gmore:
   %gc1 = add i64 %gc, 1
   %gagain = icmp ult i64 %gc1, {16 * n // _RUN}
-  br i1 %gagain, label %gchunk, label %{gclose}
-{closes}gran:
-  %gwhole = shl i{w} 65535, %gsh
-  %gwholen = xor i{w} %gwhole, -1
-  %gran1 = and i{w} %grest, %gwholen
-  br label %gdone
-gskip:
-  br label %gdone
-gdone:
-  %grest1 = phi i{w} [ %gran1, %gran ], [ %grest, %gskip ]{", [ %gone1, %gone ]" if alike else ""}
-  %g1 = add i64 %g, 1
-  %gover = icmp ult i64 %g1, {w // 16}
-  br i1 %gover, label %gnext, label %gend
-gend:
-  %rest = or i{w} %grest1, 0
+  br i1 %gagain, label %gchunk, label %{after}
 """
 
 
@@ -246,4 +255,53 @@ def alike(w: int) -> str:
   %whole = icmp eq i{w} %m, -1
   %enough = and i1 %equal, %whole
   %few = select i1 %enough, i{w} 65535, i{w} %m
+"""
+
+
+def turned_back(w: int) -> str:
+    """IR from a place in %buf (%li) to the lane (%lfault) whose address `turn` put there."""
+    return f"""  %lrow = and i64 %li, 15
+  %lrows = mul i64 %lrow, {w // 16}
+  %lcolumn = lshr i64 %li, 4
+  %lturned = add i64 %lrows, %lcolumn
+  %lfault = select i1 %turned, i64 %lturned, i64 %li"""
+
+
+def line_of_lane(verb: str, nbytes: str) -> str:
+    """IR of one lane's access to global memory (%off): a load of a line that is done needs no look (to `next`); a store ends what was known of its lines."""
+    if verb == "ld":
+        return f"""  %line = lshr i64 %off, 6
+  %linep = getelementptr i8, ptr %lines, i64 %line
+  %in = and i64 %off, 63
+  %past = add i64 %in, {nbytes}
+  %one_line = icmp ule i64 %past, 64
+  %known_line = load i8, ptr %linep
+  %done_line = icmp eq i8 %known_line, %tag
+  %skips = and i1 %one_line, %done_line
+  br i1 %skips, label %next, label %look
+look:
+"""
+    return f"""  %writes = icmp ne i64 {"%kind" if verb == "any" else 1}, 0
+  br i1 %writes, label %ends_lines, label %look
+ends_lines:
+  %line = lshr i64 %off, 6
+  %linep = getelementptr i8, ptr %lines, i64 %line
+  store i8 0, ptr %linep
+  %end0 = add i64 %off, {nbytes}
+  %end1 = sub i64 %end0, 1
+  %line2 = lshr i64 %end1, 6
+  %linep2 = getelementptr i8, ptr %lines, i64 %line2
+  store i8 0, ptr %linep2
+  br label %look
+look:
+"""
+
+
+# After a load that changed nothing: at the end of a line, which is read from its beginning, the whole of it may be done.
+CLOSE_LINE = """calm:
+  %at_end = icmp eq i64 %past, 64
+  br i1 %at_end, label %close, label %next
+close:
+  call void @tec_race_line(i64 %off, ptr %w0, ptr %r0, ptr %lines, i64 %any)
+  br label %next
 """

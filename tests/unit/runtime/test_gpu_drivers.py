@@ -271,27 +271,29 @@ def test_no_library_says_what_was_looked_for():
     assert "no NVIDIA GPU was found" in done.stderr and "/nowhere/libcuda.so" in done.stderr
 
 
-def _real_hip() -> str | None:
+def _has_real_hip() -> bool:
+    """Whether the loader finds a libamdhip64; asked before any test put the stand-in's of the same name into this process."""
     for name in ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"):
         try:
             ctypes.CDLL(name)
         except OSError:
             continue
-        return name
-    return None
+        return True
+    return False
 
 
 @pytest.mark.hip
-@pytest.mark.skipif(_real_hip() is None or os.path.exists("/dev/kfd"), reason="needs libamdhip64 and no AMD GPU")
+@pytest.mark.skipif(not _has_real_hip() or os.path.exists("/dev/kfd"), reason="needs libamdhip64 and no AMD GPU")
 def test_real_libamdhip64_without_a_gpu():
     done = run("import tec.runtime as r\nprint(r.rocm_exists())\nr.rocm(0)", TEC_EMULATE="")
     assert done.stdout.strip() == "False"
-    lacking = run(
-        "from tec.runtime.hip_driver import HipDriver, _PROTOTYPES\nd = HipDriver()\n"
+    loaded = run(
+        "from tec.runtime.hip_driver import HipDriver, _PROTOTYPES\nd = HipDriver()\nprint(d.lib.name)\n"
         "print([n for n in _PROTOTYPES if not d.lib.has(n) and 'Properties' not in n])"
     )
-    assert lacking.stdout.strip() == "[]"
-    for words in ("no AMD GPU was found", _real_hip(), "sees no device", "TEC_EMULATE=gfx942"):
+    name, lacking = loaded.stdout.split()  # which of several libraries is the first depends on the host
+    assert name.startswith("libamdhip64.so") and lacking == "[]"
+    for words in ("no AMD GPU was found", name, "sees no device", "TEC_EMULATE=gfx942"):
         assert words in done.stderr
 
 
