@@ -18,8 +18,10 @@ from ..ops.matmul import accumulator
 from ..ops.registry import TensorType
 from ..target import Target
 from ..te import intrin
+from . import tilings
 
 FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
+_WIDEST_MERGED = 128  # channels of groups computed as one on a matrix unit: a cache line of float16 twice
 _MOST_MERGED = 8  # groups that are computed as one, mostly zeros, so that they fill a block: vectors are worth as much
 _FILL = 4  # channels that come from NCHW are filled up to a multiple: 8- and 16-byte accesses stay within a tap
 _LEAST_PACKED = 1 << 14  # elements of B from which on panels pay
@@ -57,6 +59,9 @@ def convolution(
             return Convolution(pixels, Layout(f"O({axes}I)"), pixels, fill=fill)
         if groups == w.shape[0] and w.shape[1] == 1 and x.dtype != "int8":
             return Convolution(pixels, Layout(f"({axes})O" if len(axes) > 1 else f"{axes}O"), pixels)
+        merged = _merged(target, x, w, attrs)
+        if merged is not None:
+            return Convolution(pixels, Layout(f"O({axes}I)"), pixels, merged=merged)
     if groups == 1 and x.dtype in _FLOATS and not attrs.get("fill"):
         weights, flat = Layout(f"O(I{axes})"), Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}")
         as_matrices = bool(target.chip.warpgroup) and _is_pointwise(w, attrs)  # bulk copies take a matrix as it lies
@@ -68,6 +73,26 @@ def convolution(
                 return Convolution(images if as_matrices else rows, weights, images)
         return Convolution(flat if as_matrices else plain(x.ndim), weights, flat)
     return None
+
+
+def _merged(target: Target, x: TensorType, w: TensorType, attrs: dict[str, Any]) -> int | None:
+    """How many groups of a convolution are best computed as one on matrix units, zeros between them: a few channels fill no fragment, and read parts of
+    cache lines alone. None where no unit takes them."""
+    groups, taps = attrs["groups"], math.prod(w.shape[2:])
+    pixels = max(1, typical(x.shape[0]) * math.prod(typical(n) // s for n, s in zip(x.shape[2:], attrs["strides"])))
+    best: tuple[float, int] | None = None
+    for merged in (m for m in range(1, groups + 1) if groups % m == 0):
+        own_in, own_out = merged * w.shape[1], merged * w.shape[0] // groups
+        if own_in == 1 or (merged > 1 and max(own_in, own_out) > _WIDEST_MERGED):
+            continue
+        shape = tilings.Shape(
+            pixels, own_out, taps * own_in, groups // merged, x.dtype, accumulator(x.dtype), padded=True, guarded=True
+        )
+        found = tilings.cheapest(shape, target)
+        seconds = tilings.seconds(found, shape, target)[0] if found is not None else math.inf
+        if found is not None and (best is None or seconds < best[0]):
+            best = seconds, merged
+    return best[1] if best is not None else None
 
 
 def _is_pointwise(w: TensorType, attrs: dict[str, Any]) -> bool:

@@ -16,7 +16,7 @@ from ..ops.contraction import Contraction
 from ..ops.dims import typical
 from ..target import Target
 from ..te import ComputeOp, Operation, Tensor, intrin, thread_axis
-from . import matrix_units, padding, parallel
+from . import folded, matrix_units, padding, parallel
 from .bulk_products import BulkProduct
 from .group import Group, begin, const_shape, extent, largest_divisor, reduce_size, same_shape, size_of, substitute
 from .pointwise import begin_cpu
@@ -31,27 +31,42 @@ _FEW_GROUPS = 64  # work-groups below which a GPU is better off with more and sm
 
 def match(group: Group, target: Target) -> Iterator[Space]:
     """The spaces of a group whose only reduction is a matrix product."""
+    if not target.is_gpu:
+        yield from _on_cpu(group, target)
+    elif not _thin(group):
+        yield from folded.match(group, target, _through_shared) if folded.is_folded(group) else _on_gpu(group, target)
+
+
+def _on_cpu(group: Group, target: Target) -> Iterator[Space]:
     for op in group.reductions():
-        if target.is_gpu:
-            if _thin(group):
-                continue
-            hopper = WarpgroupProduct.match(group, target, op)
-            if hopper is not None:
-                yield hopper
-            bulk = BulkProduct.match(group, target, op)
-            if bulk is not None:
-                yield bulk
-            space: Space | None = matrix_units.match(group, target, op)
-            blocks = RegisterBlocks.match(group, target, op) if space is None else None
-            if blocks is not None:
-                yield blocks
-            space = space or SharedTiles.match(group, target, op)
-        else:
-            pair = _anchor_and_output(group, op)
-            tiled = TileProduct.match(group, target, *pair) if pair is not None else None
-            if tiled is not None:
-                yield tiled
-            space = RegisterTiles.match(group, target, op) if op.tag == "matmul" else None
+        pair = _anchor_and_output(group, op)
+        tiled = TileProduct.match(group, target, *pair) if pair is not None else None
+        if tiled is not None:
+            yield tiled
+        space = RegisterTiles.match(group, target, op) if op.tag == "matmul" else None
+        if space is not None:
+            yield space
+
+
+def _on_gpu(group: Group, target: Target) -> Iterator[Space]:
+    for op in group.reductions():
+        hopper = WarpgroupProduct.match(group, target, op)
+        if hopper is not None:
+            yield hopper
+        bulk = BulkProduct.match(group, target, op)
+        if bulk is not None:
+            yield bulk
+    yield from _through_shared(group, target)
+
+
+def _through_shared(group: Group, target: Target) -> Iterator[Space]:
+    """Whose operands threads bring to shared memory: on matrix units where there are some for the types, else on vector units."""
+    for op in group.reductions():
+        space: Space | None = matrix_units.match(group, target, op)
+        blocks = RegisterBlocks.match(group, target, op) if space is None else None
+        if blocks is not None:
+            yield blocks
+        space = space or SharedTiles.match(group, target, op)
         if space is not None:
             yield space
 

@@ -46,8 +46,21 @@ class Operand:
 
 
 @dataclass(frozen=True, eq=False)
+class Fold:
+    """Where the results of a product stand in a tensor of other dimensions (a convolution's groups are places along its channels).
+
+    `place`: (batch..., i, j) -> the index into the tensor of `shape`; `find`: back.
+    """
+
+    shape: tuple[Size, ...]
+    place: Callable[..., list[Any]]
+    find: Callable[..., list[Any]]
+
+
+@dataclass(frozen=True, eq=False)
 class Contraction:
-    """A product of m rows by n columns, summed over k in `acc`, for each index of `batch`; the result is of type `out_dtype`."""
+    """A product of m rows by n columns, summed over k in `acc`, for each index of `batch`; the result is of type `out_dtype`, and of dimensions (batch..., m,
+    n) but with a `fold`."""
 
     batch: tuple[Size, ...]
     m: Size
@@ -58,20 +71,25 @@ class Contraction:
     acc: str
     out_dtype: str
     few_is_thin: bool = False  # few rows, columns or terms are better off as sums of their own
+    fold: Fold | None = None
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        """Of the result."""
+        return self.fold.shape if self.fold is not None else (*self.batch, self.m, self.n)
 
     def tensors(self) -> list[Tensor]:
-        """The te definition: one tensor (batch..., m, n)."""
+        """The te definition: one tensor."""
         r = te.reduce_axis((0, self.k), "k")
 
         def body(*at: Any) -> Any:
-            *lead, i, j = at
+            *lead, i, j = self.fold.find(*at) if self.fold is not None else at
             return te.sum(self.a.at(lead, i, r).astype(self.acc) * self.b.at(lead, j, r).astype(self.acc), axis=r)
 
-        shape = (*self.batch, self.m, self.n)
-        y = te.compute(shape, body, name="product", tag="matmul")
-        return self.carried(te.compute(shape, lambda *i: y(*i).astype(self.out_dtype), name="result"))
+        y = te.compute(self.shape, body, name="product", tag="matmul")
+        return self.carried(te.compute(self.shape, lambda *i: y(*i).astype(self.out_dtype), name="result"))
 
     def carried(self, result: Tensor) -> list[Tensor]:
         """`result`, another te definition of it, with the note that this is it."""
-        out = TensorType(self.out_dtype, (*self.batch, self.m, self.n))
+        out = TensorType(self.out_dtype, self.shape)
         return carry(Form("product", (), (out,), {"contraction": self}), [result])

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
-from .contraction import Contraction, Operand, piece_elems
+from .contraction import Contraction, Fold, Operand, piece_elems
 from .dims import Size, is_zero, require
 from .layouts import Blocked, Layout, Place, plain, plain_weights
 from .matmul import accumulator
@@ -130,27 +130,51 @@ def _channel(c: Any, tap: Any, sizes: dict[str, Size], groups: int) -> Any:
 
 
 def _as_product(attrs: Attrs, windows: Windows, w: Tensor, out: TensorType) -> list[Tensor]:
-    """The convolution as a product: rows and columns are the output's last two dimensions, one of which is channels; the sum runs along the weights'."""
+    """The convolution as a product: rows and columns are the output's last two dimensions, one of which is channels; the sum runs along the weights'.
+    Groups of channels are a batch of products."""
     lx, lw, ly = _layouts(attrs)
     _, sw, sy = _sizes([static_shape(windows.x), static_shape(w)], attrs)
-    depth = static_shape(w)[-1]
+    depth, groups = static_shape(w)[-1], attrs["groups"]
     *lead, m, n = out.shape
     channels_first = ly.axis("C") == len(lead)
+    own_in, own_out = sw["I"], sw["O"] // groups
 
     def window(batch: Any, p: Any, k: Any) -> Any:
+        batch, first = (list(batch), 0) if groups == 1 else (list(batch)[:-1], batch[-1] * own_in)
         at = ly.place([*batch, 0, p] if channels_first else [*batch, p, 0], sy)
         taps = lw.place([0, k], sw)
-        return windows.read({**at, "C": taps["I"]}, taps)
+        return windows.read({**at, "C": first + taps["I"]}, taps)
+
+    def weight(batch: Any, c: Any, k: Any) -> Any:
+        return w(c if groups == 1 else batch[-1] * own_out + c, k)
 
     dtype, piece = windows.dtype, piece_elems(windows.dtype)
     along = lx.dims[-1] == "C" and lw.dims[-1].endswith("I")  # a tap's channels lie side by side
     pixels = Operand(
-        window, dtype, along, math.gcd(piece, windows.sizes["C"]) if along else 1,
+        window, dtype, along, math.gcd(piece, own_in) if along else 1,
         guarded=not all(map(is_zero, (*attrs["before"], *attrs["after"]))),
     )  # fmt: skip
-    weights = Operand(lambda _, c, k: w(c, k), w.dtype, wide=piece)
+    weights = Operand(weight, w.dtype, wide=piece)
     sides = (weights, pixels) if channels_first else (pixels, weights)
-    return Contraction(tuple(lead), m, n, depth, *sides, accumulator(dtype), out.dtype).tensors()
+    acc = accumulator(dtype)
+    if groups == 1:
+        return Contraction(tuple(lead), m, n, depth, *sides, acc, out.dtype).tensors()
+    m, n = (own_out, n) if channels_first else (m, own_out)
+    return Contraction((*lead, groups), m, n, depth, *sides, acc, out.dtype, fold=_grouped(out, own_out, channels_first)).tensors()
+
+
+def _grouped(out: TensorType, own: int, rows: bool) -> Fold:
+    """The results of groups of `own` channels, products beside each other, in the output, whose rows or columns are all channels."""
+
+    def place(*at: Any) -> list[Any]:
+        *lead, g, i, j = at
+        return [*lead, g * own + i, j] if rows else [*lead, i, g * own + j]
+
+    def find(*at: Any) -> list[Any]:
+        *lead, i, j = at
+        return [*lead, te.indexdiv(i, own), te.indexmod(i, own), j] if rows else [*lead, te.indexdiv(j, own), i, te.indexmod(j, own)]
+
+    return Fold(out.shape, place, find)
 
 
 def _transpose_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

@@ -220,6 +220,7 @@ class Stage(StageState):
         """Keep what neighbouring steps of the attachment loop share, in a circular buffer."""
         self.sch.apply(RollingBuffer(self))
 
-    def transform_layout(self, mapping: Callable[..., Any]) -> list[IterVar]:
-        """Store the output by another index: `lambda n, c, h, w: [n, c // 4, h, w, c % 4]`. Returns the new loops."""
-        return self.sch.apply(TransformLayout(self, mapping))
+    def transform_layout(self, mapping: Callable[..., Any], keep_loops: bool = False) -> list[IterVar]:
+        """Store the output by another index: `lambda n, c, h, w: [n, c // 4, h, w, c % 4]`. Returns the new loops; with `keep_loops` none, the loops
+        stay as they are, scheduled already or not."""
+        return self.sch.apply(TransformLayout(self, mapping, keep_loops or None))

@@ -28,8 +28,11 @@ class TransformLayout(Primitive[list[IterVar]]):
 
     method: ClassVar[str] = "transform_layout"
 
+    by_name: ClassVar[tuple[str, ...]] = ("keep_loops",)
+
     stage: Any
     mapping: Any
+    keep_loops: Any = None
 
     def check(self, sch: Schedule) -> None:
         stage, mapping = self.stage, self.mapping
@@ -47,7 +50,7 @@ class TransformLayout(Primitive[list[IterVar]]):
                 hint="lambda n, c: [n, c // 4, c % 4]",
             )  # fmt: skip
         digits = _digits_of(stage, mapping)
-        if isinstance(stage.op, ComputeOp):
+        if isinstance(stage.op, ComputeOp) and not self.keep_loops:
             _loops(stage, digits)
 
     def apply(self, sch: Schedule) -> list[IterVar]:
@@ -55,7 +58,7 @@ class TransformLayout(Primitive[list[IterVar]]):
         digits = _digits_of(stage, mapping)
         shape = stage.op.output(0).shape
         loops: list[IterVar] = []
-        if isinstance(stage.op, ComputeOp):
+        if isinstance(stage.op, ComputeOp) and not self.keep_loops:
             loops, relations = _loops(stage, digits)
             for r in relations:
                 stage.relate(r)
