@@ -18,6 +18,7 @@ import argparse
 import csv
 import itertools
 import json
+import math
 import statistics
 import sys
 import time
@@ -30,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tec
 from tec.choices import schedule, spaces
+from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
 from tec.target import find_product
 
@@ -112,8 +114,10 @@ def make(work: str) -> Made:
     if what == "attention":
         return op("attention", {"scale": sizes[-1] ** -0.5}, [(sizes, dtype)] * 3)()
     out, window, stride, groups = int(rest[1]), tuple(map(int, rest[2].split("x"))), int(rest[3][1:]), int(rest[4][1:])
-    attrs = {"strides": (stride,) * 2, "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": groups}
-    return op("conv", attrs, [(sizes, dtype), ((out, sizes[1] // groups, *window), dtype)])()
+    attrs = {"strides": (stride,) * 2, "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": groups, "kernel": window}
+    n, c, h, w = sizes
+    attrs |= {"layouts": (Layout("(NHW)C"), Layout("O(HWI)"), Layout("(NHW)C")), "space": (n, h, w)}  # as networks have them
+    return op("conv", attrs, [((n * h * w, c), dtype), ((out, math.prod(window) * c // groups), dtype)])()
 
 
 def chosen(outs: list[Any], target: tec.Target, kernel: str) -> Any:
@@ -138,7 +142,7 @@ def modelled(row: Row, kernel: str, warm: bool) -> tuple[float, Any, int]:
     outs, xs = make(row.work)
     s = chosen(outs, target, kernel)
     f = tec.build(s.schedule, [*xs, *s.outputs], target, name="kernel")
-    args = [(tuple(int(d.value) for d in t.shape), t.dtype) for t in (*xs, *s.outputs)]
+    args = [(tuple(int(d.value) for d in t.shape), t.dtype) for t in (*xs, *outs)]
     p = tec.model(f, args, row.product, warm)
     us = sum(
         r.estimate.microseconds if "wall" in row.how or k else r.estimate.kernel_us for k, r in enumerate(p.launches)
