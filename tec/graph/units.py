@@ -16,10 +16,11 @@ import numpy as np
 from .. import te
 from ..choices import Group, Scheduled, schedule
 from ..errors import TecError
-from ..ir import Func
+from ..ir import Func, IntImm
 from ..ir.dtype import dtype_info
 from ..ops.dims import Dim, Guard, Size, UndecidedSize, bind_hint, product, recording
 from ..ops.registry import TensorType, static_shape
+from ..ops.size_exprs import from_expr
 from ..ops.size_vars import variable
 from ..schedule import to_loops
 from ..target import Target
@@ -46,31 +47,48 @@ class Program:
         """The function of a choice."""
         tensors = [*self.args, *scheduled.outputs]
         binds = {
-            t: _strided(t, *rows, f"rows{k}") for k, (t, rows) in enumerate(zip(tensors, self.rows)) if rows is not None
+            t: _strided(t, _stored(scheduled, t), *rows, f"rows{k}")
+            for k, (t, rows) in enumerate(zip(tensors, self.rows))
+            if rows is not None
         }
-        binds |= {t: _anywhere(t, f"row{k}") for k, (t, loose) in enumerate(zip(tensors, self.loose)) if loose}
+        binds |= {
+            t: _anywhere(t, _stored(scheduled, t), f"row{k}")
+            for k, (t, loose) in enumerate(zip(tensors, self.loose))
+            if loose
+        }
         params = [*tensors, *map(variable, self.sizes.names)]
         return to_loops(scheduled.schedule, params, name=self.name, binds=binds)
 
 
-def _strided(t: te.Tensor, axis: int, capacity: Size, name: str) -> Any:
+def _stored(scheduled: Scheduled, t: te.Tensor) -> tuple[Size, ...]:
+    """The shape that a tensor is stored in."""
+    stage = scheduled.schedule.find(t)
+    if stage is None or stage.layout is None:
+        return static_shape(t)
+    return tuple(d.value if isinstance(d, IntImm) else from_expr(d) for d in stage.layout.shape)
+
+
+def _strided(t: te.Tensor, shape: tuple[Size, ...], axis: int, capacity: Size, name: str) -> Any:
     """A buffer for rows of a state, which has room for `capacity` along the axis."""
-    shape = static_shape(t)
     room = (*shape[:axis], capacity, *shape[axis + 1 :])
     strides = [product(room[k + 1 :]) for k in range(len(room))]
     row = product(room[axis + 1 :]) * dtype_info(t.dtype).bits // 8
     align = math.gcd(row, PIECE_ALIGN) if isinstance(row, int) else dtype_info(t.dtype).bits // 8
     return te.decl_buffer(
-        t.shape, t.dtype, name, strides=[s.asexpr() if isinstance(s, Dim) else s for s in strides], data_alignment=align
+        _exprs(shape), t.dtype, name, strides=[s.asexpr() if isinstance(s, Dim) else s for s in strides], data_alignment=align
     )
 
 
-def _anywhere(t: te.Tensor, name: str) -> Any:
+def _anywhere(t: te.Tensor, shape: tuple[Size, ...], name: str) -> Any:
     """A buffer for a row of a value, which begins where the one before it ends."""
     bytes_ = dtype_info(t.dtype).bits // 8
-    size = product(static_shape(t)) * bytes_
+    size = product(shape) * bytes_
     align = math.gcd(size, PIECE_ALIGN) if isinstance(size, int) and size else bytes_
-    return te.decl_buffer(t.shape, t.dtype, name, data_alignment=max(align, bytes_))
+    return te.decl_buffer(_exprs(shape), t.dtype, name, data_alignment=max(align, bytes_))
+
+
+def _exprs(shape: tuple[Size, ...]) -> list[Any]:
+    return [d.asexpr() if isinstance(d, Dim) else d for d in shape]
 
 
 @dataclass
