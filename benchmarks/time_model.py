@@ -114,9 +114,19 @@ def make(work: str) -> Made:
     if what == "attention":
         return op("attention", {"scale": sizes[-1] ** -0.5}, [(sizes, dtype)] * 3)()
     out, window, stride, groups = int(rest[1]), tuple(map(int, rest[2].split("x"))), int(rest[3][1:]), int(rest[4][1:])
-    attrs = {"strides": (stride,) * 2, "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": groups, "kernel": window}
+    attrs = {
+        "strides": (stride,) * 2,
+        "dilations": (1, 1),
+        "before": (1, 1),
+        "after": (1, 1),
+        "groups": groups,
+        "kernel": window,
+    }
     n, c, h, w = sizes
-    attrs |= {"layouts": (Layout("(NHW)C"), Layout("O(HWI)"), Layout("(NHW)C")), "space": (n, h, w)}  # as networks have them
+    attrs |= {
+        "layouts": (Layout("(NHW)C"), Layout("O(HWI)"), Layout("(NHW)C")),
+        "space": (n, h, w),
+    }  # as networks have them
     return op("conv", attrs, [((n * h * w, c), dtype), ((out, math.prod(window) * c // groups), dtype)])()
 
 

@@ -75,7 +75,11 @@ def _strided(t: te.Tensor, shape: tuple[Size, ...], axis: int, capacity: Size, n
     row = product(room[axis + 1 :]) * dtype_info(t.dtype).bits // 8
     align = math.gcd(row, PIECE_ALIGN) if isinstance(row, int) else dtype_info(t.dtype).bits // 8
     return te.decl_buffer(
-        _exprs(shape), t.dtype, name, strides=[s.asexpr() if isinstance(s, Dim) else s for s in strides], data_alignment=align
+        _exprs(shape),
+        t.dtype,
+        name,
+        strides=[s.asexpr() if isinstance(s, Dim) else s for s in strides],
+        data_alignment=align,
     )
 
 

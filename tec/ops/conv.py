@@ -117,7 +117,9 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
     own_in, own_out, window = sw["I"], sw["O"] // groups, math.prod(taps)
     if min(own_out, own_in if groups > 1 else own_out) < _FEW_CHANNELS:
         return None
-    merged = next((m for m in range(1, groups + 1) if groups % m == 0 and m * min(own_in, own_out) >= _LEAST_CHANNELS), groups)
+    merged = next(
+        (m for m in range(1, groups + 1) if groups % m == 0 and m * min(own_in, own_out) >= _LEAST_CHANNELS), groups
+    )
     windows = Windows(x, {**attrs, "kernel": tuple(taps)}, plain(x.ndim), True, attrs.get("fill", 0))
 
     def pixel(batch: Any, p: Any, k: Any) -> Any:
@@ -127,7 +129,9 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
 
     def weight(batch: Any, c: Any, k: Any) -> Any:
         channel = k // window
-        value = w(batch[1] * merged * own_out + c, channel % own_in if merged > 1 else channel, *_digits(k % window, taps))
+        value = w(
+            batch[1] * merged * own_out + c, channel % own_in if merged > 1 else channel, *_digits(k % window, taps)
+        )
         if merged == 1:
             return value
         return te.if_then_else(c // own_out == channel // own_in, value, te.const(0, w.dtype))
@@ -145,7 +149,12 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
     padded = not all(map(is_zero, (*attrs["before"], *attrs["after"])))
     run = math.gcd(extents[-1], piece_elems(x.dtype)) if windows.is_same else 1
     sides = (
-        Operand(weight, w.dtype, wide=math.gcd(piece_elems(w.dtype), window * own_in) if merged == 1 else 1, guarded=merged > 1),
+        Operand(
+            weight,
+            w.dtype,
+            wide=math.gcd(piece_elems(w.dtype), window * own_in) if merged == 1 else 1,
+            guarded=merged > 1,
+        ),
         Operand(pixel, x.dtype, False, run, guarded=padded),
     )
     sizes = merged * own_out, math.prod(extents), merged * own_in * window
@@ -221,7 +230,9 @@ def _as_product(attrs: Attrs, windows: Windows, w: Tensor, out: TensorType) -> l
     if groups == 1:
         return Contraction(tuple(lead), m, n, depth, *sides, acc, out.dtype).tensors()
     m, n = (own_out, n) if channels_first else (m, own_out)
-    return Contraction((*lead, groups), m, n, depth, *sides, acc, out.dtype, fold=_grouped(out, own_out, channels_first)).tensors()
+    return Contraction(
+        (*lead, groups), m, n, depth, *sides, acc, out.dtype, fold=_grouped(out, own_out, channels_first)
+    ).tensors()
 
 
 def _grouped(out: TensorType, own: int, rows: bool) -> Fold:
@@ -233,7 +244,11 @@ def _grouped(out: TensorType, own: int, rows: bool) -> Fold:
 
     def find(*at: Any) -> list[Any]:
         *lead, i, j = at
-        return [*lead, te.indexdiv(i, own), te.indexmod(i, own), j] if rows else [*lead, te.indexdiv(j, own), i, te.indexmod(j, own)]
+        return (
+            [*lead, te.indexdiv(i, own), te.indexmod(i, own), j]
+            if rows
+            else [*lead, te.indexdiv(j, own), i, te.indexmod(j, own)]
+        )
 
     return Fold(out.shape, place, find)
 
