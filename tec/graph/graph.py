@@ -23,8 +23,9 @@ from ..ops.dims import Dim, Guard, UndecidedSize, as_size, bind_hint, is_symboli
 from ..ops.dims import evaluate as evaluate_sizes
 from ..ops.indices import check_index, index_sizes
 from ..ops.layouts import Layout
-from ..ops.registry import INDEXED, PACKED, REGION
+from ..ops.registry import INDEXED, PACKED, REGION, UnequalSizes
 from ..te.evaluate import evaluate, np_dtype
+from .agree import agreed_shapes
 from .fold_sizes import fold_sizes
 
 # Constants are folded while the graph is made, unless that would take long or make a weight much larger than it was.
@@ -161,7 +162,11 @@ class Graph:
         if folded is not None:
             return [self.sizes(folded[0], name or op, folded[1])]
         with recording(self.guards):
-            types = infer_types(definition, [v.type for v in inputs], attrs)
+            try:
+                types = infer_types(definition, [v.type for v in inputs], attrs)
+            except UnequalSizes:
+                inputs = self._agreed(inputs, attrs.get("axis") if op == "concat" else None)
+                types = infer_types(definition, [v.type for v in inputs], attrs)
         if any(not t.is_symbolic and t.size > MAX_ELEMENTS for t in types):
             raise ImportModelError(f"{op} would make {', '.join(map(str, types))}: more than any memory holds")
         if inputs and all(v.is_const for v in inputs) and _foldable(definition, inputs, types, attrs):
@@ -174,6 +179,14 @@ class Graph:
         ]
         self.nodes.append(node)
         return node.outputs
+
+    def _agreed(self, inputs: Sequence[Value], axis: int | None) -> list[Value]:
+        """The inputs with sizes of one form where sizes that must be equal have two."""
+        rows = agreed_shapes([v.shape for v in inputs], axis)
+        return [
+            v if sizes == v.shape else self.add("slice", [v], {"starts": (0,) * v.ndim, "steps": (1,) * v.ndim, "sizes": sizes}, v.name)[0]
+            for v, sizes in zip(inputs, rows)
+        ]  # fmt: skip
 
     def set_outputs(self, values: Iterable[Value], names: Iterable[str] | None = None) -> None:
         self.outputs = list(values)

@@ -160,6 +160,10 @@ def fail(message: str) -> ImportModelError:
     return ImportModelError(message)
 
 
+class UnequalSizes(UndecidedSize):
+    """Two symbolic sizes that have to be equal, and are not known to be."""
+
+
 def same_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     """The output is like the first input."""
     return [types[0]]
@@ -186,7 +190,7 @@ def _no_broadcast(shapes: Sequence[Sequence[int]], k: int, dims: set[int]) -> Im
     open_names = sorted(names_of(list(dims)))
     if not open_names:
         return fail(f"shapes {texts} do not broadcast: dimension {k} is {sorted(dims)}")
-    return UndecidedSize(
+    return UnequalSizes(
         f"whether shapes {texts} broadcast is not known while sizes are symbolic: dimension {k} is {' and '.join(sorted(map(str, dims)))}",
         hint=f"bind {', '.join(open_names)} to numbers, or give equal dimensions one name: shapes={{input: (name, ...)}}",
     )

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from .. import te
+from ..errors import ImportModelError
 from ..te import Tensor
-from .dims import Dim, Size, UndecidedSize, is_symbolic, names_of, require
+from .dims import Dim, Size, UndecidedSize, bind_hint, is_symbolic, names_of, require
 from .registry import (
     FOLLOWS_16,
     INDEXED,
@@ -18,6 +19,7 @@ from .registry import (
     VIEW,
     Attrs,
     TensorType,
+    UnequalSizes,
     fail,
     normalize_axis,
     number,
@@ -153,13 +155,23 @@ def _slice(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> lis
     return [te.compute(outputs[0].shape, lambda *i: x(*[b + k * s for k, b, s in zip(i, starts, steps)]), name="slice")]
 
 
+def _no_concat(types: Sequence[TensorType], axis: int) -> ImportModelError:
+    first, what = types[0], f"concat along axis {axis} of {', '.join(map(str, types))}"
+    if any(t.dtype != first.dtype or t.ndim != first.ndim for t in types):
+        return fail(what)
+    apart = [(a, b) for t in types for k, (a, b) in enumerate(zip(t.shape, first.shape)) if k != axis and a != b]
+    if not all(is_symbolic(pair) for pair in apart):
+        return fail(what)
+    return UnequalSizes(f"{what}: whether they fit is not known while sizes are symbolic", hint=bind_hint(*apart))
+
+
 def _concat_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     first = types[0]
     axis = normalize_axis(attrs["axis"], first.ndim)
     for t in types[1:]:
         same = t.ndim == first.ndim and all(a == b for k, (a, b) in enumerate(zip(t.shape, first.shape)) if k != axis)
         if t.dtype != first.dtype or not same:
-            raise fail(f"concat along axis {axis} of {', '.join(map(str, types))}")
+            raise _no_concat(types, axis)
     shape = list(first.shape)
     shape[axis] = sum(t.shape[axis] for t in types)
     return [TensorType(first.dtype, tuple(shape))]

@@ -366,7 +366,7 @@ class Layout:
 
 def _unguarded(what: str, _: int, env: Mapping[str, int]) -> Exception:
     text = f"the network was compiled for sizes with {what}, not for {_text(env)}"
-    return ArgumentError(text, hint=_BIND)
+    return ArgumentError(text, hint=f"give sizes for which that holds, or {_BIND}")
 
 
 def _damaged(what: str, _: int, env: Mapping[str, int]) -> Exception:

@@ -260,7 +260,7 @@ class Network:
             if number(guard.size, env) < 0:
                 raise ArgumentError(
                     f"the network was compiled for sizes with {guard.what}, not for {given}",
-                    hint="compile with these sizes bound: shapes={name: size}",
+                    hint="give sizes for which that holds, or compile with these sizes bound: shapes={name: size}",
                 )
         for name, v in self.plan.values.items():
             if all(isinstance(d, int) for d in v.shape):

@@ -262,6 +262,17 @@ CASES = {
         }""",
         [(1, 3, 6, 8), (1, 3, 7, 9)],
     ),
+    # Halved twice and doubled back: as tall as what was halved once, where sizes are multiples of 4 (or 3 beyond one).
+    "a pyramid's levels meet": (
+        """agraph (float[n,2,h,w] x) => (float[n,4,a,b] y, float[n,2,a,b] z) {
+            p = MaxPool<kernel_shape=[3,3],strides=[2,2],pads=[1,1,1,1]>(x)
+            q = MaxPool<kernel_shape=[3,3],strides=[2,2],pads=[1,1,1,1]>(p)
+            s = Constant<value = float[4] {1.0,1.0,2.0,2.0}>()
+            up = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (q, , s)
+            y = Concat<axis=1>(up, p) z = Add(p, up)
+        }""",
+        [(1, 2, 8, 12), (2, 2, 7, 4), (1, 2, 16, 3)],
+    ),
     "depth to space": (
         """agraph (float[1,8,h,w] x) => (float[1,2,a,b] y) {
             y = DepthToSpace<blocksize=2>(x)
@@ -319,7 +330,9 @@ def test_one_network_for_all_sizes(case):
     check(m, tec.compile(m, cache=False), shapes)
 
 
-@pytest.mark.parametrize("case", ["resize x2 linear", "fpn", "pad by max", "split half", "slices by steps"])
+@pytest.mark.parametrize(
+    "case", ["resize x2 linear", "fpn", "a pyramid's levels meet", "pad by max", "split half", "slices by steps"]
+)
 def test_on_the_software_gpu(case):
     text, shapes = CASES[case]
     m = model(text)
@@ -349,6 +362,20 @@ def test_what_does_not_divide_back_is_refused_at_its_size():
     with pytest.raises(ArgumentError, match=r"compiled for sizes with .*takes the shape .*not for n = 5"):
         net.run({"x": np.zeros((1, 5, 8), np.float32)})
     net.run({"x": np.zeros((1, 6, 8), np.float32)})
+
+
+def test_levels_that_do_not_meet_are_refused_at_their_size():
+    net = tec.compile(model(CASES["a pyramid's levels meet"][0]), cache=False)
+    with pytest.raises(
+        ArgumentError, match=r"one dimension.*not for .*h = 6(?s:.*)hint: give sizes for which that holds"
+    ):
+        net.run({"x": np.zeros((1, 2, 6, 8), np.float32)})
+
+
+def test_joined_sizes_of_other_names_do_not_become_equal():
+    m = model("agraph (float[1,n] x, float[1,m] z) => (float[2,n] y) { y = Concat<axis=0>(x, z) }")
+    with pytest.raises(ImportModelError, match="whether they fit is not known"):
+        tec.compile(m, cache=False)
 
 
 def test_dimensions_of_other_names_do_not_become_equal():
