@@ -18,7 +18,9 @@ def _nothing(w: Wave, inst: Inst) -> None:
 custom(" ".join(sorted(n for n in NO_OPERANDS if n != "s_sendmsg")), "wait")(_nothing)
 
 
-custom("v_nop v_clrexcp v_pipeflush", "wait")(_nothing)
+# With no operands, or one that changes nothing here: how long to sleep, what to fetch.
+custom("v_nop v_clrexcp v_pipeflush s_wakeup s_dcache_inv_vol s_dcache_wb_vol", "wait")(_nothing)
+custom("s_sleep_var s_prefetch_data_pc_rel", "other")(_nothing)
 
 
 @custom("s_sendmsg", "other")
@@ -70,6 +72,17 @@ def _getreg(w: Wave, inst: Inst) -> None:
 def _time(w: Wave, inst: Inst) -> None:
     w.out.declares.add("declare i64 @llvm.readcyclecounter()")
     w.write_scalar(inst.operands[0], w.out.emit("call i64 @llvm.readcyclecounter()"), "i64")
+
+
+@custom("s_sendmsg_rtn_b32 s_sendmsg_rtn_b64", "other", (11, 12))
+def _message_back(w: Wave, inst: Inst) -> None:
+    """A clock, which is all that compilers ask for but on their way into a trap."""
+    w.out.declares.add("declare i64 @llvm.readcyclecounter()")
+    clock = w.out.emit("call i64 @llvm.readcyclecounter()")
+    if inst.op.endswith("b64"):
+        w.write_scalar(inst.operands[0], clock, "i64")
+    else:
+        w.write_scalar(inst.operands[0], w.s.trunc("i64", "i32", clock))
 
 
 @custom("s_wqm_b64 s_wqm_b32", "salu")

@@ -175,19 +175,21 @@ def _pk_mov(w: Wave, inst: Inst) -> None:
     w.write_reg(dst.kind, dst.index + 1, hi, "f32")
 
 
-# Mixed precision: each source is f32, or the half of a register that op_sel names where op_sel_hi says f16.
+# Mixed precision: each source is f32, or the half of a register that op_sel names where op_sel_hi says f16. MODE's denormals are those of each operand's type, and
+# of the result's; FP16_OVFL holds for results in f16.
 
 
 def _mix_source(w: Wave, op: Operand, half: int, is16: int, neg: int, absolute: int) -> str:
     o = w.v
     if is16:
-        value = o.fpext(
-            "f16", "f32", _half(w, Operand(op.kind, op.text, op.index, op.count, op.half, op.value), "f16", half)
-        )
+        bare = Operand(op.kind, op.text, op.index, op.count, op.half, op.value)
+        value = o.fpext("f16", "f32", w.operand("f16", _half(w, bare, "f16", half)))
     elif op.kind in ("v", "a"):
-        value = w._typed(op.kind, op.index, "f32")
+        value = w.operand("f32", w._typed(op.kind, op.index, "f32"))
     else:
-        value = o.splat("f32", w.scalar(Operand(op.kind, op.text, op.index, op.count, value=op.value), "f32"))
+        value = w.operand(
+            "f32", o.splat("f32", w.scalar(Operand(op.kind, op.text, op.index, op.count, value=op.value), "f32"))
+        )
     if op.abs or absolute:
         value = o.call("fabs", "f32", value)
     return o.fneg("f32", value) if op.neg ^ bool(neg) else value
@@ -210,7 +212,7 @@ def _mix(names: str, result: str) -> None:
             return
         o = w.v
         dst = inst.operands[0]
-        bits = o.zext("i16", "i32", o.bitcast("f16", "i16", o.fptrunc("f32", "f16", value)))
+        bits = o.zext("i16", "i32", o.bitcast("f16", "i16", w.result("f16", o.fptrunc("f32", "f16", value))))
         old = w.reg(dst.kind, dst.index)
         if result == "lo":
             joined = o.or_(bits, o.and_(old, o.const("i32", 0xFFFF0000)))
@@ -226,7 +228,8 @@ _mix("v_fma_mixlo_f16", "lo")
 _mix("v_fma_mixhi_f16", "hi")
 
 
-# Dot products of two halves, accumulated in f32.
+# Dot products of two halves, accumulated in f32. Those of f16 take denormals of f32 for zero in any mode, in and out (LLVM's SIISelLowering, at the fold to FDOT2);
+# f16's are kept or not as MODE says.
 
 
 def _dot2(names: str, t: str, accumulate: bool, out: str = "f32") -> None:
@@ -247,12 +250,14 @@ def _dot2(names: str, t: str, accumulate: bool, out: str = "f32") -> None:
                 total = o.call("fabs", "f32", total)
             if c.neg or sel.neg_lo[2]:
                 total = o.fneg("f32", total)
+        total = w.flushed("f32", total) if t == "f16" else w.operand("f32", total)
         for picks, negs in ((sel.lo, sel.neg_lo), (sel.hi, sel.neg_hi)):
-            x = o.fpext(t, "f32", _half(w, a, t, picks[0]))
-            y = o.fpext(t, "f32", _half(w, b, t, picks[1]))
+            x = o.fpext(t, "f32", w.operand(t, _half(w, a, t, picks[0])))
+            y = o.fpext(t, "f32", w.operand(t, _half(w, b, t, picks[1])))
             x = o.fneg("f32", x) if negs[0] else x
             y = o.fneg("f32", y) if negs[1] else y
             total = o.fma("f32", x, y, total)
+        total = w.flushed("f32", total) if t == "f16" else total
         w.write(0, w.clamp01("f32", total) if clamp else total, out)
 
     custom(names, "packed")(handler)
@@ -276,13 +281,13 @@ def _dot2_half(t: str):  # type: ignore[no-untyped-def]
         if any(any(x) for x in signs[:2]):
             raise w.fail("signs of a packed operand")
         bare = replace(c, neg=False, abs=False)
-        total = o.fpext(t, "f32", _half(w, bare, t, int(c.half == "h") if c.half else sel[2]))
+        total = o.fpext(t, "f32", w.operand(t, _half(w, bare, t, int(c.half == "h") if c.half else sel[2])))
         total = o.call("fabs", "f32", total) if c.abs else total
         total = o.fneg("f32", total) if c.neg else total
         for half in (0, 1):
-            x, y = (o.fpext(t, "f32", _half(w, op, t, half)) for op in (a, b))
+            x, y = (o.fpext(t, "f32", w.operand(t, _half(w, op, t, half))) for op in (a, b))
             total = o.fma("f32", x, y, total)
-        bits = o.zext("i16", "i32", o.bitcast(t, "i16", o.fptrunc("f32", t, total)))
+        bits = o.zext("i16", "i32", o.bitcast(t, "i16", w.result(t, o.fptrunc("f32", t, total))))
         high = dst.half == "h" if dst.half else bool(sel[-1])
         old = o.and_(w.reg(dst.kind, dst.index), o.const("i32", 0xFFFF if high else 0xFFFF0000))
         w.write_reg(dst.kind, dst.index, o.or_(old, o.shl(bits, o.const("i32", 16)) if high else bits))

@@ -304,3 +304,67 @@ attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-p
     p, q = upload(driver, x), upload(driver, np.zeros_like(x))
     driver.launch(kernel, (1, 1, 1), (lanes, 1, 1), 0, struct.pack("<QiiQi", p, 3, 5, q, 9))
     np.testing.assert_array_equal(download(driver, q, x), (x * 3 + 5) ^ 9)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("denormals", [0, 1, 2, 4, 8, 15])
+def test_mixed_floats_follow_the_mode(chip: str, denormals: int) -> None:
+    """v_fma_mix: an operand's denormals by the field of its own type, the result's by its type's; FP16_OVFL for results in f16."""
+    bench = Bench(chip, {"h": 1, "f": 1, "big": 1}, masked=False)
+    h, f, big = (bench.reg(n) for n in ("h", "f", "big"))
+    lines = [
+        f"v_fma_mix_f32 v2, {h}, 1.0, 0 op_sel_hi:[1,0,0]",  # f16's denormals are normal as f32
+        f"v_fma_mix_f32 v3, {f}, 1.0, 0",
+        f"v_fma_mixlo_f16 v4, {h}, 1.0, 0 op_sel_hi:[1,0,0]",
+        f"v_fma_mixlo_f16 v5, {big}, 1.0, 0",
+    ]
+    clear = [f"v_mov_b32 v{k}, 0" for k in (4, 5)]
+    at = bench.case([_setreg(4, 4, denormals), _setreg(23, 1, 1), *clear, *lines, _setreg(23, 1, 0), _setreg(4, 4, 15), "v_mov_b32 v6, 0", lines[3].replace("v5", "v6")], dwords=5)  # fmt: skip
+    halves = np.resize(np.array([0x0001, 0x83FF, 0x3C00, 0x0400], np.uint16), bench.lanes)
+    singles = np.resize(TINY[np.array([0, 1, 2, 3, 4, 5])], bench.lanes)
+    wide = np.resize(np.array([1e6, -1e6, np.inf, 1.0], F32), bench.lanes)
+    out = bench.launch()({"h": halves.astype(U32), "f": singles, "big": wide.view(U32)})
+    x = halves.view(np.float16)
+
+    def f16(v: np.ndarray, keeps: int) -> np.ndarray:
+        return (
+            v
+            if denormals & keeps
+            else np.where(np.abs(v) < 2.0**-14, np.copysign(np.float16(0), v), v).astype(np.float16)
+        )
+
+    def f32(v: np.ndarray, keeps: int) -> np.ndarray:
+        return v if denormals & keeps else _flush(v)
+
+    with np.errstate(over="ignore"):
+        plus = np.float32(0)  # a sum with +0 makes it of -0
+        np.testing.assert_array_equal(out[at].view(F32), f16(x, 4).astype(F32) + plus)
+        np.testing.assert_array_equal(out[at + 1].view(F32), f32(f32(singles.view(F32), 1) + plus, 2))
+        want = f16(f16(x, 4) + np.float16(0), 8)
+        np.testing.assert_array_equal(out[at + 2], want.view(np.uint16).astype(U32))
+        near = wide.astype(np.float16)
+        clamped = np.where(np.isinf(near) & np.isfinite(wide), np.copysign(np.float16(65504), near), near)
+        np.testing.assert_array_equal(out[at + 3], clamped.view(np.uint16).astype(U32))
+        np.testing.assert_array_equal(out[at + 4], near.view(np.uint16).astype(U32))
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_dot_products_take_denormals_of_f32_for_zero(chip: str) -> None:
+    """v_dot2_f32_f16 in any mode; f16's denormals by theirs, bf16's sum by f32's."""
+    bench = Bench(chip, {"h": 1, "c": 1}, masked=False)
+    h, c = bench.reg("h"), bench.reg("c")
+    text = f"{{}} v{{}}, {h}, {h}, {c}"
+    at = bench.case(
+        [text.format("v_dot2_f32_f16", 2), text.format("v_dot2_f32_bf16", 3), _setreg(4, 4, 0), text.format("v_dot2_f32_f16", 4), text.format("v_dot2_f32_bf16", 5), _setreg(4, 4, 15)],
+        dwords=4,
+    )  # fmt: skip
+    halves = np.resize(np.array([0x0000, 0x00010001, 0x3C003C00], U32), bench.lanes)
+    sums = np.resize(np.array([0x00000005, 0x00000005, 0x3F800000], U32), bench.lanes)
+    out = bench.launch()({"h": halves, "c": sums})
+    x, y = (halves & U32(0xFFFF)).astype(np.uint16).view(np.float16).astype(F32), sums.view(F32)
+    flushed = np.where(np.abs(x) < 2.0**-14, F32(0), x)
+    np.testing.assert_array_equal(out[at].view(F32), 2 * x * x + _flush(y))
+    np.testing.assert_array_equal(out[at + 2].view(F32), 2 * flushed * flushed + _flush(y))
+    b = (halves << U32(16)).view(F32)
+    np.testing.assert_array_equal(out[at + 1].view(F32), 2 * b * b + y)
+    np.testing.assert_array_equal(out[at + 3].view(F32), _flush(2 * b * b + _flush(y)))

@@ -41,6 +41,8 @@ ELSEWHERE = {
     "v_movrels_b32": "test_modes.test_registers_by_index", "v_movreld_b32": "test_modes.test_registers_by_index",
     "v_movrelsd_b32": "test_modes.test_registers_by_index",
     **{f"s_set_gpr_idx_{n}": "test_modes.test_the_index_mode" for n in ("on", "off", "mode", "idx")},
+    "s_sendmsg_rtn_b32": "test_rows_all.test_clocks_of_rdna", "s_sendmsg_rtn_b64": "test_rows_all.test_clocks_of_rdna",
+    "s_sleep_var": "test_rows_all.test_hints_with_operands", "s_prefetch_data_pc_rel": "test_rows_all.test_hints_with_operands",
     "s_memtime": "test_rows_all.test_clocks", "s_memrealtime": "test_rows_all.test_clocks",
     **{f"v_s_{n}_{t}": "test_rows_all.test_transcendentals_of_scalars" for n in ("exp", "log", "rcp", "rsq", "sqrt") for t in ("f16", "f32")},
 }  # fmt: skip
@@ -250,3 +252,41 @@ def test_permlanes_by_each_lane() -> None:
             got = np.where(on[source] | bool(inactive), raw["a"][source], 0 if bound else 7)
             assert (out[at] == np.where(on, got, 7)).all(), (name, inactive, bound)
         assert (out[fi] == np.where(on, raw["a"][(raw["pick"] & U32(31)).astype(int)], 7)).all()
+
+
+def test_clocks_of_rdna() -> None:
+    bench = Bench("gfx1100", {}, masked=False)
+    lines = ["s_sendmsg_rtn_b64 s[40:41], sendmsg(MSG_RTN_GET_REALTIME)", "s_waitcnt lgkmcnt(0)", "s_sendmsg_rtn_b32 s42, sendmsg(MSG_RTN_GET_REALTIME)", "s_waitcnt lgkmcnt(0)"]  # fmt: skip
+    at = bench.case(lines, [], [f"v_mov_b32 v{2 + k}, s{40 + k}" for k in range(3)], 3)
+    out = bench.launch()({})
+    first = int(out[at, 0]) | int(out[at + 1, 0]) << 32
+    assert first > 0 and (int(out[at + 2, 0]) - first) % 2**32 < 2**31
+    bench = Bench("gfx1100", {}, masked=False)
+    bench.case(["s_sendmsg_rtn_b32 s42, sendmsg(MSG_RTN_GET_DOORBELL)"])  # on the way into a trap
+    with pytest.raises(EmulationError, match="trap"):
+        bench.launch()({})
+
+
+def test_hints_with_operands() -> None:
+    bench = Bench("gfx1200", {"a": 1}, masked=False)
+    at = bench.case(
+        ["s_sleep_var s40", "s_prefetch_data_pc_rel 0x10, s40, 3"],
+        ["s_mov_b32 s40, 5", f"v_mov_b32 v2, {bench.reg('a')}"],
+        ["v_mov_b32 v3, s40"],
+    )
+    raw = {"a": ramp(32, 3)}
+    out = bench.launch()(raw)
+    assert (out[at] == raw["a"]).all() and (out[at + 1] == 5).all()
+
+
+def test_traps() -> None:
+    """The debugger's trap is passed over where there is none; the other one ends the launch."""
+    for chip in ("gfx942", "gfx1100"):
+        bench = Bench(chip, {"a": 1}, masked=False)
+        at = bench.case(["s_trap 3"], [f"v_mov_b32 v2, {bench.reg('a')}"], dwords=1)
+        raw = {"a": ramp(bench.lanes, 3)}
+        assert (bench.launch()(raw)[at] == raw["a"]).all()
+        bench = Bench(chip, {"a": 1}, masked=False)
+        bench.case(["s_trap 2"])
+        with pytest.raises(EmulationError, match="trap"):
+            bench.launch()(raw)
