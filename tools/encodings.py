@@ -27,7 +27,7 @@ RDNA = {"d": "gfx1030", "e": "gfx1100", "f": "gfx1151", "g": "gfx1200"}
 ROOT = Path(__file__).parent.parent
 # Graphics, debuggers' branches, and what LLVM never emits.
 _LEFT_OUT = re.compile(
-    r"v_interp|ds_bvh|ds_param|ds_direct|ds_gws|_gfx|v_illegal|ds_ordered|^lds_|s_cbranch_cdbg|s_subvector|s_cbranch_[gi]_fork|s_cbranch_join|s_rfe_restore|s_dcache_discard|v_mfma_scale_"
+    r"v_interp|ds_bvh|ds_param|ds_direct|ds_gws_sema|_gfx|v_illegal|ds_ordered|^lds_|s_cbranch_cdbg|s_subvector|s_cbranch_[gi]_fork|s_cbranch_join|s_rfe_restore|s_dcache_discard|v_mfma_scale_"
 )
 
 
@@ -192,6 +192,9 @@ class Candidates:
     def lds(self, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         result, one, two = ([f"{k}{n}" for n in (1, 2, 3, 4)] for k in "D01")
         yield "", ()
+        if "_gws_" in name:
+            yield "v4 gds", ("A1",)
+            return
         if re.search("_rtn|read|load|swizzle|permute|append|consume", name):
             yield from self.lists(result)
             yield from self.lists(result, ["A1"])

@@ -25,6 +25,8 @@ CTX = {
     "race_seen": 464, "race_waves": 472, "order_call": 480, "notes": 488, "polls": 496,
     # Whom to call for a message to the host, and where the requests begin (`hostcalls`); null where nobody listens.
     "messages": 504, "global_lines": 512,
+    # Barriers of the whole grid (GWS): of each of 64 resources how many have come, and how often all had; null unless all work-groups run at once.
+    "gws": 520,
 }  # fmt: skip
 CTX_BYTES = 576  # a second block follows: the same of the shadows of undefined bits
 
@@ -39,6 +41,7 @@ FAULTS = {
     19: "no forward progress", 21: "stopped at a line",
     23: "a request to the host that is not answered",
     22: "a call or return to a place that is no function's",
+    24: "a barrier of the whole grid in a launch that is not cooperative",
 }  # fmt: skip
 
 # A wave's trace: these words, then its events, then the cache lines that they name.

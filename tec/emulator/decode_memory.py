@@ -35,7 +35,8 @@ class Memories(Words):
             "1": (file, bits(w, 48, 8)),
             "D": (file, bits(w, 56, 8)),
         }
-        if bits(w, 16, 1):
+        gws = e.name.startswith("ds_gws_")
+        if bits(w, 16, 1) != gws:
             raise self.fail("GDS")
         parts = [register(*fields[k], n) for k, n in e.operands]
         if re.match(r"ds_(read2|write2|wrxchg2)", e.name):
@@ -44,7 +45,7 @@ class Memories(Words):
             tail = f" offset:{w & 0xFFFF}"
         else:
             tail = f" offset:{w & 0xFFFF}" if w & 0xFFFF else ""
-        return f"{e.name} {', '.join(parts)}{tail}".rstrip()
+        return f"{e.name} {', '.join(parts)}{tail}".rstrip() + " gds" * gws
 
     def _policy(self, w: int, sc1: int) -> str:
         names = ("glc", "slc", "scc") if self.chip == "gfx90a" else ("sc0", "nt", "sc1")

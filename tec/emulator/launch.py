@@ -336,9 +336,10 @@ def _execute(
     shared = {
         "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data,
     }  # fmt: skip
-    count = max(1, min(driver.threads, total))
+    count, gates = max(1, min(driver.threads, total)), np.zeros((64, 2), np.int64)
     if cooperative:
         count = total  # a host thread each, so that none waits for one that has not begun
+        shared["gws"] = gates.ctypes.data
     elif "progress" in driver.checks and compiled.translation.polls:
         count = 1  # work-groups one after another: whoever waits for a later one waits in vain, always
     if function.asks_the_host:

@@ -81,7 +81,8 @@ def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
         if inst.op.startswith(("s_branch", "s_cbranch"))
     ]
     polls = any(goal <= i < jump for jump, goal in jumps for i in changes | loads)  # within a loop
-    if not (acquires or polls) or not changes | loads:
+    gates = any(inst.op == "ds_gws_barrier" for inst in insts)  # these release and acquire by themselves
+    if not gates and (not (acquires or polls) or not changes | loads):
         return None
     stores = {
         i for i, inst in enumerate(insts) if _global(inst.op) and "_store" in inst.op and _flag(insts, i, chip, gfx)

@@ -14,7 +14,7 @@ from .support_memory import ACCESSES, FAULT, LDS_FAULT, check_function, memory_f
 from .support_race import names as race_names
 from .support_race import race_functions
 from .support_race_slow import slow_function
-from .support_run import MESSAGE, run_function
+from .support_run import GWS, MESSAGE, run_function
 from .support_trace import trace_functions, trace_names
 from .support_track import measure_functions
 from .support_undefined import names as undefined_names
@@ -47,7 +47,7 @@ def group_names(group: str) -> list[str]:
     """The functions that a part defines for kernels and for the other parts."""
     kind, _, width = group.rpartition("_")
     if group == "core":
-        return ["tec_fault", "tec_message", "tec_run", "tec_check_32", "tec_check_64"] + [
+        return ["tec_fault", "tec_message", "tec_gws_barrier", "tec_run", "tec_check_32", "tec_check_64"] + [
             f"tec_scalar_{n}" for n in (1, 2, 3, 4, 8, 16)
         ]
     if kind == "strip":
@@ -77,7 +77,7 @@ def group_ir(group: str) -> str:
     tail = '\n!0 = !{!"branch_weights", i32 1, i32 1000}\n'
     kind, _, width = group.rpartition("_")
     if group == "core":
-        parts = [FAULT, MESSAGE, check_function(32), check_function(64)]
+        parts = [FAULT, MESSAGE, GWS, check_function(32), check_function(64)]
         parts += [scalar_load(n) for n in (1, 2, 3, 4, 8, 16)]
         return "".join([*parts, run_function()]) + tail
     if group == "math_1":

@@ -252,3 +252,56 @@ leave:
   ret i32 0
 }}
 """
+
+
+# ds_gws_barrier: one wave of each work-group comes; the last of `more` + 1 lets all go on. Work-groups are threads of the host here.
+GWS = f"""
+define i32 @tec_gws_barrier(ptr %ctx, i32 %id, i32 %more, i32 %site) noinline {{
+entry:
+  %alone = icmp eq i32 %more, 0
+  br i1 %alone, label %leave, label %together
+together:
+  %gp = getelementptr i8, ptr %ctx, i64 {CTX["gws"]}
+  %g = load ptr, ptr %gp
+  %none = icmp eq ptr %g, null
+  br i1 %none, label %apart, label %come
+apart:
+  %rc = call i32 @tec_fault(ptr %ctx, i64 24, i32 %site, i64 0, i64 0)
+  ret i32 %rc
+come:
+  %i = zext i32 %id to i64
+  %at = mul i64 %i, 16
+  %count = getelementptr i8, ptr %g, i64 %at
+  %turn = getelementptr i8, ptr %count, i64 8
+  %before = load atomic i64, ptr %turn seq_cst, align 8
+  %n = atomicrmw add ptr %count, i64 1 seq_cst
+  %last = zext i32 %more to i64
+  %all = icmp uge i64 %n, %last
+  br i1 %all, label %open, label %sp
+open:
+  store atomic i64 0, ptr %count seq_cst, align 8
+  %t = atomicrmw add ptr %turn, i64 1 seq_cst
+  br label %leave
+sp:
+  %stp = getelementptr i8, ptr %ctx, i64 {CTX["stop"]}
+  %stop = load ptr, ptr %stp
+  br label %wait
+wait:
+  %now = load atomic i64, ptr %turn seq_cst, align 8
+  %gone = icmp ne i64 %now, %before
+  br i1 %gone, label %leave, label %look
+look:
+  %s = load volatile i32, ptr %stop
+  %stopped = icmp ne i32 %s, 0
+  br i1 %stopped, label %halt, label %pause
+pause:
+  %y = call i32 @sched_yield()
+  br label %wait
+halt:
+  %hc = call i32 @tec_fault(ptr %ctx, i64 7, i32 %site, i64 0, i64 0)
+  ret i32 %hc
+leave:
+  ret i32 0
+}}
+declare i32 @sched_yield()
+"""

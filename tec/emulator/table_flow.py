@@ -7,8 +7,9 @@ from __future__ import annotations
 from .asmparse import NO_OPERANDS, Inst
 from .chips import CHIPS
 from .modes import hwreg
+from .order import ACQUIRES, READS, RELEASES
 from .table import custom
-from .wave import EXEC, Wave
+from .wave import EXEC, M0, Wave
 
 
 def _nothing(w: Wave, inst: Inst) -> None:
@@ -32,6 +33,35 @@ def _sendmsg(w: Wave, inst: Inst) -> None:
         raise w.fail("this message")
     w.out.declares.add("declare i32 @tec_message(ptr, i32)")
     w.leave_on_fault(w.out.emit(f"call i32 @tec_message(ptr %ctx, i32 {w.site()})"))  # type: ignore[attr-defined]
+
+
+@custom("ds_gws_init", "other")
+def _gws_init(w: Wave, inst: Inst) -> None:
+    """How many are to come, which each barrier says as well."""
+    inst.take("gds")
+    inst.take("offset")
+
+
+@custom("ds_gws_barrier", "other")
+def _gws_barrier(w: Wave, inst: Inst) -> None:
+    """The barrier of cooperative groups: one wave of each work-group comes (ROCm's __ockl_grid_sync), the operand's first lane says how many less one."""
+    inst.take("gds")
+    offset = inst.take_int("offset")
+    if w.options.trace:  # one work-group runs alone
+        return
+    value = w.reg(inst.operands[0].kind, inst.operands[0].index)
+    first = "0" if w.full else w.s.and_(w.s.trunc("i64", "i32", w.s.call("cttz", "i64", w.s.zext(w.mask_type, "i64", w.exec_bits()))), str(w.lanes - 1))  # fmt: skip
+    more = w.out.emit(f"extractelement {w.v.type('i32')} {value}, i32 {first}")
+    number = w.s.and_(w.s.add(w.s.lshr(w.reg("s", M0), "16"), str(offset)), "63")
+    if w.order is not None:  # type: ignore[attr-defined]
+        at = w.s.add(w.ctx_load("gws", "i64"), w.s.shl(w.s.zext("i32", "i64", number), "4", "i64"), "i64")  # type: ignore[attr-defined]
+        where = w.v.splat("i64", at)
+        w._order(where, "1", RELEASES)  # type: ignore[attr-defined]
+    w.out.declares.add("declare i32 @tec_gws_barrier(ptr, i32, i32, i32)")
+    w.leave_on_fault(w.out.emit(f"call i32 @tec_gws_barrier(ptr %ctx, i32 {number}, i32 {more}, i32 {w.site()})"))  # type: ignore[attr-defined]
+    if w.order is not None:  # type: ignore[attr-defined]
+        w._order(where, "1", READS)  # type: ignore[attr-defined]
+        w._order(where, "0", ACQUIRES)  # type: ignore[attr-defined]
 
 
 @custom("s_denorm_mode s_round_mode", "other")

@@ -43,6 +43,7 @@ ELSEWHERE = {
     **{f"s_set_gpr_idx_{n}": "test_modes.test_the_index_mode" for n in ("on", "off", "mode", "idx")},
     "s_sendmsg_rtn_b32": "test_rows_all.test_clocks_of_rdna", "s_sendmsg_rtn_b64": "test_rows_all.test_clocks_of_rdna",
     "s_sleep_var": "test_rows_all.test_hints_with_operands", "s_prefetch_data_pc_rel": "test_rows_all.test_hints_with_operands",
+    "ds_gws_init": "test_grid_barrier.test_encodings", "ds_gws_barrier": "test_grid_barrier.test_encodings",
     "s_memtime": "test_rows_all.test_clocks", "s_memrealtime": "test_rows_all.test_clocks",
     **{f"v_s_{n}_{t}": "test_rows_all.test_transcendentals_of_scalars" for n in ("exp", "log", "rcp", "rsq", "sqrt") for t in ("f16", "f32")},
 }  # fmt: skip
