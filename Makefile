@@ -34,10 +34,10 @@ $(TRITON)/.tec-setup: INSTALLED = . 'triton>=3.9,<3.10' 'pytest>=8'
 triton: $(TRITON)/.tec-setup
 	$(TRITON)/bin/python -m pytest tests/unit/emulator/test_triton.py
 
-# tinygrad's HIP backend on the software GPU; it compiles with the system's LLVM (libLLVM).
+# tinygrad's HIP backend on the software GPU, which compiles with the system's LLVM (libLLVM), and AMD's HIP Python.
 TINYGRAD := build/tinygrad
 
-$(TINYGRAD)/.tec-setup: INSTALLED = . 'tinygrad>=0.14,<0.15' 'pytest>=8'
+$(TINYGRAD)/.tec-setup: INSTALLED = '.[cli]' 'tinygrad>=0.14,<0.15' hip-python 'pytest>=8'
 
 tinygrad: $(TINYGRAD)/.tec-setup
 	$(TINYGRAD)/bin/python -m pytest tests/unit/emulator/test_hip.py

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-CHECKS = "race,init,wait,registers,hazards,barrier,progress"  # all but align, which amdhsa allows
+CHECKS = "all"
 
 
 @pytest.fixture

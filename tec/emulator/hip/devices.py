@@ -11,6 +11,9 @@ from .properties import DevicePropR0000, DevicePropR0600, attribute, fill
 _VERSION = 60443483  # of ROCm 6.4: its layouts and constants are the ones here
 
 
+_NEWER = ("hipGetDeviceProperties", "hipChooseDevice")
+
+
 class Devices(Base):
     """One device, number 0."""
 
@@ -169,9 +172,45 @@ class Devices(Base):
 
     @entry("spizp")
     def hipGetProcAddress(self, name: bytes, out: int, version: int, flags: int, found: int) -> None:
-        address = self.functions.get((name or b"").decode(errors="replace"))
+        wanted = (name or b"").decode(errors="replace")
+        # From HIP 6.0 on (versions count 100 a major one; programs give what hipDriverGetVersion said as well) these mean their newer forms.
+        if wanted in _NEWER and version >= 600:
+            wanted += "R0600"
+        address = self.functions.get(wanted)
         if found:
             put_int(found, 0 if address else 1)
         if address is None:
             raise HipError(NOT_FOUND, f"the stand-in has no {name!r}")
         pointer(out).value = address
+
+    @entry("spzp", "hipGetDriverEntryPoint", "hipGetDriverEntryPoint_spt")
+    def hipGetDriverEntryPoint(self, name: bytes, out: int, flags: int, found: int) -> None:
+        self.hipGetProcAddress(name, out, _VERSION, flags, found)
+
+    @entry("pp", "hipChooseDevice", "hipChooseDeviceR0000", "hipChooseDeviceR0600")
+    def hipChooseDevice(self, out: int, wanted: int) -> None:
+        put_int(out, 0)
+
+    # ---- what tools ask
+
+    @entry("u", "hipApiName", "hipGetCmdName", value=True)
+    def name_of_number(self, number: int) -> int:
+        """The real library numbers its functions and commands anew from release to release."""
+        return self.text("unknown")
+
+    @entry("p", "hipGetStreamDeviceId", value=True)
+    def device_of_stream(self, stream: int) -> int:
+        return 0
+
+    @entry("", "amd_dbgapi_get_build_name", "amd_dbgapi_get_git_hash", value=True)
+    def build_name(self) -> int:
+        return self.text("tec")
+
+    @entry("", "amd_dbgapi_get_build_id", value=True)
+    def build_id(self) -> int:
+        return 0
+
+    @entry("pp", "__hipGetPCH")
+    def no_precompiled_header(self, out: int, size: int) -> None:
+        pointer(out).value = None
+        put_int(size, 0)

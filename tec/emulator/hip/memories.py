@@ -7,13 +7,22 @@ driver's, which checks that ranges lie within live allocations.
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from ...errors import DeviceError
+from ..device_memory import Allocation
 from .base import Base, need, pointer, put_int, put_size
-from .entry import INVALID_DEVICE, INVALID_DIRECTION, INVALID_VALUE, OUT_OF_MEMORY, HipError, entry
+from .entry import INVALID_DEVICE, INVALID_DIRECTION, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, HipError, entry
 
 _HOST_TO_HOST, _TO_DEVICE, _TO_HOST, _ON_DEVICE, _DEFAULT = range(5)
 _HOST_LABEL = "host memory"
+
+# hipPointer_attribute -> what it is written as: kind of memory, device and host address, order of copies, number of the buffer, managed, device,
+# first address and bytes of the allocation, mapped.
+_POINTER_ATTRIBUTES: dict[int, Any] = {
+    2: ctypes.c_uint32, 3: ctypes.c_uint64, 4: ctypes.c_uint64, 6: ctypes.c_bool, 7: ctypes.c_uint64, 8: ctypes.c_bool, 9: ctypes.c_int,
+    11: ctypes.c_uint64, 12: ctypes.c_uint64, 13: ctypes.c_bool,
+}  # fmt: skip
 
 
 class Memories(Base):
@@ -43,7 +52,7 @@ class Memories(Base):
     def hipExtMallocWithFlags(self, out: int, nbytes: int, flags: int) -> None:
         self._alloc(out, nbytes)
 
-    @entry("pzu", "hipHostMalloc", "hipHostAlloc", "hipMallocManaged")
+    @entry("pzu", "hipHostMalloc", "hipHostAlloc", "hipExtHostAlloc", "hipMallocManaged")
     def hipHostMalloc(self, out: int, nbytes: int, flags: int) -> None:
         self._alloc_host(out, nbytes)
 
@@ -108,6 +117,35 @@ class Memories(Base):
         if found is not None:
             pointer(out + 8).value = address
             pointer(out + 16).value = address if host else None
+
+    @entry("pip")
+    def hipPointerGetAttribute(self, out: int, which: int, address: int) -> None:
+        found = self.driver.memory.find(address)
+        if found is None:
+            raise HipError(INVALID_VALUE)  # asked of host memory by those who want to know just that
+        value = self._attribute_of(which, address, found)
+        if value is None:
+            raise HipError(NOT_SUPPORTED, f"attribute {which} of a pointer is not part of the stand-in for libamdhip64")
+        kind = _POINTER_ATTRIBUTES[which]
+        kind.from_address(need(out)).value = value
+
+    @entry("uppp")
+    def hipDrvPointerGetAttributes(self, count: int, which: int, out: int, address: int) -> None:
+        """Of an address that is not the device's, zeros."""
+        found = self.driver.memory.find(address)
+        for k in range(count):
+            n, at = ctypes.c_int.from_address(which + 4 * k).value, pointer(out + 8 * k).value
+            value = None if found is None else self._attribute_of(n, address, found)
+            if at and n in _POINTER_ATTRIBUTES:
+                _POINTER_ATTRIBUTES[n].from_address(at).value = value or 0
+
+    def _attribute_of(self, which: int, address: int, found: Allocation) -> int | None:
+        host = _HOST_LABEL in found.label
+        values = {
+            2: 1 if host else 2, 3: address, 4: address if host else 0, 6: 1, 7: found.base, 8: 0, 9: 0, 11: found.base,
+            12: found.size, 13: 1,
+        }  # fmt: skip
+        return values.get(which)
 
     # ---- copies
 

@@ -36,6 +36,13 @@ _MOST = 1 << 32  # bytes of an image that is believed
 _BUFFER, _SIZE, _END = 1, 2, 3  # HIP_LAUNCH_PARAM_*
 
 
+# Declared in C++ by the real library.
+_CXX_LAUNCHES = (
+    "_Z24hipExtModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_j",
+    "_Z24hipHccModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_",
+)
+
+
 @dataclass(eq=False)
 class Module:
     """A loaded code object."""
@@ -228,7 +235,7 @@ class Modules(Base):
     ) -> None:  # fmt: skip
         self._launch(self.held(f, Function), (gx, gy, gz), (bx, by, bz), shared, stream, params, 0, True)
 
-    @entry("puuuuuuzpppppu", "hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
+    @entry("puuuuuuzpppppu", "hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel", *_CXX_LAUNCHES)
     def hipExtModuleLaunchKernel(
         self, f: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int, params: int, extra: int,
         start: int, stop: int, flags: int,
@@ -250,6 +257,10 @@ class Modules(Base):
         self.hipEventRecord(event, stream)  # type: ignore[attr-defined]  # of the class that joins all parts
 
     # ---- what kernels are
+
+    @entry("p", "hipKernelNameRef", value=True)
+    def name_of_function(self, f: int) -> int:
+        return self.text(self.held(f, Function).info.name)
 
     @entry("pip")
     def hipFuncGetAttribute(self, out: int, which: int, f: int) -> None:

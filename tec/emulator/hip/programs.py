@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .base import need, pointer, put_int, put_size
 from .entry import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_IMAGE, INVALID_SYMBOL, Dim3, HipError, entry
@@ -23,6 +23,7 @@ class FatBinary:
 
     address: int
     module: Module | None = None
+    managed: dict[str, int] = field(default_factory=dict)  # variables of managed memory: where each lies
 
 
 class Programs(Modules, Pools):
@@ -40,6 +41,10 @@ class Programs(Modules, Pools):
         fat, name = found
         if fat.module is None:
             fat.module = self._load(image_at(fat.address))
+            for variable, place in fat.managed.items():  # the kernels' variable holds the address
+                at, _ = self._global(fat.module, variable)
+                pointer(at).value = place
+                self.driver.memory.mark_written(at, 8)
         return fat.module, name
 
     def _of_host(self, host: int) -> Function:
@@ -78,6 +83,20 @@ class Programs(Modules, Pools):
     ) -> None:
         self._by_host[host] = self.held(fat, FatBinary), name.decode()
 
+    @entry("pppszu", "__hipRegisterManagedVar")
+    def register_managed(self, fat: int, host: int, value: int, name: bytes, nbytes: int, align: int) -> None:
+        """`host`: the program's pointer to the variable; `value`: its bytes at the start."""
+        self._alloc_host(host, nbytes)
+        place = pointer(host).value or 0
+        ctypes.memmove(place, need(value), nbytes)
+        self.held(fat, FatBinary).managed[name.decode()] = place
+
+    @entry("ppppiii", "__hipRegisterTexture", "__hipRegisterSurface")
+    def register_texture(
+        self, fat: int, host: int, name: int, device: int, kind: int, more: int, external: int
+    ) -> None:
+        """Programs register what no kernel of theirs may ever use; what uses it is refused."""
+
     @entry("DDzp", "__hipPushCallConfiguration")
     def push_call(self, grid: Dim3, block: Dim3, shared: int, stream: int) -> None:
         self._calls.append((grid, block, shared, stream))
@@ -95,6 +114,11 @@ class Programs(Modules, Pools):
     @entry("pDDpzp", "hipLaunchKernel")
     def hipLaunchKernel(self, host: int, grid: Dim3, block: Dim3, params: int, shared: int, stream: int) -> None:
         self._launch(self._of_host(host), grid.dims(), block.dims(), shared, stream, params, 0)
+
+    @entry("pppupp", "_ZN8hip_impl22hipLaunchKernelGGLImplEmRK4dim3S2_jP12ihipStream_tPPv")
+    def launch_by_block(self, host: int, grid: int, block: int, shared: int, stream: int, extra: int) -> None:
+        g, b = (Dim3.from_address(need(d)).dims() for d in (grid, block))
+        self._launch(self._of_host(host), g, b, shared, stream, 0, extra)
 
     @entry("pDDpup")
     def hipLaunchCooperativeKernel(
@@ -156,6 +180,15 @@ class Programs(Modules, Pools):
     @entry("ppizu", "hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
     def groups_of_host_flags(self, out: int, host: int, size: int, dynamic: int, flags: int) -> None:
         self.groups_of_host(out, host, size, dynamic)
+
+    @entry("ppii")
+    def hipOccupancyAvailableDynamicSMemPerBlock(self, out: int, host: int, groups: int, size: int) -> None:
+        room = self.driver.chip.limits.lds_bytes // max(1, groups) - self._of_host(host).info.lds_bytes
+        put_size(out, max(0, room))
+
+    @entry("pp", "hipKernelNameRefByPtr", value=True)
+    def name_of_host(self, host: int, stream: int) -> int:
+        return self.text(self._of_host(host).info.name)
 
     # ---- variables
 

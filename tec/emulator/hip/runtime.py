@@ -18,7 +18,7 @@ for _name in (
     "hipMemcpy", "hipMemcpyAsync", "hipMemcpy2D", "hipMemcpy2DAsync", "hipMemcpyToSymbol", "hipMemcpyFromSymbol", "hipMemcpyToSymbolAsync",
     "hipMemcpyFromSymbolAsync", "hipMemset", "hipMemsetAsync", "hipStreamSynchronize", "hipStreamQuery", "hipStreamWaitEvent", "hipStreamGetFlags",
     "hipStreamGetPriority", "hipStreamAddCallback", "hipEventRecord", "hipLaunchKernel", "hipLaunchHostFunc", "hipGraphLaunch", "hipStreamBeginCapture",
-    "hipStreamEndCapture", "hipStreamIsCapturing",
+    "hipStreamEndCapture", "hipStreamIsCapturing", "hipMemset2D", "hipMemset2DAsync", "hipLaunchCooperativeKernel",
 ):  # fmt: skip
     ENTRIES[_name + "_spt"] = replace(ENTRIES[_name], name=_name + "_spt")
 

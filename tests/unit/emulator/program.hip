@@ -5,6 +5,7 @@
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
 #define __constant__ __attribute__((constant))
+#define __managed__ __attribute__((managed))
 struct dim3 { unsigned x, y, z; __host__ __device__ constexpr dim3(unsigned a=1,unsigned b=1,unsigned c=1):x(a),y(b),z(c){} };
 typedef struct ihipStream_t *hipStream_t; typedef struct ihipEvent_t *hipEvent_t;
 typedef int hipError_t;
@@ -33,6 +34,8 @@ hipError_t hipHostMalloc(void**, size_t, unsigned);
 #define CHECK(x) do { int st_ = (x); if (st_) { printf("%s: %s\n", #x, hipGetErrorString(st_)); exit(2); } } while (0)
 __constant__ float factor[4];
 __device__ int counter;
+__managed__ int both[2] = {40, -7};
+__global__ void count() { both[0] += 2; }
 template <typename T> __global__ void axpy(T a, const T *x, T *y, int n) {
   int i = blockIdx_x * blockDim_x + threadIdx_x;
   if (i < n) { y[i] = a * factor[1] * x[i] + y[i]; __hip_atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
@@ -68,6 +71,8 @@ int main(int argc, char **) {
   double *d; CHECK(hipMalloc((void**)&d, 8)); Big big{{1,2,3,4,5}, 7, 0.5};
   bystruct<<<dim3(1), dim3(64), 0, 0>>>(big, d); double r; CHECK(hipMemcpy(&r, d, 8, 2)); if (r != 12.5) { printf("struct %f\n", r); return 1; }
   int groups; CHECK(hipOccupancyMaxActiveBlocksPerMultiprocessor(&groups, (const void*)reverse, 256, 1024));
+  both[1] += 1;
+  count<<<dim3(1), dim3(1), 0, 0>>>(); CHECK(hipDeviceSynchronize()); if (both[0] != 42 || both[1] != -6) { printf("managed %d %d\n", both[0], both[1]); return 1; }
   std::thread t([&] { for (int i = 0; i < 3; i++) { reverse<<<dim3(1), dim3(256), 1024, s>>>(in, out); CHECK(hipDeviceSynchronize()); } }); 
   for (int i = 0; i < 3; i++) { axpy<float><<<dim3(4), dim3(256), 0, 0>>>(2.f, dx, dy, n); CHECK(hipDeviceSynchronize()); }
   t.join();

@@ -108,6 +108,48 @@ def test_every_function_is_in_the_library(hip):
         _ = hip.lib.hipNoSuchFunction
 
 
+def test_names_of_the_real_library():
+    """Every function that libamdhip64 of ROCm 5.2, 6.3 and 7.2 exports is there, so that no program stops at loading."""
+    text = Path(__file__).with_name("libamdhip64.txt").read_text()
+    real = {w for line in text.splitlines() if line[0] != "#" for w in line.split()}
+    assert len(real) > 540 and not real - set(entry_names())
+
+
+def test_addresses_of_functions(hip):
+    """From HIP 6.0 on a name may mean a newer function: what Triton's own driver asks for."""
+    found, status, props = c_void_p(), c_int(7), DevicePropR0600()
+    for version, name in (
+        (599, "hipGetDeviceProperties"),
+        (600, "hipGetDevicePropertiesR0600"),
+        (60443483, "hipGetDevicePropertiesR0600"),
+    ):
+        want = c_void_p()
+        assert (
+            hip.lib.hipGetProcAddress(b"hipGetDeviceProperties", byref(found), version, c_size_t(0), byref(status)) == 0
+        )
+        assert hip.lib.hipGetProcAddress(name.encode(), byref(want), 0, c_size_t(0), None) == 0
+        assert status.value == 0 and found.value == want.value
+    assert ctypes.CFUNCTYPE(c_int, c_void_p, c_int)(found.value)(ctypes.addressof(props), 0) == 0
+    assert props.gcnArchName.decode().startswith("gfx942")
+    assert (
+        hip.lib.hipGetProcAddress(b"hipNoSuchFunction", byref(found), 600, c_size_t(0), byref(status)) == 500
+        and status.value == 1
+    )
+
+
+def test_attributes_of_pointers(hip):
+    address, host = hip.made("hipMalloc", c_size_t(1000)), hip.made("hipHostMalloc", c_size_t(64), 0)
+    kind, value = c_uint(), c_void_p()
+    assert hip.hipPointerGetAttribute(byref(kind), 2, address + 8) == 0 and kind.value == 2
+    assert hip.hipPointerGetAttribute(byref(kind), 2, host) == 0 and kind.value == 1
+    for which, want in ((3, address + 8), (11, address), (12, 1000)):
+        assert hip.hipPointerGetAttribute(byref(value), which, address + 8) == 0 and value.value == want
+    assert hip.hipPointerGetAttribute(byref(kind), 2, ctypes.addressof(kind)) == 1  # of the host alone
+    wanted, out = (c_int * 2)(2, 12), (c_void_p * 2)(ctypes.addressof(kind), ctypes.addressof(value))
+    assert hip.hipDrvPointerGetAttributes(2, wanted, out, address) == 0 and (kind.value, value.value) == (2, 1000)
+    assert hip.hipFree(address) == 0 and hip.hipHostFree(host) == 0
+
+
 def test_device(hip):
     count, value = c_int(), c_int(7)
     assert hip.hipGetDeviceCount(byref(count)) == 0 and count.value == 1
@@ -592,6 +634,47 @@ def test_tinygrad(tmp_path):
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=env
     )
     assert got.returncode == 0, got.stderr
+
+
+HIP_PYTHON = '''
+import ctypes, sys
+import numpy as np
+from hip import hip
+
+def check(answer):
+    status, *rest = answer
+    assert status == hip.hipError_t.hipSuccess, status
+    return rest[0] if rest else None
+
+properties = check(hip.hipGetDeviceProperties(0))
+assert (properties.gcnArchName.partition(":")[0], properties.warpSize) == ("gfx942", 64)
+module = check(hip.hipModuleLoadData(open(sys.argv[1], "rb").read()))
+kernel = check(hip.hipModuleGetFunction(module, b"turn"))
+data = np.arange(64, dtype=np.int32)
+on = check(hip.hipMalloc(data.nbytes))
+check(hip.hipMemcpy(on, data, data.nbytes, hip.hipMemcpyKind.hipMemcpyHostToDevice))
+stream = check(hip.hipStreamCreate())
+check(hip.hipModuleLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 256, stream, None, (on, ctypes.c_int(0))))
+check(hip.hipStreamSynchronize(stream))
+check(hip.hipMemcpy(data, on, data.nbytes, hip.hipMemcpyKind.hipMemcpyDeviceToHost))
+print(list(map(int, data))[:3])
+'''  # fmt: skip
+
+
+@pytest.mark.skipif(importlib.util.find_spec("hip") is None, reason="no HIP Python")
+def test_hip_python(kernel_file, tmp_path):
+    """AMD's own package, whose functions find the library by its name."""
+    (tmp_path / "program.py").write_text(HIP_PYTHON)
+    env = environment("gfx942", "all", os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)})
+    got = subprocess.run(
+        [sys.executable, "program.py", str(kernel_file)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=env,
+    )
+    assert got.returncode == 0 and "[63, 62, 61]" in got.stdout, got.stdout + got.stderr
 
 
 def test_library_of_an_arm_host():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,7 @@ except ImportError:  # `make triton` has an environment with it
 
 import tec.emulator.triton as emulated
 from tec.emulator.errors import KernelFault
+from tec.emulator.hip import environment
 
 CHIPS = ["gfx942", "gfx1100", "gfx1201"]
 
@@ -264,3 +267,86 @@ def test_kernels_that_print_and_assert(chip, capfd):
     with pytest.raises(KernelFault, match=r"trap(.|\n)*device assertion failed: 'too large'") as e:
         talks[(2,)](x, out, 64, BLOCK=32, num_warps=1, debug=True)
     assert f"test_triton.py:{line_of('tl.device_assert(v < 50')}" in str(e.value)
+
+
+OWN_DRIVER = """
+import ctypes, sys
+import numpy as np, triton, triton.language as tl
+from triton.backends.amd import driver as amd
+from triton.runtime import driver
+
+
+class Own(amd.HIPDriver):
+    def __init__(self):  # PyTorch is asked for the current device and stream alone
+        self.utils, self.launcher_cls = amd.HIPUtils(), amd.HIPLauncher
+        self.get_current_device, self.get_current_stream = lambda: 0, lambda device: 0
+        self.set_current_device = lambda device: None
+
+
+driver.set_active(Own())
+hip = ctypes.CDLL("libamdhip64.so")
+
+
+class Array:
+    def __init__(self, data):
+        self.data, self.dtype, at = data, "fp32", ctypes.c_void_p()
+        assert hip.hipMalloc(ctypes.byref(at), ctypes.c_size_t(data.nbytes)) == 0
+        self.at = at.value
+        self.copy(self.at, data.ctypes.data, 1)
+
+    def copy(self, to, of, kind):
+        assert hip.hipMemcpy(ctypes.c_void_p(to), ctypes.c_void_p(of), ctypes.c_size_t(self.data.nbytes), kind) == 0
+
+    def data_ptr(self):
+        return self.at
+
+    def numpy(self):
+        self.copy(self.data.ctypes.data, self.at, 2)
+        return self.data
+
+
+@triton.jit
+def softmax(x, y, n, BLOCK: tl.constexpr):
+    row, k = tl.program_id(0), tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + k, mask=k < n, other=-float("inf"))
+    e = tl.exp(v - tl.max(v))
+    tl.store(y + row * n + k, e / tl.sum(e), mask=k < n)
+
+
+@triton.jit
+def past(x, y, BLOCK: tl.constexpr):
+    k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + k, tl.load(x + k))
+
+
+x = np.random.default_rng(0).standard_normal((7, 100)).astype(np.float32)
+a, b = Array(x), Array(np.zeros_like(x))
+print(driver.active.get_current_target().arch)
+softmax[(7,)](a, b, 100, BLOCK=128)
+e = np.exp(x - x.max(1, keepdims=True))
+np.testing.assert_allclose(b.numpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
+print("right")
+past[(1,)](a, b, BLOCK=1024)
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="Triton compiles a part of its driver")
+@pytest.mark.parametrize("on", ["gfx942", "gfx1100"])
+def test_tritons_own_driver(on, tmp_path):
+    """Its driver and launcher, in C, on the stand-in for libamdhip64; a fault names the line of the function."""
+    (tmp_path / "program.py").write_text(OWN_DRIVER)
+    base = os.environ | {
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "TRITON_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    got = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment(on, "all", base),
+    )
+    line = OWN_DRIVER[: OWN_DRIVER.index("tl.store(y + k, tl")].count("\n") + 1
+    assert got.stdout.split() == [on, "right"], got.stderr
+    assert got.returncode != 0 and "out of bounds" in got.stderr and f"program.py:{line}" in got.stderr
