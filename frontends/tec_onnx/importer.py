@@ -21,7 +21,8 @@ from tec.errors import InternalError
 from tec.graph import Graph, Value
 from tec.graph.fold_sizes import sizes_in
 from tec.graph.graph import run_op
-from tec.ops.dims import UndecidedSize, bind_hint, is_symbolic, recording
+from tec.ops.dims import UndecidedSize, bind_hint, is_symbolic
+from tec.ops.guards import recording
 from tec.ops.registry import PACKED
 
 from . import reader

@@ -13,7 +13,7 @@ import torch
 from tec import ImportModelError, TecError
 from tec.graph import Graph
 from tec.graph.graph import bind_sizes
-from tec.ops.dims import Guard
+from tec.ops.guards import Guard
 
 from .export import Program, program_of
 from .importer import converter_of, location_of

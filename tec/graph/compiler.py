@@ -19,7 +19,8 @@ from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
 from ..ir import NOP, Func
 from ..llvmworker import client
-from ..ops.dims import Dim, Guard, bind_hint, data_of, evaluate
+from ..ops.dims import Dim, bind_hint, data_of, evaluate
+from ..ops.guards import Guard
 from ..runtime.memory_plan import lifetimes, lower_bound
 from ..runtime.network import Network
 from ..runtime.report import Report

@@ -19,8 +19,9 @@ from ..errors import ImportModelError, TecError
 from ..ir.dtype import from_ml_dtypes_name
 from ..notebook import layered_svg, styled
 from ..ops import OpDef, TensorType, get_op
-from ..ops.dims import Dim, Guard, UndecidedSize, as_size, bind_hint, is_symbolic, recording
+from ..ops.dims import Dim, UndecidedSize, as_size, bind_hint, is_symbolic
 from ..ops.dims import evaluate as evaluate_sizes
+from ..ops.guards import Guard, recording
 from ..ops.indices import check_index, index_sizes
 from ..ops.layouts import Layout
 from ..ops.registry import INDEXED, PACKED, REGION, UnequalSizes

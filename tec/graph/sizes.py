@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ops.dim_bounds import Empty
-from ..ops.dims import Dim, Guard, Size, data_of, evaluate
+from ..ops.dims import Dim, Size, data_of, evaluate
+from ..ops.guards import Guard
 from .passes.fuse import FusedGroup
 
 

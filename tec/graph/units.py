@@ -18,7 +18,8 @@ from ..choices import Group, Scheduled, schedule
 from ..errors import TecError
 from ..ir import Func, IntImm
 from ..ir.dtype import dtype_info
-from ..ops.dims import Dim, Guard, Size, UndecidedSize, bind_hint, product, recording
+from ..ops.dims import Dim, Size, UndecidedSize, bind_hint, product
+from ..ops.guards import Guard, recording
 from ..ops.registry import TensorType, static_shape
 from ..ops.size_exprs import from_expr
 from ..ops.size_vars import variable

@@ -3,7 +3,7 @@
 `Dim("batch")` stands for a size that is known when a network runs, `Dim("past", least=0)` for one that may be 0. Arithmetic keeps a normal form, a polynomial over names and
 over quotients, remainders, minima and maxima: two sizes are equal exactly where their forms are, and what comes out as a
 number is an int again. `==` says whether sizes are proved equal. `<` and its like give a bool where the bounds prove it and raise
-`UndecidedSize` otherwise; `require(a, "<=", b, what)` notes such a condition for run time instead (see `recording`).
+`UndecidedSize` otherwise; `require(a, "<=", b, what)` notes such a condition for run time instead (see `guards.recording`).
 
 Every name stands for a number from 1 to LARGEST, an `Empty` name for one from 0. In te a size is an int32 variable (`asexpr`), in a plan plain data (`data`, see
 `tec.runtime.exprs`).
@@ -12,16 +12,14 @@ Every name stands for a number from 1 to LARGEST, an `Empty` name for one from 0
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..errors import ImportModelError
 from ..ir import Expr, build
 from ..polynomials import Monomial, Polynomial, add_to, times
 from .dim_bounds import Atom, Empty, bounds, order, span
+from .guards import ACTIVE, Guard, recording
 from .size_vars import variable
 
 Size = Any  # int or Dim
@@ -29,27 +27,6 @@ Size = Any  # int or Dim
 
 class UndecidedSize(ImportModelError):
     """Something depends on a symbolic size in a way that only a number decides."""
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """A condition on sizes that the network was compiled under: `size` >= 0; `what` says it in words, and where it comes from."""
-
-    size: Dim
-    what: str
-
-
-_active: ContextVar[list[Guard] | None] = ContextVar("guards", default=None)
-
-
-@contextmanager
-def recording(guards: list[Guard]) -> Iterator[None]:
-    """Conditions that `require` cannot prove go to `guards` meanwhile, and those that are there count as known."""
-    token = _active.set(guards)
-    try:
-        yield
-    finally:
-        _active.reset(token)
 
 
 def require(a: Size, relation: str, b: Size, what: str) -> bool:
@@ -62,7 +39,7 @@ def require(a: Size, relation: str, b: Size, what: str) -> bool:
         return True
     if high < 0:
         return False
-    guards = _active.get()
+    guards = ACTIVE.get()
     if guards is None:
         raise _undecided(a, relation, b)
     guards.append(Guard(gap, f"{a} {relation} {b} ({what})"))
@@ -72,13 +49,15 @@ def require(a: Size, relation: str, b: Size, what: str) -> bool:
 class Dim:
     """A size that is no number: see the module."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "_span", "_text", "terms")
 
     def __init__(self, name: str, least: int = 1):
         if least == 0:
             name = Empty(name)
         self.terms: tuple[tuple[Monomial, int], ...] = (((name,), 1),)
         self._hash = hash(self.terms)
+        self._span: tuple[Any, tuple[int, int]] | None = None
+        self._text = ""
 
     # ---- arithmetic
 
@@ -149,21 +128,16 @@ class Dim:
         low, high = self.bounds()
         if low > 0 or high < 0:
             return True
-        if low == 0 and _active.get() is not None:
+        if low == 0 and ACTIVE.get() is not None:
             return require(1, "<=", self, "nothing is empty")
         raise _undecided(self, "==", 0)
 
     def bounds(self) -> tuple[int, int]:
         """The least and the largest value that are known."""
-        low, high = bounds(self)
-        if low < 1 <= high or low < 0 <= high:
-            known = _active.get() or ()
-            with recording(
-                []
-            ):  # of its parts nothing is asked: a condition on x // 256 would bound x by itself, without end
-                for g in known:
-                    low, high = max(low, span(self - g.size)[0]), min(high, span(self + g.size)[1])
-        return low, high
+        known = tuple(ACTIVE.get() or ())
+        if self._span is None or self._span[0] != known:  # kept: what is around it asks several times, at every level
+            self._span = known, _bounds_known(self, known)
+        return self._span[1]
 
     # ---- what it is elsewhere
 
@@ -251,6 +225,11 @@ class Dim:
         return total
 
     def __repr__(self) -> str:
+        if not self._text:  # kept: it is what atoms are ordered by
+            self._text = self._written()
+        return self._text
+
+    def _written(self) -> str:
         parts: list[str] = []
         for m, c in self.terms:
             text = "*".join(_atom_text(a) for a in m)
@@ -280,7 +259,7 @@ def _make(terms: Mapping[Monomial, int]) -> Size:
     new = Dim.__new__(Dim)
     # Names before numbers, larger products first: b*s+b+2.
     new.terms = tuple(sorted(kept.items(), key=lambda t: (-len(t[0]), [order(a) for a in t[0]])))
-    new._hash = hash(new.terms)
+    new._hash, new._span, new._text = hash(new.terms), None, ""
     return new
 
 
@@ -377,6 +356,17 @@ def _less(a: Size, b: Size, relation: str) -> bool:
     if high < 0:
         return False
     raise _undecided(a, relation, b)
+
+
+def _bounds_known(x: Dim, known: tuple[Guard, ...]) -> tuple[int, int]:
+    low, high = bounds(x)
+    if known and (low < 1 <= high or low < 0 <= high):
+        with recording(
+            []
+        ):  # of its parts nothing is asked: a condition on x // 256 would bound x by itself, without end
+            for g in known:
+                low, high = max(low, span(x - g.size)[0]), min(high, span(x + g.size)[1])
+    return low, high
 
 
 def _undecided(a: Size, relation: str, b: Size) -> UndecidedSize:

@@ -8,7 +8,8 @@ import pytest
 from tec.ir import IntImm
 from tec.ir.arith import Analyzer
 from tec.ir.visit import substitute
-from tec.ops.dims import Dim, Guard, UndecidedSize, data_of, evaluate, maximum, minimum, recording, require
+from tec.ops.dims import Dim, UndecidedSize, data_of, evaluate, maximum, minimum, require
+from tec.ops.guards import Guard, recording
 from tec.ops.size_exprs import from_expr
 from tec.ops.size_text import names_in, parse_size
 from tec.ops.size_vars import variable
@@ -148,3 +149,13 @@ def test_conditions_that_bound_parts_of_themselves() -> None:
     with recording([]):
         for _ in range(2):
             assert require(gap, "<=", 0, "whole windows") and require(0, "<=", gap, "whole windows")
+
+
+def test_deep_sizes_come_soon():
+    """Each level asks for the bounds and the text of the one below several times: what was found is kept (twelve levels took hours)."""
+    n = Dim("n")
+    size = n
+    for k in range(12):
+        size = maximum((size * 3 + 7 + k) // 2, n + 3)
+    with recording([Guard(n - 4, "n >= 4")]):
+        assert size.bounds()[0] >= 1000
