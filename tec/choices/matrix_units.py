@@ -29,7 +29,7 @@ from .group import Group, begin, const_shape, depends, extent, same_shape, subst
 from .parts import traffic_seconds
 from .pointwise import bind_all
 from .space import Choice, Cost, Scheduled, Space
-from .tilings import PIECE_BYTES, Shape, Tiling
+from .tilings import PIECE, PIECE_BYTES, Shape, Tiling
 
 COMPUTED_IN_PLACE = ("tile",)  # tags of operands whose tiles are computed in shared memory (see `padding`)
 
@@ -80,6 +80,7 @@ def operands(mm: ComputeOp) -> Product | None:
 
 SPLITS = (1, 2, 4, 8, 16, 32)  # parts of the sum: each adds a matrix of float32 to write and read
 _LEAST_STEPS = 4  # of a part with large tiles, NVIDIA: filling their slots is most of it (128 x 768 x 3072, one H200: 16 parts of three steps by 128 x 128 8.5 us, 8 by 64 x 64 7.1)
+_ENOUGH = 3  # work-groups a unit from which parts of the sum are not asked for
 _WORTH = 0.9  # of the whole's time, that parts should take at most: a launch more is certain, the gain an estimate
 
 
@@ -102,9 +103,10 @@ class MatrixProduct(Space):
         names = dict.fromkeys(_name(i, shape) for i in tilings.instructions(shape, target))
         most = tilings.steps(shape, target)[0]
         self.parameters = {
-            "rows": (128, 64, 256, 32, 16), "columns": (128, 64, 256, 32, 16), "step": tuple(2 * most >> k for k in range(4)),
+            "rows": (128, 64, 256, 32, 16, 96, 192), "columns": (128, 64, 256, 32, 16, 96, 192, 48), "step": tuple(2 * most >> k for k in range(4)),
             "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3), "ahead": (1, 2, 3, 4), "band": (0, 8, 4, 16) if self._has_bands() else (0,),
             "splits": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.kind == "rocm" else (False,),
+            "slices": (1, 2, 4, 8) if target.kind == "rocm" and self._may_split() else (1,),
         }  # fmt: skip
 
     def _may_split(self) -> bool:
@@ -135,31 +137,39 @@ class MatrixProduct(Space):
             c["ahead"],
             c["band"],
             c["interleave"],
+            c["slices"],
         )
 
     def of_tiling(self, t: Tiling, splits: int = 1) -> Choice:
         """A tiling as a choice."""
         return self.choice(
             rows=t.m, columns=t.n, step=t.k, waves_m=t.waves_m, waves_n=t.waves_n, instruction=f"{t.instr_m}x{t.instr_n}x{t.instr_k}",
-            swizzle=t.swizzle, stages=t.stages, ahead=t.ahead, band=t.band, splits=splits, interleave=t.interleave,
+            swizzle=t.swizzle, stages=t.stages, ahead=t.ahead, band=t.band, splits=splits, interleave=t.interleave, slices=t.slices,
         )  # fmt: skip
 
     def why_not(self, choice: Choice) -> str | None:
         t, splits = self.tiling(choice), choice["splits"]
+        if splits > 1 and t.slices > 1:
+            return "the sum is in parts already"
         if splits > 1 and self.shape.k % (splits * t.k):
             return f"a sum of {self.shape.k} is not {splits} parts of whole steps"
         return tilings.why_not(t, self._part(splits), self.target)
 
     def _part(self, splits: int) -> Shape:
         """The product that work-groups compute: parts of the sum beside each other."""
-        return replace(self.shape, k=self.shape.k // splits, batch=self.shape.batch * splits)
+        return replace(self.shape, k=self.shape.k // splits, batch=self.shape.batch * splits, parts=splits > 1)
 
     def drafts(self) -> Iterator[Choice]:
         for splits in self.parameters["splits"]:
-            part = self._part(splits)
-            tiles = [t for t in tilings.drafts(part, self.target) if splits == 1 or not self._is_all_filling(t, part.k)]
-            some = map(partial(self.of_tiling, splits=splits), tiles)
-            yield from (c for c in some if splits == 1 or self.why_not(c) is None)
+            for t in self._drafts(splits):
+                yield self.of_tiling(t, splits)
+
+    def _drafts(self, splits: int) -> Iterator[Tiling]:
+        """Tilings of the sum in so many parts."""
+        part = self._part(splits)
+        for t in tilings.drafts(part, self.target):
+            if splits == 1 or not (self.shape.k % (splits * t.k) or self._is_all_filling(t, part.k)):
+                yield t
 
     def _is_all_filling(self, t: Tiling, k: int) -> bool:
         """Whether a part of the sum is hardly longer than filling its slots takes. (Small tiles bear parts of two steps: ResNet-50 f16, batch 1, 0.375 ms for 0.411.)"""
@@ -170,9 +180,14 @@ class MatrixProduct(Space):
         """The cheapest tiling; in parts where that should be worth the second kernel."""
         found = tilings.cheapest(self.shape, self.target)
         assert found is not None  # `match` has seen one
-        whole = self.of_tiling(found)
-        best = min((c for c in self.drafts() if c["splits"] > 1), key=lambda c: self.cost(c).seconds, default=whole)
-        return self._ordered(best if self.cost(best).seconds < _WORTH * self.cost(whole).seconds else whole)
+        splits, least = 1, _WORTH * self._seconds(found, 1).seconds
+        fills = tilings.groups(found, self.shape) >= _ENOUGH * self.target.machine.units
+        for n in self.parameters["splits"]:
+            for t in self._drafts(n) if n > 1 and not fills else ():
+                cost = self._seconds(t, n).seconds
+                if cost < least:
+                    found, splits, least = t, n, cost
+        return self._ordered(self.of_tiling(found, splits))
 
     def _ordered(self, choice: Choice) -> Choice:
         """In bands where several dies have work enough that the order of tiles decides what their L2s share: up to 2.6 times less comes from beyond them, 3 % of
@@ -187,9 +202,11 @@ class MatrixProduct(Space):
         return choice
 
     def cost(self, choice: Choice) -> Cost:
-        m, splits = self.target.machine, choice["splits"]
-        part = self._part(splits)
-        seconds, limit = tilings.seconds(self.tiling(choice), part, self.target)
+        return self._seconds(self.tiling(choice), choice["splits"])
+
+    def _seconds(self, t: Tiling, splits: int) -> Cost:
+        m, part = self.target.machine, self._part(splits)
+        seconds, limit = tilings.seconds(t, part, self.target)
         if splits > 1:
             # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
             results = part.batch * part.m * part.n
@@ -208,6 +225,8 @@ class MatrixProduct(Space):
         if c is not None and self.result is not None:
             if choice["splits"] > 1:
                 return self._in_parts(choice)
+            if t.slices > 1:
+                return self._in_slices(choice)
             turns = (self._turn(t, c, 0), self._turn(t, c, 1))
             result = padding.padded(c, (t.m, t.n, t.k), turns)
             outputs = substitute(outputs, {self.result: result})
@@ -241,6 +260,28 @@ class MatrixProduct(Space):
         s[whole].unroll(r)
         return Scheduled(s, outputs, choice)
 
+    def _in_slices(self, choice: Choice) -> Scheduled:
+        """A part of the sum a wavefront; the parts meet in shared memory, where what follows the product finds them."""
+        t, c = self.tiling(choice), self.contraction
+        assert c is not None and self.result is not None
+        part = padding.part(c, t.slices, t.k)
+        padded = padding.padded(part, (t.m, t.n, t.k), (self._turn(t, part, 0), self._turn(t, part, 1)))
+        product = padded.op.inputs[0]
+        assert isinstance(product.op, ComputeOp)
+        met = te.compute(product.shape, lambda *i: product(*i), name="met", tag="met")
+        r = te.reduce_axis((0, t.slices), "part")
+        whole = te.compute((*c.batch, c.m, c.n), lambda *i: te.sum(met(r, *i), axis=r), name="sum")
+        result = te.compute((*c.batch, c.m, c.n), lambda *i: whole(*i).astype(c.out_dtype), name="result")
+        outputs = substitute(self.group.outputs, {self.result: result})
+        group = Group.of(outputs)
+        s = begin(group, keep=[met.op, *(o for o in group.ops if o.tag == "tile")])
+        s[whole].compute_at(s[group.output_ops[0]], _meeting(s, group.output_ops[0], met, t, self.target))
+        s[whole].set_scope("local")
+        s[whole].unroll(r)
+        if not schedule(s, product.op, met.op, self.target, t, self.shape.unit or None):
+            raise AssertionError(f"{self} matched what it cannot schedule")
+        return Scheduled(s, outputs, choice)
+
     def _turn(self, t: Tiling, c: Contraction, side: int) -> tuple[int, int] | None:
         """How an operand that lies along its rows or columns is turned round on its way, a block of (rows, k) a thread."""
         o, rows, tile = (c.a, c.m, t.m) if side == 0 else (c.b, c.n, t.n)
@@ -272,7 +313,8 @@ def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
         c: Contraction = form.attrs["contraction"]
         if c.a.dtype != c.b.dtype:
             return None
-        shape = Shape(*padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c))
+        fixed = not is_symbolic((*c.batch, c.m, c.n, c.k))
+        shape = Shape(*padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed)
         space = MatrixProduct(group, target, shape, op, c, carriers[0])
     return space if next(space.drafts(), None) is not None else None
 
@@ -326,7 +368,7 @@ def schedule(
         else:
             shared = s.cache_read(tensor, "shared", [acc_tensor])
         staged.append((shared, s.cache_read(shared, f"fragment.{role}", [acc_tensor]), role))
-    at = _output(final, t, mx, target.machine.dies)
+    at = _output(final, t, mx, target.machine.dies) if t.slices == 1 else _slices(final, t, mx)
     inner = _product(acc, final, at, t, mx)
     for shared, fragment, role in staged:
         _operand(s, shared, fragment, role, acc, inner, t, mx, p)
@@ -365,7 +407,7 @@ def _threads(t: Tiling, wave: int) -> tuple[Any, Any, Any]:
     return (
         thread_axis((0, wave), "threadIdx.x"),
         thread_axis((0, t.waves_n), "threadIdx.y"),
-        thread_axis((0, t.waves_m), "threadIdx.z"),
+        thread_axis((0, t.waves_m * t.slices), "threadIdx.z"),
     )
 
 
@@ -382,14 +424,60 @@ def _output(final: Any, t: Tiling, mx: intrin.MatrixIntrins, dies: int) -> Any:
     if lead:
         final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
     _, ty, tz = _threads(t, mx.instr.wave)
-    if t.band:
-        final.bind(_in_bands(final, bi, bj, t.band, dies), thread_axis("blockIdx.x"))
-    else:
-        final.bind(bi, thread_axis("blockIdx.y"))
-        final.bind(bj, thread_axis("blockIdx.x"))
+    _over_blocks(final, bi, bj, t, dies)
     for axis, thread in ((wi, tz), (wj, ty)):
         final.bind(axis, thread)
     mx.on_tile(final, ii)
+    return wj
+
+
+def _over_blocks(final: Any, bi: Any, bj: Any, t: Tiling, dies: int) -> Any:
+    """Tiles over work-groups. Returns the innermost axis of them."""
+    if t.band:
+        tiles = _in_bands(final, bi, bj, t.band, dies)
+        final.bind(tiles, thread_axis("blockIdx.x"))
+        return tiles
+    final.bind(bi, thread_axis("blockIdx.y"))
+    final.bind(bj, thread_axis("blockIdx.x"))
+    return bj
+
+
+def _meeting(s: Schedule, out: Operation, met: Tensor, t: Tiling, target: Target) -> Any:
+    """Tiles of the output over blocks, each over all of a work-group's threads, in pieces of neighbours; the parts of a tile's sums in shared memory. Returns the axis of a thread."""
+    final = s[out]
+    *lead, i, j = final.op.axis
+    bi, i = final.split(i, factor=t.m)
+    bj, j = final.split(j, factor=t.n)
+    final.reorder(*lead, bi, bj, i, j)
+    if lead:
+        final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
+    at = _over_blocks(final, bi, bj, t, target.machine.dies)
+    rest, piece = final.split(final.fuse(i, j), factor=PIECE)
+    left = t.m * t.n // PIECE  # of a small tile fewer than there are threads
+    for thread, n in zip(_threads(t, target.wavefront_size), (target.wavefront_size, t.waves_n, t.waves_m * t.slices)):
+        rest, part = final.split(rest, factor=min(n, left))
+        final.bind(part, thread)
+        left //= min(n, left)
+    final.unroll(rest)
+    final.vectorize(piece)
+    s[met].set_scope("shared")
+    s[met].compute_at(final, at)
+    return part
+
+
+def _slices(met: Any, t: Tiling, mx: intrin.MatrixIntrins) -> Any:
+    """Parts of the sums over wavefronts. Returns the wavefront's axis."""
+    part, *lead, i, j = met.op.axis
+    met.storage_align(i, t.n, PIECE)  # the lanes that store side by side have rows of their own
+    wi, i = met.split(i, nparts=t.waves_m)
+    wj, j = met.split(j, nparts=t.waves_n)
+    ti, ii = met.split(i, factor=t.instr_m)
+    tj, jj = met.split(j, factor=t.instr_n)
+    met.reorder(*lead, part, wi, wj, ti, tj, ii, jj)
+    _, ty, tz = _threads(t, mx.instr.wave)
+    met.bind(met.fuse(part, wi), tz)
+    met.bind(wj, ty)
+    mx.on_tile(met, ii)
     return wj
 
 
@@ -449,16 +537,20 @@ def _operand(
     if not t.swizzle:
         stage.storage_align(x, contiguous, piece)
     turn = stage.op.attrs.get("turn") if stage.op.tag in COMPUTED_IN_PLACE else None
+    threads = list(zip(_threads(t, instr.wave), (instr.wave, t.waves_n, t.waves_m * t.slices)))
+    axes = list(stage.op.axis)
+    if t.slices > 1 and t.waves_m * t.waves_n == 1:
+        # Each wavefront brings its own part, and waits for no other.
+        stage.bind(axes.pop(0), threads.pop()[0])
     if turn:
         x, own = stage.split(x, factor=turn[0])
         y, vec = stage.split(y, factor=turn[1])
-        *lead, _, _ = stage.op.axis
+        *lead, _, _ = axes
         stage.reorder(*lead, y, x, own, vec)
         rest = stage.fuse(*lead, y, x)
     else:
-        rest, vec = stage.split(stage.fuse(*stage.op.axis), factor=piece)
-    tx, ty, tz = _threads(t, instr.wave)
-    for thread, n in ((tx, instr.wave), (ty, t.waves_n), (tz, t.waves_m)):
+        rest, vec = stage.split(stage.fuse(*axes), factor=piece)
+    for thread, n in threads:
         rest, part = stage.split(rest, factor=n)
         stage.bind(part, thread)
     if t.swizzle:

@@ -33,11 +33,16 @@ def can_turn(c: Contraction, o: Operand, rows: Size, tile: int, step: int) -> bo
     return not (o.k_last or o.guarded or is_symbolic((rows, c.k)) or rows % tile or c.k % step)
 
 
-def part(c: Contraction, splits: int) -> Contraction:
-    """The product with its sum in `splits` equal parts, which are its first batch dimension, in the type of the sums."""
+def part(c: Contraction, splits: int, run: int = 0) -> Contraction:
+    """The product with its sum in `splits` equal parts, which are its first batch dimension, in the type of the sums. `run`: the parts take so many terms
+    each in turn; else each takes its own in one piece."""
     each = c.k // splits
 
     def operand(o: Operand) -> Operand:
+        if run:
+            return replace(
+                o, at=lambda batch, i, k: o.at(list(batch)[1:], i, (k // run * splits + batch[0]) * run + k % run)
+            )
         return replace(o, at=lambda batch, i, k: o.at(list(batch)[1:], i, batch[0] * each + k))
 
     return replace(c, batch=(splits, *c.batch), k=each, a=operand(c.a), b=operand(c.b), out_dtype=c.acc)

@@ -6,6 +6,7 @@ or idle compute units) and traffic of global memory, which they share.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,6 +18,7 @@ from ..target import Target, latency_ns, level_gbps
 from ..te import intrin
 
 PIECE_BYTES = 16  # the widest access of a thread
+PIECE = 4  # neighbours of a row of sums that a thread adds up at once, where their parts meet: 16 bytes
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,16 @@ class Tiling:
     ahead: int = 1  # with one stage: steps on their way in registers
     band: int = 0  # tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row
     interleave: bool = False  # loads and stores of a step between its sums (see `ir.passes.interleave`)
+    slices: int = 1  # wavefronts that have one part of the tile, each with its own part of the sum; a step is as many steps side by side
 
     @property
     def waves(self) -> int:
-        return self.waves_m * self.waves_n
+        return self.waves_m * self.waves_n * self.slices
+
+    @property
+    def step(self) -> int:
+        """Of the sum, of all wavefronts together."""
+        return self.k * self.slices
 
 
 # Rows and columns of C of a work-group, and its wavefronts along them: what defaults are taken from. Larger ones are for a search: they pay only where
@@ -47,7 +55,13 @@ class Tiling:
 DRAFTS = (
     (128, 128, 2, 2), (128, 64, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (64, 32, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1),
 )  # fmt: skip
+# AMD: 128 by 96, where tiles of 128 by 128 are so few that some units stay empty (BERT's 4096 x 768: 192 tiles, 256 of these; 46 us for 53, k = 3072).
+NARROWER = (128, 96, 2, 2)
+# AMD, tiles whose sums four wavefronts share: what they wait for is under way in all four, and there is no second kernel (196 x 256 x 2304 on MI300X, by the time
+# model, 4.6 us; in four parts of 32 by 32 6.6).
+SLICED, SLICES = ((64, 32), (32, 64), (32, 32), (16, 32), (32, 16), (16, 16)), 4
 LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
+_STORE = 1.25  # times a load's clocks that a store of 16 bytes takes of shared memory (rocprofiler-compute: 20 of 1 KiB at 64 bytes a clock)
 _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
 # AMD, of a step: values are written to shared memory, waited for, read and multiplied, each after the other (the time model, tiles of 16 by 16).
 _CHAIN_CLOCKS = 350
@@ -78,6 +92,8 @@ class Shape:
     padded: bool  # operands filled up with zeros to whole tiles
     guarded: bool = False  # elements under conditions
     unit: str = ""  # "tf32": float32 on a unit of 19 bits
+    fixed: bool = False  # its sizes are numbers, and the sum can be shared out
+    parts: bool = False  # the results are sums of parts, stored in their type
 
     @property
     def bytes(self) -> int:
@@ -128,22 +144,24 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
         return "instructions of 32 by 32 leave small tiles a wavefront or two"
     if t.k % t.instr_k:
         return "a step is not a whole number of instructions"
+    if t.slices > 1 and (target.kind != "rocm" or not shape.fixed or shape.k % t.step):
+        return f"wavefronts have parts of a sum on AMD's alone, of whole steps: {t.slices} of {t.k} of {shape.k}"
     if not shape.padded and shape.k % t.k:
         return f"a step does not divide the sum of {shape.k}, and the operands are not padded"
     threads, piece = t.waves * i.wave, PIECE_BYTES // shape.bytes
     if threads > target.max_threads:
         return f"{threads} threads"
-    if t.m * t.k // piece % threads or t.n * t.k // piece % threads:
+    if t.m * t.step // piece % threads or t.n * t.step // piece % threads:
         return "the threads have not all as many pieces of a step to bring"
     slots = max(1, t.stages)
-    lds = (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * shape.bytes * slots
+    lds = max((t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slices * shape.bytes * slots, _meeting(t, shape))
     if lds > target.lds_bytes:
         return f"{lds} bytes of shared memory of {target.lds_bytes}"
-    if t.ahead > 1 and (t.stages != 1 or (t.m + t.n) * t.k * shape.bytes // threads * t.ahead > MAX_REGISTER_BYTES):
+    if t.ahead > 1 and (t.stages != 1 or (t.m + t.n) * t.step * shape.bytes // threads * t.ahead > MAX_REGISTER_BYTES):
         return "registers hold the steps ahead with one slot alone, and few bytes of them"
     if t.interleave and (target.kind != "rocm" or not t.stages):
         return "loads between sums are for AMD's, where the loop is a pipeline"
-    registers = t.m * t.n // threads * dtype_info(shape.acc).bytes // 4
+    registers = t.m * t.n * t.slices // threads * dtype_info(shape.acc).bytes // 4
     if 2 * registers > target.chip.vgprs + 1:
         return f"{registers} registers of a thread for the sums alone"
     if t.m * t.n >= 128 * 128 and target.chip.family.startswith("rdna") and shape.padded:
@@ -152,6 +170,11 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     if t.band and (-(-shape.m // t.m) % t.band or groups(t, shape) // shape.batch % target.machine.dies):
         return f"the tiles are not whole bands of {t.band} rows, or not as many for each die"
     return None
+
+
+def _meeting(t: Tiling, shape: Shape) -> int:
+    """Bytes of shared memory where the parts of sums meet."""
+    return t.slices * t.m * (t.n + PIECE) * dtype_info(shape.acc).bytes if t.slices > 1 else 0
 
 
 def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
@@ -166,7 +189,7 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
     units = instructions(shape, target)
     if weave:
         units = tuple(sorted(units, key=lambda i: (i.m * i.n, -i.k)))
-    for m, n, wm, wn in DRAFTS:
+    for m, n, wm, wn in _tiles(shape, target):
         # Small tiles wait for their operands: a third slot halves that. Large ones are better off with two (8192 cubed, 428 for 400 TFLOP/s).
         stages = usual_stages + (target.kind == "cuda" and m * n <= 64 * 64)
         fitting = (
@@ -180,6 +203,28 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
         found = next(fitting, None)
         if found is not None:
             yield found
+    if not shape.fixed or shape.parts or target.kind != "rocm":
+        return
+    small = [i for i in units if i.m * i.n == LEAST * LEAST]
+    for m, n in SLICED:
+        for i, step in itertools.product(small, steps(shape, target)[:2]):
+            t = Tiling(m, n, step, 1, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=weave, slices=SLICES)
+            if why_not(t, shape, target) is None:
+                yield t
+                break
+
+
+def _tiles(shape: Shape, target: Target) -> Iterator[tuple[int, int, int, int]]:
+    """Rows, columns and wavefronts of the drafts."""
+    yield DRAFTS[0]
+    m, n, *_ = NARROWER
+    if (
+        target.kind == "rocm"
+        and shape.n % n == 0
+        and shape.batch * -(-shape.m // m) * -(-shape.n // m) < 2 * target.machine.units
+    ):
+        yield NARROWER
+    yield from DRAFTS[1:]
 
 
 def groups(t: Tiling, shape: Shape) -> int:
@@ -200,7 +245,7 @@ def _is_far(t: Tiling, shape: Shape, target: Target) -> bool:
         return t.m * t.n <= _FAR
     machine = target.machine
     together = min(-(-groups(t, shape) // machine.units), held(t, shape, target))
-    work = together * t.m * t.n * t.k / machine.macs(shape.unit or shape.dtype)
+    work = together * t.m * t.n * t.step / machine.macs(shape.unit or shape.dtype)
     return work < _FAR_WORK * latency_ns(machine, "memory") * 1e-3 * machine.clock_mhz
 
 
@@ -217,20 +262,19 @@ def cheapest(shape: Shape, target: Target) -> Tiling | None:
 def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     """The time of the product on the target's machine, and what limits it."""
     machine = target.machine
-    count_groups = groups(t, shape)
-    macs = t.m * t.n * t.k / machine.macs(shape.unit or shape.dtype)
+    macs = t.m * t.n * t.step / machine.macs(shape.unit or shape.dtype)
     reads = t.waves * (t.m // t.waves_m + t.n // t.waves_n)
-    lds = (reads + t.m + t.n) * t.k * shape.bytes / machine.scratch_bytes_a_clock
-    count = -(-shape.k // t.k)
+    lds = (reads + _STORE * (t.m + t.n) * t.slices) * t.k * shape.bytes / machine.scratch_bytes_a_clock
+    # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
+    rounds = -(-groups(t, shape) // machine.units)
+    if target.kind == "rocm":
+        return _amd_seconds(t, shape, target, macs, lds, rounds)
+    count = -(-shape.k // t.step)
     near = machine.level("L2")
     gbps = (near.gbps if near is not None else None) or L2_TIMES * machine.memory_gbps
-    memory = count_groups * count * (t.m + t.n) * t.k * shape.bytes / (gbps * 1e9)
-    peak, warm = machine.clock_mhz * 1e6, (machine.matrix_clock(shape.dtype) or machine.clock_mhz) * 1e6
-    # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
-    rounds = -(-count_groups // machine.units)
+    memory = groups(t, shape) * count * (t.m + t.n) * t.step * shape.bytes / (gbps * 1e9)
     step, limit = max((macs, "matrix"), (lds, "LDS"))
-    step = (step + _STEP_CLOCKS) / warm
-    start = 0.0
+    step = (step + _STEP_CLOCKS) / ((machine.matrix_clock(shape.dtype) or machine.clock_mhz) * 1e6)
     if target.kind == "cuda" and t.stages > 1:
         # What was asked for a step before comes so late, where few work-groups share a unit.
         if shape.guarded:
@@ -240,28 +284,59 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
             alone = (_PLAIN_NS / (t.stages - 1) / min(rounds, held(t, shape, target)) + _ROW_NS * (t.m + t.n)) * 1e-9
         if alone > step:
             step, limit = alone, "latency"
-    if target.kind == "rocm":
+    return max((rounds * count * step, limit), (memory, "memory"))
+
+
+def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: float, rounds: int) -> tuple[float, str]:
+    """The same for AMD; macs, lds: clocks of a step's multiply-adds and of its traffic of shared memory."""
+    machine = target.machine
+    count = -(-shape.k // t.step)
+    wait = latency_ns(machine, "memory") * 1e-9
+    all_groups, together = groups(t, shape), min(rounds, held(t, shape, target))
+    bytes_ = (t.m + t.n) * t.step * shape.bytes
+    results = shape.batch * shape.m * shape.n * (dtype_info(shape.acc).bytes if shape.parts else shape.bytes)
+    least = (shape.batch * (shape.m + shape.n) * shape.k * shape.bytes + results) / (
+        level_gbps(machine, "memory") * 1e9
+    )
+    peak = machine.clock_mhz * 1e6
+    path = bytes_ / (level_gbps(machine, "L1") * 1e9 / machine.units) * peak  # clocks of a step's loads
+    beyond = all_groups * count * bytes_ / (level_gbps(machine, "L2") * 1e9)
+    mhz, found = float(machine.clock_mhz), (0.0, "")
+    for _ in range(3):
+        # All clocks are the unit's, and the harder it works the slower it goes; memory's latency stays.
+        clock = mhz * 1e6
+        step, limit = max(
+            ((macs + _STEP_CLOCKS) / clock, "matrix"), ((lds + _STEP_CLOCKS) / clock, "LDS"), (path / clock, "L1")
+        )
         # A work-group that has its unit for itself waits in each step for what it asked for a step before (or in this one), which then comes
         # through the L1; and at its start and end for arguments, the first tiles, the way of the results.
-        wait = latency_ns(machine, "memory") * 1e-9
-        width = level_gbps(machine, "L1") * 1e9 / machine.units
-        work = max(macs, lds) / peak  # what waits does not heat
-        alone = (max(work, wait / t.ahead, _CHAIN_CLOCKS / peak) if t.stages else work + wait) + (
-            t.m + t.n
-        ) * t.k * shape.bytes / width
-        alone /= min(rounds, held(t, shape, target))
-        start = 3 * wait
-        if alone > step:
-            step, limit = alone, "latency"
-    return max((start + rounds * count * step, limit), (start + memory, "memory"))
+        work, chain = max(macs, lds) / clock, _CHAIN_CLOCKS / clock
+        if t.slices > 1 and t.waves_m * t.waves_n == 1:
+            alone = max(work, (wait + path / clock) / t.ahead, chain)
+        else:
+            alone = (max(work, wait / t.ahead, chain) if t.stages else work + wait) + path / clock
+        if alone / together > step:
+            step, limit = alone / together, "latency"
+        start = 3 * wait + results / rounds / (
+            level_gbps(machine, "memory") * 1e9
+        )  # and at the end the last tiles' results
+        found = max(
+            (start + rounds * count * step, limit), (start + beyond * peak / clock, "L2"), (start + least, "memory")
+        )
+        busy = all_groups * count * macs / (machine.units * clock * found[0])
+        mhz = machine.held_mhz(shape.dtype, busy, 0.05, least * level_gbps(machine, "memory") * 1e-3 / found[0])
+    return found
 
 
 def held(t: Tiling, shape: Shape, target: Target) -> int:
     """Work-groups that a unit holds at once, by their tiles in shared memory and by registers: sums, as many again for what comes and goes."""
     chip, threads = target.chip, t.waves * target.wavefront_size
-    registers = min(chip.vgprs, 32 + 2 * t.m * t.n // threads * dtype_info(shape.acc).bytes // 4)
+    registers = min(chip.vgprs, 32 + 2 * t.m * t.n * t.slices // threads * dtype_info(shape.acc).bytes // 4)
     piece = PIECE_BYTES // shape.bytes
-    lds = (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * shape.bytes * max(1, t.stages)
+    lds = max(
+        (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slices * shape.bytes * max(1, t.stages),
+        _meeting(t, shape),
+    )
     waves, _ = chip.occupancy(registers, 0, t.waves, target.wavefront_size)
     by_lds = (chip.unit_lds_bytes or target.lds_bytes) // lds
     return max(1, min(waves * chip.simds // t.waves, by_lds))
@@ -272,9 +347,10 @@ def turning(t: Tiling, rows: int, run: int, dtype: str, target: Target) -> tuple
     holds what the lanes read side by side; None where there is none that all threads have as many of. `run`: elements
     along the rows that lie side by side."""
     size = dtype_info(dtype).bytes
-    if size > 4 or rows * t.k % (t.waves * target.wavefront_size):
+    threads = t.waves // t.slices * target.wavefront_size
+    if size > 4 or rows * t.k % threads:
         return None
-    own = rows * t.k // (t.waves * target.wavefront_size)
+    own = rows * t.k // threads
     along = 8 // size  # 8 bytes of shared memory at once
     for block in (16 // size, 8 // size, 4 // size):
         if run % block == 0 and rows % block == 0 and t.k % along == 0 and own % (block * along) == 0:

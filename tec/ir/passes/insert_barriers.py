@@ -12,15 +12,16 @@ barrier, and where it cannot, LoweringError names the place.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...errors import LoweringError
 from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
-from ..effects import Access, effects
+from ..effects import Access, effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import map_stmt, substitute, visit
@@ -33,7 +34,7 @@ from .rewrite_util import (
     same_expr,
     sunk,
 )
-from .thread_conflicts import Conflicts, SharedAccess
+from .thread_conflicts import Conflicts, Meeting, SharedAccess
 
 
 def insert_barriers(func: Func, target: Target) -> Func:
@@ -41,7 +42,7 @@ def insert_barriers(func: Func, target: Target) -> Func:
 
     def host(s: S.Stmt) -> S.Stmt:
         if is_launch_loop(s):
-            return _kernel(s)
+            return _kernel(s, target.wavefront_size if target.kind == "rocm" else 0)
         return map_stmt(s, host, _keep)
 
     if not target.is_gpu or func.attrs.get("simt"):  # threads of a kernel meet where its author says
@@ -58,7 +59,7 @@ def barrier(scope: str = "shared") -> S.Stmt:
     return S.Evaluate(E.Call("barrier", (), "int32", {"scope": scope}))
 
 
-def _kernel(root: S.Stmt) -> S.Stmt:
+def _kernel(root: S.Stmt, wave: int) -> S.Stmt:
     nest: list[S.For] = []
     body = root
     while isinstance(body, S.For) and is_launch_loop(body):
@@ -70,7 +71,10 @@ def _kernel(root: S.Stmt) -> S.Stmt:
     watched = _watched(body)
     if not watched:
         return root
-    new = _Walk(threads, watched).walk(body).stmt
+    tags = [f.thread for f in nest if f.thread in THREAD_TAGS]
+    if tags != sorted(tags) or threads[0][1] % max(1, wave) or math.prod(n for _, n in threads) <= wave:
+        wave = 0  # lanes are not neighbours, or the work-group's barrier is as good
+    new = _Walk(threads, watched, wave).walk(body).stmt
     for f in reversed(nest):
         new = S.For(f.var, f.min, f.extent, new, f.kind, f.thread, f.annotations)
     return new
@@ -105,7 +109,7 @@ class _Summary:
 
 
 class _ByBuffer:
-    """Accesses by their buffer: code that is unrolled has thousands, of which few can meet."""
+    """Accesses by their storage: code that is unrolled has thousands, of which few can meet."""
 
     __slots__ = ("any", "writes")
 
@@ -116,9 +120,13 @@ class _ByBuffer:
 
     def extend(self, accesses: Iterable[SharedAccess]) -> None:
         for a in accesses:
-            self.any.setdefault(id(a.buffer), []).append(a)
+            self.any.setdefault(id(a.buffer.data), []).append(a)
             if a.is_write:
-                self.writes.setdefault(id(a.buffer), []).append(a)
+                self.writes.setdefault(id(a.buffer.data), []).append(a)
+
+
+_Why = tuple[SharedAccess | None, Meeting]
+_NOTHING: _Why = (None, Meeting.NOWHERE)
 
 
 class _DivergentError(Exception):
@@ -129,8 +137,8 @@ class _DivergentError(Exception):
 
 
 class _Walk:
-    def __init__(self, threads: list[tuple[E.Var, int]], watched: set[int]):
-        self.conflicts = Conflicts(threads)
+    def __init__(self, threads: list[tuple[E.Var, int]], watched: set[int], wave: int):
+        self.conflicts = Conflicts(threads, wave)
         self.watched = watched
         self.varying = {id(v) for v, n in threads if n > 1}
         self.lets: dict[E.Var, E.Expr] = {}
@@ -153,31 +161,34 @@ class _Walk:
         conds = list(self.conds)
         return SharedAccess(a.buffer, index, a.is_write, a.loc, [], conds, a.atomic, collective=a.collective)
 
-    def meet(self, tail: Iterable[SharedAccess] | _ByBuffer, head: list[SharedAccess]) -> SharedAccess | None:
-        """The access of `head` that must wait for one of `tail`; of global memory if there is one, as its barrier orders all."""
+    def meet(self, tail: Iterable[SharedAccess] | _ByBuffer, head: list[SharedAccess]) -> _Why:
+        """The access of `head` that must wait for one of `tail`, and for whom; of global memory if there is one, as its barrier orders all."""
         if not head:
-            return None
+            return _NOTHING
         before = tail if isinstance(tail, _ByBuffer) else _ByBuffer(tail)
-        why: SharedAccess | None = None
+        why = _NOTHING
         for b in head:
-            if why is not None and b.buffer.scope != "global":
+            if why[1] == Meeting.ANYWHERE and b.buffer.scope != "global":
                 continue
             # Two reads never wait: a read looks at the writes before it alone.
-            for a in (before.any if b.is_write else before.writes).get(id(b.buffer), ()):
-                if self._ordered(a, b):
-                    if b.buffer.scope != "global":
-                        why = b
+            for a in (before.any if b.is_write else before.writes).get(id(b.buffer.data), ()):
+                met = self._ordered(a, b)
+                if met > why[1] or (met and b.buffer.scope == "global"):
+                    why = (b, met)
+                    if b.buffer.scope == "global" and not self.divergent:
+                        return why
+                    if met == Meeting.ANYWHERE:
                         break
-                    if not self.divergent:
-                        return b
         return why
 
-    def _ordered(self, a: SharedAccess, b: SharedAccess) -> bool:
-        if a.buffer.scope == "global" and a.index is not None and b.index is not None:
-            # Sizes that are not constant keep enumeration from seeing that each thread stays with its own element.
-            if same_expr(a.index, b.index):
-                return self.conflicts.meet(a, b, unknown=False)
-        return self.conflicts.meet(a, b)
+    def _ordered(self, a: SharedAccess, b: SharedAccess) -> Meeting:
+        if a.buffer.scope != "global":
+            met = self.conflicts.meet(a, b)
+            return Meeting.NOWHERE if met == Meeting.WITHIN and a.within else met
+        # Sizes that are not constant keep enumeration from seeing that each thread stays with its own element.
+        same = a.index is not None and b.index is not None and same_expr(a.index, b.index)
+        # A wavefront's loads may be ahead of its stores there.
+        return Meeting.ANYWHERE if self.conflicts.meet(a, b, unknown=not same) else Meeting.NOWHERE
 
     def is_varying(self, e: E.Expr) -> bool:
         """Whether `e` may differ between the threads of a work-group."""
@@ -247,15 +258,22 @@ class _Walk:
         before = _ByBuffer()  # total.tail
         for x in stmts:
             part = self.walk(x)
-            why = self.meet(before, part.head)
-            if why is not None:
+            why, met = self.meet(before, part.head)
+            if why is not None and (met == Meeting.ANYWHERE or self.divergent):
                 out.append(self.sync(why))
                 total.tail, before = [], _ByBuffer()
                 total.barrier = True
+            elif why is not None:
+                out.append(barrier("wave"))
+                total.tail = [replace(a, within=True) for a in total.tail]
+                before = _ByBuffer(total.tail)
             if not total.barrier:
                 total.head.extend(part.head)
             if part.barrier:
                 total.tail, before = [], _ByBuffer()
+            elif is_call(part.stmt, "barrier"):  # of the wavefront
+                total.tail = [replace(a, within=True) for a in total.tail]
+                before = _ByBuffer(total.tail)
             total.tail.extend(part.tail)
             before.extend(part.tail)
             total.barrier = total.barrier or part.barrier
@@ -272,16 +290,18 @@ class _Walk:
             body = self.walk(s.body)
             # From one iteration to a later one: the next where a barrier stands between, any where none does.
             if body.barrier:
-                later = [a.substituted({s.var: B.add(s.var, 1)}) for a in body.head]
-                why = self.meet(body.tail, later)
+                tail, later = body.tail, [a.substituted({s.var: B.add(s.var, 1)}) for a in body.head]
             else:
                 tail = [a.with_loop(s.var, s.min, s.extent) for a in body.tail]
-                why = self.meet(tail, [_in_loop(a, s) for a in body.head])
+                later = [_in_loop(a, s) for a in body.head]
+            why, met = self.meet(tail, later)
             stmt = body.stmt
-            if why is not None:
+            if why is not None and (met == Meeting.ANYWHERE or self.divergent):
                 stmt = S.seq(self.sync(why), stmt)
                 body.head = []
                 body.barrier = True
+            elif why is not None:
+                stmt = S.seq(barrier("wave"), stmt)
         except _DivergentError as e:
             if outer:
                 raise
@@ -302,7 +322,7 @@ class _Walk:
         try:
             body = self.walk(s.body)
             stmt = body.stmt
-            why = self.meet(body.tail, cond + body.head)
+            why, _ = self.meet(body.tail, cond + body.head)
             if why is not None:
                 # The condition is read again after the body: the barrier stands at the body's end.
                 stmt = S.seq(stmt, self.sync(why))
@@ -362,7 +382,7 @@ class _Walk:
         if reads_memory:  # an index that uses the variable is then unknown
             inner.head = [_forget(a, s.var) for a in inner.head]
             inner.tail = [_forget(a, s.var) for a in inner.tail]
-        why = self.meet(own, inner.head)
+        why, _ = self.meet(own, inner.head)
         new = s if inner.stmt is s.body else S.LetStmt(s.var, s.value, inner.stmt)
         if why is not None:
             new = S.LetStmt(s.var, s.value, S.seq(self.sync(why), inner.stmt))

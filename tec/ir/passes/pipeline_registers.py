@@ -13,7 +13,7 @@ from ..dtype import dtype_info
 from ..visit import substitute, visit
 from .rewrite_util import clone, const_int
 
-MAX_REGISTER_BYTES = 256  # of one thread, for what is on its way to shared memory
+MAX_REGISTER_BYTES = 512  # of one thread, for what is on its way to shared memory
 
 
 def has_conditions(s: S.Stmt) -> bool:

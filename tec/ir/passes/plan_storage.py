@@ -7,7 +7,8 @@ threads share memory, insert_barriers (which runs later) orders the uses.
 
 Lifetimes: statements are numbered in order; a buffer lives from its first use to its last, stretched over every loop that
 lies between its allocation and a use. In a kernel two buffers used in one loop only share when shared memory would not
-suffice otherwise: sharing them costs a barrier in each iteration.
+suffice otherwise: sharing them costs a barrier in each iteration. Where it still does not, buffers of different types share: each is a view of some of one
+buffer's bytes, by its data pointer.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...target import Target
+from .. import build as B
 from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
+from ..shared_layout import PIECE_BYTES
 from ..visit import free_vars, map_expr, map_stmt, visit
 from .rewrite_util import const_int, is_launch_loop, reshaped, same_expr
 
@@ -92,11 +95,12 @@ def _region(body: S.Stmt, target: Target, in_kernel: bool, shares: bool) -> S.St
     crowded = in_kernel and total > target.lds_bytes
     swap = _share(used, not in_kernel or crowded) if shares else {}
     moved: dict[int, Buffer] = {id(x.alloc.buffer): swap.get(id(x.alloc.buffer), x.alloc.buffer) for x in used}
-    body = _without_allocs(body, set(scan.lives), moved)
-    placed: dict[int, Buffer] = {}
-    for b in moved.values():
-        placed.setdefault(id(b), b)
-    for b in reversed(list(placed.values())):
+    homes = list({id(b): b for b in moved.values()}.values())
+    places: dict[int, int] = {}
+    if in_kernel and shares and sum(_bytes(b) or 0 for b in homes) > target.lds_bytes:
+        homes, moved, places = _by_bytes(used, moved)
+    body = _without_allocs(body, set(scan.lives), moved, places)
+    for b in reversed(homes):
         body = S.Alloc(b, body)
     return body
 
@@ -211,6 +215,39 @@ def _share(lives: list[_Life], freely: bool) -> dict[int, Buffer]:
     return swap
 
 
+def _by_bytes(used: list[_Life], moved: dict[int, Buffer]) -> tuple[list[Buffer], dict[int, Buffer], dict[int, int]]:
+    """Shared memory of a kernel where buffers whose lives are apart lie over each other, whatever their types: the one that has storage, what becomes of
+    each, and at which of its elements that begins, by its id."""
+    lives: dict[int, list[_Life]] = {}
+    for life in used:
+        lives.setdefault(id(moved[id(life.alloc.buffer)]), []).append(life)
+    own = sorted({id(b): b for b in moved.values()}.values(), key=lambda b: -(_bytes(b) or 0))
+    sizes = {id(b): -(-(_bytes(b) or 0) // PIECE_BYTES) * PIECE_BYTES for b in own}
+    starts: dict[int, int] = {}
+    for b in own:
+        beside = [o for o in starts if not all(_apart(x, y, True) for x in lives[o] for y in lives[id(b)])]
+        taken = sorted((starts[o], starts[o] + sizes[o]) for o in beside)
+        at = 0
+        for first, end in taken:
+            if at + sizes[id(b)] <= first:
+                break
+            at = max(at, end)
+        starts[id(b)] = at
+    home = own[0]
+    count = max(starts[k] + n for k, n in sizes.items()) // dtype_info(home.dtype).bytes
+    whole = reshaped(home, (E.IntImm(count),))
+    new = {id(b): _view(b, starts[id(b)] // dtype_info(b.dtype).bytes, whole) for b in own}
+    new[id(home)] = whole
+    places = {id(new[id(b)]): starts[id(b)] // dtype_info(b.dtype).bytes for b in own}
+    return [whole], {k: new[id(b)] for k, b in moved.items()}, places
+
+
+def _view(b: Buffer, first: int, whole: Buffer) -> Buffer:
+    """`b` over the storage of `whole`, whose elements (of b's type) from `first` on are its own."""
+    shape = (B.add(b.shape[0], first),)
+    return Buffer(b.name, b.dtype, shape, (), 0, b.scope, b.align_bytes, whole.data, b.loc)
+
+
 def _fits(group: list[_Life], life: _Life) -> bool:
     a, b = group[0].alloc.buffer, life.alloc.buffer
     if a.dtype != b.dtype or a.scope != b.scope:
@@ -226,7 +263,13 @@ def _apart(a: _Life, b: _Life, freely: bool) -> bool:
     return freely or twins or a.outer_loop is None or a.outer_loop != b.outer_loop
 
 
-def _without_allocs(s: S.Stmt, gone: set[int], moved: dict[int, Buffer]) -> S.Stmt:
+def _without_allocs(s: S.Stmt, gone: set[int], moved: dict[int, Buffer], places: dict[int, int]) -> S.Stmt:
+    """`places`: elements of a new buffer's storage before its first one."""
+
+    def at(b: Buffer, indices: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
+        first = places.get(id(b), 0)
+        return tuple([_moved(i, first) for i in indices]) if first else indices
+
     memo: dict[int, tuple[E.Expr, E.Expr]] = {}
 
     def fe(e: E.Expr) -> E.Expr:
@@ -235,7 +278,8 @@ def _without_allocs(s: S.Stmt, gone: set[int], moved: dict[int, Buffer]) -> S.St
             return hit[1]
         out = map_expr(e, fe)
         if type(out) is E.BufferLoad and id(out.buffer) in moved:
-            out = E.BufferLoad(moved[id(out.buffer)], out.indices, out.predicate)
+            new = moved[id(out.buffer)]
+            out = E.BufferLoad(new, at(new, out.indices), out.predicate)
         memo[id(e)] = (e, out)
         return out
 
@@ -244,10 +288,21 @@ def _without_allocs(s: S.Stmt, gone: set[int], moved: dict[int, Buffer]) -> S.St
             return fs(x.body)
         out = map_stmt(x, fs, fe)
         if isinstance(out, S.BufferStore) and id(out.buffer) in moved:
-            return S.BufferStore(moved[id(out.buffer)], out.value, out.indices, out.predicate, out.loc)
+            new = moved[id(out.buffer)]
+            return S.BufferStore(new, out.value, at(new, out.indices), out.predicate, out.loc)
         if isinstance(out, S.AllReduce):
             dests = tuple([moved.get(id(d), d) for d in out.dests])
             return S.AllReduce(out.combiner, out.values, out.predicate, dests, out.threads, out.loc)
         return out
 
     return fs(s)
+
+
+def _moved(index: E.Expr, by: int) -> E.Expr:
+    if isinstance(index, E.Ramp):
+        return E.Ramp(_moved(index.base, by), index.stride, index.lanes)
+    return (
+        B.add(index, B.const(by, index.dtype))
+        if not isinstance(index, E.Broadcast)
+        else E.Broadcast(_moved(index.value, by), index.lanes)
+    )

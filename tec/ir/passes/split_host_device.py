@@ -269,13 +269,13 @@ def _parameters(
         if isinstance(s, S.BufferStore):
             buffers.setdefault(id(s.buffer), s.buffer)
         elif isinstance(s, S.Alloc):
-            own.add(id(s.buffer))
+            own.add(id(s.buffer.data))  # of views too
         elif isinstance(s, S.AllReduce):
             for d in s.dests:
                 buffers.setdefault(id(d), d)
 
     visit(body, on_expr, on_stmt)
-    used = [b for k, b in buffers.items() if k not in own]
+    used = [b for b in buffers.values() if id(b.data) not in own]
     # Tensor maps first: they are aligned to more than the others.
     used.sort(key=lambda b: -1 if b.scope == SCOPE else order.get(id(b), 1 << 30))
     launch = {id(v) for v in launch_vars}

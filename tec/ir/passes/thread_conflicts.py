@@ -9,6 +9,7 @@ arithmetic would give up.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import gcd
@@ -21,6 +22,7 @@ from .. import build as B
 from .. import expr as E
 from ..arith import Analyzer
 from ..buffer import Buffer
+from ..dtype import dtype_info
 from ..visit import substitute, visit
 
 _LIMIT = 1 << 19  # index values that one comparison may enumerate
@@ -39,6 +41,7 @@ class SharedAccess:
     conds: list[E.Expr] = field(default_factory=list)
     atomic: bool = False
     collective: bool = False  # made for the whole wavefront: no thread's own
+    within: bool = False  # a barrier of the wavefront stands behind it already
 
     def with_loop(self, var: E.Var, lo: E.Expr, extent: E.Expr) -> SharedAccess:
         return replace(self, loops=[*self.loops, (var, lo, extent)])
@@ -50,15 +53,24 @@ class SharedAccess:
         return replace(self, index=index, loops=loops, conds=conds)
 
 
+class Meeting(enum.IntEnum):
+    """Where the threads are that meet in an element."""
+
+    NOWHERE = 0
+    WITHIN = 1  # a wavefront, whose accesses to shared memory are made in order
+    ANYWHERE = 2
+
+
 class _UnknownError(Exception):
     """Internal: an expression that cannot be evaluated here."""
 
 
 class Conflicts:
-    """threads: the launch's thread variables with their extents."""
+    """threads: the launch's thread variables with their extents; wave: so many of them, one after another, go in step (0: none do)."""
 
-    def __init__(self, threads: list[tuple[E.Var, int]]):
+    def __init__(self, threads: list[tuple[E.Var, int]], wave: int = 0):
         self.threads = threads
+        self.wave = wave
         self.count = 1
         self.env: dict[int, Array] = {}
         ids = 1
@@ -71,21 +83,23 @@ class Conflicts:
         self.count = ids
         self._known: dict[tuple[int, int, bool], bool] = {}
 
-    def meet(self, first: SharedAccess, second: SharedAccess, unknown: bool = True) -> bool:
-        """Whether two threads may touch one element, one of them writing, the first access before the second; `unknown`
-        where that cannot be told."""
-        if first.buffer is not second.buffer or not (first.is_write or second.is_write) or self.count == 1:
-            return False
+    def meet(self, first: SharedAccess, second: SharedAccess, unknown: bool = True) -> Meeting:
+        """Whether two threads may touch one element, one of them writing, the first access before the second, and whether such threads are of one
+        wavefront; where that cannot be told, by `unknown` anywhere or nowhere."""
+        if first.buffer.data is not second.buffer.data or not (first.is_write or second.is_write) or self.count == 1:
+            return Meeting.NOWHERE
+        if dtype_info(first.buffer.dtype).bytes != dtype_info(second.buffer.dtype).bytes:
+            return Meeting.ANYWHERE  # views of the same bytes, whose elements have other numbers
         if first.atomic and second.atomic:
-            return False
+            return Meeting.NOWHERE
         if first.index is None or second.index is None:
-            return True
+            return Meeting.ANYWHERE
         try:
             return self._meet(first, second)
         except _UnknownError:
-            return unknown
+            return Meeting.ANYWHERE if unknown else Meeting.NOWHERE
 
-    def _meet(self, first: SharedAccess, second: SharedAccess) -> bool:
+    def _meet(self, first: SharedAccess, second: SharedAccess) -> Meeting:
         uniform_a, own_a, loops_a = self._split(first)
         uniform_b, own_b, loops_b = self._split(second)
         # A loop of unknown length adds multiples of its coefficient: compare modulo those.
@@ -98,13 +112,15 @@ class Conflicts:
             who_a = np.full_like(who_a, self.count)
         if second.collective:
             who_b = np.full_like(who_b, self.count + 1)
+        found = Meeting.NOWHERE
+        wave = 0 if first.collective or second.collective else self.wave
         for shift in self._shifts(uniform_a, uniform_b):
-            if step:
-                if _overlap((a + shift) % step, who_a, b % step, who_b):
-                    return True
-            elif _overlap(a + shift, who_a, b, who_b):
-                return True
-        return False
+            at_a, at_b = ((a + shift) % step, b % step) if step else (a + shift, b)
+            if _overlap(at_a, who_a, at_b, who_b):
+                if not wave or _overlap(at_a, who_a // wave, at_b, who_b // wave):
+                    return Meeting.ANYWHERE
+                found = Meeting.WITHIN
+        return found
 
     # ---- the parts of an index
 

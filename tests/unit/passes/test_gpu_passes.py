@@ -12,6 +12,7 @@ from tec.ir import Func
 from tec.ir import stmt as S
 from tec.ir.notes import SoftwarePipeline
 from tec.ir.passes.split_host_device import split_host_device
+from tec.target import Target
 
 
 def lowered(text: str, *names: str) -> tuple[Func, Func]:
@@ -134,6 +135,49 @@ def test_halves_that_alternate_need_one_a_step() -> None:
                 acc[0] = acc[0] + s[k % 2 * 64 + 63 - t]
             C[t] = acc[0]"""
     assert barriers(body) == 1
+
+
+@pytest.mark.parametrize(("read", "scope"), [("t // 64 * 64 + 63 - t % 64", "wave"), ("255 - t", "shared")])
+def test_wavefronts_with_parts_of_their_own_do_not_wait_for_each_other(read: str, scope: str) -> None:
+    func = parse_func(f"""
+def f(A: Buffer((256,), "float32"), C: Buffer((256,), "float32")):
+    for bx in thread("blockIdx.x", 1):
+        for t in thread("threadIdx.x", 256):
+            s = alloc((256,), "float32", scope="shared")
+            acc = alloc((1,), "float32", scope="local")
+            acc[0] = 0.0
+            for k in range(7):
+                s[t] = A[t] + float32(k)
+                acc[0] = acc[0] + s[{read}]
+            C[t] = acc[0]
+""")
+    out = apply(func, GPU, *TO_BARRIERS)
+    assert re.findall("barrier.scope='(.*?)'", str(out)) == [scope] * 2
+    check_same(func, out, split=GPU)
+    # Lanes that another branch takes are in no order, and other chips' are not in step.
+    cuda = apply(func, Target("cuda -arch=sm_90"), *TO_BARRIERS)
+    assert re.findall("barrier.scope='(.*?)'", str(cuda)) == ["shared"] * 2
+
+
+def test_shared_memory_that_is_too_small_is_shared_by_buffers_of_different_types() -> None:
+    func, out = lowered("""
+def f(A: Buffer((256,), "float16"), C: Buffer((256,), "float32")):
+    for bx in thread("blockIdx.x", 1):
+        for t in thread("threadIdx.x", 256):
+            x = alloc((1,), "float32", scope="local")
+            a = alloc((8192,), "float16", scope="shared")
+            b = alloc((8192,), "float16", scope="shared")
+            a[t] = A[t]
+            b[t + 7] = A[255 - t]
+            x[0] = float32(a[255 - t]) + float32(b[(t + 9) % 256 + 7])
+            s = alloc((12000,), "float32", scope="shared")
+            s[t + 11] = x[0]
+            C[t] = s[(t + 1) % 256 + 11]
+""")
+    (whole,) = re.findall(r"alloc\(\((\d+),\), .*shared", str(out))
+    assert int(whole) == 12000
+    assert count(out, "barrier") == 3  # the tiles are there; they have been read; the sums are there
+    check_same(func, out, split=GPU)
 
 
 def test_reads_of_different_places_after_one_barrier() -> None:
