@@ -17,7 +17,7 @@ import sys
 
 import tec
 from tec import te
-from tec.choices import matrix_units, tilings
+from tec.choices import matrix_schedule, tilings
 from tec.codegen.static_report import KernelReport, report
 from tec.target import Target
 
@@ -45,9 +45,9 @@ def matmul_report(chip: str, dtype: str, trans_b: bool, pipelined: bool = True) 
         name="C",
     )
     s = tec.create_schedule(c.op)
-    product = matrix_units.operands(c.op)
-    tiling = matrix_units.choose(product, acc, target) if product else None
-    if tiling is None or not matrix_units.schedule(s, c.op, c.op, target, tiling):
+    product = matrix_schedule.operands(c.op)
+    tiling = matrix_schedule.choose(product, acc, target) if product else None
+    if tiling is None or not matrix_schedule.schedule(s, c.op, c.op, target, tiling):
         raise SystemExit(f"{chip} has no matrix unit for {dtype}")
     module = tec.build(s, [a, b, c], target, name="matmul")
     return report(module.imported_modules[0].get_source("asm"))[0], tiling

@@ -13,7 +13,7 @@ from .. import te
 from ..target import Target
 from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
 from .group import Group, begin, const_shape, substitute
-from .matrix_units import Product, follows, operands
+from .matrix_schedule import Product, follows, operands
 from .parts import schedule_total, traffic_seconds
 from .space import Choice, Cost, Scheduled, Space
 

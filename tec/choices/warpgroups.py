@@ -21,7 +21,7 @@ from ..schedule import Schedule
 from ..target import Target
 from ..te import ComputeOp, PlaceholderOp, intrin, thread_axis
 from .group import Group, begin, const_shape
-from .matrix_units import Product, follows, operands
+from .matrix_schedule import Product, follows, operands
 from .space import Choice, Cost, Scheduled, Space
 from .tilings import L2_TIMES
 

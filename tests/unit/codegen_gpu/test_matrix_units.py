@@ -11,7 +11,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.choices import matrix_units, tilings
+from tec.choices import matrix_schedule, tilings
 from tec.codegen.static_report import KernelReport, report
 from tec.driver import run_passes
 from tec.errors import LoweringError, TargetError
@@ -57,7 +57,7 @@ def product(
 
 def scheduled(target: Target, args: list[te.Tensor], c: te.Tensor, out: te.Tensor, tiling: Any = None) -> Any:
     s = tec.create_schedule(out.op)
-    assert matrix_units.schedule(s, c.op, out.op, target, tiling)
+    assert matrix_schedule.schedule(s, c.op, out.op, target, tiling)
     return s
 
 
@@ -220,11 +220,11 @@ def test_results_are_stored_in_pieces_on_rdna(mcpu: str, epilogue: str) -> None:
 def test_products_that_do_not_fit_are_left_alone() -> None:
     for kwargs in ({"m": 8, "n": 64, "k": 64}, {"m": 64, "n": 64, "k": 63}):
         args, c, out = product(**kwargs)
-        assert not matrix_units.schedule(tec.create_schedule(out.op), c.op, out.op, Target(GFX942))
+        assert not matrix_schedule.schedule(tec.create_schedule(out.op), c.op, out.op, Target(GFX942))
     args, c, out = product(64, 64, 64)
-    assert not matrix_units.schedule(tec.create_schedule(out.op), c.op, out.op, Target("rocm -mcpu=gfx906"))
+    assert not matrix_schedule.schedule(tec.create_schedule(out.op), c.op, out.op, Target("rocm -mcpu=gfx906"))
     turned = te.compute((64, 64), lambda i, j: c[j, i], name="T")
-    assert not matrix_units.schedule(tec.create_schedule(turned.op), c.op, turned.op, Target(GFX942))
+    assert not matrix_schedule.schedule(tec.create_schedule(turned.op), c.op, turned.op, Target(GFX942))
 
 
 # ---- te.intrin
