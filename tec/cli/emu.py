@@ -214,7 +214,8 @@ def run(
     rng = np.random.default_rng(seed)
     args = [_argument(w, rng) for w in words]
     shape = _dims(block, "--block") if block else k.info.required_workgroup_size or (k.info.max_workgroup_size, 1, 1)
-    launch = k[_dims(grid, "--grid"), shape, lds]
+    groups = _dims(grid, "--grid")
+    launch = k[groups, shape, lds]
     if at is not None:
         click.echo(_stopped(dev.driver, k, at, wave, group, lane, lambda: launch(*args)))
         return
@@ -239,7 +240,8 @@ def run(
             }
         )
         return
-    click.echo(f"{k.prototype} on {dev}: no fault, {seconds:.2f} s with translation")
+    size = f"{_spelled(groups)} work-groups of {_spelled(shape)}"
+    click.echo(f"{k.prototype} on {dev}, {size}: no fault, {seconds:.2f} s with translation")
     for note in notes:
         click.echo(f"  note: {note}")
     for name, a in arrays.items():
@@ -310,9 +312,13 @@ def _write_page(path: Path, before: Path | None, dev: Any, launch: Callable[[], 
 def _dims(text: str, what: str) -> tuple[int, int, int]:
     parts = re.split("[,x]", text)
     if not 1 <= len(parts) <= 3 or not all(p.isdigit() and int(p) > 0 for p in parts):
-        raise Refused(f"{what} {text!r}", "X, X,Y or X,Y,Z is wanted")
+        raise Refused(f"{what} {text!r}", "X, X,Y or X,Y,Z is wanted, each 1 or more")
     x, y, z = (*(int(p) for p in parts), 1, 1)[:3]
     return x, y, z
+
+
+def _spelled(dims: tuple[int, int, int]) -> str:
+    return " x ".join(map(str, dims[: 3 if dims[2] > 1 else 2 if dims[1] > 1 else 1]))
 
 
 def _argument(word: str, rng: np.random.Generator) -> Any:

@@ -12,6 +12,7 @@ from tec.errors import DeviceError
 from .asmparse import NAMED_SGPRS, KernelText
 from .errors import EmulationError
 
+_ASSEMBLY = (".s", ".S", ".asm", ".amdgcn")
 _NAMES = {index: name for name, (index, count) in NAMED_SGPRS.items() if count == 1}
 
 
@@ -38,7 +39,10 @@ class WaveState:
     exec: int
 
     def describe(self, lane: int | None = None) -> str:
-        """The registers as text: of one lane with their values as i32 and f32, else the first lanes'."""
+        """The registers as text: of one lane with their values as i32 and f32, else the first lanes'. DeviceError where there is no such lane."""
+        lanes = next((len(v) for v in self.vectors.values()), 64)
+        if lane is not None and not 0 <= lane < lanes:
+            raise DeviceError(f"no lane {lane}", hint=f"a wavefront of this kernel has {lanes}")
         lines = [f"wave {self.wave} of work-group {self.workgroup} before line {self.line}: {self.instruction.strip()}"]
         lines.append(f"  exec {self.exec:#x}  scc {self.scc}")
         for index, value in sorted(self.scalars.items()):
@@ -64,19 +68,38 @@ def _number(value: int) -> str:
     return f"{value:08x}  {signed:>11}  {struct.unpack('<f', struct.pack('<I', value))[0]:.8g}"
 
 
+def _split(place: str) -> tuple[str, int | None]:
+    """FILE:NUMBER in its parts."""
+    file, _, number = place.rpartition(":")
+    return file, int(number) if number.isdigit() else None
+
+
 def find_line(text: KernelText, wanted: str) -> int:
     """The line of the assembly that "120", "kernel.s:120" or "kernel.py:33" names: the first instruction there or behind it.
 
-    A source line that the assembly's `.loc` directives know stands before a line of the assembly. Raises DeviceError.
+    Files of the source are those that the assembly's `.loc` directives or the code object's line table know; another is taken for the assembly
+    by its suffix. Raises DeviceError.
     """
     file, _, number = wanted.rpartition(":")
     if not number.isdigit():
         raise DeviceError(f"no line in {wanted!r}", hint="a number, or FILE:NUMBER")
     if file:
-        for inst in text.insts:
-            place, _, line = text.statements.get(inst.line, "").rpartition(":")
-            if line == number and (place == file or place.endswith("/" + file)):
-                return inst.line
+        places = [(inst.line, *_split(text.statements.get(inst.line, ""))) for inst in text.insts]
+        lines = [(n, at) for at, place, n in places if n is not None and (place == file or place.endswith("/" + file))]
+        later = [n for n, _ in lines if n >= int(number)]
+        if later:
+            return next(at for n, at in lines if n == min(later))
+        if lines:
+            known = ", ".join(map(str, sorted({n for n, _ in lines})))
+            raise DeviceError(
+                f"{text.name} has no instruction of line {number} of {file} or behind it",
+                hint=f"it has some of {known}",
+            )
+        if not file.endswith(_ASSEMBLY):
+            sources = (
+                ", ".join(sorted({place for _, place, _ in places if place})) or "none: compile with -gline-tables-only"
+            )
+            raise DeviceError(f"{text.name} has no lines of {file}", hint=f"it has those of {sources}")
     behind = [inst.line for inst in text.insts if inst.line >= int(number)]
     if not behind:
         raise DeviceError(

@@ -203,9 +203,7 @@ class Launch:
             return value.address.to_bytes(arg.size, "little")
         if hasattr(value, "__index__") and not isinstance(value, bool):
             return int(value.__index__()).to_bytes(arg.size, "little")
-        raise self._wrong(
-            arg, position, f"a {type(value).__name__}", "an array on the device, a NumPy array, an address, or None"
-        )
+        raise self._wrong(arg, position, _kind(value), "an array on the device, a NumPy array, an address, or None")
 
     def _value(self, arg: KernelArg, position: int, value: Any) -> bytes:
         if isinstance(value, np.generic):
@@ -224,12 +222,14 @@ class Launch:
             except OverflowError:
                 raise self._wrong(arg, position, f"{value}, which a float of {arg.size} bytes does not hold") from None
         else:
-            raise self._wrong(
-                arg, position, f"a {type(value).__name__}", "a number, a NumPy scalar, a ctypes structure, or bytes"
-            )
+            raise self._wrong(arg, position, _kind(value), "a number, a NumPy scalar, a ctypes structure, or bytes")
         if len(raw) != arg.size:
             raise self._wrong(arg, position, f"{len(raw)} bytes, and takes {arg.size}")
         return raw
+
+
+def _kind(value: Any) -> str:
+    return "an array" if isinstance(value, (np.ndarray, NDArray)) else f"a {type(value).__name__}"
 
 
 def _describe(arg: KernelArg) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from tec.cli.emu import command as group
 from tec.emulator import get_driver, order
+from tec.emulator.calls import parse_kernel
 from tec.emulator.errors import EmulationError
+from tec.emulator.stopping import WaveState, find_line
+from tec.errors import DeviceError
 
 from .planted import BUGS, RIGHT, Bug, image, launch, marked, text
 
@@ -71,6 +75,27 @@ def test_a_wave_stops_at_a_line_and_shows_its_registers(tmp_path: Path) -> None:
     driver = get_driver("gfx942")
     assert driver.stop is None
     launch("gfx942", body, "bounds", 3, 128, False, 0)  # the kernel itself runs on
+
+
+def test_places_that_are_not_there_to_stop_at() -> None:
+    """Lines of the source are its own, not the assembly's; a wavefront of 32 has no lane 40."""
+    kernel = parse_kernel(text("gfx942", "v_mov_b32_e32 v3, 5\nv_mov_b32_e32 v4, 6\nv_mov_b32_e32 v5, 7"), "k")
+    lines = [inst.line for inst in kernel.insts]
+    kernel.statements.update({lines[0]: "/src/k.hip:7", lines[1]: "/src/k.hip:9", lines[2]: "/src/k.hip:7"})
+    assert find_line(kernel, "k.hip:7") == lines[0] and find_line(kernel, "k.hip:8") == lines[1]
+    assert find_line(kernel, f"k.s:{lines[2]}") == lines[2] == find_line(kernel, str(lines[2]))
+    for wanted, said in (
+        ("k.hip:10", "k.hip or behind it"),
+        ("other.hip:7", "no lines of other.hip"),
+        ("k.s:900", "line 900"),
+        ("k.hip:", "no line in"),
+    ):
+        with pytest.raises(DeviceError, match=said):
+            find_line(kernel, wanted)
+    state = WaveState(1, "s_nop 0", (0, 0, 0), 0, {}, {("v", 0): np.zeros(32, np.uint32)}, 0, -1)
+    assert "v0" in state.describe(31)
+    with pytest.raises(DeviceError, match="no lane 40"):
+        state.describe(40)
 
 
 def test_order_among_very_many_waves_is_taken_for_granted(monkeypatch: pytest.MonkeyPatch) -> None:
