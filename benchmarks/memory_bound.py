@@ -1,15 +1,17 @@
-"""Kernels that move data: lines of memory that they touch on the software GPU against the bytes that must move.
+"""Kernels that move data: what they touch and take on the software GPU against the bytes that must move.
 
-    python benchmarks/memory_bound.py [-mcpu gfx942] [--rows 256] [--columns 1024] [case...]
+    python benchmarks/memory_bound.py [-mcpu gfx942] [--rows 2048] [--columns 4096] [--run] [case...]
 
-"times" is touched lines of 128 bytes, as the software GPU counts them an instruction, over the bytes of the operands and results. Results are checked
-against NumPy (float64).
+"lines" is touched lines of 128 bytes, as the software GPU counts them an instruction, over the bytes of the operands and results; "memory" the bytes that
+the time model has come from and go to main memory or the last cache, over the same; "time" the modelled time, launches but the first left in, over the bytes at
+the bandwidth that the chip reaches. Work-groups are sampled; with --run all are run, and the results checked against NumPy (float64).
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from tec.emulator.profile import emulator_profile
 from tec.ops.registry import TensorType, get_op
 
 Array = np.ndarray[Any, Any]
+CHIPS = "gfx90a,gfx942,gfx950,gfx1030,gfx1100,gfx1151,gfx1201"
+KEPT = 64  # of the largest of a line
 
 
 def _softmax(x: Array) -> Array:
@@ -31,65 +35,136 @@ def _layer(x: Array) -> Array:
     return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
 
 
-# name -> (operator, attributes, shapes of the inputs from (rows, columns), NumPy)
-CASES: dict[str, tuple[str, dict[str, Any], Callable[[int, int], list[tuple[int, ...]]], Callable[..., Array]]] = {
-    "transpose": ("transpose", {"perm": (1, 0)}, lambda m, n: [(m, n)], lambda x: x.T),
-    "nchw to nhwc": ("transpose", {"perm": (0, 2, 3, 1)}, lambda m, n: [(2, m // 2, n // 16, 16)], lambda x: x.transpose(0, 2, 3, 1)),
-    "heads": ("transpose", {"perm": (0, 2, 1, 3)}, lambda m, n: [(1, m, n // 64, 64)], lambda x: x.transpose(0, 2, 1, 3)),
-    "column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, lambda m, n: [(m, n)], lambda x: x.sum(axis=0)),
-    "row sums": ("reduce_sum", {"axes": (1,), "keepdims": False}, lambda m, n: [(m, n)], lambda x: x.sum(axis=1)),
-    "sum": ("reduce_sum", {"axes": (0, 1), "keepdims": False}, lambda m, n: [(m, n)], lambda x: x.sum()),
-    "softmax": ("softmax", {"axes": (-1,)}, lambda m, n: [(m, n)], _softmax),
-    "layer norm": ("layer_norm", {"axis": -1, "epsilon": 1e-5}, lambda m, n: [(m, n)], _layer),
-    "gemv": ("matmul", {"transpose_b": True}, lambda m, n: [(1, n), (4 * m, n)], lambda a, b: a @ b.T),
-    "gemv, b [k, n]": ("matmul", {}, lambda m, n: [(1, m), (m, 8 * n)], lambda a, b: a @ b),
+def _rms(x: Array, scale: Array) -> Array:
+    return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-5) * scale
+
+
+def _largest(x: Array) -> Array:
+    return -np.sort(-x, axis=-1, kind="stable")[:, :KEPT]
+
+
+def _largest_places(x: Array) -> Array:
+    return np.argsort(-x, axis=-1, kind="stable")[:, :KEPT]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator on [m, n]. `index`: the second input is int64, below what it says; `reads`: elements of the first that must come, where not all do."""
+
+    op: str
+    attrs: dict[str, Any]
+    shapes: Callable[[int, int], list[tuple[int, ...]]]
+    numpy: tuple[Callable[..., Array], ...]
+    index: Callable[[int, int], int] | None = None
+    reads: Callable[[int, int], int] | None = None
+    tolerance: float = field(default=2e-3)
+
+
+def _case(op: str, attrs: dict[str, Any], shapes: Any, *numpy: Any, **more: Any) -> Case:
+    return Case(op, attrs, shapes, numpy, **more)
+
+
+# The pairs of the same rank are NumPy's take and take_along_axis; a table of rows stands for an embedding.
+CASES: dict[str, Case] = {
+    "copy": _case("relu", {}, lambda m, n: [(m, n)], lambda x: np.maximum(x, 0)),
+    "transpose": _case("transpose", {"perm": (1, 0)}, lambda m, n: [(m, n)], lambda x: x.T),
+    "16 wide": _case("transpose", {"perm": (0, 2, 3, 1)}, lambda m, n: [(2, m // 2, n // 16, 16)], lambda x: x.transpose(0, 2, 3, 1)),
+    "from 16 wide": _case("transpose", {"perm": (0, 3, 1, 2)}, lambda m, n: [(2, m // 2, n // 16, 16)], lambda x: x.transpose(0, 3, 1, 2)),
+    "nchw to nhwc": _case("transpose", {"perm": (0, 2, 3, 1)}, lambda m, n: [(m // 64, 64, n // 64, 64)], lambda x: x.transpose(0, 2, 3, 1)),
+    "heads": _case("transpose", {"perm": (0, 2, 1, 3)}, lambda m, n: [(1, m, n // 64, 64)], lambda x: x.transpose(0, 2, 1, 3)),
+    "column sums": _case("reduce_sum", {"axes": (0,), "keepdims": False}, lambda m, n: [(m, n)], lambda x: x.sum(axis=0)),
+    "row sums": _case("reduce_sum", {"axes": (1,), "keepdims": False}, lambda m, n: [(m, n)], lambda x: x.sum(axis=1)),
+    "sum": _case("reduce_sum", {"axes": (0, 1), "keepdims": False}, lambda m, n: [(m, n)], lambda x: x.sum()),
+    "argmax": _case("argmax", {"axis": -1, "keepdims": False}, lambda m, n: [(m, n)], lambda x: x.argmax(-1)),
+    "argmax, columns": _case("argmax", {"axis": 0, "keepdims": False}, lambda m, n: [(m, n)], lambda x: x.argmax(0)),
+    "softmax": _case("softmax", {"axes": (-1,)}, lambda m, n: [(m, n)], _softmax),
+    "layer norm": _case("layer_norm", {"axis": -1, "epsilon": 1e-5}, lambda m, n: [(m, n)], _layer),
+    "rms norm": _case("rms_norm", {"axis": -1, "epsilon": 1e-5}, lambda m, n: [(m, n), (n,)], _rms),
+    "gemv": _case("matmul", {"transpose_b": True}, lambda m, n: [(1, n), (m, n)], lambda a, b: a @ b.T),
+    "gemv 14336": _case("matmul", {"transpose_b": True}, lambda m, n: [(1, n), (7 * m, n)], lambda a, b: a @ b.T),
+    "gemv, b [k, n]": _case("matmul", {}, lambda m, n: [(1, m), (m, n)], lambda a, b: a @ b),
+    "gather rows": _case("gather", {"axis": 0}, lambda m, n: [(4 * m, n), (m,)], lambda x, i: x[i], index=lambda m, n: 4 * m, reads=lambda m, n: m * n),
+    "gather columns": _case("gather", {"axis": 1}, lambda m, n: [(m, n), (n,)], lambda x, i: x[:, i], index=lambda m, n: n),
+    "take along rows": _case("gather_elements", {"axis": 1}, lambda m, n: [(m, n), (m, n)], lambda x, i: np.take_along_axis(x, i, 1), index=lambda m, n: n),
+    "take along columns": _case("gather_elements", {"axis": 0}, lambda m, n: [(m, n), (m, n)], lambda x, i: np.take_along_axis(x, i, 0), index=lambda m, n: m),
+    "top-k": _case("topk", {"axis": -1, "k": KEPT, "largest": True}, lambda m, n: [(m, n)], _largest, _largest_places),
+    "cumsum": _case("cumsum", {"axis": -1}, lambda m, n: [(m, n)], lambda x: x.cumsum(-1)),
+    "cumsum, columns": _case("cumsum", {"axis": 0}, lambda m, n: [(m, n)], lambda x: x.cumsum(0)),
 }  # fmt: skip
 
 
-def measure(name: str, mcpu: str, dtype: str, rows: int, columns: int) -> str:
+def _operands(case: Case, dtype: str, m: int, n: int) -> list[Array]:
+    rng = np.random.default_rng(1)
+    values: list[Array] = [rng.standard_normal(s, np.float32).astype(dtype) for s in case.shapes(m, n)]
+    if case.index is not None:
+        values[1] = rng.integers(0, case.index(m, n), values[1].shape).astype(np.int64)
+    return values
+
+
+def _computed(case: Case, xs: list[tec.te.Tensor], types: list[TensorType]) -> list[tec.te.Tensor]:
+    if case.op == "rms_norm":  # no operator, but what networks make of several
+        return [tec.topi.nn.rms_norm(*xs, **case.attrs)]
+    known = get_op(case.op)
+    return known.compute(case.attrs, list(xs), known.infer(types, case.attrs))[: len(case.numpy)]
+
+
+def measure(name: str, mcpu: str, dtype: str, rows: int, columns: int, run: bool) -> str:
     """One line of the table."""
-    op, attrs, shapes, numpy_f = CASES[name]
-    types = [TensorType(dtype, s) for s in shapes(rows, columns)]
-    xs = [tec.te.placeholder(t.shape, dtype, name=f"x{k}") for k, t in enumerate(types)]
-    known = get_op(op)
-    outs = known.compute(attrs, xs, known.infer(types, attrs))[:1]
+    case = CASES[name]
+    values = _operands(case, dtype, rows, columns)
+    types = [TensorType(str(v.dtype), v.shape) for v in values]
+    xs = [tec.te.placeholder(t.shape, t.dtype, name=f"x{k}") for k, t in enumerate(types)]
+    outs = _computed(case, xs, types)
     target = tec.Target(f"rocm -mcpu={mcpu}")
     template = spaces(outs, target)[0].template
     chosen = schedule(outs, target)
     f = tec.build(chosen.schedule, [*xs, *chosen.outputs], target, name="kernel")
-    rng = np.random.default_rng(1)
-    values = [rng.standard_normal(t.shape).astype(dtype) for t in types]
     dev = tec.rocm_emu(mcpu)
     results = [np.zeros([int(d.value) for d in t.shape], t.dtype) for t in chosen.outputs]
     on = [tec.nd.array(v, dev) for v in (*values, *results)]
-    with emulator_profile(dev.driver) as p:
+    wrong = ""
+    if run:
         f(*on)
-    got, want = on[-1].numpy().astype(np.float64), numpy_f(*[v.astype(np.float64) for v in values])
-    scale = np.abs(want).max()
-    wrong = np.abs(got.reshape(want.shape) - want).max() / scale
+        wrong = _compared(case, values, [r.numpy() for r in on[len(values) :]])
+    with emulator_profile(dev.driver, run=False) as p:
+        f(*on)
     must = sum(v.nbytes for v in (*values, *results))
+    if case.reads is not None:
+        must += (case.reads(rows, columns) - values[0].size) * values[0].itemsize
     touched = sum(r.counts.global_line_bytes for r in p.launches)
-    instructions = sum(r.counts.instructions.get("VMEM", 0) for r in p.launches)
-    us = sum(r.estimate.microseconds for r in p.launches)
+    machine = target.machine
+    moved = sum(r.estimate.traffic.get("MALL", r.estimate.traffic.get("memory", 0.0)) for r in p.launches)
+    us = sum(r.estimate.microseconds for r in p.launches) - machine.launch_us
+    limit = must / ((machine.memory.gbps or machine.memory_gbps) * 1e3)
     return (
-        f"{mcpu} {dtype:8} {name:16} {template:18} kernels {len(p.launches)}  MB {must / 1e6:7.2f}  touched {touched / 1e6:8.2f}  "
-        f"times {touched / must:5.2f}  waves {sum(np.prod(r.grid) * np.prod(r.block) for r in p.launches) // target.wavefront_size:6}  "
-        f"VMEM {instructions:7}  model {us:8.1f} us  error {wrong:.1e}{'  WRONG' if wrong > 2e-3 else ''}"
+        f"{mcpu:8} {dtype:8} {name:18} {template:18} kernels {len(p.launches):2}  MB {must / 1e6:7.2f}  lines {touched / must:6.2f}  "
+        f"memory {moved / must:5.2f}  us {us:8.1f} of {limit:6.1f}  time {us / limit:6.2f}{wrong}"
     )
+
+
+def _compared(case: Case, values: list[Array], got: list[Array]) -> str:
+    worst = 0.0
+    wide = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in values]
+    for g, numpy_f in zip(got, case.numpy):
+        want = numpy_f(*wide)
+        scale = max(1e-30, float(np.abs(want).max()))
+        worst = max(worst, float(np.abs(g.astype(np.float64).reshape(want.shape) - want).max()) / scale)
+    return f"  error {worst:.1e}{'  WRONG' if worst > case.tolerance else ''}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", default=list(CASES))
-    parser.add_argument("-mcpu", default="gfx942,gfx1100")
+    parser.add_argument("-mcpu", default=CHIPS)
     parser.add_argument("--dtype", default="float32,float16")
-    parser.add_argument("--rows", type=int, default=256)
-    parser.add_argument("--columns", type=int, default=1024)
+    parser.add_argument("--rows", type=int, default=2048)
+    parser.add_argument("--columns", type=int, default=4096)
+    parser.add_argument("--run", action="store_true", help="run all work-groups and check the results")
     args = parser.parse_args()
     for mcpu in args.mcpu.split(","):
         for dtype in args.dtype.split(","):
             for name in args.cases:
-                print(measure(name, mcpu, dtype, args.rows, args.columns), flush=True)
+                print(measure(name, mcpu, dtype, args.rows, args.columns, args.run), flush=True)
 
 
 if __name__ == "__main__":

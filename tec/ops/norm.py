@@ -41,7 +41,8 @@ def _softmax_parts(x: Tensor, axes: Sequence[int]) -> tuple[Any, Any, Any]:
     def row(i: Any) -> Any:
         return [v for k, v in enumerate(i) if k not in axes]
 
-    top = reduction(x, kept, axes, False, te.maximum, None, "softmax_max")
+    # The largest number: where there is a NaN, the sum is NaN without it (a maximum that keeps NaN is three instructions an element on most AMD GPUs).
+    top = reduction(x, kept, axes, False, te.max, None, "softmax_max")
 
     def weight(e: Any, i: Any) -> Any:
         return _power(e.astype(acc) - top(*row(i)).astype(acc), x.dtype)

@@ -38,8 +38,28 @@ def _exp_limits(m: M) -> tuple[float, float]:
     return (-104.5, 89.0) if m.is_f32 else (-746.0, 710.0)
 
 
+_FAR_POWER = 256  # of 2: beyond all float32
+
+
+def _by_unit(m: M, shifted: E.Expr, rest: Callable[[E.Expr], E.Expr], halvings: int = 0) -> E.Expr:
+    """A power by AMD's v_exp_f32, from n, the nearest integer to its exponent of 2, which stands in the low bits of `shifted` (a sum with `m.magic`). Of `rest(-n)`,
+    from -1/2 to 1/2, the unit is right to a unit in the last place ("1ULP accuracy", AMD's ISA manuals, V_EXP_F32); v_ldexp_f32 rounds results below the
+    normal numbers once. n is kept where it scales: what is beyond has a rest so far off that the unit gives infinity or 0 itself, and NaN goes through it.
+    (Positive floats are in order as integers, which one v_med3_i32 keeps within limits, NaN too.)"""
+    low, high = (m.magic_bits + side * _FAR_POWER for side in (-1, 1))
+    bits = m.let(E.Max(E.Min(m.to_bits(shifted), m.i(high)), m.i(low)), "bits")
+    y = m.call("exp2_fast", rest(m.let(m.sub(m.f(m.magic), m.from_bits(bits)), "n")))
+    return m.call("ldexp", y, E.Sub(bits, m.i(m.magic_bits + halvings)))
+
+
 def exp(m: M, x: E.Expr, halvings: int = 0) -> E.Expr:
     """e**x / 2**halvings."""
+    if m.has_exp2:
+        # log2(e) in two pieces: of the first alone, x up to 104 would lose 12 units in the last place.
+        high, low = m.const("LOG2E"), m.const("LOG2E", 1)
+        return _by_unit(
+            m, m.fma(x, high, m.f(m.magic)), lambda back: m.fma(x, low, m.fma(x, high, back)), halvings
+        )
     lo, hi = _exp_limits(m)
     n, r = _exp_steps(m, m.clamp(x, lo, hi + halvings))
     if halvings:
@@ -48,6 +68,8 @@ def exp(m: M, x: E.Expr, halvings: int = 0) -> E.Expr:
 
 
 def exp2(m: M, x: E.Expr) -> E.Expr:
+    if m.has_exp2:
+        return _by_unit(m, m.add(x, m.f(m.magic)), lambda back: m.add(x, back))
     x = m.clamp(x, *((-151.0, 129.0) if m.is_f32 else (-1076.0, 1025.0)))
     n = m.let(m.nearest(x), "n")
     return m.scale(_exp_reduced(m, m.mul(m.sub(x, n), m.const("LN2_FULL"))), n)
