@@ -118,11 +118,15 @@ def arg_reducer(largest: bool, last: bool) -> Any:
     """A reducer over (index, value): the place of the largest or smallest value, the first or last of equals. NaN is beyond all."""
 
     def first(x: Any, y: Any) -> Any:
-        better = te.any(x[1] > y[1] if largest else x[1] < y[1], te.all(te.isnan(x[1]), te.bitwise_not(te.isnan(y[1]))))
-        equal = te.any(x[1] == y[1], te.all(te.isnan(x[1]), te.isnan(y[1])))
-        sooner = x[0] >= y[0] if last else x[0] <= y[0]
-        # The identity's index is -1, which must lose against every other.
-        return te.any(better, te.all(equal, te.any(y[0] < 0, te.all(x[0] >= 0, sooner))))
+        ahead = x[1] > y[1] if largest else x[1] < y[1]
+        equal = x[1] == y[1]
+        if x[1].dtype.startswith(("float", "bfloat")):
+            is_nan, other_is = x[1] != x[1], y[1] != y[1]  # one comparison, where isnan looks at bits
+            ahead = te.any(ahead, te.all(is_nan, te.bitwise_not(other_is)))
+            equal = te.any(equal, te.all(is_nan, other_is))
+        # The identity's index is -1, which must lose against every other: without a sign it is the last.
+        sooner = x[0] >= y[0] if last else x[0].astype("uint32") <= y[0].astype("uint32")
+        return te.any(ahead, te.all(equal, sooner))
 
     def combine(x: Any, y: Any) -> Any:
         keep = first(x, y)

@@ -265,6 +265,19 @@ for _name, (_ref, _lo, _hi) in _MATH.items():
         rtol=1e-6,
         atol=1e-6,
     )(_unary("float32", getattr(te, _name)))
+# What is beyond float32, below its normal numbers, and no number: 2 units in the last place, down to the smallest.
+for _name, _ref in (("exp", np.exp), ("sigmoid", scipy.special.expit)):
+    case(
+        f"math_{_name}_at_the_ends",
+        lambda r: [
+            np.array(
+                [np.nan, np.inf, -np.inf, 0, -0.0, 1e-30, 3e38, -3e38, 88.72284, 88.72283, -87.4, -103.97, -103.98, *r.uniform(-104, 89, 500)], F32
+            )
+        ],
+        (lambda ref: lambda a: ref(a.astype(np.float64)).astype(F32))(_ref),
+        rtol=2.4e-7,
+        atol=3e-45,
+    )(_unary("float32", getattr(te, _name)))
 case(
     "math_pow",
     lambda r: [r.uniform(0.01, 5, 300).astype(F32), r.uniform(-4, 4, 300).astype(F32)],
