@@ -14,7 +14,7 @@ from ..ir import TensorRead
 from ..ir.dtype import dtype_info
 from ..ir.visit import free_vars, walk_exprs
 from ..schedule import Schedule, Stage
-from ..target import Target
+from ..target import Target, latency_ns, level_gbps
 from ..te import ComputeOp, thread_axis
 from . import parallel
 from .group import Group, begin, const_shape, extent, reduce_size, same_shape, size_of
@@ -199,7 +199,8 @@ def reads_contiguously(op: ComputeOp, var: object, directly: bool = False) -> bo
 
 class GpuReduction(Space):
     """`shared`: the threads of a work-group share a sum; else a thread has an output, or `piece` bytes of neighbours. `parts`: a kernel of its own
-    sums so many parts of each sum before, so that there is work for all units."""
+    sums so many parts of each sum before, so that there is work for all units. `wide`: a work-group shares the sums of so many threads' neighbours,
+    each thread `piece` bytes of every so-manieth row."""
 
     template: ClassVar[str] = "gpu reduction"
 
@@ -210,9 +211,9 @@ class GpuReduction(Space):
         self.along = _along(red)
         one = red.num_outputs == 1
         self.parameters = {
-            "shared": (False, True), "threads": (64, 32, 128, 256),
+            "shared": (False, True), "threads": (64, 32, 128, 256, 512, 1024),
             "parts": (1, *(1 << k for k in range(1, 13))) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
-            "outputs": (1, 2, 4, 8),
+            "outputs": (1, 2, 4, 8), "wide": (0, 8, 16, 32, 64),
         }  # fmt: skip
 
     @classmethod
@@ -232,8 +233,8 @@ class GpuReduction(Space):
         """Sums along the data are shared; else neighbours load neighbouring sums' elements. Parts where that leaves units without work."""
         outputs, length = self.outputs, self.length
         if outputs is None or length is None or length < LONG_SUM:
-            alone = self.choice(shared=False, threads=64, parts=1, piece=0, outputs=1)
-            by_all = self.choice(shared=True, threads=64, parts=1, piece=0, outputs=1)
+            alone = self.choice(shared=False, threads=64, parts=1, piece=0, outputs=1, wide=0)
+            by_all = self.choice(shared=True, threads=64, parts=1, piece=0, outputs=1, wide=0)
             if (
                 self.target.kind != "rocm"
                 or outputs is None
@@ -260,15 +261,26 @@ class GpuReduction(Space):
         )
         together = math.gcd(together, outputs)
         options = [
-            self.choice(shared=shared, threads=threads, parts=p, piece=b, outputs=together)
+            self.choice(shared=shared, threads=threads, parts=p, piece=b, outputs=together, wide=0)
             for b in ((0,) if shared else self.parameters["piece"])
             for p in self.parameters["parts"]
         ]
+        if not shared:
+            options += [
+                self.choice(shared=False, threads=t, parts=1, piece=b, outputs=1, wide=w)
+                for w in self.parameters["wide"][1:]
+                for b in self.parameters["piece"]
+                for t in (512, 1024)
+            ]
         legal = [c for c in options if self.why_not(c) is None and (c["parts"] == 1 or self._own(c) >= _SHARE)]
         return min(legal, key=lambda c: (self.cost(c).seconds, -min(wanted, self._threads(c)), c["parts"]))
 
     def why_not(self, choice: Choice) -> str | None:
         parts, lanes = choice["parts"], self._lanes(choice)
+        if choice["threads"] > self.target.max_threads:
+            return f"{self.target.max_threads} threads at most"
+        if choice["wide"]:
+            return self._why_not_wide(choice)
         if parts > 1 and (self.length or 0) % parts:
             return f"a sum of {self.length} is not {parts} equal parts"
         if choice["piece"]:
@@ -284,8 +296,28 @@ class GpuReduction(Space):
                 return "a thread would not keep what several sums have in common"
         return None
 
+    def _why_not_wide(self, choice: Choice) -> str | None:
+        lanes, rows = self._lanes(choice), choice["threads"] // choice["wide"]
+        last = const_shape(self.red.output(0))[-1] if self.red.axis else None
+        if self.target.kind != "rocm":
+            return "measured on AMD GPUs alone"
+        if choice["shared"] or self.along or choice["parts"] > 1 or choice["outputs"] > 1 or self.red.tag == "pixels":
+            return "a work-group is wide where neighbours lie side by side, and has all of its sums' parts"
+        if not self.length or self.length < 4 * rows or rows < 2:
+            return "sums are too short for so many threads"
+        if not self.outputs or self.outputs % (choice["wide"] * lanes) or (choice["piece"] and lanes < 2):
+            return "the sums are no whole number of pieces for all threads"
+        if choice["wide"] * lanes * self._element_bytes() < _LINE_BYTES // 2:
+            return "a line would come in more than two parts"
+        if lanes > 1 and (self.red.num_outputs > 1 or last is None or last % lanes):
+            return "tuples, and sums that do not lie side by side, come one by one"
+        return None
+
     def _lanes(self, choice: Choice) -> int:
-        return max(1, int(choice["piece"]) // min((dtype_info(t.dtype).bytes for t in self.red.inputs), default=4))
+        return max(1, int(choice["piece"]) // self._element_bytes())
+
+    def _element_bytes(self) -> int:
+        return min((dtype_info(t.dtype).bytes for t in self.red.inputs), default=4)
 
     def _threads(self, choice: Choice) -> int:
         """Of the launch that reads the elements."""
@@ -302,17 +334,21 @@ class GpuReduction(Space):
         each other bring a line each."""
         machine = self.target.machine
         bytes_ = float(moved_bytes(self.group))
+        if choice["wide"]:
+            return self._wide_cost(choice, bytes_)
         if self.along != choice["shared"]:
             bytes_ *= _SCATTERED
         elif not self.along:  # a wavefront whose lanes side by side read less than a line reads it in as many turns
-            size = min((dtype_info(t.dtype).bytes for t in self.red.inputs), default=4)
-            bytes_ *= max(1.0, _LINE_BYTES / (self.target.wavefront_size * self._lanes(choice) * size))
+            width = self.target.wavefront_size * self._lanes(choice) * self._element_bytes()
+            bytes_ *= max(1.0, _LINE_BYTES / width)
         partial = 2.0 * (self.outputs or 1) * choice["parts"] * dtype_info(self.red.output(0).dtype).bytes
         memory = (bytes_ + (partial if choice["parts"] > 1 else 0)) / (
             (machine.memory.gbps or machine.memory_gbps) * 1e9
         )
         if self.target.chip.family == "sm" and choice["shared"]:
             return self._queued(choice, memory, bytes_)
+        if self.target.kind == "rocm" and choice["shared"]:
+            memory /= self._even((self.outputs or 1) * int(choice["parts"]) // int(choice["outputs"]))
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
         waves = self._threads(choice) / (machine.units * 1024)
         waiting = (
@@ -324,6 +360,27 @@ class GpuReduction(Space):
         return Cost(
             launches * machine.launch_us * 1e-6 + max(memory, waiting), "memory" if memory >= waiting else "latency"
         )
+
+    def _even(self, groups: int) -> float:
+        """How busy the mean unit is, where all wait for the one that has a work-group more."""
+        busy = min(self.target.machine.units, groups)
+        return groups / (-(-groups // busy) * busy)
+
+    def _wide_cost(self, choice: Choice, bytes_: float) -> Cost:
+        """Units that have a work-group more than others are what all wait for; of a line that work-groups read parts of, each brings it from the last cache."""
+        machine, wide = self.target.machine, choice["wide"] * self._lanes(choice)
+        groups = (self.outputs or 1) // wide
+        even = self._even(groups)
+        memory = bytes_ / (level_gbps(machine, "memory") * 1e9 * min(1.0, groups * machine.unit_share) * even)
+        again = max(1.0, _LINE_BYTES / (wide * self._element_bytes()))
+        near = bytes_ * again / (level_gbps(machine, "MALL") * 1e9 * even)
+        own = -(-(self.length or 1) // (choice["threads"] // choice["wide"]))
+        latency = latency_ns(machine, "memory") * 1e-9
+        moved, waiting = max(memory, near), own / 8 * latency
+        # Two trips to memory, and the meeting of the threads, which takes a register after another through LDS.
+        start = (2 + 0.5 * self._lanes(choice)) * latency
+        seconds = machine.launch_us * 1e-6 + start + max(moved, waiting) + _NOT_HIDDEN * min(moved, waiting)
+        return Cost(seconds, "memory" if moved >= waiting else "latency")
 
     def _queued(self, choice: Choice, memory: float, bytes_: float) -> Cost:
         """NVIDIA: memory's rate as long as loads enough are under way, of each input some of a thread. One H200, 2^28 float32: 256 parts 0.301 ms, 512 0.247,
@@ -351,7 +408,9 @@ class GpuReduction(Space):
         if choice["parts"] > 1:
             red = _in_parts(s, red, choice["parts"], lambda p: self._partial(s, p, choice))
             out, shared = (red if self.out is self.red else s[self.out].op), self._few()  # type: ignore[assignment]
-        if shared:
+        if choice["wide"]:
+            _wide(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice))
+        elif shared:
             _group_per_output(s, out, red, threads, choice["outputs"])
         elif not (red.tag == "pixels" and _pixels(s, out, red, threads)):
             inner = bind_all(s, out, threads)
@@ -370,6 +429,7 @@ class GpuReduction(Space):
             bind_all(s, op, choice["threads"])
 
 
+_NOT_HIDDEN = 0.2  # of the shorter of what memory takes and what one work-group waits
 _ONE_WAVE = 8192  # elements of a sum up to which one wavefront may have it
 _LINE_BYTES = 128
 _PIECE_BYTES = 16  # of a load
@@ -418,6 +478,36 @@ def _neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
     own.compute_at(final, inner)
     own.reorder(*own.op.reduce_axis, *own.op.axis)
     own.vectorize(own.op.axis[-1])
+
+
+def _wide(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lanes: int) -> None:
+    """A work-group of `wide` by `rows` threads: a thread has `lanes` neighbouring sums' elements of every `rows`-th row, and those of its column meet."""
+    final = s[out]
+    acc = s[s.cache_write(out.output(0), "local")] if out is red else s[red]
+    at = final.fuse(*out.axis) if len(out.axis) > 1 else out.axis[0]
+    if lanes > 1:
+        at, vec = final.split(at, factor=lanes)
+        final.vectorize(vec)
+    block, tx = final.split(at, factor=wide)
+    final.bind(block, thread_axis("blockIdx.x"))
+    final.bind(tx, thread_axis((0, wide), "threadIdx.x"))
+    k = acc.fuse(*acc.op.reduce_axis) if len(acc.op.reduce_axis) > 1 else acc.op.reduce_axis[0]
+    turns, own = acc.split(k, factor=rows)
+    if red.num_outputs > 1:  # loads of several turns at once, which LLVM does by itself for sums
+        acc.unroll(acc.split(turns, factor=math.gcd(8, (reduce_size(red) or 1) // rows))[1])
+    partial = s[s.rfactor(acc.op.output(0), own)] if lanes > 1 else None
+    acc.compute_at(final, tx)
+    acc.set_scope("local")
+    own = own if partial is None else acc.op.reduce_axis[0]
+    acc.bind(own, thread_axis((0, rows), "threadIdx.y"))
+    if partial is None:
+        return
+    acc.reorder(own, *acc.op.axis)
+    acc.unroll(acc.op.axis[-1])
+    partial.set_scope("local")
+    partial.compute_at(acc, own)
+    partial.reorder(*partial.op.reduce_axis, *partial.op.axis)
+    partial.vectorize(partial.op.axis[-1])
 
 
 def _pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int) -> bool:

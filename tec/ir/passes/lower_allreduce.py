@@ -4,9 +4,11 @@ In: flat kernels with AllReduce statements (a tuple of values, any combiner, any
 left; every thread of a group ends with the result. Threads are numbered x + X*(y + Y*z), as the hardware packs them into
 wavefronts. A group is the threads that differ in the reduced axes only:
 
-- groups of 2**k consecutive threads within a wavefront: a butterfly of `shuffle_xor`, no shared memory;
+- groups of 2**k threads within a wavefront, consecutive or 2**j apart: a butterfly of `shuffle_xor`, no shared memory;
 - groups of whole wavefronts: a butterfly in each, one value a wavefront through shared memory, a second butterfly over
   those;
+- groups of 2**k threads 2**j apart over several wavefronts: a butterfly over those in each, their values through shared memory, where
+  each thread takes up all of its group's, one after another;
 - all others: each thread's value to shared memory, a tree there, a barrier a level.
 
 Threads where the predicate is false bring the combiner's identity.
@@ -119,30 +121,33 @@ class _Lowerer:
         lane, stride = self.lane_index(tags)
         wave = self.target.wavefront_size
         power = size & (size - 1) == 0
-        if stride == 1 and power and size <= wave and all(_shuffles(v.dtype) for v in s.values):
-            return self.butterfly_only(s, lane, size)
-        if stride == 1 and size % wave == 0 and all(_shuffles(v.dtype) for v in s.values):
+        if not stride or not all(_shuffles(v.dtype) for v in s.values):
+            return self.tree(s, lane, size, depth)
+        if power and stride & (stride - 1) == 0 and stride * size <= wave:
+            return self.butterfly_only(s, lane, size, stride)
+        if stride == 1 and size % wave == 0:
             return self.two_levels(s, lane, size, wave, depth)
+        if power and 1 < stride < wave and wave % stride == 0:
+            return self.apart(s, lane, size, stride, depth)
         return self.tree(s, lane, size, depth)
 
     def lane_index(self, tags: list[str]) -> tuple[E.Expr, int]:
-        """A thread's number within its group; and 1 where a group's threads follow each other in the packing, else 0."""
+        """A thread's number within its group; and how far a group's threads are from each other in the packing, all as far; 0 where they are not."""
         lane: E.Expr = E.IntImm(0)
-        step = 1
-        for t in THREAD_TAGS:
-            if t in tags:
-                lane = B.add(lane, B.mul(self.loops[t].var, step))
-                step *= self.extent[t]
-        gap = False
-        consecutive = True
+        step, before, apart = 1, 1, 0
         for t in THREAD_TAGS:
             if self.extent[t] == 1:
                 continue
-            if t in tags:
-                consecutive = consecutive and not gap
-            else:
-                gap = True
-        return lane, 1 if consecutive else 0
+            if t not in tags:
+                before *= self.extent[t]
+                continue
+            lane = B.add(lane, B.mul(self.loops[t].var, step))
+            if step == 1:
+                apart = before
+            elif before != apart:  # other threads lie between two of the reduced axes
+                apart = -1
+            step *= self.extent[t]
+        return lane, max(0, apart)
 
     def group_index(self, tags: set[str]) -> tuple[E.Expr, int]:
         """The number of a thread's group, and how many groups the work-group has."""
@@ -157,15 +162,15 @@ class _Lowerer:
     # ---- the three ways
 
     def butterfly(
-        self, s: S.AllReduce, temps: list[E.Var], width: int, lane: E.Expr
+        self, s: S.AllReduce, temps: list[E.Var], width: int, lane: E.Expr, apart: int = 1
     ) -> tuple[list[tuple[E.Var, E.Expr]], list[E.Var]]:
-        """Lets that combine `temps` over groups of `width` lanes (`lane` numbers them), and the variables with the results."""
+        """Lets that combine `temps` over groups of `width` lanes (`lane` numbers them), `apart` from each other, and the variables with the results."""
         lets: list[tuple[E.Var, E.Expr]] = []
         delta = 1
         while delta < width:  # upward, so that what is combined is always a run of neighbours: ties go to the first
             other = [E.Var(f"{t.name}_o", t.dtype) for t in temps]
             for o, t in zip(other, temps):
-                lets.append((o, E.Call("shuffle_xor", (t, E.IntImm(delta), E.IntImm(width)), t.dtype)))
+                lets.append((o, E.Call("shuffle_xor", (t, E.IntImm(delta * apart), E.IntImm(width * apart)), t.dtype)))
             left, right = temps, other
             if len(temps) > 1:
                 # A tuple combiner (argmax) may prefer its left side: both lanes of a pair take the lower lane's there.
@@ -191,9 +196,9 @@ class _Lowerer:
         temps = [E.Var(f"red_{k}", v.dtype) for k, v in enumerate(values)]
         return list(zip(temps, values)), temps
 
-    def butterfly_only(self, s: S.AllReduce, lane: E.Expr, size: int) -> S.Stmt:
+    def butterfly_only(self, s: S.AllReduce, lane: E.Expr, size: int, apart: int) -> S.Stmt:
         lets, temps = self.start(s)
-        more, temps = self.butterfly(s, temps, size, lane)
+        more, temps = self.butterfly(s, temps, size, lane, apart)
         return _lets(lets + more, self.results(s, temps))
 
     def results(self, s: S.AllReduce, temps: list[E.Var]) -> S.Stmt:
@@ -238,6 +243,33 @@ class _Lowerer:
         # In a loop the slots are written again: not before every thread has read them.
         before = barrier() if depth else None
         return _lets(lets, S.seq(before, first, barrier(), after))
+
+    def apart(self, s: S.AllReduce, lane: E.Expr, size: int, stride: int, depth: int) -> S.Stmt:
+        """Threads `stride` apart: of `own` in each wavefront one value, all of which every thread of the group takes up."""
+        own = self.target.wavefront_size // stride
+        waves = size // own
+        tags = {t for t in THREAD_TAGS if any(self.loops[t].var is v for v in s.threads if t in self.loops)}
+        group, groups = self.group_index(tags)
+        lets, temps = self.start(s)
+        more, temps = self.butterfly(s, temps, own, lane, stride)
+        buffers = self.staging(s, groups * waves)
+        # Neighbours of a wavefront have neighbouring slots, so that their banks differ.
+        slot = B.add(group, B.mul(B.floordiv(lane, own), groups))
+        store = S.seq(*[S.BufferStore(b, t, (slot,)) for b, t in zip(buffers, temps)])
+        first = S.IfThenElse(B.compare("eq", B.floormod(lane, own), 0), store)
+        loads: list[tuple[E.Var, E.Expr]] = []
+        parts: list[list[E.Var]] = []
+        for w in range(waves):
+            parts.append([E.Var(f"{t.name}_{w}", t.dtype) for t in temps])
+            at = (B.add(group, w * groups),)
+            loads.extend((v, E.BufferLoad(b, at)) for v, b in zip(parts[-1], buffers))
+        while len(parts) > 1:  # in pairs of neighbours: ties go to the first
+            left, right = parts[0::2], parts[1::2]
+            parts = [[E.Var(v.name, v.dtype) for v in p] for p in left]
+            for made, x, y in zip(parts, left, right):
+                loads.extend(zip(made, self.combine(s, x, y)))
+        before = barrier() if depth else None
+        return _lets(lets + more, S.seq(before, first, barrier(), _lets(loads, self.results(s, parts[0]))))
 
     def tree(self, s: S.AllReduce, lane: E.Expr, size: int, depth: int) -> S.Stmt:
         tags = {t for t in THREAD_TAGS if any(self.loops[t].var is v for v in s.threads if t in self.loops)}

@@ -25,12 +25,15 @@ CASES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]], float]] = {
     "transpose": ("transpose", {"perm": (1, 0)}, [(128, 192)], 1.05),
     "odd transpose": ("transpose", {"perm": (0, 2, 1)}, [(17, 3, 70)], 64.0),
     "channels last": ("transpose", {"perm": (0, 2, 3, 1)}, [(2, 64, 8, 16)], 2.6),
-    "column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, [(512, 256)], 1.4),
+    "column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, [(512, 256)], 2.1),  # few columns: halves of lines for more units
     "odd column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, [(513, 77)], 3.0),
     "row sums": ("reduce_sum", {"axes": (1,), "keepdims": False}, [(64, 4096)], 1.1),
     "one sum": ("reduce_sum", {"axes": (0, 1), "keepdims": False}, [(256, 1024)], 1.1),
     "a matrix times a vector": ("matmul", {"transpose_b": True}, [(1, 1024), (5120, 1024)], 1.35),
-    "a vector times a matrix": ("matmul", {}, [(1, 512), (512, 2048)], 1.35),
+    "a vector times a matrix": ("matmul", {}, [(1, 512), (512, 2048)], 2.6),  # the vector is read again by each column's threads
+    "argmax": ("argmax", {"axis": -1}, [(40, 2048)], 1.1),
+    "argmax of columns": ("argmax", {"axis": 0}, [(512, 256)], 2.2),
+    "argmin of an odd row": ("argmin", {"axis": -1, "last": True}, [(7, 3, 1000)], 3.0),
 }
 
 
@@ -80,14 +83,18 @@ def test_ptx_is_made(name: str) -> None:
 def test_choices_of_a_sum_that_are_not_legal() -> None:
     xs, _, outs = scheduled("column sums", "float32", "rocm -mcpu=gfx942")
     space = spaces(outs, "rocm -mcpu=gfx942")[0]
-    assert space.default["parts"] > 1 and not space.default["shared"]
+    assert space.default["wide"] and not space.default["shared"]
     for wrong in (
+        {"wide": 8, "piece": 0},
+        {"wide": 64, "threads": 64},
+        {"wide": 32, "parts": 4},
+        {"wide": 32, "shared": True},
         {"parts": 1024, "shared": False},
         {"parts": 1, "piece": 16, "shared": False},
         {"outputs": 4, "shared": False},
     ):
         with pytest.raises(tec.TecError):
-            space.check({**space.default, **wrong})
+            space.check({**space.default, "wide": 0, **wrong})
 
 
 @pytest.mark.parametrize(

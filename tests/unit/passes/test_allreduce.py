@@ -105,6 +105,28 @@ def test_any_subset_of_the_axes(block: tuple[int, int, int], over: str) -> None:
     check(make(block, over, sum_reducer()), GPU)
 
 
+@pytest.mark.parametrize("target", [GPU, GPU32])
+@pytest.mark.parametrize("block", [(8, 4, 1), (8, 64, 1), (2, 16, 4), (16, 8, 2), (32, 16, 1), (4, 6, 1), (64, 4, 2)])
+def test_threads_that_are_as_far_apart(block: tuple[int, int, int], target: Target) -> None:
+    """Shuffles within a wavefront, one meeting of all for more, whatever the distance; other counts by a tree."""
+    kernel = check(make(block, "y", sum_reducer(), steps=2), target)
+    x, y, _ = block
+    if y & (y - 1) == 0 and x < target.wavefront_size:
+        assert count(kernel, "barrier") == (0 if x * y <= target.wavefront_size else 2)
+    check(make(block, "y", sum_reducer(), limit=1), target)
+
+
+@pytest.mark.parametrize("block", [(8, 4, 1), (8, 64, 1)])
+def test_ties_go_to_the_first_of_threads_apart(block: tuple[int, int, int]) -> None:
+    nx, ny, _ = block
+    func = apply(make(block, "y", argmax_reducer()), GPU, *ALL)
+    host, kernels = split_host_device(func, GPU)
+    a = np.random.default_rng(4).integers(-4, 5, (ny, nx)).astype(np.float32)
+    index, value = np.zeros(nx * ny, np.int32), np.zeros(nx * ny, np.float32)
+    run(host, [a.reshape(-1), index, value], check=True, module=IRModule({f.name: f for f in (host, *kernels)}))
+    np.testing.assert_array_equal(index.reshape(ny, nx), np.tile(a.argmax(0) * 1000 + np.arange(nx), (ny, 1)))
+
+
 @pytest.mark.parametrize("n", [16, 48, 256])
 def test_only_some_threads_bring_a_value(n: int) -> None:
     check(make((n, 2, 1), "x", sum_reducer(), limit=n // 3), GPU)
