@@ -271,7 +271,23 @@ for _name, _ref in (("exp", np.exp), ("sigmoid", scipy.special.expit)):
         f"math_{_name}_at_the_ends",
         lambda r: [
             np.array(
-                [np.nan, np.inf, -np.inf, 0, -0.0, 1e-30, 3e38, -3e38, 88.72284, 88.72283, -87.4, -103.97, -103.98, *r.uniform(-104, 89, 500)], F32
+                [
+                    np.nan,
+                    np.inf,
+                    -np.inf,
+                    0,
+                    -0.0,
+                    1e-30,
+                    3e38,
+                    -3e38,
+                    88.72284,
+                    88.72283,
+                    -87.4,
+                    -103.97,
+                    -103.98,
+                    *r.uniform(-104, 89, 500),
+                ],
+                F32,
             )
         ],
         (lambda ref: lambda a: ref(a.astype(np.float64)).astype(F32))(_ref),

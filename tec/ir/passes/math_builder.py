@@ -44,7 +44,9 @@ class MathBuilder:
         self.target = target
         self.fused = has_fma(target)
         self.near = self.is_f32 and has_reciprocal(target)
-        self.has_exp2 = self.is_f32 and target.kind == "rocm"  # exp2_fast within an ulp; NVIDIA's ex2.approx is within 2
+        self.has_exp2 = (
+            self.is_f32 and target.kind == "rocm"
+        )  # exp2_fast within an ulp; NVIDIA's ex2.approx is within 2
         self.scalar_branches = target.is_gpu  # a branch around rare work pays where code is scalar
         self.lets: list[tuple[E.Var, E.Expr]] = []
 

@@ -57,9 +57,7 @@ def exp(m: M, x: E.Expr, halvings: int = 0) -> E.Expr:
     if m.has_exp2:
         # log2(e) in two pieces: of the first alone, x up to 104 would lose 12 units in the last place.
         high, low = m.const("LOG2E"), m.const("LOG2E", 1)
-        return _by_unit(
-            m, m.fma(x, high, m.f(m.magic)), lambda back: m.fma(x, low, m.fma(x, high, back)), halvings
-        )
+        return _by_unit(m, m.fma(x, high, m.f(m.magic)), lambda back: m.fma(x, low, m.fma(x, high, back)), halvings)
     lo, hi = _exp_limits(m)
     n, r = _exp_steps(m, m.clamp(x, lo, hi + halvings))
     if halvings:

@@ -25,12 +25,22 @@ CASES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]], float]] = {
     "transpose": ("transpose", {"perm": (1, 0)}, [(128, 192)], 1.05),
     "odd transpose": ("transpose", {"perm": (0, 2, 1)}, [(17, 3, 70)], 64.0),
     "channels last": ("transpose", {"perm": (0, 2, 3, 1)}, [(2, 64, 8, 16)], 2.6),
-    "column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, [(512, 256)], 2.1),  # few columns: halves of lines for more units
+    "column sums": (
+        "reduce_sum",
+        {"axes": (0,), "keepdims": False},
+        [(512, 256)],
+        2.1,
+    ),  # few columns: halves of lines for more units
     "odd column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, [(513, 77)], 3.0),
     "row sums": ("reduce_sum", {"axes": (1,), "keepdims": False}, [(64, 4096)], 1.1),
     "one sum": ("reduce_sum", {"axes": (0, 1), "keepdims": False}, [(256, 1024)], 1.1),
     "a matrix times a vector": ("matmul", {"transpose_b": True}, [(1, 1024), (5120, 1024)], 1.35),
-    "a vector times a matrix": ("matmul", {}, [(1, 512), (512, 2048)], 2.6),  # the vector is read again by each column's threads
+    "a vector times a matrix": (
+        "matmul",
+        {},
+        [(1, 512), (512, 2048)],
+        2.6,
+    ),  # the vector is read again by each column's threads
     "argmax": ("argmax", {"axis": -1}, [(40, 2048)], 1.1),
     "argmax of columns": ("argmax", {"axis": 0}, [(512, 256)], 2.2),
     "argmin of an odd row": ("argmin", {"axis": -1, "last": True}, [(7, 3, 1000)], 3.0),
@@ -67,7 +77,7 @@ def test_lines_touched(name: str, dtype: str, chip: str) -> None:
         f(*on)
     touched = sum(r.counts.global_line_bytes for r in p.launches)
     # A wavefront of 32 lanes reads half lines of float16, where a sum has too few parts to let a lane read more.
-    slack = 2 if chip == "gfx1100" and dtype == "float16" and "column" in name else 1
+    slack = 2 if chip == "gfx1100" and dtype == "float16" and ("column" in name or "times" in name) else 1
     assert touched <= slack * CASES[name][3] * sum(v.nbytes for v in (*values, got))
     assert all(r.spills == 0 for m in f.imported_modules for r in report(m.get_source("asm")))
 
