@@ -17,6 +17,7 @@ from .passes.common_subexpressions import common_subexpressions
 from .passes.dead_code import dead_code
 from .passes.float8_products import float8_products
 from .passes.fold_scale import fold_scale
+from .passes.gelu import find_gelu
 from .passes.images import signals_as_images
 from .passes.layout import choose_layouts
 from .passes.mixed_precision import mixed_precision
@@ -58,6 +59,8 @@ def passes() -> tuple[Pass, ...]:
         Pass("fold_scale", lambda g, t, d: fold_scale(g)),
         clean,
         Pass("move_views", lambda g, t, d: move_views(g, t)),
+        # Of float32 the parts are one form in any case (`lower_math`).
+        Pass("find_gelu", lambda g, t, d: find_gelu(g) if d else g),
         clean,
         Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),
         Pass("turn_queries", lambda g, t, d: turn_queries(g, t)),

@@ -42,6 +42,13 @@ def _c(value: float, x: Any) -> Any:
     return number(value, x.dtype)
 
 
+def _gelu(x: Any) -> Any:
+    """x / 2 * (1 + erf(x / sqrt(2))); of 16 bits in float32 inside, since 1 + erf loses what is small of it."""
+    y = x.astype("float32") if dtype_info(x.dtype).bits == 16 else x
+    out = y * _c(0.5, y) * (_c(1, y) + te.erf(y * _c(math.sqrt(0.5), y)))
+    return out if y is x else out.astype(x.dtype)
+
+
 # What the passes count on, in the words of the tables below.
 _TRAITS = {"f": FINITE, "c": COSTLY, "h": FOLLOWS_16}
 
@@ -96,7 +103,7 @@ _unary("softplus", lambda x: te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x))),
 _unary("softsign", lambda x: x / (te.abs(x) + _c(1, x)), traits="f")
 _unary("silu", lambda x, alpha=1.0: x * te.sigmoid(x * _c(alpha, x)), traits="fch")
 _unary("mish", lambda x: x * te.tanh(te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x)))), traits="fc")
-_unary("gelu", lambda x: x * _c(0.5, x) * (_c(1, x) + te.erf(x * _c(math.sqrt(0.5), x))), traits="fch")
+_unary("gelu", _gelu, traits="fch")
 _unary(
     "gelu_tanh",
     lambda x: x * _c(0.5, x) * (_c(1, x) + te.tanh(_c(math.sqrt(2 / math.pi), x) * (x + _c(0.044715, x) * x * x * x))),

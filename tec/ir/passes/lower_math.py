@@ -10,6 +10,9 @@ Shifts by a count that may reach the width get their defined value, 0 or the sig
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ...target import Target
 from .. import expr as E
 from .. import stmt as S
@@ -18,7 +21,8 @@ from ..dtype import dtype_info, with_lanes
 from ..func import Func
 from ..visit import Rewriter
 from .math_builder import MathBuilder, has_reciprocal
-from .math_functions import FUNCTIONS, erf_beside
+from .math_functions import FUNCTIONS, erf_beside, times_one_plus_erf
+from .rewrite_util import same_expr
 
 # Lowered natively everywhere in float32 and float64; half formats go through float32 all the same.
 _NATIVE = frozenset(("sqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fmod", "ldexp", "min_nan", "max_nan"))
@@ -54,7 +58,17 @@ def lower_math(func: Func, target: Target) -> Func:
             return rw.expr_children(e)
         return type(e)(*(rw.expr(own) if made is None else made for own, made in zip((e.a, e.b), parts)))
 
-    rewriter = Rewriter({E.Call: on_call, E.Add: on_sum, E.Sub: on_sum}, {S.For: on_for}, memo=True)
+    def on_product(e: E.Mul, rw: Rewriter) -> E.Expr:
+        made = _times_one_plus_erf(e, rw, target) if target.is_gpu and e.dtype.startswith("float32") else None
+        return rw.expr_children(e) if made is None else made
+
+    calls: dict[type, Callable[[Any, Rewriter], E.Expr]] = {
+        E.Call: on_call,
+        E.Add: on_sum,
+        E.Sub: on_sum,
+        E.Mul: on_product,
+    }
+    rewriter = Rewriter(calls, {S.For: on_for}, memo=True)
     return func.with_body(rewriter.stmt(func.body))
 
 
@@ -67,6 +81,50 @@ def _erf_beside(e: E.Expr, other: E.Expr, rw: Rewriter, target: Target) -> E.Exp
         return None
     m = MathBuilder(e.dtype, target)
     return m.finish(erf_beside(m, m.let(rw.expr(e.args[0]), "x0")))
+
+
+def _number(e: E.Expr) -> float | None:
+    """The constant that an expression is, of all its lanes."""
+    e = e.value if isinstance(e, E.Broadcast) else e
+    return e.value if isinstance(e, E.FloatImm) else None
+
+
+def _factors(e: E.Expr) -> tuple[float, list[E.Expr]]:
+    """A product as a constant and what is none."""
+    number = _number(e)
+    if number is not None:
+        return number, []
+    if isinstance(e, E.Mul):
+        (a, left), (b, right) = _factors(e.a), _factors(e.b)
+        return a * b, left + right
+    if isinstance(e, E.Div) and _number(e.b):
+        a, left = _factors(e.a)
+        return a / (_number(e.b) or 1.0), left
+    return 1.0, [e]
+
+
+def _erf_of(e: E.Expr) -> E.Expr | None:
+    """What is x where `e` is 1 + erf(x)."""
+    if isinstance(e, E.Add):
+        for one, call in ((e.a, e.b), (e.b, e.a)):
+            if isinstance(call, E.Call) and call.op == "erf" and _number(one) == 1.0:
+                return call.args[0]
+    return None
+
+
+def _times_one_plus_erf(e: E.Mul, rw: Rewriter, target: Target) -> E.Expr | None:
+    """d * x * (1 + erf(c * x)) of float32, with constants c and d above 0, on a GPU; None for anything else."""
+    weight, parts = _factors(e)
+    inside = [_erf_of(p) for p in parts]
+    if len(parts) != 2 or (inside[0] is None) == (inside[1] is None) or not 0 < weight < float("inf"):
+        return None
+    x, of = (parts[1], inside[0]) if inside[0] is not None else (parts[0], inside[1])
+    assert of is not None
+    scale, of_parts = _factors(of)
+    if len(of_parts) != 1 or not 0 < scale < float("inf") or not same_expr(of_parts[0], x):
+        return None
+    m = MathBuilder(e.dtype, target)
+    return m.finish(times_one_plus_erf(m, m.let(rw.expr(x), "x0"), weight, scale))
 
 
 def shift(e: E.Call, analyzer: Analyzer) -> E.Expr:

@@ -6,6 +6,8 @@ import pytest
 import tec
 from tec.errors import ImportModelError
 from tec.graph import Graph, run_graph
+from tec.graph.passes.dead_code import dead_code
+from tec.graph.passes.gelu import find_gelu
 from tec.graph.passes.mixed_precision import mixed_precision
 
 rng = np.random.default_rng(1)
@@ -97,3 +99,30 @@ def test_types_by_node(tmp_path):
         types({"/layer9/*": "float16"})
     with pytest.raises(tec.TecError, match="mixed precision in 'int8'"):
         types({"/layer1/*": "int8"})
+
+
+@pytest.mark.parametrize("form", ["half first", "half last", "divided"])
+def test_gelu_is_one_operator_in_16_bits(form):
+    """Its parts rounded one by one would lose what is small of 1 + erf; a part that something else reads is left alone."""
+    g = Graph()
+    x = g.input("x", "float32", (64, 128))
+    w = g.constant(rng.standard_normal((128, 96)).astype(np.float32) * 0.2, "w")
+    (h,) = g.add("matmul", [x, w])
+    half, root, one = (g.constant(np.float32(c), n) for c, n in ((0.5, "half"), (0.5**0.5, "root"), (1.0, "one")))
+    if form == "divided":
+        (u,) = g.add("divide", [h, g.constant(np.float32(2**0.5), "two")])
+    else:
+        (u,) = g.add("multiply", [h, root])
+    (total,) = g.add("add", [g.add("erf", [u])[0], one])
+    if form == "half first":
+        (y,) = g.add("multiply", [g.add("multiply", [h, half])[0], total])
+    else:
+        (y,) = g.add("multiply", [g.add("multiply", [h, total])[0], half])
+    g.set_outputs([y])
+    made = mixed_precision(dead_code(find_gelu(g)), "float16")
+    assert [n.op for n in made.nodes if n.op != "cast"] == ["matmul", "gelu"]
+    a = rng.standard_normal((64, 128)).astype(np.float32)
+    (got,), (want,) = run_graph(made, {"x": a}), run_graph(g, {"x": a})
+    assert np.abs(got - want).max() < 2e-3 * np.abs(want).max()
+    g.set_outputs([y, total])
+    assert find_gelu(g) is g

@@ -155,6 +155,40 @@ def test_erf_beside_a_number_is_shorter_on_a_gpu() -> None:
     assert sizes[0] < 0.9 * min(sizes[1:])
 
 
+def gelu_like(weight: float, scale: float, other: E.Var | None = None) -> E.Expr:
+    """weight * x * (1 + erf(scale * x)); `other` in place of the inner x."""
+    x = E.Var("x", "float32") if other is None else other
+    inner = E.Call(
+        "erf", (E.Mul(E.Var("x", "float32") if other is not None else x, E.FloatImm(scale, "float32")),), "float32"
+    )
+    return E.Mul(E.Mul(x, E.FloatImm(weight, "float32")), E.Add(E.FloatImm(1.0, "float32"), inner))
+
+
+@pytest.mark.parametrize(("weight", "scale"), [(0.5, 0.5**0.5), (1.0, 0.5**0.5), (0.5, 1.0)])
+def test_gelu_on_a_gpu_is_one_form(weight: float, scale: float) -> None:
+    """To 2**-22.5 of x at all floats, its ends as the parts give them, and a third shorter; another x inside is left alone."""
+    e = gelu_like(weight, scale)
+    assert isinstance(e, E.Mul) and isinstance(e.a, E.Mul)
+    x = e.a.a
+    assert isinstance(x, E.Var)
+
+    def made(e: E.Expr, target: Target) -> E.Expr:
+        body = lower_math(Func("f", (), S.Evaluate(e)), target).body
+        assert isinstance(body, S.Evaluate)
+        return body.value
+
+    ends = np.array([np.nan, np.inf, -30, 0, -0.0, 1e-30], np.float32)
+    at = np.concatenate([sweep(-5, 5), sweep(-30, 30), every_float(), ends])
+    at = at[~np.isneginf(at)]
+    with np.errstate(all="ignore"):
+        got, far = evaluate(made(e, GPU), {x: at}), at.astype(np.float64)
+        error = np.abs(got - weight * far * (1 + erf(far * scale))) / np.maximum(np.abs(far), 1e-30)
+    assert np.nanmax(error[np.abs(at) < 1e38]) <= 2.0**-22.5 * max(1, 2 * weight)
+    assert np.isnan(got[-6]) and got[-5] == np.inf and abs(got[-4]) < 1e-30
+    sizes = [len(list(walk_exprs(made(gelu_like(weight, scale, o), GPU)))) for o in (None, E.Var("y", "float32"))]
+    assert sizes[0] < 0.8 * sizes[1]
+
+
 @pytest.mark.parametrize("op", ["exp", "log", "tanh", "erf", "sigmoid"])
 def test_without_fused_multiply_add(op: str) -> None:
     reference, ranges, _ = UNARY[op]
