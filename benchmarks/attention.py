@@ -67,18 +67,18 @@ def cuda(sizes: list[int]) -> None:
 
     device = tec.cuda(0)
     target = "cuda -arch=sm_90a" if torch.cuda.get_device_capability() == (9, 0) else "cuda -arch=sm_80"
-    cases = [
-        (s, n, d, c)
-        for s in sizes or (64, 128, 256)
-        for n in (2048, 4096)
-        for d in ("float16", "bfloat16")
-        for c in (False, True)
-    ]
-    for size, length, dtype, causal in cases:
-        q, k, v = (torch.randn(BATCH, HEADS, length, size, device="cuda", dtype=getattr(torch, dtype)) for _ in "qkv")
+    forms = [(n, HEADS, d) for n in (2048, 4096) for d in ("float16", "bfloat16")]
+    forms += [(16384, HEADS, "float16"), (4096, HEADS // 4, "bfloat16")]
+    cases = [(s, *form, c) for s in sizes or (64, 128, 256) for form in forms for c in (False, True)]
+    for size, length, key_heads, dtype, causal in cases:
+        heads = (HEADS, key_heads, key_heads)
+        q, k, v = (torch.randn(BATCH, n, length, size, device="cuda", dtype=getattr(torch, dtype)) for n in heads)
         out = torch.empty_like(q)
-        module, choice = built(graph(size, length, HEADS, causal, dtype), target)
+        module, choice = built(graph(size, length, key_heads, causal, dtype), target)
         args = [tec.nd.from_dlpack(x) for x in (q, k, v, out)]
+
+        if key_heads != HEADS:  # not every version of torch takes fewer key heads in all backends
+            k, v = (x.repeat_interleave(HEADS // key_heads, dim=1) for x in (k, v))
 
         def peer(backend: Any, q: Any = q, k: Any = k, v: Any = v, causal: bool = causal) -> Any:
             with sdpa_kernel(backend):
@@ -96,6 +96,7 @@ def cuda(sizes: list[int]) -> None:
         row: dict[str, Any] = {
             "size": size,
             "length": length,
+            "key_heads": key_heads,
             "dtype": dtype,
             "causal": causal,
             "error": error,

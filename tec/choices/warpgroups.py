@@ -39,9 +39,13 @@ _ONE_GROUP_RATE = (
     0.92  # of the rate with two warpgroups at work, that of one: 676 for 738 TFLOP/s, 512 x 8192 x 8192 on an H200
 )
 _SHORT_RING_RATE = 0.7  # with two slots: int8 8192 cubed, 974 TFLOP/s for 1,404 with three (and 192 columns)
-_CALL_CLOCKS = 34  # instructions that a function of the math library (erf, exp, tanh) takes in an epilogue
+_CALL_CLOCKS = 12  # instructions that a function of the math library (erf, exp, tanh) takes in an epilogue, roughly: GELU has 13 in all
+# Of the rate of two warpgroups on a tile, that of one at a time with a tile of its own: 708 TFLOP/s for 735 of 128 columns, 8192 cubed on an H200.
+_TURN_RATE = 0.96
 _ROWS_A_GROUP = 64  # wgmma's m
+_SUMS_IN_TURN = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
 _FILLED = 0.9  # of the multiprocessors: 2048 cubed has 128 tiles for 132
+_SHORT_STEPS = 64  # of a multiprocessor's ring: some 40 us of float16
 _EITHER_ORDER = ("float16", "bfloat16")  # other types' operands lie along k, both
 _TYPES = (*_EITHER_ORDER, "int8", "float8_e4m3", "float8_e5m2")
 # Of the rate with 256 columns, as measured at 4096 and 8192 cubed on an H200: narrower tiles read A more often a product.
@@ -59,7 +63,8 @@ class Plan:
     band: int
     groups: int
     resident: int
-    fills: bool = False  # tiles enough for all multiprocessors
+    early: bool = False  # comes while the kernel ahead ends
+    turns: bool = False  # a tile for each of two warpgroups, in turn: one's results then go beside the other's products
 
 
 class WarpgroupProduct(Space):
@@ -76,7 +81,7 @@ class WarpgroupProduct(Space):
         self.epilogue = _instructions(group, op)
         self.parameters = {
             "rows": (128, 64, 192), "columns": (256, 128, 192, 64), "stages": (3, 4, 5, 6, 2), "band": (16, 8, 4, 1), "stays": (True, False),
-            "resident": (1, 2),
+            "resident": (1, 2), "turns": (False, True),
         }  # fmt: skip
 
     @classmethod
@@ -115,9 +120,13 @@ class WarpgroupProduct(Space):
         band = min(c["band"], -(-self.m // c["rows"]))
         # One such kernel behind the other, 2048 cubed in float16 on an H200: 1.03 of cuBLAS's speed with early starts, 0.995 without. Small ones lose: they
         # are placed beside the kernel ahead of them, several to a multiprocessor where others are left empty (BERT, batch 1: 0.63 ms for 0.56).
-        # And where work-groups stay there is nothing to gain (4096 cubed: 0.99 for 1.0).
-        fills = self.target.machine.units * _FILLED <= tiles <= places
-        return Plan(c["rows"], c["columns"], c["stages"], band, places if stays else 0, c["resident"], fills)
+        # In kernels of many rounds there is nothing to gain (4096 cubed: 0.99 for 1.0), in those of few there is (BERT, batch 32: 1.514 ms to 1.480).
+        units = self.target.machine.units
+        short = -(-tiles // units) * -(-self.k // self.step) <= _SHORT_STEPS
+        early = units * _FILLED <= tiles and (tiles <= places or short)
+        return Plan(
+            c["rows"], c["columns"], c["stages"], band, places if stays else 0, c["resident"], early, c["turns"]
+        )
 
     def tiles(self, c: Choice) -> int:
         rows, columns = int(c["rows"]), int(c["columns"])
@@ -134,12 +143,18 @@ class WarpgroupProduct(Space):
             return f"the product has {self.m} rows and {self.n} columns"
         if rows * columns > 128 * 256:
             return f"{rows} x {columns} sums are more than the registers of three warpgroups hold beside the one that fetches"
-        lds = choice["stages"] * (rows + columns) * _ROW_BYTES + rows * columns * self.out_bytes + _SLACK_BYTES
+        results = rows * columns * self.out_bytes * (2 if choice["turns"] else 1)
+        lds = choice["stages"] * (rows + columns) * _ROW_BYTES + results + _SLACK_BYTES
         most = self.target.lds_bytes if choice["resident"] == 1 else self.target.lds_bytes // 2 - _SHARED_EACH
         if lds > most:
             return f"{lds} bytes of shared memory of {most}"
         if choice["resident"] > 1 and (rows > _ROWS_A_GROUP or columns > 192):
             return "two such work-groups are more than the registers of a multiprocessor"
+        if choice["turns"]:
+            if not choice["stays"] or choice["resident"] > 1 or self.tiles(choice) <= self.target.machine.units:
+                return "warpgroups take turns in a work-group that stays for several tiles, alone on its multiprocessor"
+            if rows * columns > _SUMS_IN_TURN:
+                return f"{rows} x {columns} sums are more than the registers of one warpgroup hold"
         if find_warpgroup(self.target, self.p.a.dtype, columns, self.step) is None:
             return f"the unit has no {columns} columns for {self.p.a.dtype}"
         return None
@@ -150,10 +165,19 @@ class WarpgroupProduct(Space):
             # Two work-groups a multiprocessor have rings too short to gain by it: 54 us for 47, 4096 x 3072 x 768 with GELU.
             for rows in (128, 64):
                 for stages in sorted(self.parameters["stages"], reverse=True):
-                    c = self.choice(rows=rows, columns=columns, stages=stages, band=16, stays=True, resident=1)
+                    c = self.choice(
+                        rows=rows, columns=columns, stages=stages, band=16, stays=True, resident=1, turns=False
+                    )
                     if self.why_not(c) is None:
                         yield c
                         break  # the deepest ring that fits
+        # Wider tiles for each warpgroup leave rings of three, narrower ones read more: 4096 x 3072 x 768 with GELU, 128 x 128 in five 34.7 us, in four 35.3,
+        # 128 x 192 in three 36.0, 64 x 256 in four 38.0, and both warpgroups on tiles of 128 x 256 37.0.
+        for stages in (5, 4):
+            c = self.choice(rows=128, columns=128, stages=stages, band=16, stays=True, resident=1, turns=True)
+            if self.why_not(c) is None:
+                yield c
+                break
 
     def cost(self, choice: Choice) -> Cost:
         """Rounds of tiles over the multiprocessors, each its products at the held rate or its operands at the second-level cache's, and its ends:
@@ -175,7 +199,10 @@ class WarpgroupProduct(Space):
         work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
         ends = _ENDS_CLOCKS + rows * columns * self.out_bytes / a_clock + work
         tiles = self.tiles(choice)
-        if resident > 1 and tiles > machine.units:
+        if choice["turns"]:  # a tile's results beside the next one's products; of the last both
+            each = max(products / _TURN_RATE, brought, (products + 2 * ends - _ENDS_CLOCKS) / 2)
+            clocks = -(-tiles // machine.units) * each + ends + work
+        elif resident > 1 and tiles > machine.units:
             pairs = tiles / 2 / machine.units
             clocks = (
                 max(1.0, -(-tiles // (2 * machine.units)) * 0.5 + pairs * 0.5) * 2 * max(products, brought, ends / 2)
@@ -223,18 +250,24 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Prod
     stage.compute_at(s[out.output(0)], at)
     *_, i, _ = stage.op.axis
     wi, i = stage.split(i, factor=_ROWS_A_GROUP)
-    stage.bind(wi, thread_axis("threadIdx.y"))
+    if not plan.turns:
+        stage.bind(wi, thread_axis("threadIdx.y"))
     if plan.resident > 1:
         stage.pragma(wi, "min_blocks", plan.resident)
-    if plan.fills:
+    if plan.early:
         stage.pragma(wi, "early_start")
     unit.on_tile(stage, i)
-    s[acc].compute_at(stage, wi)
     *lead, x, y = s[acc].op.axis
     ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=step)
-    s[acc].reorder(*lead, ko, x, y, ki)
+    if plan.turns:  # all rows of the tile by one warpgroup
+        s[acc].compute_at(s[out.output(0)], at)
+        blocks, x = s[acc].split(x, factor=_ROWS_A_GROUP)
+        s[acc].reorder(*lead, ko, blocks, x, y, ki)
+    else:
+        s[acc].compute_at(stage, wi)
+        s[acc].reorder(*lead, ko, x, y, ki)
     s[acc].tensorize(x, unit.mma)
-    s[acc].pragma(ko, "warp_specialize", plan.stages)
+    s[acc].pragma(ko, "warp_specialize", (plan.stages, plan.turns))
     for tensor in staged:
         s[tensor].compute_at(s[acc], ko)
         s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy")

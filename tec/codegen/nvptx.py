@@ -18,11 +18,13 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info, with_lanes
+from ..ir.effects import is_call
 from ..ir.func import Func
 from ..ir.matrix import MatrixInstr, instr_of, native_k
 from ..ir.passes.tensor_maps import MAP_ALIGN, MAP_BYTES
 from ..ir.passes.tensor_maps import SCOPE as PARAM_SCOPE
 from ..ir.shared_layout import boundary_of, shared_layout
+from ..ir.visit import any_stmt
 from ..target import Target
 from . import nvptx_hopper
 from .emitter_call import CallHandler
@@ -64,6 +66,7 @@ class NvptxEmitter(GpuEmitter):
         super().__init__(target)
         self.dynamic_align = 0  # of the dynamic array; 0 where no kernel has one
         self.sm = _number(target)
+        self.starts_early = False  # the kernel at hand
 
     # ---- kernels
 
@@ -77,9 +80,13 @@ class NvptxEmitter(GpuEmitter):
         super().function(f)
 
     def begin_body(self, f: Func) -> None:
-        """Let the next kernel's work-groups come as soon as there is room for them, and wait for all that the kernel before did."""
-        if f.attrs.get("early_start"):
+        """Let the next kernel's work-groups come as soon as there is room for them, fetch the maps of bulk copies, and wait for all that the kernel before
+        did, unless the body says where (`early_wait`)."""
+        self.starts_early = bool(f.attrs.get("early_start"))
+        if self.starts_early:
             self.intrinsic("llvm.nvvm.griddepcontrol.launch.dependents", "void", [])
+        nvptx_hopper.prefetch_maps(self, [p for p in f.params if isinstance(p, Buffer) and p.scope == PARAM_SCOPE])
+        if self.starts_early and not any_stmt(f.body, lambda s: is_call(s, "early_wait")):
             self.intrinsic("llvm.nvvm.griddepcontrol.wait", "void", [])
 
     def param_attributes(self, f: Func, b: Buffer, read_only: bool) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..ir import expr as E
+from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
 from ..ir.matrix import WARPGROUP
 from .gpu import SHARED_SPACE
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _TURN_BARRIERS = (
     2  # the first of two named barriers; 0 is the work-group's, 1 that of those that work (`specialize_warps`)
 )
+_MEET_BARRIERS = 4  # the first of two: each of two warpgroups in turn among its own threads
 _SWIZZLE_128 = 1 << 30  # of the descriptor's upper half: layout type in bits 62 and 63
 _ROWS_BYTES = 1024  # eight rows of 128 bytes: the stride between core matrices along rows
 _TYPES = {
@@ -76,6 +78,23 @@ def bulk_copy(self: NvptxEmitter, e: E.Call) -> str:
     return assembly(self, text, operands)
 
 
+def prefetch_maps(self: NvptxEmitter, maps: list[Buffer]) -> None:
+    """The first thread asks for the tensors' descriptions, which else come when the first copy waits for them."""
+    if maps:
+        places = " ".join(f"@p prefetch.tensormap [${k}];" for k in range(len(maps)))
+        head = (
+            "{ .reg .pred p; .reg .b32 x, y; mov.u32 x, %tid.x; mov.u32 y, %tid.y; or.b32 x, x, y; setp.eq.u32 p, x, 0;"
+        )
+        operands = [("l", "ptr", self.address(b, E.IntImm(0))[0]) for b in maps]
+        assembly(self, f"{head} {places} }}", operands)
+
+
+def early_wait(self: NvptxEmitter, e: E.Call) -> str:
+    if self.starts_early:
+        self.intrinsic("llvm.nvvm.griddepcontrol.wait", "void", [])
+    return "0"
+
+
 def bulk_commit(self: NvptxEmitter, e: E.Call) -> str:
     return assembly(self, "cp.async.bulk.commit_group;", [])
 
@@ -119,13 +138,16 @@ def computed(self: NvptxEmitter, e: E.Call) -> str:
 
 
 def turn(self: NvptxEmitter, e: E.Call) -> str:
-    """Two warpgroups in turn: each has a named barrier, at which it waits and the other only arrives."""
+    """Two warpgroups in turn: each has a named barrier, at which it waits and the other only arrives; and one at which its own threads meet."""
     group = self.convert(self.expr(e.args[0]), e.args[0].dtype, "int32")
+    verb, threads = "sync", 2 * WARPGROUP
     if e.op == "turn_take":
-        at, verb = self.op(f"add i32 {group}, {_TURN_BARRIERS}"), "sync"
-    else:
+        at = self.op(f"add i32 {group}, {_TURN_BARRIERS}")
+    elif e.op == "turn_give":
         at, verb = self.op(f"sub i32 {_TURN_BARRIERS + 1}, {group}"), "arrive"
-    return assembly(self, f"bar.{verb} $0, {2 * WARPGROUP};", [("r", "i32", at)])
+    else:
+        at, threads = self.op(f"add i32 {group}, {_MEET_BARRIERS}"), WARPGROUP
+    return assembly(self, f"bar.{verb} $0, {threads};", [("r", "i32", at)])
 
 
 def set_registers(self: NvptxEmitter, e: E.Call) -> str:
@@ -261,9 +283,9 @@ def wgmma_wait(self: NvptxEmitter, e: E.Call) -> str:
 
 
 CALLS = {
-    **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "bulk_commit": bulk_commit, "bulk_wait": bulk_wait,
+    **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "early_wait": early_wait, "bulk_commit": bulk_commit, "bulk_wait": bulk_wait,
     "proxy_fence": proxy_fence, "keep_order": keep_order, "computed": computed, "set_registers": set_registers, "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_fence": wgmma_fence,
-    "wgmma_commit": wgmma_commit, "wgmma_wait": wgmma_wait, "turn_take": turn, "turn_give": turn,
+    "wgmma_commit": wgmma_commit, "wgmma_wait": wgmma_wait, **dict.fromkeys(("turn_take", "turn_give", "turn_meet"), turn),
     **dict.fromkeys(("mbarrier_init", "mbarrier_fence", "mbarrier_expect", "mbarrier_arrive", "mbarrier_wait"), mbarrier),
 }  # fmt: skip
 __all__ = ["CALLS"]

@@ -183,7 +183,7 @@ def at_once(self: CallMachine, e: E.Call) -> Array:
 
 CALLS = {
     **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_wait": wgmma_wait, "computed": computed,
-    **dict.fromkeys(("wgmma_fence", "wgmma_commit", "proxy_fence", "bulk_release", "turn_take", "turn_give", "mbarrier_fence"), at_once),
+    **dict.fromkeys(("wgmma_fence", "wgmma_commit", "proxy_fence", "bulk_release", "turn_take", "turn_give", "turn_meet", "mbarrier_fence", "early_wait"), at_once),
     **dict.fromkeys(("mbarrier_init", "mbarrier_expect", "mbarrier_wait"), mbarrier),
 }  # fmt: skip
 __all__ = ["CALLS"]

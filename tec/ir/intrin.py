@@ -283,6 +283,14 @@ _add(
     span="tile",
     opaque=True,
 )
+_add(
+    "early_wait",
+    0,
+    "in a kernel that may begin early (note early_start): until the kernel ahead has ended; without it the wait is the kernel's first statement",
+    "scalar",
+    "int32",
+    opaque=True,
+)
 _add("bulk_commit", 0, "closes a group of bulk stores", "scalar", "int32", opaque=True)
 _add(
     "bulk_wait",
@@ -374,6 +382,14 @@ _add(
     opaque=True,
 )
 _add("turn_give", 1, "(warpgroup's number): the other warpgroup's turn", "scalar", "int32", opaque=True)
+_add(
+    "turn_meet",
+    1,
+    "(warpgroup's number): a barrier of the threads of one of two warpgroups, fence included",
+    "scalar",
+    "int32",
+    opaque=True,
+)
 _add("wgmma_fence", 0, "before the first wgmma on registers that other code wrote", "scalar", "int32", opaque=True)
 _add("wgmma_commit", 0, "closes a group of wgmmas", "scalar", "int32", opaque=True)
 _add("wgmma_wait", -1, "([acc]): acc once at most attrs n groups are under way", "any", opaque=True, varying=True)

@@ -131,12 +131,15 @@ class SoftwarePipeline(Note):
 @note("warp_specialize")
 @dataclass(frozen=True, slots=True)
 class WarpSpecialize(Note):
-    """Some wavefronts fetch by bulk copies what the others work on; `stages`: slots of storage."""
+    """Some wavefronts fetch by bulk copies what the others work on; `stages`: slots of storage. `turns`: two warpgroups take the passes of the loop around
+    in turn, so that one multiplies while the other does what is left of its own pass."""
 
     stages: int = 2
+    turns: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", _count("warp_specialize: stages", self.stages, 2))
+        object.__setattr__(self, "turns", _flag("warp_specialize: turns", self.turns))
 
 
 @note("fragments_ahead")

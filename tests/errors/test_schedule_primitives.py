@@ -303,6 +303,7 @@ def test_two_kinds_for_a_loop():
         ("software_pipeline", 0, "software_pipeline: stages is an integer of at least 1, not 0"),
         ("software_pipeline", 2.5, "not 2.5"),
         ("warp_specialize", 1, "at least 2, not 1"),
+        ("warp_specialize", (3, 2), "turns is True or False, not 2"),
         ("min_blocks", None, "min_blocks takes blocks"),
         ("unroll_explicit", "no", "unroll_explicit is True or False, not 'no'"),
     ],

@@ -1,4 +1,4 @@
-"""On a chip with warpgroups: float32 products whose registers are filled ahead, and attention by warpgroup products, against float64.
+"""On a chip with warpgroups: float32 products whose registers are filled ahead, products of two warpgroups in turn, and attention by warpgroup products, against float64.
 
 Small enough for `compute-sanitizer --tool memcheck` and `racecheck`.
 """
@@ -15,6 +15,7 @@ from tec import te
 from tec.choices import schedule, spaces
 from tec.ops.registry import TensorType, get_op
 from tec.runtime import cuda_exists
+from tests.unit.codegen_gpu.warpgroup_gemm import gemm
 
 HOPPER = "cuda -arch=sm_90a"
 
@@ -49,6 +50,29 @@ def test_registers_filled_ahead(m: int, n: int, k: int, choice: dict[str, Any]) 
     f(*on)
     want = np.maximum(x.astype(np.float64) @ w + z, 0)
     np.testing.assert_allclose(on[-1].numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+IN_TURN = [
+    (700, 520, 200, {"bn": 128, "groups": 4, "band": 2}),
+    (1000, 264, 72, {"bm": 64, "bn": 256, "groups": 3, "trans_b": True}),
+    (300, 776, 1000, {"bn": 192, "groups": 1, "stages": 2}),
+    (128, 512, 128, {"bn": 128, "groups": 2}),
+]
+
+
+@pytest.mark.parametrize(("m", "n", "k", "options"), IN_TURN)
+def test_two_warpgroups_take_tiles_in_turn(m: int, n: int, k: int, options: dict[str, Any]) -> None:
+    """Tiles even and odd in number, sums shorter and longer than the ring; twice, each time into what is no result."""
+    target, s, args = gemm(m, n, k, turns=True, **options)
+    f = tec.build(s, args, target)
+    rng = np.random.default_rng(n)
+    b_shape = (n, k) if options.get("trans_b") else (k, n)
+    a, b = (rng.standard_normal(x).astype(np.float16) for x in ((m, k), b_shape))
+    want = a.astype(np.float64) @ (b.T if options.get("trans_b") else b).astype(np.float64)
+    for _ in range(2):
+        on = [tec.nd.array(x, tec.cuda(0)) for x in (a, b, np.full((m, n), np.nan, np.float16))]
+        f(*on)
+        np.testing.assert_allclose(on[-1].numpy().astype(np.float64), want, rtol=2e-3, atol=3e-2)
 
 
 @pytest.mark.parametrize("template", ["warpgroup attention", "attention in turns"])

@@ -9,11 +9,21 @@ counts the warpgroups that work. Out, for n stages, with one more warpgroup alon
         for k: wait until empty[slot]; announce the bytes to full[slot]; bulk_load into the slot
     else:                                       the kernel as it was, but for the loop
         for k: wait until full[slot]; work; let empty[slot before] go once its products are through
-        results that go out by bulk_store wait for all threads' parts, and are read before the buffer is written again
+        results that go out by bulk_store wait for all threads' parts, and are read before the buffer is written again and before the kernel ends, which
+    itself is what makes them visible
 
 A slot's phase flips each time the ring comes round; the fetching warpgroup starts one phase behind, so its first waits pass. It needs
 few registers, and hands the rest of its share to the others. Loops around the pipelined one (tiles of a work-group that stays) go
 into both parts: the next tile's fetches run while this tile's results go out.
+
+Where the note says `turns`, the kernel is written for one warpgroup, and two take the passes of the loop around (tiles) in turn, each with results
+of its own in shared memory:
+
+    for each tile: if it is this warpgroup's turn:  wait until the other's last step has begun; the loop; hand the turn on; wait for the products; results
+                   else:                            go past the tile's steps in the ring
+
+So one warpgroup's epilogue runs beside the other's products. The turns are no mere preference: a barrier's phase tells apart only neighbouring rounds
+of the ring, and a warpgroup that waited for a slot before the other is through with the round ahead would take that for its own.
 
 A kernel that is not one loop names its whole body instead, and says by itself when a tile may be filled again: see `specialize_region`.
 
@@ -35,11 +45,15 @@ from ..effects import is_call
 from ..func import Func
 from ..matrix import WARPGROUP
 from ..notes import MinBlocks, WarpSpecialize
-from ..visit import any_stmt, map_stmt, visit
+from ..visit import any_stmt, map_expr, map_stmt, visit
 from .bulk_pipeline import ORDERED, effect, loaded_bytes, reporting
+from .hold_operands import hold_operands
 from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
 from .specialize_region import Region
 from .warp_roles import Ring, Roles
+
+_TAKERS = 2  # warpgroups in turn
+_OTHER_REGISTERS = 36  # of a working thread's: addresses, counters, what an epilogue has under way
 
 
 def _is_marked(s: S.Stmt) -> TypeGuard[S.Attr]:
@@ -75,8 +89,16 @@ def _kernel(root: S.Stmt, name: str) -> S.Stmt:
             hint="leave threadIdx.x to the warpgroup intrinsics, bind threadIdx.y to warpgroups",
         )
     workers = 1 if y is None else const_int(y.extent) or 0
+    turns = any_stmt(body, lambda s: _is_marked(s) and s.note.turns)  # type: ignore[attr-defined]
+    if turns and workers != 1:
+        raise LoweringError(
+            f"warp_specialize with turns is for a kernel of one warpgroup, not {workers} (function {name!r})",
+            hint="leave threadIdx.y unbound: each warpgroup takes whole passes of the loop around",
+        )
     group = y.var if y is not None else E.Var("threadIdx_y")
     kind = _Loop if any_stmt(body, lambda s: _is_marked(s) and isinstance(s.body, S.For)) else Region
+    if turns:
+        kind, workers = _Turns, _TAKERS
     out = kind(name, x.var, group, workers).kernel(body)
     if y is None:
         nest.append(S.For(group, B.const(0), B.const(1), S.NOP, S.ForKind.THREAD, "threadIdx.y"))
@@ -99,6 +121,7 @@ class _Loop(Roles):
     # ---- the whole
 
     def kernel(self, body: S.Stmt) -> S.Stmt:
+        body = self.held(body)
         self.find(body)
         n = B.const(self.stages)
         self.full, self.empty = (Buffer(b.name, "uint64", (n,), (), 0, "shared") for b in (self.full, self.empty))
@@ -113,6 +136,22 @@ class _Loop(Roles):
             [*self.slots.values(), self.full, self.empty],
         )
 
+    def held(self, body: S.Stmt) -> S.Stmt:
+        """Operands of the epilogue loaded ahead of the loop, where there are registers for them beside the sums."""
+        sums = 0
+
+        def count(s: S.Stmt) -> None:
+            nonlocal sums
+            if isinstance(s, S.Attr) and isinstance(s.note, MinBlocks):
+                self.resident = max(self.resident, s.note.blocks)
+            if isinstance(s, S.BufferStore) and isinstance(s.value, E.Call) and s.value.op == "wgmma":
+                sums = 1
+                for d in s.buffer.shape:
+                    sums *= const_int(d) or 0
+
+        visit(body, None, count)
+        return hold_operands(body, _is_marked, self.available() - sums - _OTHER_REGISTERS)
+
     def find(self, body: S.Stmt) -> None:
         """Take the marked loop apart."""
         marked: list[S.Attr] = []
@@ -120,8 +159,6 @@ class _Loop(Roles):
         def look(s: S.Stmt) -> None:
             if _is_marked(s):
                 marked.append(s)
-            elif isinstance(s, S.Attr) and isinstance(s.note, MinBlocks):
-                self.resident = max(self.resident, s.note.blocks)
 
         visit(body, None, look)
         if len(marked) != 1 or not isinstance(marked[0].body, S.For):
@@ -183,7 +220,7 @@ class _Loop(Roles):
 
     def worker(self, body: S.Stmt) -> S.Stmt:
         ring = Ring(self.stages)
-        return ring.start(S.seq(self.consume(body, ring), self.lead(effect("bulk_wait", n=0, read=False))))
+        return ring.start(S.seq(self.consume(body, ring), self.lead(effect("bulk_wait", n=0, read=True))))
 
     def lead(self, *stmts: S.Stmt) -> S.Stmt:
         """By one thread of all that work."""
@@ -258,7 +295,14 @@ class _Loop(Roles):
             ring.advance(),
         )
         main = S.For(loop.var, loop.min, loop.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
-        return S.Alloc(before, S.seq(main, *self.settle(work), release))
+        return S.Alloc(before, S.seq(*self.before_steps(), main, *self.after_steps(), *self.settle(work), release))
+
+    def before_steps(self) -> list[S.Stmt]:
+        """What stands ahead of the loop, and behind it once all of its products have begun."""
+        return []
+
+    def after_steps(self) -> list[S.Stmt]:
+        return []
 
     def settle(self, work: S.Stmt) -> list[S.Stmt]:
         """Wait for all products; the accumulators pass through, so that nothing reads them before."""
@@ -285,6 +329,92 @@ class _Loop(Roles):
                 whole = E.BufferLoad(b, index)
                 out.append(S.BufferStore(b, E.Call("wgmma_wait", (whole,), whole.dtype, {"n": 0}), index))
         return out
+
+
+class _Turns(_Loop):
+    """The same where warpgroups take the passes of the loop around in turn; see the module."""
+
+    def held(self, body: S.Stmt) -> S.Stmt:
+        return body  # an epilogue's loads go beside the other's products anyway
+
+    def __init__(self, name: str, thread: E.Var, group: E.Var, workers: int):
+        super().__init__(name, thread, group, workers)
+        self.releases = 1
+        self.turn = Buffer("turn", "int32", (B.const(1),), (), 0, "local")  # whose pass comes next
+
+    def lead(self, *stmts: S.Stmt) -> S.Stmt:
+        return S.IfThenElse(B.compare("eq", self.thread, 0), S.seq(*stmts))
+
+    def meet(self) -> S.Stmt:
+        return effect("turn_meet", self.uniform)
+
+    def before_steps(self) -> list[S.Stmt]:
+        return [effect("turn_take", self.uniform)]
+
+    def after_steps(self) -> list[S.Stmt]:
+        return [effect("turn_give", self.uniform)]
+
+    def my_turn(self) -> E.Expr:
+        return B.compare("eq", E.BufferLoad(self.turn, (B.const(0),)), self.uniform)
+
+    def worker(self, body: S.Stmt) -> S.Stmt:
+        ring = Ring(self.stages)
+        zero = (B.const(0),)
+        begin = S.BufferStore(self.turn, B.const(0), zero)
+        # The second begins by handing the first its turn; at the end the turn that nobody needs is taken, so that no barrier is left half full.
+        first = S.IfThenElse(B.compare("eq", self.uniform, self.workers - 1), effect("turn_give", self.uniform))
+        last = S.IfThenElse(self.my_turn(), effect("turn_take", self.uniform))
+        passes = S.seq(begin, first, self.passes(body, ring), last, self.lead(effect("bulk_wait", n=0, read=True)))
+        return S.Alloc(self.turn, ring.start(passes))
+
+    def passes(self, s: S.Stmt, ring: Ring) -> S.Stmt:
+        """The loops around the passes, and each pass by the warpgroup whose turn it is."""
+        if isinstance(s, S.For) and s.kind == S.ForKind.SERIAL:
+            if any_stmt(s.body, lambda x: isinstance(x, S.For) and x is not self.loop and any_stmt(x, _is_marked)):
+                return S.For(s.var, s.min, s.extent, self.passes(s.body, ring), s.kind, s.thread, s.annotations)
+            assert self.loop is not None
+            mine = self.consume(s.body, ring)
+            steps = E.Cast("int32", self.loop.extent) if self.loop.extent.dtype != "int32" else self.loop.extent
+            shared = S.IfThenElse(self.my_turn(), mine, ring.skip(steps))
+            other = B.sub(B.const(self.workers - 1), E.BufferLoad(self.turn, (B.const(0),)))
+            body = S.seq(shared, S.BufferStore(self.turn, other, (B.const(0),)))
+            return S.For(s.var, s.min, s.extent, body, s.kind, s.thread, {"unroll": 1, **s.annotations})
+        if isinstance(s, S.LetStmt):
+            return S.LetStmt(s.var, s.value, self.passes(s.body, ring))
+        if isinstance(s, S.Attr):
+            return S.Attr(s.note, self.passes(s.body, ring))
+        raise self.error(
+            f"warp_specialize with turns is for a loop within a loop of tiles, and here {type(s).__name__} stands around it",
+            "split the tiles, so that a work-group stays for several",
+        )
+
+    def consume(self, s: S.Stmt, ring: Ring) -> S.Stmt:
+        if isinstance(s, S.IfThenElse) and any_stmt(s, _is_marked):
+            raise self.error("warp_specialize with turns: the loop stands under a condition")
+        if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
+            b = s.buffer
+            own = Buffer(b.name, b.dtype, (B.const(self.workers), *b.shape), (), 0, b.scope, b.align_bytes, loc=b.loc)
+            body = _in_part(self.staged(s.body, b, ring), b, own, self.uniform)
+            return S.Alloc(own, body, {**s.annotations, ORDERED: True})
+        return super().consume(s, ring)
+
+
+def _in_part(s: S.Stmt, buffer: Buffer, whole: Buffer, part: E.Expr) -> S.Stmt:
+    """A statement with `buffer` as one part of `whole`."""
+
+    def fe(e: E.Expr) -> E.Expr:
+        out = map_expr(e, fe)
+        if type(out) is E.BufferLoad and out.buffer is buffer:
+            return E.BufferLoad(whole, (part, *out.indices), out.predicate)
+        return out
+
+    def fs(x: S.Stmt) -> S.Stmt:
+        out = map_stmt(x, fs, fe)
+        if isinstance(out, S.BufferStore) and out.buffer is buffer:
+            return S.BufferStore(whole, out.value, (part, *out.indices), out.predicate, out.loc)
+        return out
+
+    return fs(s)
 
 
 def _synchronised(s: S.Stmt) -> S.Stmt:

@@ -21,6 +21,7 @@ _FETCH_REGISTERS = (
 _MOST_REGISTERS = (
     240  # that setmaxnreg gives a thread so that three warpgroups still fit: 2 * 128 * 240 + 128 * 24 = 64 K
 )
+_ANY_REGISTERS = 255  # of one thread
 
 
 @dataclass(slots=True)
@@ -36,6 +37,14 @@ class Ring:
 
     def parity(self) -> E.Expr:
         return E.BufferLoad(self.phase, (B.const(0),))
+
+    def skip(self, steps: E.Expr) -> S.Stmt:
+        """Past so many steps, which another part of the kernel works on."""
+        to = E.Var("past", "int32")
+        rounds = B.bitwise_and(B.floordiv(to, self.stages), B.const(1))
+        turned = S.BufferStore(self.phase, B.bitwise_xor(self.parity(), rounds), (B.const(0),))
+        moved = S.BufferStore(self.slot, B.floormod(to, self.stages), (B.const(0),))
+        return S.LetStmt(to, B.add(self.at(), steps), S.seq(turned, moved))
 
     def start(self, body: S.Stmt) -> S.Stmt:
         zero = (B.const(0),)
@@ -59,6 +68,7 @@ class Roles:
         self.thread, self.group, self.workers = thread, group, workers
         self.uniform = E.Var("warpgroup")  # the group's number, known to be the same in all lanes
         self.resident = 1  # work-groups that a multiprocessor is to hold
+        self.releases = workers  # of a slot: by each of the warpgroups that work on it
         self.slots: dict[int, Buffer] = {}  # by the buffer that a ring stands for
 
     def error(self, message: str, hint: str | None = None) -> LoweringError:
@@ -73,6 +83,7 @@ class Roles:
         out = S.seq(
             S.IfThenElse(first, S.seq(init, effect("mbarrier_fence"))),
             effect("barrier", scope="shared"),
+            effect("early_wait"),  # what stands above touches nothing that a kernel ahead writes
             S.LetStmt(
                 self.uniform,
                 E.Call("readfirstlane", (self.group,), self.group.dtype),
@@ -84,10 +95,10 @@ class Roles:
         return out
 
     def ready(self, full: Buffer, empty: Buffer, slots: int) -> S.Stmt:
-        """The barriers of a ring begin: a slot is full by one arrival, empty by one of each working warpgroup."""
+        """The barriers of a ring begin: a slot is full by one arrival, empty by one of each warpgroup that works on it."""
         out = []
         for k in range(slots):
-            for barriers, arrivals in ((full, 1), (empty, self.workers)):
+            for barriers, arrivals in ((full, 1), (empty, self.releases)):
                 out.append(effect("mbarrier_init", E.BufferLoad(barriers, (B.const(k),)), B.const(arrivals)))
         return S.seq(*out)
 
@@ -97,6 +108,11 @@ class Roles:
             return 0, 0
         left = _FILE_REGISTERS // WARPGROUP // self.resident - _FETCH_REGISTERS
         return _FETCH_REGISTERS, min(_MOST_REGISTERS, left // self.workers // 8 * 8)
+
+    def available(self) -> int:
+        """Registers that a working thread may have."""
+        alone = _FILE_REGISTERS // (WARPGROUP * (self.workers + 1) * self.resident)
+        return self.registers()[1] or min(_ANY_REGISTERS, alone)
 
     def set_registers(self, n: int, more: bool) -> list[S.Stmt]:
         return [effect("set_registers", n=n, more=more)] if n else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import tec
 from tec import te
+from tec.choices import schedule
 from tec.ir.interp import run
 from tests.unit.codegen_gpu.warpgroup_gemm import gemm
 
@@ -20,6 +22,8 @@ SHAPES = [
     (300, 264, 136, {"trans_b": True, "groups": 2, "band": 2}),
     (128, 256, 128, {"groups": 132}),
     (192, 128, 128, {"stage_out": False}),
+    (300, 264, 136, {"groups": 2, "band": 2, "turns": True}),
+    (200, 400, 72, {"groups": 1, "bm": 64, "turns": True, "trans_b": True}),
 ]
 
 
@@ -78,6 +82,35 @@ def test_what_the_kernel_is_made_of() -> None:
     assert "wgmma" not in main, "the fetching warpgroup multiplies nothing"
 
 
+def test_two_warpgroups_in_turn() -> None:
+    """Each has its results, its turn and its barrier; a slot is released once; the kernel does what it must before the products' end."""
+    text = ptx(*_swap(gemm(512, 512, 512, bn=128, groups=4, turns=True)))
+    assert ".reqntid 128, 3, 1" in text and ".local" not in text
+    assert text.count("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16") == 8, "two blocks of 64 rows, four of k"
+    inits = re.findall(r"mbarrier.init.shared::cta.b64 \[\S+\], (\S+);", text)
+    assert len(inits) == 6 and len(set(inits)) == 1, "of a slot one arrival fills and one empties it"
+    assert text.count("bar.arrive") == 2 and "setmaxnreg.inc.sync.aligned.u32 232" in text
+    main = text[text.rindex("wgmma.mma_async") :]
+    assert main.index("bar.arrive") < main.index("wgmma.wait_group.sync.aligned 0"), (
+        "the turn goes on ahead of the products' end"
+    )
+
+
+@pytest.mark.parametrize(("columns", "stays", "ahead"), [(192, True, True), (256, True, False), (64, True, False)])
+def test_an_epilogues_operands_come_before_the_loop(columns: int, stays: bool, ahead: bool) -> None:
+    """A bias and a residual: where registers hold them beside the sums. Of a wide tile they stay where they are, and in a loop over tiles."""
+    x, w = te.placeholder((4096, 768), "float16", "x"), te.placeholder((768, 768), "float16", "w")
+    bias, more = te.placeholder((768,), "float16", "bias"), te.placeholder((4096, 768), "float16", "more")
+    k = te.reduce_axis((0, 768), "k")
+    p = te.compute((4096, 768), lambda i, j: te.sum(x[i, k].astype("float32") * w[k, j].astype("float32"), k), "p")
+    y = te.compute((4096, 768), lambda i, j: p[i, j].astype("float16") + bias[j] + more[i, j], "y")
+    made = schedule([y], HOPPER, {"rows": 128, "columns": columns, "stages": 3, "turns": False, "stays": stays})
+    text = ptx(made.schedule, [x, w, bias, more, *made.outputs], HOPPER)
+    wait, first = text.index("griddepcontrol.wait") if ahead else 0, text.index("wgmma.mma_async")
+    loads = [m.start() for m in re.finditer(r"ld\.global", text)]
+    assert loads and all((wait < at < first) == ahead for at in loads) and ".local" not in text
+
+
 def _swap(x: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
     target, s, args = x
     return s, args, target
@@ -125,6 +158,20 @@ def test_a_tile_of_narrow_rows_is_refused() -> None:
 def test_one_stage_is_refused() -> None:
     with pytest.raises(tec.ScheduleError, match="stages is an integer of at least 2, not 1"):
         gemm(256, 256, 128, stages=1)
+
+
+def test_turns_of_one_tile_are_refused() -> None:
+    target, s, args = gemm(256, 256, 128, turns=True)
+    with pytest.raises(tec.TecError, match="with turns is for a loop within a loop of tiles"):
+        tec.build(s, args, target)
+
+
+def test_turns_of_several_warpgroups_are_refused() -> None:
+    target, s, args = gemm(256, 256, 128, groups=1)
+    (stage,) = (x for x in s.stages if x.op.name == "P")
+    stage.pragma(stage.leaf_iter_vars[0], "warp_specialize", (3, True))
+    with pytest.raises(tec.TecError, match="for a kernel of one warpgroup, not 2"):
+        tec.build(s, args, target)
 
 
 def test_a_fill_by_threads_is_refused() -> None:

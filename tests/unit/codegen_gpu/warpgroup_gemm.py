@@ -11,9 +11,10 @@ from tec import te
 def gemm(
     m: Any, n: int, k: int, bm: int = 128, bn: int = 256, bk: int = 64, stages: int = 3, trans_b: bool = False, band: int = 16,
     dtype: str = "float16", acc: str = "float32", out: str | None = None, groups: int = 0, stage_out: bool = True, bulk: bool = True,
+    turns: bool = False,
 ) -> tuple[tec.Target, Any, list[Any]]:  # fmt: skip
     """C[m, n] = A[m, k] B[k, n] (B[n, k] where trans_b), tiles of bm x bn in bands of rows; `groups` work-groups stay for all tiles
-    (0: one a tile). Returns (target, schedule, [A, B, C])."""
+    (0: one a tile); `turns`: two warpgroups take the tiles in turn. Returns (target, schedule, [A, B, C])."""
     target = tec.Target("cuda -arch=sm_90a")
     a = te.placeholder((m, k), dtype, name="A")
     b = te.placeholder((n, k) if trans_b else (k, n), dtype, name="B")
@@ -46,14 +47,19 @@ def gemm(
         stage.compute_at(s[c], at)
         i, j = stage.op.axis
     wi, i = stage.split(i, factor=64)
-    stage.bind(wi, te.thread_axis("threadIdx.y"))
     unit.on_tile(stage, i)
-    s[p].compute_at(stage, wi)
     x, y = s[p].op.axis
     ko, ki = s[p].split(s[p].op.reduce_axis[0], factor=bk)
-    s[p].reorder(ko, x, y, ki)
+    if turns:
+        s[p].compute_at(s[c], at)
+        blocks, x = s[p].split(x, factor=64)
+        s[p].reorder(ko, blocks, x, y, ki)
+    else:
+        stage.bind(wi, te.thread_axis("threadIdx.y"))
+        s[p].compute_at(stage, wi)
+        s[p].reorder(ko, x, y, ki)
     s[p].tensorize(x, unit.mma)
-    s[p].pragma(ko, "warp_specialize", stages)
+    s[p].pragma(ko, "warp_specialize", (stages, turns))
     for tensor in staged:
         s[tensor].compute_at(s[p], ko)
         if bulk:
