@@ -1,13 +1,14 @@
 """The software GPU's time model against published results on AMD GPUs. One JSON object a line.
 
-    python benchmarks/time_model.py [--set judged] [--row 47] [--kind stream]
+    python benchmarks/time_model.py [--set judged] [--row 47] [--kind stream] [--peer Triton --triton]
 
 The rows are `amd_results.csv`: results that others measured, each with its source; the same work as tec compiles it today, and the model's time for that: "ratio" is
 modelled over measured. No figure of the model was fitted to any of them. "judged" rows were looked at while it was made, "kept aside" ones were gathered later, by rule
 (whole tables, the same sizes of each), and changed nothing.
 
 The kernels are not the same ones, so a product of a library that was tuned for years is expected below 1.3, and streams, where there is only one way to do it, near 1.
-Where a source names the measured kernel's tile and tec can make it (column "kernel": parts of a choice), "like" is the ratio with that. "wall": the result includes the
+Where a source names the measured kernel's tile and tec can make it (column "kernel": parts of a choice), "like" is the ratio with that. With --triton, "theirs" is the
+ratio with the code object that Triton's compiler makes of a kernel such as was measured (`triton_results`; of rows whose result is Triton's). "wall": the result includes the
 cost of a call from Python; products below `CALL_US` say more of that than of a kernel, and are counted apart. "warm": the benchmark repeats itself on the same operands, so the
 last cache keeps what fits. At the end: how many rows lie within 25 %, by kind, and of pairs of one table that differ by 20 % and more how many the model puts in order.
 """
@@ -160,7 +161,7 @@ def modelled(row: Row, kernel: str, warm: bool) -> tuple[float, Any, int]:
     return us, max(p.launches, key=lambda r: r.estimate.microseconds), len(p.launches)
 
 
-def measure(row: Row) -> dict[str, Any]:
+def measure(row: Row, with_triton: bool = False) -> dict[str, Any]:
     """The model's line for a row."""
     start = time.perf_counter()
     warm = "warm" in row.how
@@ -179,6 +180,11 @@ def measure(row: Row) -> dict[str, Any]:
             line["like"] = round(modelled(row, "" if cold else row.kernel, warm and not cold)[0] / row.us, 2)
         except tec.TecError as fault:
             line["like_error"] = str(fault).splitlines()[0]
+    if with_triton and row.peer.startswith("Triton"):
+        from benchmarks.triton_results import theirs
+
+        found, config = theirs(row.work, row.product, warm, "wall" in row.how)
+        line |= {"theirs": round(found / row.us, 2), "config": config}
     return {**line, "seconds": round(time.perf_counter() - start, 1)}
 
 
@@ -187,7 +193,7 @@ def kind(row: Row) -> str:
 
 
 def is_near(line: dict[str, Any]) -> bool:
-    return any(0.8 <= line[x] <= 1.25 for x in ("ratio", "like") if x in line)
+    return any(0.8 <= line[x] <= 1.25 for x in ("ratio", "like", "theirs") if x in line)
 
 
 def pairs(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -210,15 +216,24 @@ def main() -> None:
     parser.add_argument("--set", default="", help="judged or kept aside; both by default")
     parser.add_argument("--row", action="append", help="only rows of this number")
     parser.add_argument("--kind", default="", help="only rows of this kind")
+    parser.add_argument("--peer", default="", help="only results of these, by the beginning of their name")
+    parser.add_argument(
+        "--triton", action="store_true", help="model Triton's own kernels beside tec's, where the result is Triton's"
+    )
     args = parser.parse_args()
     with open(Path(__file__).with_name("amd_results.csv"), newline="", encoding="utf-8") as f:
         rows = [Row(**{k: v for k, v in r.items() if k != "us"}, us=float(r["us"])) for r in csv.DictReader(f)]
     lines = []
     for row in rows:
-        if (args.row and row.row not in args.row) or args.kind not in ("", kind(row)) or args.set not in ("", row.set):
+        if (
+            (args.row and row.row not in args.row)
+            or args.kind not in ("", kind(row))
+            or args.set not in ("", row.set)
+            or not row.peer.startswith(args.peer)
+        ):
             continue
         try:
-            lines.append(measure(row))
+            lines.append(measure(row, args.triton))
         except tec.TecError as e:
             print(json.dumps({"row": row.row, "work": row.work, "error": str(e).splitlines()[0]}), flush=True)
             continue
@@ -228,7 +243,7 @@ def main() -> None:
         ratios = [x["ratio"] for x in some]
         print(json.dumps({
             "set": name, "kind": what, "rows": len(some), "within_25_percent": sum(0.8 <= r <= 1.25 for r in ratios),
-            "or_with_the_measured_tile": sum(map(is_near, some)), "median": round(statistics.median(ratios), 2),
+            "or_with_the_measured_tile_or_kernel": sum(map(is_near, some)), "median": round(statistics.median(ratios), 2),
         }))  # fmt: skip
     for name in dict.fromkeys(x["set"] for x in lines):
         print(json.dumps({"set": name, **pairs([x for x in lines if x["set"] == name])}))

@@ -67,7 +67,7 @@ def product(m: int, n: int, k: int, dtype: str) -> Case:
         a, b = array((m, k), dtype), array((n, k), dtype)
         out = array((m, n), "int32" if dtype == "int8" else dtype)
         grid = (triton.cdiv(m, config["BM"]) * triton.cdiv(n, config["BN"]),)
-        return kernels.product[grid](a, b, out, m, n, k, DIES=dies, **config)
+        return kernels.product[grid](a, b, out, m, n, k, 1, k, DIES=dies, **config)
 
     return Case("matmul", {"transpose_b": True}, [((m, k), dtype), ((n, k), dtype)], configs, launch)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import tec
 
-from ..target import Target
+from ..target import Target, level_gbps
 from .host_peak import fma_gflops
 
 _BUSY = 0.5  # a resource limits where it is busy for half of the time, as in the time model
@@ -30,9 +30,14 @@ def ceilings(net: Any) -> dict[str, Any]:
         for kind, dtype in (("f32", "float32"), ("f16", "float16"), ("bf16", "bfloat16"), ("i8", "int8")):
             if dtype in m.matrix_macs and (dtype == "float32" or dtype in used):
                 peaks[f"matrix {kind}"] = 1e3 * m.peak_tflops(dtype)
-        levels = {x.name: x.gbps for x in m.levels if x.gbps is not None and x.name in ("L1", "L2", "MALL")}
-        source = f"{m.name}: peaks by its data sheet, memory as measured"
-        return {"gbps": m.memory_gbps, "peaks": peaks, "levels": levels, "source": source}
+        caches = [x for x in m.levels if x.name in ("L1", "L2", "MALL")]
+        levels = {
+            x.name: gbps for x in caches if (gbps := level_gbps(m, x.name) if m.chip.startswith("gfx") else x.gbps)
+        }
+        reached = level_gbps(m, "memory")
+        known = "as the best stream reaches it" if reached < m.memory_gbps else "and its peak"
+        source = f"{m.name}: arithmetic by its data sheet, memory {known}"
+        return {"gbps": reached, "peaks": peaks, "levels": levels, "source": source}
     if target.is_host:
         return _host_ceilings()
     return {}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, DeviceError, TecError
+from ..target import Target
 from . import listing
 from .graph import graph_of
 from .limits import ceilings, dots, limit_of
@@ -102,15 +103,14 @@ def _times(net: Any, device: Any, timed: bool | None) -> tuple[dict[str, KernelT
         inputs = {i["name"]: random_array(rng, tuple(i["shape"]), i["dtype"]) for i in net.inputs}
         if not dev.is_emulated:
             net.run(inputs, device=dev)
-        found = kernel_times(net, inputs, dev, run=False)
+        product = Target(net.module.target).machine.name if dev.is_emulated else ""
+        found = kernel_times(net, inputs, dev, run=False, product=product)
     except TecError as error:  # no such device, or inputs that random numbers do not make
         if timed or (device is not None and isinstance(error, DeviceError)):
             raise
         return {}, ""
     what = (
-        f"estimated by the time model of the software GPU ({dev.arch})"
-        if dev.is_emulated
-        else f"measured on {dev.name}"
+        f"estimated by the time model of the {product} ({dev.arch})" if dev.is_emulated else f"measured on {dev.name}"
     )
     return {t.name: t for t in found}, what
 

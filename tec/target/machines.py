@@ -14,6 +14,7 @@ reached, and latencies: the marks beside the rows,
   [L] gpu-small-kernels on an MI210: launches back to back in one stream; [H] this project's own measurement on one H200;
   [W] WMMA in a loop of its own: warpfront/hipfire (float16 on gfx1201, 170.6 TFLOP/s), theninj4/strix-halo-vulkan on a Radeon 8060S (55.5 TFLOP/s float16 and int8, DRAM
       236 GB/s, its last cache 805 copied);
+  [M] MFMA in a loop of its own on an MI350X, by rocprofiler-compute: 1.8, 2.0 PFLOP/s, 4.2 POP/s of float16, bfloat16, int8 (rocm-systems 3837; peak 2.3, 2.3, 4.6);
   [I] C2SM/icon4py's profiles of an MI300A: 3,668 GB/s, of which its stencils reach 3,462;
   [D] gpu-l2-stream, arrays that an L2 holds, 8 bytes a thread: MI300A 5,966 GB/s at 2,097 MHz, MI210 1,656, MI100 1,226, RX 6900 XT 1,718.
 """
@@ -124,7 +125,8 @@ class Machine:
         return 2e-6 * self.macs(dtype, matrix) * self.units * self.clock_mhz
 
 
-AMD_LAUNCH_US = 2.1  # [L]: 64 kB at 31 GB/s, launch after launch
+# [L]: 64 kB at 31 GB/s, launch after launch, are 2.06 us, of which 0.4 are the kernel's (arguments, then data from the L2, then waves' starts, by the latencies below).
+AMD_LAUNCH_US = 1.7
 NVIDIA_LAUNCH_US = 5.7  # [H]: launches through ctypes
 
 
@@ -167,6 +169,8 @@ _MI200_GBPS = (10_600.0, 5_100.0, None, 1_388.8)  # [G] L1 and L2, [P] memory
 # By least squares over the 55 clocks of [R] (5.5 % from them on the mean): of 750 W, a TB/s of memory takes 22 %.
 _MI300X_POWER = Power(1.0, 0.049, 0.447, 0.218)
 _MI325X_POWER = Power(1000 / 750, 0.049, 0.447, 0.218)  # the same dies, 1000 W
+_MI350X_MHZ = {"float16": 1717, "bfloat16": 1907, "float8": 2003, "int8": 2003}  # [M]: over 2,048 and 4,096 multiply-adds a clock of 256 units
+_MI355X_MHZ = {k: min(2400, round(v * (1400 / 1000) ** (1 / 3))) for k, v in _MI350X_MHZ.items()}  # the same dies, 1,400 W for 1,000
 _WMMA_4 = {"float16": 2603, "bfloat16": 2603}  # [W]: 170.6 TFLOP/s of 64 units
 _WMMA_35 = {"float16": 2710, "bfloat16": 2710, "int8": 2710}  # [W]: 55.5 of 40 units
 _MI300_GBPS = (38_800.0, 27_000.0, 7_310.0, 4_200.0)
@@ -186,8 +190,8 @@ _AMD = (
     # Its memory reads 4287 GB/s in ROCm's validation tests.
     _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 27_000.0, 7_310.0, 4_287.0), ns=_MI300_NS, matrix_mhz=_MI325X_MHZ,
          power=_MI325X_POWER),
-    _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2400, 8_530.0, 6_000.0)),  # [O]
-    _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2200, 8_530.0, 6_000.0)),  # [O]
+    _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2400, 8_530.0, 6_000.0), matrix_mhz=_MI355X_MHZ),  # [O]
+    _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2200, 8_530.0, 6_000.0), matrix_mhz=_MI350X_MHZ),  # [O]
     _amd("RX 6900 XT", "gfx1030", 80, 2250, 16, 512, l2=4, mall=128, ns=(28.5, 85.9, 162.5, None)),  # [G]: 73, 220, 416 clocks at 2560 MHz
     _amd("RX 6800 XT", "gfx1030", 72, 2250, 16, 512, l2=4, mall=128),
     _amd("RX 7900 XTX", "gfx1100", 96, 2500, 24, 960, l1=32, l2=6, mall=96, reached=(None, 7_120.0, 4_240.0, 732.0), ns=(None, None, 150.3, None)),

@@ -35,7 +35,7 @@ data.occupancy.rows.forEach(([name, what, waves]) => {
 $("occupancy").append(slots, el("p", `${data.occupancy.waves} of ${data.occupancy.slots} waves; limited by ${data.occupancy.limit === "waves" ? "wave slots" : data.occupancy.limit}.`, "note"));
 
 // Roofline.
-function roofline(r) {
+function roofline(r, limit) {
   const W = 520, H = 310, L = 46, R = 20, T = 30, B = 34, NS = "http://www.w3.org/2000/svg", svg = document.createElementNS(NS, "svg");
   const add = (tag, attrs, text) => { const e = document.createElementNS(NS, tag); for (const k in attrs) e.setAttribute(k, attrs[k]); if (text) e.textContent = text; svg.append(e); return e; };
   svg.setAttribute("viewBox", `0 0 ${W} ${H}`); svg.setAttribute("role", "img"); svg.setAttribute("aria-label", "roofline");
@@ -46,9 +46,16 @@ function roofline(r) {
   for (let k = x0; k <= x1; k++) { add("line", { x1: X(10 ** k), x2: X(10 ** k), y1: T, y2: H - B, class: "grid" }); add("text", { x: X(10 ** k), y: H - B + 14, "text-anchor": "middle", class: "soft" }, String(+(10 ** k).toPrecision(1))); }
   for (let k = y0; k <= y1; k++) { add("line", { x1: L, x2: W - R, y1: Y(10 ** k), y2: Y(10 ** k), class: "grid" }); add("text", { x: L - 5, y: Y(10 ** k) + 4, "text-anchor": "end", class: "soft" }, rate(10 ** k).replace(/\.0+ | /, "")); }
   add("text", { x: (L + W - R) / 2, y: H - 4, "text-anchor": "middle", class: "soft" }, "FLOP a byte"); add("text", { x: 4, y: 11, class: "soft" }, "FLOP/s");
-  Object.entries(r.levels).forEach(([name, gbps]) => {
+  // Levels whose lines end side by side share a name.
+  const names = []; Object.entries(r.levels).sort((a, b) => b[1] - a[1]).forEach(([name, gbps]) => {
+    const limits = name === limit ? " limits" : "";
     const from = Math.max(10 ** x0, 10 ** y0 / gbps), to = Math.min(10 ** x1, top / gbps);
-    if (from < to) { add("line", { x1: X(from), y1: Y(from * gbps), x2: X(to), y2: Y(to * gbps), class: "roof" + (name === "memory" ? "" : " level") }); if (name === "memory") add("text", { x: X(from * 6) + 8, y: Y(from * 6 * gbps) + 8, class: "soft" }, name); else add("text", { x: X(to), y: Y(to * gbps) - 18, "text-anchor": "middle", class: "soft" }, name); }
+    if (from >= to) return;
+    add("line", { x1: X(from), y1: Y(from * gbps), x2: X(to), y2: Y(to * gbps), class: "roof" + (name === "memory" ? "" : " level") + limits });
+    if (name === "memory") return void add("text", { x: X(from * 6) + 8, y: Y(from * 6 * gbps) + 8, class: "soft" }, name);
+    const before = names[names.length - 1];
+    if (before && X(to) - before.x < 30) before.node.textContent += ", " + name;
+    else names.push({ x: X(to), node: add("text", { x: X(to), y: Y(to * gbps) - 18, "text-anchor": "middle", class: "soft" }, name) });
   });
   const memory = r.levels.memory || Math.min(...Object.values(r.levels));
   let last = -99;
@@ -56,16 +63,25 @@ function roofline(r) {
     add("line", { x1: X(Math.min(10 ** x1, peak / memory)), x2: W - R, y1: Y(peak), y2: Y(peak), class: "roof" });
     const y = Math.max(Y(peak) - 5, last + 12); last = y; add("text", { x: W - R, y, "text-anchor": "end", class: "soft" }, name);
   });
-  let under = -99;
+  // Points of levels that give the same bytes lie on each other, and share a name, too.
+  const groups = [];
   [...r.points].sort((a, b) => a[1] - b[1]).forEach(([name, x, y]) => {
-    const c = add("circle", { cx: X(x), cy: Y(y), r: name === "memory" ? 6 : 4 }); const t = document.createElementNS(NS, "title"); t.textContent = `${name}: ${x.toPrecision(3)} FLOP a byte, ${rate(y)}FLOP/s`; c.append(t);
-    const at = X(x); add("text", { x: at, y: Y(y) + (at - under < 44 ? 30 : 18), "text-anchor": "middle", class: "soft" }, name); under = at - under < 44 ? -99 : at;
+    const large = name === (limit in r.levels ? limit : "memory");
+    const c = add("circle", { cx: X(x), cy: Y(y), r: large ? 6 : 4 }); const t = document.createElementNS(NS, "title"); t.textContent = `${name}: ${x.toPrecision(3)} FLOP a byte, ${rate(y)}FLOP/s`; c.append(t);
+    const last = groups[groups.length - 1];
+    if (last && X(x) - last.x < 12) last.names.push(name); else groups.push({ x: X(x), y: Y(y), names: [name] });
+  });
+  // Names below and to the right of their points: the roofs are above and to the left.
+  let end = -99, down = 0;
+  groups.forEach(({ x, y, names }) => {
+    const text = names.join(", "), wide = 7 * text.length, from = Math.min(x + 4, W - wide); down = from < end ? (down + 1) % 3 : 0; end = from + wide;
+    add("text", { x: from, y: y + 17 + 13 * down, class: "soft halo" }, text);
   });
   return svg;
 }
 if (data.roofline) {
   const best = Math.min(...data.roofline.points.filter(p => p[0] === "memory").map(p => p[1] * data.roofline.levels.memory), Math.max(...Object.values(data.roofline.peaks))), got = data.roofline.points[0][2];
-  $("roofline").append(roofline(data.roofline), el("p", `${rate(got)}FLOP/s, ${percent(got / best)} of what its bytes of memory allow (${rate(best)}FLOP/s). A point for the bytes of each level.`, "note"));
+  $("roofline").append(roofline(data.roofline, data.time.limit), el("p", `${rate(got)}FLOP/s, ${percent(got / best)} of what its bytes of memory allow (${rate(best)}FLOP/s). A point for the bytes of each level. ${data.time.limit in data.roofline.levels ? `Limited by what ${data.time.limit} gives.` : data.time.limit === "latency" ? "No resource is busy for half of the time: waiting limits it." : data.time.limit === "launch" ? "It takes less than a launch." : `Limited by ${data.time.limit}.`}`, "note"));
 } else $("roofline").append(el("p", "The kernel does no floating point arithmetic.", "note"));
 
 // Compared with an earlier page.

@@ -41,15 +41,18 @@ function drawRoofline() {
   place.replaceChildren(g);
 }
 function drawRoofs(g, { sx, sy, x0, y0, top, w, right, limit, levels }) {
-  const slope = (level, name) => {
-    const gbps = slopeOf(level), low = Math.max(10 ** x0, 10 ** y0 / gbps), knee = top / gbps;
+  // Names along the lines, above them; of lines that lie close together at the uppermost, without rates (which the note has, too).
+  const slopes = [...new Set(["memory", ...levels])].map(l => [l, slopeOf(l)]).sort((a, b) => a[1] - b[1]);
+  let named = [];
+  slopes.forEach(([level, gbps], i) => {
+    const low = Math.max(10 ** x0, 10 ** y0 / gbps), knee = top / gbps;
     g.append(svg("path", { class: `roof${level === "memory" ? "" : " level"}${limit === level ? " limits" : ""}`, d: `M${sx(low)} ${sy(low * gbps)}L${sx(knee)} ${sy(top)}` }));
-    // Along its line, above it.
-    const angle = Math.atan2(sy(top) - sy(low * gbps), sx(knee) - sx(low)) * 180 / Math.PI, from = 10 ** (Math.log10(low) + (level === "memory" ? 0.08 : 0.5) * Math.log10(knee / low));
-    g.append(svg("text", { transform: `translate(${sx(from)} ${sy(from * gbps) - 5}) rotate(${angle})` }, `${name} ${number(gbps)} GB/s`));
-  };
-  slope("memory", "memory");
-  levels.filter(l => l !== "memory").forEach(l => slope(l, l));
+    named.push(level);
+    if (slopes[i + 1] && sy(gbps) - sy(slopes[i + 1][1]) < 18) return;
+    const angle = Math.atan2(sy(top) - sy(low * gbps), sx(knee) - sx(low)) * 180 / Math.PI, from = 10 ** (Math.log10(low) + 0.08 * Math.log10(knee / low));
+    g.append(svg("text", { transform: `translate(${sx(from)} ${sy(from * gbps) - 5}) rotate(${angle})` }, named.length > 1 ? named.join(", ") : `${level} ${number(gbps)} GB/s`));
+    named = [];
+  });
   const equal = new Map();  // one line for ceilings of the same height
   for (const [name, peak] of Object.entries(roofs.peaks)) equal.set(peak, [...(equal.get(peak) || []), name]);
   const peaks = [...equal].map(([peak, names]) => [names.join(", "), peak]).sort((a, b) => b[1] - a[1]);
@@ -63,7 +66,8 @@ function drawRoofs(g, { sx, sy, x0, y0, top, w, right, limit, levels }) {
 }
 function startRoofline() {
   const none = data.kernels.filter(k => !k.dots).length, modelled = data.kernels.some(k => k.dots?.traffic);
-  $("roofnote").textContent = (roofs.source ? `Ceilings: ${roofs.source}. ` : "") + (timed ? "The area of a dot is its kernel's share of the time. " : "No times were taken: a dot stands where its roof is. ")
+  const used = Object.keys(roofs.levels || {}).filter(l => data.kernels.some(k => k.dots?.level === l)), rates = used.length ? ` (${["memory", ...used].map(l => `${l} ${number(slopeOf(l))}`).join(", ")} GB/s)` : "";
+  $("roofnote").textContent = (roofs.source ? `Ceilings: ${roofs.source}${rates}. ` : "") + (timed ? "The area of a dot is its kernel's share of the time. " : "No times were taken: a dot stands where its roof is. ")
     + (modelled ? "Dots: by the bytes of the level that limits, memory's where none does; rings: by the bytes of the arguments. " : "By the bytes of the arguments. ") + (none ? `${none} kernel${none > 1 ? "s" : ""} without arithmetic ${none > 1 ? "are" : "is"} not shown.` : "");
   whenChosen(drawRoofline);
   let width = 0;
