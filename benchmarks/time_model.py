@@ -1,14 +1,14 @@
 """The software GPU's time model against published results on AMD GPUs. One JSON object a line.
 
-    python benchmarks/time_model.py [--set judged] [--row 47] [--kind stream] [--peer Triton --triton]
+    python benchmarks/time_model.py [--set judged] [--row 47] [--kind stream] [--peer Triton --theirs]
 
 The rows are `amd_results.csv`: results that others measured, each with its source; the same work as tec compiles it today, and the model's time for that: "ratio" is
 modelled over measured. No figure of the model was fitted to any of them. "judged" rows were looked at while it was made, "kept aside" ones were gathered later, by rule
 (whole tables, the same sizes of each), and changed nothing.
 
 The kernels are not the same ones, so a product of a library that was tuned for years is expected below 1.3, and streams, where there is only one way to do it, near 1.
-Where a source names the measured kernel's tile and tec can make it (column "kernel": parts of a choice), "like" is the ratio with that. With --triton, "theirs" is the
-ratio with the code object that Triton's compiler makes of a kernel such as was measured (`triton_results`; of rows whose result is Triton's). "wall": the result includes the
+Where a source names the measured kernel's tile and tec can make it (column "kernel": parts of a choice), "like" is the ratio with that. With --theirs, "theirs" is the
+ratio with the code object that Triton's or IREE's compiler makes of what was measured (`triton_results`, `iree_results`; of rows whose result is theirs). "wall": the result includes the
 cost of a call from Python; products below `CALL_US` say more of that than of a kernel, and are counted apart. "warm": the benchmark repeats itself on the same operands, so the
 last cache keeps what fits. At the end: how many rows lie within 25 %, by kind, and of pairs of one table that differ by 20 % and more how many the model puts in order.
 """
@@ -161,10 +161,29 @@ def modelled(row: Row, kernel: str, warm: bool) -> tuple[float, Any, int]:
     return us, max(p.launches, key=lambda r: r.estimate.microseconds), len(p.launches)
 
 
-def measure(row: Row, with_triton: bool = False) -> dict[str, Any]:
+def has_theirs(row: Row) -> bool:
+    return row.peer.startswith(("Triton", "HipKittens, bands")) or row.peer == "IREE"
+
+
+def their_kernel(row: Row) -> tuple[float, Any]:
+    """Microseconds of what their compiler makes, and the configuration that is best by the model."""
+    if row.peer == "IREE":
+        from benchmarks.iree_results import theirs
+    else:
+        from benchmarks.triton_results import theirs
+    return theirs(row.work, row.product, "warm" in row.how, "wall" in row.how, row.peer)
+
+
+def measure(row: Row, with_theirs: bool = False) -> dict[str, Any]:
     """The model's line for a row."""
     start = time.perf_counter()
     warm = "warm" in row.how
+    if row.kind == "order" and with_theirs and has_theirs(row):  # the order is what is asked, whoever's kernel it is
+        us, config = their_kernel(row)
+        return {
+            "set": row.set, "row": row.row, "gpu": row.product, "kind": kind(row), "work": row.work, "peer": row.peer, "measured_us": row.us,
+            "modelled_us": round(us, 1), "ratio": round(us / row.us, 2), "config": config,
+        }  # fmt: skip
     same = row.kernel if row.kind == "order" else ""
     us, longest, launches = modelled(row, same, warm)
     e = longest.estimate
@@ -180,10 +199,8 @@ def measure(row: Row, with_triton: bool = False) -> dict[str, Any]:
             line["like"] = round(modelled(row, "" if cold else row.kernel, warm and not cold)[0] / row.us, 2)
         except tec.TecError as fault:
             line["like_error"] = str(fault).splitlines()[0]
-    if with_triton and row.peer.startswith("Triton"):
-        from benchmarks.triton_results import theirs
-
-        found, config = theirs(row.work, row.product, warm, "wall" in row.how)
+    if with_theirs and has_theirs(row):
+        found, config = their_kernel(row)
         line |= {"theirs": round(found / row.us, 2), "config": config}
     return {**line, "seconds": round(time.perf_counter() - start, 1)}
 
@@ -217,9 +234,7 @@ def main() -> None:
     parser.add_argument("--row", action="append", help="only rows of this number")
     parser.add_argument("--kind", default="", help="only rows of this kind")
     parser.add_argument("--peer", default="", help="only results of these, by the beginning of their name")
-    parser.add_argument(
-        "--triton", action="store_true", help="model Triton's own kernels beside tec's, where the result is Triton's"
-    )
+    parser.add_argument("--theirs", action="store_true", help="model Triton's and IREE's own kernels beside tec's")
     args = parser.parse_args()
     with open(Path(__file__).with_name("amd_results.csv"), newline="", encoding="utf-8") as f:
         rows = [Row(**{k: v for k, v in r.items() if k != "us"}, us=float(r["us"])) for r in csv.DictReader(f)]
@@ -233,7 +248,7 @@ def main() -> None:
         ):
             continue
         try:
-            lines.append(measure(row, args.triton))
+            lines.append(measure(row, args.theirs))
         except tec.TecError as e:
             print(json.dumps({"row": row.row, "work": row.work, "error": str(e).splitlines()[0]}), flush=True)
             continue

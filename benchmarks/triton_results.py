@@ -31,7 +31,7 @@ TILES = (
     (256, 256, 32, 8),
     (256, 256, 64, 8),
 )
-BLOCKS = ((128, 64, 4, 1), (128, 64, 4, 2), (64, 64, 4, 1), (128, 32, 4, 1), (256, 64, 8, 1), (256, 64, 8, 2))
+BLOCKS = ((128, 64, 4, 1), (128, 64, 4, 2), (256, 64, 8, 2))
 
 
 def array(shape: tuple[int, ...], dtype: str) -> Any:
@@ -62,6 +62,26 @@ def product(sizes: tuple[int, ...], dtype: str, machine: Machine) -> Iterator[tu
         yield config, lambda config=config, grid=grid: kernels.product[grid](a, b, c, m, n, k, n, 1, **config)
 
 
+def bands(
+    peer: str, sizes: tuple[int, ...], dtype: str, machine: Machine
+) -> Iterator[tuple[Config, Callable[[], Any]]]:
+    """The tile of HipKittens' grid_micro (256 x 256 by 64, eight wavefronts) in its orders: "bands of 4" rows, dealt out die by die; "bands of 0": along rows, dies in turn."""
+    m, n, k = sizes
+    a, b, c = array((m, k), dtype), array((n, k), dtype), array((m, n), dtype)
+    band = int(peer.split()[-1])
+    config = {
+        "BM": 256,
+        "BN": 256,
+        "BK": 64,
+        "BAND": band or 1,
+        "DIES": machine.dies if band else 1,
+        "num_warps": 8,
+        "num_stages": 2,
+    }
+    grid = (triton.cdiv(m, 256) * triton.cdiv(n, 256),)
+    yield config, lambda: kernels.product[grid](a, b, c, m, n, k, 1, k, **config)
+
+
 def rms_norm(sizes: tuple[int, ...], dtype: str, machine: Machine) -> Iterator[tuple[Config, Callable[[], Any]]]:
     m, n = sizes
     x, y, weight, scales = array((m, n), dtype), array((m, n), dtype), array((n,), dtype), array((m,), "float32")
@@ -85,7 +105,7 @@ def attention(sizes: tuple[int, ...], dtype: str, machine: Machine) -> Iterator[
 KERNELS = {"product": product, "rms_norm": rms_norm, "attention": attention}
 
 
-def theirs(work: str, product_name: str, warm: bool, with_launch: bool) -> tuple[float, Config]:
+def theirs(work: str, product_name: str, warm: bool, with_launch: bool, peer: str = "") -> tuple[float, Config]:
     """Microseconds of the best configuration, and which that is."""
     what, dtype, sizes, *_ = work.split()
     machine = find_product(product_name)
@@ -93,7 +113,11 @@ def theirs(work: str, product_name: str, warm: bool, with_launch: bool) -> tuple
     driver = emulated.install(machine.chip)
     best: tuple[float, Config] | None = None
     try:
-        for config, launch in KERNELS[what](tuple(map(int, sizes.split("x"))), NAMES[dtype], machine):
+        numbers, kind = tuple(map(int, sizes.split("x"))), NAMES[dtype]
+        candidates = (
+            bands(peer, numbers, kind, machine) if "bands of" in peer else KERNELS[what](numbers, kind, machine)
+        )
+        for config, launch in candidates:
             with emulator_profile(driver.emulated, False, product_name, warm) as p:
                 try:
                     launch()

@@ -169,8 +169,15 @@ _MI200_GBPS = (10_600.0, 5_100.0, None, 1_388.8)  # [G] L1 and L2, [P] memory
 # By least squares over the 55 clocks of [R] (5.5 % from them on the mean): of 750 W, a TB/s of memory takes 22 %.
 _MI300X_POWER = Power(1.0, 0.049, 0.447, 0.218)
 _MI325X_POWER = Power(1000 / 750, 0.049, 0.447, 0.218)  # the same dies, 1000 W
-_MI350X_MHZ = {"float16": 1717, "bfloat16": 1907, "float8": 2003, "int8": 2003}  # [M]: over 2,048 and 4,096 multiply-adds a clock of 256 units
-_MI355X_MHZ = {k: min(2400, round(v * (1400 / 1000) ** (1 / 3))) for k, v in _MI350X_MHZ.items()}  # the same dies, 1,400 W for 1,000
+_MI350X_MHZ = {
+    "float16": 1717,
+    "bfloat16": 1907,
+    "float8": 2003,
+    "int8": 2003,
+}  # [M]: over 2,048 and 4,096 multiply-adds a clock of 256 units
+_MI355X_MHZ = {
+    k: min(2400, round(v * (1400 / 1000) ** (1 / 3))) for k, v in _MI350X_MHZ.items()
+}  # the same dies, 1,400 W for 1,000
 _WMMA_4 = {"float16": 2603, "bfloat16": 2603}  # [W]: 170.6 TFLOP/s of 64 units
 _WMMA_35 = {"float16": 2710, "bfloat16": 2710, "int8": 2710}  # [W]: 55.5 of 40 units
 _MI300_GBPS = (38_800.0, 27_000.0, 7_310.0, 4_200.0)
