@@ -142,7 +142,17 @@ class Candidates:
 
     def of(self, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         if name.startswith(
-            ("s_load", "s_buffer_load", "s_scratch_load", "s_memtime", "s_memrealtime", "s_dcache", "s_gl1_inv")
+            (
+                "s_load",
+                "s_store",
+                "s_atomic",
+                "s_buffer",
+                "s_scratch",
+                "s_memtime",
+                "s_memrealtime",
+                "s_dcache",
+                "s_gl1_inv",
+            )
         ):
             yield from self.scalar_memory(name)
         elif name.startswith("s_"):

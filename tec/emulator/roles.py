@@ -9,7 +9,19 @@ import re
 
 from .asmparse import Inst, Operand
 
-_MEMORY = ("global_", "flat_", "buffer_", "scratch_", "ds_", "s_load", "s_buffer_load")
+_MEMORY = (
+    "global_",
+    "flat_",
+    "buffer_",
+    "scratch_",
+    "ds_",
+    "s_load",
+    "s_buffer_load",
+    "s_atomic",
+    "s_buffer_atomic",
+    "s_store",
+    "s_buffer_store",
+)
 _EXCHANGES = ("ds_bpermute", "ds_permute", "ds_swizzle")  # between lanes, past memory
 # A carry, a lane mask or a second register besides the result.
 _TWO_RESULTS = re.compile(r"v_(add|sub|subrev)b?(_co)|v_(addc|subb|subbrev)_|v_div_scale|v_mad_[ui]64")
@@ -48,7 +60,7 @@ def roles(inst: Inst) -> tuple[list[Operand], list[Operand]]:
     if op.startswith(_MEMORY):
         if not fills(inst):
             return [], ops
-        return ops[:1], ops if op.startswith("buffer_atomic") else ops[
+        return ops[:1], ops if op.startswith(("buffer_atomic", "s_atomic", "s_buffer_atomic")) else ops[
             1:
         ]  # a buffer atomic returns to the register that brings its data
     if _NO_RESULT.match(op):

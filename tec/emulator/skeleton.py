@@ -124,6 +124,10 @@ def _memory(state: _State, inst: Inst) -> bool | None:
         else:
             state |= written
         return False
+    if op.startswith(("s_atomic", "s_buffer_atomic", "s_store", "s_buffer_store")):
+        if returns(inst) or any(set(registers(o)) & state for o in ops[1:]):
+            return None  # what it gives may decide anything: who came last
+        return False
     to_lds = "_load_lds" in op or "lds" in inst.mods
     if op.startswith("ds_"):
         store = not ("read" in op or "load" in op or "rtn" in op)

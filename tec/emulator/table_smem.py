@@ -1,4 +1,4 @@
-"""Scalar loads: s_load of every width, and gfx12's narrow ones.
+"""Scalar loads: s_load of every width, and gfx12's narrow ones; scalar stores and atomics of gfx9 (hipBLASLt counts its work-groups by s_atomic_dec).
 
 Source: AMD ISA manuals, chapter "Scalar memory operations".
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from .asmparse import Inst, Operand
 from .context import CTX
+from .support_atomics import TWO_DATA
 from .table import custom
-from .table_mem import take_policy
+from .table_mem import ATOMICS, access, atomic_call, buffer_slot, take_policy
 from .wave import Wave
 
 
@@ -118,6 +119,58 @@ for _names, _dwords in (("dword b32", 1), ("dwordx2 b64", 2), ("b96", 3), ("dwor
                         ("dwordx16 b512", 16)):  # fmt: skip
     for _n2 in _names.split():
         custom(f"s_buffer_load_{_n2}", "smem")(_buffer_scalar(_dwords))
+
+
+def _where(w: Wave, inst: Inst, buffer: bool) -> str:
+    """The address of a scalar store or atomic, in all lanes; one lane of it is used."""
+    s, ops = w.s, inst.operands
+    address = w.sgpr64(ops[1].index)
+    if buffer:
+        address = s.and_(address, str((1 << 48) - 1), "i64")
+    if ops[2].kind == "int":
+        address = s.add(address, str(int(ops[2].value)), "i64")
+    else:
+        address = s.add(address, s.zext("i32", "i64", w.scalar(ops[2])), "i64")
+    address = s.add(address, str(inst.take_int("offset")), "i64")
+    return w.v.splat("i64", s.and_(address, "-4", "i64"))
+
+
+def _put(w: Wave, op: Operand, dwords: int) -> None:
+    if op.kind != "s" or op.count != dwords:
+        raise w.fail(f"{op.text} as {dwords} dwords of data")
+    for k in range(dwords):
+        w.out.put(f"store i32 {w.reg('s', op.index + k)}, ptr {buffer_slot(w, k)}, align 64")
+
+
+def _scalar_store(dwords: int, buffer: bool):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        take_policy(inst)
+        _put(w, inst.operands[0], dwords)
+        access(w, "global", "st", f"b{32 * dwords}", _where(w, inst, buffer), "1")
+
+    return handler
+
+
+def _scalar_atomic(operation: str, bits: int, buffer: bool):  # type: ignore[no-untyped-def]
+    def handler(w: Wave, inst: Inst) -> None:
+        returns = "glc" in inst.mods or "sc0" in inst.mods
+        take_policy(inst)
+        data = inst.operands[0]
+        _put(w, data, bits // 32 * (2 if operation in TWO_DATA else 1))
+        atomic_call(w, "global", operation, bits, _where(w, inst, buffer), "1")
+        for k in range(bits // 32 if returns else 0):
+            w.set_reg("s", data.index + k, w.out.emit(f"load i32, ptr {buffer_slot(w, k)}, align 64"))
+
+    return handler
+
+
+# One access a wave, whatever EXEC holds; of class "vmem", as no strip of waves may hold one.
+for _prefix, _of_buffer in (("s_", False), ("s_buffer_", True)):
+    for _n2, _dwords in (("dword", 1), ("dwordx2", 2), ("dwordx4", 4)):
+        custom(f"{_prefix}store_{_n2}", "vmem")(_scalar_store(_dwords, _of_buffer))
+    for _n2 in "add sub smin smax umin umax and or xor swap inc dec cmpswap".split():
+        for _n4 in (_n2, _n2 + "_x2"):
+            custom(f"{_prefix}atomic_{_n4}", "vmem")(_scalar_atomic(*ATOMICS[_n4], _of_buffer))
 
 
 # Caches: nothing to do, as all waves see one memory.

@@ -28,7 +28,7 @@ _COUNT = re.compile(r"(vmcnt|lgkmcnt|vscnt|expcnt)\((\d+)\)")
 def _counter(inst: Inst, gfx: int) -> str | None:
     """The counter that a memory operation adds to."""
     op = inst.op
-    if op.startswith(("s_load", "s_buffer_load")):
+    if op.startswith(("s_load", "s_buffer", "s_atomic", "s_store")):
         return "kmcnt" if gfx >= 12 else "lgkmcnt"
     if op.startswith("ds_"):
         return "dscnt" if gfx >= 12 else "lgkmcnt"

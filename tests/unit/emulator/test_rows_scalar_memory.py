@@ -1,0 +1,125 @@
+"""Scalar stores and atomics of gfx9: one access a wave, whatever EXEC holds, against NumPy."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from tec.emulator import opcodes
+from tec.emulator.table import ROWS
+
+from .harness import download, function, upload
+
+opcodes.load()
+
+ATOMICS = {
+    "add": lambda a, d: a + d,
+    "sub": lambda a, d: a - d,
+    "smin": lambda a, d: min(a, d, key=signed),
+    "smax": lambda a, d: max(a, d, key=signed),
+    "umin": min,
+    "umax": max,
+    "and": lambda a, d: a & d,
+    "or": lambda a, d: a | d,
+    "xor": lambda a, d: a ^ d,
+    "swap": lambda a, d: d,
+    "inc": lambda a, d: 0 if a >= d else a + 1,
+    "dec": lambda a, d: d if a == 0 or a > d else a - 1,
+}
+NAMES = {
+    name: n
+    for name in ROWS
+    for n in ("store", "atomic")
+    if name.startswith((f"s_{n}_", f"s_buffer_{n}_"))
+}  # fmt: skip
+OLD, DATA, COMPARED = 0x8000_0000_1234_5678, 0x0000_0007_F000_0010, 0x8000_0000_1234_5678
+GROUPS = 3
+
+
+def signed(x: int) -> int:
+    """A 64-bit number's order as a signed one; 32-bit ones are brought there by `run`."""
+    return x - (1 << 64) if x >> 63 else x
+
+
+def run(chip: str, name: str, check: str = "bounds") -> tuple[np.ndarray, np.ndarray]:
+    """(32 dwords of memory after the instruction, what it gave), by one wave of each of three groups, each at 128 bytes of its own; no lane is on."""
+    wide, compares = name.endswith("_x2"), "cmpswap" in name
+    base = "s[16:19]" if "buffer" in name else "s[16:17]"
+    atomic = "atomic" in name
+    dwords = (1 + wide) * (1 + compares) if atomic else int(name[-1]) if name[-1].isdigit() else 1
+    data = "s20" if dwords == 1 else f"s[20:{19 + dwords}]"
+    values = [DATA & 0xFFFFFFFF, DATA >> 32] if wide or not atomic else [DATA & 0xFFFFFFFF]
+    values += [COMPARED & 0xFFFFFFFF, COMPARED >> 32] if wide or not atomic else [COMPARED & 0xFFFFFFFF]
+    lines = [
+        "s_mov_b32 s16, $0", "s_mov_b32 s17, $1", "s_mov_b32 s18, 0x1000", "s_mov_b32 s19, 0x27000",
+        *(f"s_mov_b32 s{20 + k}, {x:#x}" for k, x in enumerate(values)),
+        "s_mov_b64 s[24:25], exec", "s_mov_b64 exec, 0",
+        f"{name} {data}, {base}, 0x8{' glc' if atomic else ''}", "s_waitcnt lgkmcnt(0)", "s_dcache_wb",
+        "s_mov_b64 exec, s[24:25]", "v_mov_b32 v2, s20", "v_mov_b32 v3, s21", "v_mov_b32 v0, $2", "v_mov_b32 v1, $3",
+        "global_store_dwordx2 v[0:1], v[2:3], off", "s_waitcnt vmcnt(0)",
+    ]  # fmt: skip
+    text = "\\0A".join(lines)
+    clobbers = ",".join(f"~{{s{k}}}" for k in range(16, 26)) + ",~{v0},~{v1},~{v2},~{v3},~{memory}"
+    ir = f"""define amdgpu_kernel void @k(ptr addrspace(1) %a, ptr addrspace(1) %b) #0 {{
+  %g = call i32 @llvm.amdgcn.workgroup.id.x()
+  %o = mul i32 %g, 128
+  %q = getelementptr i8, ptr addrspace(1) %a, i32 %o
+  %z = mul i32 %g, 8
+  %r = getelementptr i8, ptr addrspace(1) %b, i32 %z
+  %qi = ptrtoint ptr addrspace(1) %q to i64
+  %ri = ptrtoint ptr addrspace(1) %r to i64
+  %ql = trunc i64 %qi to i32
+  %qs = lshr i64 %qi, 32
+  %qh = trunc i64 %qs to i32
+  %rl = trunc i64 %ri to i32
+  %rs = lshr i64 %ri, 32
+  %rh = trunc i64 %rs to i32
+  call void asm sideeffect "{text}", "s,s,s,s,{clobbers}"(i32 %ql, i32 %qh, i32 %rl, i32 %rh)
+  ret void
+}}
+declare i32 @llvm.amdgcn.workgroup.id.x()
+attributes #0 = {{ "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-ptr" }}"""
+    driver, kernel = function(ir, chip, check=check)
+    memory = np.arange(32 * GROUPS, dtype=np.uint32).reshape(GROUPS, 32)
+    memory[:, 2], memory[:, 3] = OLD & 0xFFFFFFFF, OLD >> 32
+    given = np.zeros((GROUPS, 2), np.uint32)
+    held = [upload(driver, x) for x in (memory, given)]
+    driver.launch(kernel, (GROUPS, 1, 1), (64, 1, 1), 0, struct.pack("<QQ", *held))
+    return download(driver, held[0], memory), download(driver, held[1], given)
+
+
+@pytest.mark.parametrize("name", sorted(n for n, kind in NAMES.items() if kind == "atomic"))
+def test_scalar_atomics(name: str) -> None:
+    wide = name.endswith("_x2")
+    bits = 64 if wide else 32
+    old, data = (x & (1 << bits) - 1 for x in (OLD, DATA))
+    operation = name.removesuffix("_x2").rsplit("_", 1)[1]
+    if operation == "cmpswap":
+        new = data  # what is compared with is what is there
+    elif operation in ("smin", "smax"):
+        new = ATOMICS[operation](old << 64 - bits, data << 64 - bits) >> 64 - bits
+    else:
+        new = ATOMICS[operation](old, data) & (1 << bits) - 1
+    want = np.tile(np.arange(32, dtype=np.uint32), (GROUPS, 1)) + 32 * np.arange(GROUPS, dtype=np.uint32)[:, None]
+    want[:, 2], want[:, 3] = new & 0xFFFFFFFF, new >> 32 if wide else OLD >> 32
+    got, given = run("gfx942", name)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(given[:, 0], np.full(GROUPS, OLD & 0xFFFFFFFF))
+    if wide:
+        np.testing.assert_array_equal(given[:, 1], np.full(GROUPS, OLD >> 32))
+
+
+@pytest.mark.parametrize("name", sorted(n for n, kind in NAMES.items() if kind == "store"))
+def test_scalar_stores(name: str) -> None:
+    dwords = int(name[-1]) if name[-1].isdigit() else 1
+    want = np.tile(np.arange(32, dtype=np.uint32), (GROUPS, 1)) + 32 * np.arange(GROUPS, dtype=np.uint32)[:, None]
+    want[:, 2], want[:, 3] = OLD & 0xFFFFFFFF, OLD >> 32
+    values = [DATA & 0xFFFFFFFF, DATA >> 32, COMPARED & 0xFFFFFFFF, COMPARED >> 32]
+    want[:, 2 : 2 + dwords] = values[:dwords]
+    np.testing.assert_array_equal(run("gfx90a", name, "race")[0], want)
+
+
+def test_nothing_is_left_out() -> None:
+    assert len(NAMES) == 2 * (3 + 26)
