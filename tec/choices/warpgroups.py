@@ -103,14 +103,15 @@ class WarpgroupProduct(Space):
         plain = all(isinstance(t.op, PlaceholderOp) and len(t.shape) == len(op.axis) for t in (p.a, p.b))
         lead = const_shape(op.output(0))[:-2]
         steps = (p.k or 0) * dtype_info(p.a.dtype).bytes / _ROW_BYTES
-        if not whole or not plain or None in lead or (p.m or 0) < _ROWS_A_GROUP or (p.n or 0) < 64 or steps <= 1:
+        if not whole or not plain or None in lead or (p.m or 0) < _ROWS_A_GROUP or (p.n or 0) < 64 or steps < 1:
             return None
         space = cls(group, target, op, p, math.prod(d or 1 for d in lead))
         if next(space.drafts(), None) is None:
             return None
         # With few tiles a kernel is as long as its latencies, and smaller tiles by mma.sync, or the sum in parts, have less of them (one H200, a BERT layer of 128
         # tokens: 24 tiles of 12 steps 415 us for 386, 24 of 48 steps 10.9 us for 7.1); where tiles fill half the chip the ring pays (64 x 8192 x 8192: 43 us for 104).
-        space.is_second = 2 * space.tiles(space.default) < target.machine.units
+        # Sums of one step were not measured by warpgroups.
+        space.is_second = 2 * space.tiles(space.default) < target.machine.units or steps <= 1
         return space
 
     def plan(self, c: Choice) -> Plan:

@@ -81,6 +81,7 @@ def _kernel(root: S.Stmt, name: str) -> S.Stmt:
         body = body.body
     if not any_stmt(body, _is_marked):
         return root
+    body = _looped(body)
     by_tag = {f.thread: f for f in nest}
     x, y = by_tag.get("threadIdx.x"), by_tag.get("threadIdx.y")
     if x is None or const_int(x.extent) != WARPGROUP or "threadIdx.z" in by_tag:
@@ -106,6 +107,13 @@ def _kernel(root: S.Stmt, name: str) -> S.Stmt:
         extent = B.const(workers + 1) if f.var is group else f.extent
         out = S.For(f.var, f.min, extent, out, f.kind, f.thread, f.annotations)
     return out
+
+
+def _looped(s: S.Stmt) -> S.Stmt:
+    """The marked loop of one pass, which is none any more, as a loop again. A kernel that says by itself when a tile may be filled again is no loop."""
+    if _is_marked(s) and not isinstance(s.body, S.For) and not any_stmt(s.body, lambda x: is_call(x, "bulk_release")):
+        return S.Attr(s.note, S.For(E.Var("step", "int32"), B.const(0), B.const(1), s.body, S.ForKind.SERIAL))
+    return map_stmt(s, _looped, lambda e: e)
 
 
 class _Loop(Roles):

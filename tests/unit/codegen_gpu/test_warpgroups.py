@@ -160,6 +160,12 @@ def test_one_stage_is_refused() -> None:
         gemm(256, 256, 128, stages=1)
 
 
+@pytest.mark.parametrize("turns", [False, True])
+def test_a_sum_of_one_step_is_a_ring_too(turns: bool) -> None:
+    text = ptx(*_swap(gemm(512, 512, 64, bn=128, groups=2, turns=turns)))
+    assert "setmaxnreg.dec" in text and text.count("wgmma.mma_async") == (8 if turns else 4) and ".local" not in text
+
+
 def test_turns_of_one_tile_are_refused() -> None:
     target, s, args = gemm(256, 256, 128, turns=True)
     with pytest.raises(tec.TecError, match="with turns is for a loop within a loop of tiles"):
@@ -456,3 +462,12 @@ def test_parts_are_whole_steps() -> None:
     c = te.compute((128, 128), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
     with pytest.raises(tec.ScheduleError, match="4 parts are not whole steps"):
         schedule([c], HOPPER, {"template": "bulk product", "rows": 64, "columns": 64, "step": 32, "parts": 4})
+
+
+def test_a_sum_of_one_step_is_no_default() -> None:
+    x, w = te.placeholder((8192, 64), "float16", "x"), te.placeholder((64, 256), "float16", "w")
+    k = te.reduce_axis((0, 64), "k")
+    y = te.compute((8192, 256), lambda i, j: te.sum(x[i, k].astype("float32") * w[k, j].astype("float32"), k), "y")
+    assert schedule([y], HOPPER).choice["template"] != "warpgroup product"
+    made = schedule([y], HOPPER, {"template": "warpgroup product"})
+    assert "wgmma.mma_async" in ptx(made.schedule, [x, w, *made.outputs], HOPPER)
