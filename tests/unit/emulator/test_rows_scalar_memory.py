@@ -123,3 +123,42 @@ def test_scalar_stores(name: str) -> None:
 
 def test_nothing_is_left_out() -> None:
     assert len(NAMES) == 2 * (3 + 26)
+
+
+def test_the_last_group_is_found_by_a_scalar_atomic() -> None:
+    """As hipBLASLt's products whose k is shared by work-groups count who is done; the race check sees the order that it makes."""
+    lines = [
+        "s_lshl_b32 s20, $4, 8", "v_lshlrev_b32 v0, 2, v31", "v_add_u32 v1, s20, v0", "v_add_u32 v2, 5, v1",
+        "s_mov_b32 s16, $0", "s_mov_b32 s17, $1", "s_mov_b32 s18, $2", "s_mov_b32 s19, $3",
+        "global_store_dword v1, v2, s[16:17] offset:256", "s_waitcnt vmcnt(0)",
+        f"s_mov_b32 s21, {GROUPS - 1}", "s_atomic_dec s21, s[16:17], 0x0 glc", "s_waitcnt lgkmcnt(0)",
+        "s_cmp_lg_u32 s21, 1", "s_cbranch_scc1 .Lend", "buffer_inv sc1",
+        *(f"global_load_dword v{4 + k}, v0, s[16:17] offset:{256 * (k + 1)}" for k in range(GROUPS)),
+        "s_waitcnt vmcnt(0)", "v_add3_u32 v4, v4, v5, v6", "global_store_dword v0, v4, s[18:19]", ".Lend:", "s_nop 0",
+    ]  # fmt: skip
+    text = "\\0A".join(x.replace("v31", "$5") for x in lines)
+    clobbers = ",".join(f"~{{s{k}}}" for k in range(16, 22)) + "," + ",".join(f"~{{v{k}}}" for k in range(7))
+    ir = f"""define amdgpu_kernel void @k(i64 %a, i64 %b) #0 {{
+  %g = call i32 @llvm.amdgcn.workgroup.id.x()
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %al = trunc i64 %a to i32
+  %as = lshr i64 %a, 32
+  %ah = trunc i64 %as to i32
+  %bl = trunc i64 %b to i32
+  %bs = lshr i64 %b, 32
+  %bh = trunc i64 %bs to i32
+  call void asm sideeffect "{text}", "s,s,s,s,s,v,{clobbers},~{{memory}},~{{scc}}"(i32 %al, i32 %ah, i32 %bl, i32 %bh, i32 %g, i32 %t)
+  ret void
+}}
+declare i32 @llvm.amdgcn.workgroup.id.x()
+declare i32 @llvm.amdgcn.workitem.id.x()
+attributes #0 = {{ "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-ptr" }}"""
+    driver, kernel = function(ir, "gfx942", check="race")
+    memory, out = np.zeros(64 * (GROUPS + 1), np.uint32), np.zeros(64, np.uint32)
+    memory[0] = GROUPS
+    held = [upload(driver, x) for x in (memory, out)]
+    for _ in range(2):
+        driver.copy_to_device(0, held[0], memory.ctypes.data, memory.nbytes)
+        driver.launch(kernel, (GROUPS, 1, 1), (64, 1, 1), 0, struct.pack("<QQ", *held))
+    want = sum(4 * np.arange(64) + 256 * g + 5 for g in range(GROUPS))
+    np.testing.assert_array_equal(download(driver, held[1], out), want)
