@@ -143,6 +143,35 @@ def test_lds_loads_by_the_lane(chip: str, form: str, masked: bool) -> None:
         assert (out[row + 4] == np.where(on, word(28), 77)).all() and (out[row + 5] == np.where(on, word(16), 77)).all()
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_lds_loads_by_the_lane_and_by_data(chip: str, masked: bool) -> None:
+    """One stretch of code with addresses of both kinds, in several runs whose data lie otherwise."""
+    bench = Bench(chip, {"a": 1, "at": 1}, masked=masked)
+    n, at = bench.lanes, bench.reg("at")
+    fill = ["v_lshlrev_b32 v9, 2, v0"] + [f"ds_write_b32 v9, {bench.reg('a')} offset:{4 * n * k}" for k in range(4)]
+    lines = [
+        "v_and_b32 v9, 15, v0", "v_lshlrev_b32 v9, 3, v9", f"{spelled(chip, 2)} v[2:3], v9", f"{spelled(chip, 1)} v4, {at}",
+        "v_xor_b32 v2, v2, v4", f"{spelled(chip, 1)} v5, v9 offset:32", f"{spelled(chip, 2)} v[6:7], {at} offset:8", "v_xor_b32 v3, v3, v7",
+        "v_xor_b32 v5, v5, v6",
+    ]  # fmt: skip
+    case = bench.case(lines, [*fill, *(f"v_mov_b32 v{k}, 0" for k in range(2, 8))], [], 4)
+    run, t = bench.launch(lds=4 * n * 4 + 64), np.arange(n)
+    mask = MASK if masked else -1
+    on = lanes_on(bench, mask)
+    for where in (np.full(n, 20), t * 4, t * 52 % (4 * n) & ~3):
+        raw = {"a": words(n, 1), "at": where.astype(U32)}
+        out, memory, row = run(raw, mask), np.tile(raw["a"], 4), (t & 15) * 2
+        want = (
+            memory[row] ^ memory[where // 4],
+            memory[row + 1] ^ memory[where // 4 + 3],
+            memory[where // 4],
+            memory[row + 8] ^ memory[where // 4 + 2],
+        )
+        for k, w in enumerate(want):
+            assert (out[case + k] == np.where(on, w, 0)).all(), k
+
+
 @pytest.mark.parametrize("offset", [0, 4080, 4084, 4096])
 def test_lds_loads_by_the_lane_out_of_bounds(offset: int) -> None:
     """The furthest of several loads by one address decides; the first lane past the end is named."""
