@@ -4,7 +4,7 @@ python -m tools.shipped_records search mobilenet_v2 squeezenet --trials 24     o
 python -m tools.shipped_records write mobilenet_v2 squeezenet                  of what was found, those that win on one thread and on all are written
 python -m tools.shipped_records check mobilenet_v2                             what went stale: default, schedules or group
 python -m tools.shipped_records search --target "rocm -mcpu=gfx942" resnet50:float16      by the software GPU's time model
-python -m tools.shipped_records again --target "rocm -mcpu=gfx942" resnet50:float16       what is shipped timed once more (the model has changed): gains anew, losers dropped
+python -m tools.shipped_records again --target "rocm -mcpu=gfx942" resnet50:float16       what is shipped timed once more (defaults or the model have changed): gains anew, losers dropped
 
 A record that went stale is searched again, or dropped: `write` replaces what it was asked for and keeps the rest.
 """
@@ -136,7 +136,8 @@ def again(names: Sequence[str], target: Target) -> list[Shipped]:
         if task is None:
             out += [r] if not set(r.networks) <= set(names) else []
             continue
-        choice = r.on(task.spaces)
+        # Against the default as it is now, which may be another one.
+        choice = r.on(task.spaces) or (r.choice if _is_legal(task, r.choice) else None)
         gain = timed(task, choice, device, how) or 0.0 if choice is not None else 0.0
         kept = choice is not None and gain * WORTH >= 1
         print(
@@ -144,7 +145,8 @@ def again(names: Sequence[str], target: Target) -> list[Shipped]:
             flush=True,
         )
         if kept and choice is not None:
-            out.append(replace(r, gain=round(gain, 3), traces=traces(task, choice)))
+            default = without_threads(task.spaces[0].default)
+            out.append(replace(r, default=default, gain=round(gain, 3), traces=traces(task, choice)))
     return out
 
 

@@ -71,6 +71,7 @@ _FAR, _FAR_STEPS = 64 * 64, 8
 # Times memory's latency, of the matrix work of a step of all work-groups of a unit: loads of larger tiles that have less are two steps ahead too (the time
 # model: 512 x 4096 x 4096 on MI300X, 128 x 64, 42 us for 60; 4096 cubed, 128 x 128, 94 for 117 on MI355X, whose steps are half as long, 232 for 232 on MI300X).
 _FAR_WORK = 2.0
+_LATER = 0.75  # of what a step's loads take of the path from memory, that steps wait for which asked two steps before (80 products and tiles, the time model)
 L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
 # NVIDIA, of a step whose work-group has its unit for itself, nanoseconds: with conditions what two slots wait, a third halves it (ResNet-50's late
 # convolutions, 36.4 us for 72 steps, 18.8 for 36, one H200); without, less, and the rows of its tiles count (BERT's 128 x 768 x 768, 4.45 us by 32 x 32).
@@ -209,7 +210,8 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
     for m, n in SLICED:
         for i, step in itertools.product(small, steps(shape, target)[:2]):
             t = Tiling(m, n, step, 1, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=weave, slices=SLICES)
-            if why_not(t, shape, target) is None:
+            # With more tiles than units there are others to change to while one waits (128 x 14336 x 14336: 236 us so, 176 by larger tiles).
+            if groups(t, shape) <= target.machine.units and why_not(t, shape, target) is None:
                 yield t
                 break
 
@@ -314,7 +316,9 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
         if t.slices > 1 and t.waves_m * t.waves_n == 1:
             alone = max(work, (wait + path / clock) / t.ahead, chain)
         else:
-            alone = (max(work, wait / t.ahead, chain) if t.stages else work + wait) + path / clock
+            alone = (max(work, wait / t.ahead, chain) if t.stages else work + wait) + (
+                path if t.ahead == 1 else _LATER * path
+            ) / clock
         if alone / together > step:
             step, limit = alone / together, "latency"
         start = 3 * wait + results / rounds / (
@@ -333,10 +337,10 @@ def held(t: Tiling, shape: Shape, target: Target) -> int:
     chip, threads = target.chip, t.waves * target.wavefront_size
     registers = min(chip.vgprs, 32 + 2 * t.m * t.n * t.slices // threads * dtype_info(shape.acc).bytes // 4)
     piece = PIECE_BYTES // shape.bytes
-    lds = max(
-        (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slices * shape.bytes * max(1, t.stages),
-        _meeting(t, shape),
-    )
+    tiles = (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slices * shape.bytes * max(1, t.stages)
+    lds = tiles + _meeting(t, shape)
+    if lds > target.lds_bytes:  # then they lie over each other (`ir.passes.plan_storage`)
+        lds = max(tiles, _meeting(t, shape))
     waves, _ = chip.occupancy(registers, 0, t.waves, target.wavefront_size)
     by_lds = (chip.unit_lds_bytes or target.lds_bytes) // lds
     return max(1, min(waves * chip.simds // t.waves, by_lds))

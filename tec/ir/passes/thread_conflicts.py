@@ -81,7 +81,7 @@ class Conflicts:
             self.env[id(var)] = lane % extent
             lane = lane // extent
         self.count = ids
-        self._known: dict[tuple[int, int, bool], bool] = {}
+        self._known: dict[int, tuple[SharedAccess, _Touched]] = {}  # by the access's id; kept, so that it stays its own
 
     def meet(self, first: SharedAccess, second: SharedAccess, unknown: bool = True) -> Meeting:
         """Whether two threads may touch one element, one of them writing, the first access before the second, and whether such threads are of one
@@ -100,14 +100,9 @@ class Conflicts:
             return Meeting.ANYWHERE if unknown else Meeting.NOWHERE
 
     def _meet(self, first: SharedAccess, second: SharedAccess) -> Meeting:
-        uniform_a, own_a, loops_a = self._split(first)
-        uniform_b, own_b, loops_b = self._split(second)
-        # A loop of unknown length adds multiples of its coefficient: compare modulo those.
-        own_a, loops_a, step_a = _bounded(own_a, loops_a)
-        own_b, loops_b, step_b = _bounded(own_b, loops_b)
+        uniform_a, a, who_a, step_a = self._touched(first)
+        uniform_b, b, who_b, step_b = self._touched(second)
         step = gcd(step_a, step_b)
-        a, who_a = self._elements(own_a, loops_a, first.conds)
-        b, who_b = self._elements(own_b, loops_b, second.conds)
         if first.collective:
             who_a = np.full_like(who_a, self.count)
         if second.collective:
@@ -121,6 +116,16 @@ class Conflicts:
                     return Meeting.ANYWHERE
                 found = Meeting.WITHIN
         return found
+
+    def _touched(self, access: SharedAccess) -> _Touched:
+        """What `_meet` asks of one access, found once: its uniform terms, the elements by the other ones, who touches each, and modulo what."""
+        hit = self._known.get(id(access))
+        if hit is None:
+            uniform, own, loops = self._split(access)
+            # A loop of unknown length adds multiples of its coefficient: compare modulo those.
+            own, loops, step = _bounded(own, loops)
+            hit = self._known[id(access)] = (access, (uniform, *self._elements(own, loops, access.conds), step))
+        return hit[1]
 
     # ---- the parts of an index
 
@@ -198,6 +203,8 @@ class Conflicts:
 
     def _shifts(self, a: _Terms, b: _Terms) -> list[int]:
         """The values that the difference of the uniform parts may take."""
+        if all(isinstance(t, E.IntImm) for _, t in (*a, *b)):
+            return [sum(n * t.value for n, t in a) - sum(n * t.value for n, t in b)]  # type: ignore[attr-defined]
         diff: E.Expr = E.IntImm(0)
         for sign, term in a:
             diff = B.add(diff, term) if sign > 0 else B.sub(diff, term)
@@ -214,6 +221,7 @@ class Conflicts:
 
 
 _Terms = list[tuple[int, E.Expr]]
+_Touched = tuple[_Terms, Array, Array, int]
 _Loops = list[tuple[E.Var, E.Expr, E.Expr]]
 
 
