@@ -157,8 +157,7 @@ class _Flattener:
         if not indices:
             return E.IntImm(0)
         if len(indices) == 1 and flat.dtype is None:
-            only: E.Expr = self.analyzer.simplify(indices[0])
-            return only
+            return indices[0]
         dtype = flat.dtype or "int32"
         total: E.Expr = E.IntImm(0, dtype)
         vector: E.Expr | None = None
@@ -170,11 +169,10 @@ class _Flattener:
                 total = B.add(total, B.mul(B.cast("int64", i), widen(stride)))
             else:
                 total = B.add(total, B.mul(B.cast(dtype, i), B.cast(dtype, stride)))
-        total = self.analyzer.simplify(total)
         if vector is None:
             return total
         if isinstance(vector, E.Ramp):
-            return E.Ramp(self.analyzer.simplify(B.add(total, vector.base)), vector.stride, vector.lanes)
+            return E.Ramp(B.add(total, vector.base), vector.stride, vector.lanes)
         return E.Add(E.Broadcast(total, dtype_info(vector.dtype).lanes), vector)
 
     def stmt(self, s: S.Stmt) -> S.Stmt:

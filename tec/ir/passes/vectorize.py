@@ -274,22 +274,18 @@ class _Vectorizer:
         if cls in (E.Add, E.Sub) and dtype_info(a.dtype).is_int:
             build = B.add if cls is E.Add else B.sub
             if isinstance(a, E.Ramp) and lb == 1:
-                return E.Ramp(self.analyzer.simplify(build(a.base, b)), a.stride, lanes)
+                return E.Ramp(build(a.base, b), a.stride, lanes)
             if isinstance(b, E.Ramp) and la == 1:
                 stride = b.stride if cls is E.Add else B.neg(b.stride)
-                return E.Ramp(self.analyzer.simplify(build(a, b.base)), stride, lanes)
+                return E.Ramp(build(a, b.base), stride, lanes)
             if isinstance(a, E.Ramp) and isinstance(b, E.Ramp):
                 stride = self.analyzer.simplify(build(a.stride, b.stride))
-                base = self.analyzer.simplify(build(a.base, b.base))
+                base = build(a.base, b.base)
                 return E.Broadcast(base, lanes) if B.is_const(stride, 0) else E.Ramp(base, stride, lanes)
         if cls is E.Mul and dtype_info(a.dtype).is_int:
             for ramp, other in ((a, b), (b, a)):
                 if isinstance(ramp, E.Ramp) and lanes_of(other) == 1:
-                    return E.Ramp(
-                        self.analyzer.simplify(B.mul(ramp.base, other)),
-                        self.analyzer.simplify(B.mul(ramp.stride, other)),
-                        lanes,
-                    )
+                    return E.Ramp(B.mul(ramp.base, other), self.analyzer.simplify(B.mul(ramp.stride, other)), lanes)
         if cls in (E.FloorDiv, E.FloorMod) and isinstance(a, E.Ramp):
             split = self.split_ramp(cls, a, b)
             if split is not None:
