@@ -42,7 +42,8 @@ def depthwise(n: int, c: int, h: int, w: int, k: int, stride: int, dtype: str) -
 def test_pixels_a_thread(sizes: tuple[int, ...], dtype: str, columns: int, chip: str) -> None:
     xs, y = depthwise(*sizes, dtype)
     target = f"rocm -mcpu={chip}"
-    chosen = schedule([y], target, {"template": "gpu reduction", "columns": columns})
+    alone = {"shared": False, "parts": 1, "piece": 0, "outputs": 1, "wide": 0}
+    chosen = schedule([y], target, {"template": "gpu reduction", **alone, "columns": columns})
     f = tec.build(chosen.schedule, [*xs, *chosen.outputs], target, name="kernel")
     rng = np.random.default_rng(5)
     values = [(rng.integers(-4, 5, [int(d.value) for d in x.shape]) / 4).astype(dtype) for x in xs]
@@ -62,6 +63,7 @@ def test_defaults() -> None:
         return int(space.default["columns"])
 
     assert columns("rocm -mcpu=mi300x", 32, 144, 56, 56, 3, 1) == 4
+    assert columns("rocm -mcpu=mi300x", 32, 96, 56, 56, 7, 1) == 4
     assert columns("rocm -mcpu=mi300x", 1, 144, 56, 56, 3, 1) == 1
     assert columns("rocm -mcpu=gfx1100", 33, 512, 7, 7, 3, 1) == 1
     assert columns("cuda -arch=sm_90", 32, 144, 56, 56, 3, 1) == 1
