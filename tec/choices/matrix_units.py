@@ -257,7 +257,10 @@ def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
         c: Contraction = form.attrs["contraction"]
         if c.a.dtype != c.b.dtype:
             return None
+        turned = not (c.a.k_last and c.b.k_last)
         fixed = not is_symbolic((*c.batch, c.m, c.n, c.k))
-        shape = Shape(*padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed)
+        shape = Shape(
+            *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned
+        )
         space = MatrixProduct(group, target, shape, op, c, carriers[0])
     return space if next(space.drafts(), None) is not None else None

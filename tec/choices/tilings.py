@@ -94,6 +94,7 @@ class Shape:
     guarded: bool = False  # elements under conditions
     unit: str = ""  # "tf32": float32 on a unit of 19 bits
     fixed: bool = False  # its sizes are numbers, and the sum can be shared out
+    turned: bool = False  # an operand lies along its rows or columns (see `turning`)
     parts: bool = False  # the results are sums of parts, stored in their type
 
     @property
@@ -222,6 +223,7 @@ def _tiles(shape: Shape, target: Target) -> Iterator[tuple[int, int, int, int]]:
     m, n, *_ = NARROWER
     if (
         target.kind == "rocm"
+        and not shape.turned  # by pieces of 4 bytes
         and shape.n % n == 0
         and shape.batch * -(-shape.m // m) * -(-shape.n // m) < 2 * target.machine.units
     ):

@@ -177,7 +177,9 @@ def main_loop(graph, target, dtype=None):
 def check_loop(r, mfma, vgprs=256):
     assert r.spills == 0 and r.scratch_bytes == 0 and r.vgprs + r.agprs <= vgprs
     assert r.matrix >= mfma
-    steps = max(1, r.global_loads.get(128, 0) // 8)  # of eight loads each; two a turn where loads are two steps ahead
+    steps = -(
+        -r.global_loads.get(128, 0) // 8
+    )  # of seven or eight loads each; two a turn where loads are two steps ahead
     assert r.barriers <= 2 * steps
     assert set(r.global_loads) == {128}
     assert min(r.lds_reads) >= 64 and min(r.lds_writes) >= 64
@@ -215,7 +217,9 @@ def test_resnets_convolutions_on_gfx942(cin, cout, size, kernel, stride, batch):
     (y,) = g.add("add", [y, const(g, (cout, 1, 1))])
     g.set_outputs(g.add("relu", [y]))
     r = main_loop(g, GFX942, "float16")
-    assert r.spills == 0 and r.vgprs <= 256 and r.matrix >= (4 if batch == 1 else 16)
+    assert (
+        r.spills == 0 and r.vgprs <= 256 and r.matrix >= (4 if batch == 1 or cin * kernel == 64 else 16)
+    )  # 64 terms are one step
     assert min(r.lds_reads) >= 64 and min(r.lds_writes) >= 64 and max(r.global_loads) == 128
     if r.has_loop and batch > 1:  # a loop of one step keeps the epilogue's loads
         assert set(r.global_loads) == {128}
@@ -281,7 +285,7 @@ def tiles(m, n, k, dtype="float16", target=GFX942, **more):
 
 def test_large_products_have_large_tiles_and_small_ones_fill_the_gpu():
     assert tiles(4096, 4096, 4096) == (128, 128)
-    assert tiles(1024, 3072, 768) == (128, 128)
+    assert tiles(1024, 3072, 768) == (128, 96)  # 256 of them on 304 units, 192 of 128 by 128
     m, n = tiles(49, 512, 4608)
     assert -(-49 // m) * -(-512 // n) >= 56  # work-groups
     assert tiles(8, 512, 64) is None
@@ -328,7 +332,7 @@ def nn(dtype, batch, m, n, k, transpose_a=False):
 def test_operands_are_turned_on_their_way(target, dtype, transpose_a):
     r = main_loop(nn(dtype, (), 2048, 2048, 512, transpose_a), target)
     assert r.spills == 0 and min(r.lds_reads) == 128 and min(r.lds_writes) >= 64
-    assert r.matrix >= 16 and min(r.global_loads) >= 64
+    assert r.matrix >= 16 and min(r.global_loads) >= (32 if dtype == "int8" else 64)  # a tile of 64 columns of bytes
 
 
 @pytest.mark.parametrize(
