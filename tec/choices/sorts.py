@@ -1,8 +1,4 @@
-"""Running sums and products, and the largest elements in order, as loops.
-
-A running sum of n elements is n additions (on a GPU by chunks, whose sums are summed in turn); the k largest are a heap's work, n log k, a line a thread,
-or a bitonic sort's, n log^2 n, all threads at once.
-"""
+"""The largest elements in order, as loops: a heap's work, n log k, a line a thread; or a bitonic sort's, n log^2 n, all threads at once."""
 
 from __future__ import annotations
 
@@ -15,13 +11,12 @@ from ..ops.registry import TensorType, static_shape
 from ..ops.sort import above, alike
 from ..target import Target
 from ..te import Tensor
-from . import loops
+from . import loops, selection
 from .group import Group
+from .running import Running
 from .space import Choice, Cost
 
-CHUNK = 256  # elements that one GPU thread sums one after another
 SMALL = 512  # elements of a line up to which a GPU counts ranks instead of sorting
-MANY_LINES = 4096  # lines that fill a GPU with a thread each
 
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
@@ -31,62 +26,30 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         yield (Running if found[0].kind == "running" else Largest)(group, target, *found)
 
 
-class Running(loops.LoopForm):
-    """A running sum: `chunk` elements of a line a thread, or 0 for the whole line."""
-
-    template: ClassVar[str] = "running sum"
-
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
-        self.parameters = {"chunk": (0, CHUNK, 64, 128, 512) if target.is_gpu else (0,)}
-
-    @property
-    def default(self) -> Choice:
-        apart = self.target.is_gpu and self.lines.n > 2 * CHUNK and self.lines.count < MANY_LINES
-        return self.choice(chunk=CHUNK if apart else 0)
-
-    def why_not(self, choice: Choice) -> str | None:
-        chunk = choice["chunk"]
-        return f"a line has {self.lines.n} elements" if chunk and self.lines.n <= 2 * chunk else None
-
-    def cost(self, choice: Choice) -> Cost:
-        """Elements that one thread adds one after another, in passes of one kernel each."""
-        chunk, n = choice["chunk"], self.lines.n
-        chain, kernels = (n, 1) if not chunk else (2 * chunk, 3)
-        return self.chain_cost(chain, self.lines.count * n, kernels)
-
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        f = self.form
-        a = f.attrs
-        return _running(
-            a["name"],
-            f.inputs[0],
-            a["axis"],
-            a["product"],
-            a["exclusive"],
-            a["reverse"],
-            a["acc"],
-            choice["chunk"],
-            self.target,
-        )
-
-
 class Largest(loops.LoopForm):
-    """The k largest in order, by "heap" or "bitonic" sort."""
+    """The k largest in order, by "heap", "bitonic" sort, or "selection" of the k-th (`selection`)."""
 
     template: ClassVar[str] = "largest"
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
-        self.parameters = {"algorithm": ("heap", "bitonic")}
+        self.parameters = {"algorithm": ("heap", "bitonic", "selection") if target.is_gpu else ("heap", "bitonic")}
         # Short lines on a GPU: each element counts those before it, all threads at once, in one pass.
         self.is_second = target.is_gpu and self.lines.n <= SMALL
 
     @property
     def default(self) -> Choice:
+        chosen = self.choice(algorithm="selection")
+        if self.target.kind == "rocm" and self.why_not(chosen) is None:
+            return chosen
         return self.choice(algorithm="bitonic" if self.target.is_gpu else "heap")
+
+    def why_not(self, choice: Choice) -> str | None:
+        x, k = self.form.inputs[0], self.form.attrs["k"]
+        if choice["algorithm"] == "selection" and not selection.can(x.dtype, k):
+            return f"a selection is of at most {selection.MOST} elements of up to 32 bits, not {k} of {x.dtype}"
+        return None
 
     def cost(self, choice: Choice) -> Cost:
         """A heap's comparisons in one thread, or a sort's passes, one kernel each."""
@@ -94,87 +57,15 @@ class Largest(loops.LoopForm):
         deep = max(1, (n - 1).bit_length())
         if choice["algorithm"] == "heap":
             return self.chain_cost(4 * n * max(1, k.bit_length()), self.lines.count * n * deep, 1)
+        if choice["algorithm"] == "selection":
+            return self.chain_cost(48 * (8 + n // 256) + k, self.lines.count * n * 48, 1)
         passes = deep * (deep + 1) // 2
         return self.chain_cost(passes, self.lines.count * n * passes, passes)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         a, x = self.form.attrs, self.form.inputs[0]
-        make = _sorted if choice["algorithm"] == "bitonic" else _heaps
+        make = {"bitonic": _sorted, "heap": _heaps, "selection": selection.selected}[choice["algorithm"]]
         return make(x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target)
-
-
-def _running(
-    name: str, x: Tensor, axis: int, product: bool, strict: bool, back: bool, wide: str, chunk_size: int, target: Target
-) -> list[Tensor]:
-    shape, dtype = static_shape(x), x.dtype
-    lines = loops.Lines(shape, axis)
-    n = lines.n
-
-    def both(a: Any, b: Any) -> Any:
-        return a * b if product else a + b
-
-    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-        (src,), (dst,) = sources, results
-        one = te.const(1 if product else 0, wide)
-
-        def place(line: Any, k: Any) -> tuple[Any, ...]:
-            return lines.at(line, n - 1 - k if back else k)
-
-        def write(line: Any, begin: Any, count: Any, acc: Any) -> None:
-            with ib.for_range(0, count, "k") as k:
-                at = place(line, begin + k)
-                value = src[at].astype(wide)
-                if strict:
-                    following = ib.let("following", both(acc[0], value))
-                    dst[at] = acc[0].astype(dtype)
-                    acc[0] = following
-                else:
-                    acc[0] = both(acc[0], value)
-                    dst[at] = acc[0].astype(dtype)
-
-        if not chunk_size:
-            with loops.each(ib, target, lines.count, "line") as line:
-                write(line, 0, n, loops.scalar(ib, wide, "acc", one))
-            return
-        # Sums of chunks, of chunks of chunks, ... until a line of them is short; then each level starts from the one above.
-        counts: list[int] = []
-        while (counts[-1] if counts else n) > chunk_size:
-            counts.append(-(-(counts[-1] if counts else n) // chunk_size))
-        levels = [ib.allocate(wide, (lines.count * c,), f"sums{k}") for k, c in enumerate(counts)]
-        for k, (level, c) in enumerate(zip(levels, counts)):
-            length = n if k == 0 else counts[k - 1]
-            with loops.each(ib, target, lines.count * c) as e:
-                line, chunk = te.indexdiv(e, c), te.indexmod(e, c)
-                acc = loops.scalar(ib, wide, "acc", one)
-                with ib.for_range(0, te.min(chunk_size, length - chunk * chunk_size), "j") as j:
-                    i = chunk * chunk_size + j
-                    acc[0] = both(
-                        acc[0], src[place(line, i)].astype(wide) if k == 0 else levels[k - 1][line * length + i]
-                    )
-                level[e] = acc[0]
-        for k in reversed(range(len(levels))):
-            length = counts[k]
-            parts = counts[k + 1] if k + 1 < len(counts) else 1
-            with loops.each(ib, target, lines.count * parts) as e:
-                line, chunk = te.indexdiv(e, parts), te.indexmod(e, parts)
-                acc = loops.scalar(ib, wide, "acc", levels[k + 1][e] if k + 1 < len(levels) else one)
-                size = te.min(chunk_size, length - chunk * chunk_size) if parts > 1 else length
-                with ib.for_range(0, size, "j") as j:
-                    i = line * length + chunk * chunk_size + j
-                    following = ib.let("following", both(acc[0], levels[k][i]))
-                    levels[k][i] = acc[0]
-                    acc[0] = following
-        c = counts[0]
-        with loops.each(ib, target, lines.count * c) as e:
-            line, chunk = te.indexdiv(e, c), te.indexmod(e, c)
-            write(
-                line,
-                chunk * chunk_size,
-                te.min(chunk_size, n - chunk * chunk_size),
-                loops.scalar(ib, wide, "acc", levels[0][e]),
-            )
-
-    return loops.extern(name, [x], [(shape, dtype)], body)
 
 
 def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:

@@ -1,0 +1,72 @@
+"""Running sums and the largest of a line by a work-group, on the software GPU with every check, bit for bit NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.choices import schedule
+from tec.ops.registry import TensorType, get_op
+
+
+def run(
+    op: str, attrs: dict[str, Any], a: np.ndarray, chip: str
+) -> tuple[dict[str, Any], list[np.ndarray], list[np.ndarray]]:
+    """The choice, what came, what was wanted."""
+    known, types = get_op(op), [TensorType(str(a.dtype), a.shape)]
+    out_types = known.infer(types, attrs)
+    x = te.placeholder(a.shape, str(a.dtype), name="x")
+    chosen = schedule(known.compute(attrs, [x], out_types), f"rocm -mcpu={chip}")
+    f = tec.build(chosen.schedule, [x, *chosen.outputs], f"rocm -mcpu={chip}")
+    dev = tec.rocm_emu(chip, check="all")
+    outs = [tec.nd.array(np.full([int(d) for d in t.shape], 7, t.dtype), dev) for t in out_types]
+    f(tec.nd.array(a, dev), *outs)
+    assert known.host is not None
+    return chosen.choice, [o.numpy() for o in outs], known.host(attrs, [a], out_types)
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize(
+    ("shape", "axis", "dtype", "exclusive", "reverse"),
+    [
+        ((3, 300), 1, "float32", False, False),
+        ((2, 5001), 1, "float16", True, False),
+        pytest.param((2, 9000), 1, "int32", True, True, marks=pytest.mark.slow),
+        ((70, 45), 0, "float32", False, True),
+        ((2, 1500, 40), 1, "float32", True, False),
+    ],
+)
+def test_running_sums(shape: tuple[int, ...], axis: int, dtype: str, exclusive: bool, reverse: bool, chip: str) -> None:
+    a = np.random.default_rng(1).integers(-2, 3, shape).astype(dtype)
+    choice, got, want = run("cumsum", {"axis": axis, "exclusive": exclusive, "reverse": reverse}, a, chip)
+    assert choice["wave"]
+    np.testing.assert_array_equal(got[0], want[0])
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize(
+    ("shape", "axis", "dtype", "k", "largest", "ties"),
+    [
+        ((3, 700), 1, "float32", 5, True, False),
+        ((2, 2048), 1, "float16", 64, False, True),
+        ((2, 1001), 1, "int32", 100, True, True),
+        ((2, 600, 2), 1, "float32", 1, True, False),
+        pytest.param((1, 9000), 1, "float32", 256, False, True, marks=pytest.mark.slow),
+    ],
+)
+def test_the_largest_by_selection(
+    shape: tuple[int, ...], axis: int, dtype: str, k: int, largest: bool, ties: bool, chip: str
+) -> None:
+    """NaN is above all numbers, whatever its sign; of equals the first places are taken, in order."""
+    rng = np.random.default_rng(2)
+    a = (rng.integers(-2, 3, shape) if ties else rng.standard_normal(shape)).astype(dtype)
+    if dtype != "int32":
+        a.reshape(-1)[[5, 8, 9, 60, 61, 400]] = [-np.inf, np.inf, -np.nan, np.nan, 0.0, -0.0]
+    choice, got, want = run("topk", {"axis": axis, "k": k, "largest": largest}, a, chip)
+    assert choice["algorithm"] == "selection"
+    np.testing.assert_array_equal(got[1], want[1])
+    np.testing.assert_array_equal(got[0], want[0])
