@@ -173,6 +173,8 @@ class _Walk:
             # Two reads never wait: a read looks at the writes before it alone.
             for a in (before.any if b.is_write else before.writes).get(id(b.buffer.data), ()):
                 met = self._ordered(a, b)
+                if b.buffer.scope == "global" and self.divergent:
+                    continue  # threads that part have their own elements there, or meet by atomics
                 if met > why[1] or (met and b.buffer.scope == "global"):
                     why = (b, met)
                     if b.buffer.scope == "global" and not self.divergent:
