@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .. import te
 from ..ir.dtype import dtype_info
@@ -90,6 +90,12 @@ class MatrixProduct(Space):
             rows=t.m, columns=t.n, step=t.k, waves_m=t.waves_m, waves_n=t.waves_n, instruction=f"{t.instr_m}x{t.instr_n}x{t.instr_k}",
             swizzle=t.swizzle, stages=t.stages, ahead=t.ahead, band=t.band, splits=splits, interleave=t.interleave, slices=t.slices,
         )  # fmt: skip
+
+    def check(self, choice: Mapping[str, Any]) -> Choice:
+        """The choice in full. One that says how the tile lies, and nothing of shared sums, means none."""
+        lies = {"rows", "columns", "waves_m", "waves_n", "splits"}
+        whole = isinstance(choice, Mapping) and "slices" not in choice and lies & choice.keys()
+        return super().check({**choice, "slices": 1} if whole else choice)
 
     def why_not(self, choice: Choice) -> str | None:
         t, splits = self.tiling(choice), choice["splits"]
