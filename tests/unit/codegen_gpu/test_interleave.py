@@ -30,7 +30,7 @@ def product(
 
 
 def built(space: Space, xs: list[te.Tensor], **choice: Any) -> Any:
-    made = space.apply({**space.default, **choice})
+    made = space.apply({**space.default, "slices": 1, **choice})
     return tec.build(made.schedule, [*xs, *made.outputs], space.target, name="product")
 
 
