@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -23,6 +24,7 @@ from .space import Choice, Cost, Scheduled, Space
 from .tilings import Shape, Tiling
 
 SPLITS = (1, 2, 4, 8, 16, 32)  # parts of the sum: each adds a matrix of float32 to write and read
+_OUTLINE = ("rows", "columns", "waves_m", "waves_n", "instruction")  # what `tilings.why_not_outline` judges by itself
 _LEAST_STEPS = 4  # of a part with large tiles, NVIDIA: filling their slots is most of it (128 x 768 x 3072, one H200: 16 parts of three steps by 128 x 128 8.5 us, 8 by 64 x 64 7.1)
 _ENOUGH = 3  # work-groups a unit from which parts of the sum are not asked for
 _WORTH = 0.9  # of the whole's time, that parts should take at most: a launch more is certain, the gain an estimate
@@ -104,6 +106,20 @@ class MatrixProduct(Space):
         if splits > 1 and self.shape.k % (splits * t.k):
             return f"a sum of {self.shape.k} is not {splits} parts of whole steps"
         return tilings.why_not(t, self._part(splits), self.target)
+
+    @property
+    def all(self) -> Iterator[Choice]:
+        """Every legal choice. Outlines that cannot be are left out whole: of some 25 million combinations a product of 24 by 32 has a few thousand."""
+        names = self.parameters
+        some = {n: (values if n in _OUTLINE else values[:1]) for n, values in names.items()}
+        for tile in itertools.product(*some.values()):
+            outline = dict(zip(names, tile))
+            if tilings.why_not_outline(self.tiling(outline), self.shape) is None:
+                rest = {n: ((outline[n],) if n in _OUTLINE else values) for n, values in names.items()}
+                for values in itertools.product(*rest.values()):
+                    choice = self.choice(**dict(zip(names, values)))
+                    if self.why_not(choice) is None:
+                        yield choice
 
     def _part(self, splits: int) -> Shape:
         """The product that work-groups compute: parts of the sum beside each other."""

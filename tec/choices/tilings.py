@@ -130,6 +130,17 @@ def usual(target: Target) -> tuple[bool, int]:
     return not target.chip.family.startswith("rdna"), 2 if target.kind == "cuda" else 1
 
 
+def why_not_outline(t: Tiling, shape: Shape) -> str | None:
+    """What forbids a tile's rows, columns, wavefronts and instruction, whatever else is chosen."""
+    if shape.m < t.m or shape.n < t.n:
+        return f"the product has {shape.m} rows and {shape.n} columns"  # a split never makes loops longer than what there is
+    if t.m // t.waves_m % t.instr_m or t.n // t.waves_n % t.instr_n:
+        return "a wavefront's part is not a whole number of instructions"
+    if t.instr_m * t.instr_n == 1024 and min(t.m, t.n) < 64:
+        return "instructions of 32 by 32 leave small tiles a wavefront or two"
+    return None
+
+
 def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     """Why a tiling does not fit a product on the chip; None where it does."""
     i = next(
@@ -138,12 +149,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     )
     if i is None:
         return "the chip has no such instruction for these types"
-    if shape.m < t.m or shape.n < t.n:
-        return f"the product has {shape.m} rows and {shape.n} columns"  # a split never makes loops longer than what there is
-    if t.m // t.waves_m % t.instr_m or t.n // t.waves_n % t.instr_n:
-        return "a wavefront's part is not a whole number of instructions"
-    if t.instr_m * t.instr_n == 1024 and min(t.m, t.n) < 64:
-        return "instructions of 32 by 32 leave small tiles a wavefront or two"
+    if (wrong := why_not_outline(t, shape)) is not None:
+        return wrong
     if t.k % t.instr_k:
         return "a step is not a whole number of instructions"
     if t.slices > 1 and (target.kind != "rocm" or not shape.fixed or shape.k % t.step):

@@ -197,7 +197,7 @@ def test_mistakes_say_what_is_legal(choice: dict[str, Any], said: str, hint: str
 def test_a_tile_beyond_the_chip_is_refused() -> None:
     _, outs = program("matmul", {"transpose_b": True}, ("float16", (512, 512)), ("float16", (512, 512)))
     space = spaces(outs, "rocm -mcpu=gfx942")[0]
-    whole = {**space.default, "rows": 256, "columns": 256, "waves_m": 1, "waves_n": 1, "ahead": 1}
+    whole = {**space.default, "rows": 256, "columns": 256, "waves_m": 1, "waves_n": 1, "ahead": 1, "slices": 1}
     with pytest.raises(ScheduleError, match="registers of a thread"):
         space.check(whole)
     with pytest.raises(ScheduleError, match="shared memory"):
