@@ -211,6 +211,7 @@ def test_a_tile_beyond_the_chip_is_refused() -> None:
                 "step": 128,
                 "stages": 2,
                 "ahead": 1,
+                "slices": 1,
             }
         )
     assert any(c["rows"] == c["columns"] == 256 and c["waves_m"] * c["waves_n"] == 8 for c in space.all)
