@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import zipfile
 from collections.abc import Callable
@@ -321,9 +322,9 @@ def get(name: str) -> Path:
         ROOT.mkdir(exist_ok=True)
         model = NETWORKS[name]()
         onnx.checker.check_model(model)
-        partial = path.with_suffix(".part")
+        partial = path.with_suffix(f".{os.getpid()}.part")  # others may make it at the same time
         onnx.save(model, str(partial))
-        partial.rename(path)
+        partial.replace(path)
     return path
 
 
