@@ -165,7 +165,7 @@ def holds(s: S.Stmt, kind: type[S.Stmt]) -> bool:
 
 
 @contextmanager
-def deep_recursion(frames: int = MAX_FRAMES) -> Iterator[None]:
+def deep_recursion() -> Iterator[None]:
     """Room for the walks of expressions with thousands of terms; a decorator as well. Raises LoweringError where it does not do.
 
     The limit is the process's: with several threads inside, the last one out puts back what the first one found.
@@ -175,7 +175,7 @@ def deep_recursion(frames: int = MAX_FRAMES) -> Iterator[None]:
         if _deep == 0:
             _usual_limit = sys.getrecursionlimit()
         _deep += 1
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), frames))
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), MAX_FRAMES))
     try:
         yield
     except RecursionError:
