@@ -115,11 +115,7 @@ class MatrixProduct(Space):
         for tile in itertools.product(*some.values()):
             outline = dict(zip(names, tile))
             if tilings.why_not_outline(self.tiling(outline), self.shape) is None:
-                rest = {n: ((outline[n],) if n in _OUTLINE else values) for n, values in names.items()}
-                for values in itertools.product(*rest.values()):
-                    choice = self.choice(**dict(zip(names, values)))
-                    if self.why_not(choice) is None:
-                        yield choice
+                yield from self.legal({n: (outline[n],) if n in _OUTLINE else values for n, values in names.items()})
 
     def _part(self, splits: int) -> Shape:
         """The product that work-groups compute: parts of the sum beside each other."""

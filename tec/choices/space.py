@@ -8,7 +8,7 @@ options, and predicates that say which combinations are legal; it prices a choic
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -78,8 +78,12 @@ class Space:
     @property
     def all(self) -> Iterator[Choice]:
         """Every legal choice."""
-        for values in itertools.product(*self.parameters.values()):
-            choice = self.choice(**dict(zip(self.parameters, values)))
+        return self.legal(self.parameters)
+
+    def legal(self, options: Mapping[str, Sequence[Any]]) -> Iterator[Choice]:
+        """The legal choices of some of the parameters' values."""
+        for values in itertools.product(*options.values()):
+            choice = self.choice(**dict(zip(options, values)))
             if self.why_not(choice) is None:
                 yield choice
 
