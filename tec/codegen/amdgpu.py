@@ -49,7 +49,7 @@ class AmdgpuEmitter(TileEmitter):
     def __init__(self, target: Target):
         super().__init__(target)
         self.family = target.chip.family
-        self.is_rdna = self.family.startswith("rdna")
+        self.is_rdna = self.family.startswith("rdna") or self.family == "cdna5"  # whose instructions are RDNA 4's
         self.wave = target.wavefront_size
         self.lines = LineInfo(self.meta, self.meta_plain)
 

@@ -18,7 +18,7 @@ from .gpu_address import UniformAddresses
 
 _MOST_BYTES = 1 << 31
 _NOWHERE = -(1 << 31)  # as an unsigned offset, behind every buffer's end, and no access from there wraps round
-_DESCRIPTOR = {"gcn": 0x00027000, "cdna": 0x00027000, "rdna2": 0x31014000, "rdna": 0x31004000}
+_DESCRIPTOR = {"gcn": 0x00027000, "cdna": 0x00027000, "rdna2": 0x31014000, "rdna": 0x31004000, "cdna5": 0x31004000}
 _WORDS = {4: "i32", 8: "<2 x i32>", 16: "<4 x i32>"}
 _MANGLED = {4: "i32", 8: "v2i32", 16: "v4i32"}
 

@@ -33,6 +33,11 @@ _INT = re.compile(r"-?\d+$|-?0x[0-9a-fA-F]+$")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?$|-?\d+e[+-]?\d+$")
 _SYMBOL = re.compile(r"([A-Za-z_.$][\w.$]*)@(\w+(?:@\w+)?)([+-]\d+)?$")
 _LABEL = re.compile(r"([A-Za-z_.$][\w.$]*)([+-]\d+)?$")
+_COMMENT = re.compile(r"/\*.*?\*/")  # gfx1250: the whole number of a register beyond v255
+# Opcodes that gfx1250 has under new names.
+_RENAMED = {
+    "s_get_pc_i64": "s_getpc_b64", "s_set_pc_i64": "s_setpc_b64", "s_swap_pc_i64": "s_swappc_b64", "s_call_i64": "s_call_b64", "s_rfe_i64": "s_rfe_b64",
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -209,6 +214,7 @@ class _Parser:
         name, _, rest = text.partition(" ")
         if "\t" in name:
             name, _, rest = text.partition("\t")
+        name = _RENAMED.get(name, name)
         encoding = ""
         if not name.startswith("s_"):
             m = _ENCODING.search(name)
@@ -251,6 +257,8 @@ NO_OPERANDS = frozenset(
 
 
 def strip_comment(line: str) -> str:
+    if "/*" in line:
+        line = _COMMENT.sub("", line)
     for mark in (";", "//"):
         cut = line.find(mark)
         if cut >= 0:
@@ -263,6 +271,9 @@ _LONG_BRANCH = re.compile(
     r"s_add(?:_co)?_u32 s\2, s\2, \(([\w.$]+)-\4\)&4294967295\n"
     r"s_add(?:c|_co_ci)_u32 s\3, s\3, \(\5-\4\)>>32\ns_setpc_b64 \1$"
 )
+
+
+_FAR = re.compile(r"s_add_pc_i64 ([\w.$]+)-(\.Lpost_addpc\d+)$")  # gfx1250's: one sum
 
 
 def _long_branch(lines: list[str], number: int) -> tuple[str, int] | None:
@@ -327,7 +338,10 @@ class Body:
             text = strip_comment(lines[number])
             if not text or number <= done:
                 continue
-            if text.startswith("s_getpc_b64"):
+            far = _FAR.match(text)
+            if far is not None:
+                text = f"s_branch {far[1]}"
+            elif text.startswith("s_getpc_b64"):
                 branch = _long_branch(lines, number)
                 if branch is not None:
                     text, done = f"s_branch {branch[0]}", branch[1]

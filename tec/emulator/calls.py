@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from .asmparse import Body, Inst, KernelText
 from .errors import UnsupportedInstruction
+from .high_registers import name_high_registers
 
 CALLS = frozenset(("s_swappc_b64", "s_call_b64"))
 _FUNCTION = re.compile(r'^\s*\.type\s+"?([^\s,"]+)"?\s*,\s*@function', re.M)
@@ -42,6 +43,7 @@ def parse_kernel(asm: str, name: str) -> KernelText:
                     if body.read(function) and len(text.insts) > at:
                         text.functions[function] = text.labels[function] = at
         connect(text, in_data)
+    name_high_registers(text)
     return text
 
 

@@ -60,9 +60,17 @@ def hwreg(inst: Inst) -> tuple[str, int, int] | None:
     return None
 
 
+def _concerns(inst: Inst) -> bool:
+    """Whether an instruction writes MODE, bits that gfx1250 has beyond the floats' apart."""
+    if not inst.op.startswith(_WRITES):
+        return False
+    where = hwreg(inst)
+    return where is None or where[0] != "MODE" or where[1] <= OVERFLOW
+
+
 def find_modes(kernel: KernelText, start: int) -> dict[int, Mode]:
     """MODE before each instruction that a path reaches; empty where it is `start` throughout."""
-    if not any(i.op.startswith(_WRITES) for i in kernel.insts):
+    if not any(_concerns(i) for i in kernel.insts):
         return {}
     found: dict[int, Mode] = {}
 

@@ -11,6 +11,7 @@ def load() -> None:
     if _loaded:
         return
     from . import (  # noqa: F401
+        table_cdna5,
         table_convert,
         table_direct,
         table_flow,

@@ -282,6 +282,17 @@ class Ops:
         )  # fmt: skip
         return self._to_odd(s, e, "f32")
 
+    def fma_odd_bf16(self, a: str, b: str, c: str) -> str:
+        """a*b + c of numbers of 8 significant bits, as f32 that rounds to bf16 as the exact value does: in f64, where the product is exact, then to odd."""
+        p, wide = self.bin("fmul", "f64", *(self.fpext("f32", "f64", x) for x in (a, b))), self.fpext("f32", "f64", c)
+        s = self.bin("fadd", "f64", p, wide)
+        v = self.bin("fsub", "f64", s, p)
+        first = self.bin("fsub", "f64", p, self.bin("fsub", "f64", s, v))
+        error = self.bin("fadd", "f64", first, self.bin("fsub", "f64", wide, v))
+        near = self.cast("fptrunc", "f64", "f32", s)
+        low = self.bin("fsub", "f64", s, self.cast("fpext", "f32", "f64", near))
+        return self._to_odd(near, self.bin("fadd", "f64", low, error), "f64")
+
     def minmax_f(self, t: str, is_max: bool, a: str, b: str) -> str:
         """IEEE 754-2019 minimumNumber/maximumNumber: a NaN loses against a number, -0 < +0."""
         pred = "ogt" if is_max else "olt"

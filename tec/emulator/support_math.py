@@ -1,4 +1,4 @@
-"""The transcendental opcodes: 2**x, log2(x), sin(2 pi x), cos(2 pi x) of f32, in f64 arithmetic, rounded once.
+"""The transcendental opcodes: 2**x, log2(x), sin(2 pi x), cos(2 pi x), tanh(x) of f32, in f64 arithmetic, rounded once.
 
 Series with enough terms for an error below 2**-40 before the rounding, so results are correctly rounded but for ties that
 close: better than the 1 ulp that the ISA manuals promise. Sources: Taylor and atanh series; range reduction by floor.
@@ -13,9 +13,9 @@ from .ops import Ops, Out
 
 
 def math_functions(lanes: int) -> str:
-    """The four functions for vectors of `lanes` (0: scalars)."""
+    """The functions for vectors of `lanes` (0: scalars)."""
     parts = []
-    for name, body in (("exp2", _exp2), ("log2", _log2), ("sin2pi", _sin), ("cos2pi", _cos)):
+    for name, body in (("exp2", _exp2), ("log2", _log2), ("sin2pi", _sin), ("cos2pi", _cos), ("tanh", _tanh)):
         out = Out()
         o = Ops(out, lanes)
         result = body(o, "%x")
@@ -50,13 +50,31 @@ def _exp2(o: Ops, x: str) -> str:
     clamped = o.select(o.fcmp("ogt", "f64", low, o.const("f64", 200.0)), "f64", o.const("f64", 200.0), low)
     nan = o.fcmp("uno", "f64", wide, wide)
     safe = o.select(nan, "f64", o.const("f64", 0.0), clamped)
-    whole = o.call("roundeven", "f64", safe)
-    frac = o.bin("fsub", "f64", safe, whole)
+    value = o.fptrunc("f64", "f32", _exp2_f64(o, safe))
+    return o.select(o.fcmp("uno", "f32", x, x), "f32", o.bin("fadd", "f32", x, x), value)
+
+
+def _exp2_f64(o: Ops, x: str) -> str:
+    """2**x of an f64 in [-1000, 1000]."""
+    whole = o.call("roundeven", "f64", x)
+    frac = o.bin("fsub", "f64", x, whole)
     ln2 = math.log(2.0)
     series = _poly(o, frac, [ln2**k / math.factorial(k) for k in range(13)])
-    e = o.cast("fptosi", "f64", "i32", whole)
-    value = o.fptrunc("f64", "f32", o.bin("fmul", "f64", series, _power(o, e)))
-    return o.select(o.fcmp("uno", "f32", x, x), "f32", o.bin("fadd", "f32", x, x), value)
+    return o.bin("fmul", "f64", series, _power(o, o.cast("fptosi", "f64", "i32", whole)))
+
+
+def _tanh(o: Ops, x: str) -> str:
+    """1 - 2 / (e**2x + 1) of |x|; near 0 three terms of the series, whose next one is below 2**-60 of the value."""
+    size = o.call("fabs", "f64", o.fpext("f32", "f64", x))
+    nan = o.fcmp("uno", "f32", x, x)
+    safe = o.select(o.fcmp("olt", "f64", size, o.const("f64", 20.0)), "f64", size, o.const("f64", 20.0))
+    one = o.const("f64", 1.0)
+    power = _exp2_f64(o, o.bin("fmul", "f64", safe, o.const("f64", 2.0 / math.log(2.0))))
+    far = o.bin("fsub", "f64", one, o.bin("fdiv", "f64", o.const("f64", 2.0), o.bin("fadd", "f64", power, one)))
+    near = o.bin("fmul", "f64", safe, _poly(o, o.bin("fmul", "f64", safe, safe), [1.0, -1 / 3, 2 / 15]))
+    value = o.select(o.fcmp("olt", "f64", safe, o.const("f64", 2.0**-10)), "f64", near, far)
+    value = o.call("copysign", "f32", o.fptrunc("f64", "f32", value), x)
+    return o.select(nan, "f32", o.bin("fadd", "f32", x, x), value)
 
 
 def _log2(o: Ops, x: str) -> str:

@@ -88,6 +88,8 @@ def _getreg(w: Wave, inst: Inst) -> None:
         value = w.s.trunc("i64", "i32", w.out.emit(f"urem i64 {w.ctx_load('group', 'i64')}, {dies}"))  # type: ignore[attr-defined]
     elif name in ("HW_ID", "HW_ID1", "HW_ID2"):
         value = "0"
+    elif name == "IB_STS2" and (first, width) == (6, 4):
+        value = "0"  # no work-groups in clusters (gfx1250): ids are where RDNA 4 has them
     elif name.startswith("SHADER_CYCLES"):
         w.out.declares.add("declare i64 @llvm.readcyclecounter()")
         clock = w.out.emit("call i64 @llvm.readcyclecounter()")

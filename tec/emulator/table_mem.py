@@ -6,6 +6,8 @@ became b64, ubyte u8); both spellings are rows. Cache-policy modifiers (glc, sc0
 
 from __future__ import annotations
 
+import re
+
 from .asmparse import Inst, Operand
 from .context import PEEK
 from .order import READS, RELEASES
@@ -186,10 +188,23 @@ def _changed(w: Wave, what: str, buffer: str) -> str:
 # Addresses.
 
 
+def access_bytes(op: str) -> int:
+    """Bytes that an access takes or gives in a lane, by its name: what `scale_offset` multiplies by (LLVM, `performScaleOffset`)."""
+    name = op.split("_", 1)[1]
+    what = name.split("_", 1)[1]
+    if name.startswith("atomic_"):
+        return ATOMICS[what][1] // 8
+    for table in (LOADS, STORES):
+        if what in table:
+            return ACCESS_BYTES[table[what][0]]
+    return int(re.findall(r"_[bui](\d+)$", op)[0]) // 8
+
+
 def global_address(w: Wave, inst: Inst, vaddr: Operand, saddr: Operand | None) -> str:
     """vaddr pair, or SGPR pair plus a 32-bit vaddr, plus the signed offset; as vectors of i64."""
     o = w.v
     offset = inst.take_int("offset")
+    scaled = inst.take("scale_offset") is not None
     if saddr is None or (saddr.kind == "special" and saddr.text in ("off", "null")):
         if vaddr.kind != "v" or vaddr.count != 2:
             raise w.fail(f"address {vaddr.text}")
@@ -201,7 +216,11 @@ def global_address(w: Wave, inst: Inst, vaddr: Operand, saddr: Operand | None) -
         if offset:
             scalar = w.s.add(scalar, str(offset), "i64")
             offset = 0
-        base = o.add(o.zext("i32", "i64", w.reg("v", vaddr.index)), o.splat("i64", scalar), "i64")
+        # gfx1250 takes the lanes' part with its sign, times the size of the access where it is told to (LLVM, hasSignedGVSOffset, hasScaleOffset).
+        lanes = (o.sext if w.chip == "gfx1250" else o.zext)("i32", "i64", w.reg("v", vaddr.index))
+        if scaled:
+            lanes = o.mul(lanes, o.const("i64", access_bytes(inst.op)), "i64")
+        base = o.add(lanes, o.splat("i64", scalar), "i64")
     return o.add(base, o.const("i64", offset), "i64") if offset else base
 
 
@@ -209,8 +228,10 @@ def scratch_address(w: Wave, inst: Inst, vaddr: Operand, saddr: Operand) -> str:
     """Byte offset within the lane's scratch, as vectors of i32."""
     o = w.v
     total = o.const("i32", inst.take_int("offset"))
+    scaled = inst.take("scale_offset") is not None
     if vaddr.kind == "v":
-        total = o.add(w.reg("v", vaddr.index), total)
+        own = w.reg("v", vaddr.index)
+        total = o.add(o.mul(own, o.const("i32", access_bytes(inst.op))) if scaled else own, total)
     elif not (vaddr.kind == "special" and vaddr.text == "off"):
         raise w.fail(f"scratch address {vaddr.text}")
     if saddr.kind == "s":
@@ -255,7 +276,8 @@ def _load(space: str, what: str, dwords: int, place: str):  # type: ignore[no-un
         take_policy(inst)
         ops = inst.operands
         if space == "flat":
-            _merge(w, _flat_split(w, global_address(w, inst, ops[1], None)), what, dwords)
+            base = ops[2] if len(ops) > 2 else None
+            _merge(w, _flat_split(w, global_address(w, inst, ops[1], base)), what, dwords)
             write_loaded(w, ops[0], dwords, place)
         elif space == "global":
             load_to(w, "global", what, ops[0], dwords, place, global_address(w, inst, ops[1], ops[2]))
@@ -271,7 +293,8 @@ def _store(space: str, what: str, dwords: int, place: str):  # type: ignore[no-u
         ops = inst.operands
         data = data_at(w, ops[1], dwords, place)
         if space == "flat":
-            for part, address, mask in _flat_split(w, global_address(w, inst, ops[0], None)):
+            base = ops[2] if len(ops) > 2 else None
+            for part, address, mask in _flat_split(w, global_address(w, inst, ops[0], base)):
                 access(w, part, "st", what, address, mask, data)
         elif space == "global":
             access(w, "global", "st", what, global_address(w, inst, ops[0], ops[2]), w.exec_bits(), data)
@@ -285,13 +308,14 @@ def _atomic(space: str, operation: str, bits: int):  # type: ignore[no-untyped-d
     dwords = bits // 32
 
     def handler(w: Wave, inst: Inst) -> None:
-        take_policy(inst)
         ops = list(inst.operands)
-        returns = len(ops) == (4 if space == "global" else 3)
+        # Besides address and data there is a base, of flat ones on gfx1250 alone.
+        returns = "RETURN" in inst.mods.get("th", "") if w.gfx >= 12 else len(ops) == (4 if space == "global" else 3)
+        take_policy(inst)
         dst = ops.pop(0) if returns else None
         total = dwords * (2 if operation in TWO_DATA else 1)
         put_data(w, ops[1], total)
-        address = global_address(w, inst, ops[0], ops[2] if space == "global" else None)
+        address = global_address(w, inst, ops[0], ops[2] if len(ops) > 2 else None)
         if space == "global":
             atomic_call(w, "global", operation, bits, address, w.exec_bits())  # fmt: skip
         else:
@@ -327,6 +351,22 @@ def atomic_call(w: Wave, space: str, operation: str, bits: int, address: str, ma
 # Buffers: a resource of four SGPRs. Raw ones (stride 0) are modelled, and the swizzled one that scratch uses on gfx9.
 
 
+def _resource(w: Wave, at: int) -> tuple[str, str, str, str]:
+    """(base, num_records; whether it has a stride, whether it is swizzled) of the resource in SGPRs `at` and on."""
+    s = w.s
+    pair, word1, word2, word3 = w.sgpr64(at), *(w.reg("s", at + k) for k in (1, 2, 3))
+    if w.chip != "gfx1250":
+        swizzled = s.icmp("slt", "i32", word1, "0")
+        stride = s.icmp("ne", "i32", s.and_(word1, str(0x3FFF0000)), "0")
+        return s.and_(pair, str((1 << 48) - 1), "i64"), s.zext("i32", "i64", word2), stride, swizzled
+    # 57 bits of base and 45 of num_records (rocjitsu, `decode_buffer_resource`; LLVM, lowerPointerAsRsrcIntrin).
+    high = s.or_(s.zext("i32", "i64", word2), s.shl(s.zext("i32", "i64", s.and_(word3, "63")), "32", "i64"), "i64")
+    records = s.or_(s.shl(high, "7", "i64"), s.zext("i32", "i64", s.lshr(word1, "25")), "i64")
+    stride = s.icmp("ne", "i32", s.and_(word3, str(0x3FFF << 12)), "0")
+    swizzled = s.icmp("ne", "i32", s.and_(word3, str(1 << 28)), "0")
+    return s.and_(pair, str((1 << 57) - 1), "i64"), records, stride, swizzled
+
+
 def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: Operand, nbytes: int) -> list[tuple[str, str, str]]:  # fmt: skip
     o, s = w.v, w.s
     offen = inst.take("offen") is not None
@@ -341,9 +381,7 @@ def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: O
     elif not (vaddr.kind == "special" and vaddr.text == "off"):
         raise w.fail(f"buffer address {vaddr.text}")
     scalar = w.scalar(soffset)
-    word1, records = w.reg("s", rsrc.index + 1), w.reg("s", rsrc.index + 2)
-    swizzled = s.icmp("slt", "i32", word1, "0")
-    stride = s.icmp("ne", "i32", s.and_(word1, str(0x3FFF0000)), "0")
+    base, records, stride, swizzled = _resource(w, rsrc.index)
     bad = s.and_(stride, s.not_(swizzled, "i1"), "i1")
     w.fault_if(bad, 12)  # type: ignore[attr-defined]
     execs = w.exec_bits()
@@ -352,10 +390,9 @@ def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: O
     # no part in that check on gfx9; gfx10 and later include it. Checked with it here, in 64 bits.
     whole = o.add(o.zext("i32", "i64", offset), o.splat("i64", s.zext("i32", "i64", scalar)), "i64")
     end = o.add(whole, o.const("i64", nbytes), "i64")
-    inside = o.icmp("ule", "i64", end, o.splat("i64", s.zext("i32", "i64", records)))
+    inside = o.icmp("ule", "i64", end, o.splat("i64", records))
     raw = s.and_(w.to_bits(inside), execs, w.mask_type)
     raw = s.select(swizzled, w.mask_type, "0", raw)
-    base = s.and_(w.sgpr64(rsrc.index), str((1 << 48) - 1), "i64")
     address = o.add(whole, o.splat("i64", base), "i64")
     # A scalar offset is not swizzled: it counts the bytes of all lanes.
     own = s.lshr(scalar, str(w.lanes.bit_length() - 1))

@@ -58,7 +58,7 @@ def join16(o: Ops, t: str, lo: str, hi: str) -> str:
     return o.or_(low, o.shl(high, o.const("i32", 16)))
 
 
-def _packed16(names: str, t: str, sources: int, fn: Callable[..., str], sat: Callable[..., str] | None = None) -> None:
+def packed16(names: str, t: str, sources: int, fn: Callable[..., str], sat: Callable[..., str] | None = None) -> None:
     def handler(w: Wave, inst: Inst) -> None:
         sel = Selectors(inst, sources)
         clamp = inst.take("clamp") is not None
@@ -90,25 +90,25 @@ def _packed16(names: str, t: str, sources: int, fn: Callable[..., str], sat: Cal
 for _n, _op in (("add", "fadd"), ("mul", "fmul")):
     for _t in ("f16", "bf16"):
         if _t == "f16":
-            _packed16(f"v_pk_{_n}_f16", _t, 2, lambda o, a, b, op=_op: o.bin(op, "f16", a, b))
+            packed16(f"v_pk_{_n}_f16", _t, 2, lambda o, a, b, op=_op: o.bin(op, "f16", a, b))
         else:
-            _packed16(f"v_pk_{_n}_bf16", _t, 2, lambda o, a, b, op=_op: o.f32_to_bf16(o.bin(op, "f32", o.fpext("bf16", "f32", a), o.fpext("bf16", "f32", b))))  # fmt: skip
-_packed16("v_pk_fma_f16", "f16", 3, lambda o, a, b, c: o.fma("f16", a, b, c))
+            packed16(f"v_pk_{_n}_bf16", _t, 2, lambda o, a, b, op=_op: o.f32_to_bf16(o.bin(op, "f32", o.fpext("bf16", "f32", a), o.fpext("bf16", "f32", b))))  # fmt: skip
+packed16("v_pk_fma_f16", "f16", 3, lambda o, a, b, c: o.fma("f16", a, b, c))
 for _n in ("min", "max"):
-    _packed16(f"v_pk_{_n}_f16 v_pk_{_n}_num_f16", "f16", 2, lambda o, a, b, m=_n == "max": o.minmax_f("f16", m, a, b))
-    _packed16(f"v_pk_{_n}imum_f16", "f16", 2, lambda o, a, b, m=_n + "imum": o.call(m, "f16", a, b))
-    _packed16(
+    packed16(f"v_pk_{_n}_f16 v_pk_{_n}_num_f16", "f16", 2, lambda o, a, b, m=_n == "max": o.minmax_f("f16", m, a, b))
+    packed16(f"v_pk_{_n}imum_f16", "f16", 2, lambda o, a, b, m=_n + "imum": o.call(m, "f16", a, b))
+    packed16(
         f"v_pk_{_n}imum3_f16", "f16", 3, lambda o, a, b, c, m=_n + "imum": o.call(m, "f16", o.call(m, "f16", a, b), c)
     )
     for _t, _s in (("i16", "s"), ("u16", "u")):
-        _packed16(f"v_pk_{_n}_{_t}", "i16", 2, lambda o, a, b, i=_s + _n: o.call(i, "i16", a, b))
+        packed16(f"v_pk_{_n}_{_t}", "i16", 2, lambda o, a, b, i=_s + _n: o.call(i, "i16", a, b))
 for _n in ("add", "sub"):
     for _t, _s in (("i16", "s"), ("u16", "u")):
-        _packed16(f"v_pk_{_n}_{_t}", "i16", 2, lambda o, a, b, n=_n: o.bin(n, "i16", a, b), lambda o, a, b, n=f"{_s}{_n}.sat": o.call(n, "i16", a, b))  # fmt: skip
-_packed16("v_pk_mul_lo_u16", "i16", 2, lambda o, a, b: o.mul(a, b, "i16"))
-_packed16("v_pk_mad_i16 v_pk_mad_u16", "i16", 3, lambda o, a, b, c: o.add(o.mul(a, b, "i16"), c, "i16"))
+        packed16(f"v_pk_{_n}_{_t}", "i16", 2, lambda o, a, b, n=_n: o.bin(n, "i16", a, b), lambda o, a, b, n=f"{_s}{_n}.sat": o.call(n, "i16", a, b))  # fmt: skip
+packed16("v_pk_mul_lo_u16", "i16", 2, lambda o, a, b: o.mul(a, b, "i16"))
+packed16("v_pk_mad_i16 v_pk_mad_u16", "i16", 3, lambda o, a, b, c: o.add(o.mul(a, b, "i16"), c, "i16"))
 for _n, _op in (("lshlrev_b16", "shl"), ("lshrrev_b16", "lshr"), ("ashrrev_i16", "ashr")):
-    _packed16(f"v_pk_{_n}", "i16", 2, lambda o, s, a, op=_op: o.bin(op, "i16", a, o.masked(s, 4, "i16")))
+    packed16(f"v_pk_{_n}", "i16", 2, lambda o, s, a, op=_op: o.bin(op, "i16", a, o.masked(s, 4, "i16")))
 
 
 @custom("v_pk_fmac_f16", "packed")

@@ -25,13 +25,19 @@ def _s_load(dwords: int):  # type: ignore[no-untyped-def]
             if offset.kind == "int":
                 address = s.add(base, str(int(offset.value)), "i64")
             elif not (offset.kind == "special" and offset.text in ("null", "off")):
-                address = s.add(base, s.zext("i32", "i64", w.scalar(offset)), "i64")
+                address = s.add(base, _scaled(w, inst, offset, 4 * dwords), "i64")
         extra = inst.take_int("offset")
         if extra:
             address = s.add(address, str(extra), "i64")
         _scalar_read(w, ops[0], address, dwords)
 
     return handler
+
+
+def _scaled(w: Wave, inst: Inst, offset: Operand, nbytes: int) -> str:
+    """The scalar offset, which gfx1250 multiplies by the size of the load where it is told to."""
+    value = w.s.zext("i32", "i64", w.scalar(offset))
+    return w.s.mul(value, str(nbytes), "i64") if inst.take("scale_offset") is not None else value
 
 
 def _scalar_read(w: Wave, dst: Operand, address: str, dwords: int) -> None:
@@ -84,7 +90,7 @@ def _s_load_narrow(bits: int, signed: bool, buffer: bool = False):  # type: igno
         if offset.kind == "int":
             address = s.add(address, str(int(offset.value)), "i64")
         elif offset.kind == "s":
-            address = s.add(address, s.zext("i32", "i64", w.scalar(offset)), "i64")
+            address = s.add(address, _scaled(w, inst, offset, bits // 8), "i64")
         address = s.add(address, str(inst.take_int("offset")), "i64")
         aligned = s.and_(address, "-4", "i64")
         spot = Operand("s", ops[0].text, ops[0].index, 1)

@@ -126,13 +126,13 @@ TRANS = {
     "sin": lambda o, a: _through_f64(o, "sin2pi", a),
     "cos": lambda o, a: _through_f64(o, "cos2pi", a),
 }
-_TRANS_KEEP = {"rcp": lambda o, a: _rcp(o, "f32", a), "rsq": _rsq32, "sqrt": lambda o, a: o.call("sqrt", "f32", a),
+TRANS_KEEP = {"rcp": lambda o, a: _rcp(o, "f32", a), "rsq": _rsq32, "sqrt": lambda o, a: o.call("sqrt", "f32", a),
                "exp": lambda o, a: _through_f64(o, "exp2", a), "log": lambda o, a: _through_f64(o, "log2", a),
                "sin": TRANS["sin"], "cos": TRANS["cos"]}  # fmt: skip
 for _n in TRANS:
     _alias = " v_rcp_iflag_f32" if _n == "rcp" else ""
     valu(f"v_{_n}_f32{_alias}", "f32 = f32", TRANS[_n], kind="trans")
-    valu(f"v_{_n}_f16", "f16 = f16", lambda o, a, f=_TRANS_KEEP[_n]: _f16_by_f32(o, f, a), kind="trans")
+    valu(f"v_{_n}_f16", "f16 = f16", lambda o, a, f=TRANS_KEEP[_n]: _f16_by_f32(o, f, a), kind="trans")
 
 
 def _half(fn: Callable[[Ops, str], str]) -> Callable[[Ops, str], str]:
@@ -153,7 +153,7 @@ def _on_sgprs(name: str, t: str, fn: Callable[[Ops, str], str]) -> None:
 
 for _n in ("exp", "log", "rcp", "rsq", "sqrt"):
     _on_sgprs(f"v_s_{_n}_f32", "f32", TRANS[_n])
-    _on_sgprs(f"v_s_{_n}_f16", "f16", _half(_TRANS_KEEP[_n]))
+    _on_sgprs(f"v_s_{_n}_f16", "f16", _half(TRANS_KEEP[_n]))
 valu("v_rcp_f64", "f64 = f64", lambda o, a: _rcp(o, "f64", a), kind="trans")
 valu("v_sqrt_f64", "f64 = f64", lambda o, a: o.call("sqrt", "f64", a), kind="trans")
 valu("v_rsq_f64", "f64 = f64", lambda o, a: o.bin("fdiv", "f64", o.const("f64", 1.0), o.call("sqrt", "f64", a)), kind="trans")  # fmt: skip

@@ -167,7 +167,6 @@ valu(
     lambda o, a, b, s: o.call("fshr", "i32", a, b, o.shl(o.masked(s, 2), o.const("i32", 3))),
 )
 valu("v_cndmask_b32", "f32 = f32 f32 mask", lambda o, a, b, c: o.select(c, "f32", b, a))
-valu("v_dual_cndmask_b32", "f32 = f32 f32", lambda w, a, b: w.v.select(w.mask(106), "f32", b, a), wave=True)
 valu("v_cndmask_b16", "i16 = i16 i16 mask", lambda o, a, b, c: o.select(c, "i16", b, a))
 
 
@@ -319,7 +318,7 @@ for _t in ("i16", "u16", "i32", "u32", "i64", "u64"):
         compare(f"v_cmp_{_c}_{_t}", _ty2, lambda o, a, b, v=_v: o.const("i1", v), f"v_cmpx_{_c}_{_t}")
 
 
-def _bitop3(w: Wave, a: str, b: str, c: str, t: str) -> str:
+def bitop3(w: Wave, a: str, b: str, c: str, t: str) -> str:
     """Any function of three bits: bit 4 a + 2 b + c of the table."""
     assert w.inst is not None
     table, o = w.inst.take_int("bitop3"), w.v
@@ -331,5 +330,5 @@ def _bitop3(w: Wave, a: str, b: str, c: str, t: str) -> str:
     return result
 
 
-valu("v_bitop3_b32", I3, lambda w, a, b, c: _bitop3(w, a, b, c, "i32"), wave=True)
-valu("v_bitop3_b16", H3, lambda w, a, b, c: _bitop3(w, a, b, c, "i16"), wave=True)
+valu("v_bitop3_b32", I3, lambda w, a, b, c: bitop3(w, a, b, c, "i32"), wave=True)
+valu("v_bitop3_b16", H3, lambda w, a, b, c: bitop3(w, a, b, c, "i16"), wave=True)

@@ -143,16 +143,24 @@ class Translator(Jumps):
         return self.out.emit(f"load {ty}, ptr {at}")
 
     def symbol(self, op: Operand) -> str:
-        """A data symbol's address, half by half. s_getpc_b64 gives 0 here, so `sym@rel32@lo` must give all of it.
-
-        The addend counts from the address of the literal itself: 4 for the word after s_getpc, 8 more for the high
-        half's; what is over that is an offset into the symbol.
-        """
+        """A data symbol's address, half by half. s_getpc_b64 gives 0 here, so `sym@rel32@lo` must give all of it."""
         parts = op.reloc.split("@")
         if parts[0] not in ("rel32", "gotpcrel32", "abs32") or len(parts) != 2:
             raise self.fail(f"relocation {op.reloc}")
+        lo, hi = self.s.unpack(self._symbol(op, parts[0]))
+        return hi if parts[1] == "hi" else lo
+
+    def symbol64(self, op: Operand) -> str:
+        """A data symbol's address as gfx1250 adds it at once."""
+        if op.reloc not in ("rel64", "gotpcrel", "abs64"):
+            raise self.fail(f"relocation {op.reloc}")
+        return self._symbol(op, op.reloc)
+
+    def _symbol(self, op: Operand, kind: str) -> str:
+        """The addend counts from the address of the literal itself: 4 for the word after s_getpc, 8 more for the high half's; what is over that is an
+        offset into the symbol."""
         expected = 0
-        if parts[0] != "abs32":
+        if not kind.startswith("abs"):
             if self.since_getpc is None:
                 raise self.fail("a pc-relative symbol with no s_getpc_b64 before it")
             expected = 4 + self.since_getpc
@@ -163,13 +171,11 @@ class Translator(Jumps):
             self.symbols.append(op.text)
         table = self.ctx_load("symbols", "ptr")
         slot = self.out.emit(f"getelementptr i64, ptr {table}, i64 {self.symbols.index(op.text)}")
-        if parts[0] == "gotpcrel32":
+        if kind.startswith("gotpcrel"):
             address = self.out.emit(f"ptrtoint ptr {slot} to i64")
         else:
             address = self.out.emit(f"load i64, ptr {slot}")
-        address = self.s.add(address, str(delta), "i64")
-        lo, hi = self.s.unpack(address)
-        return hi if parts[1] == "hi" else lo
+        return self.s.add(address, str(delta), "i64")
 
     # Control flow: see `Jumps` for branches and calls.
     def barrier(self) -> None:

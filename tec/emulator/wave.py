@@ -68,8 +68,8 @@ class Wave(Registers):
             return float_bits(op.value, fmt)
         value = int(op.value)
         if t == "f64" and not -16 <= value <= 64:
-            if value >> 32 and value >> 32 != -1:
-                return value  # a 64-bit literal (gfx12.5)
+            if "lit64(" in op.text or (value >> 32 and value >> 32 != -1):
+                return value & ((1 << 64) - 1)  # a 64-bit literal (gfx1250)
             return (value & 0xFFFFFFFF) << 32  # a 32-bit literal is the upper half of a double
         return value & ((1 << bits) - 1)
 
@@ -94,7 +94,7 @@ class Wave(Registers):
                     return value
                 return ops.trunc("i64", integer, value) if value[0] == "%" else value
         if op.kind == "symbol":
-            return self.symbol(op)
+            return self.symbol64(op) if t == "i64" else self.symbol(op)
         raise self.fail(f"operand {op.text!r} as a scalar {t}")
 
     def _const_float(self, t: str, bits: int) -> str:
@@ -115,6 +115,9 @@ class Wave(Registers):
         return None
 
     def symbol(self, op: Operand) -> str:
+        raise self.fail(f"symbol operand {op.text}")
+
+    def symbol64(self, op: Operand) -> str:
         raise self.fail(f"symbol operand {op.text}")
 
     def no_modifiers(self, op: Operand, t: str) -> None:

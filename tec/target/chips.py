@@ -24,7 +24,7 @@ class Chip:
     """One chip or GPU generation; a "unit" is a compute unit or streaming multiprocessor."""
 
     name: str
-    family: str  # "gcn", "cdna1".."cdna4", "rdna2".."rdna4", "sm"
+    family: str  # "gcn", "cdna1".."cdna5", "rdna2".."rdna4", "sm"
     wavefront_sizes: tuple[int, ...]  # the first is the default
     lds_bytes: int  # that a work-group may have
     max_threads: int = 1024  # of a work-group
@@ -186,6 +186,17 @@ def _rdna() -> list[Chip]:
     ]
 
 
+def _cdna5() -> Chip:
+    """MI400's generation: RDNA 4's instructions in wavefronts of 32 alone, on units of four SIMDs, with CDNA's matrix rates.
+
+    Registers, slots and LDS are LLVM 22's (occupancy of kernels by registers and LDS); the layout of a unit is ROCm's rocjitsu's (gfx1250_mi455x.json).
+    """
+    return Chip(
+        "gfx1250", "cdna5", (32,), 320 * KB, vgprs=1024, dot4=True, dot4_mixed=True, atomic_fadd=True, simd_lanes=32, waves_a_simd=16,
+        vgpr_file=1024, vgpr_granule=16, unit_lds_bytes=320 * KB, lds_latency=20, ttmp_ids=True, vector_macs=rates(64, 128, 256),
+    )  # fmt: skip
+
+
 # sm: (KB of shared memory for a work-group, for a multiprocessor, warps of a scheduler)
 _SM_LIMITS = {
     70: (96, 96, 16), 72: (96, 96, 16), 75: (64, 64, 8), 80: (163, 164, 16), 86: (99, 100, 12), 87: (163, 164, 12), 89: (99, 100, 12),
@@ -224,4 +235,4 @@ def _nvidia() -> list[Chip]:
     return [*table, hopper]
 
 
-CHIPS: dict[str, Chip] = {c.name: c for c in (*_gfx9(), *_rdna(), *_nvidia())}
+CHIPS: dict[str, Chip] = {c.name: c for c in (*_gfx9(), *_rdna(), _cdna5(), *_nvidia())}

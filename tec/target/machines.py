@@ -199,6 +199,7 @@ _AMD = (
          power=_MI325X_POWER),
     _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2400, 8_530.0, 6_000.0), matrix_mhz=_MI355X_MHZ),  # [O]
     _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2200, 8_530.0, 6_000.0), matrix_mhz=_MI350X_MHZ),  # [O]
+    _amd("MI455X", "gfx1250", 256, 2400, 432, 19_600, l1=64, l2=24, dies=8),
     _amd("RX 6900 XT", "gfx1030", 80, 2250, 16, 512, l2=4, mall=128, ns=(28.5, 85.9, 162.5, None)),  # [G]: 73, 220, 416 clocks at 2560 MHz
     _amd("RX 6800 XT", "gfx1030", 72, 2250, 16, 512, l2=4, mall=128),
     _amd("RX 7900 XTX", "gfx1100", 96, 2500, 24, 960, l1=32, l2=6, mall=96, reached=(None, 7_120.0, 4_240.0, 732.0), ns=(None, None, 150.3, None)),
