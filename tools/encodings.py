@@ -23,7 +23,7 @@ from pathlib import Path
 
 # Letter in the table -> chip. gfx1201 has gfx1200's instructions.
 GFX9 = {"a": "gfx90a", "b": "gfx942", "c": "gfx950"}
-RDNA = {"d": "gfx1030", "e": "gfx1100", "f": "gfx1151", "g": "gfx1200"}
+RDNA = {"d": "gfx1030", "e": "gfx1100", "f": "gfx1151", "g": "gfx1200", "h": "gfx1250"}
 ROOT = Path(__file__).parent.parent
 # Graphics, debuggers' branches, and what LLVM never emits.
 _LEFT_OUT = re.compile(

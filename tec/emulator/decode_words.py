@@ -19,6 +19,7 @@ from .errors import UnsupportedInstruction
 # The chips of each table, by their letters there. gfx1201 has gfx1200's instructions.
 _CHIPS = {
     "gfx90a": "a", "gfx942": "b", "gfx950": "c", "gfx1030": "d", "gfx1100": "e", "gfx1151": "f", "gfx1200": "g", "gfx1201": "g",
+    "gfx1250": "h",
 }  # fmt: skip
 _NAMED = {102: "flat_scratch", 104: "xnack_mask", 106: "vcc", 126: "exec"}
 _FLOATS = ("0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0", "0.15915494")

@@ -136,7 +136,7 @@ class EmuFunction:
         if "wait" in module.driver.checks:
             check_waits(self.text, generation(module.driver.chip.name))
         if "registers" in module.driver.checks:
-            check_registers(self.text, info, generation(module.driver.chip.name))
+            check_registers(self.text, info, module.driver.chip.name)
         if "hazards" in module.driver.checks:
             opcodes.load()
             check_hazards(self.text, module.driver.chip)

@@ -53,7 +53,7 @@ def name_high_registers(text: KernelText) -> None:
 
 def _after(inst: Inst, bits: int) -> int:
     if inst.op == "s_set_vgpr_msb":
-        return int(inst.text.split()[1], 0) & 0xFF
+        return int(inst.operands[0].text or "0", 0) & 0xFF
     if inst.op.startswith("s_setreg"):
         name, first, width = hwreg(inst) or ("", 0, 0)
         if name == "MODE" and first < _FIRST_BIT + 8 and first + width > _FIRST_BIT:

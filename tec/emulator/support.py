@@ -53,7 +53,7 @@ def group_names(group: str) -> list[str]:
     if kind == "strip":
         return ["tec_lds_fault"]
     if kind == "math":
-        return [f"tec_{m}_{width}" for m in ("exp2", "log2", "sin2pi", "cos2pi")]
+        return [f"tec_{m}_{width}" for m in ("exp2", "log2", "sin2pi", "cos2pi", "tanh")]
     if kind == "race":
         return race_names(int(width))
     if kind == "undefined":

@@ -111,4 +111,3 @@ def _sat_pk4(signed: bool) -> Callable[[Ops, str], str]:
 
 valu("v_sat_pk4_i4_i8", "i16 = i32", _sat_pk4(True))
 valu("v_sat_pk4_u4_u8", "i16 = i32", _sat_pk4(False))
-

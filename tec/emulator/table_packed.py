@@ -179,11 +179,11 @@ def _pk_mov(w: Wave, inst: Inst) -> None:
 # of the result's; FP16_OVFL holds for results in f16.
 
 
-def _mix_source(w: Wave, op: Operand, half: int, is16: int, neg: int, absolute: int) -> str:
+def _mix_source(w: Wave, op: Operand, half: int, is16: int, neg: int, absolute: int, t: str) -> str:
     o = w.v
     if is16:
         bare = Operand(op.kind, op.text, op.index, op.count, op.half, op.value)
-        value = o.fpext("f16", "f32", w.operand("f16", _half(w, bare, "f16", half)))
+        value = o.fpext(t, "f32", w.operand(t, _half(w, bare, t, half)))
     elif op.kind in ("v", "a"):
         value = w.operand("f32", w._typed(op.kind, op.index, "f32"))
     else:
@@ -195,13 +195,13 @@ def _mix_source(w: Wave, op: Operand, half: int, is16: int, neg: int, absolute: 
     return o.fneg("f32", value) if op.neg ^ bool(neg) else value
 
 
-def _mix(names: str, result: str) -> None:
+def _mix(names: str, result: str, t: str = "f16") -> None:
     def handler(w: Wave, inst: Inst) -> None:
         sel = Selectors(inst, 3, hi_default=0)
         clamp = inst.take("clamp") is not None
         # In these opcodes neg_lo is the sign and neg_hi the absolute value.
         args = [
-            _mix_source(w, op, sel.lo[i], sel.hi[i], sel.neg_lo[i], sel.neg_hi[i])
+            _mix_source(w, op, sel.lo[i], sel.hi[i], sel.neg_lo[i], sel.neg_hi[i], t)
             for i, op in enumerate(inst.operands[1:])
         ]
         value = w.v.fma("f32", *args)
@@ -212,7 +212,7 @@ def _mix(names: str, result: str) -> None:
             return
         o = w.v
         dst = inst.operands[0]
-        bits = o.zext("i16", "i32", o.bitcast("f16", "i16", w.result("f16", o.fptrunc("f32", "f16", value))))
+        bits = o.zext("i16", "i32", o.bitcast(t, "i16", w.result(t, o.fptrunc("f32", t, value))))
         old = w.reg(dst.kind, dst.index)
         if result == "lo":
             joined = o.or_(bits, o.and_(old, o.const("i32", 0xFFFF0000)))
@@ -226,6 +226,9 @@ def _mix(names: str, result: str) -> None:
 _mix("v_fma_mix_f32", "f32")
 _mix("v_fma_mixlo_f16", "lo")
 _mix("v_fma_mixhi_f16", "hi")
+for _place in ("lo", "hi"):  # gfx1250
+    _mix(f"v_fma_mix{_place}_bf16", _place, "bf16")
+_mix("v_fma_mix_f32_bf16", "f32", "bf16")
 
 
 # Dot products of two halves, accumulated in f32. Those of f16 take denormals of f32 for zero in any mode, in and out (LLVM's SIISelLowering, at the fold to FDOT2);

@@ -20,7 +20,7 @@ llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 
 _FLAGS = '\n!llvm.module.flags = !{!9000}\n!9000 = !{i32 1, !"amdhsa_code_object_version", i32 500}\n'
-LANES = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1030": 32, "gfx1100": 32, "gfx1200": 32}
+LANES = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1030": 32, "gfx1100": 32, "gfx1200": 32, "gfx1250": 32}
 
 
 def compile_ir(ir: str, chip: str, level: int = 2) -> tuple[str, bytes]:

@@ -15,6 +15,7 @@ import pytest
 from tec.emulator import opcodes
 from tec.emulator.table import ROWS
 
+from . import row_reference_cdna5  # noqa: F401  (its rows join the reference)
 from .row_reference import REFERENCE, TYPES, Ref
 from .rows import Bench
 from .test_valu import F16, F32, F64, U32, U64, exact_fma, same, values
@@ -120,7 +121,7 @@ def add_case(bench: Bench, case: Case) -> None:
         tail = " dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1" if t in ("f16", "i16") else " dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1"  # fmt: skip
         tail += " src1_sel:" + ("BYTE_0" if t == "i32" else "WORD_0") if len(texts) > 1 else ""
     elif op.startswith("v_dual_"):
-        tail = " :: v_dual_mov_b32 v5, v0"
+        tail += " :: v_dual_mov_b32 v5, v0"
     lines = [f"{op} {', '.join(dsts + texts)}{tail}"]
     dwords = 2
     if t in ("mask", "exec"):

@@ -16,6 +16,7 @@ from tec.emulator.errors import EmulationError
 from tec.emulator.table import ROWS, Row
 from tec.emulator.translate import CONTROL
 
+from . import row_reference_cdna5  # noqa: F401  (its rows join the reference)
 from .row_reference import REFERENCE, sad
 from .rows import Bench
 from .test_valu import U32
@@ -37,7 +38,7 @@ ELSEWHERE = {
     "v_permlane16_b32": "test_lanes.test_permlane", "v_permlanex16_b32": "test_lanes.test_permlane",
     "v_mqsad_u32_u8": "test_rows_all.test_sums_of_differences_in_words", "v_permlane16_var_b32": "test_rows_all.test_permlanes_by_each_lane",
     "v_permlanex16_var_b32": "test_rows_all.test_permlanes_by_each_lane", "ds_bpermute_fi_b32": "test_rows_all.test_permlanes_by_each_lane",
-    "v_swap_b16": "test_rows_all.test_halves_change_places",
+    "v_swap_b16": "test_rows_all.test_halves_change_places", "v_dual_cndmask_b32": "test_rows_cdna5.test_dual_cndmask",
     "s_sendmsg": "test_rows_all.test_state_rows", "s_denorm_mode": "test_rows_all.test_state_rows",
     "s_round_mode": "test_rows_all.test_state_rows", "s_setreg_imm32_b32": "test_rows_all.test_state_rows",
     "s_setreg_b32": "test_modes.test_a_mode_kept_in_a_register", "s_getreg_b32": "test_modes.test_a_mode_kept_in_a_register",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,22 @@ from .test_valu import F16, F32, F64, U32, U64, exact_fma, fmax, fmin, same, val
 opcodes.load()
 Fn = Callable[..., Any]
 # name -> (element type, sources, function of arrays, saturating form under clamp)
+def to_bf16(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """a*b + c of bf16 numbers, exactly rounded once to bf16, as f32."""
+
+    def one(x: float, y: float, z: float) -> float:
+        if not all(map(np.isfinite, (x, y, z))):
+            return float(F64(x) * F64(y) + F64(z))
+        exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+        if not exact:
+            return float(F32(x) * F32(y) + F32(z))
+        _, e = np.frexp(float(exact)) if abs(exact) < Fraction(2) ** 1000 else (0, 1000)
+        unit = Fraction(2) ** max(int(e) - 8, -133)
+        return float(np.float64(round(exact / unit) * unit)) if abs(exact) < Fraction(2) ** 128 else float(np.copysign(np.inf, exact.numerator))
+
+    return np.array([one(*v) for v in zip(a, b, c)], F64).astype(F32)
+
+
 PACKED16: dict[str, tuple[str, int, Fn, Fn | None]] = {}
 
 
@@ -32,6 +49,11 @@ pref("v_pk_mul_f16 v_pk_mul_bf16", "f16", 2, lambda a, b: a * b)
 pref("v_pk_fma_f16", "f16", 3, exact_fma(F16))
 pref("v_pk_min_f16 v_pk_min_num_f16", "f16", 2, fmin)
 pref("v_pk_max_f16 v_pk_max_num_f16", "f16", 2, fmax)
+pref("v_pk_min_num_bf16", "f16", 2, fmin)
+pref("v_pk_max_num_bf16", "f16", 2, fmax)
+pref("v_pk_min3_num_f16", "f16", 3, lambda a, b, c: fmin(fmin(a, b), c))
+pref("v_pk_max3_num_f16", "f16", 3, lambda a, b, c: fmax(fmax(a, b), c))
+pref("v_pk_fma_bf16", "f16", 3, lambda a, b, c: to_bf16(a, b, c))
 pref("v_pk_minimum_f16", "f16", 2, minimum)
 pref("v_pk_maximum_f16", "f16", 2, maximum)
 pref("v_pk_minimum3_f16", "f16", 3, lambda a, b, c: minimum(minimum(a, b), c))
@@ -50,6 +72,13 @@ for _t, _g in (("i16", True), ("u16", False)):
     pref(f"v_pk_min_{_t}", "i16", 2, clip(min, _g))
     pref(f"v_pk_max_{_t}", "i16", 2, clip(max, _g))
     pref(f"v_pk_mad_{_t}", "i16", 3, lambda a, b, c: a * b + c)
+    for _n, _f in (("min", min), ("max", max)):
+        _sg = (lambda x: s(x, 16)) if _g else (lambda x: x)
+        pref(f"v_pk_{_n}3_{_t}", "i16", 3, bits(16, lambda a, b, c, f=_f, g=_sg: f(g(a), g(b), g(c))))
+        _wrap = bits(16, lambda a, b, c, f=_f, g=_sg: f(g(a + b & 0xFFFF), g(c)))
+        _ends = (-(2**15), 2**15 - 1) if _g else (0, 2**16 - 1)
+        _sat = bits(16, lambda a, b, c, f=_f, g=_sg, e=_ends: f(max(e[0], min(e[1], g(a) + g(b))), g(c)))
+        pref(f"v_pk_add_{_n}_{_t}", "i16", 3, _wrap, _sat)
 pref("v_pk_mul_lo_u16", "i16", 2, lambda a, b: a * b)
 pref("v_pk_lshlrev_b16", "i16", 2, bits(16, lambda n, a: a << (n & 15)))
 pref("v_pk_lshrrev_b16", "i16", 2, bits(16, lambda n, a: a >> (n & 15)))
@@ -59,7 +88,10 @@ PACKED32: dict[str, tuple[int, Fn]] = {
     "v_pk_mul_f32": (2, lambda a, b: a * b),
     "v_pk_fma_f32": (3, exact_fma(F32)),
 }
-MIX = {"v_fma_mix_f32": "f32", "v_fma_mixlo_f16": "lo", "v_fma_mixhi_f16": "hi"}
+MIX = {
+    "v_fma_mix_f32": "f32", "v_fma_mixlo_f16": "lo", "v_fma_mixhi_f16": "hi",
+    "v_fma_mix_f32_bf16": "f32", "v_fma_mixlo_bf16": "lo", "v_fma_mixhi_bf16": "hi",
+}  # fmt: skip
 DOT = {
     f"{stem}_f32_{t}": (t, acc)
     for t in ("f16", "bf16")
@@ -205,21 +237,26 @@ def test_mixed_rows(chip: str) -> None:
         on = np.array([mask >> l & 1 for l in range(lanes)], bool)
         for name, result, (sel, hi, neg, mag), at in cases:
             args = []
+            kind = "bf16" if "bf16" in name else "f16"
             for k, key in enumerate("abc"):
-                x = halves(raw[key], "f16", sel[k]).astype(F32) if hi[k] else raw[key].view(F32)
+                x = halves(raw[key], kind, sel[k]).astype(F32) if hi[k] else raw[key].view(F32)
                 x = np.abs(x) if mag[k] else x
                 args.append(-x if neg[k] else x)
             with np.errstate(all="ignore"):
                 want = exact_fma(F32)(*args)
                 if result != "f32":
-                    want = want.astype(F16)
+                    want = want.astype(F16) if kind == "f16" else bf16_bits(want)
             got = out[at]
             assert (got[~on] == OLD).all()
             if result == "f32":
                 good = same(got, want)
             else:
                 shift = U32(16 if result == "hi" else 0)
-                good = same(got >> shift & U32(0xFFFF), want)
+                half = got >> shift & U32(0xFFFF)
+                if kind == "f16":
+                    good = same(half, want)
+                else:
+                    good = (half == want) | (half & U32(0x7FFF) > 0x7F80) & (want & 0x7FFF > 0x7F80)
                 assert ((got ^ U32(OLD)) >> (U32(16) - shift) & U32(0xFFFF) == 0)[on].all(), (name, "other half")
             bad = np.flatnonzero(on & ~good)
             assert not len(bad), (name, sel, hi, [hex(raw[k][bad[0]]) for k in "abc"], hex(got[bad[0]]), want[bad[0]])
