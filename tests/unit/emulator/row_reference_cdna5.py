@@ -39,6 +39,7 @@ def _of_bf16(fn):  # type: ignore[no-untyped-def]
 for _n, _f in (("exp", np.exp2), ("log", np.log2), ("rcp", lambda x: 1 / x), ("rsq", lambda x: 1 / np.sqrt(x)), ("sqrt", np.sqrt), ("tanh", np.tanh)):  # fmt: skip
     ref(f"v_{_n}_bf16", "bf16 = bf16", _of_bf16(_f))
 
+
 def _turn(a, move):  # type: ignore[no-untyped-def]
     """The sine of turns; zero where it is, which np.sin of a rounded angle is not."""
     r = a + move - np.round(a + move)

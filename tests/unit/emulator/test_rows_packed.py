@@ -19,6 +19,8 @@ from .test_valu import F16, F32, F64, U32, U64, exact_fma, fmax, fmin, same, val
 
 opcodes.load()
 Fn = Callable[..., Any]
+
+
 # name -> (element type, sources, function of arrays, saturating form under clamp)
 def to_bf16(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """a*b + c of bf16 numbers, exactly rounded once to bf16, as f32."""
@@ -31,7 +33,11 @@ def to_bf16(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
             return float(F32(x) * F32(y) + F32(z))
         _, e = np.frexp(float(exact)) if abs(exact) < Fraction(2) ** 1000 else (0, 1000)
         unit = Fraction(2) ** max(int(e) - 8, -133)
-        return float(np.float64(round(exact / unit) * unit)) if abs(exact) < Fraction(2) ** 128 else float(np.copysign(np.inf, exact.numerator))
+        return (
+            float(np.float64(round(exact / unit) * unit))
+            if abs(exact) < Fraction(2) ** 128
+            else float(np.copysign(np.inf, exact.numerator))
+        )
 
     return np.array([one(*v) for v in zip(a, b, c)], F64).astype(F32)
 
