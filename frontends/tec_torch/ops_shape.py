@@ -109,7 +109,8 @@ def diff(
     c: Call, x: Value, n: int = 1, dim: int = -1, prepend: Value | None = None, append: Value | None = None
 ) -> Value:
     axis = axis_of(dim, x.ndim)
-    parts = [c.cast(v, c.dtype) for v in (prepend, x, append) if v is not None]
+    # With no difference to take torch returns the input alone, without what would go before or after it.
+    parts = [c.cast(v, c.dtype) for v in ((prepend, x, append) if n else (x,)) if v is not None]
     x = c.concat(parts, axis) if len(parts) > 1 else parts[0]
     for _ in range(n):
         size = x.shape[axis]

@@ -73,7 +73,8 @@ class Narrow(nn.Module):
 
 class Differences(nn.Module):
     def forward(self, x):
-        return torch.diff(x, n=2, dim=1), torch.diff(x > 0), torch.diff(x, prepend=x[:, :1], append=x[:, 1:3])
+        alone = torch.diff(x, n=0, prepend=x)  # torch leaves out what would go before
+        return torch.diff(x, n=2, dim=1), torch.diff(x > 0), torch.diff(x, prepend=x[:, :1], append=x[:, 1:3]), alone
 
 
 @pytest.mark.parametrize(
