@@ -231,7 +231,10 @@ class _Parser:
             for chunk in split_top(rest, ","):
                 tokens = split_top(chunk.strip(), " ")
                 if tokens and not _is_modifier(tokens[0]):
-                    operands.append(self.operand(tokens[0]))
+                    if tokens[0][0] == "[":  # an image's address in registers that do not follow each other
+                        operands += [self.operand(t) for t in split_top(tokens[0][1:-1], ",")]
+                    else:
+                        operands.append(self.operand(tokens[0]))
                     tokens = tokens[1:]
                 for token in tokens:
                     key, _, value = token.partition(":")

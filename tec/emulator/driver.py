@@ -37,6 +37,7 @@ from .model import Estimate, model_launch
 from .profile import counters_of, record
 from .skeleton import data_only
 from .stopping import Stop
+from .textures import Sampling, texture_words
 from .translate import translate
 from .translation import Translation
 from .waits import check_waits
@@ -313,6 +314,25 @@ class EmuDriver:
 
     def free(self, ordinal: int, address: int) -> None:
         self.memory.free(address)
+
+    def image_words(
+        self,
+        *,
+        kind: str,
+        address: int,
+        channels: int,
+        bits: int,
+        number_kind: str,
+        size: Dim3,
+        pitch: int,
+        linear: bool,
+        normalized: bool,
+        modes: tuple[str, str, str],
+        border: str,
+    ) -> list[int]:
+        """The words of a texture object: see `textures.texture_words`."""
+        how = Sampling(linear, normalized, modes, border)
+        return texture_words(self.chip.name, kind, address, channels, bits, number_kind, size, pitch, how)
 
     def memory_info(self, ordinal: int) -> tuple[int, int]:
         return self.memory.total_bytes - self.memory.used_bytes, self.memory.total_bytes

@@ -31,7 +31,8 @@ State = dict[tuple[str, Reg], tuple[int, int]]
 _FARTHEST = 19  # wait states that any rule looks back
 _VALU = frozenset(("valu", "trans", "packed", "lane"))
 _VCC, _EXEC, _M0 = ("s", VCC), ("s", EXEC), ("s", M0)
-_MEMORY = ("global_", "flat_", "buffer_", "scratch_", "ds_")
+_MEMORY = ("global_", "flat_", "buffer_", "tbuffer_", "image_", "scratch_", "ds_")
+_RESOURCES = ("buffer_", "tbuffer_", "image_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class _Rules:
             self.vector(state, at, inst, t)
         if t.kind == "vmem":
             for reg, _ in t.reads:
-                if reg[0] == "s" and op.startswith("buffer_"):
+                if reg[0] == "s" and op.startswith(_RESOURCES):
                     self.fails(
                         state,
                         at,
@@ -265,9 +266,9 @@ class _Rules:
                 if dot:
                     yield "dot", reg
         elif t.kind == "vmem" and "_store" in op:
-            data = inst.operands[0 if op.startswith("buffer_") else 1]
+            data = inst.operands[0 if op.startswith(_RESOURCES) else 1]
             held = (
-                op.startswith("buffer_") and inst.operands[3].kind == "s"
+                op.startswith(("buffer_", "tbuffer_")) and inst.operands[3].kind == "s"
             )  # a scalar offset takes a clock more, which is enough
             if data.count > 2 and not held:
                 for reg in _regs(data):

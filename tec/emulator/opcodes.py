@@ -11,10 +11,12 @@ def load() -> None:
     if _loaded:
         return
     from . import (  # noqa: F401
+        table_buffer,
         table_cdna5,
         table_convert,
         table_direct,
         table_flow,
+        table_image,
         table_lane,
         table_lds,
         table_matrix,
@@ -22,8 +24,10 @@ def load() -> None:
         table_mem,
         table_packed,
         table_salu,
+        table_sample,
         table_smem,
         table_sparse,
+        table_typed,
         table_vfloat,
         table_vint,
         table_wmma,

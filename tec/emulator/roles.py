@@ -13,6 +13,8 @@ _MEMORY = (
     "global_",
     "flat_",
     "buffer_",
+    "tbuffer_",
+    "image_",
     "scratch_",
     "ds_",
     "s_load",
@@ -51,6 +53,8 @@ def fills(inst: Inst) -> bool:
         return False  # to LDS; its first operand is an address
     if op.startswith("ds_"):
         return any(word in op for word in ("read", "load", "_rtn", "permute", "swizzle"))
+    if op.startswith("image_") and "_atomic" not in op:
+        return "_store" not in op
     return returns(inst) if "_atomic" in op else "_load" in op
 
 
@@ -60,7 +64,7 @@ def roles(inst: Inst) -> tuple[list[Operand], list[Operand]]:
     if op.startswith(_MEMORY):
         if not fills(inst):
             return [], ops
-        return ops[:1], ops if op.startswith(("buffer_atomic", "s_atomic", "s_buffer_atomic")) else ops[
+        return ops[:1], ops if op.startswith(("buffer_atomic", "image_atomic", "s_atomic", "s_buffer_atomic")) else ops[
             1:
         ]  # a buffer atomic returns to the register that brings its data
     if _NO_RESULT.match(op):

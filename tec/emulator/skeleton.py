@@ -132,7 +132,7 @@ def _memory(state: _State, inst: Inst) -> bool | None:
     if op.startswith("ds_"):
         store = not ("read" in op or "load" in op or "rtn" in op)
         addresses = ops[:1] if store else ops[1:2]
-    elif op.startswith("buffer_"):
+    elif op.startswith(("buffer_", "tbuffer_", "image_")):
         store = _stores(op) or "atomic" in op
         addresses = ops[1:]
     else:

@@ -348,126 +348,17 @@ def atomic_call(w: Wave, space: str, operation: str, bits: int, address: str, ma
         w.tell_order(address, mask, READS)  # type: ignore[attr-defined]
 
 
-# Buffers: a resource of four SGPRs. Raw ones (stride 0) are modelled, and the swizzled one that scratch uses on gfx9.
-
-
-def _resource(w: Wave, at: int) -> tuple[str, str, str, str]:
-    """(base, num_records; whether it has a stride, whether it is swizzled) of the resource in SGPRs `at` and on."""
-    s = w.s
-    pair, word1, word2, word3 = w.sgpr64(at), *(w.reg("s", at + k) for k in (1, 2, 3))
-    if w.chip != "gfx1250":
-        swizzled = s.icmp("slt", "i32", word1, "0")
-        stride = s.icmp("ne", "i32", s.and_(word1, str(0x3FFF0000)), "0")
-        return s.and_(pair, str((1 << 48) - 1), "i64"), s.zext("i32", "i64", word2), stride, swizzled
-    # 57 bits of base and 45 of num_records (rocjitsu, `decode_buffer_resource`; LLVM, lowerPointerAsRsrcIntrin).
-    high = s.or_(s.zext("i32", "i64", word2), s.shl(s.zext("i32", "i64", s.and_(word3, "63")), "32", "i64"), "i64")
-    records = s.or_(s.shl(high, "7", "i64"), s.zext("i32", "i64", s.lshr(word1, "25")), "i64")
-    stride = s.icmp("ne", "i32", s.and_(word3, str(0x3FFF << 12)), "0")
-    swizzled = s.icmp("ne", "i32", s.and_(word3, str(1 << 28)), "0")
-    return s.and_(pair, str((1 << 57) - 1), "i64"), records, stride, swizzled
-
-
-def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: Operand, nbytes: int) -> list[tuple[str, str, str]]:  # fmt: skip
-    o, s = w.v, w.s
-    offen = inst.take("offen") is not None
-    if "idxen" in inst.mods or "addr64" in inst.mods:
-        raise w.fail("an indexed buffer access")
-    if rsrc.kind != "s" or rsrc.count != 4:
-        raise w.fail(f"buffer resource {rsrc.text}")
-    take_policy(inst)
-    offset = o.const("i32", inst.take_int("offset"))
-    if offen:
-        offset = o.add(w.reg("v", vaddr.index), offset)
-    elif not (vaddr.kind == "special" and vaddr.text == "off"):
-        raise w.fail(f"buffer address {vaddr.text}")
-    scalar = w.scalar(soffset)
-    base, records, stride, swizzled = _resource(w, rsrc.index)
-    bad = s.and_(stride, s.not_(swizzled, "i1"), "i1")
-    w.fault_if(bad, 12)  # type: ignore[attr-defined]
-    execs = w.exec_bits()
-    scratch_mask = s.select(swizzled, w.mask_type, execs, "0")
-    # A raw access outside num_records reads 0 and is not written: the hardware's rule, no fault. The scalar offset takes
-    # no part in that check on gfx9; gfx10 and later include it. Checked with it here, in 64 bits.
-    whole = o.add(o.zext("i32", "i64", offset), o.splat("i64", s.zext("i32", "i64", scalar)), "i64")
-    end = o.add(whole, o.const("i64", nbytes), "i64")
-    inside = o.icmp("ule", "i64", end, o.splat("i64", records))
-    raw = s.and_(w.to_bits(inside), execs, w.mask_type)
-    raw = s.select(swizzled, w.mask_type, "0", raw)
-    address = o.add(whole, o.splat("i64", base), "i64")
-    # A scalar offset is not swizzled: it counts the bytes of all lanes.
-    own = s.lshr(scalar, str(w.lanes.bit_length() - 1))
-    return [("global", address, raw), ("scratch", o.add(offset, o.splat("i32", own)), scratch_mask)]
-
-
-def _buffer_load(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
-    def handler(w: Wave, inst: Inst) -> None:
-        ops = inst.operands
-        if inst.take("lds") is not None:
-            offset = int(inst.mods.get("offset") or "0", 0)
-            if place or (dwords > 1 and w.chip != "gfx950"):
-                raise w.fail("this load into LDS")
-            _merge_zero(w, _buffer_parts(w, inst, ops[0], ops[1], ops[2], ACCESS_BYTES[what]), what, dwords)
-            into_lds(w, dwords, offset)
-            return
-        parts = _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESS_BYTES[what])
-        _merge_zero(w, parts, what, dwords)
-        write_loaded(w, ops[0], dwords, place)
-
-    return handler
-
-
-def _merge_zero(w: Wave, parts: list[tuple[str, str, str]], what: str, dwords: int) -> None:
-    """As `_merge`, and 0 in the lanes of neither mask."""
-    values: list[str] = []
-    for i, (space, address, mask) in enumerate(parts):
-        access(w, space, "ld", what, address, mask)
-        chosen = w.from_bits(mask)
-        old = values if i else [w.v.const("i32", 0)] * dwords
-        values = [w.v.select(chosen, "i32", get_data(w, k), old[k]) for k in range(dwords)]
-    for k, value in enumerate(values):
-        w.out.put(f"store {w.v.type('i32')} {value}, ptr {buffer_slot(w, k)}, align 64")
-
-
-def _buffer_store(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
-    def handler(w: Wave, inst: Inst) -> None:
-        ops = inst.operands
-        data = data_at(w, ops[0], dwords, place)
-        for space, address, mask in _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESS_BYTES[what]):
-            access(w, space, "st", what, address, mask, data)
-
-    return handler
-
-
-def _buffer_atomic(operation: str, bits: int):  # type: ignore[no-untyped-def]
-    def handler(w: Wave, inst: Inst) -> None:
-        ops = inst.operands
-        returns = any(m in inst.mods for m in ("glc", "sc0")) or "RETURN" in inst.mods.get("th", "")
-        put_data(w, ops[0], bits // 32 * (2 if operation in TWO_DATA else 1))
-        parts = _buffer_parts(w, inst, ops[1], ops[2], ops[3], bits // 8)
-        space, address, mask = parts[0]
-        atomic_call(w, space, operation, bits, address, mask)
-        if returns:
-            op = ops[0]
-            width = Operand(op.kind, op.text, op.index, bits // 32)
-            write_loaded(w, width, bits // 32, "")
-
-    return handler
-
-
 for _suffix, _spec in LOADS.items():
     custom(f"global_load_{_suffix}", "vmem")(_load("global", *_spec))
     custom(f"flat_load_{_suffix}", "vmem")(_load("flat", *_spec))
     custom(f"scratch_load_{_suffix}", "vmem")(_load("scratch", *_spec))
-    custom(f"buffer_load_{_suffix}", "vmem")(_buffer_load(*_spec))
 for _suffix, _spec in STORES.items():
     custom(f"global_store_{_suffix}", "vmem")(_store("global", *_spec))
     custom(f"flat_store_{_suffix}", "vmem")(_store("flat", *_spec))
     custom(f"scratch_store_{_suffix}", "vmem")(_store("scratch", *_spec))
-    custom(f"buffer_store_{_suffix}", "vmem")(_buffer_store(*_spec))
 for _suffix, (_operation, _bits) in ATOMICS.items():
     custom(f"global_atomic_{_suffix}", "vmem")(_atomic("global", _operation, _bits))
     custom(f"flat_atomic_{_suffix}", "vmem")(_atomic("flat", _operation, _bits))
-    custom(f"buffer_atomic_{_suffix}", "vmem")(_buffer_atomic(_operation, _bits))
 
 
 def into_lds(w: Wave, dwords: int, offset: int) -> None:

@@ -109,6 +109,11 @@ class Shadows:
         if shadow is None:
             return None
         bit = self.some(ty, shadow)
+        if to[0] == "<" and ty[0] != "<":  # a scalar concerns all lanes
+            n = to[1:-1].partition(" x ")[0]
+            one = self.emit(f"insertelement <{n} x i1> poison, i1 {bit}, i64 0")
+            bit = self.emit(f"shufflevector <{n} x i1> {one}, <{n} x i1> poison, <{n} x i32> zeroinitializer")
+            ty = f"<{n} x i1>"
         return bit if to in ("i1",) or to.endswith(" x i1>") else self.emit(f"sext {mask_type(ty)} {bit} to {to}")
 
     def u(self, value: str) -> str | None:

@@ -32,8 +32,10 @@ def _counter(inst: Inst, gfx: int) -> str | None:
         return "kmcnt" if gfx >= 12 else "lgkmcnt"
     if op.startswith("ds_"):
         return "dscnt" if gfx >= 12 else "lgkmcnt"
-    if op.startswith(("global_", "flat_", "scratch_", "buffer_")):
-        if "_load" in op:
+    if op.startswith(("image_sample", "image_gather", "image_get_lod")):
+        return "samplecnt" if gfx >= 12 else "vmcnt"
+    if op.startswith(("global_", "flat_", "scratch_", "buffer_", "tbuffer_", "image_")):
+        if "_load" in op or "_get_resinfo" in op:
             return "loadcnt" if gfx >= 12 else "vmcnt"
         if "_store" in op or "_atomic" in op:
             gives = "_atomic" in op and returns(inst)
@@ -78,7 +80,9 @@ def _family(inst: Inst) -> str:
     """Loads of one family return in the order of their issue; those of no family (scalar, flat) in any."""
     if inst.op.startswith("ds_"):
         return "lds"
-    return "vector" if inst.op.startswith(("global_", "buffer_", "scratch_")) else ""
+    if inst.op.startswith(("image_sample", "image_gather", "image_get_lod")):
+        return "samples"
+    return "vector" if inst.op.startswith(("global_", "buffer_", "tbuffer_", "scratch_", "image_")) else ""
 
 
 def _used(inst: Inst) -> tuple[list[Reg], list[Reg]]:
@@ -87,7 +91,7 @@ def _used(inst: Inst) -> tuple[list[Reg], list[Reg]]:
         return _registers(inst), []
     first, *rest = inst.operands
     # A buffer atomic returns to the register that brings its data.
-    if inst.op.startswith("buffer_atomic"):
+    if inst.op.startswith(("buffer_atomic", "image_atomic")):
         return _registers(inst), []
     return [r for op in rest if op.is_reg for r in _halves(op)], _halves(first)
 
@@ -108,7 +112,7 @@ def _waits(inst: Inst, gfx: int) -> dict[str, int]:
         if not re.match(r"(0x)?[0-9a-f]+$", number):
             return {}
         n = int(number, 0)
-        names = re.findall(r"(loadcnt|storecnt|dscnt|kmcnt)", op)
+        names = re.findall(r"(loadcnt|storecnt|samplecnt|dscnt|kmcnt)", op)
         if "loadcnt_dscnt" in op or "storecnt_dscnt" in op:
             return {names[0]: n >> 8, "dscnt": n & 63}
         return dict.fromkeys(names, n)

@@ -23,7 +23,10 @@ from .stream import Event, GraphCapture, Stream
 from .surface import DeviceAttributes
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .foreign import LoadedCode
+    from .images import Image
     from .profiling import Profile
     from .stream import Event, GraphCapture, Stream
     from .surface import Driver
@@ -149,6 +152,29 @@ class Device:
         from .foreign import load
 
         return load(self, source, asm)
+
+    def image(
+        self,
+        data: np.ndarray[Any, Any],
+        kind: str = "2D",
+        *,
+        read: str = "element",
+        filter: str = "point",
+        address: str | tuple[str, ...] = "clamp",
+        border: str = "zero",
+        normalized: bool = False,
+    ) -> Image:
+        """An image (texture) for kernels of `load`: an argument where a kernel takes a texture or surface object, on the AMD GPU in software.
+
+        `data`: (width,), (height, width) or (depth, height, width), with an axis of 1, 2 or 4 channels behind them where there are several; `kind` "1D", "2D",
+        "3D", "1D_ARRAY" (layers, width), "2D_ARRAY" (layers, height, width) or "CUBE" (six faces each). `read`: "element" as it is, "normalized" integers
+        as numbers from 0 (or -1) to 1, "srgb" bytes as linear light. `filter`: "point" or "linear"; `address`: "clamp", "wrap", "mirror" or "border", of all
+        axes or of each from x on; `border`: "zero", "black", "white"; `normalized`: coordinates from 0 to 1. `image.numpy()` reads it back. Raises
+        ArgumentError for what no image can be, DeviceError on a device that makes none (gfx942 and gfx950 have no image instructions).
+        """
+        from .images import make_image
+
+        return make_image(self, data, kind, read, filter, address, border, normalized)
 
     def capture(self) -> GraphCapture:
         """`with dev.capture() as graph:` records the launches in the block; `graph.launch()` runs them all at once."""

@@ -21,6 +21,7 @@ from ..errors import ArgumentError, DeviceError
 from . import bundle
 from .codeobject import CodeObject, KernelArg, KernelInfo, read_code_object
 from .drivers import link_object
+from .images import Image
 from .ndarray import NDArray, array
 from .surface import Dim3
 
@@ -206,7 +207,9 @@ class Launch:
         raise self._wrong(arg, position, _kind(value), "an array on the device, a NumPy array, an address, or None")
 
     def _value(self, arg: KernelArg, position: int, value: Any) -> bytes:
-        if isinstance(value, np.generic):
+        if isinstance(value, Image):  # the object's address, the image resource alone, or all of the object
+            raw = int(value).to_bytes(8, "little") if arg.size == 8 else bytes(value)[: arg.size]
+        elif isinstance(value, np.generic):
             raw = value.tobytes()
         elif isinstance(value, ctypes.Structure) or isinstance(value, (bytes, bytearray)):
             raw = bytes(value)

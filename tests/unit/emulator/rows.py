@@ -91,7 +91,7 @@ class Bench:
         start = asm.index("\nk:") + 3
         end = asm.index("s_endpgm", start)
         text = asm[:start] + "\n\t" + "\n\t".join(self.lines) + "\n\t" + asm[end:]
-        driver = get_driver(self.chip, **options)
+        driver = options.pop("driver", None) or get_driver(self.chip, **options)
         kernel = driver.get_function(driver.load_module(0, image, text), "k")
 
         def run(inputs: dict[str, np.ndarray], mask: int = -1, s: int = 0, t: int = 0) -> np.ndarray:
