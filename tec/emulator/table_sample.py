@@ -240,92 +240,123 @@ def _layer(w: Wave, value: str, last: str) -> str:
     return o.call("smin", "i32", o.cast("fptosi", "f32", "i32", near), o.splat("i32", last))
 
 
-def _sample(w: Wave, inst: Inst) -> None:
-    form = _SAMPLE.match(inst.op)
-    assert form is not None
-    o, s, gather = w.v, w.s, "gather4" in inst.op
-    parts = image_parts(w, inst, _before(w, inst, form))
-    image, sampler = read_image(w, inst, parts.resource, parts.kind), _sampler(w, parts.sampler)
-    where = _where(w, inst, parts.kind, parts, form)
-    linear = o.const("i1", 1) if gather else _linear(w, sampler, form, where)
-    linear = o.and_(linear, o.splat("i1", s.not_(image.form.integer, "i1")), "i1") if not gather else linear
+@dataclass
+class Taps:
+    """The elements next to a sample: two columns, rows and slices each, the weights of the second ones in 256ths ("": there is one alone), and of a cube (an
+    i1 for all lanes) the face and the indices beyond its edges."""
+
+    columns: list[str]
+    rows: list[str]
+    slices: list[str]
+    weights: tuple[str, str, str]
+    cube: str = ""
+    face: str = ""
+    beyond: tuple[list[str], list[str]] = ([], [])
+
+
+def _slices(w: Wave, image: Image, kind: str, z: str, cube: str) -> tuple[str, str]:
+    """(layer, face) of a layered image's last coordinate; a cube's counts eight a cube."""
+    o = w.v
+    layer = face = o.const("i32", 0)
+    if not z or kind == "3D":
+        return layer, face
+    layer = _layer(w, z, image.last)
+    if cube:
+        number = _layer(w, z, "16384")
+        face = o.and_(number, o.const("i32", 7))
+        before = o.mul(o.lshr(number, o.const("i32", 3)), o.const("i32", 6))
+        layer = o.select(cube, "i32", before, layer)
+    return layer, face
+
+
+def _taps(w: Wave, parts: Parts, image: Image, sampler: Sampler, where: Where, linear: str) -> Taps:
+    o, s, kind = w.v, w.s, parts.kind
     normal = "false" if parts.unnormalized else s.icmp("eq", "i32", sampler.unnormalized, "0")
     x, *rest = where.body
-    y = rest[0] if rest and parts.kind != "1D_ARRAY" else ""
-    z = rest[-1] if parts.kind in ("3D", "CUBE", "1D_ARRAY", "2D_ARRAY") else ""
-
+    y = rest[0] if rest and kind != "1D_ARRAY" else ""
+    z = rest[-1] if kind in ("3D", "CUBE", "1D_ARRAY", "2D_ARRAY") else ""
     modes, cube = list(sampler.clamps), o.splat("i1", image.cube) if image.cube != "false" else ""
-    face = layer = o.const("i32", 0)
     if cube:  # faces hold coordinates from 1 to 2, and beyond their edges their neighbours'
         modes[:2] = [s.select(image.cube, "i32", "2", m) for m in modes[:2]]
         x, y = (o.select(cube, "f32", o.bin("fsub", "f32", v, o.const("f32", 1.0)), v) for v in (x, y))
-    if z and parts.kind != "3D":
-        layer = _layer(w, z, image.last)
-        if cube:
-            number = o.call("roundeven", "f32", z)
-            number = o.call(
-                "maxnum", "f32", o.call("minnum", "f32", number, o.const("f32", 16384.0)), o.const("f32", 0.0)
-            )
-            whole = o.cast("fptosi", "f32", "i32", number)
-            face = o.and_(whole, o.const("i32", 7))
-            before = o.mul(o.lshr(whole, o.const("i32", 3)), o.const("i32", 6))
-            layer = o.select(cube, "i32", before, layer)
+    layer, face = _slices(w, image, kind, z, cube)
 
     def offset(k: int) -> str:
         if not where.offsets:
             return ""
         return o.ashr(o.shl(where.offsets, o.const("i32", 26 - 8 * k)), o.const("i32", 26))
 
-    outer = [str(m) for m in modes]
-    columns, a = _axis(w, x, image.width, outer[0], sampler, normal, linear, offset(0))
-    rows, b = ([o.const("i32", 0)] * 2, "")
+    columns, a = _axis(w, x, image.width, modes[0], sampler, normal, linear, offset(0))
+    rows, b = [o.const("i32", 0)] * 2, ""
     if y:
-        rows, b = _axis(w, y, image.height, outer[1], sampler, normal, linear, offset(1))
-    slices, c = ([layer] * 2, "")
-    if parts.kind == "3D":
+        rows, b = _axis(w, y, image.height, modes[1], sampler, normal, linear, offset(1))
+    slices, c = [layer] * 2, ""
+    if kind == "3D":
         deep = o.and_(linear, o.splat("i1", s.icmp("ne", "i32", sampler.z_filter, "1")), "i1")
         deep = o.or_(deep, o.splat("i1", s.icmp("eq", "i32", sampler.z_filter, "2")), "i1")
-        slices, c = _axis(w, z, s.add(image.last, "1"), outer[2], sampler, normal, deep, offset(2))
+        slices, c = _axis(w, z, s.add(image.last, "1"), modes[2], sampler, normal, deep, offset(2))
+    taps = Taps(columns, rows, slices, (a, b, c), cube, face)
     if cube:
-        raw = [_unheld(w, v, image.width, sampler, normal, linear, offset(k)) for k, v in enumerate((x, y))]
+        first, second = (_unheld(w, v, image.width, sampler, normal, linear, offset(k)) for k, v in enumerate((x, y)))
+        taps.beyond = first, second
+    return taps
+
+
+def _corner(w: Wave, image: Image, sampler: Sampler, taps: Taps, i: int, j: int, d: int) -> tuple[str, str, str]:
+    """Column, row and slice of one element; of a cube's, over its edges."""
+    o = w.v
+    column, row, layer = taps.columns[i], taps.rows[j], taps.slices[d]
+    if not taps.cube:
+        return column, row, layer
+    args = [taps.beyond[0][i], taps.beyond[1][j], taps.face, o.splat("i32", image.width)]
+    onto = [helper(w, f"edge_{p}", [("i32", False)] * 4, "i32", _over_edge(p), args) for p in ("column", "row", "face")]
+    wraps = o.and_(taps.cube, o.splat("i1", sampler.seams), "i1")
+    column, row = o.select(wraps, "i32", onto[0], column), o.select(wraps, "i32", onto[1], row)
+    layer = o.select(taps.cube, "i32", o.add(layer, o.select(wraps, "i32", onto[2], taps.face)), layer)
+    return column, row, o.call("smin", "i32", layer, o.splat("i32", image.last))
+
+
+def _weight(w: Wave, taps: Taps, corner: tuple[int, int, int]) -> str:
+    o = w.v
+    weight = o.const("f32", 1.0)
+    for bit, share in zip(corner, taps.weights):
+        if share:
+            part = share if bit else o.sub(o.const("i32", 256), share)
+            scaled = o.bin("fmul", "f32", o.cast("uitofp", "i32", "f32", part), o.const("f32", 1 / 256))
+            weight = o.bin("fmul", "f32", weight, scaled)
+    return weight
+
+
+def _sample(w: Wave, inst: Inst) -> None:
+    form = _SAMPLE.match(inst.op)
+    assert form is not None
+    o, gather = w.v, "gather4" in inst.op
+    parts = image_parts(w, inst, _before(w, inst, form))
+    image, sampler = read_image(w, inst, parts.resource, parts.kind), _sampler(w, parts.sampler)
+    where = _where(w, inst, parts.kind, parts, form)
+    if gather:
+        linear = o.const("i1", 1)
+    else:
+        floats = o.splat("i1", w.s.not_(image.form.integer, "i1"))
+        linear = o.and_(_linear(w, sampler, form, where), floats, "i1")
+    taps = _taps(w, parts, image, sampler, where, linear)
     border = [_border(w, image, sampler, k) for k in range(4)]
     sums = [o.const("f32", 0.0)] * 4
-    corners: dict[tuple[int, int], list[str]] = {}
-    single: list[str] = []
-    for k in range(8 if c else 4 if b else 2):
-        i, j, d = k & 1, k >> 1 & 1, k >> 2
-        column, row, layer_k = columns[i], rows[j], slices[d]
-        if cube:
-            args = [raw[0][i], raw[1][j], face, o.splat("i32", image.width)]
-            signature = [("i32", False)] * 4
-            onto = [helper(w, f"edge_{p}", signature, "i32", _over_edge(p), args) for p in ("column", "row", "face")]
-            wraps = o.and_(cube, o.splat("i1", sampler.seams), "i1")
-            column, row = o.select(wraps, "i32", onto[0], column), o.select(wraps, "i32", onto[1], row)
-            layer_k = o.select(cube, "i32", o.add(layer_k, o.select(wraps, "i32", onto[2], face)), layer_k)
-            layer_k = o.call("smin", "i32", layer_k, o.splat("i32", image.last))
-        weight = o.const("f32", 1.0)
-        for bit, share in ((i, a), (j, b), (d, c)):
-            if share:
-                part = share if bit else o.sub(o.const("i32", 256), share)
-                scaled = o.bin("fmul", "f32", o.cast("uitofp", "i32", "f32", part), o.const("f32", 1 / 256))
-                weight = o.bin("fmul", "f32", weight, scaled)
+    found: list[list[str]] = []
+    for k in range(8 if taps.weights[2] else 4 if taps.weights[1] else 2):
+        corner = k & 1, k >> 1 & 1, k >> 2
+        weight = _weight(w, taps, corner)
         needed = o.const("i1", 1) if gather else o.fcmp("one", "f32", weight, o.const("f32", 0.0))
-        texel = _texel(w, image, border, needed, column, row, layer_k, where, sampler)
-        corners[i, j] = texel
-        if not k:
-            single = texel
-        terms = [o.select(needed, "f32", o.bitcast("i32", "f32", t), o.const("f32", 0.0)) for t in texel]
+        found.append(_texel(w, image, border, needed, *_corner(w, image, sampler, taps, *corner), where, sampler))
+        terms = [o.select(needed, "f32", o.bitcast("i32", "f32", t), o.const("f32", 0.0)) for t in found[-1]]
         sums = [o.fma("f32", weight, t, acc) for t, acc in zip(terms, sums)]
     if gather:
         which = (parts.mask & -parts.mask).bit_length() - 1
-        values = [choose(w, image.form, corners[ij], image.select[which]) for ij in ((0, 1), (1, 1), (1, 0), (0, 0))]
-        write_results(w, parts, image, values)
-        return
-    # One element alone, of whatever kind, comes as it is.
-    components = [o.select(linear, "i32", o.bitcast("f32", "i32", v), t) for v, t in zip(sums, single)]
-    write_results(
-        w, parts, image, [choose(w, image.form, components, image.select[k]) for k in range(4) if parts.mask >> k & 1]
-    )
+        values = [choose(w, image.form, found[k], image.select[which]) for k in (2, 3, 1, 0)]
+    else:  # one element alone, of whatever kind, comes as it is
+        components = [o.select(linear, "i32", o.bitcast("f32", "i32", v), t) for v, t in zip(sums, found[0])]
+        values = [choose(w, image.form, components, image.select[k]) for k in range(4) if parts.mask >> k & 1]
+    write_results(w, parts, image, values)
 
 
 def _before(w: Wave, inst: Inst, form: re.Match[str]) -> int:

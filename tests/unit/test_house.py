@@ -79,6 +79,7 @@ LAZY_IMPORTS = {
     "tec/jit/reflection.py -> codegen": _START + ": what shows a kernel's stages",
     "frontends/tec_torch/__init__.py -> graphs": _START + ": torch, for torch's models alone",
     "tec/runtime/device.py -> foreign": "a method that users look for on a device, of a module that stands on arrays",
+    "tec/runtime/device.py -> images": "a method that users look for on a device, of a module that stands on arrays",
 }
 OPTIONAL = {
     "tokenizers",
