@@ -31,6 +31,7 @@ def load() -> None:
         table_vfloat,
         table_vint,
         table_wmma,
+        table_wmma_cdna5,
     )
 
     _loaded = True

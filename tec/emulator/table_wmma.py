@@ -54,6 +54,15 @@ class WmmaProduct:
         return self.per_lane * _BITS[self.kinds[0]] // 32
 
     @property
+    def items(self) -> int:
+        """Sums that a lane holds."""
+        return 256 // self.lanes
+
+    def buffers(self) -> tuple[int, int]:
+        """Words of a lane that A and B are given in."""
+        return self.regs, self.regs
+
+    @property
     def type(self) -> str:
         return "i32" if self.kinds[0] in ("i4", "u4", "i8", "u8") else "f32"
 
@@ -65,11 +74,11 @@ class WmmaProduct:
     def sums(self, o: Ops, a: list[str], b: list[str], start: list[str]) -> list[str]:
         """The accumulator's items and the products, in order of k."""
         n, new, t = self.lanes, self.new, self.type
-        integer, items = t == "i32", 256 // n
+        integer, items = t == "i32", self.items
         per_lane = self.per_lane
         elements: list[list[str]] = []
         for words, kind, flips in zip((a, b), self.kinds, self.flips):
-            values = [_element(o, words, i, kind, new) for i in range(per_lane)]
+            values = [small_element(o, words, i, kind, new) for i in range(per_lane)]
             elements.append([o.fneg("f32", v) if flips[i % 2] else v for i, v in enumerate(values)])
         rows = [[result_row(n, new, l, q) for l in range(n)] for q in range(items)]
         acc = [o.const("i32", 0)] * items if self.clamp else list(start)
@@ -95,8 +104,8 @@ class WmmaProduct:
             at = [out.emit(f"getelementptr i8, ptr %{name}, i64 {4 * self.lanes * r}") for r in range(count)]
             return [out.emit(f"load {o.type(t)}, ptr {p}, align 64") for p in at]
 
-        items = 256 // self.lanes
-        acc = self.sums(o, loads("a", "i32", self.regs), loads("b", "i32", self.regs), loads("acc", self.type, items))
+        first, second = self.buffers()
+        acc = self.sums(o, loads("a", "i32", first), loads("b", "i32", second), loads("acc", self.type, self.items))
         for q, value in enumerate(acc):
             at = out.emit(f"getelementptr i8, ptr %acc, i64 {4 * self.lanes * q}")
             out.put(f"store {o.type(self.type)} {value}, ptr {at}, align 64")
@@ -111,13 +120,11 @@ class WmmaProduct:
                 at = o.out.emit(f"getelementptr i8, ptr {buffer}, i64 {4 * self.lanes * r}")
                 o.out.put(f"store {o.type(t)} {value}, ptr {at}, align 64")
         o.out.put(f"call void @{self.name}(ptr %xacc, ptr %xa, ptr %xb)")
-        places = [
-            o.out.emit(f"getelementptr i8, ptr %xacc, i64 {4 * self.lanes * q}") for q in range(256 // self.lanes)
-        ]
+        places = [o.out.emit(f"getelementptr i8, ptr %xacc, i64 {4 * self.lanes * q}") for q in range(self.items)]
         return [o.out.emit(f"load volatile {o.type(self.type)}, ptr {p}, align 64") for p in places]
 
 
-def _product(w: Wave, sel: Selectors, clamp: bool, sources: tuple[str, str], k: int) -> WmmaProduct:
+def product_of(w: Wave, sel: Selectors, clamp: bool, sources: tuple[str, str], k: int) -> WmmaProduct:
     """What the modifiers make of a product: whose integers are signed, which floats change sign, whether sums saturate."""
     if sources[0] in ("iu8", "iu4"):
         if any(sel.neg_hi) or sel.neg_lo[2]:
@@ -132,13 +139,13 @@ def _product(w: Wave, sel: Selectors, clamp: bool, sources: tuple[str, str], k: 
     return WmmaProduct(w.lanes, w.gfx >= 12, k, sources, (flips[0], flips[1]), False)
 
 
-def _vectors(w: Wave, op: Operand, regs: int) -> list[str]:
+def vectors(w: Wave, op: Operand, regs: int) -> list[str]:
     if op.kind != "v":
         raise w.fail(f"{op.text} as {regs} registers")
     return registers(w, op, regs)
 
 
-def _sums(w: Wave, product: WmmaProduct, a: list[str], b: list[str], start: list[str]) -> list[str]:
+def sums(w: Wave, product: WmmaProduct, a: list[str], b: list[str], start: list[str]) -> list[str]:
     if "init" in w.options.checks:  # which follows undefined bits through values, not into functions
         return product.sums(w.v, a, b, start)
     w.library(product.name, lambda: product.function(w.v.out.declares))  # type: ignore[attr-defined]
@@ -151,10 +158,10 @@ def _wmma(source_a: str, source_b: str, result: str = "", k: int = 16):  # type:
     def handler(w: Wave, inst: Inst) -> None:
         sel = Selectors(inst, 3)
         dst, a, b, c = inst.operands
-        product = _product(w, sel, inst.take("clamp") is not None, (source_a, source_b), k)
-        words = [_vectors(w, op, product.regs) for op in (a, b)]
-        start = _wmma_accumulator(w, c, sel, result, product)
-        _wmma_results(w, dst, _sums(w, product, words[0], words[1], start), sel, result, product)
+        product = product_of(w, sel, inst.take("clamp") is not None, (source_a, source_b), k)
+        words = [vectors(w, op, product.regs) for op in (a, b)]
+        start = accumulator(w, c, sel, result, product)
+        results(w, dst, sums(w, product, words[0], words[1], start), sel, result, product)
 
     return handler
 
@@ -170,29 +177,29 @@ def _swmmac(source_a: str, source_b: str, result: str = "", k: int = 32):  # typ
         sel = Selectors(inst, 3)
         key = inst.take_int("index_key")
         dst, a, b, places = inst.operands
-        product = _product(w, sel, inst.take("clamp") is not None, (source_a, source_b), k)
+        product = product_of(w, sel, inst.take("clamp") is not None, (source_a, source_b), k)
         bits = _BITS[product.kinds[0]]
         regs = max(1, product.regs // 2)
         stored = regs * 32 // bits
         if key >= 32 // (2 * stored):
             raise w.fail(f"index_key:{key} on this instruction")
-        words = _vectors(w, a, regs)
+        words = vectors(w, a, regs)
         if any(product.flips[0]):
             signs = sum(1 << 15 + 16 * h for h in (0, 1) if product.flips[0][h])
             words = [o.xor(x, o.const("i32", signs)) for x in words]
             product = replace(product, flips=((0, 0), product.flips[1]))
-        index = o.lshr(_vectors(w, places, 1)[0], o.const("i32", 2 * stored * key))
+        index = o.lshr(vectors(w, places, 1)[0], o.const("i32", 2 * stored * key))
         spread = dense(o, words, index, bits)
         if len(spread) > product.regs:
             spread = [gather_pair(o, spread[0], spread[1], [l if l < 32 else 32 + l for l in range(64)])]
-        start = _wmma_accumulator(w, dst, Selectors(Inst("", "", [], {}, 0, ""), 3), result, product)
-        acc = _sums(w, product, spread, _vectors(w, b, product.regs), start)
-        _wmma_results(w, dst, acc, sel, result, product)
+        start = accumulator(w, dst, Selectors(Inst("", "", [], {}, 0, ""), 3), result, product)
+        acc = sums(w, product, spread, vectors(w, b, product.regs), start)
+        results(w, dst, acc, sel, result, product)
 
     return handler
 
 
-def _element(o: Ops, words: list[str], i: int, kind: str, ocp: bool) -> str:
+def small_element(o: Ops, words: list[str], i: int, kind: str, ocp: bool) -> str:
     if kind in ("i4", "u4"):
         up = o.shl(words[i // 8], o.const("i32", 28 - 4 * (i % 8)))
         return o.bin("ashr" if kind == "i4" else "lshr", "i32", up, o.const("i32", 28))
@@ -202,8 +209,8 @@ def _element(o: Ops, words: list[str], i: int, kind: str, ocp: bool) -> str:
     return element(o, words, i, kind, False)
 
 
-def _wmma_accumulator(w: Wave, c: Operand, sel: Selectors, result: str, product: WmmaProduct) -> list[str]:
-    o, new, integer, items = w.v, product.new, product.type == "i32", 256 // w.lanes
+def accumulator(w: Wave, c: Operand, sel: Selectors, result: str, product: WmmaProduct) -> list[str]:
+    o, new, integer, items = w.v, product.new, product.type == "i32", product.items
     if c.kind in ("int", "float"):
         if integer:
             return [o.const("i32", int(c.value))] * items
@@ -231,7 +238,7 @@ def _wmma_accumulator(w: Wave, c: Operand, sel: Selectors, result: str, product:
     return acc
 
 
-def _wmma_results(w: Wave, dst: Operand, acc: list[str], sel: Selectors, result: str, product: WmmaProduct) -> None:
+def results(w: Wave, dst: Operand, acc: list[str], sel: Selectors, result: str, product: WmmaProduct) -> None:
     o, new, t = w.v, product.new, product.type
     if not result:
         for q, value in enumerate(acc):

@@ -99,8 +99,8 @@ def finish(t: Translator, symbol: str) -> Translation:
         *(
             [
                 f"  %xacc = alloca [32 x {vector}], align 64",
-                f"  %xa = alloca [9 x {vector}], align 64",
-                f"  %xb = alloca [9 x {vector}], align 64",
+                f"  %xa = alloca [18 x {vector}], align 64",  # gfx1250: 16 registers of elements, 2 of scales
+                f"  %xb = alloca [18 x {vector}], align 64",
             ]
             if t.functions
             else []

@@ -14,6 +14,7 @@ from tec.emulator.errors import EmulationError
 from tec.emulator.matrix import Mfma, parse_mfma
 from tec.emulator.table import ROWS
 from tec.emulator.table_matrix import _names
+from tec.emulator.table_wmma_cdna5 import NAMES as GFX1250  # test_matrix_cdna5.py
 
 from .harness import download, function, upload
 
@@ -211,7 +212,7 @@ def test_no_matrix_row_is_left_out() -> None:
     rows = {n for n, r in ROWS.items() if r.kind == "matrix"}
     mixed = {n for n in rows if n.endswith("_f8f6f4")}  # test_mixed_floats.py
     sparse = {n for n in rows if n.startswith(("v_smfmac_", "v_swmmac_"))}  # test_matrix_sparse.py
-    known = {n for _, n in TRIED} | set(FLOAT8) | {w.name for w in WMMA} | mixed | sparse
+    known = {n for _, n in TRIED} | set(FLOAT8) | {w.name for w in WMMA} | mixed | sparse | set(GFX1250)
     assert rows == known, rows ^ known
 
 

@@ -14,6 +14,7 @@ from tec.emulator.errors import EmulationError
 from tec.emulator.matrix import Mfma
 from tec.emulator.table import ROWS
 from tec.emulator.table_sparse import SPARSE
+from tec.emulator.table_wmma_cdna5 import NAMES as GFX1250
 
 from .harness import compile_ir, download, function, upload
 from .test_matrix import encode, number, packed, places, registers, spread_result
@@ -273,4 +274,5 @@ def test_sparse_intrinsics() -> None:
 
 def test_no_sparse_row_is_left_out() -> None:
     known = {f"v_smfmac_{out}_{size}_{source}" for out, size, source, *_ in SPARSE} | {w.name for w in SWMMAC}
+    known |= {n for n in GFX1250 if "swmmac" in n}  # test_matrix_cdna5.py
     assert {n for n in ROWS if n.startswith(("v_smfmac_", "v_swmmac_"))} == known
