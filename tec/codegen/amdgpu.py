@@ -283,7 +283,7 @@ class AmdgpuEmitter(TileEmitter):
         parts = instr.k // k
         for p in range(parts):
             x, y = (self._part(v, role, instr, p, parts) for v, role in ((a, "a"), (b, "b")))
-            c = self._mfma(instr, k, x, y, c, acc) if instr.unit == "mfma" else self._wmma(instr, x, y, c, acc)
+            c = self._mfma(instr, k, x, y, c, acc) if instr.unit == "mfma" else self._wmma(instr, k, x, y, c, acc)
         return c
 
     def _part(self, value: str, role: str, instr: MatrixInstr, part: int, parts: int) -> tuple[str, int]:
@@ -340,7 +340,9 @@ class AmdgpuEmitter(TileEmitter):
         name = f"llvm.amdgcn.mfma.scale.{shape}.f8f6f4.v8i32.v8i32"
         return self.intrinsic(name, acc, [*args, (acc, c), *formats, *no_scale])
 
-    def _wmma(self, instr: MatrixInstr, a: tuple[str, int], b: tuple[str, int], c: str, acc: str) -> str:
+    def _wmma(self, instr: MatrixInstr, k: int, a: tuple[str, int], b: tuple[str, int], c: str, acc: str) -> str:
+        if self.family == "cdna5":
+            return self._wmma_cdna5(instr, k, a, b, c, acc)
         n, shape = a[1], f"{instr.m}x{instr.n}x{instr.k}"
         out = f"v{instr.acc_elems}{'i32' if instr.acc_dtype == 'int32' else 'f32'}"
         if instr.in_dtype == "int8":
@@ -360,6 +362,29 @@ class AmdgpuEmitter(TileEmitter):
         return self.intrinsic(
             f"llvm.amdgcn.wmma.f32.{shape}.{kind}.{out}.{mangled}", acc, [(type_, a[0]), (type_, b[0]), (acc, c)]
         )
+
+    def _wmma_cdna5(self, instr: MatrixInstr, k: int, a: tuple[str, int], b: tuple[str, int], c: str, acc: str) -> str:
+        """gfx1250's: signs and what C's are, and whether operands stay for the next one, are arguments."""
+        n, shape, off = a[1], f"{instr.m}x{instr.n}x{k}", ("i1", "false")
+        out, plain = f"v{instr.acc_elems}{'i32' if instr.acc_dtype == 'int32' else 'f32'}", ("i16", "0")
+        x, y = a[0], b[0]
+        if dtype_info(instr.in_dtype).bits == 8:
+            words, type_ = n // 4, f"<{n // 4} x i32>"
+            x, y = self._words(x, n, type_), self._words(y, n, type_)
+            if instr.in_dtype == "int8":
+                args = [("i1", "true"), (type_, x), ("i1", "true"), (type_, y), (acc, c), off, off]
+                return self.intrinsic(f"llvm.amdgcn.wmma.i32.{shape}.iu8.{out}.v{words}i32", acc, args)
+            kind = "bf8" if "e5m2" in instr.in_dtype else "fp8"
+            args = [(type_, x), (type_, y), plain, (acc, c), off, off]
+            return self.intrinsic(f"llvm.amdgcn.wmma.f32.{shape}.{kind}.{kind}.{out}.v{words}i32", acc, args)
+        kind, element = {"float32": ("f32", "float"), "float16": ("f16", "half"), "bfloat16": ("bf16", "bfloat")}[
+            instr.in_dtype
+        ]
+        type_ = f"<{n} x {element}>"
+        if kind == "bf16":
+            x, y = (self.op(f"bitcast <{n} x i16> {v} to {type_}") for v in (x, y))
+        args = [off, (type_, x), off, (type_, y), plain, (acc, c), off, off]
+        return self.intrinsic(f"llvm.amdgcn.wmma.f32.{shape}.{kind}.{out}.v{n}{kind}", acc, args)
 
     calls: ClassVar[dict[str, CallHandler]] = {
         **GpuEmitter.calls,

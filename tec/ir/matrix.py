@@ -8,7 +8,8 @@ Units, and where their layouts are written down:
 
 - "mfma" (CDNA): AMD Instinct MI300 (CDNA3) ISA, 7.1.4.2 "Matrix layout"; the 64-bit form has its own row order.
 - "wmma" (RDNA3): RDNA3 ISA, 7.9: A and B are held twice, once in each half of the wavefront.
-- "wmma.gfx12" (RDNA4): RDNA4 ISA, 7.12: every element is held once.
+- "wmma.gfx12" (RDNA4, CDNA5): RDNA4 ISA, 7.12: every element is held once. The halves of a wavefront may share the k out otherwise than it says
+  (CDNA5's do); A and B do so alike.
 - "mma.sync" (NVIDIA, sm_80 on): PTX ISA, 9.7.14.5 "Matrix multiply-accumulate operation using mma instruction".
 - "wgmma" (NVIDIA, sm_90a): PTX ISA, 9.7.15 "Asynchronous warpgroup level matrix instructions". Its "wavefront" is a warpgroup of
   128 threads; A and B stay in shared memory, so that only the accumulators have a layout in registers.
@@ -33,7 +34,7 @@ UNITS = ("mfma", "wmma", "wmma.gfx12", "mma.sync", "wgmma")
 WARPGROUP = 128  # threads that run a wgmma together
 _UNIT_OF_FAMILY = {
     "cdna1": "mfma", "cdna2": "mfma", "cdna3": "mfma", "cdna4": "mfma",
-    "rdna3": "wmma", "rdna4": "wmma.gfx12", "sm": "mma.sync",
+    "rdna3": "wmma", "rdna4": "wmma.gfx12", "cdna5": "wmma.gfx12", "sm": "mma.sync",
 }  # fmt: skip
 
 

@@ -191,8 +191,17 @@ def _cdna5() -> Chip:
 
     Registers, slots and LDS are LLVM 22's (occupancy of kernels by registers and LDS); the layout of a unit is ROCm's rocjitsu's (gfx1250_mi455x.json).
     """
+    shapes = {
+        "float32": (4,),
+        "float16": (32,),
+        "bfloat16": (32,),
+        "float8_e4m3": (128, 64),
+        "float8_e5m2": (128, 64),
+        "int8": (64,),
+    }
+    matrix = tuple(s for dtype, ks in shapes.items() for s in _mfma(dtype, *((16, 16, k) for k in ks)))
     return Chip(
-        "gfx1250", "cdna5", (32,), 320 * KB, vgprs=1024, dot4=True, dot4_mixed=True, atomic_fadd=True, simd_lanes=32, waves_a_simd=16,
+        "gfx1250", "cdna5", (32,), 320 * KB, matrix=matrix, matrix_macs=rates(0, 256, 4096, 4096, 8192, 16384), vgprs=1024, dot4=True, dot4_mixed=True, atomic_fadd=True, simd_lanes=32, waves_a_simd=16,
         vgpr_file=1024, vgpr_granule=16, unit_lds_bytes=320 * KB, lds_latency=20, ttmp_ids=True, vector_macs=rates(64, 128, 256),
     )  # fmt: skip
 

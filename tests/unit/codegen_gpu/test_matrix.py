@@ -11,7 +11,7 @@ from tec.ir import matrix
 from tec.ir.matrix import MatrixInstr
 from tec.target import Target
 
-TARGETS = [f"rocm -mcpu={c}" for c in ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")] + [
+TARGETS = [f"rocm -mcpu={c}" for c in ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")] + [
     "cuda -arch=sm_90"
 ]
 ALL = sorted({i for t in TARGETS for i in matrix.instructions(Target(t))}, key=lambda i: i.name)

@@ -90,6 +90,7 @@ def run_lowered(target: Target, **kwargs: Any) -> None:
         ("rocm -mcpu=gfx90a", "bfloat16"), ("rocm -mcpu=gfx90a", "float64"),
         (GFX942, "float16"), (GFX942, "float32"), (GFX942, "int8"), ("rocm -mcpu=gfx950", "bfloat16"),
         ("rocm -mcpu=gfx1100", "float16"), ("rocm -mcpu=gfx1100", "int8"), ("rocm -mcpu=gfx1201", "bfloat16"),
+        ("rocm -mcpu=gfx1250", "float16"), ("rocm -mcpu=gfx1250", "bfloat16"), ("rocm -mcpu=gfx1250", "float32"), ("rocm -mcpu=gfx1250", "int8"),
         ("cuda -arch=sm_80", "float16"), ("cuda -arch=sm_90", "int8"),
     ],
 )  # fmt: skip
