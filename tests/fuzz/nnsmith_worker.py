@@ -41,6 +41,11 @@ def feeds_of(model: onnx.ModelProto, seed: int) -> dict[str, Any]:
     return feeds
 
 
+def nudged(feeds: dict[str, Any]) -> dict[str, Any]:
+    """Every float moved to its neighbour above."""
+    return {n: np.nextafter(x, np.asarray(np.inf, x.dtype)) if x.dtype.kind == "f" else x for n, x in feeds.items()}
+
+
 def by_ort(model: onnx.ModelProto, feeds: dict[str, Any]) -> Any:
     """ONNX Runtime's outputs; the reason where it does not take the model."""
     options = ort.SessionOptions()
@@ -65,8 +70,12 @@ def one(path: Path) -> str:
         return "refused: " + error.message.splitlines()[0]
     except Exception as error:
         return f"bad: {type(error).__name__}: {error}"
-    why = agree(got, run_graph(graph, feeds))
+    ours = run_graph(graph, feeds)
+    why = agree(got, ours)
     if why:
+        # The sine of a tangent near its pole: where an input's last bit changes the reference as much, no rounding is wrong.
+        if agree(run_graph(graph, nudged(feeds)), ours) and not by_node(model, feeds):
+            return "ran, rounded otherwise"
         return f"bad: against the reference: {why}"
     other = "ONNX Runtime"
     if isinstance(theirs, str):
