@@ -11,7 +11,7 @@ from tec.graph import Quantized, Value
 from tec.graph.builders import axis_of
 from tec.graph.builders.conv import add_bias
 from tec.graph.builders.norm import channel_shape
-from tec.graph.builders.packed import packed_quantized
+from tec.graph.builders.packed import EXPONENTS, packed_quantized
 from tec.graph.builders.quantize import (
     centred,
     dynamic_quantize,
@@ -66,11 +66,12 @@ def _quantize_on_host(c: Call, x: Value, factor: Value, zero: Value | None, dtyp
 def dequantize_linear(c: Call) -> Value:
     x, scale, zero = c[0], c[1], c.get(2)
     given = c.attr("output_dtype", 0)
-    dtype = reader.dtype_name(given) if given else scale.dtype
+    dtype = reader.dtype_name(given) if given else "float32" if scale.dtype == EXPONENTS else scale.dtype
     block = c.attr("block_size", 0)
     axis = axis_of(c.attr("axis", 1), x.ndim) if scale.type.size > 1 or block else 0
     if (stays := packed_quantized(c, x, scale, zero, axis, block, dtype)) is not None:
         return stays
+    scale = convert(c, scale, "float32") if scale.dtype == EXPONENTS else scale
     wide = (
         "float32"
         if x.dtype in ("int8", "uint8", "int16", "uint16", "int32", *FLOATS8) or host_dtype(x.dtype)

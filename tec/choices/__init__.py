@@ -19,6 +19,7 @@ from ..te import Tensor
 from . import (
     attention,
     convolutions,
+    mx_products,
     packed,
     packed_bytes,
     products,
@@ -45,6 +46,7 @@ FAMILIES = (
     relayouts,
     packed_bytes,
     packed,
+    mx_products,
     projections,
     products,
     convolutions,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from .. import te
 from ..ops.forms import Form
-from ..ops.packed import PackedContraction
+from ..ops.packed import PackedContraction, number_of, scale_of
 from ..target import Target
 from ..te import Tensor
 from . import loops, parallel
@@ -149,7 +149,10 @@ class _Product(Panels):
         if w.per > 1:
             shift = first // half * w.bits
             value = value >> shift if shift == 8 - w.bits else (value >> shift) & ((1 << w.bits) - 1)
-        return value.astype(self.acc)
+        return number_of(value, w.format).astype(self.acc)
+
+    def _scale(self, b: Any, column: Any) -> Any:
+        return scale_of(self.scale[b, column], self.w.format).astype(self.acc)
 
     def _zero(self, b: Any, column: Any) -> Any:
         if self.zero is None:
@@ -210,7 +213,7 @@ class _Product(Panels):
                         value = value + sums[(j * vectors + v) * lanes + lane]
                     value = value - self._zero(b, column) * taken
                     at = v * lanes + lane
-                    total[at] = total[at] + value * self.scale[b, column].astype(self.acc)
+                    total[at] = total[at] + value * self._scale(b, column)
         self._store(i, panel, lambda column: total[column])
 
     # ---- many rows
@@ -243,7 +246,7 @@ class _Product(Panels):
                 with self._lanes() as lane:
                     column = panel * w.panel + v * lanes + lane
                     number = self._code(panel, k0 + k, v, lane) - self._zero(b, column)
-                    tile[k * w.panel + v * lanes + lane] = number * self.scale[b, column].astype(self.acc)
+                    tile[k * w.panel + v * lanes + lane] = number * self._scale(b, column)
         with ib.for_range(0, te.indexdiv(count, self.rows), "tile") as t:
             self._tile(tile, sums, first, t * self.rows, self.rows, k0, depth)
         # What is left four rows at a time, then one by one: each size is code of its own.

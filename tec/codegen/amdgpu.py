@@ -17,6 +17,7 @@ from ..ir import expr as E
 from ..ir.dtype import dtype_info, with_lanes
 from ..ir.func import Func
 from ..ir.matrix import MatrixInstr, instr_of, native_k
+from ..ir.scaled_matrix import CODES, scaled_of
 from ..target import Target
 from .amdgpu_tiles import TileEmitter
 from .emitter_call import CallHandler
@@ -340,6 +341,22 @@ class AmdgpuEmitter(TileEmitter):
         name = f"llvm.amdgcn.mfma.scale.{shape}.f8f6f4.v8i32.v8i32"
         return self.intrinsic(name, acc, [*args, (acc, c), *formats, *no_scale])
 
+    def mma_scaled(self, e: E.Call) -> str:
+        s = scaled_of(e.attrs or {})
+        if (s.m, s.n, s.k) not in self.target.chip.scaled_matrix:
+            raise self.error(
+                f"{self.target} has no scaled matrix instruction {s.m}x{s.n}x{s.k}", hint="gfx950 has them"
+            )
+        a, b, c, scale_a, scale_b = (self.expr(x) for x in e.args)
+        types = [f"<{s.bytes(role) // 4} x i32>" for role in "ab"]
+        args = [(t, self._words(x, s.bytes(r), t)) for t, x, r in zip(types, (a, b), "ab")]
+        formats = [("i32", str(CODES.index(f.name))) for f in s.formats]
+        scales = [("i32", x) for pair in (("0", scale_a), ("0", scale_b)) for x in pair]  # a register's byte 0
+        mangled = "".join(f".v{s.bytes(role) // 4}i32" for role in "ab")
+        name = f"llvm.amdgcn.mfma.scale.f32.{s.m}x{s.n}x{s.k}.f8f6f4{mangled}"
+        acc = self.reg(e.dtype)
+        return self.intrinsic(name, acc, [*args, (acc, c), *formats, *scales])
+
     def _wmma(self, instr: MatrixInstr, k: int, a: tuple[str, int], b: tuple[str, int], c: str, acc: str) -> str:
         if self.family == "cdna5":
             return self._wmma_cdna5(instr, k, a, b, c, acc)
@@ -391,7 +408,7 @@ class AmdgpuEmitter(TileEmitter):
         "barrier": barrier, "keep_order": keep_order, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
         "shuffle_xor": shuffle_xor, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit,
         **dict.fromkeys(("shuffle_up", "shuffle_down", "shuffle_idx"), shuffle_lane),
-        **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma,
+        **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "mma_scaled": mma_scaled,
         **dict.fromkeys(("min_nan", "max_nan"), nan_extremum), "if_then_else": if_then_else,
         "async_copy": GpuEmitter.copy_now, "async_commit": GpuEmitter.nothing, "async_wait": GpuEmitter.nothing,
         **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),

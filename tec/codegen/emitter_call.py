@@ -447,7 +447,7 @@ CALLS: dict[str, CallHandler] = {
     **dict.fromkeys(("dot4", "dot2"), Calls.dot),
     **dict.fromkeys(
         ("barrier", "shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx", "ballot", "readfirstlane", "wave_lane", "async_copy",
-         "async_commit", "async_wait", "mma", "ldmatrix", "launch"), Calls.unsupported),
+         "async_commit", "async_wait", "mma", "mma_scaled", "ldmatrix", "launch"), Calls.unsupported),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..runtime import ndarray
 from ..runtime.packed import call, parse
 from . import expr as E
-from . import interp_bulk, interp_tiles, matrix
+from . import interp_bulk, interp_tiles, matrix, scaled_matrix
 from .dtype import dtype_info
 from .interp_expr import ExprMachine, Pointer
 from .interp_ops import Array, call_named, fix, held, reinterpret
@@ -176,22 +176,25 @@ class CallMachine(ExprMachine):
         if "unit" not in attrs:
             raise self.error("an mma without a unit in its attrs", hint="make it with tec.ir.matrix.MatrixInstr.call")
         instr = matrix.instr_of(attrs)
-        _, _, copies, threads = self._threads()
-        if threads % instr.wave or copies != 1:
-            raise self.error(
-                f"a matrix product in a work-group of {threads} threads: wavefronts of {instr.wave} are needed"
-            )
-        if (
-            self.mask is not None
-            and (self.mask.reshape(-1, instr.wave).any(1) != self.mask.reshape(-1, instr.wave).all(1)).any()
-        ):
-            raise self.error("a matrix product that only some lanes of a wavefront reach")
-        a, b, c = (
-            self.full(v.reshape(len(v), -1)).reshape(-1, instr.wave, v.size // len(v)) for v in map(self.eval, e.args)
-        )
+        a, b, c = self._wave_operands(e, instr.wave)
         out = np.stack([matrix.compute(instr, a[w], b[w], c[w]) for w in range(len(a))])
         out = fix(out.reshape(self.lanes.n, -1), e.dtype)
         return out[:, 0] if dtype_info(e.dtype).lanes == 1 else out
+
+    def _mma_scaled(self, e: E.Call) -> Array:
+        instr = scaled_matrix.scaled_of(e.attrs or {})
+        a, b, c, sa, sb = self._wave_operands(e, scaled_matrix.WAVE)
+        out = [scaled_matrix.compute(instr, a[w], b[w], c[w], sa[w, :, 0], sb[w, :, 0]) for w in range(len(a))]
+        return fix(np.stack(out).reshape(self.lanes.n, -1), e.dtype)
+
+    def _wave_operands(self, e: E.Call, wave: int) -> list[Array]:
+        """A matrix instruction's arguments, [wavefronts, lanes, elements] each."""
+        _, _, copies, threads = self._threads()
+        if threads % wave or copies != 1:
+            raise self.error(f"a matrix product in a work-group of {threads} threads: wavefronts of {wave} are needed")
+        if self.mask is not None and (self.mask.reshape(-1, wave).any(1) != self.mask.reshape(-1, wave).all(1)).any():
+            raise self.error("a matrix product that only some lanes of a wavefront reach")
+        return [self.full(v.reshape(len(v), -1)).reshape(-1, wave, v.size // len(v)) for v in map(self.eval, e.args)]
 
     def _dot(self, e: E.Call) -> Array:
         a, b, c = (self.eval(x) for x in e.args)
@@ -267,7 +270,7 @@ _ATOMICS: dict[str, Callable[..., Array]] = {
 CallMachine.calls = {
     "if_then_else": CallMachine._if_then_else, "reinterpret": CallMachine._reinterpret, "undef": CallMachine._undef,
     "barrier": CallMachine._barrier, "address_of": CallMachine._address, "access_ptr": CallMachine._address,
-    "async_copy": CallMachine._async_copy, "mma": CallMachine._mma, "ldmatrix": CallMachine._ldmatrix, "dot4": CallMachine._dot, "dot2": CallMachine._dot,
+    "async_copy": CallMachine._async_copy, "mma": CallMachine._mma, "mma_scaled": CallMachine._mma_scaled, "ldmatrix": CallMachine._ldmatrix, "dot4": CallMachine._dot, "dot2": CallMachine._dot,
     **interp_bulk.CALLS, **interp_tiles.CALLS, "ballot": CallMachine._ballot, "readfirstlane": CallMachine._first_lane, "wave_lane": CallMachine._wave_lane,
     **dict.fromkeys(("prefetch", "async_commit", "async_wait", "keep_order"), CallMachine._nothing),
     **dict.fromkeys(_ATOMICS, CallMachine._atomic),

@@ -219,6 +219,15 @@ _add(
     varying=True,
 )
 _add(
+    "mma_scaled",
+    5,
+    "(a uint8xN, b, c, scale a int32, scale b): c + (a*scale)*(b*scale) of microscaling formats, wavefront-wide; attrs: a, b (formats), m, n, k",
+    "any",
+    2,
+    collective="wave",
+    varying=True,
+)
+_add(
     "ldmatrix",
     -1,
     "matrix-fragment load from shared memory, each lane naming a row; attrs: num, trans",

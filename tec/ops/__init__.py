@@ -8,6 +8,7 @@ from . import (
     elementwise,
     image,
     matmul,
+    microscaling,
     norm,
     packed,
     pool,
@@ -39,6 +40,6 @@ from .registry import (
 
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "conv", "deform",
-    "elementwise", "get_op", "image", "matmul", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
+    "elementwise", "get_op", "image", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "transform_layout", "vjp",
 ]  # fmt: skip

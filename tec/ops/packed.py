@@ -1,5 +1,7 @@
 """Weights of 4 and 8 bits: codes that stand for (code - zero) * scale, with a scale, and maybe a zero point, for each block along one axis.
 
+Codes may be those of a microscaling format (`tec.ir.microscaling`, attribute `format`): small floats, whose scales are bytes and which have no zero point.
+
 `dequantize` is what they mean, for any reader; `packed_matmul` a product with such a matrix that stays packed; `round_blocks` makes bytes of its other
 operand where a model allows that. Codes are unsigned (a signed model's are moved up by half of the range), two of 4 bits to a byte, the first one low.
 """
@@ -13,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from .. import te
+from ..ir.microscaling import format_of, powers
 from ..te import Tensor
 from .contraction import Contraction, Operand
 from .forms import Form, carry
 from .matmul import accumulator
+from .microscaling import number, power
 from .registry import COMPLEX, INJECTIVE, PACKED, SUMS, Attrs, TensorType, fail, register, static_shape
 
 BITS = (4, 8)
@@ -50,7 +54,11 @@ def _stored(shape: Sequence[int], bits: int) -> tuple[int, ...]:
     return (*shape[:-1], -(-shape[-1] * bits // 8))
 
 
-def _check_blocks(op: str, types: Sequence[TensorType], bits: int) -> None:
+def _check_blocks(op: str, types: Sequence[TensorType], bits: int, format: str = "") -> None:
+    if format:
+        if bits != format_of(format).bits or bits not in BITS or [t.dtype for t in types] != ["uint8"] * 2:
+            raise fail(f"{op} of {', '.join(map(str, types))} as {format} of {bits} bits")
+        return
     if bits not in BITS or types[0].dtype != "uint8" or "float" not in types[1].dtype:
         raise fail(f"{op} of codes {types[0]} of {bits} bits with scales {types[1]}")
     if len(types) > 2 and (types[2].shape != types[1].shape or not (types[2].dtype == "uint8" or "float" in types[2].dtype)):  # fmt: skip
@@ -59,7 +67,7 @@ def _check_blocks(op: str, types: Sequence[TensorType], bits: int) -> None:
 
 def _dequantize_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     shape, axis, block = tuple(attrs["shape"]), attrs["axis"], attrs["block"]
-    _check_blocks("dequantize", types, attrs["bits"])
+    _check_blocks("dequantize", types, attrs["bits"], attrs.get("format", ""))
     want = [n if k != axis else -(-n // block) for k, n in enumerate(shape)]
     fits = len(want) == types[1].ndim and all(a in (b, 1) for a, b in zip(types[1].shape, want))
     if types[0].shape != _stored(shape, attrs["bits"]) or not fits or block < 1:
@@ -69,14 +77,27 @@ def _dequantize_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorTy
 
 def _dequantize_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
     shape, axis, block = outs[0].shape, attrs["axis"], attrs["block"]
-    codes = unpacked(arrays[0], attrs["bits"], shape[-1]).astype(np.float32)
-    zero = arrays[2] if len(arrays) > 2 else np.full_like(arrays[1], attrs.get("zero", MIDDLE[attrs["bits"]]))
+    codes = unpacked(arrays[0], attrs["bits"], shape[-1])
+    if attrs.get("format"):
+        codes, arrays = format_of(attrs["format"]).numbers[codes], [arrays[0], powers(arrays[1])]
+    codes = codes.astype(np.float32)
+    zero = arrays[2] if len(arrays) > 2 else np.full_like(arrays[1], _zero(attrs))
 
     def spread(a: Any) -> Any:
         a = np.asarray(a).astype(np.float32)
         return a if a.shape[axis] == 1 else np.repeat(a, block, axis)[tuple(slice(0, n) for n in shape)]
 
     return [((codes - spread(zero)) * spread(arrays[1])).astype(arrays[1].dtype if outs[0].dtype == "bfloat16" else outs[0].dtype)]  # fmt: skip
+
+
+def number_of(code: Any, format: str) -> Any:
+    """The float32 that a code, an int32, stands for before zero point and scale."""
+    return number(code, format_of(format)) if format else code.astype("float32")
+
+
+def scale_of(stored: Any, format: str) -> Any:
+    """A scale as float32."""
+    return power(stored) if format else stored.astype("float32")
 
 
 def _code(value: Any, place: Any, bits: int) -> Any:
@@ -90,22 +111,24 @@ def _code(value: Any, place: Any, bits: int) -> Any:
 def _dequantize(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """(code - zero) * scale. Inputs: codes, packed along the last axis; scales, of the shape of the result with one place a block of `block` along
     `axis`, or 1 where all share one; zero points alike (without: the number `zero`, or the middle of the range). Attributes: bits, shape, axis,
-    block, dtype, zero; `rounds`: a product with it may round its other operand to bytes, a block at a time (`round_blocks`)."""
+    block, dtype, zero; `format`: what codes are, where they are no integers; `rounds`: a product with it may round its other operand to bytes, a block at a time (`round_blocks`)."""
     codes, scale = inputs[:2]
     bits, axis, block, dtype = attrs["bits"], attrs["axis"], attrs["block"], attrs["dtype"]
-    per, dims = 8 // bits, static_shape(scale)
+    per, dims, form = 8 // bits, static_shape(scale), attrs.get("format", "")
 
     def body(*i: Any) -> Any:
         last = i[-1] if per == 1 else te.indexdiv(i[-1], per)
-        code = _code(codes(*i[:-1], last), 0 if per == 1 else te.indexmod(i[-1], per), bits).astype("float32")
+        code = number_of(_code(codes(*i[:-1], last), 0 if per == 1 else te.indexmod(i[-1], per), bits), form)
         at = [0 if n == 1 else te.indexdiv(x, block) if k == axis else x for k, (x, n) in enumerate(zip(i, dims))]
         zero = inputs[2](*at).astype("float32") if len(inputs) > 2 else te.const(_zero(attrs), "float32")
-        return ((code - zero) * scale(*at).astype("float32")).astype(dtype)
+        return ((code - zero) * scale_of(scale(*at), form)).astype(dtype)
 
     return [te.compute(outputs[0].shape, body, name="dequantize")]
 
 
 def _zero(attrs: Attrs) -> float:
+    if attrs.get("format"):
+        return 0.0
     return float(attrs.get("zero", MIDDLE[attrs["bits"]]))
 
 
@@ -117,7 +140,7 @@ class Weights:
     """A packed matrix of k by n as a kernel reads it. `panel` 0: rows along k for each n, scales [n, blocks]; the codes as words of 32 bits.
     Else panels of so many columns: [panels, k, bytes], for each k the codes of a panel, those of 4 bits with column c and column c + panel / 2 in
     a byte (one load, a mask and a shift make two vectors); scales [blocks, columns filled up]. `group`: so many codes of a column side by side, for
-    dot products of bytes: [panels, k / group, bytes * group]."""
+    dot products of bytes: [panels, k / group, bytes * group]. `format`: what codes are, where they are no integers."""
 
     bits: int
     block: int
@@ -126,11 +149,14 @@ class Weights:
     n: int
     zero: float
     group: int = 1
+    format: str = ""
 
     @classmethod
     def of(cls, attrs: Attrs) -> Weights:
-        group = attrs.get("group", 1)
-        return cls(attrs["bits"], attrs["block"], attrs["panel"], attrs["depth"], attrs["columns"], _zero(attrs), group)
+        group, format = attrs.get("group", 1), attrs.get("format", "")
+        return cls(
+            attrs["bits"], attrs["block"], attrs["panel"], attrs["depth"], attrs["columns"], _zero(attrs), group, format
+        )  # fmt: skip
 
     @property
     def blocks(self) -> int:
@@ -196,7 +222,7 @@ class Weights:
 def _packed_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     w, x = Weights.of(attrs), types[0]
     rounded = [t for t in types[-1:] if x.dtype == "int8"]
-    _check_blocks("packed_matmul", [TensorType("uint8", types[1].shape), *types[2 : len(types) - len(rounded)]], attrs["bits"])  # fmt: skip
+    _check_blocks("packed_matmul", [TensorType("uint8", types[1].shape), *types[2 : len(types) - len(rounded)]], attrs["bits"], w.format)  # fmt: skip
     whole = w.block > 0 and w.k % w.block == 0 and w.k % w.per == 0 and (not w.panel or w.panel % w.per == 0)
     if x.ndim != 2 or x.shape[1] != w.k or not ("float" in x.dtype or rounded) or not whole or w.block % w.group:
         raise fail(f"packed_matmul of {x} and {w}")
@@ -224,7 +250,10 @@ def _packed_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]
         codes = arrays[1][n, k // w.per].astype(np.int64) >> (k % w.per * w.bits)
     at = (k // w.block, n) if w.panel else (n, k // w.block)
     zero = arrays[3][at].astype(np.float32) if len(arrays) > 3 else np.float32(w.zero)
-    y = ((codes & ((1 << w.bits) - 1)).astype(np.float32) - zero) * np.asarray(arrays[2])[at].astype(np.float32)
+    codes, scales = codes & ((1 << w.bits) - 1), np.asarray(arrays[2])[at]
+    if w.format:
+        codes, scales = format_of(w.format).numbers[codes], powers(scales)
+    y = (codes.astype(np.float32) - zero) * scales.astype(np.float32)
     wide = np.float64 if x.dtype == np.float64 else np.float32
     return [(x.astype(wide) @ y.astype(wide)).astype(x.dtype)]
 
@@ -254,9 +283,9 @@ def _packed_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]
 
     def right(batch: Any, n: Any, k: Any) -> Any:
         b = te.indexdiv(k, w.block)
-        code = w.code(lambda i: codes(*i), k, n).astype("float32")
+        code = number_of(w.code(lambda i: codes(*i), k, n), w.format)
         zero = te.const(w.zero, "float32") if zeros is None else w.of_block(lambda i: zeros(*i), b, n)
-        value = (code - zero.astype("float32")) * w.of_block(lambda i: scale(*i), b, n).astype("float32")
+        value = (code - zero.astype("float32")) * scale_of(w.of_block(lambda i: scale(*i), b, n), w.format)
         return value.astype(dtype)
 
     m, n = outputs[0].shape

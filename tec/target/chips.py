@@ -34,6 +34,7 @@ class Chip:
     dot2: bool = False
     async_lds: bool = False
     matrix: tuple[MatrixShape, ...] = ()
+    scaled_matrix: tuple[tuple[int, int, int], ...] = ()  # m, n, k of its products of microscaling formats
     atomic_fadd: bool = False
     warpgroup: tuple[
         tuple[str, str, int], ...
@@ -154,7 +155,7 @@ def _gfx9() -> list[Chip]:
         Chip(
             "gfx950", "cdna4", wave, 160 * KB, **cdna, unit_lds_bytes=160 * KB, async_lds=True, matrix=_CDNA4,
             vector_macs=rates(64, 128, 128), matrix_macs=rates(64, 128, 2048, 2048, 4096, 4096),
-            lds_banks=64, lds_bytes_a_clock=256,
+            lds_banks=64, lds_bytes_a_clock=256, scaled_matrix=_F8_SHAPES[1::-1],
         ),
     ]  # fmt: skip
 

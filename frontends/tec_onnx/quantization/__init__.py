@@ -7,7 +7,7 @@ compiles to integer products on every target with a unit for bytes, and which ot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from tec.graph.precision import Precision, check_patterns, precision_of
 
 from ..inputs import input_info
 from ..reader import load_model
-from .rewrite import Product, Rewriter, Scheme, fold_batch_norms, products, quantized, with_nodes
+from .rewrite import FORMATS, Product, Rewriter, Scheme, fold_batch_norms, products, quantized, with_nodes
 from .samples import Feeds, samples_of
 from .thresholds import METHODS, PERCENTILE, Seen, threshold
 
@@ -28,8 +28,9 @@ __all__ = ["Layer", "Result", "quantize"]
 
 _AT_ONCE = 64  # tensors that one network gives: their memory is live together, and each network is compiled
 _JUDGED = 32  # samples that sensitivities and the result are judged by, at most
-_DTYPES = ("int8", "float32")  # what a product can be made of
+DTYPES = ("int8", "float32", *FORMATS)  # what a product can be made of
 OPSET = 13  # from which DequantizeLinear takes a scale a channel
+_OPSET_OF_FORMATS = 24  # from which scales may be powers of two alone
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Result:
 
 def quantize(
     model: Any,
-    samples: Any,
+    samples: Any = None,
     *,
     method: str = "minmax",
     percentile: float = PERCENTILE,
@@ -75,32 +76,40 @@ def quantize(
 
     model: a path, bytes or a ModelProto. samples: {input: array}, a list of such, or a path (`.npz`, `.npy`, a folder of them). method: "minmax",
     "percentile" (keeps `percentile` percent of the magnitudes), "entropy" or "mse". per_channel: one scale a channel of the weights. activations:
-    "uint8" with a zero point, or "int8". keep: names of nodes that stay float32, and `min_signal_to_noise`: those below so many decibels do. dtype: "int8" or "float32" by
-    patterns of nodes' names, as `tec.compile` takes them; {"": "float32", "/features/*": "int8"} quantizes these alone.
+    "uint8" with a zero point, or "int8". keep: names of nodes that stay float32, and `min_signal_to_noise`: those below so many decibels do. dtype: "int8", "float32" or a
+    microscaling format (of the weights of MatMul and Gemm alone: "mxfp4", "mxfp8", "mxfp8_e5m2") by patterns of nodes' names, as `tec.compile` takes them; {"": "float32",
+    "/features/*": "int8"} quantizes these alone. Without products of bytes `samples` may be left out; nothing is measured then.
     sensitivity: measure those decibels for each node (a network more to compile); without it they are NaN.
     progress: called with a line of text now and then. Raises ImportModelError.
     """
+    sensitivity = sensitivity and samples is not None
     _check_options(method, activations, percentile, min_signal_to_noise is None or sensitivity)
     say = progress or (lambda line: None)
-    proto = fold_batch_norms(_opset(load_model(model)))
+    precision = precision_of(dtype, DTYPES)
+    formats = {precision.default, *(t for _, t in precision.nodes)} & FORMATS.keys()
+    proto = fold_batch_norms(_opset(load_model(model), _OPSET_OF_FORMATS if formats else OPSET))
     inputs = {n: entry for n, entry in input_info(proto).items() if entry is not None}
-    runs = samples_of(samples, inputs)
-    found = products(proto)
+    found = _formatted(precision, products(proto))
     if not found:
         raise ImportModelError("nothing to quantize: no Conv, MatMul or Gemm of float32 with constant weights")
-    kept = _kept(keep, found) | _float(precision_of(dtype, _DTYPES), found)
+    kept = _kept(keep, found) | _float(precision, found)
+    if samples is None and any(not p.format and p.name not in kept for p in found):
+        raise ImportModelError("products of bytes need samples", hint="give some: they say how large values become")
+    runs = samples_of(samples, inputs) if samples is not None else []
     if len(kept) == len(found):
         raise ImportModelError("nothing is left to quantize: every product stays float32", hint="see keep and dtype")
     say(f"{len(found)} products, {len(runs)} samples")
-    ranges = _ranges(proto, sorted({p.reads for p in found}), runs, method, percentile, say)
+    ranges = _ranges(proto, sorted({p.reads for p in found if not p.format}), runs, method, percentile, say)
     scheme = Scheme(activations, per_channel)
     ratios = dict.fromkeys((p.name for p in found), float("nan"))
     if sensitivity:
         ratios = _sensitivities(proto, found, ranges, scheme, runs[:_JUDGED], say)
-    layers = [_layer(p, ratios[p.name], ranges[p.reads], kept, min_signal_to_noise) for p in found]
+    none = (float("nan"), float("nan"))
+    layers = [_layer(p, ratios[p.name], ranges.get(p.reads, none), kept, min_signal_to_noise) for p in found]
     chosen = [p for p, layer in zip(found, layers) if layer.is_quantized]
     result = Result(quantized(proto, chosen, ranges, scheme), layers, samples=len(runs))
-    _judge(proto, result, runs[:_JUDGED], say)
+    if runs:
+        _judge(proto, result, runs[:_JUDGED], say)
     return result
 
 
@@ -129,7 +138,15 @@ def _float(precision: Precision, found: list[Product]) -> set[str]:
     """The products that stay float32 by what is said of their names."""
     names = {p.name for p in found}
     check_patterns(precision, names)
-    return {n for n in names if (precision.named(n) or precision.default) == "float32"}
+    convs = {p.name for p in found if p.node.op_type == "Conv"}  # whose windows no format's blocks lie along
+    asked = {n: precision.named(n) or precision.default for n in names}
+    return {n for n, t in asked.items() if t == "float32" or (t in FORMATS and n in convs)}
+
+
+def _formatted(precision: Precision, found: list[Product]) -> list[Product]:
+    """The products, those of a microscaling format with its name."""
+    asked = ((p, precision.named(p.name) or precision.default) for p in found)
+    return [replace(p, format=t) if t in FORMATS and p.node.op_type != "Conv" else p for p, t in asked]
 
 
 def _layer(p: Product, ratio: float, span: tuple[float, float], kept: set[str], bound: float | None) -> Layer:
@@ -137,15 +154,15 @@ def _layer(p: Product, ratio: float, span: tuple[float, float], kept: set[str], 
     return Layer(p.name, p.node.op_type, ratio, *span, is_quantized=not why, why_not=why)
 
 
-def _opset(proto: onnx.ModelProto) -> onnx.ModelProto:
+def _opset(proto: onnx.ModelProto, least: int) -> onnx.ModelProto:
     version = next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 0)
-    if version >= OPSET:
+    if version >= least:
         return proto
     try:
-        converted: onnx.ModelProto = version_converter.convert_version(proto, OPSET)
+        converted: onnx.ModelProto = version_converter.convert_version(proto, least)
     except Exception as e:  # whatever the converter raises: it is C++ beneath
         raise ImportModelError(
-            f"the model has opset {version}, QDQ with a scale a channel needs {OPSET}, and onnx does not convert it: {e}"
+            f"the model has opset {version}, these weights need {least}, and onnx does not convert it: {e}"
         ) from None
     return converted
 
@@ -206,7 +223,7 @@ def _sensitivities(
         some = found[k : k + _AT_ONCE]
         rewriter = Rewriter(proto, ranges, scheme)
         nodes = [*proto.graph.node]
-        for tensor in dict.fromkeys(p.reads for p in some):
+        for tensor in dict.fromkeys(p.reads for p in some if not p.format):
             nodes += rewriter.activation(tensor)
         for p in some:
             nodes += rewriter.product(p, f"{p.gives}/in_bytes")

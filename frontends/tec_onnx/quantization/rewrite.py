@@ -1,7 +1,8 @@
 """A model with QuantizeLinear and DequantizeLinear around its products: ONNX's QDQ form.
 
 Products are Conv, MatMul and Gemm with constant weights. The tensor that such a node reads becomes bytes and numbers again, once for all that read
-it; weights are stored as bytes, one scale a channel, and biases as int32 of the product's scale.
+it; weights are stored as bytes, one scale a channel, and biases as int32 of the product's scale. Products of a microscaling format (`tec.ir.microscaling`) have
+weights alone of it: small floats, with a power of two for each 32 along the sum, and what they read stays as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tec.ir.microscaling import BLOCK, format_of, pack, unpack
+from tec.ir.microscaling import quantize as microscaled
+
 PRODUCTS = ("Conv", "MatMul", "Gemm")
+# What weights alone can be of: the element types that DequantizeLinear takes with powers of two for scales.
+FORMATS = {
+    "mxfp4": onnx.TensorProto.FLOAT4E2M1, "mxfp8": onnx.TensorProto.FLOAT8E4M3FN, "mxfp8_e5m2": onnx.TensorProto.FLOAT8E5M2,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +35,13 @@ class Scheme:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A node that can be quantized. `axis`: of its weights, along which its output's channels lie."""
+    """A node that can be quantized. `axis`: of its weights, along which its output's channels lie. `format`: the microscaling format of its weights, where it is to
+    have one."""
 
     name: str
     node: Any
     axis: int
+    format: str = ""
 
     @property
     def reads(self) -> str:
@@ -122,6 +132,9 @@ class Rewriter:
     def product(self, p: Product, output: str | None = None) -> list[Any]:
         """The nodes of a product in bytes, which gives what it gave (or `output`)."""
         nodes: list[Any] = []
+        if p.format:
+            inputs = [p.reads, self._microscaled(p, nodes), *p.node.input[2:]]
+            return [*nodes, _like(p, inputs, output)]
         weights, scales = self._weight(p, nodes)
         inputs = [self.reading(p.reads), weights, *p.node.input[2:]]
         bias = self.known.get(p.node.input[2]) if len(p.node.input) > 2 and p.node.input[2] else None
@@ -129,9 +142,33 @@ class Rewriter:
             both = (scales * np.float32(self._scales[p.reads])).astype(np.float32)
             codes = np.clip(np.round(numpy_helper.to_array(bias).astype(np.float64) / both), -(2**31), 2**31 - 1)
             inputs[2] = self._dequantized(f"{p.gives}/bias", codes.astype(np.int32), both, 0, nodes)
-        new = helper.make_node(p.node.op_type, inputs, [output or p.gives], name=p.name if output is None else output)
-        new.attribute.extend(p.node.attribute)
-        return [*nodes, new]
+        return [*nodes, _like(p, inputs, output)]
+
+    def _microscaled(self, p: Product, nodes: list[Any]) -> str:
+        """The name of a product's weights as they are in its format."""
+        key = (str(p.node.input[1]), p.axis)
+        name = f"{key[0]}/axis{p.axis}"
+        if key not in self._weights:
+            w = numpy_helper.to_array(self.known[key[0]])
+            rows = w if p.axis == 0 else w.T  # [n, k]
+            n, k = rows.shape
+            f = format_of(p.format)
+            elements, scales = microscaled(np.pad(rows, ((0, 0), (0, -k % BLOCK))), p.format)
+            codes = unpack(elements, f)[:, :k]
+            codes, scales = (codes, scales) if p.axis == 0 else (codes.T, scales.T)
+            self._keep_bytes(f"{name}/quantized", FORMATS[p.format], codes.shape, pack(codes.reshape(-1), f))
+            self._keep_bytes(f"{name}/scale", onnx.TensorProto.FLOAT8E8M0, scales.shape, scales)
+            attrs = {"axis": 1 - p.axis, "block_size": BLOCK, "output_dtype": onnx.TensorProto.FLOAT}
+            inputs = [f"{name}/quantized", f"{name}/scale"]
+            nodes.append(
+                helper.make_node("DequantizeLinear", inputs, [f"{name}/dequantized"], name=f"{name}/DequantizeLinear", **attrs)
+            )  # fmt: skip
+            self._weights[key] = f"{name}/dequantized", scales
+        return self._weights[key][0]
+
+    def _keep_bytes(self, name: str, kind: int, shape: tuple[int, ...], stored: Any) -> None:
+        raw = np.ascontiguousarray(stored).tobytes()
+        self.initializers.append(onnx.TensorProto(name=name, data_type=kind, dims=shape, raw_data=raw))
 
     def _weight(self, p: Product, nodes: list[Any]) -> tuple[str, Any]:
         key = (str(p.node.input[1]), p.axis)
@@ -163,13 +200,20 @@ class Rewriter:
         return name
 
 
+def _like(p: Product, inputs: list[str], output: str | None) -> Any:
+    """The product's node with other inputs, which gives what it gave or `output`."""
+    new = helper.make_node(p.node.op_type, inputs, [output or p.gives], name=p.name if output is None else output)
+    new.attribute.extend(p.node.attribute)
+    return new
+
+
 def quantized(
     model: onnx.ModelProto, chosen: Iterable[Product], ranges: Mapping[str, tuple[float, float]], scheme: Scheme
 ) -> onnx.ModelProto:
     """The model with the chosen products in bytes; what is not read any more is left out."""
     mine = {id(p.node): p for p in chosen}
     rewriter = Rewriter(model, ranges, scheme)
-    wanted = {p.reads for p in mine.values()}
+    wanted = {p.reads for p in mine.values() if not p.format}
     nodes: list[Any] = []
     for source in model.graph.input:
         if source.name in wanted:

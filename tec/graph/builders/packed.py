@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ImportModelError
+from ...ir.microscaling import format_of
 from ...ops.packed import MIDDLE, packed
 from ..graph import Value
 from .builder import Builder
@@ -17,6 +18,10 @@ RANGES = {
     "uint8": (8, 0),
     "int8": (8, 128),
 }  # bits, and what makes codes of the type's numbers
+FLOATS = {
+    "float4_e2m1fn": "mxfp4_e2m1", "float8_e4m3": "mxfp8_e4m3", "float8_e5m2": "mxfp8_e5m2"
+}  # of which blocks may share a power of two  # fmt: skip
+EXPONENTS = "float8_e8m0fnu"  # the type of such scales
 LEAST = 1024  # elements below which a constant is not worth a kernel that unpacks it
 
 
@@ -44,6 +49,8 @@ def packed_quantized(
     b: Builder, x: Value, scale: Value, zero: Value | None, axis: int, block: int, dtype: str
 ) -> Value | None:
     """A constant matrix of 4 or 8 bits with constant scales, by tensor, by `axis` or in blocks along it; None for any other value."""
+    if scale.dtype == EXPONENTS:
+        return _microscaled(b, x, scale, zero, axis, block, dtype)
     known = x.is_const and scale.is_const and (zero is None or zero.is_const)
     if not known or x.dtype not in RANGES or x.ndim != 2 or x.type.size < LEAST or "float" not in scale.dtype:
         return None
@@ -62,3 +69,18 @@ def packed_quantized(
             block = max(1, x.shape[axis])
     scales, zeros = scales.reshape(shape), zeros.reshape(shape)
     return packed_constant(b, codes, bits, scales, zeros, axis, block, dtype, scale.dtype)
+
+
+def _microscaled(
+    b: Builder, x: Value, scale: Value, zero: Value | None, axis: int, block: int, dtype: str
+) -> Value | None:
+    """A constant matrix of small floats with powers of two for blocks along `axis`; None for any other value."""
+    known = x.is_const and scale.is_const and zero is None and x.dtype in FLOATS and x.ndim == 2 and block
+    if not known or x.type.size < LEAST:
+        return None
+    format = FLOATS[x.dtype]
+    bits = format_of(format).bits
+    codes = np.ascontiguousarray(x.data).view(np.uint8) & ((1 << bits) - 1)
+    inputs = [b.graph.constant(packed(codes, bits), b.name or "codes")]
+    inputs.append(b.graph.constant(np.ascontiguousarray(scale.data).view(np.uint8), "scale", "uint8"))
+    return b.op("dequantize", *inputs, bits=bits, shape=x.shape, axis=axis, block=block, dtype=dtype, format=format)

@@ -101,9 +101,11 @@ class _Products:
             (x,) = add("reshape", [x], {"shape": (x.type.size // x.shape[-1], x.shape[-1])}, x.name)
         if x.shape[1] < w.k:
             (x,) = add("pad", [x], {"before": (0, 0), "after": (0, w.k - x.shape[1])}, x.name)
-        attrs = {
+        attrs: dict[str, Any] = {
             "bits": w.bits, "block": w.block, "panel": w.panel, "depth": w.k, "columns": w.n, "zero": w.zero
         }  # fmt: skip
+        if w.format:
+            attrs["format"] = w.format
         if group > 1:
             attrs["group"] = group
             of = node.inputs[0], w.block
@@ -135,6 +137,7 @@ class _Matrix:
     bits: int
     block: int
     scale_dtype: str
+    format: str = ""
 
     @classmethod
     def of(cls, node: Node, turned: bool) -> _Matrix | None:
@@ -157,14 +160,23 @@ class _Matrix:
             return None
         scales, *zeros = (np.broadcast_to(a, (n, a.shape[1])) for a in blocks)
         codes = np.pad(codes, ((0, 0), (0, -k % block)))
-        zero = float(attrs.get("zero", 1 << (attrs["bits"] - 1)))
+        zero = 0.0 if attrs.get("format") else float(attrs.get("zero", 1 << (attrs["bits"] - 1)))
         if zeros and (zeros[0] == zeros[0].flat[0]).all():  # the same for all
             zero, zeros = float(zeros[0].flat[0]), []
-        return cls(codes, scales, zeros[0] if zeros else None, zero, attrs["bits"], block, node.inputs[1].dtype)
+        return cls(
+            codes,
+            scales,
+            zeros[0] if zeros else None,
+            zero,
+            attrs["bits"],
+            block,
+            node.inputs[1].dtype,
+            attrs.get("format", ""),
+        )
 
     def stored(self, b: Rebuild, panel: int, name: str, group: int) -> tuple[Weights, list[Value]]:
         n, k = self.codes.shape
-        w = Weights(self.bits, self.block, panel, k, n, self.zero, group)
+        w = Weights(self.bits, self.block, panel, k, n, self.zero, group, self.format)
         made = [b.new.constant(w.store(self.codes), name, w.codes_dtype)]
         made.append(b.new.constant(w.store_blocks(self.scales), name + "_scale", self.scale_dtype))
         if self.zeros is not None:

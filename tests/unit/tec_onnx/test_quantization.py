@@ -243,7 +243,7 @@ def test_types_by_node(dtype: Any, floats: set[str]) -> None:
 @pytest.mark.parametrize(
     "dtype, says",
     [
-        ({"": "float16"}, "int8 or float32"),
+        ({"": "float16"}, "int8, float32, mxfp4"),
         ({"heat": "int8"}, "head"),
         ({"": "float32"}, "nothing is left to quantize"),
     ],

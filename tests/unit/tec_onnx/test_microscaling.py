@@ -1,0 +1,109 @@
+"""Weights of microscaling formats in networks: DequantizeLinear with powers of two for scales, and `tec quantize` that makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tec_onnx.quantization import quantize as quantize_model
+
+import tec
+from tec.ir.microscaling import dequantize, format_of, pack, quantize, unpack
+
+TYPES = {
+    "mxfp8_e4m3": TensorProto.FLOAT8E4M3FN, "mxfp8_e5m2": TensorProto.FLOAT8E5M2, "mxfp4_e2m1": TensorProto.FLOAT4E2M1,
+    "mxfp6_e3m2": getattr(TensorProto, "FLOAT6E3M2", 0),
+}  # fmt: skip
+M, K, N = 24, 96, 80
+
+
+def product(w: Any, name: str, transposed: bool) -> tuple[Any, Any]:
+    """x times weights [n, k] of a format, stored as [n, k] or [k, n]; and what the weights are."""
+    f, (elements, scales) = format_of(name), quantize(w, name)
+    codes = unpack(elements, f)
+    codes, scales_as = (codes, scales) if transposed else (codes.T, scales.T)
+    given = [
+        TensorProto(name="q", data_type=TYPES[name], dims=codes.shape, raw_data=pack(codes.reshape(-1), f).tobytes()),
+        TensorProto(name="s", data_type=TensorProto.FLOAT8E8M0, dims=scales_as.shape, raw_data=scales_as.tobytes()),
+    ]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=int(transposed), block_size=32, output_dtype=1),
+        helper.make_node("Gemm", ["x", "w"], ["y"], transB=int(transposed)),
+    ]
+    ins, outs = (helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [M, K]), ("y", [M, N])))
+    graph = helper.make_graph(nodes, "g", [ins], [outs], given)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=12)
+    return model, dequantize(elements, scales, name)
+
+
+@pytest.mark.parametrize("chip", ["", "gfx942", "gfx950", "gfx1100"])
+@pytest.mark.parametrize(("name", "transposed"), [("mxfp4_e2m1", True), ("mxfp4_e2m1", False), ("mxfp8_e4m3", True), ("mxfp8_e5m2", False)])  # fmt: skip
+def test_products_with_weights_as_stored(chip: str, name: str, transposed: bool) -> None:
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((M, K)).astype(np.float32)
+    model, w = product(rng.standard_normal((N, K)).astype(np.float32), name, transposed)
+    net = tec.compile(model, target=f"rocm -mcpu={chip}" if chip else "llvm", cache=False)
+    (got,) = net.run({"x": x}, device=tec.rocm_emu(chip, check="all") if chip else tec.cpu())
+    want = x.astype("f8") @ w.astype("f8").T
+    np.testing.assert_allclose(got, want, rtol=0, atol=2e-6 * np.abs(want).max())
+    most = format_of(name).stored(w.size) + w.size // 32
+    assert sum(v.nbytes for v in net.params.values()) <= most * 96 // 80  # on a CPU columns are filled up to a panel
+
+
+def test_six_bits_become_numbers_once() -> None:
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((M, K)).astype(np.float32)
+    model, w = product(rng.standard_normal((N, K)).astype(np.float32), "mxfp6_e3m2", True)
+    np.testing.assert_allclose(tec.compile(model, cache=False).run({"x": x})[0], x @ w.T, rtol=0, atol=1e-4)
+
+
+def network() -> Any:
+    """A convolution, two products, the second one without whole blocks."""
+    rng = np.random.default_rng(9)
+    weights = {"c": (8, 3, 3, 3), "a": (8 * 36, 64), "b": (40, 64)}
+    given = [
+        numpy_helper.from_array((rng.standard_normal(s) / 8).astype(np.float32), n) for n, s in weights.items()
+    ] + [numpy_helper.from_array(rng.standard_normal((40, 10)).astype(np.float32), "d")]
+    nodes = [
+        helper.make_node("Conv", ["x", "c"], ["t"], name="conv"), helper.make_node("Flatten", ["t"], ["f"]),
+        helper.make_node("MatMul", ["f", "a"], ["g"], name="first"), helper.make_node("Relu", ["g"], ["r"]),
+        helper.make_node("Gemm", ["r", "b"], ["h"], name="second", transB=1), helper.make_node("MatMul", ["h", "d"], ["y"], name="head"),
+    ]  # fmt: skip
+    ins, outs = (helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [1, 3, 8, 8]), ("y", [1, 10])))
+    return helper.make_model(
+        helper.make_graph(nodes, "g", [ins], [outs], given), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+
+
+def test_quantizing_weights_alone() -> None:
+    proto = network()
+    x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    plain = quantize_model(proto, dtype={"": "mxfp4", "head": "float32"})
+    assert {layer.name: layer.is_quantized for layer in plain.layers} == {
+        "conv": False, "first": True, "second": True, "head": False
+    }  # fmt: skip
+    types = {t.name: t.data_type for t in plain.model.graph.initializer}
+    assert types["a/axis1/quantized"] == TensorProto.FLOAT4E2M1 and types["a/axis1/scale"] == TensorProto.FLOAT8E8M0
+    onnx.checker.check_model(plain.model)
+    judged = quantize_model(proto, {"x": x}, dtype={"": "mxfp8", "second": "int8"})
+    assert judged.signal_to_noise["y"] > 25 and all(layer.signal_to_noise > 25 for layer in judged.layers[1:])
+    want = tec.compile(proto, cache=False).run({"x": x})[0]
+    got = tec.compile(plain.model, cache=False).run({"x": x})[0]
+    assert 0.01 < np.linalg.norm(got - want) / np.linalg.norm(want) < 0.25
+    with pytest.raises(tec.ImportModelError, match="need samples"):
+        quantize_model(proto, dtype={"": "mxfp8", "second": "int8"})
+
+
+def test_the_command_line_needs_no_samples(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from tec.cli.quantizing import command
+
+    onnx.save(network(), tmp_path / "net.onnx")
+    done = CliRunner().invoke(command, [str(tmp_path / "net.onnx"), "--dtype", "mxfp4"])
+    assert done.exit_code == 0 and "first" in done.output, done.output
+    assert (tmp_path / "net-mxfp4.onnx").stat().st_size < (tmp_path / "net.onnx").stat().st_size / 3
