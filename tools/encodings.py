@@ -21,6 +21,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from tools import encodings_cdna5 as cdna5
+
 # Letter in the table -> chip. gfx1201 has gfx1200's instructions.
 GFX9 = {"a": "gfx90a", "b": "gfx942", "c": "gfx950"}
 RDNA = {"d": "gfx1030", "e": "gfx1100", "f": "gfx1151", "g": "gfx1200", "h": "gfx1250"}
@@ -38,7 +40,7 @@ def names() -> list[str]:
     llvm.initialize_all_targets()
     data = Path(llvm.ffi.lib._name).read_bytes()
     found = set()
-    for m in re.finditer(rb"(?:s|v|ds|global|flat|scratch|buffer)_[a-z0-9_]+(?= ?[\0\t\n])", data):
+    for m in re.finditer(rb"(?:s|v|ds|global|flat|scratch|buffer|cluster)_[a-z0-9_]+(?= ?[\0\t\n])", data):
         text = m[0].decode()
         found |= {text} | (
             {text[1:]}
@@ -159,7 +161,7 @@ class Candidates:
             yield from self.scalar(name)
         elif name.startswith("ds_"):
             yield from self.lds(name)
-        elif name.startswith(("global_", "flat_", "scratch_")):
+        elif name.startswith(("global_", "flat_", "scratch_", "cluster_")):
             yield from self.flat(name)
         elif name.startswith("buffer_"):
             yield "", ()
@@ -216,7 +218,9 @@ class Candidates:
             yield from self.lists(["A1"], one, two)
 
     def flat(self, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        address, tail = {"g": ("v[20:21]", ", off"), "f": ("v[20:21]", ""), "s": ("v20", ", off")}[name[0]]
+        address, tail = {"g": ("v[20:21]", ", off"), "f": ("v[20:21]", ""), "s": ("v20", ", off")}[
+            name[0].replace("c", "g")
+        ]
         returns = " th:TH_ATOMIC_RETURN" if self.gfx >= 12 else " glc"
         yield "", ()
         for n in (1, 2, 3, 4):
@@ -323,7 +327,7 @@ def key(data: bytes, gfx: int) -> tuple[str, int] | None:
     if top == 0b110101:
         return "V", bits(16, 10)
     if bits(24, 8) == 0b11001100:
-        return "VOP3P", bits(16, 7)
+        return "VOP3P", bits(16, 8)  # seven bits, and a zero but on gfx1250
     if top == 0b110110:
         return "DS", bits(18, 8)
     if top == 0b111101:
@@ -361,16 +365,17 @@ def table(chips: dict[str, str]) -> str:
     for letter, chip in chips.items():
         gfx = int(chip[3:-2])
         for wave64 in (False, True):
-            if wave64 and gfx == 9:
+            if wave64 and (gfx == 9 or chip == cdna5.CHIP):
                 continue
             ask, make = Assembler(chip, wave64), Candidates(gfx, 2 if gfx == 9 or wave64 else 1)
             tried: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
             if not wave64:
-                known = ask.known(everything)
+                known = [n for n in ask.known(everything) if not cdna5.BY_HAND.match(n)]
             for name in known:
                 if wave64 and "wmma" not in name and "swmmac" not in name:
                     continue
-                tried[name] = [(f"{name} {text}".strip(), tokens) for text, tokens in make.of(name)]
+                own = cdna5.lists(name) if chip == cdna5.CHIP else ()
+                tried[name] = [(f"{name} {text}".strip(), tokens) for text, tokens in (*own, *make.of(name))]
             taken = ask(line for lists in tried.values() for line, _ in lists)
             for name, lists in tried.items():
                 line, tokens = next(((line, t) for line, t in lists if line in taken), ("", ()))
@@ -459,8 +464,8 @@ def variants(name: str, tokens: tuple[str, ...], kind: str, gfx: int, mask: int)
     elif kind == "FLAT":
         count = int(tokens[0][1:]) if tokens else 1
         value, result = reg("v", count, 4), reg("v", count // 2 if "cmpswap" in name else count, 40)
-        addresses = {"f": ["v[20:21]"], "g": ["v[20:21]", "v20"], "s": ["v20", "off", "v20"]}[name[0]]
-        tails = {"f": [""], "g": [", off", ", s[6:7]"], "s": [", off", ", s7", ", s7"]}[name[0]]
+        addresses = {"f": ["v[20:21]"], "g": ["v[20:21]", "v20"], "s": ["v20", "off", "v20"]}[name[0].replace("c", "g")]
+        tails = {"f": [""], "g": [", off", ", s[6:7]"], "s": [", off", ", s7", ", s7"]}[name[0].replace("c", "g")]
         extra = ["", "offset:16", "offset:-32", *(policy if gfx < 12 else [])]
         what = next((w for w in ("ATOMIC", "STORE", "LOAD") if w.lower() in name), "LOAD")
         extra += [p.format(what) for p in policy] + [
@@ -580,6 +585,12 @@ def samples(chip: str) -> Iterator[tuple[str, bytes, str]]:
     }
     if gfx >= 11:
         lines |= dict.fromkeys(duals(gfx), "VOPD")
+    if chip == cdna5.CHIP:
+        for (kind, op), e in encodings(chip).items():
+            more = cdna5.variants(e.name, tuple(f"{k}{n}" for k, n in e.operands), kind)
+            lines = {**dict.fromkeys(more, f"{kind} {op:#x}"), **lines}
+        lines |= dict.fromkeys(cdna5.by_hand(), "VOPD")
+        lines = {x: row for x, row in lines.items() if not cdna5.MEANINGLESS.match(x)}
     for line, data in ask(lines).items():
         if key(data, gfx) is not None or lines[line] == "VOPD":
             yield lines[line], data, line

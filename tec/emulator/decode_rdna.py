@@ -13,11 +13,12 @@ from .decode_words import Encoding, Program, bits, signed
 _HWREG = {1: "HW_REG_MODE", 2: "HW_REG_STATUS", 3: "HW_REG_TRAPSTS", 20: "HW_REG_FLAT_SCR_LO", 21: "HW_REG_FLAT_SCR_HI", 23: "HW_REG_HW_ID1",
           24: "HW_REG_HW_ID2", 29: "HW_REG_SHADER_CYCLES"}  # fmt: skip
 _HWREG_12 = {1: "HW_REG_WAVE_MODE", 2: "HW_REG_WAVE_STATUS", 4: "HW_REG_WAVE_STATE_PRIV", 23: "HW_REG_WAVE_HW_ID1", 24: "HW_REG_WAVE_HW_ID2",
-             29: "HW_REG_SHADER_CYCLES_LO", 30: "HW_REG_SHADER_CYCLES_HI"}  # fmt: skip
+             28: "HW_REG_IB_STS2", 29: "HW_REG_SHADER_CYCLES_LO", 30: "HW_REG_SHADER_CYCLES_HI"}  # fmt: skip
 _MESSAGES = {1: "MSG_INTERRUPT", 3: "MSG_DEALLOC_VGPRS", 4: "MSG_SAVEWAVE", 9: "MSG_GS_ALLOC_REQ"}
 _RETURNING = {
     128: "MSG_RTN_GET_DOORBELL", 129: "MSG_RTN_GET_DDID", 130: "MSG_RTN_GET_TMA", 131: "MSG_RTN_GET_REALTIME", 132: "MSG_RTN_SAVE_WAVE",
     133: "MSG_RTN_GET_TBA", 134: "MSG_RTN_GET_TBA_TO_PC", 135: "MSG_RTN_GET_SE_AID_ID",
+    136: "MSG_RTN_GET_CLUSTER_BARRIER_STATE",
 }  # fmt: skip
 _VMEM_HINTS = frozenset(("s_nop", "s_setprio", "s_sleep"))
 
@@ -52,6 +53,10 @@ class RdnaProgram(RdnaVectors, RdnaMemories, Program):
         if self.gfx < 12 and kind == 0b111000:
             return self.buffer(w)
         raise self.fail("an encoding that is not known")
+
+    def load_tail(self, w: int) -> str:
+        """Modifiers of scalar loads that gfx1250 adds."""
+        return ""
 
     def scalar_one(self, e: Encoding, w: int) -> str:
         fields = [bits(w, 16, 7), w & 255]
@@ -135,7 +140,7 @@ class RdnaProgram(RdnaVectors, RdnaMemories, Program):
         parts.append(hex(offset) if base == null else self.scalar(base, 1))
         tail = f" offset:{offset:#x}" if base != null and offset else ""
         if new:
-            tail += self.policy(bits(w, 23, 2), bits(w, 21, 2), "load")
+            tail += self.load_tail(w) + self.policy(bits(w, 23, 2), bits(w, 21, 2), "load")
         else:
             glc, dlc = (16, 14) if self.gfx == 10 else (14, 13)
             tail += (" glc" if bits(w, glc, 1) else "") + (" dlc" if bits(w, dlc, 1) else "")

@@ -50,7 +50,9 @@ class RdnaMemories(Words):
         self, e: Encoding, segment: int, address: str, data: int, result: int, base: str | None, returns: bool
     ) -> list[str]:
         count = e.operands[0][1] if e.operands else 1
-        tail = [] if segment == 0 else [base or "off"]
+        tail = [base or "off"] if segment or base else []
+        if "prefetch" in e.name:
+            return [address, *tail]
         if "addtid" in e.name:
             return [register("v", data if "store" in e.name else result, count), *tail]
         if "_load_lds_" in e.name:
@@ -103,14 +105,22 @@ class RdnaMemories(Words):
         if segment == 1:
             address = register("v", bits(w, 64, 8), 1) if bits(w, 49, 1) else "off"
         else:
-            address = register("v", bits(w, 64, 8), 1 if has_base and segment else 2)
+            address = register("v", bits(w, 64, 8), 1 if has_base else 2)
         text = self.scalar(base, 1 if segment == 1 else 2) if has_base else None
         kind = self._access(e.name)
         parts = self._flat_text(
             e, segment, address, bits(w, 55, 8), bits(w, 32, 8), text, kind == "atomic" and bool(hint & 1)
         )
         offset = signed(bits(w, 72, 24), 24)
-        return f"{e.name} {', '.join(parts)}" + (f" offset:{offset}" if offset else "") + self.policy(hint, scope, kind)
+        tail = (f" offset:{offset}" if offset else "") + self.flat_tail(w)
+        return f"{e.name} {', '.join(parts)}{tail}" + self.policy(hint, scope, kind or "load")
+
+    def flat_tail(self, w: int) -> str:
+        """Modifiers that gfx1250 adds; so `buffer_tail`."""
+        return ""
+
+    def buffer_tail(self, w: int) -> str:
+        return ""
 
     def _buffer_text(
         self, e: Encoding, w: int, both: int, resource: int, offset_register: int, address: int, data: int
@@ -143,5 +153,5 @@ class RdnaMemories(Words):
         parts = self._buffer_text(e, w, both, bits(w, 41, 9), w & 127, bits(w, 64, 8), bits(w, 32, 8))
         tail = (" idxen" if both & 2 else "") + (" offen" if both & 1 else "")
         offset = bits(w, 72, 24)
-        tail += f" offset:{offset}" if offset else ""
+        tail += (f" offset:{offset}" if offset else "") + self.buffer_tail(w)
         return f"{e.name} {', '.join(parts)}{tail}" + self.policy(bits(w, 52, 3), bits(w, 50, 2), self._access(e.name))

@@ -77,15 +77,20 @@ class RdnaVectors(Words):
             constant = [k for k, o in enumerate(ops) if o[0] == "?"]
             parts.append(self.short_source(src0, ops[0]))
             if constant == [1]:
-                parts.append(f"{self.literal_word():#x}")
+                parts.append(self.constant(e))
             if src1 is not None:
-                parts.append(self.place(*(ops[2] if constant == [1] else ops[1])[:1], src1, ops[1][1]))
+                kind, count = ops[2] if constant == [1] else ops[1]
+                parts.append(self.place(kind, src1, count))
             if constant == [2]:
-                parts.append(f"{self.literal_word():#x}")
+                parts.append(self.constant(e))
         if ops[-1][0] == "m":
             parts.append(vcc)
         suffix = suffix or ("" if e.name.startswith(_SHORT_ONLY) else "_e32")
         return f"{e.name}{suffix} {', '.join(parts)}{tail}"
+
+    def constant(self, e: Encoding) -> str:
+        """The literal of a fused multiply-add."""
+        return f"{self.literal_word():#x}"
 
     def routing(self, src0: int, w: int) -> str:
         """DPP's modifiers from its word."""
@@ -145,14 +150,18 @@ class RdnaVectors(Words):
                 absolute = select = 0
         if ops and ops[-1] == ("?", 1):
             raise self.fail("a long form")
-        flags = [(absolute >> i & 1) << 2 | (negative >> i & 1) << 1 for i in range(3)]
+        bitop = e.name.startswith("v_bitop3")  # whose table lies where others have their signs
+        flags = [0 if bitop else (absolute >> i & 1) << 2 | (negative >> i & 1) << 1 for i in range(3)]
         if any(flags[len(ops) :]):
             raise self.fail("flags of operands that it has not")
         sources, suffix, routing = self._sources(w, ops, select, flags)
         named |= self.halves_named
         tail = self._selected(e.name, select, named, len(ops))
         tail += " clamp" if bits(w, 15, 1) else ""
-        tail += ("", " mul:2", " mul:4", " div:2")[bits(w, 59, 2)]
+        if bitop:
+            tail = f" bitop3:{bits(w, 59, 2) << 6 | absolute << 3 | negative:#x}{tail}"
+        else:
+            tail += ("", " mul:2", " mul:4", " div:2")[bits(w, 59, 2)]
         short = op < 0x140 or 0x180 <= op < 0x200
         return f"{e.name}{suffix or ('_e64' if short else '')} {', '.join(parts + sources)}{tail}{routing}"
 
@@ -160,25 +169,46 @@ class RdnaVectors(Words):
         """What op_sel says beside the halves that registers' names say."""
         if not select & ~named:
             return ""
-        if name.startswith("v_cvt_sr_") or "cvt_f32_fp8" in name or "cvt_f32_bf8" in name:
+        if name.startswith("v_cvt_scale_pk"):
+            return f" scale_sel:{select}"
+        if name.startswith("v_cvt_sr_") or (
+            name.startswith(("v_cvt_f32_", "v_cvt_f16_")) and name.endswith(("fp8", "bf8"))
+        ):
             byte = select >> 2 if "_sr_" in name else (select & 1) << 1 | select >> 1 & 1
-            return f" byte_sel:{byte}"
+            return f" byte_sel:{byte}" if byte else ""
         if name.startswith("v_permlane"):
             return f" op_sel:[{select & 1},{select >> 1 & 1}]"
         chosen = [select >> i & 1 for i in range(count)] + [select >> 3]
         return f" op_sel:[{','.join(map(str, chosen))}]"
 
+    packed_bits = 7  # of a VOP3P opcode
+    dual_names: tuple[str, ...] = _DUAL
+
+    def packed_sizes(self, e: Encoding, w: int) -> list[int] | None:
+        """Registers of the first two sources, where a chip's modifiers decide."""
+        return None
+
+    def packed_tail(self, e: Encoding, w: int) -> str | None:
+        """The modifiers of an instruction that has a chip's own."""
+        return None
+
     def packed(self, w: int) -> str:
-        op = bits(w, 16, 7)
+        op = bits(w, 16, self.packed_bits)
         e = self.table.get(("VOP3P64", op)) if self.mask == 2 else None
         e = e or self.find("VOP3P", op)
         ops = list(e.operands)
         parts = [register("v", w & 255, ops.pop(0)[1])]
+        sizes = self.packed_sizes(e, w)
+        if sizes is not None:
+            ops[:2] = [("v", sizes[0]), ("v", sizes[1])]
         n = len(ops)
         high, low, select = bits(w, 8, 3), bits(w, 61, 3), bits(w, 11, 3)
         mix = e.name.startswith(("v_fma_mix", "v_mad_mix"))
         flags = [(high >> i & 1) << 2 | (low >> i & 1) << 1 if mix else 0 for i in range(3)]
         sources, suffix, routing = self._sources(w, ops, 0, flags)
+        own = self.packed_tail(e, w)
+        if own is not None:
+            return f"{e.name} {', '.join(parts + sources)}{own}"
         halves = bits(w, 59, 2) | bits(w, 14, 1) << 2
         tail = ""
         if e.name.startswith("v_swmmac"):
@@ -202,7 +232,7 @@ class RdnaVectors(Words):
         return f"{first} :: {self._half(bits(w, 17, 5), y, bits(w, 32, 9), bits(w, 41, 8))}"
 
     def _half(self, op: int, dst: int, src0: int, src1: int) -> str:
-        name = _DUAL[op] if op < len(_DUAL) else ""
+        name = self.dual_names[op] if op < len(self.dual_names) else ""
         if not name:
             raise self.fail(f"VOPD opcode {op:#x}")
         if self.gfx >= 12:

@@ -13,6 +13,7 @@ import re
 
 from ..runtime.codeobject import CodeObject, KernelInfo
 from ..runtime.linetable import LineTable, read_line_table
+from .decode_cdna5 import Cdna5Program
 from .decode_memory import Memories
 from .decode_rdna import RdnaProgram
 from .decode_vector import Vectors
@@ -64,7 +65,8 @@ def _functions(code: CodeObject, table: LineTable) -> tuple[list[str], dict[str,
 
 def decoder(chip: str, data: bytes, kernel: str = "", entry: int = 0, lanes: int = 0) -> Program:
     """What reads `data`, the machine code of `kernel` at virtual address `entry`, for waves of `lanes` (0: the chip's usual)."""
-    return (Gfx9Program if chip.startswith("gfx9") else RdnaProgram)(chip, data, kernel, entry, lanes)
+    made = Gfx9Program if chip.startswith("gfx9") else Cdna5Program if chip == "gfx1250" else RdnaProgram
+    return made(chip, data, kernel, entry, lanes)
 
 
 def _machine_code(code: CodeObject, info: KernelInfo) -> bytes:

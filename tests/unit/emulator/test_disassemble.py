@@ -19,7 +19,7 @@ from ...conformance import elementwise, matmuls, memory, reductions  # noqa: F40
 from ...conformance.harness import CASES
 from .harness import compile_ir
 
-CHIPS = ["gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201"]
+CHIPS = ["gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201", "gfx1250"]
 # "chip bytes instruction": forms of every opcode, which LLVM assembles to these bytes (tools/encodings.py makes them).
 ENCODED = [
     line.split(" ", 2)
