@@ -5,8 +5,8 @@ CPU: one pass of loops a row, everything else inside, rows over threads. GPU: a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from ..ir.dtype import dtype_info
 from ..target import Target
@@ -18,6 +18,7 @@ from .reductions import rows_in_lanes
 from .space import Choice, Cost, Scheduled, Space
 
 _REGISTERS = 32  # elements of a row that a thread keeps from pass to pass: with two passes' temporaries, half of what eight waves a SIMD may have
+_MANY_ROWS = 8  # a multiprocessor
 _OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threads
 
 
@@ -81,7 +82,7 @@ class CpuRows(Space):
 
 
 class GpuRows(Space):
-    """A work-group of `threads` a row."""
+    """`threads` a row; `rows` a work-group, where its wavefronts have rows of their own."""
 
     template: ClassVar[str] = "gpu rows"
 
@@ -92,7 +93,7 @@ class GpuRows(Space):
         self.longest = max(_OPEN_ROW if n is None else n for n in self._lengths())
         read = [t for r in group.reductions() for t in r.inputs if not t.op.inputs] or [out.output(0)]
         self.element_bytes = min(dtype_info(t.dtype).bytes for t in (*read, out.output(0)))
-        self.parameters = {"threads": (32, 64, 128, 256, 512, 1024), "piece": (16, 8, 4, 0)}
+        self.parameters = {"threads": (32, 64, 128, 256, 512, 1024), "piece": (16, 8, 4, 0), "rows": (1, 2, 4, 8)}
 
     def _length(self) -> int | None:
         return size_of(a.dom.extent for a in self.out.axis[self.outer :] if a.dom is not None)
@@ -126,23 +127,38 @@ class GpuRows(Space):
             # 2048 16.2 for 19.2 (4096 of 4096 19.0 for 17.9).
             threads = min(threads, 128)
         if 512 < self.longest <= 1024 and self.target.kind == "cuda":
-            threads = 128  # layer norm of 4,096 rows of 768 in float16, one H200: 5.6 us for 6.7
+            # Layer norm of 4,096 rows of 768 in float16, one H200: 4.4 us, 5.4 by 128 threads a row or one such row a work-group. No barrier.
+            own = self.choice(threads=32, piece=16, rows=4)
+            if self._rows() >= _MANY_ROWS * self.target.machine.units and self.why_not(own) is None:
+                return own
+            threads = 128
         if 4096 < self.longest <= 8192 and self.target.kind == "cuda":
             threads = (
                 512  # layer norm of 8192, one H200: 1.02 of Triton's speed, 1.01 with 256 threads, 0.8 with 1024 or 128
             )
         if self.longest > _REGISTERS * threads and self.target.max_threads >= 1024:
             threads = 1024
-        fitting = (p for p in self.parameters["piece"] if self.why_not(self.choice(threads=threads, piece=p)) is None)
-        return self.choice(threads=threads, piece=next(fitting))
+        fitting = (p for p in self.parameters["piece"] if self.why_not(self.choice(threads=threads, piece=p, rows=1)) is None)
+        return self.choice(threads=threads, piece=next(fitting), rows=1)
+
+    def check(self, choice: Mapping[str, Any]) -> Choice:
+        """The choice in full. One that says how many threads share a row, and nothing of rows, means one a work-group."""
+        alone = isinstance(choice, Mapping) and "rows" not in choice and "threads" in choice
+        return super().check({**choice, "rows": 1} if alone else choice)
 
     def why_not(self, choice: Choice) -> str | None:
         if choice["threads"] > self.target.max_threads:
             return f"{self.target.max_threads} threads at most"
+        if choice["rows"] > 1 and (choice["threads"] > self.target.wavefront_size or self._rows() % choice["rows"]):
+            return "a work-group has one row, or a whole number of them by a wavefront each"
         run = self._run(choice)
         if choice["piece"] and (run < 2 or any(n is None or n % (run * choice["threads"]) for n in self._lengths())):
             return "rows are no whole number of pieces for all threads"
         return None
+
+    def _rows(self) -> int:
+        """Rows of the output; 1 where that is symbolic."""
+        return size_of(self.out.output(0).shape[: self.outer]) or 1
 
     def _lengths(self) -> list[int | None]:
         return [self._length(), *[reduce_size(r) for r in self.group.reductions()]]
@@ -154,7 +170,7 @@ class GpuRows(Space):
     def cost(self, choice: Choice) -> Cost:
         """The bytes that move; or passes over rows, each with the latency of its loads and of a sum over the work-group's wavefronts."""
         machine, threads = self.target.machine, choice["threads"]
-        rows = size_of(self.out.output(0).shape[: self.outer]) or 1
+        rows = self._rows()
         memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
         passes = len(self.group.reductions()) + 1
         own = -(-self.longest // threads)
@@ -168,7 +184,11 @@ class GpuRows(Space):
         s, out, outer, threads = begin(self.group), self.out, self.outer, choice["threads"]
         stage = s[out]
         lead = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
-        stage.bind(lead, thread_axis("blockIdx.x"))
+        block = lead
+        if choice["rows"] > 1:
+            block, lead = stage.split(lead, factor=choice["rows"])
+            stage.bind(lead, thread_axis("threadIdx.y"))
+        stage.bind(block, thread_axis("blockIdx.x"))
         rest = stage.fuse(*out.axis[outer:]) if len(out.axis) - outer > 1 else out.axis[outer]
         tx = thread_axis((0, threads), "threadIdx.x")
         run = self._run(choice)

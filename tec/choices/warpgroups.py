@@ -7,7 +7,7 @@ one's operands come; tiles then go in bands of rows, so that neighbours share op
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,6 +42,9 @@ _SHORT_RING_RATE = 0.7  # with two slots: int8 8192 cubed, 974 TFLOP/s for 1,404
 _CALL_CLOCKS = 12  # instructions that a function of the math library (erf, exp, tanh) takes in an epilogue, roughly: GELU has 13 in all
 # Of the rate of two warpgroups on a tile, that of one at a time with a tile of its own: 708 TFLOP/s for 735 of 128 columns, 8192 cubed on an H200.
 _TURN_RATE = 0.96
+# Of the time that memory takes for what an epilogue reads beside the sums (a residual), that which passes once the products are through, and beside the
+# other warpgroup's products: 100,352 x 256 x 64 with a residual 46.4 us for 20.4 without, in turn 37.7 for 18.5; 6272 x 1024 x 256 20.2 us, in turn 15.5.
+_READ, _READ_IN_TURN = 2.5, 1.8
 _ROWS_A_GROUP = 64  # wgmma's m
 _SUMS_IN_TURN = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
 _FILLED = 0.9  # of the multiprocessors: 2048 cubed has 128 tiles for 132
@@ -79,6 +82,7 @@ class WarpgroupProduct(Space):
         self.size = dtype_info(p.a.dtype).bytes
         self.out_bytes = dtype_info(group.outputs[0].dtype).bytes
         self.epilogue = _instructions(group, op)
+        self.read_bytes = _read_bytes(group, op)
         self.parameters = {
             "rows": (128, 64, 192), "columns": (256, 128, 192, 64), "stages": (3, 4, 5, 6, 2), "band": (16, 8, 4, 1), "stays": (True, False),
             "resident": (1, 2), "turns": (False, True),
@@ -109,9 +113,9 @@ class WarpgroupProduct(Space):
         if next(space.drafts(), None) is None:
             return None
         # With few tiles a kernel is as long as its latencies, and smaller tiles by mma.sync, or the sum in parts, have less of them (one H200, a BERT layer of 128
-        # tokens: 24 tiles of 12 steps 415 us for 386, 24 of 48 steps 10.9 us for 7.1); where tiles fill half the chip the ring pays (64 x 8192 x 8192: 43 us for 104).
-        # Sums of one step were not measured by warpgroups.
-        space.is_second = 2 * space.tiles(space.default) < target.machine.units or steps <= 1
+        # tokens: 24 tiles of 12 steps 415 us for 386, 24 of 48 steps 10.9 us for 7.1); where tiles fill half the chip the ring pays (64 x 8192 x 8192: 43 us for 104),
+        # with sums of one step too (100,352 x 256 x 64: 18.5 us for 53; with a residual 37.7 for 53).
+        space.is_second = 2 * space.tiles(space.default) < target.machine.units
         return space
 
     def plan(self, c: Choice) -> Plan:
@@ -137,6 +141,11 @@ class WarpgroupProduct(Space):
     def step(self) -> int:
         """k of a step: a row of a tile."""
         return _ROW_BYTES // self.size
+
+    def check(self, choice: Mapping[str, Any]) -> Choice:
+        """The choice in full. One that names a tile, and nothing of turns, means none."""
+        tile = isinstance(choice, Mapping) and "turns" not in choice and {"rows", "columns", "resident"} & choice.keys()
+        return super().check({**choice, "turns": False} if tile else choice)
 
     def why_not(self, choice: Choice) -> str | None:
         rows, columns = choice["rows"], choice["columns"]
@@ -173,9 +182,11 @@ class WarpgroupProduct(Space):
                         yield c
                         break  # the deepest ring that fits
         # Wider tiles for each warpgroup leave rings of three, narrower ones read more: 4096 x 3072 x 768 with GELU, 128 x 128 in five 34.7 us, in four 35.3,
-        # 128 x 192 in three 36.0, 64 x 256 in four 38.0, and both warpgroups on tiles of 128 x 256 37.0.
+        # 128 x 192 in three 36.0, 64 x 256 in four 38.0, and both warpgroups on tiles of 128 x 256 37.0. Columns are 64 where there are no more.
         for stages in (5, 4):
-            c = self.choice(rows=128, columns=128, stages=stages, band=16, stays=True, resident=1, turns=True)
+            c = self.choice(
+                rows=128, columns=min(128, -(-self.n // 64) * 64), stages=stages, band=16, stays=True, resident=1, turns=True
+            )
             if self.why_not(c) is None:
                 yield c
                 break
@@ -198,10 +209,12 @@ class WarpgroupProduct(Space):
         a_clock = ((level and level.gbps) or L2_TIMES * machine.memory_gbps) / machine.units / machine.clock_mhz * 1e3
         brought = steps * (rows + columns) * _ROW_BYTES / a_clock
         work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
+        from_memory = rows * columns * self.read_bytes / (machine.memory_gbps / machine.units / machine.clock_mhz * 1e3)
         ends = _ENDS_CLOCKS + rows * columns * self.out_bytes / a_clock + work
+        ends += from_memory * (_READ_IN_TURN if choice["turns"] else _READ)
         tiles = self.tiles(choice)
         if choice["turns"]:  # a tile's results beside the next one's products; of the last both
-            each = max(products / _TURN_RATE, brought, (products + 2 * ends - _ENDS_CLOCKS) / 2)
+            each = max(products / _TURN_RATE, brought, products / 2 + ends - _ENDS_CLOCKS)
             clocks = -(-tiles // machine.units) * each + ends + work
         elif resident > 1 and tiles > machine.units:
             pairs = tiles / 2 / machine.units
@@ -223,6 +236,13 @@ class WarpgroupProduct(Space):
         assert isinstance(out, ComputeOp)
         schedule(s, self.op, out, self.target, self.p, self.plan(choice))
         return Scheduled(s, self.group.outputs, choice)
+
+
+def _read_bytes(group: Group, op: ComputeOp) -> int:
+    """Bytes that the epilogue reads an element of the result, beside the sums: of tensors as large as the result."""
+    result = op.output(0)
+    others = {t for o in group.ops if o is not op for t in o.inputs if isinstance(t.op, PlaceholderOp)}
+    return sum(dtype_info(t.dtype).bytes for t in others if const_shape(t) == const_shape(result))
 
 
 def _instructions(group: Group, op: ComputeOp) -> int:

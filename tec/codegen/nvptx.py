@@ -40,13 +40,16 @@ _PTX_OF_WARPGROUPS = 80  # wgmma, bulk tensor copies, setmaxnreg
 _SHUFFLES = {"shuffle_xor": "bfly", "shuffle_up": "up", "shuffle_down": "down", "shuffle_idx": "idx"}
 
 
-def _without_constant(e: E.Expr) -> tuple[E.Expr | None, int]:
-    """A sum as what is no constant in it (None: nothing), and its constants' sum."""
+def _without_constant(e: E.Expr, multiples: bool) -> tuple[E.Expr | None, int]:
+    """A sum as what is no constant in it (None: nothing), and its constants' sum; with the constants of `multiples` of sums."""
     if isinstance(e, E.IntImm):
         return None, e.value
+    if multiples and isinstance(e, E.Mul) and isinstance(e.b, E.IntImm):
+        a, x = _without_constant(e.a, True)
+        return (E.Mul(a, e.b), x * e.b.value) if x and a is not None else (e, 0)
     if not isinstance(e, E.Add) or dtype_info(e.dtype).lanes > 1:
         return e, 0
-    (a, x), (b, y) = _without_constant(e.a), _without_constant(e.b)
+    (a, x), (b, y) = _without_constant(e.a, multiples), _without_constant(e.b, multiples)
     if not x and not y:
         return e, 0
     return (b if a is None else a if b is None else E.Add(a, b)), x + y
@@ -106,17 +109,20 @@ class NvptxEmitter(GpuEmitter):
         return " ".join(words)
 
     def address(self, buffer: Buffer, index: E.Expr) -> tuple[str, Pointer]:
-        """In shared memory the constant part of an index comes last: accesses that differ by it alone have one register, and an immediate offset each.
-        LLVM makes sums of some of them, and bitwise ors of others."""
+        """The constant part of an index comes last: accesses that differ by it alone have one register, and an immediate offset each. Of shared memory LLVM
+        makes sums of some of them, and bitwise ors of others; of global memory it sees neighbours, and what was loaded before, only so: (x + 128) * 2 and
+        x * 2 + 257 are two roots to it."""
         p = self.pointer(buffer)
-        rest, constant = _without_constant(index)
-        if constant == 0 or rest is None or p.type != f"ptr addrspace({SHARED_SPACE})":
+        in_shared = p.type == f"ptr addrspace({SHARED_SPACE})"
+        rest, constant = _without_constant(index, not in_shared)
+        is_known = in_shared or (p.type == "ptr addrspace(1)" and dtype_info(index.dtype).kind == "int")
+        if constant == 0 or rest is None or not is_known:
             return super().address(buffer, index)
         self.keep.append(rest)  # the memo goes by identity: the node must stay
         mem = self.type_of(buffer.dtype).mem
         type_, offset = self.offset(p, buffer, rest)
         first = self.op(f"getelementptr {mem}, {p.type} {p.value}, {type_} {offset}")
-        return self.op(f"getelementptr {mem}, {p.type} {first}, i32 {constant}"), p
+        return self.op(f"getelementptr {mem}, {p.type} {first}, {'i32' if in_shared else 'i64'} {constant}"), p
 
     def alloc_shared(self, s: S.Alloc) -> None:
         offset = None if self.shared_offsets is None else self.shared_offsets.get(id(s.buffer))

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import ArgumentError, DeviceError
 from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, LoadedModule, find_library
 from .hip_driver import launch_error
-from .prepared_launch import Arguments, PreparedLaunch
+from .prepared_launch import Arguments, PreparedLaunch, prepared_launch
 from .program import LaunchInfo
 from .surface import Assembly, DeviceAttributes, Dim3, NativeLaunch
 
@@ -314,7 +314,7 @@ class CudaDriver(GpuDriver):
         self._enter(function.ordinal)
         if info.shared_bytes > function.shared_limit:
             self._allow_shared(function, info.shared_bytes)
-        return PreparedLaunch(self, function, info, getter)
+        return prepared_launch(self, function, info, getter)
 
     def native_launch(self) -> NativeLaunch | None:
         native = super().native_launch()

@@ -242,24 +242,27 @@ class Function:
         return call
 
     def _make_tensor_call(self) -> Callable[..., None]:
-        """The call of a GPU function of tensors alone: arrays laid out as those of the call before, where they lay, go straight to the launches."""
+        """The call of a GPU function of tensors alone: the arrays of the call before, or others in their places, go straight to the launches."""
         plans, run = self.plans, self._gpu_run
-        last: tuple[Any, Any] = (None, None)  # the layouts of the call before, and what was found for them
+        last: Any = (None, None, (), ())  # of a call that could: the arrays' places, the device, their addresses, the launches
 
         def call(*args: Any) -> None:
             nonlocal last
             try:
-                layouts = [a.layout for a in args]
+                places = [a.place for a in args]
             except AttributeError:
                 self._gpu_slow(args)
                 return
-            before, found = last
-            if layouts != before:
-                found = plans.get(tuple(layouts))
-                if found is None:
-                    self._gpu_slow(args)
-                    return
-                last = layouts, found
+            before, device, values, launches = last
+            if places == before and device.profile is None and device.capturing is None:
+                stream = device.local.stream
+                for go in launches:
+                    go(values, stream)
+                return
+            found = plans.get(tuple([a.layout for a in args]))
+            if found is None:
+                self._gpu_slow(args)
+                return
             device, plan, _ = found
             values = [a.address for a in args]
             if (
@@ -269,13 +272,13 @@ class Function:
                 or device.capturing is not None
             ):
                 run(args, found)
-                return
-            if plan.scratch:
+            elif plan.scratch:
                 self.launch(device, plan, values)
-                return
-            stream = device.local.stream
-            for go in plan.prepared:
-                go(values, stream)
+            else:
+                last = places, device, values, plan.prepared
+                stream = device.local.stream
+                for go in plan.prepared:
+                    go(values, stream)
 
         return call
 

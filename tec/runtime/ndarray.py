@@ -27,11 +27,11 @@ class NDArray:
     """An array in a device's memory.
 
     `address` is that of element 0. `layout` is what a compiled function's argument check depends on, as one hashable
-    tuple: dtype, shape, strides (None when compact), device, writable, alignment in bytes up to 64. An array of vectors ("float32x4") has
+    tuple: dtype, shape, strides (None when compact), device, writable, alignment in bytes up to 64; `place` is both, as one object to compare. An array of vectors ("float32x4") has
     their lanes as one more dimension, the last, in NumPy, in DLPack and for compiled functions (`elements`).
     """
 
-    __slots__ = ("__weakref__", "_strides", "address", "device", "dtype", "layout", "shape", "storage")
+    __slots__ = ("__weakref__", "_strides", "address", "device", "dtype", "layout", "place", "shape", "storage")
     __array_priority__ = 0
     __hash__ = object.__hash__
 
@@ -54,6 +54,7 @@ class NDArray:
         self._strides = strides
         low = address | ALIGN
         self.layout = (dtype, shape, strides, storage.device, writable, low & -low)
+        self.place = (address, self.layout)
 
     # ---- what it is
 

@@ -99,3 +99,37 @@ def test_attention(template: str, size: int, causal: bool) -> None:
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     want = weights / weights.sum(axis=-1, keepdims=True) @ v
     np.testing.assert_allclose(on[-1].numpy().astype(np.float64), want, rtol=1e-2, atol=4e-3)
+
+
+def test_sums_of_one_step_with_a_residual() -> None:
+    """In turn, six rounds of tiles: the residual is read beside the other warpgroup's products."""
+    m, n = 50176, 256
+    x, w, r = te.placeholder((m, 64), "float16", "x"), te.placeholder((64, n), "float16", "w"), te.placeholder((m, n), "float16", "r")
+    k = te.reduce_axis((0, 64), "k")
+    y = te.compute((m, n), lambda i, j: te.sum(x[i, k].astype("float32") * w[k, j].astype("float32"), k), "y")
+    out = te.compute((m, n), lambda i, j: te.max(y[i, j] + r[i, j].astype("float32"), te.const(0, "float32")).astype("float16"), "out")
+    made = schedule([out], HOPPER)
+    assert made.choice["turns"]
+    f = tec.build(made.schedule, [x, w, r, *made.outputs], HOPPER)
+    rng = np.random.default_rng(5)
+    a, b, c = (rng.standard_normal(s).astype(np.float16) for s in ((m, 64), (64, n), (m, n)))
+    on = [tec.nd.array(v, tec.cuda(0)) for v in (a, b, c, np.full((m, n), np.nan, np.float16))]
+    f(*on)
+    want = np.maximum(a.astype(np.float32) @ b.astype(np.float32) + c, 0)
+    np.testing.assert_allclose(on[-1].numpy().astype(np.float32), want, rtol=2e-3, atol=3e-2)
+
+
+def test_layer_norm_of_a_row_a_wavefront() -> None:
+    rows = 4224
+    x = te.placeholder((rows, 768), "float16", "x")
+    norm = get_op("layer_norm")
+    outputs = norm.compute({"axis": -1, "epsilon": 1e-5}, [x], [TensorType("float16", (rows, 768))])[:1]
+    made = schedule(outputs, HOPPER)
+    assert made.choice["rows"] == 4
+    f = tec.build(made.schedule, [x, *made.outputs], HOPPER)
+    a = np.random.default_rng(6).standard_normal((rows, 768)).astype(np.float16)
+    on = [tec.nd.array(v, tec.cuda(0)) for v in (a, np.full((rows, 768), np.nan, np.float16))]
+    f(*on)
+    b = a.astype(np.float64)
+    want = (b - b.mean(1, keepdims=True)) / np.sqrt(b.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(on[-1].numpy().astype(np.float64), want, rtol=2e-3, atol=2e-3)

@@ -44,9 +44,8 @@ class MathBuilder:
         self.target = target
         self.fused = has_fma(target)
         self.near = self.is_f32 and has_reciprocal(target)
-        self.has_exp2 = (
-            self.is_f32 and target.kind == "rocm"
-        )  # exp2_fast within an ulp; NVIDIA's ex2.approx is within 2
+        self.has_exp2 = self.is_f32 and target.is_gpu
+        self.has_ldexp = target.kind == "rocm"
         self.scalar_branches = target.is_gpu  # a branch around rare work pays where code is scalar
         self.lets: list[tuple[E.Var, E.Expr]] = []
 
@@ -195,7 +194,11 @@ class MathBuilder:
 
     def scale(self, p: E.Expr, n: E.Expr) -> E.Expr:
         """p * 2**n for an integral float n, in two steps: the result may be subnormal (one rounding) or overflow."""
-        k = self.let(self.small_int(n), "k")
+        return self.shifted(p, self.small_int(n))
+
+    def shifted(self, p: E.Expr, exponent: E.Expr) -> E.Expr:
+        """The same for an integer. Both halves of it stay within the range of normal exponents."""
+        k = self.let(exponent, "k")
         half = self.let(self.shr(k, 1), "k1")
         return E.Mul(E.Mul(p, self.power_of_two(half)), self.power_of_two(E.Sub(k, half)))
 

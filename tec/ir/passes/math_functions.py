@@ -39,18 +39,20 @@ def _exp_limits(m: M) -> tuple[float, float]:
     return (-104.5, 89.0) if m.is_f32 else (-746.0, 710.0)
 
 
-_FAR_POWER = 256  # of 2: beyond all float32
+_FAR_POWER = 252  # of 2: beyond all float32, and twice what one multiplication scales by
 
 
 def _by_unit(m: M, shifted: E.Expr, rest: Callable[[E.Expr], E.Expr], halvings: int = 0) -> E.Expr:
-    """A power by AMD's v_exp_f32, from n, the nearest integer to its exponent of 2, which stands in the low bits of `shifted` (a sum with `m.magic`). Of `rest(-n)`,
-    from -1/2 to 1/2, the unit is right to a unit in the last place ("1ULP accuracy", AMD's ISA manuals, V_EXP_F32); v_ldexp_f32 rounds results below the
-    normal numbers once. n is kept where it scales: what is beyond has a rest so far off that the unit gives infinity or 0 itself, and NaN goes through it.
-    (Positive floats are in order as integers, which one v_med3_i32 keeps within limits, NaN too.)"""
+    """A power by the chip's own instruction, from n, the nearest integer to its exponent of 2, which stands in the low bits of `shifted` (a sum with `m.magic`).
+    Of `rest(-n)`, from -1/2 to 1/2, v_exp_f32 is right to a unit in the last place ("1ULP accuracy", AMD's ISA manuals, V_EXP_F32), ex2.approx to 2**-22
+    (PTX ISA, ex2). v_ldexp_f32 rounds results below the normal numbers once, and so do two multiplications by powers of 2. n is kept where it scales: what is
+    beyond has a rest so far off that the unit gives infinity or 0 itself, and NaN goes through it. (Positive floats are in order as integers, which one
+    v_med3_i32 keeps within limits, NaN too.)"""
     low, high = (m.magic_bits + side * _FAR_POWER for side in (-1, 1))
     bits = m.let(E.Max(E.Min(m.to_bits(shifted), m.i(high)), m.i(low)), "bits")
     y = m.call("exp2_fast", rest(m.let(m.sub(m.f(m.magic), m.from_bits(bits)), "n")))
-    return m.call("ldexp", y, E.Sub(bits, m.i(m.magic_bits + halvings)))
+    power = E.Sub(bits, m.i(m.magic_bits + halvings))
+    return m.call("ldexp", y, power) if m.has_ldexp else m.shifted(y, power)
 
 
 def exp(m: M, x: E.Expr, halvings: int = 0) -> E.Expr:

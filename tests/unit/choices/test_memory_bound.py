@@ -90,6 +90,32 @@ def test_ptx_is_made(name: str) -> None:
     ].get_source("ptx")
 
 
+def test_rows_on_nvidia_come_once_and_in_vectors() -> None:
+    """Neighbours of an unrolled row are seen as such whatever form their indices have, and the last pass takes what the first has loaded."""
+    for name, dtype, loads in (("softmax of long rows", "float32", 4), ("layer norm", "float16", 3)):
+        asked = None if dtype == "float32" else {"threads": 32, "piece": 16, "rows": 4}
+        xs, chosen, _ = scheduled(name, dtype, "cuda -arch=sm_90", asked)
+        module = tec.build(chosen.schedule, [*xs, *chosen.outputs], "cuda -arch=sm_90").imported_modules[0]
+        moved = re.findall(r"(ld|st)\.global(\S*)", module.get_source("ptx"))
+        assert len(moved) == 2 * loads and all(".v4.b32" in form for _, form in moved), moved
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_several_rows_a_work_group(chip: str) -> None:
+    target = f"rocm -mcpu={chip}"
+    xs, chosen, outs = scheduled("layer norm", "float16", target, {"threads": 32, "piece": 16, "rows": 4})
+    f = tec.build(chosen.schedule, [*xs, *chosen.outputs], target)
+    x = np.random.default_rng(4).standard_normal((8, 768)).astype("float16")
+    (want,) = te.evaluate(outs, {xs[0]: x})
+    device = tec.rocm_emu(chip, check={"bounds", "race", "init", "wait"})
+    on = [tec.nd.array(v, device) for v in (x, np.zeros_like(x))]
+    f(*on)
+    np.testing.assert_allclose(on[1].numpy(), want, rtol=2e-3, atol=1e-3)
+    for wrong in ({"threads": 128, "rows": 2}, {"threads": 32, "rows": 16}):
+        with pytest.raises(tec.TecError):
+            schedule(outs, target, wrong)
+
+
 def test_choices_of_a_sum_that_are_not_legal() -> None:
     xs, _, outs = scheduled("column sums", "float32", "rocm -mcpu=gfx942")
     space = spaces(outs, "rocm -mcpu=gfx942")[0]

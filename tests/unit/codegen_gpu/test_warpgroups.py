@@ -464,10 +464,15 @@ def test_parts_are_whole_steps() -> None:
         schedule([c], HOPPER, {"template": "bulk product", "rows": 64, "columns": 64, "step": 32, "parts": 4})
 
 
-def test_a_sum_of_one_step_is_no_default() -> None:
-    x, w = te.placeholder((8192, 64), "float16", "x"), te.placeholder((64, 256), "float16", "w")
+@pytest.mark.parametrize("residual", [False, True])
+def test_sums_of_one_step_with_and_without_a_residual_go_in_turn(residual: bool) -> None:
+    """What the epilogue reads and writes is most of the work there: beside the other warpgroup's products."""
+    m, n = 32768, 256
+    x, w, r = te.placeholder((m, 64), "float16", "x"), te.placeholder((64, n), "float16", "w"), te.placeholder((m, n), "float16", "r")
     k = te.reduce_axis((0, 64), "k")
-    y = te.compute((8192, 256), lambda i, j: te.sum(x[i, k].astype("float32") * w[k, j].astype("float32"), k), "y")
-    assert schedule([y], HOPPER).choice["template"] != "warpgroup product"
-    made = schedule([y], HOPPER, {"template": "warpgroup product"})
-    assert "wgmma.mma_async" in ptx(made.schedule, [x, w, *made.outputs], HOPPER)
+    y = te.compute((m, n), lambda i, j: te.sum(x[i, k].astype("float32") * w[k, j].astype("float32"), k), "y")
+    out = te.compute((m, n), lambda i, j: (y[i, j] + (r[i, j].astype("float32") if residual else 1.0)).astype("float16"), "out")
+    made = schedule([out], HOPPER)
+    assert made.choice["template"] == "warpgroup product" and made.choice["turns"]
+    assert "wgmma.mma_async" in ptx(made.schedule, [x, w, *([r] if residual else []), *made.outputs], HOPPER)
+    assert not schedule([out], HOPPER, {"rows": 128, "columns": 256, "stages": 3}).choice["turns"]  # a tile named without turns has none
