@@ -123,7 +123,8 @@ def test_layer_norm_of_a_row_a_wavefront() -> None:
     rows = 4224
     x = te.placeholder((rows, 768), "float16", "x")
     norm = get_op("layer_norm")
-    outputs = norm.compute({"axis": -1, "epsilon": 1e-5}, [x], [TensorType("float16", (rows, 768))])[:1]
+    attrs = {"axis": -1, "epsilon": 1e-5}
+    outputs = norm.compute(attrs, [x], norm.infer([TensorType("float16", (rows, 768))], attrs))[:1]
     made = schedule(outputs, HOPPER)
     assert made.choice["rows"] == 4
     f = tec.build(made.schedule, [x, *made.outputs], HOPPER)
