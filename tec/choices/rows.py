@@ -138,7 +138,9 @@ class GpuRows(Space):
             )
         if self.longest > _REGISTERS * threads and self.target.max_threads >= 1024:
             threads = 1024
-        fitting = (p for p in self.parameters["piece"] if self.why_not(self.choice(threads=threads, piece=p, rows=1)) is None)
+        fitting = (
+            p for p in self.parameters["piece"] if self.why_not(self.choice(threads=threads, piece=p, rows=1)) is None
+        )
         return self.choice(threads=threads, piece=next(fitting), rows=1)
 
     def check(self, choice: Mapping[str, Any]) -> Choice:

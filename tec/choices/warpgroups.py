@@ -185,7 +185,13 @@ class WarpgroupProduct(Space):
         # 128 x 192 in three 36.0, 64 x 256 in four 38.0, and both warpgroups on tiles of 128 x 256 37.0. Columns are 64 where there are no more.
         for stages in (5, 4):
             c = self.choice(
-                rows=128, columns=min(128, -(-self.n // 64) * 64), stages=stages, band=16, stays=True, resident=1, turns=True
+                rows=128,
+                columns=min(128, -(-self.n // 64) * 64),
+                stages=stages,
+                band=16,
+                stays=True,
+                resident=1,
+                turns=True,
             )
             if self.why_not(c) is None:
                 yield c

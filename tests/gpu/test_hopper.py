@@ -104,10 +104,18 @@ def test_attention(template: str, size: int, causal: bool) -> None:
 def test_sums_of_one_step_with_a_residual() -> None:
     """In turn, six rounds of tiles: the residual is read beside the other warpgroup's products."""
     m, n = 50176, 256
-    x, w, r = te.placeholder((m, 64), "float16", "x"), te.placeholder((64, n), "float16", "w"), te.placeholder((m, n), "float16", "r")
+    x, w, r = (
+        te.placeholder((m, 64), "float16", "x"),
+        te.placeholder((64, n), "float16", "w"),
+        te.placeholder((m, n), "float16", "r"),
+    )
     k = te.reduce_axis((0, 64), "k")
     y = te.compute((m, n), lambda i, j: te.sum(x[i, k].astype("float32") * w[k, j].astype("float32"), k), "y")
-    out = te.compute((m, n), lambda i, j: te.max(y[i, j] + r[i, j].astype("float32"), te.const(0, "float32")).astype("float16"), "out")
+    out = te.compute(
+        (m, n),
+        lambda i, j: te.max(y[i, j] + r[i, j].astype("float32"), te.const(0, "float32")).astype("float16"),
+        "out",
+    )
     made = schedule([out], HOPPER)
     assert made.choice["turns"]
     f = tec.build(made.schedule, [x, w, r, *made.outputs], HOPPER)

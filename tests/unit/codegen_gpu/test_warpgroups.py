@@ -468,11 +468,19 @@ def test_parts_are_whole_steps() -> None:
 def test_sums_of_one_step_with_and_without_a_residual_go_in_turn(residual: bool) -> None:
     """What the epilogue reads and writes is most of the work there: beside the other warpgroup's products."""
     m, n = 32768, 256
-    x, w, r = te.placeholder((m, 64), "float16", "x"), te.placeholder((64, n), "float16", "w"), te.placeholder((m, n), "float16", "r")
+    x, w, r = (
+        te.placeholder((m, 64), "float16", "x"),
+        te.placeholder((64, n), "float16", "w"),
+        te.placeholder((m, n), "float16", "r"),
+    )
     k = te.reduce_axis((0, 64), "k")
     y = te.compute((m, n), lambda i, j: te.sum(x[i, k].astype("float32") * w[k, j].astype("float32"), k), "y")
-    out = te.compute((m, n), lambda i, j: (y[i, j] + (r[i, j].astype("float32") if residual else 1.0)).astype("float16"), "out")
+    out = te.compute(
+        (m, n), lambda i, j: (y[i, j] + (r[i, j].astype("float32") if residual else 1.0)).astype("float16"), "out"
+    )
     made = schedule([out], HOPPER)
     assert made.choice["template"] == "warpgroup product" and made.choice["turns"]
     assert "wgmma.mma_async" in ptx(made.schedule, [x, w, *([r] if residual else []), *made.outputs], HOPPER)
-    assert not schedule([out], HOPPER, {"rows": 128, "columns": 256, "stages": 3}).choice["turns"]  # a tile named without turns has none
+    assert not schedule([out], HOPPER, {"rows": 128, "columns": 256, "stages": 3}).choice[
+        "turns"
+    ]  # a tile named without turns has none

@@ -118,7 +118,9 @@ def test_exponentials_by_the_unit_of_gpus(op: str, side: int, target: Target) ->
             with np.errstate(all="ignore"):
                 expected = reference(x.astype(np.float64))
             assert ulps(run(op, "float32", x, target=target), expected) <= bound
-    count = {t: len(list(walk_exprs(expand(E.Call(op, (E.Var("x", "float32"),), "float32"), t)))) for t in (CPU, target)}
+    count = {
+        t: len(list(walk_exprs(expand(E.Call(op, (E.Var("x", "float32"),), "float32"), t)))) for t in (CPU, target)
+    }
     assert count[target] < (0.8 if target is GPU else 0.9) * count[CPU]
 
 
