@@ -19,6 +19,7 @@ from ..te import Tensor
 from . import (
     attention,
     convolutions,
+    gathers,
     mx_products,
     packed,
     packed_bytes,
@@ -53,6 +54,7 @@ FAMILIES = (
     rows,
     reductions,
     transposes,
+    gathers,
     stages,
 )
 

@@ -100,6 +100,17 @@ def _rows_stay(extents: list[int | None]) -> bool:
     return None in extents[1:-1] or math.prod(n or 1 for n in extents[:-1]) >= _ROWS
 
 
+def neighbours_on_a_die(stage: Stage, block: Any, groups: int, target: Target) -> Any:
+    """The axis of work-groups in such an order that neighbours run on one die: work-groups are dealt to the dies in turn, and where neighbours touch parts of one line,
+    the die's L2 keeps what the first has brought. As it was where the dies would get different numbers of them."""
+    dies = target.machine.dies
+    if dies == 1 or groups % dies:
+        return block
+    die, block = stage.split(block, nparts=dies)
+    stage.reorder(block, die)
+    return stage.fuse(block, die)
+
+
 def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0) -> Any:
     """All data axes fused and bound to blocks and threads; vectors of so many bytes where they divide. Returns the thread's axis."""
     stage = s[op]

@@ -1,0 +1,201 @@
+"""Gathers on an AMD GPU whose reads lie far from each other (columns by an index, elements along an axis): what they pick from passes through shared memory.
+
+Read where it lies, each element brings a line of its own. Here a work-group reads all places of the indexed axis that it may be asked for, in whole pieces, and picks from
+its shared memory. Rows of a table by an index are whole pieces already, and stay what elementwise work is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..ir import IterVar, TensorRead
+from ..ir.dtype import dtype_info
+from ..ir.visit import free_vars, walk_exprs
+from ..target import Target
+from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
+from .group import Group, begin, const_shape
+from .pointwise import moved_bytes, neighbours_on_a_die
+from .space import Choice, Cost, Scheduled, Space
+
+_LINE_BYTES = 128
+_RUN_BYTES = 64  # that lie side by side from where elementwise work reads well by itself
+_STRIP_BYTES = 32  # of neighbouring lines that a work-group picks from
+_BUSY = 512  # threads of a unit, from which some load while others pick
+_WORTH = (
+    4  # elements of the table, at most, that are read for one that is picked: elementwise work brings a line for it
+)
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The space of a group of one elementwise output that picks single elements of a tensor by an index."""
+    if target.kind == "rocm":
+        space = Gather.match(group, target)
+        if space is not None:
+            yield space
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """A tensor that is read by an index: the axes of the output that go with its dimensions before the indexed one and behind it, and those left, of the index."""
+
+    tensor: Tensor
+    before: list[IterVar]
+    picked: list[IterVar]
+    behind: list[IterVar]
+    length: int
+
+
+class Gather(Space):
+    """A work-group picks from `rows` times the whole indexed axis times `across` elements behind it; a thread has `piece` neighbours of the result at once."""
+
+    template: ClassVar[str] = "gpu gather"
+
+    def __init__(self, group: Group, target: Target, out: ComputeOp, table: _Picked):
+        super().__init__(group, target)
+        self.out, self.table = out, table
+        self.bytes = dtype_info(table.tensor.dtype).bytes
+        self.parameters = {
+            "rows": (1, 2, 4, 8, 16), "across": (1, 2, 4, 8, 16, 32, 64), "threads": (256, 1024, 512, 128, 64), "piece": (4, 2, 8, 1),
+        }  # fmt: skip
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> Gather | None:
+        if len(group.outputs) != 1 or len(group.ops) != 1 or group.reductions():
+            return None
+        (out,) = group.ops
+        if not isinstance(out, ComputeOp) or not out.axis or None in const_shape(out.output(0)):
+            return None
+        reads = [e for e in walk_exprs(out.body[0]) if isinstance(e, TensorRead)]
+        table = next((t for e in reads if (t := _picked(e, out)) is not None), None)
+        if table is None or sum(e.tensor is table.tensor for e in reads) != 1:
+            return None
+        space = cls(group, target, out, table)
+        return space if next(space.all, None) is not None else None
+
+    def _extents(self, axes: list[IterVar]) -> list[int]:
+        shape = const_shape(self.out.output(0))
+        return [shape[k] or 1 for a in axes for k, b in enumerate(self.out.axis) if a is b]
+
+    def _lds_bytes(self, choice: Choice) -> int:
+        return int(choice["rows"]) * self.table.length * int(choice["across"]) * self.bytes
+
+    def _groups(self, choice: Choice) -> int:
+        all_ = math.prod(self._extents([*self.table.before, *self.table.behind]))
+        return all_ // int(choice["rows"] * choice["across"])
+
+    def why_not(self, choice: Choice) -> str | None:
+        rows, across, piece = choice["rows"], choice["across"], choice["piece"]
+        if choice["threads"] > self.target.max_threads:
+            return f"{self.target.max_threads} threads at most"
+        if self._lds_bytes(choice) > self.target.static_lds_bytes:
+            return f"{self._lds_bytes(choice)} bytes of shared memory"
+        before, behind = self._extents(self.table.before[-1:]), self._extents(self.table.behind[-1:])
+        if (before or [1])[0] % rows or (behind or [1])[0] % across:
+            return "tiles would be cut off at the edges"
+        picks = math.prod(self._extents(self.table.picked))
+        if (across if behind else picks) % piece:
+            return "neighbours are no whole number of pieces"
+        return None
+
+    @property
+    def default(self) -> Choice:
+        """A line a work-group, or `_STRIP_BYTES` of neighbouring ones, fewer where they are longer than shared memory has room for."""
+        if self.table.behind:
+            wanted = {
+                "rows": (1,),
+                "across": self._strips(),
+                "threads": (512 if self.bytes <= 2 else 256, 256),
+                "piece": (2, 1),
+            }
+        elif self.target.wavefront_size == 64:
+            # By the time model, columns of 2048 x 4096 in float16 by an index: an element a thread after another on gfx942 10.5 us, pieces of two and four 11.0.
+            wanted = {"rows": (1,), "across": (1,), "threads": (512, 256), "piece": (1,)}
+        else:
+            wanted = {"rows": (1,), "across": (1,), "threads": (256,), "piece": (4, 2, 1)}
+        return next(self.legal(wanted), None) or next(self.all)
+
+    def _strips(self) -> tuple[int, ...]:
+        """Neighbouring lines of a work-group. Half as many on RDNA, whose units hold two such work-groups: 190 us for 211 on gfx1100, 2048 x 4096 in float32."""
+        most = _STRIP_BYTES // self.bytes // (1 if self.target.wavefront_size == 64 else 2)
+        return tuple(n for n in self.parameters["across"][::-1] if n <= most)
+
+    def cost(self, choice: Choice) -> Cost:
+        """The bytes that move: parts of lines where a work-group has few neighbouring columns, which a die's L2 puts together; and where a unit holds one
+        work-group, that loads and picks in turn, half of the time for nothing."""
+        machine = self.target.machine
+        run = choice["across"] * self.bytes if self.table.behind else _LINE_BYTES
+        parts = max(1.0, _STRIP_BYTES / run)
+        held = self.target.chip.unit_lds_bytes // max(1, self._lds_bytes(choice)) * choice["threads"] // _BUSY
+        memory = moved_bytes(self.group) * parts / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        return Cost(machine.launch_us * 1e-6 + memory * (1.0 if held else 1.5), "memory" if held else "latency")
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, t, threads, piece = begin(self.group), self.table, choice["threads"], choice["piece"]
+        stage = s[self.out]
+        shared = s[s.cache_read(t.tensor, "shared", [self.out])]
+        blocks, rows, inner = list(t.before), [], list(t.picked)
+        if t.before:
+            outer, row = stage.split(blocks.pop(), factor=choice["rows"])
+            blocks, rows = [*blocks, outer], [row]
+        if t.behind:
+            outer, column = stage.split(t.behind[-1], factor=choice["across"])
+            blocks, inner = [*blocks, *t.behind[:-1], outer], [*inner, column]
+        stage.reorder(*blocks, *inner, *rows)
+        block = stage.fuse(*blocks) if len(blocks) > 1 else blocks[0]
+        if t.behind:  # MI300X by the time model, 2048 x 4096 in float32: 67 us with work-groups in order, 40 so
+            block = neighbours_on_a_die(stage, block, self._groups(choice), self.target)
+        stage.bind(block, thread_axis("blockIdx.x"))
+        tx = thread_axis((0, threads), "threadIdx.x")
+        at = stage.fuse(*inner) if len(inner) > 1 else inner[0]
+        at, own = stage.split(at, factor=piece)
+        _, part = stage.split(at, factor=threads)
+        stage.bind(part, tx)
+        stage.reorder(part, *rows, own)
+        for row in rows:
+            stage.unroll(row)
+        stage.vectorize(own)
+        shared.compute_at(stage, block)
+        at = shared.fuse(*shared.op.axis) if len(shared.op.axis) > 1 else shared.op.axis[0]
+        run = t.length * (choice["across"] if t.behind else 1)
+        lanes = math.gcd(choice["across"] if t.behind else run, max(1, self.target.max_vector_bytes // self.bytes))
+        if lanes > 1:
+            at, own = shared.split(at, factor=lanes)
+        _, part = shared.split(at, factor=threads)
+        shared.bind(part, tx)
+        if lanes > 1:
+            shared.vectorize(own)
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def _picked(read: TensorRead, out: ComputeOp) -> _Picked | None:
+    """What is known of a read with one index that another tensor says, all others axes of the output in their order; None for any other one, and where neighbours
+    of the output read what lies side by side."""
+    shape = const_shape(read.tensor)
+    if not isinstance(read.tensor.op, PlaceholderOp) or None in shape:
+        return None
+    far = [k for k, i in enumerate(read.indices) if any(isinstance(e, TensorRead) for e in walk_exprs(i))]
+    if len(far) != 1:
+        return None
+    (k,) = far
+    axes: list[IterVar] = []
+    for i in (*read.indices[:k], *read.indices[k + 1 :]):
+        own = [a for a in out.axis if i is a.var]
+        if not own or own[0] in axes:
+            return None
+        axes += own
+    before, behind = axes[:k], axes[k:]
+    picked = [a for a in out.axis if a not in axes]
+    used = free_vars(read.indices[k])
+    if [*before, *picked, *behind] != list(out.axis) or not picked or any(a.var not in used for a in picked):
+        return None
+    sizes = dict(zip(out.axis, const_shape(out.output(0))))
+    whole = not any(a.var in used for a in behind)
+    if whole and math.prod(sizes[a] or 1 for a in behind) * dtype_info(read.tensor.dtype).bytes >= _RUN_BYTES:
+        return None
+    length = shape[k] or 1
+    if length > _WORTH * math.prod(sizes[a] or 1 for a in picked):
+        return None
+    return _Picked(read.tensor, before, picked, behind, length)
