@@ -1,16 +1,21 @@
 """The software GPU's time model against published results on AMD GPUs. One JSON object a line.
 
-    python benchmarks/time_model.py [--set judged] [--row 47] [--kind stream] [--peer Triton --theirs]
+    python benchmarks/time_model.py [--set judged] [--row 47] [--kind stream] [--peer Triton] [--out rows.jsonl] [--tec]
 
-The rows are `amd_results.csv`: results that others measured, each with its source; the same work as tec compiles it today, and the model's time for that: "ratio" is
-modelled over measured. No figure of the model was fitted to any of them. "judged" rows were looked at while it was made, "kept aside" ones were gathered later, by rule
-(whole tables, the same sizes of each), and changed nothing.
+The rows are `amd_results.csv`: results that others measured, each with its source; the model is given the same work, and "ratio" is modelled over measured, one
+a row. No figure of the model was fitted to any of them. "judged" rows were looked at while it was made, "kept aside" ones were gathered later, by rule (whole
+tables, the same sizes of each), and changed nothing.
 
-The kernels are not the same ones, so a product of a library that was tuned for years is expected below 1.3, and streams, where there is only one way to do it, near 1.
-Where a source names the measured kernel's tile and tec can make it (column "kernel": parts of a choice), "like" is the ratio with that. With --theirs, "theirs" is the
-ratio with the code object that Triton's or IREE's compiler makes of what was measured (`triton_results`, `iree_results`; of rows whose result is theirs). "wall": the result includes the
-cost of a call from Python; products below `CALL_US` say more of that than of a kernel, and are counted apart. "warm": the benchmark repeats itself on the same operands, so the
-last cache keeps what fits. At the end: how many rows lie within 25 %, by kind, and of pairs of one table that differ by 20 % and more how many the model puts in order.
+A model is judged by what a kernel of that quality takes, so each row is of the kernel that its source names, and of tec's default where it names none; column "kernel":
+
+- "theirs": what Triton's or IREE's compiler makes of it (`triton_results`, `iree_results`; pip install triton, iree-base-compiler);
+- "aiter NAME splits=4": aiter's code object of that name (`aiter_results`; AITER=its checkout);
+- "rows=64 columns=128 ...": tec's kernel with the tile and the pipeline that the kernel's name says (`m=16`: with rows to fill it), where tec can build it;
+- nothing: tec's default, also where its source's compiler or files are not here ("of" says whose kernel it was); with --tec in all rows.
+
+"wall" (column "how"): the result includes the cost of a call from Python; products below `CALL_US` say more of that than of a kernel, and are counted apart. "warm": the benchmark
+repeats itself on the same operands, so the last cache keeps what fits. At the end: how many rows lie within 25 %, by kind, and of pairs of one table that differ by
+20 % and more how many the model puts in order. `--out`: lines go to this file as they come, and rows that it has are not modelled again.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import csv
 import itertools
 import json
 import math
+import re
 import statistics
 import sys
 import time
@@ -45,7 +51,7 @@ Made = tuple[Any, list[Any]]  # te outputs, placeholders
 
 @dataclass(frozen=True)
 class Row:
-    """One measured result. `us`: microseconds; `peer`: what was measured; `how`: "wall", "warm", "launch" (its cost counts); `kernel`: see above, or "cold"."""
+    """One measured result. `us`: microseconds; `peer`: what was measured; `how`: "wall", "warm", "launch" (its cost counts); `kernel`: see above."""
 
     set: str
     row: str
@@ -139,78 +145,80 @@ def chosen(outs: list[Any], target: tec.Target, kernel: str) -> Any:
     found = spaces(outs, target)
     name = parts.pop("template", "").replace("_", " ")
     space = next((s for s in found if s.template == name), found[0])
-    choice = {**space.default, **{k: int(v) if v.isdigit() else v for k, v in parts.items()}}
+    values = {**{str(n): n for n in range(1, 1025)}, "0": 0, "True": True, "False": False}
+    choice = {**space.default, **{k: values.get(v, v) for k, v in parts.items()}}
     if why := space.why_not(choice):
         raise tec.TecError(f"no such kernel: {why}")
     return space.apply(choice)
 
 
-def modelled(row: Row, kernel: str, warm: bool) -> tuple[float, Any, int]:
-    """Microseconds, the longest launch, and launches."""
+def modelled(row: Row, kernel: str) -> tuple[float, Any, int]:
+    """Microseconds of tec's kernel, the longest launch, and launches."""
     product = find_product(row.product)
     assert product is not None, row.product
     target = tec.Target(f"rocm -mcpu={product.chip}")
-    outs, xs = make(row.work)
+    work = row.work
+    if found := re.match(r"m=(\d+) ", kernel):  # as many rows as the kernel's tile has: it computes and reads no less
+        work, kernel = re.sub(r"(\d+)(x\d+x\d+)$", rf"{found[1]}\2", work), kernel[found.end() :]
+    outs, xs = make(work)
     s = chosen(outs, target, kernel)
     f = tec.build(s.schedule, [*xs, *s.outputs], target, name="kernel")
     args = [(tuple(int(d.value) for d in t.shape), t.dtype) for t in (*xs, *outs)]
-    p = tec.model(f, args, row.product, warm)
+    p = tec.model(f, args, row.product, "warm" in row.how)
     us = sum(
         r.estimate.microseconds if "wall" in row.how or k else r.estimate.kernel_us for k, r in enumerate(p.launches)
     )
     return us, max(p.launches, key=lambda r: r.estimate.microseconds), len(p.launches)
 
 
-def has_theirs(row: Row) -> bool:
-    return row.peer.startswith(("Triton", "HipKittens, bands")) or row.peer == "IREE"
+def their_kernel(row: Row) -> tuple[float, str, Any]:
+    """Microseconds of what the source's compiler makes, or of its code object; whose that is, and which. ModuleNotFoundError or TecError where it is not here."""
+    how = row.product, "warm" in row.how, "wall" in row.how
+    if row.kernel.startswith("aiter "):
+        from benchmarks import aiter_results
+
+        _, name, *rest = row.kernel.split()
+        return aiter_results.theirs(row.work, *how, name, *(int(x.removeprefix("splits=")) for x in rest)), "aiter", name
+    if row.peer.startswith("IREE"):
+        from benchmarks import iree_results
+
+        return *iree_results.theirs(row.work, *how, row.peer), "IREE"
+    from benchmarks import triton_results
+
+    us, config = triton_results.theirs(row.work, *how, row.peer)
+    return us, "Triton", config
 
 
-def their_kernel(row: Row) -> tuple[float, Any]:
-    """Microseconds of what their compiler makes, and the configuration that is best by the model."""
-    if row.peer == "IREE":
-        from benchmarks.iree_results import theirs
-    else:
-        from benchmarks.triton_results import theirs
-    return theirs(row.work, row.product, "warm" in row.how, "wall" in row.how, row.peer)
-
-
-def measure(row: Row, with_theirs: bool = False) -> dict[str, Any]:
-    """The model's line for a row."""
+def measure(row: Row, own: bool = False) -> dict[str, Any]:
+    """The model's line for a row. `own`: of tec's default, whatever its source had."""
     start = time.perf_counter()
-    warm = "warm" in row.how
-    if row.kind == "order" and with_theirs and has_theirs(row):  # the order is what is asked, whoever's kernel it is
-        us, config = their_kernel(row)
-        return {
-            "set": row.set, "row": row.row, "gpu": row.product, "kind": kind(row), "work": row.work, "peer": row.peer, "measured_us": row.us,
-            "modelled_us": round(us, 1), "ratio": round(us / row.us, 2), "config": config,
-        }  # fmt: skip
-    same = row.kernel if row.kind == "order" else ""
-    us, longest, launches = modelled(row, same, warm)
-    e = longest.estimate
-    line = {
+    line: dict[str, Any] = {
         "set": row.set, "row": row.row, "gpu": row.product, "kind": kind(row), "work": row.work, "peer": row.peer, "measured_us": round(row.us, 1),
-        "modelled_us": round(us, 1), "ratio": round(us / row.us, 2), "limit": e.limit, "mhz": round(e.clock_mhz), "launches": launches,
-        "groups": int(longest.grid[0] * longest.grid[1] * longest.grid[2]), "held": e.groups,
-        "waits": {k: round(v, 2) for k, v in list(e.waits.items())[:3]},
     }  # fmt: skip
-    if row.kernel and not same:
+    elsewhere = row.kernel.startswith(("theirs", "aiter"))
+    found: tuple[float, str, Any] | None = None
+    if elsewhere and not own:
         try:
-            cold = row.kernel == "cold"
-            line["like"] = round(modelled(row, "" if cold else row.kernel, warm and not cold)[0] / row.us, 2)
-        except tec.TecError as fault:
-            line["like_error"] = str(fault).splitlines()[0]
-    if with_theirs and has_theirs(row):
-        found, config = their_kernel(row)
-        line |= {"theirs": round(found / row.us, 2), "config": config}
+            found = their_kernel(row)
+        except (ModuleNotFoundError, tec.TecError) as fault:
+            line["missing"] = str(fault).splitlines()[0]
+    if found is not None:
+        us, whose, which = found
+        line |= {"of": whose, "modelled_us": round(us, 1), "ratio": round(us / row.us, 2), "which": which}
+    else:
+        kernel = "" if elsewhere or (own and row.kind != "order") else row.kernel
+        us, longest, launches = modelled(row, kernel)
+        e = longest.estimate
+        line |= {
+            "of": "its tile" if kernel else "tec", "modelled_us": round(us, 1), "ratio": round(us / row.us, 2), "limit": e.limit, "mhz": round(e.clock_mhz),
+            "launches": launches, "groups": int(longest.grid[0] * longest.grid[1] * longest.grid[2]), "held": e.groups,
+            "waits": {k: round(v, 2) for k, v in list(e.waits.items())[:3]},
+        }  # fmt: skip
     return {**line, "seconds": round(time.perf_counter() - start, 1)}
 
 
 def kind(row: Row) -> str:
     return "a call" if row.kind == "product" and "wall" in row.how and row.us < CALL_US else row.kind
-
-
-def is_near(line: dict[str, Any]) -> bool:
-    return any(0.8 <= line[x] <= 1.25 for x in ("ratio", "like", "theirs") if x in line)
 
 
 def pairs(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -228,16 +236,24 @@ def pairs(lines: list[dict[str, Any]]) -> dict[str, Any]:
     return {"pairs": counted, "in_order": counted - len(wrong), "wrong": wrong}
 
 
+def name_of(line: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(line[k] for k in ("set", "row", "gpu", "work", "peer"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", default="", help="judged or kept aside; both by default")
     parser.add_argument("--row", action="append", help="only rows of this number")
     parser.add_argument("--kind", default="", help="only rows of this kind")
     parser.add_argument("--peer", default="", help="only results of these, by the beginning of their name")
-    parser.add_argument("--theirs", action="store_true", help="model Triton's and IREE's own kernels beside tec's")
+    parser.add_argument("--tec", action="store_true", help="tec's default kernel in every row")
+    parser.add_argument("--out", type=Path, help="a file that lines are kept in")
     args = parser.parse_args()
     with open(Path(__file__).with_name("amd_results.csv"), newline="", encoding="utf-8") as f:
         rows = [Row(**{k: v for k, v in r.items() if k != "us"}, us=float(r["us"])) for r in csv.DictReader(f)]
+    there = {}
+    if args.out and args.out.exists():
+        there = {name_of(x): x for x in map(json.loads, args.out.read_text().splitlines())}
     lines = []
     for row in rows:
         if (
@@ -247,18 +263,23 @@ def main() -> None:
             or not row.peer.startswith(args.peer)
         ):
             continue
-        try:
-            lines.append(measure(row, args.theirs))
-        except tec.TecError as e:
-            print(json.dumps({"row": row.row, "work": row.work, "error": str(e).splitlines()[0]}), flush=True)
-            continue
-        print(json.dumps(lines[-1]), flush=True)
+        line = there.get((row.set, row.row, row.product, row.work, row.peer))
+        if line is None:
+            try:
+                line = measure(row, args.tec)
+            except tec.TecError as e:
+                print(json.dumps({"row": row.row, "work": row.work, "error": str(e).splitlines()[0]}), flush=True)
+                continue
+            if args.out:
+                with args.out.open("a") as out:
+                    out.write(json.dumps(line) + "\n")
+        lines.append(line)
+        print(json.dumps(line), flush=True)
     for name, what in dict.fromkeys((x["set"], x["kind"]) for x in lines):
-        some = [x for x in lines if (x["set"], x["kind"]) == (name, what)]
-        ratios = [x["ratio"] for x in some]
+        ratios = [x["ratio"] for x in lines if (x["set"], x["kind"]) == (name, what)]
         print(json.dumps({
-            "set": name, "kind": what, "rows": len(some), "within_25_percent": sum(0.8 <= r <= 1.25 for r in ratios),
-            "or_with_the_measured_tile_or_kernel": sum(map(is_near, some)), "median": round(statistics.median(ratios), 2),
+            "set": name, "kind": what, "rows": len(ratios), "within_25_percent": sum(0.8 <= r <= 1.25 for r in ratios),
+            "within_10_percent": sum(0.9 <= r <= 1.1 for r in ratios), "median": round(statistics.median(ratios), 2),
         }))  # fmt: skip
     for name in dict.fromkeys(x["set"] for x in lines):
         print(json.dumps({"set": name, **pairs([x for x in lines if x["set"] == name])}))

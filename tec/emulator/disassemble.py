@@ -107,6 +107,12 @@ class Gfx9Program(Vectors, Memories, Program):
         raise self.fail("an encoding that is not known")
 
     # Scalar.
+    def scalar_alu(self, w: int) -> str:
+        if bits(w, 23, 9) == 0b101111110 and bits(w, 16, 7) == 0x11:  # its second operand is a mask, no operand's code
+            which = [n for k, n in enumerate(("SRC0", "SRC1", "SRC2", "DST")) if bits(w, 8 + k, 1)]
+            return f"s_set_gpr_idx_on {self.source(w & 255, 1)}, gpr_idx({','.join(which)})"
+        return super().scalar_alu(w)
+
     def scalar_one(self, e: Encoding, w: int) -> str:
         fields = [bits(w, 16, 7), w & 255]
         if len(e.operands) == 1:

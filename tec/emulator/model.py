@@ -201,7 +201,8 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
     lines_of = np.divide(work.lines, work.events, out=np.ones(rows), where=work.events > 0)
     bytes_of = np.array([r.nbytes * tracer.lanes for r in tracer.rows], float)
 
-    wave_clocks = units / machine.dies / machine.waves_a_clock if machine.waves_a_clock else 0.0
+    # Of the work-groups that a die starts one after another the unit has `count`.
+    wave_clocks = total / count / machine.dies / machine.waves_a_clock if machine.waves_a_clock else 0.0
 
     def run(mhz: float) -> tuple[float, UnitTime]:
         rates = _rates(chip, t, rows, used, lines_of, bytes_of, units, mhz)

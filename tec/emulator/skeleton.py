@@ -34,11 +34,12 @@ def _stores(op: str) -> bool:
 
 
 class _State(set[int]):
-    """The registers that hold data; `kernarg`: those that hold the address of the kernel's arguments."""
+    """The registers that hold data; `kernarg`: those that hold the address of the kernel's arguments; `indexed`: under the index mode of registers."""
 
     def __init__(self, held: set[int] | None = None, kernarg: frozenset[int] = frozenset()):
         super().__init__(held or ())
         self.kernarg = kernarg
+        self.indexed = False  # never at a branch: `Wave.check_index_mode`
 
 
 def data_only(kernel: KernelText, kernarg: int) -> frozenset[int] | None:
@@ -85,16 +86,23 @@ def _step(state: _State, inst: Inst) -> bool | None:
         read |= {VCC, VCC + 1}
     if op.startswith("s_cbranch_exec"):
         read |= {EXEC, EXEC + 1}
-    data = bool(read & state)
+    if op.startswith("s_set_gpr_idx"):
+        state.indexed = not op.endswith("off")
+    by_index = op.startswith("v_movrel") or (state.indexed and op.startswith("v_"))
+    data = bool(read & state) or (by_index and any(_V <= r < _A for r in state))
     if op.startswith("v_cmpx") or "saveexec" in op or "wrexec" in op:
         if data:
             return None
     if op.startswith(("s_cbranch", "s_setpc", "s_swappc", "v_movrel", "s_set_gpr_idx")) and data:
         return None
     written = {r for o in results for r in registers(o)}
+    if data and by_index:
+        written |= set(range(_V, _V + 256))
     if data and written & {EXEC, EXEC + 1, 124}:  # 124: M0
         return None
-    if op == "s_mov_b64" and sources and set(registers(sources[0])) <= state.kernarg and registers(sources[0]):
+    if op == "s_and_b32" and [o.text for o in sources[1:]] in (["0xffff"], ["65535"]) and written == set(registers(sources[0])):
+        pass  # an address has 48 bits: its high half is what it was
+    elif op == "s_mov_b64" and sources and set(registers(sources[0])) <= state.kernarg and registers(sources[0]):
         state.kernarg |= frozenset(written)
     else:
         state.kernarg -= frozenset(written)

@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 
 from .asmparse import Inst, Operand
+from .roles import roles
 from .table import custom
 from .wave import M0, Wave
 
@@ -54,13 +55,13 @@ def _writelane(w: Wave, inst: Inst) -> None:
     w.set_reg(dst.kind, dst.index, new)
 
 
-def _indexed(w: Wave, op: Operand) -> str:
-    """Pointer to VGPR `op` + M0 in the state, where all are stored; out of range is VGPR 0 (the manuals' rule)."""
-    if op.kind != "v" or op.count != 1:
+def _indexed(w: Wave, op: Operand, k: int = 0) -> str:
+    """Pointer to the register of number `k` of VGPR `op` + M0 in the state, where all are stored; out of range is VGPR 0 (the manuals' rule)."""
+    if op.kind != "v":
         raise w.fail(f"{op.text} as an indexed register")
     w.in_memory("v", 0, w.agpr_base)
     offset = w.reg("s", M0) if w.gfx != 9 else w.s.and_(w.reg("s", M0), "255")
-    at = w.s.add(offset, str(op.index))
+    at = w.s.add(offset, str(op.index + k))
     inside = w.s.icmp("ult", "i32", at, str(w.agpr_base))
     wide = w.s.zext("i32", "i64", w.s.mul(w.s.select(inside, "i32", at, "0"), str(4 * w.lanes)))
     return w.out.emit(f"getelementptr i8, ptr %v0, i64 {wide}")
@@ -88,6 +89,7 @@ def _movreld(w: Wave, inst: Inst) -> None:
     w.forget_vectors()  # any of them may be another now
 
 
+INDEXED_ROOM = 2  # registers behind a kernel's own, for a source of 64 bits by index
 _INDEXED = ("SRC0", "SRC1", "SRC2", "DST")  # bits 12 to 15 of M0
 
 
@@ -115,16 +117,34 @@ def _index_mode(w: Wave, inst: Inst) -> None:
 
 
 def indexed(w: Wave, inst: Inst) -> Inst:
-    """An instruction under the index mode: a move is one of registers by index, which is all that LLVM writes there."""
+    """An instruction under the index mode: a move is one of registers by index, which is all that LLVM writes there; of others the first source."""
     if inst.op.startswith("s_"):
         if inst.operands and inst.operands[0].text == "m0" and not inst.op.startswith("s_set_gpr_idx"):
             raise w.fail("M0 written under the index mode")
         return inst
     if inst.op != "v_mov_b32" or inst.encoding not in ("", "e32", "e64"):
-        raise w.fail("an opcode other than v_mov_b32 under the index mode")
+        return _first_source(w, inst)
     source = "SRC0" in w.gpr_index and inst.operands[1].kind == "v"
     op = {(True, False): "v_movrels_b32", (False, True): "v_movreld_b32", (True, True): "v_movrelsd_b32"}
     return replace(inst, op=op.get((source, "DST" in w.gpr_index), inst.op))
+
+
+def _first_source(w: Wave, inst: Inst) -> Inst:
+    """Assembly by hand: arithmetic whose first source is by index, which is read into registers behind the kernel's own."""
+    if "DST" in w.gpr_index or not inst.op.startswith("v_") or "_co_" in inst.op:
+        raise w.fail("an opcode other than v_mov_b32 under this index mode")
+    sources = roles(inst)[1]
+    if not sources or sources[0].kind != "v":
+        return inst
+    source = sources[0]
+    if source.count > INDEXED_ROOM:
+        raise w.fail(f"{source.text} as an indexed register")
+    first = w.agpr_base - INDEXED_ROOM
+    for k in range(source.count):
+        at = _indexed(w, source, k)
+        w.set_reg("v", first + k, w.out.emit(f"load {w.v.type('i32')}, ptr {at}, align 64"))
+    moved = replace(source, index=first)
+    return replace(inst, operands=[moved if o is source else o for o in inst.operands])
 
 
 def _mbcnt(w: Wave, inst: Inst, high: bool) -> None:

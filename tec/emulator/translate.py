@@ -23,7 +23,7 @@ from .strip_loops import loop_end, run_loop
 from .strip_reads import is_read, lds_read
 from .strips import close_region, may_stay, open_region, takes_strips, touches_masks
 from .table import lookup
-from .table_lane import indexed
+from .table_lane import INDEXED_ROOM, indexed
 from .translation import Row, Translation, finish
 from .undefined import follow_undefined
 from .wave import EXEC, Options
@@ -74,7 +74,7 @@ class Translator(Jumps):
         self.agpr_base = max(3, 1 + max((_last_vgpr(i) for i in kernel.insts), default=0))
         by_index = ("v_movrel", "s_set_gpr_idx")  # these name registers that no operand does
         if any(i.op.startswith(by_index) for i in kernel.insts):
-            self.agpr_base = max(self.agpr_base, options.vgpr_count)
+            self.agpr_base = max(self.agpr_base, options.vgpr_count) + INDEXED_ROOM
 
     # What the tables call.
     def site(self) -> int:
@@ -276,6 +276,8 @@ class Translator(Jumps):
 
     def ordinary(self, inst: Inst) -> None:
         if self.gpr_index:
+            if self.region is not None:
+                close_region(self)
             inst = indexed(self, inst)
         row = lookup(self, inst)
         self._class(row.kind)
