@@ -278,7 +278,7 @@ class Translator(Jumps):
         if self.gpr_index:
             if self.region is not None:
                 close_region(self)
-            inst = indexed(self, inst)
+            inst = self.inst = indexed(self, inst)
         row = lookup(self, inst)
         self._class(row.kind)
         if self.position in self.options.skip and row.kind not in ("lds", "vmem", "smem"):

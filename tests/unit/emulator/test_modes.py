@@ -281,6 +281,41 @@ def test_the_index_mode(chip: str) -> None:
         np.testing.assert_array_equal(out[plane], np.where(on, value, U32(old)))
 
 
+@pytest.mark.parametrize("chip", ["gfx90a", "gfx942"])
+def test_the_index_mode_of_arithmetic(chip: str) -> None:
+    """Assembly by hand converts and multiplies sums by index: the first source is M0 further on, pairs too; other sources are what they say."""
+    bench = Bench(chip, {"a": 2, "b": 2, "c": 2}, masked=False)
+    a, b = bench.reg("a"), bench.reg("b")
+    first = a.split(":")[0].replace("v[", "v")
+    lines = [
+        "s_mov_b32 s40, 4", "s_set_gpr_idx_on s40, gpr_idx(SRC0)", f"v_pk_add_f32 v[2:3], {a}, {b}", f"v_cvt_f32_i32 v4, {first}",
+        f"v_add_u32 v5, 7, {first}", "s_set_gpr_idx_off", f"v_cvt_f32_i32 v6, {first}",
+    ]  # fmt: skip
+    at = bench.case(lines, dwords=5)
+    planes = {p: np.arange(128, dtype=np.float32).reshape(64, 2) * k + k for k, p in enumerate("abc", 1)}
+    out = bench.launch()(planes)
+    for k in range(2):
+        np.testing.assert_array_equal(out[at + k].view(np.float32), planes["c"][:, k] + planes["b"][:, k])
+    words = {p: v.view(np.int32)[:, 0] for p, v in planes.items()}
+    np.testing.assert_array_equal(out[at + 2].view(np.float32), words["c"].astype(np.float32))
+    np.testing.assert_array_equal(out[at + 3].view(np.int32), words["a"] + 7)
+    np.testing.assert_array_equal(out[at + 4].view(np.float32), words["a"].astype(np.float32))
+
+
+def test_a_buffer_whose_resource_has_a_stride() -> None:
+    """A stride counts for accesses by index, of which there are none; unless the lane's number is one (ADD_TID_ENABLE), which is refused."""
+    resource = ["s_mov_b32 s44, s30", "s_and_b32 s45, s31, 0xffff", "s_or_b32 s45, s45, 0x40000", "s_mov_b32 s46, 0x80000000"]
+    for word, fine in (("0x20000", True), ("0x820000", False)):
+        bench = Bench("gfx942", {"a": 1})
+        at = bench.case(["buffer_load_dword v2, v1, s[44:47], 0 offen", "s_waitcnt vmcnt(0)"], [*resource, f"s_mov_b32 s47, {word}"], dwords=1)
+        run, values = bench.launch(), {"a": np.arange(64, dtype=U32) * U32(3)}
+        if fine:
+            np.testing.assert_array_equal(run(values)[at], values["a"])
+        else:
+            with pytest.raises(EmulationError, match="stride"):
+                run(values)
+
+
 @pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx950"])
 def test_preloaded_arguments(chip: str) -> None:
     """Arguments in SGPRs, as Triton and IREE ask for them: pointers and scalars, some loaded beside them."""

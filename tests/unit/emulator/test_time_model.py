@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import tec
+from tec.emulator.calls import parse_kernel
 from tec.emulator.model import Estimate, model_launch
+from tec.emulator.skeleton import data_only
 from tec.emulator.trace import Tracer
 from tests.unit.emulator.harness import function
 
@@ -125,6 +127,15 @@ def test_waves_start_no_faster_than_dies_start_them(chip, waves_a_clock):
     assert _clocks(e) == pytest.approx(groups / waves_a_clock, rel=0.05)
 
 
+def test_a_few_work_groups_more_than_units_start_a_little_later():
+    """The units that get a second work-group get it of all that start, not as if each had two."""
+    driver, f = function('define amdgpu_kernel void @k() "amdgpu-flat-work-group-size"="1,1024" {\n  ret void\n}', "gfx90a")
+    units = driver.chip.machine.units
+    for groups in (units, units + 6, 2 * units):
+        e = model_launch(driver, f, (groups, 1, 1), (512, 1, 1), 0, b"")
+        assert _clocks(e) == pytest.approx(8 * groups / 1.9, rel=0.1)
+
+
 @pytest.mark.parametrize(("chip", "each", "waves"), [("gfx942", 4, 4), ("gfx1100", 1, 2)])
 @pytest.mark.parametrize("priority", [0, 3])
 def test_the_vector_lanes_go_to_the_wave_of_higher_priority(chip, each, waves, priority):
@@ -206,6 +217,51 @@ declare i32 @llvm.amdgcn.workitem.id.x()
     # 12 loads a turn, then the wait for the last: 8 clocks each without conflicts, 68 with; 64 of latency.
     assert clocks[1] == pytest.approx(100 * (12 * 8 + 64), rel=0.1)
     assert clocks[32] == pytest.approx(100 * (12 * 68 + 64), rel=0.1)
+
+
+@pytest.mark.parametrize(("chip", "banks"), [("gfx942", 128), ("gfx950", 256)])
+def test_loads_straight_to_lds_keep_its_banks(chip, banks):
+    """Four wavefronts that read one bank of LDS all the time, and load into it: the banks serve both, one after the other."""
+    ir = """
+@buf = internal addrspace(3) global [16384 x i32] poison
+define amdgpu_kernel void @k(ptr addrspace(1) noalias %a) "amdgpu-flat-work-group-size"="1,256" {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %o = mul i32 %t, STRIDE
+  %p = getelementptr i32, ptr addrspace(3) @buf, i32 %o
+  %q = ptrtoint ptr addrspace(3) %p to i32
+  %g = getelementptr i32, ptr addrspace(1) %a, i32 %t
+  br label %l
+l:
+  %i = phi i32 [ 0, %0 ], [ %j, %l ]
+  LOADS
+  call void asm sideeffect "s_waitcnt vmcnt(0) lgkmcnt(0)", ""()
+  %j = add i32 %i, 1
+  %more = icmp ult i32 %j, 50
+  br i1 %more, label %l, label %e
+e:
+  ret void
+}
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare void @llvm.amdgcn.global.load.lds(ptr addrspace(1), ptr addrspace(3), i32, i32, i32)
+"""
+    ir = ir.replace("STRIDE", str(banks // 4))
+    reads = "\n".join('call i32 asm sideeffect "ds_read_b32 $0, $1", "=v,v"(i32 %q)' for _ in range(12))
+    into = "\n".join("call void @llvm.amdgcn.global.load.lds(ptr addrspace(1) %g, ptr addrspace(3) @buf, i32 4, i32 0, i32 0)" for _ in range(32))
+    clocks = []
+    for loads in (reads, reads + "\n" + into):
+        driver, f = function(ir.replace("LOADS", loads), chip)
+        where = driver.alloc(0, 1024)
+        clocks.append(_clocks(model_launch(driver, f, (1, 1, 1), (256, 1, 1), 0, struct.pack("<Q", where))))
+        driver.free(0, where)
+    written = 50 * 4 * 32 * 2  # turns, waves, loads, each of two halves of a wave
+    assert clocks[1] - clocks[0] == pytest.approx(written, rel=0.2)
+
+
+def test_an_address_without_its_upper_bits_is_the_kernels_arguments():
+    """Assembly by hand keeps 48 bits of the arguments' address: what is loaded from there is known before a launch."""
+    text = "k:\n  s_and_b32 s1, s1, 0xffff\n  s_load_dword s4, s[0:1], 0x0\n  s_cmp_eq_u32 s4, 0\n  s_cbranch_scc1 .L\n.L:\n  s_endpgm\n"
+    assert data_only(parse_kernel(text, "k"), 0) is not None
+    assert data_only(parse_kernel(text.replace("0xffff", "0xfff0"), "k"), 0) is None
 
 
 def _kernels(f, dev, args):
