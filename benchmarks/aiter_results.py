@@ -62,7 +62,9 @@ def tile(name: str) -> tuple[int, int]:
 
 def product_16_bits(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) -> Launch:
     m, n, k = sizes
-    args.pointers(m * n * 4, 0, m * k * 2, n * k * 2).numbers(1.0, 0.0, n * 2, 0, n * 2, 0, k * 2, 0, k * 2, 0, m, n, k, splits, 1)
+    args.pointers(m * n * 4, 0, m * k * 2, n * k * 2).numbers(
+        1.0, 0.0, n * 2, 0, n * 2, 0, k * 2, 0, k * 2, 0, m, n, k, splits, 1
+    )
     args.pointers(0).numbers(0).pointers(SEMAPHORES)
     rows, columns = tile(name)
     return Path("bf16gemm"), (-(-n // columns), -(-m // rows), splits), 256
@@ -81,8 +83,12 @@ def attention(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) -
     rows = 256
     whole, row, head = batch * heads * length * size * 2, heads * size * 2, size * 2
     strides = (row, head, length * row)
-    args.pointers(whole, whole, whole, whole, batch * heads * length * 4).numbers(size**-0.5, length, row, rows * row, head, length * row, 1)
-    args.numbers(*strides, 5, 1, length, size, size, heads, *strides, *strides).pointers(0, 0).numbers(length * 4).pointers(0, 0)
+    args.pointers(whole, whole, whole, whole, batch * heads * length * 4).numbers(
+        size**-0.5, length, row, rows * row, head, length * row, 1
+    )
+    args.numbers(*strides, 5, 1, length, size, size, heads, *strides, *strides).pointers(0, 0).numbers(
+        length * 4
+    ).pointers(0, 0)
     return Path("fmha_v3_fwd"), (-(-length // rows), heads, batch), 512
 
 

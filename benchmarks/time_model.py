@@ -178,7 +178,11 @@ def their_kernel(row: Row) -> tuple[float, str, Any]:
         from benchmarks import aiter_results
 
         _, name, *rest = row.kernel.split()
-        return aiter_results.theirs(row.work, *how, name, *(int(x.removeprefix("splits=")) for x in rest)), "aiter", name
+        return (
+            aiter_results.theirs(row.work, *how, name, *(int(x.removeprefix("splits=")) for x in rest)),
+            "aiter",
+            name,
+        )
     if row.peer.startswith("IREE"):
         from benchmarks import iree_results
 

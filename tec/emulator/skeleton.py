@@ -100,7 +100,11 @@ def _step(state: _State, inst: Inst) -> bool | None:
         written |= set(range(_V, _V + 256))
     if data and written & {EXEC, EXEC + 1, 124}:  # 124: M0
         return None
-    if op == "s_and_b32" and [o.text for o in sources[1:]] in (["0xffff"], ["65535"]) and written == set(registers(sources[0])):
+    if (
+        op == "s_and_b32"
+        and [o.text for o in sources[1:]] in (["0xffff"], ["65535"])
+        and written == set(registers(sources[0]))
+    ):
         pass  # an address has 48 bits: its high half is what it was
     elif op == "s_mov_b64" and sources and set(registers(sources[0])) <= state.kernarg and registers(sources[0]):
         state.kernarg |= frozenset(written)

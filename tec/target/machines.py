@@ -152,7 +152,9 @@ def _amd(
         Level("L1", l1 * KB, 1, first, ns[0], line),
         Level("L2", int(l2 * MB), units // dies, reached[1], ns[1], 128),
         Level("MALL", int(mall * MB), units, reached[2], ns[2], 64),
-        Level("memory", int(memory * GB), units, min(reached[3] or gbps, power.most_gbps if power else gbps), ns[3], 64),
+        Level(
+            "memory", int(memory * GB), units, min(reached[3] or gbps, power.most_gbps if power else gbps), ns[3], 64
+        ),
     ]
     return Machine(
         name, chip, units, mhz, tuple(x for x in levels if x.size_bytes), gbps, int(memory * GB), arch.vector_macs, arch.matrix_macs,
@@ -175,7 +177,9 @@ _MI200_GBPS = (10_600.0, 5_100.0, None, 1_388.8)  # [G] L1 and L2, [P] memory
 # By least squares over the 55 clocks of [R] (5.5 % from them on the mean): of 750 W, a TB/s of memory takes 22 %.
 _MI300X_POWER = Power(1.0, 0.049, 0.447, 0.218)
 _MI325X_POWER = Power(1000 / 750, 0.049, 0.447, 0.218)  # the same dies, 1000 W
-_MI300A_POWER = Power(550 / 750, 0.049, 0.447, 0.218)  # 550 W by its data sheet, of which the CPU's cores are taken to need nothing
+_MI300A_POWER = Power(
+    550 / 750, 0.049, 0.447, 0.218
+)  # 550 W by its data sheet, of which the CPU's cores are taken to need nothing
 _MI350X_MHZ = {
     "float16": 1717,
     "bfloat16": 1907,

@@ -73,7 +73,11 @@ def test_encoded_instructions() -> None:
 
 def test_the_index_mode_has_a_mask_for_an_operand() -> None:
     """LLVM does not print it in a form that the table of encodings has; these bytes are its assembler's."""
-    for code, text in (("410111bf", "s65, gpr_idx(SRC0)"), ("280911bf", "s40, gpr_idx(SRC0,DST)"), ("7c0c11bf", "m0, gpr_idx(SRC2,DST)")):
+    for code, text in (
+        ("410111bf", "s65, gpr_idx(SRC0)"),
+        ("280911bf", "s40, gpr_idx(SRC0,DST)"),
+        ("7c0c11bf", "m0, gpr_idx(SRC2,DST)"),
+    ):
         assert decoder("gfx942", bytes.fromhex(code)).instruction() == f"s_set_gpr_idx_on {text}"
 
 

@@ -304,10 +304,19 @@ def test_the_index_mode_of_arithmetic(chip: str) -> None:
 
 def test_a_buffer_whose_resource_has_a_stride() -> None:
     """A stride counts for accesses by index, of which there are none; unless the lane's number is one (ADD_TID_ENABLE), which is refused."""
-    resource = ["s_mov_b32 s44, s30", "s_and_b32 s45, s31, 0xffff", "s_or_b32 s45, s45, 0x40000", "s_mov_b32 s46, 0x80000000"]
+    resource = [
+        "s_mov_b32 s44, s30",
+        "s_and_b32 s45, s31, 0xffff",
+        "s_or_b32 s45, s45, 0x40000",
+        "s_mov_b32 s46, 0x80000000",
+    ]
     for word, fine in (("0x20000", True), ("0x820000", False)):
         bench = Bench("gfx942", {"a": 1})
-        at = bench.case(["buffer_load_dword v2, v1, s[44:47], 0 offen", "s_waitcnt vmcnt(0)"], [*resource, f"s_mov_b32 s47, {word}"], dwords=1)
+        at = bench.case(
+            ["buffer_load_dword v2, v1, s[44:47], 0 offen", "s_waitcnt vmcnt(0)"],
+            [*resource, f"s_mov_b32 s47, {word}"],
+            dwords=1,
+        )
         run, values = bench.launch(), {"a": np.arange(64, dtype=U32) * U32(3)}
         if fine:
             np.testing.assert_array_equal(run(values)[at], values["a"])

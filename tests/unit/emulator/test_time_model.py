@@ -129,7 +129,9 @@ def test_waves_start_no_faster_than_dies_start_them(chip, waves_a_clock):
 
 def test_a_few_work_groups_more_than_units_start_a_little_later():
     """The units that get a second work-group get it of all that start, not as if each had two."""
-    driver, f = function('define amdgpu_kernel void @k() "amdgpu-flat-work-group-size"="1,1024" {\n  ret void\n}', "gfx90a")
+    driver, f = function(
+        'define amdgpu_kernel void @k() "amdgpu-flat-work-group-size"="1,1024" {\n  ret void\n}', "gfx90a"
+    )
     units = driver.chip.machine.units
     for groups in (units, units + 6, 2 * units):
         e = model_launch(driver, f, (groups, 1, 1), (512, 1, 1), 0, b"")
@@ -246,7 +248,10 @@ declare void @llvm.amdgcn.global.load.lds(ptr addrspace(1), ptr addrspace(3), i3
 """
     ir = ir.replace("STRIDE", str(banks // 4))
     reads = "\n".join('call i32 asm sideeffect "ds_read_b32 $0, $1", "=v,v"(i32 %q)' for _ in range(12))
-    into = "\n".join("call void @llvm.amdgcn.global.load.lds(ptr addrspace(1) %g, ptr addrspace(3) @buf, i32 4, i32 0, i32 0)" for _ in range(32))
+    into = "\n".join(
+        "call void @llvm.amdgcn.global.load.lds(ptr addrspace(1) %g, ptr addrspace(3) @buf, i32 4, i32 0, i32 0)"
+        for _ in range(32)
+    )
     clocks = []
     for loads in (reads, reads + "\n" + into):
         driver, f = function(ir.replace("LOADS", loads), chip)
