@@ -10,7 +10,7 @@ A model is judged by what a kernel of that quality takes, so each row is of the 
 
 - "theirs": what Triton's or IREE's compiler makes of it (`triton_results`, `iree_results`; pip install triton, iree-base-compiler);
 - "aiter NAME splits=4": aiter's code object of that name (`aiter_results`; AITER=its checkout);
-- "rows=64 columns=128 ...": tec's kernel with the tile and the pipeline that the kernel's name says (`m=16`: with rows to fill it), where tec can build it;
+- "rows=64 columns=128 ...": tec's kernel with the tile and the pipeline that the kernel's name says (`m=16`: with rows to fill it), where tec can build it in one kernel;
 - nothing: tec's default, also where its source's compiler or files are not here ("of" says whose kernel it was); with --tec in all rows.
 
 "wall" (column "how"): the result includes the cost of a call from Python; products below `CALL_US` say more of that than of a kernel, and are counted apart. "warm": the benchmark
