@@ -88,12 +88,16 @@ def _structured(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: Ope
 
 
 def _resource(w: Wave, at: int) -> tuple[str, str, str, str]:
-    """(base, num_records; whether it has a stride, whether it is swizzled) of the resource in SGPRs `at` and on."""
+    """(base, num_records; whether a stride counts without an index, whether it is swizzled) of the resource in SGPRs `at` and on.
+
+    Without an index a stride counts where the lane's number is one (ADD_TID_ENABLE), and since gfx10 in what is out of range."""
     s = w.s
     pair, word1, word2, word3 = w.sgpr64(at), *(w.reg("s", at + k) for k in (1, 2, 3))
     if w.chip != "gfx1250":
         swizzled = s.icmp("slt", "i32", word1, "0")
         stride = s.icmp("ne", "i32", s.and_(word1, str(0x3FFF0000)), "0")
+        if w.gfx == 9:
+            stride = s.and_(stride, s.icmp("ne", "i32", s.and_(word3, str(1 << 23)), "0"), "i1")
         return s.and_(pair, str((1 << 48) - 1), "i64"), s.zext("i32", "i64", word2), stride, swizzled
     # 57 bits of base and 45 of num_records (rocjitsu, `decode_buffer_resource`; LLVM, lowerPointerAsRsrcIntrin).
     high = s.or_(s.zext("i32", "i64", word2), s.shl(s.zext("i32", "i64", s.and_(word3, "63")), "32", "i64"), "i64")
