@@ -365,6 +365,7 @@ def into_lds(w: Wave, dwords: int, offset: int) -> None:
     """What a load left in the transfer buffer to LDS: lane l's dwords to M0 + offset + l times their size (ISA manuals, "LDS direct loads"). Bytes and
     halves fill a dword."""
     o = w.v
-    base = w.s.add(w.s.and_(w.reg("s", M0), str(0xFFFF)), str(offset))
+    room = 0x3FFFF if w.chip == "gfx950" else 0xFFFF  # 160 KB want more than the 16 bits of M0 that 64 KB do
+    base = w.s.add(w.s.and_(w.reg("s", M0), str(room)), str(offset))
     where = o.add(o.splat("i32", base), o.vector_const("i32", [4 * dwords * l for l in range(w.lanes)]))
     access(w, "lds", "st", f"b{32 * dwords}", where, w.exec_bits())

@@ -302,6 +302,16 @@ def test_the_index_mode_of_arithmetic(chip: str) -> None:
     np.testing.assert_array_equal(out[at + 4].view(np.float32), words["a"].astype(np.float32))
 
 
+def test_loads_into_lds_beyond_64_kilobytes() -> None:
+    """gfx950 has 160 KB: M0 says where in more than 16 bits."""
+    bench = Bench("gfx950", {"a": 1}, masked=False)
+    lines = ["s_mov_b32 m0, 0x12400", "global_load_lds_dword v1, s[30:31]", "v_add_u32 v3, 0x12400, v1", "s_waitcnt vmcnt(0)",
+             "ds_read_b32 v2, v3", "s_waitcnt lgkmcnt(0)"]  # fmt: skip
+    at = bench.case(lines, dwords=1)
+    a = np.arange(64, dtype=U32) * U32(7)
+    np.testing.assert_array_equal(bench.launch(lds=0x14000)({"a": a})[at], a)
+
+
 def test_a_buffer_whose_resource_has_a_stride() -> None:
     """A stride counts for accesses by index, of which there are none; unless the lane's number is one (ADD_TID_ENABLE), which is refused."""
     resource = [
