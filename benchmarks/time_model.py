@@ -10,7 +10,8 @@ A model is judged by what a kernel of that quality takes, so each row is of the 
 
 - "theirs": what Triton's or IREE's compiler makes of it (`triton_results`, `iree_results`; pip install triton, iree-base-compiler);
 - "aiter NAME splits=4": aiter's code object of that name (`aiter_results`; AITER=its checkout);
-- "rows=64 columns=128 ...": tec's kernel with the tile and the pipeline that the kernel's name says (`m=16`: with rows to fill it), where tec can build it in one kernel;
+- "rows=64 columns=128 ...": tec's kernel with the tile and the pipeline that the kernel's name says (`m=16`: with rows to fill it), where tec can build that
+  (no loads straight into LDS, no sums in parts by one kernel: FlyDSL's);
 - nothing: tec's default, also where its source's compiler or files are not here ("of" says whose kernel it was); with --tec in all rows.
 
 "wall" (column "how"): the result includes the cost of a call from Python; products below `CALL_US` say more of that than of a kernel, and are counted apart. "warm": the benchmark
@@ -186,7 +187,8 @@ def their_kernel(row: Row) -> tuple[float, str, Any]:
     if row.peer.startswith("IREE"):
         from benchmarks import iree_results
 
-        return *iree_results.theirs(row.work, *how, row.peer), "IREE"
+        us, made = iree_results.theirs(row.work, *how, row.peer)
+        return us, "IREE", made
     from benchmarks import triton_results
 
     us, config = triton_results.theirs(row.work, *how, row.peer)

@@ -131,7 +131,8 @@ class Machine:
         return 2e-6 * self.macs(dtype, matrix) * self.units * self.clock_mhz
 
 
-# [L]: 64 kB at 31 GB/s, launch after launch, are 2.06 us, of which 0.4 are the kernel's (arguments, then data from the L2, then waves' starts, by the latencies below).
+# [L]: 64 KiB at 31 GB/s, launch after launch, are 2.11 us, of which 0.4 are the kernel's (arguments, then data from the L2, then waves' starts, by the latencies below).
+# That size is none of those that judge the time model.
 AMD_LAUNCH_US = 1.7
 NVIDIA_LAUNCH_US = 5.7  # [H]: launches through ctypes
 
