@@ -81,7 +81,7 @@ def _places(inst: Inst) -> Iterator[tuple[int, int]]:
         yield from zip(range(len(first), len(ops)), (_SRC0, _SRC1, _SRC2))
     elif op.startswith("buffer_"):
         yield from ((0, _DST), (1, _SRC0))
-    elif op.startswith(("global_", "flat_", "scratch_")):
+    elif op.startswith(("global_", "flat_", "scratch_", "cluster_")):
         gives = "_load" in op or ("_atomic" in op and "RETURN" in inst.mods.get("th", ""))
         first = _result(ops, gives)
         yield from first

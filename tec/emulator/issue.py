@@ -155,7 +155,7 @@ def _decode(inst: Inst, chip: Chip, lanes: int, gfx: int, rdna: bool) -> Issue:
     kind = _KINDS.get(row.kind, FREE) if row is not None else SCALAR if op.startswith("s_") else FREE
     if row is not None and row.kind == "vmem" and op.startswith("s_"):  # scalar stores and atomics
         kind = SMEM
-    if op.startswith(("global_", "flat_", "buffer_", "tbuffer_", "image_", "scratch_")):
+    if op.startswith(("global_", "flat_", "buffer_", "tbuffer_", "image_", "scratch_", "cluster_")):
         if "_wb" in op or "_inv" in op or "_gl" in op:
             return Issue(FREE)
         kind = STORE if "_store" in op or "_atomic" in op else LOAD

@@ -66,7 +66,7 @@ def _waits_for_stores(inst: Inst, gfx: int) -> bool:
 
 
 def _global(op: str) -> bool:
-    return op.startswith(("global_", "flat_", "buffer_", "s_atomic", "s_buffer_atomic"))
+    return op.startswith(("global_", "cluster_", "flat_", "buffer_", "s_atomic", "s_buffer_atomic"))
 
 
 def find_order(kernel: KernelText, chip: str) -> Synchronization | None:

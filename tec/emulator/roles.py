@@ -11,6 +11,7 @@ from .asmparse import Inst, Operand
 
 _MEMORY = (
     "global_",
+    "cluster_",
     "flat_",
     "buffer_",
     "tbuffer_",
@@ -49,7 +50,7 @@ def returns(inst: Inst) -> bool:
 def fills(inst: Inst) -> bool:
     """Whether an access of memory, or an exchange between lanes, fills the registers of its first operand."""
     op = inst.op
-    if "_load_lds" in op or "lds" in inst.mods:
+    if "_load_lds" in op or "_async_" in op or "lds" in inst.mods:
         return False  # to LDS; its first operand is an address
     if op.startswith("ds_"):
         return any(word in op for word in ("read", "load", "_rtn", "permute", "swizzle"))

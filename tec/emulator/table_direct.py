@@ -5,6 +5,8 @@ Source: AMD ISA manuals, "LDS direct loads", "Flat memory"; what is said at the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .asmparse import Inst, Operand
 from .table import custom
 from .table_mem import access, data_at, get_data, global_address, into_lds, load_to, scratch_address, take_policy
@@ -73,14 +75,21 @@ def _load_transposed(w: Wave, inst: Inst) -> None:
 
 def transposed(w: Wave, words: list[str], bits: int, lanes: int) -> list[str]:
     """Columns of a matrix whose rows lie in neighbouring lanes, as many lanes as a row needs: of `lanes` lanes, lane i gets element i of each row in turn."""
-    o, ty = w.v, w.v.type("i32")
     count = 32 * len(words) // bits  # elements of a lane; so many rows
     a_row = lanes // count  # lanes that a row takes
+    return rearranged(
+        w, words, bits, lambda l, row: ((l & -lanes) + row * a_row + (l % lanes) // count, l % lanes % count)
+    )
+
+
+def rearranged(w: Wave, words: list[str], bits: int, place: Callable[[int, int], tuple[int, int]]) -> list[str]:
+    """Elements of `bits` bits from other lanes: element e of lane l is the one at `place(l, e)`, a lane and the number of an element there."""
+    o, ty = w.v, w.v.type("i32")
     results = [o.const("i32", 0)] * len(words)
-    for row in range(count):
-        source = [(l & -lanes) + row * a_row + (l % lanes) // count for l in range(w.lanes)]
-        order = ", ".join(f"i32 {x}" for x in source)
-        first = [bits * (l % lanes % count) for l in range(w.lanes)]  # the element's first bit in its lane
+    for e in range(32 * len(words) // bits):
+        found = [place(l, e) for l in range(w.lanes)]
+        order = ", ".join(f"i32 {x}" for x, _ in found)
+        first = [bits * x for _, x in found]  # the element's first bit in its lane
         value = o.const("i32", 0)
         for k, word in enumerate(words):
             here = [at < 32 * k + 32 and at + bits > 32 * k for at in first]
@@ -90,7 +99,7 @@ def transposed(w: Wave, words: list[str], bits: int, lanes: int) -> list[str]:
             down = o.lshr(moved, o.vector_const("i32", [max(0, at - 32 * k) if h else 0 for at, h in zip(first, here)]))
             both = o.shl(down, o.vector_const("i32", [max(0, 32 * k - at) if h else 0 for at, h in zip(first, here)]))
             value = o.or_(value, o.and_(both, o.vector_const("i32", [(1 << bits) - 1 if h else 0 for h in here])))
-        k, at = divmod(bits * row, 32)
+        k, at = divmod(bits * e, 32)
         results[k] = o.or_(results[k], o.shl(value, o.const("i32", at)))
         if at + bits > 32:
             results[k + 1] = o.or_(results[k + 1], o.lshr(value, o.const("i32", 32 - at)))

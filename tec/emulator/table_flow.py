@@ -71,9 +71,10 @@ def _mode(w: Wave, inst: Inst) -> None:
 
 @custom("s_setreg_imm32_b32 s_setreg_b32", "other")
 def _setreg(w: Wave, inst: Inst) -> None:
-    """MODE is followed by `modes`; where scratch lies (gfx10's FLAT_SCR) is known without it."""
+    """MODE is followed by `modes`; where scratch lies (gfx10's FLAT_SCR) is known without it, and so are results between vector instructions, for which code
+    waits by itself under gfx12's SCHED_MODE."""
     found = hwreg(inst)
-    if found is None or found[0] not in ("MODE", "FLAT_SCR_LO", "FLAT_SCR_HI"):
+    if found is None or found[0] not in ("MODE", "FLAT_SCR_LO", "FLAT_SCR_HI", "SCHED_MODE"):
         raise w.fail(f"s_setreg {inst.operands[0].text}")
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from tec.errors import ArgumentError
 
 from ..runtime.dtypes import to_bfloat16
+from ..target import CHIPS
 from . import get_driver
 from .driver import EmuDriver, EmuFunction, EmuModule
 
@@ -187,7 +188,7 @@ class TritonDriver:
     def get_current_target(self) -> Any:
         from triton.backends.compiler import GPUTarget
 
-        return GPUTarget("hip", self.chip, 64 if self.chip.startswith("gfx9") else 32)
+        return GPUTarget("hip", self.chip, CHIPS[self.chip].wavefront_sizes[0])
 
     def get_active_torch_device(self) -> Any:
         return sys.modules["torch"].device("cpu")  # who asks has tensors

@@ -34,7 +34,9 @@ def _counter(inst: Inst, gfx: int) -> str | None:
         return "dscnt" if gfx >= 12 else "lgkmcnt"
     if op.startswith(("image_sample", "image_gather", "image_get_lod")):
         return "samplecnt" if gfx >= 12 else "vmcnt"
-    if op.startswith(("global_", "flat_", "scratch_", "buffer_", "tbuffer_", "image_")):
+    if "_async_" in op:
+        return "asynccnt"
+    if op.startswith(("global_", "flat_", "scratch_", "buffer_", "tbuffer_", "image_", "cluster_")):
         if "_load" in op or "_get_resinfo" in op:
             return "loadcnt" if gfx >= 12 else "vmcnt"
         if "_store" in op or "_atomic" in op:
@@ -82,7 +84,7 @@ def _family(inst: Inst) -> str:
         return "lds"
     if inst.op.startswith(("image_sample", "image_gather", "image_get_lod")):
         return "samples"
-    return "vector" if inst.op.startswith(("global_", "buffer_", "tbuffer_", "scratch_", "image_")) else ""
+    return "vector" if inst.op.startswith(("global_", "buffer_", "tbuffer_", "scratch_", "image_", "cluster_")) else ""
 
 
 def _used(inst: Inst) -> tuple[list[Reg], list[Reg]]:

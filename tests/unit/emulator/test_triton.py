@@ -23,7 +23,7 @@ import tec.emulator.triton as emulated
 from tec.emulator.errors import KernelFault
 from tec.emulator.hip import environment
 
-CHIPS = ["gfx942", "gfx1100", "gfx1201"]
+CHIPS = ["gfx942", "gfx1100", "gfx1201", "gfx1250"]
 
 
 @triton.jit
