@@ -13,6 +13,7 @@ def load() -> None:
     from . import (  # noqa: F401
         table_buffer,
         table_cdna5,
+        table_cdna5_convert,
         table_cdna5_memory,
         table_convert,
         table_direct,

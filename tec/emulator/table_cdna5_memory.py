@@ -57,7 +57,7 @@ for _n in ("b32", "b64", "b128"):
     custom(f"cluster_load_{_n} global_load_monitor_{_n}", "vmem", (12,))(_load(LOADS[_n][0], LOADS[_n][1]))
 
 
-@custom("global_prefetch_b8 flat_prefetch_b8 s_monitor_sleep s_setprio_inc_wg", "wait", (12,))
+@custom("global_prefetch_b8 flat_prefetch_b8 s_monitor_sleep s_setprio_inc_wg", "wait")
 def _hint(w: Wave, inst: Inst) -> None:
     take_policy(inst)
     for name in ("offset", "scale_offset"):

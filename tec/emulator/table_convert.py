@@ -18,7 +18,7 @@ from .table_packed import join16
 from .wave import Wave
 
 
-def _bits(kind: str) -> int:
+def small_bits(kind: str) -> int:
     return 1 + sum(FORMATS[kind])
 
 
@@ -28,14 +28,14 @@ def next_random(o: Ops, seed: str) -> str:
     return o.xor(o.shl(seed, o.const("i32", 1)), tap)
 
 
-valu("v_prng_b32", "i32 = i32", next_random, generations=(9,))
+valu("v_prng_b32", "i32 = i32", next_random, generations=(9, 12))
 
 
-def _narrow(w: Wave, value: str, kind: str, random: str | None = None, scale: str | None = None) -> str:
+def narrow(w: Wave, value: str, kind: str, random: str | None = None, scale: str | None = None) -> str:
     """An f32 to a small float, as this chip and its MODE have it."""
     eight = kind in ("fp8", "bf8")
     return encode(
-        w.v, value, kind, fnuz=w.chip == "gfx942", saturate=eight and w.f16_overflow, rdna4=w.gfx >= 12,
+        w.v, value, kind, fnuz=w.chip == "gfx942", saturate=eight and w.f16_overflow, rdna4=eight and w.gfx >= 12,
         random=random, scale=scale,
     )  # fmt: skip
 
@@ -56,19 +56,19 @@ def _insert(w: Wave, inst: Inst, value: str, bits: int) -> None:
     w.write_reg(dst.kind, dst.index, o.or_(o.and_(old, o.const("i32", ~mask)), o.shl(value, o.const("i32", at))))
 
 
-def _picked(w: Wave, inst: Inst, word: str, bits: int) -> str:
+def picked(w: Wave, inst: Inst, word: str, bits: int) -> str:
     """The byte or half of a source that op_sel's first bits (or `byte_sel`) name."""
     sel = w.op_sel_bits or [0]
     at = 16 * sel[0] if bits == 16 else 8 * (sel[0] + 2 * (sel[1] if len(sel) > 2 else 0) + inst.take_int("byte_sel"))
     return w.v.and_(w.v.lshr(word, w.v.const("i32", at)), w.v.const("i32", (1 << bits) - 1))
 
 
-def _wide(w: Wave, code: str, kind: str, scale: str | None) -> str:
+def wide(w: Wave, code: str, kind: str, scale: str | None) -> str:
     value = decode(w.v, code, kind, fnuz=w.chip == "gfx942")
     return value if scale is None else w.v.bin("fmul", "f32", value, e8m0(w.v, scale_exponent(w.v, scale)))
 
 
-def _fields(w: Wave, word: str, bits: int, count: int) -> list[str]:
+def fields(w: Wave, word: str, bits: int, count: int) -> list[str]:
     o = w.v
     mask = o.const("i32", (1 << bits) - 1)
     return [o.and_(o.lshr(word, o.const("i32", bits * i)), mask) for i in range(count)]
@@ -77,7 +77,7 @@ def _fields(w: Wave, word: str, bits: int, count: int) -> list[str]:
 def _floats(w: Wave, inst: Inst, position: int, t: str) -> list[str]:
     """The two halves of a packed operand as f32."""
     o, word = w.v, w.source(position, "i32")
-    return [o.fpext(t, "f32", o.bitcast("i16", t, o.trunc("i32", "i16", h))) for h in _fields(w, word, 16, 2)]
+    return [o.fpext(t, "f32", o.bitcast("i16", t, o.trunc("i32", "i16", h))) for h in fields(w, word, 16, 2)]
 
 
 def _pair(w: Wave, first: str, second: str, bits: int) -> str:
@@ -88,26 +88,26 @@ def _pair(w: Wave, first: str, second: str, bits: int) -> str:
 
 
 def _plain_packed(kind: str) -> Callable[[Wave, str, str], str]:
-    return lambda w, a, b: w.v.trunc("i32", "i16", _pair(w, _narrow(w, a, kind), _narrow(w, b, kind), 8))
+    return lambda w, a, b: w.v.trunc("i32", "i16", _pair(w, narrow(w, a, kind), narrow(w, b, kind), 8))
 
 
 def _plain_wide(kind: str) -> Callable[[Wave, str], str]:
     def fn(w: Wave, word: str) -> str:
         assert w.inst is not None
-        return _wide(w, _picked(w, w.inst, word, 8), kind, None)
+        return wide(w, picked(w, w.inst, word, 8), kind, None)
 
     return fn
 
 
 def _plain_pair(kind: str) -> Callable[[Wave, str], str]:
     def fn(w: Wave, word: str) -> str:
-        parts = _fields(w, w.v.zext("i16", "i32", word), 8, 2)
-        return w.v.pack(*(w.v.bitcast("f32", "i32", _wide(w, p, kind, None)) for p in parts))
+        parts = fields(w, w.v.zext("i16", "i32", word), 8, 2)
+        return w.v.pack(*(w.v.bitcast("f32", "i32", wide(w, p, kind, None)) for p in parts))
 
     return fn
 
 
-def _random_byte(kind: str, t: str, scaled: bool):  # type: ignore[no-untyped-def]
+def random_byte(kind: str, t: str, scaled: bool):  # type: ignore[no-untyped-def]
     """v_cvt_sr, v_cvt_scalef32_sr: an f32, or a half of that type, and a random number to a byte or a half."""
 
     def handler(w: Wave, inst: Inst) -> None:
@@ -118,7 +118,7 @@ def _random_byte(kind: str, t: str, scaled: bool):  # type: ignore[no-untyped-de
         w.op_sel_bits = chosen
         value = value if t == "f32" else w.v.fpext(t, "f32", value)
         if kind in FORMATS:
-            _insert(w, inst, _narrow(w, value, kind, random, scale), 8)
+            _insert(w, inst, narrow(w, value, kind, random, scale), 8)
         else:
             saturate = kind == "f16" and w.f16_overflow
             _insert(w, inst, encode(w.v, value, kind, saturate=saturate, random=random), 16)
@@ -130,9 +130,9 @@ for _kind in ("fp8", "bf8"):
     valu(f"v_cvt_pk_{_kind}_f32", "i16 = f32 f32", _plain_packed(_kind), wave=True, keep_high=True)
     valu(f"v_cvt_f32_{_kind}", "f32 = i32", _plain_wide(_kind), wave=True)
     valu(f"v_cvt_pk_f32_{_kind}", "i64 = i16", _plain_pair(_kind), wave=True)
-    custom(f"v_cvt_sr_{_kind}_f32", "valu")(_random_byte(_kind, "f32", False))
+    custom(f"v_cvt_sr_{_kind}_f32", "valu")(random_byte(_kind, "f32", False))
 for _kind in ("f16", "bf16"):
-    custom(f"v_cvt_sr_{_kind}_f32", "valu", (9,))(_random_byte(_kind, "f32", False))
+    custom(f"v_cvt_sr_{_kind}_f32", "valu", (9,))(random_byte(_kind, "f32", False))
 
 # Those with a scale, an f32 of which the exponent counts: the last operand. Numbers are divided by it on the way to few bits, multiplied by it on the way back.
 
@@ -154,9 +154,9 @@ def _scaled_narrow(kind: str, t: str, random: bool):  # type: ignore[no-untyped-
         scale = w.source(at + random, "f32")
         codes = []
         for value in values:
-            codes.append(_narrow(w, value, kind, seed, scale))
+            codes.append(narrow(w, value, kind, seed, scale))
             seed = next_random(w.v, seed) if seed is not None else None
-        _insert(w, inst, _pair(w, codes[0], codes[1], _bits(kind)), 2 * _bits(kind))
+        _insert(w, inst, _pair(w, codes[0], codes[1], small_bits(kind)), 2 * small_bits(kind))
 
     return handler
 
@@ -165,12 +165,12 @@ def _scaled_wide(kind: str, t: str, packed: bool):  # type: ignore[no-untyped-de
     """A byte, or two elements of a half or a byte, to f32 or a half type."""
 
     def handler(w: Wave, inst: Inst) -> None:
-        o, bits = w.v, _bits(kind)
+        o, bits = w.v, small_bits(kind)
         scale = w.source(2, "f32")
         word = w.source(1, "i32")
         dst = inst.operands[0]
-        chosen = _picked(w, inst, word, 2 * bits if packed else 8)
-        values = [_wide(w, c, kind, scale) for c in (_fields(w, chosen, bits, 2) if packed else [chosen])]
+        chosen = picked(w, inst, word, 2 * bits if packed else 8)
+        values = [wide(w, c, kind, scale) for c in (fields(w, chosen, bits, 2) if packed else [chosen])]
         if t == "f32":
             for k, value in enumerate(values):
                 w.write_reg(dst.kind, dst.index + k, w.result("f32", value), "f32")
@@ -183,7 +183,7 @@ def _scaled_wide(kind: str, t: str, packed: bool):  # type: ignore[no-untyped-de
     return handler
 
 
-def _block(w: Wave, op: Operand, count: int) -> list[str]:
+def block(w: Wave, op: Operand, count: int) -> list[str]:
     if op.kind not in ("v", "a") or op.count != count or op.neg or op.abs:
         raise w.fail(f"{op.text} as {count} registers")
     return [w.reg(op.kind, op.index + k) for k in range(count)]
@@ -196,19 +196,19 @@ def _block_narrow(kind: str, t: str, random: bool, two: bool):  # type: ignore[n
         o = w.v
         dst, first, *rest = inst.operands
         if t == "f32":
-            words = [o.bitcast("i32", "f32", x) for x in _block(w, first, 16 if two else 32)]
+            words = [o.bitcast("i32", "f32", x) for x in block(w, first, 16 if two else 32)]
             if two:
-                others = [o.bitcast("i32", "f32", x) for x in _block(w, rest[0], 16)]
+                others = [o.bitcast("i32", "f32", x) for x in block(w, rest[0], 16)]
                 words = [x for pair in zip(words, others) for x in pair]
             values = [w.operand("f32", x) for x in words]
         else:
-            halves = [h for word in _block(w, first, 16) for h in _fields(w, word, 16, 2)]
+            halves = [h for word in block(w, first, 16) for h in fields(w, word, 16, 2)]
             values = [o.fpext(t, "f32", o.bitcast("i16", t, o.trunc("i32", "i16", h))) for h in halves]
         seed = w.source(2, "i32") if random else None
         scale = w.source(len(inst.operands) - 1, "f32")
         codes = []
         for value in values:
-            codes.append(_narrow(w, value, kind, seed, scale))
+            codes.append(narrow(w, value, kind, seed, scale))
             seed = next_random(o, seed) if seed is not None else None
         for k in range(6):
             total = o.const("i32", 0)
@@ -225,7 +225,7 @@ def _block_wide(kind: str, t: str):  # type: ignore[no-untyped-def]
     def handler(w: Wave, inst: Inst) -> None:
         o = w.v
         dst, source, _ = inst.operands
-        words = _block(w, source, 6)
+        words = block(w, source, 6)
         scale = w.source(2, "f32")
         values = []
         for i in range(32):
@@ -233,7 +233,7 @@ def _block_wide(kind: str, t: str):  # type: ignore[no-untyped-def]
             code = o.lshr(words[k], o.const("i32", at))
             if at > 26:
                 code = o.or_(code, o.shl(words[k + 1], o.const("i32", 32 - at)))
-            values.append(_wide(w, o.and_(code, o.const("i32", 63)), kind, scale))
+            values.append(wide(w, o.and_(code, o.const("i32", 63)), kind, scale))
         if t == "f32":
             for i, value in enumerate(values):
                 w.write_reg(dst.kind, dst.index + i, w.result("f32", value), "f32")
@@ -252,7 +252,7 @@ for _t in ("f32", "f16", "bf16"):
         if _kind == "fp4":
             custom(f"v_cvt_scalef32_sr_pk_fp4_{_t}", "valu", (9,))(_scaled_narrow(_kind, _t, True))
             continue
-        custom(f"v_cvt_scalef32_sr_{_kind}_{_t}", "valu", (9,))(_random_byte(_kind, _t, True))
+        custom(f"v_cvt_scalef32_sr_{_kind}_{_t}", "valu", (9,))(random_byte(_kind, _t, True))
         if _t != "bf16":
             custom(f"v_cvt_scalef32_{_t}_{_kind}", "valu", (9,))(_scaled_wide(_kind, _t, False))
     for _kind in ("fp6", "bf6"):

@@ -48,7 +48,7 @@ ELSEWHERE = {
     "s_sendmsg_rtn_b32": "test_rows_all.test_clocks_of_rdna", "s_sendmsg_rtn_b64": "test_rows_all.test_clocks_of_rdna",
     "s_sleep_var": "test_rows_all.test_hints_with_operands", "s_prefetch_data_pc_rel": "test_rows_all.test_hints_with_operands",
     "ds_gws_init": "test_grid_barrier.test_encodings", "ds_gws_barrier": "test_grid_barrier.test_encodings",
-    "s_memtime": "test_rows_all.test_clocks", "s_memrealtime": "test_rows_all.test_clocks",
+    "s_memtime": "test_rows_all.test_clocks", "s_get_shader_cycles_u64": "test_rows_cdna5.test_a_clock", "s_memrealtime": "test_rows_all.test_clocks",
     **{f"v_s_{n}_{t}": "test_rows_all.test_transcendentals_of_scalars" for n in ("exp", "log", "rcp", "rsq", "sqrt") for t in ("f16", "f32")},
 }  # fmt: skip
 # Kinds of which one module tries every row (each has its own test that none is left out).
@@ -60,6 +60,8 @@ WALKED = {
 }  # fmt: skip
 # Opcodes of which one module tries every row by the pattern of their names.
 FAMILIES = {
+    r"v_cvt_(scale_pk|scalef32_(sr_)?pk(8|16)_|sr_pk_|(pk_|sr_)?(f16_[fb][fp]8|[fb][fp]8_f16))": "test_rows_cdna5.test_conversions",
+    r"v_perm(_pk16|lane_(bcast|down|up|xor|idx_gen))_": "test_rows_cdna5.test_look_ups_and_exchanges",
     r"v_(smfmac|swmmac)_": "test_matrix_sparse.test_no_sparse_row_is_left_out",
     r"v_cvt_(pk_|sr_)?(\w+_)?[fb][fp][864]": "test_rows_convert.test_conversions",
     r"s_(buffer_)?(store|atomic)_": "test_rows_scalar_memory.test_nothing_is_left_out",

@@ -43,8 +43,8 @@ class Conversion:
 
 def conversions() -> dict[str, Conversion]:
     found = {}
-    for name in ROWS:
-        m = _NAME.match(name)
+    for name, row in ROWS.items():
+        m = _NAME.match(name) if row.generations != (12,) else None  # gfx1250's are test_rows_cdna5's
         if m and ({m[4], m[5]} & SMALL or m[2]):
             found[name] = Conversion(name, bool(m[1]), bool(m[2]), m[3] or "", m[4], m[5])
     return found
@@ -302,9 +302,11 @@ def test_conversions(chip: str) -> None:
 
 def test_no_conversion_is_left_out() -> None:
     pattern = re.compile(r"v_cvt_(scalef32|sr)_|v_cvt_.*[fb][fp][864](_|$)")
-    assert {n for n in ROWS if pattern.match(n) and "bf16_f32" not in n.removeprefix("v_cvt_sr_")} - set(ALL) - {
-        "v_cvt_sr_bf16_f32"
-    } == set()
+    assert {
+        n
+        for n in ROWS
+        if ROWS[n].generations != (12,) and pattern.match(n) and "bf16_f32" not in n.removeprefix("v_cvt_sr_")
+    } - set(ALL) - {"v_cvt_sr_bf16_f32"} == set()
 
 
 def test_every_code() -> None:
