@@ -29,7 +29,7 @@ RDNA = {"d": "gfx1030", "e": "gfx1100", "f": "gfx1151", "g": "gfx1200", "h": "gf
 ROOT = Path(__file__).parent.parent
 # Graphics, debuggers' branches, and what LLVM never emits.
 _LEFT_OUT = re.compile(
-    r"v_interp|ds_bvh|ds_param|ds_direct|ds_gws_sema|_gfx|v_illegal|ds_ordered|^lds_|s_cbranch_cdbg|s_subvector|s_cbranch_[gi]_fork|s_cbranch_join|s_rfe_restore|s_dcache_discard|v_mfma_scale_"
+    r"v_interp|image_bvh|image_msaa|image_rsrc|ds_bvh|ds_param|ds_direct|ds_gws_sema|_gfx|v_illegal|ds_ordered|^lds_|s_cbranch_cdbg|s_subvector|s_cbranch_[gi]_fork|s_cbranch_join|s_rfe_restore|s_dcache_discard|v_mfma_scale_"
 )
 
 
@@ -40,11 +40,11 @@ def names() -> list[str]:
     llvm.initialize_all_targets()
     data = Path(llvm.ffi.lib._name).read_bytes()
     found = set()
-    for m in re.finditer(rb"(?:s|v|ds|global|flat|scratch|buffer|cluster)_[a-z0-9_]+(?= ?[\0\t\n])", data):
+    for m in re.finditer(rb"(?:s|v|ds|global|flat|scratch|buffer|tbuffer|image|cluster)_[a-z0-9_]+(?= ?[\0\t\n])", data):
         text = m[0].decode()
         found |= {text} | (
             {text[1:]}
-            if text.startswith("ds_")
+            if text.startswith(("ds_", "tbuffer_"))
             else {text[2:]}
             if text.startswith(("s_buffer_", "s_scratch_"))
             else set()
@@ -163,6 +163,11 @@ class Candidates:
             yield from self.lds(name)
         elif name.startswith(("global_", "flat_", "scratch_", "cluster_")):
             yield from self.flat(name)
+        elif name.startswith("image_"):
+            yield from self.images(name)
+        elif name.startswith("tbuffer_"):
+            for n in (1, 2, 3, 4):
+                yield f"{reg('v', n, 4)}, v8, s[8:11], s3 format:1 idxen", (f"D{n}",)
         elif name.startswith("buffer_"):
             yield "", ()
             for n in (1, 2, 3, 4):
@@ -175,6 +180,23 @@ class Candidates:
             yield from self.lists(["a1"], ["v1", "a1"])
         else:
             yield from self.vector(name)
+
+    def images(self, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Of dimension 2D; what follows from names and masks is not in the table."""
+        from tec.emulator.decode_image import address_registers, sampled
+
+        at = address_registers(name, "2D", False)
+        address = (
+            reg("v", at, 20)
+            if self.gfx < 12 or at == 1
+            else f"[{', '.join(f'v{20 + 2 * k}' for k in range(min(at, 4 if sampled(name) else 5)))}]"
+        )
+        if self.gfx >= 12 and sampled(name) and at > 4:
+            address = f"[v20, v22, v24, {reg('v', at - 3, 26)}]"
+        tail = " s[8:15]" + (", s[16:19]" if sampled(name) else "")
+        dimension = " dim:SQ_RSRC_IMG_2D" if self.gfx > 9 else " unorm" if not sampled(name) else ""
+        for n, mask in ((4, 1), (1, 1), (2, 3), (4, 15)):
+            yield f"{reg('v', n, 4)}, {address},{tail} dmask:{mask:#x}{dimension}", ()
 
     def scalar_memory(self, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "", ()
@@ -323,7 +345,7 @@ def key(data: bytes, gfx: int) -> tuple[str, int] | None:
         if top == 0b110100:
             return ("VOP3P", bits(16, 7)) if bits(23, 9) == 0b110100111 else ("V", bits(16, 10))
         return {0b110000: ("SMEM", bits(18, 8)), 0b110110: ("DS", bits(17, 8)), 0b110111: ("FLAT", bits(14, 2) << 8 | bits(18, 7)),
-                0b111000: ("MUBUF", bits(18, 7))}.get(top)  # fmt: skip
+                0b111000: ("MUBUF", bits(18, 7)), 0b111010: ("MTBUF", bits(15, 4)), 0b111100: ("MIMG", bits(18, 7) | bits(0, 1) << 7)}.get(top)  # fmt: skip
     if top == 0b110101:
         return "V", bits(16, 10)
     if bits(24, 8) == 0b11001100:
@@ -335,9 +357,14 @@ def key(data: bytes, gfx: int) -> tuple[str, int] | None:
     if gfx >= 12:
         if top == 0b111011:
             return "FLAT", bits(24, 2) << 8 | bits(14, 7)
-        return ("MUBUF", bits(14, 8)) if top == 0b110001 else None
+        kind = {0b110001: "MUBUF", 0b110100: "VIMAGE", 0b111001: "VSAMPLE"}.get(top)
+        return (kind, bits(14, 8)) if kind else None
     if top == 0b110111:
         return "FLAT", (bits(14, 2) if gfx == 10 else bits(16, 2)) << 8 | bits(18, 7)
+    if top == 0b111010:
+        return "MTBUF", bits(16, 3) | (data[6] >> 5 & 1) << 3 if gfx == 10 else bits(15, 4)
+    if top == 0b111100:
+        return "MIMG", bits(18, 8) if gfx >= 11 else bits(18, 7) | bits(0, 1) << 7
     return ("MUBUF", bits(18, 7) | bits(25, 1) << 7) if top == 0b111000 else None
 
 
@@ -488,6 +515,15 @@ def variants(name: str, tokens: tuple[str, ...], kind: str, gfx: int, mask: int)
                 yield f"{name} {value}{tail} {end}".strip()
         if name[0] == "s":
             yield from (f"{name} {x}, off offset:8" for x in (f"off, {value}", f"{value}, off"))
+    elif kind in ("MIMG", "VIMAGE", "VSAMPLE"):
+        yield from image_variants(name, gfx, policy)
+    elif kind == "MTBUF" or name[0] == "t":
+        value = reg("v", int(tokens[0][1:]), 4)
+        what = "STORE" if "store" in name else "LOAD"
+        for end in ("", "offset:20", *(p.format(what) for p in policy)):
+            yield f"{name} {value}, off, s[8:11], s3 format:22 {end}".strip()
+            yield f"{name} {value}, v9, s[8:11], 0 format:77 offen {end}".strip()
+            yield f"{name} {value}, v[10:11], s[8:11], s3 format:5 idxen offen {end}".strip()
     elif kind == "MUBUF":
         value = reg("v", int(tokens[0][1:]) if tokens else 1, 4)
         yield name
@@ -539,6 +575,31 @@ def variants(name: str, tokens: tuple[str, ...], kind: str, gfx: int, mask: int)
             "src_shared_base",
         ):
             yield f"{name} {', '.join([*flat[:-1], value])}"
+
+
+def image_variants(name: str, gfx: int, policy: list[str]) -> Iterator[str]:
+    """Images of every dimension, with addresses in a row and apart, of 16 bits, and results of 16."""
+    from tec.emulator.decode_image import DIMENSIONS, address_registers, sampled
+
+    tail = "s[8:15]" + (", s[16:19]" if sampled(name) else "")
+    what = next((w for w in ("ATOMIC", "STORE") if w.lower() in name), "LOAD")
+    ends = ["", " d16", " a16", *(" " + p.format(what) for p in policy), " th:TH_ATOMIC_RETURN"] + [" da", " unorm"] * (
+        gfx == 9 or sampled(name)
+    )
+    for kind, end in itertools.product(DIMENSIONS[:6], ends):
+        n = address_registers(name, kind, end == " a16")
+        apart = [f"v{20 + 2 * k}" for k in range(n)]
+        most = 4 if gfx >= 12 and sampled(name) else 5
+        if gfx > 10 and n > most:
+            apart[most - 1 :] = [reg("v", n - most + 1, 40)]
+        dimension = f" dim:SQ_RSRC_IMG_{kind}" if gfx > 9 else " unorm" if not sampled(name) else ""
+        addresses = (
+            ["v20"]
+            if n == 1
+            else [f"[{', '.join(apart)}]"] + [reg("v", n, 20)] * (gfx < 12) + (["v20"] if gfx == 9 else [])
+        )
+        for address, (data, mask) in itertools.product(addresses, ((1, 1), (2, 3), (4, 15), (4, 1), (1, 3))):
+            yield f"{name} {reg('v', data, 4)}, {address}, {tail} dmask:{mask:#x}{dimension}{end}"
 
 
 def duals(gfx: int) -> Iterator[str]:

@@ -6,6 +6,7 @@ table of opcodes (encodings_rdna.txt) is made by tools/encodings.py.
 
 from __future__ import annotations
 
+from .decode_image import Images
 from .decode_rdna_memory import RdnaMemories
 from .decode_rdna_vector import RdnaVectors
 from .decode_words import Encoding, Program, bits, signed
@@ -23,7 +24,7 @@ _RETURNING = {
 _VMEM_HINTS = frozenset(("s_nop", "s_setprio", "s_sleep"))
 
 
-class RdnaProgram(RdnaVectors, RdnaMemories, Program):
+class RdnaProgram(RdnaVectors, RdnaMemories, Images, Program):
     """The instructions of one kernel."""
 
     def instruction(self) -> str:
@@ -52,6 +53,12 @@ class RdnaProgram(RdnaVectors, RdnaMemories, Program):
             return self.flat(w)
         if self.gfx < 12 and kind == 0b111000:
             return self.buffer(w)
+        if self.gfx < 12 and kind == 0b111010:
+            return self.typed(w)
+        if self.gfx < 12 and kind == 0b111100:
+            return self.image(w)
+        if self.gfx >= 12 and kind in (0b110100, 0b111001):
+            return self.image12(w | self.word() << 64)
         raise self.fail("an encoding that is not known")
 
     def load_tail(self, w: int) -> str:

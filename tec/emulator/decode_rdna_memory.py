@@ -150,6 +150,19 @@ class RdnaMemories(Words):
         if bits(w, 22, 1):
             raise self.fail("tfe")
         both = bits(w, 62, 2)
+        if e.name[0] == "t":
+            policy = self.policy(bits(w, 52, 3), bits(w, 50, 2), self._access(e.name))
+            return self.typed_text(  # type: ignore[attr-defined, no-any-return]
+                e,
+                bits(w, 55, 7),
+                both,
+                bits(w, 41, 9),
+                w & 127,
+                bits(w, 64, 8),
+                bits(w, 32, 8),
+                bits(w, 72, 24),
+                policy,
+            )
         parts = self._buffer_text(e, w, both, bits(w, 41, 9), w & 127, bits(w, 64, 8), bits(w, 32, 8))
         tail = (" idxen" if both & 2 else "") + (" offen" if both & 1 else "")
         offset = bits(w, 72, 24)

@@ -14,6 +14,7 @@ import re
 from ..runtime.codeobject import CodeObject, KernelInfo
 from ..runtime.linetable import LineTable, read_line_table
 from .decode_cdna5 import Cdna5Program
+from .decode_image import Images
 from .decode_memory import Memories
 from .decode_rdna import RdnaProgram
 from .decode_vector import Vectors
@@ -83,7 +84,7 @@ def _bytes_at(code: CodeObject, entry: int, size: int | None, name: str) -> byte
     return segment.data[start : None if size is None else start + size]
 
 
-class Gfx9Program(Vectors, Memories, Program):
+class Gfx9Program(Vectors, Memories, Images, Program):
     """The instructions of one kernel of gfx9."""
 
     def instruction(self) -> str:
@@ -104,6 +105,10 @@ class Gfx9Program(Vectors, Memories, Program):
             return self.flat(w | self.word() << 32)
         if kind == 0b111000:
             return self.buffer(w | self.word() << 32)
+        if kind == 0b111010:
+            return self.typed(w | self.word() << 32)
+        if kind == 0b111100:
+            return self.image(w | self.word() << 32)
         raise self.fail("an encoding that is not known")
 
     # Scalar.

@@ -34,6 +34,16 @@ def read_field(w: Wave, first: int, layout: dict[str, tuple[tuple[int, int], ...
 
 
 @dataclass
+class Shape:
+    """Where an instruction names no dimension (gfx9): what its resource says, as scalar i1s."""
+
+    rows: str  # has a second coordinate
+    deep: str  # 3D
+    strips: str  # 1D, in layers
+    layered: str  # 2D, in layers, and cubes
+
+
+@dataclass
 class Image:
     """An image resource in SGPRs, as scalars. `last`: of the layers or slices that can be asked for."""
 
@@ -46,6 +56,7 @@ class Image:
     base: str
     cube: str  # i1: sampled as a cube
     select: list[str]
+    shape: Shape | None = None
 
 
 def read_image(w: Wave, inst: Inst, op: Operand, kind: str) -> Image:
@@ -68,26 +79,28 @@ def read_image(w: Wave, inst: Inst, op: Operand, kind: str) -> Image:
             pitch = s.select(s.icmp("eq", "i32", pitch, "1"), "i32", row_elements(w, form, width), pitch)
     else:
         pitch = row_elements(w, form, width)
-    depth = read("depth")
-    first = read("first") if layered else "0"
+    depth, first = read("depth"), read("first") if layered else "0"
     base = s.shl(s.and_(w.sgpr64(op.index), str((1 << 40) - 1), "i64"), "8", "i64")
-    cube = (
-        s.icmp("eq", "i32", read("type"), str(_CUBE))
-        if kind == "CUBE" or (w.gfx == 9 and kind == "2D_ARRAY")
-        else "false"
-    )
+    cube = s.icmp("eq", "i32", read("type"), str(_CUBE)) if kind in ("CUBE", "ANY") else "false"
     last = s.sub(depth, first) if kind not in ("1D", "2D") else "0"
-    return Image(
-        form,
-        width,
-        "1" if kind.startswith("1D") else height,
-        last,
-        first,
-        pitch,
-        base,
-        cube,
-        [read(f"select_{c}") for c in "xyzw"],
-    )
+    select = [read(f"select_{c}") for c in "xyzw"]
+    height = "1" if kind.startswith("1D") else height
+    image = Image(form, width, height, last, first, pitch, base, cube, select)
+    if kind == "ANY":
+        shape = image.shape = _shape(w, read("type"))
+        alone = s.or_(s.icmp("eq", "i32", read("type"), "8"), s.icmp("eq", "i32", read("type"), "9"), "i1")
+        image.height = s.select(shape.rows, "i32", height, "1")
+        image.first = s.select(shape.deep, "i32", "0", first)
+        image.last = s.select(alone, "i32", "0", s.sub(depth, image.first))
+    return image
+
+
+def _shape(w: Wave, kind: str) -> Shape:
+    s = w.s
+    strips, deep = (s.icmp("eq", "i32", kind, str(TYPES[k])) for k in ("1D_ARRAY", "3D"))
+    flat = s.or_(strips, s.icmp("eq", "i32", kind, str(TYPES["1D"])), "i1")
+    layered = s.or_(s.icmp("eq", "i32", kind, str(TYPES["2D_ARRAY"])), s.icmp("eq", "i32", kind, str(_CUBE)), "i1")
+    return Shape(s.not_(flat, "i1"), deep, strips, layered)
 
 
 def row_elements(w: Wave, form: Format, width: str) -> str:
@@ -122,10 +135,10 @@ class Parts:
     a16: bool
     d16: bool
     unnormalized: bool
+    array: bool = False  # gfx9: layers are addressed
 
 
-def image_parts(w: Wave, inst: Inst, extra: int = 0) -> Parts:
-    """`extra`: registers of addresses before and behind the coordinates."""
+def image_parts(w: Wave, inst: Inst) -> Parts:
     ops = inst.operands
     take_policy(inst)
     inst.take("r128") if w.gfx == 9 else None
@@ -137,16 +150,13 @@ def image_parts(w: Wave, inst: Inst, extra: int = 0) -> Parts:
     mask = int(inst.take("dmask") or "0", 0)
     if dimension is not None:
         kind = dimension.removeprefix("SQ_RSRC_IMG_")
-    else:
-        n = len(address) - extra
-        n = 2 * n if a16 and n > 1 else n
-        kind = {(1, 0): "1D", (2, 0): "2D", (3, 0): "3D", (2, 1): "1D_ARRAY", (3, 1): "2D_ARRAY"}.get(
-            (min(n, 3), int(array)), ""
-        )
-    if kind not in DIMENSIONS or not mask or len(ops) <= first:
+    else:  # the resource says how many registers the address fills
+        kind = "ANY" if w.gfx == 9 else ""
+        address = [("v", address[0][1] + k) for k in range(min(4, 256 - address[0][1]))] if address else []
+    if kind not in (*DIMENSIONS, "ANY") or not mask or not address or len(ops) <= first:
         raise w.fail(f"image dimension {kind or dimension}")
     sampler = ops[first + 1] if len(ops) > first + 1 else None
-    return Parts(kind, ops[0], address, ops[first], sampler, mask, a16, d16, unnormalized)
+    return Parts(kind, ops[0], address, ops[first], sampler, mask, a16, d16, unnormalized, array)
 
 
 def halves(w: Wave, registers: list[tuple[str, int]]) -> list[str]:
@@ -160,16 +170,26 @@ def halves(w: Wave, registers: list[tuple[str, int]]) -> list[str]:
 
 def integers(w: Wave, parts: Parts, more: int = 0) -> list[str]:
     """Integer coordinates and `more` numbers behind them."""
-    n = DIMENSIONS[parts.kind] + more
+    n = DIMENSIONS.get(parts.kind, len(parts.address) - more) + more
     values = halves(w, parts.address) if parts.a16 else [w.reg(*r) for r in parts.address]
     if len(values) < n:
         raise w.fail(f"{len(values)} coordinates for {parts.kind}")
     return values[:n]
 
 
-def place(parts: Parts, image: Image, coordinates: list[str], zero: str) -> tuple[str, str, str]:
-    """x, y and slice of integer coordinates."""
-    x, *rest = coordinates
+def place(w: Wave, parts: Parts, image: Image, values: list[str], t: str = "i32") -> tuple[str, str, str]:
+    """x, y and slice (or layer) of coordinates; zeros for those that an image of its kind has not."""
+    zero = w.v.const(t, 0)
+    x, *rest = values[: DIMENSIONS.get(parts.kind, len(values))]
+    if image.shape is not None:
+        o, shape = w.v, image.shape
+        second, third = (o.splat("i1", c) for c in (shape.strips, w.s.or_(shape.deep, shape.layered, "i1")))
+        last = o.select(third, t, rest[1], zero)
+        if parts.array:
+            last = o.select(second, t, rest[0], last)
+        else:  # layers that are not addressed are the first
+            last = o.select(o.splat("i1", shape.deep), t, rest[1], zero)
+        return x, o.select(o.splat("i1", shape.rows), t, rest[0], zero), last
     if parts.kind in ("1D", "1D_ARRAY"):
         return x, zero, rest[0] if rest else zero
     return x, rest[0], rest[1] if len(rest) > 1 else zero

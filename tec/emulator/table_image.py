@@ -30,22 +30,28 @@ def _level_of(inst: Inst) -> int:
     return int("_mip" in inst.op)
 
 
-def _check_level(w: Wave, values: list[str], more: int) -> None:
+def _check_level(w: Wave, image: Image, values: list[str], more: int) -> None:
     """A level that is asked for and not there."""
     if more:
-        o = w.v
-        bad = w.s.and_(w.to_bits(o.icmp("ne", "i32", values[-1], o.const("i32", 0))), w.exec_bits(), w.mask_type)
+        o, level = w.v, values[-1]
+        if image.shape is not None:  # behind the coordinates, of which there are one to three
+            shape, s = image.shape, w.s
+            three = s.or_(shape.deep, shape.layered, "i1")
+            two = s.or_(shape.rows, shape.strips, "i1")
+            level = o.select(o.splat("i1", two), "i32", values[2], values[1])
+            level = o.select(o.splat("i1", three), "i32", values[3], level)
+        bad = w.s.and_(w.to_bits(o.icmp("ne", "i32", level, o.const("i32", 0))), w.exec_bits(), w.mask_type)
         w.fault_if(w.s.icmp("ne", w.mask_type, bad, "0"), LEVELS)  # type: ignore[attr-defined]
 
 
 @custom("image_load image_load_mip", "vmem")
 def _load(w: Wave, inst: Inst) -> None:
     more = _level_of(inst)
-    parts = image_parts(w, inst, more)
+    parts = image_parts(w, inst)
     image = read_image(w, inst, parts.resource, parts.kind)
     numbers = integers(w, parts, more)
-    _check_level(w, numbers, more)
-    x, y, z = place(parts, image, numbers[: len(numbers) - more], w.v.const("i32", 0))
+    _check_level(w, image, numbers, more)
+    x, y, z = place(w, parts, image, numbers)
     mask = inside(w, image, x, y, z)
     components = fetch(w, image.form, addresses(w, image, x, y, z), mask)
     # Outside of the image all results are 0, those that are 1 by the descriptor too.
@@ -57,11 +63,11 @@ def _load(w: Wave, inst: Inst) -> None:
 @custom("image_store image_store_mip", "vmem")
 def _store(w: Wave, inst: Inst) -> None:
     o, more = w.v, _level_of(inst)
-    parts = image_parts(w, inst, more)
+    parts = image_parts(w, inst)
     image = read_image(w, inst, parts.resource, parts.kind)
     numbers = integers(w, parts, more)
-    _check_level(w, numbers, more)
-    x, y, z = place(parts, image, numbers[: len(numbers) - more], o.const("i32", 0))
+    _check_level(w, image, numbers, more)
+    x, y, z = place(w, parts, image, numbers)
     values = iter(_stored(w, parts, image))
     given = [next(values) if parts.mask >> c & 1 else o.const("i32", 0) for c in range(4)]
     # DST_SEL the other way round: a component takes the result that shows it.
@@ -97,7 +103,7 @@ def _atomic(operation: str):  # type: ignore[no-untyped-def]
             raise w.fail(f"dmask {parts.mask:#x} of {data.text}")
         image = read_image(w, inst, parts.resource, parts.kind)
         w.fault_if(w.s.icmp("ne", "i32", image.form.bytes, str(4 * dwords)), KIND)  # type: ignore[attr-defined]
-        x, y, z = place(parts, image, integers(w, parts), w.v.const("i32", 0))
+        x, y, z = place(w, parts, image, integers(w, parts))
         put_data(w, data, data.count)
         mask = inside(w, image, x, y, z)
         atomic_call(w, "global", operation, 32 * dwords, addresses(w, image, x, y, z), mask)

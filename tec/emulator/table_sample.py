@@ -22,6 +22,7 @@ from .images import (
     addresses,
     halves,
     image_parts,
+    place,
     read_field,
     read_image,
     write_results,
@@ -176,8 +177,8 @@ class Where:
 
 def _where(w: Wave, inst: Inst, kind: str, parts: Parts, form: re.Match[str]) -> Where:
     """Offsets, bias, reference, derivatives, coordinates, level or clamp: in this order."""
-    o, n = w.v, DIMENSIONS[kind]
-    rest = list(parts.address)
+    o, rest = w.v, list(parts.address)
+    n = DIMENSIONS.get(kind, 3)
     found = Where([])
     if form[4]:
         found.offsets = w.reg(*rest.pop(0))
@@ -275,6 +276,8 @@ def _taps(w: Wave, parts: Parts, image: Image, sampler: Sampler, where: Where, l
     x, *rest = where.body
     y = rest[0] if rest and kind != "1D_ARRAY" else ""
     z = rest[-1] if kind in ("3D", "CUBE", "1D_ARRAY", "2D_ARRAY") else ""
+    if kind == "ANY":
+        x, y, z = place(w, parts, image, where.body, "f32")
     modes, cube = list(sampler.clamps), o.splat("i1", image.cube) if image.cube != "false" else ""
     if cube:  # faces hold coordinates from 1 to 2, and beyond their edges their neighbours'
         modes[:2] = [s.select(image.cube, "i32", "2", m) for m in modes[:2]]
@@ -291,10 +294,15 @@ def _taps(w: Wave, parts: Parts, image: Image, sampler: Sampler, where: Where, l
     if y:
         rows, b = _axis(w, y, image.height, modes[1], sampler, normal, linear, offset(1))
     slices, c = [layer] * 2, ""
-    if kind == "3D":
+    if kind in ("3D", "ANY"):
         deep = o.and_(linear, o.splat("i1", s.icmp("ne", "i32", sampler.z_filter, "1")), "i1")
         deep = o.or_(deep, o.splat("i1", s.icmp("eq", "i32", sampler.z_filter, "2")), "i1")
         slices, c = _axis(w, z, s.add(image.last, "1"), modes[2], sampler, normal, deep, offset(2))
+    if image.shape is not None:
+        none = o.const("i32", 0)
+        has_rows, is_deep = (o.splat("i1", f) for f in (image.shape.rows, image.shape.deep))
+        rows, b = [o.select(has_rows, "i32", r, none) for r in rows], o.select(has_rows, "i32", b, none)
+        slices, c = [o.select(is_deep, "i32", k, layer) for k in slices], o.select(is_deep, "i32", c, none)
     taps = Taps(columns, rows, slices, (a, b, c), cube, face)
     if cube:
         first, second = (_unheld(w, v, image.width, sampler, normal, linear, offset(k)) for k, v in enumerate((x, y)))
@@ -331,7 +339,9 @@ def _sample(w: Wave, inst: Inst) -> None:
     form = _SAMPLE.match(inst.op)
     assert form is not None
     o, gather = w.v, "gather4" in inst.op
-    parts = image_parts(w, inst, _before(w, inst, form))
+    parts = image_parts(w, inst)
+    if parts.kind == "ANY" and form[0] != "image_sample":
+        raise w.fail(f"{form[0]} that names no dimension")
     image, sampler = read_image(w, inst, parts.resource, parts.kind), _sampler(w, parts.sampler)
     where = _where(w, inst, parts.kind, parts, form)
     if gather:
@@ -357,15 +367,6 @@ def _sample(w: Wave, inst: Inst) -> None:
         components = [o.select(linear, "i32", o.bitcast("f32", "i32", v), t) for v, t in zip(sums, found[0])]
         values = [choose(w, image.form, components, image.select[k]) for k in range(4) if parts.mask >> k & 1]
     write_results(w, parts, image, values)
-
-
-def _before(w: Wave, inst: Inst, form: re.Match[str]) -> int:
-    """Registers of a gfx9 address that are no coordinates."""
-    if "dim" in inst.mods:
-        return 0
-    if form[2] in ("_d", "_cd"):
-        raise w.fail("derivatives in an instruction that names no dimension")
-    return sum(bool(x) for x in (form[1], form[3], form[4])) + (form[2] in ("_b", "_l"))
 
 
 def _unheld(w: Wave, x: str, size: str, sampler: Sampler, normal: str, linear: str, offset: str) -> list[str]:

@@ -1,6 +1,6 @@
 """How a function of the HIP API is declared: `@entry` gives a method its C types, `Status` what it answers.
 
-A letter is one argument: p a pointer (0 for NULL), s a string, i and u 32 bits, z 64 bits, D a dim3 by value.
+A letter is one argument: p a pointer (0 for NULL), s a string, i and u 32 bits, z 64 bits; D a dim3, E a hipExtent, Q a hipPitchedPtr by value.
 """
 
 from __future__ import annotations
@@ -22,8 +22,20 @@ class Dim3(ctypes.Structure):
         return self.x, self.y, self.z
 
 
+class Extent(ctypes.Structure):
+    """hipExtent; hipPos is like it."""
+
+    _fields_ = [(n, ctypes.c_size_t) for n in ("width", "height", "depth")]
+
+
+class PitchedPointer(ctypes.Structure):
+    """hipPitchedPtr."""
+
+    _fields_ = [(n, ctypes.c_size_t) for n in ("ptr", "pitch", "xsize", "ysize")]
+
+
 TYPES: dict[str, Any] = {
-    "p": ctypes.c_void_p, "s": ctypes.c_char_p, "i": ctypes.c_int, "u": ctypes.c_uint32, "z": ctypes.c_uint64, "D": Dim3,
+    "p": ctypes.c_void_p, "s": ctypes.c_char_p, "i": ctypes.c_int, "u": ctypes.c_uint32, "z": ctypes.c_uint64, "D": Dim3, "E": Extent, "Q": PitchedPointer,
 }  # fmt: skip
 
 # hipError_t: number -> (name, what hipGetErrorString says). Source: HIP's runtime API reference.

@@ -1,13 +1,15 @@
 """What a device says of itself through the HIP API: `hipDeviceProp_t` in both of its layouts, and the numbered attributes.
 
 Layouts: HIP's header `hip_runtime_api.h` (R0600, since ROCm 6) and `hip_deprecated.h` (R0000, what `hipGetDeviceProperties` fills). What the
-software GPU does not have (textures, surfaces, managed memory over PCI) is 0.
+software GPU does not have (managed memory over PCI; textures on chips without image instructions) is 0.
 """
 
 from __future__ import annotations
 
 import ctypes
 from typing import TYPE_CHECKING, Any
+
+from ..textures import WITHOUT_IMAGES
 
 if TYPE_CHECKING:
     from ..driver import EmuDriver
@@ -68,6 +70,8 @@ _ATTRIBUTES = {
     3: "canMapHostMemory", 5: "clockRate", 8: "concurrentKernels", 10: "cooperativeLaunch", 19: "l2CacheSize", 23: "major", 26: "maxThreadsDim.0",
     27: "maxThreadsDim.1", 28: "maxThreadsDim.2", 29: "maxGridSize.0", 30: "maxGridSize.1", 31: "maxGridSize.2", 56: "maxThreadsPerBlock",
     57: "maxThreadsPerMultiProcessor", 58: "memPitch", 59: "memoryBusWidth", 60: "memoryClockRate", 61: "minor", 63: "multiProcessorCount",
+    32: "maxSurface1D", 39: "maxTexture1D", 41: "maxTexture1DLinear", 43: "maxTexture2D.0", 44: "maxTexture2D.1", 49: "maxTexture3D.0", 50: "maxTexture3D.1",
+    51: "maxTexture3D.2", 53: "maxTextureCubemap", 79: "surfaceAlignment", 81: "textureAlignment", 82: "texturePitchAlignment", 10014: "imageSupport",
     71: "regsPerBlock", 72: "regsPerMultiprocessor", 74: "sharedMemPerBlock", 75: "sharedMemPerBlockOptin", 76: "sharedMemPerMultiprocessor",
     83: "totalConstMem", 84: "totalGlobalMem", 85: "unifiedAddressing", 87: "warpSize", 88: "memoryPoolsSupported", 10000: "clockInstructionRate",
     10002: "maxSharedMemoryPerMultiProcessor", 10015: "multiProcessorCount",
@@ -82,7 +86,14 @@ def properties(driver: EmuDriver) -> dict[str, Any]:
     l2 = machine.level("L2")
     registers = limits.vgpr_file * wave * limits.simds
     memory_khz = 1_000_000  # the width follows from it, so that 2 x clock x width is the bandwidth
+    wide, deep = 16384, 8192  # of images, as ROCR says for all of these chips
+    images: dict[str, Any] = {
+        "imageSupport": 1, "maxTexture1D": wide, "maxTexture1DLinear": 2**27, "maxTexture2D": (wide, wide), "maxTexture3D": (wide, wide, deep),
+        "textureAlignment": 256, "texturePitchAlignment": 256, "maxTexture1DLayered": (wide, deep), "maxTexture2DLayered": (wide, wide, deep),
+        "maxTextureCubemap": wide, "maxSurface1D": wide, "maxSurface2D": (wide, wide), "maxSurface3D": (wide, wide, deep), "surfaceAlignment": 256,
+    }  # fmt: skip
     return {
+        **(images if chip.name not in WITHOUT_IMAGES else {}),
         "name": f"{chip.product} (emulated)".encode(), "gcnArchName": chip.name.encode(), "uuid": b"GPU-tec-" + chip.name.encode(),
         "totalGlobalMem": driver.memory.total_bytes, "sharedMemPerBlock": lds, "sharedMemPerBlockOptin": lds,
         "sharedMemPerMultiprocessor": limits.unit_lds_bytes, "maxSharedMemoryPerMultiProcessor": limits.unit_lds_bytes,

@@ -12,13 +12,15 @@ from .entry import ENTRIES, NOT_SUPPORTED, TYPES, Entry, HipError, refused_names
 from .programs import Programs
 from .rtc import Rtc
 from .streams import Streams
+from .textures import Textures
 
 # What clang calls with -fgpu-default-stream=per-thread: the default stream is one stream here.
 for _name in (
     "hipMemcpy", "hipMemcpyAsync", "hipMemcpy2D", "hipMemcpy2DAsync", "hipMemcpyToSymbol", "hipMemcpyFromSymbol", "hipMemcpyToSymbolAsync",
     "hipMemcpyFromSymbolAsync", "hipMemset", "hipMemsetAsync", "hipStreamSynchronize", "hipStreamQuery", "hipStreamWaitEvent", "hipStreamGetFlags",
     "hipStreamGetPriority", "hipStreamAddCallback", "hipEventRecord", "hipLaunchKernel", "hipLaunchHostFunc", "hipGraphLaunch", "hipStreamBeginCapture",
-    "hipStreamEndCapture", "hipStreamIsCapturing", "hipMemset2D", "hipMemset2DAsync", "hipLaunchCooperativeKernel",
+    "hipStreamEndCapture", "hipStreamIsCapturing", "hipMemset2D", "hipMemset2DAsync", "hipMemset3D", "hipMemset3DAsync", "hipMemcpy2DToArray",
+    "hipMemcpy2DToArrayAsync", "hipMemcpy2DFromArray", "hipMemcpy2DFromArrayAsync", "hipMemcpyFromArray", "hipMemcpy3D", "hipMemcpy3DAsync", "hipLaunchCooperativeKernel",
 ):  # fmt: skip
     ENTRIES[_name + "_spt"] = replace(ENTRIES[_name], name=_name + "_spt")
 
@@ -28,7 +30,7 @@ def entry_names() -> list[str]:
     return [*ENTRIES, *(n for n in refused_names() if n not in ENTRIES)]
 
 
-class Runtime(Devices, Streams, Programs, Rtc):
+class Runtime(Devices, Streams, Programs, Textures, Rtc):
     """The HIP API over one software GPU. `table` fills an array of function pointers in the order of `entry_names`."""
 
     def __init__(self, chip: str = "gfx942", check: str = "bounds"):

@@ -147,7 +147,7 @@ attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-p
 
 def test_what_is_not_known_is_told() -> None:
     for code, match in (
-        (b"\x00\x00\x00\xf0" * 2, "an encoding that is not known"),
+        (b"\x00\x00\x00\xf8" * 2, "an encoding that is not known"),
         (b"\x00\x00\xff\xbf", "SOPP opcode 0x7f"),
         (b"\xff\x02\x02\x02", "ends within an instruction"),
     ):
