@@ -40,7 +40,9 @@ def names() -> list[str]:
     llvm.initialize_all_targets()
     data = Path(llvm.ffi.lib._name).read_bytes()
     found = set()
-    for m in re.finditer(rb"(?:s|v|ds|global|flat|scratch|buffer|tbuffer|image|cluster)_[a-z0-9_]+(?= ?[\0\t\n])", data):
+    for m in re.finditer(
+        rb"(?:s|v|ds|global|flat|scratch|buffer|tbuffer|image|cluster)_[a-z0-9_]+(?= ?[\0\t\n])", data
+    ):
         text = m[0].decode()
         found |= {text} | (
             {text[1:]}

@@ -55,12 +55,15 @@ def _writelane(w: Wave, inst: Inst) -> None:
     w.set_reg(dst.kind, dst.index, new)
 
 
-def _indexed(w: Wave, op: Operand, k: int = 0) -> str:
-    """Pointer to the register of number `k` of VGPR `op` + M0 in the state, where all are stored; out of range is VGPR 0 (the manuals' rule)."""
+def _indexed(w: Wave, op: Operand, k: int = 0, shift: int | None = None) -> str:
+    """Pointer to the register of number `k` of VGPR `op` + M0 in the state, where all are stored; out of range is VGPR 0 (the manuals' rule). `shift`: of ten
+    bits of M0, not all."""
     if op.kind != "v":
         raise w.fail(f"{op.text} as an indexed register")
     w.in_memory("v", 0, w.agpr_base)
     offset = w.reg("s", M0) if w.gfx != 9 else w.s.and_(w.reg("s", M0), "255")
+    if shift is not None:
+        offset = w.s.and_(w.s.lshr(w.reg("s", M0), str(shift)), "1023")
     at = w.s.add(offset, str(op.index + k))
     inside = w.s.icmp("ult", "i32", at, str(w.agpr_base))
     wide = w.s.zext("i32", "i64", w.s.mul(w.s.select(inside, "i32", at, "0"), str(4 * w.lanes)))
@@ -87,6 +90,59 @@ def _movreld(w: Wave, inst: Inst) -> None:
         value = w.v.select(w.exec_mask(), "i32", value, w.out.emit(f"load {ty}, ptr {goal}, align 64"))
     w.out.put(f"store {ty} {value}, ptr {goal}, align 64")
     w.forget_vectors()  # any of them may be another now
+
+
+@custom("v_movrelsd_2_b32 v_swaprel_b32", "lane", (10, 11, 12))
+def _two_indices(w: Wave, inst: Inst) -> None:
+    """VGPR[dst + M0[25:16]] = VGPR[src + M0[9:0]]; or the two change places."""
+    ty = w.v.type("i32")
+    goal, source = _indexed(w, inst.operands[0], shift=16), _indexed(w, inst.operands[1], shift=0)
+    new, old = (w.out.emit(f"load {ty}, ptr {p}, align 64") for p in (source, goal))
+    pairs = [(goal, new, old)] + [(source, old, new)] * (inst.op == "v_swaprel_b32")
+    for place, value, kept in pairs:
+        chosen = value if w.full else w.v.select(w.exec_mask(), "i32", value, kept)
+        w.out.put(f"store {ty} {chosen}, ptr {place}, align 64")
+    w.forget_vectors()
+
+
+_SCALARS = 106  # SGPRs that an index reaches
+
+
+def _sgpr(w: Wave, index: str, first: int, wide: bool) -> str:
+    """SGPR `first` + index (a scalar), or the pair that begins there."""
+    s, step, t = w.s, 1 + wide, "i64" if wide else "i32"
+    at = s.add(index, str(first))
+    value = w.sgpr64(0) if wide else w.reg("s", 0)
+    for k in range(step, _SCALARS - wide, step):
+        value = s.select(s.icmp("eq", "i32", at, str(k)), t, w.sgpr64(k) if wide else w.reg("s", k), value)
+    return value
+
+
+def _set_sgpr(w: Wave, index: str, first: int, value: str, wide: bool) -> None:
+    s = w.s
+    at = s.add(index, str(first))
+    for k in range(0, _SCALARS - wide, 1 + wide):
+        here = s.icmp("eq", "i32", at, str(k))
+        if wide:
+            w.set_sgpr64(k, s.select(here, "i64", value, w.sgpr64(k)))
+        else:
+            w.set_reg("s", k, s.select(here, "i32", value, w.reg("s", k)))
+
+
+@custom("s_movrels_b32 s_movrels_b64 s_movreld_b32 s_movreld_b64 s_movrelsd_2_b32", "other")
+def _scalar_by_index(w: Wave, inst: Inst) -> None:
+    """D = SGPR[src + M0], SGPR[dst + M0] = S, or both with M0's ten-bit fields (source 9:0, destination 25:16). Out of range nothing is written, s0 read."""
+    dst, source = inst.operands
+    wide = inst.op.endswith("64")
+    m0, t = w.reg("s", M0), "i64" if wide else "i32"
+    from_, to = m0, m0
+    if inst.op == "s_movrelsd_2_b32":
+        from_, to = w.s.and_(m0, "1023"), w.s.and_(w.s.lshr(m0, "16"), "1023")
+    value = w.scalar(source, t) if "movreld_" in inst.op else _sgpr(w, from_, source.index, wide)
+    if "movrels_" in inst.op:
+        w.write_scalar(dst, value, t)
+    else:
+        _set_sgpr(w, to, dst.index, value, wide)
 
 
 INDEXED_ROOM = 2  # registers behind a kernel's own, for a source of 64 bits by index

@@ -202,3 +202,43 @@ def _load_by_thread(w: Wave, inst: Inst) -> None:
 def _store_by_thread(w: Wave, inst: Inst) -> None:
     held = data_at(w, inst.operands[0], 1)
     access(w, "lds", "st", "b32", _by_thread(w, inst), w.exec_bits(), held)
+
+
+@custom("ds_append ds_consume", "lds")
+def _append(w: Wave, inst: Inst) -> None:
+    """The counter at M0[15:0] + offset goes up, or down, by the lanes that are on, which all get what it was (LLVM's `ds.append`; CDNA3 ISA manual, 12.16)."""
+    if inst.take("gds") is not None:
+        raise w.fail("global data share")
+    o, s = w.v, w.s
+    mask = w.exec_bits()
+    mask = s.const(w.mask_type, -1) if mask == "-1" else mask
+    where = s.add(s.and_(w.reg("s", M0), str(0xFFFF)), str(inst.take_int("offset")))
+    count = s.call("ctpop", w.mask_type, mask)
+    lane = s.call("cttz", w.mask_type, mask)
+    if w.lanes == 64:
+        count, lane = s.trunc("i64", "i32", count), s.trunc("i64", "i32", lane)
+    amount = count if inst.op == "ds_append" else s.sub("0", count)
+    w.out.put(f"store {o.type('i32')} {o.splat('i32', amount)}, ptr {buffer_slot(w, 0)}, align 64")
+    first = s.and_(mask, s.sub("0", mask, w.mask_type), w.mask_type)
+    atomic_call(w, "lds", "add", 32, o.splat("i32", where), first)
+    lane = s.and_(lane, str(w.lanes - 1))
+    before = w.out.emit(f"extractelement {o.type('i32')} {get_data(w, 0)}, i32 {lane}")
+    w.write(0, o.splat("i32", before), "i32")
+
+
+@custom("ds_condxchg32_rtn_b64", "lds")
+def _conditional_exchange(w: Wave, inst: Inst) -> None:
+    """Each dword whose data has bit 31 is replaced by the other 31; both come back as they were (Vega ISA manual, LDS opcodes)."""
+    o = w.v
+    dst, address, data = inst.operands
+    where = o.and_(o.add(w.reg("v", address.index), o.const("i32", inst.take_int("offset"))), o.const("i32", 0xFFF8))
+    words = [w.reg("v", data.index + k) for k in range(2)]
+    access(w, "lds", "ld", "b64", where, w.exec_bits())
+    before = [get_data(w, k) for k in range(2)]
+    for k, word in enumerate(words):
+        asked = w.to_bits(o.icmp("slt", "i32", word, o.const("i32", 0)))
+        new = o.and_(word, o.const("i32", 0x7FFFFFFF))
+        w.out.put(f"store {o.type('i32')} {new}, ptr {buffer_slot(w, 0)}, align 64")
+        access(w, "lds", "st", "b32", o.add(where, o.const("i32", 4 * k)), w.s.and_(asked, w.exec_bits(), w.mask_type))
+    for k, value in enumerate(before):
+        w.write_reg(dst.kind, dst.index + k, value)

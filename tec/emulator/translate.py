@@ -72,7 +72,7 @@ class Translator(Jumps):
         self.segment_of: dict[str, int] = {}  # the segment that a label starts
         self.functions: dict[str, str] = {}  # helpers that go into the same module
         self.agpr_base = max(3, 1 + max((_last_vgpr(i) for i in kernel.insts), default=0))
-        by_index = ("v_movrel", "s_set_gpr_idx")  # these name registers that no operand does
+        by_index = ("v_movrel", "v_swaprel", "s_set_gpr_idx")  # these name registers that no operand does
         if any(i.op.startswith(by_index) for i in kernel.insts):
             self.agpr_base = max(self.agpr_base, options.vgpr_count) + INDEXED_ROOM
 

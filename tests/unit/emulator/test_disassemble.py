@@ -154,7 +154,7 @@ def test_what_is_not_known_is_told() -> None:
         with pytest.raises(UnsupportedInstruction, match=match):
             decoder("gfx942", code, "k").instruction()
     for chip, code, match in (
-        ("gfx1100", b"\x00\x00\x00\xf0" * 2, "an encoding that is not known"),
+        ("gfx1100", b"\x00\x00\x00\xf8" * 2, "an encoding that is not known"),
         ("gfx1030", b"\x00\x00\xff\xbf", "SOPP opcode 0x7f"),
         ("gfx1200", b"\x00\x00\x00\xee", "ends within an instruction"),
         ("gfx1100", b"\x00\x00\xcf\xcb\x00\x00\x00\x00", "VOPD opcode 0xf"),

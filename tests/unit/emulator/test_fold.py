@@ -179,3 +179,25 @@ def test_bit_selects(host: str) -> None:
 def test_all_pairs(host: str, chip: str, seed: int) -> None:
     rng = random.Random(seed)
     check(chip, host, seed, [_steps(rng, a, b) for a, b in _pairs(chip)])
+
+
+@pytest.mark.parametrize("host", HOSTS[:1])
+def test_halves_without_conversions_of_the_host(host: str) -> None:
+    """x86-64-v2 converts f16 by a function: every f16 to f32 and back, and what rounds between; atomics of f16 link."""
+    bench = Bench("gfx942", {"h": 1, "f": 1})
+    wide = bench.case([f"v_cvt_f32_f16 v2, {bench.reg('h')}", f"v_cvt_f16_f32 v3, {bench.reg('f')}"])
+    run = bench.launch(host_cpu=host)
+    numbers = np.random.default_rng(3)
+    edges = np.concatenate([np.arange(0, 65536, 89), [0x7C00, 0xFC00, 1, 0x3FF, 0x400, 0x7BFF, 0x7E00]]).astype(
+        np.uint16
+    )
+    for k in range(0, len(edges) - 64, 64):
+        half = edges[k : k + 64]
+        exact = half.view(np.float16).astype(F32)
+        with np.errstate(all="ignore"):
+            between = (exact.astype(np.float64) * (1 + numbers.uniform(-1, 1, 64) * 2.0**-11)).astype(F32)
+        out = run({"h": half.astype(np.uint32), "f": between})
+        with np.errstate(all="ignore"):
+            narrow = between.astype(np.float16)
+        np.testing.assert_array_equal(out[wide].view(F32), exact)
+        np.testing.assert_array_equal((out[wide + 1] & 0xFFFF).astype(np.uint16).view(np.float16), narrow)

@@ -16,6 +16,7 @@ from tec.emulator.errors import EmulationError
 from tec.emulator.stopping import WaveState, find_line
 from tec.errors import DeviceError
 
+from .hosts import HOSTS
 from .planted import BUGS, RIGHT, Bug, image, launch, marked, text
 
 
@@ -104,3 +105,11 @@ def test_order_among_very_many_waves_is_taken_for_granted(monkeypatch: pytest.Mo
     for name in ("last_of_many_groups_reduces", "lock_given_back_by_an_exchange"):
         right = next(b for b in RIGHT if b.name == name)
         launch(right.chip, right.body, right.check, 200, right.block, right.fresh, 199, 2)
+
+
+@pytest.mark.parametrize("host", HOSTS[:1])
+def test_planted_bugs_on_an_old_host(host: str) -> None:
+    """Kernels with atomics, and with products of halves, where the host converts no f16 by itself."""
+    for right in RIGHT:
+        if right.name in ("last_group_after_a_barrier", "matrix_results_in_a_chain"):
+            launch(right.chip, right.body, right.check, right.grid, right.block, right.fresh, right.n, 1, host_cpu=host)

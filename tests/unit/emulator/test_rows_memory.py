@@ -57,7 +57,8 @@ EXCHANGES = {
     for st in forms
     for w in (32, 64)
 }
-APART = TO_LDS | BY_THREAD | {"global_load_tr_b128"}
+COUNTERS = {"ds_append", "ds_consume", "ds_condxchg32_rtn_b64"}  # test_by_index
+APART = TO_LDS | BY_THREAD | COUNTERS | {"global_load_tr_b128"}
 
 
 GFX1250 = r"cluster_load_|global_(load|store)_async_|global_load_(monitor|tr\d+)_"  # test_rows_cdna5.py
@@ -115,7 +116,7 @@ LDS_ATOMICS = [
     for n, r in ROWS.items()
     if r.kind == "lds"
     and not n.startswith("ds_load_tr")
-    and n not in {*LDS_LOADS, *LDS_STORES, *LDS_PAIRS, "ds_nop", *TRANSPOSED, *BY_THREAD, *EXCHANGES}
+    and n not in {*LDS_LOADS, *LDS_STORES, *LDS_PAIRS, "ds_nop", *TRANSPOSED, *BY_THREAD, *EXCHANGES, *COUNTERS}
 ]
 
 
@@ -580,6 +581,7 @@ def test_no_memory_row_is_left_out() -> None:
         *TRANSPOSED,
         *EXCHANGES,
         *(n for n in BY_THREAD if n.startswith("ds_")),
+        *COUNTERS,
     }
     assert lds - {n for n in lds if n.startswith("ds_load_tr")} == known, lds ^ known
     for name in LDS_ATOMICS:
