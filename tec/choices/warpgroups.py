@@ -48,7 +48,7 @@ _READ, _READ_IN_TURN = 2.5, 1.8
 _ROWS_A_GROUP = 64  # wgmma's m
 _SUMS_IN_TURN = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
 _FILLED = 0.9  # of the multiprocessors: 2048 cubed has 128 tiles for 132
-_SHORT_STEPS = 64  # of a multiprocessor's ring: some 40 us of float16
+_SHORT_STEPS = 64  # of 128 x 256 sums on each multiprocessor: some 40 us of float16
 _EITHER_ORDER = ("float16", "bfloat16")  # other types' operands lie along k, both
 _TYPES = (*_EITHER_ORDER, "int8", "float8_e4m3", "float8_e5m2")
 # Of the rate with 256 columns, as measured at 4096 and 8192 cubed on an H200: narrower tiles read A more often a product.
@@ -127,7 +127,8 @@ class WarpgroupProduct(Space):
         # are placed beside the kernel ahead of them, several to a multiprocessor where others are left empty (BERT, batch 1: 0.63 ms for 0.56).
         # In kernels of many rounds there is nothing to gain (4096 cubed: 0.99 for 1.0), in those of few there is (BERT, batch 32: 1.514 ms to 1.480).
         units = self.target.machine.units
-        short = -(-tiles // units) * -(-self.k // self.step) <= _SHORT_STEPS
+        work = -(-tiles // units) * -(-self.k // self.step) * c["rows"] * c["columns"]
+        short = work <= _SHORT_STEPS * 128 * 256
         early = units * _FILLED <= tiles and (tiles <= places or short)
         return Plan(
             c["rows"], c["columns"], c["stages"], band, places if stays else 0, c["resident"], early, c["turns"]
