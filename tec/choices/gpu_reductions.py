@@ -14,7 +14,7 @@ from ..schedule import Schedule
 from ..target import Target, latency_ns, level_gbps
 from ..te import ComputeOp, thread_axis
 from .group import Group, begin, const_shape, reduce_size, size_of
-from .pointwise import bind_all, moved_bytes
+from .pointwise import bind_all, moved_bytes, neighbours_on_a_die
 from .space import Choice, Cost, Scheduled, Space
 
 LONG_SUM = 256  # elements of a sum from which a GPU's threads share it
@@ -91,6 +91,10 @@ class GpuReduction(Space):
             # Many sums: a wavefront each needs no barrier (2048 rows of 4096 on an MI300X by the time model: argmax in float32 9.8 us for 11.1, a matrix in
             # float16 times a vector 4.9 for 5.9).
             threads = 64
+            if self.red.num_outputs > 1 and self._element_bytes() < 4 and outputs < 8 * self.target.machine.units:
+                threads = (
+                    128  # argmax in float16 there: a dozen instructions an element, on few wavefronts (6.4 us for 7.1)
+                )
         together = (
             4
             if shared
@@ -149,11 +153,16 @@ class GpuReduction(Space):
             return "sums are too short for so many threads"
         if not self.outputs or self.outputs % (choice["wide"] * lanes) or (choice["piece"] and lanes < 2):
             return "the sums are no whole number of pieces for all threads"
-        if choice["wide"] * lanes * self._element_bytes() < _LINE_BYTES // 2:
-            return "a line would come in more than two parts"
+        if choice["wide"] * lanes * self._element_bytes() * (4 if self._on_a_die(choice) else 2) < _LINE_BYTES:
+            return "a line would come in more than two parts, or four on one die"
         if lanes > 1 and (self.red.num_outputs > 1 or last is None or last % lanes):
             return "tuples, and sums that do not lie side by side, come one by one"
         return None
+
+    def _on_a_die(self, choice: Choice) -> bool:
+        """Whether work-groups whose columns are of one line run on one die, whose L2 puts the parts together."""
+        groups, dies = (self.outputs or 1) // (choice["wide"] * self._lanes(choice)), self.target.machine.dies
+        return dies > 1 and groups % dies == 0
 
     def _lanes(self, choice: Choice) -> int:
         return max(1, int(choice["piece"]) // self._element_bytes())
@@ -214,11 +223,15 @@ class GpuReduction(Space):
         groups = (self.outputs or 1) // wide
         even = self._even(groups)
         memory = bytes_ / (level_gbps(machine, "memory") * 1e9 * min(1.0, groups * machine.unit_share) * even)
-        again = max(1.0, _LINE_BYTES / (wide * self._element_bytes()))
+        again = 1.0 if self._on_a_die(choice) else max(1.0, _LINE_BYTES / (wide * self._element_bytes()))
         near = bytes_ * again / (level_gbps(machine, "MALL") * 1e9 * even)
         own = -(-(self.length or 1) // (choice["threads"] // choice["wide"]))
         latency = latency_ns(machine, "memory") * 1e-9
         moved, waiting = max(memory, near), own / 8 * latency
+        if self._on_a_die(choice) and not (self.red.num_outputs > 1 and self._element_bytes() < 4):
+            # Two work-groups of 512 threads wait for no more than one of 1024, and meet sooner (MI300X by the time model, 2048 x 4096: a row times [k, n] in float32
+            # 9.1 us for 15.0, sums in float16 5.3 for 5.5). Tuples of short elements are a dozen instructions each, which more threads share (6.9 for 7.8).
+            waiting *= choice["threads"] / 1024
         # Two trips to memory, and the meeting of the threads, which takes a register after another through LDS.
         start = (2 + 0.5 * self._lanes(choice)) * latency
         seconds = machine.launch_us * 1e-6 + start + max(moved, waiting) + _NOT_HIDDEN * min(moved, waiting)
@@ -251,7 +264,7 @@ class GpuReduction(Space):
             red = _in_parts(s, red, choice["parts"], lambda p: self._partial(s, p, choice))
             out, shared = (red if self.out is self.red else s[self.out].op), self._few()  # type: ignore[assignment]
         if choice["wide"]:
-            _wide(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice))
+            _wide(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
         elif shared:
             _group_per_output(s, out, red, threads, choice["outputs"])
         elif not (red.tag == "pixels" and _pixels(s, out, red, threads, choice.get("columns", 1))):
@@ -326,7 +339,7 @@ def _neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
     own.vectorize(own.op.axis[-1])
 
 
-def _wide(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lanes: int) -> None:
+def _wide(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lanes: int, target: Target) -> None:
     """A work-group of `wide` by `rows` threads: a thread has `lanes` neighbouring sums' elements of every `rows`-th row, and those of its column meet."""
     final = s[out]
     acc = s[s.cache_write(out.output(0), "local")] if out is red else s[red]
@@ -335,6 +348,7 @@ def _wide(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lan
         at, vec = final.split(at, factor=lanes)
         final.vectorize(vec)
     block, tx = final.split(at, factor=wide)
+    block = neighbours_on_a_die(final, block, (size_of(red.output(0).shape) or 1) // (wide * lanes), target)
     final.bind(block, thread_axis("blockIdx.x"))
     final.bind(tx, thread_axis((0, wide), "threadIdx.x"))
     k = acc.fuse(*acc.op.reduce_axis) if len(acc.op.reduce_axis) > 1 else acc.op.reduce_axis[0]

@@ -271,11 +271,17 @@ class _Columns(_Shared):
     def run(self) -> None:
         s, ib, units = self.s, self.ib, self.s.target.machine.units
         # 64 where 32 would give few units a second work-group, which all would wait for.
+        dies = s.target.machine.dies
         across = 64 if units < -(-s.lines.count // 32) < 2 * units else 32
+        if dies > 1 and s.lines.count % (16 * dies) == 0 and s.lines.count <= 32 * units:
+            across = 16
         runs = max(1, self.threads // across)
-        each = min(_KEPT * (4 if across == 32 else 2), -(-s.n // runs))  # more spill beside twice as many lines
+        each = min(_KEPT * (2 if across == 64 else 4), -(-s.n // runs))  # more spill beside twice as many lines
         tile = runs * each
-        with self.launch(-(-s.lines.count // across), across, runs) as (group, tx, ty):
+        groups = -(-s.lines.count // across)
+        with self.launch(groups, across, runs) as (group, tx, ty):
+            if dies > 1 and groups % dies == 0:  # neighbours on one die, whose L2 puts the parts of a line together
+                group = ib.let("group", te.indexmod(group, dies) * (groups // dies) + te.indexdiv(group, dies))
             line = ib.let("line", te.min(group * across + tx, s.lines.count - 1))
             totals = ib.allocate(s.wide, (runs * across,), "totals", scope="shared")
             carry = loops.scalar(ib, s.wide, "carry", s.one)

@@ -117,16 +117,16 @@ def _arg_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
 def arg_reducer(largest: bool, last: bool) -> Any:
     """A reducer over (index, value): the place of the largest or smallest value, the first or last of equals. NaN is beyond all."""
 
+    def beyond(a: Any, b: Any) -> Any:
+        if not a.dtype.startswith(("float", "bfloat")):
+            return a > b if largest else a < b
+        # Two comparisons: not at most the other, as a NaN is not, and the other no NaN.
+        return te.all(te.bitwise_not(a <= b if largest else a >= b), b == b)
+
     def first(x: Any, y: Any) -> Any:
-        ahead = x[1] > y[1] if largest else x[1] < y[1]
-        equal = x[1] == y[1]
-        if x[1].dtype.startswith(("float", "bfloat")):
-            is_nan, other_is = x[1] != x[1], y[1] != y[1]  # one comparison, where isnan looks at bits
-            ahead = te.any(ahead, te.all(is_nan, te.bitwise_not(other_is)))
-            equal = te.any(equal, te.all(is_nan, other_is))
         # The identity's index is -1, which must lose against every other: without a sign it is the last.
         sooner = x[0] >= y[0] if last else x[0].astype("uint32") <= y[0].astype("uint32")
-        return te.any(ahead, te.all(equal, sooner))
+        return te.any(beyond(x[1], y[1]), te.all(sooner, te.bitwise_not(beyond(y[1], x[1]))))
 
     def combine(x: Any, y: Any) -> Any:
         keep = first(x, y)

@@ -20,18 +20,18 @@ CHIPS = ("gfx942", "gfx1100")
 CASES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]], float]] = {
     "softmax": ("softmax", {"axes": (-1,)}, [(8, 2048)], 1.05),
     "softmax of long rows": ("softmax", {"axes": (-1,)}, [(2, 16384)], 1.05),
-    "softmax of odd rows": ("softmax", {"axes": (-1,)}, [(5, 333)], 8.0),
+    "softmax of odd rows": ("softmax", {"axes": (-1,)}, [(5, 333)], 3.2),
     "layer norm": ("layer_norm", {"axis": -1, "epsilon": 1e-5}, [(8, 768)], 1.05),
     "transpose": ("transpose", {"perm": (1, 0)}, [(128, 192)], 1.05),
-    "odd transpose": ("transpose", {"perm": (0, 2, 1)}, [(17, 3, 70)], 64.0),
+    "odd transpose": ("transpose", {"perm": (0, 2, 1)}, [(17, 3, 70)], 4.7),
     "channels last": ("transpose", {"perm": (0, 2, 3, 1)}, [(2, 64, 8, 16)], 2.6),
     "column sums": (
         "reduce_sum",
         {"axes": (0,), "keepdims": False},
         [(512, 256)],
-        2.1,
-    ),  # few columns: halves of lines for more units
-    "odd column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, [(513, 77)], 3.0),
+        4.1,
+    ),  # few columns: parts of lines for more units
+    "odd column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, [(513, 77)], 3.6),
     "row sums": ("reduce_sum", {"axes": (1,), "keepdims": False}, [(64, 4096)], 1.1),
     "one sum": ("reduce_sum", {"axes": (0, 1), "keepdims": False}, [(256, 1024)], 1.1),
     "a matrix times a vector": ("matmul", {"transpose_b": True}, [(1, 1024), (5120, 1024)], 1.35),
@@ -39,12 +39,17 @@ CASES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]], float]] = {
         "matmul",
         {},
         [(1, 512), (512, 2048)],
-        2.6,
+        5.1,
     ),  # the vector is read again by each column's threads
     "argmax": ("argmax", {"axis": -1}, [(40, 2048)], 1.1),
-    "argmax of columns": ("argmax", {"axis": 0}, [(512, 256)], 2.2),
+    "argmax of columns": ("argmax", {"axis": 0}, [(512, 256)], 4.1),
     "argmin of an odd row": ("argmin", {"axis": -1, "last": True}, [(7, 3, 1000)], 3.0),
 }
+# What comes from beyond the L2 over the bytes that must, where that is more than once: work-groups on different dies have parts of one line.
+MOVED = {
+    "softmax of odd rows": 1.65, "odd transpose": 1.35, "channels last": 2.55, "odd column sums": 1.25, "argmin of an odd row": 1.07,
+    "column sums": 2.05, "argmax of columns": 2.05,
+}  # fmt: skip
 
 
 def scheduled(name: str, dtype: str, target: str, choice: Any = None) -> tuple[list[te.Tensor], Scheduled, Any]:
@@ -75,10 +80,11 @@ def test_lines_touched(name: str, dtype: str, chip: str) -> None:
     on = [tec.nd.array(v, plain) for v in (*values, got)]
     with emulator_profile(plain.driver) as p:
         f(*on)
+    moved = sum(r.estimate.traffic.get("MALL", r.estimate.traffic.get("memory", 0.0)) for r in p.launches)
     touched = sum(r.counts.global_line_bytes for r in p.launches)
-    # A wavefront of 32 lanes reads half lines of float16, where a sum has too few parts to let a lane read more.
-    slack = 2 if chip == "gfx1100" and dtype == "float16" and ("column" in name or "times" in name) else 1
-    assert touched <= slack * CASES[name][3] * sum(v.nbytes for v in (*values, got))
+    must = sum(v.nbytes for v in (*values, got))
+    assert touched <= CASES[name][3] * must
+    assert moved <= MOVED.get(name, 1.02) * must
     assert all(r.spills == 0 for m in f.imported_modules for r in report(m.get_source("asm")))
 
 
@@ -121,7 +127,6 @@ def test_choices_of_a_sum_that_are_not_legal() -> None:
     space = spaces(outs, "rocm -mcpu=gfx942")[0]
     assert space.default["wide"] and not space.default["shared"]
     for wrong in (
-        {"wide": 8, "piece": 0},
         {"wide": 64, "threads": 64},
         {"wide": 32, "parts": 4},
         {"wide": 32, "shared": True},
@@ -131,6 +136,10 @@ def test_choices_of_a_sum_that_are_not_legal() -> None:
     ):
         with pytest.raises(tec.TecError):
             space.check({**space.default, "wide": 0, **wrong})
+    quarter = {**space.default, "wide": 8, "piece": 0}  # of a line: where one die's L2 puts the parts together
+    assert space.check(quarter)
+    with pytest.raises(tec.TecError, match="more than two parts"):
+        spaces(outs, "rocm -mcpu=gfx90a")[0].check(quarter)
 
 
 @pytest.mark.parametrize(
