@@ -55,18 +55,12 @@ class Power:
         """What a matrix pipe takes that lets the clock at `mhz` where the largest products keep it busy, whose operands come at `PRODUCT_TBPS`."""
         return ((self.whole - self.memory * PRODUCT_TBPS) / (mhz * 1e-3) ** 3 - self.clocking) / SUSTAINED
 
-    @property
-    def most_gbps(self) -> float:
-        """What memory may take beside units at the slowest clock that streams were seen at."""
-        return 1e3 * (self.whole - self.clocking * SLOWEST_GHZ**3) / self.memory
-
     def clock_mhz(self, vector: float, matrix: float, tbps: float) -> float:
         """`vector`, `matrix`: shares of time, the latter times what `matrix` says; `tbps`: from and to memory."""
         left = max(0.1 * self.whole, self.whole - self.memory * tbps)
         return float(1e3 * (left / (self.clocking + self.vector * vector + matrix)) ** (1 / 3))
 
 
-SLOWEST_GHZ = 0.98  # [R]: of 55 clocks, at 3,255 GB/s and 14 operations a byte
 SUSTAINED = 0.94  # [F]: of the matrix pipes' time, at the clocks that the machine table has
 PRODUCT_TBPS = 0.25  # 8192 cubed in 16 bits reads and writes 0.4 GB, in 1.6 ms
 
@@ -153,9 +147,7 @@ def _amd(
         Level("L1", l1 * KB, 1, first, ns[0], line),
         Level("L2", int(l2 * MB), units // dies, reached[1], ns[1], 128),
         Level("MALL", int(mall * MB), units, reached[2], ns[2], 64),
-        Level(
-            "memory", int(memory * GB), units, min(reached[3] or gbps, power.most_gbps if power else gbps), ns[3], 64
-        ),
+        Level("memory", int(memory * GB), units, reached[3] or gbps, ns[3], 64),
     ]
     return Machine(
         name, chip, units, mhz, tuple(x for x in levels if x.size_bytes), gbps, int(memory * GB), arch.vector_macs, arch.matrix_macs,
@@ -178,9 +170,6 @@ _MI200_GBPS = (10_600.0, 5_100.0, None, 1_388.8)  # [G] L1 and L2, [P] memory
 # By least squares over the 55 clocks of [R] (5.5 % from them on the mean): of 750 W, a TB/s of memory takes 22 %.
 _MI300X_POWER = Power(1.0, 0.049, 0.447, 0.218)
 _MI325X_POWER = Power(1000 / 750, 0.049, 0.447, 0.218)  # the same dies, 1000 W
-_MI300A_POWER = Power(
-    550 / 750, 0.049, 0.447, 0.218
-)  # 550 W by its data sheet, of which the CPU's cores are taken to need nothing
 _MI350X_MHZ = {
     "float16": 1717,
     "bfloat16": 1907,
@@ -205,8 +194,7 @@ _AMD = (
     _amd("MI250", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS),  # one die
     _amd("MI300X", "gfx942", 304, 2100, 192, 5300, l1=32, l2=4, mall=256, dies=8, reached=_MI300_GBPS, ns=_MI300_NS, matrix_mhz=_MI300X_MHZ,
          power=_MI300X_POWER),
-    _amd("MI300A", "gfx942", 228, 2100, 128, 5300, l1=32, l2=4, mall=256, dies=6, reached=(None, None, None, 3_668.0), ns=(57.0, 101.0, None, 392.0),
-         power=_MI300A_POWER),  # [I], more than 550 W allow: 3,150 GB/s; [G]: 813 to 830 clocks
+    _amd("MI300A", "gfx942", 228, 2100, 128, 5300, l1=32, l2=4, mall=256, dies=6, reached=(None, None, None, 3_668.0), ns=(57.0, 101.0, None, 392.0)),  # [I]; [G]: 813 to 830 clocks
     # Its memory reads 4287 GB/s in ROCm's validation tests.
     _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 27_000.0, 7_310.0, 4_287.0), ns=_MI300_NS, matrix_mhz=_MI325X_MHZ,
          power=_MI325X_POWER),
