@@ -4,7 +4,7 @@ In: a kernel with a marked loop in no other and, behind it, nests of loops aroun
 Out: the same loads in nests of their own ahead of the loop, into registers. So they are under way while the loop waits for its first tiles, and the loop's
 end waits for none of them (4096 x 768 x 768 with a bias and a residual on one H200: 11.9 us for 13.1). Nothing is moved where the values would not fit
 beside the sums, nor inside of a loop over tiles: there the first products of each tile would wait for the loads (three tiles of 12 steps with a bias: 28.6 us
-for 24.1).
+for 24.1; between the last products' start and their end 27.5 for 26.1).
 """
 
 from __future__ import annotations
