@@ -99,6 +99,9 @@ def _region(body: S.Stmt, target: Target, in_kernel: bool, shares: bool) -> S.St
     places: dict[int, int] = {}
     if in_kernel and shares and sum(_bytes(b) or 0 for b in homes) > target.lds_bytes:
         homes, moved, places = _by_bytes(used, moved)
+        if sum(_bytes(b) or 0 for b in homes) > target.lds_bytes:
+            # What became one buffer must lie in one place: two tiles and, after them, the sums that lie over both are not two buffers.
+            homes, moved, places = _by_bytes(used, {id(x.alloc.buffer): x.alloc.buffer for x in used})
     body = _without_allocs(body, set(scan.lives), moved, places)
     for b in reversed(homes):
         body = S.Alloc(b, body)

@@ -73,13 +73,14 @@ def test_skinny_products_need_no_second_kernel():
         ("gfx942", "float16", False, {"rows": 16, "columns": 32, "step": 64, "ahead": 2}),
         ("gfx90a", "int8", True, {"rows": 32, "columns": 16, "step": 64, "ahead": 1}),
         ("gfx942", "float32", True, {"rows": 32, "columns": 32, "step": 32, "ahead": 2, "slices": 2}),
+        ("gfx90a", "float32", True, {"rows": 32, "columns": 64, "step": 32, "ahead": 1}),  # sums over both tiles: 48 KiB
         ("gfx942", "float16", True, {"rows": 64, "columns": 32, "step": 32, "ahead": 1, "waves_m": 2, "slices": 2}),
         ("gfx1100", "float16", True, {"rows": 16, "columns": 16, "step": 32, "ahead": 1}),
         ("gfx1201", "float16", False, {"rows": 32, "columns": 32, "step": 32, "ahead": 2}),
     ],
 )  # fmt: skip
 def test_wavefronts_share_a_sum(chip, dtype, turned, choice):
-    m, n, k = 70, 48, 768
+    m, n, k = 70, max(48, choice["columns"]), 768
     types = [TensorType(dtype, (m, k)), TensorType(dtype, (n, k) if turned else (k, n))]
     xs = [tec.te.placeholder(t.shape, t.dtype, name=f"x{i}") for i, t in enumerate(types)]
     known, attrs = get_op("matmul"), {"transpose_b": turned}
