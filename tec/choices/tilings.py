@@ -7,7 +7,7 @@ or idle compute units) and traffic of global memory, which they share.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -50,8 +50,11 @@ class Tiling:
         return self.k * self.slices
 
 
-# Rows and columns of C of a work-group, and its wavefronts along them: what defaults are taken from. Larger ones are for a search: they pay only where
-# a product fills the machine with them, and need a pipeline of their own.
+# CDNA with loads between sums: what reads least of shared memory, where the matrix unit is too quick for 128 by 128 (MI355X by the time model: bf16 8192 cubed 711 to 630 us,
+# f16 4096 97 to 84, int8 8192 379 to 287; on MI300X 1,795 would be 2,028: `seconds` says which). Its instruction has 32 by 32 sums, whose elements take half of the
+# registers of 16 by 16: more than this estimate and LLVM spills (208: 238 to 248 registers; 256: 7 to 42 spilled).
+LARGEST, _LARGEST_REGISTERS = (256, 256, 4, 2), 232
+# Rows and columns of C of a work-group, and its wavefronts along them: what defaults are taken from. Others are for a search.
 DRAFTS = (
     (128, 128, 2, 2), (128, 64, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (64, 32, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1),
 )  # fmt: skip
@@ -205,6 +208,7 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
             t
             for i in units
             for step in steps(shape, target)
+            if (m, n, wm, wn) != LARGEST or _fits_largest(i, step, shape, units)
             for near in [Tiling(m, n, step, wm, wn, i.m, i.n, instr_k(i, shape), swizzle, stages, interleave=weave)]
             for t in ([replace(near, ahead=2), near] if _is_far(near, shape, target) else [near])
             if why_not(t, shape, target) is None and (-shape.k % step * 4 <= shape.k or step == t.instr_k)
@@ -226,6 +230,10 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
 
 def _tiles(shape: Shape, target: Target) -> Iterator[tuple[int, int, int, int]]:
     """Rows, columns and wavefronts of the drafts."""
+    if interleaves(target) and shape.fixed and not (shape.guarded or shape.turned) and shape.m >= LARGEST[0] and shape.n >= LARGEST[1]:  # fmt: skip
+        # Where half of the units would have none, it cannot pay.
+        if 2 * shape.batch * -(-shape.m // LARGEST[0]) * -(-shape.n // LARGEST[1]) >= target.machine.units:
+            yield LARGEST
     yield DRAFTS[0]
     m, n, *_ = NARROWER
     if (
@@ -236,6 +244,17 @@ def _tiles(shape: Shape, target: Target) -> Iterator[tuple[int, int, int, int]]:
     ):
         yield NARROWER
     yield from DRAFTS[1:]
+
+
+def _fits_largest(i: MatrixInstr, step: int, shape: Shape, units: Sequence[MatrixInstr]) -> bool:
+    """Whether an instruction is the chip's newest of its size, and leaves a thread registers for LARGEST: beside the sums elements of a part of a step and of the
+    next, and what comes for the next step."""
+    m, n, wm, wn = LARGEST
+    threads = wm * wn * i.wave
+    elements = (m // wm + n // wn) * instr_k(i, shape) * shape.bytes // i.wave // 4
+    coming = (m + n) * step * shape.bytes // threads // 4
+    fits = m * n // threads + 2 * elements + coming <= _LARGEST_REGISTERS
+    return fits and i.k == max(other.k for other in units if (other.m, other.n) == (i.m, i.n))
 
 
 def groups(t: Tiling, shape: Shape) -> int:
@@ -250,7 +269,7 @@ def interleaves(target: Target) -> bool:
 
 def _is_far(t: Tiling, shape: Shape, target: Target) -> bool:
     """Whether a default starts its loads two steps ahead: where the work of a step is short beside the way from memory. A search may ask for it anywhere."""
-    if target.kind != "rocm" or -(-shape.k // t.k) < _FAR_STEPS:
+    if target.kind != "rocm" or -(-shape.k // t.k) < _FAR_STEPS or (t.m, t.n) == LARGEST[:2]:
         return False
     if not t.interleave or t.m * t.n <= _FAR:
         return t.m * t.n <= _FAR
