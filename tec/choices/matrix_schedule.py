@@ -258,7 +258,8 @@ def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins)
     if t.interleave:
         acc.pragma(ki, "fragments_ahead")
     if t.stages and (extent(k.dom.extent) or t.k + 1) > t.k:
-        acc.pragma(ko, "software_pipeline", t.stages if t.ahead == 1 else (t.stages, t.ahead))
+        how = (t.stages, t.ahead, t.uneven)
+        acc.pragma(ko, "software_pipeline", how if t.uneven else how[:2] if t.ahead > 1 else t.stages)
     acc.tensorize(ii, mx.mma)
     return ko, ki
 

@@ -39,6 +39,9 @@ class Tiling:
     band: int = 0  # tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row
     interleave: bool = False  # loads and stores of a step between its sums (see `ir.passes.interleave`)
     slices: int = 1  # wavefronts that have one part of the tile, each with its own part of the sum; a step is as many steps side by side
+    uneven: bool = (
+        False  # half of the wavefronts come first where two share a vector unit (see `ir.notes.SoftwarePipeline`)
+    )
 
     @property
     def waves(self) -> int:
@@ -52,7 +55,7 @@ class Tiling:
 
 # CDNA with loads between sums: what reads least of shared memory, where the matrix unit is too quick for 128 by 128 (MI355X by the time model: bf16 8192 cubed 711 to 630 us,
 # f16 4096 97 to 84, int8 8192 379 to 287; on MI300X 1,795 would be 2,028: `seconds` says which). Its instruction has 32 by 32 sums, whose elements take half of the
-# registers of 16 by 16: more than this estimate and LLVM spills (208: 238 to 248 registers; 256: 7 to 42 spilled).
+# registers of 16 by 16: more than this estimate and LLVM spills (208: 238 to 248 registers; 256: 7 to 42 spilled). Half of its wavefronts come first: 630 to 612 us, 84 to 81.
 LARGEST, _LARGEST_REGISTERS = (256, 256, 4, 2), 232
 # Rows and columns of C of a work-group, and its wavefronts along them: what defaults are taken from. Others are for a search.
 DRAFTS = (
@@ -173,6 +176,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
         return "registers hold the steps ahead with one slot alone, and few bytes of them"
     if t.interleave and (target.kind != "rocm" or not t.stages):
         return "loads between sums are for AMD's, where the loop is a pipeline"
+    if t.uneven and (target.kind != "rocm" or not t.stages or t.slices > 1 or t.waves_m % 2 or t.waves < 8):
+        return "half of the wavefronts along the rows come first in AMD's pipelines, where two share a vector unit"
     registers = t.m * t.n * t.slices // threads * dtype_info(shape.acc).bytes // 4
     if 2 * registers > target.chip.vgprs + 1:
         return f"{registers} registers of a thread for the sums alone"
@@ -209,7 +214,22 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
             for i in units
             for step in steps(shape, target)
             if (m, n, wm, wn) != LARGEST or _fits_largest(i, step, shape, units)
-            for near in [Tiling(m, n, step, wm, wn, i.m, i.n, instr_k(i, shape), swizzle, stages, interleave=weave)]
+            for near in [
+                Tiling(
+                    m,
+                    n,
+                    step,
+                    wm,
+                    wn,
+                    i.m,
+                    i.n,
+                    instr_k(i, shape),
+                    swizzle,
+                    stages,
+                    interleave=weave,
+                    uneven=(m, n, wm, wn) == LARGEST,
+                )
+            ]
             for t in ([replace(near, ahead=2), near] if _is_far(near, shape, target) else [near])
             if why_not(t, shape, target) is None and (-shape.k % step * 4 <= shape.k or step == t.instr_k)
         )

@@ -118,14 +118,17 @@ class UnrollExplicit(Note):
 @dataclass(frozen=True, slots=True)
 class SoftwarePipeline(Note):
     """Loads of later steps of the loop start early; `stages`: slots of storage (1: later loads wait in registers). `ahead`: with one slot, how
-    many steps before it is worked on a step's loads start."""
+    many steps before it is worked on a step's loads start. `uneven`: on AMD the first half of the wavefronts along threadIdx.z comes first where two share a vector unit, so that
+    one's sums fill what the other waits for."""
 
     stages: int = 2
     ahead: int = 1
+    uneven: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", _count("software_pipeline: stages", self.stages, 1))
         object.__setattr__(self, "ahead", _count("software_pipeline: ahead", self.ahead, 1))
+        object.__setattr__(self, "uneven", _flag("software_pipeline: uneven", self.uneven))
 
 
 @note("warp_specialize")

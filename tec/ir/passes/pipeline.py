@@ -57,11 +57,14 @@ def pipeline(func: Func, target: Target) -> Func:
     """Loops over double-buffered shared memory as software pipelines; see the module."""
 
     threads: list[E.Var] = []
+    waves: list[S.For] = []  # the loop over threadIdx.z around
 
     def fs(s: S.Stmt, note: SoftwarePipeline | None) -> S.Stmt:
         if isinstance(s, S.For) and s.kind == S.ForKind.THREAD:
             if s.thread in THREAD_TAGS:
                 threads.append(s.var)
+            if s.thread == "threadIdx.z":
+                waves[:] = [s]
             out = map_stmt(s, lambda x: fs(x, None), _keep)
             if s.thread in THREAD_TAGS:
                 threads.pop()
@@ -80,7 +83,10 @@ def pipeline(func: Func, target: Target) -> Func:
                 slots = min(slots, const_int(s.extent) or slots)  # a slot that no step fills is memory alone
             made = _Pipeline(s, found, max(2, stages), slots)
             far = made.build_far(note.ahead) if note is not None and stages == 1 and note.ahead > 1 else None
-            return far or made.build(target, threads) or s
+            built = far or made.build(target, threads)
+            if built is not None and note is not None and note.uneven and waves and target.kind == "rocm":
+                built = S.seq(_first_half_first(waves[0]), built)
+            return built or s
         return map_stmt(s, lambda x: fs(x, note if isinstance(s, S.Attr) else None), _keep)
 
     return func.with_body(_drop_notes(fs(func.body, None)))
@@ -382,6 +388,14 @@ class _Pipeline:
 
 def _effect(op: str, **attrs: Any) -> S.Stmt:
     return S.Evaluate(E.Call(op, (), "int32", attrs or None))
+
+
+def _first_half_first(waves: S.For) -> S.Stmt:
+    """Priority for the first half of the wavefronts: the two of a vector unit else do the same at the same time. s_setprio heeds no mask, so the condition is a scalar's."""
+    wave = E.Call("readfirstlane", (waves.var,), waves.var.dtype)
+    attrs = {"name": "llvm.amdgcn.s.setprio", "void": True}
+    first = S.Evaluate(E.Call("call_llvm_intrin", (B.const(1, "int16"),), "int32", attrs))
+    return S.IfThenElse(B.compare("lt", wave, B.floordiv(waves.extent, 2)), first)
 
 
 def _copies_in_background(target: Target) -> bool:

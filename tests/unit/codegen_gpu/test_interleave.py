@@ -46,6 +46,13 @@ def built(space: Space, xs: list[te.Tensor], **choice: Any) -> Any:
             True,
             {"rows": 64, "columns": 64, "waves_m": 2, "waves_n": 2, "ahead": 1, "stages": 2},
         ),
+        (
+            "gfx942",
+            "float16",
+            (256, 256, 128),
+            True,
+            {"rows": 64, "columns": 64, "step": 64, "ahead": 1, "waves_m": 4, "waves_n": 2, "uneven": True},
+        ),
         ("gfx942", "float16", (100, 70, 333), False, {}),
         ("gfx90a", "float32", (64, 64, 256), False, {"rows": 64, "columns": 64, "waves_m": 2, "waves_n": 2}),
         ("gfx1100", "int8", (64, 64, 256), True, {"rows": 64, "columns": 64, "waves_m": 2, "waves_n": 2}),
@@ -110,4 +117,17 @@ def test_short_steps_start_their_loads_two_steps_ahead() -> None:
 
     assert ahead("gfx942", 512) == 2, "a work-group a unit"
     assert ahead("gfx942", 4096) == 1
-    assert ahead("gfx950", 4096) == 2, "steps of half the clocks"
+    assert ahead("gfx950", 1024) == 2, "steps of half the clocks"
+
+
+def test_large_products_on_cdna_4_have_large_tiles() -> None:
+    """128 by 128 is bound by shared memory there. 256 by 256 of instructions of 32 by 32 spill nothing, and half of the wavefronts come first."""
+    space, xs = product("gfx950", 4096, 4096, 4096, "bfloat16")
+    large = {"rows": 256, "columns": 256, "waves_m": 4, "waves_n": 2, "instruction": "32x32x16", "uneven": True}
+    assert {k: space.default[k] for k in large} == large
+    assembly = built(space, xs).imported_modules[0].get_source("asm")
+    (r,) = report(assembly)
+    assert r.spills == 0 and r.matrix == 32 and r.load_cover is not None and r.load_cover > 0.5
+    assert assembly.count("s_setprio 1") == 1
+    for chip, m, dtype in (("gfx942", 4096, "float16"), ("gfx950", 1024, "float16"), ("gfx950", 4096, "float8_e4m3")):
+        assert product(chip, m, 4096, 4096, dtype)[0].default["rows"] < 256, (chip, m, dtype)
