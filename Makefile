@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test triton tinygrad foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -41,6 +41,10 @@ $(TINYGRAD)/.tec-setup: INSTALLED = '.[cli]' 'tinygrad>=0.14,<0.15' hip-python '
 
 tinygrad: $(TINYGRAD)/.tec-setup
 	$(TINYGRAD)/bin/python -m pytest tests/unit/emulator/test_hip.py
+
+# The CI files of docs/amd-kernels.md as a runner runs them, with a wheel of this checkout: six environments, a GB of packages.
+guide: setup
+	TEC_GUIDE_CI=1 $(PY) -m pytest -m slow tests/unit/emulator/test_guide_ci.py
 
 # Kernels of Triton, HIP (clang with lld, where they are installed), IREE and tinygrad on the software GPU under every check; how many were right.
 FOREIGN := build/foreign

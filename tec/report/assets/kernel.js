@@ -21,7 +21,7 @@ function bars(rows, most, text, marked) {
   return box;
 }
 const time = $("time");
-time.append(el("h3", "busy, of " + us(data.time.us)), bars(data.time.parts, data.time.us, v => us(v), data.time.limit));
+time.append(el("h3", "busy, of " + us(data.time.us) + ", modelled"), bars(data.time.parts, data.time.us, v => us(v), data.time.limit));
 if (data.time.waits.length) time.append(el("h3", "of the waves' time, waiting"), bars(data.time.waits, 1, percent));
 time.append(el("p", `By the time model of ${data.facts[0][1]}; ${us(data.time.launch_us)} from one launch to the next besides.`, "note"));
 
