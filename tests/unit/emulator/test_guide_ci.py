@@ -37,7 +37,9 @@ NEEDS = {
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel of this checkout."""
     folder = tmp_path_factory.mktemp("wheels")
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)], check=True, timeout=600)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)], check=True, timeout=600
+    )
     assert list(folder.glob("tec_compiler-*.whl"))
     return folder
 
@@ -50,7 +52,9 @@ def run_job(project: Path, env: dict[str, str], name: str, job: str, matrix: dic
             line = line.replace("${{ matrix." + key + " }}", value)
         if line.startswith("sudo apt-get") and ctypes.util.find_library("LLVM"):
             continue
-        done = subprocess.run(["bash", "-e", "-c", line], cwd=project, env=env, capture_output=True, text=True, timeout=900, check=False)
+        done = subprocess.run(
+            ["bash", "-e", "-c", line], cwd=project, env=env, capture_output=True, text=True, timeout=900, check=False
+        )
         said += done.stdout + done.stderr
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     return said
@@ -63,7 +67,9 @@ def hipcc(folder: Path) -> bool:
         return False
     include, library = headers
     flags = f"-x hip --offload-device-only -nogpuinc -nogpulib -isystem {include} -D__CLANG_CUDA_COMPLEX_BUILTINS -D__HIP_PLATFORM_AMD__"
-    flags += f" -include {include}/hip/hip_runtime.h" + "".join(f" -Xclang -mlink-builtin-bitcode -Xclang {b}" for b in (library, library.with_name("oclc_abi_version_500.bc")))
+    flags += f" -include {include}/hip/hip_runtime.h" + "".join(
+        f" -Xclang -mlink-builtin-bitcode -Xclang {b}" for b in (library, library.with_name("oclc_abi_version_500.bc"))
+    )
     script = folder / "hipcc"
     script.write_text(f'#!/bin/sh\n[ "$1" = --genco ] || exit 0\nshift\nexec {compiler} {flags} "$@"\n')
     script.chmod(0o755)
@@ -79,23 +85,40 @@ def test_workflow(name: str, wheels: Path, tmp_path: Path) -> None:
     tools.mkdir()
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TEC_", "PYTEST", "CI"))}
-    env |= {"PATH": os.pathsep.join([str(tmp_path / "venv/bin"), str(tools), env["PATH"]]), "PIP_FIND_LINKS": str(wheels), "TEC_CACHE_DIR": str(tmp_path / "cache")}
+    env |= {
+        "PATH": os.pathsep.join([str(tmp_path / "venv/bin"), str(tools), env["PATH"]]),
+        "PIP_FIND_LINKS": str(wheels),
+        "TEC_CACHE_DIR": str(tmp_path / "cache"),
+    }
     if name.startswith("hip"):
         if hipcc(tools):
             run_job(project, env, name, "build", {})
         else:
             (project / "build").mkdir()
-            data = bundle({f"hipv4-amdgcn-amd-amdhsa--{c}": saxpy(c) for c in ("gfx942", "gfx1100")}) if name == "hip" else saxpy("gfx942")
+            data = (
+                bundle({f"hipv4-amdgcn-amd-amdhsa--{c}": saxpy(c) for c in ("gfx942", "gfx1100")})
+                if name == "hip"
+                else saxpy("gfx942")
+            )
             (project / "build/saxpy.hsaco").write_bytes(data)
     if name == "hip-programs":  # what hipcc makes of a program, made by a C compiler
         from tec.emulator.hip.library import library_folder
 
         (project / "kernels.bundle").write_bytes(bundle({"hipv4-amdgcn-amd-amdhsa--gfx942": code_object()}))
         (project / "main.c").write_text(C_PROGRAM)
-        command = [shutil.which("cc") or "cc", "main.c", "-o", "build/tests", f"-L{library_folder() / 'lib'}", "-lamdhip64"]
+        command = [
+            shutil.which("cc") or "cc",
+            "main.c",
+            "-o",
+            "build/tests",
+            f"-L{library_folder() / 'lib'}",
+            "-lamdhip64",
+        ]
         subprocess.run(command, cwd=project, check=True, timeout=60)
     job = "test" if name.startswith("hip") else "amd"
     for chip in ("gfx942", "gfx1100") if name == "triton" else ("",):
         said = run_job(project, env, name, job, {"chip": chip})
-        want = {"triton": "1 passed, 1 xfailed", "hip": "4 passed", "hip-programs": "right", "tec": "2 passed"}.get(name, "1 passed")
+        want = {"triton": "1 passed, 1 xfailed", "hip": "4 passed", "hip-programs": "right", "tec": "2 passed"}.get(
+            name, "1 passed"
+        )
         assert want in said, said

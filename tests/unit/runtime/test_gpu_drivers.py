@@ -283,7 +283,10 @@ def _has_real_hip() -> bool:
 
 
 @pytest.mark.hip
-@pytest.mark.skipif(not _has_real_hip() or os.path.exists("/dev/kfd"), reason="needs ROCm's own libamdhip64.so.5, .6 or .7 where the loader finds it, and no AMD GPU (/dev/kfd)")
+@pytest.mark.skipif(
+    not _has_real_hip() or os.path.exists("/dev/kfd"),
+    reason="needs ROCm's own libamdhip64.so.5, .6 or .7 where the loader finds it, and no AMD GPU (/dev/kfd)",
+)
 def test_real_libamdhip64_without_a_gpu():
     done = run("import tec.runtime as r\nprint(r.rocm_exists())\nr.rocm(0)", TEC_EMULATE="")
     assert done.stdout.strip() == "False"
