@@ -1,4 +1,4 @@
-"""AMDGPU: the deltas of the emitter for gfx900 to gfx1201, and what LLVM is told about a kernel.
+"""AMDGPU: the deltas of the emitter for gfx900 to gfx1250, and what LLVM is told about a kernel.
 
 Kernels follow the ABI of docs/architecture.md: explicit arguments alone, so every hidden argument is declared unused.
 A barrier orders shared memory (and global memory where asked); shuffles take the cheapest means that a chip has for the

@@ -5,7 +5,7 @@ In clocks of the compute unit. Sources:
   instruction of 64 lanes holds its 16 lanes for 4, a transcendental for 16, 32-bit integer products for 16 (LLVM's SISchedule.td).
 - RDNA: one instruction a clock and wave; 32 lanes take 1; results of vector instructions after 5 clocks, of transcendentals after 10 (SISchedule.td).
 - Matrix instructions: multiply-adds over the chip's rate (`tec.target.chips`, from AMD's matrix instruction calculator), and not less than 8, 16 and
-  32 clocks for 4, 16 and 32 rows (float64: 16), which is what the shapes with less k cost. They leave the issue port after one slot on CDNA; on RDNA
+  32 clocks for 4, 16 and 32 rows (float64: 16; WMMA: 4), which is what the shapes with less k cost. They leave the issue port after one slot on CDNA; on RDNA
   they are done by the vector lanes, and hold them. Their results may be read passes + 3 slots later (LLVM's GCNHazardRecognizer, gfx940),
   by the next matrix instruction's accumulator at once.
 - s_nop n: n + 1 slots.
@@ -42,8 +42,9 @@ KIND_NAMES = (
     "free",
     "priority",
 )
-_WMMA = re.compile(r"v_s?wmmac?_\w+?_16x16x(\d+)_(\w+?)(?:_\w+)?$")
+_WMMA = re.compile(r"v_s?wmmac?_\w+?_(16|32)x16x(\d+)_(\w+?)(?:_\w+)?$")
 _SPARSE = re.compile(r"v_smfmac_\w+?_(16|32)x\d+x(\d+)_(\w+)$")
+SMALL = (frozenset({"fp6", "bf6", "fp4"}), frozenset({"fp4"}))  # on gfx1250 6 bits are as slow as 8
 _QUARTER = re.compile(r"v_(mul_lo_[ui]32|mul_hi_[ui]32|mad_[ui]64|mul_[ui]64)")
 _KINDS = {
     "valu": VALU,
@@ -96,14 +97,23 @@ def matrix_work(inst: Inst) -> tuple[int, str, int]:
     found = _WMMA.match(op)
     if found is None:
         return 4096, "f16", 4
-    return 256 * int(found[1]) // (2 if op.startswith("v_swmmac") else 1), found[2], 4
+    kind = found[3]
+    if kind == "f8f6f4":  # gfx1250: as fast as bytes but where both are of 4 bits
+        both = all(inst.mods.get(m, "").endswith("FP4") for m in ("matrix_a_fmt", "matrix_b_fmt"))
+        kind = "fp4" if both else "fp8"
+    elif kind == "f4":
+        kind = "fp4"
+    macs = int(found[1]) * 16 * int(found[2])
+    return macs // (2 if op.startswith("v_swmmac") else 1), kind, 4
 
 
 def matrix_clocks(chip: Chip, inst: Inst) -> int:
     """How long a matrix instruction holds its pipe."""
     macs, kind, least = matrix_work(inst)
     rate = chip.matrix.get(matrix_type(kind)) or chip.matrix.get("f32") or chip.matrix.get("f16") or 256
-    if kind == "iu4" or set(kind.split("_")) <= {"fp6", "bf6", "fp4"}:  # twice what bytes do, where both are so small
+    if kind == "iu4" or (
+        set(kind.split("_")) <= SMALL[chip.name == "gfx1250"]
+    ):  # twice what bytes do, where both are so small
         rate *= 2
     return max(least, macs * chip.limits.simds // rate)
 

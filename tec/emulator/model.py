@@ -52,6 +52,7 @@ class Estimate:
     held: dict[int, float] = field(default_factory=dict)
     counts: KernelCounts | None = None  # of the sampled work-groups, scaled to all of them
     lds_bytes: int = 0  # of a work-group, dynamic LDS with it
+    assumed: str = ""  # what the machine table has by another product, or at its peak, for want of a source
 
     @property
     def kernel_us(self) -> float:
@@ -288,4 +289,6 @@ def _estimate(
     waits = {n: v / got.lives for n, v in sorted(got.stalls.items(), key=lambda x: -x[1])} if got.lives else {}
     by_inst = {n: v / got.lives for n, v in sorted(got.held.items())} if got.lives else {}
     macs = {d: v * total for d, v in work.macs.items()}
-    return Estimate(kernel + launch, limit, parts, waits, traffic, mhz, held, macs, by_inst, counts)
+    return Estimate(
+        kernel + launch, limit, parts, waits, traffic, mhz, held, macs, by_inst, counts, assumed=machine.assumed
+    )

@@ -63,7 +63,8 @@ class EmulatorProfile:
                 f"{i.get('VALU', 0):10} {i.get('MATRIX', 0):8} {i.get('VMEM', 0):9} {i.get('LDS', 0):9} "
                 f"{c.active_lanes:6.0%} {c.global_bytes / 1e6:8.2f} {share:9.0%} {conflicts:9.0%}"
             )
-        return "\n".join(lines)
+        assumed = dict.fromkeys(r.estimate.assumed for r in self.launches if r.estimate.assumed)
+        return "\n".join([*lines, *(f"times rest on assumptions: {a}" for a in assumed)])
 
     def _repr_html_(self) -> str:
         classes = list(dict.fromkeys(k for r in self.launches for k in r.counts.instructions))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .asmparse import Inst, Operand
-from .table import custom
+from .table import ROWS, custom
 from .table_direct import rearranged
 from .table_mem import LOADS, access, get_data, global_address, load_to, take_policy
 from .wave import Wave
@@ -55,6 +55,7 @@ def _load(what: str, dwords: int):  # type: ignore[no-untyped-def]
 
 for _n in ("b32", "b64", "b128"):
     custom(f"cluster_load_{_n} global_load_monitor_{_n}", "vmem", (12,))(_load(LOADS[_n][0], LOADS[_n][1]))
+    custom(f"flat_load_monitor_{_n}", "vmem", (12,))(ROWS[f"flat_load_{_n}"].handler)
 
 
 @custom("global_prefetch_b8 flat_prefetch_b8 s_monitor_sleep s_setprio_inc_wg", "wait")

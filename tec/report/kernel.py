@@ -106,6 +106,8 @@ def data_of(launch: CountedLaunch, chip: Chip) -> dict[str, Any]:
         ("arithmetic", f"{flops / 1e9:.4g} GFLOP" if flops else "no floating point"),
         ("from memory", size(memory)),
     ]  # fmt: skip
+    if estimate.assumed:
+        facts.append(("assumed", estimate.assumed))
     lines = [[getattr(x, f) for f in _FIELDS] for x in launch.lines]
     for row in lines:
         row[5], row[-1] = round(row[5], 2), round(row[-1], 6)

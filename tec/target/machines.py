@@ -16,6 +16,8 @@ reached, and latencies: the marks beside the rows,
       236 GB/s, its last cache 805 copied);
   [M] MFMA in a loop of its own on an MI350X, by rocprofiler-compute: 1.8, 2.0 PFLOP/s, 4.2 POP/s of float16, bfloat16, int8 (rocm-systems 3837; peak 2.3, 2.3, 4.6);
   [I] C2SM/icon4py's profiles of an MI300A: 3,668 GB/s, of which its stencils reach 3,462;
+  [J] ROCm's rocjitsu, configs/gfx1250_mi455x.json: units, dies, caches, memory of an MI455X; AMD announced 19.6 TB/s, and 20 PFLOP/s of 8-bit floats, which the
+      cycles of [O] make at 2,400 MHz;
   [D] gpu-l2-stream, arrays that an L2 holds, 8 bytes a thread: MI300A 5,966 GB/s at 2,097 MHz, MI210 1,656, MI100 1,226, RX 6900 XT 1,718.
 """
 
@@ -87,6 +89,9 @@ class Machine:
     unit_share: float = 1.0  # of the memory's bandwidth, that one unit alone reaches
     power: Power | None = None  # where clocks under power were measured
     waves_a_clock: float = 0.0  # that a die starts; 0 where it is not known
+    assumed: str = (
+        ""  # what no source gives of this product, and stands here by another's: its times are shown as assumed
+    )
 
     @property
     def memory(self) -> Level:
@@ -135,13 +140,13 @@ def _amd(
     name: str, chip: str, units: int, mhz: int, memory: float, gbps: float, *,
     l1: int = 16, l2: float, mall: float = 0, dies: int = 1,
     reached: tuple[float | None, ...] = (None, None, None, None), ns: tuple[float | None, ...] = (None, None, None, None),
-    matrix_mhz: Mapping[str, int] | None = None, power: Power | None = None,
+    matrix_mhz: Mapping[str, int] | None = None, power: Power | None = None, assumed: str = "",
 ) -> Machine:  # fmt: skip
     """memory in GB, gbps its peak, l1 in KB a unit, l2 in MB a die, mall in MB. `reached` GB/s and `ns` of (L1, L2, MALL, memory)."""
     arch = CHIPS[chip]
     # An L1 gives a line's width a clock: 64 bytes up to CDNA 3 (60 to 61 measured [G]), the RDNA ISA manuals' 128 bytes else.
-    width = 128 if arch.family.startswith("rdna") else 64
-    line = 128 if arch.family in ("cdna3", "cdna4") or arch.family.startswith("rdna") else 64
+    width = 128 if arch.family.startswith(("rdna", "cdna5")) else 64
+    line = 128 if arch.family in ("cdna3", "cdna4", "cdna5") or arch.family.startswith("rdna") else 64
     first = reached[0] or width * units * mhz * 1e-3
     levels = [
         Level("L1", l1 * KB, 1, first, ns[0], line),
@@ -152,6 +157,7 @@ def _amd(
     return Machine(
         name, chip, units, mhz, tuple(x for x in levels if x.size_bytes), gbps, int(memory * GB), arch.vector_macs, arch.matrix_macs,
         matrix_mhz or {}, AMD_LAUNCH_US, dies, arch.lds_bytes_a_clock, _UNIT_SHARE.get(chip, 1.0), power, _WAVES_A_CLOCK.get(arch.family, 0.0),
+        assumed,
     )  # fmt: skip
 
 
@@ -182,6 +188,7 @@ _MI355X_MHZ = {
 _WMMA_4 = {"float16": 2603, "bfloat16": 2603}  # [W]: 170.6 TFLOP/s of 64 units
 _WMMA_35 = {"float16": 2710, "bfloat16": 2710, "int8": 2710}  # [W]: 55.5 of 40 units
 _MI300_GBPS = (38_800.0, 27_000.0, 7_310.0, 4_200.0)
+_MI455X_ASSUMED = "latencies and the L2's bandwidth are MI300X's, by units and clock; memory and clock at their peaks; the L1's width is RDNA's; waves start without delay"
 _MI350_L2 = 27_000.0 / (304 * 2100) * 256  # of CDNA 4, whose L2 is CDNA 3's: by units and a megahertz
 
 # The first of each chip is what `-mcpu=gfx...` stands for.
@@ -200,7 +207,7 @@ _AMD = (
          power=_MI325X_POWER),
     _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2400, 8_530.0, 6_000.0), matrix_mhz=_MI355X_MHZ),  # [O]
     _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2200, 8_530.0, 6_000.0), matrix_mhz=_MI350X_MHZ),  # [O]
-    _amd("MI455X", "gfx1250", 256, 2400, 432, 19_600, l1=64, l2=24, dies=8),
+    _amd("MI455X", "gfx1250", 256, 2400, 432, 19_600, l1=64, l2=24, dies=8, assumed=_MI455X_ASSUMED),  # [J]
     _amd("RX 6900 XT", "gfx1030", 80, 2250, 16, 512, l2=4, mall=128, ns=(28.5, 85.9, 162.5, None)),  # [G]: 73, 220, 416 clocks at 2560 MHz
     _amd("RX 6800 XT", "gfx1030", 72, 2250, 16, 512, l2=4, mall=128),
     _amd("RX 7900 XTX", "gfx1100", 96, 2500, 24, 960, l1=32, l2=6, mall=96, reached=(None, 7_120.0, 4_240.0, 732.0), ns=(None, None, 150.3, None)),

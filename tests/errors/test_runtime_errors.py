@@ -238,7 +238,7 @@ def test_device_numbers(monkeypatch):
     mistake(DeviceError, lambda: rt.rocm("0"), "takes a device number")
     mistake(DeviceError, lambda: rt.rocm_emu("gfx000"), "no emulated chip 'gfx000'", "gfx942")
     mistake(DeviceError, lambda: rt.rocm_emu("sm_90"), "no emulated chip")
-    mistake(DeviceError, lambda: rt.rocm_emu("gfx1250"), "no emulated chip 'gfx1250'", "one of: gfx90a")
+    mistake(DeviceError, lambda: rt.rocm_emu("gfx1310"), "no emulated chip 'gfx1310'", "one of: gfx90a")
     monkeypatch.setenv("TEC_EMULATE", "gfx1")
     mistake(DeviceError, lambda: rt.rocm(0), "no emulated chip 'gfx1'")
     monkeypatch.setenv("TEC_EMULATE", "gfx942")

@@ -289,17 +289,17 @@ def test_copies_past_the_registers() -> None:
 
 
 def test_loads_for_others() -> None:
-    """cluster_load_b32 and global_load_monitor_b32, of each width; global_prefetch_b8 changes nothing."""
+    """cluster_load_b32, global_load_monitor_b32 and flat_load_monitor_b32, of each width; global_prefetch_b8 changes nothing."""
     bench = Bench("gfx1250", {"a": 4})
     cases = []
-    for name in ("cluster_load", "global_load_monitor"):
+    for name in ("cluster_load", "global_load_monitor", "flat_load_monitor"):
         for width, count in (("b32", 1), ("b64", 2), ("b128", 4)):
             dst = "v2" if count == 1 else f"v[2:{1 + count}]"
             lines = [
                 "v_lshlrev_b32 v9, 4, v0",
                 "global_prefetch_b8 v9, s[30:31] scope:SCOPE_SE",
                 f"{name}_{width} {dst}, v9, s[30:31]",
-                "s_wait_loadcnt 0x0",
+                "s_wait_loadcnt_dscnt 0x0",
             ]
             cases.append(
                 (name, count, bench.case(lines, [f"v_mov_b32 v{2 + k}, 7" for k in range(count)], dwords=count))

@@ -10,6 +10,7 @@ import pytest
 import tec
 from tec.emulator.calls import parse_kernel
 from tec.emulator.model import Estimate, model_launch
+from tec.emulator.profile import emulator_profile
 from tec.emulator.skeleton import data_only
 from tec.emulator.trace import Tracer
 from tests.unit.emulator.harness import function
@@ -75,7 +76,7 @@ def test_a_loop_of_matrix_instructions(chip, clocks, units, waves):
 
 
 # Cycles of matrix instructions as they are published (AMD's matrix instruction calculator; CDNA 4 from ROCm's origami; gem5's model of the same cycles is within 1.5 %
-# of MI200 and MI300, arXiv 2501.18113): (chip, instruction, 32-bit registers of a source and of the sums, clocks).
+# of MI200 and MI300, arXiv 2501.18113; gfx1250 from origami): (chip, instruction, 32-bit registers of a source and of the sums, clocks).
 _PUBLISHED = [
     ("gfx90a", "v_mfma_f32_32x32x8f16", 2, 16, 64), ("gfx90a", "v_mfma_f32_16x16x16f16", 2, 4, 32),
     ("gfx90a", "v_mfma_i32_32x32x8i8", 1, 16, 64), ("gfx90a", "v_mfma_f32_32x32x2f32", 1, 16, 64),
@@ -86,6 +87,8 @@ _PUBLISHED = [
     ("gfx950", "v_mfma_f32_32x32x16_f16", 4, 16, 32), ("gfx950", "v_mfma_f32_16x16x32_bf16", 4, 4, 16), ("gfx950", "v_mfma_f32_32x32x8_f16", 2, 16, 32),
     ("gfx950", "v_mfma_f64_16x16x4_f64", 2, 8, 64),
     ("gfx1100", "v_wmma_f32_16x16x16_f16", 8, 8, 32), ("gfx1100", "v_wmma_i32_16x16x16_iu8", 4, 8, 32), ("gfx1100", "v_wmma_i32_16x16x16_iu4", 2, 8, 16),
+    ("gfx1250", "v_wmma_f32_16x16x4_f32", 2, 8, 16), ("gfx1250", "v_wmma_f32_16x16x32_f16", 8, 8, 8), ("gfx1250", "v_wmma_f32_16x16x32_bf16", 8, 8, 8),
+    ("gfx1250", "v_wmma_f32_16x16x64_fp8_fp8", 8, 8, 4), ("gfx1250", "v_wmma_f32_16x16x128_fp8_fp8", 16, 8, 8), ("gfx1250", "v_wmma_i32_16x16x64_iu8", 8, 8, 8),
     ("gfx1201", "v_wmma_f32_16x16x16_f16", 4, 8, 16), ("gfx1201", "v_wmma_i32_16x16x16_iu8", 2, 8, 8), ("gfx1201", "v_wmma_f32_16x16x16_fp8_fp8", 2, 8, 8),
 ]  # fmt: skip
 
@@ -375,3 +378,12 @@ declare i32 @llvm.amdgcn.workitem.id.x()
     with emulator_profile(driver, run=False) as p:
         driver.launch(f, (1, 1, 1), (64, 1, 1), 0, args)
     assert p.launches[0].estimate.limit == "data" and p.launches[0].estimate.kernel_us == 0
+
+
+def test_a_product_of_which_little_is_published_says_what_is_assumed():
+    ir = 'define amdgpu_kernel void @k() "amdgpu-flat-work-group-size"="1,1024" {\n  ret void\n}'
+    assert "latencies" in _model(ir, "gfx1250", 64, 64).assumed and not _model(ir, "gfx942", 64, 64).assumed
+    driver, f = function(ir, "gfx1250")
+    with emulator_profile(driver, run=False) as p:
+        driver.launch(f, (64, 1, 1), (64, 1, 1), 0, b"")
+    assert "assumptions: latencies" in str(p)
