@@ -99,7 +99,8 @@ def marked(asm: str) -> int:
 def launch(
     chip: str, body: str, check: str, grid: int, block: int, fresh: bool, n: int, threads: int = 2, host_cpu: str = ""
 ) -> None:
-    driver = get_driver(chip, check=check, threads=threads, host_cpu=host_cpu)
+    more = {"host_cpu": host_cpu} if host_cpu else {}  # a driver is one for its options
+    driver = get_driver(chip, check=check, threads=threads, **more)
     function = driver.get_function(driver.load_module(0, image(chip), text(chip, body)), "k")
     p = driver.alloc(0, 4096) if fresh else upload(driver, np.arange(1024, dtype=np.int32))
     o = upload(driver, np.full(1024, -1, np.int32))
