@@ -228,3 +228,13 @@ def test_super_resolution_beats_nearest_neighbour() -> None:
         return float(10 * np.log10(255**2 / np.mean((np.clip(x, 0, 255).astype(np.float64) - high) ** 2)))
 
     assert psnr(out) > psnr(low.repeat(4, 0).repeat(4, 1)) + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx950"])
+@pytest.mark.parametrize("name", ["ResNet-50 b1", "ResNet-50 b32", "BERT-base s128 b32"])
+def test_loops_of_products_start_their_loads_early(name: str, chip: str) -> None:
+    """In float16, on CDNA: no load of a main loop is covered by less than half a step of matrix work, and nothing spills."""
+    batch = int(name.rpartition("b")[2])
+    proto = zoo.resnet50(batch) if name.startswith("ResNet") else zoo.bert_layer(batch=batch, layers=12)
+    check_code(tec.compile(proto, target=f"rocm -mcpu={chip}", dtype="float16", cache=False).module)
