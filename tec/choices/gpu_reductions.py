@@ -91,10 +91,8 @@ class GpuReduction(Space):
             # Many sums: a wavefront each needs no barrier (2048 rows of 4096 on an MI300X by the time model: argmax in float32 9.8 us for 11.1, a matrix in
             # float16 times a vector 4.9 for 5.9).
             threads = 64
-            if self.red.num_outputs > 1 and self._element_bytes() < 4 and outputs < 8 * self.target.machine.units:
-                threads = (
-                    128  # argmax in float16 there: a dozen instructions an element, on few wavefronts (6.4 us for 7.1)
-                )
+            if self.red.num_outputs > 1 and self._element_bytes() < 4 and outputs <= 8 * self.target.machine.units:
+                threads = 128  # argmax in float16 there: a dozen instructions an element (6.4 us for 7.1)
         together = (
             4
             if shared
@@ -228,9 +226,11 @@ class GpuReduction(Space):
         own = -(-(self.length or 1) // (choice["threads"] // choice["wide"]))
         latency = latency_ns(machine, "memory") * 1e-9
         moved, waiting = max(memory, near), own / 8 * latency
-        if self._on_a_die(choice) and not (self.red.num_outputs > 1 and self._element_bytes() < 4):
+        several = self.red.num_outputs > 1 or len(self.red.inputs) > 1
+        if self._on_a_die(choice) and not (several and self._element_bytes() < 4):
             # Two work-groups of 512 threads wait for no more than one of 1024, and meet sooner (MI300X by the time model, 2048 x 4096: a row times [k, n] in float32
-            # 9.1 us for 15.0, sums in float16 5.3 for 5.5). Tuples of short elements are a dozen instructions each, which more threads share (6.9 for 7.8).
+            # 9.1 us for 15.0, sums in float16 5.3 for 5.5). Short elements that are worked at, tuples and products, want
+            # more threads to share that (argmax 6.9 us for 7.8, a row times [k, n] on an MI355X 3.9 for 4.9).
             waiting *= choice["threads"] / 1024
         # Two trips to memory, and the meeting of the threads, which takes a register after another through LDS.
         start = (2 + 0.5 * self._lanes(choice)) * latency
