@@ -38,6 +38,8 @@ def _folder(
     int_op: Callable[[int, int], int] | None, float_op: Callable[[float, float], float] | None
 ) -> Callable[[E.Expr, E.Expr], E.Expr | None]:
     def fold(a: E.Expr, b: E.Expr) -> E.Expr | None:
+        if type(a) is not type(b):
+            return None
         if isinstance(a, E.IntImm) and isinstance(b, E.IntImm) and int_op is not None and a.dtype != "bool":
             return E.IntImm(wrap_int(int_op(a.value, b.value), a.dtype), a.dtype)
         if isinstance(a, E.FloatImm) and isinstance(b, E.FloatImm) and float_op is not None:

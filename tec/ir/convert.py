@@ -193,9 +193,12 @@ def cast(dtype: Any, value: Any) -> E.Expr:
 
 def match(a: Any, b: Any) -> tuple[E.Expr, E.Expr]:
     """Both operands as Exprs of one dtype."""
-    like = getattr(a, "dtype", None) or getattr(b, "dtype", None)
-    like = like if isinstance(like, str) else None
-    x, y = convert(a, like), convert(b, like)
+    if isinstance(a, E.Expr) and isinstance(b, E.Expr):
+        x, y = a, b
+    else:
+        like = getattr(a, "dtype", None) or getattr(b, "dtype", None)
+        like = like if isinstance(like, str) else None
+        x, y = convert(a, like), convert(b, like)
     if x.dtype == y.dtype:
         return x, y
     common = promote(x.dtype, y.dtype)

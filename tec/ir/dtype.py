@@ -8,7 +8,7 @@ each) those of AMD's CDNA3.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -34,14 +34,13 @@ class DTypeInfo:
     bits: int
     lanes: int
 
-    @property
-    def is_float(self) -> bool:
-        return self.kind in ("float", "bfloat") or self.kind.startswith("float8")
+    is_float: bool = field(init=False, compare=False)
+    is_int: bool = field(init=False, compare=False)  # signed or unsigned integer; not bool
 
-    @property
-    def is_int(self) -> bool:
-        """Signed or unsigned integer; not bool."""
-        return self.kind in ("int", "uint")
+    def __post_init__(self) -> None:
+        set_once = object.__setattr__
+        set_once(self, "is_float", self.kind in ("float", "bfloat") or self.kind.startswith("float8"))
+        set_once(self, "is_int", self.kind in ("int", "uint"))
 
     @property
     def is_signed(self) -> bool:
@@ -88,16 +87,15 @@ def with_lanes(dtype: str, lanes: int) -> str:
     return element if lanes == 1 else f"{element}x{lanes}"
 
 
+_ALIASES = {"float": "float32", "int": "int32", "double": "float64", "half": "float16", "uint1": "bool"}
+
+
 def normalize_dtype(dtype: Any) -> str:
     """A dtype string from what a user may give: a string, a NumPy dtype or type, or None (float32)."""
     if dtype is None:
         return "float32"
     if isinstance(dtype, str):
-        return dtype_info(
-            {"float": "float32", "int": "int32", "double": "float64", "half": "float16", "uint1": "bool"}.get(
-                dtype, dtype
-            )
-        ).name
+        return dtype_info(_ALIASES[dtype] if dtype in _ALIASES else dtype).name
     if dtype is float:
         return "float32"
     if dtype is int:

@@ -17,7 +17,7 @@ from .buffer import Buffer
 from .dtype import dtype_info
 from .func import Func
 from .intrin import INTRINS
-from .visit import map_expr, map_stmt, visit
+from .visit import CHILDREN, map_stmt, visit
 
 
 @dataclass(slots=True)
@@ -68,28 +68,33 @@ def effects(root: E.Expr | S.Stmt, loc: Loc | None = None) -> Effects:
     """The effects of all that stands below `root`; an expression met twice counts once."""
     out = Effects()
     loads: list[Access] = []
-    seen: set[int] = set()
+    seen: dict[int, None] = {}
 
     def fe(e: E.Expr) -> E.Expr:
-        if id(e) in seen:
+        k = id(e)
+        if k in seen:
             return e
-        seen.add(id(e))
+        seen[k] = None
         t = type(e)
         if t is E.BufferLoad:
-            map_expr(e, fe)
+            below(e)
             loads.append(Access(e.buffer, e.indices, False, loc))  # type: ignore[attr-defined]
         elif t is E.Call:
             call(e)  # type: ignore[arg-type]
         elif t is not E.Var and t is not E.IntImm:
-            map_expr(e, fe)
+            below(e)
         return e
+
+    def below(e: E.Expr) -> None:
+        for c in CHILDREN[type(e)](e):
+            fe(c)
 
     def call(e: E.Call) -> None:
         known = INTRINS[e.op]
         named = known.elements
         for k, a in enumerate(e.args):
             if k in named and isinstance(a, E.BufferLoad):
-                map_expr(a, fe)  # its indices; the element itself is no load
+                below(a)  # its indices; the element itself is no load
             else:
                 fe(a)
         out.accesses.extend(_accesses(e, loc))

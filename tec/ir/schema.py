@@ -69,7 +69,7 @@ FIELDS: dict[type, tuple[Field, ...]] = {cls: fields_of(cls) for cls in (*EXPRS,
 
 def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
     """The items with `f` applied; the same tuple where none changed."""
-    out = tuple([f(x) for x in items])
+    out = tuple(map(f, items))
     for x, y in zip(items, out):
         if x is not y:
             return out
@@ -107,6 +107,20 @@ def rebuilders(classes: tuple[type, ...], functions: dict[str, str]) -> dict[typ
     space: dict[str, Any] = {"map_tuple": map_tuple}
     exec("\n".join(_source(own, name, functions) for own, name in shapes.items()), space)
     return {cls: space[shapes[fields_of(cls)]] for cls in classes}
+
+
+def listers(classes: tuple[type, ...], kind: str) -> dict[type, Callable[[Any], tuple[Any, ...]]]:
+    """For each class the function that gives a node's children of a kind ("expr", "stmt"), in order."""
+    out = {}
+    for cls in classes:
+        parts = {"one": "x.{n},", "many": "*x.{n},", "maybe": "*(() if x.{n} is None else (x.{n},)),"}
+        own = [parts[f.how].format(n=f.name) for f in fields_of(cls) if f.holds == kind]
+        out[cls] = eval(f"lambda x: ({' '.join(own)})") if own else _none
+    return out
+
+
+def _none(x: Any) -> tuple[Any, ...]:
+    return ()
 
 
 def renewers(classes: tuple[type, ...]) -> dict[type, Callable[[Any, Any], Any]]:

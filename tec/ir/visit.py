@@ -15,7 +15,7 @@ from ..errors import LoweringError
 from ..locks import fork_safe_lock
 from . import expr as E
 from . import stmt as S
-from .schema import EXPRS, STMTS, map_tuple, rebuilders
+from .schema import EXPRS, STMTS, listers, map_tuple, rebuilders
 
 ExprFn = Callable[[E.Expr], E.Expr]
 StmtFn = Callable[[S.Stmt], S.Stmt]
@@ -36,6 +36,7 @@ _MAP_STMT: dict[type, Callable[[Any, StmtFn, ExprFn], S.Stmt]] = {
 
 
 _LEAVES = frozenset((E.Var, E.IntImm, E.FloatImm))
+CHILDREN = listers(EXPRS, "expr")  # a function of each class: what `children` gives
 
 
 def map_expr(e: E.Expr, f: ExprFn) -> E.Expr:
@@ -45,22 +46,15 @@ def map_expr(e: E.Expr, f: ExprFn) -> E.Expr:
 
 def children(e: E.Expr) -> tuple[E.Expr, ...]:
     """The direct children of an expression."""
-    out: list[E.Expr] = []
-
-    def keep(x: E.Expr) -> E.Expr:
-        out.append(x)
-        return x
-
-    map_expr(e, keep)
-    return tuple(out)
+    return CHILDREN[type(e)](e)
 
 
 def map_stmt(s: S.Stmt, fs: StmtFn, fe: ExprFn) -> S.Stmt:
     """`s` with `fs` applied to each direct child statement and `fe` to each direct expression."""
-    rebuild = _MAP_STMT.get(type(s))
-    if rebuild is None:
-        raise TypeError(f"not a statement: {type(s).__name__}")
-    return rebuild(s, fs, fe)
+    t = type(s)
+    if t not in _MAP_STMT:
+        raise TypeError(f"not a statement: {t.__name__}")
+    return _MAP_STMT[t](s, fs, fe)
 
 
 class Rewriter:
@@ -105,29 +99,38 @@ class Rewriter:
 
 def walk_exprs(e: E.Expr) -> Iterator[E.Expr]:
     """Every subexpression, `e` last; a node met twice comes once."""
-    seen: set[int] = set()
+    seen: dict[int, None] = {}
     stack: list[tuple[E.Expr, bool]] = [(e, False)]
     while stack:
         x, done = stack.pop()
         if done:
             yield x
-        elif id(x) not in seen:
-            seen.add(id(x))
+            continue
+        k, t = id(x), type(x)
+        if k in seen:
+            continue
+        seen[k] = None
+        if t in _LEAVES:
+            yield x
+        else:
             stack.append((x, True))
-            stack.extend((c, False) for c in reversed(children(x)))
+            stack.extend([(c, False) for c in reversed(CHILDREN[t](x))])
 
 
 def visit(
     root: E.Expr | S.Stmt, expr: Callable[[E.Expr], None] | None = None, stmt: Callable[[S.Stmt], None] | None = None
 ) -> None:
     """Call `expr` and `stmt` on every node below `root`, children first. An expression met twice is visited once."""
-    seen: set[int] = set()
+    seen: dict[int, None] = {}  # stored into without a call
 
     def fe(e: E.Expr) -> E.Expr:
-        if id(e) not in seen:
-            seen.add(id(e))
-            if type(e) not in _LEAVES:
-                map_expr(e, fe)
+        k = id(e)
+        if k not in seen:
+            seen[k] = None
+            t = type(e)
+            if t not in _LEAVES:
+                for c in CHILDREN[t](e):
+                    fe(c)
             if expr is not None:
                 expr(e)
         return e

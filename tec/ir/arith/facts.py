@@ -60,12 +60,13 @@ class Facts:
 
     def intern(self, e: E.Expr) -> E.Expr:
         """The canonical node structurally equal to `e`."""
-        hit = self._canon.get(id(e))
+        k = id(e)
+        hit = self._canon.get(k)
         if hit is not None:
             return hit[1]
         t = type(e)
         c = self._put(e) if t is E.Var or t is E.IntImm or t is E.FloatImm else self._put(map_expr(e, self.intern))
-        self._canon[id(e)] = (e, c)
+        self._canon[k] = (e, c)
         return c
 
     def _put(self, e: E.Expr) -> E.Expr:
@@ -73,8 +74,9 @@ class Facts:
         c = self._table.get(key)
         if c is None:
             c = self._table[key] = e
-            self._serial[id(c)] = len(self._serial)
-            self._canon[id(c)] = (c, c)
+            k = id(c)
+            self._serial[k] = len(self._serial)
+            self._canon[k] = (c, c)
         return c
 
     def mk(self, cls: Callable[[E.Expr, E.Expr], E.Expr], a: E.Expr, b: E.Expr) -> E.Expr:
@@ -90,7 +92,8 @@ class Facts:
 
     def lin(self, e: E.Expr) -> Lin:
         """The linear form of a canonical int32/int64 expression; the expression itself as one atom where it has no other."""
-        hit = self._lin.get(id(e))
+        k = id(e)
+        hit = self._lin.get(k)
         if hit is not None:
             return hit
         t = type(e)
@@ -103,8 +106,8 @@ class Facts:
         elif t is E.Mul:
             out = self._product(e)
         else:
-            out = Lin.of(e)
-        self._lin[id(e)] = out
+            out = Lin(0, {k: (e, 1)})
+        self._lin[k] = out
         return out
 
     def _product(self, e: Any) -> Lin:
@@ -142,7 +145,7 @@ class Facts:
         """The canonical expression of a linear form: terms in order of first appearance, a positive one first, the constant last."""
         if not form.terms:
             return self.imm(wrap_int(form.const, dtype), dtype)
-        key = (dtype, form.const, *[(id(a), c) for a, c in form.terms.values()])
+        key = (dtype, form.const, *[(k, c) for k, (_, c) in form.terms.items()])
         out = self._rebuilt.get(key)
         if out is None:
             out = self._rebuilt[key] = self._rebuild(form, dtype)
@@ -201,7 +204,10 @@ class Facts:
 
     def trusted(self, form: Lin, dtype: str) -> bool:
         """Whether the form's mathematical value is the machine's: no data in it, or bounds that fit the dtype."""
-        if not any(self.has_data(a) for a, _ in form.terms.values()):
+        for k, (a, _) in form.terms.items():
+            if self._data[k] if k in self._data else self.has_data(a):
+                break
+        else:
             return True
         lo, hi = self.bound_lin(form)
         low, high = int_range(dtype)
@@ -216,7 +222,8 @@ class Facts:
 
     def bound(self, e: E.Expr) -> Bound:
         """Smallest and largest value of a canonical scalar integer or bool expression (+-INF: unbounded)."""
-        hit = self._bounds.get(id(e))
+        k = id(e)
+        hit = self._bounds.get(k)
         if hit is not None:
             return hit
         t = type(e)
@@ -243,10 +250,10 @@ class Facts:
             handler = BOUND.get(t)
             out = handler(self, e) if handler is not None else self._dtype_bound(e)
         if t is not E.Var and self._var_bounds:
-            known = self._var_bounds.get(id(e))
+            known = self._var_bounds.get(k)
             if known is not None:
                 out = (max(out[0], known[0]), min(out[1], known[1]))
-        self._bounds[id(e)] = out
+        self._bounds[k] = out
         return out
 
     def _dtype_bound(self, e: E.Expr) -> Bound:

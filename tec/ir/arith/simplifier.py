@@ -83,7 +83,8 @@ class Simplifier(Scope):
 
     def simp(self, e: E.Expr) -> E.Expr:
         """The simplified canonical form of a canonical node."""
-        hit = self._done.get(id(e))
+        k = id(e)
+        hit = self._done.get(k)
         if hit is not None:
             return hit
         t = type(e)
@@ -92,19 +93,20 @@ class Simplifier(Scope):
         elif t is E.IntImm or t is E.FloatImm or t is E.StringImm:
             out = e
         else:
-            if id(e) in self._active:
+            if k in self._active:
                 return e  # a rewrite that came back to where it began
-            self._active.add(id(e))
+            self._active.add(k)
             out = _HANDLERS.get(t, _generic)(self, e)
             if out is not e:
                 out = self.simp(out)
-            self._active.discard(id(e))
+            self._active.discard(k)
             if self._true and out.dtype == "bool":
                 known = self._true.get(id(out))
                 if known is not None:
                     out = self.truth(known)
-        self._done[id(e)] = out
-        self._done[id(out)] = out
+        self._done[k] = out
+        if out is not e:
+            self._done[id(out)] = out
         return out
 
     def _var(self, e: E.Expr) -> E.Expr:
@@ -142,8 +144,10 @@ class Simplifier(Scope):
     def from_lin(self, form: Lin, dtype: str) -> E.Expr:
         """The expression of a simplified linear form; a constant where the bounds meet."""
         if len(form.terms) > 1:
-            if any(type(a) in _MAY_HOLD_REMAINDER for a, _ in form.terms.values()):
-                form = D.recombine(self, form, dtype)
+            for atom, _ in form.terms.values():
+                if type(atom) in _MAY_HOLD_REMAINDER:
+                    form = D.recombine(self, form, dtype)
+                    break
             for atom, c in form.terms.values():
                 if (type(atom) is E.Min or type(atom) is E.Max) and abs(c) == 1 and not self.has_data(atom):
                     pushed = self._push_extremum(form, atom, c, dtype)

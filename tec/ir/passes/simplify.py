@@ -45,7 +45,7 @@ class _Walk:
         if isinstance(e, E.StringImm):
             return e
         out: E.Expr = self.ana.simplify(e)
-        if self.has_kept and out is not e and _kept_calls(out) != _kept_calls(e):
+        if self.has_kept and out is not e and (kept := _kept_calls(e)) and _kept_calls(out) != kept:
             return map_expr(e, self.expr)  # `x * 0` is 0, and x happens all the same
         return out
 

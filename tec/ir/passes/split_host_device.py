@@ -115,7 +115,7 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
             hint="use smaller tiles, or fewer stages of software pipelining",
             locate=False,
         )
-    body, maps = tensor_maps(body)
+    body, maps = tensor_maps(body) if target.kind == "cuda" else (body, [])
     resident = _resident_blocks(body)
     early = target.chip.early_start and any_stmt(
         body, lambda s: isinstance(s, S.Attr) and isinstance(s.note, EarlyStart)

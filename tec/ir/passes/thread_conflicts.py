@@ -81,7 +81,11 @@ class Conflicts:
             self.env[id(var)] = lane % extent
             lane = lane // extent
         self.count = ids
-        self._known: dict[int, tuple[SharedAccess, _Touched]] = {}  # by the access's id; kept, so that it stays its own
+        # What was found, by ids; with each what the ids are of, so that they stay its own. Accesses of loops written out have most of their terms in common.
+        self._known: dict[int, tuple[SharedAccess, _Touched]] = {}
+        self._own: dict[tuple[Any, ...], tuple[Any, tuple[Array, Array]]] = {}
+        self._uses: dict[tuple[int, ...], tuple[E.Expr, set[str]]] = {}
+        self._lanes: dict[tuple[int, str], E.Var] = {}
 
     def meet(self, first: SharedAccess, second: SharedAccess, unknown: bool = True) -> Meeting:
         """Whether two threads may touch one element, one of them writing, the first access before the second, and whether such threads are of one
@@ -124,7 +128,17 @@ class Conflicts:
             uniform, own, loops = self._split(access)
             # A loop of unknown length adds multiples of its coefficient: compare modulo those.
             own, loops, step = _bounded(own, loops)
-            hit = self._known[id(access)] = (access, (uniform, *self._elements(own, loops, access.conds), step))
+            hit = self._known[id(access)] = (access, (uniform, *self._common(own, loops, access.conds), step))
+        return hit[1]
+
+    def _common(self, own: _Terms, loops: _Loops, conds: list[E.Expr]) -> tuple[Array, Array]:
+        """`_elements`, once for equal terms."""
+        key = (
+            *[(s, id(t)) for s, t in own], 0, *[(id(v), _known_int(lo), _known_int(n)) for v, lo, n in loops], 0, *map(id, conds)
+        )  # fmt: skip
+        hit = self._own.get(key)
+        if hit is None:
+            hit = self._own[key] = ((own, loops, conds), self._elements(own, loops, conds))
         return hit[1]
 
     # ---- the parts of an index
@@ -138,7 +152,8 @@ class Conflicts:
         index = access.index
         loops = access.loops
         if isinstance(index, E.Ramp):
-            lane = E.Var("lane", index.base.dtype)
+            kind = (index.lanes, index.base.dtype)
+            lane = self._lanes.setdefault(kind, E.Var("lane", index.base.dtype))
             loops = [*loops, (lane, E.IntImm(0), E.IntImm(index.lanes))]
             inner.add(id(lane))
             index = B.add(index.base, B.mul(index.stride, lane))
@@ -155,6 +170,10 @@ class Conflicts:
         return uniform, own, loops
 
     def _kinds(self, term: E.Expr, inner: set[int]) -> set[str]:
+        key = (id(term), *sorted(inner))
+        hit = self._uses.get(key)
+        if hit is not None:
+            return hit[1]
         kinds: set[str] = set()
 
         def on_expr(e: E.Expr) -> None:
@@ -164,6 +183,7 @@ class Conflicts:
                 raise _UnknownError
 
         visit(term, on_expr)
+        self._uses[key] = (term, kinds)
         return kinds
 
     def _elements(self, terms: _Terms, loops: _Loops, conds: list[E.Expr]) -> tuple[Array, Array]:
