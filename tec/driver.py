@@ -38,6 +38,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("inject_prefetch", "loops"),
     ("inject_vthread", "loops"),
     ("specialize_warps", "loops"),
+    ("hold_epilogue", "loops"),
     ("pipeline", "loops"),
     ("pad_tiles", "loops"),
     ("partition_loops", "loops"),

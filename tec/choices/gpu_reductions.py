@@ -19,7 +19,7 @@ from .space import Choice, Cost, Scheduled, Space
 
 LONG_SUM = 256  # elements of a sum from which a GPU's threads share it
 # Of a thread's time alone with a short sum, what sharing it should take at most: far loads are a guess. On an MI300X by the time model a mean of 13 by 13 for 1,000
-# channels takes 2.3 us shared and 11.7 alone, of 7 by 7 for 2,048 in float16 4.0 and 3.5.
+# channels takes 2.3 us shared and 11.7 alone, of 7 by 7 for 2,048 in float16 4.0 and 3.5 (1.3 by 8 threads of 8 bytes side by side).
 _SHORT_WORTH = 0.5
 _THREADS_A_UNIT = 512  # two wavefronts a SIMD: with fewer, a unit waits for its loads
 _SHARE = 16  # elements of a thread's part of a sum: with fewer, the partial sums' own traffic counts
@@ -83,7 +83,14 @@ class GpuReduction(Space):
                 or self.why_not(by_all) is not None
             ):
                 return alone
-            return by_all if self.cost(by_all).seconds < _SHORT_WORTH * self.cost(alone).seconds else alone
+            best = by_all if self.cost(by_all).seconds < _SHORT_WORTH * self.cost(alone).seconds else alone
+            wide = [
+                self.choice(shared=False, threads=t, parts=1, piece=b, outputs=1, wide=w)
+                for w in self.parameters["wide"][1:]
+                for b in self.parameters["piece"]
+                for t in (64, 128, 256)
+            ]
+            return min((best, *(c for c in wide if self.why_not(c) is None)), key=lambda c: self.cost(c).seconds)
         wanted = _THREADS_A_UNIT * self.target.machine.units
         shared = self.along
         threads = 256 if shared and length >= 256 * 16 else 64
@@ -203,6 +210,8 @@ class GpuReduction(Space):
         waiting = (
             max(1.0, waves) * self._own(choice) / 8 * latency
         )  # some eight loads of a thread are under way at once
+        if choice["shared"] and (self.length or 0) % int(choice["threads"]):
+            waiting *= 8  # each is under a condition, which the next waits for
         launches = 1 + (choice["parts"] > 1)
         if choice["parts"] > 1:  # the second kernel's chain
             waiting += choice["parts"] / (64 if self._few() else 1) / 8 * latency
@@ -418,7 +427,7 @@ def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int,
     k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
     # Neighbours of the sum in one thread: its loads come in pieces of up to 16 bytes, or as words of several codes.
     size = min((dtype_info(t.dtype).bytes for t in red.inputs), default=4)
-    run = math.gcd(red.attrs.get("run", max(1, 16 // size)), (reduce_size(red) or threads) // threads)
+    run = math.gcd(red.attrs.get("run", max(1, 16 // size)), max(1, (reduce_size(red) or threads) // threads))
     if run > 1:
         k, own = rstage.split(k, factor=run)
         rstage.unroll(own)

@@ -1,8 +1,8 @@
 """Loads under a condition without a branch: buffer loads, of which the chip checks the place.
 
 `if_then_else(cond, A[i], 0)` of a read-only parameter whose size is known becomes one buffer load at `i`, or, where the condition does not hold, at a
-place behind the buffer's end, of which a buffer load reads 0. A branch around each load ends LLVM's basic block: what follows then waits
-for the load, and values that go round a loop are copied. Source: AMD's ISA manuals, "Memory buffer instructions: range checking" (raw
+place behind the buffer's end, of which a buffer load reads 0 (another constant is then chosen in its place). A branch around each load ends LLVM's basic
+block: what follows then waits for the load, and values that go round a loop are copied. Source: AMD's ISA manuals, "Memory buffer instructions: range checking" (raw
 buffers); the descriptor's last word by generation, as Composable Kernel has it.
 """
 
@@ -38,7 +38,7 @@ class BufferLoads(UniformAddresses):
     def guarded_load(self, e: E.Call) -> str | None:
         """A guarded load of 4, 8 or 16 bytes; None for what is none, or of no fit buffer."""
         cond, load, other = e.args
-        if not isinstance(load, E.BufferLoad) or load.predicate is not None or not _is_zero(other):
+        if not isinstance(load, E.BufferLoad) or load.predicate is not None or not _is_constant(other):
             return None
         p, index = self.pointer(load.buffer), self.only_index(load)
         if (
@@ -78,7 +78,11 @@ class BufferLoads(UniformAddresses):
         value = self._buffer_load(p.value, size, offset, nbytes, p.load_suffix)
         mem = self.type_of(load.dtype).mem
         value = value if mem == _WORDS[nbytes] else self.op(f"bitcast {_WORDS[nbytes]} {value} to {mem}")
-        return self.from_memory(value, load.dtype)
+        found = self.from_memory(value, load.dtype)
+        if is_const(_lane(other), 0):
+            return found
+        kind = self.type_of(load.dtype).reg
+        return self.op(f"select i1 {holds}, {kind} {found}, {kind} {self.expr(other)}")
 
     def _buffer_load(self, pointer: str, size: int, offset: str, nbytes: int, suffix: str) -> str:
         family = self.target.chip.family
@@ -93,8 +97,12 @@ class BufferLoads(UniformAddresses):
         return self.op(f"call {_WORDS[nbytes]} @{name}({', '.join(f'{t} {v}' for t, v in args)}){suffix}")
 
 
-def _is_zero(e: E.Expr) -> bool:
-    return is_const(e.value if isinstance(e, E.Broadcast) else e, 0)
+def _lane(e: E.Expr) -> E.Expr:
+    return e.value if isinstance(e, E.Broadcast) else e
+
+
+def _is_constant(e: E.Expr) -> bool:
+    return isinstance(_lane(e), (E.IntImm, E.FloatImm))
 
 
 __all__ = ["BufferLoads"]

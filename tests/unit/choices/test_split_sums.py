@@ -98,3 +98,33 @@ def test_wavefronts_share_a_sum(chip, dtype, turned, choice):
     f(*[tec.nd.array(v, dev) for v in values], got)
     a, b, c = (v.astype("f8") for v in values)
     np.testing.assert_array_equal(got.numpy(), np.maximum(a @ (b.T if turned else b) + c, 0).astype(y.dtype))
+
+
+@pytest.mark.parametrize(("shape", "slices"), [((49, 512, 4608), 8), ((196, 256, 1024), 4)])
+def test_eight_wavefronts_share_a_long_sum_of_few_tiles(shape, slices):
+    _, outs = _product(*shape, "float16")
+    space = next(s for s in spaces(outs, tec.Target("rocm -mcpu=gfx942")) if s.template == "matrix product")
+    assert space.default["slices"] == slices
+
+
+@pytest.mark.parametrize("slices", [1, 4])
+def test_a_residual_is_on_its_way_before_the_sum(slices):
+    """What an epilogue reads is asked for before the first multiply-add: nothing is loaded behind the last."""
+    m, n, k = 70, 64, 512
+    xs, (y,) = _product(m, n, k, "float16")
+    r = tec.te.placeholder((m, n), "float16", name="r")
+    out = tec.te.compute((m, n), lambda i, j: y[i, j] + r[i, j], name="out")
+    target = tec.Target("rocm -mcpu=gfx942")
+    space = next(s for s in spaces([out], target) if s.template == "matrix product")
+    tile = {"rows": 32, "columns": 32, "waves_m": 1, "waves_n": 1, "splits": 1, "band": 0}
+    chosen = space.apply({**space.default, **tile, "slices": slices})
+    f = tec.build(chosen.schedule, [*xs, r, *chosen.outputs], target, name="product")
+    code = f.imported_modules[0].get_source("asm").splitlines()
+    last = max(k for k, line in enumerate(code) if "v_mfma" in line)
+    assert not any("_load_" in line and "s_load" not in line for line in code[last:])
+    dev, rng = tec.rocm_emu("gfx942", check="all"), np.random.default_rng(3)
+    values = [rng.integers(-2, 3, [int(d.value) for d in x.shape]).astype("float16") for x in (*xs, r)]
+    got = tec.nd.empty((m, n), "float16", dev)
+    f(*[tec.nd.array(v, dev) for v in values], got)
+    a, b, c = (v.astype("f8") for v in values)
+    np.testing.assert_array_equal(got.numpy(), (a @ b.T + c).astype("float16"))

@@ -66,3 +66,28 @@ def test_an_expression_without_a_syntax_of_its_own_is_written_by_its_fields():
     b = Buffer("A", "int32", (E.IntImm(8),))
     f = Func("f", (b, i), S.BufferStore(b, e, (E.Ramp(E.IntImm(0), E.IntImm(1), 4),)))
     assert structural_equal(parse(str(f)), f, map_free_vars=True)
+
+
+def test_children_are_what_a_rewrite_goes_through():
+    i, j = E.Var("i"), E.Var("j")
+    b = Buffer("A", "int32", (E.IntImm(4), E.IntImm(4)))
+    call = E.Call("bitxor", (i, j), "int32")
+    for e in (
+        E.Add(i, j),
+        E.Not(E.LT(i, j)),
+        E.BufferLoad(b, (i, j)),
+        E.BufferLoad(b, (i, j), E.LT(i, j)),
+        call,
+        i,
+        E.Select(E.LT(i, j), j, i),
+    ):
+        seen = []
+        visit.map_expr(e, lambda x, seen=seen: seen.append(x) or x)
+        assert visit.children(e) == tuple(seen)
+    assert [type(x).__name__ for x in visit.walk_exprs(E.Add(call, E.Add(i, j)))] == [
+        "Var",
+        "Var",
+        "Call",
+        "Add",
+        "Add",
+    ]

@@ -8,9 +8,11 @@ import pytest
 from pass_util import ALL, GPU, GPU32, TO_BARRIERS, apply, check_same, count, parse_func
 
 from tec.errors import LoweringError
-from tec.ir import Func
+from tec.ir import Buffer, Func
+from tec.ir import expr as E
 from tec.ir import stmt as S
 from tec.ir.notes import SoftwarePipeline
+from tec.ir.passes.hold_operands import hold_behind
 from tec.ir.passes.split_host_device import split_host_device
 from tec.target import Target
 
@@ -553,3 +555,16 @@ def f(A: Buffer((100,), "float32"), C: Buffer((128,), "float32")):
     out = apply(func, GPU, "unify_threads", "pad_tiles")
     assert count(out, S.IfThenElse) == 1
     check_same(func, apply(out, GPU, *ALL[1:]), split=GPU)
+
+
+def test_what_the_kernel_writes_is_not_loaded_ahead() -> None:
+    """Of an epilogue's operands the residual is, the buffer that was stored to before is not."""
+    i = E.Var("i")
+    a, r, c = (Buffer(n, "float32", (E.IntImm(4),)) for n in "ARC")
+    first = S.BufferStore(a, E.FloatImm(1.0), (E.IntImm(0),))
+    value = E.Add(E.BufferLoad(a, (i,)), E.BufferLoad(r, (i,)))
+    last = S.For(i, E.IntImm(0), E.IntImm(4), S.BufferStore(c, value, (i,)), S.ForKind.UNROLLED)
+    whole = S.Seq((first, last))
+    out = str(hold_behind(whole, 0, 16))
+    assert "R_held" in out and "A_held" not in out
+    assert hold_behind(whole, 0, 2) is whole  # no room
