@@ -1,16 +1,22 @@
-"""Elementwise work on a GPU whose operands lie along another axis than the result: tiles through shared memory, so that both sides touch whole lines."""
+"""Elementwise work on a GPU whose operands lie along another axis than the result: tiles through shared memory, so that both sides touch whole lines.
+
+The result's last two axes count as one where the operand has them so: pixels by channels become an image [n, c, h, w] by tiles of channels and of some
+rows of pixels together, or of a part of a row where rows are long.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ..ir import TensorRead
+from ..ir import Expr, IntImm, TensorRead
+from ..ir.arith import Analyzer
 from ..ir.dtype import dtype_info
 from ..ir.visit import free_vars, walk_exprs
 from ..target import Target
 from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
-from .group import Group, begin, const_shape
+from .group import Group, begin, const_shape, size_of
 from .pointwise import moved_bytes
 from .space import Choice, Cost, Scheduled, Space
 
@@ -30,9 +36,11 @@ class Transpose(Space):
 
     template: ClassVar[str] = "gpu transpose"
 
-    def __init__(self, group: Group, target: Target, out: ComputeOp, turned: list[Tensor], axis: int):
+    def __init__(self, group: Group, target: Target, out: ComputeOp, turned: list[Tensor], axis: int, merged: int = 1):
         super().__init__(group, target)
-        self.out, self.turned, self.axis = out, turned, axis
+        self.out, self.turned, self.axis, self.merged = out, turned, axis, merged
+        shape = [n or 1 for n in const_shape(out.output(0))]
+        self.rows, self.width, self.height = shape[axis], shape[-1], shape[-2] if merged > 1 else 1
         self.bytes = min(dtype_info(t.dtype).bytes for t in (*turned, out.output(0)))
         # One H200, 16384 square in float32: pieces of 16 bytes 0.969 of a copy's rate, of 4 bytes 0.946.
         pieces = (16, 8, 4, 0) if target.kind == "cuda" else (4, 8, 16, 0)
@@ -48,78 +56,91 @@ class Transpose(Space):
         shape = const_shape(out.output(0))
         if None in shape:
             return None
-        last = out.axis[-1].var
         found: dict[Tensor, int] = {}
+        merged = len(shape)
         for e in walk_exprs(out.body[0]):
             if not isinstance(e, TensorRead):
                 continue
             own = [k for k, a in enumerate(out.axis[:-1]) if e.indices and e.indices[-1] is a.var]
-            if own and any(i is last for i in e.indices[:-1]) and isinstance(e.tensor.op, PlaceholderOp):
-                if found.get(e.tensor, own[0]) != own[0] or any(
-                    not any(i is a.var for a in out.axis) and free_vars(i) for i in e.indices
-                ):
+            count = max((_run(i, out, own[0]) for i in e.indices[:-1]), default=0) if own else 0
+            if count and isinstance(e.tensor.op, PlaceholderOp):
+                if found.get(e.tensor, own[0]) != own[0] or not all(_is_affine(i, out) for i in e.indices):
                     return None
                 found[e.tensor] = own[0]
+                merged = min(merged, count)
         if len(set(found.values())) != 1:
             return None
         axis = next(iter(found.values()))
-        if min(shape[axis] or 0, shape[-1] or 0) < _LEAST:
+        merged = min(merged, 2)
+        if min(shape[axis] or 0, math.prod(n or 0 for n in shape[-merged:])) < _LEAST:
             return None
         reads = [e.tensor for e in walk_exprs(out.body[0]) if isinstance(e, TensorRead)]
         if any(reads.count(t) != 1 for t in found):
             return None
-        space = cls(group, target, out, list(found), axis)
+        space = cls(group, target, out, list(found), axis, merged)
         return space if next(space.all, None) is not None else None
 
     def _lanes(self, choice: Choice) -> int:
         return max(1, int(choice["piece"]) // self.bytes)
 
-    def _tiles(self, choice: Choice) -> tuple[int, int]:
-        """Rows and columns of a tile: no more than there are."""
-        shape = const_shape(self.out.output(0))
-        return min(int(choice["tile"]), shape[self.axis] or 1), min(int(choice["tile"]), shape[-1] or 1)
+    def _tiles(self, choice: Choice) -> tuple[int, int, int]:
+        """Rows of a tile, rows of pixels and their width: no more than there are."""
+        tile = int(choice["tile"])
+        width = min(tile, self.width)
+        return min(tile, self.rows), min(self.height, max(1, tile // width)) if width == self.width else 1, width
 
     def why_not(self, choice: Choice) -> str | None:
         if choice["threads"] > self.target.max_threads:
             return f"{self.target.max_threads} threads at most"
-        rows, columns = self._tiles(choice)
+        rows, high, width = self._tiles(choice)
+        columns = high * width
         used = sum(dtype_info(t.dtype).bytes * columns * (rows + 4) for t in self.turned)
         if used > self.target.static_lds_bytes:
             return f"{used} bytes of shared memory"
         lanes = self._lanes(choice)
-        shape = const_shape(self.out.output(0))
-        if (shape[self.axis] or 1) % rows or (shape[-1] or 1) % columns:
-            return "tiles would be cut off at the edges"
-        if rows % lanes or columns % lanes or rows * columns % (lanes * choice["threads"]):
-            return "a tile is no whole number of pieces for all threads"
+        if self.rows % lanes or (self.width % lanes and self.height % high):
+            return "pieces would be cut off at the edges"
+        if rows % lanes or columns % lanes or rows * columns < lanes * choice["threads"]:
+            return "a tile is no whole number of pieces, or has none for some threads"
         return None
 
     @property
     def default(self) -> Choice:
-        return next(self.all)
+        """The first of those whose tiles have least beyond the edges, and whole lines."""
+        return min(self.all, key=lambda c: self.cost(c).seconds)
 
     def cost(self, choice: Choice) -> Cost:
         machine = self.target.machine
-        rows, columns = self._tiles(choice)
-        waste = max(1.0, 128 / (min(rows, columns) * self.bytes))
+        rows, high, width = self._tiles(choice)
+        waste = max(1.0, 128 / (min(rows, high * width) * self.bytes))
+        for n, tile in ((self.rows, rows), (self.height, high), (self.width, width)):
+            waste *= -(-n // tile) * tile / n  # beyond the edges
+        turn = self._lanes(choice) * choice["threads"]
+        waste *= -(-rows * high * width // turn) * turn / (rows * high * width)  # threads without a piece in the last turn
+        tiles = (size_of(self.out.output(0).shape) or 1) / (rows * high * width)
+        waste *= max(1.0, machine.units / tiles)  # units without work
         memory = moved_bytes(self.group) * waste / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
         return Cost(machine.launch_us * 1e-6 + memory, "memory")
 
     def build(self, choice: Choice) -> Scheduled:
         s, out, threads, lanes = begin(self.group), self.out, choice["threads"], self._lanes(choice)
-        rows, columns = self._tiles(choice)
+        rows, high, width = self._tiles(choice)
         stage = s[out]
         staged = [s.cache_read(t, "shared", [out]) for t in self.turned]
         axes = list(out.axis)
-        p, q = axes[self.axis], axes[-1]
-        rest = [a for a in axes if a is not p and a is not q]
+        p = axes[self.axis]
+        rest = [a for a in axes[: -self.merged] if a is not p]
+        columns: list[Any] = []
+        for axis, tile in zip(axes[-self.merged :], (high, width)[-self.merged :]):
+            far, near = stage.split(axis, factor=tile)
+            rest.append(far)
+            columns.append(near)
         po, pi = stage.split(p, factor=rows)
-        qo, qi = stage.split(q, factor=columns)
-        stage.reorder(*rest, po, qo, pi, qi)
-        block = stage.fuse(*rest, po, qo)
+        stage.reorder(*rest, po, pi, *columns)
+        block = stage.fuse(*rest, po)
         stage.bind(block, thread_axis("blockIdx.x"))
         tx = thread_axis((0, threads), "threadIdx.x")
-        inner = stage.fuse(pi, qi)
+        inner = stage.fuse(pi, *columns)
         if lanes > 1:
             inner, vec = stage.split(inner, factor=lanes)
         turns, inner = stage.split(inner, factor=threads)
@@ -141,3 +162,27 @@ class Transpose(Space):
             if lanes > 1:
                 own.vectorize(vec)
         return Scheduled(s, self.group.outputs, choice)
+
+
+def _is_affine(index: Expr, out: ComputeOp) -> bool:
+    """Whether an index is an axis, a constant, or axes times constants."""
+    if any(index is a.var for a in out.axis) or not free_vars(index):
+        return True
+    found = Analyzer().detect_linear(index, [a.var for a in out.axis])
+    return found is not None and all(isinstance(c, IntImm) for c in found)
+
+
+def _run(index: Expr, out: ComputeOp, axis: int) -> int:
+    """How many of the result's last axes, behind `axis`, lie in the operand one after another as in the result, along an index; 0 for none."""
+    if index is out.axis[-1].var:
+        return 1
+    found = Analyzer().detect_linear(index, [a.var for a in out.axis])
+    if found is None:
+        return 0
+    count, apart = 0, 1
+    for k in range(len(out.axis) - 1, axis, -1):
+        c = found[k]
+        if not isinstance(c, IntImm) or c.value != apart:
+            break
+        count, apart = count + 1, apart * (const_shape(out.output(0))[k] or 1)
+    return count

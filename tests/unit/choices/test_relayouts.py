@@ -63,3 +63,29 @@ def test_squares_are_shuffles_and_not_gathers() -> None:
     made = spaces([y], LEVELS[16])[0].apply()
     asm = tec.build(made.schedule, [x, *made.outputs], LEVELS[16], name="f").get_source("asm")
     assert "gather" not in asm and "vinsertps" not in asm
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize(
+    ("shape", "dtype", "tile"),
+    [((2, 18, 13, 13), "float32", {}), ((1, 21, 6, 65), "float16", {}), ((1, 40, 9, 130), "float16", {"tile": 64}), ((1, 64, 7, 7), "float16", {"tile": 32})],
+    ids=str,
+)  # fmt: skip
+def test_pixels_become_an_image_by_tiles(shape: tuple[int, ...], dtype: str, tile: dict[str, int], chip: str) -> None:
+    """Channels last to [n, c, h, w] on a GPU: through shared memory, tiles cut off at the edges, rows of pixels together where they are short."""
+    sizes = dict(zip("NCHW", shape))
+    source, definition = Layout("(NHW)C"), get_op("transform_layout")
+    attrs = {"layouts": (source, plain(4)), "sizes": tuple(sizes.items())}
+    x = te.placeholder(source.shape(sizes), dtype, name="x")
+    outs = definition.compute(attrs, [x], definition.infer([TensorType(dtype, source.shape(sizes))], attrs))
+    target = tec.Target(f"rocm -mcpu={chip}")
+    space = spaces(outs, target)[0]
+    assert space.template == "gpu transpose"
+    chosen = space.apply({**space.default, **tile})
+    f = tec.build(chosen.schedule, [x, *chosen.outputs], target, name="image")
+    n, c, h, w = shape
+    data = np.random.default_rng(1).standard_normal((n * h * w, c)).astype(dtype)
+    dev = tec.rocm_emu(chip, check="all")
+    got = tec.nd.empty(shape, dtype, dev)
+    f(tec.nd.array(data, dev), got)
+    np.testing.assert_array_equal(got.numpy(), data.reshape(n, h, w, c).transpose(0, 3, 1, 2))
