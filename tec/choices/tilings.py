@@ -68,6 +68,8 @@ LOWER = ((96, 128, 2, 2), (96, 64, 2, 2))
 # AMD, tiles whose sums four wavefronts share: what they wait for is under way in all four, and there is no second kernel (196 x 256 x 2304 on MI300X, by the time
 # model, 4.6 us; in four parts of 32 by 32 6.6). Eight where tiles are fewest (49 x 512 x 4608, 128 tiles of 16 by 16: 5.5 us by four, 4.4 by eight).
 SLICED, SLICES = ((64, 32), (32, 64), (32, 32), (16, 32), (32, 16), (16, 16)), (4, 8)
+# CDNA, where there are about as many tiles as units, two by two wavefronts, of which two have a part of the sum (1568 x 512 x 4608 29.4 us; whole 34.9).
+PAIRED = ((96, 64), (64, 64))
 LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
 _STORE = 1.25  # times a load's clocks that a store of 16 bytes takes of shared memory (rocprofiler-compute: 20 of 1 KiB at 64 bytes a clock)
 _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
@@ -79,7 +81,10 @@ _FAR, _FAR_STEPS = 64 * 64, 7
 # Times memory's latency, of the matrix work of a step of all work-groups of a unit: loads of larger tiles that have less are two steps ahead too (the time
 # model: 512 x 4096 x 4096 on MI300X, 128 x 64, 42 us for 60; 4096 cubed, 128 x 128, 94 for 117 on MI355X, whose steps are half as long, 232 for 232 on MI300X).
 _FAR_WORK = 2.0
-_FEW_STEPS = 4  # of a wavefront's own part of a sum, from which eight share one
+_FEW_STEPS, _MANY_STEPS = (
+    4,
+    16,
+)  # of a wavefront's own part of a sum, from which eight share one, and from which two by two do
 _LATER = 0.75  # of what a step's loads take of the path from memory, that steps wait for which asked two steps before (80 products and tiles, the time model)
 L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
 # NVIDIA, of a step whose work-group has its unit for itself, nanoseconds: with conditions what two slots wait, a third halves it (ResNet-50's late
@@ -242,12 +247,14 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
     if not shape.fixed or shape.parts or target.kind != "rocm":
         return
     small = [i for i in units if i.m * i.n == LEAST * LEAST]
-    for (m, n), slices in itertools.product(SLICED, SLICES):
+    shared = [(*tile, 2, 2) for tile in PAIRED if weave]
+    shared += [(*tile, 1, slices) for tile in SLICED for slices in SLICES]
+    for m, n, high, slices in shared:
         for i, step in itertools.product(small, steps(shape, target)[:2]):
-            t = Tiling(m, n, step, 1, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=weave, slices=slices)
+            t = Tiling(m, n, step, high, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=weave, slices=slices)
             # With more tiles than units there are others to change to while one waits (128 x 14336 x 14336: 236 us so, 176 by larger tiles).
-            if slices > SLICES[0] and shape.k < _FEW_STEPS * t.step:
-                continue  # more to add up at the end than was saved (196 x 256 x 1024: 2.1 us by four, 2.5 by eight)
+            if slices != SLICES[0] and shape.k < (_FEW_STEPS if high == 1 else _MANY_STEPS) * t.step:
+                continue  # more to add up at the end than was saved (196 x 256 x 1024: 2.1 us by four, 2.5 by eight; 6272 x 256 x 1024: 13.3, 15.5 by two)
             if groups(t, shape) <= target.machine.units and why_not(t, shape, target) is None:
                 yield t
                 break

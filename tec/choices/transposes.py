@@ -116,7 +116,9 @@ class Transpose(Space):
         for n, tile in ((self.rows, rows), (self.height, high), (self.width, width)):
             waste *= -(-n // tile) * tile / n  # beyond the edges
         turn = self._lanes(choice) * choice["threads"]
-        waste *= -(-rows * high * width // turn) * turn / (rows * high * width)  # threads without a piece in the last turn
+        waste *= (
+            -(-rows * high * width // turn) * turn / (rows * high * width)
+        )  # threads without a piece in the last turn
         tiles = (size_of(self.out.output(0).shape) or 1) / (rows * high * width)
         waste *= max(1.0, machine.units / tiles)  # units without work
         memory = moved_bytes(self.group) * waste / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
