@@ -106,21 +106,19 @@ class Transpose(Space):
 
     @property
     def default(self) -> Choice:
-        """The first of those whose tiles have least beyond the edges, and whole lines."""
+        """Of the cheapest the first."""
         return min(self.all, key=lambda c: self.cost(c).seconds)
 
     def cost(self, choice: Choice) -> Cost:
         machine = self.target.machine
         rows, high, width = self._tiles(choice)
-        waste = max(1.0, 128 / (min(rows, high * width) * self.bytes))
+        waste = max(1.0, 128 / (min(rows, high * width) * self.bytes))  # lines over those that the bytes need
         for n, tile in ((self.rows, rows), (self.height, high), (self.width, width)):
             waste *= -(-n // tile) * tile / n  # beyond the edges
-        turn = self._lanes(choice) * choice["threads"]
-        waste *= (
-            -(-rows * high * width // turn) * turn / (rows * high * width)
-        )  # threads without a piece in the last turn
         tiles = (size_of(self.out.output(0).shape) or 1) / (rows * high * width)
-        waste *= max(1.0, machine.units / tiles)  # units without work
+        waste *= math.sqrt(
+            max(1.0, machine.units / tiles)
+        )  # units without work: half of it, as what is small waits more than it moves
         memory = moved_bytes(self.group) * waste / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
         return Cost(machine.launch_us * 1e-6 + memory, "memory")
 
