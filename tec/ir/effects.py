@@ -76,25 +76,22 @@ def effects(root: E.Expr | S.Stmt, loc: Loc | None = None) -> Effects:
             return e
         seen[k] = None
         t = type(e)
-        if t is E.BufferLoad:
-            below(e)
-            loads.append(Access(e.buffer, e.indices, False, loc))  # type: ignore[attr-defined]
-        elif t is E.Call:
+        if t is E.Call:
             call(e)  # type: ignore[arg-type]
-        elif t is not E.Var and t is not E.IntImm:
-            below(e)
-        return e
-
-    def below(e: E.Expr) -> None:
-        for c in CHILDREN[type(e)](e):
+            return e
+        for c in CHILDREN[t](e):
             fe(c)
+        if t is E.BufferLoad:
+            loads.append(Access(e.buffer, e.indices, False, loc))  # type: ignore[attr-defined]
+        return e
 
     def call(e: E.Call) -> None:
         known = INTRINS[e.op]
         named = known.elements
         for k, a in enumerate(e.args):
             if k in named and isinstance(a, E.BufferLoad):
-                below(a)  # its indices; the element itself is no load
+                for c in CHILDREN[E.BufferLoad](a):  # its indices; the element itself is no load
+                    fe(c)
             else:
                 fe(a)
         out.accesses.extend(_accesses(e, loc))
