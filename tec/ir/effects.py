@@ -75,21 +75,19 @@ def effects(root: E.Expr | S.Stmt, loc: Loc | None = None) -> Effects:
         if k in seen:
             return e
         seen[k] = None
-        t = type(e)
-        if t is E.Call:
-            call(e)  # type: ignore[arg-type]
+        if type(e) is E.Call:
+            call(e)
             return e
-        for c in CHILDREN[t](e):
+        for c in CHILDREN[type(e)](e):
             fe(c)
-        if t is E.BufferLoad:
-            loads.append(Access(e.buffer, e.indices, False, loc))  # type: ignore[attr-defined]
+        if type(e) is E.BufferLoad:
+            loads.append(Access(e.buffer, e.indices, False, loc))
         return e
 
     def call(e: E.Call) -> None:
         known = INTRINS[e.op]
-        named = known.elements
         for k, a in enumerate(e.args):
-            if k in named and isinstance(a, E.BufferLoad):
+            if k in known.elements and isinstance(a, E.BufferLoad):
                 for c in CHILDREN[E.BufferLoad](a):  # its indices; the element itself is no load
                     fe(c)
             else:
