@@ -114,7 +114,7 @@ def _waits(inst: Inst, gfx: int) -> dict[str, int]:
         if not re.match(r"(0x)?[0-9a-f]+$", number):
             return {}
         n = int(number, 0)
-        names = re.findall(r"(loadcnt|storecnt|samplecnt|dscnt|kmcnt)", op)
+        names = re.findall(r"(loadcnt|storecnt|samplecnt|dscnt|kmcnt|asynccnt)", op)
         if "loadcnt_dscnt" in op or "storecnt_dscnt" in op:
             return {names[0]: n >> 8, "dscnt": n & 63}
         return dict.fromkeys(names, n)

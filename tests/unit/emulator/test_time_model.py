@@ -387,3 +387,20 @@ def test_a_product_of_which_little_is_published_says_what_is_assumed():
     with emulator_profile(driver, run=False) as p:
         driver.launch(f, (64, 1, 1), (64, 1, 1), 0, b"")
     assert "assumptions: latencies" in str(p)
+
+
+def test_a_wait_for_asynchronous_copies_takes_their_time():
+    """Eight of the same line, each after the one before: seven ways to the L1 and back more than one after another."""
+    us = []
+    for wait in ("", "s_wait_asynccnt 0x0\\0A"):
+        copies = ("global_load_async_to_lds_b32 $1, $1, $0\\0A" + wait) * 8
+        ir = f"""
+define amdgpu_kernel void @k(ptr addrspace(1) %p) "amdgpu-flat-work-group-size"="1,1024" {{
+  call void asm sideeffect "{copies}s_wait_asynccnt 0x0", "s,v"(ptr addrspace(1) %p, i32 0)
+  ret void
+}}
+"""
+        driver, f = function(ir, "gfx1250")
+        e = model_launch(driver, f, (1, 1, 1), (32, 1, 1), 64, struct.pack("<Q", driver.alloc(0, 4096)))
+        us.append(e.kernel_us)
+    assert us[1] - us[0] == pytest.approx(7 * 0.057, rel=0.2)
