@@ -136,7 +136,7 @@ def flow(y: float) -> str:
     boxes = [
         (40, 190, "in", "compute + schedule", "te: lambdas and loops", 0), (40, 190, "in", "ONNX network", "graph, fused groups", 62),
         (330, 150, "box", "loop IR", "typed, verified, printed", 31), (570, 150, "box", "LLVM IR", "through llvmlite", 31),
-        (810, 190, "box", "AMDGPU code object", "gfx900 to gfx1201", -10), (810, 190, "box", "CPU object", "loads without LLVM", 41),
+        (810, 190, "box", "AMDGPU code object", "gfx900 to gfx1250", -10), (810, 190, "box", "CPU object", "loads without LLVM", 41),
         (810, 190, "box", "PTX", "sm_70 to sm_120", 92), (1080, 160, "in", "an AMD GPU", "by HIP, or in software", -10),
     ]  # fmt: skip
     out = []
