@@ -186,6 +186,8 @@ def test_tensor_descriptors_and_tuples(chip):
     torch = pytest.importorskip("torch")
     from triton.tools.tensor_descriptor import TensorDescriptor
 
+    if chip == "gfx1250" and tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9):
+        pytest.skip("Triton 3.6 writes a header of this kernel that its own assembler refuses for gfx1250")
     x, out = torch.rand(20, 24), torch.full((20, 24), -1.0)
     source, target = (TensorDescriptor.from_tensor(a, [16, 16]) for a in (x, out))
     copy_block[(1,)](source, target, 16, 16)
