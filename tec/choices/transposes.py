@@ -14,12 +14,13 @@ from ..ir import Expr, IntImm, TensorRead
 from ..ir.arith import Analyzer
 from ..ir.dtype import dtype_info
 from ..ir.visit import free_vars, walk_exprs
-from ..target import Target
+from ..target import Target, latency_ns
 from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
-from .group import Group, begin, const_shape, size_of
+from .group import Group, begin, const_shape
 from .pointwise import moved_bytes
 from .space import Choice, Cost, Scheduled, Space
 
+_OWN = 16  # elements of a thread; with more a tile is long beside what there is (85 channels at 13 x 13 in two tiles: 13 us)
 _LEAST = 16  # elements along both axes, from which tiles are worth their barrier
 
 
@@ -112,14 +113,13 @@ class Transpose(Space):
     def cost(self, choice: Choice) -> Cost:
         machine = self.target.machine
         rows, high, width = self._tiles(choice)
-        waste = max(1.0, 128 / (min(rows, high * width) * self.bytes))  # lines over those that the bytes need
+        # Lines over those that the bytes need, of what is read and what is written.
+        waste = sum(max(1.0, 128 / (n * self.bytes)) for n in (rows, high * width)) / 2
         for n, tile in ((self.rows, rows), (self.height, high), (self.width, width)):
             waste *= -(-n // tile) * tile / n  # beyond the edges
-        tiles = (size_of(self.out.output(0).shape) or 1) / (rows * high * width)
-        waste *= math.sqrt(
-            max(1.0, machine.units / tiles)
-        )  # units without work: half of it, as what is small waits more than it moves
         memory = moved_bytes(self.group) * waste / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        own = rows * high * width / choice["threads"]
+        memory += max(0.0, own - _OWN) / 8 * latency_ns(machine, "memory") * 1e-9
         return Cost(machine.launch_us * 1e-6 + memory, "memory")
 
     def build(self, choice: Choice) -> Scheduled:
