@@ -24,7 +24,14 @@ from .space import Choice, Cost, Scheduled, Space
 from .tilings import LARGEST, Shape, Tiling
 
 SPLITS = (1, 2, 4, 8, 16, 32)  # parts of the sum: each adds a matrix of float32 to write and read
-_OUTLINE = ("rows", "columns", "waves_m", "waves_n", "instruction")  # what `tilings.why_not_outline` judges by itself
+_OUTLINE = (
+    "rows",
+    "columns",
+    "waves_m",
+    "waves_n",
+    "instruction",
+    "uneven",
+)  # what `tilings.why_not_outline` judges by itself
 _LEAST_STEPS = 4  # of a part with large tiles, NVIDIA: filling their slots is most of it (128 x 768 x 3072, one H200: 16 parts of three steps by 128 x 128 8.5 us, 8 by 64 x 64 7.1)
 _ENOUGH = 3  # work-groups a unit from which parts of the sum are not asked for
 _WORTH = 0.9  # of the whole's time, that parts should take at most: a launch more is certain, the gain an estimate

@@ -152,6 +152,8 @@ def why_not_outline(t: Tiling, shape: Shape) -> str | None:
         return "a wavefront's part is not a whole number of instructions"
     if t.instr_m * t.instr_n == 1024 and min(t.m, t.n) < 64:
         return "instructions of 32 by 32 leave small tiles a wavefront or two"
+    if t.uneven and (t.waves_m % 2 or t.waves_m * t.waves_n < 8):
+        return "half of the wavefronts along the rows come first where two share a vector unit"
     return None
 
 
@@ -184,8 +186,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
         return "registers hold the steps ahead with one slot alone, and few bytes of them"
     if t.interleave and (target.kind != "rocm" or not t.stages):
         return "loads between sums are for AMD's, where the loop is a pipeline"
-    if t.uneven and (target.kind != "rocm" or not t.stages or t.slices > 1 or t.waves_m % 2 or t.waves < 8):
-        return "half of the wavefronts along the rows come first in AMD's pipelines, where two share a vector unit"
+    if t.uneven and (target.kind != "rocm" or not t.stages or t.slices > 1):
+        return "half of the wavefronts come first in AMD's pipelines alone, of those that share no sum"
     registers = t.m * t.n * t.slices // threads * dtype_info(shape.acc).bytes // 4
     if 2 * registers > target.chip.vgprs + 1:
         return f"{registers} registers of a thread for the sums alone"

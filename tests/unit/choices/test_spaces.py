@@ -216,6 +216,7 @@ def test_a_tile_beyond_the_chip_is_refused() -> None:
         )
     largest = {**space.parameters, "rows": (256,), "columns": (256,), "step": (32,), "stages": (1,), "ahead": (1,)}
     assert any(c["waves_m"] * c["waves_n"] == 8 for c in space.legal(largest))
+    assert any(c["uneven"] for c in space.legal({**largest, "uneven": (True,)}))
 
 
 def test_signatures_name_the_computation() -> None:
