@@ -13,6 +13,7 @@ from tec.choices import schedule, spaces
 from tec.emulator.profile import emulator_profile
 from tec.ops.registry import TensorType, get_op
 
+GATHER = {"template": "gpu gather"}
 # operator, axis, shape of the table, shape of the index
 CASES = {
     "columns by an index": ("gather", 1, (6, 500), (333,)),
@@ -42,8 +43,7 @@ def test_elements_are_right(name: str, dtype: str, index: str, chip: str) -> Non
     op, axis, *shapes = CASES[name]
     target = f"rocm -mcpu={chip}"
     xs, outs = computed(op, axis, shapes, [dtype, index])
-    chosen = schedule(outs, target)
-    assert chosen.choice["template"] == "gpu gather"
+    chosen = schedule(outs, target, GATHER)
     rng = np.random.default_rng(5)
     n = shapes[0][axis]
     values: list[Any] = [rng.standard_normal(shapes[0]).astype(dtype), rng.integers(-n, n, shapes[1]).astype(index)]
@@ -69,7 +69,7 @@ def test_lines_are_read_whole_once(axis: int) -> None:
     """512 x 512 elements by indices all over: an element of its own line each is 32 times the bytes."""
     shapes, target = [(512, 512), (512, 512)], "rocm -mcpu=gfx942"
     xs, outs = computed("gather_elements", axis, shapes, ["float32", "int64"])
-    chosen = schedule(outs, target)
+    chosen = schedule(outs, target, GATHER)
     f = tec.build(chosen.schedule, [*xs, *chosen.outputs], target, name="kernel")
     dev = tec.rocm_emu("gfx942")
     rng = np.random.default_rng(6)
@@ -85,6 +85,8 @@ def test_lines_are_read_whole_once(axis: int) -> None:
         ("gather", 0, [(512, 256), (512,)], "rows of a table are whole pieces"),
         ("gather", 1, [(64, 4096), (8,)], "a table far greater than what is picked"),
         ("gather_elements", 1, [(2, 40000), (2, 40000)], "longer than shared memory"),
+        ("gather", 0, [(300,), (200,)], "one line, which no work-groups have parts of"),
+        ("gather", 0, [(300,), (20, 10)], "one line, which no work-groups have parts of"),
     ],
 )
 def test_others_stay_elementwise(op: str, axis: int, shapes: list[tuple[int, ...]], why: str) -> None:
@@ -93,10 +95,15 @@ def test_others_stay_elementwise(op: str, axis: int, shapes: list[tuple[int, ...
         assert all(s.template != "gpu gather" for s in spaces(outs, target)), why
 
 
+def test_small_tables_are_read_where_they_lie() -> None:
+    for n, template in ((1024, "gpu gather"), (256, "gpu stages")):
+        outs = computed("gather_elements", 0, [(n, 1024), (n, 1024)], ["float32", "int64"])[1]
+        assert schedule(outs, "rocm -mcpu=gfx942").choice["template"] == template
+
+
 def test_choices_that_are_not_legal() -> None:
-    space = spaces(
-        computed("gather_elements", 0, [(1024, 64), (1024, 64)], ["float32", "int64"])[1], "rocm -mcpu=gfx942"
-    )[0]
+    outs = computed("gather_elements", 0, [(1024, 64), (1024, 64)], ["float32", "int64"])[1]
+    space = next(s for s in spaces(outs, "rocm -mcpu=gfx942") if s.template == "gpu gather")
     for wrong in ({"across": 64}, {"rows": 2}, {"across": 2, "piece": 4}):
         with pytest.raises(tec.TecError):
             space.check({**space.default, **wrong})
