@@ -17,7 +17,7 @@ from ..ir.visit import free_vars, walk_exprs
 from ..target import Target
 from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
 from .group import Group, begin, const_shape
-from .pointwise import moved_bytes, neighbours_on_a_die
+from .pointwise import brought, moved_bytes, neighbours_on_a_die
 from .space import Choice, Cost, Scheduled, Space
 
 _LINE_BYTES = 128
@@ -164,15 +164,9 @@ class Gather(Space):
             stage.unroll(row)
         stage.vectorize(own)
         shared.compute_at(stage, block)
-        at = shared.fuse(*shared.op.axis) if len(shared.op.axis) > 1 else shared.op.axis[0]
         run = t.length * (choice["across"] if t.behind else 1)
         lanes = math.gcd(choice["across"] if t.behind else run, max(1, self.target.max_vector_bytes // self.bytes))
-        if lanes > 1:
-            at, own = shared.split(at, factor=lanes)
-        _, part = shared.split(at, factor=threads)
-        shared.bind(part, tx)
-        if lanes > 1:
-            shared.vectorize(own)
+        brought(shared, threads, lanes, tx)
         return Scheduled(s, self.group.outputs, choice)
 
 

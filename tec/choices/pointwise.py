@@ -111,6 +111,17 @@ def neighbours_on_a_die(stage: Stage, block: Any, groups: int, target: Target) -
     return stage.fuse(block, die)
 
 
+def brought(tile: Stage, threads: int, lanes: int, tx: Any) -> None:
+    """A tile of shared memory that the threads of a work-group bring together, in pieces of `lanes` elements that lie side by side."""
+    at = tile.fuse(*tile.op.axis) if len(tile.op.axis) > 1 else tile.op.axis[0]
+    if lanes > 1:
+        at, piece = tile.split(at, factor=lanes)
+    _, part = tile.split(at, factor=threads)
+    tile.bind(part, tx)
+    if lanes > 1:
+        tile.vectorize(piece)
+
+
 def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0) -> Any:
     """All data axes fused and bound to blocks and threads; vectors of so many bytes where they divide. Returns the thread's axis."""
     stage = s[op]

@@ -17,7 +17,7 @@ from ..ir.visit import free_vars, walk_exprs
 from ..target import Target, latency_ns
 from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
 from .group import Group, begin, const_shape
-from .pointwise import moved_bytes
+from .pointwise import brought, moved_bytes
 from .space import Choice, Cost, Scheduled, Space
 
 _OWN = 16  # elements of a thread; with more a tile is long beside what there is (85 channels at 13 x 13 in two tiles: 13 us)
@@ -150,17 +150,10 @@ class Transpose(Space):
         for shared in staged:
             own = s[shared]
             own.compute_at(stage, block)
-            before = list(own.op.axis)
             # Rows of the tile in shared memory a word apart from whole banks: what lies below each other is read at once.
             pad = max(1, 4 // dtype_info(shared.dtype).bytes)
-            own.storage_align(before[-2], rows, pad)
-            fused = own.fuse(*before)
-            if lanes > 1:
-                fused, vec = own.split(fused, factor=lanes)
-            _, part = own.split(fused, factor=threads)
-            own.bind(part, tx)
-            if lanes > 1:
-                own.vectorize(vec)
+            own.storage_align(own.op.axis[-2], rows, pad)
+            brought(own, threads, lanes, tx)
         return Scheduled(s, self.group.outputs, choice)
 
 

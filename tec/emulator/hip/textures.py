@@ -92,35 +92,23 @@ class Textures(Arrays):
         self._handles[place] = texture
         pointer(out).value = place
 
-    def _sampling(
-        self,
-        address: list[int],
-        linear: bool,
-        normalized: bool,
-        border: tuple[float, float, float, float],
-        anisotropy: int,
-    ) -> Sampling:
-        if border not in _BORDERS and 3 in address:
+    def _sampling(self, d: TextureDesc | DriverTextureDesc, normalized: bool) -> Sampling:
+        border = (d.border[0], d.border[1], d.border[2], d.border[3])
+        if border not in _BORDERS and 3 in list(d.address):
             raise refuse(f"the border colour {border}: zero, opaque black and white are modelled")
-        if anisotropy > 1:
-            raise refuse(f"anisotropic filters ({anisotropy})")
-        modes = [_ADDRESSES[a & 3] for a in address]
+        if d.anisotropy > 1:
+            raise refuse(f"anisotropic filters ({d.anisotropy})")
+        modes = [_ADDRESSES[a & 3] for a in d.address]
         # Without normalized coordinates nothing repeats: HIP clamps.
         x, y, z = (m if normalized or m == "border" else "clamp" for m in modes)
-        return Sampling(linear, normalized, (x, y, z), _BORDERS.get(border, "zero"))
+        return Sampling(bool(d.filter), normalized, (x, y, z), _BORDERS.get(border, "zero"))
 
     @entry("pppp")
     def hipCreateTextureObject(self, out: int, resource: int, texture: int, view: int) -> None:
         if view and ctypes.c_int.from_address(view).value:
             raise refuse("views of resources in other formats")
         d = TextureDesc.from_address(need(texture, "the texture"))
-        how = self._sampling(
-            list(d.address),
-            bool(d.filter),
-            bool(d.normalized),
-            (d.border[0], d.border[1], d.border[2], d.border[3]),
-            d.anisotropy,
-        )
+        how = self._sampling(d, bool(d.normalized))
         read = "srgb" if d.srgb and d.read else "normalized" if d.read else "element"
         kept = Texture(ctypes.string_at(resource, 64), bytes(d), ctypes.string_at(view, 48) if view else b"")
         self._make(out, resource, False, read, how, kept)
@@ -130,13 +118,7 @@ class Textures(Arrays):
         if view and ctypes.c_int.from_address(view).value:
             raise refuse("views of resources in other formats")
         d = DriverTextureDesc.from_address(need(texture, "the texture"))
-        how = self._sampling(
-            list(d.address),
-            bool(d.filter),
-            bool(d.flags & 2),
-            (d.border[0], d.border[1], d.border[2], d.border[3]),
-            d.anisotropy,
-        )
+        how = self._sampling(d, bool(d.flags & 2))
         read = "element" if d.flags & 1 else "srgb" if d.flags & 16 else "normalized"
         kept = Texture(ctypes.string_at(resource, 144), bytes(d), ctypes.string_at(view, 112) if view else b"")
         self._make(out, resource, True, read, how, kept)
