@@ -35,7 +35,7 @@ from . import (
     stages,
     transposes,
 )
-from .group import Group
+from .group import Group, size_of
 from .space import Choice, Cost, Scheduled, Space
 
 # In this order: the first space that a family yields is the default.
@@ -62,7 +62,9 @@ FAMILIES = (
 def spaces(outputs: Iterable[Tensor], target: Target | str | None = None) -> list[Space]:
     """What templates can do with the group that computes `outputs`, the default's first."""
     group, tgt = Group.of(outputs), as_target(target)
-    found: list[Space] = [s for family in FAMILIES for s in family.match(group, tgt)]
+    # Nothing to compute has no tiles: loops of no trips will do.
+    families = (stages,) if all(size_of(t.shape) == 0 for t in group.outputs) else FAMILIES
+    found: list[Space] = [s for family in families for s in family.match(group, tgt)]
     return sorted(found, key=lambda s: s.is_second)
 
 

@@ -63,7 +63,7 @@ class _Count:
         then, orelse = self.stmt(s.then), 0 if s.orelse is None else self.stmt(s.orelse)
         cond = s.cond.args[0] if isinstance(s.cond, E.Call) and s.cond.op == "likely" else s.cond
         cond = substitute(cond, self.first)
-        if isinstance(then, int) and then == orelse:
+        if isinstance(then, int) and isinstance(orelse, int) and then == orelse:
             return then
         if self.conditions == CONDITIONS or not self._is_size(cond):
             return _sum(then, orelse)
