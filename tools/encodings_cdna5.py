@@ -6,14 +6,12 @@ import itertools
 import re
 from collections.abc import Iterator
 
+from tools.encodings_operands import reg
+
 CHIP = "gfx1250"
 # Left to the decoder: the scales' load is a part of the product behind it.
 MEANINGLESS = re.compile(r"v_cvt_sr_[fb][fp]8_f16 .* op_sel:\[\d,1")  # a half of the random number
 BY_HAND = re.compile(r"v_wmma_(scale|ld_scale)|^tensor_|^v_dual_")
-
-
-def reg(kind: str, size: int, at: int) -> str:
-    return f"{kind}{at}" if size == 1 else f"{kind}[{at}:{at + size - 1}]"
 
 
 def lists(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
