@@ -2,6 +2,7 @@
 // limits), so it is under that level's roof by what the level has to spare; a ring, tied to it, stands over the bytes of the arguments.
 const roofs = data.roofs;
 const power = e => (e >= 0 && e <= 3 ? String(10 ** e) : e >= -3 && e < 0 ? String(Number((10 ** e).toPrecision(1))) : "10" + [...String(e)].map(c => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join(""));
+const CHARACTER = 7;  // pixels of a character of the drawing's names, at most on the mean
 const slopeOf = level => (level === "memory" || level === "" ? roofs.gbps : roofs.levels[level]);
 
 function drawRoofline() {
@@ -59,9 +60,17 @@ function drawRoofs(g, { sx, sy, x0, y0, top, w, right, limit, levels }) {
   let before = -Infinity;
   for (const [name, peak] of peaks) {
     g.append(svg("path", { class: "roof" + (["matrix", "VALU", "arithmetic"].includes(limit) && name.includes(limit === "VALU" ? "vector" : limit === "matrix" ? "matrix" : "") ? " limits" : ""), d: `M${sx(peak / roofs.gbps)} ${sy(peak)}H${w - right}` }));
-    const y = sy(peak) - before < 18 ? sy(peak) + 14 : sy(peak) - 5;
-    before = y;
-    g.append(svg("text", { x: w - right - 4, y, "text-anchor": "end" }, `${name} ${rate(peak)}`));
+    // Above its ceiling; of one under others where that is longer than the ceiling and would lie over memory's roof, below it, in lines.
+    const words = [...name.split(", ").map((x, i, all) => x + (i < all.length - 1 ? "," : "")), rate(peak)], room = peak === top ? w : w - right - 4 - sx(peak / roofs.gbps);
+    const lines = [words[0]];
+    for (const word of words.slice(1)) {
+      if (CHARACTER * (lines[lines.length - 1].length + 1 + word.length) < room) lines[lines.length - 1] += " " + word; else lines.push(word);
+    }
+    const below = lines.length > 1 || sy(peak) - before < 18;
+    lines.forEach((line, i) => {
+      before = below ? sy(peak) + 14 + 13 * i : sy(peak) - 5;
+      g.append(svg("text", { x: w - right - 4, y: before, "text-anchor": "end" }, line));
+    });
   }
 }
 function startRoofline() {

@@ -184,6 +184,33 @@ def test_the_page_fits_its_window(report, in_browser, width):
     assert got["wide"] <= 0 and min(got["sizes"]) > 140 and min(got["panes"]) > 290 and got["whole"]
 
 
+_NAMES = """
+roofs.peaks = {"matrix f16": 1307e3, "vector f32": 163e3, "matrix f32": 163e3};  // as a report with products in float16 has them
+drawRoofline();
+const drawing = document.getElementById("roofline"), crossing = [];
+const names = [...drawing.querySelectorAll("text:not(.tick):not(.axis)")].map(t => {  // along each, points of its middle, as the browser lays it out
+  const b = t.getBBox(), m = t.getScreenCTM(), at = k => new DOMPoint(b.x + b.width * k / 20, b.y + b.height / 2).matrixTransform(m);
+  return {text: t.textContent, turned: t.hasAttribute("transform"), box: t.getBoundingClientRect(), points: [...Array(21).keys()].map(at)};
+});
+const within = (p, b) => p.x > b.left && p.x < b.right && p.y > b.top + 1 && p.y < b.bottom - 1;
+for (const a of names.filter(n => !n.turned)) {
+  for (const b of names) if (a !== b && b.points.some(p => within(p, a.box))) crossing.push([a.text, b.text]);
+  for (const line of drawing.querySelectorAll("path.roof")) {
+    const n = line.getTotalLength(), m = line.getScreenCTM();
+    if ([...Array(201).keys()].some(k => within(line.getPointAtLength(n * k / 200).matrixTransform(m), a.box))) crossing.push([a.text, line.getAttribute("d")]);
+  }
+}
+return [names.length, crossing];
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_names_of_the_roofline_stand_apart(report, in_browser, width):
+    """No name of a roof lies over another or over a roof."""
+    names, crossing = in_browser(report.read_text(), _NAMES, width)
+    assert names >= 3 and crossing == []
+
+
 _GRAPH = """
 const rows = () => document.querySelectorAll(".box").length, folded = rows();
 const zoom = drawn.scale;
