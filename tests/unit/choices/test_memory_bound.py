@@ -239,3 +239,16 @@ def test_windows_at_an_edge_wait_for_no_branch(chip: str) -> None:
     padded = np.pad(value.reshape(shape)[0], ((1, 1), (1, 1), (0, 0)), constant_values=-np.inf)
     want = np.stack([padded[2 * y : 2 * y + 3, 2 * x : 2 * x + 3].max((0, 1)) for y in range(5) for x in range(5)])
     np.testing.assert_array_equal(got.numpy(), want.reshape(out_shape[1] * out_shape[2], 64))
+
+
+@pytest.mark.parametrize(("sums", "length", "kernels"), [(1280, 8192, 1), (256, 16384, 1), (8, 1 << 20, 2)])
+def test_more_threads_share_a_sum_before_a_second_kernel_does(sums: int, length: int, kernels: int) -> None:
+    """By the time model 4.3 us where four parts of each sum took 6.7, and 2.3 for 4.5, on an MI355X; few long sums do want the other units."""
+    known = get_op("matmul")
+    types = [TensorType("bfloat16", (1, length)), TensorType("bfloat16", (sums, length))]
+    xs = [te.placeholder(t.shape, t.dtype, name=f"x{k}") for k, t in enumerate(types)]
+    attrs = {"transpose_b": True}
+    outs = known.compute(attrs, list(xs), known.infer(types, attrs))[:1]
+    space = next(s for s in spaces(outs, tec.Target("rocm -mcpu=gfx950")) if s.template == "gpu reduction")
+    assert 1 + (space.default["parts"] > 1) == kernels
+    assert kernels > 1 or space.default["threads"] > 64
