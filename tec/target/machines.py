@@ -188,7 +188,10 @@ _MI355X_MHZ = {
 _WMMA_4 = {"float16": 2603, "bfloat16": 2603}  # [W]: 170.6 TFLOP/s of 64 units
 _WMMA_35 = {"float16": 2710, "bfloat16": 2710, "int8": 2710}  # [W]: 55.5 of 40 units
 _MI300_GBPS = (38_800.0, 27_000.0, 7_310.0, 4_200.0)
-_MI455X_ASSUMED = "latencies and the L2's bandwidth are MI300X's, by units and clock; memory and clock at their peaks; the L1's width is RDNA's; waves start without delay"
+_MI455X_ASSUMED = (
+    "latencies and the L2's bandwidth are MI300X's, by units and clock; memory and clock at their peaks; the L1's width is RDNA's; waves start without delay; "
+    "multiply-adds of the vector units in a clock are MI300X's in float32 and float64 (128, 64), RDNA's in float16 (256)"
+)
 _MI350_L2 = 27_000.0 / (304 * 2100) * 256  # of CDNA 4, whose L2 is CDNA 3's: by units and a megahertz
 
 # The first of each chip is what `-mcpu=gfx...` stands for.
