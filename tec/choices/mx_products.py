@@ -2,7 +2,8 @@
 
 A work-group of some wavefronts computes a tile, a step of k at a time: bytes of elements and of scales pass through shared memory as they lie, rows padded by 16 bytes
 so that lanes side by side read from banks of their own. The steps are a pipeline, with the next step's loads and stores between a step's sums. The unit computes the
-transpose, so that a lane holds neighbours of a row of the result. Rows and columns beyond the edge read the last one, and are not stored.
+transpose, so that a lane holds neighbours of a row of the result, on which what follows the product is computed before they are stored. Rows and columns beyond the edge
+read the last one, and are not stored.
 
 Other targets, and sums that are no whole steps, take `matrix product` and what else serves a contraction: elements become bfloat16 on their way.
 """
@@ -10,12 +11,13 @@ Other targets, and sums that are no whole steps, take `matrix product` and what 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from .. import te
 from ..ir import build
-from ..ir.dtype import dtype_info, with_lanes
+from ..ir.dtype import dtype_info
 from ..ir.expr import Broadcast, BufferLoad, Expr, Ramp
 from ..ir.microscaling import BLOCK
 from ..ir.scaled_matrix import WAVE, ScaledMatrix
@@ -25,8 +27,10 @@ from ..ops.microscaling import MxContraction
 from ..target import Target
 from ..te import Tensor
 from . import loops, tilings
+from .epilogues import Epilogue
 from .group import Group
-from .space import Choice, Cost
+from .space import Choice, Cost, Scheduled
+from .stages import GpuStages
 from .tilings import Shape, Tiling
 
 _PIECE = 16  # bytes that a thread moves at once
@@ -62,6 +66,7 @@ class MxProduct(loops.LoopForm):
             "rows": (128, 64, 256, 32), "columns": (128, 64, 256, 32), "step": (256, 128, 512), "waves_m": (2, 1, 4), "waves_n": (2, 1, 4),
             "instruction": tuple(self.units), "interleave": (True, False),
         }  # fmt: skip
+        self.epilogue = Epilogue.of(group, carriers[0])
 
     def why_not(self, choice: Choice) -> str | None:
         c, unit = self.contraction, self.units[choice["instruction"]]
@@ -113,19 +118,27 @@ class MxProduct(loops.LoopForm):
         return Cost(seconds, limit)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
-        c, out = self.contraction, self.form.outputs[0]
+        own, follows = self.contraction.tensors_read, self.epilogue
+        dtype = follows.output.dtype if follows is not None else self.form.outputs[0].dtype
 
         def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
             Tile(self, choice).run(ib, sources, results[0])
 
-        return loops.extern("scaled_product", list(c.tensors_read), [(out.shape, out.dtype)], body)
+        read = [*own, *(follows.reads if follows is not None else ())]
+        return loops.extern("scaled_product", read, [(self.form.outputs[0].shape, dtype)], body)
+
+    def build(self, choice: Choice) -> Scheduled:
+        if self.epilogue is None:  # what follows has kernels of its own
+            return super().build(choice)
+        outputs = self.tensors(choice)
+        return Scheduled(GpuStages(Group.of(outputs), self.target).apply().schedule, outputs, choice)
 
 
 class Tile:
     """The loops of a work-group. Operands: 0 is a, 1 is b, each with its elements and its scales."""
 
     def __init__(self, space: MxProduct, choice: Choice):
-        self.c, self.target = space.contraction, space.target
+        self.c, self.target, self.epilogue = space.contraction, space.target, space.epilogue
         # Handed to the unit in the other order: it computes the transpose.
         own = space.units[choice["instruction"]]
         self.unit = ScaledMatrix(own.b, own.a, own.m, own.n, own.k)
@@ -160,6 +173,7 @@ class Tile:
     def run(self, ib: Any, sources: list[Any], out: Any) -> None:
         self.ib = ib
         self.sources = ((sources[0], sources[1]), (sources[2], sources[3]))
+        self.beside = sources[4:]  # what the epilogue reads
         tx, ty = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
         bx = te.thread_axis("blockIdx.x")
         m, n = (-(-size // tile) for size, tile in zip((self.c.m, self.c.n), self.sizes))
@@ -271,33 +285,32 @@ class Tile:
 
     def _store(self, out: Any) -> None:
         """The transpose's rows are columns of the result: a lane has runs of neighbours."""
-        lanes = with_lanes(out.dtype, _RUN)
         for i in range(self.tiles[0]):
             for j in range(self.tiles[1]):
                 for first in range(0, self.acc, _RUN):
                     _, y, x = self.unit.sums.coords("acc", self.lane, first)
                     row = self.first[0] + self.own[0] + i * self.unit.m + x
                     column = self.first[1] + self.own[1] + j * self.unit.n + y
-                    value = self._get(self.o, (i * self.tiles[1] + j) * self.acc + first, _RUN).astype(lanes)
-                    self._store_run(out, row, column, value)
+                    at = (i * self.tiles[1] + j) * self.acc + first
+                    self._store_run(out, self.ib.let("row", row), self.ib.let("column", column), at)
 
-    def _store_run(self, out: Any, row: Any, column: Any, value: Expr) -> None:
-        """Neighbours of a row, where they are in the result."""
+    def _store_run(self, out: Any, row: Any, column: Any, at: int) -> None:
+        """Neighbours of a row, from the sum `at` on, where they are in the result."""
         ib, c = self.ib, self.c
-        inside = [row < c.m] * (c.m % self.sizes[0] != 0) + [column < c.n] * (c.n % self.sizes[1] != 0)
+
+        def element(v: Any) -> None:
+            value = self.o[at + v].astype(c.out_dtype)
+            place = row, column + v
+            out[place] = value if self.epilogue is None else self.epilogue.at(place, value, self.beside)
+
         if c.n % _RUN:  # rows begin anywhere
-            held = ib.allocate(out.dtype, (_RUN,), "run", scope="local")
-            self._put(held, 0, value)
-            for i in range(_RUN):
-                with ib.if_scope(te.all(row < c.m, column + i < c.n)):
-                    out[row, column + i] = held[i]
+            for v in range(_RUN):
+                with ib.if_scope(te.all(row < c.m, column + v < c.n)):
+                    element(v)
             return
-        at = build.convert(row), Ramp(build.convert(column), te.const(1, "int32"), _RUN)
-        if not inside:
-            ib.emit(BufferStore(out.buffer, value, at))
-            return
-        with ib.if_scope(te.all(*inside) if len(inside) > 1 else inside[0]):
-            ib.emit(BufferStore(out.buffer, value, at))
+        inside = [row < c.m] * (c.m % self.sizes[0] != 0) + [column < c.n] * (c.n % self.sizes[1] != 0)
+        with ib.if_scope(te.all(*inside)) if inside else nullcontext(), ib.for_range(0, _RUN, "v", kind="vectorize") as v:  # fmt: skip
+            element(v)
 
     # ---- vectors in buffers
 
