@@ -39,7 +39,11 @@ def modelled(op: str, attrs: dict[str, Any], types: list[TensorType], product: s
 def packed(m: int, n: int, k: int, bits: int, block: int, product: str, warm: bool) -> str:
     attrs = {"bits": bits, "block": block, "panel": 0, "depth": k, "columns": n, "zero": float(1 << (bits - 1))}
     w = Weights.of(attrs)
-    types = [TensorType("float16", (m, k)), TensorType(w.codes_dtype, w.codes_shape), TensorType("float16", w.scales_shape)]
+    types = [
+        TensorType("float16", (m, k)),
+        TensorType(w.codes_dtype, w.codes_shape),
+        TensorType("float16", w.scales_shape),
+    ]
     us, choice, _ = modelled("packed_matmul", attrs, types, product, warm)
     machine = find_product(product)
     assert machine is not None

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from .. import te
 from ..ir.dtype import dtype_info
-from ..ir.matrix import MatrixInstr
-from ..ops.contraction import Contraction
+from ..ir.matrix import MatrixInstr, instructions
+from ..ops.contraction import Contraction, Operand
 from ..ops.dims import is_symbolic
 from ..target import Target, latency_ns, level_gbps
 from ..te import ComputeOp, Tensor
@@ -24,6 +24,7 @@ from .space import Choice, Cost, Scheduled, Space
 from .tilings import LARGEST, Shape, Tiling
 
 SPLITS = (1, 2, 4, 8, 16, 32)  # parts of the sum: each adds a matrix of float32 to write and read
+_IN_HALVES = ("float8_e4m3", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _OUTLINE = (
     "rows",
     "columns",
@@ -265,6 +266,17 @@ def _name(i: MatrixInstr, shape: Shape) -> str:
     return f"{i.m}x{i.n}x{tilings.instr_k(i, shape)}"
 
 
+def _known(c: Contraction, target: Target) -> Contraction:
+    """The product with 8-bit floats that no unit of the chip takes as float16, which holds them all (OCP's on MI300, whose own are FNUZ; any on MI200 and RDNA 3)."""
+    if not all(o.dtype in _IN_HALVES for o in (c.a, c.b)) or any(i.in_dtype == c.a.dtype for i in instructions(target)):
+        return c
+
+    def wider(o: Operand) -> Operand:
+        return replace(o, at=lambda *at: o.at(*at).astype("float16"), dtype="float16", wide=min(o.run(), 8))
+
+    return replace(c, a=wider(c.a), b=wider(c.b))
+
+
 def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
     """The space of a group around the product `op`, whose operands may be padded where its form says what they are; None where no unit takes
     it, or other work stands in the way."""
@@ -281,7 +293,7 @@ def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
         space = MatrixProduct(group, target, shape, op, None, None)
     else:
         form, carriers = found
-        c: Contraction = form.attrs["contraction"]
+        c = _known(form.attrs["contraction"], target)
         if c.a.dtype != c.b.dtype:
             return None
         turned = not (c.a.k_last and c.b.k_last)

@@ -198,3 +198,20 @@ def test_lanes_against_the_plain_product() -> None:
             full = [f.numbers[r] * np.repeat(powers(x), 32, 1) for f, r, x in zip(s.formats, rows, scales)]
             _, row, column = s.sums.coords("acc", lane[:, None], np.arange(4)[None])
             np.testing.assert_allclose(got, (full[0].astype("f8") @ full[1].astype("f8").T)[row, column], 1e-6)
+
+
+@pytest.mark.parametrize(("m", "n"), [(64, 96), (33, 70)])
+def test_what_follows_is_in_the_kernel(m: int, n: int) -> None:
+    """A bias, an activation and a residual, at whole tiles and at edges where rows begin anywhere."""
+    k, (bias, residual) = 256, (te.placeholder((n,), name="bias"), te.placeholder((m, n), "float16", name="residual"))
+    ins = [*topi.mx.placeholders((m, k), "mxfp4", "a"), *topi.mx.placeholders((n, k), "mxfp8", "b")]
+    c = topi.mx.mx_matmul(*ins, "mxfp4", "mxfp8", "float16")
+    biased = te.compute((m, n), lambda i, j: c(i, j) + bias(j).astype("float16"), name="biased")
+    y = te.compute((m, n), lambda i, j: te.max(biased(i, j), te.const(0, "float16")) + residual(i, j), name="y")
+    made = schedule([y], GFX950)
+    assert made.choice["template"] == "scaled matrix product"
+    a, b, rng = quantize(numbers(m, k), "mxfp4"), quantize(numbers(n, k, seed=1), "mxfp8"), np.random.default_rng(2)
+    more = [rng.standard_normal(n).astype(np.float32), rng.standard_normal((m, n)).astype(np.float16)]
+    want = np.maximum(dequantize(*a, "mxfp4").astype("f8") @ dequantize(*b, "mxfp8").T + more[0], 0) + more[1]
+    f = on_device(GFX950, made, [*ins, bias, residual, *made.outputs], [*a, *b, *more], want, 2e-3, "all")
+    assert len(report(f.get_source("asm"))) == 1
