@@ -61,7 +61,7 @@ class UniformAddresses(GpuEmitter):
             return id(e) in self.varying
         if t is E.IntImm:
             return False
-        if isinstance(e, E.BinaryExpr):
+        if isinstance(e, (E.BinaryExpr, E.CmpExpr)):
             return self.is_varying(e.a) or self.is_varying(e.b)
         if isinstance(e, E.Cast):
             return self.is_varying(e.value)

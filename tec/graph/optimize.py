@@ -19,6 +19,7 @@ from .passes.float8_products import float8_products
 from .passes.fold_scale import fold_scale
 from .passes.gelu import find_gelu
 from .passes.images import signals_as_images
+from .passes.join_sums import join_sums
 from .passes.layout import choose_layouts
 from .passes.mixed_precision import mixed_precision
 from .passes.packed import pack_weights
@@ -69,6 +70,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),
         Pass("choose_layouts", lambda g, t, d: choose_layouts(g, t)),
+        Pass("join_sums", lambda g, t, d: join_sums(g, t)),
         clean,
     )
 

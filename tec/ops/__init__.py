@@ -4,6 +4,7 @@ from . import (
     arithmetic,
     attention,
     conv,
+    conv_sum,
     deform,
     elementwise,
     image,
@@ -39,7 +40,7 @@ from .registry import (
 )
 
 __all__ = [
-    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "conv", "deform",
+    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "conv", "conv_sum", "deform",
     "elementwise", "get_op", "image", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "transform_layout", "vjp",
 ]  # fmt: skip

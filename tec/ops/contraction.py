@@ -6,8 +6,9 @@ tiles of shared memory. A convolution is one whose second operand is the windows
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import te
@@ -43,6 +44,22 @@ class Operand:
     def run(self) -> int:
         """`wide` as a number."""
         return self.wide() if callable(self.wide) else self.wide
+
+
+def one_after_another(parts: Sequence[tuple[Operand, int]]) -> Operand:
+    """The operands of some sums, each with its number of terms, as the operand of the sum of them all."""
+    (first, terms), *rest = parts
+    if not rest:
+        return first
+    others = one_after_another(rest)
+
+    def at(batch: Any, i: Any, k: Any) -> Any:
+        return te.if_then_else(k < terms, first.at(batch, i, k), others.at(batch, i, k - terms))
+
+    def wide() -> int:
+        return math.gcd(first.run(), others.run(), terms) if first.k_last else math.gcd(first.run(), others.run())
+
+    return replace(first, at=at, wide=wide, guarded=first.guarded or others.guarded)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,12 @@ def _sizes(shapes: Sequence[Sequence[Size]], attrs: Attrs) -> tuple[dict[str, Si
     return x, w, {"N": x["N"], "C": w["O"], **dict(zip(letters, space))}
 
 
+def output_sizes(shapes: Sequence[Sequence[Size]], attrs: Attrs) -> tuple[dict[str, Size], dict[str, Size]]:
+    """Sizes of the axes of weights and output, from the shapes of input and weights."""
+    _, w, y = _sizes(shapes, attrs)
+    return w, y
+
+
 def _conv_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x, w = types
     nd = len(attrs["strides"])
@@ -202,29 +208,17 @@ def _channel(c: Any, tap: Any, sizes: dict[str, Size], groups: int) -> Any:
 def _as_product(attrs: Attrs, windows: Windows, w: Tensor, out: TensorType) -> list[Tensor]:
     """The convolution as a product: rows and columns are the output's last two dimensions, one of which is channels; the sum runs along the weights'.
     Groups of channels are a batch of products."""
-    lx, lw, ly = _layouts(attrs)
     _, sw, sy = _sizes([static_shape(windows.x), static_shape(w)], attrs)
     depth, groups = static_shape(w)[-1], attrs["groups"]
     *lead, m, n = out.shape
-    channels_first = ly.axis("C") == len(lead)
-    own_in, own_out = sw["I"], sw["O"] // groups
-
-    def window(batch: Any, p: Any, k: Any) -> Any:
-        batch, first = (list(batch), 0) if groups == 1 else (list(batch)[:-1], batch[-1] * own_in)
-        at = ly.place([*batch, 0, p] if channels_first else [*batch, p, 0], sy)
-        taps = lw.place([0, k], sw)
-        return windows.read({**at, "C": first + taps["I"]}, taps)
+    channels_first = _layouts(attrs)[2].axis("C") == len(lead)
+    own_out = sw["O"] // groups
 
     def weight(batch: Any, c: Any, k: Any) -> Any:
         return w(c if groups == 1 else batch[-1] * own_out + c, k)
 
-    dtype, piece = windows.dtype, piece_elems(windows.dtype)
-    along = lx.dims[-1] == "C" and lw.dims[-1].endswith("I")  # a tap's channels lie side by side
-    pixels = Operand(
-        window, dtype, along, math.gcd(piece, own_in) if along else 1,
-        guarded=not all(map(is_zero, (*attrs["before"], *attrs["after"]))),
-    )  # fmt: skip
-    weights = Operand(weight, w.dtype, wide=piece)
+    dtype = windows.dtype
+    pixels, weights = window_operand(attrs, windows, sw, sy), Operand(weight, w.dtype, wide=piece_elems(dtype))
     sides = (weights, pixels) if channels_first else (pixels, weights)
     acc = accumulator(dtype)
     if groups == 1:
@@ -233,6 +227,26 @@ def _as_product(attrs: Attrs, windows: Windows, w: Tensor, out: TensorType) -> l
     return Contraction(
         (*lead, groups), m, n, depth, *sides, acc, out.dtype, fold=_grouped(out, own_out, channels_first)
     ).tensors()
+
+
+def window_operand(attrs: Attrs, windows: Windows, sw: dict[str, Size], sy: dict[str, Size]) -> Operand:
+    """The windows of an image (of a group of channels) as a product's operand: pixels of the output by the weights' taps and channels. `sw`, `sy`: sizes of
+    the axes of weights and output."""
+    lx, lw, ly = _layouts(attrs)
+    channels_first = ly.axis("C") == len(ly.dims) - 2
+    groups, own_in = attrs["groups"], sw["I"]
+
+    def window(batch: Any, p: Any, k: Any) -> Any:
+        batch, first = (list(batch), 0) if groups == 1 else (list(batch)[:-1], batch[-1] * own_in)
+        at = ly.place([*batch, 0, p] if channels_first else [*batch, p, 0], sy)
+        taps = lw.place([0, k], sw)
+        return windows.read({**at, "C": first + taps["I"]}, taps)
+
+    along = lx.dims[-1] == "C" and lw.dims[-1].endswith("I")  # a tap's channels lie side by side
+    return Operand(
+        window, windows.dtype, along, math.gcd(piece_elems(windows.dtype), own_in) if along else 1,
+        guarded=not all(map(is_zero, (*attrs["before"], *attrs["after"]))),
+    )  # fmt: skip
 
 
 def _grouped(out: TensorType, own: int, rows: bool) -> Fold:

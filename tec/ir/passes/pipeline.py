@@ -49,7 +49,7 @@ from ..visit import any_stmt, map_stmt, substitute
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
 from .fragment_pipeline import wants_fragments_ahead
 from .interleave import interleaved
-from .pipeline_registers import MAX_REGISTER_BYTES, has_conditions, moved_on, through_registers
+from .pipeline_registers import MAX_REGISTER_BYTES, has_branches, has_conditions, moved_on, through_registers
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, named_buffers, redirected
 
 
@@ -264,8 +264,10 @@ class _Pipeline:
             return step
 
         trips = (extent - ahead) // ahead * ahead
-        parts = [s for n in range(1, ahead) for s in (self.loads(own[n - 1], at(n), zero), _effect("keep_order"))]
-        parts.append(self.fill(self.loop.min, zero))
+        # Values come in the order in which they were asked for: the first step's before those of the steps ahead, by the set that is still free.
+        first = own[ahead - 1]
+        parts = [s for n in range(ahead) for s in (self.loads(own[n - 1], at(n), zero), _effect("keep_order"))]
+        parts.append(self.wrapped(clone(S.seq(*[x[1] for x in first]), {}), self.loop.min, zero))
         if trips:
             var = E.Var(self.loop.var.name, self.loop.var.dtype)
             moved = [moved_on(x[2], y[2]) for one, next_ in itertools.pairwise(own) for x, y in zip(one, next_)]
@@ -293,7 +295,7 @@ class _Pipeline:
         late = [_effect("keep_order")] if any(has_conditions(f) for f in self.body.fills) else []
         if not wants_fragments_ahead([work]):
             return S.seq(*loads, *early, work, *late, *stores)
-        if late:
+        if any(has_branches(f) for f in self.body.fills):
             return S.seq(*loads, *early, interleaved(work), *late, *stores)
         return interleaved(work, loads, stores)
 

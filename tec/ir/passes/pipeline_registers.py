@@ -17,7 +17,7 @@ MAX_REGISTER_BYTES = 512  # of one thread, for what is on its way to shared memo
 
 
 def has_conditions(s: S.Stmt) -> bool:
-    """Whether accesses stand under conditions, which become branches."""
+    """Whether accesses stand under conditions."""
     found: list[Any] = []
 
     def expr(e: E.Expr) -> None:
@@ -26,6 +26,43 @@ def has_conditions(s: S.Stmt) -> bool:
 
     visit(s, expr, lambda x: found.append(x) if isinstance(x, S.IfThenElse) else None)
     return bool(found)
+
+
+def has_branches(s: S.Stmt) -> bool:
+    """Whether they become branches on AMD: all but those of loads of a word or more from memory of known size, or a constant in their place, or a load from another
+    buffer; these are single instructions (buffer loads). Where it errs the code is slower, not wrong."""
+    calls: list[E.Call] = []
+    taken: set[int] = set()
+    vectors: list[int] = []
+    statements: list[S.Stmt] = []
+
+    def expr(e: E.Expr) -> None:
+        if isinstance(e, E.Call) and e.op == "if_then_else":
+            calls.append(e)
+
+    def stmt(x: S.Stmt) -> None:
+        if isinstance(x, S.IfThenElse):
+            statements.append(x)
+        elif isinstance(x, S.For) and x.kind == S.ForKind.VECTORIZED:
+            vectors.append(const_int(x.extent) or 0)
+
+    visit(s, expr, stmt)
+    lanes = min(vectors, default=1)
+    for e in calls:
+        _, value, other = e.args
+        sources = value.args[1:] if isinstance(value, E.Call) and value.op == "if_then_else" else (value,)
+        if not isinstance(other, (E.IntImm, E.FloatImm)):
+            sources = (*sources, other)
+        if all(_is_whole(x, lanes) for x in sources):
+            taken |= {id(e), id(value)}
+    return bool(statements) or any(id(e) not in taken for e in calls)
+
+
+def _is_whole(e: E.Expr, lanes: int) -> bool:
+    """Whether an access to memory of known size is of 4, 8 or 16 bytes in vectors of `lanes`."""
+    if not isinstance(e, E.BufferLoad) or e.predicate is not None or e.buffer.scope != "global":
+        return False
+    return dtype_info(e.dtype).bytes * lanes in (4, 8, 16) and all(const_int(n) is not None for n in e.buffer.shape)
 
 
 def moved_on(to: Buffer, source: Buffer) -> S.Stmt:

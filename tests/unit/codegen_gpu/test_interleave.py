@@ -13,6 +13,7 @@ from tec import te
 from tec.choices import spaces
 from tec.choices.space import Space
 from tec.codegen.static_report import report
+from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
 from tec.runtime import nd
 
@@ -75,7 +76,7 @@ def test_products_are_right(
 def order(module: Any) -> str:
     """The main loop, a letter an instruction: G and S loads and stores of a step, R reads of shared memory, M matrix instructions, B barriers."""
     (kernel,) = report(module.imported_modules[0].get_source("asm"))
-    names = {"global_load": "G", "ds_write": "S", "ds_read": "R", "v_mfma": "M", "s_barrier": "B"}
+    names = {"global_load": "G", "buffer_load": "G", "ds_write": "S", "ds_read": "R", "v_mfma": "M", "s_barrier": "B"}
     return "".join(
         next((c for word, c in names.items() if line.split()[0].startswith(word)), "") for line in kernel.body
     )
@@ -102,6 +103,33 @@ def test_loads_and_stores_stand_between_the_sums() -> None:
     )
     between = woven[woven.rindex("G") : woven.index("S")]
     assert woven.count("M") == plain.count("M") == 64 and "MMM" in between
+
+
+def test_loads_under_a_windows_condition_stand_between_the_sums_too() -> None:
+    """They are single instructions, no branches: a 3 x 3 of ResNet-50 at batch 32 takes 19 us for 25 (MI300X, by the time model)."""
+    types = [TensorType("float16", (16 * 14 * 14, 256)), TensorType("float16", (256, 9 * 256))]
+    xs = [te.placeholder(t.shape, t.dtype, name=f"x{i}") for i, t in enumerate(types)]
+    ones = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1)}
+    lies = Layout("(NHW)C"), Layout("O(HWI)"), Layout("(NHW)C")
+    attrs = {**ones, "groups": 1, "kernel": (3, 3), "layouts": lies, "space": (16, 14, 14)}
+    known = get_op("conv")
+    space = next(
+        s for s in spaces(known.compute(attrs, xs, known.infer(types, attrs)), "rocm -mcpu=gfx942") if s.template == "matrix product"
+    )  # fmt: skip
+    tile = {"rows": 64, "columns": 64, "step": 64, "waves_m": 2, "waves_n": 2, "instruction": "16x16x32", "band": 0, "splits": 1}
+    for ahead, steps in ((1, 1), (2, 2)):
+        woven = order(built(space, xs, **tile, ahead=ahead))
+        assert woven.count("G") == woven.count("S") == 4 * steps and "GG" not in woven and woven.count("M") == 16 * steps
+
+
+def test_the_first_steps_loads_are_the_first() -> None:
+    """What is asked for first comes first: of two steps ahead, the step that the first sums wait for."""
+    space, xs = product("gfx942", 64, 64, 1024)
+    tile = {"rows": 64, "columns": 64, "step": 64, "waves_m": 2, "waves_n": 2, "ahead": 2, "band": 0, "splits": 1}
+    (texts,) = built(space, xs, **tile).imported_modules[0].texts.values()
+    before = str(texts["ir"]() if callable(texts["ir"]) else texts["ir"]).split("for k_outer")[0]
+    loaded, stored = (re.findall(p, before) for p in (r"(\w+_next\w*)\[.* = x\d\[", r"(?:left|right)\[.* = (\w+_next\w*)\["))
+    assert len(stored) == 4 and len(loaded) == 8 and loaded[:4] == stored
 
 
 def test_cdna_has_it_by_default() -> None:
