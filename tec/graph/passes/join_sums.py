@@ -62,10 +62,9 @@ def _sides(node: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> t
     if node.op != "add" or node.inputs[0] is node.inputs[1]:
         return None
     out = node.outputs[0]
-    found = [_side(v, users, outputs) for v in node.inputs if v.shape == out.shape and v.dtype == out.dtype]
-    if len(found) != 2 or found[0] is None or found[1] is None:
+    a, b = (_side(v, users, outputs) if v.type == out.type else None for v in node.inputs)
+    if a is None or b is None:
         return None
-    a, b = found
     fits = a.conv.attrs["layouts"] == b.conv.attrs["layouts"] and a.conv.inputs[0].dtype == b.conv.inputs[0].dtype
     return (a, b) if fits else None
 

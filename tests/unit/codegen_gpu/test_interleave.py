@@ -116,10 +116,21 @@ def test_loads_under_a_windows_condition_stand_between_the_sums_too() -> None:
     space = next(
         s for s in spaces(known.compute(attrs, xs, known.infer(types, attrs)), "rocm -mcpu=gfx942") if s.template == "matrix product"
     )  # fmt: skip
-    tile = {"rows": 64, "columns": 64, "step": 64, "waves_m": 2, "waves_n": 2, "instruction": "16x16x32", "band": 0, "splits": 1}
+    tile = {
+        "rows": 64,
+        "columns": 64,
+        "step": 64,
+        "waves_m": 2,
+        "waves_n": 2,
+        "instruction": "16x16x32",
+        "band": 0,
+        "splits": 1,
+    }
     for ahead, steps in ((1, 1), (2, 2)):
         woven = order(built(space, xs, **tile, ahead=ahead))
-        assert woven.count("G") == woven.count("S") == 4 * steps and "GG" not in woven and woven.count("M") == 16 * steps
+        assert (
+            woven.count("G") == woven.count("S") == 4 * steps and "GG" not in woven and woven.count("M") == 16 * steps
+        )
 
 
 def test_the_first_steps_loads_are_the_first() -> None:
@@ -128,7 +139,9 @@ def test_the_first_steps_loads_are_the_first() -> None:
     tile = {"rows": 64, "columns": 64, "step": 64, "waves_m": 2, "waves_n": 2, "ahead": 2, "band": 0, "splits": 1}
     (texts,) = built(space, xs, **tile).imported_modules[0].texts.values()
     before = str(texts["ir"]() if callable(texts["ir"]) else texts["ir"]).split("for k_outer")[0]
-    loaded, stored = (re.findall(p, before) for p in (r"(\w+_next\w*)\[.* = x\d\[", r"(?:left|right)\[.* = (\w+_next\w*)\["))
+    loaded, stored = (
+        re.findall(p, before) for p in (r"(\w+_next\w*)\[.* = x\d\[", r"(?:left|right)\[.* = (\w+_next\w*)\[")
+    )
     assert len(stored) == 4 and len(loaded) == 8 and loaded[:4] == stored
 
 

@@ -102,7 +102,15 @@ def flat(dtype, depths, out=64, size=7):
 def test_on_the_software_gpus(mcpu, dtype, tile):
     """Default tiles, and those whose loop stays one: the loads of all its steps, of the first image and of the second, are the same instructions."""
     g = flat(dtype, (256, 512) if tile else (64, 128))
-    plain = {"template": "matrix product", "rows": 32, "columns": 32, "step": 64, "waves_m": 2, "waves_n": 2, "slices": 1}
+    plain = {
+        "template": "matrix product",
+        "rows": 32,
+        "columns": 32,
+        "step": 64,
+        "waves_m": 2,
+        "waves_n": 2,
+        "slices": 1,
+    }
     plain |= {"band": 0, "splits": 1, "stages": 1, "swizzle": False, "uneven": False}
     net = tec.compile(g, f"rocm -mcpu={mcpu}", choices=(lambda *_: plain | tile) if tile else None, cache=False)
     (got,) = net.run(feeds(g), device=tec.rocm_emu(mcpu, check="all"))
