@@ -50,7 +50,7 @@ class Running(loops.LoopForm):
             and (n <= 1 << 16 or count >= self.target.machine.units)
         ):
             wide = self.lines.inner > 1
-            return self.choice(chunk=0, wave=1024 if wide else 64 if n <= 512 else 256)
+            return self.choice(chunk=0, wave=512 if wide else 64 if n <= 512 else 256)
         apart = self.target.is_gpu and n > 2 * CHUNK and count < MANY_LINES
         return self.choice(chunk=CHUNK if apart else 0, wave=0)
 
@@ -266,60 +266,104 @@ class _Row(_Shared):
 
 
 class _Columns(_Shared):
-    """Lines side by side, 32 or 64 of them, and as many runs of each as there are threads for."""
+    """Lines side by side: a thread has a run of `each` elements of one of them, so that neighbours read neighbours. Sums of runs meet by shuffles within a
+    wavefront, and through shared memory across. What the next turn needs is loaded before this one's results are stored."""
+
+    def __init__(self, scan: _Scan, threads: int):
+        super().__init__(scan, threads)
+        count, target = scan.lines.count, scan.target
+        units, self.dies = target.machine.units, target.machine.dies
+        # 64 where 32 would give few units a second work-group, which all would wait for.
+        across = 64 if units < -(-count // 32) < 2 * units else 32
+        # Parts of lines, which one L2 joins, for more work-groups of fewer registers: in float16 of 2048 x 4096 on an MI300X 11.1 us for 12.1.
+        few = count <= 32 * units if self.dies > 1 else across == 64 and target.wavefront_size == 64
+        if few and count % (16 * self.dies) == 0:
+            across = 16
+        self.across = across
+        self.runs = max(1, threads // across)
+        self.wave = min(target.wavefront_size, across * self.runs)
+        self.waves = -(-across * self.runs // self.wave)
+        self.groups = -(-count // across)
+        # Registers for what is stored and for what is loaded; fewer where two work-groups share a unit. With 1024 threads they spill (16,384 rows in float16 on an
+        # MI300X by the time model 95 us, by 512 threads 78; on gfx1100 369 us with 32 words and 406 with 64).
+        words = 64 if target.wavefront_size == 64 and self.groups <= units else 32
+        words //= max(1, dtype_info(scan.wide).bytes // 4)
+        self.each = -(-scan.n // self.runs) if scan.n <= words * self.runs else words // 2
+        self.tile = self.runs * self.each
 
     def run(self) -> None:
-        s, ib, units = self.s, self.ib, self.s.target.machine.units
-        # 64 where 32 would give few units a second work-group, which all would wait for.
-        dies = s.target.machine.dies
-        across = 64 if units < -(-s.lines.count // 32) < 2 * units else 32
-        # Parts of lines, which one L2 joins, for more work-groups of fewer registers: in float16 of 2048 x 4096 on an MI300X 12.0 us for 17.2, on an MI210 42 for 60.
-        few = s.lines.count <= 32 * units if dies > 1 else across == 64 and s.target.wavefront_size == 64
-        if few and s.lines.count % (16 * dies) == 0:
-            across = 16
-        runs = max(1, self.threads // across)
-        each = min(_KEPT * (2 if across == 64 else 4), -(-s.n // runs))  # more spill beside twice as many lines
-        tile = runs * each
-        groups = -(-s.lines.count // across)
-        with self.launch(groups, across, runs) as (group, tx, ty):
-            if dies > 1 and groups % dies == 0:  # neighbours on one die, whose L2 puts the parts of a line together
-                group = ib.let("group", te.indexmod(group, dies) * (groups // dies) + te.indexdiv(group, dies))
+        s, ib, each, across, dies = self.s, self.ib, self.each, self.across, self.dies
+        turns = -(-s.n // self.tile)
+        with self.launch(self.groups, across * self.runs) as (group, t):
+            if dies > 1 and self.groups % dies == 0:  # neighbours on one die, whose L2 puts the parts of a line together
+                group = ib.let("group", te.indexmod(group, dies) * (self.groups // dies) + te.indexdiv(group, dies))
+            tx, ty = ib.let("tx", te.indexmod(t, across)), ib.let("ty", te.indexdiv(t, across))
             line = ib.let("line", te.min(group * across + tx, s.lines.count - 1))
-            totals = ib.allocate(s.wide, (runs * across,), "totals", scope="shared")
+            totals = ib.allocate(s.wide, (across * self.waves,), "totals", scope="shared")
             carry = loops.scalar(ib, s.wide, "carry", s.one)
-            with ib.for_range(0, -(-s.n // tile), "turn") as turn:
+            coming = ib.allocate(s.dtype, (each,), "coming", scope="local")
+            self._bring(coming, line, ib.let("begin", ty * each))
+            with ib.for_range(0, turns, "turn") as turn:
+                begin = ib.let("begin", turn * self.tile + ty * each)
                 kept = ib.allocate(s.wide, (each,), "kept", scope="local")
-                begin = ib.let("begin", turn * tile + ty * each)
                 for j in range(each):
-                    with self._inside(begin + j, tile, kept, j):
-                        self.load(kept, j, line, begin + j)
+                    kept[j] = coming[j].astype(s.wide)
+                if turns > 1:
+                    with ib.if_scope(turn + 1 < turns):
+                        self._bring(coming, line, ib.let("next", begin + self.tile))
                 acc = loops.scalar(ib, s.wide, "acc", s.one)
                 self.summed(kept, 0, each, acc)
-                totals[ty * across + tx] = acc[0]
-                ahead = loops.scalar(ib, s.wide, "ahead", s.one)
-                with ib.for_range(0, runs, "r") as r:
-                    with ib.if_scope(r == ty):
-                        ahead[0] = carry[0]
-                    carry[0] = s.both(carry[0], totals[r * across + tx])
-                with self._real(group * across + tx, across):
+                ahead = self._meet(totals, acc[0], carry, t)
+                with self._real(group * across + tx):
                     for j in range(each):
-                        with self._inside(begin + j, tile):
-                            self.store(kept, j, line, begin + j, ahead[0])
+                        with self._inside(begin + j):
+                            self.store(kept, j, line, begin + j, ahead)
+
+    def _bring(self, coming: Any, line: Any, begin: Any) -> None:
+        """A thread's elements of a turn; what is beyond the end adds nothing."""
+        s = self.s
+        for j in range(self.each):
+            if s.n % self.tile:
+                coming[j] = s.one.astype(s.dtype)
+            with self._inside(begin + j):
+                coming[j] = s.src[s.place(line, begin + j)]
+
+    def _meet(self, totals: Any, value: Any, carry: Any, t: Any) -> Any:
+        """What is ahead of a thread's run, whose sum is `value`, in its line; `carry` goes on to the end of the turn."""
+        s, ib, across, wave = self.s, self.ib, self.across, self.wave
+        place, own = ib.let("place", te.indexmod(t, wave)), ib.let("own", te.indexdiv(t, wave))
+        value, step = ib.let("value", value), across
+        while step < wave:
+            other = ib.let("other", te.call_intrin(s.wide, "shuffle_up", value, step, wave))
+            value = ib.let("value", te.select(place >= step, s.both(other, value), value))
+            step *= 2
+        before = s.one
+        if across < wave:
+            before = ib.let("before", te.call_intrin(s.wide, "shuffle_up", value, across, wave))
+            before = te.select(place >= across, before, s.one)
+        column = te.indexmod(t, across)
+        parts = max(1, across // wave)  # wavefronts of a row
+        with ib.if_scope(place >= wave - across):
+            totals[te.indexdiv(own, parts) * across + column] = value
+        mine = loops.scalar(ib, s.wide, "mine", s.one)
+        for w in range(self.waves // parts):
+            with ib.if_scope(te.indexdiv(own, parts) == w):
+                mine[0] = carry[0]
+            carry[0] = s.both(carry[0], totals[w * across + column])
+        return ib.let("ahead", s.both(mine[0], before))
 
     @contextmanager
-    def _real(self, line: Any, across: int) -> Iterator[None]:
-        if self.s.lines.count % across == 0:
+    def _real(self, line: Any) -> Iterator[None]:
+        if self.s.lines.count % self.across == 0:
             yield
             return
         with self.ib.if_scope(line < self.s.lines.count):
             yield
 
     @contextmanager
-    def _inside(self, k: Any, tile: int, kept: Any = None, j: int = 0) -> Iterator[None]:
-        if self.s.n % tile == 0:
+    def _inside(self, k: Any) -> Iterator[None]:
+        if self.s.n % self.tile == 0:
             yield
             return
-        if kept is not None:
-            kept[j] = self.s.one
         with self.ib.if_scope(k < self.s.n):
             yield

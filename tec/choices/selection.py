@@ -87,7 +87,7 @@ class _Selection:
     ):  # fmt: skip
         self.ib, self.src, self.results, self.lines, self.kept = ib, src, results, lines, kept
         self.k, self.largest, self.threads, self.line, self.t = k, largest, threads, line, t
-        self.wave = target.wavefront_size
+        self.wave, self.units = target.wavefront_size, target.machine.units
         self.waves = threads // self.wave
         self.piece = max(1, min(4, 16 // dtype_info(src.dtype).bytes))
         while lines.n % self.piece:
@@ -139,9 +139,12 @@ class _Selection:
         own = ib.allocate("uint32", (self.threads,), "own", scope="shared")
         own[t] = key(best[0], self.largest)
         bound = ib.allocate("uint32", (1,), "bound", scope="shared")
-        with ib.if_scope(t < self.wave):
-            found = self._near([ib.let("mine", own[w * self.wave + t]) for w in range(self.waves)])
-            with ib.if_scope(t == 0):
+        # Work-groups of one unit are as many lines apart as there are units: each searches with another wavefront, so that no SIMD has all of that work.
+        turn = te.indexmod(te.indexdiv(self.line, self.units), self.waves)
+        mine, lane = ib.let("wave", te.indexdiv(t, self.wave)), ib.let("lane", te.indexmod(t, self.wave))
+        with ib.if_scope(mine == turn):
+            found = self._near([ib.let("mine", own[w * self.wave + lane]) for w in range(self.waves)])
+            with ib.if_scope(lane == 0):
                 bound[0] = found
         return bound[0]
 

@@ -38,6 +38,8 @@ def run(
         pytest.param((2, 9000), 1, "int32", True, True, marks=pytest.mark.slow),
         ((70, 45), 0, "float32", False, True),
         ((2, 1500, 40), 1, "float32", True, False),
+        ((130, 128), 0, "float16", False, False),  # lines of 16 beside each other on MI300X, whose dies share them
+        pytest.param((70, 3200), 0, "float32", False, False, marks=pytest.mark.slow),  # of 64, two wavefronts of 32
     ],
 )
 def test_running_sums(shape: tuple[int, ...], axis: int, dtype: str, exclusive: bool, reverse: bool, chip: str) -> None:
