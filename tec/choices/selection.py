@@ -45,13 +45,18 @@ def key(v: Any, largest: bool) -> Any:
 
 
 def _own_type(dtype: str) -> str:
-    """The type of 32 bits that elements are compared in."""
+    """The type that elements are compared in: of 32 bits, or float16."""
     info = dtype_info(dtype)
+    if dtype == "float16":  # half the registers, and no conversions
+        return dtype
     return "float32" if info.is_float else "int32" if info.is_signed else "uint32"
 
 
 def unkeyed(k: Any, dtype: str, largest: bool) -> Any:
-    """The element that has the key, in the type of 32 bits; of the lowest key a NaN, or the lowest number."""
+    """The element that has the key, in the type that elements are compared in; of the lowest key a NaN, or the lowest number. A key between two numbers of float16
+    becomes one of them: what reaches the upper one reaches the key, and the lower one lets more through."""
+    if dtype == "float16":
+        return unkeyed(k, "float32", largest).astype(dtype)
     k = k if largest else te.bitwise_xor(k, te.const((1 << 32) - 1, "uint32"))
     if dtype == "uint32":
         return k
@@ -89,7 +94,7 @@ class _Selection:
         self.k, self.largest, self.threads, self.line, self.t = k, largest, threads, line, t
         self.wave, self.units = target.wavefront_size, target.machine.units
         self.waves = threads // self.wave
-        self.piece = max(1, min(4, 16 // dtype_info(src.dtype).bytes))
+        self.piece = max(1, min(8, 16 // dtype_info(src.dtype).bytes))
         while lines.n % self.piece:
             self.piece //= 2
         self.own = -(-lines.n // (threads * self.piece)) * self.piece
@@ -105,26 +110,34 @@ class _Selection:
         if self.own <= _KEPT:
             self.elements = ib.allocate(self.wide, (self.own,), "elements", scope="local")
         places[self.t] = te.max_value("int32")
+        least = ib.allocate("uint32", (1,), "least", scope="shared")
         with ib.if_scope(self.t == 0):
             filled[0] = te.const(0, "int32")
-        bound = ib.let("bound", unkeyed(self._bound(), self.wide, self.largest))
-        self._gather(places, filled, bound)
+            least[0] = te.const(0, "uint32")  # from here on: in the place of what is read beside it, it would need a barrier more
+        self._bound(least)
+        self._gather(places, filled, ib.let("bound", unkeyed(least[0], self.wide, self.largest)))
         count = ib.let("count", filled[0])
         with ib.if_scope(count <= room):
             self._ranked(words, places, count)
         with ib.else_scope():
             self._searched(count >> 30)
 
+    @property
+    def _turn(self) -> Any:
+        """The wavefront that begins where not all have work: another one for each work-group of a unit (they are as many lines apart as there are units), so that no
+        SIMD has all of it."""
+        return te.indexmod(te.indexdiv(self.line, self.units), self.waves)
+
     # ---- by a bound
 
     def _worst(self) -> Any:
         """What no element is behind."""
-        if self.wide == "float32":
+        if dtype_info(self.wide).is_float:
             return te.const(float("-inf") if self.largest else float("inf"), self.wide)
         return te.min_value(self.wide) if self.largest else te.max_value(self.wide)
 
-    def _bound(self) -> Any:
-        """A key that k threads' own best reach, and few more do; 0 where fewer than k threads have a number."""
+    def _bound(self, bound: Any) -> None:
+        """To `bound` a key that k threads' own best reach, and few more do; 0 where fewer than k threads have a number."""
         ib, t = self.ib, self.t
         best = loops.scalar(ib, self.wide, "best", self._worst())
 
@@ -138,15 +151,12 @@ class _Selection:
         self.each(look)
         own = ib.allocate("uint32", (self.threads,), "own", scope="shared")
         own[t] = key(best[0], self.largest)
-        bound = ib.allocate("uint32", (1,), "bound", scope="shared")
-        # Work-groups of one unit are as many lines apart as there are units: each searches with another wavefront, so that no SIMD has all of that work.
-        turn = te.indexmod(te.indexdiv(self.line, self.units), self.waves)
+        turn = self._turn
         mine, lane = ib.let("wave", te.indexdiv(t, self.wave)), ib.let("lane", te.indexmod(t, self.wave))
         with ib.if_scope(mine == turn):
             found = self._near([ib.let("mine", own[w * self.wave + lane]) for w in range(self.waves)])
             with ib.if_scope(lane == 0):
                 bound[0] = found
-        return bound[0]
 
     def _near(self, mine: list[Any]) -> Any:
         """A number that k of the wavefront's keys reach, and few more."""
@@ -203,22 +213,26 @@ class _Selection:
 
     def _ranked(self, words: Any, places: Any, count: Any) -> None:
         """Each of `count` elements to the place that the number of those ahead of it says. A word is greater than those behind it: a key above, a place below."""
-        ib, t, turn = self.ib, self.t, 16
-        at = ib.let("at", te.min(places[t], self.lines.n - 1))
-        value = ib.let("value", self.src[self.lines.at(self.line, at)])
-        place = (te.const((1 << 31) - 1, "int32") - at).astype("uint64")
-        word = te.bitwise_or(key(value, self.largest).astype("uint64") << te.const(32, "uint64"), place)
-        mine = ib.let("mine", te.select(t < count, word, te.const(0, "uint64")))
-        words[t] = mine
+        ib, turn = self.ib, 16
+        t = ib.let("t", te.indexmod(self.t + (self.waves - self._turn) * self.wave, self.threads))
+        mine, at = loops.scalar(ib, "uint64", "mine", te.const(0, "uint64")), loops.scalar(ib, "int32", "at", te.const(0, "int32"))
+        value = ib.allocate(self.src.dtype, (1,), "value", scope="local")
+        with ib.if_scope(t < count):
+            at[0] = places[t]
+            value[0] = self.src[self.lines.at(self.line, at[0])]
+            place = (te.const((1 << 31) - 1, "int32") - at[0]).astype("uint64")
+            high = key(value[0], self.largest).astype("uint64") << te.const(32, "uint64")
+            mine[0] = te.bitwise_or(high, place)
+        words[t] = mine[0]
         with ib.if_scope(t < count):
             ahead = loops.scalar(ib, "int32", "ahead", te.const(0, "int32"))
             with ib.for_range(0, te.indexdiv(count + (turn - 1), turn), "c") as c:
                 for j in range(turn):
-                    ahead[0] = ahead[0] + (words[c * turn + j] > mine).astype("int32")
+                    ahead[0] = ahead[0] + (words[c * turn + j] > mine[0]).astype("int32")
             with ib.if_scope(ahead[0] < self.k):
                 to = self.kept.at(self.line, ahead[0])
-                self.results[0][to] = value
-                self.results[1][to] = at.astype("int64")
+                self.results[0][to] = value[0]
+                self.results[1][to] = at[0].astype("int64")
 
     # ---- by the k-th
 
