@@ -295,7 +295,9 @@ class _Columns(_Shared):
         s, ib, each, across, dies = self.s, self.ib, self.each, self.across, self.dies
         turns = -(-s.n // self.tile)
         with self.launch(self.groups, across * self.runs) as (group, t):
-            if dies > 1 and self.groups % dies == 0:  # neighbours on one die, whose L2 puts the parts of a line together
+            if (
+                dies > 1 and self.groups % dies == 0
+            ):  # neighbours on one die, whose L2 puts the parts of a line together
                 group = ib.let("group", te.indexmod(group, dies) * (self.groups // dies) + te.indexdiv(group, dies))
             tx, ty = ib.let("tx", te.indexmod(t, across)), ib.let("ty", te.indexdiv(t, across))
             line = ib.let("line", te.min(group * across + tx, s.lines.count - 1))

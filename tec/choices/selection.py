@@ -113,7 +113,9 @@ class _Selection:
         least = ib.allocate("uint32", (1,), "least", scope="shared")
         with ib.if_scope(self.t == 0):
             filled[0] = te.const(0, "int32")
-            least[0] = te.const(0, "uint32")  # from here on: in the place of what is read beside it, it would need a barrier more
+            least[0] = te.const(
+                0, "uint32"
+            )  # from here on: in the place of what is read beside it, it would need a barrier more
         self._bound(least)
         self._gather(places, filled, ib.let("bound", unkeyed(least[0], self.wide, self.largest)))
         count = ib.let("count", filled[0])
@@ -215,7 +217,10 @@ class _Selection:
         """Each of `count` elements to the place that the number of those ahead of it says. A word is greater than those behind it: a key above, a place below."""
         ib, turn = self.ib, 16
         t = ib.let("t", te.indexmod(self.t + (self.waves - self._turn) * self.wave, self.threads))
-        mine, at = loops.scalar(ib, "uint64", "mine", te.const(0, "uint64")), loops.scalar(ib, "int32", "at", te.const(0, "int32"))
+        mine, at = (
+            loops.scalar(ib, "uint64", "mine", te.const(0, "uint64")),
+            loops.scalar(ib, "int32", "at", te.const(0, "int32")),
+        )
         value = ib.allocate(self.src.dtype, (1,), "value", scope="local")
         with ib.if_scope(t < count):
             at[0] = places[t]
