@@ -178,8 +178,8 @@ class Gather(Space):
 
     def _turns(self, choice: Choice) -> int:
         """Pieces of a line that a thread has, one after another."""
-        across = choice["across"] if self.table.behind else 1
-        return -(-math.prod(self._extents(self.table.picked)) * across // (choice["threads"] * choice["piece"]))
+        across = int(choice["across"]) if self.table.behind else 1
+        return -(-math.prod(self._extents(self.table.picked)) * across // int(choice["threads"] * choice["piece"]))
 
     def _early(self, choice: Choice) -> list[Tensor]:
         """The tensors that say what is picked, where a thread keeps its elements of them in registers."""
