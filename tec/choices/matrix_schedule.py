@@ -258,8 +258,9 @@ def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins)
     if t.interleave:
         acc.pragma(ki, "fragments_ahead")
     if t.stages and (extent(k.dom.extent) or t.k + 1) > t.k:
-        how = (t.stages, t.ahead, t.uneven)
-        acc.pragma(ko, "software_pipeline", how if t.uneven else how[:2] if t.ahead > 1 else t.stages)
+        how = (t.stages, t.ahead, t.uneven, t.direct)
+        said = 4 if t.direct else 3 if t.uneven else 2
+        acc.pragma(ko, "software_pipeline", how[:said] if said > 2 or t.ahead > 1 else t.stages)
     acc.tensorize(ii, mx.mma)
     return ko, ki
 

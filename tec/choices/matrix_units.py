@@ -58,9 +58,10 @@ class MatrixProduct(Space):
         most = tilings.steps(shape, target)[0]
         self.parameters = {
             "rows": (128, 64, 256, 32, 16, 96, 192), "columns": (128, 64, 256, 32, 16, 96, 192, 48), "step": tuple(2 * most >> k for k in range(4)),
-            "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3), "ahead": (1, 2, 3, 4), "band": (0, 8, 4, 16) if self._has_bands() else (0,),
+            "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3, 4), "ahead": (1, 2, 3, 4), "band": (0, 8, 4, 16) if self._has_bands() else (0,),
             "splits": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.kind == "rocm" else (False,),
             "uneven": (False, True) if target.kind == "rocm" and min(shape.m, shape.n) >= min(LARGEST[:2]) else (False,),
+            "direct": (False, True) if target.chip.loads_lds_by_16 else (False,),
             "slices": (1, 2, 4, 8) if target.kind == "rocm" and self._may_split() else (1,),
         }  # fmt: skip
 
@@ -94,20 +95,21 @@ class MatrixProduct(Space):
             c["interleave"],
             c["slices"],
             c["uneven"],
+            c["direct"],
         )
 
     def of_tiling(self, t: Tiling, splits: int = 1) -> Choice:
         """A tiling as a choice."""
         return self.choice(
             rows=t.m, columns=t.n, step=t.k, waves_m=t.waves_m, waves_n=t.waves_n, instruction=f"{t.instr_m}x{t.instr_n}x{t.instr_k}",
-            swizzle=t.swizzle, stages=t.stages, ahead=t.ahead, band=t.band, splits=splits, interleave=t.interleave, slices=t.slices, uneven=t.uneven,
+            swizzle=t.swizzle, stages=t.stages, ahead=t.ahead, band=t.band, splits=splits, interleave=t.interleave, slices=t.slices, uneven=t.uneven, direct=t.direct,
         )  # fmt: skip
 
     def check(self, choice: Mapping[str, Any]) -> Choice:
         """The choice in full. One that says how the tile lies, and nothing of shared sums or of wavefronts that come first, means neither."""
         lies = {"rows", "columns", "waves_m", "waves_n", "splits"}
         whole = isinstance(choice, Mapping) and lies & choice.keys()
-        return super().check({"slices": 1, "uneven": False, **choice} if whole else choice)
+        return super().check({"slices": 1, "uneven": False, "direct": False, **choice} if whole else choice)
 
     def why_not(self, choice: Choice) -> str | None:
         t, splits = self.tiling(choice), choice["splits"]

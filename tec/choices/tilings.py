@@ -42,6 +42,7 @@ class Tiling:
     uneven: bool = (
         False  # half of the wavefronts come first where two share a vector unit (see `ir.notes.SoftwarePipeline`)
     )
+    direct: bool = False  # with two slots: loads go straight into shared memory, and no register waits for them
 
     @property
     def waves(self) -> int:
@@ -70,6 +71,10 @@ LOWER = ((96, 128, 2, 2), (96, 64, 2, 2))
 SLICED, SLICES = ((64, 32), (32, 64), (32, 32), (16, 32), (32, 16), (16, 16)), (4, 8)
 # CDNA, where there are about as many tiles as units, two by two wavefronts, of which two have a part of the sum (1568 x 512 x 4608 29.4 us; whole 34.9).
 PAIRED = ((96, 64), (64, 64))
+# Where lanes load 16 bytes straight into shared memory (CDNA 4), LARGEST has its operands so, in two slots (f16 4096 on MI355X by the time
+# model 80.7 to 78.0 us, int8 40.3 to 38.2, bf16 2048 x 8192 x 8192 140 to 134). What exceeds the last cache waits longer: four slots of half steps (bf16 8192 cubed 611
+# to 569; with two slots 601; 4096 82.0).
+DEEP = 4
 LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
 _STORE = 1.25  # times a load's clocks that a store of 16 bytes takes of shared memory (rocprofiler-compute: 20 of 1 KiB at 64 bytes a clock)
 _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
@@ -184,6 +189,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
         return f"{lds} bytes of shared memory of {target.lds_bytes}"
     if t.ahead > 1 and (t.stages != 1 or (t.m + t.n) * t.step * shape.bytes // threads * t.ahead > MAX_REGISTER_BYTES):
         return "registers hold the steps ahead with one slot alone, and few bytes of them"
+    if t.direct and (not target.chip.loads_lds_by_16 or t.stages < 2 or t.slices > 1 or not t.swizzle):
+        return "loads of 16 bytes straight into shared memory are CDNA 4's, into two slots of swizzled tiles that wavefronts share"
     if t.interleave and (target.kind != "rocm" or not t.stages):
         return "loads between sums are for AMD's, where the loop is a pipeline"
     if t.uneven and (target.kind != "rocm" or not t.stages or t.slices > 1):
@@ -219,10 +226,12 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
     for m, n, wm, wn in _tiles(shape, target):
         # Small tiles wait for their operands: a third slot halves that. Large ones are better off with two (8192 cubed, 428 for 400 TFLOP/s).
         stages = usual_stages + (target.kind == "cuda" and m * n <= 64 * 64)
+        direct = (m, n, wm, wn) == LARGEST and target.chip.loads_lds_by_16
+        deep = direct and _is_beyond_caches(shape, target)
         fitting = (
             t
             for i in units
-            for step in steps(shape, target)
+            for step in steps(shape, target)[int(deep) :]
             if (m, n, wm, wn) != LARGEST or _fits_largest(i, step, shape, units)
             for near in [
                 Tiling(
@@ -235,9 +244,10 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
                     i.n,
                     instr_k(i, shape),
                     swizzle,
-                    stages,
+                    DEEP if deep else 2 if direct else stages,
                     interleave=weave,
                     uneven=(m, n, wm, wn) == LARGEST,
+                    direct=direct,
                 )
             ]
             for t in ([replace(near, ahead=2), near] if _is_far(near, shape, target) else [near])
@@ -292,6 +302,13 @@ def _fits_largest(i: MatrixInstr, step: int, shape: Shape, units: Sequence[Matri
     coming = (m + n) * step * shape.bytes // threads // 4
     fits = m * n // threads + 2 * elements + coming <= _LARGEST_REGISTERS
     return fits and i.k == max(other.k for other in units if (other.m, other.n) == (i.m, i.n))
+
+
+def _is_beyond_caches(shape: Shape, target: Target) -> bool:
+    """Whether operands and results are more than the chip's last cache holds."""
+    m, n, k = shape.m, shape.n, shape.k
+    caches = target.machine.levels[:-1]
+    return bool(caches) and shape.batch * (m * k + n * k + m * n) * shape.bytes > caches[-1].size_bytes
 
 
 def groups(t: Tiling, shape: Shape) -> int:

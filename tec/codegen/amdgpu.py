@@ -410,7 +410,7 @@ class AmdgpuEmitter(TileEmitter):
         **dict.fromkeys(("shuffle_up", "shuffle_down", "shuffle_idx"), shuffle_lane),
         **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "mma_scaled": mma_scaled,
         **dict.fromkeys(("min_nan", "max_nan"), nan_extremum), "if_then_else": if_then_else,
-        "async_copy": GpuEmitter.copy_now, "async_commit": GpuEmitter.nothing, "async_wait": GpuEmitter.nothing,
+        "async_copy": TileEmitter.direct_copy, "async_commit": GpuEmitter.nothing, "async_wait": TileEmitter.async_wait,
         **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),
     }  # fmt: skip
 

@@ -29,6 +29,7 @@ class Memory(Calls):
     def begin_aliases(self, groups: Iterable[tuple[Buffer, ...]]) -> None:
         """Give each group of buffers an alias scope of its own: accesses of different groups never overlap."""
         self.alias_suffix: dict[int, str] = {}
+        self.last_suffix = ""  # of the last group
         listed = list(groups)
         if len(listed) < 2:
             return
@@ -37,8 +38,9 @@ class Memory(Calls):
         for k, group in enumerate(listed):
             own = self.meta("!{" + scopes[k] + "}")
             others = self.meta("!{" + ", ".join(s for j, s in enumerate(scopes) if j != k) + "}")
+            self.last_suffix = f", !alias.scope {own}, !noalias {others}"
             for buffer in group:
-                self.alias_suffix[id(buffer.data)] = f", !alias.scope {own}, !noalias {others}"
+                self.alias_suffix[id(buffer.data)] = self.last_suffix
 
     def bind_buffer(self, buffer: Buffer, value: str, space: int = 0, align: int = 0, read_only: bool = False) -> None:
         """Say where a buffer lies; `align` is what its pointer is known to have, in bytes."""

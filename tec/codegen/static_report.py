@@ -43,9 +43,12 @@ class KernelReport:
     def load_cover(self) -> float | None:
         """Matrix work between a global load of the main loop and the wait for it, as a share of one pass; the least of all loads.
 
-        None without a loop, matrix instructions or loads. Loads are counted as the hardware does, in order (vmcnt, loadcnt).
+        None without a loop, matrix instructions or loads. Loads are counted as the hardware does, in order (vmcnt, loadcnt). Where they go straight into shared
+        memory a pass may be several steps, of a barrier each: then as a share of a step.
         """
-        return _load_cover(self.body) if self.has_loop and self.matrix else None
+        found = _load_cover(self.body) if self.has_loop and self.matrix else None
+        direct = found is not None and any("_load_" in line and line.endswith(" lds") for line in self.body)
+        return found * max(1, self.barriers) if found is not None and direct else found
 
     def line(self) -> str:
         """One line for a table."""
@@ -133,7 +136,7 @@ def _load_cover(body: list[str]) -> float | None:
     work = 0
     under_way: list[int] = []  # accesses by the work done when they started
     least: int | None = None
-    for turn in range(2):  # what the first pass leaves under way is waited for in the second
+    for turn in range(4):  # what the first passes leave under way is waited for in later ones
         begin = work
         for line in body:
             name, _, rest = line.strip().partition(" ")

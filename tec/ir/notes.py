@@ -19,6 +19,8 @@ from typing import Any, ClassVar, TypeVar
 from ..errors import ExprError
 from .expr import IntImm
 
+PIPELINED = "pipelined"  # annotation of a loop that starts loads for its later steps, as `pipeline` leaves it
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -119,16 +121,18 @@ class UnrollExplicit(Note):
 class SoftwarePipeline(Note):
     """Loads of later steps of the loop start early; `stages`: slots of storage (1: later loads wait in registers). `ahead`: with one slot, how
     many steps before it is worked on a step's loads start. `uneven`: on AMD the first half of the wavefronts along threadIdx.z comes first where two share a vector unit, so that
-    one's sums fill what the other waits for."""
+    one's sums fill what the other waits for. `direct`: with two slots, on chips that load 16 bytes a lane straight into shared memory."""
 
     stages: int = 2
     ahead: int = 1
     uneven: bool = False
+    direct: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", _count("software_pipeline: stages", self.stages, 1))
         object.__setattr__(self, "ahead", _count("software_pipeline: ahead", self.ahead, 1))
         object.__setattr__(self, "uneven", _flag("software_pipeline: uneven", self.uneven))
+        object.__setattr__(self, "direct", _flag("software_pipeline: direct", self.direct))
 
 
 @note("warp_specialize")

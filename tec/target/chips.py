@@ -60,6 +60,11 @@ class Chip:
     ttmp_ids: bool = False  # work-group ids in ttmp7 and ttmp9
     architected_scratch: bool = True
 
+    @property
+    def loads_lds_by_16(self) -> bool:
+        """Whether lanes load 16 bytes each straight into shared memory (LLVM's "lds-dma" of CDNA 4; CDNA 3's load 4)."""
+        return self.family == "cdna4"
+
     def registers(self, wave: int) -> tuple[int, int]:
         """(registers a lane of a vector unit, granule) for wavefronts of `wave` lanes: twice as wide, half as many."""
         times = wave // self.wavefront_sizes[0]

@@ -19,7 +19,7 @@ them and the stores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from .. import build as B
 from .. import expr as E
@@ -39,18 +39,76 @@ def interleaved(work: S.Stmt, loads: Sequence[S.Stmt] = (), stores: Sequence[S.S
     first = 0
     for n, leaf in enumerate(row):
         first = len(sums)
-        sums += _pieces(held.work(leaf))
+        sums += pieces_of(held.work(leaf))
         if n + 1 < len(row):
             before[first] = [held.fill(row[n + 1])]
     half = len(sums) // 2
     _deal(loads, range(max(1, half)), False, before)
     _deal(stores, range(min(max(first, half), len(sums) - 1), len(sums)), True, before)
-    for k, one in enumerate(sums):
-        parts += [_KEPT, *before[k], _KEPT, one] if k in before else [one]
-    out = S.seq(*parts)
+    out = S.seq(*parts, _woven(sums, before))
     for buffer in held.buffers.values():
         out = S.Alloc(buffer, out)
     return out
+
+
+def turning(
+    step: Callable[[E.Expr], S.Stmt],
+    loads: Callable[[E.Expr], S.Stmt],
+    meeting: Callable[[int], S.Stmt],
+    like: S.For,
+    slots: int,
+) -> S.Stmt | None:
+    """All steps of a loop with some slots in which loads need no register. Threads meet before a step's last leaf, when all of its slot is read: a later
+    step comes into it from there on, and the next one's first leaf is filled, so that no sum waits for shared memory, and loads are under way for
+    `slots` - 1 steps. None where steps or leaves are few, or leaves odd.
+
+    step: the work of one, on its slot; loads: what a step needs, into its slot; meeting: the barrier, behind a wait for loads but those of so many
+    steps; like: the loop, whose notes to keep."""
+    held, first, count = Copies(), like.min, const_int(like.extent) or 0
+    var = E.Var(like.var.name, like.var.dtype)
+    if count <= slots:
+        return None
+    rows = [leaves_of(step(x)) for x in (var, *(B.add(first, count - k) for k in range(slots, 0, -1)))]
+    fills = [which for leaf in rows[0] for which, _, _ in leaf.fills]
+    if len(rows[0]) < 2 or any(fills.count(w) % 2 for w in fills):
+        return None
+    coming = [loads(B.add(var, slots)), *[None] * slots]
+    following = [leaves_of(step(B.add(var, 1)))[0], *(row[0] for row in rows[2:]), None]
+    under_way = [slots - 2, *range(slots - 2, -1, -1), 0]
+    parts = [
+        *(loads(B.add(first, k)) for k in range(slots)),
+        meeting(slots - 1),
+        _KEPT,
+        held.fill(leaves_of(step(first))[0]),
+    ]
+    made = []
+    for row, later, next_, n_later in zip(rows, coming, following, under_way):
+        sums: list[S.Stmt] = []
+        before: dict[int, list[S.Stmt]] = {}
+        for n, leaf in enumerate(row):
+            at = len(sums)
+            sums += pieces_of(held.work(leaf))
+            if n + 1 < len(row):
+                before[at] = [held.fill(row[n + 1])]
+            elif next_ is not None:
+                before[at] = [meeting(n_later), _KEPT, held.fill(next_)]
+        if later is not None:
+            _deal([later], range(at, len(sums)), False, before)
+        made.append(_woven(sums, before))
+    inside, *tail = made
+    loop = S.For(var, first, B.const(count - slots, var.dtype), inside, like.kind, like.thread, like.annotations)
+    out = S.seq(*parts, loop, *tail)
+    for buffer in held.buffers.values():
+        out = S.Alloc(buffer, out)
+    return out
+
+
+def _woven(sums: Sequence[S.Stmt], before: dict[int, list[S.Stmt]]) -> S.Stmt:
+    """Sums with what stands before some of them."""
+    parts: list[S.Stmt] = []
+    for k, one in enumerate(sums):
+        parts += [_KEPT, *before[k], _KEPT, one] if k in before else [one]
+    return S.seq(*parts)
 
 
 _KEPT: S.Stmt = S.Evaluate(E.Call("keep_order", (), "int32"))
@@ -58,25 +116,25 @@ _KEPT: S.Stmt = S.Evaluate(E.Call("keep_order", (), "int32"))
 
 def _deal(nests: Sequence[S.Stmt], places: range, late: bool, before: dict[int, list[S.Stmt]]) -> None:
     """The parts of the nests, in order, evenly before the sums at `places`: `late`, each as late as that allows, else as early."""
-    pieces = [p for s in nests for p in _pieces(s)]
+    pieces = [p for s in nests for p in pieces_of(s)]
     for k, piece in enumerate(pieces):
         at = ((k + 1) * len(places) - 1) // len(pieces) if late else k * len(places) // len(pieces)
         before.setdefault(places[at], []).append(piece)
 
 
-def _pieces(s: S.Stmt) -> Iterator[S.Stmt]:
+def pieces_of(s: S.Stmt) -> Iterator[S.Stmt]:
     """A nest of unrolled loops of constant extents, written out."""
     if isinstance(s, S.Seq):
         for x in s.stmts:
-            yield from _pieces(x)
+            yield from pieces_of(x)
         return
     if isinstance(s, S.For) and s.kind == S.ForKind.UNROLLED:
         first, count = const_int(s.min), const_int(s.extent)
         if first is not None and count is not None and not any_stmt(s.body, lambda x: isinstance(x, S.Alloc)):
             for n in range(count):
-                yield from _pieces(clone(s.body, {s.var: B.const(first + n, s.var.dtype)}))
+                yield from pieces_of(clone(s.body, {s.var: B.const(first + n, s.var.dtype)}))
             return
     yield s
 
 
-__all__ = ["interleaved"]
+__all__ = ["interleaved", "pieces_of", "turning"]

@@ -40,15 +40,15 @@ from .. import expr as E
 from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import Buffer
-from ..dtype import dtype_info
 from ..effects import effects, is_call
 from ..func import Func
-from ..notes import FragmentsAhead, SoftwarePipeline
+from ..notes import PIPELINED, FragmentsAhead, SoftwarePipeline
 from ..storage_align import below_new_axis
-from ..visit import any_stmt, map_stmt, substitute
+from ..visit import any_stmt, map_stmt
+from .background_copies import as_copies, copies_by_lanes
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
 from .fragment_pipeline import wants_fragments_ahead
-from .interleave import interleaved
+from .interleave import interleaved, pieces_of, turning
 from .pipeline_registers import MAX_REGISTER_BYTES, has_branches, has_conditions, moved_on, through_registers
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, named_buffers, redirected
 
@@ -57,17 +57,20 @@ def pipeline(func: Func, target: Target) -> Func:
     """Loops over double-buffered shared memory as software pipelines; see the module."""
 
     threads: list[E.Var] = []
+    nest: list[S.For] = []
     waves: list[S.For] = []  # the loop over threadIdx.z around
 
     def fs(s: S.Stmt, note: SoftwarePipeline | None) -> S.Stmt:
         if isinstance(s, S.For) and s.kind == S.ForKind.THREAD:
             if s.thread in THREAD_TAGS:
                 threads.append(s.var)
+                nest.append(s)
             if s.thread == "threadIdx.z":
                 waves[:] = [s]
             out = map_stmt(s, lambda x: fs(x, None), _keep)
             if s.thread in THREAD_TAGS:
                 threads.pop()
+                nest.pop()
             return out
         if isinstance(s, S.Attr) and isinstance(s.note, SoftwarePipeline):
             return fs(_as_loop(s.body), s.note)
@@ -83,7 +86,14 @@ def pipeline(func: Func, target: Target) -> Func:
                 slots = min(slots, const_int(s.extent) or slots)  # a slot that no step fills is memory alone
             made = _Pipeline(s, found, max(2, stages), slots)
             far = made.build_far(note.ahead) if note is not None and stages == 1 and note.ahead > 1 else None
-            built = far or made.build(target, threads)
+            if note is not None and note.direct and stages > 1:
+                direct = made.build_direct(nest) if target.chip.loads_lds_by_16 else None
+                made = _Pipeline(
+                    s, found, 2, 1
+                )  # what is computed on its way goes through registers, and one slot is enough
+                built = direct or made.build(target, threads)
+            else:
+                built = far or made.build(target, threads)
             if built is not None and note is not None and note.uneven and waves and target.kind == "rocm":
                 built = S.seq(_first_half_first(waves[0]), built)
             return built or s
@@ -197,7 +207,7 @@ class _Pipeline:
         if all(is_bulk_fill(f) for f in self.body.fills):
             return self.build_bulk(threads)
         if self.n_slots > 1 and _copies_in_background(target):
-            copies = [_as_copies(f) for f in self.body.fills]
+            copies = [as_copies(f) for f in self.body.fills]
             if all(c is not None for c in copies):
                 return self.build_async([c for c in copies if c is not None])
         loop, n = self.loop, self.stages - 1
@@ -221,7 +231,7 @@ class _Pipeline:
         for r in reversed(registers):
             inside = S.Alloc(r, inside)
         # Unrolled, a short loop would have the loads of all its steps under way at once, in more registers than there are.
-        kept = {"unroll": 1, **loop.annotations}
+        kept = {"unroll": 1, **loop.annotations, PIPELINED: True}
         parts.append(S.For(var, loop.min, main_extent, inside, loop.kind, loop.thread, kept))
         tail_min = simplify(B.add(loop.min, main_extent))
         if extent is not None and n == 1 and known:
@@ -272,7 +282,7 @@ class _Pipeline:
             var = E.Var(self.loop.var.name, self.loop.var.dtype)
             moved = [moved_on(x[2], y[2]) for one, next_ in itertools.pairwise(own) for x, y in zip(one, next_)]
             inside = S.seq(turn(var, 0, True, True), *moved)
-            kept = {**self.loop.annotations, "unroll": ahead}
+            kept = {**self.loop.annotations, "unroll": ahead, PIPELINED: True}
             parts.append(
                 S.For(var, self.loop.min, B.const(trips, var.dtype), inside, self.loop.kind, self.loop.thread, kept)
             )
@@ -307,6 +317,44 @@ class _Pipeline:
 
         out = bulk_pipeline(self.loop, self.body.fills, step, self.body.rest, self.n_slots, threads)
         return self.in_storage(out, {ORDERED: True})
+
+    def build_direct(self, threads: list[S.For]) -> S.Stmt | None:
+        """Later steps' copies straight into their slots, a barrier a step, which waits for the next one's; None where they are not in the lanes' order, or
+        steps are not counted. Where leaves can be filled ahead see `interleave.turning`."""
+        loop, extent, one = self.loop, const_int(self.loop.extent), self.loop.var.dtype
+        found = [copies_by_lanes(f, threads) for f in self.body.fills]
+        copies = [c for c in found if c is not None]
+        if self.n_slots < 2 or extent is None or extent < 2 or len(copies) < len(found):
+            return None
+        a_step = sum(1 for c in copies for _ in pieces_of(c))
+
+        def at(stmts: Sequence[S.Stmt], step: E.Expr) -> S.Stmt:
+            slot = self.ana.simplify(self.slot_of(self.ana.simplify(B.sub(step, loop.min))))
+            return self.wrapped(clone(S.seq(*stmts), {}), step, slot)
+
+        def work(step: E.Expr) -> S.Stmt:
+            return at(self.body.rest, step)
+
+        def loads(step: E.Expr) -> S.Stmt:
+            return at(copies, step)
+
+        def meeting(under_way: int) -> S.Stmt:
+            waited = _effect("async_wait", n=under_way, copies=under_way * a_step)
+            return S.seq(waited, _effect("barrier", scope="shared"))
+
+        # Of two slots each has code of its own: offsets of shared memory are then constants, and a step has no vector arithmetic.
+        kept = {"unroll": 2 if self.n_slots == 2 else 1, **loop.annotations, PIPELINED: True}
+        like = S.For(loop.var, loop.min, loop.extent, S.NOP, loop.kind, loop.thread, kept)
+        whole = turning(work, loads, meeting, like, self.n_slots) if wants_fragments_ahead(self.body.rest) else None
+        if whole is None:
+            var, last = E.Var(loop.var.name, one), B.const(extent - 1, one)
+            inside = self.one_step([loads(B.add(var, 1))], work(var), [_effect("keep_order"), meeting(0)])
+            whole = S.seq(
+                loads(loop.min), meeting(0), S.For(var, loop.min, last, inside, loop.kind, loop.thread, {**kept, "unroll": 1}),
+                self.one_step([], work(B.add(loop.min, last)), []),
+            )  # fmt: skip
+        # What else lies in this memory comes later.
+        return self.in_storage(S.seq(whole, meeting(0)), {ORDERED: True})
 
     def build_async(self, copies: list[S.Stmt]) -> S.Stmt:
         """The pipeline on copies in the background; see the module."""
@@ -403,43 +451,6 @@ def _first_half_first(waves: S.For) -> S.Stmt:
 def _copies_in_background(target: Target) -> bool:
     """Whether a thread can start copies of a few bytes from global to shared memory, each to an address of its own."""
     return target.chip.async_lds and target.chip.family == "sm"
-
-
-def _as_copies(s: S.Stmt) -> S.Stmt | None:
-    """A fill as async copies of 4, 8 or 16 bytes: loops and conditions around a vectorized loop that copies neighbours."""
-    if isinstance(s, S.For) and s.kind == S.ForKind.VECTORIZED:
-        x, n = s.body, const_int(s.extent)
-        if (
-            not isinstance(x, S.BufferStore)
-            or not isinstance(x.value, E.BufferLoad)
-            or n is None
-            or const_int(s.min) != 0
-        ):
-            return None
-        load, info = x.value, dtype_info(x.buffer.dtype)
-        if x.predicate is not None or load.predicate is not None or load.buffer.scope != "global":
-            return None
-        if load.buffer.dtype != x.buffer.dtype or load.buffer.strides or n * info.bytes * info.lanes not in (4, 8, 16):
-            return None
-        ana = Analyzer()
-        ana.bind(s.var, E.Range(s.min, s.extent))
-        ends: list[tuple[E.Expr, ...]] = []
-        for at in (load.indices, x.indices):
-            first = tuple([substitute(i, {s.var: B.const(0, s.var.dtype)}) for i in at])
-            for k, (i, low) in enumerate(zip(at, first)):
-                want = s.var if k == len(at) - 1 else B.const(0, i.dtype)
-                if B.const_value(ana.simplify(B.sub(B.sub(i, low), want))) != 0:
-                    return None
-            ends.append(first)
-        copy = (E.BufferLoad(x.buffer, ends[1]), E.BufferLoad(load.buffer, ends[0]), B.const(n))
-        return S.Evaluate(E.Call("async_copy", copy, "int32"))
-    if isinstance(s, S.For) and s.kind != S.ForKind.THREAD:
-        body = _as_copies(s.body)
-        return None if body is None else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
-    if isinstance(s, S.IfThenElse) and s.orelse is None:
-        then = _as_copies(s.then)
-        return None if then is None else S.IfThenElse(s.cond, then)
-    return None
 
 
 def _with_slots(b: Buffer, stages: int) -> Buffer:

@@ -16,6 +16,7 @@ from tec.codegen.static_report import report
 from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
 from tec.runtime import nd
+from tec.runtime.dtypes import numpy_dtype
 
 
 def product(
@@ -71,6 +72,40 @@ def test_products_are_right(
     out = nd.array(np.zeros((m, n), np.int32 if dtype == "int8" else dtype), dev)
     built(space, xs, interleave=True, **choice)(nd.array(a, dev), nd.array(b, dev), out)
     np.testing.assert_allclose(out.numpy().astype(np.float64), want, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "choice"),
+    [
+        ("float16", (128, 64, 320), {"rows": 128, "columns": 64, "step": 64, "stages": 2}),
+        ("float16", (64, 128, 321), {"rows": 64, "columns": 128, "step": 64, "stages": 2, "waves_m": 2}),
+        (
+            "bfloat16",
+            (128, 128, 448),
+            {"rows": 128, "columns": 128, "step": 32, "stages": 4, "instruction": "32x32x16"},
+        ),
+        ("int8", (64, 64, 256), {"rows": 64, "columns": 64, "step": 128, "stages": 2}),
+    ],
+)
+def test_loads_straight_into_shared_memory_are_right(
+    dtype: str, shape: tuple[int, int, int], choice: dict[str, Any]
+) -> None:
+    """On CDNA 4, under the check of races: in turning slots, by two of them, in steps of one leaf, and through registers where a row's end is filled up."""
+    m, n, k = shape
+    space, xs = product("gfx950", m, n, k, dtype)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-8, 8, [int(d) for d in x.shape]) for x in xs)
+    dev = tec.rocm_emu("gfx950", check="race,init")
+    kind = {"int8": "int32", "float16": "float16", "bfloat16": "bfloat16"}[dtype]
+    out = nd.empty((m, n), kind, dev)
+    choice = {"waves_m": 2, "waves_n": 2, "instruction": space.default["instruction"], **choice}
+    made = built(space, xs, interleave=True, direct=True, ahead=1, band=0, splits=1, uneven=False, **choice)
+    (r,) = report(made.imported_modules[0].get_source("asm"))
+    direct = [line.endswith(" lds") for line in r.body if re.match(r"\s+(buffer|global)_load_", line)]
+    assert direct and set(direct) == {k % 8 == 0}, "what is filled up comes through registers"
+    assert not r.has_loop or r.load_cover is None or r.load_cover > 0.5
+    made(*(nd.array(x.astype(numpy_dtype(dtype)), dev) for x in (a, b)), out)
+    np.testing.assert_allclose(out.numpy().astype(np.float64), a @ b.T, rtol=1e-2)
 
 
 def order(module: Any) -> str:
@@ -145,6 +180,24 @@ def test_the_first_steps_loads_are_the_first() -> None:
     assert len(stored) == 4 and len(loaded) == 8 and loaded[:4] == stored
 
 
+@pytest.mark.parametrize(("chip", "dtype"), [("gfx942", "float16"), ("gfx942", "int8"), ("gfx90a", "float32")])
+def test_steps_have_no_vector_arithmetic(chip: str, dtype: str) -> None:
+    """Loads of a step are by a lane's offset, the same in all steps, and a scalar one. LLVM makes three instructions a load else, and a wait."""
+    space, xs = product(chip, 512, 512, 2048, dtype)
+    module = built(space, xs, rows=128, columns=128, waves_m=2, waves_n=2, ahead=1, splits=1, band=0)
+    (r,) = report(module.imported_modules[0].get_source("asm"))
+    assert r.valu == 0 and r.matrix and r.load_cover is not None and r.load_cover > 0.5
+    assert r.global_loads == {128: 8} and not any("global_load" in line for line in r.body)
+
+
+def test_what_32_bits_do_not_reach_is_loaded_by_pointers() -> None:
+    """A buffer load's offsets have 32 bits: operands of 2 GiB and more keep 64-bit addresses."""
+    space, xs = product("gfx942", 1 << 15, 512, 1 << 15)
+    (r,) = report(built(space, xs).imported_modules[0].get_source("asm"))
+    kinds = [line.split()[0] for line in r.body if "_load_" in line]
+    assert any(k.startswith("global_load") for k in kinds) and any(k.startswith("buffer_load") for k in kinds)
+
+
 def test_cdna_has_it_by_default() -> None:
     for chip, wanted in (("gfx90a", True), ("gfx942", True), ("gfx950", True), ("gfx1100", False)):
         space, _ = product(chip, 512, 512, 1024)
@@ -164,11 +217,29 @@ def test_short_steps_start_their_loads_two_steps_ahead() -> None:
 def test_large_products_on_cdna_4_have_large_tiles() -> None:
     """128 by 128 is bound by shared memory there. 256 by 256 of instructions of 32 by 32 spill nothing, and half of the wavefronts come first."""
     space, xs = product("gfx950", 4096, 4096, 4096, "bfloat16")
-    large = {"rows": 256, "columns": 256, "waves_m": 4, "waves_n": 2, "instruction": "32x32x16", "uneven": True}
+    large = {
+        "rows": 256,
+        "columns": 256,
+        "waves_m": 4,
+        "waves_n": 2,
+        "instruction": "32x32x16",
+        "uneven": True,
+        "direct": True,
+        "stages": 2,
+    }
     assert {k: space.default[k] for k in large} == large
     assembly = built(space, xs).imported_modules[0].get_source("asm")
     (r,) = report(assembly)
-    assert r.spills == 0 and r.matrix == 32 and r.load_cover is not None and r.load_cover > 0.5
+    assert (
+        r.spills == 0
+        and r.matrix == 64
+        and r.load_cover is not None
+        and r.load_cover > 0.5
+        and not r.lds_writes
+        and r.valu < 4
+    )
     assert assembly.count("s_setprio 1") == 1
+    beyond = product("gfx950", 8192, 8192, 8192, "bfloat16")[0].default  # more than the last cache: loads further ahead
+    assert (beyond["stages"], beyond["step"], beyond["direct"]) == (4, 32, True)
     for chip, m, dtype in (("gfx942", 4096, "float16"), ("gfx950", 1024, "float16"), ("gfx950", 4096, "float8_e4m3")):
         assert product(chip, m, 4096, 4096, dtype)[0].default["rows"] < 256, (chip, m, dtype)
