@@ -11,7 +11,7 @@ from tec.graph import Quantized, Value
 from tec.graph.builders import axis_of
 from tec.graph.builders.conv import add_bias
 from tec.graph.builders.norm import channel_shape
-from tec.graph.builders.packed import EXPONENTS, packed_quantized
+from tec.graph.builders.packed import EXPONENTS, microscaled, packed_quantized
 from tec.graph.builders.quantize import (
     centred,
     dynamic_quantize,
@@ -22,12 +22,16 @@ from tec.graph.builders.quantize import (
     scaled_product,
     spread,
 )
+from tec.ir.microscaling import BLOCK, FORMATS
 
 from . import reader
 from .casts import cast_on_host
 from .importer import Call, Outputs, onnx_op
 from .ops_math import FLOATS8, convert, host_dtype
 from .ops_nn import convolution
+
+_MX_ELEMENTS = {f.name.replace("mxfp", "fp"): f.name for f in FORMATS.values()}
+_TO_EVEN = 2  # of MXQuantizeDequantize's rounding modes
 
 
 @onnx_op("QuantizeLinear")
@@ -160,3 +164,17 @@ def dynamic_quantize_matmul(c: Call) -> Value:
     else:
         y, bias = scaled_product(c, c[0], c[2], c.get(4), c[1], c[3], c.get(5)), c.get(6)
     return c.op("add", y, bias) if bias is not None else y
+
+
+# AMD Quark's, which its quantizer writes for activations and weights; the second name is the older one.
+@onnx_op("MXQuantizeDequantize", domain="com.amd.quark")
+@onnx_op("MXFixNeuron", domain="com.vai.quantize")
+def mx_quantize_dequantize(c: Call) -> Value:
+    kind, block, rounding = c.attr("element_dtype", "int8"), c.attr("block_size", 32), c.attr("rounding_mode", 0)
+    if kind not in _MX_ELEMENTS:
+        raise ImportModelError(f"element_dtype {kind!r}", hint="there are: " + ", ".join(_MX_ELEMENTS))
+    if block != BLOCK:
+        raise ImportModelError(f"block_size {block}", hint=f"microscaling formats have blocks of {BLOCK}")
+    if rounding != _TO_EVEN:
+        raise ImportModelError(f"rounding_mode {rounding}", hint=f"{_TO_EVEN}, halves to even, is what there is")
+    return microscaled(c, c[0], _MX_ELEMENTS[kind], axis_of(c.attr("axis", 1), c[0].ndim))

@@ -16,7 +16,8 @@ from .. import te
 from ..ir.microscaling import BIAS, BLOCK, NO_SCALE, Format, dequantize, format_of, quantize
 from ..te import Tensor
 from .contraction import Contraction, Operand
-from .registry import COMPLEX, OPAQUE, SUMS, Attrs, TensorType, fail, register, static_shape
+from .forms import Form, carry
+from .registry import COMPLEX, FOLLOWS_16, OPAQUE, SUMS, Attrs, TensorType, fail, register, static_shape
 
 _F32_MANTISSA = 23
 _F16 = 10, 15  # mantissa bits and bias of float16, which holds every element of 4 and 6 bits
@@ -146,7 +147,18 @@ def _quantize_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorTyp
     return list(quantize(np.asarray(arrays[0]), attrs["format"]))
 
 
-def _code_of(y: Any, f: Format) -> Any:
+def magnitude(x: Any) -> Any:
+    """The bits of a float32's magnitude, int32: in the order of the magnitudes, NaN and infinity above all."""
+    return te.reinterpret("int32", x) & 0x7FFFFFFF
+
+
+def exponent_of(top: Any, f: Format) -> Any:
+    """A block's scale, int32, by the bits of its largest magnitude."""
+    field = top >> _F32_MANTISSA
+    return te.select(field == NO_SCALE, NO_SCALE, te.max(field - f.top, 0))
+
+
+def code_of(y: Any, f: Format) -> Any:
     """The code of a float32, int32: to nearest, halves to even, no larger than the largest."""
     largest = te.const(float(f.numbers[f.largest]), "float32")
     if f.float8 is not None:
@@ -161,28 +173,40 @@ def _code_of(y: Any, f: Format) -> Any:
     return code | sign
 
 
+@dataclass
+class _Blocks:
+    """A tensor's blocks of 32 along its last axis in te: their scales, and the elements' codes."""
+
+    x: Tensor
+    f: Format
+
+    def __post_init__(self) -> None:
+        self.shape = (*self.x.shape[:-1], static_shape(self.x)[-1] // BLOCK)
+        r = te.reduce_axis((0, BLOCK), "r")
+        top = te.compute(
+            self.shape,
+            lambda *i: te.max(magnitude(self.x(*i[:-1], i[-1] * BLOCK + r).astype("float32")), axis=r),
+            name="top",
+        )
+
+        def scale_of(*i: Any) -> Any:
+            return exponent_of(top(*i), self.f).astype("uint8")
+
+        self.scale = te.compute(self.shape, scale_of, name="mx_scale")
+
+    def code(self, *i: Any) -> Any:
+        """int32."""
+        own = self.scale(*i[:-1], te.indexdiv(i[-1], BLOCK)).astype("int32")
+        inverse = power(te.max(2 * BIAS - own, 0))
+        return te.select(own == NO_SCALE, 0, code_of(self.x(*i).astype("float32") * inverse, self.f))
+
+
 @register("mx_quantize", OPAQUE, _quantize_type, host=_quantize_host, takes=1)
 def _mx_quantize(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """x [m, k] in blocks of 32 along k: elements [m, bytes] and scales [m, k / 32], as `tec.ir.microscaling.quantize`. Attribute: format."""
-    (x,), f = inputs, format_of(attrs["format"])
-    r = te.reduce_axis((0, BLOCK), "r")
-    top = te.compute(
-        outputs[1].shape,
-        # Bits of magnitudes are in the order of the magnitudes, NaN and infinity above all.
-        lambda i, b: te.max(te.reinterpret("int32", x(i, b * BLOCK + r).astype("float32")) & 0x7FFFFFFF, axis=r),
-        name="top",
-    )
-
-    def scale_of(i: Any, b: Any) -> Any:
-        field = top(i, b) >> _F32_MANTISSA
-        return te.select(field == NO_SCALE, NO_SCALE, te.max(field - f.top, 0)).astype("uint8")
-
-    scale = te.compute(outputs[1].shape, scale_of, name="mx_scale")
-
-    def code(i: Any, k: Any) -> Any:
-        own = scale(i, te.indexdiv(k, BLOCK)).astype("int32")
-        inverse = power(te.max(2 * BIAS - own, 0))
-        return te.select(own == NO_SCALE, 0, _code_of(x(i, k).astype("float32") * inverse, f))
+    f = format_of(attrs["format"])
+    blocks = _Blocks(inputs[0], f)
+    code = blocks.code
 
     def byte(i: Any, p: Any) -> Any:
         if f.bits == 8:
@@ -193,4 +217,33 @@ def _mx_quantize(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) 
         low, high = code(i, first + at), code(i, first + at + 1)
         return ((low >> (at * 2)) | (high << (6 - at * 2))).astype("uint8")
 
-    return [te.compute(outputs[0].shape, byte, name="mx_elements"), scale]
+    made = [te.compute(outputs[0].shape, byte, name="mx_elements"), blocks.scale]
+    return carry(Form("mx_quantize", (inputs[0],), tuple(outputs), {"format": f.name}), made)
+
+
+def _round_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    (x,), f = types, format_of(attrs["format"])
+    if x.ndim < 1 or x.dtype not in ("float32", "float16", "bfloat16"):
+        raise fail(f"mx_round of {x}: floats of 16 or 32 bits")
+    if not isinstance(x.shape[-1], int) or x.shape[-1] % BLOCK:
+        raise fail(f"mx_round of {x} to {f.name}: its last axis is no multiple of {BLOCK}")
+    return [x]
+
+
+def _round_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
+    x = np.asarray(arrays[0])
+    return [dequantize(*quantize(x, attrs["format"]), attrs["format"]).astype(x.dtype)]
+
+
+@register("mx_round", OPAQUE, _round_type, host=_round_host, traits=[FOLLOWS_16], takes=1)
+def _mx_round(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """x with each block of 32 along its last axis rounded to a microscaling format: what is left of it as numbers. Attribute: format. A product with packed weights of such a
+    format takes elements and scales in place of it, where the target multiplies them (`graph.passes.packed`)."""
+    f = format_of(attrs["format"])
+    blocks = _Blocks(inputs[0], f)
+
+    def body(*i: Any) -> Any:
+        made = number(blocks.code(*i), f) * power(blocks.scale(*i[:-1], te.indexdiv(i[-1], BLOCK)))
+        return made.astype(outputs[0].dtype)
+
+    return [te.compute(outputs[0].shape, body, name="mx_round")]

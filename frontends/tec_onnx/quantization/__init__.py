@@ -20,7 +20,7 @@ from tec.graph.precision import Precision, check_patterns, precision_of
 
 from ..inputs import input_info
 from ..reader import load_model
-from .rewrite import FORMATS, Product, Rewriter, Scheme, fold_batch_norms, products, quantized, with_nodes
+from .rewrite import ELEMENTS, FORMATS, Product, Rewriter, Scheme, fold_batch_norms, products, quantized, with_nodes
 from .samples import Feeds, samples_of
 from .thresholds import METHODS, PERCENTILE, Seen, threshold
 
@@ -76,7 +76,7 @@ def quantize(
 
     model: a path, bytes or a ModelProto. samples: {input: array}, a list of such, or a path (`.npz`, `.npy`, a folder of them). method: "minmax",
     "percentile" (keeps `percentile` percent of the magnitudes), "entropy" or "mse". per_channel: one scale a channel of the weights. activations:
-    "uint8" with a zero point, or "int8". keep: names of nodes that stay float32, and `min_signal_to_noise`: those below so many decibels do. dtype: "int8", "float32" or a
+    "uint8" with a zero point, or "int8"; a microscaling format ("mxfp8", "mxfp4", ...) is what products with such weights round what they read to. keep: names of nodes that stay float32, and `min_signal_to_noise`: those below so many decibels do. dtype: "int8", "float32" or a
     microscaling format (of the weights of MatMul and Gemm alone: "mxfp4", "mxfp8", "mxfp8_e5m2") by patterns of nodes' names, as `tec.compile` takes them; {"": "float32",
     "/features/*": "int8"} quantizes these alone. Without products of bytes `samples` may be left out; nothing is measured then.
     sensitivity: measure those decibels for each node (a network more to compile); without it they are NaN.
@@ -100,7 +100,9 @@ def quantize(
         raise ImportModelError("nothing is left to quantize: every product stays float32", hint="see keep and dtype")
     say(f"{len(found)} products, {len(runs)} samples")
     ranges = _ranges(proto, sorted({p.reads for p in found if not p.format}), runs, method, percentile, say)
-    scheme = Scheme(activations, per_channel)
+    scheme = Scheme(
+        "uint8" if activations in ELEMENTS else activations, per_channel, activations if activations in ELEMENTS else ""
+    )
     ratios = dict.fromkeys((p.name for p in found), float("nan"))
     if sensitivity:
         ratios = _sensitivities(proto, found, ranges, scheme, runs[:_JUDGED], say)
@@ -116,8 +118,8 @@ def quantize(
 def _check_options(method: str, activations: str, percentile: float, is_measured: bool) -> None:
     if method not in METHODS:
         raise ImportModelError(f"unknown method {method!r}", hint=", ".join(METHODS))
-    if activations not in ("uint8", "int8"):
-        raise ImportModelError(f"activations of {activations!r}", hint="uint8 or int8")
+    if activations not in ("uint8", "int8", *ELEMENTS):
+        raise ImportModelError(f"activations of {activations!r}", hint=", ".join(["uint8", "int8", *ELEMENTS]))
     if not 50 < percentile <= 100:
         raise ImportModelError(f"percentile={percentile}", hint="a number of percent up to 100, such as 99.99")
     if not is_measured:

@@ -2,7 +2,7 @@
 
 Products are Conv, MatMul and Gemm with constant weights. The tensor that such a node reads becomes bytes and numbers again, once for all that read
 it; weights are stored as bytes, one scale a channel, and biases as int32 of the product's scale. Products of a microscaling format (`tec.ir.microscaling`) have
-weights alone of it: small floats, with a power of two for each 32 along the sum, and what they read stays as it is.
+weights alone of it: small floats, with a power of two for each 32 along the sum; what they read stays as it is, or is rounded to such a format when the model runs (MXQuantizeDequantize, an operator of AMD Quark's).
 """
 
 from __future__ import annotations
@@ -24,13 +24,23 @@ FORMATS = {
     "mxfp4": onnx.TensorProto.FLOAT4E2M1, "mxfp8": onnx.TensorProto.FLOAT8E4M3FN, "mxfp8_e5m2": onnx.TensorProto.FLOAT8E5M2,
 }  # fmt: skip
 
+QUARK = "com.amd.quark"  # the domain of MXQuantizeDequantize
+ELEMENTS = {
+    "mxfp4": "fp4_e2m1",
+    "mxfp6": "fp6_e2m3",
+    "mxfp8": "fp8_e4m3",
+    "mxfp8_e5m2": "fp8_e5m2",
+}  # its names of what blocks are made of
+
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How values become bytes. `activations`: "uint8" (with a zero point) or "int8" (symmetric); `per_channel`: a scale a channel of the weights."""
+    """How values become bytes. `activations`: "uint8" (with a zero point) or "int8" (symmetric); `per_channel`: a scale a channel of the weights; `rounded`: the microscaling format that
+    products of such weights round what they read to, "" for none."""
 
     activations: str = "uint8"
     per_channel: bool = True
+    rounded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +113,7 @@ class Rewriter:
         self.initializers: list[Any] = []
         self._weights: dict[tuple[str, int], tuple[str, Any]] = {}
         self._scales: dict[str, float] = {}
+        self._in_format: set[str] = set()  # tensors that are rounded to the scheme's format
 
     def activation(self, tensor: str) -> list[Any]:
         """The pair of nodes that make bytes of a tensor and numbers again, of which `reading` names the result."""
@@ -133,7 +144,7 @@ class Rewriter:
         """The nodes of a product in bytes, which gives what it gave (or `output`)."""
         nodes: list[Any] = []
         if p.format:
-            inputs = [p.reads, self._microscaled(p, nodes), *p.node.input[2:]]
+            inputs = [self._rounded(p.reads, nodes), self._microscaled(p, nodes), *p.node.input[2:]]
             return [*nodes, _like(p, inputs, output)]
         weights, scales = self._weight(p, nodes)
         inputs = [self.reading(p.reads), weights, *p.node.input[2:]]
@@ -143,6 +154,25 @@ class Rewriter:
             codes = np.clip(np.round(numpy_helper.to_array(bias).astype(np.float64) / both), -(2**31), 2**31 - 1)
             inputs[2] = self._dequantized(f"{p.gives}/bias", codes.astype(np.int32), both, 0, nodes)
         return [*nodes, _like(p, inputs, output)]
+
+    def _rounded(self, tensor: str, nodes: list[Any]) -> str:
+        """The name of a tensor's values in the scheme's format; its own where there is none."""
+        if not self.scheme.rounded:
+            return tensor
+        name = f"{tensor}/{self.scheme.rounded}"
+        if name not in self._in_format:
+            self._in_format.add(name)
+            attrs = {
+                "element_dtype": ELEMENTS[self.scheme.rounded],
+                "axis": -1,
+                "block_size": BLOCK,
+                "rounding_mode": 2,
+            }
+            op = helper.make_node(
+                "MXQuantizeDequantize", [tensor], [name], name=f"{name}/MXQuantizeDequantize", domain=QUARK, **attrs
+            )
+            nodes.append(op)
+        return name
 
     def _microscaled(self, p: Product, nodes: list[Any]) -> str:
         """The name of a product's weights as they are in its format."""
@@ -239,6 +269,8 @@ def with_nodes(
         del new.graph.output[:]
         new.graph.output.extend(helper.make_empty_tensor_value_info(n) for n in outputs)
     new.graph.initializer.extend(more)
+    if any(n.domain == QUARK for n in nodes) and all(o.domain != QUARK for o in new.opset_import):
+        new.opset_import.append(helper.make_opsetid(QUARK, 1))
     read = {n for node in new.graph.node for n in _reads(node)} | {o.name for o in new.graph.output}
     kept = [t for t in new.graph.initializer if t.name in read]
     del new.graph.initializer[:]

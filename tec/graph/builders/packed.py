@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import ImportModelError
-from ...ir.microscaling import format_of
-from ...ops.packed import MIDDLE, packed
+from ...ir.microscaling import BLOCK, format_of, quantize, unpack
+from ...ops.packed import BITS, MIDDLE, packed
 from ..graph import Value
 from .builder import Builder
 
@@ -84,3 +84,28 @@ def _microscaled(
     inputs = [b.graph.constant(packed(codes, bits), b.name or "codes")]
     inputs.append(b.graph.constant(np.ascontiguousarray(scale.data).view(np.uint8), "scale", "uint8"))
     return b.op("dequantize", *inputs, bits=bits, shape=x.shape, axis=axis, block=block, dtype=dtype, format=format)
+
+
+def microscaled(b: Builder, x: Value, format: str, axis: int) -> Value:
+    """x rounded to a microscaling format in blocks of 32 along `axis`, the last one of them maybe shorter; a constant matrix stays packed."""
+    f, k = format_of(format), x.shape[axis]
+    if not isinstance(k, int):
+        raise ImportModelError(f"{f.name} along axis {axis} of {x.type}, whose size is open")
+    if x.is_const and x.ndim == 2 and x.type.size >= LEAST and f.bits in BITS:
+        rows = np.moveaxis(np.asarray(x.data, np.float32), axis, -1)
+        elements, scales = quantize(np.pad(rows, ((0, 0), (0, -k % BLOCK))), format)
+        codes = np.moveaxis(unpack(elements, f)[:, :k], -1, axis)
+        inputs = [b.graph.constant(packed(codes, f.bits), b.name or "codes")]
+        inputs.append(b.graph.constant(np.ascontiguousarray(np.moveaxis(scales, -1, axis)), "scale", "uint8"))
+        return b.op(
+            "dequantize", *inputs, bits=f.bits, shape=x.shape, axis=axis, block=BLOCK, dtype=x.dtype, format=f.name
+        )
+    turned = [a for a in range(x.ndim) if a != axis] + [axis]
+    if axis != x.ndim - 1:
+        x = b.op("transpose", x, perm=tuple(turned))
+    if k % BLOCK:
+        x = b.op("pad", x, before=(0,) * x.ndim, after=(*(0,) * (x.ndim - 1), -k % BLOCK))
+    y = b.op("mx_round", x, format=f.name)
+    if k % BLOCK:
+        y = b.slice(y, x.ndim - 1, 0, k)
+    return y if axis == x.ndim - 1 else b.op("transpose", y, perm=tuple(turned.index(a) for a in range(x.ndim)))

@@ -3,6 +3,7 @@
     matmul(x, dequantize(codes, scales))   ->   packed_matmul(x, codes, scales)      (codes in panels, or as words along the sum)
                                            ->   packed_matmul(q, codes, scales, s) with q, s = round_blocks(x) where the model allows that (`rounds`) and
                                                 the target multiplies bytes in fours
+    matmul(mx_round(x), dequantize(codes, scales))   ->   mx_matmul(mx_quantize(x), codes, scales) of two microscaling formats, where the target has a unit for them
 
 A gather of rows makes the numbers that it takes (fusion puts `dequantize` into it). What any other node reads becomes numbers here, once.
 """
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...choices import layouts as preferred
+from ...ir.microscaling import BLOCK, format_of, pack
 from ...ops.packed import WORD_BITS, Weights, unpacked
 from ...target import Target
 from ..graph import Graph, Node, Value, run_op
@@ -88,9 +90,15 @@ class _Products:
         self.target = target
         self.stored: dict[tuple[Node, bool, int], tuple[Weights, list[Value]]] = {}
         self.rounded: dict[tuple[Value, int], list[Value]] = {}  # by value and block: its bytes and their scales
+        self.scaled: dict[tuple[Node, bool, int], list[Value]] = {}  # elements and scales as that unit reads them
+        self.elements: dict[
+            tuple[Value, str], list[Value]
+        ] = {}  # by value and microscaling format: its elements and their scales
 
     def put(self, b: Rebuild, node: Node, source: Node, turned: bool, m: _Matrix) -> None:
         """The product `node` with the packed matrix of `source`."""
+        if self._scaled(b, node, source, turned, m):
+            return
         group = self._group(node, source, m)
         key = source, turned, group
         if key not in self.stored:
@@ -115,6 +123,41 @@ class _Products:
             constants = [*constants, scales]
         (y,) = add("packed_matmul", [x, *constants], attrs, out.name, node.origin)
         b.map[out] = y if y.shape == out.shape else add("reshape", [y], {"shape": out.shape}, out.name)[0]
+
+    def _scaled(self, b: Rebuild, node: Node, source: Node, turned: bool, m: _Matrix) -> bool:
+        """The product on a unit for two microscaling formats, where its other operand is rounded to one (`mx_round`), and the target has such a unit."""
+        rounded = node.inputs[0]
+        while (
+            rounded.node is not None
+            and rounded.node.op in ("cast", "reshape")
+            and rounded.type.shape[-1] == rounded.node.inputs[0].shape[-1]
+        ):
+            rounded = rounded.node.inputs[0]
+        made, out, add = rounded.node, node.outputs[0], b.new.add
+        if made is None or made.op != "mx_round" or not m.format or m.block != BLOCK or not self.target.is_gpu:
+            return False
+        n, k = m.codes.shape
+        step = max((shape[2] for shape in self.target.chip.scaled_matrix), default=0)
+        if not step or k % step or k != rounded.shape[-1] or not all(isinstance(d, int) for d in rounded.shape):
+            return False
+        if out.dtype not in ("float32", "float16", "bfloat16"):
+            return False
+        form = format_of(made.attrs["format"]).name
+        of = made.inputs[0], form
+        if of not in self.elements:
+            x = b.value(made.inputs[0])
+            if x.ndim != 2:
+                (x,) = add("reshape", [x], {"shape": (x.type.size // k, k)}, x.name)
+            self.elements[of] = add("mx_quantize", [x], {"format": form}, made.outputs[0].name)
+        key = source, turned, 0
+        if key not in self.scaled:
+            name, f = source.inputs[0].name, format_of(m.format)
+            elements = b.new.constant(np.ascontiguousarray(pack(m.codes, f)), name, "uint8")
+            self.scaled[key] = [elements, b.new.constant(np.ascontiguousarray(m.scales), name + "_scale", "uint8")]
+        attrs = {"format_a": form, "format_b": m.format, "out_dtype": out.dtype}
+        (y,) = add("mx_matmul", [*self.elements[of], *self.scaled[key]], attrs, out.name, node.origin)
+        b.map[out] = y if y.shape == out.shape else add("reshape", [y], {"shape": out.shape}, out.name)[0]
+        return True
 
     def _group(self, product: Node, source: Node, m: _Matrix) -> int:
         """Codes that the target multiplies with bytes of x at once, where the model lets x be rounded; else 1. Zero points that are no whole numbers stay

@@ -107,3 +107,59 @@ def test_the_command_line_needs_no_samples(tmp_path: Path) -> None:
     done = CliRunner().invoke(command, [str(tmp_path / "net.onnx"), "--dtype", "mxfp4"])
     assert done.exit_code == 0 and "first" in done.output, done.output
     assert (tmp_path / "net-mxfp4.onnx").stat().st_size < (tmp_path / "net.onnx").stat().st_size / 3
+
+
+def mx_product(k: int, kind: str = "fp8_e4m3", **attrs: Any) -> tuple[Any, Any, Any]:
+    """relu(x w + b), x rounded when it is known, w constant numbers that are rounded likewise (as AMD Quark writes them); w, b."""
+    rng = np.random.default_rng(3)
+    w, b = rng.standard_normal((k, N)).astype(np.float32), rng.standard_normal(N).astype(np.float32)
+    attrs = {"element_dtype": kind, "axis": -1, "block_size": 32, "rounding_mode": 2, **attrs}
+    nodes = [
+        helper.make_node("MXQuantizeDequantize", ["x"], ["xq"], domain="com.amd.quark", **attrs),
+        helper.make_node("MXQuantizeDequantize", ["w"], ["wq"], domain="com.amd.quark", **{**attrs, "axis": 0, "element_dtype": "fp4_e2m1"}),
+        helper.make_node("MatMul", ["xq", "wq"], ["t"]), helper.make_node("Add", ["t", "b"], ["u"]), helper.make_node("Relu", ["u"], ["y"]),
+    ]  # fmt: skip
+    ins, outs = (helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [2, 12, k]), ("y", [2, 12, N])))
+    graph = helper.make_graph(
+        nodes, "g", [ins], [outs], [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")]
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.amd.quark", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10), w, b
+
+
+@pytest.mark.parametrize(("chip", "k"), [("", 128), ("gfx950", 128), ("gfx950", 96), ("gfx942", 128), ("", 100)])
+def test_both_sides_rounded(chip: str, k: int) -> None:
+    model, w, b = mx_product(k)
+    x = np.random.default_rng(4).standard_normal((2, 12, k)).astype(np.float32)
+    net = tec.compile(model, target=f"rocm -mcpu={chip}" if chip else "llvm", cache=False)
+    (got,) = net.run({"x": x}, device=tec.rocm_emu(chip, check="all") if chip else tec.cpu())
+
+    def rounded(v: Any, name: str) -> Any:
+        wide = np.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, -k % 32)])
+        return dequantize(*quantize(wide, name), name)[..., :k].astype("f8")
+
+    want = np.maximum(rounded(x, "mxfp8") @ rounded(w.T, "mxfp4").T + b, 0)
+    np.testing.assert_allclose(got, want, rtol=0, atol=5e-6 * np.abs(want).max())
+    assert sum(v.nbytes for v in net.params.values() if v.nbytes > b.nbytes) < w.nbytes / 4  # the weights stay packed
+    asm = net.get_source("asm")
+    assert ("mfma_scale" in asm) == (chip == "gfx950" and k == 128)
+
+
+def test_what_is_no_microscaling_format() -> None:
+    for wrong, text in (
+        ({"kind": "int8"}, "element_dtype"),
+        ({"block_size": 16}, "block_size 16"),
+        ({"rounding_mode": 0}, "rounding_mode 0"),
+    ):
+        with pytest.raises(tec.ImportModelError, match=text):
+            tec.compile(mx_product(128, **wrong)[0], cache=False)
+
+
+def test_quantizing_activations_too() -> None:
+    proto, x = network(), np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    made = quantize_model(proto, {"x": x}, dtype={"": "mxfp8", "head": "float32"}, activations="mxfp8")
+    assert [n.op_type for n in made.model.graph.node].count("MXQuantizeDequantize") == 2 and made.signal_to_noise[
+        "y"
+    ] > 20
+    with pytest.raises(tec.ImportModelError, match="activations of 'mxfp5'"):
+        quantize_model(proto, dtype="mxfp8", activations="mxfp5")
