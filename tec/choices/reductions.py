@@ -16,6 +16,7 @@ from ..te import ComputeOp
 from . import parallel
 from .gpu_reductions import GpuReduction
 from .group import Group, const_shape, extent, reduce_size, same_shape, size_of
+from .pixel_windows import PixelWindows
 from .pointwise import begin_cpu, lanes_for, moved_bytes, over_threads, work
 from .space import Choice, Cost, Scheduled, Space
 
@@ -26,6 +27,9 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     """The spaces of a group of one reduction whose result the output reads at its own place."""
     reductions = group.reductions()
     if len(reductions) == 1:
+        windows = PixelWindows.match(group, target)
+        if windows is not None:
+            yield windows
         space = GpuReduction.match(group, target) if target.is_gpu else CpuReduction.match(group, target)
         if space is not None:
             yield space

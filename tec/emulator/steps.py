@@ -34,12 +34,14 @@ class Program:
         self.issues, self.rows = issues, rows
         starts = sorted({r.start for r in rows if r.kind == "block"})
         nexts = dict(zip(starts, [*starts[1:], len(issues)]))
+        # Where several begin at one instruction (a kernel's begin and a label there, two labels), a wave comes through the last of them in any case.
+        last = {row.start: number for number, row in enumerate(rows) if row.kind == "block"}
         self.blocks: dict[int, Block] = {}
         block = -1
         for number, row in enumerate(rows):
             if row.kind == "block":
                 block = number
-                code = issues[row.start : nexts[row.start]]
+                code = issues[row.start : nexts[row.start]] if last[row.start] == number else []
                 self.blocks[block] = Block(code, [0] * len(code))
             else:
                 self.blocks[block].events[row.start - rows[block].start] += 1

@@ -107,7 +107,11 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     depthwise = groups > 1 and sw["I"] == 1
     kind = "depthwise" if depthwise else "conv"
     tag = "pixels" if ly.is_flat else f"blocked {kind}" if ly.blocks else kind
-    c = te.compute(out.shape, body, name=kind, tag=tag, attrs={"group": lw.group, "strides": attrs["strides"]})
+    notes = {"group": lw.group, "strides": attrs["strides"], "dilations": attrs["dilations"]}
+    space = [sy[k] for k in ("N", *spatial(attrs))]
+    if depthwise and ly.is_flat and not is_symbolic(space):
+        notes["pixels"] = tuple(space)
+    c = te.compute(out.shape, body, name=kind, tag=tag, attrs=notes)
     made = c if acc == out.dtype else te.compute(out.shape, lambda *i: c(*i).astype(out.dtype), name="conv_cast")
     form = None if depthwise or attrs.get("layouts") else _plain_product(attrs, x, w, out)
     return form.carried(made) if form is not None else [made]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.buffer import GLOBAL, LOCAL, SHARED
-from ..ir.visit import free_vars, walk_exprs
+from ..ir.visit import free_vars, substitute, walk_exprs
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .index_arith import IndexArith
@@ -371,9 +371,31 @@ class Bounds:
         for read in self.reads(op):
             if self.sch.stage_map.get(read.tensor.op) is not stage:
                 continue
-            region = [self._clamp(evaluate(self.arith.simplify(i)), d) for i, d in zip(read.indices, read.tensor.shape)]
+            indices = [self.arith.simplify(i) for i in read.indices]
+            region = [
+                self._clamp(self._digit(stage, consumer, i, evaluate(i)), d) for i, d in zip(indices, read.tensor.shape)
+            ]
             out = region if out is None else [union(a, b, self.arith) for a, b in zip(out, region)]
         return out
+
+    def _digit(self, stage: Stage, consumer: Stage, index: E.Expr, found: Interval) -> Interval:
+        """What a remainder of a consumer's axes covers: less than `found` where the axes' values lie apart, as of rows of pixels counted through. Loops in place of the axes say so."""
+        if found.is_point or not any(type(e) is E.FloorMod for e in walk_exprs(index)):
+            return found
+        own, around = self._relaxed(stage, consumer)
+        values: dict[E.IterVar, E.Expr] = {iv: iv.var for iv in own}
+        for rel in reversed(consumer.relations):
+            rel.index_up(values, self.ranges)
+        axes = {iv.var: values[iv] for iv in consumer.op.root_iter_vars() if iv in values}
+        env = around | {iv.var: from_range(self.ranges[iv]) for iv, runs in own.items() if runs}
+        loops = Evaluator(env, self.arith)(self.arith.simplify(substitute(index, axes)))
+        extents = [self._extent(s) for s in (loops, found)]
+        return loops if extents[0] is not None and (extents[1] is None or extents[0] < extents[1]) else found
+
+    def _extent(self, s: Interval) -> int | None:
+        if s.lo is None or s.hi is None:
+            return None
+        return self.arith.constant(self.arith.simplify(B.sub(s.hi, s.lo)))
 
     def _demand_scan(self, stage: Stage, consumer: Stage, op: ScanOp) -> Region | None:
         """The update is needed for one time (a point of the time loop) and all of space; the init whole."""

@@ -1,4 +1,4 @@
-"""Depthwise convolutions of images as pixels by channels on GPUs: some pixels of some channels a thread."""
+"""Depthwise convolutions of images as pixels by channels on GPUs: tiles of pixels of some channels a thread."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tec.choices import schedule, spaces
 from tec.codegen.static_report import report
 from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
+from tec.schedule import to_loops
 
 
 def depthwise(n: int, c: int, h: int, w: int, k: int, stride: int, dtype: str) -> tuple[list[te.Tensor], te.Tensor]:
@@ -28,22 +29,11 @@ def depthwise(n: int, c: int, h: int, w: int, k: int, stride: int, dtype: str) -
     return xs, te.compute(y.shape, lambda *i: te.max(y(*i), te.const(0, dtype)), name="relu")
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize(
-    "sizes,dtype,columns",
-    [
-        ((1, 16, 6, 8, 3, 1), "float16", 4),
-        ((2, 12, 5, 7, 3, 2), "float16", 4),
-        ((1, 8, 5, 9, 7, 1), "float16", 2),
-        ((1, 6, 4, 4, 3, 1), "float32", 8),
-        ((1, 16, 9, 9, 7, 1), "float16", 1),
-    ],
-)
-def test_pixels_a_thread(sizes: tuple[int, ...], dtype: str, columns: int, chip: str) -> None:
+def check(sizes: tuple[int, ...], dtype: str, chip: str, choice: dict[str, Any]) -> None:
+    """Against the reference interpreter, on the software GPU under its checks, without spills."""
     xs, y = depthwise(*sizes, dtype)
     target = f"rocm -mcpu={chip}"
-    alone = {"shared": False, "parts": 1, "piece": 0, "outputs": 1, "wide": 0}
-    chosen = schedule([y], target, {"template": "gpu reduction", **alone, "columns": columns})
+    chosen = schedule([y], target, choice)
     f = tec.build(chosen.schedule, [*xs, *chosen.outputs], target, name="kernel")
     rng = np.random.default_rng(5)
     values = [(rng.integers(-4, 5, [int(d.value) for d in x.shape]) / 4).astype(dtype) for x in xs]
@@ -55,15 +45,54 @@ def test_pixels_a_thread(sizes: tuple[int, ...], dtype: str, columns: int, chip:
     assert all(r.spills == 0 for r in report(f.imported_modules[0].get_source("asm")))
 
 
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize(
+    "sizes,dtype,columns", [((2, 12, 5, 7, 3, 2), "float16", 4), ((1, 16, 9, 9, 7, 1), "float16", 1)]
+)
+def test_pixels_a_thread(sizes: tuple[int, ...], dtype: str, columns: int, chip: str) -> None:
+    alone = {"shared": False, "parts": 1, "piece": 0, "outputs": 1, "wide": 0}
+    check(sizes, dtype, chip, {"template": "gpu reduction", **alone, "columns": columns})
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize(
+    "sizes,dtype,tile",
+    [
+        ((1, 16, 6, 8, 3, 1), "float16", (3, 2, 4)),
+        ((2, 12, 8, 8, 3, 2), "float16", (2, 2, 4)),
+        ((1, 8, 4, 5, 5, 1), "float16", (2, 1, 4)),
+        ((1, 6, 4, 4, 3, 1), "float32", (4, 2, 2)),
+        ((8, 96, 4, 4, 5, 1), "float16", (1, 2, 8)),
+    ],
+)
+def test_tiles_of_pixels(sizes: tuple[int, ...], dtype: str, tile: tuple[int, int, int], chip: str) -> None:
+    """At the image's edges, with strides, batches, work-groups in the order of the dies."""
+    check(
+        sizes,
+        dtype,
+        chip,
+        {**dict(zip(("rows", "columns", "channels"), tile)), "template": "gpu pixel windows", "threads": 64},
+    )
+
+
+def test_a_tile_has_its_pixels_alone() -> None:
+    """Pixels counted through are rows apart: a thread's sums are of its tile, not of all that lies between its first and its last."""
+    xs, y = depthwise(1, 16, 8, 8, 3, 1, "float16")
+    choice = {"template": "gpu pixel windows", "rows": 4, "columns": 4, "channels": 2, "threads": 64}
+    chosen = schedule([y], "rocm -mcpu=gfx942", choice)
+    assert "alloc((1, 4, 4, 2)" in str(to_loops(chosen.schedule, [*xs, *chosen.outputs], "kernel"))
+
+
 def test_defaults() -> None:
-    """Several pixels where enough threads are left, whole rows of threads, on AMD."""
+    """Tiles where the images have some, several pixels as they lie elsewhere on AMD; one on NVIDIA."""
 
-    def columns(target: str, *sizes: int) -> int:
+    def tile(target: str, *sizes: int) -> tuple[int, ...]:
         (space, *_) = spaces([depthwise(*sizes, "float16")[1]], target)
-        return int(space.default["columns"])
+        return tuple(int(space.default.get(name, 0)) for name in ("rows", "columns", "channels"))
 
-    assert columns("rocm -mcpu=mi300x", 32, 144, 56, 56, 3, 1) == 4
-    assert columns("rocm -mcpu=mi300x", 32, 96, 56, 56, 7, 1) == 4
-    assert columns("rocm -mcpu=mi300x", 1, 144, 56, 56, 3, 1) == 1
-    assert columns("rocm -mcpu=gfx1100", 33, 512, 7, 7, 3, 1) == 1
-    assert columns("cuda -arch=sm_90", 32, 144, 56, 56, 3, 1) == 1
+    assert tile("rocm -mcpu=mi300x", 32, 144, 56, 56, 3, 1) == (4, 4, 2)
+    assert tile("rocm -mcpu=mi300x", 32, 96, 56, 56, 7, 1) == (4, 4, 2)
+    assert tile("rocm -mcpu=mi300x", 1, 384, 14, 14, 7, 1) == (1, 1, 2)
+    assert tile("rocm -mcpu=gfx1100", 32, 96, 56, 56, 7, 1)[2] == 4
+    assert tile("rocm -mcpu=mi300x", 32, 512, 13, 13, 3, 1) == (0, 4, 0)
+    assert tile("cuda -arch=sm_90", 32, 144, 56, 56, 3, 1) == (0, 1, 0)

@@ -408,3 +408,23 @@ define amdgpu_kernel void @k(ptr addrspace(1) %p) "amdgpu-flat-work-group-size"=
         e = model_launch(driver, f, (1, 1, 1), (32, 1, 1), 64, struct.pack("<Q", driver.alloc(0, 4096)))
         us.append(e.kernel_us)
     assert us[1] - us[0] == pytest.approx(7 * 0.057, rel=0.2)
+
+
+def test_a_label_where_another_block_begins_costs_nothing():
+    """As assemblers' own labels at a kernel's first instruction: what follows is executed once, and takes its clocks once."""
+    chain = "\n  ".join("v_fma_f32 $0, $0, $0, $0" for _ in range(200))
+
+    def kernel(label: str) -> str:
+        asm = f'call float asm sideeffect "{label}{chain}", "=v,0"(float %z)'.replace("\n  ", "\\0A")
+        return f"""
+declare i32 @llvm.amdgcn.workitem.id.x()
+define amdgpu_kernel void @k() {{
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %z = uitofp i32 %t to float
+  %b = {asm}
+  ret void
+}}
+"""
+
+    plain, labelled = (_clocks(_model(kernel(x), "gfx942", 304, 64)) for x in ("", ".Lone:\\0A.Ltwo:\\0A"))
+    assert labelled == pytest.approx(plain, rel=0.01)
