@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from ..ir import Range, Reduce
 from ..ir.arith import Analyzer
+from ..ir.build import const
 from ..ir.dtype import dtype_info
 from ..schedule.rewrite import substitute_all
 from ..target import Target, latency_ns, level_gbps
@@ -19,12 +20,11 @@ from .group import Group, begin, const_shape, extent, substitute
 from .pointwise import moved_bytes, neighbours_on_a_die
 from .space import Choice, Cost, Scheduled, Space
 
-# Multiply-adds of a thread, written out: more is long to compile (7x7 by 16 pixels 0.9 s of one core) and leaves the instruction cache.
+# Multiply-adds of a thread, written out: more is long to compile (7x7 by 16 pixels 1.3 s of one core) and leaves the instruction cache.
 _MOST = 1600
-_REGISTERS = {
-    64: 128,
-    32: 192,
-}  # that a thread may be thought to need: with more, too few wavefronts of CDNA hide loads (3x3 of 144 channels 10.0 us for 8.8 on MI300X by the time model)
+# Registers that a thread may be thought to need, by lanes of a wavefront: with more, too few wavefronts of CDNA hide loads (3x3 of 144 channels 10.0 us for 8.8 on an
+# MI300X by the time model).
+_REGISTERS = {64: 128, 32: 192}
 _SIDE_BY_SIDE = 256  # bytes that a wavefront reads: by half of them 7x7 of 96 channels takes 82 us for 36 on gfx1100 by the time model
 _NOT_HIDDEN = 0.3  # of what takes less, under what takes most
 _HELD = 0.78  # of the peak clock that vector work leaves an MI300X
@@ -166,7 +166,7 @@ class PixelWindows(Space):
             n, y, x, c = at
             known = Analyzer()
             for v, size in zip(at, sizes):
-                known.bind(v, Range(0, size))
+                known.bind(v, Range(const(0, v.dtype), const(size, v.dtype)))
             for a in self.red.reduce_axis:
                 known.bind(a.var, a.dom)
             values = {pixel: (n * height + y) * width + x, channel: c}
