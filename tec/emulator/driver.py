@@ -35,6 +35,7 @@ from .hostcalls import Hostcalls, asks_the_host
 from .jit import Jit, get_jit
 from .model import Estimate, model_launch
 from .profile import counters_of, record
+from .prologue import without_prologue
 from .skeleton import data_only
 from .stopping import Stop
 from .textures import Sampling, texture_words
@@ -133,7 +134,7 @@ class EmuFunction:
 
     def __init__(self, module: EmuModule, info: KernelInfo):
         self.module, self.info = module, info
-        self.text: KernelText = parse_kernel(module.text_of(info.name), info.name)
+        self.text: KernelText = without_prologue(parse_kernel(module.text_of(info.name), info.name), info)
         if "wait" in module.driver.checks:
             check_waits(self.text, generation(module.driver.chip.name))
         if "registers" in module.driver.checks:

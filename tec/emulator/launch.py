@@ -145,7 +145,7 @@ def initial_sgprs(chip: Chip, info: KernelInfo, kernarg: int, dispatch: int, blo
         put(0, 2)
     if p & 64:
         put(info.private_bytes, 1)
-    # Kernels that ask for preloading begin with loads of the same SGPRs, for firmware that cannot; they run, and find them equal.
+    # Kernels that ask for preloading begin with loads of the same SGPRs, for firmware that cannot (`prologue`).
     for k in range(info.kernarg_preload_offset, info.kernarg_preload_offset + info.kernarg_preload_dwords):
         put(int.from_bytes(block[4 * k : 4 * k + 4], "little"), 1)
     at = max(at, info.user_sgprs)

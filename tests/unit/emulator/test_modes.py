@@ -353,6 +353,10 @@ declare i32 @llvm.amdgcn.workitem.id.x()
 attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-ptr" }"""
     driver, kernel = function(ir, chip)
     assert kernel.info.kernarg_preload_dwords >= 4
+    first = [i.op for i in kernel.text.insts[:4]]
+    assert "s_branch" not in first and first.count("s_load_dword") <= 1, (
+        "begun behind the loads for firmware that cannot preload"
+    )
     lanes = LANES[chip]
     x = np.arange(lanes, dtype=U32)
     p, q = upload(driver, x), upload(driver, np.zeros_like(x))
