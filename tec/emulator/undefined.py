@@ -37,6 +37,7 @@ _ONE = {  # the number 1 in the dwords of one or more elements
     **{kind: tuple(sum(one << 6 * i for i in range(16)) >> 32 * k & 0xFFFFFFFF for k in range(3)) for kind, one in (("fp6", 8), ("bf6", 12))},
 }  # fmt: skip
 _MOVES = ("llvm.bswap", "llvm.bitreverse")
+_FUNNELS = ("llvm.fshl", "llvm.fshr")
 
 
 @dataclass(slots=True)
@@ -210,6 +211,18 @@ class _Pass(Shadows):
             shadow = self.u(args[0][1])
             if shadow is not None:
                 self.shadows[name] = self.emit(f"call {to} {callee}({to} {shadow})")
+            return
+        if callee[1:].startswith(_FUNNELS):  # the bits that a word takes from two others
+            (_, a), (_, b), (_, amount) = args
+            first, second = (self.u(v) or zero(to) for v in (a, b))
+            moved = (
+                None
+                if first == second == zero(to)
+                else f"call {to} {callee}({to} {first}, {to} {second}, {to} {amount})"
+            )
+            found = self.either(to, moved and self.emit(moved), self.smear(to, self.u(amount), to))
+            if found is not None:
+                self.shadows[name] = found
             return
         if callee.startswith("@llvm.arithmetic.fence"):  # the shadow's select is to see none either: see `Ops.select`
             shadow = self.u(args[0][1])

@@ -142,7 +142,9 @@ def _digits_of(stage: Stage, mapping: Callable[..., Any]) -> list[list[_Digit]]:
 
 
 def _digits(stage: Stage, e: Expr, indices: list[Var]) -> list[_Digit]:
-    """An index of the new layout as digits of the old indices, most significant first."""
+    """An index of the new layout as digits of the old indices, most significant first; none of them where it is always 0."""
+    if isinstance(e, IntImm) and e.value == 0:
+        return []
     if isinstance(e, Add):
         both = [*_digits(stage, e.a, indices), *_digits(stage, e.b, indices)]
         return sorted(both, key=lambda d: -d.weight)
@@ -190,15 +192,15 @@ def _extent(d: _Digit, shape: tuple[Expr, ...]) -> Expr:
 def _extents(digits: list[list[_Digit]], shape: tuple[Expr, ...]) -> list[Expr]:
     out = []
     for group in digits:
-        size = _extent(group[0], shape)
-        for d in group[1:]:
+        size: Expr = B.const(1)
+        for d in group:
             size = B.mul(size, _extent(d, shape))
         out.append(size)
     return out
 
 
 def _loops(stage: Stage, digits: list[list[_Digit]]) -> tuple[list[IterVar], list[Relation]]:
-    """One loop an index of the new layout, by splits and fuses of the old loops, which are returned too."""
+    """One loop an index of the new layout that is not always 0, by splits and fuses of the old loops, which are returned too."""
     roots = list(stage.op.axis)
     data = [iv for iv in stage.leaf if iv.kind != IterKind.REDUCE]
     if len(data) != len(roots) or any(a is not b for a, b in zip(data, roots)):
@@ -208,7 +210,7 @@ def _loops(stage: Stage, digits: list[list[_Digit]]) -> tuple[list[IterVar], lis
         )  # fmt: skip
     relations: list[Relation] = []
     parts = _split_axes(digits, roots, relations)
-    loops = [_fuse_digits(stage, group, parts, relations) for group in digits]
+    loops = [_fuse_digits(stage, group, parts, relations) for group in digits if group]
     return loops, relations
 
 

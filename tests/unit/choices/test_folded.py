@@ -26,6 +26,7 @@ CASES: dict[str, tuple[tuple[int, int, int, int], int, int, int, int, bool]] = {
     "plain, pointwise": ((1, 32, 4, 8), 32, 1, 1, 1, False),
     "plain, in groups": ((1, 64, 7, 7), 40, 2, 3, 2, False),
     "plain, groups of few": ((1, 64, 5, 5), 64, 8, 3, 1, False),
+    "plain, a pixel an image": ((32, 16, 3, 3), 24, 1, 3, 3, False),
 }  # fmt: skip
 
 

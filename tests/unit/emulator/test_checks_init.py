@@ -84,6 +84,7 @@ FAULTS = {
         "uninitialized value stored",
     ),
     "float": (kernel(BAD + "  %f = bitcast i32 %x to float\n  %g = fadd float %f, 1.0\n  %y = bitcast float %g to i32\n" + out("%y")), "value stored"),
+    "halves of two words": (kernel(asm("y", "v_mov_b32 v70, 0\\0Av_alignbit_b32 $0, v77, v70, 16", "=v,~{v70}") + out("%y")), "value stored"),
     "half of a word": (kernel(BAD + "  %h = lshr i32 %x, 16\n" + out("%h")), "value stored"),
     "through LDS": (
         kernel(BAD + "  %l = getelementptr i32, ptr addrspace(3) @lds, i32 %t\n  store i32 %x, ptr addrspace(3) %l\n" + _BARRIER + "  %y = load i32, ptr addrspace(3) %l\n" + out("%y"), "@lds = internal addrspace(3) global [256 x i32] poison\n"),
@@ -97,6 +98,7 @@ FINE = {
     "not stored": kernel(BAD + "  %y = add i32 %x, 1\n" + asm("z", "v_mov_b32 $0, $1", "=v,v", "i32 %y") + out("%t")),
     "shifted out": kernel(BAD + "  %y = shl i32 %x, 16\n  %h = and i32 %n, 3\n  %w = shl i32 %y, 16\n  %z = or i32 %w, %t\n" + out("%z")),
     "the defined half": kernel(asm("y", "v_mov_b32 v70, $1\\0Av_and_b32 v71, 0xffff, v70\\0Av_lshl_or_b32 v71, v77, 16, v71\\0Av_and_b32 $0, 0xffff, v71", "=v,v,~{v70},~{v71}", "i32 %t") + out("%y")),
+    "halves of two words": kernel(asm("y", "v_lshlrev_b32 v70, 16, $1\\0Av_mov_b32 v71, 0\\0Av_lshl_or_b32 v71, v77, 16, v71\\0Av_alignbit_b32 $0, v71, v70, 16", "=v,v,~{v70},~{v71}", "i32 %t") + out("%y")),
     "lanes that are off": kernel(BAD + "  %b = icmp slt i32 %t, 0\n  br i1 %b, label %yes, label %no\nyes:\n" + out("%x") + "  br label %no\nno:\n"),
     "compared with what is known": kernel(BAD + "  %y = or i32 %x, 1\n  %b = icmp eq i32 %y, 0\n  br i1 %b, label %yes, label %no\nyes:\n" + out("%t") + "  br label %no\nno:\n"),
 }  # fmt: skip
