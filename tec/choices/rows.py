@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from ..ir import TensorRead, Var
 from ..ir.dtype import dtype_info
+from ..ir.visit import walk_exprs
 from ..target import Target
 from ..te import ComputeOp, thread_axis
+from ..te.operation import Operation
 from . import parallel
 from .group import Group, begin, extent, reduce_size, shape_key, size_of
 from .pointwise import begin_cpu, lanes_for, moved_bytes, work
@@ -48,7 +51,7 @@ class CpuRows(Space):
         if not isinstance(out, ComputeOp) or out.reduce_axis:
             return None
         lead = min(len([a for a in red.axis if extent(a.dom.extent) != 1]) for red in reductions)  # type: ignore[union-attr]
-        outer = _common_rows(out, reductions)
+        outer = _common_rows(group, out, reductions)
         return cls(group, target, out, outer) if outer and lead else None
 
     @property
@@ -106,7 +109,7 @@ class GpuRows(Space):
         out = group.output_ops[0]
         if not isinstance(out, ComputeOp) or out.reduce_axis:
             return None
-        outer = _common_rows(out, reductions)
+        outer = _common_rows(group, out, reductions)
         if not outer or outer >= len(out.axis):
             return None
         length = size_of(a.dom.extent for a in out.axis[outer:] if a.dom is not None)
@@ -219,8 +222,8 @@ class GpuRows(Space):
         return Scheduled(s, self.group.outputs, choice)
 
 
-def _common_rows(out: ComputeOp, reductions: list[ComputeOp]) -> int | None:
-    """How many leading axes of the output all reductions share with it (equal extents); None where that is no row pattern."""
+def _common_rows(group: Group, out: ComputeOp, reductions: list[ComputeOp]) -> int | None:
+    """How many leading axes of the output all reductions share with it, and are read at; None where that is no row pattern."""
     shape = shape_key(out.output(0))
     best = len(shape) - 1
     for red in reductions:
@@ -231,4 +234,29 @@ def _common_rows(out: ComputeOp, reductions: list[ComputeOp]) -> int | None:
         if any(d != 1 for d in own[k:]):
             return None
         best = min(best, k)
-    return best
+    places = _places(group, out)
+    own_row = all(
+        places.get(red, ())[:best] == tuple(None if n == 1 else d for d, n in enumerate(shape[:best]))
+        for red in reductions
+    )
+    return best if own_row else None
+
+
+def _places(group: Group, out: ComputeOp) -> dict[Operation, tuple[int | None, ...]]:
+    """Of each operation that the output reads, at any distance: which of the output's axes each dimension is read at; None for another index, for a
+    dimension of one, and where readers differ. Equal extents say nothing: of a square both axes have them."""
+    places: dict[Operation, tuple[int | None, ...]] = {
+        out: tuple(None if n == 1 else d for d, n in enumerate(shape_key(out.output(0))))
+    }
+    for op in reversed(group.ops):
+        at = dict(zip((a.var for a in op.axis), places.get(op, ()))) if isinstance(op, ComputeOp) else {}
+        for t in op.inputs:
+            if isinstance(op, ComputeOp):
+                reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.tensor is t]
+                found = [tuple(at.get(i) if isinstance(i, Var) else None for i in e.indices) for e in reads]
+            else:
+                found = [(None,) * len(t.shape)]
+            for place in found:
+                before = places.get(t.op, place)
+                places[t.op] = tuple(a if a == b else None for a, b in zip(before, place))
+    return places
