@@ -362,7 +362,9 @@ def _wide(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lan
         at, vec = final.split(at, factor=lanes)
         final.vectorize(vec)
     block, tx = final.split(at, factor=wide)
-    block = neighbours_on_a_die(final, block, (size_of(red.output(0).shape) or 1) // (wide * lanes), target)
+    block = neighbours_on_a_die(
+        final, block, (size_of(red.output(0).shape) or 1) // (wide * lanes), target.machine.dies
+    )
     final.bind(block, thread_axis("blockIdx.x"))
     final.bind(tx, thread_axis((0, wide), "threadIdx.x"))
     k = acc.fuse(*acc.op.reduce_axis) if len(acc.op.reduce_axis) > 1 else acc.op.reduce_axis[0]

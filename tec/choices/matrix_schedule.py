@@ -20,6 +20,7 @@ from ..target import Target
 from ..te import ComputeOp, Operation, Tensor, intrin, thread_axis
 from . import tilings
 from .group import const_shape, depends, extent
+from .pointwise import neighbours_on_a_die
 from .tilings import PIECE, PIECE_BYTES, Shape, Tiling
 
 COMPUTED_IN_PLACE = ("tile",)  # tags of operands whose tiles are computed in shared memory (see `padding`)
@@ -232,16 +233,10 @@ def _slices(met: Any, t: Tiling, mx: intrin.MatrixIntrins) -> Any:
 
 
 def _in_bands(final: Any, bi: Any, bj: Any, band: int, dies: int) -> Any:
-    """One axis over the tiles: down a band's rows, then along its columns, band after band. Work-groups are dealt to the dies in turn ("workgroup i goes to
-    XCD i % 8", rocm-libraries 6501), so the order is cut in as many parts, and each die gets one."""
+    """One axis over the tiles: down a band's rows, then along its columns, band after band; neighbours on one die."""
     far, near = final.split(bi, factor=band)
     final.reorder(far, bj, near)
-    tiles = final.fuse(far, bj, near)
-    if dies > 1:
-        die, place = final.split(tiles, nparts=dies)
-        final.reorder(place, die)
-        tiles = final.fuse(place, die)
-    return tiles
+    return neighbours_on_a_die(final, final.fuse(far, bj, near), None, dies)
 
 
 def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins) -> tuple[Any, Any]:

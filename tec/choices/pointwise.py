@@ -8,7 +8,7 @@ from typing import Any
 from ..ir.dtype import dtype_info
 from ..schedule import Schedule, Stage
 from ..target import Target
-from ..te import ComputeOp, ExternOp, Operation, thread_axis
+from ..te import ComputeOp, ExternOp, Operation, indexdiv, indexmod, thread_axis
 from . import parallel
 from .group import Group, begin, extent, reduce_size, size_of
 
@@ -100,15 +100,22 @@ def _rows_stay(extents: list[int | None]) -> bool:
     return None in extents[1:-1] or math.prod(n or 1 for n in extents[:-1]) >= _ROWS
 
 
-def neighbours_on_a_die(stage: Stage, block: Any, groups: int, target: Target) -> Any:
-    """The axis of work-groups in such an order that neighbours run on one die: work-groups are dealt to the dies in turn, and where neighbours touch parts of one line,
-    the die's L2 keeps what the first has brought. As it was where the dies would get different numbers of them."""
-    dies = target.machine.dies
-    if dies == 1 or groups % dies:
+def neighbours_on_a_die(stage: Stage, block: Any, groups: int | None, dies: int) -> Any:
+    """The axis of work-groups in such an order that neighbours run on one die: work-groups are dealt to the dies in turn ("workgroup i goes to XCD i % 8",
+    rocm-libraries 6501), and what neighbours have in common, as parts of one line, the die's L2 keeps when the first has brought it. As it was where the dies would get
+    different numbers of `groups`; None: of a number that need not be known, the last of which may have nothing to do."""
+    if dies == 1 or (groups is not None and groups % dies):
         return block
     die, block = stage.split(block, nparts=dies)
     stage.reorder(block, die)
     return stage.fuse(block, die)
+
+
+def neighbour_on_a_die(group: Any, groups: int, dies: int) -> Any:
+    """The same of a work-group's number, in forms written as loops."""
+    if dies == 1 or groups % dies:
+        return group
+    return indexmod(group, dies) * (groups // dies) + indexdiv(group, dies)
 
 
 def brought(tile: Stage, threads: int, lanes: int, tx: Any) -> None:

@@ -19,6 +19,7 @@ from ..target import Target
 from ..te import Tensor
 from . import loops
 from .group import Group
+from .pointwise import neighbour_on_a_die
 from .space import Choice, Cost
 
 CHUNK = 256  # elements that one GPU thread sums one after another
@@ -295,10 +296,8 @@ class _Columns(_Shared):
         s, ib, each, across, dies = self.s, self.ib, self.each, self.across, self.dies
         turns = -(-s.n // self.tile)
         with self.launch(self.groups, across * self.runs) as (group, t):
-            if (
-                dies > 1 and self.groups % dies == 0
-            ):  # neighbours on one die, whose L2 puts the parts of a line together
-                group = ib.let("group", te.indexmod(group, dies) * (self.groups // dies) + te.indexdiv(group, dies))
+            # On the die of its neighbours, whose L2 puts the parts of a line together.
+            group = ib.let("group", neighbour_on_a_die(group, self.groups, dies))
             tx, ty = ib.let("tx", te.indexmod(t, across)), ib.let("ty", te.indexdiv(t, across))
             line = ib.let("line", te.min(group * across + tx, s.lines.count - 1))
             totals = ib.allocate(s.wide, (across * self.waves,), "totals", scope="shared")
