@@ -138,7 +138,7 @@ class PixelWindows(Space):
         final.reorder(n, y, x, c, row, column, vec)
         block, tx = final.split(final.fuse(n, y, x, c), factor=choice["threads"])
         items = math.prod(self.pixels) * self.channels // (_pixels(choice) * choice["channels"])
-        block = neighbours_on_a_die(final, block, -(-items // choice["threads"]), self.target)
+        block = neighbours_on_a_die(final, block, -(-items // choice["threads"]), self.target.machine.dies)
         final.bind(block, thread_axis("blockIdx.x"))
         final.bind(tx, thread_axis("threadIdx.x"))
         final.unroll(row)

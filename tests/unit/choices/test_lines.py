@@ -49,6 +49,13 @@ def test_running_sums(shape: tuple[int, ...], axis: int, dtype: str, exclusive: 
     np.testing.assert_array_equal(got[0], want[0])
 
 
+def test_running_sums_of_eight_lines_beside_each_other() -> None:
+    """MI250X in 4-byte types: one L2 joins the parts of lines."""
+    a = np.random.default_rng(1).integers(-2, 3, (65, 3584)).astype("float32")
+    _, got, want = run("cumsum", {"axis": 0, "exclusive": False, "reverse": False}, a, "gfx90a")
+    np.testing.assert_array_equal(got[0], want[0])
+
+
 @pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
 @pytest.mark.parametrize(
     ("shape", "axis", "dtype", "k", "largest", "ties"),
