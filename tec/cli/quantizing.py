@@ -13,7 +13,7 @@ from ..graph.frontends import quantizer_of
 from . import common
 from .errors import Refused, say
 
-_TYPES = ("int8", "float32", "mxfp4", "mxfp8", "mxfp8_e5m2")
+_TYPES = ("int8", "float32", "mxfp4", "mxfp6", "mxfp6_e3m2", "mxfp8", "mxfp8_e5m2")
 
 
 @click.command(
@@ -27,7 +27,7 @@ Examples:
   tec quantize model.onnx --dtype mxfp4 --activations mxfp8 --calibrate samples.npz
 
 Samples are .npz files with an array an input, or .npy files for a model of one input; more entries than the model's batch are several samples.
-The result has QuantizeLinear and DequantizeLinear around its products (QDQ), which tec compiles to integer products. mxfp4, mxfp8 and mxfp8_e5m2 are of the weights
+The result has QuantizeLinear and DequantizeLinear around its products (QDQ), which tec compiles to integer products. mxfp4, mxfp6, mxfp6_e3m2, mxfp8 and mxfp8_e5m2 are of the weights
 of matrix products alone (blocks of 32 with a power of two each); they need no samples, which then only tell how much is lost.""",
 )
 @click.argument("model", type=click.Path(exists=True, path_type=Path, dir_okay=False))
@@ -41,8 +41,8 @@ of matrix products alone (blocks of 32 with a power of two each); they need no s
 @click.option("--method", type=click.Choice(["minmax", "percentile", "entropy", "mse"]), default="minmax", show_default=True, help="Where values are cut off.")  # fmt: skip
 @click.option("--percentile", type=click.FloatRange(50, 100, min_open=True), default=99.99, show_default=True, help="Of the magnitudes that --method percentile keeps.")  # fmt: skip
 @click.option("--per-tensor", is_flag=True, help="One scale for all channels of a weight.")
-@click.option("--activations", type=click.Choice(["uint8", "int8", "mxfp4", "mxfp6", "mxfp8", "mxfp8_e5m2"]), default="uint8", show_default=True, help="uint8 has a zero point, int8 is symmetric; the others are what products of mxfp4 and mxfp8 weights round what they read to.")  # fmt: skip
-@click.option("--dtype", multiple=True, callback=lambda c, p, v: common.precision_text(c, p, v, _TYPES), metavar="[NODE=]TYPE", help="int8, float32, mxfp4, mxfp8 or mxfp8_e5m2, of all products or of nodes by name (patterns, may be given several times).")  # fmt: skip
+@click.option("--activations", type=click.Choice(["uint8", "int8", "mxfp4", "mxfp6", "mxfp6_e3m2", "mxfp8", "mxfp8_e5m2"]), default="uint8", show_default=True, help="uint8 has a zero point, int8 is symmetric; the others are what products of microscaling weights round what they read to.")  # fmt: skip
+@click.option("--dtype", multiple=True, callback=lambda c, p, v: common.precision_text(c, p, v, _TYPES), metavar="[NODE=]TYPE", help="int8, float32 or a microscaling format (mxfp4, mxfp6, mxfp6_e3m2, mxfp8, mxfp8_e5m2), of all products or of nodes by name (patterns, may be given several times).")  # fmt: skip
 @click.option("--keep", multiple=True, metavar="NODE", help="A node that stays float32; may be given several times.")
 @click.option("--keep-below", type=float, metavar="DB", help="Nodes whose output has less signal to noise than this stay float32.")  # fmt: skip
 @click.option("--no-sensitivity", is_flag=True, help="Do not measure each layer: quicker.")

@@ -1,9 +1,10 @@
-"""Weights of 4 and 8 bits: codes that stand for (code - zero) * scale, with a scale, and maybe a zero point, for each block along one axis.
+"""Weights of 4, 6 and 8 bits: codes that stand for (code - zero) * scale, with a scale, and maybe a zero point, for each block along one axis.
 
 Codes may be those of a microscaling format (`tec.ir.microscaling`, attribute `format`): small floats, whose scales are bytes and which have no zero point.
 
 `dequantize` is what they mean, for any reader; `packed_matmul` a product with such a matrix that stays packed; `round_blocks` makes bytes of its other
-operand where a model allows that. Codes are unsigned (a signed model's are moved up by half of the range), two of 4 bits to a byte, the first one low.
+operand where a model allows that. Codes are unsigned (a signed model's are moved up by half of the range), two of 4 bits to a byte, the first one low; four of 6 bits, which are
+microscaling formats' alone, in three bytes.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import Any
 import numpy as np
 
 from .. import te
-from ..ir.microscaling import format_of, powers
+from ..ir.microscaling import format_of, pack, powers, unpack
 from ..te import Tensor
 from .contraction import Contraction, Operand
 from .forms import Form, carry
 from .matmul import accumulator
-from .microscaling import number, power
+from .microscaling import number, power, stored_code
 from .registry import COMPLEX, INJECTIVE, PACKED, SUMS, Attrs, TensorType, fail, register, static_shape
 
-BITS = (4, 8)
+BITS = (4, 6, 8)
+_QUAD = 4  # codes of 6 bits that have bytes of their own
 MIDDLE = {4: 8.0, 8: 128.0}  # the code of 0 where no zero point is given, as MatMulNBits has it
 ROUNDED = 127.0  # the largest magnitude of a block of x that is rounded to bytes
 WORD_BITS = 32  # of what a GPU's thread reads of a row at once
@@ -34,6 +36,8 @@ def unpacked(codes: Any, bits: int, count: int) -> Any:
     codes = np.asarray(codes, np.uint8)
     if bits == 8:
         return codes[..., :count]
+    if bits == 6:
+        return unpack(codes, format_of("mxfp6"))[..., :count]
     wide = np.stack([codes & 15, codes >> 4], -1)
     return wide.reshape(*codes.shape[:-1], -1)[..., :count]
 
@@ -43,6 +47,9 @@ def packed(codes: Any, bits: int) -> Any:
     codes = np.asarray(codes, np.uint8)
     if bits == 8:
         return codes
+    if bits == 6:
+        filled = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % _QUAD)])
+        return pack(filled, format_of("mxfp6"))
     codes = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, codes.shape[-1] % 2)])
     return codes[..., ::2] | (codes[..., 1::2] << 4)
 
@@ -51,15 +58,17 @@ def packed(codes: Any, bits: int) -> Any:
 
 
 def _stored(shape: Sequence[int], bits: int) -> tuple[int, ...]:
-    return (*shape[:-1], -(-shape[-1] * bits // 8))
+    count = -(-shape[-1] // _QUAD) * _QUAD if bits == 6 else shape[-1]
+    return (*shape[:-1], -(-count * bits // 8))
 
 
 def _check_blocks(op: str, types: Sequence[TensorType], bits: int, format: str = "") -> None:
     if format:
-        if bits != format_of(format).bits or bits not in BITS or [t.dtype for t in types] != ["uint8"] * 2:
+        own = format_of(format).bits
+        if bits not in ((own, 8) if own == 6 else (own,)) or [t.dtype for t in types] != ["uint8"] * 2:
             raise fail(f"{op} of {', '.join(map(str, types))} as {format} of {bits} bits")
         return
-    if bits not in BITS or types[0].dtype != "uint8" or "float" not in types[1].dtype:
+    if bits not in MIDDLE or types[0].dtype != "uint8" or "float" not in types[1].dtype:
         raise fail(f"{op} of codes {types[0]} of {bits} bits with scales {types[1]}")
     if len(types) > 2 and (types[2].shape != types[1].shape or not (types[2].dtype == "uint8" or "float" in types[2].dtype)):  # fmt: skip
         raise fail(f"{op}: zero points {types[2]} for scales {types[1]}")
@@ -116,9 +125,14 @@ def _dequantize(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
     bits, axis, block, dtype = attrs["bits"], attrs["axis"], attrs["block"], attrs["dtype"]
     per, dims, form = 8 // bits, static_shape(scale), attrs.get("format", "")
 
-    def body(*i: Any) -> Any:
+    def code_at(*i: Any) -> Any:
+        if bits == 6:
+            return stored_code(lambda byte: codes(*i[:-1], byte), i[-1], format_of(form))
         last = i[-1] if per == 1 else te.indexdiv(i[-1], per)
-        code = number_of(_code(codes(*i[:-1], last), 0 if per == 1 else te.indexmod(i[-1], per), bits), form)
+        return _code(codes(*i[:-1], last), 0 if per == 1 else te.indexmod(i[-1], per), bits)
+
+    def body(*i: Any) -> Any:
+        code = number_of(code_at(*i), form)
         at = [0 if n == 1 else te.indexdiv(x, block) if k == axis else x for k, (x, n) in enumerate(zip(i, dims))]
         zero = inputs[2](*at).astype("float32") if len(inputs) > 2 else te.const(_zero(attrs), "float32")
         return ((code - zero) * scale_of(scale(*at), form)).astype(dtype)
@@ -168,11 +182,13 @@ class Weights:
 
     @property
     def per(self) -> int:
-        """Codes of a stored integer."""
-        return (8 if self.panel else WORD_BITS) // self.bits
+        """Codes of a stored integer; of six bits those of three bytes."""
+        return _QUAD if self.bits == 6 else (8 if self.panel else WORD_BITS) // self.bits
 
     @property
     def codes_shape(self) -> tuple[int, ...]:
+        if self.bits == 6:
+            return (self.n, self.k * 6 // 8)
         if not self.panel:
             return (self.n, self.k // self.per)
         return (self.panels, self.k // self.group, self.panel // self.per * self.group)
@@ -183,12 +199,14 @@ class Weights:
 
     @property
     def codes_dtype(self) -> str:
-        return "uint8" if self.panel else "uint32"
+        return "uint8" if self.panel or self.bits == 6 else "uint32"
 
     # ---- constants
 
     def store(self, codes: Any) -> Any:
         """Codes [n, k], one a byte, in this order."""
+        if self.bits == 6:
+            return packed(codes, 6)
         if not self.panel:
             return np.ascontiguousarray(packed(codes, self.bits)).view("<u4")
         wide = np.pad(codes, ((0, self.panels * self.panel - self.n), (0, 0))).reshape(self.panels, self.panel, self.k)
@@ -207,6 +225,8 @@ class Weights:
 
     def code(self, codes: Any, k: Any, n: Any) -> Any:
         """The code of an element, int32. `codes(index)` reads what is stored."""
+        if self.bits == 6:
+            return stored_code(lambda byte: codes((n, byte)), k, format_of(self.format))
         if not self.panel:
             return _code(codes((n, te.indexdiv(k, self.per))), te.indexmod(k, self.per), self.bits)
         half = self.panel // self.per
@@ -224,6 +244,7 @@ def _packed_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     rounded = [t for t in types[-1:] if x.dtype == "int8"]
     _check_blocks("packed_matmul", [TensorType("uint8", types[1].shape), *types[2 : len(types) - len(rounded)]], attrs["bits"], w.format)  # fmt: skip
     whole = w.block > 0 and w.k % w.block == 0 and w.k % w.per == 0 and (not w.panel or w.panel % w.per == 0)
+    whole = whole and not (w.panel and w.bits == 6)  # panels have them one a byte
     if x.ndim != 2 or x.shape[1] != w.k or not ("float" in x.dtype or rounded) or not whole or w.block % w.group:
         raise fail(f"packed_matmul of {x} and {w}")
     if types[1] != TensorType(w.codes_dtype, w.codes_shape) or types[2].shape != w.scales_shape:
@@ -246,6 +267,8 @@ def _packed_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]
         half = w.panel // w.per
         byte = n % half * w.group + k % w.group
         codes = arrays[1][n // w.panel, k // w.group, byte].astype(np.int64) >> (n % w.panel // half * w.bits)
+    elif w.bits == 6:
+        codes = unpacked(arrays[1], 6, w.k).astype(np.int64).T
     else:
         codes = arrays[1][n, k // w.per].astype(np.int64) >> (k % w.per * w.bits)
     at = (k // w.block, n) if w.panel else (n, k // w.block)

@@ -20,7 +20,18 @@ from tec.graph.precision import Precision, check_patterns, precision_of
 
 from ..inputs import input_info
 from ..reader import load_model
-from .rewrite import ELEMENTS, FORMATS, Product, Rewriter, Scheme, fold_batch_norms, products, quantized, with_nodes
+from .rewrite import (
+    ELEMENTS,
+    FORMATS,
+    OPSETS,
+    Product,
+    Rewriter,
+    Scheme,
+    fold_batch_norms,
+    products,
+    quantized,
+    with_nodes,
+)
 from .samples import Feeds, samples_of
 from .thresholds import METHODS, PERCENTILE, Seen, threshold
 
@@ -30,7 +41,6 @@ _AT_ONCE = 64  # tensors that one network gives: their memory is live together, 
 _JUDGED = 32  # samples that sensitivities and the result are judged by, at most
 DTYPES = ("int8", "float32", *FORMATS)  # what a product can be made of
 OPSET = 13  # from which DequantizeLinear takes a scale a channel
-_OPSET_OF_FORMATS = 24  # from which scales may be powers of two alone
 
 
 @dataclass(slots=True)
@@ -77,7 +87,7 @@ def quantize(
     model: a path, bytes or a ModelProto. samples: {input: array}, a list of such, or a path (`.npz`, `.npy`, a folder of them). method: "minmax",
     "percentile" (keeps `percentile` percent of the magnitudes), "entropy" or "mse". per_channel: one scale a channel of the weights. activations:
     "uint8" with a zero point, or "int8"; a microscaling format ("mxfp8", "mxfp4", ...) is what products with such weights round what they read to. keep: names of nodes that stay float32, and `min_signal_to_noise`: those below so many decibels do. dtype: "int8", "float32" or a
-    microscaling format (of the weights of MatMul and Gemm alone: "mxfp4", "mxfp8", "mxfp8_e5m2") by patterns of nodes' names, as `tec.compile` takes them; {"": "float32",
+    microscaling format (of the weights of MatMul and Gemm alone: "mxfp4", "mxfp6", "mxfp6_e3m2", "mxfp8", "mxfp8_e5m2") by patterns of nodes' names, as `tec.compile` takes them; {"": "float32",
     "/features/*": "int8"} quantizes these alone. Without products of bytes `samples` may be left out; nothing is measured then.
     sensitivity: measure those decibels for each node (a network more to compile); without it they are NaN.
     progress: called with a line of text now and then. Raises ImportModelError.
@@ -87,7 +97,7 @@ def quantize(
     say = progress or (lambda line: None)
     precision = precision_of(dtype, DTYPES)
     formats = {precision.default, *(t for _, t in precision.nodes)} & FORMATS.keys()
-    proto = fold_batch_norms(_opset(load_model(model), _OPSET_OF_FORMATS if formats else OPSET))
+    proto = fold_batch_norms(_opset(load_model(model), max((OPSETS[f] for f in formats), default=OPSET)))
     inputs = {n: entry for n, entry in input_info(proto).items() if entry is not None}
     found = _formatted(precision, products(proto))
     if not found:

@@ -19,15 +19,17 @@ from tec.ir.microscaling import BLOCK, format_of, pack, unpack
 from tec.ir.microscaling import quantize as microscaled
 
 PRODUCTS = ("Conv", "MatMul", "Gemm")
-# What weights alone can be of: the element types that DequantizeLinear takes with powers of two for scales.
-FORMATS = {
-    "mxfp4": onnx.TensorProto.FLOAT4E2M1, "mxfp8": onnx.TensorProto.FLOAT8E4M3FN, "mxfp8_e5m2": onnx.TensorProto.FLOAT8E5M2,
+# What weights alone can be of: the element types that DequantizeLinear takes with powers of two for scales, those of six bits where this onnx knows them.
+_NAMES = {
+    "mxfp4": "FLOAT4E2M1", "mxfp6": "FLOAT6E2M3", "mxfp6_e3m2": "FLOAT6E3M2", "mxfp8": "FLOAT8E4M3FN", "mxfp8_e5m2": "FLOAT8E5M2"
 }  # fmt: skip
-
+FORMATS: dict[str, int] = {f: getattr(onnx.TensorProto, n) for f, n in _NAMES.items() if hasattr(onnx.TensorProto, n)}
+OPSETS = {f: 28 if "6" in f else 24 for f in FORMATS}  # from which it takes them
 QUARK = "com.amd.quark"  # the domain of MXQuantizeDequantize
 ELEMENTS = {
     "mxfp4": "fp4_e2m1",
     "mxfp6": "fp6_e2m3",
+    "mxfp6_e3m2": "fp6_e3m2",
     "mxfp8": "fp8_e4m3",
     "mxfp8_e5m2": "fp8_e5m2",
 }  # its names of what blocks are made of

@@ -1,4 +1,4 @@
-"""Constants of 4 and 8 bits that stay packed (`tec.ops.packed`)."""
+"""Constants of 4, 6 and 8 bits that stay packed (`tec.ops.packed`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import ImportModelError
 from ...ir.microscaling import BLOCK, format_of, quantize, unpack
-from ...ops.packed import BITS, MIDDLE, packed
+from ...ops.packed import MIDDLE, packed
 from ..graph import Value
 from .builder import Builder
 
@@ -19,7 +19,8 @@ RANGES = {
     "int8": (8, 128),
 }  # bits, and what makes codes of the type's numbers
 FLOATS = {
-    "float4_e2m1fn": "mxfp4_e2m1", "float8_e4m3": "mxfp8_e4m3", "float8_e5m2": "mxfp8_e5m2"
+    "float4_e2m1fn": "mxfp4_e2m1", "float8_e4m3": "mxfp8_e4m3", "float8_e5m2": "mxfp8_e5m2",
+    "float6_e2m3fn": "mxfp6_e2m3", "float6_e3m2fn": "mxfp6_e3m2",
 }  # of which blocks may share a power of two  # fmt: skip
 EXPONENTS = "float8_e8m0fnu"  # the type of such scales
 LEAST = 1024  # elements below which a constant is not worth a kernel that unpacks it
@@ -91,7 +92,7 @@ def microscaled(b: Builder, x: Value, format: str, axis: int) -> Value:
     f, k = format_of(format), x.shape[axis]
     if not isinstance(k, int):
         raise ImportModelError(f"{f.name} along axis {axis} of {x.type}, whose size is open")
-    if x.is_const and x.ndim == 2 and x.type.size >= LEAST and f.bits in BITS:
+    if x.is_const and x.ndim == 2 and x.type.size >= LEAST:
         rows = np.moveaxis(np.asarray(x.data, np.float32), axis, -1)
         elements, scales = quantize(np.pad(rows, ((0, 0), (0, -k % BLOCK))), format)
         codes = np.moveaxis(unpack(elements, f)[:, :k], -1, axis)

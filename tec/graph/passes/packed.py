@@ -196,7 +196,7 @@ class _Matrix:
             if blocks[0].shape[1] != 1:
                 return None
             blocks = [a if len(a) == 1 else np.repeat(a, block, 0)[:n] for a in blocks]
-        per = WORD_BITS // attrs["bits"]
+        per = 4 if attrs["bits"] == 6 else WORD_BITS // attrs["bits"]
         if blocks[0].shape[1] == 1:
             block = max(LEAST_BLOCK, -(-k // per) * per)
         if block < LEAST_BLOCK or block % per:
@@ -219,7 +219,8 @@ class _Matrix:
 
     def stored(self, b: Rebuild, panel: int, name: str, group: int) -> tuple[Weights, list[Value]]:
         n, k = self.codes.shape
-        w = Weights(self.bits, self.block, panel, k, n, self.zero, group, self.format)
+        bits = 8 if panel and self.bits == 6 else self.bits  # in panels one a byte
+        w = Weights(bits, self.block, panel, k, n, self.zero, group, self.format)
         made = [b.new.constant(w.store(self.codes), name, w.codes_dtype)]
         made.append(b.new.constant(w.store_blocks(self.scales), name + "_scale", self.scale_dtype))
         if self.zeros is not None:
