@@ -137,7 +137,7 @@ def again(names: Sequence[str], target: Target) -> list[Shipped]:
             out += [r] if not set(r.networks) <= set(names) else []
             continue
         # Against the default as it is now, which may be another one.
-        choice = r.on(task.spaces) or (r.choice if _is_legal(task, r.choice) else None)
+        choice = r.on(task.spaces) or _completed(task, r.choice)
         gain = timed(task, choice, device, how) or 0.0 if choice is not None else 0.0
         kept = choice is not None and gain * WORTH >= 1
         print(
@@ -146,7 +146,11 @@ def again(names: Sequence[str], target: Target) -> list[Shipped]:
         )
         if kept and choice is not None:
             default = without_threads(task.spaces[0].default)
-            out.append(replace(r, default=default, gain=round(gain, 3), traces=traces(task, choice)))
+            out.append(
+                replace(
+                    r, choice=without_threads(choice), default=default, gain=round(gain, 3), traces=traces(task, choice)
+                )
+            )
     return out
 
 
@@ -155,6 +159,15 @@ def _is_legal(task: Task, choice: Choice) -> bool:
     return (
         space is not None and choice.keys() - {"template"} == space.parameters.keys() and space.why_not(choice) is None
     )
+
+
+def _completed(task: Task, choice: Choice) -> Choice | None:
+    """The choice with today's defaults of parameters that are newer than it; None where it is not legal."""
+    space = next((s for s in task.spaces if s.template == choice["template"]), None)
+    if space is None or not choice.keys() - {"template"} <= space.parameters.keys():
+        return None
+    full = {**space.default, **choice}
+    return full if space.why_not(full) is None else None
 
 
 def record(task: Task, networks: Sequence[str], choice: Choice, gain: float, how: str) -> Shipped:
