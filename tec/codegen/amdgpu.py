@@ -109,6 +109,11 @@ class AmdgpuEmitter(TileEmitter):
             self.intrinsic("llvm.amdgcn.sched.barrier", "void", [("i32", "0")])
         return "0"
 
+    def computed(self, e: E.Call) -> str:
+        """The value through an empty statement that keeps its place."""
+        type_ = self.reg(e.dtype)
+        return self.op(f'call {type_} asm sideeffect "", "=v,0"({type_} {self.expr(e.args[0])}) nounwind')
+
     def lane(self) -> str:
         low = self.intrinsic("llvm.amdgcn.mbcnt.lo", "i32", [("i32", "-1"), ("i32", "0")], "range(i32 0, 33) ")
         if self.wave == 32:
@@ -410,7 +415,7 @@ class AmdgpuEmitter(TileEmitter):
         **dict.fromkeys(("shuffle_up", "shuffle_down", "shuffle_idx"), shuffle_lane),
         **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "mma_scaled": mma_scaled,
         **dict.fromkeys(("min_nan", "max_nan"), nan_extremum), "if_then_else": if_then_else,
-        "async_copy": TileEmitter.direct_copy, "async_commit": GpuEmitter.nothing, "async_wait": TileEmitter.async_wait,
+        "computed": computed, "async_copy": TileEmitter.direct_copy, "async_commit": GpuEmitter.nothing, "async_wait": TileEmitter.async_wait,
         **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),
     }  # fmt: skip
 

@@ -49,7 +49,7 @@ from .background_copies import as_copies, copies_by_lanes
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
 from .fragment_pipeline import wants_fragments_ahead
 from .interleave import interleaved, pieces_of, turning
-from .pipeline_registers import MAX_REGISTER_BYTES, has_branches, has_conditions, moved_on, through_registers
+from .pipeline_registers import MAX_REGISTER_BYTES, has_branches, has_conditions, held_until, is_turned, moved_on, through_registers
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, named_buffers, redirected
 
 
@@ -223,7 +223,7 @@ class _Pipeline:
         var = E.Var(loop.var.name, one)
         step = B.sub(var, loop.min)
         ahead = B.add(var, n)
-        loads, stores, registers = self.staged_fill(ahead, self.slot_of(B.add(step, n)))
+        loads, stores, registers = self.staged_fill(ahead, self.slot_of(B.add(step, n)), target)
         if not registers and self.n_slots < self.stages:
             return None
         work = self.wrapped(clone(S.seq(*self.body.rest), {}), var, self.slot_of(step))
@@ -413,7 +413,7 @@ class _Pipeline:
 
     # ---- through registers
 
-    def staged_fill(self, step: E.Expr, slot: E.Expr) -> tuple[S.Stmt | None, S.Stmt, list[Buffer]]:
+    def staged_fill(self, step: E.Expr, slot: E.Expr, target: Target) -> tuple[S.Stmt | None, S.Stmt, list[Buffer]]:
         """(loads into registers, stores from them into the slot, the registers); without loads where a fill is no plain
         nest of loops or too large, and then the stores are the whole fill."""
         loads: list[S.Stmt] = []
@@ -429,11 +429,19 @@ class _Pipeline:
             loads.append(load)
             stores.append(store)
             registers.append(register)
+        if target.chip.family.startswith("cdna") and any(_turns_words(f, r) for f, r in zip(self.body.fills, registers)):
+            # Turned words of 32 bits are copies of registers, which LLVM else makes where the loads are, waiting for each.
+            stores = [_effect("keep_order"), *map(held_until, registers), *stores]
         return (
             self.wrapped(clone(S.seq(*loads), {}), step, slot),
             self.wrapped(clone(S.seq(*stores), {}), step, slot),
             registers,
         )
+
+
+def _turns_words(fill: S.Stmt, register: Buffer) -> bool:
+    """Whether a fill's registers are float32 that lie otherwise in shared memory than in global."""
+    return register.dtype == "float32" and is_turned(fill)
 
 
 def _effect(op: str, **attrs: Any) -> S.Stmt:

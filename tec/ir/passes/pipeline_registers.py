@@ -75,6 +75,30 @@ def moved_on(to: Buffer, source: Buffer) -> S.Stmt:
     return out
 
 
+def held_until(register: Buffer) -> S.Stmt:
+    """A register buffer's values as they are here, whatever is done with them later."""
+    loops = [E.Var(f"r{k}") for k in range(len(register.shape))]
+    at = tuple(loops)
+    out: S.Stmt = S.BufferStore(register, E.Call("computed", (E.BufferLoad(register, at),), register.dtype), at)
+    for var, n in zip(reversed(loops), reversed(register.shape)):
+        out = S.For(var, B.const(0, var.dtype), n, out, S.ForKind.UNROLLED)
+    return out
+
+
+def is_turned(s: S.Stmt) -> bool:
+    """Whether a fill takes blocks that lie along another axis than they are written along."""
+    loops: list[S.For] = []
+    while not isinstance(s, S.BufferStore):
+        if isinstance(s, S.For):
+            loops.append(s)
+            s = s.body
+        elif isinstance(s, S.IfThenElse):
+            s = s.then
+        else:
+            return False
+    return _is_crossed(s, loops)
+
+
 def through_registers(s: S.Stmt, room: int) -> tuple[S.Stmt, S.Stmt, Buffer, int] | None:
     """A nest of constant loops and conditions around one store, as a nest that loads and a nest that stores."""
     loops: list[S.For] = []
