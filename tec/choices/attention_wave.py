@@ -10,7 +10,7 @@ from .. import te
 from ..ir import build
 from ..ir.dtype import dtype_info, with_lanes
 from ..ir.expr import Broadcast, BufferLoad, Call, Expr, Ramp
-from ..ir.stmt import BufferStore
+from ..ir.stmt import BufferStore, Evaluate
 from . import loops
 from .attention_fragments import Fragments
 from .attention_grid import Results, Rows, ceil_div
@@ -300,6 +300,8 @@ class Wave:
         cases = self._hidden_cases(key)
         if not cases:
             return
+        # LLVM sinks what was asked for ahead of a branch to where it is used, behind it.
+        ib.emit(Evaluate(Call("keep_order", (), "int32", {"memory": True})))
         with ib.if_scope(te.any(*cases) if len(cases) > 1 else cases[0]):
             self._each_score(key, self._masked)
 

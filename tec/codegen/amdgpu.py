@@ -106,10 +106,12 @@ class AmdgpuEmitter(TileEmitter):
     def keep_order(self, e: E.Call) -> str:
         """Nothing is scheduled across. On CDNA LLVM sinks loads to where their values are used, with any class let through; RDNA's stay."""
         if self.family.startswith("cdna"):
+            if (e.attrs or {}).get("memory"):
+                self.line('call void asm sideeffect "", "~{memory}"() nounwind')
             self.intrinsic("llvm.amdgcn.sched.barrier", "void", [("i32", "0")])
         return "0"
 
-    def computed(self, e: E.Call) -> str:
+    def as_it_is(self, e: E.Call) -> str:
         """The value through an empty statement that keeps its place."""
         type_ = self.reg(e.dtype)
         return self.op(f'call {type_} asm sideeffect "", "=v,0"({type_} {self.expr(e.args[0])}) nounwind')
@@ -415,7 +417,7 @@ class AmdgpuEmitter(TileEmitter):
         **dict.fromkeys(("shuffle_up", "shuffle_down", "shuffle_idx"), shuffle_lane),
         **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "mma_scaled": mma_scaled,
         **dict.fromkeys(("min_nan", "max_nan"), nan_extremum), "if_then_else": if_then_else,
-        "computed": computed, "async_copy": TileEmitter.direct_copy, "async_commit": GpuEmitter.nothing, "async_wait": TileEmitter.async_wait,
+        "computed": as_it_is, "async_copy": TileEmitter.direct_copy, "async_commit": GpuEmitter.nothing, "async_wait": TileEmitter.async_wait,
         **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),
     }  # fmt: skip
 

@@ -49,7 +49,15 @@ from .background_copies import as_copies, copies_by_lanes
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
 from .fragment_pipeline import wants_fragments_ahead
 from .interleave import interleaved, pieces_of, turning
-from .pipeline_registers import MAX_REGISTER_BYTES, has_branches, has_conditions, held_until, is_turned, moved_on, through_registers
+from .pipeline_registers import (
+    MAX_REGISTER_BYTES,
+    has_branches,
+    has_conditions,
+    held_until,
+    is_turned,
+    moved_on,
+    through_registers,
+)
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, named_buffers, redirected
 
 
@@ -429,7 +437,9 @@ class _Pipeline:
             loads.append(load)
             stores.append(store)
             registers.append(register)
-        if target.chip.family.startswith("cdna") and any(_turns_words(f, r) for f, r in zip(self.body.fills, registers)):
+        if target.chip.family.startswith("cdna") and any(
+            _turns_words(f, r) for f, r in zip(self.body.fills, registers)
+        ):
             # Turned words of 32 bits are copies of registers, which LLVM else makes where the loads are, waiting for each.
             stores = [_effect("keep_order"), *map(held_until, registers), *stores]
         return (

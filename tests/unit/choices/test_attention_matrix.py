@@ -16,6 +16,7 @@ from tec.ops.dims import Dim
 from tec.ops.registry import TensorType
 from tec.target import Target
 from tec.te.evaluate import np_dtype
+from tests.code_quality import check_code
 from tests.unit.ops.test_attention import build, dense, feeds
 
 CHIPS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -301,3 +302,16 @@ def test_what_does_not_fit_says_so():
     assert "registers" in (space.why_not(full) or "")
     assert space.units["16x16"].copies == 2
     assert all(space.why_not(c) is None for c in space.drafts())
+
+
+@pytest.mark.parametrize(
+    ("chip", "dtype", "size", "causal"),
+    [("gfx942", "float32", 64, False), ("gfx942", "float16", 64, True), ("gfx90a", "float16", 128, True)],
+)
+def test_loads_of_the_next_keys_stay_early(chip: str, dtype: str, size: int, causal: bool) -> None:
+    """LLVM sank them behind the branch around masks, and turned float32 values where they are loaded: each step then waited for memory."""
+    q = [te.placeholder((1, 4, 1024, size), dtype, x) for x in "qkv"]
+    attrs = {"scale": size**-0.5, "extras": (), **({"right": 0} if causal else {})}
+    made = get_op("attention").compute(attrs, q, [TensorType(dtype, (1, 4, 1024, size))])
+    scheduled = schedule(made, f"rocm -mcpu={chip}")
+    check_code(tec.build(scheduled.schedule, [*q, *scheduled.outputs], f"rocm -mcpu={chip}", name="attention"))
