@@ -127,6 +127,7 @@ def _over_threads(low: Lowering, stage: Stage, op: ComputeOp) -> S.Stmt:
                 mark=iv, hint=f"s[{stage.name}].split({iv.name}, factor=64) and bind the inner loop",
             )  # fmt: skip
     threads = tuple([iv.var for iv in outer if iv.kind == E.IterKind.REDUCE])
+    _same_element(low, stage, op, values)
     order = [*outer, *serial]
     rewrite = low.body_rewriter(op, values)
     everything = low.predicates(stage, values)
@@ -168,6 +169,20 @@ def _over_threads(low: Lowering, stage: Stage, op: ComputeOp) -> S.Stmt:
     for b in reversed([*accs, *dests]):
         body = S.Alloc(b, body)
     return _wrap(low, stage, order, outer, body)
+
+
+def _same_element(low: Lowering, stage: Stage, op: ComputeOp, values: Values) -> None:
+    """The threads that share a reduction share its element: where a loop of its readers runs over them too, and says which, each would want another."""
+    names = {stage.thread_of(iv) for iv in stage.leaf if iv.kind == E.IterKind.REDUCE} - {None, ""}
+    firsts = [low.ranges[iv].min for iv in stage.leaf if iv.kind != E.IterKind.REDUCE]
+    used = {v for e in (*[values[a] for a in op.axis], *firsts) for v in free_vars(e)}
+    for reader in low.sch.stages:
+        for iv in reader.leaf if reader is not stage else ():
+            if iv.var in used and reader.thread_of(iv) in names:
+                raise fail(
+                    low.sch, f"{reader.thread_of(iv)} shares the reduction {stage.name}, and {reader.name} needs another element of it in each thread",
+                    mark=iv, hint=f"reduce {stage.name} over another thread axis, or in one thread",
+                )  # fmt: skip
 
 
 def _stored_once(low: Lowering, stage: Stage, threads: tuple[E.Var, ...], final: S.Stmt) -> S.Stmt:

@@ -191,6 +191,24 @@ def test_registers_of_a_reduction_read_by_more_threads():
         to_loops(s, [A, C])
 
 
+def test_threads_that_share_a_reduction_and_need_different_elements():
+    """Columns of a square: each thread of the reader wants a sum of its own, and they would share one."""
+    A, k = te.placeholder((8, 8), name="A"), te.reduce_axis((0, 8), "k")
+    B = te.compute((8,), lambda j: te.sum(A[k, j], axis=k), name="B")
+    C = te.compute((8, 8), lambda i, j: A[i, j] - B[j], name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[C].bind(C.op.axis[1], te.thread_axis("threadIdx.x"))
+    s[B].bind(B.op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].set_scope("local")
+    with pytest.raises(
+        ScheduleError, match=r"threadIdx\.x shares the reduction B, and C needs another element of it"
+    ) as e:
+        to_loops(s, [A, C])
+    here(e.value)
+
+
 def test_reduction_over_a_symbolic_number_of_threads():
     A = te.placeholder((8, te.var("n")), name="A")
     k = te.reduce_axis((0, A.shape[1]), "k")
