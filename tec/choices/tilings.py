@@ -66,6 +66,9 @@ DRAFTS = (
 NARROWER = (128, 96, 2, 2)
 # The same of rows (ResNet-50's 6272 x 256 x 2304 at batch 32: 196 tiles of 128 by 64 30.1 us, 264 of these 25.2; 25088 x 128 x 1152 25.3 and 19.9).
 LOWER = ((96, 128, 2, 2), (96, 64, 2, 2))
+# CDNA: what reads less of shared memory by steps so short that a unit holds two, where those of 128 by 128 come in rounds that fill units badly (BERT's 4096 x 3072 x 768 with
+# GELU: 768 of these 48.1 us, 512 of 128 by 192 42.6).
+WIDER = ((128, 192, 2, 2),)
 # AMD, tiles whose sums four wavefronts share: what they wait for is under way in all four, and there is no second kernel (196 x 256 x 2304 on MI300X, by the time
 # model, 4.6 us; in four parts of 32 by 32 6.6). Eight where tiles are fewest (49 x 512 x 4608, 128 tiles of 16 by 16: 5.5 us by four, 4.4 by eight).
 SLICED, SLICES = ((64, 32), (32, 64), (32, 32), (16, 32), (32, 16), (16, 16)), (4, 8)
@@ -91,6 +94,9 @@ _FEW_STEPS, _MANY_STEPS = (
     16,
 )  # of a wavefront's own part of a sum, from which eight share one, and from which two by two do
 _LATER = 0.75  # of what a step's loads take of the path from memory, that steps wait for which asked two steps before (80 products and tiles, the time model)
+# The same where the next step has a slot and its first registers are filled behind a step's one barrier (BERT's 4096 x 768 x 3072 by 128 x 96 47.2 us, 41.4 by two slots): as far
+# above the time model as the estimate of one slot is (0.3 1.09 times, 0.5 1.15, one slot 1.12 over seven products), and a little more, so that long sums stay in parts.
+_SLOTTED = 0.6
 L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
 # NVIDIA, of a step whose work-group has its unit for itself, nanoseconds: with conditions what two slots wait, a third halves it (ResNet-50's late
 # convolutions, 36.4 us for 72 steps, 18.8 for 36, one H200); without, less, and the rows of its tiles count (BERT's 128 x 768 x 768, 4.45 us by 32 x 32).
@@ -187,8 +193,11 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     lds = max((t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slices * shape.bytes * slots, _meeting(t, shape))
     if lds > target.lds_bytes:
         return f"{lds} bytes of shared memory of {target.lds_bytes}"
-    if t.ahead > 1 and (t.stages != 1 or (t.m + t.n) * t.step * shape.bytes // threads * t.ahead > MAX_REGISTER_BYTES):
-        return "registers hold the steps ahead with one slot alone, and few bytes of them"
+    slotted = t.stages == 2 and target.kind == "rocm"
+    if t.ahead > 1 and (
+        not (t.stages == 1 or slotted) or (t.m + t.n) * t.step * shape.bytes // threads * t.ahead > MAX_REGISTER_BYTES
+    ):
+        return "registers hold the steps ahead with one slot alone, on AMD with two, and few bytes of them"
     if t.direct and (not target.chip.loads_lds_by_16 or t.stages < 2 or t.slices > 1 or not t.swizzle):
         return "loads of 16 bytes straight into shared memory are CDNA 4's, into two slots of swizzled tiles that wavefronts share"
     if t.interleave and (target.kind != "rocm" or not t.stages):
@@ -250,8 +259,9 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
                     direct=direct,
                 )
             ]
-            for t in ([replace(near, ahead=2), near] if _is_far(near, shape, target) else [near])
-            if why_not(t, shape, target) is None and (-shape.k % step * 4 <= shape.k or step == t.instr_k)
+            for t in (*_far(near, shape, target), near)
+            if why_not(t, shape, target) is None and ((m, n, wm, wn) not in WIDER or held(t, shape, target) > 1)
+            and (-shape.k % step * 4 <= shape.k or step == t.instr_k)
         )
         found = next(fitting, None)
         if found is not None:
@@ -278,6 +288,13 @@ def _tiles(shape: Shape, target: Target) -> Iterator[tuple[int, int, int, int]]:
         # Where half of the units would have none, it cannot pay.
         if 2 * shape.batch * -(-shape.m // LARGEST[0]) * -(-shape.n // LARGEST[1]) >= target.machine.units:
             yield LARGEST
+    if (
+        interleaves(target)
+        and shape.fixed
+        and not (shape.guarded or shape.turned)
+        and all(shape.n % t[1] == 0 for t in WIDER)
+    ):
+        yield from WIDER
     yield DRAFTS[0]
     m, n, *_ = NARROWER
     if (
@@ -321,10 +338,25 @@ def interleaves(target: Target) -> bool:
     return target.chip.family.startswith("cdna")
 
 
+def _far(t: Tiling, shape: Shape, target: Target) -> Iterator[Tiling]:
+    """The tile with loads two steps ahead, where a default has them; with two slots first, where no other work-group could have the second and registers for
+    the next step can be filled behind a barrier (`ir.passes.interleave.carried`)."""
+    if not _is_far(t, shape, target):
+        return
+    alone = groups(t, shape) <= target.machine.units and not shape.guarded
+    if t.interleave and alone and t.m * t.n > _FAR and t.k // t.instr_k % 2 == 0:
+        yield replace(t, stages=2, ahead=2)
+    yield replace(t, ahead=2)
+
+
 def _is_far(t: Tiling, shape: Shape, target: Target) -> bool:
     """Whether a default starts its loads two steps ahead: where the work of a step is short beside the way from memory. A search may ask for it anywhere."""
-    if target.kind != "rocm" or -(-shape.k // t.k) < _FAR_STEPS or (t.m, t.n) == LARGEST[:2]:
-        return False
+    if (
+        target.kind != "rocm"
+        or -(-shape.k // t.k) < _FAR_STEPS
+        or (t.m, t.n, t.waves_m, t.waves_n) in (LARGEST, *WIDER)
+    ):
+        return False  # the last: a unit holds three of them without, two with it
     if not t.interleave or t.m * t.n <= _FAR:
         return t.m * t.n <= _FAR
     machine = target.machine
@@ -399,7 +431,7 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
             alone = max(work, (wait + path / clock) / t.ahead, chain)
         else:
             alone = (max(work, wait / t.ahead, chain) if t.stages else work + wait) + (
-                path if t.ahead == 1 else _LATER * path
+                path if t.ahead == 1 else (_LATER if t.stages == 1 else _SLOTTED) * path
             ) / clock
         if alone / together > step:
             step, limit = alone / together, "latency"

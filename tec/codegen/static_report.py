@@ -44,11 +44,11 @@ class KernelReport:
         """Matrix work between a global load of the main loop and the wait for it, as a share of one pass; the least of all loads.
 
         None without a loop, matrix instructions or loads. Loads are counted as the hardware does, in order (vmcnt, loadcnt). Where they go straight into shared
-        memory a pass may be several steps, of a barrier each: then as a share of a step.
+        memory, or through registers into a slot beside the one that is worked on, a pass may be several steps, of a barrier each: then as a share of a step.
         """
         found = _load_cover(self.body) if self.has_loop and self.matrix else None
         direct = found is not None and any("_load_" in line and line.endswith(" lds") for line in self.body)
-        return found * max(1, self.barriers) if found is not None and direct else found
+        return found * max(1, self.barriers) if found is not None and (direct or _has_slots(self.body)) else found
 
     def line(self) -> str:
         """One line for a table."""
@@ -130,6 +130,20 @@ def _main_loop(body: list[str]) -> list[str] | None:
 
 def _is_matrix(line: str) -> bool:
     return line.lstrip().startswith(("v_mfma", "v_wmma", "v_smfmac"))
+
+
+def _has_slots(body: list[str]) -> bool:
+    """Whether between all barriers shared memory is both read and written in turns: what is read there is not what is written."""
+    words = [
+        w
+        for line in body
+        if (w := line.split()[0]).startswith(("ds_read", "ds_load", "ds_write", "ds_store", "s_barrier"))
+    ]
+    if "s_barrier" not in words:
+        return False
+    at = words.index("s_barrier")
+    between = " ".join([*words[at + 1 :], *words[:at]]).split("s_barrier")
+    return all(re.search("ds_(read|load)", x) and re.search("ds_(write|store)", x) for x in between)
 
 
 def _load_cover(body: list[str]) -> float | None:

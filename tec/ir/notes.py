@@ -119,7 +119,7 @@ class UnrollExplicit(Note):
 @note("software_pipeline")
 @dataclass(frozen=True, slots=True)
 class SoftwarePipeline(Note):
-    """Loads of later steps of the loop start early; `stages`: slots of storage (1: later loads wait in registers). `ahead`: with one slot, how
+    """Loads of later steps of the loop start early; `stages`: slots of storage (1: later loads wait in registers). `ahead`: with one slot, on AMD with two, how
     many steps before it is worked on a step's loads start. `uneven`: on AMD the first half of the wavefronts along threadIdx.z comes first where two share a vector unit, so that
     one's sums fill what the other waits for. `direct`: with two slots, on chips that load 16 bytes a lane straight into shared memory."""
 

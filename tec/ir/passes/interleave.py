@@ -25,7 +25,7 @@ from .. import build as B
 from .. import expr as E
 from .. import stmt as S
 from ..visit import any_stmt
-from .fragment_pipeline import Copies, leaves_of
+from .fragment_pipeline import Copies, Leaf, leaves_of
 from .rewrite_util import clone, const_int
 
 
@@ -33,19 +33,12 @@ def interleaved(work: S.Stmt, loads: Sequence[S.Stmt] = (), stores: Sequence[S.S
     """`work`, a nest under the note `fragments_ahead`, with `loads` and `stores` between its sums; see the module. Raises LoweringError for a nest of
     another form."""
     row, held = leaves_of(work), Copies()
-    parts: list[S.Stmt] = [held.fill(row[0])]
-    sums: list[S.Stmt] = []
-    before: dict[int, list[S.Stmt]] = {}
-    first = 0
-    for n, leaf in enumerate(row):
-        first = len(sums)
-        sums += pieces_of(held.work(leaf))
-        if n + 1 < len(row):
-            before[first] = [held.fill(row[n + 1])]
+    filled = held.fill(row[0])
+    sums, before, first = _sums(row, held)
     half = len(sums) // 2
     _deal(loads, range(max(1, half)), False, before)
     _deal(stores, range(min(max(first, half), len(sums) - 1), len(sums)), True, before)
-    out = S.seq(*parts, _woven(sums, before))
+    out = S.seq(filled, _woven(sums, before))
     for buffer in held.buffers.values():
         out = S.Alloc(buffer, out)
     return out
@@ -83,15 +76,9 @@ def turning(
     ]
     made = []
     for row, later, next_, n_later in zip(rows, coming, following, under_way):
-        sums: list[S.Stmt] = []
-        before: dict[int, list[S.Stmt]] = {}
-        for n, leaf in enumerate(row):
-            at = len(sums)
-            sums += pieces_of(held.work(leaf))
-            if n + 1 < len(row):
-                before[at] = [held.fill(row[n + 1])]
-            elif next_ is not None:
-                before[at] = [meeting(n_later), _KEPT, held.fill(next_)]
+        sums, before, at = _sums(row, held)
+        if next_ is not None:
+            before[at] = [meeting(n_later), _KEPT, held.fill(next_)]
         if later is not None:
             _deal([later], range(at, len(sums)), False, before)
         made.append(_woven(sums, before))
@@ -111,6 +98,42 @@ def _woven(sums: Sequence[S.Stmt], before: dict[int, list[S.Stmt]]) -> S.Stmt:
     return S.seq(*parts)
 
 
+def carried(
+    row: list[Leaf], after: Leaf | None, held: Copies, loads: Sequence[S.Stmt], stores: Sequence[S.Stmt], early: Sequence[S.Stmt]
+) -> S.Stmt:  # fmt: skip
+    """A step whose first leaf is filled already, and that fills the first of the next, `after`, before its last sums, where each of two steps has a slot. `stores`: the rest of the
+    next step's slot, before that; the barrier between is the step's only one, and behind it nobody reads this step's slot: `early` is the first part of what comes
+    there. So shared memory has as much to do in all parts of a step. `held` stays for all steps: their leaves are even in number (`is_carried`)."""
+    sums, before, last = _sums(row, held)
+    _deal(loads, range(len(sums) // 2), False, before)
+    _deal(stores, range(last), False, before)
+    if after is not None:
+        # Else insert_barriers, which is exact, puts one between these fills, and another where the loop begins again.
+        before.setdefault(last, []).extend([_BARRIER, held.fill(after)])
+    _deal(early, range(last, len(sums)), False, before)
+    return _woven(sums, before)
+
+
+def is_carried(row: Sequence[Leaf]) -> bool:
+    """Whether steps may begin with registers that the step before has filled: each leaf fills all of them, and the number of leaves is even."""
+    kinds = [{which for which, *_ in leaf.fills} for leaf in row]
+    return len(row) % 2 == 0 and all(k == kinds[0] for k in kinds)
+
+
+def _sums(row: Sequence[Leaf], held: Copies) -> tuple[list[S.Stmt], dict[int, list[S.Stmt]], int]:
+    """The sums of all leaves; what stands before them by their numbers: fills a leaf ahead; and the number of the last leaf's first."""
+    sums: list[S.Stmt] = []
+    before: dict[int, list[S.Stmt]] = {}
+    first = 0
+    for n, leaf in enumerate(row):
+        first = len(sums)
+        sums += pieces_of(held.work(leaf))
+        if n + 1 < len(row):
+            before[first] = [held.fill(row[n + 1])]
+    return sums, before, first
+
+
+_BARRIER: S.Stmt = S.Evaluate(E.Call("barrier", (), "int32", {"scope": "shared"}))
 _KEPT: S.Stmt = S.Evaluate(E.Call("keep_order", (), "int32"))
 
 
@@ -137,4 +160,12 @@ def pieces_of(s: S.Stmt) -> Iterator[S.Stmt]:
     yield s
 
 
-__all__ = ["interleaved", "pieces_of", "turning"]
+def first_half_first(waves: S.For) -> S.Stmt:
+    """Priority for the first half of the wavefronts: the two of a vector unit else do the same at the same time. s_setprio heeds no mask, so the condition is a scalar's."""
+    wave = E.Call("readfirstlane", (waves.var,), waves.var.dtype)
+    attrs = {"name": "llvm.amdgcn.s.setprio", "void": True}
+    first = S.Evaluate(E.Call("call_llvm_intrin", (B.const(1, "int16"),), "int32", attrs))
+    return S.IfThenElse(B.compare("lt", wave, B.floordiv(waves.extent, 2)), first)
+
+
+__all__ = ["carried", "first_half_first", "interleaved", "is_carried", "pieces_of", "turning"]

@@ -16,6 +16,8 @@ the compute. One barrier a step is left for insert_barriers to place. On a CPU t
 `software_pipeline` 1 keeps one slot: the next step waits in registers while the slot is worked on, for two barriers a step
 and no more shared memory than without. Fills that registers cannot take are then left as they are. With `ahead` of d the loads of d steps are on their
 way at a time, each step's in registers of its own: LLVM unrolls the loop by d. What little a step works then hides d times as much of memory's latency.
+`software_pipeline` 2 with `ahead`, where nothing copies in the background, has the same with two slots: one barrier a step, before its last sums, behind which the next
+step's first registers are filled (`interleave.carried`).
 
 Where the target copies to shared memory in the background and every fill is a plain copy, the pipeline runs on async copies,
 one group a step, with one barrier a step:
@@ -29,7 +31,6 @@ one group a step, with one barrier a step:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,20 +44,21 @@ from ..buffer import Buffer
 from ..effects import effects, is_call
 from ..func import Func
 from ..notes import PIPELINED, FragmentsAhead, SoftwarePipeline
-from ..storage_align import below_new_axis
 from ..visit import any_stmt, map_stmt
 from .background_copies import as_copies, copies_by_lanes
 from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
+from .far_pipeline import far_pipeline
 from .fragment_pipeline import wants_fragments_ahead
-from .interleave import interleaved, pieces_of, turning
+from .interleave import first_half_first, interleaved, pieces_of, turning
 from .pipeline_registers import (
     MAX_REGISTER_BYTES,
     has_branches,
     has_conditions,
     held_until,
     is_turned,
-    moved_on,
+    shifted_notes,
     through_registers,
+    with_slots,
 )
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, named_buffers, redirected
 
@@ -93,17 +95,19 @@ def pipeline(func: Func, target: Target) -> Func:
             if all(is_bulk_fill(f) for f in found.fills):
                 slots = min(slots, const_int(s.extent) or slots)  # a slot that no step fills is memory alone
             made = _Pipeline(s, found, max(2, stages), slots)
-            far = made.build_far(note.ahead) if note is not None and stages == 1 and note.ahead > 1 else None
+            slotted = stages == 2 and not _copies_in_background(target)
+            far = None
+            if note is not None and note.ahead > 1 and not note.direct and (stages == 1 or slotted):
+                far = far_pipeline(made, note.ahead)
             if note is not None and note.direct and stages > 1:
                 direct = made.build_direct(nest) if target.chip.loads_lds_by_16 else None
-                made = _Pipeline(
-                    s, found, 2, 1
-                )  # what is computed on its way goes through registers, and one slot is enough
+                # What is computed on its way goes through registers, and one slot is enough.
+                made = _Pipeline(s, found, 2, 1)
                 built = direct or made.build(target, threads)
             else:
                 built = far or made.build(target, threads)
             if built is not None and note is not None and note.uneven and waves and target.kind == "rocm":
-                built = S.seq(_first_half_first(waves[0]), built)
+                built = S.seq(first_half_first(waves[0]), built)
             return built or s
         return map_stmt(s, lambda x: fs(x, note if isinstance(s, S.Attr) else None), _keep)
 
@@ -206,7 +210,7 @@ class _Pipeline:
         self.stages = stages
         self.n_slots = slots
         self.ana = Analyzer()
-        self.slots = {id(b): _with_slots(b, slots) for b, _ in body.buffers}
+        self.slots = {id(b): with_slots(b, slots) for b, _ in body.buffers}
 
     def slot_of(self, step: E.Expr) -> E.Expr:
         return B.floormod(step, self.n_slots) if self.n_slots > 1 else B.const(0, step.dtype)
@@ -253,53 +257,6 @@ class _Pipeline:
             rest = self.wrapped(clone(S.seq(*self.body.rest), {}), tail, slot)
             parts.append(S.For(tail, tail_min, tail_extent, self.one_step([], rest, [])))
         return self.in_storage(S.seq(*parts))
-
-    def build_far(self, ahead: int) -> S.Stmt | None:
-        """The loads of `ahead` steps under way, one slot; None where the loop's length is not known or short, or registers cannot take them.
-
-        Values move on by a set of registers each step, and LLVM is asked for `ahead` steps a turn: then nothing is moved, and nothing waited for."""
-        extent = const_int(self.loop.extent)
-        if extent is None or extent <= ahead:
-            return None
-        sets = [[through_registers(f, MAX_REGISTER_BYTES) for f in self.body.fills] for _ in range(ahead)]
-        used = sum(x[3] for one in sets for x in one if x is not None)
-        if any(x is None for one in sets for x in one) or used > MAX_REGISTER_BYTES:
-            return None
-        own = [[x for x in one if x is not None] for one in sets]
-        zero = B.const(0, self.loop.var.dtype)
-
-        def turn(step: E.Expr, first: int, loads: bool, stores: bool) -> S.Stmt:
-            """A step whose next one waits in set `first`."""
-            later, next_ = own[(first + ahead - 1) % ahead], own[first % ahead]
-            begun = [self.loads(later, self.ana.simplify(B.add(step, ahead)), zero)] if loads else []
-            work = self.wrapped(clone(S.seq(*self.body.rest), {}), step, zero)
-            stored = clone(S.seq(*[x[1] for x in next_]), {})
-            ended = [self.wrapped(stored, self.ana.simplify(B.add(step, 1)), zero)] if stores else []
-            return self.one_step(begun, work, ended)
-
-        def at(n: int) -> E.Expr:
-            step: E.Expr = self.ana.simplify(B.add(self.loop.min, n))
-            return step
-
-        trips = (extent - ahead) // ahead * ahead
-        # Values come in the order in which they were asked for: the first step's before those of the steps ahead, by the set that is still free.
-        first = own[ahead - 1]
-        parts = [s for n in range(ahead) for s in (self.loads(own[n - 1], at(n), zero), _effect("keep_order"))]
-        parts.append(self.wrapped(clone(S.seq(*[x[1] for x in first]), {}), self.loop.min, zero))
-        if trips:
-            var = E.Var(self.loop.var.name, self.loop.var.dtype)
-            moved = [moved_on(x[2], y[2]) for one, next_ in itertools.pairwise(own) for x, y in zip(one, next_)]
-            inside = S.seq(turn(var, 0, True, True), *moved)
-            kept = {**self.loop.annotations, "unroll": ahead, PIPELINED: True}
-            parts.append(
-                S.For(var, self.loop.min, B.const(trips, var.dtype), inside, self.loop.kind, self.loop.thread, kept)
-            )
-        for n in range(trips, extent):
-            parts.append(turn(at(n), n - trips, n + ahead < extent, n + 1 < extent))
-        out = S.seq(*parts)
-        for register in (x[2] for one in own for x in one):
-            out = S.Alloc(register, out)
-        return self.in_storage(out)
 
     def loads(self, fills: list[tuple[S.Stmt, S.Stmt, Buffer, int]], step: E.Expr, slot: E.Expr) -> S.Stmt:
         """The loads of a step into a set of registers."""
@@ -401,7 +358,7 @@ class _Pipeline:
     def in_storage(self, out: S.Stmt, more: Mapping[str, Any] | None = None) -> S.Stmt:
         """The pipeline within the storage of its slots; `more`: further notes on each."""
         for b, notes in reversed(self.body.buffers):
-            out = S.Alloc(self.slots[id(b)], out, {**_shifted_notes(notes), **(more or {})})
+            out = S.Alloc(self.slots[id(b)], out, {**shifted_notes(notes), **(more or {})})
         return out
 
     def fill(self, step: E.Expr, slot: E.Expr) -> S.Stmt:
@@ -458,26 +415,6 @@ def _effect(op: str, **attrs: Any) -> S.Stmt:
     return S.Evaluate(E.Call(op, (), "int32", attrs or None))
 
 
-def _first_half_first(waves: S.For) -> S.Stmt:
-    """Priority for the first half of the wavefronts: the two of a vector unit else do the same at the same time. s_setprio heeds no mask, so the condition is a scalar's."""
-    wave = E.Call("readfirstlane", (waves.var,), waves.var.dtype)
-    attrs = {"name": "llvm.amdgcn.s.setprio", "void": True}
-    first = S.Evaluate(E.Call("call_llvm_intrin", (B.const(1, "int16"),), "int32", attrs))
-    return S.IfThenElse(B.compare("lt", wave, B.floordiv(waves.extent, 2)), first)
-
-
 def _copies_in_background(target: Target) -> bool:
     """Whether a thread can start copies of a few bytes from global to shared memory, each to an address of its own."""
     return target.chip.async_lds and target.chip.family == "sm"
-
-
-def _with_slots(b: Buffer, stages: int) -> Buffer:
-    strides: tuple[E.Expr, ...] = ()
-    if b.strides:
-        strides = (B.mul(b.shape[0], b.strides[0]), *b.strides)
-    return Buffer(b.name, b.dtype, (E.IntImm(stages), *b.shape), strides, 0, b.scope, b.align_bytes, loc=b.loc)
-
-
-def _shifted_notes(notes: dict[str, Any]) -> dict[str, Any]:
-    """Annotations of a buffer that got one more dimension in front."""
-    return below_new_axis({k: v for k, v in notes.items() if k != "double_buffer"})

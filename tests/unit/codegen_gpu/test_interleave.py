@@ -198,6 +198,29 @@ def test_what_32_bits_do_not_reach_is_loaded_by_pointers() -> None:
     assert any(k.startswith("global_load") for k in kinds) and any(k.startswith("buffer_load") for k in kinds)
 
 
+def test_two_slots_have_one_barrier_a_step_and_registers_ready_behind_it() -> None:
+    space, xs = product("gfx942", 512, 512, 1024)
+    tile = {"rows": 128, "columns": 128, "step": 64, "waves_m": 2, "waves_n": 2, "instruction": "16x16x32", "band": 0, "splits": 1}  # fmt: skip
+    woven = order(built(space, xs, **tile, stages=2, ahead=2, interleave=True))
+    assert woven.count("M") == 128 and woven.count("G") == woven.count("S") == 16, "two steps, written out"
+    assert woven.count("B") == 2
+    _, second, _ = woven.split("B")
+    behind = second[: second.index("M")]
+    assert behind.count("R") == 8 and second[len(behind) :].count("M") > 32, "sums follow that need none of these"
+
+
+@pytest.mark.parametrize("k", [192, 448, 512])
+def test_two_slots_are_right(k: int) -> None:
+    """Under the checks for races and memory never written: there is one barrier a step."""
+    space, xs = product("gfx942", 64, 96, k)
+    rng, dev = np.random.default_rng(0), tec.rocm_emu("gfx942", check="race,init")
+    a, b = (rng.integers(-8, 8, (n, k)).astype("float16") for n in (64, 96))
+    out = nd.array(np.zeros((64, 96), "float16"), dev)
+    tile = {"rows": 64, "columns": 96, "step": 64, "waves_m": 2, "waves_n": 2, "ahead": 2, "stages": 2}
+    built(space, xs, interleave=True, **tile)(nd.array(a, dev), nd.array(b, dev), out)
+    np.testing.assert_allclose(out.numpy().astype(float), a.astype(float) @ b.T.astype(float), rtol=2e-3)
+
+
 def test_cdna_has_it_by_default() -> None:
     for chip, wanted in (("gfx90a", True), ("gfx942", True), ("gfx950", True), ("gfx1100", False)):
         space, _ = product(chip, 512, 512, 1024)
@@ -210,6 +233,8 @@ def test_short_steps_start_their_loads_two_steps_ahead() -> None:
         return int(space.default["ahead"])
 
     assert ahead("gfx942", 512) == 2, "a work-group a unit"
+    assert product("gfx942", 512, 4096, 4096)[0].default["stages"] == 2, "which has room for two slots"
+    assert product("gfx942", 4096, 4096, 4096)[0].default["stages"] == 1
     assert ahead("gfx942", 4096) == 1
     assert ahead("gfx950", 1024) == 2, "steps of half the clocks"
 
