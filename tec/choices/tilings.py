@@ -260,8 +260,7 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
                 )
             ]
             for t in (*_far(near, shape, target), near)
-            if why_not(t, shape, target) is None and ((m, n, wm, wn) not in WIDER or held(t, shape, target) > 1)
-            and (-shape.k % step * 4 <= shape.k or step == t.instr_k)
+            if _is_draft(t, shape, target) and (-shape.k % step * 4 <= shape.k or step == t.instr_k)
         )
         found = next(fitting, None)
         if found is not None:
@@ -336,6 +335,12 @@ def groups(t: Tiling, shape: Shape) -> int:
 def interleaves(target: Target) -> bool:
     """Whether a default has its loads and stores between its sums: on CDNA, where LLVM keeps that order (`keep_order`)."""
     return target.chip.family.startswith("cdna")
+
+
+def _is_draft(t: Tiling, shape: Shape, target: Target) -> bool:
+    """Whether a tile is legal, and of WIDER a unit holds two."""
+    wider = (t.m, t.n, t.waves_m, t.waves_n) in WIDER
+    return why_not(t, shape, target) is None and (not wider or held(t, shape, target) > 1)
 
 
 def _far(t: Tiling, shape: Shape, target: Target) -> Iterator[Tiling]:
