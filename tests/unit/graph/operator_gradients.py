@@ -161,7 +161,8 @@ NONE: dict[str, str] = {
         "nextafter floor_divide remainder int_power mx_matmul mx_quantize".split(),
         _INTEGERS,
     ),
-    **dict.fromkeys("packed_matmul round_blocks projection transform_layout append vjp".split(), _LATER),
+    **dict.fromkeys("packed_matmul round_blocks projection transform_layout append vjp conv_sum".split(), _LATER),
     **dict.fromkeys("choose loop".split(), "regions: refused, write their steps out"),
+    "mx_round": "rounds a block by its largest element: zero but at the steps, which differences of float32 cannot tell from them",
     "recurrence": "its definition is a loop written by hand: refused, write the steps out",
 }  # fmt: skip
