@@ -1,7 +1,7 @@
 """Products with packed weights, and of 8-bit floats, by the time model: microseconds against the bytes that they must read.
 
     python benchmarks/packed_products.py [--chips MI300X,MI355X,"7900 XTX"] [--bits 4,8] [-m 1,16] [--block 32,128] [--warm]
-    python benchmarks/packed_products.py --float8 [--chips MI300X,MI355X]            4096 and 8192 cubed, float8_e4m3 beside float16
+    python benchmarks/packed_products.py --float8 [--chips MI300X,MI355X]            4096 and 8192 cubed, 8-bit floats beside float16
 
 "limit" is the time of the operands' and results' bytes at the bandwidth that the chip reaches. Nothing lies in caches unless --warm is given.
 """
@@ -53,13 +53,19 @@ def packed(m: int, n: int, k: int, bits: int, block: int, product: str, warm: bo
 
 
 def float8(size: int, product: str) -> str:
+    """Microseconds of float16, of the OCP's 8-bit floats, and of FNUZ where the chip's unit takes those; the two beside float16."""
     attrs = {"transpose_b": True}
     us = []
-    for dtype in ("float16", "float8_e4m3"):
+    found = find_product(product)
+    assert found is not None
+    fnuz = any(m[0] == "float8_e4m3fnuz" for m in tec.Target(f"rocm -mcpu={found.chip}").chip.matrix)
+    names = ("float16", "float8_e4m3", *(("float8_e4m3fnuz",) if fnuz else ()))
+    for dtype in names:
         types = [TensorType(dtype, (size, size))] * 2
         more = {} if dtype == "float16" else {"out_dtype": "float16"}
         us.append(modelled("matmul", {**attrs, **more}, types, product, True)[0])
-    return f"{product:9} {size} cubed  float16 {us[0]:7.1f} us  float8_e4m3 {us[1]:7.1f} us  {us[1] / us[0]:.2f}"
+    shown = (f"{name} {t:7.1f} us  {t / us[0]:.2f}" for name, t in zip(names, us))
+    return f"{product:9} {size} cubed  {'  '.join(shown)}"
 
 
 def main() -> None:

@@ -156,18 +156,16 @@ def again(names: Sequence[str], target: Target) -> list[Shipped]:
 
 def _is_legal(task: Task, choice: Choice) -> bool:
     space = next((s for s in task.spaces if s.template == choice["template"]), None)
-    return (
-        space is not None and choice.keys() - {"template"} == space.parameters.keys() and space.why_not(choice) is None
-    )
+    return space is not None and space.is_legal(choice)
 
 
 def _completed(task: Task, choice: Choice) -> Choice | None:
-    """The choice with today's defaults of parameters that are newer than it; None where it is not legal."""
+    """The choice with what the default says of threads, and with neutral values of parameters that are newer than it, else the default's; None where it is not legal."""
     space = next((s for s in task.spaces if s.template == choice["template"]), None)
-    if space is None or not choice.keys() - {"template"} <= space.parameters.keys():
+    if space is None:
         return None
-    full = {**space.default, **choice}
-    return full if space.why_not(full) is None else None
+    full = {**space.default, **space.filled(choice)}
+    return full if space.is_legal(full) else None
 
 
 def record(task: Task, networks: Sequence[str], choice: Choice, gain: float, how: str) -> Shipped:

@@ -42,6 +42,8 @@ class MatrixProduct(Space):
     """A product on the chip's matrix unit: the work-group's tile, its wavefronts, the instruction, how tiles lie in shared memory."""
 
     template: ClassVar[str] = "matrix product"
+    neutral: ClassVar[Mapping[str, Any]] = {"slices": 1, "uneven": False, "direct": False}
+    outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "waves_m", "waves_n", "splits"})
 
     def __init__(
         self,
@@ -104,12 +106,6 @@ class MatrixProduct(Space):
             rows=t.m, columns=t.n, step=t.k, waves_m=t.waves_m, waves_n=t.waves_n, instruction=f"{t.instr_m}x{t.instr_n}x{t.instr_k}",
             swizzle=t.swizzle, stages=t.stages, ahead=t.ahead, band=t.band, splits=splits, interleave=t.interleave, slices=t.slices, uneven=t.uneven, direct=t.direct,
         )  # fmt: skip
-
-    def check(self, choice: Mapping[str, Any]) -> Choice:
-        """The choice in full. One that says how the tile lies, and nothing of shared sums or of wavefronts that come first, means neither."""
-        lies = {"rows", "columns", "waves_m", "waves_n", "splits"}
-        whole = isinstance(choice, Mapping) and lies & choice.keys()
-        return super().check({"slices": 1, "uneven": False, "direct": False, **choice} if whole else choice)
 
     def why_not(self, choice: Choice) -> str | None:
         t, splits = self.tiling(choice), choice["splits"]

@@ -88,6 +88,8 @@ class GpuRows(Space):
     """`threads` a row; `rows` a work-group, where its wavefronts have rows of their own."""
 
     template: ClassVar[str] = "gpu rows"
+    neutral: ClassVar[Mapping[str, Any]] = {"rows": 1}
+    outline: ClassVar[frozenset[str]] = frozenset({"threads"})
 
     def __init__(self, group: Group, target: Target, out: ComputeOp, outer: int):
         super().__init__(group, target)
@@ -145,11 +147,6 @@ class GpuRows(Space):
             p for p in self.parameters["piece"] if self.why_not(self.choice(threads=threads, piece=p, rows=1)) is None
         )
         return self.choice(threads=threads, piece=next(fitting), rows=1)
-
-    def check(self, choice: Mapping[str, Any]) -> Choice:
-        """The choice in full. One that says how many threads share a row, and nothing of rows, means one a work-group."""
-        alone = isinstance(choice, Mapping) and "rows" not in choice and "threads" in choice
-        return super().check({**choice, "rows": 1} if alone else choice)
 
     def why_not(self, choice: Choice) -> str | None:
         if choice["threads"] > self.target.max_threads:

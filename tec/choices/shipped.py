@@ -46,14 +46,14 @@ class Shipped:
     def on(self, spaces: Sequence[Space]) -> Choice | None:
         """The choice in full for a group's spaces; None where the default is another than it was, or the choice is not legal here."""
         default = spaces[0].default
-        if without_threads(default) != self.default:
+        if without_threads(default) != spaces[0].filled(self.default):
             return None
         space = next((s for s in spaces if s.template == self.choice["template"]), None)
         if space is None:
             return None
         threads = {k: v for k, v in default.items() if k in THREADS and k in space.parameters}
-        choice = {**self.choice, **threads}
-        return choice if space.why_not(choice) is None else None
+        choice = space.filled({**self.choice, **threads})
+        return choice if space.is_legal(choice) else None
 
 
 def without_threads(choice: Mapping[str, Any]) -> Choice:

@@ -45,6 +45,10 @@ class Space:
 
     template: ClassVar[str]
     is_second = False  # legal, but another template's default is better
+    # Parameters that a template gained, each with the value that does what was done without it: what a record of before means. So does a user's choice that
+    # says one of `outline`, how tiles lie: the default's values are for its own tiles.
+    neutral: ClassVar[Mapping[str, Any]] = {}
+    outline: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, group: Group, target: Target):
         self.group, self.target = group, target
@@ -91,11 +95,23 @@ class Space:
         """Values as a choice of this template."""
         return {"template": self.template, **values}
 
+    def filled(self, choice: Mapping[str, Any]) -> Choice:
+        """A choice that was full when it was made, with the neutral values of parameters that came since."""
+        return {**choice, **{k: v for k, v in self.neutral.items() if k in self.parameters and k not in choice}}
+
+    def is_legal(self, choice: Mapping[str, Any]) -> bool:
+        """Whether a choice is full, of known options, and legal."""
+        known = choice.keys() - {"template"} == self.parameters.keys() and all(
+            choice[k] in o for k, o in self.parameters.items()
+        )
+        return known and self.why_not(dict(choice)) is None
+
     def check(self, choice: Mapping[str, Any]) -> Choice:
-        """The choice in full: what it leaves out is the default's. Raises ScheduleError, which lists what is legal."""
+        """The choice in full: what it leaves out is the default's, or neutral (`neutral`). Raises ScheduleError, which lists what is legal."""
         if not isinstance(choice, Mapping):
             raise ScheduleError(f"a choice is a dict of names to values, not {choice!r}", locate=False)
-        given = {k: v for k, v in choice.items() if k != "template"}
+        said = self.filled(choice) if self.outline & choice.keys() else choice
+        given = {k: v for k, v in said.items() if k != "template"}
         if choice.get("template", self.template) != self.template:
             raise ScheduleError(
                 f"a choice of template {choice['template']!r} for a group that {self.template!r} serves", locate=False

@@ -74,6 +74,8 @@ class WarpgroupProduct(Space):
     """A product of tensors as they are, with an elementwise epilogue."""
 
     template: ClassVar[str] = "warpgroup product"
+    neutral: ClassVar[Mapping[str, Any]] = {"turns": False}
+    outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "resident"})
 
     def __init__(self, group: Group, target: Target, op: ComputeOp, p: Product, batch: int):
         super().__init__(group, target)
@@ -142,11 +144,6 @@ class WarpgroupProduct(Space):
     def step(self) -> int:
         """k of a step: a row of a tile."""
         return _ROW_BYTES // self.size
-
-    def check(self, choice: Mapping[str, Any]) -> Choice:
-        """The choice in full. One that names a tile, and nothing of turns, means none."""
-        tile = isinstance(choice, Mapping) and "turns" not in choice and {"rows", "columns", "resident"} & choice.keys()
-        return super().check({**choice, "turns": False} if tile else choice)
 
     def why_not(self, choice: Choice) -> str | None:
         rows, columns = choice["rows"], choice["columns"]

@@ -14,6 +14,7 @@ import pytest
 import tec
 from tec.choices import shipped
 from tec.choices.shipped import Shipped, of_machine, without_threads, write
+from tec.choices.space import Space
 from tec.graph.graph import Graph
 from tec.target import Target
 from tec.tuning.ranker import make_ranker
@@ -34,10 +35,10 @@ TARGET = "llvm -mcpu=znver4"
 MOST_BYTES = 200_000  # of all records: they travel with every installation
 
 
-def network() -> Graph:
+def network(channels: int = 32, side: int = 14) -> Graph:
     g = Graph("g")
-    x = g.input("x", "float32", (1, 32, 14, 14))
-    w = g.constant(np.random.default_rng(0).standard_normal((32, 32, 3, 3)).astype(np.float32))
+    x = g.input("x", "float32", (1, channels, side, side))
+    w = g.constant(np.random.default_rng(0).standard_normal((channels, channels, 3, 3)).astype(np.float32))
     window = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 1}
     g.set_outputs(g.add("conv", [x, w], window))
     return g
@@ -105,6 +106,40 @@ def test_they_are_well_formed(machine: str) -> None:
     assert len({r.signature for r in found}) == len(found) > 0
     for r in found:
         assert r.gain > 1.02 and r.how in ("measured", "model-ranked") and r.networks and r.default != r.choice
+
+
+def convolution(target: Target) -> list[Space]:
+    """The spaces of a convolution such as records are of, float16 on GPUs."""
+    dtype = "float16" if target.is_gpu else None
+    found, _ = tasks_of_graph(network(256, 28), target, dtype)
+    (task,) = [t for t in found if "conv" in t.name]
+    return task.spaces
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_templates_take_them(machine: str) -> None:
+    """A parameter that a template gained without a neutral value, or an option that it lost, would leave records aside in silence. (`test_they_are_what_was_timed` wants the networks.)"""
+    at = {s.template: s for s in convolution(Target(TARGETS[machine]))}
+    for r in of_machine(machine):
+        for choice in (r.default, r.choice):
+            space = at[choice["template"]]
+            full = space.filled(choice)
+            assert full.keys() - {"template"} == space.parameters.keys() - set(shipped.THREADS)
+            assert all(full[k] in o for k, o in space.parameters.items() if k in full), space
+
+
+def test_a_record_of_before_a_parameter_came_means_its_neutral_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    spaces = convolution(Target(TARGETS["MI300X"]))
+    template = type(spaces[0])
+    full = spaces[0].default
+    gone = set(template.neutral)
+    other = next(c for c in spaces[0].drafts() if all(c[k] == template.neutral[k] for k in gone) and c != full)
+    old = {k: v for k, v in other.items() if k not in gone}
+    monkeypatch.setattr(template, "default", other)  # the machine's default was one that did without
+    r = Shipped("s", "conv", ("g",), 304, old, old, ("", ""), 1.5, "model-ranked")
+    assert gone and r.on(spaces) == other == spaces[0].check(old)
+    monkeypatch.setattr(template, "neutral", {})
+    assert r.on(spaces) is None  # not a KeyError, nor a choice with a hole
 
 
 NETWORKS = sorted({(m, n) for m in MACHINES for r in of_machine(m) for n in r.networks})
