@@ -16,12 +16,13 @@ from typing import Any, ClassVar
 from .. import te
 from ..ir import build
 from ..ir.dtype import with_lanes
-from ..ir.expr import BufferLoad, Call, Expr, Ramp, Shuffle
-from ..ir.stmt import BufferStore, Evaluate
+from ..ir.expr import Call, Expr, Shuffle
+from ..ir.stmt import Evaluate
 from ..ops.attention import order_of
 from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
+from . import loops
 from .attention_cpu import CpuAttention, Tile, by_heads, by_lanes, tasks_kind
 from .attention_few import MOST
 from .attention_loops import Kernel
@@ -237,12 +238,11 @@ class RegisterTile(Tile):
                 rows = [self._vector(self.p, (pair * 2 + j) * w + first) for j in range(2)]
                 both = Shuffle(tuple(r.astype(with_lanes(DTYPE, ROWS)) for r in rows), mixed)
                 at = (pair * w + first) * 2
-                index = Ramp(build.convert(at), te.const(1, "int32"), 2 * ROWS)
-                ib.emit(BufferStore(self.pairs.buffer, both, (index,)))
+                loops.put_vector(ib, self.pairs, at, both)
 
     @staticmethod
     def _vector(buffer: Any, base: Any) -> Expr:
-        return BufferLoad(buffer.buffer, (Ramp(build.convert(base), te.const(1, "int32"), ROWS),))
+        return loops.vector(buffer, base, ROWS)
 
 
 def _apart(k: Kernel, operand: str) -> Any:

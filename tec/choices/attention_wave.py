@@ -9,7 +9,7 @@ from typing import Any
 from .. import te
 from ..ir import build
 from ..ir.dtype import dtype_info, with_lanes
-from ..ir.expr import Broadcast, BufferLoad, Call, Expr, Ramp
+from ..ir.expr import Broadcast, Call, Expr, Ramp
 from ..ir.stmt import BufferStore, Evaluate
 from . import loops
 from .attention_fragments import Fragments
@@ -50,9 +50,7 @@ class Wave:
 
     @staticmethod
     def _load(buffer: Any, base: Any, n: int) -> Expr:
-        return (
-            BufferLoad(buffer.buffer, (Ramp(build.convert(base), te.const(1, "int32"), n),)) if n > 1 else buffer[base]
-        )
+        return loops.vector(buffer, base, n) if n > 1 else buffer[base]
 
     def _store(self, buffer: Any, base: Any, value: Expr) -> None:
         n = dtype_info(value.dtype).lanes

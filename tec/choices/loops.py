@@ -12,6 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import te
+from ..ir import build
+from ..ir.dtype import dtype_info
+from ..ir.expr import BufferLoad, Expr, Ramp
+from ..ir.stmt import BufferStore
 from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
@@ -98,6 +102,20 @@ def scalar(ib: Any, dtype: str, name: str, value: Any) -> Any:
     v = ib.allocate(dtype, (1,), name, scope="local")
     v[0] = value
     return v
+
+
+def vector(buffer: Any, first: Any, n: int) -> Expr:
+    """`n` elements of a buffer that lie side by side, in one load."""
+    return BufferLoad(buffer.buffer, (_run(first, n),))
+
+
+def put_vector(ib: Any, buffer: Any, first: Any, value: Expr) -> None:
+    """A vector's elements side by side into a buffer, in one store."""
+    ib.emit(BufferStore(buffer.buffer, value, (_run(first, dtype_info(value.dtype).lanes),)))
+
+
+def _run(first: Any, n: int) -> Expr:
+    return Ramp(build.convert(first), te.const(1, "int32"), n)
 
 
 def extern(

@@ -16,12 +16,9 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from .. import te
-from ..ir import build
-from ..ir.dtype import dtype_info
-from ..ir.expr import Broadcast, BufferLoad, Expr, Ramp
+from ..ir.expr import Broadcast
 from ..ir.microscaling import BLOCK
 from ..ir.scaled_matrix import WAVE, ScaledMatrix
-from ..ir.stmt import BufferStore
 from ..ops.forms import Form
 from ..ops.microscaling import MxContraction
 from ..target import Target
@@ -208,7 +205,7 @@ class Tile:
         self.acc = unit.sums.acc_elems
         self.o = ib.allocate("float32", (count * self.acc,), "sums", scope="local")
         for t in range(count):
-            self._put(self.o, t * self.acc, Broadcast(te.const(0, "float32"), self.acc))
+            loops.put_vector(self.ib, self.o, t * self.acc, Broadcast(te.const(0, "float32"), self.acc))
         with ib.new_scope():
             ib.scope_attr(None, "software_pipeline", 1)
             with ib.for_range(0, self.c.k // self.step, "step") as step:
@@ -254,9 +251,11 @@ class Tile:
             with self.ib.for_range(0, self.tiles[1], "j", kind="unroll") as j:
                 at = (i * self.tiles[1] + j) * self.acc
                 a, b = (
-                    (self._get(h[0], t * n, n), h[1][t]) for h, t, n in zip(held, (i, j), (self._lane_bytes(0), self._lane_bytes(1)))
+                    (loops.vector(h[0], t * n, n), h[1][t]) for h, t, n in zip(held, (i, j), (self._lane_bytes(0), self._lane_bytes(1)))
                 )  # fmt: skip
-                self._put(self.o, at, self.unit.call(b[0], a[0], self._get(self.o, at, self.acc), b[1], a[1]))
+                loops.put_vector(
+                    self.ib, self.o, at, self.unit.call(b[0], a[0], loops.vector(self.o, at, self.acc), b[1], a[1])
+                )
 
     def _lane_bytes(self, side: int) -> int:
         return self.formats[side].stored(BLOCK)
@@ -273,7 +272,7 @@ class Tile:
                 begin = row * self.pitch[side] + part * f.stored(self.unit.k) + te.indexdiv(first * f.bits, 8)
                 piece = min(_PIECE, n & -n)
                 for byte in range(0, f.stored(count), piece):
-                    self._put(local, t * n + at + byte, self._get(tile, begin + byte, piece))
+                    loops.put_vector(self.ib, local, t * n + at + byte, loops.vector(tile, begin + byte, piece))
                 at += f.stored(count)
         own = ib.allocate("int32", (self.tiles[side],), "own_scales", scope="local")
         with ib.for_range(0, self.tiles[side], "t", kind="unroll") as t:
@@ -311,13 +310,3 @@ class Tile:
         inside = [row < c.m] * (c.m % self.sizes[0] != 0) + [column < c.n] * (c.n % self.sizes[1] != 0)
         with ib.if_scope(te.all(*inside)) if inside else nullcontext(), ib.for_range(0, _RUN, "v", kind="vectorize") as v:  # fmt: skip
             element(v)
-
-    # ---- vectors in buffers
-
-    @staticmethod
-    def _get(buffer: Any, first: Any, n: int) -> Expr:
-        return BufferLoad(buffer.buffer, (Ramp(build.convert(first), te.const(1, "int32"), n),))
-
-    def _put(self, buffer: Any, first: Any, value: Expr) -> None:
-        n = dtype_info(value.dtype).lanes
-        self.ib.emit(BufferStore(buffer.buffer, value, (Ramp(build.convert(first), te.const(1, "int32"), n),)))

@@ -16,10 +16,8 @@ from typing import Any, ClassVar
 
 from .. import te
 from ..ir import build
-from ..ir.dtype import dtype_info
 from ..ir.expr import Broadcast, BufferLoad, Expr, Ramp
 from ..ir.matrix import MatrixInstr, instructions
-from ..ir.stmt import BufferStore
 from ..ops.forms import Form
 from ..ops.packed import PackedContraction
 from ..target import Target, level_gbps
@@ -241,14 +239,14 @@ class _Product:
         acc = self.unit.acc_elems
         self.sums = local("float32", self.tiles * s.row_tiles * acc, "sums")
         for t in range(self.tiles * s.row_tiles):
-            self._put(self.sums, t * acc, Broadcast(te.const(0, "float32"), acc))
+            loops.put_vector(self.ib, self.sums, t * acc, Broadcast(te.const(0, "float32"), acc))
 
     # ---- codes
 
     def _load(self, u: int, t: int, at: Any) -> None:
         """A piece's codes of a row, its scale and its zero point."""
         slot, row = u * self.tiles + t, self.lines[t]
-        self._put(self.words, slot * _WORDS, self._row(self.codes, row, at * _WORDS, _WORDS))
+        loops.put_vector(self.ib, self.words, slot * _WORDS, self._row(self.codes, row, at * _WORDS, _WORDS))
         block = at if self.w.block == self.piece else te.indexdiv(at, self.w.block // self.piece)
         self.scales[slot] = _twice(self.scale[row, block])
         if self.zeros is not None and self.zero is not None:
@@ -281,7 +279,7 @@ class _Product:
                 at = te.select(self.line == 0, at, 0)
             for first in range(0, self.piece, 8):
                 loaded = build.reinterpret("uint32x4", self._row(self.x, row, at * self.piece + first, 8))
-                self._put(self.x_words, first // 2, loaded)
+                loops.put_vector(self.ib, self.x_words, first // 2, loaded)
             for j in range(half):
                 for t in range(_WORDS):
                     low, high = (self.x_words[(w.per * t + i) // 2] for i in (j, j + half))
@@ -297,11 +295,11 @@ class _Product:
         unit = self.unit
         n, acc = unit.a_elems, unit.acc_elems
         for first in range(0, self.piece, n):
-            a = build.reinterpret(f"float16x{n}", self._get(self.a, first // 2, n // 2))
+            a = build.reinterpret(f"float16x{n}", loops.vector(self.a, first // 2, n // 2))
             for r in range(self.space.row_tiles):
-                b = build.reinterpret(f"float16x{n}", self._get(self.b, (r * self.piece + first) // 2, n // 2))
+                b = build.reinterpret(f"float16x{n}", loops.vector(self.b, (r * self.piece + first) // 2, n // 2))
                 at = (t * self.space.row_tiles + r) * acc
-                self._put(self.sums, at, unit.call(a, b, self._get(self.sums, at, acc)))
+                loops.put_vector(self.ib, self.sums, at, unit.call(a, b, loops.vector(self.sums, at, acc)))
 
     # ---- results
 
@@ -339,11 +337,3 @@ class _Product:
     @staticmethod
     def _row(buffer: Any, row: Any, first: Any, n: int) -> Expr:
         return BufferLoad(buffer.buffer, (build.convert(row), Ramp(build.convert(first), te.const(1, "int32"), n)))
-
-    @staticmethod
-    def _get(buffer: Any, first: Any, n: int) -> Expr:
-        return BufferLoad(buffer.buffer, (Ramp(build.convert(first), te.const(1, "int32"), n),))
-
-    def _put(self, buffer: Any, first: Any, value: Expr) -> None:
-        n = dtype_info(value.dtype).lanes
-        self.ib.emit(BufferStore(buffer.buffer, value, (Ramp(build.convert(first), te.const(1, "int32"), n),)))

@@ -12,8 +12,7 @@ from ..ir import TensorRead, Var
 from ..ir.dtype import dtype_info
 from ..ir.visit import walk_exprs
 from ..target import Target
-from ..te import ComputeOp, thread_axis
-from ..te.operation import Operation
+from ..te import ComputeOp, Operation, Tensor, thread_axis
 from . import parallel
 from .group import Group, begin, extent, reduce_size, shape_key, size_of
 from .pointwise import begin_cpu, lanes_for, moved_bytes, work
@@ -246,14 +245,14 @@ def _places(group: Group, out: ComputeOp) -> dict[Operation, tuple[int | None, .
         out: tuple(None if n == 1 else d for d, n in enumerate(shape_key(out.output(0))))
     }
     for op in reversed(group.ops):
-        at = dict(zip((a.var for a in op.axis), places.get(op, ()))) if isinstance(op, ComputeOp) else {}
-        for t in op.inputs:
-            if isinstance(op, ComputeOp):
-                reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.tensor is t]
-                found = [tuple(at.get(i) if isinstance(i, Var) else None for i in e.indices) for e in reads]
-            else:
-                found = [(None,) * len(t.shape)]
-            for place in found:
-                before = places.get(t.op, place)
-                places[t.op] = tuple(a if a == b else None for a, b in zip(before, place))
+        found: list[tuple[Tensor, tuple[int | None, ...]]]
+        if isinstance(op, ComputeOp):
+            at = dict(zip((a.var for a in op.axis), places.get(op, ())))
+            reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+            found = [(e.tensor, tuple(at.get(i) if isinstance(i, Var) else None for i in e.indices)) for e in reads]
+        else:
+            found = [(t, (None,) * len(t.shape)) for t in op.inputs]
+        for t, place in found:
+            before = places.get(t.op, place)
+            places[t.op] = tuple(a if a == b else None for a, b in zip(before, place))
     return places
