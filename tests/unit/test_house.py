@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import networkx as nx
 
@@ -14,7 +16,6 @@ FILES = {
     for base in ("tec", "frontends")
     for p in sorted((ROOT / base).rglob("*.py"))
 }
-TREES = {name: ast.parse(text) for name, text in FILES.items()}
 
 LINES, FUNCTION_LINES = 500, 60
 # Longer ones, how long they may become, and why.
@@ -94,35 +95,44 @@ OPTIONAL = {
 }  # packages of the extras, and what the runtime does without
 
 
-def test_files_are_short():
-    over = {name: n for name, text in FILES.items() if (n := text.count("\n")) > LONG_FILES.get(name, (LINES,))[0]}
-    assert not over, f"more than {LINES} lines; part them by what they hold: {over}"
+class Facts(NamedTuple):
+    """What the tests ask of one file. Trees are not kept: they are a million objects, through which every garbage collection of the run goes."""
+
+    functions: list[tuple[str, int]]  # name, lines
+    imports: list[
+        tuple[int, str, tuple[str, ...]]
+    ]  # of those at import: level, module, names ("import a" has names alone)
+    lazy: set[tuple[frozenset[str], str]]  # of those in functions: the packages they are of, the statement
 
 
-def test_functions_fit_on_a_screen():
-    over = {}
-    for name, tree in TREES.items():
-        for f in ast.walk(tree):
-            if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                key, n = f"{name}:{f.name}", (f.end_lineno or 0) - f.lineno + 1
-                if n > LONG_FUNCTIONS.get(key, (FUNCTION_LINES,))[0]:
-                    over[key] = n
-    assert not over, f"more than {FUNCTION_LINES} lines: {over}"
+@cache
+def facts() -> dict[str, Facts]:
+    """By file; at the first test, since every process of a run imports this module."""
+    return {name: _facts(ast.parse(text)) for name, text in FILES.items()}
 
 
-def test_exceptions_are_of_things_that_are_long():
-    long = {
-        f"{name}:{f.name}"
-        for name, t in TREES.items()
-        for f in ast.walk(t)
-        if isinstance(f, ast.FunctionDef) and (f.end_lineno or 0) - f.lineno >= FUNCTION_LINES
-    }
-    assert not (short := set(LONG_FUNCTIONS) - long), f"no exception is needed: {short}"
-    assert all(FILES[name].count("\n") > LINES for name in LONG_FILES)
+def _facts(tree: ast.Module) -> Facts:
+    functions, lazy = [], set()
 
+    def visit(node: ast.AST, inside: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                functions.append((child.name, (child.end_lineno or 0) - child.lineno + 1))
+                visit(child, True)
+            elif inside and isinstance(child, (ast.Import, ast.ImportFrom)):
+                names = [a.name for a in child.names] if isinstance(child, ast.Import) else [child.module or ""]
+                lazy.add((frozenset(n.partition(".")[0] for n in names), ast.unparse(child)))
+            elif not isinstance(child, ast.expr):  # an expression holds neither
+                visit(child, inside)
 
-def module_of(name: str) -> str:
-    return name.removeprefix("frontends/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    visit(tree, False)
+    top = [
+        (0, "", tuple(a.name for a in s.names))
+        if isinstance(s, ast.Import)
+        else (s.level, s.module or "", tuple(a.name for a in s.names))
+        for s in imports(tree.body)
+    ]
+    return Facts(functions, top, lazy)
 
 
 def imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -137,19 +147,44 @@ def imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
             yield from imports([*s.body, *(x for h in s.handlers for x in h.body), *s.orelse, *s.finalbody])
 
 
+def test_files_are_short():
+    over = {name: n for name, text in FILES.items() if (n := text.count("\n")) > LONG_FILES.get(name, (LINES,))[0]}
+    assert not over, f"more than {LINES} lines; part them by what they hold: {over}"
+
+
+def test_functions_fit_on_a_screen():
+    over = {
+        key: n
+        for name, fact in facts().items()
+        for f, n in fact.functions
+        if n > LONG_FUNCTIONS.get(key := f"{name}:{f}", (FUNCTION_LINES,))[0]
+    }
+    assert not over, f"more than {FUNCTION_LINES} lines: {over}"
+
+
+def test_exceptions_are_of_things_that_are_long():
+    long = {f"{name}:{f}" for name, fact in facts().items() for f, n in fact.functions if n > FUNCTION_LINES}
+    assert not (short := set(LONG_FUNCTIONS) - long), f"no exception is needed: {short}"
+    assert all(FILES[name].count("\n") > LINES for name in LONG_FILES)
+
+
+def module_of(name: str) -> str:
+    return name.removeprefix("frontends/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
 def test_no_circles_between_files():
     modules = {module_of(name): name for name in FILES}
     graph: nx.DiGraph = nx.DiGraph()
     for module, name in modules.items():
         package = module if name.endswith("__init__.py") else module.rpartition(".")[0]
-        for s in imports(TREES[name].body):
-            if isinstance(s, ast.Import):
-                found = [a.name for a in s.names]
+        for level, source, names in facts()[name].imports:
+            if not level and not source:
+                found = list(names)
             else:
                 parts = package.split(".")
-                above = parts[: len(parts) - s.level + 1] if s.level else []
-                base = ".".join([*above, *([s.module] if s.module else [])])
-                found = [full if (full := f"{base}.{a.name}") in modules else base for a in s.names]
+                above = parts[: len(parts) - level + 1] if level else []
+                base = ".".join([*above, *([source] if source else [])])
+                found = [full if (full := f"{base}.{n}") in modules else base for n in names]
             graph.add_edges_from((module, m) for m in found if m in modules and m != module)
     circles = [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1]
     assert len(graph) > 200 and not circles, circles
@@ -158,18 +193,9 @@ def test_no_circles_between_files():
 def lazy_imports() -> Iterator[tuple[str, str]]:
     """(file, import) of each import within a function, but for optional packages and the command line, where nothing but click is
     imported until a command runs."""
-    for name, tree in TREES.items():
-        if name.startswith("tec/cli/"):
-            continue
-        bodies = [f for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        for s in {s for f in bodies for s in ast.walk(f) if isinstance(s, (ast.Import, ast.ImportFrom))}:
-            roots = (
-                {a.name.partition(".")[0] for a in s.names}
-                if isinstance(s, ast.Import)
-                else {(s.module or "").partition(".")[0]}
-            )
-            if not roots <= OPTIONAL:
-                yield name, ast.unparse(s)
+    for name, fact in facts().items():
+        if not name.startswith("tec/cli/"):
+            yield from ((name, text) for roots, text in fact.lazy if not roots <= OPTIONAL)
 
 
 def test_imports_stand_at_the_top():
