@@ -19,8 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import TecError
-from ..target import Machine, Target
+from ..errors import DeviceError, TecError
+from ..runtime.device import as_device
+from ..target import Machine, Target, product_of_device
 from .space import Choice
 
 _BUSY_SECONDS = 30.0  # a writer waits so long for another one
@@ -95,6 +96,26 @@ def templates_version() -> str:
 def machine_text(machine: Machine) -> str:
     """The machine in a key: one kind of core with other counts of them is another machine."""
     return f"{machine.name} x {machine.units}"
+
+
+def machine_key(target: Target) -> str:
+    """The machine in the key of a target's records: what is timed. Where a GPU's target names an architecture alone, it is the GPU of that
+    architecture in this host, and without one the product that the architecture stands for."""
+    if target.is_gpu and not target.names_product:
+        try:
+            device = as_device(target.kind)
+        except DeviceError:
+            return machine_text(target.machine)
+        if _architecture(device.arch) == _architecture(target.chip.name):
+            product = product_of_device(device.name)
+            return f"{product.name if product is not None else device.name} x {device.compute_units}"
+    return machine_text(target.machine)
+
+
+def _architecture(name: str) -> str:
+    """Of a device or a target, without features: sm_90a -> sm_90, gfx942:xnack- -> gfx942."""
+    base = name.partition(":")[0]
+    return base.rstrip("af") if base.startswith("sm_") else base
 
 
 def default_path() -> Path | None:
@@ -270,7 +291,7 @@ def tuned(which: bool | str | os.PathLike[str], target: Target, version: str | N
         )
     try:
         with Database(path, read_only=True) as db:
-            found = db.records(str(target), machine_text(target.machine))
+            found = db.records(str(target), machine_key(target))
     except TecError as error:
         if which is not True:
             raise

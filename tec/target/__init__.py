@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .chips import CHIPS, Chip, MatrixShape
 from .cpus import CORES, Core, host_core, host_features
-from .machines import MACHINES, Level, Machine, find_product, latency_ns, level_gbps, machine_of_chip
+from .machines import MACHINES, Level, Machine, find_product, latency_ns, level_gbps, machine_of_chip, product_of_device
 from .target import FAST_MATH_FLAGS, Target, as_target, cuda, llvm, rocm
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "as_target",
     "cuda",
     "find_product",
+    "product_of_device",
     "latency_ns",
     "level_gbps",
     "host_core",

@@ -287,6 +287,13 @@ def find_product(name: str) -> Machine | None:
     return next((MACHINES[k] for k in found if k in MACHINES), None)
 
 
+def product_of_device(name: str) -> Machine | None:
+    """The product that a driver's name for a device means, "NVIDIA A100-SXM4-80GB" -> A100: the longest run of its words that names one."""
+    words = name.lower().replace("-", " ").split()
+    runs = ("".join(words[i:j]) for n in range(len(words), 0, -1) for i in range(len(words) - n + 1) for j in (i + n,))
+    return next((m for m in map(find_product, runs) if m is not None), None)
+
+
 def machine_of_chip(chip: Chip) -> Machine:
     """The product that a chip's name stands for; of one that the table has none for, the last of its family's, or its kind's."""
     name = chip.name.removesuffix("a") if chip.family == "sm" else chip.name  # sm_90a is sm_90's product

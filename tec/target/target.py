@@ -231,6 +231,11 @@ class Target:
             return self._product or machine_of_chip(self.chip)
         return cpu_machine(self.core, int(self.options.get("num-cores", host_cores() if self.is_host else _CORES)))
 
+    @property
+    def names_product(self) -> bool:
+        """Whether a GPU target says which product it is for, not an architecture alone."""
+        return self._product is not None
+
     @cached_property
     def core(self) -> Core:
         """A CPU's core: vector width, multiply-adds a clock, registers, caches."""

@@ -46,8 +46,9 @@ def tune(
     64 is done. workers: processes that build and run; timings of one host take turns. seed: the same seed and the same times make the same search.
     db: the file of records (`TEC_TUNE_DB` by default): a search that was cut off goes on from it. executor: any `concurrent.futures.Executor`
     in place of local workers, a Dask client's `get_executor()` for one. progress: called with a dict after each trial. limits: `build_seconds`, `run_seconds`,
-    `memory_bytes` of one trial, `batch` (proposals of a round), `ranker` ("auto", "ridge", "lightgbm").
-    Returns a TuneReport. Raises ArgumentError, DeviceError where nothing can run the target's code, and what `tec.compile` raises.
+    `memory_bytes` that one trial may hold, `batch` (proposals of a round), `ranker` ("auto", "ridge", "lightgbm").
+    Returns a TuneReport. Raises ArgumentError, DeviceError where nothing can run the target's code or no default gave a time, and what
+    `tec.compile` raises.
     """
     tuner = make_tuner(
         what, args, target=target, trials=trials, workers=workers, seed=seed, db=db, executor=executor, shapes=shapes, dtype=dtype, freeze=freeze,

@@ -1,7 +1,7 @@
 """Measuring a candidate in a process that may die: `measure(job)` is what an executor's workers run.
 
-Each thread of the caller's keeps one worker process (`worker`). It has a time limit for building and one for running and a memory limit; when it dies or
-is too slow it is ended and the job is a failed trial. Timings of one host take turns behind a file lock.
+Each thread of the caller's keeps one worker process (`worker`). It has a time limit for building and one for running, and a limit of the memory that it
+holds; when it dies, is too slow or holds more, it is ended and the job is a failed trial. Timings of one host take turns behind a file lock.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ except ImportError:  # not on Windows: timings do not wait for another
 Job = dict[str, Any]
 Outcome = dict[str, Any]  # "ratio", "seconds", "rival_seconds"; or "error"
 
+# How often a worker's memory is looked at: at 10 GB/s, what two cores can fill, it is 200 MB over its limit by then.
+_LOOK_SECONDS = 0.02
+
 _LOCAL = threading.local()
 _CHILDREN: set[Child] = set()
 
 
 class Gone(Exception):
-    """The worker process died or was too slow."""
+    """The worker process died, was too slow, or held too much memory."""
 
 
 class Child:
@@ -69,19 +72,24 @@ class Child:
         except OSError:
             raise Gone(self.last_words()) from None
 
-    def receive(self, seconds: float, what: str) -> Any:
-        """The next message. Raises Gone."""
+    def receive(self, seconds: float, what: str, memory_bytes: int) -> Any:
+        """The next message, from a process that holds so much memory at most. Raises Gone."""
         end = time.monotonic() + seconds
-        head = self._read(8, end, what)
-        return pickle.loads(self._read(struct.unpack("<q", head)[0], end, what))
+        head = self._read(8, end, what, memory_bytes)
+        return pickle.loads(self._read(struct.unpack("<q", head)[0], end, what, memory_bytes))
 
-    def _read(self, n: int, end: float, what: str) -> bytes:
+    def _read(self, n: int, end: float, what: str, memory_bytes: int) -> bytes:
         assert self.process.stdout is not None
         out = b""
         while len(out) < n:
             left = end - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+            if left <= 0:
                 raise Gone(f"{what} took too long")
+            if not select.select([self.process.stdout], [], [], min(left, _LOOK_SECONDS))[0]:
+                held = resident_bytes(self.process.pid)
+                if held > memory_bytes:
+                    raise Gone(f"out of memory: {what} held {held:,} bytes, and the limit is {memory_bytes:,}")
+                continue
             part = os.read(self.process.stdout.fileno(), n - len(out))
             if not part:
                 raise Gone(self.last_words())
@@ -109,6 +117,16 @@ class Child:
                     pass
 
 
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds; 0 where the system does not say. What it maps and does not touch is none: a GPU's driver reserves terabytes of
+    addresses when it starts, so that a limit of the address space would keep it from starting."""
+    try:
+        with open(f"/proc/{pid}/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def measure(job: Job) -> Outcome:
     """Build, check and time a job's candidate against its rival, in this thread's worker process. Never raises for what the job does."""
     child: Child | None = getattr(_LOCAL, "child", None)
@@ -116,11 +134,11 @@ def measure(job: Job) -> Outcome:
         child = _LOCAL.child = Child()
     try:
         child.send(job)
-        answer = child.receive(job["build_seconds"], "building and one run")
+        answer = child.receive(job["build_seconds"], "building and one run", job["memory_bytes"])
         if "ready" in answer:
             with _turn(job["is_timed"]):
                 child.send("go")
-                answer = child.receive(job["run_seconds"], "running")
+                answer = child.receive(job["run_seconds"], "running", job["memory_bytes"])
         return dict(answer)
     except Gone as error:
         child.end()

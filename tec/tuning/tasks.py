@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..choices import Choice, Group, Scheduled, Space, spaces
-from ..choices.database import Key, machine_text, templates_version
+from ..choices.database import Key, machine_key, templates_version
 from ..choices.shipped import ShippedChoices
 from ..graph.compiler import as_graph
 from ..graph.graph import Graph
@@ -78,7 +78,7 @@ def _task(program: Program, target: Target, calls: int) -> Task:
 
 def key_of(signature: str, target: Target, version: str) -> Key:
     """The key of a computation's records."""
-    return Key(signature, str(target), machine_text(target.machine), version)
+    return Key(signature, str(target), machine_key(target), version)
 
 
 def _has_choices(found: Sequence[Space]) -> bool:

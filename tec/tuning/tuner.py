@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..choices import Choice, records
-from ..choices.database import Database, Key, Record, Trial, Tuned, machine_text, templates_version
+from ..choices.database import Database, Key, Record, Trial, Tuned, machine_key, templates_version
 from ..choices.layout_options import TEMPLATE
 from ..errors import ArgumentError, DeviceError, TecError
 from ..runtime.device import as_device
@@ -87,7 +87,7 @@ class Tuner:
         self.device, how = ("none", "measured") if measure is not None else device_for(target)
         self.measure = measure or measuring.measure
         self.executor, self.workers = executor, workers
-        self.report = TuneReport(what, str(target), machine_text(target.machine), how)
+        self.report = TuneReport(what, str(target), machine_key(target), how)
         self.tasks, self.layouts, self.again = tasks, layouts, again
         self._states: list[_State] = []
         self._done = 0
@@ -181,6 +181,12 @@ class Tuner:
             )
             states.append(_State(task, search, self.database.trials(task.key), found))
         timed = self._trials(pool, [(s, s.search.default, s.search.default, "trial") for s in states])
+        if states and all(t.seconds is None for t in timed):
+            raise DeviceError(
+                f"no default of {self.report.what} gave a time on {self.report.machine}, of {len(states)} groups: {timed[0].error}",
+                hint="a search needs one default that runs; build_seconds=, run_seconds= and memory_bytes= are a trial's limits",
+                locate=False,
+            )
         for state, trial in zip(states, timed):
             if trial.seconds is None:
                 self.report.notes.append(f"{state.task.name} is left out: its default gave no time: {trial.error}")

@@ -6,12 +6,14 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tec
+from tec.choices import database
 from tec.choices.database import (
     Database,
     Key,
@@ -23,7 +25,7 @@ from tec.choices.database import (
     to_lines,
     tuned,
 )
-from tec.errors import TecError
+from tec.errors import DeviceError, TecError
 from tec.graph.graph import Graph
 from tec.target import Target
 
@@ -136,3 +138,38 @@ def test_records_of_other_templates_are_left_aside_with_a_note(tmp_path: Path) -
     with pytest.warns(UserWarning, match="made with other templates"):
         (now,) = tec.compile(g, target, tuned=tmp_path / "tune.db").report.choices.values()
     assert now == chosen
+
+
+@pytest.mark.parametrize(
+    ("arch", "name", "units", "target", "key"),
+    [
+        ("sm_90", "NVIDIA H200", 132, "cuda -arch=sm_90a", "H200 x 132"),
+        ("sm_90", "NVIDIA H100 PCIe", 114, "cuda -arch=sm_90", "H100 x 114"),
+        ("sm_80", "NVIDIA A100-SXM4-80GB", 108, "cuda -arch=sm_80", "A100 x 108"),
+        (
+            "sm_90",
+            "NVIDIA H200",
+            132,
+            "cuda -arch=sm_80",
+            "A100 x 108",
+        ),  # another architecture than the one in this host
+        ("sm_90", "NVIDIA H200", 132, "cuda -mcpu=h100", "H100 x 132"),  # the target says which
+        ("gfx942", "AMD Instinct MI325X", 304, "rocm -mcpu=gfx942", "MI325X x 304"),
+        ("gfx942", "a board nobody knows", 80, "rocm -mcpu=gfx942", "a board nobody knows x 80"),
+    ],
+)
+def test_records_are_of_the_gpu_in_this_host(
+    arch: str, name: str, units: int, target: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "as_device", lambda kind: SimpleNamespace(arch=arch, name=name, compute_units=units))
+    assert database.machine_key(Target(target)) == key
+
+
+def test_records_without_a_gpu_are_of_the_product_that_the_architecture_stands_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(kind: str) -> Any:
+        raise DeviceError("none here")
+
+    monkeypatch.setattr(database, "as_device", none)
+    assert database.machine_key(Target("cuda -arch=sm_90a")) == "H100 x 132"

@@ -84,6 +84,18 @@ def test_memory_has_a_limit() -> None:
     assert "ratio" in measuring.measure(job(program(), memory_bytes=600 << 20))
 
 
+def test_addresses_that_are_reserved_are_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU's driver reserves far more than any limit when it starts."""
+    reserve = "import mmap, sys\nkept = mmap.mmap(-1, 1 << 40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=0)\n"
+    started = subprocess.Popen
+
+    def popen(args: list[str], **more: Any) -> Any:
+        return started([sys.executable, "-c", reserve + "from tec.tuning import worker; worker.main()"], **more)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    assert "ratio" in measuring.measure(job(program(), memory_bytes=600 << 20))
+
+
 def test_what_cannot_be_built_is_a_failed_trial() -> None:
     assert "error" in measuring.measure(job(pickle.dumps("no function")))
     assert "ratio" in measuring.measure(job(program()))

@@ -21,7 +21,7 @@ import pytest
 import tec
 from tec import te
 from tec.choices.database import Database, Key
-from tec.errors import ArgumentError
+from tec.errors import ArgumentError, DeviceError
 from tec.graph.graph import Graph
 from tec.target import Target
 from tec.tuning import make_tuner
@@ -101,6 +101,22 @@ def test_one_worker_or_two_make_the_same_records(tmp_path: Path) -> None:
     tuned(tmp_path / "two.db", g, None, trials=24, workers=2)
     tuned(tmp_path / "late.db", g, None, trials=24, executor=Late())
     assert records(tmp_path / "one.db") == records(tmp_path / "two.db") == records(tmp_path / "late.db") != []
+
+
+def test_defaults_that_all_fail_are_an_error_with_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match=r"no default of .* gave a time on .*, of 2 groups: cuInit failed"):
+        tuned(tmp_path / "a.db", network(64, 128), None, measure=lambda job: {"error": "cuInit failed"})
+
+
+def test_one_default_that_fails_is_a_note(tmp_path: Path) -> None:
+    failed: list[bytes] = []
+
+    def measure(job: dict[str, Any]) -> dict[str, Any]:
+        failed[:] = failed or [job["default"]]
+        return {"error": "it hangs"} if job["default"] == failed[0] else fake.measure(job)
+
+    report = tuned(tmp_path / "a.db", network(64, 128), None, trials=4, measure=measure)
+    assert len(report.found) == 1 and "left out: its default gave no time: it hangs" in str(report)
 
 
 SEARCH = """
@@ -205,12 +221,6 @@ def test_trials_go_where_the_time_is(tmp_path: Path) -> None:
 def test_equal_groups_are_one_task() -> None:
     tasks, notes = tasks_of_graph(network(64, 64, 64), Target("llvm"))
     assert [t.calls for t in tasks] == [3] and notes == []
-
-
-def test_a_default_that_cannot_be_measured_is_left_out_with_a_note(tmp_path: Path) -> None:
-    report = tuned(tmp_path / "a.db", trials=8, measure=lambda job: {"error": "running took too long"})
-    assert report.found == [] and "running took too long" in report.notes[0]
-    assert "nothing to choose" in str(report)
 
 
 def test_failures_are_counted_and_named(tmp_path: Path) -> None:
