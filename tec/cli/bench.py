@@ -43,6 +43,7 @@ def command(
     """Time a model: percentiles, and each kernel."""
     common.check_model(model)
     common.check_folder(trace)
+    common.share_stdout(as_json, trace)
     net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)

@@ -19,6 +19,7 @@ from ..errors import install
 from ..report.measure import random_array
 from ..report.words import duration as duration
 from ..report.words import size as size
+from ..runtime.outputs import is_stdout, is_stream, stdout_for_outputs, write_output
 from .errors import DEVICE, MODEL, Refused
 from .shapes import join_dims, settle, shapes_for
 
@@ -425,14 +426,51 @@ def print_json(data: Any) -> None:
 
 def check_folder(path: Path | None) -> None:
     """Refused where a file cannot be written since its folder is not there: told before the work, not after."""
-    if path is not None and not path.parent.is_dir():
+    if path is not None and not is_stream(path) and not path.parent.is_dir():
         raise Refused(f"cannot write {path}: no folder {path.parent}")
 
 
 def write_file(path: Path, data: str | bytes) -> None:
-    """Write an output file; Refused with the system's reason."""
+    """Write an output file and the folders above it; ArgumentError or Refused with the system's reason."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
     except OSError as error:
         raise Refused(f"cannot write {path}: {error.strerror}") from None
+    write_output(path, data)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays by name as one `.npz` file. The names are a model's: any text (`np.savez` takes them as parameters of its own)."""
+    import io
+
+    import numpy as np
+
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as z:
+        for name, a in arrays.items():
+            with z.open(zipfile.ZipInfo(name + ".npy"), "w", force_zip64=True) as out:
+                plain = np.asarray(a)
+                np.lib.format.write_array(
+                    out, plain.astype(str) if plain.dtype == object else plain, allow_pickle=False
+                )
+    write_file(path, data.getvalue())
+
+
+def check_suffix(option: str, path: Path, suffixes: Sequence[str], wanted: str) -> None:
+    """Refused unless a file's name says what it is; pipes, devices and `-` have the names they have."""
+    if path.suffix not in suffixes and not is_stream(path):
+        raise Refused(f"{option} {path}: {wanted}")
+
+
+def share_stdout(as_json: bool, *outputs: Path | None) -> None:
+    """Where an output goes to stdout, what the command prints goes to stderr. Refused for two things that both want stdout."""
+    wanted = sum(p is not None and is_stdout(p) for p in outputs)
+    if wanted + as_json > 1:
+        raise Refused(f"{'--json and a file' if as_json else 'two files'} cannot both go to standard output")
+    if wanted:
+        click.get_current_context().with_resource(stdout_for_outputs())
+
+
+def wrote(path: Path) -> str:
+    """A file that was written, and its size where it has one."""
+    return str(path) if is_stream(path) else f"{path}: {size(float(path.stat().st_size))}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ..runtime.outputs import is_stream
 from . import common
 from .errors import Refused
 
@@ -18,11 +19,17 @@ from .errors import Refused
 Examples:
   tec compile resnet50.onnx                                  # for this CPU, to resnet50.tec
   tec compile resnet50.onnx -o r.tec --target "rocm -mcpu=gfx942"
+  tec compile resnet50.onnx -o - | ssh board 'cat > r.tec'
   tec compile model.onnx --input-dim input 1 3 224 224 --dtype float16
   tec compile model.onnx --target "rocm -mcpu=gfx1100" --dump-ir dump/""",
 )
 @common.model_argument
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="The package; MODEL's name with .tec by default.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="The package; MODEL's name with .tec by default, - for standard output.",
+)
 @click.option(
     "--dump-ir",
     type=click.Path(path_type=Path),
@@ -47,9 +54,9 @@ def command(
     if model.suffix == ".tec":
         raise Refused(f"{model} is compiled already")
     out = output or Path(model.with_suffix(".tec").name)
-    if out.suffix != ".tec":
-        raise Refused(f"--output {out}: a package's name ends in .tec")
+    common.check_suffix("--output", out, (".tec",), "a package's name ends in .tec")
     common.check_folder(out)
+    common.share_stdout(as_json, out)
     start = time.perf_counter()
     net = common.open_network(model, target, None, input_dim, dtype, no_cache, freeze, keep=keep)
     net.save(str(out))
@@ -65,7 +72,7 @@ def command(
         "weights_bytes": sum(p.nbytes for p in net.params.values()),
         "arena_bytes": net.plan.arena_bytes,
         "open": net.open_sizes,
-        "file_bytes": out.stat().st_size,
+        "file_bytes": None if is_stream(out) else out.stat().st_size,
         "dumped": [str(p) for p in dumped],
     }
     if as_json:

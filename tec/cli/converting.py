@@ -30,10 +30,10 @@ def command(package: Path, output: Path | None) -> None:
     if not package.exists():
         raise Refused(f"{package}: no such file")
     target = output or package.with_name(f"{package.stem}-new{package.suffix}")
-    if target.suffix != package.suffix:
-        raise Refused(f"--output {target}: a {package.suffix} file is wanted")
+    common.check_suffix("--output", target, (package.suffix,), f"a {package.suffix} file is wanted")
+    common.share_stdout(False, target)
     if target.exists() and target.samefile(package):
         raise Refused(f"{target} is the package itself", "give another file with --output")
     common.check_folder(target)
     version = convert(package, target)
-    click.echo(f"{target}: version {VERSION}, was {version}, {common.size(target.stat().st_size)}")
+    click.echo(f"{common.wrote(target)}, version {VERSION}, was {version}")

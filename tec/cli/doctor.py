@@ -54,9 +54,10 @@ def command(as_json: bool, report: Path | None, run: tuple[str, ...]) -> int:
         from .fault_report import write
 
         checks = [{"name": n, "state": s, "text": t} for n, s, t in rows]
+        common.share_stdout(as_json, report)
         facts = write(report, checks, run, frozenset(COMMANDS))
         ended = f", the command ended with exit code {facts['exit_code']}" if run else ""
-        click.echo(f"{report}: {report.stat().st_size} bytes{ended}; read it before you send it")
+        click.echo(f"{common.wrote(report)}{ended}; read it before you send it")
         return 0 if good else NO
     if as_json:
         common.print_json({"ok": good, "checks": [{"name": n, "state": s, "text": t} for n, s, t in rows]})

@@ -203,6 +203,8 @@ def run(
     if compare is not None and html is None:
         raise Refused("--compare is for the page", "--html FILE.html --compare BEFORE.html")
     common.check_folder(html)
+    common.check_folder(save)
+    common.share_stdout(as_json, html, save)
     entries = _entries(file)
     dev = tec.rocm_emu(chip or entries[0].chip, check=check)
     code = dev.load(file, asm.read_text() if asm is not None else None)
@@ -228,7 +230,7 @@ def run(
     notes = list(getattr(dev.driver, "notes", ()))
     arrays = {f"arg{i}": a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
     if save is not None:
-        np.savez(save, **arrays)  # type: ignore[arg-type]
+        common.write_arrays(save, arrays)
     if as_json:
         common.print_json(
             {

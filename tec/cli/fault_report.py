@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..runtime.outputs import write_output
 from . import common
 from .errors import Refused
 
@@ -21,7 +22,7 @@ _MOST = 40_000  # letters kept of what the command printed, from the end: a trac
 
 
 def write(path: Path, checks: list[dict[str, str]], command: tuple[str, ...], names: frozenset[str]) -> dict[str, Any]:
-    """Write the report; `command` is one of tec's own (`names`) or any program. Raises Refused where FILE cannot be written."""
+    """Write the report; `command` is one of tec's own (`names`) or any program. Raises ArgumentError where FILE cannot be written."""
     facts: dict[str, Any] = {
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -33,10 +34,7 @@ def write(path: Path, checks: list[dict[str, str]], command: tuple[str, ...], na
         facts.update(_run(command, names))
         facts["models"] = [_model(Path(a)) for a in command if a.endswith(".onnx") and Path(a).is_file()]
     text = json.dumps(facts, indent=1).replace(os.path.expanduser("~") + os.sep, "~" + os.sep)
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise Refused(f"--report {path}: {error.strerror or error}") from None
+    write_output(path, text + "\n")
     return facts
 
 

@@ -57,13 +57,15 @@ def command(
     kind = (dtype or "").partition(";")[0]
     target = output or model.with_name(f"{model.stem}-{kind if kind.startswith('mx') else 'int8'}.onnx")
     common.check_folder(target)
+    common.share_stdout(as_json, target)
     if target.exists() and target.samefile(model):
         raise Refused(f"{target} is the model itself", "give another file with --output")
     result = quantizer_of(model)(
         model, calibrate, method=method, percentile=percentile, per_channel=not per_tensor, activations=activations, keep=keep, dtype=dtype,
         min_signal_to_noise=keep_below, sensitivity=not no_sensitivity, progress=None if as_json else say,
     )  # fmt: skip
-    common.write_file(target, result.model.SerializeToString())
+    data = result.model.SerializeToString()
+    common.write_file(target, data)
     if as_json:
         click.echo(json.dumps(_data(result, target)))
         return
@@ -74,7 +76,7 @@ def command(
     for name, ratio in result.signal_to_noise.items():
         same = f", the largest stays in {result.agreement[name]:.1%} of rows" if name in result.agreement else ""
         click.echo(f"output {name}: {ratio:.1f} dB{same}")
-    before, after = model.stat().st_size, target.stat().st_size
+    before, after = model.stat().st_size, len(data)
     click.echo(f"{target}: {after / 1e6:.1f} MB, was {before / 1e6:.1f}")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..report import measure
+from ..runtime.outputs import is_stream
 from . import common
 from .errors import Refused, say
 from .sessions import SessionNetwork
@@ -50,8 +51,9 @@ def command(
         raise Refused(f"--save-outputs {save_outputs}: a folder or a .npz file is wanted")
     common.check_model(model)
     common.check_folder(profile)
-    if save_outputs is not None and save_outputs.suffix == ".npz":
+    if save_outputs is not None and _is_one_file(save_outputs):
         common.check_folder(save_outputs)
+    common.share_stdout(as_json, profile, save_outputs)
     net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files, by_values=True)
     dev = common.device_for(net, device)
     if isinstance(net, SessionNetwork):
@@ -116,21 +118,26 @@ def _facts(name: str, a: Any) -> dict[str, Any]:
 
 
 def save(outputs: dict[str, Any], path: Path) -> list[Path]:
-    """Write outputs to `.npy` files in a folder, or to one `.npz`."""
+    """Write outputs to `.npy` files in a folder, or to one `.npz` (which a pipe or a device takes, too)."""
+    import io
     import re
 
     import numpy as np
 
-    try:
-        if path.suffix == ".npz":
-            np.savez(path, **outputs)
-            return [path]
-        path.mkdir(parents=True, exist_ok=True)
-        written = []
-        for name, a in outputs.items():
-            file = path / f"{re.sub(r'[^0-9A-Za-z_.-]', '_', name)}.npy"
-            np.save(file, a)
-            written.append(file)
-        return written
-    except OSError as error:
-        raise Refused(f"cannot write {path}: {error.strerror}") from None
+    if _is_one_file(path):
+        common.write_arrays(path, outputs)
+        return [path]
+    written: list[Path] = []
+    for k, (name, a) in enumerate(outputs.items()):
+        file = path / f"{re.sub(r'[^0-9A-Za-z_.-]', '_', name)}.npy"
+        if file in written:  # another name with other signs in these places
+            file = file.with_stem(f"{file.stem}_{k}")
+        data = io.BytesIO()
+        np.save(data, a)
+        common.write_file(file, data.getvalue())
+        written.append(file)
+    return written
+
+
+def _is_one_file(path: Path) -> bool:
+    return path.suffix == ".npz" or is_stream(path)

@@ -67,14 +67,14 @@ def command(
     if against is not None and html is None:
         raise Refused(f"--against {against}: only a page compares", "--html FILE writes one")
     if html is not None:
-        if html.suffix not in (".html", ".htm"):
-            raise Refused(f"--html {html}: a page's name ends in .html")
+        common.check_suffix("--html", html, (".html", ".htm"), "a page's name ends in .html")
         common.check_folder(html)
+        common.share_stdout(as_json, html)
         net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
         from ..report.page import page
 
         common.write_file(html, page(net, model.name, _device(net, device), timed, against))
-        click.echo(f"{html}: {common.size(html.stat().st_size)}")
+        click.echo(common.wrote(html))
         return
     if what == "graph":
         graph = common.load_graph(model, input_dim, freeze)

@@ -54,6 +54,7 @@ def command(
     if model is None:
         raise Refused("no MODEL to tune", "tec tune model.onnx")
     common.check_folder(report)
+    common.share_stdout(as_json, report)
     wanted = common.target_of(target, None)
     graph = common.load_graph(model, input_dim, freeze)
     from ..tuning import make_tuner

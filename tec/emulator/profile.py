@@ -13,6 +13,7 @@ While it is on, kernels run with counters (a separate translation, some times sl
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..notebook import bars_svg, table
+from ..runtime.outputs import write_output
 from ..runtime.surface import Dim3
 from .chips import product_chip
 from .counters import KernelCounts, summarize
@@ -95,9 +97,9 @@ class EmulatorProfile:
             at += r.estimate.microseconds
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 
-    def save_chrome_trace(self, path: str) -> None:
-        with open(path, "w") as file:
-            json.dump(self.chrome_trace(), file)
+    def save_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write `chrome_trace()` to a file. Raises ArgumentError where it cannot be written."""
+        write_output(path, json.dumps(self.chrome_trace()))
 
 
 def record(

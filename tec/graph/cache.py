@@ -140,7 +140,7 @@ def to_cache(key: str, net: Network) -> None:
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, exist_ok=True)
-        net.save(path, unmade=False)
+        net._save(path, unmade=False, durable=False)
         files = sorted(((e.stat().st_mtime, e.stat().st_size, e.path) for e in os.scandir(folder)), reverse=True)
         total = 0
         for _, size, other in files:

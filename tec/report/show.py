@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
+from ..runtime.outputs import is_stream, write_output
 from .page import page
 
 
@@ -43,7 +44,7 @@ def show(
     not named. open_browser: by default unless a notebook shows it. Raises ArgumentError for a path that is no page's.
     """
     file = Path(tempfile.mkdtemp(prefix="tec-")) / "report.html" if path is None else Path(path)
-    if file.suffix not in (".html", ".htm"):
+    if file.suffix not in (".html", ".htm") and not is_stream(file):
         raise ArgumentError(f"{file}: a page's name ends in .html")
     title = "network"
     if net.open_sizes:
@@ -53,9 +54,9 @@ def show(
     elif sizes:
         raise ArgumentError(f"the network has no open size {next(iter(sizes))!r}")
     text = page(net, title, device, measure, against)
-    file.write_text(text, encoding="utf-8")
+    write_output(file, text)
     if open_browser is None:
-        open_browser = not _in_notebook()
+        open_browser = not _in_notebook() and not is_stream(file)
     if open_browser:
         webbrowser.open(file.resolve().as_uri())
     return Shown(file, text)

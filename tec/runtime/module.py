@@ -316,13 +316,15 @@ class Module:
         return TimeEvaluator(self[name or self.entry_name], dev, number, repeat, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the module, with all it needs to run, to a package file (`.tecmod`); see `load_module`."""
+        """Write the module, with all it needs to run, to a package file (`.tecmod`); see `load_module`.
+
+        Raises ArgumentError for a name that promises a library or an object, PackageError where the file cannot be written."""
         blobs: dict[str, bytes] = {}
         meta = {"module": self.to_data(blobs)}
         write_package(path, "module", meta, blobs)
 
     def export_library(self, path: str | os.PathLike[str]) -> None:
-        """`save`, under the name that te programs use: the file is a package, which `load_module` reads, whatever it is called."""
+        """`save`, under the name that te programs use: the file is a package, which `load_module` reads."""
         self.save(path)
 
     def to_data(self, blobs: dict[str, bytes], prefix: str = "code", unmade: bool = True) -> dict[str, Any]:

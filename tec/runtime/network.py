@@ -276,14 +276,18 @@ class Network:
 
     def save(self, path: str | os.PathLike[str], *, unmade: bool = True) -> None:
         """Write the network, with its weights and all it needs to run, to a `.tec` package; see `tec.load`. unmade: with the assembly, though
-        LLVM has yet to make it; without, the package keeps the texts there are."""
+        LLVM has yet to make it; without, the package keeps the texts there are. A pipe or a device is written into, `-` is standard output.
+        Raises ArgumentError for a name that promises a library or an object, PackageError where the file cannot be written."""
+        self._save(path, unmade)
+
+    def _save(self, path: str | os.PathLike[str], unmade: bool, durable: bool = True) -> None:
         blobs: dict[str, bytes] = {}
         meta = {
             "plan": self.plan.to_json(),
             "module": self.module.to_data(blobs, unmade=unmade),
             "report": self.report.to_json(),
         }
-        write_package(path, "network", meta, blobs, self.params)
+        write_package(path, "network", meta, blobs, self.params, durable)
 
 
 def load(path: str | os.PathLike[str]) -> Network:

@@ -16,8 +16,8 @@ import hashlib
 import json
 import math
 import os
+import re
 import sys
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -28,6 +28,7 @@ import numpy as np
 from ..errors import ArgumentError, PackageError
 from .dtypes import dtype_name, itemsize, numpy_dtype
 from .files import open_regular
+from .outputs import write_output
 
 FORMAT = "tec-package"
 VERSION = 3
@@ -36,11 +37,28 @@ _MANIFEST_LIMIT = 64 << 20
 _TEXT_LIMIT = 256 << 20  # of one compressed entry, unpacked
 _MAX_RANK = 64  # NumPy's
 _LARGEST = 1 << 62  # a dimension; addresses end before
+_NATIVE_KINDS = {
+    "so": "shared library", "dylib": "shared library", "dll": "shared library", "pyd": "shared library", "exe": "program", "o": "object",
+    "obj": "object", "a": "archive of objects", "lib": "archive of objects", "tar": "tar archive", "hsaco": "code object", "co": "code object",
+    "cubin": "code object", "ptx": "text of PTX",
+}  # fmt: skip
+_NATIVE = re.compile(rf"\.({'|'.join(_NATIVE_KINDS)})(?:\.\d+)*$")
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same content gives the same file
 
 
 def damaged(what: str) -> PackageError:
     return PackageError(f"the package is damaged: {what}", hint="compile and save it again")
+
+
+def check_suffix(path: str | os.PathLike[str]) -> None:
+    """Raises ArgumentError for a name that promises what a package is not: what loads such a file would not take it."""
+    name = os.path.basename(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else ""
+    found = _NATIVE.search(name.lower())
+    if found is not None:
+        raise ArgumentError(
+            f"{name} would be a tec package, which is no {_NATIVE_KINDS[found[1]]}: no linker and no `dlopen` takes it",
+            hint="name it .tecmod (a module, for tec.load_module) or .tec (a network, for tec.load); get_binary() gives the bare code",
+        )
 
 
 def write_package(
@@ -49,8 +67,11 @@ def write_package(
     meta: Mapping[str, Any],
     blobs: Mapping[str, bytes] | None = None,
     arrays: Mapping[str, Any] | None = None,
+    durable: bool = True,
 ) -> None:
-    """Write a package in one step: a reader sees the old file or the whole new one. `arrays` are NumPy or NDArrays."""
+    """Write a package (`outputs.write_output` says how). `arrays` are NumPy or NDArrays. durable: False for one that can be made again.
+    Raises PackageError, and ArgumentError for a name that no package has."""
+    check_suffix(path)
     entries: list[tuple[str, Any, bool]] = []  # file, bytes, whether to compress
     blob_table: dict[str, Any] = {}
     array_table: dict[str, Any] = {}
@@ -82,21 +103,7 @@ def write_package(
         text = json.dumps(manifest, allow_nan=True, default=_plain).encode()
     except (TypeError, ValueError) as error:
         raise PackageError(f"{kind} cannot be saved: {error}") from None
-    folder = os.path.dirname(os.path.abspath(path))
-    try:
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".tec-", suffix=".part")
-    except OSError as error:
-        raise PackageError(f"cannot write {os.fspath(path)}: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "wb") as f:
-            _write_zip(f, text, entries)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise PackageError(f"cannot write {os.fspath(path)}: {error.strerror}") from None
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+    write_output(path, lambda f: _write_zip(f, text, entries), PackageError, durable)
 
 
 def _plain(value: Any) -> Any:

@@ -19,6 +19,7 @@ from typing import Any
 from ..errors import DeviceError
 from ..notebook import bars_svg, table
 from .device import Device, as_device
+from .outputs import write_output
 from .program import LaunchInfo
 from .stream import Event
 
@@ -218,12 +219,8 @@ class Profile:
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write `trace()` to a file."""
-        try:
-            with open(path, "w", encoding="utf-8") as f:
-                json.dump(self.trace(), f, default=str)
-        except OSError as error:
-            raise DeviceError(f"cannot write the trace {os.fspath(path)}: {error.strerror}") from None
+        """Write `trace()` to a file. Raises ArgumentError where it cannot be written."""
+        write_output(path, json.dumps(self.trace(), default=str))
 
 
 def _count(v: Any) -> str:

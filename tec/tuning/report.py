@@ -9,6 +9,7 @@ from typing import Any
 
 from ..choices import Choice
 from ..choices.space import text
+from ..runtime.outputs import write_output
 
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
 table{border-collapse:collapse;font-size:14px}th,td{padding:3px 12px 3px 0;text-align:left;border-bottom:1px solid #ddd}td.n,th.n{text-align:right}
@@ -117,8 +118,8 @@ class TuneReport:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the page."""
-        Path(path).write_text(self.to_html(), encoding="utf-8")
+        """Write the page. Raises ArgumentError where it cannot be written."""
+        write_output(path, self.to_html())
 
     def _repr_html_(self) -> str:
         return f"<style>{_STYLE}</style>{self.history_svg()}{self.bars_svg()}<p>{escape(self.summary)}</p>"

@@ -75,7 +75,7 @@ def test_on_the_cpu(as_file: bool, tmp_path: Path) -> None:
     f = tec.build(s, args, "llvm")
     f(a, b, out)
     np.testing.assert_allclose(out, (a * b).sum(1), 1e-6)
-    saved = tmp_path / "f.so"
+    saved = tmp_path / "f.tecmod"
     f.export_library(str(saved))
     again = np.zeros(6, F32)
     tec.load_module(str(saved))(a, b, again)
