@@ -68,9 +68,11 @@ class DiskCache:
             with open(temporary, "wb") as file:
                 file.write(hashlib.sha256(body).digest() + body)
             os.replace(temporary, path)
-            self._trim()
         except OSError:
             return
+        # Looking through the folder takes longer than some kernels take to compile (25 ms for 4,000 entries): now and then.
+        if int(key[:3], 16) % 16 == 0 or len(body) > _limit_bytes() // 16:
+            self._trim()
 
     def _trim(self) -> None:
         """Remove the files unused for longest until the folder is within three quarters of its limit."""
