@@ -34,8 +34,8 @@ from . import (  # noqa: F401  (the converters register themselves)
     ops_trees,
 )
 from .describe import describe, operators
-from .importer import CONVERTERS, NeedsValue, import_model, unsupported
-from .inputs import bind_shapes, input_info
+from .importer import CONVERTERS, NeedsValue, SizeFollows, import_model, unsupported
+from .inputs import bind_shapes, input_info, with_size
 from .quantization import quantize
 from .reader import load_model
 from .session import Session
@@ -60,10 +60,15 @@ def from_onnx(
     frozen = dict(freeze or {})
     found = {} if state is False else find_state(proto) if state is True else dict(state)
     found = {i: o for i, o in found.items() if i not in frozen}
-    shapes = bind_shapes(
-        proto, {**(shape or {}), **{k: v.shape for k, v in frozen.items() if hasattr(v, "shape")}}, found
-    )
-    graph, outputs = import_model(proto, shapes, frozen)
+    given = {**(shape or {}), **{k: v.shape for k, v in frozen.items() if hasattr(v, "shape")}}
+    while True:
+        try:
+            graph, outputs = import_model(proto, bind_shapes(proto, given, found), frozen)
+            break
+        except SizeFollows as known:
+            if known.name in given:
+                raise  # two nodes ask for two sizes
+            given = {k: with_size(v, known.name, known.size) for k, v in given.items()} | {known.name: known.size}
     for value, info in zip(outputs, proto.graph.output):
         if not isinstance(value, Value):
             raise ImportModelError(

@@ -51,6 +51,16 @@ class NeedsValue(ImportModelError):
         self.inputs = tuple(inputs)
 
 
+class SizeFollows(ImportModelError):
+    """A size that the model leaves open can be one number alone, as its nodes say: the import begins again with it."""
+
+    def __init__(self, name: str, size: int, why: str):
+        super().__init__(
+            f"{why}: {name!r} can be {size} alone", hint=f"give it: shapes={{{name!r}: {size}}}", locate=False
+        )
+        self.name, self.size = name, size
+
+
 def onnx_op(*names: str, domain: str = "") -> Callable[[Converter], Converter]:
     """Decorator: the function converts these operators."""
 
@@ -180,7 +190,7 @@ class Importer:
             call = Call(self, node, domain, scope, opsets, refs)
             try:
                 results = self.convert(call)
-            except InternalError:
+            except (InternalError, SizeFollows):
                 raise
             except TecError as e:
                 where = f"node {label(node)}"

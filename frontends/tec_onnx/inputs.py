@@ -93,6 +93,11 @@ def bind_shapes(
     return out
 
 
+def with_size(shape: Any, name: str, size: int) -> Any:
+    """A shape that a caller gave, with a number for a dimension's name."""
+    return tuple(size if d == name else d for d in shape) if isinstance(shape, (tuple, list)) else shape
+
+
 def _known(shapes: Mapping[str, tuple[Size, ...]]) -> None:
     """Every name is a whole dimension somewhere: a run learns it there."""
     open_sizes = [(name, n) for name, shape in shapes.items() for n in shape if isinstance(n, Dim)]

@@ -13,6 +13,7 @@ import numpy as np
 from ...errors import ImportModelError
 from ..graph import Value
 from .builder import Builder
+from .quantize import quantize
 
 HIDDEN = -1e30  # what a mask adds where nothing may be seen: exp of it is 0, and it stays finite in float32
 
@@ -112,3 +113,27 @@ def write_cache(b: Builder, cache: Value | None, new: Value, position: Value, to
         have = cache
     index = b.broadcast(b.reshape(position, (n, 1, s, 1)), (n, h, s, size))
     return b.op("scatter_elements", have, index, new, axis=2, reduction="none")
+
+
+def quantize_cache(b: Builder, x: Value, scale: Value, dtype: str, bits: int) -> Value:
+    """Rows for a quantized cache: x (batch, heads, steps, size) over `scale`, rounded and saturated, as int8 or an 8-bit float; with 4 bits as bytes
+    (batch, heads, steps, (size + 1) // 2) of two numbers each, plus 8, the first in the low half. Source: ONNX Runtime's GroupQueryAttention."""
+    if bits != 4:
+        return quantize(b, x, scale, None, dtype)
+    q = b.op("round_even", b.op("divide", b.cast(x, "float32"), scale))
+    q = b.cast(b.op("add", b.op("clip", q, low=-8.0, high=7.0), b.like(8.0, q)), "uint8")
+    if q.shape[3] % 2:
+        q = b.op("pad", q, before=(0,) * 4, after=(0, 0, 0, 1))
+    low, high = (b.slice(q, 3, j, q.shape[3] // 2, 2) for j in (0, 1))
+    return b.op("bitwise_or", low, b.op("shift_left", high, b.like(4, high)))
+
+
+def dequantize_cache(b: Builder, x: Value, scale: Value, size: int, bits: int, dtype: str) -> Value:
+    """The numbers (batch, heads, steps, size) that rows of a quantized cache stand for."""
+    y = x
+    if bits == 4:
+        low, high = b.op("bitwise_and", x, b.like(15, x)), b.op("shift_right", x, b.like(4, x))
+        both = b.cast(b.stack([low, high], 4), "float32")
+        y = b.op("subtract", b.reshape(both, (*x.shape[:3], 2 * x.shape[3])), b.const(np.float32(8)))
+        y = b.slice(y, 3, 0, size)
+    return b.cast(b.op("multiply", b.cast(y, "float32"), scale), dtype)
