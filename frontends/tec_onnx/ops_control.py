@@ -336,20 +336,43 @@ def _scan_steps(
 
 
 def _scan_8(c: Call, body: Any, count: int) -> Outputs:
-    """Opset 8: a leading batch dimension, and optional lengths as the first input."""
+    """Opset 8: a leading batch dimension, and optional lengths of the entries as the first input."""
     inputs = list(c.inputs[1:])
-    if c.has(0):
-        raise ImportModelError("Scan-8 with lengths of its own is not supported")
     state, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
     batch = scanned[0].shape[0]
     outs = len(body.output) - len(state)
     back = c.attr("directions", [0] * count)
+    lengths = c.cast(c[0], "int64") if c.has(0) else None
     rows = []
     for b in range(batch):
         pick = [c.squeeze(c.slice(v, 0, b, 1), 0) for v in (*state, *scanned)]
-        final, collected = _scan_steps(c, body, pick[: len(state)], pick[len(state) :], [0] * count, back, outs)
+        first, given = pick[: len(state)], pick[len(state) :]
+        if lengths is None:
+            final, collected = _scan_steps(c, body, first, given, [0] * count, back, outs)
+        else:
+            final, collected = _scan_to_length(c, body, first, given, back, outs, c.take(lengths, 0, b))
         rows.append([*final, *[_stack(c, v, body.output[len(state) + k]) for k, v in enumerate(collected)]])
     return Outputs([_stack(c, [r[k] for r in rows], None) for k in range(len(rows[0]))])
+
+
+def _scan_to_length(
+    c: Call, body: Any, state: list[Value], scanned: list[Value], back: Sequence[int], outs: int, length: Value
+) -> tuple[list[Value], list[list[Value]]]:
+    """The first `length` steps of one batch entry: states stay as they are behind it, rows of outputs are zeros, and a reversed input begins at its last row."""
+    n = _rows_of(scanned, [0] * len(scanned))
+    check_unrolled(c, n, max(len(body.node), 1))
+    collected: list[list[Value]] = [[] for _ in range(outs)]
+    for t in range(n):
+        step = c.const(np.int64(t))
+        live = c.op("less", step, length)
+        last = c.op("subtract", c.op("subtract", length, c.const(np.int64(1))), step)
+        row = {0: step, 1: c.op("maximum", last, c.const(np.int64(0)))}
+        now = [c.op("gather", v, row[int(r)], axis=0) for v, r in zip(scanned, back)]
+        out = _tensors(c.importer.subgraph(body, c, [*state, *now]), "a Scan")
+        state = [c.op("where", live, new, old) for new, old in zip(out, state)]
+        for values, v in zip(collected, out[len(state) :]):
+            values.append(c.op("where", live, v, c.like(0, v)))
+    return state, collected
 
 
 # ---- sequences: Python lists of values

@@ -209,6 +209,22 @@ def test_a_branch_that_cannot_be_taken_in_yet_may_be_the_one_that_is_chosen():
         np.testing.assert_allclose(session.run(feeds)[0], reference(m, feeds)[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("back", [0, 1])
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_scan_of_opset_8_with_lengths_of_its_own(back, constant):
+    given = "<int64[3] lengths = {4, 1, 2}>" if constant else ""
+    m = parser.parse_model(f"""<ir_version: 4, opset_import: ["" : 8]>
+        agraph ({"" if constant else "int64[3] lengths, "}float[3, 5] start, float[3, 4, 5] rows) => (float[3, 5] final, float[3, 4, 5] made) {given} {{
+            final, made = Scan <num_scan_inputs = 1, directions = [{back}], body = body (float[5] now, float[5] row) => (float[5] then, float[5] out) {{
+                then = Add (now, row)
+                out = Mul (now, row)
+            }}> (lengths, start, rows)
+        }}""")
+    feeds = {"start": rand(3, 5), "rows": rand(3, 4, 5)}
+    many = [feeds] if constant else [{**feeds, "lengths": np.array(n, np.int64)} for n in ((4, 1, 2), (1, 3, 4))]
+    check(m, *many)
+
+
 def scan(rows, back=0, out_back=0, axis=0, out_axis=0):
     shape = f"{rows}, 3" if axis == 0 else f"3, {rows}"
     return model(f"""
