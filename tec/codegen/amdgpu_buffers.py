@@ -23,7 +23,6 @@ from ..ir.build import is_const
 from ..ir.dtype import dtype_info
 from ..ir.effects import is_call
 from ..ir.func import Func
-from ..ir.notes import PIPELINED
 from ..ir.visit import any_stmt, substitute
 from .emitter_call import in_order
 from .gpu_address import UniformAddresses
@@ -55,7 +54,7 @@ class BufferLoads(UniformAddresses):
 
     def serial(self, s: S.For) -> None:
         around = self.in_pipeline
-        if PIPELINED in s.annotations and self.target.chip.family in _BY_SCALARS:
+        if s.pipelined and self.target.chip.family in _BY_SCALARS:
             self.in_pipeline = True
         super().serial(s)
         self.in_pipeline = around

@@ -174,15 +174,14 @@ class Statements(Memory):
         self.memo_clear()
 
     def loop_metadata(self, s: S.For) -> str:
-        """What a loop's kind and annotations ask of LLVM's loop passes."""
+        """What a loop's kind and `unroll` ask of LLVM's loop passes."""
         hints: list[str] = []
-        notes = s.annotations
         if s.kind == S.ForKind.UNROLLED:
             small = isinstance(s.extent, E.IntImm) and s.extent.value <= FULL_UNROLL_LIMIT
             hints.append('!{!"llvm.loop.unroll.full"}' if small else '!{!"llvm.loop.unroll.enable"}')
-        elif "unroll" in notes:
-            n = int(notes["unroll"])
-            hints.append('!{!"llvm.loop.unroll.disable"}' if n <= 1 else f'!{{!"llvm.loop.unroll.count", i32 {n}}}')
+        elif s.unroll:
+            n = s.unroll
+            hints.append('!{!"llvm.loop.unroll.disable"}' if n == 1 else f'!{{!"llvm.loop.unroll.count", i32 {n}}}')
         if not hints:
             return ""
         return f", !llvm.loop {self.meta_distinct(', '.join(self.meta(h) for h in hints))}"

@@ -22,12 +22,14 @@ from .expr import CommReducer, IterVar, Range, TensorRead
 from .func import Func, IRModule
 from .notes import NOTES, Note
 from .schema import EXPRS, STMTS, fields_of
+from .stmt import StorageNotes
 from .visit import deep_recursion
 
 VERSION = 1
 
 _KINDS: dict[str, type] = {
-    cls.__name__: cls for cls in (*EXPRS, *STMTS, Buffer, Func, IRModule, IterVar, Range, CommReducer, Loc)
+    cls.__name__: cls
+    for cls in (*EXPRS, *STMTS, Buffer, Func, IRModule, IterVar, Range, CommReducer, StorageNotes, Loc)
 }
 # What the compiler keeps beside a lowered function: it can be made again, and holds what is no IR.
 _LEFT_OUT = ("lowered_from",)
@@ -136,7 +138,10 @@ class Reader:
         if kind.startswith("note "):
             return NOTES[kind[5:]](*self.value(entry["values"]))
         cls = _KINDS[kind]
-        return cls(*[self.value(entry[n]) for n in _fields(cls)])
+        fields = {n: self.value(x) for n, x in entry.items() if n != "is"}
+        if "annotations" in fields:  # of a loop or an allocation, in texts of before they were typed
+            fields |= _typed(kind, fields.pop("annotations"))
+        return cls(*[fields[n] for n in _fields(cls)])
 
     def value(self, v: Any) -> Any:
         if isinstance(v, list):
@@ -150,6 +155,14 @@ class Reader:
             return float(inside)
         items = [self.value(x) for x in inside]
         return {"list": list, "set": set, "dict": dict}[kind](items)
+
+
+def _typed(kind: str, notes: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a For or an Alloc that its dictionary of notes stood for."""
+    if kind == "For":
+        return {"unroll": int(notes.get("unroll", 0)), "pipelined": bool(notes.get("pipelined"))}
+    align = notes.get("storage_align", {})
+    return {"notes": StorageNotes(**notes | {"storage_align": tuple((k, *v) for k, v in align.items())})}
 
 
 def _fields(cls: type) -> tuple[str, ...]:

@@ -19,8 +19,6 @@ from typing import Any, ClassVar, TypeVar
 from ..errors import ExprError
 from .expr import IntImm
 
-PIPELINED = "pipelined"  # annotation of a loop that starts loads for its later steps, as `pipeline` leaves it
-
 
 @dataclass(frozen=True, slots=True)
 class Note:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from ..errors import ExprError, Loc
@@ -26,16 +27,24 @@ from .printer import LOOP_WORDS
 _KINDS = {word: kind for kind, word in LOOP_WORDS.items()}
 
 
+_STORAGE_WORDS = tuple(f.name for f in fields(S.StorageNotes))
+_LOOP_WORDS = ("min", "extent", "dtype", "unroll", "pipelined")
+
+
 class _Parser(ExprParser):
     """Statements, buffers and functions."""
 
     # ---- buffers
 
-    def declare(self, name: str, node: ast.Call) -> tuple[Buffer, dict[str, Any]]:
-        """A buffer from the arguments of `alloc`, `view` or `Buffer`; and the annotations."""
+    def declare(self, name: str, node: ast.Call) -> tuple[Buffer, S.StorageNotes]:
+        """A buffer from the arguments of `alloc`, `view` or `Buffer`; and what is asked of the storage."""
         shape, dtype = self.want(node, 2)
         words = self.keywords(node)
-        notes = self.value(words.pop("annotations")) if "annotations" in words else {}
+        asked = {k: self.literal(words.pop(k)) for k in _STORAGE_WORDS if k in words}
+        try:
+            notes = S.StorageNotes(**asked)
+        except ExprError as e:
+            raise self.fail(node, e.message, e.hint) from None
         b = Buffer(name, self.dtype_of(dtype), self.exprs(shape))
         for key, v in words.items():
             if key == "strides":
@@ -133,9 +142,14 @@ class _Parser(ExprParser):
         else:
             raise self.fail(head, f"expected {word}(extent) or {word}(min, extent=...)")
         dtype = self.dtype_of(words["dtype"]) if "dtype" in words else extent.dtype
-        notes = self.value(words["annotations"]) if "annotations" in words else {}
+        unroll = self.integer(words["unroll"]) if "unroll" in words else 0
+        pipelined = self.literal(words["pipelined"]) if "pipelined" in words else False
+        if unroll < 0 or not isinstance(pipelined, bool):
+            raise self.fail(head, "a loop's unroll is a count, and its pipelined True or False")
+        if unknown := [w for w in words if w not in _LOOP_WORDS]:
+            raise self.fail(head, f"unknown fact of a loop: {unknown[0]}", f"use {', '.join(_LOOP_WORDS)}")
         var = self.new_var(name, dtype)
-        return S.For(var, low, extent, self.block(body), kind, thread, notes)
+        return S.For(var, low, extent, self.block(body), kind, thread, unroll, pipelined)
 
     def scope(self, node: ast.AST, word: str, head: ast.Call, target: Any, body: list[ast.stmt]) -> S.Stmt:
         if word in NOTES:

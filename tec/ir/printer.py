@@ -20,6 +20,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -331,7 +332,7 @@ class Printer:
         self._holding(depth, last, f"{name}: {dtype} = {value}", f'with let({value}, "{dtype}") as {name}', s.body)
 
     def _alloc(self, s: S.Alloc, depth: int, last: bool) -> None:
-        head = f"alloc({self.buffer_args(s.buffer)}{self._annotations(s.annotations)})"
+        head = f"alloc({self.buffer_args(s.buffer)}{self._notes(s.notes)})"
         name = self.names.of(s.buffer)
         self._holding(depth, last, f"{name} = {head}", f"with {head} as {name}", s.body)
 
@@ -358,10 +359,15 @@ class Printer:
         if s.var.dtype != s.extent.dtype:
             parts.append(f'dtype="{s.var.dtype}"')
         word = "thread" if s.kind == S.ForKind.THREAD else LOOP_WORDS.get(s.kind, s.kind)
-        return f"{self.names.of(s.var)} in {word}({', '.join(parts)}{self._annotations(s.annotations)})"
+        if s.unroll:
+            parts.append(f"unroll={s.unroll}")
+        if s.pipelined:
+            parts.append("pipelined=True")
+        return f"{self.names.of(s.var)} in {word}({', '.join(parts)})"
 
-    def _annotations(self, notes: dict[str, Any]) -> str:
-        return f", annotations={self.value(notes)}" if notes else ""
+    def _notes(self, notes: S.StorageNotes) -> str:
+        said = ((f.name, getattr(notes, f.name)) for f in fields(notes))
+        return "".join(f", {name}={value!r}" for name, value in said if value)
 
     def _allreduce(self, s: S.AllReduce, depth: int, last: bool) -> None:
         c = s.combiner

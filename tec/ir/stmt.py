@@ -7,10 +7,10 @@ Loops run `min <= var < min + extent`, step 1. Immutable by convention, as expre
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from ..errors import Loc
+from ..errors import ExprError, Loc
 from .buffer import Buffer
 from .expr import CommReducer, Expr, IntImm, Var
 from .notes import Note
@@ -62,7 +62,16 @@ class For(Stmt):
     body: Stmt
     kind: str = ForKind.SERIAL
     thread: str = ""
-    annotations: dict[str, Any] = field(default_factory=dict)
+    unroll: int = 0  # by LLVM: 0 as it sees fit, 1 not at all, else so often
+    pipelined: bool = False  # its steps start loads for later steps: what the pass `pipeline` leaves behind
+
+    def with_body(self, body: Stmt) -> For:
+        """This loop around another body."""
+        return self.with_range(self.min, self.extent, body)
+
+    def with_range(self, low: Expr, extent: Expr, body: Stmt) -> For:
+        """This loop with another range and body."""
+        return For(self.var, low, extent, body, self.kind, self.thread, self.unroll, self.pipelined)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -96,6 +105,45 @@ class LetStmt(Stmt):
     loc: Loc | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StorageNotes:
+    """What is asked of an allocation. Raises ExprError for values of another form.
+
+    `double_buffer`: one step's contents are made while another's are used (see passes/pipeline).
+    `storage_align`: an (axis, factor, offset) of each axis whose stride, in elements, is to be `offset` modulo `factor`: the rows of a
+    shared tile then begin in different banks.
+    `ordered`: its accesses are ordered by hand, insert_barriers leaves them alone.
+    """
+
+    double_buffer: bool = False
+    storage_align: tuple[tuple[int, int, int], ...] = ()
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("double_buffer", "ordered"):
+            if not isinstance(getattr(self, name), bool):
+                raise ExprError(f"{name} of an allocation is {getattr(self, name)!r}", hint="True or False")
+        if not isinstance(self.storage_align, tuple) or not all(map(_is_alignment, self.storage_align)):
+            raise ExprError(
+                f"storage_align of an allocation is {self.storage_align!r}",
+                hint="an (axis, factor, offset) of each aligned axis: ((0, 32, 4),)",
+            )
+
+    def below_new_axis(self) -> StorageNotes:
+        """The notes of a buffer that got one more dimension in front."""
+        if not self.storage_align:
+            return self
+        moved = tuple((axis + 1, factor, offset) for axis, factor, offset in self.storage_align)
+        return StorageNotes(self.double_buffer, moved, self.ordered)
+
+
+def _is_alignment(x: object) -> bool:
+    return isinstance(x, tuple) and len(x) == 3 and all(type(n) is int for n in x) and x[0] >= 0 and x[1] > 0
+
+
+NO_NOTES = StorageNotes()
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Alloc(Stmt):
     """Storage for `buffer` while `body` runs; contents are undefined at first."""
@@ -103,7 +151,7 @@ class Alloc(Stmt):
     binds: ClassVar[tuple[str, ...]] = ("buffer",)
     buffer: Buffer
     body: Stmt
-    annotations: dict[str, Any] = field(default_factory=dict)  # double_buffer, storage_align, ...
+    notes: StorageNotes = NO_NOTES
 
 
 @dataclass(slots=True, eq=False, repr=False)

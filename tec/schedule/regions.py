@@ -8,7 +8,7 @@ and prefetches, which also touch parts of buffers, stand here too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LoweringError
@@ -17,7 +17,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
-from ..ir.storage_align import aligned_axes, row_major_strides
+from ..ir.storage_align import row_major_strides
 from ..ir.visit import Rewriter
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
@@ -81,7 +81,7 @@ def strides_of(low: Lowering, storage: Storage) -> tuple[E.Expr, ...]:
         )  # fmt: skip
     if buffer.strides:
         return buffer.strides
-    return row_major_strides(buffer.shape, aligned_axes(low.storage_notes(storage)))[0]
+    return row_major_strides(buffer.shape, low.storage_notes(storage).storage_align)[0]
 
 
 def bind_vars(low: Lowering, views: Mapping[Buffer, View], what: str) -> dict[E.Var, E.Expr]:
@@ -146,7 +146,7 @@ def over_views(stmt: S.Stmt, views: Mapping[Buffer, View], values: Mapping[E.Var
     def on_for(s: S.For, r: Rewriter) -> S.Stmt:
         lo, extent = r.expr(s.min), r.expr(s.extent)
         v = own[s.var] = E.Var(s.var.name, s.var.dtype, s.var.is_size)
-        return S.For(v, lo, extent, r.stmt(s.body), s.kind, s.thread, s.annotations)
+        return replace(s, var=v, min=lo, extent=extent, body=r.stmt(s.body))
 
     def on_let(s: S.LetStmt, r: Rewriter) -> S.Stmt:
         value = r.expr(s.value)
@@ -158,7 +158,7 @@ def over_views(stmt: S.Stmt, views: Mapping[Buffer, View], values: Mapping[E.Var
         shape = tuple([r.expr(d) for d in b.shape])
         new = Buffer(b.name, b.dtype, shape, b.strides, b.elem_offset, b.scope, b.align_bytes, loc=b.loc)
         fresh[id(b)] = new
-        return S.Alloc(new, r.stmt(s.body), s.annotations)
+        return S.Alloc(new, r.stmt(s.body), s.notes)
 
     def on_all_reduce(s: S.AllReduce, r: Rewriter) -> S.Stmt:
         out = r.stmt_children(s)

@@ -150,16 +150,10 @@ class Lowering:
             body = S.For(mine, B.const(0, v.dtype), extent, inner, S.ForKind.THREAD, reader.thread_of(iv))
         return body
 
-    def storage_notes(self, storage: Storage) -> dict[str, Any]:
-        notes: dict[str, Any] = {}
+    def storage_notes(self, storage: Storage) -> S.StorageNotes:
         stage = storage.stage
-        if stage.double_buffered:
-            notes["double_buffer"] = True
-        align = {k: stage.attrs[a].align for k, a in enumerate(stage.op.axis) if a in stage.attrs}
-        align = {k: v for k, v in align.items() if v is not None}
-        if align:
-            notes["storage_align"] = align
-        return notes
+        align = ((k, stage.attrs[a].align) for k, a in enumerate(stage.op.axis) if a in stage.attrs)
+        return S.StorageNotes(stage.double_buffered, tuple((k, *v) for k, v in align if v is not None))
 
     def inside(self, stage: Stage, iv: E.IterVar, body: S.Stmt) -> S.Stmt:
         """The body of loop `iv`, with what is computed there."""

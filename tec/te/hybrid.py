@@ -328,11 +328,11 @@ def _placed(b: Buffer, s: S.Stmt) -> S.Stmt:
             if len(users) == 1:
                 return S.Seq(tuple(_placed(b, x) if x is users[0] else x for x in s.stmts))
         case S.For() if s.kind == ForKind.THREAD or (b not in _bounds(s) and _begins_with_a_store(b, s.body)):
-            return S.For(s.var, s.min, s.extent, _placed(b, s.body), s.kind, s.thread, s.annotations)
+            return s.with_body(_placed(b, s.body))
         case S.LetStmt() if id(b) not in effects(s.value).touched:
             return S.LetStmt(s.var, s.value, _placed(b, s.body), s.loc)
         case S.Alloc():
-            return S.Alloc(s.buffer, _placed(b, s.body), s.annotations)
+            return S.Alloc(s.buffer, _placed(b, s.body), s.notes)
     return S.Alloc(b, s)
 
 

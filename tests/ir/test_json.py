@@ -26,6 +26,22 @@ def test_every_node_of_the_grammar(text: str) -> None:
     assert structural_equal(f, again) and str(f) == str(again)
 
 
+def test_texts_of_before_notes_were_typed() -> None:
+    f = parse_func(TEXTS[0])
+    data = json.loads(save_json(f))
+    notes = {k: n for k, n in enumerate(data["nodes"]) if n["is"] == "StorageNotes"}
+    assert notes
+    for node in data["nodes"]:
+        if node["is"] == "Alloc":
+            of = notes[node.pop("notes")["node"]]
+            align = [[axis, [factor, offset]] for axis, factor, offset in of["storage_align"]]
+            node["annotations"] = {"dict": [["double_buffer", of["double_buffer"]], ["storage_align", {"dict": align}]]}
+        if node["is"] == "For":
+            unroll = node.pop("unroll")
+            node["annotations"] = {"dict": [["unroll", unroll]] * bool(unroll) + [["pipelined", node.pop("pipelined")]]}
+    assert str(load_json(json.dumps(data))) == str(f)
+
+
 @pytest.mark.parametrize("name", list(CASES)[::12])
 @pytest.mark.parametrize("simple", [True, False])
 def test_programs(name: str, simple: bool) -> None:

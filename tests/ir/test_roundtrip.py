@@ -15,11 +15,11 @@ TEXTS = [
 @attrs(noalias=True, writes=('C',), fast_math={'contract', 'nnan'})
 def matmul(A: Buffer((n, 64), "float16"), C: Buffer((n, 64), "float16", align=16), k: int64, *, n: size("int32")):
     for bx in thread("blockIdx.x", (n + 3) // 4):
-        S = alloc((64,), "float32", scope="shared", annotations={'double_buffer': True})
+        S = alloc((64,), "float32", scope="shared", align=128, double_buffer=True, storage_align=((0, 8, 1),))
         for tx in thread("threadIdx.x", 64):
             S[tx] = float32(A[bx * 4, tx])
         barrier(scope='shared')
-        for i in unrolled(4):
+        for i in range(4, unroll=2, pipelined=True):
             if likely(bx * 4 + i < n):
                 C[bx * 4 + i, 0] = float16(S[i]) * 2.0
             else:
@@ -150,6 +150,10 @@ def test_constants_keep_their_dtype():
         ("def f(n):\n    pass", "has no type", 1),
         ("x = 1", "expected a function", 1),
         ('def f(A: Buffer((4,), "float32")):\n    for i in sideways(4):\n        A[i] = 0.0', "unknown kind of loop", 2),
+        ('def f(A: Buffer((4,), "float32")):\n    for i in range(4, unrol=2):\n        A[i] = 0.0', "unknown fact of a loop: unrol", 2),
+        ('def f(A: Buffer((4,), "float32")):\n    for i in range(4, unroll=-1):\n        A[i] = 0.0', "unroll is a count", 2),
+        ('def f(A: Buffer((4,), "float32")):\n    B = alloc((4,), "float32", storage_align=(0, 8, 1))\n    A[0] = B[0]', "storage_align of an allocation", 2),
+        ('def f(A: Buffer((4,), "float32")):\n    B = alloc((4,), "float32", double_buffer=2)\n    A[0] = B[0]', "double_buffer of an allocation is 2", 2),
         ('def f(A: Buffer((4,), "float32")):\n    __import__("os").getcwd()', "not an expression", 2),
     ],
 )  # fmt: skip

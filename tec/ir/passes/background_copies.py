@@ -53,7 +53,7 @@ def as_copies(s: S.Stmt) -> S.Stmt | None:
         return S.Evaluate(E.Call("async_copy", copy, "int32"))
     if isinstance(s, S.For) and s.kind != S.ForKind.THREAD:
         body = as_copies(s.body)
-        return None if body is None else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+        return None if body is None else s.with_body(body)
     if isinstance(s, S.IfThenElse) and s.orelse is None:
         then = as_copies(s.then)
         return None if then is None else S.IfThenElse(s.cond, then)
@@ -97,7 +97,7 @@ def copies_by_lanes(s: S.Stmt, threads: list[S.For]) -> S.Stmt | None:
     into = E.BufferLoad(to.buffer, (*lead, high, low))
     out: S.Stmt = S.Evaluate(E.Call("async_copy", (into, of, count, lane.var), "int32"))
     for f in reversed([f for f in loops if f not in threads]):
-        out = S.For(f.var, f.min, f.extent, out, f.kind, f.thread, f.annotations)
+        out = f.with_body(out)
     return clone(out, {})
 
 

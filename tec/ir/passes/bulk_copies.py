@@ -246,7 +246,7 @@ class _Lowering:
         if isinstance(s, S.Attr) and isinstance(s.note, BulkCopy):
             return self.copies(self.nests[id(s)])
         if isinstance(s, S.Alloc) and id(s.buffer) in self.layouts:
-            return S.Alloc(self.layouts[id(s.buffer)].boxes, self.stmt(s.body), s.annotations)
+            return S.Alloc(self.layouts[id(s.buffer)].boxes, self.stmt(s.body), s.notes)
         if isinstance(s, S.For):
             with self.ana.scope():
                 self.ana.bind(s.var, E.Range(s.min, s.extent))

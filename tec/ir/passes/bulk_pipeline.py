@@ -18,6 +18,7 @@ step of the work ahead (see `fragment_pipeline`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from .. import build as B
 from .. import expr as E
@@ -27,8 +28,6 @@ from ..dtype import dtype_info
 from ..effects import is_call
 from ..visit import map_stmt
 from .fragment_pipeline import Ring, fragment_pipeline, wants_fragments_ahead
-
-ORDERED = "ordered"  # annotation of an Alloc: its accesses are ordered by hand, insert_barriers leaves it alone
 
 
 def effect(op: str, *args: E.Expr, **attrs: object) -> S.Stmt:
@@ -112,7 +111,7 @@ def bulk_pipeline(
             return S.IfThenElse(there_is, fetch(B.add(loop.min, ahead), B.floormod(k, slots)))
 
         steps = fragment_pipeline(Ring(loop, slots, step, wait, refill), rest, effect("barrier", scope="shared"))
-        return S.Alloc(full, S.seq(start_all, steps), {ORDERED: True})
+        return S.Alloc(full, S.seq(start_all, steps), S.StorageNotes(ordered=True))
     var = E.Var(loop.var.name, one)
     at = B.sub(var, loop.min)
     slot = B.floormod(at, slots)
@@ -125,8 +124,8 @@ def bulk_pipeline(
         effect("barrier", scope="shared"),
         again,
     )
-    main = S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, {"unroll": 1, **loop.annotations})
-    return S.Alloc(full, S.seq(start_all, main), {ORDERED: True})
+    main = replace(loop, var=var, body=inside, unroll=loop.unroll or 1)
+    return S.Alloc(full, S.seq(start_all, main), S.StorageNotes(ordered=True))
 
 
-__all__ = ["ORDERED", "bulk_pipeline", "effect", "is_bulk_fill", "loaded_bytes", "reporting"]
+__all__ = ["bulk_pipeline", "effect", "is_bulk_fill", "loaded_bytes", "reporting"]

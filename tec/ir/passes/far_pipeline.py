@@ -13,7 +13,6 @@ from .. import build as B
 from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
-from ..notes import PIPELINED
 from .fragment_pipeline import Copies, Leaf, leaves_of, wants_fragments_ahead
 from .interleave import carried, is_carried, pieces_of
 from .pipeline_registers import MAX_REGISTER_BYTES, has_branches, moved_on, through_registers
@@ -105,8 +104,8 @@ class _Far:
             inside = S.seq(self.turn(var, 0, extent), *moved)
             begin, count, unroll = self.first, trips, ahead
         if trips:
-            notes = {**loop.annotations, "unroll": unroll, PIPELINED: True}
-            parts.append(S.For(var, begin, B.const(count, var.dtype), inside, loop.kind, loop.thread, notes))
+            n_trips = B.const(count, var.dtype)
+            parts.append(S.For(var, begin, n_trips, inside, loop.kind, loop.thread, unroll, pipelined=True))
         parts += [self.turn(self.step(self.first, n), n - trips, extent - 1 - n) for n in range(trips, extent)]
         out = S.seq(*parts)
         for register in (*[x[2] for one in own for x in one], *(self.held.buffers.values() if self.held else ())):

@@ -10,7 +10,7 @@ int64 for other global buffers; always int32 for shared and local memory.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from ...errors import LoweringError
 from ...target import Target
@@ -21,7 +21,7 @@ from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
-from ..storage_align import NOTE, aligned_axes, row_major_strides
+from ..storage_align import row_major_strides
 from ..visit import map_expr, map_stmt
 from .rewrite_util import widen
 
@@ -46,7 +46,7 @@ def flatten_buffers(func: Func, target: Target) -> Func:
     params: list[Buffer | E.Var] = []
     for p in func.params:
         if isinstance(p, Buffer):
-            flat = _flatten(p, {}, analyzer)
+            flat = _flatten(p, S.NO_NOTES, analyzer)
             flats[id(p)] = flat
             params.append(flat.buffer)
         else:
@@ -56,12 +56,12 @@ def flatten_buffers(func: Func, target: Target) -> Func:
     return Func(func.name, tuple(params), body, func.attrs)
 
 
-def _flatten(buffer: Buffer, annotations: dict[str, Any], analyzer: Analyzer) -> _Flat:
+def _flatten(buffer: Buffer, notes: S.StorageNotes, analyzer: Analyzer) -> _Flat:
     shape = buffer.shape
     strides: list[E.Expr] = list(buffer.strides)
     one = E.IntImm(1)
     if not strides:
-        found, total = row_major_strides(shape, aligned_axes(annotations))
+        found, total = row_major_strides(shape, notes.storage_align)
         strides = list(found)
     else:
         total = one
@@ -185,16 +185,15 @@ class _Flattener:
             if s.buffer.scope.startswith("fragment") and len(s.buffer.shape) == 1:
                 self.flats[id(s.buffer)] = _Flat(s.buffer, (E.IntImm(1),), None)
             else:
-                self.flats[id(s.buffer)] = _flatten(s.buffer, s.annotations, self.analyzer)
+                self.flats[id(s.buffer)] = _flatten(s.buffer, s.notes, self.analyzer)
             body = self.stmt(s.body)
-            rest = {k: v for k, v in s.annotations.items() if k != NOTE}
-            return S.Alloc(self.flats[id(s.buffer)].buffer, body, rest)
+            return S.Alloc(self.flats[id(s.buffer)].buffer, body, replace(s.notes, storage_align=()))
         if isinstance(s, S.For):
             lo, extent = self.expr(s.min), self.expr(s.extent)
             with self.analyzer.scope():
                 self.analyzer.bind(s.var, E.Range(lo, extent))
                 body = self.stmt(s.body)
-            return S.For(s.var, lo, extent, body, s.kind, s.thread, s.annotations)
+            return s.with_range(lo, extent, body)
         if isinstance(s, S.AllReduce):
             out = map_stmt(s, self.stmt, self.expr)
             assert isinstance(out, S.AllReduce)

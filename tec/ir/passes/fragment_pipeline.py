@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...errors import LoweringError
 from .. import build as B
@@ -98,8 +98,9 @@ def fragment_pipeline(ring: Ring, rest: Sequence[S.Stmt], barrier: S.Stmt) -> S.
             again = S.seq(barrier, S.IfThenElse(B.compare("gt", step, 0), ring.refill(B.sub(step, 1))))
             inside += _computed(leaf.work)
             inside.append(again if blocks == 1 else S.IfThenElse(B.compare("eq", at, 0), again))
-    notes = {"unroll": 1, **loop.annotations}
-    main = S.For(var, zero, B.mul(loop.extent, blocks), S.seq(*inside), loop.kind, loop.thread, notes)
+    main = replace(
+        loop, var=var, min=zero, extent=B.mul(loop.extent, blocks), body=S.seq(*inside), unroll=loop.unroll or 1
+    )
     out = S.seq(ring.wait(zero), first, kept, main)
     for buffer in held.buffers.values():
         out = S.Alloc(buffer, out)

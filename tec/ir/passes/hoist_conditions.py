@@ -53,7 +53,7 @@ def _hoist(loop: S.For) -> S.Stmt:
     inside = [c for c in conds if not _is_invariant(c, loop.var)]
     for c in reversed(inside):
         body = S.IfThenElse(c, body)
-    out: S.Stmt = S.For(loop.var, loop.min, loop.extent, body, loop.kind, loop.thread, loop.annotations)
+    out: S.Stmt = loop.with_body(body)
     for c in reversed(outside):
         out = S.IfThenElse(c, out)
     return out
@@ -81,7 +81,7 @@ def _one_row(loop: S.For) -> S.Stmt:
     with ana.constraint(E.Not(conditions[others[0]])):
         if not all(ana.can_prove(E.Not(conditions[c])) for c in others):
             return loop
-    one = S.For(loop.var, loop.min, loop.extent, S.Seq(tuple(rows[first])), loop.kind, loop.thread, loop.annotations)
+    one = loop.with_body(S.Seq(tuple(rows[first])))
     return S.IfThenElse(E.Call("likely", (conditions[others[0]],), "bool"), loop, clone(one, {}))
 
 

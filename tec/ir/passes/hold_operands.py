@@ -10,7 +10,7 @@ for 24.1; between the last products' start and their end 27.5 for 26.1), nor wha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .. import build as B
 from .. import expr as E
@@ -42,7 +42,7 @@ class _Nest:
     def rebuilt(self, body: S.Stmt) -> S.Stmt:
         for x in reversed(self.around):
             if isinstance(x, S.For):
-                body = S.For(x.var, x.min, x.extent, body, x.kind, x.thread, x.annotations)
+                body = x.with_body(body)
             else:
                 body = S.IfThenElse(x.cond, body)
         return body
@@ -84,7 +84,7 @@ class _Held:
     def behind(self, s: S.Stmt) -> S.Stmt:
         """A statement behind the marked one, with the loads of its nests taken out."""
         if isinstance(s, S.Alloc) and self.within:
-            return S.Alloc(s.buffer, self.behind(s.body), s.annotations)
+            return S.Alloc(s.buffer, self.behind(s.body), s.notes)
         if isinstance(s, S.Seq) and self.within:
             return S.seq(*(self.behind(x) for x in s.stmts))
         nest = _nest(s)
@@ -160,7 +160,7 @@ def _renamed(nest: _Nest, store: S.BufferStore) -> S.Stmt:
     body: S.Stmt = S.BufferStore(store.buffer, fe(store.value), tuple([fe(i) for i in store.indices]))
     for x in reversed(nest.around):
         if isinstance(x, S.For):
-            body = S.For(fresh[x.var], x.min, fe(x.extent), body, x.kind, x.thread, x.annotations)
+            body = replace(x, var=fresh[x.var], extent=fe(x.extent), body=body)
         else:
             body = S.IfThenElse(fe(x.cond), body)
     return body

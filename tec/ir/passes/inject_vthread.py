@@ -13,7 +13,6 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..effects import effects
 from ..func import Func
-from ..storage_align import below_new_axis
 from ..visit import holds, map_stmt, visit
 from .rewrite_util import clone, const_int, redirected, reshaped
 
@@ -123,17 +122,17 @@ class _Injector:
                 return S.seq(*[self.stmt(x) for x in s.stmts])
             case S.Alloc() if not holds(s.body, S.AllReduce):
                 if id(s.buffer) not in self.touched:
-                    return S.Alloc(s.buffer, self.stmt(s.body), s.annotations)
+                    return S.Alloc(s.buffer, self.stmt(s.body), s.notes)
                 old = s.buffer
                 new = reshaped(old, (self.loop.extent, *old.shape))
                 self.copies[id(old)] = new
-                return S.Alloc(new, self.stmt(s.body), below_new_axis(dict(s.annotations)))
+                return S.Alloc(new, self.stmt(s.body), s.notes.below_new_axis())
             case _ if not self.depends(s):
                 return s
             case S.For() if _is_straight(s):
                 return self.each(s)  # the order of its statements is the schedule's
             case S.For() if not (self.depends(s.min) or self.depends(s.extent)):
-                return S.For(s.var, s.min, s.extent, self.stmt(s.body), s.kind, s.thread, s.annotations)
+                return s.with_body(self.stmt(s.body))
             case S.IfThenElse() if not self.depends(s.cond):
                 orelse = self.stmt(s.orelse) if s.orelse is not None else None
                 return S.IfThenElse(s.cond, self.stmt(s.then), orelse)

@@ -25,7 +25,6 @@ from ..effects import Access, effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import map_stmt, substitute, visit
-from .bulk_pipeline import ORDERED
 from .rewrite_util import (
     SHARED_SCOPES,
     THREAD_TAGS,
@@ -76,7 +75,7 @@ def _kernel(root: S.Stmt, wave: int) -> S.Stmt:
         wave = 0  # lanes are not neighbours, or the work-group's barrier is as good
     new = _Walk(threads, watched, wave).walk(body).stmt
     for f in reversed(nest):
-        new = S.For(f.var, f.min, f.extent, new, f.kind, f.thread, f.annotations)
+        new = f.with_body(new)
     return new
 
 
@@ -89,7 +88,7 @@ def _watched(body: S.Stmt) -> set[int]:
     ordered: set[int] = set()
 
     def on_stmt(s: S.Stmt) -> None:
-        if isinstance(s, S.Alloc) and s.annotations.get(ORDERED):
+        if isinstance(s, S.Alloc) and s.notes.ordered:
             ordered.add(id(s.buffer))
 
     visit(body, None, on_stmt)
@@ -229,7 +228,7 @@ class _Walk:
                 return self.let(s)
             case S.Alloc():
                 inner = self.walk(s.body)
-                inner.stmt = s if inner.stmt is s.body else S.Alloc(s.buffer, inner.stmt, s.annotations)
+                inner.stmt = s if inner.stmt is s.body else S.Alloc(s.buffer, inner.stmt, s.notes)
                 return inner
             case S.Attr():
                 inner = self.walk(s.body)
@@ -310,7 +309,7 @@ class _Walk:
             raise self.error(e) from None
         finally:
             self.divergent = outer
-        new = s if stmt is s.body else S.For(s.var, s.min, s.extent, stmt, s.kind, s.thread, s.annotations)
+        new = s if stmt is s.body else s.with_body(stmt)
         head = bounds + [a.with_loop(s.var, s.min, s.extent) for a in body.head]
         tail = [a.with_loop(s.var, s.min, s.extent) for a in body.tail]
         extent = const_int(s.extent)

@@ -20,6 +20,7 @@ them and the stores.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from .. import build as B
 from .. import expr as E
@@ -83,7 +84,7 @@ def turning(
             _deal([later], range(at, len(sums)), False, before)
         made.append(_woven(sums, before))
     inside, *tail = made
-    loop = S.For(var, first, B.const(count - slots, var.dtype), inside, like.kind, like.thread, like.annotations)
+    loop = replace(like, var=var, extent=B.const(count - slots, var.dtype), body=inside)
     out = S.seq(*parts, loop, *tail)
     for buffer in held.buffers.values():
         out = S.Alloc(buffer, out)

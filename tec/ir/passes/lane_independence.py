@@ -115,7 +115,7 @@ class Lanes:
                 self._expr(s.value)
                 self._access(s.buffer, s.indices[0], True)
             case S.For():
-                if s.kind not in (S.ForKind.SERIAL, S.ForKind.UNROLLED) or s.annotations:
+                if s.kind not in (S.ForKind.SERIAL, S.ForKind.UNROLLED) or s.unroll or s.pipelined:
                     raise _NoLanesError(f"a loop of kind {s.kind}")
                 if self._expr(s.min) or self._expr(s.extent):
                     raise _NoLanesError("an inner loop whose bounds differ from step to step")
@@ -137,7 +137,7 @@ class Lanes:
 
     def _alloc(self, s: S.Alloc) -> None:
         size = const_int(s.buffer.shape[0]) if len(s.buffer.shape) == 1 else None
-        if size is None or s.buffer.scope not in ("local", "global") or s.annotations:
+        if size is None or s.buffer.scope not in ("local", "global") or s.notes != S.NO_NOTES:
             raise _NoLanesError("storage of a size that is not known")
         self.private.add(id(s.buffer))
         self._private_bytes += size * self._element(s.buffer)

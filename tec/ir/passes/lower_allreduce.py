@@ -55,7 +55,7 @@ def _kernel(root: S.Stmt, target: Target) -> S.Stmt:
     for buffer in reversed(lowerer.allocs):
         new = S.Alloc(buffer, new)
     for f in reversed(nest):
-        new = S.For(f.var, f.min, f.extent, new, f.kind, f.thread, f.annotations)
+        new = f.with_body(new)
     return new
 
 

@@ -10,6 +10,8 @@ instructions and one load for four. Only where the target has the instruction.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...target import Target
 from .. import build as B
 from .. import expr as E
@@ -62,9 +64,8 @@ def _dot(loop: S.For, store: S.BufferStore, analyzer: Analyzer) -> S.Stmt | None
     new = S.BufferStore(store.buffer, dot, store.indices, None, store.loc)
     if extent == 4:
         return substitute_once(new, outer)
-    return S.For(
-        outer, E.IntImm(0, outer.dtype), E.IntImm(extent // 4, outer.dtype), new, loop.kind, "", loop.annotations
-    )
+    low, steps = E.IntImm(0, outer.dtype), E.IntImm(extent // 4, outer.dtype)
+    return replace(loop, var=outer, min=low, extent=steps, body=new)
 
 
 def substitute_once(s: S.BufferStore, var: E.Var) -> S.Stmt:

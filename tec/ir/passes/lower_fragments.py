@@ -10,7 +10,7 @@ tiles are marked to be unrolled, since registers have no addresses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import LoweringError
 from ...target import Target
@@ -23,7 +23,6 @@ from ..dtype import dtype_info
 from ..func import Func
 from ..matrix import MatrixInstr
 from ..notes import Fragment
-from ..storage_align import aligned_axes
 from ..visit import free_vars, map_expr, map_stmt, substituter, visit
 from .rewrite_util import SHARED_SCOPES, const_int
 
@@ -67,7 +66,7 @@ class _Lowering:
         self.target = target
         self.fragments: dict[int, _Fragment] = {}
         self.tile_vars: set[int] = set()  # loop variables that choose tiles
-        self.aligned: dict[int, dict[int, tuple[int, int]]] = {}  # storage_align of shared buffers
+        self.aligned: dict[int, tuple[tuple[int, int, int], ...]] = {}  # storage_align of shared buffers
 
     def run(self) -> S.Stmt:
         visit(self.func.body, None, self._collect)
@@ -89,7 +88,7 @@ class _Lowering:
 
     def _collect(self, s: S.Stmt) -> None:
         if isinstance(s, S.Alloc):
-            self.aligned[id(s.buffer)] = aligned_axes(s.annotations)
+            self.aligned[id(s.buffer)] = s.notes.storage_align
         if not isinstance(s, S.Attr) or not isinstance(s.note, Fragment):
             return
         role = s.note.role
@@ -367,8 +366,8 @@ class _Lowering:
         last = const_int(buffer.shape[-1])
         if last is None or last % piece or buffer.strides:
             return False
-        axes = self.aligned.get(id(buffer), {})
-        return all(factor % piece == 0 and offset % piece == 0 for factor, offset in axes.values())
+        axes = self.aligned.get(id(buffer), ())
+        return all(factor % piece == 0 and offset % piece == 0 for _, factor, offset in axes)
 
     def _mark_unrolled(self, s: S.Stmt) -> S.Stmt:
         """Unroll the loops that choose among tiles: a register is named by a constant."""
@@ -380,7 +379,7 @@ class _Lowering:
                     f"loop {s.var.name} chooses among register tiles and has extent {s.extent}",
                     hint="keep fragments small: split the loop",
                 )
-            return S.For(s.var, s.min, s.extent, s.body, S.ForKind.UNROLLED, s.thread, s.annotations)
+            return replace(s, kind=S.ForKind.UNROLLED)
         return s
 
 

@@ -116,11 +116,11 @@ class _Partitioner:
             return None  # symbolic ends are split off instead, which keeps the main loop's length simple
         if extent.value == 0:
             return S.NOP
-        return S.For(s.var, begin, extent, _without(s.body, solved), s.kind, s.thread, s.annotations)
+        return s.with_range(begin, extent, _without(s.body, solved))
 
     def plain(self, s: S.For, depth: int) -> S.For:
         body = self.stmt(s.body, depth)
-        return s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+        return s if body is s.body else s.with_body(body)
 
     def guards(self, body: S.Stmt) -> list[_Guard]:
         found: list[_Guard] = []
@@ -205,7 +205,7 @@ class _Partitioner:
             with self.analyzer.scope():
                 self.analyzer.bind(var, E.Range(lo, extent))
                 piece = self.stmt(clone(body, {s.var: var}), depth + 1)
-            parts.append(S.For(var, lo, extent, piece, kind, s.thread, s.annotations))
+            parts.append(S.For(var, lo, extent, piece, kind, s.thread, s.unroll, s.pipelined))
 
         if first is not begin:
             part(begin, ana.simplify(B.sub(first, begin)), s.body, edge if head_short else s.kind)
@@ -248,8 +248,8 @@ class _Partitioner:
         body: S.Stmt = S.IfThenElse(cond, fast, inner)
         body = self.stmt(body, depth + 1)
         for f in reversed(nest):
-            body = S.For(f.var, f.min, f.extent, body, f.kind, f.thread, f.annotations)
-        return S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+            body = f.with_body(body)
+        return s.with_body(body)
 
 
 def _quotient(e: E.Expr) -> tuple[E.Expr, int, int]:

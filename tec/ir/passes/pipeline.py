@@ -31,8 +31,8 @@ one group a step, with one barrier a step:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...target import Target
@@ -43,10 +43,10 @@ from ..arith import Analyzer
 from ..buffer import Buffer
 from ..effects import effects, is_call
 from ..func import Func
-from ..notes import PIPELINED, FragmentsAhead, SoftwarePipeline
+from ..notes import FragmentsAhead, SoftwarePipeline
 from ..visit import any_stmt, map_stmt
 from .background_copies import as_copies, copies_by_lanes
-from .bulk_pipeline import ORDERED, bulk_pipeline, is_bulk_fill
+from .bulk_pipeline import bulk_pipeline, is_bulk_fill
 from .far_pipeline import far_pipeline
 from .fragment_pipeline import wants_fragments_ahead
 from .interleave import first_half_first, interleaved, pieces_of, turning
@@ -56,7 +56,6 @@ from .pipeline_registers import (
     has_conditions,
     held_until,
     is_turned,
-    shifted_notes,
     through_registers,
     with_slots,
 )
@@ -86,7 +85,7 @@ def pipeline(func: Func, target: Target) -> Func:
             return fs(_as_loop(s.body), s.note)
         if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
             body = fs(s.body, None)
-            s = s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+            s = s if body is s.body else s.with_body(body)
             stages = note.stages if note is not None else 0
             found = _find(s, stages) if target.is_gpu else None
             if found is None:
@@ -132,8 +131,8 @@ def _drop_notes(s: S.Stmt) -> S.Stmt:
     if isinstance(s, S.Attr) and isinstance(s.note, FragmentsAhead):
         return _drop_notes(s.body)  # no pipeline around it
     out = map_stmt(s, _drop_notes, _keep)
-    if isinstance(out, S.Alloc) and "double_buffer" in out.annotations:
-        return S.Alloc(out.buffer, out.body, {k: v for k, v in out.annotations.items() if k != "double_buffer"})
+    if isinstance(out, S.Alloc) and out.notes.double_buffer:
+        return S.Alloc(out.buffer, out.body, replace(out.notes, double_buffer=False))
     return out
 
 
@@ -142,7 +141,7 @@ class _Body:
     """A loop body taken apart: wrappers around it, the pipelined buffers, the fills and the rest in order."""
 
     wrappers: list[S.Stmt] = field(default_factory=list)
-    buffers: list[tuple[Buffer, dict[str, Any]]] = field(default_factory=list)
+    buffers: list[tuple[Buffer, S.StorageNotes]] = field(default_factory=list)
     fills: list[S.Stmt] = field(default_factory=list)
     rest: list[S.Stmt] = field(default_factory=list)
 
@@ -156,9 +155,9 @@ def _find(loop: S.For, stages: int) -> _Body | None:
         body is not None
     ):  # Alloc(a, Seq(fill a, Alloc(b, Seq(fill b, work)))): one list of statements, and the wrappers
         if isinstance(body, S.Alloc):
-            pipelined = body.buffer.scope in SHARED_SCOPES and (stages or body.annotations.get("double_buffer"))
+            pipelined = body.buffer.scope in SHARED_SCOPES and (stages or body.notes.double_buffer)
             if pipelined:
-                out.buffers.append((body.buffer, body.annotations))
+                out.buffers.append((body.buffer, body.notes))
             else:
                 out.wrappers.append(body)
             body = body.body
@@ -243,8 +242,8 @@ class _Pipeline:
         for r in reversed(registers):
             inside = S.Alloc(r, inside)
         # Unrolled, a short loop would have the loads of all its steps under way at once, in more registers than there are.
-        kept = {"unroll": 1, **loop.annotations, PIPELINED: True}
-        parts.append(S.For(var, loop.min, main_extent, inside, loop.kind, loop.thread, kept))
+        main = replace(loop, var=var, extent=main_extent, body=inside, unroll=loop.unroll or 1, pipelined=True)
+        parts.append(main)
         tail_min = simplify(B.add(loop.min, main_extent))
         if extent is not None and n == 1 and known:
             at = simplify(B.sub(tail_min, loop.min))
@@ -281,7 +280,7 @@ class _Pipeline:
             return self.wrapped(clone(S.seq(*stmts), {}), k, slot)
 
         out = bulk_pipeline(self.loop, self.body.fills, step, self.body.rest, self.n_slots, threads)
-        return self.in_storage(out, {ORDERED: True})
+        return self.in_storage(out, ordered=True)
 
     def build_direct(self, threads: list[S.For]) -> S.Stmt | None:
         """Later steps' copies straight into their slots, a barrier a step, which waits for the next one's; None where they are not in the lanes' order, or
@@ -308,18 +307,15 @@ class _Pipeline:
             return S.seq(waited, _effect("barrier", scope="shared"))
 
         # Of two slots each has code of its own: offsets of shared memory are then constants, and a step has no vector arithmetic.
-        kept = {"unroll": 2 if self.n_slots == 2 else 1, **loop.annotations, PIPELINED: True}
-        like = S.For(loop.var, loop.min, loop.extent, S.NOP, loop.kind, loop.thread, kept)
+        like = replace(loop, body=S.NOP, unroll=loop.unroll or (2 if self.n_slots == 2 else 1), pipelined=True)
         whole = turning(work, loads, meeting, like, self.n_slots) if wants_fragments_ahead(self.body.rest) else None
         if whole is None:
             var, last = E.Var(loop.var.name, one), B.const(extent - 1, one)
             inside = self.one_step([loads(B.add(var, 1))], work(var), [_effect("keep_order"), meeting(0)])
-            whole = S.seq(
-                loads(loop.min), meeting(0), S.For(var, loop.min, last, inside, loop.kind, loop.thread, {**kept, "unroll": 1}),
-                self.one_step([], work(B.add(loop.min, last)), []),
-            )  # fmt: skip
+            main = replace(like, var=var, extent=last, body=inside, unroll=1)
+            whole = S.seq(loads(loop.min), meeting(0), main, self.one_step([], work(B.add(loop.min, last)), []))
         # What else lies in this memory comes later.
-        return self.in_storage(S.seq(whole, meeting(0)), {ORDERED: True})
+        return self.in_storage(S.seq(whole, meeting(0)), ordered=True)
 
     def build_async(self, copies: list[S.Stmt]) -> S.Stmt:
         """The pipeline on copies in the background; see the module."""
@@ -351,14 +347,18 @@ class _Pipeline:
             start(B.add(var, n), self.slot_of(ahead), in_range(ahead)),
             work,
         )
-        parts.append(S.For(var, loop.min, loop.extent, inside, loop.kind, loop.thread, loop.annotations))
+        parts.append(replace(loop, var=var, body=inside))
         parts.append(_effect("async_wait", n=0))
         return self.in_storage(S.seq(*parts))
 
-    def in_storage(self, out: S.Stmt, more: Mapping[str, Any] | None = None) -> S.Stmt:
-        """The pipeline within the storage of its slots; `more`: further notes on each."""
+    def in_storage(self, out: S.Stmt, ordered: bool = False) -> S.Stmt:
+        """The pipeline within the storage of its slots; `ordered`: see StorageNotes."""
         for b, notes in reversed(self.body.buffers):
-            out = S.Alloc(self.slots[id(b)], out, {**shifted_notes(notes), **(more or {})})
+            out = S.Alloc(
+                self.slots[id(b)],
+                out,
+                replace(notes.below_new_axis(), double_buffer=False, ordered=ordered or notes.ordered),
+            )
         return out
 
     def fill(self, step: E.Expr, slot: E.Expr) -> S.Stmt:
@@ -371,7 +371,7 @@ class _Pipeline:
         for w in reversed(self.body.wrappers):
             if isinstance(w, S.Alloc):
                 if id(w.buffer) in named:
-                    s = S.Alloc(w.buffer, s, w.annotations)
+                    s = S.Alloc(w.buffer, s, w.notes)
             elif isinstance(w, S.Attr):
                 s = S.Attr(w.note, s)
         return redirected(clone(s, {self.loop.var: step}), self.slots, slot)

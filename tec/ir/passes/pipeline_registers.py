@@ -10,7 +10,6 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
-from ..storage_align import below_new_axis
 from ..visit import substitute, visit
 from .rewrite_util import clone, const_int
 
@@ -164,7 +163,7 @@ def _replace_leaf(s: S.Stmt, leaf: S.Stmt, at: S.For | None = None) -> S.Stmt:
     if s is at:
         return leaf
     if isinstance(s, S.For):
-        return S.For(s.var, s.min, s.extent, _replace_leaf(s.body, leaf, at), s.kind, s.thread, s.annotations)
+        return s.with_body(_replace_leaf(s.body, leaf, at))
     if isinstance(s, S.IfThenElse):
         return S.IfThenElse(s.cond, _replace_leaf(s.then, leaf, at))
     return leaf
@@ -176,8 +175,3 @@ def with_slots(b: Buffer, stages: int) -> Buffer:
     if b.strides:
         strides = (B.mul(b.shape[0], b.strides[0]), *b.strides)
     return Buffer(b.name, b.dtype, (E.IntImm(stages), *b.shape), strides, 0, b.scope, b.align_bytes, loc=b.loc)
-
-
-def shifted_notes(notes: dict[str, Any]) -> dict[str, Any]:
-    """Annotations of a buffer that got one more dimension in front."""
-    return below_new_axis({k: v for k, v in notes.items() if k != "double_buffer"})

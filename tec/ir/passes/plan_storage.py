@@ -74,11 +74,11 @@ def _region(body: S.Stmt, target: Target, in_kernel: bool, shares: bool) -> S.St
                 x = x.body
             out = _region(x, target, True, shares)
             for f in reversed(nest):
-                out = S.For(f.var, f.min, f.extent, out, f.kind, f.thread, f.annotations)
+                out = f.with_body(out)
             return out
         if isinstance(s, S.For) and s.kind == S.ForKind.PARALLEL:
             inside = _region(s.body, target, in_kernel, shares)
-            return S.For(s.var, s.min, s.extent, inside, s.kind, s.thread, s.annotations)
+            return s.with_body(inside)
         return map_stmt(s, inner, _keep)
 
     body = inner(body)
@@ -127,7 +127,7 @@ def _bytes(b: Buffer) -> int | None:
 
 def _movable(s: S.Alloc, bound: set[int], target: Target, in_kernel: bool) -> bool:
     b = s.buffer
-    if len(b.shape) != 1 or s.annotations or any(id(v) in bound for v in free_vars(b.shape[0])):
+    if len(b.shape) != 1 or s.notes != S.NO_NOTES or any(id(v) in bound for v in free_vars(b.shape[0])):
         return False
     if in_kernel:
         return b.scope == "shared"

@@ -253,9 +253,9 @@ def guarded(cond: E.Expr, s: S.Stmt) -> S.Stmt:
         case S.Seq():
             return S.seq(*[guarded(cond, x) for x in s.stmts])
         case S.For():
-            return S.For(s.var, s.min, s.extent, guarded(cond, s.body), s.kind, s.thread, s.annotations)
+            return s.with_body(guarded(cond, s.body))
         case S.Alloc():
-            return S.Alloc(s.buffer, guarded(cond, s.body), s.annotations)
+            return S.Alloc(s.buffer, guarded(cond, s.body), s.notes)
         case S.Attr():
             return S.Attr(s.note, guarded(cond, s.body))
         case S.LetStmt():

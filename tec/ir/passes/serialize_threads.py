@@ -317,7 +317,7 @@ class _Kernel(Regions):
         items = self.kept_items(s.body)
         if not self.is_varying(s.min) and not self.is_varying(s.extent) and mask is None:
             low, extent = self.block_level(s.min, scope), self.block_level(s.extent, scope)
-            return S.For(s.var, low, extent, self.sequence(items, None, scope), S.ForKind.SERIAL, "", s.annotations)
+            return S.For(s.var, low, extent, self.sequence(items, None, scope), unroll=s.unroll)
         lows, turns = self.array("low", s.var.dtype), self.array("turns", s.var.dtype)
         most, going = self.array("most", s.var.dtype, 1), self.array("going", "bool")
         at, zero = (self.linear,), (E.IntImm(0),)
@@ -417,7 +417,7 @@ def trimmed(s: S.Stmt, loops: list[E.Var]) -> tuple[S.Stmt, dict[int, list[E.Exp
 
     def strip(x: S.Stmt) -> S.Stmt:
         if isinstance(x, S.Alloc):
-            return S.Alloc(x.buffer, strip(x.body), x.annotations)
+            return S.Alloc(x.buffer, strip(x.body), x.notes)
         if isinstance(x, S.IfThenElse) and x.orelse is None:
             conds: list[E.Expr] = []
             todo = [x.cond]

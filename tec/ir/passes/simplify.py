@@ -64,7 +64,7 @@ class _Walk:
             body = self.stmt(s.body)
         if low is s.min and extent is s.extent and body is s.body:
             return s
-        return S.For(s.var, low, extent, body, s.kind, s.thread, s.annotations)
+        return s.with_range(low, extent, body)
 
     def branch(self, s: S.IfThenElse) -> S.Stmt:
         cond = self.expr(s.cond)

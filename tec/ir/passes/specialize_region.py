@@ -108,7 +108,7 @@ class Region(Roles):
             if body is None:
                 return None
             self.plain(s.min, s.extent)
-            return S.For(s.var, s.min, s.extent, body, S.ForKind.SERIAL, "", {"unroll": 1})
+            return S.For(s.var, s.min, s.extent, body, S.ForKind.SERIAL, "", unroll=1)
         if isinstance(s, S.IfThenElse):
             then, orelse = self.fetch(s.then), None if s.orelse is None else self.fetch(s.orelse)
             if then is None and orelse is None:

@@ -33,6 +33,7 @@ the same plan.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeGuard
 
 from ...errors import LoweringError
@@ -46,7 +47,7 @@ from ..func import Func
 from ..matrix import WARPGROUP
 from ..notes import MinBlocks, WarpSpecialize
 from ..visit import any_stmt, map_expr, map_stmt, visit
-from .bulk_pipeline import ORDERED, effect, loaded_bytes, reporting
+from .bulk_pipeline import effect, loaded_bytes, reporting
 from .hold_operands import hold_operands
 from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
 from .specialize_region import Region
@@ -105,7 +106,7 @@ def _kernel(root: S.Stmt, name: str) -> S.Stmt:
         nest.append(S.For(group, B.const(0), B.const(1), S.NOP, S.ForKind.THREAD, "threadIdx.y"))
     for f in reversed(nest):
         extent = B.const(workers + 1) if f.var is group else f.extent
-        out = S.For(f.var, f.min, extent, out, f.kind, f.thread, f.annotations)
+        out = f.with_range(f.min, extent, out)
     return out
 
 
@@ -210,12 +211,12 @@ class _Loop(Roles):
                 *[other.in_slot(reporting(x, full), ring.at()) for x in other.loads],
                 ring.advance(),
             )
-            return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
+            return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", unroll=1)
         if isinstance(s, S.Seq):
             kept = [self.fetch(x, ring) for x in s.stmts if any_stmt(x, _is_marked)]
             return S.seq(*kept)
         if isinstance(s, S.For):
-            return S.For(s.var, s.min, s.extent, self.fetch(s.body, ring), s.kind, s.thread, s.annotations)
+            return s.with_body(self.fetch(s.body, ring))
         if isinstance(s, S.IfThenElse) and s.orelse is None:
             return S.IfThenElse(s.cond, self.fetch(s.then, ring))
         if isinstance(s, S.LetStmt):
@@ -243,7 +244,7 @@ class _Loop(Roles):
         if _is_marked(s):
             return self.main_loop(ring)
         if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
-            return S.Alloc(s.buffer, self.staged(s.body, s.buffer, ring), {**s.annotations, ORDERED: True})
+            return S.Alloc(s.buffer, self.staged(s.body, s.buffer, ring), replace(s.notes, ordered=True))
         return map_stmt(s, lambda x: self.consume(x, ring), lambda e: e)
 
     def staged(self, body: S.Stmt, buffer: Buffer, ring: Ring) -> S.Stmt:
@@ -279,7 +280,7 @@ class _Loop(Roles):
                 out.append(x)
             return S.seq(*out)
         if isinstance(s, S.Alloc):
-            return S.Alloc(s.buffer, self.wait_before_writes(s.body, buffer), s.annotations)
+            return S.Alloc(s.buffer, self.wait_before_writes(s.body, buffer), s.notes)
         return S.seq(self.lead(effect("bulk_wait", n=0, read=True)), self.meet(), s)
 
     def main_loop(self, ring: Ring) -> S.Stmt:
@@ -302,7 +303,7 @@ class _Loop(Roles):
             S.BufferStore(before, ring.at(), (B.const(0),)),
             ring.advance(),
         )
-        main = S.For(loop.var, loop.min, loop.extent, step, S.ForKind.SERIAL, "", {"unroll": 1})
+        main = S.For(loop.var, loop.min, loop.extent, step, S.ForKind.SERIAL, "", unroll=1)
         return S.Alloc(before, S.seq(*self.before_steps(), main, *self.after_steps(), *self.settle(work), release))
 
     def before_steps(self) -> list[S.Stmt]:
@@ -379,14 +380,14 @@ class _Turns(_Loop):
         """The loops around the passes, and each pass by the warpgroup whose turn it is."""
         if isinstance(s, S.For) and s.kind == S.ForKind.SERIAL:
             if any_stmt(s.body, lambda x: isinstance(x, S.For) and x is not self.loop and any_stmt(x, _is_marked)):
-                return S.For(s.var, s.min, s.extent, self.passes(s.body, ring), s.kind, s.thread, s.annotations)
+                return s.with_body(self.passes(s.body, ring))
             assert self.loop is not None
             mine = self.consume(s.body, ring)
             steps = E.Cast("int32", self.loop.extent) if self.loop.extent.dtype != "int32" else self.loop.extent
             shared = S.IfThenElse(self.my_turn(), mine, ring.skip(steps))
             other = B.sub(B.const(self.workers - 1), E.BufferLoad(self.turn, (B.const(0),)))
             body = S.seq(shared, S.BufferStore(self.turn, other, (B.const(0),)))
-            return S.For(s.var, s.min, s.extent, body, s.kind, s.thread, {"unroll": 1, **s.annotations})
+            return replace(s, body=body, unroll=s.unroll or 1)
         if isinstance(s, S.LetStmt):
             return S.LetStmt(s.var, s.value, self.passes(s.body, ring))
         if isinstance(s, S.Attr):
@@ -403,7 +404,7 @@ class _Turns(_Loop):
             b = s.buffer
             own = Buffer(b.name, b.dtype, (B.const(self.workers), *b.shape), (), 0, b.scope, b.align_bytes, loc=b.loc)
             body = _in_part(self.staged(s.body, b, ring), b, own, self.uniform)
-            return S.Alloc(own, body, {**s.annotations, ORDERED: True})
+            return S.Alloc(own, body, replace(s.notes, ordered=True))
         return super().consume(s, ring)
 
 

@@ -9,6 +9,8 @@ generator (annotation "unroll").
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...target import Target
 from .. import build as B
 from .. import expr as E
@@ -68,13 +70,13 @@ def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
     if loop.kind == S.ForKind.UNROLLED:
         if extent is not None and extent * max(1, stmt_size(body)) <= _MAX_EXPLICIT:
             return repeat(loop.var, loop.min, extent, body)
-        return S.For(loop.var, loop.min, loop.extent, body, S.ForKind.SERIAL, "", {**loop.annotations, "unroll": True})
+        return replace(loop, body=body, kind=S.ForKind.SERIAL, unroll=1)
     if loop.kind == S.ForKind.SERIAL and extent is not None:
         steps = extent * max(1, stmt_size(body))
         if 0 < steps <= options.max_step and extent <= options.max_extent:
             if options.explicit:
                 return repeat(loop.var, loop.min, extent, body)
-            return S.For(loop.var, loop.min, loop.extent, body, loop.kind, "", {**loop.annotations, "unroll": True})
+            return replace(loop, body=body, unroll=1)
         if (
             gpu
             and extent <= _MAX_REGISTER_EXTENT
@@ -86,7 +88,7 @@ def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
             return repeat(loop.var, loop.min, 1, body)
     if body is loop.body:
         return loop
-    return S.For(loop.var, loop.min, loop.extent, body, loop.kind, loop.thread, loop.annotations)
+    return loop.with_body(body)
 
 
 def repeat(var: E.Var, lo: E.Expr, extent: int, body: S.Stmt) -> S.Stmt:

@@ -44,7 +44,7 @@ def vectorize(func: Func, target: Target) -> Func:
                 body = stmt(s.body)
                 if s.kind == S.ForKind.VECTORIZED:
                     return _vector_loop(s, body, analyzer)
-            return s if body is s.body else S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+            return s if body is s.body else s.with_body(body)
         return map_stmt(s, stmt, _keep)
 
     return func.with_body(stmt(func.body))
@@ -134,7 +134,7 @@ class _Vectorizer:
                 with self.analyzer.scope():
                     self.analyzer.bind(s.var, E.Range(s.min, s.extent))
                     body = self.statement(s.body)
-                return S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
+                return s.with_body(body)
             case S.IfThenElse():
                 return self.branch(s)
             case S.LetStmt():
@@ -225,14 +225,14 @@ class _Vectorizer:
         """A buffer made anew in each iteration gets a copy for each lane, lanes side by side."""
         old = s.buffer
         if not self.uses_var(s.body) or old.scope not in ("local", "global"):
-            return S.Alloc(old, self.statement(s.body), s.annotations)
+            return S.Alloc(old, self.statement(s.body), s.notes)
         new = reshaped(old, (B.mul(old.shape[0], self.lanes),))
         self.grown[id(old)] = new
         self.memo.clear()
         body = self.stmt(s.body)
         del self.grown[id(old)]
         self.memo.clear()
-        return S.Alloc(new, body, s.annotations)
+        return S.Alloc(new, body, s.notes)
 
     # ---- expressions
 

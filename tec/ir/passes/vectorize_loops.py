@@ -56,8 +56,8 @@ class _Search:
         before = self.changed
         body = self.stmt(s.body)
         if body is not s.body:
-            s = S.For(s.var, s.min, s.extent, body, s.kind, s.thread, s.annotations)
-        if self.changed > before or s.kind not in (S.ForKind.SERIAL, S.ForKind.PARALLEL) or s.annotations:
+            s = s.with_body(body)
+        if self.changed > before or s.kind not in (S.ForKind.SERIAL, S.ForKind.PARALLEL) or s.unroll or s.pipelined:
             return s
         out = self.loop(s)
         if out is None:
@@ -73,7 +73,7 @@ class _Search:
         if extent is None and not self.analyzer.can_prove(B.compare("ge", s.extent, 0)):
             # A loop of fewer than no steps has none; its parts would count some.
             none = B.const(0, s.extent.dtype)
-            s = S.For(s.var, s.min, B.maximum(s.extent, none), s.body, s.kind, s.thread, s.annotations)
+            s = s.with_range(s.min, B.maximum(s.extent, none), s.body)
         if s.kind == S.ForKind.SERIAL and isinstance(s.body, S.BufferStore):
             reduced = _Reduction.of(s, s.body, self)
             if reduced is not None:

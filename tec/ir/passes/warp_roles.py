@@ -12,7 +12,7 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..matrix import WARPGROUP
 from ..visit import map_expr, map_stmt, substitute
-from .bulk_pipeline import ORDERED, effect
+from .bulk_pipeline import effect
 
 _FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
 _FETCH_REGISTERS = (
@@ -91,7 +91,7 @@ class Roles:
             ),
         )
         for b in buffers:
-            out = S.Alloc(b, out, {ORDERED: True})
+            out = S.Alloc(b, out, S.StorageNotes(ordered=True))
         return out
 
     def ready(self, full: Buffer, empty: Buffer, slots: int) -> S.Stmt:

@@ -90,7 +90,9 @@ def f(A: Buffer((64,), "int32"), C: Buffer((64,), "int32")):
 
         def mark(s: S.Stmt) -> S.Stmt:
             out = map_stmt(s, mark, lambda e: e)
-            return S.Alloc(out.buffer, out.body, {"double_buffer": True}) if isinstance(out, S.Alloc) else out
+            return (
+                S.Alloc(out.buffer, out.body, S.StorageNotes(double_buffer=True)) if isinstance(out, S.Alloc) else out
+            )
 
         return "s_next" in str(pipeline(func.with_body(mark(func.body)), Target("rocm -mcpu=gfx942")))
 

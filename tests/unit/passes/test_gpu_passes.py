@@ -273,7 +273,7 @@ def staged(n: str, more: str = "") -> Func:
 
         out = map_stmt(s, mark, lambda e: e)
         if isinstance(out, S.Alloc) and out.buffer.scope == "shared":
-            return S.Alloc(out.buffer, out.body, {"double_buffer": True})
+            return S.Alloc(out.buffer, out.body, S.StorageNotes(double_buffer=True))
         return out
 
     return func.with_body(mark(func.body))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,12 +22,12 @@ def lowered(text: str, *names: str, target: Any = CPU) -> tuple[Func, Func]:
 
 
 def annotate(func: Func, name: str, **notes: Any) -> Func:
-    """The function with annotations on the Alloc of one buffer."""
+    """The function with notes on the Alloc of one buffer."""
 
     def fs(s: S.Stmt) -> S.Stmt:
         out = map_stmt(s, fs, lambda e: e)
         if isinstance(out, S.Alloc) and out.buffer.name == name:
-            return S.Alloc(out.buffer, out.body, {**out.annotations, **notes})
+            return S.Alloc(out.buffer, out.body, replace(out.notes, **notes))
         return out
 
     return func.with_body(fs(func.body))
@@ -111,7 +112,7 @@ def f(A: Buffer((8, 16), "float32"), C: Buffer((16, 8), "float32")):
             C[j, i] = T[i, j]
 """
     )
-    padded = annotate(func, "T", storage_align={0: (32, 1)})
+    padded = annotate(func, "T", storage_align=((0, 32, 1),))
     out = apply(padded, CPU, "flatten_buffers")
     assert '"float32", scope="local")' in str(out) and "alloc((264,)" in str(out)  # rows of 33
     assert "* 33" in str(out)

@@ -7,6 +7,7 @@ import pytest
 
 from tec import te
 from tec.ir import Alloc, AllReduce, Buffer, For, IfThenElse, visit
+from tec.ir.stmt import StorageNotes
 from tec.schedule import create_schedule, to_loops
 
 from .held import held
@@ -497,8 +498,8 @@ def test_storage_notes_stand_on_the_allocation():
     AA.double_buffer()
     AA.storage_align(AA.op.axis[0], 8, 1)
     func = held(s, args)
-    notes = {a.buffer.name: a.annotations for a in nodes(func, Alloc)}
-    assert notes["A_shared"] == {"double_buffer": True, "storage_align": {0: (8, 1)}}
+    notes = {a.buffer.name: a.notes for a in nodes(func, Alloc)}
+    assert notes["A_shared"] == StorageNotes(double_buffer=True, storage_align=((0, 8, 1),))
 
 
 def test_scope_follows_the_threads():
