@@ -197,7 +197,7 @@ class Array:
     def nd(self) -> NDArray:
         """The memory that it lies in, as a read-only `tec.NDArray`, for compiled functions and networks. Computes."""
         a = in_memory(self._node)
-        self._node.held().foreign = True
+        self._node.held().lent = True
         return a.read_only()
 
     def __bool__(self) -> bool:
@@ -241,6 +241,15 @@ class Array:
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
         self._become(indexing.put(self._node, _nodes_in(key), _assigned(self, value)))
+
+    def _lent_out(self) -> NDArray:
+        """Its memory for others, who may write there: no other array lies in it from now on."""
+        a = in_memory(self._node)
+        if len(self._node.held().holders) > 1 or self._node.readers is None:
+            self._become(build.copy(self._node))
+            a = in_memory(self._node)
+        self._node.held().foreign = True
+        return a
 
     def _become(self, node: Node) -> None:
         """Name another node."""

@@ -125,7 +125,8 @@ def best(op: str, n: Node, axis: int, keepdims: bool) -> Node:
 
 
 def reshape(n: Node, shape: Shape) -> Node:
-    """The same elements in order. Where only extents of 1 come and go it is a part of the expression; else the same memory under another shape."""
+    """The same elements in order. Where only extents of 1 come and go it is a part of the expression; else the same memory under another shape, or a copy
+    of memory that others may write."""
     if n.shape == shape:
         return n
     if 0 in shape:
@@ -133,6 +134,9 @@ def reshape(n: Node, shape: Shape) -> Node:
     if n.data is None and [k for k in n.shape if k != 1] == [k for k in shape if k != 1]:
         return make("reshape", (n,), shape, n.dtype, (), (("shape", shape),))
     a = in_memory(n)
+    if n.is_foreign:
+        a = a.copyto(empty(a.shape, a.dtype, a.device))
+        return leaf(NDArray(a.storage, a.address, shape, a.dtype))
     return leaf(NDArray(a.storage, a.address, shape, a.dtype), beside=n)
 
 

@@ -17,7 +17,7 @@ from ..errors import TecError
 from ..jit.specialise import target_of
 from ..locks import fork_safe_lock
 from ..runtime.device import Device
-from ..runtime.ndarray import NDArray
+from ..runtime.ndarray import NDArray, empty
 from ..target import Target
 from .forms import Form
 from .node import MOST_NODES, Node
@@ -87,9 +87,23 @@ def compute(*nodes: Node) -> None:
         _know(form, leaves, bound)
     for n in trace.order:
         n.computed += 1
+    _settle(roots, arrays, trace.leaves, bound)
+
+
+def _settle(roots: Sequence[Node], arrays: Sequence[NDArray], leaves: Sequence[Node], bound: Bound) -> None:
+    """The values are here. What is there already (an input under another shape, the same value twice, a constant) is no memory of the result's own: it
+    lies beside the node that is there, or is copied where no node is, or where others may write."""
+    there = {id(n.data.storage): n for n in leaves if n.data is not None}
+    consts = {id(a.storage) for a in bound.consts.values()}
     for node, a in zip(roots, arrays):
         if a.shape != node.shape:
             a = NDArray(a.storage, a.address, node.shape, a.dtype)
+        beside = there.get(id(a.storage))
+        if id(a.storage) in consts or (beside is not None and beside.is_foreign):
+            a = a.copyto(empty(a.shape, a.dtype, a.device))
+        elif beside is not None:
+            node.lie_beside(beside)
+        there[id(a.storage)] = node
         node.settle(a)
 
 

@@ -45,17 +45,12 @@ def asarray(
     where = None if device is None else as_device(device)
     if type(obj) is Array:
         return _converted(obj, kind, where, copy)
-    if isinstance(obj, NDArray):
-        return _converted(
-            Array(leaf(obj.copyto(nd_empty(obj.shape, obj.dtype, obj.device)))),
-            kind,
-            where,
-            None if copy is None else copy,
-        )
+    if isinstance(obj, NDArray) and copy is not False:
+        return _converted(Array(leaf(obj.copyto(nd_empty(obj.shape, obj.dtype, obj.device)))), kind, where, None)
     if isinstance(obj, (np.ndarray, np.generic)):
         return _of_numpy(np.asarray(obj), kind, where, copy)
     if hasattr(obj, "__dlpack__"):
-        return _converted(Array(foreign.taken(obj, where, copy)), kind, where, None)
+        return _converted(Array(foreign.taken(obj, where, copy)), kind, where, False if copy is False else None)
     if copy is False:
         raise ArrayValueError("asarray(copy=False) of Python numbers, which are copied")
     where = as_device(where)

@@ -58,7 +58,7 @@ def to_numpy(self: Array, dtype: npt.DTypeLike | None = None, copy: bool | None 
         if copy is False:
             raise ArrayValueError(f"{a.dtype} as {np.dtype(dtype)} needs a copy")
         return a.numpy() if dtype is None else a.numpy().astype(dtype)
-    self._node.held().foreign = True
+    self._node.held().lent = True
     return np.asarray(a.read_only())
 
 
@@ -116,9 +116,7 @@ def dlpack(
     copy: bool | None = None,
 ) -> Any:
     """A capsule over its memory. What the array is assigned later goes to other memory. BufferError where it cannot be."""
-    a = in_memory(self._node)
-    if not copy:
-        self._node.held().foreign = True
+    a = in_memory(self._node) if copy else self._lent_out()
     return a.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
 
@@ -151,8 +149,7 @@ def cuda_interface(self: Array) -> dict[str, Any]:
     """Version 3 of the CUDA array interface, of an array on an NVIDIA GPU. The work on it is waited for."""
     if self.device.kind != "cuda":
         raise AttributeError(f"__cuda_array_interface__ of an array on {self.device}")
-    a = in_memory(self._node)
-    self._node.held().foreign = True
+    a = self._lent_out()
     self.device.sync()
     return {
         "shape": a.shape, "typestr": numpy_dtype(a.dtype).str, "data": (a.address if a.size else 0, False), "strides": None, "version": 3,

@@ -269,7 +269,7 @@ def own(n: Node) -> Node:
         return build.copy(n)
     for r in readers:
         compute(r)
-    return n
+    return build.copy(n) if n.is_shared else n  # a reader may be the same elements under another shape
 
 
 def _view(a: NDArray, region: _Region) -> NDArray:

@@ -4,7 +4,8 @@ A `Node` never changes its value. An array names one node; assignment to the arr
 difference, writes to the node's memory. So whoever reads a node reads what it was when the expression was written.
 
 Who could see a difference is known: a node knows the expressions that read it (`readers`), and its memory the nodes that lie in it
-(`Memory.holders`) and whether it was given to or taken from others (`Memory.foreign`).
+(`Memory.holders`), whether others read it (`Memory.lent`), and whether others may write it (`Memory.foreign`). Memory that others may write
+holds one node alone, so that what they write shows in one array alone.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ _PRUNE = 32  # readers after which the dead ones are forgotten
 
 
 class Memory:
-    """A piece of memory that several nodes may lie in, or that was given to or taken from others (`foreign`)."""
+    """A piece of memory that several nodes may lie in, that others read (`lent`), or that others may write (`foreign`)."""
 
-    __slots__ = ("__weakref__", "foreign", "holders")
+    __slots__ = ("__weakref__", "foreign", "holders", "lent")
 
     def __init__(self, foreign: bool = False):
         self.holders: WeakSet[Node] = WeakSet()
         self.foreign = foreign
+        self.lent = False
 
 
 class Node:
@@ -103,7 +105,7 @@ class Node:
         self.inputs = ()
 
     def held(self) -> Memory:
-        """Its memory, as others may lie in it."""
+        """Its memory, in which others may lie."""
         memory = self.memory
         if memory is None:
             memory = self.memory = Memory()
@@ -114,7 +116,17 @@ class Node:
     def is_shared(self) -> bool:
         """Whether others may see its memory."""
         memory = self.memory
-        return memory is not None and (memory.foreign or len(memory.holders) > 1)
+        return memory is not None and (memory.foreign or memory.lent or len(memory.holders) > 1)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether others may write its memory."""
+        return self.memory is not None and self.memory.foreign
+
+    def lie_beside(self, other: Node) -> None:
+        """Its memory is that of another node."""
+        self.memory = other.held()
+        self.memory.holders.add(self)
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.dtype}{list(self.shape)}{'' if self.data is None else ' in memory'}>"
@@ -128,8 +140,7 @@ def leaf(data: NDArray, foreign: bool = False, beside: Node | None = None) -> No
         made.memory = Memory(True)
         made.memory.holders.add(made)
     elif beside is not None:
-        made.memory = beside.held()
-        made.memory.holders.add(made)
+        made.lie_beside(beside)
     return made
 
 
@@ -143,7 +154,8 @@ def scalar(value: Any, dtype: DType, device: Device) -> Node:
     found = _SCALARS.get(key)
     if found is None:
         held = np.asarray(value).astype(numpy_dtype(dtype.name))  # beyond the type infinity, of which NumPy warns
-        found = leaf(array(held, device, dtype.name), foreign=True)
+        found = leaf(array(held, device, dtype.name))
+        found.held().lent = True
         found.readers = None
         _SCALARS[key] = found
         if len(_SCALARS) > _MOST_SCALARS:
