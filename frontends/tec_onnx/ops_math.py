@@ -177,7 +177,9 @@ def power(c: Call) -> Value:
 
 @onnx_op("Mod")
 def mod(c: Call) -> Value:
-    return c.op("trunc_mod" if c.attr("fmod", 0) else "floor_mod", c[0], c[1])
+    if c.attr("fmod", 0):
+        return c.op("trunc_mod", c[0], c[1])
+    return c.op("remainder" if c[0].dtype in FLOATS else "floor_mod", c[0], c[1])
 
 
 @onnx_op("BitShift")

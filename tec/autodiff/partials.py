@@ -71,6 +71,7 @@ _BINARY: dict[str, Callable[[E.Expr, E.Expr, E.Expr], tuple[E.Expr, E.Expr]]] = 
     "atan2": lambda a, b, y: (b / (a * a + b * b), _const(0, a) - a / (a * a + b * b)),
     "hypot": lambda a, b, y: (a / y, b / y),
     "fmod": lambda a, b, y: (_const(1, a), _const(0, a) - _call("trunc", a / b)),
+    "floor_remainder": lambda a, b, y: (_const(1, a), _const(0, a) - _call("floor_divide", a, b)),
     "copysign": lambda a, b, y: (
         B.select(B.compare("eq", B.compare("lt", a, 0), B.compare("lt", y, 0)), _const(1, a), _const(-1, a)),
         _const(0, a),
@@ -79,7 +80,19 @@ _BINARY: dict[str, Callable[[E.Expr, E.Expr, E.Expr], tuple[E.Expr, E.Expr]]] = 
     "min_nan": lambda a, b, y: _shares(b, a),
 }
 _FLAT = frozenset(
-    {"floor", "ceil", "trunc", "round", "nearbyint", "isnan", "isinf", "isfinite", "reinterpret", "undef"}
+    {
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+        "nearbyint",
+        "floor_divide",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "reinterpret",
+        "undef",
+    }
 )
 
 

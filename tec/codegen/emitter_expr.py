@@ -50,7 +50,10 @@ class Arithmetic(SmallFloats):
         t = self.type_of(e.dtype)
         if t.info.is_float:
             if type(e) in (E.FloorDiv, E.FloorMod):
-                raise self.error(f"{type(e).__name__} of {e.dtype}", hint="write floor(a / b)")
+                raise self.error(
+                    f"{type(e).__name__} of {e.dtype}",
+                    hint="write te.floordiv or te.floormod, which are calls of floor_divide and floor_remainder",
+                )
             return self.binary(e)
         if t.kind == "bool":
             raise self.error(f"{type(e).__name__} of {e.dtype}")

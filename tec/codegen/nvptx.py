@@ -26,7 +26,7 @@ from ..ir.passes.tensor_maps import SCOPE as PARAM_SCOPE
 from ..ir.shared_layout import boundary_of, shared_layout
 from ..ir.visit import any_stmt
 from ..target import Target
-from . import nvptx_hopper
+from . import nvptx_hopper, nvptx_remainder
 from .emitter_call import CallHandler
 from .emitter_core import Pointer, quote
 from .gpu import SHARED_SPACE, GpuEmitter
@@ -317,6 +317,7 @@ class NvptxEmitter(GpuEmitter):
         **GpuEmitter.calls,
         "barrier": barrier, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
         **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit,
+        "fmod": nvptx_remainder.fmod,
         **nvptx_hopper.CALLS, "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
         **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),
     }  # fmt: skip

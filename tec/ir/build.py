@@ -138,11 +138,7 @@ def _divide(cls: type, a: Any, b: Any, what: str) -> E.Expr:
     if is_const(y, 0) and isinstance(y, E.IntImm):
         raise ExprError(f"{what} by zero")
     if dtype_info(x.dtype).is_float and cls is not E.Div:
-        if cls is E.FloorDiv:
-            return call("floor", E.Div(x, y))
-        if cls is E.Mod:
-            return call("fmod", x, y)
-        return sub(x, mul(call("floor", E.Div(x, y)), y))
+        return call({E.FloorDiv: "floor_divide", E.FloorMod: "floor_remainder", E.Mod: "fmod"}[cls], x, y)
     folded = FOLD[cls](x, y)
     if folded is not None:
         return folded

@@ -256,6 +256,9 @@ _MATH: dict[str, Callable[..., Array]] = {
 }  # fmt: skip
 
 
+_DIVISIONS: dict[str, Callable[..., Array]] = {"floor_divide": np.floor_divide, "floor_remainder": np.remainder}
+
+
 def _fma(a: Array, b: Array, c: Array, dtype: str) -> Array:
     if dtype_info(dtype).element == "float64":
         wide = np.longdouble
@@ -320,7 +323,7 @@ def is_elementwise(op: str) -> bool:
     return op in _MATH or op in _BITS or op in _BITWISE or op in _OTHERS
 
 
-_OTHERS = ("fma", "abs", "isnan", "isinf", "isfinite", "mulhi", "min_nan", "max_nan", "ldexp", "likely")
+_OTHERS = (*_DIVISIONS, "fma", "abs", "isnan", "isinf", "isfinite", "mulhi", "min_nan", "max_nan", "ldexp", "likely")
 
 
 def apply(op: str, args: list[Array], dtype: str, in_dtype: str) -> Array:
@@ -336,6 +339,9 @@ def apply(op: str, args: list[Array], dtype: str, in_dtype: str) -> Array:
     bits = dtype_info(in_dtype).bits
     if op in _BITS:
         return _BITS[op](args[0], bits).astype(held(dtype))
+    if op in _DIVISIONS:  # in the type itself: quotients that were rounded are a part of the answer
+        wide = np.float64 if dtype_info(dtype).bits == 64 else np.float32
+        return fix(_DIVISIONS[op](*[a.astype(wide) for a in args]), dtype)
     match op:
         case "fma":
             return _fma(args[0], args[1], args[2], dtype)

@@ -103,6 +103,11 @@ _add(
 )
 _add("rcp_fast", 1, "1/x of float32 by the chip's own instruction, within 2**-14 of its value; x and 1/x normal")
 _add("pow atan2 fmod copysign hypot", 2)
+_add(
+    "floor_divide floor_remainder",
+    2,
+    "`//` and `%` of floats as NumPy has them: the quotient's floor found from the exact remainder, which has the sign of b; float16 and bfloat16 by float32",
+)
 _add("ldexp", 2, "a * 2**b; b int32")
 _add("fma", 3, "a*b+c, one rounding")
 _add("abs", 1, "floats and signed integers")

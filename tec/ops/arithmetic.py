@@ -57,29 +57,13 @@ def _int_remainder(a: Any, b: Any) -> Any:
     return te.select(special, _c(0, a), r)
 
 
-def _float_remainder(a: Any, b: Any) -> Any:
-    """The remainder with the sign of the divisor."""
-    r = te.fmod(a, b)
-    zero = _c(0, a)
-    other = _differ(b < zero, r < zero)
-    return te.select(r == zero, te.copysign(zero, b), te.select(_both(other, te.bitwise_not(te.isnan(r))), r + b, r))
-
-
 def _float_floor_divide(a: Any, b: Any) -> Any:
-    """The largest whole number that is not above the quotient, found from the remainder, so that a quotient that was rounded up is not taken."""
-    r = te.fmod(a, b)
-    zero, one = _c(0, a), _c(1, a)
-    q = te.div(a - r, b)
-    q = te.select(_both(r != zero, _differ(b < zero, r < zero)), q - one, q)
-    whole = te.floor(q)
-    whole = te.select(q - whole > _c(0.5, a), whole + one, whole)
-    found = te.select(q == zero, te.copysign(zero, te.div(a, b)), whole)
-    # By 0, and with infinities, the standard has what the quotient is.
-    return te.select(te.any(b == zero, te.isinf(a), te.isinf(b)), te.div(a, b), found)
+    """As NumPy has it, but for infinities: there the standard has what the quotient is."""
+    return te.select(te.any(te.isinf(a), te.isinf(b)), te.div(a, b), te.floordiv(a, b))
 
 
 _binary("floor_divide", lambda a, b: _float_floor_divide(a, b) if _is_float(a) else _int_floor_divide(a, b))
-_binary("remainder", lambda a, b: _float_remainder(a, b) if _is_float(a) else _int_remainder(a, b))
+_binary("remainder", lambda a, b: te.floormod(a, b) if _is_float(a) else _int_remainder(a, b))
 
 
 # ---- powers, shifts

@@ -303,6 +303,21 @@ case(
 case("math_atan2", uniform((300,), (300,)), lambda a, b: np.arctan2(a.astype("d"), b).astype(F32), rtol=1e-6)(
     _binary("float32", te.atan2)
 )
+for _dtype, _kind in (
+    ("float16", np.float16),
+    ("bfloat16", ml_dtypes.bfloat16),
+    ("float32", F32),
+    ("float64", np.float64),
+):
+    for _name, _f, _reference in (("floordiv", te.floordiv, np.floor_divide), ("floormod", te.floormod, np.remainder)):
+
+        def _by_numpy(a: Any, b: Any, f: Any = _reference) -> Any:
+            wide = [x.astype(F32) if x.dtype == ml_dtypes.bfloat16 else x for x in (a, b)]
+            return f(*wide).astype(a.dtype)
+
+        case(f"{_name}_{_dtype}", uniform((301,), (301,), lo=-40.0, hi=40.0, dtype=_kind), _by_numpy)(
+            _binary(_dtype, _f)
+        )
 case("math_fmod", uniform((300,), (300,)), lambda a, b: np.fmod(a, b), rtol=1e-6)(_binary("float32", te.fmod))
 case("math_isnan", lambda r: [np.where(r.random(300) < 0.3, np.nan, r.random(300)).astype(F32)], np.isnan)(
     _unary("float32", te.isnan)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from .. import expr as E
 from .math_builder import MathBuilder as M
+from .math_division import floor_divide, floor_remainder
 from .math_trig import cos, sin, tan
 
 LOG2_E = math.log2(math.e)
@@ -438,5 +439,5 @@ FUNCTIONS: dict[str, Callable[..., E.Expr]] = {
     "exp": exp, "exp2": exp2, "exp10": exp10, "expm1": expm1, "log": log, "log2": log2, "log10": log10, "log1p": log1p,
     "sin": sin, "cos": cos, "tan": tan, "asin": asin, "acos": acos, "atan": atan, "atan2": atan2, "sinh": sinh,
     "cosh": cosh, "tanh": tanh, "asinh": asinh, "acosh": acosh, "atanh": atanh, "sigmoid": sigmoid, "erf": erf,
-    "rsqrt": rsqrt, "hypot": hypot, "pow": pow_,
+    "rsqrt": rsqrt, "hypot": hypot, "pow": pow_, "floor_divide": floor_divide, "floor_remainder": floor_remainder,
 }  # fmt: skip
