@@ -138,7 +138,7 @@ def _divide(cls: type, a: Any, b: Any, what: str) -> E.Expr:
     if is_const(y, 0) and isinstance(y, E.IntImm):
         raise ExprError(f"{what} by zero")
     if dtype_info(x.dtype).is_float and cls is not E.Div:
-        return call({E.FloorDiv: "floor_divide", E.FloorMod: "floor_remainder", E.Mod: "fmod"}[cls], x, y)
+        return call("floor_divide" if cls is E.FloorDiv else "floor_remainder" if cls is E.FloorMod else "fmod", x, y)
     folded = FOLD[cls](x, y)
     if folded is not None:
         return folded

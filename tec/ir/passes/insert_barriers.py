@@ -65,8 +65,8 @@ def _kernel(root: S.Stmt, wave: int) -> S.Stmt:
         nest.append(body)
         body = body.body
     threads = [(f.var, const_int(f.extent) or 0) for f in nest if f.thread in THREAD_TAGS]
-    if any(n < 1 for _, n in threads):
-        return root  # split_host_device says what is wrong
+    if not threads or any(n < 1 for _, n in threads):
+        return root  # one thread a work-group; or split_host_device says what is wrong
     watched = _watched(body)
     if not watched:
         return root

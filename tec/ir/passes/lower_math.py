@@ -133,8 +133,8 @@ def shift(e: E.Call, analyzer: Analyzer) -> E.Expr:
     x, count = e.args
     info = dtype_info(x.dtype)
     one = count.value if isinstance(count, E.Broadcast) else count
-    low, high = analyzer.bound(one) if dtype_info(one.dtype).lanes == 1 else (-1, -1)
-    if 0 <= low and high < info.bits:
+    low, high = analyzer.const_int_bound(one) if dtype_info(one.dtype).lanes == 1 else (None, None)
+    if low is not None and high is not None and 0 <= low and high < info.bits:
         return e
     kind = with_lanes(f"uint{info.bits}", info.lanes)
     held = E.Var("count", kind)
