@@ -40,7 +40,7 @@ def odd_float32(x: Array) -> Array:
     Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
     """
     if x.dtype.kind not in "iuf" or x.dtype.itemsize <= 2 or x.dtype == np.float32:
-        return np.ascontiguousarray(x, np.float32)
+        return np.asarray(x, np.float32)
     if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
         low = x & x.dtype.type(0x7FF)  # what float64 may not hold: one bit above says that it is there
         x = np.where(

@@ -73,3 +73,22 @@ def test_a_constant_scalar_before_a_transpose_keeps_its_shape():
     g.set_outputs([z])
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.testing.assert_array_equal(tec.compile(g, target="llvm").run({"x": a})[0], a + 1.5)
+
+
+@pytest.mark.parametrize("to", [T.BFLOAT16, T.FLOAT16, T.FLOAT8E4M3FN, T.INT8, T.BOOL])
+@pytest.mark.parametrize(
+    "value", [np.float32(1.5), np.float64(1.5), np.int64(3), np.float16(1.5)], ids=lambda v: v.dtype
+)
+def test_constants_of_no_dimensions_are_cast_to_values_of_none(value, to):
+    """As the bodies of functions have them: a cast of a constant stays a scalar, and what it is multiplied with keeps its shape."""
+    nodes = [
+        oh.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.asarray(value))),
+        oh.make_node("Cast", ["c"], ["d"], to=to),
+        oh.make_node("Cast", ["d"], ["f"], to=T.FLOAT),
+        oh.make_node("Mul", ["x", "f"], ["y"]),
+    ]
+    info = [oh.make_tensor_value_info("x", T.FLOAT, [])], [oh.make_tensor_value_info("y", T.FLOAT, [])]
+    model = oh.make_model(oh.make_graph(nodes, "g", *info), opset_imports=[oh.make_opsetid("", 21)], ir_version=10)
+    (y,) = tec.compile(model, cache=False).run({"x": np.float32(2)})
+    want = {T.INT8: float(int(value)), T.BOOL: 1.0}.get(to, float(value))
+    assert y.shape == () and y == 2 * want
