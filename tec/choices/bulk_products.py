@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from .. import te
 from ..target import Target
 from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
+from .extents import THREAD_PART, why_not_tile
 from .group import Group, begin, const_shape, substitute
 from .matrix_schedule import Product, follows, operands
 from .parts import schedule_total, traffic_seconds
@@ -93,8 +94,9 @@ class BulkProduct(Space):
         rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["parts"]
         if rows * columns > 128 * 64 and choice["blocks"] > 2:
             return f"{choice['blocks']} work-groups of {rows} x {columns} sums are more than the registers of a multiprocessor"
-        if rows > -(-self.m // 32) * 32 or columns > -(-self.n // 32) * 32:
-            return f"the product has {self.m} rows and {self.n} columns"
+        part = (THREAD_PART, THREAD_PART)
+        if (wrong := why_not_tile((rows, columns), (self.m, self.n), part)) is not None:
+            return wrong
         lds = choice["blocks"] * (choice["stages"] * (rows + columns) * step * 4 + _SLACK_BYTES)
         if lds > self.target.lds_bytes:
             return f"{lds} bytes of shared memory of {self.target.lds_bytes}"

@@ -18,6 +18,7 @@ from ..target import Target
 from ..te import ComputeOp, Operation, Tensor, intrin, thread_axis
 from . import folded, matrix_units, padding, parallel
 from .bulk_products import BulkProduct
+from .extents import THREAD_PART, why_not_tile
 from .group import Group, begin, const_shape, extent, largest_divisor, reduce_size, same_shape, size_of, substitute
 from .pointwise import begin_cpu
 from .register_blocks import RegisterBlocks
@@ -262,6 +263,9 @@ class SharedTiles(Space):
 
     def why_not(self, choice: Choice) -> str | None:
         rows, columns, step = choice["rows"], choice["columns"], choice["step"]
+        product = padding.sizes(self.contraction)[:2]
+        if (wrong := why_not_tile((rows, columns), product, (THREAD_PART, THREAD_PART))) is not None:
+            return wrong
         threads, used = min(16, rows // 4) * min(16, columns // 4), (rows + columns) * step
         if rows * columns // threads > self.target.chip.vgprs // 2:
             return f"{rows * columns // threads} registers of a thread for the sums alone"

@@ -14,6 +14,7 @@ from ..ops.dims import is_symbolic
 from ..target import Target
 from ..te import ComputeOp, Tensor, thread_axis
 from . import padding
+from .extents import THREAD_PART, why_not_tile
 from .group import Group, begin, same_shape, substitute
 from .parts import schedule_total, traffic_seconds
 from .space import Choice, Cost, Scheduled, Space
@@ -83,8 +84,8 @@ class RegisterBlocks(Space):
         m, n, k, _ = padding.sizes(self.contraction)
         if not 64 <= x * y <= min(256, self.target.max_threads) or y < 4 or x < 4:
             return f"{y} by {x} threads"
-        if (rows > 32 and rows >= 2 * m) or (columns > 32 and columns >= 2 * n):
-            return f"the product has {m} rows and {n} columns"
+        if (wrong := why_not_tile((rows, columns), (m, n), (THREAD_PART, THREAD_PART))) is not None:
+            return wrong
         if (rows * step) % (_RUN * x * y) or (columns * step) % (x * y):
             return "the threads have not all as many elements of a step to bring"
         if (rows + columns) * step > _MOST_BROUGHT * x * y:

@@ -16,6 +16,7 @@ from ..ir.matrix import MatrixInstr
 from ..ir.passes.pipeline_registers import MAX_REGISTER_BYTES
 from ..target import Target, latency_ns, level_gbps
 from ..te import intrin
+from .extents import why_not_tile
 
 PIECE_BYTES = 16  # the widest access of a thread
 PIECE = 4  # neighbours of a row of sums that a thread adds up at once, where their parts meet: 16 bytes
@@ -157,8 +158,8 @@ def usual(target: Target) -> tuple[bool, int]:
 
 def why_not_outline(t: Tiling, shape: Shape) -> str | None:
     """What forbids a tile's rows, columns, wavefronts and instruction, whatever else is chosen."""
-    if shape.m < t.m or shape.n < t.n:
-        return f"the product has {shape.m} rows and {shape.n} columns"  # a split never makes loops longer than what there is
+    if (wrong := why_not_tile((t.m, t.n), (shape.m, shape.n))) is not None:
+        return wrong
     if t.m // t.waves_m % t.instr_m or t.n // t.waves_n % t.instr_n:
         return "a wavefront's part is not a whole number of instructions"
     if t.instr_m * t.instr_n == 1024 and min(t.m, t.n) < 64:

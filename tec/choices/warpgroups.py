@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 from ..ir import Call
 from ..ir.dtype import dtype_info
 from ..ir.expr import BinaryExpr
-from ..ir.matrix import find_warpgroup
+from ..ir.matrix import find_warpgroup, warpgroup_columns
 from ..ir.visit import walk_exprs
 from ..ops.matmul import accumulator
 from ..schedule import Schedule
 from ..target import Target
 from ..te import ComputeOp, PlaceholderOp, intrin, thread_axis
+from .extents import filled, why_not_tile
 from .group import Group, begin, const_shape
 from .matrix_schedule import Product, follows, operands
 from .space import Choice, Cost, Scheduled, Space
@@ -46,6 +47,8 @@ _TURN_RATE = 0.96
 # other warpgroup's products: 100,352 x 256 x 64 with a residual 46.4 us for 20.4 without, in turn 37.7 for 18.5; 6272 x 1024 x 256 20.2 us, in turn 15.5.
 _READ, _READ_IN_TURN = 2.5, 1.8
 _ROWS_A_GROUP = 64  # wgmma's m
+_USUAL_COLUMNS = (256, 128, 192, 64)
+_LEAST_COLUMNS = 64  # of a tile: narrower ones read A too often a product
 _SUMS_IN_TURN = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
 _FILLED = 0.9  # of the multiprocessors: 2048 cubed has 128 tiles for 132
 _SHORT_STEPS = 64  # of 128 x 256 sums on each multiprocessor: some 40 us of float16
@@ -86,9 +89,20 @@ class WarpgroupProduct(Space):
         self.epilogue = _instructions(group, op)
         self.read_bytes = _read_bytes(group, op)
         self.parameters = {
-            "rows": (128, 64, 192), "columns": (256, 128, 192, 64), "stages": (3, 4, 5, 6, 2), "band": (16, 8, 4, 1), "stays": (True, False),
+            "rows": (128, 64, 192), "columns": self._columns(), "stages": (3, 4, 5, 6, 2), "band": (16, 8, 4, 1), "stays": (True, False),
             "resident": (1, 2), "turns": (False, True),
         }  # fmt: skip
+
+    def _columns(self) -> tuple[int, ...]:
+        """Of a tile: the usual ones, and whatever else the unit has up to the product's own."""
+        unit = [c for c in warpgroup_columns(self.p.a.dtype) if _LEAST_COLUMNS <= c <= self.n]
+        return tuple(dict.fromkeys((*_USUAL_COLUMNS, *reversed(unit))))
+
+    def _draft_columns(self) -> Iterator[int]:
+        """The usual ones; others where they leave no tile at the end partly empty, and no usual one but the narrowest does."""
+        yield from _USUAL_COLUMNS
+        if all(self.n % c for c in _USUAL_COLUMNS if c > _LEAST_COLUMNS):
+            yield from (c for c in self.parameters["columns"] if c not in _USUAL_COLUMNS and self.n % c == 0)
 
     @classmethod
     def match(cls, group: Group, target: Target, op: ComputeOp) -> WarpgroupProduct | None:
@@ -109,7 +123,14 @@ class WarpgroupProduct(Space):
         plain = all(isinstance(t.op, PlaceholderOp) and len(t.shape) == len(op.axis) for t in (p.a, p.b))
         lead = const_shape(op.output(0))[:-2]
         steps = (p.k or 0) * dtype_info(p.a.dtype).bytes / _ROW_BYTES
-        if not whole or not plain or None in lead or (p.m or 0) < _ROWS_A_GROUP or (p.n or 0) < 64 or steps < 1:
+        if (
+            not whole
+            or not plain
+            or None in lead
+            or (p.m or 0) < _ROWS_A_GROUP
+            or (p.n or 0) < _LEAST_COLUMNS
+            or steps < 1
+        ):
             return None
         space = cls(group, target, op, p, math.prod(d or 1 for d in lead))
         if next(space.drafts(), None) is None:
@@ -145,14 +166,29 @@ class WarpgroupProduct(Space):
         """k of a step: a row of a tile."""
         return _ROW_BYTES // self.size
 
+    def step_bytes(self, rows: int, columns: int) -> int:
+        """Of both operands' tiles in a slot. A row of a tile is whole boxes of 128 bytes; one that lies along rows or columns has the sum's terms as rows."""
+        box = _ROW_BYTES // self.size
+        a = filled(rows, box) if self.p.trans_a else filled(rows, _ROWS_A_GROUP)
+        b = columns if self.p.trans_b else filled(columns, box)
+        return (a + b) * _ROW_BYTES
+
+    def result_bytes(self, choice: Choice) -> int:
+        """Of the results on their way out, rows of whole boxes."""
+        each = choice["rows"] * filled(choice["columns"], _ROW_BYTES // self.out_bytes) * self.out_bytes
+        return int(each) * (2 if choice["turns"] else 1)
+
     def why_not(self, choice: Choice) -> str | None:
         rows, columns = choice["rows"], choice["columns"]
-        if rows > -(-self.m // _ROWS_A_GROUP) * _ROWS_A_GROUP or columns > -(-self.n // 64) * 64:
-            return f"the product has {self.m} rows and {self.n} columns"
+        if (wrong := why_not_tile((rows, columns), (self.m, self.n), (_ROWS_A_GROUP, 1))) is not None:
+            return wrong
+        if find_warpgroup(self.target, self.p.a.dtype, columns, self.step) is None:
+            return f"the unit has no {columns} columns for {self.p.a.dtype}"
+        if columns < self.n and columns % (_ROW_BYTES // self.out_bytes):
+            return f"a row of results, {columns} of {self.n} columns, is not a whole number of {_ROW_BYTES} bytes"
         if rows * columns > 128 * 256:
             return f"{rows} x {columns} sums are more than the registers of three warpgroups hold beside the one that fetches"
-        results = rows * columns * self.out_bytes * (2 if choice["turns"] else 1)
-        lds = choice["stages"] * (rows + columns) * _ROW_BYTES + results + _SLACK_BYTES
+        lds = choice["stages"] * self.step_bytes(rows, columns) + self.result_bytes(choice) + _SLACK_BYTES
         most = self.target.lds_bytes if choice["resident"] == 1 else self.target.lds_bytes // 2 - _SHARED_EACH
         if lds > most:
             return f"{lds} bytes of shared memory of {most}"
@@ -163,12 +199,10 @@ class WarpgroupProduct(Space):
                 return "warpgroups take turns in a work-group that stays for several tiles, alone on its multiprocessor"
             if rows * columns > _SUMS_IN_TURN:
                 return f"{rows} x {columns} sums are more than the registers of one warpgroup hold"
-        if find_warpgroup(self.target, self.p.a.dtype, columns, self.step) is None:
-            return f"the unit has no {columns} columns for {self.p.a.dtype}"
         return None
 
     def drafts(self) -> Iterator[Choice]:
-        for columns in self.parameters["columns"]:
+        for columns in self._draft_columns():
             # Three warpgroups at work were slower than their cost says: 579 TFLOP/s for 774 at 8192 cubed on an H200.
             # Two work-groups a multiprocessor have rings too short to gain by it: 54 us for 47, 4096 x 3072 x 768 with GELU.
             for rows in (128, 64):
@@ -180,11 +214,11 @@ class WarpgroupProduct(Space):
                         yield c
                         break  # the deepest ring that fits
         # Wider tiles for each warpgroup leave rings of three, narrower ones read more: 4096 x 3072 x 768 with GELU, 128 x 128 in five 34.7 us, in four 35.3,
-        # 128 x 192 in three 36.0, 64 x 256 in four 38.0, and both warpgroups on tiles of 128 x 256 37.0. Columns are 64 where there are no more.
+        # 128 x 192 in three 36.0, 64 x 256 in four 38.0, and both warpgroups on tiles of 128 x 256 37.0. Where there are less columns, all of them.
         for stages in (5, 4):
             c = self.choice(
                 rows=128,
-                columns=min(128, -(-self.n // 64) * 64),
+                columns=max(c for c in self.parameters["columns"] if c <= min(128, self.n)),
                 stages=stages,
                 band=16,
                 stays=True,
@@ -204,7 +238,7 @@ class WarpgroupProduct(Space):
         rate = (
             machine.macs(self.p.a.dtype)
             * _BUSY_RATE
-            * _WIDTH_RATE[columns]
+            * width_rate(columns)
             * (1.0 if rows > _ROWS_A_GROUP else _ONE_GROUP_RATE)
         )
         products = steps * (rows * columns * self.step / rate + _STEP_CLOCKS / resident)
@@ -240,6 +274,14 @@ class WarpgroupProduct(Space):
         assert isinstance(out, ComputeOp)
         schedule(s, self.op, out, self.target, self.p, self.plan(choice))
         return Scheduled(s, self.group.outputs, choice)
+
+
+def width_rate(columns: int) -> float:
+    """Of the rate with 256 columns: as measured, and in proportion between."""
+    low = max(c for c in _WIDTH_RATE if c <= columns)
+    high = min(c for c in _WIDTH_RATE if c >= columns)
+    along = (columns - low) / (high - low) if high > low else 0.0
+    return _WIDTH_RATE[low] + along * (_WIDTH_RATE[high] - _WIDTH_RATE[low])
 
 
 def _read_bytes(group: Group, op: ComputeOp) -> int:

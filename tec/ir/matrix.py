@@ -196,7 +196,7 @@ def native_k(instr: MatrixInstr, target: Any) -> int | None:
     """The k that the chip's unit runs at once for this shape: the largest that divides `instr.k`; None without one."""
     if instr.unit == "wgmma":
         known = [k for i, a, k in target.chip.warpgroup if (i, a) == (instr.in_dtype, instr.acc_dtype)]
-        fits = instr.m == 64 and instr.n % 8 == 0 and 8 <= instr.n <= 256 and instr.wave == WARPGROUP
+        fits = instr.m == 64 and instr.n in warpgroup_columns(instr.in_dtype) and instr.wave == WARPGROUP
         return known[0] if known and fits and instr.k % known[0] == 0 else None
     same = [
         i.k
@@ -232,6 +232,12 @@ def find(
             if i.unit == "mfma" and k % i.k == 0:
                 return replace(i, k=k, swap=swap)
     return None
+
+
+def warpgroup_columns(in_dtype: str) -> tuple[int, ...]:
+    """The columns that a wgmma of a type may have: multiples of 8 up to 256, of 8-bit integers beyond 32 of 16 (PTX ISA, "Matrix shape")."""
+    by_16 = in_dtype in ("int8", "uint8")
+    return tuple(n for n in range(8, 257, 8) if not (by_16 and n > 32 and n % 16))
 
 
 def find_warpgroup(target: Any, in_dtype: str, n: int, k: int) -> MatrixInstr | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ScheduleError
 from ..ir.expr import IterKind, IterVar
-from .relations import Ranges
+from .relations import Fuse, Ranges, Split
 from .state import AttachKind, StageState
 
 if TYPE_CHECKING:
@@ -34,13 +34,26 @@ def known_ranges(stage: Stage) -> Ranges:
 
 
 def fixed_loops(stage: Stage) -> set[IterVar]:
-    """Loops whose extent must not shrink with their parent's: threads and tensorized ones."""
+    """Loops whose extent must not shrink with their parent's: threads, what threads of a given number are made of, and tensorized ones."""
     out = {iv for iv, a in stage.attrs.items() if a.thread is not None}
+    counted = {iv for iv in out if _is_counted(stage, iv)}
+    for r in reversed(stage.relations):
+        if isinstance(r, Fuse) and r.fused in counted:
+            counted |= {r.outer, r.inner}
+        elif isinstance(r, Split) and (r.outer if r.factor is not None else r.inner) in counted:
+            counted.add(r.parent)  # whose extent, with the split's own number, says how many there are
+    out |= counted
     for k, iv in enumerate(stage.leaf):
         a = stage.attrs.get(iv)
         if a is not None and a.kind == "tensorized":
             out.update(stage.leaf[k:])
     return out
+
+
+def _is_counted(stage: Stage, iv: IterVar) -> bool:
+    """Whether a loop is bound to threads of a work-group whose number is given."""
+    thread = stage.attrs[iv].thread
+    return thread is not None and thread.dom is not None and thread.thread_tag.startswith("threadIdx")
 
 
 def _loop_line(stage: Stage, iv: IterVar, ranges: Ranges) -> str:

@@ -93,15 +93,13 @@ class _Tensorize:
         low.root_values(stage, values)
         conds = low.predicates(stage, values)
         banned = {id(iv.var) for iv in inner}
-        for c in list(conds):
-            if any(id(v) in banned for v in free_vars(c)):
-                if self.intrin.ragged:
-                    conds.remove(c)
-                    continue
-                raise self.error(
-                    f"the region is ragged: {c} does not always hold inside of it",
-                    hint="use factors that divide the extents, or pad the tensors",
-                )
+        ragged = [c for c in conds if any(id(v) in banned for v in free_vars(c))]
+        if ragged and not self.intrin.ragged:
+            raise self.error(
+                f"the region is ragged: {ragged[0]} does not always hold inside of it",
+                hint="use factors that divide the extents, or pad the tensors",
+            )
+        conds = [c for c in conds if not any(c is r for r in ragged)]
         mins, extents = self._region(outer, inner)
         dims, axis_of = self._align(mins, extents)
         match = self._match(mins, dims, axis_of)

@@ -113,7 +113,7 @@ def warpgroup(
         known = ", ".join(f"{i} (k a multiple of {step})" for i, _, step in tgt.chip.warpgroup) or "none"
         raise TargetError(
             f"{tgt} has no warpgroup product 64x{n}x{k} for {in_dtype}",
-            hint=f'n is a multiple of 8 up to 256; types: {known}; "cuda -arch=sm_90a" has the unit',
+            hint=f'n is a multiple of 8 up to 256 (of 8-bit integers beyond 32 of 16); types: {known}; "cuda -arch=sm_90a" has the unit',
         )
     return _intrins(instr, trans_a, trans_b, out_dtype or instr.acc_dtype)
 

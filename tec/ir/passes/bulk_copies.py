@@ -6,7 +6,7 @@ each box of the tile, and the shared buffers laid out as the copy engine and the
 
     (row, column) -> [column // W, row, ((column % W // P) xor (row % 8)) * P + column % P]
 
-with W the elements in 128 bytes and P those in 16. So a tile is a row of boxes of 128 bytes a row, and eight rows of a box touch
+with W the elements in 128 bytes and P those in 16. So a tile is a row of boxes of 128 bytes a row (the last may have more columns than the tile), and eight rows of a box touch
 every bank once ("128-byte swizzle": PTX ISA, "Tensor swizzling modes"). With `BulkCopy(swizzle=False)` a tile is one box that lies as it came:
 (row, column) -> [0, row, column], for tiles whose rows alone threads read side by side. A box may reach over the tensor's edge: what lies beyond
 comes as zero and is not written, so guards that only keep the tile inside of the tensor are dropped.
@@ -20,6 +20,7 @@ rows), swizzle where it is False. `specialize_warps` gives loads the barrier tha
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,13 +150,23 @@ class _Lowering:
         self.func = func
         self.nests = nests  # by the Attr that asks for the copy
         self.layouts: dict[int, _Layout] = {}
+        self.whole: dict[int, int] = {}  # of an operand of a warpgroup product: rows that the unit reads at once
         self.ana = Analyzer()
+        visit(func.body, self.collect_rows, None)
         for n in nests.values():
             if id(n.shared) not in self.layouts:
                 self.layouts[id(n.shared)] = self.layout(n.shared, n.swizzle)
             elif n.swizzle != bool(self.layouts[id(n.shared)].piece):
                 raise _unfit(func, n.store, f"{n.shared.name} is swizzled by one copy and as it comes by another")
         visit(func.body, self.collect_operand, None)
+
+    def collect_rows(self, e: E.Expr) -> None:
+        if type(e) is E.Call and e.op in ("wgmma", "wgmma_registers"):
+            attrs: dict[str, Any] = e.attrs or {}
+            for role, extent, x in zip("ab", ("m", "n"), e.args[:2]):
+                if isinstance(x, E.BufferLoad) and attrs.get(f"{role}_major") == "k":
+                    rows = math.lcm(attrs[extent], _SWIZZLED_ROWS)
+                    self.whole[id(x.buffer)] = math.lcm(rows, self.whole.get(id(x.buffer), 1))
 
     def collect_operand(self, e: E.Expr) -> None:
         """An operand of a warpgroup product that threads fill lies as one that a copy fills; they fence it themselves (`proxy_fence`)."""
@@ -172,15 +183,16 @@ class _Lowering:
         lead, (rows, columns) = dims[:-2], dims[-2:] if len(dims) > 1 else (None, None)
         if not swizzle:
             return self.plain_layout(b, rows, columns, size)
-        if rows is None or columns is None or columns % width or any(d != 1 for d in lead):
+        if rows is None or columns is None or any(d != 1 for d in lead):
             raise LoweringError(
-                f"shared buffer {b.name} of {list(map(str, b.shape))} {b.dtype} is filled by a bulk copy, whose rows are a multiple of {width} elements (function {self.func.name!r})",
+                f"shared buffer {b.name} of {list(map(str, b.shape))} {b.dtype} is filled by a bulk copy, whose tile is rows and columns of constant extents (function {self.func.name!r})",
                 where=b.loc,
-                hint=f"use a tile of {ROW_BYTES} bytes a row, or a multiple",
+                hint="split the loops of its reader by constants",
                 locate=False,
             )
-        shape = (B.const(columns // width), B.const(rows), B.const(width))
-        # The swizzle takes its row from the address: a box starts at a multiple of eight rows.
+        # The swizzle takes its row from the address: a box starts at a multiple of eight rows. The unit reads all of its rows, of which the tensor may have less.
+        rows = -(-rows // self.whole.get(id(b), _SWIZZLED_ROWS)) * self.whole.get(id(b), _SWIZZLED_ROWS)
+        shape = (B.const(-(-columns // width)), B.const(rows), B.const(width))
         align = _SWIZZLED_ROWS * ROW_BYTES
         boxes = Buffer(b.name, b.dtype, shape, (), 0, b.scope, align, loc=b.loc)
         return _Layout(boxes, width, _PIECE_BYTES // size)
@@ -265,15 +277,23 @@ class _Lowering:
         mine = n.store if is_load else n.load
         rows, columns = n.extents
         lay, tensor = self.layouts[id(n.shared)], theirs.buffer
+        if is_load and columns < lay.width:
+            raise _unfit(
+                self.func, n.store, f"rows of {columns} elements are narrower than a box, {lay.width} elements"
+            )
+        if is_load:  # what fills the last box up comes too: beyond the tensor as zeros
+            rows = const_int(lay.boxes.shape[1]) or rows
         zero = {v: B.const(0, v.dtype) for v in (n.rows, n.columns)}
         first = [substitute(i, zero) for i in theirs.indices]
         row_dim = self.check(n, theirs.indices, mine.indices)
+        if not is_load and columns % lay.width:
+            self.check_end(n, first[-1], lay)
         if len(first) > _MAX_RANK:
             raise _unfit(
                 self.func, n.store, f"{tensor.name} has {len(first)} dimensions, at most {_MAX_RANK} are possible"
             )
         out: list[S.Stmt] = []
-        for box in range(columns // lay.width):
+        for box in range(-(-columns // lay.width)):
             for at in range(0, rows, _MAX_BOX_ROWS):
                 coords = [B.cast("int32", c) for c in first]
                 coords[-1] = B.add(coords[-1], box * lay.width)
@@ -293,6 +313,16 @@ class _Lowering:
         body = S.seq(*out)
         conds = self.guards(n, theirs)
         return S.IfThenElse(B.all_of(*conds), body) if conds else body
+
+    def check_end(self, n: _Nest, first: E.Expr, lay: _Layout) -> None:
+        """Refuse a result whose last box is not full, but at the end of the tensor's rows: beyond its columns it would write another tile's."""
+        tensor, columns = n.store.buffer, n.extents[1]
+        if not self.ana.can_prove(B.compare("ge", B.add(first, columns), tensor.shape[-1])):
+            raise _unfit(
+                self.func,
+                n.store,
+                f"{columns} columns of {tensor.name} are no multiple of {lay.width} and do not end its rows",
+            )
 
     def guards(self, n: _Nest, theirs: E.BufferLoad | S.BufferStore) -> list[E.Expr]:
         """The conditions that are left to test for the whole box. One that names a row or a column has to be what the edge of

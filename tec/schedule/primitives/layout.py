@@ -133,7 +133,7 @@ def _digits_of(stage: Stage, mapping: Callable[..., Any]) -> list[list[_Digit]]:
     shape = stage.op.output(0).shape
     indices = [Var(f"i{d}", e.dtype, True) for d, e in enumerate(shape)]
     outs = _apply(stage, mapping, indices)
-    digits = [_digits(stage, e, indices) for e in outs]
+    digits = [[d for d in _digits(stage, e, indices) if not _is_zero(d, shape)] for e in outs]
     for d in (d for group in digits for d in group):
         if d.mod and B.is_const(shape[d.axis], d.div * d.mod):
             d.mod = 0  # the remainder of all that there is
@@ -181,6 +181,12 @@ def _check_cover(stage: Stage, digits: list[list[_Digit]], ndim: int, outs: list
             stage, f"transform_layout of {stage.name}: index {axis} cannot be told from ({', '.join(map(str, outs))})",
             mark=stage, hint="each element needs a place of its own: use i // c and i % c together",
         )  # fmt: skip
+
+
+def _is_zero(d: _Digit, shape: tuple[Expr, ...]) -> bool:
+    """Whether a digit counts what an axis never reaches: the row of an image of one row."""
+    size = shape[d.axis]
+    return d.div > 1 and isinstance(size, IntImm) and size.value <= d.div
 
 
 def _extent(d: _Digit, shape: tuple[Expr, ...]) -> Expr:

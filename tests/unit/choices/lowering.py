@@ -1,0 +1,92 @@
+"""What a drawn model becomes on a target, up to the last pass before LLVM: the passes of the graph, its groups, the choices of their templates, their loops, all
+passes of the pipeline. Milliseconds a choice, and every size and register of a template's arithmetic is met."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tec_onnx
+
+import tec
+from tec.choices import Space, spaces
+from tec.driver import run_passes
+from tec.errors import TecError
+from tec.graph.optimize import optimize
+from tec.graph.parts import part_of
+from tec.graph.sizes import sizes_of_group
+from tec.graph.units import program_of
+from tec.ir.passes.split_host_device import split_host_device
+from tec.ir.visit import deep_recursion
+
+from .draws import Case
+
+TARGETS = (
+    "llvm -mcpu=x86-64-v2", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v4", "llvm -mcpu=sapphirerapids",
+    "cuda -arch=sm_70", "cuda -arch=sm_80", "cuda -arch=sm_90a",
+    "rocm -mcpu=gfx90a", "rocm -mcpu=gfx942", "rocm -mcpu=gfx950", "rocm -mcpu=gfx1030", "rocm -mcpu=gfx1100", "rocm -mcpu=gfx1201", "rocm -mcpu=gfx1250",
+)  # fmt: skip
+_TRIES = 40  # draws of a choice before a space is left: many combinations are not legal
+
+
+def target_of(rng: random.Random) -> str:
+    """A target; NVIDIA's more often, which have most templates."""
+    return rng.choice((*TARGETS, *TARGETS[4:7]))
+
+
+@dataclass(frozen=True)
+class Death:
+    """What went wrong: `kind` says where ("model": before any choice; "default", "choice"), `choice` for which."""
+
+    kind: str
+    choice: Any
+    message: str
+    place: str
+
+
+def lower(case: Case, target: str, rng: random.Random) -> Death | None:
+    """Lower every group of a model by its first space's default, and by a drawn legal choice of a drawn space."""
+    chosen: Any = None
+    kind = "model"
+    try:
+        tgt = tec.Target(target)
+        with tgt, deep_recursion():
+            graph, *_ = tec_onnx.from_onnx(case.model)
+            graph = optimize(graph, tgt, None)
+            for number, group in enumerate(part_of(graph, (), ()).groups):
+                if group.is_alias:
+                    continue
+                program = program_of(group, number, sizes_of_group(group), list(graph.guards))
+                found = spaces(program.outputs, tgt)
+                kind, chosen = "default", found[0].default
+                _through(program, found[0], chosen, tgt)
+                kind = "choice"
+                space = rng.choice(found)
+                chosen = drawn(space, rng)
+                if chosen is not None:
+                    _through(program, space, chosen, tgt)
+                kind, chosen = "model", None
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)[-4:]
+        place = " < ".join(f"{f.filename.rpartition('tec/')[2]}:{f.lineno}" for f in reversed(frames))
+        text = error.message if isinstance(error, TecError) else f"{type(error).__name__}: {error}"
+        return Death(kind, chosen, text or type(error).__name__, place)
+    return None
+
+
+def drawn(space: Space, rng: random.Random) -> Mapping[str, Any] | None:
+    """A legal choice of a space, each parameter drawn by itself; None where none of some is legal."""
+    for _ in range(_TRIES):
+        choice = space.choice(**{k: rng.choice(options) for k, options in space.parameters.items()})
+        if space.why_not(choice) is None:
+            return choice
+    return None
+
+
+def _through(program: Any, space: Space, choice: Mapping[str, Any], target: tec.Target) -> None:
+    func = run_passes(program.loops(space.apply(choice)), target)
+    if target.is_gpu:
+        split_host_device(func, target)

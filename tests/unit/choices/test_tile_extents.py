@@ -1,0 +1,90 @@
+"""Tiles of products beside the product's own extents: small ones, odd ones, columns that no usual tile parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.choices import spaces
+from tec.choices.extents import why_not_tile
+from tec.driver import run_passes
+from tec.ir.interp import run
+from tec.ir.matrix import warpgroup_columns
+from tec.schedule import to_loops
+
+from .test_spaces import program
+
+HOPPER = "cuda -arch=sm_90a"
+
+
+def test_a_tile_is_no_larger_than_the_product_but_for_parts_that_are_whole() -> None:
+    assert why_not_tile((64, 64), (49, 33)) and not why_not_tile((64, 64), (49, 33), (32, 32))
+    assert why_not_tile((128, 64), (65, 64), (32, 32)) == "the product has 65 rows and 64 columns"
+
+
+@pytest.mark.parametrize("m, n, k", [(33, 4, 23), (60, 7, 16), (21, 48, 8), (28, 36, 27), (5, 40, 70)])
+def test_small_products_by_blocks_have_the_values(m: int, n: int, k: int) -> None:
+    """All threads of a work-group bring operands, also where the product's rows and columns take less of them."""
+    xs, outs = program("matmul", {}, ("float32", (m, k)), ("float32", (k, n)))
+    space = next(s for s in spaces(outs, "cuda -arch=sm_70") if s.template in ("blocked product", "gpu reduction"))
+    made = space.apply()
+    rng = np.random.default_rng(m)
+    a, b = rng.integers(-3, 4, (m, k)).astype("f"), rng.integers(-3, 4, (k, n)).astype("f")
+    c = np.full((m, n), np.nan, "f")
+    run(next(iter(tec.lower(made.schedule, [*xs, *made.outputs], target="cuda -arch=sm_70"))), [a, b, c])
+    np.testing.assert_array_equal(c, a @ b)
+
+
+@pytest.mark.parametrize("m, n, k, turned", [(100, 96, 72, False), (67, 136, 152, True), (130, 72, 136, False), (130, 200, 64, True)])  # fmt: skip
+def test_columns_that_no_usual_tile_has_stay_on_warpgroups(m: int, n: int, k: int, turned: bool) -> None:
+    xs, outs = program(
+        "matmul", {"transpose_b": turned}, ("float16", (m, k)), ("float16", (n, k) if turned else (k, n))
+    )
+    space = next(s for s in spaces(outs, HOPPER) if s.template == "warpgroup product")
+    rng = np.random.default_rng(n)
+    a, b = (rng.integers(-3, 4, [int(d.value) for d in x.shape]).astype("float16") for x in xs)
+    want = a.astype("f") @ (b.T if turned else b).astype("f")
+    # Tiles of more rows than there are too: the unit reads whole ones.
+    tall = next(c for c in space.all if c["rows"] == (192 if m > 128 else 128) and c["columns"] <= n)
+    whole = next(c for c in space.all if c["columns"] == n)
+    for choice in (space.default, tall, whole):
+        made = space.apply(choice)
+        c = np.full((m, n), np.nan, "float16")
+        f = next(iter(tec.lower(made.schedule, [*xs, *made.outputs], simple_mode=True, target=HOPPER)))
+        run(f, [a, b, c])
+        np.testing.assert_array_equal(c.astype("f"), want)
+
+
+@pytest.mark.parametrize(
+    "lead, m, n, k", [((), 25088, 96, 384), ((), 25088, 72, 64), ((3,), 2056, 320, 768), ((296,), 491, 200, 144)]
+)
+def test_wide_and_batched_products_are_lowered_for_warpgroups(lead: tuple[int, ...], m: int, n: int, k: int) -> None:
+    xs, outs = program("matmul", {}, ("float16", (*lead, m, k)), ("float16", (*lead, k, n)))
+    target = tec.Target(HOPPER)
+    space = next(s for s in spaces(outs, target) if s.template == "warpgroup product")
+    made = space.apply()
+    with target:
+        run_passes(to_loops(made.schedule, [*xs, *made.outputs], name="g", on_cpu=False), target)
+    assert lead or made.choice["columns"] == n, "one tile has all columns"
+
+
+def test_columns_of_a_warpgroup_are_the_units() -> None:
+    assert warpgroup_columns("float16") == tuple(range(8, 257, 8))
+    assert {24, 32, 48, 208} <= set(warpgroup_columns("int8")) and not {40, 72, 200} & set(warpgroup_columns("int8"))
+
+
+def test_a_digit_that_is_always_zero_tells_nothing_apart() -> None:
+    """Images of one row: 1-D convolutions in groups are stored so."""
+    a: Any = te.placeholder((2, 13), name="a")
+    b = te.compute((2, 13), lambda i, j: a[i, j] * 2, name="b")
+    s = tec.create_schedule(b.op)
+    s[b].transform_layout(lambda i, j: [i, j // 13, j % 13], keep_loops=True)
+    x = np.arange(26, dtype="f").reshape(2, 13)
+    got = np.zeros((2, 1, 13), "f")
+    f = next(iter(tec.lower(s, [a, b], target="llvm")))
+    run(f, [x, got.reshape([int(d.value) for d in f.params[1].shape]) if hasattr(f.params[1], "shape") else got])
+    np.testing.assert_array_equal(got.reshape(2, 13), 2 * x)
