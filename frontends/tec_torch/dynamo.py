@@ -40,6 +40,9 @@ _TRAINING = [
     _ATEN.nll_loss_backward, _ATEN.nll_loss2d_backward,
 ]  # fmt: skip
 
+# TorchDynamo leaves nn.RNN, nn.LSTM and nn.GRU eager, in silence, but where this is set; a backend is asked too late to set it for itself alone.
+torch._dynamo.config.allow_rnn = True
+
 # Calls below which a part is not worth a network of its own: entering it costs tens of microseconds, a call of torch's some five.
 FEW_CALLS = 4
 
@@ -71,7 +74,11 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
     learns = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in examples)
     # torch chooses attention's kernel while it traces. Those of one piece keep sums for a backward kernel of their own; its plain form is
     # differentiated like all else.
-    with sdpa_kernel(SDPBackend.MATH) if learns else contextlib.nullcontext():
+    # oneDNN's layer of an LSTM has a backward call that cannot be traced; its plain form is steps.
+    with contextlib.ExitStack() as plain:
+        if learns:
+            plain.enter_context(sdpa_kernel(SDPBackend.MATH))
+            plain.enter_context(torch.backends.mkldnn.flags(enabled=False))
         return compiled(module, examples)
 
 

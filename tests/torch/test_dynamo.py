@@ -150,3 +150,43 @@ def test_gradients_of_convolutions(groups, stride, padding, dilation):
     g = torch.randn_like(nn.functional.conv2d(x, w, None, stride, padding, dilation, groups))
     for got, want in zip(tec.compile(Back(), target="llvm", args=(g, x, w))(g, x, w), Back()(g, x, w)):
         close(got, want)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind, **more):
+        super().__init__()
+        self.layers = kind(8, 16, **more)
+        self.head = nn.Linear(32 if more.get("bidirectional") else 16, 4)
+
+    def forward(self, x):
+        return torch.relu(self.head(self.layers(x)[0]))
+
+
+RECURRENT = [
+    (nn.LSTM, {"batch_first": True}), (nn.LSTM, {"num_layers": 2, "bidirectional": True}), (nn.LSTM, {"bias": False}), (nn.LSTM, {"proj_size": 0}),
+    (nn.GRU, {}), (nn.GRU, {"num_layers": 2, "batch_first": True}), (nn.RNN, {"nonlinearity": "relu"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "more"), RECURRENT, ids=str)
+def test_recurrent_layers_are_compiled_and_not_left_eager(kind, more, monkeypatch, caplog):
+    torch._dynamo.reset()
+    made = []
+    build = dynamo.Hybrid._runner
+    monkeypatch.setattr(dynamo.Hybrid, "_runner", lambda *a: made.append(build(*a)) or made[-1])
+    m, x = Recurrent(kind, **more).eval(), torch.randn(3, 5, 8)
+    with torch.no_grad(), caplog.at_level(logging.WARNING):
+        close(torch.compile(m, backend="tec")(x), m(x))
+    assert len(made) == 1 and "left to torch" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_learn(kind):
+    torch._dynamo.reset()
+    m, x = Recurrent(kind), torch.randn(3, 5, 8)
+    torch.compile(m, backend="tec")(x).square().sum().backward()
+    got = [p.grad.clone() for p in m.parameters()]
+    m.zero_grad()
+    m(x).square().sum().backward()
+    for a, p in zip(got, m.parameters(), strict=True):
+        close(a, p.grad)
