@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test baseline triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -74,6 +74,10 @@ check: setup
 
 bench: setup
 	for b in gemm_cpu math_cpu compile_time call_cost emulator networks; do OPENBLAS_CORETYPE=SkylakeX $(PY) benchmarks/$$b.py; done
+
+# Counted and modelled figures of this tree beside the stored ones (benchmarks/results); WORDS="--quick", "--kind cpu", "--write".
+baseline: setup
+	$(PY) -m benchmarks.baseline $(WORDS)
 
 conformance: setup
 	TEC_ALL_LEVELS=1 $(PY) -m pytest -n 2 tests/conformance/test_table.py -k host

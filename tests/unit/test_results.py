@@ -1,0 +1,90 @@
+"""The stored results are rows of the schema, and a worse, a lost and a broken row each end `make baseline` with 1."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import baseline, records
+from benchmarks.baseline_networks import instructions
+from benchmarks.records import Record, append, compare, newest, read
+from tools.house_figures import any_share, kind_questions
+
+ROW = Record(
+    "network",
+    "net",
+    "time",
+    100.0,
+    "us",
+    records.MODELLED,
+    "abc1234",
+    "2026-01-02 03:04",
+    "a command",
+    target="gfx942",
+    model="abc1234",
+)
+
+
+def test_the_stored_rows_are_rows() -> None:
+    rows = read()
+    assert len({r.kind for r in rows}) > 1
+    assert not [r for r in newest(rows).values() if r.error and r.error.startswith(("KeyError", "TypeError"))]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"value": None}, {"value": float("nan")}, {"better": "most"}, {"date": "yesterday"}, {"model": ""}, {"band": 0.9}, {"ratio": 1.0},
+     {"host": "a machine"}, {"commit": ""}, {"value": "digest"}],
+)  # fmt: skip
+def test_what_is_no_row_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="network, net, time"):
+        replace(ROW, **fields)
+
+
+def test_rows_are_kept_and_the_last_one_counts(tmp_path: Path) -> None:
+    assert append([ROW, ROW, replace(ROW, value=90.0)], tmp_path) == 2
+    rows = read(tmp_path)
+    assert rows == [ROW, replace(ROW, value=90.0)]
+    assert newest(rows)[ROW.key].value == 90.0
+    (tmp_path / "network.jsonl").open("a").write('{"kind": "network", "colour": 3}\n')
+    with pytest.raises(ValueError, match=r"network\.jsonl:3"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("after", "worse"),
+    [({"value": 103.0}, True), ({"value": 101.0}, False), ({"value": 50.0}, False), ({"value": None, "error": "no"}, True)],
+)  # fmt: skip
+def test_the_band_judges(after: dict[str, Any], worse: bool) -> None:
+    found = compare(ROW, replace(ROW, **after))
+    assert found is not None and found.is_worse == worse
+    assert baseline.report([replace(ROW, **after)], [ROW]) == int(worse)
+
+
+def test_more_can_be_better_and_ratios_stand_for_clocks() -> None:
+    rate = replace(ROW, better="more")
+    assert compare(rate, replace(rate, value=90.0)).is_worse  # type: ignore[union-attr]
+    clocked = replace(ROW, host="a machine", load=1.0, model="", peer="p", ratio=1.0)
+    assert compare(clocked, replace(clocked, value=500.0)) is None
+    assert compare(clocked, replace(clocked, ratio=1.5)).is_worse  # type: ignore[union-attr]
+
+
+def test_a_row_that_is_gone_is_told() -> None:
+    assert baseline.report([ROW], [ROW, replace(ROW, measure="launches")]) == 1
+    assert baseline.report([ROW], [ROW, replace(ROW, what="another net")]) == 0
+
+
+def test_figures_of_sources(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text('def f(x: Any, y: int) -> list[Any]:\n    z: int = 1\n    return x.kind == "rocm"\n')
+    assert any_share(tmp_path) == (2, 4)
+    assert kind_questions(tmp_path) == 1
+
+
+def test_instructions_are_told_from_the_rest() -> None:
+    assert instructions("label:\n\t.word 3\n\tadd r1, r2 ; why\n\n// text\n\tmov.b64 %rd1, %rd2;\n}") == [
+        "add r1, r2",
+        "mov.b64 \t%rd1, %rd2;".replace("\t", ""),
+    ]
