@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import is_dataclass
 from types import FunctionType
 from typing import Any
 
@@ -33,7 +34,7 @@ from ..runtime.stream import Stream
 from ..target import Target
 from . import messages
 from .reflection import Reflection
-from .specialise import Compiled, argument_type, specialise, target_of
+from .specialise import Compiled, argument_type, constant, specialise, target_of
 
 _MAX_SIGNATURES = 1024  # that a launch keeps; a program with more begins anew
 _MAX_LAUNCHES = 1024
@@ -255,8 +256,8 @@ class Launcher:
         except OverlapError:
             # Arrays that share memory: code that knows of it. Which do is no part of a type, so it is found out each time.
             types = [argument_type(a, "") for a in args[: len(args) - len(self.sizes) - bool(compiled.places)]]
-            for k in compiled.constants:
-                types.insert(k, Argument("constant", value=None))
+            for k, held in compiled.constants.items():
+                types.insert(k, held)
             self._aliased(compiled, types).call(*args)
 
     def _aliased(self, compiled: Compiled, types: list[Argument]) -> Compiled:
@@ -287,8 +288,10 @@ def _scalar_key(a: Any) -> Any:
         return kind
     if isinstance(a, np.generic):
         return kind
-    if a is None or kind is tuple:
+    if a is None:
         return a
+    if isinstance(a, tuple) or is_dataclass(kind):
+        return constant(a, "given").told
     raise _Foreign
 
 

@@ -6,8 +6,9 @@ that the launch gives, and the target: sizes, strides' values, the grid and scal
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Compiled:
     launch: Launch
     target: Target
     meets: bool = False  # whether threads of a block wait for each other
-    constants: tuple[int, ...] = ()  # positions of arguments that are no parameters
+    constants: dict[int, Argument] = field(default_factory=dict)  # arguments that are no parameters, by position
     call: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,12 +70,24 @@ def argument_type(a: Any, name: str) -> Argument:
         return described(a, name)
     if isinstance(a, type) and issubclass(a, np.generic):
         return Argument("scalar", normalize_dtype(a))
-    if a is None or isinstance(a, tuple):
-        return Argument("constant", value=a)
-    hint = "pass NumPy arrays, tec.nd arrays, numbers, and tuples of constants"
+    if a is None or isinstance(a, tuple) or (is_dataclass(a) and not isinstance(a, type)):
+        return constant(a, name)
+    hint = "pass NumPy arrays, tec.nd arrays, numbers, and tuples, named tuples and dataclasses of constants"
     if isinstance(a, list):
         hint = "pass np.array(x), or a tuple where it is constant"
     raise KernelError(f"the argument {name} is a {type(a).__name__}", hint=hint)
+
+
+def constant(a: Any, name: str) -> Argument:
+    """The type of an argument that is known when the kernel is compiled: None, a tuple, a named tuple, a dataclass. Raises KernelError where it holds what
+    may change, as an array does."""
+    try:
+        return Argument("constant", value=copy.deepcopy(a) if is_dataclass(a) else a)
+    except TypeError:
+        raise KernelError(
+            f"the argument {name} is a {type(a).__name__} that holds what is no constant",
+            hint="numbers, strings and tuples of them are constants; pass an array as an argument of its own",
+        ) from None
 
 
 def described(text: str, name: str) -> Argument:
@@ -127,5 +140,5 @@ def specialise(
         building = Building(target, checks_bounds(None))
         building.add(t.func)
         module = building.finish()
-    fixed = tuple(k for k, a in enumerate(arguments) if a.kind == "constant")
+    fixed = {k: a for k, a in enumerate(arguments) if a.kind == "constant"}
     return Compiled(t.func, module, t.places, t.taken, launch, target, t.meets, fixed)

@@ -21,7 +21,7 @@ from ..ir.dtype import dtype_info
 from .frames import SECRET, State, may_fault
 from .language import Index3
 from .source import MISSING
-from .values import Array, Weak, describe, is_number, is_scalar, level, merge, settle, type_of
+from .values import Array, Weak, describe, is_number, is_scalar, level, merge, settle, type_of, with_elements
 
 _OPERATORS: dict[type, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], E.Expr], str]] = {
     ast.Add: (operator.add, B.add, "+"), ast.Sub: (operator.sub, B.sub, "-"), ast.Mult: (operator.mul, B.mul, "*"),
@@ -119,7 +119,7 @@ class Expressions(State):
                 hint="use a tuple for constants, or an array that is an argument",
             )
         if isinstance(v, tuple):
-            return tuple(self.outside(x, name) for x in v)
+            return with_elements(v, [self.outside(x, name) for x in v])
         return v
 
     def tuple_(self, node: ast.Tuple) -> Any:
@@ -141,6 +141,8 @@ class Expressions(State):
             raise self.error(
                 f"a number has no attribute {node.attr} here", hint="x.astype(dtype) and x.dtype are there"
             )
+        if isinstance(v, tuple) and node.attr in getattr(v, "_fields", ()):
+            return getattr(v, node.attr)
         if isinstance(v, tuple) or v is None:
             raise self.error(f"{describe(v)} has no attribute {node.attr} here")
         found = getattr(v, node.attr, MISSING)

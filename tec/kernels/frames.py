@@ -24,7 +24,7 @@ from ..ir.dtype import dtype_info
 from ..ir.effects import effects
 from ..ir.visit import walk_exprs
 from .source import Source
-from .values import Array, Weak, describe, is_scalar, merge, settle, storage_type, type_of
+from .values import Array, Weak, describe, is_scalar, merge, settle, storage_type, type_of, with_elements
 
 Key = tuple[Any, ...]
 SECRET = "#"  # starts the names of variables that the translation adds
@@ -181,7 +181,7 @@ class State:
     def held(self, value: Any, name: str) -> Any:
         """A value that stays as it is now, whatever is written later."""
         if isinstance(value, tuple):
-            return tuple(self.held(v, name) for v in value)
+            return with_elements(value, [self.held(v, name) for v in value])
         if isinstance(value, Weak):
             return Weak(self.held(value.expr, name))
         if not isinstance(value, E.Expr) or isinstance(value, (E.Var, E.IntImm, E.FloatImm)):

@@ -11,7 +11,7 @@ whose parameters are the function's, then the grid's extents (or those of an ndr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import KernelError
@@ -29,7 +29,7 @@ from .frames import Binding, Frame, Known, Restart
 from .output import Output, Place
 from .source import Source, parameters
 from .translator import Translator
-from .values import Array, Weak
+from .values import Array, Weak, identity
 
 _ROUNDS = 200  # each learns a slot, a type or a flag; a kernel of that many is no kernel
 
@@ -44,7 +44,12 @@ class Argument:
     ndim: int = 0
     compact: bool = True
     align: int = 1
-    value: Any = None
+    value: Any = field(default=None, compare=False)
+    told: Any = field(default=None, init=False)  # what tells a constant from others (`values.identity`)
+
+    def __post_init__(self) -> None:
+        if self.kind == "constant":
+            object.__setattr__(self, "told", identity(self.value))
 
     def __str__(self) -> str:
         if self.kind == "array":

@@ -14,6 +14,7 @@ an `Array`; or a `Weak` number. Types:
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +147,26 @@ def describe(v: Any) -> str:
         return repr(v)
     name = getattr(v, "__qualname__", None) or getattr(v, "__name__", None)
     return f"{type(v).__name__} {name}" if name else f"a {type(v).__name__}"
+
+
+def with_elements(v: tuple[Any, ...], elements: list[Any]) -> tuple[Any, ...]:
+    """A tuple of other elements, of the same names where `v` is a named tuple."""
+    make = getattr(type(v), "_make", None)
+    made: tuple[Any, ...] = tuple(elements) if make is None else make(elements)
+    return made
+
+
+def identity(v: Any) -> Any:
+    """What tells a constant from others: 1, 1.0 and True are equal to Python and give different code, and so do 0.0 and -0.0, and tuples and
+    dataclasses of them. Raises TypeError for what cannot be told."""
+    if isinstance(v, tuple):
+        return (type(v), *map(identity, v))
+    if dataclasses.is_dataclass(v) and not isinstance(v, type):
+        return (type(v), *(identity(getattr(v, f.name)) for f in dataclasses.fields(v)))
+    if isinstance(v, float):
+        return (type(v), v.hex())
+    hash(v)
+    return (type(v), v)
 
 
 def as_dtype(v: Any) -> str | None:
