@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..ir import build as B
 from ..ir import expr as E
 from ..ir.buffer import GLOBAL
+from ..ir.build import is_const
+from ..ir.visit import free_vars
 from ..te.operation import ComputeOp, ScanOp
-from .intervals import Evaluator, Interval, from_range, point
+from .intervals import End, Evaluator, Interval, from_range, point
+from .relations import Fuse, Relation, Split
 from .show import fail
 from .state import AttachKind
 
@@ -39,28 +43,37 @@ def attach_updates(sch: Schedule) -> None:
 
 
 def check_work_groups(bounds: Bounds) -> None:
-    """Refuse scans whose time loop runs in several work-groups (`env_threads` with blockIdx) that read each other's values.
+    """Refuse scans whose time loop runs in several work-groups that read each other's values: `env_threads` puts the loop inside of one kernel, and blockIdx
+    is among its indices, or bound by a stage inside.
 
     Nothing makes one work-group wait for another within a kernel: at each step a work-group may read of global memory only what it
     wrote itself. In a time loop outside of the kernels, one launch a step, there is no such race.
     """
     for scan in bounds.sch.stages:
-        blocks = {
-            iv.thread_tag: iv for iv in scan.env if iv.thread_tag.startswith("blockIdx") and not bounds.single(iv)
-        }
-        if isinstance(scan.op, ScanOp) and blocks:
-            _WorkGroups(bounds, scan, scan.op, blocks).check()
+        if isinstance(scan.op, ScanOp) and scan.env:
+            inside = [s for s in bounds.sch.stages if any(p is scan for p, _ in bounds.path(s))]
+            tagged = [
+                *((iv.thread_tag, iv) for iv in scan.env),
+                *((s.thread_of(iv), iv) for s in inside for iv in s.leaf),
+            ]
+            blocks: dict[str, E.IterVar] = {}
+            for tag, iv in tagged:
+                if tag.startswith("blockIdx") and not bounds.single(iv):
+                    blocks.setdefault(tag, iv)
+            if blocks:
+                _WorkGroups(bounds, scan, scan.op, blocks, inside).check()
 
 
 class _WorkGroups:
-    """One scan; `blocks`: the work-group indices around it, by tag."""
+    """One scan; `blocks`: the work-group indices of its kernel, by tag; `inside`: the stages in its time loop."""
 
-    def __init__(self, bounds: Bounds, scan: Stage, op: ScanOp, blocks: dict[str, E.IterVar]):
+    def __init__(self, bounds: Bounds, scan: Stage, op: ScanOp, blocks: dict[str, E.IterVar], inside: list[Stage]):
         self.bounds = bounds
         self.scan = scan
         self.op = op
         self.blocks = blocks
-        self.inside = [s for s in bounds.sch.stages if any(p is scan for p, _ in bounds.path(s))]
+        self.inside = inside
+        self.parts: dict[tuple[str, ...], Interval] = {}
 
     def check(self) -> None:
         stage_of = self.bounds.sch.stage_map
@@ -87,7 +100,8 @@ class _WorkGroups:
         bounds = self.bounds
         intervals: Intervals = {iv: self._span(stage, iv) for iv in stage.leaf}
         for rel in reversed(stage.relations):
-            rel.domain_up(intervals, bounds.ranges, bounds.arith)
+            if not self._scattered(rel, intervals):
+                rel.domain_up(intervals, bounds.ranges, bounds.arith)
         # Where the stage is computed at other stages' loops, its ranges begin at what depends on them.
         around = {iv.var: self._span(s, iv) for s, iv in bounds.path(stage) if s is not self.scan}
         outer = Evaluator(around, bounds.arith)
@@ -98,6 +112,46 @@ class _WorkGroups:
                 lo, hi = outer(bounds.arith.simplify(lo)).lo, outer(bounds.arith.simplify(hi)).hi
             out[iv.var] = Interval(lo, hi)
         return out
+
+    def _scattered(self, rel: Relation, intervals: Intervals) -> bool:
+        """Intervals of axes whose part of a work-group is none, where `domain_up` gives one that covers it: of fused axes, and of a split whose inner loop is
+        over work-groups. A name of its own stands for such a part, one for all that are split alike: an element is in it where it has the same index."""
+        ranges, arith = self.bounds.ranges, self.bounds.arith
+        if isinstance(rel, Fuse):
+            s = intervals.get(rel.fused)
+            if s is None or s.lo is None or s.hi is None or s.is_point or not self._by_group(s):
+                return False
+            outer, inner = ranges[rel.outer], ranges[rel.inner]
+            for one, other, at in ((outer, inner, rel.inner), (inner, outer, rel.outer)):
+                if is_const(arith.simplify(one.extent), 1):
+                    intervals[rel.outer if at is rel.inner else rel.inner] = point(one.min)
+                    intervals[at] = Interval(
+                        arith.simplify(B.add(s.lo, other.min)), arith.simplify(B.add(s.hi, other.min))
+                    )
+                    return True
+            if arith.equal(B.floordiv(s.lo, inner.extent), B.floordiv(s.hi, inner.extent)):
+                return False
+            parts = (s.lo, s.hi, outer.min, outer.extent, inner.min, inner.extent)
+            intervals[rel.outer], intervals[rel.inner] = self._part("outer", parts), self._part("inner", parts)
+            return True
+        if isinstance(rel, Split) and rel.outer in intervals and rel.inner in intervals:
+            o, i = intervals[rel.outer], intervals[rel.inner]
+            if o.is_point or not self._by_group(i) or None in (*o, *i):
+                return False
+            whole = ranges[rel.parent]
+            intervals[rel.parent] = self._part("split", (*o, *i, ranges[rel.inner].extent, whole.min, whole.extent))
+            return True
+        return False
+
+    def _by_group(self, s: Interval) -> bool:
+        """Whether an interval is another one in another work-group."""
+        mine = {*(id(iv.var) for iv in self.blocks.values()), *(id(p.lo) for p in self.parts.values())}
+        return any(id(v) in mine for end in s if end is not None for v in free_vars(end))
+
+    def _part(self, what: str, ends: tuple[End, ...]) -> Interval:
+        plain = [self.bounds.arith.simplify(e) for e in ends if e is not None]
+        key = (what, *map(str, plain), *(str(id(v)) for e in plain for v in free_vars(e)))
+        return self.parts.setdefault(key, point(E.Var(f"{what}_part{len(self.parts)}", "int32")))
 
     def _span(self, stage: Stage, iv: E.IterVar) -> Interval:
         """A work-group does one step of a loop over its index, and all steps of others."""
@@ -120,5 +174,5 @@ class _WorkGroups:
             self.bounds.sch, f"the time loop of {self.scan.name} runs in several work-groups ({tags}), and {reader.name} reads what "
             f"other work-groups write of {writer.name} along {axis.name}: they do not wait for each other",
             mark=writer, note="written here",
-            hint=f"give each work-group the part of {writer.name} that it reads, or leave {tags} out of env_threads",
+            hint=f"give each work-group the part of {writer.name} that it reads, or leave {tags} out of the scan: without env_threads each step is a launch",
         )  # fmt: skip
