@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from typing import Any
 
 import click
 
+from .. import folders as own
+from ..disk_cache import clear, entries
 from . import common
 
 
@@ -19,43 +21,31 @@ def command(action: str, as_json: bool) -> None:
     if action == "path":
         click.echo("\n".join(str(p) for p in parts.values()))
         return
-    rows = {name: _files(p) for name, p in parts.items()}
-    facts = {n: {"path": str(parts[n]), "files": len(f), "bytes": sum(s for _, s in f)} for n, f in rows.items()}
+    facts = {name: facts_of(name, path) for name, path in parts.items()}
     if action == "clear":
-        for files in rows.values():
-            for path, _ in files:
-                path.unlink(missing_ok=True)
+        for name, path in parts.items():
+            if not facts[name]["not_used"]:
+                clear(path)
     if as_json:
         common.print_json({"action": action, **facts})
         return
     if not facts:
         click.echo("the cache is off")
     for name, f in facts.items():
-        done = "removed " if action == "clear" else ""
-        click.echo(f"{name:9} {done}{f['files']} files, {common.size(float(str(f['bytes'])))}  {f['path']}")
+        done = "removed " if action == "clear" and not f["not_used"] else ""
+        why_not = f"  not used: {f['not_used']}" if f["not_used"] else ""
+        click.echo(f"{name:9} {done}{f['files']} files, {common.size(float(f['bytes']))}  {f['path']}{why_not}")
 
 
 def folders() -> dict[str, Path]:
-    """The cache's folders by what they hold."""
-    from ..codegen import cache as objects
-
-    out = {}
-    if (folder := objects.directory()) is not None:
-        out["objects"] = folder
-    if not os.environ.get("TEC_CACHE_DISABLE"):
-        from ..graph.cache import cache_path
-
-        out["networks"] = Path(cache_path("x")).parent
-    return out
+    """The cache's folders by what they hold; none where it is off."""
+    root = own.cache_root()
+    return {} if root is None else {name: root / name for name in own.PARTS}
 
 
-def _files(folder: Path) -> list[tuple[Path, int]]:
-    """Cache entries below a folder: only names that the cache gives."""
-    found = []
-    for root, _, names in os.walk(folder):
-        for name in names:
-            path = Path(root, name)
-            stem = name.removesuffix(".tec")
-            if name.startswith(".new-") or (len(stem) >= 32 and all(c in "0123456789abcdef" for c in stem)):
-                found.append((path, path.stat().st_size))
-    return found
+def facts_of(name: str, folder: Path) -> dict[str, Any]:
+    """Place and size of one part, and why it is not used, if so."""
+    files = list(entries(folder))
+    return {
+        "path": str(folder), "files": len(files), "bytes": sum(p.lstat().st_size for p in files), "not_used": own.why_not_used(name),
+    }  # fmt: skip

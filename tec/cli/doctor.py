@@ -159,7 +159,7 @@ def _linker() -> tuple[str, str]:
 
 
 def _cache() -> tuple[str, str]:
-    from .cache import _files, folders
+    from .cache import facts_of, folders
 
     parts = folders()
     if not parts:
@@ -168,7 +168,11 @@ def _cache() -> tuple[str, str]:
         there = next(p for p in (path, *path.parents) if p.exists())
         if not os.access(there, os.W_OK):
             return _NOTE, f"{path} cannot be written: compiling works, and keeps nothing"
-    return _GOOD, "; ".join(f"{p} ({common.size(sum(s for _, s in _files(p)))})" for p in parts.values())
+    facts = {name: facts_of(name, path) for name, path in parts.items()}
+    for f in facts.values():
+        if f["not_used"]:
+            return _NOTE, f"{f['path']} is not used: {f['not_used']}"
+    return _GOOD, "; ".join(f"{f['path']} ({common.size(float(f['bytes']))})" for f in facts.values())
 
 
 def _onnx() -> tuple[str, str]:

@@ -1,19 +1,17 @@
 """LLVM IR text to host code, with a disk cache of the compiled objects.
 
 The support library and every kernel are objects, linked by LLVM's JITLink. An object is kept on disk under the hash of its
-IR, the host's name and features, and LLVM's version; the oldest files go once the folder is over its limit.
-`TEC_CACHE_DIR` moves the folder; `TEC_CACHE_LIMIT_MB` (default 512) sets the limit; 0 turns the cache off.
+IR, the host's name and features, and LLVM's version (`disk_cache`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 import re
-import threading
 from typing import Any
 
+from ..disk_cache import Store
 from ..errors import CodegenError
 from ..llvmworker import client
 from ..locks import fork_safe_lock
@@ -23,79 +21,8 @@ _lock = fork_safe_lock()
 _CALLS = re.compile(r"@(tec_\w+)\(")
 
 
-def cache_folder() -> str:
-    base = os.environ.get("TEC_CACHE_DIR")
-    if not base:
-        base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tec")
-    return os.path.join(base, "emulator")
-
-
-def _limit_bytes() -> int:
-    try:
-        return int(float(os.environ.get("TEC_CACHE_LIMIT_MB", "512")) * 2**20)
-    except ValueError:
-        return 512 * 2**20
-
-
-class DiskCache:
-    """Files by key. A failed read or write is a miss: the cache is never a reason to fail."""
-
-    def path(self, key: str) -> str:
-        return os.path.join(cache_folder(), key[:2], key + ".o")
-
-    def get(self, key: str) -> bytes | None:
-        if _limit_bytes() <= 0:
-            return None
-        path = self.path(key)
-        try:
-            with open(path, "rb") as file:
-                data = file.read()
-            digest, body = data[:32], data[32:]
-            if hashlib.sha256(body).digest() != digest:
-                return None
-            os.utime(path)
-        except OSError:
-            return None
-        return body
-
-    def put(self, key: str, body: bytes) -> None:
-        if _limit_bytes() <= 0:
-            return
-        path = self.path(key)
-        temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(temporary, "wb") as file:
-                file.write(hashlib.sha256(body).digest() + body)
-            os.replace(temporary, path)
-        except OSError:
-            return
-        # Looking through the folder takes longer than some kernels take to compile (25 ms for 4,000 entries): now and then.
-        if int(key[:3], 16) % 16 == 0 or len(body) > _limit_bytes() // 16:
-            self._trim()
-
-    def _trim(self) -> None:
-        """Remove the files unused for longest until the folder is within three quarters of its limit."""
-        files = []
-        for folder, _, names in os.walk(cache_folder()):
-            for name in names:
-                full = os.path.join(folder, name)
-                try:
-                    stat = os.stat(full)
-                except OSError:
-                    continue
-                files.append((stat.st_mtime, stat.st_size, full))
-        total, limit = sum(f[1] for f in files), _limit_bytes()
-        if total <= limit:
-            return
-        for _, size, full in sorted(files):
-            try:
-                os.unlink(full)
-            except OSError:
-                continue
-            total -= size
-            if total <= limit * 3 // 4:
-                return
+# Other magic bytes where the same text, host and LLVM come to another object.
+_STORE = Store("emulator", b"tecemu1\n", ".o")
 
 
 # What LLVM calls for f16 on hosts without F16C (x86-64-v2), which libgcc has and a process need not. Exact, and to nearest even.
@@ -167,7 +94,6 @@ class Jit:
         if not host:
             self.host, self.features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         self.salt = f"{llvmlite.__version__}|{llvm.llvm_version_info}|{self.host}|{self.features}|1"
-        self.cache = DiskCache()
         self.lljit = llvm.create_lljit_compiler(self._machine(2), use_jit_link=True)
         self.resources: list[Any] = []
         self.support: dict[str, int] = {}
@@ -184,7 +110,7 @@ class Jit:
     def compile(self, ir: str, level: int, passes: str, what: str) -> bytes:
         """The object of an IR module, from the disk where it is there. `passes`: "plain" or "registers"; `what` names it."""
         key = hashlib.sha256(f"{self.salt}|{level}|{passes}|".encode() + ir.encode()).hexdigest()
-        found = self.cache.get(key)
+        found = _STORE.load(key)
         if found is not None:
             return found
         job = {
@@ -199,7 +125,7 @@ class Jit:
         if "error" in answer:
             raise CodegenError(f"LLVM refused host code of the software GPU: {answer['error']}", locate=False)
         body: bytes = answer["object"]
-        self.cache.put(key, body)
+        _STORE.store(key, body)
         return body
 
     def link(self, body: bytes, export: list[str], imports: dict[str, int]) -> tuple[dict[str, int], Any]:

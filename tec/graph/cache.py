@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 
 from .. import codegen
+from ..disk_cache import trim
 from ..errors import TecError
+from ..folders import cache_part, cache_root, is_own
 from ..runtime.files import open_regular
 from ..runtime.module import Module
 from ..runtime.network import Network, load
 from ..target import Target, host_features
 from . import frontends
 
+_PART = "networks"
 _NETWORK_CACHE_BYTES = 4 << 30
 
 
@@ -36,7 +39,7 @@ def cache_key(
     state: Any = True,
 ) -> str | None:
     """The name of what `tec.compile` would make of these; None where it is not kept. tuned: names the records that are used."""
-    if os.environ.get("TEC_CACHE_DISABLE"):
+    if os.environ.get("TEC_CACHE_DISABLE") or cache_root() is None:
         return None
     h = hashlib.sha256()
     if isinstance(model, (str, os.PathLike)):
@@ -95,18 +98,16 @@ def _source_stamp() -> str:
     return h.hexdigest()
 
 
-def cache_path(key: str) -> str:
-    """The file of a key."""
-    root = os.environ.get("TEC_CACHE_DIR") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tec"
-    )
-    return os.path.join(root, "networks", key + ".tec")
-
-
 def from_cache(key: str) -> Network | None:
     """The network kept under a key. What cannot be read, one of another version of tec among it, is dropped."""
-    path = cache_path(key)
-    if not os.path.exists(path):
+    folder = cache_part(_PART)
+    if folder is None:
+        return None
+    path = folder / f"{key}.tec"
+    try:
+        if not is_own(os.stat(path)):
+            return None
+    except OSError:
         return None
     try:
         net = load(path)
@@ -136,16 +137,13 @@ def _offer_assembly(module: Module) -> None:
 
 def to_cache(key: str, net: Network) -> None:
     """Keep a network; those used least recently make room."""
-    path = cache_path(key)
-    folder = os.path.dirname(path)
+    folder = cache_part(_PART, make=True)
+    if folder is None:
+        return
+    path = folder / f"{key}.tec"
     try:
-        os.makedirs(folder, exist_ok=True)
         net._save(path, unmade=False, durable=False)
-        files = sorted(((e.stat().st_mtime, e.stat().st_size, e.path) for e in os.scandir(folder)), reverse=True)
-        total = 0
-        for _, size, other in files:
-            total += size
-            if total > _NETWORK_CACHE_BYTES:
-                os.unlink(other)
+        path.chmod(0o600)
     except (OSError, TecError):
         return  # a cache that cannot be written costs time, not the result
+    trim(folder, _NETWORK_CACHE_BYTES)

@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from functools import cache
 from importlib.util import find_spec
 from typing import Any, BinaryIO
 
@@ -295,18 +296,24 @@ def _death(pending: Pending, code: int, words: str) -> CodegenError:
 
 
 def _keep(job: dict[str, Any], words: str) -> str:
-    """Write the IR of a job to a file, one a content; returns its path."""
+    """Write the IR of a job to a file in a folder of this process's own, one a content; returns its path."""
     triple, cpu, features, opt, _ = job["machine"]
     head = f"; {time.strftime('%Y-%m-%d %H:%M:%S')}: {words}\n"
     head += f"; opt -O{job['speed']} | llc -O{opt} -mtriple={triple} -mcpu={cpu} -mattr={features}\n"
-    name = f"tec-llvm-{hashlib.sha256(job['text'].encode()).hexdigest()[:12]}.ll"
-    path = os.path.join(tempfile.gettempdir(), name)
+    name = f"{hashlib.sha256(job['text'].encode()).hexdigest()[:12]}.ll"
     try:
+        path = os.path.join(_kept_folder(os.getpid()), name)
         with open(path, "w") as f:
             f.write(head + job["text"])
     except OSError as e:
         return f"no file ({e})"
     return path
+
+
+@cache
+def _kept_folder(process: int) -> str:
+    """Where IR is kept that LLVM died of; it stays when the process ends, for a report. Nobody else can have put anything there."""
+    return tempfile.mkdtemp(prefix="tec-llvm-")
 
 
 POOL = Pool()

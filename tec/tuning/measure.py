@@ -7,6 +7,7 @@ holds; when it dies, is too slow or holds more, it is ended and the job is a fai
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import pickle
 import select
@@ -14,13 +15,14 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from ..folders import lock_folder
 
 try:
     import fcntl
@@ -45,7 +47,7 @@ class Child:
     """One worker process."""
 
     def __init__(self) -> None:
-        path = pickle.dumps([p for p in sys.path if p] + [str(Path(__file__).resolve().parents[2])]).hex()
+        path = json.dumps([p for p in sys.path if p] + [str(Path(__file__).resolve().parents[2])])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tec.tuning.worker"],
             stdin=subprocess.PIPE,
@@ -160,7 +162,10 @@ def _turn(is_timed: bool) -> Iterator[None]:
     if not is_timed or fcntl is None:
         yield
         return
-    path = Path(tempfile.gettempdir()) / f"tec-measure-{os.getuid()}.lock"
-    with open(path, "w") as f:
+    folder = lock_folder()
+    if folder is None:
+        yield
+        return
+    with open(folder / "measure.lock", "a") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield  # closing the file gives the lock back

@@ -6,6 +6,7 @@ candidate and rival in turn. It may die of any of this: whoever started it takes
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import struct
@@ -217,5 +218,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path[:] = pickle.loads(bytes.fromhex(os.environ.pop("TEC_TUNE_PATH"))) if "TEC_TUNE_PATH" in os.environ else sys.path  # fmt: skip
+    if "TEC_TUNE_PATH" in os.environ:
+        sys.path[:] = json.loads(os.environ.pop("TEC_TUNE_PATH"))
     main()

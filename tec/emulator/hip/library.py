@@ -7,18 +7,22 @@ the table (`tec.emulator.hip.start`). Once Python is gone, entry points say that
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import sys
 import sysconfig
 import tempfile
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import numpy
 
 from ...errors import DeviceError
+from ...folders import cache_part, is_own
 from ...runtime.sharedobject import shared_object
-from ..jit import cache_folder
 from .entry import DEINITIALIZED, NOT_INITIALIZED
 from .runtime import entry_names
 
@@ -196,25 +200,50 @@ def build_library() -> bytes:
 
 
 def library_folder() -> Path:
-    """A folder laid out as ROCm's: `lib/libamdhip64.so` and its other names. Made once, kept in tec's cache."""
+    """A folder laid out as ROCm's: `lib/libamdhip64.so` and its other names. Made once, kept in tec's cache; where that is off or not the
+    user's own, made for this process."""
     key = hashlib.sha256("".join([library_ir(), *_VERSIONS]).encode()).hexdigest()[:16]
-    for base in (Path(cache_folder()), Path(tempfile.gettempdir(), f"tec-{os.getuid()}")):
-        root = base / f"hip-{key}"
-        if (root / "lib" / _NAMES[-1]).exists():
-            return root
+    kept = cache_part("hip", make=True)
+    if kept is not None:
         try:
-            (root / "lib").mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=root / "lib", delete=False) as file:
-                file.write(build_library())
-            os.chmod(file.name, 0o755)
-            os.replace(file.name, root / "lib" / _NAMES[0])
-            for name in _NAMES[1:]:  # one file under all names, so that a process has one library
-                link = root / "lib" / name
-                if not link.is_symlink():
-                    link.symlink_to(_NAMES[0])
-        except FileExistsError:  # another process was here
-            return root
+            return _write(kept / key)
         except OSError:
-            continue
+            pass  # a full disk: the process's own folder may lie on another one
+    try:
+        return _write(_of_process() / key)
+    except OSError as error:
+        raise DeviceError(
+            f"no folder to write the stand-in for libamdhip64 to: {error.strerror}", hint="set TEC_CACHE_DIR to one"
+        ) from None
+
+
+def _write(root: Path) -> Path:
+    """The library and its names below `root`, unless they are there. Raises OSError."""
+    lib = root / "lib"
+    if (lib / _NAMES[-1]).exists() and is_own((lib / _NAMES[0]).stat()):
         return root
-    raise DeviceError("no folder to write the stand-in for libamdhip64 to", hint="set TEC_CACHE_DIR to one")
+    lib.mkdir(0o700, parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=lib, prefix=".new-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(build_library())
+    os.chmod(temporary, 0o700)
+    os.replace(temporary, lib / _NAMES[0])
+    for name in _NAMES[1:]:  # one file under all names, so that a process has one library
+        link = lib / name
+        if not link.is_symlink():
+            with suppress(FileExistsError):  # another process was here
+                link.symlink_to(_NAMES[0])
+    return root
+
+
+@cache
+def _of_process() -> Path:
+    """A folder that goes with this process."""
+    folder, owner = Path(tempfile.mkdtemp(prefix="tec-hip-")), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not in a forked child, whose parent still needs it
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
