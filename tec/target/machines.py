@@ -12,7 +12,7 @@ reached, and latencies: the marks beside the rows,
   [R] gpu-roofline: the clock of an MI300X under streams with 0.25 to 253 float32 operations a byte, 750 W; rocm-libraries issue 9453: MI210's SGEMM of 8192;
   [F] ROCm blogs, "Measuring Max-Achievable FLOPs - Part 2": median clocks under hipBLASLt's largest products, 94 % of the pipes' time busy;
   [L] gpu-small-kernels on an MI210: launches back to back in one stream; [H] this project's own measurement on one H200;
-  [W] WMMA in a loop of its own: warpfront/hipfire (float16 on gfx1201, 170.6 TFLOP/s), theninj4/strix-halo-vulkan on a Radeon 8060S (55.5 TFLOP/s float16 and int8, DRAM
+  [W] WMMA in a loop of its own: hipfire (float16 on gfx1201, 170.6 TFLOP/s), strix-halo-vulkan on a Radeon 8060S (55.5 TFLOP/s float16 and int8, DRAM
       236 GB/s, its last cache 805 copied);
   [M] MFMA in a loop of its own on an MI350X, by rocprofiler-compute: 1.8, 2.0 PFLOP/s, 4.2 POP/s of float16, bfloat16, int8 (rocm-systems 3837; peak 2.3, 2.3, 4.6);
   [I] C2SM/icon4py's profiles of an MI300A: 3,668 GB/s, of which its stencils reach 3,462;

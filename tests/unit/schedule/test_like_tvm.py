@@ -161,29 +161,31 @@ def test_registers_filled_from_shared_memory_outside_of_the_thread_loop():
     held(s, [A, C])
 
 
-def test_store_predicate_on_the_thread_of_another_stage():
-    A = te.placeholder((10, 64), name="A")
-    k = te.reduce_axis((0, 64), "k")
-    B = te.compute((10,), lambda i: te.sum(A[i, k], axis=k), name="B")
-    C = te.compute((10,), lambda i: B[i] + 1, name="C")
-    s = create_schedule(C)
-    bx, ty = s[C].split(C.op.axis[0], factor=16)
-    _, kf = s[B].split(k, factor=16)
-    BF = s.rfactor(B, kf)
-    s[B].compute_at(s[C], ty)
-    s[C].bind(bx, te.thread_axis("blockIdx.x"))
-    s[C].bind(ty, te.thread_axis("threadIdx.y"))
-    tx = te.thread_axis("threadIdx.x")
-    s[B].bind(s[B].op.reduce_axis[0], tx)
-    s[BF].compute_at(s[B], s[B].op.reduce_axis[0])
-    s[B].set_store_predicate(tx.var.equal(0))
-    s[C].set_store_predicate(tx.var.equal(0))
-    x = np.arange(640, dtype="float32").reshape(10, 64)
+@pytest.mark.parametrize("writer", [0, 5])
+def test_only_one_of_the_threads_that_share_a_reduction_stores(writer):
+    rows, columns, lanes = 7, 48, 8
+    scores = te.placeholder((rows, columns), name="scores")
+    c = te.reduce_axis((0, columns), "c")
+    best = te.compute((rows,), lambda r: te.max(scores[r, c], axis=c), name="best")
+    margin = te.compute((rows,), lambda r: 3 * best[r] - 2, name="margin")
+    s = create_schedule(margin)
+    lane = te.thread_axis((0, lanes), "threadIdx.x")
+    block, row = s[margin].split(margin.op.axis[0], factor=3)  # seven rows by three: the last block is short
+    s[margin].bind(block, te.thread_axis("blockIdx.x"))
+    s[margin].bind(row, te.thread_axis("threadIdx.y"))
+    part = s.rfactor(best, s[best].split(c, nparts=lanes)[0])
+    (across,) = s[best].op.reduce_axis
+    s[best].bind(across, lane)
+    s[part].compute_at(s[best], across)
+    s[best].compute_at(s[margin], row)
+    for stage in (best, margin):
+        s[stage].set_store_predicate(lane.var.equal(writer))
+    x = np.random.default_rng(3).integers(-50, 50, (rows, columns)).astype("float32")
     device = tec.rocm_emu("gfx942", check="bounds")
-    c = tec.nd.array(np.zeros(10, "float32"), device)
-    tec.build(s, [A, C], "rocm -mcpu=gfx942")(tec.nd.array(x, device), c)
-    np.testing.assert_array_equal(c.numpy(), x.sum(1) + 1)
-    replays(s, [A, C], C)
+    got = tec.nd.array(np.zeros(rows, "float32"), device)
+    tec.build(s, [scores, margin], "rocm -mcpu=gfx942")(tec.nd.array(x, device), got)
+    np.testing.assert_array_equal(got.numpy(), 3 * x.max(1) - 2)
+    replays(s, [scores, margin], margin)
 
 
 # ---- parameters and layouts

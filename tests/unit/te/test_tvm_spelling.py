@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -148,14 +150,25 @@ def test_threads_loops_of_a_stage_in_local_and_warp_memory(scope):
     np.testing.assert_allclose(out.numpy(), (a[:, ::-1] + 1) * 2, 1e-6)
 
 
-def test_groups_count_what_they_hold():
-    x = te.compute((4, 4), lambda i, j: 1.0 + i, name="x")
-    x1 = te.compute((4, 4), lambda i, j: x[i, j] + 1.0, name="x1")
-    x2 = te.compute((4, 4), lambda i, j: x1[i, j] + 2.0, name="x2")
-    s = tec.create_schedule(x2.op)
-    g1 = s.create_group(outputs=x1, inputs=x)
-    g2 = s.create_group(outputs=x1, inputs=x, include_inputs=True)
-    assert (g1.num_child_stages, g2.num_child_stages) == (1, 2) and g1.group is g2
+def test_a_group_counts_the_stages_and_groups_right_inside_it():
+    signal = te.placeholder((12,), name="signal")
+    steps = [signal]
+    for k, name in enumerate(("centred", "scaled", "clipped", "summed")):
+        steps.append(te.compute((12,), lambda i, x=steps[-1], k=k: te.min(x[i] * (k + 1), 40.0), name=name))
+    _, centred, scaled, clipped, summed = steps
+    s = tec.create_schedule(summed.op)
+    inner = s.create_group(outputs=clipped, inputs=centred)
+    assert inner.num_child_stages == 2 and inner.group is None  # scaled and clipped: inputs stay outside
+    assert s[scaled].group is inner and s[clipped].group is inner and s[centred].group is None
+    outer = s.create_group(outputs=clipped, inputs=centred, include_inputs=True)
+    assert inner.group is outer and s[centred].group is outer
+    assert (outer.num_child_stages, inner.num_child_stages) == (2, 2)  # centred and the inner group as one
+    out = tec.nd.array(np.zeros(12, "f"))
+    x = np.arange(12, dtype="f")
+    tec.build(s, [signal, summed], "llvm")(tec.nd.array(x), out)
+    for k in range(4):
+        x = np.minimum(x * np.float32(k + 1), 40)
+    np.testing.assert_array_equal(out.numpy(), x)
 
 
 @pytest.mark.parametrize(
@@ -198,23 +211,27 @@ def test_one_bit_is_a_bool():
     assert te.var("x", "uint1").dtype == "bool" and te.const(1, "uint1").dtype == "bool"
 
 
-def test_buffers_that_broadcast():
-    n0, m0, n1, m1, o0, o1 = (te.size_var(x) for x in ("n0", "m0", "n1", "m1", "o0", "o1"))
-    A, B = te.placeholder((n0, m0), name="A"), te.placeholder((n1, m1), name="B")
-    C = te.compute((o0, o1), lambda i, j: A[i, j] + B[i, j], name="C")
-    s = te.create_schedule(C.op)
-    binds = {t: te.decl_buffer(t.shape, t.dtype, name=t.name, buffer_type="auto_broadcast") for t in (A, B)}
-    f = tec.build(s, [A, B, C], "llvm", binds=binds)
-    rng = np.random.default_rng(0)
-    for left, right in (((2, 4), (2, 1)), ((1, 4), (2, 4)), ((2, 1), (1, 4)), ((2, 4), (2, 4))):
-        a, b = rng.random(left).astype("f"), rng.random(right).astype("f")
-        out = np.zeros((2, 4), "f")
-        f(a, b, out)
-        np.testing.assert_allclose(out, a + b, 1e-6)
-    with pytest.raises(tec.ExprError, match="buffer_type 'auto'"):
-        te.decl_buffer((4,), buffer_type="auto")
+@pytest.mark.parametrize("dtype", ["float32", "int16"])
+def test_buffers_of_one_element_along_an_axis_broadcast(dtype):
+    sizes = {name: tuple(te.size_var(f"{name}{k}") for k in range(3)) for name in ("weight", "image", "result")}
+    weight, image = (te.placeholder(sizes[name], dtype, name=name) for name in ("weight", "image"))
+    result = te.compute(sizes["result"], lambda *at: weight(*at) * image(*at) - weight(*at), name="result")
+    binds = {t: te.decl_buffer(t.shape, t.dtype, t.name, buffer_type="auto_broadcast") for t in (weight, image)}
+    f = tec.build(te.create_schedule(result.op), [weight, image, result], "llvm", binds=binds)
+    full, rng = (2, 3, 5), np.random.default_rng(7)
+    for whole in itertools.product((True, False), repeat=6):  # which axes of each are whole
+        shapes = [tuple(n if w else 1 for n, w in zip(full, part)) for part in (whole[:3], whole[3:])]
+        w, x = (rng.integers(-9, 10, shape).astype(dtype) for shape in shapes)
+        got = np.full(np.broadcast_shapes(*shapes), 77, dtype)
+        f(w, x, got)
+        np.testing.assert_array_equal(got, w * x - w, err_msg=str(shapes))
+
+
+def test_buffers_of_a_type_that_there_is_not_or_with_strides_do_not_broadcast():
+    with pytest.raises(tec.ExprError, match="buffer_type 'rows'"):
+        te.decl_buffer((6, 2), buffer_type="rows")
     with pytest.raises(tec.ExprError, match="without strides of its own"):
-        te.decl_buffer((4,), strides=(1,), buffer_type="auto_broadcast")
+        te.decl_buffer((6, 2), strides=(2, 1), buffer_type="auto_broadcast")
 
 
 def test_functions_of_numpy_and_math_say_tecs():
