@@ -273,7 +273,7 @@ class Calls(Arithmetic):
             load = self.load_of(e.args[0], e.op)
             offset = self.index(e.args[1])
             value = self.op(
-                f"getelementptr {self.type_of(load.buffer.dtype).mem}, {type_} {value}, {self.reg(e.args[1].dtype)} {offset}"
+                f"getelementptr {self.type_of(load.buffer.dtype).element}, {type_} {value}, {self.reg(e.args[1].dtype)} {offset}"
             )
         return value if type_ == "ptr" else self.op(f"addrspacecast {type_} {value} to ptr")
 

@@ -35,6 +35,12 @@ class LLVMType(NamedTuple):
     kind: str  # "int", "uint", "bool", "float", "bfloat", "handle"
     info: DTypeInfo
 
+    @property
+    def element(self) -> str:
+        """The type by which elements of an array lie apart: of vectors whose lanes are no power of two LLVM's own would leave room behind each."""
+        n = self.info.lanes
+        return f"[{self.mem[1:-1]}]" if n & (n - 1) else self.mem
+
 
 class Pointer(NamedTuple):
     """Where a buffer lies: the pointer value, its type ("ptr addrspace(3)"), the promised alignment, alias metadata."""

@@ -71,7 +71,7 @@ class Memory(Calls):
             return p.value, p
         type_, offset = self.offset(p, buffer, index)
         return self.op(
-            f"getelementptr inbounds {self.type_of(buffer.dtype).mem}, {p.type} {p.value}, {type_} {offset}"
+            f"getelementptr inbounds {self.type_of(buffer.dtype).element}, {p.type} {p.value}, {type_} {offset}"
         ), p
 
     def element_pointer(self, load: E.BufferLoad) -> tuple[str, str]:
@@ -287,14 +287,14 @@ class Memory(Calls):
         """A vector of pointers for a vector index."""
         value, info = self.index(index), dtype_info(index.dtype)
         return self.op(
-            f"getelementptr inbounds {self.type_of(buffer.dtype).mem}, {p.type} {p.value}, <{info.lanes} x i{info.bits}> {value}"
+            f"getelementptr inbounds {self.type_of(buffer.dtype).element}, {p.type} {p.value}, <{info.lanes} x i{info.bits}> {value}"
         )
 
     def lane_addresses(
         self, buffer: Buffer, index: E.Expr, form: tuple[E.Expr, int] | None, p: Pointer, lanes: int
     ) -> list[str]:
         """The address of each lane."""
-        mem = self.type_of(buffer.dtype).mem
+        mem = self.type_of(buffer.dtype).element
         if form is not None:
             first, _ = self.address(buffer, form[0])
             return [

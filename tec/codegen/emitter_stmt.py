@@ -254,7 +254,7 @@ class Statements(Memory):
         self.counter += 1
         name = f"%{_clean(s.buffer.name)}.{self.counter}"
         space = f", addrspace({self.alloca_space})" if self.alloca_space else ""
-        self.allocas.append(f"  {name} = alloca [{max(count, 1)} x {t.mem}], align {align}{space}")
+        self.allocas.append(f"  {name} = alloca [{max(count, 1)} x {t.element}], align {align}{space}")
         self.bind_buffer(s.buffer, name, self.alloca_space, align)
         self.stmt(s.body)
 

@@ -101,7 +101,7 @@ class GpuEmitter(Emitter):
             name = quote(f"{self.func_name}.{_clean(s.buffer.name)}.{self.shared_count}")
             align = max(self.max_shared_align, boundary_of(s.buffer))
             self.globals.append(
-                f"{name} = internal unnamed_addr addrspace({SHARED_SPACE}) global [{max(count, 1)} x {t.mem}] "
+                f"{name} = internal unnamed_addr addrspace({SHARED_SPACE}) global [{max(count, 1)} x {t.element}] "
                 f"{self.shared_initial}, align {align}"
             )
             self.bind_buffer(s.buffer, name, SHARED_SPACE, align)

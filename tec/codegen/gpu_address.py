@@ -117,7 +117,7 @@ class UniformAddresses(GpuEmitter):
         bits = dtype_info(base.dtype).bits
         if bits < 64:
             value = self.op(f"{'zext nneg' if self.is_nonneg(base) else 'sext'} i{bits} {value} to i64")
-        mem = self.type_of(buffer.dtype).mem
+        mem = self.type_of(buffer.dtype).element
         pointer = self.op(f"getelementptr {mem}, {p.type} {p.value}, i64 {value}")
         lanes = self._sum(own, index.dtype)
         offset = self.index(lanes)

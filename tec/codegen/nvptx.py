@@ -119,7 +119,7 @@ class NvptxEmitter(GpuEmitter):
         if constant == 0 or rest is None or not is_known:
             return super().address(buffer, index)
         self.keep.append(rest)  # the memo goes by identity: the node must stay
-        mem = self.type_of(buffer.dtype).mem
+        mem = self.type_of(buffer.dtype).element
         type_, offset = self.offset(p, buffer, rest)
         first = self.op(f"getelementptr {mem}, {p.type} {p.value}, {type_} {offset}")
         return self.op(f"getelementptr {mem}, {p.type} {first}, {'i32' if in_shared else 'i64'} {constant}"), p

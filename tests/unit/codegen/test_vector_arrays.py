@@ -75,3 +75,54 @@ def test_a_value_of_two_elements_and_of_half_a_one():
     assert str(pairs.vstore([0], te.const(1.0))) == "pairs[0] = broadcast(1.0, 2)"
     with pytest.raises(ExprError, match="no whole number of elements"):
         pairs.vload([0], "float32x3")
+
+
+def turned_and_picked(dtype):
+    A, I = te.placeholder((7, 5), dtype, name="A"), te.placeholder((7, 5), "int32", name="I")
+    return A, I, te.compute((7, 5), lambda i, j: A[6 - i, j] + A[i, I[i, j]], name="C")
+
+
+@pytest.mark.parametrize("lanes", range(2, 17))
+def test_every_count_of_lanes(lanes):
+    """Elements lie packed whatever their lanes: on the CPU, on GPUs through shared and local storage, gathered, and in the interpreter."""
+    r = np.random.default_rng(lanes)
+    for element in ("float32", "int8", "float16") if lanes in (2, 3, 5, 7, 12, 16) else ("float32",):
+        dtype = f"{element}x{lanes}"
+        A, I, C = turned_and_picked(dtype)
+        a, index = r.integers(0, 9, (7, 5, lanes)).astype(element), r.integers(0, 5, (7, 5)).astype("int32")
+        want = a[::-1] + np.take_along_axis(a, index[..., None], 1)
+        plain = te.create_schedule(C.op)
+        got = np.zeros_like(a)
+        run(to_loops(plain, [A, I, C]), {"A": a, "I": index, "C": got}, {}, check=True)
+        np.testing.assert_array_equal(got, want)
+        got[:] = 0
+        tec.build(plain, [A, I, C], "llvm")(tec.nd.array(a), tec.nd.array(index), out := tec.nd.array(got))
+        np.testing.assert_array_equal(out.numpy(), want)
+        if element == "int8" or (lanes not in (3, 5, 12, 16)):
+            continue
+        for scope, chip in (("shared", "gfx942"), ("local", "gfx1100")):
+            s = te.create_schedule(C.op)
+            cached = s.cache_read(A, scope, [C])
+            s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x" if scope == "local" else "blockIdx.x"))
+            if scope == "shared":
+                s[C].bind(C.op.axis[1], te.thread_axis("threadIdx.x"))
+            s[cached].compute_at(s[C], C.op.axis[0])
+            dev = tec.rocm_emu(chip, check="bounds")
+            out = tec.nd.array(np.zeros_like(a), dev)
+            tec.build(s, [A, I, C], f"rocm -mcpu={chip}")(tec.nd.array(a, dev), tec.nd.array(index, dev), out)
+            np.testing.assert_array_equal(out.numpy(), want)
+        if lanes == 3:
+            ptx = tec.build(s, [A, I, C], "cuda -arch=sm_80").imported_modules[0].get_source("asm")
+            assert ".entry" in ptx
+
+
+def test_slices_of_arrays_of_three_lanes():
+    """Strides and offsets of a buffer are in elements."""
+    whole = tec.nd.array(np.arange(60, dtype="float32").reshape(5, 4, 3), dtype="float32x3")
+    A = te.placeholder((3, 4), "float32x3", name="A")
+    C = te.compute((3, 4), lambda i, j: A[i, 3 - j] + A[i, j], name="C")
+    out = tec.nd.empty((3, 4), "float32x3")
+    part = whole[1:4]
+    tec.build(te.create_schedule(C.op), [A, C], "llvm")(part, out)
+    x = part.numpy()
+    np.testing.assert_array_equal(out.numpy(), x + x[:, ::-1])
