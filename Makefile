@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test baseline triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test night baseline triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -19,6 +19,13 @@ demo: setup
 
 test: setup
 	$(PY) -m pytest -n 2 -m "not slow and not gpu"
+
+# The drawn tests with the date's seeds; `make night TEC_SEED=20270131` draws a night's again.
+DRAWN := tests/fuzz tests/unit/array/test_values.py tests/unit/array/test_sharing.py
+night: export TEC_SEED := $(or $(TEC_SEED),$(shell date +%Y%m%d))
+night: setup
+	@echo TEC_SEED=$(TEC_SEED)
+	TEC_FUZZ=600 TEC_FUZZ_SEEDS=200 TEC_FUZZ_SECONDS=60 $(PY) -m pytest -n 2 -m "not slow and not gpu" $(DRAWN)
 
 # Environments of their own, with tec and what INSTALLED says.
 build/%/.tec-setup: pyproject.toml

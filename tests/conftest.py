@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import seeds
 
 
 def required(modname: str, minversion: str | None = None, reason: str | None = None, **_: Any) -> Any:
@@ -31,3 +34,22 @@ if sys.dont_write_bytecode:
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 os.environ["TEC_TUNE_DB"] = "off"  # what a user of this host tuned is not what is tested
+
+
+def pytest_collection_finish() -> None:
+    """What was collected lives as long as the run: collections of garbage need not go through its millions of objects each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_report_header() -> str:
+    """What draws a night's cases again; nothing at the gate."""
+    return seeds.said()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
+    report = yield
+    if report.failed and seeds.said():
+        report.sections.append(("the night's seed", f"{seeds.said()} python -m pytest '{item.nodeid}'"))
+    return report

@@ -19,8 +19,10 @@ from typing import Any
 
 import pytest
 
+from tests import seeds
+
 ROOT = Path(__file__).resolve().parents[2]
-FIRST = int(os.environ.get("TEC_FUZZ_FIRST", "0"))
+FIRST = int(os.environ.get("TEC_FUZZ_FIRST", seeds.first()))
 JOBS = int(os.environ.get("TEC_FUZZ_JOBS", "1"))
 WORKER = (sys.executable, "-m", "tests.fuzz.kernel_worker")
 SECONDS = 120.0  # for one seed: the slowest takes 10 on a busy machine

@@ -16,6 +16,8 @@ import sys
 
 import pytest
 
+from tests import seeds
+
 HANG_SECONDS = 60
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -53,12 +55,12 @@ def drive(first: int, seconds: float) -> dict[str, int]:
 
 
 def test_refused_or_right():
-    counts = drive(0, float(os.environ.get("TEC_FUZZ_SECONDS", "4")))
+    counts = drive(seeds.first(), float(os.environ.get("TEC_FUZZ_SECONDS", "4")))
     assert counts.get("ran", 0) > 0 and counts.get("refused", 0) > 0, counts
 
 
 @pytest.mark.slow
 def test_refused_or_right_for_minutes():
     seconds = float(os.environ.get("TEC_FUZZ_SECONDS", "300"))
-    counts = drive(1_000_000, seconds)
+    counts = drive(seeds.first(1_000_000), seconds)
     assert sum(counts.values()) > seconds / 5, counts

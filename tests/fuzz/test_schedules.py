@@ -16,10 +16,11 @@ from tec.errors import ScheduleError
 from tec.schedule import create_schedule, replay, to_loops
 from tec.te.operation import PlaceholderOp
 
+from .. import seeds
 from ..unit.schedule.held import held
 
 SEEDS = int(os.environ.get("TEC_FUZZ", "60"))
-FIRST = int(os.environ.get("TEC_FUZZ_FIRST", "0"))
+FIRST = int(os.environ.get("TEC_FUZZ_FIRST", seeds.first()))
 
 
 # ---- computations

@@ -16,6 +16,7 @@ from tec.ir.arith import Analyzer
 from tec.ir.buffer import Buffer
 from tec.ir.interp import eval_expr
 from tec.ir.structural import structural_equal
+from tests import seeds
 
 CASES = int(os.environ.get("TEC_FUZZ_CASES", "400"))
 CONSTS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
@@ -132,7 +133,7 @@ def points(rng, ranges, count=24):
 @pytest.mark.parametrize("block", range(4))
 def test_value_idempotence_identity(kind, block):
     for seed in range(block * CASES, (block + 1) * CASES):
-        rng = random.Random(f"{kind}{seed}")
+        rng = random.Random(seeds.stream(f"{kind}{seed}"))
         names, ranges = scope(rng)
         maker = Maker(rng, names)
         e = maker.index(4) if kind == "index" else maker.cond(4)
@@ -159,7 +160,7 @@ def test_value_idempotence_identity(kind, block):
 def test_constraints(block):
     """What a condition implies is used, and only where it holds."""
     for seed in range(block * CASES, (block + 1) * CASES):
-        rng = random.Random(f"constraint{seed}")
+        rng = random.Random(seeds.stream(f"constraint{seed}"))
         names, ranges = scope(rng)
         maker = Maker(rng, names)
         cond, e, c = maker.cond(2), maker.index(3), maker.cond(3)
@@ -181,7 +182,7 @@ def test_constraints(block):
 def test_symbolic_ranges(block):
     """Loops of symbolic extent: 0 <= i < n, 0 <= j < m."""
     for seed in range(block * CASES, (block + 1) * CASES):
-        rng = random.Random(f"symbol{seed}")
+        rng = random.Random(seeds.stream(f"symbol{seed}"))
         i, j = E.Var("i"), E.Var("j")
         n, m = E.Var("n", is_size=True), E.Var("m", is_size=True)
         ana = Analyzer()
@@ -204,7 +205,7 @@ def test_symbolic_ranges(block):
 @pytest.mark.parametrize("block", range(2))
 def test_int_sets_hold_every_value(block):
     for seed in range(block * CASES, (block + 1) * CASES):
-        rng = random.Random(f"set{seed}")
+        rng = random.Random(seeds.stream(f"set{seed}"))
         names, ranges = scope(rng)
         inner = {names[0], names[1]} if rng.random() < 0.5 else {names[0]}
         outer = {v: r for v, r in ranges.items() if v not in inner}
@@ -290,7 +291,7 @@ def test_data_wraps(block):
         arrays[b] = a
     buffers = {b.dtype: b for b in arrays}
     for seed in range(block * CASES, (block + 1) * CASES):
-        rng = random.Random(f"data{seed}")
+        rng = random.Random(seeds.stream(f"data{seed}"))
         i = E.Var("i")
         e = DataMaker(rng, buffers, i).make(rng.choice(DATA), 4)
         ana = Analyzer()

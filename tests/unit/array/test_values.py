@@ -11,6 +11,7 @@ import pytest
 
 import tec
 from tec.array import computing
+from tests import seeds
 
 xp = tec.array
 
@@ -89,13 +90,13 @@ def _program(seed: int, device: Any, steps: int) -> None:
         np.testing.assert_array_equal(view, kept, err_msg=f"seed {seed}: memory that NumPy sees was written")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(seeds.first(), seeds.first() + 4))
 def test_random_programs(seed: int) -> None:
     _program(seed, tec.cpu(), 30)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 200))
+@pytest.mark.parametrize("seed", range(seeds.first(100), seeds.first(100) + 100))
 def test_many_random_programs(seed: int) -> None:
     _program(seed, tec.cpu(), 80)
 
