@@ -41,6 +41,7 @@ FAULTS = {
     19: "no forward progress", 21: "stopped at a line",
     23: "a request to the host that is not answered",
     22: "a call or return to a place that is no function's",
+    25: "lanes of one wave at different barriers",
     24: "a barrier of the whole grid in a launch that is not cooperative",
     40: "an image whose elements are not in rows (swizzle mode 0 is modelled)", 41: "an image with levels (one level is modelled)",
     42: "a sampler that is not modelled (anisotropic; a border colour out of a table; one filter for larger and another for smaller, where no level is given)",
@@ -56,6 +57,8 @@ PEEK = "  ; peek"  # behind a call in the text of a translation: its load is of 
 STATE_SCC = 512
 STATE_RESUME = 516
 STATE_WORKED = 520  # whether the wave touched LDS or stored anything (only under `check="barrier"`)
+# Lanes that the wave began with; those that came to its last barrier, none before the first; that barrier's site + 1 (`meeting`).
+STATE_LANES, STATE_MET, STATE_MET_SITE = 528, 536, 544
 STATE_VGPRS = 1024
 
 PARAMS = {

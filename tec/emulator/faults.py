@@ -10,6 +10,7 @@ import numpy as np
 from ..runtime.surface import Dim3
 from .context import FAULTS, STATE_SCC, STATE_VGPRS
 from .errors import EmulationError, Fault, KernelFault
+from .meeting import DIVERGED
 from .order import POLLS
 from .race_record import who
 from .stopping import Stopped, WaveState
@@ -51,6 +52,9 @@ def fault_of(
         detail = driver.hostcalls.error
     elif kind == 11:
         detail = _meeting(function, compiled, thread)
+    elif kind == DIVERGED:
+        detail = f"other lanes of the wave passed {_other(function, compiled, thread).removeprefix(', ')}, and this one did not come there; "
+        detail += "a barrier counts waves, so each side of the branch passes without the other"
     elif kind == 18:
         detail = place + f"; lane {thread.get('detail')} stores another value there: which of them stays is not defined"
     elif kind == 19:

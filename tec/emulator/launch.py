@@ -21,7 +21,9 @@ from ..runtime.codeobject import KernelInfo
 from ..runtime.surface import Dim3
 from .asmparse import TTMP0
 from .chips import Chip
-from .context import CTX, CTX_BYTES, PARAMS, PARAMS_BYTES, STATE_SCC, STATE_VGPRS, state_bytes
+from .context import (
+    CTX, CTX_BYTES, PARAMS, PARAMS_BYTES, STATE_LANES, STATE_MET_SITE, STATE_SCC, STATE_VGPRS, state_bytes,
+)  # fmt: skip
 from .errors import EmulationError
 from .faults import fault_of
 from .jit import WaveRunner
@@ -185,6 +187,7 @@ def initial_undefined(chip: Chip, info: KernelInfo, registers: _Registers, state
     sgprs[TTMP0 : TTMP0 + 16] = 0
     sgprs[EXEC : EXEC + 2] = 0
     out[STATE_SCC : STATE_SCC + 4] = 1  # a boolean
+    out[STATE_LANES : STATE_MET_SITE + 4] = 0
     ids = 1 if chip.limits.packed_ids else 1 + (info.rsrc2 >> 11 & 3)
     out[STATE_VGPRS : STATE_VGPRS + 4 * lanes * ids] = 0
     return out

@@ -6,7 +6,7 @@ advance to a barrier (or their end) before any passes it.
 
 from __future__ import annotations
 
-from .context import CTX, CTX_BYTES, PARAMS, STATE_RESUME, STATE_VGPRS, STATE_WORKED
+from .context import CTX, CTX_BYTES, PARAMS, STATE_LANES, STATE_RESUME, STATE_VGPRS, STATE_WORKED
 from .race_record import me_of
 
 
@@ -101,6 +101,8 @@ wave_setup:
   %ev = load i64, ptr %ep
   %est = getelementptr i8, ptr %st, i64 504
   store i64 %ev, ptr %est
+  %lst = getelementptr i8, ptr %st, i64 {STATE_LANES}
+  store i64 %ev, ptr %lst
   %vst = getelementptr i8, ptr %st, i64 {STATE_VGPRS}
   %vo = mul i64 %w, %vbytes
   %vsrc = getelementptr i8, ptr %vgprs, i64 %vo

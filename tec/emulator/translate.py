@@ -16,6 +16,7 @@ from .calls import CALLS, is_return
 from .context import CTX
 from .jumps import Jumps
 from .lane_patterns import lane_patterns
+from .meeting import check_lanes
 from .modes import ROUND_F16, ROUND_F32, find_modes
 from .order import ACQUIRES, find_order
 from .stopping import Stop
@@ -179,6 +180,8 @@ class Translator(Jumps):
 
     # Control flow: see `Jumps` for branches and calls.
     def barrier(self) -> None:
+        if "barrier" in self.options.checks and not self.full:
+            check_lanes(self)
         if not self.many:
             return
         self.barrier_count += 1

@@ -30,11 +30,38 @@ _SCALARS: dict[str, Any] = {
 }  # fmt: skip
 
 
+class ElementType:
+    """A NumPy dtype that is told apart from others by its name, everywhere.
+
+    Triton keeps the type that it made of a dtype by the dtype's hash alone, and NumPy's hash is of kind, size and alignment: all
+    8-bit floats but one, and the 4-bit integers, have the same.
+    """
+
+    def __init__(self, dtype: np.dtype[Any]):
+        self.dtype = dtype
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dtype":  # of an object that is being copied
+            raise AttributeError(name)
+        return getattr(self.dtype, name)
+
+    def __str__(self) -> str:
+        return str(self.dtype)
+
+    __repr__ = __str__
+
+    def __hash__(self) -> int:
+        return hash(("element type", str(self.dtype)))
+
+    def __eq__(self, other: object) -> bool:
+        return self.dtype == (other.dtype if isinstance(other, ElementType) else other)
+
+
 class NumpyTensor:
     """A NumPy array with what Triton asks of a tensor."""
 
     def __init__(self, value: np.ndarray[Any, Any]):
-        self.value, self.dtype = value, value.dtype
+        self.value, self.dtype = value, ElementType(value.dtype)
 
     def data_ptr(self) -> int:
         return int(self.value.ctypes.data)

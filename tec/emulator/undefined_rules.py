@@ -13,7 +13,9 @@ _NO_SHADOW = frozenset(("%s126", "%s127", "%strip"))  # EXEC is checked where it
 
 
 def split_args(text: str) -> list[str]:
-    """Text at its commas outside brackets."""
+    """Text at its commas outside brackets; of an empty text, which a call without arguments has, nothing."""
+    if not text.strip():
+        return []
     if "(" not in text and "<" not in text and "[" not in text and "{" not in text:
         return [p.strip() for p in text.split(",")]
     parts, depth, start = [], 0, 0

@@ -67,8 +67,9 @@ def cache_key(
                 (host_features(), target.machine) if target.is_host else "",
                 sorted((shapes or {}).items()),
                 sorted(
-                    (k, np.asarray(v).dtype.str, np.asarray(v).shape, np.asarray(v).tobytes())
-                    for k, v in (freeze or {}).items()
+                    # `str` has the byte order, `name` tells the 8-bit floats apart: their `str` is the same.
+                    (k, a.dtype.str, a.dtype.name, a.shape, a.tobytes())
+                    for k, a in ((k, np.asarray(v)) for k, v in (freeze or {}).items())
                 ),
                 dtype,
                 sorted((k, sorted(v.items())) for k, v in (choices or {}).items()),

@@ -94,6 +94,12 @@ def tuned(x, out, n, BLOCK: tl.constexpr):
     tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
 
 
+@triton.jit
+def widen(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i).to(tl.float32))
+
+
 @pytest.fixture(params=CHIPS)
 def chip(request):
     emulated.install(request.param, check="race,init,wait,registers")
@@ -106,6 +112,20 @@ def test_add_of_numpy_arrays(chip):
     compiled = add[(4,)](x, y, out, 1000, BLOCK=256)
     assert compiled.metadata.target.arch == chip  # and not the chip that was installed before
     np.testing.assert_array_equal(out, x + y)
+
+
+def test_eight_bit_floats_one_after_another():
+    """Each is its own type, in one process, at one size."""
+    import ml_dtypes
+
+    emulated.install("gfx942")
+    try:
+        for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e4m3fnuz"):
+            x, out = np.linspace(-3, 3, 64).astype(getattr(ml_dtypes, name)), np.zeros(64, np.float32)
+            widen[(1,)](x, out, BLOCK=64)
+            np.testing.assert_array_equal(out, x.astype(np.float32), err_msg=name)
+    finally:
+        emulated.uninstall()
 
 
 def test_views_of_one_array(chip):
