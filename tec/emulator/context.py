@@ -27,6 +27,8 @@ CTX = {
     "messages": 504, "global_lines": 512,
     # Barriers of the whole grid (GWS): of each of 64 resources how many have come, and how often all had; null unless all work-groups run at once.
     "gws": 520,
+    # Executions of each block, by its row, where they are counted and no trace is kept; else null.
+    "trace_counts": 528,
 }  # fmt: skip
 CTX_BYTES = 576  # a second block follows: the same of the shadows of undefined bits
 

@@ -22,7 +22,15 @@ from ..runtime.surface import Dim3
 from .asmparse import TTMP0
 from .chips import Chip
 from .context import (
-    CTX, CTX_BYTES, PARAMS, PARAMS_BYTES, STATE_LANES, STATE_MET_SITE, STATE_SCC, STATE_VGPRS, state_bytes,
+    CTX,
+    CTX_BYTES,
+    PARAMS,
+    PARAMS_BYTES,
+    STATE_LANES,
+    STATE_MET_SITE,
+    STATE_SCC,
+    STATE_VGPRS,
+    state_bytes,
 )  # fmt: skip
 from .errors import EmulationError
 from .faults import fault_of

@@ -1,6 +1,6 @@
 """The time that a launch takes on the chip, modelled: what one of its compute units does, in time, with its share of the memory.
 
-1. The work-groups that one unit gets are traced whole (`trace`), and those that the chip holds at the same time in their beginnings: which of
+1. The work-groups that one unit gets are traced whole (`trace`; where work-groups have unlike work, those of the unit that ends last: `strata`), and those that the chip holds at the same time in their beginnings: which of
    their lines each cache has (`traffic`).
 2. The unit runs them (`unit`): as many at once as registers, LDS and wave slots allow, each level of memory giving it its part of what that
    level gives all units that have work. Where a unit gets more than `ROUNDS` times what it holds, the rest goes on at the pace of the last ones.
@@ -24,6 +24,7 @@ from .chips import DTYPES, Chip
 from .counters import KernelCounts, summarize
 from .issue import KIND_NAMES, MATRIX, SCALAR, SMEM, TRANS, VALU, decode
 from .steps import GroupSteps, Program, group_steps
+from .strata import choose
 from .trace import Tracer
 from .unit import Rates, Share, Unit, UnitTime
 
@@ -129,7 +130,8 @@ class _Work:
     macs: dict[str, float]
 
 
-def _work(samples: list[GroupSteps], program: Program, chip: Chip, rows: int) -> _Work:
+def _work(samples: list[GroupSteps], program: Program, chip: Chip, rows: int, mean: float) -> _Work:
+    """What a work-group does on the mean. `mean`: how many such the sampled ones make."""
     busy: dict[str, float] = {}
     lines, events = np.zeros(rows), np.zeros(rows)
     macs: dict[str, float] = {}
@@ -151,7 +153,7 @@ def _work(samples: list[GroupSteps], program: Program, chip: Chip, rows: int) ->
             events += np.bincount(w.rows[touches], minlength=rows)
             lds += float(w.counts[w.kinds == 2].sum())
     busy["LDS"] = lds
-    k = max(1, len(samples))
+    k = mean
     return _Work({n: v / k for n, v in busy.items()}, lines / k, events / k, {d: v / k for d, v in macs.items()})
 
 
@@ -191,13 +193,18 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
     if total <= machine.units:
         first = total // 2
     ids = [first + i * machine.units for i in range(simulated)]
-    traces = tracer.run([g for g in ids if g < total], EVENTS, LINES)
     program = Program(decode(function.text, chip, tracer.lanes), tracer.rows)
+    chosen = choose(tracer, program, chip, held, max(ROUNDS * held, LEAST_WAVES // tracer.waves))
+    if chosen is not None:
+        ids, count, simulated = chosen.groups, chosen.count, len(chosen.groups)
+    traces = tracer.run([g for g in ids if g < total], EVENTS, LINES)
     known = {t.group: group_steps(program, t) for t in traces}
     samples = list(known.values())
     rows = len(tracer.rows)
-    t = memory.measure(tracer, chip, held, traces, warm)
-    work = _work(samples, program, chip, rows)
+    # So many work-groups of the mean have the samples' work.
+    mean = chosen.share * total if chosen is not None else float(max(1, len(samples)))
+    t = memory.measure(tracer, chip, held, traces, warm, mean)
+    work = _work(samples, program, chip, rows, mean)
     used = [r for r in range(rows) if work.events[r]]
     lines_of = np.divide(work.lines, work.events, out=np.ones(rows), where=work.events > 0)
     bytes_of = np.array([r.nbytes * tracer.lanes for r in tracer.rows], float)
@@ -209,7 +216,13 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
         rates = _rates(chip, t, rows, used, lines_of, bytes_of, units, mhz)
         got = Unit(chip, tracer.lanes, rates, wave_clocks).run(samples, held)
         clocks = got.clocks
-        if count > simulated:
+        if chosen is not None and chosen.unit < 1.0:
+            # The rest of the unit's work at the pace of those that came after the first ones, or of all where they are few.
+            ends = sorted(got.ends)
+            head = held if simulated > 2 * held else 0
+            pace = (ends[-1] - (ends[head - 1] if head else 0.0)) / (simulated - head)
+            clocks += simulated * (1.0 / chosen.unit - 1.0) * pace
+        elif chosen is None and count > simulated:
             # At the pace of those that came after the first ones.
             ends = sorted(got.ends)
             clocks += (count - simulated) * (ends[-1] - ends[held - 1]) / (simulated - held)
@@ -228,12 +241,12 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
             break
         mhz = after
         clocks, got = run(mhz)
-    counts = _counts(samples, tracer, total)
+    counts = _counts(samples, tracer, total / mean)
     estimate = _estimate(chip, work, t, got, clocks, mhz, total, held, counts)
     return replace(estimate, lds_bytes=tracer.lds_bytes)
 
 
-def _counts(samples: list[GroupSteps], tracer: Tracer, total: int) -> KernelCounts:
+def _counts(samples: list[GroupSteps], tracer: Tracer, times_more: float) -> KernelCounts:
     """The counters that a run would have, of the samples scaled to all work-groups; every lane taken as on."""
     counters = np.zeros((len(tracer.rows), 4))
     for g in samples:
@@ -246,7 +259,7 @@ def _counts(samples: list[GroupSteps], tracer: Tracer, total: int) -> KernelCoun
         if row.kind.startswith("lds"):
             least = np.ceil(row.nbytes * tracer.lanes / tracer.driver.chip.limits.lds_bytes_a_clock)
             counters[r, 3] = max(0.0, counters[r, 2] - least * counters[r, 0])
-    return summarize(tracer.rows, np.round(counters * (total / max(1, len(samples)))), tracer.lanes)
+    return summarize(tracer.rows, np.round(counters * times_more), tracer.lanes)
 
 
 def _estimate(

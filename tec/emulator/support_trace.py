@@ -45,11 +45,24 @@ _APPEND = """  store i32 %word, ptr %event
 
 
 def trace_functions(w: int) -> str:
-    """`tec_trace_block`: whether the wave is to end. The others take an event's word without its count."""
+    """`tec_trace_block`: whether the wave is to end; or it counts the block alone. The others take an event's word without its count."""
     before = "<" + ", ".join(f"i32 {max(0, i - 1)}" for i in range(w)) + ">"
     carried = "  %n = phi i64 [ 0, %begin ], [ %n, %found ], [ %n1, %fresh ]\n"
     return f"""
 define i1 @tec_trace_block_{w}(ptr %ctx, i32 %word) noinline {{
+  %counts_q = getelementptr i8, ptr %ctx, i64 {CTX["trace_counts"]}
+  %counts = load ptr, ptr %counts_q
+  %traced = icmp eq ptr %counts, null
+  br i1 %traced, label %record, label %tally
+tally:
+  %row32 = lshr i32 %word, 12
+  %row = zext i32 %row32 to i64
+  %place = getelementptr i64, ptr %counts, i64 %row
+  %times = load i64, ptr %place
+  %times1 = add i64 %times, 1
+  store i64 %times1, ptr %place
+  ret i1 false
+record:
 {_context()}  br i1 %room, label %put, label %full
 put:
 {_APPEND}  %cut = load i32, ptr %cutp

@@ -80,8 +80,23 @@ class Tracer:
     def rows(self) -> list[Row]:
         return self.compiled.translation.rows
 
-    def run(self, groups: Iterable[int], events: int, lines: int, lds: bool = True) -> list[GroupTrace]:
-        """Traces of the groups. A wave has room for `events` and `lines`, and ends where one of them is used up. `lds`: its clocks as well."""
+    @property
+    def branches(self) -> bool:
+        """Whether work-groups may do unlike work: a kernel without a conditional branch runs every block once."""
+        return any(i.op.startswith(("s_cbranch", "s_setpc", "s_swappc")) for i in self.function.text.insts)
+
+    def count(self, groups: Iterable[int]) -> np.ndarray:
+        """How often each of the groups executes each block: (groups, rows), blocks by the number of their row, waves together. Nothing is recorded."""
+        groups = list(groups)
+        counts = np.zeros((len(groups), len(self.rows)), np.int64)
+        self.run(groups, 0, 0, lds=False, counts=counts)
+        return counts
+
+    def run(
+        self, groups: Iterable[int], events: int, lines: int, lds: bool = True, counts: np.ndarray | None = None
+    ) -> list[GroupTrace]:
+        """Traces of the groups. A wave has room for `events` and `lines`, and ends where one of them is used up. `lds`: its clocks as well.
+        `counts`: a row for each group, to count its blocks in, in the traces' place."""
         memory, function = self.driver.memory, self.function
         packet = struct.pack("<HHHHHHIII", 0, 3, *self.block, 0, *(g * b for g, b in zip(self.grid, self.block)))
         symbols = function.module.symbol_addresses(self.compiled.translation.symbols).tobytes()
@@ -93,13 +108,21 @@ class Tracer:
                 (symbols, max(64, len(symbols)), "symbol addresses"),
             ):
                 placed.append(memory.place(data, room, label))
-            return self._run(list(groups), events, lines, lds, placed[0], placed[1], placed[2])
+            return self._run(list(groups), events, lines, lds, placed[0], placed[1], placed[2], counts)
         finally:
             for base in placed:
                 memory.displace(base)
 
     def _run(
-        self, groups: list[int], events: int, lines: int, lds: bool, arg_at: int, packet_at: int, symbols: int
+        self,
+        groups: list[int],
+        events: int,
+        lines: int,
+        lds: bool,
+        arg_at: int,
+        packet_at: int,
+        symbols: int,
+        counts: np.ndarray | None,
     ) -> list[GroupTrace]:
         driver, info, chip = self.driver, self.function.info, self.driver.chip
         registers = launching.initial_sgprs(chip, info, arg_at, packet_at, self._args)
@@ -128,13 +151,15 @@ class Tracer:
         )
         runner = WaveRunner(driver.jit.runner())
         out = []
-        for g in groups:
+        for k, g in enumerate(groups):
             words[:, :TRACE_HEADER] = 0
+            thread._put("trace_counts", counts[k].ctypes.data if counts is not None else 0)
             ctypes.c_int64.from_address(params + PARAMS["next"]).value = g
             ctypes.c_int64.from_address(params + PARAMS["total"]).value = g + 1
             if runner(thread.ctx, self.compiled.address, params):
                 raise fault_of(driver, self.function, self.compiled, thread, self.lds_bytes, self.grid)
-            out.append(GroupTrace(g, [self._wave(w, events) for w in words]))
+            if counts is None:
+                out.append(GroupTrace(g, [self._wave(w, events) for w in words]))
         del params_buffer
         return out
 

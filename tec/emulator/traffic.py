@@ -127,14 +127,14 @@ def _distinct(tracer: Tracer, room: int, whole: float) -> float:
     return float(seen * times * (total / len(groups)) ** growth)
 
 
-def measure(tracer: Tracer, chip: Chip, places: int, sampled: list[GroupTrace], warm: bool) -> Traffic:
+def measure(tracer: Tracer, chip: Chip, places: int, sampled: list[GroupTrace], warm: bool, mean: float) -> Traffic:
     """The traffic of a launch of which a unit holds `places` work-groups at once. `sampled`: whole traces of the work-groups of one unit.
-    `warm`: what the last cache holds was there before."""
+    `warm`: what the last cache holds was there before. `mean`: how many work-groups of the mean work the sampled ones make."""
     machine, rows = chip.machine, len(tracer.rows)
     dies = max(1, machine.dies)
     units = machine.units
     touched = stream(sampled)
-    per_group = len(touched.line) / max(1, len(sampled))
+    per_group = len(touched.line) / mean
     own = by_row(touched.row, np.ones(len(touched.row), bool), rows)
     l1, l2, mall = machine.level("L1"), machine.level("L2"), machine.level("MALL")
 
@@ -177,7 +177,7 @@ def measure(tracer: Tracer, chip: Chip, places: int, sampled: list[GroupTrace], 
             a[unseen] = fresh[unseen]
     lines = per_group * tracer.total
     distinct = min(lines, _distinct(tracer, room, per_group)) if lines else 0.0
-    expected = float((own * last_miss).sum()) / max(1, len(sampled)) * tracer.total
+    expected = float((own * last_miss).sum()) / mean * tracer.total
     if expected and distinct <= last_lines:
         times = 0.0 if warm else min(1.0, distinct / expected)
         last_miss = last_miss * times

@@ -152,10 +152,16 @@ HAZARDS = [
 # The wave's number, from 0, in s12; a branch on SCC.
 _WAVE = "v_readfirstlane_b32 s12, v0\ns_lshr_b32 s12, s12, 6\n"
 
+# Lanes of even numbers alone, the others' in s[10:11].
+_ODD = f"v_and_b32_e32 v3, 1, v0\nv_cmp_eq_u32_e32 vcc, 0, v3\ns_and_saveexec_b64 s[10:11], vcc\ns_xor_b64 s[10:11], exec, s[10:11]\ns_cbranch_execz .Lelse\nds_write_b32 v1, v0\n{WAIT}"
+_STORE0 = "global_store_dword v1, v0, s[6:7]"
+
 BARRIERS = [
     Bug("a_wave_skips_the_barrier", "ended without it", f"ds_write_b32 v1, v0\n{WAIT}{_WAVE}s_cmp_eq_u32 s12, 1\ns_cbranch_scc1 .Lend\ns_barrier ; BUG\n.Lend:"),
     Bug("a_wave_comes_once_less", "ended without it", f"ds_write_b32 v1, v0\n{WAIT}{_WAVE}s_add_u32 s12, s12, 1\n.Lloop:\ns_barrier ; BUG\ns_sub_u32 s12, s12, 1\ns_cmp_lg_u32 s12, 0\ns_cbranch_scc1 .Lloop"),
     Bug("waves_at_different_barriers", "at another barrier", f"{_WAVE}s_cmp_eq_u32 s12, 1\ns_cbranch_scc1 .Lother\ns_barrier\ns_branch .Lend\n.Lother:\ns_barrier ; BUG\n.Lend:"),
+    Bug("both_sides_of_a_branch_of_lanes_have_a_barrier", "lanes of one wave at different barriers.*lane 1 of wave 0", f"{_ODD}s_barrier\n.Lelse:\ns_or_saveexec_b64 s[10:11], s[10:11]\ns_xor_b64 exec, exec, s[10:11]\ns_cbranch_execz .Ljoin\ns_barrier ; BUG\n.Ljoin:\ns_or_b64 exec, exec, s[10:11]\n{_STORE0}"),
+    Bug("some_lanes_come_to_a_barrier_more", "lanes of one wave at different barriers", f"{_ODD}s_barrier\n.Lelse:\ns_or_b64 exec, exec, s[10:11]\ns_barrier ; BUG\n{_STORE0}", block=64),
 ]  # fmt: skip
 
 _OTHER = "v_xor_b32_e32 v4, 64, v0\nv_lshlrev_b32_e32 v4, 2, v4\n"  # the same lane of the other wave
@@ -221,6 +227,10 @@ RIGHT = [
     Bug("lanes_store_one_value", "", "v_mov_b32_e32 v3, s2\nv_lshlrev_b32_e32 v4, 2, v3\nglobal_store_dword v4, v3, s[6:7]", grid=3, block=64),
     Bug("bytes_of_one_word", "", "global_store_byte v0, v0, s[6:7]", grid=1, block=128),
     Bug("a_wave_that_has_nothing_to_do_ends_early", "", f"{_WAVE}s_cmp_eq_u32 s12, 1\ns_cbranch_scc1 .Lend\nds_write_b32 v1, v0\n{WAIT}s_barrier\n.Lend:"),
+    Bug("lanes_that_have_ended_come_to_no_barrier", "", f"v_cmp_gt_u32_e32 vcc, 40, v0\ns_and_saveexec_b64 s[10:11], vcc\ns_cbranch_execz .Lend\nds_write_b32 v1, v0\n{WAIT}s_barrier\n{_STORE0}\ns_barrier\n.Lend:", block=64),
+    Bug("lanes_masked_by_hand_around_a_barrier", "", f"s_mov_b64 exec, 1\nv_mov_b32_e32 v3, 5\nds_write_b32 v2, v3\n{WAIT}s_barrier\ns_mov_b64 exec, -1\nds_read_b32 v3, v2\n{WAIT}s_barrier\nglobal_store_dword v1, v3, s[6:7]"),
+    Bug("reads_the_clock", "", f"s_memtime s[12:13]\ns_memrealtime s[14:15]\n{WAIT}v_mov_b32_e32 v3, s12\nv_add_u32_e32 v3, s14, v3\n{_STORE}"),
+    Bug("reads_the_clock_on_rdna", "", "s_getreg_b32 s12, hwreg(HW_REG_SHADER_CYCLES, 0, 20)\ns_sendmsg_rtn_b64 s[14:15], sendmsg(MSG_RTN_GET_REALTIME)\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v3, s12\nv_add_nc_u32_e32 v3, s14, v3\nglobal_store_b32 v1, v3, s[6:7]", chip="gfx1100"),
     Bug("matrix_result_after_its_wait", "", f"{_ZERO}s_nop 1\n{_MFMA}s_nop 6\nv_add_f32_e32 v3, v16, v17\n{_LEFT}"),
     Bug("matrix_results_in_a_chain", "", f"{_ZERO}s_nop 1\n{_MFMA}{_MFMA}{_MFMA}s_nop 6\nglobal_store_dwordx4 v2, v[16:19], s[6:7]", block=64),
     Bug("counts_into_bins", "", "v_and_b32_e32 v4, 60, v1\nv_mov_b32_e32 v6, 1\nglobal_atomic_add v4, v6, s[6:7]", grid=20),

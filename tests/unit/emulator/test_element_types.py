@@ -24,7 +24,11 @@ class _Model:
 def test_the_types_of_triton_arguments_hash_apart() -> None:
     """Triton keeps a type by the hash of the argument's dtype."""
     types = [NumpyTensor(np.zeros(4, d)).dtype for d in DTYPES]
-    assert len({hash(t) for t in types}) == len({hash(NumpyTensor(np.ones((2, 2), d)).dtype) for d in DTYPES}) == len(NAMES)
+    assert (
+        len({hash(t) for t in types})
+        == len({hash(NumpyTensor(np.ones((2, 2), d)).dtype) for d in DTYPES})
+        == len(NAMES)
+    )
     assert [hash(t) for t in types] == [hash(ElementType(d)) for d in DTYPES]
     for t, d in zip(types, DTYPES):
         assert t == d and str(t) == str(d) and t.itemsize == d.itemsize and copy.copy(t) == t
