@@ -24,7 +24,7 @@ from .chips import DTYPES, Chip
 from .counters import KernelCounts, summarize
 from .issue import KIND_NAMES, MATRIX, SCALAR, SMEM, TRANS, VALU, decode
 from .steps import GroupSteps, Program, group_steps
-from .strata import choose
+from .strata import Chosen, choose
 from .trace import Tracer
 from .unit import Rates, Share, Unit, UnitTime
 
@@ -215,18 +215,7 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
     def run(mhz: float) -> tuple[float, UnitTime]:
         rates = _rates(chip, t, rows, used, lines_of, bytes_of, units, mhz)
         got = Unit(chip, tracer.lanes, rates, wave_clocks).run(samples, held)
-        clocks = got.clocks
-        if chosen is not None and chosen.unit < 1.0:
-            # The rest of the unit's work at the pace of those that came after the first ones, or of all where they are few.
-            ends = sorted(got.ends)
-            head = held if simulated > 2 * held else 0
-            pace = (ends[-1] - (ends[head - 1] if head else 0.0)) / (simulated - head)
-            clocks += simulated * (1.0 / chosen.unit - 1.0) * pace
-        elif chosen is None and count > simulated:
-            # At the pace of those that came after the first ones.
-            ends = sorted(got.ends)
-            clocks += (count - simulated) * (ends[-1] - ends[held - 1]) / (simulated - held)
-        return clocks, got
+        return _of_unit(got, held, simulated, count, chosen), got
 
     mhz = float(machine.clock_mhz)
     clocks, got = run(mhz)
@@ -244,6 +233,19 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
     counts = _counts(samples, tracer, total / mean)
     estimate = _estimate(chip, work, t, got, clocks, mhz, total, held, counts)
     return replace(estimate, lds_bytes=tracer.lds_bytes)
+
+
+def _of_unit(got: UnitTime, held: int, simulated: int, count: int, chosen: Chosen | None) -> float:
+    """Clocks of all of a unit's work-groups, of which `simulated` were run: the rest of the work goes at the pace of those that came after the first
+    ones, or of all where they are few."""
+    ends = sorted(got.ends)
+    if chosen is not None and chosen.unit < 1.0:
+        head = held if simulated > 2 * held else 0
+        pace = (ends[-1] - (ends[head - 1] if head else 0.0)) / (simulated - head)
+        return got.clocks + simulated * (1.0 / chosen.unit - 1.0) * pace
+    if chosen is None and count > simulated:
+        return got.clocks + (count - simulated) * (ends[-1] - ends[held - 1]) / (simulated - held)
+    return got.clocks
 
 
 def _counts(samples: list[GroupSteps], tracer: Tracer, times_more: float) -> KernelCounts:
