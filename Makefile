@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test night baseline triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test night baseline cliffs triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -85,6 +85,11 @@ bench: setup
 # Counted and modelled figures of this tree beside the stored ones (benchmarks/results); WORDS="--quick", "--kind cpu", "--write".
 baseline: setup
 	$(PY) -m benchmarks.baseline $(WORDS)
+
+# Random operators beside ONNX Runtime, and beside the limits of an AMD chip by the time model; WORDS="--seed 7 --kinds conv".
+cliffs: setup
+	$(PY) -m benchmarks.cliffs llvm $(WORDS)
+	$(PY) -m benchmarks.cliffs gfx942 $(WORDS)
 
 conformance: setup
 	TEC_ALL_LEVELS=1 $(PY) -m pytest -n 2 tests/conformance/test_table.py -k host

@@ -7,7 +7,7 @@
 --tree       another checkout's compiler (its tec and frontends), by this checkout's measures
 --write      appends what was measured to the results
 
-Kinds: network (12 networks on 5 targets), product (gfx942's table), compile (calls and processor time of the compiler), house (lines
+Kinds: network (12 networks on 5 targets), product (gfx942's table), cliff (random operators), compile (calls and processor time of the compiler), house (lines
 and other figures of the sources); cpu (networks beside ONNX Runtime by processor time) is clocked, and measured only where it is asked for by name.
 """
 
@@ -28,6 +28,7 @@ KINDS = {
     "house": "tools.house_figures",
     "network": "benchmarks.baseline_networks",
     "product": "benchmarks.baseline_products",
+    "cliff": "benchmarks.cliffs",
     "compile": "benchmarks.baseline_compile",
     "cpu": "benchmarks.baseline_cpu",
 }
@@ -36,6 +37,8 @@ ASKED = ("cpu",)  # by name alone: clocks say little on a machine with other wor
 
 def use_tree(tree: Path) -> None:
     """Have `tec` and its frontends imported from a checkout. Raises ValueError where another is imported already."""
+    for mine in ("tools", "tests"):  # this checkout's, whatever the other one has
+        importlib.import_module(mine)
     sys.path[:0] = [str(tree), str(tree / "frontends")]
     import tec
 

@@ -47,5 +47,9 @@ def measure(make: Maker, quick: bool, only: list[str]) -> Iterator[Record]:
         if only and not any(w in name for w in only):
             continue
         start = time.process_time()
-        yield from rows_of(make, name)
+        try:
+            yield from rows_of(make, name)
+        except Exception as e:  # the others are measured
+            why = f"{type(e).__name__}: {str(e).splitlines()[0][:200]}"
+            yield make.failed(name, "processor time", "ms", why, target="llvm")
         print(f"{name}: {time.process_time() - start:.1f} s of this process", file=sys.stderr, flush=True)

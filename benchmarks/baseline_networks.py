@@ -51,17 +51,19 @@ def light(name: str) -> Any:
     model = onnx.load(str(folder / f"light_{name}.onnx"))
     g, rng = model.graph, np.random.default_rng(0)
     shapes = {t.name: numpy_helper.to_array(t) for t in g.initializer}
-    kept, made = [], set()
+    kept = []
     for n in g.node:
         if n.op_type != "ConstantOfShape" or n.input[0] not in shapes:
             kept.append(n)
             continue
         shape = tuple(map(int, shapes[n.input[0]]))
-        values = rng.uniform(0.5, 1.5, shape) / max(1, np.prod(shape[1:]))  # above zero: some are variances
+        values = rng.uniform(0.5, 1.5, shape)  # above zero: some are variances
+        if len(shape) > 1:
+            values = rng.standard_normal(shape) * (2 / np.prod(shape[1:])) ** 0.5
         g.initializer.append(numpy_helper.from_array(values.astype(np.float32), n.output[0]))
-        made.add(n.input[0])
     del g.node[:]
     g.node.extend(kept)
+    model.ir_version = 8  # in which weights need not be inputs
     inputs = [i for i in g.input if i.name not in shapes]
     del g.input[:]
     g.input.extend(inputs)

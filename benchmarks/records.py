@@ -40,7 +40,7 @@ class Record:
 
     value: a number, or a digest of a text (`better` "same"); None with `error` where it could not be measured.
     band: how many times worse a later value may be and still pass; None: it is only told.
-    ratio: the value over the peer's, both taken in turn; below 1 is better, whatever the unit.
+    ratio: tec's time over the peer's, both taken in turn; below 1 tec is faster, also where the unit is a rate.
     model: the commit that last changed the time model, of modelled rows. load: the machine's mean load in the last minute, of clocked rows.
     source: where the row was read, if it was not measured by `command` for this file.
     """

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 _HEADING = re.compile(r'<h(\d) id="(?P<id>[\w.]+)" class="doc doc-heading">(?P<inside>.*?)</h\1>', re.S)
@@ -55,6 +57,16 @@ def renamed(html: str) -> str:
         return m[0].replace(m["inside"], inside)
 
     return _HEADING.sub(heading, html)
+
+
+def on_page_markdown(markdown: str, **more: Any) -> str:
+    """Tables of results in the place of their mark."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    try:
+        from tools import results_page
+    finally:
+        del sys.path[0]
+    return results_page.with_tables(markdown)
 
 
 def on_page_content(html: str, page: Any, **more: Any) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import onnx
 import pytest
 
-from benchmarks import baseline, records
+from benchmarks import baseline, cliff_cases, records
 from benchmarks.baseline_networks import instructions
 from benchmarks.records import Record, append, compare, newest, read
+from tools import docs_hooks, results_page
 from tools.house_figures import any_share, kind_questions
 
 ROW = Record(
@@ -88,3 +91,22 @@ def test_instructions_are_told_from_the_rest() -> None:
         "add r1, r2",
         "mov.b64 \t%rd1, %rd2;".replace("\t", ""),
     ]
+
+
+def test_the_page_has_the_newest_row_of_each() -> None:
+    text = results_page.tables([ROW, replace(ROW, value=90.0), replace(ROW, what="a|b")])
+    assert "90 us" in text and "100 us" in text and text.count("| net |") == 1 and "a\\|b" in text
+    page = (records.ROOT / "docs" / "results.md").read_text("utf-8")
+    drawn = docs_hooks.on_page_markdown(page)
+    assert results_page.MARK in page and results_page.MARK not in drawn and "resnet50" in drawn
+
+
+@pytest.mark.parametrize("kind", cliff_cases.KINDS)
+def test_drawn_operators_are_models_within_their_bounds(kind: str) -> None:
+    bounds = cliff_cases.Bounds(10**7, 2**18, ("float32",))
+    first, again = (cliff_cases.draw(kind, Random(5), bounds) for _ in range(2))
+    assert first.name == again.name and first.macs <= bounds.macs
+    model = first.model()
+    assert model.SerializeToString() == again.model().SerializeToString()
+    onnx.checker.check_model(model, full_check=True)
+    assert {i.name for i in model.graph.input} == first.inputs.keys()
