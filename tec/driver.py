@@ -12,11 +12,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_named
-from .errors import ArgumentError, TecError
+from .errors import ArgumentError, LoweringError, TecError
 from .ir import Buffer, Func, IRModule, Var
+from .ir.passes.rewrite_util import stmt_size
 from .ir.passes.split_host_device import split_host_device
 from .ir.printer import func_with_lines
 from .ir.verify import verify
@@ -74,9 +76,13 @@ def checks_bounds(check: str | None) -> bool:
 
 
 def run_passes(
-    func: Func, target: Target, passes: Sequence[tuple[str, str]] = PIPELINE, check_bounds: bool = False
+    func: Func,
+    target: Target,
+    passes: Sequence[tuple[str, str]] = PIPELINE,
+    check_bounds: bool = False,
+    most: int | None = None,
 ) -> Func:
-    """The passes in order, with dumping and verification as the environment asks."""
+    """The passes in order, with dumping and verification as the environment asks. most: statements that unrolling may leave, None for no bound."""
     if check_bounds and not target.is_gpu:
         passes = (("check_bounds", "loops"), *passes)
     dump = set(filter(None, os.environ.get("TEC_DUMP", "").split(",")))
@@ -85,6 +91,8 @@ def run_passes(
         func = _find_pass(name)(func, target)
         if name in dump or "all" in dump:
             print(f"# after {name}\n{func}\n", file=sys.stderr)
+        if most is not None and name == "unroll" and (n := stmt_size(func.body)) > most:
+            raise LoweringError(f"{func.name} is unrolled to {n:,} statements; {most:,} is the bound", locate=False)
         if check:
             verify(func, stage)
     return func
@@ -126,13 +134,13 @@ def lower(
     )
 
 
-def _lowered(f: Func, target: Target, checked: bool) -> tuple[Func, Func]:
+def _lowered(f: Func, target: Target, checked: bool, most: int | None = None) -> tuple[Func, Func]:
     """A function as callers see it, and of stage "lowered", where parameters are flat and sizes explicit.
 
     What `lower` gives is lowered already, and knows what it was made of.
     """
     if "lowered_from" not in f.attrs:
-        return f, run_passes(f, target, check_bounds=checked)
+        return f, run_passes(f, target, check_bounds=checked, most=most)
     origin, have = f.attrs["lowered_from"]
     if str(have) != str(target):
         raise ArgumentError(
@@ -213,10 +221,52 @@ def watched(show: Callable[[Any], None]) -> Iterator[None]:
         _WATCHERS.remove(show)
 
 
+@dataclass(frozen=True)
+class Lowered:
+    """A function after all passes: `func`, and the parts that code is made of (CPU functions or kernels). origin: the function as callers see it;
+    host: what launches kernels, None on a CPU."""
+
+    origin: Func
+    func: Func
+    parts: tuple[Func, ...]
+    host: Func | None
+
+
+@deep_recursion()
+def lowered(loops: Func, target: Target, checked: bool = False, most: int | None = None) -> Lowered:
+    """Run all passes on a function of stage "loops" and cut it into parts; the limits of the target are checked. No code is made. most: see `run_passes`.
+    Raises LoweringError, CodegenError."""
+    if not isinstance(loops, Func):
+        raise ArgumentError(
+            f"expected loop IR, got {type(loops).__name__}", hint="build a Schedule, a Func or an IRModule"
+        )
+    origin, func = _lowered(uniquely_named(loops), target, checked, most)
+    if not target.is_gpu:
+        return Lowered(origin, func, (func,), None)
+    host, kernels = split_host_device(func, target)
+    return Lowered(origin, func, tuple(kernels), host)
+
+
+# What to build in place of a function that LLVM refused: takes the error, and raises it where there is nothing.
+Instead = Callable[[Exception], Lowered]
+
+
+@dataclass
+class _Part:
+    """A CPU function or a kernel: its IR as text, and what waits for its code."""
+
+    func: Func
+    ir: str
+    wait: Callable[[], Any]
+
+
 class Building:
     """A module in the making: each function that is added is lowered, and LLVM begins with it in a process of its own, while the
     next is lowered. `finish` waits for the code, and joins it to one object. Each CPU function or GPU kernel is compiled by itself, so
-    that what did not change comes from the disk cache, and that IR, LLVM and assembly are known for each."""
+    that what did not change comes from the disk cache, and that IR, LLVM and assembly are known for each.
+
+    A function may come with what to build in its place (`instead`), which is asked where LLVM refuses one of its parts: for what it cannot select, and for code
+    that needs more scratch or shared memory than the chip has ("stack frame size exceeds limit")."""
 
     def __init__(self, target: Target, checked: bool = False):
         from .codegen import begin_cpu, begin_kernels
@@ -226,30 +276,57 @@ class Building:
         self._begin: Callable[..., Callable[[], Any]] = begin_kernels if target.is_gpu else begin_cpu
         self._functions: dict[str, dict[str, Any]] = {}
         self._ir: dict[str, str] = {}  # of the functions as they run on the host
-        # CPU functions or kernels, the functions they belong to, their text, and what waits for their code
-        self._parts: list[tuple[Func, str, str, Callable[[], Any]]] = []
+        self._parts: dict[str, list[_Part]] = {}  # by function
+        self._instead: dict[str, Instead] = {}
 
     @deep_recursion()
-    def add(self, loops: Func) -> None:
-        """A function of stage "loops"; the first is the entry. Raises LoweringError, CodegenError."""
-        if not isinstance(loops, Func):
-            raise ArgumentError(
-                f"expected loop IR, got {type(loops).__name__}", hint="build a Schedule, a Func or an IRModule"
-            )
-        origin, lowered = _lowered(uniquely_named(loops), self.target, self.checked)
-        if lowered.name in self._functions:
-            raise ArgumentError(f"two functions are called {lowered.name}")
-        made = [lowered]
+    def add(self, function: Func | Lowered, instead: Instead | None = None) -> None:
+        """A function of stage "loops", or one that is lowered already; the first is the entry. Nothing is added where it raises.
+        Raises LoweringError, CodegenError."""
+        low = function if isinstance(function, Lowered) else lowered(function, self.target, self.checked)
+        if low.func.name in self._functions:
+            raise ArgumentError(f"two functions are called {low.func.name}")
+        self._set(low)
+        if instead is not None:
+            self._instead[low.func.name] = instead
+
+    def _set(self, low: Lowered) -> None:
+        """Begin with the code of a function, in place of one of its name that was there."""
         align = None if self.target.is_gpu else CPU_ALIGN
-        entry: dict[str, Any] = {"signature": signature(origin, lowered, align)}
-        if self.target.is_gpu:
-            host, made = split_host_device(lowered, self.target)
-            entry["program"] = host_program(host)
-            self._ir[lowered.name] = str(host)
-        self._functions[lowered.name] = entry
-        for part in made:
+        entry: dict[str, Any] = {"signature": signature(low.origin, low.func, align)}
+        if low.host is not None:
+            entry["program"] = host_program(low.host)
+        parts = []
+        for part in low.parts:
             text, places = func_with_lines(part)
-            self._parts.append((part, lowered.name, text, self._begin([part], self.target, places=places)))
+            parts.append(_Part(part, text, self._begin([part], self.target, places=places)))
+        name = low.func.name
+        self._functions[name], self._parts[name] = entry, parts
+        if low.host is not None:
+            self._ir[name] = str(low.host)
+
+    def _codes(self) -> list[tuple[str, _Part, Any]]:
+        """The function, the part and its code, of all parts. Raises CodegenError where LLVM refused one, and nothing stands in."""
+        return [(name, *made) for name in list(self._parts) for made in self._code_of(name)]
+
+    def _code_of(self, name: str) -> list[tuple[_Part, Any]]:
+        while True:
+            try:
+                return [(part, part.wait()) for part in self._parts[name]]
+            except Exception as error:  # also a mistake in code generation: another function may not meet it
+                self._replace(name, error)
+
+    def _replace(self, name: str, error: Exception) -> None:
+        """Begin with what stands in for a function. Raises the error where nothing does."""
+        while True:
+            if name not in self._instead:
+                raise error
+            low = self._instead[name](error)
+            try:
+                self._set(low)
+                return
+            except Exception as another:  # LLVM IR cannot say it
+                error = another
 
     def finish(self) -> Any:
         """The module. Raises CodegenError."""
@@ -262,16 +339,17 @@ class Building:
         from .codegen import merge_objects
         from .runtime import Module
 
-        asked = {f.name: "\n".join(dict.fromkeys(f.attrs.get("unproved", ()))) for f, _, _, _ in self._parts}
+        codes = self._codes()
+        asked = {p.func.name: "\n".join(dict.fromkeys(p.func.attrs.get("unproved", ()))) for _, p, _ in codes}
         if self.checked and any(asked.values()):
             text = "\n".join(filter(None, asked.values()))
             print(f"accesses that are asked at run time, as they are not proved to be inside:\n{text}", file=sys.stderr)
         objects, texts = [], {}
-        for f, _, ir, wait in self._parts:
-            code = wait()
+        for _, part, code in codes:
+            f = part.func
             self._functions[f.name]["asserts"] = code.messages.get(f.name, [])
             objects.append(code.object)
-            texts[f.name] = {"ir": ir, "llvm": code.llvm, "asm": lambda code=code: code.asm}
+            texts[f.name] = {"ir": part.ir, "llvm": code.llvm, "asm": lambda code=code: code.asm}
             if self.checked:
                 texts[f.name]["bounds"] = asked[f.name]
         image = merge_objects(objects) if objects else b""
@@ -281,12 +359,13 @@ class Building:
         from .codegen import join_kernels
         from .runtime import Module
 
-        codes = [wait() for *_, wait in self._parts]
-        joined, imported = join_kernels(codes, self.target), []
+        codes = self._codes()
+        joined, imported = join_kernels([code for *_, code in codes], self.target), []
         texts: dict[str, dict[str, Any]] = {}
-        for (kernel, function, ir, _), code in zip(self._parts, codes):
+        for function, part, code in codes:
+            kernel = part.func
             joined.kernels[kernel.name]["function"] = function
-            texts[kernel.name] = {"ir": ir, "llvm": code.llvm}
+            texts[kernel.name] = {"ir": part.ir, "llvm": code.llvm}
             texts[kernel.name]["asm"] = code.asm if self.target.kind == "cuda" else lambda code=code: code.asm
         if codes:
             whole = joined.image.rstrip(b"\0").decode() if self.target.kind == "cuda" else ""
@@ -300,4 +379,4 @@ class Building:
         return Module("llvm", functions=self._functions, sources={"ir": ir}, imported=imported, target=str(self.target))
 
 
-__all__ = ["PIPELINE", "Building", "Var", "build", "lower", "run_passes"]
+__all__ = ["PIPELINE", "Building", "Lowered", "Var", "build", "lower", "lowered", "run_passes"]

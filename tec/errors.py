@@ -81,6 +81,10 @@ class TecError(RuntimeError):
         super().__init__(text)
 
 
+class TecWarning(UserWarning):
+    """What tec does in another way than it should, and goes on: results are right."""
+
+
 class ExprError(TecError, ValueError):
     """An expression that has no meaning: wrong types, a Tensor used as a bool, a bad index."""
 

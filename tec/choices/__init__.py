@@ -1,7 +1,7 @@
 """Choices: how a group of te tensors is computed on a machine, as values.
 
-`spaces(outputs, target)` lists what templates can do with a group; `schedule(outputs, target)` takes the choice that was recorded for it, or that the caller
-gives, or the first space's default. One file a family: products, convolutions, rows, reductions, sorts, scatters, and stages one after another
+`spaces(outputs, target)` lists what templates can do with a group; `schedule(outputs, target)` takes the choice that the caller gives, or the first candidate
+that lowers (`candidates`, `proof`): what was recorded for it, the first space's default, others, plain stages. One file a family: products, convolutions, rows, reductions, sorts, scatters, and stages one after another
 (`stages`) for what is left. No operator asks for the target: where it has other forms than its te definition, it carries a note of them
 (`tec.ops.forms`) and a template here makes them.
 
@@ -10,6 +10,7 @@ gives, or the first space's default. One file a family: products, convolutions, 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -37,7 +38,9 @@ from . import (
     stages,
     transposes,
 )
+from .candidates import Chain, in_order, is_strict, strictly, warn_of_slower
 from .group import Group, size_of
+from .proof import Loops, Made, Refused, alone
 from .space import Choice, Cost, Scheduled, Space
 
 # In this order: the first space that a family yields is the default.
@@ -65,30 +68,67 @@ FAMILIES = (
 
 def spaces(outputs: Iterable[Tensor], target: Target | str | None = None) -> list[Space]:
     """What templates can do with the group that computes `outputs`, the default's first."""
+    return _matched(outputs, target)[0]
+
+
+def _matched(outputs: Iterable[Tensor], target: Target | str | None) -> tuple[list[Space], list[tuple[str, Exception]]]:
+    """The spaces of a group, and the families that failed at it, each with its exception."""
     group, tgt = Group.of(outputs), as_target(target)
     # Nothing to compute has no tiles: loops of no trips will do.
     families = (stages,) if all(size_of(t.shape) == 0 for t in group.outputs) else FAMILIES
-    found: list[Space] = [s for family in families for s in family.match(group, tgt)]
-    return sorted(found, key=lambda s: s.is_second)
+    found: list[Space] = []
+    failed: list[tuple[str, Exception]] = []
+    for family in families:
+        try:
+            found.extend(family.match(group, tgt))
+        except Exception as error:  # one family's mistake: others may serve
+            if is_strict():
+                raise
+            failed.append((family.__name__.rpartition(".")[2], error))
+    return sorted(found, key=lambda s: s.is_second), failed
+
+
+def chain(outputs: Iterable[Tensor], target: Target | str | None, loops: Loops, checked: bool = False) -> Chain:
+    """The candidates of the group that computes `outputs`; see `Chain`."""
+    found, failed = _matched(outputs, target)
+    return Chain(found, loops, checked, failed)
 
 
 def schedule(
     outputs: Iterable[Tensor], target: Target | str | None = None, choice: Mapping[str, Any] | None = None
 ) -> Scheduled:
-    """A schedule for the group that computes `outputs`: by `choice`, by what is recorded for it (`records.using`), or by default. Raises
-    ScheduleError for a choice that is not legal."""
-    found = spaces(outputs, target)
-    if choice is not None:
-        named = choice.get("template", found[0].template)
-        space = next((s for s in found if s.template == named), None)
-        if space is None:
-            raise ScheduleError(
-                f"no template {named!r} serves this group",
-                hint="there are: " + ", ".join(s.template for s in found),
-                locate=False,
-            )
-        return space.apply(choice)
-    return records.recorded(found) or found[0].apply()
+    """A schedule for the group that computes `outputs`: by `choice`, or the first candidate that lowers (`candidates`): what is recorded for it
+    (`records.using`), the default, others. Raises ScheduleError for a choice that is not legal; a choice that is given is taken as it is."""
+    ends = list(outputs)
+    if choice is None:
+        return _first(ends, target)
+    found = spaces(ends, target)
+    named = choice.get("template", found[0].template)
+    space = next((s for s in found if s.template == named), None)
+    if space is None:
+        raise ScheduleError(
+            f"no template {named!r} serves this group",
+            hint="there are: " + ", ".join(s.template for s in found),
+            locate=False,
+        )
+    return space.apply(choice)
 
 
-__all__ = ["Choice", "Cost", "Group", "Scheduled", "Space", "records", "schedule", "spaces"]
+def _first(outputs: list[Tensor], target: Target | str | None) -> Scheduled:
+    """The first candidate that lowers. Where a refused default is an error it is not lowered here: `build` will say so."""
+    found, failed = _matched(outputs, target)
+    if is_strict():
+        _, space, chosen = next(in_order(found))
+        return space.build(space.default if chosen is None else chosen)
+    tries = Chain(found, alone, failed=failed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # building it will say them
+        made = tries.first()
+    warn_of_slower({made.space.group.name: tries.close()})
+    return made.scheduled
+
+
+__all__ = [
+    "Chain", "Choice", "Cost", "Group", "Made", "Refused", "Scheduled", "Space", "chain", "is_strict", "records", "schedule", "spaces",
+    "strictly", "warn_of_slower",
+]  # fmt: skip

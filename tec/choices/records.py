@@ -8,15 +8,15 @@ were made with.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ..errors import ScheduleError
+from ..errors import ScheduleError, TecError, TecWarning
 from ..target import Machine, Target
 from .shipped import Shipped
-from .space import Choice, Scheduled, Space
+from .space import Choice, Space
 
 Lookup = Callable[[str, Target, Machine], "Choice | Shipped | None"]
 
@@ -65,14 +65,19 @@ def lookup(signature: str, target: Target, machine: Machine) -> Choice | Shipped
     return found(signature, target, machine) if found is not None else None
 
 
-def recorded(spaces: list[Space]) -> Scheduled | None:
-    """The recorded choice of a group, applied by the space that its template names; None without one that fits."""
+def recorded(spaces: Sequence[Space]) -> tuple[str, Space, Choice] | None:
+    """The choice recorded for a group in full, with its space and where it is from: "recorded", or "shipped" with tec. None without one that fits: then a warning says
+    why. Whether it lowers is not asked."""
     if _LOOKUP.get() is None or not spaces:
         return None
     group, target = spaces[0].group, spaces[0].target
     choice: Any = lookup(group.signature, target, target.machine)
+    rank = "shipped" if isinstance(choice, Shipped) else "recorded"
     if isinstance(choice, Shipped):
-        choice = choice.on(spaces)
+        try:
+            choice = choice.on(spaces)
+        except Exception:  # a template that fails at its default: the chain asks it again, and tells
+            return None
     if choice is None:
         return None
     named = choice.get("template", spaces[0].template) if isinstance(choice, Mapping) else spaces[0].template
@@ -82,10 +87,14 @@ def recorded(spaces: list[Space]) -> Scheduled | None:
             raise ScheduleError(
                 f"no template {named!r} for it; there are {', '.join(s.template for s in spaces)}", locate=False
             )
-        return space.apply(choice)
-    except ScheduleError as error:
-        warnings.warn(
-            f"the choice recorded for {group.name} does not fit, and the default stands in: {error.message}",
-            stacklevel=2,
-        )
+        return rank, space, space.check(choice)
+    except Exception as error:
+        warn_of_refused(group.name, error.message if isinstance(error, TecError) else repr(error))
         return None
+
+
+def warn_of_refused(name: str, reason: str) -> None:
+    """Say that the choice recorded for a group is left aside."""
+    warnings.warn(
+        f"the choice recorded for {name} does not fit, and the default stands in: {reason}", TecWarning, stacklevel=3
+    )

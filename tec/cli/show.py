@@ -143,6 +143,7 @@ def _steps(net: Any, as_json: bool) -> None:
                 "inputs": net.inputs,
                 "outputs": net.outputs,
                 "steps": [vars(s) for s in steps],
+                "refused": net.report.refused,
             }
         )
         return
@@ -161,6 +162,8 @@ def _steps(net: Any, as_json: bool) -> None:
         f"{net.module.target}: {len(steps)} steps, {len(net.module.specs)} functions, {net.report.flops / 1e9:.3f} GFLOP, "
         f"{common.size(sum(p.nbytes for p in net.params.values()))} of weights, {common.size(net.plan.arena_bytes)} of working memory"
     )
+    for line in listing.refusals_of(net):
+        click.echo(line)
 
 
 def _time(net: Any, part: str, as_json: bool) -> None:

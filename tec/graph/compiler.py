@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ..choices import database, records
+from ..choices import database, records, warn_of_slower
 from ..choices.shipped import ShippedChoices
 from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
@@ -62,7 +62,8 @@ def compile(
     or "bfloat16" for mixed precision, or types by node: {"": "float16", "/head/*": "float32"}, patterns of nodes' names and "" for all
     others. progress: a callable that takes (done, total, what); by default stderr shows a bar on a terminal, and a line
     every ten seconds elsewhere. A compilation can be interrupted (Ctrl-C). choices: how groups are computed, in place of the defaults:
-    {signature: choice}, or a function of (signature, target, machine); `Network.report.choices` has those that were taken (see `tec.choices`).
+    {signature: choice}, or a function of (signature, target, machine); `Network.report.choices` has those that were taken, and
+    `Network.report.refused` those that could not be made (see `tec.choices`).
     tuned: whether records that `tec.tune` made (`TEC_TUNE_DB`), and those that come with tec, take the defaults' place; or the file that the former are in.
     state: {input: output}: the input is what the output was in the run before, as a decoder's caches are; executors keep it on the device, and what
     grows by concatenation grows in place. True: those that the model's names say plainly; False: none. args: what a torch module is traced with: a
@@ -128,6 +129,7 @@ def compile_graph(
         origins={u.name: [g.nodes[-1].origin for g in u.groups] for u in units.values()},
         function_flops={u.name: data_of(sum(map(node_flops, u.groups[0].nodes))) for u in units.values()},
         choices={u.name: u.chosen for u in units.values()},
+        refused={u.name: [r.to_json() for r in u.refused] for u in units.values() if u.refused},
         lower_seconds=lowered.seconds,
         compile_seconds=time.perf_counter() - start,
         arena_bytes=plan.arena_bytes,
@@ -162,13 +164,16 @@ def lower_graph(
     with target:
         graph = optimize(graph, target, dtype)
         part = part_of(graph, kept, loose)
-        lowering = _Lowering(graph, target, Building(target, checks_bounds(None)), progress, part.work)
+        lowering = _Lowering(graph, Building(target, checks_bounds(None)), progress, part.work)
         part.runs = lowering.runs(part)
         seconds = time.perf_counter() - start
         with _hint_at_sizes(graph):
             if not lowering.units:
                 lowering.building.add(_nothing())
             module = lowering.building.finish()
+        for unit in lowering.units.values():
+            unit.settle()
+        warn_of_slower({u.name: u.refused for u in lowering.units.values()})
         if progress is not None:
             progress(part.work + 1, part.work + 1, "code")
     return Lowered(part.graph, part, lowering.units, module, seconds)
@@ -177,8 +182,8 @@ def lower_graph(
 class _Lowering:
     """Groups as functions, those of loops and branches too; equal ones share a function."""
 
-    def __init__(self, graph: Graph, target: Target, building: Building, progress: Any, work: int):
-        self.graph, self.target, self.building, self.progress = graph, target, building, progress
+    def __init__(self, graph: Graph, building: Building, progress: Any, work: int):
+        self.graph, self.building, self.progress = graph, building, progress
         self.units: dict[Any, Unit] = {}
         self.done, self.work = 0, work
 
@@ -206,9 +211,9 @@ class _Lowering:
         signature = signature_of(group, sizes)
         unit = self.units.get(signature)
         if unit is None:
-            unit = self.units[signature] = make_unit(group, len(self.units), self.target, sizes, guards)
             with _hint_at_sizes(self.graph):
-                self.building.add(unit.func)
+                unit = make_unit(group, len(self.units), self.building, sizes, guards)
+            self.units[signature] = unit
         for g in unit.guards:
             size = evaluate(g.size, sizes.back)
             if isinstance(size, Dim):

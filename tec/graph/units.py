@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from .. import te
-from ..choices import Group, Scheduled, schedule
+from ..choices import Chain, Group, Made, Refused, Scheduled, chain
+from ..driver import Building, Lowered
 from ..errors import TecError
 from ..ir import Func, IntImm
 from ..ir.dtype import dtype_info
@@ -24,7 +25,6 @@ from ..ops.registry import TensorType, static_shape
 from ..ops.size_exprs import from_expr
 from ..ops.size_vars import variable
 from ..schedule import to_loops
-from ..target import Target
 from .aliases import PIECE_ALIGN
 from .graph import Value, compute_op
 from .passes.fuse import FusedGroup
@@ -101,11 +101,17 @@ class Unit:
     """One function to be made, and the groups that run it."""
 
     name: str
-    func: Any
     inputs: list[int]  # which of the group's inputs are arguments
     guards: list[Guard] = field(default_factory=list)  # what its sizes must satisfy, under the names it has for them
     chosen: dict[str, Any] = field(default_factory=dict)  # the group's signature, and the choice that was taken for it
     groups: list[FusedGroup] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)  # choices that could not be made, once `settle` was called
+    chain: Chain | None = None  # what else may serve, until all code is there
+
+    def settle(self) -> None:
+        """All code is there: what serves stands, and what else might have is let go."""
+        if self.chain is not None:
+            self.refused, self.chain = self.chain.close(), None
 
 
 def _inline_constant(v: Value) -> bool:
@@ -167,14 +173,27 @@ def program_of(group: FusedGroup, number: int, sizes: GroupSizes, guards: list[G
     return Program(_name(group, number), args, outputs, used, conditions[len(known) :], sizes, rows, loose)
 
 
-def make_unit(group: FusedGroup, number: int, target: Target, sizes: GroupSizes, guards: list[Guard]) -> Unit:
-    """The te program of a group, scheduled and turned into loops."""
+def make_unit(group: FusedGroup, number: int, building: Building, sizes: GroupSizes, guards: list[Guard]) -> Unit:
+    """The function of a group: the first of its candidates that lowers and that code can be made of, in `building`. Where LLVM refuses it later, the
+    next takes its place."""
     program = program_of(group, number, sizes, guards)
+    signature = Group.of(program.outputs).signature
+    unit = Unit(program.name, program.inputs, program.guards)
+
+    def take(made: Made) -> None:
+        building.add(made.lowered, instead)
+
+    def instead(error: Exception) -> Lowered:
+        assert unit.chain is not None
+        with _naming(group, sizes):
+            made = unit.chain.again(error)
+        unit.chosen = {"signature": signature, "choice": made.choice}
+        return made.lowered
+
     with _naming(group, sizes):
-        scheduled = schedule(program.outputs, target)
-        func = program.loops(scheduled)
-    chosen = {"signature": Group.of(program.outputs).signature, "choice": scheduled.choice}
-    return Unit(program.name, func, program.inputs, program.guards, chosen)
+        unit.chain = chain(program.outputs, building.target, program.loops, building.checked)
+        unit.chosen = {"signature": signature, "choice": unit.chain.first(take).choice}
+    return unit
 
 
 @contextmanager

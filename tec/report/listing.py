@@ -85,6 +85,27 @@ def resources(k: Kernel) -> dict[str, Any]:
     return out
 
 
+# ---- choices that could not be made
+
+
+def refusals_of(net: Any, function: str | None = None) -> list[str]:
+    """A line for each choice that could not be made, of one function or of all: what was refused, where and why, and what serves."""
+    lines = []
+    for name, refused in net.report.refused.items():
+        if function not in (None, name):
+            continue
+        serves = net.report.choices.get(name, {}).get("choice", {})
+        for r in refused:
+            why = next(iter(r["reason"].splitlines()), "") or r["error"]
+            words = ", ".join(f"{k} {v}" for k, v in (r.get("choice") or {}).items() if k != "template")
+            chosen = f" ({words})" if words else ""
+            longer = f", {r['slower']:.2g} times as long by estimate" if r.get("slower") else ""
+            lines.append(
+                f"{name}: {r['rank']} {r['template']}{chosen} refused at {r['stage']}: {why}; served by {serves.get('template', '?')}{longer}"
+            )
+    return lines
+
+
 # ---- steps
 
 

@@ -46,6 +46,8 @@ def data_of(net: Any, title: str, device: Any = None, timed: bool | None = None)
     for s in steps:
         calls.setdefault(s.function, []).append(s)
     rows = [_row(k, calls.get(k.function, []), times.get(k.name), roofs) for k in kernels]
+    for k, row in zip(kernels, rows):
+        row["facts"] += [("choice refused", line) for line in listing.refusals_of(net, k.function)]
     stalls = {name: t.held for name, t in times.items() if t.held}
     for row, text in zip(rows, texts_of(net, kernels, stalls)):
         row |= text
@@ -60,6 +62,10 @@ def data_of(net: Any, title: str, device: Any = None, timed: bool | None = None)
         ("code", size(len(net.get_binary()))),
         ("time", f"{duration(total / 1e6)}, {where}" if times else "not measured"),
     ]
+    if net.report.refused:
+        facts.append(
+            ("choices refused", f"{sum(map(len, net.report.refused.values()))}, of {len(net.report.refused)} functions")
+        )
     return {
         "title": title, "facts": facts, "kernels": rows, "roofs": roofs, "where": where, "graph": graph_of(net, steps),
         "steps": [{"function": s.function, "origin": s.origin} for s in steps],

@@ -24,6 +24,9 @@ class Report:
     origins: dict[str, list[str]] = field(default_factory=dict)  # the model's nodes, one for each step that calls it
     function_flops: dict[str, Size] = field(default_factory=dict)
     choices: dict[str, dict[str, Any]] = field(default_factory=dict)  # {"signature", "choice"}: how each is computed
+    # Choices that could not be made, by function, in the order they were tried: {"template", "choice", "rank", "stage", "error", "reason", "slower"}.
+    # stage: where it ended ("match", "choice", "build", "loops", "lowering", "code"); slower: how many times longer what serves should take, or None.
+    refused: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     lower_seconds: float = 0.0  # until all are loops
     compile_seconds: float = 0.0  # in all
     arena_bytes: Size | None = None  # working memory, where sizes are numbers
@@ -48,8 +51,11 @@ class Report:
             value = data.get(f.name)
             if not _CHECKS[f.name](value):
                 raise damaged(f"{f.name} of its report is {repr(value)[:60]}")
-            out[f.name] = {} if value is None and f.name == "choices" else value  # packages from before have none
+            out[f.name] = {} if value is None and f.name in _LATER else value
         return cls(**out)
+
+
+_LATER = ("choices", "refused")  # packages from before have none
 
 
 def _is_size(e: Any) -> bool:
@@ -76,6 +82,13 @@ def _is_chosen(x: Any) -> bool:
     return isinstance(x, dict) and _is_text(x.get("signature")) and isinstance(x.get("choice"), dict)
 
 
+def _is_refused(x: Any) -> bool:
+    return isinstance(x, list) and all(
+        isinstance(r, dict) and all(map(_is_text, map(r.get, ("template", "rank", "stage", "error", "reason"))))
+        for r in x
+    )
+
+
 def _is_seconds(x: Any) -> bool:
     return isinstance(x, (int, float)) and not isinstance(x, bool)
 
@@ -83,6 +96,7 @@ def _is_seconds(x: Any) -> bool:
 _CHECKS = {
     "functions": _by_function(_is_texts), "sources": _by_function(_is_text), "origins": _by_function(_is_texts),
     "function_flops": _by_function(_is_size), "choices": lambda x: x is None or _by_function(_is_chosen)(x), "lower_seconds": _is_seconds, "compile_seconds": _is_seconds,
+    "refused": lambda x: x is None or _by_function(_is_refused)(x),
     "arena_bytes": lambda x: x is None or _is_size(x), "arena_lower_bound": lambda x: x is None or _is_size(x),
     "flops": _is_size,
 }  # fmt: skip

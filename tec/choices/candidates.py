@@ -1,0 +1,213 @@
+"""The chain of candidates of a group: what is tried, in order, until one is made.
+
+    recorded        what a search or the user put in the default's place; "shipped" where it came with tec
+    default         the first space's
+    alternative     the defaults of the other spaces, in order
+    draft           the second-best choices of the first spaces, by their cost
+    stages          plain loops, one nest a stage: they take every group but one that only a template computes
+
+Candidates are made when they are asked for: where the first serves, no other is priced. The chain keeps what was refused (`Chain.refused`), for the report;
+a refused default is a fault of tec, and where `is_strict` it ends the compilation, so that tests see it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from ..errors import LoweringError, TecWarning
+from . import records
+from .proof import MOST_STATEMENTS, Loops, Made, Refused, prove
+from .space import Choice, Space
+
+DRAFTED_SPACES = 3  # spaces that give drafts
+DRAFTS = 2  # of each of them
+_MOST_PRICED = 128  # drafts of a space that are looked at for the best of them
+STAGES = ("cpu stages", "gpu stages")
+DEFAULTS = ("shipped", "default")  # a refusal of one of these is a fault of tec
+BOUNDED = (
+    "recorded",
+    "shipped",
+    "alternative",
+    "draft",
+)  # the default, and the last resort, may be as large as they must
+MUCH_SLOWER = 1.5  # times, from which on a user is told
+
+
+class Candidate(NamedTuple):
+    """What to try. choice: None for the space's default, which is made when it is asked for: a template may fail there too."""
+
+    rank: str
+    space: Space
+    choice: Choice | None
+
+
+def in_order(found: Sequence[Space]) -> Iterator[Candidate]:
+    """The candidates of a group with these spaces, made one by one."""
+    recorded = records.recorded(found)
+    if recorded is not None:
+        rank, space, choice = recorded
+        yield Candidate(rank, space, choice)
+    others = [s for k, s in enumerate(found) if k == 0 or s.template not in STAGES]
+    for k, space in enumerate(others):
+        yield Candidate("alternative" if k else "default", space, None)
+    for space in others[:DRAFTED_SPACES]:
+        for draft in _drafts(space):
+            yield Candidate("draft", space, draft)
+    for space in found[1:]:
+        if space.template in STAGES:
+            yield Candidate("stages", space, None)
+            for draft in _drafts(space):
+                yield Candidate("stages", space, draft)
+
+
+def _drafts(space: Space) -> list[Choice]:
+    """The cheapest drafts of a space besides its default; none where it fails at that."""
+    with contextlib.suppress(Exception):
+        default = space.default
+        some = [c for c in itertools.islice(space.drafts(), _MOST_PRICED) if c != default]
+        return heapq.nsmallest(DRAFTS, some, key=lambda c: space.cost(c).seconds)
+    return []
+
+
+# ---- strictness
+
+_STRICT: ContextVar[bool | None] = ContextVar("tec_strict_choices", default=None)
+
+
+def is_strict() -> bool:
+    """Whether a refused default is an error: as `strictly` says, else as TEC_STRICT_CHOICES does."""
+    said = _STRICT.get()
+    return os.environ.get("TEC_STRICT_CHOICES", "") not in ("", "0") if said is None else said
+
+
+@contextlib.contextmanager
+def strictly(on: bool = True) -> Iterator[None]:
+    """Inside of the block a refused default is an error, or is none."""
+    token = _STRICT.set(on)
+    try:
+        yield
+    finally:
+        _STRICT.reset(token)
+
+
+# ---- the chain
+
+
+class Chain:
+    """The candidates of a group, tried until one is made.
+
+    loops: makes the function of a schedule. checked: whether CPU code asks its accesses. failed: what families' `match` raised, by the family's name.
+    """
+
+    def __init__(
+        self, found: Sequence[Space], loops: Loops, checked: bool = False, failed: Sequence[tuple[str, Exception]] = ()
+    ):
+        self.refused: list[Refused] = []
+        self.made: Made | None = None
+        self._loops, self._checked = loops, checked
+        self._rest: Iterator[Candidate] = in_order(found)
+        self._tried: list[tuple[str, Choice]] = []
+        self._spaces = {s.template: s for s in found}
+        self._rank = ""  # of what is made
+        self._error: Exception | None = None  # what is raised where all are refused
+        self._is_records = False
+        for family, error in failed:
+            self._refuse("default", family, None, "match", error)
+
+    def first(self, accept: Callable[[Made], None] = lambda made: None) -> Made:
+        """The next candidate that lowers, and that `accept` takes: what it raises is a refusal too, at stage "code". Raises the default's error
+        where none is left."""
+        for rank, space, given in self._rest:
+            template = space.template
+            try:
+                choice = space.default if given is None else given
+            except Exception as error:
+                self._refuse(rank, template, None, "choice", error)
+                continue
+            if (template, choice) in self._tried:
+                continue
+            self._tried.append((template, choice))
+            found = prove(space, choice, self._loops, self._checked, MOST_STATEMENTS if rank in BOUNDED else None)
+            if not isinstance(found, Made):
+                self._refuse(rank, template, choice, *found)
+                continue
+            try:
+                accept(found)
+            except Exception as error:
+                self._refuse(rank, template, choice, "code", error)
+                continue
+            self.made, self._rank = found, rank
+            return found
+        raise self._error or LoweringError(f"no template computes {self._name}", locate=False)
+
+    def again(self, error: Exception) -> Made:
+        """What serves in place of what was made, which has no code: `error` says why. Raises as `first` does."""
+        assert self.made is not None
+        self._refuse(self._rank, self.made.space.template, self.made.choice, "code", error)
+        return self.first()
+
+    def _refuse(self, rank: str, template: str, choice: Choice | None, stage: str, error: Exception) -> None:
+        """Keep a refusal. Raises the error where it is a default's and that may not be."""
+        if rank in DEFAULTS and is_strict():
+            raise error
+        refused = Refused.of(template, choice, stage, error, rank)
+        self.refused.append(refused)
+        if rank == "recorded":
+            records.warn_of_refused(self._name, refused.reason)
+        # All may be refused: then the default's error is raised, or the record's where the two are one.
+        if self._error is None or (rank != "recorded" and self._is_records):
+            self._error, self._is_records = error, rank == "recorded"
+
+    @property
+    def _name(self) -> str:
+        return next((s.group.name for s in self._spaces.values()), "a group")
+
+    def close(self) -> list[Refused]:
+        """What was refused, each with how much slower what serves should be; the candidates that are left are let go."""
+        self._rest, self._error = iter(()), None
+        self.refused = [r.than(self._slower(r)) for r in self.refused]
+        return self.refused
+
+    def _slower(self, refused: Refused) -> float | None:
+        """How many times longer what is made should take than what was refused; None where one of them has no price."""
+        space = self._spaces.get(refused.template)
+        if space is None or refused.choice is None or self.made is None:
+            return None
+        try:
+            return self.made.space.cost(self.made.choice).seconds / space.cost(refused.choice).seconds
+        except Exception:  # a template without a price, or one that is mistaken there too
+            return None
+
+
+# ---- what a user is told
+
+
+def warn_of_slower(chains: Mapping[str, Sequence[Refused]]) -> None:
+    """One warning where functions are served by what is much slower than their default, or by what has no price; {function: refusals}."""
+    told = {}
+    for name, refused in chains.items():
+        factor = max(((r.slower or math.inf) for r in refused if r.rank in DEFAULTS), default=0.0)
+        if factor >= MUCH_SLOWER:
+            told[name] = factor
+    if not told:
+        return
+    worst = max(told, key=lambda name: told[name])
+    why = next(r for r in chains[worst] if r.rank in DEFAULTS)
+    reason = next(iter(why.reason.splitlines()), "")
+    others = f" and {len(told) - 1} more" if len(told) > 1 else ""
+    longer = f"{told[worst]:.1f} times as long" if math.isfinite(told[worst]) else "longer, by how much is not known"
+    warnings.warn(
+        f"{worst}{others}: the default schedule cannot be made, and another one serves, which should take {longer} "
+        f"({why.template}, refused at {why.stage}: {reason}). Results are the same; `Network.report.refused` has the details. "
+        "Please report it.",
+        TecWarning,
+        stacklevel=4,
+    )
