@@ -22,6 +22,7 @@ from tec import te
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "primitives.md"
 _MARK = "# [apply]"
+_HIDDEN = "<!-- invisible-code-block: python"  # run by the test of the page, not shown
 
 
 @dataclass(frozen=True)
@@ -420,6 +421,16 @@ def loops(entry: Entry, apply: bool) -> str:
     return textwrap.dedent(body).rstrip()
 
 
+def setup(entry: Entry) -> str:
+    """What stands above a program's mark: the computation and its schedule."""
+    lines = inspect.getsource(entry.make).splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("def ")) + 1
+    while not lines[first - 1].endswith('"""'):
+        first += 1
+    end = next(k for k, line in enumerate(lines) if line.strip() == "if apply:")
+    return textwrap.dedent("\n".join(lines[first:end]))
+
+
 def source(entry: Entry) -> str:
     """What stands under a program's mark."""
     lines = inspect.getsource(entry.make).splitlines()
@@ -436,6 +447,8 @@ def page() -> str:
         "programs of `tools/primitives_guide.py`; [Schedules](schedules.md) tells how a whole schedule is read and what is refused, the "
         "[API](api/schedules.md) has the parameters.", "",
     ]  # fmt: skip
+    helpers = "\n\n".join(inspect.getsource(f).strip() for f in (double, table, chain, product))
+    out += [_HIDDEN, "from typing import Any", "import tec", "from tec import te", "", helpers, "-->", ""]
     section = ""
     for e in ENTRIES:
         if e.section != section:
@@ -447,18 +460,22 @@ def page() -> str:
             "",
             doc,
             "",
+            _HIDDEN,
+            setup(e),
+            "-->",
+            "",
             "```python",
             source(e),
             "```",
             "",
             '<div class="before-after" markdown>',
             "",
-            "```python",
+            '```python title="before"',
             loops(e, False),
             "```",
             "",
         ]
-        out += ["```python", loops(e, True), "```", "", "</div>", ""]
+        out += ['```python title="after"', loops(e, True), "```", "", "</div>", ""]
     return "\n".join(out).rstrip() + "\n"
 
 

@@ -1,0 +1,76 @@
+"""The Python blocks of README.md and every page of docs/ run, in page order, or say why not."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import run
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python$", re.M)
+# Pages whose blocks run elsewhere, and where.
+ELSEWHERE = {"docs/pytorch.md": "tests/torch/test_page.py"}
+# Fences with a title: what they hold, and which test holds it.
+TITLED = {
+    "docs/amd-kernels.md": "tests/unit/emulator/test_guide.py",
+    "docs/primitives.md": "tests/unit/cli/test_primitives_guide.py",
+}
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+WITH_BLOCKS = [name_of(p) for p in PAGES if BLOCK.search(p.read_text("utf-8")) and name_of(p) not in ELSEWHERE]
+
+
+@pytest.mark.parametrize("page", WITH_BLOCKS)
+def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
+    blocks = len(BLOCK.findall((ROOT / page).read_text("utf-8")))
+    env = {**os.environ, "TEC_EMULATE": "gfx942", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'frontends'}"}
+    command = [sys.executable, "-m", "tests.docs.pages", str(ROOT / page)]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    ran = int(re.findall(r"^(\d+) blocks ran$", done.stdout, re.M)[-1])
+    assert ran + done.stdout.count("\nnot run: ") >= blocks
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_python_is_fenced_or_says_what_it_is(page: Path) -> None:
+    text, name = page.read_text("utf-8"), name_of(page)
+    if "```python title=" in text:
+        assert (ROOT / TITLED[name]).exists()
+    assert not re.findall(r"^[ \t]+```python|^```py(thon3|con)?$", text, re.M), (
+        "the test of the pages does not see this fence"
+    )
+    for reason in re.findall(r"<!-- skip: \w+ ?(.*?) ?-->", text):
+        assert len(reason) > 15, f"a fragment says why it does not run, not {reason!r}"
+    plain = re.sub(r"^```.*?^```|^<!--.*?-->", "", text, flags=re.M | re.S)
+    for block in re.findall(r"\n\n((?: {4}.*\n)+)", plain):
+        lines = [line[4:] for line in block.splitlines()]
+        assert not any(re.match(r"(import|from) \w+|@?tec\.\w+|\w+ = (tec|te|s)[.\[]", x) for x in lines), (
+            f"fence this: {lines[0]}"
+        )
+
+
+def test_a_wrong_block_and_a_missing_name_are_told(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        '<!-- invisible-code-block: python\nx = 1\n-->\n\n```python\nassert x == 1\n```\n\n<!-- skip: next "no GPU" -->\n\n```python\n1 / 0\n```\n'
+    )
+    assert run(page) == (2, ["no GPU"])
+    page.write_text(page.read_text() + "\n```python\nassert x == 2\n```\n")
+    with pytest.raises(AssertionError):
+        run(page)
+
+
+def test_where_other_pages_run() -> None:
+    for page, test in ELSEWHERE.items():
+        assert Path(page).name in (ROOT / test).read_text("utf-8")
