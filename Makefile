@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test night baseline cliffs triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test night mutants baseline cliffs triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -26,6 +26,10 @@ night: export TEC_SEED := $(or $(TEC_SEED),$(shell date +%Y%m%d))
 night: setup
 	@echo TEC_SEED=$(TEC_SEED)
 	TEC_FUZZ=600 TEC_FUZZ_SEEDS=200 TEC_FUZZ_SECONDS=60 $(PY) -m pytest -n 2 -m "not slow and not gpu" $(DRAWN)
+
+# Small errors planted in a copy of the sources: the tests that reach them must notice nine of ten. MUTANTS=30 plants fewer.
+mutants: setup
+	$(PY) -m tools.mutants --count $(or $(MUTANTS),100)
 
 # Environments of their own, with tec and what INSTALLED says.
 build/%/.tec-setup: pyproject.toml

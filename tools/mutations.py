@@ -1,0 +1,153 @@
+"""Small errors that a program's text can have: comparisons turned, one more or less, a `not` left out, arguments swapped, statements left out.
+
+`mutations(text)` lists every place of a module where one can be planted. Each changes one expression or statement and no line's number.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+_ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One error: the text from (line, column) to (end line, end column), counted in bytes as `ast` does, becomes `new`."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    new: str
+    what: str
+    statement: int  # the line of the statement that it is in
+
+    def apply(self, text: str) -> str:
+        lines = text.encode().split(b"\n")
+        head, tail = lines[self.line - 1][: self.column], lines[self.end_line - 1][self.end_column :]
+        joins = b" \\\n" * (self.end_line - self.line)  # the lines behind keep their numbers
+        middle = head + self.new.encode() + joins + tail
+        return b"\n".join([*lines[: self.line - 1], middle, *lines[self.end_line :]]).decode()
+
+
+def _changed(node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
+    """What an expression can become, with the kind of error."""
+    new = copy.copy(node)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARISONS:
+        assert isinstance(new, ast.Compare)
+        new.ops = [_COMPARISONS[type(node.ops[0])]()]
+        yield new, "a comparison turned"
+    elif isinstance(node, ast.BoolOp):
+        assert isinstance(new, ast.BoolOp)
+        new.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        yield new, "`and` for `or`, or the other way"
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield node.operand, "a `not` left out"
+    elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC and not _is_text(node):
+        assert isinstance(new, ast.BinOp)
+        new.op = _ARITHMETIC[type(node.op)]()
+        yield new, "another operator"
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield ast.Constant(not node.value), "a constant"
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int):
+        yield ast.Constant(node.value + 1), "one more"
+        if node.value > 0:
+            yield ast.Constant(node.value - 1), "one less"
+    elif isinstance(node, ast.Call) and len(node.args) >= 2 and not any(isinstance(a, ast.Starred) for a in node.args):
+        if ast.dump(node.args[0]) != ast.dump(node.args[1]):
+            assert isinstance(new, ast.Call)
+            new.args = [node.args[1], node.args[0], *node.args[2:]]
+            yield new, "arguments swapped"
+    elif isinstance(node, ast.IfExp):
+        assert isinstance(new, ast.IfExp)
+        new.body, new.orelse = node.orelse, node.body
+        yield new, "branches swapped"
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    return any(
+        isinstance(n, ast.JoinedStr) or (isinstance(n, ast.Constant) and isinstance(n.value, str))
+        for n in ast.walk(node)
+    )
+
+
+def _skipped(node: ast.AST) -> bool:
+    """What no run can tell apart, or only by its words: types, imports, assertions, errors' texts, warnings."""
+    if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.JoinedStr, ast.FormattedValue)):
+        return True
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+        return True
+    if isinstance(node, ast.Call):
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        return name in (
+            "isinstance",
+            "cast",
+            "warn",
+            "TypeVar",
+            "max",
+            "min",
+            "gcd",
+            "lcm",
+            "lru_cache",
+            "cache",
+            "dataclass",
+        ) or name.endswith(("Error", "error"))
+    return False
+
+
+def _expressions(node: ast.AST) -> Iterator[ast.expr]:
+    """Expressions of one statement, but for those of statements in it and of annotations."""
+    for name, value in ast.iter_fields(node):
+        if name in (
+            "annotation",
+            "returns",
+            "decorator_list",
+            "bases",
+            "keywords" if isinstance(node, ast.ClassDef) else "",
+            "type_comment",
+        ):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST) and not isinstance(child, ast.stmt) and not _skipped(child):
+                if isinstance(child, ast.expr):
+                    yield child
+                yield from _expressions(child)
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for s in body:
+        if _skipped(s):
+            continue
+        yield s
+        for part in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(s, part, []))
+        for handler in [*getattr(s, "handlers", []), *getattr(s, "cases", [])]:
+            yield from _statements(handler.body)
+
+
+def mutations(text: str) -> list[Mutation]:
+    """All that can be planted in a module's text, in its order."""
+    out = []
+    for s in _statements(ast.parse(text).body):
+        if isinstance(s, ast.AugAssign) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)) or isinstance(s, (ast.Break, ast.Continue)):  # fmt: skip
+            out.append(_at(s, "pass", "a statement left out", s.lineno))
+        for e in _expressions(s):
+            out += [
+                _at(e, f"({ast.unparse(ast.fix_missing_locations(new))})", what, s.lineno) for new, what in _changed(e)
+            ]
+    return sorted(out, key=lambda m: (m.line, m.column, m.new))
+
+
+def _at(node: ast.expr | ast.stmt, new: str, what: str, statement: int) -> Mutation:
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return Mutation(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, new, what, statement)
