@@ -7,6 +7,7 @@ what failed; `where` (the user's file:line) and `hint` (what would work) follow 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import NamedTuple
 
@@ -62,6 +63,16 @@ def install(extra: str) -> str:
     return f'pip install "{DISTRIBUTION}[{extra}]"'
 
 
+# What a terminal obeys or what shows a text in another order: C0 and C1 controls, and Unicode's marks and controls of direction; line and
+# paragraph separators; halves of surrogate pairs, which cannot be printed at all. Tabs and ends of lines are a message's own.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """A text that may hold names of a model, fit for a terminal: what a terminal would obey stands there escaped, as Python writes it."""
+    return _UNPRINTABLE.sub(lambda m: ascii(m[0])[1:-1], text)
+
+
 class TecError(RuntimeError):
     """Base of all errors of tec; a RuntimeError, as TVM's errors are.
 
@@ -70,12 +81,13 @@ class TecError(RuntimeError):
     """
 
     def __init__(self, message: str, *, where: Loc | None = None, hint: str | None = None, locate: bool = True):
+        message, hint = printable(message), printable(hint) if hint else hint
         self.message = message
         self.where = where if where is not None else (caller_loc() if locate else None)
         self.hint = hint
         text = message
         if self.where is not None:
-            text += f"\n  at {self.where}"
+            text += f"\n  at {printable(str(self.where))}"
         if hint:
             text += f"\n  hint: {hint}"
         super().__init__(text)

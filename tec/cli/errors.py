@@ -30,6 +30,7 @@ from ..errors import (
     TargetError,
     TecError,
     install,
+    printable,
 )
 
 OK, NO, USAGE, MODEL, COMPILER, DEVICE, FAULT, INTERRUPTED, PIPE = 0, 1, 2, 3, 4, 5, 70, 130, 141
@@ -76,7 +77,7 @@ def line_of(error: TecError) -> str:
 def say(text: str) -> None:
     """A line on stderr."""
     try:
-        click.echo(f"tec: {text}", err=True)
+        click.echo(f"tec: {printable(text)}", err=True)
     except OSError:
         return  # nobody listens
 

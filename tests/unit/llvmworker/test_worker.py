@@ -39,7 +39,9 @@ def cold(monkeypatch, tmp_path):
     """No object comes from the disk, and files that are kept lie in a folder of the test."""
     monkeypatch.setenv("TEC_CACHE_DIR", "0")
     monkeypatch.setattr(client.tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+    client._kept_folder.cache_clear()
+    yield tmp_path
+    client._kept_folder.cache_clear()
 
 
 def add(k: float, n: int = 16, target: str = "llvm", name: str = "f"):
@@ -65,7 +67,12 @@ def test_llvm_that_dies_is_an_error_that_keeps_the_ir(cold):
     text = str(caught.value)
     assert "function 'deadly'" in text and "LLVM died (" in text
     kept = Path(re.search(r"kept in (\S+)", text)[1])
-    assert kept.parent == cold and DEADLY in kept.read_text() and "-mcpu=gfx942" in kept.read_text()
+    assert (
+        kept.parent.parent == cold
+        and kept.parent.stat().st_mode & 0o777 == 0o700
+        and DEADLY in kept.read_text()
+        and "-mcpu=gfx942" in kept.read_text()
+    )
     check(add(1.0), 1.0)  # the next compile gets a new worker
 
 
