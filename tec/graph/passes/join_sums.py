@@ -81,7 +81,7 @@ def _side(v: Value, users: dict[Value, list[Node]], outputs: set[Value]) -> _Sid
     if node.op != "add":
         return _Side(node, None, (node,)) if _is_pointwise(node) else None
     for x, bias in (node.inputs, node.inputs[::-1]):
-        if bias.is_const and x.shape == v.shape and bias.type.size == v.shape[-1] == bias.shape[-1]:
+        if bias.is_const and x.shape == v.shape and bias.ndim and bias.type.size == v.shape[-1] == bias.shape[-1]:
             conv = alone(x)
             return _Side(conv, bias, (conv, node)) if conv is not None and _is_pointwise(conv) else None
     return None

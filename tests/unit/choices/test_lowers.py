@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 
 import pytest
 
-from .draws import KINDS, draw
+from .draws import KINDS, Case, Net, draw
 from .lowering import TARGETS, lower, target_of
 
 SEED = int(os.environ.get("TEC_SEED", "0"))
@@ -29,6 +30,39 @@ def test_what_is_drawn_is_lowered(batch: int) -> None:
         if death is not None:
             died.append(f"draw {number} of seed {SEED}: {case.kind} {case.words} for {target}: {death}")
     assert not died, "\n".join(died)
+
+
+def _open_product() -> Net:
+    """Rows of any number, by dot products of bfloat16: a tile's last rows are ragged."""
+    n = Net(random.Random(0), "bfloat16")
+    n.op("Add", n.op("MatMul", n.input("rows", 112), n.weight(112, 504)), n.weight(504))
+    return n
+
+
+def _one_channel() -> Net:
+    """A pointwise convolution to one channel: its bias is a number."""
+    n = Net(random.Random(0), "bfloat16")
+    x = n.input(1, 1, 14, 14)
+    y = n.op("Relu", n.op("Conv", x, n.weight(37, 1, 1, 1), n.weight(37)))
+    n.op("Add", n.op("Conv", y, n.weight(1, 37, 1, 1), n.weight(1)), x)
+    return n
+
+
+def _strip() -> Net:
+    """A 1-D convolution in groups (SqueezeBERT): an image of one row, stored folded."""
+    n = Net(random.Random(0), "float16")
+    n.op("Gelu", n.op("Conv", n.input(1, 96, 13), n.weight(96, 24, 1), n.weight(96), group=4))
+    return n
+
+
+@pytest.mark.parametrize("layer", [_open_product, _one_channel, _strip])
+@pytest.mark.parametrize(
+    "target", ["llvm -mcpu=sapphirerapids", "cuda -arch=sm_90a", "rocm -mcpu=gfx90a", "rocm -mcpu=gfx1201"]
+)
+def test_layers_that_were_refused(layer: Callable[[], Net], target: str) -> None:
+    net = layer()
+    model = net.model(net.nodes[-1].output[0])
+    assert lower(Case(layer.__name__, "", model), target, random.Random(1)) is None
 
 
 def test_every_kind_and_target_is_drawn() -> None:
