@@ -162,6 +162,8 @@ def old_broadcast(c: Call, a: Value, b: Value) -> Value:
 @onnx_op("Pow")
 def power(c: Call) -> Value:
     a, b = c[0], c[1]
+    if c.opset < 7 and c.attr("broadcast"):
+        b = old_broadcast(c, a, b)
     if b.is_const and b.type.size == 1 and a.dtype in FLOATS:
         exponent = float(np.asarray(b.data).reshape(-1)[0])
         simple = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal", 1.0: "identity"}.get(exponent)

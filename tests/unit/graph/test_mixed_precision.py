@@ -101,6 +101,33 @@ def test_types_by_node(tmp_path):
         types({"/layer1/*": "int8"})
 
 
+@pytest.mark.parametrize(
+    ("half", "root", "one", "gelu"),
+    [
+        (0.5, 0.5**0.5, 1.0, True), (float(np.float16(0.5)), float(np.float16(0.5**0.5)), 1.0, True),
+        (0.4, 0.5**0.5, 1.0, False), (1.0, 0.5**0.5, 1.0, False), (-0.5, 0.5**0.5, 1.0, False), (0.502, 0.5**0.5, 1.0, False),
+        (0.5, 0.72, 1.0, False), (0.5, -(0.5**0.5), 1.0, False), (0.5, 1.0, 1.0, False), (0.5, 2**0.5, 1.0, False), (0.5, 0.7085, 1.0, False),
+        (0.5, 0.5**0.5, 2.0, False), (0.5, 0.5**0.5, -1.0, False), (0.5, 0.5**0.5, 1.01, False), (0.5, 0.5**0.5, 0.0, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["half last", "half inside"])
+def test_a_gelu_has_its_own_constants(half, root, one, gelu, form):
+    """What looks like it and has other weights is another function."""
+    g = Graph()
+    x = g.input("x", "float32", (4, 8))
+    (u,) = g.add("multiply", [x, g.constant(np.float32(root))])
+    (total,) = g.add("add", [g.add("erf", [u])[0], g.constant(np.float32(one))])
+    if form == "half last":
+        (y,) = g.add("multiply", [g.add("multiply", [x, total])[0], g.constant(np.float32(half))])
+    else:
+        (y,) = g.add("multiply", [x, g.add("multiply", [g.constant(np.float32(half)), total])[0]])
+    g.set_outputs([y])
+    made = dead_code(find_gelu(g))
+    assert ([n.op for n in made.nodes] == ["gelu"]) == gelu
+    a = {"x": np.linspace(-4, 4, 32, dtype=np.float32).reshape(4, 8)}
+    np.testing.assert_allclose(run_graph(made, a)[0], run_graph(g, a)[0], rtol=2e-3, atol=2e-3)
+
+
 @pytest.mark.parametrize("form", ["half first", "half last", "divided"])
 def test_gelu_is_one_operator_in_16_bits(form):
     """Its parts rounded one by one would lose what is small of 1 + erf; a part that something else reads is left alone."""

@@ -157,6 +157,30 @@ def test_equal_nodes_become_one():
     same(g, after)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.array([[1, 2]], "f"), np.array([[1], [2]], "f")),  # shapes
+        (np.array([[1.0, 2.0]], "f"), np.array([[1.0, 2.0]], "f").view("int32")),  # types
+        (np.zeros((2, 1), "f"), np.zeros((2, 1), "int32")),
+        (np.zeros((1, 2), "int64"), np.zeros((1, 2), "d")),
+        (np.array([[0.0, 1.0]], "f"), np.array([[-0.0, 1.0]], "f")),  # numbers that compare equal
+        (np.array([[1, 2]], "f"), np.array([[1, 3]], "f")),
+        (np.array([[True, False]]), np.array([[1, 0]], "int8")),
+    ],
+)
+def test_constants_with_the_same_bytes_are_not_equal(one, other):
+    """Nodes on constants become one where type, shape and bytes agree, and only there."""
+    g = Graph()
+    p = g.input("p", "bool", (2, 2))
+    made = [g.add("where", [p, g.constant(c), g.constant(c)])[0] for c in (one, other, one.copy())]
+    g.set_outputs(made)
+    after = common_subexpressions(g)
+    assert after.outputs[0] is after.outputs[2] and after.outputs[0] is not after.outputs[1]
+    for a, b in zip(run_graph(g, feed(g)), run_graph(after, feed(g))):
+        assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
 def test_unused_nodes_go():
     g, x = start()
     y = chain(g, x, "relu")
