@@ -5,7 +5,7 @@
 --quick      what a few minutes of two cores allow, of counted and modelled rows alone
 --only       rows whose name holds the word
 --tree       another checkout's compiler (its tec and frontends), by this checkout's measures
---write      appends what was measured to the results
+--write      appends what was measured to the results, and draws README's table of them anew
 
 Kinds: network (12 networks on 5 targets), product (gfx942's table), cliff (random operators), compile (calls and processor time of the compiler), house (lines
 and other figures of the sources); cpu (networks beside ONNX Runtime by processor time) is clocked, and measured only where it is asked for by name.
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.records import RESULTS, ROOT, Change, Maker, Record, append, compare, newest, read
+from tools import readme_figures
 
 # What each kind is measured by: a module with `measure(make, quick, only)`, which yields rows.
 KINDS = {
@@ -92,6 +93,8 @@ def main(words: list[str]) -> int:
         rows.append(row)
         if args.write:
             append([row])
+    if args.write:
+        readme_figures.write()
     return report(rows, stored)
 
 

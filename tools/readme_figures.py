@@ -63,5 +63,10 @@ def drawn(page: str, rows: list[Record]) -> str:
     return f"{head}{BEGIN}\n\n{table(rows)}\n\n{END}{tail}"
 
 
+def write() -> None:
+    """Draws README.md's table anew."""
+    PAGE.write_text(drawn(PAGE.read_text("utf-8"), read()), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    PAGE.write_text(drawn(PAGE.read_text(), read()))
+    write()

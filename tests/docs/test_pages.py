@@ -50,7 +50,7 @@ def test_python_is_fenced_or_says_what_it_is(page: Path) -> None:
     assert not re.findall(r"^[ \t]+```python|^```py(thon3|con)?$", text, re.M), (
         "the test of the pages does not see this fence"
     )
-    for reason in re.findall(r"<!-- skip: \w+ ?(.*?) ?-->", text):
+    for reason in re.findall(r"(?m)^<!-- skip: \w+ ?(.*?) ?-->", text):
         assert len(reason) > 15, f"a fragment says why it does not run, not {reason!r}"
     plain = re.sub(r"^```.*?^```|^<!--.*?-->", "", text, flags=re.M | re.S)
     for block in re.findall(r"\n\n((?: {4}.*\n)+)", plain):
