@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from .base import Base, need, pointer, put_int, put_size
-from .entry import ERRORS, INVALID_DEVICE, NOT_FOUND, SUCCESS, HipError, entry
+from .entry import ERRORS, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, SUCCESS, UNSUPPORTED_LIMIT, HipError, entry
 from .properties import DevicePropR0000, DevicePropR0600, attribute, fill
 
 _VERSION = 60443483  # of ROCm 6.4: its layouts and constants are the ones here
@@ -14,8 +14,19 @@ _VERSION = 60443483  # of ROCm 6.4: its layouts and constants are the ones here
 _NEWER = ("hipGetDeviceProperties", "hipChooseDevice")
 
 
+# hipLimit_t by number, and the most bytes that each may be: a lane's scratch on gfx9, and a heap of the size of memory's addresses. Source: ROCm's CLR.
+_LIMITS = ("stack size", "printf FIFO size", "malloc heap size")
+_MOST = {"stack size": 131_056, "malloc heap size": 1 << 48}
+_FIRST = {"stack size": 1024, "malloc heap size": 8 << 20}
+
+
 class Devices(Base):
     """One device, number 0."""
+
+    def __init__(self, chip: str, check: str):
+        super().__init__(chip, check)
+        self._limits = dict(_FIRST)
+        self._flags = 0
 
     def _device(self, number: int) -> None:
         if number != 0:
@@ -94,28 +105,56 @@ class Devices(Base):
 
     @entry("pi", "hipDeviceGetLimit")
     def hipDeviceGetLimit(self, out: int, which: int) -> None:
-        put_size(out, 0)
+        put_size(out, self._limits[self._limit(which)])
+
+    @entry("iz")
+    def hipDeviceSetLimit(self, which: int, value: int) -> None:
+        """Kept, and told by hipDeviceGetLimit. A kernel has the stack that its code object says, and no kernel here allocates from a heap."""
+        limit = self._limit(which)
+        if not 0 < value <= _MOST[limit]:
+            raise HipError(INVALID_VALUE, f"the limit {limit} cannot be {value:,} bytes; {_MOST[limit]:,} is the most")
+        self._limits[limit] = value
+
+    def _limit(self, which: int) -> str:
+        """What a hipLimit_t means."""
+        if not 0 <= which < len(_LIMITS):
+            raise HipError(INVALID_VALUE, f"{which} is no hipLimit_t")
+        if _LIMITS[which] not in _MOST:
+            raise HipError(
+                UNSUPPORTED_LIMIT, f"the limit {_LIMITS[which]}, which the library for AMD GPUs does not have"
+            )
+        return _LIMITS[which]
+
+    @entry("u", "hipSetDeviceFlags")
+    def hipSetDeviceFlags(self, flags: int) -> None:
+        self._flags = flags
+
+    @entry("p", "hipGetDeviceFlags")
+    def hipGetDeviceFlags(self, out: int) -> None:
+        put_int(out, self._flags)
 
     @entry(
         "i",
         "hipDeviceSetCacheConfig",
         "hipDeviceSetSharedMemConfig",
-        "hipSetDeviceFlags",
         "hipCtxSetCacheConfig",
         "hipDevicePrimaryCtxRelease",
         "hipDevicePrimaryCtxReset",
     )
-    def ignored_setting(self, value: int) -> None: ...
+    def ignored_setting(self, value: int) -> None:
+        """Hints that AMD GPUs take no notice of, as HIP's documentation says."""
 
-    @entry("iz")
-    def hipDeviceSetLimit(self, which: int, value: int) -> None: ...
-
-    @entry("p", "hipGetDeviceFlags", "hipDeviceGetCacheConfig", "hipDeviceGetSharedMemConfig")
+    @entry("p", "hipDeviceGetCacheConfig", "hipDeviceGetSharedMemConfig")
     def zero_setting(self, out: int) -> None:
         put_int(out, 0)
 
-    @entry("", "hipDeviceSynchronize", "hipCtxSynchronize", "hipDeviceReset")
+    @entry("", "hipDeviceSynchronize", "hipCtxSynchronize")
     def hipDeviceSynchronize(self) -> int:
+        return self.wait()
+
+    @entry("", "hipDeviceReset")
+    def hipDeviceReset(self) -> int:
+        self._limits, self._flags = dict(_FIRST), 0
         return self.wait()
 
     @entry("", "hipProfilerStart", "hipProfilerStop")

@@ -47,6 +47,7 @@ ERRORS = {
     98: ("hipErrorInvalidDeviceFunction", "invalid device function"), 100: ("hipErrorNoDevice", "no ROCm-capable device is detected"),
     101: ("hipErrorInvalidDevice", "invalid device ordinal"), 200: ("hipErrorInvalidImage", "device kernel image is invalid"),
     201: ("hipErrorInvalidContext", "invalid device context"), 209: ("hipErrorNoBinaryForGpu", "no kernel image is available for execution on the device"),
+    215: ("hipErrorUnsupportedLimit", "limit is not supported on this architecture"),
     301: ("hipErrorFileNotFound", "file not found"), 400: ("hipErrorInvalidHandle", "invalid resource handle"), 401: ("hipErrorIllegalState", "the operation cannot be performed in the present state"),
     500: ("hipErrorNotFound", "named symbol not found"), 600: ("hipErrorNotReady", "device not ready"), 700: ("hipErrorIllegalAddress", "an illegal memory access was encountered"),
     701: ("hipErrorLaunchOutOfResources", "out of resources"), 704: ("hipErrorPeerAccessAlreadyEnabled", "peer access is already enabled"),
@@ -56,7 +57,15 @@ ERRORS = {
 }  # fmt: skip
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED, DEINITIALIZED = 0, 1, 2, 3, 4
 INVALID_CONFIGURATION, INVALID_SYMBOL, INVALID_DIRECTION, INVALID_FUNCTION, INVALID_DEVICE = 9, 13, 21, 98, 101
-INVALID_IMAGE, NO_BINARY, FILE_NOT_FOUND, INVALID_HANDLE, ILLEGAL_STATE, NOT_FOUND = 200, 209, 301, 400, 401, 500
+INVALID_IMAGE, NO_BINARY, UNSUPPORTED_LIMIT, FILE_NOT_FOUND, INVALID_HANDLE, ILLEGAL_STATE, NOT_FOUND = (
+    200,
+    209,
+    215,
+    301,
+    400,
+    401,
+    500,
+)
 ILLEGAL_ADDRESS, LAUNCH_FAILURE, TOO_LARGE, NOT_SUPPORTED, CAPTURE_UNSUPPORTED, UNKNOWN = 700, 719, 720, 801, 900, 999
 
 

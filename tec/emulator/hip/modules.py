@@ -52,10 +52,11 @@ class Module:
 
 @dataclass(eq=False)
 class Function:
-    """A kernel of a module."""
+    """A kernel of a module. allowed: bytes of dynamic LDS as the program set them; None: it did not."""
 
     kernel: EmuFunction
     module: Module
+    allowed: int | None = None
 
     @property
     def info(self) -> KernelInfo:
@@ -264,20 +265,19 @@ class Modules(Base):
 
     @entry("pip")
     def hipFuncGetAttribute(self, out: int, which: int, f: int) -> None:
-        i = self.held(f, Function).info
+        function = self.held(f, Function)
+        i = function.info
         # hipFunction_attribute: most threads, LDS, constants, scratch, registers, PTX and binary versions, cache mode, most dynamic LDS
-        values = (
-            i.max_workgroup_size,
-            i.lds_bytes,
-            0,
-            i.private_bytes,
-            i.vgprs,
-            0,
-            0,
-            0,
-            self.driver.chip.limits.lds_bytes - i.lds_bytes,
-        )
-        put_int(out, values[which] if 0 <= which < len(values) else 0)
+        most = self._most_dynamic(function)
+        values = (i.max_workgroup_size, i.lds_bytes, 0, i.private_bytes, i.vgprs, 0, 0, 0, most)
+        if not 0 <= which < len(values):
+            raise HipError(INVALID_VALUE, f"{which} is no hipFunction_attribute")
+        put_int(out, values[which])
+
+    def _most_dynamic(self, f: Function) -> int:
+        """Bytes of dynamic LDS that a launch may ask for: those that the program allowed (hipFuncSetAttribute), else all that the chip has beside the static
+        ones."""
+        return self.driver.chip.limits.lds_bytes - f.info.lds_bytes if f.allowed is None else f.allowed
 
     def _groups(self, info: KernelInfo, size: int, dynamic: int) -> int:
         """Work-groups that a compute unit holds."""

@@ -10,11 +10,21 @@ import struct
 from dataclasses import dataclass, field
 
 from .base import need, pointer, put_int, put_size
-from .entry import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_IMAGE, INVALID_SYMBOL, Dim3, HipError, entry
+from .entry import (
+    INVALID_CONFIGURATION,
+    INVALID_FUNCTION,
+    INVALID_IMAGE,
+    INVALID_SYMBOL,
+    INVALID_VALUE,
+    Dim3,
+    HipError,
+    entry,
+)
 from .modules import Function, Module, Modules, image_at
 from .pools import Pools
 
 _FAT_BINARY = 0x48495046  # "HIPF"
+_MAX_DYNAMIC, _CARVEOUT = 8, 9  # hipFuncAttribute: the two that a program can set
 
 
 @dataclass(eq=False)
@@ -156,15 +166,38 @@ class Programs(Modules, Pools):
 
     @entry("pp")
     def hipFuncGetAttributes(self, out: int, host: int) -> None:
-        i = self._of_host(host).info
-        most = self.driver.chip.limits.lds_bytes - i.lds_bytes
+        function = self._of_host(host)
+        i = function.info
         row = struct.pack(
-            "<iiQQiiiii4xQ", 0, 0, 0, i.private_bytes, most, i.max_workgroup_size, i.vgprs, 0, 0, i.lds_bytes
+            "<iiQQiiiii4xQ",
+            0,
+            0,
+            0,
+            i.private_bytes,
+            self._most_dynamic(function),
+            i.max_workgroup_size,
+            i.vgprs,
+            0,
+            0,
+            i.lds_bytes,
         )
         ctypes.memmove(need(out), row, len(row))
 
     @entry("pii")
-    def hipFuncSetAttribute(self, host: int, which: int, value: int) -> None: ...
+    def hipFuncSetAttribute(self, host: int, which: int, value: int) -> None:
+        """hipFuncAttributeMaxDynamicSharedMemorySize is kept, and told by hipFuncGetAttributes. As on AMD GPUs no launch needs it."""
+        function = self._of_host(host)
+        i = function.info
+        if which not in (_MAX_DYNAMIC, _CARVEOUT):
+            raise HipError(INVALID_VALUE, f"{which} is no attribute that a program can set")
+        if which == _CARVEOUT:
+            if not -1 <= value <= 100:
+                raise HipError(INVALID_VALUE, f"a preferred share of shared memory of {value} per cent")
+            return
+        room = self.driver.chip.limits.lds_bytes - i.lds_bytes
+        if not 0 <= value <= room:
+            raise HipError(INVALID_VALUE, f"{value:,} bytes of dynamic LDS for {i.name}, where the chip has {room:,}")
+        function.allowed = value
 
     @entry("pi", "hipFuncSetCacheConfig", "hipFuncSetSharedMemConfig")
     def hipFuncSetCacheConfig(self, host: int, value: int) -> None: ...

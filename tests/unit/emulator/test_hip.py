@@ -99,6 +99,28 @@ def hip():
     return lib
 
 
+def test_limits_are_kept_or_refused(hip):
+    got = ctypes.c_size_t()
+
+    def limit(which):
+        assert hip.hipDeviceGetLimit(byref(got), which) == 0
+        return got.value
+
+    stack, fifo, heap = 0, 1, 2
+    assert limit(stack) == 1024 and limit(heap) == 8 << 20
+    assert hip.hipDeviceSetLimit(stack, c_size_t(4096)) == 0 and hip.hipDeviceSetLimit(heap, c_size_t(64 << 20)) == 0
+    assert limit(stack) == 4096 and limit(heap) == 64 << 20
+    assert hip.hipDeviceSetLimit(stack, c_size_t(1 << 20)) == 1 and limit(stack) == 4096
+    unsupported = 215
+    assert hip.hipDeviceSetLimit(fifo, c_size_t(1024)) == hip.hipDeviceGetLimit(byref(got), fifo) == unsupported
+    assert hip.hipGetErrorName(unsupported) == b"hipErrorUnsupportedLimit"
+    assert hip.hipDeviceSetLimit(7, c_size_t(1)) == 1
+    flags = ctypes.c_uint()
+    assert hip.hipSetDeviceFlags(8) == 0 and hip.hipGetDeviceFlags(byref(flags)) == 0 and flags.value == 8
+    assert hip.hipDeviceReset() == 0
+    assert limit(stack) == 1024 and hip.hipGetDeviceFlags(byref(flags)) == 0 and flags.value == 0
+
+
 def test_every_function_is_in_the_library(hip):
     for name in entry_names():
         assert getattr(hip.lib, name), name
@@ -292,7 +314,18 @@ def test_launches_of_a_programs_own_kernels(hip):
             config = Config(dim3(n, 1, 1), dim3(64, 1, 1), 0, None, ctypes.addressof(attribute), 1)
             assert hip.hipLaunchKernelExC(byref(config), stub, where) == 0
         np.testing.assert_array_equal(hip.download(out, np.zeros(n, np.int32)), [10, 20, 30, 0])
-    assert hip.made("hipGetFuncBySymbol", stub)
+    own = hip.made("hipGetFuncBySymbol", stub)
+    most_dynamic, got, lds = 8, c_int(), 65536
+    assert hip.hipFuncGetAttribute(byref(got), most_dynamic, own) == 0 and got.value == lds
+    assert hip.hipFuncSetAttribute(stub, most_dynamic, 4096) == 0
+    assert hip.hipFuncGetAttribute(byref(got), most_dynamic, own) == 0 and got.value == 4096
+    row = (ctypes.c_uint8 * 64)()
+    assert hip.hipFuncGetAttributes(row, stub) == 0 and int.from_bytes(bytes(row[24:28]), "little") == 4096
+    # more than the chip has, less than nothing, no attribute, a share of more than all; no kernel
+    for which, value in ((most_dynamic, lds + 1), (most_dynamic, -1), (3, 64), (9, 101)):
+        assert hip.hipFuncSetAttribute(stub, which, value) == 1
+    assert hip.hipFuncSetAttribute(0x7000_2000, most_dynamic, 64) == 98
+    assert hip.hipFuncGetAttribute(byref(got), 99, own) == 1
 
 
 def test_fills_of_rows_and_hints(hip):
