@@ -68,6 +68,7 @@ PARAMS = {
     "exec": 64, "place_x": 72, "place_y": 80, "place_z": 88, "lds_bytes": 96, "vgpr_count": 104, "lanes": 112,
     "ttmp_mode": 120, "budget": 128, "scratch_sgpr": 136, "groups_done": 144, "template": 152, "template_bytes": 160,
     "barrier_sites": 168,  # of each barrier by its number, from 1; null where nobody asks whether waves meet at the same ones
+    "group_step": 176, "group_first": 184,  # the n-th work-group to run is number (n * step + first) mod total
 }  # fmt: skip
 PARAMS_BYTES = 256
 

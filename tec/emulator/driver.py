@@ -147,6 +147,7 @@ class EmuFunction:
         self._waves = 0  # launched so far
         self.estimates: dict[tuple[Any, ...], Any] = {}  # of launches that do the same (`model.model_launch`)
         self._lock = fork_safe_lock()
+        self.launches = 0  # of those whose work-groups began in a drawn order
         self.needs_data = False  # what it does depends on what is in memory; known once `traced` was asked for
         self.float_mode = info.rsrc1 >> 12 & 255
 
@@ -202,7 +203,8 @@ class EmuDriver:
     `check`: which checks run ("bounds" always does): "race", "init", "wait", or "all". `budget`: how many instructions a
     work-group's loops may take. `threads`: how many host threads run work-groups. `host_cpu`: the CPU that kernels are translated
     for, in place of the machine's own (see `Jit`). `numerics`: "chip" sums in matrix instructions as the chip does where its rule is known
-    (`matrix_sums`), "fma" by one fma a k on every chip.
+    (`matrix_sums`), "fma" by one fma a k on every chip. `seed`: of the orders that work-groups begin in, drawn for each launch where "race" is checked; None
+    begins them by their numbers.
     """
 
     kind = "emu"
@@ -217,6 +219,7 @@ class EmuDriver:
         memory_bytes: int | None = None,
         host_cpu: str = "",
         numerics: str = "chip",
+        seed: int | None = 0,
     ):
         if chip not in CHIPS:
             raise DeviceError(f"no emulated chip {chip!r}", hint=f"one of: {', '.join(CHIPS)}")
@@ -227,6 +230,7 @@ class EmuDriver:
                 f"no numerics called {numerics!r}", hint="chip (as the hardware sums, where that is known) or fma"
             )
         self.numerics = numerics
+        self.seed = seed
         self.profile = False
         self.runs, self.warm = (
             True,

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import struct
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -344,6 +346,9 @@ def _execute(
     }  # fmt: skip
     for name, value in values.items():
         ctypes.c_int64.from_address(params + PARAMS[name]).value = value
+    step, first = _group_order(driver, function, compiled, total, cooperative)
+    for name, value in (("group_step", step), ("group_first", first)):
+        ctypes.c_int64.from_address(params + PARAMS[name]).value = value
     shared = {
         "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data,
     }  # fmt: skip
@@ -371,6 +376,25 @@ def _execute(
         counters = np.sum([t.counters for t in threads], axis=0, dtype=np.uint64)
         driver.observer(function, compiled, grid, block, estimate, counters, began, time.perf_counter())
     del params_buffer, kept
+
+
+def _group_order(
+    driver: EmuDriver, function: EmuFunction, compiled: Compiled, total: int, cooperative: bool
+) -> tuple[int, int]:
+    """(step, first) of the order that a launch's work-groups begin in: one after another, or drawn where races are looked for. A chip promises no order, and a
+    program that needs one is wrong on some of them. Kernels that poll keep the order in which chips hand work-groups out: those that wait count on it."""
+    if (
+        "race" not in driver.checks
+        or driver.seed is None
+        or cooperative
+        or compiled.translation.polls
+        or not 2 < total < 1 << 31
+    ):
+        return 1, 0
+    function.launches += 1
+    drawn = random.Random(f"{driver.seed} {function.launches}")
+    steps = [n for n in (drawn.randrange(1, total) for _ in range(16)) if gcd(n, total) == 1]
+    return drawn.choice((total - 1, *steps[:3])), drawn.randrange(total)
 
 
 def _records(

@@ -14,12 +14,19 @@ def _field(base: str, table: dict[str, int], name: str, ty: str = "i64") -> str:
     return f"  %{name}_q = getelementptr i8, ptr {base}, i64 {table[name]}\n  %{name} = load {ty}, ptr %{name}_q\n"
 
 
+# The number of the work-group that begins after %turn others.
+_GROUP_OF_TURN = """  %turned = mul i64 %turn, %group_step
+  %drawn = add i64 %turned, %group_first
+  %g = urem i64 %drawn, %total
+"""
+
+
 def run_function() -> str:
     fields = "".join(
         _field("%params", PARAMS, n, "ptr" if n in ("sgprs", "vgprs", "exec", "template", "barrier_sites") else "i64")
         for n in ("total", "grid_x", "grid_y", "waves", "state_bytes", "sgprs", "vgprs", "exec", "place_x", "place_y",
                   "place_z", "lds_bytes", "vgpr_count", "lanes", "ttmp_mode", "budget", "scratch_sgpr",
-                  "template", "template_bytes", "barrier_sites")
+                  "template", "template_bytes", "barrier_sites", "group_step", "group_first")
     )  # fmt: skip
     ctx = "".join(
         _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all", "lds_stores")
@@ -65,13 +72,13 @@ group_loop:
   %isstop = icmp ne i32 %stopped, 0
   br i1 %isstop, label %finished, label %take
 take:
-  %g = atomicrmw add ptr %next_p, i64 1 monotonic
-  %more = icmp ult i64 %g, %total
+  %turn = atomicrmw add ptr %next_p, i64 1 monotonic
+  %more = icmp ult i64 %turn, %total
   br i1 %more, label %setup, label %finished
 finished:
   ret i32 0
 setup:
-  store i64 %g, ptr %group_p
+{_GROUP_OF_TURN}  store i64 %g, ptr %group_p
   store i64 %budget, ptr %budget_p
   %gx = urem i64 %g, %grid_x
   %gyz = udiv i64 %g, %grid_x
