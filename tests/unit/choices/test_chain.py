@@ -19,6 +19,7 @@ from tec.choices.group import begin
 from tec.codegen import cpu
 from tec.errors import CodegenError, ScheduleError, TecError, TecWarning
 from tec.graph.graph import Graph
+from tec.llvmworker import client
 from tec.report import listing
 from tec.runtime.network import Network
 from tec.target import Target
@@ -154,6 +155,16 @@ def test_a_template_that_fails_ends_no_compilation(name: str, target: str, monke
         tec.compile(network(), target, cache=False)
 
 
+@pytest.fixture
+def kept_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[None]:
+    """The IR that LLVM died of lies in a folder of the test."""
+    monkeypatch.setattr(client.tempfile, "tempdir", str(tmp_path))
+    client._kept_folder.cache_clear()
+    yield
+    client._kept_folder.cache_clear()
+
+
+@pytest.mark.usefixtures("kept_in")
 def test_passes_and_llvm_refuse_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shared memory beyond the chip's is refused by a pass; a lane's scratch beyond it by LLVM, in a worker, when all functions were handed over."""
     big = Graph("big")
