@@ -94,7 +94,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "graph": (".graph", ""),
     "compile": (".graph", "compile"),
     "grad": (".graph", "grad"),
-    "load": (".graph", "load"),
+    "load": (".runtime.network", "load"),  # a package runs where the compiler and what it needs are not installed
     # text
     "generate": (".generation", "generate"),
     "Generator": (".generation", "Generator"),
@@ -116,11 +116,18 @@ def __getattr__(name: str) -> Any:
     entry = _LAZY.get(name)
     if entry is None:
         raise AttributeError(f"module 'tec' has no attribute {name!r}{_meant(name)}")
-    module = import_module(entry[0], __name__)
+    try:
+        module = import_module(entry[0], __name__)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _COMPILERS:
+            raise
+        raise errors.MissingPackageError(f"tec.{name}", error.name) from error
     value = getattr(module, entry[1]) if entry[1] else module
     globals()[name] = value
     return value
 
+
+_COMPILERS = ("networkx", "llvmlite")  # packages that the compiler needs, and what runs its results does not
 
 # TVM's modules, and what there is here.
 _ELSEWHERE = {

@@ -141,6 +141,19 @@ class InternalError(TecError):
         )
 
 
+class MissingPackageError(TecError, ImportError):
+    """What was asked for needs a package that is not installed; `name` is the package's. Saved modules and networks run with NumPy alone."""
+
+    def __init__(self, what: str, package: str, hint: str = ""):
+        name = package.partition(".")[0]
+        super().__init__(
+            f"{what} needs the package {name}, which is not installed",
+            hint=hint
+            or f"pip install {name}; tec.load and tec.load_module run what was saved without it, on CPUs and GPUs",
+        )
+        self.name = name
+
+
 class ImportModelError(TecError):
     """A model file or graph that cannot be taken in."""
 

@@ -26,6 +26,7 @@ from ..errors import (
     DeviceError,
     ImportModelError,
     InternalError,
+    MissingPackageError,
     PackageError,
     TargetError,
     TecError,
@@ -37,6 +38,7 @@ OK, NO, USAGE, MODEL, COMPILER, DEVICE, FAULT, INTERRUPTED, PIPE = 0, 1, 2, 3, 4
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (ArgumentError, USAGE),
+    (MissingPackageError, USAGE),
     (TargetError, USAGE),
     (ImportModelError, MODEL),
     (PackageError, MODEL),

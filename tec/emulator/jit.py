@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from ..disk_cache import Store
-from ..errors import CodegenError
+from ..errors import CodegenError, MissingPackageError
 from ..llvmworker import client
 from ..locks import fork_safe_lock
 from .support import group_ir, group_names, groups
@@ -84,8 +84,15 @@ class Jit:
     features switched on or off after commas ("x86-64-v3", "sapphirerapids,-avx512fp16")."""
 
     def __init__(self, host: str = "") -> None:
-        import llvmlite
-        import llvmlite.binding as llvm
+        try:
+            import llvmlite
+            import llvmlite.binding as llvm
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "llvmlite":
+                raise
+            raise MissingPackageError(
+                "the AMD GPU in software", "llvmlite", "pip install llvmlite; it translates a kernel through LLVM"
+            ) from error
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()

@@ -24,7 +24,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, BinaryIO
 
-from ..errors import CodegenError
+from ..errors import CodegenError, MissingPackageError
 from ..locks import adopt, fork_safe_lock
 from . import jobs
 
@@ -86,6 +86,7 @@ class Worker:
     def __init__(self, pool: Pool):
         self.pool = pool
         self.waiting: deque[Pending] = deque()
+        path = _llvmlite_folder()
         self.log: BinaryIO = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             # As a module its bytecode is kept. -I -S: nothing of the user's folder or configuration runs in it.
@@ -96,7 +97,7 @@ class Worker:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.requests: Any = self.process.stdin
         self.answers: Any = self.process.stdout
-        self._send({"path": _llvmlite_folder(), "timeout_s": timeout_s(), "memory_bytes": _memory_bytes()})
+        self._send({"path": path, "timeout_s": timeout_s(), "memory_bytes": _memory_bytes()})
         threading.Thread(target=self._listen, name="tec compile worker", daemon=True).start()
 
     @property
@@ -172,6 +173,7 @@ class Pool:
         pending = Pending(job, what)
         limit = _limit()
         if limit == 0:
+            _llvmlite_folder()
             with self.lock:
                 pending.finish(jobs.run(job))
             return pending
@@ -261,9 +263,14 @@ def timeout_s() -> float:
 
 
 def _llvmlite_folder() -> list[str]:
-    """The folder that this process has llvmlite from; it needs the standard library alone."""
-    spec = find_spec("llvmlite")
-    return [os.path.dirname(os.path.abspath(p)) for p in (spec.submodule_search_locations or ())] if spec else []
+    """The folder that this process has llvmlite from; it needs the standard library alone. Raises MissingPackageError."""
+    try:
+        spec = find_spec("llvmlite")
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None:
+        raise MissingPackageError("compiling", "llvmlite")
+    return [os.path.dirname(os.path.abspath(p)) for p in (spec.submodule_search_locations or ())]
 
 
 def _memory_bytes() -> int:
