@@ -19,7 +19,7 @@ from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .index_arith import IndexArith
 from .intervals import EVERYTHING, Evaluator, Interval, cover, from_range, point, union
-from .relations import Intervals, Ranges
+from .relations import Intervals, Ranges, check_counts
 from .scan import check_work_groups
 from .schedule import Schedule
 from .show import fail, fixed_loops
@@ -170,6 +170,7 @@ class Bounds:
             self._bind(iv.var, iv.dom)
         for r in stage.relations:
             r.extents_down(self.ranges, fixed)
+            check_counts(r, self.ranges)
             for child in r.children:
                 extent = self.arith.simplify(self.ranges[child].extent)
                 self.ranges[child] = E.Range(self.ranges[child].min, extent)

@@ -19,7 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import LoweringError
 from ..ir import build as B
+from ..ir.dtype import dtype_info
 from ..ir.expr import Expr, IntImm, IterVar, Range
 from .index_arith import IndexArith
 from .intervals import Interval, point
@@ -32,6 +34,8 @@ Flags = dict[IterVar, int]
 
 def ceildiv(a: Any, b: Any) -> Expr:
     """a / b rounded up, for b > 0."""
+    if isinstance(a, IntImm) and isinstance(b, IntImm):  # the sum below would wrap beside the type's end
+        return B.const(-(-a.value // b.value), a.dtype)
     return B.floordiv(B.add(a, B.sub(b, 1)), b)
 
 
@@ -133,8 +137,12 @@ class Split:
 
     def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
         # outer >= its extent puts the parent at or past its end; inner >= its extent is the next outer step's value.
-        product = B.mul(ranges[self.outer].extent, ranges[self.inner].extent)
-        over[self.parent] = over.get(self.outer, False) or not arith.le(product, ranges[self.parent].extent)
+        outer, inner, whole = (ranges[x].extent for x in (self.outer, self.inner, self.parent))
+        if isinstance(outer, IntImm) and isinstance(inner, IntImm) and isinstance(whole, IntImm):
+            fits = outer.value * inner.value <= whole.value  # the product may be one past the type's end
+        else:
+            fits = arith.le(B.mul(outer, inner), whole)
+        over[self.parent] = over.get(self.outer, False) or not fits
         return (self.inner,) if over.get(self.inner) else ()
 
 
@@ -325,3 +333,26 @@ def guarded_loops(
     for r in reversed(relations):
         inner.extend(r.overrun_up(over, ranges, arith))
     return inner + [iv for iv in roots if over.get(iv)]  # what the inner ones say makes others provable
+
+
+def check_counts(relation: Relation, ranges: Ranges) -> None:
+    """Refuse a fused loop, or a split one with its last part rounded up, of more steps than its variable counts. Symbolic ones: the pass `check_extents`.
+
+    Raises: LoweringError with the steps.
+    """
+    if not isinstance(relation, (Split, Fuse)):
+        return
+    outer, inner = ranges[relation.outer].extent, ranges[relation.inner].extent
+    if not isinstance(outer, IntImm) or not isinstance(inner, IntImm):
+        return
+    loop = relation.parent if isinstance(relation, Split) else relation.fused
+    steps, most = outer.value * inner.value, (1 << (dtype_info(outer.dtype).bits - 1)) - 1
+    if steps > most + isinstance(relation, Split):  # whose variable never reaches the count itself
+        how = "split into" if isinstance(relation, Split) else "fused of"
+        raise LoweringError(
+            f"{loop.name}, {how} {outer.value:,} x {inner.value:,}, would run {steps:,} times: its {outer.dtype} variable counts to {most:,}",
+            where=loop.loc,
+            hint="fuse fewer axes (bind others to blockIdx.y and blockIdx.z), or compute the tensor in parts of fewer than 2,147,483,648 "
+            "elements",
+            locate=False,
+        )

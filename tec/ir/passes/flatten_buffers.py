@@ -73,7 +73,9 @@ def _flatten(buffer: Buffer, notes: S.StorageNotes, analyzer: Analyzer) -> _Flat
         dtype = None  # the index as it stands
         flat_shape: tuple[E.Expr, ...] = shape
     else:
-        count = _wide_product(shape, strides, analyzer)
+        if not buffer.strides:  # without wrapping
+            wide, wide_total = row_major_strides([widen(e) for e in shape], notes.storage_align)
+        count = _wide_product(shape, strides if buffer.strides else list(wide), analyzer)
         if on_chip:
             if count is None:
                 raise LoweringError(
@@ -84,7 +86,10 @@ def _flatten(buffer: Buffer, notes: S.StorageNotes, analyzer: Analyzer) -> _Flat
                 )
         elif count is None or count > _INT32_MAX:
             dtype = "int64"
-            total = _total64(shape, strides) if buffer.strides else widen(total)
+            if buffer.strides:
+                total = _total64(shape, strides)
+            else:
+                strides, total = list(wide), wide_total
         flat_shape = (total,)
     if not shape:
         flat_shape, dtype = (one,), "int32"

@@ -1,0 +1,105 @@
+"""Tensors of 2**31 elements and more: right indices where loops can count them, an error with the count where not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import tec
+from tec import te
+from tec.errors import LoweringError
+from tec.ir import expr as E
+
+WIDE = [(3, 1 << 15, 1 << 16), (3, 1 << 16, 1 << 16), (1 << 16, 1 << 15), (1 << 20, 1 << 12), (7, 5, 1 << 14, 1 << 15)]
+
+
+def _twice(shape: tuple[int, ...]) -> tuple[te.Tensor, te.Tensor]:
+    a = te.placeholder(shape, name="A", dtype="int8")
+    return a, te.compute(shape, lambda *i: a(*i) + a(*i), name="B")
+
+
+@pytest.mark.parametrize("shape", WIDE)
+def test_strides_do_not_wrap(shape: tuple[int, ...]) -> None:
+    """Each axis counts with the product of those within, though that is more than int32 holds."""
+    a, b = _twice(shape)
+    text = str(tec.lower(te.create_schedule(b.op), [a, b], target="llvm"))
+    total, stride = 1, []
+    for extent in reversed(shape):
+        stride.append(total)
+        total *= extent
+    assert f"int64({total})" in text
+    for step in stride[1:]:
+        assert re.search(rf"\* {step}\b|\* int64\({step}\)", text), (step, text)
+
+
+def test_strides_of_a_symbolic_batch() -> None:
+    n = te.var("n")
+    a = te.placeholder((n, 1 << 16, 1 << 16), name="A", dtype="int8")
+    b = te.compute((n, 1 << 16, 1 << 16), lambda *i: a(*i) + a(*i), name="B")
+    assert "* 4294967296" in str(tec.lower(te.create_schedule(b.op), [a, b], target="llvm"))
+
+
+@pytest.mark.parametrize("target", ["llvm", "gfx942", "nvptx"])
+@pytest.mark.parametrize("shape", WIDE)
+def test_fused_loops_that_cannot_be_counted(target: str, shape: tuple[int, ...]) -> None:
+    """The product wrapped: to nothing of 2**32, which made an empty kernel, or to a negative size, which LLVM refused."""
+    a, b = _twice(shape)
+    s = te.create_schedule(b.op)
+    outer, inner = s[b].split(s[b].fuse(*s[b].op.axis), factor=256)
+    if target != "llvm":
+        s[b].bind(outer, te.thread_axis("blockIdx.x"))
+        s[b].bind(inner, te.thread_axis("threadIdx.x"))
+    with pytest.raises(
+        LoweringError, match=r"would run [\d,]+ times: its int32 variable counts to 2,147,483,647"
+    ) as told:
+        tec.lower(s, [a, b], target=target)
+    assert "blockIdx.y" in str(told.value)
+
+
+@pytest.mark.parametrize("target", ["gfx942", "nvptx"])
+def test_rows_on_work_groups(target: str) -> None:
+    """Without fusing, 2**31 elements compile: the buffer's size was negative in LLVM's text."""
+    a, b = _twice((1 << 16, 1 << 15))
+    s = te.create_schedule(b.op)
+    i, j = s[b].op.axis
+    s[b].bind(i, te.thread_axis("blockIdx.x"))
+    s[b].bind(s[b].split(j, factor=256)[1], te.thread_axis("threadIdx.x"))
+    assert tec.build(s, [a, b], target=target) is not None
+
+
+@pytest.mark.parametrize("factor", [2, 256, 3, 1000, 1 << 20])
+def test_a_split_of_the_longest_loop(factor: int) -> None:
+    """2**31 - 1 steps: rounded up they wrapped, and no step ran; a multiple past the end is refused, or guarded if it can be counted."""
+    extent = (1 << 31) - 1
+    a, b = _twice((extent,))
+    s = te.create_schedule(b.op)
+    s[b].split(s[b].op.axis[0], factor=factor)
+    parts = -(-extent // factor)
+    if parts * factor > 1 << 31:
+        with pytest.raises(LoweringError, match="its int32 variable counts to"):
+            tec.lower(s, [a, b], target="llvm", simple_mode=True)
+        return
+    text = str(tec.lower(s, [a, b], target="llvm", simple_mode=True))
+    assert f"range({parts})" in text and f"range({factor})" in text
+    assert f"< {extent}" in text or parts * factor == extent
+
+
+def test_an_axis_of_64_bits_is_split() -> None:
+    """One axis of 2**33 has an int64 variable, which counts it."""
+    a, b = _twice((1 << 33,))
+    s = te.create_schedule(b.op)
+    outer, _ = s[b].split(s[b].op.axis[0], factor=1 << 10)
+    assert outer.var.dtype == "int64"
+    assert isinstance(b.op.axis[0].dom.extent, E.IntImm)
+    assert f"range(int64({1 << 23}))" in str(tec.lower(s, [a, b], target="llvm", simple_mode=True))
+
+
+def test_a_stage_computed_in_parts_may_be_fused() -> None:
+    """What counts is the part that one step computes, not the whole stage."""
+    a, b = _twice((1 << 16, 1 << 16))
+    c = te.compute(b.shape, lambda i, j: b(i, j) + b(i, j), name="C")
+    s = te.create_schedule(c.op)
+    s[b].fuse(*s[b].op.axis)
+    s[b].compute_at(s[c], s[c].op.axis[0])
+    assert "range(65536)" in str(tec.lower(s, [a, c], target="llvm", simple_mode=True))
