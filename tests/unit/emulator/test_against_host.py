@@ -19,6 +19,7 @@ from tec.emulator.jit import get_jit
 from .harness import download, function, upload
 
 N = 192
+PLACE = N * 8 * 4  # bytes of an array: four elements of 8 bytes a lane, at most
 SIZES = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "i1": 1}
 SHORT = {"half": "f16", "float": "f32", "double": "f64", "bfloat": "bf16"}
 INTS, FLOATS = ("i8", "i16", "i32", "i64"), ("half", "float", "double")
@@ -111,21 +112,57 @@ def base_type(t: str) -> tuple[str, int]:
     return (m[2], int(m[1])) if m else (t, 1)
 
 
-def source(name: str, gpu: bool) -> str:
-    t, r, n, body, declares, _ = CASES[name]
+def declared(names: list[str]) -> str:
+    """The declarations of cases, each once."""
+    return "\n".join(dict.fromkeys(line for name in names for line in CASES[name][4].split("\n") if line))
+
+
+def steps(name: str, k: int, gpu: bool) -> str:
+    """Loads, operation and store of a case; its values have `k` in their names."""
+    t, r, n, body, _, _ = CASES[name]
     space = " addrspace(1)" if gpu else ""
-    params = ", ".join(f"ptr{space} %p{i}" for i in range(n)) + f", ptr{space} %o"
-    load = "".join(
-        f"  %g{i} = getelementptr {t}, ptr{space} %p{i}, i32 %t\n  %x{i} = load {t}, ptr{space} %g{i}, align {SIZES[base_type(t)[0]]}\n"
+    lines = [
+        f"  %g{i} = getelementptr {t}, ptr{space} %p{i}, i32 %t\n  %x{i} = load {t}, ptr{space} %g{i}, align {SIZES[base_type(t)[0]]}"
         for i in range(n)
-    )
-    store = f"  %go = getelementptr {r}, ptr{space} %o, i32 %t\n  store {r} %r, ptr{space} %go, align {SIZES[base_type(r)[0]]}\n  ret void\n}}\n{declares}\n"
-    if gpu:
-        head = f"define amdgpu_kernel void @k({params}) #0 {{\n  %t = call i32 @llvm.amdgcn.workitem.id.x()\n"
-        tail = 'declare i32 @llvm.amdgcn.workitem.id.x()\nattributes #0 = { "amdgpu-flat-work-group-size"="1,256" "amdgpu-no-implicitarg-ptr" }'
-    else:
-        head, tail = f"define void @k({params}, i32 %t) {{\n", ""
-    return f"{head}{load}  {body}\n{store}{tail}"
+    ]
+    lines += [f"  {body}", f"  %go = getelementptr {r}, ptr{space} %o, i32 %t", f"  store {r} %r, ptr{space} %go, align {SIZES[base_type(r)[0]]}"]  # fmt: skip
+    return re.sub(r"%(?!t\b|out\b)(\w+)", rf"%\1.{k}", "\n".join(lines)) if gpu else "\n".join(lines)
+
+
+def host_source(names: list[str]) -> str:
+    functions = [
+        f"define void @k_{k}({', '.join(f'ptr %p{i}' for i in range(CASES[name][2]))}, ptr %o, i32 %t) {{\n{steps(name, k, False)}\n  ret void\n}}"
+        for k, name in enumerate(names)
+    ]
+    return "\n".join([*functions, declared(names)])
+
+
+def gpu_source(names: list[str]) -> str:
+    """One kernel, whose work-groups do one case each: %all points to four places of `PLACE` bytes a case, three inputs and the result."""
+    blocks, table = [], []
+    for k, name in enumerate(names):
+        n = CASES[name][2]
+        places = [*(f"%p{i}.{k}" for i in range(n)), f"%o.{k}"]
+        at = [*range(n), 3]
+        blocks.append(f"case{k}:")
+        blocks += [
+            f"  {p} = getelementptr i8, ptr addrspace(1) %all, i64 {(4 * k + j) * PLACE}" for p, j in zip(places, at)
+        ]
+        blocks += [steps(name, k, True), "  br label %end"]
+        table.append(f"i32 {k}, label %case{k}")
+    text = "\n".join(blocks)
+    return f"""define amdgpu_kernel void @k(ptr addrspace(1) %all) #0 {{
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %case = call i32 @llvm.amdgcn.workgroup.id.x()
+  switch i32 %case, label %end [ {" ".join(table)} ]
+{text}
+end:
+  ret void
+}}
+{declared(names)}
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare i32 @llvm.amdgcn.workgroup.id.x()
+attributes #0 = {{ "amdgpu-flat-work-group-size"="1,256" "amdgpu-no-implicitarg-ptr" }}"""
 
 
 def inputs(t: str, seed: int) -> np.ndarray:
@@ -159,14 +196,7 @@ def host_results(names: list[str], arrays: dict[str, list[np.ndarray]], outs: di
     # LLVM 22 gives -32768 for NaN in llvm.fptosi.sat.i16.f16 where the host has arithmetic on float16: the reference does without.
     host = f"{llvm.get_host_cpu_name()},{llvm.get_host_cpu_features().flatten()},-avx512fp16"
     jit = get_jit(host if llvm.get_host_cpu_features().get("avx512fp16") else "")
-    text = "\n".join(source(name, gpu=False).replace("@k(", f"@k_{names.index(name)}(") for name in names)
-    lines, seen = [], set()
-    for line in text.split("\n"):
-        if line.startswith("declare") and line in seen:
-            continue
-        seen.add(line)
-        lines.append(line)
-    body = jit.compile("\n".join(lines), 1, "plain", "the cases")
+    body = jit.compile(host_source(names), 1, "plain", "the cases")
     addresses, keep = jit.link(body, [f"k_{i}" for i in range(len(names))], {})
     for i, name in enumerate(names):
         n = CASES[name][2]
@@ -220,15 +250,18 @@ def test_agrees_with_the_host(chip: str, group: str) -> None:
     arrays = {n: [inputs(CASES[n][0], i + 1) for i in range(CASES[n][2])] for n in names}
     want = {n: result_array(CASES[n][1]) for n in names}
     host_results(names, arrays, want)
+    memory = np.zeros((len(names), 4, PLACE), np.uint8)
+    for k, name in enumerate(names):
+        for i, a in enumerate(arrays[name]):
+            memory[k, i, : a.nbytes] = a.view(np.uint8)
+    driver, kernel = function(gpu_source(names), chip)
+    address = upload(driver, memory)
+    driver.launch(kernel, (len(names), 1, 1), (N, 1, 1), 0, struct.pack("<Q", address))
+    results = download(driver, address, memory)
+    driver.free(0, address)
     wrong = []
-    for name in names:
-        driver, k = function(source(name, gpu=True), chip)
-        addresses = [upload(driver, a) for a in arrays[name]]
-        out = upload(driver, np.zeros_like(want[name]))
-        driver.launch(k, (1, 1, 1), (N, 1, 1), 0, struct.pack(f"<{len(addresses) + 1}Q", *addresses, out))
-        got = download(driver, out, want[name])
-        for address in (*addresses, out):
-            driver.free(0, address)
+    for k, name in enumerate(names):
+        got = results[k, 3, : want[name].nbytes].view(want[name].dtype)
         bad = np.flatnonzero(~agree(name, got, want[name]))
         if len(bad):
             i = bad[0]

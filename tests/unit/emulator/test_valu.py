@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pytest
 
-from .harness import LANES, run_instruction
+from .harness import LANES, Job, run_instruction, run_jobs
 
 CHIPS = ("gfx90a", "gfx942", "gfx1100")
 U32, I32, U64, I64 = np.uint32, np.int32, np.uint64, np.int64
@@ -62,9 +64,32 @@ def same(got: np.ndarray, want: np.ndarray, ulps: int = 0) -> np.ndarray:
     return equal
 
 
+# What a test's checks have asked for: (chip, job, verify). All of a chip run as one kernel, at the test's end.
+_ASKED: list[tuple[str, Job, Callable[[np.ndarray], None]]] = []
+
+
+@pytest.fixture(autouse=True)
+def asked() -> Iterator[None]:
+    """Runs and verifies a test's checks when its body is through."""
+    _ASKED.clear()
+    yield
+    run_asked()
+
+
+def run_asked() -> None:
+    todo = _ASKED[:]
+    _ASKED.clear()
+    for chip in dict.fromkeys(chip for chip, _, _ in todo):
+        mine = [(job, verify) for c, job, verify in todo if c == chip]
+        for got, (_, verify) in zip(run_jobs(chip, [job for job, _ in mine]), mine):
+            with np.errstate(all="ignore"):
+                verify(got)
+
+
 def check(
     chip: str, op: str, kinds: list[type], out: type, reference, text: str = "", ulps: int = 0, preserve=None
 ) -> None:
+    """Ask that an opcode gives what the reference gives, for five sets of values and four masks of lanes."""
     lanes = LANES[chip]
     with np.errstate(all="ignore"):
         for seed, mask in (
@@ -79,27 +104,34 @@ def check(
             wide = 8 if want.dtype.itemsize == 8 else 4
             old = np.full(lanes, 0xDEADBEEF, U32) if wide == 4 else np.full(lanes, 0x1122334455667788, U64)
             places = ", ".join(f"${i}" for i in range(len(kinds) + 1))
-            got = run_instruction(chip, text or f"{op} {places}", [as_register(s) for s in sources], old, mask)
-            on = np.array([mask is None or bool(mask >> l & 1) for l in range(lanes)])
-            assert (got[~on] == old[~on]).all(), f"{op}: a lane that is off was written"
-            value = got
-            if want.dtype.itemsize == 2:
-                value = (got & np.uint32(0xFFFF)).astype(U32)
-                high = (got >> np.uint32(16))[on]
-                keeps = chip.startswith("gfx11") or preserve
-                assert (high == (0xDEAD if keeps else 0)).all(), f"{op}: upper half {high[:4]}"
-                want_bits = want.view(np.uint16)
-                if want.dtype == F16:
-                    good = same(value, want, ulps)
-                else:
-                    good = value == want_bits
-            else:
-                good = same(value, want, ulps)
-            bad = np.flatnonzero(on & ~good)
-            assert not len(bad), (
-                f"{op} on {chip}: lane {bad[0]}: sources {[s[bad[0]] for s in sources]}, "
-                f"want {want[bad[0]]!r}, got {value[bad[0]]:#x}"
-            )
+            job = Job(text or f"{op} {places}", [as_register(s) for s in sources], old, mask)
+            _ASKED.append((chip, job, partial(verify, chip, op, job, sources, want, ulps, preserve)))
+
+
+def verify(chip: str, op: str, job: Job, sources, want: np.ndarray, ulps: int, preserve, got: np.ndarray) -> None:
+    mask, old = job.mask, job.old
+    on = np.array([mask is None or bool(mask >> l & 1) for l in range(LANES[chip])])
+    assert (got[~on] == old[~on]).all(), f"{op}: a lane that is off was written"
+    value = got
+    if want.dtype.itemsize == 2:
+        value = (got & np.uint32(0xFFFF)).astype(U32)
+        high = (got >> np.uint32(16))[on]
+        keeps = chip.startswith("gfx11") or preserve
+        assert (high == (0xDEAD if keeps else 0)).all(), f"{op}: upper half {high[:4]}"
+        good = same(value, want, ulps) if want.dtype == F16 else value == want.view(np.uint16)
+    else:
+        good = same(value, want, ulps)
+    bad = np.flatnonzero(on & ~good)
+    assert not len(bad), (
+        f"{op} on {chip}: lane {bad[0]}: sources {[s[bad[0]] for s in sources]}, want {want[bad[0]]!r}, got {value[bad[0]]:#x}"
+    )
+
+
+def test_a_wrong_result_is_noticed() -> None:
+    check("gfx942", "v_add_u32", [U32] * 2, U32, lambda a, b: a + b)
+    check("gfx942", "v_sub_u32", [U32] * 2, U32, lambda a, b: a + b)
+    with pytest.raises(AssertionError, match="v_sub_u32 on gfx942: lane"):
+        run_asked()
 
 
 def u(a):
