@@ -5,6 +5,7 @@ python -m tools.readme_figures          # writes the table between its marks; a 
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from benchmarks.records import COUNTED, MODELLED, Record, newest, read
@@ -14,20 +15,16 @@ BEGIN, END = "<!-- figures: python -m tools.readme_figures -->", "<!-- end of fi
 # Kind, what, target, measure of the rows that are shown, in order. Ones that are not stored are left out.
 SHOWN = [
     ("cpu", "resnet50", "llvm", "processor time"),
-    ("cpu", "mobilenetv2", "llvm", "processor time"),
+    ("cpu", "shufflenet", "llvm", "processor time"),
     ("cpu", "bert_layer", "llvm", "processor time"),
+    ("h200", "matmul f16 8192", "sm_90a", "rate"),
+    ("h200", "attention f16 d 128 4096", "sm_90a", "rate"),
+    ("h200", "ResNet-50 f16 b1", "sm_90a", "time"),
     ("product", "product f16 4096", "gfx942", "time"),
-    ("product", "product f16 4096", "gfx942", "registers"),
-    ("product", "product int8 4096", "gfx942", "time"),
-    ("product", "product f32 4096", "gfx942", "time"),
     ("product", "attention f16 d 64", "gfx942", "time"),
-    ("product", "attention f16 d 128", "gfx942", "time"),
     ("product", "softmax f16 4096 x 4096", "gfx942", "time"),
-    ("product", "layer norm f16 4096 x 4096", "gfx942", "time"),
-    ("network", "resnet50 float16", "gfx942", "time"),
-    ("network", "bert_layer float16", "gfx942", "time"),
 ]
-_HOSTS = {MODELLED: "by the time model", COUNTED: "counted in the code"}
+_HOSTS = {MODELLED: "the time model", COUNTED: "a count in the code"}
 
 
 def _rounded(value: float) -> str:
@@ -39,19 +36,42 @@ def _number(value: float | str | None, unit: str) -> str:
     return f"{_rounded(value)} {unit}" if isinstance(value, (int, float)) else "not measured"
 
 
-def _row(r: Record) -> str:
-    peer = f"{r.peer}: {_number(r.peer_value, r.unit)} ({r.peer_settings})" if r.peer_value is not None else ""
-    on = f"{r.target}, {_HOSTS.get(r.host, r.host)}"
-    return f"| {r.what}, {r.measure} | {on} | {_number(r.value, r.unit)} | {peer} | {r.commit} |"
+def _row(r: Record, note: int) -> str:
+    peer = f"{r.peer}: {_number(r.peer_value, r.unit)}" if r.peer_value is not None else ""
+    return f"| {r.what}, {r.measure} | {r.target} [{note}] | {_number(r.value, r.unit)} | {peer} |"
+
+
+def _origin(r: Record) -> str:
+    """Where a row was measured, and of which commit."""
+    return f"{_HOSTS.get(r.host, r.host)}; {r.source or f'commit {r.commit}'}, {r.date[:10]}"
+
+
+def _notes(shown: list[Record]) -> list[str]:
+    """Each origin, with how the peers of its rows were run: every setting once."""
+    settings: dict[str, dict[str, list[str]]] = {}
+    for r in shown:
+        peers = settings.setdefault(_origin(r), {})
+        if r.peer_settings and r.peer not in peers.setdefault(r.peer_settings, []):
+            peers[r.peer_settings].append(r.peer)
+    return [
+        ". ".join([origin, *(f"{', '.join(names)}: {text}" for text, names in peers.items())])
+        for origin, peers in settings.items()
+    ]
 
 
 def table(rows: list[Record]) -> str:
-    """The table of the rows that are shown; of a clocked figure, that of every host."""
+    """The table of the rows that are shown; of a clocked figure, that of every host. Below it, each host with its peers' settings."""
     by_name: dict[tuple[str, ...], list[Record]] = {}
     for r in newest(rows).values():
         by_name.setdefault((r.kind, r.what, r.target, r.measure), []).append(r)
-    shown = [_row(r) for key in SHOWN for r in sorted(by_name.get(key, []), key=lambda r: r.host)]
-    return "\n".join(["| what | where | tec | beside it | commit |", "| --- | --- | --- | --- | --- |", *shown])
+    shown = [r for key in SHOWN for r in sorted(by_name.get(key, []), key=lambda r: r.host)]
+    origins = list(dict.fromkeys(map(_origin, shown)))
+    lines = [_row(r, origins.index(_origin(r)) + 1) for r in shown]
+    below = "\n".join(
+        textwrap.fill(f"{n}. {text}.", 98, subsequent_indent="   ", break_long_words=False)
+        for n, text in enumerate(_notes(shown), 1)
+    )
+    return "\n".join(["| what | where | tec | peer |", "| --- | --- | --- | --- |", *lines, "", below])
 
 
 def drawn(page: str, rows: list[Record]) -> str:
