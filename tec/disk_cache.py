@@ -82,13 +82,24 @@ class Store:
                 return
         except OSError:
             return
-        # Looking through the folder takes longer than some kernels take to compile (25 ms for 4,000 entries): now and then.
-        if int(key[:3], 16) % 16 == 0 or len(body) > limit_bytes() // 16:
+        # Looking through the folder takes longer than many kernels take to compile (half a second for 20,000 entries): now and then, and only
+        # where it may be half full by its 256th part that was just written to, for keys lie evenly.
+        if len(body) > limit_bytes() // 16 or (int(key[:3], 16) % 16 == 0 and _size(path.parent) * 512 > limit_bytes()):
             self.trim()
 
     def trim(self) -> int:
         """Remove the entries longest unused until the rest fits the limit; returns how many went."""
         return trim(cache_part(self.part), limit_bytes())
+
+
+def _size(folder: Path) -> int:
+    """Bytes of the files that lie in a folder itself."""
+    total = 0
+    with contextlib.suppress(OSError), os.scandir(folder) as found:
+        for entry in found:
+            with contextlib.suppress(OSError):
+                total += entry.stat(follow_symlinks=False).st_size
+    return total
 
 
 def trim(folder: Path | None, limit: int) -> int:
