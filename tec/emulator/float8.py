@@ -55,7 +55,7 @@ def encode(
     """An f32 as a small float (or f16, bf16) in the low bits of an i32: rounded to nearest even, or, with `random` (an i32), its high bits added below the last place
     and cut off. `scale`: an f32 by whose exponent the value is divided first.
 
-    What overflows is infinite or NaN in formats of 8 bits, or the largest number with `saturate` (an infinity too; on RDNA 4 it stays, and NaN is always
+    What overflows is infinite or NaN in formats of 8 bits, or the largest number with `saturate` (an infinity too; on RDNA 4, and in f16, it stays, and NaN is always
     negative); formats of 6
     and 4 bits have the largest number, for NaN too. Source: CDNA4 ISA manual 7.3; NaN in few bits: Composable Kernel's `sat_convert_to_type`;
     random bits: no bit that alignment to the least exponent cuts off counts, as captures of an RDNA 4 show, for which rocjitsu's
@@ -99,7 +99,7 @@ def encode(
     code = o.add(kept, o.shl(o.sub(o.call("smax", "i32", exponent, c(least)), c(least)), c(m)))
     largest, infinity, nan = (0x7F, 0x80, 0x80) if fnuz else _ENDS[kind]
     code = o.select(o.icmp("ugt", "i32", code, c(largest)), "i32", c(largest if saturate else infinity), code)
-    if saturate and rdna4:
+    if saturate and (rdna4 or kind in _HALVES):
         code = o.select(o.icmp("eq", "i32", magnitude, c(0x7F800000)), "i32", c(infinity), code)
     code = o.select(o.icmp("ugt", "i32", magnitude, c(0x7F800000)), "i32", c(nan), code)
     sign = o.lshr(o.and_(raw, c(-(2**31))), c(32 - all_bits))

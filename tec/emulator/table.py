@@ -211,13 +211,15 @@ def salu(
         if not dst:
             w.set_scc(result)
             return
-        value, carry = result if isinstance(result, tuple) else (result, "")
+        out, carry = result if isinstance(result, tuple) else (result, "")
         if scc == "out":
             w.set_scc(carry)
         elif scc == "nz":
             integer = "i64" if dst[0] in ("i64", "f64") else "i32"
-            w.set_scc(w.s.icmp("ne", integer, value, "0"))
-        w.write_scalar(operands[0], value, dst[0])
+            w.set_scc(w.s.icmp("ne", integer, out, "0"))
+        if dst[0] == "f16" and w.f16_overflow:
+            out = w.largest(out, [(t.removeprefix("+"), a) for t, a in zip(src, args) if "f" in t], w.s)
+        w.write_scalar(operands[0], out, dst[0])
 
     for name in names.split():
         add(Row(name, handler, "salu", signature, generations))

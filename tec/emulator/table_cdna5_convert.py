@@ -56,7 +56,8 @@ for _kind in ("fp8", "bf8"):
 def _random_pair(t: str):  # type: ignore[no-untyped-def]
     def fn(w: Wave, a: str, b: str, seed: str) -> str:
         o = w.v
-        codes = [encode(o, x, t, random=s) for x, s in ((a, seed), (b, next_random(o, seed)))]
+        saturate = t == "f16" and w.f16_overflow
+        codes = [encode(o, x, t, saturate=saturate, random=s) for x, s in ((a, seed), (b, next_random(o, seed)))]
         return o.or_(codes[0], o.shl(codes[1], o.const("i32", 16)))
 
     return fn
@@ -98,13 +99,14 @@ def _widen(kind: str, t: str, count: int):  # type: ignore[no-untyped-def]
         dst, source, _ = inst.operands
         scale = power(o, o.lshr(w.source(2, "i32"), o.const("i32", 8 * sel)))
         codes = _codes(w, block(w, source, bits * count // 32), bits, count)
-        values = [o.bin("fmul", "f32", wide(w, c, kind, None), scale) for c in codes]
+        plain = [wide(w, c, kind, None) for c in codes]
+        values = [o.bin("fmul", "f32", x, scale) for x in plain]
         if t == "f32":
             for i, value in enumerate(values):
                 w.write_reg(dst.kind, dst.index + i, value, "f32")
             return
         for i in range(count // 2):
-            pair = (o.fptrunc("f32", t, x) for x in values[2 * i : 2 * i + 2])
+            pair = (w.to_half(t, values[n], plain[n]) for n in (2 * i, 2 * i + 1))
             w.write_reg(dst.kind, dst.index + i, join16(o, t, *pair))
 
     return handler

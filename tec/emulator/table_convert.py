@@ -170,14 +170,16 @@ def _scaled_wide(kind: str, t: str, packed: bool):  # type: ignore[no-untyped-de
         word = w.source(1, "i32")
         dst = inst.operands[0]
         chosen = picked(w, inst, word, 2 * bits if packed else 8)
-        values = [wide(w, c, kind, scale) for c in (fields(w, chosen, bits, 2) if packed else [chosen])]
+        codes = fields(w, chosen, bits, 2) if packed else [chosen]
+        values = [wide(w, c, kind, scale) for c in codes]
         if t == "f32":
             for k, value in enumerate(values):
                 w.write_reg(dst.kind, dst.index + k, w.result("f32", value), "f32")
         elif packed:
-            w.write_reg(dst.kind, dst.index, join16(o, t, *(o.fptrunc("f32", t, v) for v in values)))
+            pair = (w.to_half(t, v, wide(w, c, kind, None)) for v, c in zip(values, codes))
+            w.write_reg(dst.kind, dst.index, join16(o, t, *pair))
         else:
-            half = o.zext("i16", "i32", o.bitcast(t, "i16", o.fptrunc("f32", t, values[0])))
+            half = o.zext("i16", "i32", o.bitcast(t, "i16", w.to_half(t, values[0], wide(w, codes[0], kind, None))))
             _insert(w, inst, half, 16)
 
     return handler
@@ -227,19 +229,21 @@ def _block_wide(kind: str, t: str):  # type: ignore[no-untyped-def]
         dst, source, _ = inst.operands
         words = block(w, source, 6)
         scale = w.source(2, "f32")
-        values = []
+        values, plain = [], []
         for i in range(32):
             k, at = divmod(6 * i, 32)
             code = o.lshr(words[k], o.const("i32", at))
             if at > 26:
                 code = o.or_(code, o.shl(words[k + 1], o.const("i32", 32 - at)))
-            values.append(wide(w, o.and_(code, o.const("i32", 63)), kind, scale))
+            code = o.and_(code, o.const("i32", 63))
+            values.append(wide(w, code, kind, scale))
+            plain.append(wide(w, code, kind, None))
         if t == "f32":
             for i, value in enumerate(values):
                 w.write_reg(dst.kind, dst.index + i, w.result("f32", value), "f32")
             return
         for i in range(16):
-            pair = (o.fptrunc("f32", t, v) for v in values[2 * i : 2 * i + 2])
+            pair = (w.to_half(t, values[n], plain[n]) for n in (2 * i, 2 * i + 1))
             w.write_reg(dst.kind, dst.index + i, join16(o, t, *pair))
 
     return handler

@@ -260,7 +260,7 @@ def _pack16(o: Ops, lo: str, hi: str, t: str) -> str:
 
 
 valu("v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32", "i32 = f32 f32", lambda o, a, b: _pack16(o, rtz16(o, a), rtz16(o, b), "f16"))  # fmt: skip
-valu("v_cvt_pk_f16_f32", "i32 = f32 f32", lambda o, a, b: _pack16(o, o.fptrunc("f32", "f16", a), o.fptrunc("f32", "f16", b), "f16"))  # fmt: skip
+valu("v_cvt_pk_f16_f32", "i32 = f32 f32", lambda w, a, b: _pack16(w.v, w.to_half("f16", a), w.to_half("f16", b), "f16"), wave=True)  # fmt: skip
 valu("v_cvt_pk_bf16_f32", "i32 = f32 f32", lambda o, a, b: _pack16(o, o.f32_to_bf16(a), o.f32_to_bf16(b), "bf16"))
 valu("v_pack_b32_f16", "i32 = f16 f16", lambda o, a, b: _pack16(o, a, b, "f16"))
 

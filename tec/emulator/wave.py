@@ -8,7 +8,7 @@ from __future__ import annotations
 from .asmparse import Inst, Operand, float_bits
 from .dpp import dpp_source, sdwa_insert, sdwa_select
 from .modes import DENORMALS_F16, DENORMALS_F32, OVERFLOW
-from .ops import BITS
+from .ops import BITS, Ops
 from .registers import EXEC, FLAT_SCRATCH, FLOATS, M0, VCC, Options, Registers
 
 __all__ = ["EXEC", "FLAT_SCRATCH", "FLOATS", "M0", "VCC", "Options", "Wave"]
@@ -184,7 +184,7 @@ class Wave(Registers):
     def result(self, t: str, value: str, inst: Inst | None = None) -> str:
         """A result of a float type as MODE has it written, but for rounding (`set_modes`); with the output modifiers of `inst`."""
         if t == "f16" and self._arithmetic() and self.f16_overflow:
-            value = self._largest(value)
+            value = self.largest(value)
         if inst is not None:
             value = self.output_modifiers(inst, t, value)
         if t in FLOATS and self._arithmetic() and not self._keeps(t, True):
@@ -196,9 +196,16 @@ class Wave(Registers):
 
     floats_read: list[tuple[str, str]]  # by this instruction, where FP16_OVFL is set
 
-    def _largest(self, value: str) -> str:
-        """An f16 result under FP16_OVFL: infinite only where an operand is, or where the function's own value is."""
-        o = self.v
+    def to_half(self, t: str, value: str, source: str | None = None) -> str:
+        """An f32 rounded to f16, or to bf16; under FP16_OVFL f16 is infinite only where `source` is, of which the value was made (by a scale)."""
+        half = self.v.fptrunc("f32", t, value)
+        if t != "f16" or not self.f16_overflow:
+            return half
+        return self.largest(half, [("f32", value if source is None else source)])
+
+    def largest(self, value: str, read: list[tuple[str, str]] | None = None, o: Ops | None = None) -> str:
+        """An f16 result under FP16_OVFL: infinite only where an operand (of `read`, else of the instruction's) is, or where the function's own value is."""
+        o = self.v if o is None else o
         assert self.inst is not None
         if any(name in self.inst.op for name in ("rcp", "rsq", "log")):
             return value
@@ -207,7 +214,7 @@ class Wave(Registers):
             return o.fcmp("oeq", t, o.call("fabs", t, x), o.const(t, float("inf")))
 
         over = infinite("f16", value)
-        for t, x in self.floats_read:
+        for t, x in self.floats_read if read is None else read:
             over = o.and_(over, o.not_(infinite(t, x), "i1"), "i1")
         sign = o.and_(o.bitcast("f16", "i16", value), o.const("i16", 1 << 15), "i16")
         largest = o.bitcast("i16", "f16", o.or_(sign, o.const("i16", 0x7BFF), "i16"))

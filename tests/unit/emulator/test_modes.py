@@ -238,6 +238,75 @@ def test_f16_overflow(chip: str) -> None:
     np.testing.assert_array_equal(out[at + 1].astype(np.uint16).view(np.float16), second)
 
 
+def _over(chip: str, lines: list[str], planes: dict[str, np.ndarray], dwords: int, on: int = 1) -> np.ndarray:
+    """What v2 and those behind it hold after `lines` under FP16_OVFL; {a} in them names the register of plane a."""
+    bench = Bench(chip, dict.fromkeys(planes, 1), masked=False)
+    texts = [x.format(**{k: bench.reg(k) for k in planes}) for x in lines]
+    mode = "HW_REG_WAVE_MODE" if chip.startswith("gfx12") else "HW_REG_MODE"
+    at = bench.case([f"s_setreg_imm32_b32 hwreg({mode}, 23, 1), {on}", *texts], ["v_mov_b32 v2, 0"], dwords=dwords)
+    got = bench.launch()({k: np.resize(x, bench.lanes) for k, x in planes.items()})
+    return np.stack([got[at + i] for i in range(dwords)])
+
+
+_FLOATS = np.array([1e6, -1e6, np.inf, -np.inf, 65504, 65519, 65521, np.nan, 2.5, 3e38], F32)
+
+
+@pytest.mark.parametrize("on", [0, 1])
+@pytest.mark.parametrize(
+    "chip, line",
+    [
+        ("gfx950", "v_cvt_pk_f16_f32 v2, {a}, -{a}"),
+        ("gfx1250", "v_cvt_pk_f16_f32 v2, {a}, -{a}"),
+        ("gfx950", "v_cvt_sr_f16_f32 v2, {a}, 0"),
+        ("gfx1250", "v_cvt_sr_pk_f16_f32 v2, {a}, -{a}, 0"),
+        ("gfx1250", "v_cvt_f16_f32 v2, {a}"),
+    ],
+)
+def test_overflow_of_conversions_to_f16(chip: str, line: str, on: int) -> None:
+    """Packed ones and those with random bits (0 cuts off) saturate too; an infinity stays one."""
+    got = _over(chip, [line], {"a": _FLOATS.view(U32)}, 1, on)[0][: len(_FLOATS)]
+    with np.errstate(over="ignore"):
+        want = _FLOATS.astype(np.float16)
+    if "_sr_" in line:
+        want = np.where(np.isclose(_FLOATS, 65521, atol=0.5), np.float16(65504), want)
+    if on:
+        want = np.where(np.isinf(want) & np.isfinite(_FLOATS), np.copysign(np.float16(65504), want), want)
+    halves = [got & 0xFFFF, got >> 16] if "_pk_" in line else [got & 0xFFFF]
+    for half, sign in zip(halves, (1, -1)):
+        np.testing.assert_array_equal(half.astype(np.uint16).view(np.float16), np.float16(sign) * want)
+
+
+@pytest.mark.parametrize("on", [0, 1])
+@pytest.mark.parametrize("scale", [1e6, 1e38, 1.0])
+def test_overflow_by_a_scale(scale: float, on: int) -> None:
+    """v_cvt_scalef32 and v_cvt_scale to f16: what the scale makes too large saturates (past f32's end too), what was infinite stays."""
+    code = 0x77 | 0x7C << 8 | 0xFB << 16 | 0xFC << 24  # of bf8: 28672, inf, -57344, -inf
+    power = 2.0 ** np.floor(np.log2(scale))
+    values = np.array([28672, np.inf, -57344, -np.inf]) * power
+    with np.errstate(over="ignore"):
+        want = values.astype(np.float16)
+    if on:
+        want = np.where(np.isinf(want) & np.isfinite(values), np.copysign(np.float16(65504), want), want)
+    planes = {"c": np.array([code], U32), "s": np.array([scale], F32).view(U32)}
+    two = _over("gfx950", ["v_cvt_scalef32_pk_f16_bf8 v2, {c}, {s}", "v_cvt_scalef32_pk_f16_bf8 v3, {c}, {s} op_sel:[1,0]"], planes, 2, on)  # fmt: skip
+    np.testing.assert_array_equal(np.ascontiguousarray(two[:, 0]).view(np.float16), want)
+    one = _over("gfx950", ["v_cvt_scalef32_f16_bf8 v2, {c}, {s}"], planes, 1, on)
+    assert int(one[0, 0]) & 0xFFFF == int(want[:1].view(np.uint16)[0])
+    planes["s"] = np.array([int(np.log2(power)) + 127], U32)
+    lines = ["v_mov_b32 v6, {c}", "v_mov_b32 v7, {c}", "v_cvt_scale_pk8_f16_bf8 v[2:5], v[6:7], {s}"]
+    eight = _over("gfx1250", lines, planes, 4, on)
+    np.testing.assert_array_equal(np.ascontiguousarray(eight[:, 0]).view(np.float16), np.tile(want, 2))
+
+
+@pytest.mark.parametrize("on", [0, 1])
+@pytest.mark.parametrize(
+    "op", ["s_add_f16 s3, s2, s2", "s_mul_f16 s3, s2, s2", "s_cvt_f16_f32 s3, 0x49742400", "s_fmac_f16 s3, s2, s2"]
+)
+def test_overflow_of_scalar_f16(op: str, on: int) -> None:
+    got = _over("gfx1250", ["s_mov_b32 s2, 0x7bff", "s_mov_b32 s3, 0x7bff", op, "v_mov_b32 v2, s3"], {}, 1, on)
+    assert int(got[0, 0]) & 0xFFFF == (0x7BFF if on else 0x7C00)
+
+
 def test_registers_by_index() -> None:
     """v_movrels and v_movreld, under a mask, and v_nop."""
     bench = Bench("gfx1100", {"a": 1, "b": 1, "c": 1})
