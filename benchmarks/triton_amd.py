@@ -178,7 +178,7 @@ def side(s: dict[str, Any]) -> str:
 
 
 def table(lines: list[dict[str, Any]]) -> None:
-    """As docs/status.md has them."""
+    """As a Markdown table."""
     print("| case | chip | tec: us, VGPR, waves, cycles | Triton: us, VGPR, waves, cycles | Triton's time / tec's |")
     print("| --- | --- | --- | --- | --- |")
     for x in lines:
@@ -190,7 +190,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", help=f"beginnings of {', '.join(CASES)}")
     parser.add_argument("-mcpu", default=",".join(CHIPS))
-    parser.add_argument("--table", action="store_true", help="rows for docs/status.md at the end")
+    parser.add_argument("--table", action="store_true", help="a Markdown table at the end")
     args = parser.parse_args()
     lines = []
     for name, case in CASES.items():

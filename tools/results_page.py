@@ -18,7 +18,12 @@ TITLES = {
     "cliff": "Random operators",
     "cpu": "Networks beside ONNX Runtime on one thread",
     "h200": "One H200",
+    "memory_bound": "Kernels that move data, modelled",
+    "time_model": "The time model against results of others",
+    "emulator": "Speed of the software GPU",
+    "torch": "PyTorch models beside inductor",
     "compile": "Compilation",
+    "suites": "Test suites",
     "tests": "Tests",
     "house": "Figures of the sources",
 }
@@ -54,6 +59,8 @@ def tables(rows: Iterable[Record]) -> str:
             continue
         out += [f"## {TITLES.get(kind, kind)}", ""]
         out += [f"Measured by `{c}`." for c in dict.fromkeys(r.command for r in some if not r.source)]
+        carried = dict.fromkeys((r.command, r.source) for r in some if r.source)
+        out += [f"Carried over from {source}, measured there by `{c}`." for c, source in carried]
         out += [
             f"Peer's settings, {p}: {s}."
             for p, s in dict.fromkeys((r.peer, r.peer_settings) for r in some if r.peer_settings)

@@ -115,7 +115,7 @@ class FewRows(loops.LoopForm):
 
     @property
     def default(self) -> Choice:
-        """What was best by the time model on MI300X, 4 bits, m = 1 and 16, n and k of 4096 and 14336 (docs/status.md): as many columns as x's rows are worth, 16 wavefronts where work-groups are
+        """What was best by the time model on MI300X, 4 bits, m = 1 and 16, n and k of 4096 and 14336: as many columns as x's rows are worth, 16 wavefronts where work-groups are
         no more than units, all of a wavefront's codes at once where it has a few steps, two where other work-groups fill the time. One on RDNA (a 7900 XTX, m = 1, 14336 x 4096: 45 us, two 63)."""
         units = self.target.machine.units
         best: tuple[Any, ...] | None = None
