@@ -73,6 +73,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda m: ascii(m[0])[1:-1], text)
 
 
+def one_line(text: str) -> str:
+    """A name as it stands within a line: `printable`, and its ends of lines and tabs are escaped too, so that it makes no line of its own."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 class TecError(RuntimeError):
     """Base of all errors of tec; a RuntimeError, as TVM's errors are.
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from html import escape as _escape
+
+from .errors import one_line, printable
 
 _BOX_W, _BOX_H, _GAP_X, _GAP_Y = 250, 46, 28, 30
 _SIDE = 40  # room at both sides for edges that bow out; a curve reaches three quarters of the way to its control points
@@ -22,6 +24,11 @@ _STYLE = (
     ".tec-code i{color:#7a7f87}.tec-code u{color:#2f6f4f;text-decoration:none}.tec rect{fill:#f3efe7;stroke:#cfd2d6}.tec .port rect{fill:#e6eef5}"
     ".tec text{font:12px sans-serif;text-anchor:middle;fill:#1c1f24}.tec text.small{font-size:10px;fill:#666d78}.tec .edge{fill:none;stroke:#8a9099}</style>"
 )
+
+
+def escape(text: str, quote: bool = True) -> str:
+    """A text within HTML: no tag, nor a control or mark of direction that turns what stands around it."""
+    return _escape(printable(text), quote)
 
 
 def code(text: str) -> str:
@@ -39,7 +46,7 @@ def code(text: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
     """A table of texts."""
-    cells = "".join("<tr>" + "".join(f"<td>{escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
+    cells = "".join("<tr>" + "".join(f"<td>{escape(one_line(str(c)))}</td>" for c in row) + "</tr>" for row in rows)
     titles = "".join(f"<th>{escape(h)}</th>" for h in head)
     title = (
         f'<caption style="text-align:left;white-space:nowrap;padding:4px 0">{escape(caption)}</caption>'
@@ -179,6 +186,7 @@ def layered_svg(labels: Mapping[int, tuple[str, str, str]], edges: Iterable[tupl
     """
     if not labels:
         return ""
+    labels = {n: (one_line(title), one_line(under), function) for n, (title, under, function) in labels.items()}
     edges = set(edges)
     before: dict[int, list[int]] = defaultdict(list)
     for a, b in edges:

@@ -89,8 +89,8 @@ def _show(name: str, dev: Any, facts: dict[str, Any], kernels: list[Any], top: i
     out = common.console()
     s = facts["seconds"]
     what = "simulating one run" if emulated else f"{facts['runs']} runs"
-    click.echo(f"{name} on {dev} ({dev.name}), {facts['target']}")
-    click.echo(
+    common.echo(f"{name} on {dev} ({dev.name}), {facts['target']}")
+    common.echo(
         f"{what}: median {common.duration(s['p50'])}, min {common.duration(s['min'])}, p90 {common.duration(s['p90'])}, "
         f"p99 {common.duration(s['p99'])}, std {common.duration(s['std'])}"
         + ("" if emulated or not flops else f"; {flops / s['p50'] / 1e9:.1f} GFLOP/s")
@@ -111,4 +111,4 @@ def _show(name: str, dev: Any, facts: dict[str, Any], kernels: list[Any], top: i
         out.print(t)
         rest = f", {len(kernels) - top} more" if len(kernels) > top else ""
         best = "" if emulated else ", each the best of 5 runs"
-        click.echo(f"kernels: {common.duration(total / 1e6)} in all{best}{rest}")
+        common.echo(f"kernels: {common.duration(total / 1e6)} in all{best}{rest}")

@@ -19,7 +19,7 @@ def command(action: str, as_json: bool) -> None:
     """Size and place of the compile cache; clear it."""
     parts = folders()
     if action == "path":
-        click.echo("\n".join(str(p) for p in parts.values()))
+        common.echo_text("\n".join(str(p) for p in parts.values()))
         return
     facts = {name: facts_of(name, path) for name, path in parts.items()}
     if action == "clear":
@@ -30,11 +30,11 @@ def command(action: str, as_json: bool) -> None:
         common.print_json({"action": action, **facts})
         return
     if not facts:
-        click.echo("the cache is off")
+        common.echo("the cache is off")
     for name, f in facts.items():
         done = "removed " if action == "clear" and not f["not_used"] else ""
         why_not = f"  not used: {f['not_used']}" if f["not_used"] else ""
-        click.echo(f"{name:9} {done}{f['files']} files, {common.size(float(f['bytes']))}  {f['path']}{why_not}")
+        common.echo(f"{name:9} {done}{f['files']} files, {common.size(float(f['bytes']))}  {f['path']}{why_not}")
 
 
 def folders() -> dict[str, Path]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from ..errors import install
+from ..errors import install, one_line, printable
 from ..report.measure import random_array
 from ..report.words import duration as duration
 from ..report.words import size as size
@@ -409,19 +409,42 @@ def console() -> Any:
     return Out(soft_wrap=False) if sys.stdout.isatty() else Out(width=180)
 
 
+def echo(line: str = "", err: bool = False) -> None:
+    """A line on stdout. What a name in it holds is shown escaped: no terminal obeys it, and it makes no line of its own."""
+    click.echo(one_line(line), err=err)
+
+
+def echo_text(text: str) -> None:
+    """Lines on stdout, a listing's say; what a terminal would obey is escaped."""
+    click.echo(printable(text))
+
+
 def table(title: str, *columns: str, right: Sequence[int] = ()) -> Any:
-    """An empty rich table."""
+    """An empty rich table. Its cells are plain text, escaped as by `echo`; a `rich.text.Text` keeps its style (see `coloured`)."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    made = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    class Plain(Table):
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*(Text(one_line(c)) if isinstance(c, str) else c for c in cells), **options)
+
+    made = Plain(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for k, c in enumerate(columns):
         made.add_column(c, justify="right" if k in right else "left", overflow="fold")
     return made
 
 
-def print_json(data: Any) -> None:
-    click.echo(json.dumps(data, indent=1, default=str))
+def coloured(text: str, style: str) -> Any:
+    """A cell of a table in a colour of rich's."""
+    from rich.text import Text
+
+    return Text(one_line(text), style)
+
+
+def print_json(data: Any, indent: int | None = 1) -> None:
+    """Data as JSON, exact: what a terminal would obey is escaped as JSON escapes it."""
+    click.echo(json.dumps(data, indent=indent, default=str).replace("\x7f", "\\u007f"))
 
 
 def check_folder(path: Path | None) -> None:

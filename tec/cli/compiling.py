@@ -78,7 +78,7 @@ def command(
     if as_json:
         common.print_json(facts)
         return
-    click.echo(
+    common.echo(
         f"{out}: {facts['target']}, {facts['steps']} steps, {facts['functions']} functions, "
         f"{common.size(facts['code_bytes'])} of code, {common.size(facts['weights_bytes'])} of weights, "
         + (
@@ -89,7 +89,7 @@ def command(
         + f"; {common.duration(seconds)}"
     )
     for p in dumped:
-        click.echo(f"  {p}")
+        common.echo(f"  {p}")
 
 
 def dump(

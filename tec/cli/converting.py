@@ -36,4 +36,4 @@ def command(package: Path, output: Path | None) -> None:
         raise Refused(f"{target} is the package itself", "give another file with --output")
     common.check_folder(target)
     version = convert(package, target)
-    click.echo(f"{common.wrote(target)}, version {VERSION}, was {version}")
+    common.echo(f"{common.wrote(target)}, version {VERSION}, was {version}")

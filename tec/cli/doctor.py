@@ -57,7 +57,7 @@ def command(as_json: bool, report: Path | None, run: tuple[str, ...]) -> int:
         common.share_stdout(as_json, report)
         facts = write(report, checks, run, frozenset(COMMANDS))
         ended = f", the command ended with exit code {facts['exit_code']}" if run else ""
-        click.echo(f"{common.wrote(report)}{ended}; read it before you send it")
+        common.echo(f"{common.wrote(report)}{ended}; read it before you send it")
         return 0 if good else NO
     if as_json:
         common.print_json({"ok": good, "checks": [{"name": n, "state": s, "text": t} for n, s, t in rows]})
@@ -66,16 +66,14 @@ def command(as_json: bool, report: Path | None, run: tuple[str, ...]) -> int:
         out = common.console()
         t = common.table("", "", "", "")
         t.show_header = False
-        colours = {_GOOD: "[green]ok[/green]", _BAD: "[red]FAULT[/red]", _NOTE: "[dim]-[/dim]"}
-        from rich.markup import escape
-
+        marks = {_GOOD: ("ok", "green"), _BAD: ("FAULT", "red"), _NOTE: ("-", "dim")}
         for name, state, text in rows:
-            t.add_row(name, colours[state], escape(text))
+            t.add_row(name, common.coloured(*marks[state]), text)
         out.print(t)
     except ImportError:
         for name, state, text in rows:
-            click.echo(f"{name:22} {state:6} {text}")
-    click.echo("everything that tec needs is there" if good else "something is missing: see the rows marked FAULT")
+            common.echo(f"{name:22} {state:6} {text}")
+    common.echo("everything that tec needs is there" if good else "something is missing: see the rows marked FAULT")
     return 0 if good else NO
 
 

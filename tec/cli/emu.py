@@ -82,7 +82,7 @@ def show(file: Path, as_json: bool) -> None:
         common.print_json({"file": str(file), "code_objects": found})
         return
     for entry in found:
-        click.echo(f"{entry['target']}: {len(entry['kernels'])} kernel{'s' * (len(entry['kernels']) != 1)}")
+        common.echo(f"{entry['target']}: {len(entry['kernels'])} kernel{'s' * (len(entry['kernels']) != 1)}")
         for k in entry["kernels"]:
             _print_kernel(k)
 
@@ -115,31 +115,32 @@ def _facts(chip: str, k: KernelInfo) -> dict[str, Any]:
 
 
 def _print_kernel(k: dict[str, Any]) -> None:
-    click.echo(f"\n  {k['name']}")
+    common.echo()
+    common.echo(f"  {k['name']}")
     spills = (
         f", {k['vgpr_spills']} VGPRs and {k['sgpr_spills']} SGPRs spilled"
         if k["vgpr_spills"] or k["sgpr_spills"]
         else ""
     )
-    click.echo(f"    registers   {k['vgprs']} VGPRs, {k['agprs']} AGPRs, {k['sgprs']} SGPRs{spills}")
-    click.echo(
+    common.echo(f"    registers   {k['vgprs']} VGPRs, {k['agprs']} AGPRs, {k['sgprs']} SGPRs{spills}")
+    common.echo(
         f"    memory      {k['lds_bytes']} bytes of LDS a work-group, {k['scratch_bytes']} of scratch a work-item"
     )
     size = k["required_workgroup_size"]
     group = "x".join(map(str, size)) if size else f"up to {k['max_workgroup_size']}"
-    click.echo(f"    work-group  {group} work-items, wavefronts of {k['wavefront_size']}")
+    common.echo(f"    work-group  {group} work-items, wavefronts of {k['wavefront_size']}")
     if k["waves_a_simd"] is not None:
-        click.echo(
+        common.echo(
             f"    occupancy   {k['waves_a_simd']} waves a SIMD with {k['group_waves']} waves a work-group, limited by {k['limited_by']}"
         )
     for a in k["args"]:
         if not a["kind"].startswith("hidden_"):
-            click.echo(
+            common.echo(
                 f"    argument    {a['offset']:>4}  {a['bytes']:>3} bytes  {a['kind']}{'  ' + a['name'] if a['name'] else ''}"
             )
     hidden = [a["kind"].removeprefix("hidden_") for a in k["args"] if a["kind"].startswith("hidden_")]
     if hidden:
-        click.echo(f"    hidden      {', '.join(hidden)}")
+        common.echo(f"    hidden      {', '.join(hidden)}")
 
 
 @command.command("run", epilog=_EXAMPLES)
@@ -219,7 +220,7 @@ def run(
     groups = _dims(grid, "--grid")
     launch = k[groups, shape, lds]
     if at is not None:
-        click.echo(_stopped(dev.driver, k, at, wave, group, lane, lambda: launch(*args)))
+        common.echo_text(_stopped(dev.driver, k, at, wave, group, lane, lambda: launch(*args)))
         return
     start = time.perf_counter()
     if html is not None:
@@ -243,11 +244,11 @@ def run(
         )
         return
     size = f"{_spelled(groups)} work-groups of {_spelled(shape)}"
-    click.echo(f"{k.prototype} on {dev}, {size}: no fault, {seconds:.2f} s with translation")
+    common.echo(f"{k.prototype} on {dev}, {size}: no fault, {seconds:.2f} s with translation")
     for note in notes:
-        click.echo(f"  note: {note}")
+        common.echo(f"  note: {note}")
     for name, a in arrays.items():
-        click.echo(f"  {name}: {_summary(a)}")
+        common.echo(f"  {name}: {_summary(a)}")
 
 
 def _stopped(
@@ -295,7 +296,7 @@ def execute(chip: str, check: str, program: tuple[str, ...]) -> None:
             signal.signal(signal.SIGINT, ignored)
         faults = report.read_text().count("\0") if report.exists() else 0
     if faults:
-        click.echo(f"tec emu: {faults} fault{'s' * (faults != 1)} of kernels, told above", err=True)
+        common.echo(f"tec emu: {faults} fault{'s' * (faults != 1)} of kernels, told above", err=True)
     if code < 0:  # killed: as a shell says it
         code = 128 - code
     sys.exit(code or (5 if faults else 0))

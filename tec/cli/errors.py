@@ -31,7 +31,7 @@ from ..errors import (
     TargetError,
     TecError,
     install,
-    printable,
+    one_line,
 )
 
 OK, NO, USAGE, MODEL, COMPILER, DEVICE, FAULT, INTERRUPTED, PIPE = 0, 1, 2, 3, 4, 5, 70, 130, 141
@@ -73,13 +73,14 @@ def line_of(error: TecError) -> str:
     if len(lines) > 1:
         text += ("; " if text[-1:] != ":" else " ") + "; ".join(lines[1:])
         text = text if len(text) <= _MOST else text[: _MOST - 1] + "…"
-    return f"{text} ({error.hint})" if error.hint else text
+    hint = "; ".join((error.hint or "").split("\n"))
+    return f"{text} ({hint})" if hint else text
 
 
 def say(text: str) -> None:
     """A line on stderr."""
     try:
-        click.echo(f"tec: {printable(text)}", err=True)
+        click.echo(f"tec: {one_line(text)}", err=True)
     except OSError:
         return  # nobody listens
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ..errors import printable
 from . import common
 from .errors import Refused
 
@@ -65,9 +66,10 @@ def command(
     run = made.generate(
         prompt, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop
     )
+    shown = sys.stdout.isatty()  # a model may write what a terminal would obey
     for piece in run:
         if not as_json:
-            sys.stdout.write(piece)
+            sys.stdout.write(printable(piece) if shown else piece)
             sys.stdout.flush()
     if as_json:
         common.print_json(
@@ -77,7 +79,7 @@ def command(
             }
         )  # fmt: skip
         return
-    click.echo()
+    common.echo()
     rate = f"{run.tokens_per_second:.1f} tokens a second" if run.tokens_per_second else "one token"
     first = common.duration(run.prompt_seconds)
-    click.echo(f"{run.prompt_tokens} tokens read in {first}, {len(run.ids)} written, {rate} ({run.reason})", err=True)
+    common.echo(f"{run.prompt_tokens} tokens read in {first}, {len(run.ids)} written, {rate} ({run.reason})", err=True)

@@ -43,9 +43,9 @@ def command(model: Path | None, match: str, as_json: bool) -> int:
     else:
         t = common.table("", "operator", "nodes", "supported", right=(1,))
         for r in rows:
-            t.add_row(r["op"], str(r["count"]), "yes" if r["supported"] else "[red]no[/red]")
+            t.add_row(r["op"], str(r["count"]), "yes" if r["supported"] else common.coloured("no", "red"))
         common.console().print(t)
-        click.echo(
+        common.echo(
             f"{len(proto.graph.node)} nodes; "
             + (
                 f"missing: {', '.join(f'{n} ({c}x)' for n, c in missing.items())}"
@@ -63,7 +63,7 @@ def _all(front: Any, match: str, as_json: bool) -> int:
         return 0
     t = common.table("", "operator", "how")
     for r in rows:
-        t.add_row(r["op"], r["how"] if r["how"] != "no" else "[red]no[/red]")
+        t.add_row(r["op"], r["how"] if r["how"] != "no" else common.coloured("no", "red"))
     common.console().print(t)
-    click.echo(f"{sum(r['how'] != 'no' for r in rows)} of {len(rows)} operators")
+    common.echo(f"{sum(r['how'] != 'no' for r in rows)} of {len(rows)} operators")
     return 0

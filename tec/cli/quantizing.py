@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -67,17 +66,17 @@ def command(
     data = result.model.SerializeToString()
     common.write_file(target, data)
     if as_json:
-        click.echo(json.dumps(_data(result, target)))
+        common.print_json(_data(result, target), None)
         return
     for layer in result.layers:
         what = "" if layer.is_quantized else f"  float32 ({layer.why_not})"
         ratio = "" if math.isnan(layer.signal_to_noise) else f"{layer.signal_to_noise:6.1f} dB"
-        click.echo(f"{layer.name:40} {layer.op:8} {ratio}{_span(layer)}{what}")
+        common.echo(f"{layer.name:40} {layer.op:8} {ratio}{_span(layer)}{what}")
     for name, ratio in result.signal_to_noise.items():
         same = f", the largest stays in {result.agreement[name]:.1%} of rows" if name in result.agreement else ""
-        click.echo(f"output {name}: {ratio:.1f} dB{same}")
+        common.echo(f"output {name}: {ratio:.1f} dB{same}")
     before, after = model.stat().st_size, len(data)
-    click.echo(f"{target}: {after / 1e6:.1f} MB, was {before / 1e6:.1f}")
+    common.echo(f"{target}: {after / 1e6:.1f} MB, was {before / 1e6:.1f}")
 
 
 def _span(layer: Any) -> str:

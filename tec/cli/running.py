@@ -91,12 +91,12 @@ def command(
             f["head"],
         )
     out.print(t)
-    click.echo(f"{common.duration(seconds)} on {dev} ({dev.name}), the first run")
+    common.echo(f"{common.duration(seconds)} on {dev} ({dev.name}), the first run")
     if later:
         p50, p99 = (common.duration(measure.percentile(sorted(later), p)) for p in (50, 99))
-        click.echo(f"{len(later)} more runs: median {p50}, min {common.duration(min(later))}, p99 {p99}")
+        common.echo(f"{len(later)} more runs: median {p50}, min {common.duration(min(later))}, p99 {p99}")
     for p in [*saved, *([profile] if profile is not None else [])]:
-        click.echo(f"saved {p}")
+        common.echo(f"saved {p}")
 
 
 def _facts(name: str, a: Any) -> dict[str, Any]:

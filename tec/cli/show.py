@@ -74,11 +74,11 @@ def command(
         from ..report.page import page
 
         common.write_file(html, page(net, model.name, _device(net, device), timed, against))
-        click.echo(common.wrote(html))
+        common.echo(common.wrote(html))
         return
     if what == "graph":
         graph = common.load_graph(model, input_dim, freeze)
-        click.echo(graph.dot() if dot else str(graph))
+        common.echo_text(graph.dot() if dot else str(graph))
         return
     net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
     if what == "ops":
@@ -88,14 +88,14 @@ def command(
     elif what == "time":
         _time(net, kernel, as_json)
     elif what == "ir" and host:
-        click.echo(net.get_source("ir"))
+        common.echo_text(net.get_source("ir"))
     elif not kernel:
-        click.echo("\n\n".join(m.get_source(what) for m in net.module.imported_modules or [net.module]))
+        common.echo_text("\n\n".join(m.get_source(what) for m in net.module.imported_modules or [net.module]))
     else:
         from ..report import listing
 
         some = _some(listing.kernels_of(net), kernel)
-        click.echo("\n\n".join(getattr(k, what) for k in some))
+        common.echo_text("\n\n".join(getattr(k, what) for k in some))
 
 
 def _device(net: Any, text: str | None) -> Any:
@@ -158,12 +158,12 @@ def _steps(net: Any, as_json: bool) -> None:
             f"{s.bytes / 1e6:.2f}",
         )
     common.console().print(t)
-    click.echo(
+    common.echo(
         f"{net.module.target}: {len(steps)} steps, {len(net.module.specs)} functions, {net.report.flops / 1e9:.3f} GFLOP, "
         f"{common.size(sum(p.nbytes for p in net.params.values()))} of weights, {common.size(net.plan.arena_bytes)} of working memory"
     )
     for line in listing.refusals_of(net):
-        click.echo(line)
+        common.echo(line)
 
 
 def _time(net: Any, part: str, as_json: bool) -> None:
@@ -196,7 +196,9 @@ def _time(net: Any, part: str, as_json: bool) -> None:
             f"{t.traffic.get('memory', 0.0) / 1e6:.1f}", t.limit, t.made_of(),
         )  # fmt: skip
     common.console().print(table)
-    click.echo(f"{net.module.target}: {total:.0f} us by the time model of the {target.machine.name}, launches included")
+    common.echo(
+        f"{net.module.target}: {total:.0f} us by the time model of the {target.machine.name}, launches included"
+    )
 
 
 def _resources(net: Any, part: str, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..errors import install
+from ..errors import install, one_line
 from . import common
 from .errors import INTERRUPTED, Refused, say
 
@@ -118,7 +118,7 @@ def _exchange(db: Path | None, imported: Path | None) -> None:
             raise Refused(f"{path}: no such file of records")
         with Database(path, read_only=True) as database:
             for line in to_lines(database.records()):
-                click.echo(line)
+                click.echo(line)  # JSON
         return
     try:
         lines = imported.read_text(encoding="utf-8").splitlines()
@@ -127,7 +127,7 @@ def _exchange(db: Path | None, imported: Path | None) -> None:
     found = list(from_lines(lines, str(imported)))
     with Database(path) as database:
         taken = database.merge(found)
-    click.echo(f"{taken} of {len(found)} records taken into {path}")
+    common.echo(f"{taken} of {len(found)} records taken into {path}")
 
 
 class _Progress:
@@ -147,7 +147,7 @@ class _Progress:
         text += f", {self.failed} failed" if self.failed else ""
         text += f"; {event['task'][:40]}: {event['gain']:.2f} times as fast as the default"
         if self.is_terminal:
-            click.echo(f"\r\x1b[K{text}", err=True, nl=better)
+            click.echo(f"\r\x1b[K{one_line(text)}", err=True, nl=better)
         elif better or event["done"] % 32 == 0:
             say(text)
 
@@ -168,6 +168,6 @@ def _table(report: Any) -> None:
         )  # fmt: skip
     if report.found:
         common.console().print(t)
-    click.echo(report.summary)
+    common.echo(report.summary)
     for note in report.notes:
-        click.echo(note)
+        common.echo(note)

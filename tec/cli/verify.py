@@ -96,7 +96,7 @@ def command(
             f"{net.module.target} on {dev} against {reference.kind}, rtol {limits[0]:g}, atol {limits[1]:g}",
         )
         if hidden:
-            click.echo(
+            common.echo(
                 f"not compared: {hidden} nodes in branches, loops and functions, of which ONNX Runtime gives no values "
                 "(--against interpreter compares them)"
             )
@@ -105,7 +105,7 @@ def command(
 
 def _print(rows: list[Row], nodes: list[Row], first: Row | None, ok: bool, what: str) -> None:
     out = common.console()
-    click.echo(what)
+    common.echo(what)
     for title, some in (("outputs", rows), ("nodes", nodes)):
         if not some:
             continue
@@ -113,13 +113,13 @@ def _print(rows: list[Row], nodes: list[Row], first: Row | None, ok: bool, what:
             "", title[:-1], "operator", "type", "largest difference", "relative", "values off", "", right=(3, 4, 5)
         )
         for r in some:
-            t.add_row(r.name, r.op, r.type, f"{r.max_abs:.3g}", f"{r.max_rel:.3g}", str(r.off), "[green]ok[/green]" if r.ok else f"[red]{r.why or 'differs'}[/red]")  # fmt: skip
+            t.add_row(r.name, r.op, r.type, f"{r.max_abs:.3g}", f"{r.max_rel:.3g}", str(r.off), common.coloured("ok", "green") if r.ok else common.coloured(r.why or "differs", "red"))  # fmt: skip
         out.print(t)
     if first is not None:
-        click.echo(f"the first node that differs: {first.name} ({first.op}), {first.why or f'by {first.max_abs:.3g}'}")
+        common.echo(f"the first node that differs: {first.name} ({first.op}), {first.why or f'by {first.max_abs:.3g}'}")
     elif not ok:
-        click.echo("no node that was compared differs by itself: the difference builds up, or comes from fusing")
-    click.echo("all outputs agree" if ok else "the results differ")
+        common.echo("no node that was compared differs by itself: the difference builds up, or comes from fusing")
+    common.echo("all outputs agree" if ok else "the results differ")
 
 
 # ---- comparing

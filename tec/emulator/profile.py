@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..errors import one_line
 from ..notebook import bars_svg, table
 from ..runtime.outputs import write_output
 from ..runtime.surface import Dim3
@@ -61,7 +62,7 @@ class EmulatorProfile:
             share = c.global_bytes / c.global_line_bytes if c.global_line_bytes else 0.0
             conflicts = c.bank_conflict_clocks / c.lds_clocks if c.lds_clocks else 0.0
             lines.append(
-                f"{r.kernel[:24]:24} {'x'.join(map(str, r.grid)):>12} {r.estimate.microseconds:9.1f} {r.estimate.limit:14} "
+                f"{one_line(r.kernel)[:24]:24} {'x'.join(map(str, r.grid)):>12} {r.estimate.microseconds:9.1f} {r.estimate.limit:14} "
                 f"{i.get('VALU', 0):10} {i.get('MATRIX', 0):8} {i.get('VMEM', 0):9} {i.get('LDS', 0):9} "
                 f"{c.active_lanes:6.0%} {c.global_bytes / 1e6:8.2f} {share:9.0%} {conflicts:9.0%}"
             )

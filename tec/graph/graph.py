@@ -15,7 +15,7 @@ import networkx as nx
 import numpy as np
 
 from .. import te
-from ..errors import ImportModelError, TecError
+from ..errors import ImportModelError, TecError, one_line
 from ..ir.dtype import from_ml_dtypes_name
 from ..notebook import layered_svg, styled
 from ..ops import OpDef, TensorType, get_op
@@ -77,7 +77,7 @@ class Value:
         return self.data is not None
 
     def __repr__(self) -> str:
-        return f"%{self.name}: {self.type}{f' as {self.layout}' if self.layout else ''}"
+        return f"%{one_line(self.name)}: {one_line(str(self.type))}{f' as {self.layout}' if self.layout else ''}"
 
 
 @dataclass(eq=False, slots=True)
@@ -95,9 +95,9 @@ class Node:
         return get_op(self.op)
 
     def __repr__(self) -> str:
-        attrs = ", ".join(f"{k}={v!r}" for k, v in self.attrs.items())
+        attrs = ", ".join(f"{one_line(k)}={one_line(repr(v))}" for k, v in self.attrs.items())
         outs = ", ".join(map(repr, self.outputs))
-        args = ", ".join(f"%{v.name}" for v in self.inputs)
+        args = ", ".join(f"%{one_line(v.name)}" for v in self.inputs)
         return f"{outs} = {self.op}({args}{', ' if attrs and args else ''}{attrs})"
 
 
@@ -235,14 +235,14 @@ class Graph:
         try:
             self.nodes = list(nx.lexicographical_topological_sort(g, key=position.__getitem__))
         except (nx.NetworkXUnfeasible, KeyError):
-            raise ImportModelError(f"graph {self.name} has a cycle or a value that nothing makes") from None
+            raise ImportModelError(f"graph {one_line(self.name)} has a cycle or a value that nothing makes") from None
 
     def check(self) -> None:
         """Every value is made once, before its use, and types are what inference gives. Raises ImportModelError."""
         made: set[Value] = set()
 
         def fail(message: str) -> ImportModelError:
-            return ImportModelError(f"graph {self.name}: {message}")
+            return ImportModelError(f"graph {one_line(self.name)}: {message}")
 
         for v in self.inputs:
             if v in made or v.is_const or v.node is not None:
@@ -250,7 +250,7 @@ class Graph:
             made.add(v)
         names = [v.name for v in self.inputs]
         if len(set(names)) != len(names):
-            raise fail(f"two inputs have one name: {', '.join(names)}")
+            raise fail(f"two inputs have one name: {', '.join(map(one_line, names))}")
         for v in self.constants():
             if tuple(np.shape(v.data)) != v.shape:
                 raise fail(f"constant {v!r} holds an array of shape {np.shape(v.data)}")
@@ -258,7 +258,7 @@ class Graph:
             for v in n.inputs:
                 if not v.is_const and v not in made:
                     raise ImportModelError(
-                        f"graph {self.name}: {n} reads %{v.name}, which nothing before it makes",
+                        f"graph {one_line(self.name)}: {n} reads %{one_line(v.name)}, which nothing before it makes",
                         hint="graph.sort() puts the nodes in order, where there is one",
                     )
             with recording(list(self.guards)):
@@ -272,7 +272,7 @@ class Graph:
             raise fail(f"{len(self.outputs)} outputs and {len(self.output_names)} names for them")
         for v in self.outputs:
             if not v.is_const and v not in made:
-                raise fail(f"nothing makes output %{v.name}")
+                raise fail(f"nothing makes output %{one_line(v.name)}")
 
     def flops(self) -> int:
         """Arithmetic of one run: multiply and add count each; one for each element of anything else."""
@@ -285,10 +285,10 @@ class Graph:
         return iter(self.nodes)
 
     def __str__(self) -> str:
-        lines = [f"graph {self.name}({', '.join(map(repr, self.inputs))}):"]
+        lines = [f"graph {one_line(self.name)}({', '.join(map(repr, self.inputs))}):"]
         lines += [f"  const {v!r}" for v in self.constants()]
         lines += [f"  {n!r}" for n in self.nodes]
-        lines.append("  return " + ", ".join(f"%{v.name}" for v in self.outputs))
+        lines.append("  return " + ", ".join(f"%{one_line(v.name)}" for v in self.outputs))
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -325,7 +325,7 @@ class Graph:
             return ids.setdefault(x, f"n{len(ids)}")
 
         def quote(text: str) -> str:
-            return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            return '"' + one_line(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
         lines = [f"digraph {quote(self.name)} {{", "  node [shape=box];"]
         for v in self.inputs:
@@ -430,10 +430,12 @@ def run_graph(graph: Graph, feeds: dict[str, Any]) -> list[Any]:
     values: dict[Value, Any] = {}
     for v in graph.inputs:
         if v.name not in feeds:
-            raise ImportModelError(f"no array for input {v.name}", hint=f"inputs: {', '.join(map(repr, graph.inputs))}")
+            raise ImportModelError(
+                f"no array for input {one_line(v.name)}", hint=f"inputs: {', '.join(map(repr, graph.inputs))}"
+            )
         values[v] = np.asarray(feeds[v.name])
         if values[v].shape != v.shape:
-            raise ImportModelError(f"input {v.name} has shape {values[v].shape}, not {v.shape}")
+            raise ImportModelError(f"input {one_line(v.name)} has shape {values[v].shape}, not {v.shape}")
 
     def get(v: Value) -> Any:
         return v.data if v.is_const else values[v]
@@ -452,7 +454,7 @@ def sizes_of(graph: Graph, feeds: dict[str, Any]) -> dict[str, int]:
     for v in graph.inputs:
         for d, n in zip(v.shape, np.shape(feeds.get(v.name, ()))):
             if isinstance(d, Dim) and env.setdefault(str(d), n) != n:
-                raise ImportModelError(f"size {d} is {env[str(d)]} elsewhere and {n} in input {v.name}")
+                raise ImportModelError(f"size {d} is {env[str(d)]} elsewhere and {n} in input {one_line(v.name)}")
     return env
 
 

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any
 
+from ..errors import one_line
+
 _BAR = 24
 _LINE_SECONDS = 10.0
 
@@ -18,13 +20,18 @@ def default_progress(stream: Any = None, clock: Any = time.monotonic) -> Any:
     def bar(done: int, total: int, what: str) -> None:
         full = _BAR * done // max(total, 1)
         end = "\n" if done == total else ""
-        print(f"\r\x1b[Kcompiling [{'#' * full:<{_BAR}}] {done}/{total} {what[:50]}", end=end, file=out, flush=True)
+        print(
+            f"\r\x1b[Kcompiling [{'#' * full:<{_BAR}}] {done}/{total} {one_line(what[:50])}",
+            end=end,
+            file=out,
+            flush=True,
+        )
 
     def line(done: int, total: int, what: str) -> None:
         nonlocal last
         now = clock()
         if now - last >= _LINE_SECONDS:
             last = now
-            print(f"compiling {done}/{total} {what[:80]}", file=out, flush=True)
+            print(f"compiling {done}/{total} {one_line(what[:80])}", file=out, flush=True)
 
     return bar if out.isatty() else line

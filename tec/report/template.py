@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from html import escape
 from importlib.resources import files
 from typing import Any
+
+from ..errors import printable
+from ..notebook import escape
 
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.S)
 
@@ -17,11 +19,21 @@ def asset(name: str) -> str:
 
 
 def filled(template: str, title: str, style: str, script: str, data: dict[str, Any]) -> str:
-    """The page that a template of `assets/` makes; `data` cannot end its script."""
+    """The page that a template of `assets/` makes; `data` cannot end its script, nor does a text of it
+    hold what turns the text around it."""
     parts = {
         "TITLE": escape(title),
         "STYLE": style,
         "SCRIPT": script,
-        "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        "DATA": json.dumps(_shown(data), separators=(",", ":")).replace("<", "\\u003c"),
     }
     return re.sub(r"@@([A-Z]+)@@", lambda m: parts[m[1]], asset(template))
+
+
+def _shown(data: Any) -> Any:
+    """Data with `printable` texts."""
+    if isinstance(data, str):
+        return printable(data)
+    if isinstance(data, dict):
+        return {_shown(k): _shown(v) for k, v in data.items()}
+    return [_shown(x) for x in data] if isinstance(data, (list, tuple)) else data

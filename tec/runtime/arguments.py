@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, PackageError
+from ..errors import ArgumentError, PackageError, one_line
 from . import exprs
 from .device import Device
 from .dtypes import itemsize, scalar_packer
@@ -40,7 +40,7 @@ class Param:
     pack: Callable[[Any], Any] | None = None
 
     def __str__(self) -> str:
-        return f"argument {self.index + 1} ({self.name})"
+        return f"argument {self.index + 1} ({one_line(self.name)})"
 
 
 def _param(index: int, data: Any) -> Param:
@@ -96,8 +96,10 @@ class Checker:
     @property
     def prototype(self) -> str:
         """The signature as a user would write it."""
-        parts = [f"{p.name}: {p.dtype}{exprs.shape_text(p.shape) if p.is_tensor else ''}" for p in self.params]
-        return f"{self.function}({', '.join(parts)})"
+        parts = [
+            f"{one_line(p.name)}: {p.dtype}{exprs.shape_text(p.shape) if p.is_tensor else ''}" for p in self.params
+        ]
+        return f"{one_line(self.function)}({', '.join(parts)})"
 
     # ---- conversion
 

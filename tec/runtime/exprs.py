@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..errors import PackageError
+from ..errors import PackageError, one_line
 
 Env = Mapping[str, Any]
 Compiled = int | float | Callable[[Env], Any]
@@ -100,7 +100,7 @@ def text(e: Any) -> str:
         if isinstance(op, str) and op in _SYMBOL and len(args) == 2:
             return f"({args[0]} {_SYMBOL[op]} {args[1]})"
         return f"{op}({', '.join(args)})"
-    return str(e)
+    return one_line(str(e))
 
 
 def shape_text(shape: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, one_line
 from . import exprs
 from .ndarray import NDArray, array, from_dlpack, from_numpy
 from .plan import Allocation, Plan
@@ -35,7 +35,7 @@ class Feeds:
         return 0 if size in self._empty else 1
 
     def _expected(self) -> str:
-        return "; ".join(f"{n}: {v.dtype} {_shape(v)}" for n, v in zip(self.names, self._types))
+        return "; ".join(f"{one_line(n)}: {v.dtype} {_shape(v)}" for n, v in zip(self.names, self._types))
 
     def arrange(self, inputs: Any) -> list[NDArray]:
         """The inputs in order, as NDArrays (of their owners' memory where that can be). Raises ArgumentError."""
@@ -51,8 +51,8 @@ class Feeds:
         else:
             missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]
             if missing or unknown:
-                what = [f"missing: {', '.join(missing)}"] * bool(missing) + [
-                    f"unknown: {', '.join(map(str, unknown))}"
+                what = [f"missing: {', '.join(map(one_line, missing))}"] * bool(missing) + [
+                    f"unknown: {', '.join(one_line(str(n)) for n in unknown)}"
                 ] * bool(unknown)
                 raise ArgumentError(
                     f"the network's inputs do not fit ({'; '.join(what)})", hint=f"inputs: {self._expected()}"
@@ -60,13 +60,13 @@ class Feeds:
             given = [inputs[n] for n in names]
         out: list[NDArray] = []
         for name, v, x in zip(names, self._types, given):
-            a = x if isinstance(x, NDArray) else as_array(f"input {name}", v, x)
+            a = x if isinstance(x, NDArray) else as_array(f"input {one_line(name)}", v, x)
             if a.dtype != v.dtype:
                 raise ArgumentError(
-                    f"input {name} is {a.dtype}, the network takes {v.dtype}", hint=f"x.astype({v.dtype!r})"
+                    f"input {one_line(name)} is {a.dtype}, the network takes {v.dtype}", hint=f"x.astype({v.dtype!r})"
                 )
             if len(a.shape) != len(v.shape):
-                raise ArgumentError(f"input {name} has shape {a.shape}, the network takes {_shape(v)}")
+                raise ArgumentError(f"input {one_line(name)} has shape {a.shape}, the network takes {_shape(v)}")
             out.append(a)
         return out
 
@@ -76,16 +76,18 @@ class Feeds:
         for k, d, e in self._symbols:
             n = given[k].shape[d]
             if env.setdefault(e, n) != n:
-                raise ArgumentError(f"size {e} is {env[e]} elsewhere and {n} in dimension {d} of input {self.names[k]}")
+                raise ArgumentError(
+                    f"size {one_line(e)} is {env[e]} elsewhere and {n} in dimension {d} of input {one_line(self.names[k])}"
+                )
             if not self._least(e) <= n < SIZE_END:
                 raise ArgumentError(
-                    f"dimension {d} of input {self.names[k]}, {e}, is {n}",
+                    f"dimension {d} of input {one_line(self.names[k])}, {one_line(e)}, is {n}",
                     hint=f"a symbolic size is from {self._least(e)} to {SIZE_END - 1}; compile with shapes={{{e!r}: {n}}} for it",
                 )
         for k, d, c in self._numbers:
             if (c(env) if callable(c) else c) != given[k].shape[d]:
                 raise ArgumentError(
-                    f"input {self.names[k]} has shape {tuple(given[k].shape)}, the network takes {_shape(self._types[k])}"
+                    f"input {one_line(self.names[k])} has shape {tuple(given[k].shape)}, the network takes {_shape(self._types[k])}"
                 )
         return env
 

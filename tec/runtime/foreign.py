@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DeviceError
+from ..errors import ArgumentError, DeviceError, one_line
 from . import bundle
 from .codeobject import CodeObject, KernelArg, KernelInfo, read_code_object
 from .drivers import link_object
@@ -86,7 +86,7 @@ class LoadedCode:
         return found
 
     def __repr__(self) -> str:
-        return f"<code object for {self.code.target_id or self.code.chip} on {self.device}: {', '.join(self.names)}>"
+        return f"<code object for {self.code.target_id or self.code.chip} on {self.device}: {', '.join(map(one_line, self.names))}>"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Kernel:
     @property
     def prototype(self) -> str:
         """The kernel's parameters as its metadata has them."""
-        return f"{self.info.name}({', '.join(_describe(a) for a in self.info.explicit_args)})"
+        return f"{one_line(self.info.name)}({', '.join(_describe(a) for a in self.info.explicit_args)})"
 
     def __getitem__(self, launch: Any) -> Launch:
         parts = launch if isinstance(launch, tuple) and any(isinstance(p, (tuple, list)) for p in launch) else None
@@ -239,4 +239,4 @@ def _describe(arg: KernelArg) -> str:
     what = {"global_buffer": "pointer", "dynamic_shared_pointer": "LDS bytes", "by_value": f"{arg.size} bytes"}.get(
         arg.kind, arg.kind
     )
-    return f"{arg.name}: {what}" if arg.name else what
+    return f"{one_line(arg.name)}: {what}" if arg.name else what

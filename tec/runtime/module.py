@@ -12,12 +12,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError, TecError
 from ..locks import fork_safe_lock
-from ..notebook import code, table
+from ..notebook import code, escape, table
 from ..target import CHIPS, Target
 from . import device as devices
 from .cpu_code import CpuCode

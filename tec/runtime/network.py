@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, one_line
 from ..locks import fork_safe_lock
 from ..notebook import table
 from . import device as devices
@@ -65,7 +65,7 @@ class Network:
 
     def __repr__(self) -> str:
         ins = ", ".join(
-            f"{i['name']}: {i['dtype']}{tuple(exprs.text(d) if not isinstance(d, int) else d for d in i['shape'])}"
+            f"{one_line(i['name'])}: {i['dtype']}{tuple(exprs.text(d) if not isinstance(d, int) else d for d in i['shape'])}"
             for i in self.inputs
         )
         return f"<tec.Network({ins}) {len(self.plan.steps)} steps, {self.module.target}>"
@@ -119,12 +119,18 @@ class Network:
         names = self.open_sizes
         missing, unknown = [n for n in names if n not in env], [n for n in env if n not in names]
         if missing or unknown:
-            what = f"no size for {', '.join(missing)}" if missing else f"no size {', '.join(map(repr, unknown))}"
-            raise ArgumentError(f"the network has {what}", hint=f"its open sizes: {', '.join(names) or 'none'}")
+            what = (
+                f"no size for {', '.join(map(one_line, missing))}"
+                if missing
+                else f"no size {', '.join(map(repr, unknown))}"
+            )
+            raise ArgumentError(
+                f"the network has {what}", hint=f"its open sizes: {', '.join(map(one_line, names)) or 'none'}"
+            )
         for name, n in env.items():
             least = 0 if name in self.plan.empty else 1
             if isinstance(n, bool) or not hasattr(n, "__index__") or not least <= n < SIZE_END:
-                raise ArgumentError(f"size {name} is {n!r}", hint=f"an int from {least} to {SIZE_END - 1}")
+                raise ArgumentError(f"size {one_line(name)} is {n!r}", hint=f"an int from {least} to {SIZE_END - 1}")
         env = {name: int(n) for name, n in env.items()}
         plan = self._placed(env)
         return Network(self.module, plan, self.params, self.report.bind(env, plan.arena_bytes))

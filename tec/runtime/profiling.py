@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import DeviceError
+from ..errors import DeviceError, one_line
 from ..notebook import bars_svg, table
 from .device import Device, as_device
 from .outputs import write_output
@@ -161,7 +161,7 @@ class Profile:
         rows = self.by_kernel()
         if not rows:
             return f"profile of {self.device}: no launches"
-        width = max(6, *(len(r["name"]) for r in rows))
+        width = max(6, *(len(one_line(r["name"])) for r in rows))
         lines = [
             f"profile of {self.device}: {len(self.launches)} launches, {self.total_ns / 1e6:.3f} ms on the device, "
             f"{self.wall_ns / 1e6:.3f} ms in all",
@@ -170,7 +170,7 @@ class Profile:
         for r in rows:
             geometry = f"{_dims(r['grid'])} x {_dims(r['block'])}" if self.device.driver is not None else ""
             lines.append(
-                f"{r['name']:<{width}}  {r['calls']:>5}  {r['total_ns'] / 1e3:>10.2f}  {r['mean_ns'] / 1e3:>10.2f}  "
+                f"{one_line(r['name']):<{width}}  {r['calls']:>5}  {r['total_ns'] / 1e3:>10.2f}  {r['mean_ns'] / 1e3:>10.2f}  "
                 f"{r['min_ns'] / 1e3:>10.2f}  {r['share'] * 100:>5.1f}%  {geometry}".rstrip()
             )
             counted = [f"{k} {_count(v)}" for k, v in r["counters"].items() if k != "time_ns"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from ..choices import Choice
 from ..choices.space import text
+from ..errors import one_line
+from ..notebook import escape
 from ..runtime.outputs import write_output
 
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
@@ -83,20 +84,20 @@ class TuneReport:
 
     def __str__(self) -> str:
         if not self.found:
-            return "\n".join([f"{self.what}: nothing to choose", *self.notes])
+            return "\n".join([self.summary, *map(one_line, self.notes)])
         lines = [f"{'':40} {'calls':>5} {'default':>10} {'found':>10} {'times':>6} {'trials':>6}"]
         for f in self.found:
-            lines.append(f"{f.name[:40]:40} {f.calls:5} {us(f.default_seconds):>10} {us(f.default_seconds / f.gain):>10} {f.gain:6.2f} {f.trials:6}  {text(f.choice) if f.gain > 1 else 'the default'}")  # fmt: skip
+            lines.append(f"{one_line(f.name)[:40]:40} {f.calls:5} {us(f.default_seconds):>10} {us(f.default_seconds / f.gain):>10} {f.gain:6.2f} {f.trials:6}  {text(f.choice) if f.gain > 1 else 'the default'}")  # fmt: skip
         lines.append(self.summary)
-        return "\n".join(lines + self.notes)
+        return "\n".join([*lines, *map(one_line, self.notes)])
 
     @property
     def summary(self) -> str:
         """One line."""
         if not self.found:
-            return f"{self.what}: nothing to choose"
+            return f"{one_line(self.what)}: nothing to choose"
         return (
-            f"{self.what} on {self.machine}, {self.how}: {us(self.default_seconds)} by default, {us(self.tuned_seconds)} found, "
+            f"{one_line(self.what)} on {one_line(self.machine)}, {self.how}: {us(self.default_seconds)} by default, {us(self.tuned_seconds)} found, "
             f"{self.default_seconds / self.tuned_seconds:.2f} times as fast; {self.trials} trials in {self.seconds:.0f} s"
         )
 

@@ -1,0 +1,202 @@
+"""Names of a model, whatever they hold, are shown as text: no terminal obeys them, no line is theirs alone, no markup or tag is read in them."""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import json
+import random
+
+import numpy as np
+import onnx
+import pytest
+import tec_onnx
+from click.testing import CliRunner
+from onnx import TensorProto, helper, numpy_helper
+
+import tec
+from tec.cli import common
+from tec.cli.app import app
+from tec.errors import TecError, one_line, printable
+from tec.graph.progress import default_progress
+from tec.tuning.report import Found, TuneReport
+
+LINE = "FORGED"  # what a name puts at the beginning of a line
+PARTS = (
+    "\x1b]0;t\x07",
+    "\x1b[2J",
+    "\x9b31m",
+    "\x07",
+    "\x7f",
+    "\u202e",
+    "\u2066",
+    "\u2028",
+    f"\n{LINE}",
+    f"\r\n{LINE}",
+    "\r",
+    "\t",
+    "[red]",
+    "[/red]",
+    "[bold]b[/]",
+    ":smile:",
+    "</script><b>",
+    "<img src=x onerror=f()>",
+    "]]>",
+    "&lt;",
+    "'\"",
+    "\\",
+)
+SEEDS = range(6)
+
+
+def drawn(rng, word):
+    return word + "".join(rng.sample(PARTS, 4)) + word
+
+
+def check(text, what=""):
+    wrong = [c for c in text if not (c in "\n\t" or c.isprintable())]
+    assert not wrong, (what, wrong, ascii(text))
+    assert not any(line.lstrip().startswith(LINE) for line in text.split("\n")), (what, ascii(text))
+
+
+class Tags(html.parser.HTMLParser):
+    """The tags of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, [k for k, _ in attrs]))
+
+
+def check_page(text, what=""):
+    assert all(c in "\n\t" or c.isprintable() for c in text), what
+    tags = Tags(text).found
+    assert tags and not any(tag == "img" or "onerror" in attrs for tag, attrs in tags), what
+    assert "<script><b>" not in text and "</script><b>" not in text
+
+
+class Model:
+    """A product and a Relu whose every name is drawn; its first size is open where `is_open`."""
+
+    def __init__(self, seed, is_open=False):
+        rng = random.Random(seed)
+        self.x, self.w, self.y, self.z, self.size, graph, mm, relu = (
+            drawn(rng, name) for name in ("x", "w", "y", "z", "size", "graph", "mm", "relu")
+        )
+        rows = self.size if is_open else 3
+        made = helper.make_graph(
+            [helper.make_node("MatMul", [self.x, self.w], [self.y], name=mm), helper.make_node("Relu", [self.y], [self.z], name=relu)],
+            graph,
+            [helper.make_tensor_value_info(self.x, TensorProto.FLOAT, [rows, 4])],
+            [helper.make_tensor_value_info(self.z, TensorProto.FLOAT, [rows, 4])],
+            [numpy_helper.from_array(np.eye(4, dtype="float32"), self.w)],
+        )  # fmt: skip
+        self.proto = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        self.all = (self.x, self.z)
+
+
+def errors_of(net, model):
+    """The messages of calls with inputs that do not fit."""
+    calls = [{}, {drawn(random.Random(1), "q"): 1}, {model.x: np.zeros(3, "float32")}, {model.x: np.zeros((3, 4))}]
+    calls += [{model.x: "s"}, {model.x: np.zeros((3, 5), "float32")}, {model.x: np.zeros((0, 4), "float32")}]
+    for inputs in calls:
+        with pytest.raises(TecError) as caught:
+            net.run(inputs)
+        yield str(caught.value)
+
+
+def test_one_line():
+    assert one_line("a\tb\nc\x1b") == "a\\tb\\nc\\x1b" and printable("a\tb\nc\x1b") == "a\tb\nc\\x1b"
+    assert one_line(one_line("\n")) == "\\n"
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_networks_and_graphs(seed, is_open):
+    model = Model(seed, is_open)
+    net = tec.compile(model.proto, target="llvm", cache=False)
+    for what, text in {
+        "network": repr(net), "report": str(net.report), "plan": str(net.plan), "module": repr(net.module), "ir": net.get_source("ir"),
+        "llvm": net.get_source("llvm"),
+    }.items():  # fmt: skip
+        check(text, what)
+    for text in errors_of(net, model):
+        check(text)
+    x = np.ones((3, 4), "float32")
+    np.testing.assert_array_equal(net.run({model.x: x})[0], x)
+    assert [i["name"] for i in net.inputs + net.outputs] == list(model.all), "names themselves stay exact"
+    if is_open:
+        assert net.open_sizes == [model.size] and net.bind({model.size: 3}).run([x])[0].shape == (3, 4)
+        for sizes in ({}, {"q": 1}, {model.size: -1}, {model.size: "s"}):
+            with pytest.raises(TecError) as caught:
+                net.bind(sizes)
+            check(str(caught.value))
+    graph = tec_onnx.from_onnx(model.proto)[0]
+    check(str(graph))
+    check(graph.dot())
+    for shown in (graph, net, net.module):
+        check_page(shown._repr_html_(), type(shown))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_command_line(seed, tmp_path):
+    model = Model(seed)
+    path, page = tmp_path / "m.onnx", tmp_path / "p.html"
+    onnx.save(model.proto, str(path))
+
+    def output(*args, code=0):
+        got = CliRunner().invoke(app, list(map(str, args)))
+        assert got.exit_code == code, got.output
+        check(got.output, args)
+        return got.output
+
+    for words in (["graph"], ["graph", "--dot"], ["ir"], ["resources"]):
+        output("show", path, *words)
+    steps = "".join(output("show", path).split())
+    assert "MatMul".lower() in steps.lower()
+    shown = "".join(output("run", path).split())
+    assert "".join(one_line(model.z).split()) in shown, "markup is text, and the name is whole"
+    output("verify", path)
+    output("run", path, "--inputs", "q=none.npy", code=2)
+    output("show", path, "--html", page, "--no-measure")
+    check_page(page.read_text())
+    facts = json.loads(output("show", path, "--json"))
+    assert [i["name"] for i in facts["inputs"] + facts["outputs"]] == list(model.all), "JSON is exact"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_progress_and_tuning(seed):
+    name = drawn(random.Random(seed), "group")
+    for is_terminal in (False, True):
+        out = io.StringIO()
+        out.isatty = lambda is_terminal=is_terminal: is_terminal
+        clock = iter(range(0, 1000, 100))
+        default_progress(out, lambda clock=clock: next(clock))(1, 2, name)
+        text = out.getvalue().removeprefix("\r\x1b[K" if is_terminal else "")
+        assert text.startswith("compiling")
+        check(text)
+    report = TuneReport(name, "llvm", name, "measured", [Found(name, "s", 1, {}, {}, 1.0, 0.5, 1, 0, [1.0])], [name])
+    check(str(report))
+    check(report.summary)
+    check_page(report.to_html())
+    check_page(report._repr_html_())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tables_and_lines(seed, capsys):
+    rng = random.Random(seed)
+    names = [drawn(rng, str(k)) for k in range(4)]
+    table = common.table("", "name", "mark")
+    for name in names:
+        table.add_row(name, common.coloured(name, "red"))
+        common.echo(name)
+        common.echo_text(name.replace("\n", " "))
+    common.console().print(table)
+    common.print_json(names)
+    got = capsys.readouterr().out
+    check(got)
+    assert all(got.count(one_line(name)) >= 3 for name in names), "in both cells and in the line, markup as it stands"
+    assert json.loads(got[got.rindex("[\n ") :]) == names
