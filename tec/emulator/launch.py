@@ -316,8 +316,11 @@ def _check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_
             f"{info.lds_bytes} bytes of LDS and {shared_bytes} dynamic; {chip.name} has {chip.limits.lds_bytes} a work-group",
             kernel=info.name,
         )
-    if max(grid) >= 2**32:
-        raise EmulationError(f"grid {grid} is too large", kernel=info.name)
+    if any(g * b >= 2**32 for g, b in zip(grid, block)):
+        raise EmulationError(
+            f"grid {grid} of work-groups of {block} is too large: 2^32 - 1 threads are the most along a dimension",
+            kernel=info.name,
+        )
 
 
 def _execute(

@@ -19,6 +19,8 @@ from .device import Device
 from .dtypes import itemsize, scalar_packer
 from .ndarray import NDArray, empty, from_dlpack, from_numpy
 
+_MOST_ALIGN = 1 << 20  # bytes: copies that are made to fit are longer by as much
+
 
 class OverlapError(ArgumentError):
     """A written array that shares memory with another argument."""
@@ -54,10 +56,12 @@ def _param(index: int, data: Any) -> Param:
         shape = tuple(data["shape"])
         strides = data.get("strides")
         for e in (*shape, *(strides or ()), data.get("offset", 0)):
-            exprs.compile_expr(e)
+            exprs.check_integral(e)
         if strides is not None and len(strides) != len(shape):
             raise KeyError("strides")
-        align = int(data.get("align") or itemsize(dtype))
+        align = data.get("align") or itemsize(dtype)
+        if type(align) is not int or not 0 < align <= _MOST_ALIGN:
+            raise ValueError(f"alignment {align!r}"[:80])
         return Param(
             index, name, True, dtype, shape, None if strides is None else tuple(strides), data.get("offset", 0),
             bool(data.get("writes")), align,

@@ -137,6 +137,8 @@ def _check_copy(step: Copy, plan: Plan) -> None:
 
 
 def _check_expr(what: str, e: Any, symbols: set[str]) -> None:
+    """A size: whole numbers, and names that inputs give."""
+    exprs.check_integral(e)
     for name in exprs.names(e):
         if name not in symbols:
             raise damaged(f"{what} depends on {name!r}, which no input gives")

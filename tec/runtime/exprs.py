@@ -23,6 +23,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "and": lambda a, b: int(bool(a) and bool(b)), "or": lambda a, b: int(bool(a) or bool(b)),
 }  # fmt: skip
 _MAX_DEPTH = 200
+_REGISTER = 1 << 63
 _SYMBOL = {
     "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
     "gt": ">", "ge": ">=", "and": "and", "or": "or",
@@ -84,6 +85,22 @@ def names(e: Any) -> Iterator[str]:
     elif isinstance(e, (list, tuple)):
         for x in e[1:]:
             yield from names(x)
+
+
+def check_integral(e: Any) -> None:
+    """PackageError for an expression of a size, an offset or a stride that is none, or has another number than an int that a register holds."""
+    compile_expr(e)
+    for leaf in _leaves(e):
+        if not isinstance(leaf, str) and (isinstance(leaf, float) or not -_REGISTER <= int(leaf) < _REGISTER):
+            raise PackageError(f"not a size: {_brief(leaf)} in {_brief(e)}", locate=False)
+
+
+def _leaves(e: Any) -> Iterator[Any]:
+    if isinstance(e, (list, tuple)):
+        for x in e[1:]:
+            yield from _leaves(x)
+    else:
+        yield e
 
 
 def _brief(e: Any) -> str:

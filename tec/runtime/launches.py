@@ -18,6 +18,7 @@ from ..errors import ArgumentError
 from . import exprs
 from .dtypes import itemsize
 from .layout import Binding, past_32_bits, sizes_of
+from .package import damaged
 from .plan import Call
 from .program import LaunchStep, TensorMap
 from .size_table import substitute
@@ -79,7 +80,10 @@ class Launches:
                 self.sections.append(k)
         table = self.layout.table
         known = [[table.constant(r) for r in rows] for rows in self._geometry]
-        self.geometry = np.array([[n or 0 for n in row] for row in known], np.int64).reshape(-1, 7)
+        try:
+            self.geometry = np.array([[n or 0 for n in row] for row in known], np.int64).reshape(-1, 7)
+        except OverflowError:
+            raise damaged("a launch has a size past 64 bits") from None
         flat = [r for rows in self._geometry for r in rows]
         self.moving = _columns([(k, flat[k]) for k, n in enumerate(n for row in known for n in row) if n is None], 2)
         self.pointers = _columns(self._pointers, 2)

@@ -22,6 +22,7 @@ from .device import Device
 from .dtypes import itemsize, scalar_packer, struct_code
 from .surface import Dim3
 
+_LAUNCH_END = 1 << 32  # extents of grids and work-groups and bytes of shared memory are numbers of 32 bits
 PLAN_LIMIT = 4096  # entries of a plan; longer programs are walked anew at each call
 LAUNCH, ALLOC, FREE = 0, 1, 2
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN = 128, 64  # CUtensorMap
@@ -167,6 +168,14 @@ class Program:
                 self.key_scalars.add(name)
         return compiled
 
+    def _size(self, e: Any, known: frozenset[str], end: int = 1 << 63) -> exprs.Compiled:
+        """An expression of a size: whole numbers, below `end` where it is a constant."""
+        exprs.check_integral(e)
+        compiled = self._expr(e, known)
+        if not callable(compiled) and not -end <= compiled < end:
+            raise self._bad(f"a size of {repr(compiled)[:60]}")
+        return compiled
+
     def _compile(self, steps: Any, known: frozenset[str], buffers: frozenset[str]) -> list[Any]:
         if not isinstance(steps, (list, tuple)):
             raise self._bad("no list of steps")
@@ -180,7 +189,7 @@ class Program:
                     name = step["name"]
                     slot = self._scratch.setdefault(name, self._n_params + len(self._scratch))
                     self.slots[name] = slot
-                    out.append(_Alloc(slot, name, itemsize(step["dtype"]), self._expr(step["size"], known)))
+                    out.append(_Alloc(slot, name, itemsize(step["dtype"]), self._size(step["size"], known)))
                     buffers |= {name}
                 elif op == "free":
                     if step["name"] not in self._scratch:
@@ -188,7 +197,7 @@ class Program:
                     out.append(_Free(self._scratch[step["name"]]))
                     buffers -= {step["name"]}
                 elif op == "for":
-                    lo, extent = self._expr(step["min"], known), self._expr(step["extent"], known)
+                    lo, extent = self._size(step["min"], known), self._size(step["extent"], known)
                     body = self._compile(step["body"], known | {step["var"]}, buffers)
                     out.append(_For(step["var"], lo, extent, body))
                 elif op == "if":
@@ -205,8 +214,8 @@ class Program:
 
     def _launch(self, step: Any, known: frozenset[str], buffers: frozenset[str]) -> LaunchStep:
         kernel = step["kernel"]
-        grid = [self._expr(e, known) for e in step["grid"]]
-        block = [self._expr(e, known) for e in step["block"]]
+        grid = [self._size(e, known, _LAUNCH_END) for e in step["grid"]]
+        block = [self._size(e, known, _LAUNCH_END) for e in step["block"]]
         if len(grid) != 3 or len(block) != 3 or not isinstance(kernel, str):
             raise self._bad("a launch needs a kernel, three grid and three block extents")
         if kernel not in self.kernels:
@@ -228,9 +237,11 @@ class Program:
                     raise self._bad(
                         f"the map of {name!r} has {len(sizes)} sizes, {len(strides)} strides, a box of {arg['box']}"
                     )
-                facts = [[self._expr(e, known) for e in es] for es in (sizes, strides)]
+                facts = [[self._size(e, known) for e in es] for es in (sizes, strides)]
                 itemsize(arg["dtype"])
-                box = tuple(int(n) for n in arg["box"])
+                box = tuple(arg["box"])
+                if any(type(n) is not int or not 0 < n < _LAUNCH_END for n in box):
+                    raise self._bad(f"the map of {name!r} has a box of {repr(box)[:60]}")
                 sources.append(
                     (
                         self.slots[name],
@@ -254,7 +265,7 @@ class Program:
             layout += f"{pad}x" * bool(pad) + code
             offsets.append(offset + pad)
             offset += pad + size
-        shared = self._expr(step.get("dyn_shared", 0), known)
+        shared = self._size(step.get("dyn_shared", 0), known, _LAUNCH_END)
         early = step.get("early") is True
         return LaunchStep(kernel, tuple(grid), tuple(block), shared, layout, sources, tuple(offsets), early)
 
@@ -308,7 +319,10 @@ class Program:
         shared = int(evaluate(s.shared, env))
         if min(grid) <= 0 or min(block) <= 0:
             return None  # nothing to do; drivers refuse an empty grid
-        constants = [pack(evaluate(e, env)) for slot, x in s.sources if slot < 0 for e, pack in (x,)]
+        try:
+            constants = [pack(evaluate(e, env)) for slot, x in s.sources if slot < 0 for e, pack in (x,)]
+        except (OverflowError, TypeError, ValueError) as error:
+            raise self._bad(f"a number for kernel {s.kernel!r}: {error}") from None
         pack = struct.Struct(s.format).pack
         function = functions(s.kernel)
         makers: list[tuple[int, Callable[[int], bytes]]] = []

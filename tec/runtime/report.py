@@ -34,9 +34,13 @@ class Report:
     flops: Size = 0
 
     def bind(self, env: Mapping[str, int], arena_bytes: Size | None) -> Report:
-        """For given sizes."""
-        counts: dict[str, Size] = {f: number(e, env) for f, e in self.function_flops.items()}
-        return replace(self, function_flops=counts, flops=number(self.flops, env), arena_bytes=arena_bytes)
+        """For given sizes. PackageError for a count that cannot be worked out."""
+        try:
+            counts: dict[str, Size] = {f: number(e, env) for f, e in self.function_flops.items()}
+            flops = number(self.flops, env)
+        except (ArithmeticError, ValueError, TypeError, KeyError) as error:
+            raise damaged(f"a count of its report cannot be worked out: {type(error).__name__}: {error}") from None
+        return replace(self, function_flops=counts, flops=flops, arena_bytes=arena_bytes)
 
     def to_json(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
