@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from tec import ImportModelError, TecError
-from tec.errors import InternalError
+from tec.errors import InternalError, one_line
 from tec.graph import Graph, Value
 from tec.graph.fold_sizes import sizes_in
 from tec.graph.graph import run_op
@@ -210,14 +210,16 @@ class Importer:
         """What to raise for an exception of a converter: it may be the model's fault (an attribute of another type, a missing one,
         numbers that overflow), sizes that are not known yet, or a fault of tec where the standard's own checks find none."""
         where = f"node {label(call.node)}"
-        text = f"{where}: its inputs or attributes do not fit the operator: {type(e).__name__} {e}"
+        text = f"{where}: its inputs or attributes do not fit the operator: {type(e).__name__} {one_line(str(e))}"
         hint = self.bind_hint(call)
         if hint is not None:
             return UndecidedSize(text, hint=hint, locate=False)
         wrong = what_is_wrong(call)
         if wrong or isinstance(e, (ArithmeticError, MemoryError, RecursionError)):
             return ImportModelError(f"{text} ({wrong})" if wrong else text, locate=False)
-        return InternalError(f"{where} is as the standard asks, and tec fails on it: {type(e).__name__} {e}")
+        return InternalError(
+            f"{where} is as the standard asks, and tec fails on it: {type(e).__name__} {one_line(str(e))}"
+        )
 
     def bind_hint(self, call: Call) -> str | None:
         """What may help where a node with symbolic sizes does not convert."""
@@ -232,13 +234,15 @@ class Importer:
         node = call.node
         body = self.functions.get((node.domain, node.op_type, node.overload)) or standard_body(call)
         if body is None:
-            raise ImportModelError(f"operator {call.op_type} of domain {call.domain or 'ai.onnx'!r} is not supported")
+            raise ImportModelError(
+                f"operator {one_line(call.op_type)} of domain {call.domain or 'ai.onnx'!r} is not supported"
+            )
         return self.inline(call, body)
 
     def inline(self, call: Call, body: onnx.FunctionProto) -> list[Any]:
         """The function's nodes in place of the call."""
         if self.depth > 50:
-            raise ImportModelError(f"function {call.op_type} calls itself")
+            raise ImportModelError(f"function {one_line(call.op_type)} calls itself")
         scope = Scope()
         inputs = [*call.inputs, *[None] * (len(body.input) - len(call.inputs))]
         scope.names.update(zip(body.input, inputs))
@@ -318,8 +322,8 @@ def import_model(
     if missing:
         lines = []
         for name, nodes in sorted(missing.items(), key=lambda item: -len(item[1])):
-            shown = ", ".join(nodes[:3]) + (", ..." if len(nodes) > 3 else "")
-            lines.append(f"{name} ({len(nodes)}x: {shown})")
+            shown = ", ".join(map(one_line, nodes[:3])) + (", ..." if len(nodes) > 3 else "")
+            lines.append(f"{one_line(name)} ({len(nodes)}x: {shown})")
         newest, known = reader.opsets(model.opset_import).get("", 1), onnx.defs.onnx_opset_version()
         newer = f"the model is of opset {newest}, the installed onnx {onnx.__version__} defines operators up to {known}"
         hint = f"{newer}: pip install -U onnx" if newest > known else None

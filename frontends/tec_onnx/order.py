@@ -9,6 +9,7 @@ import networkx as nx
 import onnx
 
 from tec import ImportModelError
+from tec.errors import one_line
 
 
 def in_order(nodes: Iterable[onnx.NodeProto], known: Callable[[str], bool]) -> list[onnx.NodeProto]:
@@ -38,7 +39,7 @@ def in_order(nodes: Iterable[onnx.NodeProto], known: Callable[[str], bool]) -> l
 
 def label(node: onnx.NodeProto) -> str:
     """A node as messages name it."""
-    return f"{node.name or '/'.join(node.output)!r} ({node.op_type})"
+    return f"{node.name or '/'.join(node.output)!r} ({one_line(node.op_type)})"
 
 
 def _reads(node: onnx.NodeProto) -> Iterator[str]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ..errors import ScheduleError, TecError, TecWarning
+from ..errors import ScheduleError, TecError, TecWarning, one_line
 from ..target import Machine, Target
 from .shipped import Shipped
 from .space import Choice, Space
@@ -96,5 +96,7 @@ def recorded(spaces: Sequence[Space]) -> tuple[str, Space, Choice] | None:
 def warn_of_refused(name: str, reason: str) -> None:
     """Say that the choice recorded for a group is left aside."""
     warnings.warn(
-        f"the choice recorded for {name} does not fit, and the default stands in: {reason}", TecWarning, stacklevel=3
+        f"the choice recorded for {one_line(name)} does not fit, and the default stands in: {one_line(reason)}",
+        TecWarning,
+        stacklevel=3,
     )

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ..errors import ImportModelError
+from ..errors import ImportModelError, one_line
 from ..ir import Expr, build
 from ..polynomials import Monomial, Polynomial, add_to, times
 from .dim_bounds import Atom, Empty, bounds, order, span
@@ -224,10 +224,17 @@ class Dim:
             total = product if total is None else ["add", total, product]
         return total
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         if not self._text:  # kept: it is what atoms are ordered by
             self._text = self._written()
         return self._text
+
+    def __repr__(self) -> str:
+        text = str(self)
+        return text if text.isprintable() else one_line(text)  # names in messages; `str` gives them as they are
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
 
     def _written(self) -> str:
         parts: list[str] = []
@@ -237,8 +244,6 @@ class Dim:
             number = "" if abs(c) == 1 and m else str(abs(c))
             parts.append(f"{sign}{number}{'*' if number and text else ''}{text}")
         return "".join(parts)
-
-    __str__ = __repr__
 
 
 # ---- parts of arithmetic
@@ -376,7 +381,7 @@ def _undecided(a: Size, relation: str, b: Size) -> UndecidedSize:
 def bind_hint(*sizes: Any) -> str:
     """What to tell a user whose network needs a number for one of the names in `sizes`."""
     names = sorted(names_of(sizes))
-    bound = ", ".join(f'"{n}": ...' for n in names)
+    bound = ", ".join(f'"{one_line(n)}": ...' for n in names)
     return f"bind {'it' if len(names) == 1 else 'one of them'}: shapes={{{bound}}}"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..errors import ImportModelError
+from ..errors import ImportModelError, one_line
 from ..ir import IntImm, build
 from ..te import Tensor
 from .dims import Dim, UndecidedSize, names_of
@@ -70,7 +70,7 @@ class TensorType(NamedTuple):
         return any(isinstance(n, Dim) for n in self.shape)
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+        return f"{self.dtype}[{', '.join(map(repr, self.shape))}]"
 
 
 Infer = Callable[[Sequence[TensorType], Attrs], list[TensorType]]
@@ -191,8 +191,8 @@ def _no_broadcast(shapes: Sequence[Sequence[int]], k: int, dims: set[int]) -> Im
     if not open_names:
         return fail(f"shapes {texts} do not broadcast: dimension {k} is {sorted(dims)}")
     return UnequalSizes(
-        f"whether shapes {texts} broadcast is not known while sizes are symbolic: dimension {k} is {' and '.join(sorted(map(str, dims)))}",
-        hint=f"bind {', '.join(open_names)} to numbers, or give equal dimensions one name: shapes={{input: (name, ...)}}",
+        f"whether shapes {texts} broadcast is not known while sizes are symbolic: dimension {k} is {' and '.join(sorted(map(repr, dims)))}",
+        hint=f"bind {', '.join(map(one_line, open_names))} to numbers, or give equal dimensions one name: shapes={{input: (name, ...)}}",
     )
 
 

@@ -108,6 +108,62 @@ def errors_of(net, model):
         yield str(caught.value)
 
 
+def mistaken(rng):
+    """A model with one mistake drawn, and names drawn."""
+    x, w, y, node, graph, size, other, domain = (
+        drawn(rng, k) for k in ("x", "w", "y", "node", "graph", "size", "other", "domain")
+    )
+    op, shape, inputs, nodes, functions = "MatMul", [4, 4], [x, w], [], []
+    mistake = rng.choice(["size", "sizes", "operator", "domain", "value", "cycle", "attribute", "twice", "function"])
+    attrs, where = {}, ""
+    if mistake == "size":
+        op, shape = rng.choice(["MatMul", "Add", "Conv", "Reshape"]), rng.choice([[3, 4, 5, 6], [5], [size, 7]])
+    elif mistake == "sizes":
+        op, shape = "Add", [size, other]
+    elif mistake == "operator":
+        op = drawn(rng, "No")
+    elif mistake == "domain":
+        where = domain
+    elif mistake == "value":
+        inputs = [x, other]
+    elif mistake == "cycle":
+        nodes = [helper.make_node("Relu", [y], [other], name=node)]
+        inputs = [x, other]
+    elif mistake == "attribute":
+        op, inputs, attrs = "Transpose", [x], {"perm": [0, 5], other: size}
+    elif mistake == "twice":
+        nodes = [helper.make_node("Relu", [x], [y], name=node)]
+    else:
+        op = drawn(rng, "Function")
+        inside = [helper.make_node(op, ["a", "b"], ["c"], domain=domain)]
+        functions = [helper.make_function(domain, op, ["a", "b"], ["c"], inside, [helper.make_opsetid(domain, 1)])]
+        where = domain
+    nodes.append(helper.make_node(op, inputs, [y], name=node, domain=where, **attrs))
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in ((x, [4, 4]), (w, shape))]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
+    made = helper.make_graph(nodes, graph, values, [helper.make_empty_tensor_value_info(y)])
+    return helper.make_model(made, opset_imports=opsets, ir_version=8, functions=functions)
+
+
+def test_mistakes_in_models():
+    refused = 0
+    for seed in range(200):
+        try:
+            tec_onnx.from_onnx(mistaken(random.Random(seed)))
+        except TecError as e:
+            refused += 1
+            check(str(e), seed)
+            check(e.message, seed)
+    assert refused > 150
+
+
+def test_sizes_are_exact_as_text_and_escaped_in_messages():
+    graph = tec_onnx.from_onnx(Model(0, is_open=True).proto)[0]
+    size = graph.inputs[0].shape[0]
+    assert str(size) == Model(0).size and repr(size) == f"{size}" == one_line(Model(0).size) != Model(0).size
+    assert f"{2 * size + 1!r}" == f"{2 * size + 1}" and size.data() == Model(0).size
+
+
 def test_one_line():
     assert one_line("a\tb\nc\x1b") == "a\\tb\\nc\\x1b" and printable("a\tb\nc\x1b") == "a\tb\nc\\x1b"
     assert one_line(one_line("\n")) == "\\n"
