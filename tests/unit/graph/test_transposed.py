@@ -91,7 +91,7 @@ def test_no_product_is_with_a_stuffed_zero() -> None:
 
 # Both of a common divisor and without one, more phases than taps, and a crop past the first windows.
 COMPILED = [((3, 3), (2, 2), (2, 2), (1, 0)), ((3, 2), (5, 2), (2, 3), (1, 2)), ((4, 3), (6, 3), (4, 6), (3, 14)),
-            ((3, 3), (1, 1), (2, 3), (4, 1))]  # fmt: skip
+            ((3, 3), (1, 1), (2, 3), (4, 1)), ((2, 3, 2), (2, 1, 3), (2, 2, 2), (1, 0, 2))]  # fmt: skip
 
 
 def small(kernel: Any, strides: Any, dilations: Any, before: Any, n: int = 5) -> Case:
@@ -112,6 +112,25 @@ def test_compiled(row: Any, target: str) -> None:
     device = tec.rocm_emu("gfx942") if "rocm" in target else None
     got = tec.compile(built(case, constant=True), target=target, cache=False).run({"x": case["x"]}, device)[0]
     np.testing.assert_array_equal(got, wanted(case))
+
+
+@pytest.mark.parametrize("row", COMPILED[1:4], ids=str)
+def test_open_sizes(row: Any) -> None:
+    """One network serves every batch and image."""
+    kernel, strides, dilations, before = row
+    case = small(*row)
+    m = model(
+        case["x"], case["w"], np.zeros(6, "f"), strides=strides, dilations=dilations, pads=[*before, 1, 2], group=2
+    )
+    for k, name in ((0, "n"), (2, "h"), (3, "w")):
+        m.graph.input[0].type.tensor_type.shape.dim[k].dim_param = name
+    net = tec.compile(m, target="llvm", cache=False)
+    for n, *space in ((2, 5, 7), (1, 9, 4)):
+        x = np.random.default_rng(n).integers(-3, 4, (n, 4, *space)).astype("float32")
+        full = [(q - 1) * s + (k - 1) * d + 1 for q, s, k, d in zip(space, strides, kernel, dilations)]
+        out = [f - b - a for f, b, a in zip(full, before, (1, 2))]
+        want = reference(x, case["w"], strides, dilations, before, out, 2)
+        np.testing.assert_array_equal(net.run({"x": x})[0], want)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
