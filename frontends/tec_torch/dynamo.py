@@ -24,6 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import tec
 from tec import TecError
+from tec.errors import one_line
 from tec.runtime.network import Network
 
 from .export import decompositions
@@ -221,7 +222,7 @@ def _reasons(failed: Mapping[Node, TecError]) -> list[str]:
     for text, nodes in groups.items():
         where = location_of(nodes[0])
         at = f" ({os.path.basename(where.file)}:{where.line})" if where is not None else ""
-        out.append(f"{text}{at}{f', {len(nodes)} times' if len(nodes) > 1 else ''}")
+        out.append(one_line(f"{text}{at}{f', {len(nodes)} times' if len(nodes) > 1 else ''}"))
     return out
 
 

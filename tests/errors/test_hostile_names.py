@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 import tec
+from tec.choices.records import warn_of_refused
 from tec.cli import common
 from tec.cli.app import app
 from tec.errors import TecError, one_line, printable
@@ -162,6 +163,14 @@ def test_sizes_are_exact_as_text_and_escaped_in_messages():
     size = graph.inputs[0].shape[0]
     assert str(size) == Model(0).size and repr(size) == f"{size}" == one_line(Model(0).size) != Model(0).size
     assert f"{2 * size + 1!r}" == f"{2 * size + 1}" and size.data() == Model(0).size
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_warnings(seed):
+    rng = random.Random(seed)
+    with pytest.warns(tec.errors.TecWarning) as caught:
+        warn_of_refused(drawn(rng, "group"), drawn(rng, "reason"))
+    check(str(caught[0].message))
 
 
 def test_one_line():
