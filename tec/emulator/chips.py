@@ -60,3 +60,12 @@ def product_chip(name: str, product: str) -> Chip:
 
 
 CHIPS: dict[str, Chip] = {n: Chip(TABLE[n], machine_of_chip(TABLE[n])) for n in EMULATED}
+
+
+def places(chip: Chip, vgprs: int, lds_bytes: int, group_waves: int, lanes: int) -> int:
+    """Work-groups that a unit holds at once."""
+    waves, _ = chip.limits.occupancy(vgprs, 0, group_waves, lanes)
+    count = waves * chip.limits.simds // group_waves
+    if lds_bytes:
+        count = min(count, chip.limits.unit_lds_bytes // lds_bytes)
+    return max(1, count)

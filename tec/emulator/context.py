@@ -32,6 +32,9 @@ CTX = {
 }  # fmt: skip
 CTX_BYTES = 576  # a second block follows: the same of the shadows of undefined bits
 
+# The byte of the launch's stop flags whose word says that there are more threads than CPUs of the host.
+CROWDED = 4
+
 # Faults, by number.
 FAULTS = {
     20: "ran past the end of the kernel's code",

@@ -10,7 +10,7 @@ import re
 
 from .accesses import Accesses
 from .asmparse import Inst, KernelText, Operand
-from .context import CTX
+from .context import CROWDED, CTX
 from .wave import EXEC, VCC
 
 
@@ -21,6 +21,7 @@ class Jumps(Accesses):
     symbols: list[str]
     segment_of: dict[str, int]  # the segment that a label starts
     terminated: bool
+    polling: frozenset[int]  # backward branches at which a work-group may wait for another one
 
     def fault_if(self, condition: str, kind: int) -> None:
         raise NotImplementedError
@@ -47,6 +48,8 @@ class Jumps(Accesses):
             pay = self.out.fresh_label("loop")
             self.out.put(f"br i1 {condition}, label %{pay}, label %{after}" if condition else f"br label %{pay}")
             self.out.label(pay)
+            if self.position in self.polling:
+                self._yield()
             self.pay(self.position - self.text.labels[label] + 1, goal)
         self.out.label(after)
         self.new_segment(condition is not None, label)
@@ -55,6 +58,18 @@ class Jumps(Accesses):
             self.new_block()
         else:
             self.begin_block(self.position + 1)
+
+    def _yield(self) -> None:
+        """Where work-groups have more threads than the host has CPUs (`together`), one that waits for another lets it run."""
+        crowd, on = self.out.fresh_label("crowd"), self.out.fresh_label("on")
+        at = self.out.emit(f"getelementptr i8, ptr %stop, i64 {CROWDED}")
+        many = self.s.icmp("ne", "i32", self.out.emit(f"load volatile i32, ptr {at}"), "0")
+        self.out.put(f"br i1 {many}, label %{crowd}, label %{on}, !prof !0")
+        self.out.label(crowd)
+        self.out.declares.add("declare i32 @sched_yield()")
+        self.out.emit("call i32 @sched_yield()")
+        self.out.put(f"br label %{on}")
+        self.out.label(on)
 
     def pay(self, cost: int, goal: str) -> None:
         """Take `cost` instructions from the budget and go on to `goal`; leave where it is spent, or a stop is asked for."""

@@ -11,7 +11,8 @@ import os
 import random
 import struct
 import time
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ from .faults import fault_of
 from .jit import WaveRunner
 from .order import Order
 from .race_record import CLEARED_BYTES, LAUNCH_SHIFT, RECORD_BYTES, RECORDS, records_at
+from .together import Held, groups_at_once, run_all, run_together
 from .wave import EXEC
 
 if TYPE_CHECKING:
@@ -347,29 +349,33 @@ def _execute(
         "barrier_sites": barrier_sites.ctypes.data if "barrier" in driver.checks else 0,
         "lanes": lanes, "ttmp_mode": int(chip.limits.ttmp_ids), "budget": driver.budget,
     }  # fmt: skip
+    values["group_step"], values["group_first"] = _group_order(driver, function, compiled, total, cooperative)
     for name, value in values.items():
-        ctypes.c_int64.from_address(params + PARAMS[name]).value = value
-    step, first = _group_order(driver, function, compiled, total, cooperative)
-    for name, value in (("group_step", step), ("group_first", first)):
         ctypes.c_int64.from_address(params + PARAMS[name]).value = value
     shared = {
         "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data,
     }  # fmt: skip
-    count, gates = max(1, min(driver.threads, total)), np.zeros((64, 2), np.int64)
+    gates = np.zeros((64, 2), np.int64)
     if cooperative:
-        count = total  # a host thread each, so that none waits for one that has not begun
         shared["gws"] = gates.ctypes.data
-    elif "progress" in driver.checks and compiled.translation.polls:
-        count = 1  # work-groups one after another: whoever waits for a later one waits in vain, always
+    count, most, together = _threads_of(driver, function, compiled, total, lds, waves, cooperative)
     if function.asks_the_host:
         shared["messages"] = driver.hostcalls.entry
     watch = "progress" in driver.checks and compiled.translation.polls and not cooperative
-    records, kept = _records(driver, compiled, table, total, waves, count, watch)
+    records, kept = _records(driver, compiled, table, total, waves, most, watch)
     shared |= records
     scratch = scratch_bytes(info)
-    threads = [Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(count)]
-    began = time.perf_counter()
-    _run_threads(driver, compiled, threads, params, stop)
+
+    def more(n: int) -> list[Thread]:
+        return [Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(n)]
+
+    threads, began = more(count), time.perf_counter()
+    work = _worker(driver, compiled, params, stop)
+    if together:
+        run_together(work, threads, more, Held(total, most, params, driver.budget, function.info.name), stop)
+    else:
+        own = count > thread_count()
+        run_all(work, threads, stop, ThreadPoolExecutor(count, "cooperative") if own else pool(), own)
     faulted = [t for t in threads if t.get("status") not in (0, 7)]
     if faulted:
         raise fault_of(driver, function, compiled, faulted[0], lds, grid)
@@ -379,6 +385,37 @@ def _execute(
         counters = np.sum([t.counters for t in threads], axis=0, dtype=np.uint64)
         driver.observer(function, compiled, grid, block, estimate, counters, began, time.perf_counter())
     del params_buffer, kept
+
+
+def _worker(driver: EmuDriver, compiled: Compiled, params: int, stop: np.ndarray) -> Callable[[Thread], int]:
+    """What one of the host's threads does: work-groups until none is left, or `stop` is set, as it does at a fault."""
+    runner = WaveRunner(driver.jit.runner())
+
+    def work(thread: Thread) -> int:
+        rc: int = runner(thread.ctx, compiled.address, params)
+        if rc:
+            stop[0] = 1
+        return rc
+
+    return work
+
+
+def _threads_of(
+    driver: EmuDriver, function: EmuFunction, compiled: Compiled, total: int, lds: int, waves: int, cooperative: bool
+) -> tuple[int, int, bool]:
+    """(the host's threads that begin, the most of them, whether there may be more later) of a launch of `total` work-groups."""
+    count = max(1, min(driver.threads, total))
+    if cooperative:
+        return total, total, False  # one each, so that none waits for one that has not begun
+    if not compiled.translation.polls:
+        return count, count, False
+    if "progress" in driver.checks:
+        return 1, 1, False  # work-groups one after another: whoever waits for a later one waits in vain, always
+    return (
+        count,
+        max(count, min(total, groups_at_once(driver.chip, function.info.vgprs, lds, waves, compiled.lanes))),
+        True,
+    )
 
 
 def _group_order(
@@ -436,29 +473,3 @@ _DYNAMIC_STACK = 16384
 def scratch_bytes(info: KernelInfo) -> int:
     """Scratch of one lane."""
     return (info.private_bytes + 3) // 4 * 4 + _DYNAMIC_STACK * bool(info.metadata.get(".uses_dynamic_stack"))
-
-
-def _run_threads(driver: EmuDriver, compiled: Compiled, threads: list[Thread], params: int, stop: np.ndarray) -> None:
-    """Run work-groups on every thread until none is left; `stop` is set by the first fault, and by Ctrl-C."""
-    runner = WaveRunner(driver.jit.runner())
-
-    def work(thread: Thread) -> int:
-        rc: int = runner(thread.ctx, compiled.address, params)
-        if rc:
-            stop[0] = 1
-        return rc
-
-    own = ThreadPoolExecutor(len(threads), "cooperative") if len(threads) > thread_count() else None
-    futures: list[Future[int]] = [(own or pool()).submit(work, t) for t in threads]
-    try:
-        while wait(futures, timeout=0.1).not_done:
-            pass
-    except BaseException:
-        stop[0] = 1
-        wait(futures)
-        raise
-    finally:
-        if own is not None:
-            own.shutdown()
-    for future in futures:
-        future.result()

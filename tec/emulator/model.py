@@ -20,7 +20,7 @@ import numpy as np
 from ..runtime.surface import Dim3
 from ..target import latency_ns, level_gbps
 from . import traffic as memory
-from .chips import DTYPES, Chip
+from .chips import DTYPES, Chip, places
 from .counters import KernelCounts, summarize
 from .issue import KIND_NAMES, MATRIX, SCALAR, SMEM, TRANS, VALU, decode
 from .steps import GroupSteps, Program, group_steps
@@ -59,15 +59,6 @@ class Estimate:
     def kernel_us(self) -> float:
         """Without the launch."""
         return self.microseconds - self.parts.get("launch", 0.0)
-
-
-def places(chip: Chip, vgprs: int, lds_bytes: int, group_waves: int, lanes: int) -> int:
-    """Work-groups that a unit holds at once."""
-    waves, _ = chip.limits.occupancy(vgprs, 0, group_waves, lanes)
-    count = waves * chip.limits.simds // group_waves
-    if lds_bytes:
-        count = min(count, chip.limits.unit_lds_bytes // lds_bytes)
-    return max(1, count)
 
 
 def _rates(

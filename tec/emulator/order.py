@@ -69,18 +69,35 @@ def _global(op: str) -> bool:
     return op.startswith(("global_", "cluster_", "flat_", "buffer_", "s_atomic", "s_buffer_atomic"))
 
 
+def polling_branches(kernel: KernelText, chip: str) -> frozenset[int]:
+    """The backward branches of loops in which an atomic or a coherent load stands: there a work-group may wait for another one."""
+    return _polling(kernel, *_reads(kernel, chip))
+
+
+def _reads(kernel: KernelText, chip: str) -> tuple[set[int], set[int]]:
+    """The read-modify-writes, and the loads that see what other compute units write."""
+    insts = kernel.insts
+    changes = {i for i, inst in enumerate(insts) if _global(inst.op) and "_atomic" in inst.op}
+    loads = {i for i, inst in enumerate(insts) if _global(inst.op) and "_load" in inst.op and _coherent(inst, chip)}
+    return changes, loads
+
+
+def _polling(kernel: KernelText, changes: set[int], loads: set[int]) -> frozenset[int]:
+    found = set()
+    for i, inst in enumerate(kernel.insts):
+        if inst.op.startswith(("s_branch", "s_cbranch")):
+            goal = kernel.labels.get(inst.operands[0].text, len(kernel.insts))
+            if any(goal <= at < i for at in changes | loads):
+                found.add(i)
+    return frozenset(found)
+
+
 def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
     """The instructions that synchronize work-groups; None where there are none."""
     insts, gfx = kernel.insts, generation(chip)
     acquires = frozenset(i for i, inst in enumerate(insts) if _invalidates(inst, chip))
-    changes = {i for i, inst in enumerate(insts) if _global(inst.op) and "_atomic" in inst.op}
-    loads = {i for i, inst in enumerate(insts) if _global(inst.op) and "_load" in inst.op and _coherent(inst, chip)}
-    jumps = [
-        (i, kernel.labels.get(inst.operands[0].text, len(insts)))
-        for i, inst in enumerate(insts)
-        if inst.op.startswith(("s_branch", "s_cbranch"))
-    ]
-    polls = any(goal <= i < jump for jump, goal in jumps for i in changes | loads)  # within a loop
+    changes, loads = _reads(kernel, chip)
+    polls = bool(_polling(kernel, changes, loads))
     gates = any(inst.op == "ds_gws_barrier" for inst in insts)  # these release and acquire by themselves
     if not gates and (not (acquires or polls) or not changes | loads):
         return None

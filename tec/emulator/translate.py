@@ -18,7 +18,7 @@ from .jumps import Jumps
 from .lane_patterns import lane_patterns
 from .meeting import check_lanes
 from .modes import ROUND_F16, ROUND_F32, find_modes
-from .order import ACQUIRES, find_order
+from .order import ACQUIRES, find_order, polling_branches
 from .stopping import Stop
 from .strip_loops import loop_end, run_loop
 from .strip_reads import is_read, lds_read
@@ -62,6 +62,7 @@ class Translator(Jumps):
         self.stops: list[int] = []  # segments that begin where a wave may stop
         # Atomics that make order between work-groups (`order`), in kernels that ask for it.
         self.order = find_order(kernel, options.chip) if options.checks & {"race", "progress"} else None
+        self.polling = polling_branches(kernel, options.chip)
         self.classes: dict[str, int] = {}
         self.rows: list[Row] = []
         self.block: dict[str, int] = {}

@@ -145,7 +145,7 @@ def finish(t: Translator, symbol: str) -> Translation:
         t.barrier_sites,
         regs,
         t.order is not None,
-        t.order is not None and t.order.polls,
+        bool(t.polling),
         t.classes,
         t.rows,
     )
