@@ -25,6 +25,7 @@ class TileEmitter(BufferLoads):
     stmt_handlers: ClassVar[dict[type, Any]]
 
     def function(self, f: Func) -> None:
+        self.pinned: list[E.Expr] = []  # kept: the memo goes by identity, which a later node would get
         self.computed: dict[int, tuple[Buffer, int]] = {}  # accumulators that nothing has read yet, elements of a tile
         super().function(f)
 
@@ -36,7 +37,8 @@ class TileEmitter(BufferLoads):
     def tile_sequence(self, s: S.Seq) -> None:
         for child in s.stmts:
             if self.computed:
-                for key in _reads(child) & self.computed.keys():
+                read = _reads(child)
+                for key in [k for k in self.computed if k in read]:  # in the order of the stores, not of addresses
                     self._pin(*self.computed.pop(key))
             self.stmt(child)
 
@@ -45,6 +47,7 @@ class TileEmitter(BufferLoads):
         self.memo_clear()
         for start in range(0, size.value if isinstance(size, E.IntImm) else 0, elems):
             load = E.BufferLoad(tiles, (E.Ramp(E.IntImm(start), E.IntImm(1), elems),))
+            self.pinned.append(load)
             self.line(f'call void asm sideeffect "", "v"({self.reg(load.dtype)} {self.expr(load)})')
 
 
