@@ -28,7 +28,9 @@ def rows() -> list[tuple[str, str]]:
     own = {
         m.__name__ for m in (elementwise, matmuls, memory, networks, reductions)
     }  # other files have kernels and arrays
-    cases = [(n, c) for n, c in CASES.items() if c.make.__module__ in own]
+    cases = sorted(
+        ((n, c) for n, c in CASES.items() if c.make.__module__ in own), key=lambda row: row[0]
+    )  # whichever file was imported first
     return [(n, k) for n, c in cases for k in c.kinds if c.needs(tec.Target(TARGETS[k]))]
 
 

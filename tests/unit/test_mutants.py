@@ -37,6 +37,14 @@ def test_run():
 def test_fails_already():
     assert sums([1]) == 7
 """
+# Its tests' names depend on what was imported before it.
+OTHER = """import sys, pytest
+from toy.run import sums
+
+@pytest.mark.parametrize("x", [1, 2] if "toy.held" in sys.modules else [3])
+def test_other(x):
+    sums([x])
+"""
 
 
 def test_kinds_of_errors() -> None:
@@ -60,7 +68,12 @@ def test_errors_of_the_projects_own_files_keep_its_lines() -> None:
 
 def test_a_toy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "root"
-    for name, text in {"tec/toy/held.py": HELD, "tec/toy/run.py": RUN, "tests/test_toy.py": TEST}.items():
+    for name, text in {
+        "tec/toy/held.py": HELD,
+        "tec/toy/run.py": RUN,
+        "tests/test_toy.py": TEST,
+        "tests/test_zoo.py": OTHER,
+    }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     (root / "tests" / "conftest.py").write_text(
