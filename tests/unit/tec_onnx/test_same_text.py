@@ -20,7 +20,7 @@ def texts():
             nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["r"]), helper.make_node("Softmax", ["r"], ["y"])]
             ends = [[helper.make_tensor_value_info(x, kind, s)] for x, s in (("x", [m, k]), ("y", [m, n]))]
             model = helper.make_model(helper.make_graph(nodes, "g", *ends, [w]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-            for target in ("gfx1100", "gfx942"):
+            for target in ("gfx1100",):
                 yield hashlib.sha256(tec.compile(model, target=target).get_source().encode()).hexdigest()
 
 first = list(texts())
@@ -36,4 +36,4 @@ def test_text_without_hashes(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-c", _PROGRAM], env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.split())
-    assert len(said[0]) == 8 and said[0] == said[1], [i for i, (a, b) in enumerate(zip(*said)) if a != b]
+    assert len(said[0]) == 4 and said[0] == said[1], [i for i, (a, b) in enumerate(zip(*said)) if a != b]
