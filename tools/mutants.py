@@ -4,7 +4,7 @@
     python -m tools.mutants --count 30 --seed 7 --areas tec/ir/arith tec/ir/passes --tests tests/unit/ir tests/unit/passes
 
 Which tests reach which lines is recorded once by coverage (a context a test) and kept in build/mutants; it is recorded again when a source has changed. Tests that
-fail without an error planted are left out. What runs at import, such as a table's rows, is reached by all tests that run the file's functions.
+fail without an error planted are left out. What runs at import, such as a table's rows, is reached by all tests that run the file's functions (of a file of data, its folder's).
 Exit code 1 where less than `--goal` of the mutants were noticed.
 """
 
@@ -216,6 +216,10 @@ class Laboratory:
         )
         if not tests:  # what runs at import
             tests = {t for found in lines.values() for t in found}
+        if not tests:  # a file of data alone: who runs the files beside it
+            folder = os.path.dirname(mutant.file)
+            beside = (v for f, v in self.map["lines"].items() if os.path.dirname(f) == folder)
+            tests = {t for found in beside for reached in found.values() for t in reached}
         seconds, spent, chosen = self.map["seconds"], 0.0, []
         for t in sorted((t for t in tests if t in seconds), key=lambda t: (seconds[t], t)):
             spent += seconds[t]

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 from tec.ir import build
@@ -10,6 +11,7 @@ from tec.ir.arith import Analyzer, IntSet
 from tec.ir.arith.matcher import compile_rules
 from tec.ir.arith.rules import RULES
 from tec.ir.buffer import Buffer
+from tec.ir.interp import eval_expr
 from tec.ir.parser import parse_expr
 from tec.ir.structural import structural_equal
 
@@ -293,3 +295,17 @@ def test_every_rule_on_wrapping_bytes(rule):
         for point in itertools.product(values, repeat=len(variables)):
             env = dict(zip(variables.values(), point))
             assert eval_expr(e, env) == eval_expr(s, env), f"{e} -> {s} at {point}"
+
+
+@pytest.mark.parametrize("constant", [0, 5, -(2**31)])
+@pytest.mark.parametrize("factors", [(-(2**31),), (3, -(2**31)), (-(2**31), 3, -1), (2**31 - 1, -(2**31), 7)])
+def test_sums_with_the_smallest_factor_wrap(factors, constant):
+    """The smallest int32 has no negative, so that such sums are put together by additions alone; their value is the machine's."""
+    e = E.IntImm(constant, "int32")
+    for k, c in enumerate(factors):
+        e = E.Add(E.Mul(parse_expr(f"D[{k}]", NAMES), E.IntImm(c, "int32")), e)
+    data = np.array([1, -7, 2**31 - 1, -(2**31), *range(12)], np.int32)
+    s = Analyzer().simplify(e)
+    assert eval_expr(s, {}, {D: data}) == eval_expr(e, {}, {D: data})
+    want = constant + sum(int(data[k]) * c for k, c in enumerate(factors))
+    assert eval_expr(s, {}, {D: data}) == (want + 2**31) % 2**32 - 2**31

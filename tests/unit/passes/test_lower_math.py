@@ -17,6 +17,7 @@ from tec.ir import expr as E
 from tec.ir import stmt as S
 from tec.ir.func import Func
 from tec.ir.passes.lower_math import expand, lower_math
+from tec.ir.passes.math_tables import TWO_OVER_PI_WORDS
 from tec.ir.visit import walk_exprs
 from tec.target import Target
 
@@ -322,3 +323,19 @@ def test_small_powers_are_multiplications(power: float, dtype: str) -> None:
     assert ulps(got, expected.astype(np.float64) if dtype == "float32" else expected.astype(dtype)) <= (
         1.6 if power < 4 else 1.8
     )
+
+
+def test_the_table_of_2_over_pi() -> None:
+    """Every word, by Machin's formula in integers: only arguments near the largest float64 read the last ones."""
+    bits = 32 * len(TWO_OVER_PI_WORDS) + 64
+
+    def arctan_of_one_over(x: int) -> int:
+        term, total, n, sign = (1 << bits) // x, 0, 1, 1
+        while term:
+            total += sign * (term // n)
+            term, n, sign = term // (x * x), n + 2, -sign
+        return total
+
+    pi = 4 * (4 * arctan_of_one_over(5) - arctan_of_one_over(239))
+    fraction = (2 << 2 * bits) // pi >> 64
+    assert TWO_OVER_PI_WORDS == tuple(fraction >> 32 * k & 0xFFFFFFFF for k in reversed(range(len(TWO_OVER_PI_WORDS))))
