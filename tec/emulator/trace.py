@@ -135,6 +135,7 @@ class Tracer:
             "sgprs": registers.sgprs.ctypes.data, "vgprs": vgprs.ctypes.data, "exec": exec_.ctypes.data, "place_x": registers.places[0],
             "place_y": registers.places[1], "place_z": registers.places[2], "lds_bytes": self.lds_bytes, "vgpr_count": 3,
             "lanes": self.lanes, "ttmp_mode": int(chip.limits.ttmp_ids), "budget": driver.budget,
+            "group_step": 1,  # work-groups by their numbers: each is asked for
         }  # fmt: skip
         for name, value in values.items():
             ctypes.c_int64.from_address(params + PARAMS[name]).value = value

@@ -145,3 +145,20 @@ def test_causal_attention_takes_longer_by_its_work() -> None:
         assert macs >= 0.98 * 4 * 16 * n * n * 64  # two products of the half that is not masked
         assert e.kernel_us > 0.99 * _peak_us(macs)
     assert 4 < us[2048] / us[512] < 20
+
+
+def test_a_trace_is_of_the_work_group_that_was_asked_for() -> None:
+    """Work-group x makes 10 + 3 x turns of its loop; traces and counts of any of them, in any order, say so."""
+    driver, f = _kernel(_CAUSAL)
+    at = upload(driver, np.zeros(1, np.int32))
+    asked = [7, 0, 31, 2]
+    try:
+        tracer = Tracer(driver, f, (32, 1, 1), (256, 1, 1), 0, struct.pack("<Qii", at, 3, 10))
+        counts = tracer.count(asked)
+        traces = tracer.run(asked, 1 << 12, 1 << 12)
+    finally:
+        driver.free(0, at)
+    assert counts.max(axis=1).tolist() == [4 * (10 + 3 * g) for g in asked]  # of four waves
+    assert [t.group for t in traces] == asked
+    lengths = [sum(len(w.rows) for w in t.waves) for t in traces]
+    assert sorted(lengths) == [lengths[k] for k in np.argsort(asked)] and len(set(lengths)) == len(asked)
