@@ -3,14 +3,18 @@
 Unrolled are loops of kind "unrolled" with constant extent; serial loops under a pragma `auto_unroll_max_step` as long as
 the repeated body stays below that many steps (`unroll_explicit` false only marks them for the code generator); and on a
 GPU short serial loops that index memory of a thread (scope "local" or a fragment), which lives in registers only where
-every index is a constant. A loop of kind "unrolled" whose extent is not constant stays a loop, marked for the code
-generator (annotation "unroll").
+every index is a constant. A loop of kind "unrolled" whose extent is not constant, or which would become more than
+`_MAX_EXPLICIT` statements, stays a loop, marked for the code generator (annotation "unroll"); the latter with a TecWarning.
+
+What loops under a pragma become is bounded in all by `MOST_WRITTEN` statements a function: LoweringError.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
+from ...errors import Loc, LoweringError, TecWarning
 from ...target import Target
 from .. import build as B
 from .. import expr as E
@@ -21,6 +25,9 @@ from ..visit import map_stmt, visit
 from .rewrite_util import clone, const_int, stmt_size
 
 _MAX_EXPLICIT = 1 << 14  # statements that an unrolled loop may become
+# Statements that a function's loops may become by pragmas. All passes take 0.08 ms of processor time a statement of one addition (16,384 of them, 1.3 s), ten times
+# that where expressions are long, and LLVM as much again: a minute at the bound. Templates stay below 4,096 (`choices.proof`).
+MOST_WRITTEN = 1 << 16
 _MAX_REGISTER_STEPS = 1024
 _MAX_REGISTER_EXTENT = 64
 
@@ -70,11 +77,21 @@ def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
     if loop.kind == S.ForKind.UNROLLED:
         if extent is not None and extent * max(1, stmt_size(body)) <= _MAX_EXPLICIT:
             return repeat(loop.var, loop.min, extent, body)
+        if extent is not None:
+            _warn(loop, extent, stmt_size(body))
         return replace(loop, body=body, kind=S.ForKind.SERIAL, unroll=1)
     if loop.kind == S.ForKind.SERIAL and extent is not None:
         steps = extent * max(1, stmt_size(body))
         if 0 < steps <= options.max_step and extent <= options.max_extent:
             if options.explicit:
+                if steps > MOST_WRITTEN:
+                    raise LoweringError(
+                        f"auto_unroll_max_step={options.max_step:,} would write loop {loop.var.name} of {extent:,} steps out as {steps:,} statements; "
+                        f"{MOST_WRITTEN:,} are the most",
+                        where=_place(body),
+                        locate=False,
+                        hint="give fewer steps, split the loop and put the pragma on the inner part, or set unroll_explicit to False: LLVM then unrolls as it sees fit",
+                    )
                 return repeat(loop.var, loop.min, extent, body)
             return replace(loop, body=body, unroll=1)
         if (
@@ -89,6 +106,29 @@ def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
     if body is loop.body:
         return loop
     return loop.with_body(body)
+
+
+def _warn(loop: S.For, extent: int, size: int) -> None:
+    place = _place(loop.body)
+    warnings.warn(
+        f"loop {loop.var.name} of {extent:,} steps is not unrolled: it would become {extent * max(1, size):,} statements, and {_MAX_EXPLICIT:,} are the most"
+        + (f"\n  at {place}" if place is not None else "")
+        + "\n  hint: split it, and unroll the inner part",
+        TecWarning,
+        stacklevel=2,
+    )
+
+
+def _place(s: S.Stmt) -> Loc | None:
+    """The user's line of the first statement below that knows it."""
+    found: Loc | None = None
+
+    def on_stmt(x: S.Stmt) -> None:
+        nonlocal found
+        found = found or getattr(x, "loc", None)
+
+    visit(s, None, on_stmt)
+    return found
 
 
 def repeat(var: E.Var, lo: E.Expr, extent: int, body: S.Stmt) -> S.Stmt:

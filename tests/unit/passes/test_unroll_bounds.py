@@ -1,0 +1,61 @@
+"""Loops that are asked to be unrolled into more statements than a compiler can take: told at the user's line, at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tec
+from tec import te
+from tec.errors import LoweringError, TecWarning
+
+N = 8_811_226
+
+
+def lower(change: Callable[[Any, Any], None], n: int = N) -> Any:
+    a = te.placeholder((n,), name="a")
+    b = te.compute((n,), lambda i: a[i] * 2.0 + 1.0, name="b")
+    s = tec.create_schedule(b.op)
+    change(s[b], b.op.axis[0])
+    return tec.lower(s, [a, b], target="llvm")
+
+
+def _whole(stage: Any, i: Any) -> None:
+    stage.pragma(i, "auto_unroll_max_step", 10**8)
+
+
+def _outer(stage: Any, i: Any) -> None:
+    stage.pragma(stage.split(i, 16000)[0], "auto_unroll_max_step", 10**8)
+
+
+@pytest.mark.parametrize("change", [_whole, _outer])
+def test_a_pragma_that_would_write_millions_of_statements_is_refused(change: Any) -> None:
+    start = time.process_time()
+    with pytest.raises(
+        LoweringError, match=r"would write loop i(_outer)? of .* out as 8,8\d\d,\d\d\d statements; 65,536 are the most"
+    ) as e:
+        lower(change)
+    assert e.value.where is not None and e.value.where.file == __file__ and "split the loop" in str(e.value)
+    assert time.process_time() - start < 20  # seconds, where it was minutes
+
+
+def test_an_unrolled_loop_that_stays_one_is_told() -> None:
+    with pytest.warns(
+        TecWarning,
+        match=r"loop i of 8,811,226 steps is not unrolled: .* 16,384 are the most(.|\n)*test_unroll_bounds.py",
+    ):
+        text = str(lower(lambda stage, i: stage.unroll(i)))
+    assert f"{N}" in text
+
+
+def test_what_is_below_the_bounds_is_written_out(recwarn: pytest.WarningsRecorder) -> None:
+    def change(stage: Any, i: Any) -> None:
+        outer, inner = stage.split(i, 64)
+        stage.unroll(inner)
+        stage.pragma(outer, "auto_unroll_max_step", 512)
+
+    text = str(lower(change, 512))
+    assert "for" not in text.replace("for each", "") and not [w for w in recwarn if issubclass(w.category, TecWarning)]
