@@ -20,6 +20,7 @@ from .arena import Arena
 
 GUARD_BYTES = 256
 _ALIGN = 256
+_PAGE = 4096
 
 
 @dataclass(slots=True)
@@ -203,6 +204,13 @@ class DeviceMemory:
                 f"{what}: {nbytes} bytes at {address:#x} are not within one allocation; " + self.describe(address)
             )
 
+    def _ends_before(self, address: int) -> Allocation | None:
+        """The allocation that ends at most a page before an address: memory is given out anew, so that what lies behind an array may have been another's."""
+        with self.lock:
+            i = bisect.bisect_right(self.bases, address) - 1
+            found = self.live[self.bases[i]] if i >= 0 else None
+        return found if found is not None and 0 <= address - found.base - found.size <= _PAGE else None
+
     def describe(self, address: int) -> str:
         """Where an address lies, for a message."""
         if address == 0:
@@ -212,7 +220,12 @@ class DeviceMemory:
             return f"{address - allocation.base} bytes into {allocation.label} ({allocation.size} bytes at {allocation.base:#x})"
         for base, size, label in reversed(self.freed):
             if base <= address < base + size:
-                return f"{address - base} bytes into {label}, which was freed"
+                freed = f"{address - base} bytes into {label}, which was freed"
+                before = self._ends_before(address)
+                if before is None:
+                    return freed
+                past = address - before.base - before.size
+                return f"{past} bytes past the end of {before.label} ({before.size} bytes at {before.base:#x}), and {freed}"
         if address < 4096:
             return "a null pointer plus a small offset"
         with self.lock:

@@ -261,3 +261,12 @@ def test_each_translation_has_its_modifiers() -> None:
     for block in (64, 48, 64):
         driver.launch(k, (1, 1, 1), (block, 1, 1), 0, struct.pack("<QQi", p, o, 0))
         assert (download(driver, o, x)[:block] == want[:block]).all()
+
+
+def test_an_overrun_is_told_where_another_array_lay_before() -> None:
+    driver, k = function(COPY, "gfx942")
+    big = upload(driver, np.ones(1 << 16, np.float32))
+    driver.free(0, big)
+    p, o = upload(driver, np.ones(64, np.float32)), upload(driver, np.zeros(64, np.float32))
+    with pytest.raises(KernelFault, match="0 bytes past the end of"):
+        driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 4))
