@@ -290,7 +290,7 @@ def find_product(name: str) -> Machine | None:
 def product_of_device(name: str) -> Machine | None:
     """The product that a driver's name for a device means, "NVIDIA A100-SXM4-80GB" -> A100: the longest run of its words that names one."""
     words = name.lower().replace("-", " ").split()
-    runs = ("".join(words[i:j]) for n in range(len(words), 0, -1) for i in range(len(words) - n + 1) for j in (i + n,))
+    runs = ("".join(words[i : i + n]) for n in range(len(words), 0, -1) for i in range(len(words) - n + 1))
     return next((m for m in map(find_product, runs) if m is not None), None)
 
 

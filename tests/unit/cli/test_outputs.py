@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import io
 import os
-import stat
-import threading
 
 import numpy as np
 import onnx
 import pytest
 
 import tec
+from tests.unit.pipes import through_pipe
 
 BATCH = ("--input-dim", "batch", "1")
-
-
-def through_pipe(pipe, call):
-    """What `call()` gives, and what a reader of a pipe gets while it runs."""
-    os.mkfifo(pipe)
-    got = []
-    thread = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
-    thread.start()
-    with open(pipe, "wb"):  # once the reader is there; without another writer it would be at the end at once
-        result = call()
-    thread.join(30)
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
-    return result, got[0]
 
 
 def test_a_package_to_stdout(tec_cli, tiny, tmp_path):

@@ -7,7 +7,6 @@ import os
 import stat
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tec.runtime import Module
 from tec.runtime.outputs import is_stdout, is_stream, stdout_for_outputs, write_output
 from tec.runtime.package import read_package, write_package
 from tec.runtime.profiling import Profile
+from tests.unit.pipes import through_pipe
 
 
 def save_package(path):
@@ -54,19 +54,6 @@ WRITERS = {
 @pytest.fixture(params=WRITERS)
 def write(request):
     return WRITERS[request.param]
-
-
-def through_pipe(pipe, call):
-    """What a reader of a pipe gets while `call()` runs."""
-    os.mkfifo(pipe)
-    got = []
-    thread = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
-    thread.start()
-    with open(pipe, "wb"):  # once the reader is there; without another writer it would be at the end at once
-        call(pipe)
-    thread.join(30)
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
-    return got[0]
 
 
 def test_a_new_file_and_an_old_one(write, tmp_path):
@@ -123,7 +110,7 @@ def test_links_in_a_circle(write, tmp_path):
 
 
 def test_a_pipe_that_is_read(write, tmp_path):
-    got = through_pipe(tmp_path / "pipe", write)
+    got = through_pipe(tmp_path / "pipe", lambda: write(tmp_path / "pipe"))[1]
     write(tmp_path / "x.out")
     assert len(got) == (tmp_path / "x.out").stat().st_size
 
@@ -151,7 +138,7 @@ def test_a_pipe_that_nobody_reads(write, tmp_path):
 
 
 def test_a_package_through_a_pipe_is_the_package(tmp_path):
-    (tmp_path / "x.tec").write_bytes(through_pipe(tmp_path / "pipe", save_package))
+    (tmp_path / "x.tec").write_bytes(through_pipe(tmp_path / "pipe", lambda: save_package(tmp_path / "pipe"))[1])
     with read_package(tmp_path / "x.tec", "network") as p:
         assert p.meta == {"a": 1} and p.blob("code") == b"\0\1" * 100
         np.testing.assert_array_equal(p.array("w"), np.arange(12.0))
