@@ -37,6 +37,7 @@ class Case:
     spec: dict[str, Any] = field(default_factory=dict)
     macs: int = 0
     inputs: dict[str, Any] = field(default_factory=dict)  # name -> array
+    has_sizes_alone: bool = False  # arrays are not drawn: to bring a generator on
     open_shapes: dict[str, list[Any]] = field(default_factory=dict)
     _nodes: list[Any] = field(default_factory=list)
     _weights: list[Any] = field(default_factory=list)
@@ -47,8 +48,13 @@ class Case:
     def name(self) -> str:
         return f"{self.kind} {self.dtype} " + " ".join(f"{k}={v}".replace(" ", "") for k, v in self.spec.items())
 
+    def _normal(self, shape: tuple[int, ...]) -> Any:
+        if self.has_sizes_alone:
+            return np.zeros((), np.float32)
+        return self._rng.standard_normal(shape, dtype=np.float32)
+
     def input(self, name: str, *shape: int, open_shape: list[Any] | None = None) -> str:
-        self.inputs[name] = self._rng.standard_normal(shape, dtype=np.float32).astype(self.dtype)
+        self.inputs[name] = self._normal(shape).astype(self.dtype)
         if open_shape:
             self.open_shapes[name] = open_shape
         return name
@@ -58,7 +64,7 @@ class Case:
         return name
 
     def weight(self, *shape: int) -> str:
-        values = self._rng.standard_normal(shape, dtype=np.float32) / max(1.0, float(np.prod(shape[1:]))) ** 0.5
+        values = self._normal(shape) / max(1.0, float(np.prod(shape[1:]))) ** 0.5
         return self.const(values.astype(self.dtype))
 
     def const(self, value: Any) -> str:
@@ -340,8 +346,9 @@ KINDS: dict[str, Callable[[Case, Random, Bounds], None]] = {
 }  # fmt: skip
 
 
-def draw(kind: str, rng: Random, bounds: Bounds) -> Case:
-    """A case of a kind. Raises KeyError for a kind that is none of `KINDS`."""
-    case = Case(kind, rng.choice(bounds.dtypes), _rng=np.random.default_rng(rng.randrange(2**31)))
+def draw(kind: str, rng: Random, bounds: Bounds, sizes_alone: bool = False) -> Case:
+    """A case of a kind; with `sizes_alone` without its arrays. Raises KeyError for a kind that is none of `KINDS`."""
+    dtype, arrays = rng.choice(bounds.dtypes), np.random.default_rng(rng.randrange(2**31))
+    case = Case(kind, dtype, has_sizes_alone=sizes_alone, _rng=arrays)
     KINDS[kind](case, rng, bounds)
     return case

@@ -1,8 +1,9 @@
 """Where does speed fall off a cliff? Random operators (`cliff_cases`) beside the best peer at hand; what counts is the distribution, its tail and what fails.
 
-    python -m benchmarks.cliffs [llvm|gfx942|gfx1100|...] [--seed 1] [--count 48] [--kinds matmul,conv] [--seconds 600]
+    python -m benchmarks.cliffs [llvm|cuda|gfx942|gfx1100|...] [--seed 1] [--count 48] [--kinds matmul,conv] [--seconds 600]
 
-On llvm the peer is ONNX Runtime, both on one thread by processor time in turn, and results are compared. On an AMD chip the time is the software GPU's model's,
+On llvm the peer is ONNX Runtime, both on one thread by processor time in turn, and results are compared. On cuda the peer is PyTorch, both as captured graphs
+in turn, compared too; networks are compiled ahead on the host's other cores. On an AMD chip the time is the software GPU's model's,
 and the peer what the chip's rates allow: the larger of the multiply-adds at the peak and of every operand and result once at memory's rate, and a launch.
 As rows of results (kind "cliff") each case is a row, and a summary of each target one more; `make baseline` measures those of the chip.
 """
@@ -13,9 +14,14 @@ import argparse
 import os
 import statistics
 import sys
+import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -29,7 +35,10 @@ SEED, COUNT, QUICK_COUNT = 1, 48, 16
 SECONDS = 600.0  # of this process, after which no further case is drawn
 HOST_BOUNDS = Bounds(300_000_000, 2**22)
 CHIP_BOUNDS = Bounds(100_000_000_000, 2**25, ("float16", "float16", "float32"))
+CUDA_BOUNDS = Bounds(1_000_000_000_000, 2**26, ("float16", "float16", "float32"))
 TOLERANCE = 2e-3  # of the largest value
+HALF_TOLERANCE = 2e-2  # of float16 against PyTorch's, which rounds at other places
+AHEAD = 8  # networks that are compiled while others are timed
 
 
 def limit_us(case: Case, target: Any, written_bytes: int) -> float:
@@ -83,6 +92,89 @@ def on_host(make: Maker, case: Case) -> Record:
         case.name, "processor time", mine, "us", target="llvm", band=1.3, peer="ONNX Runtime", peer_value=four_digits(theirs),
         ratio=four_digits(mine / theirs), peer_settings=f"{ort.__version__}, one thread; least of 5 blocks in turn",
     )  # fmt: skip
+
+
+def compiled(kind: str, state: Any, bounds: Bounds, target: str, path: Path) -> str:
+    """Save the network of a case; "", or what went wrong. For a process of its own, which draws the case again."""
+    import tec
+
+    rng = Random()
+    rng.setstate(state)
+    try:
+        model = draw(kind, rng, bounds).model()
+        tec.compile(model, target, cache=False, progress=lambda *a: None).save(path)
+    except Exception as e:  # what fails is a result
+        return f"{type(e).__name__}: {str(e).splitlines()[0][:200]}"
+    return ""
+
+
+def on_cuda(make: Maker, case: Case, torch: Any, host: str, path: Path) -> Record:
+    """Time the saved network beside PyTorch. Raises ValueError where they differ."""
+    import tec
+    from benchmarks import cliff_torch
+    from benchmarks.gpu import in_graph, race
+
+    dev, net = tec.cuda(0), tec.load(path)
+    executor, xs = net.executor(dev), [tec.nd.array(case.inputs[i["name"]], dev) for i in net.inputs]
+    for _ in range(3):
+        outs = executor.run(xs)
+    peer = cliff_torch.function(torch, case)
+    want = peer()
+    for got, w in zip(outs, want if isinstance(want, tuple | list) else [want]):
+        w = w.float().cpu().numpy()
+        apart = float(np.abs(np.asarray(got.numpy(), "f4") - w).max(initial=0)) / max(
+            1e-3, float(np.abs(w).max(initial=0))
+        )
+        if not apart <= (HALF_TOLERANCE if case.dtype == "float16" else TOLERANCE) and got.dtype.startswith("float"):
+            raise ValueError(f"differs from PyTorch by {apart:.1e} of the largest value")
+    graphs = [b.graph for _, b in executor._engine._bound.values() if getattr(b, "graph", None)]
+    if not graphs:
+        raise ValueError("the network was not captured")
+    ms, _ = race(torch, {"tec": graphs[-1].launch, "PyTorch": in_graph(torch, peer, 1, False)})
+    return make.on_gpu(
+        host, case.name, "time", ms["tec"] * 1e3, "us", target="sm_90a", peer="PyTorch", peer_value=four_digits(ms["PyTorch"] * 1e3),
+        ratio=four_digits(ms["tec"] / ms["PyTorch"]), peer_settings="both as captured graphs, bursts in shuffled turns, medians; no TF32",
+    )  # fmt: skip
+
+
+def cuda_cases(make: Maker, seed: int, count: int, kinds: list[str], seconds: float) -> Iterator[Record]:
+    """A row for each case on the GPU at hand, an error's row where it fails."""
+    import torch
+
+    from benchmarks.gpu import gpu_host
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    host, rng, stop = gpu_host(torch), Random(seed), time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(AHEAD, get_context("spawn")) as pool:
+        waiting: deque[tuple[str, Any, Path, Future[str]]] = deque()
+        for i in range(count + AHEAD):
+            if i < count:
+                kind, state, path = kinds[i % len(kinds)], rng.getstate(), Path(folder) / f"{i}.tecnet"
+                waiting.append(
+                    (kind, state, path, pool.submit(compiled, kind, state, CUDA_BOUNDS, "cuda -arch=sm_90a", path))
+                )
+                draw(kind, rng, CUDA_BOUNDS, sizes_alone=True)
+            if i < AHEAD:
+                continue
+            if time.monotonic() > stop:
+                print(f"cuda: {i - AHEAD} of {count} cases in {seconds:g} s", file=sys.stderr)
+                pool.shutdown(cancel_futures=True)
+                return
+            kind, state, path, future = waiting.popleft()
+            again = Random()
+            again.setstate(state)
+            case = draw(kind, again, CUDA_BOUNDS)
+            try:
+                if why := future.result():
+                    yield make.failed(case.name, "time", "us", why, target="sm_90a")
+                    continue
+                with torch.inference_mode():
+                    yield on_cuda(make, case, torch, host, path)
+            except Exception as e:  # what fails is a result
+                why = f"{type(e).__name__}: {str(e).splitlines()[0][:200]}"
+                yield make.failed(case.name, "time", "us", why, target="sm_90a")
+            finally:
+                path.unlink(missing_ok=True)
 
 
 def _again(run: Any, times: int) -> None:
@@ -157,14 +249,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS)
     args = parser.parse_args()
     rows = []
-    for row in cases(
-        Maker("cliff", "python -m benchmarks.cliffs", ROOT),
-        args.target,
-        args.seed,
-        args.count,
-        args.kinds.split(","),
-        args.seconds,
-    ):
+    make, kinds = Maker("cliff", "python -m benchmarks.cliffs", ROOT), args.kinds.split(",")
+    if args.target == "cuda":
+        found = cuda_cases(make, args.seed, args.count, kinds, args.seconds)
+    else:
+        found = cases(make, args.target, args.seed, args.count, kinds, args.seconds)
+    for row in found:
         rows.append(row)
         print(row.to_json(), flush=True)
     print(summary(rows))
@@ -172,5 +262,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("TEC_NUM_THREADS", "1")
-    sys.path[:0] = [str(ROOT / "frontends")]
+    sys.path[:0] = [str(ROOT / "frontends"), str(ROOT / "benchmarks")]
     main()

@@ -7,8 +7,9 @@
 `names` are beginnings of rows' names. FILE: {beginning of a row's name: [choice, ...]}, JSON; each is packed beside the default. `value` is the default's
 figure, `best` that of the best choice where there are several. All results are checked, against float64 on the device.
 
-A turn is a burst of launches of some 20 ms; sides take turns in shuffled order with rests between, since a GPU at its power limit would favour whoever
-follows a slow kernel. `ratio` compares medians of bursts (of the best peer), `single` those of launches alone after a rest.
+Both sides run as captured graphs of some launches, so that neither's Python call is timed. A turn is a burst of some 20 ms; sides take turns in shuffled
+order with rests between, since a GPU at its power limit would favour whoever follows a slow kernel. `ratio` is tec's time over the best peer's by medians
+of bursts, `single` that of graphs alone after a rest. `--records FILE` appends what is measured as rows of results (kind "h200").
 """
 
 from __future__ import annotations
@@ -19,24 +20,44 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import gpu_networks
 import gpu_rows
 
 import tec
+from benchmarks.records import Maker, four_digits
 
 TURNS = 5
 REST_S = 0.04
 BURST_MS = 20.0
+GRAPH_US, GRAPH_CALLS = 100.0, 20  # a graph holds calls for so long, and at most so many
 
 
 def say(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
+
+
+class Kept:
+    """Rows of results, and where they go."""
+
+    file: Path | None = None
+    host = ""
+
+
+def keep(name: str, measure: str, value: float, unit: str, **more: Any) -> None:
+    if Kept.file is not None:
+        row = Maker("h200", "python benchmarks/gpu.py").on_gpu(
+            Kept.host, name, measure, value, unit, target="sm_90a", **more
+        )
+        with Kept.file.open("a", encoding="utf-8") as f:
+            f.write(row.to_json() + "\n")
 
 
 def failed(name: str, error: Exception, **more: Any) -> None:
@@ -132,6 +153,32 @@ def burst_ms(torch: Any, f: Callable[[], Any], number: int) -> float:
     return float(start.elapsed_time(stop)) / number
 
 
+def in_graph(torch: Any, f: Callable[[], Any], times: int, is_ours: bool) -> Callable[[], Any]:
+    """A graph of `times` calls, as what replays it."""
+    if is_ours:
+        with tec.cuda(0).capture() as ours:
+            for _ in range(times):
+                f()
+        return ours.launch
+    side, theirs = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(side):
+        f()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(theirs):
+        for _ in range(times):
+            f()
+    return theirs.replay
+
+
+def captured(
+    torch: Any, sides: dict[str, Callable[[], Any]], mine: Sequence[str]
+) -> tuple[dict[str, Callable[[], Any]], int]:
+    """The sides as graphs of equally many calls, and how many. Raises what a side says that cannot be captured."""
+    slowest = max(burst_ms(torch, f, 3) for f in sides.values()) * 1e3
+    times = max(1, min(GRAPH_CALLS, int(GRAPH_US / max(slowest, 1.0))))
+    return {s: in_graph(torch, f, times, s in mine) for s, f in sides.items()}, times
+
+
 def race(torch: Any, sides: dict[str, Callable[[], Any]]) -> tuple[dict[str, float], dict[str, float]]:
     """(sustained, single) milliseconds of each side: medians over turns in shuffled order."""
     bursts: dict[str, list[float]] = {s: [] for s in sides}
@@ -196,7 +243,8 @@ def run_row(torch: Any, row: gpu_rows.Row, modules: Iterator[tuple[Any, dict[str
     if not mine:
         return
     del want
-    sustained, single = race(torch, sides)
+    graphs, times = captured(torch, sides, mine)
+    sustained, single = ({s: ms / times for s, ms in found.items()} for found in race(torch, graphs))
     figure = {s: row.amount / ms * 1e3 for s, ms in sustained.items()}
     peers = {s: round(figure[s], 1) for s in sides if s not in chosen}
     best = min((s for s in sides if s not in chosen), key=lambda s: sustained[s], default=None)
@@ -216,10 +264,14 @@ def run_row(torch: Any, row: gpu_rows.Row, modules: Iterator[tuple[Any, dict[str
         }
     if best is not None:
         more |= {
-            "ratio": round(sustained[best] / sustained[mine[0]], 3),
-            "single": round(single[best] / single[mine[0]], 3),
+            "ratio": round(sustained[mine[0]] / sustained[best], 3),
+            "single": round(single[mine[0]] / single[best], 3),
+            "best_ratio": round(sustained[ranked[0]] / sustained[best], 3),
         }
-        more |= {"best_ratio": round(sustained[best] / sustained[ranked[0]], 3)}
+        keep(
+            row.name, "rate", figure[mine[0]], row.unit, better="more", peer=best, peer_value=four_digits(figure[best]),
+            ratio=four_digits(sustained[mine[0]] / sustained[best]), peer_settings="graphs of both sides, bursts in shuffled turns with rests, medians",
+        )  # fmt: skip
     say(name=row.name, value=round(figure[mine[0]], 1), unit=row.unit, ms=round(sustained[mine[0]], 4), peers=peers, error=float(f"{worst:.1e}"), choice=chosen[mine[0]], **more)  # fmt: skip
 
 
@@ -240,7 +292,11 @@ def launches(torch: Any, module: Any) -> None:
             found[name].append((time.perf_counter() - start) / 500 * 1e6)
             torch.cuda.synchronize()
     us = {x: statistics.median(v) for x, v in found.items()}
-    say(name="launch", value=round(us["tec"], 2), unit="us", peers={"torch.add": round(us["torch.add"], 2)}, ratio=round(us["torch.add"] / us["tec"], 3))  # fmt: skip
+    say(name="launch", value=round(us["tec"], 2), unit="us", peers={"torch.add": round(us["torch.add"], 2)}, ratio=round(us["tec"] / us["torch.add"], 3))  # fmt: skip
+    keep(
+        "call of a built function", "host time", us["tec"], "us", band=None, peer="torch.add",
+        peer_value=four_digits(us["torch.add"]), ratio=four_digits(us["tec"] / us["torch.add"]),
+    )  # fmt: skip
     with dev.capture() as graph:
         for _ in range(100):
             module(a, b, c)
@@ -254,6 +310,18 @@ def launches(torch: Any, module: Any) -> None:
     say(name="graph of 100 kernels, a kernel", value=round(statistics.median(times), 3), unit="us")
 
 
+def gpu_host(torch: Any) -> str:
+    """The GPU, its driver and its peer's version, as rows name them."""
+    import subprocess
+
+    words = ["nvidia-smi", "--query-gpu=driver_version,power.limit", "--format=csv,noheader,nounits", "--id=0"]
+    said = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip().split(", ")
+    driver, watts = said if len(said) == 2 else ("unknown", "?")
+    return (
+        f"one {torch.cuda.get_device_name()}, driver {driver}, {watts.partition('.')[0]} W, PyTorch {torch.__version__}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
@@ -261,6 +329,7 @@ def main() -> None:
     parser.add_argument("--pack", type=Path)
     parser.add_argument("--run", type=Path)
     parser.add_argument("--choices", type=Path)
+    parser.add_argument("--records", type=Path)
     args = parser.parse_args()
 
     def wanted(name: str) -> bool:
@@ -281,6 +350,7 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     say(device=torch.cuda.get_device_name(), torch=torch.__version__, date=time.strftime("%Y-%m-%d %H:%M"))
+    Kept.file, Kept.host = args.records, gpu_host(torch)
     for row in rows:
         modules = packed(args.run, row) if args.run else variants(row, choices)
         try:
@@ -295,7 +365,7 @@ def main() -> None:
     for name in networks:
         try:
             net = tec.load(network_file(args.run, name)) if args.run else gpu_networks.compiled(name)
-            gpu_networks.run(torch, name, net, race, say)
+            gpu_networks.run(torch, name, net, race, say, keep)
         except Exception as error:
             failed(name, error)
 

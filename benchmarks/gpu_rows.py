@@ -104,7 +104,8 @@ def product(m: int, n: int, k: int, dtype: str, out: str, trans_b: bool = False,
         return lambda: triton_peers.matmul(xs[0], xs[1], z)
 
     size = f"{m}" if m == n == k else f"{m} x {n} x {k}"
-    name = f"matmul {dtype} {size}{', B [n, k]' * trans_b}{', bias, GELU' * gelu}"
+    short = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3": "e4m3"}.get(dtype, dtype)
+    name = f"bias and GELU (erf) {size}" if gelu else f"matmul {short}{', B [n, k]' * trans_b} {size}"
     peers: dict[str, Peer] = {"torch, two kernels": with_gelu, "cuBLASLt": fused_gelu} if gelu else {"cuBLAS": library}
     if dtype in ("float16", "bfloat16") and m == n == k and not gelu and not trans_b:
         peers["Triton"] = triton
@@ -202,11 +203,11 @@ def rows(quick: bool = False) -> Iterator[Row]:
     )  # fmt: skip
     square: Spec = ((side, side), "float32")
     yield _moved(
-        f"softmax {side}", operator("softmax", axes=(-1,)), (square,), square, lambda t, x: t.softmax(x[0].double(), 1),
+        f"softmax {side} square", operator("softmax", axes=(-1,)), (square,), square, lambda t, x: t.softmax(x[0].double(), 1),
         {"torch.softmax": lambda t, x, z: lambda: t.softmax(x[0], 1), "Triton": _triton("softmax")}, 1e-5,
     )  # fmt: skip
     yield _moved(
-        f"transpose {side} f32",
+        f"transpose {side} square",
         operator("transpose", perm=(1, 0)),
         (square,),
         square,
@@ -217,12 +218,12 @@ def rows(quick: bool = False) -> Iterator[Row]:
     half: Spec = ((side, side), "float16")
     norm = (side,)
     yield _moved(
-        f"layer norm {side} f16", operator("layer_norm", axis=-1, epsilon=1e-5), (half,), half,
+        f"layer norm f16 {side} square", operator("layer_norm", axis=-1, epsilon=1e-5), (half,), half,
         lambda t, x: t.nn.functional.layer_norm(x[0].double(), norm),
         {"torch": lambda t, x, z: lambda: t.nn.functional.layer_norm(x[0], norm), "Triton": _triton("layer_norm")}, 2e-3,
     )  # fmt: skip
     yield _moved(
-        f"RMS norm {side} f16", _rms_group, (half,), half, lambda t, x: _rms(t, x[0].double()),
+        f"RMS norm f16 {side} square", _rms_group, (half,), half, lambda t, x: _rms(t, x[0].double()),
         {"torch": lambda t, x, z: lambda: t.nn.functional.rms_norm(x[0], norm, eps=1e-5), "Triton": _triton("rms_norm")}, 2e-3,
     )  # fmt: skip
     sizes = (1024,) if quick else (2048, 4096, 8192)

@@ -31,6 +31,7 @@ _MODEL = [
     "tec/target/machines.py",
     "tec/target/chips.py",
 ]
+GPU_BAND = 1.05  # of ratios of medians of bursts in turn: two runs on one H200 differed by up to 4 %
 _FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16")
 
 
@@ -224,7 +225,9 @@ def git(*words: str, tree: Path = ROOT) -> str:
 
 @functools.cache
 def commit(tree: Path = ROOT) -> str:
-    """The commit of a working tree, with a "+" where the compiler's files differ from it."""
+    """The commit of a working tree, with a "+" where the compiler's files differ from it; what TEC_COMMIT says of a copy that git does not know."""
+    if said := os.environ.get("TEC_COMMIT"):
+        return said
     changed = git("status", "--porcelain", "--", "tec", "frontends", tree=tree)
     return git("rev-parse", "--short=7", "HEAD", tree=tree) + ("+" if changed else "")
 
@@ -286,6 +289,10 @@ class Maker:
     def clocked(self, what: str, measure: str, value: float, unit: str, **more: Any) -> Record:
         """A time of this machine."""
         return self._row(what, measure, value, unit, this_host(), load=load(), **{"band": CLOCKED_BAND, **more})
+
+    def on_gpu(self, host: str, what: str, measure: str, value: float, unit: str, **more: Any) -> Record:
+        """A time of a GPU, which `host` names with its driver and the peer's version."""
+        return self._row(what, measure, value, unit, host, load=load(), **{"band": GPU_BAND, **more})
 
     def failed(
         self, what: str, measure: str, unit: str, error: str, *, is_modelled: bool = False, **more: Any
