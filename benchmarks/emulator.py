@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from turns import line
 
-from tec.codegen.linking import link
+from tec.codegen.objects.linking import link
 from tec.emulator import get_driver
 
 _FLAGS = '\n!llvm.module.flags = !{!9000}\n!9000 = !{i32 1, !"amdhsa_code_object_version", i32 500}\n'

@@ -61,12 +61,12 @@ for t in (cdna3, rdna3, new):
 
 # %% [markdown]
 # ## A kind of machine
-# `tec/codegen/nvptx.py` is the example to read: a subclass of `GpuEmitter` that overrides the hooks for the triple, address spaces,
+# `tec/codegen/nvptx/emitter.py` is the example to read: a subclass of `GpuEmitter` that overrides the hooks for the triple, address spaces,
 # thread indices, barriers, shuffles, atomics and matrix instructions, in under 300 lines. What it must not do is repeat a pass:
 # where a pass needs to know, add a capability to `Target` and ask for that.
 
 # %%
-from tec.codegen.gpu import GpuEmitter
+from tec.codegen.emit.gpu import GpuEmitter
 from tec.codegen.nvptx import NvptxEmitter
 
 own = [name for name in vars(NvptxEmitter) if not name.startswith("__")]

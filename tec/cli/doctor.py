@@ -145,7 +145,7 @@ def _gpu(kind: str) -> Callable[[], tuple[str, str]]:
 
 
 def _linker() -> tuple[str, str]:
-    from ..codegen import linking
+    from ..codegen.objects import linking
 
     asked = os.environ.get("TEC_LLD", "")
     command = None if asked == "own" else linking.find_lld(asked)

@@ -6,9 +6,9 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "Emitter": "emitter", "build_cpu": "cpu", "begin_cpu": "cpu", "emit_cpu": "cpu", "HostCode": "cpu",
+    "Emitter": "emit.emitter", "build_cpu": "cpu", "begin_cpu": "cpu", "emit_cpu": "cpu", "HostCode": "cpu",
     "build_kernels": "device", "begin_kernels": "device", "join_kernels": "device", "DeviceCode": "device",
-    "merge_objects": "elfmerge",
+    "merge_objects": "objects.merging",
 }  # fmt: skip
 
 

@@ -16,9 +16,9 @@ from ..llvmworker.jobs import without_lines
 from ..runtime.codeobject import read_code_object
 from ..target import Target
 from . import cache, llvm_util
-from .elfmerge import merge_objects
-from .gpu import GpuEmitter
-from .linking import link as link_image
+from .emit.gpu import GpuEmitter
+from .objects.linking import link as link_image
+from .objects.merging import merge_objects
 
 DEFAULT_SPEED = 3
 
@@ -138,7 +138,7 @@ def begin_kernels(
 def join_kernels(parts: Sequence[KernelCode], target: Target, link: str = "auto") -> DeviceCode:
     """Kernels that were compiled one by one, as one code object (one PTX text). Raises CodegenError.
 
-    link: "auto", "lld" or "own", see `tec.codegen.linking.link`.
+    link: "auto", "lld" or "own", see `tec.codegen.objects.linking.link`.
     """
     facts = {name: fact for p in parts for name, fact in p.facts.items()}
     if not parts:

@@ -20,7 +20,7 @@ from ..errors import TecError
 from ..llvmworker.jobs import without_lines
 from ..target import Target
 from . import llvm_util
-from .line_info import FLAG, LINE_MARK
+from .emit.line_info import FLAG, LINE_MARK
 
 _LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)")
 _NOISE = re.compile(

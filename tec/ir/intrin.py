@@ -70,7 +70,7 @@ INTRINS: dict[str, Intrin] = {}
 
 
 def register(intrin: Intrin) -> None:
-    """Add an operation to the table. Its meaning: `interp_calls.register_meaning`; its lowering: `codegen.emitter_call.register_call`."""
+    """Add an operation to the table. Its meaning: `interp_calls.register_meaning`; its lowering: `codegen.emit.calls.register_call`."""
     if intrin.name in INTRINS:
         raise ExprError(f"there is an operation {intrin.name!r} already")
     INTRINS[intrin.name] = intrin

@@ -95,13 +95,13 @@ def _answering(run: Callable[..., int]) -> Callable[..., tuple[int, int]]:
 
 
 def trip_loop() -> Callable[[int], tuple[int, int]]:
-    """What runs a table of steps again and again: `run(address)` of a loop's seven words (see `tec.codegen.step_loop`), with `step_loop`'s answer."""
+    """What runs a table of steps again and again: `run(address)` of a loop's seven words (see `tec.codegen.support.step_loop`), with `step_loop`'s answer."""
     return _answering(_TRIPS(helpers()["tec_run_trips"]))
 
 
 def launch_loop() -> Callable[[int, int, Any, int, int], tuple[int, int]] | None:
     """What launches a table's kernels: `run(address, n, stream, launch, launch_ex)` with the addresses of the driver's functions (see
-    `tec.codegen.step_loop`), and `step_loop`'s answer. None on a machine that tec has no such code for."""
+    `tec.codegen.support.step_loop`), and `step_loop`'s answer. None on a machine that tec has no such code for."""
     address = symbols().get("tec_launch_steps")
     return None if address is None else _answering(_LAUNCHES(address))
 

@@ -18,7 +18,7 @@ DRIVERS = {
     "cuda": "tec.runtime.cuda_driver:CudaDriver",
     "emu": "tec.emulator:get_driver",
 }
-LINKER = "tec.codegen.linking:link"
+LINKER = "tec.codegen.objects.linking:link"
 
 
 def _named(text: str) -> Any:

@@ -1,7 +1,7 @@
 """Loops and branches of a plan on the CPU: which stretch of the table of steps runs next, and what a trip changes in the arguments.
 
 Calls and copies of a loop stand one behind the other in the table, as do their arguments. Between trips the addresses of states change places and those of
-rows move on. A loop without others in it is one call of machine code, which does that too (`tec.codegen.step_loop`).
+rows move on. A loop without others in it is one call of machine code, which does that too (`tec.codegen.support.step_loop`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The helpers that CPU code calls (`tec_parallel_work`, `tec_alloc`, `tec_free`): one thread pool a process; and the loop over a plan's steps.
 
-Their machine code is part of tec (`_pool_data`, made from tec/codegen/pool.py), so neither packages nor their users need a
+Their machine code is part of tec (`_pool_data`, made from tec/codegen/support/pool.py), so neither packages nor their users need a
 compiler. Threads: TEC_NUM_THREADS (256 at the most), else the cores this process may run on; they
 end before the process does. After a fork the child starts its own workers.
 """

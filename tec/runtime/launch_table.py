@@ -1,6 +1,6 @@
 """The launches of a plan as a table in an executor's hands: blocks of arguments, handles, geometry. A new binding fills it; a run is one call.
 
-Where the driver is a library, machine code goes over the rows (`tec.codegen.step_loop`, "tec_launch_steps"); a driver in Python is called for each.
+Where the driver is a library, machine code goes over the rows (`tec.codegen.support.step_loop`, "tec_launch_steps"); a driver in Python is called for each.
 Source: CUDA driver API, cuLaunchKernel, cuLaunchKernelEx, CUlaunchConfig; HIP runtime API, hipModuleLaunchKernel.
 """
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tec.codegen.linking import link
+from tec.codegen.objects.linking import link
 from tests.unit.runtime.test_foreign import built, bundle
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tec
-from tec.codegen.linking import link
+from tec.codegen.objects.linking import link
 from tec.emulator.lines import counted
 
 # Each of 64 lanes adds the elements of a row of 16 in LDS, a stride of 32 words apart: all in one bank of 32 on gfx942.

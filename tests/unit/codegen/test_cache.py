@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from tec.codegen import cache, llvm_util, pool
+from tec.codegen import cache, llvm_util
+from tec.codegen.support import pool
 from tec.ir import BufferStore, FloatImm, Func, IntImm
 from tec.runtime import _pool_data
 from tec.runtime.elfobject import parse_object
@@ -75,7 +76,7 @@ def test_a_second_build_does_not_compile(folder, monkeypatch):
 
 
 def test_stored_pool_is_made_from_this_source():
-    assert pool.digest() == _pool_data.SOURCE, "run python -m tec.codegen.pool"
+    assert pool.digest() == _pool_data.SOURCE, "run python -m tec.codegen.support.pool"
     assert set(_pool_data.OBJECTS) == set(pool.TRIPLES)
     for arch, data in pool.objects().items():
         names = {s.name for s in parse_object(data).symbols if s.section == 0 and s.name}

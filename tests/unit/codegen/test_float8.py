@@ -10,7 +10,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.codegen.float_formats import FORMATS
+from tec.codegen.emit.float_formats import FORMATS
 
 KINDS = {
     "float8_e4m3": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2,

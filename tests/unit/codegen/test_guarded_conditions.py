@@ -4,7 +4,7 @@ import numpy as np
 
 import tec
 from tec import te
-from tec.codegen.emitter_call import in_order
+from tec.codegen.emit.calls import in_order
 from tec.ir import Call
 from tec.ir.build import buffer_load, logical_and, logical_or
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import tec
-from tec.codegen.line_info import LINE_MARK
+from tec.codegen.emit.line_info import LINE_MARK
 from tec.codegen.linked import begin_links, clean
 from tec.target import Target
 

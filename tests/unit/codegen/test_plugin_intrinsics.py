@@ -10,7 +10,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.codegen import emitter_call
+from tec.codegen.emit import calls
 from tec.errors import ExprError
 from tec.ir import interp_calls, intrin
 from tec.ir import stmt as S
@@ -41,11 +41,11 @@ def plugin() -> Iterator[None]:
         Intrin("atomic_nand", 2, "(BufferLoad, value): old value", "scalar", writes=(0,), atomic=True, varying=True)
     )
     interp_calls.register_meaning("sat_add", _sat_add)
-    emitter_call.register_call("sat_add", _lower_sat_add)
+    calls.register_call("sat_add", _lower_sat_add)
     yield
     for name in ("sat_add", "atomic_nand"):
         del INTRINS[name]
-    del interp_calls.CallMachine.calls["sat_add"], emitter_call.CALLS["sat_add"]
+    del interp_calls.CallMachine.calls["sat_add"], calls.CALLS["sat_add"]
 
 
 @pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100"])

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from tec.codegen.linking import find_lld, link
+from tec.codegen.objects.linking import find_lld, link
 from tec.errors import CodegenError
 from tec.runtime.codeobject import CodeObject, read_code_object
 

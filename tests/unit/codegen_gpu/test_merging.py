@@ -9,9 +9,9 @@ import pytest
 
 import tec
 from tec import te
-from tec.codegen.elfmerge import merge_objects, pack
-from tec.codegen.linking import find_lld, link
 from tec.codegen.nvptx import join_ptx
+from tec.codegen.objects.linking import find_lld, link
+from tec.codegen.objects.merging import merge_objects, pack
 from tec.errors import CodegenError
 from tec.runtime.codeobject import _msgpack, read_code_object
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 
-from tec.codegen.linking import link
+from tec.codegen.objects.linking import link
 from tec.emulator import get_driver
 
 llvm.initialize_all_targets()

@@ -14,7 +14,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
-from tec.codegen.linking import link
+from tec.codegen.objects.linking import link
 from tests.unit.runtime.test_foreign import bundle
 
 from .test_hip import C_PROGRAM, code_object

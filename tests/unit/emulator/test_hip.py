@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tec.codegen.linking import link
+from tec.codegen.objects.linking import link
 from tec.emulator.hip import environment
 from tec.emulator.hip.entry import ENTRIES, refused_names
 from tec.emulator.hip.library import library_folder

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tec
-from tec.codegen.linking import link
+from tec.codegen.objects.linking import link
 from tec.errors import ArgumentError, DeviceError, InternalError, TecError
 from tec.runtime.codeobject import read_code_object
 

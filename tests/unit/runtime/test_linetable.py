@@ -8,7 +8,7 @@ import struct
 import llvmlite.binding as llvm
 import pytest
 
-from tec.codegen.linking import find_lld, link
+from tec.codegen.objects.linking import find_lld, link
 from tec.emulator.calls import parse_kernel
 from tec.emulator.disassemble import disassemble
 from tec.runtime.codeobject import read_code_object

@@ -12,7 +12,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.codegen import nvptx_remainder
+from tec.codegen.nvptx import remainder
 from tec.ir import interp
 from tec.schedule import to_loops
 
@@ -119,7 +119,7 @@ def test_on_a_gpu(dtype: str, chip: str) -> None:
 @pytest.mark.parametrize("dtype", ("float32", "float64"))
 def test_the_remainder_of_ptx_is_exact(dtype: str) -> None:
     """The function that stands for fmod in PTX is plain LLVM IR: the host runs it, and finds what C's fmod gives."""
-    name, texts = nvptx_remainder.definition(dtype)
+    name, texts = remainder.definition(dtype)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     body = texts[name].replace("define internal", "define").replace("alwaysinline", "")

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.buffer import Buffer
-from ..ir.dtype import dtype_info
-from .emitter_call import in_order
-from .emitter_memory import Memory
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.buffer import Buffer
+from ...ir.dtype import dtype_info
+from .calls import in_order
 from .line_info import LINE_MARK, first_loc
+from .memory import Memory
 
 StmtHandler = Callable[[Any, Any], None]
 FULL_UNROLL_LIMIT = 64  # iterations of a loop marked "unrolled" that are written out for certain

@@ -15,20 +15,21 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
 
-from ..errors import CodegenError
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.buffer import Buffer
-from ..ir.dtype import dtype_info, with_lanes
-from ..ir.effects import written_params
-from ..ir.func import Func
-from ..ir.visit import free_vars, visit
-from ..target import Target
-from . import cache, llvm_util, work
-from .cpu_tiles import OPS, CpuTiles
-from .emitter import alias_groups
-from .emitter_call import CALLS, CallHandler
-from .emitter_core import quote
+from ...errors import CodegenError
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.buffer import Buffer
+from ...ir.dtype import dtype_info, with_lanes
+from ...ir.effects import written_params
+from ...ir.func import Func
+from ...ir.visit import free_vars, visit
+from ...target import Target
+from .. import cache, llvm_util
+from ..emit.calls import CALLS, CallHandler
+from ..emit.emitter import alias_groups
+from ..emit.writer import quote
+from . import work
+from .tiles import OPS, CpuTiles
 
 _LIBM = frozenset(
     "exp exp2 exp10 log log2 log10 log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf pow atan2 hypot".split()

@@ -10,11 +10,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from ..ir import expr as E
-from ..ir.dtype import dtype_info
+from ...ir import expr as E
+from ...ir.dtype import dtype_info
 
 if TYPE_CHECKING:
-    from .gpu import GpuEmitter
+    from ..emit.gpu import GpuEmitter
 
 # (LLVM's type, its name in intrinsics, the power of two between two scaled divisors: a few bits below the significand's)
 _KINDS = {"float32": ("float", "f32", 20), "float64": ("double", "f64", 48)}

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.buffer import Buffer
-from ..ir.dtype import dtype_info, with_lanes
-from .emitter_call import Calls
-from .emitter_core import MAX_MULTIPLE, Pointer
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.buffer import Buffer
+from ...ir.dtype import dtype_info, with_lanes
+from .calls import Calls
+from .writer import MAX_MULTIPLE, Pointer
 
 
 class Memory(Calls):

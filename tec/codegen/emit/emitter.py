@@ -21,19 +21,19 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.buffer import Buffer
-from ..ir.dtype import dtype_info
-from ..ir.effects import written_params
-from ..ir.func import Func
-from ..ir.visit import deep_recursion, map_stmt
-from .emitter_call import CALLS, CallHandler
-from .emitter_core import Handler, quote
-from .emitter_expr import EXPR_HANDLERS
-from .emitter_memory import Memory
-from .emitter_stmt import STMT_HANDLERS, Statements, StmtHandler, _clean
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.buffer import Buffer
+from ...ir.dtype import dtype_info
+from ...ir.effects import written_params
+from ...ir.func import Func
+from ...ir.visit import deep_recursion, map_stmt
+from .arithmetic import EXPR_HANDLERS
+from .calls import CALLS, CallHandler
 from .line_info import FLAG, LineInfo
+from .memory import Memory
+from .statements import STMT_HANDLERS, Statements, StmtHandler, _clean
+from .writer import Handler, quote
 
 __all__ = ["Emitter", "quote"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.dtype import dtype_info
-from ..ir.visit import map_stmt
-from .cpu_dots import CpuDots
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.dtype import dtype_info
+from ...ir.visit import map_stmt
+from .dots import CpuDots
 
 OPS = ("tile_zero", "tile_load", "tile_dot", "tile_store")
 NO_TILES = -2  # the status of a function whose process may not use tiles

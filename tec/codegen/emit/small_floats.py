@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 
-from ..ir.dtype import dtype_info, with_lanes
-from .emitter_core import Core
+from ...ir.dtype import dtype_info, with_lanes
 from .float_formats import FORMATS, Format
+from .writer import Core
 
 
 def _bits(x: float) -> int:

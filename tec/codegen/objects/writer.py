@@ -1,6 +1,6 @@
 """A linker for the one case a tensor compiler has: one relocatable AMDGPU object in, one loadable code object out.
 
-In: the bytes of an ELF64 relocatable object for AMDGPU as LLVM emits it, or as `elfmerge` joins them. Out: the bytes of an ELF64 shared
+In: the bytes of an ELF64 relocatable object for AMDGPU as LLVM emits it, or as `merging` joins them. Out: the bytes of an ELF64 shared
 object that a ROCm loader takes: PT_LOAD segments for read-only data, text and writable data, PT_NOTE with the metadata, PT_DYNAMIC,
 .dynsym with .hash and .gnu.hash. It does what `ld.lld -shared` does to such an object, without symbol preemption:
 addresses of the object's own symbols are stored by R_AMDGPU_RELATIVE64. What it does not know it refuses.
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import struct
 
-from ..errors import CodegenError
-from ..runtime.sharedobject import sysv_hash as hash_section
-from .elf import (
+from ...errors import CodegenError
+from ...runtime.sharedobject import sysv_hash as hash_section
+from .elf import (  # fmt: skip
     ALLOC,
     EM_AMDGPU,
     EXEC,
@@ -34,7 +34,7 @@ from .elf import (
     section_header,
     string_table,
     up,
-)  # fmt: skip
+)
 
 _ET_DYN = 3
 _HASH, _DYNAMIC, _DYNSYM, _GNU_HASH = 5, 6, 11, 0x6FFFFFF6

@@ -1,6 +1,6 @@
 """The parts of an ELF64 relocatable object as a linker sees them, and how they are read.
 
-`read_object(bytes) -> Object`: sections, symbols, relocations. `elfmerge` joins objects into one, `elfwriter` links one for AMDGPU. What is
+`read_object(bytes) -> Object`: sections, symbols, relocations. `merging` joins objects into one, `writer` links one for AMDGPU. What is
 read here LLVM made a moment ago; what comes from files is read by `tec.runtime`.
 Source: System V gABI, chapters "Object Files" to "Relocation".
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from ..errors import CodegenError
+from ...errors import CodegenError
 
 EM_X86_64, EM_AARCH64, EM_AMDGPU = 62, 183, 224
 ET_REL = 1

@@ -6,9 +6,9 @@ plain arithmetic. `vdpbf16ps` flushes denormals and rounds each product's sum to
 
 from __future__ import annotations
 
-from ..ir import expr as E
-from ..ir.dtype import dtype_info, with_lanes
-from .emitter import Emitter
+from ...ir import expr as E
+from ...ir.dtype import dtype_info, with_lanes
+from ..emit.emitter import Emitter
 
 # Which instruction: (x86?, first operand, second operand) -> intrinsic without its width.
 _X86 = {("uint8", "int8"): "llvm.x86.avx512.vpdpbusd", ("bfloat16", "bfloat16"): "llvm.x86.avx512bf16.dpbf16ps"}

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..ir import expr as E
-from ..ir.buffer import Buffer
-from ..ir.dtype import dtype_info
-from ..ir.matrix import WARPGROUP
-from .gpu import SHARED_SPACE
+from ...ir import expr as E
+from ...ir.buffer import Buffer
+from ...ir.dtype import dtype_info
+from ...ir.matrix import WARPGROUP
+from ..emit.gpu import SHARED_SPACE
 
 if TYPE_CHECKING:
-    from .nvptx import NvptxEmitter
+    from . import NvptxEmitter
 
 _TURN_BARRIERS = (
     2  # the first of two named barriers; 0 is the work-group's, 1 that of those that work (`specialize_warps`)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.buffer import Buffer
-from ..ir.dtype import dtype_info
-from ..ir.func import Func
-from ..ir.visit import visit
-from .amdgpu_buffers import BufferLoads
-from .emitter_stmt import STMT_HANDLERS
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.buffer import Buffer
+from ...ir.dtype import dtype_info
+from ...ir.func import Func
+from ...ir.visit import visit
+from ..emit.statements import STMT_HANDLERS
+from .buffers import BufferLoads
 
 
 class TileEmitter(BufferLoads):

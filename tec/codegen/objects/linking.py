@@ -16,8 +16,8 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from ..errors import CodegenError
-from .elfwriter import link_object
+from ...errors import CodegenError
+from .writer import link_object
 
 _VERSIONS = range(24, 15, -1)
 _TIMEOUT_S = 60

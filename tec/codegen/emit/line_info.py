@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from ..errors import Loc
-from ..ir import stmt as S
+from ...errors import Loc
+from ...ir import stmt as S
 
 LINE_MARK = " ;@"  # ends an instruction, before the line of loop IR that it is of (`Statements.stmt`)
 FLAG = '!{i32 2, !"Debug Info Version", i32 3}'

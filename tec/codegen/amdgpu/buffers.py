@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.arith.intervals import interval_of
-from ..ir.buffer import Buffer
-from ..ir.build import is_const
-from ..ir.dtype import dtype_info
-from ..ir.effects import is_call
-from ..ir.func import Func
-from ..ir.visit import any_stmt, substitute
-from .emitter_call import in_order
-from .gpu_address import UniformAddresses
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.arith.intervals import interval_of
+from ...ir.buffer import Buffer
+from ...ir.build import is_const
+from ...ir.dtype import dtype_info
+from ...ir.effects import is_call
+from ...ir.func import Func
+from ...ir.visit import any_stmt, substitute
+from ..emit.calls import in_order
+from .addresses import UniformAddresses
 
 _MOST_BYTES = 1 << 31
 _NOWHERE = -(1 << 31)  # as an unsigned offset, behind every buffer's end, and no access from there wraps round

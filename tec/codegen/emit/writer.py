@@ -2,7 +2,7 @@
 
 LLVM IR is written as text: a value is the string that names it ("%v12", "i32 7" without the type: "7"), a line is a
 string. That is several times faster than building IR objects and it is what LLVM's own tests read. `Core` knows nothing of
-statements or memory; `emitter_expr`, `emitter_call`, `emitter_memory` and `emitter_stmt` add these on top, `emitter`
+statements or memory; `arithmetic`, `calls`, `memory` and `statements` add these on top, `emitter`
 puts functions and modules together. Source for the syntax: the LLVM Language Reference, version 22.
 """
 
@@ -13,12 +13,12 @@ import struct
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-from ..errors import CodegenError, Loc
-from ..ir import expr as E
-from ..ir.buffer import Buffer
-from ..ir.build import round_float
-from ..ir.dtype import DTypeInfo, dtype_info
-from ..target import Target
+from ...errors import CodegenError, Loc
+from ...ir import expr as E
+from ...ir.buffer import Buffer
+from ...ir.build import round_float
+from ...ir.dtype import DTypeInfo, dtype_info
+from ...target import Target
 from .float_formats import FORMATS
 
 Handler = Callable[[Any, Any], str]

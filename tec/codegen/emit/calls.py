@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ..ir import expr as E
-from ..ir.dtype import dtype_info, with_lanes
-from ..ir.visit import walk_exprs
-from .emitter_core import quote
-from .emitter_expr import Arithmetic
+from ...ir import expr as E
+from ...ir.dtype import dtype_info, with_lanes
+from ...ir.visit import walk_exprs
+from .arithmetic import Arithmetic
+from .writer import quote
 
 CallHandler = Callable[[Any, E.Call], str]
 
@@ -255,7 +255,7 @@ class Calls(Arithmetic):
         self.place(join)
         return self.phi(self.reg(e.dtype), *sides)
 
-    # ---- pointers and memory (the access itself is in emitter_memory)
+    # ---- pointers and memory (the access itself is in `memory`)
 
     def load_of(self, e: E.Expr, what: str) -> E.BufferLoad:
         if not isinstance(e, E.BufferLoad):

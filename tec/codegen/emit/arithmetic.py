@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import expr as E
-from ..ir.dtype import dtype_info, with_lanes
-from .emitter_core import Handler
+from ...ir import expr as E
+from ...ir.dtype import dtype_info, with_lanes
 from .small_floats import SmallFloats
+from .writer import Handler
 
 _FLOAT_OPS: dict[type, str] = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul", E.Div: "fdiv", E.Mod: "frem"}
 _INT_OPS: dict[type, str] = {E.Add: "add", E.Sub: "sub", E.Mul: "mul"}

@@ -13,24 +13,24 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import ClassVar
 
-from ..errors import TargetError
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.buffer import Buffer
-from ..ir.dtype import dtype_info, with_lanes
-from ..ir.effects import is_call
-from ..ir.func import Func
-from ..ir.matrix import MatrixInstr, instr_of, native_k
-from ..ir.passes.tensor_maps import MAP_ALIGN, MAP_BYTES
-from ..ir.passes.tensor_maps import SCOPE as PARAM_SCOPE
-from ..ir.shared_layout import boundary_of, shared_layout
-from ..ir.visit import any_stmt
-from ..target import Target
-from . import nvptx_hopper, nvptx_remainder
-from .emitter_call import CallHandler
-from .emitter_core import Pointer, quote
-from .gpu import SHARED_SPACE, GpuEmitter
-from .llvm_util import Machine
+from ...errors import TargetError
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.buffer import Buffer
+from ...ir.dtype import dtype_info, with_lanes
+from ...ir.effects import is_call
+from ...ir.func import Func
+from ...ir.matrix import MatrixInstr, instr_of, native_k
+from ...ir.passes.tensor_maps import MAP_ALIGN, MAP_BYTES
+from ...ir.passes.tensor_maps import SCOPE as PARAM_SCOPE
+from ...ir.shared_layout import boundary_of, shared_layout
+from ...ir.visit import any_stmt
+from ...target import Target
+from ..emit.calls import CallHandler
+from ..emit.gpu import SHARED_SPACE, GpuEmitter
+from ..emit.writer import Pointer, quote
+from ..llvm_util import Machine
+from . import hopper, remainder
 
 TRIPLE = "nvptx64-nvidia-cuda"
 ALL_LANES = "-1"
@@ -88,7 +88,7 @@ class NvptxEmitter(GpuEmitter):
         self.starts_early = bool(f.attrs.get("early_start"))
         if self.starts_early:
             self.intrinsic("llvm.nvvm.griddepcontrol.launch.dependents", "void", [])
-        nvptx_hopper.prefetch_maps(self, [p for p in f.params if isinstance(p, Buffer) and p.scope == PARAM_SCOPE])
+        hopper.prefetch_maps(self, [p for p in f.params if isinstance(p, Buffer) and p.scope == PARAM_SCOPE])
         if self.starts_early and not any_stmt(f.body, lambda s: is_call(s, "early_wait")):
             self.intrinsic("llvm.nvvm.griddepcontrol.wait", "void", [])
 
@@ -317,8 +317,8 @@ class NvptxEmitter(GpuEmitter):
         **GpuEmitter.calls,
         "barrier": barrier, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
         **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit,
-        "fmod": nvptx_remainder.fmod,
-        **nvptx_hopper.CALLS, "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
+        "fmod": remainder.fmod,
+        **hopper.CALLS, "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
         **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), GpuEmitter.llvm_intrinsic),
     }  # fmt: skip
 

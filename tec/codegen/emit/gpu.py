@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.buffer import Buffer
-from ..ir.dtype import dtype_info
-from ..ir.func import Func
-from ..ir.shared_layout import boundary_of
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.buffer import Buffer
+from ...ir.dtype import dtype_info
+from ...ir.func import Func
+from ...ir.shared_layout import boundary_of
+from ..llvm_util import Machine
 from .emitter import Emitter, quote
-from .emitter_core import Pointer
-from .emitter_stmt import _clean
-from .llvm_util import Machine
+from .statements import _clean
+from .writer import Pointer
 
 SHARED_SPACE = 3
 _MAX_BYTES_OF_32_BIT_OFFSET = 1 << 32

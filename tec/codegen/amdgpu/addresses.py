@@ -8,14 +8,14 @@ value is uniform is only a guess at what pays: LLVM decides, and a wrong guess c
 
 from __future__ import annotations
 
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.arith.intervals import Interval, interval_of
-from ..ir.buffer import Buffer
-from ..ir.dtype import dtype_info
-from ..ir.func import Func
-from .emitter_core import Pointer
-from .gpu import GpuEmitter
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.arith.intervals import Interval, interval_of
+from ...ir.buffer import Buffer
+from ...ir.dtype import dtype_info
+from ...ir.func import Func
+from ..emit.gpu import GpuEmitter
+from ..emit.writer import Pointer
 
 _MAX_OFFSET_BYTES = 1 << 31
 _SMALL_BYTES = 2048  # what every chip takes as an immediate offset

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.dtype import dtype_info
-from ..ir.visit import children, free_vars, substitute, walk_exprs
+from ...ir import expr as E
+from ...ir import stmt as S
+from ...ir.dtype import dtype_info
+from ...ir.visit import children, free_vars, substitute, walk_exprs
 
 LONG = 1 << 24  # clocks of what is not counted
 UNKNOWN_TRIPS = 8

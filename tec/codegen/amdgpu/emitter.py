@@ -13,17 +13,17 @@ import math
 from functools import lru_cache
 from typing import ClassVar
 
-from ..ir import expr as E
-from ..ir.dtype import dtype_info, with_lanes
-from ..ir.func import Func
-from ..ir.matrix import MatrixInstr, instr_of, native_k
-from ..ir.scaled_matrix import CODES, scaled_of
-from ..target import Target
-from .amdgpu_tiles import TileEmitter
-from .emitter_call import CallHandler
-from .gpu import GpuEmitter
-from .line_info import LineInfo
-from .llvm_util import Machine
+from ...ir import expr as E
+from ...ir.dtype import dtype_info, with_lanes
+from ...ir.func import Func
+from ...ir.matrix import MatrixInstr, instr_of, native_k
+from ...ir.scaled_matrix import CODES, scaled_of
+from ...target import Target
+from ..emit.calls import CallHandler
+from ..emit.gpu import GpuEmitter
+from ..emit.line_info import LineInfo
+from ..llvm_util import Machine
+from .tiles import TileEmitter
 
 TRIPLE = "amdgcn-amd-amdhsa"
 UNSAFE_ATOMICS = "unsafe-fp-atomics"  # a pseudo feature of -mattr

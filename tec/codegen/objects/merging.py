@@ -13,8 +13,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import CodegenError
-from ..runtime.codeobject import read_metadata
+from ...errors import CodegenError
+from ...runtime.codeobject import read_metadata
 from . import elf
 from .elf import Object, Relocation, Section, Symbol, up
 

@@ -1,0 +1,1 @@
+"""ELF objects: read, merged to one, and linked for AMDGPU."""
