@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 import networkx as nx
 
+from tools.constants import constants
+from tools.house_figures import kind_questions
+
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {
     p.relative_to(ROOT).as_posix(): p.read_text("utf-8")
@@ -18,6 +21,8 @@ FILES = {
 }
 
 LINES, FUNCTION_LINES = 500, 60
+# What was measured on one machine stands in rules, and what a machine is in `tec.target`: both may only fall.
+CONSTANTS, KIND_QUESTIONS = 80, 42
 # Longer ones, how long they may become, and why.
 LONG_FILES: dict[str, tuple[int, str]] = {}
 _LLVM = "the text of one LLVM function, which is read from top to bottom"
@@ -209,3 +214,14 @@ def test_imports_stand_at_the_top():
     found = {(name, text): reason(name, text) for name, text in lazy_imports()}
     assert not (strange := [k for k, why in found.items() if why is None]), f"move them to the top: {strange}"
     assert set(found.values()) == set(LAZY_IMPORTS), "a place that is listed has none"
+
+
+def test_constants_of_one_machine_only_fall():
+    found = constants(ROOT)
+    assert len(found) <= CONSTANTS, "a figure of one machine is a row of tec/choices/rules:\n" + "\n".join(
+        map(str, found)
+    )
+
+
+def test_choices_ask_what_a_machine_is_and_not_its_kind():
+    assert kind_questions(ROOT / "tec" / "choices") <= KIND_QUESTIONS, "ask `Target` or its chip for the capability"
