@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import tec
 from benchmarks.gpu_networks import NAMES, model
 from tec.report.measure import kernel_times
-from tec.runtime.steps import Call
+from tec.runtime.plans.steps import Call
 from tec.target import level_gbps
 
 DEFAULT = tuple(n for n in NAMES if n in ("ResNet-50 f16 b1", "ResNet-50 f16 b32", "BERT-base s128 f16 b32"))

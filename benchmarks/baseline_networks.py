@@ -142,7 +142,7 @@ def reckoned_clocks(net: Any, target: Any) -> float:
     from tec.ir import expr as E
     from tec.ir.arith import Analyzer
     from tec.ir.parser import parse_func
-    from tec.runtime.steps import Call
+    from tec.runtime.plans.steps import Call
 
     total = 0
     for name, times in Counter(s.function for s in net.plan.steps if isinstance(s, Call)).items():
@@ -156,7 +156,7 @@ def reckoned_clocks(net: Any, target: Any) -> float:
 
 def limit_us(net: Any, target: Any, dtype: str) -> float:
     """Microseconds that the chip's rates allow: of each call the larger of its multiply-adds at the peak clock and its operands and results, once each, at memory's rate."""
-    from tec.runtime.steps import Call
+    from tec.runtime.plans.steps import Call
     from tec.target import level_gbps
 
     machine = target.machine
@@ -173,7 +173,7 @@ def limit_us(net: Any, target: Any, dtype: str) -> float:
 
 def _launches(net: Any) -> int:
     """Kernel launches of a run on a GPU."""
-    from tec.runtime.steps import Call
+    from tec.runtime.plans.steps import Call
 
     def launches(steps: list[Any]) -> int:
         return sum(1 if s["op"] == "launch" else launches(s.get("body", [])) for s in steps)

@@ -44,7 +44,7 @@ def least_us(call: Callable[[], None], sync: Callable[[], None], number: int, ro
 
 def step_us(add: object, n: int = 1000) -> float:
     """A step of a network's plan: the table of steps that an executor walks, of the same function n times."""
-    from tec.runtime.cpu_code import step_loop
+    from tec.runtime.modules.cpu_code import step_loop
 
     arrays = [np.zeros(16, "float32") for _ in range(3)]
     pointers, scalars = np.array([a.ctypes.data for a in arrays], np.int64), np.array([16], np.int64)

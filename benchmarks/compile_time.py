@@ -54,7 +54,7 @@ def child(what: str) -> None:
         for package in ("tec.ir", "tec.ir.passes", "tec.codegen", "tec.schedule"):
             for found in pkgutil.iter_modules(importlib.import_module(package).__path__, package + "."):
                 importlib.import_module(found.name)
-        for module in ("llvmlite.binding", "tec.driver", "tec.runtime.module"):
+        for module in ("llvmlite.binding", "tec.driver", "tec.runtime.modules.module"):
             importlib.import_module(module)
 
         name, target = what.split(", ")

@@ -108,7 +108,7 @@ def run(
 
 def calls_of(engine: Any, binding: Any) -> list[tuple[Any, list[Any]]]:
     """A network's functions in order, on the arrays that an executor has for them."""
-    from tec.runtime.plan import Call
+    from tec.runtime.plans.plan import Call
 
     (bases, _), layout, calls = engine._where, engine.layout, []
     for k, step in enumerate(engine.plan.flat):

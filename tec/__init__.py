@@ -71,7 +71,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "Target": (".target", "Target"),
     # devices, arrays, compiled modules
     "runtime": (".runtime", ""),
-    "nd": (".runtime.ndarray", ""),
+    "nd": (".runtime.arrays.ndarray", ""),
     "NDArray": (".runtime", "NDArray"),
     "Device": (".runtime", "Device"),
     "Module": (".runtime", "Module"),
@@ -82,7 +82,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "device": (".runtime", "as_device"),
     "load_module": (".runtime", "load_module"),
     "profile": (".runtime", "profile"),
-    **{name: (".runtime.packed", name) for name in ("register_func", "get_global_func", "remove_global_func")},
+    **{name: (".runtime.modules.packed", name) for name in ("register_func", "get_global_func", "remove_global_func")},
     "model": (".time_model", "model"),
     # kernels as plain functions
     "kernel": (".jit", "kernel"),
@@ -94,7 +94,10 @@ _LAZY: dict[str, tuple[str, str]] = {
     "graph": (".graph", ""),
     "compile": (".graph", "compile"),
     "grad": (".graph", "grad"),
-    "load": (".runtime.network", "load"),  # a package runs where the compiler and what it needs are not installed
+    "load": (
+        ".runtime.networks.network",
+        "load",
+    ),  # a package runs where the compiler and what it needs are not installed
     # text
     "generate": (".generation", "generate"),
     "Generator": (".generation", "Generator"),

@@ -25,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import tec
 from tec import TecError
 from tec.errors import one_line
-from tec.runtime.network import Network
+from tec.runtime.networks.network import Network
 
 from .export import decompositions
 from .importer import Conversion, convert, location_of

@@ -9,7 +9,7 @@ from torch.utils import _pytree as pytree
 
 import tec
 from tec import ArgumentError
-from tec.runtime.network import Network
+from tec.runtime.networks.network import Network
 
 from .export import Program
 from .importer import Conversion

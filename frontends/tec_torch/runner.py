@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from tec.ops.dims import Dim, evaluate
-from tec.runtime.ndarray import NDArray, from_dlpack
-from tec.runtime.network import Network
+from tec.runtime.arrays.ndarray import NDArray, from_dlpack
+from tec.runtime.networks.network import Network
 
 from .importer import Conversion, Given
 

@@ -16,8 +16,8 @@ from weakref import ref
 
 import numpy as np
 
-from ..runtime.device import Device, DeviceLike, as_device, cpu
-from ..runtime.ndarray import NDArray
+from ..runtime.arrays.ndarray import NDArray
+from ..runtime.devices.device import Device, DeviceLike, as_device, cpu
 from . import build, dtypes, foreign, indexing, inspection
 from .computing import compute, in_memory
 from .dtypes import DType

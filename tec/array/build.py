@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..runtime.device import Device
-from ..runtime.ndarray import NDArray, empty
+from ..runtime.arrays.ndarray import NDArray, empty
+from ..runtime.devices.device import Device
 from . import dtypes
 from .computing import cut, in_memory
 from .dtypes import DType

@@ -16,8 +16,8 @@ from ..choices.parallel import expecting
 from ..errors import TecError
 from ..jit.specialise import target_of
 from ..locks import fork_safe_lock
-from ..runtime.device import Device
-from ..runtime.ndarray import NDArray, empty
+from ..runtime.arrays.ndarray import NDArray, empty
+from ..runtime.devices.device import Device
 from ..target import Target
 from .forms import Form
 from .node import MOST_NODES, Node

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.device import Device, DeviceLike, as_device
-from ..runtime.dtypes import ShapeLike, numpy_dtype
-from ..runtime.ndarray import NDArray
-from ..runtime.ndarray import array as nd_array
-from ..runtime.ndarray import empty as nd_empty
+from ..runtime.arrays.dtypes import ShapeLike, numpy_dtype
+from ..runtime.arrays.ndarray import NDArray
+from ..runtime.arrays.ndarray import array as nd_array
+from ..runtime.arrays.ndarray import empty as nd_empty
+from ..runtime.devices.device import Device, DeviceLike, as_device
 from . import build, dtypes, foreign
 from .array import Array, node_of
 from .dtypes import DType, DTypeLike, as_dtype

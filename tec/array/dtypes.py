@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..errors import TecError
-from ..runtime.dtypes import dtype_name, itemsize
+from ..runtime.arrays.dtypes import dtype_name, itemsize
 from .errors import ArrayTypeError
 
 _BOOL = bool

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..runtime import dlpack as protocol
-from ..runtime.device import DeviceLike, as_device
-from ..runtime.dtypes import numpy_dtype
-from ..runtime.ndarray import NDArray, array, empty, from_dlpack, from_numpy
+from ..runtime.arrays import dlpack as protocol
+from ..runtime.arrays.dtypes import numpy_dtype
+from ..runtime.arrays.ndarray import NDArray, array, empty, from_dlpack, from_numpy
+from ..runtime.devices.device import DeviceLike, as_device
 from . import inspection
 from .computing import in_memory
 from .errors import ArrayBufferError, ArrayTypeError, ArrayValueError

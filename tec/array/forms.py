@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime.device import Device
-from ..runtime.ndarray import NDArray
+from ..runtime.arrays.ndarray import NDArray
+from ..runtime.devices.device import Device
 from . import dtypes
 from .dtypes import DType
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.ndarray import NDArray
+from ..runtime.arrays.ndarray import NDArray
 from . import build, dtypes, kernels
 from .computing import compute, in_memory
 from .errors import ArrayIndexError, ArrayValueError

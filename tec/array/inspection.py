@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from ..errors import DeviceError
-from ..runtime import device as devices
-from ..runtime.device import DeviceLike
+from ..runtime.devices import device as devices
+from ..runtime.devices.device import DeviceLike
 from . import dtypes
 from .errors import ArrayValueError
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..kernels.language import grid_idx
-from ..runtime.dtypes import itemsize
-from ..runtime.ndarray import NDArray, empty
+from ..runtime.arrays.dtypes import itemsize
+from ..runtime.arrays.ndarray import NDArray, empty
 from . import onesweep, radix
 from .radix import kernel
 

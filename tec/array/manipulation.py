@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..runtime.device import DeviceLike
-from ..runtime.dtypes import ShapeLike
+from ..runtime.arrays.dtypes import ShapeLike
+from ..runtime.devices.device import DeviceLike
 from . import build, dtypes
 from .array import Array, node_of
 from .creation import shape_of

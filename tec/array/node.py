@@ -19,9 +19,9 @@ from weakref import WeakSet, ref
 
 import numpy as np
 
-from ..runtime.device import Device
-from ..runtime.dtypes import itemsize, numpy_dtype
-from ..runtime.ndarray import NDArray, array
+from ..runtime.arrays.dtypes import itemsize, numpy_dtype
+from ..runtime.arrays.ndarray import NDArray, array
+from ..runtime.devices.device import Device
 from .dtypes import DType
 from .forms import Attrs, Form, leaf_form
 

@@ -32,9 +32,9 @@ from ..kernels.language import (
     wave_barrier,
     wave_size,
 )  # fmt: skip
-from ..runtime.device import Device
-from ..runtime.dtypes import itemsize
-from ..runtime.ndarray import NDArray, Storage
+from ..runtime.arrays.dtypes import itemsize
+from ..runtime.arrays.ndarray import NDArray, Storage
+from ..runtime.devices.device import Device
 from ..te import math
 from .radix import FLOAT, INFINITY, SIGNED, UNSIGNED, _key_of, kernel
 

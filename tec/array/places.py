@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..runtime.ndarray import empty
+from ..runtime.arrays.ndarray import empty
 from . import build, dtypes, kernels
 from .computing import in_memory
 from .node import Node, leaf

@@ -21,10 +21,10 @@ from ..graph.compiler import Lowered, lower_graph
 from ..graph.graph import Graph, Value
 from ..locks import cached_property
 from ..ops.dims import Dim, evaluate
-from ..runtime import exprs
-from ..runtime.device import Device
-from ..runtime.dtypes import itemsize
-from ..runtime.ndarray import NDArray, Storage, array
+from ..runtime.arrays.dtypes import itemsize
+from ..runtime.arrays.ndarray import NDArray, Storage, array
+from ..runtime.devices.device import Device
+from ..runtime.modules import exprs
 from ..target import Target
 from ..te.evaluate import np_dtype
 from .trace import Entry, is_leaf

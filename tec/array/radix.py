@@ -14,8 +14,8 @@ import numpy as np
 
 from ..jit import kernel as _kernel
 from ..kernels.language import grid_idx, local, static_range
-from ..runtime.dtypes import itemsize
-from ..runtime.ndarray import NDArray, empty
+from ..runtime.arrays.dtypes import itemsize
+from ..runtime.arrays.ndarray import NDArray, empty
 
 kernel: Callable[[Callable[..., None]], Any] = _kernel
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 
-from ..runtime.device import DeviceLike, as_device
-from ..runtime.dtypes import ShapeLike
-from ..runtime.ndarray import empty
+from ..runtime.arrays.dtypes import ShapeLike
+from ..runtime.arrays.ndarray import empty
+from ..runtime.devices.device import DeviceLike, as_device
 from . import build, dtypes, kernels
 from .array import Array
 from .creation import shape_of

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DeviceError, TecError
-from ..runtime.device import as_device
+from ..runtime.devices.device import as_device
 from ..target import Machine, Target, product_of_device
 from .space import Choice
 

@@ -167,7 +167,7 @@ def frozen_inputs(path: Path, texts: Sequence[str]) -> dict[str, Any] | None:
         return None
     import numpy as np
 
-    from ..runtime.dtypes import numpy_dtype
+    from ..runtime.arrays.dtypes import numpy_dtype
 
     front = frontend()
     known = front.input_info(front.load_model(str(path)))
@@ -382,7 +382,7 @@ def read_arrays(files: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
 def _filler(fill: str, seed: int) -> Callable[[tuple[int, ...], str], Any]:
     import numpy as np
 
-    from ..runtime.dtypes import numpy_dtype
+    from ..runtime.arrays.dtypes import numpy_dtype
 
     rng = np.random.default_rng(seed)
     if fill == "random":

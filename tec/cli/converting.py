@@ -23,7 +23,7 @@ Machine code, plans and weights stay as they are: nothing is compiled. What a ne
 def command(package: Path, output: Path | None) -> None:
     """Rewrite a package of the format version before."""
     from ..graph.old_packages import convert
-    from ..runtime.package import VERSION
+    from ..runtime.modules.package import VERSION
 
     if package.suffix not in (".tec", ".tecmod"):
         raise Refused(f"{package}: not a package by its name", "expected .tec or .tecmod")

@@ -17,8 +17,8 @@ from .errors import Refused
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..runtime.bundle import Entry
-    from ..runtime.codeobject import KernelInfo
+    from ..runtime.objects.bundle import Entry
+    from ..runtime.objects.codeobject import KernelInfo
 
 _EXAMPLES = """\b
 Examples:
@@ -71,8 +71,8 @@ _check = click.option(
 @common.json_option
 def show(file: Path, as_json: bool) -> None:
     """The kernels of a code object, bundle or fat binary: registers, LDS, occupancy, arguments."""
-    from ..runtime.codeobject import read_code_object
-    from ..runtime.drivers import link_object
+    from ..runtime.devices.drivers import link_object
+    from ..runtime.objects.codeobject import read_code_object
 
     found: list[dict[str, Any]] = []
     for e in _entries(file):
@@ -88,7 +88,7 @@ def show(file: Path, as_json: bool) -> None:
 
 
 def _entries(file: Path) -> list[Entry]:
-    from ..runtime.bundle import code_objects
+    from ..runtime.objects.bundle import code_objects
 
     try:
         return code_objects(file.read_bytes())

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import CodegenError
 from ..ir.func import Func
 from ..llvmworker.jobs import without_lines
-from ..runtime.codeobject import read_code_object
+from ..runtime.objects.codeobject import read_code_object
 from ..target import Target
 from . import cache, llvm_util
 from .emit.gpu import GpuEmitter

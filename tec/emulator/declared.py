@@ -6,7 +6,7 @@ Descriptor", GRANULATED_WORKITEM_VGPR_COUNT and ACCUM_OFFSET.
 
 from __future__ import annotations
 
-from ..runtime.codeobject import KernelInfo
+from ..runtime.objects.codeobject import KernelInfo
 from ..target import CHIPS
 from .asmparse import Inst, KernelText, generation
 from .errors import EmulationError

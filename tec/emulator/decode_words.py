@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from ..runtime.linetable import NO_LINES, LineTable
+from ..runtime.objects.linetable import NO_LINES, LineTable
 from .asmparse import TTMP0, generation
 from .errors import UnsupportedInstruction
 

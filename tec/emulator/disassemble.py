@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 
-from ..runtime.codeobject import CodeObject, KernelInfo
-from ..runtime.linetable import LineTable, read_line_table
+from ..runtime.objects.codeobject import CodeObject, KernelInfo
+from ..runtime.objects.linetable import LineTable, read_line_table
 from .decode_cdna5 import Cdna5Program
 from .decode_image import Images
 from .decode_memory import Memories

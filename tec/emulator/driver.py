@@ -1,4 +1,4 @@
-"""`EmuDriver`: the driver surface (`tec.runtime.surface.Driver`) over an AMD GPU in software.
+"""`EmuDriver`: the driver surface (`tec.runtime.devices.surface.Driver`) over an AMD GPU in software.
 
 A launch runs at once and on the calling stream's behalf: streams order trivially, and a fault is raised where the launch
 stands. Events carry the host's clock.
@@ -18,8 +18,8 @@ import numpy as np
 from tec.errors import DeviceError
 
 from ..locks import fork_safe_lock
-from ..runtime.codeobject import CodeObject, KernelInfo, read_code_object
-from ..runtime.surface import Assembly, DeviceAttributes, Dim3
+from ..runtime.devices.surface import Assembly, DeviceAttributes, Dim3
+from ..runtime.objects.codeobject import CodeObject, KernelInfo, read_code_object
 from . import launch as launching
 from . import opcodes
 from .asmparse import KernelText, chip_of, generation

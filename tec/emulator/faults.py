@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..runtime.surface import Dim3
+from ..runtime.devices.surface import Dim3
 from .context import FAULTS, STATE_SCC, STATE_VGPRS
 from .errors import EmulationError, Fault, KernelFault
 from .meeting import DIVERGED

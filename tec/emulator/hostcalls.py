@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TecError
-from ..runtime.codeobject import KernelInfo
+from ..runtime.objects.codeobject import KernelInfo
 from .context import CTX
 from .printing import Words, format_text, formats, records
 

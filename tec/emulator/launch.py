@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..locks import fork_safe_lock
-from ..runtime.codeobject import KernelInfo
-from ..runtime.surface import Dim3
+from ..runtime.devices.surface import Dim3
+from ..runtime.objects.codeobject import KernelInfo
 from .asmparse import TTMP0
 from .chips import Chip
 from .context import (

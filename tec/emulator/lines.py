@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runtime.surface import Dim3
+from ..runtime.devices.surface import Dim3
 from .asmparse import Inst, KernelText
 from .chips import DTYPES
 from .issue import matrix_type, matrix_work

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..runtime.surface import Dim3
+from ..runtime.devices.surface import Dim3
 from ..target import latency_ns, level_gbps
 from . import traffic as memory
 from .chips import DTYPES, Chip, places

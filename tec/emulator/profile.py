@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import one_line
 from ..notebook import bars_svg, table
+from ..runtime.devices.surface import Dim3
 from ..runtime.outputs import write_output
-from ..runtime.surface import Dim3
 from .chips import product_chip
 from .counters import KernelCounts, summarize
 from .model import Estimate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..runtime.codeobject import KernelInfo
+from ..runtime.objects.codeobject import KernelInfo
 from .asmparse import KernelText
 
 

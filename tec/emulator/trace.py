@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..runtime.surface import Dim3
+from ..runtime.devices.surface import Dim3
 from . import launch as launching
 from .context import PARAMS, PARAMS_BYTES, TRACE, TRACE_HEADER, state_bytes
 from .faults import fault_of

@@ -19,7 +19,7 @@ import numpy as np
 
 from tec.errors import ArgumentError
 
-from ..runtime.dtypes import to_bfloat16
+from ..runtime.arrays.dtypes import to_bfloat16
 from ..target import CHIPS
 from . import get_driver
 from .driver import EmuDriver, EmuFunction, EmuModule

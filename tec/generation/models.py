@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import ArgumentError, ImportModelError
 from ..graph import compile as compile_network
-from ..runtime.dtypes import numpy_dtype
-from ..runtime.network import Network
+from ..runtime.arrays.dtypes import numpy_dtype
+from ..runtime.networks.network import Network
 from .files import BRANCH, Files, Part
 
 _ROWS = 256  # that caches have room for at first

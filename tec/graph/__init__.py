@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:
 
         return grad
     if name == "load":
-        from ..runtime.network import load
+        from ..runtime.networks.network import load
 
         return load
     raise AttributeError(f"module 'tec.graph' has no attribute {name!r}")

@@ -19,8 +19,8 @@ from ..disk_cache import trim
 from ..errors import TecError
 from ..folders import cache_part, cache_root, is_own
 from ..runtime.files import open_regular
-from ..runtime.module import Module
-from ..runtime.network import Network, load
+from ..runtime.modules.module import Module
+from ..runtime.networks.network import Network, load
 from ..target import Target, host_features
 from . import frontends
 

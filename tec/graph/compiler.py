@@ -1,6 +1,6 @@
 """tec.compile: an operator graph to one module: graph passes, groups, te computes, schedules, functions, plan.
 
-In: a path, a frontend's model or a Graph. Out: a `tec.runtime.network.Network`. Groups that are equal but for their names and
+In: a path, a frontend's model or a Graph. Out: a `tec.runtime.networks.network.Network`. Groups that are equal but for their names and
 their weights share one function. Whole compiled networks are kept in the disk cache by content (`cache`).
 """
 
@@ -21,9 +21,9 @@ from ..ir import NOP, Func
 from ..llvmworker import client
 from ..ops.dims import Dim, bind_hint, data_of, evaluate
 from ..ops.guards import Guard
-from ..runtime.memory_plan import lifetimes, lower_bound
-from ..runtime.network import Network
-from ..runtime.report import Report
+from ..runtime.networks.network import Network
+from ..runtime.networks.report import Report
+from ..runtime.plans.memory_plan import lifetimes, lower_bound
 from ..target import Target, as_target
 from .cache import cache_key, from_cache, to_cache
 from .frontends import graph_of, registered

@@ -13,11 +13,11 @@ from typing import Any
 
 from ..codegen import merge_objects
 from ..errors import CodegenError, PackageError
-from ..runtime.module import Module
-from ..runtime.network import Network
-from ..runtime.package import VERSION, Package, damaged
-from ..runtime.plan import Plan
-from ..runtime.report import Report
+from ..runtime.modules.module import Module
+from ..runtime.modules.package import VERSION, Package, damaged
+from ..runtime.networks.network import Network
+from ..runtime.networks.report import Report
+from ..runtime.plans.plan import Plan
 
 OLD = 2
 

@@ -1,8 +1,8 @@
 """The plan of a compiled graph: a name and a place for each value, and the functions in order.
 
-In: the graph, its groups, and for each group that runs its function. Out: a `runtime.plan.Plan` and the parameters by name.
+In: the graph, its groups, and for each group that runs its function. Out: a `runtime.plans.plan.Plan` and the parameters by name.
 Views show a part of another value; joins are made of values that lie in them (see `aliases`). Where sizes are symbolic the places
-in the arena are left open; `runtime.memory_plan` finds them when sizes are bound.
+in the arena are left open; `runtime.plans.memory_plan` finds them when sizes are bound.
 """
 
 from __future__ import annotations
@@ -14,8 +14,21 @@ import numpy as np
 
 from ..ops.dim_bounds import Empty
 from ..ops.dims import data_of, names_of
-from ..runtime import memory_plan
-from ..runtime.plan import Allocation, Call, Carried, Choose, Copy, Guard, Output, Plan, Repeat, Scalar, State, Step
+from ..runtime.plans import memory_plan
+from ..runtime.plans.plan import (
+    Allocation,
+    Call,
+    Carried,
+    Choose,
+    Copy,
+    Guard,
+    Output,
+    Plan,
+    Repeat,
+    Scalar,
+    State,
+    Step,
+)
 from ..te.evaluate import np_dtype
 from .graph import Graph, Node, Value
 from .parts import Part, RegionRun, Run

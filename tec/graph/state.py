@@ -1,7 +1,7 @@
 """State: inputs that are what an output was in the run before, such as a decoder's caches of keys and values.
 
 In: a graph, and which output becomes which input. Out: the graph, where the concatenation of a cache and its new rows is an `append`: its
-result lies in the memory of the input, of which the new rows alone are written (`runtime.state`). The memory has room for
+result lies in the memory of the input, of which the new rows alone are written (`runtime.networks.state`). The memory has room for
 `capacity` rows along the axis that grows, so what reads a cache reads rows that lie apart (`strided`), those of loops and branches too. What
 cannot gets a copy of them (`compact`).
 """
@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import ImportModelError
 from ..ops.dims import Dim
 from ..ops.registry import normalize_axis
-from ..runtime.plan import State
+from ..runtime.plans.plan import State
 from .graph import Graph, Node, Value
 from .passes.rewrite import Rebuild, rebuild
 

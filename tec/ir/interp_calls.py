@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runtime import ndarray
-from ..runtime.packed import call, parse
+from ..runtime.arrays import ndarray
+from ..runtime.modules.packed import call, parse
 from . import expr as E
 from . import interp_bulk, interp_tiles, matrix, scaled_matrix
 from .dtype import dtype_info

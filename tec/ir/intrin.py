@@ -433,7 +433,7 @@ _add(
 )
 _add("call_llvm_pure_intrin", -1, "attrs: name", "any", varying=True)
 
-# Host side, made by split_host_device; see tec.runtime.program.
+# Host side, made by split_host_device; see tec.runtime.modules.program.
 _add(
     "tensor_map",
     -1,

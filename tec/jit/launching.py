@@ -26,11 +26,11 @@ from ..errors import ArgumentError, KernelError
 from ..kernels.source import Source, parameters, source_of
 from ..kernels.translate import Argument, Launch
 from ..locks import fork_safe_lock
-from ..runtime import device as devices
-from ..runtime.arguments import OverlapError
-from ..runtime.device import Device
-from ..runtime.ndarray import NDArray, from_dlpack, from_numpy
-from ..runtime.stream import Stream
+from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
+from ..runtime.devices import device as devices
+from ..runtime.devices.device import Device
+from ..runtime.devices.stream import Stream
+from ..runtime.modules.arguments import OverlapError
 from ..target import Target
 from . import messages
 from .reflection import Reflection

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..errors import DeviceError, KernelError
 from ..kernels.output import HEADER, WORDS, Message, read
-from ..runtime.device import Device
-from ..runtime.ndarray import NDArray, zeros
+from ..runtime.arrays.ndarray import NDArray, zeros
+from ..runtime.devices.device import Device
 
 if TYPE_CHECKING:
     from .specialise import Compiled

@@ -20,8 +20,8 @@ from ..ir.func import Func
 from ..kernels.output import Place
 from ..kernels.source import Source
 from ..kernels.translate import Argument, Launch, translate
-from ..runtime.device import Device
-from ..runtime.ndarray import NDArray, from_numpy
+from ..runtime.arrays.ndarray import NDArray, from_numpy
+from ..runtime.devices.device import Device
 from ..target import Target, as_target
 
 _VECTOR_BYTES = 16  # an address aligned to as much is part of the type: more no access asks for

@@ -6,7 +6,7 @@ number is an int again. `==` says whether sizes are proved equal. `<` and its li
 `UndecidedSize` otherwise; `require(a, "<=", b, what)` notes such a condition for run time instead (see `guards.recording`).
 
 Every name stands for a number from 1 to LARGEST, an `Empty` name for one from 0. In te a size is an int32 variable (`asexpr`), in a plan plain data (`data`, see
-`tec.runtime.exprs`).
+`tec.runtime.modules.exprs`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from .words import duration, size
 if TYPE_CHECKING:
     from ..emulator.chips import Chip
     from ..emulator.lines import CountedLaunch, Line
-    from ..runtime.codeobject import KernelInfo
+    from ..runtime.objects.codeobject import KernelInfo
 
 _SOURCE_BYTES = 1 << 20  # of a source file that is shown
 # What a line has, in this order.

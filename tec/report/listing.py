@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..codegen.static_report import report as static_report
-from ..runtime.dtypes import itemsize
-from ..runtime.plan import Call
+from ..runtime.arrays.dtypes import itemsize
+from ..runtime.plans.plan import Call
 from ..target import CHIPS, Target
 
 

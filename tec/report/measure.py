@@ -59,7 +59,7 @@ def device_of(net: Any, device: Any = None) -> Any:
 
 def random_array(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """An array for an input that nothing is known of: normal numbers, booleans, small integers."""
-    from ..runtime.dtypes import numpy_dtype
+    from ..runtime.arrays.dtypes import numpy_dtype
 
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import ndarray as nd
-from .device import Device, as_device, cpu, cuda, cuda_exists, rocm, rocm_emu, rocm_exists
-from .ndarray import NDArray
+from .arrays import ndarray as nd
+from .arrays.ndarray import NDArray
+from .devices.device import Device, as_device, cpu, cuda, cuda_exists, rocm, rocm_emu, rocm_exists
 
 if TYPE_CHECKING:
-    from .function import Function
-    from .module import Module, load_module
-    from .profiling import Profile, profile
-    from .stream import Event, Stream
+    from .devices.profiling import Profile, profile
+    from .devices.stream import Event, Stream
+    from .modules.function import Function
+    from .modules.module import Module, load_module
 
 _LAZY = {
-    "Module": "module", "Function": "function", "load_module": "module",
-    "Profile": "profiling", "profile": "profiling", "Stream": "stream", "Event": "stream",
+    "Module": "modules.module", "Function": "modules.function", "load_module": "modules.module",
+    "Profile": "devices.profiling", "profile": "devices.profiling", "Stream": "devices.stream", "Event": "devices.stream",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from ..choices import Choice, records
 from ..choices.database import Database, Key, Record, Trial, Tuned, machine_key, templates_version
 from ..choices.layout_options import TEMPLATE
 from ..errors import ArgumentError, DeviceError, TecError
-from ..runtime.device import as_device
+from ..runtime.devices.device import as_device
 from ..target import Target
 from . import measure as measuring
 from .candidates import Candidate

@@ -16,9 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 import tec
 from tec import te
 from tec.errors import DeviceError, ImportModelError, PackageError, TecError
-from tec.runtime.codeobject import read_code_object
-from tec.runtime.cpu_code import helpers
-from tec.runtime.objfile import load_object
+from tec.runtime.modules.cpu_code import helpers
+from tec.runtime.objects.codeobject import read_code_object
+from tec.runtime.objects.objfile import load_object
 
 info = helper.make_tensor_value_info
 F, I = TensorProto.FLOAT, TensorProto.INT64

@@ -11,8 +11,8 @@ from tec.graph import Graph
 from tec.graph.builders import Builder
 from tec.graph.builders.control import choose, loop
 from tec.ops.dims import Dim
-from tec.runtime.network import Network
-from tec.runtime.plan import Plan
+from tec.runtime.networks.network import Network
+from tec.runtime.plans.plan import Plan
 
 
 def network(open_):

@@ -13,9 +13,9 @@ import pytest
 import tec
 from tec.errors import ArgumentError, PackageError, TecError
 from tec.graph import Graph, run_graph
-from tec.runtime.network import Network
-from tec.runtime.plan import Copy, Output, Plan
-from tec.runtime.report import Report
+from tec.runtime.networks.network import Network
+from tec.runtime.networks.report import Report
+from tec.runtime.plans.plan import Copy, Output, Plan
 
 CONV = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 1}
 

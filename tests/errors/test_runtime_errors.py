@@ -213,7 +213,7 @@ def test_no_devices(monkeypatch):
     monkeypatch.setenv("TEC_EMULATE", "")
     monkeypatch.setenv("TEC_HIP_LIBRARY", "/nowhere/libamdhip64.so")
     monkeypatch.setenv("TEC_CUDA_LIBRARY", "/nowhere/libcuda.so")
-    from tec.runtime import device
+    from tec.runtime.devices import device
 
     device._hip.cache_clear()
     device._cuda.cache_clear()

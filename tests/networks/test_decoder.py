@@ -11,8 +11,8 @@ import tec
 from tec.errors import ArgumentError, ImportModelError, PackageError
 from tec.graph import Graph
 from tec.ops.dims import Dim
-from tec.runtime.network import Network
-from tec.runtime.plan import Plan
+from tec.runtime.networks.network import Network
+from tec.runtime.plans.plan import Plan
 from tests.networks.decoder import decoder, feeds
 
 ort = pytest.importorskip("onnxruntime")

@@ -40,7 +40,10 @@ LONG_FUNCTIONS = {
     "tec/emulator/translation.py:finish": (90, _LLVM),
     "tec/emulator/matrix.py:mfma_function": (65, _LLVM),
     "tec/emulator/strip_loops.py:run_loop": (75, _LLVM),
-    "tec/runtime/function.py:_make_cpu_call": (90, "closures over what a call needs, so that a call looks up nothing"),
+    "tec/runtime/modules/function.py:_make_cpu_call": (
+        90,
+        "closures over what a call needs, so that a call looks up nothing",
+    ),
     "tec/array/onesweep.py:_mover": (135, "one kernel, whose steps share registers and shared memory"),
     "tec/array/onesweep.py:move": (125, "one kernel, whose steps share registers and shared memory"),
     "tec/te/intrin.py:_intrins": (85, "closures over one matrix instruction"),
@@ -71,8 +74,8 @@ LAZY_IMPORTS = {
     "tec/codegen/device.py -> amdgpu": _START + ": the emitter of a target",
     "tec/emulator/opcodes.py": _START + ": the tables of opcodes",
     "tec/emulator/translate.py -> opcodes": _START + ": the tables of opcodes",
-    "tec/runtime/executor.py -> engine": _START + ": the engine of a device",
-    "tec/runtime/hostpool.py -> _pool_data": _START + ": machine code as text",
+    "tec/runtime/networks/executor.py -> engine": _START + ": the engine of a device",
+    "tec/runtime/modules/hostpool.py -> _pool_data": _START + ": machine code as text",
     "tec/llvmworker/jobs.py": _CHILD,
     "tec/tuning/worker.py": _CHILD,
     "tec/ir/build.py -> stmt": _PRINTS,
@@ -84,8 +87,8 @@ LAZY_IMPORTS = {
     "tec/jit/reflection.py -> specialise": _START + ": what shows a kernel's stages",
     "tec/jit/reflection.py -> codegen": _START + ": what shows a kernel's stages",
     "frontends/tec_torch/__init__.py -> graphs": _START + ": torch, for torch's models alone",
-    "tec/runtime/device.py -> foreign": "a method that users look for on a device, of a module that stands on arrays",
-    "tec/runtime/device.py -> images": "a method that users look for on a device, of a module that stands on arrays",
+    "tec/runtime/devices/device.py -> foreign": "a method that users look for on a device, of a module that stands on arrays",
+    "tec/runtime/devices/device.py -> images": "a method that users look for on a device, of a module that stands on arrays",
 }
 OPTIONAL = {
     "tokenizers",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CodegenError
-from ...runtime.codeobject import read_metadata
+from ...runtime.objects.codeobject import read_metadata
 from . import elf
 from .elf import Object, Relocation, Section, Symbol, up
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 
 from ...errors import CodegenError
-from ...runtime.sharedobject import sysv_hash as hash_section
+from ...runtime.objects.sharedobject import sysv_hash as hash_section
 from .elf import (  # fmt: skip
     ALLOC,
     EM_AMDGPU,

@@ -17,7 +17,7 @@ A second caller, or a nested one, finds the pool busy and runs its loop itself. 
 and, where workers sleep, of one that is shorter than waking them: until what was run alone so adds up to as much.
 
 Needs libc's pthread functions only, which every process of Linux and macOS has. `objects()` compiles it for the machines
-that tec loads code on; the result stands in `tec/runtime/_pool_data.py` (`python -m tec.codegen.support.pool` writes it), so that
+that tec loads code on; the result stands in `tec/runtime/modules/_pool_data.py` (`python -m tec.codegen.support.pool` writes it), so that
 packages run where no compiler and no LLVM is.
 """
 
@@ -476,4 +476,6 @@ def write(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2] / "runtime" / "_pool_data.py"))
+    write(
+        Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2] / "runtime" / "modules" / "_pool_data.py")
+    )

@@ -1,6 +1,6 @@
 """The stand-in's shared object: entry points that jump through a table, and what finds Python at the first call.
 
-Made from LLVM IR by the host's LLVM and written by `tec.runtime.sharedobject`: no compiler, no linker. An entry point hands its arguments, as
+Made from LLVM IR by the host's LLVM and written by `tec.runtime.objects.sharedobject`: no compiler, no linker. An entry point hands its arguments, as
 they are, to the function in its slot. The first call of all finds the Python of the process (or loads one, in a program that has none) and lets it fill
 the table (`tec.emulator.hip.start`). Once Python is gone, entry points say that the library is at its end.
 """
@@ -22,7 +22,7 @@ import numpy
 
 from ...errors import DeviceError
 from ...folders import cache_part, is_own
-from ...runtime.sharedobject import shared_object
+from ...runtime.objects.sharedobject import shared_object
 from .entry import DEINITIALIZED, NOT_INITIALIZED
 from .runtime import entry_names
 

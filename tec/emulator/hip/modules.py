@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import DeviceError, TecError
-from ...runtime.bundle import assembly_beside, choose, code_objects
-from ...runtime.codeobject import KernelInfo
-from ...runtime.drivers import link_object
-from ...runtime.surface import Dim3 as Size
+from ...runtime.devices.drivers import link_object
+from ...runtime.devices.surface import Dim3 as Size
+from ...runtime.objects.bundle import assembly_beside, choose, code_objects
+from ...runtime.objects.codeobject import KernelInfo
 from ..driver import EmuFunction, EmuModule
 from ..errors import EmulationError
 from ..model import model_launch

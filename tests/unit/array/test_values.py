@@ -286,7 +286,7 @@ def test_numbers_beside_arrays_keep_their_kind_and_sign() -> None:
 
 
 def test_small_blocks_of_the_host_are_used_again() -> None:
-    from tec.runtime.storage import Storage
+    from tec.runtime.devices.storage import Storage
 
     cpu = tec.cpu()
     gc.collect()

@@ -21,7 +21,7 @@ from tec.errors import CodegenError, ScheduleError, TecError, TecWarning
 from tec.graph.graph import Graph
 from tec.llvmworker import client
 from tec.report import listing
-from tec.runtime.network import Network
+from tec.runtime.networks.network import Network
 from tec.target import Target
 
 from .test_spaces import PROGRAMS

@@ -39,9 +39,9 @@ def test_api_pages_name_what_is_there(name: str) -> None:
 
 WRITTEN_FOR_USERS = (
     "tec.te.build", "tec.te.computation", "tec.te.tensor", "tec.te.operation", "tec.te.reducer", "tec.te.math", "tec.te.extern", "tec.te.intrin",
-    "tec.te.ir_builder", "tec.driver", "tec.target", "tec.schedule.schedule", "tec.schedule.stage", "tec.runtime.device",
-    "tec.runtime.ndarray", "tec.runtime.module", "tec.runtime.function", "tec.runtime.stream", "tec.runtime.profiling",
-    "tec.runtime.timing", "tec.runtime.allocator", "tec.kernels.language", "tec.jit.launching", "tec.jit.reflection", "tec.runtime.network", "tec.errors",
+    "tec.te.ir_builder", "tec.driver", "tec.target", "tec.schedule.schedule", "tec.schedule.stage", "tec.runtime.devices.device",
+    "tec.runtime.arrays.ndarray", "tec.runtime.modules.module", "tec.runtime.modules.function", "tec.runtime.devices.stream", "tec.runtime.devices.profiling",
+    "tec.runtime.modules.timing", "tec.runtime.devices.allocator", "tec.kernels.language", "tec.jit.launching", "tec.jit.reflection", "tec.runtime.networks.network", "tec.errors",
 )  # fmt: skip
 # Not shown on the pages, or said by the base class.
 _NO_WORDS = {"Tensor.axis", "TensorSlice.dtype", "TensorSlice.asexpr", "TensorRegion.dtype", "TensorRegion.asexpr", "Stage.attr", "Schedule.unique_name", "Schedule.note", "IRBuilder.loc",
@@ -154,7 +154,7 @@ def test_headings_are_named_as_users_write_them() -> None:
 
     assert (
         public_name("tec.graph.compiler.compile") == "tec.compile"
-        and public_name("tec.runtime.module.Module.save") == "tec.Module.save"
+        and public_name("tec.runtime.modules.module.Module.save") == "tec.Module.save"
     )
     assert public_name("tec.graph.compiler.as_graph") is None
     heading = '<h2 id="tec.graph.compiler.compile" class="doc doc-heading">\n  <span class="doc doc-object-name doc-function-name">{}</span>\n</h2>'

@@ -10,8 +10,8 @@ import numpy as np
 
 from tec.codegen.cpu import HostCode, build_cpu
 from tec.ir import Buffer, BufferLoad, BufferStore, Expr, For, Func, IntImm, Ramp, Stmt, Var
-from tec.runtime import hostpool
-from tec.runtime.objfile import LoadedObject, load_object
+from tec.runtime.modules import hostpool
+from tec.runtime.objects.objfile import LoadedObject, load_object
 from tec.target import Target
 
 NUMPY = {"bool": np.bool_, "bfloat16": np.uint16}

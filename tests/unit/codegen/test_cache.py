@@ -11,8 +11,8 @@ import pytest
 from tec.codegen import cache, llvm_util
 from tec.codegen.support import pool
 from tec.ir import BufferStore, FloatImm, Func, IntImm
-from tec.runtime import _pool_data
-from tec.runtime.elfobject import parse_object
+from tec.runtime.modules import _pool_data
+from tec.runtime.objects.elfobject import parse_object
 
 from .harness import buffer, compile_func
 
@@ -87,7 +87,7 @@ def test_stored_pool_is_made_from_this_source():
 
 
 def test_the_pool_needs_no_llvm():
-    code = "import sys; from tec.runtime import hostpool; assert hostpool.symbols()['tec_alloc']; assert 'llvmlite' not in sys.modules"
+    code = "import sys; from tec.runtime.modules import hostpool; assert hostpool.symbols()['tec_alloc']; assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -95,7 +95,7 @@ def test_the_pool_needs_no_llvm():
 def test_the_number_of_threads_is_the_users(threads):
     code = (
         "import ctypes, threading, time\n"
-        "from tec.runtime import hostpool\n"
+        "from tec.runtime.modules import hostpool\n"
         "seen = set()\n"
         "@ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)\n"
         "def body(closure, begin, end):\n"

@@ -12,9 +12,9 @@ import pytest
 
 from tec.codegen import llvm_util
 from tec.errors import PackageError, TecError
-from tec.runtime import elfobject
-from tec.runtime.elfobject import link_object, parse_object
-from tec.runtime.objfile import HOST, load_object, outside_symbol
+from tec.runtime.objects import elfobject
+from tec.runtime.objects.elfobject import link_object, parse_object
+from tec.runtime.objects.objfile import HOST, load_object, outside_symbol
 
 SOURCE = """
 @counter = global i32 5

@@ -305,7 +305,7 @@ def test_dot_products():
 )
 def test_other_cpus_get_objects(target):
     from tec.codegen.cpu import build_cpu
-    from tec.runtime.elfobject import MACHINES, parse_object
+    from tec.runtime.objects.elfobject import MACHINES, parse_object
     from tec.target import Target
 
     a, out, i = buffer("a", "float32", 64), buffer("out", "bfloat16", 64), Var("i")

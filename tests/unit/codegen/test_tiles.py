@@ -103,7 +103,7 @@ def test_targets_without() -> None:
 
 def test_a_system_that_grants_no_tiles() -> None:
     """A function whose process may not use tiles says so, before it touches one."""
-    from tec.runtime import hostpool
+    from tec.runtime.modules import hostpool
 
     if "tec_tiles_on" not in hostpool.symbols():
         pytest.skip("no x86 pool")

@@ -19,7 +19,7 @@ from tec.codegen.device import build_kernels
 from tec.errors import CodegenError
 from tec.ir import BufferLoad, BufferStore, Call, Evaluate, Func, Var
 from tec.ir import build as B
-from tec.runtime.codeobject import read_code_object
+from tec.runtime.objects.codeobject import read_code_object
 from tec.target import Target
 
 from . import kernels as K

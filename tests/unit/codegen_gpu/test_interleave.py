@@ -16,7 +16,7 @@ from tec.codegen.static_report import report
 from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
 from tec.runtime import nd
-from tec.runtime.dtypes import numpy_dtype
+from tec.runtime.arrays.dtypes import numpy_dtype
 
 
 def product(

@@ -9,7 +9,7 @@ import pytest
 
 from tec.codegen.objects.linking import find_lld, link
 from tec.errors import CodegenError
-from tec.runtime.codeobject import CodeObject, read_code_object
+from tec.runtime.objects.codeobject import CodeObject, read_code_object
 
 # One kernel with static and dynamic LDS, a call, a constant table, a global that other global data points to.
 IR = r"""

@@ -13,7 +13,7 @@ from tec.codegen.nvptx import join_ptx
 from tec.codegen.objects.linking import find_lld, link
 from tec.codegen.objects.merging import merge_objects, pack
 from tec.errors import CodegenError
-from tec.runtime.codeobject import _msgpack, read_code_object
+from tec.runtime.objects.codeobject import _msgpack, read_code_object
 
 from .test_linking import IR, check_image, compile_object
 

@@ -13,7 +13,7 @@ from tec.emulator.asmparse import Inst, KernelText
 from tec.emulator.calls import parse_kernel
 from tec.emulator.disassemble import decoder, disassemble, encodings
 from tec.emulator.errors import UnsupportedInstruction
-from tec.runtime.codeobject import read_code_object
+from tec.runtime.objects.codeobject import read_code_object
 
 from ...conformance import elementwise, matmuls, memory, reductions  # noqa: F401  (they fill the table)
 from ...conformance.harness import CASES

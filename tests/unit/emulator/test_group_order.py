@@ -9,7 +9,7 @@ import pytest
 
 import tec
 from tec.emulator.driver import EmuDriver
-from tec.runtime.device import Device
+from tec.runtime.devices.device import Device
 
 N = 24
 

@@ -21,7 +21,7 @@ from tec.emulator.hip.library import library_folder
 from tec.emulator.hip.properties import DevicePropR0000, DevicePropR0600
 from tec.emulator.hip.runtime import entry_names
 from tec.errors import DeviceError
-from tec.runtime.hip_driver import HipDriver
+from tec.runtime.devices.hip_driver import HipDriver
 from tests.unit.runtime.test_foreign import built, bundle
 
 from .harness import compile_ir
@@ -715,7 +715,7 @@ def test_library_of_an_arm_host():
     import llvmlite.binding as llvm
 
     from tec.emulator.hip.library import _IMPORTS, _VERSIONS, library_ir
-    from tec.runtime.sharedobject import shared_object
+    from tec.runtime.objects.sharedobject import shared_object
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

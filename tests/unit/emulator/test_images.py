@@ -13,7 +13,7 @@ from tec.emulator.image_descriptors import SAMPLER
 from tec.emulator.image_formats import numbers
 from tec.emulator.table import ROWS
 from tec.emulator.table_sample import SAMPLES
-from tec.runtime.ndarray import array
+from tec.runtime.arrays.ndarray import array
 
 from . import image_reference as reference
 from .rows import Bench

@@ -6,8 +6,8 @@ import pytest
 import tec
 from tec.errors import PackageError
 from tec.graph import Graph, run_graph
-from tec.runtime.network import Network
-from tec.runtime.plan import Plan
+from tec.runtime.networks.network import Network
+from tec.runtime.plans.plan import Plan
 
 TARGETS = ["llvm", "rocm -mcpu=gfx942"]
 

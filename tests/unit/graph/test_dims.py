@@ -13,7 +13,7 @@ from tec.ops.guards import Guard, recording
 from tec.ops.size_exprs import from_expr
 from tec.ops.size_text import names_in, parse_size
 from tec.ops.size_vars import variable
-from tec.runtime import exprs
+from tec.runtime.modules import exprs
 
 B, S = Dim("b"), Dim("s")
 

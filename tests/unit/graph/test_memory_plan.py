@@ -6,7 +6,7 @@ import pytest
 
 import tec
 from tec.graph.compiler import compile_graph
-from tec.runtime.memory_plan import ALIGN, Lifetime, lower_bound, plan
+from tec.runtime.plans.memory_plan import ALIGN, Lifetime, lower_bound, plan
 from tests.unit.graph.random_graphs import random_graph
 
 

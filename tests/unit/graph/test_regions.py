@@ -9,7 +9,7 @@ from tec.graph import Graph, run_graph
 from tec.graph.builders import Builder
 from tec.graph.builders.control import choose, loop
 from tec.ops.dims import Dim
-from tec.runtime.plan import Choose, Repeat
+from tec.runtime.plans.plan import Choose, Repeat
 
 rng = np.random.default_rng(11)
 TARGETS = [("llvm", None), ("rocm -mcpu=gfx942", "rocm_emu:gfx942")]

@@ -55,8 +55,8 @@ def test_on_the_software_gpu():
 
 def test_a_new_size_on_a_gpu_asks_no_function(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its launches are rows of one table: no array is made or checked for a value between two calls, and no call is planned."""
-    from tec.runtime.function import Function
-    from tec.runtime.program import Program
+    from tec.runtime.modules.function import Function
+    from tec.runtime.modules.program import Program
 
     g = Graph()
     y = g.input("x", "float32", (Dim("n"), 8))

@@ -12,7 +12,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.runtime.codeobject import read_code_object
+from tec.runtime.objects.codeobject import read_code_object
 
 TARGETS = ("llvm", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "cuda")
 A = te.placeholder((64,), name="A")  # shared by all of them

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tec.errors import DeviceError
-from tec.runtime import device as devices
-from tec.runtime.surface import DeviceAttributes
+from tec.runtime.devices import device as devices
+from tec.runtime.devices.surface import DeviceAttributes
 
 Kernel = Callable[["FakeDriver", tuple[int, int, int], tuple[int, int, int], bytes], None]
 

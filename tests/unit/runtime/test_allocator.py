@@ -12,7 +12,7 @@ from runtime_fakes import fake_device
 
 from tec.errors import DeviceError
 from tec.runtime import nd
-from tec.runtime.allocator import human, round_size
+from tec.runtime.devices.allocator import human, round_size
 
 
 @given(st.integers(0, 1 << 40))
@@ -83,7 +83,7 @@ def test_pending_blocks_are_used_before_memory_runs_out():
 def test_exact_allocations_for_a_checking_driver():
     dev = fake_device(kind="rocm")
     dev.driver.exact_alloc = True
-    from tec.runtime.allocator import CachingAllocator
+    from tec.runtime.devices.allocator import CachingAllocator
 
     allocator = CachingAllocator(dev.driver, 0, "fake")
     address = allocator.alloc(13)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tec
-from tec.runtime.arguments import Checker
+from tec.runtime.modules.arguments import Checker
 
 
 @pytest.fixture(scope="module")

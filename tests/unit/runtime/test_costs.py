@@ -11,7 +11,7 @@ from test_executor import chain
 
 import tec
 from tec import te
-from tec.runtime.cpu_code import step_loop
+from tec.runtime.modules.cpu_code import step_loop
 
 
 def least(call: Callable[[int], object], rounds: int = 40) -> float:

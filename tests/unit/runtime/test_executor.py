@@ -14,9 +14,9 @@ from tec.errors import ArgumentError, PackageError
 from tec.graph import Graph
 from tec.graph.graph import run_graph
 from tec.ops.dims import Dim
-from tec.runtime.module import Module
-from tec.runtime.network import Network
-from tec.runtime.plan import Plan
+from tec.runtime.modules.module import Module
+from tec.runtime.networks.network import Network
+from tec.runtime.plans.plan import Plan
 
 RNG = np.random.default_rng(5)
 
@@ -249,7 +249,7 @@ class CapturingDriver(FakeDriver):
 
 
 def capturing_device() -> Any:
-    return tec.runtime.device.custom(CapturingDriver({"vadd": vadd}, arch="sm_90"), "cuda")
+    return tec.runtime.devices.device.custom(CapturingDriver({"vadd": vadd}, arch="sm_90"), "cuda")
 
 
 def test_captures_itself_where_shapes_repeat():

@@ -15,7 +15,7 @@ import pytest
 import tec
 from tec.codegen.objects.linking import link
 from tec.errors import ArgumentError, DeviceError, InternalError, TecError
-from tec.runtime.codeobject import read_code_object
+from tec.runtime.objects.codeobject import read_code_object
 
 IR = """target triple = "amdgcn-amd-amdhsa"
 @lds = external addrspace(3) global [0 x i32], align 16
@@ -268,7 +268,7 @@ def test_many_changed_bytes() -> None:
 
 def test_features_of_a_target() -> None:
     """An entry that wants xnack off is not for a device with it on; a device that does not say takes any."""
-    from tec.runtime.bundle import choose, code_objects
+    from tec.runtime.objects.bundle import choose, code_objects
 
     image = link(built("gfx942")[0])
     entries = code_objects(

@@ -15,10 +15,10 @@ from runtime_fakes import VADD_PROGRAM, VADD_SIGNATURE, floats
 
 from tec.errors import DeviceError
 from tec.runtime import Module, nd
-from tec.runtime.allocator import round_size
-from tec.runtime.cuda_driver import CudaDriver
-from tec.runtime.device import custom
-from tec.runtime.hip_driver import HipDriver, library_names
+from tec.runtime.devices.allocator import round_size
+from tec.runtime.devices.cuda_driver import CudaDriver
+from tec.runtime.devices.device import custom
+from tec.runtime.devices.hip_driver import HipDriver, library_names
 
 PTX = b".version 8.0\n.target sm_90\n"
 
@@ -291,7 +291,7 @@ def test_real_libamdhip64_without_a_gpu():
     done = run("import tec.runtime as r\nprint(r.rocm_exists())\nr.rocm(0)", TEC_EMULATE="")
     assert done.stdout.strip() == "False"
     loaded = run(
-        "from tec.runtime.hip_driver import HipDriver, _PROTOTYPES\nd = HipDriver()\nprint(d.lib.name)\n"
+        "from tec.runtime.devices.hip_driver import HipDriver, _PROTOTYPES\nd = HipDriver()\nprint(d.lib.name)\n"
         "print([n for n in _PROTOTYPES if not d.lib.has(n) and 'Properties' not in n])"
     )
     name, lacking = loaded.stdout.split()  # which of several libraries is the first depends on the host

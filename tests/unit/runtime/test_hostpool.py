@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tec.runtime import hostpool
+from tec.runtime.modules import hostpool
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork") or not hostpool.symbols(), reason="needs fork and the pool")
 
@@ -34,7 +34,7 @@ def test_a_child_has_blocks_of_its_own():
 
 _COUNTS = """
 import ctypes, threading, time
-from tec.runtime import hostpool
+from tec.runtime.modules import hostpool
 body_type = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 loop = ctypes.CFUNCTYPE(ctypes.c_int32, body_type, ctypes.c_void_p, ctypes.c_int64)(hostpool.symbols()["tec_parallel_for"])
 
@@ -63,7 +63,7 @@ _STRESS = """
 import numpy as np
 import tec
 from tec import te
-from tec.runtime import hostpool
+from tec.runtime.modules import hostpool
 
 def program(n, steps):
     def make(ins, outs):
@@ -100,7 +100,7 @@ def test_every_element_once_however_many_threads():
 
 _FAILS = """
 import ctypes
-from tec.runtime import hostpool
+from tec.runtime.modules import hostpool
 body_type = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 loop = ctypes.CFUNCTYPE(ctypes.c_int32, body_type, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(hostpool.symbols()["tec_parallel_work"])
 hostpool.set_num_threads(4)

@@ -15,12 +15,12 @@ from test_gpu_drivers import PTX, vadd_kernel
 
 import tec
 from tec.errors import ArgumentError, DeviceError
-from tec.runtime.cuda_driver import CudaDriver
-from tec.runtime.device import custom
-from tec.runtime.hip_driver import HipDriver
-from tec.runtime.module import Module
-from tec.runtime.network import Network
-from tec.runtime.prepared_launch import PROGRAMMATIC_STREAM_SERIALIZATION, LaunchAttribute, LaunchConfig
+from tec.runtime.devices.cuda_driver import CudaDriver
+from tec.runtime.devices.device import custom
+from tec.runtime.devices.hip_driver import HipDriver
+from tec.runtime.modules.module import Module
+from tec.runtime.modules.prepared_launch import PROGRAMMATIC_STREAM_SERIALIZATION, LaunchAttribute, LaunchConfig
+from tec.runtime.networks.network import Network
 
 VADD_BYTES = 28  # three pointers and an int
 P, U = ctypes.c_void_p, ctypes.c_uint

@@ -11,8 +11,8 @@ import pytest
 from tec.codegen.objects.linking import find_lld, link
 from tec.emulator.calls import parse_kernel
 from tec.emulator.disassemble import disassemble
-from tec.runtime.codeobject import read_code_object
-from tec.runtime.linetable import read_line_table
+from tec.runtime.objects.codeobject import read_code_object
+from tec.runtime.objects.linetable import read_line_table
 from tests.unit.cli.test_kernel_report import IR
 
 

@@ -17,7 +17,7 @@ from runtime_fakes import VADD_PROGRAM, VADD_SIGNATURE, fake_device, scalar, ten
 
 from tec.errors import ArgumentError, PackageError, TecError
 from tec.runtime import Module, cpu, load_module, nd, profile
-from tec.runtime.timing import TimeResult
+from tec.runtime.modules.timing import TimeResult
 
 CODE = """
 #include <stdint.h>

@@ -11,7 +11,8 @@ import pytest
 from runtime_fakes import fake_device
 
 from tec.errors import ArgumentError, DeviceError
-from tec.runtime import as_device, cpu, dlpack, nd
+from tec.runtime import as_device, cpu, nd
+from tec.runtime.arrays import dlpack
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bfloat16 float8_e4m3 float8_e5m2".split()
 
@@ -23,7 +24,7 @@ def dev(request):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_round_trip_of_every_dtype(dev, dtype):
-    from tec.runtime.dtypes import numpy_dtype
+    from tec.runtime.arrays.dtypes import numpy_dtype
 
     x = np.array([[0, 1, 2], [3, 1, 0]]).astype(numpy_dtype(dtype))
     a = nd.array(x, dev)

@@ -17,9 +17,9 @@ from runtime_fakes import VADD_PROGRAM, VADD_SIGNATURE
 import tec
 from tec.errors import ArgumentError, PackageError, TecError
 from tec.runtime import Module
+from tec.runtime.devices.profiling import Profile
+from tec.runtime.modules.package import read_package, write_package
 from tec.runtime.outputs import is_stdout, is_stream, stdout_for_outputs, write_output
-from tec.runtime.package import read_package, write_package
-from tec.runtime.profiling import Profile
 from tests.unit.pipes import through_pipe
 
 

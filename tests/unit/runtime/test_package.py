@@ -14,7 +14,7 @@ from runtime_fakes import VADD_PROGRAM, VADD_SIGNATURE
 
 from tec.errors import PackageError
 from tec.runtime import Module, load_module, nd
-from tec.runtime.package import VERSION, read_package, write_package
+from tec.runtime.modules.package import VERSION, read_package, write_package
 
 ARRAYS = {
     "f32": np.arange(6, dtype="float32").reshape(2, 3),

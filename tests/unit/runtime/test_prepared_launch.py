@@ -13,9 +13,9 @@ from runtime_fakes import VADD_PROGRAM
 from test_gpu_drivers import PTX, arrays, vadd_kernel, vadd_module
 
 from tec.errors import DeviceError, TecError
-from tec.runtime.cuda_driver import CudaDriver
-from tec.runtime.device import custom
-from tec.runtime.prepared_launch import PROGRAMMATIC_STREAM_SERIALIZATION, LaunchAttribute, LaunchConfig
+from tec.runtime.devices.cuda_driver import CudaDriver
+from tec.runtime.devices.device import custom
+from tec.runtime.modules.prepared_launch import PROGRAMMATIC_STREAM_SERIALIZATION, LaunchAttribute, LaunchConfig
 
 VADD_BYTES = 28  # three pointers and an int
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from runtime_fakes import VADD_PROGRAM, VADD_SIGNATURE, fake_device, floats, scalar, scale, tensor, vadd
 
 from tec.errors import ArgumentError, DeviceError, PackageError
-from tec.runtime import Module, exprs, nd
-from tec.runtime.program import PLAN_LIMIT
+from tec.runtime import Module, nd
+from tec.runtime.modules import exprs
+from tec.runtime.modules.program import PLAN_LIMIT
 
 N = {"name": "n", "dtype": "int32"}
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tec.runtime import cpu_code, hostpool
+from tec.runtime.modules import cpu_code, hostpool
 
 
 @pytest.fixture(params=["pool", "stand-in"])

@@ -10,7 +10,7 @@ from tec_onnx.session import Session
 
 import tec
 from tec.errors import ArgumentError, ImportModelError
-from tec.runtime.plan import Choose, Repeat
+from tec.runtime.plans.plan import Choose, Repeat
 
 rng = np.random.default_rng(5)
 TARGETS = [("llvm", None), ("rocm -mcpu=gfx942", "rocm_emu:gfx942")]

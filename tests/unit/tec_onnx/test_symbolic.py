@@ -243,8 +243,8 @@ def test_too_many_elements_are_refused_before_memory_is_taken():
 )
 def test_a_forged_plan_of_open_sizes_is_stopped(forge):
     from tec.errors import PackageError
-    from tec.runtime.network import Network
-    from tec.runtime.plan import Plan
+    from tec.runtime.networks.network import Network
+    from tec.runtime.plans.plan import Plan
 
     net, _ = compiled(GEMM)
     plan = net.plan.to_json()

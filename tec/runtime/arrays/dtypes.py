@@ -1,0 +1,196 @@
+"""Data types as the runtime sees them: a name, its NumPy dtype, its DLPack code, and how a scalar of it is packed.
+
+The runtime stands without the compiler, so it keeps this small table of its own. bfloat16 and the 8-bit floats are held
+with ml_dtypes where that is installed, else as unsigned integers of the same width.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...errors import ArgumentError
+
+# name: (bytes, DLPack type code, struct code of a scalar argument)
+_TABLE: dict[str, tuple[int, int, str]] = {
+    "bool": (1, 6, "?"),
+    "int8": (1, 0, "b"), "int16": (2, 0, "h"), "int32": (4, 0, "i"), "int64": (8, 0, "q"),
+    "uint8": (1, 1, "B"), "uint16": (2, 1, "H"), "uint32": (4, 1, "I"), "uint64": (8, 1, "Q"),
+    "float16": (2, 2, "e"), "float32": (4, 2, "f"), "float64": (8, 2, "d"),
+    "bfloat16": (2, 4, "H"), "float8_e4m3": (1, 10, "B"), "float8_e4m3fnuz": (1, 11, "B"), "float8_e5m2": (1, 12, "B"),
+    "float8_e5m2fnuz": (1, 13, "B"),
+    "handle": (8, 3, "Q"),
+}  # fmt: skip
+_ML_DTYPES = {
+    "bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2", "float8_e4m3fnuz": "float8_e4m3fnuz",
+    "float8_e5m2fnuz": "float8_e5m2fnuz",
+}  # fmt: skip
+_FROM_ML = {v: k for k, v in _ML_DTYPES.items()}
+_UINT = {1: "uint8", 2: "uint16"}
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one element."""
+    try:
+        return _TABLE[dtype][0]
+    except (KeyError, TypeError):
+        element, count = lanes(dtype)
+        return _TABLE[element][0] * count
+
+
+@cache
+def lanes(dtype: str) -> tuple[str, int]:
+    """The element of a dtype and how many there are: ("float32", 4) for "float32x4", 1 for a scalar's. ArgumentError for what is neither."""
+    if isinstance(dtype, str):
+        element, _, count = dtype.rpartition("x")
+        if dtype in _TABLE:
+            return dtype, 1
+        if element in _TABLE and count.isdecimal() and int(count) > 1:
+            return element, int(count)
+    raise unknown(dtype)
+
+
+def unknown(dtype: Any) -> ArgumentError:
+    return ArgumentError(f"the runtime holds no dtype {dtype!r}", hint="dtypes: " + ", ".join(_TABLE))
+
+
+@cache
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """The NumPy dtype that holds `dtype`, of a vector that of its elements."""
+    dtype, _ = lanes(dtype)
+    if dtype in _ML_DTYPES:
+        try:
+            import ml_dtypes
+        except ImportError:
+            return np.dtype(_UINT[_TABLE[dtype][0]])
+        small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+        return small
+    if dtype == "handle":
+        return np.dtype(np.uint64)
+    held: np.dtype[Any] = np.dtype(dtype)
+    return held
+
+
+@cache
+def _name_of(dtype: Any) -> str:
+    name: str = np.dtype(dtype).name
+    return _FROM_ML.get(name, name)
+
+
+DTypeLike: TypeAlias = str | type | np.dtype[Any]  # "float32", float, np.float32
+ShapeLike: TypeAlias = int | Sequence[int]
+
+
+def dtype_name(dtype: Any) -> str:
+    """The tec name of a dtype given as text, NumPy dtype or NumPy type; ArgumentError where the runtime holds none."""
+    if isinstance(dtype, str) and (dtype in _TABLE or (dtype[-1:].isdecimal() and "x" in dtype and lanes(dtype))):
+        return dtype
+    try:
+        name = _name_of(dtype)
+    except TypeError:
+        name = str(dtype)
+    if name not in _TABLE:
+        raise unknown(dtype)
+    if isinstance(dtype, np.dtype) and not dtype.isnative:
+        raise ArgumentError(
+            f"dtype {dtype!r} is not in the machine's byte order", hint="x.astype(x.dtype.newbyteorder('='))"
+        )
+    return name
+
+
+def dlpack_type(dtype: str) -> tuple[int, int]:
+    """(type code, bits) of DLPack's DLDataType."""
+    return _TABLE[dtype][1], _TABLE[dtype][0] * 8
+
+
+_FROM_DLPACK = {(code, size * 8): name for name, (size, code, _) in reversed(_TABLE.items())}
+
+
+def from_dlpack_type(code: int, bits: int, lanes: int) -> str:
+    """The dtype of a DLDataType; BufferError where the runtime holds none."""
+    name = _FROM_DLPACK.get((code, bits)) if lanes == 1 else None
+    if name is None:
+        raise BufferError(f"no tec dtype for DLPack type code {code}, {bits} bits, {lanes} lanes")
+    return name
+
+
+def is_float(dtype: str) -> bool:
+    return _TABLE[dtype][1] in (2, 4, 10, 12)
+
+
+def struct_code(dtype: str) -> str:
+    """The `struct` format of one scalar of `dtype`."""
+    return _TABLE[dtype][2]
+
+
+def to_bfloat16(value: float) -> int:
+    """bfloat16 bits, rounded to nearest even; a NaN stays a NaN."""
+    if value != value:
+        return 0x7FC0
+    try:
+        bits: int = struct.unpack("<I", struct.pack("<f", value))[0]
+    except OverflowError:
+        return 0x7F80 if value > 0 else 0xFF80
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF
+
+
+def _ml_bits(dtype: str) -> Callable[[float], int]:
+    def convert(value: float) -> int:
+        held = numpy_dtype(dtype)
+        if held.kind == "u":
+            raise ArgumentError(f"a {dtype} scalar needs ml_dtypes", hint="pip install ml_dtypes")
+        return int(np.array(value, held).view(np.uint8))
+
+    return convert
+
+
+def _to_float(limit: float) -> Callable[[float], float]:
+    """Python floats are doubles: what does not fit the narrower type becomes an infinity, as a cast does."""
+
+    def convert(value: float) -> float:
+        value = float(value)
+        if value != value or -limit < value < limit:
+            return value
+        return float("inf") if value > 0 else float("-inf")
+
+    return convert
+
+
+_F32_LIMIT = float.fromhex("0x1.ffffffp127")  # half way to 2**128: this and more round to infinity
+_F16_LIMIT = 65520.0
+
+
+@cache
+def scalar_packer(dtype: str) -> Callable[[Any], Any]:
+    """A function from a Python or NumPy scalar to what `struct.pack(struct_code(dtype), ...)` takes.
+
+    Raises ArgumentError for a value out of the integer range, TypeError/ValueError for what is no number.
+    """
+    size, code, _ = _TABLE[dtype] if dtype in _TABLE else (itemsize(dtype), 0, "")
+    if dtype == "bfloat16":
+        return lambda v: to_bfloat16(float(v))
+    if code in (10, 12):
+        return _ml_bits(dtype)
+    if dtype == "float32":
+        return _to_float(_F32_LIMIT)
+    if dtype == "float16":
+        return _to_float(_F16_LIMIT)
+    if dtype == "float64":
+        return float
+    if dtype == "bool":
+        return bool
+    lo, hi = (-(1 << (size * 8 - 1)), (1 << (size * 8 - 1)) - 1) if code == 0 else (0, (1 << (size * 8)) - 1)
+
+    def convert(value: Any) -> int:
+        if isinstance(value, (float, np.floating)) and not float(value).is_integer():
+            raise TypeError(f"{value!r} is no integer")
+        number = int(value)
+        if not lo <= number <= hi:
+            raise ArgumentError(f"{number} is out of the range of {dtype} ({lo} to {hi})")
+        return number
+
+    return convert

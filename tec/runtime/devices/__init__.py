@@ -1,0 +1,1 @@
+"""Devices: drivers, memory, streams, profiles."""

@@ -1,0 +1,353 @@
+"""Devices: `cpu()`, `rocm(0)`, `cuda(0)`, `rocm_emu("gfx942")`, with their attributes, memory, streams and events.
+
+A `Device` joins a driver (`surface.Driver`; none for the CPU) with an ordinal and a caching allocator. There is one
+object a device, so devices compare by identity. Making one raises `DeviceError` when the device is not there.
+
+`TEC_EMULATE=gfx942` makes `rocm(0)` the AMD GPU in software (`TEC_EMULATE_CHECK` names its checks).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...errors import DeviceError
+from ...locks import fork_safe_lock
+from .allocator import CachingAllocator, MemoryStats
+from .drivers import open_driver
+from .host_memory import cpu_memory, host_memory
+from .stream import Event, GraphCapture, Stream
+from .surface import DeviceAttributes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..arrays.images import Image
+    from ..modules.foreign import LoadedCode
+    from .profiling import Profile
+    from .stream import Event, GraphCapture, Stream
+    from .surface import Driver
+
+
+class _ThreadState(threading.local):
+    """Per thread: the handle of the current stream (None is the device's default stream)."""
+
+    stream: Any = None
+
+
+class Device:
+    """One device. `kind` is "cpu", "rocm" or "cuda"; `index` its ordinal; `driver` its driver, None for the CPU."""
+
+    def __init__(self, kind: str, index: int, driver: Driver | None, label: str):
+        self.kind = kind
+        self.index = index
+        self.driver = driver
+        self.label = label
+        self.local = _ThreadState()
+        self.profile: Profile | None = None  # the innermost `tec.profile(dev)`
+        self.capturing: GraphCapture | None = None
+        self.allocator = CachingAllocator(driver, index, label) if driver is not None else None
+        self._attributes: DeviceAttributes | None = None
+
+    def __repr__(self) -> str:
+        return self.label
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a device ({self.label}) cannot be pickled")
+
+    @property
+    def exist(self) -> bool:
+        """True: a Device is only made for a device that is there (see `rocm_exists`, `cuda_exists`)."""
+        return True
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether it is an AMD GPU in software."""
+        return self.driver is not None and self.driver.kind == "emu"
+
+    # ---- what the device is
+
+    @property
+    def attributes(self) -> DeviceAttributes:
+        """All attributes, as the driver gave them."""
+        if self._attributes is None:
+            self._attributes = _cpu_attributes() if self.driver is None else self.driver.attributes(self.index)
+        return self._attributes
+
+    @property
+    def name(self) -> str:
+        """The product's name, as the driver or system gives it."""
+        return self.attributes.name
+
+    @property
+    def arch(self) -> str:
+        """The chip: "gfx942", "sm_90" or the CPU's architecture."""
+        return self.attributes.arch
+
+    @property
+    def compute_units(self) -> int:
+        """Compute units, multiprocessors, or cores of a CPU."""
+        return self.attributes.compute_units
+
+    @property
+    def lds_bytes(self) -> int:
+        """Shared memory a work-group may have."""
+        return self.attributes.lds_bytes
+
+    @property
+    def wavefront_size(self) -> int:
+        """Lanes of a wavefront (32 or 64); 1 on a CPU."""
+        return self.attributes.wavefront_size
+
+    @property
+    def max_threads(self) -> int:
+        """Threads a work-group may have."""
+        return self.attributes.max_threads_per_block
+
+    @property
+    def total_memory_bytes(self) -> int:
+        """The device's memory in bytes."""
+        return self.attributes.total_memory_bytes
+
+    # ---- memory
+
+    def memory(self) -> MemoryStats:
+        """What is held, cached and free, in bytes."""
+        if self.allocator is not None:
+            return self.allocator.stats()
+        return cpu_memory()
+
+    def empty_cache(self) -> None:
+        """Give memory that is kept for reuse back to the driver."""
+        if self.allocator is not None:
+            self.allocator.empty_cache()
+
+    # ---- work
+
+    def sync(self) -> None:
+        """Wait until all work on the device is done. Launches are asynchronous; their errors may come out here."""
+        if self.allocator is not None:
+            self.allocator.synchronize()
+
+    synchronize = sync
+
+    def stream(self) -> Stream:
+        """A new stream: `with dev.stream() as s:` makes this thread's copies and launches go to it."""
+        return Stream(self)
+
+    def event(self) -> Event:
+        """A new event: `e.record()`, `e.sync()`, `start.elapsed_ms(stop)`."""
+        return Event(self)
+
+    def load(self, source: str | os.PathLike[str] | bytes, asm: str | None = None) -> LoadedCode:
+        """Kernels that any compiler made: `dev.load("kernel.hsaco")["name"][grid, block](a, b, n)`.
+
+        `source`: a file or its bytes: a linked code object (versions 4 to 6), a relocatable object, a clang offload bundle, or an executable
+        with a fat binary; the code object for this device's chip is taken. `asm`: its assembly, which the AMD GPU in software
+        runs; left out, `kernel.s` or `kernel.amdgcn` beside `kernel.hsaco`. Raises DeviceError where there is no code for this device.
+        """
+        from ..modules.foreign import load
+
+        return load(self, source, asm)
+
+    def image(
+        self,
+        data: np.ndarray[Any, Any],
+        kind: str = "2D",
+        *,
+        read: str = "element",
+        filter: str = "point",
+        address: str | tuple[str, ...] = "clamp",
+        border: str = "zero",
+        normalized: bool = False,
+    ) -> Image:
+        """An image (texture) for kernels of `load`: an argument where a kernel takes a texture or surface object, on the AMD GPU in software.
+
+        `data`: (width,), (height, width) or (depth, height, width), with an axis of 1, 2 or 4 channels behind them where there are several; `kind` "1D", "2D",
+        "3D", "1D_ARRAY" (layers, width), "2D_ARRAY" (layers, height, width) or "CUBE" (six faces each). `read`: "element" as it is, "normalized" integers
+        as numbers from 0 (or -1) to 1, "srgb" bytes as linear light. `filter`: "point" or "linear"; `address`: "clamp", "wrap", "mirror" or "border", of all
+        axes or of each from x on; `border`: "zero", "black", "white"; `normalized`: coordinates from 0 to 1. `image.numpy()` reads it back. Raises
+        ArgumentError for what no image can be, DeviceError on a device that makes none (gfx942 and gfx950 have no image instructions).
+        """
+        from ..arrays.images import make_image
+
+        return make_image(self, data, kind, read, filter, address, border, normalized)
+
+    def capture(self) -> GraphCapture:
+        """`with dev.capture() as graph:` records the launches in the block; `graph.launch()` runs them all at once."""
+        return GraphCapture(self)
+
+
+def _cpu_attributes() -> DeviceAttributes:
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as f:
+            for line in f:
+                if line.startswith("model name"):
+                    name = line.partition(":")[2].strip()
+                    break
+    except OSError:
+        pass
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 1
+    return DeviceAttributes(name, platform.machine(), cores, 0, 1, host_memory()[1], 1, (1, 1, 1), (1, 1, 1))
+
+
+_LOCK = fork_safe_lock()
+_DEVICES: dict[tuple[str, int, int], Device] = {}
+
+
+def _get(kind: str, index: int, driver: Driver | None, label: str) -> Device:
+    key = (kind, index, id(driver))
+    device = _DEVICES.get(key)
+    if device is None:
+        with _LOCK:
+            device = _DEVICES.setdefault(key, Device(kind, index, driver, label))
+    return device
+
+
+def _check_index(index: Any, what: str) -> int:
+    if isinstance(index, bool) or not hasattr(index, "__index__"):
+        raise DeviceError(f"{what} takes a device number, not {index!r}")
+    number = index.__index__()
+    if number < 0:
+        raise DeviceError(f"{what}({number}): device numbers start at 0")
+    return int(number)
+
+
+def cpu(index: int = 0) -> Device:
+    """The host CPU. All indices name the same memory."""
+    index = _check_index(index, "cpu")
+    return _get("cpu", index, None, f"cpu({index})")
+
+
+@lru_cache(maxsize=1)
+def _hip() -> Driver:
+    return open_driver("hip")
+
+
+@lru_cache(maxsize=1)
+def _cuda() -> Driver:
+    return open_driver("cuda")
+
+
+_EMULATE_HINT = "TEC_EMULATE=gfx942 in the environment makes tec.rocm(0) an AMD GPU in software"
+
+
+def rocm(index: int = 0) -> Device:
+    """An AMD GPU, through libamdhip64; with TEC_EMULATE=<chip> set, that chip in software.
+
+    Raises DeviceError, which says what was looked for, when there is none.
+    """
+    index = _check_index(index, "rocm")
+    chip = os.environ.get("TEC_EMULATE", "").strip()
+    if chip:
+        if index:
+            raise DeviceError(f"rocm({index}): TEC_EMULATE={chip} makes one GPU in software, rocm(0)")
+        checks = os.environ.get("TEC_EMULATE_CHECK", "").strip()
+        return rocm_emu(chip, **({"check": set(checks.replace(",", " ").split())} if checks else {}))
+    try:
+        driver = _hip()
+        count = driver.device_count()
+    except DeviceError as error:
+        raise DeviceError(error.message, hint=_EMULATE_HINT) from None
+    if count == 0:
+        raise DeviceError(
+            f"no AMD GPU was found: {getattr(driver, 'library', 'libamdhip64')} was loaded and sees no device"
+            f"{_visible('ROCR_VISIBLE_DEVICES', 'HIP_VISIBLE_DEVICES', 'GPU_DEVICE_ORDINAL')}",
+            hint=f"/dev/kfd and /dev/dri/renderD* must be there and readable (groups render, video); {_EMULATE_HINT}",
+        )
+    if index >= count:
+        raise DeviceError(
+            f"rocm({index}): there {'is one AMD GPU' if count == 1 else f'are {count} AMD GPUs'}, counted from 0"
+        )
+    return _get("rocm", index, driver, f"rocm({index})")
+
+
+def rocm_emu(chip: str = "gfx942", **options: Any) -> Device:
+    """An AMD GPU in software. `check` says what is checked beside bounds: "race,init", a set of names, or "all"; see docs/emulator.md.
+
+    `numerics`: matrix instructions sum as the "chip" does where its rule is known (the default), or by one "fma" a k.
+    """
+    chip = chip.split(":")[0]
+    try:
+        driver = open_driver("emu", chip, **options)
+    except ImportError as error:
+        raise DeviceError(f"the AMD GPU in software cannot start: {error}", hint="it needs llvmlite") from None
+    # The same device by default and by name has one label.
+    extra = "".join(f", {k}={v!r}" for k, v in options.items() if (k, v) != ("check", "bounds"))
+    return _get("rocm", 0, driver, f"rocm_emu({chip!r}{extra})")
+
+
+def cuda(index: int = 0) -> Device:
+    """An NVIDIA GPU, through libcuda. Raises DeviceError when there is none."""
+    index = _check_index(index, "cuda")
+    driver = _cuda()
+    count = driver.device_count()
+    if count == 0:
+        raise DeviceError(
+            f"no NVIDIA GPU was found: libcuda was loaded and sees no device{_visible('CUDA_VISIBLE_DEVICES')}",
+            hint='build for "llvm" to run on the CPU',
+        )
+    if index >= count:
+        raise DeviceError(
+            f"cuda({index}): there {'is one NVIDIA GPU' if count == 1 else f'are {count} NVIDIA GPUs'}, counted from 0"
+        )
+    return _get("cuda", index, driver, f"cuda({index})")
+
+
+def _visible(*names: str) -> str:
+    found = [f"{n}={os.environ[n]}" for n in names if n in os.environ]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def rocm_exists(index: int = 0) -> bool:
+    """Whether `rocm(index)` would give a device."""
+    return _exists(rocm, index)
+
+
+def cuda_exists(index: int = 0) -> bool:
+    """Whether `cuda(index)` would give a device."""
+    return _exists(cuda, index)
+
+
+def _exists(make: Any, index: int) -> bool:
+    try:
+        make(index)
+    except DeviceError:
+        return False
+    return True
+
+
+DeviceLike: TypeAlias = Device | str | None  # None is the CPU, or where the data is
+
+
+def as_device(value: DeviceLike = None, index: int | None = None) -> Device:
+    """A Device from a Device, text such as "cpu", "rocm:1", "cuda:0", "rocm_emu:gfx942", or None (the CPU); `index` may stand apart
+    from the kind: `tec.device("rocm", 1)`."""
+    if index is not None and isinstance(value, str) and ":" not in value:
+        value = f"{value}:{index}"
+    if isinstance(value, Device):
+        return value
+    if value is None:
+        return cpu()
+    if isinstance(value, str):
+        kind, _, rest = value.partition(":")
+        if kind == "rocm_emu":
+            return rocm_emu(rest or "gfx942")
+        make = {"cpu": cpu, "llvm": cpu, "rocm": rocm, "hip": rocm, "cuda": cuda}.get(kind)
+        if make is not None and (not rest or rest.isdigit()):
+            return make(int(rest or 0))
+    raise DeviceError(
+        f"not a device: {value!r}", hint='tec.cpu(), tec.rocm(0), tec.cuda(0), tec.rocm_emu("gfx942"), or "rocm:0"'
+    )
+
+
+def custom(driver: Driver, kind: str, index: int = 0, label: str | None = None) -> Device:
+    """A device of any driver that implements the surface: for tests and for drivers from outside."""
+    return _get(kind, index, driver, label or f"{kind}({index})")

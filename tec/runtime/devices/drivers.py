@@ -1,0 +1,38 @@
+"""Drivers (and the linker) by name: where each implementation of `surface.Driver` stands, imported when it is first asked for.
+
+The runtime names them and imports none ahead: a package runs with NumPy alone, and the software GPU (`tec.emulator`), which needs
+LLVM, stands above the runtime.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .surface import Driver
+
+# Kind of driver: "module:callable that makes one".
+DRIVERS = {
+    "hip": "tec.runtime.devices.hip_driver:HipDriver",
+    "cuda": "tec.runtime.devices.cuda_driver:CudaDriver",
+    "emu": "tec.emulator:get_driver",
+}
+LINKER = "tec.codegen.objects.linking:link"
+
+
+def _named(text: str) -> Any:
+    module, _, name = text.partition(":")
+    return getattr(import_module(module), name)
+
+
+def link_object(image: bytes) -> bytes:
+    """A relocatable object for AMDGPU as a linked code object; `tec.codegen` has the linker."""
+    linked: bytes = _named(LINKER)(image)
+    return linked
+
+
+def open_driver(kind: str, *args: Any, **options: Any) -> Driver:
+    """The driver of `kind`. Raises ImportError where a package that it needs is missing, DeviceError where its library is."""
+    driver: Driver = _named(DRIVERS[kind])(*args, **options)
+    return driver

@@ -1,0 +1,277 @@
+"""What the HIP and CUDA drivers have in common: a shared library behind ctypes, and calls of the same form in both.
+
+`find_library` tries names in order and remembers why each failed. `Library` gives the functions their argument types and
+turns a status other than 0 into a DeviceError with the driver's own words. `GpuDriver` is the part of the driver surface
+where HIP and CUDA differ by the functions' names alone; `hip_driver.py` and `cuda_driver.py` add the rest.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ctypes import Structure, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
+from typing import Any
+
+from ...errors import DeviceError
+from .surface import Dim3, NativeLaunch
+
+
+def find_library(names: Iterable[str]) -> tuple[Any, str, list[str]]:
+    """(library, its name, why the earlier ones failed); the library is None where none loads."""
+    failures: list[str] = []
+    for name in names:
+        try:
+            return ctypes.CDLL(name), name, failures
+        except OSError as error:
+            text = str(error).removeprefix(f"{name}: ")
+            failures.append(f"{name} ({text.replace('cannot open shared object file: ', '')})")
+    return None, "", failures
+
+
+class Library:
+    """The functions of a driver library. `call(name, ...)` raises DeviceError unless the status is 0."""
+
+    def __init__(self, cdll: Any, name: str, prototypes: Mapping[str, Sequence[Any]], describe: Callable[[int], str]):
+        self.name = name
+        self._cdll = cdll
+        self._prototypes = prototypes
+        self._describe = describe
+        self._functions: dict[str, Any] = {}
+
+    def function(self, name: str) -> Any:
+        """The raw function, with its argument types; DeviceError where this version of the library lacks it."""
+        found = self._functions.get(name)
+        if found is None:
+            try:
+                found = getattr(self._cdll, name)
+            except AttributeError:
+                raise DeviceError(f"{self.name} has no {name}: this version of the driver is too old for it") from None
+            found.argtypes = list(self._prototypes[name])
+            found.restype = c_int
+            self._functions[name] = found
+        return found
+
+    def has(self, name: str) -> bool:
+        try:
+            self.function(name)
+        except DeviceError:
+            return False
+        return True
+
+    def call(self, name: str, *args: Any, hint: str | None = None) -> None:
+        status = self.function(name)(*args)
+        if status:
+            raise self.failed(name, status, hint)
+
+    def failed(self, name: str, status: int, hint: str | None = None) -> DeviceError:
+        return DeviceError(f"{name} failed: {self._describe(status)}", hint=hint)
+
+
+class Extra(Structure):
+    """The `extra` array of a launch: a pointer to packed arguments and one to their size. Holds a reference to both."""
+
+    _fields_ = [("key1", c_void_p), ("buffer", c_char_p), ("key2", c_void_p), ("size", c_void_p), ("end", c_void_p)]
+
+
+class LoadedModule:
+    """A module on one device."""
+
+    __slots__ = ("handle", "ordinal")
+
+    def __init__(self, handle: int, ordinal: int):
+        self.handle = handle
+        self.ordinal = ordinal
+
+
+class LoadedFunction:
+    """A kernel of a loaded module. `shared_limit` is the dynamic shared memory that needs nothing special, in bytes;
+    `encode_tensor_map` makes what bulk copies name a tensor by, where the device has those (see CudaDriver). `offsets` of the
+    arguments are known where a launch hands them over one by one: a tensor map within one block of arguments is not found by
+    the copy engine ("illegal instruction", driver 580)."""
+
+    __slots__ = ("encode_tensor_map", "handle", "module", "name", "offsets", "ordinal", "shared_limit")
+
+    def __init__(self, module: LoadedModule, name: str, handle: int, shared_limit: int):
+        self.module = module  # keeps it from being unloaded
+        self.name = name
+        self.handle = handle
+        self.ordinal = module.ordinal
+        self.shared_limit = shared_limit
+        self.encode_tensor_map: Callable[..., bytes] | None = None
+        self.offsets: tuple[int, ...] = ()
+
+
+class _Current(threading.local):
+    """The device that this thread's calls go to."""
+
+    ordinal = -1
+
+
+LAUNCH_PROTOTYPE = (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)
+
+
+class GpuDriver:
+    """Streams, events, launches and graphs of a HIP or CUDA library; `names` says what each function is called there."""
+
+    kind = ""
+    names: Mapping[str, str] = {}
+    launch_end = 0  # the value that ends the `extra` array
+
+    def __init__(self, library: Library):
+        self.lib = library
+        self.library = library.name
+        self._current = _Current()
+        self._one_device = False
+        self._launch = library.function(self.names["launch"])
+        self._sizes: dict[int, tuple[c_size_t, int]] = {}
+
+    # ---- what differs
+
+    def _activate(self, ordinal: int) -> None:
+        raise NotImplementedError
+
+    def _allow_shared(self, function: LoadedFunction, shared_bytes: int) -> None:
+        """Ask for more dynamic shared memory than a launch may have by default."""
+        raise NotImplementedError
+
+    def _launch_failed(
+        self, function: LoadedFunction, grid: Dim3, block: Dim3, shared_bytes: int, status: int
+    ) -> DeviceError:
+        raise NotImplementedError
+
+    # ---- shared
+
+    def _enter(self, ordinal: int) -> None:
+        """Make the device current in this thread. With several devices, others in this process may change it meanwhile."""
+        if self._current.ordinal != ordinal:
+            self._activate(ordinal)
+            if self._one_device:
+                self._current.ordinal = ordinal
+
+    def _do(self, what: str, ordinal: int, *args: Any) -> None:
+        if self._current.ordinal != ordinal:
+            self._enter(ordinal)
+        self.lib.call(self.names[what], *args)
+
+    def _new(self, what: str, ordinal: int, *args: Any) -> int:
+        """A handle that the function writes through its first argument."""
+        handle = c_void_p()
+        self._do(what, ordinal, byref(handle), *args)
+        return handle.value or 0
+
+    def get_function(self, module: LoadedModule, name: str) -> LoadedFunction:
+        handle = c_void_p()
+        self._enter(module.ordinal)
+        status = self.lib.function(self.names["get_function"])(byref(handle), module.handle, name.encode())
+        if status:
+            why = self.lib.failed(self.names["get_function"], status).message
+            raise DeviceError(f"the code has no kernel {name!r}: {why}")
+        return LoadedFunction(module, name, handle.value or 0, self._shared_limit(module.ordinal))
+
+    def _shared_limit(self, ordinal: int) -> int:
+        return 48 << 10
+
+    def unload_module(self, module: LoadedModule) -> None:
+        handle, module.handle = module.handle, 0
+        if handle:
+            self._do("unload_module", module.ordinal, handle)
+
+    def alloc(self, ordinal: int, nbytes: int) -> int:
+        return self._new("alloc", ordinal, nbytes)
+
+    def free(self, ordinal: int, address: int) -> None:
+        self._do("free", ordinal, address)
+
+    def memory_info(self, ordinal: int) -> tuple[int, int]:
+        free, total = c_size_t(), c_size_t()
+        self._do("memory_info", ordinal, byref(free), byref(total))
+        return free.value, total.value
+
+    def launch(
+        self, function: LoadedFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes, stream: Any = None
+    ) -> None:
+        if self._current.ordinal != function.ordinal:
+            self._enter(function.ordinal)
+        if shared_bytes > function.shared_limit:
+            self._allow_shared(function, shared_bytes)
+        if function.offsets:
+            held_args = ctypes.create_string_buffer(kernargs, len(kernargs))
+            base = ctypes.addressof(held_args)
+            each = (c_void_p * len(function.offsets))(*[base + at for at in function.offsets])
+            status = self._launch(function.handle, *grid, *block, shared_bytes, stream, each, None)
+            if status:
+                raise self._launch_failed(function, grid, block, shared_bytes, status)
+            return
+        size = self._sizes.get(len(kernargs))
+        if size is None:
+            held = c_size_t(len(kernargs))
+            size = self._sizes[len(kernargs)] = (held, ctypes.addressof(held))
+        extra = byref(Extra(1, kernargs, 2, size[1], self.launch_end)) if kernargs else None
+        status = self._launch(function.handle, *grid, *block, shared_bytes, stream, None, extra)
+        if status:
+            raise self._launch_failed(function, grid, block, shared_bytes, status)
+
+    def native_launch(self) -> NativeLaunch | None:
+        """The library's launch functions by their addresses; None where it is no library of machine code."""
+        if not isinstance(self._launch, ctypes._CFuncPtr):  # type: ignore[attr-defined]
+            return None
+        return NativeLaunch(ctypes.cast(self._launch, c_void_p).value or 0, 0, False, self.launch_end)
+
+    def synchronize(self, ordinal: int) -> None:
+        self._do("synchronize", ordinal)
+
+    def stream_create(self, ordinal: int) -> int:
+        return self._new("stream_create", ordinal, 0)
+
+    def stream_destroy(self, ordinal: int, stream: Any) -> None:
+        self._do("stream_destroy", ordinal, stream)
+
+    def stream_synchronize(self, ordinal: int, stream: Any) -> None:
+        self._do("stream_synchronize", ordinal, stream)
+
+    def stream_wait_event(self, ordinal: int, stream: Any, event: Any) -> None:
+        self._do("stream_wait_event", ordinal, stream, event, 0)
+
+    def event_create(self, ordinal: int) -> int:
+        return self._new("event_create", ordinal, 0)
+
+    def event_destroy(self, ordinal: int, event: Any) -> None:
+        self._do("event_destroy", ordinal, event)
+
+    def event_record(self, ordinal: int, event: Any, stream: Any = None) -> None:
+        self._do("event_record", ordinal, event, stream)
+
+    def event_synchronize(self, ordinal: int, event: Any) -> None:
+        self._do("event_synchronize", ordinal, event)
+
+    def event_elapsed_ms(self, ordinal: int, start: Any, stop: Any) -> float:
+        ms = c_float()
+        self._do("event_elapsed", ordinal, byref(ms), start, stop)
+        return ms.value
+
+    # Graphs. Relaxed mode: the allocator and module loading may go on meanwhile.
+
+    def capture_stream(self, ordinal: int) -> int:
+        """A stream that does not wait for the default stream: other threads may use that one during a capture."""
+        return self._new("stream_create", ordinal, 1)
+
+    def capture_begin(self, ordinal: int, stream: Any) -> None:
+        self._do("capture_begin", ordinal, stream, 2)
+
+    def capture_end(self, ordinal: int, stream: Any) -> int:
+        graph = c_void_p()
+        self._do("capture_end", ordinal, stream, byref(graph))
+        try:
+            return self._instantiate(ordinal, graph.value or 0)
+        finally:
+            self._do("graph_free", ordinal, graph.value)
+
+    def _instantiate(self, ordinal: int, graph: int) -> int:
+        return self._new("graph_instantiate", ordinal, graph, 0)
+
+    def graph_launch(self, ordinal: int, graph: Any, stream: Any = None) -> None:
+        self._do("graph_launch", ordinal, graph, stream)
+
+    def graph_destroy(self, ordinal: int, graph: Any) -> None:
+        self._do("graph_destroy", ordinal, graph)

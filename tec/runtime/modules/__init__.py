@@ -1,0 +1,1 @@
+"""Modules and their functions: arguments, host programs, machine code, packages."""

@@ -1,0 +1,1 @@
+"""Networks at run time: inputs, executors, engines, states."""

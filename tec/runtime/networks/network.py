@@ -1,0 +1,307 @@
+"""Network: a whole compiled network, run step by step over one planned arena of memory.
+
+In: a Module with one function a fused group (equal groups share one), parameters as arrays, a `Plan`, and a `Report`.
+
+A network is code and weights, and does not change. `run({"input": x})` gives a list of NumPy arrays, in as many threads as
+one likes: each takes an executor (memory, a stream; see `executor`) from a pool. `executor(device)` gives one to keep.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, one_line
+from ...locks import fork_safe_lock
+from ...notebook import table
+from ..arrays.dtypes import itemsize
+from ..arrays.ndarray import NDArray, array
+from ..devices import device as devices
+from ..devices.device import Device, DeviceLike
+from ..modules import exprs
+from ..modules.arguments import Param
+from ..modules.module import Module
+from ..modules.package import damaged, read_package, write_package
+from ..plans import memory_plan
+from ..plans.check_plan import check_memory, check_order, check_structure
+from ..plans.launches import Launches
+from ..plans.layout import Layout
+from ..plans.plan import Call, Plan, number
+from .executor import Executor
+from .feeds import SIZE_END, Feeds
+from .report import Report
+
+_MAX_IDLE = 8  # executors that `run` keeps a device: as many threads as run it side by side again and again
+
+
+class Network:
+    """A compiled network. Made by `tec.compile`, or read back by `tec.load`.
+
+    `run(inputs, device)`; `get_source(kind)`, `get_binary()`; `save(path)`; `inputs`, `outputs` (names, dtypes, shapes);
+    `module`, the code; `params`, the weights by name.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        plan: Plan,
+        params: Mapping[str, Any],
+        report: Report | None = None,
+    ):
+        self.module = module
+        self.plan = plan
+        self.params = dict(params)
+        self.report = report or Report()
+        self._check_plan()
+        self._layout = Layout(plan, self.signature)
+        self._feeds = Feeds(plan)
+        self._idle: dict[Device, list[Executor]] = {}
+        self._weights: dict[Device, dict[str, NDArray]] = {}
+        self._launched: Launches | None = None
+        self._lock = fork_safe_lock()
+
+    def __repr__(self) -> str:
+        ins = ", ".join(
+            f"{one_line(i['name'])}: {i['dtype']}{tuple(exprs.text(d) if not isinstance(d, int) else d for d in i['shape'])}"
+            for i in self.inputs
+        )
+        return f"<tec.Network({ins}) {len(self.plan.steps)} steps, {self.module.target}>"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for k, step in enumerate(self.plan.flat):
+            made = str(self.plan.values[step.values[-1]]) if step.values else ""
+            function = step.function if isinstance(step, Call) else "copy"
+            rows.append((k, function, " ".join(self.report.functions.get(function, ())), made))
+        steps = table(("step", "function", "operators", "makes"), rows)
+        ends = [("input", i) for i in self.inputs] + [("output", o) for o in self.outputs]
+        about = table(
+            ("", "name", "type", "shape"),
+            [
+                (kind, x["name"], x["dtype"], " x ".join(str(exprs.text(d)) for d in x["shape"]) or "one number")
+                for kind, x in ends
+            ],
+            f"network for {self.module.target}: {len(rows)} steps, {sum(p.nbytes for p in self.params.values()) / 1e6:.1f} MB of weights; "
+            "show() opens its page",
+        )
+        return f'{about}<details><summary>steps</summary><div style="overflow:auto;max-height:40em">{steps}</div></details>'
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """{"name", "dtype", "shape"} of each input, in order."""
+        return [self._described(n, n) for n in self.plan.inputs]
+
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        """{"name", "dtype", "shape"} of each output, in order."""
+        return [self._described(o.name, o.value) for o in self.plan.outputs if o.check is None]
+
+    def _described(self, name: str, value: str) -> dict[str, Any]:
+        v = self.plan.values[value]
+        return {"name": name, "dtype": v.dtype, "shape": list(v.shape)}
+
+    @property
+    def open_sizes(self) -> list[str]:
+        """The names of sizes that the inputs' shapes give when it runs, in order."""
+        return self.plan.sizes
+
+    def bind(self, sizes: Mapping[str, int] | None = None, **more: int) -> Network:
+        """The same network for given sizes, its shapes and its memory plan numbers: `net.bind(batch=4)`.
+
+        Raises ArgumentError for a missing, unknown or impossible size.
+        """
+        if self.plan.growing:
+            raise ArgumentError("a network whose states grow has no fixed sizes", hint="compile it with state=False")
+        env = {**(sizes or {}), **more}
+        names = self.open_sizes
+        missing, unknown = [n for n in names if n not in env], [n for n in env if n not in names]
+        if missing or unknown:
+            what = (
+                f"no size for {', '.join(map(one_line, missing))}"
+                if missing
+                else f"no size {', '.join(map(repr, unknown))}"
+            )
+            raise ArgumentError(
+                f"the network has {what}", hint=f"its open sizes: {', '.join(map(one_line, names)) or 'none'}"
+            )
+        for name, n in env.items():
+            least = 0 if name in self.plan.empty else 1
+            if isinstance(n, bool) or not hasattr(n, "__index__") or not least <= n < SIZE_END:
+                raise ArgumentError(f"size {one_line(name)} is {n!r}", hint=f"an int from {least} to {SIZE_END - 1}")
+        env = {name: int(n) for name, n in env.items()}
+        plan = self._placed(env)
+        return Network(self.module, plan, self.params, self.report.bind(env, plan.arena_bytes))
+
+    def _placed(self, env: Mapping[str, int]) -> Plan:
+        """The plan with all sizes numbers."""
+        try:
+            self._check_sizes(env)
+            plan = memory_plan.place(self.plan, env) if self.plan.is_open else self.plan
+            return plan.bind(env)
+        except (ZeroDivisionError, OverflowError, ValueError, TypeError) as error:
+            raise damaged(f"a size cannot be worked out: {error}") from None
+
+    def _check_plan(self) -> None:
+        """PackageError where the plan could make compiled code read or write what it must not; see `check_plan`."""
+        check_structure(self.plan, self.params, self.signature)
+        if self.plan.is_open:
+            check_order(self.plan, self.signature)
+        elif self.plan.is_fixed:
+            check_memory(self.plan, self.params, self.signature)
+        else:
+            raise damaged("its arena is laid out for sizes that are not numbers")
+
+    def signature(self, function: str) -> list[Param]:
+        """The parameters of one of its functions; PackageError where there is none of that name."""
+        if function not in self.module.specs:
+            raise damaged(f"function {function!r} is missing")
+        return self.module[function].checker.params
+
+    # ---- sources
+
+    def get_source(self, kind: str | None = None) -> str:
+        """ "ir", "llvm", "asm" of the whole network's code."""
+        return self.module.get_source(kind)
+
+    def get_binary(self) -> bytes:
+        """The code object (rocm), PTX (cuda) or ELF object (llvm) of the whole network."""
+        return self.module.get_binary()
+
+    def show(
+        self,
+        path: Any = None,
+        *,
+        device: DeviceLike = None,
+        measure: bool | None = None,
+        against: Any = None,
+        **sizes: int,
+    ) -> Any:
+        """Write a page with everything about the network, and open it in a browser; in a notebook it stands in the cell.
+
+        The steps, a roofline, what limits each kernel, its loop IR, LLVM IR and assembly. path: the page's file, a temporary one by default.
+        device: to time the kernels on; an AMD GPU that is not there is modelled. measure: False takes no times. against: an earlier page's
+        file, to compare with. sizes: of an open network, 1 by default. Returns the page: its `path`. Raises ArgumentError.
+        """
+        # The page is made by what compiled the network; one that only runs needs none of it.
+        report = importlib.import_module("tec.report.show")
+        return report.show(self, path, device=device, measure=measure, against=against, sizes=sizes)
+
+    # ---- running
+
+    def run(self, inputs: Mapping[str, Any] | Sequence[Any], device: DeviceLike = None) -> list[np.ndarray[Any, Any]]:
+        """The network's outputs for `inputs` (by name, or in order): NumPy arrays. `device` defaults to the target's first.
+
+        Raises ArgumentError for a missing, unknown or misshapen input, and where an index that was worked out from it is outside
+        of what it counts in.
+        """
+        made = self.run_arrays(inputs, device)
+        if self.plan.states or len({r.address for r in made}) < len(made):  # memory that is kept, or seen twice
+            return [r.numpy() for r in made]
+        return [r.handed_over() for r in made]
+
+    __call__ = run
+
+    def run_arrays(self, inputs: Mapping[str, Any] | Sequence[Any], device: DeviceLike = None) -> list[NDArray]:
+        """As `run`, with outputs that stay on the device."""
+        executor = self._take(self._device(device))
+        try:
+            return executor.run_stateless(inputs)
+        finally:
+            self._give(executor)
+
+    def executor(
+        self, device: DeviceLike = None, memory_limit: int | None = None, capacity: int | None = None
+    ) -> Executor:
+        """What runs it on a device, with memory, states and a stream of its own; see `Executor`."""
+        return Executor(self, device, memory_limit, capacity)
+
+    def _take(self, dev: Device) -> Executor:
+        """An executor that nobody uses; a thread that runs at the same time gets another."""
+        with self._lock:
+            idle = self._idle.setdefault(dev, [])
+            if idle:
+                return idle.pop()
+        return Executor(self, dev)
+
+    def _give(self, executor: Executor) -> None:
+        with self._lock:
+            idle = self._idle[executor.device]
+            if len(idle) < _MAX_IDLE:
+                idle.append(executor)
+
+    def _weights_on(self, dev: Device) -> dict[str, NDArray]:
+        """The weights on a device; all executors read the same."""
+        with self._lock:
+            weights = self._weights.get(dev)
+            if weights is None:
+                weights = self._weights[dev] = {n: array(p, dev) for n, p in self.params.items()}
+            return weights
+
+    def _launches(self) -> Launches:
+        """The launches of its plan, for executors on GPUs: made before the first of them runs, for their sizes are rows of the layout's table."""
+        with self._lock:
+            if self._launched is None:
+                self._launched = Launches(self)
+            return self._launched
+
+    def _device(self, device: Any) -> Device:
+        kind = self.module.device_kind
+        if device is None:
+            return devices.cpu(0) if kind == "cpu" else devices.as_device(f"{kind}:0")
+        dev: Device = devices.as_device(device)
+        if dev.kind != kind:
+            raise ArgumentError(
+                f"the network was compiled for {self.module.target}, and {dev} is no device for it",
+                hint=f"use a {kind} device",
+            )
+        return dev
+
+    def _check_sizes(self, env: Mapping[str, int]) -> None:
+        """What the code was compiled under: its conditions, and that places in every value are 32-bit numbers."""
+        given = ", ".join(f"{n} = {v}" for n, v in env.items())
+        for guard in self.plan.guards:
+            if number(guard.size, env) < 0:
+                raise ArgumentError(
+                    f"the network was compiled for sizes with {guard.what}, not for {given}",
+                    hint="give sizes for which that holds, or compile with these sizes bound: shapes={name: size}",
+                )
+        for name, v in self.plan.values.items():
+            if all(isinstance(d, int) for d in v.shape):
+                continue
+            count = v.nbytes(env) // itemsize(v.dtype)
+            if count >= SIZE_END:
+                raise ArgumentError(
+                    f"with {given} value {name!r} has {count} elements; a network with symbolic sizes takes fewer than {SIZE_END}",
+                    hint="compile with these sizes bound: shapes={name: size}",
+                )
+
+    # ---- saving
+
+    def save(self, path: str | os.PathLike[str], *, unmade: bool = True) -> None:
+        """Write the network, with its weights and all it needs to run, to a `.tec` package; see `tec.load`. unmade: with the assembly, though
+        LLVM has yet to make it; without, the package keeps the texts there are. A pipe or a device is written into, `-` is standard output.
+        Raises ArgumentError for a name that promises a library or an object, PackageError where the file cannot be written."""
+        self._save(path, unmade)
+
+    def _save(self, path: str | os.PathLike[str], unmade: bool, durable: bool = True) -> None:
+        blobs: dict[str, bytes] = {}
+        meta = {
+            "plan": self.plan.to_json(),
+            "module": self.module.to_data(blobs, unmade=unmade),
+            "report": self.report.to_json(),
+        }
+        write_package(path, "network", meta, blobs, self.params, durable)
+
+
+def load(path: str | os.PathLike[str]) -> Network:
+    """Read a network that `Network.save` wrote; needs numpy and tec.runtime alone. PackageError for a damaged file."""
+    with read_package(path, "network") as package:
+        meta = package.meta
+        plan, report = Plan.from_json(meta.get("plan")), Report.from_json(meta.get("report"))
+        params = {n: package.array(n) for n in package.array_names}
+        module = Module.from_data(meta.get("module"), package.blob)
+    return Network(module, plan, params, report)

@@ -1,0 +1,228 @@
+"""What an executor remembers from run to run: a network's states.
+
+A state that grows has memory for `capacity` rows along its axis, of which `length` are filled; a run writes the new rows behind them and
+nothing else moves. Where there is no room the capacity doubles. All states whose size has one name have one length. A state of another kind
+is the array that its output was, and zeros before the first run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ..arrays.dtypes import itemsize
+from ..arrays.ndarray import NDArray, empty, zeros
+from ..devices.device import Device
+from ..modules import exprs
+from ..plans.plan import Plan, State
+
+_FIRST = 64  # rows of a state that nobody gave a capacity
+
+
+class States:
+    """See the module. `lengths` are the rows that are filled, by the size's name."""
+
+    def __init__(self, plan: Plan, device: Device, capacity: int | None = None):
+        self.plan = plan
+        self.device = device
+        self.growing = plan.growing
+        self.others = [s for s in plan.states if s.axis is None]
+        self.names = [s.input for s in plan.states]
+        self._first = capacity
+        self._size = {
+            s.input: str(plan.values[s.input].shape[s.axis]) for s in self.growing.values() if s.axis is not None
+        }
+        self._capacity = {self._size[n]: s.capacity for n, s in self.growing.items()}
+        self._shapes = {n: [exprs.compile_expr(e) for e in plan.values[n].shape] for n in self.names}
+        outputs = {o.name: o.value for o in plan.outputs}
+        self._grown = {
+            self._size[n]: exprs.compile_expr(plan.values[outputs[s.output]].shape[s.axis or 0])
+            for n, s in self.growing.items()
+        }
+        self.lengths: dict[str, int] = dict.fromkeys(self._size.values(), 0)
+        self._buffers: dict[str, NDArray] = {}
+        self._values: dict[str, NDArray] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the states take, room for more rows counted."""
+        return sum(a.nbytes for a in (*self._buffers.values(), *self._values.values()))
+
+    # ---- for a run
+
+    def known(self) -> dict[str, int]:
+        """The sizes that the states give."""
+        env = dict(self.lengths)
+        for s in self.others:
+            a = self._values.get(s.input)
+            for e, n in zip(self.plan.values[s.input].shape, a.shape if a is not None else ()):
+                if isinstance(e, str):
+                    env[e] = n
+        return env
+
+    def prepare(self, env: dict[str, int], given: Mapping[str, NDArray] | None) -> dict[str, int]:
+        """Make room for what a run with the sizes `env` appends; `given` are the states' contents, where they come from outside. Puts the
+        sizes that nothing else gives and the capacities into `env`, and returns the lengths that there are afterwards."""
+        for s in self.others:
+            for e in self.plan.values[s.input].shape:
+                if isinstance(e, str) and e in self.plan.empty:
+                    env.setdefault(e, 0)
+        after = {n: int(exprs.evaluate(c, env)) for n, c in self._grown.items()}
+        for name, s in self.growing.items():
+            size = self._size[name]
+            buffer = self._room(name, s, env, after[size], None if given is None else given[name])
+            env[s.capacity] = buffer.shape[s.axis or 0]
+        for s in self.others:
+            shape = self._shape(s.input, env)
+            if given is not None:
+                self._values[s.input] = given[s.input]
+            elif s.input not in self._values:
+                self._values[s.input] = zeros(shape, self.plan.values[s.input].dtype, self.device)
+            if self._values[s.input].shape != shape:
+                raise ArgumentError(
+                    f"state {s.input} has shape {self._values[s.input].shape}, a run with these inputs takes {shape}",
+                    hint="executor.reset() begins anew",
+                )
+        return after
+
+    def _shape(self, name: str, env: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(int(exprs.evaluate(c, env)) for c in self._shapes[name])
+
+    def _room(self, name: str, s: State, env: Mapping[str, int], rows: int, given: NDArray | None) -> NDArray:
+        """The memory of a state, with room for `rows`, filled with what there is."""
+        axis, held, size = s.axis or 0, self._buffers.get(name), self._size[name]
+        shape = self._shape(name, env)
+        filled = shape[axis]
+        if held is not None and given is None and filled:
+            kept = (*held.shape[:axis], filled, *held.shape[axis + 1 :])
+            if kept != shape:
+                raise ArgumentError(
+                    f"state {name} has shape {kept}, a run with these inputs takes {shape}",
+                    hint="executor.reset() begins anew; executor.reorder(indices) takes other beams",
+                )
+        # What is given never goes over rows that a run which fails would have to bring back.
+        fits = held is not None and held.shape[axis] >= rows and (given is None or not self.lengths[size])
+        same = held is not None and held.shape[:axis] == shape[:axis] and held.shape[axis + 1 :] == shape[axis + 1 :]
+        if held is not None and fits and same:
+            buffer = held
+        else:
+            # States of one size have one capacity; the first of them that is too small decides.
+            capacity = self._rows_for(size, rows)
+            buffer = empty((*shape[:axis], capacity, *shape[axis + 1 :]), self.plan.values[name].dtype, self.device)
+            if held is not None and same and given is None and filled:
+                copy_rows(held, buffer, axis, filled)
+            self._buffers[name] = buffer
+        if given is not None and filled:
+            _slice(buffer, axis, filled).copyfrom(given)
+        return buffer
+
+    def _rows_for(self, size: str, rows: int) -> int:
+        """The capacity of the states of a size: as given, then doubled."""
+        others = [b.shape[self.growing[n].axis or 0] for n, b in self._buffers.items() if self._size[n] == size]
+        capacity = max([self._first or _FIRST, *others])
+        while capacity < rows:
+            capacity *= 2
+        return capacity
+
+    def array(self, name: str) -> NDArray:
+        """What a run reads as an input: of a state that grows its whole memory."""
+        return self._buffers[name] if name in self.growing else self._values[name]
+
+    def advance(self, after: Mapping[str, int], results: Mapping[str, NDArray]) -> None:
+        """A run was queued: rows are filled, and outputs are the next run's inputs."""
+        self.lengths.update(after)
+        self._values.update((s.input, results[s.output]) for s in self.others)
+
+    def snapshot(self) -> Any:
+        """What `restore` takes back after a run that failed."""
+        return dict(self.lengths), dict(self._values), dict(self._buffers)
+
+    def restore(self, kept: Any) -> None:
+        self.lengths, self._values, self._buffers = kept
+
+    def view(self, name: str) -> NDArray:
+        """A state as it is now, in its place."""
+        state = self.growing.get(name)
+        if state is None:
+            return self._values[name]
+        return _slice(self._buffers[name], state.axis or 0, self.lengths[self._size[name]])
+
+    @property
+    def filled(self) -> bool:
+        """Whether there is anything to show."""
+        return all(n in self._buffers or n in self._values for n in self.names)
+
+    # ---- for users
+
+    def reset(self) -> None:
+        """As before the first run; the memory stays."""
+        self.lengths = dict.fromkeys(self.lengths, 0)
+        self._values.clear()
+
+    def truncate(self, rows: int) -> None:
+        """Forget all rows but the first. ArgumentError where there are fewer, or where a state has no rows."""
+        if self.others:
+            raise ArgumentError(
+                f"state {self.others[0].input} has no rows that could be cut off", hint="executor.reset()"
+            )
+        if isinstance(rows, bool) or not hasattr(rows, "__index__") or not 0 <= rows:
+            raise ArgumentError(f"truncate({rows!r}): a number of rows from 0 on")
+        for size, n in self.lengths.items():
+            if rows > n:
+                raise ArgumentError(f"truncate({rows}): the state has {n} rows ({size})")
+        self.lengths = dict.fromkeys(self.lengths, int(rows))
+
+    def reorder(self, indices: Sequence[int]) -> None:
+        """Along axis 0, the batch: element k becomes what element `indices[k]` was. There may be more or fewer of them than there were."""
+        index = np.asarray(indices)
+        if index.ndim != 1 or index.dtype.kind not in "iu" or not index.size:
+            raise ArgumentError(f"reorder takes a row of indices, not {indices!r}")
+        made: dict[str, NDArray] = {}
+        for name in self.names:
+            if not self.filled:
+                raise ArgumentError("reorder: there is no state yet")
+            old = self.array(name)
+            if self.growing.get(name) is not None and self.growing[name].axis == 0:
+                raise ArgumentError(f"state {name} grows along axis 0, where reorder would take beams")
+            if not old.shape or index.min() < 0 or index.max() >= old.shape[0]:
+                raise ArgumentError(f"reorder: indices {index.tolist()} into {old.shape[:1]} of state {name}")
+            new = made[name] = empty((len(index), *old.shape[1:]), old.dtype, self.device)
+            state = self.growing.get(name)
+            for k, source in enumerate(index.tolist()):
+                if state is None:
+                    _copy(old[source], new[k])
+                else:
+                    copy_rows(old[source], new[k], (state.axis or 0) - 1, self.lengths[self._size[name]])
+        for name, a in made.items():
+            (self._buffers if name in self.growing else self._values)[name] = a
+
+
+def _slice(a: NDArray, axis: int, rows: int) -> NDArray:
+    return a[(*(slice(None),) * axis, slice(0, rows))]
+
+
+def copy_rows(source: NDArray, target: NDArray, axis: int, rows: int) -> None:
+    """The first rows along an axis, on the device."""
+    _copy(_slice(source, axis, rows), _slice(target, axis, rows))
+
+
+def _copy(source: NDArray, target: NDArray) -> None:
+    """Of one shape and device, the inner dimension without gaps. No host in between."""
+    device, width = source.device, itemsize(source.dtype)
+    if not source.size:
+        return
+    if device.driver is None:
+        np.copyto(target._cpu_view(), source._cpu_view())
+        return
+    inner, count = source.ndim, 1
+    while inner and (source.shape[inner - 1] == 1 or source.strides[inner - 1] == target.strides[inner - 1] == count):
+        inner -= 1
+        count *= source.shape[inner]
+    for index in np.ndindex(*source.shape[:inner]):
+        a, b = (sum(i * s for i, s in zip(index, x.strides)) * width for x in (source, target))
+        device.driver.copy_on_device(
+            device.index, target.address + b, source.address + a, count * width, device.local.stream
+        )

@@ -1,0 +1,1 @@
+"""Plans of networks: steps, checks, memory, sizes, launches as data."""
