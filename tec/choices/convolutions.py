@@ -22,9 +22,6 @@ from .tiles import TileConvolution
 TAGS = ("blocked conv", "blocked depthwise")
 _MOST_WRITTEN = 1024  # multiply-adds of an unrolled body: 10 KiB of code, and LLVM takes a millisecond of each
 _OPEN_COLUMNS = 8  # of the register tile where the image's width is symbolic
-# Of a depthwise one's, whose conditions (of the ragged end, of the image's edges) are written out with its window: 5x5 by 2 at 57 takes 52 us by 4 columns, 79
-# by 8, 62 by 3, and 32 at 112 178, 203, 211 (Zen 4). Sums of 4 chains are enough, for the next tile's run beside them.
-_OPEN_DEPTHWISE = 4
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -66,41 +63,33 @@ class BlockedConvolution(Space):
 
     @property
     def default(self) -> Choice:
-        """Tiles of equal size where a divisor of the width allows it, as wide as the registers have room beside the weights and the input: of 28
-        columns on AVX-512 where that divides the width."""
+        """Tiles of equal size where a divisor of the width allows it, as wide as the registers have room beside the weights and the input, or as a rule says: so
+        many `columns`, at `least` or at `most` so many, of so many `blocks` of channels."""
         ow, vectors = self.columns or _OPEN_COLUMNS, self._vectors()
         elements = size_of(self.op.output(0).shape)
         sums = None if elements is None else elements * (reduce_size(self.op) or 1)
         threads = sums is None or parallel.worth(sums / self.target.machine.macs("float32"))
-        fitting = max(1, (self.target.core.registers - vectors - 1) // vectors)
-        if self.dot is not None and vectors == 1 and self.channels is not None and self.channels % 2 == 0:
-            # A dot product takes as long as the load that brings its broadcast operand, so each such load serves two blocks of channels: ResNet-50's in
-            # bfloat16 on a Zen 4 core take 0.7 to 0.8 of the time of 28 columns of one.
-            fitting = max(1, (self.target.core.registers - 2 * vectors - 1) // (2 * vectors))
-            columns = column_tile(ow, min(14, fitting))
-            return self.choice(columns=columns, rows=1, blocks=2, unroll=0, outer="channels", parallel=threads)
-        if self.is_sum and vectors == 1 and self.target.core.registers <= 16 and (self.channels or 1) % 2 == 0:
-            # Broadcasts want a register and a load of their own there: two blocks of channels share one. On AVX2 five columns of two blocks take 0.72 to 0.96
-            # of the time of 14 of one in convolutions of SqueezeNet, ResNet-50 and MobileNet-v2; six spill, and take up to twice as long.
-            columns = min(ow, 5 if -(-ow // 5) < -(-ow // 4) else 4)
-            return self.choice(columns=columns, rows=1, blocks=2, unroll=0, outer="channels", parallel=threads)
-        if self.is_sum and vectors == 1 and self.target.core.fma >= 2 and (self.channels or 1) % 2 == 0:
-            # Two multiply-adds a clock and two loads: each load of an input value serves two blocks of channels, or loads would be the limit. LLVM loads a step's
-            # input values ahead, a register each: 11 columns spill two, 14 eleven. On a Sapphire Rapids core 7 columns of two blocks take 0.6 of the time of 14
-            # (28 convolutions of ResNet-50, MobileNet-v2 and SqueezeNet, geometric mean), which take 1.4 of that of 28 columns of one (ResNet-50).
-            columns = two_block_tile(ow, (self.target.core.registers - 2) // 3)
-            return self.choice(columns=columns, rows=1, blocks=2, unroll=0, outer="channels", parallel=threads)
+        told = next(self.ruled(**self._features()), {})
+        blocks, registers = told.get("blocks", 1), self.target.core.registers
+        if "columns" in told:
+            columns = min(ow, told["columns"])
+        elif "least" in told:
+            columns = two_block_tile(
+                ow, told["least"], (registers - 2) // 3
+            )  # LLVM loads a step's input ahead, a register each
+        else:
+            own = blocks * vectors
+            columns = column_tile(ow, min(told.get("most", 14), max(1, (registers - own - 1) // own)))
+        usual = {"columns": (columns,), "rows": (1,), "blocks": (blocks,), "unroll": (0,), "outer": ("channels",), "parallel": (threads,)}  # fmt: skip
         if self.is_sum:
-            columns = column_tile(ow, min(28 if ow % 28 == 0 else 14, fitting))
-            return self.choice(columns=columns, rows=1, blocks=1, unroll=0, outer="channels", parallel=threads)
-        # A window of its own for each channel is short: written out it needs no loop, and its weights want registers beside the columns. MobileNet-v2's
-        # on a Zen 4 core take 0.33 to 0.87 of the time of 28 columns in a loop.
-        columns = _OPEN_DEPTHWISE if self.columns is None else column_tile(ow, min(14, fitting))
-        choices = (
-            self.choice(columns=columns, rows=1, blocks=1, unroll=u, outer="channels", parallel=threads)
-            for u in (2, 1, 0)
-        )
-        return next(c for c in choices if self.why_not(c) is None)
+            return self.choice(**{k: v for k, (v,) in usual.items()})
+        # A window of its own for each channel is short: written out it needs no loop, and its weights want registers beside the columns.
+        return next(self.legal({**usual, "unroll": (2, 1, 0)}))
+
+    def _features(self) -> dict[str, Any]:
+        """What rules may ask: whether the sum is over channels, by dot products; the vectors of a block, blocks of channels, columns of the image, and whether
+        these are open."""
+        return {"sum": self.is_sum, "dot": self.dot is not None, "vectors": self._vectors(), "channels": self.channels, "width": self.columns, "open": self.columns is None}  # fmt: skip
 
     def why_not(self, choice: Choice) -> str | None:
         vectors = self._vectors()
@@ -188,9 +177,9 @@ class BlockedConvolution(Space):
         return Scheduled(s, self.group.outputs, choice)
 
 
-def two_block_tile(ow: int, limit: int) -> int:
-    """Columns of a tile of two blocks, 5 at least where there are as many: few pixels beyond the edge, and few tiles, each of which loads weights."""
-    return min(range(min(ow, 5), min(ow, limit) + 1), key=lambda c: (-(-ow // c) * (c + 1), -c))
+def two_block_tile(ow: int, least: int, limit: int) -> int:
+    """Columns of a tile of two blocks, from `least` on where there are as many: few pixels beyond the edge, and few tiles, each of which loads weights."""
+    return min(range(min(ow, least), min(ow, limit) + 1), key=lambda c: (-(-ow // c) * (c + 1), -c))
 
 
 def column_tile(ow: int, limit: int = 14) -> int:

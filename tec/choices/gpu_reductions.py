@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..ir import TensorRead
 from ..ir.dtype import dtype_info
@@ -18,9 +18,6 @@ from .pointwise import bind_all, moved_bytes, neighbours_on_a_die
 from .space import Choice, Cost, Scheduled, Space
 
 LONG_SUM = 256  # elements of a sum from which a GPU's threads share it
-# Of a thread's time alone with a short sum, what sharing it should take at most: far loads are a guess. On an MI300X by the time model a mean of 13 by 13 for 1,000
-# channels takes 2.3 us shared and 11.7 alone, of 7 by 7 for 2,048 in float16 4.0 and 3.5 (1.3 by 8 threads of 8 bytes side by side).
-_SHORT_WORTH = 0.5
 _THREADS_A_UNIT = 512  # two wavefronts a SIMD: with fewer, a unit waits for its loads
 _SHARE = 16  # elements of a thread's part of a sum: with fewer, the partial sums' own traffic counts
 
@@ -59,14 +56,19 @@ class GpuReduction(Space):
 
     @property
     def default(self) -> Choice:
-        """Windows and weights over pixels by channels: some pixels a thread on AMD, which have most of these in common. Else see `_sums`."""
+        """Windows and weights over pixels by channels: some pixels a thread where a rule says so, which have most of these in common. Else see `_sums`."""
         choice = self._sums
         if "columns" in self.parameters:
-            fills = 2 * (self.outputs or 0) >= _COLUMNS * _CHANNELS * _THREADS_A_UNIT * self.target.machine.units
-            whole = (const_shape(self.red.output(0))[0] or 1) % _COLUMNS == 0
             alone = not choice["shared"] and choice["parts"] == 1
-            choice["columns"] = _COLUMNS if self.target.kind == "rocm" and fills and whole and alone else 1
+            choice["columns"] = self._rule("columns", 1) if alone else 1
         return choice
+
+    def _rule(self, name: str, otherwise: Any) -> Any:
+        """What the rules say of a name for these sums."""
+        lead = const_shape(self.red.output(0))[0] if self.red.axis else None
+        return self.rule(
+            name, otherwise, outputs=self.outputs, length=self.length, bytes=self._element_bytes(), results=self.red.num_outputs, pixels=lead or 1
+        )  # fmt: skip
 
     @property
     def _sums(self) -> Choice:
@@ -75,31 +77,19 @@ class GpuReduction(Space):
         if outputs is None or length is None or length < LONG_SUM:
             alone = self.choice(shared=False, threads=64, parts=1, piece=0, outputs=1, wide=0)
             by_all = self.choice(shared=True, threads=64, parts=1, piece=0, outputs=1, wide=0)
-            if (
-                self.target.kind != "rocm"
-                or outputs is None
-                or length is None
-                or self.along
-                or self.why_not(by_all) is not None
-            ):
+            if outputs is None or length is None or self.along or self.why_not(by_all) is not None:
                 return alone
-            best = by_all if self.cost(by_all).seconds < _SHORT_WORTH * self.cost(alone).seconds else alone
+            best = by_all if self.cost(by_all).seconds < self._rule("shared_below", 0.0) * self.cost(alone).seconds else alone  # fmt: skip
             wide = [
                 self.choice(shared=False, threads=t, parts=1, piece=b, outputs=1, wide=w)
-                for w in self.parameters["wide"][1:]
+                for w in self._rule("wide", ())
                 for b in self.parameters["piece"]
                 for t in (64, 128, 256)
             ]
             return min((best, *(c for c in wide if self.why_not(c) is None)), key=lambda c: self.cost(c).seconds)
         wanted = _THREADS_A_UNIT * self.target.machine.units
         shared = self.along
-        threads = 256 if shared and length >= 256 * 16 else 64
-        if self.target.kind == "rocm" and length <= _ONE_WAVE and outputs >= 4 * self.target.machine.units:
-            # Many sums: a wavefront each needs no barrier (2048 rows of 4096 on an MI300X by the time model: argmax in float32 9.8 us for 11.1, a matrix in
-            # float16 times a vector 4.9 for 5.9).
-            threads = 64
-            if self.red.num_outputs > 1 and self._element_bytes() < 4 and outputs <= 8 * self.target.machine.units:
-                threads = 128  # argmax in float16 there: a dozen instructions an element (6.4 us for 7.1)
+        threads = self._rule("threads", 256 if shared and length >= 256 * 16 else 64)
         together = (
             4
             if shared
@@ -117,15 +107,15 @@ class GpuReduction(Space):
         if not shared:
             options += [
                 self.choice(shared=False, threads=t, parts=1, piece=b, outputs=1, wide=w)
-                for w in self.parameters["wide"][1:]
+                for w in self._rule("wide", ())
                 for b in self.parameters["piece"]
                 for t in (512, 1024)
             ]
         legal = [c for c in options if self.why_not(c) is None and (c["parts"] == 1 or self._own(c) >= _SHARE)]
         best = min(legal, key=lambda c: (self.cost(c).seconds, -min(wanted, self._threads(c)), c["parts"]))
-        if self.target.kind == "rocm" and shared and best["parts"] > 1:
-            # More threads a sum before a second kernel (1,280 sums of 8,192 in bfloat16 on an MI355X by the time model: 4.3 us, in four parts 6.7).
-            more = [{**best, "threads": t, "parts": 1} for t in self.parameters["threads"] if threads < t <= 512]
+        if shared and best["parts"] > 1:  # more threads a sum before a second kernel
+            most = self._rule("whole_by", 0)
+            more = [{**best, "threads": t, "parts": 1} for t in self.parameters["threads"] if threads < t <= most]
             best = min((best, *(c for c in more if self.why_not(c) is None)), key=lambda c: self.cost(c).seconds)
         return best
 
@@ -155,8 +145,6 @@ class GpuReduction(Space):
     def _why_not_wide(self, choice: Choice) -> str | None:
         lanes, rows = self._lanes(choice), choice["threads"] // choice["wide"]
         last = const_shape(self.red.output(0))[-1] if self.red.axis else None
-        if self.target.kind != "rocm":
-            return "measured on AMD GPUs alone"
         if choice["shared"] or self.along or choice["parts"] > 1 or choice["outputs"] > 1 or self.red.tag == "pixels":
             return "a work-group is wide where neighbours lie side by side, and has all of its sums' parts"
         if not self.length or self.length < 4 * rows or rows < 2:
@@ -208,7 +196,7 @@ class GpuReduction(Space):
         )
         if self.target.chip.family == "sm" and choice["shared"]:
             return self._queued(choice, memory, bytes_)
-        if self.target.kind == "rocm" and choice["shared"]:
+        if choice["shared"]:
             memory /= self._even((self.outputs or 1) * int(choice["parts"]) // int(choice["outputs"]))
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
         waves = self._threads(choice) / (machine.units * 1024)
@@ -258,12 +246,12 @@ class GpuReduction(Space):
         full = chip.simds * chip.waves_a_simd * self.target.wavefront_size * machine.units
         threads = self._threads(choice)
         under_way = min(threads, full) * _PIECE_BYTES * max(2, len(self.red.inputs))
-        waiting = bytes_ / under_way * _LATENCY_S
+        waiting = bytes_ / under_way * machine.queued_ns * 1e-9
         last = 1 + _LAST_ROUND * full / max(threads, full / 4)  # groups that end together leave memory idle
         second = 0.0
         if choice["parts"] > 1:
             own = -(-choice["parts"] // (choice["threads"] if self._few() else 1))
-            second = machine.launch_us * 1e-6 + own / 4 * _LATENCY_S
+            second = machine.launch_us * 1e-6 + own / 4 * machine.queued_ns * 1e-9
         seconds = machine.launch_us * 1e-6 + max(memory, waiting) * last + second
         return Cost(seconds, "memory" if memory >= waiting else "latency")
 
@@ -299,14 +287,10 @@ class GpuReduction(Space):
 
 
 _NOT_HIDDEN = 0.2  # of the shorter of what memory takes and what one work-group waits
-_ONE_WAVE = 8192  # elements of a sum up to which one wavefront may have it
 _LINE_BYTES = 128
 _PIECE_BYTES = 16  # of a load
-_LATENCY_S = 600e-9  # of a load under way with others, one H200
 _LAST_ROUND = 0.02  # of the time, where all threads of a chip make one round
-# Pixels of a window operator that a thread makes, by four channels. Depthwise, float16 on MI300X by the time model: 3x3 of 144 channels at 56 x 56, batch 32, 38.6 us
-# by one pixel of eight channels, 26.7 so, 7 pixels 32.8; 7x7 of 96 60.6, 28.6, 32.7; 3x3 of 576 at 14 x 14 10.8, 5.7, 7.7; 7x7 at batch 1 21.5, 5.1, 5.8.
-_COLUMNS, _CHANNELS = 4, 4
+_CHANNELS = 4  # of a thread that makes several pixels of a window
 _SHORT_WINDOW = 32  # taps up to which a window is written out; of longer ones a row is, for fewer channels: its loads are under way at once (7x7 at batch 1 16.6 us by eight)
 _KEPT = 32  # elements of a thread that stay in its registers from one sum to the next
 _SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for

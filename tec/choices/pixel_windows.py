@@ -27,7 +27,7 @@ _MOST = 1600
 _REGISTERS = {64: 128, 32: 192}
 _SIDE_BY_SIDE = 256  # bytes that a wavefront reads: by half of them 7x7 of 96 channels takes 82 us for 36 on gfx1100 by the time model
 _NOT_HIDDEN = 0.3  # of what takes less, under what takes most
-_HELD = 0.78  # of the peak clock that vector work leaves an MI300X
+_BUSY = 0.4  # of the vector lanes' time: what such windows are at work of it, where power sets the clock
 
 
 class PixelWindows(Space):
@@ -113,7 +113,7 @@ class PixelWindows(Space):
         own += _pixels(choice) * (lanes + 2) + 40
         waves = math.prod(self.pixels) * self.channels / (_pixels(choice) * lanes * self.target.wavefront_size)
         turns = math.ceil(math.ceil(waves) / (machine.units * chip.simds))
-        clock = machine.clock_mhz * 1e6 * (_HELD if machine.power is not None else 1.0)
+        clock = machine.held_mhz("float32", 0.0, _BUSY) * 1e6
         issue = turns * own * self.target.wavefront_size / chip.simd_lanes / clock
         # A load of a wavefront takes its bytes' clocks in the L1, and those of 16 lanes at least.
         loaded = max(lanes * dtype_info(dtype).bytes * self.target.wavefront_size / 64, self.target.wavefront_size / 16)

@@ -20,7 +20,6 @@ from .reductions import rows_in_lanes
 from .space import Choice, Cost, Scheduled, Space
 
 _REGISTERS = 32  # elements of a row that a thread keeps from pass to pass: with two passes' temporaries, half of what eight waves a SIMD may have
-_MANY_ROWS = 8  # a multiprocessor
 _OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threads
 
 
@@ -126,26 +125,15 @@ class GpuRows(Space):
     def default(self) -> Choice:
         # A wavefront of 32 or 64 for short rows: its sums need no barrier. Longer ones take four wavefronts, or as many as keep the row.
         threads = 32 if self.longest <= 64 else 64 if self.longest <= 1024 else 256
-        if self.element_bytes <= 2 and self.longest <= _REGISTERS * 128 and self.target.wavefront_size == 64:
-            # Half as many instructions for sums over threads: softmax in float16 on an MI300X by the time model, 2048 rows of 4096 9.6 us for 10.7, 8192 of
-            # 2048 16.2 for 19.2 (4096 of 4096 19.0 for 17.9).
-            threads = min(threads, 128)
-        if 512 < self.longest <= 1024 and self.target.kind == "cuda":
-            # Layer norm of 4,096 rows of 768 in float16, one H200: 4.4 us, 5.4 by 128 threads a row or one such row a work-group. No barrier.
-            own = self.choice(threads=32, piece=16, rows=4)
-            if self._rows() >= _MANY_ROWS * self.target.machine.units and self.why_not(own) is None:
-                return own
-            threads = 128
-        if 4096 < self.longest <= 8192 and self.target.kind == "cuda":
-            threads = (
-                512  # layer norm of 8192, one H200: 1.02 of Triton's speed, 1.01 with 256 threads, 0.8 with 1024 or 128
-            )
         if self.longest > _REGISTERS * threads and self.target.max_threads >= 1024:
             threads = 1024
-        fitting = (
-            p for p in self.parameters["piece"] if self.why_not(self.choice(threads=threads, piece=p, rows=1)) is None
-        )
-        return self.choice(threads=threads, piece=next(fitting), rows=1)
+        usual = {"threads": (threads,), "piece": self.parameters["piece"], "rows": (1,)}
+        ruled = self.ruled(longest=self.longest, bytes=self.element_bytes, rows=self._rows())
+        for told in (*ruled, {}):
+            found = next(self.legal({**usual, **{k: (v,) for k, v in told.items()}}), None)
+            if found is not None:
+                return found
+        return self.choice(threads=min(threads, self.target.max_threads), piece=0, rows=1)
 
     def why_not(self, choice: Choice) -> str | None:
         if choice["threads"] > self.target.max_threads:

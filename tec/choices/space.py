@@ -16,6 +16,7 @@ from ..errors import ScheduleError
 from ..schedule import Schedule
 from ..target import Target
 from ..te import Tensor
+from . import rules
 from .group import Group
 
 Choice = dict[str, Any]  # parameter -> int, bool or text
@@ -83,6 +84,14 @@ class Space:
     def all(self) -> Iterator[Choice]:
         """Every legal choice."""
         return self.legal(self.parameters)
+
+    def ruled(self, **features: Any) -> Iterator[Mapping[str, Any]]:
+        """What the rules of this template and machine prefer for a group of such features, in their order (`rules`)."""
+        return rules.preferred(self.template, self.target, features)
+
+    def rule(self, name: str, otherwise: Any, **features: Any) -> Any:
+        """What the first rule that says something of `name` prefers."""
+        return next((told[name] for told in self.ruled(**features) if name in told), otherwise)
 
     def legal(self, options: Mapping[str, Sequence[Any]]) -> Iterator[Choice]:
         """The legal choices of some of the parameters' values."""

@@ -84,6 +84,9 @@ class Machine:
         default_factory=dict, hash=False
     )  # dtype -> MHz held under matrix work, where it was measured
     launch_us: float = 0.0  # from one launch to the next in a stream
+    queued_ns: float = (
+        0.0  # of a load under way with as many others as memory's rate needs; 0 where it was not measured
+    )
     dies: int = 1  # that work-groups are dealt to in turn, each with an L2 of its own
     scratch_bytes_a_clock: int = 0  # of a unit's shared memory
     unit_share: float = 1.0  # of the memory's bandwidth, that one unit alone reaches
@@ -101,6 +104,11 @@ class Machine:
     def level(self, name: str) -> Level | None:
         """The level of that name ("L1", "L2", "L3", "MALL", "memory"), or None."""
         return next((x for x in self.levels if x.name == name), None)
+
+    @property
+    def has_latencies(self) -> bool:
+        """Whether it is known what a dependent load takes of each level, of it or of a GPU of its kind (`latency_ns`)."""
+        return self.chip in CHIPS and CHIPS[self.chip].family[:4] in _LIKE_NS
 
     def matrix_clock(self, dtype: str) -> int | None:
         """MHz that the machine holds under matrix work of `dtype`; None where it was not measured, or holds its peak."""
@@ -134,6 +142,7 @@ class Machine:
 # That size is none of those that judge the time model.
 AMD_LAUNCH_US = 1.7
 NVIDIA_LAUNCH_US = 5.7  # [H]: launches through ctypes
+NVIDIA_QUEUED_NS = 600.0  # [H]: sums of 2^28 float32 by 256 to 4,096 parts, 0.301 to 0.244 ms
 
 
 def _amd(
@@ -156,7 +165,7 @@ def _amd(
     ]
     return Machine(
         name, chip, units, mhz, tuple(x for x in levels if x.size_bytes), gbps, int(memory * GB), arch.vector_macs, arch.matrix_macs,
-        matrix_mhz or {}, AMD_LAUNCH_US, dies, arch.lds_bytes_a_clock, _UNIT_SHARE.get(chip, 1.0), power, _WAVES_A_CLOCK.get(arch.family, 0.0),
+        matrix_mhz or {}, AMD_LAUNCH_US, 0.0, dies, arch.lds_bytes_a_clock, _UNIT_SHARE.get(chip, 1.0), power, _WAVES_A_CLOCK.get(arch.family, 0.0),
         assumed,
     )  # fmt: skip
 
@@ -243,7 +252,7 @@ def _nvidia(
         Level("memory", int(memory * GB), units, reached or gbps, None, 64),
     )
     return Machine(
-        name, arch.name, units, mhz, levels, gbps, int(memory * GB), arch.vector_macs, matrix, {}, NVIDIA_LAUNCH_US, 1,
+        name, arch.name, units, mhz, levels, gbps, int(memory * GB), arch.vector_macs, matrix, {}, NVIDIA_LAUNCH_US, NVIDIA_QUEUED_NS, 1,
         arch.lds_bytes_a_clock,
     )  # fmt: skip
 
@@ -306,7 +315,7 @@ def machine_of_chip(chip: Chip) -> Machine:
 
 # Whose figures stand for a level that a machine has, and no source measured on it: a GPU of its kind that has them. Bandwidths go with units and
 # clock. RDNA's way from the last cache to memory is not known at all: taken to be as long as MI300X's.
-_LIKE_NS = {"cdna": "mi300x", "rdna": "rx6900xt"}
+_LIKE_NS = {"gcn": "mi300x", "cdna": "mi300x", "rdna": "rx6900xt"}
 _LIKE_GBPS = {"cdna": "mi300x", "rdna": "rx7900xtx"}
 
 

@@ -1,0 +1,108 @@
+"""Rules: rows that are wrong are told with file and row, conditions mean what Python means by them, and a row serves its machines alone."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from tec.choices import rules
+from tec.choices.rules.conditions import Condition
+from tec.errors import TecError
+from tec.target import Target
+from tests import seeds
+
+ROW = {"machine": "H200", "template": "gpu rows", "when": "longest > 3", "prefer": {"threads": 64}, "seconds": 1e-6, "source": "made up"}  # fmt: skip
+
+
+def read(**changed):
+    row = {k: v for k, v in {**ROW, **changed}.items() if v is not None}
+    return list(rules.read(json.dumps(ROW) + "\n" + json.dumps(row), "some.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"machine": "H2000"}, {"machine": None}, {"family": "sm"}, {"family": ["smx"]}, {"family": [""]}, {"template": ""}, {"when": "longest >"},
+        {"when": "f(longest)"}, {"when": "longest.bit_length() > 3"}, {"when": "x[0] > 1"}, {"when": "(lambda: 1)()"}, {"when": "a if b else c"},
+        {"prefer": {}}, {"prefer": [1]}, {"seconds": None}, {"seconds": -1.0}, {"seconds": True}, {"seconds": "1"}, {"source": ""}, {"sauce": "x"},
+        {"ratio": 0},
+    ],
+)  # fmt: skip
+def test_a_wrong_row_is_told_with_its_file_and_line(changed):
+    with pytest.raises(TecError, match=r"some\.jsonl:2"):
+        read(**changed)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", "", "[" * 100_000])
+def test_a_line_that_is_no_row(text):
+    with pytest.raises(TecError, match=r"some\.jsonl:2"):
+        list(rules.read(json.dumps(ROW) + "\n" + text + "\n", "some.jsonl"))
+
+
+def test_a_feature_that_the_template_has_not_is_told():
+    rule = read(when="widest > 3")[1]
+    with pytest.raises(TecError, match=r"some\.jsonl:2.*widest") as error:
+        rule.holds({"longest": 3})
+    assert "longest" in str(error.value)
+
+
+def test_a_row_serves_its_machine_and_the_families_that_it_names():
+    alone, shared = read()[1], read(family=["sm"])[1]
+    of_chip = read(machine="gfx942")[1]
+    assert [alone.serves(Target(t)) for t in ("h200", "a100", "mi300x", "llvm")] == [True, False, False, False]
+    assert [shared.serves(Target(t)) for t in ("h200", "a100", "mi300x", "llvm")] == [True, True, False, False]
+    assert [of_chip.serves(Target(t)) for t in ("mi300x", "mi325x", "mi355x")] == [True, True, False]
+
+
+def test_what_ships_is_read_and_each_row_can_be_asked():
+    found = rules.shipped()
+    assert len(found) > 10 and {r.template for r in found} >= {"gpu rows", "gpu reduction", "cpu convolution"}
+
+
+class Drawn:
+    """An expression with the value that Python gives it; None for what an unknown makes unknown."""
+
+    def __init__(self, rng: random.Random):
+        self.rng = rng
+        self.features = {f"x{k}": rng.randint(-3, 40) for k in range(3)}
+
+    def number(self, depth: int) -> str:
+        if depth == 0 or self.rng.random() < 0.4:
+            return self.rng.choice([*self.features, str(self.rng.randint(0, 20)), "-2", "0.5"])
+        op = self.rng.choice(("+", "-", "*", "//", "%", "/"))
+        right = str(self.rng.randint(1, 9)) if op in ("//", "%", "/") else self.number(depth - 1)
+        return f"({self.number(depth - 1)} {op} {right})"
+
+    def truth(self, depth: int) -> str:
+        if depth == 0 or self.rng.random() < 0.3:
+            parts = [self.number(2) for _ in range(self.rng.randint(2, 3))]
+            text = parts[0]
+            for p in parts[1:]:
+                text += f" {self.rng.choice(('<', '<=', '>', '>=', '==', '!='))} {p}"
+            return text
+        if self.rng.random() < 0.2:
+            return f"not ({self.truth(depth - 1)})"
+        return f"({self.truth(depth - 1)}) {self.rng.choice(('and', 'or'))} ({self.truth(depth - 1)})"
+
+
+def test_conditions_mean_what_python_means():
+    held = 0
+    for k in range(400):
+        d = Drawn(random.Random(seeds.stream(f"conditions {k}")))
+        text = d.truth(3)
+        expected = eval(text, {"__builtins__": {}}, d.features)
+        condition = Condition(text)
+        assert condition.holds(d.features) is expected, text
+        assert condition.names <= d.features.keys()
+        held += expected
+    assert 40 < held < 360
+
+
+def test_of_what_is_unknown_only_what_it_cannot_change_holds():
+    for k in range(200):
+        d = Drawn(random.Random(seeds.stream(f"unknown {k}")))
+        condition = Condition(d.truth(3))
+        if condition.holds({**d.features, "x0": None}):  # then whatever it is
+            assert all(condition.holds({**d.features, "x0": v}) for v in range(-5, 50))
