@@ -21,7 +21,7 @@ from .matrix_schedule import meeting, operands, schedule
 from .parts import traffic_seconds
 from .pointwise import bind_all
 from .space import Choice, Cost, Scheduled, Space
-from .tilings import LARGEST, Shape, Tiling
+from .tilings import Shape, Tiling
 
 SPLITS = (1, 2, 4, 8, 16, 32)  # parts of the sum: each adds a matrix of float32 to write and read
 _IN_HALVES = ("float8_e4m3", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
@@ -35,6 +35,7 @@ _OUTLINE = (
 )  # what `tilings.why_not_outline` judges by itself
 _LEAST_STEPS = 4  # of a part with large tiles, NVIDIA: filling their slots is most of it (128 x 768 x 3072, one H200: 16 parts of three steps by 128 x 128 8.5 us, 8 by 64 x 64 7.1)
 _ENOUGH = 3  # work-groups a unit from which parts of the sum are not asked for
+_UNEVEN = 256  # rows and columns from which a tile has wavefronts enough that half of them may come first
 _WORTH = 0.9  # of the whole's time, that parts should take at most: a launch more is certain, the gain an estimate
 
 
@@ -61,21 +62,21 @@ class MatrixProduct(Space):
         self.parameters = {
             "rows": (128, 64, 256, 32, 16, 96, 192), "columns": (128, 64, 256, 32, 16, 96, 192, 48), "step": tuple(2 * most >> k for k in range(4)),
             "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3, 4), "ahead": (1, 2, 3, 4), "band": (0, 8, 4, 16) if self._has_bands() else (0,),
-            "splits": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.kind == "rocm" else (False,),
-            "uneven": (False, True) if target.kind == "rocm" and min(shape.m, shape.n) >= min(LARGEST[:2]) else (False,),
+            "splits": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.chip.counts_loads else (False,),
+            "uneven": (False, True) if target.chip.counts_loads and min(shape.m, shape.n) >= _UNEVEN else (False,),
             "direct": (False, True) if target.chip.loads_lds_by_16 else (False,),
-            "slices": (1, 2, 4, 8) if target.kind == "rocm" and self._may_split() else (1,),
+            "slices": (1, 2, 4, 8) if not target.chip.background_copies and self._may_split() else (1,),
         }  # fmt: skip
 
     def _may_split(self) -> bool:
         """Whether the sum can be made in parts: a form whose sizes are numbers, on a GPU whose latencies are known."""
         c = self.contraction
-        return c is not None and not is_symbolic((*c.batch, c.m, c.n, c.k)) and self.target.kind in ("rocm", "cuda")
+        return c is not None and not is_symbolic((*c.batch, c.m, c.n, c.k))
 
     def _has_bands(self) -> bool:
         """Whether tiles can go by bands: on AMD, where their number is known."""
         c = self.contraction
-        return self.target.kind == "rocm" and (c is None or not is_symbolic((c.m, c.n)))
+        return not self.target.chip.background_copies and (c is None or not is_symbolic((c.m, c.n)))
 
     def tiling(self, choice: Choice) -> Tiling:
         """The choice as a tiling."""
@@ -143,7 +144,7 @@ class MatrixProduct(Space):
 
     def _is_all_filling(self, t: Tiling, k: int) -> bool:
         """Whether a part of the sum is hardly longer than filling its slots takes. (Small tiles bear parts of two steps: ResNet-50 f16, batch 1, 0.375 ms for 0.411.)"""
-        return self.target.kind == "cuda" and t.m * t.n > 128 * 64 and k < _LEAST_STEPS * t.k
+        return self.target.chip.background_copies and t.m * t.n > 128 * 64 and k < _LEAST_STEPS * t.k
 
     @property
     def default(self) -> Choice:
@@ -180,7 +181,7 @@ class MatrixProduct(Space):
         if splits > 1:
             # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
             results = part.batch * part.m * part.n
-            if self.target.kind == "cuda":
+            if not m.has_latencies:
                 seconds += traffic_seconds(splits, results // splits, m.memory.gbps or m.memory_gbps)
             else:
                 moved = 2 * results * dtype_info(part.acc).bytes
@@ -255,7 +256,7 @@ class MatrixProduct(Space):
     def _turn(self, t: Tiling, c: Contraction, side: int) -> tuple[int, int] | None:
         """How an operand that lies along its rows or columns is turned round on its way, a block of (rows, k) a thread."""
         o, rows, tile = (c.a, c.m, t.m) if side == 0 else (c.b, c.n, t.n)
-        if self.target.kind == "cuda" or not padding.can_turn(c, o, rows, tile, t.k):
+        if self.target.chip.background_copies or not padding.can_turn(c, o, rows, tile, t.k):
             return None
         return tilings.turning(t, tile, o.run(), o.dtype, self.target)
 

@@ -10,12 +10,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
 from ..ir.passes.pipeline_registers import MAX_REGISTER_BYTES
 from ..target import Target, latency_ns, level_gbps
 from ..te import intrin
+from . import rules
 from .extents import why_not_tile
 
 PIECE_BYTES = 16  # the widest access of a thread
@@ -55,30 +57,28 @@ class Tiling:
         return self.k * self.slices
 
 
-# CDNA with loads between sums: what reads least of shared memory, where the matrix unit is too quick for 128 by 128 (MI355X by the time model: bf16 8192 cubed 711 to 630 us,
-# f16 4096 97 to 84, int8 8192 379 to 287; on MI300X 1,795 would be 2,028: `seconds` says which). Its instruction has 32 by 32 sums, whose elements take half of the
-# registers of 16 by 16: more than this estimate and LLVM spills (208: 238 to 248 registers; 256: 7 to 42 spilled). Half of its wavefronts come first: 630 to 612 us, 84 to 81.
-LARGEST, _LARGEST_REGISTERS = (256, 256, 4, 2), 232
-# Rows and columns of C of a work-group, and its wavefronts along them: what defaults are taken from. Others are for a search.
+@dataclass(frozen=True)
+class Outline:
+    """A draft before its instruction and its step: rows and columns of C of a work-group, its wavefronts along them; and what a rule may say of it."""
+
+    m: int
+    n: int
+    waves_m: int
+    waves_n: int
+    uneven: bool = False
+    direct: bool = False
+    stages: int = 0  # 0: the usual
+    shorter: int = 0  # the longest so many steps are left out
+    registers: int = 0  # of a thread, by an estimate; 0: not asked
+    held: int = 1  # work-groups that a unit has to hold
+    near: bool = False  # no loads two steps ahead
+
+
+TEMPLATE = "matrix product"  # whose rules are asked
+# Rows and columns of C of a work-group, and its wavefronts along them: what defaults are taken from, beside those of rules. Others are for a search.
 DRAFTS = (
     (128, 128, 2, 2), (128, 64, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (64, 32, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1),
 )  # fmt: skip
-# AMD: 128 by 96, where tiles of 128 by 128 are so few that some units stay empty (BERT's 4096 x 768: 192 tiles, 256 of these; 46 us for 53, k = 3072).
-NARROWER = (128, 96, 2, 2)
-# The same of rows (ResNet-50's 6272 x 256 x 2304 at batch 32: 196 tiles of 128 by 64 30.1 us, 264 of these 25.2; 25088 x 128 x 1152 25.3 and 19.9).
-LOWER = ((96, 128, 2, 2), (96, 64, 2, 2))
-# CDNA: what reads less of shared memory by steps so short that a unit holds two, where those of 128 by 128 come in rounds that fill units badly (BERT's 4096 x 3072 x 768 with
-# GELU: 768 of these 48.1 us, 512 of 128 by 192 42.6).
-WIDER = ((128, 192, 2, 2),)
-# AMD, tiles whose sums four wavefronts share: what they wait for is under way in all four, and there is no second kernel (196 x 256 x 2304 on MI300X, by the time
-# model, 4.6 us; in four parts of 32 by 32 6.6). Eight where tiles are fewest (49 x 512 x 4608, 128 tiles of 16 by 16: 5.5 us by four, 4.4 by eight).
-SLICED, SLICES = ((64, 32), (32, 64), (32, 32), (16, 32), (32, 16), (16, 16)), (4, 8)
-# CDNA, where there are about as many tiles as units, two by two wavefronts, of which two have a part of the sum (1568 x 512 x 4608 29.4 us; whole 34.9).
-PAIRED = ((96, 64), (64, 64))
-# Where lanes load 16 bytes straight into shared memory (CDNA 4), LARGEST has its operands so, in two slots (f16 4096 on MI355X by the time
-# model 80.7 to 78.0 us, int8 40.3 to 38.2, bf16 2048 x 8192 x 8192 140 to 134). What exceeds the last cache waits longer: four slots of half steps (bf16 8192 cubed 611
-# to 569; with two slots 601; 4096 82.0).
-DEEP = 4
 LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
 _STORE = 1.25  # times a load's clocks that a store of 16 bytes takes of shared memory (rocprofiler-compute: 20 of 1 KiB at 64 bytes a clock)
 _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
@@ -90,10 +90,6 @@ _FAR, _FAR_STEPS = 64 * 64, 7
 # Times memory's latency, of the matrix work of a step of all work-groups of a unit: loads of larger tiles that have less are two steps ahead too (the time
 # model: 512 x 4096 x 4096 on MI300X, 128 x 64, 42 us for 60; 4096 cubed, 128 x 128, 94 for 117 on MI355X, whose steps are half as long, 232 for 232 on MI300X).
 _FAR_WORK = 2.0
-_FEW_STEPS, _MANY_STEPS = (
-    4,
-    16,
-)  # of a wavefront's own part of a sum, from which eight share one, and from which two by two do
 _LATER = 0.75  # of what a step's loads take of the path from memory, that steps wait for which asked two steps before (80 products and tiles, the time model)
 # The same where the next step has a slot and its first registers are filled behind a step's one barrier (BERT's 4096 x 768 x 3072 by 128 x 96 47.2 us, 41.4 by two slots): as far
 # above the time model as the estimate of one slot is (0.3 1.09 times, 0.5 1.15, one slot 1.12 over seven products), and a little more, so that long sums stay in parts.
@@ -153,7 +149,7 @@ def steps(shape: Shape, target: Target) -> tuple[int, ...]:
 
 def usual(target: Target) -> tuple[bool, int]:
     """(swizzle, stages): swizzled tiles are no larger than their data; copies in the background fill a second slot by themselves."""
-    return not target.chip.family.startswith("rdna"), 2 if target.kind == "cuda" else 1
+    return not target.chip.family.startswith("rdna"), 2 if target.chip.background_copies else 1
 
 
 def why_not_outline(t: Tiling, shape: Shape) -> str | None:
@@ -181,7 +177,7 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
         return wrong
     if t.k % t.instr_k:
         return "a step is not a whole number of instructions"
-    if t.slices > 1 and (target.kind != "rocm" or not shape.fixed or shape.k % t.step):
+    if t.slices > 1 and (target.chip.background_copies or not shape.fixed or shape.k % t.step):
         return f"wavefronts have parts of a sum on AMD's alone, of whole steps: {t.slices} of {t.k} of {shape.k}"
     if not shape.padded and shape.k % t.k:
         return f"a step does not divide the sum of {shape.k}, and the operands are not padded"
@@ -194,16 +190,16 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     lds = max((t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slices * shape.bytes * slots, _meeting(t, shape))
     if lds > target.lds_bytes:
         return f"{lds} bytes of shared memory of {target.lds_bytes}"
-    slotted = t.stages == 2 and target.kind == "rocm"
+    slotted = t.stages == 2 and not target.chip.background_copies
     if t.ahead > 1 and (
         not (t.stages == 1 or slotted) or (t.m + t.n) * t.step * shape.bytes // threads * t.ahead > MAX_REGISTER_BYTES
     ):
         return "registers hold the steps ahead with one slot alone, on AMD with two, and few bytes of them"
     if t.direct and (not target.chip.loads_lds_by_16 or t.stages < 2 or t.slices > 1 or not t.swizzle):
         return "loads of 16 bytes straight into shared memory are CDNA 4's, into two slots of swizzled tiles that wavefronts share"
-    if t.interleave and (target.kind != "rocm" or not t.stages):
+    if t.interleave and (not target.chip.counts_loads or not t.stages):
         return "loads between sums are for AMD's, where the loop is a pipeline"
-    if t.uneven and (target.kind != "rocm" or not t.stages or t.slices > 1):
+    if t.uneven and (not target.chip.counts_loads or not t.stages or t.slices > 1):
         return "half of the wavefronts come first in AMD's pipelines alone, of those that share no sum"
     registers = t.m * t.n * t.slices // threads * dtype_info(shape.acc).bytes // 4
     if 2 * registers > target.chip.vgprs + 1:
@@ -233,99 +229,75 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
     units = instructions(shape, target)
     if weave:
         units = tuple(sorted(units, key=lambda i: (i.m * i.n, -i.k)))
-    for m, n, wm, wn in _tiles(shape, target):
+    for o in outlines(shape, target):
         # Small tiles wait for their operands: a third slot halves that. Large ones are better off with two (8192 cubed, 428 for 400 TFLOP/s).
-        stages = usual_stages + (target.kind == "cuda" and m * n <= 64 * 64)
-        direct = (m, n, wm, wn) == LARGEST and target.chip.loads_lds_by_16
-        deep = direct and _is_beyond_caches(shape, target)
+        stages = o.stages or usual_stages + (usual_stages > 1 and o.m * o.n <= 64 * 64)
         fitting = (
             t
             for i in units
-            for step in steps(shape, target)[int(deep) :]
-            if (m, n, wm, wn) != LARGEST or _fits_largest(i, step, shape, units)
+            for step in steps(shape, target)[o.shorter :]
+            if not o.registers or _fits_registers(o, i, step, shape, units)
             for near in [
                 Tiling(
-                    m,
-                    n,
-                    step,
-                    wm,
-                    wn,
-                    i.m,
-                    i.n,
-                    instr_k(i, shape),
-                    swizzle,
-                    DEEP if deep else 2 if direct else stages,
-                    interleave=weave,
-                    uneven=(m, n, wm, wn) == LARGEST,
-                    direct=direct,
+                    o.m, o.n, step, o.waves_m, o.waves_n, i.m, i.n, instr_k(i, shape), swizzle, stages, interleave=weave, uneven=o.uneven,
+                    direct=o.direct,
                 )
             ]
-            for t in (*_far(near, shape, target), near)
-            if _is_draft(t, shape, target) and (-shape.k % step * 4 <= shape.k or step == t.instr_k)
-        )
+            for t in (*(() if o.near else _far(near, shape, target)), near)
+            if why_not(t, shape, target) is None and (o.held == 1 or held(t, shape, target) >= o.held)
+            if -shape.k % step * 4 <= shape.k or step == t.instr_k
+        )  # fmt: skip
         found = next(fitting, None)
         if found is not None:
             yield found
-    if not shape.fixed or shape.parts or target.kind != "rocm":
-        return
-    small = [i for i in units if i.m * i.n == LEAST * LEAST]
-    shared = [(*tile, 2, 2) for tile in PAIRED if weave]
-    shared += [(*tile, 1, slices) for tile in SLICED for slices in SLICES]
-    for m, n, high, slices in shared:
-        for i, step in itertools.product(small, steps(shape, target)[:2]):
-            t = Tiling(m, n, step, high, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=weave, slices=slices)
-            # With more tiles than units there are others to change to while one waits (128 x 14336 x 14336: 236 us so, 176 by larger tiles).
-            if slices != SLICES[0] and shape.k < (_FEW_STEPS if high == 1 else _MANY_STEPS) * t.step:
-                continue  # more to add up at the end than was saved (196 x 256 x 1024: 2.1 us by four, 2.5 by eight; 6272 x 256 x 1024: 13.3, 15.5 by two)
-            if groups(t, shape) <= target.machine.units and why_not(t, shape, target) is None:
-                yield t
-                break
+    if shape.fixed and not shape.parts:
+        yield from _shared(shape, target, [i for i in units if i.m * i.n == LEAST * LEAST])
 
 
-def _tiles(shape: Shape, target: Target) -> Iterator[tuple[int, int, int, int]]:
-    """Rows, columns and wavefronts of the drafts."""
-    if interleaves(target) and shape.fixed and not (shape.guarded or shape.turned) and shape.m >= LARGEST[0] and shape.n >= LARGEST[1]:  # fmt: skip
-        # Where half of the units would have none, it cannot pay.
-        if 2 * shape.batch * -(-shape.m // LARGEST[0]) * -(-shape.n // LARGEST[1]) >= target.machine.units:
-            yield LARGEST
-    if (
-        interleaves(target)
-        and shape.fixed
-        and not (shape.guarded or shape.turned)
-        and all(shape.n % t[1] == 0 for t in WIDER)
-    ):
-        yield from WIDER
-    yield DRAFTS[0]
-    m, n, *_ = NARROWER
-    if (
-        target.kind == "rocm"
-        and not shape.turned  # by pieces of 4 bytes
-        and shape.n % n == 0
-        and shape.batch * -(-shape.m // m) * -(-shape.n // m) < 2 * target.machine.units
-    ):
-        yield NARROWER
-    for tile in LOWER if target.kind == "rocm" and not shape.turned and shape.m >= 4 * LOWER[0][0] else ():
-        if shape.batch * -(-shape.m // tile[0]) * -(-shape.n // tile[1]) < 2 * target.machine.units:
-            yield tile
-    yield from DRAFTS[1:]
+def _shared(shape: Shape, target: Target, units: Sequence[MatrixInstr]) -> Iterator[Tiling]:
+    """Tiles whose sums some wavefronts share, where rules say so and there are no more of them than units: with more there are others to change to while one waits
+    (128 x 14336 x 14336 on MI300X: 236 us so, 176 by larger tiles)."""
+    swizzle, _ = usual(target)
+    for told in rules.preferred(TEMPLATE, target, _features(shape)):
+        shared = itertools.product(told.get("shared", ()), zip(told.get("slices", ()), told.get("least_steps", ())))
+        for (m, n, high), (slices, least) in shared:
+            for i, step in itertools.product(units, steps(shape, target)[:2]):
+                t = Tiling(
+                    m, n, step, high, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=interleaves(target), slices=slices
+                )  # fmt: skip
+                long = shape.k >= least * t.step  # else there is more to add up at the end than was saved
+                if long and groups(t, shape) <= target.machine.units and why_not(t, shape, target) is None:
+                    yield t
+                    break
 
 
-def _fits_largest(i: MatrixInstr, step: int, shape: Shape, units: Sequence[MatrixInstr]) -> bool:
-    """Whether an instruction is the chip's newest of its size, and leaves a thread registers for LARGEST: beside the sums elements of a part of a step and of the
-    next, and what comes for the next step."""
-    m, n, wm, wn = LARGEST
-    threads = wm * wn * i.wave
-    elements = (m // wm + n // wn) * instr_k(i, shape) * shape.bytes // i.wave // 4
-    coming = (m + n) * step * shape.bytes // threads // 4
-    fits = m * n // threads + 2 * elements + coming <= _LARGEST_REGISTERS
+def outlines(shape: Shape, target: Target) -> Iterator[Outline]:
+    """What drafts are made of: the usual tiles, behind the largest of them those of rules, before it those that are larger still."""
+    first, *rest = (Outline(*tile) for tile in DRAFTS)
+    ruled: dict[tuple[int, ...], Outline] = {}
+    for told in rules.preferred(TEMPLATE, target, _features(shape)):
+        for tile in told.get("tiles", ()):
+            ruled.setdefault(tuple(tile), Outline(*tile, **{k: v for k, v in told.items() if k != "tiles"}))
+    larger = [o for o in ruled.values() if o.m * o.n > first.m * first.n]
+    yield from (*larger, first, *(o for o in ruled.values() if o not in larger), *rest)
+
+
+def _features(s: Shape) -> dict[str, Any]:
+    """What rules may ask of a product; `moved`: bytes of operands and results."""
+    moved = s.batch * (s.m * s.k + s.n * s.k + s.m * s.n) * s.bytes
+    return {
+        "m": s.m, "n": s.n, "k": s.k, "batch": s.batch, "fixed": s.fixed, "guarded": s.guarded, "turned": s.turned, "parts": s.parts, "moved": moved
+    }  # fmt: skip
+
+
+def _fits_registers(o: Outline, i: MatrixInstr, step: int, shape: Shape, units: Sequence[MatrixInstr]) -> bool:
+    """Whether an instruction is the chip's newest of its size, and leaves a thread the registers that a rule gives it: beside the sums elements of a part of a step
+    and of the next, and what comes for the next step."""
+    threads = o.waves_m * o.waves_n * i.wave
+    elements = (o.m // o.waves_m + o.n // o.waves_n) * instr_k(i, shape) * shape.bytes // i.wave // 4
+    coming = (o.m + o.n) * step * shape.bytes // threads // 4
+    fits = o.m * o.n // threads + 2 * elements + coming <= o.registers
     return fits and i.k == max(other.k for other in units if (other.m, other.n) == (i.m, i.n))
-
-
-def _is_beyond_caches(shape: Shape, target: Target) -> bool:
-    """Whether operands and results are more than the chip's last cache holds."""
-    m, n, k = shape.m, shape.n, shape.k
-    caches = target.machine.levels[:-1]
-    return bool(caches) and shape.batch * (m * k + n * k + m * n) * shape.bytes > caches[-1].size_bytes
 
 
 def groups(t: Tiling, shape: Shape) -> int:
@@ -336,12 +308,6 @@ def groups(t: Tiling, shape: Shape) -> int:
 def interleaves(target: Target) -> bool:
     """Whether a default has its loads and stores between its sums: on CDNA, where LLVM keeps that order (`keep_order`)."""
     return target.chip.family.startswith("cdna")
-
-
-def _is_draft(t: Tiling, shape: Shape, target: Target) -> bool:
-    """Whether a tile is legal, and of WIDER a unit holds two."""
-    wider = (t.m, t.n, t.waves_m, t.waves_n) in WIDER
-    return why_not(t, shape, target) is None and (not wider or held(t, shape, target) > 1)
 
 
 def _far(t: Tiling, shape: Shape, target: Target) -> Iterator[Tiling]:
@@ -357,12 +323,8 @@ def _far(t: Tiling, shape: Shape, target: Target) -> Iterator[Tiling]:
 
 def _is_far(t: Tiling, shape: Shape, target: Target) -> bool:
     """Whether a default starts its loads two steps ahead: where the work of a step is short beside the way from memory. A search may ask for it anywhere."""
-    if (
-        target.kind != "rocm"
-        or -(-shape.k // t.k) < _FAR_STEPS
-        or (t.m, t.n, t.waves_m, t.waves_n) in (LARGEST, *WIDER)
-    ):
-        return False  # the last: a unit holds three of them without, two with it
+    if target.chip.background_copies or -(-shape.k // t.k) < _FAR_STEPS:
+        return False
     if not t.interleave or t.m * t.n <= _FAR:
         return t.m * t.n <= _FAR
     machine = target.machine
@@ -389,7 +351,7 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     lds = (reads + _STORE * (t.m + t.n) * t.slices) * t.k * shape.bytes / machine.scratch_bytes_a_clock
     # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
     rounds = -(-groups(t, shape) // machine.units)
-    if target.kind == "rocm":
+    if machine.has_latencies:
         return _amd_seconds(t, shape, target, macs, lds, rounds)
     count = -(-shape.k // t.step)
     near = machine.level("L2")
@@ -397,7 +359,7 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     memory = groups(t, shape) * count * (t.m + t.n) * t.step * shape.bytes / (gbps * 1e9)
     step, limit = max((macs, "matrix"), (lds, "LDS"))
     step = (step + _STEP_CLOCKS) / ((machine.matrix_clock(shape.dtype) or machine.clock_mhz) * 1e6)
-    if target.kind == "cuda" and t.stages > 1:
+    if t.stages > 1:
         # What was asked for a step before comes so late, where few work-groups share a unit.
         if shape.guarded:
             alone = _GUARDED_NS * 1e-9 / (t.stages - 1) / min(rounds, held(t, shape, target))

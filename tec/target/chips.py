@@ -65,6 +65,16 @@ class Chip:
         """Whether lanes load 16 bytes each straight into shared memory (LLVM's "lds-dma" of CDNA 4; CDNA 3's load 4)."""
         return self.family == "cdna4"
 
+    @property
+    def background_copies(self) -> bool:
+        """Whether copies into shared memory run by themselves, in groups that a thread waits for (cp.async)."""
+        return self.family == "sm" and self.async_lds
+
+    @property
+    def counts_loads(self) -> bool:
+        """Whether a wavefront waits for loads by their count, in the order that it asked for them (s_waitcnt), so that a program's order of loads and sums counts."""
+        return self.family not in ("sm", "cpu")
+
     def registers(self, wave: int) -> tuple[int, int]:
         """(registers a lane of a vector unit, granule) for wavefronts of `wave` lanes: twice as wide, half as many."""
         times = wave // self.wavefront_sizes[0]

@@ -136,6 +136,7 @@ def machine_features(target: Target) -> dict[str, Any]:
         "wave": target.wavefront_size,
         "max_threads": target.max_threads,
     }
+    told["cached"] = m.levels[-2].size_bytes if len(m.levels) > 1 else None  # by the last cache
     if not target.is_gpu:
         told |= {"registers": target.core.registers, "fma": target.core.fma}
     return told

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import fields
 
 import pytest
 
-from tec.choices import rules
+from tec.choices import rules, tilings
 from tec.choices.rules.conditions import Condition
 from tec.errors import TecError
 from tec.target import Target
@@ -59,6 +60,27 @@ def test_a_row_serves_its_machine_and_the_families_that_it_names():
 def test_what_ships_is_read_and_each_row_can_be_asked():
     found = rules.shipped()
     assert len(found) > 10 and {r.template for r in found} >= {"gpu rows", "gpu reduction", "cpu convolution"}
+
+
+FEATURES = {
+    "gpu rows": {"longest", "bytes", "rows"},
+    "gpu reduction": {"outputs", "length", "bytes", "results", "pixels"},
+    "cpu convolution": {"sum", "dot", "vectors", "channels", "width", "open"},
+    tilings.TEMPLATE: {"m", "n", "k", "batch", "fixed", "guarded", "turned", "parts", "moved"},
+}
+PREFERENCES = {
+    "gpu rows": {"threads", "piece", "rows"},
+    "gpu reduction": {"shared_below", "wide", "threads", "whole_by", "columns"},
+    "cpu convolution": {"blocks", "columns", "least", "most"},
+    tilings.TEMPLATE: {"tiles", "shared", "slices", "least_steps", *(f.name for f in fields(tilings.Outline))},
+}
+
+
+@pytest.mark.parametrize("rule", rules.shipped(), ids=lambda r: r.place)
+def test_a_row_asks_and_says_what_its_template_knows(rule):
+    machine = rules.machine_features(Target("mi300x")).keys() | {"registers", "fma"}
+    assert rule.when.names <= FEATURES[rule.template] | machine
+    assert set(rule.prefer) <= PREFERENCES[rule.template]
 
 
 class Drawn:
