@@ -61,17 +61,20 @@ for t in (cdna3, rdna3, new):
 
 # %% [markdown]
 # ## A kind of machine
-# `tec/codegen/nvptx/emitter.py` is the example to read: a subclass of `GpuEmitter` that overrides the hooks for the triple, address spaces,
-# thread indices, barriers, shuffles, atomics and matrix instructions, in under 300 lines. What it must not do is repeat a pass:
-# where a pass needs to know, add a capability to `Target` and ask for that.
+# `tec/codegen/nvptx/` is the example to read. The emitter holds parts (variables, arithmetic, memory, statements, the frame of a kernel); a target
+# names a class of its own for a part that differs, and a table of calls: barriers, shuffles, atomics, matrix instructions. What it must not do is
+# repeat a pass: where a pass needs to know, add a capability to `Target` and ask for that.
 
 # %%
-from tec.codegen.emit.gpu import GpuEmitter
+from tec.codegen.emit.calls import CALLS
+from tec.codegen.emit.emitter import Parts
 from tec.codegen.nvptx import NvptxEmitter
 
-own = [name for name in vars(NvptxEmitter) if not name.startswith("__")]
-print(len(own), "names of its own:", ", ".join(sorted(own)))
-assert issubclass(NvptxEmitter, GpuEmitter)
+own = [name for name, part in vars(NvptxEmitter.parts).items() if part is not vars(Parts())[name]]
+print("parts of its own:", ", ".join(own))
+lowered = [op for op, f in NvptxEmitter.calls.items() if CALLS.get(op) is not f]
+print(len(lowered), "calls of its own:", ", ".join(sorted(lowered)))
+assert "memory" in own and "mma" in lowered
 
 # %% [markdown]
 # Products (units, clocks, caches, bandwidths) are rows of `tec/target/machines.py`. A new chip of the software GPU is a name in

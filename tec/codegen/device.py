@@ -16,7 +16,7 @@ from ..llvmworker.jobs import without_lines
 from ..runtime.objects.codeobject import read_code_object
 from ..target import Target
 from . import cache, llvm_util
-from .emit.gpu import GpuEmitter
+from .emit.emitter import Emitter
 from .objects.linking import link as link_image
 from .objects.merging import merge_objects
 
@@ -179,7 +179,7 @@ def machine_of(target: Target) -> llvm_util.Machine:
 def emitter_for(target: Target) -> Any:
     """The emitter of a GPU target's text."""
     machine = machine_of(target)
-    emitter: GpuEmitter
+    emitter: Emitter
     if target.kind == "rocm":
         from .amdgpu import AmdgpuEmitter
 

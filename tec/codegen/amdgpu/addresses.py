@@ -8,23 +8,30 @@ value is uniform is only a guess at what pays: LLVM decides, and a wrong guess c
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...ir import expr as E
 from ...ir import stmt as S
 from ...ir.arith.intervals import Interval, interval_of
 from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info
 from ...ir.func import Func
-from ..emit.gpu import GpuEmitter
+from ..emit.gpu import GpuMemory
+from ..emit.values import Values
 from ..emit.writer import Pointer
+
+if TYPE_CHECKING:
+    from .emitter import AmdgpuEmitter
 
 _MAX_OFFSET_BYTES = 1 << 31
 _SMALL_BYTES = 2048  # what every chip takes as an immediate offset
 
 
-class UniformAddresses(GpuEmitter):
-    """GpuEmitter with addresses split into a uniform base and a 32-bit offset of the lane."""
+class LaneValues(Values):
+    """Values, and which of them lanes may disagree on, with their ranges."""
 
-    def function(self, f: Func) -> None:
+    def begin(self, f: Func) -> None:
+        super().begin(f)
         self.varying: set[int] = set()
         self.ranges: dict[int, Interval] = {}
         for tag, (var, extent) in f.attrs.get("threads", {}).items():
@@ -32,7 +39,6 @@ class UniformAddresses(GpuEmitter):
                 self.ranges[id(var)] = (0, extent.value - 1)
             if tag.startswith("threadIdx"):
                 self.varying.add(id(var))
-        super().function(f)
 
     def bind(self, var: E.Var, value: str, source: E.Expr | None = None) -> None:
         super().bind(var, value, source)
@@ -44,15 +50,13 @@ class UniformAddresses(GpuEmitter):
         if known is not None:
             self.ranges[id(var)] = known
 
-    def serial(self, s: S.For) -> None:
+    def begin_loop(self, s: S.For) -> None:
+        """What is known of a loop's variable within it."""
         low, n = interval_of(s.min, self.ranges), interval_of(s.extent, self.ranges)
         if low is not None and n is not None:
             self.ranges[id(s.var)] = (low[0], max(low[0], low[1] + n[1] - 1))
         if self.is_varying(s.min) or self.is_varying(s.extent):
             self.varying.add(id(s.var))
-        super().serial(s)
-
-    # ---- what is known of an index
 
     def is_varying(self, e: E.Expr) -> bool:
         """Whether lanes may disagree on an expression."""
@@ -67,20 +71,31 @@ class UniformAddresses(GpuEmitter):
             return self.is_varying(e.value)
         return True
 
-    def _terms(self, e: E.Expr, scale: int, out: list[tuple[E.Expr, int]]) -> None:
-        """`e * scale` as a sum of (expression, factor)."""
-        if isinstance(e, E.Add):
-            self._terms(e.a, scale, out)
-            self._terms(e.b, scale, out)
-        elif isinstance(e, E.Sub):
-            self._terms(e.a, scale, out)
-            self._terms(e.b, -scale, out)
-        elif isinstance(e, E.Mul) and isinstance(e.b, E.IntImm):
-            self._terms(e.a, scale * e.b.value, out)
-        else:
-            out.append((e, scale))
 
-    # ---- the address
+def terms(e: E.Expr) -> list[tuple[E.Expr, int]]:
+    """An index as a sum of (expression, factor)."""
+    out: list[tuple[E.Expr, int]] = []
+    _collect(e, 1, out)
+    return out
+
+
+def _collect(e: E.Expr, scale: int, out: list[tuple[E.Expr, int]]) -> None:
+    if isinstance(e, E.Add):
+        _collect(e.a, scale, out)
+        _collect(e.b, scale, out)
+    elif isinstance(e, E.Sub):
+        _collect(e.a, scale, out)
+        _collect(e.b, -scale, out)
+    elif isinstance(e, E.Mul) and isinstance(e.b, E.IntImm):
+        _collect(e.a, scale * e.b.value, out)
+    else:
+        out.append((e, scale))
+
+
+class UniformAddresses(GpuMemory):
+    """Memory with addresses split into a uniform base and a 32-bit offset of the lane."""
+
+    em: AmdgpuEmitter
 
     def address(self, buffer: Buffer, index: E.Expr) -> tuple[str, Pointer]:
         p = self.pointer(buffer)
@@ -91,18 +106,17 @@ class UniformAddresses(GpuEmitter):
         return super().address(buffer, index)
 
     def _split(self, buffer: Buffer, index: E.Expr, p: Pointer) -> str | None:
-        terms: list[tuple[E.Expr, int]] = []
-        self._terms(index, 1, terms)
+        parts = terms(index)
         info = dtype_info(buffer.dtype)
         size = info.bytes * info.lanes
-        own = [(e, k) for e, k in terms if self.is_varying(e)]
-        same = [(e, k) for e, k in terms if not self.is_varying(e) and not isinstance(e, E.IntImm)]
-        constant = sum(e.value * k for e, k in terms if isinstance(e, E.IntImm))
+        own = [(e, k) for e, k in parts if self.em.values.is_varying(e)]
+        same = [(e, k) for e, k in parts if not self.em.values.is_varying(e) and not isinstance(e, E.IntImm)]
+        constant = sum(e.value * k for e, k in parts if isinstance(e, E.IntImm))
         if not own or not same:
             return None
         low = reach = 0
         for e, k in own:
-            known = interval_of(e, self.ranges)
+            known = interval_of(e, self.em.values.ranges)
             if known is None:
                 return None
             low += min(known[0] * k, known[1] * k)
@@ -131,11 +145,11 @@ class UniformAddresses(GpuEmitter):
             pointer = self.op(f"getelementptr i8, {p.type} {pointer}, i64 {constant * size}")
         return pointer
 
-    def _sum(self, terms: list[tuple[E.Expr, int]], dtype: str) -> E.Expr:
+    def _sum(self, parts: list[tuple[E.Expr, int]], dtype: str) -> E.Expr:
         out: E.Expr | None = None
-        for e, k in terms:
+        for e, k in parts:
             part = e if k == 1 else E.Mul(e, E.IntImm(k, dtype))
             out = part if out is None else E.Add(out, part)
         assert out is not None
-        self.keep.append(out)  # the memo goes by identity: the node must stay
+        self.em.keep.append(out)  # the memo goes by identity: the node must stay
         return out

@@ -14,6 +14,7 @@ buffers); the descriptor's last word by generation, as Composable Kernel has it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ...ir import expr as E
 from ...ir import stmt as S
@@ -25,7 +26,11 @@ from ...ir.effects import is_call
 from ...ir.func import Func
 from ...ir.visit import any_stmt, substitute
 from ..emit.calls import in_order
-from .addresses import UniformAddresses
+from ..emit.gpu import copy_now
+from .addresses import UniformAddresses, terms
+
+if TYPE_CHECKING:
+    from .emitter import AmdgpuEmitter
 
 _MOST_BYTES = 1 << 31
 _NOWHERE = -(1 << 31)  # as an unsigned offset, behind every buffer's end, and no access from there wraps round
@@ -40,24 +45,21 @@ _MANGLED = {4: "i32", 8: "v2i32", 16: "v4i32"}
 class BufferLoads(UniformAddresses):
     """`guarded_load`, for if_then_else; loads of pipelines."""
 
-    def function(self, f: Func) -> None:
+    def begin(self, f: Func) -> None:
+        super().begin(f)
         self.read_only: set[int] = set()
         self.in_pipeline = False
-        self.copies = self.target.chip.loads_lds_by_16 and any_stmt(f.body, lambda s: is_call(s, "async_copy"))
-        super().function(f)
+        self.copies = self.em.target.chip.loads_lds_by_16 and any_stmt(f.body, lambda s: is_call(s, "async_copy"))
+
+    def loads_by_scalars(self, s: S.For) -> bool:
+        """Whether the loads of a loop are by scalar places."""
+        return self.in_pipeline or bool(s.pipelined and self.em.target.chip.family in _BY_SCALARS)
 
     def begin_aliases(self, groups: Iterable[tuple[Buffer, ...]]) -> None:
         """Copies in the background are apart from every access: a barrier is between them and what they may meet. LLVM else waits for all of them before
         each read of shared memory."""
         super().begin_aliases([*groups, ()] if self.copies else groups)
         self.copies_suffix = self.last_suffix
-
-    def serial(self, s: S.For) -> None:
-        around = self.in_pipeline
-        if s.pipelined and self.target.chip.family in _BY_SCALARS:
-            self.in_pipeline = True
-        super().serial(s)
-        self.in_pipeline = around
 
     def bind_buffer(self, buffer: Buffer, value: str, space: int = 0, align: int = 0, read_only: bool = False) -> None:
         super().bind_buffer(buffer, value, space, align, read_only)
@@ -105,7 +107,7 @@ class BufferLoads(UniformAddresses):
         cond, a, b = e.args
         if not isinstance(a, E.BufferLoad) or not isinstance(b, E.BufferLoad) or a.dtype != b.dtype:
             return None
-        return None if self.is_varying(cond) else (cond, [a, b])
+        return None if self.em.values.is_varying(cond) else (cond, [a, b])
 
     def _bounds(self, load: E.BufferLoad) -> tuple[str, int, E.Expr] | None:
         """A buffer's pointer and bytes, and the first element of an access that a buffer load does; None where none does."""
@@ -159,21 +161,20 @@ class BufferLoads(UniformAddresses):
 
     def _places(self, buffer: Buffer, base: E.Expr) -> tuple[str, str] | None:
         """An index as bytes of the lane and bytes alike for all lanes, neither below 0; None where that is not known."""
-        terms: list[tuple[E.Expr, int]] = []
-        self._terms(base, 1, terms)
-        for e, k in terms:
-            known = interval_of(e, self.ranges)
+        parts = terms(base)
+        for e, k in parts:
+            known = interval_of(e, self.em.values.ranges)
             if known is None or min(known[0] * k, known[1] * k) < 0:
                 return None
-        own = [(e, k) for e, k in terms if self.is_varying(e)]
-        same = [(e, k) for e, k in terms if not self.is_varying(e)]
+        own = [(e, k) for e, k in parts if self.em.values.is_varying(e)]
+        same = [(e, k) for e, k in parts if not self.em.values.is_varying(e)]
         if not own:
             return None
         return self._bytes(own, buffer, base), self._bytes(same, buffer, base) if same else "0"
 
-    def _bytes(self, terms: list[tuple[E.Expr, int]], buffer: Buffer, base: E.Expr) -> str:
+    def _bytes(self, parts: list[tuple[E.Expr, int]], buffer: Buffer, base: E.Expr) -> str:
         """A sum of terms of an index, none below 0, in bytes and 32 bits."""
-        whole, element = self._sum(terms, base.dtype), dtype_info(buffer.dtype)
+        whole, element = self._sum(parts, base.dtype), dtype_info(buffer.dtype)
         offset = self.index(whole)
         if dtype_info(whole.dtype).bits > 32:
             offset = self.op(f"trunc i64 {offset} to i32")
@@ -186,71 +187,71 @@ class BufferLoads(UniformAddresses):
         nbytes, mem = whole.bytes * whole.lanes, self.type_of(dtype).mem
         args = [("ptr addrspace(8)", resource), ("i32", offset), ("i32", scalar), ("i32", "0")]
         name = f"llvm.amdgcn.raw.ptr.buffer.load.{_MANGLED[nbytes]}"
-        self.declarations.setdefault(name, f"declare {_WORDS[nbytes]} @{name}({', '.join(t for t, _ in args)})")
+        self.em.declarations.setdefault(name, f"declare {_WORDS[nbytes]} @{name}({', '.join(t for t, _ in args)})")
         value = self.op(f"call {_WORDS[nbytes]} @{name}({', '.join(f'{t} {v}' for t, v in args)}){suffix}")
         value = value if mem == _WORDS[nbytes] else self.op(f"bitcast {_WORDS[nbytes]} {value} to {mem}")
         return self.from_memory(value, dtype)
 
     def _resource(self, pointer: str, size: str) -> str:
         """The descriptor of a buffer of so many bytes."""
-        family = self.target.chip.family
+        family = self.em.target.chip.family
         flags = _DESCRIPTOR.get(family) or _DESCRIPTOR[family.rstrip("0123456789")]
         return self.intrinsic(
             "llvm.amdgcn.make.buffer.rsrc.p8.p1", "ptr addrspace(8)",
             [("ptr addrspace(1)", pointer), ("i16", "0"), ("i64", size), ("i32", str(flags))],
         )  # fmt: skip
 
-    def direct_copy(self, e: E.Call) -> str:
-        """async_copy(to, from, elements, lane) straight into shared memory, where lanes lie in order behind the first one's place; by a load and a store
-        what says of no lanes, or is not known to lie within reach of a buffer load."""
-        to, source, count, *lane = e.args
-        assert isinstance(to, E.BufferLoad) and isinstance(source, E.BufferLoad)
-        p, size = self.pointer(source.buffer), _size(source.buffer)
-        there = lane and isinstance(lane[0], E.Var) and self.copies and size is not None
-        places = self._places(source.buffer, self.only_index(source)) if there else None
-        if (
-            places is None
-            or size is None
-            or p.type != "ptr addrspace(1)"
-            or id(source.buffer.data) not in self.read_only
-        ):
-            return self.copy_now(e)
-        var, info = lane[0], dtype_info(to.buffer.dtype)
-        assert isinstance(var, E.Var)
-        nbytes = info.bytes * info.lanes * (count.value if isinstance(count, E.IntImm) else 0)
-        index = substitute(self.only_index(to), {var: E.IntImm(0, var.dtype)})
-        self.keep.append(index)
-        terms: list[tuple[E.Expr, int]] = []
-        self._terms(index, 1, terms)
-        own, same = ([(x, k) for x, k in terms if self.is_varying(x) is v] for v in (True, False))
-        # The wavefront's place: of threads in wavefronts of their own, so that any lane knows it.
-        parts = [self._bytes(t, to.buffer, index) for t in (own, same) if t]
-        if own:
-            parts[0] = self.intrinsic("llvm.amdgcn.readfirstlane.i32", "i32", [("i32", parts[0])])
-        offset = parts[0] if len(parts) == 1 else self.op(f"add nuw nsw i32 {parts[0]}, {parts[1]}")
-        shared = self.pointer(to.buffer)
-        place = self.op(f"getelementptr i8, {shared.type} {shared.value}, i32 {offset}")
-        args = [
-            ("ptr addrspace(8)", self._resource(p.value, str(size))),
-            (shared.type, place),
-            ("i32", str(nbytes)),
-            ("i32", places[0]),
-            ("i32", places[1]),
-        ]
-        args += [("i32", "0"), ("i32", "0")]
-        name = "llvm.amdgcn.raw.ptr.buffer.load.lds"
-        immediate = {2, 5, 6}
-        kinds = ", ".join(t + (" immarg" if k in immediate else "") for k, (t, _) in enumerate(args))
-        self.declarations.setdefault(name, f"declare void @{name}({kinds})")
-        self.line(f"call void @{name}({', '.join(f'{t} {v}' for t, v in args)}){self.copies_suffix}")
-        return "0"
 
-    def async_wait(self, e: E.Call) -> str:
-        """Until all copies in the background are there. LLVM's own wait for them at a barrier is lost where they were started before the loop's end."""
-        if self.copies:
-            n = min(63, int((e.attrs or {}).get("copies", 0)))
-            self.intrinsic("llvm.amdgcn.s.waitcnt", "void", [("i32", str(_NO_LOADS | (n & 15) | (n & 48) << 10))])
-        return "0"
+def direct_copy(em: AmdgpuEmitter, e: E.Call) -> str:
+    """async_copy(to, from, elements, lane) straight into shared memory, where lanes lie in order behind the first one's place; by a load and a store
+    what says of no lanes, or is not known to lie within reach of a buffer load."""
+    to, source, count, *lane = e.args
+    assert isinstance(to, E.BufferLoad) and isinstance(source, E.BufferLoad)
+    p, size = em.memory.pointer(source.buffer), _size(source.buffer)
+    there = lane and isinstance(lane[0], E.Var) and em.memory.copies and size is not None
+    places = em.memory._places(source.buffer, em.memory.only_index(source)) if there else None
+    if (
+        places is None
+        or size is None
+        or p.type != "ptr addrspace(1)"
+        or id(source.buffer.data) not in em.memory.read_only
+    ):
+        return copy_now(em, e)
+    var, info = lane[0], dtype_info(to.buffer.dtype)
+    assert isinstance(var, E.Var)
+    nbytes = info.bytes * info.lanes * (count.value if isinstance(count, E.IntImm) else 0)
+    index = substitute(em.memory.only_index(to), {var: E.IntImm(0, var.dtype)})
+    em.keep.append(index)
+    own, same = ([(x, k) for x, k in terms(index) if em.values.is_varying(x) is v] for v in (True, False))
+    # The wavefront's place: of threads in wavefronts of their own, so that any lane knows it.
+    parts = [em.memory._bytes(t, to.buffer, index) for t in (own, same) if t]
+    if own:
+        parts[0] = em.intrinsic("llvm.amdgcn.readfirstlane.i32", "i32", [("i32", parts[0])])
+    offset = parts[0] if len(parts) == 1 else em.op(f"add nuw nsw i32 {parts[0]}, {parts[1]}")
+    shared = em.memory.pointer(to.buffer)
+    place = em.op(f"getelementptr i8, {shared.type} {shared.value}, i32 {offset}")
+    args = [
+        ("ptr addrspace(8)", em.memory._resource(p.value, str(size))),
+        (shared.type, place),
+        ("i32", str(nbytes)),
+        ("i32", places[0]),
+        ("i32", places[1]),
+    ]
+    args += [("i32", "0"), ("i32", "0")]
+    name = "llvm.amdgcn.raw.ptr.buffer.load.lds"
+    immediate = {2, 5, 6}
+    kinds = ", ".join(t + (" immarg" if k in immediate else "") for k, (t, _) in enumerate(args))
+    em.declarations.setdefault(name, f"declare void @{name}({kinds})")
+    em.line(f"call void @{name}({', '.join(f'{t} {v}' for t, v in args)}){em.memory.copies_suffix}")
+    return "0"
+
+
+def async_wait(em: AmdgpuEmitter, e: E.Call) -> str:
+    """Until all copies in the background are there. LLVM's own wait for them at a barrier is lost where they were started before the loop's end."""
+    if em.memory.copies:
+        n = min(63, int((e.attrs or {}).get("copies", 0)))
+        em.intrinsic("llvm.amdgcn.s.waitcnt", "void", [("i32", str(_NO_LOADS | (n & 15) | (n & 48) << 10))])
+    return "0"
 
 
 def _size(buffer: Buffer) -> int | None:
@@ -270,6 +271,3 @@ def _lane(e: E.Expr) -> E.Expr:
 
 def _is_constant(e: E.Expr) -> bool:
     return isinstance(_lane(e), (E.IntImm, E.FloatImm))
-
-
-__all__ = ["BufferLoads"]

@@ -7,7 +7,7 @@ that computed it, an empty instruction that uses the accumulator's registers sta
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING
 
 from ...ir import expr as E
 from ...ir import stmt as S
@@ -15,26 +15,35 @@ from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info
 from ...ir.func import Func
 from ...ir.visit import visit
-from ..emit.statements import STMT_HANDLERS
-from .buffers import BufferLoads
+from ..emit.gpu import GpuStatements
+
+if TYPE_CHECKING:
+    from .emitter import AmdgpuEmitter
 
 
-class TileEmitter(BufferLoads):
-    """Statements of kernels with WMMA."""
+class AmdgpuStatements(GpuStatements):
+    """Statements of kernels with WMMA; loops whose loads are by scalar places."""
 
-    stmt_handlers: ClassVar[dict[type, Any]]
+    em: AmdgpuEmitter
 
-    def function(self, f: Func) -> None:
+    def begin(self, f: Func) -> None:
+        super().begin(f)
         self.pinned: list[E.Expr] = []  # kept: the memo goes by identity, which a later node would get
         self.computed: dict[int, tuple[Buffer, int]] = {}  # accumulators that nothing has read yet, elements of a tile
-        super().function(f)
 
-    def tile_store(self, s: S.BufferStore) -> None:
-        self.buffer_store(s)
+    def serial(self, s: S.For) -> None:
+        memory = self.em.memory
+        around, memory.in_pipeline = memory.in_pipeline, memory.loads_by_scalars(s)
+        self.em.values.begin_loop(s)
+        super().serial(s)
+        memory.in_pipeline = around
+
+    def buffer_store(self, s: S.BufferStore) -> None:
+        super().buffer_store(s)
         if _is_wmma(s.value):
             self.computed[id(s.buffer)] = s.buffer, dtype_info(s.value.dtype).lanes
 
-    def tile_sequence(self, s: S.Seq) -> None:
+    def sequence(self, s: S.Seq) -> None:
         for child in s.stmts:
             if self.computed:
                 read = _reads(child)
@@ -69,8 +78,3 @@ def _reads(s: S.Stmt) -> set[int]:
 
     visit(s, on_expr, None)
     return set() if computes else found
-
-
-TileEmitter.stmt_handlers = {
-    **STMT_HANDLERS, S.BufferStore: TileEmitter.tile_store, S.Seq: TileEmitter.tile_sequence,
-}  # fmt: skip

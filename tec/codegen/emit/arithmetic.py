@@ -7,12 +7,15 @@ of integer, widened to float32 for arithmetic and rounded to nearest even after 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ...ir import expr as E
 from ...ir.dtype import dtype_info, with_lanes
-from .small_floats import SmallFloats
-from .writer import Handler
+from .part import Part
+
+if TYPE_CHECKING:
+    from .emitter import Emitter
 
 _FLOAT_OPS: dict[type, str] = {E.Add: "fadd", E.Sub: "fsub", E.Mul: "fmul", E.Div: "fdiv", E.Mod: "frem"}
 _INT_OPS: dict[type, str] = {E.Add: "add", E.Sub: "sub", E.Mul: "mul"}
@@ -22,8 +25,28 @@ _COMPARE: dict[type, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-class Arithmetic(SmallFloats):
+Handler = Callable[[Any], str]
+
+
+class Arithmetic(Part):
     """Handlers for every node type but BufferLoad and Call."""
+
+    def __init__(self, em: Emitter):
+        super().__init__(em)
+        self.widen, self.narrow = em.floats.widen, em.floats.narrow
+        self.is_pure, self.is_nonneg = em.values.is_pure, em.values.is_nonneg
+
+    def handlers(self) -> dict[type, Handler]:
+        """By the class of a node."""
+        return {
+            **dict.fromkeys((E.Add, E.Sub, E.Mul), self.binary),
+            **dict.fromkeys((E.Div, E.Mod, E.FloorDiv, E.FloorMod), self.divide),
+            **dict.fromkeys((E.Min, E.Max), self.extremum),
+            **dict.fromkeys((E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE), self.compare),
+            **dict.fromkeys((E.And, E.Or), self.logical),
+            E.Not: self.logical_not, E.Select: self.select, E.Cast: self.cast, E.Let: self.let,
+            E.Ramp: self.ramp, E.Broadcast: self.broadcast, E.Shuffle: self.shuffle_lanes, E.StringImm: self.string,
+        }  # fmt: skip
 
     # ---- arithmetic
 
@@ -36,13 +59,13 @@ class Arithmetic(SmallFloats):
         if t.info.is_float:
             if self.is_soft(e.dtype):
                 (x, wide), (y, _) = self.widen(a, e.dtype), self.widen(b, e.dtype)
-                return self.narrow(self.op(f"{_FLOAT_OPS[cls]} {self.fast}{self.reg(wide)} {x}, {y}"), e.dtype)
+                return self.narrow(self.op(f"{_FLOAT_OPS[cls]} {self.em.fast}{self.reg(wide)} {x}, {y}"), e.dtype)
             if cls is E.Sub and type(e.a) is E.FloatImm and e.a.value == 0 and str(e.a.value)[0] == "-":
-                return self.op(f"fneg {self.fast}{t.reg} {b}")
-            return self.op(f"{_FLOAT_OPS[cls]} {self.fast}{t.reg} {a}, {b}")
+                return self.op(f"fneg {self.em.fast}{t.reg} {b}")
+            return self.op(f"{_FLOAT_OPS[cls]} {self.em.fast}{t.reg} {a}, {b}")
         if t.kind in ("bool", "handle"):
             raise self.error(f"{cls.__name__} of {e.dtype}")
-        nsw = "nsw " if self.in_index and t.kind == "int" and self.is_pure(e) else ""
+        nsw = "nsw " if self.em.in_index and t.kind == "int" and self.is_pure(e) else ""
         return self.op(f"{_INT_OPS[cls]} {nsw}{t.reg} {a}, {b}")
 
     def divide(self, e: E.BinaryExpr) -> str:
@@ -62,7 +85,7 @@ class Arithmetic(SmallFloats):
         k = divisor.value if isinstance(divisor, E.IntImm) else None
         wants_mod = type(e) in (E.Mod, E.FloorMod)
         floors = type(e) in (E.FloorDiv, E.FloorMod) and t.kind == "int"
-        trusted = self.in_index and self.is_pure(e)
+        trusted = self.em.in_index and self.is_pure(e)
         if floors and trusted and self.is_nonneg(e.a) and self.is_nonneg(e.b):
             floors = False
             if k is None or k > 0:
@@ -128,7 +151,7 @@ class Arithmetic(SmallFloats):
         """minnum, maxnum, minimum or maximum of floats; te leaves open which zero they give of two."""
         (x, wide), (y, _) = self.widen(a, dtype), self.widen(b, dtype)
         r = self.reg(wide)
-        fast = self.fast if "nsz" in self.fast or "fast" in self.fast else f"nsz {self.fast}"
+        fast = self.em.fast if "nsz" in self.em.fast or "fast" in self.em.fast else f"nsz {self.em.fast}"
         value = self.intrinsic(f"llvm.{name}.{self.mangle(wide)}", r, [(r, x), (r, y)], fast)
         return self.narrow(value, dtype) if wide != dtype else value
 
@@ -140,7 +163,7 @@ class Arithmetic(SmallFloats):
         t = self.type_of(dtype)
         if t.info.is_float:
             (x, wide), (y, _) = self.widen(a, dtype), self.widen(b, dtype)
-            return self.op(f"fcmp {self.fast}{floating} {self.reg(wide)} {x}, {y}")
+            return self.op(f"fcmp {self.em.fast}{floating} {self.reg(wide)} {x}, {y}")
         return self.op(f"icmp {signed if t.kind == 'int' else unsigned} {t.reg} {a}, {b}")
 
     def logical(self, e: E.BinaryExpr) -> str:
@@ -174,14 +197,14 @@ class Arithmetic(SmallFloats):
         every = cond
         if dtype_info(e.cond.dtype).lanes > 1:
             every = self.intrinsic(f"llvm.vector.reduce.and.{self.mangle(e.cond.dtype)}", "i1", [(ct, cond)])
-        rare, join, before = self.label("rare"), self.label("join"), self.block
+        rare, join, before = self.label("rare"), self.label("join"), self.em.block
         self.branch_if(every, join, rare, self.expected(True))
         self.place(rare)
         mark = self.memo_mark()
         b = self.expr(e.b)
         self.memo_release(mark)
         mixed = self.op(f"select {ct} {cond}, {r} {a}, {r} {b}")
-        after = self.block
+        after = self.em.block
         self.branch(join)
         self.place(join)
         return self.phi(r, (a, before), (mixed, after))
@@ -189,32 +212,18 @@ class Arithmetic(SmallFloats):
     def let(self, e: E.Let) -> str:
         value = self.expr(e.value)
         key = id(e.var)
-        before, mult = self.vars.get(key), self.multiples.get(key)
-        self.bind(e.var, value, e.value)
+        before, mult = self.em.vars.get(key), self.em.values.multiples.get(key)
+        self.em.values.bind(e.var, value, e.value)
         mark = self.memo_mark()
         body = self.expr(e.body)
         self.memo_release(mark)
         if before is None:
-            self.vars.pop(key, None)
+            self.em.vars.pop(key, None)
             return body
-        self.vars[key] = before
+        self.em.vars[key] = before
         if mult is not None:
-            self.multiples[key] = mult
+            self.em.values.multiples[key] = mult
         return body
-
-    def bind(self, var: E.Var, value: str, source: E.Expr | None = None) -> None:
-        """Give a variable its value, and what is known of it as an index."""
-        key = id(var)
-        self.vars[key] = value
-        self.nonneg_vars.discard(key)
-        self.multiples.pop(key, None)
-        self.data_vars.discard(key)
-        if source is not None and not self.is_pure(source):
-            self.data_vars.add(key)
-        if source is not None and dtype_info(var.dtype).is_int:
-            if self.is_nonneg(source):
-                self.nonneg_vars.add(key)
-            self.multiples[key] = self.multiple_of(source)
 
     # ---- conversions
 
@@ -239,7 +248,7 @@ class Arithmetic(SmallFloats):
             s = self.type_of(src)
             if d.kind == "bool":
                 return self.op(f"fcmp une {s.reg} {value}, {self.float_const(0.0, src)}")
-            if s.info.bits == 16 and not self.saturates_half:
+            if s.info.bits == 16 and not self.em.saturates_half:
                 wide = with_lanes("float32", s.info.lanes)
                 value, src = self.op(f"fpext {s.reg} {value} to {self.reg(wide)}"), wide
                 s = self.type_of(src)
@@ -279,7 +288,7 @@ class Arithmetic(SmallFloats):
         if src == dst:
             return value
         s, d = self.type_of(src), self.type_of(dst)
-        if s.info.bits == 64 and d.info.bits == 16 and not self.exact_half_from_double:
+        if s.info.bits == 64 and d.info.bits == 16 and not self.em.exact_half_from_double:
             value, src = self._double_to_odd(value, src)
             s = self.type_of(src)
         if s.info.bits == d.info.bits:  # half and bfloat have float32 in common
@@ -325,14 +334,6 @@ class Arithmetic(SmallFloats):
 
     # ---- vectors
 
-    def broadcast_value(self, value: str, dtype: str, lanes: int) -> str:
-        """A scalar value in every lane; `dtype` is the scalar's."""
-        if value[0] != "%":
-            return self.splat(value, with_lanes(dtype, lanes))
-        one, many = self.reg(dtype), self.reg(with_lanes(dtype, lanes))
-        first = self.op(f"insertelement {many} poison, {one} {value}, i64 0")
-        return self.op(f"shufflevector {many} {first}, {many} poison, <{lanes} x i32> zeroinitializer")
-
     def broadcast(self, e: E.Broadcast) -> str:
         info = dtype_info(e.value.dtype)
         if info.lanes == 1:
@@ -346,35 +347,13 @@ class Arithmetic(SmallFloats):
         if isinstance(e.base, E.IntImm) and isinstance(e.stride, E.IntImm):
             return self.vector_literal([e.base.value + i * e.stride.value for i in range(e.lanes)], e.base.dtype)
         base = self.broadcast_value(self.expr(e.base), e.base.dtype, e.lanes)
-        nsw = "nsw " if self.in_index and t.kind == "int" and self.is_pure(e) else ""
+        nsw = "nsw " if self.em.in_index and t.kind == "int" and self.is_pure(e) else ""
         if isinstance(e.stride, E.IntImm):
             steps = self.vector_literal([i * e.stride.value for i in range(e.lanes)], e.base.dtype)
         else:
             stride = self.broadcast_value(self.expr(e.stride), e.base.dtype, e.lanes)
             steps = self.op(f"mul {nsw}{many} {stride}, {self.vector_literal(list(range(e.lanes)), e.base.dtype)}")
         return self.op(f"add {nsw}{many} {base}, {steps}")
-
-    def vector_literal(self, values: list[int], dtype: str) -> str:
-        """A constant vector of integers of the scalar `dtype`."""
-        one = self.reg(dtype)
-        return "<" + ", ".join(f"{one} {self.int_const(v, dtype)}" for v in values) + ">"
-
-    def lanes_of(self, value: str, dtype: str) -> list[str]:
-        """The lanes of a vector value, one by one."""
-        info = dtype_info(dtype)
-        if info.lanes == 1:
-            return [value]
-        return [self.op(f"extractelement {self.reg(dtype)} {value}, i64 {i}") for i in range(info.lanes)]
-
-    def vector_of(self, values: list[str], dtype: str) -> str:
-        """A vector of `dtype` from its lanes."""
-        if dtype_info(dtype).lanes == 1:
-            return values[0]
-        many, one = self.reg(dtype), self.reg(dtype_info(dtype).element)
-        out = "poison"
-        for i, v in enumerate(values):
-            out = self.op(f"insertelement {many} {out}, {one} {v}, i64 {i}")
-        return out
 
     def shuffle_lanes(self, e: E.Shuffle) -> str:
         """Shuffle: one or two vectors map to shufflevector, more go through their lanes."""
@@ -402,21 +381,10 @@ class Arithmetic(SmallFloats):
                 )
         return self.vector_of([wanted[i] for i in e.indices], with_lanes(element, len(e.indices)))
 
-
-def _string(em: Any, e: E.StringImm) -> str:
-    data = e.value.encode() + b"\0"
-    name = f"@.str{len(em.globals)}"
-    text = "".join(chr(c) if 32 <= c < 127 and c not in (34, 92) else f"\\{c:02X}" for c in data)
-    em.globals.append(f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{text}"')
-    return name
-
-
-EXPR_HANDLERS: dict[type, Handler] = {
-    **dict.fromkeys((E.Add, E.Sub, E.Mul), Arithmetic.binary),
-    **dict.fromkeys((E.Div, E.Mod, E.FloorDiv, E.FloorMod), Arithmetic.divide),
-    **dict.fromkeys((E.Min, E.Max), Arithmetic.extremum),
-    **dict.fromkeys((E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE), Arithmetic.compare),
-    **dict.fromkeys((E.And, E.Or), Arithmetic.logical),
-    E.Not: Arithmetic.logical_not, E.Select: Arithmetic.select, E.Cast: Arithmetic.cast, E.Let: Arithmetic.let,
-    E.Ramp: Arithmetic.ramp, E.Broadcast: Arithmetic.broadcast, E.Shuffle: Arithmetic.shuffle_lanes, E.StringImm: _string,
-}  # fmt: skip
+    def string(self, e: E.StringImm) -> str:
+        """The address of a C string."""
+        data = e.value.encode() + b"\0"
+        name = f"@.str{len(self.em.globals)}"
+        text = "".join(chr(c) if 32 <= c < 127 and c not in (34, 92) else f"\\{c:02X}" for c in data)
+        self.em.globals.append(f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{text}"')
+        return name

@@ -1,52 +1,83 @@
-"""The one LLVM emitter: lowered functions in, a module of LLVM IR text out. A target is a subclass of a few hooks.
+"""The one LLVM emitter: lowered functions in, a module of LLVM IR text out. It holds its parts; a target names those of its own.
 
 In: `Func`s of stage "lowered" (1-D buffers, no te nodes; thread indices as `attrs["threads"]` of a kernel). Out: text that
-`llvm_util` parses. A target overrides, as it needs to:
+`llvm_util` parses. The parts, each a class of its own file:
 
-    triple, layout             text of the module header (`layout` "" takes the target machine's)
-    address_space(scope)       number of the address space of "global", "shared", "local"
-    kernel_convention()        what stands between `define` and the result: "amdgpu_kernel "
-    function_attributes(func)  attribute list of a kernel
-    param_attributes(...)      attributes of a buffer parameter
-    thread_index(tag, extent)  the value of blockIdx.x, threadIdx.y, ...
-    calls                      table of Call handlers: barrier, shuffle_*, ballot, mma, atomics, async copies, dot4
-    native_math(op, dtype)     the whitelist of math that LLVM lowers here
-    intrinsic_prefixes         of target intrinsics that users may call
-    offset(...)                how an index becomes an address offset
-    alloc_shared, alloc_local, alloc_global, parallel, assert_failed
-    module_flags(), finish(text)
+    values       variables, and what is provable of an index
+    floats       8 and 16-bit floats that are held as integers
+    arithmetic   expressions without memory or calls
+    memory       where buffers lie, addresses, loads, stores, alias metadata
+    statements   loops, branches, allocations
+    frame        a function around its body: parameters, attributes, launch indices
+
+A target is a subclass that names its parts (`parts`) and its table of calls (`calls`: barrier, shuffle_*, mma, async copies, dot4, ...), and
+says what is true of it: triple, layout ("" takes the target machine's), which math LLVM lowers here (`native_math`), the scope of atomics.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ...ir import expr as E
-from ...ir import stmt as S
-from ...ir.buffer import Buffer
-from ...ir.dtype import dtype_info
-from ...ir.effects import written_params
 from ...ir.func import Func
-from ...ir.visit import deep_recursion, map_stmt
-from .arithmetic import EXPR_HANDLERS
-from .calls import CALLS, CallHandler
+from ...ir.visit import deep_recursion
+from ...target import Target
+from ..llvm_util import Machine
+from .arithmetic import Arithmetic, Handler
+from .calls import CALLS, EXACT_MATH, CallHandler, math_call
+from .frame import Frame
 from .line_info import FLAG, LineInfo
 from .memory import Memory
-from .statements import STMT_HANDLERS, Statements, StmtHandler, _clean
-from .writer import Handler, quote
+from .small_floats import SmallFloats
+from .statements import Statements
+from .values import Values
+from .writer import Writer, quote
 
-__all__ = ["Emitter", "quote"]
+__all__ = ["Emitter", "Parts", "quote"]
 
 
-class Emitter(Statements):
-    """LLVM IR of kernels for a GPU-like target; `cpu.CpuEmitter` replaces the function frame."""
+@dataclass(frozen=True)
+class Parts:
+    """The classes of an emitter's parts, in the order in which they are made: a part may keep words of those before it."""
+
+    values: type[Values] = Values
+    floats: type[SmallFloats] = SmallFloats
+    arithmetic: type[Arithmetic] = Arithmetic
+    memory: type[Memory] = Memory
+    statements: type[Statements] = Statements
+    frame: type[Frame] = Frame
+
+
+class Emitter(Writer):
+    """LLVM IR of functions for a target."""
 
     triple: ClassVar[str] = ""
     layout: ClassVar[str] = ""
-    expr_handlers: ClassVar[dict[type, Handler]] = {**EXPR_HANDLERS, E.BufferLoad: Memory.load, E.Call: Memory.call}
-    stmt_handlers: ClassVar[dict[type, StmtHandler]] = STMT_HANDLERS
+    parts: ClassVar[Parts] = Parts()
     calls: ClassVar[dict[str, CallHandler]] = CALLS
+    intrinsic_prefixes: ClassVar[tuple[str, ...]] = ()  # of target intrinsics that call_llvm_intrin may name
+    atomic_scope: ClassVar[str] = ""  # e.g. 'syncscope("agent") '
+    alloca_space: ClassVar[int] = 0
+    machine: Machine
     lines: LineInfo | None = None  # where the assembly names the user's lines
+    user_intrinsics = False  # whether the code names intrinsics that the user chose
+
+    def __init__(self, target: Target):
+        super().__init__(target)
+        kinds = self.parts
+        self.values = kinds.values(self)
+        self.floats = kinds.floats(self)
+        self.arithmetic = kinds.arithmetic(self)
+        self.memory = kinds.memory(self)
+        self.statements = kinds.statements(self)
+        self.frame = kinds.frame(self)
+        self._parts = (self.values, self.floats, self.arithmetic, self.memory, self.statements, self.frame)
+        self._handlers: dict[type, Handler] = {
+            **self.arithmetic.handlers(),
+            E.BufferLoad: self.memory.load,
+            E.Call: self.call,
+        }
 
     # ---- modules
 
@@ -60,7 +91,10 @@ class Emitter(Statements):
             flags = f.attrs.get("fast_math")
             self.set_fast_math(self.target.fast_math if flags is None else tuple(flags))
             with deep_recursion():
-                self.function(f)
+                self.begin_frame()
+                for part in self._parts:
+                    part.begin(f)
+                self.frame.function(f)
         self.func_name = ""
         flags_text = [*self.module_flags(), *([FLAG] if self.lines is not None and self.lines.unit else [])]
         lines = [f'target datalayout = "{self.layout}"'] if self.layout else []
@@ -84,94 +118,59 @@ class Emitter(Statements):
         """The last word on the module's text."""
         return text
 
-    # ---- kernels
+    # ---- expressions
 
-    def function(self, f: Func) -> None:
-        """Write one kernel."""
-        self.begin_frame()
-        writes = written_params(f)
-        self.begin_aliases(alias_groups(f))
-        params: list[str] = []
-        for p in f.params:
-            self.counter += 1
-            name = f"%{_clean(p.name)}.{self.counter}"
-            if isinstance(p, Buffer):
-                read_only = id(p.data) not in writes
-                params.append(f"{self.pointer_type(p.scope)} {self.param_attributes(f, p, read_only)}{name}")
-                self.bind_buffer(p, name, self.address_space(p.scope), p.align_bytes, read_only)
-            else:
-                params.append(self._scalar_param(p, name))
-        for v in f.implicit_vars():
-            self.counter += 1
-            params.append(self._scalar_param(v, f"%{_clean(v.name)}.{self.counter}"))
-        for tag, (var, extent) in f.attrs.get("threads", {}).items():
-            self.bind(var, self.convert(self.thread_index(tag, extent), "int32", var.dtype))
-            self.nonneg_vars.add(id(var))
-        self.begin_body(f)
-        self.stmt(f.body)
-        self.line("ret void")
-        scope = self.lines.place(self.out, self.marks, f.name) if self.lines is not None else None
-        debug = f"!dbg {scope} " if scope else ""
-        head = f"define {self.kernel_convention()}void {quote(f.name)}({', '.join(params)}) {self.attributes(self.function_attributes(f))} {debug}{{"
-        self.functions += [head, "entry:", *self.allocas, *self.out, "}", ""]
+    def expr(self, e: Any) -> str:
+        """The value of an expression; a node met twice where its first value dominates is written once."""
+        t = type(e)
+        if t is E.Var:
+            value = self.vars.get(id(e))
+            if value is None:
+                raise self.error(f"variable {e.name!r} has no value here")
+            return value
+        if t is E.IntImm:
+            return self.int_const(e.value, e.dtype)
+        if t is E.FloatImm:
+            return self.float_const(e.value, e.dtype)
+        key = ~id(e) if self.in_index else id(e)
+        value = self.memo.get(key)
+        if value is not None:
+            return value
+        handler = self._handlers.get(t)
+        if handler is None:
+            raise self.error(f"{t.__name__} cannot reach code generation")
+        value = handler(e)
+        self.memo[key] = value
+        self.memo_log.append(key)
+        return value
 
-    def begin_body(self, f: Func) -> None:
-        """What a kernel does before all else."""
+    def index(self, e: E.Expr) -> str:
+        """The value of an index or loop bound: what it computes from loop variables and sizes is taken not to overflow."""
+        before, self.in_index = self.in_index, True
+        value = self.expr(e)
+        self.in_index = before
+        return value
 
-    def _scalar_param(self, v: E.Var, name: str) -> str:
-        t = self.type_of(v.dtype)
-        if t.kind == "bool":
-            self.bind(v, self.op(f"trunc i8 {name} to i1"))
-        else:
-            self.bind(v, name)
-        return f"{t.mem} {name}"
+    # ---- calls
 
-    def pointer_type(self, scope: str) -> str:
-        space = self.address_space(scope)
-        return f"ptr addrspace({space})" if space else "ptr"
+    def call(self, e: E.Call) -> str:
+        handler = self.calls.get(e.op) or CALLS.get(e.op)
+        return self.math(e) if handler is None else handler(self, e)
 
-    def address_space(self, scope: str) -> int:
-        """The LLVM address space of a memory scope."""
-        return 0
+    math = math_call  # a float function that has no lowering of its own
 
-    def kernel_convention(self) -> str:
+    def native_math(self, op: str, dtype: str) -> str | None:
+        """The intrinsic ("llvm.sqrt") or C function ("expf") that computes `op` on scalars of `dtype`; None: the target has none.
+
+        Float ops only; a target's whitelist extends this one.
+        """
+        exact = EXACT_MATH.get(op)
+        return f"llvm.{exact}" if exact else None
+
+    def scope_of_atomic(self, scope: str) -> str:
+        """The syncscope of an atomic on memory of `scope`."""
+        return self.atomic_scope
+
+    def atomic_suffix(self, e: E.Call) -> str:
+        """Metadata of an atomic operation."""
         return ""
-
-    def function_attributes(self, f: Func) -> str:
-        return "nounwind"
-
-    def param_attributes(self, f: Func, b: Buffer, read_only: bool) -> str:
-        """Attributes of a buffer parameter, with a space after them."""
-        words = ["noundef"]
-        if f.attrs.get("noalias", True):
-            words.append("noalias")
-        if read_only:
-            words.append("readonly")
-        words.append(f"align {max(b.align_bytes, dtype_info(b.dtype).bytes)}")
-        count = self.elements(b)
-        if count and not b.strides:
-            words.append(f"dereferenceable({count * dtype_info(b.dtype).bytes * dtype_info(b.dtype).lanes})")
-        return " ".join(words) + " "
-
-    def thread_index(self, tag: str, extent: E.Expr) -> str:
-        """The i32 value of a launch index."""
-        raise self.error(f"this target has no launch index {tag}")
-
-
-def alias_groups(f: Func) -> list[tuple[Buffer, ...]]:
-    """The function's buffers in groups that do not overlap: each allocation for itself; parameters too, unless
-    `attrs["noalias"]` is False, which puts them all in one."""
-    params = [p for p in f.params if isinstance(p, Buffer)]
-    groups: list[tuple[Buffer, ...]] = (
-        [(p,) for p in params] if f.attrs.get("noalias", True) else [tuple(params)] if params else []
-    )
-    seen = {id(p.data) for p in params}
-
-    def walk(s: S.Stmt) -> S.Stmt:
-        if isinstance(s, S.Alloc) and id(s.buffer.data) not in seen:
-            seen.add(id(s.buffer.data))
-            groups.append((s.buffer,))
-        return map_stmt(s, walk, lambda e: e)
-
-    walk(f.body)
-    return groups

@@ -9,20 +9,46 @@ outlining.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ...ir import expr as E
 from ...ir import stmt as S
 from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info, with_lanes
-from .calls import Calls
-from .writer import MAX_MULTIPLE, Pointer
+from ...ir.func import Func
+from .part import Part
+from .values import MAX_MULTIPLE
+from .writer import Pointer
+
+if TYPE_CHECKING:
+    from .emitter import Emitter
 
 
-class Memory(Calls):
+class Memory(Part):
     """BufferLoad, BufferStore, addresses, alias metadata."""
 
-    gather_bits: ClassVar[tuple[int, ...]] = ()  # element widths that gathers serve well
+    gather_bits: tuple[int, ...] = ()  # element widths that gathers serve well
+
+    def __init__(self, em: Emitter):
+        super().__init__(em)
+        values = em.values
+        self.is_pure, self.is_nonneg, self.multiple_of = values.is_pure, values.is_nonneg, values.multiple_of
+
+    def begin(self, f: Func) -> None:
+        self.pointers: dict[int, Pointer] = {}
+
+    def pointer(self, buffer: Buffer) -> Pointer:
+        """Where a buffer lies; raises CodegenError for one that is neither a parameter nor allocated here."""
+        p = self.pointers.get(id(buffer.data))
+        if p is None:
+            raise self.error(f"buffer {buffer.name!r} is neither a parameter nor allocated around its use")
+        return p
+
+    def load_of(self, e: E.Expr, what: str) -> E.BufferLoad:
+        """The element of a buffer that a call takes."""
+        if not isinstance(e, E.BufferLoad):
+            raise self.error(f"{what} takes an element of a buffer, not {type(e).__name__}")
+        return e
 
     # ---- aliasing
 
@@ -132,7 +158,7 @@ class Memory(Calls):
                 stride = a[1] + b[1] if t is E.Add else a[1] - b[1]
         else:
             return None
-        self.keep.append(base)
+        self.em.keep.append(base)
         return base, stride
 
     # ---- loads
@@ -147,13 +173,13 @@ class Memory(Calls):
         if e.predicate is None:
             return self.load_at(e.buffer, index)
         cond = self.expr(e.predicate)
-        start, inside, join = self.block, self.label("load"), self.label("join")
+        start, inside, join = self.em.block, self.label("load"), self.label("join")
         self.branch_if(cond, inside, join)
         self.place(inside)
         mark = self.memo_mark()
         value = self.load_at(e.buffer, index)
         self.memo_release(mark)
-        end = self.block
+        end = self.em.block
         self.branch(join)
         self.place(join)
         return self.phi(self.reg(e.dtype), (value, end), (self.zero(e.dtype), start))
@@ -228,7 +254,7 @@ class Memory(Calls):
         one = with_lanes("uint8", n) if t.kind == "bool" else dtype
         space = p.type.partition("(")[2].rstrip(")") or "0"
         name = f"llvm.masked.load.{self.mangle(one)}.p{space}"
-        self.declarations.setdefault(name, f"declare {t.mem} @{name}({p.type}, <{n} x i1>, {t.mem})")
+        self.em.declarations.setdefault(name, f"declare {t.mem} @{name}({p.type}, <{n} x i1>, {t.mem})")
         return self.op(
             f"call {t.mem} @{name}({p.type} align {align} {address}, <{n} x i1> {mask}, {t.mem} zeroinitializer){p.load_suffix}"
         )
@@ -239,7 +265,7 @@ class Memory(Calls):
 
     def _lowest(self, base: E.Expr, lanes: int) -> E.Expr:
         low = E.Sub(base, E.IntImm(lanes - 1, base.dtype))
-        self.keep.append(low)
+        self.em.keep.append(low)
         return low
 
     def _load_reversed(self, e: E.BufferLoad, base: E.Expr, lanes: int) -> str:
@@ -255,7 +281,7 @@ class Memory(Calls):
             mask = self.mask_of(e.predicate, n)
             name = f"llvm.masked.gather.{self.mangle(e.dtype)}.v{n}p{p.type.partition('(')[2].rstrip(')') or '0'}"
             vec = f"<{n} x {p.type}>"
-            self.declarations.setdefault(name, f"declare {t.mem} @{name}({vec}, <{n} x i1>, {t.mem})")
+            self.em.declarations.setdefault(name, f"declare {t.mem} @{name}({vec}, <{n} x i1>, {t.mem})")
             return self.op(
                 f"call {t.mem} @{name}({vec} align {one.info.bytes} {pointers}, <{n} x i1> {mask}, {t.mem} zeroinitializer){p.load_suffix}"
             )
@@ -274,7 +300,7 @@ class Memory(Calls):
             if not masks:
                 out = insert()
                 continue
-            start, inside, join = self.block, self.label("lane"), self.label("join")
+            start, inside, join = self.em.block, self.label("lane"), self.label("join")
             self.branch_if(masks[i], inside, join)
             self.place(inside)
             new = insert()
@@ -370,7 +396,7 @@ class Memory(Calls):
         n = t.info.lanes
         one = with_lanes("uint8", n) if t.kind == "bool" else dtype
         name = f"llvm.masked.store.{self.mangle(one)}.p{p.type.partition('(')[2].rstrip(')') or '0'}"
-        self.declarations.setdefault(name, f"declare void @{name}({t.mem}, {p.type}, <{n} x i1>)")
+        self.em.declarations.setdefault(name, f"declare void @{name}({t.mem}, {p.type}, <{n} x i1>)")
         self.line(f"call void @{name}({t.mem} {value}, {p.type} align {align} {address}, <{n} x i1> {mask}){p.suffix}")
 
     def _store_lanes(

@@ -10,14 +10,14 @@ import struct
 
 from ...ir.dtype import dtype_info, with_lanes
 from .float_formats import FORMATS, Format
-from .writer import Core
+from .part import Part
 
 
 def _bits(x: float) -> int:
     return int(struct.unpack("<I", struct.pack("<f", x))[0])
 
 
-class SmallFloats(Core):
+class SmallFloats(Part):
     """`widen` and `narrow`, for types that `is_soft` names."""
 
     def widen(self, value: str, dtype: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ indices are constant after unrolling.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...ir import expr as E
 from ...ir import stmt as S
@@ -16,38 +16,47 @@ from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info
 from .calls import in_order
 from .line_info import LINE_MARK, first_loc
-from .memory import Memory
+from .part import Part
 
-StmtHandler = Callable[[Any, Any], None]
+if TYPE_CHECKING:
+    from .emitter import Emitter
+
+StmtHandler = Callable[[Any], None]
 FULL_UNROLL_LIMIT = 64  # iterations of a loop marked "unrolled" that are written out for certain
 
 
-class Statements(Memory):
+class Statements(Part):
     """Handlers for every statement."""
 
-    stmt_handlers: ClassVar[dict[type, StmtHandler]] = {}
-    alloca_space: ClassVar[int] = 0
     stack_limit_bytes: ClassVar[int] = 1 << 16
+
+    def __init__(self, em: Emitter):
+        super().__init__(em)
+        self.bind = em.values.bind
+        self.handlers: dict[type, StmtHandler] = {
+            S.BufferStore: self.buffer_store, S.Seq: self.sequence, S.Evaluate: self.evaluate, S.LetStmt: self.let_stmt, S.Attr: self.attr,
+            S.IfThenElse: self.if_then, S.For: self.for_loop, S.While: self.while_loop, S.Assert: self.assertion, S.Alloc: self.alloc,
+        }  # fmt: skip
 
     def stmt(self, s: S.Stmt) -> None:
         """Write a statement."""
-        handler = self.stmt_handlers.get(type(s))
+        handler = self.handlers.get(type(s))
         if handler is None:
             raise self.error(f"{type(s).__name__} cannot reach code generation")
-        if not self.places:
-            handler(self, s)
+        if not self.em.places:
+            handler(s)
             return
         # Each instruction says in a comment of which line of loop IR it is.
-        outer = self.tail
-        if (line := self.places.get(id(s))) is not None:
-            self.tail = f"{LINE_MARK}{line}"
-        handler(self, s)
-        self.tail = outer
+        outer = self.em.tail
+        if (line := self.em.places.get(id(s))) is not None:
+            self.em.tail = f"{LINE_MARK}{line}"
+        handler(s)
+        self.em.tail = outer
 
     def buffer_store(self, s: S.BufferStore) -> None:
         self.memo_clear()
-        self.at(s.loc)
-        self.store(s)
+        self.em.at(s.loc)
+        self.em.memory.store(s)
 
     def sequence(self, s: S.Seq) -> None:
         for child in s.stmts:
@@ -55,17 +64,17 @@ class Statements(Memory):
 
     def evaluate(self, s: S.Evaluate) -> None:
         self.memo_clear()
-        self.at(s.loc)
+        self.em.at(s.loc)
         if not isinstance(s.value, (E.IntImm, E.FloatImm)):
             self.expr(s.value)
 
     def let_stmt(self, s: S.LetStmt) -> None:
         self.memo_clear()
-        self.at(s.loc or first_loc(s.body))
-        is_index = dtype_info(s.var.dtype).is_int and self.is_pure(s.value)
+        self.em.at(s.loc or first_loc(s.body))
+        is_index = dtype_info(s.var.dtype).is_int and self.em.values.is_pure(s.value)
         self.bind(s.var, self.index(s.value) if is_index else self.expr(s.value), s.value)
         self.stmt(s.body)
-        self.vars.pop(id(s.var), None)
+        self.em.vars.pop(id(s.var), None)
 
     def attr(self, s: S.Attr) -> None:
         self.stmt(s.body)
@@ -79,7 +88,7 @@ class Statements(Memory):
             if chosen is not None:
                 self.stmt(chosen)
             return
-        self.at(s.loc)
+        self.em.at(s.loc)
         weights = ""
         if isinstance(s.cond, E.Call) and s.cond.op == "likely":
             weights = self.expected(True)
@@ -121,7 +130,7 @@ class Statements(Memory):
         if extent == 1:
             self.bind(s.var, low, s.min)
             self.stmt(s.body)
-            self.vars.pop(id(s.var), None)
+            self.em.vars.pop(id(s.var), None)
             return
         t = self.reg(s.var.dtype)
         if isinstance(s.min, E.IntImm) and extent is not None:
@@ -137,8 +146,8 @@ class Statements(Memory):
             s.body,
             extent is None,
             self.loop_metadata(s),
-            self.is_nonneg(s.min),
-            self.multiple_of(s.min) if extent == 1 else 1,
+            self.em.values.is_nonneg(s.min),
+            self.em.values.multiple_of(s.min) if extent == 1 else 1,
         )
 
     def counted_loop(
@@ -147,7 +156,7 @@ class Statements(Memory):
         """`for var in [low, end)`; with `guard` the range may be empty."""
         t = self.reg(var.dtype)
         header, latch, done = self.label("loop"), self.label("latch"), self.label("done")
-        before = self.block
+        before = self.em.block
         if guard:
             entry = self.label("enter")
             self.branch_if(self.op(f"icmp slt {t} {low}, {end}"), entry, done)
@@ -155,20 +164,20 @@ class Statements(Memory):
             before = entry
         self.branch(header)
         self.place(header)
-        self.counter += 1
-        i = f"%{_clean(var.name)}.{self.counter}"
+        self.em.counter += 1
+        i = f"%{clean_name(var.name)}.{self.em.counter}"
         nuw = "nuw nsw" if nonneg else "nsw"
-        step = f"%next{self.counter}"
-        self.out.append(f"  {i} = phi {t} [ {low}, %{before} ], [ {step}, %{latch} ]{self.tail}")
+        step = f"%next{self.em.counter}"
+        self.em.out.append(f"  {i} = phi {t} [ {low}, %{before} ], [ {step}, %{latch} ]{self.em.tail}")
         self.bind(var, i)
         if nonneg:
-            self.nonneg_vars.add(id(var))
-        self.multiples[id(var)] = multiple
+            self.em.values.nonneg_vars.add(id(var))
+        self.em.values.multiples[id(var)] = multiple
         self.stmt(body)
-        self.vars.pop(id(var), None)
+        self.em.vars.pop(id(var), None)
         self.branch(latch)
         self.place(latch)
-        self.out.append(f"  {step} = add {nuw} {t} {i}, 1{self.tail}")
+        self.em.out.append(f"  {step} = add {nuw} {t} {i}, 1{self.em.tail}")
         self.branch_if(self.op(f"icmp slt {t} {step}, {end}"), header, done, metadata)
         self.place(done)
         self.memo_clear()
@@ -191,7 +200,7 @@ class Statements(Memory):
         self.branch(header)
         self.place(header)
         self.memo_clear()
-        self.at(s.loc)
+        self.em.at(s.loc)
         cond = self.expr(s.cond)
         self.branch_if(cond, body, done)
         self.place(body)
@@ -251,11 +260,11 @@ class Statements(Memory):
         t = self.type_of(s.buffer.dtype)
         size = t.info.bytes * t.info.lanes * max(count, 1)
         align = min(64, max(t.info.bytes, 1 << (size - 1).bit_length() if size < 64 else 64))
-        self.counter += 1
-        name = f"%{_clean(s.buffer.name)}.{self.counter}"
-        space = f", addrspace({self.alloca_space})" if self.alloca_space else ""
-        self.allocas.append(f"  {name} = alloca [{max(count, 1)} x {t.element}], align {align}{space}")
-        self.bind_buffer(s.buffer, name, self.alloca_space, align)
+        self.em.counter += 1
+        name = f"%{clean_name(s.buffer.name)}.{self.em.counter}"
+        space = f", addrspace({self.em.alloca_space})" if self.em.alloca_space else ""
+        self.em.allocas.append(f"  {name} = alloca [{max(count, 1)} x {t.element}], align {align}{space}")
+        self.em.memory.bind_buffer(s.buffer, name, self.em.alloca_space, align)
         self.stmt(s.body)
 
     def alloc_shared(self, s: S.Alloc) -> None:
@@ -268,13 +277,6 @@ class Statements(Memory):
         )
 
 
-def _clean(name: str) -> str:
+def clean_name(name: str) -> str:
     """A user's name as part of an LLVM one."""
     return "".join(c if c.isalnum() and c.isascii() else "_" for c in name) or "x"
-
-
-STMT_HANDLERS: dict[type, StmtHandler] = {
-    S.BufferStore: Statements.buffer_store, S.Seq: Statements.sequence, S.Evaluate: Statements.evaluate,
-    S.LetStmt: Statements.let_stmt, S.Attr: Statements.attr, S.IfThenElse: Statements.if_then, S.For: Statements.for_loop,
-    S.While: Statements.while_loop, S.Assert: Statements.assertion, S.Alloc: Statements.alloc,
-}  # fmt: skip

@@ -1,30 +1,23 @@
-"""The emitter's state and vocabulary: LLVM types and literals, values, blocks, metadata, declarations, facts about indices.
+"""The text of a module and its vocabulary: LLVM types and literals, values, blocks, lanes, metadata, declarations.
 
 LLVM IR is written as text: a value is the string that names it ("%v12", "i32 7" without the type: "7"), a line is a
-string. That is several times faster than building IR objects and it is what LLVM's own tests read. `Core` knows nothing of
-statements or memory; `arithmetic`, `calls`, `memory` and `statements` add these on top, `emitter`
-puts functions and modules together. Source for the syntax: the LLVM Language Reference, version 22.
+string. That is several times faster than building IR objects and it is what LLVM's own tests read. `Writer` knows nothing of
+expressions, statements or memory: the parts of an `emitter` do. Source for the syntax: the LLVM Language Reference, version 22.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from ...errors import CodegenError, Loc
-from ...ir import expr as E
-from ...ir.buffer import Buffer
 from ...ir.build import round_float
-from ...ir.dtype import DTypeInfo, dtype_info
+from ...ir.dtype import DTypeInfo, dtype_info, with_lanes
 from ...target import Target
 from .float_formats import FORMATS
 
-Handler = Callable[[Any, Any], str]
 _FLOAT_TYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
-_UNKNOWN_MULTIPLE = 1
-MAX_MULTIPLE = 1 << 20  # an expression that is always 0 is a multiple of anything: this much is enough to know
 
 
 class LLVMType(NamedTuple):
@@ -79,7 +72,7 @@ def quote(name: str) -> str:
     return f'@"{escaped}"'
 
 
-class Core:
+class Writer:
     """State of one module under construction and of the function being written."""
 
     native_bfloat: ClassVar[bool] = False  # LLVM's bfloat arithmetic lowers to what the IR means; else bits and f32
@@ -88,7 +81,6 @@ class Core:
     # Whether llvm.fpto*i.sat of half is right; LLVM 22 with avx512fp16 gives -32768 for the int16 of NaN.
     saturates_half: ClassVar[bool] = True
     pointer_bits: ClassVar[int] = 64
-    expr_handlers: ClassVar[dict[type, Handler]] = {}
 
     def __init__(self, target: Target):
         self.target = target
@@ -120,15 +112,10 @@ class Core:
         self.counter = 0
         self.block = "entry"
         self.vars: dict[int, str] = {}
-        self.pointers: dict[int, Pointer] = {}
         self.memo: dict[int, str] = {}
         self.memo_log: list[int] = []
         self.keep: list[Any] = []
         self.in_index = False  # an index is being written: sums of loop variables and sizes in it never overflow
-        self.data_vars: set[int] = set()  # variables whose values come from memory: they may be anything
-        self._pure: dict[int, bool] = {}
-        self.nonneg_vars: set[int] = set()
-        self.multiples: dict[int, int] = {}
 
     def at(self, loc: Loc | None) -> None:
         """What is written from here on stands for this line of the user's program."""
@@ -182,7 +169,7 @@ class Core:
 
     def reg(self, dtype: str) -> str:
         """The LLVM type of a value of `dtype` in a register."""
-        return self.type_of(dtype).reg
+        return (self._types.get(dtype) or self.type_of(dtype)).reg
 
     def mangle(self, dtype: str) -> str:
         """The suffix of an overloaded intrinsic: f32, v4f32, i64, ..."""
@@ -315,113 +302,43 @@ class Core:
         """An attribute group's number, `#k`."""
         return f"#{self.attribute_groups.setdefault(text, len(self.attribute_groups))}"
 
-    # ---- expressions
+    # ---- lanes
 
-    def expr(self, e: Any) -> str:
-        """The value of an expression; a node met twice where its first value dominates is written once."""
-        t = type(e)
-        if t is E.Var:
-            value = self.vars.get(id(e))
-            if value is None:
-                raise self.error(f"variable {e.name!r} has no value here")
-            return value
-        if t is E.IntImm:
-            return self.int_const(e.value, e.dtype)
-        if t is E.FloatImm:
-            return self.float_const(e.value, e.dtype)
-        key = ~id(e) if self.in_index else id(e)
-        value = self.memo.get(key)
-        if value is not None:
-            return value
-        handler = self.expr_handlers.get(t)
-        if handler is None:
-            raise self.error(f"{t.__name__} cannot reach code generation")
-        value = handler(self, e)
-        self.memo[key] = value
-        self.memo_log.append(key)
-        return value
+    def broadcast_value(self, value: str, dtype: str, lanes: int) -> str:
+        """A scalar value in every lane; `dtype` is the scalar's."""
+        if value[0] != "%":
+            return self.splat(value, with_lanes(dtype, lanes))
+        one, many = self.reg(dtype), self.reg(with_lanes(dtype, lanes))
+        first = self.op(f"insertelement {many} poison, {one} {value}, i64 0")
+        return self.op(f"shufflevector {many} {first}, {many} poison, <{lanes} x i32> zeroinitializer")
 
-    def index(self, e: E.Expr) -> str:
-        """The value of an index or loop bound: what it computes from loop variables and sizes is taken not to overflow."""
-        before, self.in_index = self.in_index, True
-        value = self.expr(e)
-        self.in_index = before
-        return value
+    def vector_literal(self, values: list[int], dtype: str) -> str:
+        """A constant vector of integers of the scalar `dtype`."""
+        one = self.reg(dtype)
+        return "<" + ", ".join(f"{one} {self.int_const(v, dtype)}" for v in values) + ">"
 
-    def is_pure(self, e: Any) -> bool:
-        """Whether an expression is made of loop variables, sizes and constants alone: what is loaded may wrap around or be 0."""
-        t = type(e)
-        if t is E.Var:
-            return id(e) not in self.data_vars
-        if t is E.IntImm:
-            return True
-        known = self._pure.get(id(e))
-        if known is None:
-            if isinstance(e, (E.BinaryExpr, E.CmpExpr)):
-                known = self.is_pure(e.a) and self.is_pure(e.b)
-            elif t is E.Ramp:
-                known = self.is_pure(e.base) and self.is_pure(e.stride)
-            elif t is E.Broadcast or t is E.Cast:
-                known = dtype_info(e.value.dtype).kind in ("int", "uint", "bool") and self.is_pure(e.value)
-            elif t is E.Select:
-                known = self.is_pure(e.cond) and self.is_pure(e.a) and self.is_pure(e.b)
-            else:
-                known = t is E.Call and e.op == "likely" and self.is_pure(e.args[0])
-            self._pure[id(e)] = known
-        return known
+    def lanes_of(self, value: str, dtype: str) -> list[str]:
+        """The lanes of a vector value, one by one."""
+        info = dtype_info(dtype)
+        if info.lanes == 1:
+            return [value]
+        return [self.op(f"extractelement {self.reg(dtype)} {value}, i64 {i}") for i in range(info.lanes)]
 
-    # ---- facts about indices
+    def vector_of(self, values: list[str], dtype: str) -> str:
+        """A vector of `dtype` from its lanes."""
+        if dtype_info(dtype).lanes == 1:
+            return values[0]
+        many, one = self.reg(dtype), self.reg(dtype_info(dtype).element)
+        out = "poison"
+        for i, v in enumerate(values):
+            out = self.op(f"insertelement {many} {out}, {one} {v}, i64 {i}")
+        return out
 
-    def is_nonneg(self, e: Any) -> bool:
-        """Whether an index expression is provably not negative (given that it does not overflow)."""
-        t = type(e)
-        if t is E.Var:
-            return bool(e.is_size) or id(e) in self.nonneg_vars
-        if t is E.IntImm:
-            return bool(e.value >= 0)
-        if t in (E.Add, E.Mul, E.Div, E.FloorDiv, E.Min, E.Mod):
-            if t is E.Mod:
-                return self.is_nonneg(e.a)
-            return self.is_nonneg(e.a) and self.is_nonneg(e.b)
-        if t is E.Max:
-            return self.is_nonneg(e.a) or self.is_nonneg(e.b)
-        if t is E.FloorMod:
-            return self.is_nonneg(e.b)
-        if t is E.Cast:
-            src, dst = dtype_info(e.value.dtype), dtype_info(e.dtype)
-            return (src.kind in ("uint", "bool") and dst.bits > src.bits) or (
-                src.kind == "int" and dst.bits >= src.bits and self.is_nonneg(e.value)
-            )
-        if t is E.Ramp or t is E.Broadcast:
-            return all(self.is_nonneg(c) for c in ((e.base, e.stride) if t is E.Ramp else (e.value,)))
-        return dtype_info(e.dtype).kind == "uint"
-
-    def multiple_of(self, e: Any) -> int:
-        """A power of two that provably divides an index expression."""
-        t = type(e)
-        if t is E.Var:
-            return self.multiples.get(id(e), _UNKNOWN_MULTIPLE)
-        if t is E.IntImm:
-            value: int = e.value
-            return min(value & -value, MAX_MULTIPLE) or MAX_MULTIPLE
-        if t is E.Add or t is E.Sub or t is E.Min or t is E.Max:
-            return math.gcd(self.multiple_of(e.a), self.multiple_of(e.b))
-        if t is E.Mul:
-            return min(self.multiple_of(e.a) * self.multiple_of(e.b), MAX_MULTIPLE)
-        if t is E.Select:
-            return math.gcd(self.multiple_of(e.a), self.multiple_of(e.b))
-        if (t is E.FloorMod or t is E.Mod) and type(e.b) is E.IntImm:
-            return math.gcd(self.multiple_of(e.a), e.b.value) or 1
-        if (t is E.FloorDiv or t is E.Div) and type(e.b) is E.IntImm:
-            m, d = self.multiple_of(e.a), abs(e.b.value)
-            return m // d if d and m % d == 0 else 1
-        if t is E.Cast and dtype_info(e.value.dtype).is_int:
-            return self.multiple_of(e.value)
-        return _UNKNOWN_MULTIPLE
-
-    def pointer(self, buffer: Buffer) -> Pointer:
-        """Where a buffer lies; raises CodegenError for one that is neither a parameter nor allocated here."""
-        p = self.pointers.get(id(buffer.data))
-        if p is None:
-            raise self.error(f"buffer {buffer.name!r} is neither a parameter nor allocated around its use")
-        return p
+    def zero(self, dtype: str) -> str:
+        """The zero of a dtype, vectors included."""
+        info = dtype_info(dtype)
+        if info.lanes > 1:
+            return "zeroinitializer"
+        if info.kind == "handle":
+            return "null"
+        return self.float_const(0.0, dtype) if info.is_float else self.int_const(0, dtype)

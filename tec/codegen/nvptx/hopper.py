@@ -39,142 +39,140 @@ _TRANSPOSABLE = ("float16", "bfloat16")  # only 16-bit operands may lie along m 
 
 
 def assembly(
-    self: NvptxEmitter, text: str, operands: list[tuple[str, str, str]], results: str = "void", constraints: str = ""
+    em: NvptxEmitter, text: str, operands: list[tuple[str, str, str]], results: str = "void", constraints: str = ""
 ) -> str:
     """Inline assembly of (constraint, type, value) operands."""
     clauses = ",".join([*filter(None, [constraints]), *[c for c, _, _ in operands], "~{memory}"])
     args = ", ".join(f"{t} {v}" for _, t, v in operands)
     call = f'call {results} asm sideeffect "{text}", "{clauses}"({args}) convergent nounwind'
     if results == "void":
-        self.line(call)
+        em.line(call)
         return "0"
-    return self.op(call)
+    return em.op(call)
 
 
-def shared_address(self: NvptxEmitter, load: E.Expr, what: str) -> str:
+def shared_address(em: NvptxEmitter, load: E.Expr, what: str) -> str:
     """The 32-bit address of an element of shared memory."""
-    pointer, type_ = self.element_pointer(self.load_of(load, what))
+    pointer, type_ = em.memory.element_pointer(em.memory.load_of(load, what))
     if type_ != f"ptr addrspace({SHARED_SPACE})":
-        raise self.error(f"{what} works on shared memory")
-    return self.op(f"ptrtoint {type_} {pointer} to i32")
+        raise em.error(f"{what} works on shared memory")
+    return em.op(f"ptrtoint {type_} {pointer} to i32")
 
 
-def bulk_copy(self: NvptxEmitter, e: E.Call) -> str:
+def bulk_copy(em: NvptxEmitter, e: E.Call) -> str:
     """bulk_load(shared, map, coordinates..., barrier), bulk_store(map, shared, coordinates...)."""
     rank = int((e.attrs or {})["rank"])
     is_load = e.op == "bulk_load"
     inside, outside = e.args[:2] if is_load else (e.args[1], e.args[0])
-    shared = shared_address(self, inside, e.op)
-    map_, _ = self.element_pointer(self.load_of(outside, e.op))
-    coords = [self.convert(self.expr(c), c.dtype, "int32") for c in e.args[2 : 2 + rank]]
+    shared = shared_address(em, inside, e.op)
+    map_, _ = em.memory.element_pointer(em.memory.load_of(outside, e.op))
+    coords = [em.arithmetic.convert(em.expr(c), c.dtype, "int32") for c in e.args[2 : 2 + rank]]
     places = ", ".join(f"${k + 2}" for k in range(rank))
     operands = [("r", "i32", shared), ("l", "ptr", map_), *[("r", "i32", c) for c in coords]]
     if not is_load:
         return assembly(
-            self, f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$1, {{{places}}}], [$0];", operands
+            em, f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$1, {{{places}}}], [$0];", operands
         )
-    operands.append(("r", "i32", shared_address(self, e.args[-1], e.op)))
+    operands.append(("r", "i32", shared_address(em, e.args[-1], e.op)))
     text = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {{{places}}}], [${rank + 2}];"
-    return assembly(self, text, operands)
+    return assembly(em, text, operands)
 
 
-def prefetch_maps(self: NvptxEmitter, maps: list[Buffer]) -> None:
+def prefetch_maps(em: NvptxEmitter, maps: list[Buffer]) -> None:
     """The first thread asks for the tensors' descriptions, which else come when the first copy waits for them."""
     if maps:
         places = " ".join(f"@p prefetch.tensormap [${k}];" for k in range(len(maps)))
         head = (
             "{ .reg .pred p; .reg .b32 x, y; mov.u32 x, %tid.x; mov.u32 y, %tid.y; or.b32 x, x, y; setp.eq.u32 p, x, 0;"
         )
-        operands = [("l", "ptr", self.address(b, E.IntImm(0))[0]) for b in maps]
-        assembly(self, f"{head} {places} }}", operands)
+        operands = [("l", "ptr", em.memory.address(b, E.IntImm(0))[0]) for b in maps]
+        assembly(em, f"{head} {places} }}", operands)
 
 
-def early_wait(self: NvptxEmitter, e: E.Call) -> str:
-    if self.starts_early:
-        self.intrinsic("llvm.nvvm.griddepcontrol.wait", "void", [])
+def early_wait(em: NvptxEmitter, e: E.Call) -> str:
+    if em.frame.starts_early:
+        em.intrinsic("llvm.nvvm.griddepcontrol.wait", "void", [])
     return "0"
 
 
-def bulk_commit(self: NvptxEmitter, e: E.Call) -> str:
-    return assembly(self, "cp.async.bulk.commit_group;", [])
+def bulk_commit(em: NvptxEmitter, e: E.Call) -> str:
+    return assembly(em, "cp.async.bulk.commit_group;", [])
 
 
-def bulk_wait(self: NvptxEmitter, e: E.Call) -> str:
+def bulk_wait(em: NvptxEmitter, e: E.Call) -> str:
     attrs = e.attrs or {}
-    return assembly(
-        self, f"cp.async.bulk.wait_group{'.read' if attrs.get('read') else ''} {int(attrs.get('n', 0))};", []
-    )
+    return assembly(em, f"cp.async.bulk.wait_group{'.read' if attrs.get('read') else ''} {int(attrs.get('n', 0))};", [])
 
 
-def proxy_fence(self: NvptxEmitter, e: E.Call) -> str:
-    return assembly(self, "fence.proxy.async.shared::cta;", [])
+def proxy_fence(em: NvptxEmitter, e: E.Call) -> str:
+    return assembly(em, "fence.proxy.async.shared::cta;", [])
 
 
-def mbarrier(self: NvptxEmitter, e: E.Call) -> str:
+def mbarrier(em: NvptxEmitter, e: E.Call) -> str:
     if e.op == "mbarrier_fence":
-        return assembly(self, "fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;", [])
-    operands = [("r", "i32", shared_address(self, e.args[0], e.op))]
-    operands += [("r", "i32", self.convert(self.expr(a), a.dtype, "int32")) for a in e.args[1:]]
+        return assembly(em, "fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;", [])
+    operands = [("r", "i32", shared_address(em, e.args[0], e.op))]
+    operands += [("r", "i32", em.arithmetic.convert(em.expr(a), a.dtype, "int32")) for a in e.args[1:]]
     text = {
         "mbarrier_init": "mbarrier.init.shared::cta.b64 [$0], $1;",
         "mbarrier_expect": "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;",
         "mbarrier_arrive": "mbarrier.arrive.shared::cta.b64 _, [$0];",
         "mbarrier_wait": "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @!p bra AGAIN; }",
     }[e.op]
-    return assembly(self, text, operands)
+    return assembly(em, text, operands)
 
 
-def keep_order(self: NvptxEmitter, e: E.Call) -> str:
+def keep_order(em: NvptxEmitter, e: E.Call) -> str:
     """Loads stay on their side. Without it LLVM makes one load at a loop's head of one before the loop and one at its end."""
-    return assembly(self, "", []) if (e.attrs or {}).get("firm") else "0"
+    return assembly(em, "", []) if (e.attrs or {}).get("firm") else "0"
 
 
-def computed(self: NvptxEmitter, e: E.Call) -> str:
+def computed(em: NvptxEmitter, e: E.Call) -> str:
     """The value through an empty statement that keeps its place."""
-    type_, value = self.reg(e.dtype), self.expr(e.args[0])
+    type_, value = em.reg(e.dtype), em.expr(e.args[0])
     if e.dtype != "float32":
-        raise self.error(f"computed() is for float32, not {e.dtype}")
-    return self.op(f'call {type_} asm sideeffect "", "=f,0"({type_} {value}) nounwind')
+        raise em.error(f"computed() is for float32, not {e.dtype}")
+    return em.op(f'call {type_} asm sideeffect "", "=f,0"({type_} {value}) nounwind')
 
 
-def turn(self: NvptxEmitter, e: E.Call) -> str:
+def turn(em: NvptxEmitter, e: E.Call) -> str:
     """Two warpgroups in turn: each has a named barrier, at which it waits and the other only arrives; and one at which its own threads meet."""
-    group = self.convert(self.expr(e.args[0]), e.args[0].dtype, "int32")
+    group = em.arithmetic.convert(em.expr(e.args[0]), e.args[0].dtype, "int32")
     verb, threads = "sync", 2 * WARPGROUP
     if e.op == "turn_take":
-        at = self.op(f"add i32 {group}, {_TURN_BARRIERS}")
+        at = em.op(f"add i32 {group}, {_TURN_BARRIERS}")
     elif e.op == "turn_give":
-        at, verb = self.op(f"sub i32 {_TURN_BARRIERS + 1}, {group}"), "arrive"
+        at, verb = em.op(f"sub i32 {_TURN_BARRIERS + 1}, {group}"), "arrive"
     else:
-        at, threads = self.op(f"add i32 {group}, {_MEET_BARRIERS}"), WARPGROUP
-    return assembly(self, f"bar.{verb} $0, {threads};", [("r", "i32", at)])
+        at, threads = em.op(f"add i32 {group}, {_MEET_BARRIERS}"), WARPGROUP
+    return assembly(em, f"bar.{verb} $0, {threads};", [("r", "i32", at)])
 
 
-def set_registers(self: NvptxEmitter, e: E.Call) -> str:
+def set_registers(em: NvptxEmitter, e: E.Call) -> str:
     attrs = e.attrs or {}
-    return assembly(self, f"setmaxnreg.{'inc' if attrs.get('more') else 'dec'}.sync.aligned.u32 {int(attrs['n'])};", [])
+    return assembly(em, f"setmaxnreg.{'inc' if attrs.get('more') else 'dec'}.sync.aligned.u32 {int(attrs['n'])};", [])
 
 
 # ---- warpgroup products
 
 
-def wgmma(self: NvptxEmitter, e: E.Call) -> str:
+def wgmma(em: NvptxEmitter, e: E.Call) -> str:
     """acc + a * b over k as one instruction for each k of the unit's own."""
     attrs: dict[str, Any] = e.attrs or {}
     in_dtype, acc_dtype, n, k = attrs["in_dtype"], attrs["acc_dtype"], int(attrs["n"]), int(attrs["k"])
-    own = {i: step for i, _, step in self.target.chip.warpgroup}.get(in_dtype)
+    own = {i: step for i, _, step in em.target.chip.warpgroup}.get(in_dtype)
     if own is None or k % own:
-        raise self.error(f"{self.target} has no warpgroup product of k {k} for {in_dtype}")
+        raise em.error(f"{em.target} has no warpgroup product of k {k} for {in_dtype}")
     majors = [attrs["a_major"], attrs["b_major"]]
     if "mn" in majors and in_dtype not in _TRANSPOSABLE:
-        raise self.error(
+        raise em.error(
             f"warpgroup products of {in_dtype} read both operands along k from shared memory",
             hint="store B as [n, k] (trans_b=True)",
         )
-    descriptors = [_Descriptor(self, e.args[r], attrs, role, own) for r, role in enumerate("ab")]
+    descriptors = [_Descriptor(em, e.args[r], attrs, role, own) for r, role in enumerate("ab")]
     is_fresh = _is_zero(e.args[2])
     count = dtype_info(e.dtype).lanes
-    acc = [] if is_fresh else self.lanes_of(self.expr(e.args[2]), e.dtype)
+    acc = [] if is_fresh else em.lanes_of(em.expr(e.args[2]), e.dtype)
     letter, one = ("f", "float") if acc_dtype == "float32" else ("r", "i32")
     registers = ", ".join(f"${i}" for i in range(count))
     steps = k // own
@@ -193,8 +191,8 @@ def wgmma(self: NvptxEmitter, e: E.Call) -> str:
     operands = [("r", "i32", x) for x in low] + [(str(i), one, x) for i, x in enumerate(acc)]
     result = f"{{ {', '.join([one] * count)} }}"
     letter = f"=&{letter}" if is_fresh else f"={letter}"
-    out = assembly(self, " ".join(lines), operands, result, ",".join([letter] * count))
-    return self.vector_of([self.op(f"extractvalue {result} {out}, {i}") for i in range(count)], e.dtype)
+    out = assembly(em, " ".join(lines), operands, result, ",".join([letter] * count))
+    return em.vector_of([em.op(f"extractvalue {result} {out}, {i}") for i in range(count)], e.dtype)
 
 
 def _is_zero(e: E.Expr) -> bool:
@@ -203,20 +201,20 @@ def _is_zero(e: E.Expr) -> bool:
     return isinstance(value, (E.FloatImm, E.IntImm)) and value.value == 0
 
 
-def wgmma_registers(self: NvptxEmitter, e: E.Call) -> str:
+def wgmma_registers(em: NvptxEmitter, e: E.Call) -> str:
     """The same with a in registers; where acc is 0, the first instruction starts anew."""
     attrs: dict[str, Any] = e.attrs or {}
     in_dtype, n, k = attrs["in_dtype"], int(attrs["n"]), int(attrs["k"])
-    own = {i: step for i, _, step in self.target.chip.warpgroup}.get(in_dtype)
+    own = {i: step for i, _, step in em.target.chip.warpgroup}.get(in_dtype)
     if own is None or k % own or in_dtype not in _TRANSPOSABLE:
-        raise self.error(f"{self.target} has no warpgroup product of k {k} for {in_dtype} with an operand in registers")
-    b = _Descriptor(self, e.args[1], attrs, "b", own)
+        raise em.error(f"{em.target} has no warpgroup product of k {k} for {in_dtype} with an operand in registers")
+    b = _Descriptor(em, e.args[1], attrs, "b", own)
     words = k // 2 * 64 // 128  # of a lane: two elements each
-    value = self.op(f"bitcast {self.reg(e.args[0].dtype)} {self.expr(e.args[0])} to <{words} x i32>")
-    a = [self.op(f"extractelement <{words} x i32> {value}, i64 {i}") for i in range(words)]
+    value = em.op(f"bitcast {em.reg(e.args[0].dtype)} {em.expr(e.args[0])} to <{words} x i32>")
+    a = [em.op(f"extractelement <{words} x i32> {value}, i64 {i}") for i in range(words)]
     is_fresh = _is_zero(e.args[2])
     count = n // 2
-    acc = [] if is_fresh else self.lanes_of(self.expr(e.args[2]), e.dtype)
+    acc = [] if is_fresh else em.lanes_of(em.expr(e.args[2]), e.dtype)
     registers = ", ".join(f"${i}" for i in range(count))
     lines = ["{ .reg .pred t, f; .reg .b32 x; .reg .b64 d; setp.eq.u32 t, 0, 0; setp.ne.u32 f, 0, 0;"]
     name = f"wgmma.mma_async.sync.aligned.m64n{n}k{own}.f32.{_TYPES[in_dtype]}.{_TYPES[in_dtype]}"
@@ -232,25 +230,25 @@ def wgmma_registers(self: NvptxEmitter, e: E.Call) -> str:
     result = f"{{ {', '.join(['float'] * count)} }}"
     # Early clobbers: the first instruction writes results while later ones have operands to read.
     letter = "=&f" if is_fresh else "=f"
-    out = assembly(self, " ".join(lines), operands, result, ",".join([letter] * count))
-    return self.vector_of([self.op(f"extractvalue {result} {out}, {i}") for i in range(count)], e.dtype)
+    out = assembly(em, " ".join(lines), operands, result, ",".join([letter] * count))
+    return em.vector_of([em.op(f"extractvalue {result} {out}, {i}") for i in range(count)], e.dtype)
 
 
 class _Descriptor:
     """A shared-memory operand as wgmma takes it: the lower half (address, leading stride), the upper (row stride, swizzle)."""
 
-    def __init__(self, emitter: NvptxEmitter, operand: E.Expr, attrs: dict[str, Any], role: str, own: int):
-        load = emitter.load_of(operand, "wgmma")
+    def __init__(self, em: NvptxEmitter, operand: E.Expr, attrs: dict[str, Any], role: str, own: int):
+        load = em.memory.load_of(operand, "wgmma")
         info = dtype_info(load.buffer.dtype)
         self.size = info.bytes * info.lanes
         self.along_k = attrs[f"{role}_major"] == "k"
         self.own = own
         self.box_bytes = int(attrs[f"{role}_box"]) * self.size
-        address = shared_address(emitter, operand, "wgmma")
+        address = shared_address(em, operand, "wgmma")
         # Along k the leading stride is not read: a row of 128 bytes is one swizzled line.
         leading = 1 if self.along_k else self.box_bytes >> 4
-        within = emitter.op(f"lshr i32 {emitter.op(f'and i32 {address}, {0x3FFFF}')}, 4")
-        self.low = emitter.op(f"or disjoint i32 {within}, {leading << 16}")
+        within = em.op(f"lshr i32 {em.op(f'and i32 {address}, {0x3FFFF}')}, 4")
+        self.low = em.op(f"or disjoint i32 {within}, {leading << 16}")
         self.high = _SWIZZLE_128 | _ROWS_BYTES >> 4
 
     def offset(self, step: int) -> int:
@@ -261,25 +259,25 @@ class _Descriptor:
         return at // 128 * self.box_bytes + at % 128
 
 
-def wgmma_fence(self: NvptxEmitter, e: E.Call) -> str:
-    return assembly(self, "wgmma.fence.sync.aligned;", [])
+def wgmma_fence(em: NvptxEmitter, e: E.Call) -> str:
+    return assembly(em, "wgmma.fence.sync.aligned;", [])
 
 
-def wgmma_commit(self: NvptxEmitter, e: E.Call) -> str:
-    return assembly(self, "wgmma.commit_group.sync.aligned;", [])
+def wgmma_commit(em: NvptxEmitter, e: E.Call) -> str:
+    return assembly(em, "wgmma.commit_group.sync.aligned;", [])
 
 
-def wgmma_wait(self: NvptxEmitter, e: E.Call) -> str:
+def wgmma_wait(em: NvptxEmitter, e: E.Call) -> str:
     text = f"wgmma.wait_group.sync.aligned {int((e.attrs or {}).get('n', 0))};"
     if not e.args:
-        return assembly(self, text, [])
-    acc = self.lanes_of(self.expr(e.args[0]), e.dtype)
+        return assembly(em, text, [])
+    acc = em.lanes_of(em.expr(e.args[0]), e.dtype)
     info = dtype_info(e.dtype)
     letter, one = ("f", "float") if info.is_float else ("r", "i32")
     result = f"{{ {', '.join([one] * len(acc))} }}"
     operands = [(str(i), one, x) for i, x in enumerate(acc)]
-    out = assembly(self, text, operands, result, ",".join([f"={letter}"] * len(acc)))
-    return self.vector_of([self.op(f"extractvalue {result} {out}, {i}") for i in range(len(acc))], e.dtype)
+    out = assembly(em, text, operands, result, ",".join([f"={letter}"] * len(acc)))
+    return em.vector_of([em.op(f"extractvalue {result} {out}, {i}") for i in range(len(acc))], e.dtype)
 
 
 CALLS = {

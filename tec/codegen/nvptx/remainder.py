@@ -14,7 +14,7 @@ from ...ir import expr as E
 from ...ir.dtype import dtype_info
 
 if TYPE_CHECKING:
-    from ..emit.gpu import GpuEmitter
+    from ..emit.emitter import Emitter
 
 # (LLVM's type, its name in intrinsics, the power of two between two scaled divisors: a few bits below the significand's)
 _KINDS = {"float32": ("float", "f32", 20), "float64": ("double", "f64", 48)}
@@ -72,12 +72,12 @@ def definition(dtype: str) -> tuple[str, dict[str, str]]:
     return name, texts
 
 
-def fmod(emitter: GpuEmitter, e: E.Call) -> str:
+def fmod(em: Emitter, e: E.Call) -> str:
     """The call of it, lane by lane."""
     dtype = dtype_info(e.dtype).element
     name, texts = definition(dtype)
     for known, text in texts.items():
-        emitter.declarations.setdefault(known, text)
+        em.declarations.setdefault(known, text)
     t = _KINDS[dtype][0]
-    lanes = [emitter.lanes_of(emitter.expr(a), e.dtype) for a in e.args]
-    return emitter.vector_of([emitter.intrinsic(name, t, [(t, x) for x in xs]) for xs in zip(*lanes)], e.dtype)
+    lanes = [em.lanes_of(em.expr(a), e.dtype) for a in e.args]
+    return em.vector_of([em.intrinsic(name, t, [(t, x) for x in xs]) for xs in zip(*lanes)], e.dtype)

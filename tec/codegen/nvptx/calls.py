@@ -1,0 +1,189 @@
+"""Calls on NVPTX: barriers, lanes, dot products, matrix units, copies in the background. What sm_90a adds stands in `hopper`.
+
+Matrix products are mma.sync, fed by ldmatrix; copies in the background are cp.async (sm_80 on).
+Source: NVIDIA's "PTX ISA" 8.x (shfl.sync, mma, ldmatrix, cp.async).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir import expr as E
+from ...ir.dtype import dtype_info, with_lanes
+from ...ir.matrix import MatrixInstr, instr_of, native_k
+from ..emit import calls
+from ..emit.calls import CallHandler
+from ..emit.gpu import SHARED_SPACE, align_of, copy_now, element_at, in_words, shuffle_width
+from . import remainder
+
+if TYPE_CHECKING:
+    from .emitter import NvptxEmitter
+
+ALL_LANES = "-1"
+_SHUFFLES = {"shuffle_xor": "bfly", "shuffle_up": "up", "shuffle_down": "down", "shuffle_idx": "idx"}
+
+
+# ---- work-groups and warps
+
+
+def barrier(em: NvptxEmitter, e: E.Call) -> str:
+    attrs = e.attrs or {}
+    if "threads" in attrs:  # of some warps of the work-group
+        args = [("i32", str(attrs["id"])), ("i32", str(attrs["threads"]))]
+        em.intrinsic("llvm.nvvm.barrier.cta.sync.aligned.count", "void", args)
+    elif attrs.get("scope", "shared") == "wave":
+        em.intrinsic("llvm.nvvm.bar.warp.sync", "void", [("i32", ALL_LANES)])
+    else:
+        em.intrinsic("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
+    return "0"
+
+
+def own_lane(em: NvptxEmitter) -> str:
+    return em.intrinsic("llvm.nvvm.read.ptx.sreg.laneid", "i32", [], "range(i32 0, 32) ")
+
+
+def active(em: NvptxEmitter) -> str:
+    return em.intrinsic("llvm.nvvm.activemask", "i32", [])
+
+
+def wave_lane(em: NvptxEmitter, e: E.Call) -> str:
+    return em.arithmetic.convert(own_lane(em), "int32", e.dtype)
+
+
+def ballot(em: NvptxEmitter, e: E.Call) -> str:
+    args = [("i32", active(em)), ("i1", em.expr(e.args[0]))]
+    return em.arithmetic.convert(em.intrinsic("llvm.nvvm.vote.ballot.sync", "i32", args), "uint32", e.dtype)
+
+
+def readfirstlane(em: NvptxEmitter, e: E.Call) -> str:
+    mask = active(em)
+    first = em.intrinsic("llvm.cttz.i32", "i32", [("i32", mask), ("i1", "true")])
+    return in_words(em, em.expr(e.args[0]), e.dtype, lambda w: _shuffle(em, "idx", w, first, "31", mask))
+
+
+def _shuffle(em: NvptxEmitter, how: str, word: str, lane: str, clamp: str, mask: str = ALL_LANES) -> str:
+    args = [("i32", mask), ("i32", word), ("i32", lane), ("i32", clamp)]
+    return em.intrinsic(f"llvm.nvvm.shfl.sync.{how}.i32", "i32", args)
+
+
+def shuffle(em: NvptxEmitter, e: E.Call) -> str:
+    width = shuffle_width(em, e)
+    value = em.expr(e.args[0])
+    lane = em.arithmetic.convert(em.expr(e.args[1]), e.args[1].dtype, "int32")
+    if e.op == "shuffle_xor" and isinstance(e.args[1], E.IntImm) and not 0 <= e.args[1].value < width:
+        raise em.error(f"shuffle_xor with mask {e.args[1].value} over {width} lanes")
+    # Bits 8 to 12 hold the lanes that name a segment, bits 0 to 4 its last lane (first for `up`).
+    clamp = str((32 - width) << 8 | (0 if e.op == "shuffle_up" else 31))
+    return in_words(em, value, e.dtype, lambda w: _shuffle(em, _SHUFFLES[e.op], w, lane, clamp))
+
+
+# ---- dot products and matrix units
+
+
+def dot(em: NvptxEmitter, e: E.Call) -> str:
+    a, b = (dtype_info(x.dtype) for x in e.args[:2])
+    if e.op != "dot4" or not a.lanes == b.lanes == 4 or {a.bits, b.bits} != {8}:
+        return calls.dot(em, e)
+    name = "llvm.nvvm.idp4a." + ".".join("s" if x.is_signed else "u" for x in (a, b))
+    args = [("i32", em.op(f"bitcast <4 x i8> {em.expr(x)} to i32")) for x in e.args[:2]]
+    return em.intrinsic(name, "i32", [*args, ("i32", em.expr(e.args[2]))])
+
+
+def mma(em: NvptxEmitter, e: E.Call) -> str:
+    instr = instr_of(e.attrs or {})
+    if native_k(instr, em.target) != instr.k:
+        raise em.error(
+            f"mma.sync has no {instr.name} on {em.target.mcpu}",
+            hint="tec.te.intrin.shapes(target) lists what it has",
+        )
+    a, b, c = (em.expr(x) for x in e.args)
+    shape = f"llvm.nvvm.mma.m{instr.m}n{instr.n}k{instr.k}.row.col"
+    name = {"float16": ".f32.f32", "bfloat16": ".bf16", "tf32": ".tf32", "int8": ".s8", "uint8": ".u8"}[instr.in_dtype]
+    word = "<2 x half>" if instr.in_dtype == "float16" else "i32"
+    one = "float" if instr.acc_dtype == "float32" else "i32"
+    args = [(word, w) for role, v in (("a", a), ("b", b)) for w in _words(em, v, instr, role, word)]
+    args += [(one, x) for x in em.lanes_of(c, e.dtype)]
+    out = em.intrinsic(shape + name, f"{{ {', '.join([one] * 4)} }}", args)
+    return em.vector_of([em.op(f"extractvalue {{ {', '.join([one] * 4)} }} {out}, {k}") for k in range(4)], e.dtype)
+
+
+def _words(em: NvptxEmitter, value: str, instr: MatrixInstr, role: str, word: str) -> list[str]:
+    """An operand's vector as 32-bit registers."""
+    dtype = instr.dtype(role)
+    info = dtype_info(dtype)
+    n = info.bits * info.lanes // 32
+    if info.bits == 32:
+        return [em.op(f"bitcast float {x} to i32") for x in em.lanes_of(value, dtype)]
+    many = (
+        em.op(f"bitcast {em.reg(dtype)} {value} to <{n} x i32>")
+        if n > 1
+        else em.op(f"bitcast {em.reg(dtype)} {value} to i32")
+    )
+    words = [em.op(f"extractelement <{n} x i32> {many}, i64 {k}") for k in range(n)] if n > 1 else [many]
+    return words if word == "i32" else [em.op(f"bitcast i32 {w} to {word}") for w in words]
+
+
+def fast_math_unit(em: NvptxEmitter, e: E.Call) -> str:
+    """ex2.approx and rcp.approx."""
+    name = {"exp2_fast": "llvm.nvvm.ex2.approx.ftz.f32", "rcp_fast": "llvm.nvvm.rcp.approx.ftz.f"}[e.op]
+    out = [em.intrinsic(name, "float", [("float", x)]) for x in em.lanes_of(em.expr(e.args[0]), e.dtype)]
+    return em.vector_of(out, e.dtype)
+
+
+def ldmatrix(em: NvptxEmitter, e: E.Call) -> str:
+    """(element of shared memory, this lane's row): 8x8 tiles of 16-bit elements; attrs num (1, 2, 4) and trans."""
+    attrs = e.attrs or {}
+    num, info = int(attrs.get("num", 4)), dtype_info(e.dtype)
+    if num not in (1, 2, 4) or info.bits * info.lanes != 32 * num:
+        raise em.error(
+            f"ldmatrix of {num} tiles as {e.dtype}", hint="1, 2 or 4 tiles give 2, 4 or 8 elements of 16 bits"
+        )
+    pointer, type_ = em.memory.element_pointer(em.memory.load_of(e.args[0], e.op))
+    if type_ != f"ptr addrspace({SHARED_SPACE})":
+        raise em.error("ldmatrix reads shared memory alone")
+    name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{num}{'.trans' if attrs.get('trans') else ''}.b16.p3"
+    result = "i32" if num == 1 else f"{{ {', '.join(['i32'] * num)} }}"
+    out = em.intrinsic(name, result, [(type_, pointer)])
+    words = [out] if num == 1 else [em.op(f"extractvalue {result} {out}, {k}") for k in range(num)]
+    whole = em.vector_of(words, with_lanes("int32", num))
+    return em.op(f"bitcast {'i32' if num == 1 else f'<{num} x i32>'} {whole} to {em.reg(e.dtype)}")
+
+
+# ---- copies in the background
+
+
+def async_copy(em: NvptxEmitter, e: E.Call) -> str:
+    """cp.async where it is aligned to its size, of 4, 8 or 16 bytes; a load and a store else."""
+    dst, src = em.memory.load_of(e.args[0], e.op), em.memory.load_of(e.args[1], e.op)
+    n = e.args[2] if len(e.args) > 2 else E.IntImm(1)
+    info = dtype_info(src.buffer.dtype)
+    size = n.value * info.bytes * info.lanes if isinstance(n, E.IntImm) else 0
+    (to, to_p), (start, start_p) = element_at(em, dst), element_at(em, src)
+    spaces = (to_p.type, start_p.type) == ("ptr addrspace(3)", "ptr addrspace(1)")
+    aligned = size in (4, 8, 16) and align_of(em, to_p, dst, size) >= size and align_of(em, start_p, src, size) >= size
+    if not (em.target.chip.async_lds and spaces and aligned):
+        return copy_now(em, e)
+    how = "cg" if size == 16 else "ca"
+    em.intrinsic(f"llvm.nvvm.cp.async.{how}.shared.global.{size}", "void", [(to_p.type, to), (start_p.type, start)])
+    return "0"
+
+
+def async_commit(em: NvptxEmitter, e: E.Call) -> str:
+    if em.target.chip.async_lds:
+        em.intrinsic("llvm.nvvm.cp.async.commit.group", "void", [])
+    return "0"
+
+
+def async_wait(em: NvptxEmitter, e: E.Call) -> str:
+    if em.target.chip.async_lds:
+        em.intrinsic("llvm.nvvm.cp.async.wait.group", "void", [("i32", str(int((e.attrs or {}).get("n", 0))))])
+    return "0"
+
+
+CALLS: dict[str, CallHandler] = {
+    **calls.CALLS,
+    "barrier": barrier, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
+    **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit,
+    "fmod": remainder.fmod,
+    "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
+}  # fmt: skip

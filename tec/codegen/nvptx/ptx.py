@@ -1,0 +1,77 @@
+"""PTX as text: the LLVM machine that makes it, and one text of several kernels'."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from ...errors import TargetError
+from ...ir.func import Func
+from ...ir.shared_layout import shared_layout
+from ...target import Target
+from ..llvm_util import Machine
+
+TRIPLE = "nvptx64-nvidia-cuda"
+# The lowest PTX version that knows a chip: it loads on the oldest drivers.
+_PTX_OF = {70: 63, 72: 63, 75: 63, 80: 70, 86: 71, 87: 74, 89: 78, 90: 78, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
+_PTX_OF_WARPGROUPS = 80  # wgmma, bulk tensor copies, setmaxnreg
+
+
+def number(target: Target) -> int:
+    """The chip's number: 90 of sm_90 and sm_90a."""
+    return int(target.mcpu.removeprefix("sm_").removesuffix("a"))
+
+
+@lru_cache(maxsize=64)
+def machine_of(target: Target) -> Machine:
+    """The LLVM target machine; `-ptx=78` chooses a PTX version, by default the lowest that knows the chip."""
+    least = max(_PTX_OF[number(target)], _PTX_OF_WARPGROUPS if target.chip.warpgroup else 0)
+    asked = target.options.get("ptx", "")
+    if asked:
+        digits = asked.replace(".", "")
+        if not digits.isdigit() or int(digits) < least:
+            raise TargetError(
+                f"PTX version {asked!r}", hint=f"{target.mcpu} needs {least // 10}.{least % 10} or later: -ptx={least}"
+            )
+        least = int(digits)
+    return Machine(TRIPLE, target.mcpu, f"+ptx{least}", 3, "small")
+
+
+def ordered_loads(ptx: str) -> str:
+    """The text of kernels that begin early (`early_start`) with loads that stay behind their wait. What a kernel only reads, LLVM loads by ld.global.nc:
+    memory that nothing writes while the kernel is there, which is not true of one that begins beside the kernel ahead of it, and ptxas might load before
+    the wait."""
+    return ptx.replace("ld.global.nc.", "ld.global.") if "griddepcontrol.wait" in ptx else ptx
+
+
+_DYNAMIC = re.compile(r"(?m)^\.extern \.shared \.align (\d+) (\.b8 \w+\[\]);\n+")
+_HEADER = re.compile(r"(?s)\A.*?^\.address_size \d+\n", re.M)
+
+
+def join_ptx(texts: Sequence[str]) -> str:
+    """One PTX text of several for one target: what a driver compiles as one module.
+
+    Kernels and their shared arrays have names of their own; labels have, too, within a kernel. The dynamic array is the one thing that is
+    declared by each that has it: it is declared once, with the strictest alignment. Blank lines that only LLVM's tools need are left out.
+    """
+    header = _HEADER.match(texts[0])
+    assert header is not None, "PTX begins with its version, target and address size"
+    align: dict[str, int] = {}
+    for text in texts:
+        for bytes_, array in _DYNAMIC.findall(text):
+            align[array] = max(align.get(array, 0), int(bytes_))
+    declared = "".join(f".extern .shared .align {n} {array};\n" for array, n in align.items())
+    bodies = []
+    for k, text in enumerate(texts):
+        body = _DYNAMIC.sub("", _HEADER.sub("", text, count=1))
+        bodies.append(body.replace("$L__BB0_", f"$L__BB{k}_") if k else body)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join([header[0], declared, *bodies]))
+
+
+def dynamic_shared_bytes(f: Func, target: Target) -> int:
+    """Bytes of dynamic shared memory that a launch of the kernel asks for: all of it, where it is beyond the static limit."""
+    total = int(f.attrs.get("lds_bytes", 0))
+    if total <= target.static_lds_bytes:
+        return 0
+    return shared_layout(f.body)[1]
