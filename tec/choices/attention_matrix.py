@@ -76,7 +76,7 @@ class MatrixAttention(loops.LoopForm):
         self.units = fragments(self.dtype, target)
         self.g = Kernel.sizes_of(form)
         # Where heads of 256 leave AMD's units room for two wavefronts by 32 keys, there is room for four by 16, with the next step's under way.
-        keys = (64, 32, 128) if target.kind == "cuda" else (64, 32, 128, 16)
+        keys = (64, 32, 128) if target.chip.background_copies else (64, 32, 128, 16)
         self.parameters = {
             "waves": (4, 8, 2, 1), "rows": (32, 16, 64), "keys": keys, "unit": tuple(self.units), "stages": (1, 2, 0),
             "splits": (1, 2, 4, 8, 16, 32), "hold": (True, False),
@@ -141,7 +141,7 @@ class MatrixAttention(loops.LoopForm):
 
     def drafts(self) -> Iterator[Choice]:
         # Copies in the background fill a second slot by themselves; where registers do not suffice for the next step, there is none under way.
-        usual = 2 if self.target.kind == "cuda" else 1
+        usual = 2 if self.target.chip.background_copies else 1
         legal = [c for c in self.all if c["stages"] in (usual, 0) and c["splits"] == self._splits(c)]
         ahead = [c for c in legal if c["stages"] == max(x["stages"] for x in legal)]
         if not any(c["hold"] for c in ahead):
@@ -196,7 +196,7 @@ class MatrixAttention(loops.LoopForm):
         )
         rounds = -(-groups // machine.units)
         seconds = rounds * (steps * clocks + 600) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
-        if choice["splits"] > 1 and self.target.kind == "rocm":
+        if choice["splits"] > 1 and machine.has_latencies:
             # What work-groups leave in float32 and the second kernel reads (32 heads of 2,048 by 64 on MI300X, by the time model: 13 us of 107; 101 by half of the rows).
             parts = 2 * 4 * batch * heads * rows * choice["splits"] * (g.value_size + 2)
             seconds += parts / (level_gbps(machine, "memory") * 1e9)

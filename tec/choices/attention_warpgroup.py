@@ -94,10 +94,8 @@ class WarpgroupAttention(loops.LoopForm):
 
     def why_not(self, choice: Choice) -> str | None:
         whole = isinstance(self.g.keys, int) and self.g.keys % choice["keys"] == 0
-        if choice["hold"] and (self.is_masked or not whole):
-            # Where a block has as many keys as a head has elements, both products' operands are as many registers, and ptxas 13.0.88 puts the weights
-            # where the queries are (both HGMMAs read R88 to R103); the PTX is right, and 13.5.37 keeps them apart.
-            return "queries held in registers over the masks' branch come out wrong (ptxas 13.0, seen on an H200)"
+        if (wrong := self.bug(choice, masked=self.is_masked, whole=whole)) is not None:
+            return wrong
         have = min(255, UNIT_REGISTERS // WARPGROUP // (choice["groups"] * choice["resident"]) // 8 * 8)
         if self.registers(choice) > have:
             return f"{self.registers(choice)} registers of a thread, there are {have}"
@@ -115,8 +113,8 @@ class WarpgroupAttention(loops.LoopForm):
         g, choices = self.g, []
         queries = g.queries if isinstance(g.queries, int) else OPEN
         tiles = (g.batch if isinstance(g.batch, int) else 1) * g.heads * -(-queries // (2 * ROWS))
-        if isinstance(g.keys, int) and g.keys <= 256 and size <= 64:
-            choices += [(1, 64, 2)]  # two short blocks rather than one: 12 heads by 32 of 128 places 11.9 us for 12.8
+        keys = g.keys if isinstance(g.keys, int) else None
+        choices += [tuple(c) for told in self.ruled(keys=keys, size=size) for c in told["blocks"]]
         if size <= 64 or tiles < self.target.machine.units:
             choices += [(1, 128, 3), (1, 64, 3), (1, 64, 2)]
         choices += [(2, 64, 2), (2, 80, 1), (2, 64, 1), (1, 32, 2), (1, 32, 1)]

@@ -15,9 +15,9 @@ from .tilings import Shape
 
 
 def pays(target: Target, dtype: str, pixels: Size, channels: int, depths: Sequence[int]) -> bool:
-    """Whether sums of `depths` terms each, of pixels by channels, should take less time as one. On AMD's matrix units alone: a load there takes its place from one
+    """Whether sums of `depths` terms each, of pixels by channels, should take less time as one. Where loads come through registers, on matrix units alone: a load there takes its place from one
     image or the other without a branch, and nobody measured what NVIDIA's copies in the background, and a CPU's blocks of channels, would lose by two images."""
-    if target.kind != "rocm":
+    if not target.is_gpu or target.chip.background_copies:
         return False
     whole = _shape(dtype, pixels, channels, sum(depths))
     if any(k % tilings.steps(whole, target)[0] for k in depths):

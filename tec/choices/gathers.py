@@ -1,4 +1,4 @@
-"""Gathers on an AMD GPU whose reads lie far from each other (columns by an index, elements along an axis): what they pick from passes through shared memory.
+"""Gathers on a GPU whose reads lie far from each other (columns by an index, elements along an axis): what they pick from passes through shared memory.
 
 Read where it lies, each element brings a line of its own. Here a work-group reads all places of the indexed axis that it may be asked for, in whole pieces, and picks from
 its shared memory. Rows of a table by an index are whole pieces already, and stay what elementwise work is.
@@ -32,7 +32,7 @@ _WORTH = (
 
 def match(group: Group, target: Target) -> Iterator[Space]:
     """The space of a group of one elementwise output that picks single elements of a tensor by an index."""
-    if target.kind == "rocm":
+    if target.is_gpu:
         space = Gather.match(group, target)
         if space is not None:
             yield space
@@ -58,12 +58,9 @@ class Gather(Space):
         super().__init__(group, target)
         self.out, self.table = out, table
         self.bytes = dtype_info(table.tensor.dtype).bytes
-        # What a die's L2 holds is read from there an element at a time, by as many work-groups as there are. By the time model, on MI300X, microseconds here and there:
-        # 1 x 16,384 by an index 4.4 and 1.4, 300 x 1,024 1.8 and 1.4, 2,048 x 1,024 5.1 and 4.7, 2,048 square 9.2 and 13.8; along columns of 1,024 square 4.6 and 7.0.
         l2 = target.machine.level("L2")
-        self.is_second = (
-            l2 is not None and math.prod(n or 1 for n in const_shape(table.tensor)) * self.bytes < l2.size_bytes
-        )
+        held = math.prod(n or 1 for n in const_shape(table.tensor)) * self.bytes
+        self.is_second = not self.rule("first", False, table=held, near=l2.size_bytes if l2 is not None else 0)
         self.parameters = {
             "rows": (1, 2, 4, 8, 16), "across": (1, 2, 4, 8, 16, 32, 64), "threads": (256, 1024, 512, 128, 64), "piece": (4, 2, 8, 1),
         }  # fmt: skip

@@ -41,8 +41,6 @@ _AT_ONCE = 7  # steps of a wavefront whose codes are loaded at once
 
 def unit_of(target: Target) -> MatrixInstr | None:
     """The instruction of 16 by 16 sums of float16 products with the most terms; None where the chip has none."""
-    if target.kind != "rocm":
-        return None
     found = [
         i for i in instructions(target)
         if (i.in_dtype, i.acc_dtype, i.m, i.n, i.blocks) == ("float16", "float32", _SIDE, _SIDE, 1)

@@ -1,4 +1,4 @@
-"""Windows over pixels by channels with weights of their own for each channel (depthwise convolutions), on AMD GPUs: a thread has a tile of neighbouring
+"""Windows over pixels by channels with weights of their own for each channel (depthwise convolutions), on GPUs: a thread has a tile of neighbouring
 pixels, rows by columns, of some channels, and what their windows have in common is loaded and converted once.
 
 The sum is computed over (image, row, column, channel), where tiles are boxes; the result stays as it lies, pixels counted through.
@@ -38,6 +38,7 @@ class PixelWindows(Space):
     def __init__(self, group: Group, target: Target, red: ComputeOp, pixels: tuple[int, int, int]):
         super().__init__(group, target)
         self.red, self.pixels = red, pixels
+        self.is_second = not self.rule("first", False, channels=const_shape(red.output(0))[-1])
         self.channels = const_shape(red.output(0))[-1] or 1
         self.window = [extent(a.dom.extent) or 1 for a in red.reduce_axis if a.dom is not None]
         strides: tuple[int, ...] = red.attrs["strides"]
@@ -58,7 +59,7 @@ class PixelWindows(Space):
         """Of one sum over a window, pixels by channels, whose result the output reads at its own place."""
         (red,) = group.reductions()
         pixels = red.attrs.get("pixels")
-        if target.kind != "rocm" or red.tag != "pixels" or pixels is None or len(group.output_ops) != 1:
+        if not target.is_gpu or red.tag != "pixels" or pixels is None or len(group.output_ops) != 1:
             return None
         out, shape = group.output_ops[0], const_shape(red.output(0))
         if (

@@ -18,6 +18,7 @@ from ..target import Target
 from ..te import Tensor
 from . import rules
 from .group import Group
+from .rules import bugs
 
 Choice = dict[str, Any]  # parameter -> int, bool or text
 _MOST_LISTED = 8  # options of a parameter that a message names
@@ -92,6 +93,10 @@ class Space:
     def rule(self, name: str, otherwise: Any, **features: Any) -> Any:
         """What the first rule that says something of `name` prefers."""
         return next((told[name] for told in self.ruled(**features) if name in told), otherwise)
+
+    def bug(self, choice: Choice, **features: Any) -> str | None:
+        """Which compiler's mistake a choice meets (`rules.bugs`); None for none."""
+        return bugs.why_not(self.template, {**choice, **features})
 
     def legal(self, options: Mapping[str, Sequence[Any]]) -> Iterator[Choice]:
         """The legal choices of some of the parameters' values."""

@@ -46,8 +46,7 @@ class Transpose(Space):
         shape = [n or 1 for n in const_shape(out.output(0))]
         self.rows, self.width, self.height = shape[axis], shape[-1], shape[-2] if merged > 1 else 1
         self.bytes = min(dtype_info(t.dtype).bytes for t in (*turned, out.output(0)))
-        # One H200, 16384 square in float32: pieces of 16 bytes 0.969 of a copy's rate, of 4 bytes 0.946.
-        pieces = (16, 8, 4, 0) if target.kind == "cuda" else (4, 8, 16, 0)
+        pieces = tuple(self.rule("pieces", (4, 8, 16, 0), width=self.width))  # the first of those that cost the same
         self.parameters = {"tile": (64, 32, 128, 16), "threads": (256, 128, 64, 512), "piece": pieces}
 
     @classmethod
@@ -124,7 +123,7 @@ class Transpose(Space):
         own = rows * high * width / choice["threads"]
         latency = latency_ns(machine, "memory") * 1e-9
         waiting = max(0.0, own - _OWN) / 8 * latency
-        if self.target.kind == "rocm" and (self.rows % rows or self.height % high or self.width % width):
+        if machine.has_latencies and (self.rows % rows or self.height % high or self.width % width):
             waiting = own / self._lanes(choice) * _CONDITIONAL * latency
         memory += waiting
         return Cost(machine.launch_us * 1e-6 + memory, "memory")

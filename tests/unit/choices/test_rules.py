@@ -9,6 +9,7 @@ from dataclasses import fields
 import pytest
 
 from tec.choices import rules, tilings
+from tec.choices.rules import bugs
 from tec.choices.rules.conditions import Condition
 from tec.errors import TecError
 from tec.target import Target
@@ -64,12 +65,20 @@ def test_what_ships_is_read_and_each_row_can_be_asked():
 
 FEATURES = {
     "gpu rows": {"longest", "bytes", "rows"},
+    "gpu transpose": {"width"},
+    "gpu gather": {"table", "near"},
+    "gpu pixel windows": {"channels"},
+    "warpgroup attention": {"keys", "size"},
     "gpu reduction": {"outputs", "length", "bytes", "results", "pixels"},
     "cpu convolution": {"sum", "dot", "vectors", "channels", "width", "open"},
     tilings.TEMPLATE: {"m", "n", "k", "batch", "fixed", "guarded", "turned", "parts", "moved"},
 }
 PREFERENCES = {
     "gpu rows": {"threads", "piece", "rows"},
+    "gpu transpose": {"pieces"},
+    "gpu gather": {"first"},
+    "gpu pixel windows": {"first"},
+    "warpgroup attention": {"blocks"},
     "gpu reduction": {"shared_below", "wide", "threads", "whole_by", "columns"},
     "cpu convolution": {"blocks", "columns", "least", "most"},
     tilings.TEMPLATE: {"tiles", "shared", "slices", "least_steps", *(f.name for f in fields(tilings.Outline))},
@@ -81,6 +90,15 @@ def test_a_row_asks_and_says_what_its_template_knows(rule):
     machine = rules.machine_features(Target("mi300x")).keys() | {"registers", "fma"}
     assert rule.when.names <= FEATURES[rule.template] | machine
     assert set(rule.prefer) <= PREFERENCES[rule.template]
+
+
+def test_a_compilers_mistake_is_a_refusal_with_tool_and_versions():
+    held = {"hold": True, "masked": True, "whole": True}
+    assert "ptxas 13.0.88" in (bugs.why_not("warpgroup attention", held) or "")
+    assert bugs.why_not("warpgroup attention", {**held, "masked": False}) is None
+    assert bugs.why_not("gpu rows", held) is None
+    with pytest.raises(TecError, match=r"some\.jsonl:1.*reproducer"):
+        list(bugs.read(json.dumps({"tool": "ptxas", "versions": "1", "template": "x", "when": "a", "what": "b"}), "some.jsonl"))  # fmt: skip
 
 
 class Drawn:
