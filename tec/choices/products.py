@@ -16,7 +16,7 @@ from ..ops.contraction import Contraction
 from ..ops.dims import typical
 from ..target import Target
 from ..te import ComputeOp, Operation, Tensor, intrin, thread_axis
-from . import folded, matrix_units, padding, parallel
+from . import folded, matrix_units, padding, parallel, rules
 from .bulk_products import BulkProduct
 from .extents import THREAD_PART, why_not_tile
 from .group import Group, begin, const_shape, extent, largest_divisor, reduce_size, same_shape, size_of, substitute
@@ -35,7 +35,18 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     if not target.is_gpu:
         yield from _on_cpu(group, target)
     elif not _thin(group):
-        yield from folded.match(group, target, _through_shared) if folded.is_folded(group) else _on_gpu(group, target)
+        yield from _of_images(group, target) if folded.is_folded(group) else _on_gpu(group, target)
+
+
+def _of_images(group: Group, target: Target) -> Iterator[Space]:
+    """A plain image's convolution as a product; behind the sums where a rule says that these are quicker."""
+    found = group.form("product")
+    channels = found[0].attrs["contraction"].channels if found is not None else None
+    told = rules.preferred("plain convolution", target, {"channels": channels})
+    behind = any(t["sums"] for t in told)
+    for space in folded.match(group, target, _through_shared):
+        space.is_second = space.is_second or behind
+        yield space
 
 
 def _on_cpu(group: Group, target: Target) -> Iterator[Space]:

@@ -16,9 +16,6 @@ from .registry import COMPLEX, SUMS, Attrs, TensorType, fail, register, static_s
 from .windows import Windows, conv_out, image_sizes, spatial
 
 _LEAST_CHANNELS = 16  # of a product of a plain image: a fragment's; groups of fewer are computed together
-# Fewer are quicker as sums, an output a thread: 32 groups of 4 at 56 x 56 take 8.6 us for 12.3 on MI300X and 7.3 for 11.0 on RX 7900 XTX (float32), of 8 at 28 x 28
-# 13.2 for 9.9 and 8.7 for 8.0, by the time model.
-_FEW_CHANNELS = 8
 
 
 def _layouts(attrs: Attrs) -> tuple[Layout, Layout, Layout]:
@@ -125,8 +122,6 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
     if is_symbolic((*extents, *(sx[k] for k in letters), sw["I"], sw["O"])):
         return None
     own_in, own_out, window = sw["I"], sw["O"] // groups, math.prod(taps)
-    if min(own_out, own_in if groups > 1 else own_out) < _FEW_CHANNELS:
-        return None
     merged = next(
         (m for m in range(1, groups + 1) if groups % m == 0 and m * min(own_in, own_out) >= _LEAST_CHANNELS), groups
     )
@@ -169,7 +164,10 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
     )
     sizes = merged * own_out, math.prod(extents), merged * own_in * window
     fold = Fold(out.shape, place, find)
-    return Contraction((sy["N"], groups // merged), *sizes, *sides, accumulator(x.dtype), out.dtype, fold=fold)
+    channels = min(own_out, own_in) if groups > 1 else own_out
+    return Contraction(
+        (sy["N"], groups // merged), *sizes, *sides, accumulator(x.dtype), out.dtype, fold=fold, channels=channels
+    )
 
 
 def _digits(i: Any, sizes: Sequence[int]) -> list[Any]:

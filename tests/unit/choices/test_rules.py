@@ -66,6 +66,7 @@ def test_what_ships_is_read_and_each_row_can_be_asked():
 FEATURES = {
     "gpu rows": {"longest", "bytes", "rows"},
     "gpu transpose": {"width"},
+    "plain convolution": {"channels"},
     "gpu gather": {"table", "near"},
     "gpu pixel windows": {"channels"},
     "warpgroup attention": {"keys", "size"},
@@ -76,6 +77,7 @@ FEATURES = {
 PREFERENCES = {
     "gpu rows": {"threads", "piece", "rows"},
     "gpu transpose": {"pieces"},
+    "plain convolution": {"sums"},
     "gpu gather": {"first"},
     "gpu pixel windows": {"first"},
     "warpgroup attention": {"blocks"},
