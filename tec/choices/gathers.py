@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..ir import IterVar, TensorRead
 from ..ir.dtype import dtype_info
@@ -60,7 +60,8 @@ class Gather(Space):
         self.bytes = dtype_info(table.tensor.dtype).bytes
         l2 = target.machine.level("L2")
         held = math.prod(n or 1 for n in const_shape(table.tensor)) * self.bytes
-        self.is_second = not self.rule("first", False, table=held, near=l2.size_bytes if l2 is not None else 0)
+        self.features = {"table": held, "near": l2.size_bytes if l2 is not None else 0}
+        self.is_second = not self._rule("first", False)
         self.parameters = {
             "rows": (1, 2, 4, 8, 16), "across": (1, 2, 4, 8, 16, 32, 64), "threads": (256, 1024, 512, 128, 64), "piece": (4, 2, 8, 1),
         }  # fmt: skip
@@ -114,16 +115,17 @@ class Gather(Space):
                 "threads": (512 if self.bytes <= 2 else 256, 256),
                 "piece": (2, 1),
             }
-        elif self.target.wavefront_size == 64:
-            # By the time model, columns of 2048 x 4096 in float16 by an index: an element a thread after another on gfx942 10.5 us, pieces of two and four 11.0.
-            wanted = {"rows": (1,), "across": (1,), "threads": (512, 256), "piece": (1,)}
         else:
-            wanted = {"rows": (1,), "across": (1,), "threads": (256,), "piece": (4, 2, 1)}
+            threads, piece = self._rule("threads", (256,)), self._rule("piece", (4, 2, 1))
+            wanted = {"rows": (1,), "across": (1,), "threads": threads, "piece": piece}
         return next(self.legal(wanted), None) or next(self.all)
 
+    def _rule(self, name: str, otherwise: Any) -> Any:
+        return self.rule(name, otherwise, **self.features)
+
     def _strips(self) -> tuple[int, ...]:
-        """Neighbouring lines of a work-group. Half as many on RDNA, whose units hold two such work-groups: 190 us for 211 on gfx1100, 2048 x 4096 in float32."""
-        most = _STRIP_BYTES // self.bytes // (1 if self.target.wavefront_size == 64 else 2)
+        """Neighbouring lines of a work-group."""
+        most = self._rule("strip_bytes", _STRIP_BYTES) // self.bytes
         return tuple(n for n in self.parameters["across"][::-1] if n <= most)
 
     def cost(self, choice: Choice) -> Cost:

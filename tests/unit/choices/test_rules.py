@@ -78,7 +78,7 @@ PREFERENCES = {
     "gpu rows": {"threads", "piece", "rows"},
     "gpu transpose": {"pieces"},
     "plain convolution": {"sums"},
-    "gpu gather": {"first"},
+    "gpu gather": {"first", "threads", "piece", "strip_bytes"},
     "gpu pixel windows": {"first"},
     "warpgroup attention": {"blocks"},
     "gpu reduction": {"shared_below", "wide", "threads", "whole_by", "columns"},
