@@ -93,7 +93,7 @@ def _source_stamp() -> str:
     for folder, dirs, files in (entry for root in roots for entry in os.walk(root)):
         dirs.sort()
         for name in sorted(files):
-            if name.endswith(".py"):
+            if name.endswith((".py", ".jsonl")):  # rules decide what code is made, too
                 st = os.stat(os.path.join(folder, name))
                 h.update(f"{name} {st.st_size} {st.st_mtime_ns};".encode())
     return h.hexdigest()

@@ -12,6 +12,7 @@ from tec.choices import rules, tilings
 from tec.choices.rules import bugs
 from tec.choices.rules.conditions import Condition
 from tec.errors import TecError
+from tec.graph import cache
 from tec.target import Target
 from tests import seeds
 
@@ -148,3 +149,15 @@ def test_of_what_is_unknown_only_what_it_cannot_change_holds():
         condition = Condition(d.truth(3))
         if condition.holds({**d.features, "x0": None}):  # then whatever it is
             assert all(condition.holds({**d.features, "x0": v}) for v in range(-5, 50))
+
+
+def test_a_compiler_with_other_rules_is_another_compiler(monkeypatch, tmp_path):
+    folder = tmp_path / "some_frontend"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(cache.frontends, "modules", lambda: ["some_frontend"])
+    before = cache._source_stamp()
+    assert cache._source_stamp() == before
+    (folder / "rules.jsonl").write_text("{}")
+    assert cache._source_stamp() != before
