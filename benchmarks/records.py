@@ -27,7 +27,9 @@ BAND = 1.02  # of such rows: the modelled time that a change may cost unnoticed
 CLOCKED_BAND = 1.15  # of ratios of processor times taken in turn, on a machine with other work
 # What the time model is made of: a modelled time compares with another one of the same model.
 _MODEL = [
-    *(f"tec/emulator/{n}.py" for n in ("unit", "model", "traffic", "issue", "trace", "skeleton", "order")),
+    *(f"tec/emulator/time/{n}.py" for n in ("unit", "model", "traffic", "issue", "trace")),
+    "tec/emulator/analyses/skeleton.py",
+    "tec/emulator/checks/order.py",
     "tec/target/machines.py",
     "tec/target/chips.py",
 ]

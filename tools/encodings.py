@@ -1,6 +1,6 @@
 """The tables of opcodes that the software GPU reads machine code by, made by asking LLVM's assembler.
 
-    python -m tools.encodings tables [FOLDER]      writes encodings_gfx9.txt and encodings_rdna.txt (default: tec/emulator)
+    python -m tools.encodings tables [FOLDER]      writes encodings_gfx9.txt and encodings_rdna.txt (default: tec/emulator/decode)
     python -m tools.encodings samples [FOLDER]     writes the tests' samples "chip bytes instruction" (default: tests/unit/emulator)
     python -m tools.encodings check                disassembles the samples, assembles that again, and compares the bytes
 
@@ -104,8 +104,8 @@ def key(data: bytes, gfx: int) -> tuple[str, int] | None:
 
 def _preferred() -> Callable[[str, int], tuple[bool, int, int, str]]:
     """Of two names of one opcode, the greater: one that the software GPU knows, then the newer (fewer generations before have it), the longer."""
-    from tec.emulator import opcodes
-    from tec.emulator.table import ROWS
+    from tec.emulator.isa import opcodes
+    from tec.emulator.isa.table import ROWS
 
     opcodes.load()
     before = {int(chip[3:-2]): set(Assembler(chip).known(names())) for chip in ("gfx90a", "gfx1030", "gfx1100")}
@@ -168,7 +168,7 @@ def table(chips: dict[str, str]) -> str:
 
 def samples(chip: str) -> Iterator[tuple[str, bytes, str]]:
     """(row of the table, bytes, instruction) of every form that the assembler takes of every opcode of a chip."""
-    from tec.emulator.decode_words import encodings
+    from tec.emulator.decode.words import encodings
 
     gfx = int(chip[3:-2])
     mask, ask = 2 if gfx == 9 else 1, Assembler(chip)
@@ -209,7 +209,7 @@ def _few(chip: str, met: set[str]) -> Iterator[str]:
 
 def read_back(chip: str) -> tuple[list[tuple[str, bytes, str]], list[str]]:
     """(row, bytes, the disassembler's text) of the samples whose text the assembler turns into the same bytes; what is told of the others."""
-    from tec.emulator.disassemble import decoder
+    from tec.emulator.decode.disassemble import decoder
     from tec.errors import TecError
 
     taken = list(samples(chip))
@@ -245,7 +245,7 @@ def check(chip: str) -> int:
 if __name__ == "__main__":
     what, *rest = sys.argv[1:] or [""]
     if what == "tables":
-        folder = Path(rest[0]) if rest else ROOT / "tec" / "emulator"
+        folder = Path(rest[0]) if rest else ROOT / "tec" / "emulator" / "decode"
         (folder / "encodings_gfx9.txt").write_text(table(GFX9))
         (folder / "encodings_rdna.txt").write_text(table(RDNA))
     elif what == "samples":

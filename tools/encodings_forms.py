@@ -156,7 +156,7 @@ def variants(name: str, tokens: tuple[str, ...], kind: str, gfx: int, mask: int)
 
 def image_variants(name: str, gfx: int, policy: list[str]) -> Iterator[str]:
     """Images of every dimension, with addresses in a row and apart, of 16 bits, and results of 16."""
-    from tec.emulator.decode_image import DIMENSIONS, address_registers, sampled
+    from tec.emulator.decode.image import DIMENSIONS, address_registers, sampled
 
     tail = "s[8:15]" + (", s[16:19]" if sampled(name) else "")
     what = next((w for w in ("ATOMIC", "STORE") if w.lower() in name), "LOAD")

@@ -76,7 +76,7 @@ class Candidates:
 
     def images(self, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Of dimension 2D; what follows from names and masks is not in the table."""
-        from tec.emulator.decode_image import address_registers, sampled
+        from tec.emulator.decode.image import address_registers, sampled
 
         at = address_registers(name, "2D", False)
         address = (

@@ -78,5 +78,5 @@ assert "memory" in own and "mma" in lowered
 
 # %% [markdown]
 # Products (units, clocks, caches, bandwidths) are rows of `tec/target/machines.py`. A new chip of the software GPU is a name in
-# `tec/emulator/chips.py`; a new opcode, a row in one of its tables and a test against
+# `tec/emulator/chips.py`; a new opcode, a row in one of the tables of `tec/emulator/isa/` and a test against
 # NumPy.

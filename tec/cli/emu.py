@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..emulator.checks import HELP
+from ..emulator.checks.names import HELP
 from . import common
 from .errors import Refused
 

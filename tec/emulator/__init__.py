@@ -15,7 +15,7 @@ _drivers: dict[tuple[Any, ...], EmuDriver] = {}
 
 def get_driver(chip: str, **options: Any) -> EmuDriver:
     """The driver of the emulated `chip` ("gfx942"), one for each set of options (see `EmuDriver`)."""
-    from .checks import parse_checks
+    from .checks.names import parse_checks
     from .driver import EmuDriver
 
     checks = parse_checks(options.pop("check", "bounds"))

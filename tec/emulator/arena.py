@@ -14,7 +14,7 @@ import os
 
 from tec.errors import DeviceError
 
-from .race_record import LINE, RECORDS
+from .checks.race_record import LINE, RECORDS
 
 # name -> bytes of shadow a byte of memory
 SHADOWS = {"undefined": 1, **RECORDS}
@@ -55,7 +55,7 @@ class Arena:
         for name, n in SHADOWS.items():
             self.shadow[name] = at
             at += n * (size + _SLACK)
-        self.lines = at  # a byte for each line of memory: see `support_race`
+        self.lines = at  # a byte for each line of memory: see `support.race`
         self._high = 0
         self._free: list[tuple[int, int]] = [(0, self.watched)]  # (offset, bytes), by offset, none beside each other
 

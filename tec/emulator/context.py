@@ -12,13 +12,13 @@ CTX = {
     "scratch_bytes": 120, "detail": 128, "states": 136, "counters": 144, "group_x": 152, "group_y": 160,
     "group_z": 168, "shadow": 176, "epoch": 184, "scratch_all": 192, "scratch_stride": 200,
     "lds_shadow": 208, "lds_shadow_bytes": 216, "align": 224,
-    # Races: the wave's record, the launch's number (in its place), and where the records are; see `support_race`.
+    # Races: the wave's record, the launch's number (in its place), and where the records are; see `support.race`.
     "race_me": 232, "launch": 240, "arena": 248, "arena_bytes": 256, "lock": 264,
     "global_stores": 272, "global_loads": 280, "global_bytes_w": 288, "global_bytes_r": 296,
     "lds_stores": 304, "lds_loads": 312, "lds_bytes_w": 320, "lds_bytes_r": 328, "race_bytes": 336,
     # Undefined values: how far a shadow lies from its memory, the load that brought undefined bits last (site + 1).
     "undefined_offset": 344, "origin_site": 352, "origin_lane": 360, "origin_address": 368, "scratch_total": 376,
-    # Traces: where the first wave's begins, bytes from one wave's to the next, words of events and of lines in each; see `support_trace`.
+    # Traces: where the first wave's begins, bytes from one wave's to the next, words of events and of lines in each; see `support.trace`.
     "trace": 384, "trace_stride": 392, "trace_events": 400, "trace_lines": 408, "trace_lds": 416,
     # Races again: the site (+ 1) of the other access, the sites of the accesses on record, what this group knows of others (`order`), notes.
     "other_site": 424, "global_sites_w": 432, "global_sites_r": 440, "lds_sites_w": 448, "lds_sites_r": 456,

@@ -21,28 +21,28 @@ from ..locks import fork_safe_lock
 from ..runtime.devices.surface import Assembly, DeviceAttributes, Dim3
 from ..runtime.objects.codeobject import CodeObject, KernelInfo, read_code_object
 from . import launch as launching
-from . import opcodes
-from .asmparse import KernelText, chip_of, generation
-from .calls import parse_kernel
-from .checks import parse_checks
+from .analyses.calls import parse_kernel
+from .analyses.prologue import without_prologue
+from .analyses.skeleton import data_only
+from .checks.declared import check_registers
+from .checks.hazards import check_hazards
+from .checks.names import parse_checks
+from .checks.waits import check_waits
 from .chips import CHIPS
-from .declared import check_registers
+from .decode.asmparse import KernelText, chip_of, generation
+from .decode.disassemble import SYMBOL, disassemble
 from .device_memory import DeviceMemory
-from .disassemble import SYMBOL, disassemble
 from .errors import EmulationError
-from .hazards import check_hazards
 from .hostcalls import Hostcalls, asks_the_host
-from .jit import Jit, get_jit
-from .model import Estimate, model_launch
+from .images.textures import Sampling, texture_words
+from .isa import opcodes
 from .profile import counters_of, record
-from .prologue import without_prologue
-from .skeleton import data_only
 from .stopping import Stop
-from .textures import Sampling, texture_words
-from .translate import translate
-from .translation import Translation
-from .waits import check_waits
-from .wave import Options
+from .time.model import Estimate, model_launch
+from .translate.jit import Jit, get_jit
+from .translate.kernel import translate
+from .translate.translation import Translation
+from .translate.wave import Options
 
 
 @dataclass(slots=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..runtime.devices.surface import Dim3
+from .checks.meeting import DIVERGED
+from .checks.order import POLLS
+from .checks.race_record import who
 from .context import FAULTS, STATE_SCC, STATE_VGPRS
 from .errors import EmulationError, Fault, KernelFault
-from .meeting import DIVERGED
-from .order import POLLS
-from .race_record import who
 from .stopping import Stopped, WaveState
-from .wave import EXEC
+from .translate.wave import EXEC
 
 if TYPE_CHECKING:
     from .driver import Compiled, EmuDriver, EmuFunction

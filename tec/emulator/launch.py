@@ -22,7 +22,8 @@ import numpy as np
 from ..locks import fork_safe_lock
 from ..runtime.devices.surface import Dim3
 from ..runtime.objects.codeobject import KernelInfo
-from .asmparse import TTMP0
+from .checks.order import Order
+from .checks.race_record import CLEARED_BYTES, LAUNCH_SHIFT, RECORD_BYTES, RECORDS, records_at
 from .chips import Chip
 from .context import (
     CTX,
@@ -35,13 +36,12 @@ from .context import (
     STATE_VGPRS,
     state_bytes,
 )  # fmt: skip
+from .decode.asmparse import TTMP0
 from .errors import EmulationError
 from .faults import fault_of
-from .jit import WaveRunner
-from .order import Order
-from .race_record import CLEARED_BYTES, LAUNCH_SHIFT, RECORD_BYTES, RECORDS, records_at
 from .together import Held, groups_at_once, run_all, run_together
-from .wave import EXEC
+from .translate.jit import WaveRunner
+from .translate.wave import EXEC
 
 if TYPE_CHECKING:
     from .driver import Compiled, EmuDriver, EmuFunction

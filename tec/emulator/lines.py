@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..runtime.devices.surface import Dim3
-from .asmparse import Inst, KernelText
 from .chips import DTYPES
-from .issue import matrix_type, matrix_work
-from .model import Estimate
-from .translation import Row
+from .decode.asmparse import Inst, KernelText
+from .time.issue import matrix_type, matrix_work
+from .time.model import Estimate
+from .translate.translation import Row
 
 if TYPE_CHECKING:
     from .driver import EmuDriver, EmuFunction

@@ -25,8 +25,8 @@ from ..notebook import bars_svg, table
 from ..runtime.devices.surface import Dim3
 from ..runtime.outputs import write_output
 from .chips import product_chip
-from .counters import KernelCounts, summarize
-from .model import Estimate
+from .time.counters import KernelCounts, summarize
+from .time.model import Estimate
 
 if TYPE_CHECKING:
     from .driver import Compiled, EmuDriver, EmuFunction

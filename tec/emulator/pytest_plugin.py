@@ -11,7 +11,7 @@ from typing import Any
 
 from tec.errors import TecError
 
-from .checks import HELP
+from .checks.names import HELP
 
 
 def pytest_addoption(parser: Any) -> None:

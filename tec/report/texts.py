@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..codegen.linked import begin_links
-from ..emulator.calls import parse_kernel
-from ..emulator.liveness import live_vgprs
+from ..emulator.analyses.calls import parse_kernel
+from ..emulator.analyses.liveness import live_vgprs
 from ..errors import TecError
 from ..target import Target
 from .listing import Kernel

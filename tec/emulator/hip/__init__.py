@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..checks import parse_checks
+from ..checks.names import parse_checks
 from ..chips import CHIPS
 from ..errors import EmulationError
 from .library import library_folder

@@ -9,7 +9,7 @@ import ctypes
 from dataclasses import dataclass
 
 from ...errors import DeviceError
-from ..textures import require_images
+from ..images.textures import require_images
 from .base import need, pointer, put_int, refuse
 from .entry import INVALID_VALUE, Extent, HipError, PitchedPointer, entry
 from .memories import Memories

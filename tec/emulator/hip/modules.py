@@ -18,7 +18,7 @@ from ...runtime.objects.bundle import assembly_beside, choose, code_objects
 from ...runtime.objects.codeobject import KernelInfo
 from ..driver import EmuFunction, EmuModule
 from ..errors import EmulationError
-from ..model import model_launch
+from ..time.model import model_launch
 from .base import Base, _status, need, pointer, put_int, put_size, refuse
 from .entry import (
     FILE_NOT_FOUND,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from ..textures import WITHOUT_IMAGES
+from ..images.textures import WITHOUT_IMAGES
 
 if TYPE_CHECKING:
     from ..driver import EmuDriver

@@ -9,7 +9,7 @@ import ctypes
 from dataclasses import dataclass
 
 from ...errors import DeviceError
-from ..textures import TEXTURE_BYTES, Sampling, texture_words
+from ..images.textures import TEXTURE_BYTES, Sampling, texture_words
 from .arrays import FLOAT, KINDS, UNSIGNED, Array, Arrays
 from .base import need, pointer, put_size, refuse
 from .entry import INVALID_VALUE, HipError, entry

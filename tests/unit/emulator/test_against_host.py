@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tec.emulator.jit import get_jit
+from tec.emulator.translate.jit import get_jit
 
 from .harness import download, function, upload
 

@@ -7,12 +7,13 @@ import re
 import numpy as np
 import pytest
 
-from tec.emulator import get_driver, opcodes
-from tec.emulator.asmparse import KernelText
-from tec.emulator.calls import parse_kernel
+from tec.emulator import get_driver
+from tec.emulator.analyses.calls import parse_kernel
+from tec.emulator.checks.hazards import check_hazards
 from tec.emulator.chips import CHIPS
+from tec.emulator.decode.asmparse import KernelText
 from tec.emulator.errors import EmulationError, KernelFault
-from tec.emulator.hazards import check_hazards
+from tec.emulator.isa import opcodes
 
 from .harness import compile_ir, download, upload
 from .planted import launch

@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 
 from tec.emulator.arena import Arena
-from tec.emulator.context import CTX, CTX_BYTES
-from tec.emulator.errors import KernelFault
-from tec.emulator.jit import get_jit
-from tec.emulator.launch import aligned
-from tec.emulator.race_record import (
+from tec.emulator.checks.race_record import (
     EPOCH_SHIFT,
     GROUP_SHIFT,
     LAUNCH_SHIFT,
@@ -24,6 +20,10 @@ from tec.emulator.race_record import (
     records_at,
     who,
 )
+from tec.emulator.context import CTX, CTX_BYTES
+from tec.emulator.errors import KernelFault
+from tec.emulator.launch import aligned
+from tec.emulator.translate.jit import get_jit
 
 from .harness import download, function, upload
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tec.emulator.calls import parse_kernel
+from tec.emulator.analyses.calls import parse_kernel
+from tec.emulator.checks.waits import check_waits
 from tec.emulator.errors import EmulationError
-from tec.emulator.waits import check_waits
 
 
 def check(program: str, gfx: int = 11) -> None:

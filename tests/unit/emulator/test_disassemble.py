@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import tec
-from tec.emulator.asmparse import Inst, KernelText
-from tec.emulator.calls import parse_kernel
-from tec.emulator.disassemble import decoder, disassemble, encodings
+from tec.emulator.analyses.calls import parse_kernel
+from tec.emulator.decode.asmparse import Inst, KernelText
+from tec.emulator.decode.disassemble import decoder, disassemble, encodings
 from tec.emulator.errors import UnsupportedInstruction
 from tec.runtime.objects.codeobject import read_code_object
 

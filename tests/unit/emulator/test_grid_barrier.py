@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tec.emulator import get_driver
-from tec.emulator.disassemble import decoder
+from tec.emulator.decode.disassemble import decoder
 from tec.emulator.errors import EmulationError, KernelFault
 
 from .harness import compile_ir, download, upload

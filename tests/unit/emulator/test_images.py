@@ -9,10 +9,10 @@ import pytest
 
 import tec
 from tec.emulator.errors import EmulationError
-from tec.emulator.image_descriptors import SAMPLER
-from tec.emulator.image_formats import numbers
-from tec.emulator.table import ROWS
-from tec.emulator.table_sample import SAMPLES
+from tec.emulator.images.descriptors import SAMPLER
+from tec.emulator.images.formats import numbers
+from tec.emulator.images.sampled import SAMPLES
+from tec.emulator.isa.table import ROWS
 from tec.runtime.arrays.ndarray import array
 
 from . import image_reference as reference

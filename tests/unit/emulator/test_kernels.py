@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tec.emulator.driver import QUICK_WAVES
-from tec.emulator.jit import Jit
+from tec.emulator.translate.jit import Jit
 
 from .harness import compile_ir, download, function, upload
 from .test_checks import COPY

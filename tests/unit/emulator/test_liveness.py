@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tec.emulator.calls import parse_kernel
-from tec.emulator.liveness import live_vgprs
+from tec.emulator.analyses.calls import parse_kernel
+from tec.emulator.analyses.liveness import live_vgprs
 
 
 def live(*lines: str) -> list[int]:

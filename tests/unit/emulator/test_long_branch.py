@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tec.emulator.calls import parse_kernel
+from tec.emulator.analyses.calls import parse_kernel
 from tec.emulator.errors import UnsupportedInstruction
 
 # A process of its own, with LLVM in it (no workers): the option that makes branches short holds for all of LLVM in a process.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tec.emulator import driver as driving
-from tec.emulator import translate as translating
 from tec.emulator.errors import EmulationError, KernelFault
+from tec.emulator.translate import kernel as translating
 
 from .rows import Bench
 from .test_valu import F32, U32

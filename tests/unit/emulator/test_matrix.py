@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tec.emulator import opcodes
 from tec.emulator.errors import EmulationError
-from tec.emulator.matrix import Mfma, parse_mfma
-from tec.emulator.table import ROWS
-from tec.emulator.table_matrix import _names
-from tec.emulator.table_wmma_cdna5 import NAMES as GFX1250  # test_matrix_cdna5.py
+from tec.emulator.isa import opcodes
+from tec.emulator.isa.matrix import Mfma, parse_mfma
+from tec.emulator.isa.mfma import _names
+from tec.emulator.isa.table import ROWS
+from tec.emulator.isa.wmma_cdna5 import NAMES as GFX1250  # test_matrix_cdna5.py
 
 from .harness import download, function, upload
 

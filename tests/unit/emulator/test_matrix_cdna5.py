@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from tec.emulator import opcodes
 from tec.emulator.errors import UnsupportedInstruction
-from tec.emulator.table_wmma_cdna5 import NAMES
+from tec.emulator.isa import opcodes
+from tec.emulator.isa.wmma_cdna5 import NAMES
 
 from .rows import Bench
 from .test_matrix import encode, number

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tec.emulator import get_driver, opcodes
+from tec.emulator import get_driver
 from tec.emulator.errors import EmulationError
-from tec.emulator.matrix import Mfma
-from tec.emulator.table import ROWS
-from tec.emulator.table_sparse import SPARSE
-from tec.emulator.table_wmma_cdna5 import NAMES as GFX1250
+from tec.emulator.isa import opcodes
+from tec.emulator.isa.matrix import Mfma
+from tec.emulator.isa.smfmac import SPARSE
+from tec.emulator.isa.table import ROWS
+from tec.emulator.isa.wmma_cdna5 import NAMES as GFX1250
 
 from .harness import compile_ir, download, function, upload
 from .test_matrix import encode, number, packed, places, registers, spread_result

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tec.emulator import get_driver
-from tec.emulator.matrix import Mfma, parse_mfma
+from tec.emulator.isa.matrix import Mfma, parse_mfma
 from tec.errors import DeviceError
 
 from .harness import compile_ir, download, upload

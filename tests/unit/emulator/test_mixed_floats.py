@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tec.emulator.matrix import FORMATS, Mfma, parse_mixed
+from tec.emulator.isa.matrix import FORMATS, Mfma, parse_mixed
 
 from .harness import download, function, upload
 

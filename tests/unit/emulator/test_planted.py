@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from tec.cli.emu import command as group
-from tec.emulator import get_driver, order
-from tec.emulator.calls import parse_kernel
+from tec.emulator import get_driver
+from tec.emulator.analyses.calls import parse_kernel
+from tec.emulator.checks import order
 from tec.emulator.errors import EmulationError
 from tec.emulator.stopping import WaveState, find_line
 from tec.errors import DeviceError

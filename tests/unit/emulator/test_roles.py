@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tec.emulator.asmparse import Inst
-from tec.emulator.calls import parse_kernel
-from tec.emulator.checks import HELP, NAMES, parse_checks
-from tec.emulator.roles import roles
+from tec.emulator.analyses.calls import parse_kernel
+from tec.emulator.analyses.roles import roles
+from tec.emulator.checks.names import HELP, NAMES, parse_checks
+from tec.emulator.decode.asmparse import Inst
 
 
 def _inst(text: str) -> Inst:

@@ -12,8 +12,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tec.emulator import opcodes
-from tec.emulator.table import ROWS
+from tec.emulator.isa import opcodes
+from tec.emulator.isa.table import ROWS
 
 from . import row_reference_cdna5  # noqa: F401  (its rows join the reference)
 from .row_reference import REFERENCE, TYPES, Ref

@@ -9,12 +9,12 @@ import re
 import numpy as np
 import pytest
 
-from tec.emulator import opcodes
-from tec.emulator.calls import CALLS
-from tec.emulator.disassemble import encodings
+from tec.emulator.analyses.calls import CALLS
+from tec.emulator.decode.disassemble import encodings
 from tec.emulator.errors import EmulationError
-from tec.emulator.table import ROWS, Row
-from tec.emulator.translate import CONTROL
+from tec.emulator.isa import opcodes
+from tec.emulator.isa.table import ROWS, Row
+from tec.emulator.translate.kernel import CONTROL
 
 from . import row_reference_cdna5  # noqa: F401  (its rows join the reference)
 from .row_reference import REFERENCE, sad

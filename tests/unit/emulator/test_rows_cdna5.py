@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from tec.emulator import opcodes
 from tec.emulator.errors import UnsupportedInstruction
-from tec.emulator.table import ROWS
-from tec.emulator.table_cdna5_memory import TRANSPOSING
+from tec.emulator.isa import opcodes
+from tec.emulator.isa.cdna5_memory import TRANSPOSING
+from tec.emulator.isa.table import ROWS
 
 from .rows import Bench
 from .test_rows_convert import as_out, bits_of, halves, is_nan, narrowed, numbers, step

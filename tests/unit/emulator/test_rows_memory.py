@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tec.emulator import opcodes
-from tec.emulator.table import ROWS
+from tec.emulator.isa import opcodes
+from tec.emulator.isa.table import ROWS
 
 from .harness import download, upload
 from .row_reference import s

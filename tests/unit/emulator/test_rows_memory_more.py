@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tec.emulator.errors import EmulationError
-from tec.emulator.table import ROWS
+from tec.emulator.isa.table import ROWS
 
 from .rows import Bench
 from .test_rows_memory import BY_THREAD, EXCHANGES, TO_LDS, TO_LDS_WIDTHS, TRANSPOSED

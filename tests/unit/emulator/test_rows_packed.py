@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tec.emulator import opcodes
-from tec.emulator.table import ROWS
+from tec.emulator.isa import opcodes
+from tec.emulator.isa.table import ROWS
 
 from .row_reference import bf16_bits, bits, maximum, minimum, s
 from .rows import Bench

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tec.emulator import opcodes
-from tec.emulator.table import ROWS
+from tec.emulator.isa import opcodes
+from tec.emulator.isa.table import ROWS
 
 from .row_reference import fmax, fmin, maximum, minimum, rtz16, s, to_int
 from .rows import Bench

@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from tec.emulator import opcodes
-from tec.emulator.table import ROWS
+from tec.emulator.isa import opcodes
+from tec.emulator.isa.table import ROWS
 
 from .harness import download, function, upload
 

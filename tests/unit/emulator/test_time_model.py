@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import tec
-from tec.emulator.calls import parse_kernel
+from tec.emulator.analyses.calls import parse_kernel
+from tec.emulator.analyses.skeleton import data_only
 from tec.emulator.chips import CHIPS
-from tec.emulator.model import Estimate, model_launch
 from tec.emulator.profile import emulator_profile
-from tec.emulator.skeleton import data_only
-from tec.emulator.trace import Tracer
+from tec.emulator.time.model import Estimate, model_launch
+from tec.emulator.time.trace import Tracer
 from tests.unit.emulator.harness import function
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import tec
 from tec.choices import schedule
-from tec.emulator.model import Estimate, model_launch
+from tec.emulator.time.model import Estimate, model_launch
 from tec.ops.registry import TensorType, get_op
 from tests.unit.emulator.harness import function
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tec.emulator.chips import CHIPS
-from tec.emulator.issue import decode
-from tec.emulator.model import Estimate, model_launch
-from tec.emulator.steps import Program
-from tec.emulator.strata import _deal, block_weights, choose
-from tec.emulator.trace import Tracer
+from tec.emulator.time.issue import decode
+from tec.emulator.time.model import Estimate, model_launch
+from tec.emulator.time.steps import Program
+from tec.emulator.time.strata import _deal, block_weights, choose
+from tec.emulator.time.trace import Tracer
 
 from .harness import function, upload
 

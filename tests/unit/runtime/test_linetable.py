@@ -9,8 +9,8 @@ import llvmlite.binding as llvm
 import pytest
 
 from tec.codegen.objects.linking import find_lld, link
-from tec.emulator.calls import parse_kernel
-from tec.emulator.disassemble import disassemble
+from tec.emulator.analyses.calls import parse_kernel
+from tec.emulator.decode.disassemble import disassemble
 from tec.runtime.objects.codeobject import read_code_object
 from tec.runtime.objects.linetable import read_line_table
 from tests.unit.cli.test_kernel_report import IR

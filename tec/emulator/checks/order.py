@@ -1,0 +1,273 @@
+"""The order that atomics make between work-groups: locks, flags, and the last group of a reduction.
+
+A wave that waits for its stores and then writes an atomic *releases* them; a wave that reads the atomic and then drops what its caches hold
+*acquires* them: what comes before the first comes before what follows the second. LLVM lowers fences and atomics of agent scope to just
+these instructions (AMDGPU usage guide, "Memory model"). `find_order` looks for them in a kernel's text; `Order` follows them as it runs, with
+a vector of times: for each wave of the launch, how far its accesses are known. A time is a barrier interval and the releases within it, as
+the race check's records have it (`support.race`). One vector serves a work-group.
+
+It also sees who polls in vain: a wave that reads one value of one address over and over, where no earlier work-group is left to change it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..analyses.flow import forward
+from ..analyses.roles import returns
+from ..context import CTX
+from ..decode.asmparse import Inst, KernelText, generation
+from .race_record import EPOCH_BITS, EPOCH_SHIFT, TICK_BITS, TICK_SHIFT
+
+READS, RELEASES, ACQUIRES = 1, 2, 4  # what an instruction does, for `Order`
+POLLS = 20_000  # reads of one value before a wave counts as waiting in vain; a wave that waits for one that runs beside it sees a change long before
+# Vectors of times take memory and time by the waves of a launch, for each atomic address and each group that synchronizes. Beyond these nothing is
+# reported between work-groups that synchronize.
+_MOST_BYTES, _MOST_WAVES = 1 << 28, 1 << 16
+_TICKS = (1 << TICK_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronization:
+    """Places in a kernel's text. `atomics`: loads and stores that count as atomic; `kinds`: what each of those and each read-modify-write does."""
+
+    atomics: frozenset[int]
+    kinds: dict[int, int]
+    acquires: frozenset[int]
+    polls: bool  # whether one of them reads in a loop
+
+
+def _coherent(inst: Inst, chip: str) -> bool:
+    """Whether a load or store goes past the caches that other compute units do not see, as atomic ones of agent scope do."""
+    if chip.startswith("gfx12"):
+        return inst.mods.get("scope") in ("SCOPE_DEV", "SCOPE_SYS")
+    if chip in ("gfx942", "gfx950"):
+        return "sc1" in inst.mods
+    return "glc" in inst.mods and "_load" in inst.op
+
+
+def _invalidates(inst: Inst, chip: str) -> bool:
+    """Whether it drops what the compute unit's caches hold, for the whole device."""
+    if chip in ("gfx942", "gfx950"):
+        return inst.op == "buffer_inv" and "sc1" in inst.text.split()
+    if chip.startswith("gfx12"):
+        return inst.op == "global_inv" and inst.mods.get("scope") in ("SCOPE_DEV", "SCOPE_SYS")
+    return inst.op in ("buffer_wbinvl1_vol", "buffer_wbinvl1", "buffer_gl1_inv")
+
+
+def _waits_for_stores(inst: Inst, gfx: int) -> bool:
+    counter = {9: r"vmcnt\(0\)", 12: r"storecnt(_dscnt)? 0x0$"}.get(gfx, r"vscnt\S* null, 0x0$")
+    return inst.op.startswith("s_wait") and (bool(re.search(counter, inst.text)) or inst.text.split()[-1] == "0")
+
+
+def _global(op: str) -> bool:
+    return op.startswith(("global_", "cluster_", "flat_", "buffer_", "s_atomic", "s_buffer_atomic"))
+
+
+def polling_branches(kernel: KernelText, chip: str) -> frozenset[int]:
+    """The backward branches of loops in which an atomic or a coherent load stands: there a work-group may wait for another one."""
+    return _polling(kernel, *_reads(kernel, chip))
+
+
+def _reads(kernel: KernelText, chip: str) -> tuple[set[int], set[int]]:
+    """The read-modify-writes, and the loads that see what other compute units write."""
+    insts = kernel.insts
+    changes = {i for i, inst in enumerate(insts) if _global(inst.op) and "_atomic" in inst.op}
+    loads = {i for i, inst in enumerate(insts) if _global(inst.op) and "_load" in inst.op and _coherent(inst, chip)}
+    return changes, loads
+
+
+def _polling(kernel: KernelText, changes: set[int], loads: set[int]) -> frozenset[int]:
+    found = set()
+    for i, inst in enumerate(kernel.insts):
+        if inst.op.startswith(("s_branch", "s_cbranch")):
+            goal = kernel.labels.get(inst.operands[0].text, len(kernel.insts))
+            if any(goal <= at < i for at in changes | loads):
+                found.add(i)
+    return frozenset(found)
+
+
+def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
+    """The instructions that synchronize work-groups; None where there are none."""
+    insts, gfx = kernel.insts, generation(chip)
+    acquires = frozenset(i for i, inst in enumerate(insts) if _invalidates(inst, chip))
+    changes, loads = _reads(kernel, chip)
+    polls = bool(_polling(kernel, changes, loads))
+    gates = any(inst.op == "ds_gws_barrier" for inst in insts)  # these release and acquire by themselves
+    if not gates and (not (acquires or polls) or not changes | loads):
+        return None
+    stores = {
+        i for i, inst in enumerate(insts) if _global(inst.op) and "_store" in inst.op and _flag(insts, i, chip, gfx)
+    }
+    early = _unfinished(kernel, gfx, changes | stores)
+    kinds = dict.fromkeys(changes | loads, READS)
+    for i in (changes | stores) - early:
+        kinds[i] = kinds.get(i, 0) | RELEASES
+    return Synchronization(frozenset(loads | stores | _guesses(insts)), kinds, acquires, polls)
+
+
+def _guesses(insts: list[Inst]) -> set[int]:
+    """Plain loads whose value is the first guess of a loop of compare and swap at the same address, as LLVM writes atomics that a chip lacks (float additions):
+    whatever they find, the swap checks it. Found by the address's registers, which nothing between changes."""
+    found: set[int] = set()
+    for at, swap in enumerate(insts):
+        if "_atomic_cmpswap" not in swap.op or not _global(swap.op):
+            continue
+        first = int(returns(swap))
+        where = (*(o.text for o in (swap.operands[first], *swap.operands[first + 2 :])), swap.mods.get("offset", ""))
+        held = {
+            (o.kind, o.index + k)
+            for o in (swap.operands[first], *swap.operands[first + 2 :])
+            if o.is_reg
+            for k in range(max(1, o.count))
+        }
+        for k in range(at - 1, -1, -1):
+            inst = insts[k]
+            if not inst.operands or inst.op.startswith("s_endpgm"):
+                continue
+            if (
+                "_load" in inst.op
+                and _global(inst.op)
+                and (*(o.text for o in inst.operands[1:]), inst.mods.get("offset", "")) == where
+            ):
+                found.add(k)
+                break
+            written = (
+                inst.operands[0] if not inst.op.startswith(("s_cmp", "s_cbranch")) and "_store" not in inst.op else None
+            )
+            if written is not None and any(
+                (written.kind, written.index + k) in held for k in range(max(1, written.count))
+            ):
+                break
+    return found
+
+
+def _flag(insts: list[Inst], at: int, chip: str, gfx: int) -> bool:
+    """Whether a store is an atomic one. gfx90a, gfx10 and gfx11 write those as any other: there, one that right before it all others are waited for."""
+    inst = insts[at]
+    if chip in ("gfx942", "gfx950") or gfx == 12:
+        return _coherent(inst, chip)
+    for before in reversed(insts[:at]):
+        if _waits_for_stores(before, gfx):
+            return True
+        if _global(before.op) or before.op.startswith(("ds_", "s_cbranch", "s_branch", "s_barrier")):
+            return False
+    return False
+
+
+def _unfinished(kernel: KernelText, gfx: int, places: set[int]) -> set[int]:
+    """Those of the places that on some path a plain store of the wave may not have reached memory before."""
+    found: set[int] = set()
+
+    def step(state: set[str], at: int) -> None:
+        inst = kernel.insts[at]
+        if _waits_for_stores(inst, gfx):
+            state.clear()
+        if at in places:
+            if state:
+                found.add(at)
+        elif _global(inst.op) and "_store" in inst.op:
+            state.add("store")
+
+    def join(into: set[str], other: set[str]) -> bool:
+        grown = not other <= into
+        into |= other
+        return grown
+
+    start: set[str] = set()
+    forward(kernel, start, set, step, join)
+    return found
+
+
+class Order:
+    """What the work-groups of one launch know of each other. `callback` is called by translated code (`tec_order_<lanes>`)."""
+
+    def __init__(self, groups: int, waves: int, watch: bool):
+        self.waves, self.total, self.watch = waves, groups * waves, watch
+        self._lock = threading.Lock()
+        self._flags: dict[int, np.ndarray] = {}  # what a reader of an address learns
+        self._read: dict[int, np.ndarray] = {}  # what a group read and has not acquired yet
+        self._seen: dict[int, np.ndarray] = {}
+        self._running: dict[int, int] = {}  # the work-group of each thread's context
+        self._all: np.ndarray | None = None
+        self._polled: tuple[tuple[int, ...], int] = ((), 0)
+        self.callback = ctypes.CFUNCTYPE(
+            ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int64
+        )(self._event)
+
+    @property
+    def address(self) -> int:
+        return ctypes.cast(self.callback, ctypes.c_void_p).value or 0
+
+    def _event(self, ctx: int, addresses: int, mask: int, kind: int) -> int:
+        def field(name: str) -> int:
+            return ctypes.c_uint64.from_address(ctx + CTX[name]).value
+
+        group, wave, me = field("group"), field("wave"), field("race_me")
+        where = {ctypes.c_uint64.from_address(addresses + 8 * lane).value for lane in range(64) if mask >> lane & 1}
+        with self._lock:
+            before = self._running.get(ctx, group)
+            self._running[ctx] = group
+            if before != group:  # what an ended group knew is of no use
+                self._seen.pop(before, None)
+                self._read.pop(before, None)
+            if kind & ACQUIRES:
+                self._acquire(group, ctx)
+                return 0
+            if kind & RELEASES:
+                self._release(group, wave, me, where)
+                if (me >> TICK_SHIFT & _TICKS) < _TICKS:
+                    ctypes.c_uint64.from_address(ctx + CTX["race_me"]).value = me + (1 << TICK_SHIFT)
+            if kind & READS:
+                known = self._read.get(group)
+                for found in (self._flags[a] for a in where if a in self._flags):
+                    known = found.copy() if known is None else np.maximum(known, found)
+                if known is not None:
+                    self._read[group] = known
+                return int(self.watch and self._in_vain(group, wave, where))
+        return 0
+
+    def _release(self, group: int, wave: int, me: int, where: set[int]) -> None:
+        epoch = me >> EPOCH_SHIFT & (1 << EPOCH_BITS) - 1
+        tick = me >> TICK_SHIFT & _TICKS
+        first = group * self.waves
+        for a in where:
+            flag = self._flags.get(a)
+            if flag is None:
+                if self.total > _MOST_WAVES or 4 * self.total * (len(self._flags) + 1) > _MOST_BYTES:
+                    flag = np.full(1, 0xFFFFFFFF, np.uint32)  # everything is known: nothing will be reported
+                else:
+                    flag = np.zeros(self.total, np.uint32)
+                self._flags[a] = flag
+            if len(flag) == self.total:
+                mine = flag[first : first + self.waves]
+                np.maximum(mine, np.uint32(epoch << TICK_BITS), out=mine)
+                mine[wave] = max(int(mine[wave]), (epoch << TICK_BITS) + min(tick + 1, _TICKS))
+                if group in self._seen:
+                    np.maximum(flag, self._seen[group], out=flag)
+
+    def _acquire(self, group: int, ctx: int) -> None:
+        read = self._read.pop(group, None)
+        if read is None:
+            return
+        seen = self._seen.get(group)
+        if len(read) != self.total:
+            if self._all is None:
+                self._all = np.full(self.total, 0xFFFFFFFF, np.uint32)
+            seen = self._seen[group] = self._all
+        elif seen is None:
+            seen = self._seen[group] = np.zeros(self.total, np.uint32)
+        if seen is not self._all:
+            np.maximum(seen, read, out=seen)
+        ctypes.c_uint64.from_address(ctx + CTX["race_seen"]).value = seen.ctypes.data
+
+    def _in_vain(self, group: int, wave: int, where: set[int]) -> bool:
+        now = (group, wave, *(x for a in sorted(where) for x in (a, ctypes.c_uint32.from_address(a).value)))
+        before, count = self._polled
+        self._polled = (now, count + 1 if now == before else 0)
+        return self._polled[1] >= POLLS

@@ -1,0 +1,1 @@
+"""Instructions from a code object's machine code, or from assembly text."""

@@ -1,0 +1,181 @@
+"""Machine code of gfx1250 where it is not gfx12's: 64-bit literals, VOPD3, scaled WMMA, tensor copies, scaled offsets.
+
+Source: LLVM 22's VOPDInstructions.td, VOP3PInstructions.td, FLATInstructions.td and its assembler, which `tools/encodings.py` asks.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..isa.matrix import FORMATS
+from .rdna import RdnaProgram
+from .words import Encoding, bits, flagged, register, signed
+
+_LITERAL, _LITERAL64 = 255, 254
+_INLINE = 64
+_SPECIAL = {230: "src_flat_scratch_base_lo", 231: "src_flat_scratch_base_hi"}
+_SIX = ("max_num_f32", "min_num_f32", "dot2acc_f32_f16", "dot2acc_f32_bf16", "", "", "add_nc_u32", "lshlrev_b32")
+_DUAL = (
+    "fmac_f32", "fmaak_f32", "fmamk_f32", "mul_f32", "add_f32", "sub_f32", "subrev_f32", "mul_dx9_zero_f32", "mov_b32", "cndmask_b32",
+    *_SIX, "bitop2_b32", "fma_f32", "sub_nc_u32", "lshrrev_b32", "ashrrev_i32", "max_i32", "min_i32", *[""] * 7, "fma_f64", "add_f64", "mul_f64",
+    "max_num_f64", "min_num_f64",
+)  # fmt: skip
+_LD_SCALE = {0x35: 1, 0x3A: 2}  # opcode -> registers of a scale; in front of the product that takes them
+_PRODUCTS = {0x33: "f32_16x16x128_f8f6f4", 0x88: "f32_32x16x128_f4"}
+_TENSOR = {0xC4: "tensor_load_to_lds", 0xC5: "tensor_store_from_lds"}
+
+
+class Cdna5Program(RdnaProgram):
+    """The instructions of one kernel of gfx1250."""
+
+    dual_names = _DUAL
+    packed_bits = 8
+
+    def instruction(self) -> str:
+        first = int.from_bytes(self.data[self.at : self.at + 4], "little")
+        if first >> 24 == 0xCF:
+            return self._dual3(self.word(), self.word(), self.word())
+        if first >> 26 == 0b110100:
+            return self._tensor(self.word() | self.word() << 32 | self.word() << 64)
+        if first >> 16 in (0xCC00 | op for op in _LD_SCALE):
+            return self._scaled(self.word() | self.word() << 32)
+        return super().instruction()
+
+    def source(self, code: int, count: int, accumulate: bool = False) -> str:
+        if code == _LITERAL64:
+            return self._literal64()
+        if code in _SPECIAL:
+            return _SPECIAL[code]
+        if code == _LITERAL and self.literal_word() <= _INLINE:
+            return f"lit({self.literal:#x})"  # the assembler would take it for an inline constant
+        return super().source(code, count, accumulate)
+
+    def _literal64(self) -> str:
+        if self.literal is None:
+            self.literal = self.word() | self.word() << 32
+        return f"lit64({self.literal:#x})"
+
+    def constant(self, e: Encoding) -> str:
+        return self._literal64() if e.name.endswith("_f64") else super().constant(e)
+
+    # VOPD3: three sources each, with signs.
+    def _dual3(self, x: int, y: int, z: int) -> str:
+        if bits(x, 9, 3):
+            raise self.fail("VOPD3 with bits that mean nothing")
+        first = self._half3(bits(x, 18, 6), x & 511, (bits(y, 16, 8), bits(y, 24, 8)), z & 255, bits(y, 9, 3))
+        second = self._half3(bits(x, 12, 6), y & 511, (bits(z, 8, 8), bits(z, 16, 8)), bits(z, 24, 8), bits(y, 12, 3))
+        return f"{first} :: {second}"
+
+    def _half3(self, op: int, src0: int, others: tuple[int, int], dst: int, negative: int) -> str:
+        name = _DUAL[op] if op < len(_DUAL) else ""
+        if not name:
+            raise self.fail(f"VOPD3 opcode {op:#x}")
+        n = 2 if name.endswith("f64") else 1
+        signs = [2 * (negative >> i & 1) for i in range(3)]
+        src1, src2 = others
+        parts = [register("v", dst, n), flagged(self.source(src0, n), signs[0])]
+        if name != "mov_b32":
+            parts.append(flagged(register("v", src1, n), signs[1]))
+        tail = ""
+        if name.startswith("fma_"):
+            parts.append(flagged(register("v", src2, n), signs[2]))
+        elif name == "cndmask_b32":
+            parts.append(self.scalar(src2, 1))
+        elif name == "bitop2_b32":
+            tail = f" bitop3:{src2:#x}"
+        return f"v_dual_{name} {', '.join(parts)}{tail}"
+
+    # Matrix products.
+    def packed_tail(self, e: Encoding, w: int) -> str | None:
+        if not e.name.startswith(("v_wmma", "v_swmmac")):
+            return None
+        out = ""
+        if e.name.endswith("f8f6f4"):
+            out = self._formats(w)
+        elif bits(w, 11, 2):
+            out = f" index_key:{bits(w, 11, 2)}"
+        if not e.name.endswith("f8f6f4"):
+            out += self._reuse(w ^ (e.halves >> 2) << 14)
+        low, high, n = bits(w, 61, 3), bits(w, 8, 3), len(e.operands) - 1
+        for name, value in (("neg_lo", low), ("neg_hi", high)):
+            if value:
+                out += f" {name}:[{','.join(str(value >> i & 1) for i in range(n))}]"
+        return out + (" clamp" if bits(w, 15, 1) else "")
+
+    @staticmethod
+    def _reuse(w: int) -> str:
+        return (" matrix_a_reuse" if bits(w, 13, 1) else "") + (" matrix_b_reuse" if bits(w, 14, 1) else "")
+
+    def _formats(self, w: int) -> str:
+        out = ""
+        for which, code in (("a", bits(w, 11, 3)), ("b", bits(w, 59, 2) | bits(w, 14, 1) << 2)):
+            if code >= len(FORMATS):
+                raise self.fail(f"matrix format {code}")
+            out += f" matrix_{which}_fmt:MATRIX_FMT_{FORMATS[code].upper()}" if code else ""
+        return out
+
+    def packed_sizes(self, e: Encoding, w: int) -> list[int] | None:
+        """Registers of A and B, where formats decide."""
+        if not e.name.endswith("f8f6f4"):
+            return None
+        codes = bits(w, 11, 3), bits(w, 59, 2) | bits(w, 14, 1) << 2
+        return [16 if c < 2 else 12 if c < 4 else 8 for c in codes]
+
+    def _scaled(self, w: int) -> str:
+        """The load of the scales and the product behind it are one instruction of LLVM's."""
+        n = _LD_SCALE[bits(w, 16, 8)]
+        scales = [self.source(bits(w, 32 + 9 * i, 9), n) for i in (0, 1)]
+        rows = (" matrix_a_scale:MATRIX_SCALE_ROW1" if bits(w, 11, 1) else "") + (
+            " matrix_b_scale:MATRIX_SCALE_ROW1" if bits(w, 59, 1) else ""
+        )
+        known = 0xFF << 16 | 0xCC << 24 | 1 << 11 | 3 << 13 | (0x3FFFF << 32) | 1 << 59 | 0x80 << 50
+        if w & ~known & ~(bits(w, 50, 9) << 50):
+            raise self.fail("fields of scales")
+        after = int.from_bytes(self.data[self.at : self.at + 4], "little")
+        if after >> 24 != 0xCC or after >> 16 & 255 not in _PRODUCTS:
+            return f"v_wmma_ld_scale{'16' * (n == 2)}_paired_b{32 * n} {', '.join(scales)}{rows}{self._reuse(w)}"
+        product = self.packed(self.word() | self.word() << 32)
+        name, _, rest = product.partition(" ")
+        operands, _, formats = rest.partition(" matrix")
+        stem = name.replace("v_wmma_", "v_wmma_scale16_" if n == 2 else "v_wmma_scale_")
+        tail = " matrix" + formats if formats else ""
+        return f"{stem} {operands}, {', '.join(scales)}{tail}{rows}{self._reuse(w)}"
+
+    # Memory.
+    def _tensor(self, w: int) -> str:
+        op = bits(w, 14, 8)
+        if op not in _TENSOR:
+            raise self.fail(f"VIMAGE opcode {op:#x}")
+        groups = [bits(w, 64 + 8 * i, 8) for i in range(4)]
+        parts = [self.scalar(g, n) for g, n in zip(groups, (4, 8, 4, 4)) if g != 124]
+        kind = "load" if op == 0xC4 else "store"
+        return f"{_TENSOR[op]} {', '.join(parts)}" + self.policy(bits(w, 52, 3), bits(w, 50, 2), kind)
+
+    def flat_tail(self, w: int) -> str:
+        return (" scale_offset" if bits(w, 48, 1) else "") + (" nv" if bits(w, 7, 1) else "")
+
+    def buffer_tail(self, w: int) -> str:
+        return " nv" if bits(w, 7, 1) else ""
+
+    def load_tail(self, w: int) -> str:
+        return (" scale_offset" if bits(w, 56, 1) else "") + (" nv" if bits(w, 20, 1) else "")
+
+    def _addresses(self, found: list[tuple[int, str]]) -> None:
+        """Sums of the program counter and a constant, which are one instruction here; jumps by a constant."""
+        for k, (_, text) in enumerate(found):
+            far = re.match(r"s_add_pc_i64 (?:lit64\()?(-?\w+)\)?$", text)
+            if far is not None and far[1][0] in "-0123456789" and k + 1 < len(found):
+                goal = found[k + 1][0] + signed(int(far[1], 0) & (1 << 64) - 1, 64)
+                if 0 <= goal <= len(self.data):
+                    self.targets.add(goal)
+                    found[k] = found[k][0], f"s_branch {self.local}{goal:x}"
+                continue
+            pc = re.match(r"s_get_pc_i64 (s\[\d+:\d+\])$", text)
+            for n in range(k + 1, min(k + 9, len(found))) if pc is not None else ():
+                own = re.match(r"s_add_(?:nc_)?u64 (s\[\d+:\d+\]), \1, (?:lit64\()?(-?\w+)\)?$", found[n][1])
+                if pc is not None and own is not None and own[1] == pc[1] and own[2][0] in "-0123456789":
+                    goal = found[k + 1][0] + signed(int(own[2], 0) & (1 << 64) - 1, 64)
+                    op = found[n][1].split()[0]
+                    where = f"__tec_at_{self.entry + goal:x}@rel64+{4 * (n - k)}"
+                    found[n] = found[n][0], f"{op} {pc[1]}, {pc[1]}, {where}"
+                    break

@@ -1,0 +1,224 @@
+"""How matrix instructions sum: the rules of AMD's chips to the bit, as LLVM IR that computes 16 (or 64) results at a time.
+
+Source: P. Xie, Y. Wang, F. Yang, M. Yang, "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores" (arXiv 2511.10909), found on the
+hardware by probes and held against it by random products. Of the chips here it covers gfx90a and gfx942:
+
+- f32 and f64: one fma a k, in order of k.
+- gfx90a, f16 and bf16: denormals are zero everywhere. Products are exact, added pairwise in groups of four (bf16 without _1k: two), and the
+  group's sum to the accumulator; each sum is rounded to nearest.
+- gfx942, f16, bf16 (groups of 8 k) and xf32 (4): a group's products are aligned to the largest exponent among them (the sum of the factors'
+  exponents, not the product's own) and cut toward zero to 24 bits behind the point; their sum and the accumulator are aligned to the larger
+  exponent, the accumulator cut downward (floor) to 24 bits behind the point; the total is cut downward to 32 bits and rounded to nearest
+  even. Denormals count with the least normal exponent. A product of 2**128 or more is infinite.
+- gfx942, 8-bit floats (groups of 16): the even and the odd k as above, each by itself; both sums are aligned downward to the larger exponent. An accumulator
+  more than 25 places below vanishes.
+
+No one has published gfx950's and RDNA's rules: there it is one fma a k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..translate.ops import Ops
+
+POINT = 24  # bits behind the point of aligned terms
+_TOTAL = 31  # and of the total, behind its leading one
+_FINE = 28  # further bits that a sum of products keeps when it is shifted: 52 behind the point, a double's
+_SAFE = 50  # exponents of factors up to which products and their scales stay within f32
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`kind`: "fma", "pairs", "aligned" or "bytes"; `group`: how many k are summed before the accumulator takes part."""
+
+    kind: str
+    group: int = 1
+
+
+FMA = Rule("fma")
+
+
+def rule_of(chip: str, out: str, source: str, one_k: bool, numerics: str = "chip") -> Rule:
+    """The rule of an instruction with results of type `out` and elements of type `source` ("f16", "fp8_bf8", ...). `one_k`: bf16 in its _1k form."""
+    first = source.partition("_")[0]
+    if numerics == "fma" or out != "f32" or first == "f32":
+        return FMA
+    if chip == "gfx90a" and first in ("f16", "bf16"):
+        return Rule("pairs", 4 if first == "f16" or one_k else 2)
+    if chip == "gfx942":
+        if first in ("fp8", "bf8"):
+            return Rule("bytes", 16)
+        return Rule("aligned", 4 if first == "xf32" else 8)
+    return FMA
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The factors of one k, f32, and the powers of two of their exponents (0 where a factor is 0)."""
+
+    a: str
+    b: str
+    power_a: str
+    power_b: str
+
+
+def power(o: Ops, value: str, least: int) -> str:
+    """Two to the exponent of an f32, at least 2**`least`, and 0 of 0."""
+    bits = o.and_(o.bitcast("f32", "i32", value), o.const("i32", 0x7F800000))
+    raised = o.call("umax", "i32", bits, o.const("i32", (127 + least) << 23))
+    zero = o.fcmp("oeq", "f32", value, o.const("f32", 0.0))
+    return o.bitcast("i32", "f32", o.select(zero, "i32", o.const("i32", 0), raised))
+
+
+LEAST = {"f16": -14, "bf16": -126, "xf32": -126, "fp8": -7, "bf8": -15}  # of normal numbers; FNUZ, which gfx942 has
+
+
+def unsafe(o: Ops, value: str) -> str:
+    """Lanes whose factor is not finite, or so large or small that f32 arithmetic on products may leave its range."""
+    bits = o.and_(o.bitcast("f32", "i32", value), o.const("i32", 0x7FFFFFFF))
+    low = o.sub(bits, o.const("i32", (127 - _SAFE) << 23))
+    out = o.icmp("ugt", "i32", low, o.const("i32", 2 * _SAFE << 23))
+    return o.and_(out, o.icmp("ne", "i32", bits, o.const("i32", 0)), "i1")
+
+
+def sums(o: Ops, rule: Rule, acc: str, terms: list[Term], careful: bool) -> str:
+    """acc + the terms' products under the rule. `careful`: for factors of any size and kind (`unsafe`)."""
+    for first in range(0, len(terms), rule.group):
+        group = terms[first : first + rule.group]
+        if rule.kind == "pairs":
+            acc = _flush(
+                o, o.bin("fadd", "f32", acc, _pairwise(o, [_flush(o, o.bin("fmul", "f32", t.a, t.b)) for t in group]))
+            )
+            continue
+        if rule.kind == "bytes":
+            new = _bytes(o, acc, group)
+        else:
+            new = (_aligned_wide if careful else _aligned)(o, acc, group)
+        if careful:  # what is not finite goes its own way
+            values = [acc, *(_product(o, t) for t in group)]
+            extremes = [o.select(_finite(o, x), "f32", o.const("f32", 0.0), x) for x in values]
+            plain, ordinary = extremes[0], _finite(o, acc)
+            for x, extreme in zip(values[1:], extremes[1:]):
+                plain = o.bin("fadd", "f32", plain, extreme)
+                ordinary = o.and_(ordinary, _finite(o, x), "i1")
+            new = o.select(ordinary, "f32", new, plain)
+        acc = new
+    return acc
+
+
+def _finite(o: Ops, value: str) -> str:
+    return o.fcmp("olt", "f32", o.call("fabs", "f32", value), o.const("f32", float("inf")))
+
+
+def _product(o: Ops, t: Term) -> str:
+    return o.bin("fmul", "f32", t.a, t.b)
+
+
+def flush_positive(o: Ops, value: str) -> str:
+    """f32 with denormals as +0."""
+    bits = o.bitcast("f32", "i32", value)
+    small = o.icmp("eq", "i32", o.and_(bits, o.const("i32", 0x7F800000)), o.const("i32", 0))
+    return o.select(small, "f32", o.const("f32", 0.0), value)
+
+
+def _flush(o: Ops, value: str) -> str:
+    """f32 with denormals as zeros of their sign."""
+    bits = o.bitcast("f32", "i32", value)
+    small = o.icmp("eq", "i32", o.and_(bits, o.const("i32", 0x7F800000)), o.const("i32", 0))
+    zero = o.bitcast("i32", "f32", o.and_(bits, o.const("i32", -(2**31))))
+    return o.select(small, "f32", zero, value)
+
+
+def _pairwise(o: Ops, values: list[str]) -> str:
+    if len(values) == 1:
+        return values[0]
+    half = len(values) // 2
+    return _flush(o, o.bin("fadd", "f32", _pairwise(o, values[:half]), _pairwise(o, values[half:])))
+
+
+def _cut(o: Ops, group: list[Term]) -> tuple[str, str]:
+    """(sum of the products cut to `POINT` bits behind the point, as i32; the exponent they are aligned to, biased; 0 where all are 0)."""
+    bits = ""
+    for t in group:
+        p = o.bitcast("f32", "i32", o.bin("fmul", "f32", t.power_a, t.power_b))
+        bits = o.call("umax", "i32", bits, p) if bits else p
+    # 2**(POINT - exponent); of no product but zeros anything finite does
+    inverse = o.sub(o.const("i32", (254 + POINT) << 23), bits)
+    scale = o.bitcast("i32", "f32", o.call("umin", "i32", inverse, o.const("i32", 254 << 23)))
+    total = ""
+    for t in group:
+        cut = o.cast("fptosi", "f32", "i32", o.bin("fmul", "f32", _product(o, t), scale))
+        total = o.add(total, cut) if total else cut
+    return total, o.lshr(bits, o.const("i32", 23))
+
+
+def _aligned(o: Ops, acc: str, group: list[Term]) -> str:
+    total, exponent = _cut(o, group)
+    return _with_accumulator(o, acc, o.cast("sitofp", "i32", "f64", total), exponent)
+
+
+def _bytes(o: Ops, acc: str, group: list[Term]) -> str:
+    even, low = _cut(o, group[::2])
+    odd, high = _cut(o, group[1::2])
+    exponent = o.call("umax", "i32", low, high)
+    limit = o.const("i32", 31)
+
+    def moved(total: str, own: str) -> str:
+        return o.ashr(total, o.call("umin", "i32", o.sub(exponent, own), limit))
+
+    total = o.add(moved(even, low), moved(odd, high))
+    field = _field(o, acc)
+    far = o.icmp("slt", "i32", field, o.sub(o.call("umax", "i32", exponent, field), o.const("i32", POINT + 1)))
+    kept = o.select(far, "f32", o.const("f32", 0.0), acc)
+    # the exponent of what vanished still aligns nothing: it is the smaller one
+    return _with_accumulator(o, kept, o.cast("sitofp", "i32", "f64", total), exponent)
+
+
+def _field(o: Ops, value: str) -> str:
+    """The biased exponent of an f32; a denormal's, and 0's, is the least normal one's."""
+    bits = o.and_(o.bitcast("f32", "i32", value), o.const("i32", 0x7F800000))
+    return o.call("umax", "i32", o.lshr(bits, o.const("i32", 23)), o.const("i32", 1))
+
+
+def _two_to(o: Ops, exponent: str) -> str:
+    """2**(an i32), as f64."""
+    biased = o.zext("i32", "i64", o.add(exponent, o.const("i32", 1023)))
+    return o.bitcast("i64", "f64", o.shl(biased, o.const("i64", 52), "i64"))
+
+
+def _with_accumulator(o: Ops, acc: str, total: str, exponent: str) -> str:
+    """The accumulator and a group's sum (f64, counted in 2**-POINT of its exponent's power), cut and rounded."""
+    field = _field(o, acc)
+    top = o.call("smax", "i32", exponent, field)
+    fine = o.add(o.sub(exponent, top), o.const("i32", _FINE))
+    products = o.call("floor", "f64", o.bin("fmul", "f64", total, _two_to(o, fine)))
+    own = _two_to(o, o.sub(o.const("i32", 127 + POINT), top))
+    kept = o.call("floor", "f64", o.bin("fmul", "f64", o.fpext("f32", "f64", acc), own))
+    both = o.call("fma", "f64", kept, o.const("f64", float(1 << _FINE)), products)
+    # Down to _TOTAL bits behind the leading one: of a negative number the magnitude goes up.
+    bits = o.bitcast("f64", "i64", both)
+    mask = o.const("i64", (1 << (52 - _TOTAL)) - 1)
+    up = o.and_(o.ashr(bits, o.const("i64", 63), "i64"), mask, "i64")
+    floor = o.and_(o.add(bits, up, "i64"), o.const("i64", -1 << (52 - _TOTAL)), "i64")
+    scale = _two_to(o, o.sub(top, o.const("i32", 127 + POINT + _FINE)))
+    return o.cast("fptrunc", "f64", "f32", o.bin("fmul", "f64", o.bitcast("i64", "f64", floor), scale))
+
+
+def _aligned_wide(o: Ops, acc: str, group: list[Term]) -> str:
+    """`_aligned` in f64, for factors of any size: exponents below what f32 has, and products that overflow it."""
+    wide: list[str] = []
+    top = o.const("i32", -(1 << 20))
+    for t in group:
+        product = o.bin("fmul", "f64", o.fpext("f32", "f64", t.a), o.fpext("f32", "f64", t.b))
+        wide.append(product)
+        fields = [o.lshr(o.bitcast("f32", "i32", p), o.const("i32", 23)) for p in (t.power_a, t.power_b)]
+        exponent = o.sub(o.add(fields[0], fields[1]), o.const("i32", 127))
+        zero = o.fcmp("oeq", "f64", product, o.const("f64", 0.0))
+        top = o.call("smax", "i32", top, o.select(zero, "i32", o.const("i32", 1), exponent))
+    scale = _two_to(o, o.sub(o.const("i32", 127 + POINT), top))
+    total = ""
+    for product in wide:
+        cut = o.call("trunc", "f64", o.bin("fmul", "f64", product, scale))
+        total = o.bin("fadd", "f64", total, cut) if total else cut
+    return _with_accumulator(o, acc, total, top)

@@ -1,0 +1,1 @@
+"""The support library: LLVM IR of the functions that translated kernels call."""

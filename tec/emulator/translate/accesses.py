@@ -1,0 +1,139 @@
+"""What is written around a wave's accesses to memory, beside the access: checks of races and of the order of work-groups, counters, traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..checks.order import Synchronization
+from ..context import CTX, STATE_WORKED
+from ..support.trace import KINDS
+from .wave import Wave
+
+
+class Accesses(Wave):
+    """The translator's side of accesses; the opcodes' rules call these around `support.memory`'s functions."""
+
+    order: Synchronization | None
+
+    def site(self) -> int:
+        raise NotImplementedError
+
+    def leave_on_fault(self, rc: str) -> None:
+        raise NotImplementedError
+
+    def row(self, kind: str, start: int, nbytes: int = 0) -> int:
+        raise NotImplementedError
+
+    def ctx_load(self, name: str, ty: str) -> str:
+        raise NotImplementedError
+
+    def track(self, space: str, kind: int, nbytes: int, address: str, mask: str) -> None:
+        """After an access: what the checks (of a load or an atomic; for a store see `before_store`) and the profile want to know of it."""
+        w = self.lanes
+        at = "i64" if space == "global" else "i32"
+        checks = self.options.checks
+        if "race" in checks and space in ("global", "lds") and kind != 1:
+            self._race(space, kind, nbytes, address, mask)
+        if "barrier" in checks and (kind or space == "lds"):
+            self._worked(mask)
+        if self.options.profile and space in ("global", "lds"):
+            row = self.row(f"{space}_{('load', 'store', 'atomic')[kind]}", self.position, nbytes)
+            if self.options.trace:
+                self.trace_access(row, space, kind, nbytes, address, mask)
+                return
+            name, last = ("lines", 7) if space == "global" else ("banks", 64 if self.chip == "gfx950" else 32)
+            size = nbytes if space == "global" else max(1, nbytes // 4)
+            self.out.declares.add(f"declare void @tec_{name}_{w}(<{w} x {at}>, i{w}, ptr, i64, i64, i64)")
+            self.out.put(
+                f"call void @tec_{name}_{w}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i64 {row}, i64 {size}, i64 {last})"
+            )
+
+    def leaves_out(self, space: str, writes: bool) -> bool:
+        """Whether an access is traced and not done: a write of global memory, and what a skeleton needs not do."""
+        return self.options.trace and ((writes and space == "global") or (self.position in self.options.skip))
+
+    def trace_access(self, row: int, space: str, kind: int, nbytes: int, address: str, mask: str) -> None:
+        w, at = self.lanes, "i64" if space == "global" else "i32"
+        name = f"@tec_trace_{space}_{w}"
+        event = KINDS["lds"] if space == "lds" else KINDS["store" if kind else "load"]
+        tag = event << 30 | row << 12
+        more, last = "", ""
+        if space == "lds":
+            more, last = ", i64, i64", f", i64 {max(1, nbytes // 4)}, i64 {64 if self.chip == 'gfx950' else 32}"
+        self.out.declares.add(f"declare void {name}(<{w} x {at}>, i{w}, ptr, i32{more})")
+        self.out.put(f"call void {name}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i32 {tag}{last})")
+
+    def before_store(
+        self, space: str, nbytes: int, address: str, mask: str, data: str, changed: Callable[[], str]
+    ) -> None:
+        """A store against its own lanes and the other waves' accesses. `changed`: the lanes whose store will change memory."""
+        if "race" not in self.options.checks or space not in ("global", "lds"):
+            return
+        w, at = self.lanes, "i64" if space == "global" else "i32"
+        name = f"@tec_clash_{space}_{w}"
+        self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, ptr, i32, i64)")
+        self.leave_on_fault(
+            self.out.emit(
+                f"call i32 {name}(<{w} x {at}> {address}, i{w} {mask}, ptr {data}, ptr %ctx, i32 {self.site()}, i64 {nbytes})"
+            )
+        )
+        kind = 2 if self.synchronizes() else 1
+        self._race(space, kind, nbytes, address, mask, changed if kind == 1 else None)
+
+    def synchronizes(self) -> bool:
+        """Whether the access that is written now is an atomic load or store, in a kernel whose work-groups wait for each other."""
+        return self.order is not None and self.position in self.order.atomics
+
+    def tell_order(self, address: str, mask: str, does: int) -> None:
+        """Around an access to global memory that synchronizes: what of it `does` concerns the order of work-groups."""
+        kind = self.order.kinds.get(self.position, 0) & does if self.order is not None else 0
+        if kind:
+            self._order(address, mask, kind)
+
+    def _order(self, address: str, mask: str, kind: int) -> None:
+        w = self.lanes
+        name = f"@tec_order_{w}"
+        self.out.declares.add(f"declare i32 {name}(<{w} x i64>, i{w}, ptr, i32, i64)")
+        self.leave_on_fault(
+            self.out.emit(
+                f"call i32 {name}(<{w} x i64> {address}, i{w} {mask}, ptr %ctx, i32 {self.site()}, i64 {kind})"
+            )
+        )
+
+    def _worked(self, mask: str) -> None:
+        """Note that the wave touched LDS or stored something (`check="barrier"`)."""
+        at = self.out.emit(f"getelementptr i8, ptr %st, i64 {STATE_WORKED}")
+        some = self.s.zext("i1", "i32", self.s.icmp("ne", self.mask_type, mask, "0"))
+        old = self.out.emit(f"load i32, ptr {at}")
+        self.out.put(f"store i32 {self.s.or_(old, some)}, ptr {at}")
+
+    def _race(
+        self, space: str, kind: int, nbytes: int, address: str, mask: str, changed: Callable[[], str] | None = None
+    ) -> None:
+        """The access against the records of those before it (`support.race`); a store that changes nothing is noted, and in nobody's way."""
+        w, at = self.lanes, "i64" if space == "global" else "i32"
+        whole = kind < 2 and nbytes % 4 == 0 and nbytes <= 16
+        name = f"@tec_race_{space}_{('ld', 'st')[kind]}{nbytes // 4}_{w}" if whole else f"@tec_race_{space}_any_{w}"
+        types, more = ("", "") if whole else (", i64, i64", f", i64 {nbytes}, i64 {kind}")
+        self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, i32{types})")
+
+        def compare(lanes: str) -> str:
+            return self.out.emit(
+                f"call i32 {name}(<{w} x {at}> {address}, i{w} {lanes}, ptr %ctx, i32 {self.site()}{more})"
+            )
+
+        rc = compare(mask)
+        if changed is None:
+            self.leave_on_fault(rc)
+            return
+        clash, on = self.out.fresh_label("clash"), self.out.fresh_label("on")
+        bad = self.out.emit(f"icmp ne i32 {rc}, 0")
+        self.out.put(f"br i1 {bad}, label %{clash}, label %{on}, !prof !0")
+        self.out.label(clash)
+        status = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['status']}")
+        self.out.put(f"store i64 0, ptr {status}")
+        self.leave_on_fault(compare(self.s.and_(mask, changed(), self.mask_type)))
+        notes = self.ctx_load("notes", "ptr")
+        self.out.put(f"store i8 1, ptr {self.out.emit(f'getelementptr i8, ptr {notes}, i64 {self.site()}')}")
+        self.out.put(f"br label %{on}")
+        self.out.label(on)

@@ -1,0 +1,213 @@
+"""LLVM IR text to host code, with a disk cache of the compiled objects.
+
+The support library and every kernel are objects, linked by LLVM's JITLink. An object is kept on disk under the hash of its
+IR, the host's name and features, and LLVM's version (`disk_cache`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+from typing import Any
+
+from ...disk_cache import Store
+from ...errors import CodegenError, MissingPackageError
+from ...llvmworker import client
+from ...locks import fork_safe_lock
+from ..support.library import group_ir, group_names, groups
+
+_lock = fork_safe_lock()
+_CALLS = re.compile(r"@(tec_\w+)\(")
+
+
+# Other magic bytes where the same text, host and LLVM come to another object.
+_STORE = Store("emulator", b"tecemu1\n", ".o")
+
+
+# What LLVM calls for f16 on hosts without F16C (x86-64-v2), which libgcc has and a process need not. Exact, and to nearest even.
+_HALVES = """
+define float @__extendhfsf2(half %h) {
+  %i = bitcast half %h to i16
+  %w = zext i16 %i to i32
+  %m = and i32 %w, 32767
+  %u = shl i32 %m, 13
+  %f = bitcast i32 %u to float
+  %scaled = fmul float %f, 0x46F0000000000000 ; 2**112
+  %bits = bitcast float %scaled to i32
+  %big = icmp uge i32 %m, 31744
+  %all = or i32 %bits, 2139095040
+  %some = select i1 %big, i32 %all, i32 %bits
+  %nan = icmp ugt i32 %m, 31744
+  %quiet = or i32 %some, 4194304
+  %value = select i1 %nan, i32 %quiet, i32 %some
+  %s = and i32 %w, 32768
+  %sign = shl i32 %s, 16
+  %r = or i32 %value, %sign
+  %out = bitcast i32 %r to float
+  ret float %out
+}
+define half @__truncsfhf2(float %x) {
+  %b = bitcast float %x to i32
+  %u = and i32 %b, 2147483647
+  %over = icmp uge i32 %u, 1199570944 ; 2**16
+  %nan = icmp ugt i32 %u, 2139095040
+  %payload = lshr i32 %u, 13
+  %low = and i32 %payload, 1023
+  %quiet = or i32 %low, 32256
+  %large = select i1 %nan, i32 %quiet, i32 31744
+  %under = icmp ult i32 %u, 947912704 ; 2**-14
+  %a = bitcast i32 %u to float
+  %added = fadd float %a, 5.0e-1
+  %addedbits = bitcast float %added to i32
+  %small = sub i32 %addedbits, 1056964608
+  %odd0 = lshr i32 %u, 13
+  %odd = and i32 %odd0, 1
+  %moved = add i32 %u, -939520001 ; the exponent's bias, and almost half a unit
+  %even = add i32 %moved, %odd
+  %normal = lshr i32 %even, 13
+  %v0 = select i1 %under, i32 %small, i32 %normal
+  %v1 = select i1 %over, i32 %large, i32 %v0
+  %s0 = lshr i32 %b, 16
+  %s = and i32 %s0, 32768
+  %r = or i32 %v1, %s
+  %t = trunc i32 %r to i16
+  %out = bitcast i16 %t to half
+  ret half %out
+}
+"""
+_HALF_NAMES = ("__extendhfsf2", "__truncsfhf2")
+
+
+class Jit:
+    """A compiler for one kind of host. `host`: "" for the machine's own CPU, else LLVM's name of one that it can stand for, with
+    features switched on or off after commas ("x86-64-v3", "sapphirerapids,-avx512fp16")."""
+
+    def __init__(self, host: str = "") -> None:
+        try:
+            import llvmlite
+            import llvmlite.binding as llvm
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "llvmlite":
+                raise
+            raise MissingPackageError(
+                "the AMD GPU in software", "llvmlite", "pip install llvmlite; it translates a kernel through LLVM"
+            ) from error
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.llvm = llvm
+        self.host, _, self.features = host.partition(",")
+        if not host:
+            self.host, self.features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+        self.salt = f"{llvmlite.__version__}|{llvm.llvm_version_info}|{self.host}|{self.features}|1"
+        self.lljit = llvm.create_lljit_compiler(self._machine(2), use_jit_link=True)
+        self.resources: list[Any] = []
+        self.support: dict[str, int] = {}
+        self.group_of: dict[str, str] = {}
+        self.halves: dict[str, int] = {}
+        self._count = 0
+
+    def _machine(self, level: int) -> Any:
+        target = self.llvm.Target.from_default_triple()
+        return target.create_target_machine(
+            cpu=self.host, features=self.features, opt=level, jit=True, reloc="pic", codemodel="jitdefault"
+        )
+
+    def compile(self, ir: str, level: int, passes: str, what: str) -> bytes:
+        """The object of an IR module, from the disk where it is there. `passes`: "plain" or "registers"; `what` names it."""
+        key = hashlib.sha256(f"{self.salt}|{level}|{passes}|".encode() + ir.encode()).hexdigest()
+        found = _STORE.load(key)
+        if found is not None:
+            return found
+        job = {
+            "do": "compile",
+            "text": ir,
+            "machine": (self.llvm.get_default_triple(), self.host, self.features, level, "jitdefault"),
+            "want": ("object",),
+            "speed": level,
+            "passes": passes,
+        }
+        answer = client.submit(job, what).result()
+        if "error" in answer:
+            raise CodegenError(f"LLVM refused host code of the software GPU: {answer['error']}", locate=False)
+        body: bytes = answer["object"]
+        _STORE.store(key, body)
+        return body
+
+    def link(self, body: bytes, export: list[str], imports: dict[str, int]) -> tuple[dict[str, int], Any]:
+        """Load an object; returns the addresses of `export` and what keeps it loaded."""
+        with _lock:
+            if any(name.encode() in body for name in _HALF_NAMES) and export != list(_HALF_NAMES):
+                imports = imports | self._halves()
+            self._count += 1
+            builder = self.llvm.JITLibraryBuilder().add_object_img(body).add_current_process()
+            for name, address in imports.items():
+                builder.import_symbol(name, address)
+            for name in export:
+                builder.export_symbol(name)
+            tracker = builder.link(self.lljit, f"emulator{self._count}")
+            return {name: tracker[name] for name in export}, tracker
+
+    def _halves(self) -> dict[str, int]:
+        if not self.halves:
+            body = self.compile(_HALVES, 1, "plain", "the software GPU's conversions of f16")
+            self.halves, tracker = self.link(body, list(_HALF_NAMES), {})
+            self.resources.append(tracker)
+        return self.halves
+
+    def support_for(self, ir: str) -> dict[str, int]:
+        """The addresses of the support functions that an IR text calls; their parts are compiled when first asked for."""
+        with _lock:
+            if not self.group_of:
+                self.group_of = {name: group for group in groups() for name in group_names(group)}
+            names = set(_CALLS.findall(ir)) & self.group_of.keys()
+            return {name: self._support(name) for name in names}
+
+    def _support(self, name: str) -> int:
+        with _lock:
+            found = self.support.get(name)
+            if found is None:
+                group = self.group_of[name]
+                core = (
+                    {}
+                    if group == "core"
+                    else {n: self._support(n) for n in ("tec_fault", "tec_check_32", "tec_check_64")}
+                )
+                body = self.compile(_unique_declares(group_ir(group)), 1, "plain", f"the software GPU's {group}")
+                addresses, tracker = self.link(body, group_names(group), core)
+                self.support.update(addresses)
+                self.resources.append(tracker)
+                found = self.support[name]
+            return found
+
+    def runner(self) -> int:
+        """The address of `tec_run`."""
+        return self.support_for("@tec_run(")["tec_run"]
+
+
+def _unique_declares(ir: str) -> str:
+    seen: set[str] = set()
+    lines = []
+    for line in ir.split("\n"):
+        if line.startswith("declare"):
+            if line in seen:
+                continue
+            seen.add(line)
+        lines.append(line)
+    return "\n".join(lines)
+
+
+_jits: dict[str, Jit] = {}
+
+
+def get_jit(host: str = "") -> Jit:
+    """The process's compiler for `host` (see `Jit`), made at first use."""
+    with _lock:
+        found = _jits.get(host)
+        if found is None:
+            found = _jits[host] = Jit(host)
+        return found
+
+
+WaveRunner = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
