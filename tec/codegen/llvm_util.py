@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import CodegenError, TargetError
 from ..llvmworker import client
 from ..llvmworker.client import TIMES, Pending
+from ..target import host_stand_in
 from . import cache
 
 
@@ -38,7 +39,10 @@ def llvm_version() -> str:
 
 
 def host_cpu() -> tuple[str, str]:
-    """The host's CPU name and feature string, as LLVM sees them."""
+    """The host's CPU name and feature string, as LLVM sees them; a name alone where the host stands for another CPU."""
+    stand_in = host_stand_in()
+    if stand_in:
+        return stand_in, ""
     facts = _known("facts")
     return str(facts["cpu"]), str(facts["features"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .chips import CHIPS, Chip, MatrixShape
-from .cpus import CORES, Core, host_core, host_features
+from .cpus import CORES, Core, host_core, host_features, host_stand_in
 from .machines import MACHINES, Level, Machine, find_product, latency_ns, level_gbps, machine_of_chip, product_of_device
 from .target import FAST_MATH_FLAGS, Target, as_target, cuda, llvm, rocm
 
@@ -26,6 +26,7 @@ __all__ = [
     "level_gbps",
     "host_core",
     "host_features",
+    "host_stand_in",
     "llvm",
     "machine_of_chip",
     "rocm",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from ..errors import TargetError, one_line
 from .chips import KB
 from .machines import GB, MB, Level, Machine
 
@@ -140,19 +141,66 @@ def _cpuinfo() -> dict[str, str]:
     return found
 
 
+# Linux's names of features that narrower cores lack, by the bytes of a vector from which on a core may have them.
+_WIDER = {
+    64: ("avx512", "amx_"),
+    32: ("avx", "fma", "f16c", "bmi", "vaes", "vpclmulqdq"),
+}
+
+
+def host_stand_in() -> str:
+    """The CPU, by LLVM's name, that this host is to be taken for: TEC_HOST_CPU; "" for what it is. Code for it runs on every host of
+    that kind or better.
+
+    Raises: TargetError: no CPU in the table is called so, or this host cannot run its code.
+    """
+    name = os.environ.get("TEC_HOST_CPU", "")
+    if not name:
+        return ""
+    core = core_named(name)
+    if core is None:
+        raise TargetError(
+            f"TEC_HOST_CPU names {one_line(name)!r}, which is no CPU that tec knows",
+            hint=f"one of {', '.join(sorted({*CORES, *_LIKE}))}; or unset it",
+            locate=False,
+        )
+    own = set(_cpuinfo().get("flags", "").split())
+    width = 64 if "avx512f" in own else 32 if "avx2" in own else 16
+    has = dict.fromkeys(own, True)
+    dots, tiles = _types_with(frozenset(), has, _DOTS), _types_with(frozenset(), has, _TILES)
+    if core.vector_bytes > width or not core.dots <= dots or not core.tiles <= tiles:
+        raise TargetError(
+            f"TEC_HOST_CPU={name} has vectors or dot products that this host lacks: its code would not run here",
+            hint="compile for it with the target 'llvm -mcpu=" + name + "', or unset TEC_HOST_CPU",
+            locate=False,
+        )
+    return name
+
+
 @lru_cache(maxsize=1)
 def host_features() -> str:
-    """The host CPU's feature names, from /proc/cpuinfo where there is one (no LLVM needed)."""
+    """The host CPU's feature names, from /proc/cpuinfo where there is one (no LLVM needed); of a host that stands for a lesser CPU
+    (`host_stand_in`), those that both have."""
     info = _cpuinfo()
     found = info.get("flags") or info.get("Features")
-    return found if found is not None else "neon" if platform.machine() in ("arm64", "aarch64") else ""
+    if found is None:
+        return "neon" if platform.machine() in ("arm64", "aarch64") else ""
+    core = core_named(host_stand_in())
+    if core is None:
+        return found
+    dots = {f for f, kind in {**_DOTS, **_TILES}.items() if kind in core.dots | core.tiles}
+    lacks = tuple(head for width, heads in _WIDER.items() if core.vector_bytes < width for head in heads)
+    return " ".join(f for f in found.split() if not f.startswith(lacks) and (f in dots or f not in {**_DOTS, **_TILES}))
 
 
 @lru_cache(maxsize=1)
 def host_core() -> Core:
     """This host's core: its kind by family, model and features, its caches as the system says them."""
     info, flags = _cpuinfo(), set(host_features().split())
-    if platform.machine() in ("arm64", "aarch64"):
+    stand_in = core_named(host_stand_in())
+    if stand_in is not None:
+        core = stand_in
+    elif platform.machine() in ("arm64", "aarch64"):
         # Main ID register's part numbers (Arm's technical reference manuals): N1, V1, V2.
         part = {"0xd0c": "neoverse-n1", "0xd40": "neoverse-v1", "0xd4f": "neoverse-v2"}.get(
             info.get("CPU part", ""), "generic"

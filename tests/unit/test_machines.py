@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 import sys
 
 import pytest
 
 from tec.errors import TargetError
-from tec.target import CHIPS, CORES, MACHINES, Target, host_core, machine_of_chip
+from tec.target import CHIPS, CORES, MACHINES, Target, host_core, host_features, machine_of_chip
 from tec.target.cpus import core_named, with_features
 
 # TFLOP/s (TOP/s) of data sheets: matrix rates, dense; "vector" of float32.
@@ -156,6 +158,27 @@ def test_the_host_is_itself() -> None:
     assert t.core == core and t.machine.units >= 1
     assert core.vector_bytes in (16, 32, 64) and 8 << 10 <= core.l1_bytes <= core.l2_bytes <= 64 << 20
     assert Target("llvm -num-cores=3").machine.units == 3
+
+
+def test_a_host_stands_for_a_lesser_one() -> None:
+    """TEC_HOST_CPU is asked by targets, by LLVM's machines and by the software GPU; what the host cannot run is refused."""
+    code = (
+        "import tec, numpy as np; from tec.codegen import llvm_util; from tec.emulator.translate.jit import get_jit; from tec.target import host_features\n"
+        "t = tec.Target('llvm'); words = host_features().split()\n"
+        "print(t.vector_bytes, sorted(t.core.dots), llvm_util.host_cpu(), get_jit().host, any(w.startswith('avx') for w in words))\n"
+        "x = tec.array.arange(40); assert (x * 2).sum().item() == 1560"
+    )
+
+    def says(cpu: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "TEC_HOST_CPU": cpu}, capture_output=True, text=True
+        )
+
+    if platform.machine() in ("x86_64", "AMD64"):
+        assert says("x86-64-v2").stdout.strip() == "16 [] ('x86-64-v2', '') x86-64-v2 False"
+        if "amx_tile" not in host_features():
+            assert "graniterapids has vectors or dot products that this host lacks" in says("graniterapids").stderr
+    assert "TEC_HOST_CPU names 'nonesuch', which is no CPU that tec knows" in says("nonesuch").stderr
 
 
 def test_the_table_needs_no_compiler() -> None:

@@ -15,6 +15,7 @@ from ...disk_cache import Store
 from ...errors import CodegenError, MissingPackageError
 from ...llvmworker import client
 from ...locks import fork_safe_lock
+from ...target import host_stand_in
 from ..support.library import group_ir, group_names, groups
 
 _lock = fork_safe_lock()
@@ -98,7 +99,9 @@ class Jit:
         llvm.initialize_native_asmprinter()
         self.llvm = llvm
         self.host, _, self.features = host.partition(",")
-        if not host:
+        if not host and host_stand_in():
+            self.host = host_stand_in()
+        elif not host:
             self.host, self.features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         self.salt = f"{llvmlite.__version__}|{llvm.llvm_version_info}|{self.host}|{self.features}|1"
         self.lljit = llvm.create_lljit_compiler(self._machine(2), use_jit_link=True)
