@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
 import tec
 from tec.runtime.modules.arguments import Checker
+from tests.counting import cost
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +45,13 @@ def test_other_alignments_go_through_a_copy(add):
         assert not z[:shift].any() and not z[shift + 50 :].any()
 
 
-def test_a_call_costs_at_most_5_us_over_the_work(add):
+def test_a_call_costs_little_over_the_work(add):
+    """Arrays of tec that were checked before go straight on: 172 instructions with CPython 3.11, five times as many for NumPy's."""
     a, b, c = (tec.nd.zeros(16, "float32") for _ in range(3))
     add(a, b, c)
-    best = 1.0
-    for _ in range(20):
-        start = time.perf_counter()
-        for _ in range(1000):
-            add(a, b, c)
-        best = min(best, (time.perf_counter() - start) / 1000)
-    assert best < 5e-6, f"{best * 1e6:.2f} us"
+    known = cost(lambda: add(a, b, c))
+    assert known.instructions < 230 and known.calls <= 12, known
+    x, y, z = (np.zeros(16, "float32") for _ in range(3))
+    add(x, y, z)
+    new = cost(lambda: add(x, y, z))
+    assert new.instructions < 1150 and new.calls <= 70, new
