@@ -29,18 +29,18 @@ from .target import Target, as_target
 
 Pass = Callable[[Func, Target], Func]
 
-# (pass, stage of the result). Each lives in tec/ir/passes/<name>.py as a function of that name.
+# (pass, stage of the result). Each lives in tec/ir/passes/<name>.py as a function of that name; "pipeline.x" lives in tec/ir/passes/pipeline/x.py as x.
 PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "loops"),
     ("lower_fragments", "loops"),
-    ("bulk_copies", "loops"),
+    ("pipeline.bulk_copies", "loops"),
     ("swizzle_shared", "loops"),
     ("unify_threads", "loops"),
     ("check_extents", "loops"),
     ("inject_prefetch", "loops"),
     ("inject_vthread", "loops"),
-    ("specialize_warps", "loops"),
-    ("hold_epilogue", "loops"),
+    ("pipeline.specialize_warps", "loops"),
+    ("pipeline.hold_epilogue", "loops"),
     ("pipeline", "loops"),
     ("pad_tiles", "loops"),
     ("partition_loops", "loops"),
@@ -64,9 +64,14 @@ PIPELINE: tuple[tuple[str, str], ...] = (
 SIMPLE_MODE_PASSES = 5  # simple_mode stops here: loops that are still those of the schedule
 
 
+def short_name(name: str) -> str:
+    """A pass's name without its folder, as TEC_DUMP and the pass's own function have it."""
+    return name.rpartition(".")[2]
+
+
 def _find_pass(name: str) -> Pass:
     module = importlib.import_module(f"tec.ir.passes.{name}")
-    found: Pass = getattr(module, name)
+    found: Pass = getattr(module, short_name(name))
     return found
 
 
@@ -89,7 +94,7 @@ def run_passes(
     check = os.environ.get("TEC_VERIFY") == "1"
     for name, stage in passes:
         func = _find_pass(name)(func, target)
-        if name in dump or "all" in dump:
+        if short_name(name) in dump or "all" in dump:
             print(f"# after {name}\n{func}\n", file=sys.stderr)
         if most is not None and name == "unroll" and (n := stmt_size(func.body)) > most:
             raise LoweringError(f"{func.name} is unrolled to {n:,} statements; {most:,} is the bound", locate=False)

@@ -11,14 +11,14 @@ import ast
 import re
 from pathlib import Path
 
-from tec.driver import PIPELINE
+from tec.driver import PIPELINE, short_name
 
 MARK = "<!-- passes -->"
 _PASSES = Path(__file__).resolve().parent.parent / "tec" / "ir" / "passes"
 
 
 def _file(name: str) -> Path:
-    single = _PASSES / f"{name}.py"
+    single = _PASSES / f"{name.replace('.', '/')}.py"
     return single if single.exists() else _PASSES / name / "__init__.py"
 
 
@@ -33,7 +33,9 @@ def sentence(name: str) -> str:
 
 def table() -> str:
     """One row for each entry: a pass that runs twice stands twice."""
-    rows = [f"| {n} | `{name}` | {stage} | {sentence(name)} |" for n, (name, stage) in enumerate(PIPELINE, 1)]
+    rows = [
+        f"| {n} | `{short_name(name)}` | {stage} | {sentence(name)} |" for n, (name, stage) in enumerate(PIPELINE, 1)
+    ]
     return "\n".join(["| | pass | stage after it | what it does |", "| --- | --- | --- | --- |", *rows])
 
 

@@ -277,9 +277,9 @@ def schedule() -> str:
 
 def architecture() -> str:
     """The packages and what each hands on to the next, with the passes as `tec.driver` lists them."""
-    from tec.driver import PIPELINE
+    from tec.driver import PIPELINE, short_name
 
-    passes = [name if isinstance(name, str) else getattr(name, "__name__", str(name)) for name, *_ in PIPELINE]
+    passes = [short_name(name) for name, _ in PIPELINE]
     w, h = 1180, 710
     out: list[str] = []
 

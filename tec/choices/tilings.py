@@ -14,7 +14,7 @@ from typing import Any
 
 from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
-from ..ir.passes.pipeline_registers import MAX_REGISTER_BYTES
+from ..ir.passes.pipeline.pipeline_registers import MAX_REGISTER_BYTES
 from ..target import Target, latency_ns, level_gbps
 from ..te import intrin
 from . import rules
@@ -40,7 +40,7 @@ class Tiling:
     stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
     ahead: int = 1  # with one stage: steps on their way in registers
     band: int = 0  # tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row
-    interleave: bool = False  # loads and stores of a step between its sums (see `ir.passes.interleave`)
+    interleave: bool = False  # loads and stores of a step between its sums (see `ir.passes.pipeline.interleave`)
     slices: int = 1  # wavefronts that have one part of the tile, each with its own part of the sum; a step is as many steps side by side
     uneven: bool = (
         False  # half of the wavefronts come first where two share a vector unit (see `ir.notes.SoftwarePipeline`)
@@ -312,7 +312,7 @@ def interleaves(target: Target) -> bool:
 
 def _far(t: Tiling, shape: Shape, target: Target) -> Iterator[Tiling]:
     """The tile with loads two steps ahead, where a default has them; with two slots first, where no other work-group could have the second and registers for
-    the next step can be filled behind a barrier (`ir.passes.interleave.carried`)."""
+    the next step can be filled behind a barrier (`ir.passes.pipeline.interleave.carried`)."""
     if not _is_far(t, shape, target):
         return
     alone = groups(t, shape) <= target.machine.units and not shape.guarded

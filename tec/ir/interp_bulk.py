@@ -1,4 +1,4 @@
-"""The interpreter's bulk copies and warpgroup products: tiles in shared memory as `passes.bulk_copies` lays them out.
+"""The interpreter's bulk copies and warpgroup products: tiles in shared memory as `passes.pipeline.bulk_copies` lays them out.
 
 It runs them as they stand after that pass, before warps are specialised, or after `pipeline`: a copy is done at once, whoever asks for it. A barrier
 counts its phases, so that a wait for one that nobody has begun is an error.

@@ -274,7 +274,7 @@ _add(
     opaque=True,
 )
 
-# Bulk copies, barriers in memory and warpgroup products (Hopper); see tec.ir.passes.bulk_copies and specialize_warps.
+# Bulk copies, barriers in memory and warpgroup products (Hopper); see tec.ir.passes.pipeline.bulk_copies and specialize_warps.
 _add(
     "bulk_load",
     -1,

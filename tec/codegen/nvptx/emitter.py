@@ -13,8 +13,8 @@ from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info, with_lanes
 from ...ir.effects import is_call
 from ...ir.func import Func
-from ...ir.passes.tensor_maps import MAP_ALIGN, MAP_BYTES
-from ...ir.passes.tensor_maps import SCOPE as PARAM_SCOPE
+from ...ir.passes.pipeline.tensor_maps import MAP_ALIGN, MAP_BYTES
+from ...ir.passes.pipeline.tensor_maps import SCOPE as PARAM_SCOPE
 from ...ir.shared_layout import boundary_of, shared_layout
 from ...ir.visit import any_stmt
 from ...target import Target

@@ -21,8 +21,8 @@ from ..func import Func
 from ..notes import EarlyStart, MinBlocks
 from ..shared_layout import PIECE_BYTES, boundary_of, shared_layout
 from ..visit import any_stmt, free_vars, map_stmt, visit
+from .pipeline.tensor_maps import SCOPE, tensor_maps
 from .rewrite_util import BLOCK_TAGS, LAUNCH_TAGS, THREAD_TAGS, const_int, is_launch_loop
-from .tensor_maps import SCOPE, tensor_maps
 
 
 def split_host_device(func: Func, target: Target) -> tuple[Func, list[Func]]:

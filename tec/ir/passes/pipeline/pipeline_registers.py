@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..arith import Analyzer
-from ..buffer import Buffer
-from ..dtype import dtype_info
-from ..visit import substitute, visit
-from .rewrite_util import clone, const_int
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...arith import Analyzer
+from ...buffer import Buffer
+from ...dtype import dtype_info
+from ...visit import substitute, visit
+from ..rewrite_util import clone, const_int
 
 MAX_REGISTER_BYTES = 512  # of one thread, for what is on its way to shared memory
 

@@ -6,11 +6,11 @@ In: a kernel that makes sums on a matrix unit outside of loops over tiles. Out: 
 
 from __future__ import annotations
 
-from ...target import Target
-from .. import expr as E
-from .. import stmt as S
-from ..func import Func
-from ..visit import any_stmt, map_stmt
+from ....target import Target
+from ... import expr as E
+from ... import stmt as S
+from ...func import Func
+from ...visit import any_stmt, map_stmt
 from .hold_operands import hold_behind
 
 _WORDS = (

@@ -24,19 +24,19 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import LoweringError
-from ...target import Target
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..arith import Analyzer
-from ..buffer import Buffer
-from ..dtype import dtype_info
-from ..effects import is_call
-from ..func import Func
-from ..notes import BulkCopy
-from ..visit import free_vars, map_expr, map_stmt, substitute, visit
-from .rewrite_util import SHARED_SCOPES, const_int, same_expr
+from ....errors import LoweringError
+from ....target import Target
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...arith import Analyzer
+from ...buffer import Buffer
+from ...dtype import dtype_info
+from ...effects import is_call
+from ...func import Func
+from ...notes import BulkCopy
+from ...visit import free_vars, map_expr, map_stmt, substitute, visit
+from ..rewrite_util import SHARED_SCOPES, const_int, same_expr
 
 ROW_BYTES = 128  # of a box: the widest swizzle
 _PIECE_BYTES = 16

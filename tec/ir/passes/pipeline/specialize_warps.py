@@ -36,20 +36,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeGuard
 
-from ...errors import LoweringError
-from ...target import Target
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..buffer import Buffer
-from ..effects import is_call
-from ..func import Func
-from ..matrix import WARPGROUP
-from ..notes import MinBlocks, WarpSpecialize
-from ..visit import any_stmt, map_expr, map_stmt, visit
+from ....errors import LoweringError
+from ....target import Target
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...buffer import Buffer
+from ...effects import is_call
+from ...func import Func
+from ...matrix import WARPGROUP
+from ...notes import MinBlocks, WarpSpecialize
+from ...visit import any_stmt, map_expr, map_stmt, visit
+from ..rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
 from .bulk_pipeline import effect, loaded_bytes, reporting
 from .hold_operands import hold_operands
-from .rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
 from .specialize_region import Region
 from .warp_roles import Ring, Roles
 

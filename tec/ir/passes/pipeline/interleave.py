@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..visit import any_stmt
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...visit import any_stmt
+from ..rewrite_util import clone, const_int
 from .fragment_pipeline import Copies, Leaf, leaves_of
-from .rewrite_util import clone, const_int
 
 
 def interleaved(work: S.Stmt, loads: Sequence[S.Stmt] = (), stores: Sequence[S.Stmt] = ()) -> S.Stmt:

@@ -10,13 +10,13 @@ import math
 
 import numpy as np
 
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..arith import Analyzer
-from ..dtype import dtype_info
-from ..visit import substitute
-from .rewrite_util import clone, const_int
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...arith import Analyzer
+from ...dtype import dtype_info
+from ...visit import substitute
+from ..rewrite_util import clone, const_int
 
 LANES = 64  # of a wavefront whose copies lie in the lanes' order
 LANE_BYTES = 16

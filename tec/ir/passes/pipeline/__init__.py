@@ -35,16 +35,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...target import Target
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..arith import Analyzer
-from ..buffer import Buffer
-from ..effects import effects, is_call
-from ..func import Func
-from ..notes import FragmentsAhead, SoftwarePipeline
-from ..visit import any_stmt, map_stmt
+from ....target import Target
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...arith import Analyzer
+from ...buffer import Buffer
+from ...effects import effects, is_call
+from ...func import Func
+from ...notes import FragmentsAhead, SoftwarePipeline
+from ...visit import any_stmt, map_stmt
+from ..rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, named_buffers, redirected
 from .background_copies import as_copies, copies_by_lanes
 from .bulk_pipeline import bulk_pipeline, is_bulk_fill
 from .far_pipeline import far_pipeline
@@ -59,7 +60,6 @@ from .pipeline_registers import (
     through_registers,
     with_slots,
 )
-from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, named_buffers, redirected
 
 
 def pipeline(func: Func, target: Target) -> Func:

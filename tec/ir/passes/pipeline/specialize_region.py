@@ -14,15 +14,15 @@ So fetching runs ahead of the work by as many tiles as there are slots, each buf
 
 from __future__ import annotations
 
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..buffer import Buffer
-from ..effects import is_call
-from ..notes import MinBlocks, WarpSpecialize
-from ..visit import any_stmt, free_vars, map_stmt, visit
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...buffer import Buffer
+from ...effects import is_call
+from ...notes import MinBlocks, WarpSpecialize
+from ...visit import any_stmt, free_vars, map_stmt, visit
+from ..rewrite_util import SHARED_SCOPES, clone
 from .bulk_pipeline import effect, is_bulk_fill, loaded_bytes, reporting
-from .rewrite_util import SHARED_SCOPES, clone
 from .warp_roles import Ring, Roles
 
 

@@ -22,15 +22,15 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...errors import LoweringError
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..buffer import Buffer
-from ..effects import effects
-from ..notes import FragmentsAhead
-from ..visit import any_stmt, free_vars
-from .rewrite_util import SHARED_SCOPES, clone, const_int, redirected, reshaped
+from ....errors import LoweringError
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...buffer import Buffer
+from ...effects import effects
+from ...notes import FragmentsAhead
+from ...visit import any_stmt, free_vars
+from ..rewrite_util import SHARED_SCOPES, clone, const_int, redirected, reshaped
 
 
 @dataclass(slots=True)

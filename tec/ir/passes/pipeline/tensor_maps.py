@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import LoweringError
-from .. import expr as E
-from .. import stmt as S
-from ..buffer import Buffer
-from ..visit import map_expr, map_stmt
-from .rewrite_util import same_expr
+from ....errors import LoweringError
+from ... import expr as E
+from ... import stmt as S
+from ...buffer import Buffer
+from ...visit import map_expr, map_stmt
+from ..rewrite_util import same_expr
 
 MAP_BYTES = 128
 MAP_ALIGN = 64

@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..buffer import Buffer
-from ..dtype import dtype_info
-from ..effects import is_call
-from ..visit import map_stmt
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...buffer import Buffer
+from ...dtype import dtype_info
+from ...effects import is_call
+from ...visit import map_stmt
 from .fragment_pipeline import Ring, fragment_pipeline, wants_fragments_ahead
 
 

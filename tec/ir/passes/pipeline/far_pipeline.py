@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..buffer import Buffer
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...buffer import Buffer
+from ..rewrite_util import clone, const_int
 from .fragment_pipeline import Copies, Leaf, leaves_of, wants_fragments_ahead
 from .interleave import carried, is_carried, pieces_of
 from .pipeline_registers import MAX_REGISTER_BYTES, has_branches, moved_on, through_registers
-from .rewrite_util import clone, const_int
 
 _Staged = tuple[S.Stmt, S.Stmt, Buffer, int]  # loads, stores, the registers between, their bytes
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..buffer import Buffer
-from ..dtype import dtype_info
-from ..effects import effects
-from ..visit import any_stmt, map_expr, map_stmt, substitute, visit
-from .rewrite_util import const_int
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...buffer import Buffer
+from ...dtype import dtype_info
+from ...effects import effects
+from ...visit import any_stmt, map_expr, map_stmt, substitute, visit
+from ..rewrite_util import const_int
 
 
 @dataclass(slots=True)

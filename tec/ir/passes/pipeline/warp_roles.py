@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ...errors import LoweringError
-from .. import build as B
-from .. import expr as E
-from .. import stmt as S
-from ..buffer import Buffer
-from ..matrix import WARPGROUP
-from ..visit import map_expr, map_stmt, substitute
+from ....errors import LoweringError
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...buffer import Buffer
+from ...matrix import WARPGROUP
+from ...visit import map_expr, map_stmt, substitute
 from .bulk_pipeline import effect
 
 _FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
