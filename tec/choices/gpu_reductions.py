@@ -19,6 +19,7 @@ from .space import Choice, Cost, Scheduled, Space
 
 LONG_SUM = 256  # elements of a sum from which a GPU's threads share it
 _THREADS_A_UNIT = 512  # two wavefronts a SIMD: with fewer, a unit waits for its loads
+_MOST_PARTS = 1 << 12  # of a sum: by then a few sums fill any GPU
 _SHARE = 16  # elements of a thread's part of a sum: with fewer, the partial sums' own traffic counts
 
 
@@ -37,7 +38,7 @@ class GpuReduction(Space):
         one = red.num_outputs == 1
         self.parameters = {
             "shared": (False, True), "threads": (64, 32, 128, 256, 512, 1024),
-            "parts": (1, *(1 << k for k in range(1, 13))) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
+            "parts": _equal_parts(self.length) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
             "outputs": (1, 2, 4, 8), "wide": (0, 8, 16, 32, 64),
             **({"columns": (1, 2, 4, 8)} if red.tag == "pixels" and len(red.inputs) > 1 else {}),
         }  # fmt: skip
@@ -125,8 +126,8 @@ class GpuReduction(Space):
             return f"{self.target.max_threads} threads at most"
         if choice["wide"]:
             return self._why_not_wide(choice)
-        if parts > 1 and (self.length or 0) % parts:
-            return f"a sum of {self.length} is not {parts} equal parts"
+        if parts > 1 and (self.length or 0) < parts * _SHARE:
+            return f"parts of a sum of {self.length} have {_SHARE} elements at least"
         if choice["piece"]:
             last = const_shape(self.red.output(0))[-1] if self.red.axis else None
             if choice["shared"] or self.along or parts == 1:
@@ -306,6 +307,16 @@ def _along(red: ComputeOp) -> bool:
     return any(v is a.var for v in inner for a in red.reduce_axis) and not any(
         v is a.var for v in inner for a in red.axis
     )
+
+
+def _equal_parts(length: int) -> tuple[int, ...]:
+    """In how many equal parts a sum may go: a power of two up to `_MOST_PARTS`, or where that is no divisor of the length, the least divisor between it and
+    the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle."""
+    found = [1]
+    for k in range(1, _MOST_PARTS.bit_length()):
+        part = next((p for p in range(1 << k, min(2 << k, _MOST_PARTS + 1)) if length % p == 0), None)
+        found.append(1 << k if part is None else part)
+    return tuple(found)
 
 
 def _in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp], None]) -> ComputeOp:

@@ -1,0 +1,55 @@
+"""Sums that go in parts on a GPU: any length, whole numbers of parts or not."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec.choices import spaces
+from tec.choices.gpu_reductions import _equal_parts
+from tec.ops.registry import TensorType, get_op
+from tests import seeds
+
+TARGET = tec.Target("rocm -mcpu=gfx942")
+
+
+def test_parts_divide_the_length_where_they_can() -> None:
+    assert _equal_parts(4096) == tuple(1 << k for k in range(13))
+    length = 504 * 197 * 165
+    parts = _equal_parts(length)
+    assert len(parts) == 13 and sum(length % p == 0 for p in parts) > 8
+    assert all((1 << k) <= p < (2 << k) for k, p in enumerate(parts))
+
+
+def _sums(shape: tuple[int, ...], along: int) -> tuple[tec.te.Tensor, Any]:
+    x = tec.te.placeholder(shape, "float32", name="x")
+    known, attrs = get_op("reduce_sum"), {"axes": (along,), "keepdims": False}
+    outs = known.compute(attrs, [x], known.infer([TensorType("float32", shape)], attrs))
+    return x, next(s for s in spaces(outs, TARGET) if s.template == "gpu reduction")
+
+
+@pytest.mark.parametrize("length", [7919 * 101, 504 * 197 * 165, 1 << 20])
+def test_a_few_long_sums_have_work_for_all_units(length: int) -> None:
+    assert _sums((2, length), 1)[1].default["parts"] > 64
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("along", [0, 1])
+def test_parts_of_any_length_add_up(along: int, number: int) -> None:
+    """A drawn choice of a drawn length computes NumPy's sum."""
+    rng = random.Random(seeds.stream(f"parts {along} {number}"))
+    length = rng.choice([997, 3 * 5**4, rng.randrange(600, 2000)])
+    shape = (length, 3) if along == 0 else (2, length)
+    x, space = _sums(shape, along)
+    drafts = [c for c in space.drafts() if c["parts"] > 1 and c["threads"] <= 128 and space.why_not(c) is None]
+    choice = rng.choice(drafts)
+    chosen = space.apply(choice)
+    f = tec.build(chosen.schedule, [x, *chosen.outputs], TARGET, name="sums")
+    dev, value = tec.rocm_emu("gfx942"), np.random.default_rng(number).standard_normal(shape).astype("f")
+    got = tec.nd.empty((shape[1 - along],), "float32", dev)
+    f(tec.nd.array(value, dev), got)
+    np.testing.assert_allclose(got.numpy(), value.astype("f8").sum(along), atol=1e-5 * length, err_msg=str(choice))
