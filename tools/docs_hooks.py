@@ -60,13 +60,13 @@ def renamed(html: str) -> str:
 
 
 def on_page_markdown(markdown: str, **more: Any) -> str:
-    """Tables of results and of passes in the places of their marks."""
+    """Tables of results, passes and ONNX operators in the places of their marks."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     try:
-        from tools import passes_page, results_page
+        from tools import operators_page, passes_page, results_page
     finally:
         del sys.path[0]
-    return passes_page.with_table(results_page.with_tables(markdown))
+    return operators_page.with_table(passes_page.with_table(results_page.with_tables(markdown)))
 
 
 def on_page_content(html: str, page: Any, **more: Any) -> str:
