@@ -38,6 +38,13 @@ os.environ["TEC_TUNE_DB"] = "off"  # what a user of this host tuned is not what 
 os.environ["TEC_STRICT_CHOICES"] = "1"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis draws by the night's number too; at the gate its settings are derandomized."""
+    if seeds.number() and getattr(config.option, "hypothesis_seed", "") is None:
+        config.option.hypothesis_seed = str(seeds.number())
+
+
 def pytest_collection_finish() -> None:
     """What was collected lives as long as the run: collections of garbage need not go through its millions of objects each time."""
     gc.collect()

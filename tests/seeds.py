@@ -5,7 +5,8 @@ failure, and the same number draws the same cases again:
 
     TEC_SEED=20270131 pytest tests/fuzz/test_schedules.py
 
-A test asks `first(n)` for the first of its seeds, or `stream(text)` for the text that a generator is seeded with; both leave what the gate draws as it was.
+A test asks `first(n)` for the first of its seeds, `some(n)` for a range of them, or `stream(text)` for the text that a generator is seeded with; all
+leave what the gate draws as it was. Hypothesis gets the night's number from `tests/conftest.py`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def number() -> int:
 def first(n: int = 0) -> int:
     """The first seed of a test whose first seed at the gate is `n`."""
     return n if number() == 0 else n + number() * STRIDE % (LAST - 10 * STRIDE)
+
+
+def some(n: int, start: int = 0) -> range:
+    """`n` seeds, which at the gate begin at `start`."""
+    return range(first(start), first(start) + n)
 
 
 def stream(text: object) -> str:

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 import tec
 from tec.errors import TecError, printable
+from tests import seeds
 
 # A title, a colour, a bell, a C1 introducer, carriage return, turned text, separators.
 HOSTILE = (
@@ -73,7 +74,7 @@ def hostile_model(rng):
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds.some(40))
 def test_models_of_hostile_names(seed):
     model = hostile_model(random.Random(seed))
     try:

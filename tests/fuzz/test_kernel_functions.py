@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tec
+from tests import seeds
 from tests.conformance.harness import Step, _interpret
 from tests.fuzz.kernel_functions import BLOCKS, THREADS, N, Writer, reference
 
@@ -27,11 +28,12 @@ def load(text: str, folder: Path, seed: int) -> Any:
     return tec.kernel(module.kernel)
 
 
-QUICK = (*range(SEEDS), 170)  # 170: a branch of a known length beside one that depends on a loop
+QUICK = (*seeds.some(SEEDS), 170)  # 170: a branch of a known length beside one that depends on a loop
 
 
 @pytest.mark.parametrize(
-    "seed", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in range(max(200, SEEDS))]
+    "seed",
+    [*QUICK, *(pytest.param(k, marks=pytest.mark.slow) for k in seeds.some(max(200, SEEDS)) if k not in QUICK)],
 )
 def test_random_kernel(seed: int, tmp_path: Path) -> None:
     text = Writer(seed, meets=seed % 2 == 1).text()

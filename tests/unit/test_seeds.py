@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests import seeds
+from tests import conftest, seeds
+
+DRAWS = re.compile(r"\bseeds\.(first|some|stream|number)\(|import.* given\b")
 
 
 @pytest.mark.parametrize("text", [None, "", "0"])
@@ -19,6 +23,36 @@ def test_the_gate(text: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if text is not None:
         monkeypatch.setenv("TEC_SEED", text)
     assert (seeds.first(), seeds.first(1000), seeds.stream("index7"), seeds.said()) == (0, 1000, "index7", "")
+    assert seeds.some(3, 20) == range(20, 23)
+
+
+@pytest.mark.parametrize(("number", "given", "want"), [("", None, None), ("7", None, "7"), ("7", "5", "5")])
+def test_hypothesis_draws_by_the_nights_number(
+    number: str, given: str | None, want: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEC_SEED", number)
+    config = SimpleNamespace(option=SimpleNamespace(hypothesis_seed=given))
+    conftest.pytest_configure(config)  # type: ignore[arg-type]
+    assert config.option.hypothesis_seed == want
+
+
+def test_a_night_runs_each_test_that_draws() -> None:
+    """Whatever takes this file's seeds, or hypothesis, is among the words of `make night`."""
+    root = Path(__file__).resolve().parents[2]
+    said = subprocess.run(["make", "-n", "night"], cwd=root, capture_output=True, text=True).stdout
+    named = {
+        p.relative_to(root).as_posix()
+        for p in (root / "tests").rglob("test_*.py")
+        if DRAWS.search(p.read_text("utf-8"))
+    }
+    outside = (
+        "tests/gpu/",
+        "tests/torch/",
+        "tests/foreign/",
+        "tests/fuzz/",
+    )  # fuzz is named whole, the others have machines of their own
+    missing = [n for n in named if not n.startswith(outside) and f" {n} " not in f"{said.replace(chr(10), ' ')} "]
+    assert "tests/fuzz " in said and missing == ["tests/unit/test_seeds.py"]
 
 
 def test_nights_share_no_seed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from tec.llvmworker import client
 from tec.report import listing
 from tec.runtime.networks.network import Network
 from tec.target import Target
+from tests import seeds
 
 from .test_spaces import PROGRAMS
 
@@ -320,7 +321,7 @@ def test_stages_compute_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("target", [CPU, GPU, "cuda -arch=sm_90a", "rocm -mcpu=gfx1201"])
 def test_nothing_but_made_or_refused(target: str) -> None:
     """Choices that nobody called legal: any options of the parameters, with numbers that are none of them."""
-    rng = random.Random(3)
+    rng = random.Random(seeds.first(3))
     made = 0
     for name in ("product", "half product", "softmax", "sums of columns", "convolution", "add"):
         _, outs = PROGRAMS[name]()

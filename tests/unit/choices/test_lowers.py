@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tests import seeds
+
 from .draws import KINDS, Case, Net, draw
 from .lowering import TARGETS, lower, target_of
 
-SEED = int(os.environ.get("TEC_SEED", "0"))
+SEED = seeds.number()
 DRAWS = int(os.environ.get("TEC_LOWER_DRAWS", "100"))
 _BATCHES = 10  # tests that share the draws, so that cores do too
 

@@ -12,6 +12,7 @@ import pytest
 
 import tec
 from tec.cli.app import app
+from tests import seeds
 
 FAULT = 70
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]>
@@ -80,7 +81,7 @@ def test_wrong_files(command: str, names: dict[str, str], capfd: pytest.CaptureF
 
 @pytest.mark.parametrize("batch", range(4))
 def test_wrong_values(batch: int, names: dict[str, str], capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    r = random.Random(batch)
+    r = random.Random(seeds.first(batch))
     found = []
     for _ in range(40):
         command = r.choice(("run", "show", "compile", "verify", "bench"))

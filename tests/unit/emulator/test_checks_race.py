@@ -24,6 +24,7 @@ from tec.emulator.context import CTX, CTX_BYTES
 from tec.emulator.errors import KernelFault
 from tec.emulator.launch import aligned
 from tec.emulator.translate.jit import get_jit
+from tests import seeds
 
 from .harness import download, function, upload
 
@@ -226,7 +227,7 @@ class Model:
 @pytest.mark.parametrize("space", ["lds", "global"])
 @pytest.mark.parametrize("narrow", [False, True])
 def test_records_against_a_model(space: str, narrow: bool) -> None:
-    machine, rng = Machine(space), random.Random(f"{space}{narrow}")
+    machine, rng = Machine(space), random.Random(seeds.stream(f"{space}{narrow}"))
     launch, found, clean = 0, 0, 0
     for trial in range(400):
         launch = launch % 255 + 1
@@ -277,7 +278,12 @@ SHAPES = {
 @pytest.mark.parametrize(("space", "locked"), [("lds", False), ("global", False), ("global", True)])
 def test_whole_waves_against_a_model(space: str, locked: bool) -> None:
     """Lanes in sequence, in rows, in columns: what is looked at by lines and by eight records must come to what each lane's does."""
-    machine, rng, clean, found = Machine(space), random.Random(f"{space}{locked}"), 0, dict.fromkeys(SHAPES, 0)
+    machine, rng, clean, found = (
+        Machine(space),
+        random.Random(seeds.stream(f"{space}{locked}")),
+        0,
+        dict.fromkeys(SHAPES, 0),
+    )
     if not locked:
         machine.put("lock", 0)
     for launch in range(1, 81):

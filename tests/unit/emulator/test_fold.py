@@ -14,6 +14,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from tests import seeds
+
 from .hosts import HOSTS
 from .row_reference import REFERENCE, Ref
 from .rows import Bench
@@ -173,7 +175,7 @@ def test_bit_selects(host: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds.some(4))
 @pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
 @pytest.mark.parametrize("host", HOSTS)
 def test_all_pairs(host: str, chip: str, seed: int) -> None:

@@ -17,6 +17,7 @@ from tec.graph.passes import layout, layout_choice
 from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.layout_choice import Layouts, choose
 from tec.ops.layouts import Layout, plain
+from tests import seeds
 
 WIDE = tec.Target("llvm -mcpu=znver4")
 TARGETS = ["llvm", "llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"]
@@ -25,7 +26,7 @@ TARGETS = ["llvm", "llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x
 # ---- the least cost
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds.some(20))
 def test_the_least_cost_is_found(seed: int) -> None:
     rng = np.random.default_rng(seed)
     p = Problem()

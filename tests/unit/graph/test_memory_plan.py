@@ -7,6 +7,7 @@ import pytest
 import tec
 from tec.graph.compiler import compile_graph
 from tec.runtime.plans.memory_plan import ALIGN, Lifetime, lower_bound, plan
+from tests import seeds
 from tests.unit.graph.random_graphs import random_graph
 
 
@@ -54,7 +55,7 @@ def network_lifetimes(r):
     return out
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds.some(60))
 def test_random_lifetimes(seed):
     check(any_lifetimes(random.Random(seed)))
 

@@ -14,6 +14,7 @@ from tec.graph.passes.fold_scale import fold_scale
 from tec.graph.passes.fuse import fuse
 from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.layout_choice import Layouts
+from tests import seeds
 from tests.unit.graph.random_graphs import constant, conv_attrs, feed, random_graph
 
 HOST = tec.Target("llvm")
@@ -63,7 +64,7 @@ PASSES = {
 
 @pytest.mark.parametrize("name", PASSES)
 def test_random_graphs_mean_the_same(name):
-    for seed in range(6):
+    for seed in seeds.some(6):
         same(random_graph(seed), PASSES[name](random_graph(seed)))
 
 
@@ -287,7 +288,7 @@ def check_groups(g, groups):
     assert all(v.is_const or v in made for v in g.outputs)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds.some(40))
 def test_groups_of_random_graphs(seed):
     for target in (HOST, None):
         g = random_graph(seed, 30)

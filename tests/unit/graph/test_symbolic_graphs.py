@@ -8,6 +8,7 @@ from tec.errors import ArgumentError, ImportModelError
 from tec.graph import Graph, run_graph
 from tec.graph.graph import bind_sizes
 from tec.ops.dims import Dim, UndecidedSize, evaluate
+from tests import seeds
 from tests.unit.graph.random_graphs import random_graph
 
 SIZES = [{"n": 1, "h": 7, "w": 6}, {"n": 3, "h": 8, "w": 17}, {"n": 2, "h": 15, "w": 9}]
@@ -43,8 +44,8 @@ def compare(seed, names, target, device=None, sizes=SIZES):
 
 @pytest.mark.parametrize("names", ["n", "nhw"])
 def test_on_the_cpu(names):
-    ran = [compare(seed, names, "llvm") for seed in range(6)]
-    assert sum(map(bool, ran)) >= 5
+    ran = [compare(seed, names, "llvm") for seed in seeds.some(6)]
+    assert sum(map(bool, ran)) >= (1 if seeds.number() else 5)  # some draws ask for a number
 
 
 def test_on_the_software_gpu():

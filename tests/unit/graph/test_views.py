@@ -12,6 +12,7 @@ from tec.graph.passes.dead_code import dead_code
 from tec.graph.passes.fuse import fuse
 from tec.graph.passes.views import move_views
 from tec.ops.views import apply_shape, contiguous_run, normal_steps, swap_last
+from tests import seeds
 from tests.unit.graph.random_graphs import feed, random_graph
 
 HOST, GFX942 = tec.Target("llvm"), tec.Target("rocm -mcpu=gfx942")
@@ -100,7 +101,7 @@ def test_what_is_left(case, target):
     assert left is None or ops(after) == left
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds.some(30))
 def test_random_graphs_mean_the_same(seed):
     g = random_graph(seed, 24)
     before = ops(g).count("transpose")
@@ -108,7 +109,7 @@ def test_random_graphs_mean_the_same(seed):
     assert ops(after).count("transpose") <= before + 1
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds.some(40))
 def test_random_chains_of_views(seed):
     r = np.random.default_rng(seed)
     shape, steps = (2, 3, 4, 5), []

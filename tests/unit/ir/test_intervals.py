@@ -10,6 +10,7 @@ import pytest
 
 from tec.ir import expr as E
 from tec.ir.arith.intervals import interval_of
+from tests import seeds
 
 OPS = {
     E.Add: operator.add, E.Sub: operator.sub, E.Mul: operator.mul, E.Min: min, E.Max: max, E.FloorDiv: operator.floordiv,
@@ -42,7 +43,7 @@ def some(rng: random.Random, depth: int) -> E.Expr:
 
 
 def test_every_value_is_inside():
-    rng, known, proved = random.Random(5), {id(X): (-3, 4), id(Y): (0, 6)}, 0
+    rng, known, proved = random.Random(seeds.first(5)), {id(X): (-3, 4), id(Y): (0, 6)}, 0
     for _ in range(2000):
         e = some(rng, 3)
         found = interval_of(e, known)

@@ -17,6 +17,7 @@ from tec.ir import build as B
 from tec.ir import expr as E
 from tec.ir.buffer import Buffer
 from tec.ir.passes.thread_conflicts import Conflicts, Meeting, SharedAccess, evaluate
+from tests import seeds
 
 Env = dict[str, int]
 Value = tuple[E.Expr, Callable[[Env], int]]
@@ -134,7 +135,7 @@ def _setting(seed: int) -> tuple[random.Random, Buffer, dict[str, E.Var], dict[s
 @pytest.mark.parametrize("first", range(0, 1200, 300))
 def test_drawn_pairs_meet_where_counting_says(first: int) -> None:
     seen: set[Meeting] = set()
-    for seed in range(first, first + 300):
+    for seed in seeds.some(300, first):
         r, buffer, threads, extents, wave = _setting(seed)
         a, b = (_draw(r, buffer, threads, which) for which in "ab")
         conflicts = Conflicts([(threads[n], extents[n]) for n in extents], wave)
@@ -147,7 +148,7 @@ def test_drawn_pairs_meet_where_counting_says(first: int) -> None:
 
 def test_what_is_the_same_for_all_threads_cancels_or_has_a_period() -> None:
     """Block indices and outer loops: equal ones cancel, remainders take each of their values, others count as a meeting."""
-    for seed in range(60):
+    for seed in seeds.some(60):
         r, buffer, threads, extents, wave = _setting(seed)
         a, b = (_draw(r, buffer, threads, which) for which in "ab")
         a, b = (replace(d, access=replace(d.access, collective=False, atomic=False)) for d in (a, b))
