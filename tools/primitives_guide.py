@@ -19,6 +19,7 @@ from typing import Any
 
 import tec
 from tec import te
+from tec.driver import PIPELINE, SIMPLE_MODE_PASSES, run_passes, short_name
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "primitives.md"
 _MARK = "# [apply]"
@@ -33,16 +34,17 @@ class Entry:
     title: str
     make: Callable[[bool], tuple[Any, list[Any]]]
     target: str
+    until: str = ""  # the pass whose loops are shown; those of the schedule where it is empty
 
 
 ENTRIES: list[Entry] = []
 
 
-def primitive(section: str, title: str, target: str = "llvm") -> Callable[[Any], Any]:
+def primitive(section: str, title: str, target: str = "llvm", until: str = "") -> Callable[[Any], Any]:
     """Registers a program; its docstring says what the primitive is for and what it costs."""
 
     def add(make: Any) -> Any:
-        ENTRIES.append(Entry(section, title, make, target))
+        ENTRIES.append(Entry(section, title, make, target, until))
         return make
 
     return add
@@ -183,6 +185,22 @@ def pragma(apply: bool) -> Any:
     if apply:
         # [apply]
         s[B].pragma(B.op.axis[0], "auto_unroll_max_step", 16)
+    return s, [A, B]
+
+
+@primitive(DONE, "software_pipeline", until="pipeline")
+def software_pipeline(apply: bool) -> Any:
+    """Lets the steps of a loop overlap. Each statement of the loop's body gets a stage and a place. A statement of stage 1 works on a step one turn
+    after the statements of stage 0, so here a turn multiplies the row that the turn before has loaded. Storage in the body gets as many slots as
+    steps are in it at a time. It pays where one statement waits (loads from memory) and another one computes; it costs the slots, and code for the first and
+    the last turns. An order that would change the result is refused. `pragma(axis, "software_pipeline", n)` picks the order for fills of shared
+    memory on a GPU by itself."""
+    A, B, s = table(8, 32)
+    row = s.cache_read(A, "global", B)
+    s[row].compute_at(s[B], B.op.axis[0])
+    if apply:
+        # [apply]
+        s[B].software_pipeline(B.op.axis[0], stages=(0, 1), order=(0, 1))
     return s, [A, B]
 
 
@@ -416,7 +434,11 @@ def loops(entry: Entry, apply: bool) -> str:
     with warnings.catch_warnings(), tec.Target(entry.target):
         warnings.simplefilter("ignore")
         s, args = entry.make(apply)
-        text = str(next(iter(tec.lower(s, args, simple_mode=True))))
+        func = next(iter(tec.lower(s, args, simple_mode=True)))
+        if entry.until:
+            last = [short_name(name) for name, _ in PIPELINE].index(entry.until)
+            func = run_passes(func, tec.Target(entry.target), PIPELINE[SIMPLE_MODE_PASSES : last + 1])
+        text = str(func)
     body = text[text.index(":\n", text.index("def ")) + 2 :]
     return textwrap.dedent(body).rstrip()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
-from ..ir.passes.pipeline.pipeline_registers import MAX_REGISTER_BYTES
+from ..ir.passes.pipeline.slots import MAX_REGISTER_BYTES
 from ..target import Target, latency_ns, level_gbps
 from ..te import intrin
 from . import rules

@@ -133,6 +133,47 @@ class SoftwarePipeline(Note):
         object.__setattr__(self, "direct", _flag("software_pipeline: direct", self.direct))
 
 
+MOST_STAGES = 64  # of a pipeline's order: as many turns of its prologue are written out
+
+
+@note("software_pipeline_order")
+@dataclass(frozen=True, slots=True)
+class SoftwarePipelineOrder(Note):
+    """The loop as a software pipeline in an order of one's own (see `passes.pipeline.order`). `stage`: for each statement of its body, in turns behind the first one's;
+    `order`: its place in a turn (that of the body where it is left out)."""
+
+    stage: tuple[int, ...]
+    order: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("stage", "order"):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, (tuple, list)):
+                raise ExprError(
+                    f"software_pipeline_order: {name} is a tuple of integers, one for each statement, not {given!r}"
+                )
+            made = tuple([_count(f"software_pipeline_order: {name}[{n}]", v, 0) for n, v in enumerate(given)])
+            object.__setattr__(self, name, made)
+        if not self.stage:
+            raise ExprError(
+                "software_pipeline_order: stage is empty, and has one integer for each statement of the loop's body"
+            )
+        if max(self.stage) - min(self.stage) >= MOST_STAGES:
+            raise ExprError(
+                f"software_pipeline_order: stages {min(self.stage)} to {max(self.stage)}; {MOST_STAGES} are the most"
+            )
+        object.__setattr__(self, "order", self.order or tuple(range(len(self.stage))))
+        if sorted(self.order) != list(range(len(self.stage))):
+            raise ExprError(
+                f"software_pipeline_order: order has each place from 0 to {len(self.stage) - 1} once, not {self.order!r}"
+            )
+
+    @property
+    def places(self) -> list[int]:
+        """The statements in the order of a turn."""
+        return sorted(range(len(self.order)), key=lambda n: self.order[n])
+
+
 @note("warp_specialize")
 @dataclass(frozen=True, slots=True)
 class WarpSpecialize(Note):

@@ -26,6 +26,7 @@ from .primitives import (
     RollingBuffer,
     SetScope,
     SetStorePredicate,
+    SoftwarePipeline,
     Split,
     StorageAlign,
     Tensorize,
@@ -156,6 +157,20 @@ class Stage(StageState):
         no pass knows, and for a value that does not fit.
         """
         self.sch.apply(Pragma(self, iv, name, value))
+
+    def software_pipeline(self, iv: IterVar, stages: Sequence[int], order: Sequence[int] | None = None) -> None:
+        """Let steps of a loop overlap: each statement of its body gets a stage, and a place in a turn.
+
+            for k in 16:                 a[0] = A[0]                   # prologue
+                a = A[k]                 for k in 15:
+                C[0] += a * a     ->         a[(k + 1) % 2] = A[k + 1]
+                                             C[0] += a[k % 2] * a[k % 2]
+                                         C[0] += a[1] * a[1]           # epilogue
+        stages: for each statement of the body, in its order, how many turns behind the first it works on a step; above (0, 1). order: its place in a turn (that of
+        the body where it is None). Storage that the body allocates gets as many slots as steps are in it at a time. Raises ScheduleError for what is no such list, and
+        when lowering LoweringError where the body has another number of statements or the order would change what is computed.
+        """
+        self.sch.apply(SoftwarePipeline(self, iv, stages, order))
 
     def prefetch(self, tensor: Tensor, var: IterVar, offset: Any) -> None:
         """Fetch what `tensor` will be read for `offset` steps of loop `var` ahead."""

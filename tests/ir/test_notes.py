@@ -13,7 +13,7 @@ from tec.ir.parser import ParseError, parse_func, parse_stmt
 from tec.ir.structural import structural_equal, structural_hash
 
 VALUES = {
-    "min_blocks": (3,), "early_start": (), "software_pipeline": (1,), "warp_specialize": (4,), "auto_unroll_max_step": (8,),
+    "min_blocks": (3,), "early_start": (), "software_pipeline": (1,), "software_pipeline_order": ((0, 1), (1, 0)), "warp_specialize": (4,), "auto_unroll_max_step": (8,),
     "auto_unroll_max_extent": (16,), "unroll_explicit": (False,), "fragment": ("acc", "f32 16x16x4"),
     "import_llvm": ("define void @f() {\n  ret void\n}\n",),
 }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...errors import Loc
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
@@ -194,6 +195,18 @@ def uses_var(e: E.Expr, var: E.Var) -> bool:
         found = found or x is var
 
     visit(e, on_expr)
+    return found
+
+
+def first_place(s: S.Stmt) -> Loc | None:
+    """The user's line of the first statement below that knows it."""
+    found: Loc | None = None
+
+    def on_stmt(x: S.Stmt) -> None:
+        nonlocal found
+        found = found or getattr(x, "loc", None)
+
+    visit(s, None, on_stmt)
     return found
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
-from ...errors import Loc, LoweringError, TecWarning
+from ...errors import LoweringError, TecWarning
 from ...target import Target
 from .. import build as B
 from .. import expr as E
@@ -22,7 +22,7 @@ from .. import stmt as S
 from ..func import Func
 from ..notes import AutoUnrollMaxExtent, AutoUnrollMaxStep, Note, UnrollExplicit
 from ..visit import map_stmt, visit
-from .rewrite_util import clone, const_int, stmt_size
+from .rewrite_util import clone, const_int, first_place, stmt_size
 
 _MAX_EXPLICIT = 1 << 14  # statements that an unrolled loop may become
 # Statements that a function's loops may become by pragmas. All passes take 0.08 ms of processor time a statement of one addition (16,384 of them, 1.3 s), ten times
@@ -88,7 +88,7 @@ def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
                     raise LoweringError(
                         f"auto_unroll_max_step={options.max_step:,} would write loop {loop.var.name} of {extent:,} steps out as {steps:,} statements; "
                         f"{MOST_WRITTEN:,} are the most",
-                        where=_place(body),
+                        where=first_place(body),
                         locate=False,
                         hint="give fewer steps, split the loop and put the pragma on the inner part, or set unroll_explicit to False: LLVM then unrolls as it sees fit",
                     )
@@ -109,7 +109,7 @@ def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
 
 
 def _warn(loop: S.For, extent: int, size: int) -> None:
-    place = _place(loop.body)
+    place = first_place(loop.body)
     warnings.warn(
         f"loop {loop.var.name} of {extent:,} steps is not unrolled: it would become {extent * max(1, size):,} statements, and {_MAX_EXPLICIT:,} are the most"
         + (f"\n  at {place}" if place is not None else "")
@@ -117,18 +117,6 @@ def _warn(loop: S.For, extent: int, size: int) -> None:
         TecWarning,
         stacklevel=2,
     )
-
-
-def _place(s: S.Stmt) -> Loc | None:
-    """The user's line of the first statement below that knows it."""
-    found: Loc | None = None
-
-    def on_stmt(x: S.Stmt) -> None:
-        nonlocal found
-        found = found or getattr(x, "loc", None)
-
-    visit(s, None, on_stmt)
-    return found
 
 
 def repeat(var: E.Var, lo: E.Expr, extent: int, body: S.Stmt) -> S.Stmt:

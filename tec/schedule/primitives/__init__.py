@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .annotate import Bind, EnvThreads, Parallel, Pragma, Prefetch, Tensorize, Unroll, Vectorize
+from .annotate import Bind, EnvThreads, Parallel, Pragma, Prefetch, SoftwarePipeline, Tensorize, Unroll, Vectorize
 from .base import Code, Define, Intrin, Primitive, Ref, StageOf
 from .cache import CacheRead, CacheWrite
 from .layout import TransformLayout
@@ -21,7 +21,7 @@ from .stores import DoubleBuffer, RollingBuffer, SetScope, SetStorePredicate, St
 STAGE_PRIMITIVES: dict[str, type[Primitive[Any]]] = {
     kind.method: kind
     for kind in (
-        Split, Tile, Fuse, Reorder, Bind, Vectorize, Unroll, Parallel, Tensorize, Pragma, Prefetch, EnvThreads, ComputeAt,
+        Split, Tile, Fuse, Reorder, Bind, Vectorize, Unroll, Parallel, Tensorize, Pragma, SoftwarePipeline, Prefetch, EnvThreads, ComputeAt,
         ComputeInline, ComputeRoot, SetScope, SetStorePredicate, StorageAlign, DoubleBuffer, RollingBuffer, TransformLayout,
     )
 }  # fmt: skip
@@ -32,6 +32,6 @@ SCHEDULE_PRIMITIVES: dict[str, type[Primitive[Any]]] = {
 __all__ = [
     "SCHEDULE_PRIMITIVES", "STAGE_PRIMITIVES", "Bind", "CacheRead", "CacheWrite", "Code", "ComputeAt", "ComputeInline",
     "ComputeRoot", "CreateGroup", "Define", "DoubleBuffer", "EnvThreads", "Fuse", "Intrin", "Parallel", "Pragma", "Prefetch",
-    "Primitive", "Ref", "Reorder", "Rfactor", "RollingBuffer", "SetScope", "SetStorePredicate", "Split", "StageOf",
+    "Primitive", "Ref", "Reorder", "Rfactor", "RollingBuffer", "SetScope", "SetStorePredicate", "SoftwarePipeline", "Split", "StageOf",
     "StorageAlign", "Tensorize", "Tile", "TransformLayout", "Unroll", "Vectorize",
 ]  # fmt: skip

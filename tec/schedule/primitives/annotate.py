@@ -9,7 +9,7 @@ from ...errors import ExprError
 from ...ir import build as B
 from ...ir.dtype import dtype_info
 from ...ir.expr import Expr, IntImm, IterKind, IterVar
-from ...ir.notes import make, usage
+from ...ir.notes import Note, make, usage
 from ...te.operation import ComputeOp, ScanOp
 from ...te.tensor import Tensor
 from ..script_loops import check_steps_apart
@@ -266,6 +266,35 @@ class Pragma(Primitive[None]):
 
     def apply(self, sch: Schedule) -> None:
         self.stage.attr(self.iv).notes.append(make(self.name, self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwarePipeline(Primitive[None]):
+    """A loop's statements in an order of one's own, steps overlapping."""
+
+    method: ClassVar[str] = "software_pipeline"
+
+    stage: Any
+    iv: Any
+    stages: Any
+    order: Any = None
+
+    def check(self, sch: Schedule) -> None:
+        check_has_loops(self.stage, "software_pipeline")
+        iv = check_loop(self.stage, self.iv, "software_pipeline")
+        try:
+            self.note()
+        except ExprError as e:
+            raise fail(
+                self.stage, e.message.replace("software_pipeline_order", f"software_pipeline of {iv.name}"), mark=iv,
+                hint="software_pipeline(axis, stages, order): an integer each for every statement of the loop's body, in its order, as print(tec.lower(...)) shows it",
+            ) from None  # fmt: skip
+
+    def note(self) -> Note:
+        return make("software_pipeline_order", (self.stages, () if self.order is None else self.order))
+
+    def apply(self, sch: Schedule) -> None:
+        self.stage.attr(self.iv).notes.append(self.note())
 
 
 @dataclass(frozen=True, slots=True)

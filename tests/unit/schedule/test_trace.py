@@ -66,6 +66,7 @@ def test_tensorize_and_others():
     s[C].tensorize(xi, matmul_intrin(4, 8, 12))
     s[C].pragma(xo, "auto_unroll_max_step", 8)
     s[C].prefetch(A, yo, 1)
+    s[C].software_pipeline(yo, (0,))
     s[C].parallel(xo)
     same(s, [A, B, C], C, intrins=s.trace.intrins)
 

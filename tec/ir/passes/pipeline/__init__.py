@@ -43,7 +43,7 @@ from ...arith import Analyzer
 from ...buffer import Buffer
 from ...effects import effects, is_call
 from ...func import Func
-from ...notes import FragmentsAhead, SoftwarePipeline
+from ...notes import FragmentsAhead, SoftwarePipeline, SoftwarePipelineOrder
 from ...visit import any_stmt, map_stmt
 from ..rewrite_util import SHARED_SCOPES, THREAD_TAGS, clone, const_int, named_buffers, redirected
 from .background_copies import as_copies, copies_by_lanes
@@ -51,7 +51,8 @@ from .bulk_pipeline import bulk_pipeline, is_bulk_fill
 from .far_pipeline import far_pipeline
 from .fragment_pipeline import wants_fragments_ahead
 from .interleave import first_half_first, interleaved, pieces_of, turning
-from .pipeline_registers import (
+from .order import ordered_pipeline
+from .slots import (
     MAX_REGISTER_BYTES,
     has_branches,
     has_conditions,
@@ -83,6 +84,8 @@ def pipeline(func: Func, target: Target) -> Func:
             return out
         if isinstance(s, S.Attr) and isinstance(s.note, SoftwarePipeline):
             return fs(_as_loop(s.body), s.note)
+        if isinstance(s, S.Attr) and isinstance(s.note, SoftwarePipelineOrder):
+            return in_given_order(fs(s.body, None), s.note)
         if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
             body = fs(s.body, None)
             s = s if body is s.body else s.with_body(body)
@@ -125,6 +128,13 @@ def _as_loop(s: S.Stmt) -> S.Stmt:
     if isinstance(inner, S.For) or not any_stmt(inner, lambda x: is_call(x, "bulk_load")):
         return s
     return S.For(E.Var("step"), B.const(0), B.const(1), s)
+
+
+def in_given_order(s: S.Stmt, note: SoftwarePipelineOrder) -> S.Stmt:
+    """The loop below a note in the note's order; where it had one step and is none any more, that step as it is."""
+    if isinstance(s, S.Attr):
+        return S.Attr(s.note, in_given_order(s.body, note))
+    return ordered_pipeline(s, note) if isinstance(s, S.For) else s
 
 
 def _drop_notes(s: S.Stmt) -> S.Stmt:

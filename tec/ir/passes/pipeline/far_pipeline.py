@@ -16,7 +16,7 @@ from ...buffer import Buffer
 from ..rewrite_util import clone, const_int
 from .fragment_pipeline import Copies, Leaf, leaves_of, wants_fragments_ahead
 from .interleave import carried, is_carried, pieces_of
-from .pipeline_registers import MAX_REGISTER_BYTES, has_branches, moved_on, through_registers
+from .slots import MAX_REGISTER_BYTES, has_branches, moved_on, through_registers
 
 _Staged = tuple[S.Stmt, S.Stmt, Buffer, int]  # loads, stores, the registers between, their bytes
 

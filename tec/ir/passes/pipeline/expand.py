@@ -1,0 +1,124 @@
+"""The expander of software pipelines: prologue, steady state and epilogue of a loop whose turns work on several of its steps.
+
+In: a loop, and what one turn of the pipeline does, as a function of the `Turn`: which of the loop's steps it may work on. A turn's own step is the one that
+it ends; parts of it begin steps that are some turns `ahead`. Out, where the loop's length is known:
+
+    prologue        turns -ahead .. -1, written out: what is ahead of the loop's first steps
+    steady state    a loop over the turns in which every step exists
+    epilogue        the last turns, in which no step begins: written out, or a loop of their own
+
+Where the length is not known, or the steps that begin are guarded anyway, the steady state has all turns and asks whether a step exists (`Turn.guard`).
+
+Source: modulo scheduling as in Lam, "Software Pipelining" (PLDI 1988); MLIR's and Triton's PipelineExpander take stage and order as data too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ... import build as B
+from ... import expr as E
+from ... import stmt as S
+from ...arith import Analyzer
+from ..rewrite_util import const_int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The steps of `loop` that one turn may work on. `own`: the step that it ends, as the loop counts; `number`: which turn it is: below 0 in the prologue, counted
+    from the steady state's end in the epilogue, and within one trip of the steady loop there. `left`: steps behind its own (None: as many as are asked for)."""
+
+    loop: S.For
+    own: E.Expr
+    number: int = 0
+    in_prologue: bool = False
+    left: int | None = None
+    guarded: bool = False
+
+    def has(self, ahead: int) -> bool:
+        """Whether there may be a step so many turns ahead of its own."""
+        return not (self.in_prologue and self.number + ahead < 0) and (self.left is None or ahead <= self.left)
+
+    def step(self, ahead: int = 0) -> E.Expr:
+        """That step, as the loop counts."""
+        return B.add(self.own, ahead)
+
+    def guard(self, ahead: int, s: S.Stmt) -> S.Stmt:
+        """A statement under the condition that there is a step so many ahead, where that is not known."""
+        if not self.guarded or not ahead:
+            return s
+        cond = Analyzer().simplify(B.compare("lt", B.sub(self.step(ahead), self.loop.min), self.loop.extent))
+        return s if isinstance(cond, E.IntImm) and cond.value else S.IfThenElse(cond, s)
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The three parts of a pipeline, in order."""
+
+    prologue: list[S.Stmt]
+    steady: list[S.Stmt]
+    epilogue: list[S.Stmt]
+
+    @property
+    def stmt(self) -> S.Stmt:
+        return S.seq(*self.prologue, *self.steady, *self.epilogue)
+
+
+def expand(
+    loop: S.For, ahead: int, turn: Callable[[Turn], S.Stmt], together: int = 1, rounded: int = 1, guarded: bool = False
+) -> Expanded:
+    """The loop as a pipeline whose turns begin steps at most `ahead` turns before they end.
+
+    turn: what one of them does. together: turns that one trip of the steady loop writes out, each with a `number` of its own; rounded: its turns are a
+    multiple of so many (of `together` anyway), and the epilogue has the rest. guarded: the steady loop has all turns, and steps that may not exist stand
+    under `Turn.guard`; always so where the loop's length is not known. The steady loop keeps the notes of `loop`.
+    """
+    extent, one = const_int(loop.extent), loop.var.dtype
+    guarded = guarded or extent is None
+    simplify = Analyzer().simplify
+    prologue = []
+    for k in range(-ahead, 0):
+        left = None if extent is None else extent - 1 - k
+        prologue.append(turn(Turn(loop, simplify(B.add(loop.min, B.const(k, one))), k, True, left, guarded)))
+    var = E.Var(loop.var.name, one)
+    if guarded:
+        body = turn(Turn(loop, var, guarded=True))
+        return Expanded(prologue, [replace(loop, var=var, body=body)], [])
+    assert extent is not None
+    rounded = max(together, rounded)
+    count = max(0, extent - ahead) // rounded * rounded
+    steady: list[S.Stmt] = []
+    if count:
+        if together == 1:
+            main = replace(loop, var=var, extent=B.const(count, one), body=turn(Turn(loop, var)))
+        else:
+            first = [simplify(B.add(B.add(loop.min, B.mul(var, together)), n)) for n in range(together)]
+            body = S.seq(*[turn(Turn(loop, at, n)) for n, at in enumerate(first)])
+            main = replace(loop, var=var, min=B.const(0, one), extent=B.const(count // together, one), body=body)
+        steady.append(main)
+    epilogue = [
+        turn(Turn(loop, simplify(B.add(loop.min, B.const(k, one))), k - count, left=extent - 1 - k))
+        for k in range(count, extent)
+    ]
+    return Expanded(prologue, steady, epilogue)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One statement of a pipeline's turn: `make(step)` gives it for a step of the loop, so many turns `ahead` of that step's end."""
+
+    make: Callable[[E.Expr], S.Stmt]
+    ahead: int = 0
+
+
+def in_order(items: Sequence[Item]) -> Callable[[Turn], S.Stmt]:
+    """A turn that does its items one after another, each for its own step where there is one."""
+
+    def turn(t: Turn) -> S.Stmt:
+        return S.seq(*[t.guard(x.ahead, x.make(t.step(x.ahead))) for x in items if t.has(x.ahead)])
+
+    return turn
+
+
+__all__ = ["Expanded", "Item", "Turn", "expand", "in_order"]
