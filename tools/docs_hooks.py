@@ -60,13 +60,15 @@ def renamed(html: str) -> str:
 
 
 def on_page_markdown(markdown: str, **more: Any) -> str:
-    """Tables of results, passes and ONNX operators in the places of their marks."""
+    """Plots and tables of results, tables of passes and ONNX operators in the places of their marks."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     try:
-        from tools import operators_page, passes_page, results_page
+        from tools import operators_page, passes_page, results_page, results_plots
     finally:
         del sys.path[0]
-    return operators_page.with_table(passes_page.with_table(results_page.with_tables(markdown)))
+    for fill in (results_page.with_tables, results_plots.with_plots, passes_page.with_table, operators_page.with_table):
+        markdown = fill(markdown)
+    return markdown
 
 
 def on_page_content(html: str, page: Any, **more: Any) -> str:

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import baseline, cliff_cases, records
 from benchmarks.baseline_networks import instructions
 from benchmarks.records import Record, append, compare, newest, read
-from tools import docs_hooks, results_page
+from tools import docs_hooks, results_page, results_plots
 from tools.house_figures import any_share, kind_questions
 
 ROW = Record(
@@ -99,6 +99,36 @@ def test_the_page_has_the_newest_row_of_each() -> None:
     page = (records.ROOT / "docs" / "results.md").read_text("utf-8")
     drawn = docs_hooks.on_page_markdown(page)
     assert results_page.MARK in page and results_page.MARK not in drawn and "resnet50" in drawn
+    assert all(m in page and m not in drawn for m in results_plots.MARKS) and drawn.count("<figure") == 2
+
+
+def _ratios(what: str, ratios: list[float], **fields: Any) -> list[Record]:
+    rows = [
+        replace(ROW, what=f"{what} {k}" if what == "case" else what, peer="other", ratio=r)
+        for k, r in enumerate(ratios)
+    ]
+    return [replace(r, **fields) for r in rows]
+
+
+def test_a_distribution_shows_the_share_of_cases_at_each_ratio() -> None:
+    rows = _ratios("case", [0.5, 1.0, 2.0, 8.0], kind="cliff")
+    drawn = results_plots.distributions([*rows, replace(ROW, kind="cliff", what="no peer")])
+    assert "gfx942 / other: 4 operators, median 2.00, 90 % 8.00, worst 8.0" in drawn
+    points = [tuple(map(float, p.split(","))) for p in drawn.partition('points="')[2].partition('"')[0].split()]
+    xs, ys = {x for x, _ in points}, {y for _, y in points}
+    assert len(xs) == 4 and len(ys) == 5 and points == sorted(points, key=lambda p: (p[0], -p[1]))
+    left, second, third, right = sorted(xs)
+    assert abs((right - third) - 2 * (second - left)) < 0.3  # logarithmic: 2 to 8 is twice as far as 0.5 to 1
+    assert "2026-01-02" in drawn and "\n\n" not in drawn and results_plots.distributions([ROW]) == ""
+
+
+def test_over_time_joins_commits_on_one_kind_of_machine() -> None:
+    first, last = _ratios("net", [1.5, 0.75])
+    last = replace(last, commit="def5678", date="2026-02-02")
+    drawn = results_plots.over_time([last, first])
+    assert "1.50 → 0.75" in drawn and drawn.count("<circle") == 2 and "from 2026-01-02 to 2026-02-02" in drawn
+    assert results_plots.over_time([first, replace(last, commit=first.commit)]) == ""  # one commit, twice
+    assert results_plots.over_time([first, replace(last, host="another CPU", model="", load=1.0)]) == ""
 
 
 @pytest.mark.parametrize("kind", cliff_cases.KINDS)
