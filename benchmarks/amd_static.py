@@ -18,6 +18,7 @@ import sys
 import tec
 from tec import te
 from tec.choices import matrix_schedule, tilings
+from tec.choices.parts.operands import operands
 from tec.codegen.static_report import KernelReport, report
 from tec.target import Target
 
@@ -45,7 +46,7 @@ def matmul_report(chip: str, dtype: str, trans_b: bool, pipelined: bool = True) 
         name="C",
     )
     s = tec.create_schedule(c.op)
-    product = matrix_schedule.operands(c.op)
+    product = operands(c.op)
     tiling = matrix_schedule.choose(product, acc, target) if product else None
     if tiling is None or not matrix_schedule.schedule(s, c.op, c.op, target, tiling):
         raise SystemExit(f"{chip} has no matrix unit for {dtype}")

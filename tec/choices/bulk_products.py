@@ -11,18 +11,18 @@ from typing import Any, ClassVar
 
 from .. import te
 from ..target import Target
-from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
-from .extents import THREAD_PART, why_not_tile
-from .group import Group, begin, const_shape, substitute
-from .matrix_schedule import Product, follows, operands
-from .parts import schedule_total, traffic_seconds
+from ..te import ComputeOp, Tensor, thread_axis
+from .group import Group
+from .parts import needs, split_k, sums
+from .parts.grid import Tiles
+from .parts.operands import InMemory, Product, begin_with, in_memory
+from .parts.sums import RUN
 from .space import Choice, Cost, Scheduled, Space
 
 _THREADS = (
     16,
     8,
 )  # along rows and columns: a warp's are 4 x 8, whose loads of B are one line and of A four banks of four
-_RUN = 4  # elements of a load of 16 bytes
 _SLACK_BYTES = 1024  # of shared memory: barriers, and tiles beginning at multiples of 1 KB
 _UNROLLED = 16  # steps of k written out: with 32 the code is slower, with 8 registers wait for loads more often (H200, 8192 cubed)
 # Multiply-adds that a multiprocessor does of those that it could, with so many work-groups of 8 x 8 a thread on it: two operands of three come from
@@ -44,10 +44,10 @@ class BulkProduct(Space):
 
     template: ClassVar[str] = "bulk product"
 
-    def __init__(self, group: Group, target: Target, op: ComputeOp, p: Product, batch: int):
+    def __init__(self, group: Group, target: Target, op: ComputeOp, x: InMemory):
         super().__init__(group, target)
-        self.op, self.p, self.batch = op, p, batch
-        self.m, self.n, self.k = p.m or 0, p.n or 0, p.k or 0
+        self.op, self.p, self.batch = op, x.p, x.batch
+        self.m, self.n, self.k = x.m, x.n, x.k
         self.parameters = {
             "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (64, 32), "stages": (2, 3), "blocks": (2, 3, 4, 1),
             "order": ("blocks", "rows", "turns"), "band": (8, 16, 1), "parts": (1, 2, 3, 4, 6, 8, 12, 16),
@@ -57,49 +57,31 @@ class BulkProduct(Space):
     @classmethod
     def match(cls, group: Group, target: Target, op: ComputeOp) -> BulkProduct | None:
         """The space, or None where the chip has no bulk copies, an operand is no matrix as it lies, or its rows begin where they cannot start."""
-        p = operands(op) if target.chip.warpgroup and group.reductions() == [op] else None
+        x = in_memory(group, op, shared_operands=True) if target.chip.warpgroup else None
         if (
-            p is None
-            or len(group.outputs) != 1
-            or None in (p.m, p.n, p.k)
-            or p.a.dtype != "float32"
-            or p.trans_a
-            or p.trans_b
+            x is None
+            or x.p.a.dtype != "float32"
+            or x.p.trans_a
+            or x.p.trans_b
+            or x.n % RUN
+            or x.k % RUN
+            or min(x.m, x.n, x.k) < 32
         ):
             return None
-        out = group.output_ops[0]
-        if (
-            not isinstance(out, ComputeOp)
-            or not follows(out, op)
-            or const_shape(out.output(0)) != const_shape(op.output(0))
-        ):
-            return None
-        lead = const_shape(op.output(0))[:-2]
-        plain = all(isinstance(t.op, PlaceholderOp) and len(t.shape) in (2, len(op.axis)) for t in (p.a, p.b))
-        if (
-            not plain
-            or None in lead
-            or (p.n or 0) % _RUN
-            or (p.k or 0) % _RUN
-            or min(p.m or 0, p.n or 0, p.k or 0) < 32
-        ):
-            return None
-        batch = 1
-        for d in lead:
-            batch *= d or 1
-        space = cls(group, target, op, p, batch)
+        space = cls(group, target, op, x)
         return space if next(space.drafts(), None) is not None else None
 
     def why_not(self, choice: Choice) -> str | None:
         rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["parts"]
         if rows * columns > 128 * 64 and choice["blocks"] > 2:
             return f"{choice['blocks']} work-groups of {rows} x {columns} sums are more than the registers of a multiprocessor"
-        part = (THREAD_PART, THREAD_PART)
-        if (wrong := why_not_tile((rows, columns), (self.m, self.n), part)) is not None:
-            return wrong
         lds = choice["blocks"] * (choice["stages"] * (rows + columns) * step * 4 + _SLACK_BYTES)
-        if lds > self.target.lds_bytes:
-            return f"{lds} bytes of shared memory of {self.target.lds_bytes}"
+        wrong = needs.first(
+            needs.extents((rows, columns), (self.m, self.n), (needs.THREAD_PART, needs.THREAD_PART)),
+            needs.shared_memory(lds, self.target.lds_bytes),
+        )
+        if wrong is not None:
+            return wrong
         if parts > 1 and (self.k % (parts * step) or self.batch > 1):
             return f"{parts} parts are not whole steps" if self.batch == 1 else "a batch is not summed in parts"
         if self.k < 2 * step * parts:
@@ -146,27 +128,21 @@ class BulkProduct(Space):
         total = rounds * clocks + _ENDS_CLOCKS
         seconds = total / (machine.clock_mhz * 1e6)
         if parts > 1:
-            seconds += traffic_seconds(parts, self.m * self.n, machine.memory.gbps or machine.memory_gbps)
+            seconds += split_k.traffic_seconds(parts, self.m * self.n, machine.memory.gbps or machine.memory_gbps)
         return Cost(seconds, "issue" if macs >= loads else "LDS")
 
     def build(self, choice: Choice) -> Scheduled:
-        outputs, op, p = self.group.outputs, self.op, self.p
-        parts = choice["parts"]
-        if parts > 1:
-            total = in_parts(p, parts, len(op.axis) - 2)
-            outputs = substitute(outputs, {op.output(0): total})
+        if choice["parts"] == 1:
+            begun = begin_with(self.group)
+            schedule(begun.s, self.op, begun.out, self.p, choice)
+        else:
+            total = in_parts(self.p, choice["parts"], len(self.op.axis) - 2)
+            begun = begin_with(self.group, self.op.output(0), total)
             (part,) = (t.op for t in total.op.inputs)
             assert isinstance(part, ComputeOp)
-            op = part
-        group = Group.of(outputs)
-        s = begin(group)
-        out = group.output_ops[0]
-        assert isinstance(out, ComputeOp)
-        if parts > 1:
-            schedule_total(s, group, op)
-            out = op
-        schedule(s, op, out, p, choice)
-        return Scheduled(s, outputs, choice)
+            split_k.schedule_total(begun.s, begun.group, part)
+            schedule(begun.s, part, part, self.p, choice)
+        return Scheduled(begun.s, begun.outputs, choice)
 
 
 def in_parts(p: Product, parts: int, lead: int = 0) -> Tensor:
@@ -197,27 +173,14 @@ def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice) 
         s[acc].set_scope("local")
     shared = [s.cache_read(t, "shared", [acc]) for t in (p.a, p.b)]
     own = [s.cache_read(t, "local", [acc]) for t in shared]
-    thread = _result(s[out.output(0)], choice)
-    stage = s[acc]
-    stage.compute_at(s[out.output(0)], thread)
-    *lead, x, y = stage.op.axis
-    ko, ki = stage.split(stage.op.reduce_axis[0], factor=choice["step"])
-    kb, ki = stage.split(ki, factor=_UNROLLED)
-    kg, ki = stage.split(ki, factor=_RUN)
-    stage.reorder(*lead, ko, kb, kg, ki, x, y)
-    for axis in (kg, ki, x, y):
-        stage.unroll(axis)
-    stage.pragma(ko, "software_pipeline", choice["stages"])
-    stage.pragma(ki, "min_blocks", choice["blocks"])
+    final, step = s[out.output(0)], choice["step"]
+    # Rows of A by four steps, B's by one.
+    steps = sums.block(s, acc, own, final, _result(final, choice), step, (True, False), choice["stages"], _UNROLLED)
+    steps.stage.pragma(steps.term, "min_blocks", choice["blocks"])
     if choice["ahead"]:
-        stage.pragma(kb, "fragments_ahead", choice["order"] == "turns")
-    for tensor, at in zip(own, (kg, ki)):  # rows of A by four steps, B's by one
-        *_, row, column = s[tensor].op.axis
-        s[tensor].compute_at(stage, at)
-        s[tensor].unroll(row)
-        s[tensor].vectorize(column)
+        steps.stage.pragma(steps.part, "fragments_ahead", choice["order"] == "turns")
     for tensor in shared:
-        s[tensor].compute_at(stage, ko)
+        s[tensor].compute_at(steps.stage, steps.step)
         # A warp reads runs of B's rows side by side; of A it reads columns.
         is_b = tensor is shared[1]
         s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy", *((False,) if is_b and choice["ahead"] else ()))
@@ -230,30 +193,19 @@ def _result(final: Any, choice: Choice) -> Any:
     4096 and 8192 cubed, with registers filled ahead, 32 of k a slot and three work-groups, "turns" 0.96 and 0.99 (four work-groups 0.945 and 0.97; two with
     64 of k 0.94 and 0.96), "blocks" 0.93 and 0.94, "rows" 0.91 and 0.87; not ahead, "blocks" 0.90 and 0.93. At 2048 all are within 0.88 and 0.925.
     """
-    threads_y, threads_x = _THREADS
-    *lead, i, j = final.op.axis
-    bi, i = final.split(i, factor=choice["rows"])
-    bj, j = final.split(j, factor=choice["columns"])
-    run, j = final.split(j, factor=_RUN * threads_x)
-    tx, jj = final.split(j, factor=_RUN)
-    bo, bi = final.split(bi, factor=choice["band"])
-    if choice["order"] == "turns":
-        row, ty = final.split(i, factor=threads_y)
-        order = [row, run]
-    else:
+    tiles, (threads_y, threads_x) = Tiles(final, choice["rows"], choice["columns"]), _THREADS
+    columns = sums.share(final, tiles.j, threads_x, single=False)
+    i, near, far = tiles.i, columns.near, [columns.far]
+    if choice["order"] != "turns":  # blocks of two by two
         pair, i = final.split(i, factor=2 * threads_y)
-        row, ty = final.split(i, factor=threads_y)
-        half, jj = final.split(jj, factor=2)
-        order = [pair, run, row, half] if choice["order"] == "rows" else [pair, run, half, row]
-    final.reorder(*lead, bo, bj, bi, *order, ty, tx, jj)
-    if lead:
-        final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
-    final.bind(final.fuse(bo, bj, bi), thread_axis("blockIdx.x"))
-    thread = final.fuse(ty, tx)
-    for axis in order:
-        final.bind(axis, thread_axis("vthread"))
-    final.bind(thread, thread_axis("threadIdx.x"))
-    final.vectorize(jj)
+        half, near = final.split(near, factor=2)
+        far = [pair, columns.far, half]
+    rows = sums.share(final, i, threads_y, single=True)
+    far.insert({"turns": 0, "rows": 2, "blocks": 3}[choice["order"]], rows.far)
+    sums.nest(tiles, rows, columns, far, [near])
+    tiles.bind(choice["band"])
+    thread = sums.over_threads(final, rows, columns, far, thread_axis("threadIdx.x"))
+    final.vectorize(near)
     return thread
 
 

@@ -9,7 +9,7 @@ from ..ir.expr import BufferLoad, Expr, TensorRead
 from ..ir.visit import Rewriter, substituter
 from ..te import ComputeOp, PlaceholderOp, Tensor
 from .group import Group, same_shape
-from .matrix_schedule import follows
+from .parts.operands import follows
 
 
 class Epilogue:

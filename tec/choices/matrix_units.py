@@ -14,11 +14,12 @@ from ..ir.matrix import MatrixInstr, instructions
 from ..ops.contraction import Contraction, Operand
 from ..ops.dims import is_symbolic
 from ..target import Target, latency_ns, level_gbps
-from ..te import ComputeOp, Tensor
+from ..te import ComputeOp, Operation, Tensor
 from . import padding, tilings
-from .group import Group, begin, const_shape, same_shape, substitute
-from .matrix_schedule import meeting, operands, schedule
-from .parts import traffic_seconds
+from .group import Group, const_shape, same_shape
+from .matrix_schedule import meeting, schedule
+from .parts import split_k
+from .parts.operands import Begun, begin_with, contraction, operands
 from .pointwise import bind_all
 from .space import Choice, Cost, Scheduled, Space
 from .tilings import Shape, Tiling
@@ -80,33 +81,11 @@ class MatrixProduct(Space):
 
     def tiling(self, choice: Choice) -> Tiling:
         """The choice as a tiling."""
-        c = choice
-        m, n, k = map(int, c["instruction"].split("x"))
-        return Tiling(
-            c["rows"],
-            c["columns"],
-            c["step"],
-            c["waves_m"],
-            c["waves_n"],
-            m,
-            n,
-            k,
-            c["swizzle"],
-            c["stages"],
-            c["ahead"],
-            c["band"],
-            c["interleave"],
-            c["slices"],
-            c["uneven"],
-            c["direct"],
-        )
+        return Tiling.of(choice)
 
     def of_tiling(self, t: Tiling, splits: int = 1) -> Choice:
         """A tiling as a choice."""
-        return self.choice(
-            rows=t.m, columns=t.n, step=t.k, waves_m=t.waves_m, waves_n=t.waves_n, instruction=f"{t.instr_m}x{t.instr_n}x{t.instr_k}",
-            swizzle=t.swizzle, stages=t.stages, ahead=t.ahead, band=t.band, splits=splits, interleave=t.interleave, slices=t.slices, uneven=t.uneven, direct=t.direct,
-        )  # fmt: skip
+        return self.choice(**t.parameters(), splits=splits)
 
     def why_not(self, choice: Choice) -> str | None:
         t, splits = self.tiling(choice), choice["splits"]
@@ -182,7 +161,7 @@ class MatrixProduct(Space):
             # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
             results = part.batch * part.m * part.n
             if not m.has_latencies:
-                seconds += traffic_seconds(splits, results // splits, m.memory.gbps or m.memory_gbps)
+                seconds += split_k.traffic_seconds(splits, results // splits, m.memory.gbps or m.memory_gbps)
             else:
                 moved = 2 * results * dtype_info(part.acc).bytes
                 seconds += (m.launch_us + 2e-3 * latency_ns(m, "memory")) * 1e-6 + moved / (
@@ -191,67 +170,42 @@ class MatrixProduct(Space):
         return Cost(seconds, limit)
 
     def build(self, choice: Choice) -> Scheduled:
-        t, outputs, op = self.tiling(choice), self.group.outputs, self.op
-        c = self.contraction
-        if c is not None and self.result is not None:
-            if choice["splits"] > 1:
-                return self._in_parts(choice)
-            if t.slices > 1:
-                return self._in_slices(choice)
-            turns = (self._turn(t, c, 0), self._turn(t, c, 1))
-            result = padding.padded(c, (t.m, t.n, t.k), turns)
-            outputs = substitute(outputs, {self.result: result})
-            op = result.op.inputs[0].op  # type: ignore[assignment]
-        group = Group.of(outputs)
-        s = begin(group, keep=[o for o in group.ops if o.tag == "tile"])
-        out = group.output_ops[0]
+        t, c, op, splits = self.tiling(choice), self.contraction, self.op, choice["splits"]
+        if c is None or self.result is None:  # operands as they lie
+            begun = begin_with(self.group)
+            self._schedule(begun, op, begun.out, t)
+        elif splits > 1:  # a batch of products, and a kernel that adds them up and goes on with what follows
+            parts = self._padded(padding.part(c, splits), t)
+            begun = begin_with(self.group, self.result, self._total(parts, splits, c), [parts.op])
+            product = _product_of(parts)
+            self._schedule(begun, product, parts.op, t)
+            split_k.end(begun.s, begun.group, product, bind_all(begun.s, begun.out))
+        elif (
+            t.slices > 1
+        ):  # a part of the sum a wavefront; they meet in shared memory, where what follows the product finds them
+            product = _product_of(self._padded(padding.part(c, t.slices, t.k), t))
+            parts = product.output(0)
+            met = te.compute(parts.shape, lambda *i: parts(*i), name="met", tag="met")
+            begun = begin_with(self.group, self.result, self._total(met, t.slices, c), [met.op])
+            split_k.end(begun.s, begun.group, product, meeting(begun.s, begun.out, met, t, self.target))
+            self._schedule(begun, product, met.op, t)
+        else:
+            result = self._padded(c, t)
+            begun = begin_with(self.group, self.result, result)
+            self._schedule(begun, _product_of(result), begun.out, t)
+        return Scheduled(begun.s, begun.outputs, choice)
+
+    def _schedule(self, begun: Begun, product: ComputeOp, out: Operation, t: Tiling) -> None:
         assert isinstance(out, ComputeOp)
-        if not schedule(s, op, out, self.target, t, self.shape.unit or None):
-            raise AssertionError(f"{self} matched what it cannot schedule")
-        return Scheduled(s, outputs, choice)
+        made = schedule(begun.s, product, out, self.target, t, self.shape.unit or None)
+        assert made, f"{self} matched what it cannot schedule"
 
-    def _in_parts(self, choice: Choice) -> Scheduled:
-        """Parts of the sum as a batch of products, and a kernel that adds them up and goes on with what follows."""
-        t, c, splits = self.tiling(choice), self.contraction, choice["splits"]
-        assert c is not None and self.result is not None
-        part = padding.part(c, splits)
-        parts = padding.padded(part, (t.m, t.n, t.k), (self._turn(t, part, 0), self._turn(t, part, 1)))
-        r = te.reduce_axis((0, splits), "part")
-        whole = te.compute((*c.batch, c.m, c.n), lambda *i: te.sum(parts(r, *i), axis=r), name="sum")
-        result = te.compute((*c.batch, c.m, c.n), lambda *i: whole(*i).astype(c.out_dtype), name="result")
-        outputs = substitute(self.group.outputs, {self.result: result})
-        group = Group.of(outputs)
-        s = begin(group, keep=[parts.op, *(o for o in group.ops if o.tag == "tile")])
-        out, product = group.output_ops[0], parts.op.inputs[0].op
-        assert isinstance(out, ComputeOp) and isinstance(product, ComputeOp) and isinstance(parts.op, ComputeOp)
-        if not schedule(s, product, parts.op, self.target, t, self.shape.unit or None):
-            raise AssertionError(f"{self} matched what it cannot schedule")
-        s[whole].compute_at(s[out], bind_all(s, out))
-        s[whole].set_scope("local")
-        s[whole].unroll(r)
-        return Scheduled(s, outputs, choice)
+    def _padded(self, c: Contraction, t: Tiling) -> Tensor:
+        return padding.padded(c, (t.m, t.n, t.k), (self._turn(t, c, 0), self._turn(t, c, 1)))
 
-    def _in_slices(self, choice: Choice) -> Scheduled:
-        """A part of the sum a wavefront; the parts meet in shared memory, where what follows the product finds them."""
-        t, c = self.tiling(choice), self.contraction
-        assert c is not None and self.result is not None
-        part = padding.part(c, t.slices, t.k)
-        padded = padding.padded(part, (t.m, t.n, t.k), (self._turn(t, part, 0), self._turn(t, part, 1)))
-        product = padded.op.inputs[0]
-        assert isinstance(product.op, ComputeOp)
-        met = te.compute(product.shape, lambda *i: product(*i), name="met", tag="met")
-        r = te.reduce_axis((0, t.slices), "part")
-        whole = te.compute((*c.batch, c.m, c.n), lambda *i: te.sum(met(r, *i), axis=r), name="sum")
-        result = te.compute((*c.batch, c.m, c.n), lambda *i: whole(*i).astype(c.out_dtype), name="result")
-        outputs = substitute(self.group.outputs, {self.result: result})
-        group = Group.of(outputs)
-        s = begin(group, keep=[met.op, *(o for o in group.ops if o.tag == "tile")])
-        s[whole].compute_at(s[group.output_ops[0]], meeting(s, group.output_ops[0], met, t, self.target))
-        s[whole].set_scope("local")
-        s[whole].unroll(r)
-        if not schedule(s, product.op, met.op, self.target, t, self.shape.unit or None):
-            raise AssertionError(f"{self} matched what it cannot schedule")
-        return Scheduled(s, outputs, choice)
+    @staticmethod
+    def _total(parts: Tensor, count: int, c: Contraction) -> Tensor:
+        return split_k.total(parts, count, (*c.batch, c.m, c.n), c.out_dtype)
 
     def _turn(self, t: Tiling, c: Contraction, side: int) -> tuple[int, int] | None:
         """How an operand that lies along its rows or columns is turned round on its way, a block of (rows, k) a thread."""
@@ -259,6 +213,13 @@ class MatrixProduct(Space):
         if self.target.chip.background_copies or not padding.can_turn(c, o, rows, tile, t.k):
             return None
         return tilings.turning(t, tile, o.run(), o.dtype, self.target)
+
+
+def _product_of(result: Tensor) -> ComputeOp:
+    """The sums that a padded product (`padding.padded`) copies."""
+    product = result.op.inputs[0].op
+    assert isinstance(product, ComputeOp)
+    return product
 
 
 def _name(i: MatrixInstr, shape: Shape) -> str:
@@ -281,18 +242,16 @@ def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
     it, or other work stands in the way."""
     if len(group.output_ops) != 1 or group.reductions() != [op]:
         return None
-    out = group.output_ops[0]
-    found = group.form("product")
+    found = contraction(group, op)
     if found is None:
-        p = operands(op)
+        p, out = operands(op), group.output_ops[0]
         if p is None or p.m is None or p.n is None or p.k is None or not same_shape(out.output(0), op.output(0)):
             return None
         batch = math.prod(d or 1 for d in const_shape(op.output(0))[:-2])
         shape = Shape(p.m, p.n, p.k, batch, p.a.dtype, op.output(0).dtype, padded=False)
         space = MatrixProduct(group, target, shape, op, None, None)
     else:
-        form, carriers = found
-        c = _known(form.attrs["contraction"], target)
+        c = _known(found[0], target)
         if c.a.dtype != c.b.dtype:
             return None
         turned = not (c.a.k_last and c.b.k_last)
@@ -300,5 +259,5 @@ def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
         shape = Shape(
             *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned
         )
-        space = MatrixProduct(group, target, shape, op, c, carriers[0])
+        space = MatrixProduct(group, target, shape, op, c, found[1])
     return space if next(space.drafts(), None) is not None else None

@@ -8,26 +8,22 @@ a register tile a thread.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from ..ir import Expr
-from ..ir.dtype import dtype_info
 from ..ops.contraction import Contraction
 from ..ops.dims import typical
 from ..target import Target
-from ..te import ComputeOp, Operation, Tensor, intrin, thread_axis
-from . import folded, matrix_units, padding, parallel, rules
+from ..te import ComputeOp, Operation, intrin
+from . import folded, matrix_units, parallel, rules
 from .bulk_products import BulkProduct
-from .extents import THREAD_PART, why_not_tile
-from .group import Group, begin, const_shape, extent, largest_divisor, reduce_size, same_shape, size_of, substitute
+from .group import Group, const_shape, largest_divisor, reduce_size, same_shape, size_of
 from .pointwise import begin_cpu
-from .register_blocks import RegisterBlocks
+from .register_blocks import RegisterBlocks, SharedTiles
 from .space import Choice, Cost, Scheduled, Space
 from .tiles import TileProduct
 from .warpgroups import WarpgroupProduct
 
 _OPEN_ROWS = 8  # of a register tile where the number of rows is symbolic
-_FEW_GROUPS = 64  # work-groups below which a GPU is better off with more and smaller ones
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -240,129 +236,3 @@ def _anchor_and_output(group: Group, op: Operation) -> tuple[ComputeOp, ComputeO
     if not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
         return None
     return op, out
-
-
-class SharedTiles(Space):
-    """A GPU's product without matrix units: a tile a work-group, its operands' tiles in shared memory, a block of the result a thread."""
-
-    template: ClassVar[str] = "gpu product"
-
-    def __init__(self, group: Group, target: Target, contraction: Contraction, result: Tensor):
-        super().__init__(group, target)
-        self.contraction, self.result = contraction, result
-        self.parameters = {
-            "rows": (64, 32, 16, 128),
-            "columns": (64, 32, 16, 128),
-            "step": (16, 8, 32),
-            "stages": (1, 0),
-        }
-
-    @classmethod
-    def match(cls, group: Group, target: Target, op: ComputeOp) -> SharedTiles | None:
-        found = group.form("product")
-        if found is None or len(group.output_ops) != 1 or group.reductions() != [op]:
-            return None
-        out = group.output_ops[0]
-        if not isinstance(out, ComputeOp) or len(out.axis) != len(op.axis):
-            return None
-        return cls(group, target, found[0].attrs["contraction"], found[1][0])
-
-    @property
-    def default(self) -> Choice:
-        rows, columns, step = tile_sizes(*padding.sizes(self.contraction))
-        return self.choice(rows=rows, columns=columns, step=step, stages=1)
-
-    def why_not(self, choice: Choice) -> str | None:
-        rows, columns, step = choice["rows"], choice["columns"], choice["step"]
-        product = padding.sizes(self.contraction)[:2]
-        if (wrong := why_not_tile((rows, columns), product, (THREAD_PART, THREAD_PART))) is not None:
-            return wrong
-        threads, used = min(16, rows // 4) * min(16, columns // 4), (rows + columns) * step
-        if rows * columns // threads > self.target.chip.vgprs // 2:
-            return f"{rows * columns // threads} registers of a thread for the sums alone"
-        if used * _bytes(self.contraction) > self.target.static_lds_bytes:
-            return f"{used} elements in shared memory"
-        if used % threads:
-            return "the threads have not all as many elements of a step to bring"
-        return None
-
-    def cost(self, choice: Choice) -> Cost:
-        """Multiply-adds at the vector units' rate on as many units as there are work-groups; or the traffic of shared memory, two elements of which
-        feed a block of the result."""
-        machine, c = self.target.machine, self.contraction
-        m, n, k, batch = padding.sizes(c)
-        rows, columns = choice["rows"], choice["columns"]
-        groups = batch * -(-m // rows) * -(-n // columns)
-        share = max(1.0, groups / machine.units)
-        macs = rows * columns * k / machine.macs(c.acc, matrix=False)
-        block = rows // min(16, rows // 4), columns // min(16, columns // 4)
-        lds = rows * columns * k * _bytes(c) * (1 / block[0] + 1 / block[1]) / machine.scratch_bytes_a_clock
-        clocks, limit = max((macs, "issue"), (lds, "LDS"))
-        return Cost(machine.launch_us * 1e-6 + share * clocks / (machine.clock_mhz * 1e6), limit)
-
-    def build(self, choice: Choice) -> Scheduled:
-        tile_m, tile_n, step = choice["rows"], choice["columns"], choice["step"]
-        result = padding.padded(self.contraction, (tile_m, tile_n, step))
-        outputs = substitute(self.group.outputs, {self.result: result})
-        (op,) = (t.op for t in result.op.inputs)
-        assert isinstance(op, ComputeOp)
-        group = Group.of(outputs)
-        s = begin(group, keep=[o for o in group.ops if o.tag == "tile"])
-        out = group.output_ops[0]
-        rows, cols = min(16, tile_m // 4), min(16, tile_n // 4)
-        tx, ty = thread_axis((0, cols), "threadIdx.x"), thread_axis((0, rows), "threadIdx.y")
-        final, acc = s[out], s[op]
-        acc.set_scope("local")
-        *lead, i, j = out.axis
-        io, ii = final.split(i, factor=tile_m)
-        jo, ji = final.split(j, factor=tile_n)
-        ti, iv = final.split(ii, nparts=rows)
-        tj, jv = final.split(ji, nparts=cols)
-        final.reorder(*lead, io, jo, ti, tj, iv, jv)
-        if lead:
-            final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
-        for axis, thread in ((io, thread_axis("blockIdx.y")), (jo, thread_axis("blockIdx.x")), (ti, ty), (tj, tx)):
-            final.bind(axis, thread)
-        final.unroll(iv)
-        if (_size(j) or 1) % tile_n == 0:
-            final.vectorize(jv)
-        else:
-            final.unroll(jv)
-        acc.compute_at(final, tj)
-        (k,) = op.reduce_axis
-        ko, ki = acc.split(k, factor=step)
-        own = list(op.axis)
-        acc.reorder(ko, ki, *own)
-        # The next step's loads are under way in registers meanwhile. Of two steps nothing is left that goes round: LLVM reads both steps' tiles at once, which
-        # on gfx1100 takes 256 registers and spills 19, where a loop takes 95.
-        if choice["stages"] and (_size(k) or 3 * step) > 2 * step:
-            acc.pragma(ko, "software_pipeline", 1)
-        for axis in own[-2:]:
-            acc.unroll(axis)
-        for tile in op.inputs:
-            stage = s[tile]
-            stage.set_scope("shared")
-            stage.compute_at(acc, ko)
-            fused = stage.fuse(*tile.op.axis)
-            _, f = stage.split(fused, factor=cols * rows)
-            fy, fx = stage.split(f, factor=cols)
-            stage.bind(fy, ty)
-            stage.bind(fx, tx)
-        return Scheduled(s, outputs, choice)
-
-
-def tile_sizes(m: int, n: int, k: int, batch: int = 1) -> tuple[int, int, int]:
-    """Tile of a work-group without matrix units: rows, columns, and the step along the sum."""
-    rows, cols = (64 if x > 32 else 32 if x > 16 else 16 for x in (m, n))
-    if batch * -(-m // rows) * -(-n // cols) < _FEW_GROUPS:
-        rows, cols = min(rows, 32), min(cols, 32)
-    return rows, cols, 16 if k > 8 else 8
-
-
-def _bytes(c: Contraction) -> int:
-    return dtype_info(c.a.dtype).bytes
-
-
-def _size(axis: Any) -> int | None:
-    e: Expr | None = axis.dom.extent if axis.dom is not None else None
-    return extent(e) if e is not None else None

@@ -1,7 +1,7 @@
 """Products on a GPU's vector units: a tile a work-group, its operands' tiles in shared memory, a block of the result in each thread's registers.
 
-As `products.SharedTiles`, for larger blocks: a thread takes its operands from shared memory four at a time, along the sum where a tile lies so (then its
-rows or columns are as far apart as there are threads), or in runs of four rows or columns. Products of few tiles are summed in parts by a second kernel.
+`SharedTiles` takes every product, whatever its sizes and types: a thread has 4 by 4 results or more, and reads one element at a time. `RegisterBlocks` is for larger
+blocks of 32-bit elements, whose operands come from shared memory in runs of four (`parts.sums`); products of few tiles are summed in parts by a second kernel.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from ..ops.dims import is_symbolic
 from ..target import Target
 from ..te import ComputeOp, Tensor, thread_axis
 from . import padding
-from .extents import THREAD_PART, why_not_tile
-from .group import Group, begin, same_shape, substitute
-from .parts import schedule_total, traffic_seconds
+from .group import Group, const_shape, reduce_size, same_shape
+from .parts import needs, split_k, sums
+from .parts.grid import Tiles
+from .parts.operands import begin_with, contraction
+from .parts.staging import bring
+from .parts.sums import RUN
 from .space import Choice, Cost, Scheduled, Space
 
-_RUN = 4  # elements of 32 bits that a thread takes from shared memory at once
+_FEW_GROUPS = 64  # work-groups below which a GPU is better off with more and smaller ones
 # Of the vector units' multiply-adds, what is left beside loads, addresses and waiting, by the sums of a thread: the fewer, the more loads each.
 _RATES = {64: 0.62, 32: 0.56, 16: 0.45}
 _MOST_BROUGHT = 24  # elements of the next step in a thread's registers, beside 64 sums and what they are made of
@@ -27,6 +30,108 @@ _RESIDENT = 3  # work-groups of 128 threads with 64 sums each that a multiproces
 _STEP_CLOCKS = 120  # of a step beside its sums: two barriers, and values on their way through registers
 _LARGE = 1 << 28  # multiply-adds from which on AMD a kernel of some thousand instructions is worth compiling
 _GUARD_CLOCKS = 12  # a thread's of an element that comes under conditions: where it lies, and whether it is there
+
+
+class SharedTiles(Space):
+    """A GPU's product without matrix units: a tile a work-group, its operands' tiles in shared memory, a block of the result a thread."""
+
+    template: ClassVar[str] = "gpu product"
+
+    def __init__(self, group: Group, target: Target, contraction: Contraction, result: Tensor):
+        super().__init__(group, target)
+        self.contraction, self.result = contraction, result
+        self.parameters = {
+            "rows": (64, 32, 16, 128),
+            "columns": (64, 32, 16, 128),
+            "step": (16, 8, 32),
+            "stages": (1, 0),
+        }
+
+    @classmethod
+    def match(cls, group: Group, target: Target, op: ComputeOp) -> SharedTiles | None:
+        found = contraction(group, op)
+        if (
+            found is None
+            or len(group.outputs[0].shape) != len(op.axis)
+            or not isinstance(group.outputs[0].op, ComputeOp)
+        ):
+            return None
+        return cls(group, target, *found)
+
+    @property
+    def default(self) -> Choice:
+        rows, columns, step = tile_sizes(*padding.sizes(self.contraction))
+        return self.choice(rows=rows, columns=columns, step=step, stages=1)
+
+    def why_not(self, choice: Choice) -> str | None:
+        rows, columns, step = choice["rows"], choice["columns"], choice["step"]
+        threads, used = min(16, rows // 4) * min(16, columns // 4), (rows + columns) * step
+        return needs.first(
+            needs.extents((rows, columns), padding.sizes(self.contraction)[:2], (needs.THREAD_PART, needs.THREAD_PART)),
+            needs.sums(rows * columns // threads, self.target.chip.vgprs // 2),
+            needs.shared_memory(used * _bytes(self.contraction), self.target.static_lds_bytes),
+            needs.dealt((used,), threads),
+        )
+
+    def cost(self, choice: Choice) -> Cost:
+        """Multiply-adds at the vector units' rate on as many units as there are work-groups; or the traffic of shared memory, two elements of which
+        feed a block of the result."""
+        machine, c = self.target.machine, self.contraction
+        m, n, k, batch = padding.sizes(c)
+        rows, columns = choice["rows"], choice["columns"]
+        groups = batch * -(-m // rows) * -(-n // columns)
+        share = max(1.0, groups / machine.units)
+        macs = rows * columns * k / machine.macs(c.acc, matrix=False)
+        block = rows // min(16, rows // 4), columns // min(16, columns // 4)
+        lds = rows * columns * k * _bytes(c) * (1 / block[0] + 1 / block[1]) / machine.scratch_bytes_a_clock
+        clocks, limit = max((macs, "issue"), (lds, "LDS"))
+        return Cost(machine.launch_us * 1e-6 + share * clocks / (machine.clock_mhz * 1e6), limit)
+
+    def build(self, choice: Choice) -> Scheduled:
+        step, (m, n) = choice["step"], (choice["rows"], choice["columns"])
+        result = padding.padded(self.contraction, (m, n, step))
+        begun = begin_with(self.group, self.result, result)
+        s, op = begun.s, result.op.inputs[0].op
+        final, acc = s[begun.out], s[op]
+        acc.set_scope("local")
+        rows, columns = min(16, m // 4), min(16, n // 4)
+        tx, ty = thread_axis((0, columns), "threadIdx.x"), thread_axis((0, rows), "threadIdx.y")
+        whole = (const_shape(begun.out.output(0))[-1] or 1) % n == 0
+        tiles = Tiles(final, m, n)
+        ti, iv = final.split(tiles.i, nparts=rows)
+        tj, jv = final.split(tiles.j, nparts=columns)
+        tiles.nest(ti, tj, iv, jv)
+        tiles.bind()
+        final.bind(ti, ty)
+        final.bind(tj, tx)
+        final.unroll(iv)
+        final.vectorize(jv) if whole else final.unroll(jv)
+        acc.compute_at(final, tj)
+        (k,) = op.reduce_axis
+        ko, ki = acc.split(k, factor=step)
+        own = list(op.axis)
+        acc.reorder(ko, ki, *own)
+        # The next step's loads are under way in registers meanwhile. Of two steps nothing is left that goes round: LLVM reads both steps' tiles at once, which
+        # on gfx1100 takes 256 registers and spills 19, where a loop takes 95.
+        if choice["stages"] and (reduce_size(op) or 3 * step) > 2 * step:
+            acc.pragma(ko, "software_pipeline", 1)
+        for axis in own[-2:]:
+            acc.unroll(axis)
+        for tile in op.inputs:
+            bring(s[tile], acc, ko, [(tx, columns), (ty, rows)])
+        return Scheduled(s, begun.outputs, choice)
+
+
+def tile_sizes(m: int, n: int, k: int, batch: int = 1) -> tuple[int, int, int]:
+    """Tile of a work-group without matrix units: rows, columns, and the step along the sum."""
+    rows, cols = (64 if x > 32 else 32 if x > 16 else 16 for x in (m, n))
+    if batch * -(-m // rows) * -(-n // cols) < _FEW_GROUPS:
+        rows, cols = min(rows, 32), min(cols, 32)
+    return rows, cols, 16 if k > 8 else 8
+
+
+def _bytes(c: Contraction) -> int:
+    return dtype_info(c.a.dtype).bytes
 
 
 class RegisterBlocks(Space):
@@ -45,25 +150,18 @@ class RegisterBlocks(Space):
     @classmethod
     def match(cls, group: Group, target: Target, op: ComputeOp) -> RegisterBlocks | None:
         """The space of a product of 32-bit elements, of known sizes and no less than the smallest tile."""
-        found = group.form("product")
-        if found is None or len(group.output_ops) != 1 or group.reductions() != [op]:
+        found = contraction(group, op)
+        if found is None or not same_shape(group.outputs[0], op.output(0)):
             return None
-        out, c = group.output_ops[0], found[0].attrs["contraction"]
-        if (
-            not isinstance(out, ComputeOp)
-            or len(out.axis) != len(op.axis)
-            or not same_shape(out.output(0), op.output(0))
-        ):
-            return None
+        c, result = found
         if (
             is_symbolic((*c.batch, c.m, c.n, c.k))
-            or c.a.dtype != c.b.dtype
+            or not c.a.dtype == c.b.dtype == c.acc
             or dtype_info(c.a.dtype).bits != 32
-            or c.acc != c.a.dtype
         ):
             return None
-        space = cls(group, target, c, found[1][0])
-        return space if min(padding.sizes(c)[:3]) >= _RUN and next(space.all, None) is not None else None
+        space = cls(group, target, c, result)
+        return space if min(padding.sizes(c)[:3]) >= RUN and next(space.all, None) is not None else None
 
     @property
     def is_second(self) -> bool:  # type: ignore[override]
@@ -84,14 +182,15 @@ class RegisterBlocks(Space):
         m, n, k, _ = padding.sizes(self.contraction)
         if not 64 <= x * y <= min(256, self.target.max_threads) or y < 4 or x < 4:
             return f"{y} by {x} threads"
-        if (wrong := why_not_tile((rows, columns), (m, n), (THREAD_PART, THREAD_PART))) is not None:
+        wrong = needs.first(
+            needs.extents((rows, columns), (m, n), (needs.THREAD_PART, needs.THREAD_PART)),
+            needs.dealt((rows * step // RUN, columns * step), x * y),
+            needs.shared_memory((rows + columns) * (step + RUN) * 4, self.target.static_lds_bytes),
+        )
+        if wrong is not None:
             return wrong
-        if (rows * step) % (_RUN * x * y) or (columns * step) % (x * y):
-            return "the threads have not all as many elements of a step to bring"
         if (rows + columns) * step > _MOST_BROUGHT * x * y:
             return "the next step's elements are more than a thread's registers should hold"
-        if (rows * (step + _RUN) + columns * (step + _RUN)) * 4 > self.target.static_lds_bytes:
-            return "more than the shared memory there is"
         if choice["parts"] > 1 and k < 4 * step * choice["parts"]:
             return f"a sum of {k} is too short for {choice['parts']} parts"
         return None
@@ -123,94 +222,50 @@ class RegisterBlocks(Space):
         alone = _STEP_CLOCKS * steps * (4 if share == 1 else 2 if share < resident else 1)
         seconds = (share * clocks + alone) / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6
         if parts > 1:
-            seconds += traffic_seconds(parts, batch * m * n, machine.memory.gbps or machine.memory_gbps)
+            seconds += split_k.traffic_seconds(parts, batch * m * n, machine.memory.gbps or machine.memory_gbps)
         return Cost(seconds, "issue" if macs >= lds else "LDS")
 
     def build(self, choice: Choice) -> Scheduled:
         tile = choice["rows"], choice["columns"], choice["step"]
-        result = padding.padded(self.contraction, tile, parts=choice["parts"])
-        outputs = substitute(self.group.outputs, {self.result: result})
-        group = Group.of(outputs)
-        s = begin(group, keep=[o for o in group.ops if o.tag == "tile"])
-        out = group.output_ops[0]
-        assert isinstance(out, ComputeOp)
-        (product,) = (o for o in group.reductions() if o.tag == "tiled_product")
+        begun = begin_with(self.group, self.result, padding.padded(self.contraction, tile, parts=choice["parts"]))
+        s, out = begun.s, begun.out
+        (product,) = (o for o in begun.group.reductions() if o.tag == "tiled_product")
+        acc = product.output(0)
         if choice["parts"] == 1:
-            s[product].set_scope("local")
-            self._schedule(s, s[out], product.output(0), product, choice)
-            return Scheduled(s, outputs, choice)
-        schedule_total(s, group, product)
-        acc = s.cache_write(product.output(0), "local")
-        self._schedule(s, s[product.output(0)], acc, product, choice)
-        return Scheduled(s, outputs, choice)
+            s[acc].set_scope("local")
+        else:
+            split_k.schedule_total(s, begun.group, product)
+            out, acc = product, s.cache_write(acc, "local")
+        self._schedule(s, s[out.output(0)], acc, product, choice)
+        return Scheduled(s, begun.outputs, choice)
 
     def _schedule(self, s: Any, final: Any, acc: Tensor, product: ComputeOp, choice: Choice) -> None:
         """The product's tiles over work-groups and threads, its accumulators, its operands' tiles."""
-        c, (ny, nx) = self.contraction, self._threads(choice)
-        *lead, i, j = final.op.axis
-        bi, i = final.split(i, factor=choice["rows"])
-        bj, j = final.split(j, factor=choice["columns"])
-        far_i, ty, near_i = _shared_out(final, i, ny, c.a.k_last)
-        far_j, tx, near_j = _shared_out(final, j, nx, c.b.k_last)
-        near = [axis for axis in (near_i, near_j) if axis is not None]
-        final.reorder(*lead, bi, bj, far_i, far_j, ty, tx, *near)
-        if lead:
-            final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
-        final.bind(bi, thread_axis("blockIdx.y"))
-        final.bind(bj, thread_axis("blockIdx.x"))
-        for axis in (far_i, far_j):
-            final.bind(axis, thread_axis("vthread"))
-        thread = final.fuse(ty, tx)
+        c, (ny, nx), step = self.contraction, self._threads(choice), choice["step"]
+        along = c.a.k_last, c.b.k_last
+        tiles = Tiles(final, choice["rows"], choice["columns"])
+        rows, columns = sums.share(final, tiles.i, ny, along[0]), sums.share(final, tiles.j, nx, along[1])
+        far = [rows.far, columns.far]
+        near = [axis for axis in (rows.near, columns.near) if axis is not None]
+        sums.nest(tiles, rows, columns, far, near)
+        tiles.bind()
         threads = thread_axis((0, ny * nx), "threadIdx.x")
-        final.bind(thread, threads)
+        thread = sums.over_threads(final, rows, columns, far, threads)
         for axis in near:
             final.unroll(axis)
         own = [s.cache_read(t, "local", [acc]) for t in product.inputs]
-        stage = s[acc]
-        stage.compute_at(final, thread)
-        *axes, x, y = stage.op.axis
-        ko, ki = stage.split(stage.op.reduce_axis[0], factor=choice["step"])
-        kg, ki = stage.split(ki, factor=_RUN)
-        stage.reorder(*axes, ko, kg, ki, x, y)
-        for axis in (kg, ki, x, y):
-            stage.unroll(axis)
-        stage.pragma(ko, "software_pipeline", 1)
+        steps = sums.block(s, acc, own, final, thread, step, along, stages=1)
         if ny * nx == 128 and self.target.kind == "cuda" and not padding.guarded(c):
-            stage.pragma(ki, "min_blocks", _RESIDENT)  # conditions take registers too: bounded so, they spill
-        for tensor, along in zip(own, (c.a.k_last, c.b.k_last)):
-            *_, row, column = s[tensor].op.axis
-            s[tensor].compute_at(stage, kg if along else ki)
-            s[tensor].unroll(row)
-            s[tensor].vectorize(column)
-        for tile, along in zip(product.inputs, (c.a.k_last, c.b.k_last)):
-            _bring(s[tile], ko, stage, threads, ny * nx, choice["step"] if along else 0)
+            steps.stage.pragma(
+                steps.term, "min_blocks", _RESIDENT
+            )  # conditions take registers too: bounded so, they spill
+        for tile, lies in zip(product.inputs, along):
+            if lies:
+                s[tile].storage_align(
+                    tile.op.axis[-2], step, RUN
+                )  # rows that a wavefront reads together begin in other banks
+            piece = RUN if tile.op.attrs.get("wide", 1) >= RUN else 1
+            s[tile].unroll(bring(s[tile], steps.stage, steps.step, [(threads, ny * nx)], piece))
 
 
-def _shared_out(final: Any, axis: Any, threads: int, strided: bool) -> tuple[Any, Any, Any]:
-    """A tile's rows or columns over threads: (what is far apart of a thread's, the threads, its run of four or None)."""
-    if strided:
-        far, thread = final.split(axis, factor=threads)
-        return far, thread, None
-    far, axis = final.split(axis, factor=_RUN * threads)
-    thread, near = final.split(axis, factor=_RUN)
-    return far, thread, near
-
-
-def _bring(stage: Any, ko: Any, product: Any, threads: Any, count: int, along: int) -> None:
-    """A tile into shared memory, by all threads, in pieces where its elements lie side by side. `along`: elements of a row that lies along the sum."""
-    stage.set_scope("shared")
-    stage.compute_at(product, ko)
-    *lead, x, y = stage.op.axis
-    if along:
-        stage.storage_align(x, along, _RUN)  # rows that a wavefront reads together begin in other banks
-    wide = min(_RUN, stage.op.attrs.get("wide", 1))
-    rest = stage.fuse(*lead, x, y)
-    if wide == _RUN:
-        rest, vec = stage.split(rest, factor=_RUN)
-        stage.vectorize(vec)
-    turns, part = stage.split(rest, factor=count)
-    stage.bind(part, threads)
-    stage.unroll(turns)
-
-
-__all__ = ["RegisterBlocks"]
+__all__ = ["RegisterBlocks", "SharedTiles"]

@@ -7,7 +7,7 @@ or idle compute units) and traffic of global memory, which they share.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -18,10 +18,13 @@ from ..ir.passes.pipeline.slots import MAX_REGISTER_BYTES
 from ..target import Target, latency_ns, level_gbps
 from ..te import intrin
 from . import rules
-from .extents import why_not_tile
+from .parts import needs
 
 PIECE_BYTES = 16  # the widest access of a thread
 PIECE = 4  # neighbours of a row of sums that a thread adds up at once, where their parts meet: 16 bytes
+
+
+_CALLED = {"m": "rows", "n": "columns", "k": "step"}  # what parameters of the template are called
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,18 @@ class Tiling:
         False  # half of the wavefronts come first where two share a vector unit (see `ir.notes.SoftwarePipeline`)
     )
     direct: bool = False  # with two slots: loads go straight into shared memory, and no register waits for them
+
+    @classmethod
+    def of(cls, choice: Mapping[str, Any]) -> Tiling:
+        """A choice of the template as a tiling."""
+        sizes = dict(zip(("instr_m", "instr_n", "instr_k"), map(int, choice["instruction"].split("x"))))
+        fields: dict[str, Any] = {f: sizes.get(f) or choice[_CALLED.get(f, f)] for f in cls.__dataclass_fields__}
+        return cls(**fields)
+
+    def parameters(self) -> dict[str, Any]:
+        """The same as the template's parameters; where the sum is in parts of a second kernel is not said."""
+        own = {_CALLED.get(f, f): getattr(self, f) for f in self.__dataclass_fields__ if not f.startswith("instr_")}
+        return {**own, "instruction": f"{self.instr_m}x{self.instr_n}x{self.instr_k}"}
 
     @property
     def waves(self) -> int:
@@ -154,7 +169,7 @@ def usual(target: Target) -> tuple[bool, int]:
 
 def why_not_outline(t: Tiling, shape: Shape) -> str | None:
     """What forbids a tile's rows, columns, wavefronts and instruction, whatever else is chosen."""
-    if (wrong := why_not_tile((t.m, t.n), (shape.m, shape.n))) is not None:
+    if (wrong := needs.extents((t.m, t.n), (shape.m, shape.n))) is not None:
         return wrong
     if t.m // t.waves_m % t.instr_m or t.n // t.waves_n % t.instr_n:
         return "a wavefront's part is not a whole number of instructions"

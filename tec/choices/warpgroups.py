@@ -6,7 +6,6 @@ one's operands come; tiles then go in bands of rows, so that neighbours share op
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,9 +19,11 @@ from ..ops.matmul import accumulator
 from ..schedule import Schedule
 from ..target import Target
 from ..te import ComputeOp, PlaceholderOp, intrin, thread_axis
-from .extents import filled, why_not_tile
-from .group import Group, begin, const_shape
-from .matrix_schedule import Product, follows, operands
+from .group import Group, const_shape
+from .parts import needs
+from .parts.grid import Tiles
+from .parts.needs import filled
+from .parts.operands import InMemory, Product, begin_with, in_memory
 from .space import Choice, Cost, Scheduled, Space
 from .tilings import L2_TIMES
 
@@ -80,11 +81,11 @@ class WarpgroupProduct(Space):
     neutral: ClassVar[Mapping[str, Any]] = {"turns": False}
     outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "resident"})
 
-    def __init__(self, group: Group, target: Target, op: ComputeOp, p: Product, batch: int):
+    def __init__(self, group: Group, target: Target, op: ComputeOp, x: InMemory):
         super().__init__(group, target)
-        self.op, self.p, self.batch = op, p, batch
-        self.m, self.n, self.k = p.m or 0, p.n or 0, p.k or 0
-        self.size = dtype_info(p.a.dtype).bytes
+        self.op, self.p, self.batch = op, x.p, x.batch
+        self.m, self.n, self.k = x.m, x.n, x.k
+        self.size = dtype_info(x.p.a.dtype).bytes
         self.out_bytes = dtype_info(group.outputs[0].dtype).bytes
         self.epilogue = _instructions(group, op)
         self.read_bytes = _read_bytes(group, op)
@@ -107,32 +108,17 @@ class WarpgroupProduct(Space):
     @classmethod
     def match(cls, group: Group, target: Target, op: ComputeOp) -> WarpgroupProduct | None:
         """The space, or None where the chip has no such unit, an operand is computed in place, or a row begins where the copy engine cannot."""
-        p = operands(op) if target.chip.warpgroup and group.reductions() == [op] else None
-        if p is None or len(group.output_ops) != 1 or None in (p.m, p.n, p.k) or p.a.dtype not in _TYPES:
+        x = in_memory(group, op) if target.chip.warpgroup else None
+        if x is None or x.p.a.dtype not in _TYPES or op.output(0).dtype != accumulator(x.p.a.dtype):
             return None
-        out = group.output_ops[0]
-        if not isinstance(out, ComputeOp) or op.output(0).dtype != accumulator(p.a.dtype) or not follows(out, op):
+        if x.p.a.dtype not in _EITHER_ORDER and (x.p.trans_a or not x.p.trans_b):
             return None
-        if p.a.dtype not in _EITHER_ORDER and (p.trans_a or not p.trans_b):
+        tensors = (x.p.a, x.p.b, group.outputs[0])
+        whole = all((const_shape(t)[-1] or 1) * dtype_info(t.dtype).bytes % 16 == 0 for t in tensors)
+        steps = x.k * dtype_info(x.p.a.dtype).bytes / _ROW_BYTES
+        if not whole or x.m < _ROWS_A_GROUP or x.n < _LEAST_COLUMNS or steps < 1:
             return None
-        if const_shape(out.output(0)) != const_shape(op.output(0)) or len(group.outputs) != 1:
-            return None
-        tensors = (p.a, p.b, out.output(0))
-        dims = [const_shape(t) for t in tensors]
-        whole = all(d[-1] is not None and d[-1] * dtype_info(t.dtype).bytes % 16 == 0 for d, t in zip(dims, tensors))
-        plain = all(isinstance(t.op, PlaceholderOp) and len(t.shape) == len(op.axis) for t in (p.a, p.b))
-        lead = const_shape(op.output(0))[:-2]
-        steps = (p.k or 0) * dtype_info(p.a.dtype).bytes / _ROW_BYTES
-        if (
-            not whole
-            or not plain
-            or None in lead
-            or (p.m or 0) < _ROWS_A_GROUP
-            or (p.n or 0) < _LEAST_COLUMNS
-            or steps < 1
-        ):
-            return None
-        space = cls(group, target, op, p, math.prod(d or 1 for d in lead))
+        space = cls(group, target, op, x)
         if next(space.drafts(), None) is None:
             return None
         # With few tiles a kernel is as long as its latencies, and smaller tiles by mma.sync, or the sum in parts, have less of them (one H200, a BERT layer of 128
@@ -180,7 +166,7 @@ class WarpgroupProduct(Space):
 
     def why_not(self, choice: Choice) -> str | None:
         rows, columns = choice["rows"], choice["columns"]
-        if (wrong := why_not_tile((rows, columns), (self.m, self.n), (_ROWS_A_GROUP, 1))) is not None:
+        if (wrong := needs.extents((rows, columns), (self.m, self.n), (_ROWS_A_GROUP, 1))) is not None:
             return wrong
         if find_warpgroup(self.target, self.p.a.dtype, columns, self.step) is None:
             return f"the unit has no {columns} columns for {self.p.a.dtype}"
@@ -190,8 +176,8 @@ class WarpgroupProduct(Space):
             return f"{rows} x {columns} sums are more than the registers of three warpgroups hold beside the one that fetches"
         lds = choice["stages"] * self.step_bytes(rows, columns) + self.result_bytes(choice) + _SLACK_BYTES
         most = self.target.lds_bytes if choice["resident"] == 1 else self.target.lds_bytes // 2 - _SHARED_EACH
-        if lds > most:
-            return f"{lds} bytes of shared memory of {most}"
+        if (wrong := needs.shared_memory(lds, most)) is not None:
+            return wrong
         if choice["resident"] > 1 and (rows > _ROWS_A_GROUP or columns > 192):
             return "two such work-groups are more than the registers of a multiprocessor"
         if choice["turns"]:
@@ -269,11 +255,9 @@ class WarpgroupProduct(Space):
         return Cost(clocks / machine.clock_mhz * 1e-6, "matrix" if products > brought else "L2")
 
     def build(self, choice: Choice) -> Scheduled:
-        s = begin(self.group)
-        out = self.group.output_ops[0]
-        assert isinstance(out, ComputeOp)
-        schedule(s, self.op, out, self.target, self.p, self.plan(choice))
-        return Scheduled(s, self.group.outputs, choice)
+        begun = begin_with(self.group)
+        schedule(begun.s, self.op, begun.out, self.target, self.p, self.plan(choice))
+        return Scheduled(begun.s, begun.outputs, choice)
 
 
 def width_rate(columns: int) -> float:
@@ -312,7 +296,10 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Prod
         acc = mm.output(0)
         s[acc].set_scope("fragment.acc")
     staged = [s.cache_read(t, "shared", [acc]) for t in (p.a, p.b)]
-    at = _tiles(s[out.output(0)], plan)
+    tiles = Tiles(s[out.output(0)], plan.rows, plan.columns)
+    tiles.nest(tiles.i, tiles.j)
+    at = tiles.bind(plan.band, groups=plan.groups)
+    tiles.stage.pragma(tiles.i, "bulk_copy")
     stage = s[result]
     stage.compute_at(s[out.output(0)], at)
     *_, i, _ = stage.op.axis
@@ -338,21 +325,3 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Prod
     for tensor in staged:
         s[tensor].compute_at(s[acc], ko)
         s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy")
-
-
-def _tiles(final: Any, plan: Plan) -> Any:
-    """Tiles of the output over work-groups, in bands. Returns the axis at which a tile is made."""
-    *lead, i, j = final.op.axis
-    bi, i = final.split(i, factor=plan.rows)
-    bj, j = final.split(j, factor=plan.columns)
-    bo, bi = final.split(bi, factor=plan.band)
-    final.reorder(*lead, bo, bj, bi, i, j)
-    if lead and not plan.groups:
-        final.bind(final.fuse(*lead) if len(lead) > 1 else lead[0], thread_axis("blockIdx.z"))
-    at = tile = final.fuse(*(lead if plan.groups else ()), bo, bj, bi)
-    if plan.groups:
-        at, tile = final.split(tile, factor=plan.groups)
-        final.reorder(tile, at)
-    final.bind(tile, thread_axis("blockIdx.x"))
-    final.pragma(i, "bulk_copy")
-    return at

@@ -10,7 +10,7 @@ import pytest
 import tec
 from tec import te
 from tec.choices import spaces
-from tec.choices.extents import why_not_tile
+from tec.choices.parts.needs import extents
 from tec.driver import run_passes
 from tec.ir.interp import run
 from tec.ir.matrix import warpgroup_columns
@@ -22,8 +22,8 @@ HOPPER = "cuda -arch=sm_90a"
 
 
 def test_a_tile_is_no_larger_than_the_product_but_for_parts_that_are_whole() -> None:
-    assert why_not_tile((64, 64), (49, 33)) and not why_not_tile((64, 64), (49, 33), (32, 32))
-    assert why_not_tile((128, 64), (65, 64), (32, 32)) == "the product has 65 rows and 64 columns"
+    assert extents((64, 64), (49, 33)) and not extents((64, 64), (49, 33), (32, 32))
+    assert extents((128, 64), (65, 64), (32, 32)) == "the product has 65 rows and 64 columns"
 
 
 @pytest.mark.parametrize("m, n, k", [(33, 4, 23), (60, 7, 16), (21, 48, 8), (28, 36, 27), (5, 40, 70)])

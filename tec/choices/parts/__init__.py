@@ -1,0 +1,10 @@
+"""The pieces that templates of products are made of. A template says which pieces it takes, with which parameters, and what its tiles cost.
+
+operands    what is multiplied: a contraction's operands as padded tiles, or tensors as they lie in memory; and what follows the product
+grid        the tiles of the result over work-groups: row by row, in bands, over the dies, by work-groups that stay
+threads     a tile's elements over threads: what is far apart, the thread, its run
+staging     an operand's tile into shared memory by all threads
+sums        the loop over k of a block of the result in each thread's registers
+split_k     sums in parts: the kernel that adds them up, or the work-group that does
+needs       what a piece needs of a tile and a machine, in words where there is less
+"""

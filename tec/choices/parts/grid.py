@@ -1,0 +1,57 @@
+"""The order of tiles: which part of the result each work-group computes.
+
+Work-groups run in the order of their numbers, so neighbours in number share operands in the second-level cache. Row by row (two dimensions of the grid) is enough where
+that cache holds a row of tiles. In bands, tiles go down `band` rows of tiles, then along the columns; on a chip of several dies each die gets a run of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...te import thread_axis
+from ..pointwise import neighbours_on_a_die
+
+
+class Tiles:
+    """The tiles of a stage's result, `rows` by `columns`. `i` and `j` are the axes inside of a tile: a template splits them further, says the order of what it made
+    of them (`nest`), and binds the tiles (`bind`)."""
+
+    def __init__(self, stage: Any, rows: int, columns: int):
+        self.stage = stage
+        *self.lead, i, j = stage.op.axis
+        self.row, self.i = stage.split(i, factor=rows)
+        self.column, self.j = stage.split(j, factor=columns)
+
+    def nest(self, *inner: Any) -> None:
+        """Tiles outermost, then `inner` in this order."""
+        self.stage.reorder(*self.lead, self.row, self.column, *inner)
+
+    def bind(self, band: int = 0, dies: int = 1, groups: int = 0) -> Any:
+        """Tiles over work-groups, behind `nest`. band: rows of tiles that go together (0: row by row); dies: of the chip; groups: so many work-groups stay for all
+        tiles (0: one a tile), in bands alone. Returns the axis at which a tile is made."""
+        stage, lead = self.stage, self.lead
+        if lead and not groups:
+            stage.bind(joined(stage, lead), thread_axis("blockIdx.z"))
+        if not band:
+            stage.bind(self.row, thread_axis("blockIdx.y"))
+            stage.bind(self.column, thread_axis("blockIdx.x"))
+            return self.column
+        far, near = stage.split(self.row, factor=band)
+        stage.reorder(far, self.column, near)
+        tile = at = stage.fuse(*(lead if groups else ()), far, self.column, near)
+        if groups:
+            at, tile = stage.split(tile, factor=groups)
+            stage.reorder(tile, at)
+        else:
+            at = tile = neighbours_on_a_die(stage, tile, None, dies)
+        stage.bind(tile, thread_axis("blockIdx.x"))
+        return at
+
+
+def joined(stage: Any, axes: Sequence[Any]) -> Any:
+    """One loop for some that stand in each other."""
+    return stage.fuse(*axes) if len(axes) > 1 else axes[0]
+
+
+__all__ = ["Tiles", "joined"]

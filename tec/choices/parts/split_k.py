@@ -1,0 +1,48 @@
+"""Sums in parts (split-K): work-groups, or wavefronts of one, have equal parts of k each, and something adds the parts up and ends the computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ... import te
+from ...te import ComputeOp, Operation, Tensor
+from ..group import Group, const_shape
+from ..pointwise import bind_all
+
+_PIECE = 4  # neighbours of a row that a thread ends together
+KERNEL_US = 2.0  # a second kernel, in a network's graph
+
+
+def total(parts: Tensor, count: int, shape: Sequence[Any], dtype: str) -> Tensor:
+    """The result of a product whose parts, `count` of them, are the first dimension of `parts`: their sum, in `dtype`."""
+    r = te.reduce_axis((0, count), "part")
+    whole = te.compute(tuple(shape), lambda *i: te.sum(parts(r, *i), axis=r), name="sum")
+    result: Tensor = te.compute(tuple(shape), lambda *i: whole(*i).astype(dtype), name="result")
+    return result
+
+
+def schedule_total(s: Any, group: Group, product: Operation) -> None:
+    """Schedule the kernel that adds the parts up and ends the computation."""
+    out = group.output_ops[0]
+    assert isinstance(out, ComputeOp)
+    # Four neighbours of a row at once: where they were of two rows, whole rows would be summed for them.
+    end(s, group, product, bind_all(s, out, vector=16 if (const_shape(out.output(0))[-1] or 1) % _PIECE == 0 else 0))
+
+
+def end(s: Any, group: Group, product: Operation, thread: Any) -> None:
+    """The sum of a group's parts in a thread's registers, at the axis of what ends the computation."""
+    out = group.output_ops[0]
+    (sums,) = (o for o in group.reductions() if o is not product)
+    if sums is not out:
+        s[sums].compute_at(s[out], thread)
+        s[sums].set_scope("local")
+    s[sums].unroll(s[sums].op.reduce_axis[0])
+
+
+def traffic_seconds(parts: int, results: int, gbps: float) -> float:
+    """What storing and adding up the parts takes; they are still in the second-level cache, at about twice its memory's rate."""
+    return KERNEL_US * 1e-6 + 4.0 * results * (2 * parts + 1) / (2e9 * gbps)
+
+
+__all__ = ["end", "schedule_total", "total", "traffic_seconds"]

@@ -1,0 +1,86 @@
+"""Sums of a block of the result in each thread's registers, on vector units.
+
+A thread takes its operands from shared memory in runs of four elements: along the sum where a tile lies so, and then its rows (or columns) are as far apart as there are
+threads, so that a wavefront's reads spread over the banks; else along its rows (or columns), which are runs of four neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...te import Tensor, thread_axis
+from .grid import Tiles
+
+RUN = 4  # elements of 32 bits that a thread takes from shared memory at once
+
+
+@dataclass(frozen=True)
+class Share:
+    """A tile's rows or columns over threads: what is far apart of a thread's, the threads, a thread's run of neighbours (None: single ones)."""
+
+    far: Any
+    thread: Any
+    near: Any
+
+
+def share(stage: Any, axis: Any, threads: int, single: bool) -> Share:
+    """Rows or columns dealt to so many threads, one at a time or in runs of `RUN`."""
+    if single:
+        far, thread = stage.split(axis, factor=threads)
+        return Share(far, thread, None)
+    far, axis = stage.split(axis, factor=RUN * threads)
+    thread, near = stage.split(axis, factor=RUN)
+    return Share(far, thread, near)
+
+
+def nest(tiles: Tiles, rows: Share, columns: Share, far: Sequence[Any], near: Sequence[Any]) -> None:
+    """Tiles outermost, then `far` in this order, the threads, and `near`."""
+    tiles.nest(*far, rows.thread, columns.thread, *near)
+
+
+def over_threads(stage: Any, rows: Share, columns: Share, far: Sequence[Any], thread: Any) -> Any:
+    """Binds what `nest` has put in order: threads to one axis of the work-group, what is far apart to a thread's own blocks. Returns the thread's axis."""
+    for axis in far:
+        stage.bind(axis, thread_axis("vthread"))
+    own = stage.fuse(rows.thread, columns.thread)
+    stage.bind(own, thread)
+    return own
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The loops of a block's sums: steps, what is written out of a step (None: all of it), four terms, one."""
+
+    stage: Any
+    step: Any
+    part: Any
+    run: Any
+    term: Any
+
+
+def block(s: Any, acc: Tensor, own: Sequence[Tensor], final: Any, thread: Any, step: int, along: tuple[bool, bool], stages: int, written: int = 0) -> Steps:  # fmt: skip
+    """The sums `acc` at the thread's axis, `step` terms at a time, with the operands `own` in registers. along: whether A and B lie along the sum; stages: of the software
+    pipeline; written: terms that are written out (0: the whole step)."""
+    stage = s[acc]
+    stage.compute_at(final, thread)
+    *lead, x, y = stage.op.axis
+    ko, ki = stage.split(stage.op.reduce_axis[0], factor=step)
+    kb = None
+    if written:
+        kb, ki = stage.split(ki, factor=written)
+    kg, ki = stage.split(ki, factor=RUN)
+    stage.reorder(*lead, ko, *([kb] if written else []), kg, ki, x, y)
+    for axis in (kg, ki, x, y):
+        stage.unroll(axis)
+    stage.pragma(ko, "software_pipeline", stages)
+    for tensor, lies in zip(own, along):
+        *_, row, column = s[tensor].op.axis
+        s[tensor].compute_at(stage, kg if lies else ki)
+        s[tensor].unroll(row)
+        s[tensor].vectorize(column)
+    return Steps(stage, ko, kb, kg, ki)
+
+
+__all__ = ["RUN", "Share", "Steps", "block", "nest", "over_threads", "share"]
