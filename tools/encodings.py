@@ -217,7 +217,7 @@ def read_back(chip: str) -> tuple[list[tuple[str, bytes, str]], list[str]]:
     for _, data, _ in taken:
         program = decoder(chip, data)
         try:
-            text = program.instruction()
+            text = program.next().text
             read.append(re.sub(r"\.L_(-?\w+)", lambda m: str((int(m[1], 16) - 4) // 4 & 0xFFFF), text))
             if program.at != len(data):
                 read[-1] = f"{program.at} bytes read"

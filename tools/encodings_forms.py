@@ -156,20 +156,21 @@ def variants(name: str, tokens: tuple[str, ...], kind: str, gfx: int, mask: int)
 
 def image_variants(name: str, gfx: int, policy: list[str]) -> Iterator[str]:
     """Images of every dimension, with addresses in a row and apart, of 16 bits, and results of 16."""
-    from tec.emulator.decode.image import DIMENSIONS, address_registers, sampled
+    from tec.emulator.decode.image import DIMENSIONS, address_registers
+    from tec.emulator.decode.inst import has_sampler
 
-    tail = "s[8:15]" + (", s[16:19]" if sampled(name) else "")
+    tail = "s[8:15]" + (", s[16:19]" if has_sampler(name) else "")
     what = next((w for w in ("ATOMIC", "STORE") if w.lower() in name), "LOAD")
     ends = ["", " d16", " a16", *(" " + p.format(what) for p in policy), " th:TH_ATOMIC_RETURN"] + [" da", " unorm"] * (
-        gfx == 9 or sampled(name)
+        gfx == 9 or has_sampler(name)
     )
     for kind, end in itertools.product(DIMENSIONS[:6], ends):
         n = address_registers(name, kind, end == " a16")
         apart = [f"v{20 + 2 * k}" for k in range(n)]
-        most = 4 if gfx >= 12 and sampled(name) else 5
+        most = 4 if gfx >= 12 and has_sampler(name) else 5
         if gfx > 10 and n > most:
             apart[most - 1 :] = [reg("v", n - most + 1, 40)]
-        dimension = f" dim:SQ_RSRC_IMG_{kind}" if gfx > 9 else " unorm" if not sampled(name) else ""
+        dimension = f" dim:SQ_RSRC_IMG_{kind}" if gfx > 9 else " unorm" if not has_sampler(name) else ""
         addresses = (
             ["v20"]
             if n == 1

@@ -76,18 +76,19 @@ class Candidates:
 
     def images(self, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Of dimension 2D; what follows from names and masks is not in the table."""
-        from tec.emulator.decode.image import address_registers, sampled
+        from tec.emulator.decode.image import address_registers
+        from tec.emulator.decode.inst import has_sampler
 
         at = address_registers(name, "2D", False)
         address = (
             reg("v", at, 20)
             if self.gfx < 12 or at == 1
-            else f"[{', '.join(f'v{20 + 2 * k}' for k in range(min(at, 4 if sampled(name) else 5)))}]"
+            else f"[{', '.join(f'v{20 + 2 * k}' for k in range(min(at, 4 if has_sampler(name) else 5)))}]"
         )
-        if self.gfx >= 12 and sampled(name) and at > 4:
+        if self.gfx >= 12 and has_sampler(name) and at > 4:
             address = f"[v20, v22, v24, {reg('v', at - 3, 26)}]"
-        tail = " s[8:15]" + (", s[16:19]" if sampled(name) else "")
-        dimension = " dim:SQ_RSRC_IMG_2D" if self.gfx > 9 else " unorm" if not sampled(name) else ""
+        tail = " s[8:15]" + (", s[16:19]" if has_sampler(name) else "")
+        dimension = " dim:SQ_RSRC_IMG_2D" if self.gfx > 9 else " unorm" if not has_sampler(name) else ""
         for n, mask in ((4, 1), (1, 1), (2, 3), (4, 15)):
             yield f"{reg('v', n, 4)}, {address},{tail} dmask:{mask:#x}{dimension}", ()
 

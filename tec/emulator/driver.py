@@ -21,7 +21,7 @@ from ..locks import fork_safe_lock
 from ..runtime.devices.surface import Assembly, DeviceAttributes, Dim3
 from ..runtime.objects.codeobject import CodeObject, KernelInfo, read_code_object
 from . import launch as launching
-from .analyses.calls import parse_kernel
+from .analyses.calls import decoded_kernel, parse_kernel
 from .analyses.prologue import without_prologue
 from .analyses.skeleton import data_only
 from .checks.declared import check_registers
@@ -29,8 +29,9 @@ from .checks.hazards import check_hazards
 from .checks.names import parse_checks
 from .checks.waits import check_waits
 from .chips import CHIPS
-from .decode.asmparse import KernelText, chip_of, generation
-from .decode.disassemble import SYMBOL, disassemble
+from .decode.asmparse import chip_of
+from .decode.disassemble import SYMBOL, Disassembly, decode
+from .decode.inst import KernelText, generation
 from .device_memory import DeviceMemory
 from .errors import EmulationError
 from .hostcalls import Hostcalls, asks_the_host
@@ -59,7 +60,7 @@ class Compiled:
 class EmuModule:
     """A loaded code object: its kernels, its data in device memory, its assembly."""
 
-    def __init__(self, driver: EmuDriver, code: CodeObject, asm: str | Assembly):
+    def __init__(self, driver: EmuDriver, code: CodeObject, asm: str | Assembly | Disassembly):
         self.driver, self.code, self.asm = driver, code, asm
         self.base: int | None = None
         self.functions: dict[str, EmuFunction] = {}
@@ -68,7 +69,8 @@ class EmuModule:
     def _load_data(self) -> None:
         """Map the segments that hold no code, so that constants have addresses."""
         end = max((s.vaddr + s.memory_bytes for s in self.code.segments), default=0)
-        named = isinstance(self.asm, str) and SYMBOL in self.asm
+        asm = self.asm
+        named = asm.has_symbols if isinstance(asm, Disassembly) else isinstance(asm, str) and SYMBOL in asm
         if not named and not any(
             s.defined and not n.endswith(".kd") and n not in self.code.kernels for n, s in self.code.symbols.items()
         ):
@@ -88,13 +90,15 @@ class EmuModule:
                 raise EmulationError(f"dynamic relocation {r.kind} against {r.symbol!r}")
             ctypes.c_uint64.from_address(self.base + r.offset).value = value
 
-    def text_of(self, kernel: str) -> str:
-        """The assembly that a kernel is in. Raises EmulationError for another chip's."""
+    def text_of(self, kernel: str) -> KernelText:
+        """The instructions of a kernel. Raises EmulationError for another chip's assembly."""
+        if isinstance(self.asm, Disassembly):
+            return decoded_kernel(self.asm, kernel)
         asm = self.asm if isinstance(self.asm, str) else self.asm(kernel)
         named = chip_of(asm)
         if named is not None and named != self.code.chip:
             raise EmulationError(f"the assembly is for {named}, the code object for {self.code.chip}")
-        return asm
+        return parse_kernel(asm, kernel)
 
     def symbol_addresses(self, names: list[str]) -> np.ndarray:
         out = np.zeros(len(names), np.uint64)
@@ -134,7 +138,7 @@ class EmuFunction:
 
     def __init__(self, module: EmuModule, info: KernelInfo):
         self.module, self.info = module, info
-        self.text: KernelText = without_prologue(parse_kernel(module.text_of(info.name), info.name), info)
+        self.text: KernelText = without_prologue(module.text_of(info.name), info)
         if "wait" in module.driver.checks:
             check_waits(self.text, generation(module.driver.chip.name))
         if "registers" in module.driver.checks:
@@ -297,7 +301,7 @@ class EmuDriver:
             raise EmulationError(
                 f"a code object for {code.chip} cannot run on {self.chip.name}", hint=f"compile it for {self.chip.name}"
             )
-        return EmuModule(self, code, disassemble(code) if asm is None else asm)
+        return EmuModule(self, code, decode(code) if asm is None else asm)
 
     def get_function(self, module: EmuModule, name: str) -> EmuFunction:
         found = module.functions.get(name)

@@ -28,7 +28,7 @@ from .context import CTX
 from .printing import Words, format_text, formats, records
 
 if TYPE_CHECKING:
-    from .decode.asmparse import KernelText
+    from .decode.inst import KernelText
     from .driver import EmuDriver
 
 _PACKETS = 64  # a power of two; a thread of the emulator has one in use at a time

@@ -36,7 +36,7 @@ from .context import (
     STATE_VGPRS,
     state_bytes,
 )  # fmt: skip
-from .decode.asmparse import TTMP0
+from .decode.inst import TTMP0
 from .errors import EmulationError
 from .faults import fault_of
 from .together import Held, groups_at_once, run_all, run_together

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..runtime.devices.surface import Dim3
 from .chips import DTYPES
-from .decode.asmparse import Inst, KernelText
+from .decode.inst import Inst, KernelText
 from .time.issue import matrix_type, matrix_work
 from .time.model import Estimate
 from .translate.translation import Row

@@ -9,7 +9,7 @@ import numpy as np
 
 from tec.errors import DeviceError
 
-from .decode.asmparse import NAMED_SGPRS, KernelText
+from .decode.inst import NAMED_SGPRS, KernelText
 from .errors import EmulationError
 
 _ASSEMBLY = (".s", ".S", ".asm", ".amdgcn")

@@ -9,9 +9,11 @@ Source: LLVM's "User Guide for AMDGPU Backend", "Calling Conventions", "Non-Kern
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Set
 
-from ..decode.asmparse import Body, Inst, KernelText
+from ..decode.asmparse import Body
+from ..decode.disassemble import Disassembly, Reader
+from ..decode.inst import Inst, KernelText
 from ..errors import UnsupportedInstruction
 from .high_registers import name_high_registers
 
@@ -21,15 +23,24 @@ _ADDRESS = re.compile(r"^\s*\.quad\s+([A-Za-z_.$][\w.$]*)\s*$", re.M)
 
 
 def parse_kernel(asm: str, name: str) -> KernelText:
-    """The instructions of kernel `name` and of what it calls; raises `UnsupportedInstruction` where the text cannot be read."""
-    body = Body(asm.split("\n"), name)
+    """The instructions of kernel `name` of a text and of what it calls; raises `UnsupportedInstruction` where the text cannot be read."""
+    return _gather(Body(asm.split("\n"), name), name, lambda: functions_of(asm))
+
+
+def decoded_kernel(code: Disassembly, name: str) -> KernelText:
+    """The same of a code object's machine code."""
+    return _gather(Reader(code, name), name, lambda: (code.functions, code.in_data))
+
+
+def _gather(body: Body | Reader, name: str, functions: Callable[[], tuple[Set[str], Set[str]]]) -> KernelText:
+    """A kernel and the functions that it may call; `functions` tells all that there are, and those whose addresses stand in data."""
     if not body.read(name):
         raise UnsupportedInstruction(f"the assembly has no kernel {name!r}", kernel=name)
     text = body.text
     if not text.insts:
         raise UnsupportedInstruction(f"kernel {name!r} has no instructions", kernel=name)
     if any(i.op in CALLS or is_return(i) for i in text.insts):
-        every, in_data = functions_of(asm)
+        every, in_data = functions()
         done = 0
         while done < len(text.insts):
             begun, done = done, len(text.insts)

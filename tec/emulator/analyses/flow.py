@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..decode.asmparse import KernelText
+from ..decode.inst import KernelText
 
 S = TypeVar("S")
 _ENDS = ("s_branch", "s_cbranch", "s_endpgm", "s_setpc", "s_swappc", "s_call")

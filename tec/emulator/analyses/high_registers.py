@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..decode.asmparse import Inst, KernelText, Operand
+from ..decode.inst import Inst, KernelText, Operand
 from ..errors import UnsupportedInstruction
 from .flow import forward
 from .modes import hwreg
@@ -46,9 +46,7 @@ def name_high_registers(text: KernelText) -> None:
                 kernel=text.name, line=inst.line, instruction=inst.text,
             )  # fmt: skip
         if bits > 0:
-            _rename(inst, bits)
-            if inst.dual is not None:
-                _rename(inst.dual, bits)
+            text.insts[at] = _renamed(inst, bits)
 
 
 def _after(inst: Inst, bits: int) -> int:
@@ -64,12 +62,14 @@ def _after(inst: Inst, bits: int) -> int:
     return bits
 
 
-def _rename(inst: Inst, bits: int) -> None:
+def _renamed(inst: Inst, bits: int) -> Inst:
+    operands = list(inst.operands)
     for k, place in _places(inst):
-        op = inst.operands[k]
+        op = operands[k]
         high = bits >> 2 * place & 3
         if op.kind == "v" and high:
-            inst.operands[k] = replace(op, index=op.index + 256 * high)
+            operands[k] = replace(op, index=op.index + 256 * high)
+    return replace(inst, operands=operands, dual=None if inst.dual is None else _renamed(inst.dual, bits))
 
 
 def _places(inst: Inst) -> Iterator[tuple[int, int]]:

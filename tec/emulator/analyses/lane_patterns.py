@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..decode.asmparse import Inst, KernelText, Operand
+from ..decode.inst import Inst, KernelText, Operand
 from .roles import roles
 
 STRIP = 16

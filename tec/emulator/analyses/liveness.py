@@ -7,7 +7,7 @@ peak may stay below what LLVM allocated.
 
 from __future__ import annotations
 
-from ..decode.asmparse import Inst, KernelText
+from ..decode.inst import Inst, KernelText
 from .flow import block_ends, successors
 from .roles import roles
 from .skeleton import _V, registers

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ..decode.asmparse import Inst, KernelText
+from ..decode.inst import Inst, KernelText
 from .flow import forward
 
 ROUND_F32, ROUND_F16, DENORMALS_F32, DENORMALS_F16, OVERFLOW = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...runtime.objects.codeobject import KernelInfo
-from ..decode.asmparse import KernelText
+from ..decode.inst import KernelText
 
 
 def without_prologue(text: KernelText, info: KernelInfo) -> KernelText:

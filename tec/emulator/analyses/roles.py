@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 
 _MEMORY = (
     "global_",

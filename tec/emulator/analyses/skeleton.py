@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from ..decode.asmparse import Inst, KernelText, Operand
+from ..decode.inst import Inst, KernelText, Operand
 from ..translate.wave import EXEC, VCC
 from .flow import forward
 from .roles import is_memory, returns, roles

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...runtime.objects.codeobject import KernelInfo
 from ...target import CHIPS
-from ..decode.asmparse import Inst, KernelText, generation
+from ..decode.inst import Inst, KernelText, generation
 from ..errors import EmulationError
 
 _NAMED = 102  # SGPRs from here on have names

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ..analyses.flow import forward
 from ..analyses.roles import roles
 from ..chips import Chip
-from ..decode.asmparse import Inst, KernelText, Operand, generation
+from ..decode.inst import Inst, KernelText, Operand, generation
 from ..errors import EmulationError
 from ..isa.table import ROWS
 from ..time.issue import matrix_clocks

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..context import CTX, STATE_LANES, STATE_MET, STATE_MET_SITE
 
 if TYPE_CHECKING:
-    from ..decode.asmparse import KernelText
+    from ..decode.inst import KernelText
     from ..translate.kernel import Translator
 
 DIVERGED = 25  # the fault's number

@@ -21,7 +21,7 @@ import numpy as np
 from ..analyses.flow import forward
 from ..analyses.roles import returns
 from ..context import CTX
-from ..decode.asmparse import Inst, KernelText, generation
+from ..decode.inst import Inst, KernelText, generation
 from .race_record import EPOCH_BITS, EPOCH_SHIFT, TICK_BITS, TICK_SHIFT
 
 READS, RELEASES, ACQUIRES = 1, 2, 4  # what an instruction does, for `Order`

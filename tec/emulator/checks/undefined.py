@@ -22,7 +22,7 @@ from ..isa.matrix import function_name, parse_mfma
 from .undefined_rules import RULES, Shadows, shadow_type, split_args, typed, zero
 
 if TYPE_CHECKING:
-    from ..decode.asmparse import Inst, KernelText
+    from ..decode.inst import Inst, KernelText
     from ..translate.translation import Translation
 
 BRANCH, ADDRESS, STORED, EXEC_MASK, ATOMIC = 14, 15, 16, 17, 9

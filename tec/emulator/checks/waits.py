@@ -14,7 +14,7 @@ import re
 
 from ..analyses.flow import forward
 from ..analyses.roles import fills, returns
-from ..decode.asmparse import Inst, KernelText, Operand
+from ..decode.inst import Inst, KernelText, Operand
 from ..errors import EmulationError
 
 Reg = tuple[str, int, str]  # file, number, half: "l" or "h"

@@ -9,111 +9,21 @@ from __future__ import annotations
 
 import os
 import re
-import struct
-from dataclasses import dataclass, field, replace
 
 from ..errors import UnsupportedInstruction
+from .inst import INV_2PI, NAMED_SGPRS, NO_OPERANDS, TTMP0, Inst, KernelText, Operand, opcode
 
-# Registers with names, by their number in the scalar operand encoding. M0 and NULL changed places on gfx11; as the
-# text has the name, one numbering serves.
-NAMED_SGPRS: dict[str, tuple[int, int]] = {
-    "vcc": (106, 2), "vcc_lo": (106, 1), "vcc_hi": (107, 1), "exec": (126, 2), "exec_lo": (126, 1),
-    "exec_hi": (127, 1), "m0": (124, 1), "flat_scratch": (102, 2), "flat_scratch_lo": (102, 1),
-    "flat_scratch_hi": (103, 1), "xnack_mask": (104, 2), "xnack_mask_lo": (104, 1), "xnack_mask_hi": (105, 1),
-}  # fmt: skip
-TTMP0 = 108
 _SPECIAL = frozenset(
     "off null scc src_scc src_vccz src_execz src_shared_base src_shared_limit src_private_base src_private_limit "
-    "src_pops_exiting_wave_id lds_direct".split()
+    "src_pops_exiting_wave_id src_flat_scratch_base_lo src_flat_scratch_base_hi lds_direct".split()
 )
 _INV_2PI = {"0.15915494": 1, "0.15915494309189532": 1, "0.1592": 1}
-_ENCODING = re.compile(r"_(e32|e64|dpp|dpp8|sdwa|e64_dpp|gfx\d+\w*)$")
 _REG = re.compile(r"([vsa])(\d+)(?:\.([lh]))?$|([vsa]|ttmp)\[(\d+):(\d+)\]$|ttmp(\d+)$|([vsa])\[(\d+)\]$")
 _INT = re.compile(r"-?\d+$|-?0x[0-9a-fA-F]+$")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?$|-?\d+e[+-]?\d+$")
 _SYMBOL = re.compile(r"([A-Za-z_.$][\w.$]*)@(\w+(?:@\w+)?)([+-]\d+)?$")
 _LABEL = re.compile(r"([A-Za-z_.$][\w.$]*)([+-]\d+)?$")
 _COMMENT = re.compile(r"/\*.*?\*/")  # gfx1250: the whole number of a register beyond v255
-# Opcodes that gfx1250 has under new names.
-_RENAMED = {
-    "s_get_pc_i64": "s_getpc_b64", "s_set_pc_i64": "s_setpc_b64", "s_swap_pc_i64": "s_swappc_b64", "s_call_i64": "s_call_b64", "s_rfe_i64": "s_rfe_b64",
-}  # fmt: skip
-
-
-@dataclass(slots=True)
-class Operand:
-    """One operand. `kind`: v, a, s (registers), int, float, symbol, label, special, call (hwreg(...) and the like)."""
-
-    kind: str
-    text: str
-    index: int = 0
-    count: int = 1
-    half: str = ""  # "l" or "h": a 16-bit half register of gfx11 and later
-    value: float = 0  # of int and float
-    neg: bool = False
-    abs: bool = False
-    sext: bool = False
-    reloc: str = ""
-    addend: int = 0
-
-    @property
-    def is_reg(self) -> bool:
-        return self.kind in ("v", "a", "s")
-
-
-@dataclass(slots=True)
-class Inst:
-    """One instruction: `op` without its encoding suffix, operands, modifiers still to be consumed."""
-
-    op: str
-    encoding: str
-    operands: list[Operand]
-    mods: dict[str, str]
-    line: int
-    text: str
-    dual: Inst | None = None  # the second half of a VOPD instruction
-
-    def take(self, name: str) -> str | None:
-        """The modifier's value ("" where it has none), marking it as modelled; None where it is absent."""
-        return self.mods.pop(name, None)
-
-    def take_int(self, name: str, default: int = 0) -> int:
-        value = self.mods.pop(name, None)
-        return default if value is None else int(value, 0) if value else 1
-
-    def take_list(self, name: str) -> list[int] | None:
-        value = self.mods.pop(name, None)
-        return None if value is None else [int(x, 0) for x in value.strip("[]").split(",")]
-
-
-@dataclass(slots=True)
-class KernelText:
-    """A kernel's instructions in order, then those of the functions that it calls; `labels` maps a label to the index of the instruction that
-    follows it."""
-
-    name: str
-    insts: list[Inst]
-    labels: dict[str, int]
-    statements: dict[int, str] = field(default_factory=dict)  # assembly line -> source file:line (.loc)
-    functions: dict[str, int] = field(default_factory=dict)  # that it may call: the index of their first instruction
-    jumps: dict[int, tuple[int, ...]] = field(
-        default_factory=dict
-    )  # where calls and returns may lead, by their index (`calls`)
-
-    def copy(self) -> KernelText:
-        """A text with modifiers of its own: a translation consumes them, so each needs a fresh one."""
-
-        def again(inst: Inst) -> Inst:
-            dual = again(inst.dual) if inst.dual is not None else None
-            return replace(inst, operands=list(inst.operands), mods=dict(inst.mods), dual=dual)
-
-        return replace(self, insts=[again(i) for i in self.insts])
-
-
-def float_bits(value: float, fmt: str) -> int:
-    """The bits of `value` as 'e' (f16), 'f' (f32) or 'd' (f64)."""
-    integer = {"e": "<H", "f": "<I", "d": "<Q"}[fmt]
-    return int(struct.unpack(integer, struct.pack("<" + fmt, value))[0])
 
 
 def split_top(text: str, sep: str) -> list[str]:
@@ -133,12 +43,13 @@ def split_top(text: str, sep: str) -> list[str]:
     return [p for p in parts if p] if sep == " " else parts
 
 
-class _Parser:
+class Parser:
+    """Reads instructions of one kernel."""
+
     def __init__(self, kernel: str):
         self.kernel = kernel
         self.line = 0
         self.text = ""
-        self.cache: dict[str, Operand] = {}
 
     def fail(self, what: str) -> UnsupportedInstruction:
         return UnsupportedInstruction(what, kernel=self.kernel, line=self.line, instruction=self.text)
@@ -191,7 +102,7 @@ class _Parser:
         if _INT.match(text):
             return Operand("int", text, value=int(text, 0))
         if text in _INV_2PI:
-            return Operand("float", text, value=0.15915494309189532)
+            return Operand("float", text, value=INV_2PI)
         if _FLOAT.match(text):
             return Operand("float", text, value=float(text))
         m = _SYMBOL.match(text)
@@ -209,19 +120,12 @@ class _Parser:
             first, second = text.split("::")
             inst = self.instruction(first.strip(), line)
             inst.dual = self.instruction(second.strip(), line)
-            inst.text = text
+            inst.written = text
             return inst
         name, _, rest = text.partition(" ")
         if "\t" in name:
             name, _, rest = text.partition("\t")
-        name = _RENAMED.get(name, name)
-        encoding = ""
-        if not name.startswith("s_"):
-            m = _ENCODING.search(name)
-            while m:
-                encoding = m[1] + ("_" + encoding if encoding else "")
-                name = name[: m.start()]
-                m = _ENCODING.search(name)
+        name, encoding = opcode(name)
         if name in NO_OPERANDS:
             return Inst(name, encoding, [Operand("call", rest)], {}, line, text)
         operands: list[Operand] = []
@@ -246,17 +150,6 @@ class _Parser:
 
 def _is_modifier(token: str) -> bool:
     return ":" in token and "[" not in token.split(":")[0] and "(" not in token.split(":")[0]
-
-
-# Waits and hints: their operands are read, if at all, from the text.
-NO_OPERANDS = frozenset(
-    "s_waitcnt s_waitcnt_depctr s_delay_alu s_nop s_clause s_sleep s_setprio s_set_inst_prefetch_distance s_inst_prefetch "
-    "s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt s_wait_kmcnt "
-    "s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_wait_alu s_wait_idle s_waitcnt_vscnt s_waitcnt_lgkmcnt "
-    "s_waitcnt_vmcnt s_waitcnt_expcnt s_wait_xcnt s_wait_asynccnt s_wait_tensorcnt s_sendmsg s_version s_code_end "
-    "s_wait_event s_prefetch_inst s_prefetch_data s_prefetch_inst_pc_rel s_icache_inv s_dcache_inv s_dcache_wb "
-    "s_gl1_inv s_ttracedata s_ttracedata_imm s_incperflevel s_decperflevel s_singleuse_vdst s_set_vgpr_msb".split()
-)
 
 
 def strip_comment(line: str) -> str:
@@ -307,7 +200,7 @@ class Body:
     """A kernel's text as it is read, function by function."""
 
     def __init__(self, lines: list[str], name: str):
-        self.lines, self.parser = lines, _Parser(name)
+        self.lines, self.parser = lines, Parser(name)
         self.text = KernelText(name, [], {})
         self.heads: dict[str, int] | None = None
         # Files by number: of the module, until a function says otherwise (disassembled ones count for themselves).
@@ -371,11 +264,6 @@ class Body:
                 self.text.statements[number + 1] = where
             insts.append(inst)
         return True
-
-
-def generation(chip: str) -> int:
-    """9 of gfx90a and gfx942, 11 of gfx1100."""
-    return int(chip.removeprefix("gfx")[:-2])
 
 
 def chip_of(asm: str) -> str | None:

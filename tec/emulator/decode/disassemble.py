@@ -1,67 +1,138 @@
-"""A code object's machine code to assembly text, for every chip that is emulated.
+"""A code object's machine code to instructions, for every chip that is emulated; and to text in LLVM's syntax, for people.
 
-In: a `CodeObject`. Out: the text of its kernels in LLVM's syntax, which `asmparse` reads. Every field of an encoding is read or must be zero: what is not
-known raises `UnsupportedInstruction` with the word and its place. Constants that code finds relative to the program counter
-become symbols `__tec_at_<address>`.
-Source: "AMD Instinct MI300 Instruction Set Architecture", chapter "Microcode Formats", and `decode.rdna`'s for gfx10.3 on; tools/encodings.py makes the
-tables of opcodes by asking LLVM's assembler.
+In: a `CodeObject`. Out: a `Disassembly`, whose instructions have the numbers of the lines that they stand in in its text. Constants that code finds
+relative to the program counter become symbols `__tec_at_<address>`. tools/encodings.py makes the tables of opcodes by asking LLVM's assembler.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 
 from ...runtime.objects.codeobject import CodeObject, KernelInfo
 from ...runtime.objects.linetable import LineTable, read_line_table
 from ..errors import UnsupportedInstruction
 from .cdna5 import Cdna5Program
-from .image import Images
-from .memory import Memories
-from .rdna import RdnaProgram
-from .vector import Vectors
-from .words import SYMBOL, Encoding, Program, bits, encodings, scalar
+from .inst import Inst, KernelText
+from .programs import Gfx9Program, Program, RdnaProgram
+from .words import SYMBOL, encodings
 
-_HWREG = {1: "HW_REG_MODE", 2: "HW_REG_STATUS", 3: "HW_REG_TRAPSTS", 4: "HW_REG_HW_ID", 20: "HW_REG_XCC_ID"}
-_MESSAGES = {1: "MSG_INTERRUPT", 4: "MSG_SAVEWAVE", 9: "MSG_GS_ALLOC_REQ"}
+_END = ".Lfunc_end_"
+
+
+@dataclass(slots=True)
+class Disassembly:
+    """The kernels of a code object and what they call."""
+
+    lines: list[str | Inst]  # labels, directives, and instructions
+    starts: dict[str, int] = field(default_factory=dict)  # of kernels and functions: the index of their label
+    statements: dict[int, str] = field(default_factory=dict)  # the number of an instruction's line -> source file:line
+    functions: set[str] = field(default_factory=set)  # that kernels may call
+    in_data: set[str] = field(default_factory=set)  # those whose addresses stand in data
+
+    @property
+    def text(self) -> str:
+        """All as assembly text, with `.loc` where the code object has a line table."""
+        return "".join(f"\t{l.text}\n" if isinstance(l, Inst) else f"{l}\n" for l in self.lines)
+
+    @property
+    def has_symbols(self) -> bool:
+        """Whether code names data by its address."""
+        return any(isinstance(l, Inst) and any(o.text.startswith(SYMBOL) for o in l.operands) for l in self.lines)
+
+    def append(self, program: Program, name: str, table: LineTable, end: str) -> None:
+        """A kernel or function, up to its end's label."""
+        lines = self.lines
+        self.starts[name] = len(lines)
+        lines.append(f"{name}:")
+        files: dict[str, int] = {}
+        last = ""
+        for at, inst in program.instructions():
+            if at in program.targets:
+                lines.append(f"{program.local}{at:x}:")
+            place = table.where(program.entry + at)
+            if place != last:
+                file, _, number = (last := place).rpartition(":")
+                if file and file not in files:
+                    files[file] = len(files) + 1
+                    lines.append(f'\t.file\t{files[file]} "{file}"')
+                lines.append(f"\t.loc\t{files[file]} {number} 0" if file else "\t.loc\t1 0 0")
+            if inst is not None:
+                lines.append(inst)
+                inst.line = len(lines)
+                if place:
+                    self.statements[inst.line] = place
+        if len(program.data) in program.targets:
+            lines.append(f"{program.local}{len(program.data):x}:")
+        lines.append(end)
+
+
+class Reader:
+    """A kernel's instructions as they are gathered, function by function."""
+
+    def __init__(self, code: Disassembly, kernel: str):
+        self.code, self.text = code, KernelText(kernel, [], {})
+
+    def read(self, name: str) -> bool:
+        """Append the instructions of a function; whether the code has it."""
+        start = self.code.starts.get(name)
+        if start is None:
+            return False
+        text = self.text
+        for line in self.code.lines[start + 1 :]:
+            if isinstance(line, Inst):
+                text.insts.append(line)
+                if line.line in self.code.statements:
+                    text.statements[line.line] = self.code.statements[line.line]
+            elif line.startswith(_END):
+                break
+            elif line[0] != "\t":
+                text.labels[line[:-1]] = len(text.insts)
+        return True
+
+
+def decode(code: CodeObject) -> Disassembly:
+    """The instructions of every kernel of a code object."""
+    table = read_line_table(code.debug)
+    found = Disassembly([f'.amdgcn_target "amdgcn-amd-amdhsa--{code.chip}"'])
+    functions = _functions(code)
+    names = {entry: name for entry, (name, _) in functions.items()}
+    for info in code.kernels.values():
+        program = decoder(code.chip, _machine_code(code, info), info.name, info.entry, info.wavefront_size)
+        program.names = names
+        found.append(program, info.name, table, "")
+        found.lines[-1] = f"{_END}{found.starts[info.name]}:"
+    lanes = next((k.wavefront_size for k in code.kernels.values()), 0)
+    for entry, (name, size) in sorted(functions.items()):
+        program = decoder(code.chip, _bytes_at(code, entry, size, name), name, entry, lanes)
+        program.names, program.local = names, f".L{entry:x}_"
+        found.lines.append(f".type {name},@function")
+        found.functions.add(name)
+        found.append(program, name, table, f"{_END}{entry:x}:")
+    for r in code.relocations:
+        known = code.symbols.get(r.symbol)
+        value = (known.value if known is not None else 0) + r.addend
+        if value in names:
+            found.lines.append(f".quad {names[value]}")
+            found.in_data.add(names[value])
+    return found
 
 
 def disassemble(code: CodeObject) -> str:
-    """The assembly of every kernel of a code object, with `.loc` where the code object has a line table."""
-    lines = [f'.amdgcn_target "amdgcn-amd-amdhsa--{code.chip}"']
-    table = read_line_table(code.debug)
-    for info in code.kernels.values():
-        program = decoder(code.chip, _machine_code(code, info), info.name, info.entry, info.wavefront_size)
-        lines += [
-            f"{info.name}:",
-            *program.lines(table),
-            f".Lfunc_end_{len(lines)}:",
-        ]
-    functions, names = _functions(code, table)
-    text = "\n".join([*lines, *functions]) + "\n"
-    return re.sub(rf"{SYMBOL}[0-9a-f]+@", lambda m: names.get(m[0], m[0]), text) if names else text
+    """The assembly of every kernel of a code object."""
+    return decode(code).text
 
 
-def _functions(code: CodeObject, table: LineTable) -> tuple[list[str], dict[str, str]]:
-    """What kernels call, with the addresses of code that stand in data; and the names of what `decode.words` knows by address."""
-    lines: list[str] = []
+def _functions(code: CodeObject) -> dict[int, tuple[str, int]]:
+    """What kernels may call, by its address: name, bytes."""
     kernels = {k.entry for k in code.kernels.values()}
-    lanes = next((k.wavefront_size for k in code.kernels.values()), 0)
     entries: dict[int, tuple[str, int]] = {}
     for symbol in code.symbols.values():
         plain = re.fullmatch(r"[A-Za-z_.$][\w.$]*", symbol.name)
         inside = any(s.executable and s.vaddr <= symbol.value < s.vaddr + len(s.data) for s in code.segments)
         if plain and symbol.defined and symbol.size and inside and symbol.value not in kernels:
             entries[symbol.value] = symbol.name, symbol.size
-    for entry, (name, size) in sorted(entries.items()):
-        program = decoder(code.chip, _bytes_at(code, entry, size, name), name, entry, lanes)
-        program.local = f".L{entry:x}_"
-        lines += [f".type {name},@function", f"{name}:", *program.lines(table), f".Lfunc_end_{entry:x}:"]
-    for r in code.relocations:
-        known = code.symbols.get(r.symbol)
-        value = (known.value if known is not None else 0) + r.addend
-        if value in entries:
-            lines.append(f".quad {entries[value][0]}")
-    return lines, {f"{SYMBOL}{entry:x}@": f"{name}@" for entry, (name, _) in entries.items()}
+    return entries
 
 
 def decoder(chip: str, data: bytes, kernel: str = "", entry: int = 0, lanes: int = 0) -> Program:
@@ -84,79 +155,4 @@ def _bytes_at(code: CodeObject, entry: int, size: int | None, name: str) -> byte
     return segment.data[start : None if size is None else start + size]
 
 
-class Gfx9Program(Vectors, Memories, Images, Program):
-    """The instructions of one kernel of gfx9."""
-
-    def instruction(self) -> str:
-        w = self.word()
-        if w >> 31 == 0:
-            return self.vector(w)
-        if w >> 30 == 2:
-            return self.scalar_alu(w)
-        kind = w >> 26
-        if kind == 0b110000:
-            return self.smem(w | self.word() << 32)
-        if kind == 0b110100:
-            w |= self.word() << 32
-            return self.packed(w) if bits(w, 23, 9) == 0b110100111 else self.vop3(w)
-        if kind == 0b110110:
-            return self.lds(w | self.word() << 32)
-        if kind == 0b110111:
-            return self.flat(w | self.word() << 32)
-        if kind == 0b111000:
-            return self.buffer(w | self.word() << 32)
-        if kind == 0b111010:
-            return self.typed(w | self.word() << 32)
-        if kind == 0b111100:
-            return self.image(w | self.word() << 32)
-        raise self.fail("an encoding that is not known")
-
-    # Scalar.
-    def scalar_alu(self, w: int) -> str:
-        if bits(w, 23, 9) == 0b101111110 and bits(w, 16, 7) == 0x11:  # its second operand is a mask, no operand's code
-            which = [n for k, n in enumerate(("SRC0", "SRC1", "SRC2", "DST")) if bits(w, 8 + k, 1)]
-            return f"s_set_gpr_idx_on {self.source(w & 255, 1)}, gpr_idx({','.join(which)})"
-        return super().scalar_alu(w)
-
-    def scalar_one(self, e: Encoding, w: int) -> str:
-        fields = [bits(w, 16, 7), w & 255]
-        if len(e.operands) == 1:
-            fields = [fields[1]] if e.name in ("s_setpc_b64", "s_rfe_b64", "s_set_gpr_idx_idx") else [fields[0]]
-        return self.scalar_text(e, fields)
-
-    def sopk(self, w: int) -> str:
-        e = self.find("SOPK", bits(w, 23, 5))
-        imm = w & 0xFFFF
-        if "reg" in e.name:
-            number = imm & 63
-            if number not in _HWREG:
-                raise self.fail(f"hardware register {number}")
-            text = f"hwreg({_HWREG[number]}, {bits(imm, 6, 5)}, {bits(imm, 11, 5) + 1})"
-            if e.name == "s_setreg_imm32_b32":
-                return f"{e.name} {text}, {self.word():#x}"
-            register = scalar(bits(w, 16, 7), 1)
-            return f"{e.name} {text}, {register}" if e.name.startswith("s_setreg") else f"{e.name} {register}, {text}"
-        if e.name.startswith("s_call"):
-            return f"{e.name} {scalar(bits(w, 16, 7), 2)}, {self.goal(imm)}"
-        if e.name.startswith("s_cbranch"):
-            raise self.fail(e.name)
-        return f"{e.name} {scalar(bits(w, 16, 7), e.operands[0][1])}, {imm:#x}"
-
-    def program(self, name: str, imm: int) -> str:
-        if name.startswith(("s_branch", "s_cbranch")):
-            return f"{name} {self.goal(imm)}"
-        if name == "s_waitcnt":
-            parts = []
-            for label, value, most in (("vmcnt", imm & 15 | bits(imm, 14, 2) << 4, 63), ("expcnt", bits(imm, 4, 3), 7),
-                                       ("lgkmcnt", bits(imm, 8, 4), 15)):  # fmt: skip
-                if value != most:
-                    parts.append(f"{label}({value})")
-            return f"s_waitcnt {' '.join(parts)}" if parts else "s_nop 0"
-        if name == "s_sendmsg":
-            if imm not in _MESSAGES:
-                raise self.fail(f"message {imm}")
-            return f"s_sendmsg sendmsg({_MESSAGES[imm]})"
-        return f"{name} {imm}" if imm or name in ("s_nop", "s_setprio", "s_sleep") else name
-
-
-__all__ = ["SYMBOL", "decoder", "disassemble", "encodings"]
+__all__ = ["SYMBOL", "Disassembly", "Reader", "decode", "decoder", "disassemble", "encodings"]

@@ -1,113 +1,184 @@
-"""Memory instructions from machine code: scalar loads, LDS, flat, global, scratch and buffer."""
+"""Memory instructions from machine code, for every chip: LDS, flat, global, scratch and buffer."""
 
 from __future__ import annotations
 
 import re
 
-from .words import Words, bits, register, scalar, signed
+from .inst import Inst, Operand
+from .words import OFF, Encoding, Mods, Words, bits, flags_on, number, register, scalar, signed
+
+_TWO_PLACES = re.compile(r"ds_(read2|write2|wrxchg2|load_2addr|store_2addr|storexchg_2addr)")
+
+
+def access_of(name: str) -> str:
+    return next((k for k in ("atomic", "store", "load") if k in name), "")
 
 
 class Memories(Words):
     """Encodings of memory instructions."""
 
-    def smem(self, w: int) -> str:
-        e = self.find("SMEM", bits(w, 18, 8))
-        if e.name.startswith(("s_mem", "s_dcache")):
-            return f"{e.name} {scalar(bits(w, 6, 7), 2)}" if e.name.startswith("s_mem") else e.name
-        if bits(w, 15, 1) or len(e.operands) < 2:
-            raise self.fail(e.name)
-        offset, base = signed(bits(w, 32, 21), 21), scalar(2 * (w & 63), e.operands[1][1])
-        parts = [scalar(bits(w, 6, 7), e.operands[0][1]), base]
-        tail = " glc" if bits(w, 16, 1) else ""
-        if bits(w, 14, 1):  # an SGPR offset, beside the constant where there is one
-            parts.append(scalar(bits(w, 57, 7), 1))
-            tail = (f" offset:{offset:#x}" if bits(w, 17, 1) else "") + tail
-        else:
-            parts.append(hex(offset) if bits(w, 17, 1) else scalar(bits(w, 32, 7), 1))
-        return f"{e.name} {', '.join(parts)}{tail}"
-
-    def lds(self, w: int) -> str:
-        e = self.find("DS", bits(w, 17, 8))
-        file = "a" if bits(w, 25, 1) else "v"
-        fields = {
-            "A": ("v", bits(w, 32, 8)),
-            "0": (file, bits(w, 40, 8)),
-            "1": (file, bits(w, 48, 8)),
-            "D": (file, bits(w, 56, 8)),
-        }
-        gws = e.name.startswith("ds_gws_")
-        if bits(w, 16, 1) != gws:
+    def lds(self, w: int) -> Inst:
+        old = self.gfx == 9
+        e = self.find("DS", bits(w, 17 if old else 18, 8))
+        gds = bits(w, 16 if old else 17, 1)
+        if old and gds != e.name.startswith("ds_gws_"):
             raise self.fail("GDS")
-        parts = [register(*fields[k], n) for k, n in e.operands]
-        if re.match(r"ds_(read2|write2|wrxchg2)", e.name):
-            tail = "".join(f" offset{i}:{v}" for i, v in enumerate((w & 255, bits(w, 8, 8))) if v)
+        file = "a" if old and bits(w, 25, 1) else "v"
+        fields = {"A": ("v", 32), "0": (file, 40), "1": (file, 48), "D": (file, 56)}
+        parts = [register(fields[k][0], bits(w, fields[k][1], 8), n) for k, n in e.operands]
+        if _TWO_PLACES.match(e.name):
+            mods = number("offset0", w & 255) | number("offset1", bits(w, 8, 8))
         elif e.name == "ds_swizzle_b32":
-            tail = f" offset:{w & 0xFFFF}"
+            mods = {"offset": str(w & 0xFFFF)}
         else:
-            tail = f" offset:{w & 0xFFFF}" if w & 0xFFFF else ""
-        return f"{e.name} {', '.join(parts)}{tail}".rstrip() + " gds" * gws
+            mods = number("offset", w & 0xFFFF)
+        return self.make(e.name, parts, mods | flags_on(gds, "gds"))
 
-    def _policy(self, w: int, sc1: int) -> str:
-        names = ("glc", "slc", "scc") if self.chip == "gfx90a" else ("sc0", "nt", "sc1")
-        return "".join(f" {n}" for n, bit in zip(names, (bits(w, 16, 1), bits(w, 17, 1), sc1)) if bit)
+    def _hints(self, *bit: int) -> Mods:
+        """Cache hints before gfx12, of bits in the order of their names."""
+        names = (
+            ("glc", "slc", "dlc")
+            if self.gfx > 9
+            else ("glc", "slc", "scc")
+            if self.chip == "gfx90a"
+            else ("sc0", "nt", "sc1")
+        )
+        return {n: "" for n, b in zip(names, bit) if b}
 
-    def flat(self, w: int) -> str:
+    def _flat_parts(
+        self, e: Encoding, address: Operand, data: Operand, result: Operand, tail: list[Operand], returns: bool
+    ) -> list[Operand]:
+        if "prefetch" in e.name or "_load_lds_" in e.name:
+            return [address, *tail]
+        if "addtid" in e.name:
+            return [data if "store" in e.name else result, *tail]
+        if "load" in e.name:
+            return [result, address, *tail]
+        if "store" in e.name:
+            return [address, data, *tail]
+        if "cmpswap" in e.name:
+            result = register(result.kind, result.index, result.count // 2)
+        return [*([result] if returns else []), address, data, *tail]
+
+    def flat9(self, w: int) -> Inst:
         segment = bits(w, 14, 2)
         e = self.find("FLAT", segment << 8 | bits(w, 18, 7))
-        if bits(w, 13, 1) and (segment != 1 or self.chip == "gfx90a"):
+        switch = bits(w, 13, 1)  # of scratch: an address in a register; in gfx90a a load into LDS
+        if switch and (segment != 1 or self.chip == "gfx90a"):
             raise self.fail("a load into LDS")
         count = e.operands[0][1] if e.operands else 1
         file = "a" if bits(w, 55, 1) else "v"
         base = bits(w, 48, 7)
         has_base = segment != 0 and base != 127
-        result, data = register(file, bits(w, 56, 8), count), register(file, bits(w, 40, 8), count)
-        if segment == 1:
-            uses = bits(w, 13, 1) if self.chip != "gfx90a" else not has_base
-            address = register("v", bits(w, 32, 8), 1) if uses else "off"
-        else:
-            address = register("v", bits(w, 32, 8), 1 if has_base else 2)
-        tail = [] if segment == 0 else [scalar(base, 1 if segment == 1 else 2) if has_base else "off"]
-        if "_load_lds_" in e.name:
-            parts = [address, *tail]
-        elif "load" in e.name:
-            parts = [result, address, *tail]
-        elif "store" in e.name:
-            parts = [address, data, *tail]
-        else:
-            returned = (
-                [register(file, bits(w, 56, 8), count // 2 if "cmpswap" in e.name else count)] if bits(w, 16, 1) else []
-            )
-            parts = [*returned, address, data, *tail]
-        offset = bits(w, 0, 13) if segment else bits(w, 0, 12)
-        offset = signed(offset, 13) if segment else offset
-        return (
-            f"{e.name} {', '.join(parts)}" + (f" offset:{offset}" if offset else "") + self._policy(w, bits(w, 25, 1))
-        )
+        address = register("v", bits(w, 32, 8), 1 if segment == 1 or has_base else 2)
+        if segment == 1 and not (switch if self.chip != "gfx90a" else not has_base):
+            address = OFF
+        tail = [] if segment == 0 else [scalar(base, 1 if segment == 1 else 2) if has_base else OFF]
+        data, result = register(file, bits(w, 40, 8), count), register(file, bits(w, 56, 8), count)
+        offset = signed(bits(w, 0, 13), 13) if segment else bits(w, 0, 12)
+        mods = number("offset", offset) | self._hints(bits(w, 16, 1), bits(w, 17, 1), bits(w, 25, 1))
+        return self.make(e.name, self._flat_parts(e, address, data, result, tail, bool(bits(w, 16, 1))), mods)
 
-    def buffer(self, w: int) -> str:
-        e = self.find("MUBUF", bits(w, 18, 7))
-        sc1 = bits(w, 15, 1)
-        policy = "".join(
-            f" {n}"
-            for n, bit in zip(
-                ("glc", "slc", "scc") if self.chip == "gfx90a" else ("sc0", "nt", "sc1"),
-                (bits(w, 14, 1), bits(w, 17, 1), sc1),
-            )
-            if bit
+    def flat(self, w: int) -> Inst:
+        """gfx10 and gfx11."""
+        old = self.gfx == 10
+        segment = bits(w, 14, 2) if old else bits(w, 16, 2)  # 0 flat, 1 scratch, 2 global
+        e = self.find("FLAT", segment << 8 | bits(w, 18, 7))
+        if not e.operands:
+            return self.make(e.name)
+        base = bits(w, 48, 7)
+        has_base = segment != 0 and base not in (125 if old else 124, 127)
+        on = segment != 1 or (not has_base and base != 127 if old else bits(w, 55, 1))
+        hints = [bits(w, at, 1) for at in ((16, 17, 12) if old else (14, 15, 13))]
+        parts = self._flat_from10(e, w, segment, base if has_base else -1, bool(on), (32, 40, 56), bool(hints[0]))
+        width = 12 if old else 13
+        offset = signed(bits(w, 0, width), width) if segment else bits(w, 0, width - 1)
+        mods = number("offset", offset) | self._hints(*hints) | flags_on(old and bits(w, 13, 1), "lds")
+        return self.make(e.name, parts, mods)
+
+    def _flat_from10(
+        self, e: Encoding, w: int, segment: int, base: int, on: bool, at: tuple[int, int, int], returns: bool
+    ) -> list[Operand]:
+        """`at`: where the numbers of the address's, the data's and the result's registers lie; base: an SGPR's number, or -1."""
+        count = e.operands[0][1]
+        address = register("v", bits(w, at[0], 8), 1 if segment == 1 or base >= 0 else 2) if on else OFF
+        tail = [self.scalar(base, 1 if segment == 1 else 2)] if base >= 0 else [OFF] if segment else []
+        data, result = (register("v", bits(w, k, 8), count) for k in at[1:])
+        return self._flat_parts(e, address, data, result, tail, returns)
+
+    def flat12(self, w: int) -> Inst:
+        segment = bits(w, 24, 2)
+        e = self.find("FLAT", segment << 8 | bits(w, 14, 7))
+        scope, hint = bits(w, 50, 2), bits(w, 52, 3)
+        if not e.operands:
+            return self.make(e.name, (), self.policy(hint, scope, "load"))
+        kind, base = access_of(e.name), w & 127
+        on = segment != 1 or bool(bits(w, 49, 1))
+        returns = kind == "atomic" and bool(hint & 1)
+        parts = self._flat_from10(e, w, segment, -1 if base == 124 else base, on, (64, 55, 32), returns)
+        mods = (
+            number("offset", signed(bits(w, 72, 24), 24)) | self.flat_mods(w) | self.policy(hint, scope, kind or "load")
         )
-        if "load" not in e.name and "store" not in e.name and "atomic" not in e.name:
-            return e.name + policy
-        file = "a" if bits(w, 55, 1) else "v"
-        both = bits(w, 12, 2)
-        address = register("v", bits(w, 32, 8), 2 if both == 3 else 1) if both else "off"
-        parts = [
-            register(file, bits(w, 40, 8), e.operands[0][1]),
-            address,
-            scalar(4 * bits(w, 48, 5), 4),
-            self.source(bits(w, 56, 8), 1),
-        ]
-        tail = (" idxen" if both & 2 else "") + (" offen" if both & 1 else "")
-        offset = w & 0xFFF
-        if bits(w, 16, 1):
-            parts, policy = parts[1:], policy + " lds"
-        return f"{e.name} {', '.join(parts)}{tail}" + (f" offset:{offset}" if offset else "") + policy
+        return self.make(e.name, parts, mods)
+
+    def flat_mods(self, w: int) -> Mods:
+        """Modifiers that gfx1250 adds; so `buffer_mods`."""
+        return {}
+
+    def buffer_mods(self, w: int) -> Mods:
+        return {}
+
+    def buffer_parts(
+        self, count: int, file: str, both: int, data: int, address: int, resource: int, offset: int
+    ) -> tuple[list[Operand], Mods]:
+        """The operands of a buffer instruction and how it finds its address: `both` is 1 with an offset, 2 with an index."""
+        at = register("v", address, 2 if both == 3 else 1) if both else OFF
+        parts = [register(file, data, count), at, self.scalar(resource, 4), self.source(offset, 1)]
+        return parts, flags_on(both >> 1 | (both & 1) << 1, "idxen", "offen")
+
+    def buffer(self, w: int) -> Inst:
+        gfx = self.gfx
+        e = self.find("MUBUF", bits(w, 18, 7) | (bits(w, 25, 1) << 7 if gfx > 9 else 0))
+        places = {9: (14, 17, 15), 10: (14, 54, 15), 11: (14, 12, 13)}[gfx]
+        hints = self._hints(*(bits(w, at, 1) for at in places))
+        if not access_of(e.name):
+            return self.make(e.name, (), hints)
+        if gfx > 9 and bits(w, 55 if gfx == 10 else 53, 1):
+            raise self.fail("tfe")
+        file = "a" if gfx == 9 and bits(w, 55, 1) else "v"
+        both = bits(w, 54, 2) if gfx == 11 else bits(w, 12, 2)
+        parts, mods = self.buffer_parts(
+            e.operands[0][1], file, both, bits(w, 40, 8), bits(w, 32, 8), 4 * bits(w, 48, 5), bits(w, 56, 8)
+        )
+        to_lds = gfx < 11 and bits(w, 16, 1)
+        mods |= number("offset", w & 0xFFF) | hints | flags_on(to_lds, "lds")
+        return self.make(e.name, parts[1:] if to_lds else parts, mods)
+
+    def buffer12(self, w: int) -> Inst:
+        """Buffers of gfx12, typed ones too."""
+        e = self.find("MUBUF", bits(w, 14, 8))
+        if bits(w, 22, 1):
+            raise self.fail("tfe")
+        parts, mods = self.buffer_parts(
+            e.operands[0][1], "v", bits(w, 62, 2), bits(w, 32, 8), bits(w, 64, 8), bits(w, 41, 9), w & 127
+        )
+        typed = {"format": str(bits(w, 55, 7))} if e.name[0] == "t" else {}
+        own = {} if typed else self.buffer_mods(w)
+        policy = self.policy(bits(w, 52, 3), bits(w, 50, 2), access_of(e.name))
+        return self.make(e.name, parts, typed | mods | number("offset", bits(w, 72, 24)) | own | policy)
+
+    def typed(self, w: int) -> Inst:
+        """Typed buffers of gfx9, gfx10 and gfx11."""
+        gfx = self.gfx
+        e = self.find("MTBUF", bits(w, 16, 3) | bits(w, 53, 1) << 3 if gfx == 10 else bits(w, 15, 4))
+        form = bits(w, 19, 4) | bits(w, 23, 3) << 4 if gfx == 9 else bits(w, 19, 7)
+        if gfx > 9 and bits(w, 55 if gfx == 10 else 53, 1):
+            raise self.fail("tfe")
+        places = {9: (14, 54, 53), 10: (14, 54, 15), 11: (14, 12, 13)}[gfx]
+        file = "a" if gfx == 9 and bits(w, 55, 1) else "v"
+        both = bits(w, 54, 2) if gfx == 11 else bits(w, 12, 2)
+        parts, mods = self.buffer_parts(
+            e.operands[0][1], file, both, bits(w, 40, 8), bits(w, 32, 8), 4 * bits(w, 48, 5), bits(w, 56, 8)
+        )
+        hints = self._hints(*(bits(w, at, 1) for at in places))
+        return self.make(e.name, parts, {"format": str(form)} | mods | number("offset", w & 0xFFF) | hints)

@@ -1,4 +1,4 @@
-"""What the decoders of machine code share: the table of encodings, registers and operands as text, the words of a kernel.
+"""What the decoders of machine code share: the table of encodings, operands, the words of a kernel.
 
 `encodings_gfx9.txt` and `encodings_rdna.txt` name the opcodes: encoding, opcode, mnemonic, chips (by the letters of `_CHIPS`), operands (register file and
 dwords; h: half a register, m: a lane mask, S: a scalar source that has no result beside it; for memory the field: D result, A address, 0 and 1 data; =n:
@@ -8,13 +8,12 @@ op_sel_hi where nothing is said). VOP1, VOP2 and VOPC stand under their VOP3 opc
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 
-from ...runtime.objects.linetable import NO_LINES, LineTable
 from ..errors import UnsupportedInstruction
-from .asmparse import TTMP0, generation
+from .inst import INV_2PI, NO_OPERANDS, TTMP0, Inst, Operand, generation, opcode
 
 # The chips of each table, by their letters there. gfx1201 has gfx1200's instructions.
 _CHIPS = {
@@ -22,11 +21,14 @@ _CHIPS = {
     "gfx1250": "h",
 }  # fmt: skip
 _NAMED = {102: "flat_scratch", 104: "xnack_mask", 106: "vcc", 126: "exec"}
-_FLOATS = ("0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0", "0.15915494")
+_FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0)  # source operands from 240 on, then 1 / (2 pi)
 _SPECIAL = {
     235: "src_shared_base", 236: "src_shared_limit", 237: "src_private_base", 238: "src_private_limit", 251: "src_vccz",
     252: "src_execz", 253: "src_scc",
 }  # fmt: skip
+_SCOPES = ("", "SCOPE_SE", "SCOPE_DEV", "SCOPE_SYS")
+_LOAD_HINTS = ("", "NT", "HT", "LU", "NT_RT", "RT_NT", "NT_HT", "RESERVED")
+_STORE_HINTS = ("", "NT", "HT", "RT_WB", "NT_RT", "RT_NT", "NT_HT", "NT_WB")
 SYMBOL = "__tec_at_"  # before the hexadecimal address that such a symbol stands for
 _LITERAL = 255  # a source operand: the word after the instruction
 
@@ -60,32 +62,71 @@ def signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def register(kind: str, index: int, count: int) -> str:
-    return f"{kind}{index}" if count == 1 else f"{kind}[{index}:{index + count - 1}]"
+Mods = dict[str, str]
 
 
-def scalar(index: int, count: int) -> str:
-    """A scalar register by its number in operand encodings below 128."""
+@cache
+def register(kind: str, index: int, count: int, half: str = "") -> Operand:
+    name = f"{kind}{index}" if count == 1 else f"{kind}[{index}:{index + count - 1}]"
+    return Operand(kind, f"{name}.{half}" if half else name, index, count, half)
+
+
+@cache
+def scalar(index: int, count: int) -> Operand:
+    """A scalar register by its number in operand encodings below 128, as gfx9 numbers them."""
     for first, name in _NAMED.items():
-        if first <= index <= first + 1 and index >= 102:
-            if count == 2 and index == first:
-                return name
-            if count == 1:
-                return f"{name}_{('lo', 'hi')[index - first]}"
+        if first <= index <= first + 1 and count + index <= first + 2:
+            return Operand("s", name if count == 2 else f"{name}_{('lo', 'hi')[index - first]}", index, count)
     if index == 124:
-        return "m0"
+        return Operand("s", "m0", 124)
     if index >= TTMP0:
-        return f"ttmp{index - TTMP0}" if count == 1 else f"ttmp[{index - TTMP0}:{index - TTMP0 + count - 1}]"
+        return replace(register("ttmp", index - TTMP0, count), kind="s", index=index)
     return register("s", index, count)
 
 
-def flagged(text: str, flags: int) -> str:
-    """Sign extension (1), negation (2) and absolute value (4) around an operand."""
-    if flags & 1:
-        text = f"sext({text})"
-    if flags & 4:
-        text = f"|{text}|"
-    return f"-{text}" if flags & 2 else text
+def special(name: str) -> Operand:
+    return Operand("special", name)
+
+
+def call(text: str) -> Operand:
+    return Operand("call", text)
+
+
+def integer(value: int, text: str = "") -> Operand:
+    return Operand("int", text or str(value), value=value)
+
+
+def hexadecimal(value: int) -> Operand:
+    return Operand("int", f"{value:#x}", value=value)
+
+
+OFF = special("off")
+
+
+def flagged(op: Operand, flags: int) -> Operand:
+    """An operand with sign extension (1), negation (2) and absolute value (4)."""
+    if not flags:
+        return op
+    text = f"sext({op.text})" if flags & 1 else op.text
+    text = f"|{text}|" if flags & 4 else text
+    if flags & 2:  # a constant's sign would be read as its own
+        text = f"neg({text})" if op.kind in ("int", "float") and flags == 2 else f"-{text}"
+    return replace(op, text=text, sext=bool(flags & 1), neg=bool(flags & 2), abs=bool(flags & 4))
+
+
+def flags_on(value: int, *names: str) -> Mods:
+    """Modifiers without a value, one for each bit that is set, from the lowest."""
+    return {name: "" for k, name in enumerate(names) if value >> k & 1}
+
+
+def number(name: str, value: int) -> Mods:
+    """A modifier with a number, where it is not 0."""
+    return {name: str(value)} if value else {}
+
+
+def vector_of(value: int, count: int) -> str:
+    """Bits as a list, from the lowest."""
+    return f"[{','.join(str(value >> i & 1) for i in range(count))}]"
 
 
 class Words:
@@ -122,30 +163,41 @@ class Words:
             raise self.fail(f"{kind} opcode {op:#x}")
         return found
 
-    def source(self, code: int, count: int, accumulate: bool = False) -> str:
+    def make(self, name: str, operands: Iterable[Operand] = (), mods: Mods | None = None) -> Inst:
+        op, encoding = opcode(name)
+        if op in NO_OPERANDS:
+            return Inst(op, encoding, [call(", ".join(o.text for o in operands))], {})
+        made = Inst(op, encoding, list(operands), mods or {})
+        if op != name and not encoding:
+            made.written = made.printed(name)
+        return made
+
+    def source(self, code: int, count: int, accumulate: bool = False) -> Operand:
         """A 9-bit source operand."""
         if code >= 256:
             return register("a" if accumulate else "v", code - 256, count)
         if code < 128:
             return self.scalar(code, count)
         if code <= 192:
-            return str(code - 128)
+            return integer(code - 128)
         if code <= 208:
-            return str(192 - code)
-        if 240 <= code <= 248:
-            return _FLOATS[code - 240]
+            return integer(192 - code)
+        if 240 <= code < 248:
+            return Operand("float", str(_FLOATS[code - 240]), value=_FLOATS[code - 240])
+        if code == 248:
+            return Operand("float", "0.15915494", value=INV_2PI)
         if code in _SPECIAL:
-            return _SPECIAL[code]
+            return special(_SPECIAL[code])
         if code == _LITERAL:
-            return f"{self.literal_word():#x}"
+            return hexadecimal(self.literal_word())
         raise self.fail(f"source operand {code}")
 
-    def scalar(self, index: int, count: int) -> str:
+    def scalar(self, index: int, count: int) -> Operand:
         """A scalar register by its number, as this generation numbers them."""
         if self.gfx == 9 or index in (106, 107, 126, 127) or 108 <= index <= 123:
             return scalar(index, count)
         if index in (124, 125):  # gfx11 exchanged the two
-            return "m0" if (index == 124) == (self.gfx == 10) else "null"
+            return scalar(124, 1) if (index == 124) == (self.gfx == 10) else special("null")
         return register("s", index, count)
 
     def literal_word(self) -> int:
@@ -154,106 +206,22 @@ class Words:
             self.literal = self.word()
         return self.literal
 
-    def goal(self, imm: int) -> str:
+    def goal(self, imm: int) -> Operand:
         """The label of a branch's goal, so many words after it."""
-        at = self.at + 4 * signed(imm, 16)
+        return self.label(self.at + 4 * signed(imm, 16))
+
+    def label(self, at: int) -> Operand:
         self.targets.add(at)
-        return f"{self.local}{at:x}"
+        return Operand("label", f"{self.local}{at:x}")
 
-
-class Program(Words):
-    """The instructions of one kernel as text; a generation's decoder reads one at `at` (`instruction`)."""
-
-    def instruction(self) -> str:
-        raise NotImplementedError
-
-    # Scalar instructions lie alike in all generations; what differs stands in the decoders.
-    def scalar_alu(self, w: int) -> str:
-        if bits(w, 23, 9) == 0b101111111:
-            return self.program(self.find("SOPP", bits(w, 16, 7)).name, w & 0xFFFF)
-        if bits(w, 23, 9) == 0b101111110:
-            return self.scalar_text(self.find("SOPC", bits(w, 16, 7)), [w & 255, bits(w, 8, 8)])
-        if bits(w, 23, 9) == 0b101111101:
-            return self.scalar_one(self.find("SOP1", bits(w, 8, 8)), w)
-        if bits(w, 28, 4) == 0b1011:
-            return self.sopk(w)
-        return self.scalar_two(self.find("SOP2", bits(w, 23, 7)), [bits(w, 16, 7), w & 255, bits(w, 8, 8)])
-
-    def scalar_one(self, e: Encoding, w: int) -> str:
-        raise NotImplementedError
-
-    def scalar_two(self, e: Encoding, fields: list[int]) -> str:
-        return self.scalar_text(e, fields)
-
-    def scalar_text(self, e: Encoding, fields: list[int]) -> str:
-        if len(fields) != len(e.operands):
-            raise self.fail(f"{e.name} with {len(fields)} operands")
-        return f"{e.name} " + ", ".join(self.source(f, n) for f, (_, n) in zip(fields, e.operands))
-
-    def sopk(self, w: int) -> str:
-        raise NotImplementedError
-
-    def program(self, name: str, imm: int) -> str:
-        raise NotImplementedError
-
-    def lines(self, table: LineTable = NO_LINES) -> list[str]:
-        """The text, with `.loc` where `table` has another source line."""
-        found: list[tuple[int, str]] = []
-        while self.at + 4 <= len(self.data):
-            self.start, self.literal = self.at, None
-            found.append((self.start, self.instruction()))
-        self._addresses(found)
-        out: list[str] = []
-        files: dict[str, int] = {}
-        last = ""
-        for at, text in found:
-            if at in self.targets:
-                out.append(f"{self.local}{at:x}:")
-            place = table.where(self.entry + at)
-            if place != last:
-                file, _, number = (last := place).rpartition(":")
-                if file and file not in files:
-                    files[file] = len(files) + 1
-                    out.append(f'\t.file\t{files[file]} "{file}"')
-                out.append(f"\t.loc\t{files[file]} {number} 0" if file else "\t.loc\t1 0 0")
-            if text:
-                out.append(f"\t{text}")
-        if len(self.data) in self.targets:
-            out.append(f"{self.local}{len(self.data):x}:")
-        return out
-
-    def _addresses(self, found: list[tuple[int, str]]) -> None:
-        """Sums of the program counter and constants as symbols; a jump to one as a branch."""
-        for k, (_, text) in enumerate(found):
-            m = re.match(r"s_getpc_b64 s\[(\d+):(\d+)\]$", text)
-            if m is None:
-                continue
-            sums: list[tuple[int, int]] = []  # the additions to the lower and the upper half, and their constants
-            for n in range(k + 1, min(k + 9, len(found))):
-                own = re.match(r"s_add(?:c|_co|_co_ci)?_u32 s(\d+), s\1, (0x[0-9a-f]+|-?\d+)$", found[n][1])
-                if own is not None and own[1] == m[1 + len(sums)]:
-                    sums.append((n, int(own[2], 0) & 0xFFFFFFFF))
-                if len(sums) == 2:
-                    break
-            if len(sums) < 2:
-                continue
-            (low, a), (high, b) = sums
-            goal = found[k + 1][0] + signed(b << 32 | a, 64)
-            jump = next(
-                (
-                    n
-                    for n in range(high + 1, min(high + 3, len(found)))
-                    if found[n][1] == f"s_setpc_b64 s[{m[1]}:{m[2]}]"
-                ),
-                None,
-            )
-            if jump is not None and 0 <= goal <= len(self.data):
-                self.targets.add(goal)
-                for n in (k, low, high):
-                    found[n] = found[n][0], ""
-                found[jump] = found[jump][0], f"s_branch {self.local}{goal:x}"
-                continue
-            # The addends count the words since s_getpc as LLVM's text does, one an instruction and one a symbol.
-            for n, part, after in ((low, "lo", 4 * (low - k)), (high, "hi", 4 * (high - k) + 4)):
-                op, dst, _ = found[n][1].split(None, 2)
-                found[n] = found[n][0], f"{op} {dst} {dst} {SYMBOL}{self.entry + goal:x}@rel32@{part}+{after}"
+    def policy(self, hint: int, scope: int, kind: str) -> Mods:
+        """gfx12's temporal hint and scope as modifiers."""
+        name = ""
+        if kind == "atomic":
+            names = [("CASCADE_NT" if hint & 2 else "CASCADE_RT")] if hint & 4 else ["NT"] if hint & 2 else []
+            name = "_".join(["RETURN"] * (hint & 1) + names)
+        elif hint:
+            name = (_LOAD_HINTS if kind == "load" else _STORE_HINTS)[hint]
+            name = "BYPASS" if hint == 3 and scope == 3 else name
+        mods = {"th": f"TH_{kind.upper()}_{name}"} if name else {}
+        return mods | ({"scope": _SCOPES[scope]} if scope else {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..isa.memory import take_policy
 from ..translate.wave import Wave
 from .descriptors import IMAGE, PITCH_BYTES, TYPES

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..isa.table import custom
 from ..translate.ops import Ops
 from ..translate.wave import Wave

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import DeviceError
-from ..decode.asmparse import generation
+from ..decode.inst import generation
 from .descriptors import image_words, sampler_words
 from .formats import element_bytes, number
 

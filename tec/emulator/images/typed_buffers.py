@@ -5,7 +5,7 @@ Source: ISA manuals, "Vector memory (buffer) instructions"; formats as in `image
 
 from __future__ import annotations
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..isa.buffer import buffer_address
 from ..isa.memory import half_insert
 from ..isa.table import custom

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..isa.memory import ATOMICS, atomic_call, put_data, write_loaded
 from ..isa.table import custom
 from ..support.atomics import TWO_DATA

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..support.atomics import TWO_DATA
 from ..translate.wave import Wave
 from .memory import (

@@ -7,7 +7,7 @@ BuiltinsAMDGPU.td for the operands. What bits of scale_sel beyond two do, they d
 
 from __future__ import annotations
 
-from ..decode.asmparse import Inst
+from ..decode.inst import Inst
 from ..translate.wave import Wave
 from .convert import block, fields, narrow, next_random, picked, random_byte, small_bits, wide
 from .float8 import e8m0 as power

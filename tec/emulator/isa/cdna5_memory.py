@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..translate.wave import Wave
 from .direct import rearranged
 from .memory import LOADS, access, get_data, global_address, load_to, take_policy

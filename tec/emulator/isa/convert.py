@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..translate.ops import Ops
 from ..translate.wave import Wave
 from .float8 import FORMATS, decode, e8m0, encode, scale_exponent

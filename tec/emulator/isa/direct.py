@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..translate.wave import Wave
 from .memory import access, data_at, get_data, global_address, into_lds, load_to, scratch_address, take_policy
 from .table import custom

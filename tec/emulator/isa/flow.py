@@ -7,7 +7,7 @@ from __future__ import annotations
 from ..analyses.modes import hwreg
 from ..checks.order import ACQUIRES, READS, RELEASES
 from ..chips import CHIPS
-from ..decode.asmparse import NO_OPERANDS, Inst
+from ..decode.inst import NO_OPERANDS, Inst
 from ..translate.wave import EXEC, M0, Wave
 from .table import custom
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from ..analyses.roles import roles
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..translate.wave import M0, Wave
 from .table import custom
 

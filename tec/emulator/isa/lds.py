@@ -5,7 +5,7 @@ Source: AMD ISA manuals, "Data share operations". gfx11 renamed read/write to lo
 
 from __future__ import annotations
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..translate.wave import M0, Wave
 from .direct import transposed
 from .memory import access, atomic_call, buffer_slot, data_at, get_data, load_to, put_data, write_loaded

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..translate.ops import Ops
 from ..translate.wave import Wave
 from .packed import join16

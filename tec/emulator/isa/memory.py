@@ -10,7 +10,7 @@ import re
 
 from ..checks.order import READS, RELEASES
 from ..context import PEEK
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..support.atomics import TWO_DATA
 from ..translate.wave import M0, Wave
 from .table import custom

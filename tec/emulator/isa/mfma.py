@@ -5,7 +5,7 @@ Source: see `matrix`. EXEC is not looked at: matrix instructions compute in all 
 
 from __future__ import annotations
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..translate.ops import Ops
 from ..translate.wave import Wave
 from .matrix import Mfma, b_source, function_name, mfma_function, parse_mfma, parse_mixed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..translate.ops import Ops
 from ..translate.wave import FLOATS, Wave
 from .float8 import decode

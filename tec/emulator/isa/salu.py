@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..decode.asmparse import Inst
+from ..decode.inst import Inst
 from ..translate.ops import Ops
 from ..translate.wave import EXEC, Wave
 from .table import custom, salu

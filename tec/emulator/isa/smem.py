@@ -6,7 +6,7 @@ Source: AMD ISA manuals, chapter "Scalar memory operations".
 from __future__ import annotations
 
 from ..context import CTX
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..support.atomics import TWO_DATA
 from ..translate.wave import Wave
 from .memory import ATOMICS, access, atomic_call, buffer_slot, take_policy

@@ -9,7 +9,7 @@ of 16-bit elements as in LLVM's verifier of them).
 
 from __future__ import annotations
 
-from ..decode.asmparse import Inst
+from ..decode.inst import Inst
 from ..translate.ops import Ops
 from ..translate.wave import Wave
 from .matrix import Mfma, function_name, mfma_function

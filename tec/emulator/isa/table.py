@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..decode.asmparse import Inst
+from ..decode.inst import Inst
 from ..translate.wave import Wave
 
 Handler = Callable[[Wave, Inst], None]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..decode.asmparse import Inst
+from ..decode.inst import Inst
 from ..translate.ops import BITS, Ops
 from ..translate.wave import Wave
 from .division import rounded_once

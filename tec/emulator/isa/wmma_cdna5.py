@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..translate.ops import Ops
 from ..translate.wave import Wave
 from .float8 import e8m0

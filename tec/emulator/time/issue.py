@@ -22,7 +22,7 @@ from ..analyses.roles import fills
 from ..analyses.skeleton import registers
 from ..checks.waits import _counter, _waits
 from ..chips import Chip
-from ..decode.asmparse import Inst, KernelText, Operand, generation
+from ..decode.inst import Inst, KernelText, Operand, generation
 from ..isa.matrix import FORMATS, parse_mfma, parse_mixed
 from ..isa.table import ROWS
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 
 if TYPE_CHECKING:
     from .wave import Wave

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ..context import CROWDED, CTX
-from ..decode.asmparse import Inst, KernelText, Operand
+from ..decode.inst import Inst, KernelText, Operand
 from .accesses import Accesses
 from .wave import EXEC, VCC
 

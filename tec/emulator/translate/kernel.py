@@ -18,7 +18,7 @@ from ..checks.meeting import check_lanes
 from ..checks.order import ACQUIRES, find_order, polling_branches
 from ..checks.undefined import follow_undefined
 from ..context import CTX
-from ..decode.asmparse import Inst, KernelText, Operand
+from ..decode.inst import Inst, KernelText, Operand
 from ..isa import opcodes
 from ..isa.lane import INDEXED_ROOM, indexed
 from ..isa.table import lookup

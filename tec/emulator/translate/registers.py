@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ..analyses.lane_patterns import STRIP
 from ..context import STATE_VGPRS
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from ..errors import UnsupportedInstruction
 from ..stopping import Stop
 from .ops import Ops, Out

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..analyses.lane_patterns import STRIP
-from ..decode.asmparse import Inst
+from ..decode.inst import Inst
 from ..isa.table import ROWS
 from .ops import Ops
 from .strip_reads import both_versions, has_expected, is_read, read_pending

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..analyses.lane_patterns import STRIP
-from ..decode.asmparse import Inst
+from ..decode.inst import Inst
 from .ops import Out
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..analyses.lane_patterns import STRIP
 from ..context import CTX
-from ..decode.asmparse import Inst, Operand
+from ..decode.inst import Inst, Operand
 from .strip_reads import LdsRead, both_versions, is_read, read_pending
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ A vector write keeps the old value of lanes that EXEC leaves out, unless the tra
 from __future__ import annotations
 
 from ..analyses.modes import DENORMALS_F16, DENORMALS_F32, OVERFLOW
-from ..decode.asmparse import Inst, Operand, float_bits
+from ..decode.inst import Inst, Operand, float_bits
 from .dpp import dpp_source, sdwa_insert, sdwa_select
 from .ops import BITS, Ops
 from .registers import EXEC, FLAT_SCRATCH, FLOATS, M0, VCC, Options, Registers

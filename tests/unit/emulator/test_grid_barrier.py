@@ -106,4 +106,4 @@ def test_encodings() -> None:
         ("gfx1030", "030066d805000000", "ds_gws_init v5 offset:3 gds"),
         ("gfx1100", "030076d805000000", "ds_gws_barrier v5 offset:3 gds"),
     ):
-        assert decoder(chip, bytes.fromhex(words)).instruction() == text
+        assert decoder(chip, bytes.fromhex(words)).next().text == text

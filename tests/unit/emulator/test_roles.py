@@ -7,7 +7,7 @@ import pytest
 from tec.emulator.analyses.calls import parse_kernel
 from tec.emulator.analyses.roles import roles
 from tec.emulator.checks.names import HELP, NAMES, parse_checks
-from tec.emulator.decode.asmparse import Inst
+from tec.emulator.decode.inst import Inst
 
 
 def _inst(text: str) -> Inst:
