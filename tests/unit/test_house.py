@@ -28,15 +28,7 @@ LONG_FILES: dict[str, tuple[int, str]] = {}
 _LLVM = "the text of one LLVM function, which is read from top to bottom"
 _KERNEL = "one te program, whose steps share their tensors"
 LONG_FUNCTIONS = {
-    "tec/emulator/support/race_slow.py:slow_function": (230, _LLVM),
-    "tec/emulator/support/race.py:race_function": (175, _LLVM),
-    "tec/emulator/support/run.py:run_function": (215, _LLVM),
-    "tec/emulator/support/clash.py:clash_function": (90, _LLVM),
-    "tec/emulator/support/track.py:measure_functions": (160, _LLVM),
-    "tec/emulator/support/trace.py:trace_functions": (105, _LLVM),
-    "tec/emulator/support/memory.py:check_function": (100, _LLVM),
-    "tec/emulator/support/memory.py:resolve": (85, _LLVM),
-    "tec/emulator/support/atomics.py:atomic_function": (90, _LLVM),
+    "tec/emulator/support/race.py:race_function": (115, _LLVM),
     "tec/emulator/translate/translation.py:finish": (90, _LLVM),
     "tec/emulator/isa/matrix.py:mfma_function": (65, _LLVM),
     "tec/emulator/translate/strip_loops.py:run_loop": (75, _LLVM),

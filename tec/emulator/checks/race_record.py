@@ -21,6 +21,16 @@ ID = -1 & ~(ATOMIC | 15)  # what names the accessor, the atomic bit apart
 LAUNCH = 0xFF << LAUNCH_SHIFT
 LAUNCH_I64 = LAUNCH - (1 << 64)
 OTHER_SPAN = (1 << LAUNCH_SHIFT) - (1 << GROUP_SHIFT)
+# The same in their places in a record.
+ONE_LAUNCH, ONE_EPOCH, ONE_GROUP = 1 << LAUNCH_SHIFT, 1 << EPOCH_SHIFT, 1 << GROUP_SHIFT
+GROUP_MASK = 0xFFFFFF
+GROUP_FIELD, SPLIT_GROUP, ANY_GROUP, SEVERAL_WAVES = (
+    GROUP_MASK << GROUP_SHIFT,
+    SPLIT << GROUP_SHIFT,
+    ANY << GROUP_SHIFT,
+    SEVERAL << WAVE_SHIFT,
+)
+TICK_MASK, TIME_MASK = (1 << TICK_BITS) - 1, (1 << EPOCH_BITS + TICK_BITS) - 1
 
 
 def me_of(launch: str, group: str, epoch: str, wave: str, out: str) -> str:

@@ -7,6 +7,8 @@ after the addresses are checked.
 
 from __future__ import annotations
 
+from .template import ir
+
 
 def _seq(n: int, start: int = 0, step: int = 1, ty: str = "i32") -> str:
     return "<" + ", ".join(f"{ty} {start + i * step}" for i in range(n)) + ">"
@@ -19,26 +21,15 @@ def grouped_loads(w: int, n: int) -> str:
 
 def _group(w: int, n: int, g: int) -> str:
     s, wide, vec = f"v{g}", f"<{16 * n} x i32>", "<16 x i32>"
-    text = f"""  %{s}a = shufflevector <{w} x i64> %addr, <{w} x i64> poison, <16 x i32> {_seq(16, 16 * g)}
-  %{s}mm = lshr i{w} %m, {16 * g}
-  %{s}m = trunc i{w} %{s}mm to i16
-  %{s}all = icmp eq i16 %{s}m, -1
-  br i1 %{s}all, label %{s}on, label %{s}part
-{s}on:
-  %{s}f = extractelement <16 x i64> %{s}a, i64 0
-  %{s}fi = insertelement <16 x i64> poison, i64 %{s}f, i64 0
-  %{s}fv = shufflevector <16 x i64> %{s}fi, <16 x i64> poison, <16 x i32> zeroinitializer
-  %{s}d = sub <16 x i64> %{s}a, %{s}fv
-  %{s}ne = icmp ne <16 x i64> %{s}d, {_seq(16, 0, 4 * n, "i64")}
-  %{s}neb = bitcast <16 x i1> %{s}ne to i16
-  %{s}run = icmp eq i16 %{s}neb, 0
-  br i1 %{s}run, label %{s}row, label %{s}each
-{s}row:
-  %{s}rp = inttoptr i64 %{s}f to ptr
-  %{s}rv = load {wide}, ptr %{s}rp, align 1
-  br label %{s}apart
-{s}each:
-"""
+    text = ir(
+        "gather.group",
+        s=s,
+        w=w,
+        own_lanes=_seq(16, 16 * g),
+        first_lane=16 * g,
+        steps=_seq(16, 0, 4 * n, "i64"),
+        wide=wide,
+    )
     parts = []
     for i in range(16):
         text += f"""  %{s}e{i} = extractelement <16 x i64> %{s}a, i64 {i}

@@ -10,11 +10,12 @@ from __future__ import annotations
 from .atomics import ATOMICS, FLOAT_ATOMICS, RARE_ATOMICS, atomic_function
 from .clash import order_function
 from .math import math_functions
-from .memory import ACCESSES, FAULT, LDS_FAULT, check_function, memory_function, scalar_load
+from .memory import ACCESSES, check_function, memory_function, scalar_load
 from .race import names as race_names
 from .race import race_functions
 from .race_slow import slow_function
-from .run import GWS, MESSAGE, run_function
+from .run import run_function
+from .template import ir
 from .trace import trace_functions, trace_names
 from .track import measure_functions
 from .undefined import names as undefined_names
@@ -77,13 +78,13 @@ def group_ir(group: str) -> str:
     tail = '\n!0 = !{!"branch_weights", i32 1, i32 1000}\n'
     kind, _, width = group.rpartition("_")
     if group == "core":
-        parts = [FAULT, MESSAGE, GWS, check_function(32), check_function(64)]
+        parts = [ir("memory.fault"), ir("run.message"), ir("run.gws"), check_function(32), check_function(64)]
         parts += [scalar_load(n) for n in (1, 2, 3, 4, 8, 16)]
         return "".join([*parts, run_function()]) + tail
     if group == "math_1":
         return math_functions(0)
     if kind == "strip":
-        return LDS_FAULT + _CORE_DECLARES
+        return ir("memory.lds_fault") + _CORE_DECLARES
     w = int(width)
     if kind == "math":
         return math_functions(w)

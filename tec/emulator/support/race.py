@@ -17,13 +17,14 @@ accesses that need no change, as the third load of a word, do not take it.
 
 from __future__ import annotations
 
-from ..checks.race_record import ANY, GROUP_SHIFT, LAUNCH_I64, LAUNCH_SHIFT, SEVERAL, TICK_BITS, TICK_SHIFT, WAVE_SHIFT
+from ..checks.race_record import ANY, GROUP_SHIFT, TICK_BITS, TICK_SHIFT
 from ..context import CTX
 from .clash import clash_function
 from .lane_loop import over_lanes
 from .memory import ctx_load
-from .race_runs import CLOSE_LINE, LINE_FUNCTION, alike, line_of_lane, runs, turn, turned_back
+from .race_runs import alike, line_of_lane, runs, turn, turned_back
 from .race_slow import conflict
+from .template import ir
 
 WIDTHS = (1, 2, 3, 4)  # dwords a lane
 
@@ -40,28 +41,10 @@ def _fetch(space: str, verb: str) -> tuple[str, str]:
     if space == "global":
         head = ctx_load("arena", "arena") + ctx_load("arena_bytes", "arena_bytes") + ctx_load("lock", "lock", "ptr")
         head += "  %held0 = icmp eq ptr %lock, null\n" + ctx_load("lines", "global_lines", "ptr")
-        fetch = """  %ap = getelementptr i64, ptr %buf, i64 %li
-  %a = load i64, ptr %ap
-  %repeat = icmp eq i64 %a, %last
-  br i1 %repeat, label %next, label %fresh
-fresh:
-  %off = sub i64 %a, %arena
-  %inside = icmp ult i64 %off, %arena_bytes
-  br i1 %inside, label %known, label %next
-known:
-"""
+        fetch = ir("race.fetch_global")
     else:
         head = "  %held0 = icmp eq i1 true, true\n" + ctx_load("lds_size", "lds_bytes")
-        fetch = """  %ap = getelementptr i32, ptr %buf, i64 %li
-  %a32 = load i32, ptr %ap
-  %a = zext i32 %a32 to i64
-  %repeat = icmp eq i64 %a, %last
-  br i1 %repeat, label %next, label %fresh
-fresh:
-  %off = add i64 %a, 0
-  INSIDE
-known:
-""".replace(
+        fetch = ir("race.fetch_lds").replace(
             "INSIDE",
             "br label %known"
             if verb == "ld"
@@ -74,7 +57,7 @@ known:
 def race_function(w: int, space: str, verb: str, n: int) -> str:
     """`verb` "ld" or "st" of n dwords a lane; "any" takes %nbytes and %kind and always goes the slow way."""
     is_global = space == "global"
-    covered = is_global and verb == "ld"  # may find its line done (`LINE_FUNCTION`)
+    covered = is_global and verb == "ld"  # may find its line done (`tec_race_line`)
     at = "i64" if is_global else "i32"
     name, extra = (f"any_{w}", ", i64 %nbytes, i64 %kind") if verb == "any" else (f"{verb}{n}_{w}", "")
     if verb == "any":
@@ -87,17 +70,7 @@ def race_function(w: int, space: str, verb: str, n: int) -> str:
     )  # fmt: skip
     more, fetch = _fetch(space, verb)
     head += more
-    places = """  %sub = and i64 %off, 3
-  %first = and i64 %off, -4
-  %o2 = shl i64 %first, 1
-  %o8 = shl i64 %first, 3
-  %wp = getelementptr i8, ptr %w0, i64 %o2
-  %rp = getelementptr i8, ptr %r0, i64 %o2
-  %wbp = getelementptr i8, ptr %wb0, i64 %o8
-  %rbp = getelementptr i8, ptr %rb0, i64 %o8
-  %wsp = getelementptr i8, ptr %ws0, i64 %first
-  %rsp = getelementptr i8, ptr %rs0, i64 %first
-"""
+    places = ir("race.places")
     if is_global:
         places += line_of_lane(verb, nbytes)
     skips: list[str] = ["lane", "fresh"] if is_global or verb != "ld" else ["lane"]
@@ -107,40 +80,18 @@ def race_function(w: int, space: str, verb: str, n: int) -> str:
     last_stays = [f"[ {'%last' if s == 'lane' else '%a'}, %{s} ], " for s in skips]
     here = "look" if is_global else "known"
     unlock = "  store atomic i32 0, ptr %lock release, align 4\n" if is_global else ""
-    acquire = (
-        """acquire:
-  %was = atomicrmw xchg ptr %lock, i32 1 acquire
-  %busy = icmp ne i32 %was, 0
-  br i1 %busy, label %acquire, label %again
-"""
-        if is_global
-        else ""
-    )
-    slow = f"""slow:
-  %rec = call i64 @tec_race_slow(ptr %wp, ptr %rp, ptr %wbp, ptr %rbp, i64 %sub, i64 {nbytes}, i64 %me, i64 {kind}, i1 {"false" if is_global else "true"}, ptr %wsp, ptr %rsp, i32 %site, ptr %ctx)
-  %bad = icmp ne i64 %rec, 0
-  br i1 %bad, label %fault, label %next
-"""
+    acquire = ir("race.acquire") if is_global else ""
+    slow = ir("race.slow", nbytes=nbytes, kind=kind, timeless="false" if is_global else "true")
     need = "  br i1 %now, label %act, label %acquire\n" if is_global else "  br label %act\n"
     if verb == "any":
-        body = f"""  br label %again
-again:
-  %now = phi i1 [ %held, %{here} ]{", [ true, %acquire ]" if is_global else ""}
-{need}act:
-  br label %slow
-{slow}"""
+        body = ir(
+            "race.always_slow", here=here, acquired=", [ true, %acquire ]" if is_global else "", need=need, slow=slow
+        )
         ends = "[ %left1, %slow ]", "[ true, %slow ]", "[ %a, %slow ]"
     else:
         ones = f"splat (i64 {15})"
         if verb == "ld":
-            decide = f"""  %nr0 = select {bt} %rs, {vt} %mesv, {vt} %mev
-  %newv = select {bt} %ro, {vt} %anyv, {vt} %nr0
-  %rm = and {vt} %rv, {ones}
-  %rmp = icmp ne {vt} %rm, {ones}
-  %lossy = and {bt} %rc, %rmp
-  %candv = or {bt} %wc, %lossy
-  %updv = icmp ne {vt} %newv, %rv
-"""
+            decide = ir("race.decide_load", bt=bt, vt=vt, ones=ones)
             target = "%rp"
         else:
             decide = f"""  %candv = or {bt} %wc, %rc
@@ -151,29 +102,24 @@ again:
         calm, closes = "next", ""
         if covered:  # at the end of a line, which is read from its beginning: the whole of it may be done
             calm = "calm"
-            closes = CLOSE_LINE
-        body = f"""  %odd = icmp ne i64 %sub, 0
-  br label %again
-again:
-  %now = phi i1 [ %held, %{here} ]{", [ true, %acquire ]" if is_global else ""}
-  %wv = load {vt}, ptr %wp, align 8
-  %rv = load {vt}, ptr %rp, align 8
-{conflict("w", "%wv", vt, str(n), not is_global)}{conflict("r", "%rv", vt, str(n), not is_global)}{decide}
-  %cand0 = bitcast {bt} %candv to i{n}
-  %cand1 = icmp ne i{n} %cand0, 0
-  %cand = or i1 %cand1, %odd
-  %upd0 = bitcast {bt} %updv to i{n}
-  %upd = icmp ne i{n} %upd0, 0
-  %needs = or i1 %cand, %upd
-  br i1 %needs, label %need, label %{calm}
-{closes}need:
-{need}act:
-  br i1 %cand, label %slow, label %update
-update:
-  store {vt} %newv, ptr {target}, align 8
-  store <{n} x i32> %sitev, ptr {target[:2]}sp, align 4
-  br label %next
-{slow}"""
+            closes = ir("race_runs.close_line")
+        body = ir(
+            "race.decided",
+            here=here,
+            acquired=", [ true, %acquire ]" if is_global else "",
+            vt=vt,
+            conflict_w=conflict("w", "%wv", vt, str(n), not is_global),
+            conflict_r=conflict("r", "%rv", vt, str(n), not is_global),
+            decide=decide,
+            bt=bt,
+            n=n,
+            calm=calm,
+            closes=closes,
+            need=need,
+            target=target,
+            sites=target[:2],
+            slow=slow,
+        )
         calms = ["calm", "close"] if covered else ["again"]
         ends = (
             "".join(f"[ %left1, %{c} ], " for c in calms) + "[ %left1, %update ], [ %left1, %slow ]",
@@ -196,39 +142,31 @@ update:
         f"  %held = phi i1 [ %held0, %{before} ], {''.join(held_stays)}{ends[1]}\n"
         f"  %last = phi i64 [ -1, %{before} ], {''.join(last_stays)}{ends[2]}\n"
     )
-    return f"""
-define i32 @tec_race_{space}_{name}(<{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site{extra}) noinline {{
-entry:
-  %buf = alloca <{w} x {at}>, align 64
-{turn(w, at, n) if turns else f"  store <{w} x {at}> %addr, ptr %buf"}
-{head}{ctx_load("me_now", "race_me")}  %me = and i64 %me_now, {-1 if is_global else ~(((1 << TICK_BITS) - 1) << TICK_SHIFT)}
-  %mes = or i64 %me, {SEVERAL << WAVE_SHIFT}
-  %launch = and i64 %me, {LAUNCH_I64}
-  %any = or i64 %launch, {ANY << GROUP_SHIFT | 15}
-  %tag64 = lshr i64 %launch, {LAUNCH_SHIFT}
-  %tag = trunc i64 %tag64 to i8
-  %sitev_i = insertelement <{n} x i32> poison, i32 %site, i64 0
-  %sitev = shufflevector <{n} x i32> %sitev_i, <{n} x i32> poison, <{n} x i32> zeroinitializer
-{splat("mev", "%me")}{splat("mesv", "%mes")}{splat("anyv", "%any")}{fewer}{over_lanes(w, mask, before, "".join(stays) + ends[0], "done", carried)}{fetch}{places}{body}{acquire}done:
-  %mustdo = xor i1 %held, %held0
-  br i1 %mustdo, label %unlock, label %leave
-unlock:
-{unlock}  br label %leave
-leave:
-  ret i32 0
-fault:
-  %detp = getelementptr i8, ptr %ctx, i64 {_detail()}
-  store i64 %rec, ptr %detp
-  %mustf = xor i1 %held0, true
-  br i1 %mustf, label %funlock, label %fleave
-funlock:
-{unlock}  br label %fleave
-fleave:
-{turned_back(w) if turns else "  %lfault = add i64 %li, 0"}
-  %rc0 = call i32 @tec_fault(ptr %ctx, i64 8, i32 %site, i64 %lfault, i64 %a)
-  ret i32 %rc0
-}}
-"""
+    return ir(
+        "race.race",
+        space=space,
+        name=name,
+        w=w,
+        at=at,
+        extra=extra,
+        addresses=turn(w, at, n) if turns else f"  store <{w} x {at}> %addr, ptr %buf",
+        head=head,
+        me_mask=-1 if is_global else ~((1 << TICK_BITS) - 1 << TICK_SHIFT),
+        any_15=ANY << GROUP_SHIFT | 15,
+        n=n,
+        splat_mev=splat("mev", "%me"),
+        splat_mesv=splat("mesv", "%mes"),
+        splat_anyv=splat("anyv", "%any"),
+        fewer=fewer,
+        lanes=over_lanes(w, mask, before, "".join(stays) + ends[0], "done", carried),
+        fetch=fetch,
+        places=places,
+        body=body,
+        acquire=acquire,
+        unlock=unlock,
+        detail=_detail(),
+        lane_of_place=turned_back(w) if turns else "  %lfault = add i64 %li, 0",
+    )
 
 
 def _detail() -> int:
@@ -237,5 +175,5 @@ def _detail() -> int:
 
 def race_functions(w: int, space: str) -> str:
     forms = [(verb, n) for verb in ("ld", "st") for n in WIDTHS] + [("any", 1)]
-    line = LINE_FUNCTION if space == "global" else ""
+    line = ir("race_runs.line") if space == "global" else ""
     return line + "".join(race_function(w, space, verb, n) for verb, n in forms) + clash_function(w, space)

@@ -6,9 +6,9 @@ fault; `tec_origin_...(addresses, lanes, ctx, site)` remembers the load that bro
 
 from __future__ import annotations
 
-from ..context import CTX
+from .template import ir
 
-ADDRESS = 15
+ADDRESS = 15  # of `context.FAULTS`
 
 
 def _lane(w: int, bits: str) -> str:
@@ -20,36 +20,15 @@ def _lane(w: int, bits: str) -> str:
 
 def _address(w: int, at: str) -> str:
     wide = "  %a = add i64 %a0, 0\n" if at == "i64" else "  %a = zext i32 %a0 to i64\n"
-    return f"""  %buf = alloca <{w} x {at}>, align 64
-  store <{w} x {at}> %addr, ptr %buf
-  %p = getelementptr {at}, ptr %buf, i64 %li
-  %a0 = load {at}, ptr %p
-{wide}"""
+    return ir("undefined.address", w=w, at=at, wide=wide)
 
 
 def undefined_functions(w: int) -> str:
     text = f"declare i{w} @llvm.cttz.i{w}(i{w}, i1)\n"
     for at in ("i64", "i32"):
-        text += f"""
-define void @tec_undefined_{at}_{w}(<{w} x {at}> %addr, i{w} %where, i{w} %what, i64 %kind, ptr %ctx, i32 %site) noinline cold {{
-  %isaddr = icmp ne i{w} %where, 0
-  %bits = select i1 %isaddr, i{w} %where, i{w} %what
-  %k = select i1 %isaddr, i64 {ADDRESS}, i64 %kind
-{_lane(w, "%bits")}{_address(w, at)}  %r = call i32 @tec_fault(ptr %ctx, i64 %k, i32 %site, i64 %li, i64 %a)
-  ret void
-}}
-define void @tec_origin_{at}_{w}(<{w} x {at}> %addr, i{w} %bits, ptr %ctx, i32 %site) noinline cold {{
-{_lane(w, "%bits")}{_address(w, at)}  %p0 = getelementptr i8, ptr %ctx, i64 {CTX["origin_site"]}
-  %s = zext i32 %site to i64
-  %s1 = add i64 %s, 1
-  store i64 %s1, ptr %p0
-  %p1 = getelementptr i8, ptr %ctx, i64 {CTX["origin_lane"]}
-  store i64 %li, ptr %p1
-  %p2 = getelementptr i8, ptr %ctx, i64 {CTX["origin_address"]}
-  store i64 %a, ptr %p2
-  ret void
-}}
-"""
+        text += ir(
+            "undefined.undefined", at=at, w=w, in_address=ADDRESS, lane=_lane(w, "%bits"), address=_address(w, at)
+        )
     return text
 
 

@@ -1,0 +1,296 @@
+;;; check
+define i32 @tec_check_$w(<$w x i64> %addr, i$w %bad, ptr %ctx, i32 %site, i64 %nbytes, i64 %align) noinline cold {
+entry:
+  %buf = alloca <$w x i64>, align 64
+  store <$w x i64> %addr, ptr %buf
+  %table_p = getelementptr i8, ptr %ctx, i64 $CTX.allocs
+  %table = load ptr, ptr %table_p
+  %count_p = getelementptr i8, ptr %ctx, i64 $CTX.alloc_count
+  %count = load i64, ptr %count_p
+  %cache_p = getelementptr i8, ptr %ctx, i64 $CTX.cache
+  %cache = load ptr, ptr %cache_p
+
+$lanes  %ap = getelementptr i64, ptr %buf, i64 %li
+  %a = load i64, ptr %ap
+  %alow = and i64 %align, 255
+  %am = sub i64 %alow, 1
+  %mis = and i64 %a, %am
+  %ismis = icmp ne i64 %mis, 0
+  br i1 %ismis, label %misaligned, label %search
+search:
+  br label %loop
+loop:
+  %lo = phi i64 [ 0, %search ], [ %lo1, %step ]
+  %hi = phi i64 [ %count, %search ], [ %hi1, %step ]
+  %empty = icmp uge i64 %lo, %hi
+  br i1 %empty, label %missing, label %step0
+step0:
+  %sum = add i64 %lo, %hi
+  %mid = lshr i64 %sum, 1
+  %ep = getelementptr {i64, i64}, ptr %table, i64 %mid
+  %base = load i64, ptr %ep
+  %sp = getelementptr i8, ptr %ep, i64 8
+  %size = load i64, ptr %sp
+  %below = icmp ult i64 %a, %base
+  %off = sub i64 %a, %base
+  %above0 = icmp uge i64 %off, %size
+  %above = select i1 %below, i1 false, i1 %above0
+  %outside = or i1 %below, %above
+  br i1 %outside, label %step, label %inside
+step:
+  %midp = add i64 %mid, 1
+  %lo1 = select i1 %below, i64 %lo, i64 %midp
+  %hi1 = select i1 %below, i64 %mid, i64 %hi
+  br label %loop
+inside:
+  %lim = sub i64 %size, %nbytes
+  %neg = icmp slt i64 %lim, 0
+  %over = icmp ugt i64 %off, %lim
+  %no = or i1 %neg, %over
+  br i1 %no, label %tail, label %found
+tail:
+  %isload = icmp ugt i64 %align, 255
+  %na = sub i64 0, %a
+  %own0 = and i64 %a, %na
+  %nn = sub i64 0, %nbytes
+  %own1 = and i64 %nbytes, %nn
+  %own = call i64 @llvm.umin.i64(i64 %own0, i64 %own1)
+  %end = add i64 %off, %nbytes
+  %block = sub i64 %end, %own
+  %begins = icmp ult i64 %block, %size
+  %widened = and i1 %isload, %begins
+  br i1 %widened, label %next, label %missing
+found:
+  %si = zext i32 %site to i64
+  %cp = getelementptr {i64, i64}, ptr %cache, i64 %si
+  store i64 %base, ptr %cp
+  %cp8 = getelementptr i8, ptr %cp, i64 8
+  store i64 %lim, ptr %cp8
+  br label %next
+missing:
+  br label %fault
+misaligned:
+  br label %fault
+fault:
+  %kind = phi i64 [ 1, %missing ], [ 2, %misaligned ]
+  %r = call i32 @tec_fault(ptr %ctx, i64 %kind, i32 %site, i64 %li, i64 %a)
+  ret i32 %r
+ok:
+  ret i32 0
+}
+declare i$w @llvm.cttz.i$w(i$w, i1)
+declare i64 @llvm.umin.i64(i64, i64)
+
+;;; fault
+define i32 @tec_fault(ptr %ctx, i64 %kind, i32 %site, i64 %lane, i64 %address) noinline cold {
+  %p0 = getelementptr i8, ptr %ctx, i64 $CTX.status
+  store i64 %kind, ptr %p0
+  %p1 = getelementptr i8, ptr %ctx, i64 $CTX.site
+  %s = zext i32 %site to i64
+  store i64 %s, ptr %p1
+  %p2 = getelementptr i8, ptr %ctx, i64 $CTX.lane
+  store i64 %lane, ptr %p2
+  %p3 = getelementptr i8, ptr %ctx, i64 $CTX.address
+  store i64 %address, ptr %p3
+  ret i32 1
+}
+
+;;; lds_fault
+; Of a load within a strip: the first bad lane and its address.
+define void @tec_lds_fault(ptr %ctx, i32 %site, i16 %bad, <16 x i32> %addr, i64 %before) noinline cold {
+  %l = call i16 @llvm.cttz.i16(i16 %bad, i1 true)
+  %li = zext i16 %l to i64
+  %a = extractelement <16 x i32> %addr, i64 %li
+  %a64 = zext i32 %a to i64
+  %lane = add i64 %li, %before
+  %r = call i32 @tec_fault(ptr %ctx, i64 3, i32 %site, i64 %lane, i64 %a64)
+  ret void
+}
+declare i16 @llvm.cttz.i16(i16, i1)
+
+;;; resolve_global
+  %si = zext i32 %site to i64
+  %cp = getelementptr {i64, i64}, ptr %cache, i64 %si
+  %cbase = load i64, ptr %cp
+  %cp8 = getelementptr i8, ptr %cp, i64 8
+  %clim = load i64, ptr %cp8
+  %vbase_i = insertelement <$w x i64> poison, i64 %cbase, i64 0
+  %vbase = shufflevector <$w x i64> %vbase_i, <$w x i64> poison, <$w x i32> zeroinitializer
+  %vlim_i = insertelement <$w x i64> poison, i64 %clim, i64 0
+  %vlim = shufflevector <$w x i64> %vlim_i, <$w x i64> poison, <$w x i32> zeroinitializer
+  %voff = sub <$w x i64> %addr, %vbase
+  %oob = icmp ugt <$w x i64> %voff, %vlim
+  %low = and <$w x i64> %addr, %almaskv
+  %al = add i64 %almask, $align_offset
+  %mis = icmp ne <$w x i64> %low, zeroinitializer
+  %badv0 = or <$w x i1> %oob, %mis
+  %badv = and <$w x i1> %badv0, %mask
+  %bad = bitcast <$w x i1> %badv to i$w
+  %anybad = icmp ne i$w %bad, 0
+  br i1 %anybad, label %slow, label %go, !prof !0
+slow:
+  %rc = call i32 @tec_check_$w(<$w x i64> %addr, i$w %bad, ptr %ctx, i32 %site, i64 $nbytes, i64 %al)
+  %isbad = icmp ne i32 %rc, 0
+  br i1 %isbad, label %fail, label %go
+fail:
+  ret i32 1
+go:
+
+;;; resolve_local
+  %lim64 = sub i64 %size, $nbytes
+  %lim = trunc i64 %lim64 to i32
+  %vlim_i = insertelement <$w x i32> poison, i32 %lim, i64 0
+  %vlim = shufflevector <$w x i32> %vlim_i, <$w x i32> poison, <$w x i32> zeroinitializer
+  %small = icmp slt i64 %lim64, 0
+  %oob0 = icmp ugt <$w x i32> %addr, %vlim
+  %vsmall_i = insertelement <$w x i1> poison, i1 %small, i64 0
+  %vsmall = shufflevector <$w x i1> %vsmall_i, <$w x i1> poison, <$w x i32> zeroinitializer
+  %oob1 = or <$w x i1> %oob0, %vsmall
+  %oobm = and <$w x i1> %oob1, %mask
+  %oob = bitcast <$w x i1> %oobm to i$w
+  %low = and <$w x i32> %addr, %almaskv
+  %mis0 = icmp ne <$w x i32> %low, zeroinitializer
+  %mism = and <$w x i1> %mis0, %mask
+  %mis = bitcast <$w x i1> %mism to i$w
+  %bad = or i$w %oob, %mis
+  %anybad = icmp ne i$w %bad, 0
+  br i1 %anybad, label %fail, label %go, !prof !0
+fail:
+  %isoob = icmp ne i$w %oob, 0
+  %kind = select i1 %isoob, i64 $oob_kind, i64 $mis_kind
+  %which = select i1 %isoob, i$w %oob, i$w %mis
+  %l = call i$w @llvm.cttz.i$w(i$w %which, i1 true)
+  %l128 = zext i$w %l to i128
+  %li = trunc i128 %l128 to i64
+  %fbuf = alloca <$w x i32>, align 64
+  store <$w x i32> %addr, ptr %fbuf
+  %fap = getelementptr i32, ptr %fbuf, i64 %li
+  %fa = load i32, ptr %fap
+  %fa64 = zext i32 %fa to i64
+  %frc = call i32 @tec_fault(ptr %ctx, i64 %kind, i32 %site, i64 %li, i64 %fa64)
+  ret i32 1
+go:
+
+;;; pointers
+  %d$k = and <$w x i32> %addr, splat (i32 -4)
+  %e$k = mul <$w x i32> %d$k, splat (i32 $w)
+  %b$k = and <$w x i32> %addr, splat (i32 3)
+  %f$k = add <$w x i32> %e$k, %b$k
+  %g$k = add <$w x i32> %f$k, $lane_places
+  %p$k = getelementptr i8, ptr %base, <$w x i32> %g$k
+
+;;; contiguous
+  %first0 = extractelement <$w x $at> %addr, i64 0
+  %fv_i = insertelement <$w x $at> poison, $at %first0, i64 0
+  %fv = shufflevector <$w x $at> %fv_i, <$w x $at> poison, <$w x i32> zeroinitializer
+  %delta = sub <$w x $at> %addr, %fv
+  %ne = icmp ne <$w x $at> %delta, $steps
+  %neb = bitcast <$w x i1> %ne to i$w
+  %nm = xor i$w %m, -1
+  %notc = or i$w %neb, %nm
+  %contig = icmp eq i$w %notc, 0
+  br i1 %contig, label %wide, label %general
+wide:
+
+;;; bytes_begin
+  %sub = and <$w x i32> %addr, splat (i32 $below_align)
+  %uneven0 = icmp ne <$w x i32> %sub, zeroinitializer
+  %uneven1 = and <$w x i1> %uneven0, %mask
+  %uneven2 = bitcast <$w x i1> %uneven1 to i$w
+  %uneven = icmp ne i$w %uneven2, 0
+  br i1 %uneven, label %bytes, label %even, !prof !0
+bytes:
+  %bbuf = alloca <$w x i32>, align 64
+  store <$w x i32> %addr, ptr %bbuf, align 64
+  br label %blane
+blane:
+  %bl = phi i64 [ 0, %bytes ], [ %bl1, %bnext ]
+  %bs = trunc i64 %bl to i$lane_bits
+  %bm0 = lshr i$w %m, %bs
+  %bm = trunc i$w %bm0 to i1
+  br i1 %bm, label %bmove, label %bnext
+bmove:
+  %bap = getelementptr i32, ptr %bbuf, i64 %bl
+  %ba0 = load i32, ptr %bap
+  %ba = zext i32 %ba0 to i64
+  %blane4 = shl i64 %bl, 2
+  %bo = getelementptr i8, ptr %out, i64 %blane4
+
+;;; byte_place
+  %bx$b = add i64 %ba, $b
+  %bd$b = and i64 %bx$b, -4
+  %be$b = mul i64 %bd$b, $w
+  %bf$b = and i64 %bx$b, 3
+  %bg$b = add i64 %be$b, %bf$b
+  %bh$b = add i64 %bg$b, %blane4
+  %bp$b = getelementptr i8, ptr %base, i64 %bh$b
+  %bq$b = getelementptr i8, ptr %bo, i64 $byte_at
+
+;;; bytes_end
+  br label %bnext
+bnext:
+  %bl1 = add i64 %bl, 1
+  %bmore = icmp ult i64 %bl1, $w
+  br i1 %bmore, label %blane, label %bdone
+bdone:
+  ret i32 0
+even:
+
+;;; strip_begin
+  %${s}a = shufflevector <$w x i32> %addr, <$w x i32> poison, <16 x i32> $own_lanes
+  %${s}m = shufflevector <$w x i1> %mask, <$w x i1> poison, <16 x i32> $own_lanes
+  %${s}mb = bitcast <16 x i1> %${s}m to i16
+  %${s}0 = extractelement <16 x i32> %${s}a, i64 0
+  %${s}vi = insertelement <16 x i32> poison, i32 %${s}0, i64 0
+  %${s}v = shufflevector <16 x i32> %${s}vi, <16 x i32> poison, <16 x i32> zeroinitializer
+  %${s}d = sub <16 x i32> %${s}a, %${s}v
+  %${s}off = xor i16 %${s}mb, -1
+  %${s}ne = icmp ne <16 x i32> %${s}d, zeroinitializer
+  %${s}neb = bitcast <16 x i1> %${s}ne to i16
+  %${s}neo = or i16 %${s}neb, %${s}off
+  %${s}isb = icmp eq i16 %${s}neo, 0
+  %${s}z = zext i32 %${s}0 to i64
+  %${s}p = getelementptr i8, ptr %base, i64 %${s}z
+  br i1 %${s}isb, label %${s}bc, label %${s}nb
+${s}bc:
+
+;;; strip_broadcast
+  %${s}bp$k = getelementptr i8, ptr %${s}p, i64 $dword_at
+  %${s}bl$k = load i32, ptr %${s}bp$k, align 1
+  %${s}bi$k = insertelement <16 x i32> poison, i32 %${s}bl$k, i64 0
+  %${s}b$k = shufflevector <16 x i32> %${s}bi$k, <16 x i32> poison, <16 x i32> zeroinitializer
+
+;;; strip_contiguous
+  br label %${s}jn
+${s}nb:
+  %${s}nc = icmp ne <16 x i32> %${s}d, $steps
+  %${s}ncb = bitcast <16 x i1> %${s}nc to i16
+  %${s}nco = or i16 %${s}ncb, %${s}off
+  %${s}isc = icmp eq i16 %${s}nco, 0
+  br i1 %${s}isc, label %${s}co, label %${s}ge
+${s}co:
+  %${s}big = load <$dwords x i32>, ptr %${s}p, align 1
+
+;;; scalar_load
+define i32 @tec_scalar_$n(i64 %a, ptr %ctx, i32 %site) {
+entry:
+  %cache_p = getelementptr i8, ptr %ctx, i64 $CTX.cache
+  %cache = load ptr, ptr %cache_p
+  %si = zext i32 %site to i64
+  %cp = getelementptr {i64, i64}, ptr %cache, i64 %si
+  %cbase = load i64, ptr %cp
+  %cp8 = getelementptr i8, ptr %cp, i64 8
+  %clim = load i64, ptr %cp8
+  %off = sub i64 %a, %cbase
+  %oob = icmp ugt i64 %off, %clim
+  %low = and i64 %a, 3
+  %mis = icmp ne i64 %low, 0
+  %bad = or i1 %oob, %mis
+  br i1 %bad, label %slow, label %ok
+ok:
+  ret i32 0
+slow:
+  %vi = insertelement <32 x i64> zeroinitializer, i64 %a, i64 0
+  %rc = call i32 @tec_check_32(<32 x i64> %vi, i32 1, ptr %ctx, i32 %site, i64 $lane_bytes, i64 260)
+  ret i32 %rc
+}
