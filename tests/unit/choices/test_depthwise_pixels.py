@@ -14,6 +14,7 @@ from tec.codegen.static_report import report
 from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
 from tec.schedule import to_loops
+from tests.thinned import thinned
 
 
 def depthwise(n: int, c: int, h: int, w: int, k: int, stride: int, dtype: str) -> tuple[list[te.Tensor], te.Tensor]:
@@ -54,16 +55,19 @@ def test_pixels_a_thread(sizes: tuple[int, ...], dtype: str, columns: int, chip:
     check(sizes, dtype, chip, {"template": "gpu reduction", **alone, "columns": columns})
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize(
-    "sizes,dtype,tile",
-    [
-        ((1, 16, 6, 8, 3, 1), "float16", (3, 2, 4)),
-        ((2, 12, 8, 8, 3, 2), "float16", (2, 2, 4)),
-        ((1, 8, 4, 5, 5, 1), "float16", (2, 1, 4)),
-        ((1, 6, 4, 4, 3, 1), "float32", (4, 2, 2)),
-        ((8, 96, 4, 4, 5, 1), "float16", (1, 2, 8)),
-    ],
+@thinned(
+    1,
+    ("chip", ["gfx942", "gfx1100"]),
+    (
+        "sizes, dtype, tile",
+        [
+            ((1, 16, 6, 8, 3, 1), "float16", (3, 2, 4)),
+            ((2, 12, 8, 8, 3, 2), "float16", (2, 2, 4)),
+            ((1, 8, 4, 5, 5, 1), "float16", (2, 1, 4)),
+            ((1, 6, 4, 4, 3, 1), "float32", (4, 2, 2)),
+            ((8, 96, 4, 4, 5, 1), "float16", (1, 2, 8)),
+        ],
+    ),
 )
 def test_tiles_of_pixels(sizes: tuple[int, ...], dtype: str, tile: tuple[int, int, int], chip: str) -> None:
     """At the image's edges, with strides, batches, work-groups in the order of the dies."""

@@ -11,6 +11,7 @@ import tec
 from tec import te
 from tec.choices import schedule
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned
 
 
 def run(
@@ -29,18 +30,21 @@ def run(
     return chosen.choice, [o.numpy() for o in outs], known.host(attrs, [a], out_types)
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize(
-    ("shape", "axis", "dtype", "exclusive", "reverse"),
-    [
-        ((3, 300), 1, "float32", False, False),
-        ((2, 5001), 1, "float16", True, False),
-        pytest.param((2, 9000), 1, "int32", True, True, marks=pytest.mark.slow),
-        ((70, 45), 0, "float32", False, True),
-        ((2, 1500, 40), 1, "float32", True, False),
-        ((130, 128), 0, "float16", False, False),  # lines of 16 beside each other on MI300X, whose dies share them
-        pytest.param((70, 3200), 0, "float32", False, False, marks=pytest.mark.slow),  # of 64, two wavefronts of 32
-    ],
+@thinned(
+    1,
+    ("chip", ["gfx942", "gfx1100"]),
+    (
+        "shape, axis, dtype, exclusive, reverse",
+        [
+            ((3, 300), 1, "float32", False, False),
+            ((2, 5001), 1, "float16", True, False),
+            pytest.param((2, 9000), 1, "int32", True, True, marks=pytest.mark.slow),
+            ((70, 45), 0, "float32", False, True),
+            ((2, 1500, 40), 1, "float32", True, False),
+            ((130, 128), 0, "float16", False, False),  # lines of 16 beside each other on MI300X, whose dies share them
+            pytest.param((70, 3200), 0, "float32", False, False, marks=pytest.mark.slow),  # of 64, two wavefronts of 32
+        ],
+    ),
 )
 def test_running_sums(shape: tuple[int, ...], axis: int, dtype: str, exclusive: bool, reverse: bool, chip: str) -> None:
     a = np.random.default_rng(1).integers(-2, 3, shape).astype(dtype)
@@ -56,17 +60,20 @@ def test_running_sums_of_eight_lines_beside_each_other() -> None:
     np.testing.assert_array_equal(got[0], want[0])
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize(
-    ("shape", "axis", "dtype", "k", "largest", "ties"),
-    [
-        ((3, 700), 1, "float32", 5, True, False),
-        ((2, 2048), 1, "float16", 64, False, True),
-        ((2, 1001), 1, "int32", 100, True, True),
-        ((2, 600, 2), 1, "float32", 1, True, False),
-        ((1, 600), 1, "float32", 200, False, False),  # of 50 numbers
-        pytest.param((1, 9000), 1, "float32", 256, False, True, marks=pytest.mark.slow),
-    ],
+@thinned(
+    1,
+    ("chip", ["gfx942", "gfx1100"]),
+    (
+        "shape, axis, dtype, k, largest, ties",
+        [
+            ((3, 700), 1, "float32", 5, True, False),
+            ((2, 2048), 1, "float16", 64, False, True),
+            ((2, 1001), 1, "int32", 100, True, True),
+            ((2, 600, 2), 1, "float32", 1, True, False),
+            ((1, 600), 1, "float32", 200, False, False),  # of 50 numbers
+            pytest.param((1, 9000), 1, "float32", 256, False, True, marks=pytest.mark.slow),
+        ],
+    ),
 )
 def test_the_largest_by_selection(
     shape: tuple[int, ...], axis: int, dtype: str, k: int, largest: bool, ties: bool, chip: str

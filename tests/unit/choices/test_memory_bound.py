@@ -14,6 +14,7 @@ from tec.choices import Scheduled, schedule, spaces
 from tec.codegen.static_report import report
 from tec.emulator.profile import emulator_profile
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned
 
 CHIPS = ("gfx942", "gfx1100")
 # operator, attributes, shapes, touched lines over bytes that must move
@@ -61,9 +62,7 @@ def scheduled(name: str, dtype: str, target: str, choice: Any = None) -> tuple[l
     return xs, schedule(outs, target, choice), outs
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("name", CASES)
+@thinned(2, ("name", CASES), ("dtype", ["float32", "float16"]), ("chip", CHIPS))
 def test_lines_touched(name: str, dtype: str, chip: str) -> None:
     target = f"rocm -mcpu={chip}"
     xs, chosen, outs = scheduled(name, dtype, target)

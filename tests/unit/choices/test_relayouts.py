@@ -11,6 +11,7 @@ from tec.choices import spaces
 from tec.ir.interp import run
 from tec.ops.layouts import Layout, plain
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned
 
 LEVELS = {4: "llvm -mcpu=x86-64-v2", 8: "llvm -mcpu=x86-64-v3", 16: "llvm -mcpu=x86-64-v4"}
 # Batch, channels and pixels: whole squares, cut off ones, blocks that channels do not fill, a signal and a volume.
@@ -29,9 +30,7 @@ def copy(shape: tuple[int, ...], block: int, into: bool) -> tuple[te.Tensor, te.
     return x, y
 
 
-@pytest.mark.parametrize("into", [True, False])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("block", LEVELS)
+@thinned(2, ("into", [True, False]), ("shape", SHAPES), ("block", LEVELS))
 def test_copies(block: int, shape: tuple[int, ...], into: bool) -> None:
     x, y = copy(shape, block, into)
     data = np.random.default_rng(1).standard_normal([d.value for d in x.shape]).astype("float32")

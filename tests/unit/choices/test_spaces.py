@@ -117,7 +117,7 @@ def test_every_choice_computes_the_same(name: str, target: str) -> None:
     values = feeds(xs)
     want = te.evaluate(outs, dict(zip(xs, values)))
     for space in spaces(outs, target):
-        for choice in sample(space, 2):
+        for choice in sample(space, 2 if seeds.number() else 1):
             got = run(xs, space.apply(choice), target, values)
             for a, b in zip(got, want):
                 np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3, err_msg=str(choice))

@@ -8,6 +8,7 @@ import pytest
 import tec
 from tec.choices import schedule, spaces
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned
 
 
 def _product(m, n, k, dtype, follows=False):
@@ -25,9 +26,7 @@ def _product(m, n, k, dtype, follows=False):
     return xs, outs
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx90a", "gfx1100"])
-@pytest.mark.parametrize("splits", [2, 8])
-@pytest.mark.parametrize("follows", [False, True])
+@thinned(2, ("chip", ["gfx942", "gfx90a", "gfx1100"]), ("splits", [2, 8]), ("follows", [False, True]))
 def test_parts_add_up(chip, splits, follows):
     m, n, k = 48, 96, 1024
     xs, outs = _product(m, n, k, "float16", follows=follows)
