@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tec.emulator.translate.jit import get_jit
+from tests.thinned import thinned
 
 from .harness import download, function, upload
 
@@ -242,8 +243,7 @@ def group_of(name: str) -> str:
 _SLOW = [pytest.param(c, marks=pytest.mark.slow) for c in ("gfx90a", "gfx1200")]
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100", *_SLOW])
-@pytest.mark.parametrize("group", GROUPS)
+@thinned(1, ("chip", ["gfx942", "gfx1100", *_SLOW]), ("group", GROUPS))
 def test_agrees_with_the_host(chip: str, group: str) -> None:
     names = [n for n in CASES if group_of(n) == group]
     assert len(names) > 20

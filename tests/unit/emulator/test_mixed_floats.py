@@ -6,9 +6,9 @@ import struct
 from itertools import product
 
 import numpy as np
-import pytest
 
 from tec.emulator.isa.matrix import FORMATS, Mfma, parse_mixed
+from tests.thinned import thinned
 
 from .harness import download, function, upload
 
@@ -76,9 +76,12 @@ def lanes(s: Mfma, rows: np.ndarray, kind: str) -> np.ndarray:
     return np.array([rows[l % s.m, ks[l]] for l in range(64)])
 
 
-@pytest.mark.parametrize("shape", ["16x16x128", "32x32x64"])
-@pytest.mark.parametrize(("kind_a", "kind_b"), [*zip(FORMATS, FORMATS), ("fp8", "fp4"), ("fp4", "bf6"), ("fp6", "bf8")])
-@pytest.mark.parametrize("scaled", [False, True])
+@thinned(
+    2,
+    ("shape", ["16x16x128", "32x32x64"]),
+    ("kind_a, kind_b", [*zip(FORMATS, FORMATS), ("fp8", "fp4"), ("fp4", "bf6"), ("fp6", "bf8")]),
+    ("scaled", [False, True]),
+)
 def test_products(shape: str, kind_a: str, kind_b: str, scaled: bool) -> None:
     """Numbers of few bits, so that sums are exact."""
     op = f"v_mfma_{'scale_' * scaled}f32_{shape}_f8f6f4"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 import numpy as np
-import pytest
 
 from tec.emulator import get_driver
+from tests.thinned import thinned
 
 from .harness import compile_ir, download, upload
 
@@ -39,9 +39,12 @@ end:
   %v = load i32, SPACE %np"""
 
 
-@pytest.mark.parametrize("check", ["bounds", "all"])
-@pytest.mark.parametrize("chip", ["gfx90a", "gfx950", "gfx1100", "gfx1250"])
-@pytest.mark.parametrize("space", ["ptr", "ptr addrspace(1)"])
+@thinned(
+    2,
+    ("check", ["bounds", "all"]),
+    ("chip", ["gfx90a", "gfx950", "gfx1100", "gfx1250"]),
+    ("space", ["ptr", "ptr addrspace(1)"]),
+)
 def test_tables_of_addresses(chip: str, check: str, space: str) -> None:
     lanes = np.arange(LANES)
     cases = ((_LOAD, "%t", 100 + lanes), (_LOAD, "3", np.full(LANES, 103)), (_STORE, "%t", lanes), (_ATOMIC, "%t", 100 + lanes), (_LIST, "0", 100 + lanes))  # fmt: skip

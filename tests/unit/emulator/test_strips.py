@@ -7,6 +7,7 @@ import pytest
 
 from tec.emulator import driver as driving
 from tec.emulator.errors import KernelFault
+from tests.thinned import thinned
 
 from .rows import Bench
 from .test_valu import F32, U32
@@ -109,9 +110,7 @@ FORMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("form", FORMS)
+@thinned(2, ("masked", [False, True]), ("chip", CHIPS), ("form", FORMS))
 def test_lds_loads_by_the_lane(chip: str, form: str, masked: bool) -> None:
     """Addresses that the code shows, in every shape; and what the code makes expect is not what comes."""
     bench = Bench(chip, {"a": 1}, masked=masked)
