@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import ScheduleError
+from ..errors import LoweringError, ScheduleError
 from ..target import Target, as_target
 from ..te import Tensor
 from . import (
@@ -95,13 +95,17 @@ def chain(outputs: Iterable[Tensor], target: Target | str | None, loops: Loops, 
 
 
 def schedule(
-    outputs: Iterable[Tensor], target: Target | str | None = None, choice: Mapping[str, Any] | None = None
+    outputs: Iterable[Tensor],
+    target: Target | str | None = None,
+    choice: Mapping[str, Any] | None = None,
+    keep_form: bool = False,
 ) -> Scheduled:
     """A schedule for the group that computes `outputs`: by `choice`, or the first candidate that lowers (`candidates`): what is recorded for it
-    (`records.using`), the default, others. Raises ScheduleError for a choice that is not legal; a choice that is given is taken as it is."""
+    (`records.using`), the default, others. keep_form: only candidates that compute `outputs` themselves, in no other form. Raises ScheduleError for a choice
+    that is not legal, and where no template keeps the form; a choice that is given is taken as it is."""
     ends = list(outputs)
     if choice is None:
-        return _first(ends, target)
+        return _first(ends, target, keep_form)
     found = spaces(ends, target)
     named = choice.get("template", found[0].template)
     space = next((s for s in found if s.template == named), None)
@@ -114,16 +118,44 @@ def schedule(
     return space.apply(choice)
 
 
-def _first(outputs: list[Tensor], target: Target | str | None) -> Scheduled:
+def _keeps_form(scheduled: Scheduled, outputs: list[Tensor]) -> bool:
+    return len(scheduled.outputs) == len(outputs) and all(a is b for a, b in zip(scheduled.outputs, outputs))
+
+
+def _may_keep_form(space: Space, outputs: list[Tensor]) -> bool:
+    """Whether a space's default computes the tensors themselves. One that fails may: the chain tells of it."""
+    try:
+        return _keeps_form(space.build(space.default), outputs)
+    except Exception:
+        if is_strict():
+            raise
+        return True
+
+
+def _first(outputs: list[Tensor], target: Target | str | None, keep_form: bool) -> Scheduled:
     """The first candidate that lowers. Where a refused default is an error it is not lowered here: `build` will say so."""
     found, failed = _matched(outputs, target)
+    if keep_form:
+        found = [s for s in found if _may_keep_form(s, outputs)]
+        if not found:
+            raise ScheduleError(
+                f"no template schedules {', '.join(t.name for t in outputs)} as they are",
+                hint="topi.schedule may compute them in another form",
+            )
+        if is_strict():
+            return found[0].build(found[0].default)
+
+    def accept(made: Made) -> None:
+        if keep_form and not _keeps_form(made.scheduled, outputs):
+            raise LoweringError("it computes the tensors in another form", locate=False)
+
     if is_strict():
         _, space, chosen = next(in_order(found))
         return space.build(space.default if chosen is None else chosen)
     tries = Chain(found, alone, failed=failed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # building it will say them
-        made = tries.first()
+        made = tries.first(accept)
     warn_of_slower({made.space.group.name: tries.close()})
     return made.scheduled
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import choices
-from ..errors import ScheduleError
 from ..schedule import Schedule
 from ..target import Target
 from ..te import Tensor
@@ -31,16 +30,8 @@ def schedule(outs: Tensor | Sequence[Tensor], target: Target | str | None = None
 
 
 def _own(outs: Tensor | Sequence[Tensor]) -> Schedule:
-    """The schedule of the first template that computes `outs` themselves, in no other form: what `outs` are is what the caller builds."""
-    ends = [outs] if isinstance(outs, Tensor) else list(outs)
-    for space in choices.spaces(ends):
-        made = space.apply()
-        if all(a is b for a, b in zip(made.outputs, ends)):
-            return made.schedule
-    raise ScheduleError(
-        f"no template schedules {', '.join(t.name for t in ends)} as they are",
-        hint="topi.schedule may compute them in another form",
-    )
+    """The first candidate that lowers and computes `outs` themselves, in no other form: what `outs` are is what the caller builds."""
+    return choices.schedule([outs] if isinstance(outs, Tensor) else outs, keep_form=True).schedule
 
 
 def _named(what: str) -> Callable[..., Schedule]:

@@ -18,19 +18,21 @@ import inspect
 import itertools
 import random
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from ..choices import Choice, Cost, Group, Scheduled, Space
+from ..choices import Choice, Cost, Group, Made, Scheduled, Space, is_strict, schedule
 from ..choices import database as db
+from ..choices.proof import MOST_STATEMENTS, prove, words_of
 from ..choices.space import text
-from ..errors import ArgumentError, ScheduleError
+from ..errors import ArgumentError, ScheduleError, TecError, TecWarning
 from ..schedule import Schedule, to_loops
 from ..target import Target, as_target
 from .tasks import Task, key_of
 
 _USUAL_TILE = 16  # the default of a tile: two vectors of AVX2, a wavefront's side; measured times move from there
 _TRIES = 500  # random fillings, where the first options are not legal
+_FILLINGS = 8  # that are lowered where the default does not lower, each within the bound of a draft
 
 
 class _NotLegal(Exception):
@@ -124,15 +126,42 @@ class Template:
         return hashlib.sha256(where.encode()).hexdigest()[:24]
 
     def __tec_schedule__(self, args: Sequence[Any], target: Target) -> tuple[Schedule, list[Any]]:
-        """For `tec.build` and `tec.lower`: the schedule of the recorded choice, the default's without one that fits, and the parameters."""
+        """For `tec.build` and `tec.lower`: a schedule and the parameters of the first that lowers: the recorded choice, the default, other
+        fillings, and tec's own schedule of the template's tensors. Raises the default's error where none does."""
         space = self.space(args, target)
         known = db.tuned(True, target, self.version)
         choice = known(self.signature(args), target, target.machine) if known is not None else None
-        try:
-            return space.make(space.default if choice is None else space.check(choice))
-        except ScheduleError as error:
-            warnings.warn(f"the choice recorded for {self.name} does not fit, and the default stands in: {error.message}", stacklevel=4)  # fmt: skip
-            return space.make(space.default)
+        if choice is not None:
+            try:
+                found = _proved(space, space.check(choice))
+            except ScheduleError as error:
+                found = error
+            if not isinstance(found, Exception):
+                return found
+            warnings.warn(f"the choice recorded for {self.name} does not fit, and the default stands in: {words_of(found)}", stacklevel=4)  # fmt: skip
+        found = _proved(space, space.default)
+        return found if not isinstance(found, Exception) else self._instead(space, found)
+
+    def _instead(self, space: TemplateSpace, error: Exception) -> tuple[Schedule, list[Any]]:
+        """What serves where the default does not lower, with a warning that says so. Raises `error` where nothing does, and under strictness."""
+        if is_strict():
+            raise error
+        served, found = "", None
+        for choice in space.fillings(_FILLINGS):
+            other = _proved(space, choice, MOST_STATEMENTS)
+            if not isinstance(other, Exception):
+                served, found = f"the filling {text(choice)}", other
+                break
+        if found is None:
+            try:
+                made = schedule(space.group.outputs, space.target, keep_form=True)
+            except TecError:
+                raise error from None
+            served, found = f"tec's own schedule ({made.choice['template']})", (made.schedule, space.params)
+        warnings.warn(
+            f"template {self.name}: its default does not lower, and {served} serves: {words_of(error)}", TecWarning, stacklevel=5
+        )  # fmt: skip
+        return found
 
 
 class TemplateSpace(Space):
@@ -145,8 +174,8 @@ class TemplateSpace(Space):
         self.function, self.args = template, args
         self.template = f"template {template.name}"  # type: ignore[misc]  # each template is one
         self._default = self._first_legal(target)
-        schedule, params = self._made
-        super().__init__(Group.of([t for t in params if hasattr(t, "op") and t.op in _outputs(schedule)]), target)
+        schedule, self.params = self._made
+        super().__init__(Group.of([t for t in self.params if hasattr(t, "op") and t.op in _outputs(schedule)]), target)
         self.parameters = dict(self._found)
 
     def _first_legal(self, target: Target) -> Choice:
@@ -205,6 +234,20 @@ class TemplateSpace(Space):
     def drafts(self) -> Any:
         return itertools.islice(iter([self.default]), 1)
 
+    def fillings(self, most: int) -> Iterator[Choice]:
+        """At most so many legal choices besides the default, drawn with a fixed seed."""
+        rng, seen = random.Random(0), [self.default]
+        for _ in range(_TRIES):
+            if len(seen) > most:
+                return
+            try:
+                choice = self.check({name: rng.choice(options) for name, options in self._found.items()})
+            except TecError:
+                continue
+            if choice not in seen:
+                seen.append(choice)
+                yield choice
+
     def make(self, choice: Choice) -> tuple[Schedule, list[Any]]:
         """The schedule and the parameters of a choice."""
         with self.target:
@@ -217,6 +260,16 @@ class TemplateSpace(Space):
     def loops(self, scheduled: Scheduled) -> Any:
         """The function of a choice: its parameters are the template's."""
         return to_loops(scheduled.schedule, scheduled.outputs, name=self.function.name)
+
+
+def _proved(space: TemplateSpace, choice: Choice, most: int | None = None) -> tuple[Schedule, list[Any]] | Exception:
+    """The schedule and the parameters of a choice that lowers, else why it does not. Under strictness it is not lowered: `build` will say."""
+    if is_strict():
+        return space.make(choice)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # building it will say them
+        found = prove(space, choice, space.loops, most=most)
+    return (found.scheduled.schedule, found.scheduled.outputs) if isinstance(found, Made) else found[1]
 
 
 def _outputs(schedule: Schedule) -> list[Any]:

@@ -262,6 +262,26 @@ def test_schedules_of_te_programs_lower(target: str, monkeypatch: pytest.MonkeyP
         tec.build(strict.schedule, [x, w, *strict.outputs], target)
 
 
+def test_schedules_by_te_names_lower_and_keep_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`topi.generic.schedule_*` goes on behind a template that fails."""
+    x = te.placeholder((8, 16), name="x")
+    y = topi.nn.softmax(x)
+    with strictly(False), tec.target.Target(CPU):
+        own = topi.generic.schedule_softmax(y)
+        plant(monkeypatch, foreign)
+        with pytest.warns(TecWarning, match="planted, refused at loops"):
+            behind = topi.generic.schedule_softmax(y)
+    assert behind.trace == own.trace
+    f = tec.build(behind, [x, y], CPU)
+    a = np.arange(128, dtype=np.float32).reshape(8, 16) / 64
+    on = [tec.nd.array(v) for v in (a, np.zeros_like(a))]
+    f(*on)
+    e = np.exp(a - a.max(1, keepdims=True))
+    np.testing.assert_allclose(on[1].numpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
+    with strictly(), tec.target.Target(CPU), pytest.raises(TecError):
+        tec.build(topi.generic.schedule_softmax(y), [x, y], CPU)
+
+
 def test_the_report_is_kept_and_shown(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, raises(KeyError("rows")))
     with strictly(False), warnings.catch_warnings():

@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 
 import tec
+from tec.choices import strictly
+from tec.errors import TecWarning
 from tec.graph import Graph
 from tec.graph.builders import Builder
 from tec.report.graph import repeats
 from tec.report.limits import dots, limit_of
+from tec.report.listing import refusals_of
 from tec.report.page import read_page
+from tests.unit.choices.test_chain import network, plant, raises
 
 
 @pytest.fixture
@@ -101,6 +105,50 @@ def test_layers_that_repeat_are_found():
     block = list("abcd")
     assert repeats([*block * 5, "t", *block * 11]) == [(0, 4, 5), (21, 4, 11)]
     assert repeats(list(range(30)) * 2) == []  # the whole network twice is no layer
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of a network whose default was refused in every function, with a reason that has markup in it."""
+    plant(monkeypatch, raises(KeyError("<b>rows</b></script>")))
+    path = tmp_path / "refused.tec"
+    with strictly(False), pytest.warns(TecWarning, match="the default schedule cannot be made"):
+        tec.compile(network(), "llvm -mcpu=x86-64-v3", cache=False).save(str(path))
+    return path
+
+
+def test_refused_choices_stand_on_the_page_and_on_the_terminal(tec_cli, refused, tmp_path):
+    net = tec.load(str(refused))
+    lines = refusals_of(net)
+    assert len(lines) == sum(map(len, net.report.refused.values())) > len(net.report.refused) > 1
+    shown = tec_cli("show", refused)
+    assert shown.exit_code == 0 and all(line in shown.output.splitlines() for line in lines)
+    told = json.loads(tec_cli("show", refused, "--json").output)["refused"]
+    assert told == net.report.refused
+    path = tmp_path / "page.html"
+    assert tec_cli("show", refused, "--html", path, "--no-measure").exit_code == 0
+    data, page = read_page(path), path.read_text()
+    assert ["choices refused", f"{len(lines)}, of {len(net.report.refused)} functions"] in data["facts"]
+    for kernel in data["kernels"]:
+        said = [v for name, v in kernel["facts"] if name == "choice refused"]
+        assert said == refusals_of(net, kernel["function"]) and "<b>rows</b></script>" in said[0]
+    assert "<b>rows" not in page  # a reason is text: no element of the page, and no end of its script
+
+
+def test_a_page_without_refusals_has_no_line_of_them(report):
+    data = read_page(report)
+    facts = [name for some in (data["facts"], *(k["facts"] for k in data["kernels"])) for name, _ in some]
+    assert facts and not [f for f in facts if "refused" in f]
+
+
+def test_a_browser_shows_why_a_choice_was_refused(tec_cli, refused, tmp_path, in_browser):
+    path = tmp_path / "page.html"
+    assert tec_cli("show", refused, "--html", path, "--no-measure").exit_code == 0
+    script = """return [[...document.querySelectorAll("#about dt, #about dd, #facts dt, #facts dd")].map(e => e.textContent),
+        document.querySelectorAll("#facts b").length];"""
+    texts, bold = in_browser(path.read_text(), script)
+    assert "choices refused" in texts and bold == 0
+    assert "refused at build: KeyError: '<b>rows</b></script>'" in texts[texts.index("choice refused") + 1]
 
 
 def test_without_times(tec_cli, package, tmp_path, in_browser):
