@@ -43,7 +43,7 @@ class Tiling:
     stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
     ahead: int = 1  # with one stage: steps on their way in registers
     band: int = 0  # tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row
-    interleave: bool = False  # loads and stores of a step between its sums (see `ir.passes.pipeline.interleave`)
+    interleave: bool = False  # loads and stores of a step between its sums (see `ir.passes.pipeline.leaves`)
     slices: int = 1  # wavefronts that have one part of the tile, each with its own part of the sum; a step is as many steps side by side
     uneven: bool = (
         False  # half of the wavefronts come first where two share a vector unit (see `ir.notes.SoftwarePipeline`)
@@ -327,7 +327,7 @@ def interleaves(target: Target) -> bool:
 
 def _far(t: Tiling, shape: Shape, target: Target) -> Iterator[Tiling]:
     """The tile with loads two steps ahead, where a default has them; with two slots first, where no other work-group could have the second and registers for
-    the next step can be filled behind a barrier (`ir.passes.pipeline.interleave.carried`)."""
+    the next step can be filled behind a barrier (`ir.passes.pipeline.leaves.carried`)."""
     if not _is_far(t, shape, target):
         return
     alone = groups(t, shape) <= target.machine.units and not shape.guarded

@@ -365,7 +365,7 @@ def test_bytes_under_a_condition_are_announced_where_it_holds() -> None:
     from tec.ir import expr as E
     from tec.ir import stmt as S
     from tec.ir.buffer import Buffer
-    from tec.ir.passes.pipeline.bulk_pipeline import loaded_bytes
+    from tec.ir.passes.pipeline.bulk import loaded_bytes
 
     tile = Buffer("tile", "float16", (B.const(64), B.const(64)), (), 0, "shared")
     k = E.Var("k")

@@ -10,7 +10,12 @@ import pytest
 
 import tec
 from tec import te
-from tec.errors import LoweringError, TecWarning
+from tec.errors import Loc, LoweringError, TecWarning
+from tec.ir import Buffer
+from tec.ir import expr as E
+from tec.ir import stmt as S
+from tec.ir.notes import FragmentsAhead
+from tec.ir.passes.pipeline.leaves import leaves_of, pieces_of
 
 N = 8_811_226
 
@@ -59,3 +64,21 @@ def test_what_is_below_the_bounds_is_written_out(recwarn: pytest.WarningsRecorde
 
     text = str(lower(change, 512))
     assert "for" not in text.replace("for each", "") and not [w for w in recwarn if issubclass(w.category, TecWarning)]
+
+
+@pytest.mark.parametrize("extents", [(300, 300), (8_811_226,), (3, 200, 200)])
+def test_a_software_pipeline_writes_no_more_either(extents: tuple[int, ...]) -> None:
+    """What a pipeline puts between the sums of a step is written out; the bound is told before the first statement is."""
+    place = Loc(__file__, 7)
+    a = Buffer("a", "float32", (E.IntImm(1),))
+    nest: S.Stmt = S.BufferStore(a, E.FloatImm(1.0), (E.IntImm(0),), loc=place)
+    for n in extents:
+        nest = S.For(E.Var("i"), E.IntImm(0), E.IntImm(n), nest, S.ForKind.UNROLLED)
+    marked = S.Attr(FragmentsAhead(), nest)
+    start = time.process_time()
+    for write in (pieces_of, leaves_of):
+        with pytest.raises(LoweringError, match=r"would write .* out as [\d,]+ statements; 65,536 are the most") as e:
+            write(nest if write is pieces_of else marked)
+        assert e.value.where == place and "smaller tiles" in str(e.value)
+    assert time.process_time() - start < 2  # seconds
+    assert len(pieces_of(S.For(E.Var("i"), E.IntImm(2), E.IntImm(5), S.BufferStore(a, E.FloatImm(1.0), (E.IntImm(0),)), S.ForKind.UNROLLED))) == 5  # fmt: skip

@@ -26,11 +26,12 @@ from ..rewrite_util import const_int
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The steps of `loop` that one turn may work on. `own`: the step that it ends, as the loop counts; `number`: which turn it is: below 0 in the prologue, counted
+    """The steps of `loop` that one turn may work on: `base` + `offset` is the step that it ends, as the loop counts. `number`: which turn it is: below 0 in the prologue, counted
     from the steady state's end in the epilogue, and within one trip of the steady loop there. `left`: steps behind its own (None: as many as are asked for)."""
 
     loop: S.For
-    own: E.Expr
+    base: E.Expr
+    offset: int = 0
     number: int = 0
     in_prologue: bool = False
     left: int | None = None
@@ -42,13 +43,17 @@ class Turn:
 
     def step(self, ahead: int = 0) -> E.Expr:
         """That step, as the loop counts."""
-        return B.add(self.own, ahead)
+        return B.add(self.base, B.const(self.offset + ahead, self.base.dtype))
+
+    def count(self, ahead: int = 0) -> E.Expr:
+        """That step, counted from 0."""
+        return B.add(B.sub(self.base, self.loop.min), B.const(self.offset + ahead, self.base.dtype))
 
     def guard(self, ahead: int, s: S.Stmt) -> S.Stmt:
         """A statement under the condition that there is a step so many ahead, where that is not known."""
         if not self.guarded or not ahead:
             return s
-        cond = Analyzer().simplify(B.compare("lt", B.sub(self.step(ahead), self.loop.min), self.loop.extent))
+        cond = Analyzer().simplify(B.compare("lt", self.count(ahead), self.loop.extent))
         return s if isinstance(cond, E.IntImm) and cond.value else S.IfThenElse(cond, s)
 
 
@@ -66,42 +71,47 @@ class Expanded:
 
 
 def expand(
-    loop: S.For, ahead: int, turn: Callable[[Turn], S.Stmt], together: int = 1, rounded: int = 1, guarded: bool = False
-) -> Expanded:
+    loop: S.For, ahead: int, turn: Callable[[Turn], S.Stmt], together: int = 1, rounded: int = 1, guarded: bool = False, alike: bool = False
+) -> Expanded:  # fmt: skip
     """The loop as a pipeline whose turns begin steps at most `ahead` turns before they end.
 
     turn: what one of them does. together: turns that one trip of the steady loop writes out, each with a `number` of its own; rounded: its turns are a
     multiple of so many (of `together` anyway), and the epilogue has the rest. guarded: the steady loop has all turns, and steps that may not exist stand
-    under `Turn.guard`; always so where the loop's length is not known. The steady loop keeps the notes of `loop`.
+    under `Turn.guard`. alike: what a turn does is for its own step or for the one `ahead`; the epilogue's turns are then alike, and where there are several
+    they are a loop. A loop whose length is not known is one or the other. The steady loop keeps the notes of `loop`.
     """
     extent, one = const_int(loop.extent), loop.var.dtype
-    guarded = guarded or extent is None
     simplify = Analyzer().simplify
-    prologue = []
-    for k in range(-ahead, 0):
+    guarded = guarded or (extent is None and not alike)
+
+    def fixed(k: int, number: int, in_prologue: bool = False) -> S.Stmt:
         left = None if extent is None else extent - 1 - k
-        prologue.append(turn(Turn(loop, simplify(B.add(loop.min, B.const(k, one))), k, True, left, guarded)))
+        return turn(Turn(loop, loop.min, k, number, in_prologue, left, guarded or extent is None))
+
+    prologue = [fixed(k, k, True) for k in range(-ahead, 0)]
     var = E.Var(loop.var.name, one)
     if guarded:
-        body = turn(Turn(loop, var, guarded=True))
-        return Expanded(prologue, [replace(loop, var=var, body=body)], [])
-    assert extent is not None
-    rounded = max(together, rounded)
-    count = max(0, extent - ahead) // rounded * rounded
+        return Expanded(prologue, [replace(loop, var=var, body=turn(Turn(loop, var, guarded=True)))], [])
     steady: list[S.Stmt] = []
-    if count:
-        if together == 1:
-            main = replace(loop, var=var, extent=B.const(count, one), body=turn(Turn(loop, var)))
-        else:
-            first = [simplify(B.add(B.add(loop.min, B.mul(var, together)), n)) for n in range(together)]
-            body = S.seq(*[turn(Turn(loop, at, n)) for n, at in enumerate(first)])
-            main = replace(loop, var=var, min=B.const(0, one), extent=B.const(count // together, one), body=body)
-        steady.append(main)
-    epilogue = [
-        turn(Turn(loop, simplify(B.add(loop.min, B.const(k, one))), k - count, left=extent - 1 - k))
-        for k in range(count, extent)
-    ]
-    return Expanded(prologue, steady, epilogue)
+    if extent is None:
+        count = simplify(B.maximum(B.sub(loop.extent, ahead), 0))
+        steady.append(replace(loop, var=var, extent=count, body=turn(Turn(loop, var))))
+    else:
+        rounded = max(together, rounded)
+        n = max(0, extent - ahead) // rounded * rounded
+        count = B.const(n, one)
+        if n and together == 1:
+            steady.append(replace(loop, var=var, extent=count, body=turn(Turn(loop, var))))
+        elif n:
+            base = B.add(loop.min, B.mul(var, together))
+            body = S.seq(*[turn(Turn(loop, base, k, k)) for k in range(together)])
+            steady.append(replace(loop, var=var, min=B.const(0, one), extent=B.const(n // together, one), body=body))
+        if not alike or extent - n == 1:
+            return Expanded(prologue, steady, [fixed(k, k - n) for k in range(n, extent)])
+    tail = E.Var(loop.var.name, one)
+    rest = turn(Turn(loop, tail, left=0))
+    first_left = simplify(B.add(loop.min, count))
+    return Expanded(prologue, steady, [S.For(tail, first_left, simplify(B.sub(loop.extent, count)), rest)])
 
 
 @dataclass(frozen=True, slots=True)

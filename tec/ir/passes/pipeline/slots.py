@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ... import build as B
@@ -99,7 +100,17 @@ def is_turned(s: S.Stmt) -> bool:
     return _is_crossed(s, loops)
 
 
-def through_registers(s: S.Stmt, room: int) -> tuple[S.Stmt, S.Stmt, Buffer, int] | None:
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A fill in two: what loads into a register buffer of so many bytes, and what stores from there."""
+
+    load: S.Stmt
+    store: S.Stmt
+    register: Buffer
+    bytes: int
+
+
+def through_registers(s: S.Stmt, room: int) -> Staged | None:
     """A nest of constant loops and conditions around one store, as a nest that loads and a nest that stores."""
     loops: list[S.For] = []
     x = s
@@ -133,7 +144,7 @@ def through_registers(s: S.Stmt, room: int) -> tuple[S.Stmt, S.Stmt, Buffer, int
     else:
         load = _replace_leaf(s, leaf)
     store = _replace_leaf(s, S.BufferStore(x.buffer, E.BufferLoad(register, at), x.indices, x.predicate, x.loc))
-    return load, clone(store, {}), register, used
+    return Staged(load, clone(store, {}), register, used)
 
 
 def _is_crossed(x: S.BufferStore, loops: list[S.For]) -> bool:

@@ -22,7 +22,7 @@ from ...effects import is_call
 from ...notes import MinBlocks, WarpSpecialize
 from ...visit import any_stmt, free_vars, map_stmt, visit
 from ..rewrite_util import SHARED_SCOPES, clone
-from .bulk_pipeline import effect, is_bulk_fill, loaded_bytes, reporting
+from .bulk import effect, is_bulk_fill, loaded_bytes, reporting
 from .warp_roles import Ring, Roles
 
 

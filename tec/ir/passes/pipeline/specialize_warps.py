@@ -48,7 +48,7 @@ from ...matrix import WARPGROUP
 from ...notes import MinBlocks, WarpSpecialize
 from ...visit import any_stmt, map_expr, map_stmt, visit
 from ..rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
-from .bulk_pipeline import effect, loaded_bytes, reporting
+from .bulk import effect, loaded_bytes, reporting
 from .hold_operands import hold_operands
 from .specialize_region import Region
 from .warp_roles import Ring, Roles

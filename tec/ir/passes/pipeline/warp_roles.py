@@ -12,7 +12,7 @@ from ... import stmt as S
 from ...buffer import Buffer
 from ...matrix import WARPGROUP
 from ...visit import map_expr, map_stmt, substitute
-from .bulk_pipeline import effect
+from .bulk import effect
 
 _FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
 _FETCH_REGISTERS = (
