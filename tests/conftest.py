@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ if sys.dont_write_bytecode:
     sys.pycache_prefix = str(Path(__file__).parent.parent / "build" / "pycache")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # As shells start what runs in the background of a script. Children inherit it, and some tests press Ctrl-C in theirs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ["TEC_TUNE_DB"] = "off"  # what a user of this host tuned is not what is tested
 # A refused default is a fault of tec, which the candidates behind it would hide. Programs that tests start see this too.

@@ -7,6 +7,7 @@ import tec
 from tec.codegen.static_report import report
 from tec.graph import Graph, run_graph
 from tec.graph.passes.byte_products import byte_products
+from tests.thinned import thinned
 from tests.unit.graph.random_graphs import conv_attrs
 
 GFX942 = tec.Target("rocm -mcpu=gfx942")
@@ -131,11 +132,10 @@ def test_on_this_cpu(graph):
     np.testing.assert_array_equal(net.run(feeds)[0], run_graph(g, feeds)[0])
 
 
-@pytest.mark.parametrize("mcpu", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize("graph", [
+@thinned(1, ("mcpu", ["gfx942", "gfx1100"]), ("graph", [
     lambda: matmul_graph("uint8", "raw"), lambda: matmul_graph("uint8", "computed"), lambda: matmul_graph("int8", "rows"),
     lambda: conv_graph("uint8", "one"), lambda: conv_graph("int8", "one", 2),
-])  # fmt: skip
+]))  # fmt: skip
 def test_on_the_software_gpu(mcpu, graph):
     g = graph()
     feeds = feeds_of(g)

@@ -5,7 +5,7 @@ import pytest
 
 import tec
 from tec.choices import tilings
-from tec.choices.products import tile_sizes
+from tec.choices.register_blocks import tile_sizes
 from tec.codegen.static_report import report
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
@@ -14,6 +14,7 @@ from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.mixed_precision import mixed_precision
 from tec.graph.passes.weights import order_weights
 from tests import seeds
+from tests.thinned import thinned
 from tests.unit.graph.random_graphs import conv_attrs, feed, random_graph
 
 GFX942 = tec.Target("rocm -mcpu=gfx942")
@@ -244,11 +245,13 @@ def test_large_weights_with_tiny_values_are_16_bits_wide():
 # ---- on the software GPU
 
 
-@pytest.mark.parametrize("mcpu,dtype", [("gfx942", "float32"), ("gfx942", "float16"), ("gfx1100", "float16")])
-@pytest.mark.parametrize("batch,cin,cout,size,kernel,stride,groups", [
-    (1, 32, 128, 27, 3, 1, 1),  # a ragged end of the pixels: WMMA must not slip under its guard
-    (2, 3, 40, 17, 7, 2, 1), (2, 20, 24, 9, 3, 1, 1), (1, 24, 24, 14, 3, 2, 24), (1, 6, 6, 5, 3, 1, 6),
-])  # fmt: skip
+def test_wmma_does_not_slip_under_the_guard_of_a_ragged_end_of_the_pixels():
+    test_convolutions_on_the_software_gpu("gfx1100", "float16", 1, 32, 128, 27, 3, 1, 1)
+
+
+@thinned(1, ("mcpu, dtype", [("gfx942", "float32"), ("gfx942", "float16"), ("gfx1100", "float16")]), ("batch, cin, cout, size, kernel, stride, groups", [
+    (1, 32, 128, 27, 3, 1, 1), (2, 3, 40, 17, 7, 2, 1), (2, 20, 24, 9, 3, 1, 1), (1, 24, 24, 14, 3, 2, 24), (1, 6, 6, 5, 3, 1, 6),
+]))  # fmt: skip
 def test_convolutions_on_the_software_gpu(mcpu, dtype, batch, cin, cout, size, kernel, stride, groups):
     g = Graph()
     x = g.input("x", dtype, (batch, cin, size, size))
@@ -336,11 +339,13 @@ def test_operands_are_turned_on_their_way(target, dtype, transpose_a):
     assert r.matrix >= 16 and min(r.global_loads) >= (32 if dtype == "int8" else 64)  # a tile of 64 columns of bytes
 
 
-@pytest.mark.parametrize(
-    "mcpu,dtype", [("gfx942", "float16"), ("gfx942", "int8"), ("gfx942", "float32"), ("gfx1100", "float16")]
-)
-@pytest.mark.parametrize(
-    "shape,transpose_a", [((128, 64, 128), False), ((64, 64, 64), True), ((32, 32, 32), False), ((33, 40, 70), True)]
+@thinned(
+    1,
+    ("mcpu, dtype", [("gfx942", "float16"), ("gfx942", "int8"), ("gfx942", "float32"), ("gfx1100", "float16")]),
+    (
+        "shape, transpose_a",
+        [((128, 64, 128), False), ((64, 64, 64), True), ((32, 32, 32), False), ((33, 40, 70), True)],
+    ),
 )
 def test_turned_operands_on_the_software_gpu(mcpu, dtype, shape, transpose_a):
     m, n, k = shape

@@ -15,6 +15,7 @@ import tec
 from tec.ir.microscaling import dequantize, format_of, pack, quantize, unpack
 from tec.ops.packed import packed
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned
 
 TYPES = {
     "mxfp8_e4m3": TensorProto.FLOAT8E4M3FN, "mxfp8_e5m2": TensorProto.FLOAT8E5M2, "mxfp4_e2m1": TensorProto.FLOAT4E2M1,
@@ -42,8 +43,9 @@ def product(w: Any, name: str, transposed: bool) -> tuple[Any, Any]:
     return model, dequantize(elements, scales, name)
 
 
-@pytest.mark.parametrize("chip", ["", "gfx942", "gfx950", "gfx1100"])
-@pytest.mark.parametrize(("name", "transposed"), [("mxfp4_e2m1", True), ("mxfp4_e2m1", False), ("mxfp8_e4m3", True), ("mxfp8_e5m2", False), ("mxfp6_e3m2", True), ("mxfp6_e2m3", False)])  # fmt: skip
+@thinned(1, ("chip", ["", "gfx942", "gfx950", "gfx1100"]), (
+    "name, transposed", [("mxfp4_e2m1", True), ("mxfp4_e2m1", False), ("mxfp8_e4m3", True), ("mxfp8_e5m2", False), ("mxfp6_e3m2", True), ("mxfp6_e2m3", False)],
+))  # fmt: skip
 def test_products_with_weights_as_stored(chip: str, name: str, transposed: bool) -> None:
     rng = np.random.default_rng(7)
     x = rng.standard_normal((M, K)).astype(np.float32)
