@@ -132,6 +132,25 @@ def _double_buffer() -> Program:
     return Program([a, b, c], [c], None, gpu)
 
 
+@case("matmul_pipelined", uniform((32, 64), (64, 32)), _ref, rtol=1e-4, atol=1e-4)
+def _pipelined() -> Program:
+    """Stage and place by hand: both tiles are filled two turns ahead, the second of them behind the sums."""
+    a, b, c = matmul(32, 32, 64)
+
+    def gpu(s: Any, target: Any) -> None:
+        _gpu_tiled(16, 8, 8)(s, a, b, c)
+        sums = next(stage for stage in s.stages if stage.op.name == "C_local")
+        sums.software_pipeline(sums.leaf_iter_vars[0], (0, 0, 2), (0, 2, 1))
+
+    def cpu(s: Any, target: Any) -> None:
+        rows = s.cache_read(b, "global", [c])
+        s[c].reorder(c.op.reduce_axis[0], *c.op.axis)
+        s[rows].compute_at(s[c], c.op.reduce_axis[0])
+        s[c].software_pipeline(c.op.reduce_axis[0], (0, 1))
+
+    return Program([a, b, c], [c], cpu, gpu)
+
+
 @case("matmul_f16_acc_f32", uniform((24, 40), (40, 16), dtype=np.float16), _ref, rtol=1e-3, atol=1e-3)
 def _f16() -> Program:
     a, b, c = matmul(24, 16, 40, "float16", "float32")
