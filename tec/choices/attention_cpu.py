@@ -19,9 +19,9 @@ from ..ops.attention import normalized, scores_of
 from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
-from . import loops, parallel
+from . import parallel
 from .attention_few import MOST, FewQueries
-from .attention_loops import Kernel
+from .attention_loops import AttentionSpace, Kernel
 from .group import Group, size_of
 from .pointwise import lanes_for
 from .space import Choice, Cost
@@ -29,7 +29,7 @@ from .space import Choice, Cost
 KEYS = 64  # of a block: its weights for 32 queries are 8 KiB, which stay in the first-level cache
 
 
-class CpuAttention(loops.LoopForm):
+class CpuAttention(AttentionSpace):
     """A tile of `queries` over vector lanes and a block of keys at a time; heads and tiles over threads."""
 
     template: ClassVar[str] = "cpu attention"
@@ -47,7 +47,7 @@ class CpuAttention(loops.LoopForm):
     def default(self) -> Choice:
         # Two registers of queries by 8 elements are 16 sums, half of 32 registers; 4 where there are 16.
         rows = 8 if self.target.vector_bytes >= 64 else 4
-        queries = Kernel.sizes_of(self.form).queries
+        queries = self.g.queries
         short = isinstance(queries, int) and queries <= self.lanes
         return self.choice(queries=self.lanes if short else 2 * self.lanes, keys=KEYS, rows=rows)
 
@@ -62,15 +62,6 @@ class CpuAttention(loops.LoopForm):
         rate = machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
         sums = choice["rows"] * choice["queries"] // self.lanes
         return Cost(2 * work * (1 + abs(sums - 16) / 64) / rate, "issue")
-
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        form = self.form
-
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            self.loops(Kernel.of(form, ib, sources, results[0]), choice)
-
-        out = form.outputs[0]
-        return loops.extern("attention", list(form.inputs), [(out.shape, out.dtype)], body)
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         """Lanes of queries, or of elements where queries are few; both, where their number is open."""

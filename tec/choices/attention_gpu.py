@@ -18,39 +18,28 @@ from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
 from . import loops
-from .attention_grid import Grid, Results, Rows, ceil_div
-from .attention_loops import Kernel
+from .attention_grid import Grid, Results, Rows
+from .attention_loops import Kernel, SplitAttention
 from .group import Group
 from .space import Choice, Cost
 
 SIDE = 16  # threads of a work-group in each direction: 16 neighbours share sums by shuffles on any wavefront
-FEW = 16  # queries up to which the heads of a group go into one tile
-OPEN_KEYS = 2048  # keys, for the choice of splits where their number is open
 
 
-class GpuAttention(loops.LoopForm):
+class GpuAttention(SplitAttention):
     """A tile of `queries` by a block of `keys` a work-group; blocks of keys over `splits` work-groups."""
 
     template: ClassVar[str] = "gpu attention"
+    open_queries: ClassVar[int] = 64
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.parameters = {"queries": (64, 32, 16), "keys": (64, 32, 16), "splits": (1, 2, 4, 8, 16, 32, 64)}
-        self.g = Kernel.sizes_of(form)
 
     @property
     def fits_at_all(self) -> bool:
         """Whether the smallest tile goes into shared memory."""
         return self.why_not(self.choice(queries=16, keys=16, splits=1)) is None
-
-    @property
-    def rows(self) -> tuple[int, bool]:
-        """Queries of one tile's head, or of its group of heads where they are few; 64 where their number is open."""
-        s = self.g.queries
-        if not isinstance(s, int):
-            return 64, False
-        folded = s <= FEW and self.g.group != 1
-        return (s * self.g.group if folded else s), folded
 
     def why_not(self, choice: Choice) -> str | None:
         need, have = _shared_bytes(self, choice), self.target.static_lds_bytes
@@ -61,43 +50,25 @@ class GpuAttention(loops.LoopForm):
 
     @property
     def default(self) -> Choice:
-        rows, folded = self.rows
-        tile = next(q for q in (16, 32, 64) if q >= min(rows, 64))
+        tile = next(q for q in (16, 32, 64) if q >= min(self.rows[0], 64))
         for queries, keys in ((64, 64), (64, 32), (32, 32), (16, 32), (16, 16)):
             if queries <= tile and self.why_not(self.choice(queries=queries, keys=keys, splits=1)) is None:
                 break
-        heads = self.g.key_heads if folded else self.g.heads
-        batch = self.g.batch if isinstance(self.g.batch, int) else 1
-        length = self.g.keys if isinstance(self.g.keys, int) else OPEN_KEYS
-        # Two work-groups a compute unit, and four blocks of keys for each of them at least.
-        groups = batch * heads * -(-rows // queries)
-        wanted = min(2 * self.target.machine.units // groups, length // (4 * keys))
-        return self.choice(queries=queries, keys=keys, splits=min(64, 1 << max(0, wanted.bit_length() - 1)))
+        return self.choice(queries=queries, keys=keys, splits=self.splits(queries, keys))
 
     def cost(self, choice: Choice) -> Cost:
         """Multiply-adds at the vector rate and three reads of shared memory for two of them, by how many work-groups there are."""
-        rows, folded = self.rows
         machine = self.target.machine
-        heads = self.g.key_heads if folded else self.g.heads
-        batch = self.g.batch if isinstance(self.g.batch, int) else 1
-        length = self.g.keys if isinstance(self.g.keys, int) else OPEN_KEYS
-        groups = batch * heads * -(-rows // choice["queries"]) * choice["splits"]
+        groups = self.groups(choice["queries"]) * choice["splits"]
         block = choice["queries"] * choice["keys"] * (self.g.size + self.g.value_size)
-        steps = -(-length // (choice["keys"] * choice["splits"]))
+        steps = -(-self.length // (choice["keys"] * choice["splits"]))
         clocks = steps * (2 * block / machine.macs("float32", matrix=False) + 200)
         seconds = -(-groups // (2 * machine.units)) * 2 * clocks / (machine.clock_mhz * 1e6)
         return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_us * 1e-6, "issue")
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        form, folded = self.form, self.rows[1]
-
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            k = Kernel.of(form, ib, sources, results[0])
-            grid = Grid(k, folded, choice["queries"], choice["splits"], (SIDE, SIDE))
-            grid.launch(lambda of, first, tx, ty: _Tile(k, choice, of, first, tx, ty))
-
-        out = form.outputs[0]
-        return loops.extern("attention", list(form.inputs), [(out.shape, out.dtype)], body)
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        grid = Grid(kernel, self.rows[1], choice["queries"], choice["splits"], (SIDE, SIDE))
+        grid.launch(lambda of, first, tx, ty: _Tile(kernel, choice, of, first, tx, ty))
 
 
 def _stride(elements: int, dtype: str) -> int:
@@ -120,16 +91,8 @@ class _Tile:
     """One tile of queries: its loop over blocks of keys."""
 
     def __init__(self, k: Kernel, choice: Choice, of: Rows, first: Any, tx: Any, ty: Any):
-        self.k, self.ib, self.g, self.acc, self.of, self.first, self.tx, self.ty = (
-            k,
-            k.ib,
-            k.g,
-            k.acc,
-            of,
-            first,
-            tx,
-            ty,
-        )
+        self.k, self.ib, self.g, self.acc = k, k.ib, k.g, k.acc
+        self.of, self.first, self.tx, self.ty = of, first, tx, ty
         self.queries, self.keys = choice["queries"], choice["keys"]
         self.own_rows, self.own_keys = self.queries // SIDE, self.keys // SIDE
         self.columns = -(-self.g.value_size // SIDE)
@@ -159,28 +122,18 @@ class _Tile:
             return self.k.query(self.of.b, head, i, d)
 
         self._fill(self.q, self.queries, g.size, self.step_q, query)
-        low, high = self.first, te.min(self.first + self.queries, self.of.count) - 1
-        if self.of.folded:
-            low, high = 0, g.queries - 1
-        begin, end = self.k.key_range(self.of.b, low, high, self.keys)
-        if splits > 1:
-            each = ib.let("each", ceil_div(end - begin, splits))
-            begin = ib.let("begin", begin + split * each)
-            end = te.min(end, begin + each)
+        begin, end = self.of.blocks(*self.of.reach(self.first, self.queries), self.keys, split, splits)
         with ib.for_range(begin, te.max(end, begin), "block") as block:
             self._block(ib.let("key", block * self.keys))
 
     def _fill(self, to: Any, rows: int, size: int, step: int, value: Callable[[Any, Any], Any]) -> None:
         """All threads write rows of `size` elements into shared memory."""
-        ib, count, threads = self.ib, rows * size, SIDE * SIDE
-        with ib.for_range(0, -(-count // threads), "r") as r:
-            e = r * threads + self.ty * SIDE + self.tx
+
+        def one(e: Any) -> None:
             row, d = te.indexdiv(e, size), te.indexmod(e, size)
-            if count % threads:
-                with ib.if_scope(e < count):
-                    to[row * step + d] = value(row, d)
-            else:
-                to[row * step + d] = value(row, d)
+            to[row * step + d] = value(row, d)
+
+        loops.dealt(self.ib, rows * size, SIDE * SIDE, (self.ty * SIDE, self.tx), one, "serial")
 
     def _load(self, operand: str, key: Any, size: int) -> None:
         # A block's end beyond the last key repeats that key; its scores are hidden.
@@ -243,15 +196,11 @@ class _Tile:
             value[0] = both(value[0], self.ib.let("other", other))
 
     def _masked(self, score: Any, row: Any, key: Any) -> Any:
-        k, scores, g = self.k, self.k.scores, self.g
-        b = self.of.b
+        k, scores = self.k, self.k.scores
         head, i = self.of.at(te.min(row, self.of.count - 1))
-        at = te.min(key, g.keys - 1)
-        score = scores.biased(scores.capped(score), k.extra, (b, head, i, at))
-        conditions = [] if isinstance(g.keys, int) and g.keys % self.keys == 0 else [key < g.keys]
-        seen = scores.seen(k.extra, b, i + scores.offset(k.extra, b), key)
-        conditions += [] if seen is None else [seen]
-        return te.select(te.all(*conditions), score, k.const(float("-inf"))) if conditions else score
+        at = te.min(key, self.g.keys - 1)
+        score = scores.biased(scores.capped(score), k.extra, (self.of.b, head, i, at))
+        return k.seen(score, self.of.b, i, key, self.keys)
 
     def results(self, out: Results) -> None:
         g = self.g

@@ -50,6 +50,22 @@ class Rows:
             return self.head, row
         return self.head * g.group + te.indexdiv(row, g.queries), te.indexmod(row, g.queries)
 
+    def reach(self, first: Any, tile: int) -> tuple[Any, Any]:
+        """The first and the last query of a tile's rows."""
+        if self.folded:
+            return 0, self.kernel.g.queries - 1
+        return first, te.min(first + tile, self.count) - 1
+
+    def blocks(self, low: Any, high: Any, keys: int, split: Any, splits: int) -> tuple[Any, Any]:
+        """The blocks of keys, begin and end, that a split has of those which queries low to high see anything of; none where it ends before it begins."""
+        ib = self.kernel.ib
+        begin, end = self.kernel.key_range(self.b, low, high, keys)
+        if splits > 1:
+            each = ib.let("each", ceil_div(end - begin, splits))
+            begin = ib.let("begin", begin + split * each)
+            end = te.min(end, begin + each)
+        return begin, end
+
 
 def ceil_div(a: Any, b: int) -> Any:
     return -(-a // b) if isinstance(a, int) else te.indexdiv(a + (b - 1), b)

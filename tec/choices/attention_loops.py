@@ -1,17 +1,24 @@
-"""What loops of attention share on every target: sizes, reading operands through their order, the range of keys that a tile sees."""
+"""What attention shares on every target: the base of its templates, sizes, reading operands through their order, the range of keys that a tile sees."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import te
 from ..ops.attention import LOWEST, Geometry, Scores, geometry, order_of, scores_of, stored
 from ..ops.forms import Form
 from ..ops.rotary import Turn
-from .group import extent
+from ..target import Target
+from ..te import Tensor
+from . import loops
+from .group import Group, extent
+from .space import Choice
+
+FEW = 16  # queries up to which the heads of a group go into one tile
+OPEN = 2048  # queries and keys, for choices where their number is open
 
 
 @dataclass
@@ -107,6 +114,60 @@ class Kernel:
         if isinstance(end, int):
             return begin, -(-end // block)
         return begin, te.indexdiv(te.max(end, 0) + (block - 1), block)
+
+    def seen(self, score: Any, b: Any, i: Any, key: Any, block: int) -> Any:
+        """A score of query `i` and a key of a block of so many, -inf where the query does not see the key, or there is none."""
+        keys = self.g.keys
+        conditions = [] if isinstance(keys, int) and keys % block == 0 else [key < keys]
+        seen = self.scores.seen(self.extra, b, i + self.scores.offset(self.extra, b), key)
+        conditions += [] if seen is None else [seen]
+        return te.select(te.all(*conditions), score, self.const(float("-inf"))) if conditions else score
+
+
+class AttentionSpace(loops.LoopForm):
+    """What the templates of attention have in common: its sizes, typical ones where they are open, and loops in place of the form."""
+
+    open_queries: ClassVar[int] = OPEN  # how many are expected where their number is open
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.dtype, self.g = form.inputs[0].dtype, Kernel.sizes_of(form)
+        self.batch: int = self.g.batch if isinstance(self.g.batch, int) else 1
+        self.queries: int = self.g.queries if isinstance(self.g.queries, int) else self.open_queries
+        self.length: int = self.g.keys if isinstance(self.g.keys, int) else OPEN
+
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        """The attention's loops by a legal choice."""
+        raise NotImplementedError
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            self.loops(Kernel.of(self.form, ib, sources, results[0]), choice)
+
+        out = self.form.outputs[0]
+        return loops.extern("attention", list(self.form.inputs), [(out.shape, out.dtype)], body)
+
+
+class SplitAttention(AttentionSpace):
+    """Of templates that fold the heads of few queries into one tile, and divide many keys over work-groups (`attention_grid`)."""
+
+    @cached_property
+    def rows(self) -> tuple[int, bool]:
+        """Queries of one tile's head, or of its group of heads where they are few."""
+        s = self.g.queries
+        folded = isinstance(s, int) and s <= FEW and self.g.group != 1
+        return (self.queries * self.g.group if folded else self.queries), folded
+
+    def groups(self, tile: int) -> int:
+        """Work-groups of so many rows, before keys are divided."""
+        rows, folded = self.rows
+        heads: int = self.g.key_heads if folded else self.g.heads
+        return self.batch * heads * -(-rows // tile)
+
+    def splits(self, tile: int, keys: int) -> int:
+        """So many that two work-groups a compute unit have four blocks of keys each at least."""
+        wanted = min(2 * self.target.machine.units // self.groups(tile), self.length // (4 * keys))
+        return min(int(self.parameters["splits"][-1]), 1 << max(0, wanted.bit_length() - 1))
 
 
 def _size(d: Any) -> Any:

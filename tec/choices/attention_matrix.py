@@ -12,24 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 from ..ir.dtype import dtype_info
 from ..ops.forms import Form
 from ..target import Target, level_gbps
 from ..te import Tensor, intrin
-from . import loops
 from .attention_fragments import Fragments
 from .attention_grid import Grid
-from .attention_loops import Kernel
+from .attention_loops import Kernel, SplitAttention
 from .attention_tiles import PIECE_BYTES, shared_bytes, sizes
 from .attention_wave import Wave
 from .group import Group
 from .space import Choice, Cost
 
-FEW = 16  # queries up to which the heads of a group go into one tile
-OPEN = 2048  # queries and keys, for choices where their number is open
 MOST_SIZE = (
     256  # of a head: its sums for 16 queries are 64 registers of a lane, and there is no work-group that shares them
 )
@@ -65,16 +61,14 @@ def takes(target: Target, dtype: str, size: Any, value_size: Any) -> bool:
     return whole and target.is_gpu and bool(fragments(dtype, target))
 
 
-class MatrixAttention(loops.LoopForm):
+class MatrixAttention(SplitAttention):
     """`waves` wavefronts of `rows` queries each by a block of `keys` a work-group; blocks of keys over `splits` work-groups."""
 
     template: ClassVar[str] = "matrix attention"
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
-        self.dtype = form.inputs[0].dtype
         self.units = fragments(self.dtype, target)
-        self.g = Kernel.sizes_of(form)
         # Where heads of 256 leave AMD's units room for two wavefronts by 32 keys, there is room for four by 16, with the next step's under way.
         keys = (64, 32, 128) if target.chip.background_copies else (64, 32, 128, 16)
         self.parameters = {
@@ -95,15 +89,6 @@ class MatrixAttention(loops.LoopForm):
         """Whether sums and queries leave a SIMD of CDNA two wavefronts at most."""
         f = next(iter(self.units.values()))
         return f.instr.unit == "mfma" and dtype_info(self.dtype).bytes == 2 and self.g.size + self.g.value_size > 448
-
-    @cached_property
-    def rows(self) -> tuple[int, bool]:
-        """Queries of one tile's head, or of its group of heads where they are few; `OPEN` where their number is open."""
-        s = self.g.queries
-        if not isinstance(s, int):
-            return OPEN, False
-        folded = s <= FEW and self.g.group != 1
-        return (s * self.g.group if folded else s), folded
 
     def registers(self, choice: Choice) -> int:
         """Of a lane: sums, scores, queries where they are held, and what is on its way to shared memory."""
@@ -135,14 +120,14 @@ class MatrixAttention(loops.LoopForm):
             return f"tiles take {lds} bytes of shared memory, there are {self.target.lds_bytes}"
         return None
 
-    @property
-    def default(self) -> Choice:
-        return min(self.drafts(), key=lambda c: self.cost(c).seconds)
-
     def drafts(self) -> Iterator[Choice]:
         # Copies in the background fill a second slot by themselves; where registers do not suffice for the next step, there is none under way.
         usual = 2 if self.target.chip.background_copies else 1
-        legal = [c for c in self.all if c["stages"] in (usual, 0) and c["splits"] == self._splits(c)]
+        legal = [
+            c
+            for c in self.all
+            if c["stages"] in (usual, 0) and c["splits"] == self.splits(c["rows"] * c["waves"], c["keys"])
+        ]
         ahead = [c for c in legal if c["stages"] == max(x["stages"] for x in legal)]
         if not any(c["hold"] for c in ahead):
             # Queries in registers rather than the next step's tiles there: shared memory holds more work-groups, which work while one waits (heads of
@@ -150,27 +135,13 @@ class MatrixAttention(loops.LoopForm):
             ahead = [c for c in legal if c["hold"]] or ahead
         yield from ahead
 
-    def _splits(self, choice: Choice) -> int:
-        """So many that two work-groups a compute unit have four blocks of keys each at least."""
-        rows, folded = self.rows
-        heads = self.g.key_heads if folded else self.g.heads
-        batch = self.g.batch if isinstance(self.g.batch, int) else 1
-        length = self.g.keys if isinstance(self.g.keys, int) else OPEN
-        groups = batch * heads * -(-rows // (choice["rows"] * choice["waves"]))
-        wanted: int = min(2 * self.target.machine.units // groups, length // (4 * choice["keys"]))
-        return min(32, 1 << max(0, wanted.bit_length() - 1))
-
     def cost(self, choice: Choice) -> Cost:
         """Matrix work or vector work of a step, whichever is more where wavefronts share a SIMD, else both, by how many work-groups there are."""
         g, machine = self.g, self.target.machine
         f = self.units[choice["unit"]]
-        rows, folded = self.rows
-        heads = g.key_heads if folded else g.heads
-        batch = g.batch if isinstance(g.batch, int) else 1
-        length = g.keys if isinstance(g.keys, int) else OPEN
         tile = choice["rows"] * choice["waves"]
-        groups = batch * heads * -(-rows // tile) * choice["splits"]
-        steps = -(-length // (choice["keys"] * choice["splits"]))
+        groups = self.groups(tile) * choice["splits"]
+        steps = -(-self.length // (choice["keys"] * choice["splits"]))
         size, value_size = sizes(f, g)
         matrix = tile * choice["keys"] * (size + value_size) / machine.macs(self.dtype)
         # A weight takes some ten operations, four of them for an exponential's quarter rate; a sum is scaled by one.
@@ -198,18 +169,11 @@ class MatrixAttention(loops.LoopForm):
         seconds = rounds * (steps * clocks + 600) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
         if choice["splits"] > 1 and machine.has_latencies:
             # What work-groups leave in float32 and the second kernel reads (32 heads of 2,048 by 64 on MI300X, by the time model: 13 us of 107; 101 by half of the rows).
-            parts = 2 * 4 * batch * heads * rows * choice["splits"] * (g.value_size + 2)
+            parts = 2 * 4 * self.groups(1) * choice["splits"] * (g.value_size + 2)
             seconds += parts / (level_gbps(machine, "memory") * 1e9)
         return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_us * 1e-6, "matrix")
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        form, folded, f = self.form, self.rows[1], self.units[choice["unit"]]
-
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            k = Kernel.of(form, ib, sources, results[0])
-            shape = (self.target.wavefront_size, choice["waves"])
-            grid = Grid(k, folded, choice["rows"] * choice["waves"], choice["splits"], shape)
-            grid.launch(lambda of, first, tx, ty: Wave(k, f, choice, of, first, tx, ty))
-
-        out = form.outputs[0]
-        return loops.extern("attention", list(form.inputs), [(out.shape, out.dtype)], body)
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        f, shape = self.units[choice["unit"]], (self.target.wavefront_size, choice["waves"])
+        grid = Grid(kernel, self.rows[1], choice["rows"] * choice["waves"], choice["splits"], shape)
+        grid.launch(lambda of, first, tx, ty: Wave(kernel, f, choice, of, first, tx, ty))

@@ -26,7 +26,6 @@ from . import loops
 from .attention_cpu import CpuAttention, Tile, by_heads, by_lanes, tasks_kind
 from .attention_few import MOST
 from .attention_loops import Kernel
-from .attention_matrix import OPEN
 from .group import Group
 from .space import Choice, Cost
 
@@ -72,25 +71,22 @@ class TileAttention(CpuAttention):
 
     @property
     def default(self) -> Choice:
-        g = Kernel.sizes_of(self.form)
+        g = self.g
         # 64 queries read keys half as often; of few, 32 leave tasks for twice the threads.
         few = isinstance(g.queries, int) and g.queries < 512
         short = isinstance(g.keys, int) and g.keys % 64 >= 32
         return self.choice(queries=32 if few else 64, keys=32 if short else 64, rows=8)
 
     def why_not(self, choice: Choice) -> str | None:
-        keys = Kernel.sizes_of(self.form).keys
+        keys = self.g.keys
         none = isinstance(keys, int) and keys < choice["keys"]
         return f"{keys} keys are not one block" if none else super().why_not(choice)
 
     def cost(self, choice: Choice) -> Cost:
         """Products at the unit's rate, and the softmax between them, by the share of lanes that have a query."""
-        g, machine = Kernel.sizes_of(self.form), self.target.machine
-        batch, queries, keys = (
-            n if isinstance(n, int) else most for n, most in ((g.batch, 1), (g.queries, OPEN), (g.keys, OPEN))
-        )
-        rows = -(-queries // choice["queries"]) * choice["queries"]
-        scores = batch * g.heads * rows * keys
+        g, machine = self.g, self.target.machine
+        rows = -(-self.queries // choice["queries"]) * choice["queries"]
+        scores = self.batch * g.heads * rows * self.length
         clocks = scores * ((g.size + g.value_size) * DOT_CLOCKS / (ROWS * ROWS * DEPTH) + WEIGHT_CLOCKS)
         return Cost(clocks / (machine.units * machine.clock_mhz * 1e6), "issue")
 

@@ -13,19 +13,16 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from .. import te
-from ..ir.dtype import with_lanes
-from ..ir.expr import Broadcast, Call, Expr
+from ..ir.expr import Broadcast
 from ..ir.matrix import WARPGROUP
 from ..ops.attention import order_of
 from ..target import Target
-from ..te import Tensor
-from . import loops
 from .attention_fragments import Fragments
 from .attention_grid import Grid, Results, Rows, ceil_div
 from .attention_loops import Kernel
-from .attention_matrix import OPEN
 from .attention_tiles import sizes
 from .attention_warpgroup import ROWS, WARPS, Warp, WarpgroupAttention
+from .parts import needs
 from .space import Choice, Cost
 
 GROUPS = 2
@@ -66,12 +63,7 @@ class TurnAttention(WarpgroupAttention):
             return "rows of queries begin where a bulk copy cannot"
         if self.registers(choice) > REGISTERS:
             return f"{self.registers(choice)} registers of a thread, there are {REGISTERS}"
-        need = self.shared_bytes(choice)
-        return (
-            f"tiles take {need} bytes of shared memory of {self.target.lds_bytes}"
-            if need > self.target.lds_bytes
-            else None
-        )
+        return needs.shared_memory(self.shared_bytes(choice), self.target.lds_bytes)
 
     @property
     def plain_rows(self) -> bool:
@@ -94,21 +86,15 @@ class TurnAttention(WarpgroupAttention):
     @property
     def tiles(self) -> Any:
         """Work-groups' pieces of work."""
-        g = self.g
-        return (
-            (g.batch if isinstance(g.batch, int) else 1)
-            * g.heads
-            * -(-(g.queries if isinstance(g.queries, int) else OPEN) // (ROWS * GROUPS))
-        )
+        return self.batch * self.g.heads * -(-self.queries // (ROWS * GROUPS))
 
     def cost(self, choice: Choice) -> Cost:
         """Products of both warpgroups one after the other at the unit, by how many rounds of tiles there are."""
         g, machine = self.g, self.target.machine
-        length = g.keys if isinstance(g.keys, int) else OPEN
         matrix = ROWS * choice["keys"] * (g.size + g.value_size) / machine.macs(self.dtype)
         vector = ROWS * (10 * choice["keys"] + g.value_size) / machine.macs("float32", matrix=False)
         clocks = max(GROUPS * matrix, GROUPS * vector * _SOFTMAX_BOUND, matrix + vector) + _STEP_CLOCKS
-        steps, rounds = -(-length // choice["keys"]), -(-self.tiles // machine.units)
+        steps, rounds = -(-self.length // choice["keys"]), -(-self.tiles // machine.units)
         clocks = rounds * (steps * clocks + 500) * self.unevenness + 1500
         return Cost(clocks / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6, "matrix")
 
@@ -129,25 +115,11 @@ class TurnAttention(WarpgroupAttention):
         mean = sum(work) / total * -(-total // units)
         return float(max(1.0, max(work) / mean))
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        form, f, units = self.form, self.fragments(), self.target.machine.units
-        asked = {
-            "keys": choice["keys"],
-            "stages": choice["stages"],
-            "rows": 16,
-            "waves": WARPS * GROUPS,
-            "hold": False,
-            "turns": choice["turns"],
-            "masked": self.is_masked,
-        }
-
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            k = Kernel.of(form, ib, sources, results[0])
-            grid = Grid(k, False, ROWS * GROUPS, 1, (WARPGROUP, GROUPS), 1)
-            launch(grid, units, lambda of, first, tx, ty: Turn(k, f, asked, of, first, tx, ty, self.target))
-
-        out = form.outputs[0]
-        return loops.extern("attention", list(form.inputs), [(out.shape, out.dtype)], body)
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        f, units = self.fragments(), self.target.machine.units
+        asked = {**choice, "rows": 16, "waves": WARPS * GROUPS, "hold": False, "masked": self.is_masked}
+        grid = Grid(kernel, False, ROWS * GROUPS, 1, (WARPGROUP, GROUPS), 1)
+        launch(grid, units, lambda of, first, tx, ty: Turn(kernel, f, asked, of, first, tx, ty, self.target))
 
 
 def launch(grid: Grid, units: int, make: Callable[..., Turn]) -> None:
@@ -199,14 +171,11 @@ class Turn(Warp):
 
     def tiles_in_shared_memory(self) -> list[Any]:
         """Queries, a block of keys, and one of values."""
-        rows = (
-            ("query_tile", self.group_rows, self.g.size),
-            ("key_tile", self.keys, self.g.size),
-            ("value_tile", self.keys, self.g.value_size),
-        )
+        sizes_ = self.g.size, self.g.value_size
         return [
-            self.ib.allocate(self.dtype, (n, self._columns_of(size)), name, scope="shared") for name, n, size in rows
-        ]
+            self._tile("query_tile", self.group_rows, sizes_[0]), self._tile("key_tile", self.keys, sizes_[0]),
+            self._tile("value_tile", self.keys, sizes_[1]),
+        ]  # fmt: skip
 
     # ---- turns
 
@@ -216,55 +185,22 @@ class Turn(Warp):
             with self.ib.if_scope(self.group == 1):
                 self._effect("turn_give", self.group)
 
-    def _effect(self, op: str, *args: Any) -> None:
-        self.ib.emit(te.call_intrin("int32", op, *args))
-
     # ---- tiles
 
-    def _fill(self, operand: str, tile: Any, head: Any, first: Any, rows: int, size: int) -> None:  # type: ignore[override]
-        """A tile by bulk copies; beyond a tensor's edge they bring 0."""
-        ib, columns = self.ib, self._columns_of(size)
-        with ib.new_scope():
-            ib.scope_attr(None, "bulk_copy", None)
-            with ib.for_range(0, rows, "row") as row, ib.for_range(0, columns, "column") as column:
-                tile[row, column] = self.k.stored_at(operand, self.of.b, head, first + row, column)
-
     def _keys_come(self, block: Any) -> None:
-        self._fill("k", self.ks, self.of.key_head, block * self.keys, self.keys, self.g.size)
+        self._bulk_copy("k", self.ks, self.of.key_head, block * self.keys, self.keys, self.g.size)
 
     def _values_come(self, block: Any) -> None:
-        self._fill("v", self.vs, self.of.key_head, block * self.keys, self.keys, self.g.value_size)
+        self._bulk_copy("v", self.vs, self.of.key_head, block * self.keys, self.keys, self.g.value_size)
 
     # ---- products
 
     def _issue(self, which: int) -> None:
-        """Start the product of queries and keys (0), or add that of weights and values to the sums (1)."""
-        instr = self.units[which]
-        assert instr is not None
-        dtype = with_lanes("float32", instr.acc_elems)
-        attrs = {**instr.attrs(), "b_major": "mn" if which else "k"}
-        if which:
-            weights: Expr = self._load(self.p, 0, self.keys // 2)
-            self._store(
-                self.o,
-                0,
-                Call("wgmma_registers", (weights, self.vs[0, 0], self._load(self.o, 0, instr.acc_elems)), dtype, attrs),
-            )
-        else:
-            zero = Broadcast(self.k.const(0), instr.acc_elems)
-            self._store(
-                self.s,
-                0,
-                Call("wgmma", (self.q[self.group * ROWS, 0], self.ks[0, 0], zero), dtype, {**attrs, "a_major": "k"}),
-            )
-        self._effect("wgmma_commit")
+        self._start(which, self.group)
 
     def _done(self, which: int, behind: int) -> None:
         """Wait for a product while `behind` later ones are under way; its tile may then be filled again."""
-        instr, acc = self.units[which], self.o if which else self.s
-        assert instr is not None
-        whole = self._load(acc, 0, instr.acc_elems)
-        self._store(acc, 0, Call("wgmma_wait", (whole,), whole.dtype, {"n": behind}))
+        self._wait(which, behind)
         self._effect("bulk_release", (self.vs if which else self.ks)[0, 0])
 
     # ---- the loop
@@ -286,7 +222,7 @@ class Turn(Warp):
         begin, end = self._range(0, 1)
         last = ib.let("last", te.max(end, begin + 1) - 1)
         hidden_before, seen_from = self._seen_range(begin, last)
-        self._fill("q", self.q, self.of.head, self.group_first, self.group_rows, self.g.size)
+        self._bulk_copy("q", self.q, self.of.head, self.group_first, self.group_rows, self.g.size)
         self._keys_come(last)
         self._effect("wgmma_fence")
         self._issue(0)
@@ -351,14 +287,8 @@ class Turn(Warp):
     def _softmax(self, block: Any, masked: bool) -> list[Any]:
         """Scores into weights; what sums so far are to be multiplied by."""
         key = block * self.keys
-        k = self.k
         if not self.is_raw:
-            self._each_score(
-                key,
-                lambda score, b, head, i, j: k.scores.biased(
-                    k.scores.capped(score * k.const(k.scores.scale)), k.extra, (b, head, i, self._place(j))
-                ),
-            )
+            self._each_score(key, self._biased)
         if masked:
             self._each_score(key, self._masked)
         factors = [self._maximum(0, slot) for slot in range(self.f.slots)]

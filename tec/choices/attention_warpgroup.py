@@ -13,17 +13,16 @@ from typing import Any, ClassVar
 
 from .. import te
 from ..ir.dtype import dtype_info, with_lanes
-from ..ir.expr import Broadcast, Call, Expr
+from ..ir.expr import Broadcast, Call
 from ..ir.matrix import WARPGROUP, find_warpgroup
 from ..ops.attention import order_of
 from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
-from . import loops
 from .attention_fragments import Fragments
 from .attention_grid import Grid, Rows
-from .attention_loops import Kernel
-from .attention_matrix import OPEN, fragments
+from .attention_loops import AttentionSpace, Kernel
+from .attention_matrix import fragments
 from .attention_tiles import sizes
 from .attention_wave import Wave
 from .group import Group
@@ -39,15 +38,13 @@ REGISTERS_BESIDE = (
 UNIT_REGISTERS = 1 << 16  # of a multiprocessor
 
 
-class WarpgroupAttention(loops.LoopForm):
+class WarpgroupAttention(AttentionSpace):
     """`groups` warpgroups of 64 queries each by a block of `keys`; a ring of `stages` blocks."""
 
     template: ClassVar[str] = "warpgroup attention"
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
-        self.dtype = form.inputs[0].dtype
-        self.g = Kernel.sizes_of(form)
         self.parameters = {
             "groups": (1, 2, 3),
             "keys": (128, 64, 96, 80, 112, 32, 160, 176),
@@ -110,11 +107,9 @@ class WarpgroupAttention(loops.LoopForm):
         Of 128: two warpgroups share keys and values, for one asks the second-level cache for 39 bytes a clock and multiprocessor, more than it
         gives; two work-groups take turns. Of 256: the registers are one work-group's."""
         size = max(self.g.size, self.g.value_size)
-        g, choices = self.g, []
-        queries = g.queries if isinstance(g.queries, int) else OPEN
-        tiles = (g.batch if isinstance(g.batch, int) else 1) * g.heads * -(-queries // (2 * ROWS))
-        keys = g.keys if isinstance(g.keys, int) else None
-        choices += [tuple(c) for told in self.ruled(keys=keys, size=size) for c in told["blocks"]]
+        tiles = self.batch * self.g.heads * -(-self.queries // (2 * ROWS))
+        keys = self.g.keys if isinstance(self.g.keys, int) else None
+        choices = [tuple(c) for told in self.ruled(keys=keys, size=size) for c in told["blocks"]]
         if size <= 64 or tiles < self.target.machine.units:
             choices += [(1, 128, 3), (1, 64, 3), (1, 64, 2)]
         choices += [(2, 64, 2), (2, 80, 1), (2, 64, 1), (1, 32, 2), (1, 32, 1)]
@@ -128,36 +123,20 @@ class WarpgroupAttention(loops.LoopForm):
     def cost(self, choice: Choice) -> Cost:
         """Products and softmax side by side where warpgroups share a multiprocessor, by how many rounds of work-groups there are."""
         g, machine = self.g, self.target.machine
-        queries = g.queries if isinstance(g.queries, int) else OPEN
-        length = g.keys if isinstance(g.keys, int) else OPEN
-        batch = g.batch if isinstance(g.batch, int) else 1
-        rows = ROWS * choice["groups"]
-        groups = batch * g.heads * -(-queries // rows)
+        groups = self.batch * g.heads * -(-self.queries // (ROWS * choice["groups"]))
         there = choice["resident"] * choice["groups"]  # warpgroups of a multiprocessor
         matrix = ROWS * choice["keys"] * (g.size + g.value_size) / machine.macs(self.dtype)
         vector = ROWS * (10 * choice["keys"] + g.value_size) / machine.macs("float32", matrix=False)
         clocks = max(there * max(matrix, vector), matrix + vector) + 120
-        steps = -(-length // choice["keys"])
+        steps = -(-self.length // choice["keys"])
         rounds = -(-groups // (machine.units * choice["resident"]))
         return Cost(rounds * (steps * clocks + 1500) / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6, "matrix")
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        form, f = self.form, self.fragments()
-        asked = {
-            "keys": choice["keys"],
-            "stages": choice["stages"],
-            "rows": 16,
-            "waves": WARPS * choice["groups"],
-            "hold": choice["hold"],
-        }
-
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            k = Kernel.of(form, ib, sources, results[0])
-            grid = Grid(k, False, ROWS * choice["groups"], 1, (WARPGROUP, choice["groups"]), choice["resident"])
-            grid.launch(lambda of, first, tx, ty: Warp(k, f, asked, of, first, tx, ty, self.target))
-
-        out = form.outputs[0]
-        return loops.extern("attention", list(form.inputs), [(out.shape, out.dtype)], body)
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        f, groups = self.fragments(), choice["groups"]
+        asked = {**choice, "rows": 16, "waves": WARPS * groups}
+        grid = Grid(kernel, False, ROWS * groups, 1, (WARPGROUP, groups), choice["resident"])
+        grid.launch(lambda of, first, tx, ty: Warp(kernel, f, asked, of, first, tx, ty, self.target))
 
 
 class Warp(Wave):
@@ -177,14 +156,21 @@ class Warp(Wave):
         """Keys and values as tiles of whole lines, which bulk copies fill; beyond a tensor's edge they bring 0."""
         made = []
         for operand, size in (("k", self.g.size), ("v", self.g.value_size)):
-            columns = self._columns_of(size)
-            tile = self.ib.allocate(self.dtype, (self.keys, columns), f"{operand}_tile", scope="shared")
-            with self.ib.new_scope():
-                self.ib.scope_attr(None, "bulk_copy", None)
-                with self.ib.for_range(0, self.keys, "row") as row, self.ib.for_range(0, columns, "column") as column:
-                    tile[row, column] = self.k.stored_at(operand, self.of.b, self.of.key_head, key + row, column)
-            made.append(tile)
+            made.append(self._tile(f"{operand}_tile", self.keys, size))
+            self._bulk_copy(operand, made[-1], self.of.key_head, key, self.keys, size)
         self.ks, self.vs = made
+
+    def _tile(self, name: str, rows: int, size: int) -> Any:
+        """A tile of whole lines in shared memory."""
+        return self.ib.allocate(self.dtype, (rows, self._columns_of(size)), name, scope="shared")
+
+    def _bulk_copy(self, operand: str, tile: Any, head: Any, first: Any, rows: int, size: int) -> None:
+        """A tile from the places `first` and on of a head; beyond a tensor's edge copies bring 0."""
+        ib = self.ib
+        with ib.new_scope():
+            ib.scope_attr(None, "bulk_copy", None)
+            with ib.for_range(0, rows, "row") as row, ib.for_range(0, self._columns_of(size), "column") as column:
+                tile[row, column] = self.k.stored_at(operand, self.of.b, head, first + row, column)
 
     def _columns_of(self, size: int) -> int:
         width = BOX_BYTES // self.bytes
@@ -201,31 +187,41 @@ class Warp(Wave):
             row, column = te.indexdiv(e, pieces), te.indexmod(e, pieces) * piece
             with ib.if_scope(row < self.group_rows), ib.for_range(0, piece, "v", kind="vectorize") as v:
                 self.q[row, column + v] = self._query_element(self.group_first + row, column + v)
-        ib.emit(te.call_intrin("int32", "proxy_fence"))
-        ib.emit(te.call_intrin("int32", "barrier", scope="shared"))
+        self._effect("proxy_fence")
+        self._effect("barrier", scope="shared")
 
-    def _multiply(self, which: int, acc: Any, left: Expr | None, right: Any, along_k: bool) -> None:
-        """The buffer `acc` as a whole: of scores the product of queries and keys, of sums what it was plus weights times values. `left`: the
-        operand where it is in registers."""
-        instr, ib = self.units[which], self.ib
+    def _effect(self, op: str, *args: Any, **attrs: Any) -> None:
+        self.ib.emit(te.call_intrin("int32", op, *args, **attrs))
+
+    def _start(self, which: int, group: Any) -> None:
+        """Queue the product of queries and keys (0), or of weights and values, which is added to the sums (1). group: the warpgroup's number."""
+        instr, acc = self.units[which], self.o if which else self.s
         assert instr is not None
-        dtype = with_lanes("float32", instr.acc_elems)
-        attrs = {**instr.attrs(), "b_major": "k" if along_k else "mn"}
-        whole = self._load(acc, 0, instr.acc_elems)
-        start = Broadcast(self.k.const(0), instr.acc_elems) if which == 0 else whole
-        ib.emit(te.call_intrin("int32", "wgmma_fence"))
-        if left is None:
-            group = te.call_intrin("int32", "readfirstlane", self.group)
-            product = Call("wgmma", (self.q[group * ROWS, 0], right[0, 0], start), dtype, {**attrs, "a_major": "k"})
+        dtype, attrs = with_lanes("float32", instr.acc_elems), {**instr.attrs(), "b_major": "mn" if which else "k"}
+        first = self._load(acc, 0, instr.acc_elems) if which else Broadcast(self.k.const(0), instr.acc_elems)
+        right = (self.vs if which else self.ks)[0, 0]
+        if which or self.holds:
+            left = self._load(self.p, 0, self.keys // 2) if which else self._load(self.q, 0, self.parts * self.q_elems)
+            product = Call("wgmma_registers", (left, right, first), dtype, attrs)
         else:
-            product = Call("wgmma_registers", (left, right[0, 0], start), dtype, attrs)
+            product = Call("wgmma", (self.q[group * ROWS, 0], right, first), dtype, {**attrs, "a_major": "k"})
         self._store(acc, 0, product)
-        ib.emit(te.call_intrin("int32", "wgmma_commit"))
-        self._store(acc, 0, Call("wgmma_wait", (self._load(acc, 0, instr.acc_elems),), dtype, {"n": 0}))
+        self._effect("wgmma_commit")
+
+    def _wait(self, which: int, behind: int) -> None:
+        """Wait for a product while `behind` later ones are under way."""
+        instr, acc = self.units[which], self.o if which else self.s
+        assert instr is not None
+        whole = self._load(acc, 0, instr.acc_elems)
+        self._store(acc, 0, Call("wgmma_wait", (whole,), whole.dtype, {"n": behind}))
+
+    def _multiply(self, which: int) -> None:
+        self._effect("wgmma_fence")
+        self._start(which, self.group if self.holds else te.call_intrin("int32", "readfirstlane", self.group))
+        self._wait(which, 0)
 
     def _scores(self) -> None:
-        left = self._load(self.q, 0, self.parts * self.q_elems) if self.holds else None
-        self._multiply(0, self.s, left, self.ks, True)
+        self._multiply(0)
 
     def _values(self) -> None:
-        self._multiply(1, self.o, self._load(self.p, 0, self.keys // 2), self.vs, False)
+        self._multiply(1)

@@ -13,7 +13,7 @@ from ..ir.expr import Broadcast, Call, Expr, Ramp
 from ..ir.stmt import BufferStore, Evaluate
 from . import loops
 from .attention_fragments import Fragments
-from .attention_grid import Results, Rows, ceil_div
+from .attention_grid import Results, Rows
 from .attention_loops import Kernel
 from .attention_tiles import PIECE_BYTES, sizes, strides
 from .space import Choice
@@ -91,15 +91,8 @@ class Wave:
         return self.first + tile * self.f.queries + self.f.query(self.lane, slot)
 
     def _range(self, split: Any, splits: int) -> tuple[Any, Any]:
-        low, high = self.group_first, te.min(self.group_first + self.group_rows, self.of.count) - 1
-        if self.of.folded:
-            low, high = 0, self.g.queries - 1
-        self.low, self.high = low, high
-        begin, end = self.k.key_range(self.of.b, low, high, self.keys)
-        if splits > 1:
-            each = self.ib.let("each", ceil_div(end - begin, splits))
-            begin = self.ib.let("begin", begin + split * each)
-            end = te.min(end, begin + each)
+        self.low, self.high = self.of.reach(self.group_first, self.group_rows)
+        begin, end = self.of.blocks(self.low, self.high, self.keys, split, splits)
         if isinstance(begin, int) and isinstance(end, int):
             return begin, end
         begin = self.ib.let("begin", begin)
@@ -157,14 +150,7 @@ class Wave:
 
     def _fill(self, count: int, body: Callable[[Any], None]) -> None:
         """`body(e)` for all numbers below `count`, dealt to the work-group's threads."""
-        ib = self.ib
-        with ib.for_range(0, -(-count // self.threads), "r", kind="unroll") as r:
-            e = r * self.threads + self.wave * self.f.instr.wave + self.lane
-            if count % self.threads:
-                with ib.if_scope(e < count):
-                    body(e)
-            else:
-                body(e)
+        loops.dealt(self.ib, count, self.threads, (self.wave * self.f.instr.wave, self.lane), body)
 
     def _place(self, key: Any) -> Any:
         """A key's place; the last one's beyond the end, where scores are hidden."""
@@ -287,14 +273,9 @@ class Wave:
 
     def _masks(self, key: Any) -> None:
         """Scale, soft cap and biases on every score; what is not seen is -inf, where the block has such."""
-        ib, k = self.ib, self.k
+        ib = self.ib
         if not self.is_raw:
-            self._each_score(
-                key,
-                lambda score, b, head, i, j: k.scores.biased(
-                    k.scores.capped(score * k.const(k.scores.scale)), k.extra, (b, head, i, self._place(j))
-                ),
-            )
+            self._each_score(key, self._biased)
         cases = self._hidden_cases(key)
         if not cases:
             return
@@ -328,11 +309,11 @@ class Wave:
         return cases
 
     def _masked(self, score: Any, b: Any, head: Any, i: Any, key: Any) -> Any:
-        k, g = self.k, self.g
-        conditions = [] if isinstance(g.keys, int) and g.keys % self.keys == 0 else [key < g.keys]
-        seen = k.scores.seen(k.extra, b, i + k.scores.offset(k.extra, b), key)
-        conditions += [] if seen is None else [seen]
-        return te.select(te.all(*conditions), score, k.const(float("-inf")))
+        return self.k.seen(score, b, i, key, self.keys)
+
+    def _biased(self, score: Any, b: Any, head: Any, i: Any, key: Any) -> Any:
+        k, scores = self.k, self.k.scores
+        return scores.biased(scores.capped(score * k.const(scores.scale)), k.extra, (b, head, i, self._place(key)))
 
     def _own(self, a: int, slot: int) -> list[int]:
         """Places of a tile's scores that are of one slot."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from .. import te
@@ -73,6 +73,14 @@ def each(ib: Any, target: Target, count: int, name: str = "e") -> Iterator[Any]:
                 yield flat
         else:
             yield flat
+
+
+def dealt(ib: Any, count: int, threads: int, thread: Sequence[Any], body: Callable[[Any], None], kind: str = "unroll") -> None:  # fmt: skip
+    """`body(e)` for each number below `count`, neighbours to neighbouring threads of a work-group. thread: what a thread's number is the sum of."""
+    with ib.for_range(0, -(-count // threads), "r", kind=kind) as r:
+        e = sum(thread, r * threads)
+        with ib.if_scope(e < count) if count % threads else nullcontext():
+            body(e)
 
 
 @contextmanager
