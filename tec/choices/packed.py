@@ -70,11 +70,15 @@ class CpuPacked(loops.LoopForm):
         spare = 1 + abs(choice["rows"] - 8) / 64 + abs(choice["chunk"] - _CHUNK) / 4096 + odd / 2 + 4 / choice["task"]
         return Cost((4 if m <= FEW else 1) * work * spare / rate, "issue")
 
+    def panels(self, *args: Any) -> Panels:
+        """The product's loops (`Panels`)."""
+        return _Product(self.contraction, *args)
+
     def tensors(self, choice: Choice) -> list[Tensor]:
         c, out = self.contraction, self.form.outputs[0]
 
         def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            _Product(c, ib, sources, results[0], self.lanes, choice).run()
+            self.panels(ib, sources, results[0], self.lanes, choice).run()
 
         made = loops.extern("packed", list(c.tensors_read), [(out.shape, c.acc)], body)
         if c.acc == out.dtype:
@@ -83,7 +87,14 @@ class CpuPacked(loops.LoopForm):
 
 
 class Panels:
-    """The loops of one product with panels of packed columns: what does not depend on how codes are multiplied."""
+    """The loops of one product with panels of packed columns; how codes are multiplied is a subclass's.
+
+    Few rows: a panel's codes are read once for each, and sums of a block are scaled when it ends. More: a chunk of a panel is unpacked once, and a task's rows go by it.
+    """
+
+    sums_dtype = "float32"  # of the sums of x over blocks
+    sums_scope = "global"
+    few_clocks = 4.0  # a multiply-add of few rows, of a vector's lanes
 
     def __init__(self, c: PackedContraction, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice):
         assert c.weights is not None
@@ -104,16 +115,21 @@ class Panels:
         with ib.else_scope():
             self._many()
 
-    def _few(self) -> None:
-        """The product of no more than `FEW` rows."""
-        raise NotImplementedError
-
-    def _many(self) -> None:
-        """The product of any number of rows."""
-        raise NotImplementedError
+    # ---- vectors of columns
 
     def _lanes(self) -> Any:
         return self.ib.for_range(0, self.lanes, "lane", kind="vectorize")
+
+    def _put(self, buffer: Any, count: int, value: Callable[[Any], Any]) -> None:
+        """`count` vectors of a buffer, an element each `value(place)`."""
+        for v in range(count):
+            with self._lanes() as lane:
+                buffer[v * self.lanes + lane] = value(v * self.lanes + lane)
+
+    def _zeroed(self, dtype: str, vectors: int, name: str) -> Any:
+        made = self.ib.allocate(dtype, (vectors * self.lanes,), name, scope="local")
+        self._put(made, vectors, lambda at: te.const(0, dtype))
+        return made
 
     def _kind(self, clocks: float) -> str:
         return "parallel" if not isinstance(self.m, int) or parallel.worth(clocks) else "serial"
@@ -137,9 +153,89 @@ class Panels:
         with ib.else_scope(), ib.for_range(0, rest, "column") as column:
             self.out[row, panel * w.panel + column] = value(column)
 
+    # ---- few rows
+
+    def _few(self) -> None:
+        ib, w = self.ib, self.w
+        rows = FEW if not isinstance(self.m, int) else self.m
+        x_sums = self._x_sums(rows)
+        kind = self._kind(rows * w.panels * w.k * self.few_clocks)
+        with ib.for_range(0, w.panels, "panel", kind=kind) as panel, ib.for_range(0, self.m, "i") as i:
+            total = self._zeroed(self.acc, self.vectors, "total")
+            with ib.for_range(0, w.blocks, "b") as b:
+                self._block(total, panel, i, b, x_sums)
+            self._store(i, panel, lambda column: total[column])
+
+    def _x_sums(self, rows: Any) -> Any:
+        """The sums of x over blocks, of every row."""
+        ib, w = self.ib, self.w
+        sums = ib.allocate(self.sums_dtype, (rows * w.blocks,), "x_sums", scope=self.sums_scope)
+        with ib.for_range(0, self.m, "i") as i, ib.for_range(0, w.blocks, "b") as b:
+            sums[i * w.blocks + b] = self._x_sum(i, b)
+        return sums
+
+    def _x_sum(self, row: Any, b: Any) -> Any:
+        """The sum of a block of x, for what zero points take away."""
+        raise NotImplementedError
+
+    def _block(self, total: Any, panel: Any, i: Any, b: Any, x_sums: Any) -> None:
+        """Adds the product of a row's block and a panel's to `total`."""
+        raise NotImplementedError
+
+    # ---- many rows
+
+    unit = 1  # codes of a column that a chunk has a whole number of
+    many_clocks = 1.0  # a multiply-add, of a vector's lanes
+    tile_dtype = "float32"  # of unpacked codes
+
+    def _many(self) -> None:
+        ib, w, m, size = self.ib, self.w, self.m, self.task
+        tiles = -(-m // size) if isinstance(m, int) else te.indexdiv(m + (size - 1), size)
+        self._prepare()
+        clocks = float(m if isinstance(m, int) else 0) * w.panels * w.k * self.many_clocks
+        with ib.for_range(0, tiles * w.panels, "task", kind=self._kind(clocks)) as task:
+            panel, first = ib.let("panel", te.indexdiv(task, tiles)), ib.let("first", te.indexmod(task, tiles) * size)
+            count = ib.let("count", te.min(size, m - first))
+            sums = ib.allocate(self.acc, (size * w.panel,), "sums", scope="local")
+            with ib.for_range(0, count * self.vectors, "v") as v, self._lanes() as lane:
+                sums[v * self.lanes + lane] = te.const(0, self.acc)
+            whole = w.k // self.unit
+            chunk = max(1, min(self.chunk // self.unit, whole))
+            tile = ib.allocate(self.tile_dtype, (chunk * self.unit * w.panel,), "weights", scope="local")
+            with ib.for_range(0, whole // chunk, "c") as c:
+                self._chunk(tile, sums, panel, first, count, c * chunk, chunk)
+            if whole % chunk:
+                self._chunk(tile, sums, panel, first, count, whole - whole % chunk, whole % chunk)
+            with ib.for_range(0, count, "i") as i:
+                self._store(first + i, panel, lambda column: sums[i * w.panel + column])
+
+    def _prepare(self) -> None:
+        """What all tasks read."""
+
+    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, start: Any, depth: int) -> None:
+        """Adds the products of a task's rows and a chunk (`start`, `depth` in units), unpacked into `tile`, to `sums`."""
+        raise NotImplementedError
+
+    def _tile(self, sums: Any, i0: Any, rows: int, multiply: Callable[[Any], None]) -> None:
+        """`rows` rows of a task's sums from i0 on in registers, brought up to date by `multiply(sums)`."""
+        count, first = rows * self.vectors, i0 * self.w.panel
+        own = self.ib.allocate(self.acc, (rows * self.w.panel,), "own", scope="local")
+        for r in range(count):
+            with self._lanes() as lane:
+                own[r * self.lanes + lane] = sums[first + r * self.lanes + lane]
+        multiply(own)
+        for r in range(count):
+            with self._lanes() as lane:
+                sums[first + r * self.lanes + lane] = own[r * self.lanes + lane]
+
 
 class _Product(Panels):
     """Codes become numbers of the accumulator's type."""
+
+    def __init__(self, c: PackedContraction, *args: Any):
+        super().__init__(c, *args)
+        self.sums_dtype = self.tile_dtype = self.acc
+        self.sums_scope = "local"
 
     def _code(self, panel: Any, k: Any, v: int, lane: Any) -> Any:
         """The code of column lane of vector v of a panel, as a number."""
@@ -159,118 +255,65 @@ class _Product(Panels):
             return te.const(self.w.zero, self.acc)
         return self.zero[b, column].astype(self.acc)
 
-    # ---- few rows
-
-    def _few(self) -> None:
-        ib, w = self.ib, self.w
-        rows = FEW if not isinstance(self.m, int) else self.m
-        sums = ib.allocate(self.acc, (rows * w.blocks,), "x_sums", scope="local")
-        with ib.for_range(0, self.m, "i") as i, ib.for_range(0, w.blocks, "b") as b:
-            self._row_sum(sums, i, b)
-        clocks = rows * w.panels * w.k * 4.0
-        with ib.for_range(0, w.panels, "panel", kind=self._kind(clocks)) as panel, ib.for_range(0, self.m, "i") as i:
-            self._row(panel, i, sums)
-
-    def _row_sum(self, sums: Any, i: Any, b: Any) -> None:
-        """The sum of x over a block."""
+    def _x_sum(self, row: Any, b: Any) -> Any:
         ib, w = self.ib, self.w
         lanes = min(self.lanes, w.block & -w.block)
         part = ib.allocate(self.acc, (lanes,), "part", scope="local")
         with ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
             part[lane] = te.const(0, self.acc)
         with ib.for_range(0, w.block // lanes, "c") as c, ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
-            part[lane] = part[lane] + self.x[i, b * w.block + c * lanes + lane].astype(self.acc)
-        total = part[0]
-        for j in range(1, lanes):
-            total = total + part[j]
-        sums[i * w.blocks + b] = total
+            part[lane] = part[lane] + self.x[row, b * w.block + c * lanes + lane].astype(self.acc)
+        return sum((part[j] for j in range(1, lanes)), part[0])
 
-    def _row(self, panel: Any, i: Any, x_sums: Any) -> None:
+    def _block(self, total: Any, panel: Any, i: Any, b: Any, x_sums: Any) -> None:
         ib, w, lanes, vectors = self.ib, self.w, self.lanes, self.vectors
-        total = ib.allocate(self.acc, (w.panel,), "total", scope="local")
-        for v in range(vectors):
-            with self._lanes() as lane:
-                total[v * lanes + lane] = te.const(0, self.acc)
-        with ib.for_range(0, w.blocks, "b") as b:
-            sums = ib.allocate(self.acc, (_CHAINS * w.panel,), "sums", scope="local")
-            for v in range(_CHAINS * vectors):
-                with self._lanes() as lane:
-                    sums[v * lanes + lane] = te.const(0, self.acc)
-            with ib.for_range(0, w.block // _STEP, "step") as step:
-                for j in range(_STEP):
-                    k = b * w.block + step * _STEP + j
-                    x = ib.let("x", self.x[i, k].astype(self.acc))
-                    for v in range(vectors):
-                        at = ((j % _CHAINS) * vectors + v) * lanes
-                        with self._lanes() as lane:
-                            sums[at + lane] = sums[at + lane] + x * self._code(panel, k, v, lane)
-            taken = ib.let("taken", x_sums[i * w.blocks + b])
-            for v in range(vectors):
-                with self._lanes() as lane:
-                    column = panel * w.panel + v * lanes + lane
-                    value = sums[v * lanes + lane]
-                    for j in range(1, _CHAINS):
-                        value = value + sums[(j * vectors + v) * lanes + lane]
-                    value = value - self._zero(b, column) * taken
-                    at = v * lanes + lane
-                    total[at] = total[at] + value * self._scale(b, column)
-        self._store(i, panel, lambda column: total[column])
+        sums = self._zeroed(self.acc, _CHAINS * vectors, "sums")
+        with ib.for_range(0, w.block // _STEP, "step") as step:
+            for j in range(_STEP):
+                k = b * w.block + step * _STEP + j
+                x = ib.let("x", self.x[i, k].astype(self.acc))
+                for v in range(vectors):
+                    at = ((j % _CHAINS) * vectors + v) * lanes
+                    with self._lanes() as lane:
+                        sums[at + lane] = sums[at + lane] + x * self._code(panel, k, v, lane)
+        taken = ib.let("taken", x_sums[i * w.blocks + b])
 
-    # ---- many rows
+        def scaled(at: Any) -> Any:
+            column = panel * w.panel + at
+            value = sum((sums[j * w.panel + at] for j in range(1, _CHAINS)), sums[at])
+            return total[at] + (value - self._zero(b, column) * taken) * self._scale(b, column)
 
-    def _many(self) -> None:
-        ib, w, m = self.ib, self.w, self.m
-        size = self.task
-        tiles = -(-m // size) if isinstance(m, int) else te.indexdiv(m + (size - 1), size)
-        clocks = float(m if isinstance(m, int) else 0) * w.panels * w.k
-        with ib.for_range(0, tiles * w.panels, "task", kind=self._kind(clocks)) as task:
-            panel, first = ib.let("panel", te.indexdiv(task, tiles)), ib.let("first", te.indexmod(task, tiles) * size)
-            count = ib.let("count", te.min(size, m - first))
-            sums = ib.allocate(self.acc, (size * w.panel,), "sums", scope="local")
-            with ib.for_range(0, count * self.vectors, "v") as v, self._lanes() as lane:
-                sums[v * self.lanes + lane] = te.const(0, self.acc)
-            chunk = min(self.chunk, w.k)
-            tile = ib.allocate(self.acc, (chunk * w.panel,), "weights", scope="local")
-            with ib.for_range(0, w.k // chunk, "c") as c:
-                self._chunk(tile, sums, panel, first, count, c * chunk, chunk)
-            if w.k % chunk:
-                self._chunk(tile, sums, panel, first, count, w.k - w.k % chunk, w.k % chunk)
-            with ib.for_range(0, count, "i") as i:
-                self._store(first + i, panel, lambda column: sums[i * w.panel + column])
+        self._put(total, vectors, scaled)
 
-    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, k0: Any, depth: int) -> None:
+    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, start: Any, depth: int) -> None:
         ib, w, lanes = self.ib, self.w, self.lanes
         with ib.for_range(0, depth, "k") as k:
-            b = ib.let("b", te.indexdiv(k0 + k, w.block))
+            b = ib.let("b", te.indexdiv(start + k, w.block))
             for v in range(self.vectors):
                 with self._lanes() as lane:
                     column = panel * w.panel + v * lanes + lane
-                    number = self._code(panel, k0 + k, v, lane) - self._zero(b, column)
+                    number = self._code(panel, start + k, v, lane) - self._zero(b, column)
                     tile[k * w.panel + v * lanes + lane] = number * self._scale(b, column)
+
+        def by(i0: Any, rows: int) -> None:
+            self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, first + i0, rows, start, depth))
+
         with ib.for_range(0, te.indexdiv(count, self.rows), "tile") as t:
-            self._tile(tile, sums, first, t * self.rows, self.rows, k0, depth)
+            by(t * self.rows, self.rows)
         # What is left four rows at a time, then one by one: each size is code of its own.
         at: Any = te.indexdiv(count, self.rows) * self.rows
         for size in (4, 1) if self.rows > 4 else (1,) if self.rows > 1 else ():
             at = ib.let("at", at)
             with ib.for_range(0, te.indexdiv(count - at, size), "rest") as t:
-                self._tile(tile, sums, first, at + t * size, size, k0, depth)
+                by(at + t * size, size)
             at = at + te.indexdiv(count - at, size) * size
 
-    def _tile(self, tile: Any, sums: Any, first: Any, i0: Any, rows: int, k0: Any, depth: int) -> None:
-        """`rows` rows from i0 on by a panel, in registers."""
+    def _multiply(self, tile: Any, own: Any, row: Any, rows: int, start: Any, depth: int) -> None:
         ib, w, lanes, vectors = self.ib, self.w, self.lanes, self.vectors
-        own = ib.allocate(self.acc, (rows * w.panel,), "own", scope="local")
-        for r in range(rows * vectors):
-            with self._lanes() as lane:
-                own[r * lanes + lane] = sums[i0 * w.panel + r * lanes + lane]
         with ib.for_range(0, depth, "k") as k:
             for r in range(rows):
-                x = ib.let("x", self.x[first + i0 + r, k0 + k].astype(self.acc))
+                x = ib.let("x", self.x[row + r, start + k].astype(self.acc))
                 for v in range(vectors):
                     at = (r * vectors + v) * lanes
                     with self._lanes() as lane:
                         own[at + lane] = own[at + lane] + x * tile[k * w.panel + v * lanes + lane]
-        for r in range(rows * vectors):
-            with self._lanes() as lane:
-                sums[i0 * w.panel + r * lanes + lane] = own[r * lanes + lane]

@@ -115,22 +115,23 @@ class CpuPackedBytes(packed.CpuPacked):
         spare = 1 + 24 / c.weights.block + 1 / (4 * choice["rows"]) + 4 / choice["task"] + abs(choice["chunk"] - _CHUNK) / 4096  # fmt: skip
         return Cost((2 if m <= packed.FEW else 1) * m * c.n * c.k * spare / rate, "issue")
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        c, out = self.contraction, self.form.outputs[0]
-
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            _Product(c, ib, sources, results[0], self.lanes, choice).run()
-
-        return loops.extern("packed", list(c.tensors_read), [(out.shape, "float32")], body)
+    def panels(self, *args: Any) -> packed.Panels:
+        return _Product(self.contraction, *args)
 
 
 class _Product(packed.Panels):
-    """The loops of one product. A vector is `lanes` columns, of codes 4 of each."""
+    """The loops of one product. A vector is `lanes` columns, of codes 4 of each; sums of x over blocks are negated integers."""
+
+    sums_dtype = "int32"
+    few_clocks = 1.0
+    many_clocks = 0.5
+    tile_dtype = "uint8"
 
     def __init__(self, c: PackedContraction, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice):
         super().__init__(c, ib, sources[:-1], out, lanes, choice)
         self.x_scale = sources[-1]
         self.wide = lanes * _GROUP  # bytes of a vector
+        self.unit = self.w.block
 
     def _unpacked(self, panel: Any, step: Any, v: int) -> Any:
         """Four codes each of a vector's columns."""
@@ -166,7 +167,7 @@ class _Product(packed.Panels):
                 zero = self.zero[b, panel * self.w.panel + v * self.lanes + lane].astype("int32")
                 acc[at + lane] = zero * taken
 
-    def _sum(self, row: Any, b: Any) -> Any:
+    def _x_sum(self, row: Any, b: Any) -> Any:
         """The sum of a block of x, negated: dot products with ones, then over the lanes."""
         ib, w = self.ib, self.w
         lanes = min(self.lanes, w.block // _GROUP & -(w.block // _GROUP))
@@ -190,99 +191,55 @@ class _Product(packed.Panels):
             scale = self.scale[b, panel * self.w.panel + v * self.lanes + lane].astype("float32") * x_scale
             total[at + lane] = total[at + lane] + acc[a + lane].astype("float32") * scale
 
-    def _sums(self, rows: Any) -> Any:
-        """The sums of x's blocks, negated, an integer each."""
-        ib, w = self.ib, self.w
-        sums = ib.allocate("int32", (rows * w.blocks,), "x_sums")
-        with ib.for_range(0, self.m, "i") as i, ib.for_range(0, w.blocks, "b") as b:
-            sums[i * w.blocks + b] = self._sum(i, b)
-        return sums
-
-    # ---- few rows
-
-    def _few(self) -> None:
+    def _block(self, total: Any, panel: Any, i: Any, b: Any, x_sums: Any) -> None:
         ib, w, lanes = self.ib, self.w, self.lanes
-        rows = packed.FEW if not isinstance(self.m, int) else self.m
-        sums = self._sums(rows)
-        kind = self._kind(rows * w.panels * w.k * 1.0)
-        with ib.for_range(0, w.panels, "panel", kind=kind) as panel, ib.for_range(0, self.m, "i") as i:
-            total = ib.allocate("float32", (w.panel,), "total", scope="local")
+        acc = ib.allocate("int32", (w.panel,), "acc", scope="local")
+        taken = ib.let("taken", x_sums[i * w.blocks + b])
+        for v in range(self.vectors):
+            self._begin(acc, v * lanes, panel, b, v, taken)
+        with ib.for_range(0, w.block // _GROUP, "step") as step:
+            at = ib.let("at", b * (w.block // _GROUP) + step)
+            word = ib.let("word", self._word(i, at * _GROUP))
             for v in range(self.vectors):
-                with self._lanes() as lane:
-                    total[v * lanes + lane] = te.const(0, "float32")
-            with ib.for_range(0, w.blocks, "b") as b:
-                acc = ib.allocate("int32", (w.panel,), "acc", scope="local")
-                taken = ib.let("taken", sums[i * w.blocks + b])
-                for v in range(self.vectors):
-                    self._begin(acc, v * lanes, panel, b, v, taken)
-                with ib.for_range(0, w.block // _GROUP, "step") as step:
-                    at = ib.let("at", b * (w.block // _GROUP) + step)
-                    word = ib.let("word", self._word(i, at * _GROUP))
-                    for v in range(self.vectors):
-                        self._dot(acc, v * lanes, self._unpacked(panel, at, v), word)
-                own = ib.let("own", self.x_scale[i, b])
-                for v in range(self.vectors):
-                    self._scaled(total, v * lanes, acc, v * lanes, panel, b, v, own)
-            self._store(i, panel, lambda column: total[column])
+                self._dot(acc, v * lanes, self._unpacked(panel, at, v), word)
+        own = ib.let("own", self.x_scale[i, b])
+        for v in range(self.vectors):
+            self._scaled(total, v * lanes, acc, v * lanes, panel, b, v, own)
 
-    # ---- many rows
+    def _prepare(self) -> None:
+        self.x_sums = self._x_sums(self.m)
 
-    def _many(self) -> None:
-        ib, w, m, size = self.ib, self.w, self.m, self.task
-        tiles = -(-m // size) if isinstance(m, int) else te.indexdiv(m + (size - 1), size)
-        sums = self._sums(m)
-        clocks = float(m if isinstance(m, int) else 0) * w.panels * w.k / 2
-        with ib.for_range(0, tiles * w.panels, "task", kind=self._kind(clocks)) as task:
-            panel, first = ib.let("panel", te.indexdiv(task, tiles)), ib.let("first", te.indexmod(task, tiles) * size)
-            count = ib.let("count", te.min(size, m - first))
-            total = ib.allocate("float32", (size * w.panel,), "total", scope="local")
-            with ib.for_range(0, count * self.vectors, "v") as v, self._lanes() as lane:
-                total[v * self.lanes + lane] = te.const(0, "float32")
-            blocks = max(1, min(self.chunk // w.block, w.blocks))
-            tile = ib.allocate("uint8", (blocks * w.block * w.panel,), "bytes", scope="local")
-            with ib.for_range(0, w.blocks // blocks, "c") as c:
-                self._chunk(tile, total, sums, panel, first, count, c * blocks, blocks)
-            if w.blocks % blocks:
-                left = w.blocks % blocks
-                self._chunk(tile, total, sums, panel, first, count, w.blocks - left, left)
-            with ib.for_range(0, count, "i") as i:
-                self._store(first + i, panel, lambda column: total[i * w.panel + column])
-
-    def _chunk(
-        self, tile: Any, total: Any, sums: Any, panel: Any, first: Any, count: Any, b0: Any, blocks: int
-    ) -> None:
+    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, start: Any, depth: int) -> None:
         ib, steps = self.ib, self.w.block // _GROUP
-        with ib.for_range(0, blocks * steps, "step") as step:
+        with ib.for_range(0, depth * steps, "step") as step:
             for v in range(self.vectors):
                 here = (step * self.vectors + v) * self.wide
-                tile[Ramp(build.convert(here), build.const(1), self.wide)] = self._unpacked(panel, b0 * steps + step, v)
+                codes = self._unpacked(panel, start * steps + step, v)
+                tile[Ramp(build.convert(here), build.const(1), self.wide)] = codes
+
+        def by(i0: Any, rows: int) -> None:
+            self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, panel, first, i0, rows, start, depth))
+
         at: Any = 0
         for size in dict.fromkeys((self.rows, 1)):  # what is left row by row: code of its own
             with ib.for_range(0, te.indexdiv(count - at, size), "tile") as t:
-                self._tile(tile, total, sums, panel, first, at + t * size, size, b0, blocks)
+                by(at + t * size, size)
             at = ib.let("at", te.indexdiv(count, size) * size) if size > 1 else at
 
-    def _tile(self, tile: Any, total: Any, sums: Any, panel: Any, first: Any, i0: Any, rows: int, b0: Any, blocks: int) -> None:  # fmt: skip
-        """`rows` rows from i0 on by a panel, in registers."""
+    def _multiply(self, tile: Any, own: Any, panel: Any, first: Any, i0: Any, rows: int, b0: Any, blocks: int) -> None:
         ib, w, lanes, vectors, steps = self.ib, self.w, self.lanes, self.vectors, self.w.block // _GROUP
-        own = ib.allocate("float32", (rows * w.panel,), "own", scope="local")
-        for r in range(rows * vectors):
-            with self._lanes() as lane:
-                own[r * lanes + lane] = total[i0 * w.panel + r * lanes + lane]
         with ib.for_range(0, blocks, "b") as b:
             acc = ib.allocate("int32", (rows * w.panel,), "acc", scope="local")
             for r in range(rows):
-                taken = ib.let("taken", sums[(first + i0 + r) * w.blocks + b0 + b])
+                taken = ib.let("taken", self.x_sums[(first + i0 + r) * w.blocks + b0 + b])
                 for v in range(vectors):
                     self._begin(acc, (r * vectors + v) * lanes, panel, b0 + b, v, taken)
             with ib.for_range(0, steps, "step") as step:
                 at = ib.let("at", b * steps + step)
-                codes = [
-                    ib.let(
-                        "codes", tile[Ramp(build.convert((at * vectors + v) * self.wide), build.const(1), self.wide)]
-                    )
-                    for v in range(vectors)
-                ]
+                codes = []
+                for v in range(vectors):
+                    here = Ramp(build.convert((at * vectors + v) * self.wide), build.const(1), self.wide)
+                    codes.append(ib.let("codes", tile[here]))
                 for r in range(rows):
                     word = ib.let("word", self._word(first + i0 + r, (b0 * steps + at) * _GROUP))
                     for v in range(vectors):
@@ -292,6 +249,3 @@ class _Product(packed.Panels):
                 for v in range(vectors):
                     at = (r * vectors + v) * lanes
                     self._scaled(own, at, acc, at, panel, b0 + b, v, x_scale)
-        for r in range(rows * vectors):
-            with self._lanes() as lane:
-                total[i0 * w.panel + r * lanes + lane] = own[r * lanes + lane]
