@@ -1,15 +1,23 @@
-"""What follows a form's result, elementwise, for templates that are written as loops: an expression at a place, computed on the result where it is made."""
+"""What follows a form's result, elementwise, for templates that are written as loops: an expression at a place, computed on the result where it is made.
+
+`FusedForm` is the base of such templates on GPUs: one kernel, which stores what follows in the result's place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ..ir.expr import BufferLoad, Expr, TensorRead
 from ..ir.visit import Rewriter, substituter
+from ..ops.forms import Form
+from ..target import Target
 from ..te import ComputeOp, PlaceholderOp, Tensor
+from . import loops
 from .group import Group, same_shape
 from .parts.operands import follows
+from .space import Choice, Scheduled
+from .stages import GpuStages
 
 
 class Epilogue:
@@ -62,3 +70,39 @@ class Epilogue:
             return Rewriter({TensorRead: on_read}, memo=True).expr(body)
 
         return computed(self.output, place)
+
+
+class FusedForm(loops.LoopForm):
+    """A product as loops on a GPU, with what follows it in the same kernel where that is elementwise; else in kernels of its own."""
+
+    stage: ClassVar[str]  # the name of the operation that has the loops
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.epilogue = Epilogue.of(group, carriers[0])
+
+    def kernel(self, choice: Choice, ib: Any, sources: list[Any], out: Any) -> None:
+        """The loops. sources: what the product reads, then what the epilogue reads."""
+        raise NotImplementedError
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        dtype = self.form.outputs[0].dtype if self.epilogue is None else self.epilogue.output.dtype
+        read = [
+            *self.form.attrs["contraction"].tensors_read,
+            *(self.epilogue.reads if self.epilogue is not None else ()),
+        ]
+
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            self.kernel(choice, ib, sources, results[0])
+
+        return loops.extern(self.stage, read, [(self.form.outputs[0].shape, dtype)], body)
+
+    def build(self, choice: Choice) -> Scheduled:
+        if self.epilogue is None:
+            return super().build(choice)
+        outputs = self.tensors(choice)
+        return Scheduled(GpuStages(Group.of(outputs), self.target).apply().schedule, outputs, choice)
+
+    def ended(self, place: tuple[Any, ...], value: Expr, sources: Sequence[Any]) -> Expr:
+        """What is stored at a place of the result for the product's value there. sources: of the epilogue."""
+        return value if self.epilogue is None else self.epilogue.at(place, value, sources)

@@ -10,6 +10,7 @@ Other targets, and sums that are no whole steps, take `matrix product` and what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -24,10 +25,11 @@ from ..ops.microscaling import MxContraction
 from ..target import Target
 from ..te import Tensor
 from . import loops, tilings
-from .epilogues import Epilogue
+from .epilogues import FusedForm
 from .group import Group
-from .space import Choice, Cost, Scheduled
-from .stages import GpuStages
+from .parts import needs
+from .pointwise import neighbour_on_a_die
+from .space import Choice, Cost
 from .tilings import Shape, Tiling
 
 _PIECE = 16  # bytes that a thread moves at once
@@ -49,10 +51,11 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
             yield space
 
 
-class MxProduct(loops.LoopForm):
+class MxProduct(FusedForm):
     """`rows` by `columns` of the result a work-group of `waves_m` by `waves_n` wavefronts, `step` elements of the sum at a time."""
 
     template: ClassVar[str] = "scaled matrix product"
+    stage: ClassVar[str] = "scaled_product"
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -63,7 +66,6 @@ class MxProduct(loops.LoopForm):
             "rows": (128, 64, 256, 32), "columns": (128, 64, 256, 32), "step": (256, 128, 512), "waves_m": (2, 1, 4), "waves_n": (2, 1, 4),
             "instruction": tuple(self.units), "interleave": (True, False),
         }  # fmt: skip
-        self.epilogue = Epilogue.of(group, carriers[0])
 
     def why_not(self, choice: Choice) -> str | None:
         c, unit = self.contraction, self.units[choice["instruction"]]
@@ -74,10 +76,10 @@ class MxProduct(loops.LoopForm):
             return f"a sum of {c.k} is not whole steps of {choice['step']}, or these not whole instructions"
         for rows, f in zip((choice["rows"], choice["columns"]), unit.formats):
             for bytes_ in (f.stored(choice["step"]), choice["step"] // BLOCK):
-                if t.piece(rows * bytes_, bytes_) is None:
-                    return "the threads have not all as many pieces of a step to bring"
-        if t.lds_bytes > self.target.lds_bytes:
-            return f"{t.lds_bytes} bytes of shared memory of {self.target.lds_bytes}"
+                if (wrong := needs.dealt((rows * bytes_,), t.threads, "pieces")) is not None:
+                    return wrong
+        if (wrong := needs.shared_memory(t.lds_bytes, self.target.lds_bytes)) is not None:
+            return wrong
         if t.registers > _REGISTERS:
             return f"some {t.registers} registers of a thread for sums, elements and what comes next"
         return None
@@ -97,10 +99,6 @@ class MxProduct(loops.LoopForm):
                     yield made
                     break
 
-    @property
-    def default(self) -> Choice:
-        return min(self.drafts(), key=lambda c: self.cost(c).seconds)
-
     def cost(self, choice: Choice) -> Cost:
         """That of the tile in bytes, by the rate of the unit for the formats."""
         c, unit = self.contraction, self.units[choice["instruction"]]
@@ -114,28 +112,15 @@ class MxProduct(loops.LoopForm):
         seconds, limit = tilings.seconds(t, replace(shape, k=int(c.k * part)), self.target)
         return Cost(seconds, limit)
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        own, follows = self.contraction.tensors_read, self.epilogue
-        dtype = follows.output.dtype if follows is not None else self.form.outputs[0].dtype
-
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            Tile(self, choice).run(ib, sources, results[0])
-
-        read = [*own, *(follows.reads if follows is not None else ())]
-        return loops.extern("scaled_product", read, [(self.form.outputs[0].shape, dtype)], body)
-
-    def build(self, choice: Choice) -> Scheduled:
-        if self.epilogue is None:  # what follows has kernels of its own
-            return super().build(choice)
-        outputs = self.tensors(choice)
-        return Scheduled(GpuStages(Group.of(outputs), self.target).apply().schedule, outputs, choice)
+    def kernel(self, choice: Choice, ib: Any, sources: list[Any], out: Any) -> None:
+        Tile(self, choice).run(ib, sources, out)
 
 
 class Tile:
     """The loops of a work-group. Operands: 0 is a, 1 is b, each with its elements and its scales."""
 
     def __init__(self, space: MxProduct, choice: Choice):
-        self.c, self.target, self.epilogue = space.contraction, space.target, space.epilogue
+        self.c, self.target, self.ended = space.contraction, space.target, space.ended
         # Handed to the unit in the other order: it computes the transpose.
         own = space.units[choice["instruction"]]
         self.unit = ScaledMatrix(own.b, own.a, own.m, own.n, own.k)
@@ -162,10 +147,9 @@ class Tile:
         total: int = sums + 2 * elements + coming
         return total
 
-    def piece(self, bytes_: int, row: int) -> int | None:
-        """Bytes of so many in rows that a thread moves at once, so that all threads move as many; None where there is no such number."""
-        each, rest = divmod(bytes_, self.threads)
-        return None if rest else next((p for p in (16, 8, 4, 2, 1) if each % p == 0 and row % p == 0), None)
+    def piece(self, bytes_: int, row: int) -> int:
+        """Bytes of so many in rows that a thread moves at once, so that all threads move as many."""
+        return math.gcd(_PIECE, bytes_ // self.threads, row)
 
     def run(self, ib: Any, sources: list[Any], out: Any) -> None:
         self.ib = ib
@@ -192,7 +176,7 @@ class Tile:
         """(row, column) of a work-group's tile. Work-groups are dealt to the dies in turn: each die gets a run of tiles, which go down a band's rows first."""
         dies = self.target.machine.dies
         if dies > 1 and m * n % dies == 0:
-            at = self.ib.let("place", te.indexmod(at, dies) * (m * n // dies) + te.indexdiv(at, dies))
+            at = self.ib.let("place", neighbour_on_a_die(at, m * n, dies))
         band = next((b for b in _BANDS if m % b == 0), 1)
         inside = te.indexmod(at, band * n)
         return te.indexdiv(at, band * n) * band + te.indexmod(inside, band), te.indexdiv(inside, band)
@@ -230,11 +214,10 @@ class Tile:
     def _fill(self, tile: Any, source: Any, side: int, step: Any, row: int, pitch: int) -> None:
         ib, count = self.ib, self.sizes[side] * row
         piece = self.piece(count, row)
-        assert piece is not None  # `why_not` has asked
         whole = (self.c.m, self.c.n)[side] % self.sizes[side] == 0
         last = (self.c.m, self.c.n)[side] - 1
-        with ib.for_range(0, count // piece // self.threads, "r", kind="unroll") as r:
-            e = r * self.threads + self.thread
+
+        def one(e: Any) -> None:
             line, byte = te.indexdiv(e, row // piece), te.indexmod(e, row // piece) * piece
             at = self.first[side] + line
             at = at if whole else te.min(at, last)
@@ -243,6 +226,8 @@ class Tile:
                 return
             with ib.for_range(0, piece, "v", kind="vectorize") as v:
                 tile[line * pitch + byte + v] = source[at, step * row + byte + v]
+
+        loops.dealt(ib, count // piece, self.threads, (self.thread,), one)
 
     def _part(self, tiles: list[tuple[Any, Any]], part: Any) -> None:
         """The sums of one instruction's k."""
@@ -300,7 +285,7 @@ class Tile:
         def element(v: Any) -> None:
             value = self.o[at + v].astype(c.out_dtype)
             place = row, column + v
-            out[place] = value if self.epilogue is None else self.epilogue.at(place, value, self.beside)
+            out[place] = self.ended(place, value, self.beside)
 
         if c.n % _RUN:  # rows begin anywhere
             for v in range(_RUN):

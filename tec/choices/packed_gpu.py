@@ -23,10 +23,10 @@ from ..ops.packed import PackedContraction
 from ..target import Target, level_gbps
 from ..te import PlaceholderOp, Tensor
 from . import loops
-from .epilogues import Epilogue
+from .epilogues import FusedForm
 from .group import Group
-from .space import Choice, Cost, Scheduled
-from .stages import GpuStages
+from .parts import needs
+from .space import Choice, Cost
 
 MOST_ROWS = 64  # of x, up to which a product is limited by its weights
 _WORDS = 4  # of codes that a lane loads at once: 16 bytes
@@ -64,10 +64,11 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         yield space
 
 
-class FewRows(loops.LoopForm):
+class FewRows(FusedForm):
     """`tiles` of 16 columns a work-group, whose `waves` wavefronts share the sum; codes of `ahead` steps of it at once."""
 
     template: ClassVar[str] = "packed rows"
+    stage: ClassVar[str] = "packed_rows"
 
     def __init__(self, group: Group, target: Target, unit: MatrixInstr, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -78,7 +79,6 @@ class FewRows(loops.LoopForm):
         self.piece = _WORDS * self.weights.per  # codes that a lane loads at once
         self.groups = unit.wave // _SIDE // unit.copies  # lanes that have other parts of a row
         self.row_tiles = -(-self.rows // _SIDE)
-        self.epilogue = Epilogue.of(group, carriers[0])
         self.parameters = {"tiles": (1, 2, 4), "waves": (8, 16, 4, 2, 1), "ahead": (4, 8, 2, 1, 7, 3, 5, 6)}
 
     def steps(self, choice: Choice) -> int:
@@ -91,8 +91,8 @@ class FewRows(loops.LoopForm):
         tiles, waves, ahead = choice["tiles"], choice["waves"], choice["ahead"]
         if waves * self.unit.wave > self.target.chip.max_threads:
             return f"{waves} wavefronts are more than a work-group has"
-        if self.lds_bytes(choice) > self.target.lds_bytes:
-            return f"{self.lds_bytes(choice)} bytes of shared memory of {self.target.lds_bytes}"
+        if (wrong := needs.shared_memory(self.lds_bytes(choice), self.target.lds_bytes)) is not None:
+            return wrong
         if tiles * ahead * (_WORDS + 1) > _IN_FLIGHT:
             return "codes under way take too many registers"
         if ahead > 1 and -(-self.weights.k // (self.piece * self.groups)) < ahead * waves:
@@ -102,14 +102,6 @@ class FewRows(loops.LoopForm):
     def lds_bytes(self, choice: Choice) -> int:
         """Of the parts of the sum."""
         return 4 * int(choice["waves"]) * min(self.rows, _SIDE * self.row_tiles) * (_SIDE * int(choice["tiles"]) + _PAD)
-
-    def drafts(self) -> Iterator[Choice]:
-        for tiles in self.parameters["tiles"]:
-            for waves in self.parameters["waves"]:
-                for ahead in self.parameters["ahead"]:
-                    made = self.choice(tiles=tiles, waves=waves, ahead=ahead)
-                    if self.why_not(made) is None:
-                        yield made
 
     @property
     def default(self) -> Choice:
@@ -148,19 +140,8 @@ class FewRows(loops.LoopForm):
         rest = 2e-6 + 0.4e-6 * steps / choice["ahead"] * max(1, share / 2)
         return Cost(max(memory, unit) + rest, "memory" if memory > unit else "issue")
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        assert self.epilogue is not None
-
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
-            _Product(self, choice, ib, sources).run(results[0])
-
-        out = self.epilogue.output
-        read = [*self.contraction.tensors_read, *self.epilogue.reads]
-        return loops.extern("packed_rows", read, [(self.form.outputs[0].shape, out.dtype)], body)
-
-    def build(self, choice: Choice) -> Scheduled:
-        outputs = self.tensors(choice)
-        return Scheduled(GpuStages(Group.of(outputs), self.target).apply().schedule, outputs, choice)
+    def kernel(self, choice: Choice, ib: Any, sources: list[Any], out: Any) -> None:
+        _Product(self, choice, ib, sources).run(out)
 
 
 def _twice(half: Expr) -> Expr:
@@ -327,8 +308,7 @@ class _Product:
                 for k in range(1, self.waves):
                     total = total + parts[(k * rows + row) * pitch + column]
                 place, value = (row, self.first + column), total.astype(s.contraction.out_dtype)
-                assert s.epilogue is not None  # `match` has seen one
-                out[place] = s.epilogue.at(place, value, self.beside)
+                out[place] = s.ended(place, value, self.beside)
 
     # ---- vectors in buffers
 
