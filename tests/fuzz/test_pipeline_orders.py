@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pytest
 
+import tec
+from tec.driver import run_passes
 from tec.errors import LoweringError
+from tec.ir import IRModule
+from tec.ir.interp import run
 from tec.ir.notes import SoftwarePipelineOrder
+from tec.ir.passes.split_host_device import split_host_device
+from tec.schedule import to_loops
 from tests import seeds
+from tests.fuzz import test_pass_schedules as schedules
 from tests.unit.passes.pass_util import CPU, GPU, TO_BARRIERS, apply, check_same, parse_func
 
 SEEDS = range(seeds.first(), seeds.first() + 80)
@@ -134,6 +144,50 @@ def test_an_order_is_taken_where_it_computes_the_same(seed: int) -> None:
             check_same(plain, out, split=GPU if threads else None, **sizes)
         except AssertionError as e:
             raise AssertionError(f"seed {seed}: {sizes}\n{text}\n{out}\n{e}") from None
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("seed", range(seeds.first(), seeds.first() + 24))
+def test_a_drawn_schedule_computes_the_same_in_a_drawn_order(seed: int, kind: str) -> None:
+    """Schedules of the passes' own test, with an order for one of their loops: splits with rests, vectors, double buffers, threads, sizes that are not known."""
+    target, draw = (CPU, schedules.cpu_schedule) if kind == "cpu" else (GPU, schedules.gpu_schedule)
+
+    def lowered(stages: tuple[int, ...], order: tuple[int, ...] | None) -> tuple[Any, ...]:
+        """A fresh computation with the seed's schedule, one loop of it in that order."""
+        rng = random.Random(seed)
+        args, out, sizes = schedules.program(rng, 3 if kind == "cpu" else 16)
+        s = draw(rng, out)
+        stage = next((x for x in s.stages if x.op.name == f"{out.op.name}_local"), s[out])
+        free = [x for x in stage.leaf_iter_vars if stage.attr(x).thread is None]
+        stage.software_pipeline(random.Random(f"loop {seed}").choice(free[:2]), stages, order)
+        plain = to_loops(tec.create_schedule(out.op), [*args, out], name="plain")
+        return plain, run_passes(to_loops(s, [*args, out], name="f"), target), sizes, s.trace, out.op.name
+
+    told = None
+    try:
+        lowered((0,) * 60, None)
+    except LoweringError as e:
+        told = re.search(r"the loop's body (\d+) statements", str(e))
+    if told is None or int(told[1]) < 2:
+        return  # a loop of one step, a vector, a loop shared among threads; nothing to overlap
+    for n in range(4):
+        note = note_for(random.Random(f"order {seed} {n}"), int(told[1]))
+        try:
+            plain, func, sizes, trace, name = lowered(note.stage, note.order)
+        except LoweringError as refused:
+            assert "would change their order" in str(refused)
+            continue
+        want, got = schedules.arrays(plain, sizes, seed), schedules.arrays(plain, sizes, seed)
+        run(plain, want, sizes)
+        got[name][...] = -77.0
+        flat = {k: v.reshape(-1) for k, v in got.items()}
+        if kind == "cpu":
+            run(func, flat, sizes, check=True)
+        else:
+            host, kernels = split_host_device(func, target)
+            module = IRModule({f.name: f for f in (host, *kernels)})
+            run(host, flat, sizes, check=True, wave=target.wavefront_size, module=module)
+        np.testing.assert_allclose(got[name], want[name], rtol=1e-5, err_msg=f"seed {seed}\n{trace}\n{sizes}\n{func}")
 
 
 def test_orders_are_taken_and_refused() -> None:

@@ -48,7 +48,11 @@ def pipeline(func: Func, target: Target) -> Func:
     nest: list[S.For] = []  # the loops over threads around
     waves: list[S.For] = []  # the last one over threadIdx.z
 
-    def fs(s: S.Stmt, note: SoftwarePipeline | None) -> S.Stmt:
+    def fs(s: S.Stmt, note: SoftwarePipeline | SoftwarePipelineOrder | None) -> S.Stmt:
+        if isinstance(s, S.Attr) and isinstance(s.note, (SoftwarePipeline, SoftwarePipelineOrder)):
+            return fs(_as_loop(s.body), s.note)
+        if isinstance(s, S.For) and isinstance(note, SoftwarePipelineOrder):
+            return ordered_pipeline(s.with_body(fs(s.body, None)), note)
         if isinstance(s, S.For) and s.thread in THREAD_TAGS:
             nest.append(s)
             if s.thread == "threadIdx.z":
@@ -56,13 +60,10 @@ def pipeline(func: Func, target: Target) -> Func:
             out = map_stmt(s, lambda x: fs(x, None), _keep)
             nest.pop()
             return out
-        if isinstance(s, S.Attr) and isinstance(s.note, SoftwarePipeline):
-            return fs(_as_loop(s.body), s.note)
-        if isinstance(s, S.Attr) and isinstance(s.note, SoftwarePipelineOrder):
-            return _in_given_order(fs(s.body, None), s.note)
         if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
             body = fs(s.body, None)
             s = s if body is s.body else s.with_body(body)
+            assert not isinstance(note, SoftwarePipelineOrder)
             found = Fills.of(s, note is not None) if target.is_gpu else None
             return s if found is None else _pipelined(s, found, note or _DOUBLE, target, nest, waves)
         return map_stmt(s, lambda x: fs(x, note if isinstance(s, S.Attr) else None), _keep)
@@ -112,13 +113,6 @@ def _as_loop(s: S.Stmt) -> S.Stmt:
     if isinstance(inner, S.For) or not any_stmt(inner, lambda x: is_call(x, "bulk_load")):
         return s
     return S.For(E.Var("step"), B.const(0), B.const(1), s)
-
-
-def _in_given_order(s: S.Stmt, note: SoftwarePipelineOrder) -> S.Stmt:
-    """The loop below a note in the note's order; where it had one step and is none any more, that step as it is."""
-    if isinstance(s, S.Attr):
-        return S.Attr(s.note, _in_given_order(s.body, note))
-    return ordered_pipeline(s, note) if isinstance(s, S.For) else s
 
 
 def _drop_notes(s: S.Stmt) -> S.Stmt:

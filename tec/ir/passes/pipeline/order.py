@@ -36,10 +36,12 @@ _WITHIN, _ACROSS = "within a step", "from one step to the next"
 
 
 def ordered_pipeline(loop: S.For, note: SoftwarePipelineOrder) -> S.Stmt:
-    """The loop in the order of the note. Raises LoweringError, at the user's line, for an order of another number of statements, and for one that changes what is computed."""
+    """The loop in the order of the note; one stage alone changes nothing, as one statement has nothing to overlap with. Raises LoweringError, at the user's line, for an order of another number of statements, and for one that changes what is computed."""
     body = Body.of(loop.body)
     if loop.kind not in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
         raise _refused(loop, f"its loop is {loop.kind}", "pipeline a serial loop: its steps follow each other")
+    if len(note.stage) == 1:
+        return loop  # where the loop had one step and was taken away, it may be another one
     if len(note.stage) != len(body.parts):
         listed = "".join(f"\n    {n}: {_told(s)}" for n, s in enumerate(body.parts))
         what = f"it has {len(note.stage)} stages, and the loop's body {len(body.parts)} statements:{listed}"
