@@ -183,6 +183,7 @@ FORGED = {
     "an alias of nothing": (lambda m: at(m, "alias").update(of="nothing"), "is no value"),
     "an alias of a list": (lambda m: at(m, "alias").update(of=["x"]), "is no value"),
     "aliases in a ring": (ring, "is no value"),
+    "an alias that reaches behind what it shows": (lambda m: at(m, "alias").update(offset=4), "whose memory it is"),
     "an alias that is larger": (lambda m: at(m, "alias").update(of="x"), "whose memory it is"),
     "an input that is a parameter": (lambda m: plan(m)["values"]["x"].update(place="param"), "array of its own"),
     "an input that nobody gives": (lambda m: plan(m).update(inputs=[]), "does not name"),

@@ -180,3 +180,24 @@ def test_limits_on_sections():
     with pytest.raises(PackageError):
         parse_object(b"\x7fELF" + bytes(100))
     assert elfobject.PAGE % 4096 == 0
+
+
+@pytest.mark.skipif(HOST != "x86_64", reason="the text is of x86-64")
+def test_common_symbols_have_room_of_their_own():
+    text = """
+@before = common global i8 0, align 1
+@count = common global i64 0, align 8
+@behind = common global i64 0, align 8
+define i64 @bump() {
+  store volatile i8 -1, ptr @before
+  store volatile i64 -1, ptr @behind
+  %v = load volatile i64, ptr @count
+  %w = add i64 %v, 1
+  store volatile i64 %w, ptr @count
+  ret i64 %w
+}"""
+    loaded = load_object(llvm_util.compile_text(text, X86, "object"))
+    bump = ctypes.CFUNCTYPE(ctypes.c_int64)(loaded.address("bump"))
+    assert [bump(), bump(), bump()] == [1, 2, 3]
+    made = parse_object(llvm_util.compile_text(text, X86, "object"))
+    assert sum(s.section == 0xFFF2 for s in made.symbols) == 3  # SHN_COMMON

@@ -6,7 +6,7 @@ import pytest
 
 import tec
 from tec.graph.compiler import compile_graph
-from tec.runtime.plans.memory_plan import ALIGN, Lifetime, lower_bound, plan
+from tec.runtime.plans.memory_plan import ALIGN, Lifetime, lifetimes, lower_bound, plan
 from tests import seeds
 from tests.unit.graph.random_graphs import random_graph
 
@@ -93,3 +93,11 @@ def test_layers_that_take_turns_reach_the_bound():
         values.append(Lifetime(f"all{layer}", steps * 256, end, end + 1))
         at = end + 1
     assert check(values) == 1
+
+
+def test_lifetimes_of_open_sizes_need_numbers_unless_they_may_be_guessed():
+    p = tec.compile(random_graph(1, 8, names="n"), target="llvm", cache=False).plan
+    with pytest.raises(KeyError):
+        lifetimes(p, {})
+    guessed, known = lifetimes(p, {}, strict=False), lifetimes(p, {"n": 2})
+    assert [x.name for x in guessed] == [x.name for x in known] and any(x.nbytes == 1 for x in guessed)

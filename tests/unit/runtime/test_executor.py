@@ -14,8 +14,11 @@ from tec.errors import ArgumentError, PackageError
 from tec.graph import Graph
 from tec.graph.graph import run_graph
 from tec.ops.dims import Dim
+from tec.runtime.devices.stream import GraphCapture
 from tec.runtime.modules.module import Module
+from tec.runtime.networks import device_engine
 from tec.runtime.networks.network import Network
+from tec.runtime.networks.state import States
 from tec.runtime.plans.plan import Plan
 
 RNG = np.random.default_rng(5)
@@ -371,3 +374,50 @@ def test_inputs_are_read_where_they_lie() -> None:
         x = raw[start + offset : start + offset + 128].view("float32").reshape(4, 8)
         x[:] = batch(4)
         close(net.run({"x": x}), run_graph(chain(1, open_size=False), {"x": batch(4)}))
+
+
+def test_inputs_that_lie_otherwise_are_read_right() -> None:
+    """Rows apart, rows backwards, and elements that begin between addresses of whole ones."""
+    net = tec.compile(chain(3), target="llvm")
+    executor, whole = net.executor(), RNG.standard_normal((12, 8)).astype("float32")
+    raw = np.zeros(whole[:6].nbytes + 1, np.uint8)
+    between = raw[1:].view(np.float32).reshape(6, 8)
+    between[:] = whole[:6]
+    for x in (whole[::2], whole[5::-1], np.asfortranarray(whole[:6]), between):
+        want = executor.run([np.ascontiguousarray(x)])[0].numpy().copy()
+        np.testing.assert_array_equal(executor.run([x])[0].numpy(), want)
+        np.testing.assert_array_equal(
+            executor.run([tec.nd.array(whole)[::2]])[0].numpy(), executor.run([whole[::2].copy()])[0].numpy()
+        )
+
+
+def test_the_sizes_of_late_are_kept() -> None:
+    dev = capturing_device()
+    executor = sum_twice("n").executor(dev)
+    for n in range(device_engine._KEPT + 4, 0, -1):  # smaller and smaller: memory never grows
+        x = np.ones(n, "float32")
+        np.testing.assert_array_equal(executor.run([x, x])[0].numpy(), 3 * x)
+    kept = [binding.env["n"] for binding, _ in executor._engine._bound.values()]
+    assert kept == [*range(device_engine._KEPT, 0, -1)]
+
+
+def test_a_graph_is_captured_once_and_one_at_a_time() -> None:
+    dev = capturing_device()
+    first, second = GraphCapture(dev), GraphCapture(dev)
+    with first:
+        with pytest.raises(tec.DeviceError, match="one at a time"):
+            second.__enter__()
+    with pytest.raises(tec.DeviceError, match="captured once"):
+        first.__enter__()
+    with second:
+        pass
+
+
+@pytest.mark.parametrize("indices", [[], [[0, 1]], [0.0, 1.0], 1])
+def test_batches_are_reordered_by_a_row_of_whole_numbers(indices: Any) -> None:
+    states = States.__new__(States)
+    states.names = []
+    with pytest.raises(tec.ArgumentError, match="a row of indices"):
+        states.reorder(indices)
+    states.reorder([1, 0])
+    states.reorder(np.array([1, 1], np.uint8))

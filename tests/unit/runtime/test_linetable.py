@@ -34,7 +34,7 @@ def table(version: int) -> bytes:
     program = row(0, 9, 2) + struct.pack("<Q", 0x100) + row(4, first) + row(3, 2, 1)
     program += row(13 + 14 * 1 + 5 + 1)  # 4 bytes on, a line on
     program += row(2, 3, 3, 0x7E, 4, first + 1, 1)  # 12 bytes on, two lines back, the other file
-    program += row(2, 2, 0, 1, 1)  # 8 bytes on: the end
+    program += row(9) + struct.pack("<H", 8) + row(0, 1, 1)  # 8 bytes on, by the opcode of fixed advances: the end
     body = (
         struct.pack("<H", version)
         + (row(8, 0) if version == 5 else b"")

@@ -382,3 +382,13 @@ def test_whole_numbers_beyond_an_integer_type_are_refused():
     with pytest.raises(ArgumentError, match="300 does not fit uint8"):
         nd.array([1, 300], dtype="uint8")
     assert nd.array(np.array([300]), dtype="uint8").numpy().tolist() == [44]  # an array is cast, as NumPy does
+
+
+@pytest.mark.parametrize(("copy", "flags"), [(None, 0), (False, 0), (True, dlpack.FLAG_COPIED)])
+def test_dlpack_says_what_is_a_copy(copy, flags):
+    a = nd.array(np.arange(4.0))
+    before = set(dlpack._EXPORTED)
+    capsule = a.__dlpack__(max_version=(1, 0), copy=copy)
+    ((managed, _, _),) = (held for at, held in dlpack._EXPORTED.items() if at not in before)
+    assert managed.flags == flags and (managed.tensor.data == a.address) == (not flags)
+    del capsule

@@ -176,3 +176,13 @@ def test_the_pointer_of_an_intrinsic_is_its_regions() -> None:
     tec.build(s, [A, C], "llvm")(tec.nd.array(np.arange(8, dtype="f")), out)
     np.testing.assert_array_equal(out.numpy(), [0, 0, 0, 0, 4, 4, 4, 4])
     tec.remove_global_func("test.fill")
+
+
+def test_a_name_is_taken_once(registered: list[Any]) -> None:
+    with pytest.raises(tec.ArgumentError, match="registered already"):
+        tec.register_func("test.scale", print)
+    tec.register_func("test.scale", abs, override=True)
+    assert tec.get_global_func("test.scale") is abs
+    tec.remove_global_func("test.scale")
+    tec.register_func("test.scale", print)  # free again
+    assert tec.get_global_func("test.scale") is print
